@@ -1,0 +1,44 @@
+# Flags that every target shares, and the two functions that declare libraries and tests.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(GTest REQUIRED)
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(farside_flags INTERFACE)
+target_include_directories(farside_flags INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+target_compile_options(farside_flags INTERFACE -Wall -Wextra -Wshadow -Werror=return-type -fno-omit-frame-pointer)
+target_link_libraries(farside_flags INTERFACE Threads::Threads)
+if(FARSIDE_EXPENSIVE_CHECKS)
+  target_compile_definitions(farside_flags INTERFACE FARSIDE_EXPENSIVE_CHECKS=1)
+endif()
+if(FARSIDE_SANITIZE)
+  target_compile_options(farside_flags INTERFACE -fsanitize=${FARSIDE_SANITIZE} -fno-sanitize-recover=all)
+  target_link_options(farside_flags INTERFACE -fsanitize=${FARSIDE_SANITIZE})
+endif()
+
+# farside_library(name SOURCES ... DEPENDS ...): one folder of src/ is one static library.
+function(farside_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_library(${name} STATIC ${arg_SOURCES})
+  target_link_libraries(${name} PUBLIC farside_flags ${arg_DEPENDS})
+endfunction()
+
+# farside_test(name SOURCES ... DEPENDS ... [TIMEOUT s] [LABELS l]): a GoogleTest program, registered with ctest;
+# without a label it is a unit test. Sanitized builds run what is labelled unit or stress.
+function(farside_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest_main)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+endfunction()

@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "base/bits.h"
+#include "base/near.h"
+#include "base/options.h"
+#include "base/os.h"
+#include "base/size.h"
+#include "base/status.h"
+#include "base/sync.h"
+
+namespace farside {
+namespace {
+
+TEST(Size, ReadsWhatPeopleWrite) {
+  EXPECT_EQ(*parse_size("4096"), 4096u);
+  EXPECT_EQ(*parse_size("256M"), 256 * kMiB);
+  EXPECT_EQ(*parse_size("1.5g"), kGiB + kGiB / 2);
+  EXPECT_EQ(*parse_size("8GiB"), 8 * kGiB);
+  EXPECT_EQ(parse_size_or_share("25%")->share, 0.25);
+  EXPECT_EQ(parse_size_or_share("1M")->bytes, kMiB);
+}
+
+TEST(Size, RefusesTheRestWithAReason) {
+  for (const char* bad : {"", "M", "12Q", "1.2.3", "-5", "5 M", "99999999999T"}) {
+    Result<uint64_t> r = parse_size(bad);
+    EXPECT_FALSE(r.ok()) << bad;
+    EXPECT_STRNE(r.status().text(), "");
+  }
+  for (const char* bad : {"0%", "101%", "%", "x%", "5%%"}) EXPECT_FALSE(parse_size_or_share(bad).ok()) << bad;
+}
+
+TEST(Size, FormatsForPeople) {
+  EXPECT_EQ(format_size(7), "7 B");
+  EXPECT_EQ(format_size(kGiB + kGiB / 2), "1.50 GiB");
+}
+
+TEST(Options, ReadsTheEnvironment) {
+  Options o;
+  const char* env[] = {"PATH=/bin", "FARSIDE_LOCAL=25%", "FARSIDE_FAULT=handler", "FARSIDE_EVICTORS=2", nullptr};
+  ASSERT_TRUE(options_from_environment(env, &o).ok());
+  EXPECT_EQ(o.local.share, 0.25);
+  EXPECT_EQ(o.fault, FaultMode::kHandler);
+  EXPECT_EQ(o.evictors, 2u);
+}
+
+TEST(Options, NamesTheNearestKnownOption) {
+  Options o;
+  const char* env[] = {"FARSIDE_LOCALE=25%", nullptr};
+  Status s = options_from_environment(env, &o);
+  EXPECT_FALSE(s.ok());
+  EXPECT_NE(strstr(s.text(), "FARSIDE_LOCAL?"), nullptr) << s.text();
+}
+
+TEST(Options, RefusesBadValues) {
+  Options o;
+  for (auto [name, value] : {std::pair{"FARSIDE_FAULT", "x"}, {"FARSIDE_EVICTORS", "9"}, {"FARSIDE_LOCAL", "1M"},
+                             {"FARSIDE_SPACE", "1K"}, {"FARSIDE_PREFETCH", "maybe"}, {"FARSIDE_LOG", "loud"}}) {
+    EXPECT_FALSE(set_option(&o, name, value).ok()) << name;
+  }
+}
+
+TEST(Status, CarriesOneLine) {
+  Status s = Status::error(ENOENT, "cannot open {}: try {}", "a", 5);
+  EXPECT_EQ(s.code(), ENOENT);
+  EXPECT_STREQ(s.text(), "cannot open a: try 5");
+  EXPECT_TRUE(Status().ok());
+}
+
+TEST(Status, CutsLongTexts) {
+  std::string longer(1000, 'x');
+  EXPECT_LT(strlen(Status::error(EIO, "{}", longer).text()), 252u);
+}
+
+TEST(Near, GivesZeroedAlignedMemoryAgain) {
+  for (size_t bytes : {1, 16, 100, 4096, 5000, 65536, 65537, 1 << 20}) {
+    auto* memory = static_cast<unsigned char*>(near_alloc(bytes));
+    EXPECT_TRUE(is_aligned(reinterpret_cast<uintptr_t>(memory), bytes >= kPageSize ? kPageSize : 16));
+    for (size_t i = 0; i < bytes; i++) ASSERT_EQ(memory[i], 0);
+    memset(memory, 0xff, bytes);
+    near_free(memory, bytes);
+  }
+  EXPECT_GT(near_bytes(), 0u);
+}
+
+TEST(Near, ServesContainersAndThreads) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; t++) {
+    threads.emplace_back([] {
+      std::map<int, int, std::less<>, NearAllocator<std::pair<const int, int>>> m;
+      for (int i = 0; i < 2000; i++) m[i * 7919 % 1000] = i;
+      EXPECT_EQ(m.size(), 1000u);
+    });
+  }
+  for (auto& t : threads) t.join();
+}
+
+TEST(Sync, MutexExcludes) {
+  Mutex mutex;
+  int counter = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; t++) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 10000; i++) {
+        LockGuard guard(mutex);
+        counter++;
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(counter, 40000);
+}
+
+TEST(Sync, EventWakesSleepers) {
+  Event event;
+  uint32_t seen = event.value();
+  std::thread waiter([&] {
+    while (event.value() == seen) event.wait(seen, 5000000000);
+  });
+  event.wake_all();
+  waiter.join();
+}
+
+TEST(Os, FailsWithNegativeErrno) {
+  EXPECT_EQ(os::open("/does/not/exist", 0), -ENOENT);
+  EXPECT_EQ(os::close(-1), -EBADF);
+  EXPECT_EQ(os::getpid(), getpid());
+  EXPECT_GT(os::syscall_text().size(), 10u);
+  EXPECT_LT(os::syscall_text().size(), 4096u);
+}
+
+TEST(Os, MovesDescriptorsOutOfTheWay) {
+  int fd = os::move_fd_high(os::open("/dev/null", 0));
+  EXPECT_GT(fd, 100);
+  EXPECT_EQ(os::close(fd), 0);
+}
+
+}  // namespace
+}  // namespace farside

@@ -1,0 +1,19 @@
+// Page and alignment arithmetic. Pure functions, safe everywhere.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace farside {
+
+inline constexpr unsigned kPageShift = 12;
+inline constexpr size_t kPageSize = size_t{1} << kPageShift;
+inline constexpr size_t kKiB = 1024;
+inline constexpr size_t kMiB = 1024 * kKiB;
+inline constexpr size_t kGiB = 1024 * kMiB;
+inline constexpr size_t kCacheLine = 64;
+
+constexpr uint64_t align_down(uint64_t value, uint64_t unit) { return value & ~(unit - 1); }
+constexpr uint64_t align_up(uint64_t value, uint64_t unit) { return (value + unit - 1) & ~(unit - 1); }
+constexpr bool is_aligned(uint64_t value, uint64_t unit) { return (value & (unit - 1)) == 0; }
+
+}  // namespace farside

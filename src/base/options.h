@@ -1,0 +1,46 @@
+// The options of a run. `farside run` turns its command line into the FARSIDE_* variables listed here, and the preload
+// library reads them in the program; both use this one table, so that no option exists in one place only.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/size.h"
+#include "base/status.h"
+
+namespace farside {
+
+enum class FaultMode { kAuto, kSignal, kHandler };
+enum class PolicyKind { kFifo, kSecondChance };
+
+struct Options {
+  SizeOrShare local{0, 0.5};               // near memory that the program's heap may use
+  char far_address[256] = "";              // where far memory is; set by the launcher also for the embedded server
+  char token[128] = "";                    // secret for the server
+  FaultMode fault = FaultMode::kAuto;
+  PolicyKind policy = PolicyKind::kSecondChance;
+  unsigned evictors = 1;                   // 1 .. 4
+  bool prefetch = true;
+  uint64_t space = uint64_t{256} << 30;    // addresses reserved for far memory
+  char report[256] = "";                   // file to which each process appends its statistics as one line of JSON
+  bool quiet = false;
+  bool announce = false;                   // print the fault mode and why; set by the launcher for its first process
+};
+
+// One row per variable; `internal` ones are passed from the launcher to the program and have no command line form.
+struct OptionName {
+  std::string_view variable;  // "FARSIDE_LOCAL"
+  std::string_view flag;      // "--local"; "" where internal
+  std::string_view help;
+  bool internal;
+};
+std::span<const OptionName> option_names();
+
+// Sets one option from its variable's text. EINVAL with a text for people when the value or the name is wrong.
+Status set_option(Options* options, std::string_view variable, std::string_view value);
+
+// Reads all FARSIDE_* variables of an environment. Unknown names are errors that name the nearest known one.
+// Allocates nothing.
+Status options_from_environment(const char* const* environment, Options* options);
+
+}  // namespace farside

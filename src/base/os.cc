@@ -1,0 +1,195 @@
+#include "base/os.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+
+#include "base/inject.h"
+
+// The only place from which system calls leave. Its section is the syscall guard's allowed range; keep it small and
+// free of anything but the instruction itself.
+#if defined(__x86_64__)
+asm(R"(
+  .section farside_syscalls,"ax",@progbits
+  .globl farside_raw_syscall
+  .hidden farside_raw_syscall
+  .type farside_raw_syscall,@function
+farside_raw_syscall:
+  .cfi_startproc
+  movq %rdi, %rax
+  movq %rsi, %rdi
+  movq %rdx, %rsi
+  movq %rcx, %rdx
+  movq %r8, %r10
+  movq %r9, %r8
+  movq 8(%rsp), %r9
+  syscall
+  ret
+  .cfi_endproc
+  .size farside_raw_syscall, .-farside_raw_syscall
+  .previous
+)");
+#elif defined(__aarch64__)
+asm(R"(
+  .section farside_syscalls,"ax",@progbits
+  .globl farside_raw_syscall
+  .hidden farside_raw_syscall
+  .type farside_raw_syscall,%function
+farside_raw_syscall:
+  mov x8, x0
+  mov x0, x1
+  mov x1, x2
+  mov x2, x3
+  mov x3, x4
+  mov x4, x5
+  mov x5, x6
+  svc #0
+  ret
+  .size farside_raw_syscall, .-farside_raw_syscall
+  .previous
+)");
+#else
+#error "Farside runs on x86-64 and arm64"
+#endif
+
+extern "C" __attribute__((visibility("hidden"))) const std::byte __start_farside_syscalls;
+extern "C" __attribute__((visibility("hidden"))) const std::byte __stop_farside_syscalls;
+
+namespace farside::os {
+
+std::span<const std::byte> syscall_text() { return {&__start_farside_syscalls, &__stop_farside_syscalls}; }
+
+void* map_near(size_t bytes) {
+  if (inject::fails("map_near")) return nullptr;
+  long r = call(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return r < 0 && r > -4096 ? nullptr : reinterpret_cast<void*>(r);
+}
+void unmap(void* address, size_t bytes) { call(SYS_munmap, address, bytes); }
+long mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  return call(SYS_mmap, address, bytes, protection, flags, fd, offset);
+}
+int munmap(void* address, size_t bytes) { return call(SYS_munmap, address, bytes); }
+int mprotect(void* address, size_t bytes, int protection) { return call(SYS_mprotect, address, bytes, protection); }
+int madvise(void* address, size_t bytes, int advice) { return call(SYS_madvise, address, bytes, advice); }
+long process_madvise(int pidfd, const iovec* ranges, size_t count, int advice) {
+  return call(SYS_process_madvise, pidfd, ranges, count, advice, 0);
+}
+long vmsplice(int pipe, const iovec* ranges, size_t count, unsigned flags) {
+  if (inject::fails("vmsplice")) return -ENOMEM;
+  return call(SYS_vmsplice, pipe, ranges, count, flags);
+}
+
+static int enable_uffd(int fd, uint64_t features, uint64_t* got_features) {
+  uffdio_api api = {UFFD_API, features, 0};
+  int r = call(SYS_ioctl, fd, UFFDIO_API, &api);
+  if (r < 0) {
+    close(fd);
+    return r;
+  }
+  if (got_features) *got_features = api.features;
+  return fd;
+}
+
+int open_userfaultfd(uint64_t features, uint64_t* got_features) {
+  if (inject::fails("open_userfaultfd")) return -EPERM;
+  constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
+  int fd = call(SYS_userfaultfd, kFlags);
+  if (fd < 0) {
+    int device = open("/dev/userfaultfd", O_RDWR | O_CLOEXEC);
+    if (device >= 0) {
+      fd = call(SYS_ioctl, device, USERFAULTFD_IOC_NEW, kFlags);
+      close(device);
+    }
+  }
+  if (fd < 0) fd = call(SYS_userfaultfd, kFlags | UFFD_USER_MODE_ONLY);
+  return fd < 0 ? fd : enable_uffd(fd, features, got_features);
+}
+
+int uffd_register(int uffd, void* address, size_t bytes, uint64_t mode) {
+  uffdio_register r = {{reinterpret_cast<uint64_t>(address), bytes}, mode, 0};
+  return call(SYS_ioctl, uffd, UFFDIO_REGISTER, &r);
+}
+long uffd_copy(int uffd, void* to, const void* from, size_t bytes, uint64_t mode) {
+  if (inject::fails("uffd_copy")) return -EAGAIN;
+  uffdio_copy c = {reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, mode, 0};
+  long r = call(SYS_ioctl, uffd, UFFDIO_COPY, &c);
+  return c.copy > 0 ? c.copy : (r < 0 ? r : c.copy);
+}
+int uffd_write_protect(int uffd, void* address, size_t bytes, bool protect) {
+  uffdio_writeprotect w = {{reinterpret_cast<uint64_t>(address), bytes}, protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0};
+  return call(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &w);
+}
+int uffd_wake(int uffd, void* address, size_t bytes) {
+  uffdio_range r = {reinterpret_cast<uint64_t>(address), bytes};
+  return call(SYS_ioctl, uffd, UFFDIO_WAKE, &r);
+}
+
+ssize_t read(int fd, void* buffer, size_t bytes) { return call(SYS_read, fd, buffer, bytes); }
+ssize_t write(int fd, const void* buffer, size_t bytes) { return call(SYS_write, fd, buffer, bytes); }
+ssize_t readv(int fd, const iovec* pieces, int count) { return call(SYS_readv, fd, pieces, count); }
+ssize_t recv(int fd, void* buffer, size_t bytes, int flags) {
+  return call(SYS_recvfrom, fd, buffer, bytes, flags, 0, 0);
+}
+ssize_t send(int fd, const void* buffer, size_t bytes, int flags) {
+  return call(SYS_sendto, fd, buffer, bytes, flags | MSG_NOSIGNAL, 0, 0);
+}
+ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  return call(SYS_sendmsg, fd, message, flags | MSG_NOSIGNAL);
+}
+ssize_t recvmsg(int fd, msghdr* message, int flags) { return call(SYS_recvmsg, fd, message, flags); }
+int open(const char* path, int flags, int mode) { return call(SYS_openat, AT_FDCWD, path, flags, mode); }
+int close(int fd) { return call(SYS_close, fd); }
+int pipe(int fds[2], int flags) { return call(SYS_pipe2, fds, flags); }
+int fcntl(int fd, int command, long argument) { return call(SYS_fcntl, fd, command, argument); }
+int poll(pollfd* fds, unsigned count, int timeout_ms) {
+  timespec t = {timeout_ms / 1000, (timeout_ms % 1000) * 1000000L};
+  return call(SYS_ppoll, fds, count, timeout_ms < 0 ? nullptr : &t, 0, 0);
+}
+int memfd_create(const char* name, unsigned flags) { return call(SYS_memfd_create, name, flags); }
+int ftruncate(int fd, off_t length) { return call(SYS_ftruncate, fd, length); }
+int fallocate(int fd, int mode, off_t offset, off_t length) { return call(SYS_fallocate, fd, mode, offset, length); }
+
+int move_fd_high(int fd) {
+  // Descriptors up to 200 below the soft limit: high enough to be out of the way, low enough to be allowed.
+  rlimit limit = {1024, 1024};
+  call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit);
+  long top = limit.rlim_cur > 65536 ? 65536 : static_cast<long>(limit.rlim_cur);
+  long lowest = top > 512 ? top - 256 : top / 2;
+  int high = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+  if (high < 0) return fd;
+  close(fd);
+  return high;
+}
+
+int sigprocmask(int how, const SignalSet* set, SignalSet* old) {
+  return call(SYS_rt_sigprocmask, how, set, old, sizeof(SignalSet));
+}
+int gettid() { return call(SYS_gettid); }
+int getpid() { return call(SYS_getpid); }
+bool thread_is_gone(int process, int tid) { return call(SYS_tgkill, process, tid, 0) == -ESRCH; }
+int pidfd_open(int pid) { return call(SYS_pidfd_open, pid, 0); }
+int futex_wait(const uint32_t* word, uint32_t expected, const timespec* timeout) {
+  return call(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, 0, 0);
+}
+int futex_wake(const uint32_t* word, int count) { return call(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, 0, 0, 0); }
+int sched_yield() { return call(SYS_sched_yield); }
+int nanosleep_ns(uint64_t ns) {
+  timespec t = {static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};
+  return call(SYS_nanosleep, &t, 0);
+}
+void exit_group(int status) {
+  for (;;) call(SYS_exit_group, status);
+}
+uint64_t random_u64() {
+  uint64_t value = 0;
+  call(SYS_getrandom, &value, sizeof value, 0);
+  return value;
+}
+
+}  // namespace farside::os

@@ -1,0 +1,88 @@
+// Every system call that Farside makes. One error convention: a result >= 0, or -errno. errno itself is never touched.
+// All calls leave from one small stretch of code (syscall_text()), which the syscall guard lets through; libc's own
+// system calls are not used where the guard may be armed. Async-signal-safe throughout.
+// Tests make a call fail through base/inject.h.
+#pragma once
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace farside::os {
+
+// The six-argument system call. The guard's allowed range is exactly the section that holds it.
+extern "C" long farside_raw_syscall(long number, long a, long b, long c, long d, long e, long f);
+std::span<const std::byte> syscall_text();
+
+template <typename... Args>
+inline long call(long number, Args... args) {
+  long v[6] = {};
+  size_t i = 0;
+  ((v[i++] = (long)(args)), ...);
+  return farside_raw_syscall(number, v[0], v[1], v[2], v[3], v[4], v[5]);
+}
+
+// Memory. map_near returns nullptr when there is no memory; its pages are zero.
+void* map_near(size_t bytes);
+void unmap(void* address, size_t bytes);
+long mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset);
+int munmap(void* address, size_t bytes);
+int mprotect(void* address, size_t bytes, int protection);
+int madvise(void* address, size_t bytes, int advice);
+long process_madvise(int pidfd, const iovec* ranges, size_t count, int advice);
+long vmsplice(int pipe, const iovec* ranges, size_t count, unsigned flags);
+
+// userfaultfd. open_userfaultfd tries the system call, the device, then the user-mode-only form.
+int open_userfaultfd(uint64_t features, uint64_t* got_features);
+int uffd_register(int uffd, void* address, size_t bytes, uint64_t mode);
+// Returns bytes copied (may be fewer than asked), or -errno when none was. EEXIST: the page is present already.
+long uffd_copy(int uffd, void* to, const void* from, size_t bytes, uint64_t mode);
+int uffd_write_protect(int uffd, void* address, size_t bytes, bool protect);
+int uffd_wake(int uffd, void* address, size_t bytes);
+
+// Files and sockets.
+ssize_t read(int fd, void* buffer, size_t bytes);
+ssize_t write(int fd, const void* buffer, size_t bytes);
+ssize_t readv(int fd, const iovec* pieces, int count);
+ssize_t recv(int fd, void* buffer, size_t bytes, int flags);
+ssize_t send(int fd, const void* buffer, size_t bytes, int flags);
+ssize_t sendmsg(int fd, const msghdr* message, int flags);
+ssize_t recvmsg(int fd, msghdr* message, int flags);
+int open(const char* path, int flags, int mode = 0);
+int close(int fd);
+int pipe(int fds[2], int flags);
+int fcntl(int fd, int command, long argument);
+int poll(pollfd* fds, unsigned count, int timeout_ms);
+int memfd_create(const char* name, unsigned flags);
+int ftruncate(int fd, off_t length);
+int fallocate(int fd, int mode, off_t offset, off_t length);
+
+// Moves fd to the highest free descriptors with close-on-exec, out of the way of programs that expect low numbers.
+// Returns the new descriptor; the old one is closed. On failure the old one is kept and returned.
+int move_fd_high(int fd);
+
+// Signals. A set as the kernel sees it: bit n-1 is signal n.
+using SignalSet = uint64_t;
+constexpr SignalSet signal_bit(int signal) { return SignalSet{1} << (signal - 1); }
+// how: SIG_BLOCK, SIG_UNBLOCK or SIG_SETMASK; either set may be nullptr.
+int sigprocmask(int how, const SignalSet* set, SignalSet* old);
+
+// Threads and processes.
+int gettid();
+int getpid();
+bool thread_is_gone(int process, int tid);
+int pidfd_open(int pid);
+int futex_wait(const uint32_t* word, uint32_t expected, const timespec* timeout);
+int futex_wake(const uint32_t* word, int count);
+int sched_yield();
+int nanosleep_ns(uint64_t ns);
+[[noreturn]] void exit_group(int status);
+uint64_t random_u64();
+
+}  // namespace farside::os

@@ -1,0 +1,25 @@
+// Sizes and shares as people write them: "256M", "1.5G", "4096", "25%".
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/status.h"
+
+namespace farside {
+
+// Bytes, with an optional suffix K, M, G or T (powers of 1024; "KiB" and "KB" forms are accepted too).
+Result<uint64_t> parse_size(std::string_view text);
+
+// Either an absolute number of bytes or a share in (0, 100] percent of something known later.
+struct SizeOrShare {
+  uint64_t bytes = 0;
+  double share = 0;  // 0 when absolute, else in (0, 1]
+  bool is_share() const { return share > 0; }
+};
+Result<SizeOrShare> parse_size_or_share(std::string_view text);
+
+// "1.5 GiB", "300 MiB", "12 KiB", "7 B".
+std::string format_size(uint64_t bytes);
+
+}  // namespace farside

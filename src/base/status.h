@@ -1,0 +1,52 @@
+// Errors. A Status carries an errno-style code and one line of text: what happened, to what, what to do about it.
+// It never allocates, so it may be made under a fault and before the heap exists. The first detector fills in the
+// text; callers pass it on unchanged.
+#pragma once
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+namespace farside {
+
+class [[nodiscard]] Status {
+ public:
+  Status() = default;  // success
+
+  template <typename... Args>
+  static Status error(int code, fmt::format_string<Args...> format, Args&&... args) {
+    Status s;
+    s.code_ = code == 0 ? EINVAL : code;
+    auto end = fmt::format_to_n(s.text_, sizeof s.text_ - 1, format, std::forward<Args>(args)...);
+    s.text_[end.size < sizeof s.text_ ? end.size : sizeof s.text_ - 1] = 0;
+    return s;
+  }
+
+  bool ok() const { return code_ == 0; }
+  int code() const { return code_; }          // a positive errno value, 0 on success
+  const char* text() const { return text_; }  // "" on success
+
+ private:
+  int code_ = 0;
+  char text_[252] = {};
+};
+
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit by intent
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by intent
+  bool ok() const { return status_.ok(); }
+  const Status& status() const { return status_; }
+  T& value() { return *value_; }
+  T& operator*() { return *value_; }
+  T* operator->() { return &*value_; }
+
+ private:
+  Status status_;
+  std::optional<T> value_;
+};
+
+}  // namespace farside

@@ -1,0 +1,106 @@
+// Locks built on atomics and futexes through base/os.h. They call nothing of libc, so the syscall guard never sees
+// them and they may be held where malloc may not be called. Lock order is written in docs/locking.md.
+#pragma once
+#include <signal.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/os.h"
+
+namespace farside {
+
+// For sections of a few dozen instructions. Never held across a system call or a fault.
+class SpinLock {
+ public:
+  void lock() {
+    while (locked_.exchange(true, std::memory_order_acquire)) {
+      for (int spins = 0; locked_.load(std::memory_order_relaxed); spins++) {
+        if (spins < 100) cpu_relax();
+        else os::sched_yield();
+      }
+    }
+  }
+  bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
+  void unlock() { locked_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> locked_{false};
+};
+
+// A sleeping lock. Not recursive.
+class Mutex {
+ public:
+  void lock() {
+    uint32_t expected = 0;
+    if (word_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) return;
+    while (word_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(raw(), 2, nullptr);
+  }
+  bool try_lock() {
+    uint32_t expected = 0;
+    return word_.compare_exchange_strong(expected, 1, std::memory_order_acquire);
+  }
+  void unlock() {
+    if (word_.exchange(0, std::memory_order_release) == 2) os::futex_wake(raw(), 1);
+  }
+
+ private:
+  const uint32_t* raw() const { return reinterpret_cast<const uint32_t*>(&word_); }
+  std::atomic<uint32_t> word_{0};  // 0 free, 1 held, 2 held and somebody sleeps
+};
+
+// A counter that threads may sleep on: wait() returns once the value differs from the one seen. wake_all() is cheap
+// (no system call) when nobody sleeps.
+class Event {
+ public:
+  uint32_t value() const { return word_.load(std::memory_order_acquire); }
+  void wait(uint32_t seen, uint64_t timeout_ns) {
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    timespec t = {static_cast<time_t>(timeout_ns / 1000000000), static_cast<long>(timeout_ns % 1000000000)};
+    if (word_.load(std::memory_order_seq_cst) == seen) {
+      os::futex_wait(reinterpret_cast<const uint32_t*>(&word_), seen, &t);
+    }
+    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  void wake_all() {
+    word_.fetch_add(1, std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) {
+      os::futex_wake(reinterpret_cast<const uint32_t*>(&word_), 1 << 30);
+    }
+  }
+  void reset_in_child() { sleepers_.store(0); }  // only the forking thread survived
+
+ private:
+  std::atomic<uint32_t> word_{0};
+  std::atomic<uint32_t> sleepers_{0};
+};
+
+// Blocks all signals of the calling thread but those that report its own faults. For ordinary code that owns pages or
+// holds a lock which a fault in a signal handler would wait for.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() { os::sigprocmask(SIG_BLOCK, &kAllButFaults, &before_); }
+  ~SignalsBlocked() { os::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  static constexpr os::SignalSet kAllButFaults =
+      ~(os::signal_bit(SIGBUS) | os::signal_bit(SIGSEGV) | os::signal_bit(SIGSYS) | os::signal_bit(SIGILL) | os::signal_bit(SIGFPE) | os::signal_bit(SIGTRAP));
+  os::SignalSet before_ = 0;
+};
+
+template <typename Lock>
+class LockGuard {
+ public:
+  explicit LockGuard(Lock& lock) : lock_(lock) { lock_.lock(); }
+  ~LockGuard() { lock_.unlock(); }
+  LockGuard(const LockGuard&) = delete;
+  LockGuard& operator=(const LockGuard&) = delete;
+
+ private:
+  Lock& lock_;
+};
+
+}  // namespace farside

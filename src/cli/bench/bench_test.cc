@@ -1,0 +1,148 @@
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "cli/bench/chart.h"
+#include "cli/bench/figures.h"
+#include "cli/bench/paging.h"
+#include "cli/bench/paging_report.h"
+#include "cli/bench/redis.h"
+#include "cli/commands.h"
+#include "cli/embedded_server.h"
+
+namespace farside::cli::bench {
+namespace {
+
+using nlohmann::json;
+
+std::string contents(const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+TEST(FiguresTest, SummaryHasMedianAndExtremes) {
+  json s = summary({3, 1, 2});
+  EXPECT_EQ(s["median"], 2);
+  EXPECT_EQ(s["min"], 1);
+  EXPECT_EQ(s["max"], 3);
+  EXPECT_EQ(s["runs"], json({3, 1, 2}));
+}
+
+TEST(FiguresTest, QuantilesLieAmongTheValues) {
+  std::vector<uint32_t> values;
+  for (uint32_t i = 0; i <= 1000; i++) values.push_back(1000 - i);
+  EXPECT_EQ(quantile(values, 0.5), 500u);
+  EXPECT_EQ(quantile(values, 0.99), 990u);
+  EXPECT_EQ(quantile(values, 1.0), 1000u);
+}
+
+TEST(FiguresTest, AGoalIsMetOnTheRightSideOfItsLimit) {
+  EXPECT_TRUE((Goal{"speed", 2.5, 2, true, "x"}).met());
+  EXPECT_FALSE((Goal{"speed", 1.5, 2, true, "x"}).met());
+  EXPECT_FALSE((Goal{"time", 2.5, 2, false, " us"}).met());
+  EXPECT_EQ((Goal{"time", 2.5, 2, false, " us"}).text(), "missed  time: 2.50 us (goal: at most 2 us)");
+}
+
+TEST(FiguresTest, TablesAreAligned) {
+  EXPECT_EQ(format_table({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n");
+}
+
+TEST(ChartTest, HasABarForEveryValueAndNoneForMissingOnes) {
+  Chart chart{"a < b", "us", {"read", "write"}, {{"shm", {1, 2}}, {"tcp", {3, -1}}}};
+  std::string svg = to_svg(chart);
+  size_t boxes = 0;
+  for (size_t at = 0; (at = svg.find("<rect x=", at)) != svg.npos; at++) boxes++;
+  EXPECT_EQ(boxes, 2u + 3u);  // legend and bars
+  EXPECT_NE(svg.find("a &lt; b"), svg.npos);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST(RedisCsvTest, ReadsByTheNamesOfTheColumns) {
+  auto figures = parse_redis_csv(
+      "\"test\",\"rps\",\"p50_latency_ms\",\"p99_latency_ms\"\n"
+      "\"SET\",\"1000.5\",\"0.1\",\"0.25\"\n");
+  ASSERT_TRUE(figures.ok());
+  EXPECT_DOUBLE_EQ((*figures)["ops_per_s"], 1000.5);
+  EXPECT_DOUBLE_EQ((*figures)["p99_us"], 250);
+  EXPECT_FALSE(parse_redis_csv("Could not connect").ok());
+  EXPECT_FALSE(parse_redis_csv("").ok());
+}
+
+// The whole benchmark on little data: is the document complete, and are its figures possible? No times are judged.
+class PagingSmokeTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    auto directory = PrivateDirectory::create();
+    ASSERT_TRUE(directory.ok());
+    std::string json_file = (*directory)->file("paging.json"), svg_file = (*directory)->file("paging.svg");
+    const char* line[] = {"farside", "bench",     "paging", "--size",   "16M", "--repeat", "1",
+                          "--quiet", "--no-zram", "--json", json_file.c_str(), "--svg", svg_file.c_str(),
+                          "--accesses", "2000",   "--seconds", "2"};
+    testing::internal::CaptureStdout();
+    exit_status_ = run_farside(std::size(line), line);
+    text_ = testing::internal::GetCapturedStdout();
+    document_ = json::parse(contents(json_file), nullptr, false);
+    svg_ = contents(svg_file);
+  }
+
+  void SetUp() override {
+    ASSERT_EQ(exit_status_, 0);
+    ASSERT_FALSE(document_.is_discarded());
+  }
+
+  static inline int exit_status_ = -1;
+  static inline std::string text_, svg_;
+  static inline json document_;
+};
+
+TEST_F(PagingSmokeTest, EveryWayHasEveryWorkload) {
+  std::map<std::string, int> cells;
+  for (const json& cell : document_["cells"]) {
+    cells[cell["way"]]++;
+    EXPECT_GT(cell["us"]["median"], 0) << cell;
+    EXPECT_GT(cell["counters"]["accesses"], 0) << cell;
+  }
+  EXPECT_EQ(cells, (std::map<std::string, int>{{"native", 8}, {"shm", 8}, {"tcp", 8}, {"shm handler", 8}}));
+  EXPECT_TRUE(document_["skipped"].contains("zram swap"));
+}
+
+TEST_F(PagingSmokeTest, FarMemoryFaultedAndEvicted) {
+  for (const json& cell : document_["cells"]) {
+    if (cell["way"] == "native" || cell["workload"] != "random read") continue;
+    const json& c = cell["counters"];
+    EXPECT_GT(c["major_faults"], 0) << cell;
+    EXPECT_LE(c["major_faults"], c["faults"]) << cell;
+    EXPECT_GT(c["evictions"], 0) << cell;
+    EXPECT_LE(c["dirty_evictions"], c["evictions"]) << cell;
+    EXPECT_LE(c["map_us"].get<double>() + c["fetch_us"].get<double>(), c["fault_us"].get<double>()) << cell;
+  }
+}
+
+TEST_F(PagingSmokeTest, MissesRoundTripsAndMachineAreThere) {
+  for (const char* way : {"shm", "tcp", "shm handler"}) {
+    const json& miss = document_["misses"][way];
+    EXPECT_GT(miss["share"], 0.3) << way;  // three quarters of the pages are far
+    EXPECT_GE(miss["p99_us"], miss["median_us"]) << way;
+    EXPECT_GE(miss["p999_us"], miss["p99_us"]) << way;
+  }
+  EXPECT_GT(document_["round_trip_us"]["tcp"]["median"], 0);
+  EXPECT_GT(document_["round_trip_us"]["shm"]["median"], 0);
+  EXPECT_GT(document_["all_near_ratio"]["median"], 0);
+  EXPECT_EQ(document_["goals"].size(), 3u);  // those that need no zram
+  for (const char* field : {"processor", "kernel", "commit", "date", "load_average"}) {
+    EXPECT_FALSE(document_["machine"][field].get<std::string>().empty()) << field;
+  }
+  EXPECT_EQ(document_["settings"]["bytes"], 16 << 20);
+}
+
+TEST_F(PagingSmokeTest, ItIsShownToPeople) {
+  EXPECT_NE(text_.find("sequential write"), text_.npos);
+  EXPECT_NE(text_.find("zram swap: not run: left out by --no-zram"), text_.npos);
+  EXPECT_NE(svg_.find("shm handler"), svg_.npos);
+}
+
+}  // namespace
+}  // namespace farside::cli::bench

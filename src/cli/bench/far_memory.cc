@@ -1,0 +1,94 @@
+#include "cli/bench/far_memory.h"
+
+#include <signal.h>
+#include <ucontext.h>
+
+#include "base/log.h"
+
+namespace farside::cli::bench {
+namespace {
+
+// What the SIGBUS handler pages with. A handler gets no argument, so this must be global.
+std::atomic<pager::Pager*> g_pager{nullptr};
+
+bool is_write_fault([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+  constexpr greg_t kWriteBit = 2;
+  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+#else
+  return true;  // costs a page its cleanness, never its content
+#endif
+}
+
+void on_sigbus(int, siginfo_t* info, void* context) {
+  int saved = errno;
+  auto address = reinterpret_cast<uint64_t>(info->si_addr);
+  pager::Pager* pager = g_pager.load(std::memory_order_relaxed);
+  if (info->si_code <= 0 || !pager || !pager->contains(address) ||
+      pager->fault(address, is_write_fault(context)) == pager::FaultOutcome::kNotMapped) {
+    die("SIGBUS at {:#x}, where no far memory is mapped", address);
+  }
+  errno = saved;
+}
+
+struct sigaction catch_sigbus() {
+  struct sigaction action = {}, old = {};
+  action.sa_sigaction = on_sigbus;
+  action.sa_flags = SA_SIGINFO;
+  sigfillset(&action.sa_mask);
+  sigdelset(&action.sa_mask, SIGBUS);
+  sigaction(SIGBUS, &action, &old);
+  return old;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FarMemory>> FarMemory::create(const FarMemoryConfig& config) {
+  std::unique_ptr<FarMemory> made(new FarMemory);
+  Status opened = made->open(config);
+  if (!opened.ok()) return opened;
+  return made;
+}
+
+Status FarMemory::open(const FarMemoryConfig& config) {
+  Options options;
+  options.local = {config.local, 0};
+  options.evictors = config.evictors;
+  options.space = align_up(config.bytes, remote::kSlabBytes) + 8 * remote::kSlabBytes;
+  old_ = catch_sigbus();
+  auto store = remote::RemoteStore::connect({config.address.c_str(), config.token.c_str(), options.space});
+  if (!store.ok()) return store.status();
+  store_ = *store;
+  auto created = pager::Pager::create(options, store_, config.delivery);
+  if (!created.ok()) return created.status();
+  pager_ = *created;
+  g_pager = pager_;
+  pager_->start_threads();
+  if (config.delivery == pager::Delivery::kMessages) {
+    Status started = start_handler();
+    if (!started.ok()) return started;
+  }
+  bytes_ = align_up(config.bytes, kPageSize);
+  memory_ = pager_->reserve(bytes_, kPageSize);
+  if (!memory_) return Status::error(ENOMEM, "no addresses for {} bytes of far memory", bytes_);
+  return pager_->commit(memory_, bytes_);
+}
+
+Status FarMemory::start_handler() {
+  handler_ = new pager::FaultHandler(*pager_);
+  return handler_->start();
+}
+
+FarMemory::~FarMemory() {
+  delete handler_;
+  g_pager = nullptr;
+  delete pager_;
+  delete store_;
+  sigaction(SIGBUS, &old_, nullptr);
+}
+
+Arena FarMemory::arena() const {
+  return {memory_, bytes_ / kPageSize, [pager = pager_] { pager->detach_thread(); }};
+}
+
+}  // namespace farside::cli::bench

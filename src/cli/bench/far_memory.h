@@ -1,0 +1,48 @@
+// Far memory inside the measuring process: the pager used directly, with a SIGBUS handler of this process's own, so
+// that paging is measured without the preload library.
+#pragma once
+#include <signal.h>
+
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "cli/bench/access.h"
+#include "pager/handler.h"
+#include "pager/pager.h"
+
+namespace farside::cli::bench {
+
+struct FarMemoryConfig {
+  std::string address, token;  // the memory server
+  uint64_t bytes = 0;          // of far memory
+  uint64_t local = 0;          // bytes that may be near
+  pager::Delivery delivery = pager::Delivery::kSignal;
+  unsigned evictors = 1;
+};
+
+// One at a time in a process: it owns SIGBUS.
+class FarMemory {
+ public:
+  static Result<std::unique_ptr<FarMemory>> create(const FarMemoryConfig& config);
+  ~FarMemory();
+  FarMemory(const FarMemory&) = delete;
+  FarMemory& operator=(const FarMemory&) = delete;
+
+  Arena arena() const;
+  pager::Stats stats() { return pager_->stats(); }
+
+ private:
+  FarMemory() = default;
+  Status open(const FarMemoryConfig& config);
+  Status start_handler();
+
+  remote::RemoteStore* store_ = nullptr;
+  pager::Pager* pager_ = nullptr;
+  pager::FaultHandler* handler_ = nullptr;
+  std::byte* memory_ = nullptr;
+  uint64_t bytes_ = 0;
+  struct sigaction old_ = {};
+};
+
+}  // namespace farside::cli::bench

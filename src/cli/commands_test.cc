@@ -1,0 +1,82 @@
+#include "cli/commands.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "base/options.h"
+
+namespace farside::cli {
+namespace {
+
+struct Outcome {
+  int exit_status;
+  std::string out, err;
+};
+
+Outcome farside(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "farside");
+  testing::internal::CaptureStdout();
+  testing::internal::CaptureStderr();
+  int exit_status = run_farside(static_cast<int>(arguments.size()), arguments.data());
+  fflush(stdout);
+  for (const OptionName& name : option_names()) unsetenv(std::string(name.variable).c_str());  // left by settle()
+  return {exit_status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+bool is_one_error_line(const std::string& text) {
+  return text.starts_with("farside: error: ") && text.find('\n') == text.size() - 1;
+}
+
+TEST(CommandsTest, EveryHelpHasExamples) {
+  for (std::vector<const char*> line :
+       {std::vector<const char*>{"--help"}, {"run", "--help"}, {"serve", "--help"}, {"doctor", "--help"},
+        {"bench", "--help"}, {"bench", "paging", "--help"}, {"bench", "redis", "--help"}}) {
+    Outcome help = farside(line);
+    EXPECT_EQ(help.exit_status, 0);
+    EXPECT_NE(help.out.find("Examples:\n  "), std::string::npos) << help.out;
+  }
+}
+
+TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
+  for (std::vector<const char*> line : {std::vector<const char*>{},
+                                        {"walk"},
+                                        {"run"},
+                                        {"run", "--lokal", "1G", "--", "true"},
+                                        {"run", "sort", "x"},
+                                        {"run", "--local", "-3", "--", "true"},
+                                        {"doctor", "x"},
+                                        {"bench"},
+                                        {"bench", "paging", "--local", "1G"},
+                                        {"bench", "paging", "--size", "4K"},
+                                        {"serve"}}) {
+    Outcome outcome = farside(line);
+    EXPECT_EQ(outcome.exit_status, kExitUsage);
+    EXPECT_TRUE(is_one_error_line(outcome.err)) << outcome.err;
+  }
+}
+
+TEST(CommandsTest, ProgramsThatCannotRunGetAShellsStatus) {
+  EXPECT_EQ(farside({"run", "--", "no-such-program-at-all"}).exit_status, 127);
+  EXPECT_EQ(farside({"run", "--", "/tmp"}).exit_status, 126);
+}
+
+TEST(CommandsTest, VersionIsPrinted) {
+  EXPECT_TRUE(farside({"version"}).out.starts_with("farside "));
+  EXPECT_TRUE(farside({"--version"}).out.starts_with("farside "));
+}
+
+TEST(CommandsTest, TheReadmeListsEveryOption) {
+  std::stringstream text;
+  text << std::ifstream(FARSIDE_README).rdbuf();
+  for (const OptionName& name : option_names()) {
+    if (name.internal) continue;
+    std::string row = fmt::format("| `{}` | `{}` | {} |", name.flag, name.variable, name.help);
+    EXPECT_NE(text.str().find(row), std::string::npos) << "README.md lacks the row\n" << row;
+  }
+}
+
+}  // namespace
+}  // namespace farside::cli

@@ -1,0 +1,58 @@
+// farside doctor: shows what diagnose() found, as a table or as JSON.
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/options.h"
+#include "cli/commands.h"
+#include "cli/doctor_checks.h"
+
+namespace farside::cli {
+namespace {
+
+void print_json(const Diagnosis& diagnosis) {
+  nlohmann::json result = {{"usable", diagnosis.usable()},
+                           {"fault_mode", {{"auto", diagnosis.choice.mode}, {"reason", diagnosis.choice.reason}}},
+                           {"checks", nlohmann::json::array()}};
+  for (const Finding& finding : diagnosis.findings) {
+    result["checks"].push_back({{"name", finding.name},
+                                {"health", health_name(finding.health)},
+                                {"found", finding.found},
+                                {"advice", finding.advice}});
+  }
+  fmt::print("{}\n", result.dump(2));
+}
+
+void print_table(const Diagnosis& diagnosis) {
+  for (const Finding& finding : diagnosis.findings) {
+    fmt::print("{:<8} {:<18} {}\n", health_name(finding.health), finding.name, finding.found);
+    if (!finding.advice.empty()) fmt::print("{:<27} -> {}\n", "", finding.advice);
+  }
+  fmt::print("\n--fault=auto takes: {} ({})\n", diagnosis.choice.mode, diagnosis.choice.reason);
+  fmt::print("{}\n", diagnosis.usable() ? "Farside can be used here."
+                                        : "Farside cannot be used here yet: mend what is missing.");
+}
+
+int diagnose_and_print(bool json) {
+  Options options;
+  Status read = options_from_environment(environ, &options);
+  if (!read.ok()) return fail(read, kExitUsage);
+  Diagnosis diagnosis = diagnose(options);
+  json ? print_json(diagnosis) : print_table(diagnosis);
+  return diagnosis.usable() ? 0 : kExitFailure;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("doctor", "Tell what this machine can do, what is missing and how to mend it");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "print JSON");
+  command->footer(
+      "Exit status: 0 if Farside can be used here, 1 if not.\n\nExamples:\n  farside doctor\n"
+      "  farside doctor --json | python3 -m json.tool");
+  set_action(command, [json] { return diagnose_and_print(*json); });
+}
+
+}  // namespace farside::cli

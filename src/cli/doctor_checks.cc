@@ -1,0 +1,239 @@
+#include "cli/doctor_checks.h"
+
+#include <fmt/format.h>
+#include <linux/userfaultfd.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "base/bits.h"
+#include "base/size.h"
+#include "cli/machine.h"
+#include "cli/preload.h"
+#include "cli/probes.h"
+
+namespace farside::cli {
+namespace {
+
+constexpr int kOldestKernel = 5 * 1000 + 11;
+constexpr int kBatchKernel = 6 * 1000 + 16;
+constexpr uint64_t kUsefulDescriptors = 1024;
+
+Health health_of(bool good, Health otherwise) { return good ? Health::kOk : otherwise; }
+
+// One finding: the advice is kept only where something is to be mended.
+Finding finding(std::string name, Health health, std::string found, std::string advice) {
+  if (health == Health::kOk) advice.clear();
+  return {std::move(name), health, std::move(found), std::move(advice)};
+}
+
+Finding check_kernel() {
+  utsname names;
+  uname(&names);
+  int number = kernel_number(names.release);
+  if (number < kOldestKernel) {
+    return finding("kernel", Health::kMissing, names.release, "Farside needs Linux 5.11; 6.16 or newer is best");
+  }
+  return finding("kernel", health_of(number >= kBatchKernel, Health::kLimited), names.release,
+                 "works; Linux 6.16 unmaps pages in batches, which makes eviction faster");
+}
+
+Finding check_userfaultfd(bool by_syscall, bool by_device, bool user_only) {
+  std::string sysctl = read_line("/proc/sys/vm/unprivileged_userfaultfd");
+  std::string setting = sysctl.empty() ? "" : fmt::format(" (vm.unprivileged_userfaultfd={})", sysctl);
+  if (by_syscall) return finding("userfaultfd", Health::kOk, "all faults, by the system call" + setting, "");
+  if (by_device) return finding("userfaultfd", Health::kOk, "all faults, by /dev/userfaultfd" + setting, "");
+  if (user_only) {
+    return finding("userfaultfd", Health::kLimited, "faults of user code only" + setting,
+                   "enough for signal mode; for handler mode: chmod a+rw /dev/userfaultfd, or "
+                   "sysctl vm.unprivileged_userfaultfd=1");
+  }
+  return finding("userfaultfd", Health::kMissing, "refused" + setting,
+                 "a container may forbid it: allow the userfaultfd system call, or pass --device /dev/userfaultfd");
+}
+
+Finding check_features(uint64_t features) {
+  struct Feature {
+    uint64_t bit;
+    const char* name;
+  };
+  constexpr Feature kFeatures[] = {{UFFD_FEATURE_SIGBUS, "SIGBUS"},
+                                   {UFFD_FEATURE_PAGEFAULT_FLAG_WP, "write protection"},
+                                   {UFFD_FEATURE_THREAD_ID, "thread id"},
+                                   {UFFD_FEATURE_EXACT_ADDRESS, "exact address"}};
+  std::string has;
+  for (const Feature& feature : kFeatures) {
+    if ((features & feature.bit) != 0) has += (has.empty() ? "" : ", ") + std::string(feature.name);
+  }
+  bool writes_seen = (features & UFFD_FEATURE_PAGEFAULT_FLAG_WP) != 0;
+  return finding(
+      "fault features", health_of(writes_seen, Health::kMissing), has.empty() ? "none" : has,
+      "write protection is needed to know dirty pages; use a kernel built with it (5.7 or newer, x86-64 or arm64)");
+}
+
+Finding check_self_paging(bool works) {
+  return finding("self-paging", health_of(works, Health::kLimited),
+                 works ? "a fault and a first write were served on SIGBUS" : "SIGBUS faults were not delivered",
+                 "signal mode will not work; handler mode, which is slower, can");
+}
+
+Finding check_dispatch(bool works) {
+  return finding("system call guard", health_of(works, Health::kLimited),
+                 works ? "Syscall User Dispatch traps calls" : "Syscall User Dispatch is not there",
+                 "signal mode needs CONFIG_GENERIC_ENTRY and Linux 5.11; handler mode does without");
+}
+
+Finding check_batches() {
+  bool works = unmaps_in_batches();
+  return finding("batched unmapping", health_of(works, Health::kLimited),
+                 works ? "process_madvise drops scattered pages in one call" : "one madvise a run of pages",
+                 "works, with more time per eviction; Linux 6.16 has it");
+}
+
+Finding check_pipe() {
+  bool works = holds_pages_in_pipe();
+  return finding("page hold", health_of(works, Health::kMissing),
+                 works ? "vmsplice holds 256 pages in a pipe" : "no 1 MiB pipe could be filled by vmsplice",
+                 "raise fs.pipe-max-size to 1048576 and fs.pipe-user-pages-soft to 16384");
+}
+
+Finding check_memory_files() {
+  bool works = shares_memory_files();
+  return finding("memory files", health_of(works, Health::kLimited),
+                 works ? "memfd shared between mappings" : "refused",
+                 "the shm transport and the embedded server need memfd_create; use --far tcp://");
+}
+
+Finding check_space(uint64_t wanted) {
+  uint64_t got = reservable_space(wanted);
+  std::string found = fmt::format("{} of {} reserved (vm.overcommit_memory={})", format_size(got), format_size(wanted),
+                                  read_line("/proc/sys/vm/overcommit_memory"));
+  Health health = got >= wanted ? Health::kOk : got > 0 ? Health::kLimited : Health::kMissing;
+  std::string advice = got > 0 ? fmt::format("pass --space {}G, or sysctl vm.overcommit_memory=0", got / kGiB)
+                               : "sysctl vm.overcommit_memory=0, and ulimit -v unlimited";
+  return finding("address space", health, found, advice);
+}
+
+std::string limit_text(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : fmt::format("{}", limit); }
+
+Finding check_limits() {
+  rlimit space = {}, files = {};
+  getrlimit(RLIMIT_AS, &space);
+  getrlimit(RLIMIT_NOFILE, &files);
+  bool good = space.rlim_cur == RLIM_INFINITY && files.rlim_cur >= kUsefulDescriptors;
+  return finding("limits", health_of(good, Health::kLimited),
+                 fmt::format("addresses {}, descriptors {}", limit_text(space.rlim_cur), limit_text(files.rlim_cur)),
+                 "ulimit -v unlimited; ulimit -n 4096 (each thread has a connection)");
+}
+
+Finding check_seccomp() {
+  std::ifstream file("/proc/self/status");
+  std::string state = "unknown";
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("Seccomp:")) state = line.substr(line.find_last_of("\t ") + 1);
+  }
+  bool filtered = state == "2" || state == "1";
+  return finding("seccomp", health_of(!filtered, Health::kLimited), filtered ? "a filter is active" : "no filter",
+                 "the probes above were made under it; where they fail, allow userfaultfd, process_madvise, vmsplice");
+}
+
+Finding check_cores() {
+  unsigned cores = std::thread::hardware_concurrency();
+  return finding("cores", health_of(cores > 1, Health::kLimited), fmt::format("{}", cores),
+                 "works; eviction then takes turns with the program");
+}
+
+Finding check_memory() {
+  MachineMemory memory = machine_memory();
+  return finding("memory", health_of(memory.available >= kGiB, Health::kLimited),
+                 fmt::format("{} available of {}", format_size(memory.available), format_size(memory.total)),
+                 "lend memory from another machine with farside serve, and name it with --far");
+}
+
+Finding check_comparisons() {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  bool zram = fs::exists("/sys/class/zram-control", ignored) || fs::exists("/sys/block/zram0", ignored);
+  bool v2 = read_line("/sys/fs/cgroup/cgroup.controllers").find("memory") != std::string::npos;
+  bool v1 = fs::exists("/sys/fs/cgroup/memory/memory.limit_in_bytes", ignored);
+  return finding("comparisons", health_of(zram && (v1 || v2), Health::kLimited),
+                 fmt::format("zram {}, memory cgroup {}", zram ? "there" : "absent",
+                             v2   ? "v2"
+                             : v1 ? "v1"
+                                  : "absent"),
+                 "only benchmarks against kernel swap need these: modprobe zram, and root");
+}
+
+Finding check_library() {
+  Result<std::string> library = find_preload_library();
+  if (library.ok()) return finding("preload library", Health::kOk, *library, "");
+  return finding("preload library", Health::kMissing, "not found", library.status().text());
+}
+
+Finding check_transports() {
+  double tcp = tcp_round_trip_us(), shm = shm_copy_us();
+  bool good = tcp >= 0 && shm >= 0;
+  auto shown = [](double us) { return us < 0 ? std::string("fails") : fmt::format("{:.2f} us", us); };
+  return finding("transports", health_of(good, Health::kLimited),
+                 fmt::format("4 KiB: tcp on loopback {} round trip, shm {} copy", shown(tcp), shown(shm)),
+                 "the transport that fails cannot be used; is the loopback interface up?");
+}
+
+}  // namespace
+
+ModeChoice choose_mode(const FaultAbilities& abilities) {
+  if (abilities.self_paging && abilities.traps_syscalls) {
+    return {true, "signal", "threads page for themselves and the system call guard can be armed"};
+  }
+  std::string lack =
+      abilities.self_paging ? "the system call guard cannot be armed" : "SIGBUS faults are not delivered";
+  if (abilities.kernel_faults) return {true, "handler", lack};
+  return {false, "none", lack + ", and handler mode needs a userfaultfd that sees the kernel's faults"};
+}
+
+bool Diagnosis::usable() const {
+  auto missing = [](const Finding& finding) { return finding.health == Health::kMissing; };
+  return choice.usable && std::none_of(findings.begin(), findings.end(), missing);
+}
+
+Diagnosis diagnose(const Options& options) {
+  bool by_syscall = userfaultfd_by_syscall(), by_device = userfaultfd_by_device();
+  FaultAbilities abilities = {pages_for_itself(), traps_system_calls(), by_syscall || by_device};
+  Diagnosis diagnosis;
+  diagnosis.choice = choose_mode(abilities);
+  diagnosis.findings = {check_kernel(),
+                        check_userfaultfd(by_syscall, by_device, userfaultfd_user_mode_only()),
+                        check_features(userfaultfd_features()),
+                        check_self_paging(abilities.self_paging),
+                        check_dispatch(abilities.traps_syscalls),
+                        check_batches(),
+                        check_pipe(),
+                        check_memory_files(),
+                        check_space(options.space),
+                        check_limits(),
+                        check_seccomp(),
+                        check_cores(),
+                        check_memory(),
+                        check_transports(),
+                        check_library(),
+                        check_comparisons()};
+  return diagnosis;
+}
+
+int kernel_number(const std::string& release) {
+  int major = 0, minor = 0;
+  return sscanf(release.c_str(), "%d.%d", &major, &minor) == 2 ? major * 1000 + minor : 0;
+}
+
+const char* health_name(Health health) {
+  constexpr const char* kNames[] = {"ok", "limited", "missing"};
+  return kNames[static_cast<int>(health)];
+}
+
+}  // namespace farside::cli

@@ -1,0 +1,50 @@
+#include "cli/doctor_checks.h"
+
+#include <gtest/gtest.h>
+
+#include "cli/preload.h"
+
+namespace farside::cli {
+namespace {
+
+TEST(DoctorTest, ModeFollowsAbilities) {
+  EXPECT_EQ(choose_mode({true, true, true}).mode, "signal");
+  EXPECT_EQ(choose_mode({true, true, false}).mode, "signal");
+  EXPECT_EQ(choose_mode({true, false, true}).mode, "handler");
+  EXPECT_EQ(choose_mode({false, true, true}).mode, "handler");
+  EXPECT_FALSE(choose_mode({true, false, false}).usable);
+  EXPECT_NE(choose_mode({true, false, false}).reason.find("guard"), std::string::npos);
+}
+
+TEST(DoctorTest, KernelReleasesAreRead) {
+  EXPECT_EQ(kernel_number("6.18.44-x"), 6018);
+  EXPECT_EQ(kernel_number("5.10.0"), 5010);
+  EXPECT_EQ(kernel_number("what"), 0);
+}
+
+TEST(DoctorTest, WhatIsMissingMakesTheMachineUnusable) {
+  Diagnosis diagnosis{{{"a", Health::kOk, "", ""}, {"b", Health::kLimited, "", ""}}, {true, "signal", ""}};
+  EXPECT_TRUE(diagnosis.usable());
+  diagnosis.findings.push_back({"c", Health::kMissing, "", ""});
+  EXPECT_FALSE(diagnosis.usable());
+  EXPECT_FALSE((Diagnosis{{}, {false, "none", ""}}).usable());
+}
+
+TEST(DoctorTest, EveryProbeRunsAndBadNewsComesWithAdvice) {
+  Diagnosis diagnosis = diagnose(Options{});
+  EXPECT_GE(diagnosis.findings.size(), 16U);
+  for (const Finding& finding : diagnosis.findings) {
+    EXPECT_FALSE(finding.found.empty()) << finding.name;
+    EXPECT_EQ(finding.advice.empty(), finding.health == Health::kOk) << finding.name;
+  }
+}
+
+TEST(PreloadTest, IsAppendedToWhatIsThere) {
+  EXPECT_EQ(*preload_list(nullptr, "/f.so"), "/f.so");
+  EXPECT_EQ(*preload_list("", "/f.so"), "/f.so");
+  EXPECT_EQ(*preload_list("/a.so", "/f.so"), "/a.so:/f.so");
+  EXPECT_FALSE(preload_list("", "/my files/f.so").ok());
+}
+
+}  // namespace
+}  // namespace farside::cli

@@ -1,0 +1,40 @@
+// Small experiments on the running kernel: each does the thing instead of asking whether it would work. Those that
+// change signal handlers or could crash run in a child process.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace farside::cli {
+
+// Ways to a userfaultfd. The first two also see faults that the kernel takes; the last only those of user code.
+bool userfaultfd_by_syscall();
+bool userfaultfd_by_device();
+bool userfaultfd_user_mode_only();
+
+// Bits of UFFDIO_API; 0 without any userfaultfd.
+uint64_t userfaultfd_features();
+
+// A thread pages for itself: SIGBUS on an absent page, one on the first write to a protected page, both mended by the
+// handler, contents right afterwards.
+bool pages_for_itself();
+
+// Syscall User Dispatch: a call from ordinary code is trapped, one from the allowed range is not.
+bool traps_system_calls();
+
+// process_madvise(MADV_DONTNEED) on this process over two pieces with one call (kernel 6.16).
+bool unmaps_in_batches();
+
+// vmsplice of 256 pages into a pipe made 1 MiB large, and what comes out is what went in.
+bool holds_pages_in_pipe();
+
+// A memory file that is mapped twice shows a write through the other mapping.
+bool shares_memory_files();
+
+// The largest power-of-two part of `wanted` that can be reserved as addresses, down to 1 GiB; 0 if none.
+uint64_t reservable_space(uint64_t wanted);
+
+// Medians in microseconds, negative where it cannot be measured.
+double tcp_round_trip_us();  // 4 KiB over loopback, both sides polling
+double shm_copy_us();        // 4 KiB out of a mapped memory file
+
+}  // namespace farside::cli

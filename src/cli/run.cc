@@ -1,0 +1,172 @@
+// farside run: starts a program with the preload library and, where no server was named, a memory server of its own.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "base/log.h"
+#include "cli/child.h"
+#include "cli/commands.h"
+#include "cli/embedded_server.h"
+#include "cli/preload.h"
+#include "cli/program_check.h"
+#include "cli/report.h"
+#include "cli/run_settings.h"
+#include "remote/remote_store.h"
+
+namespace farside::cli {
+namespace {
+
+constexpr int kLeavingMs = 300;  // in which clients of processes that just ended are gone
+constexpr int kPollMs = 5;
+
+constexpr const char* kHelp =
+    "Sizes: a number and K, M, G or T, powers of 1024, as in 256M or 1.5G. --local also takes a share, as in 25%: of "
+    "the\n"
+    "largest size that the program's heap has had so far, so the budget grows with the heap.\n"
+    "Every option is also read from the variable in brackets; the command line wins.\n\n"
+    "Exit status: the program's own; 128 + n if signal n ended it; 126 or 127 if it cannot be run; 1 if far memory "
+    "cannot\n"
+    "be reached; 2 for a mistake on the command line.\n\n"
+    "Examples:\n"
+    "  farside run --local 256M -- sort big.txt\n"
+    "  farside run --local 25% --far tcp://10.0.0.2:7170 --token-file secret -- redis-server --save ''\n"
+    "  farside run --local 25% --stats=json:stats.json -- python3 job.py\n"
+    "  FARSIDE_LOCAL=1G farside run --quiet -- make -j8";
+
+// A server that was named is asked once before the program starts, so that a wrong address or secret is told at once.
+Status check_server(const Options& options) {
+  auto store = remote::RemoteStore::connect({options.far_address, options.token, remote::kSlabBytes});
+  if (store.ok()) delete *store;
+  return store.status();
+}
+
+Status check_writable(const std::string& file) {
+  if (file.empty() || std::ofstream(file, std::ios::app)) return {};
+  return Status::error(EACCES, "cannot write the statistics file {}", file);
+}
+
+// What a run needs before its program can start, and gives back after the end.
+class Run {
+ public:
+  Run(RunSettings settings, std::vector<std::string> program)
+      : settings_(std::move(settings)), program_(std::move(program)) {}
+
+  // Far memory and the environment that the program will see.
+  Status prepare(const std::string& library) {
+    Status writable = check_writable(settings_.stats_file);
+    if (!writable.ok()) return writable;
+    auto directory = PrivateDirectory::create();
+    if (!directory.ok()) return directory.status();
+    directory_ = std::move(*directory);
+    Status reached = settings_.embedded() ? start_server() : check_server(settings_.options);
+    if (!reached.ok()) return reached;
+    return fill_environment(library);
+  }
+
+  // Starts the program and stays until neither it nor a process that it left behind needs us.
+  Result<int> start_and_wait(const std::string& path) {
+    Result<pid_t> child = start_child(path, program_, hold_);
+    if (!child.ok()) return child.status();
+    int status = wait_for_child(*child, hold_);
+    serve_those_left();
+    return status;
+  }
+
+  void tell(int wait_status) const {
+    RunReport report = RunReport::read(report_file());
+    if (!settings_.options.quiet) fputs(report.summary(wait_status).c_str(), stderr);
+    if (settings_.stats_file.empty()) return;
+    std::ofstream file(settings_.stats_file);
+    file << report.to_json(program_, wait_status).dump(2) << "\n";
+    if (!file.flush()) log(LogLevel::kError, "cannot write the statistics file {}", settings_.stats_file);
+  }
+
+ private:
+  std::string report_file() const { return directory_->file("report.jsonl"); }
+
+  Status start_server() {
+    auto server = EmbeddedServer::start(*directory_, settings_.far_memory);
+    if (!server.ok()) return server.status();
+    server_ = std::move(*server);
+    setenv("FARSIDE_FAR", server_->address().c_str(), 1);
+    return set_option(&settings_.options, "FARSIDE_TOKEN", server_->token());
+  }
+
+  Status fill_environment(const std::string& library) {
+    Result<std::string> list = preload_list(getenv("LD_PRELOAD"), library);
+    if (!list.ok()) return list.status();
+    setenv("FARSIDE_TOKEN", settings_.options.token, 1);
+    setenv("FARSIDE_REPORT", report_file().c_str(), 1);
+    setenv("FARSIDE_ANNOUNCE", "1", 1);
+    setenv("LD_PRELOAD", list->c_str(), 1);
+    return {};
+  }
+
+  bool clients_leave_within(int milliseconds) {
+    for (int waited = 0; server_->clients() > 0; waited += kPollMs) {
+      if (waited >= milliseconds || stop_signal_within(hold_, kPollMs)) return false;
+    }
+    return true;
+  }
+
+  // A daemon's pages lie in our server: going away would take its memory.
+  void serve_those_left() {
+    if (!server_ || clients_leave_within(kLeavingMs)) return;
+    if (!settings_.options.quiet) {
+      fmt::print(stderr,
+                 "farside: the program ended and left processes that use far memory; serving them until they end "
+                 "(an interrupt ends them)\n");
+    }
+    while (server_->clients() > 0 && !stop_signal_within(hold_, kLeavingMs)) {}
+  }
+
+  SignalHold hold_;  // before the server's threads
+  RunSettings settings_;
+  std::vector<std::string> program_;
+  std::unique_ptr<PrivateDirectory> directory_;
+  std::unique_ptr<EmbeddedServer> server_;
+};
+
+Result<int> run_to_the_end(RunSettings settings, const std::vector<std::string>& program, const std::string& path,
+                           const std::string& library) {
+  Run run(std::move(settings), program);
+  Status prepared = run.prepare(library);
+  if (!prepared.ok()) return prepared;
+  Result<int> wait_status = run.start_and_wait(path);
+  if (wait_status.ok()) run.tell(*wait_status);
+  return wait_status;
+}
+
+int run_program(const GivenOptions& given, const std::vector<std::string>& program) {
+  if (program.empty()) {
+    return fail(
+        Status::error(EINVAL, "no program given; write it after --, as in: farside run --local 25% -- sort big.txt"),
+        kExitUsage);
+  }
+  Result<RunSettings> settings = settle(given);
+  if (!settings.ok()) return fail(settings.status(), kExitUsage);
+  const char* search_path = getenv("PATH");
+  Result<std::string> path = find_program(program.front(), search_path ? search_path : "/usr/bin:/bin");
+  if (!path.ok()) return fail(path.status(), exit_status_of(path.status()));
+  Status suitable = check_program(*path);
+  if (!suitable.ok()) return fail(suitable, exit_status_of(suitable));
+  Result<std::string> library = find_preload_library();
+  if (!library.ok()) return fail(library.status());
+  Result<int> wait_status = run_to_the_end(std::move(*settings), program, *path, *library);
+  return wait_status.ok() ? end_like_child(*wait_status) : fail(wait_status.status());
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, std::vector<std::string> program) {
+  CLI::App* command =
+      app.add_subcommand("run", "Run a program with most of its memory far: farside run [OPTIONS] -- PROGRAM ARGS...");
+  auto given = std::make_shared<GivenOptions>();
+  add_table_options(command, given.get());
+  command->footer(kHelp);
+  set_action(command, [given, program = std::move(program)] { return run_program(*given, program); });
+}
+
+}  // namespace farside::cli

@@ -1,0 +1,99 @@
+#include "cli/run_settings.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include "base/size.h"
+#include "cli/machine.h"
+
+namespace farside::cli {
+namespace {
+
+// The only option that may stand alone.
+constexpr std::string_view kBareFlag = "--quiet";
+
+std::string variable_text(const char* variable) {
+  const char* value = getenv(variable);
+  return value ? value : "";
+}
+
+// Errors name variables; people who typed a flag want to read the flag.
+Status in_terms_of_flags(const Status& status, const GivenOptions& given) {
+  std::string_view text = status.text();
+  for (const OptionName& name : option_names()) {
+    bool concerns =
+        text.starts_with(name.variable) && given.contains(std::string(name.variable)) &&
+        (text.substr(name.variable.size()).starts_with('=') || text.substr(name.variable.size()).starts_with(' '));
+    if (concerns) return Status::error(status.code(), "{}{}", name.flag, text.substr(name.variable.size()));
+  }
+  return status;
+}
+
+Result<uint64_t> far_memory_size() {
+  std::string value = variable_text("FARSIDE_FAR_MEMORY");
+  uint64_t machine = machine_memory().total;
+  if (value.empty()) return machine / 2;
+  Result<uint64_t> bytes = parse_size(value);
+  if (!bytes.ok() || *bytes <= machine) return bytes;
+  return Status::error(EINVAL, "--far-memory {} is more than this machine has ({})", value, format_size(machine));
+}
+
+Status settle_token(Options* options) {
+  std::string file = variable_text("FARSIDE_TOKEN_FILE");
+  if (file.empty()) return {};
+  Result<std::string> token = read_token_file(file);
+  if (!token.ok()) return token.status();
+  return set_option(options, "FARSIDE_TOKEN", *token);
+}
+
+}  // namespace
+
+void add_table_options(CLI::App* command, GivenOptions* given) {
+  for (const OptionName& name : option_names()) {
+    if (name.internal) continue;
+    std::string variable(name.variable), flag(name.flag), help(name.help);
+    auto keep = [given, variable](const std::string& value) { (*given)[variable] = value; };
+    CLI::Option* option = flag == kBareFlag
+                              ? command->add_flag_callback(
+                                    flag, [keep] { keep("on"); }, help)
+                              : command->add_option_function<std::string>(flag, keep, help)->type_name("VALUE");
+    option->description(fmt::format("{}  [{}]", help, variable));
+  }
+}
+
+Result<RunSettings> settle(const GivenOptions& given) {
+  for (const auto& [variable, value] : given) setenv(variable.c_str(), value.c_str(), 1);
+  RunSettings settings;
+  Status read = options_from_environment(environ, &settings.options);
+  if (!read.ok()) return in_terms_of_flags(read, given);
+  Status token = settle_token(&settings.options);
+  if (!token.ok()) return token;
+  Result<uint64_t> far_memory = far_memory_size();
+  if (!far_memory.ok()) return far_memory.status();
+  settings.far_memory = *far_memory;
+  Result<std::string> stats = parse_stats(variable_text("FARSIDE_STATS"));
+  if (!stats.ok()) return stats.status();
+  settings.stats_file = *stats;
+  return settings;
+}
+
+Result<std::string> read_token_file(const std::string& path) {
+  std::ifstream file(path);
+  std::string token;
+  if (!file) return Status::error(ENOENT, "cannot read the token file {}: {}", path, strerror(errno));
+  std::getline(file, token);
+  if (!token.empty()) return token;
+  return Status::error(EINVAL, "the token file {} has an empty first line; write the server's secret there", path);
+}
+
+Result<std::string> parse_stats(const std::string& value) {
+  if (value.empty()) return value;
+  constexpr std::string_view kForm = "json:";
+  if (value.starts_with(kForm) && value.size() > kForm.size()) return value.substr(kForm.size());
+  return Status::error(EINVAL, "--stats={} is not known; use json:FILE", value);
+}
+
+}  // namespace farside::cli

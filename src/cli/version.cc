@@ -1,0 +1,15 @@
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+
+namespace farside::cli {
+
+void add_version_command(CLI::App& app) {
+  app.set_version_flag("--version", "farside " FARSIDE_VERSION);
+  set_action(app.add_subcommand("version", "Print the version"), [] {
+    fmt::print("farside {}\n", FARSIDE_VERSION);
+    return 0;
+  });
+}
+
+}  // namespace farside::cli

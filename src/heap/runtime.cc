@@ -1,0 +1,207 @@
+#include "heap/runtime.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/log.h"
+#include "heap/far_heap.h"
+#include "heap/guard.h"
+#include "heap/mappings.h"
+#include "heap/signals.h"
+#include "heap/traps.h"
+#include "pager/handler.h"
+
+namespace farside::heap {
+namespace {
+
+struct Runtime {
+  Options options;
+  FaultMode mode = FaultMode::kSignal;
+  const char* mode_reason = "";
+  pager::Pager* pager = nullptr;
+  pager::FaultHandler* handler = nullptr;
+  uint64_t started_ns = 0;
+  std::atomic<bool> reported{false};
+  std::atomic<uint64_t> forks{0};
+  bool forked = false;  // this process is a fork's child
+};
+Runtime g_runtime;
+
+[[noreturn]] void stop_with(const Status& status) {
+  log(LogLevel::kError, "{}", status.text());
+  os::exit_group(1);
+}
+
+// Which way of serving faults, and why.
+void choose_mode(Runtime& r) {
+  bool can_trap = can_trap_system_calls();
+  if (r.options.fault == FaultMode::kHandler) {
+    r.mode = FaultMode::kHandler;
+    r.mode_reason = "asked for";
+  } else if (can_trap) {
+    r.mode = FaultMode::kSignal;
+    r.mode_reason = r.options.fault == FaultMode::kSignal ? "asked for" : "system calls can be guarded";
+  } else if (r.options.fault == FaultMode::kSignal) {
+    stop_with(Status::error(ENOSYS, "signal mode needs Syscall User Dispatch, which this kernel or container refuses; use --fault=handler"));
+  } else {
+    r.mode = FaultMode::kHandler;
+    r.mode_reason = "this kernel or container refuses Syscall User Dispatch";
+  }
+}
+
+Status start_pager(Runtime& r) {
+  auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
+  Result<remote::RemoteStore*> store = remote::RemoteStore::connect({r.options.far_address, r.options.token, r.options.space});
+  if (!store.ok()) return store.status();
+  Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
+  if (!pager.ok()) return pager.status();
+  r.pager = *pager;
+  r.pager->start_threads();
+  if (r.mode != FaultMode::kHandler) return {};
+  r.handler = new (near_alloc(sizeof(pager::FaultHandler))) pager::FaultHandler(*r.pager);
+  return r.handler->start();
+}
+
+// Frames and evictors of a child exist only from here on: libc has put itself in order after the fork.
+void start_threads_after_fork() {
+  NearScope near;  // libc's books of a thread
+  g_runtime.pager->start_threads_in_child();
+}
+
+void set_up_guard(Runtime& r) {
+  set_guard_pager(r.pager);
+  install_fault_handler();
+  install_trap_handler();
+  pthread_atfork(nullptr, nullptr, start_threads_after_fork);
+  if (r.mode == FaultMode::kHandler) {
+    // Forks that do not come through our fork() are not trapped: their children get no far memory rather than zeros.
+    r.pager->inherit_in_fork(false);
+    return prepare_thread();
+  }
+  if (int error = arm_thread(true)) stop_with(Status::error(-error, "cannot arm Syscall User Dispatch (error {}); use --fault=handler", -error));
+}
+
+void announce(const Runtime& r) {
+  if (r.options.quiet || !r.options.announce) return;
+  char local[64];
+  if (r.options.local.is_share()) fmt::format_to_n(local, sizeof local, "{:.0f} % of the heap near{}", r.options.local.share * 100, '\0');
+  else fmt::format_to_n(local, sizeof local, "{} MiB near{}", r.options.local.bytes / kMiB, '\0');
+  bool signal = r.mode == FaultMode::kSignal;
+  char line[512];
+  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {}, far memory over {}{}\n", signal ? "signal" : "handler", r.mode_reason, local,
+                              r.pager->store()->transport_name(), r.pager->unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)");
+  os::write(2, line, end.size < sizeof line ? end.size : sizeof line);
+}
+
+// The announcement is for the first process of a run only.
+void hide_announcement() {
+  NearScope near;
+  unsetenv("FARSIDE_ANNOUNCE");
+}
+
+__attribute__((constructor(101))) void start() {
+  Runtime& r = g_runtime;
+  r.started_ns = now_ns();
+  Status read = options_from_environment(environ, &r.options);
+  if (!read.ok()) stop_with(read);
+  if (r.options.far_address[0] == 0) return;  // preloaded without a launcher: the program runs as it is
+  NearScope near;
+  choose_mode(r);
+  Status started = start_pager(r);
+  if (!started.ok()) stop_with(started);
+  announce(r);
+  hide_announcement();
+  enable_far_mappings(r.pager);
+  Status heap = enable_far_heap(r.pager);
+  if (!heap.ok()) stop_with(heap);
+  set_up_guard(r);
+}
+
+__attribute__((destructor)) void finish() { report_at_exit(); }
+
+// ---- The report ----
+
+uint64_t microseconds(uint64_t ticks) { return static_cast<uint64_t>(static_cast<double>(ticks) / ticks_per_us()); }
+
+void program_name(char* name, size_t room) {
+  int fd = os::open("/proc/self/comm", O_RDONLY);
+  ssize_t n = fd < 0 ? 0 : os::read(fd, name, room - 1);
+  if (fd >= 0) os::close(fd);
+  size_t length = n > 0 ? static_cast<size_t>(n) : 0;
+  if (length > 0 && name[length - 1] == '\n') length--;
+  name[length] = 0;
+  for (size_t i = 0; i < length; i++) {
+    if (name[i] == '"' || name[i] == '\\' || name[i] < ' ') name[i] = '?';
+  }
+}
+
+size_t format_report(const Runtime& r, char* line, size_t room) {
+  using pager::Counter;
+  pager::Stats s = r.pager->stats();
+  char name[32];
+  program_name(name, sizeof name);
+  auto count = [&](Counter c) { return s.get(c); };
+  auto us = [&](Counter c) { return microseconds(s.get(c)); };
+  uint64_t far_peak = s.populated_peak_pages > s.limit_pages ? s.populated_peak_pages - s.limit_pages : 0;
+  auto end = fmt::format_to_n(
+      line, room,
+      "{{\"pid\":{},\"program\":\"{}\",\"mode\":\"{}\",\"mode_reason\":\"{}\",\"transport\":\"{}\",\"policy\":\"{}\",\"forked\":{},"
+      "\"local_bytes\":{},\"near_peak_bytes\":{},\"far_peak_bytes\":{},\"heap_peak_bytes\":{},\"metadata_bytes\":{},"
+      "\"faults\":{},\"major_faults\":{},\"zero_faults\":{},\"protection_faults\":{},\"wait_faults\":{},"
+      "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
+      "\"bytes_fetched\":{},\"bytes_written\":{},\"bytes_discarded\":{},"
+      "\"fault_us\":{},\"fetch_us\":{},\"map_us\":{},\"wait_frame_us\":{},\"wait_page_us\":{},\"frame_waits\":{},"
+      "\"select_us\":{},\"hold_us\":{},\"unmap_us\":{},\"write_us\":{},\"release_us\":{},\"forks\":{},\"seconds\":{:.3f}}}\n",
+      os::getpid(), name, r.mode == FaultMode::kSignal ? "signal" : "handler", r.mode_reason, r.pager->store()->transport_name(),
+      r.pager->policy_name(), r.forked, s.limit_pages * kPageSize, s.near_peak_pages * kPageSize, far_peak * kPageSize,
+      s.populated_peak_pages * kPageSize, s.metadata_bytes, count(Counter::kFaults), count(Counter::kMajorFaults),
+      count(Counter::kZeroFaults), count(Counter::kProtectionFaults), count(Counter::kWaitFaults), count(Counter::kPrefetched),
+      count(Counter::kPrefetchUsed), count(Counter::kPresumedDirty), count(Counter::kEvictions), count(Counter::kDirtyEvictions),
+      count(Counter::kBatches), count(Counter::kBytesFetched), count(Counter::kBytesWritten), count(Counter::kBytesDiscarded),
+      us(Counter::kFaultTicks), us(Counter::kFetchTicks), us(Counter::kMapTicks), us(Counter::kWaitFrameTicks),
+      us(Counter::kWaitPageTicks), count(Counter::kFrameWaits), us(Counter::kSelectTicks), us(Counter::kHoldTicks),
+      us(Counter::kUnmapTicks), us(Counter::kWriteTicks), us(Counter::kReleaseTicks), r.forks.load(),
+      static_cast<double>(now_ns() - r.started_ns) / 1e9);
+  return end.size < room ? end.size : room;
+}
+
+}  // namespace
+
+void report_at_exit() {
+  Runtime& r = g_runtime;
+  if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
+  int fd = os::open(r.options.report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return;  // the launcher is gone: nobody reads it
+  char line[2048];
+  os::write(fd, line, format_report(r, line, sizeof line));
+  os::close(fd);
+}
+
+bool owns_fd(int fd) {
+  const Runtime& r = g_runtime;
+  return r.pager && (r.pager->owns_fd(fd) || (r.handler && r.handler->owns_fd(fd)));
+}
+
+void forget_thread() {
+  if (g_runtime.pager) g_runtime.pager->detach_thread();
+}
+
+void note_fork_in_child() {
+  g_runtime.forked = true;
+  g_runtime.reported.store(false);
+  g_runtime.forks.store(0);
+  g_runtime.started_ns = now_ns();
+  g_runtime.mode = FaultMode::kSignal;
+  g_runtime.mode_reason = "forked processes page by signal";
+  g_runtime.handler = nullptr;
+}
+
+bool in_handler_mode() { return g_runtime.mode == FaultMode::kHandler; }
+
+}  // namespace farside::heap

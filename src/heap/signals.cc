@@ -1,0 +1,151 @@
+#include "heap/signals.h"
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/sync.h"
+#include "heap/guard.h"
+#include "heap/traps.h"
+
+// Exactly the bytes that unwinders know as the end of a signal handler, and no call frame information: cancellation and
+// exceptions pass through handlers by recognizing them. The nop keeps the address before the restorer out of any
+// function that has such information.
+asm(R"(
+  .section farside_syscalls,"ax",@progbits
+  .globl farside_restorer
+  .hidden farside_restorer
+  .type farside_restorer,@function
+  .p2align 4
+  nop
+farside_restorer:
+  movq $15, %rax
+  syscall
+  .size farside_restorer, .-farside_restorer
+  .globl farside_sigreturn_at
+  .hidden farside_sigreturn_at
+  .type farside_sigreturn_at,@function
+farside_sigreturn_at:
+  movq %rdi, %rsp
+  jmp farside_restorer
+  .size farside_sigreturn_at, .-farside_sigreturn_at
+  .previous
+)");
+
+namespace farside::heap {
+namespace {
+
+constexpr unsigned long kSaRestorer = 0x04000000;
+
+// The program's actions for our two signals. Written by guarded_sigaction, read when such a signal is not ours.
+SpinLock g_lock;  // guards the two below
+KernelSigaction g_program_sigbus = {};
+KernelSigaction g_program_sigsys = {};
+
+KernelSigaction& program_action(int signal) { return signal == SIGBUS ? g_program_sigbus : g_program_sigsys; }
+
+bool has_handler(const KernelSigaction& a) {
+  return a.handler != reinterpret_cast<void*>(SIG_DFL) && a.handler != reinterpret_cast<void*>(SIG_IGN);
+}
+
+bool is_write_fault(const ucontext_t* context) { return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; }
+
+void on_sigbus(int signal, siginfo_t* info, void* context) {
+  auto address = reinterpret_cast<uint64_t>(info->si_addr);
+  pager::Pager* pager = guard_pager();
+  // si_code tells an absent page (BUS_ADRERR) from a signal that somebody sent.
+  if (!pager || info->si_code <= 0 || !pager->contains(address)) return chain_signal(signal, info, context);
+  if (pager->fault(address, is_write_fault(static_cast<ucontext_t*>(context))) == pager::FaultOutcome::kNotMapped) {
+    pager->guard_page(address);  // the access will now fail as it would natively, with SIGSEGV
+  }
+}
+
+void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet mask, unsigned long flags) {
+  KernelSigaction action = {reinterpret_cast<void*>(handler), flags | SA_SIGINFO | SA_ONSTACK | SA_NODEFER | kSaRestorer,
+                            reinterpret_cast<void*>(farside_restorer), mask};
+  KernelSigaction old = {};
+  os::call(SYS_rt_sigaction, signal, &action, &old, sizeof(os::SignalSet));
+  if (old.handler != reinterpret_cast<void*>(handler)) program_action(signal) = old;
+}
+
+// Default action of our signals: the process ends by them, as it would natively.
+[[noreturn]] void end_by(int signal) {
+  KernelSigaction action = {};
+  os::call(SYS_rt_sigaction, signal, &action, nullptr, sizeof(os::SignalSet));
+  os::call(SYS_tgkill, os::getpid(), os::gettid(), signal);
+  os::exit_group(128 + signal);
+}
+
+}  // namespace
+
+void install_fault_handler() {
+  // While a fault is served no handler of the program may run: it could touch a page that the fault path owns.
+  install(SIGBUS, on_sigbus, ~(kOurSignals | os::signal_bit(SIGSEGV)), 0);
+}
+
+void install_trap_handler() {
+  // The program's signals must reach it also in the middle of a trapped blocking call: nothing is masked.
+  install(SIGSYS, on_sigsys, 0, 0);
+}
+
+void chain_signal(int signal, siginfo_t* info, void* context) {
+  g_lock.lock();
+  KernelSigaction action = program_action(signal);
+  g_lock.unlock();
+  if (action.handler == reinterpret_cast<void*>(SIG_IGN) && info->si_code <= 0) return;
+  if (!has_handler(action)) end_by(signal);
+  os::SignalSet mask = 0, before = 0;
+  memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
+  mask = without_ours(mask | action.mask);
+  os::sigprocmask(SIG_SETMASK, &mask, &before);
+  if (action.flags & SA_SIGINFO) reinterpret_cast<void (*)(int, siginfo_t*, void*)>(action.handler)(signal, info, context);
+  else reinterpret_cast<void (*)(int)>(action.handler)(signal);
+  os::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old, size_t set_bytes) {
+  if (set_bytes != sizeof(os::SignalSet)) return -EINVAL;
+  // Copies on the stack: the kernel must not meet far memory, and we must not touch any while we hold the lock.
+  KernelSigaction wanted = {}, previous = {};
+  if (action) wanted = *action;
+  wanted.mask = without_ours(wanted.mask);
+  if (signal == SIGBUS || signal == SIGSYS) {
+    g_lock.lock();
+    previous = program_action(signal);
+    if (action) program_action(signal) = wanted;
+    g_lock.unlock();
+  } else {
+    if (action && has_handler(wanted)) {
+      wanted.flags |= kSaRestorer;
+      wanted.restorer = reinterpret_cast<void*>(farside_restorer);
+    }
+    long r = os::call(SYS_rt_sigaction, signal, action ? &wanted : nullptr, &previous, set_bytes);
+    if (r < 0) return r;
+  }
+  if (old) *old = previous;
+  return 0;
+}
+
+long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer) {
+  GuardThread& g = t_guard;
+  bool on_it = stack_pointer >= g.stack_low && stack_pointer < g.stack_high;
+  stack_t wanted = {};
+  if (stack) wanted = *stack;
+  stack_t previous = {reinterpret_cast<void*>(g.app_stack), on_it && g.app_stack ? SS_ONSTACK : g.app_stack_flags, g.app_stack_bytes};
+  if (!g.app_stack) previous = {nullptr, SS_DISABLE, 0};
+  if (stack) {
+    if (on_it && g.app_stack) return -EPERM;
+    bool disable = (wanted.ss_flags & SS_DISABLE) != 0;
+    if (!disable && wanted.ss_size < static_cast<size_t>(MINSIGSTKSZ)) return -ENOMEM;
+    g.app_stack = disable ? 0 : reinterpret_cast<uint64_t>(wanted.ss_sp);
+    g.app_stack_bytes = disable ? 0 : wanted.ss_size;
+    g.app_stack_flags = 0;
+  }
+  if (old) *old = previous;
+  return 0;
+}
+
+}  // namespace farside::heap

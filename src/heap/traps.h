@@ -1,0 +1,21 @@
+// The SIGSYS handler: system calls that Syscall User Dispatch trapped. Most go to guarded_call(); those that need the
+// interrupted context are handled here: signal masks (the kernel restores them from the frame), rt_sigreturn, and the
+// clone family, whose children start in the program's context.
+#pragma once
+#include <signal.h>
+
+#include "heap/guard_thread.h"
+
+namespace farside::heap {
+
+void on_sigsys(int signal, siginfo_t* info, void* context);
+
+// Arms Syscall User Dispatch for the calling thread and gives it an alternate signal stack. 0 or -errno.
+int arm_thread(bool block);
+// Gives the calling thread an alternate signal stack only.
+void prepare_thread();
+
+// True if the kernel has Syscall User Dispatch.
+bool can_trap_system_calls();
+
+}  // namespace farside::heap

@@ -1,0 +1,384 @@
+#include "pager/evictor.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "base/inject.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "pager/fault_path.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr size_t kPipeBytes = kBatchPages * kPageSize;
+constexpr unsigned kIdleSpins = 400;  // about 10-20 us: shorter than waking the thread costs
+constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
+
+uint16_t epoch_of(uint64_t evicted) { return static_cast<uint16_t>(evicted / 256); }
+
+// Neighbouring pages of a sorted list become one run.
+size_t merge_runs(const PageTable& table, std::span<const PageIndex> pages, PageRun* runs) {
+  size_t count = 0;
+  for (PageIndex page : pages) {
+    std::byte* address = table.address_of(page);
+    if (count > 0 && runs[count - 1].address + runs[count - 1].bytes == address) runs[count - 1].bytes += kPageSize;
+    else runs[count++] = {address, kPageSize};
+  }
+  return count;
+}
+
+}  // namespace
+
+Status Evictor::open() {
+  for (Batch& batch : batches_) {
+    if (batch.pipe_read >= 0) continue;
+    int fds[2];
+    if (int error = os::pipe(fds, O_CLOEXEC | O_NONBLOCK)) {
+      return Status::error(-error, "cannot open a pipe for eviction (error {}); raise 'ulimit -n'", -error);
+    }
+    batch.pipe_read = os::move_fd_high(fds[0]);
+    batch.pipe_write = os::move_fd_high(fds[1]);
+    int size = os::fcntl(batch.pipe_write, F_SETPIPE_SZ, kPipeBytes);
+    if (size < static_cast<int>(kPipeBytes)) {
+      return Status::error(EPERM, "cannot get pipes of {} bytes; raise fs.pipe-max-size or fs.pipe-user-pages-soft", kPipeBytes);
+    }
+  }
+  Status status;
+  if (!channel_) channel_ = c_.store->open_channel(&status);
+  return status;
+}
+
+Evictor::~Evictor() {
+  close_pipes();
+  if (channel_) c_.store->close_channel(channel_);
+}
+
+void Evictor::close_pipes() {
+  for (Batch& batch : batches_) {
+    if (batch.pipe_read >= 0) os::close(batch.pipe_read);
+    if (batch.pipe_write >= 0) os::close(batch.pipe_write);
+    batch.pipe_read = batch.pipe_write = -1;
+  }
+}
+
+void Evictor::reset_in_child() {
+  close_pipes();
+  channel_ = nullptr;
+  counters_.clear();
+}
+
+bool Evictor::owns_fd(int fd) const {
+  for (const Batch& batch : batches_) {
+    if (fd == batch.pipe_read || fd == batch.pipe_write) return true;
+  }
+  return false;
+}
+
+bool Evictor::step(bool frames_wanted) {
+  bool progress = poll_writes();
+  if (!frames_wanted) return progress;
+  for (Batch& batch : batches_) {
+    if (batch.token == 0) return start(batch) || progress;
+  }
+  return progress;  // all batches are under way: the transport is the bottleneck
+}
+
+void Evictor::drain() {
+  while (in_flight_ > 0) {
+    if (!poll_writes()) cpu_relax();
+  }
+}
+
+// Phase 1. Pages that system calls or upgrades hold go back into the queue.
+size_t Evictor::select(Batch& batch) {
+  batch.count = batch.dirty_count = 0;
+  PageIndex candidates[kBatchPages];
+  size_t found = c_.policy.select(index_, candidates);
+  for (size_t i = 0; i < found; i++) {
+    PageWord word;
+    if (claim(candidates[i], &word)) batch.pages[batch.count++] = candidates[i];
+    else if (word.is(PageState::kNear)) c_.policy.insert(index_, candidates[i]);
+  }
+  std::sort(batch.pages, batch.pages + batch.count);
+  for (size_t i = 0; i < batch.count; i++) {
+    if (c_.table[batch.pages[i]].load().has(PageWord::kDirty)) batch.dirty[batch.dirty_count++] = batch.pages[i];
+  }
+  return batch.count;
+}
+
+bool Evictor::claim(PageIndex page, PageWord* word) {
+  *word = c_.table[page].load();
+  while (word->is(PageState::kNear) && word->pins() == 0 && !word->has(PageWord::kUpgrading)) {
+    if (c_.table[page].try_change(*word, word->with_state(PageState::kEvicting))) return true;
+  }
+  return false;
+}
+
+bool Evictor::start(Batch& batch) {
+  uint64_t t0 = ticks();
+  if (select(batch) == 0) return false;
+  inject::pause("evict:selected");
+  uint64_t t1 = ticks();
+  hold(batch);
+  inject::pause("evict:held");
+  uint64_t t2 = ticks();
+  unmap(batch);
+  inject::pause("evict:unmapped");
+  uint64_t t3 = ticks();
+  release_clean(batch);
+  if (batch.dirty_count > 0) write(batch);
+  uint64_t t4 = ticks();
+  counters_.add(Counter::kBatches);
+  counters_.add(Counter::kSelectTicks, t1 - t0);
+  counters_.add(Counter::kHoldTicks, t2 - t1);
+  counters_.add(Counter::kUnmapTicks, t3 - t2);
+  counters_.add(Counter::kWriteTicks, t4 - t3);
+  return true;
+}
+
+// Phase 2. The pipe holds kBatchPages frames, so it never fills up in the middle; a short count means that the kernel
+// could not reference a page, which then stays near.
+void Evictor::hold(Batch& batch) {
+  if (batch.dirty_count == 0) return;
+  PageRun runs[kBatchPages];
+  size_t run_count = merge_runs(c_.table, {batch.dirty, batch.dirty_count}, runs);
+  size_t held = 0;
+  size_t first = 0;
+  while (first < run_count) {
+    long r = os::vmsplice(batch.pipe_write, reinterpret_cast<iovec*>(runs + first), run_count - first, 0);
+    if (r == -EINTR || r == -EAGAIN) continue;
+    if (r <= 0) break;
+    FARSIDE_CHECK(is_aligned(static_cast<uint64_t>(r), kPageSize));
+    held += static_cast<size_t>(r) / kPageSize;
+    auto left = static_cast<size_t>(r);
+    while (first < run_count && left >= runs[first].bytes) left -= runs[first++].bytes;
+    if (left > 0) {
+      runs[first].address += left;
+      runs[first].bytes -= left;
+    }
+  }
+  if (held < batch.dirty_count) give_up_unheld(batch, held);
+}
+
+void Evictor::give_up_unheld(Batch& batch, size_t held) {
+  log(LogLevel::kDebug, "{} pages could not be held for eviction and stay near", batch.dirty_count - held);
+  for (size_t i = held; i < batch.dirty_count; i++) {
+    PageIndex page = batch.dirty[i];
+    batch.count = static_cast<size_t>(std::remove(batch.pages, batch.pages + batch.count, page) - batch.pages);
+    c_.table[page].update([](PageWord w) { return w.with_state(PageState::kNear); });
+    c_.policy.insert(index_, page);
+  }
+  batch.dirty_count = held;
+}
+
+// Phase 3.
+void Evictor::unmap(Batch& batch) {
+  PageRun runs[kBatchPages];
+  size_t run_count = merge_runs(c_.table, {batch.pages, batch.count}, runs);
+  if (run_count == 0) return;
+  if (int error = c_.space.unmap({runs, run_count})) die("internal error: cannot unmap pages (error {})", -error);
+}
+
+void Evictor::release_clean(Batch& batch) {
+  counters_.add(Counter::kEvictions, batch.count);
+  uint16_t epoch = epoch_of(evicted());
+  size_t clean = 0, emptied = 0;
+  for (size_t i = 0, d = 0; i < batch.count; i++) {
+    if (d < batch.dirty_count && batch.pages[i] == batch.dirty[d]) {
+      d++;
+      continue;
+    }
+    PageWord old = c_.table[batch.pages[i]].update([&](PageWord w) {
+      PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
+      return w.with_state(to).without(PageWord::kHot | PageWord::kPrefetched | PageWord::kCow).with_epoch(epoch);
+    });
+    if (!old.has(PageWord::kStored)) emptied++;
+    clean++;
+  }
+  if (emptied > 0) c_.budget.depopulate(emptied);
+  if (clean > 0) c_.frames.give(clean);
+}
+
+// Phase 4.
+void Evictor::write(Batch& batch) {
+  PageRun runs[kBatchPages];
+  size_t run_count = merge_runs(c_.table, {batch.dirty, batch.dirty_count}, runs);
+  transport::Segment segments[kBatchPages];
+  for (size_t i = 0; i < run_count; i++) {
+    uint64_t far = PageTable::far_of(c_.table.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
+    segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
+  }
+  int error;
+  while ((error = channel_->submit_write({segments, run_count}, batch.pipe_read, &batch.token)) == -EAGAIN) poll_writes();
+  if (error) die_of_lost_memory(c_.store, c_.budget.populated(), error);
+  counters_.add(Counter::kDirtyEvictions, batch.dirty_count);
+  counters_.add(Counter::kBytesWritten, batch.dirty_count * kPageSize);
+  in_flight_++;
+}
+
+bool Evictor::poll_writes() {
+  bool progress = false;
+  for (Batch& batch : batches_) {
+    if (batch.token == 0) continue;
+    int r = channel_->poll(batch.token);
+    if (r == 0) continue;
+    if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
+    finish(batch);
+    progress = true;
+  }
+  return progress;
+}
+
+// Phase 5.
+void Evictor::finish(Batch& batch) {
+  uint64_t start = ticks();
+  uint16_t epoch = epoch_of(evicted());
+  for (size_t i = 0; i < batch.dirty_count; i++) {
+    c_.table[batch.dirty[i]].update([&](PageWord w) {
+      constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kPrefetched | PageWord::kCow;
+      return w.with_state(PageState::kFar).without(kGone).with(PageWord::kStored).with_epoch(epoch);
+    });
+  }
+  batch.token = 0;
+  in_flight_--;
+  c_.frames.give(batch.dirty_count);
+  counters_.add(Counter::kReleaseTicks, ticks() - start);
+}
+
+EvictorGroup::~EvictorGroup() {
+  stop();
+  for (Evictor* e : evictors_) delete e;
+}
+
+void EvictorGroup::start() {
+  if (started()) return;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  for (unsigned i = 0; i < wanted_; i++) start_one(i);
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+void EvictorGroup::start_one(unsigned index) {
+  struct Start : NearObject {
+    EvictorGroup* group;
+    Evictor* evictor;
+  };
+  if (!evictors_[index]) evictors_[index] = new Evictor(c_, index);
+  Status status = evictors_[index]->open();
+  if (!status.ok()) die("{}", status.text());
+  running_.fetch_add(1);
+  auto* start = new Start;
+  start->group = this;
+  start->evictor = evictors_[index];
+  auto entry = [](void* argument) -> void* {
+    Start mine = *static_cast<Start*>(argument);
+    delete static_cast<Start*>(argument);
+    mine.group->run(*mine.evictor);
+    return nullptr;
+  };
+  if (int error = pthread_create(&threads_[index], nullptr, entry, start)) {
+    die("cannot start an evictor thread (error {}); raise 'ulimit -u'", error);
+  }
+}
+
+void EvictorGroup::stop() {
+  if (!started()) return;
+  stopping_.store(true);
+  work_.wake_all();
+  for (unsigned i = 0; i < wanted_; i++) pthread_join(threads_[i], nullptr);
+  running_.store(0);
+  stopping_.store(false);
+}
+
+void EvictorGroup::run(Evictor& evictor) {
+  bool working = false;
+  unsigned idle = 0;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (pausing_.load(std::memory_order_acquire)) run_paused(evictor);
+    working = wanted(working);
+    if (evictor.step(working)) {
+      idle = 0;
+    } else if (++idle <= kIdleSpins || evictor.busy()) {
+      cpu_relax();
+    } else {
+      sleep();
+      idle = 0;
+    }
+  }
+  evictor.drain();
+}
+
+void EvictorGroup::run_paused(Evictor& evictor) {
+  evictor.drain();
+  paused_.fetch_add(1);
+  still_.wake_all();
+  while (pausing_.load()) {
+    uint32_t seen = work_.value();
+    if (pausing_.load()) work_.wait(seen, kIdleSleepNs);
+  }
+  paused_.fetch_sub(1);
+}
+
+void EvictorGroup::sleep() {
+  c_.budget.update_metadata();
+  asleep_.fetch_add(1, std::memory_order_seq_cst);
+  uint32_t seen = work_.value();
+  if (!c_.frames.low() && !pausing_.load() && !stopping_.load()) work_.wait(seen, kIdleSleepNs);
+  else os::nanosleep_ns(50000);  // frames are wanted but every page is pinned or on the move: try again soon
+  asleep_.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void EvictorGroup::pause() {
+  if (!started()) return;
+  pausing_.store(true);
+  work_.wake_all();
+  while (paused_.load() < running_.load()) {
+    uint32_t seen = still_.value();
+    if (paused_.load() < running_.load()) still_.wait(seen, 1000000);
+  }
+}
+
+void EvictorGroup::resume() {
+  if (!started()) return;
+  pausing_.store(false);
+  work_.wake_all();
+  // A second pause must not count an evictor that has not left the first one yet.
+  while (paused_.load() > 0) os::sched_yield();
+}
+
+void EvictorGroup::reset_in_child() {
+  running_.store(0);
+  asleep_.store(0);
+  paused_.store(0);
+  pausing_.store(false);
+  work_.reset_in_child();
+  still_.reset_in_child();
+  for (Evictor* e : evictors_) {
+    if (e) e->reset_in_child();
+  }
+}
+
+bool EvictorGroup::left_recently(PageWord word) const {
+  uint64_t evicted = evictors_[0] ? evictors_[0]->evicted() : 0;
+  auto age = static_cast<uint16_t>(epoch_of(evicted) - word.epoch());
+  return age <= c_.frames.limit() / 4 / 256;
+}
+
+void EvictorGroup::add_counters(Stats& stats) const {
+  for (const Evictor* e : evictors_) {
+    for (size_t i = 0; e && i < kCounters; i++) stats.counters[i] += e->counters().get(static_cast<Counter>(i));
+  }
+}
+
+bool EvictorGroup::owns_fd(int fd) const {
+  for (const Evictor* e : evictors_) {
+    if (e && e->owns_fd(fd)) return true;
+  }
+  return false;
+}
+
+}  // namespace farside::pager

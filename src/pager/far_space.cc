@@ -1,0 +1,142 @@
+#include "pager/far_space.h"
+
+#include <sys/mman.h>
+#include <sys/utsname.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/os.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr uint64_t kFeatures = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
+
+const char* mend_uffd(int error) {
+  return error == -EPERM || error == -EACCES
+             ? "allow it with 'sysctl vm.unprivileged_userfaultfd=1' or read access to /dev/userfaultfd"
+             : "run 'farside doctor' to see what this kernel lacks";
+}
+
+bool kernel_is_before_6() {
+  utsname name;
+  return uname(&name) == 0 && atoi(name.release) < 6;
+}
+
+}  // namespace
+
+Result<FarSpace*> FarSpace::reserve(uint64_t bytes, Delivery delivery) {
+  long base = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base < 0 && base > -4096) {
+    return Status::error(static_cast<int>(-base), "cannot reserve {} bytes of addresses; lower --space or raise 'ulimit -v'", bytes);
+  }
+  auto* space = new FarSpace;
+  space->base_ = reinterpret_cast<std::byte*>(base);
+  space->bytes_ = bytes;
+  space->old_kernel_ = kernel_is_before_6();
+  space->populates_ = os::madvise(space->base_, 0, MADV_POPULATE_WRITE) == 0;
+  os::madvise(space->base_, bytes, MADV_NOHUGEPAGE);
+  if (int error = space->watch(delivery)) {
+    delete space;
+    return Status::error(-error, "userfaultfd is not usable (error {}); {}", -error, mend_uffd(error));
+  }
+  space->probe_batches();
+  return space;
+}
+
+FarSpace::~FarSpace() {
+  if (uffd_ >= 0) os::close(uffd_);
+  if (pidfd_ >= 0) os::close(pidfd_);
+  if (base_) os::unmap(base_, bytes_);
+}
+
+int FarSpace::watch(Delivery delivery) {
+  uint64_t features = kFeatures | (delivery == Delivery::kSignal ? UFFD_FEATURE_SIGBUS : 0);
+  int fd = os::open_userfaultfd(features, nullptr);
+  if (fd < 0) return fd;
+  uffd_ = os::move_fd_high(fd);
+  int r = os::uffd_register(uffd_, base_, bytes_, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
+  return r < 0 ? r : 0;
+}
+
+void FarSpace::probe_batches() {
+  int fd = os::pidfd_open(os::getpid());
+  if (fd < 0) return;
+  iovec nothing_there[2] = {{base_, kPageSize}, {base_ + 2 * kPageSize, kPageSize}};
+  if (os::process_madvise(fd, nothing_there, 2, MADV_DONTNEED) == 2 * static_cast<long>(kPageSize)) {
+    pidfd_ = os::move_fd_high(fd);
+  } else {
+    os::close(fd);
+  }
+}
+
+int FarSpace::map(std::byte* to, const void* from, size_t bytes, bool write_protect) {
+  auto* source = static_cast<const std::byte*>(from);
+  size_t done = 0;
+  while (done < bytes) {
+    long r = os::uffd_copy(uffd_, to + done, source + done, bytes - done, write_protect ? UFFDIO_COPY_MODE_WP : 0);
+    if (r > 0) done += static_cast<size_t>(r);
+    else if (r == -EEXIST) done += kPageSize;
+    else if (r != -EAGAIN && r != 0) return static_cast<int>(r);
+  }
+  return 0;
+}
+
+int FarSpace::write_protect(std::byte* address, size_t bytes, bool protect) {
+  int r;
+  do {
+    r = os::uffd_write_protect(uffd_, address, bytes, protect);
+  } while (r == -EAGAIN || r == -EINTR);
+  return r;
+}
+
+int FarSpace::unmap(std::span<const PageRun> runs) {
+  static_assert(sizeof(PageRun) == sizeof(iovec));
+  if (pidfd_ >= 0 && runs.size() > 1) {
+    size_t total = 0;
+    for (const PageRun& r : runs) total += r.bytes;
+    long done = os::process_madvise(pidfd_, reinterpret_cast<const iovec*>(runs.data()), runs.size(), MADV_DONTNEED);
+    if (done == static_cast<long>(total)) return 0;
+  }
+  for (const PageRun& r : runs) {
+    int error = os::madvise(r.address, r.bytes, MADV_DONTNEED);
+    // EAGAIN: the kernel was out of memory for a moment. Dropping a page twice is harmless while we own it.
+    while (error == -EAGAIN || error == -EINTR) error = os::madvise(r.address, r.bytes, MADV_DONTNEED);
+    if (error < 0) return error;
+  }
+  return 0;
+}
+
+int FarSpace::make_own(std::byte* page) {
+  int r;
+  do {
+    r = os::madvise(page, kPageSize, MADV_POPULATE_WRITE);
+  } while (r == -EAGAIN || r == -EINTR);
+  if (populates_) return r;
+  // Kernels before 5.14 cannot populate: a write that changes nothing does the same, if the program allows writing.
+  reinterpret_cast<std::atomic<uint32_t>*>(page)->fetch_or(0);
+  return 0;
+}
+
+void FarSpace::inherit_in_fork(bool inherit) { os::madvise(base_, bytes_, inherit ? MADV_DOFORK : MADV_DONTFORK); }
+
+int FarSpace::wake(std::byte* address, size_t bytes) { return os::uffd_wake(uffd_, address, bytes); }
+
+int FarSpace::adopt_in_child() {
+  os::close(uffd_);
+  bool batches = pidfd_ >= 0;
+  if (batches) os::close(pidfd_);
+  pidfd_ = -1;
+  if (int error = watch(Delivery::kSignal)) return error;
+  if (batches) {
+    int fd = os::pidfd_open(os::getpid());
+    if (fd >= 0) pidfd_ = os::move_fd_high(fd);
+  }
+  return 0;
+}
+
+}  // namespace farside::pager

@@ -1,0 +1,78 @@
+// The frame budget: how many pages may be near. A frame is held by a page from before it is fetched until its content
+// is safe far away: near pages, pages in flight and pages held in eviction pipes all count. Metadata is taken off the
+// limit (set_reserved). The budget is never exceeded: a thread that finds no frame waits for the evictors.
+// Lock-free; take and give are async-signal-safe.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "base/sync.h"
+
+namespace farside::pager {
+
+class Frames {
+ public:
+  // The most frames that may be in use; metadata pages are taken off it. Lowering it makes the evictors work until
+  // the use is below again; meanwhile nobody gets a frame.
+  void set_limit(uint64_t pages) { limit_.store(pages); }
+  void set_reserved(uint64_t pages) { reserved_.store(pages); }
+  uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
+
+  bool try_take(uint64_t pages) {
+    uint64_t now = used_.fetch_add(pages, std::memory_order_acq_rel) + pages;
+    if (now > usable()) {
+      give_back(pages);
+      return false;
+    }
+    if (now > peak_.load(std::memory_order_relaxed)) raise_peak(now);
+    return true;
+  }
+
+  // For the moments around a fork in which no evictor runs: takes frames even beyond the limit.
+  void force_take(uint64_t pages) { raise_peak(used_.fetch_add(pages) + pages); }
+
+  void give(uint64_t pages) {
+    give_back(pages);
+    released_.wake_all();
+  }
+
+  // Free frames below which the evictors work, and above which they stop.
+  uint64_t low_water() const {
+    uint64_t share = usable() / 16;
+    return share < 64 ? (usable() / 4 < 64 ? usable() / 4 : 64) : (share > 4096 ? 4096 : share);
+  }
+  bool low() const { return used() + low_water() > usable(); }
+
+  // Too few free frames to spend on pages that nobody has asked for yet.
+  bool scarce() const { return used() + low_water() / 4 > usable(); }
+  // Above this the evictors rest.
+  bool comfortable() const { return used() + 2 * low_water() <= usable(); }
+
+  // Wakes whenever frames or pages are released.
+  Event& released() { return released_; }
+
+  void reset_in_child() { released_.reset_in_child(); }
+
+ private:
+  uint64_t usable() const {
+    uint64_t limit = limit_.load(std::memory_order_relaxed), reserved = reserved_.load(std::memory_order_relaxed);
+    return reserved + kLeast < limit ? limit - reserved : (limit < kLeast ? limit : kLeast);
+  }
+  void give_back(uint64_t pages) { used_.fetch_sub(pages, std::memory_order_acq_rel); }
+  void raise_peak(uint64_t now) {
+    uint64_t old = peak_.load(std::memory_order_relaxed);
+    while (old < now && !peak_.compare_exchange_weak(old, now, std::memory_order_relaxed)) {
+    }
+  }
+
+  static constexpr uint64_t kLeast = 64;  // frames without which nothing can move, however large the metadata
+  alignas(64) std::atomic<uint64_t> used_{0};
+  alignas(64) std::atomic<uint64_t> limit_{0};
+  std::atomic<uint64_t> reserved_{0};
+  std::atomic<uint64_t> peak_{0};
+  alignas(64) Event released_;
+};
+
+}  // namespace farside::pager

@@ -1,0 +1,60 @@
+#include "pager/handler.h"
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include "base/log.h"
+
+namespace farside::pager {
+namespace {
+constexpr unsigned kBurst = 16;  // messages taken in one read
+}
+
+Status FaultHandler::start() {
+  if (int error = os::pipe(stop_pipe_, O_CLOEXEC)) return Status::error(-error, "cannot open a pipe (error {}); raise 'ulimit -n'", -error);
+  for (int& fd : stop_pipe_) fd = os::move_fd_high(fd);
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  int error = pthread_create(&thread_, nullptr, thread_main, this);
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  if (error) return Status::error(error, "cannot start the fault handler thread (error {}); raise 'ulimit -u'", error);
+  running_ = true;
+  return {};
+}
+
+void FaultHandler::stop() {
+  if (!running_) return;
+  os::close(stop_pipe_[1]);
+  pthread_join(thread_, nullptr);
+  os::close(stop_pipe_[0]);
+  running_ = false;
+}
+
+void* FaultHandler::thread_main(void* self) {
+  static_cast<FaultHandler*>(self)->run();
+  return nullptr;
+}
+
+void FaultHandler::run() {
+  uffd_msg messages[kBurst];
+  for (;;) {
+    pollfd fds[2] = {{pager_.uffd(), POLLIN, 0}, {stop_pipe_[0], POLLIN, 0}};
+    if (os::poll(fds, 2, -1) < 0) continue;
+    if (fds[1].revents) return;
+    ssize_t bytes = os::read(pager_.uffd(), messages, sizeof messages);
+    if (bytes == -EBADF) die("the program closed Farside's descriptors behind libc's back; its far memory is lost. Run it with --fault=signal");
+    for (size_t i = 0; bytes > 0 && i < static_cast<size_t>(bytes) / sizeof(uffd_msg); i++) serve(messages[i]);
+  }
+}
+
+void FaultHandler::serve(const uffd_msg& message) {
+  if (message.event != UFFD_EVENT_PAGEFAULT) return;
+  uint64_t address = message.arg.pagefault.address;
+  bool write = (message.arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP)) != 0;
+  if (pager_.fault(address, write) == FaultOutcome::kNotMapped) pager_.guard_page(address);
+  // Mapping a page wakes its waiters; this wakes those whose page was there already.
+  pager_.wake_waiters(address);
+}
+
+}  // namespace farside::pager

@@ -1,0 +1,119 @@
+// The page word: all that Farside knows of one page of far space, in one atomic 64-bit word. Whoever moves the state
+// to kFetching or kEvicting, or sets the upgrading bit, owns the page until it moves on; everybody else waits or
+// retries. The legal transitions, and what each owner may do, are in docs/page_states.md.
+//
+//   63            48 47            32 31            16 15  14  13 12 11 10   9   8    7    6   5   4   3  2   0
+//  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
+//  | owner slot     | epoch          | pins           | - |obj|upg| prio| - |sld|que |pref|cow|hot|sto|dir|state|
+//  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace farside::pager {
+
+using PageIndex = uint32_t;  // page number within the far space: up to 16 TiB
+
+enum class PageState : uint64_t {
+  kUnmapped = 0,   // belongs to no allocation; an access is the program's error
+  kUntouched = 1,  // allocated, reads as zero, has neither a frame nor a far copy
+  kFar = 2,        // content is far
+  kFetching = 3,   // owned by a fetcher, which holds a frame for it
+  kNear = 4,       // mapped
+  kEvicting = 5,   // owned by an evictor or a layout change
+};
+
+class PageWord {
+ public:
+  static constexpr uint64_t kStateMask = 0x7;
+  static constexpr uint64_t kDirty = 1u << 3;       // changed since it was fetched; mapped writable unless cow is set
+  static constexpr uint64_t kStored = 1u << 4;      // the far side holds a copy (stale while dirty)
+  static constexpr uint64_t kHot = 1u << 5;         // used again since it came: the policies' reference bit
+  static constexpr uint64_t kCow = 1u << 6;         // write-protected at a fork although it may be dirty
+  static constexpr uint64_t kPrefetched = 1u << 7;  // came by prefetch, no use seen yet
+  static constexpr uint64_t kQueued = 1u << 8;      // one entry in a policy queue names this page
+  static constexpr uint64_t kSealed = 1u << 9;      // the program removed read permission: must not be near
+  static constexpr unsigned kPriorityShift = 11;    // 2 bits, set by hints
+  static constexpr uint64_t kUpgrading = 1u << 13;  // a thread is lifting the write protection; owner as above
+  static constexpr uint64_t kObjectPath = 1u << 14; // comes back object by object (Atlas); unused by plain paging
+  static constexpr unsigned kPinShift = 16;         // 16 bits: system calls in flight on this page
+  static constexpr uint64_t kPinOne = uint64_t{1} << kPinShift;
+  static constexpr uint64_t kPinMask = uint64_t{0xffff} << kPinShift;
+  static constexpr unsigned kEpochShift = 32;       // 16 bits: eviction clock when it last left
+  static constexpr uint64_t kEpochMask = uint64_t{0xffff} << kEpochShift;
+  static constexpr unsigned kOwnerShift = 48;       // 16 bits: thread slot of the fetcher, valid in kFetching
+  static constexpr uint64_t kOwnerMask = uint64_t{0xffff} << kOwnerShift;
+
+  constexpr PageWord() = default;
+  constexpr explicit PageWord(uint64_t bits) : bits_(bits) {}
+  constexpr uint64_t bits() const { return bits_; }
+
+  constexpr PageState state() const { return static_cast<PageState>(bits_ & kStateMask); }
+  constexpr bool is(PageState s) const { return state() == s; }
+  constexpr bool has(uint64_t flags) const { return (bits_ & flags) == flags; }
+  constexpr uint64_t pins() const { return (bits_ & kPinMask) >> kPinShift; }
+  constexpr uint16_t epoch() const { return static_cast<uint16_t>(bits_ >> kEpochShift); }
+  constexpr uint16_t owner() const { return static_cast<uint16_t>(bits_ >> kOwnerShift); }
+
+  // Mapped, and a write goes through without a fault.
+  constexpr bool writable() const { return (bits_ & (kStateMask | kDirty | kCow)) == (uint64_t(PageState::kNear) | kDirty); }
+
+  constexpr PageWord with_state(PageState s) const { return PageWord((bits_ & ~kStateMask) | static_cast<uint64_t>(s)); }
+  constexpr PageWord with(uint64_t flags) const { return PageWord(bits_ | flags); }
+  constexpr PageWord without(uint64_t flags) const { return PageWord(bits_ & ~flags); }
+  constexpr PageWord with_epoch(uint16_t e) const {
+    return PageWord((bits_ & ~kEpochMask) | (static_cast<uint64_t>(e) << kEpochShift));
+  }
+  constexpr PageWord with_owner(uint16_t slot) const {
+    return PageWord((bits_ & ~kOwnerMask) | (static_cast<uint64_t>(slot) << kOwnerShift));
+  }
+
+  // Combinations that can never be seen, whatever the interleaving. For expensive checks.
+  constexpr bool is_valid() const {
+    PageState s = state();
+    if (s > PageState::kEvicting) return false;
+    if (s == PageState::kFar) return has(kStored) && (bits_ & (kDirty | kCow | kUpgrading)) == 0;
+    if (s == PageState::kUntouched || s == PageState::kUnmapped) return (bits_ & (kDirty | kStored | kCow | kUpgrading)) == 0;
+    if (s == PageState::kNear) return (bits_ & kSealed) == 0;
+    return (bits_ & kUpgrading) == 0;
+  }
+
+ private:
+  uint64_t bits_ = 0;
+};
+
+static_assert(sizeof(PageWord) == 8);
+static_assert((PageWord::kPinMask & PageWord::kEpochMask) == 0 && (PageWord::kEpochMask & PageWord::kOwnerMask) == 0);
+static_assert(static_cast<uint64_t>(PageState::kEvicting) <= PageWord::kStateMask);
+static_assert(std::atomic<uint64_t>::is_always_lock_free);
+
+// One page's place in the table.
+class AtomicPageWord {
+ public:
+  PageWord load() const { return PageWord(bits_.load(std::memory_order_acquire)); }
+  bool try_change(PageWord& expected, PageWord desired) {
+    uint64_t bits = expected.bits();
+    bool changed = bits_.compare_exchange_strong(bits, desired.bits(), std::memory_order_seq_cst,
+                                                 std::memory_order_acquire);
+    expected = PageWord(bits);
+    return changed;
+  }
+  PageWord set(uint64_t flags) { return PageWord(bits_.fetch_or(flags, std::memory_order_acq_rel)); }
+  PageWord clear(uint64_t flags) { return PageWord(bits_.fetch_and(~flags, std::memory_order_acq_rel)); }
+  void unpin() { bits_.fetch_sub(PageWord::kPinOne, std::memory_order_acq_rel); }
+
+  // Applies change(word) until it sticks; for owners, whose state others leave alone but whose flag bits they may set.
+  template <typename Change>
+  PageWord update(Change change) {
+    PageWord old = load();
+    while (!try_change(old, change(old))) {
+    }
+    return old;
+  }
+
+ private:
+  std::atomic<uint64_t> bits_{0};
+};
+static_assert(sizeof(AtomicPageWord) == 8);
+
+}  // namespace farside::pager

@@ -1,0 +1,285 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "pager/test_support.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr uint64_t kSpace = 1 * kGiB;
+
+Options small_options() {
+  Options o;
+  o.local = {8 * kMiB, 0};
+  o.space = kSpace;
+  return o;
+}
+
+struct Case {
+  Delivery delivery;
+  bool direct;
+  PolicyKind policy;
+  unsigned evictors;
+};
+
+class PagerTest : public testing::TestWithParam<Case> {
+ protected:
+  PagerTest() : pager_(options(), new LocalStore(kSpace, kSpace, GetParam().direct), GetParam().delivery) {}
+  static Options options() {
+    Options o = small_options();
+    o.policy = GetParam().policy;
+    o.evictors = GetParam().evictors;
+    return o;
+  }
+  PagerFixture pager_;
+};
+
+TEST_P(PagerTest, UntouchedMemoryReadsAsZero) {
+  constexpr size_t kBytes = 32 * kMiB;
+  auto* memory = reinterpret_cast<volatile uint64_t*>(pager_.allocate(kBytes));
+  for (size_t i = 0; i < kBytes / 8; i += 64) ASSERT_EQ(memory[i], 0u) << i;
+  Stats s = pager_->stats();
+  EXPECT_EQ(s.get(Counter::kDirtyEvictions), 0u);  // zeros are never written out
+  EXPECT_LE(s.near_peak_pages, s.limit_pages);
+}
+
+TEST_P(PagerTest, KeepsWhatWasWritten) {
+  constexpr size_t kWords = 64 * kMiB / 8;
+  auto* memory = reinterpret_cast<volatile uint64_t*>(pager_.allocate(kWords * 8));
+  for (size_t i = 0; i < kWords; i++) memory[i] = i * 2654435761u;
+  for (size_t i = 0; i < kWords; i++) ASSERT_EQ(memory[i], i * 2654435761u) << i;
+  Stats s = pager_->stats();
+  EXPECT_GT(s.get(Counter::kDirtyEvictions), 10000u);
+  EXPECT_GT(s.get(Counter::kMajorFaults), 100u);
+  EXPECT_GT(s.get(Counter::kPrefetched), s.get(Counter::kMajorFaults));
+  EXPECT_LE(s.near_peak_pages, s.limit_pages);
+}
+
+TEST_P(PagerTest, CleanPagesAreNotWrittenAgain) {
+  constexpr size_t kPages = 16 * kMiB / kPageSize;
+  std::byte* memory = pager_.allocate(kPages * kPageSize);
+  for (size_t i = 0; i < kPages; i++) memory[i * kPageSize] = std::byte{1};
+  std::mt19937_64 random(1);
+  auto read_all = [&] {
+    for (size_t i = 0; i < 4 * kPages; i++) ASSERT_EQ(memory[random() % kPages * kPageSize], std::byte{1});
+  };
+  read_all();
+  uint64_t written = pager_->stats().get(Counter::kBytesWritten);
+  uint64_t evicted = pager_->stats().get(Counter::kEvictions);
+  read_all();
+  EXPECT_EQ(pager_->stats().get(Counter::kBytesWritten), written);
+  EXPECT_GT(pager_->stats().get(Counter::kEvictions), evicted + kPages / 4);
+}
+
+TEST_P(PagerTest, FirstWriteToACleanPageIsSeen) {
+  constexpr size_t kPages = 16 * kMiB / kPageSize;
+  auto* memory = reinterpret_cast<volatile uint32_t*>(pager_.allocate(kPages * kPageSize));
+  auto at = [&](size_t page) -> volatile uint32_t& { return memory[page * (kPageSize / 4)]; };
+  for (uint32_t round = 0; round < 4; round++) {
+    for (size_t i = 0; i < kPages; i++) {
+      size_t page = i * 7919 % kPages;  // no stride to follow
+      uint32_t before = at(page);       // comes clean
+      ASSERT_EQ(before, round);
+      at(page) = before + 1;  // write-protection fault
+    }
+  }
+  EXPECT_GT(pager_->stats().get(Counter::kProtectionFaults), kPages);
+}
+
+TEST_P(PagerTest, DiscardedMemoryReadsAsZero) {
+  constexpr size_t kBytes = 24 * kMiB;
+  std::byte* memory = pager_.allocate(kBytes);
+  memset(memory, 0x5a, kBytes);
+  pager_->discard(memory + kMiB, 20 * kMiB);
+  for (size_t i = 0; i < kBytes; i += 512) {
+    bool kept = i < kMiB || i >= 21 * kMiB;
+    ASSERT_EQ(memory[i], kept ? std::byte{0x5a} : std::byte{0}) << i;
+  }
+  EXPECT_GT(pager_->stats().get(Counter::kBytesDiscarded), 0u);
+}
+
+TEST_P(PagerTest, FreedMemoryComesBackZeroed) {
+  for (int round = 0; round < 5; round++) {
+    std::byte* memory = pager_.allocate(20 * kMiB);
+    for (size_t i = 0; i < 20 * kMiB; i += kPageSize) {
+      ASSERT_EQ(memory[i], std::byte{0});
+      memory[i] = std::byte{7};
+    }
+    pager_.free(memory, 20 * kMiB);
+  }
+  EXPECT_EQ(pager_->stats().populated_pages, 0u);
+  EXPECT_EQ(pager_->stats().near_pages, 0u);
+}
+
+TEST_P(PagerTest, SealedMemoryComesBackWhenUnsealed) {
+  constexpr size_t kBytes = 4 * kMiB;
+  std::byte* memory = pager_.allocate(kBytes);
+  for (size_t i = 0; i < kBytes; i += kPageSize) memory[i] = std::byte(i / kPageSize % 251);
+  ASSERT_TRUE(pager_->protect(memory, kBytes, PROT_NONE).ok());
+  pager_->check_valid();
+  ASSERT_TRUE(pager_->protect(memory, kBytes, PROT_READ | PROT_WRITE).ok());
+  for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(memory[i], std::byte(i / kPageSize % 251));
+}
+
+TEST_P(PagerTest, ALowerLimitIsReachedWhileRunning) {
+  std::byte* memory = pager_.allocate(64 * kMiB);
+  pager_->set_local({32 * kMiB, 0});
+  memset(memory, 1, 64 * kMiB);
+  pager_->set_local({10 * kMiB, 0});
+  for (int i = 0; i < 2000 && pager_->stats().near_pages > 10 * kMiB / kPageSize; i++) usleep(5000);
+  EXPECT_LE(pager_->stats().near_pages, 10 * kMiB / kPageSize);
+  for (size_t i = 0; i < 64 * kMiB; i += kPageSize) ASSERT_EQ(memory[i], std::byte{1});
+}
+
+TEST_P(PagerTest, PinnedPagesStay) {
+  constexpr size_t kBytes = 64 * kMiB;
+  std::byte* memory = pager_.allocate(kBytes);
+  memset(memory, 1, kBytes);
+  ASSERT_EQ(pager_->pin(memory + 100, 3 * kPageSize, true), 3 * kPageSize);
+  memset(memory + kMiB, 2, kBytes - kMiB);
+  int fds[2];
+  ASSERT_EQ(pipe(fds), 0);
+  ASSERT_EQ(os::write(fds[1], memory + 100, 3 * kPageSize), static_cast<ssize_t>(3 * kPageSize));
+  ASSERT_EQ(os::read(fds[0], memory + 100, 3 * kPageSize), static_cast<ssize_t>(3 * kPageSize));
+  pager_->unpin(memory + 100, 3 * kPageSize);
+  close(fds[0]);
+  close(fds[1]);
+  pager_->check_valid();
+}
+
+TEST_P(PagerTest, PinStopsAtMemoryThatIsNotMapped) {
+  std::byte* memory = pager_.allocate(2 * kPageSize);
+  EXPECT_EQ(pager_->pin(memory + 10, 5 * kPageSize, false), 2 * kPageSize - 10);
+  pager_->unpin(memory + 10, 2 * kPageSize - 10);
+  EXPECT_EQ(pager_->pin(memory + 2 * kPageSize, 1, false), 0u);
+}
+
+// Several threads write, read and discard in their own stripes of shared pages, and compare with a near copy.
+TEST_P(PagerTest, ThreadsSeeTheirOwnWrites) {
+  constexpr unsigned kThreads = 4;
+  constexpr size_t kPages = 24 * kMiB / kPageSize;
+  std::byte* memory = pager_.allocate(kPages * kPageSize);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (unsigned t = 0; t < kThreads; t++) {
+    threads.emplace_back([&, t] {
+      std::mt19937_64 random(t);
+      std::vector<uint64_t> shadow(kPages, 0);
+      for (int i = 0; i < 60000 && !wrong; i++) {
+        size_t page = random() % kPages;
+        auto* word = reinterpret_cast<volatile uint64_t*>(memory + page * kPageSize + t * 64);
+        if (*word != shadow[page]) wrong++;
+        if (random() % 2) *word = shadow[page] = random();
+      }
+      for (size_t page = 0; page < kPages; page++) {
+        if (*reinterpret_cast<volatile uint64_t*>(memory + page * kPageSize + t * 64) != shadow[page]) wrong++;
+      }
+      pager_->detach_thread();
+    });
+  }
+  for (auto& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  pager_->check_valid();
+  EXPECT_LE(pager_->stats().near_peak_pages, pager_->stats().limit_pages);
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, PagerTest,
+                         testing::Values(Case{Delivery::kSignal, true, PolicyKind::kFifo, 1},
+                                         Case{Delivery::kSignal, false, PolicyKind::kSecondChance, 2},
+                                         Case{Delivery::kMessages, true, PolicyKind::kSecondChance, 1},
+                                         Case{Delivery::kMessages, false, PolicyKind::kFifo, 4}));
+
+TEST(PagerLimits, AShareGrowsWithTheHeap) {
+  Options o = small_options();
+  o.local = {0, 0.25};
+  PagerFixture pager(o, new LocalStore(kSpace, kSpace, true), Delivery::kSignal);
+  std::byte* memory = pager.allocate(256 * kMiB);
+  memset(memory, 1, 256 * kMiB);
+  EXPECT_NEAR(static_cast<double>(pager->stats().limit_pages), 64.0 * kMiB / kPageSize, 64);
+  EXPECT_LE(pager->stats().near_peak_pages, pager->stats().limit_pages);
+}
+
+TEST(PagerLimits, AShareOfAllEvictsNothing) {
+  Options o = small_options();
+  o.local = {0, 1.0};
+  PagerFixture pager(o, new LocalStore(kSpace, kSpace, true), Delivery::kSignal);
+  std::byte* memory = pager.allocate(128 * kMiB);
+  for (int i = 0; i < 3; i++) memset(memory, i, 128 * kMiB);
+  EXPECT_EQ(pager->stats().get(Counter::kEvictions), 0u);
+}
+
+TEST(PagerLimits, AFullServerIsAnError) {
+  PagerFixture pager(small_options(), new LocalStore(kSpace, 128 * kMiB, true), Delivery::kSignal);
+  std::byte* memory = pager->reserve(256 * kMiB, kPageSize);
+  EXPECT_EQ(pager->commit(memory, 256 * kMiB).code(), ENOMEM);
+  EXPECT_TRUE(pager->commit(memory, 128 * kMiB).ok());
+  memset(memory, 1, 128 * kMiB);
+  pager->decommit(memory, 128 * kMiB);
+  pager->release(memory, 256 * kMiB);
+}
+
+TEST(Prefetcher, FollowsStreamsAndForgetsNoise) {
+  Prefetcher p;
+  EXPECT_EQ(p.on_fault(100).count, 0u);
+  EXPECT_EQ(p.on_fault(101).count, 0u);
+  Window w = p.on_fault(102);
+  EXPECT_EQ(w.stride, 1);
+  EXPECT_EQ(w.count, Prefetcher::kFirstWindow);
+  p.taken(w.count, w.count);
+  EXPECT_EQ(p.on_fault(5000).count, 0u);  // noise between
+  w = p.on_fault(107);
+  EXPECT_EQ(w.count, 2 * Prefetcher::kFirstWindow);
+  EXPECT_EQ(p.used_window(), Prefetcher::kFirstWindow);
+}
+
+TEST(Prefetcher, PassesOverPagesThatAreNear) {
+  Prefetcher p;
+  for (PageIndex i : {10u, 11u}) p.on_fault(i);
+  Window w = p.on_fault(12);
+  p.taken(w.count, 1);                     // all but one were near; the marker 17 is near, too
+  EXPECT_GT(p.on_fault(19).count, w.count);  // so the stream goes on at 19
+}
+
+TEST(Prefetcher, FollowsBackwardsAndStrided) {
+  Prefetcher p;
+  for (PageIndex i : {1000u, 997u}) EXPECT_EQ(p.on_fault(i).count, 0u);
+  Window w = p.on_fault(994);
+  EXPECT_EQ(w.stride, -3);
+  EXPECT_GT(w.count, 0u);
+}
+
+TEST(Prefetcher, IgnoresRandomFaults) {
+  Prefetcher p;
+  std::mt19937 random(3);
+  unsigned fetched = 0;
+  for (int i = 0; i < 10000; i++) {
+    Window w = p.on_fault(random() % 10000000);
+    fetched += w.count;
+    if (w.count) p.taken(w.count, w.count);
+  }
+  EXPECT_LT(fetched, 20u);
+}
+
+TEST(SpaceAllocator, TakesGivesAndJoins) {
+  SpaceAllocator a(kPageSize, 100 * kPageSize);
+  uint64_t x = a.take(10 * kPageSize, kPageSize), y = a.take(10 * kPageSize, 16 * kPageSize);
+  EXPECT_EQ(x, kPageSize);
+  EXPECT_EQ(y, 16 * kPageSize);
+  EXPECT_TRUE(a.take_exactly(50 * kPageSize, 60 * kPageSize));
+  EXPECT_FALSE(a.take_exactly(55 * kPageSize, 56 * kPageSize));
+  EXPECT_EQ(a.used_end(100 * kPageSize), 60 * kPageSize);
+  a.give(x, x + 10 * kPageSize);
+  a.give(y, y + 10 * kPageSize);
+  a.give(50 * kPageSize, 60 * kPageSize);
+  EXPECT_TRUE(a.is_valid());
+  EXPECT_EQ(a.take(99 * kPageSize, kPageSize), kPageSize);
+  EXPECT_EQ(a.take(kPageSize, kPageSize), 0u);
+}
+
+}  // namespace
+}  // namespace farside::pager

@@ -1,0 +1,197 @@
+#include "pager/range_ops.h"
+
+#include "base/inject.h"
+#include "base/log.h"
+
+namespace farside::pager {
+namespace {
+constexpr uint64_t kTransportTimeoutNs = 30ull * 1000 * 1000 * 1000;
+constexpr unsigned kPiece = 4096;  // pages owned at a time by one range operation: bounds how long others wait
+
+bool held_frame(PageWord owned) { return owned.owner() == 1; }
+
+int discard_now(transport::Channel& channel, const transport::Segment& segment) {
+  transport::Token token = 0;
+  int error = channel.submit_discard({&segment, 1}, &token);
+  return error ? error : channel.wait(token, kTransportTimeoutNs);
+}
+
+int write_now(transport::Channel& channel, const transport::Segment& segment) {
+  transport::Token token = 0;
+  int error = channel.submit_write({&segment, 1}, -1, &token);
+  return error ? error : channel.wait(token, kTransportTimeoutNs);
+}
+}  // namespace
+
+void RangeOps::commit(PageIndex first, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) {
+    c_.table[first + i].update([](PageWord w) {
+      return w.is(PageState::kUnmapped) ? w.with_state(PageState::kUntouched).without(PageWord::kSealed) : w;
+    });
+  }
+}
+
+bool RangeOps::all_mapped(PageIndex first, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) {
+    if (c_.table[first + i].load().is(PageState::kUnmapped)) return false;
+  }
+  return true;
+}
+
+void RangeOps::drop(PageIndex first, uint64_t count, PageState to) {
+  ThreadSlot& t = c_.threads.current();
+  while (count > 0) {
+    unsigned piece = count < kPiece ? static_cast<unsigned>(count) : kPiece;
+    InGate inside(c_.gate, t);
+    drop_piece(t, first, piece, to);
+    first += piece;
+    count -= piece;
+  }
+}
+
+// Owns every mapped page of the piece before anything is dropped: the kernel's DONTNEED covers the whole range, and
+// must not hit a page that somebody brings near meanwhile.
+void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageState to) {
+  bool any_near = false, any_stored = false;
+  for (PageIndex page = first; page < first + count; page++) {
+    own(t, page);
+    PageWord w = c_.table[page].load();
+    if (w.is(PageState::kUnmapped)) continue;
+    any_near |= held_frame(w);
+    any_stored |= w.has(PageWord::kStored);
+  }
+  inject::pause("drop:owned");
+  if (any_near) unmap_owned(first, count);
+  if (any_stored) forget_far(t, first, count);
+  uint64_t freed = 0, emptied = 0;
+  for (PageIndex page = first; page < first + count; page++) {
+    PageWord old = c_.table[page].load();
+    if (old.is(PageState::kUnmapped)) continue;
+    freed += held_frame(old);
+    emptied += held_frame(old) || old.has(PageWord::kStored);
+    c_.table[page].update([&](PageWord w) {
+      uint64_t kept = PageWord::kPinMask | PageWord::kQueued | (to == PageState::kUnmapped ? 0 : PageWord::kSealed);
+      return PageWord(w.bits() & kept).with_state(to);
+    });
+  }
+  if (emptied > 0) c_.budget.depopulate(emptied);
+  c_.frames.give(freed);
+}
+
+// Makes the caller the owner of a mapped page (kEvicting). Whether the page held a frame is remembered in the owner
+// field (see held_frame), which has no other meaning in this state.
+void RangeOps::own(ThreadSlot& t, PageIndex page) {
+  for (;;) {
+    PageWord w = c_.table[page].load();
+    if (w.is(PageState::kUnmapped)) return;
+    if (w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading)) {
+      faults_.wait_for_owner(t, page);
+      continue;
+    }
+    uint16_t held = w.is(PageState::kNear) ? 1 : 0;
+    if (c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(held))) return;
+  }
+}
+
+// Only pages that we own: a hole in the range may become somebody else's page at any moment.
+void RangeOps::unmap_owned(PageIndex first, unsigned count) {
+  constexpr size_t kRuns = 256;
+  PageRun runs[kRuns];
+  size_t used = 0;
+  auto flush = [&] {
+    if (int error = used ? c_.space.unmap({runs, used}) : 0) die("internal error: cannot drop pages (error {})", -error);
+    used = 0;
+  };
+  for (PageIndex page = first; page < first + count; page++) {
+    PageWord w = c_.table[page].load();
+    if (!w.is(PageState::kEvicting) || !held_frame(w)) continue;
+    std::byte* address = c_.table.address_of(page);
+    if (used > 0 && runs[used - 1].address + runs[used - 1].bytes == address) {
+      runs[used - 1].bytes += kPageSize;
+      continue;
+    }
+    if (used == kRuns) flush();
+    runs[used++] = {address, kPageSize};
+  }
+  flush();
+}
+
+// Waits for the server: a write of the page's next life must not be overtaken by this discard.
+void RangeOps::forget_far(ThreadSlot& t, PageIndex first, unsigned count) {
+  transport::Segment segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
+  int error = discard_now(channel_of(t, c_.store), segment);
+  if (error) die_of_lost_memory(c_.store, count, error);
+  t.counters.add(Counter::kBytesDiscarded, segment.bytes);
+}
+
+void RangeOps::seal(PageIndex first, uint64_t count) {
+  ThreadSlot& t = c_.threads.current();
+  for (uint64_t i = 0; i < count; i++) {
+    InGate inside(c_.gate, t);
+    PageIndex page = first + static_cast<PageIndex>(i);
+    own(t, page);
+    if (!c_.table[page].load().is(PageState::kUnmapped)) push_out(t, page);
+  }
+}
+
+// The page is ours and leaves through the slow door: protected, written from its own address, dropped.
+void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
+  std::byte* address = c_.table.address_of(page);
+  PageWord w = c_.table[page].load();
+  bool near = held_frame(w);
+  bool dirty = near && w.has(PageWord::kDirty);
+  if (dirty) {
+    if (int error = c_.space.write_protect(address, kPageSize, true)) die("internal error: cannot protect page {} (error {})", page, -error);
+    transport::Segment segment = {PageTable::far_of(page), kPageSize, address};
+    int error = write_now(channel_of(t, c_.store), segment);
+    if (error) die_of_lost_memory(c_.store, 1, error);
+    t.counters.add(Counter::kBytesWritten, kPageSize);
+  }
+  if (near) unmap_owned(page, 1);
+  bool stored = dirty || w.has(PageWord::kStored);
+  if (near && !stored) c_.budget.depopulate(1);
+  c_.table[page].update([&](PageWord now) {
+    PageWord kept(now.bits() & (PageWord::kPinMask | PageWord::kQueued));
+    kept = kept.with(PageWord::kSealed | (stored ? PageWord::kStored : 0));
+    return kept.with_state(stored ? PageState::kFar : PageState::kUntouched);
+  });
+  c_.frames.give(near ? 1 : 0);
+}
+
+void RangeOps::unseal(PageIndex first, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) c_.table[first + i].clear(PageWord::kSealed);
+}
+
+uint64_t RangeOps::pin(PageIndex first, uint64_t count, bool write) {
+  ThreadSlot& t = c_.threads.current();
+  for (uint64_t i = 0; i < count; i++) {
+    if (!pin_one(t, first + static_cast<PageIndex>(i), write)) return i;
+  }
+  return count;
+}
+
+// The quick way takes no gate and blocks no signal. fork counts on seeing every pin: it shuts the gate before it looks,
+// and we look at the gate after we pinned, so one of the two sees the other.
+bool RangeOps::pin_one(ThreadSlot& t, PageIndex page, bool write) {
+  for (;;) {
+    PageWord w = c_.table[page].load();
+    bool ready = w.is(PageState::kNear) && !w.has(PageWord::kUpgrading) && (!write || w.writable());
+    if (ready && w.pins() == 0xffff) {
+      os::sched_yield();
+      continue;
+    }
+    if (ready && c_.table[page].try_change(w, PageWord(w.bits() + PageWord::kPinOne))) {
+      if (!c_.gate.is_shut(t)) return true;
+      c_.table[page].unpin();
+    }
+    SignalsBlocked blocked;
+    InGate inside(c_.gate, t);
+    if (faults_.resolve(t, page, write) != FaultOutcome::kResolved) return false;
+  }
+}
+
+void RangeOps::unpin(PageIndex first, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) c_.table[first + i].unpin();
+}
+
+}  // namespace farside::pager

@@ -1,0 +1,118 @@
+#include "pager/thread_slot.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "base/os.h"
+
+namespace farside::pager {
+namespace {
+// initial-exec: the library is loaded at program start, so the variable lies in static TLS and reading it never calls
+// the dynamic linker. One pager per process; tests that make several use them one after the other.
+__attribute__((tls_model("initial-exec"))) thread_local ThreadSlot* t_slot = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local ThreadRegistry* t_registry = nullptr;
+}  // namespace
+
+ThreadSlot& ThreadRegistry::current() {
+  if (t_slot && t_registry == this) return *t_slot;
+  return attach();
+}
+
+ThreadSlot* ThreadRegistry::reuse() {
+  size_t count = count_.load(std::memory_order_relaxed);
+  for (size_t i = 0; i < count; i++) {
+    if (slots_[i]->tid.load(std::memory_order_acquire) == 0) return slots_[i];
+  }
+  return nullptr;
+}
+
+// Threads that ended without a word (raw clone, faults in late destructors) leave their slots; look for them now and then.
+void ThreadRegistry::sweep() {
+  int process = os::getpid();
+  for_each([&](ThreadSlot& slot) {
+    int tid = slot.tid.load();
+    if (tid != 0 && os::thread_is_gone(process, tid)) vacate(slot);
+  });
+}
+
+ThreadSlot& ThreadRegistry::attach() {
+  SignalsBlocked blocked;
+  LockGuard guard(lock_);
+  ThreadSlot* slot = reuse();
+  if (!slot && count_.load() % 32 == 31) {
+    sweep();
+    slot = reuse();
+  }
+  if (!slot) {
+    size_t count = count_.load(std::memory_order_relaxed);
+    if (count == kMaxThreads) die("more than {} threads use far memory at once; Farside cannot serve them", kMaxThreads);
+    slot = new ThreadSlot;
+    slot->index = static_cast<uint16_t>(count);
+    slots_[count] = slot;
+    count_.store(count + 1, std::memory_order_release);
+  }
+  slot->prefetcher = Prefetcher();
+  slot->depth.store(0, std::memory_order_relaxed);
+  slot->tid.store(os::gettid(), std::memory_order_release);
+  t_slot = slot;
+  t_registry = this;
+  return *slot;
+}
+
+void ThreadRegistry::vacate(ThreadSlot& slot) {
+  // Out of the slot before they are freed: the child of a fork in between must not find them here.
+  transport::Channel* channel = std::exchange(slot.channel, nullptr);
+  std::byte* buffer = std::exchange(slot.buffer, nullptr);
+  if (channel) store_->close_channel(channel);
+  if (buffer) near_free(buffer, ThreadSlot::kBufferPages * kPageSize);
+  slot.tid.store(0, std::memory_order_release);
+}
+
+void ThreadRegistry::detach() {
+  if (!t_slot || t_registry != this) return;
+  SignalsBlocked blocked;
+  ThreadSlot* slot = t_slot;
+  t_slot = nullptr;
+  vacate(*slot);
+}
+
+void ThreadRegistry::close_channels() {
+  for_each([&](ThreadSlot& slot) { vacate(slot); });
+  if (t_registry == this) t_slot = nullptr;
+}
+
+void ThreadRegistry::reset_in_child() {
+  ThreadSlot* self = t_registry == this ? t_slot : nullptr;
+  for_each([&](ThreadSlot& slot) {
+    slot.channel = nullptr;  // the store has closed them all
+    slot.counters.clear();
+    if (&slot == self) {
+      slot.tid.store(os::gettid());
+      return;
+    }
+    slot.depth.store(0);
+    slot.tid.store(0);
+  });
+}
+
+void Gate::shut(ThreadRegistry& threads, ThreadSlot& self) {
+  mutex_.lock();
+  owner_.store(self.index + 1u);
+  shut_.store(true, std::memory_order_seq_cst);
+  threads.for_each([&](ThreadSlot& t) {
+    if (&t == &self) return;
+    for (unsigned spins = 0; t.depth.load(std::memory_order_seq_cst) != 0; spins++) {
+      if (spins < 1000) cpu_relax();
+      else os::nanosleep_ns(20000);
+    }
+  });
+}
+
+void Gate::open() {
+  owner_.store(0);
+  shut_.store(false, std::memory_order_seq_cst);
+  opened_.wake_all();
+  mutex_.unlock();
+}
+
+}  // namespace farside::pager

@@ -1,0 +1,108 @@
+// What the pager keeps for each thread that faults: its channel to far memory, its stride detector, its counters, and
+// its place at the fork gate. Slots are near memory, found through one initial-exec thread-local pointer, and reused
+// when threads end.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "base/bits.h"
+#include "base/near.h"
+#include "base/sync.h"
+#include "pager/prefetch.h"
+#include "pager/stats.h"
+#include "remote/remote_store.h"
+
+namespace farside::pager {
+
+struct ThreadSlot : NearObject {
+  uint16_t index = 0;
+  std::atomic<int> tid{0};                // 0: free
+  std::atomic<uint32_t> depth{0};         // how often inside the gate; only the thread itself writes it
+  transport::Channel* channel = nullptr;  // opened at the first fetch
+  std::byte* buffer = nullptr;            // kBufferPages pages, for transports without direct access
+  Prefetcher prefetcher;
+  CounterBlock counters;
+  PageIndex last_page = 0;                // to notice a fault that never gets resolved
+  uint32_t repeats = 0;
+
+  static constexpr size_t kBufferPages = Prefetcher::kMaxWindow + 1;
+};
+
+class ThreadRegistry {
+ public:
+  static constexpr size_t kMaxThreads = 16384;
+
+  explicit ThreadRegistry(remote::RemoteStore* store) : store_(store) {}
+
+  // The calling thread's slot, given out at first use. Safe in a SIGBUS handler with all other signals blocked.
+  ThreadSlot& current();
+  // The calling thread ends: its slot is reused, its counters go on.
+  void detach();
+  // Around a fork: nobody attaches or leaves meanwhile. In the child only the calling thread is left: all other slots
+  // are freed, and all channels are gone.
+  void before_fork() { lock_.lock(); }
+  void after_fork() { lock_.unlock(); }
+  void reset_in_child();
+
+  // All threads but the caller have stopped using far memory: gives up the channels and slots.
+  void close_channels();
+
+  template <typename Visit>
+  void for_each(Visit visit) {
+    size_t count = count_.load(std::memory_order_acquire);
+    for (size_t i = 0; i < count; i++) visit(*slots_[i]);
+  }
+  size_t count() const { return count_.load(std::memory_order_acquire); }
+
+ private:
+  ThreadSlot& attach();
+  ThreadSlot* reuse();
+  void sweep();
+  void vacate(ThreadSlot& slot);
+
+  remote::RemoteStore* store_;
+  SpinLock lock_;  // guards slots_, count_ and the giving out of free slots
+  ThreadSlot* slots_[kMaxThreads] = {};
+  std::atomic<size_t> count_{0};
+};
+
+// Lets many threads through at almost no cost, and one at a time shut all of them out: fork, which must find no page
+// on the move. Entering is a store and a load of the thread's own slot and one read-mostly flag.
+class Gate {
+ public:
+  void enter(ThreadSlot& t) {
+    if (t.depth.load(std::memory_order_relaxed) > 0 || owner_.load(std::memory_order_relaxed) == t.index + 1u) {
+      bump(t, 1);
+      return;
+    }
+    for (;;) {
+      t.depth.store(1, std::memory_order_seq_cst);
+      if (!shut_.load(std::memory_order_seq_cst)) return;
+      t.depth.store(0, std::memory_order_seq_cst);
+      uint32_t seen = opened_.value();
+      if (shut_.load()) opened_.wait(seen, 1000000);
+    }
+  }
+  void leave(ThreadSlot& t) { bump(t, static_cast<uint32_t>(-1)); }
+
+  // For those who act without entering and look afterwards; never true for the thread that shut it.
+  bool is_shut(const ThreadSlot& t) const {
+    return shut_.load(std::memory_order_seq_cst) && owner_.load(std::memory_order_relaxed) != t.index + 1u;
+  }
+
+  // Waits until no other thread is inside and keeps them out. The caller itself may still fault.
+  void shut(ThreadRegistry& threads, ThreadSlot& self);
+  void open();
+  void reset_in_child() { opened_.reset_in_child(); }
+
+ private:
+  static void bump(ThreadSlot& t, uint32_t by) {
+    t.depth.store(t.depth.load(std::memory_order_relaxed) + by, std::memory_order_release);
+  }
+  Mutex mutex_;  // one forker at a time
+  std::atomic<bool> shut_{false};
+  std::atomic<uint32_t> owner_{0};  // slot index + 1 of the thread that shut the gate
+  Event opened_;
+};
+
+}  // namespace farside::pager

@@ -1,0 +1,65 @@
+// Where this process's far memory lives: one region on one memory server, the channels to it, how much of it is
+// reserved, and its snapshots for fork. The pager knows far memory only through this class.
+//
+// The region is as large as the far space and addressed by the same offsets (direct mapping, MAGE 4.2.3); the server
+// gives it real memory only as far as it was reserved, in slabs (Kona 4.4).
+#pragma once
+#include <cstdint>
+
+#include "base/near.h"
+#include "base/status.h"
+#include "transport/transport.h"
+
+namespace farside::remote {
+
+inline constexpr uint64_t kSlabBytes = 16 * 1024 * 1024;  // unit in which reservations grow and shrink
+
+struct StoreConfig {
+  const char* address;    // "tcp://host:port", or "shm://path-of-the-server's-unix-socket"; shm takes experiment
+                          // settings as a query: "?latency_us=4&gbps=10"
+  const char* token;      // the secret that the server asks for; "" where it asks for none
+  uint64_t region_bytes;  // size of the far space
+};
+
+// A snapshot made for a child about to be forked. Both sides inherit its descriptor; the server keeps the snapshot
+// while any process holds that descriptor open.
+struct ForkTicket {
+  int fd = -1;               // the child's control connection
+  uint64_t region = 0;       // the snapshot's name, for the store's own use
+  uint8_t secret[16] = {};
+  bool valid() const { return fd >= 0; }
+};
+
+class RemoteStore : public NearObject {
+ public:
+  // Connects, authenticates and creates an empty region. Fails within 5 seconds when the server does not answer; the
+  // status text names the server and says what to do.
+  static Result<RemoteStore*> connect(const StoreConfig& config);
+  virtual ~RemoteStore() = default;
+
+  // A new channel for one thread, or nullptr with the reason in *status. Uses only base/os.h and base/near.h, so it
+  // may be called inside a SIGBUS handler that has all other signals blocked. Thread-safe.
+  virtual transport::Channel* open_channel(Status* status) = 0;
+  virtual void close_channel(transport::Channel* channel) = 0;
+
+  // Raises or lowers the reservation. grow fails with ENOMEM when the server or this client's quota is full.
+  // Thread-safe; one round trip to the server. `bytes` is a multiple of kSlabBytes.
+  virtual Status grow(uint64_t bytes) = 0;
+  virtual void shrink(uint64_t bytes) = 0;
+
+  // fork. The caller has made sure that no write is in flight. prepare_fork: the server keeps the region as it is now
+  // for one child; one connection and round trip. After the kernel's fork the parent calls forked_in_parent, the child
+  // adopt_in_child: there the store stands for the child's own copy-on-write region, all channels of the parent are
+  // gone (their memory is reused, their descriptors closed), and new ones are opened on demand.
+  virtual Result<ForkTicket> prepare_fork() = 0;
+  virtual void forked_in_parent(ForkTicket ticket) = 0;
+  virtual Status adopt_in_child(ForkTicket ticket) = 0;
+
+  virtual const char* address() const = 0;         // as configured, for messages
+  virtual const char* transport_name() const = 0;  // "shm" or "tcp"
+
+  // True if fd is one of the store's own descriptors, which the program must not close.
+  virtual bool owns_fd(int fd) const = 0;
+};
+
+}  // namespace farside::remote

@@ -1,0 +1,60 @@
+// Bytes on their way in or out of a connection: appended at the end, consumed at the front. Not zero-filled.
+#pragma once
+#include <cstddef>
+#include <cstring>
+#include <memory>
+
+namespace farside::server {
+
+class Buffer {
+ public:
+  size_t size() const { return end_ - begin_; }
+  bool empty() const { return begin_ == end_; }
+  const std::byte* data() const { return bytes_.get() + begin_; }
+  size_t room() const { return capacity_ - end_; }
+
+  // Space for at least `bytes` more, after what is there; commit() says how much of it was filled.
+  std::byte* reserve(size_t bytes) {
+    if (room() < bytes) make_room(bytes);
+    return bytes_.get() + end_;
+  }
+  void commit(size_t bytes) { end_ += bytes; }
+  void truncate(size_t bytes) { end_ = begin_ + bytes; }  // to its first `bytes`
+  void append(const void* from, size_t bytes) {
+    memcpy(reserve(bytes), from, bytes);
+    commit(bytes);
+  }
+
+  void consume(size_t bytes) {
+    begin_ += bytes;
+    if (begin_ == end_) begin_ = end_ = 0;
+  }
+
+  // Gives memory back where nothing is kept in it.
+  void trim(size_t keep_capacity) {
+    if (!empty() || capacity_ <= keep_capacity) return;
+    bytes_.reset();
+    capacity_ = 0;
+  }
+
+ private:
+  void make_room(size_t bytes) {
+    size_t used = size();
+    if (used + bytes <= capacity_) {
+      memmove(bytes_.get(), data(), used);
+    } else {
+      size_t wanted = used + bytes > 2 * capacity_ ? used + bytes : 2 * capacity_;
+      auto larger = std::make_unique_for_overwrite<std::byte[]>(wanted);
+      if (used > 0) memcpy(larger.get(), data(), used);
+      bytes_ = std::move(larger);
+      capacity_ = wanted;
+    }
+    begin_ = 0;
+    end_ = used;
+  }
+
+  std::unique_ptr<std::byte[]> bytes_;
+  size_t capacity_ = 0, begin_ = 0, end_ = 0;
+};
+
+}  // namespace farside::server

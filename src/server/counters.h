@@ -1,0 +1,19 @@
+// What a server counts. Written by all workers, read by stats(); no order between them is meant.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+namespace farside::server {
+
+using Counter = std::atomic<uint64_t>;
+
+struct Counters {
+  Counter clients{0};  // connections that are open
+  Counter reads{0}, writes{0}, discards{0};
+  Counter bytes_in{0}, bytes_out{0};
+  Counter refused_tokens{0}, bad_frames{0}, refused_requests{0};
+};
+
+inline void count(Counter& counter, uint64_t by = 1) { counter.fetch_add(by, std::memory_order_relaxed); }
+
+}  // namespace farside::server

@@ -1,0 +1,96 @@
+#include "server/memory_file.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/bits.h"
+#include "base/os.h"
+
+namespace farside::server {
+
+MemoryFile::~MemoryFile() {
+  if (trailer_) os::munmap(trailer_, sizeof *trailer_);
+  if (fd_ >= 0) os::close(fd_);
+}
+
+int MemoryFile::create(uint64_t bytes) {
+  fd_ = os::memfd_create("farside-region", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd_ < 0) return fd_;
+  if (int r = os::ftruncate(fd_, static_cast<off_t>(bytes + sizeof *trailer_)); r < 0) return r;
+  if (int r = os::fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL); r < 0) return r;
+  long r = os::mmap(nullptr, sizeof *trailer_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(bytes));
+  if (r < 0 && r > -4096) return static_cast<int>(r);
+  trailer_ = reinterpret_cast<wire::RegionTrailer*>(r);
+  bytes_ = bytes;
+  set_live_overlays(0);  // allocates the trailer's page, so that stored_bytes() can rely on it
+  return 0;
+}
+
+int MemoryFile::read(uint64_t offset, void* to, size_t bytes) const {
+  auto* at = static_cast<char*>(to);
+  while (bytes > 0) {
+    ssize_t n = pread(fd_, at, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return n < 0 ? -errno : -EIO;
+    at += n;
+    offset += static_cast<uint64_t>(n);
+    bytes -= static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+int MemoryFile::write(uint64_t offset, const void* from, size_t bytes) {
+  auto* at = static_cast<const char*>(from);
+  while (bytes > 0) {
+    ssize_t n = pwrite(fd_, at, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -errno;
+    at += n;
+    offset += static_cast<uint64_t>(n);
+    bytes -= static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
+  return os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                       static_cast<off_t>(bytes));
+}
+
+uint64_t MemoryFile::stored_bytes() const {
+  struct stat info;
+  if (fstat(fd_, &info) < 0) return 0;
+  uint64_t all = static_cast<uint64_t>(info.st_blocks) * 512;
+  return all - std::min<uint64_t>(all, sizeof *trailer_);
+}
+
+uint64_t MemoryFile::missing_bytes(uint64_t offset, uint64_t bytes) const {
+  uint64_t at = align_down(offset, kPageSize), end = align_up(offset + bytes, kPageSize), missing = 0;
+  while (at < end) {
+    uint64_t data = std::min(next_data(at), end);
+    missing += data - at;
+    if (data == end) break;
+    off_t hole = lseek(fd_, static_cast<off_t>(data), SEEK_HOLE);
+    at = hole < 0 ? end : static_cast<uint64_t>(hole);
+  }
+  return missing;
+}
+
+uint64_t MemoryFile::next_data(uint64_t from) const {
+  if (from >= bytes_) return bytes_;
+  off_t data = lseek(fd_, static_cast<off_t>(from), SEEK_DATA);
+  return data < 0 ? bytes_ : std::min(static_cast<uint64_t>(data), bytes_);
+}
+
+void MemoryFile::set_live_overlays(uint64_t count) {
+  __atomic_store_n(&trailer_->live_overlays, count, __ATOMIC_RELEASE);
+}
+
+}  // namespace farside::server

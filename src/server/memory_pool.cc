@@ -1,0 +1,145 @@
+#include "server/memory_pool.h"
+
+#include <cstring>
+
+#include "base/bits.h"
+#include "base/os.h"
+#include "base/size.h"
+
+namespace farside::server {
+namespace {
+
+Status no_file(int code) {
+  return Status::error(-code, "the server cannot make a memory file; raise its limit of open files (ulimit -n)");
+}
+
+}  // namespace
+
+bool same_secret(const void* a, const void* b, size_t bytes) {
+  auto *x = static_cast<const volatile uint8_t*>(a), *y = static_cast<const volatile uint8_t*>(b);
+  uint8_t difference = 0;
+  for (size_t i = 0; i < bytes; i++) difference = static_cast<uint8_t>(difference | (x[i] ^ y[i]));
+  return difference == 0;
+}
+
+Result<Region*> MemoryPool::create(uint64_t bytes) {
+  MemoryFile memory;
+  if (int r = memory.create(bytes); r < 0) return no_file(r);
+  std::lock_guard hold(mutex_);
+  return add(std::make_unique<Region>(new_name(), bytes, std::move(memory), &account_));
+}
+
+Result<Region*> MemoryPool::attach(uint64_t id, const uint8_t* secret) {
+  std::lock_guard hold(mutex_);
+  Region* region = find(id, secret);
+  if (!region) return Status::error(ENOENT, "no such region; its last connection was closed, or the server restarted");
+  region->connections_++;
+  return region;
+}
+
+Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
+  std::lock_guard hold(mutex_);
+  Region* base = find(id, secret);
+  if (!base) return Status::error(ENOENT, "no such region; its last connection was closed, or the server restarted");
+  MemoryFile memory;
+  if (int r = memory.create(base->bytes()); r < 0) return no_file(r);
+  std::unique_lock family(base->family_->lock);
+  if (base->given_up_) return Status::error(EIO, "the snapshot of this region was given up for lack of memory");
+  return add(std::make_unique<Region>(new_name(), std::move(memory), base));
+}
+
+void MemoryPool::release(Region* region) {
+  Doomed doomed;  // destroyed after the locks are free: giving memory back takes a while
+  std::lock_guard hold(mutex_);
+  if (--region->connections_ > 0) return;
+  auto family_alive = region->family_;
+  std::unique_lock family(family_alive->lock);
+  reap(region, &doomed);
+}
+
+Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes) {
+  std::lock_guard hold(mutex_);
+  uint64_t reserved = region->reserved_;
+  if (reserved + bytes > align_up(region->bytes(), wire::kSlabBytes)) {
+    return Status::error(EINVAL, "the reservation would be larger than the region");
+  }
+  // A client with a mapping may have stored more than it reserved: it pays for that here.
+  uint64_t used = std::max(reserved, region->stored_bytes());
+  if (quota_ && (used > quota_ || bytes > quota_ - used)) {
+    return Status::error(ENOMEM, "this client's quota of {} is full", format_size(quota_));
+  }
+  bool room = account_.try_charge(bytes);
+  if (!room) {
+    settle_all();
+    room = account_.try_charge(bytes);
+  }
+  if (!room) {
+    return Status::error(ENOMEM, "the server is full: {} of {} taken", format_size(account_.charged()),
+                         format_size(account_.capacity()));
+  }
+  region->reserved_ = reserved + bytes;
+  if (region->is_overlay()) account_.correct(bytes, 0);  // an overlay pays for what it stores
+  else region->charged_ += bytes;
+  return reserved + bytes;
+}
+
+uint64_t MemoryPool::shrink(Region* region, uint64_t bytes) {
+  std::lock_guard hold(mutex_);
+  uint64_t reserved = region->reserved_;
+  region->reserved_ = reserved - std::min(reserved, bytes);
+  region->settle();
+  return region->reserved_;
+}
+
+MemoryPool::Usage MemoryPool::usage() {
+  std::lock_guard hold(mutex_);
+  settle_all();
+  Usage usage = {account_.capacity(), account_.charged(), 0, regions_.size(), 0};
+  for (auto& [id, region] : regions_) {
+    usage.stored += region->stored_bytes();
+    usage.snapshots += region->is_overlay();
+  }
+  return usage;
+}
+
+Region* MemoryPool::find(uint64_t id, const uint8_t* secret) {
+  auto it = regions_.find(id);
+  if (it == regions_.end()) return nullptr;
+  return same_secret(it->second->name().secret, secret, wire::kSecretBytes) ? it->second.get() : nullptr;
+}
+
+Region* MemoryPool::add(std::unique_ptr<Region> region) {
+  Region* raw = region.get();
+  raw->connections_ = 1;
+  regions_.emplace(raw->name().id, std::move(region));
+  return raw;
+}
+
+// Frees a region that nobody needs, and then its base if nobody needs that either. Mutex and family lock are held.
+void MemoryPool::reap(Region* region, Doomed* doomed) {
+  while (region && region->connections_ == 0) {
+    if (region->overlays_.size() > 1) return region->settle();
+    Region* base = region->base_;
+    if (region->overlays_.size() == 1) region->overlays_[0]->replace_base();
+    else region->detach_from_base();
+    auto node = regions_.extract(region->name().id);
+    doomed->push_back(std::move(node.mapped()));
+    region = base;
+  }
+}
+
+// Charges drift upwards between exact counts.
+void MemoryPool::settle_all() {
+  for (auto& [id, region] : regions_) region->settle();
+}
+
+Region::Name MemoryPool::new_name() {
+  Region::Name name = {++last_id_, {}};
+  for (size_t i = 0; i < wire::kSecretBytes; i += 8) {
+    uint64_t random = os::random_u64();
+    memcpy(name.secret + i, &random, sizeof random);
+  }
+  return name;
+}
+
+}  // namespace farside::server

@@ -1,0 +1,260 @@
+#include "server/memory_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+
+namespace farside::server {
+namespace {
+
+constexpr uint64_t kSlab = wire::kSlabBytes;
+constexpr uint64_t kPage = wire::kPageBytes;
+
+class List {
+ public:
+  explicit List(std::initializer_list<wire::Extent> extents) : extents_(extents) {}
+  operator wire::ExtentList() const {
+    return {reinterpret_cast<const std::byte*>(extents_.data()), static_cast<uint32_t>(extents_.size())};
+  }
+
+ private:
+  std::vector<wire::Extent> extents_;
+};
+
+int write(Region* region, uint64_t offset, const std::vector<uint8_t>& data) {
+  return region->write(List{{offset, data.size()}}, reinterpret_cast<const std::byte*>(data.data()));
+}
+int write(Region* region, uint64_t offset, uint64_t bytes, uint8_t value) {
+  return write(region, offset, std::vector<uint8_t>(bytes, value));
+}
+int discard(Region* region, uint64_t offset, uint64_t bytes) { return region->discard(List{{offset, bytes}}); }
+std::vector<uint8_t> read(Region* region, uint64_t offset, uint64_t bytes) {
+  std::vector<uint8_t> out(bytes);
+  EXPECT_EQ(region->read(List{{offset, bytes}}, reinterpret_cast<std::byte*>(out.data())), 0);
+  return out;
+}
+
+Region* new_root(MemoryPool* pool, uint64_t bytes, uint64_t reserve) {
+  Region* region = *pool->create(bytes);
+  EXPECT_TRUE(pool->grow(region, reserve).ok());
+  return region;
+}
+Region* fork_of(MemoryPool* pool, Region* base) {
+  auto child = pool->snapshot(base->name().id, base->name().secret);
+  EXPECT_TRUE(child.ok()) << child.status().text();
+  return *child;
+}
+
+TEST(MemoryPool, ReservationsAreLimitedByCapacityAndQuota) {
+  MemoryPool pool(4 * kSlab, 3 * kSlab);
+  Region* a = *pool.create(16 * kSlab);
+  Region* b = *pool.create(16 * kSlab);
+  EXPECT_TRUE(pool.grow(a, 3 * kSlab).ok());
+  EXPECT_EQ(pool.grow(a, kSlab).status().code(), ENOMEM);  // the quota
+  EXPECT_EQ(pool.grow(b, 2 * kSlab).status().code(), ENOMEM);  // the capacity
+  EXPECT_TRUE(pool.grow(b, kSlab).ok());
+  EXPECT_EQ(pool.shrink(a, 2 * kSlab), kSlab);
+  EXPECT_TRUE(pool.grow(b, 2 * kSlab).ok());
+  pool.release(a);
+  pool.release(b);
+  EXPECT_EQ(pool.usage().charged, 0u);
+}
+
+TEST(MemoryPool, ARegionIsNotReservedBeyondItsSize) {
+  MemoryPool pool(100 * kSlab, 0);
+  Region* a = *pool.create(kSlab + kPage);
+  EXPECT_TRUE(pool.grow(a, 2 * kSlab).ok());
+  EXPECT_EQ(pool.grow(a, kSlab).status().code(), EINVAL);
+  pool.release(a);
+}
+
+TEST(MemoryPool, StoresNoMoreThanWasReserved) {
+  MemoryPool pool(4 * kSlab, 0);
+  Region* a = *pool.create(4 * kSlab);
+  EXPECT_EQ(write(a, 0, 1, 1), -ENOSPC);
+  ASSERT_TRUE(pool.grow(a, kSlab).ok());
+  for (int round = 0; round < 3; round++) {  // the same pages again and again are counted once
+    for (uint64_t at = 0; at < kSlab; at += 1 << 20) ASSERT_EQ(write(a, at, 1 << 20, 1), 0);
+  }
+  EXPECT_EQ(write(a, kSlab, 1, 1), -ENOSPC);
+  EXPECT_EQ(discard(a, 0, kPage), 0);
+  EXPECT_EQ(write(a, kSlab, 1, 1), 0);
+  EXPECT_EQ(write(a, 0, 1, 1), -ENOSPC);
+  pool.release(a);
+}
+
+TEST(MemoryPool, SecretsAreNeeded) {
+  MemoryPool pool(kSlab, 0);
+  Region* a = *pool.create(kSlab);
+  uint8_t wrong[wire::kSecretBytes];
+  std::copy_n(a->name().secret, sizeof wrong, wrong);
+  wrong[15] ^= 1;
+  EXPECT_FALSE(pool.attach(a->name().id, wrong).ok());
+  EXPECT_FALSE(pool.snapshot(a->name().id, wrong).ok());
+  EXPECT_FALSE(pool.attach(a->name().id + 1, a->name().secret).ok());
+  ASSERT_TRUE(pool.attach(a->name().id, a->name().secret).ok());
+  pool.release(a);
+  pool.release(a);
+  EXPECT_EQ(pool.usage().regions, 0u);
+}
+
+TEST(Snapshots, BothSidesDiverge) {
+  MemoryPool pool(16 * kSlab, 0);
+  Region* parent = new_root(&pool, kSlab, kSlab);
+  write(parent, 0, 3 * kPage, 'a');
+  Region* child = fork_of(&pool, parent);
+  write(parent, 10, 5, 'p');
+  write(child, kPage + 10, 5, 'c');
+  EXPECT_EQ(discard(parent, 2 * kPage, kPage), 0);
+  EXPECT_EQ(read(child, 0, kPage), std::vector<uint8_t>(kPage, 'a'));
+  EXPECT_EQ(read(parent, kPage, kPage), std::vector<uint8_t>(kPage, 'a'));
+  EXPECT_EQ(read(child, kPage + 9, 3), (std::vector<uint8_t>{'a', 'c', 'c'}));
+  EXPECT_EQ(read(child, 2 * kPage, kPage), std::vector<uint8_t>(kPage, 'a'));
+  EXPECT_EQ(read(parent, 2 * kPage, 1), std::vector<uint8_t>{0});
+  EXPECT_EQ(discard(child, kPage, kPage), 0);
+  EXPECT_EQ(read(child, kPage, kPage), std::vector<uint8_t>(kPage, 0));
+  pool.release(child);
+  pool.release(parent);
+  EXPECT_EQ(pool.usage().charged, 0u);
+}
+
+// Daemons fork, their parents exit, the children fork again: the chain must not grow.
+TEST(Snapshots, ChainsCollapseWhenParentsAreGone) {
+  MemoryPool pool(4 * kSlab, 0);
+  Region* region = new_root(&pool, kSlab, kSlab);
+  std::vector<uint8_t> model(64 * kPage);
+  for (int generation = 0; generation < 100; generation++) {
+    std::vector<uint8_t> data(3 * kPage, static_cast<uint8_t>(generation + 1));
+    uint64_t at = static_cast<uint64_t>(generation) * 2777 % (60 * kPage);
+    ASSERT_EQ(write(region, at, data), 0);
+    std::copy(data.begin(), data.end(), model.begin() + static_cast<long>(at));
+    Region* child = fork_of(&pool, region);
+    pool.release(region);
+    region = child;
+    EXPECT_EQ(pool.usage().regions, 1u);
+    EXPECT_FALSE(region->is_overlay());
+    ASSERT_EQ(read(region, 0, model.size()), model);
+  }
+  EXPECT_LE(region->stored_bytes(), model.size());
+  pool.release(region);
+  EXPECT_EQ(pool.usage().charged, 0u);
+}
+
+TEST(Snapshots, AFullServerGivesUpTheSnapshotAndSparesTheParent) {
+  MemoryPool pool(kSlab, 0);
+  Region* parent = new_root(&pool, kSlab, kSlab);  // all of the capacity
+  write(parent, 0, kPage, 'a');
+  Region* child = fork_of(&pool, parent);
+  Region* grandchild = fork_of(&pool, child);
+  EXPECT_EQ(write(child, 0, 1, 'c'), -ENOMEM);
+  EXPECT_EQ(write(parent, 0, 1, 'p'), 0);
+  std::byte byte;
+  EXPECT_EQ(child->read(List{{0, 1}}, &byte), -EIO);
+  EXPECT_EQ(grandchild->read(List{{0, 1}}, &byte), -EIO);
+  EXPECT_FALSE(pool.snapshot(child->name().id, child->name().secret).ok());
+  EXPECT_EQ(read(parent, 0, 1), std::vector<uint8_t>{'p'});
+  for (Region* r : {child, grandchild, parent}) pool.release(r);
+  EXPECT_EQ(pool.usage().charged, 0u);
+}
+
+// A random forest of forks against plain copies of all bytes.
+class Forest {
+ public:
+  explicit Forest(uint64_t seed) : random_(seed), pool_(64 * kSlab, 0) {
+    live_.push_back({new_root(&pool_, kPages * kPage, kSlab), std::vector<uint8_t>(kPages * kPage)});
+  }
+  ~Forest() {
+    while (!live_.empty()) end_one();
+    EXPECT_EQ(pool_.usage().charged, 0u);
+    EXPECT_EQ(pool_.usage().regions, 0u);
+  }
+
+  void step() {
+    switch (random_() % 16) {
+      case 0:
+        if (live_.size() < 8) fork_one();
+        break;
+      case 1:
+        if (live_.size() > 1) end_one();
+        break;
+      case 2:
+      case 3: return discard_some();
+      case 4:
+      case 5: return check_some();
+      default: return write_some();
+    }
+  }
+  void check_all() {
+    for (auto& m : live_) ASSERT_EQ(read(m.region, 0, m.bytes.size()), m.bytes);
+  }
+
+ private:
+  static constexpr uint64_t kPages = 24;
+  struct Member {
+    Region* region;
+    std::vector<uint8_t> bytes;
+  };
+  struct Range {
+    uint64_t offset, bytes;
+  };
+
+  Member& pick() { return live_[random_() % live_.size()]; }
+  Range range() {
+    uint64_t offset = random_() % (kPages * kPage), bytes = 1 + random_() % (4 * kPage);
+    if (random_() % 2) offset = offset / kPage * kPage, bytes = (bytes + kPage - 1) / kPage * kPage;
+    return {offset, std::min(bytes, kPages * kPage - offset)};
+  }
+  void fork_one() {
+    Member& parent = pick();
+    auto bytes = parent.bytes;
+    Region* child = fork_of(&pool_, parent.region);
+    live_.push_back({child, std::move(bytes)});
+  }
+  void end_one() {
+    size_t index = random_() % live_.size();
+    pool_.release(live_[index].region);
+    live_.erase(live_.begin() + static_cast<long>(index));
+  }
+  void write_some() {
+    Member& m = pick();
+    Range r = range();
+    std::vector<uint8_t> data(r.bytes);
+    for (auto& b : data) b = static_cast<uint8_t>(random_());
+    ASSERT_EQ(write(m.region, r.offset, data), 0);
+    std::copy(data.begin(), data.end(), m.bytes.begin() + static_cast<long>(r.offset));
+  }
+  void discard_some() {
+    Member& m = pick();
+    Range r = range();
+    ASSERT_EQ(discard(m.region, r.offset, r.bytes), 0);
+    std::fill_n(m.bytes.begin() + static_cast<long>(r.offset), r.bytes, 0);
+  }
+  void check_some() {
+    Member& m = pick();
+    Range r = range();
+    auto from = m.bytes.begin() + static_cast<long>(r.offset);
+    ASSERT_EQ(read(m.region, r.offset, r.bytes), std::vector<uint8_t>(from, from + static_cast<long>(r.bytes)));
+  }
+
+  std::mt19937_64 random_;
+  MemoryPool pool_;
+  std::vector<Member> live_;
+};
+
+TEST(Snapshots, RandomForestsMatchTheModel) {
+  for (uint64_t seed = 1; seed <= 20; seed++) {
+    SCOPED_TRACE(seed);
+    Forest forest(seed);
+    for (int i = 0; i < 400; i++) {
+      forest.step();
+      if (i % 50 == 0) forest.check_all();
+      if (HasFatalFailure()) return;
+    }
+    forest.check_all();
+  }
+}
+
+}  // namespace
+}  // namespace farside::server

@@ -1,0 +1,269 @@
+#include "server/region.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "base/bits.h"
+
+namespace farside::server {
+namespace {
+
+bool all_zero(const std::byte* page) { return page[0] == std::byte{0} && memcmp(page, page + 1, kPageSize - 1) == 0; }
+
+// Calls visit(offset, bytes) for each stretch of neighbouring extents, until one fails.
+template <typename Visit>
+int for_each_run(const wire::ExtentList& extents, Visit visit) {
+  for (uint32_t i = 0; i < extents.size();) {
+    wire::Extent run = extents[i++];
+    for (; i < extents.size() && extents[i].offset == run.offset + run.bytes; i++) run.bytes += extents[i].bytes;
+    if (int r = visit(run.offset, run.bytes); r < 0) return r;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Region::Region(Name name, uint64_t bytes, MemoryFile memory, Account* account)
+    : name_(name), bytes_(bytes), account_(account), family_(std::make_shared<Family>()), memory_(std::move(memory)) {}
+
+Region::Region(Name name, MemoryFile memory, Region* base)
+    : name_(name),
+      bytes_(base->bytes_),
+      account_(base->account_),
+      family_(base->family_),
+      memory_(std::move(memory)),
+      own_(std::make_unique<PageBitmap>(base->bytes_ / kPageSize)),
+      base_(base),
+      reserved_(base->reserved_.load()) {
+  base->overlays_.push_back(this);
+  base->memory_.set_live_overlays(base->overlays_.size());
+}
+
+Region::~Region() { account_->correct(charged_, 0); }
+
+int Region::read(const wire::ExtentList& extents, std::byte* to) {
+  std::shared_lock hold(family_->lock);
+  if (given_up_) return -EIO;
+  return for_each_run(extents, [&](uint64_t offset, uint64_t bytes) {
+    int r = base_ ? read_run(offset, bytes, to) : memory_.read(offset, to, bytes);
+    to += bytes;
+    return r;
+  });
+}
+
+int Region::write(const wire::ExtentList& extents, const std::byte* from) {
+  {
+    std::shared_lock hold(family_->lock);
+    if (is_plain()) {
+      if (int r = admit(extents); r < 0) return r;
+      return for_each_run(extents, [&](uint64_t offset, uint64_t bytes) {
+        int r = memory_.write(offset, from, bytes);
+        from += bytes;
+        return r;
+      });
+    }
+  }
+  std::unique_lock hold(family_->lock);
+  if (given_up_) return -EIO;
+  if (int r = admit(extents); r < 0) return r;
+  return for_each_run(extents, [&](uint64_t offset, uint64_t bytes) {
+    int r = write_run(offset, bytes, from);
+    from += bytes;
+    return r;
+  });
+}
+
+int Region::discard(const wire::ExtentList& extents) {
+  {
+    std::shared_lock hold(family_->lock);
+    if (is_plain()) return for_each_run(extents, [&](uint64_t o, uint64_t n) { return memory_.punch(o, n); });
+  }
+  std::unique_lock hold(family_->lock);
+  if (given_up_) return -EIO;
+  return for_each_run(extents, [&](uint64_t o, uint64_t n) { return discard_run(o, n); });
+}
+
+void Region::settle() {
+  charge_what_is_stored();
+  bool live_root = !base_ && connections_ > 0;
+  if (!live_root || stored_bound_ >= reserved_) return;
+  uint64_t due = reserved_;
+  account_->correct(charged_.exchange(due), due);
+}
+
+void Region::charge_what_is_stored() {
+  uint64_t stored = memory_.stored_bytes();
+  stored_bound_ = stored;
+  account_->correct(charged_.exchange(stored), stored);
+}
+
+// Room for the pages of a write. A root has paid for its reservation, so it is enough to stay within: the bound counts
+// every written page as new, which errs on the safe side, and is made exact when it would refuse. An overlay pays for
+// each page that is new, so there the count is exact at once.
+int Region::admit(const wire::ExtentList& extents) {
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < extents.size(); i++) {
+    wire::Extent e = extents[i];
+    bytes += align_up(e.offset + e.bytes, kPageSize) - align_down(e.offset, kPageSize);
+  }
+  if (!base_ && stored_bound_ + bytes <= reserved_) {
+    stored_bound_ += bytes;
+    return 0;
+  }
+  uint64_t missing = 0;
+  for (uint32_t i = 0; i < extents.size(); i++) missing += memory_.missing_bytes(extents[i].offset, extents[i].bytes);
+  stored_bound_ = memory_.stored_bytes();
+  if (stored_bound_ + missing > reserved_) return -ENOSPC;
+  if (base_) return charge_pages(missing) ? 0 : -ENOMEM;
+  stored_bound_ += missing;
+  return 0;
+}
+
+// Room for pages of an overlay.
+bool Region::charge_pages(uint64_t bytes) {
+  if (!account_->try_charge(bytes)) return false;
+  charged_ += bytes;
+  stored_bound_ += bytes;
+  return true;
+}
+
+const Region* Region::owner_of(uint64_t page) const {
+  const Region* region = this;
+  while (!region->owns(page)) region = region->base_;
+  return region;
+}
+
+int Region::read_run(uint64_t offset, uint64_t bytes, std::byte* to) const {
+  for (uint64_t end = offset + bytes; offset < end;) {
+    const Region* owner = owner_of(offset / kPageSize);
+    uint64_t next = align_down(offset, kPageSize) + kPageSize;
+    while (next < end && owner_of(next / kPageSize) == owner) next += kPageSize;
+    uint64_t step = std::min(next, end) - offset;
+    if (int r = owner->memory_.read(offset, to, step); r < 0) return r;
+    offset += step;
+    to += step;
+  }
+  return 0;
+}
+
+int Region::read_page(uint64_t page, std::byte* to) const {
+  return owner_of(page)->memory_.read(page * kPageSize, to, kPageSize);
+}
+
+int Region::write_run(uint64_t offset, uint64_t bytes, const std::byte* from) {
+  for (uint64_t end = offset + bytes; offset < end;) {
+    uint64_t page = offset / kPageSize;
+    uint64_t step = std::min((page + 1) * kPageSize, end) - offset;
+    save_for_overlays(page);
+    if (!owns(page) && step < kPageSize) {
+      if (int r = copy_up(page); r < 0) return r;
+    }
+    if (int r = memory_.write(offset, from, step); r < 0) return r;
+    if (own_) own_->set(page);
+    offset += step;
+    from += step;
+  }
+  return 0;
+}
+
+// Pages that are zero already need nothing, so the walk goes from data to data.
+int Region::discard_run(uint64_t offset, uint64_t bytes) {
+  uint64_t end = offset + bytes;
+  for (uint64_t at = next_data(align_down(offset, kPageSize)); at < end; at = next_data(at + kPageSize)) {
+    at = align_down(at, kPageSize);
+    uint64_t page = at / kPageSize;
+    save_for_overlays(page);
+    if (owns(page)) continue;
+    bool whole = offset <= at && at + kPageSize <= end;
+    if (whole) own_->set(page);
+    else if (!charge_pages(kPageSize)) return -ENOMEM;
+    else if (int r = copy_up(page); r < 0) return r;
+  }
+  if (int r = memory_.punch(offset, bytes); r < 0) return r;
+  if (base_) charge_what_is_stored();
+  return 0;
+}
+
+// The first offset from here on at which this region's view may hold anything but zeros.
+uint64_t Region::next_data(uint64_t offset) const {
+  uint64_t first = bytes_;
+  for (const Region* region = this; region; region = region->base_) {
+    first = std::min(first, region->memory_.next_data(offset));
+  }
+  return first;
+}
+
+int Region::copy_up(uint64_t page) {
+  std::byte content[kPageSize];
+  if (int r = read_page(page, content); r < 0) return r;
+  return keep_page(page, content);
+}
+
+// Makes this overlay the owner of a page with this content.
+int Region::keep_page(uint64_t page, const std::byte* content) {
+  if (!all_zero(content)) {
+    if (int r = memory_.write(page * kPageSize, content, kPageSize); r < 0) return r;
+  }
+  own_->set(page);
+  return 0;
+}
+
+// Before a page of this region changes. A snapshot that cannot be kept is given up: its process learns so at its next
+// request, while this region's own process, which did nothing wrong, goes on.
+void Region::save_for_overlays(uint64_t page) {
+  bool wanted = std::any_of(overlays_.begin(), overlays_.end(),
+                            [page](Region* o) { return !o->given_up_ && !o->owns(page); });
+  if (!wanted) return;
+  std::byte content[kPageSize];
+  bool readable = read_page(page, content) == 0;
+  bool zero = readable && all_zero(content);
+  for (Region* overlay : overlays_) {
+    if (overlay->given_up_ || overlay->owns(page)) continue;
+    bool kept = readable && (zero || overlay->charge_pages(kPageSize)) && overlay->keep_page(page, content) == 0;
+    if (!kept) overlay->give_up();
+  }
+}
+
+void Region::give_up() {
+  given_up_ = true;
+  memory_.punch(0, bytes_);
+  account_->correct(charged_.exchange(0), 0);
+  stored_bound_ = 0;
+  for (Region* overlay : overlays_) overlay->give_up();
+}
+
+void Region::detach_from_base() {
+  if (!base_) return;
+  std::erase(base_->overlays_, this);
+  base_->memory_.set_live_overlays(base_->overlays_.size());
+  base_ = nullptr;
+}
+
+// The base has no process any more and no other overlay: take over its memory, putting our own pages into it, and its
+// place in the tree. So chains grow no longer than the number of live processes, and nothing is kept twice.
+void Region::replace_base() {
+  Region* base = base_;
+  bool intact = !given_up_;
+  std::byte content[kPageSize];
+  own_->for_each([&](uint64_t page) {
+    uint64_t offset = page * kPageSize;
+    bool hole = memory_.next_data(offset) >= offset + kPageSize;
+    if (hole) intact = intact && base->memory_.punch(offset, kPageSize) == 0;
+    else intact = intact && memory_.read(offset, content, kPageSize) == 0 &&
+                  base->memory_.write(offset, content, kPageSize) == 0;
+    if (base->own_) base->own_->set(page);
+  });
+  memory_ = std::move(base->memory_);
+  own_ = std::move(base->own_);
+  given_up_ = !intact;
+  base_ = base->base_;
+  if (base_) std::replace(base_->overlays_.begin(), base_->overlays_.end(), base, this);
+  base->base_ = nullptr;
+  base->overlays_.clear();
+  memory_.set_live_overlays(overlays_.size());
+  settle();
+}
+
+}  // namespace farside::server

@@ -1,0 +1,115 @@
+// One client's far memory, and the copy-on-write tree that forks make of it.
+//
+// A root region owns all its pages. An overlay (the region of a forked child) owns the pages that differ from its base
+// as the base was when the snapshot was made, and finds all others there. So before a page of a base changes, its old
+// content is saved into every direct overlay that does not own it; overlays of overlays then find it on their way.
+//
+// Locks. All regions of one tree share a family lock:
+//   shared     reads; writes and discards of a root without overlays (clients do not overlap their own requests, and
+//              if they do, only their own data suffers)
+//   exclusive  all other writes and discards; every change of the tree's shape
+// The pool's mutex is taken before the family lock, never after it.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <shared_mutex>
+#include <vector>
+
+#include "server/memory_file.h"
+#include "server/page_bitmap.h"
+#include "wire/codec.h"
+
+namespace farside::server {
+
+// What all regions together may hold. Lock-free, since writes to overlays charge it.
+class Account {
+ public:
+  explicit Account(uint64_t capacity) : capacity_(capacity) {}
+  uint64_t capacity() const { return capacity_; }
+  uint64_t charged() const { return charged_.load(std::memory_order_relaxed); }
+  bool try_charge(uint64_t bytes) {
+    uint64_t now = charged();
+    do {
+      if (now > capacity_ || bytes > capacity_ - now) return false;
+    } while (!charged_.compare_exchange_weak(now, now + bytes, std::memory_order_relaxed));
+    return true;
+  }
+  // For what is true whether or not there is room.
+  void correct(uint64_t from, uint64_t to) { charged_.fetch_add(to - from, std::memory_order_relaxed); }
+
+ private:
+  const uint64_t capacity_;
+  std::atomic<uint64_t> charged_{0};
+};
+
+class Region {
+ public:
+  struct Family {
+    std::shared_mutex lock;
+  };
+  struct Name {
+    uint64_t id;
+    uint8_t secret[wire::kSecretBytes];
+  };
+
+  Region(Name name, uint64_t bytes, MemoryFile memory, Account* account);     // an empty root
+  Region(Name name, MemoryFile memory, Region* base);                        // a snapshot of *base; family lock held
+  ~Region();
+
+  const Name& name() const { return name_; }
+  uint64_t bytes() const { return bytes_; }
+  bool is_overlay() const { return base_ != nullptr; }
+  int memory_fd() const { return memory_.fd(); }
+
+  // Content. 0 or -errno: -ENOSPC beyond the reservation, -ENOMEM when the server is full, -EIO when this snapshot was
+  // given up because the server had no room to save its pages.
+  int read(const wire::ExtentList& extents, std::byte* to);
+  int write(const wire::ExtentList& extents, const std::byte* from);
+  int discard(const wire::ExtentList& extents);
+
+  uint64_t stored_bytes() const { return memory_.stored_bytes(); }
+  // Brings the charge to what is right now: a live root pays its reservation, all others what they store.
+  void settle();
+
+ private:
+  friend class MemoryPool;
+
+  bool is_plain() const { return !base_ && overlays_.empty(); }
+  int admit(const wire::ExtentList& extents);
+  bool charge_pages(uint64_t bytes);
+  void charge_what_is_stored();
+  bool owns(uint64_t page) const { return !base_ || own_->test(page); }
+  const Region* owner_of(uint64_t page) const;
+  int read_run(uint64_t offset, uint64_t bytes, std::byte* to) const;
+  int read_page(uint64_t page, std::byte* to) const;
+  int write_run(uint64_t offset, uint64_t bytes, const std::byte* from);
+  int discard_run(uint64_t offset, uint64_t bytes);
+  uint64_t next_data(uint64_t offset) const;
+  int copy_up(uint64_t page);
+  int keep_page(uint64_t page, const std::byte* content);
+  void save_for_overlays(uint64_t page);
+  void give_up();
+  void detach_from_base();
+  void replace_base();
+
+  const Name name_;
+  const uint64_t bytes_;
+  Account* const account_;
+  const std::shared_ptr<Family> family_;
+
+  // Guarded by the family lock.
+  MemoryFile memory_;
+  std::unique_ptr<PageBitmap> own_;  // overlays only
+  bool given_up_ = false;
+
+  // Changed under the pool's mutex and the family lock both, so either is enough to read.
+  Region* base_ = nullptr;
+  std::vector<Region*> overlays_;
+
+  unsigned connections_ = 0;               // guarded by the pool's mutex
+  std::atomic<uint64_t> reserved_{0};      // written under the pool's mutex
+  std::atomic<uint64_t> stored_bound_{0};  // at least what is stored; made exact by settle()
+  std::atomic<uint64_t> charged_{0};       // this region's part of the account
+};
+
+}  // namespace farside::server

@@ -1,0 +1,112 @@
+#include "server/server.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <iterator>
+#include <vector>
+
+#include "base/os.h"
+#include "server/listen.h"
+#include "server/worker.h"
+
+namespace farside::server {
+
+struct Server::Impl {
+  explicit Impl(const ServerConfig& c) : config(c), shared{MemoryPool(c.memory, c.quota), c.token, {}} {}
+
+  ServerConfig config;
+  Shared shared;
+  std::vector<Listener> listeners;
+  std::vector<std::unique_ptr<Worker>> workers;
+  uint16_t port = 0;
+};
+
+namespace {
+
+Status check(const ServerConfig& config) {
+  if (config.memory == 0) return Status::error(EINVAL, "a server without memory is of no use; set --memory");
+  if (config.listen.empty() && config.unix_path.empty()) {
+    return Status::error(EINVAL, "nowhere to listen; set --listen host:port or --unix path");
+  }
+  if (config.token.size() > wire::kMaxToken) {
+    return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
+  }
+  if (config.workers == 0 || config.workers > 64) return Status::error(EINVAL, "workers must be 1 to 64");
+  return {};
+}
+
+}  // namespace
+
+Server::Server(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Server::~Server() { stop(); }
+
+Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
+  if (Status s = check(config); !s.ok()) return s;
+  std::unique_ptr<Server> server(new Server(std::make_unique<Impl>(config)));  // stops what was started on failure
+  Impl& impl = *server->impl_;
+  if (!config.listen.empty()) {
+    auto fd = listen_tcp(config.listen, &impl.port);
+    if (!fd.ok()) return fd.status();
+    impl.listeners.push_back({*fd, false});
+  }
+  if (!config.unix_path.empty()) {
+    auto fd = listen_unix(config.unix_path);
+    if (!fd.ok()) return fd.status();
+    impl.listeners.push_back({*fd, true});
+  }
+  for (unsigned i = 0; i < config.workers; i++) {
+    auto worker = Worker::start(impl.listeners, &impl.shared);
+    if (!worker.ok()) return worker.status();
+    impl.workers.push_back(std::move(*worker));
+  }
+  return server;
+}
+
+void Server::stop() {
+  impl_->workers.clear();
+  for (const Listener& l : impl_->listeners) {
+    os::close(l.fd);
+    if (l.is_unix) unlink(impl_->config.unix_path.c_str());
+  }
+  impl_->listeners.clear();
+}
+
+uint16_t Server::tcp_port() const { return impl_->port; }
+
+ServerStats Server::stats() const {
+  wire::StatsReply s = collect_stats(&impl_->shared);
+  return {s.clients, s.regions, s.snapshots, s.capacity_bytes, s.charged_bytes,  s.stored_bytes, s.reads,
+          s.writes,  s.discards, s.bytes_in, s.bytes_out,      s.refused_tokens, s.bad_frames,   s.refused_requests};
+}
+
+std::string Server::prometheus_text() const {
+  ServerStats s = stats();
+  const struct {
+    const char *name, *type, *help;
+    uint64_t value;
+  } rows[] = {
+      {"capacity_bytes", "gauge", "Memory lent to all clients together.", s.capacity_bytes},
+      {"reserved_bytes", "gauge", "Memory promised to clients.", s.reserved_bytes},
+      {"stored_bytes", "gauge", "Memory that clients' data takes.", s.stored_bytes},
+      {"clients", "gauge", "Open connections.", s.clients},
+      {"regions", "gauge", "Regions alive, snapshots included.", s.regions},
+      {"snapshots", "gauge", "Regions that share pages with a parent's.", s.snapshots},
+      {"reads_total", "counter", "Read requests served.", s.reads},
+      {"writes_total", "counter", "Write requests served.", s.writes},
+      {"discards_total", "counter", "Discard requests served.", s.discards},
+      {"received_bytes_total", "counter", "Bytes received from clients.", s.bytes_in},
+      {"sent_bytes_total", "counter", "Bytes sent to clients.", s.bytes_out},
+      {"refused_tokens_total", "counter", "Connections refused for a wrong token.", s.refused_tokens},
+      {"bad_frames_total", "counter", "Connections closed for a breach of the protocol.", s.bad_frames},
+      {"refused_requests_total", "counter", "Requests answered with an error.", s.refused_requests},
+  };
+  std::string text;
+  for (auto& r : rows) {
+    fmt::format_to(std::back_inserter(text), "# HELP farside_server_{0} {1}\n# TYPE farside_server_{0} {2}\nfarside_server_{0} {3}\n",
+                   r.name, r.help, r.type, r.value);
+  }
+  return text;
+}
+
+}  // namespace farside::server

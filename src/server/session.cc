@@ -1,0 +1,283 @@
+#include "server/session.h"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "wire/crc32c.h"
+
+namespace farside::server {
+namespace {
+
+template <typename T>
+wire::Bytes bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+const char* text_of(int code) {
+  switch (code) {
+    case EINVAL: return "malformed request";
+    case ERANGE: return "outside the region";
+    case E2BIG: return "more data than one request may carry";
+    case ENOSPC: return "more stored than was reserved";
+    case ENOMEM: return "the server is full";
+    case EIO: return "this snapshot was given up because the server was full";
+    default: return "the server cannot do this";
+  }
+}
+
+// At most one line a second, whatever peers do.
+void log_bad_peer(const char* what) {
+  static std::atomic<uint64_t> last{0};
+  uint64_t now = now_ns(), before = last.load();
+  if (now - before < 1'000'000'000 || !last.compare_exchange_strong(before, now)) return;
+  log(LogLevel::kWarning, "closed a connection: {}", what);
+}
+
+}  // namespace
+
+wire::StatsReply collect_stats(Shared* shared) {
+  MemoryPool::Usage u = shared->pool.usage();
+  Counters& c = shared->counters;
+  return {u.capacity, u.charged,  u.stored,   c.clients,   u.regions,        u.snapshots,  c.reads,
+          c.writes,   c.discards, c.bytes_in, c.bytes_out, c.refused_tokens, c.bad_frames, c.refused_requests};
+}
+
+Session::Session(int fd, bool is_unix, uint64_t now, Shared* shared)
+    : fd_(fd), is_unix_(is_unix), since_(now), shared_(shared) {
+  count(shared_->counters.clients);
+}
+
+Session::~Session() {
+  os::close(fd_);
+  if (region_) shared_->pool.release(region_);
+  shared_->counters.clients.fetch_sub(1);
+}
+
+bool Session::receive() {
+  if (!wants_input() || !receive_some()) return false;
+  answer_complete_frames();
+  send();
+  return true;
+}
+
+bool Session::receive_some() {
+  size_t wanted = kReceiveBytes;
+  if (input_.size() >= sizeof(wire::FrameHeader)) {  // its length was checked when it came
+    wire::FrameHeader header;
+    memcpy(&header, input_.data(), sizeof header);
+    size_t frame_bytes = sizeof header + header.payload_bytes;
+    if (frame_bytes > input_.size()) wanted = std::max(wanted, frame_bytes - input_.size());
+  }
+  std::byte* space = input_.reserve(wanted);
+  ssize_t n = os::recv(fd_, space, input_.room(), MSG_DONTWAIT);
+  if (n == -EAGAIN || n == -EINTR) return false;
+  if (n <= 0) {
+    state_ = State::kOver;
+    return true;
+  }
+  input_.commit(static_cast<size_t>(n));
+  count(shared_->counters.bytes_in, static_cast<uint64_t>(n));
+  return true;
+}
+
+void Session::answer_complete_frames() {
+  wire::FrameHeader header;
+  while (wants_input() && input_.size() >= sizeof header) {
+    memcpy(&header, input_.data(), sizeof header);
+    request_ = header;
+    int r = wire::check_request_header(header);
+    if (r == -EPROTONOSUPPORT) return break_off(EPROTONOSUPPORT, "another version of the protocol");
+    if (r < 0) return break_off(EBADMSG, "not a request of the farside protocol");
+    if (input_.size() < sizeof header + header.payload_bytes) return;
+    wire::Bytes payload(input_.data() + sizeof header, header.payload_bytes);
+    if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) != header.crc) {
+      return break_off(EBADMSG, "a frame's checksum is wrong");
+    }
+    try {
+      handle(header, payload);
+    } catch (const std::bad_alloc&) {
+      refuse(ENOMEM);
+    }
+    input_.consume(sizeof header + header.payload_bytes);
+  }
+}
+
+void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
+  auto op = static_cast<wire::Op>(header.op);
+  if ((state_ == State::kGreeting) != (op == wire::Op::kHello)) {
+    return break_off(EBADMSG, "the first request, and only the first, must be a greeting");
+  }
+  bool needs_region = op != wire::Op::kHello && op != wire::Op::kStats && op != wire::Op::kPing;
+  if (needs_region && !region_) return refuse(EINVAL, "this connection has no region");
+  switch (op) {
+    case wire::Op::kHello: return greet(payload);
+    case wire::Op::kRead: return read(payload);
+    case wire::Op::kWrite: return write(payload);
+    case wire::Op::kDiscard: return discard(payload);
+    case wire::Op::kGrow:
+    case wire::Op::kShrink: return reserve(op, payload);
+    case wire::Op::kStats: return stats();
+    case wire::Op::kPing: return payload.empty() ? reply({}) : refuse(EINVAL);
+    case wire::Op::kError: break;  // refused with the header
+  }
+}
+
+void Session::greet(wire::Bytes payload) {
+  wire::HelloRequest hello;
+  int r = wire::decode_hello(payload, &hello);
+  if (r < 0) return break_off(-r, "malformed greeting");
+  bool by_token = hello.mode == wire::HelloMode::kCreate || hello.mode == wire::HelloMode::kObserve;
+  if (by_token && !token_is_right(hello)) {
+    count(shared_->counters.refused_tokens);
+    return break_off(EACCES, "wrong token");
+  }
+  wire::HelloReply answer = {};
+  if (hello.mode != wire::HelloMode::kObserve) {
+    auto region = region_for(hello);
+    if (!region.ok()) return break_off(region.status().code(), region.status().text());
+    region_ = *region;
+    answer.region = region_->name().id;
+    memcpy(answer.secret, region_->name().secret, sizeof answer.secret);
+    answer.region_bytes = region_->bytes();
+    answer.has_memory = pass_memory_ = is_unix_ && hello.mode == wire::HelloMode::kCreate;
+  }
+  state_ = State::kOpen;
+  reply(bytes_of(answer));
+}
+
+Result<Region*> Session::region_for(const wire::HelloRequest& hello) {
+  switch (hello.mode) {
+    case wire::HelloMode::kCreate: return shared_->pool.create(hello.region_bytes);
+    case wire::HelloMode::kAttach: return shared_->pool.attach(hello.region, hello.secret);
+    default: return shared_->pool.snapshot(hello.region, hello.secret);
+  }
+}
+
+bool Session::token_is_right(const wire::HelloRequest& hello) const {
+  uint8_t right[wire::kMaxToken] = {};
+  memcpy(right, shared_->token.data(), std::min(shared_->token.size(), sizeof right));
+  bool same = same_secret(right, hello.token, sizeof right);  // both are filled with zeros
+  return same && hello.token_bytes == shared_->token.size();
+}
+
+// The data is read straight into the reply.
+void Session::read(wire::Bytes payload) {
+  wire::ListRequest list;
+  int r = wire::decode_list(wire::Op::kRead, payload, region_->bytes(), &list);
+  if (r < 0) return refuse(-r);
+  size_t frame_bytes = sizeof(wire::FrameHeader) + list.total_bytes;
+  std::byte* frame = output_.reserve(frame_bytes);
+  std::byte* data = frame + sizeof(wire::FrameHeader);
+  r = region_->read(list.extents, data);
+  if (r < 0) return refuse(-r);
+  auto header = wire::make_header(wire::Op::kRead, wire::kFlagReply, request_.request, static_cast<uint32_t>(list.total_bytes));
+  header.crc = wire::crc32c(wire::header_crc(header), data, list.total_bytes);
+  memcpy(frame, &header, sizeof header);
+  output_.commit(frame_bytes);
+  count(shared_->counters.reads);
+}
+
+void Session::write(wire::Bytes payload) {
+  wire::ListRequest list;
+  int r = wire::decode_list(wire::Op::kWrite, payload, region_->bytes(), &list);
+  if (r == 0) r = region_->write(list.extents, list.data.data());
+  if (r < 0) return refuse(-r);
+  count(shared_->counters.writes);
+  reply({});
+}
+
+void Session::discard(wire::Bytes payload) {
+  wire::ListRequest list;
+  int r = wire::decode_list(wire::Op::kDiscard, payload, region_->bytes(), &list);
+  if (r == 0) r = region_->discard(list.extents);
+  if (r < 0) return refuse(-r);
+  count(shared_->counters.discards);
+  reply({});
+}
+
+void Session::reserve(wire::Op op, wire::Bytes payload) {
+  wire::ReserveRequest request;
+  if (int r = wire::decode_reserve(payload, &request); r < 0) return refuse(-r);
+  Result<uint64_t> reserved = op == wire::Op::kGrow ? shared_->pool.grow(region_, request.bytes)
+                                                    : shared_->pool.shrink(region_, request.bytes);
+  if (!reserved.ok()) return refuse(reserved.status().code(), reserved.status().text());
+  reply(bytes_of(wire::ReserveReply{*reserved}));
+}
+
+void Session::stats() { reply(bytes_of(collect_stats(shared_))); }
+
+void Session::reply(wire::Bytes payload) { append_frame(static_cast<wire::Op>(request_.op), payload); }
+
+void Session::refuse(int code, const char* text) {
+  count(shared_->counters.refused_requests);
+  append_frame(wire::Op::kError, bytes_of(wire::make_error(code, text)));
+}
+void Session::refuse(int code) { refuse(code, text_of(code)); }
+
+void Session::append_frame(wire::Op op, wire::Bytes payload) {
+  auto header = wire::make_header(op, wire::kFlagReply, request_.request, static_cast<uint32_t>(payload.size()));
+  header.crc = wire::crc32c(wire::header_crc(header), payload.data(), payload.size());
+  output_.append(&header, sizeof header);
+  if (!payload.empty()) output_.append(payload.data(), payload.size());
+}
+
+// One error reply, then the end.
+void Session::break_off(int code, const char* what) {
+  if (code == EBADMSG) count(shared_->counters.bad_frames);
+  log_bad_peer(what);
+  append_frame(wire::Op::kError, bytes_of(wire::make_error(code, what)));
+  state_ = State::kClosing;
+  since_ = now_ns();
+}
+
+void Session::send() {
+  if (pass_memory_) send_memory_fd();
+  while (!output_.empty() && state_ != State::kOver) {
+    ssize_t n = os::send(fd_, output_.data(), output_.size(), MSG_DONTWAIT);
+    if (n == -EINTR) continue;
+    if (n == -EAGAIN) return;
+    if (n < 0) {
+      state_ = State::kOver;
+      return;
+    }
+    output_.consume(static_cast<size_t>(n));
+    count(shared_->counters.bytes_out, static_cast<uint64_t>(n));
+    // Requests that waited for this room are in input_ already; no event will announce them.
+    if (output_.empty()) answer_complete_frames();
+  }
+  if (state_ == State::kClosing && output_.empty()) state_ = State::kOver;
+}
+
+// The greeting's reply is the first thing that this socket sends, so it fits at once.
+void Session::send_memory_fd() {
+  pass_memory_ = false;
+  iovec piece = {const_cast<std::byte*>(output_.data()), output_.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* c = CMSG_FIRSTHDR(&message);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof(int));
+  int memory = region_->memory_fd();
+  memcpy(CMSG_DATA(c), &memory, sizeof memory);
+  ssize_t n = os::sendmsg(fd_, &message, MSG_DONTWAIT);
+  if (n > 0) output_.consume(static_cast<size_t>(n));
+  else state_ = State::kOver;
+}
+
+void Session::trim() {
+  input_.trim(kIdleBytes);
+  output_.trim(kIdleBytes);
+}
+
+}  // namespace farside::server

@@ -1,0 +1,229 @@
+#include "server/worker.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/os.h"
+
+namespace farside::server {
+namespace {
+
+constexpr uint64_t kPollNs = 200'000;        // polling goes on for so long after the last request
+constexpr size_t kMaxActive = 8;             // connections polled directly
+constexpr int kRoundsPerWait = 8;            // and in between, all others are asked for
+constexpr uint64_t kLongYieldNs = 1'000'000;   // whoever offers the core and gets it back so late is in the way
+constexpr uint64_t kCrowdedNs = 50'000'000;    // and then sleeps instead of polling for so long
+constexpr uint64_t kSweepNs = 500'000'000;   // how often silent connections are looked for
+constexpr uint64_t kDeafNs = 100'000'000;
+
+void keep_alive(int fd) {
+  auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Worker>> Worker::start(std::vector<Listener> listeners, Shared* shared) {
+  std::unique_ptr<Worker> worker(new Worker(std::move(listeners), shared));
+  if (Status s = worker->prepare(); !s.ok()) return s;
+  // The program's signals are its own threads' business.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  worker->thread_ = std::thread([w = worker.get()] { w->run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return worker;
+}
+
+Status Worker::prepare() {
+  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (epoll_ < 0 || stop_event_ < 0) return Status::error(errno, "the server has no file descriptors left (ulimit -n)");
+  epoll_event event = {EPOLLIN, {.fd = stop_event_}};
+  epoll_ctl(epoll_, EPOLL_CTL_ADD, stop_event_, &event);
+  listen_to(true);
+  return {};
+}
+
+void Worker::stop() {
+  if (thread_.joinable()) {
+    uint64_t one = 1;
+    os::write(stop_event_, &one, sizeof one);
+    thread_.join();
+  }
+  sessions_.clear();
+  active_.clear();
+  if (epoll_ >= 0) os::close(epoll_);
+  if (stop_event_ >= 0) os::close(stop_event_);
+  epoll_ = stop_event_ = -1;
+}
+
+void Worker::run() {
+  for (int round = 0;; round++) {
+    uint64_t now = now_ns();
+    bool polling = !active_.empty() && now - last_request_ < kPollNs && now >= crowded_until_;
+    if (!polling) fall_idle();
+    if (polling && round % kRoundsPerWait != 0) {
+      if (!poll_active()) offer_core();
+      continue;
+    }
+    if (!wait(polling ? 0 : sleep_ms())) return;
+    close_expired();
+  }
+}
+
+// The client may need this core to make the next request. On a crowded machine, though, each offer costs a whole turn,
+// while a thread that sleeps is let in as soon as a request wakes it.
+void Worker::offer_core() {
+  uint64_t before = now_ns();
+  os::sched_yield();
+  uint64_t after = now_ns();
+  if (after - before > kLongYieldNs) crowded_until_ = after + kCrowdedNs;
+}
+
+bool Worker::poll_active() {
+  bool any = false;
+  for (size_t i = 0; i < active_.size(); i++) {
+    Session* session = active_[i];
+    if (!session->receive()) continue;
+    any = true;
+    update(session);  // may take it out of active_; the one that is skipped then comes next round
+  }
+  if (any) last_request_ = now_ns();
+  return any;
+}
+
+// Waits for events and serves them. False when the worker was told to stop.
+bool Worker::wait(int timeout_ms) {
+  epoll_event events[64];
+  int count = epoll_wait(epoll_, events, 64, timeout_ms);
+  for (int i = 0; i < count; i++) {
+    int fd = events[i].data.fd;
+    if (fd == stop_event_) return false;
+    auto listener = std::find_if(listeners_.begin(), listeners_.end(), [fd](const Listener& l) { return l.fd == fd; });
+    if (listener != listeners_.end()) {
+      accept_from(*listener);
+      continue;
+    }
+    auto it = sessions_.find(fd);
+    if (it != sessions_.end()) serve(it->second.get(), events[i].events);
+  }
+  return true;
+}
+
+int Worker::sleep_ms() const {
+  if (deaf_until_ != 0) return kDeafNs / 1'000'000;
+  return unsettled_ > 0 ? kSweepNs / 1'000'000 : -1;
+}
+
+void Worker::accept_from(const Listener& listener) {
+  constexpr int kBurst = 16;
+  for (int i = 0; i < kBurst; i++) {
+    int fd = accept4(listener.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+      add(fd, listener.is_unix);
+      continue;
+    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+      log(LogLevel::kWarning, "no descriptor for a new connection; raise the limit of open files (ulimit -n)");
+      deaf_until_ = now_ns() + kDeafNs;
+      listen_to(false);
+    }
+    return;
+  }
+}
+
+void Worker::add(int fd, bool is_unix) {
+  if (!is_unix) keep_alive(fd);
+  auto session = std::make_unique<Session>(fd, is_unix, now_ns(), shared_);
+  epoll_event event = {EPOLLIN, {.fd = fd}};
+  session->interest = event.events;
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) < 0) return;
+  Session* raw = session.get();
+  sessions_[fd] = std::move(session);
+  unsettled_++;
+  serve(raw, EPOLLIN);
+}
+
+void Worker::serve(Session* session, uint32_t events) {
+  if (events & EPOLLOUT) session->send();
+  if (session->receive()) {
+    last_request_ = now_ns();
+    make_active(session);
+  } else if (events & (EPOLLHUP | EPOLLERR)) {
+    return close(session);  // nothing can be sent any more, and nothing is left to receive
+  }
+  update(session);
+}
+
+void Worker::update(Session* session) {
+  if (session->over()) return close(session);
+  uint32_t wanted = (session->wants_input() ? EPOLLIN : 0u) | (session->wants_output() ? EPOLLOUT : 0u);
+  if (wanted == session->interest) return;
+  epoll_event event = {wanted, {.fd = session->fd()}};
+  epoll_ctl(epoll_, EPOLL_CTL_MOD, session->fd(), &event);
+  session->interest = wanted;
+}
+
+void Worker::make_active(Session* session) {
+  auto it = std::find(active_.begin(), active_.end(), session);
+  if (it != active_.end()) return;
+  if (active_.size() == kMaxActive) {
+    active_.back()->trim();
+    active_.pop_back();
+  }
+  active_.insert(active_.begin(), session);
+}
+
+void Worker::fall_idle() {
+  for (Session* session : active_) session->trim();
+  active_.clear();
+}
+
+void Worker::close(Session* session) {
+  std::erase(active_, session);
+  // Closing is not enough: a forked child may hold the socket too, and the number is soon another session's.
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, session->fd(), nullptr);
+  sessions_.erase(session->fd());
+}
+
+void Worker::close_expired() {
+  if (unsettled_ == 0 && deaf_until_ == 0) return;
+  uint64_t now = now_ns();
+  if (deaf_until_ != 0 && now >= deaf_until_) {
+    deaf_until_ = 0;
+    listen_to(true);
+  }
+  if (now - last_sweep_ < kSweepNs) return;
+  last_sweep_ = now;
+  std::vector<Session*> expired;
+  unsettled_ = 0;
+  for (auto& [fd, session] : sessions_) {
+    if (session->is_open()) continue;
+    unsettled_++;
+    if (session->is_expired(now)) expired.push_back(session.get());
+  }
+  for (Session* session : expired) close(session);
+}
+
+void Worker::listen_to(bool on) {
+  for (const Listener& l : listeners_) {
+    epoll_event event = {EPOLLIN | EPOLLEXCLUSIVE, {.fd = l.fd}};
+    epoll_ctl(epoll_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, l.fd, &event);
+  }
+}
+
+}  // namespace farside::server

@@ -1,0 +1,59 @@
+// One thread that serves many connections. Waking a sleeping thread costs several polled round trips, so while
+// requests arrive it polls the connections that were active last, and sleeps only after a quiet while.
+#pragma once
+#include <memory>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "server/session.h"
+
+namespace farside::server {
+
+struct Listener {
+  int fd = -1;
+  bool is_unix = false;
+};
+
+class Worker {
+ public:
+  // The listeners are shared with other workers and stay open until stop() returned.
+  static Result<std::unique_ptr<Worker>> start(std::vector<Listener> listeners, Shared* shared);
+  ~Worker() { stop(); }
+  void stop();
+
+ private:
+  Worker(std::vector<Listener> listeners, Shared* shared) : listeners_(std::move(listeners)), shared_(shared) {}
+  Status prepare();
+  void run();
+  void offer_core();
+  bool poll_active();
+  bool wait(int timeout_ms);
+  int sleep_ms() const;
+  void accept_from(const Listener& listener);
+  void add(int fd, bool is_unix);
+  void serve(Session* session, uint32_t events);
+  void update(Session* session);
+  void make_active(Session* session);
+  void fall_idle();
+  void close(Session* session);
+  void close_expired();
+  void listen_to(bool on);
+
+  std::vector<Listener> listeners_;
+  Shared* const shared_;
+  int epoll_ = -1, stop_event_ = -1;
+  std::thread thread_;
+
+  // Used by the thread alone.
+  std::unordered_map<int, std::unique_ptr<Session>> sessions_;
+  std::vector<Session*> active_;  // few, most recent first
+  size_t unsettled_ = 0;          // sessions that were not open when last looked at: their patience runs
+  uint64_t last_request_ = 0;
+  uint64_t crowded_until_ = 0;
+  uint64_t last_sweep_ = 0;
+  uint64_t deaf_until_ = 0;  // no descriptors were left: do not accept until then
+};
+
+}  // namespace farside::server

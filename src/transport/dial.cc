@@ -1,0 +1,241 @@
+#include "transport/dial.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/inject.h"
+#include "wire/codec.h"
+#include "wire/crc32c.h"
+
+namespace farside::transport {
+namespace {
+
+constexpr uint64_t kRetryNs = 1'000'000;
+constexpr int kDeadPeerMs = 5000;  // unacknowledged data for so long: the peer is gone
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+int wait_for(int fd, short events, uint64_t deadline_ns) {
+  for (;;) {
+    uint64_t now = now_ns();
+    if (now >= deadline_ns) return -ETIMEDOUT;
+    pollfd p = {fd, events, 0};
+    int r = os::poll(&p, 1, static_cast<int>((deadline_ns - now) / 1'000'000) + 1);
+    if (r > 0) return 0;
+    if (r < 0 && r != -EINTR) return r;
+  }
+}
+
+void tune_tcp(int fd) {
+  auto set = [fd](int level, int option, int value) {
+    os::call(SYS_setsockopt, fd, level, option, &value, sizeof value);
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kDeadPeerMs);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
+}
+
+int finish_connect(int fd, uint64_t deadline_ns) {
+  if (int r = wait_for(fd, POLLOUT, deadline_ns); r < 0) return r;
+  int error = 0;
+  socklen_t size = sizeof error;
+  int r = os::call(SYS_getsockopt, fd, SOL_SOCKET, SO_ERROR, &error, &size);
+  return r < 0 ? r : -error;
+}
+
+int connect_before(int fd, const Endpoint& endpoint, uint64_t deadline_ns) {
+  for (;;) {
+    int r = os::call(SYS_connect, fd, &endpoint.address, endpoint.length);
+    if (r == -EINPROGRESS || r == -EINTR) return finish_connect(fd, deadline_ns);
+    if (r != -EAGAIN) return r;
+    // A Unix socket's backlog is full, and the kernel tells no moment to wait for.
+    if (now_ns() >= deadline_ns) return -ETIMEDOUT;
+    os::nanosleep_ns(kRetryNs);
+  }
+}
+
+int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns) {
+  auto* at = static_cast<const std::byte*>(data);
+  while (bytes > 0) {
+    ssize_t n = os::send(fd, at, bytes, MSG_DONTWAIT);
+    if (n == -EINTR) continue;
+    if (n == -EAGAIN) n = wait_for(fd, POLLOUT, deadline_ns);
+    if (n < 0) return static_cast<int>(n);
+    at += n;
+    bytes -= static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+// Keeps the first descriptor that came with a message, where one is wanted; closes all others.
+void take_passed_fds(msghdr* message, int* wanted) {
+  for (cmsghdr* c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
+      if (wanted && *wanted < 0) *wanted = fd;
+      else os::close(fd);
+    }
+  }
+}
+
+int receive_all(int fd, void* data, size_t bytes, uint64_t deadline_ns, int* passed_fd) {
+  auto* at = static_cast<std::byte*>(data);
+  while (bytes > 0) {
+    iovec piece = {at, bytes};
+    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+    msghdr message = {};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    ssize_t n = os::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (n == 0) return -ECONNRESET;
+    if (n == -EINTR) continue;
+    if (n > 0) take_passed_fds(&message, passed_fd);
+    if (n == -EAGAIN) n = wait_for(fd, POLLIN, deadline_ns);
+    if (n < 0) return static_cast<int>(n);
+    at += n;
+    bytes -= static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+int receive_reply(int fd, wire::Op op, std::span<std::byte> reply, uint64_t deadline_ns, wire::ErrorReply* error,
+                  int* passed_fd) {
+  wire::FrameHeader header;
+  if (int r = receive_all(fd, &header, sizeof header, deadline_ns, passed_fd); r < 0) return r;
+  if (int r = wire::check_reply_header(header); r < 0) return r;
+  bool is_error = header.op == static_cast<uint8_t>(wire::Op::kError);
+  wire::ErrorReply raw;
+  std::span<std::byte> body = is_error ? std::as_writable_bytes(std::span(&raw, 1)) : reply;
+  if (header.request != 1 || header.payload_bytes != body.size()) return -EBADMSG;
+  if (!is_error && header.op != static_cast<uint8_t>(op)) return -EBADMSG;
+  if (int r = receive_all(fd, body.data(), body.size(), deadline_ns, passed_fd); r < 0) return r;
+  if (wire::crc32c(wire::header_crc(header), body.data(), body.size()) != header.crc) return -EBADMSG;
+  return is_error ? wire::decode_error(body, error) : 0;
+}
+
+Status greeting_failed(const Endpoint& endpoint, int code, const wire::ErrorReply& error) {
+  const char* name = endpoint.name;
+  if (code == -EPROTONOSUPPORT) {
+    return Status::error(EPROTONOSUPPORT,
+                         "memory server {} speaks another version of the protocol (this is version {}); install the "
+                         "same version of farside on both sides",
+                         name, wire::kVersion);
+  }
+  if (error.code == EACCES) {
+    return Status::error(EACCES, "memory server {} refused the token; give the one that it was started with (--token-file)",
+                         name);
+  }
+  if (error.code != 0) return Status::error(-code, "memory server {} refused: {}", name, error.text);
+  if (code == -EBADMSG) return Status::error(EBADMSG, "what answers at {} is not a farside memory server", name);
+  return Status::error(-code, "memory server {} accepted the connection but did not answer ({}); is it overloaded?", name,
+                       code == -ETIMEDOUT ? "time ran out" : "it closed the connection");
+}
+
+const char* reason(int code) {
+  switch (code) {
+    case -ECONNREFUSED: return "connection refused";
+    case -ENOENT: return "no such socket";
+    case -ETIMEDOUT: return "no answer";
+    case -EACCES:
+    case -EPERM: return "permission denied";
+    case -ENETUNREACH:
+    case -EHOSTUNREACH: return "no route to host";
+    case -EMFILE:
+    case -ENFILE: return "too many open files";
+    default: return "connection failed";
+  }
+}
+
+Status dialing_failed(const Endpoint& endpoint, int code) {
+  const char* scheme = strstr(endpoint.name, "://");
+  const char* place = scheme ? scheme + 3 : endpoint.name;
+  const char* option = endpoint.is_unix() ? "--unix" : "--listen";
+  return Status::error(-code, "cannot reach memory server {}: {}; start it with 'farside serve {} {}' or check --far",
+                       endpoint.name, reason(code), option, fmt::string_view(place, strcspn(place, "?")));
+}
+
+}  // namespace
+
+int set_unix_path(Endpoint* endpoint, const char* path, size_t length) {
+  sockaddr_un address = {};
+  if (length == 0 || length >= sizeof address.sun_path) return -ENAMETOOLONG;
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path, path, length);
+  memcpy(&endpoint->address, &address, sizeof address);
+  endpoint->length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length + 1);
+  return 0;
+}
+
+int dial(const Endpoint& endpoint, uint64_t deadline_ns) {
+  if (inject::fails("dial")) return -ECONNREFUSED;
+  int family = endpoint.address.ss_family;
+  int fd = os::call(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return fd;
+  if (family != AF_UNIX) tune_tcp(fd);
+  int r = connect_before(fd, endpoint, deadline_ns);
+  if (r == 0) return fd;
+  os::close(fd);
+  return r;
+}
+
+int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply, uint64_t deadline_ns,
+             wire::ErrorReply* error, int* passed_fd) {
+  error->code = 0;
+  if (passed_fd) *passed_fd = -1;
+  struct {
+    wire::FrameHeader header;
+    std::byte payload[sizeof(wire::HelloRequest)];  // the largest request that is exchanged this way
+  } frame;
+  if (payload.size() > sizeof frame.payload) return -EINVAL;
+  frame.header = wire::make_header(op, 0, 1, static_cast<uint32_t>(payload.size()));
+  if (!payload.empty()) memcpy(frame.payload, payload.data(), payload.size());
+  frame.header.crc = wire::crc32c(wire::header_crc(frame.header), payload.data(), payload.size());
+  int r = send_all(fd, &frame, sizeof frame.header + payload.size(), deadline_ns);
+  if (r == 0) r = receive_reply(fd, op, reply, deadline_ns, error, passed_fd);
+  if (r < 0 && passed_fd && *passed_fd >= 0) {
+    os::close(*passed_fd);
+    *passed_fd = -1;
+  }
+  return r;
+}
+
+int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd) const {
+  uint64_t deadline = now_ns() + kDialTimeoutNs;
+  int fd = dial(endpoint, deadline);
+  if (fd < 0) {
+    *status = dialing_failed(endpoint, fd);
+    return fd;
+  }
+  wire::HelloReply answer;
+  wire::ErrorReply error;
+  int r = exchange(fd, wire::Op::kHello, bytes_of(hello), std::as_writable_bytes(std::span(&answer, 1)), deadline,
+                   &error, memory_fd);
+  if (r == 0) r = wire::decode_hello_reply(bytes_of(answer), &answer);
+  if (r < 0) {
+    *status = greeting_failed(endpoint, r, error);
+    os::close(fd);
+    return r;
+  }
+  fd = fds->adopt(fd);
+  if (fd < 0) *status = Status::error(-fd, "too many open files: no descriptor for a connection to {}", endpoint.name);
+  if (fd >= 0 && reply) *reply = answer;
+  return fd;
+}
+
+}  // namespace farside::transport

@@ -1,0 +1,45 @@
+// A test double around any channel: completions come late and out of order, calls fail, the peer dies. What happens
+// depends on the seed alone.
+#pragma once
+#include <memory>
+
+#include "transport/transport.h"
+
+namespace farside::transport {
+
+class FaultyChannel final : public Channel {
+ public:
+  struct Plan {
+    uint64_t seed = 1;
+    unsigned max_delay_polls = 0;   // each completion is held back for a random number of polls up to this
+    uint64_t fail_every = 0;        // every n-th submit fails with -EIO; 0: none
+    uint64_t die_after = 0;         // after so many submits the peer is dead; 0: never
+  };
+
+  FaultyChannel(std::unique_ptr<Channel> inner, Plan plan) : inner_(std::move(inner)), plan_(plan), random_(plan.seed) {}
+
+  int submit_read(std::span<const Segment> segments, Token* token) override;
+  int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
+  int submit_discard(std::span<const Segment> segments, Token* token) override;
+  int poll(Token token) override;
+  int wait(Token token, uint64_t timeout_ns) override;
+
+ private:
+  struct Held {
+    Token token = 0;  // 0: free
+    unsigned polls_left = 0;
+  };
+
+  int before_submit();
+  int after_submit(int submitted, Token token);
+  Held* find(Token token);
+  uint64_t next_random();
+
+  std::unique_ptr<Channel> inner_;  // gone once the peer is dead, so that nothing lands in buffers any more
+  Plan plan_;
+  uint64_t random_;
+  uint64_t submits_ = 0;
+  Held held_[kMaxInFlight];
+};
+
+}  // namespace farside::transport

@@ -1,0 +1,51 @@
+// The descriptors that belong to one store: its sockets and its memory file. The program's own close() is checked
+// against this set, and a forked child closes the whole set at once. Lock-free and async-signal-safe.
+#pragma once
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+#include "base/near.h"
+#include "base/os.h"
+
+namespace farside::transport {
+
+class OwnFds : public NearObject {
+ public:
+  // Takes over fd: moves it high, out of the program's way, and registers it. Returns the new number, or -EMFILE and
+  // fd is closed.
+  int adopt(int fd) {
+    int high = os::move_fd_high(fd);
+    if (high >= kLimit) {
+      os::close(high);
+      return -EMFILE;
+    }
+    word(high).fetch_or(bit(high), std::memory_order_release);
+    return high;
+  }
+
+  void close(int fd) {
+    if (!contains(fd)) return;
+    word(fd).fetch_and(~bit(fd), std::memory_order_release);
+    os::close(fd);
+  }
+
+  bool contains(int fd) const {
+    return fd >= 0 && fd < kLimit && (bits_[fd / 64].load(std::memory_order_acquire) & bit(fd)) != 0;
+  }
+
+  void close_all_but(int keep) {
+    for (int fd = 0; fd < kLimit; fd++) {
+      if (fd % 64 == 0 && bits_[fd / 64].load(std::memory_order_acquire) == 0) fd += 63;
+      else if (fd != keep) close(fd);
+    }
+  }
+
+ private:
+  static constexpr int kLimit = 65536;  // move_fd_high() stays below
+  static uint64_t bit(int fd) { return uint64_t{1} << (fd % 64); }
+  std::atomic<uint64_t>& word(int fd) { return bits_[fd / 64]; }
+  std::atomic<uint64_t> bits_[kLimit / 64] = {};
+};
+
+}  // namespace farside::transport

@@ -1,0 +1,51 @@
+// What every channel checks and does with its lists of segments.
+#pragma once
+#include <sys/uio.h>
+
+#include <cerrno>
+
+#include "base/os.h"
+#include "transport/transport.h"
+
+namespace farside::transport {
+
+// 0, or the error of a list that is over the limits of transport.h.
+inline int check_segments(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) {
+  if (segments.empty() || segments.size() > kMaxSegments) return -EINVAL;
+  *total = 0;
+  for (const Segment& s : segments) {
+    if (s.bytes == 0) return -EINVAL;
+    *total += s.bytes;
+  }
+  return *total > max_bytes ? -E2BIG : 0;
+}
+
+inline constexpr uint64_t kNoByteLimit = ~uint64_t{0};
+
+// Moves the front of a list of pieces forward by `bytes`, which the list holds at least.
+inline void advance(iovec** pieces, size_t bytes) {
+  while (bytes > 0) {
+    iovec& p = **pieces;
+    size_t step = bytes < p.iov_len ? bytes : p.iov_len;
+    p.iov_base = static_cast<std::byte*>(p.iov_base) + step;
+    p.iov_len -= step;
+    bytes -= step;
+    if (p.iov_len == 0) ++*pieces;
+  }
+}
+
+// Reads exactly `bytes` from a pipe into the pieces, which together hold as many. Uses up the pieces.
+inline int read_pipe(int pipe, iovec* pieces, int count, size_t bytes) {
+  iovec* end = pieces + count;
+  while (bytes > 0) {
+    ssize_t n = os::readv(pipe, pieces, static_cast<int>(end - pieces));
+    if (n == -EINTR) continue;
+    if (n == 0) return -EPIPE;
+    if (n < 0) return static_cast<int>(n);
+    advance(&pieces, static_cast<size_t>(n));
+    bytes -= static_cast<size_t>(n);
+  }
+  return 0;
+}
+
+}  // namespace farside::transport

@@ -1,0 +1,178 @@
+#include "transport/shm.h"
+
+#include <linux/falloc.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "transport/segments.h"
+#include "wire/protocol.h"
+
+namespace farside::transport {
+
+ShmRegion* ShmRegion::map(int memory_fd, uint64_t region_bytes, Link link, Status* status) {
+  size_t bytes = region_bytes + sizeof(wire::RegionTrailer);
+  long r = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_fd, 0);
+  if (r < 0 && r > -4096) {
+    *status = Status::error(static_cast<int>(-r), "cannot map {} bytes of far memory; choose a smaller --space or raise "
+                            "the address space limit (ulimit -v)", bytes);
+    return nullptr;
+  }
+  return new ShmRegion(reinterpret_cast<std::byte*>(r), region_bytes, memory_fd, link);
+}
+
+ShmRegion::ShmRegion(std::byte* base, uint64_t bytes, int fd, Link link)
+    : base_(base),
+      bytes_(bytes),
+      fd_(fd),
+      latency_ticks_(link.latency_us > 0 ? static_cast<uint64_t>(link.latency_us * ticks_per_us()) : 0),
+      ticks_per_byte_(link.gbps > 0 ? 8 / (link.gbps * 1000) * ticks_per_us() : 0) {}
+
+ShmRegion::~ShmRegion() { os::munmap(base_, bytes_ + sizeof(wire::RegionTrailer)); }
+
+bool ShmRegion::has_overlays() const {
+  auto* trailer = reinterpret_cast<const wire::RegionTrailer*>(base_ + bytes_);
+  return __atomic_load_n(&trailer->live_overlays, __ATOMIC_ACQUIRE) != 0;
+}
+
+uint64_t ShmRegion::completion_tick(uint64_t transfer_bytes) {
+  if (latency_ticks_ == 0 && ticks_per_byte_ == 0) return 0;
+  uint64_t now = ticks();
+  if (ticks_per_byte_ == 0) return now + latency_ticks_;
+  auto duration = static_cast<uint64_t>(static_cast<double>(transfer_bytes) * ticks_per_byte_);
+  uint64_t free_at = link_free_at_.load(std::memory_order_relaxed), end;
+  do {
+    end = std::max(now, free_at) + duration;
+  } while (!link_free_at_.compare_exchange_weak(free_at, end, std::memory_order_relaxed));
+  return end + latency_ticks_;
+}
+
+ShmChannel::~ShmChannel() { delete stream_; }
+
+int ShmChannel::submit_read(std::span<const Segment> segments, Token* token) {
+  uint64_t bytes;
+  if (int r = check(segments, kMaxRequestBytes, &bytes); r < 0) return r;
+  Slot* slot = free_slot();
+  if (!slot) return -EAGAIN;
+  for (const Segment& s : segments) memcpy(s.near, region_->at(s.far), s.bytes);
+  return finish_submit(slot, bytes, token);
+}
+
+int ShmChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
+  uint64_t bytes;
+  if (int r = check(segments, kMaxRequestBytes, &bytes); r < 0) return r;
+  Slot* slot = free_slot();
+  if (!slot) return -EAGAIN;
+  if (region_->has_overlays()) {
+    if (!stream_ready()) return -ECONNRESET;
+    Token inner;
+    int r = stream_->submit_write(segments, pipe, &inner);
+    return finish_submit_on_stream(slot, r, inner, token);
+  }
+  if (pipe >= 0) {
+    if (int r = write_from_pipe(segments, pipe, bytes); r < 0) return r;
+  } else {
+    for (const Segment& s : segments) memcpy(region_->at(s.far), s.near, s.bytes);
+  }
+  return finish_submit(slot, bytes, token);
+}
+
+int ShmChannel::submit_discard(std::span<const Segment> segments, Token* token) {
+  uint64_t bytes;
+  if (int r = check(segments, kNoByteLimit, &bytes); r < 0) return r;
+  Slot* slot = free_slot();
+  if (!slot) return -EAGAIN;
+  if (region_->has_overlays()) {
+    if (!stream_ready()) return -ECONNRESET;
+    Token inner;
+    int r = stream_->submit_discard(segments, &inner);
+    return finish_submit_on_stream(slot, r, inner, token);
+  }
+  for (const Segment& s : segments) {
+    int r = os::fallocate(region_->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(s.far), s.bytes);
+    if (r < 0) return r;
+  }
+  return finish_submit(slot, 0, token);
+}
+
+const std::byte* ShmChannel::direct(uint64_t far, uint32_t bytes) {
+  bool inside = far < region_->bytes() && bytes <= region_->bytes() - far;
+  return inside && !region_->is_delayed() ? region_->at(far) : nullptr;
+}
+
+int ShmChannel::poll(Token token) {
+  Slot* slot = find(token);
+  if (!slot) return -EINVAL;
+  int r;
+  if (slot->stream_token) r = stream_->poll(slot->stream_token);
+  else r = slot->ready_tick == 0 || ticks() >= slot->ready_tick;
+  if (r != 0) slot->token = 0;
+  return r;
+}
+
+int ShmChannel::wait(Token token, uint64_t timeout_ns) {
+  Slot* slot = find(token);
+  if (!slot) return -EINVAL;
+  if (slot->stream_token) {
+    int r = stream_->wait(slot->stream_token, timeout_ns);
+    if (r != -ETIMEDOUT) slot->token = 0;
+    return r;
+  }
+  // Only an experiment's added latency is waited for, and that exactly.
+  uint64_t start = now_ns();
+  while (poll(token) == 0) {
+    if (now_ns() - start >= timeout_ns) return -ETIMEDOUT;
+    cpu_relax();
+  }
+  return 0;
+}
+
+int ShmChannel::check(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) const {
+  if (int r = check_segments(segments, max_bytes, total); r < 0) return r;
+  for (const Segment& s : segments) {
+    if (s.bytes > region_->bytes() || s.far > region_->bytes() - s.bytes) return -ERANGE;
+  }
+  return 0;
+}
+
+int ShmChannel::write_from_pipe(std::span<const Segment> segments, int pipe, uint64_t bytes) {
+  for (size_t i = 0; i < segments.size(); i++) pieces_[i] = {region_->at(segments[i].far), segments[i].bytes};
+  return read_pipe(pipe, pieces_, static_cast<int>(segments.size()), bytes);
+}
+
+int ShmChannel::finish_submit(Slot* slot, uint64_t bytes, Token* token) {
+  slot->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
+  slot->stream_token = 0;
+  slot->ready_tick = region_->completion_tick(bytes);
+  return 0;
+}
+
+int ShmChannel::finish_submit_on_stream(Slot* slot, int submitted, Token stream_token, Token* token) {
+  if (submitted < 0) return submitted;
+  slot->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
+  slot->stream_token = stream_token;
+  return 0;
+}
+
+bool ShmChannel::stream_ready() {
+  if (stream_) return true;
+  Status status;
+  stream_ = StreamChannel::open(*dialer_, &status);
+  return stream_ != nullptr;
+}
+
+ShmChannel::Slot* ShmChannel::free_slot() {
+  for (Slot& slot : slots_) {
+    if (slot.token == 0) return &slot;
+  }
+  return nullptr;
+}
+
+ShmChannel::Slot* ShmChannel::find(Token token) {
+  Slot& slot = slots_[token % kMaxInFlight];
+  return token != 0 && slot.token == token ? &slot : nullptr;
+}
+
+}  // namespace farside::transport

@@ -1,0 +1,84 @@
+// One-sided access to a region whose memory file is mapped here: no server is involved, so data stays reachable even
+// when the server has died. While snapshots of the region are alive, writes and discards take a stream connection
+// instead, because the server must first save the old content for them.
+// An added latency and a bandwidth limit stand in for slower links in experiments.
+#pragma once
+#include <sys/uio.h>
+
+#include <atomic>
+
+#include "transport/dial.h"
+#include "transport/stream.h"
+#include "transport/transport.h"
+
+namespace farside::transport {
+
+// The mapped region, shared by all channels of a process. Owns the mapping, not the descriptor.
+class ShmRegion : public NearObject {
+ public:
+  struct Link {
+    double latency_us = 0;
+    double gbps = 0;  // 0: unlimited
+  };
+
+  // Maps the file, whose size must be region_bytes and a trailer page. nullptr with the reason in *status.
+  static ShmRegion* map(int memory_fd, uint64_t region_bytes, Link link, Status* status);
+  ~ShmRegion();
+
+  std::byte* at(uint64_t offset) const { return base_ + offset; }
+  uint64_t bytes() const { return bytes_; }
+  int fd() const { return fd_; }
+  bool has_overlays() const;
+  bool is_delayed() const { return latency_ticks_ > 0 || ticks_per_byte_ > 0; }
+
+  // The tick at which a transfer that starts now is through. All channels share the link.
+  uint64_t completion_tick(uint64_t transfer_bytes);
+
+ private:
+  ShmRegion(std::byte* base, uint64_t bytes, int fd, Link link);
+
+  std::byte* base_;
+  uint64_t bytes_;
+  int fd_;
+  uint64_t latency_ticks_;
+  double ticks_per_byte_;
+  std::atomic<uint64_t> link_free_at_{0};
+};
+
+class ShmChannel final : public Channel {
+ public:
+  // `dialer` opens the stream connection when snapshots make one necessary. Both outlive the channel.
+  ShmChannel(ShmRegion* region, const Dialer* dialer) : region_(region), dialer_(dialer) {}
+  ~ShmChannel() override;
+
+  int submit_read(std::span<const Segment> segments, Token* token) override;
+  int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
+  int submit_discard(std::span<const Segment> segments, Token* token) override;
+  int poll(Token token) override;
+  int wait(Token token, uint64_t timeout_ns) override;
+  const std::byte* direct(uint64_t far, uint32_t bytes) override;
+
+ private:
+  struct Slot {
+    Token token = 0;         // 0: free. The low four bits are the slot's index
+    Token stream_token = 0;  // not 0: under way on stream_
+    uint64_t ready_tick = 0;
+  };
+
+  int check(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) const;
+  int write_from_pipe(std::span<const Segment> segments, int pipe, uint64_t bytes);
+  int finish_submit(Slot* slot, uint64_t bytes, Token* token);
+  int finish_submit_on_stream(Slot* slot, int submitted, Token stream_token, Token* token);
+  bool stream_ready();
+  Slot* free_slot();
+  Slot* find(Token token);
+
+  ShmRegion* region_;
+  const Dialer* dialer_;
+  StreamChannel* stream_ = nullptr;
+  uint64_t sequence_ = 0;
+  Slot slots_[kMaxInFlight];
+  iovec pieces_[kMaxSegments];
+};
+
+}  // namespace farside::transport

@@ -1,0 +1,278 @@
+#include "transport/stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "transport/segments.h"
+#include "wire/codec.h"
+#include "wire/crc32c.h"
+
+namespace farside::transport {
+namespace {
+
+static_assert(kMaxSegments == wire::kMaxExtents && kMaxRequestBytes == wire::kMaxDataBytes);
+static_assert(kMaxInFlight == 16, "a token's low four bits are its slot");
+
+// Waking a sleeping thread costs about ten polled round trips, so wait() polls for about as long as a wake-up takes.
+// It does not yield in between: on a crowded machine that costs a whole turn, and sleeping lets others in just as well.
+constexpr uint64_t kPollNs = 60'000;
+
+}  // namespace
+
+StreamChannel* StreamChannel::open(const Dialer& dialer, Status* status) {
+  int fd = dialer.open(status);
+  return fd < 0 ? nullptr : new StreamChannel(fd, dialer.fds);
+}
+
+StreamChannel::~StreamChannel() {
+  fds_->close(fd_);
+  for (Slot& slot : slots_) {
+    if (slot.staging) near_free(slot.staging, kMaxRequestBytes);
+  }
+}
+
+int StreamChannel::submit_read(std::span<const Segment> segments, Token* token) {
+  uint64_t bytes;
+  if (fd_ < 0) return -ECONNRESET;
+  if (int r = check_segments(segments, kMaxRequestBytes, &bytes); r < 0) return r;
+  Slot* slot = free_slot();
+  if (!slot) return -EAGAIN;
+  fill_head(slot, wire::Op::kRead, segments, 0);
+  for (size_t i = 0; i < segments.size(); i++) slot->pieces[1 + i] = {segments[i].near, segments[i].bytes};
+  slot->land_end = slot->pieces + 1 + segments.size();
+  slot->reply_bytes = static_cast<uint32_t>(bytes);
+  slot->header.crc = wire::crc32c(wire::header_crc(slot->header), &slot->list_head, slot->header.payload_bytes);
+  return start(slot, token);
+}
+
+int StreamChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
+  uint64_t bytes;
+  if (fd_ < 0) return -ECONNRESET;
+  if (int r = check_segments(segments, kMaxRequestBytes, &bytes); r < 0) return r;
+  Slot* slot = free_slot();
+  if (!slot) return -EAGAIN;
+  fill_head(slot, wire::Op::kWrite, segments, bytes);
+  if (pipe >= 0) {
+    if (int r = stage_pipe(slot, pipe, bytes); r < 0) return r;
+  } else {
+    for (const Segment& s : segments) *slot->send_end++ = {s.near, s.bytes};
+  }
+  uint32_t crc = wire::crc32c(wire::header_crc(slot->header), &slot->list_head,
+                              slot->header.payload_bytes - bytes);
+  for (iovec* p = slot->pieces + 1; p < slot->send_end; p++) crc = wire::crc32c(crc, p->iov_base, p->iov_len);
+  slot->header.crc = crc;
+  return start(slot, token);
+}
+
+int StreamChannel::submit_discard(std::span<const Segment> segments, Token* token) {
+  uint64_t bytes;
+  if (fd_ < 0) return -ECONNRESET;
+  if (int r = check_segments(segments, kNoByteLimit, &bytes); r < 0) return r;
+  Slot* slot = free_slot();
+  if (!slot) return -EAGAIN;
+  fill_head(slot, wire::Op::kDiscard, segments, 0);
+  slot->header.crc = wire::crc32c(wire::header_crc(slot->header), &slot->list_head, slot->header.payload_bytes);
+  return start(slot, token);
+}
+
+int StreamChannel::poll(Token token) {
+  Slot* slot = find(token);
+  if (!slot) return -EINVAL;
+  if (slot->result == kUnderWay) pump();
+  if (slot->result == kUnderWay) return 0;
+  slot->token = 0;
+  return slot->result == 0 ? 1 : slot->result;
+}
+
+int StreamChannel::wait(Token token, uint64_t timeout_ns) {
+  uint64_t start = now_ns();
+  for (;;) {
+    if (int r = poll(token); r != 0) return r > 0 ? 0 : r;
+    uint64_t passed = now_ns() - start;
+    if (passed >= timeout_ns) return -ETIMEDOUT;
+    if (passed >= kPollNs) sleep(timeout_ns - passed);
+    else cpu_relax();
+  }
+}
+
+StreamChannel::Slot* StreamChannel::find(Token token) {
+  Slot& slot = slots_[token % kMaxInFlight];
+  return token != 0 && slot.token == token ? &slot : nullptr;
+}
+
+// The lowest free one, so that few slots ever need a staging buffer.
+StreamChannel::Slot* StreamChannel::free_slot() {
+  for (Slot& slot : slots_) {
+    if (slot.token == 0) return &slot;
+  }
+  return nullptr;
+}
+
+void StreamChannel::fill_head(Slot* slot, wire::Op op, std::span<const Segment> segments, size_t data_bytes) {
+  size_t list_bytes = sizeof(wire::ListHeader) + segments.size() * sizeof(wire::Extent);
+  slot->op = op;
+  slot->reply_bytes = 0;
+  slot->list_head = {static_cast<uint32_t>(segments.size()), 0};
+  for (size_t i = 0; i < segments.size(); i++) slot->extents[i] = {segments[i].far, segments[i].bytes};
+  Token token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
+  slot->header = wire::make_header(op, 0, token, static_cast<uint32_t>(list_bytes + data_bytes));
+  slot->pieces[0] = {&slot->header, sizeof slot->header + list_bytes};
+  slot->send_next = slot->pieces;
+  slot->send_end = slot->land_end = slot->pieces + 1;
+}
+
+int StreamChannel::stage_pipe(Slot* slot, int pipe, size_t bytes) {
+  if (!slot->staging) slot->staging = static_cast<std::byte*>(near_alloc(kMaxRequestBytes));
+  iovec piece = {slot->staging, bytes};
+  if (int r = read_pipe(pipe, &piece, 1, bytes); r < 0) return r;
+  *slot->send_end++ = {slot->staging, bytes};
+  return 0;
+}
+
+int StreamChannel::start(Slot* slot, Token* token) {
+  slot->token = slot->header.request;
+  slot->result = kUnderWay;
+  *token = slot->token;
+  send_queue_[(send_first_ + send_count_++) % kMaxInFlight] = static_cast<uint8_t>(slot - slots_);
+  pump_send();  // a failure here is the token's result
+  return 0;
+}
+
+// Ends the channel. After this nothing lands in anybody's buffer.
+void StreamChannel::fail(int error) {
+  fds_->close(fd_);
+  fd_ = -1;
+  send_count_ = 0;
+  for (Slot& slot : slots_) {
+    if (slot.token != 0 && slot.result == kUnderWay) slot.result = error;
+  }
+}
+
+void StreamChannel::pump() {
+  pump_send();
+  pump_receive();
+}
+
+void StreamChannel::pump_send() {
+  while (fd_ >= 0 && send_count_ > 0) {
+    Slot& slot = slots_[send_queue_[send_first_]];
+    msghdr message = {};
+    message.msg_iov = slot.send_next;
+    message.msg_iovlen = static_cast<size_t>(slot.send_end - slot.send_next);
+    ssize_t n = os::sendmsg(fd_, &message, MSG_DONTWAIT);
+    if (n == -EINTR) continue;
+    if (n == -EAGAIN) return;
+    if (n < 0) return fail(-ECONNRESET);
+    advance(&slot.send_next, static_cast<size_t>(n));
+    if (slot.send_next != slot.send_end) continue;
+    send_first_ = (send_first_ + 1) % kMaxInFlight;
+    send_count_--;
+  }
+}
+
+void StreamChannel::pump_receive() {
+  bool drained = false;
+  while (fd_ >= 0 && !drained) {
+    ssize_t n = receive_once(&drained);
+    if (n == -EINTR) continue;
+    if (n == -EAGAIN) return;
+    if (n <= 0) return fail(-ECONNRESET);
+    if (consume() < 0) return fail(-EBADMSG);
+  }
+}
+
+// One receive: first into what is left of the landing buffers, then into buffer_, which is empty here.
+ssize_t StreamChannel::receive_once(bool* drained) {
+  iovec only_buffer;
+  iovec* first = reply_slot_ ? land_next_ : &only_buffer;
+  iovec* last = reply_slot_ ? land_end_ : &only_buffer;
+  *last = {buffer_, kReceiveBytes};
+  msghdr message = {};
+  message.msg_iov = first;
+  message.msg_iovlen = static_cast<size_t>(last - first) + 1;
+  ssize_t n = os::recvmsg(fd_, &message, MSG_DONTWAIT);
+  if (n <= 0) return n;
+  size_t direct = std::min(static_cast<size_t>(n), reply_left_);
+  consumed_ = 0;
+  buffered_ = static_cast<size_t>(n) - direct;
+  *drained = buffered_ < kReceiveBytes;
+  landed(direct);
+  return n;
+}
+
+// Takes everything out of buffer_, and finishes replies that are complete.
+int StreamChannel::consume() {
+  for (;;) {
+    if (reply_slot_ && reply_left_ == 0) {
+      if (int r = finish_reply(); r < 0) return r;
+    }
+    size_t available = buffered_ - consumed_;
+    if (available == 0) return 0;
+    const std::byte* from = buffer_ + consumed_;
+    size_t step;
+    if (reply_slot_) {
+      step = std::min({available, reply_left_, land_next_->iov_len});
+      memcpy(land_next_->iov_base, from, step);
+      landed(step);
+    } else {
+      step = std::min(available, sizeof reply_ - reply_header_bytes_);
+      memcpy(reinterpret_cast<std::byte*>(&reply_) + reply_header_bytes_, from, step);
+      reply_header_bytes_ += step;
+    }
+    consumed_ += step;
+    if (!reply_slot_ && reply_header_bytes_ == sizeof reply_) {
+      if (int r = begin_reply(); r < 0) return r;
+    }
+  }
+}
+
+// The header is complete: it must answer a request under way, with exactly the payload that this request expects.
+int StreamChannel::begin_reply() {
+  if (int r = wire::check_reply_header(reply_); r < 0) return r;
+  Slot* slot = find(reply_.request);
+  if (!slot || slot->result != kUnderWay) return -EBADMSG;
+  bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
+  if (!is_error && reply_.op != static_cast<uint8_t>(slot->op)) return -EBADMSG;
+  if (reply_.payload_bytes != (is_error ? sizeof error_ : slot->reply_bytes)) return -EBADMSG;
+  // A well-behaved server answers only what it received in full; else a later retry would resend a moved piece.
+  if (slot->send_next != slot->send_end) return -EBADMSG;
+  if (is_error) error_pieces_[0] = {&error_, sizeof error_};
+  land_next_ = is_error ? error_pieces_ : slot->pieces + 1;
+  land_end_ = is_error ? error_pieces_ + 1 : slot->land_end;
+  reply_left_ = reply_.payload_bytes;
+  reply_crc_ = wire::header_crc(reply_);
+  reply_slot_ = slot;
+  return 0;
+}
+
+int StreamChannel::finish_reply() {
+  if (reply_crc_ != reply_.crc) return -EBADMSG;
+  bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
+  reply_slot_->result = is_error ? wire::decode_error(std::as_bytes(std::span(&error_, 1)), &error_) : 0;
+  reply_slot_ = nullptr;
+  reply_header_bytes_ = 0;
+  return 0;
+}
+
+// `bytes` of the payload lie in the landing buffers now: checksum them while they are in the cache.
+void StreamChannel::landed(size_t bytes) {
+  reply_left_ -= bytes;
+  while (bytes > 0) {
+    size_t step = std::min(bytes, land_next_->iov_len);
+    reply_crc_ = wire::crc32c(reply_crc_, land_next_->iov_base, step);
+    advance(&land_next_, step);
+    bytes -= step;
+  }
+}
+
+// Until the socket has something for us, or takes something from us, or time runs out.
+void StreamChannel::sleep(uint64_t ns) {
+  constexpr uint64_t kMaxMs = 1000;
+  int ms = static_cast<int>(std::min(kMaxMs, ns / 1'000'000 + 1));
+  short events = static_cast<short>(POLLIN | (send_count_ > 0 ? POLLOUT : 0));
+  pollfd p = {fd_, events, 0};
+  os::poll(&p, 1, ms);
+}
+
+}  // namespace farside::transport

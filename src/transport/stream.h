@@ -1,0 +1,91 @@
+// A channel over a stream socket, TCP or Unix, to a memory server. Requests go out whole, each in one sendmsg where
+// the socket takes it; replies are matched by request id. Read data lands in the segments' own buffers; its checksum is
+// verified before the token completes. After any breach of the protocol the channel is dead and its socket closed.
+#pragma once
+#include <sys/uio.h>
+
+#include "transport/dial.h"
+#include "transport/transport.h"
+#include "wire/protocol.h"
+
+namespace farside::transport {
+
+class StreamChannel final : public Channel {
+ public:
+  // Dials and greets; nullptr with the reason in *status.
+  static StreamChannel* open(const Dialer& dialer, Status* status);
+
+  // Over a greeted, non-blocking connection that is registered in *fds.
+  StreamChannel(int fd, OwnFds* fds) : fd_(fd), fds_(fds) {}
+  ~StreamChannel() override;
+
+  int submit_read(std::span<const Segment> segments, Token* token) override;
+  int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
+  int submit_discard(std::span<const Segment> segments, Token* token) override;
+  int poll(Token token) override;
+  int wait(Token token, uint64_t timeout_ns) override;
+
+ private:
+  static constexpr int kUnderWay = 1;
+
+  // A request under way. The token's low four bits are the slot's index.
+  //   pieces[0] is the frame's head. pieces[1..] are the near buffers: what a write sends after the head, or where a
+  //   read lands. One more piece is kept free for the receive buffer.
+  struct Slot {
+    Token token = 0;  // 0: free
+    wire::Op op;
+    int result;             // kUnderWay, 0 or -errno
+    uint32_t reply_bytes;   // payload of the reply that is expected
+    iovec* send_end;        // end of what is to be sent
+    iovec* send_next;
+    iovec* land_end;        // end of where the reply lands
+    std::byte* staging = nullptr;  // kMaxRequestBytes, made when the slot first writes from a pipe
+    iovec pieces[kMaxSegments + 2];
+    wire::FrameHeader header;  // header, list_head and extents are sent as one piece
+    wire::ListHeader list_head;
+    wire::Extent extents[kMaxSegments];
+  };
+
+  Slot* find(Token token);
+  Slot* free_slot();
+  void fill_head(Slot* slot, wire::Op op, std::span<const Segment> segments, size_t data_bytes);
+  int stage_pipe(Slot* slot, int pipe, size_t bytes);
+  int start(Slot* slot, Token* token);
+  void fail(int error);
+  void pump();
+  void pump_send();
+  void pump_receive();
+  ssize_t receive_once(bool* drained);
+  int consume();
+  int begin_reply();
+  int finish_reply();
+  void landed(size_t bytes);
+  void sleep(uint64_t ns);
+
+  static constexpr size_t kReceiveBytes = 8192;
+
+  int fd_;  // -1: dead
+  OwnFds* fds_;
+  uint64_t sequence_ = 0;
+
+  // Slots whose request is not sent in full, in order of submission.
+  uint8_t send_queue_[kMaxInFlight];
+  unsigned send_first_ = 0, send_count_ = 0;
+
+  // The reply being received: its header until that is complete, then its payload.
+  wire::FrameHeader reply_;
+  size_t reply_header_bytes_ = 0;  // received so far
+  size_t reply_left_ = 0;          // payload bytes that have not landed
+  uint32_t reply_crc_ = 0;
+  Slot* reply_slot_ = nullptr;     // set while a payload is being received
+  iovec* land_next_ = nullptr;
+  iovec* land_end_ = nullptr;
+  wire::ErrorReply error_;
+  iovec error_pieces_[2];
+
+  size_t buffered_ = 0, consumed_ = 0;  // of buffer_
+  std::byte buffer_[kReceiveBytes];
+  Slot slots_[kMaxInFlight];
+};
+
+}  // namespace farside::transport

@@ -1,0 +1,125 @@
+#include "wire/codec.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "wire/crc32c.h"
+
+namespace farside::wire {
+namespace {
+
+constexpr int kMaxErrno = 4095;
+
+template <typename T>
+bool load_exact(Bytes payload, T* out) {
+  if (payload.size() != sizeof(T)) return false;
+  memcpy(out, payload.data(), sizeof(T));
+  return true;
+}
+
+int check_common(const FrameHeader& header) {
+  if (header.magic != kMagic) return -EBADMSG;
+  if (header.version != kVersion) return -EPROTONOSUPPORT;
+  if (header.payload_bytes > kMaxPayload) return -EBADMSG;
+  return 0;
+}
+
+bool all_zero(const uint8_t* bytes, size_t count) {
+  return std::all_of(bytes, bytes + count, [](uint8_t b) { return b == 0; });
+}
+
+}  // namespace
+
+FrameHeader make_header(Op op, uint16_t flags, uint64_t request, uint32_t payload_bytes) {
+  return {kMagic, kVersion, static_cast<uint8_t>(op), flags, request, payload_bytes, 0};
+}
+
+uint32_t header_crc(const FrameHeader& header) { return crc32c(0, &header, kCheckedHeaderBytes); }
+
+int check_request_header(const FrameHeader& header) {
+  if (int r = check_common(header); r < 0) return r;
+  if (header.flags != 0) return -EBADMSG;
+  if (header.op < static_cast<uint8_t>(Op::kHello) || header.op > static_cast<uint8_t>(Op::kPing)) return -EBADMSG;
+  return 0;
+}
+
+int check_reply_header(const FrameHeader& header) {
+  if (int r = check_common(header); r < 0) return r;
+  if (header.flags != kFlagReply) return -EBADMSG;
+  if (header.op < static_cast<uint8_t>(Op::kHello) || header.op > static_cast<uint8_t>(Op::kError)) return -EBADMSG;
+  return 0;
+}
+
+int decode_list(Op op, Bytes payload, uint64_t region_bytes, ListRequest* out) {
+  ListHeader head;
+  if (payload.size() < sizeof head) return -EBADMSG;
+  memcpy(&head, payload.data(), sizeof head);
+  if (head.zero != 0 || head.count == 0 || head.count > kMaxExtents) return -EBADMSG;
+  size_t list_bytes = sizeof head + head.count * sizeof(Extent);
+  if (payload.size() < list_bytes) return -EBADMSG;
+
+  ExtentList extents(payload.data() + sizeof head, head.count);
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < head.count; i++) {
+    Extent e = extents[i];
+    if (e.bytes == 0) return -EINVAL;
+    if (e.bytes > region_bytes || e.offset > region_bytes - e.bytes) return -ERANGE;
+    total += e.bytes;  // at most kMaxExtents * kMaxRegionBytes: cannot wrap
+  }
+  if (op != Op::kDiscard && total > kMaxDataBytes) return -E2BIG;
+  if (payload.size() - list_bytes != (op == Op::kWrite ? total : 0)) return -EBADMSG;
+  *out = {extents, total, payload.subspan(list_bytes)};
+  return 0;
+}
+
+int decode_hello(Bytes payload, HelloRequest* out) {
+  HelloRequest hello;
+  if (!load_exact(payload, &hello)) return -EBADMSG;
+  if (hello.mode < HelloMode::kCreate || hello.mode > HelloMode::kObserve) return -EBADMSG;
+  if (hello.token_bytes > kMaxToken) return -EBADMSG;
+  if (!all_zero(hello.token + hello.token_bytes, kMaxToken - hello.token_bytes)) return -EBADMSG;
+  if (hello.mode == HelloMode::kCreate) {
+    bool legal = hello.region_bytes > 0 && hello.region_bytes <= kMaxRegionBytes && hello.region_bytes % kPageBytes == 0;
+    if (!legal) return -EINVAL;
+  }
+  *out = hello;
+  return 0;
+}
+
+int decode_hello_reply(Bytes payload, HelloReply* out) {
+  HelloReply reply;
+  if (!load_exact(payload, &reply)) return -EBADMSG;
+  if (reply.zero != 0 || reply.has_memory > 1 || reply.region_bytes > kMaxRegionBytes) return -EBADMSG;
+  *out = reply;
+  return 0;
+}
+
+int decode_reserve(Bytes payload, ReserveRequest* out) {
+  ReserveRequest request;
+  if (!load_exact(payload, &request)) return -EBADMSG;
+  if (request.bytes == 0 || request.bytes % kSlabBytes != 0 || request.bytes > kMaxRegionBytes) return -EINVAL;
+  *out = request;
+  return 0;
+}
+
+int decode_error(Bytes payload, ErrorReply* out) {
+  ErrorReply error;
+  if (!load_exact(payload, &error)) return -EBADMSG;
+  if (error.code == 0 || error.code > kMaxErrno || error.text_bytes >= sizeof error.text) return -EBADMSG;
+  for (char& c : std::span(error.text, error.text_bytes)) {
+    if (c < 0x20 || c > 0x7e) c = '?';
+  }
+  error.text[error.text_bytes] = 0;
+  *out = error;
+  return -static_cast<int>(error.code);
+}
+
+ErrorReply make_error(int code, const char* text) {
+  ErrorReply error = {};
+  error.code = static_cast<uint32_t>(code);
+  error.text_bytes = static_cast<uint32_t>(std::min(strlen(text), sizeof error.text - 1));
+  memcpy(error.text, text, error.text_bytes);
+  return error;
+}
+
+}  // namespace farside::wire

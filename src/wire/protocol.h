@@ -1,0 +1,147 @@
+// The words that clients and memory servers exchange. Written once, for both ends; docs/wire.md tells the story.
+// All integers are little-endian; structs have no padding; reserved bytes are zero and checked.
+//
+// A frame:
+//    0        4    5    6       8                16         20       24
+//    +--------+----+----+-------+----------------+----------+--------+-----------------
+//    | magic  |ver | op | flags |   request id   | payload  | crc32c | payload ...
+//    +--------+----+----+-------+----------------+----------+--------+-----------------
+// The checksum covers the first 20 bytes and the payload. A reply repeats the request's id and op with kFlagReply set,
+// or carries op kError.
+#pragma once
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace farside::wire {
+
+static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
+
+inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
+inline constexpr uint8_t kVersion = 1;
+inline constexpr uint16_t kFlagReply = 1;
+
+enum class Op : uint8_t {
+  kHello = 1,    // HelloRequest -> HelloReply; the first frame of every connection, and only the first
+  kRead = 2,     // list -> the bytes of its extents, in order
+  kWrite = 3,    // list, then the bytes -> empty
+  kDiscard = 4,  // list -> empty; the extents read as zero from now on
+  kGrow = 5,     // ReserveRequest -> ReserveReply
+  kShrink = 6,   // ReserveRequest -> ReserveReply
+  kStats = 7,    // empty -> StatsReply
+  kPing = 8,     // empty -> empty
+  kError = 9,    // only as a reply: ErrorReply
+};
+
+struct FrameHeader {
+  uint32_t magic;
+  uint8_t version;
+  uint8_t op;
+  uint16_t flags;
+  uint64_t request;
+  uint32_t payload_bytes;
+  uint32_t crc;
+};
+static_assert(sizeof(FrameHeader) == 24 && offsetof(FrameHeader, crc) == 20);
+inline constexpr size_t kCheckedHeaderBytes = offsetof(FrameHeader, crc);
+
+// A list of extents: ListHeader, then `count` Extents, then (kWrite) the bytes of all extents in order.
+//    0        4        8                16               24
+//    +--------+--------+----------------+----------------+----
+//    | count  |  zero  |  offset        |  bytes         | ...
+//    +--------+--------+----------------+----------------+----
+struct ListHeader {
+  uint32_t count;
+  uint32_t zero;
+};
+struct Extent {
+  uint64_t offset;
+  uint64_t bytes;
+};
+static_assert(sizeof(ListHeader) == 8 && sizeof(Extent) == 16);
+
+inline constexpr uint32_t kMaxExtents = 256;
+inline constexpr uint64_t kMaxDataBytes = 1024 * 1024;            // of one kRead or kWrite
+inline constexpr uint64_t kMaxRegionBytes = uint64_t{1} << 46;    // 64 TiB
+inline constexpr uint64_t kPageBytes = 4096;                      // unit of snapshots and of accounting
+inline constexpr uint64_t kSlabBytes = 16 * 1024 * 1024;          // unit of reservations
+inline constexpr size_t kListBytes = sizeof(ListHeader) + kMaxExtents * sizeof(Extent);
+inline constexpr size_t kMaxPayload = kListBytes + kMaxDataBytes;
+
+enum class HelloMode : uint32_t {
+  kCreate = 1,    // token, region_bytes: a new empty region
+  kAttach = 2,    // region, secret: one more connection to a region
+  kSnapshot = 3,  // region, secret: a copy-on-write child of that region, bound to this connection
+  kObserve = 4,   // token: no region, for kStats and kPing
+};
+
+inline constexpr size_t kSecretBytes = 16;
+inline constexpr size_t kMaxToken = 128;
+
+//    0      4             8               16        24           40                  168
+//    +------+-------------+---------------+---------+------------+-------------------+
+//    | mode | token_bytes | region_bytes  | region  | secret[16] | token[128]        |
+//    +------+-------------+---------------+---------+------------+-------------------+
+struct HelloRequest {
+  HelloMode mode;
+  uint32_t token_bytes;
+  uint64_t region_bytes;
+  uint64_t region;
+  uint8_t secret[kSecretBytes];
+  uint8_t token[kMaxToken];
+};
+static_assert(sizeof(HelloRequest) == 168);
+
+// has_memory: the region's memory file comes along as a descriptor (Unix sockets, kCreate only).
+//    0         8            24              32           36      40
+//    +---------+------------+---------------+------------+-------+
+//    | region  | secret[16] | region_bytes  | has_memory | zero  |
+//    +---------+------------+---------------+------------+-------+
+struct HelloReply {
+  uint64_t region;
+  uint8_t secret[kSecretBytes];
+  uint64_t region_bytes;
+  uint32_t has_memory;
+  uint32_t zero;
+};
+static_assert(sizeof(HelloReply) == 40);
+
+struct ReserveRequest {
+  uint64_t bytes;  // a multiple of kSlabBytes, not 0
+};
+struct ReserveReply {
+  uint64_t reserved;  // of the region, afterwards
+};
+static_assert(sizeof(ReserveRequest) == 8 && sizeof(ReserveReply) == 8);
+
+// Of the whole server.
+struct StatsReply {
+  uint64_t capacity_bytes, charged_bytes, stored_bytes;
+  uint64_t clients, regions, snapshots;
+  uint64_t reads, writes, discards;
+  uint64_t bytes_in, bytes_out;
+  uint64_t refused_tokens, bad_frames, refused_requests;
+};
+static_assert(sizeof(StatsReply) == 14 * 8);
+
+//    0      4            8                      128
+//    +------+------------+----------------------+
+//    | code | text_bytes | text, zero filled    |
+//    +------+------------+----------------------+
+struct ErrorReply {
+  uint32_t code;  // an errno value of Linux, 1 .. 4095
+  uint32_t text_bytes;
+  char text[120];
+};
+static_assert(sizeof(ErrorReply) == 128);
+
+// The page behind a region's bytes in its memory file, for clients that map the file. The server writes it, clients
+// read it. While live_overlays is not 0, writes and discards must go through the server, which first saves the old
+// content for the snapshots.
+struct RegionTrailer {
+  uint64_t live_overlays;
+  uint8_t zero[kPageBytes - 8];
+};
+static_assert(sizeof(RegionTrailer) == kPageBytes);
+
+}  // namespace farside::wire

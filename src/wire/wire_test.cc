@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <random>
+#include <vector>
+
+#include "wire/codec.h"
+#include "wire/crc32c.h"
+
+namespace farside::wire {
+namespace {
+
+TEST(Crc32c, KnownAnswer) {
+  EXPECT_EQ(crc32c(0, "123456789", 9), 0xe3069283u);
+  EXPECT_EQ(crc32c_portable(0, "123456789", 9), 0xe3069283u);
+}
+
+TEST(Crc32c, FastFormAgreesWithPortableForm) {
+  std::mt19937_64 random(1);
+  std::vector<unsigned char> bytes(20000);
+  for (auto& b : bytes) b = static_cast<unsigned char>(random());
+  for (int i = 0; i < 300; i++) {
+    size_t from = random() % 64, length = random() % (bytes.size() - from);
+    size_t split = length ? random() % length : 0;
+    uint32_t whole = crc32c_portable(0, &bytes[from], length);
+    EXPECT_EQ(crc32c(0, &bytes[from], length), whole);
+    EXPECT_EQ(crc32c(crc32c(0, &bytes[from], split), &bytes[from + split], length - split), whole);
+  }
+}
+
+std::vector<std::byte> list(std::vector<Extent> extents, size_t data_bytes = 0) {
+  ListHeader head = {static_cast<uint32_t>(extents.size()), 0};
+  std::vector<std::byte> out(sizeof head + extents.size() * sizeof(Extent) + data_bytes);
+  memcpy(out.data(), &head, sizeof head);
+  if (!extents.empty()) memcpy(out.data() + sizeof head, extents.data(), extents.size() * sizeof(Extent));
+  return out;
+}
+
+TEST(Codec, AcceptsWellFormedLists) {
+  ListRequest request;
+  auto two = list({{0, 4096}, {4096, 1}});
+  EXPECT_EQ(decode_list(Op::kRead, two, 8192, &request), 0);
+  EXPECT_EQ(request.total_bytes, 4097u);
+  EXPECT_EQ(request.extents[1].offset, 4096u);
+  EXPECT_EQ(decode_list(Op::kWrite, list({{10, 7}}, 7), 8192, &request), 0);
+  EXPECT_EQ(request.data.size(), 7u);
+  EXPECT_EQ(decode_list(Op::kDiscard, list({{0, kMaxRegionBytes}}), kMaxRegionBytes, &request), 0);
+}
+
+TEST(Codec, RefusesEveryBadList) {
+  ListRequest request;
+  EXPECT_EQ(decode_list(Op::kRead, {}, 8192, &request), -EBADMSG);
+  EXPECT_EQ(decode_list(Op::kRead, list({}), 8192, &request), -EBADMSG);
+  EXPECT_EQ(decode_list(Op::kRead, list(std::vector<Extent>(kMaxExtents + 1, {0, 1})), 8192, &request), -EBADMSG);
+  EXPECT_EQ(decode_list(Op::kRead, list({{0, 0}}), 8192, &request), -EINVAL);
+  EXPECT_EQ(decode_list(Op::kRead, list({{8192, 1}}), 8192, &request), -ERANGE);
+  EXPECT_EQ(decode_list(Op::kRead, list({{~0ull, 2}}), 8192, &request), -ERANGE);
+  EXPECT_EQ(decode_list(Op::kRead, list({{2, ~0ull}}), 8192, &request), -ERANGE);
+  EXPECT_EQ(decode_list(Op::kRead, list({{0, 8192}}, 1), 8192, &request), -EBADMSG);
+  EXPECT_EQ(decode_list(Op::kWrite, list({{0, 8}}, 7), 8192, &request), -EBADMSG);
+  EXPECT_EQ(decode_list(Op::kRead, list({{0, kMaxDataBytes}, {0, 1}}), kMaxRegionBytes, &request), -E2BIG);
+  auto cut = list({{0, 1}, {0, 1}});
+  cut.pop_back();
+  EXPECT_EQ(decode_list(Op::kRead, cut, 8192, &request), -EBADMSG);
+  auto reserved = list({{0, 1}});
+  reserved[4] = std::byte{1};
+  EXPECT_EQ(decode_list(Op::kRead, reserved, 8192, &request), -EBADMSG);
+}
+
+TEST(Codec, ChecksHeaders) {
+  FrameHeader good = make_header(Op::kRead, 0, 7, 24);
+  EXPECT_EQ(check_request_header(good), 0);
+  auto changed = [&](auto change) {
+    FrameHeader h = good;
+    change(h);
+    return check_request_header(h);
+  };
+  EXPECT_EQ(changed([](auto& h) { h.magic++; }), -EBADMSG);
+  EXPECT_EQ(changed([](auto& h) { h.version++; }), -EPROTONOSUPPORT);
+  EXPECT_EQ(changed([](auto& h) { h.op = 0; }), -EBADMSG);
+  EXPECT_EQ(changed([](auto& h) { h.op = 9; }), -EBADMSG);
+  EXPECT_EQ(changed([](auto& h) { h.flags = kFlagReply; }), -EBADMSG);
+  EXPECT_EQ(changed([](auto& h) { h.payload_bytes = kMaxPayload + 1; }), -EBADMSG);
+  EXPECT_EQ(check_reply_header(make_header(Op::kError, kFlagReply, 7, 128)), 0);
+  EXPECT_EQ(check_reply_header(good), -EBADMSG);
+}
+
+TEST(Codec, ChecksHello) {
+  HelloRequest hello = {HelloMode::kCreate, 3, 4096, 0, {}, {'a', 'b', 'c'}};
+  HelloRequest out;
+  auto decode = [&] { return decode_hello(std::as_bytes(std::span(&hello, 1)), &out); };
+  EXPECT_EQ(decode(), 0);
+  hello.token[3] = 'd';
+  EXPECT_EQ(decode(), -EBADMSG);
+  hello.token_bytes = kMaxToken + 1;
+  EXPECT_EQ(decode(), -EBADMSG);
+  hello.token_bytes = 4;
+  hello.region_bytes = 4097;
+  EXPECT_EQ(decode(), -EINVAL);
+  hello.mode = static_cast<HelloMode>(77);
+  EXPECT_EQ(decode(), -EBADMSG);
+}
+
+TEST(Codec, ErrorTextIsMadePrintable) {
+  ErrorReply error = make_error(ENOMEM, "no\nmemory"), out;
+  EXPECT_EQ(decode_error(std::as_bytes(std::span(&error, 1)), &out), -ENOMEM);
+  EXPECT_STREQ(out.text, "no?memory");
+  error.code = 0;
+  EXPECT_EQ(decode_error(std::as_bytes(std::span(&error, 1)), &out), -EBADMSG);
+  error.code = 1;
+  error.text_bytes = sizeof error.text;
+  EXPECT_EQ(decode_error(std::as_bytes(std::span(&error, 1)), &out), -EBADMSG);
+}
+
+}  // namespace
+}  // namespace farside::wire

@@ -1,0 +1,310 @@
+// What every transport must do. One suite, run over each of them.
+#include <fcntl.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "base/clock.h"
+#include "fixture.h"
+#include "transport/faulty.h"
+#include "transport/stream.h"
+
+namespace farside::testing {
+namespace {
+
+using transport::kMaxInFlight;
+using transport::kMaxRequestBytes;
+using transport::kMaxSegments;
+
+enum class Kind { kShm, kSlowShm, kShmWithSnapshot, kTcp, kTcpSnapshot, kUnixSnapshot, kLateTcp, kLateShm };
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::kShm: return "Shm";
+    case Kind::kSlowShm: return "SlowShm";                  // with injected latency and bandwidth
+    case Kind::kShmWithSnapshot: return "ShmWithSnapshot";  // writes take the stream
+    case Kind::kTcp: return "Tcp";
+    case Kind::kTcpSnapshot: return "TcpSnapshot";          // as a forked child would see it
+    case Kind::kUnixSnapshot: return "UnixSnapshot";
+    case Kind::kLateTcp: return "LateTcp";
+    case Kind::kLateShm: return "LateShm";
+  }
+  return "";
+}
+
+class ChannelTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    bool shm = GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kShmWithSnapshot ||
+               GetParam() == Kind::kUnixSnapshot || GetParam() == Kind::kLateShm;
+    std::string address = server_.address(shm ? "shm" : "tcp");
+    if (GetParam() == Kind::kSlowShm) address += "?latency_us=20&gbps=40";
+    store_ = connect(address, server_.config().token);
+    channel_ = open_one();
+  }
+
+  std::unique_ptr<Channel> open_one() {
+    switch (GetParam()) {
+      case Kind::kTcpSnapshot:
+      case Kind::kUnixSnapshot: return open_snapshot();
+      case Kind::kShmWithSnapshot:
+        if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
+        return open(store_.get());
+      case Kind::kLateTcp:
+      case Kind::kLateShm:
+        return std::make_unique<transport::FaultyChannel>(
+            open(store_.get()), transport::FaultyChannel::Plan{.seed = 5, .max_delay_polls = 50});
+      default: return open(store_.get());
+    }
+  }
+
+  // A channel to a snapshot of the store's region, over a connection of its own.
+  std::unique_ptr<Channel> open_snapshot() {
+    if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
+    transport::Dialer dialer;
+    dialer.fds = &fds_;
+    dialer.hello.mode = wire::HelloMode::kAttach;
+    dialer.hello.region = ticket_.region;
+    memcpy(dialer.hello.secret, ticket_.secret, sizeof ticket_.secret);
+    if (GetParam() == Kind::kUnixSnapshot) {
+      transport::set_unix_path(&dialer.endpoint, server_.config().unix_path.data(), server_.config().unix_path.size());
+    } else {
+      sockaddr_in address = {AF_INET, htons(server_.port()), {htonl(INADDR_LOOPBACK)}, {}};
+      memcpy(&dialer.endpoint.address, &address, sizeof address);
+      dialer.endpoint.length = sizeof address;
+    }
+    Status status;
+    std::unique_ptr<Channel> channel(transport::StreamChannel::open(dialer, &status));
+    if (!channel) throw std::runtime_error(status.text());
+    return channel;
+  }
+
+  // Reads need no server; nor do writes, once a stopped server has let go of the snapshots.
+  bool outlives_server() const {
+    return GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kLateShm ||
+           GetParam() == Kind::kShmWithSnapshot;
+  }
+
+  TestServer server_;
+  transport::OwnFds fds_;
+  std::unique_ptr<remote::RemoteStore> store_;
+  remote::ForkTicket ticket_;
+  std::unique_ptr<Channel> channel_;  // goes before the store
+};
+
+INSTANTIATE_TEST_SUITE_P(All, ChannelTest,
+                         ::testing::Values(Kind::kShm, Kind::kSlowShm, Kind::kShmWithSnapshot, Kind::kTcp,
+                                           Kind::kTcpSnapshot, Kind::kUnixSnapshot, Kind::kLateTcp, Kind::kLateShm),
+                         [](const auto& kind) { return name_of(kind.param); });
+
+TEST_P(ChannelTest, OddSizesAndOffsetsComeBack) {
+  uint64_t at = 1;
+  for (size_t bytes : {1, 2, 63, 4095, 4096, 4097, 8191, 65537, 1000003, 1048576}) {
+    Bytes data = pattern(bytes, bytes);
+    ASSERT_EQ(write(channel_.get(), at, data), 0);
+    EXPECT_EQ(read(channel_.get(), at, bytes), data);
+    at += bytes + 777;
+  }
+}
+
+TEST_P(ChannelTest, WhatWasNeverWrittenIsZero) {
+  EXPECT_EQ(read(channel_.get(), 12345, 70000), Bytes(70000));
+  ASSERT_EQ(write(channel_.get(), 8192, Bytes(1, 7)), 0);
+  Bytes expected(4096);
+  expected[0] = 7;
+  EXPECT_EQ(read(channel_.get(), 8192, 4096), expected);
+  EXPECT_EQ(read(channel_.get(), kRegion - 4096, 4096), Bytes(4096));
+}
+
+TEST_P(ChannelTest, FullListsOfScatteredPages) {
+  std::vector<std::pair<uint64_t, uint32_t>> ranges;
+  for (uint64_t i = 0; i < kMaxSegments; i++) ranges.push_back({(i * 97 % 512) * 4096, 4096});
+  Bytes data = pattern(kMaxRequestBytes, 3), back(kMaxRequestBytes);
+  Token token;
+  ASSERT_EQ(channel_->submit_write(segments(ranges, data.data()), -1, &token), 0);
+  ASSERT_EQ(channel_->wait(token, kPatience), 0);
+  ASSERT_EQ(channel_->submit_read(segments(ranges, back.data()), &token), 0);
+  ASSERT_EQ(channel_->wait(token, kPatience), 0);
+  EXPECT_EQ(back, data);
+}
+
+TEST_P(ChannelTest, ManyInFlightAndOneTooMany) {
+  Bytes data = pattern(kMaxInFlight * 65536, 4), back(data.size());
+  for (bool reading : {false, true}) {
+    Token tokens[kMaxInFlight], extra;
+    for (size_t i = 0; i < kMaxInFlight; i++) {
+      Segment s = {i * 65536, 65536, (reading ? back : data).data() + i * 65536};
+      ASSERT_EQ(reading ? channel_->submit_read({&s, 1}, &tokens[i]) : channel_->submit_write({&s, 1}, -1, &tokens[i]), 0);
+      EXPECT_NE(tokens[i], 0u);
+    }
+    Segment s = {0, 1, back.data()};
+    EXPECT_EQ(channel_->submit_read({&s, 1}, &extra), -EAGAIN);
+    for (size_t i = kMaxInFlight; i-- > 0;) EXPECT_EQ(channel_->wait(tokens[i], kPatience), 0);
+  }
+  EXPECT_EQ(back, data);
+}
+
+TEST_P(ChannelTest, PollingCompletesToo) {
+  Bytes data = pattern(300000, 9), back(300000);
+  Segment out = {5, 300000, data.data()}, in = {5, 300000, back.data()};
+  Token token;
+  ASSERT_EQ(channel_->submit_write({&out, 1}, -1, &token), 0);
+  int r;
+  while ((r = channel_->poll(token)) == 0) os::sched_yield();
+  ASSERT_EQ(r, 1);
+  EXPECT_EQ(channel_->poll(token), -EINVAL);  // spent
+  EXPECT_EQ(channel_->wait(token, kPatience), -EINVAL);
+  ASSERT_EQ(channel_->submit_read({&in, 1}, &token), 0);
+  while ((r = channel_->poll(token)) == 0) os::sched_yield();
+  EXPECT_EQ(r, 1);
+  EXPECT_EQ(back, data);
+}
+
+TEST_P(ChannelTest, WritesFromAPipe) {
+  int fds[2];
+  ASSERT_EQ(os::pipe(fds, O_CLOEXEC), 0);
+  os::fcntl(fds[1], F_SETPIPE_SZ, 1 << 20);
+  for (uint32_t piece : {4096u, 37u, 1u}) {
+    std::vector<std::pair<uint64_t, uint32_t>> ranges;
+    for (uint64_t i = 0; i < kMaxSegments; i++) ranges.push_back({(i * 89 % 256) * 8192 + 11, piece});
+    Bytes data = pattern(piece * kMaxSegments, piece), back(data.size());
+    std::thread filler([&] {
+      for (size_t done = 0; done < data.size();) done += static_cast<size_t>(os::write(fds[1], &data[done], data.size() - done));
+    });
+    Token token;
+    ASSERT_EQ(channel_->submit_write(segments(ranges, nullptr), fds[0], &token), 0);
+    filler.join();
+    ASSERT_EQ(channel_->wait(token, kPatience), 0);
+    ASSERT_EQ(channel_->submit_read(segments(ranges, back.data()), &token), 0);
+    ASSERT_EQ(channel_->wait(token, kPatience), 0);
+    EXPECT_EQ(back, data);
+  }
+  os::close(fds[0]);
+  os::close(fds[1]);
+}
+
+TEST_P(ChannelTest, APipeThatEndsTooEarlyIsAnError) {
+  int fds[2];
+  ASSERT_EQ(os::pipe(fds, O_CLOEXEC), 0);
+  os::write(fds[1], "abc", 3);
+  os::close(fds[1]);
+  Segment s = {0, 4, nullptr};
+  Token token;
+  EXPECT_EQ(channel_->submit_write({&s, 1}, fds[0], &token), -EPIPE);
+  os::close(fds[0]);
+  EXPECT_EQ(write(channel_.get(), 0, Bytes(4, 1)), 0);  // the channel goes on
+}
+
+TEST_P(ChannelTest, DiscardedRangesReadAsZero) {
+  Bytes model = pattern(40 * 4096, 8);
+  ASSERT_EQ(write(channel_.get(), 0, model), 0);
+  for (auto [far, bytes] : {std::pair<uint64_t, uint32_t>{4096, 4096}, {20000, 3}, {30001, 20000}, {100, 4000}}) {
+    ASSERT_EQ(discard(channel_.get(), far, bytes), 0);
+    std::fill_n(model.begin() + static_cast<long>(far), bytes, 0);
+    ASSERT_EQ(read(channel_.get(), 0, model.size()), model);
+  }
+  ASSERT_EQ(discard(channel_.get(), 0, kRegion), 0);
+  EXPECT_EQ(read(channel_.get(), 0, model.size()), Bytes(model.size()));
+  ASSERT_EQ(write(channel_.get(), 5, Bytes(2, 1)), 0);
+  EXPECT_EQ(read(channel_.get(), 4, 4), (Bytes{0, 1, 1, 0}));
+}
+
+TEST_P(ChannelTest, RequestsOverTheLimitsAreRefused) {
+  Bytes buffer(kMaxRequestBytes + 1);
+  Token token;
+  std::vector<Segment> none, many(kMaxSegments + 1, Segment{0, 1, buffer.data()});
+  EXPECT_EQ(channel_->submit_read(none, &token), -EINVAL);
+  EXPECT_EQ(channel_->submit_read(many, &token), -EINVAL);
+  EXPECT_EQ(channel_->submit_write(many, -1, &token), -EINVAL);
+  EXPECT_EQ(channel_->submit_discard(many, &token), -EINVAL);
+  Segment empty = {0, 0, buffer.data()}, large = {0, kMaxRequestBytes + 1, buffer.data()};
+  EXPECT_EQ(channel_->submit_read({&empty, 1}, &token), -EINVAL);
+  EXPECT_EQ(channel_->submit_read({&large, 1}, &token), -E2BIG);
+  EXPECT_EQ(channel_->submit_write({&large, 1}, -1, &token), -E2BIG);
+  EXPECT_EQ(channel_->poll(0), -EINVAL);
+  EXPECT_EQ(channel_->poll(99), -EINVAL);
+}
+
+TEST_P(ChannelTest, NothingBeyondTheRegion) {
+  Bytes two(2);
+  for (uint64_t far : {kRegion - 1, kRegion, kRegion + 4096, ~uint64_t{0}, ~uint64_t{0} - 1}) {
+    EXPECT_EQ(read(channel_.get(), far, &two), -ERANGE);
+    EXPECT_EQ(write(channel_.get(), far, two), -ERANGE);
+    EXPECT_EQ(discard(channel_.get(), far, 2), -ERANGE);
+  }
+  EXPECT_EQ(write(channel_.get(), 0, two), 0);  // an error is no end
+}
+
+TEST_P(ChannelTest, RandomOperationsMatchAModel) {
+  constexpr size_t kBytes = 512 * 1024;
+  Bytes model(kBytes);
+  std::mt19937_64 random(77);
+  auto second = open_one();
+  Channel* channels[] = {channel_.get(), second.get()};
+  for (int i = 0; i < 600; i++) {
+    Channel* channel = channels[random() % 2];
+    uint64_t far = random() % kBytes;
+    auto bytes = static_cast<uint32_t>(std::min<uint64_t>(1 + random() % 20000, kBytes - far));
+    auto at = model.begin() + static_cast<long>(far);
+    switch (random() % 5) {
+      case 0:
+        ASSERT_EQ(discard(channel, far, bytes), 0);
+        std::fill_n(at, bytes, 0);
+        break;
+      case 1:
+      case 2: {
+        Bytes data = pattern(bytes, random());
+        ASSERT_EQ(write(channel, far, data), 0);
+        std::copy(data.begin(), data.end(), at);
+        break;
+      }
+      default: ASSERT_EQ(read(channel, far, bytes), Bytes(at, at + bytes));
+    }
+  }
+}
+
+TEST_P(ChannelTest, AServerThatStopsFailsWhatIsInFlight) {
+  Bytes data = pattern(kMaxRequestBytes, 1), back(data.size());
+  ASSERT_EQ(write(channel_.get(), 0, data), 0);
+  Token tokens[kMaxInFlight];
+  Segment s = {0, kMaxRequestBytes, back.data()};
+  for (Token& t : tokens) ASSERT_EQ(channel_->submit_read({&s, 1}, &t), 0);
+  server_->stop();
+  int failures = 0;
+  for (Token t : tokens) {
+    int r = channel_->wait(t, kPatience);
+    EXPECT_TRUE(r == 0 || r == -ECONNRESET) << r;
+    failures += r != 0;
+  }
+  if (outlives_server()) {
+    EXPECT_EQ(failures, 0);
+    EXPECT_EQ(write(channel_.get(), 4096, data), 0);
+    EXPECT_EQ(read(channel_.get(), 4096, data.size()), data);
+    return;
+  }
+  EXPECT_EQ(write(channel_.get(), 0, data), -ECONNRESET);
+  EXPECT_EQ(write(channel_.get(), 0, data), -ECONNRESET);
+}
+
+TEST(FaultyChannel, FailsAndDiesOnSchedule) {
+  TestServer server;
+  auto store = connect(server.tcp(), server.config().token);
+  transport::FaultyChannel channel(open(store.get()), {.fail_every = 3, .die_after = 5});
+  Bytes data(100, 1);
+  EXPECT_EQ(write(&channel, 0, data), 0);
+  EXPECT_EQ(write(&channel, 0, data), 0);
+  EXPECT_EQ(write(&channel, 0, data), -EIO);
+  EXPECT_EQ(write(&channel, 0, data), 0);
+  Segment s = {0, 100, data.data()};
+  Token token;
+  ASSERT_EQ(channel.submit_read({&s, 1}, &token), 0);
+  EXPECT_EQ(write(&channel, 0, data), -ECONNRESET);
+  EXPECT_EQ(channel.wait(token, kPatience), -ECONNRESET);
+  EXPECT_EQ(write(&channel, 0, data), -ECONNRESET);
+}
+
+}  // namespace
+}  // namespace farside::testing

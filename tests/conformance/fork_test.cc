@@ -1,0 +1,222 @@
+// Snapshots across real forks, over both transports. The server is a process of its own here.
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "fixture.h"
+
+namespace farside::testing {
+namespace {
+
+using remote::RemoteStore;
+
+class ForkTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::unique_ptr<RemoteStore> connect_one() { return connect(server_.address(GetParam()), server_.token()); }
+
+  // Forks; the child adopts its snapshot and ends with what body returns. Returns the child's pid.
+  template <typename Body>
+  pid_t fork_child(RemoteStore* store, Body body) {
+    auto ticket = store->prepare_fork();
+    if (!ticket.ok()) throw std::runtime_error(ticket.status().text());
+    pid_t pid = fork();
+    if (pid == 0) _exit(store->adopt_in_child(*ticket).ok() ? body() : 99);
+    store->forked_in_parent(*ticket);
+    return pid;
+  }
+  static int status_of(pid_t pid) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  ServerProcess server_;
+};
+INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm"), [](const auto& kind) { return kind.param; });
+
+// In a child, gtest's macros would report into the void: bodies return 0 or the number of the check that failed.
+#define CHILD_EXPECT(condition) \
+  if (!(condition)) return __LINE__ % 90 + 1
+
+// One end of a conversation between two processes.
+struct Turn {
+  int fds[2];
+  Turn() {
+    if (pipe(fds) < 0) throw std::runtime_error("no pipe");
+  }
+  ~Turn() {
+    close(fds[0]);
+    close(fds[1]);
+  }
+  void give() { (void)!::write(fds[1], "x", 1); }
+  void take() {
+    char c;
+    (void)!::read(fds[0], &c, 1);
+  }
+};
+
+TEST_P(ForkTest, BothSidesKeepTheirOwn) {
+  auto store = connect_one();
+  auto channel = open(store.get());
+  Bytes before = pattern(20 * 4096, 1), parents = pattern(10000, 2), childs = pattern(10000, 3);
+  ASSERT_EQ(write(channel.get(), 0, before), 0);
+  Turn parent_wrote, child_wrote;
+  pid_t pid = fork_child(store.get(), [&] {
+    auto mine = open(store.get());
+    CHILD_EXPECT(read(mine.get(), 0, before.size()) == before);
+    parent_wrote.take();
+    CHILD_EXPECT(read(mine.get(), 0, before.size()) == before);
+    CHILD_EXPECT(write(mine.get(), 30000, childs) == 0);
+    CHILD_EXPECT(discard(mine.get(), 0, 4096) == 0);
+    CHILD_EXPECT(read(mine.get(), 0, 4096) == Bytes(4096));
+    CHILD_EXPECT(read(mine.get(), 30000, childs.size()) == childs);
+    child_wrote.give();
+    return 0;
+  });
+  ASSERT_EQ(write(channel.get(), 5000, parents), 0);
+  ASSERT_EQ(discard(channel.get(), 40960, 4096), 0);
+  std::copy(parents.begin(), parents.end(), before.begin() + 5000);
+  std::fill_n(before.begin() + 40960, 4096, 0);
+  parent_wrote.give();
+  child_wrote.take();
+  EXPECT_EQ(read(channel.get(), 0, before.size()), before);
+  EXPECT_EQ(status_of(pid), 0);
+  ASSERT_EQ(write(channel.get(), 0, childs), 0);
+  EXPECT_EQ(read(channel.get(), 0, childs.size()), childs);
+}
+
+TEST_P(ForkTest, GrandchildrenOutliveEverybody) {
+  auto store = connect_one();
+  Bytes first = pattern(50000, 1), second = pattern(3000, 2);
+  Turn orphaned, verdict;
+  {
+    auto channel = open(store.get());
+    ASSERT_EQ(write(channel.get(), 0, first), 0);
+  }
+  pid_t pid = fork_child(store.get(), [&] {
+    auto mine = open(store.get());
+    CHILD_EXPECT(write(mine.get(), 1000, second) == 0);
+    fork_child(store.get(), [&] {
+      auto last = open(store.get());
+      orphaned.take();
+      std::copy(second.begin(), second.end(), first.begin() + 1000);
+      CHILD_EXPECT(read(last.get(), 0, first.size()) == first);
+      CHILD_EXPECT(write(last.get(), 0, second) == 0);
+      CHILD_EXPECT(read(last.get(), 0, second.size()) == second);
+      CHILD_EXPECT(store->grow(kSlab).ok());
+      verdict.give();
+      return 0;
+    });
+    return 0;
+  });
+  ASSERT_EQ(status_of(pid), 0);
+  store.reset();  // the root's own process leaves, too
+  orphaned.give();
+  verdict.take();  // or the test times out
+}
+
+TEST_P(ForkTest, ThousandsOfForksLeaveNothingBehind) {
+  auto store = connect_one();
+  auto channel = open(store.get());
+  int fds = 0;
+  size_t near = 0;
+  for (int i = 0; i < 2000; i++) {
+    Bytes now(1, static_cast<uint8_t>(i)), next(1, static_cast<uint8_t>(i + 1));
+    ASSERT_EQ(write(channel.get(), 0, now), 0);
+    bool looks = i % 50 == 0;
+    pid_t pid = fork_child(store.get(), [&] {
+      if (!looks) return 0;
+      auto mine = open(store.get());
+      return read(mine.get(), 0, 1) == now ? 0 : 1;
+    });
+    ASSERT_EQ(write(channel.get(), 0, next), 0);
+    ASSERT_EQ(status_of(pid), 0);
+    if (i > 0) continue;
+    fds = open_fds();  // the first snapshot made the shm channel open its stream
+    near = near_bytes();
+  }
+  EXPECT_EQ(open_fds(), fds);
+  EXPECT_LE(near_bytes(), near + (1 << 20));
+  EXPECT_EQ(read(channel.get(), 0, 1), Bytes(1, static_cast<uint8_t>(2000)));
+}
+
+TEST_P(ForkTest, AChainOfForksWorks) {
+  auto store = connect_one();
+  auto channel = open(store.get());
+  ASSERT_EQ(write(channel.get(), 0, Bytes(4096, 0)), 0);
+  std::function<int(int)> generation = [&](int depth) -> int {
+    auto mine = open(store.get());
+    CHILD_EXPECT(read(mine.get(), 0, 4096) == Bytes(4096, static_cast<uint8_t>(depth - 1)));
+    CHILD_EXPECT(write(mine.get(), 0, Bytes(4096, static_cast<uint8_t>(depth))) == 0);
+    if (depth == 12) return 0;
+    int result = status_of(fork_child(store.get(), [&] { return generation(depth + 1); }));
+    CHILD_EXPECT(read(mine.get(), 0, 4096) == Bytes(4096, static_cast<uint8_t>(depth)));
+    return result;
+  };
+  EXPECT_EQ(status_of(fork_child(store.get(), [&] { return generation(1); })), 0);
+  EXPECT_EQ(read(channel.get(), 0, 4096), Bytes(4096, 0));
+}
+
+TEST_P(ForkTest, AForkThatFailedIsForgotten) {
+  auto store = connect_one();
+  int fds = open_fds();
+  auto ticket = store->prepare_fork();
+  ASSERT_TRUE(ticket.ok());
+  store->forked_in_parent(*ticket);
+  EXPECT_EQ(open_fds(), fds);
+}
+
+// Everybody writes at random, forks at random, and must see exactly what a private copy of all bytes says.
+class RandomProcess {
+ public:
+  RandomProcess(RemoteStore* store, uint64_t seed, Bytes* model) : store_(store), random_(seed), model_(*model) {}
+
+  bool run(int steps) {
+    auto channel = open(store_);
+    for (int i = 0; i < steps; i++) {
+      if (!step(channel.get())) return false;
+    }
+    return read(channel.get(), 0, model_.size()) == model_;
+  }
+
+ private:
+  bool step(Channel* channel) {
+    uint64_t far = random_() % model_.size();
+    auto bytes = static_cast<uint32_t>(std::min<uint64_t>(1 + random_() % 10000, model_.size() - far));
+    auto at = model_.begin() + static_cast<long>(far);
+    if (random_() % 4 == 0) return read(channel, far, bytes) == Bytes(at, at + bytes);
+    if (random_() % 6 == 0) {
+      std::fill_n(at, bytes, 0);
+      return discard(channel, far, bytes) == 0;
+    }
+    Bytes data = pattern(bytes, random_());
+    std::copy(data.begin(), data.end(), at);
+    return write(channel, far, data) == 0;
+  }
+  RemoteStore* store_;
+  std::mt19937_64 random_;
+  Bytes& model_;
+};
+
+TEST_P(ForkTest, RandomWritersMatchTheirModels) {
+  auto store = connect_one();
+  Bytes model(64 * 4096);
+  ASSERT_TRUE(RandomProcess(store.get(), 1, &model).run(100));
+  std::vector<pid_t> children;
+  for (uint64_t i = 0; i < 6; i++) {
+    children.push_back(fork_child(store.get(), [&] {
+      CHILD_EXPECT(RandomProcess(store.get(), 100 + i, &model).run(100));
+      pid_t grandchild = fork_child(store.get(), [&] {
+        return RandomProcess(store.get(), 200 + i, &model).run(100) ? 0 : 1;
+      });
+      CHILD_EXPECT(RandomProcess(store.get(), 300 + i, &model).run(100));
+      return status_of(grandchild);
+    }));
+    ASSERT_TRUE(RandomProcess(store.get(), 400 + i, &model).run(60));
+  }
+  for (pid_t pid : children) EXPECT_EQ(status_of(pid), 0);
+  EXPECT_TRUE(RandomProcess(store.get(), 500, &model).run(50));
+}
+
+}  // namespace
+}  // namespace farside::testing

@@ -1,0 +1,7 @@
+// libFuzzer target for the codec: cmake with clang, then run decode_fuzzer.
+#include "decode_one.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  farside::testing::decode_one(std::as_bytes(std::span(data, size)));
+  return 0;
+}

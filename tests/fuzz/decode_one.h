@@ -1,0 +1,57 @@
+// Feeds arbitrary bytes to everything in the codec that reads, and uses what it accepts. Shared by the fuzzer and the
+// smoke test.
+#pragma once
+#include <cerrno>
+#include <cstdlib>
+
+#include "wire/codec.h"
+#include "wire/crc32c.h"
+
+namespace farside::testing {
+
+// Aborts when something was accepted that breaks the codec's promises. Returns how many decoders accepted.
+inline int decode_one(wire::Bytes input) {
+  auto require = [](bool condition) {
+    if (!condition) abort();
+  };
+  int accepted = 0;
+  wire::FrameHeader header;
+  if (input.size() >= sizeof header) {
+    memcpy(&header, input.data(), sizeof header);
+    accepted += wire::check_request_header(header) == 0;
+    accepted += wire::check_reply_header(header) == 0;
+    wire::Bytes rest = input.subspan(sizeof header);
+    if (accepted > 0 && header.payload_bytes <= rest.size()) input = rest.subspan(0, header.payload_bytes);
+  }
+  for (uint64_t region : {uint64_t{4096}, uint64_t{1} << 30, wire::kMaxRegionBytes}) {
+    for (wire::Op op : {wire::Op::kRead, wire::Op::kWrite, wire::Op::kDiscard}) {
+      wire::ListRequest list;
+      if (wire::decode_list(op, input, region, &list) != 0) continue;
+      accepted++;
+      uint64_t total = 0;
+      require(list.extents.size() >= 1 && list.extents.size() <= wire::kMaxExtents);
+      for (uint32_t i = 0; i < list.extents.size(); i++) {
+        wire::Extent e = list.extents[i];
+        require(e.bytes > 0 && e.offset < region && e.bytes <= region - e.offset);
+        total += e.bytes;
+      }
+      require(total == list.total_bytes);
+      require(op == wire::Op::kDiscard || total <= wire::kMaxDataBytes);
+      require(list.data.size() == (op == wire::Op::kWrite ? total : 0));
+      wire::crc32c(0, list.data.data(), list.data.size());  // readable to the end
+    }
+  }
+  wire::HelloRequest hello;
+  wire::HelloReply reply;
+  wire::ReserveRequest reserve;
+  wire::ErrorReply error;
+  accepted += wire::decode_hello(input, &hello) == 0;
+  accepted += wire::decode_hello_reply(input, &reply) == 0;
+  accepted += wire::decode_reserve(input, &reserve) == 0;
+  int code = wire::decode_error(input, &error);
+  require(code < 0 && code > -4096);
+  if (input.size() == sizeof error && code != -EBADMSG) require(strlen(error.text) == error.text_bytes);
+  return accepted;
+}
+
+}  // namespace farside::testing

@@ -1,0 +1,174 @@
+// Clients that break every rule. The server must go on serving an honest one.
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "fixture.h"
+#include "frames.h"
+
+namespace farside::testing {
+namespace {
+
+class RawClient {
+ public:
+  explicit RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}, {}};
+    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) throw std::runtime_error("connect");
+    timeval patience = {10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  }
+  ~RawClient() { close(fd_); }
+
+  // A server that has closed the connection is no error here.
+  void send(const Frame& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  void end() { shutdown(fd_, SHUT_WR); }
+
+  // The next reply's op, or kHello with *error = -1 when the connection ended instead.
+  wire::Op reply(int* error) {
+    wire::FrameHeader header;
+    *error = -1;
+    if (recv(fd_, &header, sizeof header, MSG_WAITALL) != sizeof header) return wire::Op::kHello;
+    Frame payload(header.payload_bytes);
+    if (!payload.empty() && recv(fd_, payload.data(), payload.size(), MSG_WAITALL) < 0) return wire::Op::kHello;
+    *error = 0;
+    if (header.op == static_cast<uint8_t>(wire::Op::kError)) memcpy(error, payload.data(), sizeof *error);
+    return static_cast<wire::Op>(header.op);
+  }
+  int error_reply() {
+    int error;
+    wire::Op op = reply(&error);
+    return op == wire::Op::kError ? error : -1;
+  }
+  bool ended() {
+    char byte;
+    for (;;) {
+      ssize_t n = recv(fd_, &byte, 1, 0);
+      if (n <= 0) return n == 0 || errno == ECONNRESET;
+    }
+  }
+
+ private:
+  int fd_;
+};
+
+class HostileClient : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    store_ = connect(server_.tcp(), token());
+    channel_ = open(store_.get());
+    ASSERT_EQ(write(channel_.get(), 0, honest_), 0);
+  }
+  void TearDown() override { EXPECT_EQ(read(channel_.get(), 0, honest_.size()), honest_); }
+
+  const std::string& token() const { return server_.config().token; }
+  RawClient raw() { return RawClient(server_.port()); }
+  RawClient greeted() {
+    RawClient client(server_.port());
+    client.send(hello_frame(token(), kRegion));
+    int error;
+    EXPECT_EQ(client.reply(&error), wire::Op::kHello);
+    EXPECT_EQ(error, 0);
+    return client;
+  }
+
+  TestServer server_;
+  std::unique_ptr<remote::RemoteStore> store_;
+  std::unique_ptr<Channel> channel_;
+  const Bytes honest_ = pattern(100000, 1);
+};
+
+TEST_F(HostileClient, GarbageEndsTheConnection) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 50; i++) {
+    Frame garbage(1 + random() % 5000);
+    for (auto& b : garbage) b = static_cast<std::byte>(random());
+    RawClient client = raw();
+    client.send(garbage);
+    client.end();
+    EXPECT_TRUE(client.ended());
+  }
+  EXPECT_GT(server_->stats().bad_frames, 0u);
+}
+
+TEST_F(HostileClient, OtherVersionsAreToldSo) {
+  Frame f = hello_frame(token(), kRegion);
+  f[4] = std::byte{wire::kVersion + 1};
+  seal(&f);
+  RawClient client = raw();
+  client.send(f);
+  EXPECT_EQ(client.error_reply(), EPROTONOSUPPORT);
+  EXPECT_TRUE(client.ended());
+}
+
+TEST_F(HostileClient, NothingBeforeTheGreetingAndNoSecondOne) {
+  for (auto& f : {list_frame(wire::Op::kRead, 1, {{0, 10}}), frame(wire::Op::kPing, 1, {}), frame(wire::Op::kStats, 1, {})}) {
+    RawClient client = raw();
+    client.send(f);
+    EXPECT_EQ(client.error_reply(), EBADMSG);
+    EXPECT_TRUE(client.ended());
+  }
+  RawClient client = greeted();
+  client.send(hello_frame(token(), kRegion));
+  EXPECT_EQ(client.error_reply(), EBADMSG);
+  EXPECT_TRUE(client.ended());
+}
+
+TEST_F(HostileClient, WellFormedNonsenseIsAnsweredAndTheConnectionGoesOn) {
+  RawClient client = greeted();
+  auto refused = [&](const Frame& f, int code) {
+    client.send(f);
+    EXPECT_EQ(client.error_reply(), code);
+  };
+  refused(list_frame(wire::Op::kRead, 2, {{kRegion, 1}}), ERANGE);
+  refused(list_frame(wire::Op::kRead, 2, {{~0ull - 5, 10}}), ERANGE);
+  refused(list_frame(wire::Op::kRead, 2, {{0, 1 << 20}, {0, 1}}), E2BIG);
+  refused(list_frame(wire::Op::kRead, 2, {{0, 0}}), EINVAL);
+  refused(list_frame(wire::Op::kWrite, 2, {{0, 5}}, 4), EBADMSG);
+  refused(list_frame(wire::Op::kWrite, 2, {{0, 5}}, 5), ENOSPC);
+  refused(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{kSlab + 1}), EINVAL);
+  refused(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{~0ull / kSlab * kSlab}), EINVAL);
+  refused(frame(wire::Op::kGrow, 2, {}), EBADMSG);
+  client.send(frame(wire::Op::kPing, 3, {}));
+  int error;
+  EXPECT_EQ(client.reply(&error), wire::Op::kPing);
+}
+
+TEST_F(HostileClient, OthersRegionsStayClosed) {
+  RawClient client = raw();
+  wire::HelloRequest hello = {};
+  hello.mode = wire::HelloMode::kAttach;
+  hello.region = 1;  // the honest client's
+  client.send(frame_of(wire::Op::kHello, 1, hello));
+  EXPECT_EQ(client.error_reply(), ENOENT);
+  hello.mode = wire::HelloMode::kSnapshot;
+  RawClient other = raw();
+  other.send(frame_of(wire::Op::kHello, 1, hello));
+  EXPECT_EQ(other.error_reply(), ENOENT);
+}
+
+TEST_F(HostileClient, SilentConnectionsAreClosedInTheEnd) {
+  RawClient client = raw();
+  client.send(Frame(3, std::byte{0x46}));
+  EXPECT_TRUE(client.ended());  // within the raw client's ten seconds
+}
+
+TEST_F(HostileClient, MutatedFramesNeverHurt) {
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 300; i++) {
+    RawClient client = i % 4 == 0 ? raw() : greeted();
+    for (int n = 0; n < 4; n++) {
+      Frame choices[] = {hello_frame(token(), kRegion), list_frame(wire::Op::kRead, 5, {{0, 4096}, {8192, 100}}),
+                         list_frame(wire::Op::kWrite, 6, {{4096, 64}}, 64),
+                         list_frame(wire::Op::kDiscard, 7, {{0, 1 << 20}}),
+                         frame_of(wire::Op::kGrow, 8, wire::ReserveRequest{kSlab}), frame(wire::Op::kStats, 9, {})};
+      Frame f = choices[random() % std::size(choices)];
+      mutate(&f, &random);
+      client.send(f);
+    }
+    if (i % 2) client.end();
+  }
+  EXPECT_TRUE(server_.eventually([](auto s) { return s.clients == 2; }));
+}
+
+}  // namespace
+}  // namespace farside::testing

@@ -1,0 +1,117 @@
+// Visits every state that any interleaving of the model's actors can reach, and tells the shortest way to a violation.
+// Besides what the model checks itself, from every state the end must be reachable: that finds dead-locks, pages that
+// are stuck, and faults that repeat for ever.
+#pragma once
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "page_model.h"
+
+namespace farside::model {
+
+struct Outcome {
+  size_t states = 0;
+  std::string violation;  // "": none
+  std::string trace;      // one line a step
+};
+
+class Explorer {
+ public:
+  explicit Explorer(const PageModel& model) : model_(model) {}
+
+  Outcome explore() {
+    Outcome outcome;
+    visit(model_.start(), kNobody, 0);
+    for (size_t at = 0; at < states_.size(); at++) {
+      if (const char* wrong = expand(at)) return fail(wrong, states_.size() - 1);
+    }
+    size_t stuck = find_stuck();
+    if (stuck != kNone) return fail("the end cannot be reached any more: a dead-lock or an endless fault", stuck);
+    outcome.states = states_.size();
+    return outcome;
+  }
+
+ private:
+  static constexpr unsigned kNobody = ~0u;
+  static constexpr size_t kNone = ~size_t{0};
+  struct Hash {
+    size_t operator()(const State& s) const { return std::hash<std::string_view>()({reinterpret_cast<const char*>(&s), sizeof s}); }
+  };
+  struct Equal {
+    bool operator()(const State& a, const State& b) const { return memcmp(&a, &b, sizeof a) == 0; }
+  };
+  struct Origin {
+    size_t from;
+    unsigned actor;
+  };
+
+  size_t visit(const State& s, unsigned actor, size_t from) {
+    auto [it, fresh] = index_.emplace(s, states_.size());
+    if (fresh) {
+      states_.push_back(&it->first);
+      origins_.push_back({from, actor});
+    }
+    return it->second;
+  }
+
+  // Adds all successors. A violation is told with the state that shows it added last.
+  const char* expand(size_t at) {
+    for (unsigned actor = 0; actor < PageModel::kActors; actor++) {
+      State next = *states_[at];
+      const char* wrong = nullptr;
+      if (!model_.step(next, actor, &wrong)) continue;
+      if (!wrong) wrong = model_.check(next);
+      if (!wrong && model_.done(next)) wrong = model_.check_done(next);
+      if (wrong) {
+        states_.push_back(&index_.emplace(next, kNone).first->first);
+        origins_.push_back({at, actor});
+        return wrong;
+      }
+      edges_.push_back({at, visit(next, actor, at)});
+    }
+    return nullptr;
+  }
+
+  // A state from which no finished state can be reached: found by walking back from all finished ones.
+  size_t find_stuck() {
+    std::vector<std::vector<uint32_t>> before(states_.size());
+    for (auto [from, to] : edges_) before[to].push_back(static_cast<uint32_t>(from));
+    std::vector<bool> good(states_.size());
+    std::vector<size_t> work;
+    for (size_t i = 0; i < states_.size(); i++) {
+      if (model_.done(*states_[i])) work.push_back(i);
+    }
+    while (!work.empty()) {
+      size_t i = work.back();
+      work.pop_back();
+      if (good[i]) continue;
+      good[i] = true;
+      work.insert(work.end(), before[i].begin(), before[i].end());
+    }
+    for (size_t i = 0; i < good.size(); i++) {
+      if (!good[i]) return i;
+    }
+    return kNone;
+  }
+
+  Outcome fail(const char* what, size_t at) {
+    Outcome outcome;
+    outcome.states = states_.size();
+    outcome.violation = what;
+    for (; origins_[at].actor != kNobody; at = origins_[at].from) {
+      outcome.trace = model_.describe(*states_[at], origins_[at].actor) + "\n" + outcome.trace;
+    }
+    return outcome;
+  }
+
+  const PageModel& model_;
+  std::unordered_map<State, size_t, Hash, Equal> index_;  // node-based: the states stay where they are
+  std::vector<const State*> states_;
+  std::vector<Origin> origins_;
+  std::vector<std::pair<size_t, size_t>> edges_;
+};
+
+}  // namespace farside::model

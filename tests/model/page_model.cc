@@ -1,0 +1,568 @@
+#include "page_model.h"
+
+namespace farside::model {
+namespace {
+
+using pager::PageState;
+using pager::PageWord;
+
+constexpr uint16_t kHeld = 1;  // RangeOps::own remembers in the owner field that the page had a frame
+
+PageWord word_of(const State& s) { return PageWord(s.word); }
+void set_word(State& s, PageWord w) { s.word = w.bits(); }
+bool is_owned(PageWord w) { return w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading); }
+
+void go(Thread& t, Pc pc) { t.pc = pc; }
+
+}  // namespace
+
+State PageModel::start() const {
+  State s;
+  set_word(s, PageWord().with_state(PageState::kUntouched));
+  for (unsigned i = 0; i < scenario_.threads.size(); i++) begin_op(s.threads[i], i);
+  return s;
+}
+
+void PageModel::begin_op(Thread& t, unsigned i) const {
+  uint8_t op = t.op;
+  t = Thread();
+  t.op = op;
+  if (op == scenario_.threads[i].size()) return;
+  switch (scenario_.threads[i][op]) {
+    case 'k': return go(t, Pc::kPin);
+    case 'd':
+    case 's':
+      t.back = Pc::kOwn;
+      return go(t, Pc::kGate);
+    case 'f': return go(t, Pc::kForkShut);
+    default: return go(t, Pc::kAccess);
+  }
+}
+
+void PageModel::next_op(State& s, unsigned i) const {
+  s.threads[i].op++;
+  begin_op(s.threads[i], i);
+}
+
+void PageModel::fault(Thread& t, bool write, Pc back) const {
+  t.write = write;
+  t.back = back;
+  go(t, Pc::kGate);
+}
+
+// ---- The kernel ----
+
+unsigned PageModel::references(const State& s, uint8_t frame) {
+  unsigned count = (s.here.frame == frame) + (s.child.frame == frame);
+  for (const EvictorState& e : s.evictors) count += e.pipe == frame;
+  return count;
+}
+
+uint8_t PageModel::new_frame(State& s, Value content) {
+  for (uint8_t f = 0; f < State::kFrames; f++) {
+    if (references(s, f) > 0) continue;
+    s.frames[f] = content;
+    return f;
+  }
+  return kNoFrame;  // cannot be: there are more frames than references
+}
+
+// A store through a mapping: by the program or inside a system call. nullptr: a store that changes nothing.
+PageModel::Store PageModel::store(State& s, Mapping& m, const Value* value, bool kernel_asks_us) {
+  if (!m.present()) return Store::kFaults;
+  if (m.write_protected && kernel_asks_us) return Store::kFaults;
+  if (!m.exclusive && references(s, m.frame) > 1) {  // copy-on-write
+    Value content = s.frames[m.frame];
+    m.frame = new_frame(s, content);
+  }
+  m.exclusive = 1;
+  if (value) s.frames[m.frame] = *value;
+  return Store::kDone;
+}
+
+// ---- Threads ----
+
+bool PageModel::thread_step(State& s, unsigned i, const char** violation) const {
+  Thread& t = s.threads[i];
+  if (t.pc == Pc::kDone) return false;
+  if (t.pc == Pc::kSealed) {  // the program gets SIGSEGV; here it tries again once it may
+    if (word_of(s).has(PageWord::kSealed)) return false;
+    go(t, Pc::kAccess);
+    return true;
+  }
+  if (t.pc == Pc::kAccess) {
+    bool write = scenario_.threads[i][t.op] == 'w';
+    Value value = value_of(s, i);
+    if (write ? store(s, s.here, &value, true) == Store::kFaults : !s.here.present()) {
+      fault(t, write, Pc::kAccess);
+      return true;
+    }
+    if (write) s.truth = value;
+    else if (s.frames[s.here.frame] != s.truth) *violation = "a read returned an old value";
+    next_op(s, i);
+    return true;
+  }
+  if (t.pc >= Pc::kForkShut) return fork_step(s, i, violation);
+  if (t.pc >= Pc::kOwn) return range_step(s, i);
+  if (t.pc >= Pc::kPin) return pin_step(s, i, violation);
+  return fault_step(s, i, violation);
+}
+
+// FaultPath::resolve, bring, upgrade, publish; Policy::insert.
+bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
+  Thread& t = s.threads[i];
+  PageWord w = word_of(s);
+  PageWord seen(t.seen);
+  switch (t.pc) {
+    case Pc::kGate:
+      if (s.gate_owner != 0 && s.gate_owner != i + 1 && !broken(Broken::kNoGateAtFork)) return false;
+      t.inside = 1;
+      go(t, t.back == Pc::kOwn ? Pc::kOwn : Pc::kLoad);
+      return true;
+    case Pc::kLoad:
+      t.seen = s.word;
+      if (is_owned(w)) {
+        go(t, Pc::kWait);
+      } else if (w.is(PageState::kNear)) {
+        go(t, !t.write || w.writable() ? Pc::kLeave : Pc::kUpgrade);
+      } else if (w.has(PageWord::kSealed)) {
+        t.back = Pc::kSealed;
+        go(t, Pc::kLeave);
+      } else {
+        go(t, Pc::kTake);
+      }
+      return true;
+    case Pc::kWait:
+      if (is_owned(w)) return false;
+      go(t, Pc::kLoad);
+      return true;
+    case Pc::kTake:
+      if (s.used >= scenario_.frames && !s.pausing) return false;
+      s.used++;
+      t.frames = 1;
+      go(t, Pc::kClaim);
+      return true;
+    case Pc::kClaim:
+      if (s.word != t.seen) {
+        go(t, Pc::kGiveBack);
+        return true;
+      }
+      set_word(s, w.with_state(PageState::kFetching));
+      go(t, Pc::kFetch);
+      return true;
+    case Pc::kGiveBack:
+      s.used--;
+      t.frames = 0;
+      go(t, Pc::kLoad);
+      return true;
+    case Pc::kFetch:
+      t.content = seen.is(PageState::kFar) ? s.far : kZeroPage;
+      go(t, Pc::kMap);
+      return true;
+    case Pc::kMap:  // UFFDIO_COPY leaves a page alone that is there already
+      if (!s.here.present()) s.here = {new_frame(s, t.content), static_cast<uint8_t>(!t.write), 1};
+      t.content = 0;
+      go(t, Pc::kPublish);
+      return true;
+    case Pc::kPublish:
+      set_word(s, w.with_state(PageState::kNear).with(t.write ? PageWord::kDirty : 0));
+      t.frames = 0;
+      go(t, Pc::kInsert);
+      return true;
+    case Pc::kInsert:
+      set_word(s, w.with(PageWord::kQueued));
+      go(t, w.has(PageWord::kQueued) ? Pc::kLeave : Pc::kPush);
+      return true;
+    case Pc::kPush:
+      s.queue++;
+      go(t, Pc::kLeave);
+      return true;
+    case Pc::kUpgrade:
+      if (s.word != t.seen) {
+        go(t, Pc::kLoad);
+        return true;
+      }
+      w = w.with(PageWord::kDirty).without(PageWord::kCow);
+      set_word(s, broken(Broken::kNoUpgradingBit) ? w : w.with(PageWord::kUpgrading));
+      go(t, Pc::kUnprotect);
+      return true;
+    case Pc::kUnprotect:
+      s.here.write_protected = 0;
+      go(t, broken(Broken::kNoUpgradingBit) || broken(Broken::kNoCopyInUpgrade) ? Pc::kUpgraded : Pc::kTouch);
+      return true;
+    case Pc::kTouch:
+      if (store(s, s.here, nullptr, true) == Store::kFaults) *violation = "a fault inside the fault path";
+      go(t, Pc::kUpgraded);
+      return true;
+    case Pc::kUpgraded:
+      set_word(s, w.without(PageWord::kUpgrading));
+      go(t, Pc::kLeave);
+      return true;
+    case Pc::kLeave:
+      t.inside = 0;
+      t.write = 0;
+      t.seen = 0;
+      if (t.back == Pc::kDone) next_op(s, i);
+      else go(t, t.back);
+      return true;
+    default: return false;
+  }
+}
+
+// RangeOps::pin_one, the system call, RangeOps::unpin.
+bool PageModel::pin_step(State& s, unsigned i, const char** violation) const {
+  Thread& t = s.threads[i];
+  PageWord w = word_of(s), seen(t.seen);
+  switch (t.pc) {
+    case Pc::kPin:
+      t.seen = s.word;
+      go(t, Pc::kPinGate);
+      return true;
+    case Pc::kPinGate: {
+      if (s.gate_owner != 0 && s.gate_owner != i + 1) return false;
+      t.inside = 1;
+      bool ready = seen.is(PageState::kNear) && !seen.has(PageWord::kUpgrading) && seen.writable();
+      t.write = 1;
+      t.back = Pc::kPin;
+      go(t, ready ? Pc::kPinCount : Pc::kLoad);
+      return true;
+    }
+    case Pc::kPinCount:
+      if (s.word == t.seen) {
+        set_word(s, PageWord(w.bits() + PageWord::kPinOne));
+        t.back = Pc::kKernelWrite;
+      }
+      go(t, Pc::kLeave);
+      return true;
+    case Pc::kKernelWrite: {
+      Value value = value_of(s, i);
+      if (store(s, s.here, &value, true) == Store::kFaults) *violation = "a system call got EFAULT on a pinned page";
+      s.truth = value;
+      go(t, Pc::kUnpin);
+      return true;
+    }
+    case Pc::kUnpin:
+      set_word(s, PageWord(w.bits() - PageWord::kPinOne));
+      next_op(s, i);
+      return true;
+    default: return false;
+  }
+}
+
+// RangeOps::own, drop_piece, push_out, unseal.
+bool PageModel::range_step(State& s, unsigned i) const {
+  Thread& t = s.threads[i];
+  PageWord w = word_of(s), seen(t.seen);
+  bool seal = scenario_.threads[i][t.op] == 's';
+  switch (t.pc) {
+    case Pc::kOwn:
+      t.seen = s.word;
+      if (is_owned(w)) {
+        go(t, Pc::kOwnWait);
+      } else if (broken(Broken::kDropSkipsUntouched) && w.is(PageState::kUntouched)) {
+        go(t, Pc::kDropUnmap);
+      } else {
+        go(t, Pc::kOwnTry);
+      }
+      return true;
+    case Pc::kOwnWait:
+      if (is_owned(w)) return false;
+      go(t, Pc::kOwn);
+      return true;
+    case Pc::kOwnTry:
+      if (s.word != t.seen) {
+        go(t, Pc::kOwn);
+        return true;
+      }
+      t.frames = w.is(PageState::kNear);
+      t.owns = 1;
+      set_word(s, w.with_state(PageState::kEvicting).with_owner(t.frames ? kHeld : 0));
+      if (!seal && !t.frames) s.truth = kZeroPage;  // nobody can reach it: the discard takes effect
+      go(t, seal ? (t.frames && w.has(PageWord::kDirty) ? Pc::kSealProtect : Pc::kSealUnmap) : Pc::kDropUnmap);
+      return true;
+    case Pc::kDropUnmap:  // the kernel drops the whole range, also where this page was not near
+      if (s.here.present()) s.truth = kZeroPage;
+      s.here = Mapping();
+      if (!t.owns) t.back = Pc::kDone;
+      go(t, !t.owns ? Pc::kLeave : seen.has(PageWord::kStored) ? Pc::kDropFar : Pc::kDropFinish);
+      return true;
+    case Pc::kDropFar:
+      s.discards++;
+      go(t, broken(Broken::kDropDoesNotWait) ? Pc::kDropFinish : Pc::kDropAck);
+      return true;
+    case Pc::kDropAck:
+      if (s.discards > 0) return false;
+      go(t, Pc::kDropFinish);
+      return true;
+    case Pc::kDropFinish:
+      set_word(s, PageWord(w.bits() & (PageWord::kPinMask | PageWord::kQueued | PageWord::kSealed)).with_state(PageState::kUntouched));
+      t.back = Pc::kDone;
+      go(t, Pc::kGiveHeld);
+      return true;
+    case Pc::kGiveHeld:
+      s.used = static_cast<uint8_t>(s.used - t.frames);
+      t.frames = 0;
+      go(t, Pc::kLeave);
+      return true;
+    case Pc::kSealProtect:
+      if (!broken(Broken::kSealWithoutProtection)) s.here.write_protected = 1;
+      go(t, Pc::kSealWrite);
+      return true;
+    case Pc::kSealWrite:
+      s.far = s.here.present() ? s.frames[s.here.frame] : kForgotten;
+      go(t, Pc::kSealUnmap);
+      return true;
+    case Pc::kSealUnmap:
+      if (t.frames) s.here = Mapping();
+      go(t, Pc::kSealFinish);
+      return true;
+    case Pc::kSealFinish: {
+      bool stored = w.has(PageWord::kStored) || (t.frames && w.has(PageWord::kDirty));
+      PageWord kept(w.bits() & (PageWord::kPinMask | PageWord::kQueued));
+      kept = kept.with(PageWord::kSealed | (stored ? PageWord::kStored : 0));
+      set_word(s, kept.with_state(stored ? PageState::kFar : PageState::kUntouched));
+      t.back = Pc::kUnseal;
+      go(t, Pc::kGiveHeld);
+      return true;
+    }
+    case Pc::kUnseal:
+      set_word(s, w.without(PageWord::kSealed));
+      next_op(s, i);
+      return true;
+    default: return false;
+  }
+}
+
+// Pager::prepare_fork, the kernel's fork, Pager::fork_in_parent.
+bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
+  Thread& t = s.threads[i];
+  PageWord w = word_of(s), seen(t.seen);
+  bool dirty = seen.is(PageState::kNear) && seen.has(PageWord::kDirty);
+  bool leave_writable = dirty && seen.pins() > 0 && !broken(Broken::kForkProtectsPinned);
+  switch (t.pc) {
+    case Pc::kForkShut:
+      if (s.gate_owner != 0) return false;
+      s.gate_owner = static_cast<uint8_t>(i + 1);
+      go(t, Pc::kForkDrain);
+      return true;
+    case Pc::kForkDrain:
+      for (unsigned k = 0; k < State::kThreads; k++) {
+        if (k != i && s.threads[k].inside && !broken(Broken::kNoGateAtFork)) return false;
+      }
+      go(t, Pc::kForkPause);
+      return true;
+    case Pc::kForkPause:
+      s.pausing = !broken(Broken::kNoPauseAtFork);
+      go(t, Pc::kForkStill);
+      return true;
+    case Pc::kForkStill:
+      for (const EvictorState& e : s.evictors) {
+        if (s.pausing && e.pc != EvictorPc::kIdle) return false;
+      }
+      go(t, Pc::kForkSnapshot);
+      return true;
+    case Pc::kForkSnapshot:
+      s.forked = 0;  // an earlier child is gone by now
+      s.child = Mapping();
+      s.child_far = s.far;
+      go(t, Pc::kForkFork);
+      return true;
+    case Pc::kForkFork:
+      s.here.exclusive = 0;
+      s.child = s.here;
+      s.child_word = s.word;
+      s.child_truth = s.truth;
+      s.forked = 1;
+      go(t, Pc::kForkLook);
+      return true;
+    case Pc::kForkLook:
+      t.seen = s.word;
+      go(t, broken(Broken::kNoProtectionAfterFork) ? Pc::kForkResume : Pc::kForkMark);
+      return true;
+    case Pc::kForkMark:
+      if (leave_writable) {
+        if (!seen.has(PageWord::kCow) && store(s, s.here, nullptr, true) == Store::kFaults) *violation = "a fault inside fork";
+      } else if (dirty) {
+        set_word(s, w.with(PageWord::kCow));
+      }
+      go(t, Pc::kForkProtect);
+      return true;
+    case Pc::kForkProtect:
+      if (s.here.present() && !leave_writable) s.here.write_protected = 1;
+      go(t, Pc::kForkResume);
+      return true;
+    case Pc::kForkResume:
+      s.pausing = 0;
+      go(t, Pc::kForkOpen);
+      return true;
+    case Pc::kForkOpen:
+      s.gate_owner = 0;
+      next_op(s, i);
+      return true;
+    default: return false;
+  }
+}
+
+// ---- Evictors: QueuePolicy::take and the five phases, one page a batch ----
+
+bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
+  EvictorState& e = s.evictors[i];
+  PageWord w = word_of(s);
+  if (fails && !(scenario_.holds_fail && e.pc == EvictorPc::kHold)) return false;
+  switch (e.pc) {
+    case EvictorPc::kIdle:
+      if (s.pausing || s.queue == 0) return false;
+      s.queue--;
+      e.pc = broken(Broken::kUnqueueAfterReading) ? EvictorPc::kReadState : EvictorPc::kUnqueue;
+      return true;
+    case EvictorPc::kReadState:
+      e.near = w.is(PageState::kNear);
+      e.pc = EvictorPc::kUnqueue;
+      return true;
+    case EvictorPc::kUnqueue: {
+      bool near = broken(Broken::kUnqueueAfterReading) ? e.near : w.is(PageState::kNear);
+      set_word(s, w.without(PageWord::kQueued));
+      e = EvictorState();
+      e.pc = near ? EvictorPc::kClaim : EvictorPc::kIdle;
+      return true;
+    }
+    case EvictorPc::kClaim:
+      if (!w.is(PageState::kNear)) {
+        e.pc = EvictorPc::kIdle;
+      } else if ((w.pins() > 0 && !broken(Broken::kEvictorIgnoresPins)) || w.has(PageWord::kUpgrading)) {
+        e.pc = EvictorPc::kReinsert;
+      } else {
+        set_word(s, w.with_state(PageState::kEvicting));
+        e.frames = 1;
+        e.dirty = w.has(PageWord::kDirty);
+        e.pc = e.dirty && !broken(Broken::kHoldAfterUnmap) ? EvictorPc::kHold : EvictorPc::kUnmap;
+      }
+      return true;
+    case EvictorPc::kReinsert:
+      set_word(s, w.with(PageWord::kQueued));
+      e.pc = w.has(PageWord::kQueued) ? EvictorPc::kIdle : EvictorPc::kRepush;
+      return true;
+    case EvictorPc::kRepush:
+      s.queue++;
+      e.pc = EvictorPc::kIdle;
+      return true;
+    case EvictorPc::kHold:
+      e.pipe = fails ? kNoFrame : s.here.frame;
+      e.pc = e.pipe == kNoFrame ? EvictorPc::kGiveUp : EvictorPc::kUnmap;
+      return true;
+    case EvictorPc::kGiveUp:
+      set_word(s, w.with_state(PageState::kNear));
+      e = EvictorState();
+      e.pc = EvictorPc::kReinsert;
+      return true;
+    case EvictorPc::kUnmap:
+      s.here = Mapping();
+      e.pc = !e.dirty ? EvictorPc::kRelease : broken(Broken::kHoldAfterUnmap) ? EvictorPc::kLateHold : EvictorPc::kWrite;
+      return true;
+    case EvictorPc::kLateHold:
+      e.pipe = s.here.frame;
+      e.pc = EvictorPc::kWrite;
+      return true;
+    case EvictorPc::kRelease:
+      set_word(s, w.with_state(w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched).without(PageWord::kCow));
+      e.pc = EvictorPc::kGive;
+      return true;
+    case EvictorPc::kWrite:
+      s.far = e.pipe == kNoFrame ? kForgotten : s.frames[e.pipe];
+      e.pipe = kNoFrame;
+      e.pc = EvictorPc::kFinish;
+      return true;
+    case EvictorPc::kFinish:
+      set_word(s, w.with_state(PageState::kFar).without(PageWord::kDirty | PageWord::kCow).with(PageWord::kStored));
+      e.pc = EvictorPc::kGive;
+      return true;
+    case EvictorPc::kGive:
+      s.used--;
+      e = EvictorState();
+      return true;
+  }
+  return false;
+}
+
+// The child writes once into its inherited page. Its own pager is another process and no part of this model.
+bool PageModel::child_step(State& s) const {
+  if (!s.forked || s.child_wrote || !s.child.present()) return false;
+  Value value = 254;
+  store(s, s.child, &value, false);
+  s.child_truth = value;
+  s.child_wrote = 1;
+  return true;
+}
+
+bool PageModel::step(State& s, unsigned actor, const char** violation) const {
+  bool moved;
+  if (actor < State::kThreads) {
+    moved = actor < scenario_.threads.size() && thread_step(s, actor, violation);
+  } else if (actor < State::kThreads + 2 * State::kEvictors) {
+    unsigned k = actor - State::kThreads;
+    moved = k / 2 < scenario_.evictors && evictor_step(s, k / 2, k % 2 == 1);
+  } else if (actor == kActors - 2) {
+    moved = child_step(s);
+  } else {
+    moved = s.discards > 0;  // the network delivers
+    if (moved) {
+      s.discards--;
+      s.far = kForgotten;
+    }
+  }
+  for (uint8_t f = 0; moved && f < State::kFrames; f++) {
+    if (references(s, f) == 0) s.frames[f] = 0;  // equal states shall look equal
+  }
+  return moved;
+}
+
+// ---- What must hold ----
+
+const char* PageModel::check(const State& s) const {
+  PageWord w = word_of(s);
+  if (!w.is_valid()) return "an impossible page word";
+  unsigned counted = w.is(PageState::kNear);
+  for (const Thread& t : s.threads) counted += t.frames;
+  for (const EvictorState& e : s.evictors) counted += e.frames;
+  if (counted != s.used) return "a frame was leaked or counted twice";
+  if (s.used > scenario_.frames && s.pausing == 0 && !s.forked) return "the budget was exceeded";
+  if (!s.forked) return nullptr;
+  PageWord child(s.child_word);
+  Value seen = s.child.present() ? s.frames[s.child.frame] : child.is(PageState::kFar) ? s.child_far : kZeroPage;
+  return seen == s.child_truth ? nullptr : "the child does not see the memory as it was at the fork";
+}
+
+bool PageModel::done(const State& s) const {
+  for (const Thread& t : s.threads) {
+    if (t.pc != Pc::kDone) return false;
+  }
+  for (const EvictorState& e : s.evictors) {
+    if (e.pc != EvictorPc::kIdle) return false;
+  }
+  return s.discards == 0;
+}
+
+const char* PageModel::check_done(const State& s) const {
+  PageWord w = word_of(s);
+  Value now = s.here.present() ? s.frames[s.here.frame] : w.is(PageState::kFar) ? s.far : kZeroPage;
+  if (now != s.truth) return "a write was lost";
+  if (w.is(PageState::kNear) != s.here.present()) return "the word and the kernel's mapping disagree";
+  if (w.is(PageState::kNear) && s.queue == 0) return "a near page is in no queue and can never be evicted";
+  if (w.has(PageWord::kQueued) != (s.queue > 0) || s.queue > 1) return "the queued bit and the queue disagree";
+  return w.pins() == 0 ? nullptr : "a page stayed pinned";
+}
+
+std::string PageModel::describe(const State& s, unsigned actor) const {
+  auto number = [](auto v) { return std::to_string(static_cast<unsigned>(v)); };
+  std::string who;
+  if (actor < State::kThreads) who = "thread " + number(actor) + " to pc " + number(s.threads[actor].pc);
+  else if (actor < State::kThreads + 2 * State::kEvictors) who = "evictor " + number((actor - State::kThreads) / 2) + " to pc " + number(s.evictors[(actor - State::kThreads) / 2].pc);
+  else who = actor == kActors - 2 ? "child writes" : "network delivers";
+  PageWord w = word_of(s);
+  return who + ": state " + number(w.state()) + (w.has(PageWord::kDirty) ? " dirty" : "") + (w.has(PageWord::kStored) ? " stored" : "") +
+         (w.has(PageWord::kCow) ? " cow" : "") + (w.has(PageWord::kUpgrading) ? " upgrading" : "") + ", " +
+         (s.here.present() ? "mapped" : "absent") + (s.here.write_protected ? " protected" : "") + ", truth " + number(s.truth) + ", far " +
+         number(s.far) + ", queue " + number(s.queue) + ", frames " + number(s.used);
+}
+
+}  // namespace farside::model

@@ -1,0 +1,149 @@
+// A model of one page of far space: its word, the kernel's mapping, its frames, the far side, the gate, and everybody
+// who works on it, at the granularity of single atomic operations and system calls. The word is the pager's own
+// PageWord; the steps follow src/pager line by line (docs/page_states.md names the places). Explored by explorer.h.
+//
+// Threads run scripts, one letter an operation:
+//   r read   w write   k a system call writes into the pinned page   d discard   s seal and unseal   f fork
+#pragma once
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "pager/page_word.h"
+
+namespace farside::model {
+
+// Rules of the pager that a run leaves out, to prove that the model finds out.
+enum class Broken {
+  kNothing,
+  kNoUpgradingBit,          // the write protection is lifted without owning the page
+  kNoProtectionAfterFork,   // shared frames stay unprotected and unmarked
+  kNoCopyInUpgrade,         // a shared frame is not copied while the page is owned
+  kNoPauseAtFork,           // evictions go on during a fork
+  kNoGateAtFork,            // faults go on during a fork
+  kDropSkipsUntouched,      // a discard does not own untouched pages
+  kDropDoesNotWait,         // a discard does not wait for the server
+  kUnqueueAfterReading,     // the queued bit is cleared after the state was read
+  kEvictorIgnoresPins,
+  kHoldAfterUnmap,          // frames are held too late
+  kSealWithoutProtection,   // a sealed page is written out while its mapping is writable
+  kForkProtectsPinned,      // fork write-protects pages that a system call writes to
+};
+
+struct Scenario {
+  std::vector<std::string> threads;  // at most 3
+  unsigned evictors = 1;             // at most 2
+  unsigned frames = 2;               // the budget
+  bool holds_fail = false;           // the kernel may refuse to hold a frame
+  Broken broken = Broken::kNothing;
+};
+
+enum class Pc : uint8_t {
+  kAccess, kSealed, kGate, kLoad, kWait, kTake, kClaim, kGiveBack, kFetch, kMap, kPublish, kInsert, kPush,
+  kUpgrade, kUnprotect, kTouch, kUpgraded, kLeave,
+  kPin, kPinGate, kPinCount, kKernelWrite, kUnpin,
+  kOwn, kOwnTry, kOwnWait, kDropUnmap, kDropFar, kDropAck, kDropFinish, kGiveHeld,
+  kSealProtect, kSealWrite, kSealUnmap, kSealFinish, kUnseal,
+  kForkShut, kForkDrain, kForkPause, kForkStill, kForkSnapshot, kForkFork, kForkLook, kForkMark, kForkProtect, kForkResume,
+  kForkOpen, kDone,
+};
+
+enum class EvictorPc : uint8_t {
+  kIdle, kReadState, kUnqueue, kClaim, kReinsert, kRepush, kHold, kGiveUp, kUnmap, kLateHold, kRelease, kWrite, kFinish, kGive,
+};
+
+using Value = uint8_t;                  // what a page holds; every write of a scenario has its own
+constexpr Value kZeroPage = 0;
+constexpr Value kForgotten = 255;       // what the far side holds after a discard: must never be seen
+constexpr uint8_t kNoFrame = 255;
+
+struct Mapping {
+  uint8_t frame = kNoFrame;
+  uint8_t write_protected = 0;          // by userfaultfd
+  uint8_t exclusive = 0;                // no copy-on-write pending
+  bool present() const { return frame != kNoFrame; }
+};
+
+struct Thread {
+  uint64_t seen = 0;                    // the word it loaded last
+  Pc pc = Pc::kDone;
+  Pc back = Pc::kDone;                  // where to go on after leaving the gate
+  uint8_t op = 0;                       // index in the script
+  uint8_t write = 0;                    // the fault is a write
+  uint8_t frames = 0;                   // taken from the budget, not yet with the page
+  uint8_t inside = 0;                   // the gate
+  Value content = 0;                    // fetched
+  uint8_t owns = 0;
+};
+
+struct EvictorState {
+  EvictorPc pc = EvictorPc::kIdle;
+  uint8_t dirty = 0;
+  uint8_t frames = 0;
+  uint8_t pipe = kNoFrame;
+  uint8_t near = 0;                     // what the broken variant read
+  uint8_t unused[3] = {};
+};
+
+struct State {
+  static constexpr size_t kThreads = 3, kEvictors = 2, kFrames = 6;
+  uint64_t word = 0;
+  uint64_t child_word = 0;
+  Thread threads[kThreads];
+  EvictorState evictors[kEvictors];
+  Mapping here, child;                  // the kernel's mappings in this process and in the forked child
+  Value frames[kFrames] = {};
+  Value far = kForgotten, child_far = kForgotten;
+  Value truth = kZeroPage;              // what the program wrote last
+  Value child_truth = kZeroPage;        // what the child must see
+  uint8_t forked = 0, child_wrote = 0;
+  uint8_t gate_owner = 0;               // thread + 1
+  uint8_t pausing = 0;
+  uint8_t queue = 0;                    // entries of the policy's queue that name the page
+  uint8_t used = 0;                     // frames counted by the budget
+  uint8_t discards = 0;                 // on their way to the server
+  uint8_t unused[1] = {};
+};
+// States are compared and hashed as bytes.
+static_assert(std::has_unique_object_representations_v<State>);
+
+class PageModel {
+ public:
+  explicit PageModel(Scenario scenario) : scenario_(std::move(scenario)) {}
+
+  State start() const;
+  // Whoever may make a step: threads, evictors (twice: with and without failing), the child, the network.
+  static constexpr unsigned kActors = State::kThreads + 2 * State::kEvictors + 2;
+  // Makes one step of one actor. False: it has nothing to do, or waits. A broken promise is told in *violation.
+  bool step(State& s, unsigned actor, const char** violation) const;
+  // What must hold in every state; nullptr if it does.
+  const char* check(const State& s) const;
+  bool done(const State& s) const;
+  // What must hold when all are done.
+  const char* check_done(const State& s) const;
+  std::string describe(const State& s, unsigned actor) const;
+
+ private:
+  enum class Store { kDone, kFaults };
+  bool broken(Broken b) const { return scenario_.broken == b; }
+  bool thread_step(State& s, unsigned i, const char** violation) const;
+  bool fault_step(State& s, unsigned i, const char** violation) const;
+  bool pin_step(State& s, unsigned i, const char** violation) const;
+  bool range_step(State& s, unsigned i) const;
+  bool fork_step(State& s, unsigned i, const char** violation) const;
+  bool evictor_step(State& s, unsigned i, bool fails) const;
+  bool child_step(State& s) const;
+  void next_op(State& s, unsigned i) const;
+  void begin_op(Thread& t, unsigned i) const;
+  void fault(Thread& t, bool write, Pc back) const;
+
+  static uint8_t new_frame(State& s, Value content);
+  static unsigned references(const State& s, uint8_t frame);
+  static Store store(State& s, Mapping& m, const Value* value, bool kernel_asks_us);
+  Value value_of(const State& s, unsigned i) const { return static_cast<Value>(1 + i * 32 + s.threads[i].op); }
+
+  Scenario scenario_;
+};
+
+}  // namespace farside::model

@@ -1,0 +1,221 @@
+// Threads do everything at random that a program can do to far memory, and compare it with a shadow copy kept near.
+// Ends with status 0, or 1 after a mismatch, or aborts when nothing moves for 30 s. See docs/testing.md.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <list>
+#include <thread>
+
+#include "base/inject.h"
+#include "far_side.h"
+#include "worker.h"
+
+namespace farside::stress {
+namespace {
+
+constexpr uint64_t kStuckNs = 30ull * 1000 * 1000 * 1000;
+
+#ifdef FARSIDE_EXPENSIVE_CHECKS
+constexpr bool kCanInject = true;
+#else
+constexpr bool kCanInject = false;
+#endif
+
+Settings settings_from(int argc, char** argv, int* exit_code) {
+  Settings s;
+  CLI::App app("Compares far memory with a shadow copy while threads do everything at random that a program can do to it.");
+  app.add_option("--seconds", s.seconds, "how long")->check(CLI::PositiveNumber);
+  app.add_option("--seed", s.seed, "of the random choices");
+  app.add_option("--threads", s.threads)->check(CLI::Range(1u, Commons::kStripes));
+  app.add_option("--memory", s.memory, "bytes of far memory in use")->transform(CLI::AsSizeValue(false));
+  app.add_option("--local", s.local, "percent of it that may be near; 0: changes all the time")->check(CLI::Range(0, 100));
+  app.add_option("--delivery", s.delivery)->check(CLI::IsMember({"signal", "handler"}));
+  app.add_option("--transport", s.transport)->check(CLI::IsMember({"direct", "copy", "shm", "tcp"}));
+  app.add_option("--policy", s.policy)->check(CLI::IsMember({"fifo", "second-chance"}));
+  app.add_option("--evictors", s.evictors)->check(CLI::Range(1, 4));
+  app.add_flag("--prefetch,!--no-prefetch", s.prefetch);
+  app.add_flag("--forks,!--no-forks", s.forks);
+  app.add_flag("--protect,!--no-protect", s.protect);
+  app.add_flag("--faults", s.faults, "make operations fail and pause");
+  try {
+    app.parse(argc, argv);
+    if (s.faults && !kCanInject) throw CLI::ValidationError("--faults needs a build with FARSIDE_EXPENSIVE_CHECKS");
+  } catch (const CLI::ParseError& e) {
+    *exit_code = app.exit(e);
+    if (*exit_code == 0) *exit_code = -1;
+  }
+  s.forks = s.forks && s.delivery == "signal";
+  return s;
+}
+
+Options options_of(const Settings& s) {
+  Options o;
+  o.local = {s.memory * (s.local ? s.local : 25) / 100, 0};
+  o.policy = s.policy == "fifo" ? PolicyKind::kFifo : PolicyKind::kSecondChance;
+  o.evictors = s.evictors;
+  o.prefetch = s.prefetch;
+  o.space = align_up(s.memory * 4, remote::kSlabBytes);
+  return o;
+}
+
+// Now and then long enough for others to run into the middle of the operation.
+void dawdle(void*) {
+  static std::atomic<uint64_t> calls{0};
+  uint64_t n = calls.fetch_add(1, std::memory_order_relaxed) * 0x9e3779b97f4a7c15 >> 56;
+  if (n < 8) os::nanosleep_ns(n * 30000);
+  else if (n < 64) os::sched_yield();
+}
+
+void arm_faults() {
+#ifdef FARSIDE_EXPENSIVE_CHECKS
+  inject::arm_failure("uffd_copy", 13);
+  inject::arm_failure("vmsplice", 29);
+  for (const char* point : {"evict:selected", "evict:held", "evict:unmapped", "fault:claimed", "fault:upgrading", "fault:mapped",
+                            "drop:owned"}) {
+    inject::arm_pause(point, dawdle, nullptr);
+  }
+#endif
+  (void)dawdle;
+}
+
+// Keeps every worker carried by some thread, changes the limit, and watches for progress.
+class Director {
+ public:
+  Director(World& world) : world_(world), random_(world.settings.seed) {}
+
+  void direct() {
+    uint64_t end = now_ns() + static_cast<uint64_t>(world_.settings.seconds * 1e9);
+    while (now_ns() < end) {
+      tick();
+      for (Worker* w : world_.workers) {
+        if (!w->carried.exchange(true)) start(*w);
+      }
+    }
+    world_.stop.store(true);
+    while (anybody_carried()) tick();
+    join_finished(true);
+  }
+  uint64_t operations() const {
+    uint64_t sum = 0;
+    for (Worker* w : world_.workers) sum += w->operations.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+ private:
+  struct Carrier {
+    std::thread thread;
+    std::atomic<bool> finished{false};
+  };
+
+  void start(Worker& worker) {
+    started_++;
+    Carrier& carrier = carriers_.emplace_back();
+    carrier.thread = std::thread([&worker, &carrier] {
+      worker.run_for_a_while();
+      worker.carried.store(false);
+      carrier.finished.store(true);
+    });
+  }
+
+  bool anybody_carried() const {
+    for (Worker* w : world_.workers) {
+      if (w->carried.load()) return true;
+    }
+    return false;
+  }
+
+  void join_finished(bool all) {
+    carriers_.remove_if([&](Carrier& c) {
+      if (!all && !c.finished.load()) return false;
+      c.thread.join();
+      return true;
+    });
+  }
+
+  void tick() {
+    os::nanosleep_ns(3000000);
+    join_finished(false);
+    if (world_.settings.local == 0 && random_.one_in(5)) {
+      world_.pager.set_local({world_.settings.memory * random_.between(5, 50) / 100, 0});
+    }
+    uint64_t done = operations(), now = now_ns();
+    if (done != last_done_) {
+      last_done_ = done;
+      last_progress_ns_ = now;
+    }
+    if (now - last_progress_ns_ > kStuckNs) world_.abort_stuck();
+    if (now - last_shown_ns_ > 500000000 && isatty(2)) {
+      last_shown_ns_ = now;
+      fprintf(stderr, "\r%12lu operations %6zu threads started", static_cast<unsigned long>(done), started_);
+    }
+  }
+
+  World& world_;
+  Random random_;
+  std::list<Carrier> carriers_;
+  uint64_t last_done_ = 0, last_progress_ns_ = now_ns(), last_shown_ns_ = 0;
+  size_t started_ = 0;
+};
+
+void allocate_commons(World& world) {
+  world.commons.pages = world.settings.memory / 8 / kPageSize;
+  size_t bytes = world.commons.pages * kPageSize;
+  world.commons.far = world.pager.reserve(bytes, kPageSize);
+  Status s = world.pager.commit(world.commons.far, bytes);
+  if (!world.commons.far || !s.ok()) die("cannot allocate: {}", s.text());
+}
+
+// Frees everything; then no frame and no page may be counted any more.
+void check_nothing_left(World& world) {
+  for (Worker* w : world.workers) w->free_all();
+  world.pager.decommit(world.commons.far, world.commons.pages * kPageSize);
+  world.pager.release(world.commons.far, world.commons.pages * kPageSize);
+  pager::Stats s = world.pager.stats();
+  if (s.near_pages != 0) die("{} frames are still counted after everything was freed; seed {}", s.near_pages, world.settings.seed);
+  if (s.populated_pages != 0) die("{} pages are still counted as populated after everything was freed", s.populated_pages);
+  world.pager.check_valid();
+}
+
+void print_summary(const Settings& s, uint64_t operations, const pager::Stats& stats) {
+  using pager::Counter;
+  printf("ok: seed %lu, %lu operations, %lu faults (%lu fetched, %lu first writes, %lu waits), %lu prefetched, %lu evicted (%lu dirty)\n",
+         static_cast<unsigned long>(s.seed), static_cast<unsigned long>(operations), stats.get(Counter::kFaults),
+         stats.get(Counter::kMajorFaults), stats.get(Counter::kProtectionFaults), stats.get(Counter::kWaitFaults),
+         stats.get(Counter::kPrefetched), stats.get(Counter::kEvictions), stats.get(Counter::kDirtyEvictions));
+}
+
+void run(const Settings& s) {
+  Options options = options_of(s);
+  FarSide far_side(s.transport, options.space, align_up(s.memory * 3, remote::kSlabBytes) + 256 * kMiB);
+  {
+    pager::PagerFixture fixture(options, far_side.store(), s.delivery == "signal" ? pager::Delivery::kSignal : pager::Delivery::kMessages);
+    World world(s, *fixture);
+    allocate_commons(world);
+    std::vector<std::unique_ptr<Worker>> workers;
+    for (unsigned i = 0; i < s.threads; i++) {
+      workers.push_back(std::make_unique<Worker>(world, i));
+      world.workers.push_back(workers.back().get());
+    }
+    if (s.faults) arm_faults();
+    Director director(world);
+    director.direct();
+    for (Worker* w : world.workers) w->wait_for_children();
+    for (Worker* w : world.workers) w->verify_all("at the end");
+    pager::Stats stats = world.pager.stats();
+    if (stats.get(pager::Counter::kDirtyEvictions) == 0) die("nothing was evicted: this run tested nothing; lower --local");
+    check_nothing_left(world);
+    print_summary(s, director.operations(), stats);
+  }
+  if (far_side.leaks()) die("the server still holds a region of a client that is gone");
+}
+
+}  // namespace
+}  // namespace farside::stress
+
+int main(int argc, char** argv) {
+  int exit_code = 0;
+  farside::stress::Settings settings = farside::stress::settings_from(argc, argv, &exit_code);
+  if (exit_code != 0) return exit_code < 0 ? 0 : exit_code;
+  farside::stress::run(settings);
+  return 0;
+}

@@ -1,0 +1,285 @@
+#include "worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+namespace farside::stress {
+namespace {
+
+constexpr size_t kBlocks = 6;
+constexpr size_t kMaxRun = 24 * kKiB;
+constexpr size_t kMaxPinned = 2 * kPageSize;  // with 8 threads 24 pages at most, far fewer than the least budget
+constexpr unsigned kChildSeconds = 120;
+constexpr int kChildOperations = 300;
+
+}  // namespace
+
+Worker::Worker(World& world, unsigned index)
+    : world_(world), index_(index), random_(world.settings.seed * 1000003 + index), blocks_(kBlocks),
+      stripe_shadow_(world.commons.pages * Commons::kStripe) {
+  if (pipe2(pipe_, O_CLOEXEC) != 0) die("cannot open a pipe");
+  for (Block& b : blocks_) allocate(b);
+}
+
+void Worker::run_for_a_while() {
+  for (uint64_t n = random_.between(500, 4000); n > 0 && !world_.stop.load(); n--) {
+    busy.store(true);
+    while (world_.quiet.load()) {
+      busy.store(false);
+      os::nanosleep_ns(50000);
+      busy.store(true);
+    }
+    operate();
+    busy.store(false);
+    operations.fetch_add(1, std::memory_order_relaxed);
+    reap(false);
+  }
+  // Some threads end without a word, as raw threads do.
+  if (!random_.one_in(8)) world_.pager.detach_thread();
+}
+
+void Worker::operate() {
+  uint64_t dice = random_.below(1000);
+  if (dice < 250) return write_word();
+  if (dice < 450) return read_word();
+  if (dice < 550) return write_run();
+  if (dice < 650) return read_run();
+  if (dice < 680) return copy_run();
+  if (dice < 860) return touch_commons();
+  if (dice < 880) return sweep();
+  if (dice < 920) return call_kernel();
+  if (dice < 950) return discard();
+  if (dice < 965) return recommit();
+  if (dice < 970) return reallocate();
+  if (dice < 980) return world_.settings.protect ? protect_none() : write_run();
+  if (dice < 990) return world_.settings.protect ? protect_read() : read_run();
+  if (dice == 999 && world_.settings.forks && !world_.in_child) return fork();
+}
+
+Worker::Range Worker::any_range(size_t most) {
+  Block& b = blocks_[random_.below(blocks_.size())];
+  size_t bytes = random_.between(1, std::min(most, b.bytes()));
+  return {&b, random_.below(b.bytes() - bytes + 1), bytes};
+}
+
+Worker::Range Worker::any_pages(size_t most) {
+  Block& b = blocks_[random_.below(blocks_.size())];
+  size_t pages = random_.between(1, std::min(most, b.pages()));
+  return {&b, random_.below(b.pages() - pages + 1) * kPageSize, pages * kPageSize};
+}
+
+void Worker::fill(std::byte* to, size_t bytes) {
+  uint64_t value = random_.next();
+  for (size_t i = 0; i < bytes; i++) to[i] = static_cast<std::byte>(value >> (i % 8 * 8) ^ i / 8);
+}
+
+void Worker::write_word() {
+  Block& b = blocks_[random_.below(blocks_.size())];
+  size_t offset = random_.below(b.bytes() / 8) * 8;
+  uint64_t value = random_.next();
+  *reinterpret_cast<volatile uint64_t*>(b.far + offset) = value;
+  memcpy(b.shadow.data() + offset, &value, 8);
+}
+
+void Worker::read_word() {
+  Block& b = blocks_[random_.below(blocks_.size())];
+  size_t offset = random_.below(b.bytes() / 8) * 8;
+  world_.compare(b.far + offset, b.shadow.data() + offset, 8, "a word");
+}
+
+void Worker::write_run() {
+  Range r = any_range(kMaxRun);
+  fill(r.shadow(), r.bytes);
+  memcpy(r.far(), r.shadow(), r.bytes);
+}
+
+void Worker::read_run() {
+  Range r = any_range(kMaxRun);
+  world_.compare(r.far(), r.shadow(), r.bytes, "a run");
+}
+
+// From far to far: both pages of an access may be missing.
+void Worker::copy_run() {
+  Range from = any_range(kMaxRun), to = any_range(kMaxRun);
+  size_t bytes = std::min(from.bytes, to.bytes);
+  memmove(to.far(), from.far(), bytes);
+  memmove(to.shadow(), from.shadow(), bytes);
+}
+
+// Through a whole block in order, or backwards by a stride, so that the prefetcher takes part.
+void Worker::sweep() {
+  Block& b = blocks_[random_.below(blocks_.size())];
+  bool write = random_.one_in(2), backwards = random_.one_in(3);
+  size_t stride = random_.between(1, 3);
+  for (size_t i = 0; i < b.pages(); i += stride) {
+    size_t offset = (backwards ? b.pages() - 1 - i : i) * kPageSize + random_.below(kPageSize / 8) * 8;
+    if (write) {
+      uint64_t value = random_.next();
+      *reinterpret_cast<volatile uint64_t*>(b.far + offset) = value;
+      memcpy(b.shadow.data() + offset, &value, 8);
+    }
+    world_.compare(b.far + offset, b.shadow.data() + offset, 8, "a sweep");
+  }
+}
+
+void Worker::touch_commons() {
+  size_t page = random_.below(random_.one_in(2) ? world_.commons.pages : 32);  // half of it on a few hot pages
+  size_t bytes = random_.between(1, Commons::kStripe), offset = random_.below(Commons::kStripe - bytes + 1);
+  std::byte* far = world_.commons.at(page, index_) + offset;
+  std::byte* shadow = stripe_shadow_.data() + page * Commons::kStripe + offset;
+  world_.compare(far, shadow, bytes, "the commons");
+  if (random_.one_in(2)) return;
+  fill(shadow, bytes);
+  memcpy(far, shadow, bytes);
+}
+
+void Worker::discard() {
+  Range r = any_pages(64);
+  world_.pager.discard(r.far(), r.bytes);
+  memset(r.shadow(), 0, r.bytes);
+  if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "discarded pages");
+}
+
+void Worker::recommit() {
+  Range r = any_pages(64);
+  world_.pager.decommit(r.far(), r.bytes);
+  if (world_.pager.is_committed(r.far(), kPageSize)) world_.fail("a page is committed after decommit", r.far(), r.shadow());
+  Status s = world_.pager.commit(r.far(), r.bytes);
+  if (!s.ok()) die("{}", s.text());
+  memset(r.shadow(), 0, r.bytes);
+}
+
+void Worker::allocate(Block& block) {
+  size_t share = world_.settings.memory / world_.settings.threads / kBlocks / kPageSize;
+  size_t bytes = random_.between(share / 2 + 1, share + share / 2 + 1) * kPageSize;
+  block.far = world_.pager.reserve(bytes, kPageSize);
+  if (!block.far) die("no addresses left");
+  Status s = world_.pager.commit(block.far, bytes);
+  if (!s.ok()) die("{}", s.text());
+  block.shadow.assign(bytes, std::byte{0});
+}
+
+void Worker::reallocate() {
+  Block& b = blocks_[random_.below(blocks_.size())];
+  world_.pager.decommit(b.far, b.bytes());
+  world_.pager.release(b.far, b.bytes());
+  allocate(b);
+}
+
+void Worker::protect_none() {
+  Range r = any_pages(32);
+  auto set = [&](int protection) {
+    Status s = world_.pager.protect(r.far(), r.bytes, protection);
+    if (!s.ok()) die("{}", s.text());
+  };
+  set(PROT_NONE);
+  if (random_.one_in(4)) os::sched_yield();
+  set(PROT_READ | PROT_WRITE);
+  world_.compare(r.far(), r.shadow(), r.bytes, "pages that were unreadable");
+}
+
+void Worker::protect_read() {
+  Range r = any_pages(32);
+  Status s = world_.pager.protect(r.far(), r.bytes, PROT_READ);
+  if (!s.ok()) die("{}", s.text());
+  world_.compare(r.far(), r.shadow(), r.bytes, "read-only pages");
+  for (int i = 0; i < 3; i++) read_run();  // streams run across the border of the protection
+  s = world_.pager.protect(r.far(), r.bytes, PROT_READ | PROT_WRITE);
+  if (!s.ok()) die("{}", s.text());
+}
+
+// Real system calls on far buffers: pinned, or, where a handler thread serves the kernel's faults too, as they are.
+void Worker::call_kernel() {
+  Range r = any_range(kMaxPinned);
+  bool into_far = random_.one_in(2);
+  bool pin = world_.settings.delivery == "signal" || random_.one_in(2);
+  if (pin && world_.pager.pin(r.far(), r.bytes, into_far) != r.bytes) world_.fail("pages could not be pinned", r.far(), r.shadow());
+  pump(into_far ? r.shadow() : r.far(), r.bytes, into_far);
+  if (into_far) {
+    if (read(pipe_[0], r.far(), r.bytes) != static_cast<ssize_t>(r.bytes)) world_.fail("read into far memory failed", r.far(), r.shadow());
+  } else {
+    std::byte copy[kMaxPinned];
+    if (read(pipe_[0], copy, r.bytes) != static_cast<ssize_t>(r.bytes)) world_.fail("read failed");
+    if (memcmp(copy, r.shadow(), r.bytes) != 0) world_.fail("write from far memory sent other bytes", r.far(), r.shadow());
+  }
+  if (pin) world_.pager.unpin(r.far(), r.bytes);
+}
+
+void Worker::pump(std::byte* buffer, size_t bytes, bool fresh) {
+  if (fresh) fill(buffer, bytes);
+  if (write(pipe_[1], buffer, bytes) != static_cast<ssize_t>(bytes)) world_.fail("write to a pipe failed");
+}
+
+// Half of the forks happen while everybody stands still, and the child verifies everything; in the others the rest
+// goes on, and the child verifies what belongs to this worker alone.
+void Worker::fork() {
+  if (children_.size() >= 2) return reap(true);
+  bool all = random_.one_in(2) && world_.begin_quiet(*this);
+  world_.pager.prepare_fork();
+  pid_t pid = ::fork();
+  if (pid == 0) be_child(all);
+  world_.pager.fork_in_parent(pid > 0);
+  if (all) world_.end_quiet();
+  if (pid > 0) children_.push_back(pid);
+  for (int i = 0; i < 20; i++) write_run();  // the child must not see these
+}
+
+void Worker::be_child(bool all) {
+  world_.pager.fork_in_child();
+  alarm(kChildSeconds);
+  world_.in_child = true;
+  children_.clear();
+  if (random_.one_in(2)) world_.pager.start_threads_in_child();
+  auto verify = [&] {
+    for (Worker* w : world_.workers) {
+      if (all || w == this) w->verify_all("after a fork");
+    }
+  };
+  verify();
+  world_.pager.start_threads_in_child();
+  for (int i = 0; i < kChildOperations; i++) operate();
+  verify();
+  os::exit_group(0);
+}
+
+void Worker::reap(bool wait) {
+  for (size_t i = 0; i < children_.size();) {
+    int status = 0;
+    pid_t r = waitpid(children_[i], &status, wait ? 0 : WNOHANG);
+    if (r == 0) {
+      i++;
+      continue;
+    }
+    if (r > 0 && status != 0) die("child {} ended with status {:#x}; seed {}", r, status, world_.settings.seed);
+    children_.erase(children_.begin() + static_cast<long>(i));
+  }
+}
+
+bool Worker::wait_for_children() {
+  reap(true);
+  return children_.empty();
+}
+
+void Worker::verify_all(const char* when) {
+  for (Block& b : blocks_) world_.compare(b.far, b.shadow.data(), b.bytes(), when);
+  for (size_t page = 0; page < world_.commons.pages; page++) {
+    world_.compare(world_.commons.at(page, index_), stripe_shadow_.data() + page * Commons::kStripe, Commons::kStripe, when);
+  }
+}
+
+void Worker::free_all() {
+  for (Block& b : blocks_) {
+    world_.pager.decommit(b.far, b.bytes());
+    world_.pager.release(b.far, b.bytes());
+  }
+  blocks_.clear();
+}
+
+}  // namespace farside::stress

@@ -1,0 +1,76 @@
+// One line of work of a stress run: blocks of far memory that only it touches, its stripe of the commons, and shadows
+// of both in near memory. Threads come and go and carry a worker one after the other.
+#pragma once
+#include <sys/types.h>
+
+#include <atomic>
+#include <vector>
+
+#include "random.h"
+#include "world.h"
+
+namespace farside::stress {
+
+struct Block {
+  std::byte* far = nullptr;
+  std::vector<std::byte> shadow;
+  size_t bytes() const { return shadow.size(); }
+  size_t pages() const { return shadow.size() / kPageSize; }
+};
+
+class Worker {
+ public:
+  Worker(World& world, unsigned index);
+  // Does some thousand operations, then lets its thread end.
+  void run_for_a_while();
+  // Compares everything with the shadows.
+  void verify_all(const char* when);
+  void free_all();
+  bool wait_for_children();
+
+  std::atomic<bool> busy{false};       // in an operation; see World::begin_quiet
+  std::atomic<bool> carried{false};    // a thread runs it
+  std::atomic<uint64_t> operations{0};
+
+ private:
+  struct Range {
+    Block* block;
+    size_t offset, bytes;
+    std::byte* far() const { return block->far + offset; }
+    std::byte* shadow() const { return block->shadow.data() + offset; }
+  };
+
+  void operate();
+  Range any_range(size_t most);
+  Range any_pages(size_t most);
+  void fill(std::byte* to, size_t bytes);
+
+  void write_word();
+  void read_word();
+  void write_run();
+  void read_run();
+  void copy_run();
+  void sweep();
+  void touch_commons();
+  void discard();
+  void recommit();
+  void reallocate();
+  void allocate(Block& block);
+  void protect_none();
+  void protect_read();
+  void call_kernel();
+  void pump(std::byte* buffer, size_t bytes, bool into_far);
+  void fork();
+  [[noreturn]] void be_child(bool all);
+  void reap(bool wait);
+
+  World& world_;
+  const unsigned index_;
+  Random random_;
+  std::vector<Block> blocks_;
+  std::vector<std::byte> stripe_shadow_;
+  int pipe_[2];
+  std::vector<pid_t> children_;
+};
+
+}  // namespace farside::stress

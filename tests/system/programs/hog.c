@@ -1,0 +1,30 @@
+// Takes memory until there is none, in blocks of 1 MiB and one of each kind of call; what it holds stays right.
+#include "far.h"
+
+#define BLOCKS 4096
+
+int main(void) {
+  static unsigned char* blocks[BLOCKS];
+  int count = 0;
+  errno = 0;
+  for (; count < BLOCKS; count++) {
+    blocks[count] = malloc(MIB);
+    if (!blocks[count]) break;
+    fill(blocks[count], MIB, (uint32_t)count);
+  }
+  if (count == BLOCKS) return 3;  // no end was found
+  CHECK(errno == ENOMEM);
+  errno = 0;
+  CHECK(!calloc(64, MIB) && errno == ENOMEM);
+  errno = 0;
+  CHECK(!realloc(blocks[0], 256 * MIB) && errno == ENOMEM);
+  CHECK(mmap(NULL, 256 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED &&
+        errno == ENOMEM);
+  for (int i = 0; i < count; i++) CHECK(filled(blocks[i], MIB, (uint32_t)i));
+  for (int i = 0; i < count; i++) free(blocks[i]);
+  void* again = malloc(8 * MIB);
+  CHECK(again);
+  memset(again, 1, 8 * MIB);
+  puts("out of memory, and well");
+  return 0;
+}

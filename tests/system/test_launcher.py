@@ -1,0 +1,130 @@
+"""What people see of farside run: exit statuses, signals, arguments, mistakes."""
+import json
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import unittest
+
+from support import FARSIDE, PROGRAMS, SystemTest, end_group, environment, main, run
+
+STATUS = PROGRAMS / "status"
+USAGE, NOT_RUNNABLE, NOT_FOUND = 2, 126, 127
+
+
+class LauncherTest(SystemTest):
+    def launch(self, *words, env=None, **options):
+        return run([FARSIDE, "run", *map(str, words)], seconds=30, env=env or environment(), cwd=self.folder, **options)
+
+    def refused(self, status, told, *words, env=None):
+        """One line on stderr that says what is wrong."""
+        result = self.launch(*words, env=env)
+        errors = result.errors.decode()
+        self.assertEqual(result.status, status, errors)
+        self.assertEqual(result.output, b"")
+        self.assertEqual(len(errors.strip().splitlines()), 1, errors)
+        for word in told:
+            self.assertIn(word, errors)
+
+    def test_exit_status(self):
+        for status in (0, 1, 7, 77, 255):
+            self.assertEqual(self.launch("--quiet", "--", STATUS, "status", status).status, status)
+
+    def test_death_by_signal(self):
+        for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGINT):
+            result = self.launch("--quiet", "--", STATUS, "signal", int(number))
+            self.assertIn(result.status, (-number, 128 + number), number)
+
+    def test_signals_reach_the_program(self):
+        process = subprocess.Popen([FARSIDE, "run", "--quiet", "--", STATUS, "wait"], stdout=subprocess.PIPE,
+                                   env=environment(), start_new_session=True)
+        self.addCleanup(end_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        process.terminate()
+        self.assertEqual(process.wait(30), 42)
+        process.stdout.close()
+
+    def test_arguments_and_streams(self):
+        words = ["", "a b", "--local", "é\n", "*", "--"]
+        result = self.launch("--quiet", "--", STATUS, "echo", *words)
+        self.assertEqual(result.output.decode(), "".join(word + "\n" for word in words))
+        self.assertEqual(result.errors, b"")
+        text = b"through and through\n" * 100_000
+        (self.folder / "input").write_bytes(text)
+        with open(self.folder / "input", "rb") as file:
+            self.assertEqual(self.launch("--quiet", "--", "cat", stdin=file).output, text)
+
+    def test_script(self):
+        script = self.folder / "script"
+        script.write_text("#!/bin/sh\necho \"$1\"\nexit 3\n")
+        script.chmod(0o755)
+        result = self.launch("--quiet", "--", script, "word")
+        self.assertEqual((result.status, result.output), (3, b"word\n"))
+
+    def test_summary_and_statistics(self):
+        result = self.launch("--stats=json:stats.json", "--", STATUS, "status", 5)
+        self.assertEqual(result.status, 5)
+        lines = result.errors.decode().splitlines()
+        self.assertTrue(lines and all(line.startswith("farside: ") for line in lines), lines)
+        stats = json.loads((self.folder / "stats.json").read_text())
+        self.assertEqual(stats["exit_status"], 5)
+        self.assertEqual(len(stats["processes"]), 1)
+        for name in ("mode", "local_bytes", "heap_peak_bytes", "near_peak_bytes"):
+            self.assertIn(name, stats["processes"][0])
+
+    def test_options_from_the_environment(self):
+        result = self.launch("--", STATUS, "status", 0,
+                             env=environment(FARSIDE_QUIET="1", FARSIDE_LOCAL="64M", FARSIDE_STATS="json:env.json"))
+        self.assertEqual((result.status, result.errors), (0, b""))
+        process = json.loads((self.folder / "env.json").read_text())["processes"][0]
+        self.assertEqual(process["local_bytes"], 64 << 20)
+
+    def test_help_and_version(self):
+        for words in (["--help"], ["--version"], ["run", "--help"], ["serve", "--help"], ["doctor", "--help"]):
+            result = run([FARSIDE, *words], seconds=30)
+            self.assertEqual(result.status, 0, words)
+            self.assertTrue(result.output)
+
+    def test_mistakes(self):
+        self.refused(USAGE, ["--lokal"], "--lokal", "1G", "--", "true")
+        self.refused(USAGE, ["--local", "banana"], "--local", "banana", "--", "true")
+        self.refused(USAGE, ["--local"], "--local", "0", "--", "true")
+        self.refused(USAGE, ["--local"], "--local", "-5M", "--", "true")
+        self.refused(USAGE, ["--local"], "--local", "900%", "--", "true")
+        self.refused(USAGE, ["--fault", "maybe"], "--fault=maybe", "--", "true")
+        self.refused(USAGE, ["--evictors"], "--evictors=9", "--", "true")
+        self.refused(USAGE, ["--stats"], "--stats=xml:x", "--", "true")
+        self.refused(USAGE, ["program"], "--local", "1G", "--")
+        self.refused(USAGE, ["no/such/token"], "--token-file", "no/such/token", "--", "true")
+        self.refused(USAGE, ["nonsense"], "--far", "nonsense", "--", "true")
+
+    def test_unknown_variable(self):
+        self.refused(USAGE, ["FARSIDE_LOCALL", "FARSIDE_LOCAL?"], "--", "true", env=environment(FARSIDE_LOCALL="1G"))
+
+    def test_unsuitable_programs(self):
+        self.refused(NOT_RUNNABLE, ["static"], "--", PROGRAMS / "status_static", "status", 0)
+        self.refused(NOT_FOUND, ["no-such-program"], "--", "no-such-program")
+        self.refused(NOT_FOUND, ["/no/such/program"], "--", "/no/such/program")
+        text = self.folder / "text"
+        text.write_text("just text\n")
+        self.refused(NOT_RUNNABLE, [str(text)], "--", text)
+        self.refused(NOT_RUNNABLE, [str(self.folder)], "--", self.folder)
+
+    def test_setuid_program(self):
+        program = self.folder / "setuid"
+        shutil.copy(STATUS, program)
+        program.chmod(0o755 | stat.S_ISUID)
+        self.refused(NOT_RUNNABLE, ["setuid"], "--", program, "status", 0)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root may change the user")
+    def test_unprivileged_user(self):
+        """A user without any right runs in signal mode."""
+        self.folder.chmod(0o755)
+        result = run([FARSIDE, "run", "--local", "8M", "--quiet", "--", PROGRAMS / "steady", "32", "1"], seconds=60,
+                     cwd="/", user=65534, group=65534, extra_groups=[])
+        self.assertEqual((result.status, result.output), (0, b"ready\ndone\n"), result.errors)
+
+
+if __name__ == "__main__":
+    main()

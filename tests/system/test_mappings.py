@@ -1,0 +1,10 @@
+"""mmap and its kin on far memory."""
+from support import main, small_program
+
+
+class Test(small_program("mappings")):
+    pass
+
+
+if __name__ == "__main__":
+    main()

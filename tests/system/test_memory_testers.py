@@ -1,0 +1,31 @@
+"""Programs whose purpose is to find wrong memory: stress-ng and memtester."""
+from support import SHARES, SystemTest, environment, expand, main, require, variations
+
+# A bit for each of memtester's tests, in its order: random value, compare xor, sub, mul, div, or, and, sequential
+# increment, solid bits, block sequential, checkerboard, bit spread, bit flip, walking ones, walking zeroes, writes.
+# The slow ones go over the memory hundreds of times and would find nothing more.
+QUICK_MASK = 0b11000000011111111
+
+
+@expand
+class MemoryTesterTest(SystemTest):
+    @variations(SHARES)
+    def test_stress_ng(self, variation):
+        result = self.far(variation, [require("stress-ng"), "--vm", "1", "--vm-bytes", "128M", "--vm-method", "all",
+                                      "--verify", "-t", "5s"])
+        told = (result.output + result.errors).decode()
+        self.assertIn("successful run completed", told)
+        self.assertNotIn("fail:", told)
+
+    @variations(SHARES)
+    def test_memtester(self, variation):
+        result = self.far(variation, [require("memtester"), "64M", "1"],
+                          env=environment(MEMTESTER_TEST_MASK=hex(QUICK_MASK)))
+        told = result.output.decode()
+        self.assertIn("Stuck Address", told)
+        self.assertIn("Done.", told)
+        self.assertNotIn("FAILURE", told)
+
+
+if __name__ == "__main__":
+    main()

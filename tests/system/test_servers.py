@@ -1,0 +1,194 @@
+"""Memory servers: reached, not reached, full, killed while programs use them."""
+import os
+import select
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+from support import FARSIDE, PROGRAMS, SMALL, SystemTest, end_group, environment, expand, main, run, tail, variations
+
+STEADY = PROGRAMS / "steady"
+START_SECONDS = 20
+TOLD_WITHIN = 5   # an unreachable server is told in this time
+ENDS_WITHIN = 30  # a program whose server died ends in this time
+TOKEN = "open sesame"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def read_until(stream, word, seconds):
+    """Reads a pipe until a word has come. Fails at its end or when time is over."""
+    got, deadline = b"", time.monotonic() + seconds
+    while word not in got:
+        ready, _, _ = select.select([stream], [], [], max(0, deadline - time.monotonic()))
+        block = os.read(stream.fileno(), 4096) if ready else b""
+        if not block:
+            raise AssertionError(f"waited for {word!r}, got {got!r}")
+        got += block
+    return got
+
+
+def greet(listener):
+    """Answers whoever comes with something that is not Farside's, until the listener is shut down."""
+    callers = []
+    try:
+        while True:
+            caller, _ = listener.accept()
+            callers.append(caller)
+            caller.sendall(b"220 mail.example.org ready\r\n" * 100)
+    except OSError:
+        for caller in callers:
+            caller.close()
+
+
+@expand
+class ServerTest(SystemTest):
+    def setUp(self):
+        self.token_file = self.folder / "token"
+        self.token_file.write_text(TOKEN + "\n")
+
+    def start(self, command):
+        process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env=environment(), cwd=self.folder, start_new_session=True)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process):
+        end_group(process)
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+    def serve(self, *options, kind="tcp"):
+        """Starts a server; returns its process and address."""
+        place = f"127.0.0.1:{free_port()}" if kind == "tcp" else str(self.folder / "socket")
+        where = ["--listen", place] if kind == "tcp" else ["--unix", place]
+        server = self.start([FARSIDE, "serve", "--memory", "512M", *where, "--token-file", self.token_file, *options])
+        read_until(server.stderr, b"lending", START_SECONDS)
+        return server, f"{'tcp' if kind == 'tcp' else 'shm'}://{place}"
+
+    def client(self, variation, address, *program, options=()):
+        return [*variation.launcher("--quiet", "--far", address, "--token-file", str(self.token_file), *options),
+                *map(str, program)]
+
+    def refused(self, told, *options):
+        begin = time.monotonic()
+        result = run([FARSIDE, "run", "--local", "16M", *options, "--", STEADY, "16", "1"], seconds=30, cwd=self.folder)
+        took = time.monotonic() - begin
+        errors = result.errors.decode()
+        self.assertEqual((result.status, result.output), (1, b""), errors)
+        self.assertLess(took, TOLD_WITHIN, errors)
+        for word in told:
+            self.assertIn(word, errors)
+
+    def test_nobody_listens(self):
+        place = f"127.0.0.1:{free_port()}"
+        self.refused([place], "--far", f"tcp://{place}")
+        self.refused(["nowhere"], "--far", f"shm://{self.folder}/nowhere")
+
+    def test_silent_listener(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            place = f"127.0.0.1:{listener.getsockname()[1]}"
+            self.refused([place], "--far", f"tcp://{place}")
+
+    def test_stranger_listens(self):
+        """Something else answers at the address."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            place = f"127.0.0.1:{listener.getsockname()[1]}"
+            stranger = threading.Thread(target=greet, args=[listener], daemon=True)
+            stranger.start()
+            self.refused([place], "--far", f"tcp://{place}")
+            listener.shutdown(socket.SHUT_RDWR)
+            stranger.join(10)
+
+    def test_wrong_token(self):
+        _, address = self.serve()
+        wrong = self.folder / "wrong"
+        wrong.write_text("close sesame\n")
+        self.refused(["token"], "--far", address, "--token-file", str(wrong))
+        self.refused(["token"], "--far", address)
+
+    def test_server_stops_in_order(self):
+        server, _ = self.serve()
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual(server.wait(START_SECONDS), 0)
+
+    def test_address_in_use(self):
+        _, address = self.serve()
+        place = address.removeprefix("tcp://")
+        result = run([FARSIDE, "serve", "--memory", "16M", "--listen", place], seconds=30)
+        self.assertEqual(result.status, 1)
+        self.assertIn(place, result.errors.decode())
+
+    @variations(SMALL)
+    def test_two_programs_at_one_server(self, variation):
+        for kind in ("tcp", "unix"):
+            server, address = self.serve(kind=kind)
+            programs = [self.start(self.client(variation, address, STEADY, 48, 3)) for _ in range(2)]
+            for program in programs:
+                output, errors = program.communicate(timeout=120)
+                self.assertEqual((program.returncode, output), (0, b"ready\ndone\n"), tail(errors))
+            server.terminate()
+            server.wait(START_SECONDS)
+
+    @variations(SMALL)
+    def test_server_is_killed(self, variation):
+        """The program ends soon, with a message that names the server, and never reads a wrong value (status 99)."""
+        server, address = self.serve()
+        program = self.start(self.client(variation, address, STEADY, 64, 1_000_000))
+        read_until(program.stdout, b"ready", 60)
+        server.kill()
+        _, errors = program.communicate(timeout=ENDS_WITHIN)
+        self.assertNotIn(program.returncode, (0, 99), tail(errors))
+        self.assertIn(address.partition("//")[2], errors.decode())
+
+    @variations(SMALL)
+    def test_server_of_shared_memory_is_killed(self, variation):
+        """Shared memory outlives its server, so the program may go on; what it reads must stay right."""
+        server, address = self.serve(kind="unix")
+        program = self.start(self.client(variation, address, STEADY, 48, 10))
+        read_until(program.stdout, b"ready", 60)
+        server.kill()
+        output, errors = program.communicate(timeout=120)
+        if program.returncode == 0:
+            self.assertEqual(output, b"done\n")
+        else:
+            self.assertNotEqual(program.returncode, 99, tail(errors))
+            self.assertIn(str(self.folder / "socket"), errors.decode())
+
+    @variations(SMALL)
+    def test_server_stops_answering(self, variation):
+        """A server that is frozen, not dead: the program waits, and goes on when the server does."""
+        server, address = self.serve()
+        program = self.start(self.client(variation, address, STEADY, 48, 10))
+        read_until(program.stdout, b"ready", 60)
+        server.send_signal(signal.SIGSTOP)
+        with self.assertRaises(subprocess.TimeoutExpired):
+            program.wait(1)
+        server.send_signal(signal.SIGCONT)
+        output, errors = program.communicate(timeout=120)
+        self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
+
+    @variations(SMALL)
+    def test_out_of_far_memory(self, variation):
+        """malloc answers ENOMEM, somebody says why, and all that was stored stays right."""
+        result = run([*variation.launcher("--quiet", "--far-memory", "96M"), str(PROGRAMS / "hog")], seconds=120)
+        self.assertEqual((result.status, result.output), (0, b"out of memory, and well\n"), tail(result.errors))
+        self.assertIn("far memory", result.errors.decode())
+
+    @variations(SMALL)
+    def test_quota(self, variation):
+        _, address = self.serve("--quota", "96M")
+        result = run(self.client(variation, address, PROGRAMS / "hog"), seconds=120)
+        self.assertEqual((result.status, result.output), (0, b"out of memory, and well\n"), tail(result.errors))
+        self.assertIn("far memory", result.errors.decode())
+
+
+if __name__ == "__main__":
+    main()
