@@ -24,8 +24,12 @@ constexpr int kChildOperations = 300;
 Worker::Worker(World& world, unsigned index)
     : world_(world), index_(index), random_(world.settings.seed * 1000003 + index), blocks_(kBlocks),
       stripe_shadow_(world.commons.pages * Commons::kStripe) {
-  if (pipe2(pipe_, O_CLOEXEC) != 0) die("cannot open a pipe");
+  open_pipe();
   for (Block& b : blocks_) allocate(b);
+}
+
+void Worker::open_pipe() {
+  if (pipe2(pipe_, O_CLOEXEC) != 0) die("cannot open a pipe");
 }
 
 void Worker::run_for_a_while() {
@@ -236,6 +240,8 @@ void Worker::be_child(bool all) {
   alarm(kChildSeconds);
   world_.in_child = true;
   children_.clear();
+  for (int fd : pipe_) close(fd);  // a pipe shared with the parent would mix the bytes of both
+  open_pipe();
   if (random_.one_in(2)) world_.pager.start_threads_in_child();
   auto verify = [&] {
     for (Worker* w : world_.workers) {

@@ -59,6 +59,7 @@ class Worker {
   void protect_none();
   void protect_read();
   void call_kernel();
+  void open_pipe();
   void pump(std::byte* buffer, size_t bytes, bool into_far);
   void fork();
   [[noreturn]] void be_child(bool all);
