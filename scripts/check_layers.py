@@ -10,7 +10,7 @@ from pathlib import Path
 # Highest first; folders on one line are neighbours and may not include each other.
 LAYERS = [
     ["cli", "python", "bench"],
-    ["heap", "containers"],
+    ["heap", "containers", "program"],
     ["objects"],
     ["pager"],
     ["remote", "server"],

@@ -96,6 +96,9 @@ size_t farside_region_size(const farside_region *region);
 int farside_region_resize(farside_region *region, size_t bytes);
 void farside_region_destroy(farside_region *region);
 
+/* Gives the pages of a region their policy, or takes it back (NULL). Use farside_region_create. 0 or an errno value. */
+int farside_region_set_policy_(const void *address, size_t bytes, const char *policy);
+
 /* ---- The process ---- */
 
 struct farside_stats {

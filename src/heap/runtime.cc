@@ -13,6 +13,7 @@
 #include "heap/far_heap.h"
 #include "heap/guard.h"
 #include "heap/mappings.h"
+#include "heap/program_api.h"
 #include "heap/signals.h"
 #include "heap/traps.h"
 #include "pager/handler.h"
@@ -76,6 +77,7 @@ void start_threads_after_fork() {
 
 void set_up_guard(Runtime& r) {
   set_guard_pager(r.pager);
+  show_far_memory_to_hints(r.pager);
   install_fault_handler();
   install_trap_handler();
   pthread_atfork(nullptr, nullptr, start_threads_after_fork);
@@ -154,7 +156,7 @@ size_t format_report(const Runtime& r, char* line, size_t room) {
       "{{\"pid\":{},\"program\":\"{}\",\"mode\":\"{}\",\"mode_reason\":\"{}\",\"transport\":\"{}\",\"policy\":\"{}\",\"forked\":{},"
       "\"local_bytes\":{},\"near_peak_bytes\":{},\"far_peak_bytes\":{},\"heap_peak_bytes\":{},\"metadata_bytes\":{},"
       "\"faults\":{},\"major_faults\":{},\"zero_faults\":{},\"protection_faults\":{},\"wait_faults\":{},"
-      "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
+      "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"hints\":{},\"hints_fetched\":{},\"hints_wild\":{},\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
       "\"bytes_fetched\":{},\"bytes_written\":{},\"bytes_discarded\":{},"
       "\"fault_us\":{},\"fetch_us\":{},\"map_us\":{},\"wait_frame_us\":{},\"wait_page_us\":{},\"frame_waits\":{},"
       "\"select_us\":{},\"hold_us\":{},\"unmap_us\":{},\"write_us\":{},\"release_us\":{},\"forks\":{},\"seconds\":{:.3f}}}\n",
@@ -162,7 +164,8 @@ size_t format_report(const Runtime& r, char* line, size_t room) {
       r.pager->policy_name(), r.forked, s.limit_pages * kPageSize, s.near_peak_pages * kPageSize, far_peak * kPageSize,
       s.populated_peak_pages * kPageSize, s.metadata_bytes, count(Counter::kFaults), count(Counter::kMajorFaults),
       count(Counter::kZeroFaults), count(Counter::kProtectionFaults), count(Counter::kWaitFaults), count(Counter::kPrefetched),
-      count(Counter::kPrefetchUsed), count(Counter::kPresumedDirty), count(Counter::kEvictions), count(Counter::kDirtyEvictions),
+      count(Counter::kPrefetchUsed), count(Counter::kPresumedDirty), count(Counter::kHints), count(Counter::kHintsFetched),
+      count(Counter::kHintsWild), count(Counter::kEvictions), count(Counter::kDirtyEvictions),
       count(Counter::kBatches), count(Counter::kBytesFetched), count(Counter::kBytesWritten), count(Counter::kBytesDiscarded),
       us(Counter::kFaultTicks), us(Counter::kFetchTicks), us(Counter::kMapTicks), us(Counter::kWaitFrameTicks),
       us(Counter::kWaitPageTicks), count(Counter::kFrameWaits), us(Counter::kSelectTicks), us(Counter::kHoldTicks),

@@ -1,6 +1,6 @@
 #include "pager/fault_path.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "base/inject.h"
 #include "base/log.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr uint64_t kTransportTimeoutNs = 30ull * 1000 * 1000 * 1000;
 
 // Source of zero pages. Read-only data: the kernel backs it once for everybody.
-alignas(kPageSize) const std::byte kZeros[(Prefetcher::kMaxWindow + 1) * kPageSize] = {};
+alignas(kPageSize) const std::byte kZeros[Claim::kMaxPages * kPageSize] = {};
 
 }  // namespace
 
@@ -19,14 +19,6 @@ void die_of_lost_memory(remote::RemoteStore* store, uint64_t page_count, int err
   die("memory server {} is lost (error {}): {} pages of this program's memory were there; the program cannot go on. "
       "Restart it, and look at the server's log",
       store->address(), -error, page_count);
-}
-
-transport::Channel& channel_of(ThreadSlot& thread, remote::RemoteStore* store) {
-  if (thread.channel) return *thread.channel;
-  Status status;
-  thread.channel = store->open_channel(&status);
-  if (!thread.channel) die("{}", status.text());
-  return *thread.channel;
 }
 
 FaultOutcome FaultPath::fault(uint64_t address, bool write) {
@@ -63,6 +55,8 @@ FaultOutcome FaultPath::resolve(ThreadSlot& t, PageIndex page, bool write) {
         if (FaultOutcome outcome; upgrade(t, page, word, &outcome)) return outcome;
         break;
       case PageState::kFetching:
+        if (word.owner() == t.index && finish_own(t, page)) break;
+        [[fallthrough]];
       case PageState::kEvicting:
         t.counters.add(Counter::kWaitFaults);
         wait_for_owner(t, page);
@@ -90,6 +84,11 @@ void FaultPath::wait_for_owner(ThreadSlot& t, PageIndex page) {
     return w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading);
   };
   for (unsigned spins = 0; owned(); spins++) {
+    PageWord w = c_.table[page].load();
+    if (w.is(PageState::kFetching) && spins % 64 == 63) {
+      ThreadSlot* owner = c_.threads.at(w.owner());
+      if (owner && help(t, *owner)) continue;
+    }
     if (spins < 2000) {
       cpu_relax();
     } else if (spins < 2100) {
@@ -147,6 +146,8 @@ void FaultPath::take_frame(ThreadSlot& t) {
       cpu_relax();
       continue;
     }
+    // Frames may lie with pages of reads that nobody has asked for since: near, they can be evicted.
+    c_.threads.for_each([&](ThreadSlot& other) { help(t, other); });
     c_.frames.released().wait(seen, 1000000);
     if (!warned && now_ns() - started_ns > 10ull * 1000 * 1000 * 1000) {
       warned = true;
@@ -156,7 +157,7 @@ void FaultPath::take_frame(ThreadSlot& t) {
   t.counters.add(Counter::kWaitFrameTicks, ticks() - start);
 }
 
-// Brings an absent page near, and a window of others with it where the faults follow a stride.
+// Brings an absent page near, or starts to read it, and a window of others with it where the faults follow a stride.
 bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write) {
   take_frame(t);
   PageState state = word.state();
@@ -165,29 +166,38 @@ bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write) 
     return false;
   }
   inject::pause("fault:claimed");
+  t.repeats = 0;  // faults that fetch something are no endless ones
   Claim claim;
   claim.pages[claim.count++] = page;
-  if (prefetch_) claim_window(t, claim, state, write);
-  if (state == PageState::kUntouched) fill_with_zeros(t, claim, write);
-  else fetch(t, claim, write);
-  inject::pause("fault:mapped");
-  publish(t, claim, write, word);
-  t.repeats = 0;  // faults that fetch something are no endless ones
-  return true;
+  claim.write = write;
+  claim.hot = state == PageState::kFar && c_.evictors.left_recently(word);
+  Window next;
+  if (prefetch_) next = claim_window(t, claim, state);
+  if (state == PageState::kUntouched) fill_with_zeros(t, claim);
+  else if (!fetch(t, claim)) start_next_window(t, next, write);
+  return c_.table[page].load().is(PageState::kNear);
 }
 
-void FaultPath::claim_window(ThreadSlot& t, Claim& claim, PageState state, bool write) {
+// Adds the window of the stream that this fault continues, and returns the window after it.
+Window FaultPath::claim_window(ThreadSlot& t, Claim& claim, PageState state) {
   Window window = t.prefetcher.on_fault(claim.pages[0]);
-  // Untouched pages come ahead only of a stream of writes: a page that is only read costs nothing until then.
   bool far = state == PageState::kFar;
   if (far && t.prefetcher.used_window() > 0) t.counters.add(Counter::kPrefetchUsed, t.prefetcher.used_window());
-  if (window.count == 0) return;
-  unsigned wanted = far || write ? window.count : 0;
+  if (window.count == 0) return {};
+  // Untouched pages come ahead only of a stream of writes: a page that is only read costs nothing until then.
+  unsigned reached = far || claim.write ? claim_pages(t, claim, window, state) : 0;
+  t.prefetcher.taken(reached, far ? claim.count - 1 : 0);
+  return claim.count > 1 ? t.prefetcher.next_window() : Window();
+}
+
+// Claims those pages of the window that are in the wanted state, as far as frames can be had. Returns how many pages of
+// the window were passed.
+unsigned FaultPath::claim_pages(ThreadSlot& t, Claim& claim, const Window& window, PageState state) {
   uint64_t room = c_.frames.limit() / 32;
-  if (wanted > room) wanted = static_cast<unsigned>(room);
-  auto page = static_cast<int64_t>(claim.pages[0]);
+  unsigned wanted = window.count < room ? window.count : static_cast<unsigned>(room);
+  int64_t page = window.from;
   unsigned reached = 0;
-  for (; reached < wanted; reached++) {
+  for (; reached < wanted && !claim.is_full(); reached++) {
     page += window.stride;
     if (page < 0 || page >= static_cast<int64_t>(c_.table.pages())) break;
     auto index = static_cast<PageIndex>(page);
@@ -201,53 +211,205 @@ void FaultPath::claim_window(ThreadSlot& t, Claim& claim, PageState state, bool 
       c_.frames.give(1);
     }
   }
-  t.prefetcher.taken(reached, far ? claim.count - 1 : 0);
+  return reached;
 }
 
-void FaultPath::fill_with_zeros(ThreadSlot& t, const Claim& claim, bool write) {
+void FaultPath::fill_with_zeros(ThreadSlot& t, const Claim& claim) {
   t.counters.add(Counter::kZeroFaults, claim.count);
   c_.budget.populate(claim.count);
-  map_runs(t, claim, nullptr, write);
+  map_runs(t, claim, kZeros, true);
+  inject::pause("fault:mapped");
+  publish(t, claim, false);
 }
 
-void FaultPath::fetch(ThreadSlot& t, const Claim& claim, bool write) {
+// Where far memory can be read in place, the pages are mapped at once: true. Else a read is started for them, and
+// whoever needs the pages finishes it.
+bool FaultPath::fetch(ThreadSlot& t, const Claim& claim) {
   t.counters.add(Counter::kMajorFaults);
-  t.counters.add(Counter::kPrefetched, claim.count - 1);
+  t.counters.add(Counter::kPrefetched, claim.count - (claim.ahead ? 0 : 1));
   t.counters.add(Counter::kBytesFetched, claim.count * kPageSize);
-  transport::Channel& channel = channel_of(t, c_.store);
-  if (channel.direct(0, kPageSize)) {
-    map_runs(t, claim, channel.direct(0, kPageSize), write);
-    return;
+  LineLock lock(t.line);
+  const std::byte* far = t.line.channel(c_.store).direct(0, kPageSize);
+  if (!far) {
+    start_read(t, claim);
+    return false;
   }
-  read_into_buffer(t, claim);
-  map_runs(t, claim, t.buffer, write);
+  map_runs(t, claim, far, false);
+  inject::pause("fault:mapped");
+  publish(t, claim, true);
+  return true;
 }
 
-void FaultPath::read_into_buffer(ThreadSlot& t, const Claim& claim) {
-  uint64_t start = ticks();
-  transport::Channel& channel = channel_of(t, c_.store);
-  if (!t.buffer) t.buffer = static_cast<std::byte*>(near_alloc(ThreadSlot::kBufferPages * kPageSize));
-  transport::Segment segments[Prefetcher::kMaxWindow + 1];
+// Has the next window of a stream under way while the last one is used.
+void FaultPath::start_next_window(ThreadSlot& t, const Window& window, bool write) {
+  if (window.count == 0) return;
+  Claim claim;
+  claim.write = write;
+  claim.ahead = true;
+  unsigned reached = claim_pages(t, claim, window, PageState::kFar);
+  t.prefetcher.under_way(reached, claim.count, claim.pages[0]);
+  if (claim.count > 0) fetch(t, claim);
+}
+
+// The line's lock is held, here and in finish_oldest.
+void FaultPath::start_read(ThreadSlot& t, const Claim& claim) {
+  Fetch* fetch = t.line.free_fetch();
+  for (; !fetch; fetch = t.line.free_fetch()) finish_oldest(t);
+  static_cast<Claim&>(*fetch) = claim;
+  fetch->make_room();
+  transport::Segment segments[Claim::kMaxPages];
   for (unsigned i = 0; i < claim.count; i++) {
-    segments[i] = {PageTable::far_of(claim.pages[i]), kPageSize, t.buffer + i * kPageSize};
+    segments[i] = {PageTable::far_of(claim.pages[i]), kPageSize, fetch->buffer + i * kPageSize};
   }
   transport::Token token = 0;
-  int error = channel.submit_read({segments, claim.count}, &token);
-  if (error == 0) error = channel.wait(token, kTransportTimeoutNs);
+  int error = t.line.channel(c_.store).submit_read({segments, claim.count}, &token);
   if (error) die_of_lost_memory(c_.store, claim.count, error);
-  t.counters.add(Counter::kFetchTicks, ticks() - start);
+  fetch->token = token;
+  t.line.started();
+}
+
+// The page is being fetched for this thread, perhaps by a read that went on while the program ran. False: somebody else
+// has finished it meanwhile.
+bool FaultPath::finish_own(ThreadSlot& t, PageIndex page) {
+  bool marker, write;
+  {
+    LineLock lock(t.line);
+    Fetch* fetch = t.line.find(page);
+    if (!fetch) return false;
+    marker = fetch->ahead && fetch->pages[0] == page;
+    write = fetch->write;
+    finish(t, t, *fetch);
+  }
+  if (!marker) return true;
+  Window window = t.prefetcher.on_fault(page);
+  t.counters.add(Counter::kPrefetchUsed, t.prefetcher.used_window());
+  start_next_window(t, window, write);
+  return true;
+}
+
+// Waits for a read of the owner's line and maps its pages. The caller holds the line.
+void FaultPath::finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
+  uint64_t start = ticks();
+  int error = owner.line.channel(c_.store).wait(fetch.token, kTransportTimeoutNs);
+  if (error) die_of_lost_memory(c_.store, fetch.count, error);
+  self.counters.add(Counter::kFetchTicks, ticks() - start);
+  finish_arrived(self, owner, fetch);
+}
+
+void FaultPath::finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
+  map_runs(self, fetch, fetch.buffer, true);
+  inject::pause("fault:mapped");
+  publish(self, fetch, true);
+  fetch.token = 0;
+  owner.line.ended();
+}
+
+void FaultPath::finish_oldest(ThreadSlot& t) {
+  Fetch* oldest = nullptr;
+  for (Fetch& f : t.line.fetches()) {
+    if (f.token != 0 && (!oldest || f.token < oldest->token)) oldest = &f;
+  }
+  finish(t, t, *oldest);
+}
+
+// Finishes those reads of another thread that have arrived, unless that thread is at it. True: something was finished.
+bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
+  if (!owner.line.is_reading() || !owner.line.try_lock()) return false;
+  bool any = false;
+  for (Fetch& f : owner.line.fetches()) {
+    if (f.token == 0) continue;
+    int r = owner.line.channel(c_.store).poll(f.token);
+    if (r == 0) continue;
+    if (r < 0) die_of_lost_memory(c_.store, f.count, r);
+    finish_arrived(self, owner, f);
+    any = true;
+  }
+  owner.line.unlock();
+  return any;
+}
+
+// ---- Hints ----
+
+void FaultPath::hint(const Hint& hint) {
+  ThreadSlot& t = c_.threads.current();
+  InGate inside(c_.gate, t);
+  t.counters.add(Counter::kHints);
+  PageIndex first = c_.table.index_of(hint.address);
+  uint64_t end = c_.table.contains(hint.address + hint.bytes - 1) ? hint.address + hint.bytes - 1 : hint.address;
+  PageIndex last = c_.table.index_of(end);
+  if (hint.bytes == 0 || c_.table[first].load().is(PageState::kUnmapped)) return t.counters.add(Counter::kHintsWild);
+  // A hint may not push out everything else, whatever its size.
+  auto most = static_cast<PageIndex>(std::min<uint64_t>(kMaxHintPages, c_.frames.limit() / 8));
+  if (last - first >= most) last = first + most - 1;
+  HintClaims claims;
+  claims.far.write = claims.untouched.write = hint.write;
+  claims.far.hot = true;
+  for (PageIndex page = first; page <= last; page++) hint_page(t, claims, page, hint, true);
+  for (uint64_t i = 1; i <= hint.ahead && last + i < c_.table.pages(); i++) {
+    if (!hint_page(t, claims, static_cast<PageIndex>(last + i), hint, false)) break;
+  }
+  for (uint64_t i = 1; i <= hint.behind && i <= first; i++) {
+    if (!hint_page(t, claims, static_cast<PageIndex>(first - i), hint, false)) break;
+  }
+  flush(t, claims);
+  for (PageIndex page = first; page <= last; page++) {
+    PageWord word = c_.table[page].load();
+    if (word.is(PageState::kFetching) && word.owner() == t.index) finish_own(t, page);
+  }
+}
+
+// False: nothing more is to be had in this direction.
+bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, const Hint& hint, bool asked) {
+  PageWord word = c_.table[page].load();
+  if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) return false;
+  uint64_t flags = (asked ? PageWord::kHot : 0) | uint64_t{hint.priority} << PageWord::kPriorityShift;
+  if (!word.has(flags)) c_.table[page].set(flags);
+  if (asked && hint.write && word.is(PageState::kNear) && !word.writable() && !word.has(PageWord::kUpgrading)) {
+    FaultOutcome outcome;
+    upgrade(t, page, c_.table[page].load(), &outcome);
+    return true;
+  }
+  bool far = word.is(PageState::kFar);
+  if (!far && !(hint.write && word.is(PageState::kUntouched))) return true;
+  Claim& claim = far ? claims.far : claims.untouched;
+  if (claim.is_full()) flush(t, claims);
+  if (c_.frames.low()) c_.evictors.wake();
+  if (!c_.frames.try_take(1)) return false;  // the access itself will wait for a frame, if it comes
+  word = c_.table[page].load();
+  bool same = word.is(far ? PageState::kFar : PageState::kUntouched) && !word.has(PageWord::kSealed);
+  if (same && c_.table[page].try_change(word, word.with_state(PageState::kFetching).with_owner(t.index))) {
+    claim.pages[claim.count++] = page;
+  } else {
+    c_.frames.give(1);
+  }
+  return true;
+}
+
+void FaultPath::flush(ThreadSlot& t, HintClaims& claims) {
+  if (claims.untouched.count > 0) fill_with_zeros(t, claims.untouched);
+  if (claims.far.count > 0) {
+    t.counters.add(Counter::kHintsFetched, claims.far.count);
+    fetch(t, claims.far);
+  }
+  claims.untouched.count = claims.far.count = 0;
+}
+
+void FaultPath::drain(ThreadSlot& self, ThreadSlot& owner) {
+  if (!owner.line.is_reading()) return;
+  LineLock lock(owner.line);
+  for (Fetch& f : owner.line.fetches()) {
+    if (f.token != 0) finish(self, owner, f);
+  }
 }
 
 // Maps the claimed pages in runs of neighbours, one system call each. `content` holds one page after another in the
-// order of the claim; or it is the whole far region (direct access), told by its channel; or nullptr for zeros.
-void FaultPath::map_runs(ThreadSlot& t, const Claim& claim, const std::byte* content, bool write) {
+// order of the claim (packed), or it is the whole far region.
+void FaultPath::map_runs(ThreadSlot& t, const Claim& claim, const std::byte* content, bool packed) {
   uint64_t start = ticks();
-  bool buffered = content && content == t.buffer;
   for (unsigned i = 0; i < claim.count;) {
     unsigned run = 1;
     while (i + run < claim.count && claim.pages[i + run] == claim.pages[i] + run) run++;
-    const std::byte* from = !content ? kZeros : content + (buffered ? i * kPageSize : PageTable::far_of(claim.pages[i]));
-    map_run(claim.pages[i], run, from, write);
+    map_run(claim.pages[i], run, content + (packed ? i * kPageSize : PageTable::far_of(claim.pages[i])), claim.write);
     i += run;
   }
   t.counters.add(Counter::kMapTicks, ticks() - start);
@@ -266,13 +428,12 @@ void FaultPath::map_run(PageIndex first, unsigned count, const std::byte* conten
 
 // The pages are mapped: other threads may use them from now on. A page that left only a moment ago and was wanted again
 // at once starts hot, so that a working set larger than the queue's youth is recognized.
-void FaultPath::publish(ThreadSlot& t, const Claim& claim, bool write, PageWord before) {
-  bool stored = before.is(PageState::kFar);
-  bool hot = stored && c_.evictors.left_recently(before);
-  uint64_t flags = (write ? PageWord::kDirty : 0) | (stored ? PageWord::kStored : 0);
-  if (write) t.counters.add(Counter::kPresumedDirty, claim.count - 1);
+void FaultPath::publish(ThreadSlot& t, const Claim& claim, bool stored) {
+  uint64_t flags = (claim.write ? PageWord::kDirty : 0) | (stored ? PageWord::kStored : 0);
+  unsigned asked = claim.ahead ? 0 : 1;
+  if (claim.write) t.counters.add(Counter::kPresumedDirty, claim.count - asked);
   for (unsigned i = 0; i < claim.count; i++) {
-    uint64_t extra = i > 0 ? (stored ? PageWord::kPrefetched : 0) : (hot ? PageWord::kHot : 0);
+    uint64_t extra = i >= asked ? (stored ? PageWord::kPrefetched : 0) : (claim.hot ? PageWord::kHot : 0);
     c_.table[claim.pages[i]].update([&](PageWord w) { return w.with_state(PageState::kNear).with(flags | extra); });
     c_.policy.insert(t.index, claim.pages[i]);
   }

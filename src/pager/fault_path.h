@@ -33,37 +33,59 @@ struct FaultContext {
 // Ends the process: memory on the server cannot be reached any more. Never zeros, never a hang.
 [[noreturn]] void die_of_lost_memory(remote::RemoteStore* store, uint64_t page_count, int error);
 
-// The channel of a thread, opened at first use.
-transport::Channel& channel_of(ThreadSlot& thread, remote::RemoteStore* store);
+// What a program says about its next accesses (include/farside/farside.h).
+struct Hint {
+  uint64_t address;
+  uint64_t bytes;
+  bool write = false;
+  unsigned priority = 0;            // 0 .. 3; see PageWord::kPriorityShift
+  unsigned ahead = 0, behind = 0;   // pages
+};
 
 class FaultPath {
  public:
+  static constexpr unsigned kMaxHintPages = 1024;
+
   FaultPath(const FaultContext& context, bool prefetch) : c_(context), prefetch_(prefetch) {}
 
   FaultOutcome fault(uint64_t address, bool write);
   // As fault, but for a caller that is inside the gate already.
   FaultOutcome resolve(ThreadSlot& thread, PageIndex page, bool write);
 
+  // Fetches what the hint names, in a few requests, before an access does so with a fault. Never waits for a frame.
+  void hint(const Hint& hint);
+
   // Waits until the page has left kFetching, kEvicting and upgrading.
   void wait_for_owner(ThreadSlot& thread, PageIndex page);
 
+  // Finishes all reads under way of the given thread's line. fork calls it when nobody is inside the gate; a thread
+  // that ends calls it for itself.
+  void drain(ThreadSlot& self, ThreadSlot& owner);
+
  private:
-  // Pages claimed for one fetch: the faulting page first, the others by prefetch.
-  struct Claim {
-    PageIndex pages[Prefetcher::kMaxWindow + 1];
-    unsigned count = 0;
+  struct HintClaims {
+    Claim far, untouched;
   };
 
   bool upgrade(ThreadSlot& thread, PageIndex page, PageWord word, FaultOutcome* outcome);
   bool bring(ThreadSlot& thread, PageIndex page, PageWord word, bool write);
   void take_frame(ThreadSlot& thread);
-  void claim_window(ThreadSlot& thread, Claim& claim, PageState state, bool write);
-  void fill_with_zeros(ThreadSlot& thread, const Claim& claim, bool write);
-  void fetch(ThreadSlot& thread, const Claim& claim, bool write);
-  void read_into_buffer(ThreadSlot& thread, const Claim& claim);
-  void map_runs(ThreadSlot& thread, const Claim& claim, const std::byte* buffer, bool write);
+  Window claim_window(ThreadSlot& thread, Claim& claim, PageState state);
+  unsigned claim_pages(ThreadSlot& thread, Claim& claim, const Window& window, PageState state);
+  void fill_with_zeros(ThreadSlot& thread, const Claim& claim);
+  bool fetch(ThreadSlot& thread, const Claim& claim);
+  void start_next_window(ThreadSlot& thread, const Window& window, bool write);
+  void start_read(ThreadSlot& thread, const Claim& claim);
+  bool finish_own(ThreadSlot& thread, PageIndex page);
+  void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
+  void finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
+  void finish_oldest(ThreadSlot& thread);
+  bool help(ThreadSlot& self, ThreadSlot& owner);
+  void map_runs(ThreadSlot& thread, const Claim& claim, const std::byte* content, bool packed);
   void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
-  void publish(ThreadSlot& thread, const Claim& claim, bool write, PageWord before);
+  void publish(ThreadSlot& thread, const Claim& claim, bool stored);
+  bool hint_page(ThreadSlot& thread, HintClaims& claims, PageIndex page, const Hint& hint, bool asked);
+  void flush(ThreadSlot& thread, HintClaims& claims);
   void count_repeat(ThreadSlot& thread, PageIndex page);
 
   FaultContext c_;

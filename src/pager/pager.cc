@@ -144,6 +144,20 @@ void Pager::set_local(SizeOrShare local) {
   evictors_.wake();
 }
 
+void Pager::hint(const Hint& hint) {
+  SignalsBlocked blocked;
+  faults_.hint(hint);
+}
+
+void Pager::detach_thread() {
+  SignalsBlocked blocked;
+  if (ThreadSlot* t = threads_.attached()) {
+    InGate inside(gate_, *t);
+    faults_.drain(*t, *t);
+  }
+  threads_.detach();
+}
+
 // Far memory must be able to hold everything: what was promised to the program is reserved on the server beforehand, so
 // that a full server shows as ENOMEM from malloc and not as a crash later.
 Status Pager::charge(size_t bytes) {
@@ -176,10 +190,12 @@ uint64_t Pager::used_pages() {
   return (addresses_.used_end(base + space_->bytes()) - base) / kPageSize;
 }
 
-// Order: the gate first, since threads inside it may need evictors; then the evictors; then the locks of ordinary code,
+// Order: the gate first, since threads inside it may need evictors; then reads that nobody waits for; then the evictors; then the locks of ordinary code,
 // so that the child gets every structure whole.
 void Pager::prepare_fork() {
-  gate_.shut(threads_, threads_.current());
+  ThreadSlot& self = threads_.current();
+  gate_.shut(threads_, self);
+  threads_.for_each([&](ThreadSlot& t) { faults_.drain(self, t); });
   evictors_.pause();
   address_mutex_.lock();
   charge_mutex_.lock();

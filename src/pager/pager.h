@@ -42,6 +42,8 @@ class Pager : public NearObject {
   // Makes the page at `address` (which must lie in far space) present and, for a write, writable.
   FaultOutcome fault(uint64_t address, bool write) { return faults_.fault(address, write); }
   bool contains(uint64_t address) const { return table_.contains(address); }
+  // Ordinary code's word of what it will access next. Harmless whatever it says.
+  void hint(const Hint& hint);
 
   // ---- Address space. Thread-safe. Sizes are multiples of the page size. ----
 
@@ -89,7 +91,7 @@ class Pager : public NearObject {
   void inherit_in_fork(bool inherit) { space_->inherit_in_fork(inherit); }
 
   // The calling thread ends.
-  void detach_thread() { threads_.detach(); }
+  void detach_thread();
 
   Stats stats();
   const char* policy_name() const { return policy_->name(); }
@@ -97,6 +99,7 @@ class Pager : public NearObject {
   int uffd() const { return space_->uffd(); }
   void wake_waiters(uint64_t address) { space_->wake(table_.address_of(table_.index_of(address)), kPageSize); }
   std::byte* base() const { return space_->base(); }
+  const uint64_t* page_words() { return reinterpret_cast<const uint64_t*>(&table_[0]); }
   uint64_t space_bytes() const { return space_->bytes(); }
   bool owns_fd(int fd) const { return space_->owns_fd(fd) || store_->owns_fd(fd) || evictors_.owns_fd(fd); }
   remote::RemoteStore* store() { return store_; }

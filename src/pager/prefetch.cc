@@ -19,11 +19,13 @@ Prefetcher::Stream* Prefetcher::find(int64_t page) {
 
 Window Prefetcher::extend(Stream& s, int64_t page) {
   used_window_ = s.ahead;
+  s.ahead = s.under_way;
+  s.under_way = 0;
   s.window = s.window == 0 ? kFirstWindow : (s.window * 2 > kMaxWindow ? kMaxWindow : s.window * 2);
-  s.last = page;
-  s.ahead = 0;
-  s.next = page + s.stride;
-  return {s.stride, s.window};
+  bool beyond = s.stride > 0 ? page > s.last : page < s.last;
+  if (beyond) s.last = page;  // else a window up to s.last is under way
+  s.next = s.last + s.stride;
+  return {s.last, s.stride, s.window};
 }
 
 Window Prefetcher::on_fault(PageIndex index) {
@@ -41,11 +43,21 @@ Window Prefetcher::on_fault(PageIndex index) {
 }
 
 void Prefetcher::taken(unsigned reached, unsigned fetched) {
+  reach(reached);
+  current_->ahead += fetched;
+  current_->next = current_->last + current_->stride;
+}
+
+void Prefetcher::under_way(unsigned reached, unsigned fetched, PageIndex marker) {
+  reach(reached);
+  current_->under_way = fetched;
+  current_->next = fetched > 0 ? static_cast<int64_t>(marker) : current_->last + current_->stride;
+}
+
+void Prefetcher::reach(unsigned pages) {
   Stream& s = *current_;
-  s.ahead = fetched;
-  s.last += s.stride * static_cast<int64_t>(reached);
-  s.next = s.last + s.stride;
-  if (reached < s.window) s.window = reached < kFirstWindow ? kFirstWindow : reached;  // do not grow past what can be had
+  s.last += s.stride * static_cast<int64_t>(pages);
+  if (pages < s.window) s.window = pages < kFirstWindow ? kFirstWindow : pages;  // do not grow past what can be had
 }
 
 }  // namespace farside::pager

@@ -119,7 +119,8 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
 // Waits for the server: a write of the page's next life must not be overtaken by this discard.
 void RangeOps::forget_far(ThreadSlot& t, PageIndex first, unsigned count) {
   transport::Segment segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
-  int error = discard_now(channel_of(t, c_.store), segment);
+  LineLock lock(t.line);
+  int error = discard_now(t.line.channel(c_.store), segment);
   if (error) die_of_lost_memory(c_.store, count, error);
   t.counters.add(Counter::kBytesDiscarded, segment.bytes);
 }
@@ -143,7 +144,8 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   if (dirty) {
     if (int error = c_.space.write_protect(address, kPageSize, true)) die("internal error: cannot protect page {} (error {})", page, -error);
     transport::Segment segment = {PageTable::far_of(page), kPageSize, address};
-    int error = write_now(channel_of(t, c_.store), segment);
+    LineLock lock(t.line);
+    int error = write_now(t.line.channel(c_.store), segment);
     if (error) die_of_lost_memory(c_.store, 1, error);
     t.counters.add(Counter::kBytesWritten, kPageSize);
   }

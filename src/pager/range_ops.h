@@ -35,17 +35,4 @@ class RangeOps {
   FaultPath& faults_;
 };
 
-// Inside the gate for the life of the object.
-class InGate {
- public:
-  InGate(Gate& gate, ThreadSlot& thread) : gate_(gate), thread_(thread) { gate_.enter(thread_); }
-  ~InGate() { gate_.leave(thread_); }
-  InGate(const InGate&) = delete;
-  InGate& operator=(const InGate&) = delete;
-
- private:
-  Gate& gate_;
-  ThreadSlot& thread_;
-};
-
 }  // namespace farside::pager

@@ -15,6 +15,9 @@ enum class Counter : unsigned {
   kPrefetched,        // pages fetched ahead
   kPrefetchUsed,      // of these, pages whose use was seen (the stream reached past them, or they were written)
   kPresumedDirty,     // pages mapped writable ahead of a stream of writes
+  kHints,             // that got past the inline guard
+  kHintsFetched,      // pages that hints fetched
+  kHintsWild,         // hints on memory that belongs to no allocation
   kEvictions,
   kDirtyEvictions,
   kBatches,

@@ -1,7 +1,5 @@
 #include "pager/thread_slot.h"
 
-#include <utility>
-
 #include "base/log.h"
 #include "base/os.h"
 
@@ -14,9 +12,11 @@ __attribute__((tls_model("initial-exec"))) thread_local ThreadRegistry* t_regist
 }  // namespace
 
 ThreadSlot& ThreadRegistry::current() {
-  if (t_slot && t_registry == this) return *t_slot;
-  return attach();
+  ThreadSlot* slot = attached();
+  return slot ? *slot : attach();
 }
+
+ThreadSlot* ThreadRegistry::attached() { return t_registry == this ? t_slot : nullptr; }
 
 ThreadSlot* ThreadRegistry::reuse() {
   size_t count = count_.load(std::memory_order_relaxed);
@@ -31,7 +31,8 @@ void ThreadRegistry::sweep() {
   int process = os::getpid();
   for_each([&](ThreadSlot& slot) {
     int tid = slot.tid.load();
-    if (tid != 0 && os::thread_is_gone(process, tid)) vacate(slot);
+    // Reads under way are somebody's pages: whoever waits for one finishes them, and the slot can go next time.
+    if (tid != 0 && os::thread_is_gone(process, tid) && !slot.line.is_reading()) vacate(slot);
   });
 }
 
@@ -60,11 +61,7 @@ ThreadSlot& ThreadRegistry::attach() {
 }
 
 void ThreadRegistry::vacate(ThreadSlot& slot) {
-  // Out of the slot before they are freed: the child of a fork in between must not find them here.
-  transport::Channel* channel = std::exchange(slot.channel, nullptr);
-  std::byte* buffer = std::exchange(slot.buffer, nullptr);
-  if (channel) store_->close_channel(channel);
-  if (buffer) near_free(buffer, ThreadSlot::kBufferPages * kPageSize);
+  slot.line.close(store_);
   slot.tid.store(0, std::memory_order_release);
 }
 
@@ -84,7 +81,7 @@ void ThreadRegistry::close_channels() {
 void ThreadRegistry::reset_in_child() {
   ThreadSlot* self = t_registry == this ? t_slot : nullptr;
   for_each([&](ThreadSlot& slot) {
-    slot.channel = nullptr;  // the store has closed them all
+    slot.line.reset_in_child();
     slot.counters.clear();
     if (&slot == self) {
       slot.tid.store(os::gettid());

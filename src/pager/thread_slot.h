@@ -1,6 +1,6 @@
-// What the pager keeps for each thread that faults: its channel to far memory, its stride detector, its counters, and
-// its place at the fork gate. Slots are near memory, found through one initial-exec thread-local pointer, and reused
-// when threads end.
+// What the pager keeps for each thread that faults: its line to far memory, its stride detector, its counters, and its
+// place at the fork gate. Slots are near memory, found through one initial-exec thread-local pointer, and reused when
+// threads end.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/near.h"
 #include "base/sync.h"
+#include "pager/fetch.h"
 #include "pager/prefetch.h"
 #include "pager/stats.h"
 #include "remote/remote_store.h"
@@ -18,14 +19,11 @@ struct ThreadSlot : NearObject {
   uint16_t index = 0;
   std::atomic<int> tid{0};                // 0: free
   std::atomic<uint32_t> depth{0};         // how often inside the gate; only the thread itself writes it
-  transport::Channel* channel = nullptr;  // opened at the first fetch
-  std::byte* buffer = nullptr;            // kBufferPages pages, for transports without direct access
+  Line line;
   Prefetcher prefetcher;
   CounterBlock counters;
   PageIndex last_page = 0;                // to notice a fault that never gets resolved
   uint32_t repeats = 0;
-
-  static constexpr size_t kBufferPages = Prefetcher::kMaxWindow + 1;
 };
 
 class ThreadRegistry {
@@ -36,6 +34,8 @@ class ThreadRegistry {
 
   // The calling thread's slot, given out at first use. Safe in a SIGBUS handler with all other signals blocked.
   ThreadSlot& current();
+  // The same, or nullptr if it has none yet.
+  ThreadSlot* attached();
   // The calling thread ends: its slot is reused, its counters go on.
   void detach();
   // Around a fork: nobody attaches or leaves meanwhile. In the child only the calling thread is left: all other slots
@@ -53,6 +53,8 @@ class ThreadRegistry {
     for (size_t i = 0; i < count; i++) visit(*slots_[i]);
   }
   size_t count() const { return count_.load(std::memory_order_acquire); }
+  // The slot with this number, or nullptr.
+  ThreadSlot* at(size_t index) { return index < count() ? slots_[index] : nullptr; }
 
  private:
   ThreadSlot& attach();
@@ -103,6 +105,19 @@ class Gate {
   std::atomic<bool> shut_{false};
   std::atomic<uint32_t> owner_{0};  // slot index + 1 of the thread that shut the gate
   Event opened_;
+};
+
+// Inside the gate for the life of the object.
+class InGate {
+ public:
+  InGate(Gate& gate, ThreadSlot& thread) : gate_(gate), thread_(thread) { gate_.enter(thread_); }
+  ~InGate() { gate_.leave(thread_); }
+  InGate(const InGate&) = delete;
+  InGate& operator=(const InGate&) = delete;
+
+ private:
+  Gate& gate_;
+  ThreadSlot& thread_;
 };
 
 }  // namespace farside::pager

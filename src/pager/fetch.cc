@@ -1,0 +1,36 @@
+#include "pager/fetch.h"
+
+#include <utility>
+
+#include "base/log.h"
+
+namespace farside::pager {
+
+transport::Channel& Line::channel(remote::RemoteStore* store) {
+  if (channel_) return *channel_;
+  Status status;
+  channel_ = store->open_channel(&status);
+  if (!channel_) die("{}", status.text());
+  return *channel_;
+}
+
+Fetch* Line::free_fetch() {
+  for (Fetch& f : fetches()) {
+    if (f.token == 0) return &f;
+  }
+  return used_ < kMaxReads ? &fetches_[used_++] : nullptr;
+}
+
+void Line::close(remote::RemoteStore* store) {
+  // Out of the line before they are freed: the child of a fork in between must not find them here.
+  if (transport::Channel* channel = std::exchange(channel_, nullptr)) store->close_channel(channel);
+  for (Fetch& f : fetches()) {
+    f.token = 0;
+    unsigned room = std::exchange(f.room, 0);
+    if (std::byte* buffer = std::exchange(f.buffer, nullptr)) near_free(buffer, room * kPageSize);
+  }
+  used_ = 0;
+  reading_.store(0);
+}
+
+}  // namespace farside::pager

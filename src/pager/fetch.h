@@ -1,0 +1,107 @@
+// One thread's line to far memory: its channel, and the reads that are under way on it. A read goes on while its thread
+// runs the program (the next window of a stream, a fiber's page), so its pages, in kFetching, may be waited for by
+// others. Therefore a line has a lock that outlives no fault: the thread itself holds it while it works on the line,
+// and whoever waits for a page of a read may take it and finish the read (FaultPath::help).
+#pragma once
+#include <atomic>
+#include <span>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "base/near.h"
+#include "base/os.h"
+#include "pager/page_word.h"
+#include "pager/prefetch.h"
+#include "remote/remote_store.h"
+
+namespace farside::pager {
+
+// Pages claimed for one read: the page that was asked for first, the others ahead of it.
+struct Claim {
+  static constexpr unsigned kMaxPages = Prefetcher::kMaxWindow + 1;
+  PageIndex pages[kMaxPages];
+  unsigned count = 0;
+  bool write = false;  // mapped writable, and dirty
+  bool hot = false;    // the first page starts hot
+  bool ahead = false;  // nobody has asked for any of the pages yet; a fault on the first continues their stream
+
+  bool is_full() const { return count == kMaxPages; }
+  bool has(PageIndex page) const {
+    for (unsigned i = 0; i < count; i++) {
+      if (pages[i] == page) return true;
+    }
+    return false;
+  }
+};
+
+// A read under way.
+struct Fetch : Claim {
+  transport::Token token = 0;   // 0: free
+  std::byte* buffer = nullptr;  // where the pages land, `room` of them; kept from read to read
+  unsigned room = 0;
+
+  // Makes room for the pages of the claim.
+  void make_room() {
+    if (room >= count) return;
+    if (buffer) near_free(buffer, room * kPageSize);
+    room = count <= 1 ? 1 : (count <= 8 ? 8 : kMaxPages);
+    buffer = static_cast<std::byte*>(near_alloc(room * kPageSize));
+  }
+};
+
+class Line {
+ public:
+  static constexpr unsigned kMaxReads = transport::kMaxInFlight;
+
+  bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
+  // Held for a few system calls at most, never while a frame or a page of somebody else is waited for.
+  void lock() {
+    for (unsigned spins = 0; !try_lock(); spins++) {
+      if (spins < 1000) cpu_relax();
+      else os::sched_yield();
+    }
+  }
+  void unlock() { locked_.store(false, std::memory_order_release); }
+
+  // Opens the channel at first use. The lock must be held, here and below.
+  transport::Channel& channel(remote::RemoteStore* store);
+  Fetch* find(PageIndex page) {
+    for (unsigned i = 0; i < used_; i++) {
+      if (fetches_[i].token != 0 && fetches_[i].has(page)) return &fetches_[i];
+    }
+    return nullptr;
+  }
+  std::span<Fetch> fetches() { return {fetches_, used_}; }
+  // A free one, or nullptr while kMaxReads are under way.
+  Fetch* free_fetch();
+
+  // Counted apart, so that others can look without the lock.
+  bool is_reading() const { return reading_.load(std::memory_order_acquire) > 0; }
+  void started() { reading_.fetch_add(1, std::memory_order_acq_rel); }
+  void ended() { reading_.fetch_sub(1, std::memory_order_acq_rel); }
+
+  // No read is under way any more, or nobody will ever ask for its pages.
+  void close(remote::RemoteStore* store);
+  // The store has closed the channel. No read was under way at the fork.
+  void reset_in_child() { channel_ = nullptr; }
+
+ private:
+  std::atomic<bool> locked_{false};
+  std::atomic<unsigned> reading_{0};
+  transport::Channel* channel_ = nullptr;
+  unsigned used_ = 0;  // fetches that were ever in use
+  Fetch fetches_[kMaxReads];
+};
+
+class LineLock {
+ public:
+  explicit LineLock(Line& line) : line_(line) { line_.lock(); }
+  ~LineLock() { line_.unlock(); }
+  LineLock(const LineLock&) = delete;
+  LineLock& operator=(const LineLock&) = delete;
+
+ private:
+  Line& line_;
+};
+
+}  // namespace farside::pager

@@ -1,0 +1,89 @@
+// Regions are private mappings: addresses for the whole capacity, of which a part is usable. Under Farside the preload
+// library takes such mappings into far space, so all that is special there is the policy.
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "farside/farside.h"
+
+#define FARSIDE_PUBLIC __attribute__((visibility("default")))
+
+struct farside_region {
+  char* data;
+  size_t bytes, capacity;  // multiples of kPage; capacity is at least kLeastCapacity
+};
+
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kLeastCapacity = 64 * 1024;  // smaller mappings stay near
+
+size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
+
+farside_region* give_up(farside_region* region, int error) {
+  if (region->data != MAP_FAILED) munmap(region->data, region->capacity);
+  free(region);
+  errno = error;
+  return nullptr;
+}
+
+bool is_policy(const char* name) {
+  const char* const kNames[] = {"fifo", "second-chance", "lru", "priority"};
+  for (const char* known : kNames) {
+    if (strcmp(name, known) == 0) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+extern "C" {
+
+FARSIDE_PUBLIC farside_region* farside_region_create(size_t bytes, size_t capacity, const char* policy) {
+  if (bytes > capacity || capacity == 0 || capacity > SIZE_MAX - kPage || (policy && !is_policy(policy))) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  auto* region = static_cast<farside_region*>(malloc(sizeof(farside_region)));
+  if (!region) return nullptr;
+  region->bytes = 0;
+  region->capacity = whole_pages(capacity < kLeastCapacity ? kLeastCapacity : capacity);
+  void* data = mmap(nullptr, region->capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  region->data = static_cast<char*>(data);
+  if (data == MAP_FAILED) return give_up(region, ENOMEM);
+  if (policy) {
+    if (int error = farside_region_set_policy_(data, region->capacity, policy)) return give_up(region, error);
+  }
+  if (farside_region_resize(region, bytes) == 0) return region;
+  int error = errno;
+  farside_region_set_policy_(data, region->capacity, nullptr);
+  return give_up(region, error);
+}
+
+FARSIDE_PUBLIC void* farside_region_data(const farside_region* region) { return region->data; }
+
+FARSIDE_PUBLIC size_t farside_region_size(const farside_region* region) { return region->bytes; }
+
+FARSIDE_PUBLIC int farside_region_resize(farside_region* region, size_t bytes) {
+  if (bytes > region->capacity) {
+    errno = EINVAL;
+    return -1;
+  }
+  size_t wanted = whole_pages(bytes);
+  if (wanted > region->bytes && mprotect(region->data + region->bytes, wanted - region->bytes, PROT_READ | PROT_WRITE) != 0) return -1;
+  if (wanted < region->bytes) {
+    size_t cut = region->bytes - wanted;
+    if (madvise(region->data + wanted, cut, MADV_DONTNEED) != 0 || mprotect(region->data + wanted, cut, PROT_NONE) != 0) return -1;
+  }
+  region->bytes = wanted;
+  return 0;
+}
+
+FARSIDE_PUBLIC void farside_region_destroy(farside_region* region) {
+  if (!region) return;
+  farside_region_set_policy_(region->data, region->capacity, nullptr);
+  munmap(region->data, region->capacity);
+  free(region);
+}
+}
