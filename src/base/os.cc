@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
@@ -178,6 +179,7 @@ int futex_wait(const uint32_t* word, uint32_t expected, const timespec* timeout)
   return call(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, 0, 0);
 }
 int futex_wake(const uint32_t* word, int count) { return call(SYS_futex, word, FUTEX_WAKE_PRIVATE, count, 0, 0, 0); }
+void name_thread(const char* name) { call(SYS_prctl, PR_SET_NAME, name); }
 int sched_yield() { return call(SYS_sched_yield); }
 int nanosleep_ns(uint64_t ns) {
   timespec t = {static_cast<time_t>(ns / 1000000000), static_cast<long>(ns % 1000000000)};

@@ -75,6 +75,7 @@ int sigprocmask(int how, const SignalSet* set, SignalSet* old);
 
 // Threads and processes.
 int gettid();
+void name_thread(const char* name);  // the calling one, as ps and top show it
 int getpid();
 bool thread_is_gone(int process, int tid);
 int pidfd_open(int pid);

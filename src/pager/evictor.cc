@@ -295,6 +295,7 @@ void EvictorGroup::stop() {
 }
 
 void EvictorGroup::run(Evictor& evictor) {
+  os::name_thread("farside-evict");
   bool working = false;
   unsigned idle = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {

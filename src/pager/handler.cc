@@ -37,6 +37,7 @@ void* FaultHandler::thread_main(void* self) {
 }
 
 void FaultHandler::run() {
+  os::name_thread("farside-fault");
   uffd_msg messages[kBurst];
   for (;;) {
     pollfd fds[2] = {{pager_.uffd(), POLLIN, 0}, {stop_pipe_[0], POLLIN, 0}};
