@@ -159,8 +159,9 @@ void FaultPath::take_frame(ThreadSlot& t) {
 
 // Brings an absent page near, or starts to read it, and a window of others with it where the faults follow a stride.
 bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write) {
-  take_frame(t);
   PageState state = word.state();
+  if (state == PageState::kFar) t.line.prefetch(PageTable::far_of(page));
+  take_frame(t);
   if (!c_.table[page].try_change(word, word.with_state(PageState::kFetching).with_owner(t.index))) {
     c_.frames.give(1);
     return false;

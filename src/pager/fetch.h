@@ -65,6 +65,12 @@ class Line {
 
   // Opens the channel at first use. The lock must be held, here and below.
   transport::Channel& channel(remote::RemoteStore* store);
+  // Has the page on its way into the processor's cache where far memory can be read in place, while the caller does
+  // what else is to be done before the kernel copies it. Without the lock: the channel stays while its thread does.
+  void prefetch(uint64_t far) const {
+    const std::byte* page = channel_ ? channel_->direct(far, kPageSize) : nullptr;
+    for (size_t i = 0; page && i < kPageSize; i += kCacheLine) __builtin_prefetch(page + i);
+  }
   Fetch* find(PageIndex page) {
     for (unsigned i = 0; i < used_; i++) {
       if (fetches_[i].token != 0 && fetches_[i].has(page)) return &fetches_[i];
