@@ -35,8 +35,8 @@ struct FaultContext {
 
 // What a program says about its next accesses (include/farside/farside.h).
 struct Hint {
-  uint64_t address;
-  uint64_t bytes;
+  uint64_t address = 0;
+  uint64_t bytes = 0;
   bool write = false;
   unsigned priority = 0;            // 0 .. 3; see PageWord::kPriorityShift
   unsigned ahead = 0, behind = 0;   // pages

@@ -1,0 +1,200 @@
+// Reads that go on while their thread runs the program, and hints, which start such reads by intent.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "pager/test_support.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr uint64_t kSpace = 1 * kGiB;
+constexpr size_t kPages = 4096;  // twice the budget
+
+// Signal mode over a store that can or cannot be read in place; each page holds its number.
+class ReadsTest : public testing::TestWithParam<bool> {
+ protected:
+  ReadsTest() : pager_(options(), new LocalStore(kSpace, kSpace, GetParam()), Delivery::kSignal) {
+    memory_ = pager_.allocate(kPages * kPageSize);
+    for (size_t i = 0; i < kPages; i++) at(i) = i;
+    settle();
+  }
+  ~ReadsTest() override {
+    pager_.free(memory_, kPages * kPageSize);
+    EXPECT_EQ(pager_->stats().near_pages, 0u);
+    pager_->check_valid();
+  }
+  static Options options() {
+    Options o;
+    o.local = {8 * kMiB, 0};
+    o.space = kSpace;
+    return o;
+  }
+  volatile uint64_t& at(size_t page) { return *reinterpret_cast<volatile uint64_t*>(memory_ + page * kPageSize); }
+  uint64_t count(Counter c) { return pager_->stats().get(c); }
+  PageWord word(size_t page) {
+    return PageWord(pager_->page_words()[(memory_ - pager_->base()) / kPageSize + page]);
+  }
+  // Waits until the evictors have made room: windows and hints take free frames only.
+  void settle() {
+    constexpr uint64_t kEnough = 100;
+    for (;;) {
+      Stats s = pager_->stats();
+      if (s.near_pages + s.metadata_bytes / kPageSize + kEnough <= s.limit_pages) return;
+      os::nanosleep_ns(1000000);
+    }
+  }
+  // The first pages were written first and have left; they are clean when they come back.
+  void expect_far(size_t page) { ASSERT_TRUE(word(page).is(PageState::kFar)) << page; }
+  void hint(size_t page, size_t pages, Hint h = {}) {
+    h.address = reinterpret_cast<uint64_t>(memory_ + page * kPageSize);
+    h.bytes = pages * kPageSize;
+    pager_->hint(h);
+  }
+
+  PagerFixture pager_;
+  std::byte* memory_;
+};
+
+TEST_P(ReadsTest, AStreamHasItsNextWindowUnderWay) {
+  for (size_t i = 0; i < 64; i++) ASSERT_EQ(at(i), i);
+  size_t moving = 0;
+  for (size_t i = 64; i < 400; i++) moving += word(i).is(PageState::kFetching);
+  if (GetParam()) EXPECT_EQ(moving, 0u);
+  else EXPECT_GT(moving, 0u);
+  uint64_t faults = count(Counter::kFaults);
+  for (size_t i = 64; i < 1024; i++) ASSERT_EQ(at(i), i);
+  EXPECT_LT(count(Counter::kFaults) - faults, 960u / 3);  // fewer where the evictors keep up
+  EXPECT_GT(count(Counter::kPrefetchUsed), 500u);
+}
+
+TEST_P(ReadsTest, OthersFinishTheReadsOfAThreadThatIsElsewhere) {
+  std::atomic<int> step{0};
+  std::thread reader([&] {
+    for (size_t i = 0; i < 40; i++) EXPECT_EQ(at(i), i);
+    step = 1;
+    while (step != 2) os::sched_yield();  // computes, and never looks at its reads again
+    pager_->detach_thread();
+  });
+  while (step != 1) os::sched_yield();
+  for (size_t i = 0; i < 400; i++) ASSERT_EQ(at(i), i);
+  step = 2;
+  reader.join();
+}
+
+TEST_P(ReadsTest, AThreadMayEndWithReadsUnderWay) {
+  for (int round = 0; round < 50; round++) {
+    std::thread([&] {
+      for (size_t i = 0; i < 20; i++) EXPECT_EQ(at(round * 64 + i), round * 64 + i);
+      if (round % 2 == 0) pager_->detach_thread();  // others end without a word
+    }).join();
+  }
+  for (size_t i = 0; i < kPages; i++) ASSERT_EQ(at(i), i);
+}
+
+TEST_P(ReadsTest, MemoryWithReadsUnderWayCanBeDiscarded) {
+  for (size_t i = 0; i < 40; i++) ASSERT_EQ(at(i), i);
+  pager_->discard(memory_, 512 * kPageSize);
+  for (size_t i = 0; i < 600; i++) ASSERT_EQ(at(i), i < 512 ? 0 : i);
+}
+
+// Reads that nobody asks for hold frames, and everybody else must get on all the same.
+TEST_P(ReadsTest, ForgottenReadsGiveTheirFramesBack) {
+  std::atomic<unsigned> ready{0};
+  std::atomic<bool> done{false};
+  std::vector<std::thread> readers;
+  for (size_t t = 0; t < 40; t++) {
+    readers.emplace_back([&, t] {
+      for (size_t i = 0; i < 24; i++) EXPECT_EQ(at(t * 100 + i), t * 100 + i);
+      ready++;
+      while (!done) os::nanosleep_ns(1000000);
+    });
+  }
+  while (ready < readers.size()) os::sched_yield();
+  for (int round = 0; round < 3; round++) {
+    for (size_t i = 0; i < kPages; i++) ASSERT_EQ(at(i * 2731 % kPages), i * 2731 % kPages);
+  }
+  done = true;
+  for (std::thread& t : readers) t.join();
+}
+
+TEST_P(ReadsTest, AHintFetchesWhatItNames) {
+  for (size_t i = 0; i < 80; i++) expect_far(i);
+  uint64_t faults = count(Counter::kFaults), fetches = count(Counter::kMajorFaults);
+  hint(0, 4, {.ahead = 32});
+  hint(70, 1, {.behind = 5});
+  EXPECT_EQ(count(Counter::kMajorFaults) - fetches, 2u);  // one request each
+  for (size_t i = 0; i < 4; i++) EXPECT_TRUE(word(i).is(PageState::kNear)) << i;
+  for (size_t i = 0; i < 36; i++) ASSERT_EQ(at(i), i);
+  for (size_t i = 65; i <= 70; i++) ASSERT_EQ(at(i), i);
+  EXPECT_EQ(count(Counter::kFaults), faults);
+  EXPECT_EQ(count(Counter::kHintsFetched), 42u);
+  expect_far(36);
+  expect_far(64);
+}
+
+TEST_P(ReadsTest, AWriteHintLeavesNoFaultToTheWrite) {
+  ASSERT_EQ(at(1), 1u);
+  hint(1, 1, {.write = true});  // near and clean
+  hint(2, 1, {.write = true});  // far
+  std::byte* fresh = pager_.allocate(kPageSize);
+  pager_->hint({.address = reinterpret_cast<uint64_t>(fresh), .bytes = 8, .write = true});  // never touched
+  uint64_t faults = count(Counter::kFaults);
+  at(1) = 11;
+  at(2) = 12;
+  *fresh = std::byte{13};
+  EXPECT_EQ(count(Counter::kFaults), faults);
+  pager_.free(fresh, kPageSize);
+}
+
+TEST_P(ReadsTest, HintsMarkPagesHotAndSetPriorities) {
+  hint(5, 1, {.priority = 3});
+  hint(6, 1);
+  EXPECT_TRUE(word(5).has(PageWord::kHot));
+  EXPECT_EQ(word(5).bits() >> PageWord::kPriorityShift & 3, 3u);
+  EXPECT_EQ(word(6).bits() >> PageWord::kPriorityShift & 3, 0u);
+}
+
+TEST_P(ReadsTest, WrongHintsAreHarmlessAndCounted) {
+  std::byte* freed = pager_.allocate(kPageSize);
+  pager_.free(freed, kPageSize);
+  auto address = [](std::byte* p) { return reinterpret_cast<uint64_t>(p); };
+  pager_->hint({.address = address(freed), .bytes = 8});
+  pager_->hint({.address = address(pager_->base() + kSpace - 1), .bytes = ~uint64_t{0}, .write = true, .ahead = 255});
+  pager_->hint({.address = address(memory_), .bytes = 0});
+  EXPECT_EQ(count(Counter::kHintsWild), 3u);
+  pager_->hint({.address = address(memory_), .bytes = ~uint64_t{0} - address(memory_), .write = true, .ahead = 255, .behind = 255});
+  pager_->hint({.address = address(memory_ + 3), .bytes = kPages * kPageSize});
+  EXPECT_EQ(count(Counter::kHintsWild), 3u);
+  Stats s = pager_->stats();
+  EXPECT_LE(s.near_peak_pages, s.limit_pages);
+  for (size_t i = 0; i < kPages; i++) ASSERT_EQ(at(i), i);
+}
+
+TEST_P(ReadsTest, HintsRaceWithEverythingElse) {
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 3; t++) {
+    threads.emplace_back([&, t] {
+      uint64_t random = t + 1;
+      while (!stop) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        size_t page = (random >> 33) % kPages;
+        hint(page, 1 + (random >> 20) % 8, {.write = (random & 64) != 0, .ahead = static_cast<unsigned>(random >> 40 & 31)});
+        if (t == 0 && (random >> 50) % 16 == 0) pager_->discard(memory_ + 4000 * kPageSize, 50 * kPageSize);
+        EXPECT_TRUE(at(page) == page || (page >= 4000 && at(page) == 0));
+      }
+      pager_->detach_thread();
+    });
+  }
+  for (int i = 0; i < 20000; i++) ASSERT_EQ(at(i * 2731 % 4000), i * 2731u % 4000);
+  stop = true;
+  for (std::thread& t : threads) t.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, ReadsTest, testing::Bool(), [](const auto& test) { return test.param ? "InPlace" : "Copying"; });
+
+}  // namespace
+}  // namespace farside::pager
