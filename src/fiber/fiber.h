@@ -1,0 +1,101 @@
+// A fiber, and lists of fibers. Near memory: the scheduler reads it under a fault.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "base/near.h"
+#include "base/os.h"
+#include "fiber/context.h"
+
+namespace farside::fiber {
+
+// What a fiber waits for; tells a deadlock's story.
+enum class Waiting : uint8_t { kNothing, kJoin, kMutex, kCondition, kGroup, kChannel, kTimer, kSocket, kMemory };
+inline constexpr int kWaitingKinds = 9;
+
+// What __cxa_get_globals() points to (Itanium C++ ABI 2.2.2): a thread's caught exceptions. Each fiber has its own.
+struct CaughtExceptions {
+  void* caught = nullptr;
+  unsigned uncaught = 0;
+};
+
+}  // namespace farside::fiber
+
+// The C interface's opaque type.
+struct farside_fiber : farside::NearObject {
+  farside::fiber::Context context;
+  void (*function)(void*) = nullptr;
+  void* argument = nullptr;
+  farside::fiber::CaughtExceptions exceptions;
+
+  // 1: inside the library; a fault must not suspend it. Written by the thread that runs the fiber and read by signal
+  // handlers of that thread, hence volatile.
+  volatile int in_call = 0;
+  farside::fiber::Waiting waiting = farside::fiber::Waiting::kNothing;
+  farside_fiber* next = nullptr;      // in the one list that the fiber is in
+  farside_fiber* next_made = nullptr;  // in the list of all fibers
+
+  // Who ends, joins and detaches agree here: 0 runs; kEnded; kDetached; else the fiber that waits in join.
+  std::atomic<uintptr_t> fate{0};
+  static constexpr uintptr_t kEnded = 1, kDetached = 2;
+
+  // In wait_until.
+  bool (*ready)(void*) = nullptr;
+  void* ready_argument = nullptr;
+  farside::os::SignalSet mask = 0;
+  bool has_mask = false;  // goes on with `mask` instead of the worker's
+
+  // For whoever makes it ready.
+  int result = 0;
+  void* item = nullptr;  // a channel's
+
+  // In Timers: a node of a pairing heap.
+  uint64_t deadline = 0, turn = 0;
+  farside_fiber* child = nullptr;
+  farside_fiber* sibling = nullptr;
+
+  // In Sockets.
+  int fd = -1;
+  uint32_t events = 0;
+};
+
+namespace farside::fiber {
+
+using Fiber = farside_fiber;
+
+// First in, first out, through Fiber::next. Guarded by its owner's lock.
+class FiberList {
+ public:
+  bool empty() const { return !first_; }
+  void push(Fiber* fiber) {
+    fiber->next = nullptr;
+    if (first_) last_->next = fiber;
+    else first_ = fiber;
+    last_ = fiber;
+  }
+  Fiber* pop() {
+    Fiber* fiber = first_;
+    if (fiber) first_ = fiber->next;
+    return fiber;
+  }
+  // Takes out all for which test is true, in order, and hands them to taken.
+  template <typename Test, typename Taken>
+  void take_if(Test test, Taken taken) {
+    FiberList rest;
+    while (Fiber* fiber = pop()) {
+      if (test(fiber)) taken(fiber);
+      else rest.push(fiber);
+    }
+    *this = rest;
+  }
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (Fiber* fiber = first_; fiber; fiber = fiber->next) visit(fiber);
+  }
+
+ private:
+  Fiber* first_ = nullptr;
+  Fiber* last_ = nullptr;
+};
+
+}  // namespace farside::fiber

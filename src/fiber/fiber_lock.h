@@ -1,0 +1,23 @@
+// The lock of the library's own structures: a spin lock whose waiters keep the fetches of their worker going. Without
+// that there is a circle: the holder is interrupted by a signal handler that touches a far page, the page is being
+// fetched for a fiber of the waiter's worker, and the waiter spins for the holder.
+#pragma once
+#include "base/sync.h"
+
+namespace farside::fiber {
+
+// Lock order: one primitive's lock (a condition's before its mutex's), then a run queue's. In docs/locking.md.
+class FiberLock {
+ public:
+  void lock() {
+    if (!lock_.try_lock()) lock_contended();
+  }
+  bool try_lock() { return lock_.try_lock(); }
+  void unlock() { lock_.unlock(); }
+
+ private:
+  void lock_contended();  // in worker.cc
+  SpinLock lock_;
+};
+
+}  // namespace farside::fiber

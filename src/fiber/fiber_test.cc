@@ -1,0 +1,1001 @@
+#include "farside/fiber.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <random>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "fiber/context.h"
+#include "fiber/wait.h"
+
+namespace farside::fiber {
+namespace {
+
+using namespace std::chrono_literals;
+
+#if defined(FARSIDE_FIBER_ASAN) || defined(FARSIDE_FIBER_TSAN)
+constexpr int kScale = 10;  // sanitized builds do a tenth
+#else
+constexpr int kScale = 1;
+#endif
+
+// ---- fibers ----
+
+class FiberTest : public testing::TestWithParam<unsigned> {};
+INSTANTIATE_TEST_SUITE_P(Workers, FiberTest, testing::Values(1u, 2u, 4u));
+
+TEST_P(FiberTest, RunsTheFirstFiberAndReturns) {
+  int runs = 0;
+  run(GetParam(), [&] { runs++; });
+  run(GetParam(), [&] { runs++; });
+  EXPECT_EQ(runs, 2);
+}
+
+TEST_P(FiberTest, WaitsForDetachedFibers) {
+  std::atomic<int> ended{0};
+  run(GetParam(), [&] {
+    for (int i = 0; i < 100; i++) {
+      spawn([&] {
+        for (int k = 0; k < 10; k++) yield();
+        ended++;
+      });
+    }
+  });
+  EXPECT_EQ(ended, 100);
+}
+
+TEST_P(FiberTest, JoinSeesWhatTheFiberDid) {
+  run(GetParam(), [] {
+    for (int i = 0; i < 1000; i++) {
+      int value = 0;
+      Fiber f([&] { value = i; });
+      if (i % 2) yield();
+      f.join();
+      ASSERT_EQ(value, i);
+    }
+  });
+}
+
+TEST_P(FiberTest, SpawnsHundredThousand) {
+  std::atomic<int> ended{0};
+  run(GetParam(), [&] {
+    for (int batch = 0; batch < 100 / kScale; batch++) {
+      std::vector<Fiber> fibers;
+      for (int i = 0; i < 1000; i++) fibers.emplace_back([&] { ended++; });
+    }
+  });
+  EXPECT_EQ(ended, 100000 / kScale);
+}
+
+TEST_P(FiberTest, YieldsHundredThousandTimes) {
+  std::atomic<int> yields{0};
+  run(GetParam(), [&] {
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 100; i++) {
+      fibers.emplace_back([&] {
+        for (int k = 0; k < 1000; k++) {
+          yield();
+          yields.fetch_add(1, std::memory_order_relaxed);
+        }
+      });
+    }
+  });
+  EXPECT_EQ(yields, 100000);
+}
+
+#if !defined(FARSIDE_FIBER_TSAN)  // which has room for 8128 fibers
+TEST(Fiber, FiftyThousandLiveAtOnce) {
+  constexpr int kFibers = 50000 / kScale;
+  int ended = 0;
+  run(1, [&] {
+    WaitGroup start;
+    start.add();
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < kFibers; i++) {
+      fibers.emplace_back([&] {
+        start.wait();
+        ended++;
+      });
+    }
+    start.done();
+  });
+  EXPECT_EQ(ended, kFibers);
+}
+#endif
+
+TEST(Fiber, OneWorkerRunsInOrder) {
+  std::vector<int> order;
+  run(1, [&] {
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 10; i++) {
+      fibers.emplace_back([&, i] {
+        order.push_back(i);
+        yield();
+        order.push_back(i + 10);
+      });
+    }
+  });
+  ASSERT_EQ(order.size(), 20u);
+  for (int i = 0; i < 20; i++) EXPECT_EQ(order[i], i);
+}
+
+TEST(Fiber, IdleWorkersSteal) {
+  // All fibers must run at once for the run to end, and none of them yields.
+  std::atomic<int> running{0};
+  std::mutex mutex;
+  std::set<std::thread::id> threads;
+  run(4, [&] {
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 4; i++) {
+      fibers.emplace_back([&] {
+        running++;
+        while (running < 4) std::this_thread::yield();
+        std::lock_guard guard(mutex);
+        threads.insert(std::this_thread::get_id());
+      });
+    }
+  });
+  EXPECT_EQ(threads.size(), 4u);
+}
+
+TEST(Fiber, RefusesMisuse) {
+  EXPECT_EQ(farside_fiber_self(), nullptr);
+  EXPECT_EQ(farside_fiber_yield(), -EPERM);
+  EXPECT_EQ(farside_fiber_spawn(nullptr, [](void*) {}, nullptr), -EPERM);
+  EXPECT_EQ(farside_fiber_run(257, [](void*) {}, nullptr), -EINVAL);
+  EXPECT_EQ(farside_fiber_set_stack_size(1), -EINVAL);
+  EXPECT_THROW(yield(), std::system_error);
+  char byte = 0;
+  EXPECT_EQ(farside_fiber_read(0, &byte, 1), -EPERM);
+  run(1, [] {
+    EXPECT_EQ(farside_fiber_run(1, [](void*) {}, nullptr), -EBUSY);
+    EXPECT_EQ(farside_fiber_set_stack_size(1 << 20), -EBUSY);
+    EXPECT_EQ(farside_fiber_join(farside_fiber_self()), -EDEADLK);
+    EXPECT_TRUE(in_fiber());
+  });
+  EXPECT_FALSE(in_fiber());
+}
+
+TEST(Fiber, SecondJoinerIsRefused) {
+  run(1, [] {
+    farside_fiber* slow = nullptr;
+    ASSERT_EQ(farside_fiber_spawn(&slow, [](void*) { sleep(5ms); }, nullptr), 0);
+    Fiber first([&] { EXPECT_EQ(farside_fiber_join(slow), 0); });
+    yield();
+    EXPECT_EQ(farside_fiber_join(slow), -EINVAL);
+    EXPECT_EQ(farside_fiber_detach(slow), -EINVAL);
+  });
+}
+
+TEST(Fiber, StackSizeIsSettable) {
+  ASSERT_EQ(farside_fiber_set_stack_size(4 << 20), 0);
+  run(1, [] {
+    volatile char big[2 << 20];
+    for (size_t i = 0; i < sizeof big; i += 4096) big[i] = 1;
+  });
+  ASSERT_EQ(farside_fiber_set_stack_size(64 << 10), 0);
+}
+
+int deepen(int depth) {
+  volatile char frame[1024];
+  frame[0] = static_cast<char>(depth);
+  return depth == 0 ? 0 : deepen(depth - 1) + frame[0];
+}
+
+TEST(FiberDeathTest, StackOverflowMeetsTheGuard) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(run(1, [] { deepen(100000); }), "");
+}
+
+TEST(FiberDeathTest, EscapedExceptionEndsTheProcess) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(run(1, [] { throw std::runtime_error("over board"); }), "over board");
+  EXPECT_DEATH(farside_fiber_run(1, [](void*) { throw std::runtime_error("over board"); }, nullptr), "over board");
+}
+
+TEST_P(FiberTest, ExceptionsStayWithTheirFiber) {
+  run(GetParam(), [] {
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 20; i++) {
+      fibers.emplace_back([i] {
+        for (int k = 0; k < 50; k++) {
+          try {
+            throw i * 1000 + k;
+          } catch (int& first) {
+            yield();
+            try {
+              yield();
+              throw;
+            } catch (int& again) {
+              yield();
+              ASSERT_EQ(again, i * 1000 + k);
+            }
+            ASSERT_EQ(first, i * 1000 + k);
+            ASSERT_EQ(std::uncaught_exceptions(), 0);
+          }
+        }
+      });
+    }
+  });
+}
+
+TEST(Fiber, UsesManyWorkersAgainAndAgain) {
+  for (int i = 0; i < 50; i++) {
+    std::atomic<int> sum{0};
+    run(1 + i % 4, [&] {
+      std::vector<Fiber> fibers;
+      for (int k = 0; k < 8; k++) {
+        fibers.emplace_back([&] {
+          yield();
+          sum++;
+        });
+      }
+    });
+    ASSERT_EQ(sum, 8);
+  }
+}
+
+// ---- time ----
+
+TEST_P(FiberTest, SleepersWakeInOrder) {
+  std::mutex mutex;
+  std::vector<int> order;
+  uint64_t start = now_ns();
+  run(GetParam(), [&] {
+    std::vector<Fiber> fibers;
+    for (int ms : {90, 30, 60, 0, 120}) {
+      fibers.emplace_back([&, ms] {
+        sleep(std::chrono::milliseconds(ms));
+        std::lock_guard guard(mutex);
+        order.push_back(ms);
+      });
+    }
+  });
+  EXPECT_EQ(order, (std::vector<int>{0, 30, 60, 90, 120}));
+  EXPECT_GE(now_ns() - start, 120000000u);
+}
+
+TEST_P(FiberTest, ManySleepersKeepTheirDeadlines) {
+  std::atomic<int> early{0};
+  run(GetParam(), [&] {
+    std::minstd_rand random(7);
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 1000; i++) {
+      auto time = std::chrono::microseconds(random() % 20000);
+      fibers.emplace_back([&, time] {
+        uint64_t start = now_ns();
+        sleep(time);
+        if (now_ns() - start < static_cast<uint64_t>(time.count()) * 1000) early++;
+      });
+    }
+  });
+  EXPECT_EQ(early, 0);
+}
+
+TEST(Fiber, SleeperWakesWhileOthersAreBusyOrAllAreAsleep) {
+  run(2, [] {
+    std::atomic<bool> woke{false};
+    Fiber sleeper([&] {
+      for (int i = 0; i < 20; i++) sleep(1ms);
+      woke = true;
+    });
+    while (!woke) yield();  // never idle
+    sleeper.join();
+    // This fiber computes, and the other worker is asleep when the timer is set.
+    Fiber setter([&] {
+      sleep(1ms);
+      woke = false;
+    });
+    yield();
+    while (woke) std::this_thread::yield();
+  });
+}
+
+// ---- primitives ----
+
+TEST_P(FiberTest, MutexExcludes) {
+  int counter = 0;
+  run(GetParam(), [&] {
+    Mutex mutex;
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 32; i++) {
+      fibers.emplace_back([&] {
+        for (int k = 0; k < 2000 / kScale; k++) {
+          std::lock_guard guard(mutex);
+          int seen = counter;
+          if (k % 16 == 0) yield();
+          counter = seen + 1;
+        }
+      });
+    }
+    fibers.clear();
+  });
+  EXPECT_EQ(counter, 32 * (2000 / kScale));
+}
+
+TEST(Mutex, ServesInOrder) {
+  std::vector<int> order;
+  run(1, [&] {
+    Mutex mutex;
+    mutex.lock();
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 10; i++) {
+      fibers.emplace_back([&, i] {
+        std::lock_guard guard(mutex);
+        order.push_back(i);
+      });
+    }
+    yield();
+    mutex.unlock();
+    EXPECT_FALSE(mutex.try_lock());  // it went to the first in line
+    fibers.clear();
+  });
+  for (int i = 0; i < 10; i++) EXPECT_EQ(order.at(i), i);
+}
+
+TEST(Mutex, RefusesMisuse) {
+  run(1, [] {
+    farside_fiber_mutex* m = farside_fiber_mutex_create();
+    EXPECT_EQ(farside_fiber_mutex_unlock(m), -EPERM);
+    EXPECT_EQ(farside_fiber_mutex_lock(m), 0);
+    EXPECT_EQ(farside_fiber_mutex_lock(m), -EDEADLK);
+    EXPECT_EQ(farside_fiber_mutex_trylock(m), -EBUSY);
+    EXPECT_EQ(farside_fiber_mutex_destroy(m), -EBUSY);
+    Fiber([&] { EXPECT_EQ(farside_fiber_mutex_unlock(m), -EPERM); }).join();
+    farside_fiber_condition* c = farside_fiber_condition_create();
+    EXPECT_EQ(farside_fiber_mutex_unlock(m), 0);
+    EXPECT_EQ(farside_fiber_condition_wait(c, m), -EPERM);
+    EXPECT_EQ(farside_fiber_condition_destroy(c), 0);
+    EXPECT_EQ(farside_fiber_mutex_destroy(m), 0);
+  });
+}
+
+TEST_P(FiberTest, ConditionPassesATurnAround) {
+  constexpr int kFibers = 8, kTurns = 2000 / kScale;
+  run(GetParam(), [] {
+    Mutex mutex;
+    ConditionVariable changed;
+    int turn = 0;
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < kFibers; i++) {
+      fibers.emplace_back([&, i] {
+        for (int k = 0; k < kTurns; k++) {
+          std::lock_guard guard(mutex);
+          changed.wait(mutex, [&] { return turn % kFibers == i; });
+          turn++;
+          changed.notify_all();
+        }
+      });
+    }
+    fibers.clear();
+    EXPECT_EQ(turn, kFibers * kTurns);
+  });
+}
+
+TEST(Condition, SignalWakesOneInOrder) {
+  std::vector<int> order;
+  run(1, [&] {
+    Mutex mutex;
+    ConditionVariable condition;
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 4; i++) {
+      fibers.emplace_back([&, i] {
+        std::lock_guard guard(mutex);
+        condition.wait(mutex);
+        order.push_back(i);
+      });
+    }
+    yield();
+    condition.notify_one();
+    for (int i = 0; i < 5; i++) yield();
+    EXPECT_EQ(order.size(), 1u);
+    condition.notify_all();
+    fibers.clear();
+  });
+  for (int i = 0; i < 4; i++) EXPECT_EQ(order.at(i), i);
+}
+
+TEST_P(FiberTest, GroupWaitsForAll) {
+  run(GetParam(), [] {
+    for (int round = 0; round < 100; round++) {
+      std::atomic<int> done{0};
+      auto group = std::make_unique<WaitGroup>();
+      group->add(10);
+      for (int i = 0; i < 10; i++) {
+        spawn([&] {
+          if (round % 2) yield();
+          done++;
+          group->done();
+        });
+      }
+      group->wait();
+      ASSERT_EQ(done, 10);
+      group.reset();  // while the last done() may still be on its way out
+    }
+  });
+}
+
+TEST(Group, RefusesMisuse) {
+  run(1, [] {
+    farside_fiber_group* g = farside_fiber_group_create();
+    EXPECT_EQ(farside_fiber_group_add(g, -1), -EINVAL);
+    EXPECT_EQ(farside_fiber_group_add(g, INT64_MAX), 0);
+    EXPECT_EQ(farside_fiber_group_add(g, 1), -EINVAL);
+    EXPECT_EQ(farside_fiber_group_destroy(g), 0);
+  });
+}
+
+class ChannelTest : public testing::TestWithParam<std::tuple<unsigned, size_t>> {};
+INSTANTIATE_TEST_SUITE_P(WorkersAndCapacity, ChannelTest,
+                         testing::Combine(testing::Values(1u, 2u, 4u), testing::Values(0, 1, 7, 64)));
+
+TEST_P(ChannelTest, DeliversEachItemOnce) {
+  constexpr int kSenders = 8, kReceivers = 5, kItems = 2000 / kScale;
+  std::atomic<uint64_t> sum{0}, received{0};
+  run(std::get<0>(GetParam()), [&] {
+    Channel<uint64_t> channel(std::get<1>(GetParam()));
+    std::vector<Fiber> senders, receivers;
+    for (int i = 0; i < kReceivers; i++) {
+      receivers.emplace_back([&] {
+        while (auto item = channel.receive()) {
+          sum += *item;
+          received++;
+        }
+      });
+    }
+    for (int i = 0; i < kSenders; i++) {
+      senders.emplace_back([&, i] {
+        for (int k = 0; k < kItems; k++) ASSERT_TRUE(channel.send(i * kItems + k));
+      });
+    }
+    senders.clear();
+    channel.close();
+    EXPECT_FALSE(channel.send(1));
+    receivers.clear();
+  });
+  uint64_t n = kSenders * kItems;
+  EXPECT_EQ(received, n);
+  EXPECT_EQ(sum, n * (n - 1) / 2);
+}
+
+TEST_P(ChannelTest, KeepsTheOrderOfOneSender) {
+  run(std::get<0>(GetParam()), [] {
+    Channel<int> channel(std::get<1>(GetParam()));
+    Fiber sender([&] {
+      for (int i = 0; i < 1000; i++) channel.send(i);
+      channel.close();
+    });
+    int expected = 0;
+    while (auto item = channel.receive()) ASSERT_EQ(*item, expected++);
+    EXPECT_EQ(expected, 1000);
+  });
+}
+
+TEST(Channel, TriesAndCloses) {
+  run(1, [] {
+    farside_fiber_channel* c = farside_fiber_channel_create(1);
+    void* item = nullptr;
+    int a = 0;
+    EXPECT_EQ(farside_fiber_channel_try_receive(c, &item), -EAGAIN);
+    EXPECT_EQ(farside_fiber_channel_try_send(c, &a), 0);
+    EXPECT_EQ(farside_fiber_channel_try_send(c, &a), -EAGAIN);
+    Fiber blocked([&] { EXPECT_EQ(farside_fiber_channel_send(c, &a), -EPIPE); });
+    yield();
+    EXPECT_EQ(farside_fiber_channel_destroy(c, nullptr), -EBUSY);
+    EXPECT_EQ(farside_fiber_channel_close(c), 0);
+    blocked.join();
+    EXPECT_EQ(farside_fiber_channel_receive(c, &item), 0);
+    EXPECT_EQ(item, &a);
+    EXPECT_EQ(farside_fiber_channel_receive(c, &item), -EPIPE);
+    EXPECT_EQ(farside_fiber_channel_try_receive(c, &item), -EPIPE);
+    EXPECT_EQ(farside_fiber_channel_destroy(c, nullptr), 0);
+    EXPECT_EQ(farside_fiber_channel_create(size_t{1} << 40), nullptr);
+    Channel<std::string> left(4);  // its destructor frees what is left in it
+    left.send("an item that nobody receives, too long to lie in the string itself");
+  });
+}
+
+TEST(DeadlockDeathTest, IsToldInOneLine) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  for (unsigned workers : {1u, 3u}) {
+    EXPECT_EXIT(run(workers,
+                    [] {
+                      Mutex mutex;
+                      mutex.lock();
+                      Fiber other([&] { mutex.lock(); });
+                      other.join();
+                    }),
+                testing::ExitedWithCode(134), "deadlock: all 2 fibers wait .*join 1, mutexes 1");
+  }
+}
+
+// ---- sockets ----
+
+struct Pair {
+  Pair() { EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0); }
+  int fds[2];
+};
+
+TEST_P(FiberTest, EchoOverSocketPairs) {
+  run(GetParam(), [] {
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 50; i++) {
+      Pair p;
+      fibers.emplace_back([p] {
+        char buffer[256];
+        while (ssize_t got = farside_fiber_read(p.fds[0], buffer, sizeof buffer)) {
+          ASSERT_GT(got, 0);
+          ASSERT_EQ(farside_fiber_write(p.fds[0], buffer, got), got);
+        }
+        EXPECT_EQ(farside_fiber_close(p.fds[0]), 0);
+      });
+      fibers.emplace_back([p, i] {
+        for (int k = 0; k < 50; k++) {
+          int sent = i * 1000 + k, back = 0;
+          ASSERT_EQ(farside_fiber_write(p.fds[1], &sent, sizeof sent), 4);
+          ASSERT_EQ(farside_fiber_read(p.fds[1], &back, sizeof back), 4);
+          ASSERT_EQ(back, sent);
+        }
+        EXPECT_EQ(farside_fiber_close(p.fds[1]), 0);
+      });
+    }
+  });
+}
+
+TEST_P(FiberTest, ServesConnectionsOverLoopback) {
+  std::atomic<int> echoed{0};
+  run(GetParam(), [&] {
+    constexpr int kClients = 40;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(bind(listener, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(listener, 64), 0);
+    socklen_t length = sizeof address;
+    ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
+    std::vector<Fiber> fibers;
+    for (int a = 0; a < 2; a++) {  // two fibers accept on one listener
+      fibers.emplace_back([&, listener] {
+        for (int k = 0; k < kClients / 2; k++) {
+          int fd = farside_fiber_accept(listener, nullptr, nullptr);
+          ASSERT_GE(fd, 0);
+          spawn([&, fd] {
+            char byte = 0;
+            while (farside_fiber_read(fd, &byte, 1) == 1) {
+              if (farside_fiber_write(fd, &byte, 1) == 1) echoed++;
+            }
+            farside_fiber_close(fd);
+          });
+        }
+      });
+    }
+    std::vector<Fiber> clients;
+    for (int i = 0; i < kClients; i++) {
+      clients.emplace_back([address] {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        ASSERT_EQ(farside_fiber_connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+        for (int k = 0; k < 20; k++) {
+          char sent = static_cast<char>(k), back = -1;
+          ASSERT_EQ(farside_fiber_send(fd, &sent, 1, 0), 1);
+          ASSERT_EQ(farside_fiber_recv(fd, &back, 1, 0), 1);
+          ASSERT_EQ(back, sent);
+        }
+        farside_fiber_close(fd);
+      });
+    }
+    clients.clear();
+    fibers.clear();
+    EXPECT_EQ(farside_fiber_close(listener), 0);
+  });
+  EXPECT_EQ(echoed, 40 * 20);
+}
+
+TEST_P(FiberTest, ReaderAndWriterShareADescriptor) {
+  run(GetParam(), [] {
+    constexpr size_t kBytes = 4 << 20;
+    Pair p;
+    auto write_all = [](int fd) {
+      std::vector<char> data(kBytes, 'x');
+      EXPECT_EQ(farside_fiber_write(fd, data.data(), kBytes), static_cast<ssize_t>(kBytes));
+    };
+    auto read_all = [](int fd) {
+      std::vector<char> data(30000);
+      for (size_t got = 0; got < kBytes;) {
+        ssize_t n = farside_fiber_read(fd, data.data(), data.size());
+        ASSERT_GT(n, 0);
+        got += n;
+      }
+    };
+    {
+      Fiber a([&] { write_all(p.fds[0]); }), b([&] { write_all(p.fds[1]); });
+      Fiber c([&] { read_all(p.fds[0]); }), d([&] { read_all(p.fds[1]); });
+    }
+    farside_fiber_close(p.fds[0]);
+    farside_fiber_close(p.fds[1]);
+  });
+}
+
+TEST_P(FiberTest, CloseWakesWhoWaits) {
+#if defined(FARSIDE_FIBER_TSAN)
+  if (GetParam() > 1) GTEST_SKIP() << "the reader may not wait yet: a race between close and read, as tsan rightly says";
+#endif
+  run(GetParam(), [] {
+    for (int i = 0; i < 50; i++) {
+      Pair p;
+      char byte = 0;
+      Fiber reader([&] { EXPECT_EQ(farside_fiber_read(p.fds[0], &byte, 1), -EBADF); });
+      if (i % 2) sleep(1ms);
+      else yield();
+      EXPECT_EQ(farside_fiber_close(p.fds[0]), 0);
+      reader.join();
+      farside_fiber_close(p.fds[1]);
+    }
+  });
+}
+
+TEST(Sockets, ErrorsAreTheKernels) {
+  run(1, [] {
+    char byte = 0;
+    EXPECT_EQ(farside_fiber_read(-1, &byte, 1), -EBADF);
+    EXPECT_EQ(farside_fiber_wait_ready(-1, FARSIDE_FIBER_READABLE), -EBADF);
+    EXPECT_EQ(farside_fiber_wait_ready(0, 0), -EINVAL);
+    EXPECT_EQ(farside_fiber_close(-1), -EBADF);
+    sockaddr_in nobody = {};
+    nobody.sin_family = AF_INET;
+    nobody.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    nobody.sin_port = htons(1);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(farside_fiber_connect(fd, reinterpret_cast<sockaddr*>(&nobody), sizeof nobody), -ECONNREFUSED);
+    farside_fiber_close(fd);
+    Pair p;
+    farside_fiber_close(p.fds[1]);
+    EXPECT_EQ(farside_fiber_write(p.fds[0], &byte, 1), -EPIPE);
+    EXPECT_EQ(farside_fiber_read(p.fds[0], &byte, 1), 0);
+    farside_fiber_close(p.fds[0]);
+  });
+}
+
+TEST(Sockets, PipesAndFilesWork) {
+  run(2, [] {
+    int fds[2];
+    ASSERT_EQ(pipe(fds), 0);
+    char buffer[16] = {};
+    Fiber reader([&] { EXPECT_EQ(farside_fiber_read(fds[0], buffer, sizeof buffer), 5); });
+    sleep(2ms);
+    EXPECT_EQ(farside_fiber_write(fds[1], "hello", 5), 5);
+    reader.join();
+    farside_fiber_close(fds[0]);
+    farside_fiber_close(fds[1]);
+    int file = open("/proc/self/status", O_RDONLY);
+    EXPECT_GT(farside_fiber_read(file, buffer, sizeof buffer), 0);
+    farside_fiber_close(file);
+  });
+}
+
+// ---- waiting inside a signal handler ----
+
+// Stands for the pager: pages are protected, a fault asks for its page, and poll opens pages asked for a while ago.
+constexpr size_t kPage = 4096;
+struct Pager {
+  static constexpr int kPages = 256;
+  char* memory = static_cast<char*>(mmap(nullptr, kPages * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  std::atomic<uint64_t> due_ns[kPages] = {};
+  std::atomic<int> faults{0}, polls{0}, starts{0}, ends{0}, waits_in_fiber{0};
+};
+Pager* g_pager;
+
+struct Awaited {
+  std::atomic<uint64_t>* due;
+};
+
+bool is_due(void* arg) { return now_ns() >= static_cast<Awaited*>(arg)->due->load(); }
+
+void on_fault(int, siginfo_t* info, void*) {
+  auto* address = static_cast<char*>(info->si_addr);
+  if (address < g_pager->memory || address >= g_pager->memory + Pager::kPages * kPage) _exit(99);
+  size_t page = (address - g_pager->memory) / kPage;
+  g_pager->faults++;
+  uint64_t never = 0;
+  g_pager->due_ns[page].compare_exchange_strong(never, now_ns() + 200000);  // another fault may have asked already
+  Awaited awaited = {&g_pager->due_ns[page]};
+  if (in_fiber()) {
+    g_pager->waits_in_fiber++;
+    errno = 4711;
+    wait_until(is_due, &awaited);
+    if (errno != 4711) _exit(98);
+  } else {
+    while (!is_due(&awaited)) cpu_relax();
+  }
+  mprotect(g_pager->memory + page * kPage, kPage, PROT_READ | PROT_WRITE);
+}
+
+class WaitTest : public testing::TestWithParam<unsigned> {
+ protected:
+  WaitTest() {
+    g_pager = new Pager;
+    struct sigaction action = {};
+    action.sa_sigaction = on_fault;
+    action.sa_flags = SA_SIGINFO | SA_NODEFER;
+    sigfillset(&action.sa_mask);
+    for (int allowed : {SIGBUS, SIGSEGV, SIGSYS}) sigdelset(&action.sa_mask, allowed);
+    sigaction(SIGSEGV, &action, &before_);
+    set_hooks({[] { g_pager->starts++; }, [] { g_pager->ends++; }, [] { g_pager->polls++; }});
+  }
+  ~WaitTest() override {
+    set_hooks({});
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(g_pager->memory, Pager::kPages * kPage);
+    delete g_pager;
+  }
+  struct sigaction before_ = {};
+};
+INSTANTIATE_TEST_SUITE_P(Workers, WaitTest, testing::Values(1u, 2u, 4u));
+
+bool usr1_is_blocked() {
+  sigset_t mask;
+  pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+  return sigismember(&mask, SIGUSR1);
+}
+
+TEST_P(WaitTest, OthersRunWhileAFaultWaits) {
+  std::atomic<int> while_waiting{0};
+  run(GetParam(), [&] {
+    std::atomic<bool> done{false};
+    Fiber other([&] {
+      while (!done) {
+        ASSERT_FALSE(usr1_is_blocked());
+        while_waiting++;
+        yield();
+      }
+    });
+    yield();
+    for (int i = 0; i < 20; i++) {
+      volatile char* byte = g_pager->memory + i * kPage;
+      auto thread = pthread_self();
+      *byte = static_cast<char>(i);
+      ASSERT_TRUE(pthread_equal(thread, pthread_self()));  // it goes on where it faulted
+      ASSERT_EQ(*byte, i);
+      ASSERT_FALSE(usr1_is_blocked());
+    }
+    done = true;
+  });
+  EXPECT_GT(while_waiting, 20);
+  EXPECT_EQ(g_pager->waits_in_fiber, 20);
+  EXPECT_GT(g_pager->polls, 0);
+  EXPECT_EQ(g_pager->starts, static_cast<int>(GetParam()));
+  EXPECT_EQ(g_pager->ends, static_cast<int>(GetParam()));
+}
+
+TEST_P(WaitTest, AllFibersMayWaitAtOnce) {
+  run(GetParam(), [&] {
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 64; i++) {
+      fibers.emplace_back([i] {
+        for (int k = 0; k < 8; k++) {
+          volatile int* word = reinterpret_cast<int*>(g_pager->memory + (i % 32 * 8 + k) * kPage) + i;  // two a page
+          *word = i;
+          ASSERT_EQ(*word, i);
+        }
+      });
+    }
+  });
+  EXPECT_GE(g_pager->faults, 256);
+}
+
+TEST_P(WaitTest, KeepsErrnoMaskAndExceptions) {
+  run(GetParam(), [&] {
+    std::vector<Fiber> fibers;
+    for (int i = 0; i < 32; i++) {
+      fibers.emplace_back([i] {
+        try {
+          throw i;
+        } catch (int& caught) {
+          errno = i + 1000;
+          g_pager->memory[i * kPage] = 1;
+          EXPECT_EQ(caught, i);
+          try {
+            throw;
+          } catch (int& again) {
+            EXPECT_EQ(again, i);
+          }
+        }
+        yield();
+        // At a hint: no handler, and a mask of the program's own stays.
+        sigset_t usr1, before;
+        sigemptyset(&usr1);
+        sigaddset(&usr1, SIGUSR1);
+        pthread_sigmask(SIG_BLOCK, &usr1, &before);
+        std::atomic<uint64_t> due{now_ns() + 100000};
+        Awaited awaited = {&due};
+        wait_until(is_due, &awaited);
+        EXPECT_TRUE(usr1_is_blocked());
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+      });
+    }
+  });
+}
+
+TEST(Wait, RaisedSignalMayWait) {
+  static std::atomic<bool> arrived;
+  arrived = false;
+  struct sigaction action = {}, before = {};
+  action.sa_handler = [](int) {
+    if (in_fiber()) wait_until([](void*) { return arrived.load(); }, nullptr);
+  };
+  sigfillset(&action.sa_mask);
+  sigaction(SIGUSR2, &action, &before);
+  int ran = 0;
+  run(1, [&] {
+    Fiber other([&] {
+      for (; ran < 10; ran++) {
+        ASSERT_FALSE(usr1_is_blocked());
+        yield();
+      }
+      arrived = true;
+    });
+    raise(SIGUSR2);
+    EXPECT_EQ(ran, 10);
+    EXPECT_FALSE(usr1_is_blocked());
+  });
+  sigaction(SIGUSR2, &before, nullptr);
+}
+
+TEST(Wait, NotOnAnAlternateStack) {
+  static bool was_in_fiber;
+  was_in_fiber = true;
+  std::vector<char> memory(1 << 16);
+  stack_t stack = {memory.data(), 0, memory.size()}, old = {};
+  sigaltstack(&stack, &old);
+  struct sigaction action = {}, before = {};
+  action.sa_handler = [](int) { was_in_fiber = in_fiber(); };
+  action.sa_flags = SA_ONSTACK;
+  sigaction(SIGUSR2, &action, &before);
+  run(1, [] { raise(SIGUSR2); });
+  sigaction(SIGUSR2, &before, nullptr);
+  sigaltstack(&old, nullptr);
+  EXPECT_FALSE(was_in_fiber);
+}
+
+TEST_P(WaitTest, FibersBackFromAFaultGoFirstButDoNotStarveOthers) {
+  std::atomic<int> yields{0};
+  run(GetParam(), [&] {
+    std::atomic<int> left{8};
+    for (int i = 0; i < 8; i++) {
+      spawn([&, i] {
+        std::atomic<uint64_t> due{0};
+        Awaited awaited = {&due};
+        for (int k = 0; k < 300; k++) {
+          due = now_ns() + 1000 + i;
+          wait_until(is_due, &awaited);
+        }
+        left--;
+      });
+    }
+    while (left > 0) {
+      yields++;
+      yield();
+    }
+  });
+  EXPECT_GT(yields, 10);
+}
+
+// ---- everything at once ----
+
+struct Storm {
+  Mutex mutex;
+  ConditionVariable condition;
+  Channel<int> channel{4};
+  int guarded = 0;
+  std::atomic<int> expected{0};
+  std::atomic<int> balance{0};
+  Pair pair;
+};
+
+void storm_step(Storm& s, std::minstd_rand& random, int depth);
+
+void storm_fiber(Storm& s, unsigned seed, int steps, int depth) {
+  std::minstd_rand random(seed);
+  for (int i = 0; i < steps; i++) storm_step(s, random, depth);
+}
+
+void storm_step(Storm& s, std::minstd_rand& random, int depth) {
+  switch (random() % 9) {
+    case 0:
+      return yield();
+    case 1:
+      return sleep(std::chrono::microseconds(random() % 300));
+    case 2: {
+      std::lock_guard guard(s.mutex);
+      int seen = s.guarded;
+      if (random() % 4 == 0) yield();
+      s.guarded = seen + 1;
+      s.expected++;
+      s.condition.notify_one();
+      return;
+    }
+    case 3:
+      s.channel.send(1);
+      s.balance++;
+      return;
+    case 4:
+      if (s.channel.try_receive()) s.balance--;
+      return;
+    case 5: {
+      if (depth == 0) return;
+      unsigned seed = random();
+      Fiber child([&s, seed, depth] { storm_fiber(s, seed, 10, depth - 1); });
+      if (random() % 2) yield();
+      return;
+    }
+    case 6: {
+      char byte = 'x';
+      EXPECT_EQ(farside_fiber_write(s.pair.fds[0], &byte, 1), 1);
+      EXPECT_EQ(farside_fiber_read(s.pair.fds[1], &byte, 1), 1);
+      return;
+    }
+    case 7: {
+      volatile char* byte = g_pager->memory + random() % Pager::kPages * kPage;
+      *byte;
+      return;
+    }
+    case 8: {
+      std::atomic<uint64_t> due{now_ns() + random() % 50000};
+      Awaited awaited = {&due};
+      wait_until(is_due, &awaited);
+      return;
+    }
+  }
+}
+
+TEST_P(WaitTest, Storm) {
+  for (uint64_t end = now_ns() + 1500000000, seed = 1; now_ns() < end; seed++) {
+    mprotect(g_pager->memory, Pager::kPages * kPage, PROT_NONE);
+    for (auto& due : g_pager->due_ns) due = 0;
+    run(GetParam(), [&] {
+      Storm storm;
+      std::atomic<bool> over{false};
+      Fiber drain([&] {
+        while (storm.channel.receive()) storm.balance--;
+      });
+      Fiber waiter([&] {
+        std::lock_guard guard(storm.mutex);
+        while (!over) storm.condition.wait(storm.mutex);
+      });
+      {
+        std::vector<Fiber> fibers;
+        for (unsigned i = 0; i < 24; i++) {
+          fibers.emplace_back([&storm, i, seed] { storm_fiber(storm, seed * 1000 + i, 60, 2); });
+        }
+      }
+      storm.channel.close();
+      drain.join();
+      {
+        std::lock_guard guard(storm.mutex);
+        over = true;
+        storm.condition.notify_all();
+      }
+      waiter.join();
+      EXPECT_EQ(storm.guarded, storm.expected);
+      EXPECT_EQ(storm.balance, 0);
+      farside_fiber_close(storm.pair.fds[0]);
+      farside_fiber_close(storm.pair.fds[1]);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace farside::fiber

@@ -1,0 +1,200 @@
+#include "fiber/runtime.h"
+
+#include <dlfcn.h>
+
+#include "base/log.h"
+
+namespace farside::fiber {
+namespace {
+
+// Off the fiber's stack: what is left of the fiber goes to whoever joins it.
+void after_end(Fiber* fiber, void*) {
+  Runtime& runtime = this_worker()->runtime();
+  finished(&fiber->context);
+  uintptr_t fate = fiber->fate.exchange(Fiber::kEnded);
+  if (fate == Fiber::kDetached) runtime.recycle(fiber);
+  else if (fate != 0) make_ready(reinterpret_cast<Fiber*>(fate));
+  runtime.fiber_ended();
+}
+
+// noexcept: an exception that leaves the function ends the process with the usual message.
+void fiber_main() noexcept {
+  Fiber* self = this_worker()->current();
+  self->function(self->argument);
+  self->in_call = 1;
+  this_worker()->end_fiber(after_end);
+}
+
+}  // namespace
+
+// The C++ library of the program, not one that is linked into Farside, knows the program's exceptions.
+Runtime::Runtime(unsigned workers, size_t stack_bytes, const Hooks& hooks)
+    : count_(workers), stack_bytes_(stack_bytes), hooks_(hooks) {
+  get_exceptions_ = reinterpret_cast<CaughtExceptions* (*)()>(dlsym(RTLD_DEFAULT, "__cxa_get_globals"));
+  for (unsigned i = 0; i < count_; i++) workers_[i] = new Worker(this, i);
+}
+
+Runtime::~Runtime() {
+  for (unsigned i = 0; i < count_; i++) delete workers_[i];
+  while (Fiber* fiber = all_made_) {
+    all_made_ = fiber->next_made;
+    drop_stack(&fiber->context);
+    delete fiber;
+  }
+  sockets_.close();
+}
+
+int Runtime::run(void (*function)(void*), void* arg) {
+  if (int error = sockets_.open()) return error;
+  Fiber* first = make_fiber(function, arg);
+  if (!first) return -ENOMEM;
+  first->fate = Fiber::kDetached;
+  int error = start_threads();
+  if (error == 0) {
+    workers_[0]->ready().push(first);
+    workers_[0]->work();
+  } else {
+    finished(&first->context);
+    done_ = true;
+    wake_all();
+  }
+  for (unsigned i = 1; i <= threads_started_; i++) pthread_join(threads_[i], nullptr);
+  return error;
+}
+
+int Runtime::start_threads() {
+  for (unsigned i = 1; i < count_; i++) {
+    if (int error = pthread_create(&threads_[i], nullptr, thread_main, workers_[i])) return -error;
+    threads_started_ = i;
+  }
+  return 0;
+}
+
+void* Runtime::thread_main(void* worker) {
+  static_cast<Worker*>(worker)->work();
+  return nullptr;
+}
+
+// ---- fibers ----
+
+Fiber* Runtime::make_fiber(void (*function)(void*), void* arg) {
+  fibers_lock_.lock();
+  Fiber* fiber = free_.pop();
+  fibers_lock_.unlock();
+  if (!fiber) {
+    SignalsBlocked blocked;  // the near allocator's rule
+    fiber = new Fiber;
+    if (!make_stack(&fiber->context, stack_bytes_)) {
+      delete fiber;
+      return nullptr;
+    }
+    LockGuard guard(fibers_lock_);
+    fiber->next_made = all_made_;
+    all_made_ = fiber;
+  }
+  fiber->function = function;
+  fiber->argument = arg;
+  fiber->exceptions = {};
+  fiber->in_call = 0;
+  fiber->fate = 0;
+  prepare(&fiber->context, fiber_main);
+  live_.fetch_add(1);
+  return fiber;
+}
+
+void Runtime::recycle(Fiber* fiber) {
+  LockGuard guard(fibers_lock_);
+  free_.push(fiber);
+}
+
+void Runtime::fiber_ended() {
+  if (live_.fetch_sub(1) != 1) return;
+  done_ = true;
+  wake_all();
+}
+
+// ---- who sleeps ----
+
+bool Runtime::any_ready() const {
+  for (unsigned i = 0; i < count_; i++) {
+    if (workers_[i]->ready().size() > 0) return true;
+  }
+  return false;
+}
+
+void Runtime::wake_one() {
+  if (SleepWord::sleeping(sleep_word_.load()) == 0 || searching_.load()) return;
+  for (unsigned i = 0; i < count_; i++) {
+    if (workers_[i]->sleeps_on_bell() && workers_[i]->wake()) return;
+  }
+  for (unsigned i = 0; i < count_; i++) {
+    if (workers_[i]->wake()) return;
+  }
+}
+
+void Runtime::wake_all() {
+  for (unsigned i = 0; i < count_; i++) workers_[i]->wake();
+}
+
+void Runtime::end_watch() {
+  watched_.store(false);
+  if (anything_to_watch()) wake_one();
+}
+
+void Runtime::wait_for_events(SocketEvents* events) {
+  uint64_t earliest = timers_.earliest();
+  uint64_t now = earliest == Timers::kNever ? 0 : now_ns();
+  sockets_.wait(events, earliest == Timers::kNever ? Timers::kNever : earliest > now ? earliest - now : 0);
+}
+
+void Runtime::handle_events(const SocketEvents& events) {
+  sockets_.handle(events);
+  if (timers_.earliest() == Timers::kNever) return;
+  uint64_t now = now_ns();
+  while (Fiber* fiber = timers_.take_due(now)) make_ready(fiber);
+}
+
+void Runtime::look_for_events() {
+  if (!anything_to_watch() || !begin_watch()) return;
+  SocketEvents events;
+  if (sockets_.waiters() > 0) sockets_.wait(&events, 0);
+  handle_events(events);
+  end_watch();
+}
+
+void Runtime::event_added(bool is_earliest_timer) {
+  if (SleepWord::sleeping(sleep_word_.load()) == 0) return;
+  if (!watched_.load()) return wake_one();
+  if (!is_earliest_timer) return;
+  for (unsigned i = 0; i < count_; i++) {
+    if (workers_[i]->sleeps_on_sockets()) workers_[i]->wake();
+  }
+}
+
+// ---- deadlock ----
+
+// Sleepers do nothing, and the word tells that nobody woke while we looked: what we saw is all there is.
+void Runtime::check_deadlock(uint64_t word) {
+  if (SleepWord::sleeping(word) != count_) return;
+  if (any_ready() || anything_to_watch() || done() || sleep_word_.load() != word) return;
+  report_deadlock();
+}
+
+void Runtime::report_deadlock() {
+  static constexpr const char* kNames[kWaitingKinds] = {"",        "join",    "mutexes", "conditions", "wait groups",
+                                                        "channels", "timers", "sockets", "memory"};
+  size_t counts[kWaitingKinds] = {};
+  for (Fiber* fiber = all_made_; fiber; fiber = fiber->next_made) counts[static_cast<int>(fiber->waiting)]++;
+  char text[200];
+  size_t used = 0;
+  for (int kind = 1; kind < kWaitingKinds; kind++) {
+    if (counts[kind] == 0) continue;
+    auto end = fmt::format_to_n(text + used, sizeof text - used, "{}{} {}", used ? ", " : "", kNames[kind], counts[kind]);
+    used = static_cast<size_t>(end.out - text);
+  }
+  die("deadlock: all {} fibers wait for each other, and nothing can wake them (waiting for {}); look for a missing "
+      "unlock, signal, done or send",
+      live_.load(), fmt::string_view(text, used));
+}
+
+}  // namespace farside::fiber

@@ -1,0 +1,310 @@
+// The C interface's primitives: mutex, condition, wait group, channel. Each is near memory with a lock of its own and
+// lists of the fibers that wait in it. A waiter puts itself on the list and parks; the lock is let go once it may be
+// resumed. Destroying takes the lock once, so that the last call of another fiber has left the memory.
+#include <cerrno>
+
+#include "base/log.h"
+#include "farside/fiber.h"
+#include "fiber/worker.h"
+
+using farside::LockGuard;
+using farside::fiber::Call;
+using farside::fiber::Fiber;
+using farside::fiber::FiberList;
+using farside::fiber::FiberLock;
+using farside::fiber::make_ready;
+using farside::fiber::park;
+using farside::fiber::Waiting;
+
+struct farside_fiber_mutex : farside::NearObject {
+  FiberLock lock;  // guards the rest
+  Fiber* owner = nullptr;
+  FiberList waiting;
+};
+
+struct farside_fiber_condition : farside::NearObject {
+  FiberLock lock;  // guards the rest
+  FiberList waiting;
+};
+
+struct farside_fiber_group : farside::NearObject {
+  FiberLock lock;  // guards the rest
+  int64_t count = 0;
+  FiberList waiting;
+};
+
+// At most one of the three lists' reasons holds: items lie in the ring, or receivers wait; senders wait only when the
+// ring is full.
+struct farside_fiber_channel : farside::NearObject {
+  explicit farside_fiber_channel(size_t most)
+      : capacity(most), ring(most ? static_cast<void**>(farside::near_alloc(most * sizeof(void*))) : nullptr) {}
+  ~farside_fiber_channel() { farside::near_free(ring, capacity * sizeof(void*)); }
+
+  FiberLock lock;  // guards the rest
+  size_t capacity;
+  void** ring;
+  size_t first = 0, count = 0;
+  bool closed = false;
+  FiberList senders, receivers;
+};
+
+namespace {
+
+constexpr size_t kMostCapacity = size_t{1} << 24;
+
+template <typename T, typename... Args>
+T* create(Args... args) {
+  farside::SignalsBlocked blocked;  // the near allocator's rule
+  return new T(args...);
+}
+
+template <typename T>
+void destroy(T* object) {
+  farside::SignalsBlocked blocked;
+  delete object;
+}
+
+void wake_all(FiberList* waiting, int result) {
+  while (Fiber* fiber = waiting->pop()) {
+    fiber->result = result;
+    make_ready(fiber);
+  }
+}
+
+// ---- mutex ----
+
+int take(farside_fiber_mutex* m, Fiber* self) {
+  m->lock.lock();
+  if (m->owner && m->owner != self) {
+    m->waiting.push(self);
+    park(Waiting::kMutex, &m->lock);  // whoever unlocks makes us the owner
+    return 0;
+  }
+  int result = m->owner ? -EDEADLK : 0;
+  m->owner = self;
+  m->lock.unlock();
+  return result;
+}
+
+int give(farside_fiber_mutex* m, Fiber* self) {
+  LockGuard guard(m->lock);
+  if (m->owner != self) return -EPERM;
+  m->owner = m->waiting.pop();
+  if (m->owner) make_ready(m->owner);
+  return 0;
+}
+
+// ---- channel ----
+
+// Caller holds the lock. False: the item has no place.
+bool put(farside_fiber_channel* c, void* item) {
+  if (Fiber* receiver = c->receivers.pop()) {
+    receiver->item = item;
+    receiver->result = 0;
+    make_ready(receiver);
+    return true;
+  }
+  if (c->count == c->capacity) return false;
+  c->ring[(c->first + c->count++) % c->capacity] = item;
+  return true;
+}
+
+// Caller holds the lock. False: there is no item.
+bool get(farside_fiber_channel* c, void** item) {
+  Fiber* sender = nullptr;
+  if (c->count == 0) {
+    sender = c->senders.pop();  // capacity 0
+    if (!sender) return false;
+    *item = sender->item;
+  } else {
+    *item = c->ring[c->first];
+    c->first = (c->first + 1) % c->capacity;
+    c->count--;
+    sender = c->senders.pop();
+    if (sender) c->ring[(c->first + c->count++) % c->capacity] = sender->item;
+  }
+  if (sender) {
+    sender->result = 0;
+    make_ready(sender);
+  }
+  return true;
+}
+
+int send(farside_fiber_channel* c, void* item, bool may_wait) {
+  Call call;
+  if (!call) return -EPERM;
+  c->lock.lock();
+  bool done = !c->closed && put(c, item);
+  if (c->closed || done || !may_wait) {
+    int result = c->closed ? -EPIPE : done ? 0 : -EAGAIN;
+    c->lock.unlock();
+    return result;
+  }
+  call.fiber()->item = item;
+  c->senders.push(call.fiber());
+  park(Waiting::kChannel, &c->lock);
+  return call.fiber()->result;
+}
+
+int receive(farside_fiber_channel* c, void** item, bool may_wait) {
+  void* got = nullptr;  // *item may be far memory, which no call touches
+  {
+    Call call;
+    if (!call) return -EPERM;
+    c->lock.lock();
+    bool done = get(c, &got);
+    if (!done && !c->closed && may_wait) {
+      c->receivers.push(call.fiber());
+      park(Waiting::kChannel, &c->lock);
+      if (call.fiber()->result < 0) return call.fiber()->result;
+      got = call.fiber()->item;
+    } else {
+      int result = done ? 0 : c->closed ? -EPIPE : -EAGAIN;
+      c->lock.unlock();
+      if (result < 0) return result;
+    }
+  }
+  *item = got;
+  return 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+farside_fiber_mutex* farside_fiber_mutex_create() { return create<farside_fiber_mutex>(); }
+
+int farside_fiber_mutex_destroy(farside_fiber_mutex* m) {
+  m->lock.lock();
+  bool busy = m->owner;
+  m->lock.unlock();
+  if (busy) return -EBUSY;
+  destroy(m);
+  return 0;
+}
+
+int farside_fiber_mutex_lock(farside_fiber_mutex* m) {
+  Call call;
+  if (!call) return -EPERM;
+  return take(m, call.fiber());
+}
+
+int farside_fiber_mutex_trylock(farside_fiber_mutex* m) {
+  Call call;
+  if (!call) return -EPERM;
+  LockGuard guard(m->lock);
+  if (m->owner) return -EBUSY;
+  m->owner = call.fiber();
+  return 0;
+}
+
+int farside_fiber_mutex_unlock(farside_fiber_mutex* m) {
+  Call call;
+  return call ? give(m, call.fiber()) : -EPERM;
+}
+
+farside_fiber_condition* farside_fiber_condition_create() { return create<farside_fiber_condition>(); }
+
+int farside_fiber_condition_destroy(farside_fiber_condition* c) {
+  c->lock.lock();
+  bool busy = !c->waiting.empty();
+  c->lock.unlock();
+  if (busy) return -EBUSY;
+  destroy(c);
+  return 0;
+}
+
+int farside_fiber_condition_wait(farside_fiber_condition* c, farside_fiber_mutex* m) {
+  Call call;
+  if (!call) return -EPERM;
+  c->lock.lock();
+  if (int error = give(m, call.fiber())) {
+    c->lock.unlock();
+    return error;
+  }
+  c->waiting.push(call.fiber());
+  park(Waiting::kCondition, &c->lock);
+  return take(m, call.fiber());
+}
+
+int farside_fiber_condition_signal(farside_fiber_condition* c) {
+  Call call;
+  if (!call) return -EPERM;
+  LockGuard guard(c->lock);
+  if (Fiber* fiber = c->waiting.pop()) make_ready(fiber);
+  return 0;
+}
+
+int farside_fiber_condition_broadcast(farside_fiber_condition* c) {
+  Call call;
+  if (!call) return -EPERM;
+  LockGuard guard(c->lock);
+  wake_all(&c->waiting, 0);
+  return 0;
+}
+
+farside_fiber_group* farside_fiber_group_create() { return create<farside_fiber_group>(); }
+
+int farside_fiber_group_destroy(farside_fiber_group* g) {
+  g->lock.lock();
+  bool busy = !g->waiting.empty();
+  g->lock.unlock();
+  if (busy) return -EBUSY;
+  destroy(g);
+  return 0;
+}
+
+int farside_fiber_group_add(farside_fiber_group* g, int64_t count) {
+  Call call;
+  if (!call) return -EPERM;
+  LockGuard guard(g->lock);
+  int64_t sum = 0;
+  if (__builtin_add_overflow(g->count, count, &sum) || sum < 0) return -EINVAL;
+  g->count = sum;
+  if (sum == 0) wake_all(&g->waiting, 0);
+  return 0;
+}
+
+int farside_fiber_group_wait(farside_fiber_group* g) {
+  Call call;
+  if (!call) return -EPERM;
+  g->lock.lock();
+  if (g->count == 0) {
+    g->lock.unlock();
+    return 0;
+  }
+  g->waiting.push(call.fiber());
+  park(Waiting::kGroup, &g->lock);
+  return 0;
+}
+
+farside_fiber_channel* farside_fiber_channel_create(size_t capacity) {
+  return capacity > kMostCapacity ? nullptr : create<farside_fiber_channel>(capacity);
+}
+
+int farside_fiber_channel_destroy(farside_fiber_channel* c, void (*forget)(void*)) {
+  c->lock.lock();
+  bool busy = !c->senders.empty() || !c->receivers.empty();
+  c->lock.unlock();
+  if (busy) return -EBUSY;
+  for (size_t i = 0; forget && i < c->count; i++) forget(c->ring[(c->first + i) % c->capacity]);
+  destroy(c);
+  return 0;
+}
+
+int farside_fiber_channel_send(farside_fiber_channel* c, void* item) { return send(c, item, true); }
+int farside_fiber_channel_try_send(farside_fiber_channel* c, void* item) { return send(c, item, false); }
+int farside_fiber_channel_receive(farside_fiber_channel* c, void** item) { return receive(c, item, true); }
+int farside_fiber_channel_try_receive(farside_fiber_channel* c, void** item) { return receive(c, item, false); }
+
+int farside_fiber_channel_close(farside_fiber_channel* c) {
+  Call call;
+  if (!call) return -EPERM;
+  LockGuard guard(c->lock);
+  c->closed = true;
+  wake_all(&c->senders, -EPIPE);
+  wake_all(&c->receivers, -EPIPE);
+  return 0;
+}
+
+}  // extern "C"

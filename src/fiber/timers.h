@@ -1,0 +1,29 @@
+// Fibers asleep, the earliest first; among equals, in the order of their calls. A pairing heap through the fibers
+// themselves, so that nothing is allocated.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "fiber/fiber.h"
+#include "fiber/fiber_lock.h"
+
+namespace farside::fiber {
+
+class Timers {
+ public:
+  static constexpr uint64_t kNever = UINT64_MAX;
+
+  // The fiber's deadline is set. True: it is the earliest now.
+  bool insert(Fiber* fiber);
+  // A fiber whose deadline has passed, or nullptr.
+  Fiber* take_due(uint64_t now);
+  uint64_t earliest() const { return earliest_.load(); }
+
+ private:
+  FiberLock lock_;  // guards root_, turns_; earliest_ is written under it
+  Fiber* root_ = nullptr;
+  uint64_t turns_ = 0;
+  std::atomic<uint64_t> earliest_{kNever};
+};
+
+}  // namespace farside::fiber

@@ -1,0 +1,15 @@
+#include "fiber/wait.h"
+
+#include "fiber/worker.h"
+
+namespace farside::fiber {
+
+bool in_fiber() {
+  Worker* worker = this_worker();
+  Fiber* fiber = worker ? worker->current() : nullptr;
+  return fiber && !fiber->in_call && is_on_stack(fiber->context, __builtin_frame_address(0));
+}
+
+void wait_until(bool (*ready)(void*), void* arg) { this_worker()->wait_until(ready, arg); }
+
+}  // namespace farside::fiber

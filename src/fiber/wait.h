@@ -1,0 +1,35 @@
+// The seam between fibers and what they wait for outside of the library: a page on its way. Everything here but
+// set_hooks is async-signal-safe, since the pager calls it inside its SIGBUS handler, on the fiber's own stack.
+//
+//   if (!fiber::in_fiber()) return wait_by_thread();
+//   start_fetch(page);
+//   fiber::wait_until(has_arrived, &page);   // other fibers run; hooks.poll completes the fetch
+//
+// A thread that must wait while in_fiber() is false may still be a worker whose other fibers wait in wait_until. It has
+// to complete their fetches itself while it waits: they may own what it waits for.
+#pragma once
+
+namespace farside::fiber {
+
+// The caller runs on the stack of a fiber and may be suspended. False inside the library's own critical sections, in
+// the scheduler, and on an alternate signal stack.
+bool in_fiber();
+
+// Suspends the calling fiber until ready(arg) is true. ready is called by this worker's loop, between other fibers,
+// with signals blocked; it must not wait, allocate or fault. The fiber goes on on the same worker, with its errno and
+// its signal mask as they were, and stays there until it blocks or yields by a call of its own. Only where in_fiber().
+void wait_until(bool (*ready)(void*), void* arg);
+
+// What the pager wants to do in every worker thread. Any may be null.
+struct Hooks {
+  void (*worker_starts)() = nullptr;  // in the thread, before its first fiber
+  void (*worker_ends)() = nullptr;    // in the thread, after its last
+  // Completes what the worker's fibers wait for. Called between fibers while at least one of them is in wait_until;
+  // signals are blocked (SignalsBlocked::kAllButFaults at least). Must not wait or call this library.
+  void (*poll)() = nullptr;
+};
+
+// Before farside_fiber_run; a run keeps the hooks it began with.
+void set_hooks(const Hooks& hooks);
+
+}  // namespace farside::fiber

@@ -1,0 +1,261 @@
+#include "fiber/worker.h"
+
+#include <cerrno>
+
+#include "base/log.h"
+#include "fiber/runtime.h"
+
+namespace farside::fiber {
+namespace {
+
+constexpr unsigned kEventRounds = 32;     // a busy worker looks for events every so many fibers
+constexpr unsigned kFairRounds = 61;      // and prefers its queue to fibers back from wait_until every so many
+constexpr unsigned kSpins = 400;          // about 10 us
+constexpr unsigned kSpinsBeforeYield = 1000;
+constexpr size_t kMostStolen = 32;
+constexpr uint64_t kLongNs = 3600ull * 1000 * 1000 * 1000;
+
+__attribute__((tls_model("initial-exec"))) thread_local Worker* t_worker = nullptr;
+
+}  // namespace
+
+__attribute__((noinline)) Worker* this_worker() {
+  asm volatile("" ::: "memory");
+  return t_worker;
+}
+
+// ---- queues ----
+
+void RunQueue::push(Fiber* fiber) {
+  LockGuard guard(lock_);
+  fibers_.push(fiber);
+  size_.store(size_.load(std::memory_order_relaxed) + 1);
+}
+
+Fiber* RunQueue::pop() {
+  if (size_.load(std::memory_order_relaxed) == 0) return nullptr;
+  LockGuard guard(lock_);
+  Fiber* fiber = fibers_.pop();
+  if (fiber) size_.store(size_.load(std::memory_order_relaxed) - 1);
+  return fiber;
+}
+
+void RunQueue::give_half(FiberList* to) {
+  if (size() == 0 || !lock_.try_lock()) return;
+  size_t have = size_.load(std::memory_order_relaxed);
+  size_t give = (have + 1) / 2 < kMostStolen ? (have + 1) / 2 : kMostStolen;
+  for (size_t i = 0; i < give; i++) to->push(fibers_.pop());
+  size_.store(have - give);
+  lock_.unlock();
+}
+
+void FiberLock::lock_contended() {
+  for (unsigned spins = 0; !lock_.try_lock(); spins++) {
+    if (spins < 100) {
+      cpu_relax();
+      continue;
+    }
+    if (Worker* worker = this_worker()) worker->keep_fetching();
+    os::sched_yield();
+  }
+}
+
+void make_ready(Fiber* fiber) {
+  Worker* worker = this_worker();
+  fiber->waiting = Waiting::kNothing;
+  worker->ready().push(fiber);
+  worker->runtime().wake_one();
+}
+
+// A lone fiber that yields goes on at once, and nobody need be woken to run it.
+void Worker::requeue(Fiber* fiber) {
+  ready_.push(fiber);
+  if (ready_.size() > 1 || !returned_.empty() || !waiting_.empty()) runtime_->wake_one();
+}
+
+// ---- called by the running fiber ----
+
+void Worker::suspend(After after, void* arg) {
+  after_ = after;
+  after_argument_ = arg;
+  switch_context(&current_->context, &context_);
+}
+
+void Worker::end_fiber(After after) {
+  after_ = after;
+  after_argument_ = nullptr;
+  leave_context(&current_->context, &context_);
+}
+
+// Under a fault: no locks, no allocation, and signals stay as they are until the loop is off this stack.
+void Worker::wait_until(bool (*is_ready)(void*), void* arg) {
+  if (is_ready(arg)) return;
+  int saved_errno = errno;
+  Fiber* fiber = current_;
+  os::sigprocmask(SIG_BLOCK, nullptr, &fiber->mask);
+  fiber->has_mask = true;
+  fiber->ready = is_ready;
+  fiber->ready_argument = arg;
+  fiber->waiting = Waiting::kMemory;
+  suspend([](Fiber* f, void* self) { static_cast<Worker*>(self)->waiting_.push(f); }, this);
+  fiber->has_mask = false;
+  fiber->waiting = Waiting::kNothing;
+  errno = saved_errno;
+}
+
+void park(Waiting why, FiberLock* lock) {
+  park(why, [](Fiber*, void* held) { static_cast<FiberLock*>(held)->unlock(); }, lock);
+}
+
+void park(Waiting why, Worker::After after, void* arg) {
+  Worker* worker = this_worker();
+  worker->current()->waiting = why;
+  worker->suspend(after, arg);
+}
+
+// ---- the loop ----
+
+void Worker::work() {
+  adopt_thread(&context_);
+  os::sigprocmask(SIG_BLOCK, nullptr, &normal_mask_);
+  mask_ = normal_mask_;
+  exceptions_ = runtime_->exceptions_of_thread();
+  if (runtime_->hooks().worker_starts) runtime_->hooks().worker_starts();
+  t_worker = this;
+  unsigned idle_rounds = 0;
+  while (!runtime_->done()) {
+    if (++round_ % kEventRounds == 0) runtime_->look_for_events();
+    poll_waiting();
+    if (Fiber* fiber = next()) {
+      idle_rounds = 0;
+      run(fiber);
+    } else {
+      idle(idle_rounds++);
+    }
+  }
+  t_worker = nullptr;
+  if (runtime_->hooks().worker_ends) runtime_->hooks().worker_ends();
+}
+
+void Worker::poll_waiting() {
+  if (waiting_.empty()) return;
+  block_signals();
+  if (runtime_->hooks().poll) runtime_->hooks().poll();
+  if (!returned_.empty()) return;
+  waiting_.take_if([](Fiber* f) { return f->ready(f->ready_argument); }, [this](Fiber* f) { returned_.push(f); });
+}
+
+Fiber* Worker::next() {
+  Fiber* fiber = nullptr;
+  if (round_ % kFairRounds != 0) fiber = returned_.pop();
+  if (!fiber) fiber = ready_.pop();
+  if (!fiber) fiber = returned_.pop();
+  if (!fiber) fiber = steal();
+  if (fiber && searched_) {
+    searched_ = false;
+    if (runtime_->work_for_others()) runtime_->wake_one();
+  }
+  return fiber;
+}
+
+Fiber* Worker::steal() {
+  FiberList stolen;
+  for (unsigned i = 1; i < runtime_->count() && stolen.empty(); i++) {
+    runtime_->worker((index_ + i) % runtime_->count()).ready_.give_half(&stolen);
+  }
+  Fiber* first = stolen.pop();
+  while (Fiber* fiber = stolen.pop()) ready_.push(fiber);
+  return first;
+}
+
+void Worker::run(Fiber* fiber) {
+  set_mask(fiber->has_mask ? fiber->mask : normal_mask_);
+  CaughtExceptions own = {};
+  if (exceptions_) {
+    own = *exceptions_;
+    *exceptions_ = fiber->exceptions;
+  }
+  current_ = fiber;
+  switch_context(&context_, &fiber->context);
+  current_ = nullptr;
+  if (exceptions_) {
+    fiber->exceptions = *exceptions_;
+    *exceptions_ = own;
+  }
+  mask_ = fiber->has_mask ? fiber->mask : normal_mask_;
+  after_(fiber, after_argument_);
+}
+
+void Worker::set_mask(os::SignalSet mask) {
+  if (mask == mask_) return;
+  os::sigprocmask(SIG_SETMASK, &mask, nullptr);
+  mask_ = mask;
+}
+
+// Polling owns pages: a handler that came between and touched one would wait for its own thread. The mask of a fiber
+// that faulted is strict enough already, so switching from fault to fault makes no system call.
+void Worker::block_signals() {
+  os::SignalSet wanted = normal_mask_ | SignalsBlocked::kAllButFaults;
+  if ((mask_ & wanted) != wanted) set_mask(wanted);
+}
+
+void Worker::keep_fetching() {
+  if (waiting_.empty() || !runtime_->hooks().poll) return;
+  SignalsBlocked blocked;
+  runtime_->hooks().poll();
+}
+
+// ---- idle ----
+
+void Worker::idle(unsigned idle_rounds) {
+  if (!waiting_.empty()) {
+    if (idle_rounds < kSpinsBeforeYield) cpu_relax();
+    else os::sched_yield();  // whoever answers may need this processor
+    return;
+  }
+  set_mask(normal_mask_);
+  if (!spin()) sleep();
+}
+
+// True: there is something to do.
+bool Worker::spin() {
+  if (!runtime_->begin_search()) return false;
+  bool found = false;
+  for (unsigned i = 0; i < kSpins && !found; i++) {
+    cpu_relax();
+    found = runtime_->any_ready() || runtime_->done();
+  }
+  searched_ = true;
+  runtime_->end_search();
+  return found;
+}
+
+void Worker::sleep() {
+  uint32_t bell = bell_.value();
+  bool watches = runtime_->begin_watch();
+  SocketEvents events;
+  sleep_.store(watches ? Sleep::kOnSockets : Sleep::kOnBell);
+  uint64_t word = runtime_->sleep_word().falls_asleep();
+  if (!runtime_->any_ready() && !runtime_->done()) {
+    runtime_->check_deadlock(word);
+    if (watches) runtime_->wait_for_events(&events);
+    else bell_.wait(bell, kLongNs);
+  }
+  // Awake by its own account before it makes anything ready: check_deadlock trusts sleepers to do nothing.
+  if (sleep_.exchange(Sleep::kAwake) != Sleep::kAwake) runtime_->sleep_word().wakes();
+  if (!watches) return;
+  runtime_->handle_events(events);
+  runtime_->end_watch();
+}
+
+bool Worker::wake() {
+  if (sleep_.load() == Sleep::kAwake) return false;
+  Sleep before = sleep_.exchange(Sleep::kAwake);
+  if (before == Sleep::kAwake) return false;
+  runtime_->sleep_word().wakes();
+  if (before == Sleep::kOnSockets) runtime_->sockets().ring();
+  else bell_.wake_all();
+  return true;
+}
+
+}  // namespace farside::fiber
