@@ -60,6 +60,13 @@ int farside_fiber_yield(void);
 /* Lets others run for at least so long. [may block] */
 int farside_fiber_sleep(uint64_t nanoseconds);
 
+/* Until _release, a fault on far memory stops the whole worker and not just this fiber. For calls of code that holds
+ * locks of threads over such accesses - stdio, a logger, a std::mutex: another fiber of the worker that wanted the lock
+ * would block the only thread that can go on with this one, or, where the lock is recursive, would get it. May be
+ * nested. -EINVAL: not held. */
+int farside_fiber_hold(void);
+int farside_fiber_release(void);
+
 /* The calling fiber; NULL outside of fibers. */
 farside_fiber *farside_fiber_self(void);
 

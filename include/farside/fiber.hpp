@@ -62,6 +62,15 @@ void sleep(std::chrono::duration<Rep, Period> time) {
   detail::check(farside_fiber_sleep(ns > 0 ? static_cast<uint64_t>(ns) : 0), "farside_fiber_sleep");
 }
 
+// While it lives, a fault on far memory stops the whole worker: see farside_fiber_hold.
+class Hold {
+ public:
+  Hold() { farside_fiber_hold(); }
+  ~Hold() { farside_fiber_release(); }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+};
+
 // A fiber that is joined when this goes out of scope.
 class Fiber {
  public:

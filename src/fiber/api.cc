@@ -184,6 +184,23 @@ int farside_fiber_sleep(uint64_t nanoseconds) {
   return 0;
 }
 
+int farside_fiber_hold() {
+  Fiber* self = farside_fiber_self();
+  if (!self) return -EPERM;
+  self->holds = self->holds + 1;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  return 0;
+}
+
+int farside_fiber_release() {
+  Fiber* self = farside_fiber_self();
+  if (!self) return -EPERM;
+  if (self->holds == 0) return -EINVAL;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  self->holds = self->holds - 1;
+  return 0;
+}
+
 farside_fiber* farside_fiber_self() {
   Worker* worker = this_worker();
   return worker ? worker->current() : nullptr;

@@ -31,6 +31,7 @@ struct farside_fiber : farside::NearObject {
   // 1: inside the library; a fault must not suspend it. Written by the thread that runs the fiber and read by signal
   // handlers of that thread, hence volatile.
   volatile int in_call = 0;
+  volatile int holds = 0;  // > 0: the program asked for the same
   farside::fiber::Waiting waiting = farside::fiber::Waiting::kNothing;
   farside_fiber* next = nullptr;      // in the one list that the fiber is in
   farside_fiber* next_made = nullptr;  // in the list of all fibers

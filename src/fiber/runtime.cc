@@ -96,6 +96,7 @@ Fiber* Runtime::make_fiber(void (*function)(void*), void* arg) {
   fiber->argument = arg;
   fiber->exceptions = {};
   fiber->in_call = 0;
+  fiber->holds = 0;
   fiber->fate = 0;
   prepare(&fiber->context, fiber_main);
   live_.fetch_add(1);

@@ -7,7 +7,11 @@ namespace farside::fiber {
 bool in_fiber() {
   Worker* worker = this_worker();
   Fiber* fiber = worker ? worker->current() : nullptr;
-  return fiber && !fiber->in_call && is_on_stack(fiber->context, __builtin_frame_address(0));
+  return fiber && !fiber->in_call && fiber->holds == 0 && is_on_stack(fiber->context, __builtin_frame_address(0));
+}
+
+bool in_fiber(os::SignalSet interrupted_mask) {
+  return in_fiber() && this_worker()->normal_mask() == interrupted_mask;
 }
 
 void wait_until(bool (*ready)(void*), void* arg) { this_worker()->wait_until(ready, arg); }

@@ -1,19 +1,24 @@
 // The seam between fibers and what they wait for outside of the library: a page on its way. Everything here but
 // set_hooks is async-signal-safe, since the pager calls it inside its SIGBUS handler, on the fiber's own stack.
 //
-//   if (!fiber::in_fiber()) return wait_by_thread();
+//   if (!fiber::in_fiber(interrupted_mask)) return wait_by_thread();
 //   start_fetch(page);
 //   fiber::wait_until(has_arrived, &page);   // other fibers run; hooks.poll completes the fetch
 //
 // A thread that must wait while in_fiber() is false may still be a worker whose other fibers wait in wait_until. It has
 // to complete their fetches itself while it waits: they may own what it waits for.
 #pragma once
+#include "base/os.h"
 
 namespace farside::fiber {
 
-// The caller runs on the stack of a fiber and may be suspended. False inside the library's own critical sections, in
-// the scheduler, and on an alternate signal stack.
+// The caller runs on the stack of a fiber and may be suspended. False inside the library's own critical sections,
+// between farside_fiber_hold and _release, in the scheduler, and on an alternate signal stack.
 bool in_fiber();
+// The same for a fault handler, which tells the mask of the code that faulted: false if that is not the worker's, for
+// then it is most likely a signal handler of the program. That may have interrupted code which holds a lock of this
+// thread's, malloc's say, and the worker's next fiber would wait for it for ever.
+bool in_fiber(os::SignalSet interrupted_mask);
 
 // Suspends the calling fiber until ready(arg) is true. ready is called by this worker's loop, between other fibers,
 // with signals blocked; it must not wait, allocate or fault. The fiber goes on on the same worker, with its errno and

@@ -39,6 +39,7 @@ class Worker : public NearObject {
   Runtime& runtime() { return *runtime_; }
   Fiber* current() const { return current_; }
   RunQueue& ready() { return ready_; }
+  os::SignalSet normal_mask() const { return normal_mask_; }
 
   // Of the running fiber, called on its stack. When suspend() returns, the fiber may be on another worker.
   // after(fiber, arg) is called in the loop, once the fiber may be resumed by somebody else.
