@@ -23,6 +23,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 typedef struct farside_fiber farside_fiber;
 typedef struct farside_fiber_mutex farside_fiber_mutex;
@@ -128,6 +129,7 @@ int farside_fiber_wait_ready(int fd, int events);
 /* Closes the descriptor; fibers that wait for it get -EBADF. With close(2) they would wait for ever. */
 int farside_fiber_close(int fd);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif
