@@ -164,7 +164,9 @@ Fiber* Worker::steal() {
     runtime_->worker((index_ + i) % runtime_->count()).ready_.give_half(&stolen);
   }
   Fiber* first = stolen.pop();
+  if (stolen.empty()) return first;
   while (Fiber* fiber = stolen.pop()) ready_.push(fiber);
+  runtime_->wake_one();  // who looked while they were in no queue may have gone to sleep
   return first;
 }
 
