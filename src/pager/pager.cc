@@ -16,15 +16,14 @@ bool fits_nowhere(uint64_t bytes, uint64_t space) { return bytes == 0 || bytes >
 Result<Pager*> Pager::create(const Options& options, remote::RemoteStore* store, Delivery delivery) {
   Result<FarSpace*> space = FarSpace::reserve(options.space, delivery);
   if (!space.ok()) return space.status();
-  auto* new_policy = options.policy == PolicyKind::kFifo ? new_fifo_policy : new_second_chance_policy;
-  return new Pager(options, store, *space, new_policy);
+  return new Pager(options, store, *space);
 }
 
-Pager::Pager(const Options& options, remote::RemoteStore* store, FarSpace* space, Policy* (*new_policy)(PageTable&))
+Pager::Pager(const Options& options, remote::RemoteStore* store, FarSpace* space)
     : store_(store),
       space_(space),
       table_(space->base(), space->bytes()),
-      policy_(new_policy(table_)),
+      policy_(new_policy(options.policy, table_)),
       threads_(store),
       budget_(frames_, options.local),
       evictors_({store, *space, table_, *policy_, frames_, budget_}, options.evictors),

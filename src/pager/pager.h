@@ -108,7 +108,7 @@ class Pager : public NearObject {
   void check_valid();
 
  private:
-  Pager(const Options& options, remote::RemoteStore* store, FarSpace* space, Policy* (*new_policy)(PageTable&));
+  Pager(const Options& options, remote::RemoteStore* store, FarSpace* space);
   Status charge(size_t bytes);
   void uncharge(size_t bytes);
   uint64_t used_pages();

@@ -1,0 +1,117 @@
+// What all policies share: shards with a lock each, one queue entry a page, batches in proportion to the shards. An
+// Order, one for each shard, holds the queues and says who goes next:
+//   kPasses                             passes of a select; a later one is made if the earlier ones found too little
+//   add(page, word)                     a page comes
+//   available(pass), queued()           entries that the pass may take; all entries. Called without the lock
+//   look(table, pass, spare_hot, &page) looks at one entry, in a few dozen instructions
+#pragma once
+#include "base/sync.h"
+#include "pager/policy.h"
+#include "pager/policy/page_queue.h"
+#include "pager/policy/shares.h"
+
+namespace farside::pager {
+
+enum class Look {
+  kEmpty,   // nothing left for this pass
+  kSpared,  // the entry was hot, and stays
+  kMoved,   // the entry went to another queue
+  kOut,     // the entry is taken out
+};
+
+// A hot page's bit is taken away: true. Others: false.
+inline bool cool(PageTable& table, PageIndex page) {
+  PageWord word = table[page].load();
+  if (!word.is(PageState::kNear) || !word.has(PageWord::kHot)) return false;
+  table[page].clear(PageWord::kHot);
+  return true;
+}
+
+template <typename Order>
+class ShardedPolicy final : public Policy {
+ public:
+  ShardedPolicy(PageTable& table, const char* name) : table_(table), name_(name) {}
+
+  void insert(unsigned shard, PageIndex page) override {
+    // At most one entry per page exists, so the queues stay bounded however often a page comes and goes.
+    PageWord before = table_[page].set(PageWord::kQueued);
+    if (before.has(PageWord::kQueued)) return;
+    Shard& s = shards_[shard % kShards];
+    LockGuard guard(s.lock);
+    s.order.add(page, before);
+  }
+
+  size_t select(unsigned evictor, std::span<PageIndex> out) override {
+    evictor %= kMaxEvictors;
+    uint32_t turn = turns_[evictor]++;
+    unsigned first = evictor * (kShards / kMaxEvictors);  // evictors that start together do not meet on every lock
+    size_t count = 0;
+    for (unsigned pass = 0; pass < Order::kPasses && count < out.size(); pass++) {
+      count += select_by_share(pass, turn, first, out.subspan(count));
+      // Shards that held entries of pages that are gone gave less than their share.
+      for (unsigned i = 0; i < kShards && count < out.size(); i++) {
+        count += take(shards_[(first + turn + i) % kShards], pass, out.subspan(count));
+      }
+    }
+    return count;
+  }
+
+  uint64_t queued() const override {
+    uint64_t sum = 0;
+    for (const Shard& s : shards_) sum += s.order.queued();
+    return sum;
+  }
+
+  const char* name() const override { return name_; }
+
+ private:
+  static constexpr unsigned kShards = 16;
+  static constexpr unsigned kMaxEvictors = 4;
+  // Of a batch, for each page wanted. When every page is hot, the first ones must go after all; and entries of pages that
+  // are gone, however many, do not hold up the evictor.
+  static constexpr size_t kMostSpared = 16;
+  static constexpr size_t kMostLooks = 32;
+
+  struct alignas(kCacheLine) Shard {
+    SpinLock lock;  // guards order, but for the sizes of its queues
+    Order order;
+  };
+
+  size_t select_by_share(unsigned pass, uint32_t turn, unsigned first, std::span<PageIndex> out) {
+    uint64_t sizes[kShards];
+    size_t shares[kShards], count = 0;
+    for (unsigned i = 0; i < kShards; i++) sizes[i] = shards_[i].order.available(pass);
+    share_out(out.size(), turn, sizes, shares);
+    for (unsigned i = 0; i < kShards; i++) {
+      unsigned s = (first + i) % kShards;
+      if (shares[s] > 0) count += take(shards_[s], pass, out.subspan(count, shares[s]));
+    }
+    return count;
+  }
+
+  size_t take(Shard& shard, unsigned pass, std::span<PageIndex> out) {
+    if (shard.order.available(pass) == 0) return 0;
+    size_t count = 0, spared = 0;
+    for (size_t looks = 0; count < out.size() && looks < kMostLooks * out.size(); looks++) {
+      PageIndex page;
+      Look look = look_at(shard, pass, spared < kMostSpared * out.size(), &page);
+      if (look == Look::kEmpty) break;
+      spared += look == Look::kSpared;
+      // The state at the very moment of unqueueing decides: a fetcher that publishes later inserts a new entry.
+      if (look == Look::kOut && table_[page].clear(PageWord::kQueued).is(PageState::kNear)) out[count++] = page;
+    }
+    return count;
+  }
+
+  Look look_at(Shard& shard, unsigned pass, bool spare_hot, PageIndex* page) {
+    LockGuard guard(shard.lock);
+    return shard.order.look(table_, pass, spare_hot, page);
+  }
+
+  PageTable& table_;
+  const char* name_;
+  uint32_t turns_[kMaxEvictors] = {};
+  Shard shards_[kShards];
+};
+
+}  // namespace farside::pager
