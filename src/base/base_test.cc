@@ -48,6 +48,16 @@ TEST(Options, ReadsTheEnvironment) {
   EXPECT_EQ(o.evictors, 2u);
 }
 
+TEST(Options, KnowsPoliciesByName) {
+  for (const char* name : {"fifo", "second-chance", "lru", "priority"}) {
+    Options o;
+    EXPECT_TRUE(set_option(&o, "FARSIDE_POLICY", name).ok());
+    EXPECT_EQ(policy_name(o.policy), name);
+  }
+  PolicyKind kind;
+  EXPECT_FALSE(policy_from_name("random", &kind));
+}
+
 TEST(Options, NamesTheNearestKnownOption) {
   Options o;
   const char* env[] = {"FARSIDE_LOCALE=25%", nullptr};
@@ -58,7 +68,7 @@ TEST(Options, NamesTheNearestKnownOption) {
 
 TEST(Options, RefusesBadValues) {
   Options o;
-  for (auto [name, value] : {std::pair{"FARSIDE_FAULT", "x"}, {"FARSIDE_EVICTORS", "9"}, {"FARSIDE_LOCAL", "1M"},
+  for (auto [name, value] : {std::pair{"FARSIDE_FAULT", "x"}, {"FARSIDE_POLICY", "x"}, {"FARSIDE_EVICTORS", "9"}, {"FARSIDE_LOCAL", "1M"},
                              {"FARSIDE_SPACE", "1K"}, {"FARSIDE_PREFETCH", "maybe"}, {"FARSIDE_LOG", "loud"}}) {
     EXPECT_FALSE(set_option(&o, name, value).ok()) << name;
   }

@@ -14,7 +14,7 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_FAR_MEMORY", "--far-memory", "memory that the embedded server lends (default: half of this machine's RAM)", false},
     {"FARSIDE_TOKEN_FILE", "--token-file", "file whose first line is the server's secret", false},
     {"FARSIDE_FAULT", "--fault", "how faults are served: auto, signal or handler", false},
-    {"FARSIDE_POLICY", "--policy", "which pages leave first: fifo or second-chance", false},
+    {"FARSIDE_POLICY", "--policy", "which pages leave first: fifo, second-chance, lru or priority", false},
     {"FARSIDE_EVICTORS", "--evictors", "threads that write pages out, 1 to 4", false},
     {"FARSIDE_PREFETCH", "--prefetch", "fetch ahead of sequential and strided access: on or off", false},
     {"FARSIDE_SPACE", "--space", "addresses reserved for far memory (default 256G)", false},
@@ -25,6 +25,8 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_ANNOUNCE", "", "say which fault mode was taken, from the launcher", true},
     {"FARSIDE_REPORT", "", "file for each process's statistics, from the launcher", true},
 };
+
+constexpr std::string_view kPolicyNames[kPolicyKinds] = {"fifo", "second-chance", "lru", "priority"};
 
 Status copy_text(std::string_view value, char* to, size_t room, std::string_view variable) {
   if (value.size() >= room) return Status::error(EINVAL, "{} is longer than {} characters", variable, room - 1);
@@ -52,10 +54,8 @@ Status set_fault(Options* options, std::string_view variable, std::string_view v
 }
 
 Status set_policy(Options* options, std::string_view variable, std::string_view value) {
-  if (value == "fifo") options->policy = PolicyKind::kFifo;
-  else if (value == "second-chance") options->policy = PolicyKind::kSecondChance;
-  else return bad_value(variable, value, "fifo or second-chance");
-  return {};
+  if (policy_from_name(value, &options->policy)) return {};
+  return bad_value(variable, value, "fifo, second-chance, lru or priority");
 }
 
 Status set_evictors(Options* options, std::string_view variable, std::string_view value) {
@@ -107,6 +107,17 @@ std::string_view nearest_name(std::string_view variable) {
 }
 
 }  // namespace
+
+std::string_view policy_name(PolicyKind kind) { return kPolicyNames[static_cast<size_t>(kind)]; }
+
+bool policy_from_name(std::string_view name, PolicyKind* kind) {
+  for (size_t i = 0; i < kPolicyKinds; i++) {
+    if (name != kPolicyNames[i]) continue;
+    *kind = static_cast<PolicyKind>(i);
+    return true;
+  }
+  return false;
+}
 
 std::span<const OptionName> option_names() { return kNames; }
 

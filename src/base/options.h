@@ -11,7 +11,12 @@
 namespace farside {
 
 enum class FaultMode { kAuto, kSignal, kHandler };
-enum class PolicyKind { kFifo, kSecondChance };
+enum class PolicyKind { kFifo, kSecondChance, kLru, kPriority };
+inline constexpr unsigned kPolicyKinds = 4;
+
+// "fifo", "second-chance", "lru", "priority"; ends with a zero byte.
+std::string_view policy_name(PolicyKind kind);
+bool policy_from_name(std::string_view name, PolicyKind* kind);
 
 struct Options {
   SizeOrShare local{0, 0.5};               // near memory that the program's heap may use

@@ -53,6 +53,7 @@ class PageWord {
   constexpr bool has(uint64_t flags) const { return (bits_ & flags) == flags; }
   constexpr uint64_t pins() const { return (bits_ & kPinMask) >> kPinShift; }
   constexpr uint16_t epoch() const { return static_cast<uint16_t>(bits_ >> kEpochShift); }
+  constexpr unsigned priority() const { return (bits_ >> kPriorityShift) & 3; }
   constexpr uint16_t owner() const { return static_cast<uint16_t>(bits_ >> kOwnerShift); }
 
   // Mapped, and a write goes through without a fault.

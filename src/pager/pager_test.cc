@@ -192,7 +192,9 @@ INSTANTIATE_TEST_SUITE_P(Modes, PagerTest,
                          testing::Values(Case{Delivery::kSignal, true, PolicyKind::kFifo, 1},
                                          Case{Delivery::kSignal, false, PolicyKind::kSecondChance, 2},
                                          Case{Delivery::kMessages, true, PolicyKind::kSecondChance, 1},
-                                         Case{Delivery::kMessages, false, PolicyKind::kFifo, 4}));
+                                         Case{Delivery::kMessages, false, PolicyKind::kFifo, 4},
+                                         Case{Delivery::kSignal, true, PolicyKind::kLru, 2},
+                                         Case{Delivery::kSignal, false, PolicyKind::kPriority, 1}));
 
 TEST(PagerLimits, AShareGrowsWithTheHeap) {
   Options o = small_options();

@@ -11,6 +11,8 @@
 //   policy         a look at a page is one cache miss on its word; looks for each page that leaves; when it pays
 //   fifo           1. Scans, and programs whose hot bits mean nothing.
 //   second-chance  1 and one for each hot page in its way. The default: never worse than fifo by more than noise.
+//   lru            kGenerations and one for each hot page. With hints on reused data: as good as exact LRU.
+//   priority       2 and one for each hot page. Where hints say what is used once: streams, large objects beside an index.
 #pragma once
 #include <span>
 
@@ -34,8 +36,7 @@ class Policy : public NearObject {
   virtual const char* name() const = 0;
 };
 
-//   fifo           first in, first out.
-//   second-chance  first in, first out, but a page that is hot when its turn comes goes round once more (Eden 4).
+// How each of them orders pages: policy/orders.h.
 Policy* new_policy(PolicyKind kind, PageTable& table);
 
 }  // namespace farside::pager

@@ -31,7 +31,7 @@ Settings settings_from(int argc, char** argv, int* exit_code) {
   app.add_option("--local", s.local, "percent of it that may be near; 0: changes all the time")->check(CLI::Range(0, 100));
   app.add_option("--delivery", s.delivery)->check(CLI::IsMember({"signal", "handler"}));
   app.add_option("--transport", s.transport)->check(CLI::IsMember({"direct", "copy", "shm", "tcp"}));
-  app.add_option("--policy", s.policy)->check(CLI::IsMember({"fifo", "second-chance"}));
+  app.add_option("--policy", s.policy)->check(CLI::IsMember({"fifo", "second-chance", "lru", "priority"}));
   app.add_option("--evictors", s.evictors)->check(CLI::Range(1, 4));
   app.add_flag("--prefetch,!--no-prefetch", s.prefetch);
   app.add_flag("--forks,!--no-forks", s.forks);
@@ -51,7 +51,7 @@ Settings settings_from(int argc, char** argv, int* exit_code) {
 Options options_of(const Settings& s) {
   Options o;
   o.local = {s.memory * (s.local ? s.local : 25) / 100, 0};
-  o.policy = s.policy == "fifo" ? PolicyKind::kFifo : PolicyKind::kSecondChance;
+  policy_from_name(s.policy, &o.policy);
   o.evictors = s.evictors;
   o.prefetch = s.prefetch;
   o.space = align_up(s.memory * 4, remote::kSlabBytes);
