@@ -28,12 +28,16 @@ class FifoOrder {
 // are evicted, and whenever one is hot on the way it becomes young again. A page is therefore looked at, and its bit
 // taken away, kGenerations times in a life: the time of its last use is known to that fraction of a life. (Second chance
 // looks once, so a page used just after it came and one used just now are the same to it.)
+// A page that comes has half a life to show that it is used again, so what is used once does not push out what is used
+// often. One that comes back soon after it left is hot already and starts young.
 class GenerationsOrder {
  public:
   static constexpr unsigned kPasses = 1;
   static constexpr unsigned kGenerations = 4;
 
-  void add(PageIndex page, PageWord) { young().push(page); }
+  void add(PageIndex page, PageWord word) {
+    generations_[word.has(PageWord::kHot) ? kGenerations - 1 : kGenerations / 2 - 1].push(page);
+  }
   uint64_t available(unsigned) const { return queued(); }
   uint64_t queued() const {
     uint64_t sum = 0;
@@ -46,7 +50,7 @@ class GenerationsOrder {
     unsigned from = next_to_age();
     if (!generations_[from].pop(page)) return Look::kEmpty;
     if (cool(table, *page)) {
-      young().push(*page);
+      generations_[kGenerations - 1].push(*page);
       return Look::kSpared;
     }
     if (from == 0) return Look::kOut;
@@ -55,10 +59,10 @@ class GenerationsOrder {
   }
 
  private:
-  PageQueue& young() { return generations_[kGenerations - 1]; }
-
-  // The generation above the youngest one that is too small; 0, whose pages leave, if none is.
-  unsigned next_to_age() const {
+  // The generation above the youngest one that is too small; 0, whose pages leave, if none is. Now and then any one, or
+  // pages that were in use long ago would stay while those that come are used only once.
+  unsigned next_to_age() {
+    if (unsigned any = ++looks_ / kAnyway % kGenerations; looks_ % kAnyway == 0 && generations_[any].size() > 0) return any;
     uint64_t wanted = queued() / kGenerations;
     for (unsigned i = kGenerations - 1; i > 0; i--) {
       if (generations_[i].size() > 0 && generations_[i - 1].size() <= wanted) return i;
@@ -73,7 +77,9 @@ class GenerationsOrder {
     return Look::kEmpty;
   }
 
+  static constexpr unsigned kAnyway = 16;
   PageQueue generations_[kGenerations];  // 0: the oldest
+  unsigned looks_ = 0;
 };
 
 // A queue for each priority; 3 leaves first. A few pages of each are kept while others can go, so that a page is not gone

@@ -1,0 +1,158 @@
+// How good the policies' choices are: hit rates on synthetic traces, beside exact LRU and Belady's optimum. Prints the
+// table that docs/policies.md shows. The last test holds the simulator against the real pager.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
+#include <random>
+
+#include "pager/policy/simulator.h"
+#include "pager/test_support.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr PageIndex kPages = 8192;
+constexpr size_t kLength = 400000;
+constexpr int kShares[] = {10, 25, 50, 75, 90};  // percent of the pages that may be near
+
+struct Row {
+  const char* name;
+  PolicyKind kind;
+  Known known;
+};
+constexpr Row kRows[] = {
+    {"fifo", PolicyKind::kFifo, Known::kFaults},
+    {"second-chance", PolicyKind::kSecondChance, Known::kFaults},
+    {"second-chance, hints", PolicyKind::kSecondChance, Known::kUses},
+    {"lru", PolicyKind::kLru, Known::kFaults},
+    {"lru, hints", PolicyKind::kLru, Known::kUses},
+    {"priority, hints", PolicyKind::kPriority, Known::kPriority},
+};
+
+// Percent of hits, by trace, policy and share.
+class HitRates : public testing::Test {
+ protected:
+  using Rates = std::map<int, double>;
+
+  static void SetUpTestSuite() {
+    for (const Trace& trace : {zipf_trace(kPages, 0.8, kLength, 1), zipf_trace(kPages, 0.99, kLength, 2),
+                               scan_zipf_trace(kPages, 0.99, kLength, 3), loop_trace(kPages, kLength)}) {
+      print_head(trace);
+      auto simulate = [&](const char* name, auto simulation) {
+        Rates& rates = s_rates[trace.name][name];
+        for (int share : kShares) rates[share] = 100 * simulation(uint64_t{kPages} * share / 100).hit_rate();
+        print_row(name, rates);
+      };
+      for (const Row& r : kRows) simulate(r.name, [&](uint64_t near) { return simulate_policy(trace, near, r.kind, r.known); });
+      simulate("exact LRU", [&](uint64_t near) { return simulate_exact_lru(trace, near); });
+      simulate("optimum", [&](uint64_t near) { return simulate_optimum(trace, near); });
+    }
+  }
+
+  static void print_head(const Trace& trace) {
+    printf("%-24s", trace.name.c_str());
+    for (int share : kShares) printf("%7d%%", share);
+    printf("\n");
+  }
+  static void print_row(const char* name, const Rates& rates) {
+    printf("  %-22s", name);
+    for (int share : kShares) printf("%8.1f", rates.at(share));
+    printf("\n");
+  }
+
+  static double rate(const char* trace, const char* policy, int share) { return s_rates.at(trace).at(policy).at(share); }
+
+  static inline std::map<std::string, std::map<std::string, Rates>> s_rates;
+};
+
+TEST_F(HitRates, NothingBeatsTheOptimum) {
+  for (auto& [trace, policies] : s_rates) {
+    for (auto& [policy, rates] : policies) {
+      for (int share : kShares) EXPECT_LE(rates.at(share), policies.at("optimum").at(share)) << trace << " " << policy << share;
+    }
+  }
+}
+
+TEST_F(HitRates, WithHintsPoliciesReachExactLru) {
+  for (const char* trace : {"zipf 0.80", "zipf 0.99"}) {
+    for (int share : kShares) {
+      double exact = rate(trace, "exact LRU", share);
+      EXPECT_GT(rate(trace, "second-chance, hints", share), exact - 0.5) << trace << share;
+      EXPECT_GT(rate(trace, "lru, hints", share), exact - 0.5) << trace << share;
+      EXPECT_GT(rate(trace, "second-chance, hints", share), rate(trace, "fifo", share) + 0.5) << trace << share;
+    }
+    // Newcomers must prove themselves: better than exact LRU where memory is short.
+    EXPECT_GT(rate(trace, "lru, hints", 10), rate(trace, "exact LRU", 10) + 2) << trace;
+  }
+}
+
+TEST_F(HitRates, LruLearnsFromFaultsAlone) {
+  for (const char* trace : {"zipf 0.80", "zipf 0.99"}) {
+    for (int share : {10, 25, 50}) {
+      EXPECT_GT(rate(trace, "lru", share), rate(trace, "fifo", share) + 1) << trace << share;
+      EXPECT_GT(rate(trace, "lru", share), rate(trace, "second-chance", share) + 0.5) << trace << share;
+    }
+  }
+}
+
+TEST_F(HitRates, AScanTakesLittleFromLruAndNothingFromPriority) {
+  for (int share : {10, 25}) {
+    EXPECT_GT(rate("scan + zipf 0.99", "lru, hints", share), rate("scan + zipf 0.99", "exact LRU", share) + 4) << share;
+    EXPECT_GT(rate("scan + zipf 0.99", "priority, hints", share), rate("scan + zipf 0.99", "lru, hints", share)) << share;
+  }
+  // Half of the accesses go to the half of the pages that fits.
+  EXPECT_GT(rate("scan + zipf 0.99", "priority, hints", 50), 48);
+}
+
+TEST_F(HitRates, ALoopLargerThanMemoryDefeatsAllButTheOptimum) {
+  for (int share : kShares) {
+    for (const Row& r : kRows) EXPECT_LT(rate("loop", r.name, share), 1) << r.name;
+    EXPECT_NEAR(rate("loop", "optimum", share), share, 2.5);
+  }
+}
+
+// A reference string of the textbooks, whose faults with three frames are known.
+TEST(Simulator, CountsAsTheTextbooksDo) {
+  Trace trace{"textbook", 8, 8, {7, 0, 1, 2, 0, 3, 0, 4, 2, 3, 0, 3, 2, 1, 2, 0, 1, 7, 0, 1}};
+  EXPECT_EQ(simulate_exact_lru(trace, 3).misses, 12u);
+  EXPECT_EQ(simulate_optimum(trace, 3).misses, 9u);
+  EXPECT_EQ(simulate_probation(trace, 3, 0).misses, 15u);  // that is first in, first out
+}
+
+// The share of accesses that fault in the real pager, against the simulation with as many near pages as were used.
+class RealPager : public testing::TestWithParam<PolicyKind> {};
+
+TEST_P(RealPager, HasTheHitRateThatIsSimulated) {
+  constexpr PageIndex kRealPages = 32 * kMiB / kPageSize;
+  Options options;
+  options.local = {8 * kMiB, 0};
+  options.space = kGiB;
+  options.policy = GetParam();
+  options.prefetch = false;
+  PagerFixture pager(options, new LocalStore(kGiB, kGiB, true), Delivery::kSignal);
+  std::byte* memory = pager.allocate(kRealPages * kPageSize);
+  memset(memory, 1, kRealPages * kPageSize);
+  Trace trace = zipf_trace(kRealPages, 0.99, 200000, 5);
+  uint64_t near = 0, faults = pager->stats().get(Counter::kMajorFaults);
+  for (size_t i = 0; i < trace.accesses.size(); i++) {
+    *reinterpret_cast<volatile std::byte*>(memory + trace.accesses[i] * kPageSize);
+    if (i % 1000 == 0) near += pager->stats().near_pages;
+  }
+  faults = pager->stats().get(Counter::kMajorFaults) - faults;
+  near /= trace.accesses.size() / 1000;
+  double real = 100 - 100 * static_cast<double>(faults) / static_cast<double>(trace.accesses.size());
+  double simulated = 100 * simulate_policy(trace, near, GetParam(), Known::kFaults).hit_rate();
+  printf("%-14s  real %.1f  simulated %.1f\n", policy_name(GetParam()).data(), real, simulated);
+  EXPECT_NEAR(real, simulated, 3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RealPager, testing::Values(PolicyKind::kFifo, PolicyKind::kSecondChance, PolicyKind::kLru),
+                         [](const auto& kind) {
+                           std::string name(policy_name(kind.param));
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace farside::pager
