@@ -23,18 +23,17 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, FarSpace* space
     : store_(store),
       space_(space),
       table_(space->base(), space->bytes()),
-      policy_(new_policy(options.policy, table_)),
+      policy_(options.policy, table_),
       threads_(store),
       budget_(frames_, options.local),
-      evictors_({store, *space, table_, *policy_, frames_, budget_}, options.evictors),
-      faults_({store, *space, table_, *policy_, frames_, budget_, threads_, gate_, evictors_}, options.prefetch),
-      ranges_({store, *space, table_, *policy_, frames_, budget_, threads_, gate_, evictors_}, faults_),
+      evictors_({store, *space, table_, policy_, frames_, budget_}, options.evictors),
+      faults_({store, *space, table_, policy_, frames_, budget_, threads_, gate_, evictors_}, options.prefetch),
+      ranges_({store, *space, table_, policy_, frames_, budget_, threads_, gate_, evictors_}, faults_),
       addresses_(reinterpret_cast<uint64_t>(space->base()), reinterpret_cast<uint64_t>(space->base()) + space->bytes()) {}
 
 Pager::~Pager() {
   evictors_.stop();
   threads_.close_channels();
-  delete policy_;
   delete space_;
 }
 
@@ -109,6 +108,18 @@ void Pager::guard_page(uint64_t address) {
 
 bool Pager::is_committed(const std::byte* address, size_t bytes) {
   return ranges_.all_mapped(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize);
+}
+
+Status Pager::add_region(std::byte* address, size_t bytes, PolicyKind policy) {
+  SignalsBlocked blocked;
+  LockGuard guard(address_mutex_);
+  return policy_.add(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize, policy);
+}
+
+void Pager::remove_region(std::byte* address) {
+  SignalsBlocked blocked;
+  LockGuard guard(address_mutex_);
+  policy_.remove(table_.index_of(reinterpret_cast<uint64_t>(address)));
 }
 
 namespace {

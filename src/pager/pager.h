@@ -20,7 +20,7 @@
 #include "pager/fault_path.h"
 #include "pager/frames.h"
 #include "pager/page_table.h"
-#include "pager/policy.h"
+#include "pager/policy/policy_set.h"
 #include "pager/range_ops.h"
 #include "pager/space_allocator.h"
 #include "pager/thread_slot.h"
@@ -64,6 +64,13 @@ class Pager : public NearObject {
   // Makes an access to a page that belongs to no allocation end in SIGSEGV, as it would natively.
   void guard_page(uint64_t address);
 
+  // ---- Regions: reserved ranges whose pages leave by a policy of their own. At most 64. ----
+
+  // EINVAL: overlaps another one; ENOSPC: 64 exist.
+  Status add_region(std::byte* address, size_t bytes, PolicyKind policy);
+  // Before the range is released. Its near pages stay near and leave like others.
+  void remove_region(std::byte* address);
+
   // ---- Pinning, for system calls: pinned pages stay near until unpinned. ----
 
   // Brings the pages near (writable if write) and pins them. Returns the bytes pinned from `address` on: all, or up to
@@ -94,7 +101,7 @@ class Pager : public NearObject {
   void detach_thread();
 
   Stats stats();
-  const char* policy_name() const { return policy_->name(); }
+  const char* policy_name() const { return policy_.name(); }
   bool unmaps_in_batches() const { return space_->unmaps_in_batches(); }
   int uffd() const { return space_->uffd(); }
   void wake_waiters(uint64_t address) { space_->wake(table_.address_of(table_.index_of(address)), kPageSize); }
@@ -121,7 +128,7 @@ class Pager : public NearObject {
   remote::RemoteStore* store_;
   FarSpace* space_;
   PageTable table_;
-  Policy* policy_;
+  PolicySet policy_;
   Frames frames_;
   ThreadRegistry threads_;
   Gate gate_;
@@ -130,7 +137,7 @@ class Pager : public NearObject {
   FaultPath faults_;
   RangeOps ranges_;
 
-  Mutex address_mutex_;  // guards addresses_
+  Mutex address_mutex_;  // guards addresses_, and changes of policy_'s ranges
   SpaceAllocator addresses_;
   Mutex protection_mutex_;  // keeps commit() and guard_page() apart
   Mutex charge_mutex_;  // guards charged_, reserved_

@@ -188,6 +188,24 @@ TEST_P(PagerTest, ThreadsSeeTheirOwnWrites) {
   EXPECT_LE(pager_->stats().near_peak_pages, pager_->stats().limit_pages);
 }
 
+TEST_P(PagerTest, RegionsComeAndGoAroundNearPages) {
+  constexpr size_t kBytes = 8 * kMiB;
+  std::byte* plain = pager_.allocate(kBytes);
+  std::byte* regions[] = {pager_.allocate(kBytes), pager_.allocate(kBytes)};
+  for (int round = 0; round < 3; round++) {
+    ASSERT_TRUE(pager_->add_region(regions[0], kBytes, PolicyKind::kLru).ok());
+    ASSERT_TRUE(pager_->add_region(regions[1], kBytes, PolicyKind::kPriority).ok());
+    EXPECT_EQ(pager_->add_region(regions[0], kBytes, PolicyKind::kFifo).code(), EINVAL);
+    for (std::byte* memory : {plain, regions[0], regions[1]}) memset(memory, round + 1, kBytes);
+    pager_->remove_region(regions[0]);
+    for (std::byte* memory : {plain, regions[0], regions[1]}) {
+      for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(memory[i], std::byte(round + 1));
+    }
+    pager_->remove_region(regions[1]);
+  }
+  pager_->check_valid();
+}
+
 INSTANTIATE_TEST_SUITE_P(Modes, PagerTest,
                          testing::Values(Case{Delivery::kSignal, true, PolicyKind::kFifo, 1},
                                          Case{Delivery::kSignal, false, PolicyKind::kSecondChance, 2},

@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <thread>
 #include <vector>
 
+#include "pager/policy/policy_set.h"
 #include "pager/policy/shares.h"
 
 namespace farside::pager {
@@ -227,6 +229,133 @@ TEST(Priority, SeesAHintThatComesLater) {
   // While pages of priority 1 leave, those of priority 3 are found among those of 0, and all but the last few leave.
   auto hinted = [](PageIndex page) { return page < 500 && page % 5 == 0; };
   EXPECT_GT(std::count_if(all.begin(), all.begin() + 600, hinted), 70);
+}
+
+TEST(PolicyRanges, FindsEachPageItsKind) {
+  PolicyRanges ranges(PolicyKind::kFifo);
+  std::mt19937 random(1);
+  std::vector<PolicyKind> expected(10000, PolicyKind::kFifo);
+  std::map<PageIndex, PageIndex> lasts;
+  for (int round = 0; round < 3000; round++) {
+    PageIndex first = random() % 9900, last = first + random() % 100;
+    PolicyKind kind = kKinds[random() % 4];
+    bool fits = ranges.count() < PolicyRanges::kMost && !ranges.overlaps(first, last);
+    if (fits) {
+      ranges.add(first, last, kind);
+      std::fill(expected.begin() + first, expected.begin() + last + 1, kind);
+      lasts[first] = last;
+    } else {
+      auto range = lasts.lower_bound(first);
+      if (range == lasts.end()) continue;
+      ASSERT_TRUE(ranges.remove(range->first));
+      std::fill(expected.begin() + range->first, expected.begin() + range->second + 1, PolicyKind::kFifo);
+      lasts.erase(range);
+    }
+    if (round % 100 != 0) continue;
+    for (PageIndex page = 0; page < 10000; page++) ASSERT_EQ(ranges.find(page), expected[page]) << page;
+  }
+}
+
+class Regions : public testing::Test {
+ protected:
+  static constexpr PageIndex kPages = 10000;
+  Table table_{kPages};
+  PolicySet set_{PolicyKind::kSecondChance, table_};
+};
+
+TEST_F(Regions, RefuseWhatMakesNoSense) {
+  EXPECT_EQ(set_.add(5, 0, PolicyKind::kLru).code(), EINVAL);
+  EXPECT_EQ(set_.add(kPages - 1, 2, PolicyKind::kLru).code(), EINVAL);
+  EXPECT_TRUE(set_.add(10, 10, PolicyKind::kLru).ok());
+  EXPECT_EQ(set_.add(19, 5, PolicyKind::kFifo).code(), EINVAL);
+  EXPECT_EQ(set_.add(0, 11, PolicyKind::kFifo).code(), EINVAL);
+  EXPECT_TRUE(set_.add(20, 5, PolicyKind::kFifo).ok());
+  for (PageIndex i = 0; i < 62; i++) EXPECT_TRUE(set_.add(100 + i, 1, PolicyKind::kLru).ok());
+  EXPECT_EQ(set_.add(200, 1, PolicyKind::kLru).code(), ENOSPC);
+  set_.remove(10);
+  set_.remove(11);  // names no region
+  EXPECT_TRUE(set_.add(5, 10, PolicyKind::kLru).ok());
+  EXPECT_STREQ(set_.name(), "second-chance");
+}
+
+TEST_F(Regions, LeaveByTheirOwnPolicy) {
+  ASSERT_TRUE(set_.add(0, 1000, PolicyKind::kFifo).ok());
+  ASSERT_TRUE(set_.add(1000, 1000, PolicyKind::kPriority).ok());
+  for (PageIndex page = 0; page < 3000; page++) {
+    if (page % 2) table_.set_priority(page, 3);
+    table_.bring(set_, 0, page, page % 1000 < 100 ? PageWord::kHot : 0);
+  }
+  std::vector<PageIndex> first = take(set_, 300);
+  ASSERT_EQ(first.size(), 300u);
+  // A third from each: the oldest, hot or not; those of priority 3; those that are not hot.
+  for (PageIndex page : first) {
+    if (page < 1000) EXPECT_LE(page, 101u);
+    else if (page < 2000) EXPECT_EQ(page % 2, 1u);
+    else EXPECT_GE(page, 2100u);
+  }
+  EXPECT_NEAR(static_cast<double>(std::count_if(first.begin(), first.end(), [](PageIndex p) { return p < 1000; })), 100, 1);
+  set_.remove(0);
+  set_.remove(1000);
+  EXPECT_EQ(set_.queued(), 2700u);
+  std::vector<PageIndex> rest = drain(set_);
+  EXPECT_EQ(std::set<PageIndex>(rest.begin(), rest.end()).size(), 2700u);
+  EXPECT_EQ(rest.size(), 2700u);
+}
+
+// The smallest region is not starved by the largest, and takes no more than its share.
+TEST_F(Regions, LeaveInProportion) {
+  ASSERT_TRUE(set_.add(0, 50, PolicyKind::kLru).ok());
+  for (PageIndex page = 0; page < kPages; page++) table_.bring(set_, page % 4, page);
+  size_t small = 0;
+  for (int batch = 0; batch < 500; batch++) {
+    for (PageIndex page : take(set_, 10)) small += page < 50;
+  }
+  EXPECT_NEAR(static_cast<double>(small), 25, 3);
+}
+
+TEST_F(Regions, ComeAndGoWhilePagesDo) {
+  constexpr unsigned kThreads = 2, kEvictors = 2;
+  std::atomic<unsigned> running{kThreads};
+  auto fault = [&](unsigned thread) {
+    std::mt19937 random(thread);
+    for (int i = 0; i < 40000; i++) {
+      PageIndex page = random() % kPages;
+      PageWord w = table_[page].load();
+      if (!w.is(PageState::kUnmapped) || !table_[page].try_change(w, w.with_state(PageState::kFetching))) continue;
+      table_.bring(set_, thread, page);
+    }
+    running--;
+  };
+  auto evict = [&](unsigned evictor) {
+    PageIndex batch[128];
+    while (running > 0) {
+      size_t found = set_.select(evictor, batch);
+      for (size_t i = 0; i < found; i++) {
+        PageWord w = table_[batch[i]].load();
+        ASSERT_TRUE(w.is(PageState::kNear));
+        table_[batch[i]].update([](PageWord now) { return now.with_state(PageState::kUnmapped); });
+      }
+    }
+  };
+  auto change = [&] {
+    std::mt19937 random(9);
+    while (running > 0) {
+      PageIndex first = random() % 100 * 100;
+      if (!set_.add(first, 1 + random() % 100, kKinds[random() % 4]).ok()) set_.remove(first);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; t++) threads.emplace_back(fault, t);
+  for (unsigned e = 0; e < kEvictors; e++) threads.emplace_back(evict, e);
+  threads.emplace_back(change);
+  for (auto& t : threads) t.join();
+  std::set<PageIndex> near;
+  for (PageIndex page = 0; page < kPages; page++) {
+    if (table_[page].load().is(PageState::kNear)) near.insert(page);
+  }
+  std::vector<PageIndex> left = drain(set_);
+  EXPECT_EQ(std::set<PageIndex>(left.begin(), left.end()), near);
+  EXPECT_EQ(left.size(), near.size());
 }
 
 }  // namespace

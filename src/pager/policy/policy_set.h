@@ -1,0 +1,83 @@
+// The process's policy, and other ones for ranges of addresses. Ranges with the same kind of policy share one object, so
+// their pages compete by age or priority and not by range, and a page that is queued when its range is added or removed
+// simply leaves from where it is: nothing is moved, lost or doubled. Which policy a page is queued in is no matter of
+// correctness. Batches are taken from all policies in proportion to the pages that each has queued.
+//   cost: without ranges, one load and one call on top of the policy itself; with ranges, a binary search for each page
+//   that comes, and shares of four numbers for each batch.
+#pragma once
+#include <atomic>
+
+#include "pager/policy.h"
+
+namespace farside::pager {
+
+// Which kind of policy rules a page: up to kMost ranges that do not overlap, sorted. Lookups take no lock and a bounded
+// time; changes are rare.
+class PolicyRanges {
+ public:
+  static constexpr unsigned kMost = 64;
+
+  explicit PolicyRanges(PolicyKind others) : others_(others) {}
+  PolicyKind others() const { return others_; }
+  bool empty() const { return count_.load(std::memory_order_relaxed) == 0; }
+
+  PolicyKind find(PageIndex page) const;
+
+  // Not safe against each other: the caller's lock keeps them apart. The caller has checked that nothing overlaps.
+  void add(PageIndex first, PageIndex last, PolicyKind kind);
+  bool remove(PageIndex first);
+  bool overlaps(PageIndex first, PageIndex last) const;
+  unsigned count() const { return count_.load(std::memory_order_relaxed); }
+
+ private:
+  //   63        32 31         0
+  //  +------------+------------+
+  //  | first page | last page  |   one word, so that no lookup sees one range's begin and another one's end
+  //  +------------+------------+
+  struct Range {
+    std::atomic<uint64_t> bounds{0};
+    std::atomic<PolicyKind> kind{};
+    PageIndex first() const { return static_cast<PageIndex>(bounds.load(std::memory_order_acquire) >> 32); }
+    PageIndex last() const { return static_cast<PageIndex>(bounds.load(std::memory_order_acquire)); }
+  };
+
+  PolicyKind search(PageIndex page) const;
+  void copy(unsigned to, unsigned from);
+  void begin_change() { version_.fetch_add(1, std::memory_order_acq_rel); }
+  void end_change() { version_.fetch_add(1, std::memory_order_release); }
+
+  PolicyKind others_;
+  std::atomic<uint32_t> version_{0};  // odd while ranges_ changes
+  std::atomic<unsigned> count_{0};
+  Range ranges_[kMost];
+};
+
+class PolicySet final : public Policy {
+ public:
+  PolicySet(PolicyKind others, PageTable& table);
+  ~PolicySet() override;
+
+  // Pages of [first, first + pages) that come near from now on are ruled by a policy of this kind. EINVAL: no pages, not in
+  // far space, or overlapping another range; ENOSPC: 64 ranges exist. `first` names the range in remove.
+  // The caller's lock keeps add and remove apart; all else may go on meanwhile.
+  Status add(PageIndex first, uint64_t pages, PolicyKind kind);
+  void remove(PageIndex first);
+
+  void insert(unsigned shard, PageIndex page) override;
+  size_t select(unsigned evictor, std::span<PageIndex> out) override;
+  uint64_t queued() const override;
+  const char* name() const override { return policy(ranges_.others())->name(); }
+
+ private:
+  Policy* policy(PolicyKind kind) const { return policies_[static_cast<size_t>(kind)].load(std::memory_order_acquire); }
+  size_t select_by_share(unsigned evictor, std::span<PageIndex> out);
+
+  static constexpr unsigned kMaxEvictors = 4;
+  PageTable& table_;
+  PolicyRanges ranges_;
+  std::atomic<Policy*> policies_[kPolicyKinds] = {};  // made when first needed, and kept
+  std::atomic<bool> several_{false};                  // more than one was ever made
+  uint32_t turns_[kMaxEvictors] = {};
+};
+
+}  // namespace farside::pager
