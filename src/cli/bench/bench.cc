@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "cli/bench/paging.h"
 #include "cli/bench/paging_report.h"
+#include "cli/bench/policies.h"
 #include "cli/bench/redis.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
@@ -14,6 +15,7 @@ namespace farside::cli {
 namespace {
 
 using bench::PagingSettings;
+using bench::PoliciesSettings;
 using bench::RedisSettings;
 
 constexpr uint64_t kLeastBytes = 16 * kMiB;  // below, tables and queues weigh more than data
@@ -37,7 +39,15 @@ constexpr const char* kRedisHelp =
     "  farside bench redis\n"
     "  farside bench redis --keys 200000 --repeat 1 --json redis.json";
 
-// What both benchmarks take.
+constexpr const char* kPoliciesHelp =
+    "Simulates which pages would be near: Zipf's law, a scan beside it, and a loop, for each policy with and without\n"
+    "hints, for exact LRU and for the optimum that knows the future. Costs are those of docs/benchmarks.md. The same\n"
+    "seed gives the same figures on every machine. What they mean: docs/policies.md.\n\n"
+    "Examples:\n"
+    "  farside bench policies\n"
+    "  farside bench policies --svg miss_ratios.svg --shares 5,10,20,30,40,50,60,70,80,90";
+
+// What all benchmarks take.
 struct OutputArguments {
   std::string json, svg;
   bool quiet = false;
@@ -128,6 +138,23 @@ int bench_redis(RedisArguments arguments) {
   return json.ok() ? 0 : fail(json);
 }
 
+struct PoliciesArguments {
+  PoliciesSettings settings;
+  OutputArguments output;
+};
+
+int bench_policies(PoliciesArguments arguments) {
+  Status writable = check_outputs(arguments.output);
+  if (!writable.ok()) return fail(writable, kExitUsage);
+  arguments.settings.quiet = arguments.output.quiet;
+  auto document = bench::measure_policies(arguments.settings);
+  fputs(bench::policies_text(document).c_str(), stdout);
+  Status json = write_file(arguments.output.json, document.dump(2) + "\n");
+  if (!json.ok()) return fail(json);
+  Status svg = write_file(arguments.output.svg, bench::to_svg(bench::policies_charts(document)));
+  return svg.ok() ? 0 : fail(svg);
+}
+
 void add_output_options(CLI::App* command, OutputArguments* output) {
   command->add_option("--json", output->json, "file for all figures, the machine and the commit")->type_name("FILE");
   command->add_flag("--quiet", output->quiet, "do not tell what is going on");
@@ -189,6 +216,29 @@ void add_redis(CLI::App* parent) {
   set_action(command, [arguments] { return bench_redis(*arguments); });
 }
 
+void add_policies(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("policies", "Hit rates of the policies on synthetic traces, simulated");
+  auto arguments = std::make_shared<PoliciesArguments>();
+  PoliciesSettings& settings = arguments->settings;
+  command->add_option("--pages", settings.pages, "pages that are touched")
+      ->type_name("N")
+      ->check(CLI::Range(100u, 10000000u))
+      ->capture_default_str();
+  command->add_option("--accesses", settings.accesses, "accesses of a trace")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--shares", settings.shares, "percent of the pages that are near, separated by commas")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 100u));
+  command->add_option("--seed", settings.seed, "of the random choices")->type_name("N")->capture_default_str();
+  command->add_option("--svg", arguments->output.svg, "file for miss-ratio curves")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer(kPoliciesHelp);
+  set_action(command, [arguments] { return bench_policies(*arguments); });
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
@@ -197,6 +247,7 @@ void add_bench_command(CLI::App& app) {
   command->footer("Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis");
   add_paging(command);
   add_redis(command);
+  add_policies(command);
 }
 
 }  // namespace farside::cli

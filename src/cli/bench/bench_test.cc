@@ -8,6 +8,7 @@
 #include "cli/bench/figures.h"
 #include "cli/bench/paging.h"
 #include "cli/bench/paging_report.h"
+#include "cli/bench/policies.h"
 #include "cli/bench/redis.h"
 #include "cli/commands.h"
 #include "cli/embedded_server.h"
@@ -58,6 +59,33 @@ TEST(ChartTest, HasABarForEveryValueAndNoneForMissingOnes) {
   EXPECT_EQ(boxes, 2u + 3u);  // legend and bars
   EXPECT_NE(svg.find("a &lt; b"), svg.npos);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST(ChartTest, HasALineForEverySeriesOfEveryPanel) {
+  LineChart panel{"a", "x", "y", 100, 1, {{"one", {{0, 0}, {100, 1}}}, {"two", {{50, 0.5}}}}};
+  std::string svg = to_svg({panel, panel, panel});
+  size_t lines = 0;
+  for (size_t at = 0; (at = svg.find("<polyline", at)) != svg.npos; at++) lines++;
+  EXPECT_EQ(lines, 6u);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
+  json document = measure_policies({.pages = 500, .accesses = 5000, .shares = {10, 60}, .quiet = true});
+  ASSERT_EQ(document["traces"].size(), 4u);
+  for (const json& trace : document["traces"]) {
+    EXPECT_EQ(trace["curves"].size(), 11u);
+    for (const json& curve : trace["curves"]) {
+      ASSERT_EQ(curve["points"].size(), 2u);
+      for (const json& point : curve["points"]) {
+        EXPECT_GE(point["hits"], 0);
+        EXPECT_LE(point["hits"], 100);
+      }
+    }
+  }
+  EXPECT_NE(policies_text(document).find("probation 30%"), std::string::npos);
+  EXPECT_EQ(policies_charts(document).size(), 4u);
+  EXPECT_EQ(policies_charts(document)[0].series.size(), 8u);
 }
 
 TEST(RedisCsvTest, ReadsByTheNamesOfTheColumns) {

@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kWidth = 860, kHeight = 400;
 constexpr double kLeft = 40, kRight = 20, kTop = 84, kBottom = 36;
-constexpr const char* kColours[] = {"#0b6e99", "#4fa3c7", "#a9c9da", "#d1495b", "#8d99a6"};
+constexpr const char* kColours[] = {"#0b6e99", "#4fa3c7", "#a9c9da", "#d1495b", "#8d99a6", "#3a7d44", "#e09f3e", "#24292f"};
+constexpr double kPanelWidth = 430, kPanelHeight = 330, kPanelsTop = 76;
 constexpr const char* kText = "#24292f";
 
 std::string escape(const std::string& text) {
@@ -41,12 +42,61 @@ double largest(const Chart& chart) {
   return most > 0 ? most : 1;
 }
 
-std::string legend(const Chart& chart) {
+// In rows, from `y` downwards.
+std::string legend(double y, const std::vector<std::string>& names) {
   std::string svg;
   double x = kLeft;
-  for (size_t i = 0; i < chart.series.size(); i++) {
-    svg += box(x, 48, 12, 12, i) + label(x + 18, 58.5, 12, "start", chart.series[i].name);
-    x += 40 + 7 * static_cast<double>(chart.series[i].name.size());
+  for (size_t i = 0; i < names.size(); i++) {
+    double width = 40 + 7 * static_cast<double>(names[i].size());
+    if (x + width > kWidth) {
+      x = kLeft;
+      y += 20;
+    }
+    svg += box(x, y, 12, 12, i) + label(x + 18, y + 10.5, 12, "start", names[i]);
+    x += width;
+  }
+  return svg;
+}
+
+template <typename Series>
+std::vector<std::string> names_of(const std::vector<Series>& series) {
+  std::vector<std::string> names;
+  for (const auto& s : series) names.push_back(s.name);
+  return names;
+}
+
+std::string head(double width, double height) {
+  return fmt::format(
+      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" font-family="sans-serif" role="img">)"
+      "\n"
+      R"(<rect width="{0}" height="{1}" fill="#ffffff"/>)"
+      "\n",
+      width, height);
+}
+
+std::string line(double x1, double y1, double x2, double y2, const char* colour) {
+  return fmt::format(R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="{}"/>)", x1, y1, x2, y2, colour) + "\n";
+}
+
+std::string panel(const LineChart& chart, double left, double top) {
+  constexpr double kInset = 46, kBelow = 44, kAbove = 28;
+  constexpr int kSteps = 4;
+  double x0 = left + kInset, y0 = top + kPanelHeight - kBelow;
+  double width = kPanelWidth - kInset - 14, height = kPanelHeight - kBelow - kAbove;
+  std::string svg = label(x0, top + 18, 14, "start", chart.title);
+  for (int i = 0; i <= kSteps; i++) {
+    double share = static_cast<double>(i) / kSteps;
+    svg += line(x0, y0 - share * height, x0 + width, y0 - share * height, i == 0 ? kText : "#e3e6e8");
+    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", fmt::format("{:.3g}", share * chart.y_most));
+    svg += label(x0 + share * width, y0 + 16, 11, "middle", fmt::format("{:.3g}", share * chart.x_most));
+  }
+  svg += label(x0 + width / 2, y0 + 34, 11, "middle", chart.x_label + " / " + chart.y_label);
+  for (size_t s = 0; s < chart.series.size(); s++) {
+    svg += R"(<polyline fill="none" stroke-width="2" stroke=")" + std::string(kColours[s % std::size(kColours)]) + R"(" points=")";
+    for (auto [x, y] : chart.series[s].points) {
+      svg += fmt::format("{:.1f},{:.1f} ", x0 + x / chart.x_most * width, y0 - y / chart.y_most * height);
+    }
+    svg += "\"/>\n";
   }
   return svg;
 }
@@ -72,17 +122,20 @@ std::string bars(const Chart& chart) {
 }  // namespace
 
 std::string to_svg(const Chart& chart) {
-  std::string svg = fmt::format(
-      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" font-family="sans-serif" role="img">)"
-      "\n"
-      R"(<rect width="{0}" height="{1}" fill="#ffffff"/>)"
-      "\n",
-      kWidth, kHeight);
+  std::string svg = head(kWidth, kHeight);
   svg += label(kLeft, 28, 16, "start", fmt::format("{} ({})", chart.title, chart.unit));
-  if (!chart.groups.empty() && !chart.series.empty()) svg += legend(chart) + bars(chart);
-  svg += fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="{}"/>)", kLeft, kHeight - kBottom,
-                     kWidth - kRight, kHeight - kBottom, kText);
-  return svg + "\n</svg>\n";
+  if (!chart.groups.empty() && !chart.series.empty()) svg += legend(48, names_of(chart.series)) + bars(chart);
+  return svg + line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, kText) + "</svg>\n";
+}
+
+std::string to_svg(const std::vector<LineChart>& panels) {
+  auto rows = static_cast<double>((panels.size() + 1) / 2);
+  std::string svg = head(kWidth, kPanelsTop + rows * kPanelHeight);
+  if (!panels.empty()) svg += legend(16, names_of(panels[0].series));
+  for (size_t i = 0; i < panels.size(); i++) {
+    svg += panel(panels[i], static_cast<double>(i % 2) * kPanelWidth, kPanelsTop + static_cast<double>(i / 2) * kPanelHeight);
+  }
+  return svg + "</svg>\n";
 }
 
 }  // namespace farside::cli::bench

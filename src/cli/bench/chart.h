@@ -1,4 +1,4 @@
-// A bar chart as SVG: groups of bars, one bar for each series, the value on top of it.
+// Charts as SVG: bars in groups, one for each series, the value on top of it; or lines in panels.
 #pragma once
 #include <string>
 #include <vector>
@@ -16,5 +16,19 @@ struct Chart {
 };
 
 std::string to_svg(const Chart& chart);
+
+// One panel: both axes begin at 0.
+struct LineChart {
+  std::string title, x_label, y_label;
+  double x_most, y_most;
+  struct Series {
+    std::string name;
+    std::vector<std::pair<double, double>> points;
+  };
+  std::vector<Series> series;
+};
+
+// Two panels beside each other in a row. All have the same series; the legend stands above them once.
+std::string to_svg(const std::vector<LineChart>& panels);
 
 }  // namespace farside::cli::bench
