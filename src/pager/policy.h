@@ -6,13 +6,15 @@
 //   - hints, at the first use after the bit was taken away (the inline guard lets all others pass);
 //   - the first write to a page that came for reading;
 //   - coming back soon after it left.
-// Without hints little of that happens, and all policies are close to fifo.
+// docs/policies.md shows what each makes of it.
 //
 //   policy         a look at a page is one cache miss on its word; looks for each page that leaves; when it pays
 //   fifo           1. Scans, and programs whose hot bits mean nothing.
-//   second-chance  1 and one for each hot page in its way. The default: never worse than fifo by more than noise.
-//   lru            kGenerations and one for each hot page. With hints on reused data: as good as exact LRU.
+//   second-chance  1 and one for each hot page in its way. The default: not worse than fifo, and good with hints.
+//   lru            about 2, and more for each hot page. Unevenly reused data: better than exact LRU with hints, and from
+//                  faults alone the best of all.
 //   priority       2 and one for each hot page. Where hints say what is used once: streams, large objects beside an index.
+//   for ranges     policy/policy_set.h
 #pragma once
 #include <span>
 

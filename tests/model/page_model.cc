@@ -403,7 +403,7 @@ bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
   }
 }
 
-// ---- Evictors: QueuePolicy::take and the five phases, one page a batch ----
+// ---- Evictors: ShardedPolicy::take and the five phases, one page a batch ----
 
 bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
   EvictorState& e = s.evictors[i];
