@@ -1,0 +1,143 @@
+// Parallel sort by regular sampling: each thread sorts a part, samples of all parts give pivots, and each thread merges
+// the pieces of all parts between two pivots. An operation is one key. Five lines with hints.
+#include <algorithm>
+#include <numeric>
+
+#include "app.h"
+
+namespace farside::apps {
+namespace {
+
+using Key = uint64_t;
+constexpr size_t kSmall = 512;  // keys: a page
+
+// Hoare's partition; the median of three as pivot.
+Key* partition(Key* begin, Key* end) {
+  Key a = *begin, b = begin[(end - begin) / 2], c = end[-1];
+  Key pivot = std::max(std::min(a, b), std::min(std::max(a, b), c));
+  Key *left = begin, *right = end - 1;
+  for (;; left++, right--) {
+    for (hint(left, 8, FARSIDE_WRITE | FARSIDE_SEQ | FARSIDE_AHEAD(16)); *left < pivot; left++) {
+      hint(left + 1, 8, FARSIDE_WRITE | FARSIDE_SEQ | FARSIDE_AHEAD(16));
+    }
+    for (; *right > pivot; right--) {
+      // FARSIDE_SEQ looks where a page begins; here it is entered at its end.
+      if (reinterpret_cast<uintptr_t>(right) % 4096 == 0) hint(right - 1, 8, FARSIDE_WRITE | FARSIDE_BEHIND(16));
+    }
+    if (left >= right) return right + 1;
+    std::swap(*left, *right);
+  }
+}
+
+void sort_part(Key* begin, Key* end) {
+  while (static_cast<size_t>(end - begin) > kSmall) {
+    Key* middle = partition(begin, end);
+    if (middle - begin < end - middle) {
+      sort_part(begin, middle);
+      begin = middle;
+    } else {
+      sort_part(middle, end);
+      end = middle;
+    }
+  }
+  std::sort(begin, end);
+}
+
+struct Piece {
+  const Key *next, *end;
+};
+
+// A tournament would save comparisons; with few threads a scan over the heads is as good.
+void merge(std::vector<Piece> pieces, Key* out) {
+  std::erase_if(pieces, [](const Piece& p) { return p.next == p.end; });
+  while (!pieces.empty()) {
+    auto least = std::min_element(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return *a.next < *b.next; });
+    hint(out, 8, FARSIDE_WRITE | FARSIDE_SEQ | FARSIDE_AHEAD(32));
+    *out++ = *least->next++;
+    if (least->next == least->end) pieces.erase(least);
+    else hint(least->next, 8, FARSIDE_READ | FARSIDE_SEQ | FARSIDE_AHEAD(16));
+  }
+}
+
+class Sort {
+ public:
+  Sort(const Arguments& a) : threads_(a.threads), count_(a.size / 2 / sizeof(Key)), keys_(make_array<Key>(count_)), sorted_(make_array<Key>(count_)) {
+    in_parallel(threads_, count_, [&](unsigned, uint64_t begin, uint64_t end) {
+      for (uint64_t i = begin; i < end; i++) keys_[i] = mix(a.seed * 0x10000000000 + i);
+    });
+  }
+
+  void run() {
+    in_parallel(threads_, count_, [&](unsigned, uint64_t begin, uint64_t end) { sort_part(&keys_[begin], &keys_[end]); });
+    std::vector<Key> pivots = choose_pivots();
+    std::vector<std::vector<Piece>> pieces(threads_);
+    std::vector<uint64_t> starts(threads_ + 1);
+    for (unsigned t = 0; t < threads_; t++) {
+      pieces[t] = pieces_between(t == 0 ? nullptr : &pivots[t - 1], t + 1 == threads_ ? nullptr : &pivots[t]);
+      starts[t + 1] = starts[t];
+      for (const Piece& p : pieces[t]) starts[t + 1] += static_cast<uint64_t>(p.end - p.next);
+    }
+    in_parallel(threads_, threads_, [&](unsigned t, uint64_t, uint64_t) { merge(pieces[t], &sorted_[starts[t]]); });
+  }
+
+  // Of all keys in their order, or 0 if the order is wrong.
+  uint64_t checksum() const {
+    std::vector<uint64_t> sums(threads_);
+    std::vector<char> wrong(threads_);
+    in_parallel(threads_, count_, [&](unsigned t, uint64_t begin, uint64_t end) {
+      for (uint64_t i = begin; i < end; i++) {
+        sums[t] += mix(sorted_[i] ^ i);
+        if (i > 0 && sorted_[i - 1] > sorted_[i]) wrong[t] = 1;
+      }
+    });
+    if (std::count(wrong.begin(), wrong.end(), 1) > 0) return 0;
+    return std::accumulate(sums.begin(), sums.end(), uint64_t{0});
+  }
+
+  uint64_t count() const { return count_; }
+
+ private:
+  const Key* part(unsigned t) const { return &keys_[count_ * t / threads_]; }
+
+  std::vector<Key> choose_pivots() const {
+    std::vector<Key> samples, pivots;
+    for (unsigned t = 0; t < threads_; t++) {
+      auto keys = static_cast<uint64_t>(part(t + 1) - part(t));
+      for (unsigned s = 0; s < threads_; s++) samples.push_back(part(t)[keys * s / threads_]);
+    }
+    std::sort(samples.begin(), samples.end());
+    for (unsigned t = 1; t < threads_; t++) pivots.push_back(samples[t * threads_ + threads_ / 2 - (threads_ > 1)]);
+    return pivots;
+  }
+
+  std::vector<Piece> pieces_between(const Key* low, const Key* high) const {
+    std::vector<Piece> pieces;
+    for (unsigned t = 0; t < threads_; t++) {
+      const Key *begin = part(t), *end = part(t + 1);
+      pieces.push_back({low ? std::lower_bound(begin, end, *low) : begin, high ? std::lower_bound(begin, end, *high) : end});
+    }
+    return pieces;
+  }
+
+  unsigned threads_;
+  uint64_t count_;
+  Array<Key> keys_, sorted_;
+};
+
+}  // namespace
+}  // namespace farside::apps
+
+int main(int argc, char** argv) {
+  using namespace farside::apps;
+  Arguments a = parse(argc, argv);
+  g_hints = a.hints;
+  Stopwatch filling;
+  Sort sort(a);
+  double fill_s = filling.seconds();
+  Stopwatch running;
+  sort.run();
+  double run_s = running.seconds();
+  uint64_t checksum = sort.checksum();
+  if (checksum == 0) return fprintf(stderr, "psrs_sort: the result is not sorted\n"), 1;
+  report("psrs_sort", a, fill_s, run_s, sort.count(), checksum);
+}
