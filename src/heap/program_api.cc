@@ -28,6 +28,18 @@ FARSIDE_PUBLIC void farside_hint_slow(const void* address, size_t bytes, unsigne
                .ahead = options >> 8 & 255, .behind = options >> 16 & 255});
 }
 
+FARSIDE_PUBLIC int farside_region_set_policy_(const void* address, size_t bytes, const char* policy) {
+  farside::pager::Pager* pager = farside::heap::guard_pager();
+  auto* begin = static_cast<std::byte*>(const_cast<void*>(address));
+  if (!pager || !pager->contains(reinterpret_cast<uint64_t>(address))) return 0;  // near: no policy rules it
+  if (!policy) {
+    pager->remove_region(begin);
+    return 0;
+  }
+  farside::PolicyKind kind;
+  return farside::policy_from_name(policy, &kind) ? pager->add_region(begin, bytes, kind).code() : EINVAL;
+}
+
 FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
   using farside::pager::Counter;
   memset(stats, 0, sizeof *stats);

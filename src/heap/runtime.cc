@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "fiber/wait.h"
 #include "heap/far_heap.h"
 #include "heap/guard.h"
 #include "heap/mappings.h"
@@ -80,6 +81,7 @@ void set_up_guard(Runtime& r) {
   show_far_memory_to_hints(r.pager);
   install_fault_handler();
   install_trap_handler();
+  fiber::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); }, [] { guard_pager()->poll_reads(); }});
   pthread_atfork(nullptr, nullptr, start_threads_after_fork);
   if (r.mode == FaultMode::kHandler) {
     // Forks that do not come through our fork() are not trapped: their children get no far memory rather than zeros.

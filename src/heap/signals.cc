@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/sync.h"
+#include "fiber/wait.h"
 #include "heap/guard.h"
 #include "heap/traps.h"
 
@@ -58,7 +59,10 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   pager::Pager* pager = guard_pager();
   // si_code tells an absent page (BUS_ADRERR) from a signal that somebody sent.
   if (!pager || info->si_code <= 0 || !pager->contains(address)) return chain_signal(signal, info, context);
-  if (pager->fault(address, is_write_fault(static_cast<ucontext_t*>(context))) == pager::FaultOutcome::kNotMapped) {
+  auto* interrupted = static_cast<ucontext_t*>(context);
+  os::SignalSet mask;
+  memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
+  if (pager->fault(address, is_write_fault(interrupted), fiber::in_fiber(mask)) == pager::FaultOutcome::kNotMapped) {
     pager->guard_page(address);  // the access will now fail as it would natively, with SIGSEGV
   }
 }

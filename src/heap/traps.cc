@@ -88,10 +88,9 @@ void pin_thread_storage(StackRecord* record, uint64_t stack_pointer, uint64_t th
 
 void use_stack(StackRecord* record) {
   record->tid.store(os::gettid());
-  stack_t stack = {record->memory, 0, kStackBytes};
-  os::call(SYS_sigaltstack, &stack, nullptr);
   t_guard.stack_low = reinterpret_cast<uint64_t>(record->memory);
   t_guard.stack_high = t_guard.stack_low + kStackBytes;
+  use_alternate_stack(true);
 }
 
 // In the child of a fork the calling thread has a new id; the stacks of all others are free.
@@ -401,6 +400,11 @@ int arm_thread(bool block) {
   t_guard.selector = block ? kSelectorBlock : kSelectorAllow;
   t_guard.armed = true;
   return set_dispatch(true);
+}
+
+void use_alternate_stack(bool use) {
+  stack_t stack = {reinterpret_cast<void*>(t_guard.stack_low), use ? 0 : SS_DISABLE, kStackBytes};
+  os::call(SYS_sigaltstack, &stack, nullptr);
 }
 
 void prepare_thread() {

@@ -4,6 +4,7 @@
 
 #include "base/inject.h"
 #include "base/log.h"
+#include "fiber/wait.h"
 
 namespace farside::pager {
 namespace {
@@ -21,18 +22,18 @@ void die_of_lost_memory(remote::RemoteStore* store, uint64_t page_count, int err
       store->address(), -error, page_count);
 }
 
-FaultOutcome FaultPath::fault(uint64_t address, bool write) {
+FaultOutcome FaultPath::fault(uint64_t address, bool write, bool may_suspend) {
   ThreadSlot& t = c_.threads.current();
   uint64_t start = ticks();
   c_.gate.enter(t);
   t.counters.add(Counter::kFaults);
-  FaultOutcome outcome = resolve(t, c_.table.index_of(address), write);
+  FaultOutcome outcome = resolve(t, c_.table.index_of(address), write, may_suspend);
   c_.gate.leave(t);
   t.counters.add(Counter::kFaultTicks, ticks() - start);
   return outcome;
 }
 
-FaultOutcome FaultPath::resolve(ThreadSlot& t, PageIndex page, bool write) {
+FaultOutcome FaultPath::resolve(ThreadSlot& t, PageIndex page, bool write, bool may_suspend) {
   for (;;) {
     PageWord word = c_.table[page].load();
     switch (word.state()) {
@@ -55,7 +56,11 @@ FaultOutcome FaultPath::resolve(ThreadSlot& t, PageIndex page, bool write) {
         if (FaultOutcome outcome; upgrade(t, page, word, &outcome)) return outcome;
         break;
       case PageState::kFetching:
-        if (word.owner() == t.index && finish_own(t, page)) break;
+        if (word.owner() == t.index) {
+          if (may_suspend) suspend_fiber(t, page);
+          else if (!finish_own(t, page)) wait_for_owner(t, page);
+          break;
+        }
         [[fallthrough]];
       case PageState::kEvicting:
         t.counters.add(Counter::kWaitFaults);
@@ -99,6 +104,25 @@ void FaultPath::wait_for_owner(ThreadSlot& t, PageIndex page) {
     }
   }
   t.counters.add(Counter::kWaitPageTicks, ticks() - start);
+}
+
+// Other fibers of this worker run while the page comes; their faults and poll_reads finish this worker's reads. The
+// fiber goes on with the same worker, so the slot stays the same. Outside the gate: a fork may come in between.
+void FaultPath::suspend_fiber(ThreadSlot& t, PageIndex page) {
+  auto settled = [](void* word) {
+    PageWord w = static_cast<AtomicPageWord*>(word)->load();
+    return !w.is(PageState::kFetching) && !w.is(PageState::kEvicting);
+  };
+  c_.gate.leave(t);
+  fiber::wait_until(settled, &c_.table[page]);
+  c_.gate.enter(t);
+}
+
+void FaultPath::poll_reads() {
+  ThreadSlot& t = c_.threads.current();
+  if (!t.line.is_reading()) return;
+  InGate inside(c_.gate, t);
+  help(t, t);
 }
 
 // First write to a page that came for reading. The upgrading bit keeps evictors and layout changes off until the
@@ -331,7 +355,7 @@ bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
 
 // ---- Hints ----
 
-void FaultPath::hint(const Hint& hint) {
+void FaultPath::hint(const Hint& hint, bool may_suspend) {
   ThreadSlot& t = c_.threads.current();
   InGate inside(c_.gate, t);
   t.counters.add(Counter::kHints);
@@ -355,7 +379,9 @@ void FaultPath::hint(const Hint& hint) {
   flush(t, claims);
   for (PageIndex page = first; page <= last; page++) {
     PageWord word = c_.table[page].load();
-    if (word.is(PageState::kFetching) && word.owner() == t.index) finish_own(t, page);
+    if (!word.is(PageState::kFetching) || word.owner() != t.index) continue;
+    if (may_suspend) suspend_fiber(t, page);
+    else finish_own(t, page);
   }
 }
 

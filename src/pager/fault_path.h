@@ -48,15 +48,19 @@ class FaultPath {
 
   FaultPath(const FaultContext& context, bool prefetch) : c_(context), prefetch_(prefetch) {}
 
-  FaultOutcome fault(uint64_t address, bool write);
+  // may_suspend: the caller is a fiber that may be suspended while its page is fetched (DESIGN 8).
+  FaultOutcome fault(uint64_t address, bool write, bool may_suspend = false);
   // As fault, but for a caller that is inside the gate already.
-  FaultOutcome resolve(ThreadSlot& thread, PageIndex page, bool write);
+  FaultOutcome resolve(ThreadSlot& thread, PageIndex page, bool write, bool may_suspend = false);
 
   // Fetches what the hint names, in a few requests, before an access does so with a fault. Never waits for a frame.
-  void hint(const Hint& hint);
+  void hint(const Hint& hint, bool may_suspend);
 
   // Waits until the page has left kFetching, kEvicting and upgrading.
   void wait_for_owner(ThreadSlot& thread, PageIndex page);
+
+  // Finishes what has arrived of the calling thread's reads: for a worker whose fibers wait for pages.
+  void poll_reads();
 
   // Finishes all reads under way of the given thread's line. fork calls it when nobody is inside the gate; a thread
   // that ends calls it for itself.
@@ -76,6 +80,7 @@ class FaultPath {
   bool fetch(ThreadSlot& thread, const Claim& claim);
   void start_next_window(ThreadSlot& thread, const Window& window, bool write);
   void start_read(ThreadSlot& thread, const Claim& claim);
+  void suspend_fiber(ThreadSlot& thread, PageIndex page);
   bool finish_own(ThreadSlot& thread, PageIndex page);
   void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
   void finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "fiber/wait.h"
 
 namespace farside::pager {
 namespace {
@@ -155,8 +156,9 @@ void Pager::set_local(SizeOrShare local) {
 }
 
 void Pager::hint(const Hint& hint) {
+  bool may_suspend = fiber::in_fiber();
   SignalsBlocked blocked;
-  faults_.hint(hint);
+  faults_.hint(hint, may_suspend);
 }
 
 void Pager::detach_thread() {

@@ -40,7 +40,10 @@ class Pager : public NearObject {
   // ---- Faults. Async-signal-safe; all other signals must be blocked. ----
 
   // Makes the page at `address` (which must lie in far space) present and, for a write, writable.
-  FaultOutcome fault(uint64_t address, bool write) { return faults_.fault(address, write); }
+  // may_suspend: a fiber whose worker may run others meanwhile (fiber/wait.h).
+  FaultOutcome fault(uint64_t address, bool write, bool may_suspend = false) { return faults_.fault(address, write, may_suspend); }
+  // Between fibers of a worker, while one of them waits for a page. Signals are blocked.
+  void poll_reads() { faults_.poll_reads(); }
   bool contains(uint64_t address) const { return table_.contains(address); }
   // Ordinary code's word of what it will access next. Harmless whatever it says.
   void hint(const Hint& hint);

@@ -54,7 +54,10 @@ class Prefetcher {
 
   static bool continues(const Stream& s, int64_t page) {
     if (s.window == 0) return false;
-    int64_t beyond = page - s.next;
+    return follows(s, page, s.next) || follows(s, page, s.last + s.stride);  // the second: others took the marker in
+  }
+  static bool follows(const Stream& s, int64_t page, int64_t expected) {
+    int64_t beyond = page - expected;
     return beyond % s.stride == 0 && beyond / s.stride >= 0 && beyond / s.stride <= kSlack;
   }
 

@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "farside/fiber.hpp"
 #include "pager/test_support.h"
 
 namespace farside::pager {
@@ -56,6 +57,8 @@ class ReadsTest : public testing::TestWithParam<bool> {
 
   PagerFixture pager_;
   std::byte* memory_;
+
+  friend void wander(ReadsTest& test, bool hinted);
 };
 
 TEST_P(ReadsTest, AStreamHasItsNextWindowUnderWay) {
@@ -194,7 +197,35 @@ TEST_P(ReadsTest, HintsRaceWithEverythingElse) {
   for (std::thread& t : threads) t.join();
 }
 
+// Sixteen fibers of one worker wander through far memory, hinted or not, while one computes.
+void wander(ReadsTest& test, bool hinted);
+
+TEST_P(ReadsTest, FibersRunWhileTheirPagesCome) { wander(*this, false); }
+TEST_P(ReadsTest, FibersRunWhileTheirHintedPagesCome) { wander(*this, true); }
+
 INSTANTIATE_TEST_SUITE_P(Stores, ReadsTest, testing::Bool(), [](const auto& test) { return test.param ? "InPlace" : "Copying"; });
+
+void wander(ReadsTest& test, bool hinted) {
+  std::atomic<unsigned> wrong{0};
+  fiber::run(2, [&] {
+    std::vector<fiber::Fiber> fibers;
+    for (unsigned f = 0; f < 16; f++) {
+      fibers.emplace_back([&, f] {
+        uint64_t random = f + 1;
+        for (int i = 0; i < 2000; i++) {
+          random = random * 6364136223846793005u + 1442695040888963407u;
+          size_t page = (random >> 33) % (kPages / 16) * 16 + f;  // each writes pages of its own
+          if (hinted) test.hint(page, 1, {.write = i % 4 == 0});
+          uint64_t value = test.at(page);
+          if (value % kPages != page) wrong++;
+          if (i % 4 == 0) test.at(page) = value + kPages;
+          if (i % 64 == 0) fiber::yield();
+        }
+      });
+    }
+  });
+  EXPECT_EQ(wrong.load(), 0u);
+}
 
 }  // namespace
 }  // namespace farside::pager

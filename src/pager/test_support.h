@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "fiber/wait.h"
 #include "pager/handler.h"
 #include "pager/pager.h"
 
@@ -83,6 +84,7 @@ class PagerFixture {
     sigfillset(&action.sa_mask);
     sigdelset(&action.sa_mask, SIGBUS);
     sigaction(SIGBUS, &action, &old_);
+    fiber::set_hooks({nullptr, [] { s_pager->detach_thread(); }, [] { s_pager->poll_reads(); }});
     pager_->start_threads();
     if (delivery == Delivery::kSignal) return;
     handler_ = new FaultHandler(*pager_);
@@ -90,6 +92,7 @@ class PagerFixture {
     if (!started.ok()) die("{}", started.text());
   }
   ~PagerFixture() {
+    fiber::set_hooks({});
     delete handler_;
     sigaction(SIGBUS, &old_, nullptr);
     delete pager_;
@@ -118,7 +121,9 @@ class PagerFixture {
     bool write = true;
 #endif
     if (!s_pager->contains(address)) die("SIGBUS at {:#x}, outside far space", address);
-    if (s_pager->fault(address, write) == FaultOutcome::kNotMapped) die("access to {:#x}, which is not mapped", address);
+    os::SignalSet mask;
+    memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
+    if (s_pager->fault(address, write, fiber::in_fiber(mask)) == FaultOutcome::kNotMapped) die("access to {:#x}, which is not mapped", address);
   }
   static inline Pager* s_pager = nullptr;
   remote::RemoteStore* store_;
