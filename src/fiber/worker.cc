@@ -92,6 +92,7 @@ void Worker::wait_until(bool (*is_ready)(void*), void* arg) {
   if (is_ready(arg)) return;
   int saved_errno = errno;
   Fiber* fiber = current_;
+  fiber->in_call = 1;  // at a hint signals are open: a handler that faults must not come here again
   os::sigprocmask(SIG_BLOCK, nullptr, &fiber->mask);
   fiber->has_mask = true;
   fiber->ready = is_ready;
@@ -100,6 +101,7 @@ void Worker::wait_until(bool (*is_ready)(void*), void* arg) {
   suspend([](Fiber* f, void* self) { static_cast<Worker*>(self)->waiting_.push(f); }, this);
   fiber->has_mask = false;
   fiber->waiting = Waiting::kNothing;
+  fiber->in_call = 0;
   errno = saved_errno;
 }
 
