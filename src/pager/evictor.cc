@@ -184,7 +184,8 @@ void Evictor::unmap(Batch& batch) {
 
 void Evictor::release_clean(Batch& batch) {
   counters_.add(Counter::kEvictions, batch.count);
-  uint16_t epoch = epoch_of(evicted());
+  c_.frames.count_evicted(batch.count);
+  uint16_t epoch = epoch_of(c_.frames.evicted());
   size_t clean = 0, emptied = 0;
   for (size_t i = 0, d = 0; i < batch.count; i++) {
     if (d < batch.dirty_count && batch.pages[i] == batch.dirty[d]) {
@@ -235,7 +236,7 @@ bool Evictor::poll_writes() {
 // Phase 5.
 void Evictor::finish(Batch& batch) {
   uint64_t start = ticks();
-  uint16_t epoch = epoch_of(evicted());
+  uint16_t epoch = epoch_of(c_.frames.evicted());
   for (size_t i = 0; i < batch.dirty_count; i++) {
     c_.table[batch.dirty[i]].update([&](PageWord w) {
       constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kPrefetched | PageWord::kCow;
@@ -364,8 +365,7 @@ void EvictorGroup::reset_in_child() {
 }
 
 bool EvictorGroup::left_recently(PageWord word) const {
-  uint64_t evicted = evictors_[0] ? evictors_[0]->evicted() : 0;
-  auto age = static_cast<uint16_t>(epoch_of(evicted) - word.epoch());
+  auto age = static_cast<uint16_t>(epoch_of(c_.frames.evicted()) - word.epoch());
   return age <= c_.frames.limit() / 4 / 256;
 }
 

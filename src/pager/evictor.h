@@ -61,7 +61,6 @@ class Evictor : public NearObject {
   // Waits until no batch is under way.
   void drain();
   bool busy() const { return in_flight_ > 0; }
-  uint64_t evicted() const { return counters_.get(Counter::kEvictions); }
   const CounterBlock& counters() const { return counters_; }
   bool owns_fd(int fd) const;
   // In the child of a fork: the channel is gone already, and the pipes are shared with the parent and must go.

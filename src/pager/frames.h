@@ -50,6 +50,10 @@ class Frames {
   // Above this the evictors rest.
   bool comfortable() const { return used() + 2 * low_water() <= usable(); }
 
+  // Pages evicted so far by all evictors: the clock by which it is told how long ago a page left.
+  void count_evicted(uint64_t pages) { evicted_.fetch_add(pages, std::memory_order_relaxed); }
+  uint64_t evicted() const { return evicted_.load(std::memory_order_relaxed); }
+
   // Wakes whenever frames or pages are released.
   Event& released() { return released_; }
 
@@ -72,6 +76,7 @@ class Frames {
   alignas(64) std::atomic<uint64_t> limit_{0};
   std::atomic<uint64_t> reserved_{0};
   std::atomic<uint64_t> peak_{0};
+  std::atomic<uint64_t> evicted_{0};
   alignas(64) Event released_;
 };
 
