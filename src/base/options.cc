@@ -24,6 +24,7 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_TOKEN", "", "the server's secret itself, from the launcher", true},
     {"FARSIDE_ANNOUNCE", "", "say which fault mode was taken, from the launcher", true},
     {"FARSIDE_REPORT", "", "file for each process's statistics, from the launcher", true},
+    {"FARSIDE_TRACE", "", "file for each process's recorded faults, from farside trace", true},
 };
 
 constexpr std::string_view kPolicyNames[kPolicyKinds] = {"fifo", "second-chance", "lru", "priority"};
@@ -129,6 +130,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   if (variable == "FARSIDE_FAR") return copy_text(value, options->far_address, sizeof options->far_address, variable);
   if (variable == "FARSIDE_TOKEN") return copy_text(value, options->token, sizeof options->token, variable);
   if (variable == "FARSIDE_REPORT") return copy_text(value, options->report, sizeof options->report, variable);
+  if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);
   if (variable == "FARSIDE_FAULT") return set_fault(options, variable, value);
   if (variable == "FARSIDE_POLICY") return set_policy(options, variable, value);
   if (variable == "FARSIDE_EVICTORS") return set_evictors(options, variable, value);

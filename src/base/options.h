@@ -28,6 +28,7 @@ struct Options {
   bool prefetch = true;
   uint64_t space = uint64_t{256} << 30;    // addresses reserved for far memory
   char report[256] = "";                   // file to which each process appends its statistics as one line of JSON
+  char trace[256] = "";                    // file to which each process appends what it recorded of its faults
   bool quiet = false;
   bool announce = false;                   // print the fault mode and why; set by the launcher for its first process
 };

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/log.h"
+#include "heap/trace.h"
 
 namespace farside::heap {
 namespace {
@@ -100,6 +101,7 @@ long enter(std::byte* address, size_t bytes, int protection) {
     }
   }
   pieces().insert_or_assign(number(address), piece);
+  if (tracing()) trace_allocation(address, bytes);
   return reinterpret_cast<long>(address);
 }
 
@@ -174,7 +176,11 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
     if (bytes == 0 || !is_aligned(number(address), kPageSize)) return -EINVAL;
     return map_fixed(static_cast<std::byte*>(address), align_up(bytes, kPageSize), protection, flags);
   }
-  if (!g_pager || fixed || !wants_far(bytes, flags)) return os::mmap(address, bytes, protection, flags, fd, offset);
+  if (!g_pager || fixed || !wants_far(bytes, flags)) {
+    long near = os::mmap(address, bytes, protection, flags, fd, offset);
+    if (tracing() && (protection & PROT_EXEC)) trace_code_change();
+    return near;
+  }
   bytes = align_up(bytes, kPageSize);
   Locked locked;
   std::byte* place = nullptr;

@@ -16,6 +16,7 @@
 #include "heap/mappings.h"
 #include "heap/program_api.h"
 #include "heap/signals.h"
+#include "heap/trace.h"
 #include "heap/traps.h"
 #include "pager/handler.h"
 
@@ -76,6 +77,12 @@ void start_threads_after_fork() {
   g_runtime.pager->start_threads_in_child();
 }
 
+Status start_tracing(const Runtime& r) {
+  if (r.options.trace[0] == 0) return {};
+  if (r.mode == FaultMode::kSignal) return start_trace(r.options.trace, r.pager);
+  return Status::error(ENOTSUP, "faults cannot be traced in handler mode ({}): call stacks are seen in signal mode only", r.mode_reason);
+}
+
 void set_up_guard(Runtime& r) {
   set_guard_pager(r.pager);
   show_far_memory_to_hints(r.pager);
@@ -119,6 +126,8 @@ __attribute__((constructor(101))) void start() {
   choose_mode(r);
   Status started = start_pager(r);
   if (!started.ok()) stop_with(started);
+  Status traced = start_tracing(r);
+  if (!traced.ok()) stop_with(traced);
   announce(r);
   hide_announcement();
   enable_far_mappings(r.pager);
@@ -179,6 +188,7 @@ size_t format_report(const Runtime& r, char* line, size_t room) {
 }  // namespace
 
 void report_at_exit() {
+  write_trace();
   Runtime& r = g_runtime;
   if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
   int fd = os::open(r.options.report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
@@ -205,6 +215,7 @@ void note_fork_in_child() {
   g_runtime.mode = FaultMode::kSignal;
   g_runtime.mode_reason = "forked processes page by signal";
   g_runtime.handler = nullptr;
+  trace_in_child();
 }
 
 bool in_handler_mode() { return g_runtime.mode == FaultMode::kHandler; }

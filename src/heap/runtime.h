@@ -8,7 +8,7 @@ namespace farside::heap {
 // True if the descriptor is one of Farside's own.
 bool owns_fd(int fd);
 
-// Appends this process's statistics to the launcher's report file, once.
+// Appends this process's statistics, and its trace, to the launcher's files, once.
 void report_at_exit();
 
 // The calling thread is about to end.

@@ -10,6 +10,7 @@
 #include "base/sync.h"
 #include "fiber/wait.h"
 #include "heap/guard.h"
+#include "heap/trace.h"
 #include "heap/traps.h"
 
 // Exactly the bytes that unwinders know as the end of a signal handler, and no call frame information: cancellation and
@@ -60,6 +61,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   // si_code tells an absent page (BUS_ADRERR) from a signal that somebody sent.
   if (!pager || info->si_code <= 0 || !pager->contains(address)) return chain_signal(signal, info, context);
   auto* interrupted = static_cast<ucontext_t*>(context);
+  if (tracing()) trace_fault(address, is_write_fault(interrupted), interrupted);
   os::SignalSet mask;
   memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
   if (pager->fault(address, is_write_fault(interrupted), fiber::in_fiber(mask)) == pager::FaultOutcome::kNotMapped) {

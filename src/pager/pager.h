@@ -47,6 +47,8 @@ class Pager : public NearObject {
   bool contains(uint64_t address) const { return table_.contains(address); }
   // Ordinary code's word of what it will access next. Harmless whatever it says.
   void hint(const Hint& hint);
+  // The word of the page at `address`, which must lie in far space: for the fault tracer.
+  PageWord word(uint64_t address) { return table_[table_.index_of(address)].load(); }
 
   // ---- Address space. Thread-safe. Sizes are multiples of the page size. ----
 
