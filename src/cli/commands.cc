@@ -12,7 +12,7 @@ namespace {
 
 // The program after "--" is kept away from the option parser, which would take apart arguments such as "[a,b]".
 std::vector<std::string> take_program(std::vector<std::string>* arguments) {
-  if (arguments->empty() || arguments->front() != "run") return {};
+  if (arguments->empty() || (arguments->front() != "run" && arguments->front() != "trace")) return {};
   auto dashes = std::find(arguments->begin(), arguments->end(), "--");
   if (dashes == arguments->end()) return {};
   std::vector<std::string> program(dashes + 1, arguments->end());
@@ -48,7 +48,8 @@ int run_farside(int argc, const char* const* argv) {
   app.footer(
       "Examples:\n  farside doctor\n  farside run --local 25% -- sort big.txt\n"
       "  farside serve --memory 4G --listen 127.0.0.1:7170");
-  add_run_command(app, std::move(program));
+  add_run_command(app, program);
+  add_trace_command(app, program);
   add_serve_command(app);
   add_doctor_command(app);
   add_bench_command(app);

@@ -1,4 +1,6 @@
 // farside run: starts a program with the preload library and, where no server was named, a memory server of its own.
+#include "cli/run.h"
+
 #include <unistd.h>
 
 #include <cstdio>
@@ -139,26 +141,28 @@ Result<int> run_to_the_end(RunSettings settings, const std::vector<std::string>&
   return wait_status;
 }
 
-int run_program(const GivenOptions& given, const std::vector<std::string>& program) {
+}  // namespace
+
+Result<int> run_program(const char* command, const GivenOptions& given, const std::vector<std::string>& program,
+                        int* exit_status) {
+  *exit_status = kExitUsage;
   if (program.empty()) {
-    return fail(
-        Status::error(EINVAL, "no program given; write it after --, as in: farside run --local 25% -- sort big.txt"),
-        kExitUsage);
+    return Status::error(EINVAL, "no program given; write it after --, as in: {} --local 25% -- sort big.txt", command);
   }
   Result<RunSettings> settings = settle(given);
-  if (!settings.ok()) return fail(settings.status(), kExitUsage);
+  if (!settings.ok()) return settings.status();
   const char* search_path = getenv("PATH");
   Result<std::string> path = find_program(program.front(), search_path ? search_path : "/usr/bin:/bin");
-  if (!path.ok()) return fail(path.status(), exit_status_of(path.status()));
-  Status suitable = check_program(*path);
-  if (!suitable.ok()) return fail(suitable, exit_status_of(suitable));
+  Status suitable = path.ok() ? check_program(*path) : path.status();
+  if (!suitable.ok()) {
+    *exit_status = exit_status_of(suitable);
+    return suitable;
+  }
+  *exit_status = kExitFailure;
   Result<std::string> library = find_preload_library();
-  if (!library.ok()) return fail(library.status());
-  Result<int> wait_status = run_to_the_end(std::move(*settings), program, *path, *library);
-  return wait_status.ok() ? end_like_child(*wait_status) : fail(wait_status.status());
+  if (!library.ok()) return library.status();
+  return run_to_the_end(std::move(*settings), program, *path, *library);
 }
-
-}  // namespace
 
 void add_run_command(CLI::App& app, std::vector<std::string> program) {
   CLI::App* command =
@@ -166,7 +170,11 @@ void add_run_command(CLI::App& app, std::vector<std::string> program) {
   auto given = std::make_shared<GivenOptions>();
   add_table_options(command, given.get());
   command->footer(kHelp);
-  set_action(command, [given, program = std::move(program)] { return run_program(*given, program); });
+  set_action(command, [given, program = std::move(program)] {
+    int exit_status = 0;
+    Result<int> wait_status = run_program("farside run", *given, program, &exit_status);
+    return wait_status.ok() ? end_like_child(*wait_status) : fail(wait_status.status(), exit_status);
+  });
 }
 
 }  // namespace farside::cli

@@ -1,0 +1,47 @@
+// What the recorded steps of a place mean, and the hint that suits them. Pure functions.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "heap/trace_file.h"
+
+namespace farside::cli::trace {
+
+enum class Access { kFew, kSequential, kBackwards, kStrided, kChase, kRandom, kSame };
+
+// Sums over call stacks and threads.
+struct Steps {
+  uint64_t same = 0, sequential = 0, strided = 0, random = 0;
+  uint64_t chase_checked = 0, chase_found = 0;
+  std::map<int64_t, uint64_t> strides;
+  void add(const heap::TracePattern& pattern);
+};
+
+struct Classified {
+  Access access = Access::kFew;
+  int64_t stride = 0;  // bytes, where strided
+};
+Classified classify(const Steps& steps);
+
+// "sequential", "strided by 20480 bytes", "pointer chase", ...
+std::string to_text(const Classified& pattern);
+// The name alone, for programs.
+std::string name_of(Access access);
+
+using KindCounts = std::array<uint64_t, heap::kTraceKinds>;
+inline constexpr const char* kKindNames[heap::kTraceKinds] = {"read", "write", "protection", "allocation"};
+inline uint64_t total_of(const KindCounts& counts) { return counts[0] + counts[1] + counts[2] + counts[3]; }
+
+// What is known of the data that a place faults on.
+struct DataSize {
+  uint64_t bytes = 0;       // allocated
+  uint64_t near_limit = 0;  // of the process
+};
+
+// The line to insert before the place, with what the pattern asks for filled in; ADDRESS and BYTES are left to people.
+// A second part after "  // " says what else to know.
+std::string hint_line(const Classified& pattern, const KindCounts& faults, const DataSize& data);
+
+}  // namespace farside::cli::trace

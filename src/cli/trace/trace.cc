@@ -1,0 +1,135 @@
+// farside trace: runs a program as farside run does, with the recorder on, and tells where its faults come from.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "base/log.h"
+#include "cli/child.h"
+#include "cli/commands.h"
+#include "cli/run.h"
+#include "cli/trace/outputs.h"
+#include "cli/trace/recording.h"
+
+namespace farside::cli {
+namespace {
+
+using trace::Analysis;
+
+constexpr const char* kHelp =
+    "The options are those of farside run. Build the program with -g, so that lines can be named; it may be optimized.\n"
+    "Writes trace.json, folded.txt and flame.svg (for a browser) into --out, and a table to standard error.\n"
+    "docs/trace.md tells how to read them.\n\n"
+    "Examples:\n"
+    "  farside trace --local 10% -- ./job data.csv\n"
+    "  farside trace --local 256M --out sort-trace --coverage 99 -- sort big.txt";
+
+struct TraceArguments {
+  GivenOptions options;
+  std::string out = "farside-trace";
+  double coverage = 95;
+};
+
+Status refuse_handler_mode(const GivenOptions& given) {
+  const char* from_environment = getenv("FARSIDE_FAULT");
+  auto flag = given.find("FARSIDE_FAULT");
+  std::string mode = flag != given.end() ? flag->second : from_environment ? from_environment : "";
+  if (mode != "handler") return {};
+  return Status::error(EINVAL,
+                       "--fault=handler cannot be traced: a handler thread does not see the call stack; use --fault=signal");
+}
+
+Status make_directory(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    return Status::error(error.value(), "cannot make the directory {} for the trace: {}; give another --out", path,
+                         error.message());
+  }
+  if (access(path.c_str(), W_OK) == 0) return {};
+  return Status::error(EACCES, "cannot write into the directory {}; give another --out", path);
+}
+
+// Where the processes leave what they recorded. Absolute: the program may change its directory.
+class RawFile {
+ public:
+  explicit RawFile(const std::string& directory)
+      : path_((std::filesystem::absolute(directory) / fmt::format("recorded.{}", getpid())).string()) {}
+  ~RawFile() { unlink(path_.c_str()); }
+  RawFile(const RawFile&) = delete;
+  RawFile& operator=(const RawFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Status write_file(const std::string& directory, const char* name, const std::string& content) {
+  std::string path = (std::filesystem::path(directory) / name).string();
+  std::ofstream file(path);
+  file << content;
+  if (file.flush()) return {};
+  return Status::error(EIO, "cannot write {}; look at the rights and the space there", path);
+}
+
+Status write_files(const Analysis& analysis, const TraceArguments& arguments, const std::vector<std::string>& program) {
+  std::string json = to_json(analysis, program, arguments.coverage).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  Status written = write_file(arguments.out, "trace.json", json + "\n");
+  if (written.ok()) written = write_file(arguments.out, "folded.txt", to_folded(analysis));
+  if (written.ok()) written = write_file(arguments.out, "flame.svg", to_flame_graph(analysis));
+  return written;
+}
+
+Status tell(const RawFile& raw, const TraceArguments& arguments, const std::vector<std::string>& program) {
+  Result<trace::Recording> recording = trace::read_recording(raw.path());
+  if (!recording.ok()) return recording.status();
+  if (recording->cut_short) {
+    log(LogLevel::kWarning, "a process's part of the trace is not whole and is left out: was the disk full?");
+  }
+  Result<Analysis> analysis = trace::analyze(*recording);
+  if (!analysis.ok()) return analysis.status();
+  Status written = write_files(*analysis, arguments, program);
+  if (written.ok()) fputs(to_table(*analysis, arguments.coverage, arguments.out).c_str(), stderr);
+  return written;
+}
+
+// The program's wait status; or, with *failed set, the exit status of a failure that has been told.
+int trace_program(const TraceArguments& arguments, const std::vector<std::string>& program, bool* failed) {
+  *failed = true;
+  Status possible = refuse_handler_mode(arguments.options);
+  if (!possible.ok()) return fail(possible, kExitUsage);
+  Status made = make_directory(arguments.out);
+  if (!made.ok()) return fail(made);
+  RawFile raw(arguments.out);
+  setenv("FARSIDE_TRACE", raw.path().c_str(), 1);
+  int exit_status = 0;
+  Result<int> wait_status = run_program("farside trace", arguments.options, program, &exit_status);
+  if (!wait_status.ok()) return fail(wait_status.status(), exit_status);
+  Status told = tell(raw, arguments, program);
+  if (!told.ok()) return fail(told);
+  *failed = false;
+  return *wait_status;
+}
+
+}  // namespace
+
+void add_trace_command(CLI::App& app, std::vector<std::string> program) {
+  CLI::App* command =
+      app.add_subcommand("trace", "Run a program and tell which lines fault: farside trace [OPTIONS] -- PROGRAM ARGS...");
+  auto arguments = std::make_shared<TraceArguments>();
+  add_table_options(command, &arguments->options);
+  command->add_option("--out", arguments->out, "directory for the results (default: farside-trace)")->type_name("DIR");
+  command->add_option("--coverage", arguments->coverage, "percent of the faults that the table explains (default: 95)")
+      ->type_name("PERCENT")
+      ->check(CLI::Range(1.0, 100.0));
+  command->footer(kHelp);
+  set_action(command, [arguments, program = std::move(program)] {
+    bool failed = false;
+    int status = trace_program(*arguments, program, &failed);
+    return failed ? status : end_like_child(status);
+  });
+}
+
+}  // namespace farside::cli
