@@ -32,7 +32,7 @@ bool is_one_error_line(const std::string& text) {
 
 TEST(CommandsTest, EveryHelpHasExamples) {
   for (std::vector<const char*> line :
-       {std::vector<const char*>{"--help"}, {"run", "--help"}, {"serve", "--help"}, {"doctor", "--help"},
+       {std::vector<const char*>{"--help"}, {"run", "--help"}, {"trace", "--help"}, {"serve", "--help"}, {"doctor", "--help"},
         {"bench", "--help"}, {"bench", "paging", "--help"}, {"bench", "redis", "--help"}}) {
     Outcome help = farside(line);
     EXPECT_EQ(help.exit_status, 0);
@@ -46,6 +46,8 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
                                         {"run"},
                                         {"run", "--lokal", "1G", "--", "true"},
                                         {"run", "sort", "x"},
+                                        {"trace"},
+                                        {"trace", "--fault=handler", "--", "true"},
                                         {"run", "--local", "-3", "--", "true"},
                                         {"doctor", "x"},
                                         {"bench"},

@@ -1,0 +1,135 @@
+"""farside trace: programs whose faulting lines are known must have exactly these lines named."""
+import json
+import re
+import shutil
+import subprocess
+import xml.dom.minidom
+from pathlib import Path
+
+from support import FARSIDE, PROGRAMS, SystemTest, environment, main, require, run
+
+SOURCES = Path(__file__).resolve().parent / "programs"
+LEAST_SHARE = 0.01
+USAGE = 2
+
+
+def marks(source, mark):
+    """Line number to what stands behind "// MARK: " in a source file."""
+    lines = (SOURCES / source).read_text(encoding="utf8").splitlines()
+    found = ((number, re.search(rf"// {mark}(?:: (.*))?$", line)) for number, line in enumerate(lines, 1))
+    return {number: match.group(1) for number, match in found if match}
+
+
+class TraceTest(SystemTest):
+    def trace(self, *words, env=None, seconds=120):
+        return run([FARSIDE, "trace", *map(str, words)], seconds=seconds, env=env or environment(), cwd=self.folder)
+
+    def traced(self, program, *options):
+        """The result of a successful trace, as JSON, and what was printed."""
+        out = self.folder / f"{self.id()}-{program}"
+        result = self.trace("--quiet", "--local", "8M", "--out", out, *options, "--", PROGRAMS / program)
+        self.assertEqual(result.status, 0, result.errors.decode())
+        return json.loads((out / "trace.json").read_text(encoding="utf8")), result.errors.decode(), out
+
+    def check_place(self, place, wanted):
+        kind, pattern, site = wanted.split(", ")
+        where = f"{place['function']}:{place['line']}: {place['kinds']} {place['pattern']} {place['data']}"
+        self.assertEqual(place["pattern"]["name"], pattern, where)
+        if kind != "any":
+            self.assertGreater(place["kinds"][kind], 0.9 * place["faults"], where)
+        lines = {name: line for line, name in marks("traced.c", "SITE").items()}
+        self.assertTrue(any(data["site"].endswith(f"(traced.c:{lines[site]})") for data in place["data"]), where)
+        if kind != "any":
+            self.assertTrue(place["data"][0]["site"].endswith(f"(traced.c:{lines[site]})"), where)
+            self.assertGreater(place["data"][0]["faults"], 0.9 * place["faults"], where)
+
+    def check_lines(self, program):
+        trace, _, _ = self.traced(program, "--prefetch=off")
+        wanted = marks("traced.c", "FAULTS")
+        places = [place for place in trace["places"] if place["faults"] > LEAST_SHARE * trace["faults"]]
+        self.assertEqual({place["line"] for place in places}, set(wanted))
+        for place in places:
+            self.assertTrue(place["file"].endswith("/traced.c"), place["file"])
+            self.check_place(place, wanted[place["line"]])
+        self.assertEqual(trace["dropped"], 0)
+        strided = next(place for place in places if place["pattern"]["name"] == "strided")
+        self.assertEqual(strided["pattern"]["stride"], 5 * 4096)
+        inlined = next(place for place in places if place["function"] == "look_up")
+        stacks = [stack["frames"] for stack in trace["stacks"] if stack["frames"][-1] == f"look_up (traced.c:{inlined['line']})"]
+        self.assertTrue(stacks and all("read_anywhere" in frames[-2] and "main" in frames[-3] for frames in stacks), stacks)
+        self.assertTrue(any("mem" in place["inner"] and "libc" in place["inner"] for place in places))
+
+    def test_lines_without_frame_pointers(self):
+        self.check_lines("traced")
+
+    def test_lines_with_frame_pointers(self):
+        self.check_lines("traced_frames")
+
+    def test_patterns_behind_prefetch(self):
+        """Prefetch hides most faults of a stream; those left show the same pattern, and are at the same lines."""
+        trace, _, _ = self.traced("traced")
+        wanted = marks("traced.c", "FAULTS")
+        for place in trace["places"]:
+            if place["faults"] > LEAST_SHARE * trace["faults"]:
+                self.assertIn(place["line"], wanted)
+                self.check_place(place, wanted[place["line"]])
+
+    def test_every_fault_is_counted(self):
+        out = self.folder / "counted"
+        result = self.trace("--quiet", "--local", "8M", "--stats=json:stats.json", "--out", out, "--", PROGRAMS / "traced")
+        self.assertEqual(result.status, 0, result.errors.decode())
+        faults = json.loads((self.folder / "stats.json").read_text())["totals"]["faults"]
+        trace = json.loads((out / "trace.json").read_text())
+        self.assertEqual(trace["faults"] + trace["dropped"], faults)
+        self.assertEqual(sum(place["faults"] for place in trace["places"]), trace["faults"])
+
+    def test_outputs(self):
+        trace, errors, out = self.traced("traced")
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["flame.svg", "folded.txt", "trace.json"])
+        xml.dom.minidom.parse(str(out / "flame.svg"))
+        folded = (out / "folded.txt").read_text().splitlines()
+        self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded), trace["faults"])
+        self.assertRegex(errors.splitlines()[-1], r"^farside: 95 % of faults come from \d+ places; ")
+
+    def test_without_debug_information(self):
+        program = self.folder / "stripped"
+        shutil.copy(PROGRAMS / "traced", program)
+        subprocess.run([require("strip"), "--strip-debug", program], check=True)
+        result = self.trace("--quiet", "--local", "8M", "--out", "no-lines", "--", program)
+        self.assertEqual(result.status, 0, result.errors.decode())
+        self.assertRegex(result.errors.decode(), r"walk\+0x[0-9a-f]+ \(stripped\)")
+        self.assertIn("build it with -g", result.errors.decode())
+
+    def test_hints_are_found_and_judged(self):
+        trace, errors, _ = self.traced("traced_hints")
+        lines = {name: line for line, name in marks("traced_hints.c", "HINT").items()}
+        self.assertEqual({(hint["where"], hint["fetched"]) for hint in trace["hints"]},
+                         {(f"main (traced_hints.c:{line})", 0) for line in lines.values()})
+        place = next(place for place in trace["places"] if place["line"] in marks("traced_hints.c", "FAULTS"))
+        self.assertEqual(place["hinted_at"], lines["before"])
+        self.assertIn("never led to a fetch", errors)
+
+    def test_forked_children_and_exit_status(self):
+        script = f"{PROGRAMS / 'steady'} 16 1 >/dev/null; exit 7"
+        out = self.folder / "shell"
+        result = self.trace("--quiet", "--local", "8M", "--out", out, "--", "sh", "-c", script)
+        self.assertEqual(result.status, 7, result.errors.decode())
+        trace = json.loads((out / "trace.json").read_text())
+        self.assertGreater(trace["processes"], 1)
+        self.assertTrue(any(place["module"].endswith("/steady") for place in trace["places"]))
+
+    def test_mistakes(self):
+        for words, status, told in ((["--fault=handler", "--", "true"], USAGE, "--fault=handler"),
+                                    (["--coverage", "0", "--", "true"], USAGE, "--coverage"),
+                                    (["--"], USAGE, "farside trace --local"),
+                                    (["--out", "/proc/no", "--", "true"], 1, "/proc/no"),
+                                    (["--", "no-such-program"], 127, "no-such-program")):
+            result = self.trace(*words)
+            errors = result.errors.decode()
+            self.assertEqual(result.status, status, errors)
+            self.assertEqual(len(errors.strip().splitlines()), 1, errors)
+            self.assertIn(told, errors)
+
+
+if __name__ == "__main__":
+    main()
