@@ -5,6 +5,7 @@
 
 #include "farside/farside.h"
 #include "heap/program_api.h"
+#include "heap/trace.h"
 
 #define FARSIDE_PUBLIC __attribute__((visibility("default")))
 
@@ -24,8 +25,9 @@ FARSIDE_PUBLIC void farside_hint_slow(const void* address, size_t bytes, unsigne
   farside::pager::Pager* pager = farside::heap::guard_pager();
   auto at = reinterpret_cast<uint64_t>(address);
   if (!pager || !pager->contains(at)) return;
-  pager->hint({.address = at, .bytes = bytes, .write = (options & FARSIDE_WRITE) != 0, .priority = options >> 2 & 3,
+  unsigned fetched = pager->hint({.address = at, .bytes = bytes, .write = (options & FARSIDE_WRITE) != 0, .priority = options >> 2 & 3,
                .ahead = options >> 8 & 255, .behind = options >> 16 & 255});
+  if (farside::heap::tracing()) farside::heap::trace_hint(at, fetched > 0, __builtin_return_address(0));
 }
 
 FARSIDE_PUBLIC int farside_region_set_policy_(const void* address, size_t bytes, const char* policy) {

@@ -355,20 +355,22 @@ bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
 
 // ---- Hints ----
 
-void FaultPath::hint(const Hint& hint, bool may_suspend) {
+unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
   ThreadSlot& t = c_.threads.current();
   InGate inside(c_.gate, t);
   t.counters.add(Counter::kHints);
   PageIndex first = c_.table.index_of(hint.address);
   uint64_t end = c_.table.contains(hint.address + hint.bytes - 1) ? hint.address + hint.bytes - 1 : hint.address;
   PageIndex last = c_.table.index_of(end);
-  if (hint.bytes == 0 || c_.table[first].load().is(PageState::kUnmapped)) return t.counters.add(Counter::kHintsWild);
+  if (hint.bytes == 0 || c_.table[first].load().is(PageState::kUnmapped)) {
+    t.counters.add(Counter::kHintsWild);
+    return 0;
+  }
   // A hint may not push out everything else, whatever its size.
   auto most = static_cast<PageIndex>(std::min<uint64_t>(kMaxHintPages, c_.frames.limit() / 8));
   if (last - first >= most) last = first + most - 1;
   HintClaims claims;
   claims.far.write = claims.untouched.write = hint.write;
-  claims.far.hot = true;
   for (PageIndex page = first; page <= last; page++) hint_page(t, claims, page, hint, true);
   for (uint64_t i = 1; i <= hint.ahead && last + i < c_.table.pages(); i++) {
     if (!hint_page(t, claims, static_cast<PageIndex>(last + i), hint, false)) break;
@@ -383,14 +385,19 @@ void FaultPath::hint(const Hint& hint, bool may_suspend) {
     if (may_suspend) suspend_fiber(t, page);
     else finish_own(t, page);
   }
+  return claims.fetched;
 }
 
 // False: nothing more is to be had in this direction.
 bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, const Hint& hint, bool asked) {
   PageWord word = c_.table[page].load();
   if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) return false;
-  uint64_t flags = (asked ? PageWord::kHot : 0) | uint64_t{hint.priority} << PageWord::kPriorityShift;
-  if (!word.has(flags)) c_.table[page].set(flags);
+  if (word.priority() != hint.priority) {
+    constexpr uint64_t kPriority = uint64_t{3} << PageWord::kPriorityShift;
+    c_.table[page].update([&](PageWord w) { return w.without(kPriority).with(uint64_t{hint.priority} << PageWord::kPriorityShift); });
+  }
+  // Hot is a page that is used again; one that the hint fetches is used for the first time.
+  if (asked && word.is(PageState::kNear) && !word.has(PageWord::kHot)) c_.table[page].set(PageWord::kHot);
   if (asked && hint.write && word.is(PageState::kNear) && !word.writable() && !word.has(PageWord::kUpgrading)) {
     FaultOutcome outcome;
     upgrade(t, page, c_.table[page].load(), &outcome);
@@ -416,6 +423,7 @@ void FaultPath::flush(ThreadSlot& t, HintClaims& claims) {
   if (claims.untouched.count > 0) fill_with_zeros(t, claims.untouched);
   if (claims.far.count > 0) {
     t.counters.add(Counter::kHintsFetched, claims.far.count);
+    claims.fetched += claims.far.count;
     fetch(t, claims.far);
   }
   claims.untouched.count = claims.far.count = 0;

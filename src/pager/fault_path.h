@@ -54,7 +54,8 @@ class FaultPath {
   FaultOutcome resolve(ThreadSlot& thread, PageIndex page, bool write, bool may_suspend = false);
 
   // Fetches what the hint names, in a few requests, before an access does so with a fault. Never waits for a frame.
-  void hint(const Hint& hint, bool may_suspend);
+  // Returns the pages fetched.
+  unsigned hint(const Hint& hint, bool may_suspend);
 
   // Waits until the page has left kFetching, kEvicting and upgrading.
   void wait_for_owner(ThreadSlot& thread, PageIndex page);
@@ -69,6 +70,7 @@ class FaultPath {
  private:
   struct HintClaims {
     Claim far, untouched;
+    unsigned fetched = 0;  // far pages of claims that were flushed
   };
 
   bool upgrade(ThreadSlot& thread, PageIndex page, PageWord word, FaultOutcome* outcome);

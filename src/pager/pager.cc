@@ -155,10 +155,10 @@ void Pager::set_local(SizeOrShare local) {
   evictors_.wake();
 }
 
-void Pager::hint(const Hint& hint) {
+unsigned Pager::hint(const Hint& hint) {
   bool may_suspend = fiber::in_fiber();
   SignalsBlocked blocked;
-  faults_.hint(hint, may_suspend);
+  return faults_.hint(hint, may_suspend);
 }
 
 void Pager::detach_thread() {

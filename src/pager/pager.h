@@ -45,8 +45,8 @@ class Pager : public NearObject {
   // Between fibers of a worker, while one of them waits for a page. Signals are blocked.
   void poll_reads() { faults_.poll_reads(); }
   bool contains(uint64_t address) const { return table_.contains(address); }
-  // Ordinary code's word of what it will access next. Harmless whatever it says.
-  void hint(const Hint& hint);
+  // Ordinary code's word of what it will access next. Harmless whatever it says. Returns the pages fetched.
+  unsigned hint(const Hint& hint);
   // The word of the page at `address`, which must lie in far space: for the fault tracer.
   PageWord word(uint64_t address) { return table_[table_.index_of(address)].load(); }
 

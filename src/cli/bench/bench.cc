@@ -6,6 +6,7 @@
 #include "base/size.h"
 #include "cli/bench/paging.h"
 #include "cli/bench/paging_report.h"
+#include "cli/bench/fibers.h"
 #include "cli/bench/policies.h"
 #include "cli/bench/redis.h"
 #include "cli/commands.h"
@@ -138,6 +139,33 @@ int bench_redis(RedisArguments arguments) {
   return json.ok() ? 0 : fail(json);
 }
 
+struct FibersArguments {
+  std::string size = "256M", local = "25%";
+  bench::FibersSettings settings;
+  OutputArguments output;
+};
+
+int bench_fibers(FibersArguments arguments) {
+  Result<uint64_t> bytes = parse_size(arguments.size);
+  if (!bytes.ok()) return fail(bytes.status(), kExitUsage);
+  if (*bytes < kLeastBytes) return fail(Status::error(EINVAL, "--size {}: at least 16M", arguments.size), kExitUsage);
+  Result<double> share = parse_share(arguments.local);
+  if (!share.ok()) return fail(share.status(), kExitUsage);
+  Status checked = check_memory(*bytes);
+  if (checked.ok()) checked = check_outputs(arguments.output);
+  if (!checked.ok()) return fail(checked, kExitUsage);
+  arguments.settings.bytes = align_up(*bytes, kPageSize);
+  arguments.settings.local = *share;
+  arguments.settings.quiet = arguments.output.quiet;
+  auto document = bench::measure_fibers(arguments.settings);
+  if (!document.ok()) return fail(document.status());
+  fputs(bench::fibers_text(*document).c_str(), stdout);
+  Status json = write_file(arguments.output.json, document->dump(2) + "\n");
+  if (!json.ok()) return fail(json);
+  Status svg = write_file(arguments.output.svg, bench::to_svg(bench::fibers_charts(*document)));
+  return svg.ok() ? 0 : fail(svg);
+}
+
 struct PoliciesArguments {
   PoliciesSettings settings;
   OutputArguments output;
@@ -198,6 +226,26 @@ void add_paging(CLI::App* parent) {
   set_action(command, [arguments] { return bench_paging(*arguments); });
 }
 
+void add_fibers(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
+  auto arguments = std::make_shared<FibersArguments>();
+  bench::FibersSettings& settings = arguments->settings;
+  command->add_option("--size", arguments->size, "data")->type_name("SIZE")->capture_default_str();
+  command->add_option("--local", arguments->local, "share of the data that may be near")->type_name("SHARE")->capture_default_str();
+  command->add_option("--accesses", settings.accesses, "reads in one measurement")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--repeat", settings.repetitions, "repetitions, of which the median is told")
+      ->type_name("N")
+      ->check(CLI::Range(1U, kMostRepetitions))
+      ->capture_default_str();
+  command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer("Example: farside bench fibers --json fibers.json --svg fibers.svg\nWhat is measured: docs/benchmarks.md.");
+  set_action(command, [arguments] { return bench_fibers(*arguments); });
+}
+
 void add_redis(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("redis", "redis-server with SET and GET of 512-byte values");
   auto arguments = std::make_shared<RedisArguments>();
@@ -246,6 +294,7 @@ void add_bench_command(CLI::App& app) {
   command->require_subcommand(1);
   command->footer("Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis");
   add_paging(command);
+  add_fibers(command);
   add_redis(command);
   add_policies(command);
 }

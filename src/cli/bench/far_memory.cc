@@ -3,7 +3,10 @@
 #include <signal.h>
 #include <ucontext.h>
 
+#include <cstring>
+
 #include "base/log.h"
+#include "fiber/wait.h"
 
 namespace farside::cli::bench {
 namespace {
@@ -24,8 +27,10 @@ void on_sigbus(int, siginfo_t* info, void* context) {
   int saved = errno;
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
   pager::Pager* pager = g_pager.load(std::memory_order_relaxed);
+  os::SignalSet mask;
+  memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
   if (info->si_code <= 0 || !pager || !pager->contains(address) ||
-      pager->fault(address, is_write_fault(context)) == pager::FaultOutcome::kNotMapped) {
+      pager->fault(address, is_write_fault(context), fiber::in_fiber(mask)) == pager::FaultOutcome::kNotMapped) {
     die("SIGBUS at {:#x}, where no far memory is mapped", address);
   }
   errno = saved;
@@ -63,6 +68,7 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   if (!created.ok()) return created.status();
   pager_ = *created;
   g_pager = pager_;
+  fiber::set_hooks({nullptr, [] { g_pager.load()->detach_thread(); }, [] { g_pager.load()->poll_reads(); }});
   pager_->start_threads();
   if (config.delivery == pager::Delivery::kMessages) {
     Status started = start_handler();
@@ -81,6 +87,7 @@ Status FarMemory::start_handler() {
 
 FarMemory::~FarMemory() {
   delete handler_;
+  fiber::set_hooks({});
   g_pager = nullptr;
   delete pager_;
   delete store_;

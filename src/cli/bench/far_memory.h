@@ -30,6 +30,11 @@ class FarMemory {
   FarMemory& operator=(const FarMemory&) = delete;
 
   Arena arena() const;
+  // What the inline guard of include/farside/farside.h and the hint behind it do.
+  void hint_read(const std::byte* address, uint64_t bytes) {
+    auto at = reinterpret_cast<uint64_t>(address);
+    if (!pager_->word(at).is(pager::PageState::kNear)) pager_->hint({.address = at, .bytes = bytes});
+  }
   pager::Stats stats() { return pager_->stats(); }
 
  private:
