@@ -260,6 +260,7 @@ void EvictorGroup::start() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   for (unsigned i = 0; i < wanted_; i++) start_one(i);
+  while (working_.load() < wanted_) os::sched_yield();  // until then frames may be taken beyond the limit
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
@@ -292,11 +293,13 @@ void EvictorGroup::stop() {
   work_.wake_all();
   for (unsigned i = 0; i < wanted_; i++) pthread_join(threads_[i], nullptr);
   running_.store(0);
+  working_.store(0);
   stopping_.store(false);
 }
 
 void EvictorGroup::run(Evictor& evictor) {
   os::name_thread("farside-evict");
+  working_.fetch_add(1);
   bool working = false;
   unsigned idle = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
@@ -354,6 +357,7 @@ void EvictorGroup::resume() {
 
 void EvictorGroup::reset_in_child() {
   running_.store(0);
+  working_.store(0);
   asleep_.store(0);
   paused_.store(0);
   pausing_.store(false);

@@ -109,8 +109,9 @@ class EvictorGroup {
   void resume();
   void reset_in_child();
   bool started() const { return running_.load() > 0; }
-  // False around a fork, when nobody would free a frame.
-  bool available() const { return started() && !pausing_.load(std::memory_order_relaxed); }
+  // False around a fork and while the threads are being started (libc may touch far memory in pthread_create), when
+  // nobody would free a frame.
+  bool available() const { return working_.load() > 0 && !pausing_.load(std::memory_order_relaxed); }
 
   // True if the page left within about the last quarter of a budget's worth of evictions.
   bool left_recently(PageWord word) const;
@@ -130,7 +131,8 @@ class EvictorGroup {
   unsigned wanted_;
   Evictor* evictors_[kMaxEvictors] = {};
   pthread_t threads_[kMaxEvictors] = {};
-  std::atomic<unsigned> running_{0};
+  std::atomic<unsigned> running_{0};  // evictors whose thread was started
+  std::atomic<unsigned> working_{0};  // of these, those that have come to life
   std::atomic<unsigned> asleep_{0};
   std::atomic<unsigned> paused_{0};   // evictors that stand still
   std::atomic<bool> pausing_{false};

@@ -198,6 +198,7 @@ bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write) 
   claim.hot = state == PageState::kFar && c_.evictors.left_recently(word);
   Window next;
   if (prefetch_) next = claim_window(t, claim, state);
+  if (state == PageState::kFar) t.counters.add(Counter::kMajorFaults);
   if (state == PageState::kUntouched) fill_with_zeros(t, claim);
   else if (!fetch(t, claim)) start_next_window(t, next, write);
   return c_.table[page].load().is(PageState::kNear);
@@ -250,7 +251,7 @@ void FaultPath::fill_with_zeros(ThreadSlot& t, const Claim& claim) {
 // Where far memory can be read in place, the pages are mapped at once: true. Else a read is started for them, and
 // whoever needs the pages finishes it.
 bool FaultPath::fetch(ThreadSlot& t, const Claim& claim) {
-  t.counters.add(Counter::kMajorFaults);
+  t.counters.add(Counter::kReads);
   t.counters.add(Counter::kPrefetched, claim.count - (claim.ahead ? 0 : 1));
   t.counters.add(Counter::kBytesFetched, claim.count * kPageSize);
   LineLock lock(t.line);

@@ -8,7 +8,8 @@ namespace farside::pager {
 
 enum class Counter : unsigned {
   kFaults,            // everything that reached the fault path
-  kMajorFaults,       // fetched from far
+  kMajorFaults,       // whose page had to be fetched from far
+  kReads,             // requests to the far side: of faults, of windows under way, of hints
   kZeroFaults,        // first touches
   kProtectionFaults,  // first writes to clean pages
   kWaitFaults,        // found the page owned by somebody else
