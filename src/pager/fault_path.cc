@@ -266,9 +266,11 @@ bool FaultPath::fetch(ThreadSlot& t, const Claim& claim) {
   return true;
 }
 
-// Has the next window of a stream under way while the last one is used.
+// Has the next window of a stream under way while the last one is used. Not where the buffers for it, 260 KiB a stream,
+// would take too much of the budget from the pages themselves.
 void FaultPath::start_next_window(ThreadSlot& t, const Window& window, bool write) {
-  if (window.count == 0) return;
+  bool costly = c_.budget.metadata_bytes() > c_.frames.limit() * kPageSize / 6;
+  if (window.count == 0 || costly) return;
   Claim claim;
   claim.write = write;
   claim.ahead = true;

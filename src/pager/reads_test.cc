@@ -12,7 +12,7 @@ namespace farside::pager {
 namespace {
 
 constexpr uint64_t kSpace = 1 * kGiB;
-constexpr size_t kPages = 4096;  // twice the budget
+constexpr size_t kPages = 8192;  // twice the budget
 
 // Signal mode over a store that can or cannot be read in place; each page holds its number.
 class ReadsTest : public testing::TestWithParam<bool> {
@@ -29,7 +29,7 @@ class ReadsTest : public testing::TestWithParam<bool> {
   }
   static Options options() {
     Options o;
-    o.local = {8 * kMiB, 0};
+    o.local = {16 * kMiB, 0};
     o.space = kSpace;
     return o;
   }

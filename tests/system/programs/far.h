@@ -12,6 +12,7 @@
 #define PAGE 4096UL
 #define MIB (1UL << 20)
 #define BALLAST (32 * MIB)  // four times the near memory that the tests give
+#define MARGIN MIB            // around it: what is read ahead of a sweep must not be what is to be pushed out
 #define MAX_SWEEPS 50
 
 #define CHECK(condition)                                                                                        \
@@ -42,8 +43,11 @@ static inline int some_absent(const void* start, size_t bytes) {
 static inline void push_far(const void* start, size_t bytes) {
   static volatile char* ballast;
   if (!under_farside()) return;
-  if (!ballast) ballast = malloc(BALLAST);
-  CHECK(ballast);
+  if (!ballast) {
+    char* block = malloc(BALLAST + 2 * MARGIN);
+    CHECK(block);
+    ballast = block + MARGIN;
+  }
   for (int sweep = 0; sweep < MAX_SWEEPS; sweep++) {
     for (size_t at = 0; at < BALLAST; at += PAGE) ballast[at]++;
     if (some_absent(start, bytes)) return;
