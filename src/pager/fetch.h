@@ -7,9 +7,8 @@
 #include <span>
 
 #include "base/bits.h"
-#include "base/clock.h"
 #include "base/near.h"
-#include "base/os.h"
+#include "base/sync.h"
 #include "pager/page_word.h"
 #include "pager/prefetch.h"
 #include "remote/remote_store.h"
@@ -99,15 +98,6 @@ class Line {
   Fetch fetches_[kMaxReads];
 };
 
-class LineLock {
- public:
-  explicit LineLock(Line& line) : line_(line) { line_.lock(); }
-  ~LineLock() { line_.unlock(); }
-  LineLock(const LineLock&) = delete;
-  LineLock& operator=(const LineLock&) = delete;
-
- private:
-  Line& line_;
-};
+using LineLock = LockGuard<Line>;
 
 }  // namespace farside::pager
