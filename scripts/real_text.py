@@ -51,3 +51,16 @@ def lines_of(data):
     if not lines[-1]:
         lines.pop()
     return lines
+
+
+def passages_of(data, least_bytes):
+    """Yields (number of the first line, lines) until a file is used up: as many lines as reach a number of bytes."""
+    passage, size, first = [], 0, 1
+    for number, line in enumerate(lines_of(data), 1):
+        passage.append(line)
+        size += len(line) + 1
+        if size >= least_bytes:
+            yield first, b"\n".join(passage)
+            passage, size, first = [], 0, number + 1
+    if passage:
+        yield first, b"\n".join(passage)
