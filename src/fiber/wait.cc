@@ -14,6 +14,8 @@ bool in_fiber(os::SignalSet interrupted_mask) {
   return in_fiber() && this_worker()->normal_mask() == interrupted_mask;
 }
 
+bool polls_soon() { return this_worker()->polls_soon(); }
+
 void wait_until(bool (*ready)(void*), void* arg) { this_worker()->wait_until(ready, arg); }
 
 }  // namespace farside::fiber

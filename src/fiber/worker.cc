@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "fiber/runtime.h"
 
@@ -10,6 +11,7 @@ namespace {
 
 constexpr unsigned kEventRounds = 32;     // a busy worker looks for events every so many fibers
 constexpr unsigned kFairRounds = 61;      // and prefers its queue to fibers back from wait_until every so many
+constexpr double kPollUs = 20;           // how long pages that have come may lie there; a longer turn is a long one
 constexpr unsigned kSpins = 400;          // about 10 us
 constexpr unsigned kSpinsBeforeYield = 1000;
 constexpr size_t kMostStolen = 32;
@@ -122,12 +124,13 @@ void Worker::work() {
   os::sigprocmask(SIG_BLOCK, nullptr, &normal_mask_);
   mask_ = normal_mask_;
   exceptions_ = runtime_->exceptions_of_thread();
+  poll_interval_ = static_cast<uint64_t>(kPollUs * ticks_per_us());
   if (runtime_->hooks().worker_starts) runtime_->hooks().worker_starts();
   t_worker = this;
   unsigned idle_rounds = 0;
   while (!runtime_->done()) {
     if (++round_ % kEventRounds == 0) runtime_->look_for_events();
-    poll_waiting();
+    if (time_to_poll()) poll_waiting();
     if (Fiber* fiber = next()) {
       idle_rounds = 0;
       run(fiber);
@@ -139,8 +142,14 @@ void Worker::work() {
   if (runtime_->hooks().worker_ends) runtime_->hooks().worker_ends();
 }
 
+// Each poll is a system call. While there are fibers to run, few are enough.
+bool Worker::time_to_poll() {
+  if (waiting_.empty()) return false;
+  return (returned_.empty() && ready_.size() == 0) || ticks() - polled_ > poll_interval_;
+}
+
 void Worker::poll_waiting() {
-  if (waiting_.empty()) return;
+  polled_ = ticks();
   block_signals();
   if (runtime_->hooks().poll) runtime_->hooks().poll();
   if (!returned_.empty()) return;
@@ -180,7 +189,10 @@ void Worker::run(Fiber* fiber) {
     *exceptions_ = fiber->exceptions;
   }
   current_ = fiber;
+  uint64_t start = ticks();
+  turns_++;
   switch_context(&context_, &fiber->context);
+  if (ticks() - start > poll_interval_) last_long_turn_ = turns_;
   current_ = nullptr;
   if (exceptions_) {
     fiber->exceptions = *exceptions_;

@@ -47,6 +47,7 @@ class Worker : public NearObject {
   void suspend(After after, void* arg);
   [[noreturn]] void end_fiber(After after);
   void wait_until(bool (*is_ready)(void*), void* arg);
+  bool polls_soon() const { return turns_ - last_long_turn_ > kShortTurns; }
 
   // Takes a fiber back that yielded.
   void requeue(Fiber* fiber);
@@ -61,11 +62,15 @@ class Worker : public NearObject {
   void keep_fetching();
 
  private:
+  // After so many turns that were all short, the next is thought to be short.
+  static constexpr uint64_t kShortTurns = 64;
+
   enum class Sleep : uint32_t { kAwake, kOnBell, kOnSockets };
 
   Fiber* next();
   Fiber* steal();
   void run(Fiber* fiber);
+  bool time_to_poll();
   void poll_waiting();
   void idle(unsigned idle_rounds);
   bool spin();
@@ -84,6 +89,8 @@ class Worker : public NearObject {
   FiberList waiting_;   // in wait_until; this thread's alone
   FiberList returned_;  // were in wait_until, go on first
   unsigned round_ = 0;
+  uint64_t turns_ = 0, last_long_turn_ = 0;  // of fibers: how often one ran
+  uint64_t polled_ = 0, poll_interval_ = 0;  // in ticks
   bool searched_ = false;  // was idle, and pushers may have counted on it to find their fibers
 
   os::SignalSet normal_mask_ = 0;  // as the thread came

@@ -42,7 +42,7 @@ FaultOutcome FaultPath::resolve(ThreadSlot& t, PageIndex page, bool write, bool 
       case PageState::kUntouched:
       case PageState::kFar:
         if (word.has(PageWord::kSealed)) return FaultOutcome::kNotMapped;
-        if (bring(t, page, word, write)) return FaultOutcome::kResolved;
+        if (bring(t, page, word, write, may_suspend)) return FaultOutcome::kResolved;
         break;
       case PageState::kNear:
         if (word.has(PageWord::kUpgrading)) {
@@ -182,7 +182,7 @@ void FaultPath::take_frame(ThreadSlot& t) {
 }
 
 // Brings an absent page near, or starts to read it, and a window of others with it where the faults follow a stride.
-bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write) {
+bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write, bool may_suspend) {
   PageState state = word.state();
   if (state == PageState::kFar) t.line.prefetch(PageTable::far_of(page));
   take_frame(t);
@@ -200,7 +200,7 @@ bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write) 
   if (prefetch_) next = claim_window(t, claim, state);
   if (state == PageState::kFar) t.counters.add(Counter::kMajorFaults);
   if (state == PageState::kUntouched) fill_with_zeros(t, claim);
-  else if (!fetch(t, claim)) start_next_window(t, next, write);
+  else if (!fetch(t, claim, may_suspend)) start_next_window(t, next, write);
   return c_.table[page].load().is(PageState::kNear);
 }
 
@@ -249,15 +249,15 @@ void FaultPath::fill_with_zeros(ThreadSlot& t, const Claim& claim) {
 }
 
 // Where far memory can be read in place, the pages are mapped at once: true. Else a read is started for them, and
-// whoever needs the pages finishes it.
-bool FaultPath::fetch(ThreadSlot& t, const Claim& claim) {
+// whoever needs the pages finishes it. The reads of fibers go out together where that takes no time to speak of.
+bool FaultPath::fetch(ThreadSlot& t, const Claim& claim, bool may_suspend) {
   t.counters.add(Counter::kReads);
   t.counters.add(Counter::kPrefetched, claim.count - (claim.ahead ? 0 : 1));
   t.counters.add(Counter::kBytesFetched, claim.count * kPageSize);
   LineLock lock(t.line);
   const std::byte* far = t.line.channel(c_.store).direct(0, kPageSize);
   if (!far) {
-    start_read(t, claim);
+    start_read(t, claim, may_suspend && fiber::polls_soon());
     return false;
   }
   map_runs(t, claim, far, false);
@@ -276,11 +276,11 @@ void FaultPath::start_next_window(ThreadSlot& t, const Window& window, bool writ
   claim.ahead = true;
   unsigned reached = claim_pages(t, claim, window, PageState::kFar);
   t.prefetcher.under_way(reached, claim.count, claim.pages[0]);
-  if (claim.count > 0) fetch(t, claim);
+  if (claim.count > 0) fetch(t, claim, false);
 }
 
 // The line's lock is held, here and in finish_oldest.
-void FaultPath::start_read(ThreadSlot& t, const Claim& claim) {
+void FaultPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
   Fetch* fetch = t.line.free_fetch();
   for (; !fetch; fetch = t.line.free_fetch()) finish_oldest(t);
   static_cast<Claim&>(*fetch) = claim;
@@ -290,7 +290,9 @@ void FaultPath::start_read(ThreadSlot& t, const Claim& claim) {
     segments[i] = {PageTable::far_of(claim.pages[i]), kPageSize, fetch->buffer + i * kPageSize};
   }
   transport::Token token = 0;
-  int error = t.line.channel(c_.store).submit_read({segments, claim.count}, &token);
+  transport::Channel& channel = t.line.channel(c_.store);
+  channel.gather(gather);
+  int error = channel.submit_read({segments, claim.count}, &token);
   if (error) die_of_lost_memory(c_.store, claim.count, error);
   fetch->token = token;
   t.line.started();
@@ -332,24 +334,18 @@ void FaultPath::finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch
   owner.line.ended();
 }
 
-void FaultPath::finish_oldest(ThreadSlot& t) {
-  Fetch* oldest = nullptr;
-  for (Fetch& f : t.line.fetches()) {
-    if (f.token != 0 && (!oldest || f.token < oldest->token)) oldest = &f;
-  }
-  finish(t, t, *oldest);
-}
+void FaultPath::finish_oldest(ThreadSlot& t) { finish(t, t, *t.line.oldest()); }
 
-// Finishes those reads of another thread that have arrived, unless that thread is at it. True: something was finished.
+// Finishes those reads of a line that have arrived, unless somebody is at it. True: something was finished. They arrive
+// in order, so after the first that is still under way none is asked for: each question is a system call.
 bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
   if (!owner.line.is_reading() || !owner.line.try_lock()) return false;
   bool any = false;
-  for (Fetch& f : owner.line.fetches()) {
-    if (f.token == 0) continue;
-    int r = owner.line.channel(c_.store).poll(f.token);
-    if (r == 0) continue;
-    if (r < 0) die_of_lost_memory(c_.store, f.count, r);
-    finish_arrived(self, owner, f);
+  while (Fetch* oldest = owner.line.oldest()) {
+    int r = owner.line.channel(c_.store).poll(oldest->token);
+    if (r == 0) break;
+    if (r < 0) die_of_lost_memory(c_.store, oldest->count, r);
+    finish_arrived(self, owner, *oldest);
     any = true;
   }
   owner.line.unlock();
@@ -374,14 +370,14 @@ unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
   if (last - first >= most) last = first + most - 1;
   HintClaims claims;
   claims.far.write = claims.untouched.write = hint.write;
-  for (PageIndex page = first; page <= last; page++) hint_page(t, claims, page, hint, true);
+  for (PageIndex page = first; page <= last; page++) hint_page(t, claims, page, hint, true, may_suspend);
   for (uint64_t i = 1; i <= hint.ahead && last + i < c_.table.pages(); i++) {
-    if (!hint_page(t, claims, static_cast<PageIndex>(last + i), hint, false)) break;
+    if (!hint_page(t, claims, static_cast<PageIndex>(last + i), hint, false, may_suspend)) break;
   }
   for (uint64_t i = 1; i <= hint.behind && i <= first; i++) {
-    if (!hint_page(t, claims, static_cast<PageIndex>(first - i), hint, false)) break;
+    if (!hint_page(t, claims, static_cast<PageIndex>(first - i), hint, false, may_suspend)) break;
   }
-  flush(t, claims);
+  flush(t, claims, may_suspend);
   for (PageIndex page = first; page <= last; page++) {
     PageWord word = c_.table[page].load();
     if (!word.is(PageState::kFetching) || word.owner() != t.index) continue;
@@ -392,7 +388,7 @@ unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
 }
 
 // False: nothing more is to be had in this direction.
-bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, const Hint& hint, bool asked) {
+bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, const Hint& hint, bool asked, bool may_suspend) {
   PageWord word = c_.table[page].load();
   if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) return false;
   if (word.priority() != hint.priority) {
@@ -409,7 +405,7 @@ bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, con
   bool far = word.is(PageState::kFar);
   if (!far && !(hint.write && word.is(PageState::kUntouched))) return true;
   Claim& claim = far ? claims.far : claims.untouched;
-  if (claim.is_full()) flush(t, claims);
+  if (claim.is_full()) flush(t, claims, may_suspend);
   if (c_.frames.low()) c_.evictors.wake();
   if (!c_.frames.try_take(1)) return false;  // the access itself will wait for a frame, if it comes
   word = c_.table[page].load();
@@ -422,12 +418,12 @@ bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, con
   return true;
 }
 
-void FaultPath::flush(ThreadSlot& t, HintClaims& claims) {
+void FaultPath::flush(ThreadSlot& t, HintClaims& claims, bool may_suspend) {
   if (claims.untouched.count > 0) fill_with_zeros(t, claims.untouched);
   if (claims.far.count > 0) {
     t.counters.add(Counter::kHintsFetched, claims.far.count);
     claims.fetched += claims.far.count;
-    fetch(t, claims.far);
+    fetch(t, claims.far, may_suspend);
   }
   claims.untouched.count = claims.far.count = 0;
 }

@@ -74,14 +74,14 @@ class FaultPath {
   };
 
   bool upgrade(ThreadSlot& thread, PageIndex page, PageWord word, FaultOutcome* outcome);
-  bool bring(ThreadSlot& thread, PageIndex page, PageWord word, bool write);
+  bool bring(ThreadSlot& thread, PageIndex page, PageWord word, bool write, bool may_suspend);
   void take_frame(ThreadSlot& thread);
   Window claim_window(ThreadSlot& thread, Claim& claim, PageState state);
   unsigned claim_pages(ThreadSlot& thread, Claim& claim, const Window& window, PageState state);
   void fill_with_zeros(ThreadSlot& thread, const Claim& claim);
-  bool fetch(ThreadSlot& thread, const Claim& claim);
+  bool fetch(ThreadSlot& thread, const Claim& claim, bool may_suspend);
   void start_next_window(ThreadSlot& thread, const Window& window, bool write);
-  void start_read(ThreadSlot& thread, const Claim& claim);
+  void start_read(ThreadSlot& thread, const Claim& claim, bool gather);
   void suspend_fiber(ThreadSlot& thread, PageIndex page);
   bool finish_own(ThreadSlot& thread, PageIndex page);
   void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
@@ -91,8 +91,8 @@ class FaultPath {
   void map_runs(ThreadSlot& thread, const Claim& claim, const std::byte* content, bool packed);
   void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
   void publish(ThreadSlot& thread, const Claim& claim, bool stored);
-  bool hint_page(ThreadSlot& thread, HintClaims& claims, PageIndex page, const Hint& hint, bool asked);
-  void flush(ThreadSlot& thread, HintClaims& claims);
+  bool hint_page(ThreadSlot& thread, HintClaims& claims, PageIndex page, const Hint& hint, bool asked, bool may_suspend);
+  void flush(ThreadSlot& thread, HintClaims& claims, bool may_suspend);
   void count_repeat(ThreadSlot& thread, PageIndex page);
 
   FaultContext c_;

@@ -21,6 +21,14 @@ Fetch* Line::free_fetch() {
   return used_ < kMaxReads ? &fetches_[used_++] : nullptr;
 }
 
+Fetch* Line::oldest() {
+  Fetch* oldest = nullptr;
+  for (Fetch& f : fetches()) {
+    if (f.token != 0 && (!oldest || f.token < oldest->token)) oldest = &f;
+  }
+  return oldest;
+}
+
 void Line::close(remote::RemoteStore* store) {
   // Out of the line before they are freed: the child of a fork in between must not find them here.
   if (transport::Channel* channel = std::exchange(channel_, nullptr)) store->close_channel(channel);

@@ -76,6 +76,8 @@ class Line {
     }
     return nullptr;
   }
+  // The one that was started first, or nullptr.
+  Fetch* oldest();
   std::span<Fetch> fetches() { return {fetches_, used_}; }
   // A free one, or nullptr while kMaxReads are under way.
   Fetch* free_fetch();

@@ -21,6 +21,9 @@ class FaultyChannel final : public Channel {
   int submit_read(std::span<const Segment> segments, Token* token) override;
   int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
   int submit_discard(std::span<const Segment> segments, Token* token) override;
+  void gather(bool on) override {
+    if (inner_) inner_->gather(on);
+  }
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
 

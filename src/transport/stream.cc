@@ -135,7 +135,7 @@ int StreamChannel::start(Slot* slot, Token* token) {
   slot->result = kUnderWay;
   *token = slot->token;
   send_queue_[(send_first_ + send_count_++) % kMaxInFlight] = static_cast<uint8_t>(slot - slots_);
-  pump_send();  // a failure here is the token's result
+  if (!gathers_ || send_count_ >= kGathered) pump_send();  // a failure here is the token's result
   return 0;
 }
 
@@ -156,16 +156,41 @@ void StreamChannel::pump() {
 
 void StreamChannel::pump_send() {
   while (fd_ >= 0 && send_count_ > 0) {
-    Slot& slot = slots_[send_queue_[send_first_]];
+    iovec pieces[kMostPieces];
     msghdr message = {};
-    message.msg_iov = slot.send_next;
-    message.msg_iovlen = static_cast<size_t>(slot.send_end - slot.send_next);
+    message.msg_iov = pieces;
+    message.msg_iovlen = static_cast<size_t>(collect(pieces));
     ssize_t n = os::sendmsg(fd_, &message, MSG_DONTWAIT);
     if (n == -EINTR) continue;
     if (n == -EAGAIN) return;
     if (n < 0) return fail(-ECONNRESET);
-    advance(&slot.send_next, static_cast<size_t>(n));
-    if (slot.send_next != slot.send_end) continue;
+    sent(static_cast<size_t>(n));
+  }
+}
+
+// What is to be sent next: of the first request as much as there is room for, and others whole. Returns the pieces.
+int StreamChannel::collect(iovec* pieces) {
+  int count = 0;
+  for (unsigned i = 0; i < send_count_; i++) {
+    const Slot& slot = slots_[send_queue_[(send_first_ + i) % kMaxInFlight]];
+    auto more = static_cast<int>(slot.send_end - slot.send_next);
+    if (i > 0 && count + more > kMostPieces) break;
+    more = std::min(more, kMostPieces);
+    std::copy_n(slot.send_next, more, pieces + count);
+    count += more;
+  }
+  return count;
+}
+
+void StreamChannel::sent(size_t bytes) {
+  while (bytes > 0) {
+    Slot& slot = slots_[send_queue_[send_first_]];
+    while (bytes > 0 && slot.send_next != slot.send_end) {
+      size_t step = std::min(bytes, slot.send_next->iov_len);
+      advance(&slot.send_next, step);
+      bytes -= step;
+    }
+    if (slot.send_next != slot.send_end) return;
     send_first_ = (send_first_ + 1) % kMaxInFlight;
     send_count_--;
   }

@@ -1,5 +1,5 @@
-// A channel over a stream socket, TCP or Unix, to a memory server. Requests go out whole, each in one sendmsg where
-// the socket takes it; replies are matched by request id. Read data lands in the segments' own buffers; its checksum is
+// A channel over a stream socket, TCP or Unix, to a memory server. Requests go out whole, one or several in one sendmsg
+// where the socket takes it; replies are matched by request id. Read data lands in the segments' own buffers; its checksum is
 // verified before the token completes. After any breach of the protocol the channel is dead and its socket closed.
 #pragma once
 #include <sys/uio.h>
@@ -22,6 +22,7 @@ class StreamChannel final : public Channel {
   int submit_read(std::span<const Segment> segments, Token* token) override;
   int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
   int submit_discard(std::span<const Segment> segments, Token* token) override;
+  void gather(bool on) override { gathers_ = on; }
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
 
@@ -54,6 +55,8 @@ class StreamChannel final : public Channel {
   void fail(int error);
   void pump();
   void pump_send();
+  int collect(iovec* pieces);
+  void sent(size_t bytes);
   void pump_receive();
   ssize_t receive_once(bool* drained);
   int consume();
@@ -63,6 +66,8 @@ class StreamChannel final : public Channel {
   void sleep(uint64_t ns);
 
   static constexpr size_t kReceiveBytes = 8192;
+  static constexpr int kMostPieces = 32;    // in one sendmsg
+  static constexpr unsigned kGathered = 4;  // requests: the server works on them while the next ones come together
 
   int fd_;  // -1: dead
   OwnFds* fds_;
@@ -71,6 +76,7 @@ class StreamChannel final : public Channel {
   // Slots whose request is not sent in full, in order of submission.
   uint8_t send_queue_[kMaxInFlight];
   unsigned send_first_ = 0, send_count_ = 0;
+  bool gathers_ = false;
 
   // The reply being received: its header until that is complete, then its payload.
   wire::FrameHeader reply_;

@@ -46,6 +46,10 @@ class Channel : public NearObject {
   // segment's bytes may be anything that fits its field.
   virtual int submit_discard(std::span<const Segment> segments, Token* token) = 0;
 
+  // While on, requests may be held back until a few are together, or until poll or wait is called for any: one system
+  // call sends them all. For callers that poll within microseconds (the fibers of a worker).
+  virtual void gather(bool on) { (void)on; }
+
   // 1: complete (the token is spent). 0: still under way. Negative: failed with -errno (the token is spent).
   virtual int poll(Token token) = 0;
 

@@ -147,6 +147,28 @@ TEST_P(ChannelTest, ManyInFlightAndOneTooMany) {
   EXPECT_EQ(back, data);
 }
 
+// Lists of many pieces and of one, held back or not, in the order of submission.
+TEST_P(ChannelTest, GatheredRequestsGoOutTogether) {
+  constexpr uint32_t kBytes = 40 * 4096;
+  Bytes data = pattern(kMaxInFlight * kBytes, 8), back(data.size());
+  for (bool reading : {false, true}) {
+    Token tokens[kMaxInFlight];
+    for (size_t i = 0; i < kMaxInFlight; i++) {
+      std::vector<std::pair<uint64_t, uint32_t>> ranges;
+      uint32_t piece = i % 3 == 0 ? kBytes : 4096;
+      for (uint32_t done = 0; done < kBytes; done += piece) ranges.push_back({i * kBytes + done, piece});
+      auto list = segments(ranges, (reading ? back : data).data() + i * kBytes);
+      channel_->gather(i % 5 != 4);
+      ASSERT_EQ(reading ? channel_->submit_read(list, &tokens[i]) : channel_->submit_write(list, -1, &tokens[i]), 0);
+    }
+    int r;
+    while ((r = channel_->poll(tokens[kMaxInFlight - 1])) == 0) os::sched_yield();
+    ASSERT_EQ(r, 1);
+    for (size_t i = 0; i + 1 < kMaxInFlight; i++) EXPECT_EQ(channel_->wait(tokens[i], kPatience), 0);
+  }
+  EXPECT_EQ(back, data);
+}
+
 TEST_P(ChannelTest, PollingCompletesToo) {
   Bytes data = pattern(300000, 9), back(300000);
   Segment out = {5, 300000, data.data()}, in = {5, 300000, back.data()};
