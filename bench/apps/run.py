@@ -28,7 +28,9 @@ import zram_swap  # noqa: E402
 
 MIB = 1 << 20
 WAYS = ("native", "unhinted", "hinted", "zram")
-HINTED_POLICY = {"psrs_sort": "second-chance", "analytics": "second-chance", "web_frontend": "priority"}
+HINTED_POLICY = {"psrs_sort": "second-chance", "analytics": "second-chance", "web_frontend": "priority",
+                 "kv_server": "second-chance"}
+MORE_SOURCES = {"kv_server": ["kv_store.h"]}
 PROGRAM_ITSELF = 8 * MIB   # code, stacks and tables, beside the data; --local counts the heap alone
 TIMEOUT = 300              # seconds for one run; kernel swap may take a hundred times as long as native
 
@@ -177,7 +179,8 @@ def measure_all(a, results):
 
 def hinted_lines(app):
     """Lines of the source that hint, as people count them: calls, without the wrapper of app.h."""
-    return len(re.findall(r"(?<![\w_])hint\(", (ROOT / f"bench/apps/{app}.cc").read_text()))
+    sources = [f"{app}.cc", *MORE_SOURCES.get(app, [])]
+    return sum(len(re.findall(r"(?<![\w_])hint\(", (ROOT / "bench/apps" / name).read_text())) for name in sources)
 
 
 def problems_of(a, results):

@@ -1,0 +1,165 @@
+// A memcached-like server on fibers: `get` and `set` of memcached's text protocol over a Unix socket, a fiber for each
+// connection. It starts kv_load beside itself, which fills it, asks, checks every answer and prints the line of JSON; when
+// kv_load ends, the server ends with its status. An operation is one GET or SET. Three lines with hints, in kv_store.h.
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <charconv>
+
+#include "kv_store.h"
+
+extern char** environ;
+
+namespace farside::apps {
+namespace {
+
+// One client. Requests may come in pipelines; replies go out together.
+class Connection {
+ public:
+  Connection(Store& store, int fd) : store_(store), fd_(fd) {}
+  ~Connection() { farside_fiber_close(fd_); }
+
+  void serve() {
+    for (;;) {
+      ssize_t n = farside_fiber_read(fd_, in_ + filled_, sizeof in_ - filled_);
+      if (n <= 0) return;
+      filled_ += static_cast<size_t>(n);
+      size_t used = 0;
+      while (size_t one = handle({in_ + used, filled_ - used})) used += one;
+      if (is_bad_ || (used == 0 && filled_ == sizeof in_)) return;
+      filled_ -= used;
+      memmove(in_, in_ + used, filled_);
+      if (!flush()) return;
+    }
+  }
+
+ private:
+  // Handles the first request of the text; returns its bytes, or 0: not complete yet, or nonsense.
+  size_t handle(std::string_view text) {
+    size_t line_end = text.find("\r\n");
+    if (line_end == text.npos) return 0;
+    std::string_view line = text.substr(0, line_end);
+    if (line.starts_with("get ")) return get(line.substr(4)), line_end + 2;
+    if (line.starts_with("set ")) return set(line.substr(4), text.substr(line_end + 2), line_end + 2);
+    reply("ERROR\r\n");
+    return line_end + 2;
+  }
+
+  void get(std::string_view key) {
+    char value[Store::kMaxValue], head[64 + Store::kMaxKey];
+    int bytes = key.size() <= Store::kMaxKey ? store_.get(key, value) : -1;
+    if (bytes >= 0) {
+      int n = snprintf(head, sizeof head, "VALUE %.*s 0 %d\r\n", static_cast<int>(key.size()), key.data(), bytes);
+      reply({head, static_cast<size_t>(n)});
+      reply({value, static_cast<size_t>(bytes)});
+      reply("\r\n");
+    }
+    reply("END\r\n");
+  }
+
+  // "key flags lifetime bytes", then the value; flags and lifetime are not kept.
+  size_t set(std::string_view words, std::string_view rest, size_t head_bytes) {
+    size_t key_end = words.find(' '), length_at = words.rfind(' ');
+    size_t bytes = 0;
+    const char* end = words.data() + words.size();
+    bool is_good = key_end != words.npos && key_end <= Store::kMaxKey &&
+                   std::from_chars(words.data() + length_at + 1, end, bytes).ptr == end && bytes <= Store::kMaxValue;
+    if (!is_good) {
+      reply("CLIENT_ERROR bad command line\r\n");
+      flush();
+      is_bad_ = true;
+      return 0;
+    }
+    if (rest.size() < bytes + 2) return 0;
+    bool stored = store_.set(words.substr(0, key_end), rest.substr(0, bytes));
+    reply(stored ? "STORED\r\n" : "SERVER_ERROR out of memory storing object\r\n");
+    return head_bytes + bytes + 2;
+  }
+
+  void reply(std::string_view text) {
+    if (out_bytes_ + text.size() > sizeof out_) flush();
+    memcpy(out_ + out_bytes_, text.data(), text.size());
+    out_bytes_ += text.size();
+  }
+  bool flush() {
+    bool sent = farside_fiber_write(fd_, out_, out_bytes_) == static_cast<ssize_t>(out_bytes_);
+    out_bytes_ = 0;
+    return sent;
+  }
+
+  Store& store_;
+  int fd_;
+  bool is_bad_ = false;
+  size_t filled_ = 0, out_bytes_ = 0;
+  char in_[16384], out_[16384];
+};
+
+[[noreturn]] void fail(const char* what) {
+  perror(what);
+  exit(1);
+}
+
+int listen_at(const std::string& path) {
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {AF_UNIX, {}};
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
+  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) < 0 || listen(fd, 128) < 0) fail(path.c_str());
+  return fd;
+}
+
+// kv_load with the arguments of this program; not under Farside, whose statistics are to be the server's.
+pid_t start_load(int argc, char** argv, const std::string& path) {
+  char self[4096];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n < 0) fail("/proc/self/exe");
+  std::string load = std::string(self, static_cast<size_t>(n));
+  load = load.substr(0, load.rfind('/')) + "/kv_load";
+  std::vector<char*> arguments = {load.data(), const_cast<char*>(path.c_str())}, environment;
+  for (int i = 1; i < argc; i++) arguments.push_back(argv[i]);
+  arguments.push_back(nullptr);
+  for (char** variable = environ; *variable; variable++) {
+    if (strncmp(*variable, "LD_PRELOAD=", 11) != 0) environment.push_back(*variable);
+  }
+  environment.push_back(nullptr);
+  pid_t pid;
+  errno = posix_spawn(&pid, load.c_str(), nullptr, nullptr, arguments.data(), environment.data());
+  if (errno) fail(load.c_str());
+  return pid;
+}
+
+// Until the load has ended; returns its status.
+int serve(int listener, Store& store, pid_t load) {
+  fiber::Fiber acceptor([&] {
+    for (int fd; (fd = farside_fiber_accept(listener, nullptr, nullptr)) >= 0;) {
+      fiber::spawn([&store, fd] { std::make_unique<Connection>(store, fd)->serve(); });
+    }
+  });
+  int status;
+  while (waitpid(load, &status, WNOHANG) == 0) fiber::sleep(std::chrono::milliseconds(10));
+  farside_fiber_close(listener);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+int run(int argc, char** argv) {
+  Arguments a = parse(argc, argv);
+  g_hints = a.hints;
+  char folder[] = "/tmp/farside-kv-XXXXXX";
+  if (!mkdtemp(folder)) fail(folder);
+  std::string path = std::string(folder) + "/socket";
+  int listener = listen_at(path);
+  Store store(a.size);
+  pid_t load = start_load(argc, argv, path);
+  int status = 1;
+  fiber::run(a.threads, [&] { status = serve(listener, store, load); });
+  unlink(path.c_str());
+  rmdir(folder);
+  return status;
+}
+
+}  // namespace
+}  // namespace farside::apps
+
+int main(int argc, char** argv) { return farside::apps::run(argc, argv); }

@@ -1,0 +1,100 @@
+// The store of kv_server: fixed-size items in one array, chained from buckets, as memcached keeps one size class. Locks
+// are fibers' own and striped over the buckets, so a fiber that waits for far memory holds up its stripe alone.
+#pragma once
+#include <farside/fiber.hpp>
+
+#include <atomic>
+#include <mutex>
+
+#include "app.h"
+
+namespace farside::apps {
+
+class Store {
+ public:
+  static constexpr size_t kMaxKey = 40, kMaxValue = 512;
+
+  explicit Store(uint64_t bytes)
+      : capacity_(bytes / (sizeof(Item) + sizeof(uint32_t))), buckets_(make_array<uint32_t>(capacity_)),
+        items_(make_array<Item>(capacity_)), locks_(kStripes) {
+    memset(buckets_.get(), 0, capacity_ * sizeof(uint32_t));
+  }
+
+  // Copies the value into `value` (kMaxValue bytes of room); its length, or -1.
+  int get(std::string_view key, char* value) {
+    uint64_t hash = hash_of(key);
+    std::lock_guard guard(lock_of(hash));
+    const Item* item = find(hash, key);
+    if (!item) return -1;
+    memcpy(value, item->data + item->key_bytes, item->value_bytes);
+    return item->value_bytes;
+  }
+
+  // False: the store is full.
+  bool set(std::string_view key, std::string_view value) {
+    uint64_t hash = hash_of(key);
+    std::lock_guard guard(lock_of(hash));
+    Item* item = find(hash, key);
+    if (!item && !(item = insert(hash, key))) return false;
+    hint(item, sizeof *item, FARSIDE_WRITE);
+    item->value_bytes = static_cast<uint16_t>(value.size());
+    memcpy(item->data + item->key_bytes, value.data(), value.size());
+    return true;
+  }
+
+  // Keys that a store of so many bytes holds.
+  static uint64_t capacity_for(uint64_t bytes) { return bytes / (sizeof(Item) + sizeof(uint32_t)); }
+
+ private:
+  struct Item {
+    uint64_t hash;
+    uint32_t next;  // number + 1 of the next item of its bucket; 0: none
+    uint16_t key_bytes, value_bytes;
+    char data[kMaxKey + kMaxValue];  // key, value
+  };
+  static constexpr unsigned kStripes = 1024;
+
+  static uint64_t hash_of(std::string_view key) {
+    uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    for (char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    return mix(hash);
+  }
+  uint64_t bucket_of(uint64_t hash) const { return hash % capacity_; }
+  fiber::Mutex& lock_of(uint64_t hash) { return locks_[bucket_of(hash) % kStripes]; }
+
+  Item* find(uint64_t hash, std::string_view key) {
+    uint32_t& bucket = buckets_[bucket_of(hash)];
+    hint(&bucket, sizeof bucket, FARSIDE_READ);
+    for (uint32_t number = bucket; number != 0;) {
+      Item& item = items_[number - 1];
+      hint(&item, sizeof item, FARSIDE_READ);
+      if (item.hash == hash && std::string_view(item.data, item.key_bytes) == key) return &item;
+      number = item.next;
+    }
+    return nullptr;
+  }
+
+  Item* insert(uint64_t hash, std::string_view key) {
+    uint64_t number = used_.fetch_add(1);
+    if (number >= capacity_) {
+      used_.fetch_sub(1);
+      return nullptr;
+    }
+    uint32_t& bucket = buckets_[bucket_of(hash)];
+    Item& item = items_[number];
+    item.hash = hash;
+    item.next = bucket;
+    item.key_bytes = static_cast<uint16_t>(key.size());
+    memcpy(item.data, key.data(), key.size());
+    bucket = static_cast<uint32_t>(number + 1);
+    return &item;
+  }
+
+  uint64_t capacity_;
+  Array<uint32_t> buckets_;
+  Array<Item> items_;
+  std::atomic<uint64_t> used_{0};
+  std::vector<fiber::Mutex> locks_;
+};
+
+}  // namespace farside::apps
