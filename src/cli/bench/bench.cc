@@ -4,9 +4,10 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "cli/bench/fibers.h"
+#include "cli/bench/hints.h"
 #include "cli/bench/paging.h"
 #include "cli/bench/paging_report.h"
-#include "cli/bench/fibers.h"
 #include "cli/bench/policies.h"
 #include "cli/bench/redis.h"
 #include "cli/commands.h"
@@ -88,35 +89,48 @@ Status check_memory(uint64_t bytes) {
                        format_size(bytes), format_size(machine.available));
 }
 
+// Data of a benchmark, as given.
+struct DataArguments {
+  std::string size, local = "25%";
+};
+
+template <typename Settings>
+Status settle_data(const DataArguments& data, Settings* settings) {
+  Result<uint64_t> bytes = parse_size(data.size);
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes < kLeastBytes) return Status::error(EINVAL, "--size {}: at least 16M", data.size);
+  Result<double> share = parse_share(data.local);
+  if (!share.ok()) return share.status();
+  settings->bytes = align_up(*bytes, kPageSize);
+  settings->local = *share;
+  return check_memory(*bytes);
+}
+
+// Measures, prints what text(document) says, and writes the files asked for. The program's status.
+template <typename Measure, typename Text, typename Svg>
+int run_benchmark(const OutputArguments& output, Status settled, Measure measure, Text text, Svg svg) {
+  if (settled.ok()) settled = check_outputs(output);
+  if (!settled.ok()) return fail(settled, kExitUsage);
+  Result<nlohmann::json> document = measure();
+  if (!document.ok()) return fail(document.status());
+  fputs(text(*document).c_str(), stdout);
+  Status written = write_file(output.json, document->dump(2) + "\n");
+  if (written.ok() && !output.svg.empty()) written = write_file(output.svg, bench::to_svg(svg(*document)));
+  return written.ok() ? 0 : fail(written);
+}
+
+bench::Chart no_chart(const nlohmann::json&) { return {}; }
+
 struct PagingArguments {
-  std::string size = "1G", local = "25%";
+  DataArguments data = {.size = "1G"};
   PagingSettings settings;
   OutputArguments output;
 };
 
-Status settle_paging(PagingArguments* arguments) {
-  Result<uint64_t> bytes = parse_size(arguments->size);
-  if (!bytes.ok()) return bytes.status();
-  if (*bytes < kLeastBytes) return Status::error(EINVAL, "--size {}: at least 16M", arguments->size);
-  Result<double> share = parse_share(arguments->local);
-  if (!share.ok()) return share.status();
-  arguments->settings.bytes = align_up(*bytes, kPageSize);
-  arguments->settings.local = *share;
-  arguments->settings.quiet = arguments->output.quiet;
-  Status memory = check_memory(*bytes);
-  return memory.ok() ? check_outputs(arguments->output) : memory;
-}
-
-int bench_paging(PagingArguments arguments) {
-  Status settled = settle_paging(&arguments);
-  if (!settled.ok()) return fail(settled, kExitUsage);
-  auto document = bench::measure_paging(arguments.settings);
-  if (!document.ok()) return fail(document.status());
-  fputs(bench::paging_text(*document).c_str(), stdout);
-  Status json = write_file(arguments.output.json, document->dump(2) + "\n");
-  if (!json.ok()) return fail(json);
-  Status svg = write_file(arguments.output.svg, bench::to_svg(bench::paging_chart(*document)));
-  return svg.ok() ? 0 : fail(svg);
+int bench_paging(PagingArguments a) {
+  a.settings.quiet = a.output.quiet;
+  Status settled = settle_data(a.data, &a.settings);
+  return run_benchmark(a.output, settled, [&] { return bench::measure_paging(a.settings); }, bench::paging_text, bench::paging_chart);
 }
 
 struct RedisArguments {
@@ -125,45 +139,33 @@ struct RedisArguments {
   OutputArguments output;
 };
 
-int bench_redis(RedisArguments arguments) {
-  Result<double> share = parse_share(arguments.local);
-  if (!share.ok()) return fail(share.status(), kExitUsage);
-  Status writable = check_outputs(arguments.output);
-  if (!writable.ok()) return fail(writable, kExitUsage);
-  arguments.settings.local = *share;
-  arguments.settings.quiet = arguments.output.quiet;
-  auto document = bench::measure_redis(arguments.settings);
-  if (!document.ok()) return fail(document.status());
-  fputs(bench::redis_text(*document).c_str(), stdout);
-  Status json = write_file(arguments.output.json, document->dump(2) + "\n");
-  return json.ok() ? 0 : fail(json);
+int bench_redis(RedisArguments a) {
+  a.settings.quiet = a.output.quiet;
+  Result<double> share = parse_share(a.local);
+  if (share.ok()) a.settings.local = *share;
+  return run_benchmark(a.output, share.status(), [&] { return bench::measure_redis(a.settings); }, bench::redis_text, no_chart);
 }
 
 struct FibersArguments {
-  std::string size = "256M", local = "25%";
+  DataArguments data = {.size = "256M"};
   bench::FibersSettings settings;
   OutputArguments output;
 };
 
-int bench_fibers(FibersArguments arguments) {
-  Result<uint64_t> bytes = parse_size(arguments.size);
-  if (!bytes.ok()) return fail(bytes.status(), kExitUsage);
-  if (*bytes < kLeastBytes) return fail(Status::error(EINVAL, "--size {}: at least 16M", arguments.size), kExitUsage);
-  Result<double> share = parse_share(arguments.local);
-  if (!share.ok()) return fail(share.status(), kExitUsage);
-  Status checked = check_memory(*bytes);
-  if (checked.ok()) checked = check_outputs(arguments.output);
-  if (!checked.ok()) return fail(checked, kExitUsage);
-  arguments.settings.bytes = align_up(*bytes, kPageSize);
-  arguments.settings.local = *share;
-  arguments.settings.quiet = arguments.output.quiet;
-  auto document = bench::measure_fibers(arguments.settings);
-  if (!document.ok()) return fail(document.status());
-  fputs(bench::fibers_text(*document).c_str(), stdout);
-  Status json = write_file(arguments.output.json, document->dump(2) + "\n");
-  if (!json.ok()) return fail(json);
-  Status svg = write_file(arguments.output.svg, bench::to_svg(bench::fibers_charts(*document)));
-  return svg.ok() ? 0 : fail(svg);
+int bench_fibers(FibersArguments a) {
+  a.settings.quiet = a.output.quiet;
+  Status settled = settle_data(a.data, &a.settings);
+  return run_benchmark(a.output, settled, [&] { return bench::measure_fibers(a.settings); }, bench::fibers_text, bench::fibers_charts);
+}
+
+struct HintsArguments {
+  bench::HintsSettings settings;
+  OutputArguments output;
+};
+
+int bench_hints(const HintsArguments& a) {
+  auto measure = [&] { return Result<nlohmann::json>(bench::measure_hints(a.settings)); };
+  return run_benchmark(a.output, {}, measure, bench::hints_text, no_chart);
 }
 
 struct PoliciesArguments {
@@ -171,16 +173,10 @@ struct PoliciesArguments {
   OutputArguments output;
 };
 
-int bench_policies(PoliciesArguments arguments) {
-  Status writable = check_outputs(arguments.output);
-  if (!writable.ok()) return fail(writable, kExitUsage);
-  arguments.settings.quiet = arguments.output.quiet;
-  auto document = bench::measure_policies(arguments.settings);
-  fputs(bench::policies_text(document).c_str(), stdout);
-  Status json = write_file(arguments.output.json, document.dump(2) + "\n");
-  if (!json.ok()) return fail(json);
-  Status svg = write_file(arguments.output.svg, bench::to_svg(bench::policies_charts(document)));
-  return svg.ok() ? 0 : fail(svg);
+int bench_policies(PoliciesArguments a) {
+  a.settings.quiet = a.output.quiet;
+  auto measure = [&] { return Result<nlohmann::json>(bench::measure_policies(a.settings)); };
+  return run_benchmark(a.output, {}, measure, bench::policies_text, bench::policies_charts);
 }
 
 void add_output_options(CLI::App* command, OutputArguments* output) {
@@ -188,22 +184,33 @@ void add_output_options(CLI::App* command, OutputArguments* output) {
   command->add_flag("--quiet", output->quiet, "do not tell what is going on");
 }
 
-template <typename Settings>
-void add_common_options(CLI::App* command, std::string* local, Settings* settings) {
+void add_local_option(CLI::App* command, std::string* local) {
   command->add_option("--local", *local, "share of the data that may be near")->type_name("SHARE")->capture_default_str();
-  command->add_option("--repeat", settings->repetitions, "repetitions, of which the median is told")
+}
+
+void add_size_option(CLI::App* command, std::string* size) {
+  command->add_option("--size", *size, "data")->type_name("SIZE")->capture_default_str();
+}
+
+void add_repeat_option(CLI::App* command, unsigned* repetitions) {
+  command->add_option("--repeat", *repetitions, "repetitions, of which the median is told")
       ->type_name("N")
       ->check(CLI::Range(1U, kMostRepetitions))
       ->capture_default_str();
-  command->add_flag("!--no-zram", settings->zram, "leave out kernel swap on zram");
+}
+
+void add_zram_option(CLI::App* command, bool* zram) {
+  command->add_flag("!--no-zram", *zram, "leave out kernel swap on zram");
 }
 
 void add_paging(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("paging", "One word on each page: random and in order, reads and writes");
   auto arguments = std::make_shared<PagingArguments>();
   PagingSettings& settings = arguments->settings;
-  command->add_option("--size", arguments->size, "data")->type_name("SIZE")->capture_default_str();
-  add_common_options(command, &arguments->local, &settings);
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &settings.repetitions);
+  add_zram_option(command, &settings.zram);
   command->add_option("--accesses", settings.accesses, "accesses of a thread in one measurement")
       ->type_name("N")
       ->check(CLI::PositiveNumber)
@@ -230,15 +237,12 @@ void add_fibers(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
   auto arguments = std::make_shared<FibersArguments>();
   bench::FibersSettings& settings = arguments->settings;
-  command->add_option("--size", arguments->size, "data")->type_name("SIZE")->capture_default_str();
-  command->add_option("--local", arguments->local, "share of the data that may be near")->type_name("SHARE")->capture_default_str();
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &settings.repetitions);
   command->add_option("--accesses", settings.accesses, "reads in one measurement")
       ->type_name("N")
       ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--repeat", settings.repetitions, "repetitions, of which the median is told")
-      ->type_name("N")
-      ->check(CLI::Range(1U, kMostRepetitions))
       ->capture_default_str();
   command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
   add_output_options(command, &arguments->output);
@@ -246,11 +250,22 @@ void add_fibers(CLI::App* parent) {
   set_action(command, [arguments] { return bench_fibers(*arguments); });
 }
 
+void add_hints(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("hints", "What a hint on near memory costs: instructions and cycles");
+  auto arguments = std::make_shared<HintsArguments>();
+  add_repeat_option(command, &arguments->settings.repetitions);
+  add_output_options(command, &arguments->output);
+  command->footer("Example: farside bench hints\nWhat is measured: docs/hints.md.");
+  set_action(command, [arguments] { return bench_hints(*arguments); });
+}
+
 void add_redis(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("redis", "redis-server with SET and GET of 512-byte values");
   auto arguments = std::make_shared<RedisArguments>();
   RedisSettings& settings = arguments->settings;
-  add_common_options(command, &arguments->local, &settings);
+  add_local_option(command, &arguments->local);
+  add_repeat_option(command, &settings.repetitions);
+  add_zram_option(command, &settings.zram);
   command->add_option("--keys", settings.keys, "keys; each takes about 650 bytes of memory")
       ->type_name("N")
       ->check(CLI::PositiveNumber)
@@ -295,6 +310,7 @@ void add_bench_command(CLI::App& app) {
   command->footer("Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis");
   add_paging(command);
   add_fibers(command);
+  add_hints(command);
   add_redis(command);
   add_policies(command);
 }
