@@ -128,7 +128,7 @@ void FaultPath::poll_reads() {
 // First write to a page that came for reading. The upgrading bit keeps evictors and layout changes off until the
 // protection is lifted: a late unprotect of a page that went away and came back would lose its next writes.
 bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutcome* outcome) {
-  PageWord changed = word.with(PageWord::kDirty | PageWord::kHot | PageWord::kUpgrading).without(PageWord::kCow | PageWord::kPrefetched);
+  PageWord changed = word.with(PageWord::kDirty | PageWord::kHot | PageWord::kUpgrading | PageWord::kWriteFollows).without(PageWord::kCow | PageWord::kPrefetched);
   if (!c_.table[page].try_change(word, changed)) return false;
   inject::pause("fault:upgrading");
   uint64_t start = ticks();
@@ -198,10 +198,25 @@ bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write, 
   claim.hot = state == PageState::kFar && c_.evictors.left_recently(word);
   Window next;
   if (prefetch_) next = claim_window(t, claim, state);
+  if (!write && claim.count == 1) claim.write = presume_write(t, page, word);
   if (state == PageState::kFar) t.counters.add(Counter::kMajorFaults);
   if (state == PageState::kUntouched) fill_with_zeros(t, claim);
   else if (!fetch(t, claim, may_suspend)) start_next_window(t, next, write);
   return c_.table[page].load().is(PageState::kNear);
+}
+
+// A page that was read first and then written in its last stay is mapped writable at once: the write would fault again,
+// and cost twice as much as the page's being written back for nothing. One stay in four, by a hash of the page and the
+// time it left, is used to see whether it still is so.
+bool FaultPath::presume_write(ThreadSlot& t, PageIndex page, PageWord word) {
+  if (!word.has(PageWord::kWriteFollows)) return false;
+  uint32_t hash = (page + word.epoch() * 0x9e3779b1u) * 0x85ebca6bu;
+  if (hash >> 30 == 0) {
+    c_.table[page].clear(PageWord::kWriteFollows);
+    return false;
+  }
+  t.counters.add(Counter::kPresumedDirty);
+  return true;
 }
 
 // Adds the window of the stream that this fault continues, and returns the window after it.
@@ -361,7 +376,7 @@ unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
   PageIndex first = c_.table.index_of(hint.address);
   uint64_t end = c_.table.contains(hint.address + hint.bytes - 1) ? hint.address + hint.bytes - 1 : hint.address;
   PageIndex last = c_.table.index_of(end);
-  if (hint.bytes == 0 || c_.table[first].load().is(PageState::kUnmapped)) {
+  if (hint.bytes == 0 || !c_.table.contains(hint.address) || c_.table[first].load().is(PageState::kUnmapped)) {
     t.counters.add(Counter::kHintsWild);
     return 0;
   }

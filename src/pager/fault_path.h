@@ -76,6 +76,7 @@ class FaultPath {
   bool upgrade(ThreadSlot& thread, PageIndex page, PageWord word, FaultOutcome* outcome);
   bool bring(ThreadSlot& thread, PageIndex page, PageWord word, bool write, bool may_suspend);
   void take_frame(ThreadSlot& thread);
+  bool presume_write(ThreadSlot& thread, PageIndex page, PageWord word);
   Window claim_window(ThreadSlot& thread, Claim& claim, PageState state);
   unsigned claim_pages(ThreadSlot& thread, Claim& claim, const Window& window, PageState state);
   void fill_with_zeros(ThreadSlot& thread, const Claim& claim);

@@ -4,7 +4,7 @@
 //
 //   63            48 47            32 31            16 15  14  13 12 11 10   9   8    7    6   5   4   3  2   0
 //  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
-//  | owner slot     | epoch          | pins           | - |obj|upg| prio| - |sld|que |pref|cow|hot|sto|dir|state|
+//  | owner slot     | epoch          | pins           | - |obj|upg| prio|wf |sld|que |pref|cow|hot|sto|dir|state|
 //  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
 #pragma once
 #include <atomic>
@@ -33,6 +33,7 @@ class PageWord {
   static constexpr uint64_t kPrefetched = 1u << 7;  // came by prefetch, no use seen yet
   static constexpr uint64_t kQueued = 1u << 8;      // one entry in a policy queue names this page
   static constexpr uint64_t kSealed = 1u << 9;      // the program removed read permission: must not be near
+  static constexpr uint64_t kWriteFollows = 1u << 10;  // came for a read before and was written then
   static constexpr unsigned kPriorityShift = 11;    // 2 bits, set by hints
   static constexpr uint64_t kUpgrading = 1u << 13;  // a thread is lifting the write protection; owner as above
   static constexpr uint64_t kObjectPath = 1u << 14; // comes back object by object (Atlas); unused by plain paging

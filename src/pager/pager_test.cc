@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <numeric>
 #include <random>
 #include <thread>
 #include <vector>
@@ -89,6 +91,34 @@ TEST_P(PagerTest, FirstWriteToACleanPageIsSeen) {
     }
   }
   EXPECT_GT(pager_->stats().get(Counter::kProtectionFaults), kPages);
+}
+
+TEST_P(PagerTest, AWriteThatFollowedAReadIsPresumedUntilItStaysAway) {
+  constexpr size_t kPages = 16 * kMiB / kPageSize;
+  auto* memory = reinterpret_cast<volatile uint64_t*>(pager_.allocate(kPages * kPageSize));
+  std::vector<size_t> order(kPages);  // no stride to follow
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937_64(1));
+  uint64_t round = 0;
+  auto walk = [&](bool write) {
+    for (size_t page : order) {
+      volatile uint64_t& word = memory[page * (kPageSize / 8)];
+      ASSERT_EQ(word, round);
+      if (write) word = round + 1;
+    }
+    round += write;
+  };
+  auto count = [&](Counter c) { return pager_->stats().get(c); };
+  walk(true);
+  walk(true);
+  uint64_t faults = count(Counter::kProtectionFaults), presumed = count(Counter::kPresumedDirty);
+  walk(true);
+  EXPECT_LT(count(Counter::kProtectionFaults) - faults, kPages / 2);
+  EXPECT_GT(count(Counter::kPresumedDirty) - presumed, kPages / 3);
+  for (int i = 0; i < 15; i++) walk(false);
+  uint64_t written = count(Counter::kBytesWritten);
+  walk(false);
+  EXPECT_LT(count(Counter::kBytesWritten) - written, kPages * kPageSize / 10);
 }
 
 TEST_P(PagerTest, DiscardedMemoryReadsAsZero) {

@@ -15,7 +15,7 @@ enum class Counter : unsigned {
   kWaitFaults,        // found the page owned by somebody else
   kPrefetched,        // pages fetched ahead
   kPrefetchUsed,      // of these, pages whose use was seen (the stream reached past them, or they were written)
-  kPresumedDirty,     // pages mapped writable ahead of a stream of writes
+  kPresumedDirty,     // pages mapped writable ahead of a stream of writes, or of a write that has followed before
   kHints,             // that got past the inline guard
   kHintsFetched,      // pages that hints fetched
   kHintsWild,         // hints on memory that belongs to no allocation
