@@ -52,7 +52,8 @@ void Worker::run_for_a_while() {
 void Worker::operate() {
   uint64_t dice = random_.below(1000);
   if (dice < 250) return write_word();
-  if (dice < 450) return read_word();
+  if (dice < 410) return read_word();
+  if (dice < 450) return hint();
   if (dice < 550) return write_run();
   if (dice < 650) return read_run();
   if (dice < 680) return copy_run();
@@ -117,6 +118,21 @@ void Worker::copy_run() {
   memmove(to.shadow(), from.shadow(), bytes);
 }
 
+// True ones, and ones about memory that is anybody's or nobody's. None may change what is read.
+void Worker::hint() {
+  Range r = any_range(kMaxRun);
+  pager::Hint h = {.address = reinterpret_cast<uint64_t>(r.far()), .bytes = r.bytes, .write = random_.one_in(2)};
+  if (random_.one_in(8)) {
+    h.address = reinterpret_cast<uint64_t>(world_.pager.base()) + random_.below(2 * world_.pager.space_bytes());
+    h.bytes = random_.one_in(2) ? random_.below(kMaxRun) : random_.next();
+  }
+  h.priority = static_cast<unsigned>(random_.below(4));
+  if (random_.one_in(3)) h.ahead = static_cast<unsigned>(random_.below(80));
+  if (random_.one_in(3)) h.behind = static_cast<unsigned>(random_.below(80));
+  world_.pager.hint(h);
+  if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "hinted pages");
+}
+
 // Through a whole block in order, or backwards by a stride, so that the prefetcher takes part.
 void Worker::sweep() {
   Block& b = blocks_[random_.below(blocks_.size())];
@@ -168,12 +184,19 @@ void Worker::allocate(Block& block) {
   Status s = world_.pager.commit(block.far, bytes);
   if (!s.ok()) die("{}", s.text());
   block.shadow.assign(bytes, std::byte{0});
+  auto policy = static_cast<PolicyKind>(random_.below(kPolicyKinds));
+  block.is_region = random_.one_in(3) && world_.pager.add_region(block.far, bytes, policy).ok();
+}
+
+void Worker::free(Block& block) {
+  if (block.is_region) world_.pager.remove_region(block.far);
+  world_.pager.decommit(block.far, block.bytes());
+  world_.pager.release(block.far, block.bytes());
 }
 
 void Worker::reallocate() {
   Block& b = blocks_[random_.below(blocks_.size())];
-  world_.pager.decommit(b.far, b.bytes());
-  world_.pager.release(b.far, b.bytes());
+  free(b);
   allocate(b);
 }
 
@@ -281,10 +304,7 @@ void Worker::verify_all(const char* when) {
 }
 
 void Worker::free_all() {
-  for (Block& b : blocks_) {
-    world_.pager.decommit(b.far, b.bytes());
-    world_.pager.release(b.far, b.bytes());
-  }
+  for (Block& b : blocks_) free(b);
   blocks_.clear();
 }
 

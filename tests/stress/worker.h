@@ -14,6 +14,7 @@ namespace farside::stress {
 struct Block {
   std::byte* far = nullptr;
   std::vector<std::byte> shadow;
+  bool is_region = false;  // with a policy of its own
   size_t bytes() const { return shadow.size(); }
   size_t pages() const { return shadow.size() / kPageSize; }
 };
@@ -50,12 +51,14 @@ class Worker {
   void write_run();
   void read_run();
   void copy_run();
+  void hint();
   void sweep();
   void touch_commons();
   void discard();
   void recommit();
   void reallocate();
   void allocate(Block& block);
+  void free(Block& block);
   void protect_none();
   void protect_read();
   void call_kernel();
