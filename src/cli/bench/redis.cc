@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/size.h"
 #include "cli/bench/process.h"
 #include "cli/bench/redis_server.h"
@@ -43,7 +44,7 @@ class RedisRun {
     std::string share = fmt::format("{:g}%", 100 * settings_.local);
     if (done.ok()) done = measure("shm", far_launcher(share, server_->shm()));
     if (done.ok()) done = measure("tcp", far_launcher(share, server_->tcp()));
-    if (done.ok() && limit_) done = measure("zram swap", limit_launcher());
+    if (done.ok() && limit_) done = measure_swap();
     if (done.ok()) done = measure("shm, all near", far_launcher("100%", server_->shm()));
     return done;
   }
@@ -95,6 +96,14 @@ class RedisRun {
     }
     swap_ = std::move(*swap);
     limit_ = std::move(*limit);
+    return {};
+  }
+
+  // The kernel may kill the server in its memory limit: the other repetitions still count.
+  Status measure_swap() {
+    Status done = measure("zram swap", limit_launcher());
+    if (done.ok() || done.code() == EINTR) return done;
+    log(LogLevel::kWarning, "a repetition is left out: {}", done.text());
     return {};
   }
 
