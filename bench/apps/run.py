@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the applications: native, over far memory with and without hints, and on kernel swap, by share of near memory.
 
-    bench/apps/run.py --out results                  # results/apps.json, a table, a plot for each application
+    bench/apps/run.py --out results                  # results/apps.json and .txt, a plot for each application
     bench/apps/run.py --apps psrs_sort --shares 25,50 --size 64M --repeat 1
 
 Every figure is written to the JSON file at once; started again with the same settings, it goes on where it was stopped.
@@ -29,9 +29,10 @@ import zram_swap  # noqa: E402
 MIB = 1 << 20
 WAYS = ("native", "unhinted", "hinted", "zram")
 HINTED_POLICY = {"psrs_sort": "second-chance", "analytics": "second-chance", "web_frontend": "priority",
-                 "kv_server": "second-chance"}
+                 "kv_server": "second-chance"}  # in the order of the tables
 MORE_SOURCES = {"kv_server": ["kv_store.h"]}
 PROGRAM_ITSELF = 8 * MIB   # code, stacks and tables, beside the data; --local counts the heap alone
+TRACED_SHARE = 25          # percent near while farside trace looks which faults the hinted lines cover
 TIMEOUT = 300              # seconds for one run; kernel swap may take a hundred times as long as native
 
 
@@ -85,7 +86,7 @@ class Results:
 
     def __init__(self, file, settings, fresh):
         self.file = file
-        self.document = {"settings": settings, "runs": {}}
+        self.document = {"settings": settings, "runs": {}, "traces": {}}
         if not fresh and file.exists():
             old = json.loads(file.read_text())
             if old["settings"] != settings:
@@ -97,6 +98,13 @@ class Results:
 
     def put(self, task, record):
         self.document["runs"][task.key] = record
+        self._write()
+
+    def put_trace(self, app, record):
+        self.document["traces"][app] = record
+        self._write()
+
+    def _write(self):
         part = self.file.with_suffix(".part")
         part.write_text(json.dumps(self.document, indent=1) + "\n")
         part.replace(self.file)
@@ -115,14 +123,14 @@ class Runner:
         self.a = arguments
         self.farside = arguments.build / "src/cli/farside"
 
-    def program(self, task):
-        return [self.a.build / "bench/apps" / task.app, "--size", str(self.a.size), "--seed", str(self.a.seed),
-                "--threads", str(self.a.threads), "--hints", "on" if task.way == "hinted" else "off"]
+    def program(self, app, hints):
+        return [self.a.build / "bench/apps" / app, "--size", str(self.a.size), "--seed", str(self.a.seed),
+                "--threads", str(self.a.threads), "--hints", "on" if hints else "off"]
 
     def run(self, task):
         try:
             if task.way == "native":
-                return self.measure(self.program(task))
+                return self.measure(self.program(task.app, False))
             return self.on_swap(task) if task.way == "zram" else self.far(task)
         except subprocess.TimeoutExpired:
             return {"failed": f"took longer than {TIMEOUT} s"}
@@ -139,7 +147,7 @@ class Runner:
             stats = Path(directory) / "stats.json"
             command = [self.farside, "run", "--quiet", "--local", f"{task.share}%", "--policy", policy, f"--stats=json:{stats}"]
             command += ["--far", self.a.far] if self.a.far else []
-            record = self.measure([*command, "--", *self.program(task)])
+            record = self.measure([*command, "--", *self.program(task.app, task.way == "hinted")])
             if stats.exists():
                 record["stats"] = json.loads(stats.read_text())["totals"]
             return record | {"policy": policy}
@@ -150,7 +158,23 @@ class Runner:
         with contextlib.ExitStack() as stack:
             stack.enter_context(zram_swap.ZramSwap(2 * self.a.size))
             limit = stack.enter_context(zram_swap.MemoryLimit(self.a.size * task.share // 100 + PROGRAM_ITSELF))
-            return self.measure([*limit.launcher, *self.program(task)])
+            return self.measure([*limit.launcher, *self.program(task.app, False)])
+
+    def trace(self, app):
+        """What farside trace says of the application without hints: how many of its faults stand at hinted lines."""
+        with tempfile.TemporaryDirectory() as directory:
+            command = [self.farside, "trace", "--quiet", "--local", f"{TRACED_SHARE}%", "--out", directory]
+            command += ["--far", self.a.far] if self.a.far else []
+            done = subprocess.run([*command, "--", *self.program(app, False)], capture_output=True, text=True,
+                                  timeout=TIMEOUT, check=False)
+            if done.returncode != 0:
+                return {"failed": f"farside trace: status {done.returncode}: {done.stderr.strip()[-300:]}"}
+            found = json.loads((Path(directory) / "trace.json").read_text())
+        places = [(p, sum(count for kind, count in p["kinds"].items() if kind != "allocation")) for p in found["places"]]
+        faults = sum(count for _, count in places)
+        hinted = sum(count for place, count in places if place["hinted_at"])
+        return {"faults": faults, "at_hinted_lines": hinted, "coverage": hinted / faults if faults else 0,
+                "places_of_95_percent": found["coverage_places"]}
 
 
 def tasks_of(a):
@@ -175,6 +199,10 @@ def measure_all(a, results):
         results.put(task, record)
         if problem := record.get("failed") or record.get("skipped"):
             print(f"    {problem}", file=sys.stderr)
+    for app in a.apps if "unhinted" in a.ways else []:
+        if "coverage" not in results.document["traces"].get(app, {}):
+            print(f"[trace] {app}", file=sys.stderr, flush=True)
+            results.put_trace(app, runner.trace(app))
 
 
 def hinted_lines(app):
@@ -193,6 +221,8 @@ def problems_of(a, results):
                 yield f"{key}: {record['failed']}"
             if "checksum" in record:
                 sums.setdefault(record["checksum"], key)
+        if "failed" in (trace := results.document["traces"].get(app, {})):
+            yield f"{app}: {trace['failed']}"
         if len(sums) > 1:
             yield f"{app}: results differ: {', '.join(f'{key} {value}' for value, key in sums.items())}"
 
@@ -201,7 +231,9 @@ def table(a, results):
     lines = []
     for app in a.apps:
         native = results.median(app, "native", 100)
-        lines.append(f"{app}, {hinted_lines(app)} hinted lines; operations/s" + (f"; native {native:,.0f}" if native else ""))
+        trace = results.document["traces"].get(app, {})
+        covered = f", at {100 * trace['coverage']:.0f} % of the faults" if "coverage" in trace else ""
+        lines.append(f"{app}, {hinted_lines(app)} hinted lines{covered}; operations/s" + (f"; native {native:,.0f}" if native else ""))
         lines.append(f"  {'near':>6}" + "".join(f"{way:>22}" for way in a.ways if way != "native") + f"{'hinted / unhinted':>20}")
         for share in a.shares:
             cells = []
@@ -261,6 +293,7 @@ def main():
         measure_all(a, results)
     except KeyboardInterrupt:
         print("interrupted; start again with the same options to go on", file=sys.stderr)
+    (a.out / "apps.txt").write_text(table(a, results) + "\n")
     print(table(a, results))
     for app in a.apps:
         if svg := plot(a, results, app):

@@ -6,7 +6,7 @@
  *   farside_hint(&column[i], 8, FARSIDE_READ | FARSIDE_SEQ | FARSIDE_AHEAD(32));
  *
  * Link with -lfarside (pkg-config farside, or find_package(farside) and farside::farside). A program that does not run
- * under `farside run` works as before: every hint returns after three instructions, and regions are ordinary memory.
+ * under `farside run` works as before: every hint returns after four instructions, and regions are ordinary memory.
  *
  * Hints never change what a program computes. A hint on memory that is not far, was freed, or never existed is ignored
  * and counted (farside_stats.hints_wild). Where the idea comes from: Eden (NSDI'25), section 3.
@@ -63,7 +63,7 @@ void farside_hint_slow(const void *address, size_t bytes, unsigned options);
 #define FARSIDE_PAGE_DIRTY_ 0x8u
 
 /* Says that the next lines use bytes [address, address + bytes): they are fetched now, in one request. In a fiber,
- * others run meanwhile. Nothing happens, in about ten instructions, when the page is near already. */
+ * others run meanwhile. Nothing happens, in fifteen instructions, when the page is near already. */
 static inline void farside_hint(const void *address, size_t bytes, unsigned options) {
   uintptr_t offset = (uintptr_t)address - farside_view.begin;
   size_t in_page = offset & 4095u;
