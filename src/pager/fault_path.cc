@@ -369,6 +369,33 @@ bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
 
 // ---- Hints ----
 
+// Pages ahead are good enough when the nearer half is there, so that the others come many at a time.
+bool FaultPath::is_satisfied(const Hint& hint) {
+  constexpr uint64_t kMostPages = 64;
+  if (hint.bytes == 0 || hint.bytes > kMostPages * kPageSize || hint.behind > 0) return false;
+  uint64_t end = hint.address + hint.bytes - 1;
+  if (!c_.table.contains(hint.address) || !c_.table.contains(end)) return false;
+  uint64_t first = c_.table.index_of(hint.address), last = c_.table.index_of(end);
+  uint64_t ahead = std::min<uint64_t>(last + (hint.ahead + 1) / 2, c_.table.pages() - 1);
+  for (uint64_t page = first; page <= ahead; page++) {
+    PageWord word = c_.table[static_cast<PageIndex>(page)].load();
+    if (page > last && word.is(PageState::kFetching)) continue;
+    if (!word.is(PageState::kNear) || word.has(PageWord::kUpgrading) || word.priority() != hint.priority) return false;
+    if (page <= last && hint.write && !word.writable()) return false;
+  }
+  for (uint64_t page = first; page <= last; page++) note_use(static_cast<PageIndex>(page));
+  return true;
+}
+
+// The first use of a page that came ahead makes it no hotter than one that was fetched when it was used; the second does.
+// Advice only: the page may leave meanwhile.
+void FaultPath::note_use(PageIndex page) {
+  AtomicPageWord& word = c_.table[page];
+  PageWord now = word.load();
+  if (now.has(PageWord::kPrefetched)) word.clear(PageWord::kPrefetched);
+  else if (!now.has(PageWord::kHot)) word.set(PageWord::kHot);
+}
+
 unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
   ThreadSlot& t = c_.threads.current();
   InGate inside(c_.gate, t);
@@ -410,8 +437,7 @@ bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, con
     constexpr uint64_t kPriority = uint64_t{3} << PageWord::kPriorityShift;
     c_.table[page].update([&](PageWord w) { return w.without(kPriority).with(uint64_t{hint.priority} << PageWord::kPriorityShift); });
   }
-  // Hot is a page that is used again; one that the hint fetches is used for the first time.
-  if (asked && word.is(PageState::kNear) && !word.has(PageWord::kHot)) c_.table[page].set(PageWord::kHot);
+  if (asked && word.is(PageState::kNear)) note_use(page);
   if (asked && hint.write && word.is(PageState::kNear) && !word.writable() && !word.has(PageWord::kUpgrading)) {
     FaultOutcome outcome;
     upgrade(t, page, c_.table[page].load(), &outcome);

@@ -57,6 +57,9 @@ class FaultPath {
   // Returns the pages fetched.
   unsigned hint(const Hint& hint, bool may_suspend);
 
+  // Whether the hint has nothing to do but to say that pages are used, and does so. Without locks and system calls.
+  bool is_satisfied(const Hint& hint);
+
   // Waits until the page has left kFetching, kEvicting and upgrading.
   void wait_for_owner(ThreadSlot& thread, PageIndex page);
 
@@ -92,6 +95,7 @@ class FaultPath {
   void map_runs(ThreadSlot& thread, const Claim& claim, const std::byte* content, bool packed);
   void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
   void publish(ThreadSlot& thread, const Claim& claim, bool stored);
+  void note_use(PageIndex page);
   bool hint_page(ThreadSlot& thread, HintClaims& claims, PageIndex page, const Hint& hint, bool asked, bool may_suspend);
   void flush(ThreadSlot& thread, HintClaims& claims, bool may_suspend);
   void count_repeat(ThreadSlot& thread, PageIndex page);

@@ -156,6 +156,7 @@ void Pager::set_local(SizeOrShare local) {
 }
 
 unsigned Pager::hint(const Hint& hint) {
+  if (faults_.is_satisfied(hint)) return 0;
   bool may_suspend = fiber::in_fiber();
   SignalsBlocked blocked;
   return faults_.hint(hint, may_suspend);
