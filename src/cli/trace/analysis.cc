@@ -38,7 +38,11 @@ bool is_allocator(const Frame& frame) {
   return name.find("alloc") != name.npos;
 }
 
-bool is_hint_code(const Frame& frame) { return frame.function.starts_with("farside_hint"); }
+// The header's own functions, and wrappers of the program that were inlined.
+bool is_hint_code(const Frame& frame) {
+  if (frame.function.starts_with("farside_hint")) return true;
+  return frame.inlined && brief_name(frame.function).find("hint") != std::string::npos;
+}
 
 // The frame that an allocation is named by: its place, or the caller where that is an allocator of the program's own.
 const Frame& allocating_frame(const std::vector<Frame>& stack, const std::string& program) {

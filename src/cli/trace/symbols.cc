@@ -231,7 +231,24 @@ class ElfSymbols : public Symbols {
       free(around);
     }
     free(scopes);
+    if (functions.empty()) descend(unit, address, &functions);
     return functions;
+  }
+
+  // dwarf_getscopes passes over what has no addresses itself, such as the function around a lambda that was not inlined.
+  static bool descend(Dwarf_Die* parent, Dwarf_Addr address, std::vector<Dwarf_Die>* functions) {
+    Dwarf_Die child;
+    if (dwarf_child(parent, &child) != 0) return false;
+    do {
+      bool holds = dwarf_haspc(&child, address) > 0;
+      bool has_addresses = dwarf_hasattr(&child, DW_AT_low_pc) || dwarf_hasattr(&child, DW_AT_ranges);
+      if (!holds && (has_addresses || !descend(&child, address, functions))) continue;
+      if (!holds) return true;
+      descend(&child, address, functions);  // the innermost comes first
+      if (is_function(&child)) functions->push_back(child);
+      return true;
+    } while (dwarf_siblingof(&child, &child) == 0);
+    return false;
   }
 
   static std::string absolute(Dwarf_Die* unit, const std::string& file) {
@@ -241,6 +258,28 @@ class ElfSymbols : public Symbols {
     return directory ? std::string(directory) + "/" + file : file;
   }
 
+  // An inlined call of farside_hint or its kin, or of a wrapper: a function that calls one and has "hint" in its name.
+  static bool is_hint(Dwarf_Die* call) {
+    const char* name = dwarf_diename(call);
+    if (!name || !strstr(name, "hint")) return false;
+    if (strncmp(name, "farside_hint", strlen("farside_hint")) == 0) return true;
+    Dwarf_Die child;
+    if (dwarf_child(call, &child) != 0) return false;
+    do {
+      if (contains_hint(&child)) return true;
+    } while (dwarf_siblingof(&child, &child) == 0);
+    return false;
+  }
+  static bool contains_hint(Dwarf_Die* die) {
+    if (dwarf_tag(die) == DW_TAG_inlined_subroutine) return is_hint(die);
+    Dwarf_Die child;
+    if (dwarf_tag(die) != DW_TAG_lexical_block || dwarf_child(die, &child) != 0) return false;
+    do {
+      if (contains_hint(&child)) return true;
+    } while (dwarf_siblingof(&child, &child) == 0);
+    return false;
+  }
+
   static void find_hints(Dwarf_Die* unit, Dwarf_Die* parent, const std::string& function, std::vector<HintPlace>* places) {
     Dwarf_Die child;
     if (dwarf_child(parent, &child) != 0) return;
@@ -248,11 +287,10 @@ class ElfSymbols : public Symbols {
       int tag = dwarf_tag(&child);
       bool inlined = tag == DW_TAG_inlined_subroutine;
       if (inlined) {
-        const char* name = dwarf_diename(&child);
-        if (name && strncmp(name, "farside_hint", strlen("farside_hint")) == 0) {
+        if (is_hint(&child)) {
           std::string file = absolute(unit, file_name(unit, number(&child, DW_AT_call_file)));
           places->push_back({function, file, static_cast<int>(number(&child, DW_AT_call_line))});
-          continue;  // farside_hint_read is made of farside_hint
+          continue;  // farside_hint_read is made of farside_hint, and a wrapper of both
         }
       }
       find_hints(unit, &child, inlined || tag == DW_TAG_subprogram ? name_of(&child) : function, places);
