@@ -19,7 +19,7 @@ class Column {
   explicit Column(uint64_t rows) : values_(make_array<T>(rows)) {}
   T& operator[](uint64_t row) { return values_[row]; }
   // The values of rows [begin, end), which are about to be read in order.
-  const T* block(uint64_t begin, uint64_t end) const {
+  const T* hinted_block(uint64_t begin, uint64_t end) const {
     hint(&values_[begin], (end - begin) * sizeof(T), FARSIDE_READ | FARSIDE_AHEAD(32));
     return &values_[begin];
   }
@@ -93,8 +93,8 @@ class Analysis {
   // select passengers, count(*), sum(fare) group by passengers
   void rides_by_passengers() {
     group_by(16, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint8_t* passengers = rides_.passengers.block(begin, end);
-      const uint32_t* fare = rides_.fare_cents.block(begin, end);
+      const uint8_t* passengers = rides_.passengers.hinted_block(begin, end);
+      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
       for (uint64_t i = 0; i < end - begin; i++) {
         g[passengers[i]]++;
         g[8 + passengers[i]] += fare[i];
@@ -105,11 +105,11 @@ class Analysis {
   // select hour, sum(tip), sum(fare) where payment is by card and distance > 2 km group by hour
   void tips_by_hour() {
     group_by(2 * kHours, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint32_t* time = rides_.pickup_s.block(begin, end);
-      const uint8_t* payment = rides_.payment.block(begin, end);
-      const uint32_t* metres = rides_.metres.block(begin, end);
-      const uint32_t* fare = rides_.fare_cents.block(begin, end);
-      const uint32_t* tip = rides_.tip_cents.block(begin, end);
+      const uint32_t* time = rides_.pickup_s.hinted_block(begin, end);
+      const uint8_t* payment = rides_.payment.hinted_block(begin, end);
+      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
+      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
+      const uint32_t* tip = rides_.tip_cents.hinted_block(begin, end);
       for (uint64_t i = 0; i < end - begin; i++) {
         if (payment[i] != 0 || metres[i] <= 2000) continue;
         uint32_t hour = time[i] / 3600 % kHours;
@@ -122,10 +122,10 @@ class Analysis {
   // select zone, hour, sum(fare + tip) group by zone, hour
   void income_by_zone_and_hour() {
     group_by(kZones * kHours, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint32_t* time = rides_.pickup_s.block(begin, end);
-      const uint16_t* from = rides_.from.block(begin, end);
-      const uint32_t* fare = rides_.fare_cents.block(begin, end);
-      const uint32_t* tip = rides_.tip_cents.block(begin, end);
+      const uint32_t* time = rides_.pickup_s.hinted_block(begin, end);
+      const uint16_t* from = rides_.from.hinted_block(begin, end);
+      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
+      const uint32_t* tip = rides_.tip_cents.hinted_block(begin, end);
       for (uint64_t i = 0; i < end - begin; i++) g[from[i] * kHours + time[i] / 3600 % kHours] += fare[i] + tip[i];
     });
   }
@@ -133,8 +133,8 @@ class Analysis {
   // select from, to, count(*) group by from, to
   void pairs_of_zones() {
     group_by(kZones * kZones, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint16_t* from = rides_.from.block(begin, end);
-      const uint16_t* to = rides_.to.block(begin, end);
+      const uint16_t* from = rides_.from.hinted_block(begin, end);
+      const uint16_t* to = rides_.to.hinted_block(begin, end);
       for (uint64_t i = 0; i < end - begin; i++) g[from[i] * kZones + to[i]]++;
     });
   }
@@ -143,14 +143,14 @@ class Analysis {
   void longest_rides() {
     constexpr unsigned kBuckets = 512, kMetres = 128;
     Groups lengths = group_by(kBuckets, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint32_t* metres = rides_.metres.block(begin, end);
+      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
       for (uint64_t i = 0; i < end - begin; i++) g[std::min(metres[i] / kMetres, kBuckets - 1)]++;
     });
     uint64_t least = kBuckets, found = 0;
     while (least > 0 && found < rides_.rows / 100) found += lengths[--least];
     group_by(2, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint32_t* metres = rides_.metres.block(begin, end);
-      const uint32_t* fare = rides_.fare_cents.block(begin, end);
+      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
+      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
       for (uint64_t i = 0; i < end - begin; i++) {
         if (metres[i] / kMetres < least) continue;
         g[0] += fare[i];

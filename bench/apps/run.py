@@ -158,7 +158,9 @@ class Runner:
         with contextlib.ExitStack() as stack:
             stack.enter_context(zram_swap.ZramSwap(2 * self.a.size))
             limit = stack.enter_context(zram_swap.MemoryLimit(self.a.size * task.share // 100 + PROGRAM_ITSELF))
-            return self.measure([*limit.launcher, *self.program(task.app, False)])
+            record = self.measure([*limit.launcher, *self.program(task.app, False)])
+            # Kernel swap that makes too little progress ends in the out-of-memory killer, whatever the program.
+            return {"skipped": "killed by the kernel in its memory limit"} if "status -9" in record.get("failed", "") else record
 
     def trace(self, app):
         """What farside trace says of the application without hints: how many of its faults stand at hinted lines."""
