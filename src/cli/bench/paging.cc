@@ -151,7 +151,7 @@ void PagingRun::add_way(const std::string& name, const std::vector<json>& runs, 
   }
   if (name == "all near") {
     std::vector<double> ratios;
-    for (const json& run : runs) ratios.insert(ratios.end(), run["ratios"].begin(), run["ratios"].end());
+    for (const json& run : runs) ratios.push_back(run["ratio"]);
     (*document)["all_near_ratio"] = summary(ratios);
     return;
   }

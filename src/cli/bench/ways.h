@@ -16,7 +16,7 @@ Result<nlohmann::json> measure_plain(const PagingSettings& settings, const Memor
 // {"us"}: median of 4 KiB reads, submitted and polled on a channel of its own.
 Result<nlohmann::json> measure_round_trip(const FarMemoryConfig& far);
 
-// {"ratios"}: time over far memory that is all near, divided by time over plain memory, one for each round.
+// {"ratio"}: time over far memory that is all near, divided by time over plain memory.
 Result<nlohmann::json> measure_all_near(const PagingSettings& settings, FarMemoryConfig far);
 
 }  // namespace farside::cli::bench
