@@ -65,7 +65,7 @@ class StreamChannel final : public Channel {
   void landed(size_t bytes);
   void sleep(uint64_t ns);
 
-  static constexpr size_t kReceiveBytes = 8192;
+  static constexpr size_t kReceiveBytes = 5 * 4096;  // a page each for all that were gathered come in one receive
   static constexpr int kMostPieces = 32;    // in one sendmsg
   static constexpr unsigned kGathered = 4;  // requests: the server works on them while the next ones come together
 
