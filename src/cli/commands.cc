@@ -50,6 +50,7 @@ int run_farside(int argc, const char* const* argv) {
       "  farside serve --memory 4G --listen 127.0.0.1:7170");
   add_run_command(app, program);
   add_trace_command(app, program);
+  add_ctl_command(app);
   add_serve_command(app);
   add_doctor_command(app);
   add_bench_command(app);

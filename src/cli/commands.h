@@ -16,6 +16,7 @@ inline constexpr int kExitUsage = 2;
 // and `farside trace`: it is no business of the option parser.
 void add_run_command(CLI::App& app, std::vector<std::string> program);
 void add_trace_command(CLI::App& app, std::vector<std::string> program);
+void add_ctl_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_bench_command(CLI::App& app);

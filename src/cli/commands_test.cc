@@ -32,7 +32,7 @@ bool is_one_error_line(const std::string& text) {
 
 TEST(CommandsTest, EveryHelpHasExamples) {
   for (std::vector<const char*> line :
-       {std::vector<const char*>{"--help"}, {"run", "--help"}, {"trace", "--help"}, {"serve", "--help"}, {"doctor", "--help"},
+       {std::vector<const char*>{"--help"}, {"run", "--help"}, {"trace", "--help"}, {"ctl", "--help"}, {"serve", "--help"}, {"doctor", "--help"},
         {"bench", "--help"}, {"bench", "paging", "--help"}, {"bench", "redis", "--help"}}) {
     Outcome help = farside(line);
     EXPECT_EQ(help.exit_status, 0);

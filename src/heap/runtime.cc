@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "fiber/wait.h"
+#include "heap/control.h"
 #include "heap/far_heap.h"
 #include "heap/guard.h"
 #include "heap/mappings.h"
@@ -58,6 +59,8 @@ void choose_mode(Runtime& r) {
   }
 }
 
+size_t format_report(const Runtime& r, char* line, size_t room);
+
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
   Result<remote::RemoteStore*> store = remote::RemoteStore::connect({r.options.far_address, r.options.token, r.options.space});
@@ -65,6 +68,8 @@ Status start_pager(Runtime& r) {
   Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
   if (!pager.ok()) return pager.status();
   r.pager = *pager;
+  open_control(r.pager, [](char* line, size_t room) { return format_report(g_runtime, line, room); });
+  r.pager->call_regularly(serve_control);
   r.pager->start_threads();
   if (r.mode != FaultMode::kHandler) return {};
   r.handler = new (near_alloc(sizeof(pager::FaultHandler))) pager::FaultHandler(*r.pager);
@@ -165,14 +170,14 @@ size_t format_report(const Runtime& r, char* line, size_t room) {
   auto end = fmt::format_to_n(
       line, room,
       "{{\"pid\":{},\"program\":\"{}\",\"mode\":\"{}\",\"mode_reason\":\"{}\",\"transport\":\"{}\",\"policy\":\"{}\",\"forked\":{},"
-      "\"local_bytes\":{},\"near_peak_bytes\":{},\"far_peak_bytes\":{},\"heap_peak_bytes\":{},\"metadata_bytes\":{},"
+      "\"local_bytes\":{},\"near_bytes\":{},\"near_peak_bytes\":{},\"heap_bytes\":{},\"far_peak_bytes\":{},\"heap_peak_bytes\":{},\"metadata_bytes\":{},"
       "\"faults\":{},\"major_faults\":{},\"zero_faults\":{},\"protection_faults\":{},\"wait_faults\":{},"
       "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"hints\":{},\"hints_fetched\":{},\"hints_wild\":{},\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
       "\"bytes_fetched\":{},\"bytes_written\":{},\"bytes_discarded\":{},"
       "\"fault_us\":{},\"fetch_us\":{},\"map_us\":{},\"wait_frame_us\":{},\"wait_page_us\":{},\"frame_waits\":{},"
       "\"select_us\":{},\"hold_us\":{},\"unmap_us\":{},\"write_us\":{},\"release_us\":{},\"forks\":{},\"seconds\":{:.3f}}}\n",
       os::getpid(), name, r.mode == FaultMode::kSignal ? "signal" : "handler", r.mode_reason, r.pager->store()->transport_name(),
-      r.pager->policy_name(), r.forked, s.limit_pages * kPageSize, s.near_peak_pages * kPageSize, far_peak * kPageSize,
+      r.pager->policy_name(), r.forked, s.limit_pages * kPageSize, s.near_pages * kPageSize, s.near_peak_pages * kPageSize, s.populated_pages * kPageSize, far_peak * kPageSize,
       s.populated_peak_pages * kPageSize, s.metadata_bytes, count(Counter::kFaults), count(Counter::kMajorFaults),
       count(Counter::kZeroFaults), count(Counter::kProtectionFaults), count(Counter::kWaitFaults), count(Counter::kPrefetched),
       count(Counter::kPrefetchUsed), count(Counter::kPresumedDirty), count(Counter::kHints), count(Counter::kHintsFetched),
@@ -200,7 +205,7 @@ void report_at_exit() {
 
 bool owns_fd(int fd) {
   const Runtime& r = g_runtime;
-  return r.pager && (r.pager->owns_fd(fd) || (r.handler && r.handler->owns_fd(fd)));
+  return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || (r.handler && r.handler->owns_fd(fd)));
 }
 
 void forget_thread() {
@@ -215,6 +220,7 @@ void note_fork_in_child() {
   g_runtime.mode = FaultMode::kSignal;
   g_runtime.mode_reason = "forked processes page by signal";
   g_runtime.handler = nullptr;
+  reopen_control_in_child();
   trace_in_child();
 }
 

@@ -304,6 +304,7 @@ void EvictorGroup::run(Evictor& evictor) {
   unsigned idle = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (pausing_.load(std::memory_order_acquire)) run_paused(evictor);
+    if (regular_work_ && &evictor == evictors_[0]) regular_work_();
     working = wanted(working);
     if (evictor.step(working)) {
       idle = 0;

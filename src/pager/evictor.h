@@ -95,6 +95,9 @@ class EvictorGroup {
   EvictorGroup(const EvictorContext& context, unsigned threads) : c_(context), wanted_(threads) {}
   ~EvictorGroup();
 
+  // Has one of the threads call this at least ten times a second. Before start(); it must not wait or touch far memory.
+  void call_regularly(void (*work)()) { regular_work_ = work; }
+
   // Starts the threads; they block all signals. Without the guard's knowledge: they run unguarded and touch no far memory.
   void start();
   void stop();
@@ -131,6 +134,7 @@ class EvictorGroup {
   unsigned wanted_;
   Evictor* evictors_[kMaxEvictors] = {};
   pthread_t threads_[kMaxEvictors] = {};
+  void (*regular_work_)() = nullptr;
   std::atomic<unsigned> running_{0};  // evictors whose thread was started
   std::atomic<unsigned> working_{0};  // of these, those that have come to life
   std::atomic<unsigned> asleep_{0};

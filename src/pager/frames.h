@@ -12,11 +12,20 @@ namespace farside::pager {
 
 class Frames {
  public:
-  // The most frames that may be in use; metadata pages are taken off it. Lowering it makes the evictors work until
-  // the use is below again; meanwhile nobody gets a frame.
-  void set_limit(uint64_t pages) { limit_.store(pages); }
+  // The most frames that may be in use; metadata pages are taken off it. Where more are in use, the limit goes down to it
+  // by and by: of the frames that the evictors release, at least one half lowers the limit and the other is for whoever
+  // waits, so that nobody waits for much longer than a batch takes.
+  void set_limit(uint64_t pages) {
+    target_.store(pages);
+    uint64_t in_use = used() + reserved_.load(std::memory_order_relaxed);
+    uint64_t now = limit();
+    while (!limit_.compare_exchange_weak(now, pages >= now || pages >= in_use ? pages : (now < in_use ? now : in_use))) {
+    }
+  }
   void set_reserved(uint64_t pages) { reserved_.store(pages); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
+  // Where the limit is, or goes.
+  uint64_t target() const { return target_.load(std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
 
@@ -35,6 +44,7 @@ class Frames {
 
   void give(uint64_t pages) {
     give_back(pages);
+    if (is_shrinking()) lower(pages / 2);
     released_.wake_all();
   }
 
@@ -43,12 +53,12 @@ class Frames {
     uint64_t share = usable() / 16;
     return share < 64 ? (usable() / 4 < 64 ? usable() / 4 : 64) : (share > 4096 ? 4096 : share);
   }
-  bool low() const { return used() + low_water() > usable(); }
+  bool low() const { return is_shrinking() || used() + low_water() > usable(); }
 
   // Too few free frames to spend on pages that nobody has asked for yet.
   bool scarce() const { return used() + low_water() / 4 > usable(); }
   // Above this the evictors rest.
-  bool comfortable() const { return used() + 2 * low_water() <= usable(); }
+  bool comfortable() const { return !is_shrinking() && used() + 2 * low_water() <= usable(); }
 
   // Pages evicted so far by all evictors: the clock by which it is told how long ago a page left.
   void count_evicted(uint64_t pages) { evicted_.fetch_add(pages, std::memory_order_relaxed); }
@@ -64,6 +74,17 @@ class Frames {
     uint64_t limit = limit_.load(std::memory_order_relaxed), reserved = reserved_.load(std::memory_order_relaxed);
     return reserved + kLeast < limit ? limit - reserved : (limit < kLeast ? limit : kLeast);
   }
+  bool is_shrinking() const { return limit() > target(); }
+  // On the way down: by so many pages, and to what is in use where nobody takes frames.
+  void lower(uint64_t pages) {
+    uint64_t in_use = used() + reserved_.load(std::memory_order_relaxed) + kSlack;
+    uint64_t now = limit(), target = this->target(), next;
+    do {
+      if (now <= target) return;
+      next = now - pages < in_use ? now - pages : in_use;
+      if (next < target || pages > now) next = target;
+    } while (!limit_.compare_exchange_weak(now, next));
+  }
   void give_back(uint64_t pages) { used_.fetch_sub(pages, std::memory_order_acq_rel); }
   void raise_peak(uint64_t now) {
     uint64_t old = peak_.load(std::memory_order_relaxed);
@@ -72,8 +93,10 @@ class Frames {
   }
 
   static constexpr uint64_t kLeast = 64;  // frames without which nothing can move, however large the metadata
+  static constexpr uint64_t kSlack = 256;  // free while the limit goes down
   alignas(64) std::atomic<uint64_t> used_{0};
   alignas(64) std::atomic<uint64_t> limit_{0};
+  std::atomic<uint64_t> target_{0};
   std::atomic<uint64_t> reserved_{0};
   std::atomic<uint64_t> peak_{0};
   std::atomic<uint64_t> evicted_{0};

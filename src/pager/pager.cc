@@ -300,7 +300,7 @@ Stats Pager::stats() {
   s.near_peak_pages = frames_.peak();
   s.populated_pages = budget_.populated();
   s.populated_peak_pages = budget_.populated_peak();
-  s.limit_pages = frames_.limit();
+  s.limit_pages = frames_.target();
   s.metadata_bytes = budget_.metadata_bytes();
   return s;
 }

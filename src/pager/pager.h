@@ -36,6 +36,8 @@ class Pager : public NearObject {
   ~Pager();
 
   void start_threads();
+  // As EvictorGroup::call_regularly.
+  void call_regularly(void (*work)()) { evictors_.call_regularly(work); }
 
   // ---- Faults. Async-signal-safe; all other signals must be blocked. ----
 

@@ -244,6 +244,25 @@ INSTANTIATE_TEST_SUITE_P(Modes, PagerTest,
                                          Case{Delivery::kSignal, true, PolicyKind::kLru, 2},
                                          Case{Delivery::kSignal, false, PolicyKind::kPriority, 1}));
 
+TEST(FramesTest, ALowerLimitIsReachedByAndBy) {
+  Frames frames;
+  frames.set_limit(1000);
+  ASSERT_TRUE(frames.try_take(900));
+  frames.set_limit(300);
+  EXPECT_EQ(frames.target(), 300u);
+  EXPECT_FALSE(frames.try_take(1));
+  EXPECT_TRUE(frames.low());  // the evictors work
+  for (int batches = 0; frames.limit() > 300; batches++) {
+    ASSERT_LT(batches, 20);
+    frames.give(100);
+    EXPECT_TRUE(frames.try_take(40));  // who waits gets some
+    EXPECT_LE(frames.used(), frames.limit());
+  }
+  EXPECT_GE(frames.used(), 150u);  // no more left than had to
+  frames.set_limit(2000);
+  EXPECT_EQ(frames.limit(), 2000u);
+}
+
 TEST(PagerLimits, AShareGrowsWithTheHeap) {
   Options o = small_options();
   o.local = {0, 0.25};

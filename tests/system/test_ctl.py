@@ -1,0 +1,115 @@
+"""farside ctl: looks at running programs and changes their near memory while they compute; mistakes are one line."""
+import json
+import os
+import subprocess
+
+from support import FARSIDE, PYTHON, SystemTest, end_group, environment, main, run
+
+MIB = 1 << 20
+USAGE = 2
+# Keeps 96 MiB in use, checks all of it again and again, and says so; ends with status 3 if a byte is wrong.
+PROGRAM = """
+import sys, zlib
+blocks = [bytearray(bytes([i % 251]) * 65536) for i in range(1536)]
+sums = [zlib.crc32(block) for block in blocks]
+print("ready", flush=True)
+for line in sys.stdin:
+    for i in range(len(blocks)):
+        if zlib.crc32(blocks[i]) != sums[i]: sys.exit(3)
+        blocks[i][i] ^= 1
+        sums[i] = zlib.crc32(blocks[i])
+    print("checked", flush=True)
+"""
+
+
+class CtlTest(SystemTest):
+    def start(self, *options):
+        process = subprocess.Popen([FARSIDE, "run", "--quiet", *options, "--", PYTHON, "-c", PROGRAM], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, env=environment(), start_new_session=True)
+        self.addCleanup(end_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        return process
+
+    def check(self, process):
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        self.assertEqual(process.stdout.readline(), b"checked\n")
+
+    def end(self, process):
+        process.stdin.close()
+        self.assertEqual(process.wait(60), 0)
+        process.stdout.close()
+
+    def ctl(self, *words):
+        return run([FARSIDE, "ctl", *map(str, words)], seconds=90, env=environment())
+
+    def report(self, *words):
+        result = self.ctl(*words, "--json")
+        self.assertEqual(result.status, 0, result.errors.decode())
+        return json.loads(result.output)
+
+    def test_memory_is_resized_while_the_program_computes(self):
+        for fault in ("signal", "handler"):
+            with self.subTest(fault=fault):
+                process = self.start("--local", "64M", f"--fault={fault}")
+                for local in (16, 80, 12, 64):
+                    [report] = self.report(process.pid, "--local", f"{local}M")
+                    self.assertEqual(report["local_bytes"], local * MIB)
+                    self.assertLessEqual(report["near_bytes"], local * MIB)
+                    self.check(process)
+                    [report] = self.report(process.pid)
+                    self.assertLessEqual(report["near_bytes"], local * MIB)
+                    self.assertGreater(report["near_bytes"], local * MIB // 2)
+                self.end(process)
+
+    def test_a_share_of_the_heap(self):
+        process = self.start("--local", "64M")
+        [report] = self.report(process.pid, "--local", "25%")
+        self.assertLess(report["local_bytes"], 40 * MIB)
+        self.assertGreater(report["local_bytes"], 20 * MIB)
+        self.check(process)
+        self.end(process)
+
+    def test_what_people_read(self):
+        process = self.start("--local", "32M")
+        told = self.ctl(process.pid).output.decode()
+        for part in ("python3", "near ", "of 32.0 MiB allowed", "far ", "faults", "signal mode, shm"):
+            self.assertIn(part, told)
+        self.assertIn("python3", self.ctl().output.decode())
+        told = self.ctl(process.pid, "--local", "16M").output.decode()
+        self.assertIn("16.0 MiB may be near instead of 32.0 MiB", told)
+        self.end(process)
+
+    def test_forked_children_have_pages_of_their_own(self):
+        program = ("import os, sys\nblock = bytearray(b'x' * (24 << 20))\nchild = os.fork()\n"
+                   "if child == 0:\n    block[0] = 0\n    print('ready', flush=True)\n    sys.stdin.readline()\n    os._exit(block.count(0) != 1)\n"
+                   "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n")
+        process = subprocess.Popen([FARSIDE, "run", "--quiet", "--local", "32M", "--", PYTHON, "-c", program], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, env=environment(), start_new_session=True)
+        self.addCleanup(end_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        reports = self.report(process.pid)
+        self.assertEqual([report["forked"] for report in reports], [False, True])
+        [child] = self.report(reports[1]["pid"], "--local", "16M")
+        self.assertEqual(child["local_bytes"], 16 * MIB)
+        self.assertEqual(self.report(reports[0]["pid"])[0]["local_bytes"], 32 * MIB)
+        self.end(process)
+
+    def refused(self, status, told, *words):
+        result = self.ctl(*words)
+        errors = result.errors.decode()
+        self.assertEqual(result.status, status, errors)
+        self.assertEqual(len(errors.strip().splitlines()), 1, errors)
+        self.assertIn(told, errors)
+
+    def test_mistakes(self):
+        self.refused(1, "does not run under farside", os.getpid())
+        self.refused(1, "does not run under farside", 2**22 + 5)
+        self.refused(USAGE, "whose?", "--local", "1G")
+        self.refused(USAGE, "too little", os.getpid(), "--local", "1M")
+        self.refused(USAGE, "--local", os.getpid(), "--local", "much")
+        self.refused(USAGE, "", "-5")
+
+
+if __name__ == "__main__":
+    main()
