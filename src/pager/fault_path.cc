@@ -420,12 +420,16 @@ unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
     if (!hint_page(t, claims, static_cast<PageIndex>(first - i), hint, false, may_suspend)) break;
   }
   flush(t, claims, may_suspend);
+  bool suspended = false;
   for (PageIndex page = first; page <= last; page++) {
     PageWord word = c_.table[page].load();
     if (!word.is(PageState::kFetching) || word.owner() != t.index) continue;
     if (may_suspend) suspend_fiber(t, page);
     else finish_own(t, page);
+    suspended = may_suspend;
   }
+  // Only pages ahead were missing, and nobody waits for them: what was gathered must not stay behind for that.
+  if (may_suspend && !suspended && claims.fetched > 0) help(t, t);
   return claims.fetched;
 }
 
