@@ -47,9 +47,10 @@ std::string mode_line(const json& process, size_t processes) {
 }
 
 std::string memory_line(const json& process, const json& totals) {
-  return fmt::format("farside: near {} at most of {} allowed, far {} at most; heap {} at most\n",
-                     bytes(totals, "near_peak_bytes"), bytes(process, "local_bytes"), bytes(totals, "far_peak_bytes"),
-                     bytes(totals, "heap_peak_bytes"));
+  bool lowered = count(process, "near_peak_bytes") > count(process, "local_bytes");  // by farside ctl
+  return fmt::format("farside: near {} at most of {} allowed{}, far {} at most; heap {} at most\n",
+                     bytes(totals, "near_peak_bytes"), bytes(process, "local_bytes"), lowered ? " in the end" : "",
+                     bytes(totals, "far_peak_bytes"), bytes(totals, "heap_peak_bytes"));
 }
 
 std::string traffic_lines(const json& totals) {
