@@ -35,7 +35,7 @@ struct Rides {
 
   void fill(uint64_t seed, uint64_t row) {
     uint64_t r = mix(seed * 0x10000000000 + row), more = mix(r);
-    pickup_s[row] = static_cast<uint32_t>(row * 3 + r % 3600);  // about in order of time
+    pickup_s[row] = static_cast<uint32_t>(row * 3 + r % 3600);                                 // about in order of time
     from[row] = static_cast<uint16_t>(std::min(r >> 16 & 511, r >> 25 & 511) * kZones / 512);  // some zones are busier
     to[row] = static_cast<uint16_t>((r >> 34 & 0xffff) % kZones);
     passengers[row] = static_cast<uint8_t>(1 + std::min(r >> 50 & 7, r >> 53 & 7) % 6);

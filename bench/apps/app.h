@@ -27,8 +27,8 @@ struct Arguments {
 };
 
 [[noreturn]] inline void usage(const char* program, const char* complaint) {
-  fprintf(stderr, "%s: %s\nusage: %s [--size BYTES|M|G] [--seed N] [--threads N] [--operations N] [--hints on|off]\n", program,
-          complaint, program);
+  fprintf(stderr, "%s: %s\nusage: %s [--size BYTES|M|G] [--seed N] [--threads N] [--operations N] [--hints on|off]\n",
+          program, complaint, program);
   exit(2);
 }
 
@@ -53,7 +53,8 @@ inline Arguments parse(int argc, char** argv) {
     else if (name == "--hints" && (!strcmp(value, "on") || !strcmp(value, "off"))) a.hints = !strcmp(value, "on");
     else usage(argv[0], argv[i]);
   }
-  if (a.size < (1u << 20) || a.threads == 0 || a.threads > 64) usage(argv[0], "at least 1M of data, and 1 to 64 threads");
+  if (a.size < (1u << 20) || a.threads == 0 || a.threads > 64)
+    usage(argv[0], "at least 1M of data, and 1 to 64 threads");
   return a;
 }
 
@@ -125,12 +126,13 @@ class Stopwatch {
 };
 
 // `more`: further members, as in ",\"p99_us\":12".
-inline void report(const char* app, const Arguments& a, double fill_s, double run_s, uint64_t operations, uint64_t checksum,
-                   const std::string& more = "") {
-  printf("{\"app\":\"%s\",\"size\":%lu,\"seed\":%lu,\"threads\":%u,\"hints\":%s,\"fill_s\":%.3f,\"run_s\":%.3f,"
-         "\"operations\":%lu,\"ops_per_s\":%.1f,\"checksum\":\"%016lx\"%s}\n",
-         app, a.size, a.seed, a.threads, a.hints ? "true" : "false", fill_s, run_s, operations,
-         static_cast<double>(operations) / run_s, checksum, more.c_str());
+inline void report(const char* app, const Arguments& a, double fill_s, double run_s, uint64_t operations,
+                   uint64_t checksum, const std::string& more = "") {
+  printf(
+      "{\"app\":\"%s\",\"size\":%lu,\"seed\":%lu,\"threads\":%u,\"hints\":%s,\"fill_s\":%.3f,\"run_s\":%.3f,"
+      "\"operations\":%lu,\"ops_per_s\":%.1f,\"checksum\":\"%016lx\"%s}\n",
+      app, a.size, a.seed, a.threads, a.hints ? "true" : "false", fill_s, run_s, operations,
+      static_cast<double>(operations) / run_s, checksum, more.c_str());
 }
 
 }  // namespace farside::apps

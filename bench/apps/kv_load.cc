@@ -1,6 +1,7 @@
-// The load of kv_server: kConnections clients, each a fiber. They store every key, 16 requests in flight each, then ask by
-// Zipf's law with skew 0.99, one request in flight each, every twentieth a SET. Every value holds its key and a version, and
-// is checked in full. Prints the line of JSON that run.py reads; ends with status 1 at the first wrong answer.
+// The load of kv_server: kConnections clients, each a fiber. They store every key, 16 requests in flight each, then ask
+// by Zipf's law with skew 0.99, one request in flight each, every twentieth a SET. Every value holds its key and a
+// version, and is checked in full. Prints the line of JSON that run.py reads; ends with status 1 at the first wrong
+// answer.
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -72,7 +73,8 @@ class Client {
 
  private:
   void send(std::string_view text) {
-    if (farside_fiber_write(fd_, text.data(), text.size()) != static_cast<ssize_t>(text.size())) fail("the server hung up");
+    if (farside_fiber_write(fd_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+      fail("the server hung up");
   }
   void need(size_t bytes) {
     char more[16384];
@@ -95,7 +97,11 @@ class Client {
 class Load {
  public:
   Load(const char* path, const Arguments& a)
-      : path_(path), a_(a), keys_(Store::capacity_for(a.size)), requests_(a.operations ? a.operations : 2 * keys_), zipf_(keys_, kSkew),
+      : path_(path),
+        a_(a),
+        keys_(Store::capacity_for(a.size)),
+        requests_(a.operations ? a.operations : 2 * keys_),
+        zipf_(keys_, kSkew),
         latencies_us_(requests_) {}
 
   void run() {
@@ -137,7 +143,9 @@ class Load {
     checksum_ += mix(key + request);
   }
 
-  double latency_us(double share) const { return latencies_us_[static_cast<size_t>(static_cast<double>(requests_ - 1) * share)]; }
+  double latency_us(double share) const {
+    return latencies_us_[static_cast<size_t>(static_cast<double>(requests_ - 1) * share)];
+  }
 
   const char* path_;
   Arguments a_;

@@ -1,6 +1,7 @@
 // A memcached-like server on fibers: `get` and `set` of memcached's text protocol over a Unix socket, a fiber for each
-// connection. It starts kv_load beside itself, which fills it, asks, checks every answer and prints the line of JSON; when
-// kv_load ends, the server ends with its status. An operation is one GET or SET. Three lines with hints, in kv_store.h.
+// connection. It starts kv_load beside itself, which fills it, asks, checks every answer and prints the line of JSON;
+// when kv_load ends, the server ends with its status. An operation is one GET or SET. Three lines with hints, in
+// kv_store.h.
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -106,7 +107,8 @@ int listen_at(const std::string& path) {
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address = {AF_UNIX, {}};
   snprintf(address.sun_path, sizeof address.sun_path, "%s", path.c_str());
-  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) < 0 || listen(fd, 128) < 0) fail(path.c_str());
+  if (fd < 0 || bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) < 0 || listen(fd, 128) < 0)
+    fail(path.c_str());
   return fd;
 }
 

@@ -51,7 +51,8 @@ struct Piece {
 void merge(std::vector<Piece> pieces, Key* out) {
   std::erase_if(pieces, [](const Piece& p) { return p.next == p.end; });
   while (!pieces.empty()) {
-    auto least = std::min_element(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return *a.next < *b.next; });
+    auto least = std::min_element(pieces.begin(), pieces.end(),
+                                  [](const Piece& a, const Piece& b) { return *a.next < *b.next; });
     hint(out, 8, FARSIDE_WRITE | FARSIDE_SEQ | FARSIDE_AHEAD(32));
     *out++ = *least->next++;
     if (least->next == least->end) pieces.erase(least);
@@ -61,14 +62,19 @@ void merge(std::vector<Piece> pieces, Key* out) {
 
 class Sort {
  public:
-  Sort(const Arguments& a) : threads_(a.threads), count_(a.size / 2 / sizeof(Key)), keys_(make_array<Key>(count_)), sorted_(make_array<Key>(count_)) {
+  Sort(const Arguments& a)
+      : threads_(a.threads),
+        count_(a.size / 2 / sizeof(Key)),
+        keys_(make_array<Key>(count_)),
+        sorted_(make_array<Key>(count_)) {
     in_parallel(threads_, count_, [&](unsigned, uint64_t begin, uint64_t end) {
       for (uint64_t i = begin; i < end; i++) keys_[i] = mix(a.seed * 0x10000000000 + i);
     });
   }
 
   void run() {
-    in_parallel(threads_, count_, [&](unsigned, uint64_t begin, uint64_t end) { sort_part(&keys_[begin], &keys_[end]); });
+    in_parallel(threads_, count_,
+                [&](unsigned, uint64_t begin, uint64_t end) { sort_part(&keys_[begin], &keys_[end]); });
     std::vector<Key> pivots = choose_pivots();
     std::vector<std::vector<Piece>> pieces(threads_);
     std::vector<uint64_t> starts(threads_ + 1);
@@ -114,7 +120,8 @@ class Sort {
     std::vector<Piece> pieces;
     for (unsigned t = 0; t < threads_; t++) {
       const Key *begin = part(t), *end = part(t + 1);
-      pieces.push_back({low ? std::lower_bound(begin, end, *low) : begin, high ? std::lower_bound(begin, end, *high) : end});
+      pieces.push_back(
+          {low ? std::lower_bound(begin, end, *low) : begin, high ? std::lower_bound(begin, end, *high) : end});
     }
     return pieces;
   }

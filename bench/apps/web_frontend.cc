@@ -1,7 +1,7 @@
 // A synthetic web front end as in AIFM 8.1: a request looks 32 keys up in a hash table, fetches one object of 8 KB,
 // encrypts it and compresses the result. Keys and objects are drawn by Zipf's law with skew 0.8. An operation is one
-// request. Three lines with hints: the table's entries, found and filled, and the objects, which leave first (priority 3)
-// since the table is used far more often.
+// request. Three lines with hints: the table's entries, found and filled, and the objects, which leave first (priority
+// 3) since the table is used far more often.
 #include <openssl/evp.h>
 #include <snappy-c.h>
 
@@ -24,7 +24,8 @@ struct Object {
 // Open addressing with linear steps; half of the entries are used. Keys are never 0.
 class HashTable {
  public:
-  explicit HashTable(uint64_t bytes) : mask_((uint64_t{1} << log2_of(bytes / sizeof(Entry))) - 1), entries_(make_array<Entry>(mask_ + 1)) {
+  explicit HashTable(uint64_t bytes)
+      : mask_((uint64_t{1} << log2_of(bytes / sizeof(Entry))) - 1), entries_(make_array<Entry>(mask_ + 1)) {
     memset(entries_.get(), 0, (mask_ + 1) * sizeof(Entry));
   }
   uint64_t keys() const { return (mask_ + 1) / 2; }
@@ -97,9 +98,12 @@ class Worker {
 class FrontEnd {
  public:
   FrontEnd(const Arguments& a)
-      : a_(a), table_(static_cast<uint64_t>(static_cast<double>(a.size) * kTableShare)),
+      : a_(a),
+        table_(static_cast<uint64_t>(static_cast<double>(a.size) * kTableShare)),
         object_count_(static_cast<uint64_t>(static_cast<double>(a.size) * (1 - kTableShare)) / Object::kBytes),
-        objects_(make_array<Object>(object_count_)), key_zipf_(table_.keys(), kSkew), object_zipf_(object_count_, kSkew) {
+        objects_(make_array<Object>(object_count_)),
+        key_zipf_(table_.keys(), kSkew),
+        object_zipf_(object_count_, kSkew) {
     for (uint64_t i = 0; i < table_.keys(); i++) table_.insert(HashTable::key_of(i), mix(a.seed ^ i));
     in_parallel(a.threads, object_count_, [&](unsigned, uint64_t begin, uint64_t end) {
       for (uint64_t i = begin; i < end; i++) fill(objects_[i], i);
@@ -123,7 +127,9 @@ class FrontEnd {
 
   uint64_t objects() const { return object_count_; }
   uint64_t checksum() const { return checksum_; }
-  double latency_us(double share) const { return latencies_us_[static_cast<size_t>(static_cast<double>(latencies_us_.size() - 1) * share)]; }
+  double latency_us(double share) const {
+    return latencies_us_[static_cast<size_t>(static_cast<double>(latencies_us_.size() - 1) * share)];
+  }
 
  private:
   // Half of an object repeats, as markup does.

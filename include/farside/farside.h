@@ -22,7 +22,7 @@
 #define FARSIDE_VERSION_MINOR 1
 #define FARSIDE_VERSION_PATCH 0
 /* Compare with FARSIDE_MAKE_VERSION(major, minor, patch) in the preprocessor. */
-#define FARSIDE_MAKE_VERSION(major, minor, patch) ((major) * 10000 + (minor) * 100 + (patch))
+#define FARSIDE_MAKE_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 #define FARSIDE_VERSION FARSIDE_MAKE_VERSION(FARSIDE_VERSION_MAJOR, FARSIDE_VERSION_MINOR, FARSIDE_VERSION_PATCH)
 
 #ifdef __cplusplus
@@ -38,33 +38,35 @@ extern "C" {
  *   bits 8-15    pages ahead
  *   bits 16-23   pages behind  */
 #define FARSIDE_READ 0u
-#define FARSIDE_WRITE 1u                                       /* the access writes */
-#define FARSIDE_SEQ 2u                                         /* accesses follow each other in memory: looks at the page only
-                                                                  where one begins, so a hint in a loop costs two instructions */
-#define FARSIDE_PRIORITY(p) (((unsigned)(p) & 3u) << 2)        /* 0 (default) stays longest .. 3 leaves first; for the
-                                                                  policies `priority` and any region that uses it */
-#define FARSIDE_AHEAD(pages) (((unsigned)(pages) & 255u) << 8) /* fetch up to 255 pages after it, too */
-#define FARSIDE_BEHIND(pages) (((unsigned)(pages) & 255u) << 16)
+#define FARSIDE_WRITE 1u /* the access writes */
+#define FARSIDE_SEQ                                                  \
+  2u /* accesses follow each other in memory: looks at the page only \
+        where one begins, so a hint in a loop costs two instructions */
+#define FARSIDE_PRIORITY(p)                                                                                          \
+  (((unsigned)(p)&3u) << 2)                                  /* 0 (default) stays longest .. 3 leaves first; for the \
+                                                                policies `priority` and any region that uses it */
+#define FARSIDE_AHEAD(pages) (((unsigned)(pages)&255u) << 8) /* fetch up to 255 pages after it, too */
+#define FARSIDE_BEHIND(pages) (((unsigned)(pages)&255u) << 16)
 
 /* What the inline guards look at. Filled by Farside before main; all zero in a program that runs without it. */
 struct farside_view {
-  uintptr_t begin;       /* far memory's addresses */
+  uintptr_t begin; /* far memory's addresses */
   size_t bytes;
-  const uint64_t *words; /* one word a page; see src/pager/page_word.h */
+  const uint64_t* words; /* one word a page; see src/pager/page_word.h */
 };
 extern struct farside_view farside_view;
 
 /* The part of a hint that does something. Use the inline functions below. */
-void farside_hint_slow(const void *address, size_t bytes, unsigned options);
+void farside_hint_slow(const void* address, size_t bytes, unsigned options);
 
 /* Bits of a page word, asserted to be those of src/pager/page_word.h. */
-#define FARSIDE_PAGE_MASK_ 0x67u      /* state, hot, cow */
-#define FARSIDE_PAGE_NEAR_ 0x24u      /* near and hot */
+#define FARSIDE_PAGE_MASK_ 0x67u /* state, hot, cow */
+#define FARSIDE_PAGE_NEAR_ 0x24u /* near and hot */
 #define FARSIDE_PAGE_DIRTY_ 0x8u
 
 /* Says that the next lines use bytes [address, address + bytes): they are fetched now, in one request. In a fiber,
  * others run meanwhile. Nothing happens, in fifteen instructions, when the page is near already. */
-static inline void farside_hint(const void *address, size_t bytes, unsigned options) {
+static inline void farside_hint(const void* address, size_t bytes, unsigned options) {
   uintptr_t offset = (uintptr_t)address - farside_view.begin;
   size_t in_page = offset & 4095u;
   if (offset >= farside_view.bytes) return;
@@ -72,13 +74,14 @@ static inline void farside_hint(const void *address, size_t bytes, unsigned opti
   if (in_page + bytes <= 4096u) {
     uint64_t word = __atomic_load_n(&farside_view.words[offset >> 12], __ATOMIC_RELAXED);
     unsigned wanted = FARSIDE_PAGE_NEAR_ | ((options & FARSIDE_WRITE) ? FARSIDE_PAGE_DIRTY_ : 0u);
-    unsigned looked = (options & FARSIDE_WRITE) ? FARSIDE_PAGE_MASK_ | FARSIDE_PAGE_DIRTY_ : FARSIDE_PAGE_MASK_ & ~0x40u;
+    unsigned looked =
+        (options & FARSIDE_WRITE) ? FARSIDE_PAGE_MASK_ | FARSIDE_PAGE_DIRTY_ : FARSIDE_PAGE_MASK_ & ~0x40u;
     if ((word & looked) == wanted) return;
   }
   farside_hint_slow(address, bytes, options);
 }
-static inline void farside_hint_read(const void *address, size_t bytes) { farside_hint(address, bytes, FARSIDE_READ); }
-static inline void farside_hint_write(void *address, size_t bytes) { farside_hint(address, bytes, FARSIDE_WRITE); }
+static inline void farside_hint_read(const void* address, size_t bytes) { farside_hint(address, bytes, FARSIDE_READ); }
+static inline void farside_hint_write(void* address, size_t bytes) { farside_hint(address, bytes, FARSIDE_WRITE); }
 
 /* ---- Regions ---- */
 
@@ -88,16 +91,16 @@ typedef struct farside_region farside_region;
 /* Reserves `capacity` bytes (rounded up to 4 KiB pages) of which the first `bytes` are usable and read as zero.
  * policy: "fifo", "second-chance", "lru" or "priority"; NULL: the process's. NULL with errno ENOMEM (far memory or
  * addresses are used up), EINVAL (unknown policy, bytes > capacity), ENOSPC (64 regions exist). */
-farside_region *farside_region_create(size_t bytes, size_t capacity, const char *policy);
+farside_region* farside_region_create(size_t bytes, size_t capacity, const char* policy);
 /* First byte; never moves. */
-void *farside_region_data(const farside_region *region);
-size_t farside_region_size(const farside_region *region);
+void* farside_region_data(const farside_region* region);
+size_t farside_region_size(const farside_region* region);
 /* Grows or shrinks within the capacity: new bytes read as zero, bytes cut off are forgotten. 0, or -1 with errno. */
-int farside_region_resize(farside_region *region, size_t bytes);
-void farside_region_destroy(farside_region *region);
+int farside_region_resize(farside_region* region, size_t bytes);
+void farside_region_destroy(farside_region* region);
 
 /* Gives the pages of a region their policy, or takes it back (NULL). Use farside_region_create. 0 or an errno value. */
-int farside_region_set_policy_(const void *address, size_t bytes, const char *policy);
+int farside_region_set_policy_(const void* address, size_t bytes, const char* policy);
 
 /* ---- The process ---- */
 
@@ -108,7 +111,7 @@ struct farside_stats {
                                                         and calls on memory that is not the program's */
 };
 /* 1 and fills *stats under Farside; 0 and zeros without it. */
-int farside_get_stats(struct farside_stats *stats);
+int farside_get_stats(struct farside_stats* stats);
 
 /* The version of the library that runs, as FARSIDE_VERSION. */
 int farside_version(void);

@@ -34,26 +34,26 @@ typedef struct farside_fiber_channel farside_fiber_channel;
 /* ---- Runs ---- */
 
 /* Runs function(argument) as the first fiber on this thread and workers - 1 new ones (0: one worker a processor), and
- * returns when all fibers have ended. When all fibers wait for each other the process ends with a message. -EINVAL (more
- * than 256 workers), -EBUSY (a run is under way), -ENOMEM, -EAGAIN (no threads), -EMFILE. */
-int farside_fiber_run(unsigned workers, void (*function)(void *), void *argument);
+ * returns when all fibers have ended. When all fibers wait for each other the process ends with a message. -EINVAL
+ * (more than 256 workers), -EBUSY (a run is under way), -ENOMEM, -EAGAIN (no threads), -EMFILE. */
+int farside_fiber_run(unsigned workers, void (*function)(void*), void* argument);
 
-/* Bytes of stack for each fiber of later runs, 16 KiB to 1 GiB, rounded up to pages; 64 KiB without this call. Below each
- * stack lies a guard page: who overflows gets SIGSEGV. -EINVAL, -EBUSY. */
+/* Bytes of stack for each fiber of later runs, 16 KiB to 1 GiB, rounded up to pages; 64 KiB without this call. Below
+ * each stack lies a guard page: who overflows gets SIGSEGV. -EINVAL, -EBUSY. */
 int farside_fiber_set_stack_size(size_t bytes);
 
 /* ---- Fibers ---- */
 
 /* Starts function(argument) in a new fiber, which must be joined or detached; fiber may be NULL: detached. No exception
  * may leave the function. -ENOMEM. */
-int farside_fiber_spawn(farside_fiber **fiber, void (*function)(void *), void *argument);
+int farside_fiber_spawn(farside_fiber** fiber, void (*function)(void*), void* argument);
 
 /* Waits for the fiber's end; its handle is gone afterwards. [may block] -EINVAL (detached, or somebody else joins it),
  * -EDEADLK (itself). */
-int farside_fiber_join(farside_fiber *fiber);
+int farside_fiber_join(farside_fiber* fiber);
 
 /* Nobody will join it; its handle is gone afterwards. -EINVAL. */
-int farside_fiber_detach(farside_fiber *fiber);
+int farside_fiber_detach(farside_fiber* fiber);
 
 /* Lets others run. [may block] */
 int farside_fiber_yield(void);
@@ -69,57 +69,57 @@ int farside_fiber_hold(void);
 int farside_fiber_release(void);
 
 /* The calling fiber; NULL outside of fibers. */
-farside_fiber *farside_fiber_self(void);
+farside_fiber* farside_fiber_self(void);
 
 /* ---- Mutex: first come, first served ---- */
 
-farside_fiber_mutex *farside_fiber_mutex_create(void);
-int farside_fiber_mutex_destroy(farside_fiber_mutex *mutex);  /* -EBUSY: held */
-int farside_fiber_mutex_lock(farside_fiber_mutex *mutex);     /* [may block] -EDEADLK: the caller holds it */
-int farside_fiber_mutex_trylock(farside_fiber_mutex *mutex);  /* -EBUSY: held */
-int farside_fiber_mutex_unlock(farside_fiber_mutex *mutex);   /* -EPERM: the caller does not hold it */
+farside_fiber_mutex* farside_fiber_mutex_create(void);
+int farside_fiber_mutex_destroy(farside_fiber_mutex* mutex); /* -EBUSY: held */
+int farside_fiber_mutex_lock(farside_fiber_mutex* mutex);    /* [may block] -EDEADLK: the caller holds it */
+int farside_fiber_mutex_trylock(farside_fiber_mutex* mutex); /* -EBUSY: held */
+int farside_fiber_mutex_unlock(farside_fiber_mutex* mutex);  /* -EPERM: the caller does not hold it */
 
 /* ---- Condition variable: wakes in order, and never without a signal ---- */
 
-farside_fiber_condition *farside_fiber_condition_create(void);
-int farside_fiber_condition_destroy(farside_fiber_condition *condition);  /* -EBUSY: fibers wait */
+farside_fiber_condition* farside_fiber_condition_create(void);
+int farside_fiber_condition_destroy(farside_fiber_condition* condition); /* -EBUSY: fibers wait */
 /* Lets the mutex go, waits, and takes it again. [may block] -EPERM: the caller does not hold it. */
-int farside_fiber_condition_wait(farside_fiber_condition *condition, farside_fiber_mutex *mutex);
-int farside_fiber_condition_signal(farside_fiber_condition *condition);
-int farside_fiber_condition_broadcast(farside_fiber_condition *condition);
+int farside_fiber_condition_wait(farside_fiber_condition* condition, farside_fiber_mutex* mutex);
+int farside_fiber_condition_signal(farside_fiber_condition* condition);
+int farside_fiber_condition_broadcast(farside_fiber_condition* condition);
 
 /* ---- Wait group: a count, and fibers that wait until it is zero ---- */
 
-farside_fiber_group *farside_fiber_group_create(void);
-int farside_fiber_group_destroy(farside_fiber_group *group);            /* -EBUSY: fibers wait */
-int farside_fiber_group_add(farside_fiber_group *group, int64_t count); /* count < 0: done; -EINVAL: below zero */
-int farside_fiber_group_wait(farside_fiber_group *group);               /* [may block] */
+farside_fiber_group* farside_fiber_group_create(void);
+int farside_fiber_group_destroy(farside_fiber_group* group);            /* -EBUSY: fibers wait */
+int farside_fiber_group_add(farside_fiber_group* group, int64_t count); /* count < 0: done; -EINVAL: below zero */
+int farside_fiber_group_wait(farside_fiber_group* group);               /* [may block] */
 
 /* ---- Channel: a queue of pointers for any number of senders and receivers, in order ---- */
 
 /* capacity 0: a sender waits until its item is received. NULL: more than 2^24. */
-farside_fiber_channel *farside_fiber_channel_create(size_t capacity);
+farside_fiber_channel* farside_fiber_channel_create(size_t capacity);
 /* Hands items still in it to forget, if that is not NULL. -EBUSY: fibers wait. */
-int farside_fiber_channel_destroy(farside_fiber_channel *channel, void (*forget)(void *item));
-int farside_fiber_channel_send(farside_fiber_channel *channel, void *item);        /* [may block] -EPIPE: closed */
-int farside_fiber_channel_try_send(farside_fiber_channel *channel, void *item);    /* -EAGAIN: full; -EPIPE */
-int farside_fiber_channel_receive(farside_fiber_channel *channel, void **item);    /* [may block] -EPIPE: closed, empty */
-int farside_fiber_channel_try_receive(farside_fiber_channel *channel, void **item); /* -EAGAIN: empty; -EPIPE */
+int farside_fiber_channel_destroy(farside_fiber_channel* channel, void (*forget)(void* item));
+int farside_fiber_channel_send(farside_fiber_channel* channel, void* item);     /* [may block] -EPIPE: closed */
+int farside_fiber_channel_try_send(farside_fiber_channel* channel, void* item); /* -EAGAIN: full; -EPIPE */
+int farside_fiber_channel_receive(farside_fiber_channel* channel, void** item); /* [may block] -EPIPE: closed, empty */
+int farside_fiber_channel_try_receive(farside_fiber_channel* channel, void** item); /* -EAGAIN: empty; -EPIPE */
 /* No item gets in any more; who waits to send or receive gets -EPIPE. */
-int farside_fiber_channel_close(farside_fiber_channel *channel);
+int farside_fiber_channel_close(farside_fiber_channel* channel);
 
 /* ---- Sockets, and pipes for read and write ---- */
 
 /* As the system calls of a blocking descriptor, but only the fiber waits; the descriptor may be in either mode, and
  * becomes non-blocking where the call needs it (accept, connect, and read and write of what is no socket). All [may
  * block] and give the system call's errors, negated. SIGPIPE is never raised: -EPIPE. */
-int farside_fiber_accept(int fd, struct sockaddr *address, socklen_t *length);
-int farside_fiber_connect(int fd, const struct sockaddr *address, socklen_t length);
-ssize_t farside_fiber_read(int fd, void *buffer, size_t bytes);
+int farside_fiber_accept(int fd, struct sockaddr* address, socklen_t* length);
+int farside_fiber_connect(int fd, const struct sockaddr* address, socklen_t length);
+ssize_t farside_fiber_read(int fd, void* buffer, size_t bytes);
 /* Writes all; fewer only if an error came after some were written. */
-ssize_t farside_fiber_write(int fd, const void *buffer, size_t bytes);
-ssize_t farside_fiber_recv(int fd, void *buffer, size_t bytes, int flags);
-ssize_t farside_fiber_send(int fd, const void *buffer, size_t bytes, int flags);
+ssize_t farside_fiber_write(int fd, const void* buffer, size_t bytes);
+ssize_t farside_fiber_recv(int fd, void* buffer, size_t bytes, int flags);
+ssize_t farside_fiber_send(int fd, const void* buffer, size_t bytes, int flags);
 
 #define FARSIDE_FIBER_READABLE 1
 #define FARSIDE_FIBER_WRITABLE 2

@@ -144,7 +144,9 @@ class ConditionVariable {
 
 class WaitGroup {
  public:
-  void add(int64_t count = 1) { detail::check(farside_fiber_group_add(handle_.get(), count), "farside_fiber_group_add"); }
+  void add(int64_t count = 1) {
+    detail::check(farside_fiber_group_add(handle_.get(), count), "farside_fiber_group_add");
+  }
   void done() { add(-1); }
   void wait() { detail::check(farside_fiber_group_wait(handle_.get()), "farside_fiber_group_wait"); }
 

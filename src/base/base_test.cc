@@ -68,8 +68,13 @@ TEST(Options, NamesTheNearestKnownOption) {
 
 TEST(Options, RefusesBadValues) {
   Options o;
-  for (auto [name, value] : {std::pair{"FARSIDE_FAULT", "x"}, {"FARSIDE_POLICY", "x"}, {"FARSIDE_EVICTORS", "9"}, {"FARSIDE_LOCAL", "1M"},
-                             {"FARSIDE_SPACE", "1K"}, {"FARSIDE_PREFETCH", "maybe"}, {"FARSIDE_LOG", "loud"}}) {
+  for (auto [name, value] : {std::pair{"FARSIDE_FAULT", "x"},
+                             {"FARSIDE_POLICY", "x"},
+                             {"FARSIDE_EVICTORS", "9"},
+                             {"FARSIDE_LOCAL", "1M"},
+                             {"FARSIDE_SPACE", "1K"},
+                             {"FARSIDE_PREFETCH", "maybe"},
+                             {"FARSIDE_LOG", "loud"}}) {
     EXPECT_FALSE(set_option(&o, name, value).ok()) << name;
   }
 }

@@ -1,5 +1,6 @@
-// The page by which `farside ctl` talks to a running process. The process holds it as a sealed memfd of this name; who may
-// open /proc/PID/fd of the process (its own user, and root) may map it, so it needs no path, no socket and no thread.
+// The page by which `farside ctl` talks to a running process. The process holds it as a sealed memfd of this name; who
+// may open /proc/PID/fd of the process (its own user, and root) may map it, so it needs no path, no socket and no
+// thread.
 //
 //   ctl:      takes the file's lock, writes local_*, asked++ , waits for answered == asked, reads the report
 //   process:  looks at asked some ten times a second (an evictor does), obeys, writes the report, answered = asked

@@ -32,9 +32,10 @@ template <typename... Args>
 
 }  // namespace farside
 
-#define FARSIDE_CHECK(condition) \
-  do {                           \
-    if (__builtin_expect(!(condition), 0)) ::farside::die("internal error at {}:{}: {}", __FILE__, __LINE__, #condition); \
+#define FARSIDE_CHECK(condition)                                                     \
+  do {                                                                               \
+    if (__builtin_expect(!(condition), 0))                                           \
+      ::farside::die("internal error at {}:{}: {}", __FILE__, __LINE__, #condition); \
   } while (0)
 
 #ifdef FARSIDE_EXPENSIVE_CHECKS

@@ -39,7 +39,9 @@ struct NearAllocator {
   T* allocate(size_t count) { return static_cast<T*>(near_alloc(count * sizeof(T))); }
   void deallocate(T* memory, size_t count) { near_free(memory, count * sizeof(T)); }
   template <typename U>
-  bool operator==(const NearAllocator<U>&) const { return true; }
+  bool operator==(const NearAllocator<U>&) const {
+    return true;
+  }
 };
 
 }  // namespace farside

@@ -9,9 +9,12 @@ namespace farside {
 namespace {
 
 constexpr OptionName kNames[] = {
-    {"FARSIDE_LOCAL", "--local", "near memory for the program's heap: a size (256M) or a share of its largest size (25%)", false},
-    {"FARSIDE_FAR", "--far", "memory server: tcp://host:port or shm://socket; none: an embedded server for this run", false},
-    {"FARSIDE_FAR_MEMORY", "--far-memory", "memory that the embedded server lends (default: half of this machine's RAM)", false},
+    {"FARSIDE_LOCAL", "--local",
+     "near memory for the program's heap: a size (256M) or a share of its largest size (25%)", false},
+    {"FARSIDE_FAR", "--far", "memory server: tcp://host:port or shm://socket; none: an embedded server for this run",
+     false},
+    {"FARSIDE_FAR_MEMORY", "--far-memory",
+     "memory that the embedded server lends (default: half of this machine's RAM)", false},
     {"FARSIDE_TOKEN_FILE", "--token-file", "file whose first line is the server's secret", false},
     {"FARSIDE_FAULT", "--fault", "how faults are served: auto, signal or handler", false},
     {"FARSIDE_POLICY", "--policy", "which pages leave first: fifo, second-chance, lru or priority", false},

@@ -19,18 +19,18 @@ std::string_view policy_name(PolicyKind kind);
 bool policy_from_name(std::string_view name, PolicyKind* kind);
 
 struct Options {
-  SizeOrShare local{0, 0.5};               // near memory that the program's heap may use
-  char far_address[256] = "";              // where far memory is; set by the launcher also for the embedded server
-  char token[128] = "";                    // secret for the server
+  SizeOrShare local{0, 0.5};   // near memory that the program's heap may use
+  char far_address[256] = "";  // where far memory is; set by the launcher also for the embedded server
+  char token[128] = "";        // secret for the server
   FaultMode fault = FaultMode::kAuto;
   PolicyKind policy = PolicyKind::kSecondChance;
-  unsigned evictors = 1;                   // 1 .. 4
+  unsigned evictors = 1;  // 1 .. 4
   bool prefetch = true;
-  uint64_t space = uint64_t{256} << 30;    // addresses reserved for far memory
-  char report[256] = "";                   // file to which each process appends its statistics as one line of JSON
-  char trace[256] = "";                    // file to which each process appends what it recorded of its faults
+  uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
+  char report[256] = "";                 // file to which each process appends its statistics as one line of JSON
+  char trace[256] = "";                  // file to which each process appends what it recorded of its faults
   bool quiet = false;
-  bool announce = false;                   // print the fault mode and why; set by the launcher for its first process
+  bool announce = false;  // print the fault mode and why; set by the launcher for its first process
 };
 
 // One row per variable; `internal` ones are passed from the launcher to the program and have no command line form.

@@ -4,9 +4,9 @@
 #include <linux/futex.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 
 #include <cerrno>

@@ -36,7 +36,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}         // NOLINT: implicit by intent
+  Result(T value) : value_(std::move(value)) {}          // NOLINT: implicit by intent
   Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit by intent
   bool ok() const { return status_.ok(); }
   const Status& status() const { return status_; }

@@ -81,7 +81,8 @@ class Event {
 class SignalsBlocked {
  public:
   static constexpr os::SignalSet kAllButFaults =
-      ~(os::signal_bit(SIGBUS) | os::signal_bit(SIGSEGV) | os::signal_bit(SIGSYS) | os::signal_bit(SIGILL) | os::signal_bit(SIGFPE) | os::signal_bit(SIGTRAP));
+      ~(os::signal_bit(SIGBUS) | os::signal_bit(SIGSEGV) | os::signal_bit(SIGSYS) | os::signal_bit(SIGILL) |
+        os::signal_bit(SIGFPE) | os::signal_bit(SIGTRAP));
   SignalsBlocked() { os::sigprocmask(SIG_BLOCK, &kAllButFaults, &before_); }
   ~SignalsBlocked() { os::sigprocmask(SIG_SETMASK, &before_, nullptr); }
   SignalsBlocked(const SignalsBlocked&) = delete;

@@ -31,9 +31,15 @@ bool is_one_error_line(const std::string& text) {
 }
 
 TEST(CommandsTest, EveryHelpHasExamples) {
-  for (std::vector<const char*> line :
-       {std::vector<const char*>{"--help"}, {"run", "--help"}, {"trace", "--help"}, {"ctl", "--help"}, {"serve", "--help"}, {"doctor", "--help"},
-        {"bench", "--help"}, {"bench", "paging", "--help"}, {"bench", "redis", "--help"}}) {
+  for (std::vector<const char*> line : {std::vector<const char*>{"--help"},
+                                        {"run", "--help"},
+                                        {"trace", "--help"},
+                                        {"ctl", "--help"},
+                                        {"serve", "--help"},
+                                        {"doctor", "--help"},
+                                        {"bench", "--help"},
+                                        {"bench", "paging", "--help"},
+                                        {"bench", "redis", "--help"}}) {
     Outcome help = farside(line);
     EXPECT_EQ(help.exit_status, 0);
     EXPECT_NE(help.out.find("Examples:\n  "), std::string::npos) << help.out;

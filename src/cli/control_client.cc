@@ -27,7 +27,8 @@ constexpr uint64_t kLookNs = 1'000'000;
 int open_control(pid_t pid) {
   std::string wanted = fmt::format("/memfd:{} (deleted)", kControlName);
   std::error_code error;
-  for (fs::directory_iterator at(fmt::format("/proc/{}/fd", pid), error), end; !error && at != end; at.increment(error)) {
+  for (fs::directory_iterator at(fmt::format("/proc/{}/fd", pid), error), end; !error && at != end;
+       at.increment(error)) {
     std::error_code gone;
     if (fs::read_symlink(at->path(), gone) == wanted && !gone) return open(at->path().c_str(), O_RDWR | O_CLOEXEC);
   }
@@ -70,7 +71,8 @@ std::vector<pid_t> all_pids() {
   for (fs::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
     std::string name = at->path().filename();
     pid_t pid = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr == name.data() + name.size()) pids.push_back(pid);
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr == name.data() + name.size())
+      pids.push_back(pid);
   }
   std::sort(pids.begin(), pids.end());
   return pids;

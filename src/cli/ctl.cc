@@ -23,16 +23,20 @@ struct CtlArguments {
 
 uint64_t number(const json& report, const char* name) { return report.value(name, uint64_t{0}); }
 
-std::string name_of(const json& report) { return fmt::format("{} {}", number(report, "pid"), report.value("program", "?")); }
+std::string name_of(const json& report) {
+  return fmt::format("{} {}", number(report, "pid"), report.value("program", "?"));
+}
 
 std::string describe(const json& report) {
   uint64_t heap = number(report, "heap_bytes"), near = number(report, "near_bytes");
-  return fmt::format("{}: near {} of {} allowed, far {}; {} faults, {} evictions; {} mode, {}", name_of(report), format_size(near),
-                     format_size(number(report, "local_bytes")), format_size(heap > near ? heap - near : 0),
-                     number(report, "faults"), number(report, "evictions"), report.value("mode", "?"), report.value("transport", "?"));
+  return fmt::format("{}: near {} of {} allowed, far {}; {} faults, {} evictions; {} mode, {}", name_of(report),
+                     format_size(near), format_size(number(report, "local_bytes")),
+                     format_size(heap > near ? heap - near : 0), number(report, "faults"), number(report, "evictions"),
+                     report.value("mode", "?"), report.value("transport", "?"));
 }
 
-// Has the limit changed and waits until it is kept. Growing is over at once; shrinking takes as long as pages take to leave.
+// Has the limit changed and waits until it is kept. Growing is over at once; shrinking takes as long as pages take to
+// leave.
 Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double seconds) {
   auto before = process.ask({});
   if (!before.ok()) return before;
@@ -40,8 +44,9 @@ Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double
   auto now = process.ask(local);
   while (now.ok() && number(*now, "near_bytes") > number(*now, "local_bytes")) {
     if (static_cast<double>(now_ns() - start) > seconds * 1e9) {
-      return Status::error(ETIMEDOUT, "{}: {} are still near after {} s, {} are allowed; they leave as they can", name_of(*now),
-                           format_size(number(*now, "near_bytes")), seconds, format_size(number(*now, "local_bytes")));
+      return Status::error(ETIMEDOUT, "{}: {} are still near after {} s, {} are allowed; they leave as they can",
+                           name_of(*now), format_size(number(*now, "near_bytes")), seconds,
+                           format_size(number(*now, "local_bytes")));
     }
     os::nanosleep_ns(kAskAgainNs);
     now = process.ask({});
@@ -53,8 +58,9 @@ Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double
 }
 
 std::string describe_resized(const json& report) {
-  return fmt::format("{}: {} may be near instead of {}; done in {:.2f} s", name_of(report), format_size(number(report, "local_bytes")),
-                     format_size(number(report, "local_bytes_before")), report.value("resize_seconds", 0.0));
+  return fmt::format("{}: {} may be near instead of {}; done in {:.2f} s", name_of(report),
+                     format_size(number(report, "local_bytes")), format_size(number(report, "local_bytes_before")),
+                     report.value("resize_seconds", 0.0));
 }
 
 int control(const CtlArguments& arguments) {
@@ -66,10 +72,13 @@ int control(const CtlArguments& arguments) {
     local = options.local;
   }
   bool changes = local.bytes > 0 || local.is_share();
-  if (changes && arguments.pid == 0) return fail(Status::error(EINVAL, "--local: whose? give the PID of the program or its launcher"), kExitUsage);
+  if (changes && arguments.pid == 0)
+    return fail(Status::error(EINVAL, "--local: whose? give the PID of the program or its launcher"), kExitUsage);
   auto processes = ControlledProcess::find_all(arguments.pid);
   if (processes.empty() && arguments.pid != 0) {
-    return fail(Status::error(ESRCH, "process {} does not run under farside, or is not yours; farside ctl lists those that do", arguments.pid));
+    return fail(Status::error(ESRCH,
+                              "process {} does not run under farside, or is not yours; farside ctl lists those that do",
+                              arguments.pid));
   }
   json reports = json::array();
   int status = 0;
@@ -95,7 +104,9 @@ void add_ctl_command(CLI::App& app) {
   command->add_option("pid", arguments->pid, "a process, or the launcher or shell that started it; none: all of yours")
       ->type_name("PID")
       ->check(CLI::PositiveNumber);
-  command->add_option("--local", arguments->local, "near memory from now on: a size (2G) or a share of its heap's largest size (25%)")
+  command
+      ->add_option("--local", arguments->local,
+                   "near memory from now on: a size (2G) or a share of its heap's largest size (25%)")
       ->type_name("VALUE");
   command->add_option("--wait", arguments->seconds, "seconds to wait until pages beyond it have left")
       ->type_name("S")
@@ -104,7 +115,8 @@ void add_ctl_command(CLI::App& app) {
   command->add_flag("--json", arguments->json, "print JSON: the figures of --stats for each process");
   command->footer(
       "The program goes on meanwhile. Its children that exist already are processes of their own.\n\n"
-      "Examples:\n  farside ctl\n  farside ctl 4711\n  farside ctl 4711 --local 2G\n  farside ctl $! --local 50% --json");
+      "Examples:\n  farside ctl\n  farside ctl 4711\n  farside ctl 4711 --local 2G\n  farside ctl $! --local 50% "
+      "--json");
   set_action(command, [arguments] { return control(*arguments); });
 }
 

@@ -66,7 +66,8 @@ int wait_for(int fd, uint32_t events) {
   Fiber* self = call.fiber();
   self->fd = fd;
   self->events = events;
-  park(Waiting::kSocket, [](Fiber* f, void*) { this_worker()->runtime().sockets().add(f); }, nullptr);
+  park(
+      Waiting::kSocket, [](Fiber* f, void*) { this_worker()->runtime().sockets().add(f); }, nullptr);
   return self->result;
 }
 
@@ -168,7 +169,8 @@ int farside_fiber_detach(farside_fiber* fiber) {
 int farside_fiber_yield() {
   Call call;
   if (!call) return -EPERM;
-  park(Waiting::kNothing, [](Fiber* f, void*) { this_worker()->requeue(f); }, nullptr);
+  park(
+      Waiting::kNothing, [](Fiber* f, void*) { this_worker()->requeue(f); }, nullptr);
   return 0;
 }
 
@@ -177,10 +179,13 @@ int farside_fiber_sleep(uint64_t nanoseconds) {
   if (!call) return -EPERM;
   uint64_t now = now_ns();
   call.fiber()->deadline = nanoseconds < Timers::kNever - now ? now + nanoseconds : Timers::kNever - 1;
-  park(Waiting::kTimer, [](Fiber* f, void*) {
-    Runtime& runtime = this_worker()->runtime();
-    runtime.event_added(runtime.timers().insert(f));
-  }, nullptr);
+  park(
+      Waiting::kTimer,
+      [](Fiber* f, void*) {
+        Runtime& runtime = this_worker()->runtime();
+        runtime.event_added(runtime.timers().insert(f));
+      },
+      nullptr);
   return 0;
 }
 
@@ -250,7 +255,8 @@ ssize_t farside_fiber_write(int fd, const void* buffer, size_t bytes) {
 }
 
 int farside_fiber_wait_ready(int fd, int events) {
-  uint32_t wanted = ((events & FARSIDE_FIBER_READABLE) ? EPOLLIN : 0u) | ((events & FARSIDE_FIBER_WRITABLE) ? EPOLLOUT : 0u);
+  uint32_t wanted =
+      ((events & FARSIDE_FIBER_READABLE) ? EPOLLIN : 0u) | ((events & FARSIDE_FIBER_WRITABLE) ? EPOLLOUT : 0u);
   return wanted ? wait_for(fd, wanted) : -EINVAL;
 }
 

@@ -61,7 +61,8 @@ bool make_stack(Context* context, size_t bytes) {
   long address = os::mmap(nullptr, bytes + kPageSize, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   if (address < 0 && address > -4096) return false;
   auto* guard = reinterpret_cast<std::byte*>(address);
-  bool guarded = os::madvise(guard, kPageSize, kAdviceGuardInstall) == 0 || os::mprotect(guard, kPageSize, PROT_NONE) == 0;
+  bool guarded =
+      os::madvise(guard, kPageSize, kAdviceGuardInstall) == 0 || os::mprotect(guard, kPageSize, PROT_NONE) == 0;
   if (!guarded) {
     os::munmap(guard, bytes + kPageSize);
     return false;

@@ -22,8 +22,8 @@ namespace farside::fiber {
 
 // Something that runs: a fiber, or a worker thread on its own stack.
 struct Context {
-  void* saved = nullptr;            // where it goes on, while it does not run
-  std::byte* stack_low = nullptr;   // first usable byte; a thread's is known only to the address sanitizer
+  void* saved = nullptr;           // where it goes on, while it does not run
+  std::byte* stack_low = nullptr;  // first usable byte; a thread's is known only to the address sanitizer
   size_t stack_bytes = 0;
   void (*entry)() = nullptr;        // a prepared context begins here and never returns from it
   void* fake_stack = nullptr;       // address sanitizer's

@@ -33,7 +33,7 @@ struct farside_fiber : farside::NearObject {
   volatile int in_call = 0;
   volatile int holds = 0;  // > 0: the program asked for the same
   farside::fiber::Waiting waiting = farside::fiber::Waiting::kNothing;
-  farside_fiber* next = nullptr;      // in the one list that the fiber is in
+  farside_fiber* next = nullptr;       // in the one list that the fiber is in
   farside_fiber* next_made = nullptr;  // in the list of all fibers
 
   // Who ends, joins and detaches agree here: 0 runs; kEnded; kDetached; else the fiber that waits in join.

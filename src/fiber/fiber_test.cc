@@ -159,14 +159,20 @@ TEST(Fiber, IdleWorkersSteal) {
 TEST(Fiber, RefusesMisuse) {
   EXPECT_EQ(farside_fiber_self(), nullptr);
   EXPECT_EQ(farside_fiber_yield(), -EPERM);
-  EXPECT_EQ(farside_fiber_spawn(nullptr, [](void*) {}, nullptr), -EPERM);
-  EXPECT_EQ(farside_fiber_run(257, [](void*) {}, nullptr), -EINVAL);
+  EXPECT_EQ(farside_fiber_spawn(
+                nullptr, [](void*) {}, nullptr),
+            -EPERM);
+  EXPECT_EQ(farside_fiber_run(
+                257, [](void*) {}, nullptr),
+            -EINVAL);
   EXPECT_EQ(farside_fiber_set_stack_size(1), -EINVAL);
   EXPECT_THROW(yield(), std::system_error);
   char byte = 0;
   EXPECT_EQ(farside_fiber_read(0, &byte, 1), -EPERM);
   run(1, [] {
-    EXPECT_EQ(farside_fiber_run(1, [](void*) {}, nullptr), -EBUSY);
+    EXPECT_EQ(farside_fiber_run(
+                  1, [](void*) {}, nullptr),
+              -EBUSY);
     EXPECT_EQ(farside_fiber_set_stack_size(1 << 20), -EBUSY);
     EXPECT_EQ(farside_fiber_join(farside_fiber_self()), -EDEADLK);
     EXPECT_TRUE(in_fiber());
@@ -179,7 +185,9 @@ TEST(Fiber, SecondJoinerIsRefused) {
     WaitGroup group;
     group.add();
     farside_fiber* slow = nullptr;
-    ASSERT_EQ(farside_fiber_spawn(&slow, [](void* g) { static_cast<WaitGroup*>(g)->wait(); }, &group), 0);
+    ASSERT_EQ(farside_fiber_spawn(
+                  &slow, [](void* g) { static_cast<WaitGroup*>(g)->wait(); }, &group),
+              0);
     Fiber first([&] { EXPECT_EQ(farside_fiber_join(slow), 0); });
     yield();
     EXPECT_EQ(farside_fiber_join(slow), -EINVAL);
@@ -211,7 +219,9 @@ TEST(FiberDeathTest, StackOverflowMeetsTheGuard) {
 TEST(FiberDeathTest, EscapedExceptionEndsTheProcess) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   EXPECT_DEATH(run(1, [] { throw std::runtime_error("over board"); }), "over board");
-  EXPECT_DEATH(farside_fiber_run(1, [](void*) { throw std::runtime_error("over board"); }, nullptr), "over board");
+  EXPECT_DEATH(farside_fiber_run(
+                   1, [](void*) { throw std::runtime_error("over board"); }, nullptr),
+               "over board");
 }
 
 TEST_P(FiberTest, ExceptionsStayWithTheirFiber) {
@@ -637,7 +647,8 @@ TEST_P(FiberTest, ReaderAndWriterShareADescriptor) {
 
 TEST_P(FiberTest, CloseWakesWhoWaits) {
 #if defined(FARSIDE_FIBER_TSAN)
-  if (GetParam() > 1) GTEST_SKIP() << "the reader may not wait yet: a race between close and read, as tsan rightly says";
+  if (GetParam() > 1)
+    GTEST_SKIP() << "the reader may not wait yet: a race between close and read, as tsan rightly says";
 #endif
   run(GetParam(), [] {
     for (int i = 0; i < 50; i++) {
@@ -698,7 +709,7 @@ TEST(Sockets, PipesAndFilesWork) {
 constexpr size_t kPage = 4096;
 struct Pager {
   static constexpr int kPages = 256;
-  char* memory = static_cast<char*>(mmap(nullptr, kPages * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  char* memory = static_cast<char*>(mmap(nullptr, kPages* kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   std::atomic<uint64_t> due_ns[kPages] = {};
   std::atomic<int> faults{0}, polls{0}, starts{0}, ends{0}, waits_in_fiber{0};
 
@@ -1072,8 +1083,8 @@ TEST_P(WaitTest, InterruptedStorm) {
   storm(GetParam());
 }
 
-// A handler with SA_NODEFER runs with the mask of ordinary code, so its faults suspend the fiber. That is fatal where it
-// interrupted malloc, but must not be where it interrupted wait_until.
+// A handler with SA_NODEFER runs with the mask of ordinary code, so its faults suspend the fiber. That is fatal where
+// it interrupted malloc, but must not be where it interrupted wait_until.
 TEST_P(WaitTest, InterruptedWaits) {
   Interruptions interruptions(SA_NODEFER);
   std::atomic<int> waits{0};

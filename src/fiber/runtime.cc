@@ -182,7 +182,7 @@ void Runtime::check_deadlock(uint64_t word) {
 }
 
 void Runtime::report_deadlock() {
-  static constexpr const char* kNames[kWaitingKinds] = {"",        "join",    "mutexes", "conditions", "wait groups",
+  static constexpr const char* kNames[kWaitingKinds] = {"",         "join",   "mutexes", "conditions", "wait groups",
                                                         "channels", "timers", "sockets", "memory"};
   size_t counts[kWaitingKinds] = {};
   for (Fiber* fiber = all_made_; fiber; fiber = fiber->next_made) counts[static_cast<int>(fiber->waiting)]++;
@@ -190,7 +190,8 @@ void Runtime::report_deadlock() {
   size_t used = 0;
   for (int kind = 1; kind < kWaitingKinds; kind++) {
     if (counts[kind] == 0) continue;
-    auto end = fmt::format_to_n(text + used, sizeof text - used, "{}{} {}", used ? ", " : "", kNames[kind], counts[kind]);
+    auto end =
+        fmt::format_to_n(text + used, sizeof text - used, "{}{} {}", used ? ", " : "", kNames[kind], counts[kind]);
     used = static_cast<size_t>(end.out - text);
   }
   die("deadlock: all {} fibers wait for each other, and nothing can wake them (waiting for {}); look for a missing "

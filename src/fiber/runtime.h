@@ -108,8 +108,8 @@ class Runtime : public NearObject {
   std::atomic<size_t> live_{0};
   std::atomic<bool> done_{false};
 
-  FiberLock fibers_lock_;     // guards the two below
-  FiberList free_;            // with their stacks
+  FiberLock fibers_lock_;      // guards the two below
+  FiberList free_;             // with their stacks
   Fiber* all_made_ = nullptr;  // through Fiber::next_made
 };
 

@@ -10,9 +10,7 @@ bool in_fiber() {
   return fiber && !fiber->in_call && fiber->holds == 0 && is_on_stack(fiber->context, __builtin_frame_address(0));
 }
 
-bool in_fiber(os::SignalSet interrupted_mask) {
-  return in_fiber() && this_worker()->normal_mask() == interrupted_mask;
-}
+bool in_fiber(os::SignalSet interrupted_mask) { return in_fiber() && this_worker()->normal_mask() == interrupted_mask; }
 
 bool polls_soon() { return this_worker()->polls_soon(); }
 

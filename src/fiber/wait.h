@@ -25,8 +25,8 @@ bool in_fiber(os::SignalSet interrupted_mask);
 // its signal mask as they were, and stays there until it blocks or yields by a call of its own. Only where in_fiber().
 void wait_until(bool (*ready)(void*), void* arg);
 
-// True while the calling fiber's worker gets to its poll hook within some microseconds, going by how long its fibers ran
-// lately: then a fetch may wait for others to go out with. Only where in_fiber().
+// True while the calling fiber's worker gets to its poll hook within some microseconds, going by how long its fibers
+// ran lately: then a fetch may wait for others to go out with. Only where in_fiber().
 bool polls_soon();
 
 // What the pager wants to do in every worker thread. Any may be null.

@@ -9,10 +9,10 @@
 namespace farside::fiber {
 namespace {
 
-constexpr unsigned kEventRounds = 32;     // a busy worker looks for events every so many fibers
-constexpr unsigned kFairRounds = 61;      // and prefers its queue to fibers back from wait_until every so many
-constexpr double kPollUs = 20;           // how long pages that have come may lie there; a longer turn is a long one
-constexpr unsigned kSpins = 400;          // about 10 us
+constexpr unsigned kEventRounds = 32;  // a busy worker looks for events every so many fibers
+constexpr unsigned kFairRounds = 61;   // and prefers its queue to fibers back from wait_until every so many
+constexpr double kPollUs = 20;         // how long pages that have come may lie there; a longer turn is a long one
+constexpr unsigned kSpins = 400;       // about 10 us
 constexpr unsigned kSpinsBeforeYield = 1000;
 constexpr size_t kMostStolen = 32;
 constexpr uint64_t kLongNs = 3600ull * 1000 * 1000 * 1000;
@@ -108,7 +108,8 @@ void Worker::wait_until(bool (*is_ready)(void*), void* arg) {
 }
 
 void park(Waiting why, FiberLock* lock) {
-  park(why, [](Fiber*, void* held) { static_cast<FiberLock*>(held)->unlock(); }, lock);
+  park(
+      why, [](Fiber*, void* held) { static_cast<FiberLock*>(held)->unlock(); }, lock);
 }
 
 void park(Waiting why, Worker::After after, void* arg) {

@@ -24,7 +24,7 @@ class RunQueue {
   size_t size() const { return size_.load(); }
 
  private:
-  FiberLock lock_;             // guards fibers_; size_ is written under it
+  FiberLock lock_;  // guards fibers_; size_ is written under it
   FiberList fibers_;
   std::atomic<size_t> size_{0};  // sequentially consistent: half of the promise that no wake-up is lost (runtime.h)
 };
@@ -91,10 +91,10 @@ class Worker : public NearObject {
   unsigned round_ = 0;
   uint64_t turns_ = 0, last_long_turn_ = 0;  // of fibers: how often one ran
   uint64_t polled_ = 0, poll_interval_ = 0;  // in ticks
-  bool searched_ = false;  // was idle, and pushers may have counted on it to find their fibers
+  bool searched_ = false;                    // was idle, and pushers may have counted on it to find their fibers
 
-  os::SignalSet normal_mask_ = 0;  // as the thread came
-  os::SignalSet mask_ = 0;         // the thread's now, while the loop runs
+  os::SignalSet normal_mask_ = 0;           // as the thread came
+  os::SignalSet mask_ = 0;                  // the thread's now, while the loop runs
   CaughtExceptions* exceptions_ = nullptr;  // the thread's own; null: the program has none
 
   std::atomic<Sleep> sleep_{Sleep::kAwake};

@@ -25,7 +25,8 @@ void make_page() {
   int fd = os::memfd_create(kControlName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return;
   fd = os::move_fd_high(fd);
-  bool sized = os::ftruncate(fd, ControlPage::kBytes) == 0 && os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  bool sized = os::ftruncate(fd, ControlPage::kBytes) == 0 &&
+               os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
   long address = sized ? os::mmap(nullptr, ControlPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : -1;
   if (address < 0 && address > -4096) {
     os::close(fd);

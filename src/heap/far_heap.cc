@@ -29,8 +29,12 @@ static int with_errno(int r) {
   return -1;
 }
 int far_je_near_munmap(void* address, size_t bytes) { return with_errno(farside::os::munmap(address, bytes)); }
-int far_je_near_mprotect(void* address, size_t bytes, int p) { return with_errno(farside::os::mprotect(address, bytes, p)); }
-int far_je_near_madvise(void* address, size_t bytes, int a) { return with_errno(farside::os::madvise(address, bytes, a)); }
+int far_je_near_mprotect(void* address, size_t bytes, int p) {
+  return with_errno(farside::os::mprotect(address, bytes, p));
+}
+int far_je_near_madvise(void* address, size_t bytes, int a) {
+  return with_errno(farside::os::madvise(address, bytes, a));
+}
 }
 
 namespace farside::heap {
@@ -52,7 +56,9 @@ std::atomic<bool> g_full_reported{false};
 
 void report_full(const Status& status, size_t bytes) {
   if (g_full_reported.exchange(true)) return;
-  log(LogLevel::kError, "far memory is full: {} more bytes cannot be had ({}); the program gets ENOMEM. Give the server more --memory", bytes, status.text());
+  log(LogLevel::kError,
+      "far memory is full: {} more bytes cannot be had ({}); the program gets ENOMEM. Give the server more --memory",
+      bytes, status.text());
 }
 
 bool commit_extent(std::byte* address, size_t bytes) {
@@ -95,17 +101,19 @@ bool hook_purge(extent_hooks_t*, void* address, size_t, size_t offset, size_t by
 bool hook_split(extent_hooks_t*, void*, size_t, size_t, size_t, bool, unsigned) { return false; }
 bool hook_merge(extent_hooks_t*, void*, size_t, void*, size_t, bool, unsigned) { return false; }
 
-extent_hooks_t g_hooks = {hook_alloc, hook_dalloc, nullptr,   hook_commit, hook_decommit,
+extent_hooks_t g_hooks = {hook_alloc, hook_dalloc, nullptr,    hook_commit, hook_decommit,
                           nullptr,    hook_purge,  hook_split, hook_merge};
 
 Status make_arena(unsigned* index) {
   size_t size = sizeof *index;
-  if (int error = far_je_mallctl("arenas.create", index, &size, nullptr, 0)) return Status::error(error, "jemalloc cannot make an arena");
+  if (int error = far_je_mallctl("arenas.create", index, &size, nullptr, 0))
+    return Status::error(error, "jemalloc cannot make an arena");
   // Replacing the hooks after the arena exists leaves its books on jemalloc's default, near mappings.
   char name[48];
   snprintf(name, sizeof name, "arena.%u.extent_hooks", *index);
   extent_hooks_t* hooks = &g_hooks;
-  if (int error = far_je_mallctl(name, nullptr, nullptr, &hooks, sizeof hooks)) return Status::error(error, "jemalloc refuses extent hooks");
+  if (int error = far_je_mallctl(name, nullptr, nullptr, &hooks, sizeof hooks))
+    return Status::error(error, "jemalloc refuses extent hooks");
   return {};
 }
 

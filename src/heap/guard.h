@@ -1,6 +1,6 @@
-// The syscall guard (DESIGN 3). In signal mode the kernel gets EFAULT where it touches an absent page, so no system call
-// may see one: every call of the program goes through here, either from the wrappers of frequent libc calls or from the
-// SIGSYS handler of Syscall User Dispatch. Far arguments are pinned near for the time of the call.
+// The syscall guard (DESIGN 3). In signal mode the kernel gets EFAULT where it touches an absent page, so no system
+// call may see one: every call of the program goes through here, either from the wrappers of frequent libc calls or
+// from the SIGSYS handler of Syscall User Dispatch. Far arguments are pinned near for the time of the call.
 //
 // All of it may run inside the SIGSYS handler, on the alternate stack, and be interrupted by the program's own signal
 // handlers, which may call it again or jump out of it. Therefore: no locks held across a system call, no heap, pins are

@@ -70,35 +70,54 @@ Call make_call(uint64_t stack_pointer, long number, Args... args) {
 }  // namespace
 
 // A macro, because the stack pointer must be that of the wrapper's own frame.
-#define BLOCKING(number, ...)                                              \
-  do {                                                                     \
-    CancellationPoint point;                                               \
+#define BLOCKING(number, ...)                                                       \
+  do {                                                                              \
+    CancellationPoint point;                                                        \
     return with_errno(guarded_call(make_call(STACK_POINTER, number, __VA_ARGS__))); \
   } while (0)
-#define QUICK(number, ...) return static_cast<int>(with_errno(guarded_call(make_call(STACK_POINTER, number, __VA_ARGS__))))
+#define QUICK(number, ...) \
+  return static_cast<int>(with_errno(guarded_call(make_call(STACK_POINTER, number, __VA_ARGS__))))
 
 EXPORT ssize_t read(int fd, void* buffer, size_t bytes) { BLOCKING(SYS_read, fd, buffer, bytes); }
 EXPORT ssize_t write(int fd, const void* buffer, size_t bytes) { BLOCKING(SYS_write, fd, buffer, bytes); }
-EXPORT ssize_t pread(int fd, void* buffer, size_t bytes, off_t offset) { BLOCKING(SYS_pread64, fd, buffer, bytes, offset); }
-EXPORT ssize_t pread64(int fd, void* buffer, size_t bytes, off64_t offset) { BLOCKING(SYS_pread64, fd, buffer, bytes, offset); }
-EXPORT ssize_t pwrite(int fd, const void* buffer, size_t bytes, off_t offset) { BLOCKING(SYS_pwrite64, fd, buffer, bytes, offset); }
-EXPORT ssize_t pwrite64(int fd, const void* buffer, size_t bytes, off64_t offset) { BLOCKING(SYS_pwrite64, fd, buffer, bytes, offset); }
+EXPORT ssize_t pread(int fd, void* buffer, size_t bytes, off_t offset) {
+  BLOCKING(SYS_pread64, fd, buffer, bytes, offset);
+}
+EXPORT ssize_t pread64(int fd, void* buffer, size_t bytes, off64_t offset) {
+  BLOCKING(SYS_pread64, fd, buffer, bytes, offset);
+}
+EXPORT ssize_t pwrite(int fd, const void* buffer, size_t bytes, off_t offset) {
+  BLOCKING(SYS_pwrite64, fd, buffer, bytes, offset);
+}
+EXPORT ssize_t pwrite64(int fd, const void* buffer, size_t bytes, off64_t offset) {
+  BLOCKING(SYS_pwrite64, fd, buffer, bytes, offset);
+}
 EXPORT ssize_t readv(int fd, const iovec* pieces, int count) { BLOCKING(SYS_readv, fd, pieces, count); }
 EXPORT ssize_t writev(int fd, const iovec* pieces, int count) { BLOCKING(SYS_writev, fd, pieces, count); }
-EXPORT ssize_t recv(int fd, void* buffer, size_t bytes, int flags) { BLOCKING(SYS_recvfrom, fd, buffer, bytes, flags, 0, 0); }
+EXPORT ssize_t recv(int fd, void* buffer, size_t bytes, int flags) {
+  BLOCKING(SYS_recvfrom, fd, buffer, bytes, flags, 0, 0);
+}
 EXPORT ssize_t recvfrom(int fd, void* buffer, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
   BLOCKING(SYS_recvfrom, fd, buffer, bytes, flags, address, length);
 }
-EXPORT ssize_t send(int fd, const void* buffer, size_t bytes, int flags) { BLOCKING(SYS_sendto, fd, buffer, bytes, flags, 0, 0); }
+EXPORT ssize_t send(int fd, const void* buffer, size_t bytes, int flags) {
+  BLOCKING(SYS_sendto, fd, buffer, bytes, flags, 0, 0);
+}
 EXPORT ssize_t sendto(int fd, const void* buffer, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
   BLOCKING(SYS_sendto, fd, buffer, bytes, flags, address, length);
 }
 EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) { BLOCKING(SYS_recvmsg, fd, message, flags); }
 EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) { BLOCKING(SYS_sendmsg, fd, message, flags); }
 EXPORT int accept(int fd, sockaddr* address, socklen_t* length) { BLOCKING(SYS_accept, fd, address, length); }
-EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) { BLOCKING(SYS_accept4, fd, address, length, flags); }
-EXPORT int epoll_wait(int fd, epoll_event* events, int count, int timeout) { BLOCKING(SYS_epoll_wait, fd, events, count, timeout); }
-EXPORT int epoll_ctl(int fd, int operation, int target, epoll_event* event) { QUICK(SYS_epoll_ctl, fd, operation, target, event); }
+EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
+  BLOCKING(SYS_accept4, fd, address, length, flags);
+}
+EXPORT int epoll_wait(int fd, epoll_event* events, int count, int timeout) {
+  BLOCKING(SYS_epoll_wait, fd, events, count, timeout);
+}
+EXPORT int epoll_ctl(int fd, int operation, int target, epoll_event* event) {
+  QUICK(SYS_epoll_ctl, fd, operation, target, event);
+}
 EXPORT int poll(pollfd* fds, nfds_t count, int timeout) { BLOCKING(SYS_poll, fds, count, timeout); }
 EXPORT int sched_yield() { QUICK(SYS_sched_yield, 0); }
 
@@ -122,8 +141,12 @@ EXPORT void* mremap(void* address, size_t old_bytes, size_t new_bytes, int flags
   va_end(rest);
   return reinterpret_cast<void*>(with_errno(far_mremap(address, old_bytes, new_bytes, flags, new_address)));
 }
-EXPORT int mprotect(void* address, size_t bytes, int protection) { return static_cast<int>(with_errno(far_mprotect(address, bytes, protection))); }
-EXPORT int madvise(void* address, size_t bytes, int advice) { return static_cast<int>(with_errno(far_madvise(address, bytes, advice))); }
+EXPORT int mprotect(void* address, size_t bytes, int protection) {
+  return static_cast<int>(with_errno(far_mprotect(address, bytes, protection)));
+}
+EXPORT int madvise(void* address, size_t bytes, int advice) {
+  return static_cast<int>(with_errno(far_madvise(address, bytes, advice)));
+}
 EXPORT int posix_madvise(void* address, size_t bytes, int advice) {
   if (advice == POSIX_MADV_DONTNEED) return 0;  // POSIX's form never drops content
   return static_cast<int>(-far_madvise(address, bytes, advice));
@@ -151,7 +174,9 @@ template <typename Make>
 long trapped_fork(Make make) {
   int error = arm_thread(true);
   if (error) {
-    log(LogLevel::kError, "fork is refused: this kernel or container cannot trap it (error {}), and the child would lose far memory", -error);
+    log(LogLevel::kError,
+        "fork is refused: this kernel or container cannot trap it (error {}), and the child would lose far memory",
+        -error);
     errno = ENOSYS;
     return -1;
   }
@@ -249,10 +274,11 @@ const char* find_in_path(const char* file, char* found, size_t room) {
   return nullptr;
 }
 
-using Spawn = int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const[], char* const[]);
+using Spawn = int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const[],
+                      char* const[]);
 
-int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
-               char* const* arguments, char* const* environment) {
+int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
   NearPath near_path(path);
   NearStrings near_arguments(arguments), near_environment(environment);
   posix_spawn_file_actions_t near_actions;
@@ -272,15 +298,15 @@ int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_
 
 }  // namespace
 
-EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
-                       char* const arguments[], char* const environment[]) {
+EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+                       const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
   static const auto real = reinterpret_cast<Spawn>(dlsym(RTLD_NEXT, "posix_spawn"));
   if (!guard_pager() || in_handler_mode()) return real(pid, path, actions, attributes, arguments, environment);
   return spawn_near(real, pid, path, actions, attributes, arguments, environment);
 }
 
-EXPORT int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes,
-                        char* const arguments[], char* const environment[]) {
+EXPORT int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
+                        const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
   static const auto real = reinterpret_cast<Spawn>(dlsym(RTLD_NEXT, "posix_spawnp"));
   if (!guard_pager() || in_handler_mode()) return real(pid, file, actions, attributes, arguments, environment);
   char found[4096];
@@ -288,14 +314,15 @@ EXPORT int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_act
   return path ? spawn_near(real, pid, path, actions, attributes, arguments, environment) : ENOENT;
 }
 
-#define NEAR_FILE_ACTION(name, parameters, arguments)                            \
-  EXPORT int name parameters {                                                   \
-    using Function = int(*) parameters;                                          \
+#define NEAR_FILE_ACTION(name, parameters, arguments)                             \
+  EXPORT int name parameters {                                                    \
+    using Function = int(*) parameters;                                           \
     static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, #name)); \
-    NearScope near;                                                              \
-    return real arguments;                                                       \
+    NearScope near;                                                               \
+    return real arguments;                                                        \
   }
-NEAR_FILE_ACTION(posix_spawn_file_actions_addopen, (posix_spawn_file_actions_t * a, int fd, const char* path, int flags, mode_t mode),
+NEAR_FILE_ACTION(posix_spawn_file_actions_addopen,
+                 (posix_spawn_file_actions_t * a, int fd, const char* path, int flags, mode_t mode),
                  (a, fd, path, flags, mode))
 NEAR_FILE_ACTION(posix_spawn_file_actions_addclose, (posix_spawn_file_actions_t * a, int fd), (a, fd))
 NEAR_FILE_ACTION(posix_spawn_file_actions_adddup2, (posix_spawn_file_actions_t * a, int fd, int to), (a, fd, to))

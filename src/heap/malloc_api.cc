@@ -129,9 +129,15 @@ EXPORT int malloc_trim(size_t) {
 }
 
 // jemalloc's own names, for programs that were built with it.
-EXPORT void* mallocx(size_t bytes, int flags) { return allocate_far() ? noted(far_je_mallocx(bytes, flags), bytes) : near_malloc(bytes); }
-EXPORT void* rallocx(void* memory, size_t bytes, int flags) { return noted(far_je_rallocx(memory, bytes, flags), bytes); }
-EXPORT size_t xallocx(void* memory, size_t bytes, size_t extra, int flags) { return far_je_xallocx(memory, bytes, extra, flags); }
+EXPORT void* mallocx(size_t bytes, int flags) {
+  return allocate_far() ? noted(far_je_mallocx(bytes, flags), bytes) : near_malloc(bytes);
+}
+EXPORT void* rallocx(void* memory, size_t bytes, int flags) {
+  return noted(far_je_rallocx(memory, bytes, flags), bytes);
+}
+EXPORT size_t xallocx(void* memory, size_t bytes, size_t extra, int flags) {
+  return far_je_xallocx(memory, bytes, extra, flags);
+}
 EXPORT size_t sallocx(const void* memory, int flags) { return far_je_sallocx(memory, flags); }
 EXPORT void dallocx(void* memory, int flags) { far_je_dallocx(memory, flags); }
 EXPORT void sdallocx(void* memory, size_t bytes, int flags) { far_je_sdallocx(memory, bytes, flags); }
@@ -139,7 +145,9 @@ EXPORT size_t nallocx(size_t bytes, int flags) { return far_je_nallocx(bytes, fl
 EXPORT int mallctl(const char* name, void* old, size_t* old_size, void* value, size_t size) {
   return far_je_mallctl(name, old, old_size, value, size);
 }
-EXPORT int mallctlnametomib(const char* name, size_t* mib, size_t* size) { return far_je_mallctlnametomib(name, mib, size); }
+EXPORT int mallctlnametomib(const char* name, size_t* mib, size_t* size) {
+  return far_je_mallctlnametomib(name, mib, size);
+}
 EXPORT int mallctlbymib(const size_t* mib, size_t count, void* old, size_t* old_size, void* value, size_t size) {
   return far_je_mallctlbymib(mib, count, old, old_size, value, size);
 }

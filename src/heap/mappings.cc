@@ -107,7 +107,8 @@ long enter(std::byte* address, size_t bytes, int protection) {
 
 long map_fixed(std::byte* address, size_t bytes, int protection, int flags) {
   if (flags & (kStayNear & ~MAP_LOCKED)) {
-    log(LogLevel::kError, "a mapping of this kind cannot be placed inside far memory; refused (mmap flags {:#x})", flags);
+    log(LogLevel::kError, "a mapping of this kind cannot be placed inside far memory; refused (mmap flags {:#x})",
+        flags);
     return -EINVAL;
   }
   if (!(flags & MAP_ANONYMOUS)) {
@@ -156,7 +157,8 @@ long move_to_place(std::byte* from, size_t old_bytes, size_t new_bytes, std::byt
 bool grow_in_place(std::byte* address, size_t old_bytes, size_t new_bytes) {
   Locked locked;
   std::byte* more = address + old_bytes;
-  if (!in_far_space(more + (new_bytes - old_bytes) - 1) || !g_pager->reserve_at(more, new_bytes - old_bytes)) return false;
+  if (!in_far_space(more + (new_bytes - old_bytes) - 1) || !g_pager->reserve_at(more, new_bytes - old_bytes))
+    return false;
   return enter(more, new_bytes - old_bytes, PROT_READ | PROT_WRITE) > 0;
 }
 
@@ -184,7 +186,8 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
   bytes = align_up(bytes, kPageSize);
   Locked locked;
   std::byte* place = nullptr;
-  if (in_far_space(address) && g_pager->reserve_at(static_cast<std::byte*>(address), bytes)) place = static_cast<std::byte*>(address);
+  if (in_far_space(address) && g_pager->reserve_at(static_cast<std::byte*>(address), bytes))
+    place = static_cast<std::byte*>(address);
   if (!place) place = g_pager->reserve(bytes, bytes >= 2 * kMiB ? 2 * kMiB : kPageSize);
   return place ? enter(place, bytes, protection) : -ENOMEM;
 }
@@ -248,9 +251,20 @@ long far_madvise(void* address, size_t bytes, int advice) {
       // Also inside the malloc heap; pages that belong to nobody are passed over.
       g_pager->discard(static_cast<std::byte*>(address), end - begin);
       return 0;
-    case MADV_NORMAL: case MADV_RANDOM: case MADV_SEQUENTIAL: case MADV_WILLNEED: case MADV_HUGEPAGE: case MADV_NOHUGEPAGE:
-    case MADV_MERGEABLE: case MADV_UNMERGEABLE: case MADV_DONTDUMP: case MADV_DODUMP: case MADV_COLD: case MADV_PAGEOUT:
-    case MADV_DOFORK: case MADV_KEEPONFORK:
+    case MADV_NORMAL:
+    case MADV_RANDOM:
+    case MADV_SEQUENTIAL:
+    case MADV_WILLNEED:
+    case MADV_HUGEPAGE:
+    case MADV_NOHUGEPAGE:
+    case MADV_MERGEABLE:
+    case MADV_UNMERGEABLE:
+    case MADV_DONTDUMP:
+    case MADV_DODUMP:
+    case MADV_COLD:
+    case MADV_PAGEOUT:
+    case MADV_DOFORK:
+    case MADV_KEEPONFORK:
       return 0;  // advice about speed, or what is the case anyway
     default:
       return -EINVAL;
@@ -261,7 +275,8 @@ long far_mlock(long call_number, void* address, size_t bytes, long flags) {
   static std::atomic<bool> said{false};
   bool all = call_number == SYS_mlockall;
   if (!all && !in_far_space(address)) return os::call(call_number, address, bytes, flags);
-  if (!said.exchange(true)) log(LogLevel::kWarning, "the program locks its memory near; Farside accepts this and moves it all the same");
+  if (!said.exchange(true))
+    log(LogLevel::kWarning, "the program locks its memory near; Farside accepts this and moves it all the same");
   if (!all) return 0;
   return 0;
 }

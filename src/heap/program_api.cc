@@ -25,8 +25,12 @@ FARSIDE_PUBLIC void farside_hint_slow(const void* address, size_t bytes, unsigne
   farside::pager::Pager* pager = farside::heap::guard_pager();
   auto at = reinterpret_cast<uint64_t>(address);
   if (!pager || !pager->contains(at)) return;
-  unsigned fetched = pager->hint({.address = at, .bytes = bytes, .write = (options & FARSIDE_WRITE) != 0, .priority = options >> 2 & 3,
-               .ahead = options >> 8 & 255, .behind = options >> 16 & 255});
+  unsigned fetched = pager->hint({.address = at,
+                                  .bytes = bytes,
+                                  .write = (options & FARSIDE_WRITE) != 0,
+                                  .priority = options >> 2 & 3,
+                                  .ahead = options >> 8 & 255,
+                                  .behind = options >> 16 & 255});
   if (farside::heap::tracing()) farside::heap::trace_hint(at, fetched > 0, __builtin_return_address(0));
 }
 
@@ -49,7 +53,7 @@ FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
   if (!pager) return 0;
   farside::pager::Stats s = pager->stats();
   constexpr uint64_t kPage = farside::kPageSize;
-  *stats = {s.near_pages * kPage, s.limit_pages * kPage, s.populated_pages * kPage, s.get(Counter::kFaults),
+  *stats = {s.near_pages * kPage,   s.limit_pages * kPage,         s.populated_pages * kPage, s.get(Counter::kFaults),
             s.get(Counter::kHints), s.get(Counter::kHintsFetched), s.get(Counter::kHintsWild)};
   return 1;
 }

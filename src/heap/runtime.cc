@@ -52,7 +52,9 @@ void choose_mode(Runtime& r) {
     r.mode = FaultMode::kSignal;
     r.mode_reason = r.options.fault == FaultMode::kSignal ? "asked for" : "system calls can be guarded";
   } else if (r.options.fault == FaultMode::kSignal) {
-    stop_with(Status::error(ENOSYS, "signal mode needs Syscall User Dispatch, which this kernel or container refuses; use --fault=handler"));
+    stop_with(Status::error(
+        ENOSYS,
+        "signal mode needs Syscall User Dispatch, which this kernel or container refuses; use --fault=handler"));
   } else {
     r.mode = FaultMode::kHandler;
     r.mode_reason = "this kernel or container refuses Syscall User Dispatch";
@@ -63,7 +65,8 @@ size_t format_report(const Runtime& r, char* line, size_t room);
 
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
-  Result<remote::RemoteStore*> store = remote::RemoteStore::connect({r.options.far_address, r.options.token, r.options.space});
+  Result<remote::RemoteStore*> store =
+      remote::RemoteStore::connect({r.options.far_address, r.options.token, r.options.space});
   if (!store.ok()) return store.status();
   Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
   if (!pager.ok()) return pager.status();
@@ -85,7 +88,8 @@ void start_threads_after_fork() {
 Status start_tracing(const Runtime& r) {
   if (r.options.trace[0] == 0) return {};
   if (r.mode == FaultMode::kSignal) return start_trace(r.options.trace, r.pager);
-  return Status::error(ENOTSUP, "faults cannot be traced in handler mode ({}): call stacks are seen in signal mode only", r.mode_reason);
+  return Status::error(
+      ENOTSUP, "faults cannot be traced in handler mode ({}): call stacks are seen in signal mode only", r.mode_reason);
 }
 
 void set_up_guard(Runtime& r) {
@@ -93,25 +97,29 @@ void set_up_guard(Runtime& r) {
   show_far_memory_to_hints(r.pager);
   install_fault_handler();
   install_trap_handler();
-  fiber::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); }, [] { guard_pager()->poll_reads(); }});
+  fiber::set_hooks(
+      {[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); }, [] { guard_pager()->poll_reads(); }});
   pthread_atfork(nullptr, nullptr, start_threads_after_fork);
   if (r.mode == FaultMode::kHandler) {
     // Forks that do not come through our fork() are not trapped: their children get no far memory rather than zeros.
     r.pager->inherit_in_fork(false);
     return prepare_thread();
   }
-  if (int error = arm_thread(true)) stop_with(Status::error(-error, "cannot arm Syscall User Dispatch (error {}); use --fault=handler", -error));
+  if (int error = arm_thread(true))
+    stop_with(Status::error(-error, "cannot arm Syscall User Dispatch (error {}); use --fault=handler", -error));
 }
 
 void announce(const Runtime& r) {
   if (r.options.quiet || !r.options.announce) return;
   char local[64];
-  if (r.options.local.is_share()) fmt::format_to_n(local, sizeof local, "{:.0f} % of the heap near{}", r.options.local.share * 100, '\0');
+  if (r.options.local.is_share())
+    fmt::format_to_n(local, sizeof local, "{:.0f} % of the heap near{}", r.options.local.share * 100, '\0');
   else fmt::format_to_n(local, sizeof local, "{} MiB near{}", r.options.local.bytes / kMiB, '\0');
   bool signal = r.mode == FaultMode::kSignal;
   char line[512];
-  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {}, far memory over {}{}\n", signal ? "signal" : "handler", r.mode_reason, local,
-                              r.pager->store()->transport_name(), r.pager->unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)");
+  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {}, far memory over {}{}\n",
+                              signal ? "signal" : "handler", r.mode_reason, local, r.pager->store()->transport_name(),
+                              r.pager->unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)");
   os::write(2, line, end.size < sizeof line ? end.size : sizeof line);
 }
 
@@ -169,23 +177,29 @@ size_t format_report(const Runtime& r, char* line, size_t room) {
   uint64_t far_peak = s.populated_peak_pages > s.limit_pages ? s.populated_peak_pages - s.limit_pages : 0;
   auto end = fmt::format_to_n(
       line, room,
-      "{{\"pid\":{},\"program\":\"{}\",\"mode\":\"{}\",\"mode_reason\":\"{}\",\"transport\":\"{}\",\"policy\":\"{}\",\"forked\":{},"
-      "\"local_bytes\":{},\"near_bytes\":{},\"near_peak_bytes\":{},\"heap_bytes\":{},\"far_peak_bytes\":{},\"heap_peak_bytes\":{},\"metadata_bytes\":{},"
+      "{{\"pid\":{},\"program\":\"{}\",\"mode\":\"{}\",\"mode_reason\":\"{}\",\"transport\":\"{}\",\"policy\":\"{}\","
+      "\"forked\":{},"
+      "\"local_bytes\":{},\"near_bytes\":{},\"near_peak_bytes\":{},\"heap_bytes\":{},\"far_peak_bytes\":{},\"heap_peak_"
+      "bytes\":{},\"metadata_bytes\":{},"
       "\"faults\":{},\"major_faults\":{},\"zero_faults\":{},\"protection_faults\":{},\"wait_faults\":{},"
-      "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"hints\":{},\"hints_fetched\":{},\"hints_wild\":{},\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
+      "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"hints\":{},\"hints_fetched\":{},\"hints_wild\":{}"
+      ",\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
       "\"bytes_fetched\":{},\"bytes_written\":{},\"bytes_discarded\":{},"
       "\"fault_us\":{},\"fetch_us\":{},\"map_us\":{},\"wait_frame_us\":{},\"wait_page_us\":{},\"frame_waits\":{},"
-      "\"select_us\":{},\"hold_us\":{},\"unmap_us\":{},\"write_us\":{},\"release_us\":{},\"forks\":{},\"seconds\":{:.3f}}}\n",
-      os::getpid(), name, r.mode == FaultMode::kSignal ? "signal" : "handler", r.mode_reason, r.pager->store()->transport_name(),
-      r.pager->policy_name(), r.forked, s.limit_pages * kPageSize, s.near_pages * kPageSize, s.near_peak_pages * kPageSize, s.populated_pages * kPageSize, far_peak * kPageSize,
+      "\"select_us\":{},\"hold_us\":{},\"unmap_us\":{},\"write_us\":{},\"release_us\":{},\"forks\":{},\"seconds\":{:."
+      "3f}}}\n",
+      os::getpid(), name, r.mode == FaultMode::kSignal ? "signal" : "handler", r.mode_reason,
+      r.pager->store()->transport_name(), r.pager->policy_name(), r.forked, s.limit_pages * kPageSize,
+      s.near_pages * kPageSize, s.near_peak_pages * kPageSize, s.populated_pages * kPageSize, far_peak * kPageSize,
       s.populated_peak_pages * kPageSize, s.metadata_bytes, count(Counter::kFaults), count(Counter::kMajorFaults),
-      count(Counter::kZeroFaults), count(Counter::kProtectionFaults), count(Counter::kWaitFaults), count(Counter::kPrefetched),
-      count(Counter::kPrefetchUsed), count(Counter::kPresumedDirty), count(Counter::kHints), count(Counter::kHintsFetched),
-      count(Counter::kHintsWild), count(Counter::kEvictions), count(Counter::kDirtyEvictions),
-      count(Counter::kBatches), count(Counter::kBytesFetched), count(Counter::kBytesWritten), count(Counter::kBytesDiscarded),
-      us(Counter::kFaultTicks), us(Counter::kFetchTicks), us(Counter::kMapTicks), us(Counter::kWaitFrameTicks),
-      us(Counter::kWaitPageTicks), count(Counter::kFrameWaits), us(Counter::kSelectTicks), us(Counter::kHoldTicks),
-      us(Counter::kUnmapTicks), us(Counter::kWriteTicks), us(Counter::kReleaseTicks), r.forks.load(),
+      count(Counter::kZeroFaults), count(Counter::kProtectionFaults), count(Counter::kWaitFaults),
+      count(Counter::kPrefetched), count(Counter::kPrefetchUsed), count(Counter::kPresumedDirty),
+      count(Counter::kHints), count(Counter::kHintsFetched), count(Counter::kHintsWild), count(Counter::kEvictions),
+      count(Counter::kDirtyEvictions), count(Counter::kBatches), count(Counter::kBytesFetched),
+      count(Counter::kBytesWritten), count(Counter::kBytesDiscarded), us(Counter::kFaultTicks),
+      us(Counter::kFetchTicks), us(Counter::kMapTicks), us(Counter::kWaitFrameTicks), us(Counter::kWaitPageTicks),
+      count(Counter::kFrameWaits), us(Counter::kSelectTicks), us(Counter::kHoldTicks), us(Counter::kUnmapTicks),
+      us(Counter::kWriteTicks), us(Counter::kReleaseTicks), r.forks.load(),
       static_cast<double>(now_ns() - r.started_ns) / 1e9);
   return end.size < room ? end.size : room;
 }

@@ -70,7 +70,8 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
 }
 
 void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet mask, unsigned long flags) {
-  KernelSigaction action = {reinterpret_cast<void*>(handler), flags | SA_SIGINFO | SA_ONSTACK | SA_NODEFER | kSaRestorer,
+  KernelSigaction action = {reinterpret_cast<void*>(handler),
+                            flags | SA_SIGINFO | SA_ONSTACK | SA_NODEFER | kSaRestorer,
                             reinterpret_cast<void*>(farside_restorer), mask};
   KernelSigaction old = {};
   os::call(SYS_rt_sigaction, signal, &action, &old, sizeof(os::SignalSet));
@@ -107,7 +108,8 @@ void chain_signal(int signal, siginfo_t* info, void* context) {
   memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
   mask = without_ours(mask | action.mask);
   os::sigprocmask(SIG_SETMASK, &mask, &before);
-  if (action.flags & SA_SIGINFO) reinterpret_cast<void (*)(int, siginfo_t*, void*)>(action.handler)(signal, info, context);
+  if (action.flags & SA_SIGINFO)
+    reinterpret_cast<void (*)(int, siginfo_t*, void*)>(action.handler)(signal, info, context);
   else reinterpret_cast<void (*)(int)>(action.handler)(signal);
   os::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
@@ -140,7 +142,8 @@ long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_poin
   bool on_it = stack_pointer >= g.stack_low && stack_pointer < g.stack_high;
   stack_t wanted = {};
   if (stack) wanted = *stack;
-  stack_t previous = {reinterpret_cast<void*>(g.app_stack), on_it && g.app_stack ? SS_ONSTACK : g.app_stack_flags, g.app_stack_bytes};
+  stack_t previous = {reinterpret_cast<void*>(g.app_stack), on_it && g.app_stack ? SS_ONSTACK : g.app_stack_flags,
+                      g.app_stack_bytes};
   if (!g.app_stack) previous = {nullptr, SS_DISABLE, 0};
   if (stack) {
     if (on_it && g.app_stack) return -EPERM;

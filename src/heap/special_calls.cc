@@ -33,7 +33,8 @@ long futex_call(const Call& call) {
     Pins timeout(call.stack_pointer);
     if (has_timeout) timeout.add(reinterpret_cast<void*>(call.arg[3]), sizeof(timespec), false);
     long r = issue(call);
-    bool far = is_far(reinterpret_cast<void*>(call.arg[0])) || (has_second && is_far(reinterpret_cast<void*>(call.arg[4])));
+    bool far =
+        is_far(reinterpret_cast<void*>(call.arg[0])) || (has_second && is_far(reinterpret_cast<void*>(call.arg[4])));
     if (r != -EFAULT || !far) return r;
     // The page left between the touch and the look. If it is no longer the program's, EFAULT is the answer.
     auto* word = static_cast<std::byte*>(reinterpret_cast<void*>(call.arg[0]));
@@ -53,7 +54,9 @@ long ioctl_call(const Call& call) {
 
 bool refuse(const char* what, std::atomic<bool>& said) {
   if (said.exchange(true)) return true;
-  log(LogLevel::kWarning, "{} is refused in signal mode, since the kernel would touch far memory on its own; run with --fault=handler", what);
+  log(LogLevel::kWarning,
+      "{} is refused in signal mode, since the kernel would touch far memory on its own; run with --fault=handler",
+      what);
   return true;
 }
 
@@ -82,7 +85,8 @@ long guarded_close(int fd) { return owns_fd(fd) ? -EBADF : os::close(fd); }
 
 long guarded_close_range(unsigned first, unsigned last, unsigned flags) {
   if (first > last) return -EINVAL;
-  if (flags & CLOSE_RANGE_CLOEXEC) return os::call(SYS_close_range, first, last, flags);  // ours are close-on-exec anyway
+  if (flags & CLOSE_RANGE_CLOEXEC)
+    return os::call(SYS_close_range, first, last, flags);  // ours are close-on-exec anyway
   // Ours lie in a narrow band of high descriptors: close around them.
   constexpr unsigned kHighest = 65536;
   unsigned begin = first;
@@ -147,20 +151,37 @@ bool special_call(const Call& call, long* result) {
     case SYS_mmap:
       *result = far_mmap(address, bytes, static_cast<int>(a[2]), static_cast<int>(a[3]), static_cast<int>(a[4]), a[5]);
       return true;
-    case SYS_munmap: *result = far_munmap(address, bytes); return true;
-    case SYS_mremap:
-      *result = far_mremap(address, bytes, static_cast<size_t>(a[2]), static_cast<int>(a[3]), reinterpret_cast<void*>(a[4]));
+    case SYS_munmap:
+      *result = far_munmap(address, bytes);
       return true;
-    case SYS_mprotect: *result = far_mprotect(address, bytes, static_cast<int>(a[2])); return true;
-    case SYS_madvise: *result = far_madvise(address, bytes, static_cast<int>(a[2])); return true;
-    case SYS_mlock: case SYS_mlock2: case SYS_munlock: case SYS_mlockall:
+    case SYS_mremap:
+      *result =
+          far_mremap(address, bytes, static_cast<size_t>(a[2]), static_cast<int>(a[3]), reinterpret_cast<void*>(a[4]));
+      return true;
+    case SYS_mprotect:
+      *result = far_mprotect(address, bytes, static_cast<int>(a[2]));
+      return true;
+    case SYS_madvise:
+      *result = far_madvise(address, bytes, static_cast<int>(a[2]));
+      return true;
+    case SYS_mlock:
+    case SYS_mlock2:
+    case SYS_munlock:
+    case SYS_mlockall:
       *result = far_mlock(call.number, address, bytes, a[2]);
       return true;
-    case SYS_futex: *result = futex_call(call); return true;
-    case SYS_ioctl: *result = ioctl_call(call); return true;
-    case SYS_close: *result = guarded_close(static_cast<int>(a[0])); return true;
+    case SYS_futex:
+      *result = futex_call(call);
+      return true;
+    case SYS_ioctl:
+      *result = ioctl_call(call);
+      return true;
+    case SYS_close:
+      *result = guarded_close(static_cast<int>(a[0]));
+      return true;
     case SYS_close_range:
-      *result = guarded_close_range(static_cast<unsigned>(a[0]), static_cast<unsigned>(a[1]), static_cast<unsigned>(a[2]));
+      *result =
+          guarded_close_range(static_cast<unsigned>(a[0]), static_cast<unsigned>(a[1]), static_cast<unsigned>(a[2]));
       return true;
 #ifdef SYS_dup2
     case SYS_dup2:
@@ -168,17 +189,24 @@ bool special_call(const Call& call, long* result) {
     case SYS_dup3:
       *result = guarded_dup(call.number, static_cast<int>(a[0]), static_cast<int>(a[1]), static_cast<int>(a[2]));
       return true;
-    case SYS_execve: case SYS_execveat: *result = guarded_exec(call); return true;
-    case SYS_io_uring_setup: case SYS_io_setup:
+    case SYS_execve:
+    case SYS_execveat:
+      *result = guarded_exec(call);
+      return true;
+    case SYS_io_uring_setup:
+    case SYS_io_setup:
       if (in_handler_mode()) return false;
       *result = asynchronous_io(call);
       return true;
-    case SYS_vmsplice: *result = vmsplice_call(call); return true;
+    case SYS_vmsplice:
+      *result = vmsplice_call(call);
+      return true;
     case SYS_exit_group:
       report_at_exit();
       *result = issue(call);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 

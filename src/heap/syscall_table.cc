@@ -33,9 +33,15 @@ constexpr Arg str() { return {Arg::kString, 0, 0}; }
 constexpr Arg in(size_t bytes) { return {Arg::kIn, 0, static_cast<uint16_t>(bytes)}; }
 constexpr Arg out(size_t bytes) { return {Arg::kOut, 0, static_cast<uint16_t>(bytes)}; }
 constexpr Arg inout(size_t bytes) { return {Arg::kInOut, 0, static_cast<uint16_t>(bytes)}; }
-constexpr Arg in_n(int arg, size_t unit = 1) { return {Arg::kIn, static_cast<uint8_t>(arg), static_cast<uint16_t>(unit)}; }
-constexpr Arg out_n(int arg, size_t unit = 1) { return {Arg::kOut, static_cast<uint8_t>(arg), static_cast<uint16_t>(unit)}; }
-constexpr Arg inout_n(int arg, size_t unit = 1) { return {Arg::kInOut, static_cast<uint8_t>(arg), static_cast<uint16_t>(unit)}; }
+constexpr Arg in_n(int arg, size_t unit = 1) {
+  return {Arg::kIn, static_cast<uint8_t>(arg), static_cast<uint16_t>(unit)};
+}
+constexpr Arg out_n(int arg, size_t unit = 1) {
+  return {Arg::kOut, static_cast<uint8_t>(arg), static_cast<uint16_t>(unit)};
+}
+constexpr Arg inout_n(int arg, size_t unit = 1) {
+  return {Arg::kInOut, static_cast<uint8_t>(arg), static_cast<uint16_t>(unit)};
+}
 constexpr Arg no() { return {}; }
 
 struct Entry {

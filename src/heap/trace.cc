@@ -53,8 +53,9 @@ __attribute__((tls_model("initial-exec"))) thread_local int64_t t_sample_period 
 // ---- Faults ----
 
 StackRegisters registers_of(const ucontext_t* context) {
-  constexpr int kOrder[kTraceRegisters] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI, REG_RBP, REG_RSP, REG_R8,
-                                           REG_R9,  REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
+  constexpr int kOrder[kTraceRegisters] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+                                           REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                           REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
   StackRegisters registers;
   for (unsigned i = 0; i < kTraceRegisters; i++)
     registers.value[i] = static_cast<uint64_t>(context->uc_mcontext.gregs[kOrder[i]]);
@@ -133,7 +134,8 @@ void note_fault(TraceEntry& entry, uint64_t address) {
   });
   // Where the place writes, the pointer may be what it has just written.
   bool reads = entry.kind == TraceKind::kRead;
-  if (reads && step == TraceStep::kRandom && pattern.random % kChaseEvery == 0) look_for_pointer(pattern, before, address);
+  if (reads && step == TraceStep::kRandom && pattern.random % kChaseEvery == 0)
+    look_for_pointer(pattern, before, address);
 }
 
 // ---- Allocations ----
@@ -324,7 +326,8 @@ void write_trace() {
   int fd = os::open(g_recorder.file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {
     log(LogLevel::kError,
-        "cannot write the trace to {} (error {}): this process's part of it is lost; look at the rights and space there",
+        "cannot write the trace to {} (error {}): this process's part of it is lost; look at the rights and space "
+        "there",
         g_recorder.file, -fd);
     return;
   }

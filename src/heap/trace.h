@@ -1,6 +1,6 @@
-// The recorder behind `farside trace`: for every fault in signal mode its kind, thread, address and call stack, added up
-// in tables of fixed size while the program runs and appended to FARSIDE_TRACE's file when it ends.
-// What it learns of a fault costs one scan of the stack and two look-ups; off, one load and a branch.
+// The recorder behind `farside trace`: for every fault in signal mode its kind, thread, address and call stack, added
+// up in tables of fixed size while the program runs and appended to FARSIDE_TRACE's file when it ends. What it learns
+// of a fault costs one scan of the stack and two look-ups; off, one load and a branch.
 #pragma once
 #include <ucontext.h>
 

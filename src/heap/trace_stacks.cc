@@ -70,7 +70,8 @@ void for_each_mapping(Visit visit) {
     if (got <= 0) break;
     held += static_cast<size_t>(got);
     std::string_view text(buffer, held);
-    for (size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1)) visit(parse_mapping(text.substr(0, end)));
+    for (size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1))
+      visit(parse_mapping(text.substr(0, end)));
     held = text.size() == sizeof buffer ? 0 : text.size();  // a path longer than the buffer: its line is lost
     memmove(buffer, text.data(), held);
   }
@@ -186,7 +187,8 @@ std::atomic<uint64_t> g_stack_count{0};
 
 uint64_t hash_words(const CodeMap& code, uint64_t ip, const uint64_t* words, size_t count) {
   uint64_t hash = mix(1, ip);
-  size_t scanned = g_stack_count.load(std::memory_order_relaxed) < kMaxTraceStacks / 2 ? kScannedWords : kScannedWhenCrowded;
+  size_t scanned =
+      g_stack_count.load(std::memory_order_relaxed) < kMaxTraceStacks / 2 ? kScannedWords : kScannedWhenCrowded;
   for (size_t i = 0; i < count && i < scanned; i++) {
     if (code.contains(words[i])) hash = mix(hash, words[i]);
   }
@@ -240,7 +242,8 @@ Status start_stacks() {
     return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
   }
   refresh_code();
-  if (!g_code.load()) return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
+  if (!g_code.load())
+    return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
   return {};
 }
 
@@ -249,8 +252,9 @@ uint64_t note_stack(const StackRegisters& registers) {
   uint64_t sp = registers.sp();
   bool own = on_own_stack(sp);
   uint64_t first = align_up(sp, 8);
-  uint64_t key = own ? hash_words(code, registers.ip(), reinterpret_cast<uint64_t*>(first), (t_traced.stack_high - first) / 8)
-                     : hash_foreign(code, registers);
+  uint64_t key =
+      own ? hash_words(code, registers.ip(), reinterpret_cast<uint64_t*>(first), (t_traced.stack_high - first) / 8)
+          : hash_foreign(code, registers);
   return keep(key, registers, own);
 }
 
@@ -268,7 +272,8 @@ uint32_t traced_thread() {
 }
 
 uint32_t traced_process() {
-  if (g_pid.load(std::memory_order_relaxed) == 0) g_pid.store(static_cast<uint32_t>(os::getpid()), std::memory_order_relaxed);
+  if (g_pid.load(std::memory_order_relaxed) == 0)
+    g_pid.store(static_cast<uint32_t>(os::getpid()), std::memory_order_relaxed);
   return g_pid.load(std::memory_order_relaxed);
 }
 

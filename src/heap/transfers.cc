@@ -23,17 +23,40 @@ struct Shape {
 
 bool shape_of(long number, Shape* shape) {
   switch (number) {
-    case SYS_read: *shape = {false, false, kNoOffset}; return true;
-    case SYS_write: *shape = {false, true, kNoOffset}; return true;
-    case SYS_pread64: *shape = {false, false, 3}; return true;
-    case SYS_pwrite64: *shape = {false, true, 3}; return true;
-    case SYS_recvfrom: *shape = {false, false, kNoOffset}; return true;
-    case SYS_sendto: *shape = {false, true, kNoOffset}; return true;
-    case SYS_readv: *shape = {true, false, kNoOffset}; return true;
-    case SYS_writev: *shape = {true, true, kNoOffset}; return true;
-    case SYS_preadv: case SYS_preadv2: *shape = {true, false, 3}; return true;
-    case SYS_pwritev: case SYS_pwritev2: *shape = {true, true, 3}; return true;
-    default: return false;
+    case SYS_read:
+      *shape = {false, false, kNoOffset};
+      return true;
+    case SYS_write:
+      *shape = {false, true, kNoOffset};
+      return true;
+    case SYS_pread64:
+      *shape = {false, false, 3};
+      return true;
+    case SYS_pwrite64:
+      *shape = {false, true, 3};
+      return true;
+    case SYS_recvfrom:
+      *shape = {false, false, kNoOffset};
+      return true;
+    case SYS_sendto:
+      *shape = {false, true, kNoOffset};
+      return true;
+    case SYS_readv:
+      *shape = {true, false, kNoOffset};
+      return true;
+    case SYS_writev:
+      *shape = {true, true, kNoOffset};
+      return true;
+    case SYS_preadv:
+    case SYS_preadv2:
+      *shape = {true, false, 3};
+      return true;
+    case SYS_pwritev:
+    case SYS_pwritev2:
+      *shape = {true, true, 3};
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -181,7 +204,9 @@ long messages_call(const Call& call, bool write) {
   auto* list = reinterpret_cast<mmsghdr*>(call.arg[1]);
   auto count = static_cast<unsigned>(call.arg[2]);
   for (unsigned i = 0; i < count; i++) {
-    Call one = {write ? SYS_sendmsg : SYS_recvmsg, {call.arg[0], reinterpret_cast<long>(&list[i].msg_hdr), call.arg[3]}, call.stack_pointer};
+    Call one = {write ? SYS_sendmsg : SYS_recvmsg,
+                {call.arg[0], reinterpret_cast<long>(&list[i].msg_hdr), call.arg[3]},
+                call.stack_pointer};
     // After the first message MSG_WAITFORONE, which always holds here, makes the rest non-blocking.
     if (!write && i > 0) one.arg[2] |= MSG_DONTWAIT;
     if (!write) one.arg[2] &= ~static_cast<long>(MSG_WAITFORONE);
@@ -219,13 +244,26 @@ long local_list_call(const Call& call, int list_arg, bool write_local) {
 
 bool transfer_call(const Call& call, long* result) {
   switch (call.number) {
-    case SYS_sendmsg: *result = message_call(call, true); return true;
-    case SYS_recvmsg: *result = message_call(call, false); return true;
-    case SYS_sendmmsg: *result = messages_are_far(call) ? messages_call(call, true) : issue(call); return true;
-    case SYS_recvmmsg: *result = messages_are_far(call) ? messages_call(call, false) : issue(call); return true;
-    case SYS_process_vm_readv: *result = local_list_call(call, 1, true); return true;
-    case SYS_process_vm_writev: *result = local_list_call(call, 1, false); return true;
-    default: break;
+    case SYS_sendmsg:
+      *result = message_call(call, true);
+      return true;
+    case SYS_recvmsg:
+      *result = message_call(call, false);
+      return true;
+    case SYS_sendmmsg:
+      *result = messages_are_far(call) ? messages_call(call, true) : issue(call);
+      return true;
+    case SYS_recvmmsg:
+      *result = messages_are_far(call) ? messages_call(call, false) : issue(call);
+      return true;
+    case SYS_process_vm_readv:
+      *result = local_list_call(call, 1, true);
+      return true;
+    case SYS_process_vm_writev:
+      *result = local_list_call(call, 1, false);
+      return true;
+    default:
+      break;
   }
   Shape shape;
   if (!shape_of(call.number, &shape)) return false;

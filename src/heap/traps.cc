@@ -99,7 +99,8 @@ void keep_stack_in_child() {
     bool own = reinterpret_cast<uint64_t>(g_stacks[i].memory) == t_guard.stack_low;
     g_stacks[i].tid.store(own ? os::gettid() : 0);
     // The pager has forgotten all pins.
-    if (own && g_stacks[i].pinned) g_stacks[i].pinned_bytes = guard_pager()->pin(g_stacks[i].pinned, g_stacks[i].pinned_bytes, true);
+    if (own && g_stacks[i].pinned)
+      g_stacks[i].pinned_bytes = guard_pager()->pin(g_stacks[i].pinned, g_stacks[i].pinned_bytes, true);
     else g_stacks[i].pinned = nullptr;
   }
 }
@@ -107,7 +108,8 @@ void keep_stack_in_child() {
 int set_dispatch(bool on) {
   auto text = os::syscall_text();
   if (!on) return os::call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
-  return os::call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, text.data(), text.size(), &t_guard.selector);
+  return os::call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, text.data(), text.size(),
+                  &t_guard.selector);
 }
 
 // ---- The interrupted context ----
@@ -118,7 +120,9 @@ Registers registers_of(ucontext_t* context) { return context->uc_mcontext.gregs;
 
 Call call_of(ucontext_t* context) {
   Registers r = registers_of(context);
-  return {r[REG_RAX], {r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9]}, static_cast<uint64_t>(r[REG_RSP])};
+  return {r[REG_RAX],
+          {r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9]},
+          static_cast<uint64_t>(r[REG_RSP])};
 }
 
 os::SignalSet mask_of(const ucontext_t* context) {
@@ -136,10 +140,17 @@ long sigprocmask_in(ucontext_t* context, const Call& call) {
   os::SignalSet before = mask_of(context), set = wanted ? *wanted : 0, after = before;
   if (wanted) {
     switch (call.arg[0]) {
-      case SIG_BLOCK: after = before | set; break;
-      case SIG_UNBLOCK: after = before & ~set; break;
-      case SIG_SETMASK: after = set; break;
-      default: return -EINVAL;
+      case SIG_BLOCK:
+        after = before | set;
+        break;
+      case SIG_UNBLOCK:
+        after = before & ~set;
+        break;
+      case SIG_SETMASK:
+        after = set;
+        break;
+      default:
+        return -EINVAL;
     }
   }
   if (old) *old = before;
@@ -207,15 +218,18 @@ struct CloneRequest {
 CloneRequest request_of(const Call& call) {
   switch (call.number) {
     case SYS_clone:
-      return {static_cast<uint64_t>(call.arg[0]), static_cast<uint64_t>(call.arg[1]), static_cast<uint64_t>(call.arg[4])};
+      return {static_cast<uint64_t>(call.arg[0]), static_cast<uint64_t>(call.arg[1]),
+              static_cast<uint64_t>(call.arg[4])};
     case SYS_clone3: {
       auto* args = reinterpret_cast<const clone_args*>(call.arg[0]);
       return {args->flags, args->stack ? args->stack + args->stack_size : 0, args->tls};
     }
 #ifdef SYS_vfork
-    case SYS_vfork: return {CLONE_VM | CLONE_VFORK, 0, 0};
+    case SYS_vfork:
+      return {CLONE_VM | CLONE_VFORK, 0, 0};
 #endif
-    default: return {0, 0, 0};  // SYS_fork
+    default:
+      return {0, 0, 0};  // SYS_fork
   }
 }
 
@@ -333,8 +347,21 @@ long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& req
   auto* start = reinterpret_cast<ThreadStart*>(stack->memory + kStackBytes - align_up(sizeof(ThreadStart), 64));
   Registers r = registers_of(context);
   auto reg = [&](int name) { return static_cast<uint64_t>(r[name]); };
-  *start = {reg(REG_RBX), reg(REG_RBP), reg(REG_R12), reg(REG_R13), reg(REG_R14), reg(REG_R15), reg(REG_RDI), reg(REG_RSI),
-            reg(REG_RDX), reg(REG_R8),  reg(REG_R9),  reg(REG_R10), request.stack ? request.stack : reg(REG_RSP), reg(REG_RIP), stack};
+  *start = {reg(REG_RBX),
+            reg(REG_RBP),
+            reg(REG_R12),
+            reg(REG_R13),
+            reg(REG_R14),
+            reg(REG_R15),
+            reg(REG_RDI),
+            reg(REG_RSI),
+            reg(REG_RDX),
+            reg(REG_R8),
+            reg(REG_R9),
+            reg(REG_R10),
+            request.stack ? request.stack : reg(REG_RSP),
+            reg(REG_RIP),
+            stack};
   // The new thread takes its mask from this one: the program's, as it was when it trapped.
   os::SignalSet mask = without_ours(mask_of(context)), before;
   os::sigprocmask(SIG_SETMASK, &mask, &before);
@@ -361,20 +388,30 @@ long clone_in(ucontext_t* context, const Call& call) {
 
 long dispatch(ucontext_t* context, const Call& call) {
   switch (call.number) {
-    case SYS_rt_sigprocmask: return sigprocmask_in(context, call);
+    case SYS_rt_sigprocmask:
+      return sigprocmask_in(context, call);
     case SYS_rt_sigaction:
       return guarded_sigaction(static_cast<int>(call.arg[0]), reinterpret_cast<const KernelSigaction*>(call.arg[1]),
                                reinterpret_cast<KernelSigaction*>(call.arg[2]), static_cast<size_t>(call.arg[3]));
     case SYS_sigaltstack:
-      return guarded_sigaltstack(reinterpret_cast<const stack_t*>(call.arg[0]), reinterpret_cast<stack_t*>(call.arg[1]), call.stack_pointer);
-    case SYS_rt_sigreturn: farside_sigreturn_at(call.stack_pointer);
-    case SYS_rt_sigsuspend: return call_with_mask(call, 0);
-    case SYS_ppoll: return ppoll_call(call);
-    case SYS_pselect6: return pselect_call(call);
-    case SYS_epoll_pwait: case SYS_epoll_pwait2: return epoll_pwait_call(call);
-    case SYS_clone: case SYS_clone3:
+      return guarded_sigaltstack(reinterpret_cast<const stack_t*>(call.arg[0]), reinterpret_cast<stack_t*>(call.arg[1]),
+                                 call.stack_pointer);
+    case SYS_rt_sigreturn:
+      farside_sigreturn_at(call.stack_pointer);
+    case SYS_rt_sigsuspend:
+      return call_with_mask(call, 0);
+    case SYS_ppoll:
+      return ppoll_call(call);
+    case SYS_pselect6:
+      return pselect_call(call);
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+      return epoll_pwait_call(call);
+    case SYS_clone:
+    case SYS_clone3:
 #ifdef SYS_fork
-    case SYS_fork: case SYS_vfork:
+    case SYS_fork:
+    case SYS_vfork:
 #endif
       return clone_in(context, call);
     case SYS_prctl:
@@ -383,7 +420,8 @@ long dispatch(ucontext_t* context, const Call& call) {
     case SYS_exit:
       forget_thread();
       return issue(call);
-    default: return guarded_call(call);
+    default:
+      return guarded_call(call);
   }
 }
 
@@ -391,7 +429,8 @@ long dispatch(ucontext_t* context, const Call& call) {
 
 void on_sigsys(int signal, siginfo_t* info, void* argument) {
   auto* context = static_cast<ucontext_t*>(argument);
-  if (info->si_code != SYS_USER_DISPATCH) return chain_signal(signal, info, argument);  // the program's own seccomp filter
+  if (info->si_code != SYS_USER_DISPATCH)
+    return chain_signal(signal, info, argument);  // the program's own seccomp filter
   registers_of(context)[REG_RAX] = dispatch(context, call_of(context));
 }
 

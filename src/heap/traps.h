@@ -15,8 +15,8 @@ int arm_thread(bool block);
 // Gives the calling thread an alternate signal stack only.
 void prepare_thread();
 
-// The calling thread's handlers run on the stack that is in use, from now on or no more: fibers that fault are suspended
-// inside the handler, so its frame must lie on their own stack.
+// The calling thread's handlers run on the stack that is in use, from now on or no more: fibers that fault are
+// suspended inside the handler, so its frame must lie on their own stack.
 void use_alternate_stack(bool use);
 
 // True if the kernel has Syscall User Dispatch.

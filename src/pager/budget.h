@@ -26,8 +26,7 @@ class Budget {
   void populate(uint64_t pages) {
     uint64_t now = populated_.fetch_add(pages, std::memory_order_relaxed) + pages;
     uint64_t peak = peak_.load(std::memory_order_relaxed);
-    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {
-    }
+    while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {}
     if (now > peak && share_.load(std::memory_order_relaxed) > 0) frames_.set_limit(share_pages());
   }
   void depopulate(uint64_t pages) { populated_.fetch_sub(pages, std::memory_order_relaxed); }

@@ -43,7 +43,8 @@ Status Evictor::open() {
     batch.pipe_write = os::move_fd_high(fds[1]);
     int size = os::fcntl(batch.pipe_write, F_SETPIPE_SZ, kPipeBytes);
     if (size < static_cast<int>(kPipeBytes)) {
-      return Status::error(EPERM, "cannot get pipes of {} bytes; raise fs.pipe-max-size or fs.pipe-user-pages-soft", kPipeBytes);
+      return Status::error(EPERM, "cannot get pipes of {} bytes; raise fs.pipe-max-size or fs.pipe-user-pages-soft",
+                           kPipeBytes);
     }
   }
   Status status;
@@ -213,7 +214,8 @@ void Evictor::write(Batch& batch) {
     segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
   }
   int error;
-  while ((error = channel_->submit_write({segments, run_count}, batch.pipe_read, &batch.token)) == -EAGAIN) poll_writes();
+  while ((error = channel_->submit_write({segments, run_count}, batch.pipe_read, &batch.token)) == -EAGAIN)
+    poll_writes();
   if (error) die_of_lost_memory(c_.store, c_.budget.populated(), error);
   counters_.add(Counter::kDirtyEvictions, batch.dirty_count);
   counters_.add(Counter::kBytesWritten, batch.dirty_count * kPageSize);

@@ -55,8 +55,9 @@ class Evictor : public NearObject {
   Evictor(const EvictorContext& context, unsigned index) : c_(context), index_(index) {}
   ~Evictor();
 
-  Status open();      // pipes and channel
-  // Does one piece of work: releases what was acknowledged, or starts a batch if frames are wanted. False: nothing to do.
+  Status open();  // pipes and channel
+  // Does one piece of work: releases what was acknowledged, or starts a batch if frames are wanted. False: nothing to
+  // do.
   bool step(bool frames_wanted);
   // Waits until no batch is under way.
   void drain();
@@ -98,7 +99,8 @@ class EvictorGroup {
   // Has one of the threads call this at least ten times a second. Before start(); it must not wait or touch far memory.
   void call_regularly(void (*work)()) { regular_work_ = work; }
 
-  // Starts the threads; they block all signals. Without the guard's knowledge: they run unguarded and touch no far memory.
+  // Starts the threads; they block all signals. Without the guard's knowledge: they run unguarded and touch no far
+  // memory.
   void start();
   void stop();
 
@@ -138,7 +140,7 @@ class EvictorGroup {
   std::atomic<unsigned> running_{0};  // evictors whose thread was started
   std::atomic<unsigned> working_{0};  // of these, those that have come to life
   std::atomic<unsigned> asleep_{0};
-  std::atomic<unsigned> paused_{0};   // evictors that stand still
+  std::atomic<unsigned> paused_{0};  // evictors that stand still
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
   Event work_;   // there may be something to do

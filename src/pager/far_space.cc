@@ -32,7 +32,8 @@ bool kernel_is_before_6() {
 Result<FarSpace*> FarSpace::reserve(uint64_t bytes, Delivery delivery) {
   long base = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base < 0 && base > -4096) {
-    return Status::error(static_cast<int>(-base), "cannot reserve {} bytes of addresses; lower --space or raise 'ulimit -v'", bytes);
+    return Status::error(static_cast<int>(-base),
+                         "cannot reserve {} bytes of addresses; lower --space or raise 'ulimit -v'", bytes);
   }
   auto* space = new FarSpace;
   space->base_ = reinterpret_cast<std::byte*>(base);

@@ -58,7 +58,7 @@ class FarSpace : public NearObject {
   int uffd_ = -1;
   bool old_kernel_ = false;
   bool populates_ = false;  // MADV_POPULATE_WRITE, from 5.14
-  int pidfd_ = -1;  // of this process; -1 where unmapping in batches does not work
+  int pidfd_ = -1;          // of this process; -1 where unmapping in batches does not work
 };
 
 }  // namespace farside::pager

@@ -128,7 +128,8 @@ void FaultPath::poll_reads() {
 // First write to a page that came for reading. The upgrading bit keeps evictors and layout changes off until the
 // protection is lifted: a late unprotect of a page that went away and came back would lose its next writes.
 bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutcome* outcome) {
-  PageWord changed = word.with(PageWord::kDirty | PageWord::kHot | PageWord::kUpgrading | PageWord::kWriteFollows).without(PageWord::kCow | PageWord::kPrefetched);
+  PageWord changed = word.with(PageWord::kDirty | PageWord::kHot | PageWord::kUpgrading | PageWord::kWriteFollows)
+                         .without(PageWord::kCow | PageWord::kPrefetched);
   if (!c_.table[page].try_change(word, changed)) return false;
   inject::pause("fault:upgrading");
   uint64_t start = ticks();
@@ -141,7 +142,8 @@ bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutco
   // handler, or a system call that will get EFAULT.
   bool shared = word.has(PageWord::kCow) || c_.space.shares_unprotected_frames();
   if (shared && c_.space.make_own(address) != 0) {
-    if (int error = c_.space.write_protect(address, kPageSize, true)) die("internal error: cannot protect page {} (error {})", page, -error);
+    if (int error = c_.space.write_protect(address, kPageSize, true))
+      die("internal error: cannot protect page {} (error {})", page, -error);
     // Dirty it stays: the program may have allowed writing again and written while the protection was off.
     c_.table[page].update([](PageWord w) { return w.without(PageWord::kUpgrading).with(PageWord::kCow); });
     *outcome = FaultOutcome::kReadOnly;
@@ -175,7 +177,8 @@ void FaultPath::take_frame(ThreadSlot& t) {
     c_.frames.released().wait(seen, 1000000);
     if (!warned && now_ns() - started_ns > 10ull * 1000 * 1000 * 1000) {
       warned = true;
-      log(LogLevel::kWarning, "a thread has waited 10 s for near memory: system calls in progress hold all of it; raise --local");
+      log(LogLevel::kWarning,
+          "a thread has waited 10 s for near memory: system calls in progress hold all of it; raise --local");
     }
   }
   t.counters.add(Counter::kWaitFrameTicks, ticks() - start);
@@ -387,8 +390,8 @@ bool FaultPath::is_satisfied(const Hint& hint) {
   return true;
 }
 
-// The first use of a page that came ahead makes it no hotter than one that was fetched when it was used; the second does.
-// Advice only: the page may leave meanwhile.
+// The first use of a page that came ahead makes it no hotter than one that was fetched when it was used; the second
+// does. Advice only: the page may leave meanwhile.
 void FaultPath::note_use(PageIndex page) {
   AtomicPageWord& word = c_.table[page];
   PageWord now = word.load();
@@ -434,12 +437,14 @@ unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
 }
 
 // False: nothing more is to be had in this direction.
-bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, const Hint& hint, bool asked, bool may_suspend) {
+bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, const Hint& hint, bool asked,
+                          bool may_suspend) {
   PageWord word = c_.table[page].load();
   if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) return false;
   if (word.priority() != hint.priority) {
     constexpr uint64_t kPriority = uint64_t{3} << PageWord::kPriorityShift;
-    c_.table[page].update([&](PageWord w) { return w.without(kPriority).with(uint64_t{hint.priority} << PageWord::kPriorityShift); });
+    c_.table[page].update(
+        [&](PageWord w) { return w.without(kPriority).with(uint64_t{hint.priority} << PageWord::kPriorityShift); });
   }
   if (asked && word.is(PageState::kNear)) note_use(page);
   if (asked && hint.write && word.is(PageState::kNear) && !word.writable() && !word.has(PageWord::kUpgrading)) {
@@ -501,7 +506,8 @@ void FaultPath::map_run(PageIndex first, unsigned count, const std::byte* conten
     for (unsigned i = 0; i < count; i++) map_run(first + i, 1, content + i * kPageSize, write);
     return;
   }
-  if (error == -ENOMEM) die("the machine is out of memory: the kernel has no page for {} pages of near memory; lower --local", count);
+  if (error == -ENOMEM)
+    die("the machine is out of memory: the kernel has no page for {} pages of near memory; lower --local", count);
   die("internal error: cannot map page {} (error {})", first, -error);
 }
 

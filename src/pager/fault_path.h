@@ -38,8 +38,8 @@ struct Hint {
   uint64_t address = 0;
   uint64_t bytes = 0;
   bool write = false;
-  unsigned priority = 0;            // 0 .. 3; see PageWord::kPriorityShift
-  unsigned ahead = 0, behind = 0;   // pages
+  unsigned priority = 0;           // 0 .. 3; see PageWord::kPriorityShift
+  unsigned ahead = 0, behind = 0;  // pages
 };
 
 class FaultPath {
@@ -96,7 +96,8 @@ class FaultPath {
   void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
   void publish(ThreadSlot& thread, const Claim& claim, bool stored);
   void note_use(PageIndex page);
-  bool hint_page(ThreadSlot& thread, HintClaims& claims, PageIndex page, const Hint& hint, bool asked, bool may_suspend);
+  bool hint_page(ThreadSlot& thread, HintClaims& claims, PageIndex page, const Hint& hint, bool asked,
+                 bool may_suspend);
   void flush(ThreadSlot& thread, HintClaims& claims, bool may_suspend);
   void count_repeat(ThreadSlot& thread, PageIndex page);
 

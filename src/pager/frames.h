@@ -12,15 +12,15 @@ namespace farside::pager {
 
 class Frames {
  public:
-  // The most frames that may be in use; metadata pages are taken off it. Where more are in use, the limit goes down to it
-  // by and by: of the frames that the evictors release, at least one half lowers the limit and the other is for whoever
-  // waits, so that nobody waits for much longer than a batch takes.
+  // The most frames that may be in use; metadata pages are taken off it. Where more are in use, the limit goes down to
+  // it by and by: of the frames that the evictors release, at least one half lowers the limit and the other is for
+  // whoever waits, so that nobody waits for much longer than a batch takes.
   void set_limit(uint64_t pages) {
     target_.store(pages);
     uint64_t in_use = used() + reserved_.load(std::memory_order_relaxed);
     uint64_t now = limit();
-    while (!limit_.compare_exchange_weak(now, pages >= now || pages >= in_use ? pages : (now < in_use ? now : in_use))) {
-    }
+    while (
+        !limit_.compare_exchange_weak(now, pages >= now || pages >= in_use ? pages : (now < in_use ? now : in_use))) {}
   }
   void set_reserved(uint64_t pages) { reserved_.store(pages); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
@@ -88,11 +88,10 @@ class Frames {
   void give_back(uint64_t pages) { used_.fetch_sub(pages, std::memory_order_acq_rel); }
   void raise_peak(uint64_t now) {
     uint64_t old = peak_.load(std::memory_order_relaxed);
-    while (old < now && !peak_.compare_exchange_weak(old, now, std::memory_order_relaxed)) {
-    }
+    while (old < now && !peak_.compare_exchange_weak(old, now, std::memory_order_relaxed)) {}
   }
 
-  static constexpr uint64_t kLeast = 64;  // frames without which nothing can move, however large the metadata
+  static constexpr uint64_t kLeast = 64;   // frames without which nothing can move, however large the metadata
   static constexpr uint64_t kSlack = 256;  // free while the limit goes down
   alignas(64) std::atomic<uint64_t> used_{0};
   alignas(64) std::atomic<uint64_t> limit_{0};

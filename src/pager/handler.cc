@@ -11,7 +11,8 @@ constexpr unsigned kBurst = 16;  // messages taken in one read
 }
 
 Status FaultHandler::start() {
-  if (int error = os::pipe(stop_pipe_, O_CLOEXEC)) return Status::error(-error, "cannot open a pipe (error {}); raise 'ulimit -n'", -error);
+  if (int error = os::pipe(stop_pipe_, O_CLOEXEC))
+    return Status::error(-error, "cannot open a pipe (error {}); raise 'ulimit -n'", -error);
   for (int& fd : stop_pipe_) fd = os::move_fd_high(fd);
   sigset_t all, old;
   sigfillset(&all);
@@ -44,7 +45,9 @@ void FaultHandler::run() {
     if (os::poll(fds, 2, -1) < 0) continue;
     if (fds[1].revents) return;
     ssize_t bytes = os::read(pager_.uffd(), messages, sizeof messages);
-    if (bytes == -EBADF) die("the program closed Farside's descriptors behind libc's back; its far memory is lost. Run it with --fault=signal");
+    if (bytes == -EBADF)
+      die("the program closed Farside's descriptors behind libc's back; its far memory is lost. Run it with "
+          "--fault=signal");
     for (size_t i = 0; bytes > 0 && i < static_cast<size_t>(bytes) / sizeof(uffd_msg); i++) serve(messages[i]);
   }
 }

@@ -11,9 +11,11 @@ namespace farside::pager {
 class PageTable {
  public:
   PageTable(std::byte* space, uint64_t bytes)
-      : space_(space), pages_(bytes / kPageSize),
+      : space_(space),
+        pages_(bytes / kPageSize),
         words_(static_cast<AtomicPageWord*>(os::map_near(pages_ * sizeof(AtomicPageWord)))) {
-    if (!words_) die("cannot reserve a page table of {} bytes; lower --space or raise the limit on virtual memory", pages_ * 8);
+    if (!words_)
+      die("cannot reserve a page table of {} bytes; lower --space or raise the limit on virtual memory", pages_ * 8);
   }
   ~PageTable() { os::unmap(words_, pages_ * sizeof(AtomicPageWord)); }
   PageTable(const PageTable&) = delete;

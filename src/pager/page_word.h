@@ -34,15 +34,15 @@ class PageWord {
   static constexpr uint64_t kQueued = 1u << 8;      // one entry in a policy queue names this page
   static constexpr uint64_t kSealed = 1u << 9;      // the program removed read permission: must not be near
   static constexpr uint64_t kWriteFollows = 1u << 10;  // came for a read before and was written then
-  static constexpr unsigned kPriorityShift = 11;    // 2 bits, set by hints
-  static constexpr uint64_t kUpgrading = 1u << 13;  // a thread is lifting the write protection; owner as above
-  static constexpr uint64_t kObjectPath = 1u << 14; // comes back object by object (Atlas); unused by plain paging
-  static constexpr unsigned kPinShift = 16;         // 16 bits: system calls in flight on this page
+  static constexpr unsigned kPriorityShift = 11;       // 2 bits, set by hints
+  static constexpr uint64_t kUpgrading = 1u << 13;     // a thread is lifting the write protection; owner as above
+  static constexpr uint64_t kObjectPath = 1u << 14;    // comes back object by object (Atlas); unused by plain paging
+  static constexpr unsigned kPinShift = 16;            // 16 bits: system calls in flight on this page
   static constexpr uint64_t kPinOne = uint64_t{1} << kPinShift;
   static constexpr uint64_t kPinMask = uint64_t{0xffff} << kPinShift;
-  static constexpr unsigned kEpochShift = 32;       // 16 bits: eviction clock when it last left
+  static constexpr unsigned kEpochShift = 32;  // 16 bits: eviction clock when it last left
   static constexpr uint64_t kEpochMask = uint64_t{0xffff} << kEpochShift;
-  static constexpr unsigned kOwnerShift = 48;       // 16 bits: thread slot of the fetcher, valid in kFetching
+  static constexpr unsigned kOwnerShift = 48;  // 16 bits: thread slot of the fetcher, valid in kFetching
   static constexpr uint64_t kOwnerMask = uint64_t{0xffff} << kOwnerShift;
 
   constexpr PageWord() = default;
@@ -58,9 +58,13 @@ class PageWord {
   constexpr uint16_t owner() const { return static_cast<uint16_t>(bits_ >> kOwnerShift); }
 
   // Mapped, and a write goes through without a fault.
-  constexpr bool writable() const { return (bits_ & (kStateMask | kDirty | kCow)) == (uint64_t(PageState::kNear) | kDirty); }
+  constexpr bool writable() const {
+    return (bits_ & (kStateMask | kDirty | kCow)) == (uint64_t(PageState::kNear) | kDirty);
+  }
 
-  constexpr PageWord with_state(PageState s) const { return PageWord((bits_ & ~kStateMask) | static_cast<uint64_t>(s)); }
+  constexpr PageWord with_state(PageState s) const {
+    return PageWord((bits_ & ~kStateMask) | static_cast<uint64_t>(s));
+  }
   constexpr PageWord with(uint64_t flags) const { return PageWord(bits_ | flags); }
   constexpr PageWord without(uint64_t flags) const { return PageWord(bits_ & ~flags); }
   constexpr PageWord with_epoch(uint16_t e) const {
@@ -75,7 +79,8 @@ class PageWord {
     PageState s = state();
     if (s > PageState::kEvicting) return false;
     if (s == PageState::kFar) return has(kStored) && (bits_ & (kDirty | kCow | kUpgrading)) == 0;
-    if (s == PageState::kUntouched || s == PageState::kUnmapped) return (bits_ & (kDirty | kStored | kCow | kUpgrading)) == 0;
+    if (s == PageState::kUntouched || s == PageState::kUnmapped)
+      return (bits_ & (kDirty | kStored | kCow | kUpgrading)) == 0;
     if (s == PageState::kNear) return (bits_ & kSealed) == 0;
     return (bits_ & kUpgrading) == 0;
   }
@@ -95,8 +100,8 @@ class AtomicPageWord {
   PageWord load() const { return PageWord(bits_.load(std::memory_order_acquire)); }
   bool try_change(PageWord& expected, PageWord desired) {
     uint64_t bits = expected.bits();
-    bool changed = bits_.compare_exchange_strong(bits, desired.bits(), std::memory_order_seq_cst,
-                                                 std::memory_order_acquire);
+    bool changed =
+        bits_.compare_exchange_strong(bits, desired.bits(), std::memory_order_seq_cst, std::memory_order_acquire);
     expected = PageWord(bits);
     return changed;
   }
@@ -108,8 +113,7 @@ class AtomicPageWord {
   template <typename Change>
   PageWord update(Change change) {
     PageWord old = load();
-    while (!try_change(old, change(old))) {
-    }
+    while (!try_change(old, change(old))) {}
     return old;
   }
 

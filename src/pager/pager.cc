@@ -30,7 +30,8 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, FarSpace* space
       evictors_({store, *space, table_, policy_, frames_, budget_}, options.evictors),
       faults_({store, *space, table_, policy_, frames_, budget_, threads_, gate_, evictors_}, options.prefetch),
       ranges_({store, *space, table_, policy_, frames_, budget_, threads_, gate_, evictors_}, faults_),
-      addresses_(reinterpret_cast<uint64_t>(space->base()), reinterpret_cast<uint64_t>(space->base()) + space->bytes()) {}
+      addresses_(reinterpret_cast<uint64_t>(space->base()),
+                 reinterpret_cast<uint64_t>(space->base()) + space->bytes()) {}
 
 Pager::~Pager() {
   evictors_.stop();
@@ -44,7 +45,8 @@ std::byte* Pager::reserve(size_t bytes, size_t alignment) {
   SignalsBlocked blocked;
   if (fits_nowhere(bytes, space_->bytes())) return nullptr;
   LockGuard guard(address_mutex_);
-  return reinterpret_cast<std::byte*>(addresses_.take(align_up(bytes, kPageSize), alignment < kPageSize ? kPageSize : alignment));
+  return reinterpret_cast<std::byte*>(
+      addresses_.take(align_up(bytes, kPageSize), alignment < kPageSize ? kPageSize : alignment));
 }
 
 bool Pager::reserve_at(std::byte* address, size_t bytes) {
@@ -203,8 +205,8 @@ uint64_t Pager::used_pages() {
   return (addresses_.used_end(base + space_->bytes()) - base) / kPageSize;
 }
 
-// Order: the gate first, since threads inside it may need evictors; then reads that nobody waits for; then the evictors; then the locks of ordinary code,
-// so that the child gets every structure whole.
+// Order: the gate first, since threads inside it may need evictors; then reads that nobody waits for; then the
+// evictors; then the locks of ordinary code, so that the child gets every structure whole.
 void Pager::prepare_fork() {
   ThreadSlot& self = threads_.current();
   gate_.shut(threads_, self);
@@ -216,7 +218,8 @@ void Pager::prepare_fork() {
   threads_.before_fork();
   Result<remote::ForkTicket> ticket = store_->prepare_fork();
   ticket_ = ticket.ok() ? *ticket : remote::ForkTicket();
-  if (!ticket.ok()) log(LogLevel::kWarning, "{}; a forked child that touches far memory will stop", ticket.status().text());
+  if (!ticket.ok())
+    log(LogLevel::kWarning, "{}; a forked child that touches far memory will stop", ticket.status().text());
   near_before_fork();
 }
 
@@ -243,7 +246,8 @@ void Pager::protect_shared_frames() {
   uint64_t pages = used_pages(), run_begin = 0;
   auto protect_run = [&](uint64_t end) {
     if (end <= run_begin) return;
-    int error = space_->write_protect(table_.address_of(static_cast<PageIndex>(run_begin)), (end - run_begin) * kPageSize, true);
+    int error = space_->write_protect(table_.address_of(static_cast<PageIndex>(run_begin)),
+                                      (end - run_begin) * kPageSize, true);
     if (error) die("internal error: cannot write-protect after fork (error {})", -error);
   };
   for (uint64_t i = 0; i < pages; i++) {
@@ -314,7 +318,8 @@ void Pager::check_valid() {
     if (!w.is_valid()) die("internal error: page {} has the impossible word {:#x}", i, w.bits());
     near += w.is(PageState::kNear) || w.is(PageState::kFetching);
   }
-  if (near > frames_.used()) die("internal error: {} pages are near but only {} frames are counted", near, frames_.used());
+  if (near > frames_.used())
+    die("internal error: {} pages are near but only {} frames are counted", near, frames_.used());
   evictors_.resume();
 }
 

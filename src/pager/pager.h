@@ -43,7 +43,9 @@ class Pager : public NearObject {
 
   // Makes the page at `address` (which must lie in far space) present and, for a write, writable.
   // may_suspend: a fiber whose worker may run others meanwhile (fiber/wait.h).
-  FaultOutcome fault(uint64_t address, bool write, bool may_suspend = false) { return faults_.fault(address, write, may_suspend); }
+  FaultOutcome fault(uint64_t address, bool write, bool may_suspend = false) {
+    return faults_.fault(address, write, may_suspend);
+  }
   // Between fibers of a worker, while one of them waits for a page. Signals are blocked.
   void poll_reads() { faults_.poll_reads(); }
   bool contains(uint64_t address) const { return table_.contains(address); }
@@ -147,7 +149,7 @@ class Pager : public NearObject {
   Mutex address_mutex_;  // guards addresses_, and changes of policy_'s ranges
   SpaceAllocator addresses_;
   Mutex protection_mutex_;  // keeps commit() and guard_page() apart
-  Mutex charge_mutex_;  // guards charged_, reserved_
+  Mutex charge_mutex_;      // guards charged_, reserved_
   uint64_t charged_ = 0;
   uint64_t reserved_ = 0;
   remote::ForkTicket ticket_;

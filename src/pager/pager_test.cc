@@ -310,7 +310,7 @@ TEST(Prefetcher, PassesOverPagesThatAreNear) {
   Prefetcher p;
   for (PageIndex i : {10u, 11u}) p.on_fault(i);
   Window w = p.on_fault(12);
-  p.taken(w.count, 1);                     // all but one were near; the marker 17 is near, too
+  p.taken(w.count, 1);                       // all but one were near; the marker 17 is near, too
   EXPECT_GT(p.on_fault(19).count, w.count);  // so the stream goes on at 19
 }
 

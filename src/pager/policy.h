@@ -11,10 +11,11 @@
 //   policy         a look at a page is one cache miss on its word; looks for each page that leaves; when it pays
 //   fifo           1. Scans, and programs whose hot bits mean nothing.
 //   second-chance  1 and one for each hot page in its way. The default: not worse than fifo, and good with hints.
-//   lru            about 2, and more for each hot page. Unevenly reused data: better than exact LRU with hints, and from
+//   lru            about 2, and more for each hot page. Unevenly reused data: better than exact LRU with hints, and
+//   from
 //                  faults alone the best of all.
-//   priority       2 and one for each hot page. Where hints say what is used once: streams, large objects beside an index.
-//   for ranges     policy/policy_set.h
+//   priority       2 and one for each hot page. Where hints say what is used once: streams, large objects beside an
+//   index. for ranges     policy/policy_set.h
 #pragma once
 #include <span>
 
@@ -30,8 +31,8 @@ class Policy : public NearObject {
   // The page became near. `shard` is the faulting thread's slot number.
   virtual void insert(unsigned shard, PageIndex page) = 0;
   // Takes up to out.size() pages out of the queues, those to evict first. A page that turns out not to be near is the
-  // caller's to skip; one that is near but may not leave now must be inserted again. Takes a bounded number of looks, so
-  // it may find less than there is. Each evictor calls it with its own number, from one thread.
+  // caller's to skip; one that is near but may not leave now must be inserted again. Takes a bounded number of looks,
+  // so it may find less than there is. Each evictor calls it with its own number, from one thread.
   virtual size_t select(unsigned evictor, std::span<PageIndex> out) = 0;
   // Pages in the queues: the near ones, and some that went away otherwise.
   virtual uint64_t queued() const = 0;

@@ -1,5 +1,5 @@
-// The policies as such: nothing lost, nothing doubled, the right pages first. No kernel paging: the words of a table are
-// moved as fault path and evictors would. How good the choices are: policy_trace_test.cc.
+// The policies as such: nothing lost, nothing doubled, the right pages first. No kernel paging: the words of a table
+// are moved as fault path and evictors would. How good the choices are: policy_trace_test.cc.
 #include "pager/policy.h"
 
 #include <gtest/gtest.h>
@@ -293,7 +293,8 @@ TEST_F(Regions, LeaveByTheirOwnPolicy) {
     else if (page < 2000) EXPECT_EQ(page % 2, 1u);
     else EXPECT_GE(page, 2100u);
   }
-  EXPECT_NEAR(static_cast<double>(std::count_if(first.begin(), first.end(), [](PageIndex p) { return p < 1000; })), 100, 1);
+  EXPECT_NEAR(static_cast<double>(std::count_if(first.begin(), first.end(), [](PageIndex p) { return p < 1000; })), 100,
+              1);
   set_.remove(0);
   set_.remove(1000);
   EXPECT_EQ(set_.queued(), 2700u);

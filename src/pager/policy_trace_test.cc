@@ -44,7 +44,8 @@ class HitRates : public testing::Test {
         for (int share : kShares) rates[share] = 100 * simulation(uint64_t{kPages} * share / 100).hit_rate();
         print_row(name, rates);
       };
-      for (const Row& r : kRows) simulate(r.name, [&](uint64_t near) { return simulate_policy(trace, near, r.kind, r.known); });
+      for (const Row& r : kRows)
+        simulate(r.name, [&](uint64_t near) { return simulate_policy(trace, near, r.kind, r.known); });
       simulate("exact LRU", [&](uint64_t near) { return simulate_exact_lru(trace, near); });
       simulate("optimum", [&](uint64_t near) { return simulate_optimum(trace, near); });
     }
@@ -61,7 +62,9 @@ class HitRates : public testing::Test {
     printf("\n");
   }
 
-  static double rate(const char* trace, const char* policy, int share) { return s_rates.at(trace).at(policy).at(share); }
+  static double rate(const char* trace, const char* policy, int share) {
+    return s_rates.at(trace).at(policy).at(share);
+  }
 
   static inline std::map<std::string, std::map<std::string, Rates>> s_rates;
 };
@@ -69,7 +72,8 @@ class HitRates : public testing::Test {
 TEST_F(HitRates, NothingBeatsTheOptimum) {
   for (auto& [trace, policies] : s_rates) {
     for (auto& [policy, rates] : policies) {
-      for (int share : kShares) EXPECT_LE(rates.at(share), policies.at("optimum").at(share)) << trace << " " << policy << share;
+      for (int share : kShares)
+        EXPECT_LE(rates.at(share), policies.at("optimum").at(share)) << trace << " " << policy << share;
     }
   }
 }
@@ -99,7 +103,8 @@ TEST_F(HitRates, LruLearnsFromFaultsAlone) {
 TEST_F(HitRates, AScanTakesLittleFromLruAndNothingFromPriority) {
   for (int share : {10, 25}) {
     EXPECT_GT(rate("scan + zipf 0.99", "lru, hints", share), rate("scan + zipf 0.99", "exact LRU", share) + 4) << share;
-    EXPECT_GT(rate("scan + zipf 0.99", "priority, hints", share), rate("scan + zipf 0.99", "lru, hints", share)) << share;
+    EXPECT_GT(rate("scan + zipf 0.99", "priority, hints", share), rate("scan + zipf 0.99", "lru, hints", share))
+        << share;
   }
   // Half of the accesses go to the half of the pages that fits.
   EXPECT_GT(rate("scan + zipf 0.99", "priority, hints", 50), 48);
@@ -153,7 +158,8 @@ TEST_P(RealPager, HasTheHitRateThatIsSimulated) {
   EXPECT_NEAR(real, simulated, 2);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, RealPager, testing::Values(RealCase{PolicyKind::kFifo, 1}, RealCase{PolicyKind::kSecondChance, 1},
+INSTANTIATE_TEST_SUITE_P(Kinds, RealPager,
+                         testing::Values(RealCase{PolicyKind::kFifo, 1}, RealCase{PolicyKind::kSecondChance, 1},
                                          RealCase{PolicyKind::kLru, 1}, RealCase{PolicyKind::kLru, 4}),
                          [](const auto& c) {
                            std::string name(policy_name(c.param.kind));

@@ -16,8 +16,8 @@ namespace farside::pager {
 // The pages from + stride, from + 2 * stride, ..., from + count * stride.
 struct Window {
   int64_t from = 0;
-  int64_t stride = 1;   // may be negative
-  unsigned count = 0;   // 0: nothing to fetch
+  int64_t stride = 1;  // may be negative
+  unsigned count = 0;  // 0: nothing to fetch
 };
 
 class Prefetcher {

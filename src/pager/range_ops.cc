@@ -99,7 +99,8 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
   PageRun runs[kRuns];
   size_t used = 0;
   auto flush = [&] {
-    if (int error = used ? c_.space.unmap({runs, used}) : 0) die("internal error: cannot drop pages (error {})", -error);
+    if (int error = used ? c_.space.unmap({runs, used}) : 0)
+      die("internal error: cannot drop pages (error {})", -error);
     used = 0;
   };
   for (PageIndex page = first; page < first + count; page++) {
@@ -142,7 +143,8 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   bool near = held_frame(w);
   bool dirty = near && w.has(PageWord::kDirty);
   if (dirty) {
-    if (int error = c_.space.write_protect(address, kPageSize, true)) die("internal error: cannot protect page {} (error {})", page, -error);
+    if (int error = c_.space.write_protect(address, kPageSize, true))
+      die("internal error: cannot protect page {} (error {})", page, -error);
     transport::Segment segment = {PageTable::far_of(page), kPageSize, address};
     LineLock lock(t.line);
     int error = write_now(t.line.channel(c_.store), segment);

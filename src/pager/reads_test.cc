@@ -35,9 +35,7 @@ class ReadsTest : public testing::TestWithParam<bool> {
   }
   volatile uint64_t& at(size_t page) { return *reinterpret_cast<volatile uint64_t*>(memory_ + page * kPageSize); }
   uint64_t count(Counter c) { return pager_->stats().get(c); }
-  PageWord word(size_t page) {
-    return PageWord(pager_->page_words()[(memory_ - pager_->base()) / kPageSize + page]);
-  }
+  PageWord word(size_t page) { return PageWord(pager_->page_words()[(memory_ - pager_->base()) / kPageSize + page]); }
   // Waits until the evictors have made room: windows and hints take free frames only.
   void settle() {
     constexpr uint64_t kEnough = 50;
@@ -170,7 +168,11 @@ TEST_P(ReadsTest, WrongHintsAreHarmlessAndCounted) {
   pager_->hint({.address = address(pager_->base() + kSpace - 1), .bytes = ~uint64_t{0}, .write = true, .ahead = 255});
   pager_->hint({.address = address(memory_), .bytes = 0});
   EXPECT_EQ(count(Counter::kHintsWild), 3u);
-  pager_->hint({.address = address(memory_), .bytes = ~uint64_t{0} - address(memory_), .write = true, .ahead = 255, .behind = 255});
+  pager_->hint({.address = address(memory_),
+                .bytes = ~uint64_t{0} - address(memory_),
+                .write = true,
+                .ahead = 255,
+                .behind = 255});
   pager_->hint({.address = address(memory_ + 3), .bytes = kPages * kPageSize});
   EXPECT_EQ(count(Counter::kHintsWild), 3u);
   Stats s = pager_->stats();
@@ -187,7 +189,8 @@ TEST_P(ReadsTest, HintsRaceWithEverythingElse) {
       while (!stop) {
         random = random * 6364136223846793005u + 1442695040888963407u;
         size_t page = (random >> 33) % kPages;
-        hint(page, 1 + (random >> 20) % 8, {.write = (random & 64) != 0, .ahead = static_cast<unsigned>(random >> 40 & 31)});
+        hint(page, 1 + (random >> 20) % 8,
+             {.write = (random & 64) != 0, .ahead = static_cast<unsigned>(random >> 40 & 31)});
         if (t == 0 && (random >> 50) % 16 == 0) pager_->discard(memory_ + 4000 * kPageSize, 50 * kPageSize);
         EXPECT_TRUE(at(page) == page || (page >= 4000 && at(page) == 0));
       }
@@ -205,7 +208,8 @@ void wander(ReadsTest& test, bool hinted);
 TEST_P(ReadsTest, FibersRunWhileTheirPagesCome) { wander(*this, false); }
 TEST_P(ReadsTest, FibersRunWhileTheirHintedPagesCome) { wander(*this, true); }
 
-INSTANTIATE_TEST_SUITE_P(Stores, ReadsTest, testing::Bool(), [](const auto& test) { return test.param ? "InPlace" : "Copying"; });
+INSTANTIATE_TEST_SUITE_P(Stores, ReadsTest, testing::Bool(),
+                         [](const auto& test) { return test.param ? "InPlace" : "Copying"; });
 
 void wander(ReadsTest& test, bool hinted) {
   std::atomic<unsigned> wrong{0};

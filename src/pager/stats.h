@@ -25,13 +25,13 @@ enum class Counter : unsigned {
   kBytesFetched,
   kBytesWritten,
   kBytesDiscarded,
-  kFaultTicks,        // time in the fault path, all of it
-  kFetchTicks,        // of these, waiting for the transport
-  kMapTicks,          // of these, UFFDIO_COPY and WRITEPROTECT
-  kWaitFrameTicks,    // of these, waiting for a free frame
-  kWaitPageTicks,     // of these, waiting for a page's owner
+  kFaultTicks,      // time in the fault path, all of it
+  kFetchTicks,      // of these, waiting for the transport
+  kMapTicks,        // of these, UFFDIO_COPY and WRITEPROTECT
+  kWaitFrameTicks,  // of these, waiting for a free frame
+  kWaitPageTicks,   // of these, waiting for a page's owner
   kFrameWaits,
-  kSelectTicks,       // evictors: the five phases
+  kSelectTicks,  // evictors: the five phases
   kHoldTicks,
   kUnmapTicks,
   kWriteTicks,

@@ -123,7 +123,8 @@ class PagerFixture {
     if (!s_pager->contains(address)) die("SIGBUS at {:#x}, outside far space", address);
     os::SignalSet mask;
     memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
-    if (s_pager->fault(address, write, fiber::in_fiber(mask)) == FaultOutcome::kNotMapped) die("access to {:#x}, which is not mapped", address);
+    if (s_pager->fault(address, write, fiber::in_fiber(mask)) == FaultOutcome::kNotMapped)
+      die("access to {:#x}, which is not mapped", address);
   }
   static inline Pager* s_pager = nullptr;
   remote::RemoteStore* store_;

@@ -26,7 +26,8 @@ ThreadSlot* ThreadRegistry::reuse() {
   return nullptr;
 }
 
-// Threads that ended without a word (raw clone, faults in late destructors) leave their slots; look for them now and then.
+// Threads that ended without a word (raw clone, faults in late destructors) leave their slots; look for them now and
+// then.
 void ThreadRegistry::sweep() {
   int process = os::getpid();
   for_each([&](ThreadSlot& slot) {
@@ -46,7 +47,8 @@ ThreadSlot& ThreadRegistry::attach() {
   }
   if (!slot) {
     size_t count = count_.load(std::memory_order_relaxed);
-    if (count == kMaxThreads) die("more than {} threads use far memory at once; Farside cannot serve them", kMaxThreads);
+    if (count == kMaxThreads)
+      die("more than {} threads use far memory at once; Farside cannot serve them", kMaxThreads);
     slot = new ThreadSlot;
     slot->index = static_cast<uint16_t>(count);
     slots_[count] = slot;

@@ -17,12 +17,12 @@ namespace farside::pager {
 
 struct ThreadSlot : NearObject {
   uint16_t index = 0;
-  std::atomic<int> tid{0};                // 0: free
-  std::atomic<uint32_t> depth{0};         // how often inside the gate; only the thread itself writes it
+  std::atomic<int> tid{0};         // 0: free
+  std::atomic<uint32_t> depth{0};  // how often inside the gate; only the thread itself writes it
   Line line;
   Prefetcher prefetcher;
   CounterBlock counters;
-  PageIndex last_page = 0;                // to notice a fault that never gets resolved
+  PageIndex last_page = 0;  // to notice a fault that never gets resolved
   uint32_t repeats = 0;
 };
 

@@ -71,10 +71,13 @@ FARSIDE_PUBLIC int farside_region_resize(farside_region* region, size_t bytes) {
     return -1;
   }
   size_t wanted = whole_pages(bytes);
-  if (wanted > region->bytes && mprotect(region->data + region->bytes, wanted - region->bytes, PROT_READ | PROT_WRITE) != 0) return -1;
+  if (wanted > region->bytes &&
+      mprotect(region->data + region->bytes, wanted - region->bytes, PROT_READ | PROT_WRITE) != 0)
+    return -1;
   if (wanted < region->bytes) {
     size_t cut = region->bytes - wanted;
-    if (madvise(region->data + wanted, cut, MADV_DONTNEED) != 0 || mprotect(region->data + wanted, cut, PROT_NONE) != 0) return -1;
+    if (madvise(region->data + wanted, cut, MADV_DONTNEED) != 0 || mprotect(region->data + wanted, cut, PROT_NONE) != 0)
+      return -1;
   }
   region->bytes = wanted;
   return 0;

@@ -67,7 +67,8 @@ Status look_up(const char* host, uint16_t port, transport::Endpoint* endpoint) {
   hints.ai_socktype = SOCK_STREAM;
   int r = getaddrinfo(host, nullptr, &hints, &found);
   if (r != 0) {
-    return Status::error(EHOSTUNREACH, "cannot find memory server {}: {}; check --far", endpoint->name, gai_strerror(r));
+    return Status::error(EHOSTUNREACH, "cannot find memory server {}: {}; check --far", endpoint->name,
+                         gai_strerror(r));
   }
   memcpy(&endpoint->address, found->ai_addr, found->ai_addrlen);
   endpoint->length = found->ai_addrlen;
@@ -99,13 +100,15 @@ Result<Address> parse_address(const char* text) {
   Address out;
   string_view all(text);
   if (all.size() >= sizeof out.endpoint.name) {
-    return Status::error(EINVAL, "the address of the memory server is longer than {} bytes", sizeof out.endpoint.name - 1);
+    return Status::error(EINVAL, "the address of the memory server is longer than {} bytes",
+                         sizeof out.endpoint.name - 1);
   }
   all.copy(out.endpoint.name, all.size());
   Status status;
   if (all.starts_with("tcp://")) status = parse_tcp(all.substr(6), &out);
   else if (all.starts_with("shm://")) status = parse_shm(all.substr(6), &out);
-  else status = Status::error(EINVAL, "'{}' is no address of a memory server; write tcp://host:port or shm://path", text);
+  else
+    status = Status::error(EINVAL, "'{}' is no address of a memory server; write tcp://host:port or shm://path", text);
   if (!status.ok()) return status;
   return out;
 }

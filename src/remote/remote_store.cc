@@ -53,7 +53,7 @@ class Store final : public RemoteStore {
 
   const Address address_;
   OwnFds fds_;
-  Dialer attach_;           // opens one more connection to our region
+  Dialer attach_;             // opens one more connection to our region
   ShmRegion* shm_ = nullptr;  // null over TCP, and in forked children, whose regions only the server can resolve
   int memory_fd_ = -1;
 
@@ -158,7 +158,8 @@ Status Store::adopt_in_child(ForkTicket ticket) {
   shm_ = nullptr;
   memory_fd_ = -1;
   control_fd_ = ticket.fd;
-  if (!ticket.valid()) return Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
+  if (!ticket.valid())
+    return Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
   name_region(ticket.region, ticket.secret);
   return {};
 }

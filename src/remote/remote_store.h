@@ -24,8 +24,8 @@ struct StoreConfig {
 // A snapshot made for a child about to be forked. Both sides inherit its descriptor; the server keeps the snapshot
 // while any process holds that descriptor open.
 struct ForkTicket {
-  int fd = -1;               // the child's control connection
-  uint64_t region = 0;       // the snapshot's name, for the store's own use
+  int fd = -1;          // the child's control connection
+  uint64_t region = 0;  // the snapshot's name, for the store's own use
   uint8_t secret[16] = {};
   bool valid() const { return fd >= 0; }
 };

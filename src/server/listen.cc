@@ -27,8 +27,10 @@ uint16_t port_of(int fd) {
   socklen_t length = sizeof address;
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
   uint16_t port;  // at the same place for both families
-  memcpy(&port, address.ss_family == AF_INET6 ? &reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                                              : &reinterpret_cast<sockaddr_in&>(address).sin_port, sizeof port);
+  memcpy(&port,
+         address.ss_family == AF_INET6 ? &reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                       : &reinterpret_cast<sockaddr_in&>(address).sin_port,
+         sizeof port);
   return ntohs(port);
 }
 
@@ -48,7 +50,8 @@ bool somebody_answers(const sockaddr_un& address) {
 
 Result<int> listen_tcp(const std::string& address, uint16_t* port) {
   size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return Status::error(EINVAL, "'{}' is no address to listen at; write host:port", address);
+  if (colon == std::string::npos)
+    return Status::error(EINVAL, "'{}' is no address to listen at; write host:port", address);
   std::string host = address.substr(0, colon), service = address.substr(colon + 1);
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
 

@@ -52,7 +52,7 @@ TEST(MemoryPool, ReservationsAreLimitedByCapacityAndQuota) {
   Region* a = *pool.create(16 * kSlab);
   Region* b = *pool.create(16 * kSlab);
   EXPECT_TRUE(pool.grow(a, 3 * kSlab).ok());
-  EXPECT_EQ(pool.grow(a, kSlab).status().code(), ENOMEM);  // the quota
+  EXPECT_EQ(pool.grow(a, kSlab).status().code(), ENOMEM);      // the quota
   EXPECT_EQ(pool.grow(b, 2 * kSlab).status().code(), ENOMEM);  // the capacity
   EXPECT_TRUE(pool.grow(b, kSlab).ok());
   EXPECT_EQ(pool.shrink(a, 2 * kSlab), kSlab);
@@ -180,10 +180,13 @@ class Forest {
         if (live_.size() > 1) end_one();
         break;
       case 2:
-      case 3: return discard_some();
+      case 3:
+        return discard_some();
       case 4:
-      case 5: return check_some();
-      default: return write_some();
+      case 5:
+        return check_some();
+      default:
+        return write_some();
     }
   }
   void check_all() {

@@ -11,7 +11,8 @@ namespace farside::server {
 class PageBitmap {
  public:
   explicit PageBitmap(uint64_t pages) : words_((pages + 63) / 64) {
-    void* memory = mmap(nullptr, words_ * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* memory =
+        mmap(nullptr, words_ * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
     bits_ = static_cast<uint64_t*>(memory);
   }

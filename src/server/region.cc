@@ -213,8 +213,8 @@ int Region::keep_page(uint64_t page, const std::byte* content) {
 // Before a page of this region changes. A snapshot that cannot be kept is given up: its process learns so at its next
 // request, while this region's own process, which did nothing wrong, goes on.
 void Region::save_for_overlays(uint64_t page) {
-  bool wanted = std::any_of(overlays_.begin(), overlays_.end(),
-                            [page](Region* o) { return !o->given_up_ && !o->owns(page); });
+  bool wanted =
+      std::any_of(overlays_.begin(), overlays_.end(), [page](Region* o) { return !o->given_up_ && !o->owns(page); });
   if (!wanted) return;
   std::byte content[kPageSize];
   bool readable = read_page(page, content) == 0;
@@ -251,8 +251,9 @@ void Region::replace_base() {
     uint64_t offset = page * kPageSize;
     bool hole = memory_.next_data(offset) >= offset + kPageSize;
     if (hole) intact = intact && base->memory_.punch(offset, kPageSize) == 0;
-    else intact = intact && memory_.read(offset, content, kPageSize) == 0 &&
-                  base->memory_.write(offset, content, kPageSize) == 0;
+    else
+      intact = intact && memory_.read(offset, content, kPageSize) == 0 &&
+               base->memory_.write(offset, content, kPageSize) == 0;
     if (base->own_) base->own_->set(page);
   });
   memory_ = std::move(base->memory_);

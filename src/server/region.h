@@ -52,8 +52,8 @@ class Region {
     uint8_t secret[wire::kSecretBytes];
   };
 
-  Region(Name name, uint64_t bytes, MemoryFile memory, Account* account);     // an empty root
-  Region(Name name, MemoryFile memory, Region* base);                        // a snapshot of *base; family lock held
+  Region(Name name, uint64_t bytes, MemoryFile memory, Account* account);  // an empty root
+  Region(Name name, MemoryFile memory, Region* base);                      // a snapshot of *base; family lock held
   ~Region();
 
   const Name& name() const { return name_; }

@@ -76,8 +76,8 @@ uint16_t Server::tcp_port() const { return impl_->port; }
 
 ServerStats Server::stats() const {
   wire::StatsReply s = collect_stats(&impl_->shared);
-  return {s.clients, s.regions, s.snapshots, s.capacity_bytes, s.charged_bytes,  s.stored_bytes, s.reads,
-          s.writes,  s.discards, s.bytes_in, s.bytes_out,      s.refused_tokens, s.bad_frames,   s.refused_requests};
+  return {s.clients, s.regions,  s.snapshots, s.capacity_bytes, s.charged_bytes,  s.stored_bytes, s.reads,
+          s.writes,  s.discards, s.bytes_in,  s.bytes_out,      s.refused_tokens, s.bad_frames,   s.refused_requests};
 }
 
 std::string Server::prometheus_text() const {
@@ -103,8 +103,9 @@ std::string Server::prometheus_text() const {
   };
   std::string text;
   for (auto& r : rows) {
-    fmt::format_to(std::back_inserter(text), "# HELP farside_server_{0} {1}\n# TYPE farside_server_{0} {2}\nfarside_server_{0} {3}\n",
-                   r.name, r.help, r.type, r.value);
+    fmt::format_to(std::back_inserter(text),
+                   "# HELP farside_server_{0} {1}\n# TYPE farside_server_{0} {2}\nfarside_server_{0} {3}\n", r.name,
+                   r.help, r.type, r.value);
   }
   return text;
 }

@@ -20,9 +20,9 @@ struct ServerConfig {
 };
 
 struct ServerStats {
-  uint64_t clients;   // open connections
-  uint64_t regions;   // regions alive, snapshots included
-  uint64_t snapshots; // regions of forked children that still share pages with their parent's
+  uint64_t clients;    // open connections
+  uint64_t regions;    // regions alive, snapshots included
+  uint64_t snapshots;  // regions of forked children that still share pages with their parent's
   uint64_t capacity_bytes, reserved_bytes, stored_bytes;
   uint64_t reads, writes, discards;  // requests served; what clients do in mapped memory is not seen
   uint64_t bytes_in, bytes_out;

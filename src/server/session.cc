@@ -21,13 +21,20 @@ wire::Bytes bytes_of(const T& value) {
 
 const char* text_of(int code) {
   switch (code) {
-    case EINVAL: return "malformed request";
-    case ERANGE: return "outside the region";
-    case E2BIG: return "more data than one request may carry";
-    case ENOSPC: return "more stored than was reserved";
-    case ENOMEM: return "the server is full";
-    case EIO: return "this snapshot was given up because the server was full";
-    default: return "the server cannot do this";
+    case EINVAL:
+      return "malformed request";
+    case ERANGE:
+      return "outside the region";
+    case E2BIG:
+      return "more data than one request may carry";
+    case ENOSPC:
+      return "more stored than was reserved";
+    case ENOMEM:
+      return "the server is full";
+    case EIO:
+      return "this snapshot was given up because the server was full";
+    default:
+      return "the server cannot do this";
   }
 }
 
@@ -116,15 +123,23 @@ void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
   bool needs_region = op != wire::Op::kHello && op != wire::Op::kStats && op != wire::Op::kPing;
   if (needs_region && !region_) return refuse(EINVAL, "this connection has no region");
   switch (op) {
-    case wire::Op::kHello: return greet(payload);
-    case wire::Op::kRead: return read(payload);
-    case wire::Op::kWrite: return write(payload);
-    case wire::Op::kDiscard: return discard(payload);
+    case wire::Op::kHello:
+      return greet(payload);
+    case wire::Op::kRead:
+      return read(payload);
+    case wire::Op::kWrite:
+      return write(payload);
+    case wire::Op::kDiscard:
+      return discard(payload);
     case wire::Op::kGrow:
-    case wire::Op::kShrink: return reserve(op, payload);
-    case wire::Op::kStats: return stats();
-    case wire::Op::kPing: return payload.empty() ? reply({}) : refuse(EINVAL);
-    case wire::Op::kError: break;  // refused with the header
+    case wire::Op::kShrink:
+      return reserve(op, payload);
+    case wire::Op::kStats:
+      return stats();
+    case wire::Op::kPing:
+      return payload.empty() ? reply({}) : refuse(EINVAL);
+    case wire::Op::kError:
+      break;  // refused with the header
   }
 }
 
@@ -153,9 +168,12 @@ void Session::greet(wire::Bytes payload) {
 
 Result<Region*> Session::region_for(const wire::HelloRequest& hello) {
   switch (hello.mode) {
-    case wire::HelloMode::kCreate: return shared_->pool.create(hello.region_bytes);
-    case wire::HelloMode::kAttach: return shared_->pool.attach(hello.region, hello.secret);
-    default: return shared_->pool.snapshot(hello.region, hello.secret);
+    case wire::HelloMode::kCreate:
+      return shared_->pool.create(hello.region_bytes);
+    case wire::HelloMode::kAttach:
+      return shared_->pool.attach(hello.region, hello.secret);
+    default:
+      return shared_->pool.snapshot(hello.region, hello.secret);
   }
 }
 
@@ -176,7 +194,8 @@ void Session::read(wire::Bytes payload) {
   std::byte* data = frame + sizeof(wire::FrameHeader);
   r = region_->read(list.extents, data);
   if (r < 0) return refuse(-r);
-  auto header = wire::make_header(wire::Op::kRead, wire::kFlagReply, request_.request, static_cast<uint32_t>(list.total_bytes));
+  auto header =
+      wire::make_header(wire::Op::kRead, wire::kFlagReply, request_.request, static_cast<uint32_t>(list.total_bytes));
   header.crc = wire::crc32c(wire::header_crc(header), data, list.total_bytes);
   memcpy(frame, &header, sizeof header);
   output_.commit(frame_bytes);
@@ -204,8 +223,8 @@ void Session::discard(wire::Bytes payload) {
 void Session::reserve(wire::Op op, wire::Bytes payload) {
   wire::ReserveRequest request;
   if (int r = wire::decode_reserve(payload, &request); r < 0) return refuse(-r);
-  Result<uint64_t> reserved = op == wire::Op::kGrow ? shared_->pool.grow(region_, request.bytes)
-                                                    : shared_->pool.shrink(region_, request.bytes);
+  Result<uint64_t> reserved =
+      op == wire::Op::kGrow ? shared_->pool.grow(region_, request.bytes) : shared_->pool.shrink(region_, request.bytes);
   if (!reserved.ok()) return refuse(reserved.status().code(), reserved.status().text());
   reply(bytes_of(wire::ReserveReply{*reserved}));
 }

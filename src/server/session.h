@@ -74,7 +74,7 @@ class Session {
   uint64_t since_;  // when it was accepted, or began to close
   Shared* const shared_;
   Region* region_ = nullptr;
-  bool pass_memory_ = false;  // the reply in output_ takes the region's descriptor along
+  bool pass_memory_ = false;        // the reply in output_ takes the region's descriptor along
   wire::FrameHeader request_ = {};  // the one being answered
   Buffer input_, output_;
 };

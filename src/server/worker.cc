@@ -17,12 +17,12 @@
 namespace farside::server {
 namespace {
 
-constexpr uint64_t kPollNs = 200'000;        // polling goes on for so long after the last request
-constexpr size_t kMaxActive = 8;             // connections polled directly
-constexpr int kRoundsPerWait = 8;            // and in between, all others are asked for
-constexpr uint64_t kLongYieldNs = 1'000'000;   // whoever offers the core and gets it back so late is in the way
-constexpr uint64_t kCrowdedNs = 50'000'000;    // and then sleeps instead of polling for so long
-constexpr uint64_t kSweepNs = 500'000'000;   // how often silent connections are looked for
+constexpr uint64_t kPollNs = 200'000;         // polling goes on for so long after the last request
+constexpr size_t kMaxActive = 8;              // connections polled directly
+constexpr int kRoundsPerWait = 8;             // and in between, all others are asked for
+constexpr uint64_t kLongYieldNs = 1'000'000;  // whoever offers the core and gets it back so late is in the way
+constexpr uint64_t kCrowdedNs = 50'000'000;   // and then sleeps instead of polling for so long
+constexpr uint64_t kSweepNs = 500'000'000;    // how often silent connections are looked for
 constexpr uint64_t kDeafNs = 100'000'000;
 
 void keep_alive(int fd) {

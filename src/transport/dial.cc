@@ -138,27 +138,34 @@ Status greeting_failed(const Endpoint& endpoint, int code, const wire::ErrorRepl
                          name, wire::kVersion);
   }
   if (error.code == EACCES) {
-    return Status::error(EACCES, "memory server {} refused the token; give the one that it was started with (--token-file)",
-                         name);
+    return Status::error(
+        EACCES, "memory server {} refused the token; give the one that it was started with (--token-file)", name);
   }
   if (error.code != 0) return Status::error(-code, "memory server {} refused: {}", name, error.text);
   if (code == -EBADMSG) return Status::error(EBADMSG, "what answers at {} is not a farside memory server", name);
-  return Status::error(-code, "memory server {} accepted the connection but did not answer ({}); is it overloaded?", name,
-                       code == -ETIMEDOUT ? "time ran out" : "it closed the connection");
+  return Status::error(-code, "memory server {} accepted the connection but did not answer ({}); is it overloaded?",
+                       name, code == -ETIMEDOUT ? "time ran out" : "it closed the connection");
 }
 
 const char* reason(int code) {
   switch (code) {
-    case -ECONNREFUSED: return "connection refused";
-    case -ENOENT: return "no such socket";
-    case -ETIMEDOUT: return "no answer";
+    case -ECONNREFUSED:
+      return "connection refused";
+    case -ENOENT:
+      return "no such socket";
+    case -ETIMEDOUT:
+      return "no answer";
     case -EACCES:
-    case -EPERM: return "permission denied";
+    case -EPERM:
+      return "permission denied";
     case -ENETUNREACH:
-    case -EHOSTUNREACH: return "no route to host";
+    case -EHOSTUNREACH:
+      return "no route to host";
     case -EMFILE:
-    case -ENFILE: return "too many open files";
-    default: return "connection failed";
+    case -ENFILE:
+      return "too many open files";
+    default:
+      return "connection failed";
   }
 }
 

@@ -11,12 +11,13 @@ class FaultyChannel final : public Channel {
  public:
   struct Plan {
     uint64_t seed = 1;
-    unsigned max_delay_polls = 0;   // each completion is held back for a random number of polls up to this
-    uint64_t fail_every = 0;        // every n-th submit fails with -EIO; 0: none
-    uint64_t die_after = 0;         // after so many submits the peer is dead; 0: never
+    unsigned max_delay_polls = 0;  // each completion is held back for a random number of polls up to this
+    uint64_t fail_every = 0;       // every n-th submit fails with -EIO; 0: none
+    uint64_t die_after = 0;        // after so many submits the peer is dead; 0: never
   };
 
-  FaultyChannel(std::unique_ptr<Channel> inner, Plan plan) : inner_(std::move(inner)), plan_(plan), random_(plan.seed) {}
+  FaultyChannel(std::unique_ptr<Channel> inner, Plan plan)
+      : inner_(std::move(inner)), plan_(plan), random_(plan.seed) {}
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
   int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;

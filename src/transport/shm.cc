@@ -16,8 +16,10 @@ ShmRegion* ShmRegion::map(int memory_fd, uint64_t region_bytes, Link link, Statu
   size_t bytes = region_bytes + sizeof(wire::RegionTrailer);
   long r = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_fd, 0);
   if (r < 0 && r > -4096) {
-    *status = Status::error(static_cast<int>(-r), "cannot map {} bytes of far memory; choose a smaller --space or raise "
-                            "the address space limit (ulimit -v)", bytes);
+    *status = Status::error(static_cast<int>(-r),
+                            "cannot map {} bytes of far memory; choose a smaller --space or raise "
+                            "the address space limit (ulimit -v)",
+                            bytes);
     return nullptr;
   }
   return new ShmRegion(reinterpret_cast<std::byte*>(r), region_bytes, memory_fd, link);
@@ -91,7 +93,8 @@ int ShmChannel::submit_discard(std::span<const Segment> segments, Token* token) 
     return finish_submit_on_stream(slot, r, inner, token);
   }
   for (const Segment& s : segments) {
-    int r = os::fallocate(region_->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(s.far), s.bytes);
+    int r =
+        os::fallocate(region_->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(s.far), s.bytes);
     if (r < 0) return r;
   }
   return finish_submit(slot, 0, token);

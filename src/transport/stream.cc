@@ -58,8 +58,7 @@ int StreamChannel::submit_write(std::span<const Segment> segments, int pipe, Tok
   } else {
     for (const Segment& s : segments) *slot->send_end++ = {s.near, s.bytes};
   }
-  uint32_t crc = wire::crc32c(wire::header_crc(slot->header), &slot->list_head,
-                              slot->header.payload_bytes - bytes);
+  uint32_t crc = wire::crc32c(wire::header_crc(slot->header), &slot->list_head, slot->header.payload_bytes - bytes);
   for (iovec* p = slot->pieces + 1; p < slot->send_end; p++) crc = wire::crc32c(crc, p->iov_base, p->iov_len);
   slot->header.crc = crc;
   return start(slot, token);

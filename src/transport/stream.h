@@ -1,6 +1,7 @@
 // A channel over a stream socket, TCP or Unix, to a memory server. Requests go out whole, one or several in one sendmsg
-// where the socket takes it; replies are matched by request id. Read data lands in the segments' own buffers; its checksum is
-// verified before the token completes. After any breach of the protocol the channel is dead and its socket closed.
+// where the socket takes it; replies are matched by request id. Read data lands in the segments' own buffers; its
+// checksum is verified before the token completes. After any breach of the protocol the channel is dead and its socket
+// closed.
 #pragma once
 #include <sys/uio.h>
 
@@ -35,11 +36,11 @@ class StreamChannel final : public Channel {
   struct Slot {
     Token token = 0;  // 0: free
     wire::Op op;
-    int result;             // kUnderWay, 0 or -errno
-    uint32_t reply_bytes;   // payload of the reply that is expected
-    iovec* send_end;        // end of what is to be sent
+    int result;            // kUnderWay, 0 or -errno
+    uint32_t reply_bytes;  // payload of the reply that is expected
+    iovec* send_end;       // end of what is to be sent
     iovec* send_next;
-    iovec* land_end;        // end of where the reply lands
+    iovec* land_end;               // end of where the reply lands
     std::byte* staging = nullptr;  // kMaxRequestBytes, made when the slot first writes from a pipe
     iovec pieces[kMaxSegments + 2];
     wire::FrameHeader header;  // header, list_head and extents are sent as one piece
@@ -66,7 +67,7 @@ class StreamChannel final : public Channel {
   void sleep(uint64_t ns);
 
   static constexpr size_t kReceiveBytes = 5 * 4096;  // a page each for all that were gathered come in one receive
-  static constexpr int kMostPieces = 32;    // in one sendmsg
+  static constexpr int kMostPieces = 32;             // in one sendmsg
   static constexpr unsigned kGathered = 4;  // requests: the server works on them while the next ones come together
 
   int fd_;  // -1: dead
@@ -83,7 +84,7 @@ class StreamChannel final : public Channel {
   size_t reply_header_bytes_ = 0;  // received so far
   size_t reply_left_ = 0;          // payload bytes that have not landed
   uint32_t reply_crc_ = 0;
-  Slot* reply_slot_ = nullptr;     // set while a payload is being received
+  Slot* reply_slot_ = nullptr;  // set while a payload is being received
   iovec* land_next_ = nullptr;
   iovec* land_end_ = nullptr;
   wire::ErrorReply error_;

@@ -26,9 +26,9 @@ struct Segment {
 // A request that was submitted and not yet seen complete. Never 0.
 using Token = uint64_t;
 
-inline constexpr size_t kMaxSegments = 256;               // in one request
-inline constexpr size_t kMaxRequestBytes = 1024 * 1024;   // in one request, all segments together (not for discard)
-inline constexpr size_t kMaxInFlight = 16;                // requests of one channel; one more is -EAGAIN
+inline constexpr size_t kMaxSegments = 256;              // in one request
+inline constexpr size_t kMaxRequestBytes = 1024 * 1024;  // in one request, all segments together (not for discard)
+inline constexpr size_t kMaxInFlight = 16;               // requests of one channel; one more is -EAGAIN
 
 class Channel : public NearObject {
  public:

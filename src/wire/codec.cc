@@ -79,7 +79,8 @@ int decode_hello(Bytes payload, HelloRequest* out) {
   if (hello.token_bytes > kMaxToken) return -EBADMSG;
   if (!all_zero(hello.token + hello.token_bytes, kMaxToken - hello.token_bytes)) return -EBADMSG;
   if (hello.mode == HelloMode::kCreate) {
-    bool legal = hello.region_bytes > 0 && hello.region_bytes <= kMaxRegionBytes && hello.region_bytes % kPageBytes == 0;
+    bool legal =
+        hello.region_bytes > 0 && hello.region_bytes <= kMaxRegionBytes && hello.region_bytes % kPageBytes == 0;
     if (!legal) return -EINVAL;
   }
   *out = hello;

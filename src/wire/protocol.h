@@ -61,10 +61,10 @@ struct Extent {
 static_assert(sizeof(ListHeader) == 8 && sizeof(Extent) == 16);
 
 inline constexpr uint32_t kMaxExtents = 256;
-inline constexpr uint64_t kMaxDataBytes = 1024 * 1024;            // of one kRead or kWrite
-inline constexpr uint64_t kMaxRegionBytes = uint64_t{1} << 46;    // 64 TiB
-inline constexpr uint64_t kPageBytes = 4096;                      // unit of snapshots and of accounting
-inline constexpr uint64_t kSlabBytes = 16 * 1024 * 1024;          // unit of reservations
+inline constexpr uint64_t kMaxDataBytes = 1024 * 1024;          // of one kRead or kWrite
+inline constexpr uint64_t kMaxRegionBytes = uint64_t{1} << 46;  // 64 TiB
+inline constexpr uint64_t kPageBytes = 4096;                    // unit of snapshots and of accounting
+inline constexpr uint64_t kSlabBytes = 16 * 1024 * 1024;        // unit of reservations
 inline constexpr size_t kListBytes = sizeof(ListHeader) + kMaxExtents * sizeof(Extent);
 inline constexpr size_t kMaxPayload = kListBytes + kMaxDataBytes;
 

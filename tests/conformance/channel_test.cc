@@ -23,14 +23,22 @@ enum class Kind { kShm, kSlowShm, kShmWithSnapshot, kTcp, kTcpSnapshot, kUnixSna
 
 const char* name_of(Kind kind) {
   switch (kind) {
-    case Kind::kShm: return "Shm";
-    case Kind::kSlowShm: return "SlowShm";                  // with injected latency and bandwidth
-    case Kind::kShmWithSnapshot: return "ShmWithSnapshot";  // writes take the stream
-    case Kind::kTcp: return "Tcp";
-    case Kind::kTcpSnapshot: return "TcpSnapshot";          // as a forked child would see it
-    case Kind::kUnixSnapshot: return "UnixSnapshot";
-    case Kind::kLateTcp: return "LateTcp";
-    case Kind::kLateShm: return "LateShm";
+    case Kind::kShm:
+      return "Shm";
+    case Kind::kSlowShm:
+      return "SlowShm";  // with injected latency and bandwidth
+    case Kind::kShmWithSnapshot:
+      return "ShmWithSnapshot";  // writes take the stream
+    case Kind::kTcp:
+      return "Tcp";
+    case Kind::kTcpSnapshot:
+      return "TcpSnapshot";  // as a forked child would see it
+    case Kind::kUnixSnapshot:
+      return "UnixSnapshot";
+    case Kind::kLateTcp:
+      return "LateTcp";
+    case Kind::kLateShm:
+      return "LateShm";
   }
   return "";
 }
@@ -49,7 +57,8 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   std::unique_ptr<Channel> open_one() {
     switch (GetParam()) {
       case Kind::kTcpSnapshot:
-      case Kind::kUnixSnapshot: return open_snapshot();
+      case Kind::kUnixSnapshot:
+        return open_snapshot();
       case Kind::kShmWithSnapshot:
         if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
         return open(store_.get());
@@ -57,7 +66,8 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
       case Kind::kLateShm:
         return std::make_unique<transport::FaultyChannel>(
             open(store_.get()), transport::FaultyChannel::Plan{.seed = 5, .max_delay_polls = 50});
-      default: return open(store_.get());
+      default:
+        return open(store_.get());
     }
   }
 
@@ -137,7 +147,8 @@ TEST_P(ChannelTest, ManyInFlightAndOneTooMany) {
     Token tokens[kMaxInFlight], extra;
     for (size_t i = 0; i < kMaxInFlight; i++) {
       Segment s = {i * 65536, 65536, (reading ? back : data).data() + i * 65536};
-      ASSERT_EQ(reading ? channel_->submit_read({&s, 1}, &tokens[i]) : channel_->submit_write({&s, 1}, -1, &tokens[i]), 0);
+      ASSERT_EQ(reading ? channel_->submit_read({&s, 1}, &tokens[i]) : channel_->submit_write({&s, 1}, -1, &tokens[i]),
+                0);
       EXPECT_NE(tokens[i], 0u);
     }
     Segment s = {0, 1, back.data()};
@@ -194,7 +205,8 @@ TEST_P(ChannelTest, WritesFromAPipe) {
     for (uint64_t i = 0; i < kMaxSegments; i++) ranges.push_back({(i * 89 % 256) * 8192 + 11, piece});
     Bytes data = pattern(piece * kMaxSegments, piece), back(data.size());
     std::thread filler([&] {
-      for (size_t done = 0; done < data.size();) done += static_cast<size_t>(os::write(fds[1], &data[done], data.size() - done));
+      for (size_t done = 0; done < data.size();)
+        done += static_cast<size_t>(os::write(fds[1], &data[done], data.size() - done));
     });
     Token token;
     ASSERT_EQ(channel_->submit_write(segments(ranges, nullptr), fds[0], &token), 0);
@@ -283,7 +295,8 @@ TEST_P(ChannelTest, RandomOperationsMatchAModel) {
         std::copy(data.begin(), data.end(), at);
         break;
       }
-      default: ASSERT_EQ(read(channel, far, bytes), Bytes(at, at + bytes));
+      default:
+        ASSERT_EQ(read(channel, far, bytes), Bytes(at, at + bytes));
     }
   }
 }

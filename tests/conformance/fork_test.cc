@@ -206,9 +206,8 @@ TEST_P(ForkTest, RandomWritersMatchTheirModels) {
   for (uint64_t i = 0; i < 6; i++) {
     children.push_back(fork_child(store.get(), [&] {
       CHILD_EXPECT(RandomProcess(store.get(), 100 + i, &model).run(100));
-      pid_t grandchild = fork_child(store.get(), [&] {
-        return RandomProcess(store.get(), 200 + i, &model).run(100) ? 0 : 1;
-      });
+      pid_t grandchild =
+          fork_child(store.get(), [&] { return RandomProcess(store.get(), 200 + i, &model).run(100) ? 0 : 1; });
       CHILD_EXPECT(RandomProcess(store.get(), 300 + i, &model).run(100));
       return status_of(grandchild);
     }));

@@ -169,9 +169,9 @@ TEST(Store, SeveralWorkersServeOneRegion) {
 }
 
 TEST(Store, AddressesAreChecked) {
-  for (const char* bad : {"", "tcp://", "tcp://host", "tcp://:7170", "tcp://host:", "tcp://host:0", "tcp://host:70000",
-                          "tcp://host:7x", "udp://h:1", "shm://", "shm:///x?latency=1", "shm:///x?gbps=fast",
-                          "shm:///x?latency_us=-1"}) {
+  for (const char* bad :
+       {"", "tcp://", "tcp://host", "tcp://:7170", "tcp://host:", "tcp://host:0", "tcp://host:70000", "tcp://host:7x",
+        "udp://h:1", "shm://", "shm:///x?latency=1", "shm:///x?gbps=fast", "shm:///x?latency_us=-1"}) {
     auto store = RemoteStore::connect({bad, "", kRegion});
     ASSERT_FALSE(store.ok()) << bad;
     EXPECT_EQ(store.status().code(), EINVAL) << bad << ": " << store.status().text();

@@ -54,8 +54,12 @@ inline Frame hello_frame(const std::string& token, uint64_t region_bytes) {
 inline void mutate(Frame* f, std::mt19937_64* random) {
   auto next = [&](uint64_t bound) { return (*random)() % bound; };
   switch (next(4)) {
-    case 0: f->resize(next(f->size() + 1)); break;
-    case 1: f->resize(f->size() + next(100)); break;
+    case 0:
+      f->resize(next(f->size() + 1));
+      break;
+    case 1:
+      f->resize(f->size() + next(100));
+      break;
     default:
       for (uint64_t i = 1 + next(4); i > 0; i--) (*f)[next(f->size())] = static_cast<std::byte>((*random)());
   }

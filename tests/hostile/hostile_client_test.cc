@@ -101,7 +101,8 @@ TEST_F(HostileClient, OtherVersionsAreToldSo) {
 }
 
 TEST_F(HostileClient, NothingBeforeTheGreetingAndNoSecondOne) {
-  for (auto& f : {list_frame(wire::Op::kRead, 1, {{0, 10}}), frame(wire::Op::kPing, 1, {}), frame(wire::Op::kStats, 1, {})}) {
+  for (auto& f :
+       {list_frame(wire::Op::kRead, 1, {{0, 10}}), frame(wire::Op::kPing, 1, {}), frame(wire::Op::kStats, 1, {})}) {
     RawClient client = raw();
     client.send(f);
     EXPECT_EQ(client.error_reply(), EBADMSG);
@@ -157,10 +158,12 @@ TEST_F(HostileClient, MutatedFramesNeverHurt) {
   for (int i = 0; i < 300; i++) {
     RawClient client = i % 4 == 0 ? raw() : greeted();
     for (int n = 0; n < 4; n++) {
-      Frame choices[] = {hello_frame(token(), kRegion), list_frame(wire::Op::kRead, 5, {{0, 4096}, {8192, 100}}),
+      Frame choices[] = {hello_frame(token(), kRegion),
+                         list_frame(wire::Op::kRead, 5, {{0, 4096}, {8192, 100}}),
                          list_frame(wire::Op::kWrite, 6, {{4096, 64}}, 64),
                          list_frame(wire::Op::kDiscard, 7, {{0, 1 << 20}}),
-                         frame_of(wire::Op::kGrow, 8, wire::ReserveRequest{kSlab}), frame(wire::Op::kStats, 9, {})};
+                         frame_of(wire::Op::kGrow, 8, wire::ReserveRequest{kSlab}),
+                         frame(wire::Op::kStats, 9, {})};
       Frame f = choices[random() % std::size(choices)];
       mutate(&f, &random);
       client.send(f);

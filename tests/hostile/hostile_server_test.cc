@@ -52,7 +52,8 @@ class FakeServer {
 bool receive(int fd, wire::FrameHeader* header) {
   if (recv(fd, header, sizeof *header, MSG_WAITALL) != sizeof *header) return false;
   Frame payload(header->payload_bytes);
-  return payload.empty() || recv(fd, payload.data(), payload.size(), MSG_WAITALL) == static_cast<ssize_t>(payload.size());
+  return payload.empty() ||
+         recv(fd, payload.data(), payload.size(), MSG_WAITALL) == static_cast<ssize_t>(payload.size());
 }
 void send_frame(int fd, const Frame& f) { (void)!::send(fd, f.data(), f.size(), MSG_NOSIGNAL); }
 
@@ -72,7 +73,8 @@ TEST(HostileServer, GarbageInsteadOfAGreeting) {
     std::mt19937_64 random(++seed);
     Frame f = frame_of(wire::Op::kHello, 1, wire::HelloReply{}, wire::kFlagReply);
     if (random() % 2) mutate(&f, &random);
-    else for (auto& b : f) b = static_cast<std::byte>(random());
+    else
+      for (auto& b : f) b = static_cast<std::byte>(random());
     f[0] = std::byte{0};  // never right by chance
     send_frame(fd, f);
   });

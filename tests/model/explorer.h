@@ -38,7 +38,9 @@ class Explorer {
   static constexpr unsigned kNobody = ~0u;
   static constexpr size_t kNone = ~size_t{0};
   struct Hash {
-    size_t operator()(const State& s) const { return std::hash<std::string_view>()({reinterpret_cast<const char*>(&s), sizeof s}); }
+    size_t operator()(const State& s) const {
+      return std::hash<std::string_view>()({reinterpret_cast<const char*>(&s), sizeof s});
+    }
   };
   struct Equal {
     bool operator()(const State& a, const State& b) const { return memcmp(&a, &b, sizeof a) == 0; }

@@ -10,7 +10,9 @@ constexpr uint16_t kHeld = 1;  // RangeOps::own remembers in the owner field tha
 
 PageWord word_of(const State& s) { return PageWord(s.word); }
 void set_word(State& s, PageWord w) { s.word = w.bits(); }
-bool is_owned(PageWord w) { return w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading); }
+bool is_owned(PageWord w) {
+  return w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading);
+}
 
 void go(Thread& t, Pc pc) { t.pc = pc; }
 
@@ -29,13 +31,16 @@ void PageModel::begin_op(Thread& t, unsigned i) const {
   t.op = op;
   if (op == scenario_.threads[i].size()) return;
   switch (scenario_.threads[i][op]) {
-    case 'k': return go(t, Pc::kPin);
+    case 'k':
+      return go(t, Pc::kPin);
     case 'd':
     case 's':
       t.back = Pc::kOwn;
       return go(t, Pc::kGate);
-    case 'f': return go(t, Pc::kForkShut);
-    default: return go(t, Pc::kAccess);
+    case 'f':
+      return go(t, Pc::kForkShut);
+    default:
+      return go(t, Pc::kAccess);
   }
 }
 
@@ -205,7 +210,8 @@ bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
       if (t.back == Pc::kDone) next_op(s, i);
       else go(t, t.back);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -245,7 +251,8 @@ bool PageModel::pin_step(State& s, unsigned i, const char** violation) const {
       set_word(s, PageWord(w.bits() - PageWord::kPinOne));
       next_op(s, i);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -295,7 +302,8 @@ bool PageModel::range_step(State& s, unsigned i) const {
       go(t, Pc::kDropFinish);
       return true;
     case Pc::kDropFinish:
-      set_word(s, PageWord(w.bits() & (PageWord::kPinMask | PageWord::kQueued | PageWord::kSealed)).with_state(PageState::kUntouched));
+      set_word(s, PageWord(w.bits() & (PageWord::kPinMask | PageWord::kQueued | PageWord::kSealed))
+                      .with_state(PageState::kUntouched));
       t.back = Pc::kDone;
       go(t, Pc::kGiveHeld);
       return true;
@@ -329,7 +337,8 @@ bool PageModel::range_step(State& s, unsigned i) const {
       set_word(s, w.without(PageWord::kSealed));
       next_op(s, i);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -381,7 +390,8 @@ bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
       return true;
     case Pc::kForkMark:
       if (leave_writable) {
-        if (!seen.has(PageWord::kCow) && store(s, s.here, nullptr, true) == Store::kFaults) *violation = "a fault inside fork";
+        if (!seen.has(PageWord::kCow) && store(s, s.here, nullptr, true) == Store::kFaults)
+          *violation = "a fault inside fork";
       } else if (dirty) {
         set_word(s, w.with(PageWord::kCow));
       }
@@ -399,7 +409,8 @@ bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
       s.gate_owner = 0;
       next_op(s, i);
       return true;
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -457,14 +468,17 @@ bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
       return true;
     case EvictorPc::kUnmap:
       s.here = Mapping();
-      e.pc = !e.dirty ? EvictorPc::kRelease : broken(Broken::kHoldAfterUnmap) ? EvictorPc::kLateHold : EvictorPc::kWrite;
+      e.pc = !e.dirty                          ? EvictorPc::kRelease
+             : broken(Broken::kHoldAfterUnmap) ? EvictorPc::kLateHold
+                                               : EvictorPc::kWrite;
       return true;
     case EvictorPc::kLateHold:
       e.pipe = s.here.frame;
       e.pc = EvictorPc::kWrite;
       return true;
     case EvictorPc::kRelease:
-      set_word(s, w.with_state(w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched).without(PageWord::kCow));
+      set_word(
+          s, w.with_state(w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched).without(PageWord::kCow));
       e.pc = EvictorPc::kGive;
       return true;
     case EvictorPc::kWrite:
@@ -556,13 +570,16 @@ std::string PageModel::describe(const State& s, unsigned actor) const {
   auto number = [](auto v) { return std::to_string(static_cast<unsigned>(v)); };
   std::string who;
   if (actor < State::kThreads) who = "thread " + number(actor) + " to pc " + number(s.threads[actor].pc);
-  else if (actor < State::kThreads + 2 * State::kEvictors) who = "evictor " + number((actor - State::kThreads) / 2) + " to pc " + number(s.evictors[(actor - State::kThreads) / 2].pc);
+  else if (actor < State::kThreads + 2 * State::kEvictors)
+    who = "evictor " + number((actor - State::kThreads) / 2) + " to pc " +
+          number(s.evictors[(actor - State::kThreads) / 2].pc);
   else who = actor == kActors - 2 ? "child writes" : "network delivers";
   PageWord w = word_of(s);
-  return who + ": state " + number(w.state()) + (w.has(PageWord::kDirty) ? " dirty" : "") + (w.has(PageWord::kStored) ? " stored" : "") +
-         (w.has(PageWord::kCow) ? " cow" : "") + (w.has(PageWord::kUpgrading) ? " upgrading" : "") + ", " +
-         (s.here.present() ? "mapped" : "absent") + (s.here.write_protected ? " protected" : "") + ", truth " + number(s.truth) + ", far " +
-         number(s.far) + ", queue " + number(s.queue) + ", frames " + number(s.used);
+  return who + ": state " + number(w.state()) + (w.has(PageWord::kDirty) ? " dirty" : "") +
+         (w.has(PageWord::kStored) ? " stored" : "") + (w.has(PageWord::kCow) ? " cow" : "") +
+         (w.has(PageWord::kUpgrading) ? " upgrading" : "") + ", " + (s.here.present() ? "mapped" : "absent") +
+         (s.here.write_protected ? " protected" : "") + ", truth " + number(s.truth) + ", far " + number(s.far) +
+         ", queue " + number(s.queue) + ", frames " + number(s.used);
 }
 
 }  // namespace farside::model

@@ -17,18 +17,18 @@ namespace farside::model {
 // Rules of the pager that a run leaves out, to prove that the model finds out.
 enum class Broken {
   kNothing,
-  kNoUpgradingBit,          // the write protection is lifted without owning the page
-  kNoProtectionAfterFork,   // shared frames stay unprotected and unmarked
-  kNoCopyInUpgrade,         // a shared frame is not copied while the page is owned
-  kNoPauseAtFork,           // evictions go on during a fork
-  kNoGateAtFork,            // faults go on during a fork
-  kDropSkipsUntouched,      // a discard does not own untouched pages
-  kDropDoesNotWait,         // a discard does not wait for the server
-  kUnqueueAfterReading,     // the queued bit is cleared after the state was read
+  kNoUpgradingBit,         // the write protection is lifted without owning the page
+  kNoProtectionAfterFork,  // shared frames stay unprotected and unmarked
+  kNoCopyInUpgrade,        // a shared frame is not copied while the page is owned
+  kNoPauseAtFork,          // evictions go on during a fork
+  kNoGateAtFork,           // faults go on during a fork
+  kDropSkipsUntouched,     // a discard does not own untouched pages
+  kDropDoesNotWait,        // a discard does not wait for the server
+  kUnqueueAfterReading,    // the queued bit is cleared after the state was read
   kEvictorIgnoresPins,
-  kHoldAfterUnmap,          // frames are held too late
-  kSealWithoutProtection,   // a sealed page is written out while its mapping is writable
-  kForkProtectsPinned,      // fork write-protects pages that a system call writes to
+  kHoldAfterUnmap,         // frames are held too late
+  kSealWithoutProtection,  // a sealed page is written out while its mapping is writable
+  kForkProtectsPinned,     // fork write-protects pages that a system call writes to
 };
 
 struct Scenario {
@@ -40,40 +40,94 @@ struct Scenario {
 };
 
 enum class Pc : uint8_t {
-  kAccess, kSealed, kGate, kLoad, kWait, kTake, kClaim, kGiveBack, kFetch, kMap, kPublish, kInsert, kPush,
-  kUpgrade, kUnprotect, kTouch, kUpgraded, kLeave,
-  kPin, kPinGate, kPinCount, kKernelWrite, kUnpin,
-  kOwn, kOwnTry, kOwnWait, kDropUnmap, kDropFar, kDropAck, kDropFinish, kGiveHeld,
-  kSealProtect, kSealWrite, kSealUnmap, kSealFinish, kUnseal,
-  kForkShut, kForkDrain, kForkPause, kForkStill, kForkSnapshot, kForkFork, kForkLook, kForkMark, kForkProtect, kForkResume,
-  kForkOpen, kDone,
+  kAccess,
+  kSealed,
+  kGate,
+  kLoad,
+  kWait,
+  kTake,
+  kClaim,
+  kGiveBack,
+  kFetch,
+  kMap,
+  kPublish,
+  kInsert,
+  kPush,
+  kUpgrade,
+  kUnprotect,
+  kTouch,
+  kUpgraded,
+  kLeave,
+  kPin,
+  kPinGate,
+  kPinCount,
+  kKernelWrite,
+  kUnpin,
+  kOwn,
+  kOwnTry,
+  kOwnWait,
+  kDropUnmap,
+  kDropFar,
+  kDropAck,
+  kDropFinish,
+  kGiveHeld,
+  kSealProtect,
+  kSealWrite,
+  kSealUnmap,
+  kSealFinish,
+  kUnseal,
+  kForkShut,
+  kForkDrain,
+  kForkPause,
+  kForkStill,
+  kForkSnapshot,
+  kForkFork,
+  kForkLook,
+  kForkMark,
+  kForkProtect,
+  kForkResume,
+  kForkOpen,
+  kDone,
 };
 
 enum class EvictorPc : uint8_t {
-  kIdle, kReadState, kUnqueue, kClaim, kReinsert, kRepush, kHold, kGiveUp, kUnmap, kLateHold, kRelease, kWrite, kFinish, kGive,
+  kIdle,
+  kReadState,
+  kUnqueue,
+  kClaim,
+  kReinsert,
+  kRepush,
+  kHold,
+  kGiveUp,
+  kUnmap,
+  kLateHold,
+  kRelease,
+  kWrite,
+  kFinish,
+  kGive,
 };
 
-using Value = uint8_t;                  // what a page holds; every write of a scenario has its own
+using Value = uint8_t;  // what a page holds; every write of a scenario has its own
 constexpr Value kZeroPage = 0;
-constexpr Value kForgotten = 255;       // what the far side holds after a discard: must never be seen
+constexpr Value kForgotten = 255;  // what the far side holds after a discard: must never be seen
 constexpr uint8_t kNoFrame = 255;
 
 struct Mapping {
   uint8_t frame = kNoFrame;
-  uint8_t write_protected = 0;          // by userfaultfd
-  uint8_t exclusive = 0;                // no copy-on-write pending
+  uint8_t write_protected = 0;  // by userfaultfd
+  uint8_t exclusive = 0;        // no copy-on-write pending
   bool present() const { return frame != kNoFrame; }
 };
 
 struct Thread {
-  uint64_t seen = 0;                    // the word it loaded last
+  uint64_t seen = 0;  // the word it loaded last
   Pc pc = Pc::kDone;
-  Pc back = Pc::kDone;                  // where to go on after leaving the gate
-  uint8_t op = 0;                       // index in the script
-  uint8_t write = 0;                    // the fault is a write
-  uint8_t frames = 0;                   // taken from the budget, not yet with the page
-  uint8_t inside = 0;                   // the gate
-  Value content = 0;                    // fetched
+  Pc back = Pc::kDone;  // where to go on after leaving the gate
+  uint8_t op = 0;       // index in the script
+  uint8_t write = 0;    // the fault is a write
+  uint8_t frames = 0;   // taken from the budget, not yet with the page
+  uint8_t inside = 0;   // the gate
+  Value content = 0;    // fetched
   uint8_t owns = 0;
 };
 
@@ -82,7 +136,7 @@ struct EvictorState {
   uint8_t dirty = 0;
   uint8_t frames = 0;
   uint8_t pipe = kNoFrame;
-  uint8_t near = 0;                     // what the broken variant read
+  uint8_t near = 0;  // what the broken variant read
   uint8_t unused[3] = {};
 };
 
@@ -92,17 +146,17 @@ struct State {
   uint64_t child_word = 0;
   Thread threads[kThreads];
   EvictorState evictors[kEvictors];
-  Mapping here, child;                  // the kernel's mappings in this process and in the forked child
+  Mapping here, child;  // the kernel's mappings in this process and in the forked child
   Value frames[kFrames] = {};
   Value far = kForgotten, child_far = kForgotten;
-  Value truth = kZeroPage;              // what the program wrote last
-  Value child_truth = kZeroPage;        // what the child must see
+  Value truth = kZeroPage;        // what the program wrote last
+  Value child_truth = kZeroPage;  // what the child must see
   uint8_t forked = 0, child_wrote = 0;
-  uint8_t gate_owner = 0;               // thread + 1
+  uint8_t gate_owner = 0;  // thread + 1
   uint8_t pausing = 0;
-  uint8_t queue = 0;                    // entries of the policy's queue that name the page
-  uint8_t used = 0;                     // frames counted by the budget
-  uint8_t discards = 0;                 // on their way to the server
+  uint8_t queue = 0;     // entries of the policy's queue that name the page
+  uint8_t used = 0;      // frames counted by the budget
+  uint8_t discards = 0;  // on their way to the server
   uint8_t unused[1] = {};
 };
 // States are compared and hashed as bytes.

@@ -31,7 +31,8 @@ void FarSide::start_server(const std::string& transport, uint64_t server_bytes) 
   Result<std::unique_ptr<server::Server>> server = server::Server::start(config);
   if (!server.ok()) die("{}", server.status().text());
   server_ = std::move(*server);
-  address_ = transport == "tcp" ? "tcp://127.0.0.1:" + std::to_string(server_->tcp_port()) : "shm://" + config.unix_path;
+  address_ =
+      transport == "tcp" ? "tcp://127.0.0.1:" + std::to_string(server_->tcp_port()) : "shm://" + config.unix_path;
 }
 
 FarSide::~FarSide() {
@@ -43,7 +44,8 @@ FarSide::~FarSide() {
 
 bool FarSide::leaks() {
   if (!server_) return false;
-  for (int i = 0; i < 200 && server_->stats().regions > 0; i++) usleep(10000);  // it sees closed connections a little later
+  for (int i = 0; i < 200 && server_->stats().regions > 0; i++)
+    usleep(10000);  // it sees closed connections a little later
   return server_->stats().regions > 0;
 }
 

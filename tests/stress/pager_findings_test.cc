@@ -85,122 +85,123 @@ class StrictStore : public LocalStore {
 // RangeOps must wait for the very request that it submitted.
 TEST(PagerFindings, DiscardAndSealWaitForTheirOwnRequest) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    std::byte* memory = pager.allocate(kMiB);
-    memset(memory, 1, kMiB);
-    REQUIRE(pager->protect(memory, kMiB, PROT_NONE).ok());
-    REQUIRE(pager->protect(memory, kMiB, PROT_READ | PROT_WRITE).ok());
-    pager->discard(memory, kMiB);
-    REQUIRE(memory[0] == std::byte{0});
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              std::byte* memory = pager.allocate(kMiB);
+              memset(memory, 1, kMiB);
+              REQUIRE(pager->protect(memory, kMiB, PROT_NONE).ok());
+              REQUIRE(pager->protect(memory, kMiB, PROT_READ | PROT_WRITE).ok());
+              pager->discard(memory, kMiB);
+              REQUIRE(memory[0] == std::byte{0});
+            }));
 }
 
 // UFFDIO_COPY takes no range that crosses from one mapping into another, and mprotect splits mappings.
 TEST(PagerFindings, StreamsRunAcrossProtections) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    constexpr size_t kBytes = 4 * kMiB;
-    std::byte* memory = pager.allocate(kBytes);
-    memset(memory, 1, kBytes);
-    REQUIRE(pager->protect(memory + kBytes / 2, kBytes / 2, PROT_READ).ok());
-    make_far(pager);
-    for (size_t i = 0; i < kBytes; i += kPageSize) REQUIRE(memory[i] == std::byte{1});
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              constexpr size_t kBytes = 4 * kMiB;
+              std::byte* memory = pager.allocate(kBytes);
+              memset(memory, 1, kBytes);
+              REQUIRE(pager->protect(memory + kBytes / 2, kBytes / 2, PROT_READ).ok());
+              make_far(pager);
+              for (size_t i = 0; i < kBytes; i += kPageSize) REQUIRE(memory[i] == std::byte{1});
+            }));
 }
 
 // read(fd, buffer) into read-only memory is EFAULT, not the end of the process.
 TEST(PagerFindings, PinningReadOnlyMemoryForWritingIsRefused) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    std::byte* memory = pager.allocate(kPageSize);
-    memory[0] = std::byte{1};
-    make_far(pager);
-    REQUIRE(memory[0] == std::byte{1});  // near and clean
-    REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
-    if (pager->pin(memory, 1, true) == 1) pager->unpin(memory, 1);  // the system call itself will say EFAULT
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              std::byte* memory = pager.allocate(kPageSize);
+              memory[0] = std::byte{1};
+              make_far(pager);
+              REQUIRE(memory[0] == std::byte{1});  // near and clean
+              REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
+              if (pager->pin(memory, 1, true) == 1) pager->unpin(memory, 1);  // the system call itself will say EFAULT
+            }));
 }
 
-// A handler thread may serve a message whose thread went on long ago, because a window of another fault mapped its page.
+// A handler thread may serve a message whose thread went on long ago, because a window of another fault mapped its
+// page.
 TEST(PagerFindings, AStaleWriteFaultOnReadOnlyMemoryIsHarmless) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    std::byte* memory = pager.allocate(kPageSize);
-    memory[0] = std::byte{1};
-    make_far(pager);
-    REQUIRE(memory[0] == std::byte{1});  // near and clean
-    REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
-    pager->fault(reinterpret_cast<uint64_t>(memory), true);
-    REQUIRE(pager->protect(memory, kPageSize, PROT_READ | PROT_WRITE).ok());
-    *reinterpret_cast<volatile std::byte*>(memory) = std::byte{2};
-    make_far(pager);
-    REQUIRE(memory[0] == std::byte{2});
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              std::byte* memory = pager.allocate(kPageSize);
+              memory[0] = std::byte{1};
+              make_far(pager);
+              REQUIRE(memory[0] == std::byte{1});  // near and clean
+              REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
+              pager->fault(reinterpret_cast<uint64_t>(memory), true);
+              REQUIRE(pager->protect(memory, kPageSize, PROT_READ | PROT_WRITE).ok());
+              *reinterpret_cast<volatile std::byte*>(memory) = std::byte{2};
+              make_far(pager);
+              REQUIRE(memory[0] == std::byte{2});
+            }));
 }
 
 // One thread blocks in write(fd, read-only far buffer) while another forks.
 TEST(PagerFindings, ForkWithAPinnedReadOnlyPage) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    std::byte* memory = pager.allocate(kPageSize);
-    memory[0] = std::byte{1};
-    REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
-    REQUIRE(pager->pin(memory, 1, false) == 1);
-    pager->prepare_fork();
-    pid_t pid = ::fork();
-    if (pid == 0) os::exit_group(0);
-    pager->fork_in_parent(true);
-    pager->unpin(memory, 1);
-    waitpid(pid, nullptr, 0);
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              std::byte* memory = pager.allocate(kPageSize);
+              memory[0] = std::byte{1};
+              REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
+              REQUIRE(pager->pin(memory, 1, false) == 1);
+              pager->prepare_fork();
+              pid_t pid = ::fork();
+              if (pid == 0) os::exit_group(0);
+              pager->fork_in_parent(true);
+              pager->unpin(memory, 1);
+              waitpid(pid, nullptr, 0);
+            }));
 }
 
 // Two threads that meet on one hot page for hours: each finds it near again and again, with real fetches in between.
 TEST(PagerFindings, FindingAPageNearNowAndThenIsNoEndlessFault) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    std::byte* memory = pager.allocate(16 * kPageSize);
-    memory[0] = std::byte{1};
-    auto hot = reinterpret_cast<uint64_t>(memory);
-    for (int i = 0; i < 100001; i++) {
-      pager->fault(hot, false);  // somebody else brought it first
-      if (i % 100 != 0) continue;
-      memory[kPageSize] = std::byte{1};  // this thread's own faults come in between
-      pager->discard(memory + kPageSize, kPageSize);
-    }
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              std::byte* memory = pager.allocate(16 * kPageSize);
+              memory[0] = std::byte{1};
+              auto hot = reinterpret_cast<uint64_t>(memory);
+              for (int i = 0; i < 100001; i++) {
+                pager->fault(hot, false);  // somebody else brought it first
+                if (i % 100 != 0) continue;
+                memory[kPageSize] = std::byte{1};  // this thread's own faults come in between
+                pager->discard(memory + kPageSize, kPageSize);
+              }
+            }));
 }
 
 // PROT_WRITE alone is readable and writable memory on every machine that Farside runs on.
 TEST(PagerFindings, WriteOnlyMemoryCanBeWritten) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    std::byte* memory = pager.allocate(kPageSize);
-    REQUIRE(pager->protect(memory, kPageSize, PROT_WRITE).ok());
-    *reinterpret_cast<volatile char*>(memory) = 1;
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              std::byte* memory = pager.allocate(kPageSize);
+              REQUIRE(pager->protect(memory, kPageSize, PROT_WRITE).ok());
+              *reinterpret_cast<volatile char*>(memory) = 1;
+            }));
 }
 
 // A stray access to free addresses is the program's error, but must not poison them for their next owner.
 TEST(PagerFindings, GuardedAddressesCanBeUsedLater) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    std::byte* memory = pager->reserve(kPageSize, kPageSize);
-    pager->guard_page(reinterpret_cast<uint64_t>(memory));  // what a fault outside every allocation leads to
-    REQUIRE(pager->commit(memory, kPageSize).ok());
-    *reinterpret_cast<volatile char*>(memory) = 1;
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              std::byte* memory = pager->reserve(kPageSize, kPageSize);
+              pager->guard_page(reinterpret_cast<uint64_t>(memory));  // what a fault outside every allocation leads to
+              REQUIRE(pager->commit(memory, kPageSize).ok());
+              *reinterpret_cast<volatile char*>(memory) = 1;
+            }));
 }
 
 // A range whose protection could not be changed is as it was before.
 TEST(PagerFindings, AFailedProtectChangesNothing) {
   EXPECT_EQ(0, in_child([] {
-    PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-    std::byte* memory = pager.allocate(kPageSize);
-    memory[0] = std::byte{1};
-    REQUIRE(!pager->protect(memory, kPageSize, 1 << 20).ok());  // EINVAL from the kernel, and not readable
-    REQUIRE(memory[0] == std::byte{1});
-  }));
+              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+              std::byte* memory = pager.allocate(kPageSize);
+              memory[0] = std::byte{1};
+              REQUIRE(!pager->protect(memory, kPageSize, 1 << 20).ok());  // EINVAL from the kernel, and not readable
+              REQUIRE(memory[0] == std::byte{1});
+            }));
 }
 
 }  // namespace

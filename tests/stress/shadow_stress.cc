@@ -23,12 +23,14 @@ constexpr bool kCanInject = false;
 
 Settings settings_from(int argc, char** argv, int* exit_code) {
   Settings s;
-  CLI::App app("Compares far memory with a shadow copy while threads do everything at random that a program can do to it.");
+  CLI::App app(
+      "Compares far memory with a shadow copy while threads do everything at random that a program can do to it.");
   app.add_option("--seconds", s.seconds, "how long")->check(CLI::PositiveNumber);
   app.add_option("--seed", s.seed, "of the random choices");
   app.add_option("--threads", s.threads)->check(CLI::Range(1u, Commons::kStripes));
   app.add_option("--memory", s.memory, "bytes of far memory in use")->transform(CLI::AsSizeValue(false));
-  app.add_option("--local", s.local, "percent of it that may be near; 0: changes all the time")->check(CLI::Range(0, 100));
+  app.add_option("--local", s.local, "percent of it that may be near; 0: changes all the time")
+      ->check(CLI::Range(0, 100));
   app.add_option("--delivery", s.delivery)->check(CLI::IsMember({"signal", "handler"}));
   app.add_option("--transport", s.transport)->check(CLI::IsMember({"direct", "copy", "shm", "tcp"}));
   app.add_option("--policy", s.policy)->check(CLI::IsMember({"fifo", "second-chance", "lru", "priority"}));
@@ -70,8 +72,8 @@ void arm_faults() {
 #ifdef FARSIDE_EXPENSIVE_CHECKS
   inject::arm_failure("uffd_copy", 13);
   inject::arm_failure("vmsplice", 29);
-  for (const char* point : {"evict:selected", "evict:held", "evict:unmapped", "fault:claimed", "fault:upgrading", "fault:mapped",
-                            "drop:owned"}) {
+  for (const char* point : {"evict:selected", "evict:held", "evict:unmapped", "fault:claimed", "fault:upgrading",
+                            "fault:mapped", "drop:owned"}) {
     inject::arm_pause(point, dawdle, nullptr);
   }
 #endif
@@ -171,24 +173,29 @@ void check_nothing_left(World& world) {
   world.pager.decommit(world.commons.far, world.commons.pages * kPageSize);
   world.pager.release(world.commons.far, world.commons.pages * kPageSize);
   pager::Stats s = world.pager.stats();
-  if (s.near_pages != 0) die("{} frames are still counted after everything was freed; seed {}", s.near_pages, world.settings.seed);
-  if (s.populated_pages != 0) die("{} pages are still counted as populated after everything was freed", s.populated_pages);
+  if (s.near_pages != 0)
+    die("{} frames are still counted after everything was freed; seed {}", s.near_pages, world.settings.seed);
+  if (s.populated_pages != 0)
+    die("{} pages are still counted as populated after everything was freed", s.populated_pages);
   world.pager.check_valid();
 }
 
 void print_summary(const Settings& s, uint64_t operations, const pager::Stats& stats) {
   using pager::Counter;
-  printf("ok: seed %lu, %lu operations, %lu faults (%lu fetched, %lu first writes, %lu waits), %lu prefetched, %lu evicted (%lu dirty)\n",
-         static_cast<unsigned long>(s.seed), static_cast<unsigned long>(operations), stats.get(Counter::kFaults),
-         stats.get(Counter::kMajorFaults), stats.get(Counter::kProtectionFaults), stats.get(Counter::kWaitFaults),
-         stats.get(Counter::kPrefetched), stats.get(Counter::kEvictions), stats.get(Counter::kDirtyEvictions));
+  printf(
+      "ok: seed %lu, %lu operations, %lu faults (%lu fetched, %lu first writes, %lu waits), %lu prefetched, %lu "
+      "evicted (%lu dirty)\n",
+      static_cast<unsigned long>(s.seed), static_cast<unsigned long>(operations), stats.get(Counter::kFaults),
+      stats.get(Counter::kMajorFaults), stats.get(Counter::kProtectionFaults), stats.get(Counter::kWaitFaults),
+      stats.get(Counter::kPrefetched), stats.get(Counter::kEvictions), stats.get(Counter::kDirtyEvictions));
 }
 
 void run(const Settings& s) {
   Options options = options_of(s);
   FarSide far_side(s.transport, options.space, align_up(s.memory * 3, remote::kSlabBytes) + 256 * kMiB);
   {
-    pager::PagerFixture fixture(options, far_side.store(), s.delivery == "signal" ? pager::Delivery::kSignal : pager::Delivery::kMessages);
+    pager::PagerFixture fixture(options, far_side.store(),
+                                s.delivery == "signal" ? pager::Delivery::kSignal : pager::Delivery::kMessages);
     World world(s, *fixture);
     allocate_commons(world);
     std::vector<std::unique_ptr<Worker>> workers;
@@ -202,7 +209,8 @@ void run(const Settings& s) {
     for (Worker* w : world.workers) w->wait_for_children();
     for (Worker* w : world.workers) w->verify_all("at the end");
     pager::Stats stats = world.pager.stats();
-    if (stats.get(pager::Counter::kDirtyEvictions) == 0) die("nothing was evicted: this run tested nothing; lower --local");
+    if (stats.get(pager::Counter::kDirtyEvictions) == 0)
+      die("nothing was evicted: this run tested nothing; lower --local");
     check_nothing_left(world);
     print_summary(s, director.operations(), stats);
   }

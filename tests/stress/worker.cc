@@ -22,7 +22,10 @@ constexpr int kChildOperations = 300;
 }  // namespace
 
 Worker::Worker(World& world, unsigned index)
-    : world_(world), index_(index), random_(world.settings.seed * 1000003 + index), blocks_(kBlocks),
+    : world_(world),
+      index_(index),
+      random_(world.settings.seed * 1000003 + index),
+      blocks_(kBlocks),
       stripe_shadow_(world.commons.pages * Commons::kStripe) {
   open_pipe();
   for (Block& b : blocks_) allocate(b);
@@ -170,7 +173,8 @@ void Worker::discard() {
 void Worker::recommit() {
   Range r = any_pages(64);
   world_.pager.decommit(r.far(), r.bytes);
-  if (world_.pager.is_committed(r.far(), kPageSize)) world_.fail("a page is committed after decommit", r.far(), r.shadow());
+  if (world_.pager.is_committed(r.far(), kPageSize))
+    world_.fail("a page is committed after decommit", r.far(), r.shadow());
   Status s = world_.pager.commit(r.far(), r.bytes);
   if (!s.ok()) die("{}", s.text());
   memset(r.shadow(), 0, r.bytes);
@@ -227,14 +231,17 @@ void Worker::call_kernel() {
   Range r = any_range(kMaxPinned);
   bool into_far = random_.one_in(2);
   bool pin = world_.settings.delivery == "signal" || random_.one_in(2);
-  if (pin && world_.pager.pin(r.far(), r.bytes, into_far) != r.bytes) world_.fail("pages could not be pinned", r.far(), r.shadow());
+  if (pin && world_.pager.pin(r.far(), r.bytes, into_far) != r.bytes)
+    world_.fail("pages could not be pinned", r.far(), r.shadow());
   pump(into_far ? r.shadow() : r.far(), r.bytes, into_far);
   if (into_far) {
-    if (read(pipe_[0], r.far(), r.bytes) != static_cast<ssize_t>(r.bytes)) world_.fail("read into far memory failed", r.far(), r.shadow());
+    if (read(pipe_[0], r.far(), r.bytes) != static_cast<ssize_t>(r.bytes))
+      world_.fail("read into far memory failed", r.far(), r.shadow());
   } else {
     std::byte copy[kMaxPinned];
     if (read(pipe_[0], copy, r.bytes) != static_cast<ssize_t>(r.bytes)) world_.fail("read failed");
-    if (memcmp(copy, r.shadow(), r.bytes) != 0) world_.fail("write from far memory sent other bytes", r.far(), r.shadow());
+    if (memcmp(copy, r.shadow(), r.bytes) != 0)
+      world_.fail("write from far memory sent other bytes", r.far(), r.shadow());
   }
   if (pin) world_.pager.unpin(r.far(), r.bytes);
 }
@@ -299,7 +306,8 @@ bool Worker::wait_for_children() {
 void Worker::verify_all(const char* when) {
   for (Block& b : blocks_) world_.compare(b.far, b.shadow.data(), b.bytes(), when);
   for (size_t page = 0; page < world_.commons.pages; page++) {
-    world_.compare(world_.commons.at(page, index_), stripe_shadow_.data() + page * Commons::kStripe, Commons::kStripe, when);
+    world_.compare(world_.commons.at(page, index_), stripe_shadow_.data() + page * Commons::kStripe, Commons::kStripe,
+                   when);
   }
 }
 

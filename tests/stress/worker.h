@@ -29,8 +29,8 @@ class Worker {
   void free_all();
   bool wait_for_children();
 
-  std::atomic<bool> busy{false};       // in an operation; see World::begin_quiet
-  std::atomic<bool> carried{false};    // a thread runs it
+  std::atomic<bool> busy{false};     // in an operation; see World::begin_quiet
+  std::atomic<bool> carried{false};  // a thread runs it
   std::atomic<uint64_t> operations{0};
 
  private:

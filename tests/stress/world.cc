@@ -48,8 +48,9 @@ void World::fail(const char* what, const std::byte* far, const std::byte* shadow
     auto offset = static_cast<uint64_t>(far - pager.base());
     auto page = static_cast<pager::PageIndex>(offset / kPageSize);
     uint64_t word = word_at(pager, page).bits();
-    log(LogLevel::kError, "FAILED in the {}: {}: page {} offset {} expected {:#04x} found {:#04x}, page word {:#x}, seed {}", side,
-        what, page, offset % kPageSize, static_cast<unsigned>(*shadow), static_cast<unsigned>(*far), word, settings.seed);
+    log(LogLevel::kError,
+        "FAILED in the {}: {}: page {} offset {} expected {:#04x} found {:#04x}, page word {:#x}, seed {}", side, what,
+        page, offset % kPageSize, static_cast<unsigned>(*shadow), static_cast<unsigned>(*far), word, settings.seed);
   }
   os::exit_group(1);
 }
@@ -60,7 +61,8 @@ void World::abort_stuck() {
       s.near_pages, s.limit_pages, s.metadata_bytes);
   for (uint64_t i = 0; i < pager.space_bytes() / kPageSize; i++) {
     pager::PageWord w = word_at(pager, static_cast<pager::PageIndex>(i));
-    bool moving = w.is(pager::PageState::kFetching) || w.is(pager::PageState::kEvicting) || w.has(pager::PageWord::kUpgrading);
+    bool moving =
+        w.is(pager::PageState::kFetching) || w.is(pager::PageState::kEvicting) || w.has(pager::PageWord::kUpgrading);
     if (moving || w.pins() > 0) log(LogLevel::kError, "page {} word {:#x}", i, w.bits());
   }
   abort();

@@ -11,9 +11,9 @@
 namespace farside::cli::bench {
 namespace {
 
-constexpr uint64_t kLookAtClockEvery = 256;   // accesses
-constexpr uint64_t kWordInPage = 64;          // not the first line of a page, which prefetchers of the processor favour
-constexpr unsigned kUpdatesPerWord = 8;       // one update for so many words of the array
+constexpr uint64_t kLookAtClockEvery = 256;  // accesses
+constexpr uint64_t kWordInPage = 64;         // not the first line of a page, which prefetchers of the processor favour
+constexpr unsigned kUpdatesPerWord = 8;      // one update for so many words of the array
 
 class Random {
  public:

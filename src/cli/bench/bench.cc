@@ -43,7 +43,8 @@ constexpr const char* kRedisHelp =
 
 constexpr const char* kPoliciesHelp =
     "Simulates which pages would be near: Zipf's law, a scan beside it, and a loop, for each policy with and without\n"
-    "hints, for exact LRU and for the optimum that knows the future. Costs are assumed: 3 us for a soft fault, 6 for a\n"
+    "hints, for exact LRU and for the optimum that knows the future. Costs are assumed: 3 us for a soft fault, 6 for "
+    "a\n"
     "miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they mean: docs/policies.md.\n\n"
     "Examples:\n"
     "  farside bench policies\n"
@@ -130,7 +131,8 @@ struct PagingArguments {
 int bench_paging(PagingArguments a) {
   a.settings.quiet = a.output.quiet;
   Status settled = settle_data(a.data, &a.settings);
-  return run_benchmark(a.output, settled, [&] { return bench::measure_paging(a.settings); }, bench::paging_text, bench::paging_chart);
+  return run_benchmark(
+      a.output, settled, [&] { return bench::measure_paging(a.settings); }, bench::paging_text, bench::paging_chart);
 }
 
 struct RedisArguments {
@@ -143,7 +145,8 @@ int bench_redis(RedisArguments a) {
   a.settings.quiet = a.output.quiet;
   Result<double> share = parse_share(a.local);
   if (share.ok()) a.settings.local = *share;
-  return run_benchmark(a.output, share.status(), [&] { return bench::measure_redis(a.settings); }, bench::redis_text, no_chart);
+  return run_benchmark(
+      a.output, share.status(), [&] { return bench::measure_redis(a.settings); }, bench::redis_text, no_chart);
 }
 
 struct FibersArguments {
@@ -155,7 +158,8 @@ struct FibersArguments {
 int bench_fibers(FibersArguments a) {
   a.settings.quiet = a.output.quiet;
   Status settled = settle_data(a.data, &a.settings);
-  return run_benchmark(a.output, settled, [&] { return bench::measure_fibers(a.settings); }, bench::fibers_text, bench::fibers_charts);
+  return run_benchmark(
+      a.output, settled, [&] { return bench::measure_fibers(a.settings); }, bench::fibers_text, bench::fibers_charts);
 }
 
 struct HintsArguments {
@@ -185,7 +189,9 @@ void add_output_options(CLI::App* command, OutputArguments* output) {
 }
 
 void add_local_option(CLI::App* command, std::string* local) {
-  command->add_option("--local", *local, "share of the data that may be near")->type_name("SHARE")->capture_default_str();
+  command->add_option("--local", *local, "share of the data that may be near")
+      ->type_name("SHARE")
+      ->capture_default_str();
 }
 
 void add_size_option(CLI::App* command, std::string* size) {
@@ -234,7 +240,8 @@ void add_paging(CLI::App* parent) {
 }
 
 void add_fibers(CLI::App* parent) {
-  CLI::App* command = parent->add_subcommand("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
+  CLI::App* command =
+      parent->add_subcommand("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
   auto arguments = std::make_shared<FibersArguments>();
   bench::FibersSettings& settings = arguments->settings;
   add_size_option(command, &arguments->data.size);
@@ -246,7 +253,8 @@ void add_fibers(CLI::App* parent) {
       ->capture_default_str();
   command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
   add_output_options(command, &arguments->output);
-  command->footer("Example: farside bench fibers --json fibers.json --svg fibers.svg\nWhat is measured: docs/benchmarks.md.");
+  command->footer(
+      "Example: farside bench fibers --json fibers.json --svg fibers.svg\nWhat is measured: docs/benchmarks.md.");
   set_action(command, [arguments] { return bench_fibers(*arguments); });
 }
 

@@ -47,9 +47,7 @@ TEST(FiguresTest, AGoalIsMetOnTheRightSideOfItsLimit) {
   EXPECT_EQ((Goal{"time", 2.5, 2, false, " us"}).text(), "missed  time: 2.50 us (goal: at most 2 us)");
 }
 
-TEST(FiguresTest, TablesAreAligned) {
-  EXPECT_EQ(format_table({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n");
-}
+TEST(FiguresTest, TablesAreAligned) { EXPECT_EQ(format_table({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n"); }
 
 TEST(ChartTest, HasABarForEveryValueAndNoneForMissingOnes) {
   Chart chart{"a < b", "us", {"read", "write"}, {{"shm", {1, 2}}, {"tcp", {3, -1}}}};
@@ -106,9 +104,9 @@ class PagingSmokeTest : public testing::Test {
     auto directory = PrivateDirectory::create();
     ASSERT_TRUE(directory.ok());
     std::string json_file = (*directory)->file("paging.json"), svg_file = (*directory)->file("paging.svg");
-    const char* line[] = {"farside", "bench",     "paging", "--size",   "16M", "--repeat", "1",
-                          "--quiet", "--no-zram", "--json", json_file.c_str(), "--svg", svg_file.c_str(),
-                          "--accesses", "2000",   "--seconds", "2"};
+    const char* line[] = {"farside", "bench",     "paging", "--size",          "16M",   "--repeat",       "1",
+                          "--quiet", "--no-zram", "--json", json_file.c_str(), "--svg", svg_file.c_str(), "--accesses",
+                          "2000",    "--seconds", "2"};
     testing::internal::CaptureStdout();
     exit_status_ = run_farside(std::size(line), line);
     text_ = testing::internal::GetCapturedStdout();

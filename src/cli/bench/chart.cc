@@ -9,7 +9,8 @@ namespace {
 
 constexpr double kWidth = 860, kHeight = 400;
 constexpr double kLeft = 40, kRight = 20, kTop = 84, kBottom = 36;
-constexpr const char* kColours[] = {"#0b6e99", "#4fa3c7", "#a9c9da", "#d1495b", "#8d99a6", "#3a7d44", "#e09f3e", "#24292f"};
+constexpr const char* kColours[] = {"#0b6e99", "#4fa3c7", "#a9c9da", "#d1495b",
+                                    "#8d99a6", "#3a7d44", "#e09f3e", "#24292f"};
 constexpr double kPanelWidth = 430, kPanelHeight = 330, kPanelsTop = 76;
 constexpr const char* kText = "#24292f";
 
@@ -26,12 +27,14 @@ std::string escape(const std::string& text) {
 
 std::string label(double x, double y, int size, const char* anchor, const std::string& text) {
   return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" font-size="{}" text-anchor="{}" fill="{}">{}</text>)", x, y, size,
-                     anchor, kText, escape(text)) + "\n";
+                     anchor, kText, escape(text)) +
+         "\n";
 }
 
 std::string box(double x, double y, double width, double height, size_t colour) {
   return fmt::format(R"(<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" rx="1.5" fill="{}"/>)", x, y, width,
-                     height, kColours[colour % std::size(kColours)]) + "\n";
+                     height, kColours[colour % std::size(kColours)]) +
+         "\n";
 }
 
 double largest(const Chart& chart) {
@@ -75,7 +78,8 @@ std::string head(double width, double height) {
 }
 
 std::string line(double x1, double y1, double x2, double y2, const char* colour) {
-  return fmt::format(R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="{}"/>)", x1, y1, x2, y2, colour) + "\n";
+  return fmt::format(R"(<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" stroke="{}"/>)", x1, y1, x2, y2, colour) +
+         "\n";
 }
 
 std::string panel(const LineChart& chart, double left, double top) {
@@ -92,7 +96,8 @@ std::string panel(const LineChart& chart, double left, double top) {
   }
   svg += label(x0 + width / 2, y0 + 34, 11, "middle", chart.x_label + " / " + chart.y_label);
   for (size_t s = 0; s < chart.series.size(); s++) {
-    svg += R"(<polyline fill="none" stroke-width="2" stroke=")" + std::string(kColours[s % std::size(kColours)]) + R"(" points=")";
+    svg += R"(<polyline fill="none" stroke-width="2" stroke=")" + std::string(kColours[s % std::size(kColours)]) +
+           R"(" points=")";
     for (auto [x, y] : chart.series[s].points) {
       svg += fmt::format("{:.1f},{:.1f} ", x0 + x / chart.x_most * width, y0 - y / chart.y_most * height);
     }
@@ -133,7 +138,8 @@ std::string to_svg(const std::vector<LineChart>& panels) {
   std::string svg = head(kWidth, kPanelsTop + rows * kPanelHeight);
   if (!panels.empty()) svg += legend(16, names_of(panels[0].series));
   for (size_t i = 0; i < panels.size(); i++) {
-    svg += panel(panels[i], static_cast<double>(i % 2) * kPanelWidth, kPanelsTop + static_cast<double>(i / 2) * kPanelHeight);
+    svg += panel(panels[i], static_cast<double>(i % 2) * kPanelWidth,
+                 kPanelsTop + static_cast<double>(i / 2) * kPanelHeight);
   }
   return svg + "</svg>\n";
 }

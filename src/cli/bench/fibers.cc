@@ -59,10 +59,13 @@ struct Way {
 
 const std::vector<Way>& ways() {
   static const std::vector<Way> all = {
-      {"fibers, tcp", false, [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, false); }},
-      {"hinted fibers, tcp", false, [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, true); }},
+      {"fibers, tcp", false,
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, false); }},
+      {"hinted fibers, tcp", false,
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, true); }},
       {"threads, tcp", false, [](FarMemory&, const Arena& a, unsigned n, uint64_t m) { return run_threads(a, n, m); }},
-      {"hinted fibers, shm", true, [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, true); }},
+      {"hinted fibers, shm", true,
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, true); }},
   };
   return all;
 }
@@ -118,8 +121,9 @@ Result<json> measure_fibers(const FibersSettings& s) {
       runs[w].push_back(*made);
     }
   }
-  json document = {{"machine", machine_json()},
-                   {"settings", {{"bytes", s.bytes}, {"local", s.local}, {"accesses", s.accesses}, {"repetitions", s.repetitions}}}};
+  json document = {
+      {"machine", machine_json()},
+      {"settings", {{"bytes", s.bytes}, {"local", s.local}, {"accesses", s.accesses}, {"repetitions", s.repetitions}}}};
   for (size_t w = 0; w < ways().size(); w++) document["ways"].push_back(way_json(ways()[w], runs[w]));
   for (const Goal& goal : goals_of(document)) document["goals"].push_back(goal.to_json());
   return document;
@@ -131,7 +135,8 @@ std::string fibers_text(const json& document) {
   for (unsigned count : kCounts) rows[0].push_back(fmt::format("{}", count));
   for (const json& way : document["ways"]) {
     rows.push_back({way["name"]});
-    for (size_t i = 0; i < std::size(kCounts); i++) rows.back().push_back(fmt::format("{:.1f}", rate_of(way, i) / 1000));
+    for (size_t i = 0; i < std::size(kCounts); i++)
+      rows.back().push_back(fmt::format("{:.1f}", rate_of(way, i) / 1000));
   }
   text += format_table(rows) + "\n";
   for (const Goal& goal : goals_of(document)) text += goal.text() + "\n";
@@ -140,7 +145,8 @@ std::string fibers_text(const json& document) {
 
 std::vector<LineChart> fibers_charts(const json& document) {
   double most = 0;
-  LineChart chart{"Random reads of far pages", "fibers or threads", "thousand reads/s", kCounts[std::size(kCounts) - 1], 0, {}};
+  LineChart chart{
+      "Random reads of far pages", "fibers or threads", "thousand reads/s", kCounts[std::size(kCounts) - 1], 0, {}};
   for (const json& way : document["ways"]) {
     LineChart::Series series{way["name"], {}};
     for (size_t i = 0; i < std::size(kCounts); i++) {

@@ -10,9 +10,9 @@
 namespace farside::cli::bench {
 
 struct FibersSettings {
-  uint64_t bytes = 0;        // of data
-  double local = 0.25;       // share that may be near
-  uint64_t accesses = 60000; // of all fibers together, in one measurement
+  uint64_t bytes = 0;         // of data
+  double local = 0.25;        // share that may be near
+  uint64_t accesses = 60000;  // of all fibers together, in one measurement
   unsigned repetitions = 3;
   bool quiet = false;
 };

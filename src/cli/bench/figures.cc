@@ -59,7 +59,8 @@ std::string Goal::text() const {
 }
 
 nlohmann::json Goal::to_json() const {
-  return {{"name", name}, {"measured", measured}, {"limit", limit}, {"at_least", at_least}, {"unit", unit}, {"met", met()}};
+  return {{"name", name},         {"measured", measured}, {"limit", limit},
+          {"at_least", at_least}, {"unit", unit},         {"met", met()}};
 }
 
 nlohmann::json machine_json() {

@@ -115,7 +115,8 @@ json measure(const Case& c, const HintsSettings& s, const std::byte* memory, con
 
 json measure_hints(const HintsSettings& s) {
   std::vector<std::byte> memory(kPages * kPageSize);
-  auto word = pager::PageWord().with_state(pager::PageState::kNear).with(pager::PageWord::kHot | pager::PageWord::kDirty);
+  auto word =
+      pager::PageWord().with_state(pager::PageState::kNear).with(pager::PageWord::kHot | pager::PageWord::kDirty);
   std::vector<uint64_t> words(kPages, word.bits());
   json document = {{"machine", machine_json()}, {"cases", json::array()}};
   for (const Case& c : kCases) document["cases"].push_back(measure(c, s, memory.data(), words.data()));
@@ -128,7 +129,8 @@ std::string hints_text(const json& document) {
   for (const json& c : document["cases"]) {
     const json& instructions = c["instructions"];
     rows.push_back({c["name"], instructions.is_null() ? "-" : fmt::format("{:.1f}", instructions.get<double>()),
-                    fmt::format("{:.1f}", c["cycles"]["median"].get<double>()), fmt::format("{:.2f}", c["ns"].get<double>())});
+                    fmt::format("{:.1f}", c["cycles"]["median"].get<double>()),
+                    fmt::format("{:.2f}", c["ns"].get<double>())});
   }
   return machine_text(document["machine"]) + "\n\n" + format_table(rows) +
          "\nBeyond the same loop without hints. Cycles are those of the time stamp counter.\n";

@@ -1,5 +1,5 @@
-// What `farside bench hints` does: the cost of a hint's inline guard (include/farside/farside.h) on pages that are near,
-// where it is all that a hint does. Time by the time stamp counter; instructions by stepping through a child.
+// What `farside bench hints` does: the cost of a hint's inline guard (include/farside/farside.h) on pages that are
+// near, where it is all that a hint does. Time by the time stamp counter; instructions by stepping through a child.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

@@ -52,9 +52,9 @@ class PagingRun {
 
   json document() const {
     json made = {{"benchmark", "paging"}, {"machine", machine_json()}, {"skipped", skipped_}};
-    made["settings"] = {{"bytes", settings_.bytes},         {"local_share", settings_.local},
-                        {"accesses", settings_.accesses},   {"seconds", settings_.seconds},
-                        {"repetitions", settings_.repetitions}, {"evictors", settings_.evictors}};
+    made["settings"] = {
+        {"bytes", settings_.bytes},     {"local_share", settings_.local},       {"accesses", settings_.accesses},
+        {"seconds", settings_.seconds}, {"repetitions", settings_.repetitions}, {"evictors", settings_.evictors}};
     if (swap_) made["settings"]["zram_algorithm"] = swap_->algorithm();
     made["cells"] = json::array();
     for (const auto& [name, runs] : collected_) add_way(name, runs, &made);
@@ -92,7 +92,11 @@ class PagingRun {
   }
 
   FarMemoryConfig far_config(bool shm, pager::Delivery delivery) const {
-    return {shm ? server_->shm() : server_->tcp(), server_->token(), settings_.bytes, near_bytes(), delivery,
+    return {shm ? server_->shm() : server_->tcp(),
+            server_->token(),
+            settings_.bytes,
+            near_bytes(),
+            delivery,
             settings_.evictors};
   }
 
@@ -207,7 +211,8 @@ std::vector<Goal> paging_goals(const json& document) {
   for (Speed s : {Speed{"random read", 2}, {"random write", 2}, {"sequential read", 4}, {"sequential write", 2.5}}) {
     double swap = cell_us(document, "zram swap", s.workload, 1), far = cell_us(document, "shm", s.workload, 1);
     if (swap > 0 && far > 0) {
-      goals.push_back({fmt::format("{}: shm, times as fast as zram swap", s.workload), swap / far, s.factor, true, "x"});
+      goals.push_back(
+          {fmt::format("{}: shm, times as fast as zram swap", s.workload), swap / far, s.factor, true, "x"});
     }
   }
   double tcp = number_at(document, "/misses/tcp/median_us"), trip = number_at(document, "/round_trip_us/tcp/median");
@@ -220,7 +225,8 @@ std::vector<Goal> paging_goals(const json& document) {
     goals.push_back({"random read miss over shm, p99 against its median", spread, 5, false, "x"});
   }
   double ratio = number_at(document, "/all_near_ratio/median");
-  if (ratio > 0) goals.push_back({"compute loop over far memory that is all near, against plain memory", ratio, 1.02, false, "x"});
+  if (ratio > 0)
+    goals.push_back({"compute loop over far memory that is all near, against plain memory", ratio, 1.02, false, "x"});
   return goals;
 }
 

@@ -112,9 +112,10 @@ std::string eviction_table(const json& document) {
 std::string all_near_line(const json& document) {
   if (!document.contains("all_near_ratio")) return "";
   const json& ratio = document["all_near_ratio"];
-  return fmt::format("all near: a compute loop over far memory takes {:.3f} times as long as over plain memory ({:.3f} to "
-                     "{:.3f})\n\n",
-                     ratio["median"].get<double>(), ratio["min"].get<double>(), ratio["max"].get<double>());
+  return fmt::format(
+      "all near: a compute loop over far memory takes {:.3f} times as long as over plain memory ({:.3f} to "
+      "{:.3f})\n\n",
+      ratio["median"].get<double>(), ratio["min"].get<double>(), ratio["max"].get<double>());
 }
 
 std::string goal_lines(const json& document) {
@@ -142,8 +143,9 @@ std::string paging_text(const json& document) {
 Chart paging_chart(const json& document) {
   const json& settings = document["settings"];
   Chart chart;
-  chart.title = fmt::format("One access, {} of data, {:.0f}% near, one thread",
-                            format_size(settings["bytes"].get<uint64_t>()), 100 * settings["local_share"].get<double>());
+  chart.title =
+      fmt::format("One access, {} of data, {:.0f}% near, one thread", format_size(settings["bytes"].get<uint64_t>()),
+                  100 * settings["local_share"].get<double>());
   chart.unit = "microseconds, less is better";
   for (const Workload& workload : kWorkloads) chart.groups.push_back(workload.name);
   for (const std::string& way : ways_in(document)) {

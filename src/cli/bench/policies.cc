@@ -68,7 +68,8 @@ json point_of(const Outcome& o, unsigned share) {
 // One table: a row for each candidate, a column for each share of near memory.
 std::string table_of(const json& trace, const std::string& head, const std::string& field, const char* format) {
   std::vector<std::vector<std::string>> rows = {{head}};
-  for (const json& point : trace["curves"][0]["points"]) rows[0].push_back(fmt::format("{}% near", point["near"].get<unsigned>()));
+  for (const json& point : trace["curves"][0]["points"])
+    rows[0].push_back(fmt::format("{}% near", point["near"].get<unsigned>()));
   for (const json& curve : trace["curves"]) {
     rows.push_back({curve["policy"]});
     for (const json& point : curve["points"]) {
@@ -81,7 +82,8 @@ std::string table_of(const json& trace, const std::string& head, const std::stri
 }  // namespace
 
 json measure_policies(const PoliciesSettings& s) {
-  json document = {{"settings", {{"pages", s.pages}, {"accesses", s.accesses}, {"seed", s.seed}, {"shares", s.shares}}}};
+  json document = {
+      {"settings", {{"pages", s.pages}, {"accesses", s.accesses}, {"seed", s.seed}, {"shares", s.shares}}}};
   std::vector<Trace> traces = make_traces(s);
   Progress progress(traces.size(), s.quiet);
   for (const Trace& trace : traces) {
@@ -117,7 +119,8 @@ std::vector<LineChart> policies_charts(const json& document) {
     for (size_t i = 0; i < candidates().size(); i++) {
       if (!candidates()[i].in_chart) continue;
       LineChart::Series series{candidates()[i].name, {}};
-      for (const json& p : trace["curves"][i]["points"]) series.points.emplace_back(p["near"].get<double>(), 100 - p["hits"].get<double>());
+      for (const json& p : trace["curves"][i]["points"])
+        series.points.emplace_back(p["near"].get<double>(), 100 - p["hits"].get<double>());
       chart.series.push_back(series);
     }
     charts.push_back(chart);

@@ -1,5 +1,5 @@
-// What `farside bench policies` does: simulates which pages would be near, for each policy, on synthetic traces. Nothing
-// is timed and nothing is paged; the same seed gives the same figures on every machine.
+// What `farside bench policies` does: simulates which pages would be near, for each policy, on synthetic traces.
+// Nothing is timed and nothing is paged; the same seed gives the same figures on every machine.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,8 +17,8 @@ struct PoliciesSettings {
   bool quiet = false;
 };
 
-// {"settings", "traces": [{"name", "curves": [{"policy", "points": [{"near", "hits", "soft_faults", "shm_us", "tcp_us"}]}]}]}:
-// hits and soft faults in percent of the accesses, costs in us an access.
+// {"settings", "traces": [{"name", "curves": [{"policy", "points": [{"near", "hits", "soft_faults", "shm_us",
+// "tcp_us"}]}]}]}: hits and soft faults in percent of the accesses, costs in us an access.
 nlohmann::json measure_policies(const PoliciesSettings& settings);
 
 std::string policies_text(const nlohmann::json& document);

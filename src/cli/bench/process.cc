@@ -101,8 +101,8 @@ Result<json> run_in_child(const SignalHold& hold, const std::function<Result<jso
   Result<Worker> worker = fork_worker([&](int output) {
     pthread_sigmask(SIG_SETMASK, &hold.before(), nullptr);
     Result<json> made = work();
-    json reply = made.ok() ? json{{"result", *made}}
-                           : json{{"error", made.status().text()}, {"code", made.status().code()}};
+    json reply =
+        made.ok() ? json{{"result", *made}} : json{{"error", made.status().text()}, {"code", made.status().code()}};
     write_all(output, reply.dump());
   });
   if (!worker.ok()) return worker.status();

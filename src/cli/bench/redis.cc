@@ -75,9 +75,7 @@ class RedisRun {
     return {"/proc/self/exe", "run", "--quiet", "--local", local, "--far", address, "--"};
   }
 
-  Words limit_launcher() const {
-    return {"/bin/sh", "-c", "echo 0 >\"$0\" && exec \"$@\"", limit_->members_file()};
-  }
+  Words limit_launcher() const { return {"/bin/sh", "-c", "echo 0 >\"$0\" && exec \"$@\"", limit_->members_file()}; }
 
   Status prepare_ways() {
     auto server = ServerProcess::start(hold_, 2 * native_bytes_ + kAllowance);

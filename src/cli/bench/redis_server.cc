@@ -85,7 +85,8 @@ bool RedisServer::ended() {
 Status RedisServer::connect_within(uint64_t seconds) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  if (socket_path_.size() >= sizeof address.sun_path) return Status::error(ENAMETOOLONG, "{} is too long", socket_path_);
+  if (socket_path_.size() >= sizeof address.sun_path)
+    return Status::error(ENAMETOOLONG, "{} is too long", socket_path_);
   memcpy(address.sun_path, socket_path_.c_str(), socket_path_.size());
   socket_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   timeval patience = {static_cast<time_t>(kReplySeconds), 0};
@@ -147,9 +148,26 @@ Result<std::string> RedisServer::benchmark(const char* test, uint64_t requests, 
   if (!path.ok()) return path.status();
   std::string output = directory_->file("csv");
   // The shell's part is to send the output into a file; nothing is quoted by us.
-  std::vector<std::string> words = {"/bin/sh", "-c", "exec \"$@\" >\"$0\"", output, *path, "-s", socket_path_, "-t", test,
-                                    "-n", std::to_string(requests), "-r", std::to_string(keys), "-d",
-                                    std::to_string(value_bytes), "-c", "1", "-P", std::to_string(in_flight), "--csv"};
+  std::vector<std::string> words = {"/bin/sh",
+                                    "-c",
+                                    "exec \"$@\" >\"$0\"",
+                                    output,
+                                    *path,
+                                    "-s",
+                                    socket_path_,
+                                    "-t",
+                                    test,
+                                    "-n",
+                                    std::to_string(requests),
+                                    "-r",
+                                    std::to_string(keys),
+                                    "-d",
+                                    std::to_string(value_bytes),
+                                    "-c",
+                                    "1",
+                                    "-P",
+                                    std::to_string(in_flight),
+                                    "--csv"};
   Result<pid_t> child = start_child(words[0], words, hold_);
   if (!child.ok()) return child.status();
   int status = wait_for_child(*child, hold_);

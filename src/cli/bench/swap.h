@@ -1,5 +1,5 @@
-// The kernel's own way to far memory, for comparison: swap on a compressed RAM disk (zram), and a memory cgroup (version
-// 1 or 2) that makes a process use it. Needs root. Both undo themselves when destroyed.
+// The kernel's own way to far memory, for comparison: swap on a compressed RAM disk (zram), and a memory cgroup
+// (version 1 or 2) that makes a process use it. Needs root. Both undo themselves when destroyed.
 #pragma once
 #include <memory>
 #include <string>

@@ -14,7 +14,7 @@ using nlohmann::json;
 using pager::Counter;
 
 constexpr unsigned kThreadCounts[] = {1, 2};
-constexpr double kMissUs = 1;             // a near access takes less, a fault of any kind more
+constexpr double kMissUs = 1;  // a near access takes less, a fault of any kind more
 constexpr uint64_t kComputeBytes = 64 * kMiB;
 constexpr unsigned kComputeRounds = 30;
 constexpr unsigned kRoundTrips = 20000;

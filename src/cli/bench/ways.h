@@ -1,4 +1,5 @@
-// The ways of paging that are compared. Each function runs in a process of its own and returns one repetition's figures.
+// The ways of paging that are compared. Each function runs in a process of its own and returns one repetition's
+// figures.
 #pragma once
 #include <nlohmann/json.hpp>
 

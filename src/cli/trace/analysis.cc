@@ -105,7 +105,8 @@ class Analyzer {
     g.place.steps.add(entry.pattern);
     g.threads.insert({process_->header.pid, entry.thread});
     threads_.insert({process_->header.pid, entry.thread});
-    std::string inner = at == 0 ? "" : fmt::format("{} of {}", brief_name(frames[0].function), base_name(frames[0].module));
+    std::string inner =
+        at == 0 ? "" : fmt::format("{} of {}", brief_name(frames[0].function), base_name(frames[0].module));
     g.inner[inner] += entry.count;
     for (const auto& site : entry.sites) add_data(g, site);
     folded_[folded(frames)][kind] += entry.count;
@@ -113,7 +114,8 @@ class Analyzer {
   }
 
   Gathered& gathered_at(const Frame& where) {
-    std::string key = fmt::format("{}:{}:{}:{}", where.file, where.line, where.line ? "" : where.function, where.module);
+    std::string key =
+        fmt::format("{}:{}:{}:{}", where.file, where.line, where.line ? "" : where.function, where.module);
     Gathered& g = places_[key];
     g.place.where = where;
     result_.lines_known |= where.line != 0 && !is_system_module(where.module, process_->program);
@@ -165,13 +167,15 @@ class Analyzer {
     Place& place = g.place;
     place.threads = static_cast<unsigned>(g.threads.size());
     place.pattern = classify(place.steps);
-    auto common = std::max_element(g.inner.begin(), g.inner.end(), [](auto& a, auto& b) { return a.second < b.second; });
+    auto common =
+        std::max_element(g.inner.begin(), g.inner.end(), [](auto& a, auto& b) { return a.second < b.second; });
     place.inner = common->first;
     for (auto& [text, data] : g.data) {
       for (auto& [site, bytes] : bytes_of_site_[text]) data.bytes += bytes;
       place.data.push_back(data);
     }
-    std::stable_sort(place.data.begin(), place.data.end(), [](const Data& a, const Data& b) { return a.faults > b.faults; });
+    std::stable_sort(place.data.begin(), place.data.end(),
+                     [](const Data& a, const Data& b) { return a.faults > b.faults; });
     DataSize size = {place.data.empty() ? 0 : place.data[0].bytes, near_limit_};
     place.hint = hint_line(place.pattern, place.faults, size);
     const std::set<int>& lines = hint_lines_[place.where.file];
@@ -232,7 +236,8 @@ std::string brief_name(const std::string& name) {
   int depth = 0;
   for (size_t i = 0; i < name.size(); i++) {
     std::string_view rest = std::string_view(name).substr(i);
-    auto whole = std::find_if(std::begin(kWhole), std::end(kWhole), [&](std::string_view w) { return rest.starts_with(w); });
+    auto whole =
+        std::find_if(std::begin(kWhole), std::end(kWhole), [&](std::string_view w) { return rest.starts_with(w); });
     char c = name[i];
     if (whole != std::end(kWhole)) {
       if (depth == 0) result += *whole;

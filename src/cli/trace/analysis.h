@@ -19,7 +19,8 @@ struct Data {
 
 struct Place {
   Frame where;
-  std::string inner;  // the library function in which it faults most, as "memcpy of libc.so.6"; "" if in the line itself
+  std::string
+      inner;  // the library function in which it faults most, as "memcpy of libc.so.6"; "" if in the line itself
   KindCounts faults = {};
   Steps steps;
   Classified pattern;

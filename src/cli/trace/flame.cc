@@ -75,8 +75,8 @@ class Drawing {
 
   std::string title(const std::string& name, const Node& node) const {
     uint64_t faults = total_of(node.faults);
-    std::string text =
-        fmt::format("{}\n{} faults, {:.1f} %:", name, faults, 100.0 * static_cast<double>(faults) / static_cast<double>(all_));
+    std::string text = fmt::format("{}\n{} faults, {:.1f} %:", name, faults,
+                                   100.0 * static_cast<double>(faults) / static_cast<double>(all_));
     for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) {
       if (node.faults[kind]) text += fmt::format(" {} {}", node.faults[kind], kKindNames[kind]);
     }
@@ -88,14 +88,14 @@ class Drawing {
     double width = scale(total_of(node.faults));
     if (width < kLeastWidth) return;
     double y = height_ - kMargin - static_cast<double>(level + 1) * kRow;
-    text_ += fmt::format("<g class=\"f\" data-x=\"{:.3f}\" data-w=\"{:.3f}\" data-l=\"{}\"><title>{}</title>", x, width, level,
-                         escape(title(name, node)));
+    text_ += fmt::format("<g class=\"f\" data-x=\"{:.3f}\" data-w=\"{:.3f}\" data-l=\"{}\"><title>{}</title>", x, width,
+                         level, escape(title(name, node)));
     double at = x;
     for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) {
       double part = scale(node.faults[kind]);
       if (part > 0) {
-        text_ += fmt::format("<rect x=\"{:.3f}\" y=\"{:.1f}\" width=\"{:.3f}\" height=\"{:.1f}\" fill=\"{}\"/>", at, y, part,
-                             kRow - 1, kColours[kind]);
+        text_ += fmt::format("<rect x=\"{:.3f}\" y=\"{:.1f}\" width=\"{:.3f}\" height=\"{:.1f}\" fill=\"{}\"/>", at, y,
+                             part, kRow - 1, kColours[kind]);
       }
       at += part;
     }
@@ -107,7 +107,9 @@ class Drawing {
     }
   }
 
-  double scale(uint64_t faults) const { return all_ == 0 ? 0 : kPlot * static_cast<double>(faults) / static_cast<double>(all_); }
+  double scale(uint64_t faults) const {
+    return all_ == 0 ? 0 : kPlot * static_cast<double>(faults) / static_cast<double>(all_);
+  }
 
   uint64_t all_;
   double height_;
@@ -118,8 +120,9 @@ std::string legend() {
   std::string text;
   double x = kMargin;
   for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) {
-    text += fmt::format("<rect x=\"{0}\" y=\"32\" width=\"12\" height=\"12\" fill=\"{1}\"/><text x=\"{2}\" y=\"42\">{3}</text>\n",
-                        x, kColours[kind], x + 17, kKindNames[kind]);
+    text += fmt::format(
+        "<rect x=\"{0}\" y=\"32\" width=\"12\" height=\"12\" fill=\"{1}\"/><text x=\"{2}\" y=\"42\">{3}</text>\n", x,
+        kColours[kind], x + 17, kKindNames[kind]);
     x += 110;
   }
   return text + fmt::format("<text id=\"reset\" x=\"{}\" y=\"42\">show all</text>\n", x);
@@ -160,7 +163,8 @@ std::string to_flame_graph(const Analysis& analysis) {
   Drawing drawing(make_tree(analysis));
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1:.0f}\" width=\"{0}\" height=\"{1:.0f}\">\n"
-      "<style>text {{ font: 11px monospace; pointer-events: none }} g.f {{ cursor: pointer }} g.f:hover rect {{ opacity: 0.8 }} "
+      "<style>text {{ font: 11px monospace; pointer-events: none }} g.f {{ cursor: pointer }} g.f:hover rect {{ "
+      "opacity: 0.8 }} "
       "#reset {{ cursor: pointer; pointer-events: auto; text-decoration: underline }}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
       "<text x=\"{2}\" y=\"20\" style=\"font-size: 14px\">Faults by call stack ({3} in all)</text>\n",

@@ -15,7 +15,9 @@ constexpr uint64_t kOneWay = 4;      // times as many steps one way as the other
 constexpr double kChaseShare = 0.3;  // pages of a chain that are near by chance hide their part of it
 constexpr uint64_t kOnce = 2;        // fetches a page of data that is "used once", at most
 
-double share(uint64_t part, uint64_t whole) { return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole); }
+double share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+}
 
 // Whether keeping pages of it would be of no use: it does not fit, and is hardly fetched twice.
 bool is_used_once(const KindCounts& faults, const DataSize& data) {
@@ -50,8 +52,8 @@ Classified classify(const Steps& steps) {
   uint64_t moved = steps.sequential + steps.strided + steps.random;
   if (moved + steps.same < kFewSteps) return {};
   if (share(steps.same, moved + steps.same) > kMostly) return {Access::kSame, 0};
-  auto common =
-      std::max_element(steps.strides.begin(), steps.strides.end(), [](auto& a, auto& b) { return a.second < b.second; });
+  auto common = std::max_element(steps.strides.begin(), steps.strides.end(),
+                                 [](auto& a, auto& b) { return a.second < b.second; });
   int64_t stride = common == steps.strides.end() ? 0 : common->first;
   bool streams = share(steps.sequential + steps.strided, moved) >= kMostly;
   if (streams && steps.sequential >= steps.strided) return {Access::kSequential, 0};

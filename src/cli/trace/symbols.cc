@@ -74,7 +74,8 @@ class ElfSymbols : public Symbols {
     FILE* maps = fmemopen(const_cast<char*>(process_.maps.data()), process_.maps.size(), "r");
     bool reported = maps && dwfl_linux_proc_maps_report(dwfl_, maps) == 0;
     if (maps) fclose(maps);
-    if (dwfl_report_end(dwfl_, nullptr, nullptr) != 0 || !reported) return failure("cannot read the memory map of process");
+    if (dwfl_report_end(dwfl_, nullptr, nullptr) != 0 || !reported)
+      return failure("cannot read the memory map of process");
     // Also fills in the modules' ELF files, of which attaching takes the machine.
     for_each_module([](Dwfl_Module* module) {
       GElf_Addr bias;
@@ -110,7 +111,8 @@ class ElfSymbols : public Symbols {
     for_each_module([&](Dwfl_Module* module) {
       Dwarf_Addr bias;
       if (!dwfl_module_getdwarf(module, &bias)) return;
-      for (Dwarf_Die* unit = nullptr; (unit = dwfl_module_nextcu(module, unit, &bias));) find_hints(unit, unit, "", &places);
+      for (Dwarf_Die* unit = nullptr; (unit = dwfl_module_nextcu(module, unit, &bias));)
+        find_hints(unit, unit, "", &places);
     });
     return places;
   }
@@ -169,7 +171,8 @@ class ElfSymbols : public Symbols {
     self->addresses_.push_back({pc, !activation});
     return self->addresses_.size() < kMostFrames ? DWARF_CB_OK : DWARF_CB_ABORT;
   }
-  static constexpr Dwfl_Thread_Callbacks kThreadCallbacks = {next_thread, get_thread, read_word, set_registers, nullptr, nullptr};
+  static constexpr Dwfl_Thread_Callbacks kThreadCallbacks = {next_thread,   get_thread, read_word,
+                                                             set_registers, nullptr,    nullptr};
 
   // ---- Names ----
 
@@ -235,7 +238,8 @@ class ElfSymbols : public Symbols {
     return functions;
   }
 
-  // dwarf_getscopes passes over what has no addresses itself, such as the function around a lambda that was not inlined.
+  // dwarf_getscopes passes over what has no addresses itself, such as the function around a lambda that was not
+  // inlined.
   static bool descend(Dwarf_Die* parent, Dwarf_Addr address, std::vector<Dwarf_Die>* functions) {
     Dwarf_Die child;
     if (dwarf_child(parent, &child) != 0) return false;
@@ -280,7 +284,8 @@ class ElfSymbols : public Symbols {
     return false;
   }
 
-  static void find_hints(Dwarf_Die* unit, Dwarf_Die* parent, const std::string& function, std::vector<HintPlace>* places) {
+  static void find_hints(Dwarf_Die* unit, Dwarf_Die* parent, const std::string& function,
+                         std::vector<HintPlace>* places) {
     Dwarf_Die child;
     if (dwarf_child(parent, &child) != 0) return;
     do {

@@ -29,10 +29,12 @@ std::string data_text(const Place& place) {
 
 std::string rows_of(const Place& place, double share, double sum, bool hints_exist) {
   std::string inner = place.inner.empty() ? "" : ", in " + place.inner;
-  std::string text = fmt::format("{:5.1f}% {:5.1f}%{}  {}{}\n", share, sum, kind_columns(place), short_text(place.where), inner);
+  std::string text =
+      fmt::format("{:5.1f}% {:5.1f}%{}  {}{}\n", share, sum, kind_columns(place), short_text(place.where), inner);
   constexpr const char* kIndent = "                                       ";
   text += fmt::format("{}{}{}\n", kIndent, to_text(place.pattern), data_text(place));
-  if (place.hinted_at) return text + fmt::format("{}hinted in line {}, and faults all the same\n", kIndent, place.hinted_at);
+  if (place.hinted_at)
+    return text + fmt::format("{}hinted in line {}, and faults all the same\n", kIndent, place.hinted_at);
   return text + fmt::format("{}{}{}\n", kIndent, hints_exist ? "no hint yet: " : "", place.hint);
 }
 
@@ -40,9 +42,10 @@ std::string hint_lines(const Analysis& analysis) {
   std::string text;
   for (const HintUse& hint : analysis.hints) {
     if (hint.fetched > 0) continue;
-    text += hint.looked ? fmt::format("farside: the hint at {} never led to a fetch: of {} looks, every page was near\n",
-                                      hint.where, hint.looked)
-                        : fmt::format("farside: the hint at {} never led to a fetch, or was never reached\n", hint.where);
+    text += hint.looked
+                ? fmt::format("farside: the hint at {} never led to a fetch: of {} looks, every page was near\n",
+                              hint.where, hint.looked)
+                : fmt::format("farside: the hint at {} never led to a fetch, or was never reached\n", hint.where);
   }
   return text;
 }
@@ -59,7 +62,8 @@ std::string to_table(const Analysis& analysis, double coverage, const std::strin
   for (size_t i = 0; i < shown; i++) {
     const Place& place = analysis.places[i];
     sum += place.total();
-    text += rows_of(place, percent(place.total(), analysis.faults), percent(sum, analysis.faults), !analysis.hints.empty());
+    text +=
+        rows_of(place, percent(place.total(), analysis.faults), percent(sum, analysis.faults), !analysis.hints.empty());
   }
   text += hint_lines(analysis);
   if (analysis.dropped) {
@@ -69,8 +73,9 @@ std::string to_table(const Analysis& analysis, double coverage, const std::strin
   if (!analysis.lines_known) {
     text += "farside: the program has no debug information: build it with -g to see lines instead of offsets\n";
   }
-  text += fmt::format("farside: {:g} % of faults come from {} place{}; flame.svg, folded.txt and trace.json are in {}\n",
-                      coverage, shown, shown == 1 ? "" : "s", directory);
+  text +=
+      fmt::format("farside: {:g} % of faults come from {} place{}; flame.svg, folded.txt and trace.json are in {}\n",
+                  coverage, shown, shown == 1 ? "" : "s", directory);
   return text;
 }
 

@@ -19,7 +19,8 @@ namespace {
 using trace::Analysis;
 
 constexpr const char* kHelp =
-    "The options are those of farside run. Build the program with -g, so that lines can be named; it may be optimized.\n"
+    "The options are those of farside run. Build the program with -g, so that lines can be named; it may be "
+    "optimized.\n"
     "Writes trace.json, folded.txt and flame.svg (for a browser) into --out, and a table to standard error.\n"
     "docs/trace.md tells how to read them.\n\n"
     "Examples:\n"
@@ -37,8 +38,8 @@ Status refuse_handler_mode(const GivenOptions& given) {
   auto flag = given.find("FARSIDE_FAULT");
   std::string mode = flag != given.end() ? flag->second : from_environment ? from_environment : "";
   if (mode != "handler") return {};
-  return Status::error(EINVAL,
-                       "--fault=handler cannot be traced: a handler thread does not see the call stack; use --fault=signal");
+  return Status::error(
+      EINVAL, "--fault=handler cannot be traced: a handler thread does not see the call stack; use --fault=signal");
 }
 
 Status make_directory(const std::string& path) {
@@ -75,7 +76,8 @@ Status write_file(const std::string& directory, const char* name, const std::str
 }
 
 Status write_files(const Analysis& analysis, const TraceArguments& arguments, const std::vector<std::string>& program) {
-  std::string json = to_json(analysis, program, arguments.coverage).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  std::string json =
+      to_json(analysis, program, arguments.coverage).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   Status written = write_file(arguments.out, "trace.json", json + "\n");
   if (written.ok()) written = write_file(arguments.out, "folded.txt", to_folded(analysis));
   if (written.ok()) written = write_file(arguments.out, "flame.svg", to_flame_graph(analysis));
@@ -116,8 +118,8 @@ int trace_program(const TraceArguments& arguments, const std::vector<std::string
 }  // namespace
 
 void add_trace_command(CLI::App& app, std::vector<std::string> program) {
-  CLI::App* command =
-      app.add_subcommand("trace", "Run a program and tell which lines fault: farside trace [OPTIONS] -- PROGRAM ARGS...");
+  CLI::App* command = app.add_subcommand(
+      "trace", "Run a program and tell which lines fault: farside trace [OPTIONS] -- PROGRAM ARGS...");
   auto arguments = std::make_shared<TraceArguments>();
   add_table_options(command, &arguments->options);
   command->add_option("--out", arguments->out, "directory for the results (default: farside-trace)")->type_name("DIR");

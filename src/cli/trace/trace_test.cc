@@ -83,7 +83,9 @@ TEST(TracePatternTest, PrefetchedWindowsAreSeenThrough) {
     Steps steps;
     steps.add(pattern);
     Classified classified = classify(steps);
-    EXPECT_EQ(classified.access, stride == 1 ? Access::kSequential : stride == -1 ? Access::kBackwards : Access::kStrided);
+    EXPECT_EQ(classified.access, stride == 1    ? Access::kSequential
+                                 : stride == -1 ? Access::kBackwards
+                                                : Access::kStrided);
     EXPECT_EQ(classified.stride, stride == 3 ? 3 * static_cast<int64_t>(kPageSize) : 0);
   }
 }
@@ -91,7 +93,8 @@ TEST(TracePatternTest, PrefetchedWindowsAreSeenThrough) {
 TEST(TracePatternTest, SmallStepsBothWaysAreChance) {
   std::mt19937_64 random(1);
   TracePattern pattern;
-  for (int i = 0; i < 1000; i++) note_access(pattern, kBase + random() % (64 * kPageSize), [](int64_t) { return true; });
+  for (int i = 0; i < 1000; i++)
+    note_access(pattern, kBase + random() % (64 * kPageSize), [](int64_t) { return true; });
   pattern.chase_checked = pattern.chase_found = 100;
   Steps steps;
   steps.add(pattern);
@@ -121,7 +124,8 @@ TEST(TraceHintTest, EachPatternHasItsHint) {
   EXPECT_EQ(hint_line({Access::kStrided, 20480}, kReads, kSmall),
             "farside_hint_read(ADDRESS, BYTES);  // moves by 20480 bytes: ADDRESS+20480 comes next");
   EXPECT_EQ(hint_line({Access::kRandom, 0}, kReads, kSmall), "farside_hint_read(ADDRESS, BYTES);");
-  EXPECT_EQ(hint_line({Access::kRandom, 0}, kWrites, kBig), "farside_hint(ADDRESS, BYTES, FARSIDE_WRITE | FARSIDE_PRIORITY(2));");
+  EXPECT_EQ(hint_line({Access::kRandom, 0}, kWrites, kBig),
+            "farside_hint(ADDRESS, BYTES, FARSIDE_WRITE | FARSIDE_PRIORITY(2));");
   EXPECT_EQ(hint_line({Access::kRandom, 0}, {100000, 0, 0, 0}, kBig),
             "farside_hint_read(ADDRESS, BYTES);");  // used again and again
   EXPECT_TRUE(hint_line({Access::kChase, 0}, kReads, kBig).starts_with("farside_hint_read(ADDRESS, BYTES);  // "));
@@ -223,7 +227,9 @@ TEST_F(TraceRecordingTest, WhatIsNotWholeIsLeftOut) {
   EXPECT_TRUE(recording->cut_short);
   EXPECT_EQ(recording->processes.size(), 1U);
   EXPECT_EQ(read("").status().code(), ENOENT);
-  EXPECT_EQ(read("this is no trace, whatever its length may be, and is told apart by its first bytes already...").status().code(),
+  EXPECT_EQ(read("this is no trace, whatever its length may be, and is told apart by its first bytes already...")
+                .status()
+                .code(),
             ENOENT);
 }
 
@@ -254,12 +260,14 @@ Analysis example() {
 
 TEST(TraceOutputTest, TheTableEndsWhereTheCoverageIsReached) {
   std::string table = to_table(example(), 95, "out");
-  EXPECT_NE(table.find(" 60.0%  60.0%  100%     -     -     -  scan (job.cc:10), in memcpy of libc.so.6\n"), std::string::npos)
+  EXPECT_NE(table.find(" 60.0%  60.0%  100%     -     -     -  scan (job.cc:10), in memcpy of libc.so.6\n"),
+            std::string::npos)
       << table;
   EXPECT_NE(table.find(" 35.0%  95.0%     -   29%   14%   57%  fill<..> (job.cc:20)\n"), std::string::npos) << table;
   EXPECT_NE(table.find("sequential; data of main (job.cc:3), 64.0 MiB\n"), std::string::npos) << table;
   EXPECT_EQ(table.find("rest"), std::string::npos);
-  EXPECT_TRUE(table.ends_with("farside: 95 % of faults come from 2 places; flame.svg, folded.txt and trace.json are in out\n"))
+  EXPECT_TRUE(
+      table.ends_with("farside: 95 % of faults come from 2 places; flame.svg, folded.txt and trace.json are in out\n"))
       << table;
   EXPECT_EQ(example().places_for(100), 3U);
   EXPECT_EQ(example().places_for(1), 1U);
@@ -272,7 +280,8 @@ TEST(TraceOutputTest, TheTableTellsWhatIsMissing) {
   std::string table = to_table(analysis, 95, "out");
   EXPECT_NE(table.find("5 more faults are not in the table"), std::string::npos);
   EXPECT_NE(table.find("build it with -g"), std::string::npos);
-  EXPECT_EQ(to_table({}, 95, "out"), "farside: no fault was recorded: the program's memory stayed near; lower --local\n");
+  EXPECT_EQ(to_table({}, 95, "out"),
+            "farside: no fault was recorded: the program's memory stayed near; lower --local\n");
 }
 
 TEST(TraceOutputTest, HintsAreJudged) {
@@ -285,7 +294,8 @@ TEST(TraceOutputTest, HintsAreJudged) {
   EXPECT_NE(table.find("the hint at fill (job.cc:18) never led to a fetch: of 70 looks, every page was near\n"),
             std::string::npos)
       << table;
-  EXPECT_NE(table.find("the hint at other (job.cc:90) never led to a fetch, or was never reached\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("the hint at other (job.cc:90) never led to a fetch, or was never reached\n"), std::string::npos)
+      << table;
   EXPECT_EQ(table.find("the hint at scan"), std::string::npos);
 }
 

@@ -26,10 +26,10 @@ class FifoOrder {
 
 // Generations of equal size, the pages in each from about the same time. Pages age from one to the next as the oldest
 // are evicted, and whenever one is hot on the way it becomes young again. A page is therefore looked at, and its bit
-// taken away, kGenerations times in a life: the time of its last use is known to that fraction of a life. (Second chance
-// looks once, so a page used just after it came and one used just now are the same to it.)
-// A page that comes has half a life to show that it is used again, so what is used once does not push out what is used
-// often. One that comes back soon after it left is hot already and starts young.
+// taken away, kGenerations times in a life: the time of its last use is known to that fraction of a life. (Second
+// chance looks once, so a page used just after it came and one used just now are the same to it.) A page that comes has
+// half a life to show that it is used again, so what is used once does not push out what is used often. One that comes
+// back soon after it left is hot already and starts young.
 class GenerationsOrder {
  public:
   static constexpr unsigned kPasses = 1;
@@ -62,7 +62,8 @@ class GenerationsOrder {
   // The generation above the youngest one that is too small; 0, whose pages leave, if none is. Now and then any one, or
   // pages that were in use long ago would stay while those that come are used only once.
   unsigned next_to_age() {
-    if (unsigned any = ++looks_ / kAnyway % kGenerations; looks_ % kAnyway == 0 && generations_[any].size() > 0) return any;
+    if (unsigned any = ++looks_ / kAnyway % kGenerations; looks_ % kAnyway == 0 && generations_[any].size() > 0)
+      return any;
     uint64_t wanted = queued() / kGenerations;
     for (unsigned i = kGenerations - 1; i > 0; i--) {
       if (generations_[i].size() > 0 && generations_[i - 1].size() <= wanted) return i;
@@ -82,8 +83,8 @@ class GenerationsOrder {
   unsigned looks_ = 0;
 };
 
-// A queue for each priority; 3 leaves first. A few pages of each are kept while others can go, so that a page is not gone
-// before the access that fetched it is over. Within a priority: second chance.
+// A queue for each priority; 3 leaves first. A few pages of each are kept while others can go, so that a page is not
+// gone before the access that fetched it is over. Within a priority: second chance.
 class PriorityOrder {
  public:
   static constexpr unsigned kLevels = 4;

@@ -1,5 +1,5 @@
-// A first-in-first-out queue of page numbers in linked chunks of near memory. Its owner's lock guards it; only size() may
-// be called without.
+// A first-in-first-out queue of page numbers in linked chunks of near memory. Its owner's lock guards it; only size()
+// may be called without.
 #pragma once
 #include <atomic>
 #include <utility>

@@ -27,7 +27,8 @@ PolicyKind PolicyRanges::search(PageIndex page) const {
     if (ranges_[middle].last() < page) begin = middle + 1;
     else end = middle;
   }
-  if (begin == kMost || begin == count_.load(std::memory_order_acquire) || ranges_[begin].first() > page) return others_;
+  if (begin == kMost || begin == count_.load(std::memory_order_acquire) || ranges_[begin].first() > page)
+    return others_;
   return ranges_[begin].kind.load(std::memory_order_acquire);
 }
 
@@ -73,7 +74,8 @@ PolicySet::~PolicySet() {
 }
 
 Status PolicySet::add(PageIndex first, uint64_t pages, PolicyKind kind) {
-  if (pages == 0 || first + pages > table_.pages()) return Status::error(EINVAL, "a region of {} pages does not fit far space", pages);
+  if (pages == 0 || first + pages > table_.pages())
+    return Status::error(EINVAL, "a region of {} pages does not fit far space", pages);
   auto last = static_cast<PageIndex>(first + pages - 1);
   if (ranges_.overlaps(first, last)) return Status::error(EINVAL, "a region may not overlap another one");
   if (ranges_.count() == PolicyRanges::kMost) {

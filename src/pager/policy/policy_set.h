@@ -1,7 +1,7 @@
-// The process's policy, and other ones for ranges of addresses. Ranges with the same kind of policy share one object, so
-// their pages compete by age or priority and not by range, and a page that is queued when its range is added or removed
-// simply leaves from where it is: nothing is moved, lost or doubled. Which policy a page is queued in is no matter of
-// correctness. Batches are taken from all policies in proportion to the pages that each has queued.
+// The process's policy, and other ones for ranges of addresses. Ranges with the same kind of policy share one object,
+// so their pages compete by age or priority and not by range, and a page that is queued when its range is added or
+// removed simply leaves from where it is: nothing is moved, lost or doubled. Which policy a page is queued in is no
+// matter of correctness. Batches are taken from all policies in proportion to the pages that each has queued.
 //   cost: without ranges, one load and one call on top of the policy itself; with ranges, a binary search for each page
 //   that comes, and shares of four numbers for each batch.
 #pragma once
@@ -57,9 +57,9 @@ class PolicySet final : public Policy {
   PolicySet(PolicyKind others, PageTable& table);
   ~PolicySet() override;
 
-  // Pages of [first, first + pages) that come near from now on are ruled by a policy of this kind. EINVAL: no pages, not in
-  // far space, or overlapping another range; ENOSPC: 64 ranges exist. `first` names the range in remove.
-  // The caller's lock keeps add and remove apart; all else may go on meanwhile.
+  // Pages of [first, first + pages) that come near from now on are ruled by a policy of this kind. EINVAL: no pages,
+  // not in far space, or overlapping another range; ENOSPC: 64 ranges exist. `first` names the range in remove. The
+  // caller's lock keeps add and remove apart; all else may go on meanwhile.
   Status add(PageIndex first, uint64_t pages, PolicyKind kind);
   void remove(PageIndex first);
 

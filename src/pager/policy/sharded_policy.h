@@ -67,8 +67,8 @@ class ShardedPolicy final : public Policy {
  private:
   static constexpr unsigned kShards = 16;
   static constexpr unsigned kMaxEvictors = 4;
-  // Of a batch, for each page wanted. When every page is hot, the first ones must go after all; and entries of pages that
-  // are gone, however many, do not hold up the evictor.
+  // Of a batch, for each page wanted. When every page is hot, the first ones must go after all; and entries of pages
+  // that are gone, however many, do not hold up the evictor.
   static constexpr size_t kMostSpared = 16;
   static constexpr size_t kMostLooks = 32;
 

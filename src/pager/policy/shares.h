@@ -1,6 +1,6 @@
-// Splits a number over parts in proportion to their sizes, exactly on the whole: points are laid over all parts at equal
-// distances, and a part's share is the number of points that fall into it. Another `turn` shifts the points by a part of
-// the distance, so that over the turns even the smallest part gets its share and none starves.
+// Splits a number over parts in proportion to their sizes, exactly on the whole: points are laid over all parts at
+// equal distances, and a part's share is the number of points that fall into it. Another `turn` shifts the points by a
+// part of the distance, so that over the turns even the smallest part gets its share and none starves.
 #pragma once
 #include <cstdint>
 #include <span>

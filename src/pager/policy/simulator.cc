@@ -42,8 +42,12 @@ class Zipf {
 class PolicySimulation {
  public:
   PolicySimulation(const Trace& trace, uint64_t near_pages, PolicyKind kind, Known known)
-      : trace_(trace), limit_(near_pages), known_(known), table_(nullptr, trace.pages * kPageSize),
-        policy_(new_policy(kind, table_)), batch_(std::clamp<uint64_t>(near_pages / 64, 1, kMostBatch)) {}
+      : trace_(trace),
+        limit_(near_pages),
+        known_(known),
+        table_(nullptr, trace.pages * kPageSize),
+        policy_(new_policy(kind, table_)),
+        batch_(std::clamp<uint64_t>(near_pages / 64, 1, kMostBatch)) {}
 
   Outcome run() {
     Outcome outcome;
@@ -63,7 +67,8 @@ class PolicySimulation {
     while (near_ == limit_) evict();
     near_++;
     bool hot = before.is(PageState::kFar) && left_recently(before);
-    uint64_t priority = known_ == Known::kPriority && page >= trace_.once_from ? uint64_t{3} << PageWord::kPriorityShift : 0;
+    uint64_t priority =
+        known_ == Known::kPriority && page >= trace_.once_from ? uint64_t{3} << PageWord::kPriorityShift : 0;
     table_[page].update([&](PageWord w) {
       return w.with_state(PageState::kNear).with((hot ? PageWord::kHot : 0) | PageWord::kStored | priority);
     });
@@ -77,7 +82,9 @@ class PolicySimulation {
     near_ -= found;
     for (size_t i = 0; i < found; i++) {
       table_[pages[i]].update([&](PageWord w) {
-        return w.with_state(PageState::kFar).without(PageWord::kHot).with_epoch(static_cast<uint16_t>(evicted_ / kEpoch));
+        return w.with_state(PageState::kFar)
+            .without(PageWord::kHot)
+            .with_epoch(static_cast<uint16_t>(evicted_ / kEpoch));
       });
     }
   }
@@ -189,9 +196,11 @@ namespace {
 class ProbationSimulation {
  public:
   ProbationSimulation(const Trace& trace, uint64_t near_pages, double probation)
-      : trace_(trace), limit_(near_pages),
+      : trace_(trace),
+        limit_(near_pages),
         most_mapped_(near_pages - static_cast<uint64_t>(static_cast<double>(near_pages) * probation)),
-        place_(trace.pages, Place::kFar), life_(trace.pages) {}
+        place_(trace.pages, Place::kFar),
+        life_(trace.pages) {}
 
   Outcome run() {
     Outcome outcome;

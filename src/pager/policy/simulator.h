@@ -1,6 +1,6 @@
 // Replays traces of page accesses against the real policies, and against two that no pager can have: exact LRU, which
-// sees every access, and Belady's optimum, which sees the future. No kernel paging and no content: only which pages would
-// be near. Used by tests and by `farside bench policies`.
+// sees every access, and Belady's optimum, which sees the future. No kernel paging and no content: only which pages
+// would be near. Used by tests and by `farside bench policies`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,8 +14,8 @@ namespace farside::pager {
 // What a program touches, page by page. All accesses are reads.
 struct Trace {
   std::string name;
-  PageIndex pages = 0;       // 0 .. pages - 1 are touched
-  PageIndex once_from = 0;   // pages from here on are used once in a while; a hint gives them priority 3
+  PageIndex pages = 0;      // 0 .. pages - 1 are touched
+  PageIndex once_from = 0;  // pages from here on are used once in a while; a hint gives them priority 3
   std::vector<PageIndex> accesses;
 };
 

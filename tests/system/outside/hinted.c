@@ -11,31 +11,32 @@
 
 enum { kWords = 4 << 20, kSteps = 100000 };
 
-static uint64_t next(uint64_t *state) {
+static uint64_t next(uint64_t* state) {
   *state ^= *state << 13;
   *state ^= *state >> 7;
   return *state ^= *state << 17;
 }
 
 static int check_regions(void) {
-  farside_region *region = farside_region_create(1 << 20, 64 << 20, "lru");
+  farside_region* region = farside_region_create(1 << 20, 64 << 20, "lru");
   if (!region || farside_region_size(region) != 1 << 20) return 1;
-  char *data = farside_region_data(region);
+  char* data = farside_region_data(region);
   memset(data, 7, 1 << 20);
   if (farside_region_resize(region, 48 << 20) != 0 || data[1 << 20] != 0 || data[5] != 7) return 2;
   for (size_t i = 0; i < 48u << 20; i += 4096) data[i] = (char)(i >> 12);
   for (size_t i = 0; i < 48u << 20; i += 4096) {
     if (data[i] != (char)(i >> 12)) return 3;
   }
-  if (farside_region_resize(region, 4096) != 0 || farside_region_resize(region, 2 << 20) != 0 || data[8192] != 0) return 4;
+  if (farside_region_resize(region, 4096) != 0 || farside_region_resize(region, 2 << 20) != 0 || data[8192] != 0)
+    return 4;
   if (farside_region_resize(region, (64 << 20) + 1) == 0 || farside_region_create(2, 1, NULL)) return 5;
   if (farside_region_create(1, 1, "nonsense")) return 6;
   farside_region_destroy(region);
   return 0;
 }
 
-int main(int count, char **arguments) {
-  const char *hints = count > 1 ? arguments[1] : "none";
+int main(int count, char** arguments) {
+  const char* hints = count > 1 ? arguments[1] : "none";
   int right = strcmp(hints, "right") == 0, wrong = strcmp(hints, "wrong") == 0;
   uint64_t *words = malloc(kWords * sizeof *words), sum = 0, places = 88172645463325252u, nonsense = 1;
   for (size_t i = 0; i < kWords; i++) {
@@ -46,11 +47,11 @@ int main(int count, char **arguments) {
     size_t at = next(&places) % kWords;
     if (right) farside_hint_read(&words[at], sizeof *words);
     if (wrong && i % 64 == 0) {
-      farside_hint((void *)(uintptr_t)next(&nonsense), next(&nonsense), (unsigned)next(&nonsense));
+      farside_hint((void*)(uintptr_t)next(&nonsense), next(&nonsense), (unsigned)next(&nonsense));
       farside_hint(&words[at], next(&nonsense) % (1 << 30), (unsigned)next(&nonsense));
       uintptr_t nowhere = farside_view.bytes ? farside_view.begin + next(&nonsense) % farside_view.bytes : 1;
-      farside_hint((void *)nowhere, 64, (unsigned)next(&nonsense));
-      void *freed = malloc(1 << 18);
+      farside_hint((void*)nowhere, 64, (unsigned)next(&nonsense));
+      void* freed = malloc(1 << 18);
       free(freed);
       farside_hint_write(freed, 1 << 18);
     }
@@ -71,6 +72,7 @@ int main(int count, char **arguments) {
   struct farside_stats stats;
   int far = farside_get_stats(&stats);
   fprintf(stderr, "far=%d hints=%llu fetched=%llu wild=%llu faults=%llu\n", far, (unsigned long long)stats.hints,
-          (unsigned long long)stats.hints_fetched, (unsigned long long)stats.hints_wild, (unsigned long long)stats.faults);
+          (unsigned long long)stats.hints_fetched, (unsigned long long)stats.hints_wild,
+          (unsigned long long)stats.faults);
   return problem;
 }

@@ -12,7 +12,7 @@
 #define PAGE 4096UL
 #define MIB (1UL << 20)
 #define BALLAST (32 * MIB)  // four times the near memory that the tests give
-#define MARGIN MIB            // around it: what is read ahead of a sweep must not be what is to be pushed out
+#define MARGIN MIB          // around it: what is read ahead of a sweep must not be what is to be pushed out
 #define MAX_SWEEPS 50
 
 #define CHECK(condition)                                                                                        \
