@@ -4,6 +4,7 @@
 #pragma once
 #include <farside/farside.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -123,6 +124,24 @@ class Stopwatch {
 
  private:
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Times of numbered operations, which threads may put in at once.
+class Latencies {
+ public:
+  explicit Latencies(uint64_t operations) : us_(operations) {}
+  void put(uint64_t operation, double seconds) { us_[operation] = static_cast<float>(seconds * 1e6); }
+  // Members for report().
+  std::string text() {
+    std::sort(us_.begin(), us_.end());
+    char members[100];
+    snprintf(members, sizeof members, ",\"p50_us\":%.1f,\"p99_us\":%.1f", at(0.5), at(0.99));
+    return members;
+  }
+
+ private:
+  double at(double share) const { return us_[static_cast<size_t>(static_cast<double>(us_.size() - 1) * share)]; }
+  std::vector<float> us_;
 };
 
 // `more`: further members, as in ",\"p99_us\":12".

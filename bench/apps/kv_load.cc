@@ -102,7 +102,7 @@ class Load {
         keys_(Store::capacity_for(a.size)),
         requests_(a.operations ? a.operations : 2 * keys_),
         zipf_(keys_, kSkew),
-        latencies_us_(requests_) {}
+        latencies_(requests_) {}
 
   void run() {
     std::vector<std::unique_ptr<Client>> clients;
@@ -117,10 +117,7 @@ class Load {
       for (uint64_t r = begin; r < end; r++) ask(client, r);
     });
     double run_s = running.seconds();
-    std::sort(latencies_us_.begin(), latencies_us_.end());
-    char more[100];
-    snprintf(more, sizeof more, ",\"p50_us\":%.1f,\"p99_us\":%.1f", latency_us(0.5), latency_us(0.99));
-    report("kv_server", a_, fill_s, run_s, requests_, checksum_, more);
+    report("kv_server", a_, fill_s, run_s, requests_, checksum_, latencies_.text());
   }
 
  private:
@@ -139,19 +136,15 @@ class Load {
     Stopwatch watch;
     if (request % kSetEvery == 0) client.set(key, key + 1, request);
     else client.get(key);
-    latencies_us_[request] = static_cast<float>(watch.seconds() * 1e6);
+    latencies_.put(request, watch.seconds());
     checksum_ += mix(key + request);
-  }
-
-  double latency_us(double share) const {
-    return latencies_us_[static_cast<size_t>(static_cast<double>(requests_ - 1) * share)];
   }
 
   const char* path_;
   Arguments a_;
   uint64_t keys_, requests_;
   Zipf zipf_;
-  std::vector<float> latencies_us_;
+  Latencies latencies_;
   uint64_t checksum_ = 0;  // of what was asked and answered as expected; one worker runs all fibers
 };
 

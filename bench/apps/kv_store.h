@@ -15,7 +15,7 @@ class Store {
   static constexpr size_t kMaxKey = 40, kMaxValue = 512;
 
   explicit Store(uint64_t bytes)
-      : capacity_(bytes / (sizeof(Item) + sizeof(uint32_t))),
+      : capacity_(capacity_for(bytes)),
         buckets_(make_array<uint32_t>(capacity_)),
         items_(make_array<Item>(capacity_)),
         locks_(kStripes) {

@@ -5,8 +5,6 @@
 #include <openssl/evp.h>
 #include <snappy-c.h>
 
-#include <algorithm>
-
 #include "app.h"
 
 namespace farside::apps {
@@ -110,26 +108,21 @@ class FrontEnd {
     });
   }
 
-  void run(uint64_t requests) {
+  void run(uint64_t requests, Latencies& latencies) {
     std::vector<uint64_t> sums(a_.threads);
-    latencies_us_.resize(requests);
     in_parallel(a_.threads, requests, [&](unsigned t, uint64_t begin, uint64_t end) {
       Worker worker;
       for (uint64_t r = begin; r < end; r++) {
         Stopwatch watch;
         sums[t] += serve(worker, r);
-        latencies_us_[r] = static_cast<float>(watch.seconds() * 1e6);
+        latencies.put(r, watch.seconds());
       }
     });
     for (uint64_t sum : sums) checksum_ += sum;
-    std::sort(latencies_us_.begin(), latencies_us_.end());
   }
 
   uint64_t objects() const { return object_count_; }
   uint64_t checksum() const { return checksum_; }
-  double latency_us(double share) const {
-    return latencies_us_[static_cast<size_t>(static_cast<double>(latencies_us_.size() - 1) * share)];
-  }
 
  private:
   // Half of an object repeats, as markup does.
@@ -157,7 +150,6 @@ class FrontEnd {
   Array<Object> objects_;
   Zipf key_zipf_, object_zipf_;
   uint64_t checksum_ = 0;
-  std::vector<float> latencies_us_;
 };
 
 }  // namespace
@@ -171,10 +163,9 @@ int main(int argc, char** argv) {
   FrontEnd front(a);
   double fill_s = filling.seconds();
   uint64_t requests = a.operations ? a.operations : 2 * front.objects();
+  Latencies latencies(requests);
   Stopwatch running;
-  front.run(requests);
+  front.run(requests, latencies);
   double run_s = running.seconds();
-  char more[100];
-  snprintf(more, sizeof more, ",\"p50_us\":%.1f,\"p99_us\":%.1f", front.latency_us(0.5), front.latency_us(0.99));
-  report("web_frontend", a, fill_s, run_s, requests, front.checksum(), more);
+  report("web_frontend", a, fill_s, run_s, requests, front.checksum(), latencies.text());
 }
