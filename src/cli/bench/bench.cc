@@ -122,17 +122,22 @@ int run_benchmark(const OutputArguments& output, Status settled, Measure measure
 
 bench::Chart no_chart(const nlohmann::json&) { return {}; }
 
-struct PagingArguments {
-  DataArguments data = {.size = "1G"};
-  PagingSettings settings;
+// A benchmark over so much data with a share of it near.
+template <typename Settings>
+struct PagedArguments {
+  DataArguments data;
+  Settings settings;
   OutputArguments output;
 };
+using PagingArguments = PagedArguments<PagingSettings>;
+using FibersArguments = PagedArguments<bench::FibersSettings>;
 
-int bench_paging(PagingArguments a) {
+template <typename Settings, typename Measure, typename Text, typename Svg>
+int bench_paged(PagedArguments<Settings> a, Measure measure, Text text, Svg svg) {
   a.settings.quiet = a.output.quiet;
   Status settled = settle_data(a.data, &a.settings);
   return run_benchmark(
-      a.output, settled, [&] { return bench::measure_paging(a.settings); }, bench::paging_text, bench::paging_chart);
+      a.output, settled, [&] { return measure(a.settings); }, text, svg);
 }
 
 struct RedisArguments {
@@ -147,19 +152,6 @@ int bench_redis(RedisArguments a) {
   if (share.ok()) a.settings.local = *share;
   return run_benchmark(
       a.output, share.status(), [&] { return bench::measure_redis(a.settings); }, bench::redis_text, no_chart);
-}
-
-struct FibersArguments {
-  DataArguments data = {.size = "256M"};
-  bench::FibersSettings settings;
-  OutputArguments output;
-};
-
-int bench_fibers(FibersArguments a) {
-  a.settings.quiet = a.output.quiet;
-  Status settled = settle_data(a.data, &a.settings);
-  return run_benchmark(
-      a.output, settled, [&] { return bench::measure_fibers(a.settings); }, bench::fibers_text, bench::fibers_charts);
 }
 
 struct HintsArguments {
@@ -212,6 +204,7 @@ void add_zram_option(CLI::App* command, bool* zram) {
 void add_paging(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("paging", "One word on each page: random and in order, reads and writes");
   auto arguments = std::make_shared<PagingArguments>();
+  arguments->data.size = "1G";
   PagingSettings& settings = arguments->settings;
   add_size_option(command, &arguments->data.size);
   add_local_option(command, &arguments->data.local);
@@ -236,13 +229,16 @@ void add_paging(CLI::App* parent) {
   command->add_option("--svg", arguments->output.svg, "file for a bar chart")->type_name("FILE");
   add_output_options(command, &arguments->output);
   command->footer(kPagingHelp);
-  set_action(command, [arguments] { return bench_paging(*arguments); });
+  set_action(command, [arguments] {
+    return bench_paged(*arguments, bench::measure_paging, bench::paging_text, bench::paging_chart);
+  });
 }
 
 void add_fibers(CLI::App* parent) {
   CLI::App* command =
       parent->add_subcommand("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
   auto arguments = std::make_shared<FibersArguments>();
+  arguments->data.size = "256M";
   bench::FibersSettings& settings = arguments->settings;
   add_size_option(command, &arguments->data.size);
   add_local_option(command, &arguments->data.local);
@@ -255,7 +251,9 @@ void add_fibers(CLI::App* parent) {
   add_output_options(command, &arguments->output);
   command->footer(
       "Example: farside bench fibers --json fibers.json --svg fibers.svg\nWhat is measured: docs/benchmarks.md.");
-  set_action(command, [arguments] { return bench_fibers(*arguments); });
+  set_action(command, [arguments] {
+    return bench_paged(*arguments, bench::measure_fibers, bench::fibers_text, bench::fibers_charts);
+  });
 }
 
 void add_hints(CLI::App* parent) {
