@@ -179,15 +179,15 @@ size_t format_report(const Runtime& r, char* line, size_t room) {
       line, room,
       "{{\"pid\":{},\"program\":\"{}\",\"mode\":\"{}\",\"mode_reason\":\"{}\",\"transport\":\"{}\",\"policy\":\"{}\","
       "\"forked\":{},"
-      "\"local_bytes\":{},\"near_bytes\":{},\"near_peak_bytes\":{},\"heap_bytes\":{},\"far_peak_bytes\":{},\"heap_peak_"
-      "bytes\":{},\"metadata_bytes\":{},"
+      "\"local_bytes\":{},\"near_bytes\":{},\"near_peak_bytes\":{},\"heap_bytes\":{},\"far_peak_bytes\":{},"
+      "\"heap_peak_bytes\":{},\"metadata_bytes\":{},"
       "\"faults\":{},\"major_faults\":{},\"zero_faults\":{},\"protection_faults\":{},\"wait_faults\":{},"
-      "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"hints\":{},\"hints_fetched\":{},\"hints_wild\":{}"
-      ",\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
+      "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"hints\":{},\"hints_fetched\":{},"
+      "\"hints_wild\":{},\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
       "\"bytes_fetched\":{},\"bytes_written\":{},\"bytes_discarded\":{},"
       "\"fault_us\":{},\"fetch_us\":{},\"map_us\":{},\"wait_frame_us\":{},\"wait_page_us\":{},\"frame_waits\":{},"
-      "\"select_us\":{},\"hold_us\":{},\"unmap_us\":{},\"write_us\":{},\"release_us\":{},\"forks\":{},\"seconds\":{:."
-      "3f}}}\n",
+      "\"select_us\":{},\"hold_us\":{},\"unmap_us\":{},\"write_us\":{},\"release_us\":{},\"forks\":{},"
+      "\"seconds\":{:.3f}}}\n",
       os::getpid(), name, r.mode == FaultMode::kSignal ? "signal" : "handler", r.mode_reason,
       r.pager->store()->transport_name(), r.pager->policy_name(), r.forked, s.limit_pages * kPageSize,
       s.near_pages * kPageSize, s.near_peak_pages * kPageSize, s.populated_pages * kPageSize, far_peak * kPageSize,
