@@ -18,7 +18,7 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_TOKEN_FILE", "--token-file", "file whose first line is the server's secret", false},
     {"FARSIDE_FAULT", "--fault", "how faults are served: auto, signal or handler", false},
     {"FARSIDE_POLICY", "--policy", "which pages leave first: fifo, second-chance, lru or priority", false},
-    {"FARSIDE_EVICTORS", "--evictors", "threads that write pages out, 1 to 4", false},
+    {"FARSIDE_EVICTORS", "--evictors", "threads at most that write pages out, 1 to 4; without it one for every four processors", false},
     {"FARSIDE_PREFETCH", "--prefetch", "fetch ahead of sequential and strided access: on or off", false},
     {"FARSIDE_SPACE", "--space", "addresses reserved for far memory (default 256G)", false},
     {"FARSIDE_STATS", "--stats", "json:FILE writes the run's statistics there", false},

@@ -24,7 +24,7 @@ struct Options {
   char token[128] = "";        // secret for the server
   FaultMode fault = FaultMode::kAuto;
   PolicyKind policy = PolicyKind::kSecondChance;
-  unsigned evictors = 1;  // 1 .. 4
+  unsigned evictors = 0;  // at most so many, 1 .. 4; 0: one for every four processors
   bool prefetch = true;
   uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
   char report[256] = "";                 // file to which each process appends its statistics as one line of JSON

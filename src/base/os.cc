@@ -171,6 +171,11 @@ int move_fd_high(int fd) {
 int sigprocmask(int how, const SignalSet* set, SignalSet* old) {
   return call(SYS_rt_sigprocmask, how, set, old, sizeof(SignalSet));
 }
+uint64_t thread_cpu_ns() {
+  timespec t = {};
+  call(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
+}
 int gettid() { return call(SYS_gettid); }
 int getpid() { return call(SYS_getpid); }
 bool thread_is_gone(int process, int tid) { return call(SYS_tgkill, process, tid, 0) == -ESRCH; }

@@ -3,21 +3,24 @@
 #include <fmt/format.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 
+#include "base/bits.h"
 #include "base/size.h"
+#include "pager/stats.h"
 
 namespace farside::cli {
 namespace {
 using nlohmann::json;
 
-constexpr const char* kCounters[] = {
-    "faults",        "major_faults", "zero_faults",     "protection_faults", "prefetched",
-    "prefetch_used", "evictions",    "dirty_evictions", "bytes_fetched",     "bytes_written",
-    "wait_frame_us", "fault_us",     "forks",
-};
-constexpr const char* kPeaks[] = {"near_peak_bytes", "far_peak_bytes", "heap_peak_bytes", "seconds"};
+// Beside the pager's counters: summed over processes, and those of which the largest counts.
+constexpr const char* kSums[] = {"signal_us", "return_us", "lookup_us", "forks"};
+constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes", "heap_peak_bytes", "seconds",
+                                  "fault_p50_us",           "fault_p99_us",   "fault_p999_us",   "frame_wait_p99_us",
+                                  "busiest_thread_fetches", "cycles_per_us"};
 
 double number(const json& from, const char* name) {
   auto found = from.find(name);
@@ -66,6 +69,43 @@ std::string traffic_lines(const json& totals) {
                              number(totals, "fault_us") / 1e6, number(totals, "wait_frame_us") / 1e6);
 }
 
+std::string per(const json& totals, uint64_t events, std::initializer_list<std::pair<const char*, const char*>> parts) {
+  std::string text;
+  for (const auto& [name, member] : parts) {
+    text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", name,
+                        number(totals, member) / static_cast<double>(std::max<uint64_t>(events, 1)));
+  }
+  return text;
+}
+
+// MAGE's questions (figures 6 and 16): where a fault's and an evicted page's time goes.
+std::string breakdown_lines(const json& totals) {
+  uint64_t evictions = count(totals, "evictions"), faults = count(totals, "faults");
+  std::string lines = fmt::format(
+      "farside: us per fault: {}; within Farside p50 {:.1f}, p99 {:.1f}; p99 of waiting for a frame {:.1f}\n",
+      per(totals, faults,
+          {{"signal", "signal_us"},
+           {"lookup", "lookup_us"},
+           {"frame", "wait_frame_us"},
+           {"transport", "fetch_us"},
+           {"other's page", "wait_page_us"},
+           {"map", "map_us"},
+           {"account", "account_us"},
+           {"return", "return_us"}}),
+      number(totals, "fault_p50_us"), number(totals, "fault_p99_us"), number(totals, "frame_wait_p99_us"));
+  double cycles = number(totals, "evictor_cpu_us") * number(totals, "cycles_per_us");
+  return lines + fmt::format("farside: us per evicted page: {}; {:.1f} pages a batch, {:.2f} cycles a byte\n",
+                             per(totals, evictions,
+                                 {{"select", "select_us"},
+                                  {"hold", "hold_us"},
+                                  {"unmap", "unmap_us"},
+                                  {"write", "write_us"},
+                                  {"release", "release_us"},
+                                  {"processor", "evictor_cpu_us"}}),
+                             static_cast<double>(evictions) / std::max(1.0, number(totals, "batches")),
+                             cycles / static_cast<double>(evictions * kPageSize));
+}
+
 }  // namespace
 
 RunReport RunReport::read(const std::string& path) {
@@ -82,10 +122,11 @@ void RunReport::add_line(std::string_view line) {
 
 json RunReport::totals() const {
   json totals;
-  for (const char* name : kCounters) totals[name] = uint64_t{0};
+  auto add = [&](const char* name, const json& process) { totals[name] = count(totals, name) + count(process, name); };
   for (const char* name : kPeaks) totals[name] = uint64_t{0};
   for (const json& process : processes_) {
-    for (const char* name : kCounters) totals[name] = count(totals, name) + count(process, name);
+    for (const pager::NamedCounter& n : pager::kNamedCounters) add(n.name, process);
+    for (const char* name : kSums) add(name, process);
     for (const char* name : kPeaks) {
       if (number(process, name) > number(totals, name)) totals[name] = process[name];
     }
@@ -123,7 +164,7 @@ std::string RunReport::summary(int wait_status) const {
   const json& process = main_process();
   json sums = totals();
   lines += mode_line(process, processes_.size()) + memory_line(process, sums);
-  if (count(sums, "evictions") > 0) return lines + traffic_lines(sums);
+  if (count(sums, "evictions") > 0) return lines + traffic_lines(sums) + breakdown_lines(sums);
   return lines + fmt::format("farside: nothing was evicted: the heap never exceeded --local ({})\n",
                              bytes(process, "local_bytes"));
 }

@@ -12,10 +12,11 @@ constexpr int kExitedWith3 = 3 << 8;
 
 RunReport two_processes() {
   RunReport report;
-  report.add_line(R"({"pid":10,"program":"redis","mode":"signal","mode_reason":"guard armed","transport":"shm",)"
-                  R"("local_bytes":67108864,"near_peak_bytes":60000000,"far_peak_bytes":300,"heap_peak_bytes":900,)"
-                  R"("faults":100,"major_faults":70,"evictions":50,"dirty_evictions":25,"prefetched":40,)"
-                  R"("prefetch_used":30,"bytes_fetched":4096,"fault_us":2000000,"seconds":2.5})");
+  report.add_line(
+      R"({"pid":10,"program":"redis","mode":"signal","mode_reason":"guard armed","transport":"shm",)"
+      R"("local_bytes":67108864,"near_peak_bytes":60000000,"far_peak_bytes":300,"heap_peak_bytes":900,)"
+      R"("faults":100,"major_faults":70,"evictions":50,"dirty_evictions":25,"prefetched":40,)"
+      R"("prefetch_used":30,"bytes_fetched":4096,"fault_us":2000000,"map_us":150,"evictor_cpu_us":104,"cycles_per_us":2000,"seconds":2.5})");
   report.add_line(R"({"pid":11,"program":"sh","faults":1,"evictions":2,"far_peak_bytes":700,"heap_peak_bytes":5})");
   return report;
 }
@@ -36,9 +37,9 @@ TEST(ReportTest, TheLargestHeapNamesTheRun) { EXPECT_EQ(two_processes().main_pro
 
 TEST(ReportTest, SummaryTellsModeMemoryAndTraffic) {
   std::string summary = two_processes().summary(kExited);
-  for (const char* part :
-       {"redis: signal mode (guard armed), shm, 2.5 s", "2 processes", "of 64.0 MiB allowed", "101 faults: 70 fetched",
-        "40 pages prefetched, 75% of them used", "52 evictions, 48% dirty", "2.00 s in faults"}) {
+  for (const char* part : {"redis: signal mode (guard armed), shm, 2.5 s", "2 processes", "of 64.0 MiB allowed",
+                           "101 faults: 70 fetched", "40 pages prefetched, 75% of them used", "52 evictions, 48% dirty",
+                           "2.00 s in faults", "map 1.49", "processor 2.00", "0.98 cycles a byte"}) {
     EXPECT_TRUE(has(summary, part)) << part << "\n" << summary;
   }
 }

@@ -16,6 +16,7 @@
 #include "heap/guard.h"
 #include "heap/mappings.h"
 #include "heap/program_api.h"
+#include "heap/report.h"
 #include "heap/signals.h"
 #include "heap/trace.h"
 #include "heap/traps.h"
@@ -61,7 +62,10 @@ void choose_mode(Runtime& r) {
   }
 }
 
-size_t format_report(const Runtime& r, char* line, size_t room);
+ReportContext report_context(const Runtime& r) {
+  double seconds = static_cast<double>(now_ns() - r.started_ns) / 1e9;
+  return {*r.pager, r.pager->stats(), r.mode, r.mode_reason, r.forked, r.forks.load(), seconds, {}};
+}
 
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
@@ -71,7 +75,8 @@ Status start_pager(Runtime& r) {
   Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
   if (!pager.ok()) return pager.status();
   r.pager = *pager;
-  open_control(r.pager, [](char* line, size_t room) { return format_report(g_runtime, line, room); });
+  open_control(r.pager,
+               [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
   r.pager->call_regularly(serve_control);
   r.pager->start_threads();
   if (r.mode != FaultMode::kHandler) return {};
@@ -151,70 +156,16 @@ __attribute__((constructor(101))) void start() {
 
 __attribute__((destructor)) void finish() { report_at_exit(); }
 
-// ---- The report ----
-
-uint64_t microseconds(uint64_t ticks) { return static_cast<uint64_t>(static_cast<double>(ticks) / ticks_per_us()); }
-
-void program_name(char* name, size_t room) {
-  int fd = os::open("/proc/self/comm", O_RDONLY);
-  ssize_t n = fd < 0 ? 0 : os::read(fd, name, room - 1);
-  if (fd >= 0) os::close(fd);
-  size_t length = n > 0 ? static_cast<size_t>(n) : 0;
-  if (length > 0 && name[length - 1] == '\n') length--;
-  name[length] = 0;
-  for (size_t i = 0; i < length; i++) {
-    if (name[i] == '"' || name[i] == '\\' || name[i] < ' ') name[i] = '?';
-  }
-}
-
-size_t format_report(const Runtime& r, char* line, size_t room) {
-  using pager::Counter;
-  pager::Stats s = r.pager->stats();
-  char name[32];
-  program_name(name, sizeof name);
-  auto count = [&](Counter c) { return s.get(c); };
-  auto us = [&](Counter c) { return microseconds(s.get(c)); };
-  uint64_t far_peak = s.populated_peak_pages > s.limit_pages ? s.populated_peak_pages - s.limit_pages : 0;
-  auto end = fmt::format_to_n(
-      line, room,
-      "{{\"pid\":{},\"program\":\"{}\",\"mode\":\"{}\",\"mode_reason\":\"{}\",\"transport\":\"{}\",\"policy\":\"{}\","
-      "\"forked\":{},"
-      "\"local_bytes\":{},\"near_bytes\":{},\"near_peak_bytes\":{},\"heap_bytes\":{},\"far_peak_bytes\":{},"
-      "\"heap_peak_bytes\":{},\"metadata_bytes\":{},"
-      "\"faults\":{},\"major_faults\":{},\"zero_faults\":{},\"protection_faults\":{},\"wait_faults\":{},"
-      "\"prefetched\":{},\"prefetch_used\":{},\"presumed_dirty\":{},\"hints\":{},\"hints_fetched\":{},"
-      "\"hints_wild\":{},\"evictions\":{},\"dirty_evictions\":{},\"batches\":{},"
-      "\"bytes_fetched\":{},\"bytes_written\":{},\"bytes_discarded\":{},"
-      "\"fault_us\":{},\"fetch_us\":{},\"map_us\":{},\"wait_frame_us\":{},\"wait_page_us\":{},\"frame_waits\":{},"
-      "\"select_us\":{},\"hold_us\":{},\"unmap_us\":{},\"write_us\":{},\"release_us\":{},\"forks\":{},"
-      "\"seconds\":{:.3f}}}\n",
-      os::getpid(), name, r.mode == FaultMode::kSignal ? "signal" : "handler", r.mode_reason,
-      r.pager->store()->transport_name(), r.pager->policy_name(), r.forked, s.limit_pages * kPageSize,
-      s.near_pages * kPageSize, s.near_peak_pages * kPageSize, s.populated_pages * kPageSize, far_peak * kPageSize,
-      s.populated_peak_pages * kPageSize, s.metadata_bytes, count(Counter::kFaults), count(Counter::kMajorFaults),
-      count(Counter::kZeroFaults), count(Counter::kProtectionFaults), count(Counter::kWaitFaults),
-      count(Counter::kPrefetched), count(Counter::kPrefetchUsed), count(Counter::kPresumedDirty),
-      count(Counter::kHints), count(Counter::kHintsFetched), count(Counter::kHintsWild), count(Counter::kEvictions),
-      count(Counter::kDirtyEvictions), count(Counter::kBatches), count(Counter::kBytesFetched),
-      count(Counter::kBytesWritten), count(Counter::kBytesDiscarded), us(Counter::kFaultTicks),
-      us(Counter::kFetchTicks), us(Counter::kMapTicks), us(Counter::kWaitFrameTicks), us(Counter::kWaitPageTicks),
-      count(Counter::kFrameWaits), us(Counter::kSelectTicks), us(Counter::kHoldTicks), us(Counter::kUnmapTicks),
-      us(Counter::kWriteTicks), us(Counter::kReleaseTicks), r.forks.load(),
-      static_cast<double>(now_ns() - r.started_ns) / 1e9);
-  return end.size < room ? end.size : room;
-}
-
 }  // namespace
 
 void report_at_exit() {
   write_trace();
   Runtime& r = g_runtime;
   if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
-  int fd = os::open(r.options.report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return;  // the launcher is gone: nobody reads it
-  char line[2048];
-  os::write(fd, line, format_report(r, line, sizeof line));
-  os::close(fd);
+  ReportContext context = report_context(r);
+  bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) > 0;
+  if (by_signal) context.signal = measure_signal_cost(*r.pager);  // with faults that the report does not count
+  append_report(r.options.report, context);
 }
 
 bool owns_fd(int fd) {

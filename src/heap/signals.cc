@@ -3,6 +3,8 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 
@@ -47,6 +49,10 @@ SpinLock g_lock;  // guards the two below
 KernelSigaction g_program_sigbus = {};
 KernelSigaction g_program_sigsys = {};
 
+// While signal costs are measured: when the last fault came to its handler, and when the handler was done.
+std::atomic<bool> g_timing{false};
+std::atomic<uint64_t> g_entered{0}, g_left{0};
+
 KernelSigaction& program_action(int signal) { return signal == SIGBUS ? g_program_sigbus : g_program_sigsys; }
 
 bool has_handler(const KernelSigaction& a) {
@@ -56,6 +62,8 @@ bool has_handler(const KernelSigaction& a) {
 bool is_write_fault(const ucontext_t* context) { return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; }
 
 void on_sigbus(int signal, siginfo_t* info, void* context) {
+  bool timing = g_timing.load(std::memory_order_relaxed);
+  if (timing) g_entered.store(ticks(), std::memory_order_relaxed);
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
   pager::Pager* pager = guard_pager();
   // si_code tells an absent page (BUS_ADRERR) from a signal that somebody sent.
@@ -67,6 +75,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   if (pager->fault(address, is_write_fault(interrupted), fiber::in_fiber(mask)) == pager::FaultOutcome::kNotMapped) {
     pager->guard_page(address);  // the access will now fail as it would natively, with SIGSEGV
   }
+  if (timing) g_left.store(ticks(), std::memory_order_relaxed);
 }
 
 void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet mask, unsigned long flags) {
@@ -96,6 +105,33 @@ void install_fault_handler() {
 void install_trap_handler() {
   // The program's signals must reach it also in the middle of a trapped blocking call: nothing is masked.
   install(SIGSYS, on_sigsys, 0, 0);
+}
+
+SignalCost measure_signal_cost(pager::Pager& pager) {
+  constexpr size_t kSamples = 32;
+  uint64_t delivery[kSamples], back[kSamples];
+  std::byte* pages = pager.reserve(kSamples * kPageSize, kPageSize);
+  if (!pages) return {};
+  size_t seen = 0;
+  if (pager.commit(pages, kSamples * kPageSize).ok()) {
+    g_timing.store(true);
+    for (size_t i = 0; i < kSamples; i++) {
+      uint64_t start = ticks();
+      static_cast<void>(*static_cast<volatile std::byte*>(pages + i * kPageSize));
+      uint64_t end = ticks(), entered = g_entered.load(), left = g_left.load();
+      if (entered < start || left < entered || end < left) continue;  // another thread's fault came in between
+      delivery[seen] = entered - start;
+      back[seen++] = end - left;
+    }
+    g_timing.store(false);
+    pager.decommit(pages, kSamples * kPageSize);
+  }
+  pager.release(pages, kSamples * kPageSize);
+  if (seen == 0) return {};
+  std::nth_element(delivery, delivery + seen / 2, delivery + seen);
+  std::nth_element(back, back + seen / 2, back + seen);
+  return {static_cast<double>(delivery[seen / 2]) / ticks_per_us(),
+          static_cast<double>(back[seen / 2]) / ticks_per_us()};
 }
 
 void chain_signal(int signal, siginfo_t* info, void* context) {

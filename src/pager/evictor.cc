@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/inject.h"
 #include "base/log.h"
@@ -82,7 +83,7 @@ bool Evictor::step(bool frames_wanted) {
   bool progress = poll_writes();
   if (!frames_wanted) return progress;
   for (Batch& batch : batches_) {
-    if (batch.token == 0) return start(batch) || progress;
+    if (batch.unwritten == 0) return start(batch) || progress;
   }
   return progress;  // all batches are under way: the transport is the bottleneck
 }
@@ -97,7 +98,8 @@ void Evictor::drain() {
 size_t Evictor::select(Batch& batch) {
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
-  size_t found = c_.policy.select(index_, candidates);
+  size_t wanted = std::clamp<size_t>(c_.frames.missing() / 2, kLeastBatchPages, kBatchPages);
+  size_t found = c_.policy.select(index_, {candidates, wanted});
   for (size_t i = 0; i < found; i++) {
     PageWord word;
     if (claim(candidates[i], &word)) batch.pages[batch.count++] = candidates[i];
@@ -137,6 +139,7 @@ bool Evictor::start(Batch& batch) {
   counters_.add(Counter::kHoldTicks, t2 - t1);
   counters_.add(Counter::kUnmapTicks, t3 - t2);
   counters_.add(Counter::kWriteTicks, t4 - t3);
+  count_cpu_time();
   return true;
 }
 
@@ -206,33 +209,49 @@ void Evictor::release_clean(Batch& batch) {
 
 // Phase 4.
 void Evictor::write(Batch& batch) {
-  PageRun runs[kBatchPages];
-  size_t run_count = merge_runs(c_.table, {batch.dirty, batch.dirty_count}, runs);
-  transport::Segment segments[kBatchPages];
+  std::span<const PageIndex> dirty = {batch.dirty, batch.dirty_count};
+  batch.unwritten = (dirty.size() + kWritePages - 1) / kWritePages;
+  in_flight_++;
+  for (size_t i = 0; i * kWritePages < dirty.size(); i++) {
+    size_t first = i * kWritePages;
+    submit(dirty.subspan(first, std::min(kWritePages, dirty.size() - first)), batch.pipe_read, &batch.writes[i]);
+  }
+  counters_.add(Counter::kDirtyEvictions, dirty.size());
+  counters_.add(Counter::kBytesWritten, dirty.size() * kPageSize);
+}
+
+void Evictor::submit(std::span<const PageIndex> pages, int pipe, transport::Token* token) {
+  PageRun runs[kWritePages];
+  size_t run_count = merge_runs(c_.table, pages, runs);
+  transport::Segment segments[kWritePages];
   for (size_t i = 0; i < run_count; i++) {
     uint64_t far = PageTable::far_of(c_.table.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
     segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
   }
   int error;
-  while ((error = channel_->submit_write({segments, run_count}, batch.pipe_read, &batch.token)) == -EAGAIN)
-    poll_writes();
+  while ((error = channel_->submit_write({segments, run_count}, pipe, token)) == -EAGAIN) poll_writes();
   if (error) die_of_lost_memory(c_.store, c_.budget.populated(), error);
-  counters_.add(Counter::kDirtyEvictions, batch.dirty_count);
-  counters_.add(Counter::kBytesWritten, batch.dirty_count * kPageSize);
-  in_flight_++;
 }
 
 bool Evictor::poll_writes() {
   bool progress = false;
   for (Batch& batch : batches_) {
-    if (batch.token == 0) continue;
-    int r = channel_->poll(batch.token);
-    if (r == 0) continue;
-    if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
-    finish(batch);
-    progress = true;
+    if (batch.unwritten > 0) progress |= poll_writes_of(batch);
   }
   return progress;
+}
+
+bool Evictor::poll_writes_of(Batch& batch) {
+  size_t before = batch.unwritten;
+  for (transport::Token& token : batch.writes) {
+    if (token == 0) continue;
+    int r = channel_->poll(token);
+    if (r == 0) break;  // they complete in order
+    if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
+    token = 0;
+    if (--batch.unwritten == 0) finish(batch);
+  }
+  return batch.unwritten < before;
 }
 
 // Phase 5.
@@ -245,11 +264,14 @@ void Evictor::finish(Batch& batch) {
       return w.with_state(PageState::kFar).without(kGone).with(PageWord::kStored).with_epoch(epoch);
     });
   }
-  batch.token = 0;
   in_flight_--;
   c_.frames.give(batch.dirty_count);
   counters_.add(Counter::kReleaseTicks, ticks() - start);
 }
+
+EvictorGroup::EvictorGroup(const EvictorContext& context, unsigned threads)
+    : c_(context),
+      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)) {}
 
 EvictorGroup::~EvictorGroup() {
   stop();
@@ -269,7 +291,7 @@ void EvictorGroup::start() {
 void EvictorGroup::start_one(unsigned index) {
   struct Start : NearObject {
     EvictorGroup* group;
-    Evictor* evictor;
+    unsigned index;
   };
   if (!evictors_[index]) evictors_[index] = new Evictor(c_, index);
   Status status = evictors_[index]->open();
@@ -277,11 +299,11 @@ void EvictorGroup::start_one(unsigned index) {
   running_.fetch_add(1);
   auto* start = new Start;
   start->group = this;
-  start->evictor = evictors_[index];
+  start->index = index;
   auto entry = [](void* argument) -> void* {
     Start mine = *static_cast<Start*>(argument);
     delete static_cast<Start*>(argument);
-    mine.group->run(*mine.evictor);
+    mine.group->run(mine.index);
     return nullptr;
   };
   if (int error = pthread_create(&threads_[index], nullptr, entry, start)) {
@@ -292,58 +314,83 @@ void EvictorGroup::start_one(unsigned index) {
 void EvictorGroup::stop() {
   if (!started()) return;
   stopping_.store(true);
-  work_.wake_all();
+  wake_all();
   for (unsigned i = 0; i < wanted_; i++) pthread_join(threads_[i], nullptr);
   running_.store(0);
   working_.store(0);
   stopping_.store(false);
 }
 
-void EvictorGroup::run(Evictor& evictor) {
+// The first evictor goes on until frames abound; further ones only until the first can do it alone.
+bool EvictorGroup::is_wanted(unsigned index, bool working) const {
+  if (!working) return c_.frames.is_below(index);
+  return index == 0 ? !c_.frames.comfortable() : c_.frames.low();
+}
+
+void EvictorGroup::request_background_work() {
+  if (!background_wanted_.load(std::memory_order_relaxed)) background_wanted_.store(true, std::memory_order_seq_cst);
+  wake(0);
+}
+
+bool EvictorGroup::work_in_background() {
+  if (!background_wanted_.load(std::memory_order_relaxed) || !background_wanted_.exchange(false)) return false;
+  return background_work_(background_context_);
+}
+
+void EvictorGroup::run(unsigned index) {
   os::name_thread("farside-evict");
   working_.fetch_add(1);
+  Evictor& evictor = *evictors_[index];
   bool working = false;
   unsigned idle = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
-    if (pausing_.load(std::memory_order_acquire)) run_paused(evictor);
-    if (regular_work_ && &evictor == evictors_[0]) regular_work_();
-    working = wanted(working);
-    if (evictor.step(working)) {
+    if (pausing_.load(std::memory_order_acquire)) run_paused(index);
+    if (regular_work_ && index == 0) regular_work_();
+    working = is_wanted(index, working);
+    bool progress = evictor.step(working);
+    progress |= work_in_background();
+    if (progress) {
       idle = 0;
     } else if (++idle <= kIdleSpins || evictor.busy()) {
       cpu_relax();
     } else {
-      sleep();
+      sleep(index);
       idle = 0;
     }
   }
   evictor.drain();
 }
 
-void EvictorGroup::run_paused(Evictor& evictor) {
-  evictor.drain();
+void EvictorGroup::run_paused(unsigned index) {
+  evictors_[index]->drain();
   paused_.fetch_add(1);
   still_.wake_all();
   while (pausing_.load()) {
-    uint32_t seen = work_.value();
-    if (pausing_.load()) work_.wait(seen, kIdleSleepNs);
+    uint32_t seen = seats_[index].work.value();
+    if (pausing_.load()) seats_[index].work.wait(seen, kIdleSleepNs);
   }
   paused_.fetch_sub(1);
 }
 
-void EvictorGroup::sleep() {
+void EvictorGroup::sleep(unsigned index) {
   c_.budget.update_metadata();
-  asleep_.fetch_add(1, std::memory_order_seq_cst);
-  uint32_t seen = work_.value();
-  if (!c_.frames.low() && !pausing_.load() && !stopping_.load()) work_.wait(seen, kIdleSleepNs);
-  else os::nanosleep_ns(50000);  // frames are wanted but every page is pinned or on the move: try again soon
-  asleep_.fetch_sub(1, std::memory_order_seq_cst);
+  evictors_[index]->count_cpu_time();
+  Seat& seat = seats_[index];
+  uint32_t seen = seat.work.value();
+  seat.asleep.store(true, std::memory_order_seq_cst);
+  if (c_.frames.is_below(index)) os::nanosleep_ns(50000);  // but every page is pinned or on the move: try again soon
+  else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) seat.work.wait(seen, kIdleSleepNs);
+  seat.asleep.store(false, std::memory_order_seq_cst);
+}
+
+void EvictorGroup::wake_all() {
+  for (Seat& seat : seats_) seat.work.wake_all();
 }
 
 void EvictorGroup::pause() {
   if (!started()) return;
   pausing_.store(true);
-  work_.wake_all();
+  wake_all();
   while (paused_.load() < running_.load()) {
     uint32_t seen = still_.value();
     if (paused_.load() < running_.load()) still_.wait(seen, 1000000);
@@ -353,7 +400,7 @@ void EvictorGroup::pause() {
 void EvictorGroup::resume() {
   if (!started()) return;
   pausing_.store(false);
-  work_.wake_all();
+  wake_all();
   // A second pause must not count an evictor that has not left the first one yet.
   while (paused_.load() > 0) os::sched_yield();
 }
@@ -361,10 +408,13 @@ void EvictorGroup::resume() {
 void EvictorGroup::reset_in_child() {
   running_.store(0);
   working_.store(0);
-  asleep_.store(0);
   paused_.store(0);
   pausing_.store(false);
-  work_.reset_in_child();
+  background_wanted_.store(false);
+  for (Seat& seat : seats_) {
+    seat.work.reset_in_child();
+    seat.asleep.store(false);
+  }
   still_.reset_in_child();
   for (Evictor* e : evictors_) {
     if (e) e->reset_in_child();

@@ -1,13 +1,18 @@
 // Eviction: background threads that keep free frames above a low-water mark. Application threads never evict (MAGE P1).
+// The first one does what it can; each further one comes in where the free frames fall to half of where the one before
+// it began, so as many work as the fault rate needs.
 //
 // A batch goes through five numbered phases, and several batches of one evictor are under way at once, each in another
 // phase (MAGE 4.1, in user space):
-//   1 select   up to kBatchPages pages by policy; each moves kNear -> kEvicting by compare-and-swap, so nobody else
+//   1 select   kLeastBatchPages to kBatchPages pages by policy, the more, the more frames are missing; each moves kNear
+//   -> kEvicting by compare-and-swap, so nobody else
 //              maps, unprotects, discards or selects it. Writers that have the page mapped go on writing.
 //   2 hold     one vmsplice of all dirty pages into the batch's pipe: references to the frames, nothing is copied.
 //   3 unmap    one process_madvise(MADV_DONTNEED) over all pages: one TLB shootdown. After it no write can happen, and
 //              what the pipe holds is the final content. Clean pages are gone and released at once.
-//   4 write    the pipe's bytes go to the channel; the request is then under way while other batches proceed.
+//   4 write    the pipe's bytes go to the channel, in requests of some pages, so that a read of somebody else never
+//   waits
+//              long behind them; they are then under way while other batches proceed.
 //   5 release  on acknowledgement the pages become kFar and their frames go back to the budget.
 // Why no write is lost: between 2 and 3 a writer writes into the held frame itself, since its mapping is writable; a
 // page whose mapping is not writable although it is dirty (after a fork, cow bit) is write-protected, so that a writer
@@ -16,6 +21,7 @@
 #include <pthread.h>
 
 #include "base/near.h"
+#include "base/os.h"
 #include "base/sync.h"
 #include "pager/budget.h"
 #include "pager/far_space.h"
@@ -38,7 +44,9 @@ struct EvictorContext {
   Budget& budget;
 };
 
-inline constexpr size_t kBatchPages = 128;
+inline constexpr size_t kLeastBatchPages = 32;
+inline constexpr size_t kBatchPages = 256;  // what an unprivileged pipe can hold
+inline constexpr size_t kWritePages = 32;   // in one request
 
 struct Batch : NearObject {
   PageIndex pages[kBatchPages];
@@ -46,7 +54,8 @@ struct Batch : NearObject {
   PageIndex dirty[kBatchPages];
   size_t dirty_count = 0;
   int pipe_read = -1, pipe_write = -1;
-  transport::Token token = 0;  // of the write under way; 0: the batch is free
+  transport::Token writes[kBatchPages / kWritePages] = {};  // under way; 0: not yet, or not any more
+  size_t unwritten = 0;                                     // requests to come or under way; 0: the batch is free
 };
 
 // One evictor thread's work, without the thread.
@@ -62,6 +71,8 @@ class Evictor : public NearObject {
   // Waits until no batch is under way.
   void drain();
   bool busy() const { return in_flight_ > 0; }
+  // Of the thread that runs this evictor.
+  void count_cpu_time() { counters_.set(Counter::kEvictorCpuNs, os::thread_cpu_ns()); }
   const CounterBlock& counters() const { return counters_; }
   bool owns_fd(int fd) const;
   // In the child of a fork: the channel is gone already, and the pipes are shared with the parent and must go.
@@ -78,8 +89,10 @@ class Evictor : public NearObject {
   void unmap(Batch& batch);
   void release_clean(Batch& batch);
   void write(Batch& batch);
+  void submit(std::span<const PageIndex> pages, int pipe, transport::Token* token);
   void finish(Batch& batch);
   bool poll_writes();
+  bool poll_writes_of(Batch& batch);
   void close_pipes();
 
   EvictorContext c_;
@@ -93,11 +106,19 @@ class Evictor : public NearObject {
 // The evictor threads, and the signals between them and the rest.
 class EvictorGroup {
  public:
-  EvictorGroup(const EvictorContext& context, unsigned threads) : c_(context), wanted_(threads) {}
+  // threads: at most so many work at once; 0: one for every four processors.
+  EvictorGroup(const EvictorContext& context, unsigned threads);
   ~EvictorGroup();
 
   // Has one of the threads call this at least ten times a second. Before start(); it must not wait or touch far memory.
   void call_regularly(void (*work)()) { regular_work_ = work; }
+  // What request_background_work asks for: some of it at each call, without waiting. False: there was nothing to do.
+  // Before start().
+  void set_background_work(bool (*work)(void*), void* context) {
+    background_work_ = work, background_context_ = context;
+  }
+  // Has an evictor do it soon. Async-signal-safe.
+  void request_background_work();
 
   // Starts the threads; they block all signals. Without the guard's knowledge: they run unguarded and touch no far
   // memory.
@@ -106,7 +127,7 @@ class EvictorGroup {
 
   // Frames are getting low. Async-signal-safe, and cheap when the evictors are awake.
   void wake() {
-    if (asleep_.load(std::memory_order_seq_cst) != 0) work_.wake_all();
+    for (unsigned i = 0; i < wanted_ && c_.frames.is_below(i); i++) wake(i);
   }
 
   // fork: waits until no batch is under way and keeps the evictors still, until resume().
@@ -127,23 +148,36 @@ class EvictorGroup {
  private:
   static constexpr unsigned kMaxEvictors = 4;
   void start_one(unsigned index);
-  void run(Evictor& evictor);
-  bool wanted(bool working) const { return working ? !c_.frames.comfortable() : c_.frames.low(); }
-  void run_paused(Evictor& evictor);
-  void sleep();
+  void run(unsigned index);
+  bool is_wanted(unsigned index, bool working) const;
+  bool work_in_background();
+  void run_paused(unsigned index);
+  void sleep(unsigned index);
+  void wake(unsigned index) {
+    Seat& seat = seats_[index];
+    if (seat.asleep.load(std::memory_order_seq_cst) && seat.asleep.exchange(false)) seat.work.wake_all();
+  }
+  void wake_all();
+
+  struct alignas(kCacheLine) Seat {
+    Event work;  // there may be something to do
+    std::atomic<bool> asleep{false};
+  };
 
   EvictorContext c_;
   unsigned wanted_;
   Evictor* evictors_[kMaxEvictors] = {};
   pthread_t threads_[kMaxEvictors] = {};
+  Seat seats_[kMaxEvictors];
   void (*regular_work_)() = nullptr;
+  bool (*background_work_)(void*) = nullptr;
+  void* background_context_ = nullptr;
+  std::atomic<bool> background_wanted_{false};
   std::atomic<unsigned> running_{0};  // evictors whose thread was started
   std::atomic<unsigned> working_{0};  // of these, those that have come to life
-  std::atomic<unsigned> asleep_{0};
-  std::atomic<unsigned> paused_{0};  // evictors that stand still
+  std::atomic<unsigned> paused_{0};   // evictors that stand still
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
-  Event work_;   // there may be something to do
   Event still_;  // an evictor has come to a halt
 };
 

@@ -29,7 +29,9 @@ FaultOutcome FaultPath::fault(uint64_t address, bool write, bool may_suspend) {
   t.counters.add(Counter::kFaults);
   FaultOutcome outcome = resolve(t, c_.table.index_of(address), write, may_suspend);
   c_.gate.leave(t);
-  t.counters.add(Counter::kFaultTicks, ticks() - start);
+  uint64_t took = ticks() - start;
+  t.counters.add(Counter::kFaultTicks, took);
+  t.fault_times.put(took);
   return outcome;
 }
 
@@ -157,9 +159,11 @@ bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutco
   return true;
 }
 
+bool FaultPath::try_take_frame(ThreadSlot& t) { return c_.frames.try_take(t.spare_frames, c_.threads.count()); }
+
 void FaultPath::take_frame(ThreadSlot& t) {
   if (c_.frames.low()) c_.evictors.wake();
-  if (c_.frames.try_take(1)) return;
+  if (try_take_frame(t)) return;
   if (!c_.evictors.available()) return c_.frames.force_take(1);
   uint64_t start = ticks(), started_ns = now_ns();
   t.counters.add(Counter::kFrameWaits);
@@ -172,8 +176,12 @@ void FaultPath::take_frame(ThreadSlot& t) {
       cpu_relax();
       continue;
     }
-    // Frames may lie with pages of reads that nobody has asked for since: near, they can be evicted.
-    c_.threads.for_each([&](ThreadSlot& other) { help(t, other); });
+    // Frames may lie idle with other threads, or with pages of reads that nobody has asked for since: near, they can
+    // be evicted.
+    c_.threads.for_each([&](ThreadSlot& other) {
+      c_.threads.reclaim_spare(other);
+      help(t, other);
+    });
     c_.frames.released().wait(seen, 1000000);
     if (!warned && now_ns() - started_ns > 10ull * 1000 * 1000 * 1000) {
       warned = true;
@@ -181,7 +189,9 @@ void FaultPath::take_frame(ThreadSlot& t) {
           "a thread has waited 10 s for near memory: system calls in progress hold all of it; raise --local");
     }
   }
-  t.counters.add(Counter::kWaitFrameTicks, ticks() - start);
+  uint64_t waited = ticks() - start;
+  t.counters.add(Counter::kWaitFrameTicks, waited);
+  t.frame_waits.put(waited);
 }
 
 // Brings an absent page near, or starts to read it, and a window of others with it where the faults follow a stride.
@@ -190,7 +200,7 @@ bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write, 
   if (state == PageState::kFar) t.line.prefetch(PageTable::far_of(page));
   take_frame(t);
   if (!c_.table[page].try_change(word, word.with_state(PageState::kFetching).with_owner(t.index))) {
-    c_.frames.give(1);
+    t.spare_frames.put(1);
     return false;
   }
   inject::pause("fault:claimed");
@@ -203,8 +213,12 @@ bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write, 
   if (prefetch_) next = claim_window(t, claim, state);
   if (!write && claim.count == 1) claim.write = presume_write(t, page, word);
   if (state == PageState::kFar) t.counters.add(Counter::kMajorFaults);
-  if (state == PageState::kUntouched) fill_with_zeros(t, claim);
-  else if (!fetch(t, claim, may_suspend)) start_next_window(t, next, write);
+  if (state == PageState::kUntouched) {
+    fill_with_zeros(t, claim);
+  } else {
+    fetch(t, claim, may_suspend);
+    start_next_window(t, next, write);
+  }
   return c_.table[page].load().is(PageState::kNear);
 }
 
@@ -248,11 +262,11 @@ unsigned FaultPath::claim_pages(ThreadSlot& t, Claim& claim, const Window& windo
     PageWord word = c_.table[index].load();
     if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) break;
     if (!word.is(state)) continue;
-    if (c_.frames.scarce() || !c_.frames.try_take(1)) break;
+    if (c_.frames.scarce() || !try_take_frame(t)) break;
     if (c_.table[index].try_change(word, word.with_state(PageState::kFetching).with_owner(t.index))) {
       claim.pages[claim.count++] = index;
     } else {
-      c_.frames.give(1);
+      t.spare_frames.put(1);
     }
   }
   return reached;
@@ -261,40 +275,48 @@ unsigned FaultPath::claim_pages(ThreadSlot& t, Claim& claim, const Window& windo
 void FaultPath::fill_with_zeros(ThreadSlot& t, const Claim& claim) {
   t.counters.add(Counter::kZeroFaults, claim.count);
   c_.budget.populate(claim.count);
-  map_runs(t, claim, kZeros, true);
-  inject::pause("fault:mapped");
-  publish(t, claim, false);
+  bring_in(t, claim, {kZeros, true}, false);
 }
 
-// Where far memory can be read in place, the pages are mapped at once: true. Else a read is started for them, and
-// whoever needs the pages finishes it. The reads of fibers go out together where that takes no time to speak of.
-bool FaultPath::fetch(ThreadSlot& t, const Claim& claim, bool may_suspend) {
+// Where far memory can be read in place, the pages are mapped at once. Else a read is started for them, and whoever
+// needs the pages finishes it. The reads of fibers go out together where that takes no time to speak of.
+void FaultPath::fetch(ThreadSlot& t, const Claim& claim, bool may_suspend) {
   t.counters.add(Counter::kReads);
   t.counters.add(Counter::kPrefetched, claim.count - (claim.ahead ? 0 : 1));
   t.counters.add(Counter::kBytesFetched, claim.count * kPageSize);
   LineLock lock(t.line);
-  const std::byte* far = t.line.channel(c_.store).direct(0, kPageSize);
+  const std::byte* far = claim.ahead ? nullptr : t.line.channel(c_.store).direct(0, kPageSize);
   if (!far) {
     start_read(t, claim, may_suspend && fiber::polls_soon());
-    return false;
+    return;
   }
-  map_runs(t, claim, far, false);
-  inject::pause("fault:mapped");
-  publish(t, claim, true);
-  return true;
+  bring_in(t, claim, {far, false}, true);
 }
 
-// Has the next window of a stream under way while the last one is used. Not where the buffers for it, 260 KiB a stream,
-// would take too much of the budget from the pages themselves.
+// Has the next window of a stream under way while the last one is used, and mapped by a background thread. Not where
+// nothing is under way and nobody maps in time; nor where the buffers for it, 260 KiB a stream, would take too much of
+// the budget from the pages themselves.
 void FaultPath::start_next_window(ThreadSlot& t, const Window& window, bool write) {
+  if (window.count == 0) return;
+  if (t.ahead_pause > 0) t.ahead_pause--;
+  bool asks = t.ahead_pause == 0;
   bool costly = c_.budget.metadata_bytes() > c_.frames.limit() * kPageSize / 6;
-  if (window.count == 0 || costly) return;
+  if (costly || (!asks && reads_directly(t))) return;
   Claim claim;
   claim.write = write;
   claim.ahead = true;
   unsigned reached = claim_pages(t, claim, window, PageState::kFar);
   t.prefetcher.under_way(reached, claim.count, claim.pages[0]);
-  if (claim.count > 0) fetch(t, claim, false);
+  if (claim.count == 0) return;
+  fetch(t, claim, false);
+  if (claim.count == 1 || !asks) return;
+  t.line.wants_mapping.store(true, std::memory_order_release);
+  c_.evictors.request_background_work();
+}
+
+bool FaultPath::reads_directly(ThreadSlot& t) {
+  LineLock lock(t.line);
+  return t.line.channel(c_.store).direct(0, kPageSize) != nullptr;
 }
 
 // The line's lock is held, here and in finish_oldest.
@@ -302,18 +324,22 @@ void FaultPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
   Fetch* fetch = t.line.free_fetch();
   for (; !fetch; fetch = t.line.free_fetch()) finish_oldest(t);
   static_cast<Claim&>(*fetch) = claim;
-  fetch->make_room();
+  transport::Channel& channel = t.line.channel(c_.store);
+  fetch->content = {channel.in_place(0, kPageSize), false};
+  if (channel.direct(0, kPageSize)) return t.line.started(*fetch, Fetch::Progress::kArrived);
+  if (!fetch->content.bytes) {
+    fetch->make_room();
+    fetch->content = {fetch->buffer, true};
+  }
   transport::Segment segments[Claim::kMaxPages];
   for (unsigned i = 0; i < claim.count; i++) {
-    segments[i] = {PageTable::far_of(claim.pages[i]), kPageSize, fetch->buffer + i * kPageSize};
+    std::byte* to = fetch->content.packed ? fetch->buffer + i * kPageSize : nullptr;
+    segments[i] = {PageTable::far_of(claim.pages[i]), kPageSize, to};
   }
-  transport::Token token = 0;
-  transport::Channel& channel = t.line.channel(c_.store);
   channel.gather(gather);
-  int error = channel.submit_read({segments, claim.count}, &token);
+  int error = channel.submit_read({segments, claim.count}, &fetch->token);
   if (error) die_of_lost_memory(c_.store, claim.count, error);
-  fetch->token = token;
-  t.line.started();
+  t.line.started(*fetch, Fetch::Progress::kUnderWay);
 }
 
 // The page is being fetched for this thread, perhaps by a read that went on while the program ran. False: somebody else
@@ -326,6 +352,7 @@ bool FaultPath::finish_own(ThreadSlot& t, PageIndex page) {
     if (!fetch) return false;
     marker = fetch->ahead && fetch->pages[0] == page;
     write = fetch->write;
+    if (marker) note_ahead(t, *fetch);
     finish(t, t, *fetch);
   }
   if (!marker) return true;
@@ -337,37 +364,96 @@ bool FaultPath::finish_own(ThreadSlot& t, PageIndex page) {
 
 // Waits for a read of the owner's line and maps its pages. The caller holds the line.
 void FaultPath::finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
-  uint64_t start = ticks();
-  int error = owner.line.channel(c_.store).wait(fetch.token, kTransportTimeoutNs);
-  if (error) die_of_lost_memory(c_.store, fetch.count, error);
-  self.counters.add(Counter::kFetchTicks, ticks() - start);
+  if (fetch.progress == Fetch::Progress::kUnderWay) {
+    uint64_t start = ticks();
+    int error = owner.line.channel(c_.store).wait(fetch.token, kTransportTimeoutNs);
+    if (error) die_of_lost_memory(c_.store, fetch.count, error);
+    self.counters.add(Counter::kFetchTicks, ticks() - start);
+  }
   finish_arrived(self, owner, fetch);
 }
 
+// Maps what is not mapped yet.
 void FaultPath::finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
-  map_runs(self, fetch, fetch.buffer, true);
+  uint64_t start = ticks();
+  map_runs(fetch, 0, 1, fetch.content);
+  map_runs(fetch, fetch.mapped, fetch.count, fetch.content);
+  uint64_t mapped = ticks();
   inject::pause("fault:mapped");
-  publish(self, fetch, true);
-  fetch.token = 0;
-  owner.line.ended();
+  publish(self, fetch, 0, 1, true);
+  publish(self, fetch, fetch.mapped, fetch.count, true);
+  self.counters.add(Counter::kMapTicks, mapped - start);
+  self.counters.add(Counter::kAccountTicks, ticks() - mapped);
+  owner.line.ended(fetch);
 }
 
 void FaultPath::finish_oldest(ThreadSlot& t) { finish(t, t, *t.line.oldest()); }
+
+// Asks without waiting. The caller holds the line.
+bool FaultPath::has_arrived(ThreadSlot& owner, Fetch& fetch) {
+  if (fetch.progress == Fetch::Progress::kArrived) return true;
+  int r = owner.line.channel(c_.store).poll(fetch.token);
+  if (r < 0) die_of_lost_memory(c_.store, fetch.count, r);
+  if (r > 0) fetch.progress = Fetch::Progress::kArrived;
+  return r > 0;
+}
 
 // Finishes those reads of a line that have arrived, unless somebody is at it. True: something was finished. They arrive
 // in order, so after the first that is still under way none is asked for: each question is a system call.
 bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
   if (!owner.line.is_reading() || !owner.line.try_lock()) return false;
   bool any = false;
-  while (Fetch* oldest = owner.line.oldest()) {
-    int r = owner.line.channel(c_.store).poll(oldest->token);
-    if (r == 0) break;
-    if (r < 0) die_of_lost_memory(c_.store, oldest->count, r);
+  for (Fetch* oldest; (oldest = owner.line.oldest()) && has_arrived(owner, *oldest); any = true) {
     finish_arrived(self, owner, *oldest);
-    any = true;
   }
   owner.line.unlock();
   return any;
+}
+
+// ---- Mapping ahead, on another core where one is free ----
+
+bool FaultPath::map_ahead() {
+  ThreadSlot& self = c_.threads.current();
+  if (!c_.gate.try_enter(self)) return false;
+  bool any = false, more = false;
+  c_.threads.for_each([&](ThreadSlot& owner) {
+    if (!owner.line.wants_mapping.load(std::memory_order_acquire)) return;
+    any |= map_ahead_of(self, owner);
+    more |= owner.line.wants_mapping.load(std::memory_order_relaxed);
+  });
+  c_.gate.leave(self);
+  if (more) c_.evictors.request_background_work();
+  return any;
+}
+
+// A few pages at a time: their owner may be waiting for its line.
+bool FaultPath::map_ahead_of(ThreadSlot& self, ThreadSlot& owner) {
+  constexpr unsigned kAtOnce = 16;
+  if (!owner.line.try_lock()) return false;
+  Fetch* fetch = owner.line.ahead();
+  bool any = fetch && has_arrived(owner, *fetch);
+  if (any) {
+    uint64_t start = ticks();
+    unsigned begin = fetch->mapped, end = std::min(begin + kAtOnce, fetch->count);
+    map_runs(*fetch, begin, end, fetch->content);
+    inject::pause("fault:mapped");
+    publish(self, *fetch, begin, end, true);
+    fetch->mapped = end;
+    self.counters.add(Counter::kMappedAhead, end - begin);
+    self.counters.add(Counter::kAheadTicks, ticks() - start);
+  }
+  if (!owner.line.ahead()) owner.line.wants_mapping.store(false, std::memory_order_relaxed);
+  owner.line.unlock();
+  return any;
+}
+
+// The stream has come to the window: has somebody mapped it meanwhile? Where no core is free for that, nobody is asked
+// again for a while.
+void FaultPath::note_ahead(ThreadSlot& t, const Fetch& fetch) {
+  constexpr unsigned kMisses = 4, kPause = 64;  // windows
+  if (fetch.count < Prefetcher::kMaxWindow / 2) return;
+  if (fetch.mapped > 1) t.ahead_misses = 0;
+  else if (t.ahead_pause == 0 && ++t.ahead_misses >= kMisses) t.ahead_pause = kPause, t.ahead_misses = kMisses - 1;
 }
 
 // ---- Hints ----
@@ -457,13 +543,13 @@ bool FaultPath::hint_page(ThreadSlot& t, HintClaims& claims, PageIndex page, con
   Claim& claim = far ? claims.far : claims.untouched;
   if (claim.is_full()) flush(t, claims, may_suspend);
   if (c_.frames.low()) c_.evictors.wake();
-  if (!c_.frames.try_take(1)) return false;  // the access itself will wait for a frame, if it comes
+  if (!try_take_frame(t)) return false;  // the access itself will wait for a frame, if it comes
   word = c_.table[page].load();
   bool same = word.is(far ? PageState::kFar : PageState::kUntouched) && !word.has(PageWord::kSealed);
   if (same && c_.table[page].try_change(word, word.with_state(PageState::kFetching).with_owner(t.index))) {
     claim.pages[claim.count++] = page;
   } else {
-    c_.frames.give(1);
+    t.spare_frames.put(1);
   }
   return true;
 }
@@ -482,21 +568,29 @@ void FaultPath::drain(ThreadSlot& self, ThreadSlot& owner) {
   if (!owner.line.is_reading()) return;
   LineLock lock(owner.line);
   for (Fetch& f : owner.line.fetches()) {
-    if (f.token != 0) finish(self, owner, f);
+    if (!f.is_free()) finish(self, owner, f);
   }
 }
 
-// Maps the claimed pages in runs of neighbours, one system call each. `content` holds one page after another in the
-// order of the claim (packed), or it is the whole far region.
-void FaultPath::map_runs(ThreadSlot& t, const Claim& claim, const std::byte* content, bool packed) {
+// Maps the claimed pages, and says that they are there.
+void FaultPath::bring_in(ThreadSlot& t, const Claim& claim, const Content& content, bool stored) {
   uint64_t start = ticks();
-  for (unsigned i = 0; i < claim.count;) {
+  map_runs(claim, 0, claim.count, content);
+  uint64_t mapped = ticks();
+  inject::pause("fault:mapped");
+  publish(t, claim, 0, claim.count, stored);
+  t.counters.add(Counter::kMapTicks, mapped - start);
+  t.counters.add(Counter::kAccountTicks, ticks() - mapped);
+}
+
+// Maps pages [begin, end) of the claim in runs of neighbours, one system call each.
+void FaultPath::map_runs(const Claim& claim, unsigned begin, unsigned end, const Content& content) {
+  for (unsigned i = begin; i < end;) {
     unsigned run = 1;
-    while (i + run < claim.count && claim.pages[i + run] == claim.pages[i] + run) run++;
-    map_run(claim.pages[i], run, content + (packed ? i * kPageSize : PageTable::far_of(claim.pages[i])), claim.write);
+    while (i + run < end && claim.pages[i + run] == claim.pages[i] + run) run++;
+    map_run(claim.pages[i], run, content.of(claim, i), claim.write);
     i += run;
   }
-  t.counters.add(Counter::kMapTicks, ticks() - start);
 }
 
 void FaultPath::map_run(PageIndex first, unsigned count, const std::byte* content, bool write) {
@@ -513,11 +607,11 @@ void FaultPath::map_run(PageIndex first, unsigned count, const std::byte* conten
 
 // The pages are mapped: other threads may use them from now on. A page that left only a moment ago and was wanted again
 // at once starts hot, so that a working set larger than the queue's youth is recognized.
-void FaultPath::publish(ThreadSlot& t, const Claim& claim, bool stored) {
+void FaultPath::publish(ThreadSlot& t, const Claim& claim, unsigned begin, unsigned end, bool stored) {
   uint64_t flags = (claim.write ? PageWord::kDirty : 0) | (stored ? PageWord::kStored : 0);
   unsigned asked = claim.ahead ? 0 : 1;
-  if (claim.write) t.counters.add(Counter::kPresumedDirty, claim.count - asked);
-  for (unsigned i = 0; i < claim.count; i++) {
+  if (claim.write) t.counters.add(Counter::kPresumedDirty, end - std::min(end, std::max(begin, asked)));
+  for (unsigned i = begin; i < end; i++) {
     uint64_t extra = i >= asked ? (stored ? PageWord::kPrefetched : 0) : (claim.hot ? PageWord::kHot : 0);
     c_.table[claim.pages[i]].update([&](PageWord w) { return w.with_state(PageState::kNear).with(flags | extra); });
     c_.policy.insert(t.index, claim.pages[i]);

@@ -66,6 +66,10 @@ class FaultPath {
   // Finishes what has arrived of the calling thread's reads: for a worker whose fibers wait for pages.
   void poll_reads();
 
+  // For background threads: maps some pages that have arrived of windows under way, but for each window's first one,
+  // whose fault is to tell that its stream has come there. Never waits. False: there was nothing to map.
+  bool map_ahead();
+
   // Finishes all reads under way of the given thread's line. fork calls it when nobody is inside the gate; a thread
   // that ends calls it for itself.
   void drain(ThreadSlot& self, ThreadSlot& owner);
@@ -78,23 +82,29 @@ class FaultPath {
 
   bool upgrade(ThreadSlot& thread, PageIndex page, PageWord word, FaultOutcome* outcome);
   bool bring(ThreadSlot& thread, PageIndex page, PageWord word, bool write, bool may_suspend);
+  bool try_take_frame(ThreadSlot& thread);
   void take_frame(ThreadSlot& thread);
   bool presume_write(ThreadSlot& thread, PageIndex page, PageWord word);
   Window claim_window(ThreadSlot& thread, Claim& claim, PageState state);
   unsigned claim_pages(ThreadSlot& thread, Claim& claim, const Window& window, PageState state);
   void fill_with_zeros(ThreadSlot& thread, const Claim& claim);
-  bool fetch(ThreadSlot& thread, const Claim& claim, bool may_suspend);
+  void fetch(ThreadSlot& thread, const Claim& claim, bool may_suspend);
+  bool reads_directly(ThreadSlot& thread);
   void start_next_window(ThreadSlot& thread, const Window& window, bool write);
   void start_read(ThreadSlot& thread, const Claim& claim, bool gather);
   void suspend_fiber(ThreadSlot& thread, PageIndex page);
   bool finish_own(ThreadSlot& thread, PageIndex page);
   void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
+  bool has_arrived(ThreadSlot& owner, Fetch& fetch);
   void finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
+  void note_ahead(ThreadSlot& thread, const Fetch& fetch);
+  bool map_ahead_of(ThreadSlot& self, ThreadSlot& owner);
   void finish_oldest(ThreadSlot& thread);
   bool help(ThreadSlot& self, ThreadSlot& owner);
-  void map_runs(ThreadSlot& thread, const Claim& claim, const std::byte* content, bool packed);
+  void bring_in(ThreadSlot& thread, const Claim& claim, const Content& content, bool stored);
+  void map_runs(const Claim& claim, unsigned begin, unsigned end, const Content& content);
   void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
-  void publish(ThreadSlot& thread, const Claim& claim, bool stored);
+  void publish(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, bool stored);
   void note_use(PageIndex page);
   bool hint_page(ThreadSlot& thread, HintClaims& claims, PageIndex page, const Hint& hint, bool asked,
                  bool may_suspend);

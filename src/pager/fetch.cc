@@ -14,9 +14,16 @@ transport::Channel& Line::channel(remote::RemoteStore* store) {
   return *channel_;
 }
 
+Fetch* Line::find(PageIndex page) {
+  for (Fetch& f : fetches()) {
+    if (!f.is_free() && f.waits_for(page)) return &f;
+  }
+  return nullptr;
+}
+
 Fetch* Line::free_fetch() {
   for (Fetch& f : fetches()) {
-    if (f.token == 0) return &f;
+    if (f.is_free()) return &f;
   }
   return used_ < kMaxReads ? &fetches_[used_++] : nullptr;
 }
@@ -24,16 +31,23 @@ Fetch* Line::free_fetch() {
 Fetch* Line::oldest() {
   Fetch* oldest = nullptr;
   for (Fetch& f : fetches()) {
-    if (f.token != 0 && (!oldest || f.token < oldest->token)) oldest = &f;
+    if (!f.is_free() && (!oldest || f.sequence < oldest->sequence)) oldest = &f;
   }
   return oldest;
+}
+
+Fetch* Line::ahead() {
+  for (Fetch& f : fetches()) {
+    if (!f.is_free() && f.ahead && f.mapped < f.count) return &f;
+  }
+  return nullptr;
 }
 
 void Line::close(remote::RemoteStore* store) {
   // Out of the line before they are freed: the child of a fork in between must not find them here.
   if (transport::Channel* channel = std::exchange(channel_, nullptr)) store->close_channel(channel);
   for (Fetch& f : fetches()) {
-    f.token = 0;
+    f.progress = Fetch::Progress::kFree;
     unsigned room = std::exchange(f.room, 0);
     if (std::byte* buffer = std::exchange(f.buffer, nullptr)) near_free(buffer, room * kPageSize);
   }

@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/near.h"
 #include "base/sync.h"
+#include "pager/page_table.h"
 #include "pager/page_word.h"
 #include "pager/prefetch.h"
 #include "remote/remote_store.h"
@@ -25,20 +26,35 @@ struct Claim {
   bool ahead = false;  // nobody has asked for any of the pages yet; a fault on the first continues their stream
 
   bool is_full() const { return count == kMaxPages; }
-  bool has(PageIndex page) const {
-    for (unsigned i = 0; i < count; i++) {
+};
+
+// Where the pages of a claim are: one after another in its order (packed), or each at its place in the far region.
+struct Content {
+  const std::byte* bytes = nullptr;
+  bool packed = true;
+  const std::byte* of(const Claim& claim, unsigned i) const {
+    return bytes + (packed ? i * kPageSize : PageTable::far_of(claim.pages[i]));
+  }
+};
+
+// A read under way, or one that has arrived and whose pages are not all mapped yet.
+struct Fetch : Claim {
+  enum class Progress : uint8_t { kFree, kUnderWay, kArrived };
+  Progress progress = Progress::kFree;
+  unsigned mapped = 1;  // pages [1, mapped) are mapped already; pages[0] is always among the last
+  uint64_t sequence = 0;
+  transport::Token token = 0;
+  Content content;
+  std::byte* buffer = nullptr;  // where the pages land unless they are read in place, `room` of them; kept for the next
+  unsigned room = 0;
+
+  bool is_free() const { return progress == Progress::kFree; }
+  bool waits_for(PageIndex page) const {
+    for (unsigned i = 0; i < count; i = i == 0 ? mapped : i + 1) {
       if (pages[i] == page) return true;
     }
     return false;
   }
-};
-
-// A read under way.
-struct Fetch : Claim {
-  transport::Token token = 0;   // 0: free
-  std::byte* buffer = nullptr;  // where the pages land, `room` of them; kept from read to read
-  unsigned room = 0;
-
   // Makes room for the pages of the claim.
   void make_room() {
     if (room >= count) return;
@@ -70,22 +86,30 @@ class Line {
     const std::byte* page = channel_ ? channel_->direct(far, kPageSize) : nullptr;
     for (size_t i = 0; page && i < kPageSize; i += kCacheLine) __builtin_prefetch(page + i);
   }
-  Fetch* find(PageIndex page) {
-    for (unsigned i = 0; i < used_; i++) {
-      if (fetches_[i].token != 0 && fetches_[i].has(page)) return &fetches_[i];
-    }
-    return nullptr;
-  }
+  Fetch* find(PageIndex page);
   // The one that was started first, or nullptr.
   Fetch* oldest();
+  // A window ahead with pages to map beside its first one, or nullptr.
+  Fetch* ahead();
   std::span<Fetch> fetches() { return {fetches_, used_}; }
   // A free one, or nullptr while kMaxReads are under way.
   Fetch* free_fetch();
 
-  // Counted apart, so that others can look without the lock.
+  // The claim is under way now. It is counted apart, so that others can look without the lock.
+  void started(Fetch& fetch, Fetch::Progress progress) {
+    fetch.progress = progress;
+    fetch.mapped = 1;
+    fetch.sequence = ++sequence_;
+    reading_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  void ended(Fetch& fetch) {
+    fetch.progress = Fetch::Progress::kFree;
+    reading_.fetch_sub(1, std::memory_order_acq_rel);
+  }
   bool is_reading() const { return reading_.load(std::memory_order_acquire) > 0; }
-  void started() { reading_.fetch_add(1, std::memory_order_acq_rel); }
-  void ended() { reading_.fetch_sub(1, std::memory_order_acq_rel); }
+
+  // Somebody else should map the window that is under way. Looked at without the lock.
+  std::atomic<bool> wants_mapping{false};
 
   // No read is under way any more, or nobody will ever ask for its pages.
   void close(remote::RemoteStore* store);
@@ -96,6 +120,7 @@ class Line {
   std::atomic<bool> locked_{false};
   std::atomic<unsigned> reading_{0};
   transport::Channel* channel_ = nullptr;
+  uint64_t sequence_ = 0;
   unsigned used_ = 0;  // fetches that were ever in use
   Fetch fetches_[kMaxReads];
 };

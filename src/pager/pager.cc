@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/log.h"
@@ -25,13 +26,15 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, FarSpace* space
       space_(space),
       table_(space->base(), space->bytes()),
       policy_(options.policy, table_),
-      threads_(store),
+      threads_(store, frames_),
       budget_(frames_, options.local),
       evictors_({store, *space, table_, policy_, frames_, budget_}, options.evictors),
       faults_({store, *space, table_, policy_, frames_, budget_, threads_, gate_, evictors_}, options.prefetch),
       ranges_({store, *space, table_, policy_, frames_, budget_, threads_, gate_, evictors_}, faults_),
       addresses_(reinterpret_cast<uint64_t>(space->base()),
-                 reinterpret_cast<uint64_t>(space->base()) + space->bytes()) {}
+                 reinterpret_cast<uint64_t>(space->base()) + space->bytes()) {
+  evictors_.set_background_work([](void* faults) { return static_cast<FaultPath*>(faults)->map_ahead(); }, &faults_);
+}
 
 Pager::~Pager() {
   evictors_.stop();
@@ -296,11 +299,16 @@ void Pager::start_threads_in_child() {
 
 Stats Pager::stats() {
   Stats s;
+  uint64_t spare = 0;
   threads_.for_each([&](ThreadSlot& t) {
     for (size_t i = 0; i < kCounters; i++) s.counters[i] += t.counters.get(static_cast<Counter>(i));
+    s.busiest_thread_fetches = std::max(s.busiest_thread_fetches, t.counters.get(Counter::kMajorFaults));
+    s.fault_times.add(t.fault_times);
+    s.frame_waits.add(t.frame_waits);
+    spare += t.spare_frames.count();
   });
   evictors_.add_counters(s);
-  s.near_pages = frames_.used();
+  s.near_pages = frames_.used() - std::min(spare, frames_.used());
   s.near_peak_pages = frames_.peak();
   s.populated_pages = budget_.populated();
   s.populated_peak_pages = budget_.populated_peak();

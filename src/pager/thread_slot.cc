@@ -64,7 +64,12 @@ ThreadSlot& ThreadRegistry::attach() {
 
 void ThreadRegistry::vacate(ThreadSlot& slot) {
   slot.line.close(store_);
+  reclaim_spare(slot);
   slot.tid.store(0, std::memory_order_release);
+}
+
+void ThreadRegistry::reclaim_spare(ThreadSlot& slot) {
+  if (uint32_t spare = slot.spare_frames.take_all()) frames_.give(spare);
 }
 
 void ThreadRegistry::detach() {
@@ -85,6 +90,9 @@ void ThreadRegistry::reset_in_child() {
   for_each([&](ThreadSlot& slot) {
     slot.line.reset_in_child();
     slot.counters.clear();
+    slot.fault_times.clear();
+    slot.frame_waits.clear();
+    reclaim_spare(slot);
     if (&slot == self) {
       slot.tid.store(os::gettid());
       return;

@@ -9,6 +9,7 @@
 #include "base/near.h"
 #include "base/sync.h"
 #include "pager/fetch.h"
+#include "pager/frames.h"
 #include "pager/prefetch.h"
 #include "pager/stats.h"
 #include "remote/remote_store.h"
@@ -21,7 +22,11 @@ struct ThreadSlot : NearObject {
   std::atomic<uint32_t> depth{0};  // how often inside the gate; only the thread itself writes it
   Line line;
   Prefetcher prefetcher;
+  SpareFrames spare_frames;
+  // Streams whose windows nobody mapped ahead, in a row; and for how many windows nobody is asked to.
+  uint16_t ahead_misses = 0, ahead_pause = 0;
   CounterBlock counters;
+  Histogram fault_times, frame_waits;
   PageIndex last_page = 0;  // to notice a fault that never gets resolved
   uint32_t repeats = 0;
 };
@@ -30,7 +35,7 @@ class ThreadRegistry {
  public:
   static constexpr size_t kMaxThreads = 16384;
 
-  explicit ThreadRegistry(remote::RemoteStore* store) : store_(store) {}
+  ThreadRegistry(remote::RemoteStore* store, Frames& frames) : store_(store), frames_(frames) {}
 
   // The calling thread's slot, given out at first use. Safe in a SIGBUS handler with all other signals blocked.
   ThreadSlot& current();
@@ -38,6 +43,8 @@ class ThreadRegistry {
   ThreadSlot* attached();
   // The calling thread ends: its slot is reused, its counters go on.
   void detach();
+  // Frames that the thread has in reserve go back to all.
+  void reclaim_spare(ThreadSlot& slot);
   // Around a fork: nobody attaches or leaves meanwhile. In the child only the calling thread is left: all other slots
   // are freed, and all channels are gone.
   void before_fork() { lock_.lock(); }
@@ -63,6 +70,7 @@ class ThreadRegistry {
   void vacate(ThreadSlot& slot);
 
   remote::RemoteStore* store_;
+  Frames& frames_;
   SpinLock lock_;  // guards slots_, count_ and the giving out of free slots
   ThreadSlot* slots_[kMaxThreads] = {};
   std::atomic<size_t> count_{0};
@@ -84,6 +92,13 @@ class Gate {
       uint32_t seen = opened_.value();
       if (shut_.load()) opened_.wait(seen, 1000000);
     }
+  }
+  // Does not wait: false if the gate is shut, or being shut.
+  bool try_enter(ThreadSlot& t) {
+    t.depth.store(1, std::memory_order_seq_cst);
+    if (!shut_.load(std::memory_order_seq_cst)) return true;
+    t.depth.store(0, std::memory_order_seq_cst);
+    return false;
   }
   void leave(ThreadSlot& t) { bump(t, static_cast<uint32_t>(-1)); }
 

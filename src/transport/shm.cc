@@ -58,7 +58,9 @@ int ShmChannel::submit_read(std::span<const Segment> segments, Token* token) {
   if (int r = check(segments, kMaxRequestBytes, &bytes); r < 0) return r;
   Slot* slot = free_slot();
   if (!slot) return -EAGAIN;
-  for (const Segment& s : segments) memcpy(s.near, region_->at(s.far), s.bytes);
+  for (const Segment& s : segments) {
+    if (s.near) memcpy(s.near, region_->at(s.far), s.bytes);
+  }
   return finish_submit(slot, bytes, token);
 }
 
@@ -101,8 +103,12 @@ int ShmChannel::submit_discard(std::span<const Segment> segments, Token* token) 
 }
 
 const std::byte* ShmChannel::direct(uint64_t far, uint32_t bytes) {
+  return region_->is_delayed() ? nullptr : in_place(far, bytes);
+}
+
+const std::byte* ShmChannel::in_place(uint64_t far, uint32_t bytes) {
   bool inside = far < region_->bytes() && bytes <= region_->bytes() - far;
-  return inside && !region_->is_delayed() ? region_->at(far) : nullptr;
+  return inside ? region_->at(far) : nullptr;
 }
 
 int ShmChannel::poll(Token token) {

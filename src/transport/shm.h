@@ -57,6 +57,7 @@ class ShmChannel final : public Channel {
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
   const std::byte* direct(uint64_t far, uint32_t bytes) override;
+  const std::byte* in_place(uint64_t far, uint32_t bytes) override;
 
  private:
   struct Slot {

@@ -60,6 +60,10 @@ class Channel : public NearObject {
     return nullptr;
   }
 
+  // As direct, but the bytes there are what a read would give only once a read of them has completed. Such reads need
+  // no buffers: `near` may be null.
+  virtual const std::byte* in_place(uint64_t far, uint32_t bytes) { return direct(far, bytes); }
+
   // Polls for a bounded time, then sleeps until the request completes, fails, or timeout_ns has passed (-ETIMEDOUT,
   // and the token is still under way). Returns 0 or -errno.
   virtual int wait(Token token, uint64_t timeout_ns) = 0;

@@ -20,40 +20,10 @@ constexpr unsigned kComputeRounds = 30;
 constexpr unsigned kRoundTrips = 20000;
 constexpr uint64_t kRoundTripTimeoutNs = 5'000'000'000;
 
-// Counters that go into the document, in events or in microseconds.
-struct Named {
-  const char* name;
-  Counter counter;
-  bool is_time;
-};
-constexpr Named kNamed[] = {
-    {"faults", Counter::kFaults, false},
-    {"major_faults", Counter::kMajorFaults, false},
-    {"protection_faults", Counter::kProtectionFaults, false},
-    {"wait_faults", Counter::kWaitFaults, false},
-    {"prefetched", Counter::kPrefetched, false},
-    {"prefetch_used", Counter::kPrefetchUsed, false},
-    {"frame_waits", Counter::kFrameWaits, false},
-    {"evictions", Counter::kEvictions, false},
-    {"dirty_evictions", Counter::kDirtyEvictions, false},
-    {"batches", Counter::kBatches, false},
-    {"fault_us", Counter::kFaultTicks, true},
-    {"fetch_us", Counter::kFetchTicks, true},
-    {"map_us", Counter::kMapTicks, true},
-    {"wait_frame_us", Counter::kWaitFrameTicks, true},
-    {"wait_page_us", Counter::kWaitPageTicks, true},
-    {"select_us", Counter::kSelectTicks, true},
-    {"hold_us", Counter::kHoldTicks, true},
-    {"unmap_us", Counter::kUnmapTicks, true},
-    {"write_us", Counter::kWriteTicks, true},
-    {"release_us", Counter::kReleaseTicks, true},
-};
-
 json difference(const pager::Stats& before, const pager::Stats& after) {
   json counters;
-  for (const Named& n : kNamed) {
-    auto change = static_cast<double>(after.get(n.counter) - before.get(n.counter));
-    counters[n.name] = n.is_time ? change / ticks_per_us() : change;
+  for (const pager::NamedCounter& n : pager::kNamedCounters) {
+    counters[n.name] = pager::in_unit(n.unit, after.get(n.counter) - before.get(n.counter));
   }
   return counters;
 }
