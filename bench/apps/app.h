@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <variant>
 #include <vector>
 
 namespace farside::apps {
@@ -27,35 +28,60 @@ struct Arguments {
   bool hints = false;
 };
 
-[[noreturn]] inline void usage(const char* program, const char* complaint) {
-  fprintf(stderr, "%s: %s\nusage: %s [--size BYTES|M|G] [--seed N] [--threads N] [--operations N] [--hints on|off]\n",
-          program, complaint, program);
+// An option: where its value goes says what values it takes.
+struct Option {
+  std::string_view name;
+  std::variant<uint64_t*, bool*, std::string*> value;
+};
+
+[[noreturn]] inline void usage(const char* program, const char* complaint, const std::vector<Option>& options = {}) {
+  constexpr const char* kValues[] = {"N|K|M|G", "on|off", "TEXT"};
+  fprintf(stderr, "%s: %s\n", program, complaint);
+  if (!options.empty()) fprintf(stderr, "usage: %s", program);
+  for (const Option& o : options) {
+    fprintf(stderr, " [%.*s %s]", static_cast<int>(o.name.size()), o.name.data(), kValues[o.value.index()]);
+  }
+  if (!options.empty()) fputc('\n', stderr);
   exit(2);
 }
 
-inline uint64_t parse_number(const char* program, const char* text) {
+inline bool parse_value(const char* text, uint64_t& n) {
   char* end;
-  uint64_t n = strtoull(text, &end, 10);
+  n = strtoull(text, &end, 10);
+  if (end == text) return false;
   if (*end == 'K' || *end == 'M' || *end == 'G') n <<= *end == 'K' ? 10 : *end == 'M' ? 20 : 30, end++;
-  if (end == text || *end != 0) usage(program, text);
-  return n;
+  return *end == 0;
+}
+inline bool parse_value(const char* text, bool& is_on) {
+  is_on = !strcmp(text, "on");
+  return is_on || !strcmp(text, "off");
+}
+inline bool parse_value(const char* text, const Option& option) {
+  if (auto* number = std::get_if<uint64_t*>(&option.value)) return parse_value(text, **number);
+  if (auto* is_on = std::get_if<bool*>(&option.value)) return parse_value(text, **is_on);
+  **std::get_if<std::string*>(&option.value) = text;
+  return true;
 }
 
-inline Arguments parse(int argc, char** argv) {
+// `more`: options of this application alone.
+inline Arguments parse(int argc, char** argv, const std::vector<Option>& more = {}) {
   Arguments a;
+  uint64_t threads = a.threads;
+  std::vector<Option> options = {{"--size", &a.size},
+                                 {"--seed", &a.seed},
+                                 {"--threads", &threads},
+                                 {"--operations", &a.operations},
+                                 {"--hints", &a.hints}};
+  options.insert(options.end(), more.begin(), more.end());
   for (int i = 1; i < argc; i += 2) {
-    std::string_view name = argv[i];
-    if (i + 1 == argc) usage(argv[0], "an option without a value");
-    const char* value = argv[i + 1];
-    if (name == "--size") a.size = parse_number(argv[0], value);
-    else if (name == "--seed") a.seed = parse_number(argv[0], value);
-    else if (name == "--threads") a.threads = static_cast<unsigned>(parse_number(argv[0], value));
-    else if (name == "--operations") a.operations = parse_number(argv[0], value);
-    else if (name == "--hints" && (!strcmp(value, "on") || !strcmp(value, "off"))) a.hints = !strcmp(value, "on");
-    else usage(argv[0], argv[i]);
+    auto option = std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == argv[i]; });
+    if (option == options.end()) usage(argv[0], argv[i], options);
+    if (i + 1 == argc) usage(argv[0], "an option without a value", options);
+    if (!parse_value(argv[i + 1], *option)) usage(argv[0], argv[i + 1], options);
   }
-  if (a.size < (1u << 20) || a.threads == 0 || a.threads > 64)
-    usage(argv[0], "at least 1M of data, and 1 to 64 threads");
+  if (a.size < (1u << 20) || threads == 0 || threads > 64)
+    usage(argv[0], "at least 1M of data, and 1 to 64 threads", options);
+  a.threads = static_cast<unsigned>(threads);
   return a;
 }
 
@@ -78,7 +104,9 @@ inline double unit(uint64_t random) { return static_cast<double>(random >> 11) *
 class Zipf {
  public:
   Zipf(uint64_t n, double skew) : n_(n), skew_(skew) {
-    for (uint64_t i = 1; i <= n; i++) zeta_ += std::pow(static_cast<double>(i), -skew);
+    uint64_t exactly = std::min<uint64_t>(n, 1 << 20);
+    for (uint64_t i = 1; i <= exactly; i++) zeta_ += std::pow(static_cast<double>(i), -skew);
+    zeta_ += integral(static_cast<double>(n)) - integral(static_cast<double>(exactly));
     double zeta2 = 1 + std::pow(2, -skew);
     eta_ = (1 - std::pow(2.0 / static_cast<double>(n), 1 - skew)) / (1 - zeta2 / zeta_);
   }
@@ -91,9 +119,15 @@ class Zipf {
   }
 
  private:
+  // Of x^-skew, with half of its last term: what a sum up to x comes to, but for a constant (Euler and Maclaurin).
+  double integral(double x) const { return std::pow(x, 1 - skew_) / (1 - skew_) + std::pow(x, -skew_) / 2; }
+
   uint64_t n_;
   double skew_, zeta_ = 0, eta_;
 };
+
+// Puts popular ranks anywhere in [0, n), each at a place of its own: n is below 2^31, and the factor is a prime above.
+inline uint64_t scatter(uint64_t rank, uint64_t n) { return rank * 2654435761 % n; }
 
 // An array that nobody has touched yet.
 struct Free {
@@ -135,7 +169,8 @@ class Latencies {
   std::string text() {
     std::sort(us_.begin(), us_.end());
     char members[100];
-    snprintf(members, sizeof members, ",\"p50_us\":%.1f,\"p99_us\":%.1f", at(0.5), at(0.99));
+    snprintf(members, sizeof members, ",\"p50_us\":%.1f,\"p99_us\":%.1f,\"p999_us\":%.1f", at(0.5), at(0.99),
+             at(0.999));
     return members;
   }
 
@@ -143,6 +178,42 @@ class Latencies {
   double at(double share) const { return us_[static_cast<size_t>(static_cast<double>(us_.size() - 1) * share)]; }
   std::vector<float> us_;
 };
+
+// Operations done in each tenth of a second. Each thread puts in what it did, every few operations; the clock is read
+// each time.
+class TimeLine {
+ public:
+  explicit TimeLine(unsigned threads) : done_(threads) {}
+  void put(unsigned thread, uint64_t operations) {
+    auto tenth = static_cast<size_t>(seconds() * 10);
+    std::vector<uint64_t>& mine = done_[thread];
+    if (mine.size() <= tenth) mine.resize(tenth + 1);
+    mine[tenth] += operations;
+  }
+  double seconds() const { return watch_.seconds(); }
+  // A member for report(); the last tenth is not full.
+  std::string text() const {
+    std::vector<uint64_t> sums;
+    for (const auto& mine : done_) {
+      if (sums.size() < mine.size()) sums.resize(mine.size());
+      for (size_t i = 0; i < mine.size(); i++) sums[i] += mine[i];
+    }
+    std::string numbers;
+    for (uint64_t sum : sums) numbers += (numbers.empty() ? "" : ",") + std::to_string(sum);
+    return ",\"timeline\":[" + numbers + "]";
+  }
+
+ private:
+  Stopwatch watch_;
+  std::vector<std::vector<uint64_t>> done_;
+};
+
+// A member for report().
+inline std::string member(const char* name, double value) {
+  char text[100];
+  snprintf(text, sizeof text, ",\"%s\":%.3f", name, value);
+  return text;
+}
 
 // `more`: further members, as in ",\"p99_us\":12".
 inline void report(const char* app, const Arguments& a, double fill_s, double run_s, uint64_t operations,
