@@ -2,7 +2,7 @@
 // under faults and must never fault itself. A small allocator over mmap with power-of-two size classes; memory is
 // zeroed. Counts what it holds, so that the frame budget can include metadata.
 //   cost: a spin lock and a list pop; above 64 KiB one mmap. Thread-safe. Not async-signal-safe against itself: a
-//   signal handler may call it only if the interrupted code cannot (Farside's handlers block all other signals).
+//   signal handler may call it only if the interrupted code cannot (no handler of the program runs within a fault).
 #pragma once
 #include <cstddef>
 #include <new>

@@ -29,6 +29,9 @@ farside_restorer:
   movq $15, %rax
   syscall
   .size farside_restorer, .-farside_restorer
+  .globl farside_restorer_end
+  .hidden farside_restorer_end
+farside_restorer_end:
   .globl farside_sigreturn_at
   .hidden farside_sigreturn_at
   .type farside_sigreturn_at,@function
@@ -39,21 +42,32 @@ farside_sigreturn_at:
   .previous
 )");
 
+// The section of on_sigbus, as the linker bounds it.
+extern "C" const char __start_farside_fault[], __stop_farside_fault[];
+extern "C" void farside_restorer_end();
+
 namespace farside::heap {
 namespace {
 
 constexpr unsigned long kSaRestorer = 0x04000000;
 
-// The program's actions for our two signals. Written by guarded_sigaction, read when such a signal is not ours.
-SpinLock g_lock;  // guards the two below
-KernelSigaction g_program_sigbus = {};
-KernelSigaction g_program_sigsys = {};
+constexpr int kSignals = 65;  // 1 .. 64
+constexpr os::SignalSet kAllButOurs = ~kOurSignals;
+
+// The program's actions for signals that come to us first: our two, and all that it has handlers for. Held with all
+// signals blocked, for a few instructions and at most one rt_sigaction.
+SpinLock g_lock;  // guards g_program_actions, and keeps them and the kernel's together
+KernelSigaction g_program_actions[kSignals] = {};
+
+// A fault is in progress on this thread. No handler of the program may run meanwhile: it could touch a page that the
+// fault path owns. The kernel could keep signals off by the mask of our handler, but it takes the process's one signal
+// lock twice for that at every fault (docs/scaling.md). Instead a signal that comes is put back, and all are blocked
+// until the fault's handler has returned.
+__attribute__((tls_model("initial-exec"))) thread_local volatile bool t_in_fault = false;
 
 // While signal costs are measured: when the last fault came to its handler, and when the handler was done.
 std::atomic<bool> g_timing{false};
 std::atomic<uint64_t> g_entered{0}, g_left{0};
-
-KernelSigaction& program_action(int signal) { return signal == SIGBUS ? g_program_sigbus : g_program_sigsys; }
 
 bool has_handler(const KernelSigaction& a) {
   return a.handler != reinterpret_cast<void*>(SIG_DFL) && a.handler != reinterpret_cast<void*>(SIG_IGN);
@@ -61,21 +75,61 @@ bool has_handler(const KernelSigaction& a) {
 
 bool is_write_fault(const ucontext_t* context) { return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; }
 
-void on_sigbus(int signal, siginfo_t* info, void* context) {
+// Errors of the code that was interrupted, which cannot wait.
+bool is_own_error(int signal, const siginfo_t* info) {
+  constexpr os::SignalSet kErrors =
+      os::signal_bit(SIGSEGV) | os::signal_bit(SIGILL) | os::signal_bit(SIGFPE) | os::signal_bit(SIGTRAP);
+  return info->si_code > 0 && (os::signal_bit(signal) & kErrors) != 0;
+}
+
+// Within the fault handler's own code t_in_fault may not be set yet, or not any more.
+bool interrupts_fault(const ucontext_t* interrupted) {
+  auto at = static_cast<uint64_t>(interrupted->uc_mcontext.gregs[REG_RIP]);
+  auto within = [at](const char* begin, const char* end) {
+    return at >= reinterpret_cast<uint64_t>(begin) && at < reinterpret_cast<uint64_t>(end);
+  };
+  return t_in_fault || within(__start_farside_fault, __stop_farside_fault) ||
+         within(reinterpret_cast<const char*>(farside_restorer), reinterpret_cast<const char*>(farside_restorer_end));
+}
+
+// Handlers of the program are called through here. The kernel has blocked all signals but ours.
+void on_program_signal(int signal, siginfo_t* info, void* context) {
+  auto* interrupted = static_cast<ucontext_t*>(context);
+  if (is_own_error(signal, info) || !interrupts_fault(interrupted)) return chain_signal(signal, info, context);
+  if (os::call(SYS_rt_tgsigqueueinfo, os::getpid(), os::gettid(), signal, info) < 0)
+    os::call(SYS_tgkill, os::getpid(), os::gettid(), signal);  // too many are pending to tell more
+  memcpy(&interrupted->uc_sigmask, &kAllButOurs, sizeof kAllButOurs);
+}
+
+void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
+  bool write = is_write_fault(interrupted);
+  os::SignalSet mask;
+  memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
+  bool in_fiber = fiber::in_fiber(mask);
+  if (in_fiber) {  // others may run on this thread meanwhile: the kernel keeps signals off
+    os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
+    t_in_fault = false;
+  }
+  if (tracing()) trace_fault(address, write, interrupted);
+  if (pager.fault(address, write, in_fiber) == pager::FaultOutcome::kNotMapped) {
+    pager.guard_page(address);  // the access will now fail as it would natively, with SIGSEGV
+  }
+}
+
+__attribute__((section("farside_fault"), noinline)) void on_sigbus(int signal, siginfo_t* info, void* context) {
+  t_in_fault = true;
   bool timing = g_timing.load(std::memory_order_relaxed);
   if (timing) g_entered.store(ticks(), std::memory_order_relaxed);
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
   pager::Pager* pager = guard_pager();
   // si_code tells an absent page (BUS_ADRERR) from a signal that somebody sent.
-  if (!pager || info->si_code <= 0 || !pager->contains(address)) return chain_signal(signal, info, context);
-  auto* interrupted = static_cast<ucontext_t*>(context);
-  if (tracing()) trace_fault(address, is_write_fault(interrupted), interrupted);
-  os::SignalSet mask;
-  memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
-  if (pager->fault(address, is_write_fault(interrupted), fiber::in_fiber(mask)) == pager::FaultOutcome::kNotMapped) {
-    pager->guard_page(address);  // the access will now fail as it would natively, with SIGSEGV
+  if (!pager || info->si_code <= 0 || !pager->contains(address)) {
+    t_in_fault = false;
+    return chain_signal(signal, info, context);
   }
+  fault(*pager, address, static_cast<ucontext_t*>(context));
   if (timing) g_left.store(ticks(), std::memory_order_relaxed);
+  t_in_fault = false;
 }
 
 void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet mask, unsigned long flags) {
@@ -84,7 +138,7 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
                             reinterpret_cast<void*>(farside_restorer), mask};
   KernelSigaction old = {};
   os::call(SYS_rt_sigaction, signal, &action, &old, sizeof(os::SignalSet));
-  if (old.handler != reinterpret_cast<void*>(handler)) program_action(signal) = old;
+  if (old.handler != reinterpret_cast<void*>(handler)) g_program_actions[signal] = old;
 }
 
 // Default action of our signals: the process ends by them, as it would natively.
@@ -97,9 +151,15 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
 
 }  // namespace
 
-void install_fault_handler() {
-  // While a fault is served no handler of the program may run: it could touch a page that the fault path owns.
-  install(SIGBUS, on_sigbus, ~(kOurSignals | os::signal_bit(SIGSEGV)), 0);
+void install_fault_handler(bool all_handlers_are_ours) {
+  install(SIGBUS, on_sigbus, all_handlers_are_ours ? 0 : SignalsBlocked::kAllButFaults, 0);
+  if (!all_handlers_are_ours) return;
+  for (int signal = 1; signal < kSignals; signal++) {  // those that the program's libraries have set before
+    KernelSigaction now = {};
+    bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
+    if (ours || os::call(SYS_rt_sigaction, signal, nullptr, &now, sizeof(os::SignalSet)) < 0) continue;
+    if (has_handler(now)) guarded_sigaction(signal, &now, nullptr, sizeof(os::SignalSet));
+  }
 }
 
 void install_trap_handler() {
@@ -134,15 +194,57 @@ SignalCost measure_signal_cost(pager::Pager& pager) {
           static_cast<double>(back[seen / 2]) / ticks_per_us()};
 }
 
-void chain_signal(int signal, siginfo_t* info, void* context) {
+namespace {
+
+// The program's action for a signal that is being delivered.
+KernelSigaction take_action(int signal) {
+  os::SignalSet all = ~os::SignalSet{0}, before = 0;
+  os::sigprocmask(SIG_SETMASK, &all, &before);
   g_lock.lock();
-  KernelSigaction action = program_action(signal);
+  KernelSigaction action = g_program_actions[signal];
+  if (action.flags & SA_RESETHAND) {
+    g_program_actions[signal] = {};
+    bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
+    if (!ours) os::call(SYS_rt_sigaction, signal, &g_program_actions[signal], nullptr, sizeof(os::SignalSet));
+  }
   g_lock.unlock();
+  os::sigprocmask(SIG_SETMASK, &before, nullptr);
+  return action;
+}
+
+// What the kernel gets instead of the program's handler.
+KernelSigaction through_us(const KernelSigaction& wanted) {
+  KernelSigaction action = wanted;
+  action.handler = reinterpret_cast<void*>(on_program_signal);
+  action.flags = (wanted.flags & ~static_cast<unsigned long>(SA_RESETHAND)) | SA_SIGINFO | kSaRestorer;
+  action.restorer = reinterpret_cast<void*>(farside_restorer);
+  action.mask = kAllButOurs;
+  return action;
+}
+
+long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction* previous) {
+  bool ours = signal > 0 && signal < kSignals && (os::signal_bit(signal) & kOurSignals) != 0;
+  bool handled = wanted && has_handler(*wanted);
+  if (!ours) {
+    KernelSigaction action = handled ? through_us(*wanted) : (wanted ? *wanted : KernelSigaction());
+    long r = os::call(SYS_rt_sigaction, signal, wanted ? &action : nullptr, previous, sizeof(os::SignalSet));
+    if (r < 0) return r;
+  }
+  if (ours || previous->handler == reinterpret_cast<void*>(on_program_signal)) *previous = g_program_actions[signal];
+  if (wanted && (ours || handled)) g_program_actions[signal] = *wanted;
+  return 0;
+}
+
+}  // namespace
+
+void chain_signal(int signal, siginfo_t* info, void* context) {
+  KernelSigaction action = take_action(signal);
   if (action.handler == reinterpret_cast<void*>(SIG_IGN) && info->si_code <= 0) return;
   if (!has_handler(action)) end_by(signal);
   os::SignalSet mask = 0, before = 0;
   memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
-  mask = without_ours(mask | action.mask);
+  mask |= action.mask | ((action.flags & SA_NODEFER) ? 0 : os::signal_bit(signal));
+  mask = without_ours(mask);
   os::sigprocmask(SIG_SETMASK, &mask, &before);
   if (action.flags & SA_SIGINFO)
     reinterpret_cast<void (*)(int, siginfo_t*, void*)>(action.handler)(signal, info, context);
@@ -156,21 +258,14 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
   KernelSigaction wanted = {}, previous = {};
   if (action) wanted = *action;
   wanted.mask = without_ours(wanted.mask);
-  if (signal == SIGBUS || signal == SIGSYS) {
-    g_lock.lock();
-    previous = program_action(signal);
-    if (action) program_action(signal) = wanted;
-    g_lock.unlock();
-  } else {
-    if (action && has_handler(wanted)) {
-      wanted.flags |= kSaRestorer;
-      wanted.restorer = reinterpret_cast<void*>(farside_restorer);
-    }
-    long r = os::call(SYS_rt_sigaction, signal, action ? &wanted : nullptr, &previous, set_bytes);
-    if (r < 0) return r;
-  }
-  if (old) *old = previous;
-  return 0;
+  os::SignalSet all = ~os::SignalSet{0}, before = 0;
+  os::sigprocmask(SIG_SETMASK, &all, &before);
+  g_lock.lock();
+  long r = exchange_action(signal, action ? &wanted : nullptr, &previous);
+  g_lock.unlock();
+  os::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (r == 0 && old) *old = previous;
+  return r;
 }
 
 long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer) {

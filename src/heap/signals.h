@@ -1,6 +1,6 @@
 // Signals. Farside owns SIGBUS (faults) and SIGSYS (trapped system calls): the program never sees ours, never blocks
-// them, and its own handlers for them are kept here and called for what is not ours. All other handlers go to the
-// kernel with two changes: their masks leave SIGBUS and SIGSYS open, and they return through our restorer.
+// them, and its own handlers for them are kept here and called for what is not ours. All other handlers are kept here
+// too and called by ours, with masks that leave SIGBUS and SIGSYS open, and never in the middle of a fault.
 // The kernel's alternate stack is always Farside's own; the program's is only recorded, and its SA_ONSTACK handlers run
 // on ours, which is larger.
 #pragma once
@@ -23,8 +23,10 @@ struct KernelSigaction {
 
 inline constexpr os::SignalSet kOurSignals = os::signal_bit(SIGBUS) | os::signal_bit(SIGSYS);
 
-void install_fault_handler();  // SIGBUS
-void install_trap_handler();   // SIGSYS
+// SIGBUS. all_handlers_are_ours: every handler that the program sets comes through guarded_sigaction; else the kernel
+// has to keep signals off while a fault is served, which costs two more uses of the process's signal lock.
+void install_fault_handler(bool all_handlers_are_ours);
+void install_trap_handler();  // SIGSYS
 
 // What the kernel takes to bring a fault to its handler and to go on after it, medians of some faults taken for this
 // (about 200 us). Zeros where that cannot be seen.

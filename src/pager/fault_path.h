@@ -1,6 +1,7 @@
 // What happens when a thread touches a page that is absent or write-protected. The faulting thread does all of it
 // itself: looks the page up, takes a frame, fetches over its own channel, maps, returns (DESIGN 3). It never evicts.
-// Everything here is async-signal-safe and runs with all signals but SIGBUS and SIGSYS blocked, or on a handler thread.
+// Everything here is async-signal-safe and no handler of the program runs meanwhile (docs/locking.md), or it is a
+// handler thread.
 #pragma once
 #include "pager/budget.h"
 #include "pager/evictor.h"

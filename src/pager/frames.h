@@ -133,7 +133,7 @@ class Frames {
     while (old < now && !peak_.compare_exchange_weak(old, now, std::memory_order_relaxed)) {}
   }
 
-  static constexpr uint64_t kLeast = 64;   // frames without which nothing can move, however large the metadata
+  static constexpr uint64_t kLeast = 128;  // frames without which nothing can move, however large the metadata
   static constexpr uint64_t kSlack = 256;  // free while the limit goes down
   static constexpr uint64_t kMostSpare = 32;
   // Read at every fault, written seldom.

@@ -39,7 +39,7 @@ class Pager : public NearObject {
   // As EvictorGroup::call_regularly.
   void call_regularly(void (*work)()) { evictors_.call_regularly(work); }
 
-  // ---- Faults. Async-signal-safe; all other signals must be blocked. ----
+  // ---- Faults. Async-signal-safe; no handler of the program may run meanwhile. ----
 
   // Makes the page at `address` (which must lie in far space) present and, for a write, writable.
   // may_suspend: a fiber whose worker may run others meanwhile (fiber/wait.h).

@@ -37,7 +37,7 @@ class ThreadRegistry {
 
   ThreadRegistry(remote::RemoteStore* store, Frames& frames) : store_(store), frames_(frames) {}
 
-  // The calling thread's slot, given out at first use. Safe in a SIGBUS handler with all other signals blocked.
+  // The calling thread's slot, given out at first use. Safe under a fault.
   ThreadSlot& current();
   // The same, or nullptr if it has none yet.
   ThreadSlot* attached();

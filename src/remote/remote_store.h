@@ -38,7 +38,7 @@ class RemoteStore : public NearObject {
   virtual ~RemoteStore() = default;
 
   // A new channel for one thread, or nullptr with the reason in *status. Uses only base/os.h and base/near.h, so it
-  // may be called inside a SIGBUS handler that has all other signals blocked. Thread-safe.
+  // may be called under a fault. Thread-safe.
   virtual transport::Channel* open_channel(Status* status) = 0;
   virtual void close_channel(transport::Channel* channel) = 0;
 

@@ -28,7 +28,7 @@ StreamChannel* StreamChannel::open(const Dialer& dialer, Status* status) {
 StreamChannel::~StreamChannel() {
   fds_->close(fd_);
   for (Slot& slot : slots_) {
-    if (slot.staging) near_free(slot.staging, kMaxRequestBytes);
+    near_free(slot.staging, slot.staging_bytes);
   }
 }
 
@@ -122,7 +122,11 @@ void StreamChannel::fill_head(Slot* slot, wire::Op op, std::span<const Segment> 
 }
 
 int StreamChannel::stage_pipe(Slot* slot, int pipe, size_t bytes) {
-  if (!slot->staging) slot->staging = static_cast<std::byte*>(near_alloc(kMaxRequestBytes));
+  if (slot->staging_bytes < bytes) {
+    near_free(slot->staging, slot->staging_bytes);
+    slot->staging = static_cast<std::byte*>(near_alloc(bytes));
+    slot->staging_bytes = bytes;
+  }
   iovec piece = {slot->staging, bytes};
   if (int r = read_pipe(pipe, &piece, 1, bytes); r < 0) return r;
   *slot->send_end++ = {slot->staging, bytes};

@@ -41,7 +41,8 @@ class StreamChannel final : public Channel {
     iovec* send_end;       // end of what is to be sent
     iovec* send_next;
     iovec* land_end;               // end of where the reply lands
-    std::byte* staging = nullptr;  // kMaxRequestBytes, made when the slot first writes from a pipe
+    std::byte* staging = nullptr;  // for writes from a pipe, as large as the largest one of the slot
+    size_t staging_bytes = 0;
     iovec pieces[kMaxSegments + 2];
     wire::FrameHeader header;  // header, list_head and extents are sent as one piece
     wire::ListHeader list_head;
