@@ -28,58 +28,60 @@ void run_on(unsigned first, unsigned count) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// A cache line's way from one core to another: two threads answer each other. The best of some rounds.
+// A cache line's way from one core to another: two threads answer each other. The best of many short rounds, in which
+// neither lost its core.
 double measure_line() {
-  constexpr unsigned kRounds = 10, kTurns = 20000;
+  constexpr unsigned kRounds = 300, kTurns = 500;
+  alignas(64) std::atomic<unsigned> turn{0};
   double best = 1e9;
-  for (unsigned round = 0; round < kRounds; round++) {
-    alignas(64) std::atomic<unsigned> turn{0};
-    auto play = [&](unsigned me) {
-      run_on(me, 1);
-      for (unsigned i = me; i < 2 * kTurns; i += 2) {
-        while (turn.load(std::memory_order_acquire) != i) {}
-        turn.store(i + 1, std::memory_order_release);
-      }
-    };
+  auto play = [&](unsigned me) {
+    run_on(me, 1);
     uint64_t start = now_ns();
-    std::thread other(play, 1);
-    std::thread one(play, 0);
-    other.join();
-    one.join();
-    best = std::min(best, static_cast<double>(now_ns() - start) / 1000 / (2 * kTurns));
-  }
+    for (unsigned i = me; i < 2 * kRounds * kTurns; i += 2) {
+      while (turn.load(std::memory_order_acquire) != i) {}
+      turn.store(i + 1, std::memory_order_release);
+      if (me != 0 || i % (2 * kTurns) != 0) continue;
+      if (i > 0) best = std::min(best, static_cast<double>(now_ns() - start) / 1000 / (2 * kTurns));
+      start = now_ns();
+    }
+  };
+  std::thread other(play, 1);
+  std::thread one(play, 0);
+  other.join();
+  one.join();
   return best;
 }
 
-// Mapping a page and dropping it again, over and over, for a millisecond. The best of some rounds.
-double time_drops() {
+// Mapping a page and dropping it again, over and over. Rounds of about 0.1 ms.
+std::vector<double> time_drops() {
+  constexpr unsigned kRounds = 300, kDrops = 30;
   void* page = mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  double best = 1e9;
-  for (unsigned round = 0; round < 50; round++) {
-    constexpr unsigned kDrops = 300;
+  std::vector<double> rounds;
+  for (unsigned round = 0; round < kRounds; round++) {
     uint64_t start = now_ns();
     for (unsigned i = 0; i < kDrops; i++) {
       *static_cast<volatile char*>(page) = 1;
       madvise(page, kPageSize, MADV_DONTNEED);
     }
-    best = std::min(best, static_cast<double>(now_ns() - start) / 1000 / kDrops);
+    rounds.push_back(static_cast<double>(now_ns() - start) / 1000 / kDrops);
   }
   munmap(page, kPageSize);
-  return best;
+  return rounds;
 }
 
-// What dropping a page costs more when another core runs the program.
+// What dropping a page costs more when another core runs the program. Medians: in the best rounds that core runs
+// something else.
 double measure_shootdown() {
   double alone = 0, beside = 0;
   std::atomic<bool> stop{false};
   std::thread([&] {
     run_on(0, 1);
-    alone = time_drops();
+    alone = median(time_drops());
     std::thread other([&] {
       run_on(1, 1);
       while (!stop.load(std::memory_order_relaxed)) {}
     });
-    beside = time_drops();
+    beside = median(time_drops());
     stop = true;
     other.join();
   }).join();

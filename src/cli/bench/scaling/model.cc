@@ -12,11 +12,10 @@
 namespace farside::cli::bench::scaling {
 namespace {
 
-constexpr unsigned kSpinsForAFrame = 500;  // FaultPath::take_frame
-constexpr unsigned kIdleTurns = 15;        // of a microsecond: EvictorGroup::run
-constexpr unsigned kZonePages = 63;        // that the kernel moves between a core and its zone at a time
-constexpr unsigned kLruPages = 31;         // that the kernel puts on or takes off its lists of used pages at a time
-constexpr uint64_t kMostLowWater = 4096;   // Frames::low_water
+constexpr unsigned kIdleTurns = 15;       // of a microsecond: EvictorGroup::run
+constexpr unsigned kZonePages = 63;       // that the kernel moves between a core and its zone at a time
+constexpr unsigned kLruPages = 31;        // that the kernel puts on or takes off its lists of used pages at a time
+constexpr uint64_t kMostLowWater = 4096;  // Frames::low_water
 
 class Random {
  public:
@@ -178,6 +177,7 @@ class Model {
   Task take_frame(Thread& t) {
     if (t.cached > 0) {
       t.cached--;
+      if (low()) co_await wake_evictors(t);
       co_return;
     }
     co_await touch(t, used_line_, Part::kFrames);  // low() reads what try_take changes
@@ -205,7 +205,7 @@ class Model {
       bool taken = false;
       if (!d_.look_before_take || used_ < s_.frames) co_await try_take(t, 1, &taken);
       if (taken) break;
-      if (spins < kSpinsForAFrame || seen != releases_) {
+      if (spins < d_.frame_spins || seen != releases_) {
         co_await simulation_.delay(spread(m_.pause));
         continue;
       }
@@ -503,7 +503,8 @@ class Model {
     o.us = now() - measured_from_;
     auto faults = static_cast<double>(latencies_.size());
     o.pages_per_s = static_cast<double>(o.pages - pages_before_) / o.us * 1e6;
-    o.access_us = o.us * s_.threads / (faults / w_.faults_per_access);
+    double accesses = static_cast<double>(o.pages - pages_before_) / (w_.faults_per_access * w_.pages_per_fault);
+    o.access_us = o.us * s_.threads / accesses;
     for (double& part : o.parts) part /= faults;
     for (double l : latencies_) o.mean_us += l / faults;
     o.p50_us = quantile(latencies_, 0.5);
@@ -550,9 +551,8 @@ class Model {
 }  // namespace
 
 const char* part_name(Part part) {
-  constexpr const char* kNames[kParts] = {
-      "signal", "signal lock",           "our own work", "frame counter", "no frame",          "fetch",
-      "map",    "kernel's shared lines", "policy locks", "interrupts",    "waiting for a core"};
+  constexpr const char* kNames[kParts] = {"signal", "signal lock",  "own work", "frames",     "no frame", "fetch",
+                                          "map",    "kernel lines", "policy",   "interrupts", "core"};
   return kNames[static_cast<size_t>(part)];
 }
 

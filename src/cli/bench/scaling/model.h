@@ -20,6 +20,7 @@ struct Design {
   bool look_before_take = false;       // a waiter adds to the shared counter only if it has seen a free frame
   bool take_window_at_once = false;    // the frames of a window by one addition
   bool insert_window_at_once = false;  // the pages of a window into the policy's queue under one lock
+  unsigned frame_spins = 500;          // turns in which a thread looks for a frame before it sleeps
   unsigned frames_per_wake = 0;        // frames that come free for each sleeper that is woken; 0: all are woken
   bool synchronous = false;            // a thread that finds no frame evicts a batch itself
   unsigned signal_locks = 4;  // times that a fault takes the process's signal lock; 0: the program calls a hint instead

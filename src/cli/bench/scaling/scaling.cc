@@ -11,6 +11,7 @@ using nlohmann::json;
 
 constexpr unsigned kManyThreads = 48;  // MAGE's figures 5, 6, 16 and 18
 constexpr unsigned kSpareCores = 8;    // beside the threads': for the evictors
+constexpr unsigned kLongSpin = 3000;   // turns: about as long as a batch takes
 constexpr double kLeastGain = 1.01;    // of a change that is worth to be made
 constexpr const char* kRandomRead = "random read";
 constexpr const char* kRandomWrite = "random write";
@@ -23,6 +24,7 @@ Design changed() {
   d.stripes = 64;
   d.frame_cache = 16;
   d.look_before_take = true;
+  d.frame_spins = kLongSpin;
   d.frames_per_wake = 8;
   d.evictors = 8;
   return d;
@@ -91,9 +93,14 @@ class Prediction {
     s.machine = large_machine(threads + kSpareCores);
     s.design = design;
     s.threads = threads;
-    s.faults = std::max<uint64_t>(1000, static_cast<uint64_t>(static_cast<double>(s_.faults) / s.work.pages_per_fault));
+    s.faults = faults_of(s.work);
     s.seed = s_.seed;
     return s;
+  }
+
+  // Where a fault brings many pages, fewer of them.
+  uint64_t faults_of(const WorkloadCosts& work) const {
+    return static_cast<uint64_t>(static_cast<double>(s_.faults) / std::min(6.0, work.pages_per_fault));
   }
 
   Scenario here(const Measured& m) const {
@@ -104,7 +111,7 @@ class Prediction {
     s.design.evictors = 1;
     s.threads = m.threads;
     s.frames = costs_.frames;
-    s.faults = std::max<uint64_t>(2000, static_cast<uint64_t>(static_cast<double>(s_.faults) / s.work.pages_per_fault));
+    s.faults = faults_of(s.work);
     s.seed = s_.seed;
     return s;
   }
@@ -319,6 +326,11 @@ const std::vector<Change>& changes() {
       {"8 evictors", [](Design& d) { d.evictors = 8; }},
       {"16 frames at a time for a thread", [](Design& d) { d.frame_cache = 16; }},
       {"look before taking a frame", [](Design& d) { d.look_before_take = true; }},
+      {"look, and spin for as long as a batch takes",
+       [](Design& d) {
+         d.look_before_take = true;
+         d.frame_spins = kLongSpin;
+       }},
       {"a window's frames at once", [](Design& d) { d.take_window_at_once = true; }},
       {"a window's pages into the queue at once", [](Design& d) { d.insert_window_at_once = true; }},
       {"64 shards", [](Design& d) { d.shards = 64; }},
