@@ -10,6 +10,8 @@
 #include "cli/bench/paging_report.h"
 #include "cli/bench/policies.h"
 #include "cli/bench/redis.h"
+#include "cli/bench/scaling/calibrate.h"
+#include "cli/bench/scaling/scaling.h"
 #include "cli/commands.h"
 #include "cli/machine.h"
 
@@ -49,6 +51,14 @@ constexpr const char* kPoliciesHelp =
     "Examples:\n"
     "  farside bench policies\n"
     "  farside bench policies --svg miss_ratios.svg --shares 5,10,20,30,40,50,60,70,80,90";
+
+constexpr const char* kScalingHelp =
+    "Simulates the pager's faults and evictions with up to 128 threads on a large machine. Measures this machine "
+    "first\n"
+    "and simulates it, too, to show how far the simulation can be trusted. What the figures mean: docs/scaling.md.\n\n"
+    "Examples:\n"
+    "  farside bench scaling --save-costs costs.json --json scaling.json --plots plots\n"
+    "  farside bench scaling --costs costs.json --threads 8,48,128";
 
 // What all benchmarks take.
 struct OutputArguments {
@@ -173,6 +183,41 @@ int bench_policies(PoliciesArguments a) {
   a.settings.quiet = a.output.quiet;
   auto measure = [&] { return Result<nlohmann::json>(bench::measure_policies(a.settings)); };
   return run_benchmark(a.output, {}, measure, bench::policies_text, bench::policies_charts);
+}
+
+struct ScalingArguments {
+  DataArguments data;
+  bench::scaling::CalibrationSettings calibration;
+  bench::scaling::ScalingSettings settings;
+  std::string costs, save_costs, plots;
+  OutputArguments output;
+};
+
+Result<bench::scaling::Costs> read_costs(const std::string& file) {
+  nlohmann::json document = nlohmann::json::parse(std::ifstream(file), nullptr, false);
+  if (document.is_discarded()) return Status::error(EINVAL, "--costs {}: no JSON file that can be read", file);
+  return bench::scaling::parse_costs(document);
+}
+
+Result<nlohmann::json> measure_scaling(const ScalingArguments& a) {
+  auto costs = a.costs.empty() ? bench::scaling::measure_costs(a.calibration) : read_costs(a.costs);
+  if (!costs.ok()) return costs.status();
+  Status saved = write_file(a.save_costs, bench::scaling::to_json(*costs).dump(2) + "\n");
+  if (!saved.ok()) return saved;
+  nlohmann::json document = bench::scaling::predict(*costs, a.settings);
+  for (const auto& [name, svg] : bench::scaling::scaling_plots(document)) {
+    Status written = write_file(a.plots.empty() ? "" : a.plots + "/" + name, svg);
+    if (!written.ok()) return written;
+  }
+  return document;
+}
+
+int bench_scaling(ScalingArguments a) {
+  a.calibration.quiet = a.settings.quiet = a.output.quiet;
+  Status settled = a.costs.empty() ? settle_data(a.data, &a.calibration) : Status();
+  if (settled.ok()) settled = check_writable(a.save_costs);
+  return run_benchmark(
+      a.output, settled, [&] { return measure_scaling(a); }, bench::scaling::scaling_text, no_chart);
 }
 
 void add_output_options(CLI::App* command, OutputArguments* output) {
@@ -308,6 +353,31 @@ void add_policies(CLI::App* parent) {
   set_action(command, [arguments] { return bench_policies(*arguments); });
 }
 
+void add_scaling(CLI::App* parent) {
+  CLI::App* command =
+      parent->add_subcommand("scaling", "Up to 128 threads and 8 evictors on a large machine, simulated");
+  auto arguments = std::make_shared<ScalingArguments>();
+  arguments->data.size = "256M";
+  bench::scaling::ScalingSettings& settings = arguments->settings;
+  command->add_option("--costs", arguments->costs, "costs to take instead of measuring")->type_name("FILE");
+  command->add_option("--save-costs", arguments->save_costs, "file for the measured costs")->type_name("FILE");
+  add_size_option(command, &arguments->data.size);
+  add_repeat_option(command, &arguments->calibration.repetitions);
+  command->add_option("--threads", settings.threads, "numbers of threads, separated by commas")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 1024u));
+  command->add_option("--faults", settings.faults, "faults that each simulation measures")
+      ->type_name("N")
+      ->check(CLI::Range(1000u, 100000000u))
+      ->capture_default_str();
+  command->add_option("--seed", settings.seed, "of the random choices")->type_name("N")->capture_default_str();
+  command->add_option("--plots", arguments->plots, "folder for plots")->type_name("DIR")->check(CLI::ExistingDirectory);
+  add_output_options(command, &arguments->output);
+  command->footer(kScalingHelp);
+  set_action(command, [arguments] { return bench_scaling(*arguments); });
+}
+
 }  // namespace
 
 void add_bench_command(CLI::App& app) {
@@ -319,6 +389,7 @@ void add_bench_command(CLI::App& app) {
   add_hints(command);
   add_redis(command);
   add_policies(command);
+  add_scaling(command);
 }
 
 }  // namespace farside::cli
