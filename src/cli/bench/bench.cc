@@ -1,6 +1,4 @@
 // farside bench: measures Farside beside the kernel's swap on this machine, and says which goals are met.
-#include <fstream>
-
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -11,6 +9,7 @@
 #include "cli/bench/policies.h"
 #include "cli/bench/redis.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/machine.h"
 
 namespace farside::cli {
@@ -55,19 +54,6 @@ struct OutputArguments {
   std::string json, svg;
   bool quiet = false;
 };
-
-Status check_writable(const std::string& file) {
-  if (file.empty() || std::ofstream(file, std::ios::app)) return {};
-  return Status::error(EACCES, "cannot write {}", file);
-}
-
-Status write_file(const std::string& file, const std::string& text) {
-  if (file.empty()) return {};
-  std::ofstream stream(file);
-  stream << text;
-  if (stream.flush()) return {};
-  return Status::error(EIO, "cannot write {}", file);
-}
 
 Result<double> parse_share(const std::string& text) {
   Result<SizeOrShare> local = parse_size_or_share(text);
