@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -15,15 +17,18 @@ Status check_writable(const std::string& file) {
 
 Status write_file(const std::string& file, const std::string& text) {
   if (file.empty()) return {};
-  bool regular = !std::filesystem::exists(file) || std::filesystem::is_regular_file(file);
-  std::string part = regular ? file + ".part" : file;  // as /dev/stdout
-  std::ofstream stream(part);
+  std::ofstream stream(file);
   stream << text;
-  stream.close();
-  std::error_code error;
-  if (stream && regular) std::filesystem::rename(part, file, error);
-  if (stream && !error) return {};
+  if (stream.flush()) return {};
   return Status::error(EIO, "cannot write {}; look at the rights and the space there", file);
+}
+
+Status replace_file(const std::string& file, const std::string& text) {
+  std::string part = file + ".part";
+  Status written = write_file(part, text);
+  if (!written.ok()) return written;
+  if (rename(part.c_str(), file.c_str()) == 0) return {};
+  return Status::error(errno, "cannot rename {}: {}", part, strerror(errno));
 }
 
 std::string read_file(const std::string& file) {
