@@ -40,7 +40,8 @@ TEST(CommandsTest, EveryHelpHasExamples) {
                                         {"doctor", "--help"},
                                         {"bench", "--help"},
                                         {"bench", "paging", "--help"},
-                                        {"bench", "redis", "--help"}}) {
+                                        {"bench", "redis", "--help"},
+                                        {"bench", "all", "--help"}}) {
     Outcome help = farside(line);
     EXPECT_EQ(help.exit_status, 0);
     EXPECT_NE(help.out.find("Examples:\n  "), std::string::npos) << help.out;
@@ -63,6 +64,9 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
                                         {"bench"},
                                         {"bench", "paging", "--local", "1G"},
                                         {"bench", "paging", "--size", "4K"},
+                                        {"bench", "all", "--apps", "no_such"},
+                                        {"bench", "all", "--size", "4K"},
+                                        {"bench", "all", "--transport", "tcp", "--latency", "4"},
                                         {"serve"}}) {
     Outcome outcome = farside(line);
     EXPECT_EQ(outcome.exit_status, kExitUsage);

@@ -2,6 +2,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "cli/bench/all_command.h"
 #include "cli/bench/fibers.h"
 #include "cli/bench/hints.h"
 #include "cli/bench/paging.h"
@@ -299,12 +300,15 @@ void add_policies(CLI::App* parent) {
 void add_bench_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Measure far memory beside the kernel's swap on this machine");
   command->require_subcommand(1);
-  command->footer("Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis");
+  command->footer(
+      "Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis\n  farside bench "
+      "all --quick");
   add_paging(command);
   add_fibers(command);
   add_hints(command);
   add_redis(command);
   add_policies(command);
+  bench::add_all_command(command);
 }
 
 }  // namespace farside::cli

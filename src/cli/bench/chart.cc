@@ -94,6 +94,10 @@ std::string line(double x1, double y1, double x2, double y2, const char* colour)
          "\n";
 }
 
+std::string axis_text(double value) {
+  return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string panel(const LineChart& chart, double left, double top) {
   constexpr double kInset = 46, kBelow = 44, kAbove = 28;
   constexpr int kSteps = 4;
@@ -103,8 +107,8 @@ std::string panel(const LineChart& chart, double left, double top) {
   for (int i = 0; i <= kSteps; i++) {
     double share = static_cast<double>(i) / kSteps;
     svg += line(x0, y0 - share * height, x0 + width, y0 - share * height, i == 0 ? kText : "#e3e6e8");
-    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", fmt::format("{:.3g}", share * chart.y_most));
-    svg += label(x0 + share * width, y0 + 16, 11, "middle", fmt::format("{:.3g}", share * chart.x_most));
+    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", axis_text(share * chart.y_most));
+    svg += label(x0 + share * width, y0 + 16, 11, "middle", axis_text(share * chart.x_most));
   }
   svg += label(x0 + width / 2, y0 + 34, 11, "middle", chart.x_label + " / " + chart.y_label);
   for (size_t s = 0; s < chart.series.size(); s++) {
