@@ -17,8 +17,8 @@ class BenchAllTest(SystemTest):
     def command(self, out, *options):
         return [FARSIDE, "bench", "all", "--out", str(self.folder / out), *map(str, options)]
 
-    def bench(self, out, *options):
-        return run(self.command(out, *options), seconds=120, env=environment(), cwd=self.folder)
+    def bench(self, out, *options, repeat=1):
+        return run(self.command(out, "--repeat", repeat, *options), seconds=120, env=environment(), cwd=self.folder)
 
     def document(self, out):
         return json.loads((self.folder / out / "results.json").read_text())
@@ -38,7 +38,7 @@ class BenchAllTest(SystemTest):
         self.assertEqual(again.status, 0)
         self.assertEqual(again.errors, b"", "something was measured again")
         self.assertEqual(again.output, result.output)
-        more = self.bench("whole", *OPTIONS, "--repeat", "2")
+        more = self.bench("whole", *OPTIONS, repeat=2)
         self.assertEqual(len(self.document("whole")["runs"]), 2 * len(runs), more.errors.decode())
         other = self.bench("whole", *OPTIONS, "--seed", "2")
         self.assertEqual(other.status, FAILURE)
@@ -46,7 +46,7 @@ class BenchAllTest(SystemTest):
 
     def test_it_goes_on_after_an_interruption(self):
         file = self.folder / "stopped" / "results.json"
-        process = subprocess.Popen(self.command("stopped", *OPTIONS, "--quiet"), env=environment(),
+        process = subprocess.Popen(self.command("stopped", "--repeat", 1, *OPTIONS, "--quiet"), env=environment(),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
         self.addCleanup(end_group, process)
         deadline = time.monotonic() + 60

@@ -13,7 +13,7 @@ namespace farside::cli::bench {
 
 struct AllSettings {
   TaskList list;
-  uint64_t size = 128 * kMiB, seed = 1;
+  uint64_t size = 96 * kMiB, seed = 1;
   unsigned threads = 2;
   std::string transport = "shm";  // or "tcp"
   double latency_us = 0;          // added to shm's, to stand in for a slower link

@@ -20,10 +20,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kLeastBytes = 1 * kMiB, kQuickBytes = 32 * kMiB;
+constexpr uint64_t kLeastBytes = 1 * kMiB, kQuickBytes = 40 * kMiB;
 constexpr unsigned kMostRepetitions = 100, kMostThreads = 64;
 const std::vector<std::string> kWays = {kNative, kFar, kHinted, kZram};
-const std::vector<unsigned> kQuickShares = {10, 50, 100};
+const std::vector<unsigned> kQuickShares = {25, 50, 100};
 
 constexpr const char* kHelp =
     "Runs each application natively, over far memory without and with hints, and under a memory limit with swap on "
@@ -35,7 +35,7 @@ constexpr const char* kHelp =
     "or ways compute different results. What the figures mean: docs/benchmarks.md.\n\n"
     "Examples:\n"
     "  farside bench all --quick\n"
-    "  farside bench all --out results --repeat 3 --size 512M\n"
+    "  farside bench all --out results --size 512M\n"
     "  farside bench all --apps gups,pagerank --shares 10,50,90 --ways far,hinted --latency 3.9 --trace";
 
 struct AllArguments {
@@ -117,7 +117,7 @@ void add_what(CLI::App* command, AllArguments* a) {
       ->delimiter(',')
       ->check(CLI::Range(1u, 100u))
       ->capture_default_str();
-  command->add_option("--size", a->size, "data of each application (default: 128M)")->type_name("SIZE");
+  command->add_option("--size", a->size, "data of each application (default: 96M)")->type_name("SIZE");
   command->add_option("--seed", s.seed, "of the data")->type_name("N")->capture_default_str();
   command->add_option("--threads", s.threads, "of each application")
       ->type_name("N")
@@ -127,7 +127,7 @@ void add_what(CLI::App* command, AllArguments* a) {
       ->type_name("N")
       ->check(CLI::Range(1u, kMostRepetitions))
       ->capture_default_str();
-  command->add_flag("--quick", a->quick, "32M of data, three shares: some minutes");
+  command->add_flag("--quick", a->quick, "40M of data, three shares: some three minutes on two cores");
 }
 
 void add_how(CLI::App* command, AllArguments* a) {

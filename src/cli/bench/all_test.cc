@@ -81,6 +81,15 @@ TEST_F(ResultsTest, FailedRunsAreTriedAgainAndCutOffOnesAreNot) {
   EXPECT_EQ(notes_of(results->document()).size(), 2u);
 }
 
+TEST(NotesTest, MoreNearMemoryThanTheShareIsNoted) {
+  json document = {{"runs",
+                    {{"gups/far/10/0", {{"costs", {{"near_bytes", 8 << 20}, {"heap_bytes", 32 << 20}}}}},
+                     {"gups/far/25/0", {{"costs", {{"near_bytes", 8 << 20}, {"heap_bytes", 32 << 20}}}}}}}};
+  std::vector<std::string> notes = notes_of(document);
+  ASSERT_EQ(notes.size(), 1u);
+  EXPECT_TRUE(has(notes[0], "gups/far/10/0: near were 8.00 MiB of 32.0 MiB")) << notes[0];
+}
+
 json all_document() {
   json document = {{"machine",
                     {{"processor", "P"},

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <map>
 
+#include "base/size.h"
 #include "cli/bench/figures.h"
 #include "cli/bench/workloads.h"
 #include "cli/files.h"
@@ -17,6 +19,12 @@ constexpr unsigned kAllNear = 100;
 
 std::string key_start(const std::string& app, const std::string& way, unsigned share) {
   return fmt::format("{}/{}/{}/", app, way, share);
+}
+
+// "gups/far/25/0" -> 25.
+double share_of(const std::string& key) {
+  size_t end = key.rfind('/');
+  return strtod(key.c_str() + key.rfind('/', end - 1) + 1, nullptr);
 }
 
 std::string differences(const json& old, const json& now) {
@@ -125,10 +133,17 @@ std::vector<std::string> problems_of(const json& document) {
 }
 
 std::vector<std::string> notes_of(const json& document) {
+  constexpr double kMore = 1.25;
   std::vector<std::string> notes;
   for (const auto& [key, record] : document["runs"].items()) {
     for (const char* why : {"cut_off", "killed"}) {
       if (record.contains(why)) notes.push_back(fmt::format("{}: {}", key, record[why].get<std::string>()));
+    }
+    if (!record.contains("costs")) continue;
+    uint64_t near = record["costs"]["near_bytes"], heap = record["costs"]["heap_bytes"];
+    if (static_cast<double>(near) * 100 > kMore * share_of(key) * static_cast<double>(heap)) {
+      notes.push_back(fmt::format("{}: near were {} of {}, the least that can be; take a larger --size", key,
+                                  format_size(near), format_size(heap)));
     }
   }
   return notes;

@@ -25,8 +25,8 @@ struct Task {
 
 struct TaskList {
   std::vector<std::string> apps, ways;
-  std::vector<unsigned> shares = {10, 25, 50, 75, 90, 100};
-  unsigned repetitions = 1;
+  std::vector<unsigned> shares = {10, 30, 50, 70, 90, 100};
+  unsigned repetitions = 3;
 };
 // Ways take turns, so that drift of the machine hits all alike, and the native run of an application comes first: what
 // others are given follows from it. Hinted ones only where there are hints.
@@ -58,7 +58,8 @@ std::optional<double> median_of(const nlohmann::json& document, const std::strin
 
 // Runs that failed, and applications that did not compute the same in every way.
 std::vector<std::string> problems_of(const nlohmann::json& document);
-// Runs that were cut off or killed for want of memory.
+// Runs that were cut off or killed for want of memory, or had more near memory than their share: there is a least
+// amount.
 std::vector<std::string> notes_of(const nlohmann::json& document);
 
 }  // namespace farside::cli::bench

@@ -54,6 +54,14 @@ json eviction_costs(const json& totals) {
   return costs;
 }
 
+json largest_process(const json& statistics) {
+  json largest = json::object();
+  for (const json& process : statistics.value("processes", json::array())) {
+    if (count(process, "heap_peak_bytes") > count(largest, "heap_peak_bytes")) largest = process;
+  }
+  return largest;
+}
+
 using Table = std::vector<std::vector<std::string>>;
 
 // Appends the parts that are not 0 everywhere as columns.
@@ -84,6 +92,9 @@ json costs_of(const json& statistics) {
   json costs = {{"us_per_fault", fault_costs(totals)}, {"us_per_eviction", eviction_costs(totals)}};
   for (const char* name : {"faults", "evictions", "dirty_evictions"}) costs[name] = count(totals, name);
   costs["fetches"] = count(totals, "major_faults");
+  json main = largest_process(statistics);
+  costs["heap_bytes"] = count(main, "heap_peak_bytes");
+  costs["near_bytes"] = std::min(count(main, "local_bytes"), count(main, "heap_peak_bytes"));
   costs["frame_wait_p99_us"] = number(totals, "frame_wait_p99_us");
   // Faults of one kind and another are spread over the threads alike.
   double in_faults = (number(totals, "fault_us") + number(totals, "signal_us")) / 1e6;

@@ -119,12 +119,7 @@ class PlanRun {
     }
     double middle = bench::median(seconds);
     auto typical = std::ranges::find(runs, middle, &FarRun::seconds);  // the median is one of them
-    const json& processes = typical->statistics["processes"];
-    auto heap = [](const json& process) { return process.value("heap_peak_bytes", uint64_t{0}); };
-    const json& main = *std::ranges::max_element(processes, {}, heap);
     return {{"share", share},
-            {"near_bytes", std::min(main.value("local_bytes", uint64_t{0}), heap(main))},
-            {"heap_bytes", heap(main)},
             {"fetches", static_cast<uint64_t>(bench::median(fetches))},
             {"seconds", bench::summary(seconds)},
             {"costs", costs_of(typical->statistics)}};

@@ -17,7 +17,7 @@ struct PlanSettings {
 
 // Runs `path` with the arguments `program`. Returns
 //   {"program", "settings", "machine", "transport", "round_trip_us", "native_s": summary,
-//    "points": [{"share", "near_bytes", "heap_bytes", "fetches": of the busiest thread, "seconds": summary, "costs"}]}
+//    "points": [{"share", "fetches": of the busiest thread, "seconds": summary, "costs"}]}
 // with points from the smallest share to the largest. A point without "seconds" would be one that was predicted; none
 // is so far.
 Result<nlohmann::json> measure_plan(const PlanSettings& settings, const RunSettings& run, const std::string& path,

@@ -28,6 +28,7 @@ std::vector<Ideal> over_other_links(const json& document) {
 }
 
 std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); }
+std::string near_text(const json& point) { return format_size(point["costs"]["near_bytes"].get<uint64_t>()); }
 std::string share_text(const json& point) { return fmt::format("{}%", point["share"].get<unsigned>()); }
 
 // Throughput, in percent of native.
@@ -39,8 +40,7 @@ std::string throughput_table(const json& document) {
   table[0].insert(table[0].end(), {"measured", "gap"});
   for (const json& point : document["points"]) {
     double best = ideal.throughput(fetches(point)), measured = native_s(document) / measured_s(point);
-    std::vector<std::string> row = {share_text(point), format_size(point["near_bytes"].get<uint64_t>()),
-                                    std::to_string(fetches(point)), percent(best)};
+    std::vector<std::string> row = {share_text(point), near_text(point), std::to_string(fetches(point)), percent(best)};
     for (const Ideal& other : others) row.push_back(percent(other.throughput(fetches(point))));
     row.insert(row.end(), {percent(measured), percent(best - measured)});
     table.push_back(row);
@@ -72,7 +72,7 @@ std::string down_to(const json& document, std::optional<unsigned> share) {
   if (!share) return "with none of the shares measured";
   for (const json& point : document["points"]) {
     if (point["share"] == *share) {
-      return fmt::format("down to {}% near ({})", *share, format_size(point["near_bytes"].get<uint64_t>()));
+      return fmt::format("down to {}% near ({})", *share, near_text(point));
     }
   }
   return "";
