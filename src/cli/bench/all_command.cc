@@ -55,6 +55,7 @@ Status settle(AllArguments* a, const CLI::App& command) {
   AllSettings& s = a->settings;
   if (a->quick && command.count("--size") == 0) s.size = kQuickBytes;
   if (a->quick && command.count("--shares") == 0) s.list.shares = kQuickShares;
+  if (a->quick && command.count("--repeat") == 0) s.list.repetitions = 1;
   if (!a->size.empty()) {
     Result<uint64_t> bytes = parse_size(a->size);
     if (!bytes.ok()) return bytes.status();
@@ -127,7 +128,7 @@ void add_what(CLI::App* command, AllArguments* a) {
       ->type_name("N")
       ->check(CLI::Range(1u, kMostRepetitions))
       ->capture_default_str();
-  command->add_flag("--quick", a->quick, "40M of data, three shares: some three minutes on two cores");
+  command->add_flag("--quick", a->quick, "40M of data, three shares, one repetition: two or three minutes");
 }
 
 void add_how(CLI::App* command, AllArguments* a) {
