@@ -15,7 +15,7 @@ struct Phase {
   const char* name;
   const char* counter;
 };
-// Parts of fault_us; what they leave of it is "other".
+// Parts of fault_us; what they leave of it is "other". The kernel's way to the handler and back comes on top.
 constexpr Phase kFaultPhases[] = {
     {"lookup", "lookup_us"}, {"frame wait", "wait_frame_us"}, {"page wait", "wait_page_us"}, {"fetch", "fetch_us"},
     {"map", "map_us"},       {"policy", "account_us"}};
@@ -43,6 +43,7 @@ json fault_costs(const json& totals) {
     rest -= us;
   }
   costs.push_back(json::array({"other", std::max(0.0, rest)}));
+  costs.push_back(json::array({"return", each(number(totals, "return_us"), faults)}));
   return costs;
 }
 
@@ -97,7 +98,7 @@ json costs_of(const json& statistics) {
   costs["near_bytes"] = std::min(count(main, "local_bytes"), count(main, "heap_peak_bytes"));
   costs["frame_wait_p99_us"] = number(totals, "frame_wait_p99_us");
   // Faults of one kind and another are spread over the threads alike.
-  double in_faults = (number(totals, "fault_us") + number(totals, "signal_us")) / 1e6;
+  double in_faults = (number(totals, "fault_us") + number(totals, "signal_us") + number(totals, "return_us")) / 1e6;
   costs["busiest_s"] = each(in_faults, costs["fetches"]) * static_cast<double>(busiest_fetches(statistics));
   return costs;
 }
