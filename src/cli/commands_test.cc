@@ -34,12 +34,14 @@ TEST(CommandsTest, EveryHelpHasExamples) {
   for (std::vector<const char*> line : {std::vector<const char*>{"--help"},
                                         {"run", "--help"},
                                         {"trace", "--help"},
+                                        {"plan", "--help"},
                                         {"ctl", "--help"},
                                         {"serve", "--help"},
                                         {"doctor", "--help"},
                                         {"bench", "--help"},
                                         {"bench", "paging", "--help"},
-                                        {"bench", "redis", "--help"}}) {
+                                        {"bench", "redis", "--help"},
+                                        {"bench", "all", "--help"}}) {
     Outcome help = farside(line);
     EXPECT_EQ(help.exit_status, 0);
     EXPECT_NE(help.out.find("Examples:\n  "), std::string::npos) << help.out;
@@ -53,12 +55,18 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
                                         {"run", "--lokal", "1G", "--", "true"},
                                         {"run", "sort", "x"},
                                         {"trace"},
+                                        {"plan"},
+                                        {"plan", "--shares", "0,10", "--", "true"},
+                                        {"plan", "--slowdown", "1G", "--", "true"},
                                         {"trace", "--fault=handler", "--", "true"},
                                         {"run", "--local", "-3", "--", "true"},
                                         {"doctor", "x"},
                                         {"bench"},
                                         {"bench", "paging", "--local", "1G"},
                                         {"bench", "paging", "--size", "4K"},
+                                        {"bench", "all", "--apps", "no_such"},
+                                        {"bench", "all", "--size", "4K"},
+                                        {"bench", "all", "--transport", "tcp", "--latency", "4"},
                                         {"serve"}}) {
     Outcome outcome = farside(line);
     EXPECT_EQ(outcome.exit_status, kExitUsage);

@@ -5,12 +5,12 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 
 #include "base/log.h"
 #include "cli/child.h"
 #include "cli/commands.h"
 #include "cli/embedded_server.h"
+#include "cli/files.h"
 #include "cli/preload.h"
 #include "cli/program_check.h"
 #include "cli/report.h"
@@ -44,11 +44,6 @@ Status check_server(const Options& options) {
   return store.status();
 }
 
-Status check_writable(const std::string& file) {
-  if (file.empty() || std::ofstream(file, std::ios::app)) return {};
-  return Status::error(EACCES, "cannot write the statistics file {}", file);
-}
-
 // What a run needs before its program can start, and gives back after the end.
 class Run {
  public:
@@ -80,9 +75,8 @@ class Run {
     RunReport report = RunReport::read(report_file());
     if (!settings_.options.quiet) fputs(report.summary(wait_status).c_str(), stderr);
     if (settings_.stats_file.empty()) return;
-    std::ofstream file(settings_.stats_file);
-    file << report.to_json(program_, wait_status).dump(2) << "\n";
-    if (!file.flush()) log(LogLevel::kError, "cannot write the statistics file {}", settings_.stats_file);
+    Status written = write_file(settings_.stats_file, report.to_json(program_, wait_status).dump(2) + "\n");
+    if (!written.ok()) log(LogLevel::kError, "{}", written.text());
   }
 
  private:
@@ -143,21 +137,26 @@ Result<int> run_to_the_end(RunSettings settings, const std::vector<std::string>&
 
 }  // namespace
 
-Result<int> run_program(const char* command, const GivenOptions& given, const std::vector<std::string>& program,
-                        int* exit_status) {
+Result<std::string> find_runnable(const char* command, const std::vector<std::string>& program, int* exit_status) {
   *exit_status = kExitUsage;
   if (program.empty()) {
-    return Status::error(EINVAL, "no program given; write it after --, as in: {} --local 25% -- sort big.txt", command);
+    return Status::error(EINVAL, "no program given; write it after --, as in: {} -- sort big.txt", command);
   }
-  Result<RunSettings> settings = settle(given);
-  if (!settings.ok()) return settings.status();
   const char* search_path = getenv("PATH");
   Result<std::string> path = find_program(program.front(), search_path ? search_path : "/usr/bin:/bin");
   Status suitable = path.ok() ? check_program(*path) : path.status();
-  if (!suitable.ok()) {
-    *exit_status = exit_status_of(suitable);
-    return suitable;
-  }
+  if (suitable.ok()) return path;
+  *exit_status = exit_status_of(suitable);
+  return suitable;
+}
+
+Result<int> run_program(const char* command, const GivenOptions& given, const std::vector<std::string>& program,
+                        int* exit_status) {
+  *exit_status = kExitUsage;
+  Result<RunSettings> settings = settle(given);
+  if (!settings.ok()) return settings.status();
+  Result<std::string> path = find_runnable(command, program, exit_status);
+  if (!path.ok()) return path.status();
   *exit_status = kExitFailure;
   Result<std::string> library = find_preload_library();
   if (!library.ok()) return library.status();

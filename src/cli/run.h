@@ -8,6 +8,10 @@
 
 namespace farside::cli {
 
+// The file of a program that Farside can run. `command` is named in advice to the user. If there is none, *exit_status
+// is what to end with.
+Result<std::string> find_runnable(const char* command, const std::vector<std::string>& program, int* exit_status);
+
 // Runs the program to its end and tells what it did, unless --quiet. `command` is named in advice to the user. Returns
 // the program's wait status; if it could not be run, *exit_status is what to end with.
 Result<int> run_program(const char* command, const GivenOptions& given, const std::vector<std::string>& program,

@@ -51,9 +51,9 @@ Status settle_token(Options* options) {
 
 }  // namespace
 
-void add_table_options(CLI::App* command, GivenOptions* given) {
+void add_table_options(CLI::App* command, GivenOptions* given, const std::set<std::string_view>& without) {
   for (const OptionName& name : option_names()) {
-    if (name.internal) continue;
+    if (name.internal || without.contains(name.flag)) continue;
     std::string variable(name.variable), flag(name.flag), help(name.help);
     auto keep = [given, variable](const std::string& value) { (*given)[variable] = value; };
     CLI::Option* option = flag == kBareFlag

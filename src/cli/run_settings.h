@@ -3,7 +3,9 @@
 #pragma once
 #include <CLI/CLI.hpp>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "base/options.h"
 
@@ -19,8 +21,9 @@ struct RunSettings {
   bool embedded() const { return options.far_address[0] == 0; }
 };
 
-// Adds every option of the table that has a command line form. Values arrive in `given` when the line is parsed.
-void add_table_options(CLI::App* command, GivenOptions* given);
+// Adds every option of the table that has a command line form, but for the flags that the command has no use for.
+// Values arrive in `given` when the line is parsed.
+void add_table_options(CLI::App* command, GivenOptions* given, const std::set<std::string_view>& without = {});
 
 // Moves the given options into this process's environment and reads it. The token ends up in settings.options.token
 // wherever it came from.

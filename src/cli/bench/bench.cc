@@ -1,9 +1,8 @@
 // farside bench: measures Farside beside the kernel's swap on this machine, and says which goals are met.
-#include <fstream>
-
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "cli/bench/all_command.h"
 #include "cli/bench/fibers.h"
 #include "cli/bench/hints.h"
 #include "cli/bench/paging.h"
@@ -13,6 +12,7 @@
 #include "cli/bench/scaling/calibrate.h"
 #include "cli/bench/scaling/scaling.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/machine.h"
 
 namespace farside::cli {
@@ -65,19 +65,6 @@ struct OutputArguments {
   std::string json, svg;
   bool quiet = false;
 };
-
-Status check_writable(const std::string& file) {
-  if (file.empty() || std::ofstream(file, std::ios::app)) return {};
-  return Status::error(EACCES, "cannot write {}", file);
-}
-
-Status write_file(const std::string& file, const std::string& text) {
-  if (file.empty()) return {};
-  std::ofstream stream(file);
-  stream << text;
-  if (stream.flush()) return {};
-  return Status::error(EIO, "cannot write {}", file);
-}
 
 Result<double> parse_share(const std::string& text) {
   Result<SizeOrShare> local = parse_size_or_share(text);
@@ -383,13 +370,16 @@ void add_scaling(CLI::App* parent) {
 void add_bench_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("bench", "Measure far memory beside the kernel's swap on this machine");
   command->require_subcommand(1);
-  command->footer("Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis");
+  command->footer(
+      "Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis\n  farside bench "
+      "all --quick");
   add_paging(command);
   add_fibers(command);
   add_hints(command);
   add_redis(command);
   add_policies(command);
   add_scaling(command);
+  bench::add_all_command(command);
 }
 
 }  // namespace farside::cli

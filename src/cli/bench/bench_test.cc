@@ -1,9 +1,6 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "cli/bench/chart.h"
 #include "cli/bench/figures.h"
 #include "cli/bench/paging.h"
@@ -12,17 +9,12 @@
 #include "cli/bench/redis.h"
 #include "cli/commands.h"
 #include "cli/embedded_server.h"
+#include "cli/files.h"
 
 namespace farside::cli::bench {
 namespace {
 
 using nlohmann::json;
-
-std::string contents(const std::string& file) {
-  std::stringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
 
 TEST(FiguresTest, SummaryHasMedianAndExtremes) {
   json s = summary({3, 1, 2});
@@ -49,6 +41,13 @@ TEST(FiguresTest, AGoalIsMetOnTheRightSideOfItsLimit) {
 
 TEST(FiguresTest, TablesAreAligned) { EXPECT_EQ(format_table({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n"); }
 
+TEST(FiguresTest, TheTimeLeftFollowsThePaceSoFar) {
+  EXPECT_EQ(time_left_text(0, 10, 5), "");
+  EXPECT_EQ(time_left_text(2, 10, 4), "about 16 s left");
+  EXPECT_EQ(time_left_text(1, 10, 60), "about 9 min left");
+  EXPECT_EQ(time_left_text(12, 10, 60), "about 0 s left");
+}
+
 TEST(ChartTest, HasABarForEveryValueAndNoneForMissingOnes) {
   Chart chart{"a < b", "us", {"read", "write"}, {{"shm", {1, 2}}, {"tcp", {3, -1}}}};
   std::string svg = to_svg(chart);
@@ -66,6 +65,13 @@ TEST(ChartTest, HasALineForEverySeriesOfEveryPanel) {
   for (size_t at = 0; (at = svg.find("<polyline", at)) != svg.npos; at++) lines++;
   EXPECT_EQ(lines, 6u);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST(ChartTest, ASeriesWithoutPointsIsLeftOut) {
+  LineChart panel{"a", "x", "y", 100, 1, {{"one", {{0, 0}, {100, 1}}}, {"none", {}}, {"two", {{50, 0.5}}}}};
+  std::string svg = to_svg(std::vector<LineChart>{panel});
+  EXPECT_EQ(svg.find("none</text>"), svg.npos);
+  EXPECT_NE(svg.find("two</text>"), svg.npos);
 }
 
 TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
@@ -110,8 +116,8 @@ class PagingSmokeTest : public testing::Test {
     testing::internal::CaptureStdout();
     exit_status_ = run_farside(std::size(line), line);
     text_ = testing::internal::GetCapturedStdout();
-    document_ = json::parse(contents(json_file), nullptr, false);
-    svg_ = contents(svg_file);
+    document_ = json::parse(read_file(json_file), nullptr, false);
+    svg_ = read_file(svg_file);
   }
 
   void SetUp() override {

@@ -45,13 +45,14 @@ double largest(const Chart& chart) {
   return most > 0 ? most : 1;
 }
 
-// In rows, from `y` downwards.
-std::string legend(double y, const std::vector<std::string>& names) {
+// In rows, from `y` downwards. Names that are empty are left out.
+std::string legend(double y, double most, const std::vector<std::string>& names) {
   std::string svg;
   double x = kLeft;
   for (size_t i = 0; i < names.size(); i++) {
+    if (names[i].empty()) continue;
     double width = 40 + 7 * static_cast<double>(names[i].size());
-    if (x + width > kWidth) {
+    if (x + width > most) {
       x = kLeft;
       y += 20;
     }
@@ -65,6 +66,17 @@ template <typename Series>
 std::vector<std::string> names_of(const std::vector<Series>& series) {
   std::vector<std::string> names;
   for (const auto& s : series) names.push_back(s.name);
+  return names;
+}
+
+// Of the series that have a point somewhere; "" for the others.
+std::vector<std::string> names_shown(const std::vector<LineChart>& panels) {
+  std::vector<std::string> names(panels[0].series.size());
+  for (const LineChart& chart : panels) {
+    for (size_t i = 0; i < chart.series.size(); i++) {
+      if (!chart.series[i].points.empty()) names.at(i) = chart.series[i].name;
+    }
+  }
   return names;
 }
 
@@ -82,6 +94,10 @@ std::string line(double x1, double y1, double x2, double y2, const char* colour)
          "\n";
 }
 
+std::string axis_text(double value) {
+  return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
+}
+
 std::string panel(const LineChart& chart, double left, double top) {
   constexpr double kInset = 46, kBelow = 44, kAbove = 28;
   constexpr int kSteps = 4;
@@ -91,11 +107,12 @@ std::string panel(const LineChart& chart, double left, double top) {
   for (int i = 0; i <= kSteps; i++) {
     double share = static_cast<double>(i) / kSteps;
     svg += line(x0, y0 - share * height, x0 + width, y0 - share * height, i == 0 ? kText : "#e3e6e8");
-    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", fmt::format("{:.3g}", share * chart.y_most));
-    svg += label(x0 + share * width, y0 + 16, 11, "middle", fmt::format("{:.3g}", share * chart.x_most));
+    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", axis_text(share * chart.y_most));
+    svg += label(x0 + share * width, y0 + 16, 11, "middle", axis_text(share * chart.x_most));
   }
   svg += label(x0 + width / 2, y0 + 34, 11, "middle", chart.x_label + " / " + chart.y_label);
   for (size_t s = 0; s < chart.series.size(); s++) {
+    if (chart.series[s].points.empty()) continue;
     svg += R"(<polyline fill="none" stroke-width="2" stroke=")" + std::string(kColours[s % std::size(kColours)]) +
            R"(" points=")";
     for (auto [x, y] : chart.series[s].points) {
@@ -129,17 +146,19 @@ std::string bars(const Chart& chart) {
 std::string to_svg(const Chart& chart) {
   std::string svg = head(kWidth, kHeight);
   svg += label(kLeft, 28, 16, "start", fmt::format("{} ({})", chart.title, chart.unit));
-  if (!chart.groups.empty() && !chart.series.empty()) svg += legend(48, names_of(chart.series)) + bars(chart);
+  if (!chart.groups.empty() && !chart.series.empty()) svg += legend(48, kWidth, names_of(chart.series)) + bars(chart);
   return svg + line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, kText) + "</svg>\n";
 }
 
 std::string to_svg(const std::vector<LineChart>& panels) {
-  auto rows = static_cast<double>((panels.size() + 1) / 2);
-  std::string svg = head(kWidth, kPanelsTop + rows * kPanelHeight);
-  if (!panels.empty()) svg += legend(16, names_of(panels[0].series));
+  size_t columns = panels.size() == 1 ? 1 : 2;
+  auto rows = static_cast<double>((panels.size() + columns - 1) / columns);
+  double width = kPanelWidth * static_cast<double>(columns);
+  std::string svg = head(width, kPanelsTop + rows * kPanelHeight);
+  if (!panels.empty()) svg += legend(16, width, names_shown(panels));
   for (size_t i = 0; i < panels.size(); i++) {
-    svg += panel(panels[i], static_cast<double>(i % 2) * kPanelWidth,
-                 kPanelsTop + static_cast<double>(i / 2) * kPanelHeight);
+    svg += panel(panels[i], static_cast<double>(i % columns) * kPanelWidth,
+                 kPanelsTop + static_cast<double>(i / columns) * kPanelHeight);
   }
   return svg + "</svg>\n";
 }

@@ -28,7 +28,8 @@ struct LineChart {
   std::vector<Series> series;
 };
 
-// Two panels beside each other in a row. All have the same series; the legend stands above them once.
+// Two panels beside each other in a row. All have the same series; the legend stands above them once. A series without
+// points is left out, and the others keep their colours.
 std::string to_svg(const std::vector<LineChart>& panels);
 
 }  // namespace farside::cli::bench

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "cli/bench/commit.h"
 #include "cli/machine.h"
@@ -101,16 +102,25 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-Progress::Progress(size_t steps, bool quiet) : steps_(steps), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
+std::string time_left_text(size_t done, size_t steps, double seconds) {
+  if (done == 0 || seconds < 1) return "";
+  double left = seconds / static_cast<double>(done) * static_cast<double>(steps - std::min(done, steps));
+  return left < 100 ? fmt::format("about {:.0f} s left", left) : fmt::format("about {:.0f} min left", left / 60);
+}
+
+Progress::Progress(size_t steps, bool quiet)
+    : steps_(steps), started_ns_(now_ns()), quiet_(quiet), terminal_(isatty(STDERR_FILENO) != 0) {}
 
 Progress::~Progress() {
   if (terminal_ && !quiet_) fputs("\r\033[K", stderr);
 }
 
 void Progress::step(const std::string& what) {
+  std::string left = time_left_text(done_, steps_, static_cast<double>(now_ns() - started_ns_) / 1e9);
   done_++;
   if (quiet_) return;
-  fmt::print(stderr, "{}[{}/{}] {}{}", terminal_ ? "\r\033[K" : "", done_, steps_, what, terminal_ ? "" : "\n");
+  fmt::print(stderr, "{}[{}/{}] {}{}{}{}", terminal_ ? "\r\033[K" : "", done_, steps_, what, left.empty() ? "" : "  ",
+             left, terminal_ ? "" : "\n");
   fflush(stderr);
 }
 

@@ -75,8 +75,6 @@ class RedisRun {
     return {"/proc/self/exe", "run", "--quiet", "--local", local, "--far", address, "--"};
   }
 
-  Words limit_launcher() const { return {"/bin/sh", "-c", "echo 0 >\"$0\" && exec \"$@\"", limit_->members_file()}; }
-
   Status prepare_ways() {
     auto server = ServerProcess::start(hold_, 2 * native_bytes_ + kAllowance);
     if (!server.ok()) return server.status();
@@ -99,7 +97,7 @@ class RedisRun {
 
   // The kernel may kill the server in its memory limit: the other repetitions still count.
   Status measure_swap() {
-    Status done = measure("zram swap", limit_launcher());
+    Status done = measure("zram swap", limit_->launcher());
     if (done.ok() || done.code() == EINTR) return done;
     log(LogLevel::kWarning, "a repetition is left out: {}", done.text());
     return {};

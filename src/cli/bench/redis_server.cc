@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/os.h"
+#include "cli/files.h"
 #include "cli/program_check.h"
 
 namespace farside::cli::bench {
@@ -40,12 +40,6 @@ std::string value_of(uint64_t key, unsigned bytes) {
     c = static_cast<char>('0' + (state >> 58));
   }
   return value;
-}
-
-std::string contents(const std::string& file) {
-  std::stringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
 }
 
 }  // namespace
@@ -172,7 +166,7 @@ Result<std::string> RedisServer::benchmark(const char* test, uint64_t requests, 
   if (!child.ok()) return child.status();
   int status = wait_for_child(*child, hold_);
   if (WIFSIGNALED(status)) return Status::error(EINTR, "redis-benchmark was ended by signal {}", WTERMSIG(status));
-  return contents(output);
+  return read_file(output);
 }
 
 uint64_t RedisServer::resident_bytes() {

@@ -99,6 +99,7 @@ Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create(uint64_t bytes) {
   std::string path = fmt::format("{}/farside-bench-{}", version1 ? kCgroup1 : kCgroup2, getpid());
   if (mkdir(path.c_str(), 0755) != 0) return Status::error(errno, "cannot make {}: {}", path, strerror(errno));
   made->path_ = path;
+  made->version1_ = version1;
   made->members_ = path + "/cgroup.procs";
   const char* limit = version1 ? "memory.limit_in_bytes" : "memory.max";
   Status limited = write_file(fmt::format("{}/{}", path, limit), std::to_string(bytes));
@@ -109,6 +110,19 @@ Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create(uint64_t bytes) {
 MemoryLimit::~MemoryLimit() {
   if (path_.empty()) return;
   for (int i = 0; i < kLeavingTries && rmdir(path_.c_str()) != 0; i++) os::nanosleep_ns(kLeavingWaitNs);
+}
+
+std::vector<std::string> MemoryLimit::launcher() const {
+  return {"/bin/sh", "-c", "echo 0 >\"$0\" && exec \"$@\"", members_};
+}
+
+uint64_t MemoryLimit::kills() const {
+  std::ifstream file(path_ + (version1_ ? "/memory.oom_control" : "/memory.events"));
+  uint64_t count = 0;
+  for (std::string name; file >> name >> count;) {
+    if (name == "oom_kill") return count;
+  }
+  return 0;
 }
 
 Status MemoryLimit::enter() const { return write_file(members_, "0"); }

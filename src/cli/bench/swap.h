@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 
@@ -33,13 +34,17 @@ class MemoryLimit {
   ~MemoryLimit();
   MemoryLimit(const MemoryLimit&) = delete;
   MemoryLimit& operator=(const MemoryLimit&) = delete;
-  // A process that writes a 0 to this file moves itself into the group.
-  const std::string& members_file() const { return members_; }
+  // Words before a command that make it run inside.
+  std::vector<std::string> launcher() const;
+  // This process moves into it.
   Status enter() const;
+  // Processes that the kernel killed in it for want of memory.
+  uint64_t kills() const;
 
  private:
   MemoryLimit() = default;
   std::string path_, members_;
+  bool version1_ = false;
 };
 
 }  // namespace farside::cli::bench

@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 
 #include "base/log.h"
 #include "cli/child.h"
 #include "cli/commands.h"
+#include "cli/files.h"
 #include "cli/run.h"
 #include "cli/trace/outputs.h"
 #include "cli/trace/recording.h"
@@ -42,17 +42,6 @@ Status refuse_handler_mode(const GivenOptions& given) {
       EINVAL, "--fault=handler cannot be traced: a handler thread does not see the call stack; use --fault=signal");
 }
 
-Status make_directory(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) {
-    return Status::error(error.value(), "cannot make the directory {} for the trace: {}; give another --out", path,
-                         error.message());
-  }
-  if (access(path.c_str(), W_OK) == 0) return {};
-  return Status::error(EACCES, "cannot write into the directory {}; give another --out", path);
-}
-
 // Where the processes leave what they recorded. Absolute: the program may change its directory.
 class RawFile {
  public:
@@ -67,20 +56,13 @@ class RawFile {
   std::string path_;
 };
 
-Status write_file(const std::string& directory, const char* name, const std::string& content) {
-  std::string path = (std::filesystem::path(directory) / name).string();
-  std::ofstream file(path);
-  file << content;
-  if (file.flush()) return {};
-  return Status::error(EIO, "cannot write {}; look at the rights and the space there", path);
-}
-
 Status write_files(const Analysis& analysis, const TraceArguments& arguments, const std::vector<std::string>& program) {
   std::string json =
       to_json(analysis, program, arguments.coverage).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  Status written = write_file(arguments.out, "trace.json", json + "\n");
-  if (written.ok()) written = write_file(arguments.out, "folded.txt", to_folded(analysis));
-  if (written.ok()) written = write_file(arguments.out, "flame.svg", to_flame_graph(analysis));
+  auto in_out = [&](const char* name) { return (std::filesystem::path(arguments.out) / name).string(); };
+  Status written = write_file(in_out("trace.json"), json + "\n");
+  if (written.ok()) written = write_file(in_out("folded.txt"), to_folded(analysis));
+  if (written.ok()) written = write_file(in_out("flame.svg"), to_flame_graph(analysis));
   return written;
 }
 

@@ -1,0 +1,153 @@
+#include "cli/plan/measure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "cli/bench/figures.h"
+#include "cli/bench/process.h"
+#include "cli/bench/ways.h"
+#include "cli/captured.h"
+#include "cli/plan/costs.h"
+
+namespace farside::cli::plan {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kNative = "native";
+
+// What one run over far memory tells.
+struct FarRun {
+  double seconds;
+  json statistics;
+};
+
+class PlanRun {
+ public:
+  PlanRun(const PlanSettings& settings, const RunSettings& run, std::vector<std::string> program,
+          const SignalHold& hold)
+      : settings_(settings),
+        run_(run),
+        program_(std::move(program)),
+        hold_(hold),
+        progress_(1 + settings.repetitions * (1 + settings.shares.size()), run.options.quiet) {}
+
+  Status prepare() {
+    auto directory = PrivateDirectory::create();
+    if (!directory.ok()) return directory.status();
+    directory_ = std::move(*directory);
+    return measure_link();
+  }
+
+  // Native and all shares, one after another, so that drift of the machine hits all alike.
+  Status repeat() {
+    Status done = run_natively();
+    for (size_t i = 0; done.ok() && i < settings_.shares.size(); i++) done = run_over_far_memory(settings_.shares[i]);
+    return done;
+  }
+
+  json document() const {
+    json made = {{"command", "plan"},
+                 {"program", program_},
+                 {"machine", bench::machine_json()},
+                 {"round_trip_us", round_trip_us_},
+                 {"native_s", bench::summary(native_s_)},
+                 {"points", json::array()}};
+    made["settings"] = {{"latencies_us", settings_.latencies},
+                        {"repetitions", settings_.repetitions},
+                        {"slowdown", settings_.slowdown}};
+    for (const auto& [share, runs] : far_) made["points"].push_back(point(share, runs));
+    made["transport"] = far_.begin()->second.front().statistics["processes"][0].value("transport", "");
+    return made;
+  }
+
+ private:
+  // The embedded servers of the runs come and go with them, so their link is measured with one of our own.
+  Status measure_link() {
+    progress_.step("round trip");
+    bench::FarMemoryConfig far = {.address = run_.options.far_address, .token = run_.options.token};
+    std::unique_ptr<bench::ServerProcess> server;
+    if (run_.embedded()) {
+      auto started = bench::ServerProcess::start(hold_, 4 * remote::kSlabBytes);
+      if (!started.ok()) return started.status();
+      server = std::move(*started);
+      far.address = server->shm();
+      far.token = server->token();
+    }
+    Result<json> trip = bench::run_in_child(hold_, [&] { return bench::measure_round_trip(far); });
+    if (trip.ok()) round_trip_us_ = (*trip)["us"];
+    return trip.status();
+  }
+
+  Status run_natively() {
+    progress_.step(kNative);
+    Result<CapturedRun> done = run_captured(program_, hold_, {.keep_output = false});
+    if (!done.ok()) return done.status();
+    if (!done->succeeded()) return Status::error(ECHILD, "the program fails natively: {}", done->outcome());
+    native_s_.push_back(done->seconds);
+    return {};
+  }
+
+  Status run_over_far_memory(unsigned share) {
+    progress_.step(fmt::format("{}% near", share));
+    std::string file = directory_->file("stats.json");
+    std::vector<std::string> words = {"/proc/self/exe",       "run", "--quiet", "--local", fmt::format("{}%", share),
+                                      "--stats=json:" + file, "--"};
+    words.insert(words.end(), program_.begin(), program_.end());
+    Result<CapturedRun> done = run_captured(words, hold_, {.keep_output = false});
+    if (!done.ok()) return done.status();
+    if (!done->succeeded()) return Status::error(ECHILD, "with {}% near the program fails: {}", share, done->outcome());
+    json statistics = json::parse(std::ifstream(file), nullptr, false);
+    if (!statistics.is_object() || statistics["processes"].empty()) {
+      return Status::error(
+          ENODATA, "with {}% near the program left no statistics: it ended neither by exit nor from main", share);
+    }
+    // The launcher's own time is not the program's.
+    double seconds = statistics["totals"].value("seconds", done->seconds);
+    far_[share].push_back({seconds, std::move(statistics)});
+    return {};
+  }
+
+  static json point(unsigned share, const std::vector<FarRun>& runs) {
+    std::vector<double> seconds, fetches;
+    for (const FarRun& run : runs) {
+      seconds.push_back(run.seconds);
+      fetches.push_back(static_cast<double>(busiest_fetches(run.statistics)));
+    }
+    double middle = bench::median(seconds);
+    auto typical = std::ranges::find(runs, middle, &FarRun::seconds);  // the median is one of them
+    return {{"share", share},
+            {"fetches", static_cast<uint64_t>(bench::median(fetches))},
+            {"seconds", bench::summary(seconds)},
+            {"costs", costs_of(typical->statistics)}};
+  }
+
+  const PlanSettings& settings_;
+  const RunSettings& run_;
+  std::vector<std::string> program_;
+  const SignalHold& hold_;
+  bench::Progress progress_;
+  std::unique_ptr<PrivateDirectory> directory_;
+  double round_trip_us_ = 0;
+  std::vector<double> native_s_;
+  std::map<unsigned, std::vector<FarRun>> far_;  // by share
+};
+
+}  // namespace
+
+Result<json> measure_plan(const PlanSettings& settings, const RunSettings& run, const std::string& path,
+                          const std::vector<std::string>& program) {
+  SignalHold hold;
+  std::vector<std::string> words = program;
+  words[0] = path;
+  PlanRun plan(settings, run, std::move(words), hold);
+  Status done = plan.prepare();
+  for (unsigned i = 0; done.ok() && i < settings.repetitions; i++) done = plan.repeat();
+  if (!done.ok()) return done;
+  return plan.document();
+}
+
+}  // namespace farside::cli::plan

@@ -1,0 +1,92 @@
+// farside plan: how much near memory a program needs, measured at several shares beside what an ideal system would do.
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/files.h"
+#include "cli/plan/measure.h"
+#include "cli/plan/plan_report.h"
+#include "cli/run.h"
+
+namespace farside::cli {
+namespace {
+
+constexpr unsigned kMostRepetitions = 100;
+
+constexpr const char* kHelp =
+    "Runs the program natively and over far memory at each share of near memory, its output thrown away and its input\n"
+    "empty, and prints throughput beside that of an ideal system, which pays the link's latency for each fault that\n"
+    "fetches and nothing else. The latency is measured; --latency adds curves for other links. Then it tells what "
+    "makes\n"
+    "up the gap, and the smallest share that is fast enough. docs/benchmarks.md tells how to read it.\n\n"
+    "Examples:\n"
+    "  farside plan -- sort big.txt\n"
+    "  farside plan --shares 10,25,50,100 --latency 3.9 --repeat 3 --json plan.json --svg plan.svg -- ./job data.csv\n"
+    "  farside plan --slowdown 25% --far tcp://10.0.0.2:7170 --token-file secret -- ./job data.csv";
+
+struct PlanArguments {
+  GivenOptions options;
+  plan::PlanSettings settings;
+  std::string slowdown = "10%", json, svg;
+};
+
+Status settle_slowdown(PlanArguments* a) {
+  Result<SizeOrShare> share = parse_size_or_share(a->slowdown);
+  if (!share.ok()) return share.status();
+  if (!share->is_share()) return Status::error(EINVAL, "--slowdown {}: give a share of native, as in 10%", a->slowdown);
+  a->settings.slowdown = share->share;
+  std::ranges::sort(a->settings.shares);
+  auto repeated = std::ranges::unique(a->settings.shares);
+  a->settings.shares.erase(repeated.begin(), repeated.end());
+  return {};
+}
+
+int plan_program(PlanArguments a, const std::vector<std::string>& program) {
+  Status settled = settle_slowdown(&a);
+  Result<RunSettings> run = settled.ok() ? settle(a.options) : settled;
+  for (const std::string& file : {a.json, a.svg}) {
+    if (settled.ok()) settled = check_writable(file);
+  }
+  if (!settled.ok() || !run.ok()) return fail(settled.ok() ? run.status() : settled, kExitUsage);
+  int exit_status = 0;
+  Result<std::string> path = find_runnable("farside plan", program, &exit_status);
+  if (!path.ok()) return fail(path.status(), exit_status);
+  Result<nlohmann::json> document = plan::measure_plan(a.settings, *run, *path, program);
+  if (!document.ok()) return fail(document.status());
+  fputs(plan::plan_text(*document).c_str(), stdout);
+  Status written = write_file(a.json, document->dump(2) + "\n");
+  if (written.ok() && !a.svg.empty()) written = write_file(a.svg, bench::to_svg(plan::plan_chart(*document)));
+  return written.ok() ? 0 : fail(written);
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, std::vector<std::string> program) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "Measure how much near memory a program needs: farside plan [OPTIONS] -- PROGRAM ARGS...");
+  auto arguments = std::make_shared<PlanArguments>();
+  plan::PlanSettings& settings = arguments->settings;
+  command->add_option("--shares", settings.shares, "percent of the heap that may be near, separated by commas")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 100u))
+      ->capture_default_str();
+  command
+      ->add_option("--latency", settings.latencies, "microseconds that a page takes over another link; again for more")
+      ->type_name("US")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
+  command->add_option("--slowdown", arguments->slowdown, "against native, that you would accept")
+      ->type_name("SHARE")
+      ->capture_default_str();
+  command->add_option("--repeat", settings.repetitions, "repetitions, of which the median is told")
+      ->type_name("N")
+      ->check(CLI::Range(1u, kMostRepetitions))
+      ->capture_default_str();
+  command->add_option("--json", arguments->json, "file for all figures, the machine and the commit")->type_name("FILE");
+  command->add_option("--svg", arguments->svg, "file for a line chart")->type_name("FILE");
+  add_table_options(command, &arguments->options, {"--local", "--stats"});
+  command->footer(kHelp);
+  set_action(command, [arguments, program = std::move(program)] { return plan_program(*arguments, program); });
+}
+
+}  // namespace farside::cli
