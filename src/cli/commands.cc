@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/log.h"
 
@@ -12,7 +13,10 @@ namespace {
 
 // The program after "--" is kept away from the option parser, which would take apart arguments such as "[a,b]".
 std::vector<std::string> take_program(std::vector<std::string>* arguments) {
-  if (arguments->empty() || (arguments->front() != "run" && arguments->front() != "trace")) return {};
+  constexpr std::string_view kWithProgram[] = {"run", "trace", "track"};
+  if (arguments->empty() || std::count(std::begin(kWithProgram), std::end(kWithProgram), arguments->front()) == 0) {
+    return {};
+  }
   auto dashes = std::find(arguments->begin(), arguments->end(), "--");
   if (dashes == arguments->end()) return {};
   std::vector<std::string> program(dashes + 1, arguments->end());
@@ -50,6 +54,7 @@ int run_farside(int argc, const char* const* argv) {
       "  farside serve --memory 4G --listen 127.0.0.1:7170");
   add_run_command(app, program);
   add_trace_command(app, program);
+  add_track_command(app, program);
   add_ctl_command(app);
   add_serve_command(app);
   add_doctor_command(app);
