@@ -21,6 +21,7 @@ namespace farside::cli::track {
 namespace {
 
 constexpr uint64_t kStopPatienceNs = 5'000'000'000;
+constexpr int kQuickLooks = 300;  // a process that runs stops within microseconds
 constexpr uint64_t kLookAgainNs = 20'000;
 constexpr auto kGetDispatch = static_cast<__ptrace_request>(0x4211);  // of Linux 6.4, newer than Debian 12's headers
 constexpr auto kSetDispatch = static_cast<__ptrace_request>(0x4210);
@@ -177,7 +178,7 @@ Tracee::Event Tracee::poll() {
 
 bool Tracee::wait_for_stop() {
   uint64_t start = now_ns();
-  while (now_ns() - start < kStopPatienceNs) {
+  for (int looks = 0; now_ns() - start < kStopPatienceNs; looks++) {
     int status = 0;
     pid_t changed = waitpid(pid_, &status, WNOHANG | __WALL);
     if (changed == pid_) return take_stop(status);
@@ -185,7 +186,8 @@ bool Tracee::wait_for_stop() {
       ended_ = true;
       return false;
     }
-    os::nanosleep_ns(kLookAgainNs);
+    if (looks < kQuickLooks) os::sched_yield();
+    else os::nanosleep_ns(kLookAgainNs);
   }
   return false;
 }
@@ -193,7 +195,9 @@ bool Tracee::wait_for_stop() {
 bool Tracee::stop() {
   bool within_exec = event() == Event::kNewProgram;  // there registers cannot be used: on to the next stop
   if (stopped_ && !within_exec) return event() == Event::kNone;
-  if (ended_ || trace(PTRACE_INTERRUPT, pid_) != 0) return false;
+  if (ended_) return false;
+  if (within_exec || call_instruction_ == 0) call_instruction_ = find_call_instruction();
+  if (trace(PTRACE_INTERRUPT, pid_) != 0) return false;
   if (within_exec) resume();
   since_ns_ = now_ns();
   while (wait_for_stop()) {
@@ -256,8 +260,7 @@ uint64_t Tracee::find_call_instruction() const {
 long Tracee::call(long number, const std::array<uint64_t, 3>& arguments) {
   user_regs_struct saved;
   iovec registers = {&saved, sizeof saved};
-  uint64_t instruction = find_call_instruction();
-  if (instruction == 0) return -ENOSYS;
+  if (call_instruction_ == 0) return -ENOSYS;
   if (trace(PTRACE_GETREGSET, pid_, NT_PRSTATUS, &registers) != 0) return -errno;
   if (registers.iov_len != sizeof saved) return -ENOEXEC;  // a 32-bit program
   uint64_t mask = 0, all_but_traps = ~os::signal_bit(SIGTRAP);
@@ -270,7 +273,7 @@ long Tracee::call(long number, const std::array<uint64_t, 3>& arguments) {
   user_regs_struct changed = saved;
   changed.rax = static_cast<uint64_t>(number);
   changed.orig_rax = ~uint64_t{0};
-  changed.rip = instruction;
+  changed.rip = call_instruction_;
   changed.rdi = arguments[0];
   changed.rsi = arguments[1];
   changed.rdx = arguments[2];

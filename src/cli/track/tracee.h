@@ -61,8 +61,9 @@ class Tracee {
   bool child_ = false;
   bool stopped_ = false;
   bool ended_ = false;
-  int status_ = 0;           // of the last stop, or the end
-  bool stop_again_ = false;  // it was stopped by a signal, and a call made it run
+  int status_ = 0;                 // of the last stop, or the end
+  uint64_t call_instruction_ = 0;  // where the program has one that calls the kernel; found before it is stopped
+  bool stop_again_ = false;        // it was stopped by a signal, and a call made it run
   uint64_t since_ns_ = 0;
   uint64_t stopped_ns_ = 0, stops_ = 0;
 };

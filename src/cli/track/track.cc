@@ -141,12 +141,13 @@ class Session {
     while (!arguments_.way.empty() && WriteTracker::name_of(wanted) != arguments_.way) {
       wanted = static_cast<WriteTracker::Way>(static_cast<int>(wanted) + 1);
     }
-    Status begun = tracker_.begin(arguments_.way.empty() ? nullptr : &wanted);
+    uint64_t window_end = now_ns() + static_cast<uint64_t>(arguments_.window_seconds * 1e9);
+    Status begun = tracker_.begin(arguments_.way.empty() ? nullptr : &wanted, !started_);
     tracee_->resume();
     if (!begun.ok()) return begun;
     report_.way = WriteTracker::name_of(tracker_.way());
     report_.why_not = tracker_.why_not();
-    next_ns_ = now_ns() + static_cast<uint64_t>(arguments_.window_seconds * 1e9);
+    next_ns_ = std::max(window_end, now_ns());
     return {};
   }
 

@@ -49,7 +49,7 @@ Tracker::Tracker(Tracee& tracee, uint64_t snapshot_bytes)
   first_ns_ = now_ns();
 }
 
-Status Tracker::begin(const WriteTracker::Way* wanted) {
+Status Tracker::begin(const WriteTracker::Way* wanted, bool let_run) {
   if (!tracee_.stop()) return Status::error(ESRCH, "process {} ended before it could be tracked", tracee_.pid());
   auto writes = make_write_tracker(tracee_, wanted, &why_not_);
   if (!writes.ok()) return writes.status();
@@ -57,6 +57,7 @@ Status Tracker::begin(const WriteTracker::Way* wanted) {
   snapshot_ = std::make_unique<Snapshot>(most_bytes_);
   files_ = std::make_unique<MappedFiles>(tracee_.pid());
   areas_.clear();
+  if (let_run) tracee_.resume();
   window_ns_ = now_ns();
   Window unused;
   return take_areas(true, &unused);

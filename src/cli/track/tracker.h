@@ -43,9 +43,9 @@ class Tracker {
  public:
   Tracker(Tracee& tracee, uint64_t snapshot_bytes);
 
-  // The process is stopped, and is let go meanwhile or by the caller. Everything that it holds now is what later
-  // windows are compared with. Also called for a new program after exec.
-  Status begin(const WriteTracker::Way* wanted);
+  // Everything that the process holds now is what later windows are compared with. Also called for a new program after
+  // exec. The process is stopped for it; with `let_run` it goes on before its pages are copied, which may take long.
+  Status begin(const WriteTracker::Way* wanted, bool let_run = false);
 
   // Ends a window and begins the next. Of a process that began another program meanwhile only a part is compared.
   Result<Window> look();
