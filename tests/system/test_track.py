@@ -281,6 +281,8 @@ class TrackStartTest(SystemTest):
         for words, status, told in ((["-p", 2**22 + 5], 1, "there is no process"),
                                     (["-p", kernel_thread], 1, "process 2"),
                                     (["-p", 1, "--", "true"], USAGE, "not both"),
+                                    (["-p", "-5"], USAGE, "-p -5"),
+                                    (["-p", "--for", "3"], USAGE, "--pid"),
                                     ([], USAGE, "farside track -p PID"),
                                     (["--"], USAGE, "farside track -p PID"),
                                     (["--way", "guess", "--", "true"], USAGE, "--way"),

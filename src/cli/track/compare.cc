@@ -57,10 +57,16 @@ void Changes::add(const Changes& other) {
   blocks += other.blocks;
   written_pages += other.written_pages;
   uncompared_pages += other.uncompared_pages;
+  vanished_pages += other.vanished_pages;
   for (unsigned i = 0; i < kLinesPerPage; i++) {
     lines_per_page[i] += other.lines_per_page[i];
     run_lengths[i] += other.run_lengths[i];
   }
+}
+
+uint64_t Changes::silent_pages() const {
+  uint64_t others = pages + uncompared_pages + vanished_pages;
+  return written_pages > others ? written_pages - others : 0;
 }
 
 uint64_t Changes::dirty_bytes(uint64_t granularity) const {

@@ -28,15 +28,16 @@ struct Changes {
   uint64_t bytes = 0, lines = 0, pages = 0, blocks = 0;
   uint64_t written_pages = 0;     // the kernel saw a write, also one that changed nothing
   uint64_t uncompared_pages = 0;  // written, but what they held before is not known
+  uint64_t vanished_pages = 0;    // written, and unmapped before they could be read
   Histogram lines_per_page = {};
   Histogram run_lengths = {};  // lines in a row within a page
 
   void add(uint64_t address, const PageChange& change);
   void add(const Changes& other);  // of another window: a block that is dirty in both counts twice
 
+  uint64_t silent_pages() const;                     // written without a change, as far as is known
   uint64_t dirty_bytes(uint64_t granularity) const;  // 64, 4096 or 2 MiB
   double amplification(uint64_t granularity) const;  // dirty bytes over changed bytes; 0 if nothing changed
-  uint64_t written_bytes() const { return written_pages * kPageSize; }
 
  private:
   uint64_t last_block_ = UINT64_MAX;

@@ -34,6 +34,7 @@ json changes_to_json(const Changes& changes) {
           {"amplification", amplification},
           {"written_pages", changes.written_pages},
           {"uncompared_pages", changes.uncompared_pages},
+          {"vanished_pages", changes.vanished_pages},
           {"lines_per_page", changes.lines_per_page},
           {"run_lengths", changes.run_lengths}};
 }
@@ -43,7 +44,7 @@ json window_to_json(const Window& window) {
   result["begin_seconds"] = window.begin_seconds;
   result["seconds"] = window.seconds;
   result["compared_pages"] = window.compared_pages;
-  result["untracked_bytes"] = window.untracked_bytes;
+  result["left_out_bytes"] = window.left_out_bytes;
   result["write_faults"] = window.write_faults;
   result["looking_seconds"] = window.looking_seconds;
   result["comparing_seconds"] = window.comparing_seconds;
@@ -151,13 +152,22 @@ std::string summary(const Report& report) {
     text += shape_text(total.lines_per_page, "lines changed of a dirty page");
     text += shape_text(total.run_lengths, "lines changed in a row");
   }
-  uint64_t silent = total.written_pages > total.pages ? total.written_pages - total.pages : 0;
-  text += fmt::format("farside: {} pages were written, {} of them without a change\n", total.written_pages, silent);
+  text += fmt::format("farside: {} pages were written, {} of them without a change\n", total.written_pages,
+                      total.silent_pages());
   if (total.uncompared_pages > 0) {
     text += fmt::format(
         "farside: {} written pages could not be compared: what they held before is not known; more "
         "room may help (--memory)\n",
         total.uncompared_pages);
+  }
+  if (total.vanished_pages > 0) {
+    text += fmt::format("farside: {} written pages were unmapped before they could be read; shorter windows see more\n",
+                        total.vanished_pages);
+  }
+  uint64_t left_out = report.windows.empty() ? 0 : report.windows.back().left_out_bytes;
+  if (left_out > 0) {
+    text += fmt::format("farside: {} of addresses are left out: they have a userfaultfd of the program's own\n",
+                        format_size(left_out));
   }
   text += fmt::format("farside: writes were tracked by: {}{}\n", report.way,
                       report.why_not.empty() ? "" : " (" + report.why_not + ")");

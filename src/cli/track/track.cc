@@ -200,6 +200,7 @@ class Session {
 };
 
 Status check_arguments(const TrackArguments& arguments, const std::vector<std::string>& program) {
+  if (arguments.pid < 0) return Status::error(EINVAL, "-p {}: not a PID", arguments.pid);
   if (arguments.pid != 0 && !program.empty()) {
     return Status::error(EINVAL, "give a process (-p {}) or a program after --, not both", arguments.pid);
   }
@@ -251,9 +252,7 @@ void add_track_command(CLI::App& app, std::vector<std::string> program) {
   CLI::App* command = app.add_subcommand(
       "track", "Tell which memory a program changes: farside track [OPTIONS] -p PID, or -- PROGRAM ARGS...");
   auto arguments = std::make_shared<TrackArguments>();
-  command->add_option("-p,--pid", arguments->pid, "a process that runs already")
-      ->type_name("PID")
-      ->check(CLI::PositiveNumber);
+  command->add_option("-p,--pid", arguments->pid, "a process that runs already")->type_name("PID");
   command->add_option("--window", arguments->window_seconds, "seconds that a window lasts")
       ->type_name("S")
       ->check(CLI::Range(0.01, 3600.0))

@@ -293,6 +293,12 @@ void change_block(char order) {
     g_block = static_cast<unsigned char*>(os::map_near(kBlockPages * kPageSize));
     for (size_t i = 0; i < kBlockPages; i++) g_block[i * kPageSize] = 1;
   }
+  if (order == 'h') {  // absent for ever: its handler never answers
+    g_block = static_cast<unsigned char*>(os::map_near(kBlockPages * kPageSize));
+    g_block[0] = 1;
+    int uffd = os::open_userfaultfd(0, nullptr);
+    if (os::uffd_register(uffd, g_block, kBlockPages * kPageSize, UFFDIO_REGISTER_MODE_MISSING) != 0) _exit(1);
+  }
   if (order == 'f') {
     g_block = static_cast<unsigned char*>(
         ::mmap(nullptr, kBlockPages * kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE, g_file, 0));
@@ -377,6 +383,23 @@ TEST_P(WaysTest, PrivateMappingsAreComparedWithTheirFile) {
   EXPECT_EQ(changes.uncompared_pages, 0U);
   close(g_file);
   unlink(name);
+}
+
+TEST_P(WaysTest, AreasWithHandlersAreLeftOut) {
+  WriteTracker::Way way = GetParam();
+  if (way == WriteTracker::Way::kSoftDirty && !keeps_soft_dirty()) GTEST_SKIP() << "no soft-dirty bits here";
+  if (way == WriteTracker::Way::kWriteProtect && write_fault_ns() == 0) GTEST_SKIP() << "no asynchronous protection";
+  Child child(change_block);
+  auto tracee = Tracee::attach(child.pid());
+  ASSERT_TRUE(tracee.ok()) << tracee.status().text();
+  Tracker tracker(**tracee, kGiB);
+  ASSERT_TRUE(tracker.begin(&way).ok());
+  (*tracee)->resume();
+  child.order('h');
+  auto window = tracker.look();
+  ASSERT_TRUE(window.ok()) << window.status().text();
+  EXPECT_EQ(window->left_out_bytes, kBlockPages * kPageSize);
+  expect_about(window->changes.pages, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WaysTest,

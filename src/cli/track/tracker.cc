@@ -98,7 +98,7 @@ Status Tracker::take_area(const Area& area, bool keep_only, Window* window) {
   window->looking_seconds += seconds_since(start);
   if (!written.ok()) return written.status();
   if (written->fresh) snapshot_->forget(area.begin, area.end);
-  if (!written->tracked) window->untracked_bytes += area.bytes();
+  if (written->left_out) window->left_out_bytes += area.bytes();
   add_pages(area, *written, keep_only, window);
   return {};
 }
@@ -113,11 +113,11 @@ void Tracker::add_pages(const Area& area, const Written& written, bool keep_only
       bool first_seen = snapshot_->find(page).seen == Snapshot::Seen::kNever;
       if (run.clean && first_seen) continue;
       bool may_be_read_only = first_seen && area.backing == Backing::kSharedFile;
-      if (written.tracked && !keep_only && !may_be_read_only) {
+      if (written.known && !keep_only && !may_be_read_only) {
         window->changes.written_pages++;
         if (!written.fresh) window->write_faults++;
       }
-      batch_.push_back({&area, page, written.tracked});
+      batch_.push_back({&area, page, written.known});
       if (batch_.size() == kBatchPages) read_batch(keep_only, window);
     }
   }
@@ -143,7 +143,7 @@ bool Tracker::read_batch(bool keep_only, Window* window) {
     }
     done += got;
     if (done < batch_.size() && !replaced_) {  // unmapped meanwhile, or not readable
-      if (!keep_only) window->changes.uncompared_pages++;
+      if (!keep_only) window->changes.vanished_pages++;
       done++;
     }
   }
@@ -171,7 +171,7 @@ void Tracker::compare_piece(const Piece& piece, const std::byte* now, Window* wi
   }
   PageChange change = compare_page(before.content, now);
   window->changes.add(piece.address, change);
-  if (!piece.tracked && change.bytes > 0) window->changes.written_pages++;
+  if (!piece.known && change.bytes > 0) window->changes.written_pages++;
 }
 
 }  // namespace farside::cli::track

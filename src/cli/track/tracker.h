@@ -19,7 +19,7 @@ struct Window {
   Changes changes;
   uint64_t compared_pages = 0;
   uint64_t write_faults = 0;     // that the process took since its pages were protected
-  uint64_t untracked_bytes = 0;  // in areas of which all present pages had to be compared
+  uint64_t left_out_bytes = 0;   // in areas that another userfaultfd serves
   double looking_seconds = 0;    // asking the kernel what was written
   double comparing_seconds = 0;  // reading, comparing and keeping it
 };
@@ -58,7 +58,7 @@ class Tracker {
   struct Piece {
     const Area* area;
     uint64_t address;
-    bool tracked;
+    bool known;  // written, by the kernel's word
   };
   Status take_areas(bool keep_only, Window* window);
   Status take_area(const Area& area, bool keep_only, Window* window);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 #include <span>
 
 #include "base/bits.h"
@@ -102,6 +103,22 @@ Result<std::vector<PageRun>> present_pages(int pagemap, const Area& area, uint64
   return runs;
 }
 
+// Where areas begin that a userfaultfd serves, by the flags that smaps tells of each.
+std::set<uint64_t> areas_with_handlers(pid_t pid) {
+  std::set<uint64_t> begins;
+  std::ifstream file(fmt::format("/proc/{}/smaps", pid));
+  uint64_t begin = 0;
+  for (std::string line; std::getline(file, line);) {
+    bool head = line.find('-') < line.find(' ');
+    if (head) begin = strtoull(line.c_str(), nullptr, 16);
+    if (!line.starts_with("VmFlags:")) continue;
+    for (const char* flag : {" um", " uw", " ui"}) {
+      if (line.find(flag) != std::string::npos) begins.insert(begin);
+    }
+  }
+  return begins;
+}
+
 // --- asynchronous write protection
 int open_async(int uffd) {
   uffdio_api api = {UFFD_API, UFFD_FEATURE_PAGEFAULT_FLAG_WP | kFeatureUnpopulated | kFeatureAsync, 0};
@@ -158,11 +175,8 @@ class ProtectingTracker : public WriteTracker {
       written.fresh = true;
       return written;
     }
-    if (registered == -ESRCH) return written;  // the process has ended
-    auto present = present_pages(pagemap_.get(), area);
-    if (!present.ok()) return present.status();
-    written.pages = std::move(*present);
-    written.tracked = false;
+    written.pages.clear();
+    written.left_out = registered != -ESRCH;  // or the process has ended
     return written;
   }
 
@@ -226,7 +240,9 @@ class SoftDirtyTracker : public WriteTracker {
   Status begin_window(const std::vector<Area>& areas) override {
     AllStopped stopped(tracee_);
     taken_.clear();
+    left_out_ = areas_with_handlers(tracee_.pid());
     for (const Area& area : areas) {
+      if (left_out_.contains(area.begin)) continue;
       bool known = seen_.contains(area.begin);
       auto pages = present_pages(pagemap_.get(), area, known ? kEntrySoftDirty : 0);
       if (!pages.ok()) return pages.status();
@@ -242,6 +258,7 @@ class SoftDirtyTracker : public WriteTracker {
   Result<Written> take(const Area& area) override {
     Written written;
     written.pages = std::move(taken_[area.begin]);
+    written.left_out = left_out_.contains(area.begin);
     return written;
   }
 
@@ -250,23 +267,32 @@ class SoftDirtyTracker : public WriteTracker {
   Tracee& tracee_;
   std::map<uint64_t, uint64_t> seen_;
   std::map<uint64_t, std::vector<PageRun>> taken_;
+  std::set<uint64_t> left_out_;
 };
 
 // --- no tracking
 class ComparingTracker : public WriteTracker {
  public:
-  explicit ComparingTracker(Descriptor pagemap) : pagemap_(std::move(pagemap)) {}
+  ComparingTracker(Descriptor pagemap, pid_t pid) : pagemap_(std::move(pagemap)), pid_(pid) {}
 
   Way way() const override { return Way::kCompare; }
 
+  Status begin_window(const std::vector<Area>&) override {
+    left_out_ = areas_with_handlers(pid_);
+    return {};
+  }
+
   Result<Written> take(const Area& area) override {
+    if (left_out_.contains(area.begin)) return Written{{}, false, false, true};
     auto pages = present_pages(pagemap_.get(), area);
     if (!pages.ok()) return pages.status();
-    return Written{std::move(*pages), false, false};
+    return Written{std::move(*pages), false, false, false};
   }
 
  private:
   Descriptor pagemap_;
+  pid_t pid_;
+  std::set<uint64_t> left_out_;
 };
 
 Result<std::unique_ptr<WriteTracker>> make(Tracee& tracee, Way way) {
@@ -279,7 +305,7 @@ Result<std::unique_ptr<WriteTracker>> make(Tracee& tracee, Way way) {
   Descriptor entries(*pagemap);
   std::unique_ptr<WriteTracker> tracker;
   if (way == Way::kSoftDirty) tracker.reset(new SoftDirtyTracker(std::move(entries), tracee));
-  else tracker.reset(new ComparingTracker(std::move(entries)));
+  else tracker.reset(new ComparingTracker(std::move(entries), tracee.pid()));
   return tracker;
 }
 

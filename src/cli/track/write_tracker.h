@@ -24,7 +24,8 @@ struct PageRun {
 struct Written {
   std::vector<PageRun> pages;  // in order
   bool fresh = false;          // mapped since the last look: what lay at these addresses is another mapping
-  bool tracked = true;         // false: all present pages, since this area cannot be tracked
+  bool known = true;           // false: every present page is said to be written, for lack of tracking
+  bool left_out = false;       // another userfaultfd serves it: reading it could wait for a handler for ever
 };
 
 class WriteTracker {
