@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/log.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 // The program after "--" is kept away from the option parser, which would take apart arguments such as "[a,b]".
 std::vector<std::string> take_program(std::vector<std::string>* arguments) {
-  constexpr std::string_view kWithProgram[] = {"run", "trace", "plan"};
+  constexpr std::string_view kWithProgram[] = {"run", "trace", "plan", "track"};
   if (arguments->empty() || std::ranges::find(kWithProgram, arguments->front()) == std::end(kWithProgram)) return {};
   auto dashes = std::find(arguments->begin(), arguments->end(), "--");
   if (dashes == arguments->end()) return {};
@@ -52,6 +53,7 @@ int run_farside(int argc, const char* const* argv) {
   add_run_command(app, program);
   add_trace_command(app, program);
   add_plan_command(app, program);
+  add_track_command(app, program);
   add_ctl_command(app);
   add_serve_command(app);
   add_doctor_command(app);

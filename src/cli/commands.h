@@ -13,10 +13,11 @@ inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 
 // What the program is and how the command line names the parts of it. `program` is what follows "--" in `farside run`,
-// `farside trace` and `farside plan`: it is no business of the option parser.
+// `farside trace`, `farside plan` and `farside track`: it is no business of the option parser.
 void add_run_command(CLI::App& app, std::vector<std::string> program);
 void add_trace_command(CLI::App& app, std::vector<std::string> program);
 void add_plan_command(CLI::App& app, std::vector<std::string> program);
+void add_track_command(CLI::App& app, std::vector<std::string> program);
 void add_ctl_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);

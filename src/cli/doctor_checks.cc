@@ -17,6 +17,7 @@
 #include "cli/machine.h"
 #include "cli/preload.h"
 #include "cli/probes.h"
+#include "cli/track/write_tracker.h"
 
 namespace farside::cli {
 namespace {
@@ -170,6 +171,17 @@ Finding check_comparisons() {
                  "only benchmarks against kernel swap need these: modprobe zram, and root");
 }
 
+Finding check_write_tracking() {
+  double fault_ns = track::write_fault_ns();
+  if (fault_ns > 0) {
+    return finding("write tracking", Health::kOk,
+                   fmt::format("asynchronous write protection, {:.2f} us a first write", fault_ns / 1000), "");
+  }
+  return finding("write tracking", Health::kLimited,
+                 track::keeps_soft_dirty() ? "soft-dirty bits" : "none: farside track compares all present pages",
+                 "only farside track uses it, and works; Linux 6.7 has asynchronous write protection");
+}
+
 Finding check_library() {
   Result<std::string> library = find_preload_library();
   if (library.ok()) return finding("preload library", Health::kOk, *library, "");
@@ -222,6 +234,7 @@ Diagnosis diagnose(const Options& options) {
                         check_memory(),
                         check_transports(),
                         check_library(),
+                        check_write_tracking(),
                         check_comparisons()};
   return diagnosis;
 }
