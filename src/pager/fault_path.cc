@@ -275,7 +275,7 @@ unsigned FaultPath::claim_pages(ThreadSlot& t, Claim& claim, const Window& windo
 void FaultPath::fill_with_zeros(ThreadSlot& t, const Claim& claim) {
   t.counters.add(Counter::kZeroFaults, claim.count);
   c_.budget.populate(claim.count);
-  bring_in(t, claim, {kZeros, true}, false);
+  bring_in(t, claim, 0, claim.count, {kZeros, true}, false);
 }
 
 // Where far memory can be read in place, the pages are mapped at once. Else a read is started for them, and whoever
@@ -290,7 +290,7 @@ void FaultPath::fetch(ThreadSlot& t, const Claim& claim, bool may_suspend) {
     start_read(t, claim, may_suspend && fiber::polls_soon());
     return;
   }
-  bring_in(t, claim, {far, false}, true);
+  bring_in(t, claim, 0, claim.count, {far, false}, true);
 }
 
 // Has the next window of a stream under way while the last one is used, and mapped by a background thread. Not where
@@ -353,7 +353,10 @@ bool FaultPath::finish_own(ThreadSlot& t, PageIndex page) {
     marker = fetch->ahead && fetch->pages[0] == page;
     write = fetch->write;
     if (marker) note_ahead(t, *fetch);
-    finish(t, t, *fetch);
+    // Who maps the window goes on with it: the stream needs only this page at once.
+    bool goes_on = marker && fetch->mapped > 1 && fetch->mapped < fetch->count;
+    if (goes_on) finish_first(t, *fetch);
+    else finish(t, t, *fetch);
   }
   if (!marker) return true;
   Window window = t.prefetcher.on_fault(page);
@@ -375,16 +378,14 @@ void FaultPath::finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
 
 // Maps what is not mapped yet.
 void FaultPath::finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
-  uint64_t start = ticks();
-  map_runs(fetch, 0, 1, fetch.content);
-  map_runs(fetch, fetch.mapped, fetch.count, fetch.content);
-  uint64_t mapped = ticks();
-  inject::pause("fault:mapped");
-  publish(self, fetch, 0, 1, true);
-  publish(self, fetch, fetch.mapped, fetch.count, true);
-  self.counters.add(Counter::kMapTicks, mapped - start);
-  self.counters.add(Counter::kAccountTicks, ticks() - mapped);
+  if (!fetch.first_mapped) finish_first(self, fetch);
+  bring_in(self, fetch, fetch.mapped, fetch.count, fetch.content, true);
   owner.line.ended(fetch);
+}
+
+void FaultPath::finish_first(ThreadSlot& self, Fetch& fetch) {
+  bring_in(self, fetch, 0, 1, fetch.content, true);
+  fetch.first_mapped = true;
 }
 
 void FaultPath::finish_oldest(ThreadSlot& t) { finish(t, t, *t.line.oldest()); }
@@ -439,6 +440,7 @@ bool FaultPath::map_ahead_of(ThreadSlot& self, ThreadSlot& owner) {
     inject::pause("fault:mapped");
     publish(self, *fetch, begin, end, true);
     fetch->mapped = end;
+    if (end == fetch->count && fetch->first_mapped) owner.line.ended(*fetch);
     self.counters.add(Counter::kMappedAhead, end - begin);
     self.counters.add(Counter::kAheadTicks, ticks() - start);
   }
@@ -572,18 +574,19 @@ void FaultPath::drain(ThreadSlot& self, ThreadSlot& owner) {
   }
 }
 
-// Maps the claimed pages, and says that they are there.
-void FaultPath::bring_in(ThreadSlot& t, const Claim& claim, const Content& content, bool stored) {
+// Maps pages [begin, end) of the claim, and says that they are there.
+void FaultPath::bring_in(ThreadSlot& t, const Claim& claim, unsigned begin, unsigned end, const Content& content,
+                         bool stored) {
   uint64_t start = ticks();
-  map_runs(claim, 0, claim.count, content);
+  map_runs(claim, begin, end, content);
   uint64_t mapped = ticks();
   inject::pause("fault:mapped");
-  publish(t, claim, 0, claim.count, stored);
+  publish(t, claim, begin, end, stored);
   t.counters.add(Counter::kMapTicks, mapped - start);
   t.counters.add(Counter::kAccountTicks, ticks() - mapped);
 }
 
-// Maps pages [begin, end) of the claim in runs of neighbours, one system call each.
+// In runs of neighbours, one system call each.
 void FaultPath::map_runs(const Claim& claim, unsigned begin, unsigned end, const Content& content) {
   for (unsigned i = begin; i < end;) {
     unsigned run = 1;

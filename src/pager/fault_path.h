@@ -96,13 +96,15 @@ class FaultPath {
   void suspend_fiber(ThreadSlot& thread, PageIndex page);
   bool finish_own(ThreadSlot& thread, PageIndex page);
   void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
+  void finish_first(ThreadSlot& self, Fetch& fetch);
   bool has_arrived(ThreadSlot& owner, Fetch& fetch);
   void finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
   void note_ahead(ThreadSlot& thread, const Fetch& fetch);
   bool map_ahead_of(ThreadSlot& self, ThreadSlot& owner);
   void finish_oldest(ThreadSlot& thread);
   bool help(ThreadSlot& self, ThreadSlot& owner);
-  void bring_in(ThreadSlot& thread, const Claim& claim, const Content& content, bool stored);
+  void bring_in(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, const Content& content,
+                bool stored);
   void map_runs(const Claim& claim, unsigned begin, unsigned end, const Content& content);
   void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
   void publish(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, bool stored);

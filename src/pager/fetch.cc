@@ -37,10 +37,12 @@ Fetch* Line::oldest() {
 }
 
 Fetch* Line::ahead() {
+  Fetch* oldest = nullptr;
   for (Fetch& f : fetches()) {
-    if (!f.is_free() && f.ahead && f.mapped < f.count) return &f;
+    if (f.is_free() || !f.ahead || f.mapped == f.count) continue;
+    if (!oldest || f.sequence < oldest->sequence) oldest = &f;
   }
-  return nullptr;
+  return oldest;
 }
 
 void Line::close(remote::RemoteStore* store) {

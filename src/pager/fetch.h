@@ -41,7 +41,8 @@ struct Content {
 struct Fetch : Claim {
   enum class Progress : uint8_t { kFree, kUnderWay, kArrived };
   Progress progress = Progress::kFree;
-  unsigned mapped = 1;  // pages [1, mapped) are mapped already; pages[0] is always among the last
+  bool first_mapped = false;  // pages[0] is mapped already
+  unsigned mapped = 1;        // and so are pages [1, mapped)
   uint64_t sequence = 0;
   transport::Token token = 0;
   Content content;
@@ -50,7 +51,8 @@ struct Fetch : Claim {
 
   bool is_free() const { return progress == Progress::kFree; }
   bool waits_for(PageIndex page) const {
-    for (unsigned i = 0; i < count; i = i == 0 ? mapped : i + 1) {
+    if (pages[0] == page) return !first_mapped;
+    for (unsigned i = mapped; i < count; i++) {
       if (pages[i] == page) return true;
     }
     return false;
@@ -89,7 +91,7 @@ class Line {
   Fetch* find(PageIndex page);
   // The one that was started first, or nullptr.
   Fetch* oldest();
-  // A window ahead with pages to map beside its first one, or nullptr.
+  // The oldest window ahead with pages to map beside its first one, or nullptr.
   Fetch* ahead();
   std::span<Fetch> fetches() { return {fetches_, used_}; }
   // A free one, or nullptr while kMaxReads are under way.
@@ -98,6 +100,7 @@ class Line {
   // The claim is under way now. It is counted apart, so that others can look without the lock.
   void started(Fetch& fetch, Fetch::Progress progress) {
     fetch.progress = progress;
+    fetch.first_mapped = false;
     fetch.mapped = 1;
     fetch.sequence = ++sequence_;
     reading_.fetch_add(1, std::memory_order_acq_rel);
