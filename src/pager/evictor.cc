@@ -332,7 +332,9 @@ void EvictorGroup::request_background_work() {
   wake(0);
 }
 
+// Frames come first: whoever waits for a page that was to be mapped ahead maps it himself.
 bool EvictorGroup::work_in_background() {
+  if (c_.frames.is_below(1)) return false;
   if (!background_wanted_.load(std::memory_order_relaxed) || !background_wanted_.exchange(false)) return false;
   return background_work_(background_context_);
 }

@@ -59,15 +59,23 @@ class StrictChannel : public LocalChannel {
   int submit_read(std::span<const transport::Segment> s, transport::Token* token) override {
     return give(LocalChannel::submit_read(s, token), token);
   }
-  int poll(transport::Token token) override { return token == last_ ? 1 : -EINVAL; }
-  int wait(transport::Token token, uint64_t) override { return token == last_ ? 0 : -EINVAL; }
+  int poll(transport::Token token) override { return spend(token) ? 1 : -EINVAL; }
+  int wait(transport::Token token, uint64_t) override { return spend(token) ? 0 : -EINVAL; }
 
  private:
   int give(int r, transport::Token* token) {
     *token = ++last_;
+    given_[last_ % transport::kMaxInFlight] = last_;
     return r;
   }
+  bool spend(transport::Token token) {
+    transport::Token& given = given_[token % transport::kMaxInFlight];
+    if (token == 0 || given != token) return false;
+    given = 0;
+    return true;
+  }
   transport::Token last_ = 16;
+  transport::Token given_[transport::kMaxInFlight] = {};  // and not yet seen complete
 };
 
 class StrictStore : public LocalStore {
