@@ -1,13 +1,10 @@
 // Changes memory in known ways, for the tracker: one action for each line that it reads, and "done" in answer.
-//   lines PAGES FIRST COUNT   COUNT lines in a row from line FIRST of each of PAGES pages, one byte changed in each line
-//   whole PAGES               every byte of PAGES pages
-//   same PAGES                one byte of each page is written with what it holds already
-//   spread BLOCKS             one byte in each of BLOCKS blocks of 2 MiB
-//   map PAGES, drop PAGES     the program's second mapping of PAGES pages: made with every byte set, unmapped
-//   again PAGES               unmapped and made at the same place with every byte set
-//   fork PAGES                a child changes every byte of PAGES pages and ends
-//   threads PAGES             as whole, in another thread
-//   exec PATH                 becomes another program
+//   lines PAGES FIRST COUNT   COUNT lines in a row from line FIRST of each of PAGES pages, one byte changed in each
+//   line whole PAGES               every byte of PAGES pages same PAGES                one byte of each page is written
+//   with what it holds already spread BLOCKS             one byte in each of BLOCKS blocks of 2 MiB map PAGES, drop
+//   PAGES     the program's second mapping of PAGES pages: made with every byte set, unmapped again PAGES unmapped and
+//   made at the same place with every byte set fork PAGES                a child changes every byte of PAGES pages and
+//   ends threads PAGES             as whole, in another thread exec PATH                 becomes another program
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -56,12 +53,16 @@ static int act(const char* line) {
   sscanf(line, "%15s %zu %zu %zu", what, &a, &b, &c);
   if (!strcmp(what, "lines")) lines(a, b, c);
   else if (!strcmp(what, "whole")) change(block, a * PAGE);
-  else if (!strcmp(what, "same")) for (size_t p = 0; p < a; p++) ((volatile unsigned char*)block)[p * PAGE] = block[p * PAGE];
-  else if (!strcmp(what, "spread")) for (size_t i = 0; i < a; i++) block[i * 2 * MIB]++;
+  else if (!strcmp(what, "same"))
+    for (size_t p = 0; p < a; p++) ((volatile unsigned char*)block)[p * PAGE] = block[p * PAGE];
+  else if (!strcmp(what, "spread"))
+    for (size_t i = 0; i < a; i++) block[i * 2 * MIB]++;
   else if (!strcmp(what, "map")) map(a);
   else if (!strcmp(what, "drop")) CHECK(munmap(second, a * PAGE) == 0);
-  else if (!strcmp(what, "again")) { CHECK(munmap(second, a * PAGE) == 0); map(a); }
-  else if (!strcmp(what, "fork")) fork_and_change(a);
+  else if (!strcmp(what, "again")) {
+    CHECK(munmap(second, a * PAGE) == 0);
+    map(a);
+  } else if (!strcmp(what, "fork")) fork_and_change(a);
   else if (!strcmp(what, "threads")) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, change_whole, (void*)a) == 0 && pthread_join(thread, NULL) == 0);
