@@ -1,6 +1,6 @@
 // What the applications share: their options, random numbers, memory without constructors, and the line of JSON that
-// `farside bench all` reads. Everything an application computes follows from --size and --seed alone; its checksum must be the same
-// with and without hints, near and far, with any number of threads.
+// `farside bench all` reads. Everything an application computes follows from --size and --seed alone; its checksum must
+// be the same with and without hints, near and far, with any number of threads.
 #pragma once
 #include <farside/farside.h>
 

@@ -1,7 +1,7 @@
 // The load of kv_server: kConnections clients, each a fiber. They store every key, 16 requests in flight each, then ask
 // by Zipf's law with skew 0.99, one request in flight each, every twentieth a SET. Every value holds its key and a
-// version, and is checked in full. Prints the line of JSON that `farside bench all` reads; ends with status 1 at the first wrong
-// answer.
+// version, and is checked in full. Prints the line of JSON that `farside bench all` reads; ends with status 1 at the
+// first wrong answer.
 #include <sys/un.h>
 #include <unistd.h>
 

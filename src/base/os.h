@@ -75,7 +75,7 @@ int sigprocmask(int how, const SignalSet* set, SignalSet* old);
 
 // Threads and processes.
 int gettid();
-uint64_t thread_cpu_ns();  // processor time of the calling thread
+uint64_t thread_cpu_ns();            // processor time of the calling thread
 void name_thread(const char* name);  // the calling one, as ps and top show it
 int getpid();
 bool thread_is_gone(int process, int tid);

@@ -75,8 +75,7 @@ Status start_pager(Runtime& r) {
   Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
   if (!pager.ok()) return pager.status();
   r.pager = *pager;
-  open_control(r.pager,
-               [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
+  open_control(r.pager, [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
   r.pager->call_regularly(serve_control);
   r.pager->start_threads();
   if (r.mode != FaultMode::kHandler) return {};
