@@ -104,10 +104,10 @@ std::string changes_text(const json& document) {
     auto add = [&](const std::string& name, const json& row) {
       rows.push_back({name, millions(row), us(row["p99_us"]), busiest(row, 3)});
     };
-    add("as it is", set["base"]);
+    add("before", set["base"]);
     for (const json& row : set["alone"]) add("alone: " + row["name"].get<std::string>(), row);
     for (const json& row : set["sequence"]) add("then: " + row["name"].get<std::string>(), row);
-    add("hinted, as it is", set["hinted"]);
+    add("hinted, before", set["hinted"]);
     for (const json& row : set["hinted_sequence"]) add("then: " + row["name"].get<std::string>(), row);
     text += format_table(rows) + "\n";
   }
@@ -115,9 +115,9 @@ std::string changes_text(const json& document) {
 }
 
 std::string sensitivity_text(const json& document) {
-  Rows rows = {{"random read, 48 threads, M pages/s", "as it is", "changed", "hinted"}};
+  Rows rows = {{"random read, 48 threads, M pages/s", "before", "as it is", "hinted"}};
   for (const json& row : document["sensitivity"]) {
-    rows.push_back({row["name"], millions(row["as it is"]), millions(row["changed"]), millions(row["hinted"])});
+    rows.push_back({row["name"], millions(row["before"]), millions(row["as it is"]), millions(row["hinted"])});
   }
   return format_table(rows) + "\n";
 }
@@ -166,7 +166,7 @@ double p99_of(const json& row) { return row["p99_us"]; }
 
 std::vector<LineChart> thread_charts(const json& document) {
   std::vector<LineChart> charts;
-  for (const char* design : {"as it is", "changed", "hinted"}) {
+  for (const char* design : {"before", "as it is", "hinted"}) {
     auto wanted = [&](const json& row) { return row["design"] == design && row["workload"] == "random read"; };
     auto add = [&](const char* label, double (*y)(const json&)) {
       charts.push_back(line_chart(document["threads"], fmt::format("random read, {}", design), "evictors", "threads",
