@@ -17,6 +17,8 @@ namespace {
 constexpr size_t kPipeBytes = kBatchPages * kPageSize;
 constexpr unsigned kIdleSpins = 400;  // about 10-20 us: shorter than waking the thread costs
 constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
+constexpr uint64_t kLongYieldUs = 20;  // whoever offers its core and gets it back so late is in the way
+constexpr uint64_t kCrowdedUs = 50000;
 
 uint16_t epoch_of(uint64_t evicted) { return static_cast<uint16_t>(evicted / 256); }
 
@@ -336,7 +338,18 @@ void EvictorGroup::request_background_work() {
 bool EvictorGroup::work_in_background() {
   if (c_.frames.is_below(1)) return false;
   if (!background_wanted_.load(std::memory_order_relaxed) || !background_wanted_.exchange(false)) return false;
-  return background_work_(background_context_);
+  if (background_work_(background_context_)) return true;
+  if (background_wanted_.load(std::memory_order_relaxed)) offer_core();  // a read that has not arrived yet
+  return false;
+}
+
+// Somebody may need this core to get on with the very read.
+void EvictorGroup::offer_core() {
+  uint64_t before = ticks();
+  os::sched_yield();
+  uint64_t after = ticks();
+  auto per_us = static_cast<uint64_t>(ticks_per_us());
+  if (after - before > kLongYieldUs * per_us) crowded_until_.store(after + kCrowdedUs * per_us);
 }
 
 void EvictorGroup::run(unsigned index) {

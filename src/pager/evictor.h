@@ -119,6 +119,8 @@ class EvictorGroup {
   }
   // Has an evictor do it soon. Async-signal-safe.
   void request_background_work();
+  // False for a while after an evictor that waited for what it was asked to do had to wait for its core, too.
+  bool has_spare_core() const { return ticks() >= crowded_until_.load(std::memory_order_relaxed); }
 
   // Starts the threads; they block all signals. Without the guard's knowledge: they run unguarded and touch no far
   // memory.
@@ -151,6 +153,7 @@ class EvictorGroup {
   void run(unsigned index);
   bool is_wanted(unsigned index, bool working) const;
   bool work_in_background();
+  void offer_core();
   void run_paused(unsigned index);
   void sleep(unsigned index);
   void wake(unsigned index) {
@@ -173,9 +176,10 @@ class EvictorGroup {
   bool (*background_work_)(void*) = nullptr;
   void* background_context_ = nullptr;
   std::atomic<bool> background_wanted_{false};
-  std::atomic<unsigned> running_{0};  // evictors whose thread was started
-  std::atomic<unsigned> working_{0};  // of these, those that have come to life
-  std::atomic<unsigned> paused_{0};   // evictors that stand still
+  std::atomic<uint64_t> crowded_until_{0};  // ticks
+  std::atomic<unsigned> running_{0};        // evictors whose thread was started
+  std::atomic<unsigned> working_{0};        // of these, those that have come to life
+  std::atomic<unsigned> paused_{0};         // evictors that stand still
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
   Event still_;  // an evictor has come to a halt

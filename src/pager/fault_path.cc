@@ -299,7 +299,7 @@ void FaultPath::fetch(ThreadSlot& t, const Claim& claim, bool may_suspend) {
 void FaultPath::start_next_window(ThreadSlot& t, const Window& window, bool write) {
   if (window.count == 0) return;
   if (t.ahead_pause > 0) t.ahead_pause--;
-  bool asks = t.ahead_pause == 0;
+  bool asks = t.ahead_pause == 0 && c_.evictors.has_spare_core();
   bool costly = c_.budget.metadata_bytes() > c_.frames.limit() * kPageSize / 6;
   if (costly || (!asks && reads_directly(t))) return;
   Claim claim;
