@@ -121,7 +121,7 @@ class TraceTest(SystemTest):
     def test_mistakes(self):
         for words, status, told in ((["--fault=handler", "--", "true"], USAGE, "--fault=handler"),
                                     (["--coverage", "0", "--", "true"], USAGE, "--coverage"),
-                                    (["--"], USAGE, "farside trace --local"),
+                                    (["--"], USAGE, "farside trace --"),
                                     (["--out", "/proc/no", "--", "true"], 1, "/proc/no"),
                                     (["--", "no-such-program"], 127, "no-such-program")):
             result = self.trace(*words)

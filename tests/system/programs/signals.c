@@ -1,11 +1,13 @@
 // A program's own signal handlers, alternate stacks, jumps and masks, with far memory in all of them.
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "far.h"
 
@@ -282,6 +284,68 @@ static void default_action(void) {
   }
 }
 
+static sigset_t mask_inside;
+
+static void note_mask(int number, siginfo_t* info, void* context) {
+  (void)info, (void)context;
+  CHECK(sigprocmask(SIG_SETMASK, NULL, &mask_inside) == 0 && number == SIGUSR1);
+  count++;
+}
+
+// What sigaction promises: the action reads back, its mask holds in the handler and ends with it, SA_NODEFER leaves the
+// signal open, SA_RESETHAND is for one delivery.
+static void actions(void) {
+  struct sigaction action = {.sa_sigaction = note_mask, .sa_flags = SA_SIGINFO | SA_RESETHAND}, now;
+  sigset_t outside;
+  sigaddset(&action.sa_mask, SIGUSR2);
+  CHECK(sigaction(SIGUSR1, &action, NULL) == 0 && sigaction(SIGUSR1, NULL, &now) == 0);
+  CHECK(now.sa_sigaction == note_mask && (now.sa_flags & SA_RESETHAND) && sigismember(&now.sa_mask, SIGUSR2));
+  CHECK(raise(SIGUSR1) == 0 && count == 1);
+  CHECK(sigismember(&mask_inside, SIGUSR1) && sigismember(&mask_inside, SIGUSR2));
+  CHECK(!sigismember(&mask_inside, SIGTERM));
+  CHECK(sigprocmask(SIG_SETMASK, NULL, &outside) == 0 && !sigismember(&outside, SIGUSR1) &&
+        !sigismember(&outside, SIGUSR2));
+  CHECK(sigaction(SIGUSR1, NULL, &now) == 0 && now.sa_handler == SIG_DFL);
+  handle(SIGUSR1, note_mask, SA_NODEFER);
+  for (int i = 0; i < 2; i++) CHECK(raise(SIGUSR1) == 0);
+  CHECK(count == 3 && !sigismember(&mask_inside, SIGUSR1));
+  CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR && raise(SIGUSR1) == 0 && count == 3);
+  CHECK(signal(SIGUSR1, SIG_DFL) == SIG_IGN);
+}
+
+static volatile sig_atomic_t order[4];
+
+static void note_order(int number, siginfo_t* info, void* context) {
+  (void)context;
+  CHECK(info->si_code == SI_QUEUE);
+  volatile char touched = far_block[(size_t)info->si_value.sival_int % FAR_BYTES];
+  (void)touched;
+  CHECK(info->si_value.sival_int == order[number - SIGRTMIN]);
+  order[number - SIGRTMIN]++;
+  count++;
+}
+
+static void* send_queued(void* target) {
+  for (int i = 0; i < 400; i++) {
+    union sigval value = {.sival_int = i};
+    for (int number = 0; number < 4; number++) {
+      while (pthread_sigqueue(*(pthread_t*)target, SIGRTMIN + number, value) != 0) sched_yield();
+    }
+    usleep(100);
+  }
+  return NULL;
+}
+
+// Queued signals that come in the middle of faults are neither lost nor doubled, and those of one number stay in order.
+static void queued_signals(void) {
+  far_block = far_buffer(16 * MIB, 12);
+  for (int number = 0; number < 4; number++) handle(SIGRTMIN + number, note_order, SA_RESTART);
+  pthread_t self = pthread_self(), sender;
+  CHECK(pthread_create(&sender, NULL, send_queued, &self) == 0);
+  while (count < 1600) CHECK(filled(far_block, 16 * MIB, 12));
+  CHECK(pthread_join(sender, NULL) == 0 && count == 1600);
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"own_sigbus", own_sigbus},
                                            {"own_sigsegv", own_sigsegv},
@@ -296,6 +360,8 @@ int main(int argc, char** argv) {
                                            {"masks_of_sleepers", masks_of_sleepers},
                                            {"timers_and_values", timers_and_values},
                                            {"default_action", default_action},
+                                           {"actions", actions},
+                                           {"queued_signals", queued_signals},
                                            {NULL, NULL}};
   return run_case(argc, argv, cases);
 }
