@@ -1,6 +1,9 @@
-// What the guard keeps for each thread: the selector byte that the kernel reads at every system call, and the pins of
-// system calls in progress. In static TLS: always near, never lazily allocated.
+// What the guard keeps for each thread: the selector byte that the kernel reads at every system call, the pins of
+// system calls in progress, and the signal that has come during a fault. In static TLS: always near, never lazily
+// allocated.
 #pragma once
+#include <signal.h>
+
 #include <cstdint>
 
 namespace farside::heap {
@@ -15,6 +18,16 @@ struct PinRecord {
   uint64_t bytes;
 };
 
+// A fault in progress. No handler of the program may run meanwhile: it could touch a page that the fault path owns. The
+// kernel could keep signals off by the mask of our handler, but it takes the process's one signal lock twice for that
+// at every fault (docs/decisions/0008). Instead a signal that comes is kept here, all further ones are blocked, and the
+// fault's handler delivers it at its end.
+struct FaultInProgress {
+  volatile bool active;
+  volatile int signal;  // the one that came; 0: none
+  siginfo_t info;
+};
+
 struct GuardThread {
   volatile char selector;  // kSelectorAllow: system calls pass; kSelectorBlock: they trap
   bool armed;
@@ -24,6 +37,7 @@ struct GuardThread {
   uint64_t stack_low, stack_high;       // the alternate signal stack that is registered with the kernel
   uint64_t app_stack, app_stack_bytes;  // what the program thinks its alternate stack is
   int app_stack_flags;
+  FaultInProgress fault;
 };
 
 extern __attribute__((tls_model("initial-exec"))) thread_local GuardThread t_guard;

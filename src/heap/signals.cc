@@ -29,9 +29,6 @@ farside_restorer:
   movq $15, %rax
   syscall
   .size farside_restorer, .-farside_restorer
-  .globl farside_restorer_end
-  .hidden farside_restorer_end
-farside_restorer_end:
   .globl farside_sigreturn_at
   .hidden farside_sigreturn_at
   .type farside_sigreturn_at,@function
@@ -41,10 +38,6 @@ farside_sigreturn_at:
   .size farside_sigreturn_at, .-farside_sigreturn_at
   .previous
 )");
-
-// The section of on_sigbus, as the linker bounds it.
-extern "C" const char __start_farside_fault[], __stop_farside_fault[];
-extern "C" void farside_restorer_end();
 
 namespace farside::heap {
 namespace {
@@ -58,12 +51,6 @@ constexpr os::SignalSet kAllButOurs = ~kOurSignals;
 // signals blocked, for a few instructions and at most one rt_sigaction.
 SpinLock g_lock;  // guards g_program_actions, and keeps them and the kernel's together
 KernelSigaction g_program_actions[kSignals] = {};
-
-// A fault is in progress on this thread. No handler of the program may run meanwhile: it could touch a page that the
-// fault path owns. The kernel could keep signals off by the mask of our handler, but it takes the process's one signal
-// lock twice for that at every fault (docs/scaling.md). Instead a signal that comes is put back, and all are blocked
-// until the fault's handler has returned.
-__attribute__((tls_model("initial-exec"))) thread_local volatile bool t_in_fault = false;
 
 // While signal costs are measured: when the last fault came to its handler, and when the handler was done.
 std::atomic<bool> g_timing{false};
@@ -82,54 +69,56 @@ bool is_own_error(int signal, const siginfo_t* info) {
   return info->si_code > 0 && (os::signal_bit(signal) & kErrors) != 0;
 }
 
-// Within the fault handler's own code t_in_fault may not be set yet, or not any more.
-bool interrupts_fault(const ucontext_t* interrupted) {
-  auto at = static_cast<uint64_t>(interrupted->uc_mcontext.gregs[REG_RIP]);
-  auto within = [at](const char* begin, const char* end) {
-    return at >= reinterpret_cast<uint64_t>(begin) && at < reinterpret_cast<uint64_t>(end);
-  };
-  return t_in_fault || within(__start_farside_fault, __stop_farside_fault) ||
-         within(reinterpret_cast<const char*>(farside_restorer), reinterpret_cast<const char*>(farside_restorer_end));
-}
-
 // Handlers of the program are called through here. The kernel has blocked all signals but ours.
 void on_program_signal(int signal, siginfo_t* info, void* context) {
-  auto* interrupted = static_cast<ucontext_t*>(context);
-  if (is_own_error(signal, info) || !interrupts_fault(interrupted)) return chain_signal(signal, info, context);
-  if (os::call(SYS_rt_tgsigqueueinfo, os::getpid(), os::gettid(), signal, info) < 0)
-    os::call(SYS_tgkill, os::getpid(), os::gettid(), signal);  // too many are pending to tell more
-  memcpy(&interrupted->uc_sigmask, &kAllButOurs, sizeof kAllButOurs);
+  FaultInProgress& fault = t_guard.fault;
+  if (!fault.active || is_own_error(signal, info)) return chain_signal(signal, info, context);
+  fault.signal = signal;
+  fault.info = *info;
+  memcpy(&static_cast<ucontext_t*>(context)->uc_sigmask, &kAllButOurs, sizeof kAllButOurs);
 }
 
-void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
+void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted, bool in_fiber) {
   bool write = is_write_fault(interrupted);
-  os::SignalSet mask;
-  memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
-  bool in_fiber = fiber::in_fiber(mask);
-  if (in_fiber) {  // others may run on this thread meanwhile: the kernel keeps signals off
-    os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
-    t_in_fault = false;
-  }
   if (tracing()) trace_fault(address, write, interrupted);
   if (pager.fault(address, write, in_fiber) == pager::FaultOutcome::kNotMapped) {
     pager.guard_page(address);  // the access will now fail as it would natively, with SIGSEGV
   }
 }
 
-__attribute__((section("farside_fault"), noinline)) void on_sigbus(int signal, siginfo_t* info, void* context) {
-  t_in_fault = true;
+// A fiber's fault may let others run on this thread meanwhile: there the kernel keeps signals off.
+void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
+  os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
+  fault(pager, address, interrupted, true);
+}
+
+void fault_undisturbed(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
+  FaultInProgress& in_progress = t_guard.fault;
+  in_progress.active = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  fault(pager, address, interrupted, false);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  in_progress.active = false;
+  int signal = in_progress.signal;
+  if (signal == 0) return;
+  in_progress.signal = 0;  // all signals are blocked: no other one comes before the handler has returned
+  siginfo_t info = in_progress.info;
+  chain_signal(signal, &info, interrupted);
+}
+
+void on_sigbus(int signal, siginfo_t* info, void* context) {
   bool timing = g_timing.load(std::memory_order_relaxed);
   if (timing) g_entered.store(ticks(), std::memory_order_relaxed);
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
   pager::Pager* pager = guard_pager();
   // si_code tells an absent page (BUS_ADRERR) from a signal that somebody sent.
-  if (!pager || info->si_code <= 0 || !pager->contains(address)) {
-    t_in_fault = false;
-    return chain_signal(signal, info, context);
-  }
-  fault(*pager, address, static_cast<ucontext_t*>(context));
+  if (!pager || info->si_code <= 0 || !pager->contains(address)) return chain_signal(signal, info, context);
+  auto* interrupted = static_cast<ucontext_t*>(context);
+  os::SignalSet mask;
+  memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
+  if (fiber::in_fiber(mask)) fault_in_fiber(*pager, address, interrupted);
+  else fault_undisturbed(*pager, address, interrupted);
   if (timing) g_left.store(ticks(), std::memory_order_relaxed);
-  t_in_fault = false;
 }
 
 void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet mask, unsigned long flags) {
