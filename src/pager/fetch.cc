@@ -46,6 +46,8 @@ Fetch* Line::ahead() {
 }
 
 void Line::close(remote::RemoteStore* store) {
+  LineLock lock(*this);  // against who maps ahead, and looks whether there is something
+  wants_mapping.store(false, std::memory_order_relaxed);
   // Out of the line before they are freed: the child of a fork in between must not find them here.
   if (transport::Channel* channel = std::exchange(channel_, nullptr)) store->close_channel(channel);
   for (Fetch& f : fetches()) {

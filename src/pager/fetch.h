@@ -114,7 +114,7 @@ class Line {
   // Somebody else should map the window that is under way. Looked at without the lock.
   std::atomic<bool> wants_mapping{false};
 
-  // No read is under way any more, or nobody will ever ask for its pages.
+  // No read is under way any more, or nobody will ever ask for its pages. Takes the lock.
   void close(remote::RemoteStore* store);
   // The store has closed the channel. No read was under way at the fork.
   void reset_in_child() { channel_ = nullptr; }

@@ -35,7 +35,7 @@ class ReadsTest : public testing::TestWithParam<bool> {
   }
   volatile uint64_t& at(size_t page) { return *reinterpret_cast<volatile uint64_t*>(memory_ + page * kPageSize); }
   uint64_t count(Counter c) { return pager_->stats().get(c); }
-  PageWord word(size_t page) { return PageWord(pager_->page_words()[(memory_ - pager_->base()) / kPageSize + page]); }
+  PageWord word(size_t page) { return pager_->word(reinterpret_cast<uint64_t>(memory_ + page * kPageSize)); }
   // Waits until the evictors have made room: windows and hints take free frames only.
   void settle() {
     constexpr uint64_t kEnough = 200;  // below the low mark, so the evictors come to it
