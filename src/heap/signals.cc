@@ -185,19 +185,34 @@ SignalCost measure_signal_cost(pager::Pager& pager) {
 
 namespace {
 
+// g_lock with all signals blocked: a handler that interrupted its holder would wait for its own thread.
+class ActionsLock {
+ public:
+  ActionsLock() {
+    constexpr os::SignalSet kAll = ~os::SignalSet{0};
+    os::sigprocmask(SIG_SETMASK, &kAll, &before_);
+    g_lock.lock();
+  }
+  ~ActionsLock() {
+    g_lock.unlock();
+    os::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  ActionsLock(const ActionsLock&) = delete;
+  ActionsLock& operator=(const ActionsLock&) = delete;
+
+ private:
+  os::SignalSet before_ = 0;
+};
+
 // The program's action for a signal that is being delivered.
 KernelSigaction take_action(int signal) {
-  os::SignalSet all = ~os::SignalSet{0}, before = 0;
-  os::sigprocmask(SIG_SETMASK, &all, &before);
-  g_lock.lock();
+  ActionsLock lock;
   KernelSigaction action = g_program_actions[signal];
   if (action.flags & SA_RESETHAND) {
     g_program_actions[signal] = {};
     bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
     if (!ours) os::call(SYS_rt_sigaction, signal, &g_program_actions[signal], nullptr, sizeof(os::SignalSet));
   }
-  g_lock.unlock();
-  os::sigprocmask(SIG_SETMASK, &before, nullptr);
   return action;
 }
 
@@ -247,12 +262,11 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
   KernelSigaction wanted = {}, previous = {};
   if (action) wanted = *action;
   wanted.mask = without_ours(wanted.mask);
-  os::SignalSet all = ~os::SignalSet{0}, before = 0;
-  os::sigprocmask(SIG_SETMASK, &all, &before);
-  g_lock.lock();
-  long r = exchange_action(signal, action ? &wanted : nullptr, &previous);
-  g_lock.unlock();
-  os::sigprocmask(SIG_SETMASK, &before, nullptr);
+  long r;
+  {
+    ActionsLock lock;
+    r = exchange_action(signal, action ? &wanted : nullptr, &previous);
+  }
   if (r == 0 && old) *old = previous;
   return r;
 }
