@@ -318,6 +318,12 @@ constexpr uint64_t kNoisePages = 10;
 
 class WaysTest : public testing::TestWithParam<WriteTracker::Way> {
  protected:
+  void SetUp() override {
+    WriteTracker::Way way = GetParam();
+    if (way == WriteTracker::Way::kSoftDirty && !keeps_soft_dirty()) GTEST_SKIP() << "no soft-dirty bits here";
+    if (way == WriteTracker::Way::kWriteProtect && write_fault_ns() == 0) GTEST_SKIP() << "no asynchronous protection";
+  }
+
   // Waits out what the child still does after its answer.
   Changes changes_after(Child& child, Tracker& tracker, char order) {
     child.order(order);
@@ -333,8 +339,6 @@ class WaysTest : public testing::TestWithParam<WriteTracker::Way> {
 
 TEST_P(WaysTest, KnownWritesGiveKnownFigures) {
   WriteTracker::Way way = GetParam();
-  if (way == WriteTracker::Way::kSoftDirty && !keeps_soft_dirty()) GTEST_SKIP() << "no soft-dirty bits here";
-  if (way == WriteTracker::Way::kWriteProtect && write_fault_ns() == 0) GTEST_SKIP() << "no asynchronous protection";
   Child child(change_block);
   auto tracee = Tracee::attach(child.pid());
   ASSERT_TRUE(tracee.ok()) << tracee.status().text();
@@ -362,8 +366,6 @@ TEST_P(WaysTest, KnownWritesGiveKnownFigures) {
 
 TEST_P(WaysTest, PrivateMappingsAreComparedWithTheirFile) {
   WriteTracker::Way way = GetParam();
-  if (way == WriteTracker::Way::kSoftDirty && !keeps_soft_dirty()) GTEST_SKIP() << "no soft-dirty bits here";
-  if (way == WriteTracker::Way::kWriteProtect && write_fault_ns() == 0) GTEST_SKIP() << "no asynchronous protection";
   char name[] = "/tmp/farside-track-XXXXXX";
   g_file = mkstemp(name);
   ASSERT_GE(g_file, 0);
@@ -387,8 +389,6 @@ TEST_P(WaysTest, PrivateMappingsAreComparedWithTheirFile) {
 
 TEST_P(WaysTest, AreasWithHandlersAreLeftOut) {
   WriteTracker::Way way = GetParam();
-  if (way == WriteTracker::Way::kSoftDirty && !keeps_soft_dirty()) GTEST_SKIP() << "no soft-dirty bits here";
-  if (way == WriteTracker::Way::kWriteProtect && write_fault_ns() == 0) GTEST_SKIP() << "no asynchronous protection";
   Child child(change_block);
   auto tracee = Tracee::attach(child.pid());
   ASSERT_TRUE(tracee.ok()) << tracee.status().text();
