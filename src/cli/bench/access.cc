@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "cli/bench/random.h"
 
 namespace farside::cli::bench {
 namespace {
@@ -14,19 +15,6 @@ namespace {
 constexpr uint64_t kLookAtClockEvery = 256;  // accesses
 constexpr uint64_t kWordInPage = 64;         // not the first line of a page, which prefetchers of the processor favour
 constexpr unsigned kUpdatesPerWord = 8;      // one update for so many words of the array
-
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u | 1) {}
-  uint64_t next() {
-    state_ ^= state_ << 13;
-    state_ ^= state_ >> 7;
-    return state_ ^= state_ << 17;
-  }
-
- private:
-  uint64_t state_;
-};
 
 // Threads may meet on a page: relaxed atomics make that defined and cost nothing.
 inline uint64_t touch(const Arena& arena, uint64_t page, bool write, uint64_t value) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/bench/figures.h"
+#include "cli/bench/random.h"
 #include "cli/bench/scaling/cores.h"
 #include "cli/bench/scaling/events.h"
 #include "pager/policy/shares.h"
@@ -17,20 +18,7 @@ constexpr unsigned kZonePages = 63;       // that the kernel moves between a cor
 constexpr unsigned kLruPages = 31;        // that the kernel puts on or takes off its lists of used pages at a time
 constexpr uint64_t kMostLowWater = 4096;  // Frames::low_water
 
-class Random {
- public:
-  explicit Random(uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15u | 1) {}
-  uint64_t next() {
-    state_ ^= state_ << 13;
-    state_ ^= state_ >> 7;
-    return state_ ^= state_ << 17;
-  }
-  double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
-  double exponential(double mean) { return -mean * std::log(1 - uniform()); }
-
- private:
-  uint64_t state_;
-};
+double exponential(Random& random, double mean) { return -mean * std::log(1 - random.uniform()); }
 
 struct Thread : Worker {
   double parts[kParts] = {};
@@ -224,7 +212,7 @@ class Model {
   Task application(Thread& t) {
     co_await cores_.enter(t);
     while (!done_) {
-      co_await spend(t, random_.exponential(w_.access / w_.faults_per_access), Part::kSignal);
+      co_await spend(t, exponential(random_, w_.access / w_.faults_per_access), Part::kSignal);
       t.parts[static_cast<size_t>(Part::kSignal)] = 0;
       std::fill(std::begin(t.parts), std::end(t.parts), 0);
       Time start = now();
