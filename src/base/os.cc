@@ -180,6 +180,13 @@ int gettid() { return call(SYS_gettid); }
 int getpid() { return call(SYS_getpid); }
 bool thread_is_gone(int process, int tid) { return call(SYS_tgkill, process, tid, 0) == -ESRCH; }
 int pidfd_open(int pid) { return call(SYS_pidfd_open, pid, 0); }
+int membarrier() {
+  constexpr long kBarrier = 1 << 3, kRegister = 1 << 4;  // MEMBARRIER_CMD_(REGISTER_)PRIVATE_EXPEDITED
+  auto r = static_cast<int>(call(SYS_membarrier, kBarrier, 0, 0));
+  if (r != -EPERM) return r;
+  r = static_cast<int>(call(SYS_membarrier, kRegister, 0, 0));
+  return r < 0 ? r : static_cast<int>(call(SYS_membarrier, kBarrier, 0, 0));
+}
 int futex_wait(const uint32_t* word, uint32_t expected, const timespec* timeout) {
   return call(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, 0, 0);
 }

@@ -80,6 +80,9 @@ void name_thread(const char* name);  // the calling one, as ps and top show it
 int getpid();
 bool thread_is_gone(int process, int tid);
 int pidfd_open(int pid);
+// Orders the memory accesses of every running thread of the process (expedited). -ENOSYS, or -EPERM where a filter
+// forbids it.
+int membarrier();
 int futex_wait(const uint32_t* word, uint32_t expected, const timespec* timeout);
 int futex_wake(const uint32_t* word, int count);
 int sched_yield();

@@ -7,6 +7,8 @@
 #include "base/os.h"
 #include "fiber/context.h"
 
+struct farside_scopes;
+
 namespace farside::fiber {
 
 // What a fiber waits for; tells a deadlock's story.
@@ -27,6 +29,7 @@ struct farside_fiber : farside::NearObject {
   void (*function)(void*) = nullptr;
   void* argument = nullptr;
   farside::fiber::CaughtExceptions exceptions;
+  farside_scopes* scopes = nullptr;  // of far objects; kept when the fiber is used again
 
   // 1: inside the library; a fault must not suspend it. Written by the thread that runs the fiber and read by signal
   // handlers of that thread, hence volatile.

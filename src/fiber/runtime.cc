@@ -38,6 +38,7 @@ Runtime::~Runtime() {
   for (unsigned i = 0; i < count_; i++) delete workers_[i];
   while (Fiber* fiber = all_made_) {
     all_made_ = fiber->next_made;
+    if (fiber->scopes && hooks_.drop_scopes) hooks_.drop_scopes(fiber->scopes);
     drop_stack(&fiber->context);
     delete fiber;
   }

@@ -10,6 +10,8 @@
 #pragma once
 #include "base/os.h"
 
+struct farside_scopes;
+
 namespace farside::fiber {
 
 // The caller runs on the stack of a fiber and may be suspended. False inside the library's own critical sections,
@@ -36,6 +38,8 @@ struct Hooks {
   // Completes what the worker's fibers wait for. Called between fibers while at least one of them is in wait_until;
   // signals are blocked (SignalsBlocked::kAllButFaults at least). Must not wait or call this library.
   void (*poll)() = nullptr;
+  // A fiber that had scopes of far objects is gone for good.
+  void (*drop_scopes)(farside_scopes*) = nullptr;
 };
 
 // Before farside_fiber_run; a run keeps the hooks it began with.

@@ -1,10 +1,17 @@
 #include "fiber/worker.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "farside/object.h"
 #include "fiber/runtime.h"
+
+// Of the thread or the fiber that runs on it.
+extern "C" {
+__attribute__((visibility("default"))) __thread struct farside_scopes* farside_scopes_here = nullptr;
+}
 
 namespace farside::fiber {
 namespace {
@@ -190,11 +197,13 @@ void Worker::run(Fiber* fiber) {
     *exceptions_ = fiber->exceptions;
   }
   current_ = fiber;
+  farside_scopes* own_scopes = std::exchange(farside_scopes_here, fiber->scopes);
   uint64_t start = ticks();
   turns_++;
   switch_context(&context_, &fiber->context);
   if (ticks() - start > poll_interval_) last_long_turn_ = turns_;
   current_ = nullptr;
+  fiber->scopes = std::exchange(farside_scopes_here, own_scopes);
   if (exceptions_) {
     fiber->exceptions = *exceptions_;
     *exceptions_ = own;

@@ -111,7 +111,19 @@ size_t Evictor::select(Batch& batch) {
   for (size_t i = 0; i < batch.count; i++) {
     if (c_.table[batch.pages[i]].load().has(PageWord::kDirty)) batch.dirty[batch.dirty_count++] = batch.pages[i];
   }
+  tell_observer(batch);
   return batch.count;
+}
+
+void Evictor::tell_observer(const Batch& batch) {
+  PageObserver* observer = observer_.load(std::memory_order_acquire);
+  if (!observer) return;
+  PageIndex objects[kBatchPages];
+  size_t count = 0;
+  for (size_t i = 0; i < batch.count; i++) {
+    if (c_.table[batch.pages[i]].load().has(PageWord::kObjects)) objects[count++] = batch.pages[i];
+  }
+  if (count > 0) observer->leaving({objects, count});
 }
 
 bool Evictor::claim(PageIndex page, PageWord* word) {
@@ -295,7 +307,7 @@ void EvictorGroup::start_one(unsigned index) {
     EvictorGroup* group;
     unsigned index;
   };
-  if (!evictors_[index]) evictors_[index] = new Evictor(c_, index);
+  if (!evictors_[index]) evictors_[index] = new Evictor(c_, index, observer_);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
   running_.fetch_add(1);

@@ -35,6 +35,14 @@ namespace farside::pager {
 
 struct ThreadSlot;
 
+// The layer above that wants to know which of its pages leave. Called by evictors, with the pages in kEvicting and still
+// mapped: must not wait, allocate or touch far memory.
+class PageObserver {
+ public:
+  virtual ~PageObserver() = default;
+  virtual void leaving(std::span<const PageIndex> pages) = 0;
+};
+
 struct EvictorContext {
   remote::RemoteStore* store;
   FarSpace& space;
@@ -61,7 +69,8 @@ struct Batch : NearObject {
 // One evictor thread's work, without the thread.
 class Evictor : public NearObject {
  public:
-  Evictor(const EvictorContext& context, unsigned index) : c_(context), index_(index) {}
+  Evictor(const EvictorContext& context, unsigned index, const std::atomic<PageObserver*>& observer)
+      : c_(context), index_(index), observer_(observer) {}
   ~Evictor();
 
   Status open();  // pipes and channel
@@ -84,6 +93,7 @@ class Evictor : public NearObject {
   bool start(Batch& batch);
   size_t select(Batch& batch);
   bool claim(PageIndex page, PageWord* word);
+  void tell_observer(const Batch& batch);
   void hold(Batch& batch);
   void give_up_unheld(Batch& batch, size_t held);
   void unmap(Batch& batch);
@@ -97,6 +107,7 @@ class Evictor : public NearObject {
 
   EvictorContext c_;
   unsigned index_;
+  const std::atomic<PageObserver*>& observer_;
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
   size_t in_flight_ = 0;
@@ -117,6 +128,8 @@ class EvictorGroup {
   void set_background_work(bool (*work)(void*), void* context) {
     background_work_ = work, background_context_ = context;
   }
+  // Told of pages that hold objects when they leave. At any time; nullptr: nobody.
+  void set_observer(PageObserver* observer) { observer_.store(observer, std::memory_order_release); }
   // Has an evictor do it soon. Async-signal-safe.
   void request_background_work();
   // False for a while after an evictor that waited for what it was asked to do had to wait for its core, too.
@@ -175,6 +188,7 @@ class EvictorGroup {
   void (*regular_work_)() = nullptr;
   bool (*background_work_)(void*) = nullptr;
   void* background_context_ = nullptr;
+  std::atomic<PageObserver*> observer_{nullptr};
   std::atomic<bool> background_wanted_{false};
   std::atomic<uint64_t> crowded_until_{0};  // ticks
   std::atomic<unsigned> running_{0};        // evictors whose thread was started

@@ -1,6 +1,8 @@
 #include "pager/fault_path.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/inject.h"
 #include "base/log.h"
@@ -261,7 +263,7 @@ unsigned FaultPath::claim_pages(ThreadSlot& t, Claim& claim, const Window& windo
     auto index = static_cast<PageIndex>(page);
     PageWord word = c_.table[index].load();
     if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) break;
-    if (!word.is(state)) continue;
+    if (!word.is(state) || word.has(PageWord::kObjectPath)) continue;
     if (c_.frames.scarce() || !try_take_frame(t)) break;
     if (c_.table[index].try_change(word, word.with_state(PageState::kFetching).with_owner(t.index))) {
       claim.pages[claim.count++] = index;
@@ -403,11 +405,75 @@ bool FaultPath::has_arrived(ThreadSlot& owner, Fetch& fetch) {
 // in order, so after the first that is still under way none is asked for: each question is a system call.
 bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
   if (!owner.line.is_reading() || !owner.line.try_lock()) return false;
-  bool any = false;
+  bool any = finish_pieces(owner, false);
   for (Fetch* oldest; (oldest = owner.line.oldest()) && has_arrived(owner, *oldest); any = true) {
     finish_arrived(self, owner, *oldest);
   }
   owner.line.unlock();
+  return any;
+}
+
+// ---- Pieces of far pages ----
+
+bool FaultPath::read_piece(uint64_t address, uint32_t bytes, std::byte* to, bool may_suspend) {
+  ThreadSlot& t = c_.threads.current();
+  PageIndex page = c_.table.index_of(address);
+  PieceRead piece;
+  uint64_t far = PageTable::far_of(page) + address % kPageSize;
+  const std::byte* in_place;
+  {
+    InGate inside(c_.gate, t);
+    if (c_.table[page].load().is(PageState::kEvicting)) wait_for_owner(t, page);
+    if (!c_.table[page].load().is(PageState::kFar)) return false;
+    t.counters.add(Counter::kPieces);
+    t.counters.add(Counter::kBytesFetched, bytes);
+    LineLock lock(t.line);
+    transport::Channel& channel = t.line.channel(c_.store);
+    if (const std::byte* from = channel.direct(far, bytes)) {
+      memcpy(to, from, bytes);
+      return true;
+    }
+    in_place = channel.in_place(far, bytes);
+    start_piece(t, {far, bytes, in_place ? nullptr : to}, piece, may_suspend && fiber::polls_soon());
+    if (!may_suspend) {
+      uint64_t start = ticks();
+      while (!piece.done.load(std::memory_order_relaxed)) finish_pieces(t, true);
+      t.counters.add(Counter::kFetchTicks, ticks() - start);
+    }
+  }
+  if (may_suspend) {
+    fiber::wait_until([](void* p) { return static_cast<PieceRead*>(p)->done.load(std::memory_order_acquire); }, &piece);
+  }
+  if (in_place) memcpy(to, in_place, bytes);
+  return true;
+}
+
+// The line's lock is held, here and below.
+void FaultPath::start_piece(ThreadSlot& t, const transport::Segment& segment, PieceRead& piece, bool gather) {
+  transport::Channel& channel = t.line.channel(c_.store);
+  channel.gather(gather);
+  for (;;) {
+    int error = channel.submit_read({&segment, 1}, &piece.token);
+    if (error == 0) break;
+    if (error != -EAGAIN) die_of_lost_memory(c_.store, 1, error);
+    if (t.line.oldest_piece()) finish_pieces(t, true);
+    else finish_oldest(t);
+  }
+  t.line.started(piece);
+}
+
+// Those that have arrived; with wait, the oldest at least.
+bool FaultPath::finish_pieces(ThreadSlot& owner, bool wait) {
+  bool any = false;
+  while (PieceRead* piece = owner.line.oldest_piece()) {
+    transport::Channel& channel = owner.line.channel(c_.store);
+    bool waits = wait && !any;
+    int r = waits ? channel.wait(piece->token, kTransportTimeoutNs) : channel.poll(piece->token);
+    if (r < 0) die_of_lost_memory(c_.store, 1, r);
+    if (r == 0 && !waits) break;
+    owner.line.oldest_piece_ended();
+    any = true;
+  }
   return any;
 }
 
@@ -512,7 +578,7 @@ unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
   }
   flush(t, claims, may_suspend);
   bool suspended = false;
-  for (PageIndex page = first; page <= last; page++) {
+  for (PageIndex page = first; hint.wait && page <= last; page++) {
     PageWord word = c_.table[page].load();
     if (!word.is(PageState::kFetching) || word.owner() != t.index) continue;
     if (may_suspend) suspend_fiber(t, page);
@@ -569,6 +635,7 @@ void FaultPath::flush(ThreadSlot& t, HintClaims& claims, bool may_suspend) {
 void FaultPath::drain(ThreadSlot& self, ThreadSlot& owner) {
   if (!owner.line.is_reading()) return;
   LineLock lock(owner.line);
+  while (owner.line.oldest_piece()) finish_pieces(owner, true);
   for (Fetch& f : owner.line.fetches()) {
     if (!f.is_free()) finish(self, owner, f);
   }

@@ -41,6 +41,7 @@ struct Hint {
   bool write = false;
   unsigned priority = 0;           // 0 .. 3; see PageWord::kPriorityShift
   unsigned ahead = 0, behind = 0;  // pages
+  bool wait = true;                // for the bytes, not for what is ahead or behind
 };
 
 class FaultPath {
@@ -60,6 +61,11 @@ class FaultPath {
 
   // Whether the hint has nothing to do but to say that pages are used, and does so. Without locks and system calls.
   bool is_satisfied(const Hint& hint);
+
+  // Reads bytes of a far page, which stays far: for what is taken from a page one by one (DESIGN 7). They must lie in one
+  // page, and `to` must be near. False: the page is not far, and nothing was read. From ordinary code; what the bytes
+  // are worth while others bring the page near and write them is the caller's affair.
+  bool read_piece(uint64_t address, uint32_t bytes, std::byte* to, bool may_suspend);
 
   // Waits until the page has left kFetching, kEvicting and upgrading.
   void wait_for_owner(ThreadSlot& thread, PageIndex page);
@@ -102,6 +108,8 @@ class FaultPath {
   void note_ahead(ThreadSlot& thread, const Fetch& fetch);
   bool map_ahead_of(ThreadSlot& self, ThreadSlot& owner);
   void finish_oldest(ThreadSlot& thread);
+  void start_piece(ThreadSlot& thread, const transport::Segment& segment, PieceRead& piece, bool gather);
+  bool finish_pieces(ThreadSlot& owner, bool wait);
   bool help(ThreadSlot& self, ThreadSlot& owner);
   void bring_in(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, const Content& content,
                 bool stored);

@@ -66,6 +66,13 @@ struct Fetch : Claim {
   }
 };
 
+// A read of a part of a page that stays far. Lives on its reader's stack; done is set under the line's lock.
+struct PieceRead {
+  transport::Token token = 0;
+  std::atomic<bool> done{false};
+  PieceRead* next = nullptr;
+};
+
 class Line {
  public:
   static constexpr unsigned kMaxReads = transport::kMaxInFlight;
@@ -97,6 +104,22 @@ class Line {
   // A free one, or nullptr while kMaxReads are under way.
   Fetch* free_fetch();
 
+  // Pieces under way, in the order in which they were started.
+  void started(PieceRead& piece) {
+    piece.next = nullptr;
+    (first_piece_ ? last_piece_->next : first_piece_) = &piece;
+    last_piece_ = &piece;
+    reading_.fetch_add(1, std::memory_order_acq_rel);
+  }
+  PieceRead* oldest_piece() { return first_piece_; }
+  // The oldest has arrived; its reader may go on at once, so nobody touches it afterwards.
+  void oldest_piece_ended() {
+    PieceRead* piece = first_piece_;
+    first_piece_ = piece->next;
+    reading_.fetch_sub(1, std::memory_order_acq_rel);
+    piece->done.store(true, std::memory_order_release);
+  }
+
   // The claim is under way now. It is counted apart, so that others can look without the lock.
   void started(Fetch& fetch, Fetch::Progress progress) {
     fetch.progress = progress;
@@ -125,6 +148,8 @@ class Line {
   transport::Channel* channel_ = nullptr;
   uint64_t sequence_ = 0;
   unsigned used_ = 0;  // fetches that were ever in use
+  PieceRead* first_piece_ = nullptr;
+  PieceRead* last_piece_ = nullptr;
   Fetch fetches_[kMaxReads];
 };
 

@@ -4,7 +4,7 @@
 //
 //   63            48 47            32 31            16 15  14  13 12 11 10   9   8    7    6   5   4   3  2   0
 //  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
-//  | owner slot     | epoch          | pins           | - |obj|upg| prio|wf |sld|que |pref|cow|hot|sto|dir|state|
+//  | owner slot     | epoch          | pins           |opa|obj|upg| prio|wf |sld|que |pref|cow|hot|sto|dir|state|
 //  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
 #pragma once
 #include <atomic>
@@ -36,7 +36,8 @@ class PageWord {
   static constexpr uint64_t kWriteFollows = 1u << 10;  // came for a read before and was written then
   static constexpr unsigned kPriorityShift = 11;       // 2 bits, set by hints
   static constexpr uint64_t kUpgrading = 1u << 13;     // a thread is lifting the write protection; owner as above
-  static constexpr uint64_t kObjectPath = 1u << 14;    // comes back object by object (Atlas); unused by plain paging
+  static constexpr uint64_t kObjects = 1u << 14;       // holds objects: their layer is told when the page leaves
+  static constexpr uint64_t kObjectPath = 1u << 15;    // and they come back one by one (Atlas): no window takes it
   static constexpr unsigned kPinShift = 16;            // 16 bits: system calls in flight on this page
   static constexpr uint64_t kPinOne = uint64_t{1} << kPinShift;
   static constexpr uint64_t kPinMask = uint64_t{0xffff} << kPinShift;

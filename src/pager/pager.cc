@@ -167,6 +167,20 @@ unsigned Pager::hint(const Hint& hint) {
   return faults_.hint(hint, may_suspend);
 }
 
+bool Pager::read_piece(uint64_t address, uint32_t bytes, std::byte* to) {
+  bool may_suspend = fiber::in_fiber();
+  SignalsBlocked blocked;
+  return faults_.read_piece(address, bytes, to, may_suspend);
+}
+
+void Pager::mark_objects(std::byte* address, size_t bytes) {
+  PageIndex first = table_.index_of(reinterpret_cast<uint64_t>(address));
+  for (uint64_t i = 0; i < bytes / kPageSize; i++) {
+    table_[static_cast<PageIndex>(first + i)].update(
+        [](PageWord w) { return w.with(PageWord::kObjects).without(PageWord::kObjectPath); });
+  }
+}
+
 void Pager::detach_thread() {
   SignalsBlocked blocked;
   if (ThreadSlot* t = threads_.attached()) {

@@ -51,7 +51,17 @@ class Pager : public NearObject {
   bool contains(uint64_t address) const { return table_.contains(address); }
   // Ordinary code's word of what it will access next. Harmless whatever it says. Returns the pages fetched.
   unsigned hint(const Hint& hint);
-  // The word of the page at `address`, which must lie in far space: for the fault tracer.
+  // ---- For the layer of objects (DESIGN 7). Ordinary code. ----
+
+  // As FaultPath::read_piece. A fiber may be suspended meanwhile.
+  bool read_piece(uint64_t address, uint32_t bytes, std::byte* to);
+  // Committed pages hold objects from now on, until they are discarded: the observer is told when one leaves.
+  void mark_objects(std::byte* address, size_t bytes);
+  void set_observer(PageObserver* observer) { evictors_.set_observer(observer); }
+  // No window brings the page near any more: its objects are taken one by one.
+  void take_object_path(uint64_t address) { table_[table_.index_of(address)].set(PageWord::kObjectPath); }
+
+  // The word of the page at `address`, which must lie in far space.
   PageWord word(uint64_t address) { return table_[table_.index_of(address)].load(); }
 
   // ---- Address space. Thread-safe. Sizes are multiples of the page size. ----

@@ -1,0 +1,188 @@
+// Pointers to far objects, in the manner of std::unique_ptr and std::shared_ptr (AIFM 4.2.1).
+//
+//   auto p = farside::make_unique<Node>(1, 2);
+//   {
+//     farside::deref_scope scope;
+//     p.deref_mut(scope)->value = 3;
+//   }
+//   Node copy = p.load();          // without a scope
+//
+// What may be a far object: a trivially copyable type, or one that tells where its far pointers are, since Farside moves
+// objects as bytes and must find the pointers in them:
+//
+//   struct Node { long value; farside::unique_ptr<Node> next; };
+//   template <> struct farside::far_pointers<Node> : farside::fields<&Node::next> {};
+//
+// From 1 byte to many pages; alignment up to 64. Objects of more than 4080 bytes have pages of their own.
+//
+// Thread-safety: as std::unique_ptr; several threads may deref one pointer at a time, and what they do with the object
+// is theirs to order. Out of far memory: std::bad_alloc.
+#ifndef FARSIDE_PTR_HPP
+#define FARSIDE_PTR_HPP
+
+#include <farside/scope.hpp>
+
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+namespace farside {
+
+template <typename T>
+class unique_ptr;
+
+// Where the far pointers in a T are. Specialize it, by fields<...> or with a `static void visit(T&, Each)` of your own
+// that calls each(pointer) for every far pointer in the object.
+template <typename T>
+struct far_pointers {
+  static constexpr bool none = true;
+};
+
+template <auto... members>
+struct fields {
+  static constexpr bool none = false;
+  template <typename T, typename Each>
+  static void visit(T& object, Each each) {
+    (each(object.*members), ...);
+  }
+};
+
+namespace detail {
+
+struct access {
+  template <typename Pointer>
+  static uint64_t* word(Pointer& pointer) {
+    return &pointer.word_;
+  }
+};
+
+template <typename T, typename = void>
+struct has_far_pointers : std::true_type {};
+template <typename T>
+struct has_far_pointers<T, std::enable_if_t<far_pointers<T>::none>> : std::false_type {};
+
+template <typename T>
+void visit_fields(void* object, void (*each)(uint64_t*, void*), void* context) {
+  far_pointers<T>::visit(*static_cast<T*>(object), [&](auto& pointer) { each(access::word(pointer), context); });
+}
+
+template <typename T>
+farside_object_type* type_of() {
+  static_assert(std::is_object_v<T> && !std::is_array_v<T> && !std::is_const_v<T>, "a far object is a value");
+  static_assert(std::is_trivially_copyable_v<T> || has_far_pointers<T>::value,
+                "Farside moves far objects as bytes: make the type trivially copyable, or tell where its far pointers "
+                "are by specializing farside::far_pointers");
+  static_assert(alignof(T) <= 64, "far objects are aligned to 64 bytes at most");
+  if constexpr (has_far_pointers<T>::value) {
+    static farside_object_type type = {sizeof(T), alignof(T), visit_fields<T>, 0};
+    return &type;
+  } else {
+    static farside_object_type type = {sizeof(T), alignof(T), nullptr, 0};
+    return &type;
+  }
+}
+
+}  // namespace detail
+
+// The only owner of a far object; 8 bytes. Its own address matters to Farside: move it, never copy its bytes.
+template <typename T>
+class unique_ptr {
+ public:
+  using element_type = T;
+
+  constexpr unique_ptr() = default;
+  constexpr unique_ptr(std::nullptr_t) {}
+  unique_ptr(unique_ptr&& other) noexcept { take(other); }
+  unique_ptr& operator=(unique_ptr&& other) noexcept {
+    if (this == &other) return *this;
+    reset();
+    take(other);
+    return *this;
+  }
+  unique_ptr& operator=(std::nullptr_t) noexcept {
+    reset();
+    return *this;
+  }
+  ~unique_ptr() { reset(); }
+
+  explicit operator bool() const { return __atomic_load_n(&word_, __ATOMIC_RELAXED) != 0; }
+
+  // The object, for reading or for writing, until the scope ends. Must not be null. nonTemporal: it will not be used
+  // again soon, and is to displace nothing that will.
+  template <bool nonTemporal = false>
+  const T* deref(const deref_scope&) const {
+    return static_cast<const T*>(at(nonTemporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u));
+  }
+  template <bool nonTemporal = false>
+  T* deref_mut(const deref_scope&) {
+    return static_cast<T*>(at(FARSIDE_OBJECT_WRITE | (nonTemporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u)));
+  }
+
+  // Copies the object, for those who want no scope.
+  T load() const {
+    static_assert(std::is_trivially_copyable_v<T>, "an object with far pointers cannot be copied");
+    deref_scope scope;
+    return *deref(scope);
+  }
+  void store(const T& value) {
+    deref_scope scope;
+    *deref_mut(scope) = value;
+  }
+
+  // Ends the object. Nothing is fetched, unless its destructor has something to do.
+  void reset() noexcept {
+    if (!*this) return;
+    if constexpr (!std::is_trivially_destructible_v<T>) {
+      deref_scope scope;
+      deref_mut(scope)->~T();
+      farside_object_delete(&word_);
+    } else {
+      farside_object_delete(&word_);
+    }
+  }
+
+  void swap(unique_ptr& other) noexcept {
+    unique_ptr mine(std::move(*this));
+    take(other);
+    other.take(mine);
+  }
+  friend void swap(unique_ptr& a, unique_ptr& b) noexcept { a.swap(b); }
+
+ private:
+  friend struct detail::access;
+  template <typename U, typename... Arguments>
+  friend unique_ptr<U> make_unique(Arguments&&...);
+  template <typename U>
+  friend unique_ptr<U> make_unique_for_overwrite(unsigned);
+
+  void* at(unsigned options) const { return farside_object_deref(&word_, detail::type_of<T>(), options); }
+  void take(unique_ptr& other) noexcept {
+    if (other) farside_object_move(&word_, &other.word_);
+  }
+
+  mutable uint64_t word_ = 0;
+};
+static_assert(sizeof(unique_ptr<int>) == 8);
+
+template <typename T, typename... Arguments>
+unique_ptr<T> make_unique(Arguments&&... arguments) {
+  deref_scope scope;
+  unique_ptr<T> pointer;
+  void* place = farside_object_new(&pointer.word_, detail::type_of<T>(), 0);
+  if (!place) throw std::bad_alloc();
+  if constexpr (std::is_nothrow_constructible_v<T, Arguments...>) {
+    new (place) T(std::forward<Arguments>(arguments)...);
+  } else {
+    try {
+      new (place) T(std::forward<Arguments>(arguments)...);
+    } catch (...) {
+      farside_object_delete(&pointer.word_);
+      throw;
+    }
+  }
+  return pointer;
+}
+
+}  // namespace farside
+#endif

@@ -1,0 +1,115 @@
+#include "objects/api.h"
+
+#include <cstring>
+
+#include "base/log.h"
+
+#define FARSIDE_PUBLIC __attribute__((visibility("default")))
+
+using farside::objects::Epochs;
+using farside::objects::ObjectSpace;
+using farside::objects::ScopeRecord;
+
+namespace farside::objects {
+namespace {
+
+pager::Pager* g_pager = nullptr;
+Epochs g_epochs;  // scopes may begin before the first object is made
+std::atomic<ObjectSpace*> g_space{nullptr};
+Evacuator* g_evacuator = nullptr;
+Mutex g_starting;  // guards the making of the two
+
+ObjectSpace* start() {
+  SignalsBlocked blocked;
+  LockGuard guard(g_starting);
+  if (ObjectSpace* there = g_space.load()) return there;
+  auto* space = new ObjectSpace(*g_pager, Settings::from_environment(), g_epochs);
+  g_evacuator = new Evacuator(*space);
+  g_pager->set_observer(g_evacuator);
+  if (int error = g_evacuator->start()) die("cannot start the evacuator's thread (error {})", error);
+  g_space.store(space, std::memory_order_release);
+  return space;
+}
+
+ObjectSpace& space() {
+  ObjectSpace* there = g_space.load(std::memory_order_acquire);
+  return there ? *there : *start();
+}
+
+}  // namespace
+
+void enable_objects(pager::Pager* pager) { g_pager = pager; }
+
+void disable_objects() {
+  if (g_pager) g_pager->set_observer(nullptr);
+  delete g_evacuator;
+  g_evacuator = nullptr;
+  delete g_space.exchange(nullptr);
+  g_pager = nullptr;
+  farside_object_view = {0, 0};
+}
+
+void forget_thread() {
+  if (ObjectSpace* s = g_space.load(std::memory_order_acquire)) s->detach_thread();
+}
+
+void drop_scopes(farside_scopes* scopes) { Epochs::detach(static_cast<ScopeRecord*>(scopes)); }
+
+void before_fork() {
+  if (ObjectSpace* s = g_space.load(std::memory_order_acquire)) s->before_fork();
+}
+
+void after_fork_in_parent() {
+  if (ObjectSpace* s = g_space.load(std::memory_order_acquire)) s->after_fork();
+}
+
+void after_fork_in_child() {
+  ObjectSpace* s = g_space.load(std::memory_order_acquire);
+  if (!s) return;
+  s->after_fork();
+  s->reset_in_child();
+}
+
+void start_threads_in_child() {
+  if (!g_space.load(std::memory_order_acquire)) return;
+  if (int error = g_evacuator->restart_in_child()) die("cannot start the evacuator's thread (error {})", error);
+}
+
+}  // namespace farside::objects
+
+using farside::objects::space;
+
+extern "C" {
+
+FARSIDE_PUBLIC uint64_t farside_epoch = 1;
+FARSIDE_PUBLIC struct farside_object_view farside_object_view = {0, 0};
+
+FARSIDE_PUBLIC farside_scopes* farside_scopes_attach() {
+  return farside_scopes_here = farside::objects::g_epochs.attach();
+}
+
+FARSIDE_PUBLIC void farside_scopes_release(farside_scopes* scopes) {
+  space().release_held(static_cast<ScopeRecord&>(*scopes));
+}
+
+FARSIDE_PUBLIC void* farside_object_new(uint64_t* owner, farside_object_type* type, unsigned options) {
+  return space().make(owner, type, options);
+}
+
+FARSIDE_PUBLIC void farside_object_delete(uint64_t* owner) { space().end(owner); }
+
+FARSIDE_PUBLIC void farside_object_move(uint64_t* to, uint64_t* from) { space().move(to, from); }
+
+FARSIDE_PUBLIC void* farside_object_deref_slow(uint64_t* owner, farside_object_type* type, unsigned options) {
+  return space().deref(owner, type, options);
+}
+
+FARSIDE_PUBLIC void farside_object_prefetch(uint64_t* owners, size_t count) { space().prefetch(owners, count); }
+
+FARSIDE_PUBLIC int farside_get_object_stats(struct farside_object_stats* stats) {
+  memset(stats, 0, sizeof *stats);
+  if (!farside::objects::g_pager) return 0;
+  if (ObjectSpace* s = farside::objects::g_space.load(std::memory_order_acquire)) *stats = s->stats();
+  return 1;
+}
+}

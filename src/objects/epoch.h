@@ -1,0 +1,73 @@
+// Grace periods: when have all scopes ended that were open at some moment? As in RCU, readers only store to their own
+// record; who waits looks at all records after a membarrier, which stands for the fences that readers leave out
+// (AIFM 5.3, "evacuator waiting phase").
+//
+// Why it holds. A change is made, then its epoch is read: `since`. A scope that began with an epoch above `since` read an
+// epoch that was raised after the change, so it sees the change. A scope that began with an older epoch is seen in its
+// record: either its store came before the membarrier, or its first read came after it and saw the change.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "base/near.h"
+#include "base/sync.h"
+#include "farside/object.h"
+#include "objects/segment.h"
+
+namespace farside::objects {
+
+// A farside_scopes with what only the library needs. Never freed while the process lives; given to another thread or
+// fiber when its own has ended.
+struct ScopeRecord : farside_scopes, NearObject {
+  static constexpr unsigned kMostHeld = 30;
+  ScopeRecord* next = nullptr;
+  std::atomic<bool> taken{true};
+  std::atomic<bool> busy{false};  // inside the library: a fork waits
+  PageIndex held_pages[kMostHeld] = {};
+
+  bool holds(PageIndex page) const {
+    for (unsigned i = 0; i < held; i++) {
+      if (held_pages[i] == page) return true;
+    }
+    return false;
+  }
+};
+
+class Epochs {
+ public:
+  // For a thread or fiber, at its first scope; and back, when it ends.
+  ScopeRecord* attach();
+  static void detach(ScopeRecord* record) { record->taken.store(false, std::memory_order_release); }
+
+  // The epoch of a change that was just made.
+  static uint32_t now() { return static_cast<uint32_t>(__atomic_load_n(&farside_epoch, __ATOMIC_SEQ_CST)); }
+
+  // Raises the epoch and returns the oldest one that an open scope has, or the new one: changes with an epoch below it
+  // are older than every open scope. One caller at a time.
+  uint32_t advance();
+
+  // Waits until nobody but self is busy. Whoever becomes busy later sees what the caller did before.
+  void wait_for_others(const ScopeRecord* self);
+  // Only the calling thread or fiber is left.
+  void reset_in_child(const ScopeRecord* self);
+
+ private:
+  std::atomic<ScopeRecord*> first_{nullptr};
+};
+
+// Whether `since` lies before `oldest`, as epochs go round.
+inline bool is_before(uint32_t since, uint32_t oldest) { return static_cast<int32_t>(since - oldest) < 0; }
+
+// A scope of the library's own.
+class Scope {
+ public:
+  Scope() : scopes_(farside_scope_begin()) {}
+  ~Scope() { farside_scope_end(scopes_); }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  farside_scopes* scopes_;
+};
+
+}  // namespace farside::objects

@@ -1,0 +1,55 @@
+// Decides how segments come back (the path selector, Atlas 4.1) and empties those that are to be emptied: the numbered
+// phases 2 to 6 of docs/object_paths.md. One ordinary thread, so that it may fault; it stops nobody (AIFM 5.3).
+#pragma once
+#include <pthread.h>
+
+#include <vector>
+
+#include "base/near.h"
+#include "objects/object_space.h"
+
+namespace farside::objects {
+
+class Evacuator : public NearObject, public pager::PageObserver {
+ public:
+  explicit Evacuator(ObjectSpace& space) : space_(space) {}
+  ~Evacuator() override { stop(); }
+
+  // Starts the thread. 0 or an errno value.
+  int start();
+  void stop();
+  // In the child of a fork the thread is gone; what it had in hand is still there.
+  int restart_in_child();
+
+  // One round, for tests that run without the thread. True: there is more to do soon.
+  bool round();
+
+  // Phase 2, by the pager's evictors.
+  void leaving(std::span<const pager::PageIndex> pages) override;
+
+ private:
+  struct Pending {
+    PageIndex page;
+    uint64_t hot;  // lines that were licensed when it was closed
+  };
+  using List = std::vector<Pending, NearAllocator<Pending>>;
+
+  void run();
+  void collect();
+  bool advance_one(Pending& pending, uint32_t oldest);
+  void close(Pending& pending);
+  bool empty(Pending& pending);
+  void look_after(const Pending& pending);
+  void let_go(PageIndex page);
+  bool evacuate(const Pending& pending);
+
+  ObjectSpace& space_;
+  List pending_;   // closing, closed, dead
+  List emptying_;  // near ones that have objects left
+  ObjectLog hot_, cold_;
+  pthread_t thread_ = {};
+  bool started_ = false;
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace farside::objects

@@ -1,0 +1,94 @@
+#include "objects/object_log.h"
+
+namespace farside::objects {
+
+PageIndex SegmentPool::take() {
+  LockGuard guard(mutex_);
+  if (near_.empty() && !refill()) return SegmentStack::kNone;
+  PageIndex page = near_.back();
+  near_.pop_back();
+  std::byte* address = table_.address_of(page);
+  if (pager_.word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kFar)) {
+    pager_.discard(address, kPageSize);  // rather than fetch what nobody will read
+    make_near(page, 1);
+  }
+  pager_.mark_objects(address, kPageSize);
+  in_use_.fetch_add(1, std::memory_order_relaxed);
+  return page;
+}
+
+void SegmentPool::give(PageIndex page) {
+  std::byte* address = table_.address_of(page);
+  bool is_near = pager_.word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kNear);
+  if (!is_near) pager_.discard(address, kPageSize);  // the server need not keep it
+  LockGuard guard(mutex_);
+  (is_near ? near_ : fresh_).push_back(page);
+  in_use_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// Neighbours, all at once and without a signal each.
+bool SegmentPool::refill() {
+  if (fresh_.empty() && !commit_chunk()) return false;
+  PageIndex first = fresh_.back();
+  size_t count = 0;
+  for (; count < kReadyPages && !fresh_.empty() && fresh_.back() == first + count; count++) fresh_.pop_back();
+  make_near(first, count);
+  for (size_t i = count; i > 0; i--) near_.push_back(static_cast<PageIndex>(first + i - 1));
+  return true;
+}
+
+// As a rule: where no frame is free, the first write will wait for one.
+void SegmentPool::make_near(PageIndex first, size_t count) {
+  auto address = reinterpret_cast<uint64_t>(table_.address_of(first));
+  pager_.hint({.address = address, .bytes = count * kPageSize, .write = true});
+}
+
+bool SegmentPool::commit_chunk() {
+  if (arena_left_ == 0) {
+    std::byte* arena = pager_.reserve(kArenaBytes, kArenaBytes);
+    if (!arena) return false;
+    arena_ = arena;
+    arena_left_ = kArenaBytes;
+  }
+  if (!pager_.commit(arena_, kChunkBytes).ok()) return false;
+  PageIndex first = table_.index_of(reinterpret_cast<uint64_t>(arena_));
+  for (size_t i = kChunkBytes / kPageSize; i > 0; i--) fresh_.push_back(static_cast<PageIndex>(first + i - 1));
+  arena_ += kChunkBytes;
+  arena_left_ -= kChunkBytes;
+  return true;
+}
+
+void ObjectLog::begin(SegmentTable& table, PageIndex page, bool non_temporal) {
+  Segment& s = table[page];
+  s.touched.store(0, std::memory_order_relaxed);
+  s.dirty.store(0, std::memory_order_relaxed);
+  for (auto& word : s.live) word.store(0, std::memory_order_relaxed);
+  s.live_units.store(1, std::memory_order_relaxed);  // the log's own
+  s.used_units.store(0, std::memory_order_relaxed);
+  s.slots.store(0, std::memory_order_relaxed);
+  s.non_temporal = non_temporal;
+  s.filling.store(1, std::memory_order_relaxed);
+  s.state.store(static_cast<uint32_t>(SegmentState::kOpen), std::memory_order_seq_cst);
+  page_ = page;
+  offset_ = 0;
+}
+
+bool ObjectLog::place(SegmentTable& table, size_t bytes, size_t alignment, PtrWord* word) {
+  if (!has_segment()) return false;
+  Segment& s = table[page_];
+  size_t begin = align_up(offset_, PtrWord::kUnit);
+  size_t room = align_up(bytes, PtrWord::kUnit);
+  bool crosses = begin / kCacheLine != (begin + room - 1) / kCacheLine;
+  if (crosses || alignment > PtrWord::kUnit) begin = align_up(begin, kCacheLine);
+  unsigned slot = s.slots.load(std::memory_order_relaxed);
+  if (begin + room + (slot + 1) * kHeaderBytes > kPageSize) return false;
+  *word = PtrWord::make(reinterpret_cast<uint64_t>(table.address_of(page_)) + begin, bytes, slot);
+  auto units = static_cast<uint16_t>(room / PtrWord::kUnit);
+  s.slots.store(static_cast<uint8_t>(slot + 1), std::memory_order_relaxed);
+  s.used_units.store(static_cast<uint16_t>(s.used_units.load(std::memory_order_relaxed) + units), std::memory_order_relaxed);
+  s.live_units.fetch_add(units, std::memory_order_acq_rel);
+  offset_ = begin + room;
+  return true;
+}
+
+}  // namespace farside::objects

@@ -1,0 +1,567 @@
+#include "objects/object_space.h"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/inject.h"
+#include "base/log.h"
+#include "farside/fiber.h"
+#include "fiber/wait.h"
+
+namespace farside::objects {
+namespace {
+
+__attribute__((tls_model("initial-exec"))) thread_local ThreadLogs* t_logs = nullptr;
+
+ScopeRecord& here() { return static_cast<ScopeRecord&>(*farside_scopes_here); }
+
+// No fault suspends the fiber meanwhile: another one of this worker would find the thread's log half changed.
+class NoSwitch {
+ public:
+  NoSwitch() { farside_fiber_hold(); }
+  ~NoSwitch() { farside_fiber_release(); }
+  NoSwitch(const NoSwitch&) = delete;
+  NoSwitch& operator=(const NoSwitch&) = delete;
+};
+
+}  // namespace
+
+// Between these a fork waits. Nests.
+class ObjectSpace::Busy {
+ public:
+  Busy(ObjectSpace& space, ScopeRecord& scopes) : scopes_(scopes), outer_(scopes.busy.load(std::memory_order_relaxed)) {
+    if (!outer_) enter(space, scopes);
+  }
+  ~Busy() { scopes_.busy.store(outer_, std::memory_order_release); }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+  static void enter(ObjectSpace& space, ScopeRecord& scopes) {
+    for (;;) {
+      scopes.busy.store(true, std::memory_order_relaxed);
+      std::atomic_signal_fence(std::memory_order_seq_cst);  // the forker's membarrier makes it a fence
+      if (!space.forking_.load(std::memory_order_acquire) || space.forker_ == &scopes) return;
+      scopes.busy.store(false, std::memory_order_release);
+      uint32_t seen = space.forked_.value();
+      if (space.forking_.load(std::memory_order_acquire)) space.forked_.wait(seen, 1000000);
+    }
+  }
+
+ private:
+  ScopeRecord& scopes_;
+  bool outer_;
+};
+
+// Lets forks come while the caller waits for the far side: a fiber that forks cannot wait for another one of its thread.
+class ObjectSpace::Waiting {
+ public:
+  explicit Waiting(ObjectSpace& space) : space_(space), scopes_(here()), was_busy_(scopes_.busy.load(std::memory_order_relaxed)) {
+    scopes_.busy.store(false, std::memory_order_release);
+  }
+  ~Waiting() {
+    if (was_busy_) Busy::enter(space_, scopes_);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  ObjectSpace& space_;
+  ScopeRecord& scopes_;
+  bool was_busy_;
+};
+
+Settings Settings::from_environment() {
+  Settings settings;
+  const char* paths = getenv("FARSIDE_PATHS");
+  if (paths && strcmp(paths, "page") == 0) settings.paths = Paths::kPageOnly;
+  if (paths && strcmp(paths, "object") == 0) settings.paths = Paths::kObjectOnly;
+  return settings;
+}
+
+ObjectSpace::ObjectSpace(pager::Pager& pager, const Settings& settings, Epochs& epochs)
+    : pager_(pager),
+      settings_(settings),
+      table_(pager.base(), pager.space_bytes()),
+      pool_(pager, table_),
+      epochs_(epochs) {
+  if (!table_) die("cannot reserve addresses for the table of segments; lower --space");
+  farside_object_view = {table_.cards(), ~uint64_t{63}};
+}
+
+// ---- What programs call ----
+
+void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned options) {
+  Busy busy(*this, here());
+  unsigned number = number_of(*type);
+  if (type->alignment > kCacheLine || number > kMostTypes) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  if (type->bytes > kLargestObject) return make_huge(owner, *type);
+  bool non_temporal = (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0;
+  PtrWord word;
+  if (ThreadLogs& mine = logs(); !place(non_temporal ? mine.non_temporal : mine.temporal, *type, non_temporal, &word)) {
+    errno = ENOMEM;
+    return nullptr;
+  }
+  write_header(word, owner, Header::kind(number, type->alignment));
+  bear(word);
+  store_owner(owner, word);
+  return reinterpret_cast<void*>(word.address());
+}
+
+void ObjectSpace::end(uint64_t* owner) {
+  Scope scope;
+  Busy busy(*this, here());
+  for (;;) {
+    PtrWord word = load_owner(owner);
+    if (word.is_null()) return;
+    if (table_.of(word.address()).word().state() == SegmentState::kHuge) return end_huge(owner, word);
+    bool done = change_owned(owner, word, [&] {
+      store_owner(owner, PtrWord());
+      kill(word);
+    });
+    if (done) return;
+  }
+}
+
+void ObjectSpace::move(uint64_t* to, uint64_t* from) {
+  Scope scope;
+  Busy busy(*this, here());
+  for (;;) {
+    PtrWord word = load_owner(from);
+    auto pass_on = [&] {
+      store_owner(to, word);
+      store_owner(from, PtrWord());
+      if (word.units() > 0) change_header(word, to);
+    };
+    if (word.is_null()) return store_owner(to, word);
+    if (table_.of(word.address()).word().state() == SegmentState::kHuge) return pass_on();
+    if (change_owned(from, word, pass_on)) return;
+  }
+}
+
+void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned options) {
+  Busy busy(*this, here());
+  for (;;) {
+    PtrWord word = load_owner(owner);
+    if (word.is_null()) return nullptr;
+    if (word.is_moving()) {
+      wait_while_moving(owner);
+      continue;
+    }
+    PageIndex page = table_.index_of(word.address());
+    Segment& segment = table_[page];
+    switch (segment.word().state()) {
+      case SegmentState::kOpen:
+        return use(word, segment, options);
+      case SegmentState::kHuge:
+        return use_huge(word, segment, options);
+      case SegmentState::kClosed:
+        if (!hold(segment, page)) break;
+        [[fallthrough]];
+      case SegmentState::kClosing:
+        bring(word, word.bytes(), options);
+        return reinterpret_cast<void*>(word.address());
+      case SegmentState::kEmptying:
+        take(owner, word, *type, (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0);
+        break;
+      case SegmentState::kNone:
+      case SegmentState::kDead:
+        if (load_owner(owner) == word)
+          die("a far pointer names no object (word {:#x}): it was used after its object ended, or its bytes were copied",
+              word.bits());
+    }
+  }
+}
+
+// What is far and comes as a page is asked for; objects that come one by one are not, since somebody would have to wait
+// for them.
+void ObjectSpace::prefetch(uint64_t* owners, size_t count) {
+  Scope scope;
+  for (size_t i = 0; i < count; i++) {
+    PtrWord word = load_owner(owners + i);
+    if (word.is_null() || word.is_moving() || !table_.contains(word.address())) continue;
+    SegmentState state = table_.of(word.address()).word().state();
+    if (state != SegmentState::kOpen && state != SegmentState::kClosing && state != SegmentState::kHuge) continue;
+    if (pager_.word(word.address()).is(pager::PageState::kFar))
+      pager_.hint({.address = word.address(), .bytes = 1, .wait = false});
+  }
+}
+
+farside_object_stats ObjectSpace::stats() {
+  auto get = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
+  return {get(counters_.objects), get(counters_.bytes), pool_.in_use(),      get(counters_.object_path),
+          get(counters_.taken),   get(counters_.moved), get(counters_.freed)};
+}
+
+// ---- Using what is there ----
+
+// Phase 1. The licence outlives an eviction of the page at worst: then the access faults, and pages. That the segment
+// may be closing by now does no harm, since closing waits for this scope before it takes the licences away.
+void* ObjectSpace::use(PtrWord word, Segment& segment, unsigned options) {
+  bring(word, word.bytes(), options);
+  uint64_t lines = lines_of(word.address(), word.bytes());
+  segment.touched.fetch_or(lines, std::memory_order_acq_rel);
+  if (options & FARSIDE_OBJECT_WRITE) segment.dirty.fetch_or(lines, std::memory_order_acq_rel);
+  return reinterpret_cast<void*>(word.address());
+}
+
+// Its licence is the first line's, for all of its pages.
+void* ObjectSpace::use_huge(PtrWord word, Segment& segment, unsigned options) {
+  bring(word, segment.live[0].load(std::memory_order_relaxed), options);
+  segment.touched.fetch_or(1, std::memory_order_acq_rel);
+  if (options & FARSIDE_OBJECT_WRITE) segment.dirty.fetch_or(1, std::memory_order_acq_rel);
+  return reinterpret_cast<void*>(word.address());
+}
+
+void ObjectSpace::bring(PtrWord word, size_t bytes, unsigned options) {
+  Waiting waiting(*this);
+  pager_.hint({.address = word.address(),
+               .bytes = bytes,
+               .write = (options & FARSIDE_OBJECT_WRITE) != 0,
+               .priority = options & FARSIDE_OBJECT_NON_TEMPORAL ? 3u : 0u});
+}
+
+// Phase 3: the segment is not emptied before the caller's outermost scope ends. False: look again.
+bool ObjectSpace::hold(Segment& segment, PageIndex page) {
+  ScopeRecord& scopes = here();
+  if (scopes.holds(page)) return true;
+  if (scopes.held == ScopeRecord::kMostHeld) {
+    segment.change(SegmentState::kClosed, SegmentState::kOpen);
+    return false;
+  }
+  SegmentWord now = segment.word();
+  while (now.state() == SegmentState::kClosed) {
+    uint32_t bits = now.bits();
+    if (segment.state.compare_exchange_weak(bits, bits + SegmentWord::kHolder, std::memory_order_seq_cst)) {
+      scopes.held_pages[scopes.held++] = page;
+      return true;
+    }
+    now = SegmentWord(bits);
+  }
+  return false;
+}
+
+void ObjectSpace::release_held(ScopeRecord& scopes) {
+  while (scopes.held > 0) {
+    table_[scopes.held_pages[--scopes.held]].state.fetch_sub(SegmentWord::kHolder, std::memory_order_seq_cst);
+  }
+}
+
+void ObjectSpace::wait_while_moving(const uint64_t* owner) {
+  Waiting waiting(*this);
+  for (unsigned spins = 0; load_owner(owner).is_moving(); spins++) {
+    if (fiber::in_fiber()) farside_fiber_yield();
+    else if (spins < 1000) cpu_relax();
+    else os::sched_yield();
+  }
+}
+
+// ---- Making and ending ----
+
+bool ObjectSpace::place(ObjectLog& log, const farside_object_type& type, bool non_temporal, PtrWord* word) {
+  if (log.place(table_, type.bytes, type.alignment, word)) return true;
+  NoSwitch no_switch;
+  seal(log);
+  PageIndex page = pool_.take();
+  if (page == SegmentStack::kNone) return false;
+  log.begin(table_, page, non_temporal);
+  return log.place(table_, type.bytes, type.alignment, word);
+}
+
+void ObjectSpace::seal(ObjectLog& log) {
+  if (!log.has_segment()) return;
+  PageIndex page = log.end();
+  table_[page].filling.store(0, std::memory_order_release);
+  take_off(table_[page], page, 1);
+}
+
+// The object is there, and its maker has the licences.
+void ObjectSpace::bear(PtrWord word) {
+  Segment& segment = table_.of(word.address());
+  uint64_t lines = lines_of(word.address(), word.bytes());
+  segment.live[word.slot() / 64].fetch_or(uint64_t{1} << word.slot() % 64, std::memory_order_acq_rel);
+  segment.touched.fetch_or(lines, std::memory_order_acq_rel);
+  segment.dirty.fetch_or(lines, std::memory_order_acq_rel);
+  counters_.objects.fetch_add(1, std::memory_order_relaxed);
+  counters_.bytes.fetch_add(word.bytes(), std::memory_order_relaxed);
+}
+
+void ObjectSpace::kill(PtrWord word) {
+  PageIndex page = table_.index_of(word.address());
+  Segment& segment = table_[page];
+  fixups_.remove(page, word.slot(), segment);
+  segment.live[word.slot() / 64].fetch_and(~(uint64_t{1} << word.slot() % 64), std::memory_order_acq_rel);
+  counters_.objects.fetch_sub(1, std::memory_order_relaxed);
+  counters_.bytes.fetch_sub(word.bytes(), std::memory_order_relaxed);
+  take_off(segment, page, word.units());
+}
+
+// An empty segment is dead (phase 6); one that is mostly garbage is to be emptied (phase 2).
+void ObjectSpace::take_off(Segment& segment, PageIndex page, size_t units) {
+  auto amount = static_cast<uint16_t>(units);
+  uint16_t left = static_cast<uint16_t>(segment.live_units.fetch_sub(amount, std::memory_order_acq_rel) - amount);
+  if (left == 0) {
+    SegmentWord now = segment.word();
+    if (now.state() == SegmentState::kEmptying) counters_.object_path.fetch_sub(1, std::memory_order_relaxed);
+    uint32_t bits = now.bits();
+    while (!segment.state.compare_exchange_weak(bits, SegmentWord(bits).with(SegmentState::kDead).bits())) {}
+    segment.since.store(Epochs::now(), std::memory_order_release);
+  } else {
+    unsigned used = segment.used_units.load(std::memory_order_relaxed);
+    if (left >= used / 2 || segment.filling.load(std::memory_order_acquire) != 0) return;
+    if (segment.change(SegmentState::kOpen, SegmentState::kClosing))
+      segment.since.store(Epochs::now(), std::memory_order_release);
+    else if (left >= used / 4 || left + units < used / 4 || segment.word().state() != SegmentState::kEmptying)
+      return;
+  }
+  put_in_list(page);
+}
+
+void ObjectSpace::put_in_list(PageIndex page) {
+  if (table_[page].listed.exchange(1, std::memory_order_seq_cst) == 0) listed_.push(table_, page);
+}
+
+void* ObjectSpace::make_huge(uint64_t* owner, const farside_object_type& type) {
+  NoSwitch no_switch;
+  size_t bytes = align_up(type.bytes, kPageSize);
+  std::byte* memory = pager_.reserve(bytes, kPageSize);
+  if (!memory || !pager_.commit(memory, bytes).ok()) {
+    if (memory) pager_.release(memory, bytes);
+    errno = ENOMEM;
+    return nullptr;
+  }
+  pager_.mark_objects(memory, kPageSize);
+  Segment& segment = table_.of(reinterpret_cast<uint64_t>(memory));
+  segment.live[0].store(bytes, std::memory_order_relaxed);
+  segment.touched.store(0, std::memory_order_relaxed);
+  segment.dirty.store(0, std::memory_order_relaxed);
+  segment.state.store(static_cast<uint32_t>(SegmentState::kHuge), std::memory_order_seq_cst);
+  store_owner(owner, PtrWord::make_huge(reinterpret_cast<uint64_t>(memory)));
+  return memory;
+}
+
+void ObjectSpace::end_huge(uint64_t* owner, PtrWord word) {
+  Segment& segment = table_.of(word.address());
+  auto* memory = reinterpret_cast<std::byte*>(word.address());
+  size_t bytes = segment.live[0].load(std::memory_order_relaxed);
+  store_owner(owner, PtrWord());
+  segment.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
+  segment.touched.store(0, std::memory_order_seq_cst);
+  segment.dirty.store(0, std::memory_order_seq_cst);
+  NoSwitch no_switch;
+  pager_.decommit(memory, bytes);
+  pager_.release(memory, bytes);
+}
+
+// ---- Moving ----
+
+// Changes what is known of an object's owner, when nobody moves the object. False: look again.
+template <typename Change>
+bool ObjectSpace::change_owned(uint64_t* owner, PtrWord word, Change change) {
+  if (word.is_moving()) {
+    wait_while_moving(owner);
+    return false;
+  }
+  PageIndex page = table_.index_of(word.address());
+  Segment& segment = table_[page];
+  switch (segment.word().state()) {
+    case SegmentState::kClosed:
+      if (!hold(segment, page)) return false;
+      [[fallthrough]];
+    case SegmentState::kOpen:
+    case SegmentState::kClosing:
+      change();
+      return true;
+    case SegmentState::kEmptying: {
+      NoSwitch no_switch;
+      segment.lock_owners();
+      bool same = load_owner(owner) == word;
+      if (same) change();
+      segment.unlock_owners();
+      return same;
+    }
+    default:
+      if (load_owner(owner) == word)
+        die("a far pointer names no object (word {:#x}): it was ended twice, or its bytes were copied", word.bits());
+      return false;
+  }
+}
+
+// Phase 5, by a program's thread. The mark makes the object this thread's own: others wait, the evacuator passes by.
+void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal) {
+  if (!change_owner(owner, word, word.moving())) return;
+  inject::pause("objects:marked");
+  PtrWord to;
+  if (ThreadLogs& mine = logs(); !place(non_temporal ? mine.non_temporal : mine.temporal, type, non_temporal, &to))
+    die("far memory is full while an object comes back to its program; give the memory server more");
+  copy_out(word, reinterpret_cast<std::byte*>(to.address()));
+  carry_over(owner, word, to, Header::kind(number_of(type), type.alignment));
+  counters_.taken.fetch_add(1, std::memory_order_relaxed);
+}
+
+// The content is at its new place. The new segment cannot be emptied meanwhile: the caller is in a scope.
+void ObjectSpace::carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind) {
+  adopt_fields(reinterpret_cast<std::byte*>(to.address()), Header::type_of(kind));
+  write_header(to, owner, kind);
+  bear(to);
+  Segment& segment = table_.of(from.address());
+  NoSwitch no_switch;
+  segment.lock_owners();
+  store_owner(owner, to);
+  kill(from);
+  segment.unlock_owners();
+}
+
+// Nobody writes the object: there are no pointers into an emptying segment, and the mark keeps new ones away.
+void ObjectSpace::copy_out(PtrWord from, std::byte* to) {
+  alignas(kCacheLine) std::byte buffer[kPageSize];
+  auto* source = reinterpret_cast<const std::byte*>(from.address());
+  bool is_near = pager_.word(from.address()).is(pager::PageState::kNear);
+  Waiting waiting(*this);
+  if (!is_near && pager_.read_piece(from.address(), static_cast<uint32_t>(from.bytes()), buffer)) source = buffer;
+  memcpy(to, source, from.bytes());
+}
+
+// The object has moved, so the owners inside it have new addresses.
+void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
+  if (type == 0) return;
+  farside_visit_fields* visit = types_[type].load(std::memory_order_acquire)->visit;
+  visit(
+      object,
+      [](uint64_t* field, void* self) {
+        auto& space = *static_cast<ObjectSpace*>(self);
+        for (;;) {
+          PtrWord child = load_owner(field);
+          if (child.is_null() || child.units() == 0) return;
+          if (space.change_owned(field, child, [&] { space.change_header(child, field); })) return;
+        }
+      },
+      this);
+}
+
+ObjectSpace::Moved ObjectSpace::evacuate(PageIndex page, unsigned slot, uint64_t hot_lines, ObjectLog& hot,
+                                         ObjectLog& cold) {
+  Busy busy(*this, here());
+  Segment& segment = table_[page];
+  uint64_t header = __atomic_load_n(table_.header_of(page, slot), __ATOMIC_RELAXED);
+  PtrWord word;
+  uint64_t* owner = nullptr;
+  segment.lock_owners();
+  auto decide = [&] {
+    if (!segment.is_live(slot)) return Moved::kGone;
+    header = __atomic_load_n(table_.header_of(page, slot), __ATOMIC_RELAXED);
+    owner = fixups_.find(page, slot, segment);
+    if (!owner) owner = Header::owner(header);
+    // An owner inside an object: its place must not move either, and this scope sees to that only where the other
+    // segment is not closed yet.
+    auto at = reinterpret_cast<uint64_t>(owner);
+    if (table_.contains(at)) {
+      SegmentState around = table_.of(at).word().state();
+      if (around == SegmentState::kClosed || around == SegmentState::kEmptying) return Moved::kBusy;
+    }
+    word = load_owner(owner);
+    if (word.is_moving() || !change_owner(owner, word, word.moving())) return Moved::kBusy;
+    bool right = table_.index_of(word.address()) == page && word.slot() == slot;
+    if (!right) die("internal error: the owner of slot {} of segment {} names {:#x}", slot, page, word.bits());
+    return Moved::kDone;
+  };
+  Moved decided = decide();
+  segment.unlock_owners();
+  if (decided != Moved::kDone) return decided;
+  inject::pause("objects:marked");
+  farside_object_type like = {word.bytes(), Header::alignment(header), nullptr, 0};
+  PtrWord to;
+  bool is_hot = (lines_of(word.address(), word.bytes()) & hot_lines) != 0;
+  if (!place(is_hot ? hot : cold, like, false, &to)) {
+    store_owner(owner, word);  // it stays; there is no room now
+    return Moved::kBusy;
+  }
+  copy_out(word, reinterpret_cast<std::byte*>(to.address()));
+  carry_over(owner, word, to, Header::kind(header));
+  counters_.moved.fetch_add(1, std::memory_order_relaxed);
+  return Moved::kDone;
+}
+
+// ---- Headers ----
+
+// Of a new object: its page is near and writable as a rule.
+void ObjectSpace::write_header(PtrWord word, uint64_t* owner, unsigned kind) {
+  uint64_t* header = table_.header_of(table_.index_of(word.address()), word.slot());
+  __atomic_store_n(header, Header::make(owner, word.units(), kind), __ATOMIC_RELAXED);
+}
+
+void ObjectSpace::change_header(PtrWord word, uint64_t* owner) {
+  PageIndex page = table_.index_of(word.address());
+  if (!pager_.word(word.address()).writable()) return fixups_.put(page, word.slot(), owner, table_[page]);
+  uint64_t* header = table_.header_of(page, word.slot());
+  unsigned kind = Header::kind(__atomic_load_n(header, __ATOMIC_RELAXED));
+  __atomic_store_n(header, Header::make(owner, word.units(), kind), __ATOMIC_RELAXED);
+  fixups_.remove(page, word.slot(), table_[page]);
+}
+
+// 0 for types without owners inside.
+unsigned ObjectSpace::number_of(farside_object_type& type) {
+  if (!type.visit) return 0;
+  uint32_t known = __atomic_load_n(&type.id, __ATOMIC_ACQUIRE);
+  if (known != 0) return known;
+  LockGuard guard(types_mutex_);
+  for (unsigned i = 1; i <= kMostTypes; i++) {
+    farside_object_type* other = types_[i].load(std::memory_order_relaxed);
+    if (other && other->visit != type.visit) continue;
+    if (!other) types_[i].store(&type, std::memory_order_release);
+    __atomic_store_n(&type.id, i, __ATOMIC_RELEASE);
+    return i;
+  }
+  return kMostTypes + 1;
+}
+
+// ---- Threads and forks ----
+
+ThreadLogs& ObjectSpace::logs() {
+  if (t_logs) return *t_logs;
+  NoSwitch no_switch;
+  for (ThreadLogs* l = all_logs_.load(std::memory_order_acquire); l; l = l->next) {
+    bool free = false;
+    if (l->taken.compare_exchange_strong(free, true)) return *(t_logs = l);
+  }
+  auto* fresh = new ThreadLogs();
+  fresh->next = all_logs_.load(std::memory_order_relaxed);
+  while (!all_logs_.compare_exchange_weak(fresh->next, fresh, std::memory_order_acq_rel)) {}
+  return *(t_logs = fresh);
+}
+
+// The next thread goes on with the logs as they are.
+void ObjectSpace::detach_thread() {
+  if (t_logs) t_logs->taken.store(false, std::memory_order_release);
+  t_logs = nullptr;
+  if (farside_scopes_here) Epochs::detach(&here());
+  farside_scopes_here = nullptr;
+}
+
+void ObjectSpace::before_fork() {
+  forker_ = farside_scopes_here ? &here() : nullptr;
+  forking_.store(true, std::memory_order_seq_cst);
+  epochs_.wait_for_others(forker_);
+  pool_.lock();
+  types_mutex_.lock();
+}
+
+void ObjectSpace::after_fork() {
+  types_mutex_.unlock();
+  pool_.unlock();
+  forking_.store(false, std::memory_order_seq_cst);
+  forked_.wake_all();
+}
+
+void ObjectSpace::reset_in_child() {
+  forked_.reset_in_child();
+  epochs_.reset_in_child(forker_);
+  for (ThreadLogs* l = all_logs_.load(); l; l = l->next) {
+    if (l != t_logs) l->taken.store(false);
+  }
+}
+
+}  // namespace farside::objects

@@ -1,0 +1,118 @@
+// Far objects of one process: makes, ends, finds and moves them. What may happen at the same time, and why nothing is
+// lost or doubled: docs/object_paths.md, whose phase numbers the code cites.
+//
+// All functions may be called by any thread but not from signal handlers. They touch far memory, so they may fault; a
+// fiber is not suspended while it works on its thread's log.
+#pragma once
+#include <pthread.h>
+
+#include "farside/object.h"
+#include "objects/epoch.h"
+#include "objects/object_log.h"
+#include "objects/owners.h"
+#include "objects/segment.h"
+#include "pager/pager.h"
+
+namespace farside::objects {
+
+// How objects of segments that leave come back.
+enum class Paths { kHybrid, kPageOnly, kObjectOnly };
+
+struct Settings {
+  Paths paths = Paths::kHybrid;
+  unsigned page_share = 80;  // per cent of a segment's used lines: touched so many, it comes back as a page (Atlas 5.4)
+  static Settings from_environment();
+};
+
+// A thread's logs.
+struct ThreadLogs : NearObject {
+  ObjectLog temporal, non_temporal;
+  std::atomic<bool> taken{true};
+  ThreadLogs* next = nullptr;
+};
+
+struct ObjectCounters {
+  std::atomic<uint64_t> objects{0}, bytes{0}, taken{0}, moved{0}, freed{0}, object_path{0};
+};
+
+class ObjectSpace : public NearObject {
+ public:
+  ObjectSpace(pager::Pager& pager, const Settings& settings, Epochs& epochs);
+
+  void* make(uint64_t* owner, farside_object_type* type, unsigned options);
+  void end(uint64_t* owner);
+  void move(uint64_t* to, uint64_t* from);
+  void* deref(uint64_t* owner, farside_object_type* type, unsigned options);
+  void prefetch(uint64_t* owners, size_t count);
+
+  void release_held(ScopeRecord& scopes);
+  void detach_thread();
+  farside_object_stats stats();
+
+  // ---- For the evacuator ----
+
+  enum class Moved { kDone, kGone, kBusy };
+  // Phase 5: takes the object in this slot of an emptying segment over to a log, the first if it lies in a line of
+  // hot_lines. In a scope.
+  Moved evacuate(PageIndex page, unsigned slot, uint64_t hot_lines, ObjectLog& hot, ObjectLog& cold);
+  // Hands a segment to the evacuator.
+  void put_in_list(PageIndex page);
+  SegmentTable& table() { return table_; }
+  SegmentPool& pool() { return pool_; }
+  SegmentStack& listed() { return listed_; }
+  Epochs& epochs() { return epochs_; }
+  pager::Pager& pager() { return pager_; }
+  const Settings& settings() const { return settings_; }
+  ObjectCounters& counters() { return counters_; }
+  // No more objects come to the log's segment.
+  void seal(ObjectLog& log);
+
+  // fork: keeps other threads out of everything above until after_fork.
+  void before_fork();
+  void after_fork();
+  void reset_in_child();
+
+ private:
+  class Busy;
+  class Waiting;
+
+  bool place(ObjectLog& log, const farside_object_type& type, bool non_temporal, PtrWord* word);
+  void* make_huge(uint64_t* owner, const farside_object_type& type);
+  void end_huge(uint64_t* owner, PtrWord word);
+  void* use(PtrWord word, Segment& segment, unsigned options);
+  void* use_huge(PtrWord word, Segment& segment, unsigned options);
+  void bring(PtrWord word, size_t bytes, unsigned options);
+  bool hold(Segment& segment, PageIndex page);
+  void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
+  void carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
+  void copy_out(PtrWord from, std::byte* to);
+  void adopt_fields(std::byte* object, unsigned type);
+  template <typename Change>
+  bool change_owned(uint64_t* owner, PtrWord word, Change change);
+  void write_header(PtrWord word, uint64_t* owner, unsigned kind);
+  void change_header(PtrWord word, uint64_t* owner);
+  void bear(PtrWord word);
+  void kill(PtrWord word);
+  void take_off(Segment& segment, PageIndex page, size_t units);
+  void wait_while_moving(const uint64_t* owner);
+  unsigned number_of(farside_object_type& type);
+  ThreadLogs& logs();
+
+  pager::Pager& pager_;
+  Settings settings_;
+  SegmentTable table_;
+  SegmentPool pool_;
+  Epochs& epochs_;
+  std::atomic<bool> forking_{false};
+  Event forked_;
+  ScopeRecord* forker_ = nullptr;
+  Fixups fixups_;
+  SegmentStack listed_;
+  ObjectCounters counters_;
+  std::atomic<ThreadLogs*> all_logs_{nullptr};
+  static constexpr unsigned kMostTypes = 127;
+  Mutex types_mutex_;  // guards the giving of numbers
+  std::atomic<farside_object_type*> types_[kMostTypes + 1] = {};
+};
+
+}  // namespace farside::objects

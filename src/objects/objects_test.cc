@@ -1,0 +1,223 @@
+// Far objects on a pager in this process: pointers, scopes, both ways in, garbage, and threads that do all of it at once.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "farside/ptr.hpp"
+#include "objects/test_support.h"
+
+namespace farside::objects {
+namespace {
+
+struct Small {
+  uint64_t key, value;
+};
+struct Line {
+  uint64_t words[8];
+};
+struct Large {
+  uint64_t words[300];
+};
+struct Huge {
+  uint64_t words[3000];
+};
+struct Node {
+  uint64_t value = 0;
+  farside::unique_ptr<Node> next;
+};
+
+void wait_for(const std::function<bool()>& condition) {
+  for (int i = 0; i < 20000 && !condition(); i++) os::nanosleep_ns(500000);
+  EXPECT_TRUE(condition());
+}
+
+TEST(Objects, HoldWhatIsPutIntoThem) {
+  ObjectFixture far(16 * kMiB);
+  auto small = make_unique<Small>(Small{1, 2});
+  auto large = make_unique<Large>();
+  auto huge = make_unique<Huge>();
+  auto byte = make_unique<char>('x');
+  {
+    deref_scope scope;
+    for (uint64_t i = 0; i < 300; i++) large.deref_mut(scope)->words[i] = i;
+    for (uint64_t i = 0; i < 3000; i++) huge.deref_mut(scope)->words[i] = i * i;
+    EXPECT_EQ(small.deref(scope)->value, 2u);
+    EXPECT_EQ(*byte.deref(scope), 'x');
+    EXPECT_EQ(large.deref(scope)->words[299], 299u);
+  }
+  EXPECT_EQ(huge.load().words[2999], 2999u * 2999u);
+  small.store({3, 4});
+  EXPECT_EQ(small.load().key, 3u);
+  auto moved = std::move(small);
+  EXPECT_FALSE(small);
+  EXPECT_EQ(moved.load().value, 4u);
+  EXPECT_EQ(far.stats().objects, 3u);
+  moved = nullptr;
+  EXPECT_EQ(far.stats().objects, 2u);
+}
+
+}  // namespace
+}  // namespace farside::objects
+
+template <>
+struct farside::far_pointers<farside::objects::Node> : farside::fields<&farside::objects::Node::next> {};
+
+namespace farside::objects {
+namespace {
+
+TEST(Objects, SurviveLeavingAndComingBackOneByOne) {
+  ObjectFixture far(8 * kMiB);
+  constexpr uint64_t kCount = 400000;  // 32 MiB with headers
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i, i + 1, i + 2}});
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 600000; round++) {
+    uint64_t i = random() % kCount;
+    deref_scope scope;
+    const Line* line = lines[i].deref(scope);
+    ASSERT_EQ(line->words[0], i);
+    ASSERT_EQ(line->words[2] - line->words[1], 1u) << i;
+    if (round % 4 == 0) {
+      Line* mine = lines[i].deref_mut(scope);
+      mine->words[1]++, mine->words[2]++;
+    }
+  }
+  EXPECT_GT(far.stats().taken, 10000u);
+  for (uint64_t i = 0; i < kCount; i++) ASSERT_EQ(lines[i].load().words[0], i);
+  EXPECT_EQ(far.stats().objects, kCount);
+}
+
+TEST(Objects, GarbageIsCollectedAndSurvivorsStay) {
+  ObjectFixture far(64 * kMiB);
+  constexpr uint64_t kCount = 100000;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
+  uint64_t before = far.stats().segments;
+  for (uint64_t i = 0; i < kCount; i++) {
+    if (i % 10 != 0) lines[i] = nullptr;
+  }
+  wait_for([&] { return far.stats().segments < before / 5; });
+  EXPECT_GT(far.stats().moved, kCount / 10 / 2);
+  for (uint64_t i = 0; i < kCount; i += 10) ASSERT_EQ(lines[i].load().words[0], i);
+}
+
+TEST(Objects, ALongScopeDelaysMovingButNotEviction) {
+  ObjectFixture far(4 * kMiB);
+  constexpr uint64_t kCount = 200000;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
+  deref_scope scope;
+  std::vector<const Line*> raw(kCount);
+  std::mt19937_64 random(2);
+  // Everything that is reached stays reachable through its raw pointer, although it is eight times too large.
+  uint64_t moved = 0;
+  for (uint64_t i = 0; i < kCount; i++) raw[i] = lines[i].deref(scope);
+  uint64_t evictions = far.pager().stats().get(pager::Counter::kEvictions);
+  moved = far.stats().moved + far.stats().taken;
+  for (uint64_t i = 0; i < kCount; i++) {
+    uint64_t at = random() % kCount;
+    ASSERT_EQ(raw[at]->words[0], at);
+    ASSERT_EQ(lines[at].deref(scope), raw[at]);
+  }
+  EXPECT_GT(far.pager().stats().get(pager::Counter::kEvictions), evictions);
+  EXPECT_EQ(far.stats().moved + far.stats().taken, moved);
+}
+
+TEST(Objects, PointersInsideObjectsFollow) {
+  ObjectFixture far(2 * kMiB);
+  constexpr uint64_t kLists = 2000, kLength = 60;
+  std::vector<unique_ptr<Node>> heads(kLists);
+  for (uint64_t at = 0; at < kLength; at++) {
+    for (uint64_t list = 0; list < kLists; list++) {
+      auto node = make_unique<Node>();
+      {
+        deref_scope scope;
+        Node* n = node.deref_mut(scope);
+        n->value = list * 1000 + at;
+        n->next = std::move(heads[list]);
+      }
+      heads[list] = std::move(node);
+    }
+  }
+  for (int round = 0; round < 3; round++) {
+    for (uint64_t list = 0; list < kLists; list++) {
+      deref_scope scope;
+      const unique_ptr<Node>* at = &heads[(list * 7919) % kLists];
+      for (uint64_t i = kLength; i > 0; i--) {
+        const Node* node = at->deref(scope);
+        ASSERT_NE(node, nullptr);
+        ASSERT_EQ(node->value, (list * 7919) % kLists * 1000 + i - 1);
+        at = &node->next;
+      }
+      ASSERT_FALSE(*at);
+    }
+  }
+  for (uint64_t list = 0; list < kLists; list += 2) heads[list] = nullptr;
+  EXPECT_EQ(far.stats().objects, kLists / 2 * kLength);
+}
+
+// Threads read and write objects of their own and of all, end and make them, and move their pointers, with a quarter
+// near; each knows what must be there.
+TEST(Objects, ManyThreadsLoseNothing) {
+  ObjectFixture far(4 * kMiB, false);
+  constexpr unsigned kThreads = 4;
+  constexpr uint64_t kOwn = 30000, kCommon = 20000, kRounds = 150000;
+  std::vector<unique_ptr<Line>> common(kCommon);  // each thread counts in its own word of each
+  for (uint64_t i = 0; i < kCommon; i++) common[i] = make_unique<Line>();
+  std::vector<std::vector<uint32_t>> counted(kThreads, std::vector<uint32_t>(kCommon));
+  auto work = [&](unsigned me) {
+    std::mt19937_64 random(me);
+    std::vector<unique_ptr<Line>> own(kOwn);
+    std::vector<uint64_t> shadow(kOwn);
+    for (uint64_t round = 0; round < kRounds; round++) {
+      uint64_t i = random() % kOwn, kind = random() % 10;
+      if (kind < 4) {
+        uint64_t c = random() % 3 == 0 ? random() % kCommon : random() % (kCommon / 20);
+        deref_scope scope;
+        uint64_t* word = &common[c].deref_mut(scope)->words[me];
+        ASSERT_EQ(*word, counted[me][c]) << "common " << c;
+        *word = ++counted[me][c];
+      } else if (!own[i]) {
+        shadow[i] = random();
+        own[i] = make_unique<Line>(Line{{shadow[i], ~shadow[i]}});
+      } else if (kind == 4) {
+        own[i] = nullptr;
+      } else if (kind == 5) {
+        uint64_t j = random() % kOwn;
+        own[i].swap(own[j]);
+        std::swap(shadow[i], shadow[j]);
+      } else {
+        deref_scope scope;
+        ASSERT_EQ(own[i].deref(scope)->words[0], shadow[i]);
+        ASSERT_EQ(own[i].deref(scope)->words[1], ~shadow[i]);
+        if (kind > 7) {
+          Line* line = own[i].deref_mut(scope);
+          line->words[0] = ++shadow[i];
+          line->words[1] = ~shadow[i];
+        }
+      }
+    }
+    for (uint64_t i = 0; i < kOwn; i++) {
+      if (own[i]) {
+        ASSERT_EQ(own[i].load().words[0], shadow[i]);
+      }
+    }
+    own.clear();
+    forget_thread();
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kThreads; t++) threads.emplace_back(work, t);
+  for (auto& t : threads) t.join();
+  for (uint64_t i = 0; i < kCommon; i++) {
+    Line line = common[i].load();
+    for (unsigned t = 0; t < kThreads; t++) ASSERT_EQ(line.words[t], counted[t][i]);
+  }
+  EXPECT_EQ(far.stats().objects, kCommon);
+  EXPECT_GT(far.stats().taken, 0u);
+  EXPECT_GT(far.stats().moved, 0u);
+}
+
+}  // namespace
+}  // namespace farside::objects

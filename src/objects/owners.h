@@ -1,0 +1,51 @@
+// Who owns the object in a slot: the header in its page, or, where that is out of date, a note kept near. When an
+// owner's address changes (it is moved, or the object around it is) while the object's page is far or clean, writing the
+// header would fetch or dirty the page; the note is written instead, and goes when the object moves or ends.
+#pragma once
+#include <cstdint>
+#include <unordered_map>
+
+#include "base/near.h"
+#include "base/sync.h"
+#include "objects/segment.h"
+
+namespace farside::objects {
+
+// Notes: an owner's address by (page, slot). Thread-safe.
+class Fixups : public NearObject {
+ public:
+  void put(PageIndex page, unsigned slot, uint64_t* owner, Segment& segment) {
+    Shard& shard = shard_of(page);
+    LockGuard guard(shard.lock);
+    auto [it, fresh] = shard.owners.insert_or_assign(key(page, slot), owner);
+    if (fresh) segment.fixups.fetch_add(1, std::memory_order_acq_rel);
+  }
+  void remove(PageIndex page, unsigned slot, Segment& segment) {
+    if (segment.fixups.load(std::memory_order_acquire) == 0) return;
+    Shard& shard = shard_of(page);
+    LockGuard guard(shard.lock);
+    if (shard.owners.erase(key(page, slot)) > 0) segment.fixups.fetch_sub(1, std::memory_order_acq_rel);
+  }
+  // nullptr: there is none.
+  uint64_t* find(PageIndex page, unsigned slot, const Segment& segment) {
+    if (segment.fixups.load(std::memory_order_acquire) == 0) return nullptr;
+    Shard& shard = shard_of(page);
+    LockGuard guard(shard.lock);
+    auto it = shard.owners.find(key(page, slot));
+    return it == shard.owners.end() ? nullptr : it->second;
+  }
+
+ private:
+  static constexpr size_t kShards = 64;
+  using Map = std::unordered_map<uint64_t, uint64_t*, std::hash<uint64_t>, std::equal_to<uint64_t>,
+                                 NearAllocator<std::pair<const uint64_t, uint64_t*>>>;
+  struct alignas(kCacheLine) Shard {
+    SpinLock lock;
+    Map owners;
+  };
+  static uint64_t key(PageIndex page, unsigned slot) { return uint64_t{page} << 8 | slot; }
+  Shard& shard_of(PageIndex page) { return shards_[page % kShards]; }
+  Shard shards_[kShards];
+};
+
+}  // namespace farside::objects

@@ -1,0 +1,168 @@
+// A segment: one page of far space that holds objects, and the 64 bytes that are known of it and always near.
+//
+// In the page, payloads grow from its begin and headers from its end:
+//   | payload 0 | payload 1 | ...        free        ... | header 1 | header 0 |
+// A payload of up to a line lies within one 64-byte line, a longer one begins at a line, so a line's licence speaks for
+// whole objects. A header names the object's owner; it may be out of date while the page is far (owners.h).
+//
+// The states, and who may do what in each: docs/object_paths.md. In short, a segment is
+//   open      used by page; licences may be given
+//   closing   the same, but no new licences: whoever could still give one is in a scope that began before
+//   closed    no licences; who derefs holds the segment until its scope ends
+//   emptying  nobody has a pointer into it: objects are taken out one by one, by whoever derefs them or the evacuator
+//   dead      empty; used anew when all scopes have ended that may have read an owner before its object left
+#pragma once
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bits.h"
+#include "base/os.h"
+#include "base/sync.h"
+#include "objects/ptr_word.h"
+#include "pager/page_word.h"
+
+namespace farside::objects {
+
+using pager::PageIndex;
+
+inline constexpr size_t kHeaderBytes = 8;
+inline constexpr size_t kLargestObject = 4080;  // larger ones have pages of their own
+inline constexpr unsigned kMostSlots = kPageSize / (PtrWord::kUnit + kHeaderBytes);
+inline constexpr unsigned kLiveWords = 3;
+static_assert(kMostSlots <= kLiveWords * 64 && kMostSlots <= 256);
+
+enum class SegmentState : uint32_t { kNone, kOpen, kClosing, kClosed, kEmptying, kDead, kHuge };
+
+//   31               3 2      0
+//  +------------------+--------+
+//  | holders          | state  |   holders: scopes that deref'ed while it was closed
+//  +------------------+--------+
+class SegmentWord {
+ public:
+  static constexpr uint32_t kHolder = 8;
+  constexpr explicit SegmentWord(uint32_t bits) : bits_(bits) {}
+  constexpr SegmentState state() const { return static_cast<SegmentState>(bits_ & 7); }
+  constexpr uint32_t holders() const { return bits_ / kHolder; }
+  constexpr uint32_t bits() const { return bits_; }
+  constexpr SegmentWord with(SegmentState state) const {
+    return SegmentWord((bits_ & ~7u) | static_cast<uint32_t>(state));
+  }
+
+ private:
+  uint32_t bits_;
+};
+
+struct alignas(kCacheLine) Segment {
+  std::atomic<uint64_t> touched;            // licences to read: a bit a line
+  std::atomic<uint64_t> dirty;              // licences to write
+  std::atomic<uint64_t> live[kLiveWords];   // slots of objects that are alive
+  std::atomic<uint32_t> state;              // a SegmentWord
+  std::atomic<uint32_t> since;              // epoch in which the state began
+  std::atomic<uint16_t> live_units;         // of objects alive; and one while a log fills the segment
+  std::atomic<uint16_t> used_units;         // of all objects that ever were here
+  std::atomic<uint16_t> fixups;             // objects whose header is out of date
+  std::atomic<uint8_t> lock;                // while emptying: guards which owner a header names
+  std::atomic<uint8_t> listed;              // in the evacuator's hands
+  PageIndex next;                           // in a SegmentStack
+  std::atomic<uint8_t> slots;               // headers in use
+  std::atomic<uint8_t> filling;             // a log puts objects into it
+  uint8_t non_temporal;                     // to leave first
+
+  SegmentWord word() const { return SegmentWord(state.load(std::memory_order_seq_cst)); }
+  // Moves from one state to another, whoever holds it.
+  bool change(SegmentState from, SegmentState to) {
+    SegmentWord now = word();
+    while (now.state() == from) {
+      uint32_t bits = now.bits();
+      if (state.compare_exchange_weak(bits, now.with(to).bits(), std::memory_order_seq_cst)) return true;
+      now = SegmentWord(bits);
+    }
+    return false;
+  }
+  bool is_live(unsigned slot) const { return live[slot / 64].load(std::memory_order_acquire) >> (slot % 64) & 1; }
+  unsigned live_count() const {
+    unsigned count = 0;
+    for (const auto& word : live) count += static_cast<unsigned>(std::popcount(word.load(std::memory_order_relaxed)));
+    return count;
+  }
+  void lock_owners() {
+    while (lock.exchange(1, std::memory_order_acquire)) cpu_relax();
+  }
+  void unlock_owners() { lock.store(0, std::memory_order_release); }
+};
+static_assert(sizeof(Segment) == 64, "one cache line: found from a line's number by masking");
+static_assert(offsetof(Segment, touched) == 0 && offsetof(Segment, dirty) == 8, "farside_object_deref looks there");
+
+// A header: who owns the object in this slot, and of which kind it is.
+//   63                             16 15      8   7    6      0
+//  +---------------------------------+----------+-----+--------+
+//  | owner's address                 | units    | ali | type   |   ali: begins at a line; type: 0 without owners inside
+//  +---------------------------------+----------+-----+--------+
+struct Header {
+  static uint64_t make(const uint64_t* owner, size_t units, unsigned kind) {
+    return reinterpret_cast<uint64_t>(owner) << 16 | units << 8 | kind;
+  }
+  static uint64_t* owner(uint64_t header) { return reinterpret_cast<uint64_t*>(header >> 16); }
+  static unsigned kind(uint64_t header) { return header & 0xff; }
+  static unsigned kind(unsigned type, size_t alignment) { return type | (alignment > PtrWord::kUnit ? 0x80u : 0); }
+  static unsigned type_of(unsigned kind) { return kind & 0x7f; }
+  static size_t alignment(uint64_t header) { return header & 0x80 ? kCacheLine : PtrWord::kUnit; }
+};
+
+// The lines that an object in a segment takes, as bits.
+inline uint64_t lines_of(uint64_t address, size_t bytes) {
+  unsigned first = address / kCacheLine % 64;
+  unsigned last = (address + bytes - 1) / kCacheLine % 64;
+  return (~uint64_t{0} >> (63 - (last - first))) << first;
+}
+
+// The Segments of all of far space, found from an address. Sparse: only what is used takes memory.
+class SegmentTable {
+ public:
+  SegmentTable(std::byte* space, uint64_t bytes)
+      : space_(reinterpret_cast<uint64_t>(space)),
+        bytes_(bytes),
+        segments_(static_cast<Segment*>(os::map_near(bytes / kPageSize * sizeof(Segment)))) {}
+  ~SegmentTable() { os::unmap(segments_, bytes_ / kPageSize * sizeof(Segment)); }
+  SegmentTable(const SegmentTable&) = delete;
+  SegmentTable& operator=(const SegmentTable&) = delete;
+
+  explicit operator bool() const { return segments_; }
+  bool contains(uint64_t address) const { return address - space_ < bytes_; }
+  PageIndex index_of(uint64_t address) const { return static_cast<PageIndex>((address - space_) / kPageSize); }
+  std::byte* address_of(PageIndex page) const {
+    return reinterpret_cast<std::byte*>(space_ + uint64_t{page} * kPageSize);
+  }
+  Segment& operator[](PageIndex page) { return segments_[page]; }
+  Segment& of(uint64_t address) { return segments_[index_of(address)]; }
+  // Where a slot's header lies, in far memory.
+  uint64_t* header_of(PageIndex page, unsigned slot) const {
+    return reinterpret_cast<uint64_t*>(address_of(page) + kPageSize) - (slot + 1);
+  }
+  // What farside_object_view.cards must be.
+  uintptr_t cards() const { return reinterpret_cast<uintptr_t>(segments_) - (space_ / kCacheLine); }
+
+ private:
+  uint64_t space_, bytes_;
+  Segment* segments_;
+};
+
+// Segments handed from many threads to one, linked through themselves.
+class SegmentStack {
+ public:
+  static constexpr PageIndex kNone = ~PageIndex{0};
+  void push(SegmentTable& table, PageIndex page) {
+    PageIndex head = head_.load(std::memory_order_relaxed);
+    do table[page].next = head;
+    while (!head_.compare_exchange_weak(head, page, std::memory_order_seq_cst));
+  }
+  PageIndex take_all() { return head_.exchange(kNone, std::memory_order_seq_cst); }
+  bool empty() const { return head_.load(std::memory_order_relaxed) == kNone; }
+
+ private:
+  std::atomic<PageIndex> head_{kNone};
+};
+
+}  // namespace farside::objects

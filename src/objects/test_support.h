@@ -1,0 +1,40 @@
+// For tests of objects: a pager on local memory, and the C functions on it.
+#pragma once
+#include "objects/api.h"
+#include "pager/test_support.h"
+
+namespace farside::objects {
+
+class ObjectFixture {
+ public:
+  explicit ObjectFixture(size_t local_bytes, bool direct = true, uint64_t far_bytes = kGiB)
+      : pager_(options(local_bytes, far_bytes), new pager::LocalStore(far_bytes, far_bytes, direct),
+               pager::Delivery::kSignal) {
+    enable_objects(&*pager_);
+    fiber::set_hooks({nullptr, [] { forget_thread(); }, [] { s_pager->poll_reads(); }, drop_scopes});
+    s_pager = &*pager_;
+  }
+  ~ObjectFixture() {
+    forget_thread();
+    disable_objects();
+  }
+  pager::Pager& pager() { return *pager_; }
+
+  farside_object_stats stats() {
+    farside_object_stats stats;
+    farside_get_object_stats(&stats);
+    return stats;
+  }
+
+ private:
+  static Options options(size_t local_bytes, uint64_t far_bytes) {
+    Options o;
+    o.local = {local_bytes, 0};
+    o.space = far_bytes;
+    return o;
+  }
+  static inline pager::Pager* s_pager = nullptr;
+  pager::PagerFixture pager_;
+};
+
+}  // namespace farside::objects
