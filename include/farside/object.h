@@ -7,7 +7,8 @@
  *
  *    63                                16 15        8 7         0
  *   +------------------------------------+-----------+-----------+
- *   | address; its lowest bit: on the way| units     | slot      |   units of 16 bytes; 0 for objects of more than a page
+ *   | address; its lowest bit: on the way| units     | slot      |   units of 16 bytes; 0 for objects of more than a
+ * page
  *   +------------------------------------+-----------+-----------+
  *
  * A program that does not run under `farside run` gets ordinary memory from the same functions.
@@ -104,9 +105,9 @@ static inline void* farside_object_deref(uint64_t* owner, struct farside_object_
 /* ---- Statistics ---- */
 
 struct farside_object_stats {
-  uint64_t objects, object_bytes;            /* alive now, those of more than a page left out */
-  uint64_t segments, segments_object_path;   /* pages that hold objects; of these, those whose objects come one by one */
-  uint64_t taken, moved, segments_freed;     /* objects that came alone; that the evacuator moved; pages emptied */
+  uint64_t objects, object_bytes;          /* alive now, those of more than a page left out */
+  uint64_t segments, segments_object_path; /* pages that hold objects; of these, those whose objects come one by one */
+  uint64_t taken, moved, segments_freed;   /* objects that came alone; that the evacuator moved; pages emptied */
 };
 /* 1 and fills *stats under Farside; 0 and zeros without it. */
 int farside_get_object_stats(struct farside_object_stats* stats);

@@ -7,8 +7,8 @@
 //   }
 //   Node copy = p.load();          // without a scope
 //
-// What may be a far object: a trivially copyable type, or one that tells where its far pointers are, since Farside moves
-// objects as bytes and must find the pointers in them:
+// What may be a far object: a trivially copyable type, or one that tells where its far pointers are, since Farside
+// moves objects as bytes and must find the pointers in them:
 //
 //   struct Node { long value; farside::unique_ptr<Node> next; };
 //   template <> struct farside::far_pointers<Node> : farside::fields<&Node::next> {};

@@ -5,8 +5,8 @@
 //   farside::deref_scope scope;
 //   const Node* node = pointer.deref(scope);
 //
-// Cost: a few plain stores (AIFM 4.2.2; the waiting side pays, as in RCU). Long scopes delay only the moving of objects,
-// never eviction. A scope belongs to the thread or fiber that made it.
+// Cost: a few plain stores (AIFM 4.2.2; the waiting side pays, as in RCU). Long scopes delay only the moving of
+// objects, never eviction. A scope belongs to the thread or fiber that made it.
 #ifndef FARSIDE_SCOPE_HPP
 #define FARSIDE_SCOPE_HPP
 

@@ -20,6 +20,7 @@
 #include "heap/signals.h"
 #include "heap/trace.h"
 #include "heap/traps.h"
+#include "objects/api.h"
 #include "pager/handler.h"
 
 namespace farside::heap {
@@ -87,6 +88,7 @@ Status start_pager(Runtime& r) {
 void start_threads_after_fork() {
   NearScope near;  // libc's books of a thread
   g_runtime.pager->start_threads_in_child();
+  objects::start_threads_in_child();
 }
 
 Status start_tracing(const Runtime& r) {
@@ -99,10 +101,11 @@ Status start_tracing(const Runtime& r) {
 void set_up_guard(Runtime& r) {
   set_guard_pager(r.pager);
   show_far_memory_to_hints(r.pager);
+  objects::enable_objects(r.pager);
   install_fault_handler(r.mode == FaultMode::kSignal);
   install_trap_handler();
-  fiber::set_hooks(
-      {[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); }, [] { guard_pager()->poll_reads(); }});
+  fiber::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); },
+                    [] { guard_pager()->poll_reads(); }, objects::drop_scopes});
   pthread_atfork(nullptr, nullptr, start_threads_after_fork);
   if (r.mode == FaultMode::kHandler) {
     // Forks that do not come through our fork() are not trapped: their children get no far memory rather than zeros.
@@ -173,6 +176,7 @@ bool owns_fd(int fd) {
 }
 
 void forget_thread() {
+  objects::forget_thread();
   if (g_runtime.pager) g_runtime.pager->detach_thread();
 }
 

@@ -2,9 +2,9 @@
 // record; who waits looks at all records after a membarrier, which stands for the fences that readers leave out
 // (AIFM 5.3, "evacuator waiting phase").
 //
-// Why it holds. A change is made, then its epoch is read: `since`. A scope that began with an epoch above `since` read an
-// epoch that was raised after the change, so it sees the change. A scope that began with an older epoch is seen in its
-// record: either its store came before the membarrier, or its first read came after it and saw the change.
+// Why it holds. A change is made, then its epoch is read: `since`. A scope that began with an epoch above `since` read
+// an epoch that was raised after the change, so it sees the change. A scope that began with an older epoch is seen in
+// its record: either its store came before the membarrier, or its first read came after it and saw the change.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -37,6 +37,8 @@ class Epochs {
  public:
   // For a thread or fiber, at its first scope; and back, when it ends.
   ScopeRecord* attach();
+  // The calling thread's or fiber's, which has had a scope.
+  static ScopeRecord& here() { return static_cast<ScopeRecord&>(*farside_scopes_here); }
   static void detach(ScopeRecord* record) { record->taken.store(false, std::memory_order_release); }
 
   // The epoch of a change that was just made.

@@ -7,7 +7,7 @@
 
 namespace farside::objects {
 namespace {
-constexpr uint64_t kRoundNs = 200 * 1000;        // between rounds while there is something to do: a membarrier each
+constexpr uint64_t kRoundNs = 200 * 1000;  // between rounds while there is something to do: a membarrier each
 constexpr uint64_t kIdleNs = 5 * 1000 * 1000;
 }  // namespace
 
@@ -36,7 +36,9 @@ void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
 
 // ---- Rounds ----
 
+// True: there is more to do soon.
 bool Evacuator::round() {
+  ObjectSpace::Busy busy(space_);
   collect();
   if (pending_.empty() && emptying_.empty()) return false;
   uint32_t oldest = space_.epochs().advance();
@@ -183,6 +185,7 @@ int Evacuator::restart_in_child() {
 
 void Evacuator::run() {
   os::name_thread("far-evacuate");
+  { Scope first; }
   while (!stopping_.load()) os::nanosleep_ns(round() ? kRoundNs : kIdleNs);
   space_.detach_thread();
   space_.pager().detach_thread();

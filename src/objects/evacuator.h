@@ -21,9 +21,6 @@ class Evacuator : public NearObject, public pager::PageObserver {
   // In the child of a fork the thread is gone; what it had in hand is still there.
   int restart_in_child();
 
-  // One round, for tests that run without the thread. True: there is more to do soon.
-  bool round();
-
   // Phase 2, by the pager's evictors.
   void leaving(std::span<const pager::PageIndex> pages) override;
 
@@ -35,6 +32,7 @@ class Evacuator : public NearObject, public pager::PageObserver {
   using List = std::vector<Pending, NearAllocator<Pending>>;
 
   void run();
+  bool round();
   void collect();
   bool advance_one(Pending& pending, uint32_t oldest);
   void close(Pending& pending);

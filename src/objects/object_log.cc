@@ -85,7 +85,8 @@ bool ObjectLog::place(SegmentTable& table, size_t bytes, size_t alignment, PtrWo
   *word = PtrWord::make(reinterpret_cast<uint64_t>(table.address_of(page_)) + begin, bytes, slot);
   auto units = static_cast<uint16_t>(room / PtrWord::kUnit);
   s.slots.store(static_cast<uint8_t>(slot + 1), std::memory_order_relaxed);
-  s.used_units.store(static_cast<uint16_t>(s.used_units.load(std::memory_order_relaxed) + units), std::memory_order_relaxed);
+  s.used_units.store(static_cast<uint16_t>(s.used_units.load(std::memory_order_relaxed) + units),
+                     std::memory_order_relaxed);
   s.live_units.fetch_add(units, std::memory_order_acq_rel);
   offset_ = begin + room;
   return true;

@@ -1,5 +1,5 @@
-// Where objects come to lie: each thread fills a segment of its own, one object after the other, so that what is made or
-// fetched together lies together (AIFM 5.2, Atlas 4.3). Full segments are left to themselves.
+// Where objects come to lie: each thread fills a segment of its own, one object after the other, so that what is made
+// or fetched together lies together (AIFM 5.2, Atlas 4.3). Full segments are left to themselves.
 #pragma once
 #include <vector>
 
@@ -27,7 +27,7 @@ class SegmentPool {
 
  private:
   using Pages = std::vector<PageIndex, NearAllocator<PageIndex>>;
-  static constexpr size_t kChunkBytes = kMiB;      // committed at a time
+  static constexpr size_t kChunkBytes = kMiB;       // committed at a time
   static constexpr size_t kArenaBytes = 64 * kMiB;  // addresses reserved at a time
   static constexpr size_t kReadyPages = 16;         // brought near at a time
 

@@ -14,8 +14,6 @@ namespace {
 
 __attribute__((tls_model("initial-exec"))) thread_local ThreadLogs* t_logs = nullptr;
 
-ScopeRecord& here() { return static_cast<ScopeRecord&>(*farside_scopes_here); }
-
 // No fault suspends the fiber meanwhile: another one of this worker would find the thread's log half changed.
 class NoSwitch {
  public:
@@ -27,36 +25,23 @@ class NoSwitch {
 
 }  // namespace
 
-// Between these a fork waits. Nests.
-class ObjectSpace::Busy {
- public:
-  Busy(ObjectSpace& space, ScopeRecord& scopes) : scopes_(scopes), outer_(scopes.busy.load(std::memory_order_relaxed)) {
-    if (!outer_) enter(space, scopes);
+void ObjectSpace::Busy::enter(ObjectSpace& space, ScopeRecord& scopes) {
+  for (;;) {
+    scopes.busy.store(true, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the forker's membarrier makes it a fence
+    if (!space.forking_.load(std::memory_order_acquire) || space.forker_ == &scopes) return;
+    scopes.busy.store(false, std::memory_order_release);
+    uint32_t seen = space.forked_.value();
+    if (space.forking_.load(std::memory_order_acquire)) space.forked_.wait(seen, 1000000);
   }
-  ~Busy() { scopes_.busy.store(outer_, std::memory_order_release); }
-  Busy(const Busy&) = delete;
-  Busy& operator=(const Busy&) = delete;
+}
 
-  static void enter(ObjectSpace& space, ScopeRecord& scopes) {
-    for (;;) {
-      scopes.busy.store(true, std::memory_order_relaxed);
-      std::atomic_signal_fence(std::memory_order_seq_cst);  // the forker's membarrier makes it a fence
-      if (!space.forking_.load(std::memory_order_acquire) || space.forker_ == &scopes) return;
-      scopes.busy.store(false, std::memory_order_release);
-      uint32_t seen = space.forked_.value();
-      if (space.forking_.load(std::memory_order_acquire)) space.forked_.wait(seen, 1000000);
-    }
-  }
-
- private:
-  ScopeRecord& scopes_;
-  bool outer_;
-};
-
-// Lets forks come while the caller waits for the far side: a fiber that forks cannot wait for another one of its thread.
+// Lets forks come while the caller waits for the far side: a fiber that forks cannot wait for another one of its
+// thread.
 class ObjectSpace::Waiting {
  public:
-  explicit Waiting(ObjectSpace& space) : space_(space), scopes_(here()), was_busy_(scopes_.busy.load(std::memory_order_relaxed)) {
+  explicit Waiting(ObjectSpace& space)
+      : space_(space), scopes_(Epochs::here()), was_busy_(scopes_.busy.load(std::memory_order_relaxed)) {
     scopes_.busy.store(false, std::memory_order_release);
   }
   ~Waiting() {
@@ -92,7 +77,7 @@ ObjectSpace::ObjectSpace(pager::Pager& pager, const Settings& settings, Epochs& 
 // ---- What programs call ----
 
 void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned options) {
-  Busy busy(*this, here());
+  Busy busy(*this);
   unsigned number = number_of(*type);
   if (type->alignment > kCacheLine || number > kMostTypes) {
     errno = EINVAL;
@@ -113,7 +98,7 @@ void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned opt
 
 void ObjectSpace::end(uint64_t* owner) {
   Scope scope;
-  Busy busy(*this, here());
+  Busy busy(*this);
   for (;;) {
     PtrWord word = load_owner(owner);
     if (word.is_null()) return;
@@ -128,7 +113,7 @@ void ObjectSpace::end(uint64_t* owner) {
 
 void ObjectSpace::move(uint64_t* to, uint64_t* from) {
   Scope scope;
-  Busy busy(*this, here());
+  Busy busy(*this);
   for (;;) {
     PtrWord word = load_owner(from);
     auto pass_on = [&] {
@@ -143,7 +128,7 @@ void ObjectSpace::move(uint64_t* to, uint64_t* from) {
 }
 
 void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned options) {
-  Busy busy(*this, here());
+  Busy busy(*this);
   for (;;) {
     PtrWord word = load_owner(owner);
     if (word.is_null()) return nullptr;
@@ -170,7 +155,8 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
       case SegmentState::kNone:
       case SegmentState::kDead:
         if (load_owner(owner) == word)
-          die("a far pointer names no object (word {:#x}): it was used after its object ended, or its bytes were copied",
+          die("a far pointer names no object (word {:#x}): it was used after its object ended, or its bytes were "
+              "copied",
               word.bits());
     }
   }
@@ -226,7 +212,7 @@ void ObjectSpace::bring(PtrWord word, size_t bytes, unsigned options) {
 
 // Phase 3: the segment is not emptied before the caller's outermost scope ends. False: look again.
 bool ObjectSpace::hold(Segment& segment, PageIndex page) {
-  ScopeRecord& scopes = here();
+  ScopeRecord& scopes = Epochs::here();
   if (scopes.holds(page)) return true;
   if (scopes.held == ScopeRecord::kMostHeld) {
     segment.change(SegmentState::kClosed, SegmentState::kOpen);
@@ -314,8 +300,7 @@ void ObjectSpace::take_off(Segment& segment, PageIndex page, size_t units) {
     if (left >= used / 2 || segment.filling.load(std::memory_order_acquire) != 0) return;
     if (segment.change(SegmentState::kOpen, SegmentState::kClosing))
       segment.since.store(Epochs::now(), std::memory_order_release);
-    else if (left >= used / 4 || left + units < used / 4 || segment.word().state() != SegmentState::kEmptying)
-      return;
+    else if (left >= used / 4 || left + units < used / 4 || segment.word().state() != SegmentState::kEmptying) return;
   }
   put_in_list(page);
 }
@@ -444,7 +429,7 @@ void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
 
 ObjectSpace::Moved ObjectSpace::evacuate(PageIndex page, unsigned slot, uint64_t hot_lines, ObjectLog& hot,
                                          ObjectLog& cold) {
-  Busy busy(*this, here());
+  Busy busy(*this);
   Segment& segment = table_[page];
   uint64_t header = __atomic_load_n(table_.header_of(page, slot), __ATOMIC_RELAXED);
   PtrWord word;
@@ -537,12 +522,12 @@ ThreadLogs& ObjectSpace::logs() {
 void ObjectSpace::detach_thread() {
   if (t_logs) t_logs->taken.store(false, std::memory_order_release);
   t_logs = nullptr;
-  if (farside_scopes_here) Epochs::detach(&here());
+  if (farside_scopes_here) Epochs::detach(&Epochs::here());
   farside_scopes_here = nullptr;
 }
 
 void ObjectSpace::before_fork() {
-  forker_ = farside_scopes_here ? &here() : nullptr;
+  forker_ = farside_scopes_here ? &Epochs::here() : nullptr;
   forking_.store(true, std::memory_order_seq_cst);
   epochs_.wait_for_others(forker_);
   pool_.lock();

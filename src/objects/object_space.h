@@ -37,6 +37,22 @@ struct ObjectCounters {
 
 class ObjectSpace : public NearObject {
  public:
+  // While it lives, a fork waits: something is half changed. Nests. The caller has had a scope.
+  class Busy {
+   public:
+    explicit Busy(ObjectSpace& space) : scopes_(Epochs::here()), outer_(scopes_.busy.load(std::memory_order_relaxed)) {
+      if (!outer_) enter(space, scopes_);
+    }
+    ~Busy() { scopes_.busy.store(outer_, std::memory_order_release); }
+    Busy(const Busy&) = delete;
+    Busy& operator=(const Busy&) = delete;
+    static void enter(ObjectSpace& space, ScopeRecord& scopes);
+
+   private:
+    ScopeRecord& scopes_;
+    bool outer_;
+  };
+
   ObjectSpace(pager::Pager& pager, const Settings& settings, Epochs& epochs);
 
   void* make(uint64_t* owner, farside_object_type* type, unsigned options);
@@ -73,7 +89,6 @@ class ObjectSpace : public NearObject {
   void reset_in_child();
 
  private:
-  class Busy;
   class Waiting;
 
   bool place(ObjectLog& log, const farside_object_type& type, bool non_temporal, PtrWord* word);

@@ -1,4 +1,5 @@
-// Far objects on a pager in this process: pointers, scopes, both ways in, garbage, and threads that do all of it at once.
+// Far objects on a pager in this process: pointers, scopes, both ways in, garbage, and threads that do all of it at
+// once.
 #include <gtest/gtest.h>
 
 #include <random>

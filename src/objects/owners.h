@@ -1,6 +1,6 @@
 // Who owns the object in a slot: the header in its page, or, where that is out of date, a note kept near. When an
-// owner's address changes (it is moved, or the object around it is) while the object's page is far or clean, writing the
-// header would fetch or dirty the page; the note is written instead, and goes when the object moves or ends.
+// owner's address changes (it is moved, or the object around it is) while the object's page is far or clean, writing
+// the header would fetch or dirty the page; the note is written instead, and goes when the object moves or ends.
 #pragma once
 #include <cstdint>
 #include <unordered_map>

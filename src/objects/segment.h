@@ -55,20 +55,20 @@ class SegmentWord {
 };
 
 struct alignas(kCacheLine) Segment {
-  std::atomic<uint64_t> touched;            // licences to read: a bit a line
-  std::atomic<uint64_t> dirty;              // licences to write
-  std::atomic<uint64_t> live[kLiveWords];   // slots of objects that are alive
-  std::atomic<uint32_t> state;              // a SegmentWord
-  std::atomic<uint32_t> since;              // epoch in which the state began
-  std::atomic<uint16_t> live_units;         // of objects alive; and one while a log fills the segment
-  std::atomic<uint16_t> used_units;         // of all objects that ever were here
-  std::atomic<uint16_t> fixups;             // objects whose header is out of date
-  std::atomic<uint8_t> lock;                // while emptying: guards which owner a header names
-  std::atomic<uint8_t> listed;              // in the evacuator's hands
-  PageIndex next;                           // in a SegmentStack
-  std::atomic<uint8_t> slots;               // headers in use
-  std::atomic<uint8_t> filling;             // a log puts objects into it
-  uint8_t non_temporal;                     // to leave first
+  std::atomic<uint64_t> touched;           // licences to read: a bit a line
+  std::atomic<uint64_t> dirty;             // licences to write
+  std::atomic<uint64_t> live[kLiveWords];  // slots of objects that are alive
+  std::atomic<uint32_t> state;             // a SegmentWord
+  std::atomic<uint32_t> since;             // epoch in which the state began
+  std::atomic<uint16_t> live_units;        // of objects alive; and one while a log fills the segment
+  std::atomic<uint16_t> used_units;        // of all objects that ever were here
+  std::atomic<uint16_t> fixups;            // objects whose header is out of date
+  std::atomic<uint8_t> lock;               // while emptying: guards which owner a header names
+  std::atomic<uint8_t> listed;             // in the evacuator's hands
+  PageIndex next;                          // in a SegmentStack
+  std::atomic<uint8_t> slots;              // headers in use
+  std::atomic<uint8_t> filling;            // a log puts objects into it
+  uint8_t non_temporal;                    // to leave first
 
   SegmentWord word() const { return SegmentWord(state.load(std::memory_order_seq_cst)); }
   // Moves from one state to another, whoever holds it.

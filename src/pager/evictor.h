@@ -35,8 +35,8 @@ namespace farside::pager {
 
 struct ThreadSlot;
 
-// The layer above that wants to know which of its pages leave. Called by evictors, with the pages in kEvicting and still
-// mapped: must not wait, allocate or touch far memory.
+// The layer above that wants to know which of its pages leave. Called by evictors, with the pages in kEvicting and
+// still mapped: must not wait, allocate or touch far memory.
 class PageObserver {
  public:
   virtual ~PageObserver() = default;

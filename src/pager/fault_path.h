@@ -62,9 +62,9 @@ class FaultPath {
   // Whether the hint has nothing to do but to say that pages are used, and does so. Without locks and system calls.
   bool is_satisfied(const Hint& hint);
 
-  // Reads bytes of a far page, which stays far: for what is taken from a page one by one (DESIGN 7). They must lie in one
-  // page, and `to` must be near. False: the page is not far, and nothing was read. From ordinary code; what the bytes
-  // are worth while others bring the page near and write them is the caller's affair.
+  // Reads bytes of a far page, which stays far: for what is taken from a page one by one (DESIGN 7). They must lie in
+  // one page, and `to` must be near. False: the page is not far, and nothing was read. From ordinary code; what the
+  // bytes are worth while others bring the page near and write them is the caller's affair.
   bool read_piece(uint64_t address, uint32_t bytes, std::byte* to, bool may_suspend);
 
   // Waits until the page has left kFetching, kEvicting and upgrading.

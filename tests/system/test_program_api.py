@@ -43,6 +43,16 @@ class ProgramApiTest(SystemTest):
         self.assertNotIn("libstdc++", needed)
 
     @variations(SHARES)
+    def test_far_objects_are_what_they_are_natively(self, variation):
+        expected = self.once("objects", lambda: self.native([self.program("objects")]))
+        self.assertIn(b"far=0", expected.errors)
+        result = self.same(variation, [self.program("objects")], expected)
+        told = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
+        self.assertEqual(told["far"], 1)
+        self.assertGreater(told["taken"], 1000)
+        self.assertGreater(told["moved"], 1000)
+
+    @variations(SHARES)
     def test_hints_never_change_results(self, variation):
         expected = self.once("hinted", lambda: self.native([self.program("hinted"), "none"]))
         self.assertEqual(expected.errors.split()[0], b"far=0")
