@@ -59,7 +59,7 @@ class ObjectSpace : public NearObject {
   void end(uint64_t* owner);
   void move(uint64_t* to, uint64_t* from);
   void* deref(uint64_t* owner, farside_object_type* type, unsigned options);
-  void prefetch(uint64_t* owners, size_t count);
+  void prefetch(uint64_t* owners, size_t count, farside_object_type& type);
 
   void release_held(ScopeRecord& scopes);
   void detach_thread();
@@ -90,6 +90,7 @@ class ObjectSpace : public NearObject {
 
  private:
   class Waiting;
+  struct Batch;
 
   bool place(ObjectLog& log, const farside_object_type& type, bool non_temporal, PtrWord* word);
   void* make_huge(uint64_t* owner, const farside_object_type& type);
@@ -99,8 +100,8 @@ class ObjectSpace : public NearObject {
   void bring(PtrWord word, size_t bytes, unsigned options);
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
+  void take_marked(Batch& batch, farside_object_type& type, bool non_temporal);
   void carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
-  void copy_out(PtrWord from, std::byte* to);
   void adopt_fields(std::byte* object, unsigned type);
   template <typename Change>
   bool change_owned(uint64_t* owner, PtrWord word, Change change);

@@ -415,60 +415,67 @@ bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
 
 // ---- Pieces of far pages ----
 
-bool FaultPath::read_piece(uint64_t address, uint32_t bytes, std::byte* to, bool may_suspend) {
+void FaultPath::read_pieces(std::span<Piece> pieces, bool may_suspend) {
   ThreadSlot& t = c_.threads.current();
-  PageIndex page = c_.table.index_of(address);
-  PieceRead piece;
-  uint64_t far = PageTable::far_of(page) + address % kPageSize;
+  transport::Segment segments[Piece::kMost];
+  size_t count = 0;
+  PieceRead read;
   const std::byte* in_place;
   {
     InGate inside(c_.gate, t);
-    if (c_.table[page].load().is(PageState::kEvicting)) wait_for_owner(t, page);
-    if (!c_.table[page].load().is(PageState::kFar)) return false;
-    t.counters.add(Counter::kPieces);
-    t.counters.add(Counter::kBytesFetched, bytes);
     LineLock lock(t.line);
     transport::Channel& channel = t.line.channel(c_.store);
-    if (const std::byte* from = channel.direct(far, bytes)) {
-      memcpy(to, from, bytes);
-      return true;
+    const std::byte* direct = channel.direct(0, kPageSize);
+    in_place = direct ? direct : channel.in_place(0, kPageSize);
+    for (Piece& p : pieces) {
+      PageIndex page = c_.table.index_of(p.address);
+      p.read = c_.table[page].load().is(PageState::kFar);
+      if (!p.read) continue;
+      uint64_t far = PageTable::far_of(page) + p.address % kPageSize;
+      t.counters.add(Counter::kPieces);
+      t.counters.add(Counter::kBytesFetched, p.bytes);
+      if (direct) memcpy(p.to, direct + far, p.bytes);
+      else segments[count++] = {far, p.bytes, in_place ? nullptr : p.to};
     }
-    in_place = channel.in_place(far, bytes);
-    start_piece(t, {far, bytes, in_place ? nullptr : to}, piece, may_suspend && fiber::polls_soon());
+    if (count == 0) return;
+    start_pieces(t, {segments, count}, read, may_suspend && fiber::polls_soon());
     if (!may_suspend) {
       uint64_t start = ticks();
-      while (!piece.done.load(std::memory_order_relaxed)) finish_pieces(t, true);
+      while (!read.done.load(std::memory_order_relaxed)) finish_pieces(t, true);
       t.counters.add(Counter::kFetchTicks, ticks() - start);
     }
   }
   if (may_suspend) {
-    fiber::wait_until([](void* p) { return static_cast<PieceRead*>(p)->done.load(std::memory_order_acquire); }, &piece);
+    fiber::wait_until([](void* r) { return static_cast<PieceRead*>(r)->done.load(std::memory_order_acquire); }, &read);
   }
-  if (in_place) memcpy(to, in_place, bytes);
-  return true;
+  if (!in_place) return;
+  for (Piece& p : pieces) {
+    if (p.read) memcpy(p.to, in_place + (p.address - reinterpret_cast<uint64_t>(c_.space.base())), p.bytes);
+  }
 }
 
 // The line's lock is held, here and below.
-void FaultPath::start_piece(ThreadSlot& t, const transport::Segment& segment, PieceRead& piece, bool gather) {
+void FaultPath::start_pieces(ThreadSlot& t, std::span<const transport::Segment> segments, PieceRead& read,
+                             bool gather) {
   transport::Channel& channel = t.line.channel(c_.store);
   channel.gather(gather);
   for (;;) {
-    int error = channel.submit_read({&segment, 1}, &piece.token);
+    int error = channel.submit_read(segments, &read.token);
     if (error == 0) break;
     if (error != -EAGAIN) die_of_lost_memory(c_.store, 1, error);
     if (t.line.oldest_piece()) finish_pieces(t, true);
     else finish_oldest(t);
   }
-  t.line.started(piece);
+  t.line.started(read);
 }
 
 // Those that have arrived; with wait, the oldest at least.
 bool FaultPath::finish_pieces(ThreadSlot& owner, bool wait) {
   bool any = false;
-  while (PieceRead* piece = owner.line.oldest_piece()) {
+  while (PieceRead* read = owner.line.oldest_piece()) {
     transport::Channel& channel = owner.line.channel(c_.store);
     bool waits = wait && !any;
-    int r = waits ? channel.wait(piece->token, kTransportTimeoutNs) : channel.poll(piece->token);
+    int r = waits ? channel.wait(read->token, kTransportTimeoutNs) : channel.poll(read->token);
     if (r < 0) die_of_lost_memory(c_.store, 1, r);
     if (r == 0 && !waits) break;
     owner.line.oldest_piece_ended();

@@ -66,7 +66,7 @@ struct Fetch : Claim {
   }
 };
 
-// A read of a part of a page that stays far. Lives on its reader's stack; done is set under the line's lock.
+// A read of parts of pages that stay far. Lives on its reader's stack; done is set under the line's lock.
 struct PieceRead {
   transport::Token token = 0;
   std::atomic<bool> done{false};

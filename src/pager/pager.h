@@ -53,8 +53,8 @@ class Pager : public NearObject {
   unsigned hint(const Hint& hint);
   // ---- For the layer of objects (DESIGN 7). Ordinary code. ----
 
-  // As FaultPath::read_piece. A fiber may be suspended meanwhile.
-  bool read_piece(uint64_t address, uint32_t bytes, std::byte* to);
+  // As FaultPath::read_pieces. A fiber may be suspended meanwhile.
+  void read_pieces(std::span<Piece> pieces);
   // Committed pages hold objects from now on, until they are discarded: the observer is told when one leaves.
   void mark_objects(std::byte* address, size_t bytes);
   void set_observer(PageObserver* observer) { evictors_.set_observer(observer); }
