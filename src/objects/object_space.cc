@@ -100,7 +100,7 @@ Settings Settings::from_environment() {
 
 ObjectSpace::ObjectSpace(pager::Pager& pager, const Settings& settings, Epochs& epochs)
     : pager_(pager),
-      settings_(settings),
+      selector_(settings),
       table_(pager.base(), pager.space_bytes()),
       pool_(pager, table_),
       epochs_(epochs) {
@@ -118,9 +118,9 @@ void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned opt
     return nullptr;
   }
   if (type->bytes > kLargestObject) return make_huge(owner, *type);
-  bool non_temporal = (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0;
   PtrWord word;
-  if (ThreadLogs& mine = logs(); !place(non_temporal ? mine.non_temporal : mine.temporal, *type, non_temporal, &word)) {
+  ThreadLogs& mine = logs();
+  if (!place(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, *type, &word)) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -285,13 +285,13 @@ void ObjectSpace::wait_while_moving(const uint64_t* owner) {
 
 // ---- Making and ending ----
 
-bool ObjectSpace::place(ObjectLog& log, const farside_object_type& type, bool non_temporal, PtrWord* word) {
+bool ObjectSpace::place(ObjectLog& log, const farside_object_type& type, PtrWord* word) {
   if (log.place(table_, type.bytes, type.alignment, word)) return true;
   NoSwitch no_switch;
   seal(log);
   PageIndex page = pool_.take();
   if (page == SegmentStack::kNone) return false;
-  log.begin(table_, page, non_temporal);
+  log.begin(table_, page);
   return log.place(table_, type.bytes, type.alignment, word);
 }
 
@@ -433,7 +433,8 @@ void ObjectSpace::take_marked(Batch& batch, farside_object_type& type, bool non_
   for (size_t i = 0; i < batch.count; i++) {
     const pager::Piece& piece = batch.pieces[i];
     PtrWord word = batch.words[i], to;
-    if (ThreadLogs& mine = logs(); !place(non_temporal ? mine.non_temporal : mine.temporal, type, non_temporal, &to))
+    ThreadLogs& mine = logs();
+    if (!place(non_temporal ? mine.passing : mine.taken_in, type, &to))
       die("far memory is full while an object comes back to its program; give the memory server more");
     const auto* from = piece.read ? piece.to : reinterpret_cast<const std::byte*>(word.address());
     memcpy(reinterpret_cast<void*>(to.address()), from, word.bytes());
@@ -506,7 +507,7 @@ ObjectSpace::Moved ObjectSpace::evacuate(PageIndex page, unsigned slot, uint64_t
   farside_object_type like = {word.bytes(), Header::alignment(header), nullptr, 0};
   PtrWord to;
   bool is_hot = (lines_of(word.address(), word.bytes()) & hot_lines) != 0;
-  if (!place(is_hot ? hot : cold, like, false, &to)) {
+  if (!place(is_hot ? hot : cold, like, &to)) {
     store_owner(owner, word);  // it stays; there is no room now
     return Moved::kBusy;
   }

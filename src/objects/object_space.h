@@ -10,23 +10,16 @@
 #include "objects/epoch.h"
 #include "objects/object_log.h"
 #include "objects/owners.h"
+#include "objects/path_selector.h"
 #include "objects/segment.h"
 #include "pager/pager.h"
 
 namespace farside::objects {
 
-// How objects of segments that leave come back.
-enum class Paths { kHybrid, kPageOnly, kObjectOnly };
-
-struct Settings {
-  Paths paths = Paths::kHybrid;
-  unsigned page_share = 80;  // per cent of a segment's used lines: touched so many, it comes back as a page (Atlas 5.4)
-  static Settings from_environment();
-};
-
-// A thread's logs.
+// A thread's logs. What is made and what is taken lie apart, so that each segment can be judged by its origin; what
+// will not be used again soon lies apart from both.
 struct ThreadLogs : NearObject {
-  ObjectLog temporal, non_temporal;
+  ObjectLog made{Origin::kMade}, taken_in{Origin::kTaken}, passing{Origin::kTaken};
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
 };
@@ -78,7 +71,7 @@ class ObjectSpace : public NearObject {
   SegmentStack& listed() { return listed_; }
   Epochs& epochs() { return epochs_; }
   pager::Pager& pager() { return pager_; }
-  const Settings& settings() const { return settings_; }
+  PathSelector& selector() { return selector_; }
   ObjectCounters& counters() { return counters_; }
   // No more objects come to the log's segment.
   void seal(ObjectLog& log);
@@ -92,7 +85,7 @@ class ObjectSpace : public NearObject {
   class Waiting;
   struct Batch;
 
-  bool place(ObjectLog& log, const farside_object_type& type, bool non_temporal, PtrWord* word);
+  bool place(ObjectLog& log, const farside_object_type& type, PtrWord* word);
   void* make_huge(uint64_t* owner, const farside_object_type& type);
   void end_huge(uint64_t* owner, PtrWord word);
   void* use(PtrWord word, Segment& segment, unsigned options);
@@ -115,7 +108,7 @@ class ObjectSpace : public NearObject {
   ThreadLogs& logs();
 
   pager::Pager& pager_;
-  Settings settings_;
+  PathSelector selector_;
   SegmentTable table_;
   SegmentPool pool_;
   Epochs& epochs_;
