@@ -31,6 +31,7 @@ class PathSelector {
     unsigned lines = (segment.used_units.load(std::memory_order_relaxed) + 3u) / 4u;
     bool well_used = static_cast<unsigned>(std::popcount(touched)) * 100 >= lines * settings_.page_share;
     auto origin = static_cast<Origin>(segment.origin.load(std::memory_order_relaxed));
+    if (touched == 0) return true;  // it came ahead of a stream that did not reach it: that says nothing
     switch (origin) {
       case Origin::kMade:
       case Origin::kTaken: {

@@ -438,7 +438,11 @@ void FaultPath::read_pieces(std::span<Piece> pieces, bool may_suspend) {
       else segments[count++] = {far, p.bytes, in_place ? nullptr : p.to};
     }
     if (count == 0) return;
-    start_pieces(t, {segments, count}, read, may_suspend && fiber::polls_soon());
+    read.segments = {segments, count};
+    t.line.queued(read);
+    // A fiber's read goes out when its worker polls, together with those of others.
+    bool gathers = may_suspend && fiber::polls_soon();
+    if (!gathers) send_pieces(t);
     if (!may_suspend) {
       uint64_t start = ticks();
       while (!read.done.load(std::memory_order_relaxed)) finish_pieces(t, true);
@@ -454,32 +458,35 @@ void FaultPath::read_pieces(std::span<Piece> pieces, bool may_suspend) {
   }
 }
 
-// The line's lock is held, here and below.
-void FaultPath::start_pieces(ThreadSlot& t, std::span<const transport::Segment> segments, PieceRead& read,
-                             bool gather) {
+// All that are queued. The line's lock is held, here and below.
+void FaultPath::send_pieces(ThreadSlot& t) {
   transport::Channel& channel = t.line.channel(c_.store);
-  channel.gather(gather);
-  for (;;) {
-    int error = channel.submit_read(segments, &read.token);
-    if (error == 0) break;
+  while (t.line.pieces().has_queued()) {
+    int error = t.line.pieces().is_full() ? -EAGAIN : t.line.pieces().send(channel);
+    if (error == 0) continue;
     if (error != -EAGAIN) die_of_lost_memory(c_.store, 1, error);
-    if (t.line.oldest_piece()) finish_pieces(t, true);
-    else finish_oldest(t);
+    if (!finish_pieces(t, true)) finish_oldest(t);  // too many requests under way
   }
-  t.line.started(read);
 }
 
-// Those that have arrived; with wait, the oldest at least.
+// Those that have arrived; with wait, the oldest at least. Then sends what has been queued.
 bool FaultPath::finish_pieces(ThreadSlot& owner, bool wait) {
+  PieceQueue& pieces = owner.line.pieces();
+  if (pieces.empty()) return false;
+  transport::Channel& channel = owner.line.channel(c_.store);
   bool any = false;
-  while (PieceRead* read = owner.line.oldest_piece()) {
-    transport::Channel& channel = owner.line.channel(c_.store);
-    bool waits = wait && !any;
-    int r = waits ? channel.wait(read->token, kTransportTimeoutNs) : channel.poll(read->token);
+  for (;;) {
+    size_t reads = 0;
+    int r = pieces.finish_oldest(channel, wait && !any, kTransportTimeoutNs, &reads);
     if (r < 0) die_of_lost_memory(c_.store, 1, r);
-    if (r == 0 && !waits) break;
-    owner.line.oldest_piece_ended();
+    if (r == 0) break;
+    owner.line.pieces_done(reads);
     any = true;
+  }
+  while (pieces.should_send()) {
+    int error = pieces.send(channel);
+    if (error == -EAGAIN) break;
+    if (error) die_of_lost_memory(c_.store, 1, error);
   }
   return any;
 }
@@ -642,7 +649,7 @@ void FaultPath::flush(ThreadSlot& t, HintClaims& claims, bool may_suspend) {
 void FaultPath::drain(ThreadSlot& self, ThreadSlot& owner) {
   if (!owner.line.is_reading()) return;
   LineLock lock(owner.line);
-  while (owner.line.oldest_piece()) finish_pieces(owner, true);
+  while (!owner.line.pieces().empty()) finish_pieces(owner, true);
   for (Fetch& f : owner.line.fetches()) {
     if (!f.is_free()) finish(self, owner, f);
   }

@@ -117,7 +117,7 @@ class FaultPath {
   void note_ahead(ThreadSlot& thread, const Fetch& fetch);
   bool map_ahead_of(ThreadSlot& self, ThreadSlot& owner);
   void finish_oldest(ThreadSlot& thread);
-  void start_pieces(ThreadSlot& thread, std::span<const transport::Segment> segments, PieceRead& read, bool gather);
+  void send_pieces(ThreadSlot& thread);
   bool finish_pieces(ThreadSlot& owner, bool wait);
   bool help(ThreadSlot& self, ThreadSlot& owner);
   void bring_in(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, const Content& content,

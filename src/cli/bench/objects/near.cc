@@ -29,6 +29,7 @@ __attribute__((noinline)) void raw_loop(Hot& hot, uint64_t turns) {
   for (uint64_t i = 0; i < turns; i++) use(hot.raw[i % kHot].get());
 }
 __attribute__((noinline)) void empty_loop(Hot& hot, uint64_t turns) {
+  deref_scope scope;
   for (uint64_t i = 0; i < turns; i++) use(&hot.far[i % kHot]);
 }
 __attribute__((noinline)) void hoisted_loop(Hot& hot, uint64_t turns) {
