@@ -242,10 +242,18 @@ void* ObjectSpace::use_huge(PtrWord word, Segment& segment, unsigned options) {
 
 void ObjectSpace::bring(PtrWord word, size_t bytes, unsigned options) {
   Waiting waiting(*this);
-  pager_.hint({.address = word.address(),
-               .bytes = bytes,
-               .write = (options & FARSIDE_OBJECT_WRITE) != 0,
-               .priority = options & FARSIDE_OBJECT_NON_TEMPORAL ? 3u : 0u});
+  if (options & FARSIDE_OBJECT_NON_TEMPORAL) pass(word.address());
+  pager_.hint({.address = word.address(), .bytes = bytes, .write = (options & FARSIDE_OBJECT_WRITE) != 0});
+}
+
+// Of what a thread uses in passing, the page before leaves next.
+void ObjectSpace::pass(uint64_t address) {
+  ThreadLogs& mine = logs();
+  PageIndex page = table_.index_of(address);
+  if (mine.passed == page) return;
+  if (mine.passed != SegmentStack::kNone)
+    pager_.evict_first(reinterpret_cast<uint64_t>(table_.address_of(mine.passed)));
+  mine.passed = page;
 }
 
 // Phase 3: the segment is not emptied before the caller's outermost scope ends. False: look again.
@@ -291,6 +299,7 @@ bool ObjectSpace::place(ObjectLog& log, const farside_object_type& type, PtrWord
   seal(log);
   PageIndex page = pool_.take();
   if (page == SegmentStack::kNone) return false;
+  if (&log == &logs().passing) pass(reinterpret_cast<uint64_t>(table_.address_of(page)));
   log.begin(table_, page);
   return log.place(table_, type.bytes, type.alignment, word);
 }

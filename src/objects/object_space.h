@@ -20,6 +20,7 @@ namespace farside::objects {
 // will not be used again soon lies apart from both.
 struct ThreadLogs : NearObject {
   ObjectLog made{Origin::kMade}, taken_in{Origin::kTaken}, passing{Origin::kTaken};
+  PageIndex passed = SegmentStack::kNone;  // the last page that was used in passing
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
 };
@@ -91,6 +92,7 @@ class ObjectSpace : public NearObject {
   void* use(PtrWord word, Segment& segment, unsigned options);
   void* use_huge(PtrWord word, Segment& segment, unsigned options);
   void bring(PtrWord word, size_t bytes, unsigned options);
+  void pass(uint64_t address);
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
   void take_marked(Batch& batch, farside_object_type& type, bool non_temporal);

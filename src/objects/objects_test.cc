@@ -164,6 +164,32 @@ TEST(Objects, APrefetchBringsWhatComesOneByOne) {
   EXPECT_GT(far.pager().stats().get(pager::Counter::kPieces), reads);
 }
 
+// A scan in passing, over eight times what may be near, leaves the pages of what is used all the time where they are.
+TEST(Objects, WhatIsUsedInPassingDisplacesNothing) {
+  ObjectFixture far(4 * kMiB);
+  constexpr uint64_t kHot = 20000, kCold = 400000;
+  std::vector<unique_ptr<Line>> cold(kCold), hot(kHot);
+  for (uint64_t i = 0; i < kCold; i++) cold[i] = make_unique<Line>(Line{{i}});
+  for (uint64_t i = 0; i < kHot; i++) hot[i] = make_unique<Line>(Line{{i}});
+  auto is_near = [&](const unique_ptr<Line>& line) {
+    return far.pager().word(*detail::access::word(line) >> 16).is(pager::PageState::kNear);
+  };
+  auto scan = [&](bool in_passing) {
+    for (int i = 0; i < 3; i++) {
+      for (const auto& line : hot) line.load();
+    }
+    for (const auto& line : cold) {
+      deref_scope scope;
+      (void)(in_passing ? line.deref<true>(scope) : line.deref(scope))->words[0];
+    }
+    uint64_t near = 0;
+    for (const auto& line : hot) near += is_near(line);
+    return near;
+  };
+  uint64_t displaced = kHot - scan(false), in_passing = kHot - scan(true);
+  EXPECT_LT(in_passing, displaced / 2) << displaced;
+}
+
 TEST(Objects, GarbageIsCollectedAndSurvivorsStay) {
   ObjectFixture far(64 * kMiB);
   constexpr uint64_t kCount = 100000;

@@ -1,4 +1,5 @@
 // Derefs of near objects: what a program pays when nothing is far.
+#include <cmath>
 #include <memory>
 
 #include "base/clock.h"
