@@ -25,6 +25,8 @@ enum NearEvent : uint8_t {
   kDirtyEviction,
   kNearEvents
 };
+inline constexpr const char* kNearEventNames[kNearEvents] = {
+    "first_touches", "stream_first_touches", "fetches", "stream_fetches", "upgrades", "dirty_evictions"};
 using NearEvents = std::array<double, kNearEvents>;
 
 class NearModel {
