@@ -20,14 +20,20 @@
 namespace farside::cli::plan {
 namespace {
 
-constexpr uint64_t kMapsEveryNs = 20'000'000;  // at most, to learn of new mappings
+constexpr uint64_t kMapsEveryNs = 5'000'000;  // at most, to learn of new mappings
 constexpr size_t kPipeBytes = 1 << 20, kFew = 1 << 18;
 constexpr int kPollMs = 50;
 constexpr timespec kGather = {0, 500'000};
 // Valgrind puts a program's main stack here.
 constexpr uint64_t kStackBegin = 0x1ff0000000, kStackEnd = 0x2000000000;
 
-// Which addresses of the program may go far: private anonymous memory, but for the stack.
+// Valgrind's own memory, of which the program knows nothing: from its image on, and above all of the program's.
+bool is_valgrinds(uint64_t address) {
+  constexpr uint64_t kImage = 0x58000000, kImageEnd = 0x5a000000, kHeap = 0x1000000000;
+  return (address >= kImage && address < kImageEnd) || address >= kHeap;
+}
+
+// Which addresses of the program may go far: private anonymous memory that it may write, but for stacks.
 class FarRanges {
  public:
   explicit FarRanges(pid_t pid) : pid_(pid) {}
@@ -38,6 +44,8 @@ class FarRanges {
     if (!find(address)) learn(address);
     return last_.far;
   }
+
+  uint64_t bytes() const { return bytes_; }  // of all of them, when last looked at
 
  private:
   struct Range {
@@ -55,8 +63,7 @@ class FarRanges {
   // What is in no mapping was unmapped since it was accessed, which files seldom are.
   void learn(uint64_t address) {
     constexpr uint64_t kPage = 1 << kPageBits;
-    uint64_t now = now_ns();
-    if (now - learned_ns_ >= kMapsEveryNs) read();
+    if (now_ns() - learned_ns_ >= kMapsEveryNs) read();
     if (find(address)) return;
     last_ = {address & ~(kPage - 1), (address & ~(kPage - 1)) + kPage, true};
   }
@@ -66,15 +73,26 @@ class FarRanges {
     Result<std::vector<track::Area>> areas = track::read_areas(pid_);
     if (!areas.ok() || areas->empty()) return;  // it is ending
     ranges_.clear();
+    bytes_ = 0;
+    const track::Area* before = nullptr;
     for (const track::Area& area : *areas) {
-      ranges_.push_back({area.begin, area.end, !area.shared && area.backing == track::Backing::kZeros});
+      bool far = !area.shared && area.writable && area.backing == track::Backing::kZeros && !is_valgrinds(area.begin) &&
+                 !(before && is_guard(*before) && before->end == area.begin);
+      ranges_.push_back({area.begin, area.end, far});
+      bytes_ += far ? area.bytes() : 0;
+      before = &area;
     }
+  }
+
+  // Below the stack of a thread.
+  static bool is_guard(const track::Area& area) {
+    return !area.writable && area.inode == 0 && area.name.empty() && area.bytes() == 1 << kPageBits;
   }
 
   pid_t pid_;
   std::vector<Range> ranges_;
   Range last_;
-  uint64_t learned_ns_ = 0;
+  uint64_t bytes_ = 0, learned_ns_ = 0;
 };
 
 // What comes out of the pipe, on its way to the observation.
@@ -110,6 +128,7 @@ class Intake {
     reader_.read({buffer_.data(), static_cast<size_t>(n)}, [&](uint64_t address, unsigned bytes, bool write) {
       if (ranges_->contains(address)) to.access(address, bytes, write);
       else to.access_to_near();
+      if (ranges_->bytes() != mapped_) to.set_mapped(mapped_ = ranges_->bytes());
     });
     return static_cast<size_t>(n);
   }
@@ -122,7 +141,7 @@ class Intake {
     std::string limit = most_seconds_ > 0 ? fmt::format(" of at most {:g}", most_seconds_) : "";
     fmt::print(stderr, "{}observed for {:.0f} s{}: {:.1f} million accesses, {} touched{}", terminal_ ? "\r\033[K" : "",
                static_cast<double>(now - start_ns_) / 1e9, limit, seen.accesses() / 1e6,
-               format_size(static_cast<uint64_t>(seen.bytes())), terminal_ ? "" : "\n");
+               format_size(static_cast<uint64_t>(seen.touched_bytes())), terminal_ ? "" : "\n");
     fflush(stderr);
   }
 
@@ -132,6 +151,7 @@ class Intake {
   Observed* observed_;
   std::optional<FarRanges> ranges_;
   LackeyReader reader_;
+  uint64_t mapped_ = 0;
   std::vector<char> buffer_ = std::vector<char>(kPipeBytes);
   uint64_t start_ns_ = now_ns(), next_ns_ = start_ns_ + 1'000'000'000;
 };

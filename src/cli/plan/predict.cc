@@ -48,7 +48,7 @@ json curve(const Observation& seen, unsigned bits) {
   json points = json::array();
   double all = std::max(1.0, seen.far_accesses());
   for (unsigned share : predicted_shares()) {
-    Estimate misses = seen.misses(bits, share / 100.0 * seen.bytes());
+    Estimate misses = seen.misses(bits, share / 100.0 * seen.heap_bytes());
     double reach = kInterval95 * misses.error;
     points.push_back({{"share", share},
                       {"misses", misses.value},
@@ -71,9 +71,9 @@ json near_events(const Observation& seen) {
   return all;
 }
 
-json named(const NearEvents& us) {
-  json prices;
-  for (size_t e = 0; e < kNearEvents; e++) prices[kNearEventNames[e]] = us[e];
+json named(const FarsidePrice& price) {
+  json prices = {{"stream_fetch_at_work", price.stream_fetch_at_work}};
+  for (size_t e = 0; e < kNearEvents; e++) prices[kNearEventNames[e]] = price.us[e];
   return prices;
 }
 
@@ -105,7 +105,7 @@ class Outlook {
     double reach = kInterval95 * std::hypot(us.error * per_us, us.value * per_us * relative);
     double slowdown = 1 + us.value * per_us;
     made["slowdown"] = slowdown;
-    made["low"] = std::max(1.0, slowdown - reach);
+    made["low"] = slowdown - reach;
     made["high"] = slowdown + reach;
     return made;
   }
@@ -132,18 +132,24 @@ class Outlook {
   double amat_ns_, slowdown_;
 };
 
-// The mean over the prices' repetitions; their spread is an error, too.
-std::vector<Estimate> added_by(const Observation& seen, const FarsidePrices& prices) {
+// How long the program works on a page of its streams, with each of which it is busy as long as with any other.
+double work_us(const NearModel& near, size_t share, const Native& native) {
+  double pages = near.events(share)[kStreamFetch];
+  return bench::median(native.seconds) * native.processors * 1e6 / std::max(1.0, pages);
+}
+
+// The median over the prices' repetitions; their spread is an error, too.
+std::vector<Estimate> added_by(const Observation& seen, const FarsidePrices& prices, const Native& native) {
   std::vector<Estimate> added;
   for (size_t share = 0; share < predicted_shares().size(); share++) {
     std::vector<double> us;
-    double error = 0;
-    for (const NearEvents& price : prices.us) {
-      Estimate cost = seen.near().cost(share, price);
+    double error = 0, work = work_us(seen.near(), share, native);
+    for (const FarsidePrice& price : prices.repetitions) {
+      Estimate cost = seen.near().cost(share, price.at_work(work));
       us.push_back(cost.value);
       error = std::max(error, cost.error);
     }
-    added.push_back({mean(us), std::hypot(error, deviation(us))});
+    added.push_back({bench::median(us), std::hypot(error, deviation(us))});
   }
   return added;
 }
@@ -151,7 +157,7 @@ std::vector<Estimate> added_by(const Observation& seen, const FarsidePrices& pri
 std::vector<Estimate> added_by(const Observation& seen, const PublishedPrice& price) {
   std::vector<Estimate> added;
   for (unsigned share : predicted_shares()) {
-    Estimate misses = seen.misses(price.block_bits, share / 100.0 * seen.bytes());
+    Estimate misses = seen.misses(price.block_bits, share / 100.0 * seen.heap_bytes());
     added.push_back({misses.value * price.us, misses.error * price.us});
   }
   return added;
@@ -200,21 +206,19 @@ json prediction_of(const Observed& observed, const Native& native, const std::ve
   json made = {
       {"native_s", bench::summary(native.seconds)}, {"processors", native.processors}, {"local_amat_ns", amat_ns},
       {"near_events", near_events(seen)},           {"curves", json::array()},         {"systems", json::array()}};
-  made["observed"] = {{"seconds", observed.seconds},
-                      {"cut_off", observed.cut_off},
-                      {"accesses", seen.accesses()},
-                      {"far_accesses", seen.far_accesses()},
-                      {"instructions", observed.instructions},
-                      {"touched_bytes", seen.bytes()},
-                      {"slowdown", observed.seconds / bench::median(native.seconds)}};
+  made["observed"] = {
+      {"seconds", observed.seconds},           {"cut_off", observed.cut_off},
+      {"accesses", seen.accesses()},           {"far_accesses", seen.far_accesses()},
+      {"instructions", observed.instructions}, {"touched_bytes", seen.touched_bytes()},
+      {"heap_bytes", seen.heap_bytes()},       {"slowdown", observed.seconds / bench::median(native.seconds)}};
   for (unsigned bits : kBlockBits) made["curves"].push_back(curve(seen, bits));
   Outlook outlook(observed, native, amat_ns, slowdown);
   for (const FarsidePrices& price : prices) {
     std::vector<double> fetch;
-    for (const NearEvents& us : price.us) fetch.push_back(us[kFetch]);
+    for (const FarsidePrice& one : price.repetitions) fetch.push_back(one.us[kFetch]);
     made["systems"].push_back(
-        outlook.system("Farside, " + price.name, "measured here", mean(fetch), added_by(seen, price)));
-    for (const NearEvents& us : price.us) made["systems"].back()["prices_us"].push_back(named(us));
+        outlook.system("Farside, " + price.name, "measured here", bench::median(fetch), added_by(seen, price, native)));
+    for (const FarsidePrice& us : price.repetitions) made["systems"].back()["prices_us"].push_back(named(us));
   }
   for (const PublishedPrice& price : published_prices()) {
     made["systems"].push_back(outlook.system(price.name, price.source, price.us, added_by(seen, price)));
@@ -262,6 +266,7 @@ void add_check(const json& measured, json* prediction) {
     double width = (*after)["share"].get<double>() - (*before)["share"].get<double>();
     double part = width == 0 ? 0 : ((*after)["share"].get<double>() - share) / width;
     double predicted = std::lerp((*after)["slowdown"].get<double>(), (*before)["slowdown"].get<double>(), part);
+    predicted = 1 + (predicted - 1) * (*prediction)["native_s"]["median"].get<double>() / native;
     checked.push_back(
         {{"share", share}, {"measured", slowdown}, {"predicted", predicted}, {"error", predicted / slowdown - 1}});
   }

@@ -33,10 +33,10 @@ std::string heading(const json& document) {
   const json& seen = document["observed"];
   return fmt::format(
       "native {:.3f} s on {:.1f} processors; observed for {:.1f} s ({:.0f} times as long{}): {:.1f} million accesses, "
-      "{:.1f} million to the {} that may go far\n\n",
+      "{:.1f} million to the heap of {}, of which it touched {}\n\n",
       document["native_s"]["median"].get<double>(), document["processors"].get<double>(), seen["seconds"].get<double>(),
       seen["slowdown"].get<double>(), cut_off(document) ? ", and cut off" : "", seen["accesses"].get<double>() / 1e6,
-      seen["far_accesses"].get<double>() / 1e6,
+      seen["far_accesses"].get<double>() / 1e6, format_size(static_cast<uint64_t>(seen["heap_bytes"].get<double>())),
       format_size(static_cast<uint64_t>(seen["touched_bytes"].get<double>())));
 }
 
@@ -112,7 +112,7 @@ std::string answer(const json& document) {
   if (keep["share"].is_null()) {
     return fmt::format("{}: not even with all of it local, over {}\n", most, name);
   }
-  double share = keep["share"], bytes = document["observed"]["touched_bytes"];
+  double share = keep["share"], bytes = document["observed"]["heap_bytes"];
   std::string high = keep["high"].is_null() ? "more than all" : fmt::format("{:.0f}", keep["high"].get<double>());
   return fmt::format("{}: keep {:.0f} % local (95 % interval {:.0f}-{}), {}, over {}\n", most, share,
                      keep["low"].get<double>(), high, format_size(static_cast<uint64_t>(share / 100 * bytes)), name);
@@ -137,9 +137,8 @@ std::string predict_text(const json& document) {
 
 std::vector<bench::LineChart> predict_charts(const json& document) {
   bench::LineChart misses{
-      "Misses by share of near memory", "% of the touched memory near", "misses of 1000 accesses", 100, 0, {}};
-  bench::LineChart speed{
-      "Throughput by share of near memory", "% of the touched memory near", "% of native", 100, 100, {}};
+      "Misses by share of near memory", "% of the heap near", "misses of 1000 accesses", 100, 0, {}};
+  bench::LineChart speed{"Throughput by share of near memory", "% of the heap near", "% of native", 100, 100, {}};
   for (const json& curve : document["curves"]) {
     misses.series.push_back(series_of(size_text(curve["block"]) + " blocks", curve["points"],
                                       [](const json& point) { return 1000 * point["ratio"].get<double>(); }));

@@ -4,9 +4,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "cli/bench/figures.h"
 #include "cli/bench/process.h"
 #include "cli/plan/observation.h"
@@ -20,7 +22,7 @@ using nlohmann::json;
 using pager::Counter;
 
 constexpr uint64_t kBytes = 64 * kMiB, kLocal = kBytes / 2;
-constexpr unsigned kRepetitions = 3;
+constexpr unsigned kRepetitions = 5;
 constexpr double kSeconds = 1;  // that one measurement may take
 constexpr const char* kRdmaLatency = "?latency_us=3";
 
@@ -46,7 +48,7 @@ class Prices {
     if (done.ok()) done = on_untouched_memory();
     if (done.ok()) done = on_full_memory();
     if (!done.ok()) return done;
-    return json(us_);
+    return json{{"us", price_.us}, {"stream_fetch_at_work", price_.stream_fetch_at_work}};
   }
 
  private:
@@ -68,7 +70,7 @@ class Prices {
     Arena arena = (*far)->arena();
     double us = pace(arena, bench::kRandomWrite, threads_, arena.pages / 4);
     auto touched = static_cast<double>((*far)->stats().get(Counter::kZeroFaults));
-    us_[kFirstTouch] = beyond(us * static_cast<double>(arena.pages) / 4 / std::max(1.0, touched), plain_touch_);
+    price_.us[kFirstTouch] = us * static_cast<double>(arena.pages) / 4 / std::max(1.0, touched) - plain_touch_;
     return {};
   }
 
@@ -76,15 +78,18 @@ class Prices {
     auto far = bench::FarMemory::create(config_);
     if (!far.ok()) return far.status();
     Arena arena = (*far)->arena();
-    us_[kStreamFirstTouch] = beyond(pace(arena, bench::kSequentialWrite, threads_, arena.pages), plain_touch_);
+    price_.us[kStreamFirstTouch] = pace(arena, bench::kSequentialWrite, threads_, arena.pages) - plain_touch_;
     pace(arena, bench::kSequentialRead, threads_, arena.pages);  // all that was written has left after this
-    us_[kStreamFetch] = miss(**far, bench::kSequentialRead);
-    us_[kFetch] = miss(**far, bench::kRandomRead);
+    price_.us[kStreamFetch] = miss(**far, bench::kSequentialRead);
+    price_.stream_fetch_at_work = std::min(price_.us[kStreamFetch], scan_at_work(arena));
+    price_.us[kFetch] = miss(**far, bench::kRandomRead);
     pace(arena, bench::kRandomWrite, threads_, arena.pages);
-    us_[kDirtyEviction] = beyond(miss(**far, bench::kRandomWrite), us_[kFetch]);
+    double random = beyond(miss(**far, bench::kRandomWrite), price_.us[kFetch]);
+    double stream = beyond(miss(**far, bench::kSequentialWrite), price_.us[kStreamFetch]);
+    price_.us[kDirtyEviction] = (random + stream) / 2;
     // A quarter of what may be near is brought for reading, then written.
     pace(arena, bench::kSequentialRead, threads_, arena.pages / 8);
-    us_[kUpgrade] = beyond(pace(arena, bench::kSequentialWrite, threads_, arena.pages / 8), plain_);
+    price_.us[kUpgrade] = beyond(pace(arena, bench::kSequentialWrite, threads_, arena.pages / 8), plain_);
     return {};
   }
 
@@ -95,11 +100,25 @@ class Prices {
            static_cast<double>(std::max<uint64_t>(1, fetched(far.stats()) - before));
   }
 
+  // By one thread.
+  static double scan_at_work(const Arena& arena) {
+    auto work = static_cast<uint64_t>(FarsidePrice::kWorkUs * ticks_per_us());
+    uint64_t begin = ticks(), worked = 0;
+    for (uint64_t page = 0; page < arena.pages; page++) {
+      std::atomic_ref(reinterpret_cast<uint64_t&>(arena.base[page * kPageSize])).load(std::memory_order_relaxed);
+      uint64_t start = ticks();
+      while (ticks() - start < work) {}
+      worked += ticks() - start;
+    }
+    double us = static_cast<double>(ticks() - begin - worked) / ticks_per_us();
+    return us / static_cast<double>(arena.pages);
+  }
+
   static double beyond(double us, double less) { return std::max(0.0, us - less); }
 
   bench::FarMemoryConfig config_;
   unsigned threads_;
-  NearEvents us_{};
+  FarsidePrice price_;
   double plain_ = 0, plain_touch_ = 0;
 };
 
@@ -134,7 +153,8 @@ Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, unsign
     Result<json> us = bench::run_in_child(
         hold, [&] { return Prices({.address = link.address, .token = link.token}, threads).measure(); });
     if (!us.ok()) return us.status();
-    prices[i % measured.size()].us.push_back(us->get<NearEvents>());
+    FarsidePrice price = {(*us)["us"].get<NearEvents>(), (*us)["stream_fetch_at_work"]};
+    prices[i % measured.size()].repetitions.push_back(price);
   }
   return prices;
 }

@@ -1,5 +1,7 @@
 // What a miss costs: on Farside, measured here over several links; on published systems, as their papers tell.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -11,11 +13,26 @@
 
 namespace farside::cli::plan {
 
-// Farside over a link. The prices are microseconds for each event, beyond what plain memory takes, of several
-// repetitions: they differ, and so will the program's.
+// What Farside's events cost, in microseconds beyond what plain memory takes; less than 0 for first touches that take
+// less.
+struct FarsidePrice {
+  NearEvents us{};
+  // Of a page of a stream whose program works kWorkUs on each page, which is when evictors map the next ones.
+  double stream_fetch_at_work = 0;
+  static constexpr double kWorkUs = 2;
+
+  // For a program that works so long on each page of its streams.
+  NearEvents at_work(double work_us) const {
+    NearEvents prices = us;
+    prices[kStreamFetch] = std::lerp(us[kStreamFetch], stream_fetch_at_work, std::min(1.0, work_us / kWorkUs));
+    return prices;
+  }
+};
+
+// Over a link, in several repetitions: they differ, and so will the program's.
 struct FarsidePrices {
   std::string name;
-  std::vector<NearEvents> us;
+  std::vector<FarsidePrice> repetitions;
 };
 
 // Over shared memory, tcp, and shared memory with 3 us added as RDMA has them; or over the server that the user named.

@@ -17,8 +17,10 @@ NearModel::NearModel(std::vector<double> shares, size_t most_pages) : sample_(mo
   all_ = static_cast<uint32_t>((uint64_t{1} << shares_.size()) - 1);
 }
 
-size_t NearModel::Share::budget(size_t pages) const {
-  return std::max<size_t>(1, static_cast<size_t>(part * static_cast<double>(pages) + 1e-6));
+// Of the sampled pages.
+size_t NearModel::budget(const Share& share) const {
+  double pages = std::max(heap_ * sample_.rate(), static_cast<double>(pages_.size()));
+  return std::max<size_t>(1, static_cast<size_t>(share.part * pages + 1e-6));
 }
 
 void NearModel::access(uint64_t number, bool write) {
@@ -73,11 +75,11 @@ void NearModel::first_write(Page& page) {
 void NearModel::bring(size_t share, uint64_t number, Page& page, bool write, bool is_new) {
   Share& s = shares_[share];
   uint32_t bit = uint32_t{1} << share;
-  size_t budget = s.budget(pages_.size());
+  size_t most = budget(s);
   bool streams = s.streams.continues(static_cast<int64_t>(number));
   if (is_new) count(s, page, streams ? kStreamFirstTouch : kFirstTouch);
   else count(s, page, streams ? kStreamFetch : kFetch);
-  bool soon = !is_new && (s.evictions - page.left_at[share]) * kSoonParts < budget;
+  bool soon = !is_new && (s.evictions - page.left_at[share]) * kSoonParts < most;
   page.hot = soon ? page.hot | bit : page.hot & ~bit;
   bool writable = write || is_new || page.rewritten;
   page.dirty = writable ? page.dirty | bit : page.dirty & ~bit;
@@ -85,7 +87,7 @@ void NearModel::bring(size_t share, uint64_t number, Page& page, bool write, boo
   page.near |= bit;
   s.near++;
   s.queue.push_back(number);
-  while (s.near > budget) evict(share);
+  while (s.near > most) evict(share);
 }
 
 // Looks at the page that came first: it leaves, or goes round once more.

@@ -4,6 +4,7 @@
 // Of a large heap clusters of pages are sampled, and the budget with them; neighbours stay together, so that streams
 // are still seen.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -36,6 +37,10 @@ class NearModel {
   NearModel(std::vector<double> shares, size_t most_pages);
 
   void access(uint64_t page, bool write);
+  // How large the heap is now, in pages. Shares are of the largest it has been, or of what was touched, if that is
+  // more.
+  void set_heap(double pages) { heap_ = std::max(heap_, pages); }
+  double heap() const { return std::max(heap_, pages()); }
 
   NearEvents events(size_t share) const;
   // Sum of the events, each times its price.
@@ -60,7 +65,6 @@ class NearModel {
     uint32_t evictions = 0;
     Streams streams;
     std::array<NearEvents, SpatialSample::kGroups> events{};
-    size_t budget(size_t pages) const;
   };
 
   Page* find_or_add(uint64_t page, bool* is_new);
@@ -68,12 +72,14 @@ class NearModel {
   void first_write(Page& page);
   void bring(size_t share, uint64_t number, Page& page, bool write, bool is_new);
   void evict(size_t share);
+  size_t budget(const Share& share) const;
   void count(Share& share, const Page& page, NearEvent event) { share.events[page.group][event] += sample_.weight(); }
 
   std::vector<Share> shares_;
   uint32_t all_;
   SpatialSample sample_;  // of clusters
   std::unordered_map<uint64_t, Page> pages_;
+  double heap_ = 0;
 };
 
 }  // namespace farside::cli::plan

@@ -168,6 +168,18 @@ TEST(NearModelTest, AScanIsAStreamAndFetchesAllButWhatIsNear) {
   EXPECT_EQ(model.pages(), kPages);
 }
 
+TEST(NearModelTest, TheBudgetIsAShareOfTheHeapAndNotOfWhatIsTouchedYet) {
+  NearModel model({0.25}, 2 * kPages);
+  model.set_heap(kPages);
+  for (int round = 0; round < 3; round++) {
+    for (uint64_t page = 0; page < kPages / 4; page++) model.access(page, false);
+  }
+  EXPECT_EQ(model.events(0)[kFetch] + model.events(0)[kStreamFetch], 0);
+  EXPECT_EQ(model.heap(), kPages);
+  model.set_heap(1);  // a heap that shrinks keeps its budget
+  EXPECT_EQ(model.heap(), kPages);
+}
+
 TEST(NearModelTest, RandomReadsMissByThePartThatIsNotNear) {
   NearModel model({0.5}, 2 * kPages);
   std::mt19937_64 random(4);
