@@ -44,7 +44,7 @@ Estimate Observation::misses(unsigned block_bits, double bytes) const {
   const Shards& sampled = curve(block_bits);
   double blocks = bytes / static_cast<double>(uint64_t{1} << block_bits);
   // Chance may sample more blocks than the pages that were touched have; distances are too long by as much.
-  double possible = touched_bytes() / static_cast<double>(uint64_t{1} << block_bits);
+  double possible = heap_bytes() / static_cast<double>(uint64_t{1} << block_bits);
   if (block_bits <= kPageBits) blocks *= std::max(1.0, sampled.blocks() / std::max(1.0, possible));
   return sampled.misses(blocks);
 }

@@ -28,14 +28,9 @@ class Observation {
   // To memory that always stays near: stacks, code, data of program files.
   void access_to_near() { always_near_++; }
 
-  // How much memory that may go far the program has mapped now.
-  void set_mapped(uint64_t bytes) { near_.set_heap(static_cast<double>(bytes >> kPageBits)); }
-
   double accesses() const { return static_cast<double>(accesses_ + always_near_); }
   double far_accesses() const { return static_cast<double>(accesses_); }
-  double touched_bytes() const { return near_.pages() * (1 << kPageBits); }
-  // Of the heap at its largest, of which shares are told: what was mapped, or what was touched, if that is more.
-  double heap_bytes() const { return near_.heap() * (1 << kPageBits); }
+  double heap_bytes() const { return near_.pages() * (1 << kPageBits); }  // of the pages that were touched
   const NearModel& near() const { return near_; }
   // The part of the pages, or of the blocks of a size, that was sampled.
   double rate(unsigned block_bits) const { return curve(block_bits).rate(); }

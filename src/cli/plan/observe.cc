@@ -27,12 +27,6 @@ constexpr timespec kGather = {0, 500'000};
 // Valgrind puts a program's main stack here.
 constexpr uint64_t kStackBegin = 0x1ff0000000, kStackEnd = 0x2000000000;
 
-// Valgrind's own memory, of which the program knows nothing: from its image on, and above all of the program's.
-bool is_valgrinds(uint64_t address) {
-  constexpr uint64_t kImage = 0x58000000, kImageEnd = 0x5a000000, kHeap = 0x1000000000;
-  return (address >= kImage && address < kImageEnd) || address >= kHeap;
-}
-
 // Which addresses of the program may go far: private anonymous memory that it may write, but for stacks.
 class FarRanges {
  public:
@@ -44,8 +38,6 @@ class FarRanges {
     if (!find(address)) learn(address);
     return last_.far;
   }
-
-  uint64_t bytes() const { return bytes_; }  // of all of them, when last looked at
 
  private:
   struct Range {
@@ -73,13 +65,11 @@ class FarRanges {
     Result<std::vector<track::Area>> areas = track::read_areas(pid_);
     if (!areas.ok() || areas->empty()) return;  // it is ending
     ranges_.clear();
-    bytes_ = 0;
     const track::Area* before = nullptr;
     for (const track::Area& area : *areas) {
-      bool far = !area.shared && area.writable && area.backing == track::Backing::kZeros && !is_valgrinds(area.begin) &&
+      bool far = !area.shared && area.writable && area.backing == track::Backing::kZeros &&
                  !(before && is_guard(*before) && before->end == area.begin);
       ranges_.push_back({area.begin, area.end, far});
-      bytes_ += far ? area.bytes() : 0;
       before = &area;
     }
   }
@@ -92,7 +82,7 @@ class FarRanges {
   pid_t pid_;
   std::vector<Range> ranges_;
   Range last_;
-  uint64_t bytes_ = 0, learned_ns_ = 0;
+  uint64_t learned_ns_ = 0;
 };
 
 // What comes out of the pipe, on its way to the observation.
@@ -128,7 +118,6 @@ class Intake {
     reader_.read({buffer_.data(), static_cast<size_t>(n)}, [&](uint64_t address, unsigned bytes, bool write) {
       if (ranges_->contains(address)) to.access(address, bytes, write);
       else to.access_to_near();
-      if (ranges_->bytes() != mapped_) to.set_mapped(mapped_ = ranges_->bytes());
     });
     return static_cast<size_t>(n);
   }
@@ -141,7 +130,7 @@ class Intake {
     std::string limit = most_seconds_ > 0 ? fmt::format(" of at most {:g}", most_seconds_) : "";
     fmt::print(stderr, "{}observed for {:.0f} s{}: {:.1f} million accesses, {} touched{}", terminal_ ? "\r\033[K" : "",
                static_cast<double>(now - start_ns_) / 1e9, limit, seen.accesses() / 1e6,
-               format_size(static_cast<uint64_t>(seen.touched_bytes())), terminal_ ? "" : "\n");
+               format_size(static_cast<uint64_t>(seen.heap_bytes())), terminal_ ? "" : "\n");
     fflush(stderr);
   }
 
@@ -151,7 +140,6 @@ class Intake {
   Observed* observed_;
   std::optional<FarRanges> ranges_;
   LackeyReader reader_;
-  uint64_t mapped_ = 0;
   std::vector<char> buffer_ = std::vector<char>(kPipeBytes);
   uint64_t start_ns_ = now_ns(), next_ns_ = start_ns_ + 1'000'000'000;
 };

@@ -206,11 +206,13 @@ json prediction_of(const Observed& observed, const Native& native, const std::ve
   json made = {
       {"native_s", bench::summary(native.seconds)}, {"processors", native.processors}, {"local_amat_ns", amat_ns},
       {"near_events", near_events(seen)},           {"curves", json::array()},         {"systems", json::array()}};
-  made["observed"] = {
-      {"seconds", observed.seconds},           {"cut_off", observed.cut_off},
-      {"accesses", seen.accesses()},           {"far_accesses", seen.far_accesses()},
-      {"instructions", observed.instructions}, {"touched_bytes", seen.touched_bytes()},
-      {"heap_bytes", seen.heap_bytes()},       {"slowdown", observed.seconds / bench::median(native.seconds)}};
+  made["observed"] = {{"seconds", observed.seconds},
+                      {"cut_off", observed.cut_off},
+                      {"accesses", seen.accesses()},
+                      {"far_accesses", seen.far_accesses()},
+                      {"instructions", observed.instructions},
+                      {"heap_bytes", seen.heap_bytes()},
+                      {"slowdown", observed.seconds / bench::median(native.seconds)}};
   for (unsigned bits : kBlockBits) made["curves"].push_back(curve(seen, bits));
   Outlook outlook(observed, native, amat_ns, slowdown);
   for (const FarsidePrices& price : prices) {

@@ -26,12 +26,13 @@ std::vector<double> cache_sizes();
 
 // What follows from it all:
 //   {"native_s", "processors", "observed": {"seconds", "cut_off", "accesses", "far_accesses", "instructions",
-//    "touched_bytes", "heap_bytes", "slowdown"}, "local_amat_ns", "near_events": [{"share", and each of
+//    "heap_bytes", "slowdown"}, "local_amat_ns", "near_events": [{"share", and each of
 //    kNearEventNames}], "curves": [{"block", "rate", "points": [{"share", "misses", "ratio", "low", "high"}]}],
 //    "systems": [{"name", "source", "us", "points": [{"share", "amat_ns", "slowdown", "low", "high"}],
 //                 "keep": {"share", "low", "high"}; of Farside, "prices_us": for each of kNearEventNames}]}
-// low and high bound 95 % intervals. Shares are percent of the heap. Of a run that was cut off there is
-// no slowdown, and nothing to keep; a share of null under "keep" means that not even all of it is enough.
+// low and high bound 95 % intervals. Shares are percent of the heap, which is what the program touched. Of a run that
+// was cut off there is no slowdown, and nothing to keep; a share of null under "keep" means that not even all of it is
+// enough.
 nlohmann::json prediction_of(const Observed& observed, const Native& native, const std::vector<FarsidePrices>& prices,
                              const std::vector<double>& caches, double slowdown);
 

@@ -39,7 +39,7 @@ TEST(LackeyTest, AccessesAreReadHoweverTheTextIsCut) {
   }
 }
 
-constexpr uint64_t kPage = 4096, kPages = 1024, kLine = 64;
+constexpr uint64_t kPage = 4096, kPages = 8192, kLine = 64;
 
 // Writes all pages once, then reads one word of each line, round after round.
 Observed loop(unsigned rounds) {
@@ -58,7 +58,7 @@ TEST(ObservationTest, ALoopMissesOncePerBlockAndRound) {
   const Observation& seen = observed.observation;
   EXPECT_EQ(seen.far_accesses(), kPages + 3 * kPages * kPage / kLine);
   EXPECT_EQ(seen.accesses(), seen.far_accesses() + 1);
-  EXPECT_EQ(seen.touched_bytes(), kPages * kPage);
+  EXPECT_EQ(seen.heap_bytes(), kPages * kPage);
   for (unsigned bits : {12, 14, 16, 18}) {
     EXPECT_DOUBLE_EQ(seen.misses(bits, seen.heap_bytes() / 2).value, 3.0 * static_cast<double>(kPages * kPage >> bits))
         << bits;
@@ -75,20 +75,18 @@ TEST(ObservationTest, AnAccessMayTouchTwoLines) {
   seen.access(kLine - 4, 8, false);
   EXPECT_EQ(seen.far_accesses(), 2);
   seen.access(kPage - 4, 8, true);
-  EXPECT_EQ(seen.touched_bytes(), 2 * kPage);
+  EXPECT_EQ(seen.heap_bytes(), 2 * kPage);
 }
 
 TEST(ObservationTest, AWriteAfterAReadOfTheSameLineIsSeen) {
   Observation seen;
   for (int round = 0; round < 3; round++) {
-    for (uint64_t page = 0; page < 64; page++) {
+    for (uint64_t page = 0; page < 2 * kPages; page++) {
       seen.access(page * kPage, 8, false);
       seen.access(page * kPage, 8, true);
     }
   }
-  double upgrades = seen.near().events(9)[kUpgrade];  // with 50 % near; some of the first pages have not left by then
-  EXPECT_LE(upgrades, 64);
-  EXPECT_GE(upgrades, 60);
+  EXPECT_NEAR(seen.near().events(9)[kUpgrade], 2 * kPages, 0.01 * 2 * kPages);  // with 50 % near
 }
 
 const json& find_system(const json& prediction, const std::string& name) {
@@ -119,9 +117,9 @@ json predict(const Observed& observed) {
 }
 
 TEST(PredictTest, SlowdownIsMissesTimesPriceOverNativeTime) {
-  json made = predict(loop(100));
-  double misses = 100 * kPages;
-  EXPECT_NEAR(at(find_system(made, "Farside, shm")["points"], 50)["slowdown"], 1 + 2e-6 * misses, 1e-3);
+  json made = predict(loop(10));
+  double misses = 10 * kPages;
+  EXPECT_NEAR(at(find_system(made, "Farside, shm")["points"], 50)["slowdown"], 1 + 2e-6 * misses, 1e-2);
   EXPECT_NEAR(at(find_system(made, "LegoOS")["points"], 50)["slowdown"], 1 + 10e-6 * misses, 1e-9);
   EXPECT_EQ(at(find_system(made, "LegoOS")["points"], 100)["slowdown"], 1);
   double accesses = made["observed"]["accesses"];
@@ -139,10 +137,10 @@ TEST(PredictTest, StreamsCostLessWhereTheProgramWorksBetween) {
 }
 
 TEST(PredictTest, ALoopIsFastOnlyWithAllOfItNear) {
-  json keep = find_system(predict(loop(100)), "Farside, shm")["keep"];
+  json keep = find_system(predict(loop(10)), "Farside, shm")["keep"];
   EXPECT_GT(keep["share"], 95);
   EXPECT_LE(keep["share"], 100);
-  // One round more costs 2 ms of a second.
+  // One round costs 16 ms of a second.
   EXPECT_EQ(find_system(predict(loop(1)), "Farside, shm")["keep"]["share"], 5);
 }
 
@@ -153,7 +151,7 @@ TEST(PredictTest, FirstAccessesOfFewLinesHitTheCache) {
 }
 
 TEST(PredictTest, TheAnswerIsOneLineAtTheEnd) {
-  json made = predict(loop(100));
+  json made = predict(loop(10));
   std::string text = predict_text(made);
   EXPECT_TRUE(has(text, "at most 10 % slower: keep ")) << text;
   EXPECT_TRUE(has(text, " % local (95 % interval ")) << text;
@@ -174,7 +172,7 @@ TEST(PredictTest, OfARunThatWasCutOffThereIsNoSlowdown) {
 }
 
 TEST(PredictTest, ChecksArePutBesidePredictions) {
-  json made = predict(loop(100));
+  json made = predict(loop(10));
   double predicted = at(find_system(made, "Farside, shm")["points"], 50)["slowdown"];
   json measured = {
       {"native_s", {{"median", 2.0}}},

@@ -8,6 +8,8 @@ namespace {
 
 // A page that comes back before so many parts of a budget have left is hot.
 constexpr uint32_t kSoonParts = 4;
+// Of the pager's budget: what it is at least, and what its tables take of it.
+constexpr double kLeastPages = 2048, kTablePages = 224, kPagesPerTablePage = 512;
 
 }  // namespace
 
@@ -17,10 +19,14 @@ NearModel::NearModel(std::vector<double> shares, size_t most_pages) : sample_(mo
   all_ = static_cast<uint32_t>((uint64_t{1} << shares_.size()) - 1);
 }
 
-// Of the sampled pages.
-size_t NearModel::budget(const Share& share) const {
-  double pages = std::max(heap_ * sample_.rate(), static_cast<double>(pages_.size()));
-  return std::max<size_t>(1, static_cast<size_t>(share.part * pages + 1e-6));
+NearModel::Room NearModel::room(const Share& share) const {
+  if (share.part >= 1) return {SIZE_MAX, SIZE_MAX, SIZE_MAX};
+  double rate = sample_.rate(), pages = static_cast<double>(pages_.size());
+  double budget = std::max(kLeastPages * rate, share.part * pages);
+  double usable = budget - kTablePages * rate - pages / kPagesPerTablePage;
+  double low = std::clamp(usable / 16, std::min(usable / 4, 64 * rate), 4096 * rate);
+  auto count = [](double of) { return static_cast<size_t>(std::max(1.0, of)); };
+  return {count(budget), count(usable - low), count(usable - 2 * low)};
 }
 
 void NearModel::access(uint64_t number, bool write) {
@@ -75,11 +81,11 @@ void NearModel::first_write(Page& page) {
 void NearModel::bring(size_t share, uint64_t number, Page& page, bool write, bool is_new) {
   Share& s = shares_[share];
   uint32_t bit = uint32_t{1} << share;
-  size_t most = budget(s);
+  Room room = this->room(s);
   bool streams = s.streams.continues(static_cast<int64_t>(number));
   if (is_new) count(s, page, streams ? kStreamFirstTouch : kFirstTouch);
   else count(s, page, streams ? kStreamFetch : kFetch);
-  bool soon = !is_new && (s.evictions - page.left_at[share]) * kSoonParts < most;
+  bool soon = !is_new && (s.evictions - page.left_at[share]) * kSoonParts < room.budget;
   page.hot = soon ? page.hot | bit : page.hot & ~bit;
   bool writable = write || is_new || page.rewritten;
   page.dirty = writable ? page.dirty | bit : page.dirty & ~bit;
@@ -87,7 +93,8 @@ void NearModel::bring(size_t share, uint64_t number, Page& page, bool write, boo
   page.near |= bit;
   s.near++;
   s.queue.push_back(number);
-  while (s.near > most) evict(share);
+  if (s.near <= room.begin) return;
+  while (s.near > room.rest) evict(share);
 }
 
 // Looks at the page that came first: it leaves, or goes round once more.

@@ -1,10 +1,9 @@
 // Farside's near memory in small: which pages would be fetched, written and evicted at several shares of near memory,
-// simulated for all shares in one pass over the accesses, with the budget that grows with the heap, second chances and
-// streams as the pager has them. LRU curves (shards.h) tell less about it than about systems that see every access.
-// Of a large heap clusters of pages are sampled, and the budget with them; neighbours stay together, so that streams
-// are still seen.
+// simulated for all shares in one pass over the accesses, with the budget that grows with the heap, the frames that
+// evictors keep free, second chances and streams as the pager has them. LRU curves (shards.h) tell less about it than
+// about systems that see every access. Of a large heap clusters of pages are sampled, and the budget with them;
+// neighbours stay together, so that streams are still seen.
 #pragma once
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -37,11 +36,6 @@ class NearModel {
   NearModel(std::vector<double> shares, size_t most_pages);
 
   void access(uint64_t page, bool write);
-  // How large the heap is now, in pages. Shares are of the largest it has been, or of what was touched, if that is
-  // more.
-  void set_heap(double pages) { heap_ = std::max(heap_, pages); }
-  double heap() const { return std::max(heap_, pages()); }
-
   NearEvents events(size_t share) const;
   // Sum of the events, each times its price.
   Estimate cost(size_t share, const NearEvents& prices) const;
@@ -67,19 +61,25 @@ class NearModel {
     std::array<NearEvents, SpatialSample::kGroups> events{};
   };
 
+  // As pager/budget.h and pager/frames.h make them of a share, for the sampled pages.
+  struct Room {
+    size_t budget;  // pages that may be near
+    size_t begin;   // with more of them near, evictors begin
+    size_t rest;    // and rest when there are no more than that
+  };
+
   Page* find_or_add(uint64_t page, bool* is_new);
   void leave_out(uint64_t cluster);
   void first_write(Page& page);
   void bring(size_t share, uint64_t number, Page& page, bool write, bool is_new);
   void evict(size_t share);
-  size_t budget(const Share& share) const;
+  Room room(const Share& share) const;
   void count(Share& share, const Page& page, NearEvent event) { share.events[page.group][event] += sample_.weight(); }
 
   std::vector<Share> shares_;
   uint32_t all_;
   SpatialSample sample_;  // of clusters
   std::unordered_map<uint64_t, Page> pages_;
-  double heap_ = 0;
 };
 
 }  // namespace farside::cli::plan

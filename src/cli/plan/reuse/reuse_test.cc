@@ -153,7 +153,7 @@ TEST(ShardsTest, TheIntervalHoldsTheTruthAlmostAlways) {
   EXPECT_GE(held, 15u);
 }
 
-constexpr size_t kPages = 4096;
+constexpr size_t kPages = 16384;
 
 TEST(NearModelTest, AScanIsAStreamAndFetchesAllButWhatIsNear) {
   NearModel model({0.25, 1}, 2 * kPages);
@@ -163,21 +163,17 @@ TEST(NearModelTest, AScanIsAStreamAndFetchesAllButWhatIsNear) {
   NearEvents few = model.events(0), all = model.events(1);
   EXPECT_EQ(few[kFirstTouch] + few[kStreamFirstTouch], kPages);
   EXPECT_GT(few[kStreamFetch], 1.98 * kPages);
-  EXPECT_LT(few[kFetch], 10);
+  EXPECT_LT(few[kFetch], 50);
   EXPECT_EQ(all[kFetch] + all[kStreamFetch] + all[kDirtyEviction], 0);
   EXPECT_EQ(model.pages(), kPages);
 }
 
-TEST(NearModelTest, TheBudgetIsAShareOfTheHeapAndNotOfWhatIsTouchedYet) {
-  NearModel model({0.25}, 2 * kPages);
-  model.set_heap(kPages);
+TEST(NearModelTest, ASmallHeapStaysNearAsTheBudgetHasALeastSize) {
+  NearModel model({0.05}, 2 * kPages);
   for (int round = 0; round < 3; round++) {
-    for (uint64_t page = 0; page < kPages / 4; page++) model.access(page, false);
+    for (uint64_t page = 0; page < kPages / 16; page++) model.access(page, false);
   }
   EXPECT_EQ(model.events(0)[kFetch] + model.events(0)[kStreamFetch], 0);
-  EXPECT_EQ(model.heap(), kPages);
-  model.set_heap(1);  // a heap that shrinks keeps its budget
-  EXPECT_EQ(model.heap(), kPages);
 }
 
 TEST(NearModelTest, RandomReadsMissByThePartThatIsNotNear) {
@@ -188,7 +184,8 @@ TEST(NearModelTest, RandomReadsMissByThePartThatIsNotNear) {
   constexpr size_t kReads = 30 * kPages;
   for (size_t i = 0; i < kReads; i++) model.access(random() % kPages, false);
   NearEvents after = model.events(0);
-  EXPECT_NEAR((after[kFetch] + after[kStreamFetch] - before[kFetch] - before[kStreamFetch]) / kReads, 0.5, 0.03);
+  EXPECT_NEAR((after[kFetch] + after[kStreamFetch] - before[kFetch] - before[kStreamFetch]) / kReads, 0.56,
+              0.03);  // evictors keep frames free
   EXPECT_LT(after[kStreamFetch], 0.1 * after[kFetch]);
   EXPECT_LE(after[kDirtyEviction], kPages);  // what was filled, and nothing since
 }
@@ -201,12 +198,12 @@ TEST(NearModelTest, AWriteAfterAReadIsAFaultOfItsOwnOnce) {
   EXPECT_EQ(model.events(0)[kUpgrade], 0);  // first touches come writable
   NearModel small({0.5}, 2 * kPages);
   for (int round = 0; round < 4; round++) {
-    for (uint64_t page = 0; page < 100; page++) {
+    for (uint64_t page = 0; page < kPages; page++) {
       small.access(page, false);
       small.access(page, true);
     }
   }
-  EXPECT_EQ(small.events(0)[kUpgrade], 100);  // after that the pages are known for it
+  EXPECT_NEAR(small.events(0)[kUpgrade], kPages, 0.01 * kPages);  // after that the pages are known for it
 }
 
 TEST(NearModelTest, ASampledModelCostsAboutWhatTheWholeOneDoes) {
