@@ -1,4 +1,6 @@
-// Reads what Valgrind's tool lackey tells of a program's accesses: a line of text for each, such as " L 04abc81d,8".
+// Reads what Valgrind's tool lackey tells of a program's accesses: a line of text for each, such as " L 04abc81d,8",
+// after one for its instruction. A locked instruction is told as a load and then a modification, and taken for one
+// write, as which it faults.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -27,6 +29,13 @@ class LackeyReader {
     }
   }
 
+  // After the last text: the access that may still be to be told.
+  template <typename Access>
+  void finish(Access&& access) {
+    if (load_.bytes > 0) access(load_.address, load_.bytes, false);
+    load_ = {};
+  }
+
   uint64_t instructions() const { return instructions_; }
 
  private:
@@ -34,12 +43,19 @@ class LackeyReader {
 
   template <typename Access>
   void read_line(std::string_view line, Access&& access) {
-    if (line.starts_with('I')) instructions_++;
-    uint64_t address = 0;
-    unsigned bytes = 0;
-    if (line.size() > 5 && line[0] == ' ' && line[2] == ' ' && parse(line.substr(3), &address, &bytes)) {
-      if (line[1] == 'L') access(address, bytes, false);
-      if (line[1] == 'S' || line[1] == 'M') access(address, bytes, true);
+    if (line.starts_with('I')) {
+      instructions_++;
+      finish(access);
+    }
+    Load now;
+    if (line.size() <= 5 || line[0] != ' ' || line[2] != ' ' || !parse(line.substr(3), &now)) return;
+    if (line[1] == 'L') {
+      finish(access);
+      load_ = now;
+    } else if (line[1] == 'S' || line[1] == 'M') {
+      if (load_.address == now.address) load_ = {};
+      finish(access);
+      access(now.address, now.bytes, true);
     }
   }
 
@@ -49,24 +65,29 @@ class LackeyReader {
     kept_ += fits;
   }
 
-  static bool parse(std::string_view text, uint64_t* address, unsigned* bytes);
+  struct Load {
+    uint64_t address = 0;
+    unsigned bytes = 0;
+  };
+  static bool parse(std::string_view text, Load* load);
 
+  Load load_;  // of the instruction that is being told
   char line_[kLongest];
   size_t kept_ = 0;  // of a line whose end has not come
   uint64_t instructions_ = 0;
 };
 
-inline bool LackeyReader::parse(std::string_view text, uint64_t* address, unsigned* bytes) {
+inline bool LackeyReader::parse(std::string_view text, Load* load) {
   size_t i = 0;
   for (; i < text.size() && text[i] != ','; i++) {
     auto digit = static_cast<unsigned>(text[i] <= '9' ? text[i] - '0' : text[i] - 'a' + 10);
     if (digit > 15) return false;
-    *address = *address << 4 | digit;
+    load->address = load->address << 4 | digit;
   }
   for (i++; i < text.size() && text[i] >= '0' && text[i] <= '9'; i++) {
-    *bytes = *bytes * 10 + static_cast<unsigned>(text[i] - '0');
+    load->bytes = load->bytes * 10 + static_cast<unsigned>(text[i] - '0');
   }
-  return *bytes > 0;
+  return load->bytes > 0;
 }
 
 }  // namespace farside::cli::plan

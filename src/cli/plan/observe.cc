@@ -107,6 +107,7 @@ class Intake {
   // What was left in the pipe at the end.
   void drain() {
     while (ranges_ && take() > 0) {}
+    if (ranges_) reader_.finish([&](auto... access) { tell(access...); });
     observed_->instructions = reader_.instructions();
   }
 
@@ -114,12 +115,13 @@ class Intake {
   size_t take() {
     ssize_t n = read(fd_, buffer_.data(), buffer_.size());
     if (n <= 0) return 0;
-    Observation& to = observed_->observation;
-    reader_.read({buffer_.data(), static_cast<size_t>(n)}, [&](uint64_t address, unsigned bytes, bool write) {
-      if (ranges_->contains(address)) to.access(address, bytes, write);
-      else to.access_to_near();
-    });
+    reader_.read({buffer_.data(), static_cast<size_t>(n)}, [&](auto... access) { tell(access...); });
     return static_cast<size_t>(n);
+  }
+
+  void tell(uint64_t address, unsigned bytes, bool write) {
+    if (ranges_->contains(address)) observed_->observation.access(address, bytes, write);
+    else observed_->observation.access_to_near();
   }
 
   void show() {

@@ -21,6 +21,9 @@ constexpr unsigned kNativeRuns = 3;
 constexpr double kCacheNs[] = {1.5, 5, 20};
 constexpr double kMemoryNs = 100;
 
+// Of runs of the same: other work on the machine only makes them slower.
+double fastest(const std::vector<double>& seconds) { return *std::ranges::min_element(seconds); }
+
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
@@ -100,7 +103,7 @@ class Outlook {
     double accesses = std::max(1.0, observed_.observation.accesses());
     json made = {{"share", share}, {"amat_ns", amat_ns_ + us.value * 1000 / accesses}};
     if (observed_.cut_off) return made;
-    double native = bench::median(native_.seconds), per_us = 1e-6 / native_.processors / native;
+    double native = fastest(native_.seconds), per_us = 1e-6 / native_.processors / native;
     double relative = deviation(native_.seconds) / native;
     double reach = kInterval95 * std::hypot(us.error * per_us, us.value * per_us * relative);
     double slowdown = 1 + us.value * per_us;
@@ -135,7 +138,7 @@ class Outlook {
 // How long the program works on a page of its streams, with each of which it is busy as long as with any other.
 double work_us(const NearModel& near, size_t share, const Native& native) {
   double pages = near.events(share)[kStreamFetch];
-  return bench::median(native.seconds) * native.processors * 1e6 / std::max(1.0, pages);
+  return fastest(native.seconds) * native.processors * 1e6 / std::max(1.0, pages);
 }
 
 // The median over the prices' repetitions; their spread is an error, too.
@@ -212,7 +215,7 @@ json prediction_of(const Observed& observed, const Native& native, const std::ve
                       {"far_accesses", seen.far_accesses()},
                       {"instructions", observed.instructions},
                       {"heap_bytes", seen.heap_bytes()},
-                      {"slowdown", observed.seconds / bench::median(native.seconds)}};
+                      {"slowdown", observed.seconds / fastest(native.seconds)}};
   for (unsigned bits : kBlockBits) made["curves"].push_back(curve(seen, bits));
   Outlook outlook(observed, native, amat_ns, slowdown);
   for (const FarsidePrices& price : prices) {
@@ -258,17 +261,17 @@ Result<json> predict_plan(const PredictSettings& settings, const RunSettings& ru
 
 void add_check(const json& measured, json* prediction) {
   json checked = json::array();
-  double native = measured["native_s"]["median"];
+  double native = measured["native_s"]["min"];
   const json& points = (*prediction)["systems"][0]["points"];
   for (const json& point : measured["points"]) {
-    double share = point["share"], slowdown = point["seconds"]["median"].get<double>() / native;
+    double share = point["share"], slowdown = point["seconds"]["min"].get<double>() / native;
     auto after = std::ranges::find_if(points, [&](const json& p) { return p["share"] >= share; });
     if (after == points.end() || !after->contains("slowdown")) continue;
     auto before = after == points.begin() ? after : std::prev(after);
     double width = (*after)["share"].get<double>() - (*before)["share"].get<double>();
     double part = width == 0 ? 0 : ((*after)["share"].get<double>() - share) / width;
     double predicted = std::lerp((*after)["slowdown"].get<double>(), (*before)["slowdown"].get<double>(), part);
-    predicted = 1 + (predicted - 1) * (*prediction)["native_s"]["median"].get<double>() / native;
+    predicted = 1 + (predicted - 1) * (*prediction)["native_s"]["min"].get<double>() / native;
     checked.push_back(
         {{"share", share}, {"measured", slowdown}, {"predicted", predicted}, {"error", predicted / slowdown - 1}});
   }

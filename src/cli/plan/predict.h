@@ -42,7 +42,8 @@ Result<nlohmann::json> predict_plan(const PredictSettings& settings, const RunSe
                                     const std::vector<std::string>& program);
 
 // What measure_plan() found, beside what was predicted: "checked": [{"share", "measured", "predicted", "error"}], of
-// slowdowns over the link of the run, against native runs of the same time.
+// slowdowns over the link of the run, against native runs of the
+// same time, the fastest of each.
 void add_check(const nlohmann::json& measured, nlohmann::json* prediction);
 
 }  // namespace farside::cli::plan

@@ -1,5 +1,5 @@
-// Writes PAGES pages, then reads a word of each in every one of ROUNDS rounds: what any share of near memory must fetch is
-// known beforehand.
+// Writes PAGES pages, then reads a word of each in every one of ROUNDS rounds: what any share of near memory must fetch
+// is known beforehand.
 #include <stdio.h>
 #include <stdlib.h>
 
