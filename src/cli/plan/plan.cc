@@ -44,6 +44,7 @@ Status settle_slowdown(PlanArguments* a) {
   if (!share.ok()) return share.status();
   if (!share->is_share()) return Status::error(EINVAL, "--slowdown {}: give a share of native, as in 10%", a->slowdown);
   a->settings.slowdown = a->predict.slowdown = share->share;
+  a->predict.latencies = a->settings.latencies;
   std::ranges::sort(a->settings.shares);
   auto repeated = std::ranges::unique(a->settings.shares);
   a->settings.shares.erase(repeated.begin(), repeated.end());

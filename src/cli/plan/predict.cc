@@ -249,13 +249,14 @@ Result<json> predict_plan(const PredictSettings& settings, const RunSettings& ru
                          "{} touched no memory that may go far; give the program itself, not a script that starts it",
                          program[0]);
   }
-  auto prices = measure_prices(run, faulting_threads(*native), hold, quiet);
+  auto prices = measure_prices(run, settings.latencies, faulting_threads(*native), hold);
   if (!prices.ok()) return prices.status();
   json made = prediction_of(observed, *native, *prices, cache_sizes(), settings.slowdown);
   made["command"] = "plan";
   made["program"] = program;
   made["machine"] = bench::machine_json();
-  made["settings"] = {{"seconds", settings.seconds}, {"slowdown", settings.slowdown}};
+  made["settings"] = {
+      {"seconds", settings.seconds}, {"slowdown", settings.slowdown}, {"latencies_us", settings.latencies}};
   return made;
 }
 

@@ -11,8 +11,9 @@
 namespace farside::cli::plan {
 
 struct PredictSettings {
-  double seconds = 60;    // that the observed run may take; 0: any time
-  double slowdown = 0.1;  // against native, that the user would accept
+  double seconds = 60;            // that the observed run may take; 0: any time
+  double slowdown = 0.1;          // against native, that the user would accept
+  std::vector<double> latencies;  // of other links for Farside, in microseconds
 };
 
 // How the program runs without Farside and unobserved.

@@ -50,7 +50,7 @@ std::string curve_table(const json& document) {
       const json& point = curve["points"][i];
       double reach = (point["high"].get<double>() - point["low"].get<double>()) / 2;
       std::string ratio = fmt::format("{:.3g}", 1000 * point["ratio"].get<double>());
-      table.back().push_back(reach == 0 ? ratio : fmt::format("{} ±{:.2g}", ratio, 1000 * reach));
+      table.back().push_back(reach == 0 ? ratio : fmt::format("{} +-{:.2g}", ratio, 1000 * reach));
     }
   }
   table.push_back({"sampled"});

@@ -126,17 +126,22 @@ struct Link {
   std::string name, address, token;
 };
 
-std::vector<Link> links(const RunSettings& run, const bench::ServerProcess* server) {
+std::vector<Link> links(const RunSettings& run, const std::vector<double>& latencies,
+                        const bench::ServerProcess* server) {
   if (!server) return {{run.options.far_address, run.options.far_address, run.options.token}};
-  return {{"shm", server->shm(), server->token()},
-          {"tcp", server->tcp(), server->token()},
-          {"RDMA, 3 us", server->shm() + kRdmaLatency, server->token()}};
+  std::vector<Link> all = {{"shm", server->shm(), server->token()},
+                           {"tcp", server->tcp(), server->token()},
+                           {"RDMA, 3 us", server->shm() + kRdmaLatency, server->token()}};
+  for (double us : latencies) {
+    all.push_back({fmt::format("{:g} us", us), fmt::format("{}?latency_us={:g}", server->shm(), us), server->token()});
+  }
+  return all;
 }
 
 }  // namespace
 
-Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, unsigned threads, const SignalHold& hold,
-                                                  bool quiet) {
+Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, const std::vector<double>& latencies,
+                                                  unsigned threads, const SignalHold& hold) {
   std::unique_ptr<bench::ServerProcess> server;
   if (run.embedded()) {
     auto started = bench::ServerProcess::start(hold, 2 * kBytes + 32 * remote::kSlabBytes);
@@ -144,9 +149,9 @@ Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, unsign
     server = std::move(*started);
   }
   std::vector<FarsidePrices> prices;
-  std::vector<Link> measured = links(run, server.get());
+  std::vector<Link> measured = links(run, latencies, server.get());
   for (const Link& link : measured) prices.push_back({link.name, {}});
-  bench::Progress progress(kRepetitions * measured.size(), quiet);
+  bench::Progress progress(kRepetitions * measured.size(), run.options.quiet);
   for (unsigned i = 0; i < kRepetitions * measured.size(); i++) {
     const Link& link = measured[i % measured.size()];
     progress.step("prices over " + link.name);

@@ -35,10 +35,10 @@ struct FarsidePrices {
   std::vector<FarsidePrice> repetitions;
 };
 
-// Over shared memory, tcp, and shared memory with 3 us added as RDMA has them; or over the server that the user named.
-// As many threads as `threads` do the faulting at once.
-Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, unsigned threads, const SignalHold& hold,
-                                                  bool quiet);
+// Over shared memory, tcp, and shared memory with 3 us added as RDMA has them, and with each of `latencies` added; or
+// over the server that the user named. As many threads as `threads` do the faulting at once.
+Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, const std::vector<double>& latencies,
+                                                  unsigned threads, const SignalHold& hold);
 
 // One that fetches blocks of some size, keeps the ones used last near, and pays the same for every miss.
 struct PublishedPrice {
