@@ -302,6 +302,10 @@ void add_objects(CLI::App* parent) {
       ->type_name("N")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  command->add_option("--parts", settings.parts, "near, misses, fibers, paths; separated by commas (default: all)")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::IsMember(bench::objects_parts()));
   command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
   add_output_options(command, &arguments->output);
   command->footer(

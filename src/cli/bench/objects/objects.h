@@ -16,10 +16,12 @@ struct ObjectsSettings {
   double local = 0;            // share of it that may be near
   uint64_t accesses = 200000;  // in one measurement
   unsigned repetitions = 3;
-  bool zram = true;
+  std::vector<std::string> parts;  // of objects_parts(); empty: all
   bool quiet = false;
 };
 
+// "near", "misses", "fibers", "paths".
+std::vector<std::string> objects_parts();
 Result<nlohmann::json> measure_objects(const ObjectsSettings& settings);
 std::string objects_text(const nlohmann::json& document);
 std::vector<LineChart> objects_charts(const nlohmann::json& document);
