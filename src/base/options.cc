@@ -21,6 +21,7 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_EVICTORS", "--evictors",
      "threads at most that write pages out, 1 to 4; without it one for every four processors", false},
     {"FARSIDE_PREFETCH", "--prefetch", "fetch ahead of sequential and strided access: on or off", false},
+    {"FARSIDE_PATHS", "--paths", "how far objects come back: hybrid, page or object", false},
     {"FARSIDE_SPACE", "--space", "addresses reserved for far memory (default 256G)", false},
     {"FARSIDE_STATS", "--stats", "json:FILE writes the run's statistics there", false},
     {"FARSIDE_QUIET", "--quiet", "print nothing but errors", false},
@@ -61,6 +62,14 @@ Status set_fault(Options* options, std::string_view variable, std::string_view v
 Status set_policy(Options* options, std::string_view variable, std::string_view value) {
   if (policy_from_name(value, &options->policy)) return {};
   return bad_value(variable, value, "fifo, second-chance, lru or priority");
+}
+
+Status set_paths(Options* options, std::string_view variable, std::string_view value) {
+  if (value == "hybrid") options->paths = Paths::kHybrid;
+  else if (value == "page") options->paths = Paths::kPageOnly;
+  else if (value == "object") options->paths = Paths::kObjectOnly;
+  else return bad_value(variable, value, "hybrid, page or object");
+  return {};
 }
 
 Status set_evictors(Options* options, std::string_view variable, std::string_view value) {
@@ -136,6 +145,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   if (variable == "FARSIDE_REPORT") return copy_text(value, options->report, sizeof options->report, variable);
   if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);
   if (variable == "FARSIDE_FAULT") return set_fault(options, variable, value);
+  if (variable == "FARSIDE_PATHS") return set_paths(options, variable, value);
   if (variable == "FARSIDE_POLICY") return set_policy(options, variable, value);
   if (variable == "FARSIDE_EVICTORS") return set_evictors(options, variable, value);
   if (variable == "FARSIDE_PREFETCH") return set_flag(&options->prefetch, variable, value);

@@ -101,7 +101,7 @@ Status start_tracing(const Runtime& r) {
 void set_up_guard(Runtime& r) {
   set_guard_pager(r.pager);
   show_far_memory_to_hints(r.pager);
-  objects::enable_objects(r.pager);
+  objects::enable_objects(r.pager, r.options.paths);
   install_fault_handler(r.mode == FaultMode::kSignal);
   install_trap_handler();
   fiber::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); },

@@ -14,6 +14,7 @@ namespace farside::objects {
 namespace {
 
 pager::Pager* g_pager = nullptr;
+Paths g_paths = Paths::kHybrid;
 Epochs g_epochs;  // scopes may begin before the first object is made
 std::atomic<ObjectSpace*> g_space{nullptr};
 Evacuator* g_evacuator = nullptr;
@@ -23,7 +24,7 @@ ObjectSpace* start() {
   SignalsBlocked blocked;
   LockGuard guard(g_starting);
   if (ObjectSpace* there = g_space.load()) return there;
-  auto* space = new ObjectSpace(*g_pager, Settings::from_environment(), g_epochs);
+  auto* space = new ObjectSpace(*g_pager, g_paths, g_epochs);
   g_evacuator = new Evacuator(*space);
   g_pager->set_observer(g_evacuator);
   if (int error = g_evacuator->start()) die("cannot start the evacuator's thread (error {})", error);
@@ -38,7 +39,10 @@ ObjectSpace& space() {
 
 }  // namespace
 
-void enable_objects(pager::Pager* pager) { g_pager = pager; }
+void enable_objects(pager::Pager* pager, Paths paths) {
+  g_pager = pager;
+  g_paths = paths;
+}
 
 void disable_objects() {
   if (g_pager) g_pager->set_observer(nullptr);

@@ -5,7 +5,7 @@
 namespace farside::objects {
 
 // Lets programs make far objects on this pager. The space and its thread come to life with the first object.
-void enable_objects(pager::Pager* pager);
+void enable_objects(pager::Pager* pager, Paths paths);
 // Ends the thread and forgets the space; for tests, when no object is left.
 void disable_objects();
 

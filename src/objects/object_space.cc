@@ -1,7 +1,6 @@
 #include "objects/object_space.h"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/inject.h"
@@ -90,17 +89,9 @@ struct ObjectSpace::Batch {
   pager::Piece pieces[pager::Piece::kMost];
 };
 
-Settings Settings::from_environment() {
-  Settings settings;
-  const char* paths = getenv("FARSIDE_PATHS");
-  if (paths && strcmp(paths, "page") == 0) settings.paths = Paths::kPageOnly;
-  if (paths && strcmp(paths, "object") == 0) settings.paths = Paths::kObjectOnly;
-  return settings;
-}
-
-ObjectSpace::ObjectSpace(pager::Pager& pager, const Settings& settings, Epochs& epochs)
+ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
     : pager_(pager),
-      selector_(settings),
+      selector_(paths),
       table_(pager.base(), pager.space_bytes()),
       pool_(pager, table_),
       epochs_(epochs) {

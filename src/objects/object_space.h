@@ -47,7 +47,7 @@ class ObjectSpace : public NearObject {
     bool outer_;
   };
 
-  ObjectSpace(pager::Pager& pager, const Settings& settings, Epochs& epochs);
+  ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs);
 
   void* make(uint64_t* owner, farside_object_type* type, unsigned options);
   void end(uint64_t* owner);

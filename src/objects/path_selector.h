@@ -8,28 +8,20 @@
 #include <atomic>
 #include <bit>
 
+#include "base/options.h"
 #include "objects/segment.h"
 
 namespace farside::objects {
 
-// How objects of segments that leave come back.
-enum class Paths { kHybrid, kPageOnly, kObjectOnly };
-
-struct Settings {
-  Paths paths = Paths::kHybrid;
-  unsigned page_share = 80;  // per cent of a segment's used lines: used so many, it comes back as a page (Atlas 5.4)
-  static Settings from_environment();
-};
-
 class PathSelector {
  public:
-  explicit PathSelector(const Settings& settings) : settings_(settings) {}
+  explicit PathSelector(Paths paths) : paths_(paths) {}
 
   // touched: what was used since the segment came. Called by evictors, for open segments.
   bool as_page(Segment& segment, uint64_t touched) {
-    if (settings_.paths != Paths::kHybrid) return settings_.paths == Paths::kPageOnly;
+    if (paths_ != Paths::kHybrid) return paths_ == Paths::kPageOnly;
     unsigned lines = (segment.used_units.load(std::memory_order_relaxed) + 3u) / 4u;
-    bool well_used = static_cast<unsigned>(std::popcount(touched)) * 100 >= lines * settings_.page_share;
+    bool well_used = static_cast<unsigned>(std::popcount(touched)) * 100 >= lines * kPageShare;
     auto origin = static_cast<Origin>(segment.origin.load(std::memory_order_relaxed));
     if (touched == 0) return true;  // it came ahead of a stream that did not reach it: that says nothing
     switch (origin) {
@@ -56,12 +48,13 @@ class PathSelector {
   }
 
  private:
+  static constexpr unsigned kPageShare = 80;  // per cent of its lines (Atlas 5.4)
   static constexpr int kMost = 1 << 12, kWeight = 16;
   static constexpr unsigned kProbe = 32;
 
   bool probe() { return probes_.fetch_add(1, std::memory_order_relaxed) % kProbe == 0; }
 
-  const Settings settings_;
+  const Paths paths_;
   std::atomic<int> scores_[2] = {kMost, kMost};  // of kMade and kTaken: 0 .. kMost; begins with trust
   std::atomic<unsigned> probes_{0};
 };

@@ -10,7 +10,7 @@ class ObjectFixture {
   explicit ObjectFixture(size_t local_bytes, bool direct = true, uint64_t far_bytes = kGiB)
       : pager_(options(local_bytes, far_bytes), new pager::LocalStore(far_bytes, far_bytes, direct),
                pager::Delivery::kSignal) {
-    enable_objects(&*pager_);
+    enable_objects(&*pager_, Paths::kHybrid);
     fiber::set_hooks({nullptr, [] { forget_thread(); }, [] { s_pager->poll_reads(); }, drop_scopes});
     s_pager = &*pager_;
   }

@@ -72,7 +72,7 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   if (!created.ok()) return created.status();
   pager_ = *created;
   g_pager = pager_;
-  objects::enable_objects(pager_);
+  objects::enable_objects(pager_, config.paths);
   fiber::set_hooks({nullptr,
                     [] {
                       objects::forget_thread();

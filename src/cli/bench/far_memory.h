@@ -20,6 +20,7 @@ struct FarMemoryConfig {
   pager::Delivery delivery = pager::Delivery::kSignal;
   unsigned evictors = 1;
   uint64_t object_bytes = 0;  // of far memory for objects, besides
+  Paths paths = Paths::kHybrid;
 };
 
 // One at a time in a process: it owns SIGBUS.

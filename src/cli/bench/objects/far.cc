@@ -1,7 +1,6 @@
 // Derefs of objects most of which are far, beside paging of the same data.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/clock.h"
@@ -20,26 +19,26 @@ struct Page {
   uint64_t words[512];
 };
 
-const char* name_of(Way way) {
+Paths paths_of(Way way) {
   switch (way) {
     case Way::kPage:
-      return "page";
+      return Paths::kPageOnly;
     case Way::kObject:
-      return "object";
+      return Paths::kObjectOnly;
     default:
-      return "hybrid";
+      return Paths::kHybrid;
   }
 }
 
 Result<std::unique_ptr<FarMemory>> open_far(const FarRun& run, Way way) {
-  setenv("FARSIDE_PATHS", name_of(way), 1);
   const ObjectsSettings& s = run.settings;
   bool paged = way == Way::kPages;
   return FarMemory::create({.address = run.tcp ? run.server.tcp() : run.server.shm(),
                             .token = run.server.token(),
                             .bytes = paged ? s.bytes : 0,
                             .local = static_cast<uint64_t>(s.local * static_cast<double>(s.bytes)),
-                            .object_bytes = paged ? 0 : 3 * s.bytes});
+                            .object_bytes = paged ? 0 : 3 * s.bytes,
+                            .paths = paths_of(way)});
 }
 
 // Lines as far objects, or in a plain array that is paged. Each holds its number.

@@ -40,7 +40,7 @@ nlohmann::json measure_near(const ServerProcess& server);
 
 // ---- far.cc: a share near ----
 
-// How objects come back, forced or not: FARSIDE_PATHS.
+// How objects come back, forced or not.
 enum class Way { kPages, kPage, kObject, kHybrid };  // kPages: a plain array, paged
 
 struct FarRun {
