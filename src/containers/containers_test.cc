@@ -72,8 +72,8 @@ template <typename T, size_t perObject>
 void compare_vectors(uint64_t seed, size_t rounds, size_t most) {
   ObjectFixture far(4 * kMiB);
   std::mt19937_64 random(seed);
-  vector<T, perObject> mine;
-  std::vector<T> theirs;
+  vector<T, perObject> mine(most / 2, value_of<T>(1));
+  std::vector<T> theirs(most / 2, value_of<T>(1));
   for (size_t round = 0; round < rounds; round++) {
     T value = value_of<T>(random());
     size_t size = theirs.size(), at = random() % (size + 1);
@@ -106,7 +106,7 @@ void compare_vectors(uint64_t seed, size_t rounds, size_t most) {
         if (at < size) mine.erase(mine_at), theirs.erase(theirs_at);
         break;
       case 9: {
-        size_t to = random() % 4 == 0 ? at : std::min(most, size + random() % 2000);
+        size_t to = random() % 64 == 0 ? at : std::min(most, size + random() % (most / 50));
         mine.resize(to, value), theirs.resize(to, value);
         break;
       }
@@ -137,9 +137,9 @@ void compare_vectors(uint64_t seed, size_t rounds, size_t most) {
   EXPECT_EQ(far.stats().objects, 0u);
 }
 
-TEST(FarVector, DoesWhatAVectorDoes) { compare_vectors<uint64_t, 0>(1, 4000, 900000); }
-TEST(FarVector, OfLinesByThemselvesDoesWhatAVectorDoes) { compare_vectors<Line, 1>(2, 2000, 100000); }
-TEST(FarVector, OfBytesDoesWhatAVectorDoes) { compare_vectors<uint8_t, 100>(3, 2000, 100000); }
+TEST(FarVector, DoesWhatAVectorDoes) { compare_vectors<uint64_t, 0>(1, 2000, 900000); }
+TEST(FarVector, OfLinesByThemselvesDoesWhatAVectorDoes) { compare_vectors<Line, 1>(2, 400, 100000); }
+TEST(FarVector, OfBytesDoesWhatAVectorDoes) { compare_vectors<uint8_t, 100>(3, 1000, 1000000); }
 
 TEST(FarVector, ScansWhatIsFarInBothDirectionsAndByStrides) {
   ObjectFixture far(4 * kMiB);
@@ -205,7 +205,7 @@ TEST(FarVector, EdgesAndExceptions) {
 }
 
 TEST(FarVector, AFullFarSideChangesNothing) {
-  ObjectFixture far(4 * kMiB, true, 64 * kMiB);
+  ObjectFixture far(4 * kMiB, true, 192 * kMiB);
   vector<uint64_t> v;
   for (uint64_t i = 0; i < 1000; i++) v.push_back(i);
   EXPECT_THROW(v.resize(20'000'000), std::bad_alloc);
@@ -355,7 +355,9 @@ TEST(FarQueue, AndStackDoWhatTheirsDo) {
       }
       ASSERT_EQ(mine_q.size(), their_q.size());
     }
-    ASSERT_TRUE(mine_q.back() == their_q.back());
+    if (!their_q.empty()) {
+      ASSERT_TRUE(mine_q.back() == their_q.back());
+    }
   }
   queue<Line> moved(std::move(mine_q));
   EXPECT_TRUE(mine_q.empty());
