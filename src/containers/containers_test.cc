@@ -66,6 +66,47 @@ void expect_same(const Far& far, const Near& near) {
   for (const auto& value : far.in(scope)) ASSERT_TRUE(value == *n++);
 }
 
+// ---- What is asked for ahead ----
+
+// Positions that a walk misses when what was asked for is there, of the last half of it.
+size_t late(detail::walks& walks, const std::vector<int64_t>& positions, int64_t depth) {
+  static int container;
+  std::unordered_map<int64_t, bool> asked;
+  size_t count = 0;
+  for (size_t i = 0; i < positions.size(); i++) {
+    if (i >= positions.size() / 2 && !asked[positions[i]]) count++;
+    detail::ahead a = walks.missed(&container, positions[i], depth);
+    EXPECT_LE(a.count, depth);
+    for (; a.count > 0; a.count--, a.first += a.step) asked[a.first] = true;
+  }
+  return count;
+}
+
+TEST(Walks, AreRecognizedInBothDirectionsByStridesAndInterleaved) {
+  for (int64_t step : {1, -1, 3, 40, -1000}) {
+    detail::walks walks;
+    std::vector<int64_t> positions;
+    for (int64_t i = 0; i < 200; i++) positions.push_back(500000 + i * step);
+    EXPECT_EQ(late(walks, positions, 32), 0u) << step;
+  }
+  detail::walks walks;
+  std::vector<int64_t> two, gaps;
+  for (int64_t i = 0; i < 200; i++) two.push_back(i), two.push_back(9000 - i);
+  EXPECT_EQ(late(walks, two, 32), 0u);
+  for (int64_t i = 0; i < 300; i++) {
+    if (i < 10 || i % 7 > 2) gaps.push_back(100000 + i);  // the others were near
+  }
+  EXPECT_EQ(late(walks, gaps, 32), 0u);
+}
+
+TEST(Walks, AreNotSeenInRandomAccesses) {
+  detail::walks walks;
+  std::mt19937_64 random(15);
+  int64_t asked = 0;
+  for (int i = 0; i < 10000; i++) asked += walks.missed(&walks, static_cast<int64_t>(random() % 20000), 32).count;
+  EXPECT_LT(asked, 100);
+}
+
 // ---- vector ----
 
 template <typename T, size_t perObject>
