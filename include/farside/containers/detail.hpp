@@ -73,6 +73,12 @@ void make_in(unique_ptr<Object>& owner, Arguments&&... arguments) {
   ::new (static_cast<void*>(&owner)) unique_ptr<Object>(make_unique<Object>(std::forward<Arguments>(arguments)...));
 }
 
+// Owners in a row.
+template <typename Object>
+void prefetch(const unique_ptr<Object>* first, size_t count) {
+  farside_object_prefetch(access::word(*first), count, type_of<Object>());
+}
+
 // How many objects of a size are asked for ahead of a walk, and used under one scope.
 constexpr size_t depth_for(size_t bytes) { return std::clamp<size_t>(32 * kPage / bytes, 4, 256); }
 constexpr size_t objects_per_scope(size_t bytes) { return std::max<size_t>(1, kPage / bytes); }
@@ -163,7 +169,7 @@ class run_ahead {
     size_t done = asked_ > at ? asked_ - at : 0;
     window_ = std::min(window_ * 2, depth_for(Spine::kObjectBytes));
     if (done > window_ / 2) return;
-    size_t first = at + std::max<size_t>(done, 1);
+    size_t first = at + done;  // at first, this one too: small objects come in one request
     size_t last = std::min(end_, at + window_);
     if (first < last) spine.prefetch(first, last - first);
     asked_ = std::max(asked_, last);
@@ -221,7 +227,7 @@ class spine {
     count = std::min(count, first < size_ ? size_ - first : 0);
     while (count > 0) {
       size_t row = std::min(count, length - first % length);
-      farside_object_prefetch(access::word((*this)[first]), row);
+      detail::prefetch(&(*this)[first], row);
       first += row;
       count -= row;
     }
