@@ -89,8 +89,9 @@ void farside_object_delete(uint64_t* owner);
 void farside_object_move(uint64_t* to, uint64_t* from);
 /* What farside_object_deref does where no licence is there. */
 void* farside_object_deref_slow(uint64_t* owner, struct farside_object_type* type, unsigned options);
-/* Starts to bring near what `count` owners in a row name, and does not wait for it. Advice. */
-void farside_object_prefetch(uint64_t* owners, size_t count);
+/* Brings near what `count` owners in a row name, objects of one type. What comes as a page is asked for and not waited
+ * for; what comes one by one comes before the call returns, in one request for every 64 objects or 16 KiB. */
+void farside_object_prefetch(uint64_t* owners, size_t count, struct farside_object_type* type);
 
 /* The object's address, which stays valid until the caller's outermost scope ends. 9 instructions when it is near. */
 static inline void* farside_object_deref(uint64_t* owner, struct farside_object_type* type, unsigned options) {

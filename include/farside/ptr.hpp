@@ -22,6 +22,7 @@
 
 #include <farside/scope.hpp>
 
+#include <atomic>
 #include <cstddef>
 #include <new>
 #include <type_traits>
@@ -153,8 +154,6 @@ class unique_ptr {
   friend struct detail::access;
   template <typename U, typename... Arguments>
   friend unique_ptr<U> make_unique(Arguments&&...);
-  template <typename U>
-  friend unique_ptr<U> make_unique_for_overwrite(unsigned);
 
   void* at(unsigned options) const { return farside_object_deref(&word_, detail::type_of<T>(), options); }
   void take(unique_ptr& other) noexcept {
@@ -182,6 +181,63 @@ unique_ptr<T> make_unique(Arguments&&... arguments) {
     }
   }
   return pointer;
+}
+
+// One of several owners of a far object; 8 bytes, and for all of them together one block of 16 bytes beside the object
+// (docs/decisions/0013). As with std::shared_ptr, threads may copy and end different owners of one object at a time. An
+// owner may lie inside a far object, and need not be told by far_pointers, since nothing depends on its own address.
+template <typename T>
+class shared_ptr {
+ public:
+  using element_type = T;
+
+  constexpr shared_ptr() = default;
+  constexpr shared_ptr(std::nullptr_t) {}
+  shared_ptr(unique_ptr<T>&& pointer) : block_(pointer ? new Block{{1}, std::move(pointer)} : nullptr) {}
+  shared_ptr(const shared_ptr& other) noexcept : block_(other.block_) {
+    if (block_) block_->owners.fetch_add(1, std::memory_order_relaxed);
+  }
+  shared_ptr(shared_ptr&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+  shared_ptr& operator=(shared_ptr other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~shared_ptr() { reset(); }
+
+  explicit operator bool() const { return block_; }
+  bool operator==(const shared_ptr& other) const { return block_ == other.block_; }
+  long use_count() const { return block_ ? block_->owners.load(std::memory_order_relaxed) : 0; }
+
+  template <bool nonTemporal = false>
+  const T* deref(const deref_scope& scope) const {
+    return block_->object.template deref<nonTemporal>(scope);
+  }
+  template <bool nonTemporal = false>
+  T* deref_mut(const deref_scope& scope) const {
+    return block_->object.template deref_mut<nonTemporal>(scope);
+  }
+  T load() const { return block_->object.load(); }
+  void store(const T& value) const { block_->object.store(value); }
+
+  void reset() noexcept {
+    Block* block = std::exchange(block_, nullptr);
+    if (block && block->owners.fetch_sub(1, std::memory_order_acq_rel) == 1) delete block;
+  }
+  void swap(shared_ptr& other) noexcept { std::swap(block_, other.block_); }
+  friend void swap(shared_ptr& a, shared_ptr& b) noexcept { a.swap(b); }
+
+ private:
+  struct Block {
+    std::atomic<long> owners;
+    unique_ptr<T> object;
+  };
+  Block* block_ = nullptr;
+};
+static_assert(sizeof(shared_ptr<int>) == 8);
+
+template <typename T, typename... Arguments>
+shared_ptr<T> make_shared(Arguments&&... arguments) {
+  return shared_ptr<T>(make_unique<T>(std::forward<Arguments>(arguments)...));
 }
 
 }  // namespace farside

@@ -79,13 +79,19 @@ bool asks_to_stop(int signal) { return signal == SIGINT || signal == SIGTERM || 
 
 double seconds_since(uint64_t start_ns) { return static_cast<double>(now_ns() - start_ns) / 1e9; }
 
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+}
+
 // Waits for the child's end and fills in how and when. True: a signal asked to stop meanwhile.
-bool wait_for_group(pid_t child, const SignalHold& hold, double limit, CapturedRun* run) {
+bool wait_for_group(pid_t child, const SignalHold& hold, const CaptureOptions& options, CapturedRun* run) {
   uint64_t start = now_ns();
   bool stopping = false;
+  double limit = options.seconds;
   rusage used = {};
   while (wait4(child, &run->wait_status, WNOHANG, &used) != child) {
-    timespec look = {0, kLookNs};
+    if (options.meanwhile) options.meanwhile(child);
+    timespec look = {0, options.meanwhile ? 0 : kLookNs};
     int signal = sigtimedwait(&hold.held(), nullptr, &look);
     if (signal > 0 && signal != SIGCHLD) kill(-child, signal);
     if (asks_to_stop(signal) && !stopping) {
@@ -98,6 +104,7 @@ bool wait_for_group(pid_t child, const SignalHold& hold, double limit, CapturedR
     }
   }
   run->seconds = seconds_since(start);
+  run->cpu_seconds = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
   run->peak_bytes = static_cast<uint64_t>(used.ru_maxrss) * kKiB;
   kill(-child, SIGKILL);  // what it left behind
   return stopping;
@@ -130,7 +137,7 @@ Result<CapturedRun> run_captured(const std::vector<std::string>& words, const Si
   Result<pid_t> child = start_in_group(words, options.keep_output ? output.fd() : -1, errors.fd(), hold);
   if (!child.ok()) return child.status();
   CapturedRun run;
-  if (wait_for_group(*child, hold, options.seconds, &run)) return Status::error(EINTR, "stopped by a signal");
+  if (wait_for_group(*child, hold, options, &run)) return Status::error(EINTR, "stopped by a signal");
   run.output = output.text();
   run.errors = errors.text();
   return run;

@@ -1,7 +1,10 @@
 // Programs that are run to be measured: in a process group of their own, with no input, what they print kept instead of
 // mixed up with what we print, killed when they take too long or we are interrupted.
 #pragma once
+#include <sys/types.h>
+
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,7 @@ struct CapturedRun {
   int wait_status = 0;
   bool cut_off = false;        // it took longer than allowed and was killed
   double seconds = 0;          // from its start to its end
+  double cpu_seconds = 0;      // of it and of those of its children that it waited for
   uint64_t peak_bytes = 0;     // resident at most, of its largest process
   std::string output, errors;  // the end of what it printed
 
@@ -24,6 +28,8 @@ struct CapturedRun {
 struct CaptureOptions {
   double seconds = 0;       // that it may take; 0: any time
   bool keep_output = true;  // else it goes to /dev/null
+  // Called again and again while it runs, with its PID, instead of waiting; returns soon.
+  std::function<void(pid_t)> meanwhile = nullptr;
 };
 
 // Runs words[0], a path, with all words as its arguments. Signals that ask to stop are passed on to the whole group,

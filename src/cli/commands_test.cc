@@ -58,6 +58,8 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
                                         {"trace"},
                                         {"plan"},
                                         {"plan", "--shares", "0,10", "--", "true"},
+                                        {"plan", "--seconds", "5", "--", "true"},
+                                        {"plan", "--check", "--", "true"},
                                         {"plan", "--slowdown", "1G", "--", "true"},
                                         {"trace", "--fault=handler", "--", "true"},
                                         {"track"},

@@ -37,14 +37,16 @@ __attribute__((noinline)) Worker* this_worker() {
 
 void RunQueue::push(Fiber* fiber) {
   LockGuard guard(lock_);
-  fibers_.push(fiber);
+  bool in_scope = fiber->scopes && fiber->scopes->depth > 0;
+  (in_scope ? in_scope_ : others_).push(fiber);
   size_.store(size_.load(std::memory_order_relaxed) + 1);
 }
 
-Fiber* RunQueue::pop() {
+Fiber* RunQueue::pop(bool in_turn) {
   if (size_.load(std::memory_order_relaxed) == 0) return nullptr;
   LockGuard guard(lock_);
-  Fiber* fiber = fibers_.pop();
+  Fiber* fiber = (in_turn ? others_ : in_scope_).pop();
+  if (!fiber) fiber = (in_turn ? in_scope_ : others_).pop();
   if (fiber) size_.store(size_.load(std::memory_order_relaxed) - 1);
   return fiber;
 }
@@ -53,7 +55,10 @@ void RunQueue::give_half(FiberList* to) {
   if (size() == 0 || !lock_.try_lock()) return;
   size_t have = size_.load(std::memory_order_relaxed);
   size_t give = (have + 1) / 2 < kMostStolen ? (have + 1) / 2 : kMostStolen;
-  for (size_t i = 0; i < give; i++) to->push(fibers_.pop());
+  for (size_t i = 0; i < give; i++) {
+    Fiber* fiber = others_.pop();
+    to->push(fiber ? fiber : in_scope_.pop());
+  }
   size_.store(have - give);
   lock_.unlock();
 }
@@ -166,8 +171,9 @@ void Worker::poll_waiting() {
 
 Fiber* Worker::next() {
   Fiber* fiber = nullptr;
-  if (round_ % kFairRounds != 0) fiber = returned_.pop();
-  if (!fiber) fiber = ready_.pop();
+  bool in_turn = round_ % kFairRounds == 0;
+  if (!in_turn) fiber = returned_.pop();
+  if (!fiber) fiber = ready_.pop(in_turn);
   if (!fiber) fiber = returned_.pop();
   if (!fiber) fiber = steal();
   if (fiber && searched_) {

@@ -14,18 +14,20 @@ namespace farside::fiber {
 
 class Runtime;
 
-// Fibers that may run, on any worker. The owner pushes and pops, others steal.
+// Fibers that may run, on any worker; those inside a scope of far objects first, since objects wait for its end (AIFM
+// 5.4). The owner pushes and pops, others steal.
 class RunQueue {
  public:
   void push(Fiber* fiber);
-  Fiber* pop();
+  // in_turn: the oldest one that is not in a scope, where there is one.
+  Fiber* pop(bool in_turn = false);
   // Moves up to half of the fibers, the oldest, to `to`; none while somebody else holds the lock.
   void give_half(FiberList* to);
   size_t size() const { return size_.load(); }
 
  private:
-  FiberLock lock_;  // guards fibers_; size_ is written under it
-  FiberList fibers_;
+  FiberLock lock_;  // guards the lists; size_ is written under it
+  FiberList in_scope_, others_;
   std::atomic<size_t> size_{0};  // sequentially consistent: half of the promise that no wake-up is lost (runtime.h)
 };
 

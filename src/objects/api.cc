@@ -104,7 +104,9 @@ FARSIDE_PUBLIC void* farside_object_deref_slow(uint64_t* owner, farside_object_t
   return space().deref(owner, type, options);
 }
 
-FARSIDE_PUBLIC void farside_object_prefetch(uint64_t* owners, size_t count) { space().prefetch(owners, count); }
+FARSIDE_PUBLIC void farside_object_prefetch(uint64_t* owners, size_t count, farside_object_type* type) {
+  space().prefetch(owners, count, *type);
+}
 
 FARSIDE_PUBLIC int farside_get_object_stats(struct farside_object_stats* stats) {
   memset(stats, 0, sizeof *stats);

@@ -1,8 +1,5 @@
 #include "objects/evacuator.h"
 
-#include <algorithm>
-#include <bit>
-
 #include "base/inject.h"
 
 namespace farside::objects {
@@ -16,7 +13,6 @@ constexpr uint64_t kIdleNs = 5 * 1000 * 1000;
 // How much of what the segment holds was used since it came? Little: its objects are to come back one by one.
 void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
   SegmentTable& table = space_.table();
-  const Settings& settings = space_.settings();
   for (PageIndex page : pages) {
     Segment& s = table[page];
     SegmentState state = s.word().state();
@@ -24,11 +20,7 @@ void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
     uint64_t touched = s.touched.exchange(0, std::memory_order_acq_rel);
     s.dirty.store(0, std::memory_order_release);
     if (state == SegmentState::kHuge || s.filling.load(std::memory_order_acquire) != 0) continue;
-    auto used = static_cast<unsigned>(std::popcount(touched));
-    unsigned lines = (s.used_units.load(std::memory_order_relaxed) + 3u) / 4u;
-    bool as_page = settings.paths == Paths::kPageOnly ||
-                   (settings.paths == Paths::kHybrid && used * 100 >= lines * settings.page_share);
-    if (as_page || !s.change(SegmentState::kOpen, SegmentState::kClosing)) continue;
+    if (space_.selector().as_page(s, touched) || !s.change(SegmentState::kOpen, SegmentState::kClosing)) continue;
     s.since.store(Epochs::now(), std::memory_order_release);
     space_.put_in_list(page);
   }

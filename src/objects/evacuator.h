@@ -44,7 +44,7 @@ class Evacuator : public NearObject, public pager::PageObserver {
   ObjectSpace& space_;
   List pending_;   // closing, closed, dead
   List emptying_;  // near ones that have objects left
-  ObjectLog hot_, cold_;
+  ObjectLog hot_{Origin::kTaken}, cold_{Origin::kTaken};
   pthread_t thread_ = {};
   bool started_ = false;
   std::atomic<bool> stopping_{false};

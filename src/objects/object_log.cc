@@ -58,7 +58,7 @@ bool SegmentPool::commit_chunk() {
   return true;
 }
 
-void ObjectLog::begin(SegmentTable& table, PageIndex page, bool non_temporal) {
+void ObjectLog::begin(SegmentTable& table, PageIndex page) {
   Segment& s = table[page];
   s.touched.store(0, std::memory_order_relaxed);
   s.dirty.store(0, std::memory_order_relaxed);
@@ -66,7 +66,7 @@ void ObjectLog::begin(SegmentTable& table, PageIndex page, bool non_temporal) {
   s.live_units.store(1, std::memory_order_relaxed);  // the log's own
   s.used_units.store(0, std::memory_order_relaxed);
   s.slots.store(0, std::memory_order_relaxed);
-  s.non_temporal = non_temporal;
+  s.origin.store(static_cast<uint8_t>(origin_), std::memory_order_relaxed);
   s.filling.store(1, std::memory_order_relaxed);
   s.state.store(static_cast<uint32_t>(SegmentState::kOpen), std::memory_order_seq_cst);
   page_ = page;

@@ -48,15 +48,17 @@ class SegmentPool {
 // One line of objects. Belongs to one thread.
 class ObjectLog {
  public:
+  explicit ObjectLog(Origin origin) : origin_(origin) {}
   // Finds room in the current segment. False: there is none; seal() and begin() another one.
   bool place(SegmentTable& table, size_t bytes, size_t alignment, PtrWord* word);
   bool has_segment() const { return page_ != SegmentStack::kNone; }
   PageIndex page() const { return page_; }
-  void begin(SegmentTable& table, PageIndex page, bool non_temporal);
+  void begin(SegmentTable& table, PageIndex page);
   // No more objects come to the segment. Returns it; the caller takes the log's unit off live_units.
   PageIndex end() { return std::exchange(page_, SegmentStack::kNone); }
 
  private:
+  Origin origin_;
   PageIndex page_ = SegmentStack::kNone;
   size_t offset_ = 0;
 };

@@ -56,6 +56,40 @@ class ObjectSpace::Waiting {
   bool was_busy_;
 };
 
+// Objects that one thread takes together: marked, and read into one buffer.
+struct ObjectSpace::Batch {
+  static constexpr size_t kMostBytes = 16 * kKiB;
+
+  ~Batch() {
+    if (buffer) near_free(buffer, room);
+  }
+  bool is_full() const { return count == pager::Piece::kMost || bytes + kPageSize > kMostBytes; }
+  void add(uint64_t* owner, PtrWord word) {
+    owners[count] = owner;
+    words[count] = word;
+    pieces[count++] = {word.address(), static_cast<uint32_t>(word.bytes()), nullptr};
+    bytes += align_up(word.bytes(), kCacheLine);
+  }
+  void make_room() {
+    if (bytes > room) {
+      if (buffer) near_free(buffer, room);
+      buffer = static_cast<std::byte*>(near_alloc(room = bytes));
+    }
+    std::byte* to = buffer;
+    for (size_t i = 0; i < count; i++) {
+      pieces[i].to = to;
+      to += align_up(pieces[i].bytes, kCacheLine);
+    }
+  }
+  void clear() { count = bytes = 0; }
+
+  size_t count = 0, bytes = 0, room = 0;
+  std::byte* buffer = nullptr;
+  uint64_t* owners[pager::Piece::kMost];
+  PtrWord words[pager::Piece::kMost];
+  pager::Piece pieces[pager::Piece::kMost];
+};
+
 Settings Settings::from_environment() {
   Settings settings;
   const char* paths = getenv("FARSIDE_PATHS");
@@ -66,7 +100,7 @@ Settings Settings::from_environment() {
 
 ObjectSpace::ObjectSpace(pager::Pager& pager, const Settings& settings, Epochs& epochs)
     : pager_(pager),
-      settings_(settings),
+      selector_(settings),
       table_(pager.base(), pager.space_bytes()),
       pool_(pager, table_),
       epochs_(epochs) {
@@ -84,9 +118,9 @@ void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned opt
     return nullptr;
   }
   if (type->bytes > kLargestObject) return make_huge(owner, *type);
-  bool non_temporal = (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0;
   PtrWord word;
-  if (ThreadLogs& mine = logs(); !place(non_temporal ? mine.non_temporal : mine.temporal, *type, non_temporal, &word)) {
+  ThreadLogs& mine = logs();
+  if (!place(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, *type, &word)) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -162,18 +196,22 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
   }
 }
 
-// What is far and comes as a page is asked for; objects that come one by one are not, since somebody would have to wait
-// for them.
-void ObjectSpace::prefetch(uint64_t* owners, size_t count) {
+// Pages are asked for and not waited for. Objects that come one by one come now, in one request (phase 5).
+void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& type) {
   Scope scope;
+  Busy busy(*this);
+  Batch batch;
   for (size_t i = 0; i < count; i++) {
     PtrWord word = load_owner(owners + i);
     if (word.is_null() || word.is_moving() || !table_.contains(word.address())) continue;
     SegmentState state = table_.of(word.address()).word().state();
-    if (state != SegmentState::kOpen && state != SegmentState::kClosing && state != SegmentState::kHuge) continue;
-    if (pager_.word(word.address()).is(pager::PageState::kFar))
-      pager_.hint({.address = word.address(), .bytes = 1, .wait = false});
+    bool far = pager_.word(word.address()).is(pager::PageState::kFar);
+    if (!far) continue;
+    if (state != SegmentState::kEmptying) pager_.hint({.address = word.address(), .bytes = 1, .wait = false});
+    else if (change_owner(owners + i, word, word.moving())) batch.add(owners + i, word);
+    if (batch.is_full()) take_marked(batch, type, false);
   }
+  take_marked(batch, type, false);
 }
 
 farside_object_stats ObjectSpace::stats() {
@@ -204,10 +242,18 @@ void* ObjectSpace::use_huge(PtrWord word, Segment& segment, unsigned options) {
 
 void ObjectSpace::bring(PtrWord word, size_t bytes, unsigned options) {
   Waiting waiting(*this);
-  pager_.hint({.address = word.address(),
-               .bytes = bytes,
-               .write = (options & FARSIDE_OBJECT_WRITE) != 0,
-               .priority = options & FARSIDE_OBJECT_NON_TEMPORAL ? 3u : 0u});
+  if (options & FARSIDE_OBJECT_NON_TEMPORAL) pass(word.address());
+  pager_.hint({.address = word.address(), .bytes = bytes, .write = (options & FARSIDE_OBJECT_WRITE) != 0});
+}
+
+// Of what a thread uses in passing, the page before leaves next.
+void ObjectSpace::pass(uint64_t address) {
+  ThreadLogs& mine = logs();
+  PageIndex page = table_.index_of(address);
+  if (mine.passed == page) return;
+  if (mine.passed != SegmentStack::kNone)
+    pager_.evict_first(reinterpret_cast<uint64_t>(table_.address_of(mine.passed)));
+  mine.passed = page;
 }
 
 // Phase 3: the segment is not emptied before the caller's outermost scope ends. False: look again.
@@ -247,13 +293,14 @@ void ObjectSpace::wait_while_moving(const uint64_t* owner) {
 
 // ---- Making and ending ----
 
-bool ObjectSpace::place(ObjectLog& log, const farside_object_type& type, bool non_temporal, PtrWord* word) {
+bool ObjectSpace::place(ObjectLog& log, const farside_object_type& type, PtrWord* word) {
   if (log.place(table_, type.bytes, type.alignment, word)) return true;
   NoSwitch no_switch;
   seal(log);
   PageIndex page = pool_.take();
   if (page == SegmentStack::kNone) return false;
-  log.begin(table_, page, non_temporal);
+  if (&log == &logs().passing) pass(reinterpret_cast<uint64_t>(table_.address_of(page)));
+  log.begin(table_, page);
   return log.place(table_, type.bytes, type.alignment, word);
 }
 
@@ -378,13 +425,32 @@ bool ObjectSpace::change_owned(uint64_t* owner, PtrWord word, Change change) {
 // Phase 5, by a program's thread. The mark makes the object this thread's own: others wait, the evacuator passes by.
 void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal) {
   if (!change_owner(owner, word, word.moving())) return;
+  Batch batch;
+  batch.add(owner, word);
+  take_marked(batch, type, non_temporal);
+}
+
+// Nobody writes the objects: there are no pointers into an emptying segment, and the marks keep new ones away.
+void ObjectSpace::take_marked(Batch& batch, farside_object_type& type, bool non_temporal) {
   inject::pause("objects:marked");
-  PtrWord to;
-  if (ThreadLogs& mine = logs(); !place(non_temporal ? mine.non_temporal : mine.temporal, type, non_temporal, &to))
-    die("far memory is full while an object comes back to its program; give the memory server more");
-  copy_out(word, reinterpret_cast<std::byte*>(to.address()));
-  carry_over(owner, word, to, Header::kind(number_of(type), type.alignment));
-  counters_.taken.fetch_add(1, std::memory_order_relaxed);
+  batch.make_room();
+  {
+    Waiting waiting(*this);
+    pager_.read_pieces({batch.pieces, batch.count});
+  }
+  unsigned kind = Header::kind(number_of(type), type.alignment);
+  for (size_t i = 0; i < batch.count; i++) {
+    const pager::Piece& piece = batch.pieces[i];
+    PtrWord word = batch.words[i], to;
+    ThreadLogs& mine = logs();
+    if (!place(non_temporal ? mine.passing : mine.taken_in, type, &to))
+      die("far memory is full while an object comes back to its program; give the memory server more");
+    const auto* from = piece.read ? piece.to : reinterpret_cast<const std::byte*>(word.address());
+    memcpy(reinterpret_cast<void*>(to.address()), from, word.bytes());
+    carry_over(batch.owners[i], word, to, kind);
+  }
+  counters_.taken.fetch_add(batch.count, std::memory_order_relaxed);
+  batch.clear();
 }
 
 // The content is at its new place. The new segment cannot be emptied meanwhile: the caller is in a scope.
@@ -398,16 +464,6 @@ void ObjectSpace::carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned
   store_owner(owner, to);
   kill(from);
   segment.unlock_owners();
-}
-
-// Nobody writes the object: there are no pointers into an emptying segment, and the mark keeps new ones away.
-void ObjectSpace::copy_out(PtrWord from, std::byte* to) {
-  alignas(kCacheLine) std::byte buffer[kPageSize];
-  auto* source = reinterpret_cast<const std::byte*>(from.address());
-  bool is_near = pager_.word(from.address()).is(pager::PageState::kNear);
-  Waiting waiting(*this);
-  if (!is_near && pager_.read_piece(from.address(), static_cast<uint32_t>(from.bytes()), buffer)) source = buffer;
-  memcpy(to, source, from.bytes());
 }
 
 // The object has moved, so the owners inside it have new addresses.
@@ -460,11 +516,11 @@ ObjectSpace::Moved ObjectSpace::evacuate(PageIndex page, unsigned slot, uint64_t
   farside_object_type like = {word.bytes(), Header::alignment(header), nullptr, 0};
   PtrWord to;
   bool is_hot = (lines_of(word.address(), word.bytes()) & hot_lines) != 0;
-  if (!place(is_hot ? hot : cold, like, false, &to)) {
+  if (!place(is_hot ? hot : cold, like, &to)) {
     store_owner(owner, word);  // it stays; there is no room now
     return Moved::kBusy;
   }
-  copy_out(word, reinterpret_cast<std::byte*>(to.address()));
+  memcpy(reinterpret_cast<void*>(to.address()), reinterpret_cast<const void*>(word.address()), word.bytes());
   carry_over(owner, word, to, Header::kind(header));
   counters_.moved.fetch_add(1, std::memory_order_relaxed);
   return Moved::kDone;

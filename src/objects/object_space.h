@@ -10,23 +10,17 @@
 #include "objects/epoch.h"
 #include "objects/object_log.h"
 #include "objects/owners.h"
+#include "objects/path_selector.h"
 #include "objects/segment.h"
 #include "pager/pager.h"
 
 namespace farside::objects {
 
-// How objects of segments that leave come back.
-enum class Paths { kHybrid, kPageOnly, kObjectOnly };
-
-struct Settings {
-  Paths paths = Paths::kHybrid;
-  unsigned page_share = 80;  // per cent of a segment's used lines: touched so many, it comes back as a page (Atlas 5.4)
-  static Settings from_environment();
-};
-
-// A thread's logs.
+// A thread's logs. What is made and what is taken lie apart, so that each segment can be judged by its origin; what
+// will not be used again soon lies apart from both.
 struct ThreadLogs : NearObject {
-  ObjectLog temporal, non_temporal;
+  ObjectLog made{Origin::kMade}, taken_in{Origin::kTaken}, passing{Origin::kTaken};
+  PageIndex passed = SegmentStack::kNone;  // the last page that was used in passing
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
 };
@@ -59,7 +53,7 @@ class ObjectSpace : public NearObject {
   void end(uint64_t* owner);
   void move(uint64_t* to, uint64_t* from);
   void* deref(uint64_t* owner, farside_object_type* type, unsigned options);
-  void prefetch(uint64_t* owners, size_t count);
+  void prefetch(uint64_t* owners, size_t count, farside_object_type& type);
 
   void release_held(ScopeRecord& scopes);
   void detach_thread();
@@ -78,7 +72,7 @@ class ObjectSpace : public NearObject {
   SegmentStack& listed() { return listed_; }
   Epochs& epochs() { return epochs_; }
   pager::Pager& pager() { return pager_; }
-  const Settings& settings() const { return settings_; }
+  PathSelector& selector() { return selector_; }
   ObjectCounters& counters() { return counters_; }
   // No more objects come to the log's segment.
   void seal(ObjectLog& log);
@@ -90,17 +84,19 @@ class ObjectSpace : public NearObject {
 
  private:
   class Waiting;
+  struct Batch;
 
-  bool place(ObjectLog& log, const farside_object_type& type, bool non_temporal, PtrWord* word);
+  bool place(ObjectLog& log, const farside_object_type& type, PtrWord* word);
   void* make_huge(uint64_t* owner, const farside_object_type& type);
   void end_huge(uint64_t* owner, PtrWord word);
   void* use(PtrWord word, Segment& segment, unsigned options);
   void* use_huge(PtrWord word, Segment& segment, unsigned options);
   void bring(PtrWord word, size_t bytes, unsigned options);
+  void pass(uint64_t address);
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
+  void take_marked(Batch& batch, farside_object_type& type, bool non_temporal);
   void carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
-  void copy_out(PtrWord from, std::byte* to);
   void adopt_fields(std::byte* object, unsigned type);
   template <typename Change>
   bool change_owned(uint64_t* owner, PtrWord word, Change change);
@@ -114,7 +110,7 @@ class ObjectSpace : public NearObject {
   ThreadLogs& logs();
 
   pager::Pager& pager_;
-  Settings settings_;
+  PathSelector selector_;
   SegmentTable table_;
   SegmentPool pool_;
   Epochs& epochs_;

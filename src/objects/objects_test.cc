@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "farside/fiber.hpp"
 #include "farside/ptr.hpp"
 #include "objects/test_support.h"
 
@@ -88,6 +89,105 @@ TEST(Objects, SurviveLeavingAndComingBackOneByOne) {
   EXPECT_GT(far.stats().taken, 10000u);
   for (uint64_t i = 0; i < kCount; i++) ASSERT_EQ(lines[i].load().words[0], i);
   EXPECT_EQ(far.stats().objects, kCount);
+}
+
+TEST(Objects, SharedOnesLiveAsLongAsAnOwner) {
+  ObjectFixture far(4 * kMiB);
+  constexpr uint64_t kCount = 50000;
+  std::vector<shared_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_shared<Line>(Line{{i}});
+  std::vector<shared_ptr<Line>> others(lines.begin(), lines.begin() + kCount / 2);
+  auto work = [&](uint64_t first) {
+    for (uint64_t i = first; i < kCount / 2; i += 2) {
+      shared_ptr<Line> third = others[i];
+      EXPECT_GE(third.use_count(), 3);
+      deref_scope scope;
+      third.deref_mut(scope)->words[1] = i + 7;
+    }
+    forget_thread();
+  };
+  std::thread a(work, 0), b(work, 1);
+  a.join(), b.join();
+  lines.clear();
+  EXPECT_EQ(far.stats().objects, kCount / 2);
+  for (uint64_t i = 0; i < kCount / 2; i++) {
+    ASSERT_EQ(others[i].load().words[0], i);
+    ASSERT_EQ(others[i].load().words[1], i + 7);
+  }
+  others.clear();
+  EXPECT_EQ(far.stats().objects, 0u);
+}
+
+TEST(Objects, FibersTakeThemTogether) {
+  ObjectFixture far(2 * kMiB, false);
+  constexpr uint64_t kCount = 100000, kFibers = 32;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
+  fiber::run(2, [&] {
+    std::vector<fiber::Fiber> all;
+    for (uint64_t f = 0; f < kFibers; f++) {
+      all.emplace_back([&, f] {
+        std::mt19937_64 random(f);
+        for (int i = 0; i < 8000; i++) {
+          uint64_t at = random() % (kCount / kFibers) * kFibers + f;
+          deref_scope scope;
+          Line* line = lines[at].deref_mut(scope);
+          ASSERT_EQ(line->words[0], at);
+          if (i % 16 == 0) fiber::yield();  // inside a scope
+          line->words[1]++;
+        }
+      });
+    }
+  });
+  uint64_t written = 0;
+  for (const auto& line : lines) written += line.load().words[1];
+  EXPECT_EQ(written, kFibers * 8000);
+  EXPECT_GT(far.stats().taken, 0u);
+}
+
+TEST(Objects, APrefetchBringsWhatComesOneByOne) {
+  ObjectFixture far(2 * kMiB, false);
+  constexpr uint64_t kCount = 60000;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 100000; i++) ASSERT_NE(lines[random() % kCount].load().words[0], kCount);
+  os::nanosleep_ns(20'000'000);
+  uint64_t reads = far.pager().stats().get(pager::Counter::kPieces), taken = far.stats().taken;
+  for (uint64_t i = 0; i < kCount; i += 500) {
+    auto* owners = reinterpret_cast<uint64_t*>(&lines[i]);
+    static farside_object_type type = {sizeof(Line), alignof(Line), nullptr, 0};
+    farside_object_prefetch(owners, 500, &type);
+    for (uint64_t j = i; j < i + 500; j++) ASSERT_EQ(lines[j].load().words[0], j);
+  }
+  EXPECT_GT(far.stats().taken, taken);
+  EXPECT_GT(far.pager().stats().get(pager::Counter::kPieces), reads);
+}
+
+// A scan in passing, over eight times what may be near, leaves the pages of what is used all the time where they are.
+TEST(Objects, WhatIsUsedInPassingDisplacesNothing) {
+  ObjectFixture far(4 * kMiB);
+  constexpr uint64_t kHot = 20000, kCold = 400000;
+  std::vector<unique_ptr<Line>> cold(kCold), hot(kHot);
+  for (uint64_t i = 0; i < kCold; i++) cold[i] = make_unique<Line>(Line{{i}});
+  for (uint64_t i = 0; i < kHot; i++) hot[i] = make_unique<Line>(Line{{i}});
+  auto is_near = [&](const unique_ptr<Line>& line) {
+    return far.pager().word(*detail::access::word(line) >> 16).is(pager::PageState::kNear);
+  };
+  auto scan = [&](bool in_passing) {
+    for (int i = 0; i < 3; i++) {
+      for (const auto& line : hot) line.load();
+    }
+    for (const auto& line : cold) {
+      deref_scope scope;
+      (void)(in_passing ? line.deref<true>(scope) : line.deref(scope))->words[0];
+    }
+    uint64_t near = 0;
+    for (const auto& line : hot) near += is_near(line);
+    return near;
+  };
+  uint64_t displaced = kHot - scan(false), in_passing = kHot - scan(true);
+  EXPECT_LT(in_passing, displaced / 2) << displaced;
 }
 
 TEST(Objects, GarbageIsCollectedAndSurvivorsStay) {

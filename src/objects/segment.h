@@ -33,6 +33,9 @@ inline constexpr unsigned kMostSlots = kPageSize / (PtrWord::kUnit + kHeaderByte
 inline constexpr unsigned kLiveWords = 3;
 static_assert(kMostSlots <= kLiveWords * 64 && kMostSlots <= 256);
 
+// How its objects came to lie together; then, whether that has been judged (path_selector.h).
+enum class Origin : uint8_t { kMade, kTaken, kWasMade, kWasTaken, kKnown };
+
 enum class SegmentState : uint32_t { kNone, kOpen, kClosing, kClosed, kEmptying, kDead, kHuge };
 
 //   31               3 2      0
@@ -67,8 +70,8 @@ struct alignas(kCacheLine) Segment {
   std::atomic<uint8_t> listed;             // in the evacuator's hands
   PageIndex next;                          // in a SegmentStack
   std::atomic<uint8_t> slots;              // headers in use
+  std::atomic<uint8_t> origin;             // an Origin
   std::atomic<uint8_t> filling;            // a log puts objects into it
-  uint8_t non_temporal;                    // to leave first
 
   SegmentWord word() const { return SegmentWord(state.load(std::memory_order_seq_cst)); }
   // Moves from one state to another, whoever holds it.

@@ -101,7 +101,8 @@ size_t Evictor::select(Batch& batch) {
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
   size_t wanted = std::clamp<size_t>(c_.frames.missing() / 2, kLeastBatchPages, kBatchPages);
-  size_t found = c_.policy.select(index_, {candidates, wanted});
+  size_t found = first_out_.take({candidates, wanted});
+  if (found < wanted) found += c_.policy.select(index_, {candidates + found, wanted - found});
   for (size_t i = 0; i < found; i++) {
     PageWord word;
     if (claim(candidates[i], &word)) batch.pages[batch.count++] = candidates[i];
@@ -307,7 +308,7 @@ void EvictorGroup::start_one(unsigned index) {
     EvictorGroup* group;
     unsigned index;
   };
-  if (!evictors_[index]) evictors_[index] = new Evictor(c_, index, observer_);
+  if (!evictors_[index]) evictors_[index] = new Evictor(c_, index, observer_, first_out_);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
   running_.fetch_add(1);

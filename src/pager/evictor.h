@@ -43,6 +43,36 @@ class PageObserver {
   virtual void leaving(std::span<const PageIndex> pages) = 0;
 };
 
+// Pages that somebody has done with: they leave before any that the policy names. Bounded; what does not fit leaves in
+// its turn. Any thread, with signals blocked.
+class FirstOut {
+ public:
+  void push(PageIndex page) {
+    LockGuard guard(lock_);
+    if (count_ == kMost) return;
+    pages_[(first_ + count_) % kMost] = page;
+    count_++;
+  }
+  size_t take(std::span<PageIndex> out) {
+    if (count_ == 0) return 0;
+    LockGuard guard(lock_);
+    size_t taken = 0;
+    for (; taken < out.size() && count_ > 0; taken++) {
+      out[taken] = pages_[first_];
+      first_ = (first_ + 1) % kMost;
+      count_--;
+    }
+    return taken;
+  }
+
+ private:
+  static constexpr size_t kMost = 1024;
+  SpinLock lock_;  // guards the others; count_ is looked at without it
+  PageIndex pages_[kMost] = {};
+  size_t first_ = 0;
+  std::atomic<size_t> count_{0};
+};
+
 struct EvictorContext {
   remote::RemoteStore* store;
   FarSpace& space;
@@ -69,8 +99,9 @@ struct Batch : NearObject {
 // One evictor thread's work, without the thread.
 class Evictor : public NearObject {
  public:
-  Evictor(const EvictorContext& context, unsigned index, const std::atomic<PageObserver*>& observer)
-      : c_(context), index_(index), observer_(observer) {}
+  Evictor(const EvictorContext& context, unsigned index, const std::atomic<PageObserver*>& observer,
+          FirstOut& first_out)
+      : c_(context), index_(index), observer_(observer), first_out_(first_out) {}
   ~Evictor();
 
   Status open();  // pipes and channel
@@ -108,6 +139,7 @@ class Evictor : public NearObject {
   EvictorContext c_;
   unsigned index_;
   const std::atomic<PageObserver*>& observer_;
+  FirstOut& first_out_;
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
   size_t in_flight_ = 0;
@@ -130,6 +162,8 @@ class EvictorGroup {
   }
   // Told of pages that hold objects when they leave. At any time; nullptr: nobody.
   void set_observer(PageObserver* observer) { observer_.store(observer, std::memory_order_release); }
+  // This page next. With signals blocked.
+  void evict_first(PageIndex page) { first_out_.push(page); }
   // Has an evictor do it soon. Async-signal-safe.
   void request_background_work();
   // False for a while after an evictor that waited for what it was asked to do had to wait for its core, too.
@@ -189,6 +223,7 @@ class EvictorGroup {
   bool (*background_work_)(void*) = nullptr;
   void* background_context_ = nullptr;
   std::atomic<PageObserver*> observer_{nullptr};
+  FirstOut first_out_;
   std::atomic<bool> background_wanted_{false};
   std::atomic<uint64_t> crowded_until_{0};  // ticks
   std::atomic<unsigned> running_{0};        // evictors whose thread was started

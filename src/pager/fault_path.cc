@@ -415,64 +415,78 @@ bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
 
 // ---- Pieces of far pages ----
 
-bool FaultPath::read_piece(uint64_t address, uint32_t bytes, std::byte* to, bool may_suspend) {
+void FaultPath::read_pieces(std::span<Piece> pieces, bool may_suspend) {
   ThreadSlot& t = c_.threads.current();
-  PageIndex page = c_.table.index_of(address);
-  PieceRead piece;
-  uint64_t far = PageTable::far_of(page) + address % kPageSize;
+  transport::Segment segments[Piece::kMost];
+  size_t count = 0;
+  PieceRead read;
   const std::byte* in_place;
   {
     InGate inside(c_.gate, t);
-    if (c_.table[page].load().is(PageState::kEvicting)) wait_for_owner(t, page);
-    if (!c_.table[page].load().is(PageState::kFar)) return false;
-    t.counters.add(Counter::kPieces);
-    t.counters.add(Counter::kBytesFetched, bytes);
     LineLock lock(t.line);
     transport::Channel& channel = t.line.channel(c_.store);
-    if (const std::byte* from = channel.direct(far, bytes)) {
-      memcpy(to, from, bytes);
-      return true;
+    const std::byte* direct = channel.direct(0, kPageSize);
+    in_place = direct ? direct : channel.in_place(0, kPageSize);
+    for (Piece& p : pieces) {
+      PageIndex page = c_.table.index_of(p.address);
+      p.read = c_.table[page].load().is(PageState::kFar);
+      if (!p.read) continue;
+      uint64_t far = PageTable::far_of(page) + p.address % kPageSize;
+      t.counters.add(Counter::kPieces);
+      t.counters.add(Counter::kBytesFetched, p.bytes);
+      if (direct) memcpy(p.to, direct + far, p.bytes);
+      else segments[count++] = {far, p.bytes, in_place ? nullptr : p.to};
     }
-    in_place = channel.in_place(far, bytes);
-    start_piece(t, {far, bytes, in_place ? nullptr : to}, piece, may_suspend && fiber::polls_soon());
+    if (count == 0) return;
+    read.segments = {segments, count};
+    t.line.queued(read);
+    // A fiber's read goes out when its worker polls, together with those of others.
+    bool gathers = may_suspend && fiber::polls_soon();
+    if (!gathers) send_pieces(t);
     if (!may_suspend) {
       uint64_t start = ticks();
-      while (!piece.done.load(std::memory_order_relaxed)) finish_pieces(t, true);
+      while (!read.done.load(std::memory_order_relaxed)) finish_pieces(t, true);
       t.counters.add(Counter::kFetchTicks, ticks() - start);
     }
   }
   if (may_suspend) {
-    fiber::wait_until([](void* p) { return static_cast<PieceRead*>(p)->done.load(std::memory_order_acquire); }, &piece);
+    fiber::wait_until([](void* r) { return static_cast<PieceRead*>(r)->done.load(std::memory_order_acquire); }, &read);
   }
-  if (in_place) memcpy(to, in_place, bytes);
-  return true;
+  if (!in_place) return;
+  for (Piece& p : pieces) {
+    if (p.read) memcpy(p.to, in_place + (p.address - reinterpret_cast<uint64_t>(c_.space.base())), p.bytes);
+  }
 }
 
-// The line's lock is held, here and below.
-void FaultPath::start_piece(ThreadSlot& t, const transport::Segment& segment, PieceRead& piece, bool gather) {
+// All that are queued. The line's lock is held, here and below.
+void FaultPath::send_pieces(ThreadSlot& t) {
   transport::Channel& channel = t.line.channel(c_.store);
-  channel.gather(gather);
-  for (;;) {
-    int error = channel.submit_read({&segment, 1}, &piece.token);
-    if (error == 0) break;
+  while (t.line.pieces().has_queued()) {
+    int error = t.line.pieces().is_full() ? -EAGAIN : t.line.pieces().send(channel);
+    if (error == 0) continue;
     if (error != -EAGAIN) die_of_lost_memory(c_.store, 1, error);
-    if (t.line.oldest_piece()) finish_pieces(t, true);
-    else finish_oldest(t);
+    if (!finish_pieces(t, true)) finish_oldest(t);  // too many requests under way
   }
-  t.line.started(piece);
 }
 
-// Those that have arrived; with wait, the oldest at least.
+// Those that have arrived; with wait, the oldest at least. Then sends what has been queued.
 bool FaultPath::finish_pieces(ThreadSlot& owner, bool wait) {
+  PieceQueue& pieces = owner.line.pieces();
+  if (pieces.empty()) return false;
+  transport::Channel& channel = owner.line.channel(c_.store);
   bool any = false;
-  while (PieceRead* piece = owner.line.oldest_piece()) {
-    transport::Channel& channel = owner.line.channel(c_.store);
-    bool waits = wait && !any;
-    int r = waits ? channel.wait(piece->token, kTransportTimeoutNs) : channel.poll(piece->token);
+  for (;;) {
+    size_t reads = 0;
+    int r = pieces.finish_oldest(channel, wait && !any, kTransportTimeoutNs, &reads);
     if (r < 0) die_of_lost_memory(c_.store, 1, r);
-    if (r == 0 && !waits) break;
-    owner.line.oldest_piece_ended();
+    if (r == 0) break;
+    owner.line.pieces_done(reads);
     any = true;
+  }
+  while (pieces.should_send()) {
+    int error = pieces.send(channel);
+    if (error == -EAGAIN) break;
+    if (error) die_of_lost_memory(c_.store, 1, error);
   }
   return any;
 }
@@ -635,7 +649,7 @@ void FaultPath::flush(ThreadSlot& t, HintClaims& claims, bool may_suspend) {
 void FaultPath::drain(ThreadSlot& self, ThreadSlot& owner) {
   if (!owner.line.is_reading()) return;
   LineLock lock(owner.line);
-  while (owner.line.oldest_piece()) finish_pieces(owner, true);
+  while (!owner.line.pieces().empty()) finish_pieces(owner, true);
   for (Fetch& f : owner.line.fetches()) {
     if (!f.is_free()) finish(self, owner, f);
   }

@@ -44,6 +44,15 @@ struct Hint {
   bool wait = true;                // for the bytes, not for what is ahead or behind
 };
 
+// A part of a page, and where its bytes go: near memory.
+struct Piece {
+  static constexpr size_t kMost = 64;  // in one request
+  uint64_t address;
+  uint32_t bytes;
+  std::byte* to;
+  bool read = false;  // whether it was: its page was far
+};
+
 class FaultPath {
  public:
   static constexpr unsigned kMaxHintPages = 1024;
@@ -62,10 +71,10 @@ class FaultPath {
   // Whether the hint has nothing to do but to say that pages are used, and does so. Without locks and system calls.
   bool is_satisfied(const Hint& hint);
 
-  // Reads bytes of a far page, which stays far: for what is taken from a page one by one (DESIGN 7). They must lie in
-  // one page, and `to` must be near. False: the page is not far, and nothing was read. From ordinary code; what the
-  // bytes are worth while others bring the page near and write them is the caller's affair.
-  bool read_piece(uint64_t address, uint32_t bytes, std::byte* to, bool may_suspend);
+  // Reads the pieces whose pages are far, which stay so, in one request: for what is taken from a page one by one
+  // (DESIGN 7). From ordinary code; what the bytes are worth while others bring the page near and write them is the
+  // caller's affair.
+  void read_pieces(std::span<Piece> pieces, bool may_suspend);
 
   // Waits until the page has left kFetching, kEvicting and upgrading.
   void wait_for_owner(ThreadSlot& thread, PageIndex page);
@@ -108,7 +117,7 @@ class FaultPath {
   void note_ahead(ThreadSlot& thread, const Fetch& fetch);
   bool map_ahead_of(ThreadSlot& self, ThreadSlot& owner);
   void finish_oldest(ThreadSlot& thread);
-  void start_piece(ThreadSlot& thread, const transport::Segment& segment, PieceRead& piece, bool gather);
+  void send_pieces(ThreadSlot& thread);
   bool finish_pieces(ThreadSlot& owner, bool wait);
   bool help(ThreadSlot& self, ThreadSlot& owner);
   void bring_in(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, const Content& content,

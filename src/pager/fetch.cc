@@ -14,6 +14,40 @@ transport::Channel& Line::channel(remote::RemoteStore* store) {
   return *channel_;
 }
 
+int PieceQueue::send(transport::Channel& channel) {
+  transport::Segment segments[kMostSegments];
+  size_t count = 0;
+  PieceRead* last = nullptr;
+  for (PieceRead* r = first_; r && count + r->segments.size() <= kMostSegments; r = r->next) {
+    for (const transport::Segment& s : r->segments) segments[count++] = s;
+    last = r;
+  }
+  Request& request = requests_[under_way_];
+  if (int error = channel.submit_read({segments, count}, &request.token)) return error;
+  request.first = first_;
+  request.last = last;
+  first_ = last->next;
+  last->next = nullptr;
+  queued_ -= count;
+  under_way_++;
+  return 0;
+}
+
+int PieceQueue::finish_oldest(transport::Channel& channel, bool wait, uint64_t timeout_ns, size_t* reads_done) {
+  *reads_done = 0;
+  if (under_way_ == 0) return 0;
+  int r = wait ? channel.wait(requests_[0].token, timeout_ns) : channel.poll(requests_[0].token);
+  if (r < 0 || (r == 0 && !wait)) return r;
+  for (PieceRead *read = requests_[0].first, *next; read; read = next) {
+    next = read->next;  // its reader may go on at once, so nobody touches it afterwards
+    read->done.store(true, std::memory_order_release);
+    ++*reads_done;
+  }
+  under_way_--;
+  for (size_t i = 0; i < under_way_; i++) requests_[i] = requests_[i + 1];
+  return 1;
+}
+
 Fetch* Line::find(PageIndex page) {
   for (Fetch& f : fetches()) {
     if (!f.is_free() && f.waits_for(page)) return &f;

@@ -66,11 +66,48 @@ struct Fetch : Claim {
   }
 };
 
-// A read of a part of a page that stays far. Lives on its reader's stack; done is set under the line's lock.
+// Somebody waits for parts of pages that stay far. Lives on its reader's stack; done is set under the line's lock.
 struct PieceRead {
-  transport::Token token = 0;
+  std::span<const transport::Segment> segments;
   std::atomic<bool> done{false};
   PieceRead* next = nullptr;
+};
+
+// Reads of pieces by several fibers that go out as one request, since it is requests that cost.
+class PieceQueue {
+ public:
+  static constexpr size_t kMostSegments = 64;  // in one request
+  static constexpr size_t kMostUnderWay = 4;   // requests
+  static constexpr size_t kEnough = 16;        // segments for which a request goes out beside two others
+
+  bool empty() const { return !first_ && under_way_ == 0; }
+  bool has_queued() const { return first_; }
+  bool is_full() const { return under_way_ == kMostUnderWay; }
+  void push(PieceRead& read) {
+    read.next = nullptr;
+    (first_ ? last_->next : first_) = &read;
+    last_ = &read;
+    queued_ += read.segments.size();
+  }
+  bool should_send() const {
+    if (!first_ || under_way_ == kMostUnderWay) return false;
+    return under_way_ < 2 || queued_ >= kEnough;
+  }
+  // Sends the first reads of the queue together. 0 or -errno; on an error they stay queued.
+  int send(transport::Channel& channel);
+  // Waits for the oldest request, or asks whether it has come. 1: it has; its reads are done. 0 or -errno: not.
+  int finish_oldest(transport::Channel& channel, bool wait, uint64_t timeout_ns, size_t* reads_done);
+
+ private:
+  struct Request {
+    transport::Token token;
+    PieceRead* first;
+    PieceRead* last;
+  };
+  PieceRead* first_ = nullptr;
+  PieceRead* last_ = nullptr;
+  size_t queued_ = 0, under_way_ = 0;
+  Request requests_[kMostUnderWay] = {};  // the oldest first
 };
 
 class Line {
@@ -104,21 +141,13 @@ class Line {
   // A free one, or nullptr while kMaxReads are under way.
   Fetch* free_fetch();
 
-  // Pieces under way, in the order in which they were started.
-  void started(PieceRead& piece) {
-    piece.next = nullptr;
-    (first_piece_ ? last_piece_->next : first_piece_) = &piece;
-    last_piece_ = &piece;
+  // With the lock.
+  PieceQueue& pieces() { return pieces_; }
+  void queued(PieceRead& read) {
+    pieces_.push(read);
     reading_.fetch_add(1, std::memory_order_acq_rel);
   }
-  PieceRead* oldest_piece() { return first_piece_; }
-  // The oldest has arrived; its reader may go on at once, so nobody touches it afterwards.
-  void oldest_piece_ended() {
-    PieceRead* piece = first_piece_;
-    first_piece_ = piece->next;
-    reading_.fetch_sub(1, std::memory_order_acq_rel);
-    piece->done.store(true, std::memory_order_release);
-  }
+  void pieces_done(size_t reads) { reading_.fetch_sub(static_cast<unsigned>(reads), std::memory_order_acq_rel); }
 
   // The claim is under way now. It is counted apart, so that others can look without the lock.
   void started(Fetch& fetch, Fetch::Progress progress) {
@@ -148,8 +177,7 @@ class Line {
   transport::Channel* channel_ = nullptr;
   uint64_t sequence_ = 0;
   unsigned used_ = 0;  // fetches that were ever in use
-  PieceRead* first_piece_ = nullptr;
-  PieceRead* last_piece_ = nullptr;
+  PieceQueue pieces_;
   Fetch fetches_[kMaxReads];
 };
 

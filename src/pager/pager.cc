@@ -167,10 +167,10 @@ unsigned Pager::hint(const Hint& hint) {
   return faults_.hint(hint, may_suspend);
 }
 
-bool Pager::read_piece(uint64_t address, uint32_t bytes, std::byte* to) {
+void Pager::read_pieces(std::span<Piece> pieces) {
   bool may_suspend = fiber::in_fiber();
   SignalsBlocked blocked;
-  return faults_.read_piece(address, bytes, to, may_suspend);
+  faults_.read_pieces(pieces, may_suspend);
 }
 
 void Pager::mark_objects(std::byte* address, size_t bytes) {

@@ -53,11 +53,16 @@ class Pager : public NearObject {
   unsigned hint(const Hint& hint);
   // ---- For the layer of objects (DESIGN 7). Ordinary code. ----
 
-  // As FaultPath::read_piece. A fiber may be suspended meanwhile.
-  bool read_piece(uint64_t address, uint32_t bytes, std::byte* to);
+  // As FaultPath::read_pieces. A fiber may be suspended meanwhile.
+  void read_pieces(std::span<Piece> pieces);
   // Committed pages hold objects from now on, until they are discarded: the observer is told when one leaves.
   void mark_objects(std::byte* address, size_t bytes);
   void set_observer(PageObserver* observer) { evictors_.set_observer(observer); }
+  // Nobody will use the page soon: it leaves next.
+  void evict_first(uint64_t address) {
+    SignalsBlocked blocked;
+    evictors_.evict_first(table_.index_of(address));
+  }
   // No window brings the page near any more: its objects are taken one by one.
   void take_object_path(uint64_t address) { table_[table_.index_of(address)].set(PageWord::kObjectPath); }
 

@@ -72,7 +72,7 @@ FARSIDE_PUBLIC void* farside_object_deref_slow(uint64_t* owner, farside_object_t
   return reinterpret_cast<void*>(*owner >> kAddressShift);
 }
 
-FARSIDE_PUBLIC void farside_object_prefetch(uint64_t*, size_t) {}
+FARSIDE_PUBLIC void farside_object_prefetch(uint64_t*, size_t, farside_object_type*) {}
 
 FARSIDE_PUBLIC int farside_get_object_stats(farside_object_stats* stats) {
   memset(stats, 0, sizeof *stats);

@@ -8,8 +8,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "page_model.h"
-
 namespace farside::model {
 
 struct Outcome {
@@ -18,9 +16,12 @@ struct Outcome {
   std::string trace;      // one line a step
 };
 
+// A model has a State without padding that is compared byte by byte, kActors, start(), step(state, actor, &wrong),
+// check(), done(), check_done() and describe().
+template <typename Model>
 class Explorer {
  public:
-  explicit Explorer(const PageModel& model) : model_(model) {}
+  explicit Explorer(const Model& model) : model_(model) {}
 
   Outcome explore() {
     Outcome outcome;
@@ -35,6 +36,7 @@ class Explorer {
   }
 
  private:
+  using State = typename Model::State;
   static constexpr unsigned kNobody = ~0u;
   static constexpr size_t kNone = ~size_t{0};
   struct Hash {
@@ -61,7 +63,7 @@ class Explorer {
 
   // Adds all successors. A violation is told with the state that shows it added last.
   const char* expand(size_t at) {
-    for (unsigned actor = 0; actor < PageModel::kActors; actor++) {
+    for (unsigned actor = 0; actor < Model::kActors; actor++) {
       State next = *states_[at];
       const char* wrong = nullptr;
       if (!model_.step(next, actor, &wrong)) continue;
@@ -109,7 +111,7 @@ class Explorer {
     return outcome;
   }
 
-  const PageModel& model_;
+  const Model& model_;
   std::unordered_map<State, size_t, Hash, Equal> index_;  // node-based: the states stay where they are
   std::vector<const State*> states_;
   std::vector<Origin> origins_;

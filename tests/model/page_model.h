@@ -164,6 +164,7 @@ static_assert(std::has_unique_object_representations_v<State>);
 
 class PageModel {
  public:
+  using State = model::State;
   explicit PageModel(Scenario scenario) : scenario_(std::move(scenario)) {}
 
   State start() const;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "explorer.h"
+#include "page_model.h"
 
 namespace farside::model {
 

@@ -1,11 +1,12 @@
-"""farside plan: every share is measured, the program's output stays away, failures and interruptions end it cleanly."""
+"""farside plan: every share is measured or, with --predict, known from one run; the program's output stays
+away, failures and interruptions end it cleanly."""
 import json
 import os
 import signal
 import subprocess
 import time
 
-from support import FARSIDE, PYTHON, SystemTest, end_group, environment, main, run
+from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environment, main, require, run
 
 USAGE, FAILURE, NOT_FOUND = 2, 1, 127
 # Walks 32 MiB at random, and prints to both streams.
@@ -68,6 +69,59 @@ class PlanTest(SystemTest):
         process.stderr.close()
         with self.assertRaises(ProcessLookupError):
             os.kill(int(marker.read_text().rstrip(".")), 0)
+
+
+class PredictTest(SystemTest):
+    def predict(self, *words, **changes):
+        return run([FARSIDE, "plan", "--quiet", "--predict", *map(str, words)], seconds=120, env=environment(**changes),
+                   cwd=self.folder)
+
+    def test_misses_of_a_loop_are_what_they_must_be(self):
+        require("valgrind")
+        pages, rounds = 8000, 20
+        result = self.predict("--json", "predict.json", "--svg", "predict.svg", "--check", "--shares", "100", "--",
+                              PROGRAMS / "rounds", pages, rounds)
+        self.assertEqual(result.status, 0, result.errors.decode())
+        plan = json.loads((self.folder / "predict.json").read_text())
+        self.assertAlmostEqual(plan["observed"]["heap_bytes"], pages * 4096, delta=80 * 4096)  # with libc's own
+        self.assertFalse(plan["observed"]["cut_off"])
+        curves = {curve["block"]: {point["share"]: point["misses"] for point in curve["points"]}
+                  for curve in plan["curves"]}
+        self.assertEqual(sorted(curves), [64, 256, 1024, 4096, 16384, 65536, 262144, 2 << 20])
+        # One word of each page is used: in blocks of 1 KiB a quarter of the memory holds them all.
+        for block, missing, holding in (1024, (5, 20), (30, 100)), (4096, (5, 50, 90), (100,)):
+            for share in missing:
+                self.assertAlmostEqual(curves[block][share], pages * rounds, delta=0.01 * pages * rounds)
+            for share in holding:
+                self.assertEqual(curves[block][share], 0)
+        self.assertAlmostEqual(curves[65536][50], pages * rounds / 16, delta=0.05 * pages * rounds / 16)
+        events = {event["share"]: event for event in plan["near_events"]}
+        self.assertGreater(events[50]["stream_fetches"], 0.95 * pages * rounds)
+        systems = {system["name"]: system for system in plan["systems"]}
+        for name in "Farside, shm", "Farside, tcp", "Farside, RDMA, 3 us", "CXL-like, by lines", "swap on an SSD":
+            self.assertIn("slowdown", systems[name]["points"][0])
+        self.assertEqual(plan["checked"][0]["share"], 100)
+        self.assertIn("% slower: ", result.output.decode().splitlines()[-1])
+        self.assertIn("2 MiB blocks", (self.folder / "predict.svg").read_text())
+
+    def test_a_run_that_takes_too_long_is_cut_off(self):
+        require("valgrind")
+        result = self.predict("--seconds", "2", "--", PROGRAMS / "rounds", 1000, 20000)
+        self.assertEqual(result.status, 0, result.errors.decode())
+        last = result.output.decode().splitlines()[-1]
+        self.assertIn("cut off after 2 s, so slowdowns are not told: give --seconds more", last)
+
+    def test_failures_are_one_line(self):
+        require("valgrind")
+        nowhere = self.folder / "empty"
+        nowhere.mkdir(exist_ok=True)
+        for words, changes, told in ((["sh", "-c", "echo broken >&2; exit 3"], {}, "natively: status 3: broken"),
+                                     ([PROGRAMS / "rounds", 10], {"PATH": str(nowhere)}, "valgrind is not installed")):
+            result = self.predict("--", *words, **changes)
+            self.assertEqual(result.status, FAILURE, result.errors.decode())
+            self.assertEqual(result.output, b"")
+            self.assertEqual(result.errors.count(b"\n"), 1, result.errors.decode())
+            self.assertIn(told, result.errors.decode())
 
 
 if __name__ == "__main__":

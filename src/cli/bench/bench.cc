@@ -5,6 +5,7 @@
 #include "cli/bench/all_command.h"
 #include "cli/bench/fibers.h"
 #include "cli/bench/hints.h"
+#include "cli/bench/objects/objects.h"
 #include "cli/bench/paging.h"
 #include "cli/bench/paging_report.h"
 #include "cli/bench/policies.h"
@@ -128,6 +129,7 @@ struct PagedArguments {
 };
 using PagingArguments = PagedArguments<PagingSettings>;
 using FibersArguments = PagedArguments<bench::FibersSettings>;
+using ObjectsArguments = PagedArguments<bench::ObjectsSettings>;
 
 template <typename Settings, typename Measure, typename Text, typename Svg>
 int bench_paged(PagedArguments<Settings> a, Measure measure, Text text, Svg svg) {
@@ -288,6 +290,27 @@ void add_fibers(CLI::App* parent) {
   });
 }
 
+void add_objects(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("objects", "Pointers to far objects beside ordinary pointers and paging");
+  auto arguments = std::make_shared<ObjectsArguments>();
+  arguments->data.size = "64M";
+  bench::ObjectsSettings& settings = arguments->settings;
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &settings.repetitions);
+  command->add_option("--accesses", settings.accesses, "reads in one measurement")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer(
+      "Example: farside bench objects --json objects.json --svg objects.svg\nWhat is measured: docs/benchmarks.md.");
+  set_action(command, [arguments] {
+    return bench_paged(*arguments, bench::measure_objects, bench::objects_text, bench::objects_charts);
+  });
+}
+
 void add_hints(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("hints", "What a hint on near memory costs: instructions and cycles");
   auto arguments = std::make_shared<HintsArguments>();
@@ -376,6 +399,7 @@ void add_bench_command(CLI::App& app) {
   add_paging(command);
   add_fibers(command);
   add_hints(command);
+  add_objects(command);
   add_redis(command);
   add_policies(command);
   add_scaling(command);

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "fiber/wait.h"
+#include "objects/api.h"
 
 namespace farside::cli::bench {
 namespace {
@@ -61,7 +62,8 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   Options options;
   options.local = {config.local, 0};
   options.evictors = config.evictors;
-  options.space = align_up(config.bytes, remote::kSlabBytes) + 8 * remote::kSlabBytes;
+  options.space = align_up(config.bytes, remote::kSlabBytes) + align_up(config.object_bytes, remote::kSlabBytes) +
+                  8 * remote::kSlabBytes;
   old_ = catch_sigbus();
   auto store = remote::RemoteStore::connect({config.address.c_str(), config.token.c_str(), options.space});
   if (!store.ok()) return store.status();
@@ -70,13 +72,20 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   if (!created.ok()) return created.status();
   pager_ = *created;
   g_pager = pager_;
-  fiber::set_hooks({nullptr, [] { g_pager.load()->detach_thread(); }, [] { g_pager.load()->poll_reads(); }});
+  objects::enable_objects(pager_);
+  fiber::set_hooks({nullptr,
+                    [] {
+                      objects::forget_thread();
+                      g_pager.load()->detach_thread();
+                    },
+                    [] { g_pager.load()->poll_reads(); }, objects::drop_scopes});
   pager_->start_threads();
   if (config.delivery == pager::Delivery::kMessages) {
     Status started = start_handler();
     if (!started.ok()) return started;
   }
   bytes_ = align_up(config.bytes, kPageSize);
+  if (bytes_ == 0) return {};
   memory_ = pager_->reserve(bytes_, kPageSize);
   if (!memory_) return Status::error(ENOMEM, "no addresses for {} bytes of far memory", bytes_);
   return pager_->commit(memory_, bytes_);
@@ -89,6 +98,7 @@ Status FarMemory::start_handler() {
 
 FarMemory::~FarMemory() {
   delete handler_;
+  objects::disable_objects();
   fiber::set_hooks({});
   g_pager = nullptr;
   delete pager_;

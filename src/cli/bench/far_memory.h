@@ -19,6 +19,7 @@ struct FarMemoryConfig {
   uint64_t local = 0;          // bytes that may be near
   pager::Delivery delivery = pager::Delivery::kSignal;
   unsigned evictors = 1;
+  uint64_t object_bytes = 0;  // of far memory for objects, besides
 };
 
 // One at a time in a process: it owns SIGBUS.
@@ -36,6 +37,7 @@ class FarMemory {
     if (!pager_->word(at).is(pager::PageState::kNear)) pager_->hint({.address = at, .bytes = bytes});
   }
   pager::Stats stats() { return pager_->stats(); }
+  pager::Pager& pager() { return *pager_; }
 
  private:
   FarMemory() = default;

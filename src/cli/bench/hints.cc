@@ -1,16 +1,11 @@
 #include "cli/bench/hints.h"
 
 #include <fmt/format.h>
-#include <sys/ptrace.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <optional>
 
 #include "base/bits.h"
 #include "base/clock.h"
 #include "cli/bench/figures.h"
+#include "cli/bench/instructions.h"
 #include "farside/farside.h"
 #include "pager/page_word.h"
 
@@ -67,34 +62,9 @@ double cycles_per_turn(Loop loop, const std::byte* memory) {
   return static_cast<double>(ticks() - start) / kTimed;
 }
 
-// Instructions that the loop takes for kStepped turns, and what is around it; nothing where tracing is not allowed.
-std::optional<uint64_t> step_through(Loop loop, const std::byte* memory) {
-  pid_t child = fork();
-  if (child == 0) {
-    if (ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) < 0) _exit(1);
-    raise(SIGSTOP);
-    loop(memory, kStepped);
-    raise(SIGSTOP);
-    _exit(0);
-  }
-  uint64_t steps = 0;
-  int status = 0;
-  bool began = waitpid(child, &status, 0) == child && WIFSTOPPED(status);
-  while (began) {
-    if (ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr) < 0 || waitpid(child, &status, 0) != child) break;
-    if (!WIFSTOPPED(status) || WSTOPSIG(status) != SIGTRAP) break;
-    steps++;
-  }
-  bool complete = began && WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP;
-  if (began) {
-    kill(child, SIGKILL);
-    waitpid(child, &status, 0);
-  }
-  return complete ? std::optional(steps) : std::nullopt;
-}
-
 json instructions_per_turn(Loop loop, const std::byte* memory) {
-  auto with = step_through(loop, memory), without = step_through(loop_of<None>, memory);
+  auto with = count_instructions([&] { loop(memory, kStepped); });
+  auto without = count_instructions([&] { loop_of<None>(memory, kStepped); });
   if (!with || !without) return nullptr;
   return static_cast<double>(*with - *without) / kStepped;
 }

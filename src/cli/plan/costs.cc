@@ -93,6 +93,7 @@ json costs_of(const json& statistics) {
   json costs = {{"us_per_fault", fault_costs(totals)}, {"us_per_eviction", eviction_costs(totals)}};
   for (const char* name : {"faults", "evictions", "dirty_evictions"}) costs[name] = count(totals, name);
   costs["fetches"] = count(totals, "major_faults");
+  costs["prefetched"] = count(totals, "prefetched");
   json main = largest_process(statistics);
   costs["heap_bytes"] = count(main, "heap_peak_bytes");
   costs["near_bytes"] = std::min(count(main, "local_bytes"), count(main, "heap_peak_bytes"));

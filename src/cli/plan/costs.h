@@ -11,7 +11,7 @@ namespace farside::cli::plan {
 // Fetching faults of the thread that had most of them.
 uint64_t busiest_fetches(const nlohmann::json& statistics);
 
-// {"near_bytes", "heap_bytes": of the process with the largest heap, "faults", "fetches", "evictions",
+// {"near_bytes", "heap_bytes": of the process with the largest heap, "faults", "fetches", "prefetched", "evictions",
 // "dirty_evictions", "frame_wait_p99_us", "busiest_s": seconds that the busiest thread spent in faults, about,
 // "us_per_fault" and "us_per_eviction": [[name, us], ...]}
 nlohmann::json costs_of(const nlohmann::json& statistics);

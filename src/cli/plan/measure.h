@@ -18,8 +18,7 @@ struct PlanSettings {
 // Runs `path` with the arguments `program`. Returns
 //   {"program", "settings", "machine", "transport", "round_trip_us", "native_s": summary,
 //    "points": [{"share", "fetches": of the busiest thread, "seconds": summary, "costs"}]}
-// with points from the smallest share to the largest. A point without "seconds" would be one that was predicted; none
-// is so far.
+// with points from the smallest share to the largest, all of them measured; predict.h has those that are not.
 Result<nlohmann::json> measure_plan(const PlanSettings& settings, const RunSettings& run, const std::string& path,
                                     const std::vector<std::string>& program);
 

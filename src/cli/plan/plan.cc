@@ -5,6 +5,8 @@
 #include "cli/files.h"
 #include "cli/plan/measure.h"
 #include "cli/plan/plan_report.h"
+#include "cli/plan/predict.h"
+#include "cli/plan/predict_report.h"
 #include "cli/run.h"
 
 namespace farside::cli {
@@ -18,14 +20,22 @@ constexpr const char* kHelp =
     "fetches and nothing else. The latency is measured; --latency adds curves for other links. Then it tells what "
     "makes\n"
     "up the gap, and the smallest share that is fast enough. docs/benchmarks.md tells how to read it.\n\n"
+    "With --predict nothing is measured over far memory: one run is observed with valgrind, which takes some hundred\n"
+    "times as long as the program alone, and misses, access times and slowdowns for every share, for blocks of 64 B "
+    "to\n"
+    "2 MiB, over several links and on published systems follow from it. docs/plan.md tells how, and how well.\n\n"
     "Examples:\n"
     "  farside plan -- sort big.txt\n"
+    "  farside plan --predict --seconds 300 --slowdown 20% --svg plan.svg -- ./job small.csv\n"
+    "  farside plan --predict --check --shares 25,50,75 -- ./job small.csv\n"
     "  farside plan --shares 10,25,50,100 --latency 3.9 --repeat 3 --json plan.json --svg plan.svg -- ./job data.csv\n"
     "  farside plan --slowdown 25% --far tcp://10.0.0.2:7170 --token-file secret -- ./job data.csv";
 
 struct PlanArguments {
   GivenOptions options;
   plan::PlanSettings settings;
+  plan::PredictSettings predict;
+  bool predicted = false, checked = false;
   std::string slowdown = "10%", json, svg;
 };
 
@@ -33,11 +43,23 @@ Status settle_slowdown(PlanArguments* a) {
   Result<SizeOrShare> share = parse_size_or_share(a->slowdown);
   if (!share.ok()) return share.status();
   if (!share->is_share()) return Status::error(EINVAL, "--slowdown {}: give a share of native, as in 10%", a->slowdown);
-  a->settings.slowdown = share->share;
+  a->settings.slowdown = a->predict.slowdown = share->share;
+  a->predict.latencies = a->settings.latencies;
   std::ranges::sort(a->settings.shares);
   auto repeated = std::ranges::unique(a->settings.shares);
   a->settings.shares.erase(repeated.begin(), repeated.end());
   return {};
+}
+
+// With --check measured, too.
+Result<nlohmann::json> predict(const PlanArguments& a, const RunSettings& run, const std::string& path,
+                               const std::vector<std::string>& program) {
+  auto document = plan::predict_plan(a.predict, run, path, program);
+  if (!document.ok() || !a.checked) return document;
+  auto measured = plan::measure_plan(a.settings, run, path, program);
+  if (!measured.ok()) return measured.status();
+  plan::add_check(*measured, &*document);
+  return document;
 }
 
 int plan_program(PlanArguments a, const std::vector<std::string>& program) {
@@ -50,11 +72,15 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
   int exit_status = 0;
   Result<std::string> path = find_runnable("farside plan", program, &exit_status);
   if (!path.ok()) return fail(path.status(), exit_status);
-  Result<nlohmann::json> document = plan::measure_plan(a.settings, *run, *path, program);
+  Result<nlohmann::json> document =
+      a.predicted ? predict(a, *run, *path, program) : plan::measure_plan(a.settings, *run, *path, program);
   if (!document.ok()) return fail(document.status());
-  fputs(plan::plan_text(*document).c_str(), stdout);
+  fputs((a.predicted ? plan::predict_text(*document) : plan::plan_text(*document)).c_str(), stdout);
   Status written = write_file(a.json, document->dump(2) + "\n");
-  if (written.ok() && !a.svg.empty()) written = write_file(a.svg, bench::to_svg(plan::plan_chart(*document)));
+  if (written.ok() && !a.svg.empty()) {
+    auto charts = a.predicted ? plan::predict_charts(*document) : plan::plan_chart(*document);
+    written = write_file(a.svg, bench::to_svg(charts));
+  }
   return written.ok() ? 0 : fail(written);
 }
 
@@ -82,6 +108,15 @@ void add_plan_command(CLI::App& app, std::vector<std::string> program) {
       ->type_name("N")
       ->check(CLI::Range(1u, kMostRepetitions))
       ->capture_default_str();
+  CLI::Option* predict =
+      command->add_flag("--predict", arguments->predicted, "predict from one observed run instead of measuring shares");
+  command->add_option("--seconds", arguments->predict.seconds, "that the observed run may take; 0: any time")
+      ->type_name("S")
+      ->check(CLI::NonNegativeNumber)
+      ->needs(predict)
+      ->capture_default_str();
+  command->add_flag("--check", arguments->checked, "measure --shares, too, and put them beside what was predicted")
+      ->needs(predict);
   command->add_option("--json", arguments->json, "file for all figures, the machine and the commit")->type_name("FILE");
   command->add_option("--svg", arguments->svg, "file for a line chart")->type_name("FILE");
   add_table_options(command, &arguments->options, {"--local", "--stats"});

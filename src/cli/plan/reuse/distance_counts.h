@@ -1,0 +1,50 @@
+// How many accesses had which reuse distance: exact to 127, then 64 steps to each doubling.
+#pragma once
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace farside::cli::plan {
+
+class DistanceCounts {
+ public:
+  void add(uint64_t distance, double weight) {
+    size_t step = step_of(distance);
+    if (step >= steps_.size()) steps_.resize(step + 1);
+    Step& s = steps_[step];
+    s.count += weight;
+    s.least = std::min(s.least, distance);
+    s.end = std::max(s.end, distance + 1);
+  }
+
+  // Accesses that an LRU cache of so many keys does not serve: those at this distance or beyond.
+  double beyond(double keys) const {
+    double sum = 0;
+    for (size_t i = steps_.size(); i-- > 0;) {
+      const Step& s = steps_[i];
+      auto least = static_cast<double>(s.least), end = static_cast<double>(s.end);
+      if (s.count == 0 || end <= keys) continue;
+      sum += least >= keys ? s.count : s.count * (end - keys) / (end - least);
+    }
+    return sum;
+  }
+
+ private:
+  static constexpr unsigned kStepBits = 6;
+  static constexpr uint64_t kSteps = 1 << kStepBits, kExact = 2 * kSteps;
+
+  static size_t step_of(uint64_t distance) {
+    if (distance < kExact) return distance;
+    auto doublings = static_cast<unsigned>(std::bit_width(distance)) - kStepBits - 1;
+    return doublings * kSteps + (distance >> doublings);
+  }
+  struct Step {
+    double count = 0;
+    uint64_t least = UINT64_MAX, end = 0;  // of the distances that came, so that a loop's step in the curve is sharp
+  };
+  std::vector<Step> steps_;
+};
+
+}  // namespace farside::cli::plan

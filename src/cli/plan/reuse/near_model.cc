@@ -1,0 +1,140 @@
+#include "cli/plan/reuse/near_model.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace farside::cli::plan {
+namespace {
+
+// A page that comes back before so many parts of a budget have left is hot.
+constexpr uint32_t kSoonParts = 4;
+// Of the pager's budget: what it is at least, and what its tables take of it.
+constexpr double kLeastPages = 2048, kTablePages = 224, kPagesPerTablePage = 512;
+
+}  // namespace
+
+NearModel::NearModel(std::vector<double> shares, size_t most_pages) : sample_(most_pages >> kClusterBits) {
+  shares.resize(std::min(shares.size(), kMostShares));
+  for (double part : shares) shares_.push_back({.part = part, .queue = {}, .streams = {}});
+  all_ = static_cast<uint32_t>((uint64_t{1} << shares_.size()) - 1);
+}
+
+NearModel::Room NearModel::room(const Share& share) const {
+  if (share.part >= 1) return {SIZE_MAX, SIZE_MAX, SIZE_MAX};
+  double rate = sample_.rate(), pages = static_cast<double>(pages_.size());
+  double budget = std::max(kLeastPages * rate, share.part * pages);
+  double usable = budget - kTablePages * rate - pages / kPagesPerTablePage;
+  double low = std::clamp(usable / 16, std::min(usable / 4, 64 * rate), 4096 * rate);
+  auto count = [](double of) { return static_cast<size_t>(std::max(1.0, of)); };
+  return {count(budget), count(usable - low), count(usable - 2 * low)};
+}
+
+void NearModel::access(uint64_t number, bool write) {
+  if (!sample_.place(number >> kClusterBits).sampled) return;
+  bool is_new = false;
+  Page* page = find_or_add(number, &is_new);
+  if (!page) return;
+  if (write && !is_new) first_write(*page);
+  for (uint32_t absent = all_ & ~page->near; absent != 0; absent &= absent - 1) {
+    bring(static_cast<size_t>(std::countr_zero(absent)), number, *page, write, is_new);
+  }
+}
+
+// nullptr: it made the sample too large and was itself what had to leave.
+NearModel::Page* NearModel::find_or_add(uint64_t number, bool* is_new) {
+  auto [entry, added] = pages_.try_emplace(number);
+  *is_new = added;
+  if (!added) return &entry->second;
+  uint64_t cluster = number >> kClusterBits;
+  entry->second.group = sample_.place(cluster).group;
+  bool known = false;
+  for (uint64_t i = 0; i < 1 << kClusterBits && !known; i++) {
+    uint64_t neighbour = cluster << kClusterBits | i;
+    known = neighbour != number && pages_.contains(neighbour);
+  }
+  if (known) return &entry->second;
+  for (uint64_t left_out : sample_.add(cluster)) leave_out(left_out);
+  entry = pages_.find(number);
+  return entry == pages_.end() ? nullptr : &entry->second;
+}
+
+void NearModel::leave_out(uint64_t cluster) {
+  for (uint64_t i = 0; i < 1 << kClusterBits; i++) {
+    auto entry = pages_.find(cluster << kClusterBits | i);
+    if (entry == pages_.end()) continue;
+    for (size_t s = 0; s < shares_.size(); s++) shares_[s].near -= entry->second.near >> s & 1;
+    pages_.erase(entry);
+  }
+}
+
+void NearModel::first_write(Page& page) {
+  uint32_t upgraded = page.near & page.for_reading;
+  for (uint32_t left = upgraded; left != 0; left &= left - 1) {
+    count(shares_[static_cast<size_t>(std::countr_zero(left))], page, kUpgrade);
+  }
+  page.rewritten |= upgraded != 0;
+  page.for_reading &= ~upgraded;
+  page.hot |= upgraded;
+  page.dirty |= page.near;
+}
+
+void NearModel::bring(size_t share, uint64_t number, Page& page, bool write, bool is_new) {
+  Share& s = shares_[share];
+  uint32_t bit = uint32_t{1} << share;
+  Room room = this->room(s);
+  bool streams = s.streams.continues(static_cast<int64_t>(number));
+  if (is_new) count(s, page, streams ? kStreamFirstTouch : kFirstTouch);
+  else count(s, page, streams ? kStreamFetch : kFetch);
+  bool soon = !is_new && (s.evictions - page.left_at[share]) * kSoonParts < room.budget;
+  page.hot = soon ? page.hot | bit : page.hot & ~bit;
+  bool writable = write || is_new || page.rewritten;
+  page.dirty = writable ? page.dirty | bit : page.dirty & ~bit;
+  page.for_reading = writable ? page.for_reading & ~bit : page.for_reading | bit;
+  page.near |= bit;
+  s.near++;
+  s.queue.push_back(number);
+  if (s.near <= room.begin) return;
+  while (s.near > room.rest) evict(share);
+}
+
+// Looks at the page that came first: it leaves, or goes round once more.
+void NearModel::evict(size_t share) {
+  Share& s = shares_[share];
+  uint32_t bit = uint32_t{1} << share;
+  uint64_t number = s.queue.front();
+  s.queue.pop_front();
+  auto entry = pages_.find(number);
+  if (entry == pages_.end() || (entry->second.near & bit) == 0) return;
+  Page& page = entry->second;
+  if ((page.hot & bit) != 0) {
+    page.hot &= ~bit;
+    s.queue.push_back(number);
+    return;
+  }
+  if ((page.dirty & bit) != 0) count(s, page, kDirtyEviction);
+  page.near &= ~bit;
+  page.left_at[share] = s.evictions++;
+  s.near--;
+}
+
+NearEvents NearModel::events(size_t share) const {
+  NearEvents sum{};
+  for (const NearEvents& group : shares_[share].events) {
+    for (size_t i = 0; i < sum.size(); i++) sum[i] += group[i];
+  }
+  return sum;
+}
+
+Estimate NearModel::cost(size_t share, const NearEvents& prices) const {
+  std::array<double, SpatialSample::kGroups> estimates{};
+  double sum = 0;
+  for (size_t g = 0; g < estimates.size(); g++) {
+    double cost = 0;
+    for (size_t i = 0; i < prices.size(); i++) cost += shares_[share].events[g][i] * prices[i];
+    estimates[g] = cost * SpatialSample::kGroups;
+    sum += cost;
+  }
+  return {sum, error_of(estimates, sample_.unseen())};
+}
+
+}  // namespace farside::cli::plan

@@ -1,0 +1,18 @@
+// Writes PAGES pages, then reads a word of each in every one of ROUNDS rounds: what any share of near memory must fetch
+// is known beforehand.
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char** argv) {
+  if (argc < 2) return 0;  // asked for its cases: none
+  size_t pages = strtoul(argv[1], NULL, 10), rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
+  volatile char* block = malloc(pages * 4096);
+  if (!block) return 1;
+  unsigned long sum = 0;
+  for (size_t page = 0; page < pages; page++) block[page * 4096] = (char)page;
+  for (size_t round = 0; round < rounds; round++) {
+    for (size_t page = 0; page < pages; page++) sum += (unsigned char)block[page * 4096];
+  }
+  printf("%lu\n", sum);
+  return 0;
+}
