@@ -53,6 +53,15 @@ class ProgramApiTest(SystemTest):
         self.assertGreater(told["moved"], 1000)
 
     @variations(SHARES)
+    def test_far_containers_are_what_they_are_natively(self, variation):
+        expected = self.once("containers", lambda: self.native([self.program("containers")]))
+        self.assertIn(b"far=0", expected.errors)
+        result = self.same(variation, [self.program("containers")], expected)
+        told = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
+        self.assertEqual(told["far"], 1)
+        self.assertGreater(told["taken"], 1000)
+
+    @variations(SHARES)
     def test_hints_never_change_results(self, variation):
         expected = self.once("hinted", lambda: self.native([self.program("hinted"), "none"]))
         self.assertEqual(expected.errors.split()[0], b"far=0")

@@ -1,0 +1,281 @@
+// farside::far_hash_map: as std::unordered_map, with almost nothing near: buckets of about 512 bytes hold the entries
+// and a byte of hash for each, and only the buckets' owners are near, less than half a byte for an entry of 16 bytes.
+//
+//   near:  spine, bucket number -> owner
+//   far:   bucket: count | next | a byte of hash an entry | entries      next: a bucket for what found no room
+//
+// It grows one bucket at a time (linear hashing), so no operation handles more than one bucket's entries. Buckets are
+// seven tenths full on average. A look-up fetches one bucket, in one case of eight to twenty a second one.
+//
+// When rather farside::hash_map: entries from a cache line up, skewed keys (a hot entry keeps its whole bucket near),
+// look-ups of keys that are not there, references that outlive insertions.
+// Keys and values are trivially copyable. Complexity: as std::unordered_map. What adds or erases makes references and
+// iterators invalid; there is no erase by iterator.
+// Exceptions: std::bad_alloc from what adds, which then changes nothing; what Hash and Equal throw.
+// Thread-safety: as std::unordered_map. Iterators: positions.hpp, forward; copies are pairs {first, second}.
+#ifndef FARSIDE_CONTAINERS_FAR_HASH_MAP_HPP
+#define FARSIDE_CONTAINERS_FAR_HASH_MAP_HPP
+
+#include <farside/containers/hash_support.hpp>
+
+#include <functional>
+#include <initializer_list>
+#include <stdexcept>
+
+namespace farside {
+
+template <typename K, typename V, typename Hash = std::hash<K>, typename Equal = std::equal_to<K>,
+          size_t EntriesPerBucket = std::clamp<size_t>((512 - 8) / (sizeof(detail::hash_entry<K, V>) + 1), 4, 64)>
+class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal, EntriesPerBucket>, K, V> {
+  using base = detail::map_interface<far_hash_map, K, V>;
+  friend base;
+  static_assert(detail::check_element<K>() && detail::check_element<V>());
+
+ public:
+  using typename base::const_iterator, typename base::iterator, typename base::value_type;
+
+  far_hash_map() = default;
+  explicit far_hash_map(size_t size, const Hash& hash = Hash(), const Equal& equal = Equal())
+      : hash_(hash), equal_(equal) {
+    reserve(size);
+  }
+  far_hash_map(std::initializer_list<value_type> values) {
+    for (const value_type& v : values) this->insert(v);
+  }
+  far_hash_map(far_hash_map&& other) noexcept { swap(other); }
+  far_hash_map& operator=(far_hash_map&& other) noexcept {
+    if (this == &other) return *this;
+    clear();
+    swap(other);
+    return *this;
+  }
+
+  size_t size() const { return size_; }
+  size_t bucket_count() const { return buckets_.size(); }
+  void reserve(size_t size) {
+    while (is_full_with(size)) add_bucket();
+  }
+  void clear() {
+    buckets_.clear();
+    overflow_.clear();
+    spare_.clear();
+    size_ = 0;
+    base_ = 1;
+  }
+  void swap(far_hash_map& other) noexcept {
+    buckets_.swap(other.buckets_);
+    overflow_.swap(other.overflow_);
+    spare_.swap(other.spare_);
+    std::swap(size_, other.size_);
+    std::swap(base_, other.base_);
+    std::swap(hash_, other.hash_);
+    std::swap(equal_, other.equal_);
+  }
+  friend void swap(far_hash_map& a, far_hash_map& b) noexcept { a.swap(b); }
+
+  // ---- Looking up: nullptr where there is none ----
+  template <bool nonTemporal = false>
+  const V* get(const K& key, const deref_scope&) const {
+    place p = locate<nonTemporal>(key, hash_of(key));
+    return p.bucket == kNone ? nullptr : &reach_bucket<false, nonTemporal>(p.bucket).items[p.index].second;
+  }
+  template <bool nonTemporal = false>
+  V* get_mut(const K& key, const deref_scope&) {
+    place p = locate<nonTemporal>(key, hash_of(key));
+    return p.bucket == kNone ? nullptr : &reach_bucket<true, nonTemporal>(p.bucket).items[p.index].second;
+  }
+  // Advice: the key will be looked up soon. Does not wait.
+  void prefetch(const K& key) const {
+    if (buckets_.size() > 0) buckets_.prefetch(bucket_of(hash_of(key)), 1);
+  }
+
+  // ---- Changing; the iterator's bool: an entry was added ----
+  template <typename... Arguments>
+  std::pair<iterator, bool> try_emplace(const K& key, Arguments&&... arguments) {
+    deref_scope scope;
+    uint64_t hash = hash_of(key);
+    place p = locate(key, hash);
+    if (p.bucket != kNone) return {{*this, slot_of(p)}, false};
+    value_type entry(key, V(std::forward<Arguments>(arguments)...));
+    if (is_full_with(size_ + 1)) add_bucket();
+    if (spare_.empty()) add_spare();
+    p = append(bucket_of(hash), hash, entry);
+    size_++;
+    return {{*this, slot_of(p)}, true};
+  }
+  size_t erase(const K& key) {
+    deref_scope scope;
+    place p = locate(key, hash_of(key));
+    if (p.bucket == kNone) return 0;
+    remove(bucket_of(hash_of(key)), p);
+    size_--;
+    return 1;
+  }
+
+ private:
+  friend iterator;
+  friend const_iterator;
+  static constexpr size_t kEntries = EntriesPerBucket;
+  static constexpr size_t kNone = ~size_t{0};
+  static constexpr size_t kOverflow = size_t{1} << 32;  // the buckets from this number on are overflow_'s
+
+  struct bucket {
+    bucket() noexcept {}
+    uint32_t count = 0;
+    uint32_t next = 0;  // overflow bucket + 1; all buckets of a chain but the last are full
+    uint8_t tags[kEntries];
+    union {
+      value_type items[kEntries];
+    };
+  };
+  using buckets = detail::spine<bucket, 512>;
+  struct place {
+    size_t bucket = kNone, index = 0;
+  };
+
+  static uint8_t tag_of(uint64_t hash) { return static_cast<uint8_t>(hash >> 56); }
+  uint64_t hash_of(const K& key) const {
+    uint64_t hash = detail::mix64(hash_(key));
+    return hash ^ hash >> 32;
+  }
+  // base_ buckets at the begin of a round, of which each is split in turn.
+  size_t bucket_of(uint64_t hash) const {
+    size_t b = hash & (base_ * 2 - 1);
+    return b < buckets_.size() ? b : b - base_;
+  }
+  bool is_full_with(size_t size) const { return size * 10 > buckets_.size() * kEntries * 7; }
+
+  template <bool write, bool nonTemporal = false>
+  bucket& reach_bucket(size_t b) const {
+    return *detail::reach<write, nonTemporal>(b < kOverflow ? buckets_[b] : overflow_[b - kOverflow], [] {});
+  }
+  template <bool nonTemporal = false>
+  place locate(const K& key, uint64_t hash) const {
+    if (buckets_.size() == 0) return {};
+    for (size_t b = bucket_of(hash);;) {
+      const bucket& here = reach_bucket<false, nonTemporal>(b);
+      for (size_t i = 0; i < here.count; i++) {
+        if (here.tags[i] == tag_of(hash) && equal_(here.items[i].first, key)) return {b, i};
+      }
+      if (here.next == 0) return {};
+      b = kOverflow + here.next - 1;
+    }
+  }
+
+  // ---- Chains. There is a spare bucket when one is appended to ----
+  place append(size_t b, uint64_t hash, const value_type& entry) {
+    bucket* here = &reach_bucket<true>(b);
+    while (here->next != 0) here = &reach_bucket<true>(b = kOverflow + here->next - 1);
+    if (here->count == kEntries) {
+      here->next = spare_.back() + 1;
+      spare_.pop_back();
+      here = &reach_bucket<true>(b = kOverflow + here->next - 1);
+    }
+    here->tags[here->count] = tag_of(hash);
+    ::new (static_cast<void*>(&here->items[here->count])) value_type(entry);
+    return {b, here->count++};
+  }
+  // The chain's last entry goes where the removed one was.
+  void remove(size_t first, place hole) {
+    bucket* before = nullptr;
+    bucket* last = &reach_bucket<true>(first);
+    while (last->next != 0) before = std::exchange(last, &reach_bucket<true>(kOverflow + last->next - 1));
+    bucket& here = reach_bucket<true>(hole.bucket);
+    last->count--;
+    if (&here != last || hole.index != last->count) {
+      here.tags[hole.index] = last->tags[last->count];
+      ::new (static_cast<void*>(&here.items[hole.index])) value_type(last->items[last->count]);
+    }
+    if (last->count > 0 || !before) return;
+    spare_.push_back(std::exchange(before->next, 0) - 1);
+  }
+  void add_spare() {
+    if (overflow_.size() == UINT32_MAX) throw std::length_error("farside::far_hash_map: more than 2^32 buckets");
+    spare_.reserve(overflow_.size() + 1);  // no push_back fails from now on
+    overflow_.push();
+    spare_.push_back(static_cast<uint32_t>(overflow_.size() - 1));
+  }
+  // The next bucket in turn is split. Whatever may fail comes first: the halves need no more spares than their whole
+  // gives back.
+  void add_bucket() {
+    if (buckets_.size() == kOverflow) throw std::length_error("farside::far_hash_map: more than 2^32 buckets");
+    if (buckets_.size() == base_ * 2) base_ *= 2;
+    if (buckets_.size() == 0) return buckets_.push();
+    deref_scope scope;
+    size_t whole = buckets_.size() - base_;
+    std::vector<std::pair<uint64_t, value_type>> entries;
+    for (bucket* b = &reach_bucket<false>(whole); b;
+         b = b->next == 0 ? nullptr : &reach_bucket<false>(kOverflow + b->next - 1)) {
+      for (size_t i = 0; i < b->count; i++) entries.emplace_back(hash_of(b->items[i].first), b->items[i]);
+    }
+    buckets_.push();
+    empty_chain(whole);
+    for (auto& [hash, entry] : entries) append(bucket_of(hash), hash, entry);
+  }
+  void empty_chain(size_t first) {
+    for (size_t b = first;;) {
+      bucket& here = reach_bucket<true>(b);
+      here.count = 0;
+      if (here.next == 0) return;
+      uint32_t next = std::exchange(here.next, 0) - 1;
+      spare_.push_back(next);
+      b = kOverflow + next;
+    }
+  }
+
+  // ---- Walks, over the buckets first and what found no room in them after ----
+  size_t all_buckets() const { return buckets_.size() + overflow_.size(); }
+  size_t all_slots() const { return all_buckets() * kEntries; }
+  size_t slot_of(place p) const {
+    size_t b = p.bucket < kOverflow ? p.bucket : p.bucket - kOverflow + buckets_.size();
+    return b * kEntries + p.index;
+  }
+  size_t find_slot(const K& key) const {
+    deref_scope scope;
+    place p = locate(key, hash_of(key));
+    return p.bucket == kNone ? all_slots() : slot_of(p);
+  }
+  template <bool write>
+  bucket& walk_to_bucket(size_t b) const {
+    if (b >= buckets_.size()) return reach_bucket<write>(b - buckets_.size() + kOverflow);
+    return *detail::reach<write, false>(buckets_[b], [&] { detail::note_miss(this, buckets_, b); });
+  }
+  template <bool write>
+  value_type& walk_to(size_t slot) const {
+    return walk_to_bucket<write>(slot / kEntries).items[slot % kEntries];
+  }
+  size_t next_slot(size_t slot) const {
+    deref_scope scope;
+    size_t i = slot % kEntries;
+    for (size_t b = slot / kEntries; b < all_buckets(); b++, i = 0) {
+      if (i < walk_to_bucket<false>(b).count) return b * kEntries + i;
+    }
+    return all_slots();
+  }
+  template <bool write, bool nonTemporal, typename F>
+  void visit(F f) const {
+    visit_spine<write, nonTemporal>(buckets_, f);
+    visit_spine<write, nonTemporal>(overflow_, f);
+  }
+  template <bool write, bool nonTemporal, typename F>
+  static void visit_spine(const buckets& all, F& f) {
+    detail::run_ahead next(all.size());
+    for (size_t b = 0; b < all.size();) {
+      deref_scope scope;
+      for (size_t i = 0; i < detail::objects_per_scope(sizeof(bucket)) && b < all.size(); i++, b++) {
+        bucket& here = *detail::reach<write, nonTemporal>(all[b], [&] { next.missed(all, b); });
+        for (size_t e = 0; e < here.count; e++) f(here.items[e]);
+      }
+    }
+  }
+
+  buckets buckets_, overflow_;
+  std::vector<uint32_t> spare_;  // overflow buckets in no chain; they are empty
+  size_t size_ = 0;
+  size_t base_ = 1;  // a power of two; buckets_ has up to twice as many
+  [[no_unique_address]] Hash hash_;
+  [[no_unique_address]] Equal equal_;
+};
+
+}  // namespace farside
+#endif

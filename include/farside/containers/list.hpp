@@ -1,0 +1,206 @@
+// farside::list: as std::list, except that its elements lie in far chunks of ElementsPerObject (an unrolled list): a
+// near node for each chunk holds the chunk's owner and its neighbours.
+//
+//   near:  node <-> node <-> node        each: owner, first, count
+//            |        |       |
+//   far:   chunk    chunk   chunk        elements in [first, first + count)
+//
+// Which iterators stay valid: those into other chunks than the one that is changed. insert and erase return one that
+// is; push_front, push_back, pop_front and pop_back invalidate only what they remove. Complexity: insert, erase O(1) in
+// the number of elements (they move up to half a chunk, and fetch at most it and a neighbour); push, pop O(1); splice
+// of a whole list O(1) but for one chunk; size O(1). clear and destruction fetch nothing. Traversal in both directions
+// is recognized by its misses, and the chunks ahead are asked for. Near memory: 32 bytes a chunk. Exceptions:
+// std::bad_alloc from what adds, which then changes nothing. Thread-safety: as std::list. Iterators: positions.hpp,
+// bidirectional.
+#ifndef FARSIDE_CONTAINERS_LIST_HPP
+#define FARSIDE_CONTAINERS_LIST_HPP
+
+#include <farside/containers/detail.hpp>
+#include <farside/containers/list_chain.hpp>
+#include <farside/containers/positions.hpp>
+
+#include <initializer_list>
+
+namespace farside {
+
+template <typename T, size_t ElementsPerObject = 0>
+class list {
+  static_assert(detail::check_element<T>());
+  using chain = detail::list_chain<T, detail::elements_of<T, ElementsPerObject>>;
+  using node = typename chain::node;
+
+ public:
+  using value_type = T;
+  using size_type = size_t;
+  static constexpr size_t kElementsPerObject = chain::kElements;
+  using iterator = detail::list_position<chain, false>;
+  using const_iterator = detail::list_position<chain, true>;
+  using reverse_iterator = std::reverse_iterator<iterator>;
+  using const_reverse_iterator = std::reverse_iterator<const_iterator>;
+
+  list() = default;
+  list(std::initializer_list<T> values) : list(values.begin(), values.end()) {}
+  template <std::input_iterator It>
+  list(It first, It last) {
+    for (; first != last; ++first) push_back(*first);
+  }
+  list(list&& other) noexcept { swap(other); }
+  list& operator=(list&& other) noexcept {
+    if (this == &other) return *this;
+    clear();
+    swap(other);
+    return *this;
+  }
+  ~list() { clear(); }
+
+  size_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+  iterator begin() { return typename chain::place{chain_.first(), chain_.first()->first}; }
+  iterator end() { return typename chain::place{chain_.end(), 0}; }
+  const_iterator begin() const { return const_cast<list*>(this)->begin(); }
+  const_iterator end() const { return const_cast<list*>(this)->end(); }
+  const_iterator cbegin() const { return begin(); }
+  const_iterator cend() const { return end(); }
+  reverse_iterator rbegin() { return reverse_iterator(end()); }
+  reverse_iterator rend() { return reverse_iterator(begin()); }
+  const_reverse_iterator rbegin() const { return const_reverse_iterator(end()); }
+  const_reverse_iterator rend() const { return const_reverse_iterator(begin()); }
+  auto in(const deref_scope&) const {
+    using scoped = detail::list_scoped_position<chain, true>;
+    return detail::scoped_range<scoped>(scoped(begin()), scoped(end()));
+  }
+  auto in_mut(const deref_scope&) {
+    using scoped = detail::list_scoped_position<chain, false>;
+    return detail::scoped_range<scoped>(scoped(begin()), scoped(end()));
+  }
+
+  // Copies; with a scope, the element itself. There must be one.
+  T front() const { return *begin(); }
+  T back() const { return *--end(); }
+  const T& front(const deref_scope& scope) const { return begin().get(scope); }
+  const T& back(const deref_scope& scope) const { return (--end()).get(scope); }
+
+  void push_back(const T& value) { emplace_back(value); }
+  void push_front(const T& value) { emplace_front(value); }
+  template <typename... Arguments>
+  void emplace_back(Arguments&&... arguments) {
+    T value(std::forward<Arguments>(arguments)...);
+    node* n = chain_.last();
+    if (n == chain_.end() || n->first + n->count == kElementsPerObject) n = chain_.add_before(chain_.end(), 0);
+    chain_.put(n, n->first + n->count, value);
+    n->count++, size_++;
+  }
+  template <typename... Arguments>
+  void emplace_front(Arguments&&... arguments) {
+    T value(std::forward<Arguments>(arguments)...);
+    node* n = chain_.first();
+    if (n == chain_.end() || n->first == 0) n = chain_.add_before(n, kElementsPerObject);
+    chain_.put(n, n->first - 1, value);
+    n->first--, n->count++, size_++;
+  }
+  void pop_back() {
+    node* n = chain_.last();
+    size_--;
+    if (--n->count == 0) chain_.remove(n);
+  }
+  void pop_front() {
+    node* n = chain_.first();
+    size_--, n->first++;
+    if (--n->count == 0) chain_.remove(n);
+  }
+
+  // In front of `where`.
+  template <typename... Arguments>
+  iterator emplace(const_iterator where, Arguments&&... arguments) {
+    T value(std::forward<Arguments>(arguments)...);
+    node* n = where.node_;
+    uint32_t at = where.at_;
+    if (n == chain_.end()) {
+      push_back(value);
+      return --end();
+    }
+    if (n->count == kElementsPerObject) {
+      auto [part, place] = chain_.split(n, at);
+      n = part, at = place;
+    }
+    at = chain_.make_room(n, at);
+    chain_.put(n, at, value);
+    size_++;
+    return typename chain::place{n, at};
+  }
+  iterator insert(const_iterator where, const T& value) { return emplace(where, value); }
+  template <std::input_iterator It>
+  iterator insert(const_iterator where, It first, It last) {
+    size_t count = 0;
+    iterator at = where.place();
+    for (; first != last; ++first, ++at, count++) at = emplace(at, *first);
+    for (; count > 0; count--) --at;
+    return at;
+  }
+  iterator erase(const_iterator where) {
+    node* n = where.node_;
+    size_--;
+    if (n->count == 1) {
+      node* next = chain_.remove(n);
+      return typename chain::place{next, next->first};
+    }
+    uint32_t at = chain_.close_gap(n, where.at_);
+    chain_.merge(n);
+    return chain_.normal(n, at);
+  }
+  iterator erase(const_iterator first, const_iterator last) {
+    size_t count = 0;
+    for (const_iterator i = first; i != last; ++i) count++;
+    iterator at = first.place();
+    for (; count > 0; count--) at = erase(at);
+    return at;
+  }
+  // Removes the elements for which f(const T&) is true, and returns how many. O(size), one pass.
+  template <typename F>
+  size_t remove_if(F f) {
+    size_t before = size_;
+    for (node* n = chain_.first(); n != chain_.end();) {
+      size_ -= chain_.filter(n, f);
+      n = n->count == 0 ? chain_.remove(n) : n->next;
+    }
+    return before - size_;
+  }
+  // All of another list comes in front of `where`, and the other is empty.
+  void splice(const_iterator where, list& other) {
+    node* n = where.node_;
+    if (n != chain_.end() && where.at_ != n->first) n = chain_.cut(n, where.at_);
+    chain_.adopt(n, other.chain_);
+    size_ += std::exchange(other.size_, 0);
+  }
+  void splice(const_iterator where, list&& other) { splice(where, other); }
+  void clear() {
+    while (chain_.first() != chain_.end()) chain_.remove(chain_.first());
+    size_ = 0;
+  }
+  void swap(list& other) noexcept {
+    chain_.swap(other.chain_);
+    std::swap(size_, other.size_);
+  }
+  friend void swap(list& a, list& b) noexcept { a.swap(b); }
+
+  // One scope and one deref a chunk, the next chunks asked for: f(const T&), f(T&). f must not change the list.
+  template <bool nonTemporal = false, typename F>
+  void for_each(F f) const {
+    chain_.template visit<false, nonTemporal>([&](const T& item) { f(item); });
+  }
+  template <bool nonTemporal = false, typename F>
+  void for_each_mut(F f) {
+    chain_.template visit<true, nonTemporal>([&](T& item) { f(item); });
+  }
+
+  friend bool operator==(const list& a, const list& b) {
+    return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
+  }
+
+ private:
+  chain chain_;
+  size_t size_ = 0;
+};
+
+}  // namespace farside
+#endif

@@ -1,0 +1,213 @@
+// What farside::array and farside::vector share: elements in a row, in chunks of ElementsPerObject, each chunk a far
+// object, its owner in a near spine. See those headers; not for programs.
+//
+//   element i:  spine[i / ElementsPerObject]  ->  chunk, far  ->  items[i % ElementsPerObject]
+//
+// Complexity: access by index O(1), at most one fetch. Walks by index, and iterators, are recognized by their misses,
+// forwards, backwards and by any stride, and what comes next is asked for; a for_each knows it beforehand.
+// Thread-safety: as std::vector.
+#ifndef FARSIDE_CONTAINERS_SEQUENCE_HPP
+#define FARSIDE_CONTAINERS_SEQUENCE_HPP
+
+#include <farside/containers/detail.hpp>
+#include <farside/containers/positions.hpp>
+
+#include <cstring>
+#include <span>
+#include <stdexcept>
+
+namespace farside::detail {
+
+template <typename T, size_t asked>
+class sequence {
+  static_assert(check_element<T>());
+
+ public:
+  using value_type = T;
+  using size_type = size_t;
+  using difference_type = std::ptrdiff_t;
+  using iterator = position<sequence>;
+  using const_iterator = position<const sequence>;
+  using reverse_iterator = std::reverse_iterator<iterator>;
+  using const_reverse_iterator = std::reverse_iterator<const_iterator>;
+  static constexpr size_t kElementsPerObject = elements_of<T, asked>;
+
+  size_t size() const { return size_; }
+  [[nodiscard]] bool empty() const { return size_ == 0; }
+
+  // ---- The element itself, until the scope ends ----
+  template <bool nonTemporal = false>
+  const T& get(size_t i, const deref_scope&) const {
+    return chunk_of<false, nonTemporal>(i).items[i % kElementsPerObject];
+  }
+  template <bool nonTemporal = false>
+  T& get_mut(size_t i, const deref_scope&) {
+    return chunk_of<true, nonTemporal>(i).items[i % kElementsPerObject];
+  }
+  // The same; std::out_of_range if there is none.
+  const T& at(size_t i, const deref_scope& scope) const { return get(checked(i), scope); }
+  T& at_mut(size_t i, const deref_scope& scope) { return get_mut(checked(i), scope); }
+  const T& front(const deref_scope& scope) const { return get(0, scope); }
+  const T& back(const deref_scope& scope) const { return get(size_ - 1, scope); }
+
+  // ---- Copies, without a scope ----
+  T load(size_t i) const {
+    deref_scope scope;
+    return get(i, scope);
+  }
+  void store(size_t i, const T& value) {
+    deref_scope scope;
+    get_mut(i, scope) = value;
+  }
+  const T operator[](size_t i) const { return load(i); }  // const: `v[i].x = 1` would be lost
+  T at(size_t i) const { return load(checked(i)); }
+  T front() const { return load(0); }
+  T back() const { return load(size_ - 1); }
+
+  // ---- Runs of elements: one scope and one deref a chunk, the next chunks asked for ----
+
+  // f(std::span<const T>) for each piece of [begin, end), in order. f must not change the container.
+  template <bool nonTemporal = false, typename F>
+  void for_each_chunk(size_t begin, size_t end, F f) const {
+    visit<false, nonTemporal>(*this, begin, end, [&](T* items, size_t n) { f(std::span<const T>(items, n)); });
+  }
+  // f(std::span<T>).
+  template <bool nonTemporal = false, typename F>
+  void for_each_chunk_mut(size_t begin, size_t end, F f) {
+    visit<true, nonTemporal>(*this, begin, end, [&](T* items, size_t n) { f(std::span<T>(items, n)); });
+  }
+  template <bool nonTemporal = false, typename F>
+  void for_each(F f) const {
+    for_each_chunk<nonTemporal>(0, size_, [&](std::span<const T> run) {
+      for (const T& item : run) f(item);
+    });
+  }
+  template <bool nonTemporal = false, typename F>
+  void for_each_mut(F f) {
+    for_each_chunk_mut<nonTemporal>(0, size_, [&](std::span<T> run) {
+      for (T& item : run) f(item);
+    });
+  }
+  // Advice: [begin, begin + count) will be used soon. Does not wait.
+  void prefetch(size_t begin, size_t count) const {
+    if (begin >= size_ || count == 0) return;
+    size_t first = begin / kElementsPerObject, last = (begin + std::min(count, size_ - begin) - 1) / kElementsPerObject;
+    chunks_.prefetch(first, last - first + 1);
+  }
+  void fill(const T& value) {
+    T copy = value;
+    for_each_chunk_mut(0, size_, [&](std::span<T> run) { std::fill(run.begin(), run.end(), copy); });
+  }
+
+  // ---- Iterators: see positions.hpp ----
+  iterator begin() { return {*this, 0}; }
+  iterator end() { return {*this, size_}; }
+  const_iterator begin() const { return {*this, 0}; }
+  const_iterator end() const { return {*this, size_}; }
+  const_iterator cbegin() const { return begin(); }
+  const_iterator cend() const { return end(); }
+  reverse_iterator rbegin() { return reverse_iterator(end()); }
+  reverse_iterator rend() { return reverse_iterator(begin()); }
+  const_reverse_iterator rbegin() const { return const_reverse_iterator(end()); }
+  const_reverse_iterator rend() const { return const_reverse_iterator(begin()); }
+  auto in(const deref_scope&) const {
+    using scoped = scoped_position<const sequence>;
+    return scoped_range<scoped>(scoped(*this, 0), scoped(*this, size_));
+  }
+  auto in_mut(const deref_scope&) {
+    using scoped = scoped_position<sequence>;
+    return scoped_range<scoped>(scoped(*this, 0), scoped(*this, size_));
+  }
+
+  friend bool operator==(const sequence& a, const sequence& b) {
+    return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
+  }
+
+ protected:
+  using object = chunk<T, kElementsPerObject>;
+  // Few owners a block where there are few: a block is the least that a container takes.
+  using owners = spine<object, kElementsPerObject == 1 ? 512 : 64>;
+
+  sequence() = default;
+  sequence(sequence&& other) noexcept : chunks_(std::move(other.chunks_)), size_(std::exchange(other.size_, 0)) {}
+  sequence& operator=(sequence&& other) noexcept {
+    if (this == &other) return *this;
+    chunks_ = std::move(other.chunks_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
+  ~sequence() = default;
+
+  size_t checked(size_t i) const {
+    if (i >= size_) throw std::out_of_range("farside: an element's index is at or past the size of its container");
+    return i;
+  }
+  // Chunks for so many elements; none of them is initialized.
+  void make_chunks(size_t elements) {
+    while (chunks_.size() * kElementsPerObject < elements) chunks_.push();
+  }
+  // Elements go from `from` to `to`, which may overlap.
+  void shift(size_t from, size_t to, size_t count) {
+    if (to <= from) return shift_down(from, to, count);
+    while (count > 0) {
+      size_t n =
+          std::min({count, (from + count - 1) % kElementsPerObject + 1, (to + count - 1) % kElementsPerObject + 1});
+      count -= n;
+      shift_piece(from + count, to + count, n);
+    }
+  }
+
+  owners chunks_;
+  size_t size_ = 0;
+
+ private:
+  template <typename>
+  friend class scoped_position;
+
+  template <bool write, bool nonTemporal>
+  object& chunk_of(size_t i) const {
+    size_t at = i / kElementsPerObject;
+    return *reach<write, nonTemporal>(chunks_[at], [&] { note_miss(this, chunks_, at); });
+  }
+  const T* run(size_t i, size_t* first) const {
+    *first = i / kElementsPerObject * kElementsPerObject;
+    return chunk_of<false, false>(i).items;
+  }
+  T* run(size_t i, size_t* first) {
+    *first = i / kElementsPerObject * kElementsPerObject;
+    return chunk_of<true, false>(i).items;
+  }
+
+  template <bool write, bool nonTemporal, typename F>
+  static void visit(const sequence& self, size_t begin, size_t end, F f) {
+    run_ahead next((end + kElementsPerObject - 1) / kElementsPerObject);
+    size_t at = begin / kElementsPerObject, skipped = begin % kElementsPerObject;
+    while (begin < end) {
+      deref_scope scope;
+      for (size_t i = 0; i < objects_per_scope(sizeof(object)) && begin < end; i++, at++) {
+        object* o = reach<write, nonTemporal>(self.chunks_[at], [&] { next.missed(self.chunks_, at); });
+        size_t n = std::min(kElementsPerObject - skipped, end - begin);
+        f(o->items + skipped, n);
+        begin += n;
+        skipped = 0;
+      }
+    }
+  }
+
+  void shift_down(size_t from, size_t to, size_t count) {
+    while (count > 0) {
+      size_t n = std::min(
+          {count, kElementsPerObject - from % kElementsPerObject, kElementsPerObject - to % kElementsPerObject});
+      shift_piece(from, to, n);
+      from += n, to += n, count -= n;
+    }
+  }
+  void shift_piece(size_t from, size_t to, size_t count) {
+    deref_scope scope;
+    const T* source = &get(from, scope);
+    memmove(static_cast<void*>(&get_mut(to, scope)), source, count * sizeof(T));
+  }
+};
+
+}  // namespace farside::detail
+#endif
