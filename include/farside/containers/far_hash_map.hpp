@@ -5,7 +5,8 @@
 //   far:   bucket: count | next | a byte of hash an entry | entries      next: a bucket for what found no room
 //
 // It grows one bucket at a time (linear hashing), so no operation handles more than one bucket's entries. Buckets are
-// seven tenths full on average. A look-up fetches one bucket, in one case of eight to twenty a second one.
+// seven tenths full on average. A look-up fetches one bucket; of entries of 16 bytes 3 in 100 lie in a second one, of
+// entries of 72 bytes 9 in 100.
 //
 // When rather farside::hash_map: entries from a cache line up, skewed keys (a hot entry keeps its whole bucket near),
 // look-ups of keys that are not there, references that outlive insertions.
