@@ -198,11 +198,16 @@ void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& 
     SegmentState state = table_.of(word.address()).word().state();
     bool far = pager_.word(word.address()).is(pager::PageState::kFar);
     if (!far) continue;
-    if (state != SegmentState::kEmptying) pager_.hint({.address = word.address(), .bytes = 1, .wait = false});
+    if (state != SegmentState::kEmptying) ask_for(word);
     else if (change_owner(owners + i, word, word.moving())) batch.add(owners + i, word);
     if (batch.is_full()) take_marked(batch, type, false);
   }
   take_marked(batch, type, false);
+}
+
+void ObjectSpace::ask_for(PtrWord word) {
+  size_t huge = table_.of(word.address()).live[0].load(std::memory_order_relaxed);
+  pager_.hint({.address = word.address(), .bytes = word.units() == 0 ? huge : 1, .wait = false});
 }
 
 farside_object_stats ObjectSpace::stats() {

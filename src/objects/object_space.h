@@ -93,6 +93,7 @@ class ObjectSpace : public NearObject {
   void* use_huge(PtrWord word, Segment& segment, unsigned options);
   void bring(PtrWord word, size_t bytes, unsigned options);
   void pass(uint64_t address);
+  void ask_for(PtrWord word);
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
   void take_marked(Batch& batch, farside_object_type& type, bool non_temporal);

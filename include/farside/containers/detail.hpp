@@ -52,19 +52,14 @@ struct chunk {
 
 // ---- Reaching an object ----
 
-// The object; `missed` is called first where it may be far. The check is farside_object_deref's own, which has no place
-// for it.
+// The object; `missed` is called first where it may be far.
 template <bool write, bool nonTemporal, typename Object, typename Missed>
 inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
   constexpr unsigned options = (write ? FARSIDE_OBJECT_WRITE : 0u) | (nonTemporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u);
-  uint64_t* where = access::word(owner);
-  uint64_t word = __atomic_load_n(where, __ATOMIC_RELAXED);
-  uint64_t line = word >> 22;
-  auto* card = reinterpret_cast<const uint64_t*>(farside_object_view.cards + (line & farside_object_view.mask)) + write;
-  if (__builtin_expect((__atomic_load_n(card, __ATOMIC_ACQUIRE) >> (line & 63)) & 1, 1))
-    return reinterpret_cast<Object*>(word >> 16);
+  void* object = farside_object_try(access::word(owner), options);
+  if (__builtin_expect(object != nullptr, 1)) return static_cast<Object*>(object);
   missed();
-  return static_cast<Object*>(farside_object_deref_slow(where, type_of<Object>(), options));
+  return static_cast<Object*>(farside_object_deref_slow(access::word(owner), type_of<Object>(), options));
 }
 
 // Makes an object in a null owner that stays where it is.
