@@ -93,19 +93,17 @@ void* farside_object_deref_slow(uint64_t* owner, struct farside_object_type* typ
  * for; what comes one by one comes before the call returns, in one request for every 64 objects or 16 KiB. */
 void farside_object_prefetch(uint64_t* owners, size_t count, struct farside_object_type* type);
 
-/* The object's address if its licence is there, else NULL: it may be far. 9 instructions. */
-static inline void* farside_object_try(const uint64_t* owner, unsigned options) {
-  uint64_t word = __atomic_load_n(owner, __ATOMIC_RELAXED);
+/* Whether the object that an owner's word names may be used at once. */
+static inline int farside_object_is_licensed(uint64_t word, unsigned options) {
   uint64_t line = word >> 22;
   const uint64_t* card = (const uint64_t*)(farside_object_view.cards + (line & farside_object_view.mask)) +
                          (options & FARSIDE_OBJECT_WRITE);
-  if (__builtin_expect((__atomic_load_n(card, __ATOMIC_ACQUIRE) >> (line & 63)) & 1, 1)) return (void*)(word >> 16);
-  return NULL;
+  return (int)((__atomic_load_n(card, __ATOMIC_ACQUIRE) >> (line & 63)) & 1);
 }
-/* The object's address, which stays valid until the caller's outermost scope ends. */
+/* The object's address, which stays valid until the caller's outermost scope ends. 10 instructions when it is near. */
 static inline void* farside_object_deref(uint64_t* owner, struct farside_object_type* type, unsigned options) {
-  void* object = farside_object_try(owner, options);
-  if (__builtin_expect(object != NULL, 1)) return object;
+  uint64_t word = __atomic_load_n(owner, __ATOMIC_RELAXED);
+  if (__builtin_expect(farside_object_is_licensed(word, options), 1)) return (void*)(word >> 16);
   return farside_object_deref_slow(owner, type, options);
 }
 

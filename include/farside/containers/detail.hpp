@@ -1,7 +1,7 @@
 // What Farside's containers share: chunks of elements, spines of owners, the way to an object with advice on what
 // comes next, and iterators. Not for programs.
 //
-// Cost: reach() is farside_object_deref, 9 instructions when the object is near and was used since it came. All
+// Cost: reach() is farside_object_deref, 10 instructions when the object is near and was used since it came. All
 // learning of access patterns happens beyond it, where Farside must be asked anyway: an object that comes back has lost
 // its licence, so the first use of each is seen here, and later ones cost nothing and write nothing.
 //
@@ -56,10 +56,11 @@ struct chunk {
 template <bool write, bool nonTemporal, typename Object, typename Missed>
 inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
   constexpr unsigned options = (write ? FARSIDE_OBJECT_WRITE : 0u) | (nonTemporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u);
-  void* object = farside_object_try(access::word(owner), options);
-  if (__builtin_expect(object != nullptr, 1)) return static_cast<Object*>(object);
+  uint64_t* where = access::word(owner);
+  uint64_t word = __atomic_load_n(where, __ATOMIC_RELAXED);
+  if (__builtin_expect(farside_object_is_licensed(word, options), 1)) return reinterpret_cast<Object*>(word >> 16);
   missed();
-  return static_cast<Object*>(farside_object_deref_slow(access::word(owner), type_of<Object>(), options));
+  return static_cast<Object*>(farside_object_deref_slow(where, type_of<Object>(), options));
 }
 
 // Makes an object in a null owner that stays where it is.
