@@ -4,7 +4,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from support import BUILD, SHARES, SystemTest, environment, expand, main, run, variations
+from support import BUILD, ROOT, SHARES, SystemTest, environment, expand, main, run, variations
 
 OUTSIDE = Path(__file__).resolve().parent / "outside"
 
@@ -60,6 +60,48 @@ class ProgramApiTest(SystemTest):
         told = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
         self.assertEqual(told["far"], 1)
         self.assertGreater(told["taken"], 1000)
+
+    @variations(SHARES)
+    def test_the_tutorial_ports_a_program(self, variation):
+        expected = self.once("tutorial", lambda: self.native([self.program("tutorial_before")]))
+        ported = self.native([self.program("tutorial")])
+        self.assertEqual(ported.output, expected.output)
+        self.assertIn(b"far=0", ported.errors)
+        self.same(variation, [self.program("tutorial_before")], expected)
+        for paths in ("page", "object", "hybrid") if variation.fault == "signal" else ("hybrid",):
+            result = self.same(variation, [self.program("tutorial")], expected, options=["--paths", paths])
+            told = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
+            self.assertEqual(told["far"], 1)
+            if paths != "page":
+                self.assertGreater(told["taken"], 1000)
+
+    def test_the_tutorial_shows_what_is_compiled(self):
+        def lines(text):
+            return [line.strip() for line in text.splitlines() if line.strip()]
+        programs = [lines((OUTSIDE / name).read_text("utf8")) for name in ("tutorial.cc", "tutorial_before.cc")]
+        blocks = [lines(block) for block in re.findall(r"```cpp\n(.*?)```", (ROOT / "docs/objects.md").read_text("utf8"), re.S)]
+        self.assertGreater(len(blocks), 10)
+        for block in blocks:
+            self.assertTrue(any(block == program[at:at + len(block)] for program in programs for at in range(len(program))),
+                            "\n".join(block))
+
+    def test_the_compiler_refuses_what_the_tutorial_says(self):
+        text = " ".join((ROOT / "docs/objects.md").read_text("utf8").split())
+        for use, message in [("customer.deref();", "no matching function for call to 'farside::unique_ptr<Customer>::deref()'"),
+                             ("customer->spent = 1;", "base operand of '->' has non-pointer type"),
+                             ("farside::deref_scope s; customer.deref(s)->spent = 1;", "in read-only object"),
+                             ("farside::make_unique<std::string>();", "Farside moves far objects as bytes: make the type trivially copyable"),
+                             ("farside::make_unique<Node>();", "Farside moves far objects as bytes: make the type trivially copyable"),
+                             ("auto second = customer;", "use of deleted function")]:
+            self.assertIn(message, text)
+            source = self.folder / "refused.cc"
+            source.write_text("#include <farside/ptr.hpp>\n#include <string>\n"
+                              "struct Customer { long spent = 0; };\n"
+                              "struct Node { farside::unique_ptr<Node> next; };\n"
+                              f"void use(farside::unique_ptr<Customer>& customer) {{ {use} }}\n", encoding="utf8")
+            result = run(["g++", "-std=c++20", "-fsyntax-only", f"-I{self.prefix}/include", str(source)], env=environment(LC_ALL="C"))
+            self.assertNotEqual(result.status, 0, use)
+            self.assertIn(message, result.errors.decode())
 
     @variations(SHARES)
     def test_hints_never_change_results(self, variation):
