@@ -97,7 +97,7 @@ class unique_ptr {
   unique_ptr(unique_ptr&& other) noexcept { take(other); }
   unique_ptr& operator=(unique_ptr&& other) noexcept {
     if (this == &other) return *this;
-    reset();
+    unique_ptr old(std::move(*this));  // ends last: `other` may lie inside its object
     take(other);
     return *this;
   }
@@ -120,6 +120,14 @@ class unique_ptr {
     return static_cast<T*>(at(FARSIDE_OBJECT_WRITE | (nonTemporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u)));
   }
 
+  // A scope must outlive what it gives.
+  template <bool nonTemporal = false>
+  const T* deref(const deref_scope&&) const = delete;
+  template <bool nonTemporal = false>
+  T* deref_mut(const deref_scope&&) = delete;
+  // As deref, but nullptr where there is no object.
+  const T* get_if(const deref_scope& scope) const { return *this ? deref(scope) : nullptr; }
+
   // Copies the object, for those who want no scope.
   T load() const {
     static_assert(std::is_trivially_copyable_v<T>, "an object with far pointers cannot be copied");
@@ -129,6 +137,12 @@ class unique_ptr {
   void store(const T& value) {
     deref_scope scope;
     *deref_mut(scope) = value;
+  }
+  // Calls change(object) with a T& in a scope of its own.
+  template <typename Change>
+  decltype(auto) modify(Change&& change) {
+    deref_scope scope;
+    return std::forward<Change>(change)(*deref_mut(scope));
   }
 
   // Ends the object. Nothing is fetched, unless its destructor has something to do.
@@ -181,6 +195,12 @@ unique_ptr<T> make_unique(Arguments&&... arguments) {
     }
   }
   return pointer;
+}
+
+// Brings near what `count` pointers in a row name, in few requests: see farside_object_prefetch.
+template <typename T>
+void prefetch(const unique_ptr<T>* first, size_t count) {
+  if (count > 0) farside_object_prefetch(detail::access::word(*first), count, detail::type_of<T>());
 }
 
 // One of several owners of a far object; 8 bytes, and for all of them together one block of 16 bytes beside the object

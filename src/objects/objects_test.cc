@@ -155,9 +155,7 @@ TEST(Objects, APrefetchBringsWhatComesOneByOne) {
   os::nanosleep_ns(20'000'000);
   uint64_t reads = far.pager().stats().get(pager::Counter::kPieces), taken = far.stats().taken;
   for (uint64_t i = 0; i < kCount; i += 500) {
-    auto* owners = reinterpret_cast<uint64_t*>(&lines[i]);
-    static farside_object_type type = {sizeof(Line), alignof(Line), nullptr, 0};
-    farside_object_prefetch(owners, 500, &type);
+    prefetch(&lines[i], 500);
     for (uint64_t j = i; j < i + 500; j++) ASSERT_EQ(lines[j].load().words[0], j);
   }
   EXPECT_GT(far.stats().taken, taken);
@@ -255,8 +253,16 @@ TEST(Objects, PointersInsideObjectsFollow) {
       ASSERT_FALSE(*at);
     }
   }
+  // The next owner is taken out of the object that the assignment ends.
+  for (uint64_t i = 0; i < kLength / 2; i++) {
+    deref_scope scope;
+    heads[1] = std::move(heads[1].deref_mut(scope)->next);
+    ASSERT_EQ(heads[1].deref(scope)->value, 1000 + kLength - 2 - i);
+  }
+  EXPECT_EQ(far.stats().objects, kLists * kLength - kLength / 2);
+  EXPECT_EQ(heads[3].modify([](Node& node) { return ++node.value; }), 3000 + kLength);
   for (uint64_t list = 0; list < kLists; list += 2) heads[list] = nullptr;
-  EXPECT_EQ(far.stats().objects, kLists / 2 * kLength);
+  EXPECT_EQ(far.stats().objects, kLists / 2 * kLength - kLength / 2);
 }
 
 // Threads read and write objects of their own and of all, end and make them, and move their pointers, with a quarter

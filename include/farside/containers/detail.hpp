@@ -69,12 +69,6 @@ void make_in(unique_ptr<Object>& owner, Arguments&&... arguments) {
   ::new (static_cast<void*>(&owner)) unique_ptr<Object>(make_unique<Object>(std::forward<Arguments>(arguments)...));
 }
 
-// Owners in a row.
-template <typename Object>
-void prefetch(const unique_ptr<Object>* first, size_t count) {
-  farside_object_prefetch(access::word(*first), count, type_of<Object>());
-}
-
 // How many objects of a size are asked for ahead of a walk, and used under one scope.
 constexpr size_t depth_for(size_t bytes) { return std::clamp<size_t>(32 * kPage / bytes, 4, 256); }
 constexpr size_t objects_per_scope(size_t bytes) { return std::max<size_t>(1, kPage / bytes); }
@@ -223,7 +217,7 @@ class spine {
     count = std::min(count, first < size_ ? size_ - first : 0);
     while (count > 0) {
       size_t row = std::min(count, length - first % length);
-      detail::prefetch(&(*this)[first], row);
+      farside::prefetch(&(*this)[first], row);
       first += row;
       count -= row;
     }

@@ -203,7 +203,7 @@ class list_chain {
     auto step = [run](const node* from) { return run > 0 ? from->next : from->previous; };
     const node* at = step(n);
     for (int i = 0; i < 2 * kBatch && !at->is_end(); i++, at = step(at)) {
-      if (i >= asked) prefetch(&at->items, 1);
+      if (i >= asked) farside::prefetch(&at->items, 1);
     }
   }
 

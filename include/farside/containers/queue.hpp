@@ -84,7 +84,7 @@ class queue {
     size_t size() const { return self.first_ + self.chunks_.size(); }
     void prefetch(size_t first, size_t count) const {
       for (size_t i = std::max(first, self.first_); i < first + count && i < size(); i++)
-        detail::prefetch(&self.chunks_[i - self.first_], 1);
+        farside::prefetch(&self.chunks_[i - self.first_], 1);
     }
   };
 

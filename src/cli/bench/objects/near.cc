@@ -1,6 +1,6 @@
 // Derefs of near objects: what a program pays when nothing is far.
-#include <cmath>
 #include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "cli/bench/figures.h"
@@ -67,8 +67,12 @@ json measure_case(const Case& c, Hot& hot) {
   std::vector<double> ns;
   for (unsigned i = 0; i < kRuns; i++) ns.push_back(ns_per_turn([&] { c.loop(hot, kTurns); }, kTurns));
   json made = {{"name", c.name}, {"ns", summary(ns)}, {"instructions", nullptr}};
-  auto with = count_instructions([&] { c.loop(hot, kStepped); });
-  auto without = count_instructions([&] { empty_loop(hot, kStepped); });
+  auto of = [&](auto loop) -> std::optional<uint64_t> {  // for kStepped turns more: what is around the loop drops out
+    auto once = count_instructions([&] { loop(hot, kStepped); });
+    auto twice = count_instructions([&] { loop(hot, 2 * kStepped); });
+    return once && twice ? std::optional(*twice - *once) : std::nullopt;
+  };
+  auto with = of(c.loop), without = of(empty_loop);
   if (with && without) made["instructions"] = (static_cast<double>(*with) - static_cast<double>(*without)) / kStepped;
   return made;
 }
