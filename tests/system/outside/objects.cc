@@ -30,7 +30,7 @@ struct farside::far_pointers<Node> : farside::fields<&Node::next> {};
 
 namespace {
 
-constexpr uint64_t kRecords = 60000;
+constexpr uint64_t kRecords = 150000;
 using Records = std::vector<farside::unique_ptr<Record>>;
 
 uint64_t next_random(uint64_t* state) {
@@ -113,12 +113,12 @@ void child(Records& records) {
   pid_t pid = fork();
   if (pid == 0) {
     uint64_t sum = sum_of(records);
-    work(records, 0, kRecords, 20000);
+    work(records, 0, kRecords, 10000);
     printf("child %" PRIu64 " %" PRIu64 "\n", sum, sum_of(records));
     fflush(stdout);
     _exit(0);
   }
-  work(records, 0, kRecords, 20000);
+  work(records, 0, kRecords, 10000);
   int status = 0;
   waitpid(pid, &status, 0);
   printf("child's status %d, parent %" PRIu64 "\n", status, sum_of(records));
