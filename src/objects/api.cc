@@ -76,7 +76,7 @@ void after_fork_in_child() {
 
 void start_threads_in_child() {
   if (!g_space.load(std::memory_order_acquire)) return;
-  if (int error = g_evacuator->restart_in_child()) die("cannot start the evacuator's thread (error {})", error);
+  if (int error = g_evacuator->start()) die("cannot start the evacuator's thread (error {})", error);
 }
 
 }  // namespace farside::objects

@@ -170,11 +170,6 @@ void Evacuator::stop() {
   started_ = false;
 }
 
-int Evacuator::restart_in_child() {
-  started_ = false;
-  return start();
-}
-
 void Evacuator::run() {
   os::name_thread("far-evacuate");
   { Scope first; }

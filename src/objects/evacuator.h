@@ -15,11 +15,10 @@ class Evacuator : public NearObject, public pager::PageObserver {
   explicit Evacuator(ObjectSpace& space) : space_(space) {}
   ~Evacuator() override { stop(); }
 
-  // Starts the thread. 0 or an errno value.
+  // Starts the thread; also in the child of a fork, where it is gone and what it had in hand is still there. 0 or an
+  // errno value.
   int start();
   void stop();
-  // In the child of a fork the thread is gone; what it had in hand is still there.
-  int restart_in_child();
 
   // Phase 2, by the pager's evictors.
   void leaving(std::span<const pager::PageIndex> pages) override;

@@ -428,6 +428,7 @@ void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type,
 
 // Nobody writes the objects: there are no pointers into an emptying segment, and the marks keep new ones away.
 void ObjectSpace::take_marked(Batch& batch, farside_object_type& type, bool non_temporal) {
+  if (batch.count == 0) return;
   inject::pause("objects:marked");
   batch.make_room();
   {

@@ -13,7 +13,6 @@
 //   dead      empty; used anew when all scopes have ended that may have read an owner before its object left
 #pragma once
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -85,11 +84,6 @@ struct alignas(kCacheLine) Segment {
     return false;
   }
   bool is_live(unsigned slot) const { return live[slot / 64].load(std::memory_order_acquire) >> (slot % 64) & 1; }
-  unsigned live_count() const {
-    unsigned count = 0;
-    for (const auto& word : live) count += static_cast<unsigned>(std::popcount(word.load(std::memory_order_relaxed)));
-    return count;
-  }
   void lock_owners() {
     while (lock.exchange(1, std::memory_order_acquire)) cpu_relax();
   }

@@ -268,6 +268,13 @@ void add_paging(CLI::App* parent) {
   });
 }
 
+void add_accesses_option(CLI::App* command, uint64_t* accesses) {
+  command->add_option("--accesses", *accesses, "reads in one measurement")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
 void add_fibers(CLI::App* parent) {
   CLI::App* command =
       parent->add_subcommand("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
@@ -277,10 +284,7 @@ void add_fibers(CLI::App* parent) {
   add_size_option(command, &arguments->data.size);
   add_local_option(command, &arguments->data.local);
   add_repeat_option(command, &settings.repetitions);
-  command->add_option("--accesses", settings.accesses, "reads in one measurement")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_accesses_option(command, &settings.accesses);
   command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
   add_output_options(command, &arguments->output);
   command->footer(
@@ -298,10 +302,7 @@ void add_objects(CLI::App* parent) {
   add_size_option(command, &arguments->data.size);
   add_local_option(command, &arguments->data.local);
   add_repeat_option(command, &settings.repetitions);
-  command->add_option("--accesses", settings.accesses, "reads in one measurement")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_accesses_option(command, &settings.accesses);
   command->add_option("--parts", settings.parts, "near, misses, fibers, paths; separated by commas (default: all)")
       ->type_name("LIST")
       ->delimiter(',')
