@@ -95,6 +95,11 @@ class Runs {
  public:
   void add(json run) { runs_.push_back(std::move(run)); }
   double least(const json::json_pointer& at) const { return best(at)[at]; }
+  double middle(const json::json_pointer& at) const {
+    std::vector<double> all;
+    for (const json& run : runs_) all.push_back(run[at]);
+    return median(all);
+  }
   // Of the run in which it took least.
   json cell(size_t i) const {
     json::json_pointer at = json::json_pointer("/cells") / i;
@@ -149,7 +154,7 @@ class Calibration {
     c.here.cores = c.here.cores_per_socket = cores_;
     if (cores_ > 1) {
       c.here.line_near = machine_.least("/line"_json_pointer);
-      c.here.shootdown = machine_.least("/shootdown"_json_pointer);
+      c.here.shootdown = machine_.middle("/shootdown"_json_pointer);  // least: the other core ran something else
     }
     c.here.line_far = c.here.line_near;
     c.miss_median = far_[cores_ - 1].least("/miss/median_us"_json_pointer);
@@ -196,7 +201,7 @@ WorkloadCosts costs_of_cell(const json& cell, double access_us, double shootdown
   w.access = access_us;
   w.faults_per_access = faults / accesses;
   w.pages_per_fault = std::max(1.0, pages / faults);
-  w.dirty = get("dirty_evictions") / evicted;
+  w.dirty = std::min(1.0, get("dirty_evictions") / evicted);  // batches under way are in one of the counters only
   w.signal = std::max(0.5, (cell["us"].get<double>() * accesses - get("fault_us") - accesses * access_us) / faults);
   w.handle = std::max(0.0, (get("fault_us") - get("fetch_us") - get("map_us") - waits) / faults);
   w.fetch = get("fetch_us") / pages;

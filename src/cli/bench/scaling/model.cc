@@ -372,7 +372,7 @@ class Model {
     if (pages == 0) co_return;
     *progress = true;
     auto n = static_cast<Time>(pages);
-    auto dirty = static_cast<uint64_t>(w_.dirty * n + random_.uniform());
+    uint64_t dirty = std::min(pages, static_cast<uint64_t>(w_.dirty * n + random_.uniform()));
     co_await spend(t, spread(n * (w_.hold + own_unmap())), Part::kHandle);
     co_await touch(t, mm_, Part::kKernel);
     co_await shoot_down(t);

@@ -186,6 +186,8 @@ TEST(ModelTest, FramesStayInTheBudgetAndPagesAreEvictedOnce) {
   s.work.pages_per_fault = 20.5;
   s.faults = 3000;
   expect_conserved(s);
+  s.work.dirty = 1.003;  // as measured: counters of a run that goes on
+  expect_conserved(s);
 }
 
 TEST(ModelTest, TheSameSeedGivesTheSameRun) {
@@ -248,6 +250,8 @@ TEST(CalibrationTest, CostsComeFromTheCountersOfARun) {
   EXPECT_DOUBLE_EQ(w.handle, 400 / 500.0);
   EXPECT_DOUBLE_EQ(w.map, 0.9);
   EXPECT_DOUBLE_EQ(w.unmap, 0.4);
+  cell["counters"]["dirty_evictions"] = 1003;
+  EXPECT_DOUBLE_EQ(costs_of_cell(cell, 0.5, 12.8).dirty, 1);
 }
 
 TEST(ScalingTest, PredictsForEveryNumberOfThreadsAndShowsIt) {
