@@ -1,11 +1,15 @@
 #include "objects/evacuator.h"
 
+#include <algorithm>
+
 #include "base/inject.h"
 
 namespace farside::objects {
 namespace {
 constexpr uint64_t kRoundNs = 200 * 1000;  // between rounds while there is something to do: a membarrier each
 constexpr uint64_t kIdleNs = 5 * 1000 * 1000;
+constexpr size_t kSweep = 1024;  // segments that a round looks at
+constexpr unsigned kRest = 200;  // rounds after a lap in vain
 }  // namespace
 
 // ---- Phase 2: the path selector ----
@@ -31,6 +35,7 @@ void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
 // True: there is more to do soon.
 bool Evacuator::round() {
   ObjectSpace::Busy busy(space_);
+  sweep();
   collect();
   if (pending_.empty() && emptying_.empty()) return false;
   uint32_t oldest = space_.epochs().advance();
@@ -39,11 +44,7 @@ bool Evacuator::round() {
     if (advance_one(p, oldest)) pending_[kept++] = p;
   }
   pending_.resize(kept);
-  kept = 0;
-  for (Pending& p : emptying_) {
-    if (evacuate(p)) emptying_[kept++] = p;
-  }
-  emptying_.resize(kept);
+  evacuate();
   return true;
 }
 
@@ -108,13 +109,41 @@ bool Evacuator::empty(Pending& p) {
 // Segments that are mostly garbage waste memory: near memory if they are near, the server's if they are far.
 void Evacuator::look_after(const Pending& p) {
   Segment& s = space_.table()[p.page];
-  unsigned live = s.live_units.load(std::memory_order_relaxed), used = s.used_units.load(std::memory_order_relaxed);
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
   bool is_near = space_.pager().word(address).is(pager::PageState::kNear);
-  uint64_t held = space_.pool().in_use() * kPageSize;
-  bool scarce = held / 2 > space_.counters().bytes.load(std::memory_order_relaxed);
-  if (is_near ? live < used / 2 : scarce && live < used / 4) emptying_.push_back(p);
+  if (s.is_mostly_garbage() && (is_near || is_scarce())) emptying_.push_back(p);
   else let_go(p.page);
+}
+
+// The far side holds twice as much as is alive.
+bool Evacuator::is_scarce() const {
+  return space_.pool().in_use() * kPageSize / 2 > space_.counters().bytes.load(std::memory_order_relaxed);
+}
+
+// Garbage that nobody was told of: segments that were let go while far memory was plenty, and those that lost their
+// objects before their log was done with them. Some at a time.
+void Evacuator::sweep() {
+  if (rest_ > 0) rest_--;
+  if (rest_ > 0 || !is_scarce()) return;
+  PageIndex pages[kSweep];
+  size_t count = space_.pool().list(swept_, pages);
+  swept_ += count;
+  for (size_t i = 0; i < count; i++) reclaimed_ |= reclaim(pages[i]);
+  if (count > 0) return;
+  rest_ = reclaimed_ ? 0 : kRest;
+  reclaimed_ = false;
+  swept_ = 0;
+}
+
+bool Evacuator::reclaim(PageIndex page) {
+  Segment& s = space_.table()[page];
+  SegmentState state = s.word().state();
+  if (state != SegmentState::kOpen && state != SegmentState::kEmptying) return false;
+  if (!s.is_mostly_garbage() || s.filling.load(std::memory_order_acquire) != 0) return false;
+  if (s.listed.load(std::memory_order_relaxed) != 0) return false;
+  if (s.change(SegmentState::kOpen, SegmentState::kClosing)) s.since.store(Epochs::now(), std::memory_order_release);
+  space_.put_in_list(page);
+  return true;
 }
 
 // Nobody looks at it until it is listed again. It may have died just before.
@@ -125,26 +154,21 @@ void Evacuator::let_go(PageIndex page) {
 }
 
 // Phase 5, for what is left. Objects that were in use when the segment was closed go together, and so do the others
-// (Atlas 4.3). True: some could not be moved now.
-bool Evacuator::evacuate(const Pending& p) {
-  SegmentTable& table = space_.table();
-  Segment& s = table[p.page];
-  if (s.word().state() == SegmentState::kDead) {
-    pending_.push_back(p);
-    return false;
+// (Atlas 4.3). What is empty now dies in its time; what is not is looked at again.
+void Evacuator::evacuate() {
+  List left;
+  ObjectSpace::Emptied batch[ObjectSpace::kMostEmptied];
+  for (size_t first = 0; first < emptying_.size(); first += std::size(batch)) {
+    size_t count = 0, end = std::min(emptying_.size(), first + std::size(batch));
+    for (size_t i = first; i < end; i++) {
+      const Pending& p = emptying_[i];
+      if (space_.table()[p.page].word().state() == SegmentState::kDead) pending_.push_back(p);
+      else batch[count++] = {p.page, p.hot, false};
+    }
+    if (count > 0) space_.evacuate({batch, count}, hot_, cold_);
+    for (size_t i = 0; i < count; i++) (batch[i].busy ? left : pending_).push_back({batch[i].page, batch[i].hot_lines});
   }
-  auto page_address = reinterpret_cast<uint64_t>(table.address_of(p.page));
-  space_.pager().hint({.address = page_address, .bytes = kPageSize});
-  bool busy = false;
-  unsigned slots = s.slots.load(std::memory_order_relaxed);
-  for (unsigned slot = 0; slot < slots; slot++) {
-    if (!s.is_live(slot)) continue;
-    Scope scope;
-    busy |= space_.evacuate(p.page, slot, p.hot, hot_, cold_) == ObjectSpace::Moved::kBusy;
-  }
-  if (busy) return true;
-  pending_.push_back(p);  // dead now, or a last object is just being taken
-  return false;
+  emptying_.swap(left);
 }
 
 // ---- The thread ----

@@ -37,12 +37,18 @@ class Evacuator : public NearObject, public pager::PageObserver {
   void close(Pending& pending);
   bool empty(Pending& pending);
   void look_after(const Pending& pending);
+  bool is_scarce() const;
+  void sweep();
+  bool reclaim(PageIndex page);
   void let_go(PageIndex page);
-  bool evacuate(const Pending& pending);
+  void evacuate();
 
   ObjectSpace& space_;
-  List pending_;   // closing, closed, dead
-  List emptying_;  // near ones that have objects left
+  List pending_;            // closing, closed, dead
+  List emptying_;           // near ones that have objects left
+  size_t swept_ = 0;        // of this lap
+  bool reclaimed_ = false;  // in this lap
+  unsigned rest_ = 0;       // rounds until the next lap
   ObjectLog hot_{Origin::kTaken}, cold_{Origin::kTaken};
   pthread_t thread_ = {};
   bool started_ = false;

@@ -1,5 +1,7 @@
 #include "objects/object_log.h"
 
+#include <algorithm>
+
 namespace farside::objects {
 
 PageIndex SegmentPool::take() {
@@ -24,6 +26,16 @@ void SegmentPool::give(PageIndex page) {
   LockGuard guard(mutex_);
   (is_near ? near_ : fresh_).push_back(page);
   in_use_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+size_t SegmentPool::list(size_t from, std::span<PageIndex> out) {
+  constexpr size_t kPages = kChunkBytes / kPageSize;
+  LockGuard guard(mutex_);
+  size_t count = std::min(out.size(), chunks_.size() * kPages - std::min(from, chunks_.size() * kPages));
+  for (size_t i = 0; i < count; i++) {
+    out[i] = static_cast<PageIndex>(chunks_[(from + i) / kPages] + (from + i) % kPages);
+  }
+  return count;
 }
 
 // Neighbours, all at once and without a signal each.
@@ -52,6 +64,7 @@ bool SegmentPool::commit_chunk() {
   }
   if (!pager_.commit(arena_, kChunkBytes).ok()) return false;
   PageIndex first = table_.index_of(reinterpret_cast<uint64_t>(arena_));
+  chunks_.push_back(first);
   for (size_t i = kChunkBytes / kPageSize; i > 0; i--) fresh_.push_back(static_cast<PageIndex>(first + i - 1));
   arena_ += kChunkBytes;
   arena_left_ -= kChunkBytes;

@@ -1,6 +1,7 @@
 // Where objects come to lie: each thread fills a segment of its own, one object after the other, so that what is made
 // or fetched together lies together (AIFM 5.2, Atlas 4.3). Full segments are left to themselves.
 #pragma once
+#include <span>
 #include <vector>
 
 #include "base/near.h"
@@ -20,6 +21,8 @@ class SegmentPool {
   // A dead one that nobody can name any more.
   void give(PageIndex page);
   uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
+  // All segments that there are, used or not, some at a time: those from the `from`-th on. Returns how many.
+  size_t list(size_t from, std::span<PageIndex> out);
 
   // fork: nobody is inside take or give.
   void lock() { mutex_.lock(); }
@@ -42,6 +45,7 @@ class SegmentPool {
   Pages fresh_;  // untouched, in order of addresses, the lowest last
   std::byte* arena_ = nullptr;
   size_t arena_left_ = 0;
+  Pages chunks_;  // the first page of each
   std::atomic<uint64_t> in_use_{0};
 };
 

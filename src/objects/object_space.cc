@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/inject.h"
 #include "base/log.h"
@@ -55,19 +56,14 @@ class ObjectSpace::Waiting {
   bool was_busy_;
 };
 
-// Objects that one thread takes together: marked, and read into one buffer.
-struct ObjectSpace::Batch {
-  static constexpr size_t kMostBytes = 16 * kKiB;
-
-  ~Batch() {
+// Pieces that are read together, and a buffer for them.
+struct ObjectSpace::PieceBuffer {
+  ~PieceBuffer() {
     if (buffer) near_free(buffer, room);
   }
-  bool is_full() const { return count == pager::Piece::kMost || bytes + kPageSize > kMostBytes; }
-  void add(uint64_t* owner, PtrWord word) {
-    owners[count] = owner;
-    words[count] = word;
-    pieces[count++] = {word.address(), static_cast<uint32_t>(word.bytes()), nullptr};
-    bytes += align_up(word.bytes(), kCacheLine);
+  void add(uint64_t address, size_t size) {
+    pieces[count++] = {address, static_cast<uint32_t>(size), nullptr};
+    bytes += align_up(size, kCacheLine);
   }
   void make_room() {
     if (bytes > room) {
@@ -80,13 +76,37 @@ struct ObjectSpace::Batch {
       to += align_up(pieces[i].bytes, kCacheLine);
     }
   }
+  // Where the bytes are: what is not far is read in its place.
+  const std::byte* content(size_t i) const {
+    return pieces[i].read ? pieces[i].to : reinterpret_cast<const std::byte*>(pieces[i].address);
+  }
   void clear() { count = bytes = 0; }
 
   size_t count = 0, bytes = 0, room = 0;
   std::byte* buffer = nullptr;
-  uint64_t* owners[pager::Piece::kMost];
-  PtrWord words[pager::Piece::kMost];
   pager::Piece pieces[pager::Piece::kMost];
+};
+
+// Objects that are taken together, all of them marked.
+struct ObjectSpace::Batch : PieceBuffer {
+  static constexpr size_t kMostBytes = 16 * kKiB;
+  struct Object {
+    uint64_t* owner;
+    PtrWord word;
+    unsigned kind;   // of its header
+    ObjectLog* log;  // where it goes; nullptr: the thread's own
+    Emptied* from;   // whom to tell that it could not be moved; nullptr: it must
+  };
+
+  explicit Batch(bool non_temporal = false) : passing(non_temporal) {}
+  bool is_full() const { return count == pager::Piece::kMost || bytes + kPageSize > kMostBytes; }
+  void add(const Object& object) {
+    objects[count] = object;
+    PieceBuffer::add(object.word.address(), object.word.bytes());
+  }
+
+  const bool passing;  // of the thread's logs, that for what is used in passing
+  Object objects[pager::Piece::kMost];
 };
 
 ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
@@ -111,7 +131,7 @@ void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned opt
   if (type->bytes > kLargestObject) return make_huge(owner, *type);
   PtrWord word;
   ThreadLogs& mine = logs();
-  if (!place(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, *type, &word)) {
+  if (!place(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, type->bytes, type->alignment, &word)) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -192,6 +212,7 @@ void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& 
   Scope scope;
   Busy busy(*this);
   Batch batch;
+  unsigned kind = Header::kind(number_of(type), type.alignment);
   for (size_t i = 0; i < count; i++) {
     PtrWord word = load_owner(owners + i);
     if (word.is_null() || word.is_moving() || !table_.contains(word.address())) continue;
@@ -199,10 +220,10 @@ void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& 
     bool far = pager_.word(word.address()).is(pager::PageState::kFar);
     if (!far) continue;
     if (state != SegmentState::kEmptying) ask_for(word);
-    else if (change_owner(owners + i, word, word.moving())) batch.add(owners + i, word);
-    if (batch.is_full()) take_marked(batch, type, false);
+    else if (change_owner(owners + i, word, word.moving())) batch.add({owners + i, word, kind, nullptr, nullptr});
+    if (batch.is_full()) take_marked(batch);
   }
-  take_marked(batch, type, false);
+  take_marked(batch);
 }
 
 void ObjectSpace::ask_for(PtrWord word) {
@@ -289,15 +310,15 @@ void ObjectSpace::wait_while_moving(const uint64_t* owner) {
 
 // ---- Making and ending ----
 
-bool ObjectSpace::place(ObjectLog& log, const farside_object_type& type, PtrWord* word) {
-  if (log.place(table_, type.bytes, type.alignment, word)) return true;
+bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, PtrWord* word) {
+  if (log.place(table_, bytes, alignment, word)) return true;
   NoSwitch no_switch;
   seal(log);
   PageIndex page = pool_.take();
   if (page == SegmentStack::kNone) return false;
   if (&log == &logs().passing) pass(reinterpret_cast<uint64_t>(table_.address_of(page)));
   log.begin(table_, page);
-  return log.place(table_, type.bytes, type.alignment, word);
+  return log.place(table_, bytes, alignment, word);
 }
 
 void ObjectSpace::seal(ObjectLog& log) {
@@ -343,7 +364,7 @@ void ObjectSpace::take_off(Segment& segment, PageIndex page, size_t units) {
     if (left >= used / 2 || segment.filling.load(std::memory_order_acquire) != 0) return;
     if (segment.change(SegmentState::kOpen, SegmentState::kClosing))
       segment.since.store(Epochs::now(), std::memory_order_release);
-    else if (left >= used / 4 || left + units < used / 4 || segment.word().state() != SegmentState::kEmptying) return;
+    else if (left + units < used / 2 || segment.word().state() != SegmentState::kEmptying) return;
   }
   put_in_list(page);
 }
@@ -421,33 +442,46 @@ bool ObjectSpace::change_owned(uint64_t* owner, PtrWord word, Change change) {
 // Phase 5, by a program's thread. The mark makes the object this thread's own: others wait, the evacuator passes by.
 void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal) {
   if (!change_owner(owner, word, word.moving())) return;
-  Batch batch;
-  batch.add(owner, word);
-  take_marked(batch, type, non_temporal);
+  Batch batch(non_temporal);
+  batch.add({owner, word, Header::kind(number_of(type), type.alignment), nullptr, nullptr});
+  take_marked(batch);
 }
 
 // Nobody writes the objects: there are no pointers into an emptying segment, and the marks keep new ones away.
-void ObjectSpace::take_marked(Batch& batch, farside_object_type& type, bool non_temporal) {
+void ObjectSpace::take_marked(Batch& batch) {
   if (batch.count == 0) return;
   inject::pause("objects:marked");
-  batch.make_room();
-  {
-    Waiting waiting(*this);
-    pager_.read_pieces({batch.pieces, batch.count});
-  }
-  unsigned kind = Header::kind(number_of(type), type.alignment);
+  read(batch);
   for (size_t i = 0; i < batch.count; i++) {
-    const pager::Piece& piece = batch.pieces[i];
-    PtrWord word = batch.words[i], to;
-    ThreadLogs& mine = logs();
-    if (!place(non_temporal ? mine.passing : mine.taken_in, type, &to))
-      die("far memory is full while an object comes back to its program; give the memory server more");
-    const auto* from = piece.read ? piece.to : reinterpret_cast<const std::byte*>(word.address());
-    memcpy(reinterpret_cast<void*>(to.address()), from, word.bytes());
-    carry_over(batch.owners[i], word, to, kind);
+    bool evacuated = batch.objects[i].from != nullptr;
+    if (settle(batch, i)) (evacuated ? counters_.moved : counters_.taken).fetch_add(1, std::memory_order_relaxed);
   }
-  counters_.taken.fetch_add(batch.count, std::memory_order_relaxed);
   batch.clear();
+}
+
+// A thread stays busy meanwhile, so that no fork leaves what it has marked behind.
+void ObjectSpace::read(PieceBuffer& pieces) {
+  pieces.make_room();
+  std::optional<Waiting> waiting;
+  if (fiber::in_fiber()) waiting.emplace(*this);
+  pager_.read_pieces({pieces.pieces, pieces.count});
+}
+
+// Its new place. False: there is none, and it stays where it is.
+bool ObjectSpace::settle(Batch& batch, size_t i) {
+  const Batch::Object& o = batch.objects[i];
+  ThreadLogs& mine = logs();
+  ObjectLog& log = o.log ? *o.log : (batch.passing ? mine.passing : mine.taken_in);
+  PtrWord to;
+  if (!place(log, o.word.bytes(), Header::alignment(o.kind), &to)) {
+    if (!o.from) die("far memory is full while an object comes back to its program; give the memory server more");
+    store_owner(o.owner, o.word);
+    o.from->busy = true;
+    return false;
+  }
+  memcpy(reinterpret_cast<void*>(to.address()), batch.content(i), o.word.bytes());
+  carry_over(o.owner, o.word, to, o.kind);
+  return true;
 }
 
 // The content is at its new place. The new segment cannot be emptied meanwhile: the caller is in a scope.
@@ -480,47 +514,72 @@ void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
       this);
 }
 
-ObjectSpace::Moved ObjectSpace::evacuate(PageIndex page, unsigned slot, uint64_t hot_lines, ObjectLog& hot,
-                                         ObjectLog& cold) {
+// Phase 5, by the evacuator. Headers of emptying segments do not change (change_header), so they are read once and
+// wherever they are; only the notes are looked at under the owner lock.
+void ObjectSpace::evacuate(std::span<Emptied> segments, ObjectLog& hot, ObjectLog& cold) {
+  Scope scope;
   Busy busy(*this);
+  PieceBuffer headers;
+  for (const Emptied& s : segments) {
+    unsigned slots = table_[s.page].slots.load(std::memory_order_relaxed);
+    headers.add(reinterpret_cast<uint64_t>(table_.header_of(s.page, slots) + 1), slots * kHeaderBytes);
+  }
+  read(headers);
+  Batch batch;
+  for (size_t i = 0; i < segments.size(); i++) {
+    evacuate_one(segments[i], reinterpret_cast<const uint64_t*>(headers.content(i)), batch, hot, cold);
+  }
+  take_marked(batch);
+}
+
+// headers: the last slot's first.
+void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch, ObjectLog& hot, ObjectLog& cold) {
+  Segment& segment = table_[e.page];
+  unsigned slots = segment.slots.load(std::memory_order_relaxed);
+  for (unsigned slot = 0; slot < slots; slot++) {
+    if (!segment.is_live(slot)) continue;
+    uint64_t header = __atomic_load_n(headers + (slots - 1 - slot), __ATOMIC_RELAXED);
+    uint64_t* owner;
+    PtrWord word;
+    switch (mark(e.page, slot, header, &owner, &word)) {
+      case Marked::kGone:
+        break;
+      case Marked::kBusy:
+        e.busy = true;
+        break;
+      case Marked::kDone: {
+        bool is_hot = (lines_of(word.address(), word.bytes()) & e.hot_lines) != 0;
+        batch.add({owner, word, Header::kind(header), is_hot ? &hot : &cold, &e});
+        if (batch.is_full()) take_marked(batch);
+      }
+    }
+  }
+}
+
+// Phase 5a for an object that the evacuator knows by its slot: under the owner lock its owner stays where it is.
+ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t header, uint64_t** owner, PtrWord* word) {
   Segment& segment = table_[page];
-  uint64_t header = __atomic_load_n(table_.header_of(page, slot), __ATOMIC_RELAXED);
-  PtrWord word;
-  uint64_t* owner = nullptr;
   segment.lock_owners();
   auto decide = [&] {
-    if (!segment.is_live(slot)) return Moved::kGone;
-    header = __atomic_load_n(table_.header_of(page, slot), __ATOMIC_RELAXED);
-    owner = fixups_.find(page, slot, segment);
-    if (!owner) owner = Header::owner(header);
+    if (!segment.is_live(slot)) return Marked::kGone;
+    *owner = fixups_.find(page, slot, segment);
+    if (!*owner) *owner = Header::owner(header);
     // An owner inside an object: its place must not move either, and this scope sees to that only where the other
     // segment is not closed yet.
-    auto at = reinterpret_cast<uint64_t>(owner);
+    auto at = reinterpret_cast<uint64_t>(*owner);
     if (table_.contains(at)) {
       SegmentState around = table_.of(at).word().state();
-      if (around == SegmentState::kClosed || around == SegmentState::kEmptying) return Moved::kBusy;
+      if (around == SegmentState::kClosed || around == SegmentState::kEmptying) return Marked::kBusy;
     }
-    word = load_owner(owner);
-    if (word.is_moving() || !change_owner(owner, word, word.moving())) return Moved::kBusy;
-    bool right = table_.index_of(word.address()) == page && word.slot() == slot;
-    if (!right) die("internal error: the owner of slot {} of segment {} names {:#x}", slot, page, word.bits());
-    return Moved::kDone;
+    *word = load_owner(*owner);
+    if (word->is_moving() || !change_owner(*owner, *word, word->moving())) return Marked::kBusy;
+    bool right = table_.index_of(word->address()) == page && word->slot() == slot;
+    if (!right) die("internal error: the owner of slot {} of segment {} names {:#x}", slot, page, word->bits());
+    return Marked::kDone;
   };
-  Moved decided = decide();
+  Marked marked = decide();
   segment.unlock_owners();
-  if (decided != Moved::kDone) return decided;
-  inject::pause("objects:marked");
-  farside_object_type like = {word.bytes(), Header::alignment(header), nullptr, 0};
-  PtrWord to;
-  bool is_hot = (lines_of(word.address(), word.bytes()) & hot_lines) != 0;
-  if (!place(is_hot ? hot : cold, like, &to)) {
-    store_owner(owner, word);  // it stays; there is no room now
-    return Moved::kBusy;
-  }
-  memcpy(reinterpret_cast<void*>(to.address()), reinterpret_cast<const void*>(word.address()), word.bytes());
-  carry_over(owner, word, to, Header::kind(header));
-  counters_.moved.fetch_add(1, std::memory_order_relaxed);
-  return Moved::kDone;
+  return marked;
 }
 
 // ---- Headers ----
@@ -531,9 +590,11 @@ void ObjectSpace::write_header(PtrWord word, uint64_t* owner, unsigned kind) {
   __atomic_store_n(header, Header::make(owner, word.units(), kind), __ATOMIC_RELAXED);
 }
 
+// By a note where the page is far or clean, and where the evacuator may have read the header.
 void ObjectSpace::change_header(PtrWord word, uint64_t* owner) {
   PageIndex page = table_.index_of(word.address());
-  if (!pager_.word(word.address()).writable()) return fixups_.put(page, word.slot(), owner, table_[page]);
+  bool emptying = table_[page].word().state() == SegmentState::kEmptying;
+  if (emptying || !pager_.word(word.address()).writable()) return fixups_.put(page, word.slot(), owner, table_[page]);
   uint64_t* header = table_.header_of(page, word.slot());
   unsigned kind = Header::kind(__atomic_load_n(header, __ATOMIC_RELAXED));
   __atomic_store_n(header, Header::make(owner, word.units(), kind), __ATOMIC_RELAXED);

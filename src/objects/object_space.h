@@ -61,10 +61,16 @@ class ObjectSpace : public NearObject {
 
   // ---- For the evacuator ----
 
-  enum class Moved { kDone, kGone, kBusy };
-  // Phase 5: takes the object in this slot of an emptying segment over to a log, the first if it lies in a line of
-  // hot_lines. In a scope.
-  Moved evacuate(PageIndex page, unsigned slot, uint64_t hot_lines, ObjectLog& hot, ObjectLog& cold);
+  // An emptying segment that the evacuator works on.
+  struct Emptied {
+    PageIndex page;
+    uint64_t hot_lines;  // whose objects go to the first log, the others to the second
+    bool busy;           // some objects could not be moved now
+  };
+  static constexpr size_t kMostEmptied = pager::Piece::kMost;
+  // Phase 5 for all objects left in up to kMostEmptied segments. Of those that are far, only the headers and the
+  // objects are read, many in one request.
+  void evacuate(std::span<Emptied> segments, ObjectLog& hot, ObjectLog& cold);
   // Hands a segment to the evacuator.
   void put_in_list(PageIndex page);
   SegmentTable& table() { return table_; }
@@ -84,9 +90,11 @@ class ObjectSpace : public NearObject {
 
  private:
   class Waiting;
+  struct PieceBuffer;
   struct Batch;
+  enum class Marked { kDone, kGone, kBusy };
 
-  bool place(ObjectLog& log, const farside_object_type& type, PtrWord* word);
+  bool place(ObjectLog& log, size_t bytes, size_t alignment, PtrWord* word);
   void* make_huge(uint64_t* owner, const farside_object_type& type);
   void end_huge(uint64_t* owner, PtrWord word);
   void* use(PtrWord word, Segment& segment, unsigned options);
@@ -96,7 +104,11 @@ class ObjectSpace : public NearObject {
   void ask_for(PtrWord word);
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
-  void take_marked(Batch& batch, farside_object_type& type, bool non_temporal);
+  void take_marked(Batch& batch);
+  void read(PieceBuffer& pieces);
+  bool settle(Batch& batch, size_t i);
+  void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch, ObjectLog& hot, ObjectLog& cold);
+  Marked mark(PageIndex page, unsigned slot, uint64_t header, uint64_t** owner, PtrWord* word);
   void carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
   void adopt_fields(std::byte* object, unsigned type);
   template <typename Change>

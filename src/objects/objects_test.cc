@@ -202,6 +202,28 @@ TEST(Objects, GarbageIsCollectedAndSurvivorsStay) {
   for (uint64_t i = 0; i < kCount; i += 10) ASSERT_EQ(lines[i].load().words[0], i);
 }
 
+// Far segments are emptied without bringing them near: of each page, its headers and what is alive in it.
+TEST(Objects, FarGarbageIsCollectedByPieces) {
+  for (bool in_place : {true, false}) {
+    ObjectFixture far(8 * kMiB, in_place);
+    constexpr uint64_t kCount = 500000, kEvery = 16;
+    std::vector<unique_ptr<Line>> lines(kCount);
+    for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
+    uint64_t before = far.stats().segments, fetched = far.pager().stats().get(pager::Counter::kBytesFetched);
+    for (uint64_t i = 0; i < kCount; i++) {
+      if (i % kEvery != 0) lines[i] = nullptr;
+      else if (i % (2 * kEvery) != 0) std::swap(lines[i], lines[i - 1]);  // owners move while it is emptied
+    }
+    wait_for([&] { return far.stats().segments < before / 4; });
+    EXPECT_GT(far.stats().moved, 1000u);
+    EXPECT_LT(far.pager().stats().get(pager::Counter::kBytesFetched) - fetched, before * kPageSize / 3);
+    for (uint64_t i = 0; i < kCount; i += kEvery) {
+      bool swapped = i % (2 * kEvery) != 0;
+      ASSERT_EQ(lines[swapped ? i - 1 : i].load().words[0], i);
+    }
+  }
+}
+
 TEST(Objects, ALongScopeDelaysMovingButNotEviction) {
   ObjectFixture far(4 * kMiB);
   constexpr uint64_t kCount = 200000;

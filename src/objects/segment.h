@@ -84,6 +84,9 @@ struct alignas(kCacheLine) Segment {
     return false;
   }
   bool is_live(unsigned slot) const { return live[slot / 64].load(std::memory_order_acquire) >> (slot % 64) & 1; }
+  bool is_mostly_garbage() const {
+    return live_units.load(std::memory_order_relaxed) < used_units.load(std::memory_order_relaxed) / 2;
+  }
   void lock_owners() {
     while (lock.exchange(1, std::memory_order_acquire)) cpu_relax();
   }
@@ -105,7 +108,7 @@ struct Header {
   static unsigned kind(uint64_t header) { return header & 0xff; }
   static unsigned kind(unsigned type, size_t alignment) { return type | (alignment > PtrWord::kUnit ? 0x80u : 0); }
   static unsigned type_of(unsigned kind) { return kind & 0x7f; }
-  static size_t alignment(uint64_t header) { return header & 0x80 ? kCacheLine : PtrWord::kUnit; }
+  static size_t alignment(unsigned kind) { return kind & 0x80 ? kCacheLine : PtrWord::kUnit; }
 };
 
 // The lines that an object in a segment takes, as bits.

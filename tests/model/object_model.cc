@@ -181,7 +181,7 @@ bool ObjectModel::step_change(State& s, unsigned i, const char** wrong) const {
       t.pc = Pc::kMoveHeader;
       return true;
     case Pc::kMoveHeader:
-      if (t.seen == Word::kOld) s.header = to;
+      if (t.seen == Word::kOld) s.header = to, s.note = kNoNote;
       t.owner = to;
       t.pc = Pc::kEnd;
       return true;
@@ -202,7 +202,7 @@ bool ObjectModel::step_change(State& s, unsigned i, const char** wrong) const {
       }
       s.owners[to] = t.seen;
       s.owners[t.owner] = Word::kNull;
-      s.header = to;
+      (is_broken(BrokenObjects::kHeaderNoNote) ? s.header : s.note) = to;
       t.owner = to;
       t.pc = Pc::kEnd;
       return true;
@@ -257,6 +257,10 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       }
       if (s.holders > 0 && !is_broken(BrokenObjects::kIgnoresHolders)) return false;
       s.segment = Segment::kEmptying;
+      s.evacuator = Evacuator::kReadHeader;
+      return true;
+    case Evacuator::kReadHeader:
+      s.evacuator_header = s.header;
       s.evacuator = Evacuator::kLock;
       return true;
     case Evacuator::kLock:
@@ -269,13 +273,13 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       s.evacuator = Evacuator::kFindOwner;
       return true;
     case Evacuator::kFindOwner:
-      s.evacuator_owner = s.header;
+      s.evacuator_owner = s.note == kNoNote ? s.evacuator_header : s.note;
       s.evacuator = Evacuator::kMark;
       return true;
     case Evacuator::kMark: {
       Word word = s.owners[s.evacuator_owner];
       s.locked = 0;
-      s.evacuator = Evacuator::kLock;  // somebody takes it: look again
+      s.evacuator = Evacuator::kReadHeader;  // somebody takes it: look again
       if (s.segment == Segment::kDead || word == Word::kOldMoving) return true;
       if (word != Word::kOld) *wrong = "the owner that the header names has another object";
       s.owners[s.evacuator_owner] = Word::kOldMoving;

@@ -24,6 +24,7 @@ enum class BrokenObjects {
   kNoMark,           // a thread takes the object without making it its own
   kNoReload,         // the slow path goes on with the word that the fast path saw
   kMoveWithoutLock,  // an owner moves away from an emptying segment while the evacuator looks for it
+  kHeaderNoNote,     // who moves an owner of an emptying segment changes the header, which the evacuator has read
   kReuseAtOnce,      // an empty segment gets new objects while somebody may still hold an old word
 };
 
@@ -35,6 +36,8 @@ struct ObjectScenario {
 class ObjectModel {
  public:
   static constexpr unsigned kThreads = 3, kEvacuator = kThreads, kActors = kThreads + 1;
+
+  static constexpr uint8_t kNoNote = 2;
 
   enum class Segment : uint8_t { kOpen, kClosing, kClosed, kEmptying, kDead, kReused };
   enum class Word : uint8_t { kNull, kOld, kOldMoving, kNew };  // where an owner says the object is
@@ -67,6 +70,7 @@ class ObjectModel {
     kClose,
     kTakeLicence,
     kEmpty,
+    kReadHeader,
     kLock,
     kFindOwner,
     kMark,
@@ -91,12 +95,13 @@ class ObjectModel {
     Segment segment = Segment::kOpen;
     uint8_t holders = 0, licence = 0, locked = 0;
     Word owners[2] = {Word::kOld, Word::kNull};
-    uint8_t header = 0;  // the owner that the old segment's header names
+    uint8_t header = 0;      // the owner that the old segment's header names
+    uint8_t note = kNoNote;  // that a note names, which goes before the header
     uint8_t old_content = 1, new_content = 0;
     uint8_t expected = 1, writes = 1;  // the last value written, and how many were
     uint8_t alive = 1;
     Evacuator evacuator = Evacuator::kClose;
-    uint8_t evacuator_owner = 0, evacuator_copy = 0, waits_for = 0;  // a mask of threads
+    uint8_t evacuator_header = 0, evacuator_owner = 0, evacuator_copy = 0, waits_for = 0;  // a mask of threads
   };
   static_assert(std::has_unique_object_representations_v<State>);
 

@@ -53,6 +53,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, BrokenObjectsTest,
                                          ObjectScenario{{"wr", "ww"}, BrokenObjects::kNoMark},
                                          ObjectScenario{{"wr", "rw"}, BrokenObjects::kNoReload},
                                          ObjectScenario{{"wmr"}, BrokenObjects::kMoveWithoutLock},
+                                         ObjectScenario{{"wmr"}, BrokenObjects::kHeaderNoNote},
                                          ObjectScenario{{"wr", "rw"}, BrokenObjects::kReuseAtOnce}));
 
 }  // namespace
