@@ -1,6 +1,7 @@
 """Programs that use farside/farside.h and fibers, built outside the tree from an installed Farside."""
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -85,6 +86,20 @@ class ProgramApiTest(SystemTest):
         for block in blocks:
             self.assertTrue(any(block == program[at:at + len(block)] for program in programs for at in range(len(program))),
                             "\n".join(block))
+
+    def test_misuse_of_scopes_is_found_when_asked_for(self):
+        program, checked = self.program("scope_misuse"), environment(FARSIDE_CHECK_SCOPES="1")
+        self.assertEqual(self.native([program], env=checked).output, b"sum 12\n")
+        for misuse, message in [("after", "an object of 24 bytes was used after the scope of its pointer had ended"),
+                                ("beyond", "or from beyond another object's end"),
+                                ("const", "an object of 24 bytes was written through a pointer for reading; use deref_mut"),
+                                ("ended", "an object of 24 bytes was used after it had ended")]:
+            result = run([program, misuse], env=checked)
+            self.assertEqual(result.status, -signal.SIGSEGV, misuse)
+            self.assertIn(message, result.errors.decode())
+            self.assertIn("scope_misuse(+0x", result.errors.decode())  # where it was, for addr2line
+        expected = self.once("objects", lambda: self.native([self.program("objects")]))
+        self.assertEqual(self.native([self.program("objects")], env=checked).output, expected.output)
 
     def test_the_compiler_refuses_what_the_tutorial_says(self):
         text = " ".join((ROOT / "docs/objects.md").read_text("utf8").split())

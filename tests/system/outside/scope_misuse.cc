@@ -1,0 +1,63 @@
+// Uses far objects as they must not be used, one way a run; FARSIDE_CHECK_SCOPES=1 is to find it.
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include "farside/fiber.hpp"
+#include "farside/ptr.hpp"
+
+struct Object {
+  long words[3];
+};
+
+static volatile long sink;
+
+static const Object* leave_scope(const farside::unique_ptr<Object>& p) {
+  farside::deref_scope scope;
+  return p.deref(scope);
+}
+
+// What is allowed, and looks like misuse: scopes in scopes, other threads' and fibers' scopes, moves, the last byte.
+static long use_well(farside::unique_ptr<Object>& p) {
+  farside::deref_scope outer;
+  Object* object = p.deref_mut(outer);
+  sink = leave_scope(p)->words[0];
+  std::thread([&] { sink = p.load().words[0]; }).join();
+  farside::unique_ptr<Object> moved = std::move(p);
+  object->words[2] = 5;
+  reinterpret_cast<char*>(object)[sizeof(Object) - 1] = 0;
+  p = std::move(moved);
+  farside::fiber::run(1, [&] {
+    farside::fiber::Fiber a([&] {
+      farside::deref_scope scope;
+      Object* here = p.deref_mut(scope);
+      farside::fiber::yield();
+      here->words[1] = 7;
+    });
+    farside::fiber::Fiber b([&] { sink = p.load().words[0]; });
+  });
+  return object->words[2] + object->words[1];
+}
+
+int main(int argc, char** argv) {
+  auto is = [&](const char* way) { return argc > 1 && strcmp(argv[1], way) == 0; };
+  auto p = farside::make_unique<Object>(Object{{1, 2, 3}});
+  if (is("after")) sink = leave_scope(p)->words[0];
+  if (is("const")) {
+    farside::deref_scope scope;
+    const_cast<Object*>(p.deref(scope))->words[0] = 9;
+  }
+  if (is("ended")) {
+    farside::deref_scope scope;
+    const Object* object = p.deref(scope);
+    p = nullptr;
+    sink = object->words[0];
+  }
+  if (is("beyond")) {
+    auto next = farside::make_unique<Object>();
+    farside::deref_scope scope;
+    sink = *(&p.deref(scope)->words[0] + 3);
+  }
+  long sum = is("ended") ? 0 : use_well(p);
+  printf("sum %ld\n", sum);
+}
