@@ -69,8 +69,9 @@ struct farside_object_type {
 };
 
 /* Options, or'ed together. */
-#define FARSIDE_OBJECT_WRITE 1u        /* the access writes */
-#define FARSIDE_OBJECT_NON_TEMPORAL 2u /* it will not be used again soon: it is to displace nothing */
+#define FARSIDE_OBJECT_WRITE 1u                         /* the access writes */
+#define FARSIDE_OBJECT_NON_TEMPORAL 2u                  /* it will not be used again soon: it is to displace nothing */
+#define FARSIDE_OBJECT_IN(structure) ((structure) << 8) /* for farside_object_new: the data structure it belongs to */
 
 /* The licences to use an object at once: a bit for each 64-byte line of a near segment (src/objects/segment.h). Filled
  * by Farside before main; without it, every licence is there. */
@@ -106,6 +107,25 @@ static inline void* farside_object_deref(uint64_t* owner, struct farside_object_
   if (__builtin_expect(farside_object_is_licensed(word, options), 1)) return (void*)(word >> 16);
   return farside_object_deref_slow(owner, type, options);
 }
+
+/* ---- Data structures ---- */
+
+/* Objects of a data structure lie on pages of their own, which leave by a policy of their own, and of which the program
+ * can learn that they have left (AIFM 4.2.3 and 5.1, with the handler turned round: docs/decisions/0014). Objects of
+ * more than 4080 bytes belong to none. */
+struct farside_structure_options {
+  size_t capacity;    /* bytes of far addresses that its objects may take; no memory is used before there are objects */
+  const char* policy; /* "fifo", "second-chance", "lru", "priority"; NULL: the process's */
+  int tell;           /* 1: farside_structure_left is going to ask */
+};
+/* 1 to 63, for FARSIDE_OBJECT_IN; it exists as long as the process. 0 with errno EINVAL (no capacity, unknown policy),
+ * ENOMEM (addresses are used up) or ENOSPC (63 exist, or 64 regions). */
+unsigned farside_structure_create(const struct farside_structure_options* options);
+/* Owners of objects whose pages have left near memory since the last call, at most `most` of them (256 and more).
+ * Advice: an owner may have ended or been moved meanwhile, so compare its address with those that your structure has,
+ * under your own lock; where more than 4 MiB leave between two calls, the later ones are not told. Reads the owners'
+ * addresses from the far side, many in one request. Always 0 natively. */
+size_t farside_structure_left(unsigned structure, uint64_t** owners, size_t most);
 
 /* ---- Statistics ---- */
 

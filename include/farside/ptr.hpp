@@ -68,6 +68,9 @@ void visit_fields(void* object, void (*each)(uint64_t*, void*), void* context) {
   far_pointers<T>::visit(*static_cast<T*>(object), [&](auto& pointer) { each(access::word(pointer), context); });
 }
 
+template <typename T, typename... Arguments>
+unique_ptr<T> make(unsigned options, Arguments&&... arguments);
+
 template <typename T>
 farside_object_type* type_of() {
   static_assert(std::is_object_v<T> && !std::is_array_v<T> && !std::is_const_v<T>, "a far object is a value");
@@ -167,7 +170,7 @@ class unique_ptr {
  private:
   friend struct detail::access;
   template <typename U, typename... Arguments>
-  friend unique_ptr<U> make_unique(Arguments&&...);
+  friend unique_ptr<U> detail::make(unsigned, Arguments&&...);
 
   void* at(unsigned options) const { return farside_object_deref(&word_, detail::type_of<T>(), options); }
   void take(unique_ptr& other) noexcept {
@@ -179,10 +182,10 @@ class unique_ptr {
 static_assert(sizeof(unique_ptr<int>) == 8);
 
 template <typename T, typename... Arguments>
-unique_ptr<T> make_unique(Arguments&&... arguments) {
+unique_ptr<T> detail::make(unsigned options, Arguments&&... arguments) {
   deref_scope scope;
   unique_ptr<T> pointer;
-  void* place = farside_object_new(&pointer.word_, detail::type_of<T>(), 0);
+  void* place = farside_object_new(&pointer.word_, detail::type_of<T>(), options);
   if (!place) throw std::bad_alloc();
   if constexpr (std::is_nothrow_constructible_v<T, Arguments...>) {
     new (place) T(std::forward<Arguments>(arguments)...);
@@ -195,6 +198,11 @@ unique_ptr<T> make_unique(Arguments&&... arguments) {
     }
   }
   return pointer;
+}
+
+template <typename T, typename... Arguments>
+unique_ptr<T> make_unique(Arguments&&... arguments) {
+  return detail::make<T>(0, std::forward<Arguments>(arguments)...);
 }
 
 // Brings near what `count` pointers in a row name, in few requests: see farside_object_prefetch.

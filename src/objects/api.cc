@@ -112,6 +112,14 @@ FARSIDE_PUBLIC void farside_object_prefetch(uint64_t* owners, size_t count, fars
   space().prefetch(owners, count, *type);
 }
 
+FARSIDE_PUBLIC unsigned farside_structure_create(const struct farside_structure_options* options) {
+  return space().create(*options);
+}
+
+FARSIDE_PUBLIC size_t farside_structure_left(unsigned structure, uint64_t** owners, size_t most) {
+  return space().left(structure, {owners, most});
+}
+
 FARSIDE_PUBLIC int farside_get_object_stats(struct farside_object_stats* stats) {
   memset(stats, 0, sizeof *stats);
   if (!farside::objects::g_pager) return 0;

@@ -12,6 +12,11 @@ constexpr size_t kSweep = 1024;  // segments that a round looks at
 constexpr unsigned kRest = 200;  // rounds after a lap in vain
 }  // namespace
 
+Evacuator::~Evacuator() {
+  stop();
+  for (Survivors* s : survivors_) delete s;
+}
+
 // ---- Phase 2: the path selector ----
 
 // How much of what the segment holds was used since it came? Little: its objects are to come back one by one.
@@ -23,6 +28,8 @@ void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
     if (state != SegmentState::kOpen && state != SegmentState::kHuge) continue;
     uint64_t touched = s.touched.exchange(0, std::memory_order_acq_rel);
     s.dirty.store(0, std::memory_order_release);
+    Structure& structure = space_.structures()[s.structure.load(std::memory_order_relaxed)];
+    if (structure.tells) structure.left.push(page);
     if (state == SegmentState::kHuge || s.filling.load(std::memory_order_acquire) != 0) continue;
     if (space_.selector().as_page(s, touched) || !s.change(SegmentState::kOpen, SegmentState::kClosing)) continue;
     s.since.store(Epochs::now(), std::memory_order_release);
@@ -71,7 +78,7 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
       s.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
       s.listed.store(0, std::memory_order_seq_cst);
       space_.counters().freed.fetch_add(1, std::memory_order_relaxed);
-      space_.pool().give(p.page);
+      space_.structures()[s.structure.load(std::memory_order_relaxed)].pool.give(p.page);
       return false;
     case SegmentState::kEmptying:
       look_after(p);
@@ -117,7 +124,7 @@ void Evacuator::look_after(const Pending& p) {
 
 // The far side holds twice as much as is alive.
 bool Evacuator::is_scarce() const {
-  return space_.pool().in_use() * kPageSize / 2 > space_.counters().bytes.load(std::memory_order_relaxed);
+  return space_.structures().segments() * kPageSize / 2 > space_.counters().bytes.load(std::memory_order_relaxed);
 }
 
 // Garbage that nobody was told of: segments that were let go while far memory was plenty, and those that lost their
@@ -126,13 +133,15 @@ void Evacuator::sweep() {
   if (rest_ > 0) rest_--;
   if (rest_ > 0 || !is_scarce()) return;
   PageIndex pages[kSweep];
-  size_t count = space_.pool().list(swept_, pages);
+  size_t count = space_.structures()[swept_structure_].pool.list(swept_, pages);
   swept_ += count;
   for (size_t i = 0; i < count; i++) reclaimed_ |= reclaim(pages[i]);
   if (count > 0) return;
+  swept_ = 0;
+  if (++swept_structure_ < space_.structures().count()) return;
+  swept_structure_ = 0;
   rest_ = reclaimed_ ? 0 : kRest;
   reclaimed_ = false;
-  swept_ = 0;
 }
 
 bool Evacuator::reclaim(PageIndex page) {
@@ -163,12 +172,18 @@ void Evacuator::evacuate() {
     for (size_t i = first; i < end; i++) {
       const Pending& p = emptying_[i];
       if (space_.table()[p.page].word().state() == SegmentState::kDead) pending_.push_back(p);
-      else batch[count++] = {p.page, p.hot, false};
+      else batch[count++] = {p.page, p.hot, &survivors(p.page).hot, &survivors(p.page).cold, false};
     }
-    if (count > 0) space_.evacuate({batch, count}, hot_, cold_);
+    if (count > 0) space_.evacuate({batch, count});
     for (size_t i = 0; i < count; i++) (batch[i].busy ? left : pending_).push_back({batch[i].page, batch[i].hot_lines});
   }
   emptying_.swap(left);
+}
+
+Evacuator::Survivors& Evacuator::survivors(PageIndex page) {
+  unsigned structure = space_.table()[page].structure.load(std::memory_order_relaxed);
+  if (!survivors_[structure]) survivors_[structure] = new Survivors(structure);
+  return *survivors_[structure];
 }
 
 // ---- The thread ----

@@ -13,7 +13,7 @@ namespace farside::objects {
 class Evacuator : public NearObject, public pager::PageObserver {
  public:
   explicit Evacuator(ObjectSpace& space) : space_(space) {}
-  ~Evacuator() override { stop(); }
+  ~Evacuator() override;
 
   // Starts the thread; also in the child of a fork, where it is gone and what it had in hand is still there. 0 or an
   // errno value.
@@ -30,6 +30,12 @@ class Evacuator : public NearObject, public pager::PageObserver {
   };
   using List = std::vector<Pending, NearAllocator<Pending>>;
 
+  // Where the objects of a data structure go.
+  struct Survivors : NearObject {
+    explicit Survivors(unsigned structure) : hot(Origin::kTaken, structure), cold(Origin::kTaken, structure) {}
+    ObjectLog hot, cold;
+  };
+
   void run();
   bool round();
   void collect();
@@ -42,14 +48,16 @@ class Evacuator : public NearObject, public pager::PageObserver {
   bool reclaim(PageIndex page);
   void let_go(PageIndex page);
   void evacuate();
+  Survivors& survivors(PageIndex page);
 
   ObjectSpace& space_;
-  List pending_;            // closing, closed, dead
-  List emptying_;           // near ones that have objects left
-  size_t swept_ = 0;        // of this lap
-  bool reclaimed_ = false;  // in this lap
-  unsigned rest_ = 0;       // rounds until the next lap
-  ObjectLog hot_{Origin::kTaken}, cold_{Origin::kTaken};
+  List pending_;                  // closing, closed, dead
+  List emptying_;                 // near ones that have objects left
+  unsigned swept_structure_ = 0;  // where the present lap is
+  size_t swept_ = 0;
+  bool reclaimed_ = false;                        // in this lap
+  unsigned rest_ = 0;                             // rounds until the next lap
+  Survivors* survivors_[Structures::kMost] = {};  // made when first needed
   pthread_t thread_ = {};
   bool started_ = false;
   std::atomic<bool> stopping_{false};

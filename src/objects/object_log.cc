@@ -4,8 +4,9 @@
 
 namespace farside::objects {
 
-PageIndex SegmentPool::take() {
+PageIndex SegmentPool::take(bool for_new) {
   LockGuard guard(mutex_);
+  if (for_new && in_use() >= most_for_new_) return SegmentStack::kNone;
   if (near_.empty() && !refill()) return SegmentStack::kNone;
   PageIndex page = near_.back();
   near_.pop_back();
@@ -56,7 +57,8 @@ void SegmentPool::make_near(PageIndex first, size_t count) {
 }
 
 bool SegmentPool::commit_chunk() {
-  if (arena_left_ == 0) {
+  if (arena_left_ < kChunkBytes) {
+    if (!may_grow_) return false;
     std::byte* arena = pager_.reserve(kArenaBytes, kArenaBytes);
     if (!arena) return false;
     arena_ = arena;
@@ -81,6 +83,7 @@ void ObjectLog::begin(SegmentTable& table, PageIndex page) {
   s.slots.store(0, std::memory_order_relaxed);
   s.origin.store(static_cast<uint8_t>(origin_), std::memory_order_relaxed);
   s.filling.store(1, std::memory_order_relaxed);
+  s.structure.store(static_cast<uint8_t>(structure_), std::memory_order_relaxed);
   s.state.store(static_cast<uint32_t>(SegmentState::kOpen), std::memory_order_seq_cst);
   page_ = page;
   offset_ = 0;

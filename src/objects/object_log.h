@@ -15,9 +15,17 @@ namespace farside::objects {
 class SegmentPool {
  public:
   SegmentPool(pager::Pager& pager, SegmentTable& table) : pager_(pager), table_(table) {}
+  // Its segments come from this range of addresses alone, new objects from half of it: segments that are being emptied
+  // take room beside those that their objects come back to.
+  void use_only(std::byte* arena, size_t bytes) {
+    arena_ = arena, arena_left_ = bytes, may_grow_ = false;
+    most_for_new_ = bytes / kPageSize / 2;
+  }
+
+  static constexpr size_t kChunkBytes = kMiB;  // committed at a time
 
   // An open segment that nobody else has, near and writable as a rule. kNone: far memory is full.
-  PageIndex take();
+  PageIndex take(bool for_new);
   // A dead one that nobody can name any more.
   void give(PageIndex page);
   uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
@@ -30,7 +38,6 @@ class SegmentPool {
 
  private:
   using Pages = std::vector<PageIndex, NearAllocator<PageIndex>>;
-  static constexpr size_t kChunkBytes = kMiB;       // committed at a time
   static constexpr size_t kArenaBytes = 64 * kMiB;  // addresses reserved at a time
   static constexpr size_t kReadyPages = 16;         // brought near at a time
 
@@ -45,6 +52,8 @@ class SegmentPool {
   Pages fresh_;  // untouched, in order of addresses, the lowest last
   std::byte* arena_ = nullptr;
   size_t arena_left_ = 0;
+  bool may_grow_ = true;
+  uint64_t most_for_new_ = ~uint64_t{0};
   Pages chunks_;  // the first page of each
   std::atomic<uint64_t> in_use_{0};
 };
@@ -52,7 +61,8 @@ class SegmentPool {
 // One line of objects. Belongs to one thread.
 class ObjectLog {
  public:
-  explicit ObjectLog(Origin origin) : origin_(origin) {}
+  explicit ObjectLog(Origin origin, unsigned structure = 0) : origin_(origin), structure_(structure) {}
+  unsigned structure() const { return structure_; }
   // Finds room in the current segment. False: there is none; seal() and begin() another one.
   bool place(SegmentTable& table, size_t bytes, size_t alignment, PtrWord* word);
   bool has_segment() const { return page_ != SegmentStack::kNone; }
@@ -63,6 +73,7 @@ class ObjectLog {
 
  private:
   Origin origin_;
+  unsigned structure_;
   PageIndex page_ = SegmentStack::kNone;
   size_t offset_ = 0;
 };

@@ -113,7 +113,7 @@ ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
     : pager_(pager),
       selector_(paths),
       table_(pager.base(), pager.space_bytes()),
-      pool_(pager, table_),
+      structures_(pager, table_),
       epochs_(epochs) {
   if (!table_) die("cannot reserve addresses for the table of segments; lower --space");
   farside_object_view = {table_.cards(), ~uint64_t{63}};
@@ -124,14 +124,16 @@ ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
 void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned options) {
   Busy busy(*this);
   unsigned number = number_of(*type);
-  if (type->alignment > kCacheLine || number > kMostTypes) {
+  unsigned structure = options >> 8;
+  if (type->alignment > kCacheLine || number > kMostTypes || structure >= structures_.count()) {
     errno = EINVAL;
     return nullptr;
   }
   if (type->bytes > kLargestObject) return make_huge(owner, *type);
   PtrWord word;
-  ThreadLogs& mine = logs();
-  if (!place(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, type->bytes, type->alignment, &word)) {
+  LogSet& mine = logs(structure);
+  if (!place(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, type->bytes, type->alignment, true,
+             &word)) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -233,7 +235,7 @@ void ObjectSpace::ask_for(PtrWord word) {
 
 farside_object_stats ObjectSpace::stats() {
   auto get = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  return {get(counters_.objects), get(counters_.bytes), pool_.in_use(),      get(counters_.object_path),
+  return {get(counters_.objects), get(counters_.bytes), structures_.segments(), get(counters_.object_path),
           get(counters_.taken),   get(counters_.moved), get(counters_.freed)};
 }
 
@@ -265,7 +267,7 @@ void ObjectSpace::bring(PtrWord word, size_t bytes, unsigned options) {
 
 // Of what a thread uses in passing, the page before leaves next.
 void ObjectSpace::pass(uint64_t address) {
-  ThreadLogs& mine = logs();
+  ThreadLogs& mine = thread_logs();
   PageIndex page = table_.index_of(address);
   if (mine.passed == page) return;
   if (mine.passed != SegmentStack::kNone)
@@ -310,13 +312,13 @@ void ObjectSpace::wait_while_moving(const uint64_t* owner) {
 
 // ---- Making and ending ----
 
-bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, PtrWord* word) {
+bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word) {
   if (log.place(table_, bytes, alignment, word)) return true;
   NoSwitch no_switch;
   seal(log);
-  PageIndex page = pool_.take();
+  PageIndex page = structures_[log.structure()].pool.take(is_new);
   if (page == SegmentStack::kNone) return false;
-  if (&log == &logs().passing) pass(reinterpret_cast<uint64_t>(table_.address_of(page)));
+  if (&log == &logs(log.structure()).passing) pass(reinterpret_cast<uint64_t>(table_.address_of(page)));
   log.begin(table_, page);
   return log.place(table_, bytes, alignment, word);
 }
@@ -470,10 +472,10 @@ void ObjectSpace::read(PieceBuffer& pieces) {
 // Its new place. False: there is none, and it stays where it is.
 bool ObjectSpace::settle(Batch& batch, size_t i) {
   const Batch::Object& o = batch.objects[i];
-  ThreadLogs& mine = logs();
+  LogSet& mine = logs(table_.of(o.word.address()).structure.load(std::memory_order_relaxed));
   ObjectLog& log = o.log ? *o.log : (batch.passing ? mine.passing : mine.taken_in);
   PtrWord to;
-  if (!place(log, o.word.bytes(), Header::alignment(o.kind), &to)) {
+  if (!place(log, o.word.bytes(), Header::alignment(o.kind), false, &to)) {
     if (!o.from) die("far memory is full while an object comes back to its program; give the memory server more");
     store_owner(o.owner, o.word);
     o.from->busy = true;
@@ -516,24 +518,26 @@ void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
 
 // Phase 5, by the evacuator. Headers of emptying segments do not change (change_header), so they are read once and
 // wherever they are; only the notes are looked at under the owner lock.
-void ObjectSpace::evacuate(std::span<Emptied> segments, ObjectLog& hot, ObjectLog& cold) {
+void ObjectSpace::evacuate(std::span<Emptied> segments) {
   Scope scope;
   Busy busy(*this);
   PieceBuffer headers;
-  for (const Emptied& s : segments) {
-    unsigned slots = table_[s.page].slots.load(std::memory_order_relaxed);
-    headers.add(reinterpret_cast<uint64_t>(table_.header_of(s.page, slots) + 1), slots * kHeaderBytes);
-  }
+  for (const Emptied& s : segments) add_headers(headers, s.page);
   read(headers);
   Batch batch;
   for (size_t i = 0; i < segments.size(); i++) {
-    evacuate_one(segments[i], reinterpret_cast<const uint64_t*>(headers.content(i)), batch, hot, cold);
+    evacuate_one(segments[i], reinterpret_cast<const uint64_t*>(headers.content(i)), batch);
   }
   take_marked(batch);
 }
 
+void ObjectSpace::add_headers(PieceBuffer& pieces, PageIndex page) {
+  unsigned slots = table_[page].slots.load(std::memory_order_relaxed);
+  pieces.add(reinterpret_cast<uint64_t>(table_.header_of(page, slots) + 1), slots * kHeaderBytes);
+}
+
 // headers: the last slot's first.
-void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch, ObjectLog& hot, ObjectLog& cold) {
+void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch) {
   Segment& segment = table_[e.page];
   unsigned slots = segment.slots.load(std::memory_order_relaxed);
   for (unsigned slot = 0; slot < slots; slot++) {
@@ -549,7 +553,7 @@ void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch
         break;
       case Marked::kDone: {
         bool is_hot = (lines_of(word.address(), word.bytes()) & e.hot_lines) != 0;
-        batch.add({owner, word, Header::kind(header), is_hot ? &hot : &cold, &e});
+        batch.add({owner, word, Header::kind(header), is_hot ? e.hot : e.cold, &e});
         if (batch.is_full()) take_marked(batch);
       }
     }
@@ -580,6 +584,56 @@ ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t he
   Marked marked = decide();
   segment.unlock_owners();
   return marked;
+}
+
+// ---- What has left ----
+
+size_t ObjectSpace::left(unsigned structure, std::span<uint64_t*> owners) {
+  if (structure >= structures_.count()) return 0;
+  Scope scope;
+  Busy busy(*this);
+  for (;;) {
+    PageIndex pages[pager::Piece::kMost];
+    PieceBuffer headers;
+    take_left(structure, owners.size(), pages, &headers);
+    if (headers.count == 0) return 0;
+    read(headers);
+    size_t count = 0;
+    for (size_t i = 0; i < headers.count; i++) {
+      count += owners_of(pages[i], reinterpret_cast<const uint64_t*>(headers.content(i)), owners.data() + count);
+    }
+    if (count > 0) return count;
+  }
+}
+
+// Segments that are far at this moment, with `room` objects at most, and where their headers are.
+void ObjectSpace::take_left(unsigned structure, size_t room, PageIndex* pages, PieceBuffer* headers) {
+  SignalsBlocked blocked;
+  pager::PageFifo& fifo = structures_[structure].left;
+  PageIndex page;
+  while (headers->count < pager::Piece::kMost && fifo.take({&page, 1}) > 0) {
+    const Segment& s = table_[page];
+    SegmentState state = s.word().state();
+    if (state == SegmentState::kNone || state == SegmentState::kDead || s.structure != structure) continue;
+    if (!pager_.word(reinterpret_cast<uint64_t>(table_.address_of(page))).is(pager::PageState::kFar)) continue;
+    if (s.slots > room) return fifo.push(page);
+    room -= s.slots;
+    pages[headers->count] = page;
+    add_headers(*headers, page);
+  }
+}
+
+// Of the objects that are alive in a segment.
+size_t ObjectSpace::owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners) {
+  Segment& segment = table_[page];
+  unsigned slots = segment.slots.load(std::memory_order_relaxed);
+  size_t count = 0;
+  for (unsigned slot = 0; slot < slots; slot++) {
+    if (!segment.is_live(slot)) continue;
+    uint64_t* owner = fixups_.find(page, slot, segment);
+    owners[count++] = owner ? owner : Header::owner(__atomic_load_n(headers + (slots - 1 - slot), __ATOMIC_RELAXED));
+  }
+  return count;
 }
 
 // ---- Headers ----
@@ -619,7 +673,13 @@ unsigned ObjectSpace::number_of(farside_object_type& type) {
 
 // ---- Threads and forks ----
 
-ThreadLogs& ObjectSpace::logs() {
+LogSet& ObjectSpace::logs(unsigned structure) {
+  LogSet*& set = thread_logs().sets[structure];
+  if (!set) set = new LogSet(structure);
+  return *set;
+}
+
+ThreadLogs& ObjectSpace::thread_logs() {
   if (t_logs) return *t_logs;
   NoSwitch no_switch;
   for (ThreadLogs* l = all_logs_.load(std::memory_order_acquire); l; l = l->next) {
@@ -644,13 +704,13 @@ void ObjectSpace::before_fork() {
   forker_ = farside_scopes_here ? &Epochs::here() : nullptr;
   forking_.store(true, std::memory_order_seq_cst);
   epochs_.wait_for_others(forker_);
-  pool_.lock();
+  structures_.lock();
   types_mutex_.lock();
 }
 
 void ObjectSpace::after_fork() {
   types_mutex_.unlock();
-  pool_.unlock();
+  structures_.unlock();
   forking_.store(false, std::memory_order_seq_cst);
   forked_.wake_all();
 }

@@ -12,14 +12,21 @@
 #include "objects/owners.h"
 #include "objects/path_selector.h"
 #include "objects/segment.h"
+#include "objects/structures.h"
 #include "pager/pager.h"
 
 namespace farside::objects {
 
-// A thread's logs. What is made and what is taken lie apart, so that each segment can be judged by its origin; what
-// will not be used again soon lies apart from both.
+// A thread's logs for one data structure. What is made and what is taken lie apart, so that each segment can be judged
+// by its origin; what will not be used again soon lies apart from both.
+struct LogSet : NearObject {
+  explicit LogSet(unsigned structure)
+      : made(Origin::kMade, structure), taken_in(Origin::kTaken, structure), passing(Origin::kTaken, structure) {}
+  ObjectLog made, taken_in, passing;
+};
+
 struct ThreadLogs : NearObject {
-  ObjectLog made{Origin::kMade}, taken_in{Origin::kTaken}, passing{Origin::kTaken};
+  LogSet* sets[Structures::kMost] = {};    // made when first needed, and kept
   PageIndex passed = SegmentStack::kNone;  // the last page that was used in passing
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
@@ -58,23 +65,26 @@ class ObjectSpace : public NearObject {
   void release_held(ScopeRecord& scopes);
   void detach_thread();
   farside_object_stats stats();
+  unsigned create(const farside_structure_options& options) { return structures_.create(options); }
+  size_t left(unsigned structure, std::span<uint64_t*> owners);
 
   // ---- For the evacuator ----
 
   // An emptying segment that the evacuator works on.
   struct Emptied {
     PageIndex page;
-    uint64_t hot_lines;  // whose objects go to the first log, the others to the second
-    bool busy;           // some objects could not be moved now
+    uint64_t hot_lines;     // whose objects go to the first log, the others to the second
+    ObjectLog *hot, *cold;  // of its data structure
+    bool busy;              // some objects could not be moved now
   };
   static constexpr size_t kMostEmptied = pager::Piece::kMost;
   // Phase 5 for all objects left in up to kMostEmptied segments. Of those that are far, only the headers and the
   // objects are read, many in one request.
-  void evacuate(std::span<Emptied> segments, ObjectLog& hot, ObjectLog& cold);
+  void evacuate(std::span<Emptied> segments);
   // Hands a segment to the evacuator.
   void put_in_list(PageIndex page);
   SegmentTable& table() { return table_; }
-  SegmentPool& pool() { return pool_; }
+  Structures& structures() { return structures_; }
   SegmentStack& listed() { return listed_; }
   Epochs& epochs() { return epochs_; }
   pager::Pager& pager() { return pager_; }
@@ -94,7 +104,7 @@ class ObjectSpace : public NearObject {
   struct Batch;
   enum class Marked { kDone, kGone, kBusy };
 
-  bool place(ObjectLog& log, size_t bytes, size_t alignment, PtrWord* word);
+  bool place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   void* make_huge(uint64_t* owner, const farside_object_type& type);
   void end_huge(uint64_t* owner, PtrWord word);
   void* use(PtrWord word, Segment& segment, unsigned options);
@@ -107,7 +117,10 @@ class ObjectSpace : public NearObject {
   void take_marked(Batch& batch);
   void read(PieceBuffer& pieces);
   bool settle(Batch& batch, size_t i);
-  void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch, ObjectLog& hot, ObjectLog& cold);
+  void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch);
+  void take_left(unsigned structure, size_t room, PageIndex* pages, PieceBuffer* headers);
+  void add_headers(PieceBuffer& pieces, PageIndex page);
+  size_t owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners);
   Marked mark(PageIndex page, unsigned slot, uint64_t header, uint64_t** owner, PtrWord* word);
   void carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
   void adopt_fields(std::byte* object, unsigned type);
@@ -120,12 +133,13 @@ class ObjectSpace : public NearObject {
   void take_off(Segment& segment, PageIndex page, size_t units);
   void wait_while_moving(const uint64_t* owner);
   unsigned number_of(farside_object_type& type);
-  ThreadLogs& logs();
+  ThreadLogs& thread_logs();
+  LogSet& logs(unsigned structure);
 
   pager::Pager& pager_;
   PathSelector selector_;
   SegmentTable table_;
-  SegmentPool pool_;
+  Structures structures_;
   Epochs& epochs_;
   std::atomic<bool> forking_{false};
   Event forked_;

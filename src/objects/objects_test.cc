@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "farside/fiber.hpp"
-#include "farside/ptr.hpp"
+#include "farside/structure.hpp"
 #include "objects/test_support.h"
 
 namespace farside::objects {
@@ -222,6 +222,52 @@ TEST(Objects, FarGarbageIsCollectedByPieces) {
       ASSERT_EQ(lines[swapped ? i - 1 : i].load().words[0], i);
     }
   }
+}
+
+TEST(Objects, OfADataStructureLeaveByItsPolicyAndAreTold) {
+  ObjectFixture far(8 * kMiB, false);
+  EXPECT_EQ(
+      [] {
+        farside_structure_options none = {};
+        return farside_structure_create(&none);
+      }(),
+      0u);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_THROW(farside::structure({kMiB, "newest", 0}), std::system_error);
+  structure cache({64 * kMiB, "lru", 1}), quiet({64 * kMiB, nullptr, 0});
+  constexpr uint64_t kCount = 300000;
+  std::vector<unique_ptr<Line>> lines(kCount), others(1000);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique_in<Line>(cache, Line{{i}});
+  for (auto& other : others) other = make_unique_in<Line>(quiet, Line{{7}});
+  uint64_t known = 0, told = 0, near = 0;
+  do {
+    told = cache.left([&](uint64_t* owner) {
+      auto* line = reinterpret_cast<unique_ptr<Line>*>(owner);
+      ASSERT_TRUE(line >= &lines.front() && line <= &lines.back());
+      known++;
+      near += far.pager().word(*owner >> 16).is(pager::PageState::kNear);
+    });
+  } while (told > 0);
+  EXPECT_GT(known, 20000u);  // the last 1024 pages that have left; the others came too fast
+  EXPECT_LT(near, known / 10);
+  EXPECT_EQ(quiet.left([](uint64_t*) {}), 0u);
+  for (uint64_t i = 0; i < kCount; i += 7) ASSERT_EQ(lines[i].load().words[0], i);
+  for (const auto& other : others) ASSERT_EQ(other.load().words[0], 7u);
+}
+
+TEST(Objects, ADataStructureHasNoMoreThanItsCapacityAndItsObjectsComeBack) {
+  ObjectFixture far(8 * kMiB, false);
+  structure small({32 * kMiB, nullptr, 0});
+  std::vector<unique_ptr<Line>> lines;
+  EXPECT_THROW(for (;;) lines.push_back(make_unique_in<Line>(small, Line{{lines.size()}})), std::bad_alloc);
+  EXPECT_GT(lines.size() * sizeof(Line), 24 * kMiB);
+  EXPECT_LE(far.stats().segments, 32 * kMiB / kPageSize);
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 200000; i++) {
+    uint64_t at = random() % lines.size();
+    ASSERT_EQ(lines[at].load().words[0], at);
+  }
+  make_unique<Line>();  // of none
 }
 
 TEST(Objects, ALongScopeDelaysMovingButNotEviction) {

@@ -71,6 +71,7 @@ struct alignas(kCacheLine) Segment {
   std::atomic<uint8_t> slots;              // headers in use
   std::atomic<uint8_t> origin;             // an Origin
   std::atomic<uint8_t> filling;            // a log puts objects into it
+  std::atomic<uint8_t> structure;          // the data structure of its objects; 0: none
 
   SegmentWord word() const { return SegmentWord(state.load(std::memory_order_seq_cst)); }
   // Moves from one state to another, whoever holds it.

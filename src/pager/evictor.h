@@ -43,9 +43,8 @@ class PageObserver {
   virtual void leaving(std::span<const PageIndex> pages) = 0;
 };
 
-// Pages that somebody has done with: they leave before any that the policy names. Bounded; what does not fit leaves in
-// its turn. Any thread, with signals blocked.
-class FirstOut {
+// Pages, first in, first out. Bounded; what does not fit is forgotten. Any thread, with signals blocked.
+class PageFifo {
  public:
   void push(PageIndex page) {
     LockGuard guard(lock_);
@@ -100,7 +99,7 @@ struct Batch : NearObject {
 class Evictor : public NearObject {
  public:
   Evictor(const EvictorContext& context, unsigned index, const std::atomic<PageObserver*>& observer,
-          FirstOut& first_out)
+          PageFifo& first_out)
       : c_(context), index_(index), observer_(observer), first_out_(first_out) {}
   ~Evictor();
 
@@ -139,7 +138,7 @@ class Evictor : public NearObject {
   EvictorContext c_;
   unsigned index_;
   const std::atomic<PageObserver*>& observer_;
-  FirstOut& first_out_;
+  PageFifo& first_out_;  // what somebody has done with leaves before what the policy names
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
   size_t in_flight_ = 0;
@@ -223,7 +222,7 @@ class EvictorGroup {
   bool (*background_work_)(void*) = nullptr;
   void* background_context_ = nullptr;
   std::atomic<PageObserver*> observer_{nullptr};
-  FirstOut first_out_;
+  PageFifo first_out_;
   std::atomic<bool> background_wanted_{false};
   std::atomic<uint64_t> crowded_until_{0};  // ticks
   std::atomic<unsigned> running_{0};        // evictors whose thread was started

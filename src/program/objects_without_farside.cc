@@ -89,6 +89,15 @@ FARSIDE_PUBLIC void* farside_object_deref_slow(uint64_t* owner, farside_object_t
 
 FARSIDE_PUBLIC void farside_object_prefetch(uint64_t*, size_t, farside_object_type*) {}
 
+FARSIDE_PUBLIC unsigned farside_structure_create(const farside_structure_options* options) {
+  static unsigned made = 0;
+  errno = options->capacity == 0 ? EINVAL : ENOSPC;
+  if (options->capacity == 0 || __atomic_load_n(&made, __ATOMIC_RELAXED) >= 63) return 0;
+  return __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED);
+}
+
+FARSIDE_PUBLIC size_t farside_structure_left(unsigned, uint64_t**, size_t) { return 0; }
+
 FARSIDE_PUBLIC int farside_get_object_stats(farside_object_stats* stats) {
   memset(stats, 0, sizeof *stats);
   return 0;

@@ -137,7 +137,8 @@ void* make(uint64_t* owner, const farside_object_type& type) {
     return nullptr;
   }
   if (pages > UINT16_MAX) stop("FARSIDE_CHECK_SCOPES takes objects of at most 256 MiB");
-  if ((g_used + pages) * kPage > kSpaceBytes) stop("FARSIDE_CHECK_SCOPES: all addresses are used up; make fewer objects");
+  if ((g_used + pages) * kPage > kSpaceBytes)
+    stop("FARSIDE_CHECK_SCOPES: all addresses are used up; make fewer objects");
   g_used += pages;
   g_pages[page].bytes = static_cast<uint32_t>(type.bytes);
   for (uint64_t i = 1; i < pages; i++) g_pages[page + i].back = static_cast<uint16_t>(i);

@@ -9,7 +9,7 @@
 #ifndef FARSIDE_CONTAINERS_DETAIL_HPP
 #define FARSIDE_CONTAINERS_DETAIL_HPP
 
-#include <farside/ptr.hpp>
+#include <farside/structure.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -63,10 +63,10 @@ inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
   return static_cast<Object*>(farside_object_deref_slow(where, type_of<Object>(), options));
 }
 
-// Makes an object in a null owner that stays where it is.
+// Makes an object, by options of farside_object_new, in a null owner that stays where it is.
 template <typename Object, typename... Arguments>
-void make_in(unique_ptr<Object>& owner, Arguments&&... arguments) {
-  ::new (static_cast<void*>(&owner)) unique_ptr<Object>(make_unique<Object>(std::forward<Arguments>(arguments)...));
+void make_in(unique_ptr<Object>& owner, unsigned options, Arguments&&... arguments) {
+  ::new (static_cast<void*>(&owner)) unique_ptr<Object>(make<Object>(options, std::forward<Arguments>(arguments)...));
 }
 
 // How many objects of a size are asked for ahead of a walk, and used under one scope.
@@ -179,13 +179,17 @@ class spine {
   static constexpr size_t kObjectBytes = sizeof(Object);
 
   spine() = default;
-  spine(spine&& other) noexcept : blocks_(std::move(other.blocks_)), size_(std::exchange(other.size_, 0)) {}
+  spine(spine&& other) noexcept
+      : blocks_(std::move(other.blocks_)), size_(std::exchange(other.size_, 0)), options_(other.options_) {}
   spine& operator=(spine&& other) noexcept {
     blocks_ = std::move(other.blocks_);
     size_ = std::exchange(other.size_, 0);
+    options_ = other.options_;
     other.blocks_.clear();
     return *this;
   }
+  // Objects that are made from now on belong to the data structure.
+  void put_in(const structure& in) { options_ = FARSIDE_OBJECT_IN(in.id()); }
   size_t size() const { return size_; }
   owner& operator[](size_t i) { return blocks_[i / length][i % length]; }
   const owner& operator[](size_t i) const { return blocks_[i / length][i % length]; }
@@ -193,8 +197,13 @@ class spine {
   // One owner more, of a new object, or of none yet.
   template <typename... Arguments>
   void push(Arguments&&... arguments) {
-    make_in(push_null(), std::forward<Arguments>(arguments)...);
+    make_in(push_null(), options_, std::forward<Arguments>(arguments)...);
     size_++;
+  }
+  // A new object where there is none.
+  template <typename... Arguments>
+  void fill(size_t i, Arguments&&... arguments) {
+    make_in((*this)[i], options_, std::forward<Arguments>(arguments)...);
   }
   void push_empty() {
     push_null();
@@ -225,6 +234,7 @@ class spine {
   void swap(spine& other) noexcept {
     blocks_.swap(other.blocks_);
     std::swap(size_, other.size_);
+    std::swap(options_, other.options_);
   }
 
  private:
@@ -235,6 +245,7 @@ class spine {
 
   std::vector<std::unique_ptr<owner[]>> blocks_;
   size_t size_ = 0;
+  unsigned options_ = 0;
 };
 
 }  // namespace farside::detail

@@ -40,6 +40,10 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
       : hash_(hash), equal_(equal) {
     reserve(size);
   }
+  explicit far_hash_map(const structure& in) {
+    buckets_.put_in(in);
+    overflow_.put_in(in);
+  }
   far_hash_map(std::initializer_list<value_type> values) {
     for (const value_type& v : values) this->insert(v);
   }

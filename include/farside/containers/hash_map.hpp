@@ -42,6 +42,7 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
   explicit hash_map(size_t size, const Hash& hash = Hash(), const Equal& equal = Equal()) : hash_(hash), equal_(equal) {
     reserve(size);
   }
+  explicit hash_map(const structure& in) { entries_.put_in(in); }
   hash_map(std::initializer_list<value_type> values) {
     for (const value_type& v : values) this->insert(v);
   }
@@ -156,7 +157,7 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
       entries_.push(key, value);
     } else {
       slot = free_.back();
-      detail::make_in(entries_[slot], key, value);
+      entries_.fill(slot, key, value);
       free_.pop_back();
     }
     index_.put(tag, slot);

@@ -62,7 +62,7 @@ class list_chain {
   // An empty chunk in front of a node, with room behind `first`, or in front of it.
   node* add_before(node* next, size_t first) {
     auto fresh = std::make_unique<node>();
-    make_in(fresh->items);
+    make_in(fresh->items, 0);
     fresh->first = static_cast<uint32_t>(first);
     node* n = fresh.release();
     link(n, next->previous, next);

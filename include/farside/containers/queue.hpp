@@ -97,7 +97,7 @@ class queue {
   void add_chunk() {
     chunks_.emplace_back();
     try {
-      detail::make_in(chunks_.back());
+      detail::make_in(chunks_.back(), 0);
     } catch (...) {
       chunks_.pop_back();
       throw;

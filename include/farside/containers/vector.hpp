@@ -35,6 +35,7 @@ class vector : public detail::sequence<T, ElementsPerObject> {
   vector() = default;
   explicit vector(size_t size) { resize(size); }
   vector(size_t size, const T& value) { resize(size, value); }
+  explicit vector(const structure& in) { chunks_.put_in(in); }
   vector(std::initializer_list<T> values) { append(values); }
   template <std::input_iterator It>
   vector(It first, It last) {

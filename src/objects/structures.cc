@@ -1,0 +1,55 @@
+#include "objects/structures.h"
+
+#include <cerrno>
+
+#include "base/options.h"
+
+namespace farside::objects {
+
+Structures::~Structures() {
+  for (unsigned i = 0; i < count(); i++) delete all_[i];
+}
+
+unsigned Structures::create(const farside_structure_options& options) {
+  auto refuse = [](int error) {
+    errno = error;
+    return 0u;
+  };
+  PolicyKind policy;
+  if (options.capacity == 0 || (options.policy && !policy_from_name(options.policy, &policy))) return refuse(EINVAL);
+  size_t bytes = 2 * align_up(options.capacity, SegmentPool::kChunkBytes);
+  LockGuard guard(mutex_);
+  unsigned number = count();
+  if (number == kMost) return refuse(ENOSPC);
+  std::byte* arena = pager_.reserve(bytes, kPageSize);
+  if (!arena) return refuse(ENOMEM);
+  Status ruled = options.policy ? pager_.add_region(arena, bytes, policy) : Status();
+  if (!ruled.ok()) {
+    pager_.release(arena, bytes);
+    return refuse(ruled.code());
+  }
+  auto* made = new Structure(pager_, table_);
+  made->pool.use_only(arena, bytes);
+  made->tells = options.tell != 0;
+  all_[number] = made;
+  count_.store(number + 1, std::memory_order_release);
+  return number;
+}
+
+uint64_t Structures::segments() const {
+  uint64_t sum = 0;
+  for (unsigned i = 0; i < count(); i++) sum += all_[i]->pool.in_use();
+  return sum;
+}
+
+void Structures::lock() {
+  mutex_.lock();
+  for (unsigned i = 0; i < count(); i++) all_[i]->pool.lock();
+}
+
+void Structures::unlock() {
+  for (unsigned i = count(); i > 0; i--) all_[i - 1]->pool.unlock();
+  mutex_.unlock();
+}
+
+}  // namespace farside::objects
