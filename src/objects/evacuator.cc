@@ -77,7 +77,7 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
     case SegmentState::kDead:
       s.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
       s.listed.store(0, std::memory_order_seq_cst);
-      space_.counters().freed.fetch_add(1, std::memory_order_relaxed);
+      space_.count(Tally::kFreed, 1);
       space_.structures()[s.structure.load(std::memory_order_relaxed)].pool.give(p.page);
       return false;
     case SegmentState::kEmptying:
@@ -106,7 +106,7 @@ bool Evacuator::empty(Pending& p) {
   if (now.state() != SegmentState::kClosed || now.holders() > 0) return true;
   if (!s.state.compare_exchange_strong(bits, now.with(SegmentState::kEmptying).bits(), std::memory_order_seq_cst))
     return true;
-  space_.counters().object_path.fetch_add(1, std::memory_order_relaxed);
+  space_.count(Tally::kObjectPath, 1);
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
   space_.pager().take_object_path(address);
   look_after(p);
@@ -123,9 +123,7 @@ void Evacuator::look_after(const Pending& p) {
 }
 
 // The far side holds twice as much as is alive.
-bool Evacuator::is_scarce() const {
-  return space_.structures().segments() * kPageSize / 2 > space_.counters().bytes.load(std::memory_order_relaxed);
-}
+bool Evacuator::is_scarce() const { return space_.structures().segments() * kPageSize / 2 > space_.sum(Tally::kBytes); }
 
 // Garbage that nobody was told of: segments that were let go while far memory was plenty, and those that lost their
 // objects before their log was done with them. Some at a time.

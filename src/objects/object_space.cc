@@ -234,9 +234,21 @@ void ObjectSpace::ask_for(PtrWord word) {
 }
 
 farside_object_stats ObjectSpace::stats() {
-  auto get = [](const std::atomic<uint64_t>& counter) { return counter.load(std::memory_order_relaxed); };
-  return {get(counters_.objects), get(counters_.bytes), structures_.segments(), get(counters_.object_path),
-          get(counters_.taken),   get(counters_.moved), get(counters_.freed)};
+  return {sum(Tally::kObjects), sum(Tally::kBytes), structures_.segments(), sum(Tally::kObjectPath),
+          sum(Tally::kTaken),   sum(Tally::kMoved), sum(Tally::kFreed)};
+}
+
+// Only its own thread changes a tally.
+void ObjectSpace::count(Tally tally, uint64_t n) {
+  std::atomic<uint64_t>& mine = thread_logs().tallies[static_cast<size_t>(tally)];
+  mine.store(mine.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
+uint64_t ObjectSpace::sum(Tally tally) const {
+  uint64_t all = 0;
+  for (ThreadLogs* l = all_logs_.load(std::memory_order_acquire); l; l = l->next)
+    all += l->tallies[static_cast<size_t>(tally)].load(std::memory_order_relaxed);
+  return all;
 }
 
 // ---- Using what is there ----
@@ -337,8 +349,8 @@ void ObjectSpace::bear(PtrWord word) {
   segment.live[word.slot() / 64].fetch_or(uint64_t{1} << word.slot() % 64, std::memory_order_acq_rel);
   segment.touched.fetch_or(lines, std::memory_order_acq_rel);
   segment.dirty.fetch_or(lines, std::memory_order_acq_rel);
-  counters_.objects.fetch_add(1, std::memory_order_relaxed);
-  counters_.bytes.fetch_add(word.bytes(), std::memory_order_relaxed);
+  count(Tally::kObjects, 1);
+  count(Tally::kBytes, word.bytes());
 }
 
 void ObjectSpace::kill(PtrWord word) {
@@ -346,8 +358,8 @@ void ObjectSpace::kill(PtrWord word) {
   Segment& segment = table_[page];
   fixups_.remove(page, word.slot(), segment);
   segment.live[word.slot() / 64].fetch_and(~(uint64_t{1} << word.slot() % 64), std::memory_order_acq_rel);
-  counters_.objects.fetch_sub(1, std::memory_order_relaxed);
-  counters_.bytes.fetch_sub(word.bytes(), std::memory_order_relaxed);
+  count(Tally::kObjects, -uint64_t{1});
+  count(Tally::kBytes, -word.bytes());
   take_off(segment, page, word.units());
 }
 
@@ -357,7 +369,7 @@ void ObjectSpace::take_off(Segment& segment, PageIndex page, size_t units) {
   uint16_t left = static_cast<uint16_t>(segment.live_units.fetch_sub(amount, std::memory_order_acq_rel) - amount);
   if (left == 0) {
     SegmentWord now = segment.word();
-    if (now.state() == SegmentState::kEmptying) counters_.object_path.fetch_sub(1, std::memory_order_relaxed);
+    if (now.state() == SegmentState::kEmptying) count(Tally::kObjectPath, -uint64_t{1});
     uint32_t bits = now.bits();
     while (!segment.state.compare_exchange_weak(bits, SegmentWord(bits).with(SegmentState::kDead).bits())) {}
     segment.since.store(Epochs::now(), std::memory_order_release);
@@ -455,8 +467,7 @@ void ObjectSpace::take_marked(Batch& batch) {
   inject::pause("objects:marked");
   read(batch);
   for (size_t i = 0; i < batch.count; i++) {
-    bool evacuated = batch.objects[i].from != nullptr;
-    if (settle(batch, i)) (evacuated ? counters_.moved : counters_.taken).fetch_add(1, std::memory_order_relaxed);
+    if (settle(batch, i)) count(batch.objects[i].from ? Tally::kMoved : Tally::kTaken, 1);
   }
   batch.clear();
 }

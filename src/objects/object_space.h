@@ -25,15 +25,16 @@ struct LogSet : NearObject {
   ObjectLog made, taken_in, passing;
 };
 
+// What is counted, by each thread for itself: a sum may be off by what is under way.
+enum class Tally { kObjects, kBytes, kTaken, kMoved, kFreed, kObjectPath };
+inline constexpr size_t kTallies = 6;
+
 struct ThreadLogs : NearObject {
+  std::atomic<uint64_t> tallies[kTallies] = {};
   LogSet* sets[Structures::kMost] = {};    // made when first needed, and kept
   PageIndex passed = SegmentStack::kNone;  // the last page that was used in passing
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
-};
-
-struct ObjectCounters {
-  std::atomic<uint64_t> objects{0}, bytes{0}, taken{0}, moved{0}, freed{0}, object_path{0};
 };
 
 class ObjectSpace : public NearObject {
@@ -89,7 +90,8 @@ class ObjectSpace : public NearObject {
   Epochs& epochs() { return epochs_; }
   pager::Pager& pager() { return pager_; }
   PathSelector& selector() { return selector_; }
-  ObjectCounters& counters() { return counters_; }
+  void count(Tally tally, uint64_t n);
+  uint64_t sum(Tally tally) const;
   // No more objects come to the log's segment.
   void seal(ObjectLog& log);
 
@@ -146,7 +148,6 @@ class ObjectSpace : public NearObject {
   ScopeRecord* forker_ = nullptr;
   Fixups fixups_;
   SegmentStack listed_;
-  ObjectCounters counters_;
   std::atomic<ThreadLogs*> all_logs_{nullptr};
   static constexpr unsigned kMostTypes = 127;
   Mutex types_mutex_;  // guards the giving of numbers

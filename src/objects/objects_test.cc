@@ -35,6 +35,44 @@ void wait_for(const std::function<bool()>& condition) {
   EXPECT_TRUE(condition());
 }
 
+// A segment of 64 lines of objects leaves, and where it comes back as a page, this many of them are used until it
+// leaves again. True: it came as a page.
+bool leave_and_return(PathSelector& selector, Origin origin, unsigned used) {
+  Segment s = {};
+  s.used_units.store(4 * 64);
+  s.origin.store(static_cast<uint8_t>(origin));
+  if (!selector.as_page(s, ~uint64_t{0})) return false;
+  selector.as_page(s, used == 64 ? ~uint64_t{0} : (uint64_t{1} << used) - 1);
+  return true;
+}
+
+TEST(PathSelector, LearnsByWhatCameAsPagesAndNoticesAChange) {
+  PathSelector selector(Paths::kHybrid);
+  auto pages_of = [&](unsigned count, unsigned used) {
+    unsigned pages = 0;
+    for (unsigned i = 0; i < count; i++) pages += leave_and_return(selector, Origin::kTaken, used);
+    return pages;
+  };
+  EXPECT_EQ(pages_of(1000, 64), 1000u);  // trusted, and rightly so
+  EXPECT_LT(pages_of(1000, 3), 60u);     // it takes a few to lose the trust
+  EXPECT_LT(pages_of(10000, 3), 40u);    // and then hardly any are tried
+  EXPECT_GT(pages_of(2000, 64), 1000u);  // which is enough to see that things have changed
+  EXPECT_EQ(pages_of(1000, 64), 1000u);
+  EXPECT_EQ(leave_and_return(selector, Origin::kMade, 3), true);  // another origin, another record
+}
+
+TEST(PathSelector, JudgesASegmentByItsLastStay) {
+  PathSelector selector(Paths::kHybrid);
+  Segment s = {};
+  s.used_units.store(4 * 64);
+  s.origin.store(static_cast<uint8_t>(Origin::kKnown));
+  EXPECT_TRUE(selector.as_page(s, ~uint64_t{0} >> 12));   // 52 of 64 lines
+  EXPECT_FALSE(selector.as_page(s, ~uint64_t{0} >> 13));  // 51: less than 80 %
+  EXPECT_TRUE(selector.as_page(s, 0));                    // came ahead and was not reached: says nothing
+  EXPECT_TRUE(PathSelector(Paths::kPageOnly).as_page(s, 1));
+  EXPECT_FALSE(PathSelector(Paths::kObjectOnly).as_page(s, ~uint64_t{0}));
+}
+
 TEST(Objects, HoldWhatIsPutIntoThem) {
   ObjectFixture far(16 * kMiB);
   auto small = make_unique<Small>(Small{1, 2});

@@ -3,8 +3,10 @@
 // A segment that has come back as a page before is judged by how much of it was used since: the card access rate. One
 // that has not, because its objects were just made or just taken here, says nothing by that: all of it was used. It is
 // judged by how others of its origin fared that came back as pages: that tells whether what was used together once is
-// used together again. One in kProbe of them goes as a page anyway, so that a change is noticed.
+// used together again. Some of them go as pages anyway, so that a change is noticed, and the fewer, the longer there
+// was none: one in 16 to one in 512.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <bit>
 
@@ -27,17 +29,15 @@ class PathSelector {
     switch (origin) {
       case Origin::kMade:
       case Origin::kTaken: {
-        std::atomic<int>& score = scores_[static_cast<unsigned>(origin)];
-        bool page = score.load(std::memory_order_relaxed) >= kMost / 2 || probe();
+        Record& of = records_[static_cast<unsigned>(origin)];
+        bool page = of.score.load(std::memory_order_relaxed) >= kMost / 2 || is_probe(of);
         Origin next = origin == Origin::kMade ? Origin::kWasMade : Origin::kWasTaken;
         if (page) segment.origin.store(static_cast<uint8_t>(next), std::memory_order_relaxed);
         return page;
       }
       case Origin::kWasMade:
       case Origin::kWasTaken: {
-        std::atomic<int>& score = scores_[origin == Origin::kWasMade ? 0 : 1];
-        int now = score.load(std::memory_order_relaxed);
-        score.store(now + ((well_used ? kMost : 0) - now) / kWeight, std::memory_order_relaxed);
+        note(records_[origin == Origin::kWasMade ? 0 : 1], well_used);
         segment.origin.store(static_cast<uint8_t>(Origin::kKnown), std::memory_order_relaxed);
         break;
       }
@@ -50,13 +50,25 @@ class PathSelector {
  private:
   static constexpr unsigned kPageShare = 80;  // per cent of its lines (Atlas 5.4)
   static constexpr int kMost = 1 << 12, kWeight = 16;
-  static constexpr unsigned kProbe = 32;
+  static constexpr unsigned kOften = 16, kSeldom = 512;
 
-  bool probe() { return probes_.fetch_add(1, std::memory_order_relaxed) % kProbe == 0; }
+  // How segments of one origin fared. Evictors change it without a lock; a change that is lost does no harm.
+  struct Record {
+    std::atomic<int> score{kMost};  // 0 .. kMost; begins with trust
+    std::atomic<unsigned> every{kOften}, seen{0};
+  };
+  static bool is_probe(Record& of) {
+    return of.seen.fetch_add(1, std::memory_order_relaxed) % of.every.load(std::memory_order_relaxed) == 0;
+  }
+  static void note(Record& of, bool well_used) {
+    int now = of.score.load(std::memory_order_relaxed);
+    of.score.store(now + ((well_used ? kMost : 0) - now) / kWeight, std::memory_order_relaxed);
+    unsigned every = of.every.load(std::memory_order_relaxed);
+    of.every.store(well_used ? kOften : std::min(2 * every, kSeldom), std::memory_order_relaxed);
+  }
 
   const Paths paths_;
-  std::atomic<int> scores_[2] = {kMost, kMost};  // of kMade and kTaken: 0 .. kMost; begins with trust
-  std::atomic<unsigned> probes_{0};
+  Record records_[2];  // of kMade and kTaken
 };
 
 }  // namespace farside::objects
