@@ -22,6 +22,7 @@ constexpr OptionName kNames[] = {
      "threads at most that write pages out, 1 to 4; without it one for every four processors", false},
     {"FARSIDE_PREFETCH", "--prefetch", "fetch ahead of sequential and strided access: on or off", false},
     {"FARSIDE_PATHS", "--paths", "how far objects come back: hybrid, page or object", false},
+    {"FARSIDE_WRITEBACK", "--writeback", "what of a changed page goes back: auto, page or line", false},
     {"FARSIDE_SPACE", "--space", "addresses reserved for far memory (default 256G)", false},
     {"FARSIDE_STATS", "--stats", "json:FILE writes the run's statistics there", false},
     {"FARSIDE_QUIET", "--quiet", "print nothing but errors", false},
@@ -62,6 +63,14 @@ Status set_fault(Options* options, std::string_view variable, std::string_view v
 Status set_policy(Options* options, std::string_view variable, std::string_view value) {
   if (policy_from_name(value, &options->policy)) return {};
   return bad_value(variable, value, "fifo, second-chance, lru or priority");
+}
+
+Status set_writeback(Options* options, std::string_view variable, std::string_view value) {
+  if (value == "auto") options->writeback = WriteBack::kAuto;
+  else if (value == "page") options->writeback = WriteBack::kPage;
+  else if (value == "line") options->writeback = WriteBack::kLine;
+  else return bad_value(variable, value, "auto, page or line");
+  return {};
 }
 
 Status set_paths(Options* options, std::string_view variable, std::string_view value) {
@@ -146,6 +155,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);
   if (variable == "FARSIDE_FAULT") return set_fault(options, variable, value);
   if (variable == "FARSIDE_PATHS") return set_paths(options, variable, value);
+  if (variable == "FARSIDE_WRITEBACK") return set_writeback(options, variable, value);
   if (variable == "FARSIDE_POLICY") return set_policy(options, variable, value);
   if (variable == "FARSIDE_EVICTORS") return set_evictors(options, variable, value);
   if (variable == "FARSIDE_PREFETCH") return set_flag(&options->prefetch, variable, value);

@@ -15,6 +15,8 @@ enum class PolicyKind { kFifo, kSecondChance, kLru, kPriority };
 inline constexpr unsigned kPolicyKinds = 4;
 // How far objects come back: each segment's by what was used of it, or all one way.
 enum class Paths { kHybrid, kPageOnly, kObjectOnly };
+// What of a changed page is written back: the page, or the lines of it that have changed; or whatever costs less.
+enum class WriteBack { kAuto, kPage, kLine };
 
 // "fifo", "second-chance", "lru", "priority"; ends with a zero byte.
 std::string_view policy_name(PolicyKind kind);
@@ -29,6 +31,7 @@ struct Options {
   unsigned evictors = 0;  // at most so many, 1 .. 4; 0: one for every four processors
   bool prefetch = true;
   Paths paths = Paths::kHybrid;
+  WriteBack writeback = WriteBack::kAuto;
   uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
   char report[256] = "";                 // file to which each process appends its statistics as one line of JSON
   char trace[256] = "";                  // file to which each process appends what it recorded of its faults

@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 #include <thread>
 
 #include "base/inject.h"
@@ -52,11 +54,16 @@ Status Evictor::open() {
   }
   Status status;
   if (!channel_) channel_ = c_.store->open_channel(&status);
+  if (channel_) c_.twins.set_remote(!channel_->direct(0, kPageSize));
   return status;
 }
 
 Evictor::~Evictor() {
   close_pipes();
+  for (Batch& batch : batches_) {
+    if (batch.log) near_free(batch.log, kLogBytes);
+  }
+  if (held_) near_free(held_, kCompared * kPageSize);
   if (channel_) c_.store->close_channel(channel_);
 }
 
@@ -109,8 +116,13 @@ size_t Evictor::select(Batch& batch) {
     else if (word.is(PageState::kNear)) c_.policy.insert(index_, candidates[i]);
   }
   std::sort(batch.pages, batch.pages + batch.count);
-  for (size_t i = 0; i < batch.count; i++) {
-    if (c_.table[batch.pages[i]].load().has(PageWord::kDirty)) batch.dirty[batch.dirty_count++] = batch.pages[i];
+  for (bool twins : {false, true}) {
+    for (size_t i = 0; i < batch.count; i++) {
+      PageIndex page = batch.pages[i];
+      if (c_.table[page].load().has(PageWord::kDirty) && c_.twins.has(page) == twins)
+        batch.dirty[batch.dirty_count++] = page;
+    }
+    if (!twins) batch.whole_count = batch.dirty_count;
   }
   tell_observer(batch);
   return batch.count;
@@ -191,6 +203,7 @@ void Evictor::give_up_unheld(Batch& batch, size_t held) {
     c_.policy.insert(index_, page);
   }
   batch.dirty_count = held;
+  batch.whole_count = std::min(batch.whole_count, held);
 }
 
 // Phase 3.
@@ -206,11 +219,8 @@ void Evictor::release_clean(Batch& batch) {
   c_.frames.count_evicted(batch.count);
   uint16_t epoch = epoch_of(c_.frames.evicted());
   size_t clean = 0, emptied = 0;
-  for (size_t i = 0, d = 0; i < batch.count; i++) {
-    if (d < batch.dirty_count && batch.pages[i] == batch.dirty[d]) {
-      d++;
-      continue;
-    }
+  for (size_t i = 0; i < batch.count; i++) {
+    if (c_.table[batch.pages[i]].load().has(PageWord::kDirty)) continue;
     PageWord old = c_.table[batch.pages[i]].update([&](PageWord w) {
       PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
       return w.with_state(to).without(PageWord::kHot | PageWord::kPrefetched | PageWord::kCow).with_epoch(epoch);
@@ -224,28 +234,89 @@ void Evictor::release_clean(Batch& batch) {
 
 // Phase 4.
 void Evictor::write(Batch& batch) {
-  std::span<const PageIndex> dirty = {batch.dirty, batch.dirty_count};
-  batch.unwritten = (dirty.size() + kWritePages - 1) / kWritePages;
   in_flight_++;
-  for (size_t i = 0; i * kWritePages < dirty.size(); i++) {
-    size_t first = i * kWritePages;
-    submit(dirty.subspan(first, std::min(kWritePages, dirty.size() - first)), batch.pipe_read, &batch.writes[i]);
-  }
-  counters_.add(Counter::kDirtyEvictions, dirty.size());
-  counters_.add(Counter::kBytesWritten, dirty.size() * kPageSize);
+  batch.write_count = 0;
+  batch.unwritten = 1;
+  write_pages(batch, 0, batch.whole_count);
+  if (batch.whole_count < batch.dirty_count) write_lines(batch);
+  counters_.add(Counter::kDirtyEvictions, batch.dirty_count);
+  if (--batch.unwritten == 0) finish(batch);
 }
 
-void Evictor::submit(std::span<const PageIndex> pages, int pipe, transport::Token* token) {
-  PageRun runs[kWritePages];
-  size_t run_count = merge_runs(c_.table, pages, runs);
-  transport::Segment segments[kWritePages];
-  for (size_t i = 0; i < run_count; i++) {
-    uint64_t far = PageTable::far_of(c_.table.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
-    segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
+// Straight from the pipe.
+void Evictor::write_pages(Batch& batch, size_t first, size_t end) {
+  for (; first < end; first += kWritePages) {
+    PageRun runs[kWritePages];
+    size_t run_count = merge_runs(c_.table, {batch.dirty + first, std::min(kWritePages, end - first)}, runs);
+    transport::Segment segments[kWritePages];
+    for (size_t i = 0; i < run_count; i++) {
+      uint64_t far = PageTable::far_of(c_.table.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
+      segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
+    }
+    submit(batch, {segments, run_count}, batch.pipe_read);
   }
+}
+
+// Runs of changed lines, gathered. A page of which half has changed goes whole, and so do the last pages of a batch
+// whose log is full.
+void Evictor::write_lines(Batch& batch) {
+  if (!batch.log) batch.log = static_cast<std::byte*>(near_alloc(kLogBytes));
+  if (!held_) held_ = static_cast<std::byte*>(near_alloc(kCompared * kPageSize));
+  uint64_t start = ticks();
+  transport::Segment segments[transport::kMaxSegments];
+  size_t used = 0, count = 0, at = batch.whole_count;
+  auto add = [&](uint64_t far, const std::byte* from, size_t bytes) {
+    memcpy(batch.log + used, from, bytes);
+    segments[count++] = {far, static_cast<uint32_t>(bytes), batch.log + used};
+    used += bytes;
+  };
+  while (at < batch.dirty_count && used + kCompared * kPageSize <= kLogBytes) {
+    size_t pages = std::min(kCompared, batch.dirty_count - at);
+    read_held(batch, pages);
+    for (size_t i = 0; i < pages; i++) {
+      PageIndex page = batch.dirty[at + i];
+      const std::byte* content = held_ + i * kPageSize;
+      uint64_t lines = c_.twins.changes(page, content), far = PageTable::far_of(page);
+      if (std::popcount(lines) > static_cast<int>(kPageLines / 2)) lines = ~uint64_t{0};
+      else counters_.add(Counter::kLinePages);
+      if (count + kPageLines / 2 > std::size(segments)) submit(batch, {segments, std::exchange(count, 0)}, -1);
+      for_each_run(lines, [&](unsigned first, unsigned n) {
+        add(far + first * kCacheLine, content + first * kCacheLine, n * kCacheLine);
+      });
+    }
+    at += pages;
+  }
+  uint64_t took = ticks() - start;
+  counters_.add(Counter::kCompareTicks, took);
+  c_.twins.note_pages(at - batch.whole_count, used, took);
+  if (count > 0) submit(batch, {segments, count}, -1);
+  for (size_t i = at; i < batch.dirty_count; i++) c_.twins.end(batch.dirty[i]);
+  write_pages(batch, at, batch.dirty_count);
+}
+
+// The next pages of the pipe.
+void Evictor::read_held(Batch& batch, size_t pages) {
+  for (size_t have = 0; have < pages * kPageSize;) {
+    ssize_t n = os::read(batch.pipe_read, held_ + have, pages * kPageSize - have);
+    if (n == -EINTR) continue;
+    if (n <= 0) die("internal error: {} of {} bytes are held for eviction (error {})", have, pages * kPageSize, -n);
+    have += static_cast<size_t>(n);
+  }
+}
+
+void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments, int pipe) {
+  uint64_t bytes = 0;
+  for (const transport::Segment& s : segments) bytes += s.bytes;
+  FARSIDE_CHECK(batch.write_count < Batch::kMostWrites);
+  Batch::Write& write = batch.writes[batch.write_count];
   int error;
-  while ((error = channel_->submit_write({segments, run_count}, pipe, token)) == -EAGAIN) poll_writes();
+  while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) poll_writes();
   if (error) die_of_lost_memory(c_.store, c_.budget.populated(), error);
+  write.bytes = bytes;
+  write.sent = ticks();
+  batch.write_count++;
+  batch.unwritten++;
+  counters_.add(Counter::kBytesWritten, bytes);
 }
 
 bool Evictor::poll_writes() {
@@ -258,12 +329,14 @@ bool Evictor::poll_writes() {
 
 bool Evictor::poll_writes_of(Batch& batch) {
   size_t before = batch.unwritten;
-  for (transport::Token& token : batch.writes) {
-    if (token == 0) continue;
-    int r = channel_->poll(token);
+  for (size_t i = 0; i < batch.write_count; i++) {
+    Batch::Write& write = batch.writes[i];
+    if (write.token == 0) continue;
+    int r = channel_->poll(write.token);
     if (r == 0) break;  // they complete in order
     if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
-    token = 0;
+    write.token = 0;
+    if (c_.twins.enabled()) c_.twins.note_link(write.bytes, ticks() - write.sent);
     if (--batch.unwritten == 0) finish(batch);
   }
   return batch.unwritten < before;

@@ -10,7 +10,9 @@
 //   2 hold     one vmsplice of all dirty pages into the batch's pipe: references to the frames, nothing is copied.
 //   3 unmap    one process_madvise(MADV_DONTNEED) over all pages: one TLB shootdown. After it no write can happen, and
 //              what the pipe holds is the final content. Clean pages are gone and released at once.
-//   4 write    the pipe's bytes go to the channel, in requests of some pages, so that a read of somebody else never
+//   4 write    of pages with a twin (twins.h) the lines that differ from it are gathered from many pages into a few
+//              requests, each of which the server applies whole or not at all; of others the pipe's bytes go to the
+//              channel, in requests of some pages, so that a read of somebody else never
 //   waits
 //              long behind them; they are then under way while other batches proceed.
 //   5 release  on acknowledgement the pages become kFar and their frames go back to the budget.
@@ -29,6 +31,7 @@
 #include "pager/page_table.h"
 #include "pager/policy.h"
 #include "pager/stats.h"
+#include "pager/twins.h"
 #include "remote/remote_store.h"
 
 namespace farside::pager {
@@ -79,20 +82,29 @@ struct EvictorContext {
   Policy& policy;
   Frames& frames;
   Budget& budget;
+  Twins& twins;
 };
 
 inline constexpr size_t kLeastBatchPages = 32;
 inline constexpr size_t kBatchPages = 256;  // what an unprivileged pipe can hold
 inline constexpr size_t kWritePages = 32;   // in one request
+inline constexpr size_t kLogBytes = 256 * kKiB;
 
 struct Batch : NearObject {
   PageIndex pages[kBatchPages];
   size_t count = 0;
-  PageIndex dirty[kBatchPages];
-  size_t dirty_count = 0;
+  PageIndex dirty[kBatchPages];  // those without a twin first
+  size_t dirty_count = 0, whole_count = 0;
   int pipe_read = -1, pipe_write = -1;
-  transport::Token writes[kBatchPages / kWritePages] = {};  // under way; 0: not yet, or not any more
-  size_t unwritten = 0;                                     // requests to come or under way; 0: the batch is free
+  struct Write {
+    transport::Token token;  // 0: acknowledged
+    uint64_t bytes, sent;    // ticks
+  };
+  static constexpr size_t kMostWrites = 64;
+  Write writes[kMostWrites];
+  size_t write_count = 0;
+  size_t unwritten = 0;      // requests under way, and one while more are to come; 0: the batch is free
+  std::byte* log = nullptr;  // the lines that go, one after the other; kLogBytes, made when first needed
 };
 
 // One evictor thread's work, without the thread.
@@ -119,6 +131,7 @@ class Evictor : public NearObject {
 
  private:
   static constexpr size_t kBatches = 4;
+  static constexpr size_t kCompared = 16;  // pages
 
   bool start(Batch& batch);
   size_t select(Batch& batch);
@@ -129,7 +142,10 @@ class Evictor : public NearObject {
   void unmap(Batch& batch);
   void release_clean(Batch& batch);
   void write(Batch& batch);
-  void submit(std::span<const PageIndex> pages, int pipe, transport::Token* token);
+  void write_pages(Batch& batch, size_t first, size_t end);
+  void write_lines(Batch& batch);
+  void read_held(Batch& batch, size_t pages);
+  void submit(Batch& batch, std::span<const transport::Segment> segments, int pipe);
   void finish(Batch& batch);
   bool poll_writes();
   bool poll_writes_of(Batch& batch);
@@ -142,6 +158,7 @@ class Evictor : public NearObject {
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
   size_t in_flight_ = 0;
+  std::byte* held_ = nullptr;  // pages as they left, for comparison; kCompared of them, made when first needed
   CounterBlock counters_;
 };
 

@@ -138,6 +138,7 @@ bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutco
   inject::pause("fault:upgrading");
   uint64_t start = ticks();
   std::byte* address = c_.table.address_of(page);
+  if (word.has(PageWord::kStored) && !word.has(PageWord::kDirty)) c_.twins.make(page, address, t.index);
   if (int error = c_.space.write_protect(address, kPageSize, false)) {
     die("internal error: cannot lift the write protection of page {} (error {})", page, -error);
   }
@@ -659,6 +660,9 @@ void FaultPath::drain(ThreadSlot& self, ThreadSlot& owner) {
 void FaultPath::bring_in(ThreadSlot& t, const Claim& claim, unsigned begin, unsigned end, const Content& content,
                          bool stored) {
   uint64_t start = ticks();
+  for (unsigned i = begin; stored && claim.write && i < end; i++) {
+    c_.twins.make(claim.pages[i], content.of(claim, i), t.index);
+  }
   map_runs(claim, begin, end, content);
   uint64_t mapped = ticks();
   inject::pause("fault:mapped");

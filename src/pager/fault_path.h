@@ -26,6 +26,7 @@ struct FaultContext {
   Policy& policy;
   Frames& frames;
   Budget& budget;
+  Twins& twins;
   ThreadRegistry& threads;
   Gate& gate;
   EvictorGroup& evictors;

@@ -26,11 +26,12 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, FarSpace* space
       space_(space),
       table_(space->base(), space->bytes()),
       policy_(options.policy, table_),
+      twins_(options.writeback, table_.pages(), frames_),
       threads_(store, frames_),
       budget_(frames_, options.local),
-      evictors_({store, *space, table_, policy_, frames_, budget_}, options.evictors),
-      faults_({store, *space, table_, policy_, frames_, budget_, threads_, gate_, evictors_}, options.prefetch),
-      ranges_({store, *space, table_, policy_, frames_, budget_, threads_, gate_, evictors_}, faults_),
+      evictors_({store, *space, table_, policy_, frames_, budget_, twins_}, options.evictors),
+      faults_({store, *space, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_}, options.prefetch),
+      ranges_({store, *space, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_}, faults_),
       addresses_(reinterpret_cast<uint64_t>(space->base()),
                  reinterpret_cast<uint64_t>(space->base()) + space->bytes()) {
   evictors_.set_background_work([](void* faults) { return static_cast<FaultPath*>(faults)->map_ahead(); }, &faults_);

@@ -154,6 +154,7 @@ class Pager : public NearObject {
   PageTable table_;
   PolicySet policy_;
   Frames frames_;
+  Twins twins_;
   ThreadRegistry threads_;
   Gate gate_;
   Budget budget_;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "pager/lines.h"
 #include "pager/test_support.h"
 
 namespace farside::pager {
@@ -27,6 +28,7 @@ struct Case {
   bool direct;
   PolicyKind policy;
   unsigned evictors;
+  WriteBack writeback = WriteBack::kAuto;
 };
 
 class PagerTest : public testing::TestWithParam<Case> {
@@ -36,6 +38,7 @@ class PagerTest : public testing::TestWithParam<Case> {
     Options o = small_options();
     o.policy = GetParam().policy;
     o.evictors = GetParam().evictors;
+    o.writeback = GetParam().writeback;
     return o;
   }
   PagerFixture pager_;
@@ -242,7 +245,66 @@ INSTANTIATE_TEST_SUITE_P(Modes, PagerTest,
                                          Case{Delivery::kMessages, true, PolicyKind::kSecondChance, 1},
                                          Case{Delivery::kMessages, false, PolicyKind::kFifo, 4},
                                          Case{Delivery::kSignal, true, PolicyKind::kLru, 2},
-                                         Case{Delivery::kSignal, false, PolicyKind::kPriority, 1}));
+                                         Case{Delivery::kSignal, false, PolicyKind::kPriority, 1},
+                                         Case{Delivery::kSignal, false, PolicyKind::kSecondChance, 1, WriteBack::kLine},
+                                         Case{Delivery::kMessages, true, PolicyKind::kLru, 2, WriteBack::kLine}));
+
+// ---- Lines ----
+
+TEST(LinesTest, ChangesAreFoundWhereverTheyAre) {
+  alignas(64) std::byte now[kPageSize], before[kPageSize];
+  for (size_t i = 0; i < kPageSize; i++) now[i] = before[i] = static_cast<std::byte>(i * 7);
+  for (auto* compare : {changed_lines, changed_lines_portable}) {
+    EXPECT_EQ(compare(now, before), 0u);
+    for (size_t at = 0; at < kPageSize; at++) {
+      now[at] ^= std::byte{1};
+      ASSERT_EQ(compare(now, before), uint64_t{1} << at / 64) << at;
+      now[at] ^= std::byte{1};
+    }
+    now[0] ^= std::byte{8}, now[64] ^= std::byte{8}, now[4095] ^= std::byte{8};
+    EXPECT_EQ(compare(now, before), uint64_t{3} | uint64_t{1} << 63);
+    now[0] ^= std::byte{8}, now[64] ^= std::byte{8}, now[4095] ^= std::byte{8};
+  }
+}
+
+TEST(LinesTest, RunsCoverTheBitsAndNoOthers) {
+  for (uint64_t lines :
+       {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, uint64_t{0x8000000000000001}, uint64_t{0xf0ff00000000ff0e}}) {
+    uint64_t covered = 0;
+    for_each_run(lines, [&](unsigned first, unsigned count) {
+      ASSERT_GT(count, 0u);
+      for (unsigned i = first; i < first + count; i++) {
+        ASSERT_EQ(covered >> i & 1, 0u);
+        covered |= uint64_t{1} << i;
+      }
+      ASSERT_TRUE(first + count == 64 || (lines >> (first + count) & 1) == 0);  // as long as it can be
+    });
+    EXPECT_EQ(covered, lines);
+  }
+}
+
+TEST(LinesTest, OnlyChangedLinesAreWrittenBack) {
+  constexpr size_t kPages = 8192;
+  uint64_t written[2], pages[2];
+  for (bool line : {false, true}) {
+    Options o = small_options();
+    o.writeback = line ? WriteBack::kLine : WriteBack::kPage;
+    PagerFixture pager(o, new LocalStore(kSpace, kSpace, false), Delivery::kSignal);
+    auto* memory = reinterpret_cast<volatile uint64_t*>(pager.allocate(kPages * kPageSize));
+    for (size_t i = 0; i < kPages * 512; i++) memory[i] = i;
+    Stats before = pager->stats();
+    for (size_t i = 0; i < kPages; i++) memory[i * 37 % kPages * 512 + i % 512] = ~i;
+    for (size_t i = 0; i < kPages; i++) ASSERT_EQ(memory[i * 37 % kPages * 512 + i % 512], ~i);
+    Stats after = pager->stats();
+    written[line] = after.get(Counter::kBytesWritten) - before.get(Counter::kBytesWritten);
+    pages[line] = after.get(Counter::kDirtyEvictions) - before.get(Counter::kDirtyEvictions);
+    EXPECT_EQ(after.get(Counter::kLinePages) > kPages / 2, line);
+    for (size_t i = 0; i < kPages; i++) memory[i * 37 % kPages * 512 + i % 512] = i * 37 % kPages * 512 + i % 512;
+    for (size_t i = 0; i < kPages * 512; i++) ASSERT_EQ(memory[i], i);
+  }
+  EXPECT_GT(pages[true], kPages / 2);
+  EXPECT_LT(written[true], written[false] / 4);  // pages that have never been stored go whole, too
+}
 
 TEST(FramesTest, ALowerLimitIsReachedByAndBy) {
   Frames frames;

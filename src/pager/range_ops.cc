@@ -69,6 +69,7 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageSt
     if (old.is(PageState::kUnmapped)) continue;
     freed += held_frame(old);
     emptied += held_frame(old) || old.has(PageWord::kStored);
+    c_.twins.end(page);
     c_.table[page].update([&](PageWord w) {
       uint64_t kept = PageWord::kPinMask | PageWord::kQueued | (to == PageState::kUnmapped ? 0 : PageWord::kSealed);
       return PageWord(w.bits() & kept).with_state(to);
@@ -152,6 +153,7 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
     t.counters.add(Counter::kBytesWritten, kPageSize);
   }
   if (near) unmap_owned(page, 1);
+  c_.twins.end(page);
   bool stored = dirty || w.has(PageWord::kStored);
   if (near && !stored) c_.budget.depopulate(1);
   c_.table[page].update([&](PageWord now) {

@@ -32,6 +32,8 @@ enum class Counter : unsigned {
   kBytesFetched,
   kBytesWritten,
   kBytesDiscarded,
+  kLinePages,       // dirty pages of which only changed lines were written
+  kCompareTicks,    // evictors, in phase 4: reading and comparing pages that have a twin
   kFaultTicks,      // time in the fault path, all of it
   kFetchTicks,      // of these, waiting for the transport
   kMapTicks,        // of these, UFFDIO_COPY and WRITEPROTECT
@@ -80,6 +82,8 @@ inline constexpr NamedCounter kNamedCounters[] = {
     {"bytes_fetched", Counter::kBytesFetched, Unit::kEvents},
     {"bytes_written", Counter::kBytesWritten, Unit::kEvents},
     {"bytes_discarded", Counter::kBytesDiscarded, Unit::kEvents},
+    {"line_pages", Counter::kLinePages, Unit::kEvents},
+    {"compare_us", Counter::kCompareTicks, Unit::kTicks},
     {"fault_us", Counter::kFaultTicks, Unit::kTicks},
     {"fetch_us", Counter::kFetchTicks, Unit::kTicks},
     {"map_us", Counter::kMapTicks, Unit::kTicks},

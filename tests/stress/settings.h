@@ -15,6 +15,7 @@ struct Settings {
   std::string transport = "direct";
   std::string policy = "second-chance";
   unsigned evictors = 1;
+  std::string writeback = "auto";
   bool prefetch = true;
   bool faults = false;  // make operations fail and pause; needs FARSIDE_EXPENSIVE_CHECKS
   bool forks = true;    // signal delivery only

@@ -35,6 +35,7 @@ Settings settings_from(int argc, char** argv, int* exit_code) {
   app.add_option("--transport", s.transport)->check(CLI::IsMember({"direct", "copy", "shm", "tcp"}));
   app.add_option("--policy", s.policy)->check(CLI::IsMember({"fifo", "second-chance", "lru", "priority"}));
   app.add_option("--evictors", s.evictors)->check(CLI::Range(1, 4));
+  app.add_option("--writeback", s.writeback)->check(CLI::IsMember({"auto", "page", "line"}));
   app.add_flag("--prefetch,!--no-prefetch", s.prefetch);
   app.add_flag("--forks,!--no-forks", s.forks);
   app.add_flag("--protect,!--no-protect", s.protect);
@@ -55,6 +56,7 @@ Options options_of(const Settings& s) {
   o.local = {s.memory * (s.local ? s.local : 25) / 100, 0};
   policy_from_name(s.policy, &o.policy);
   o.evictors = s.evictors;
+  if (Status known = set_option(&o, "FARSIDE_WRITEBACK", s.writeback); !known.ok()) die("{}", known.text());
   o.prefetch = s.prefetch;
   o.space = align_up(s.memory * 4, remote::kSlabBytes);
   return o;

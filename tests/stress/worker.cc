@@ -92,6 +92,7 @@ void Worker::write_word() {
   Block& b = blocks_[random_.below(blocks_.size())];
   size_t offset = random_.below(b.bytes() / 8) * 8;
   uint64_t value = random_.next();
+  if (random_.one_in(4)) memcpy(&value, b.shadow.data() + offset, 8);  // a write that changes nothing
   *reinterpret_cast<volatile uint64_t*>(b.far + offset) = value;
   memcpy(b.shadow.data() + offset, &value, 8);
 }

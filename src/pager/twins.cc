@@ -1,0 +1,123 @@
+#include "pager/twins.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/os.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr uint32_t kMostChunks = 1 << 16;  // 16 GiB of twins
+
+// Moves an average an eighth of the way.
+void average(std::atomic<uint32_t>& of, uint64_t value) {
+  auto now = static_cast<int64_t>(of.load(std::memory_order_relaxed));
+  int64_t next = now == 0 ? static_cast<int64_t>(value) : now + (static_cast<int64_t>(value) - now) / 8;
+  of.store(static_cast<uint32_t>(std::clamp<int64_t>(next, 0, UINT32_MAX)), std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Twins::Twins(WriteBack mode, uint64_t pages, const Frames& frames) : mode_(mode), pages_(pages), frames_(frames) {
+  if (!enabled()) return;
+  slots_ = static_cast<std::atomic<uint32_t>*>(os::map_near(pages * sizeof *slots_));
+  chunks_ = static_cast<Chunk*>(os::map_near(kMostChunks * sizeof *chunks_));
+  if (!slots_ || !chunks_) die("cannot reserve addresses for --writeback; lower --space or say --writeback=page");
+}
+
+Twins::~Twins() {
+  if (!enabled()) return;
+  for (uint32_t i = 0; i < chunk_count_.load(); i++) near_free(chunks_[i].twins, kChunk * kPageSize);
+  os::unmap(slots_, pages_ * sizeof *slots_);
+  os::unmap(chunks_, kMostChunks * sizeof *chunks_);
+}
+
+bool Twins::wants(PageIndex page) const {
+  if (mode_ != WriteBack::kAuto) return mode_ == WriteBack::kLine;
+  if (!remote_.load(std::memory_order_relaxed)) return false;
+  return gain_.load(std::memory_order_relaxed) != kNone || page * 0x9e3779b1u >> 26 == 0;  // one in 64
+}
+
+void Twins::make(PageIndex page, const std::byte* content, unsigned thread) {
+  if (!wants(page)) return;
+  uint32_t slot = take(shards_[thread % kShards]);
+  if (slot == 0) return;
+  bool timed = slot % 16 == 0;
+  uint64_t start = timed ? ticks() : 0;
+  memcpy(at(slot), content, kPageSize);
+  if (timed) average(copy_, ticks() - start);
+  slots_[page].store(slot, std::memory_order_relaxed);  // the page's word, which changes next, publishes it
+}
+
+uint64_t Twins::changes(PageIndex page, const std::byte* now) {
+  uint32_t slot = slots_[page].exchange(0, std::memory_order_relaxed);
+  uint64_t lines = changed_lines(now, at(slot));
+  give(slot);
+  return lines;
+}
+
+void Twins::end(PageIndex page) {
+  if (!has(page)) return;
+  give(slots_[page].exchange(0, std::memory_order_relaxed));
+}
+
+// ---- The pool ----
+
+uint32_t Twins::take(Shard& shard) {
+  LockGuard guard(shard.lock);
+  if (shard.free == 0) add_chunk(shard);
+  uint32_t slot = shard.free;
+  if (slot != 0) memcpy(&shard.free, at(slot), sizeof shard.free);
+  return slot;
+}
+
+uint64_t Twins::most() const {
+  bool many = mode_ == WriteBack::kLine || gain_.load(std::memory_order_relaxed) == kMuch;
+  return many ? frames_.limit() : frames_.limit() / 4;
+}
+
+void Twins::add_chunk(Shard& shard) {
+  LockGuard guard(chunks_lock_);
+  uint32_t count = chunk_count_.load(std::memory_order_relaxed);
+  if (count == kMostChunks || (count + 1) * kChunk > most()) return;
+  chunks_[count] = {static_cast<std::byte*>(near_alloc(kChunk * kPageSize)), &shard};
+  chunk_count_.store(count + 1, std::memory_order_release);
+  for (uint32_t i = 0; i < kChunk; i++) {
+    uint32_t slot = count * kChunk + i + 1, next = i + 1 < kChunk ? slot + 1 : 0;
+    memcpy(at(slot), &next, sizeof next);
+  }
+  shard.free = count * kChunk + 1;
+}
+
+void Twins::give(uint32_t slot) {
+  Shard& shard = *chunks_[(slot - 1) / kChunk].shard;
+  LockGuard guard(shard.lock);
+  memcpy(at(slot), &shard.free, sizeof shard.free);
+  shard.free = slot;
+}
+
+// ---- What pays ----
+
+void Twins::note_link(uint64_t bytes, uint64_t ticks) {
+  if (bytes < 32 * kKiB) return;  // a latency, and no throughput
+  average(link_, ticks * kPageSize / bytes);
+  decide();
+}
+
+void Twins::note_pages(uint64_t pages, uint64_t bytes, uint64_t ticks) {
+  average(compare_, ticks / pages);
+  average(sent_, bytes / pages);
+  decide();
+}
+
+void Twins::decide() {
+  auto get = [](const std::atomic<uint32_t>& a) { return uint64_t{a.load(std::memory_order_relaxed)}; };
+  uint64_t saved = kPageSize - std::min<uint64_t>(get(sent_), kPageSize);
+  uint64_t gain = saved * get(link_) / kPageSize, cost = get(copy_) + get(compare_);
+  gain_.store(gain < cost ? kNone : (gain < 4 * cost ? kSome : kMuch), std::memory_order_relaxed);
+}
+
+}  // namespace farside::pager

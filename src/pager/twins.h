@@ -1,0 +1,91 @@
+// Twins: copies of near pages as the far side has them, made before the first write, so that at egress a comparison
+// finds the lines that have changed and only they are sent. What coming hardware is to tell (Kona 4.2, 4.4), in
+// software.
+//
+// A twin belongs to its page: whoever owns the page (docs/page_states.md) makes, compares and ends it. A near dirty
+// page has one or none; all others have none. They are near memory and count as such: what twins take, pages lose.
+//
+// Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where the bytes that
+// a comparison saves take the link longer than the copy and the comparison take the processor, by what was measured of
+// late: up to one for four near pages, or one for each where they save four times as much. Where they do not, one page
+// in 64 gets one, so that a change is noticed. Async-signal-safe, all of it.
+#pragma once
+#include <atomic>
+
+#include "base/near.h"
+#include "base/options.h"
+#include "base/sync.h"
+#include "pager/frames.h"
+#include "pager/lines.h"
+#include "pager/page_word.h"
+
+namespace farside::pager {
+
+class Twins : public NearObject {
+ public:
+  Twins(WriteBack mode, uint64_t pages, const Frames& frames);
+  ~Twins();
+  Twins(const Twins&) = delete;
+  Twins& operator=(const Twins&) = delete;
+
+  bool enabled() const { return mode_ != WriteBack::kPage; }
+  // Before the page's first write, by its owner: content is what the far side has. Threads with the same number meet on
+  // a lock.
+  void make(PageIndex page, const std::byte* content, unsigned thread);
+  bool has(PageIndex page) const {
+    return chunk_count_.load(std::memory_order_acquire) > 0 && slots_[page].load(std::memory_order_relaxed) != 0;
+  }
+  // The lines in which `now` differs. The twin ends.
+  uint64_t changes(PageIndex page, const std::byte* now);
+  void end(PageIndex page);
+
+  // ---- Measured, for kAuto; by evictors ----
+
+  // Writes over this link cost something: far memory is not this machine's.
+  void set_remote(bool remote) { remote_.store(remote, std::memory_order_relaxed); }
+  // So many bytes were acknowledged so long after they were sent.
+  void note_link(uint64_t bytes, uint64_t ticks);
+  // Pages with a twin left: what reading and comparing them took, and the bytes that went.
+  void note_pages(uint64_t pages, uint64_t bytes, uint64_t ticks);
+
+ private:
+  static constexpr unsigned kShards = 16;
+  static constexpr uint32_t kChunk = 64;  // twins taken from the near allocator at a time
+
+  // Free twins, linked through their first bytes. Slots are numbered from 1; 0: none.
+  struct alignas(kCacheLine) Shard {
+    SpinLock lock;  // guards free
+    uint32_t free = 0;
+  };
+
+  enum Gain : unsigned { kNone, kSome, kMuch };
+
+  bool wants(PageIndex page) const;
+  uint64_t most() const;
+  uint32_t take(Shard& shard);
+  void add_chunk(Shard& shard);
+  void give(uint32_t slot);
+  std::byte* at(uint32_t slot) const { return chunks_[(slot - 1) / kChunk].twins + (slot - 1) % kChunk * kPageSize; }
+  void decide();
+
+  const WriteBack mode_;
+  const uint64_t pages_;
+  const Frames& frames_;
+  std::atomic<uint32_t>* slots_ = nullptr;  // of each page of far space
+  Shard shards_[kShards];
+  struct Chunk {
+    std::byte* twins;
+    Shard* shard;  // that took it from the near allocator, and gets its twins back
+  };
+  SpinLock chunks_lock_;  // guards the adding of chunks
+  Chunk* chunks_ = nullptr;
+  std::atomic<uint32_t> chunk_count_{0};
+
+  std::atomic<bool> remote_{false};
+  std::atomic<unsigned> gain_{kSome};  // of a twin
+  // Averages of late, in ticks for 4096 bytes; of evictors only, and a change that is lost does no harm.
+  std::atomic<uint32_t> link_{0}, compare_{0}, copy_{0};
+  std::atomic<uint32_t> sent_{0};  // bytes of a page with a twin
+};
+
+}  // namespace farside::pager
