@@ -12,6 +12,7 @@
 #include "cli/bench/redis.h"
 #include "cli/bench/scaling/calibrate.h"
 #include "cli/bench/scaling/scaling.h"
+#include "cli/bench/writeback.h"
 #include "cli/commands.h"
 #include "cli/files.h"
 #include "cli/machine.h"
@@ -130,6 +131,7 @@ struct PagedArguments {
 using PagingArguments = PagedArguments<PagingSettings>;
 using FibersArguments = PagedArguments<bench::FibersSettings>;
 using ObjectsArguments = PagedArguments<bench::ObjectsSettings>;
+using WritebackArguments = PagedArguments<bench::WritebackSettings>;
 
 template <typename Settings, typename Measure, typename Text, typename Svg>
 int bench_paged(PagedArguments<Settings> a, Measure measure, Text text, Svg svg) {
@@ -316,6 +318,23 @@ void add_objects(CLI::App* parent) {
   });
 }
 
+void add_writeback(CLI::App* parent) {
+  CLI::App* command =
+      parent->add_subcommand("writeback", "Pages of which some lines have changed leave, whole and by lines");
+  auto arguments = std::make_shared<WritebackArguments>();
+  arguments->data.size = "64M";
+  add_size_option(command, &arguments->data.size);
+  add_repeat_option(command, &arguments->settings.repetitions);
+  command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer(
+      "Example: farside bench writeback --json writeback.json --svg writeback.svg\nWhat is measured: "
+      "docs/benchmarks.md.");
+  set_action(command, [arguments] {
+    return bench_paged(*arguments, bench::measure_writeback, bench::writeback_text, bench::writeback_charts);
+  });
+}
+
 void add_hints(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("hints", "What a hint on near memory costs: instructions and cycles");
   auto arguments = std::make_shared<HintsArguments>();
@@ -405,6 +424,7 @@ void add_bench_command(CLI::App& app) {
   add_fibers(command);
   add_hints(command);
   add_objects(command);
+  add_writeback(command);
   add_redis(command);
   add_policies(command);
   add_scaling(command);
