@@ -1,5 +1,5 @@
-// What eviction costs the processor for each byte that leaves: pages of objects beside plain pages. The evacuator's
-// share, which plain pages have not, is told apart.
+// What eviction costs the processor for each byte that leaves: pages of objects beside plain pages. What the evacuator
+// takes, which plain pages have not, is told for each write, since objects that come one by one save evictions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,13 +65,15 @@ Result<json> measure(const Context& context, const std::string& over, const Name
   Spent before = Spent::until_now(**far);
   write_at_random(lines, context.settings.accesses, kFibers);
   Spent after = Spent::until_now(**far);
-  double evictions = after.evictions - before.evictions;
-  double cycles_per_ns = ticks_per_us() / 1000 / std::max(1.0, evictions * kPageSize);
+  auto writes = static_cast<double>(context.settings.accesses);
+  double evictions = after.evictions - before.evictions, cycles_per_ns = ticks_per_us() / 1000;
+  double evictor = (after.evictor_ns - before.evictor_ns) * cycles_per_ns;
+  double evacuator = (after.evacuator_ns - before.evacuator_ns) * cycles_per_ns;
   return json::array(
-      {make_row(key_of(over, way.name),
-                {{"evictions_per_write", evictions / static_cast<double>(context.settings.accesses)},
-                 {"evictor_cycles_per_byte", (after.evictor_ns - before.evictor_ns) * cycles_per_ns},
-                 {"evacuator_cycles_per_byte", (after.evacuator_ns - before.evacuator_ns) * cycles_per_ns}})});
+      {make_row(key_of(over, way.name), {{"evictions_per_write", evictions / writes},
+                                         {"evictor_cycles_per_byte", evictor / std::max(1.0, evictions * kPageSize)},
+                                         {"evictor_cycles_per_write", evictor / writes},
+                                         {"evacuator_cycles_per_write", evacuator / writes}})});
 }
 
 std::vector<Measurement> measurements(const Context& context) {
@@ -86,14 +88,16 @@ std::vector<Measurement> measurements(const Context& context) {
 }
 
 std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {
-      {"random writes of lines", "pages evicted a write", "evictors, cycles a byte", "evacuator, cycles a byte"}};
+  std::vector<std::vector<std::string>> rows = {{"random writes of lines", "pages evicted a write",
+                                                 "evictors: cycles a byte", "cycles a write",
+                                                 "evacuator: cycles a write"}};
   for (const char* over : kOvers) {
     for (const NamedWay& way : kWays) {
       json key = key_of(over, way.name);
       rows.push_back({fmt::format("{}, {}", way.name, over), figure_text(document, key, "evictions_per_write", 1, 3),
                       figure_text(document, key, "evictor_cycles_per_byte", 1, 2),
-                      figure_text(document, key, "evacuator_cycles_per_byte", 1, 2)});
+                      figure_text(document, key, "evictor_cycles_per_write", 1, 0),
+                      figure_text(document, key, "evacuator_cycles_per_write", 1, 0)});
     }
   }
   return format_table(rows);

@@ -6,6 +6,7 @@
 // same code does the same work, at another time. Pages leave beside the program in both ways.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
@@ -23,11 +24,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr unsigned kThreads = 2;
-constexpr uint64_t kWritten = 64, kReplaced = 16;  // lines of one batch
-constexpr uint64_t kRuns = 4;                      // times the settings' accesses
-constexpr double kDueShare = 0.12;                 // of near memory, in new pages of objects; AIFM's threshold
+constexpr uint64_t kBatches = 512;  // take as many writes as there are lines
+constexpr uint64_t kRuns = 8;       // times the settings' accesses are written
+constexpr uint64_t kNearShare = 3;  // lines that live take a third of near memory, garbage the rest
+constexpr double kDueShare = 0.12;  // of near memory, in new pages of objects; AIFM's threshold
 constexpr uint64_t kLookNs = 100'000;
+constexpr unsigned kMostThreads = 8;
 constexpr unsigned kQuietLooks = 10;  // without anything moved: the evacuator is done; five of its rounds
 constexpr double kQuantiles[] = {0, 0.5, 0.9, 0.95, 0.99, 0.995, 0.999};
 
@@ -45,9 +47,13 @@ farside_object_stats object_stats() {
   return stats;
 }
 
+// One processor is the evacuator's.
+unsigned thread_count() { return std::clamp(std::thread::hardware_concurrency(), 2u, kMostThreads + 1) - 1; }
+
 // Threads that can be held between their batches.
 class World {
  public:
+  explicit World(unsigned threads) : running_(threads) {}
   void pass() {  // by a thread, between two batches, in no scope
     if (!stopped_.load(std::memory_order_acquire)) return;
     std::unique_lock lock(mutex_);
@@ -80,7 +86,7 @@ class World {
   std::mutex mutex_;  // guards running_, held_, and changes of stopped_
   std::condition_variable changed_;
   std::atomic<bool> stopped_{false};
-  unsigned running_ = kThreads, held_ = 0;
+  unsigned running_, held_ = 0;
 };
 
 void wait_for_evacuator() {
@@ -113,20 +119,19 @@ std::vector<double> stop_world_when_due(World& world, uint64_t due_segments) {
   return pauses;
 }
 
-// One thread's batches. It has lines of its own.
-void run_batches(World& world, Lines& lines, unsigned thread, uint64_t batches, std::vector<double>* us) {
-  Random random(thread);
-  uint64_t begin = lines.count() * thread / kThreads, end = lines.count() * (thread + 1) / kThreads;
+// One thread's batches, on lines of its own: writes to some, and half as many made anew.
+void run_batches(World& world, Lines& lines, uint64_t begin, uint64_t end, uint64_t writes, std::vector<double>* us) {
+  Random random(begin);
   auto any = [&] { return begin + random.next() % (end - begin); };
-  us->reserve(batches);
-  for (uint64_t b = 0; b < batches; b++) {
+  uint64_t batch = std::max<uint64_t>(2, lines.count() / kBatches);
+  for (uint64_t done = 0; done < writes; done += batch) {
     uint64_t start = ticks();
     world.pass();
     {
       deref_scope scope;
-      for (uint64_t i = 0; i < kWritten; i++) lines.write(any());
+      for (uint64_t i = 0; i < batch; i++) lines.write(any());
     }
-    for (uint64_t i = 0; i < kReplaced; i++) lines.replace(any());
+    for (uint64_t i = 0; i < batch / 2; i++) lines.replace(any());
     us->push_back(static_cast<double>(ticks() - start) / ticks_per_us());
   }
 }
@@ -151,24 +156,25 @@ json figures_of(std::vector<double>& us, const std::vector<double>& pauses, uint
 Result<json> measure(const Context& context, const Variant& variant) {
   auto far = open_for_lines(context, "shm", Way::kHybrid);
   if (!far.ok()) return far.status();
-  Lines lines(**far, Way::kHybrid, context.settings.bytes / sizeof(Line));
-  uint64_t batches = std::max<uint64_t>(1, kRuns * context.settings.accesses / kWritten / kThreads);
-  auto due = static_cast<uint64_t>(kDueShare * static_cast<double>(context.near_bytes())) / kPageSize;
+  Lines lines(**far, Way::kHybrid, context.near_bytes() / kNearShare / sizeof(Line));
+  unsigned count = thread_count();
+  uint64_t writes = kRuns * context.settings.accesses / count;
   uint64_t moved = object_stats().moved;
-  World world;
-  std::vector<double> us[kThreads], pauses;
+  World world(count);
+  std::vector<double> us[kMostThreads], pauses;
   std::vector<std::thread> threads;
-  for (unsigned t = 0; t < kThreads; t++) {
+  for (unsigned t = 0; t < count; t++) {
     threads.emplace_back([&, t] {
-      run_batches(world, lines, t, batches, &us[t]);
+      run_batches(world, lines, lines.count() * t / count, lines.count() * (t + 1) / count, writes, &us[t]);
       world.leave();
       objects::forget_thread();
       (*far)->arena().leave_thread();
     });
   }
+  auto due = static_cast<uint64_t>(kDueShare * static_cast<double>(context.near_bytes())) / kPageSize;
   if (variant.stops_world) pauses = stop_world_when_due(world, due);
   for (std::thread& thread : threads) thread.join();
-  for (unsigned t = 1; t < kThreads; t++) us[0].insert(us[0].end(), us[t].begin(), us[t].end());
+  for (unsigned t = 1; t < count; t++) us[0].insert(us[0].end(), us[t].begin(), us[t].end());
   return json::array({make_row(key_of(variant.name), figures_of(us[0], pauses, object_stats().moved - moved))});
 }
 
@@ -182,9 +188,8 @@ std::vector<Measurement> measurements(const Context& context) {
 }
 
 std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {
-      {fmt::format("us for a batch of {} writes, {} new objects", kWritten, kReplaced), "p50", "p90", "p99", "p99.9",
-       "pauses", "us a pause", "objects moved"}};
+  std::vector<std::vector<std::string>> rows = {{"us for a batch of writes and new objects", "p50", "p90", "p99",
+                                                 "p99.9", "pauses", "us a pause", "objects moved"}};
   for (const Variant& variant : kVariants) {
     rows.push_back({fmt::format("evacuator {}", variant.name)});
     for (const char* name : {"p50_us", "p90_us", "p99_us", "p999_us", "pauses", "pause_us", "moved"})
