@@ -171,7 +171,7 @@ uint64_t heap_bytes() {
 template <typename Map>
 Result<json> measure_objects_map(const Run& run, const std::string& over, const std::string& way) {
   FarMemoryConfig config = run.context.far_config(over);
-  config.object_bytes = 4 * run.context.settings.bytes;
+  config.object_bytes = 8 * run.context.settings.bytes;  // objects that come one by one leave garbage there
   auto far = FarMemory::create(config);
   if (!far.ok()) return far.status();
   uint64_t before = heap_bytes();
