@@ -291,6 +291,7 @@ LineChart::Series series_of(const json& document, const std::string& name, const
   return series;
 }
 
+// Without the native map, beside which nothing else would be seen.
 std::vector<LineChart> charts(const json& document) {
   std::vector<LineChart> charts;
   for (const char* over : kOvers) {
@@ -302,10 +303,8 @@ std::vector<LineChart> charts(const json& document) {
         1,
         {}};
     for_each_line(over, [&](auto&&... line) { chart.series.push_back(series_of(document, line...)); });
-    for (const char* by_kernel : {kSwap, kNative}) {
-      std::string name = fmt::format("{}, {}", kPlainMap.name, by_kernel);
-      chart.series.push_back(series_of(document, name, by_kernel, kPlainMap.name, kThread));
-    }
+    chart.series.push_back(
+        series_of(document, fmt::format("{}, {}", kPlainMap.name, kSwap), kSwap, kPlainMap.name, kThread));
     chart.y_most = top_of(chart.series);
     charts.push_back(chart);
   }

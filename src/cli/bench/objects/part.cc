@@ -10,7 +10,6 @@ using nlohmann::json;
 
 json make_row(json key, json figures) { return {{"key", std::move(key)}, {"figures", std::move(figures)}}; }
 
-std::vector<Goal> no_goals(const json&) { return {}; }
 std::vector<LineChart> no_charts(const json&) { return {}; }
 
 const json* find_row(const json& document, const json& key) {

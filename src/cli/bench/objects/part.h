@@ -53,7 +53,6 @@ struct Part {
 extern const Part kNear, kMisses, kFibers, kPaths, kMap, kFreeMemory, kPauses, kEviction, kNearApps;
 
 // For parts without.
-std::vector<Goal> no_goals(const nlohmann::json& document);
 std::vector<LineChart> no_charts(const nlohmann::json& document);
 
 // The document's row that has all of `key`; nullptr where there is none.
