@@ -1,4 +1,6 @@
 // farside bench: measures Farside beside the kernel's swap on this machine, and says which goals are met.
+#include <fmt/format.h>
+
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/size.h"
@@ -305,14 +307,18 @@ void add_objects(CLI::App* parent) {
   add_local_option(command, &arguments->data.local);
   add_repeat_option(command, &settings.repetitions);
   add_accesses_option(command, &settings.accesses);
-  command->add_option("--parts", settings.parts, "near, misses, fibers, paths; separated by commas (default: all)")
+  add_zram_option(command, &settings.zram);
+  command
+      ->add_option("--parts", settings.parts,
+                   fmt::format("{}; separated by commas (default: all)", fmt::join(bench::objects_parts(), ", ")))
       ->type_name("LIST")
       ->delimiter(',')
       ->check(CLI::IsMember(bench::objects_parts()));
-  command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
+  command->add_option("--svg", arguments->output.svg, "file for line charts")->type_name("FILE");
   add_output_options(command, &arguments->output);
   command->footer(
-      "Example: farside bench objects --json objects.json --svg objects.svg\nWhat is measured: docs/benchmarks.md.");
+      "Examples:\n  farside bench objects --json objects.json --svg objects.svg\n"
+      "  farside bench objects --parts map,pauses --repeat 1\nWhat is measured: docs/benchmarks.md.");
   set_action(command, [arguments] {
     return bench_paged(*arguments, bench::measure_objects, bench::objects_text, bench::objects_charts);
   });

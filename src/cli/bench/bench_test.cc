@@ -3,6 +3,7 @@
 
 #include "cli/bench/chart.h"
 #include "cli/bench/figures.h"
+#include "cli/bench/objects/objects.h"
 #include "cli/bench/paging.h"
 #include "cli/bench/paging_report.h"
 #include "cli/bench/policies.h"
@@ -72,6 +73,13 @@ TEST(ChartTest, ASeriesWithoutPointsIsLeftOut) {
   std::string svg = to_svg(std::vector<LineChart>{panel});
   EXPECT_EQ(svg.find("none</text>"), svg.npos);
   EXPECT_NE(svg.find("two</text>"), svg.npos);
+}
+
+TEST(ChartTest, PanelsOfOtherSeriesHaveALegendOfTheirOwn) {
+  LineChart maps{"a", "x", "y", 100, 1, {{"hash_map", {{0, 0}}}}}, waits{"b", "x", "y", 100, 1, {{"pauses", {{0, 0}}}}};
+  std::string svg = to_svg(std::vector<LineChart>{maps, maps, waits});
+  EXPECT_EQ(svg.find("hash_map</text>"), svg.rfind("hash_map</text>"));
+  EXPECT_NE(svg.find("pauses</text>"), svg.npos);
 }
 
 TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
@@ -174,6 +182,105 @@ TEST_F(PagingSmokeTest, ItIsShownToPeople) {
   EXPECT_NE(text_.find("sequential write"), text_.npos);
   EXPECT_NE(text_.find("zram swap: not run: left out by --no-zram"), text_.npos);
   EXPECT_NE(svg_.find("shm handler"), svg_.npos);
+}
+
+// The parts of `bench objects` on little data, as above. Near objects have a size of their own, and paths go on until
+// they are steady: those two are left out.
+class ObjectsSmokeTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    ObjectsSettings settings;
+    settings.bytes = 16 << 20;
+    settings.local = 0.25;
+    settings.accesses = 2000;
+    settings.repetitions = 1;
+    settings.zram = false;
+    settings.quiet = true;
+    settings.parts = objects_parts();
+    std::erase(settings.parts, "near");
+    std::erase(settings.parts, "paths");
+    auto measured = measure_objects(settings);
+    if (measured.ok()) document_ = *measured;
+    else message_ = measured.status().text();
+  }
+  void SetUp() override { ASSERT_EQ(message_, ""); }
+
+  // The rows of a part.
+  static std::vector<json> rows(const char* part) {
+    std::vector<json> rows;
+    for (const json& row : document_["rows"]) {
+      if (row["part"] == part) rows.push_back(row);
+    }
+    return rows;
+  }
+  static double median_of(const json& row, const char* name) { return row[name]["median"]; }
+
+  static inline json document_;
+  static inline std::string message_;
+};
+
+TEST_F(ObjectsSmokeTest, EveryPartHasItsRows) {
+  std::map<std::string, size_t> counts;
+  for (const json& row : document_["rows"]) counts[row["part"]]++;
+  EXPECT_EQ(counts, (std::map<std::string, size_t>{{"misses", 2},
+                                                   {"fibers", 2 * 3 * 4},
+                                                   {"map", 8 + 2 * 3 * 2 * 8},
+                                                   {"free-memory", 2 * 2},
+                                                   {"pauses", 2},
+                                                   {"eviction", 2 * 4},
+                                                   {"near-apps", 3}}));
+  EXPECT_EQ(document_["skipped"]["kernel swap"], "left out by --no-zram");
+}
+
+TEST_F(ObjectsSmokeTest, SomethingWasReadAndFetched) {
+  for (const json& row : rows("fibers")) {
+    EXPECT_GT(median_of(row, "reads_per_s"), 0) << row;
+    EXPECT_GT(median_of(row, "bytes_per_useful"), 0) << row;
+  }
+  for (const json& row : rows("map")) EXPECT_GT(median_of(row, "lookups_per_s"), 0) << row;
+  for (const json& row : rows("near-apps")) EXPECT_GT(median_of(row, "ratio"), 0) << row;
+}
+
+TEST_F(ObjectsSmokeTest, SkewedLookUpsFetchLess) {
+  std::map<std::pair<std::string, double>, double> fetched;
+  for (const json& row : rows("map")) {
+    if (row["over"] == "shm" && row["fibers"] == 1)
+      fetched[{row["way"], row["exponent"]}] = median_of(row, "bytes_per_lookup");
+  }
+  ASSERT_EQ(fetched.size(), 3u * 8u);
+  for (const auto& [key, bytes] : fetched) {
+    if (key.second == 0) {
+      EXPECT_LT((fetched[{key.first, 1.35}]), bytes) << key.first;
+    }
+  }
+}
+
+TEST_F(ObjectsSmokeTest, SharesAreSharesAndQuantilesGrow) {
+  for (const json& row : rows("free-memory")) {
+    for (const char* series : {"free", "garbage"}) {
+      for (double share : row[series]) EXPECT_TRUE(share >= 0 && share <= 1) << series << " " << share;
+    }
+    EXPECT_LE(median_of(row, "free_least"), median_of(row, "free_median"));
+  }
+  for (const json& row : rows("pauses")) {
+    EXPECT_GT(median_of(row, "p50_us"), 0);
+    EXPECT_LE(median_of(row, "p50_us"), median_of(row, "p99_us"));
+    EXPECT_LE(median_of(row, "p99_us"), median_of(row, "p999_us"));
+  }
+  for (const json& row : rows("eviction")) {
+    if (row["way"] != "plain pages") continue;
+    EXPECT_GT(median_of(row, "evictions_per_write"), 0) << row;
+    EXPECT_GT(median_of(row, "evictor_cycles_per_byte"), 0) << row;
+  }
+}
+
+TEST_F(ObjectsSmokeTest, ItIsShownToPeople) {
+  std::string text = objects_text(document_), svg = to_svg(objects_charts(document_));
+  for (const char* shown : {"farside::far_hash_map, 8 fibers, tcp", "pages, no hints, tcp", "evacuator with the world",
+                            "always in a scope, shm", "binary tree", "kernel swap: not run: left out by --no-zram"})
+    EXPECT_NE(text.find(shown), text.npos) << shown;
+  EXPECT_NE(svg.find("free, always in a scope"), svg.npos);
+  EXPECT_NE(svg.find("evacuator beside the threads"), svg.npos);
 }
 
 }  // namespace

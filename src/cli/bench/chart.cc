@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 namespace farside::cli::bench {
 namespace {
@@ -69,8 +70,10 @@ std::vector<std::string> names_of(const std::vector<Series>& series) {
   return names;
 }
 
+using Panels = std::span<const LineChart>;
+
 // Of the series that have a point somewhere; "" for the others.
-std::vector<std::string> names_shown(const std::vector<LineChart>& panels) {
+std::vector<std::string> names_shown(Panels panels) {
   std::vector<std::string> names(panels[0].series.size());
   for (const LineChart& chart : panels) {
     for (size_t i = 0; i < chart.series.size(); i++) {
@@ -123,6 +126,26 @@ std::string panel(const LineChart& chart, double left, double top) {
   return svg;
 }
 
+// How many of the panels, from the first on, have its series, or the first of them.
+size_t same_series(Panels panels) {
+  auto all = names_of(panels[0].series);
+  auto differs = [&](const LineChart& chart) {
+    auto names = names_of(chart.series);
+    return std::mismatch(names.begin(), names.end(), all.begin(), all.end()).first != names.end();
+  };
+  return static_cast<size_t>(std::find_if(panels.begin(), panels.end(), differs) - panels.begin());
+}
+
+// Panels under one legend.
+std::string panel_group(Panels panels, size_t columns, double top) {
+  std::string svg = legend(top + 16, kPanelWidth * static_cast<double>(columns), names_shown(panels));
+  for (size_t i = 0; i < panels.size(); i++) {
+    svg += panel(panels[i], static_cast<double>(i % columns) * kPanelWidth,
+                 top + kPanelsTop + static_cast<double>(i / columns) * kPanelHeight);
+  }
+  return svg;
+}
+
 std::string bars(const Chart& chart) {
   double group_width = (kWidth - kLeft - kRight) / static_cast<double>(chart.groups.size());
   double bar_width = group_width * 0.8 / static_cast<double>(chart.series.size());
@@ -150,17 +173,25 @@ std::string to_svg(const Chart& chart) {
   return svg + line(kLeft, kHeight - kBottom, kWidth - kRight, kHeight - kBottom, kText) + "</svg>\n";
 }
 
+double top_of(const std::vector<LineChart::Series>& series) {
+  double most = 0;
+  for (const auto& line : series) {
+    for (auto [x, y] : line.points) most = std::max(most, y);
+  }
+  return most > 0 ? most * 1.05 : 1;
+}
+
 std::string to_svg(const std::vector<LineChart>& panels) {
   size_t columns = panels.size() == 1 ? 1 : 2;
-  auto rows = static_cast<double>((panels.size() + columns - 1) / columns);
-  double width = kPanelWidth * static_cast<double>(columns);
-  std::string svg = head(width, kPanelsTop + rows * kPanelHeight);
-  if (!panels.empty()) svg += legend(16, width, names_shown(panels));
-  for (size_t i = 0; i < panels.size(); i++) {
-    svg += panel(panels[i], static_cast<double>(i % columns) * kPanelWidth,
-                 kPanelsTop + static_cast<double>(i / columns) * kPanelHeight);
+  double width = kPanelWidth * static_cast<double>(columns), height = 0;
+  std::string svg;
+  for (Panels left = panels; !left.empty();) {
+    Panels group = left.first(same_series(left));
+    svg += panel_group(group, columns, height);
+    height += kPanelsTop + kPanelHeight * static_cast<double>((group.size() + columns - 1) / columns);
+    left = left.subspan(group.size());
   }
-  return svg + "</svg>\n";
+  return head(width, height) + svg + "</svg>\n";
 }
 
 }  // namespace farside::cli::bench

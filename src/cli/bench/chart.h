@@ -28,8 +28,11 @@ struct LineChart {
   std::vector<Series> series;
 };
 
-// Two panels beside each other in a row. All have the same series; the legend stands above them once. A series without
-// points is left out, and the others keep their colours.
+// For y_most: a little more than the largest of them.
+double top_of(const std::vector<LineChart::Series>& series);
+
+// Two panels beside each other in a row. The legend stands once above all panels that follow each other and have the
+// same series (or the first of them). A series without points is left out, and the others keep their colours.
 std::string to_svg(const std::vector<LineChart>& panels);
 
 }  // namespace farside::cli::bench

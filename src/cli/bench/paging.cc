@@ -17,9 +17,6 @@ using nlohmann::json;
 
 constexpr const char* kSwap = "zram swap";
 
-// What a process holds beside its data counts in its memory limit: code, stacks, page tables.
-constexpr uint64_t kProcessAllowance = 8 * kMiB;
-
 class PagingRun {
  public:
   PagingRun(const PagingSettings& settings, const SignalHold& hold)
@@ -103,22 +100,13 @@ class PagingRun {
   uint64_t near_bytes() const { return static_cast<uint64_t>(settings_.local * static_cast<double>(settings_.bytes)); }
 
   void prepare_swap() {
-    if (!settings_.zram) {
-      skipped_["zram swap"] = "left out by --no-zram";
-      return;
-    }
-    // Twice the data: a swap area that fills up makes the kernel free the slots of pages that came back.
-    auto swap = ZramSwap::create(2 * settings_.bytes);
-    auto limit = swap.ok() ? MemoryLimit::create(near_bytes() + kProcessAllowance) : swap.status();
-    if (!limit.ok()) {
-      skipped_["zram swap"] = limit.status().text();
-      return;
-    }
-    swap_ = std::move(*swap);
-    limit_ = std::move(*limit);
+    auto swap = settings_.zram ? KernelSwap::create(settings_.bytes, settings_.local)
+                               : Status::error(ECANCELED, "left out by --no-zram");
+    if (swap.ok()) swap_ = std::move(*swap);
+    else skipped_["zram swap"] = swap.status().text();
   }
 
-  Result<json> measure_swap() const { return measure_plain(settings_, limit_.get()); }
+  Result<json> measure_swap() const { return measure_plain(settings_, swap_.get()); }
 
   static void add_way(const std::string& name, const std::vector<json>& runs, json* document);
 
@@ -126,8 +114,7 @@ class PagingRun {
   const SignalHold& hold_;
   Progress progress_;
   std::unique_ptr<ServerProcess> server_;
-  std::unique_ptr<ZramSwap> swap_;
-  std::unique_ptr<MemoryLimit> limit_;
+  std::unique_ptr<KernelSwap> swap_;
   std::map<std::string, std::string> skipped_;
   std::map<std::string, std::vector<json>> collected_;
 };

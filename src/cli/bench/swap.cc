@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
 #include <unistd.h>
@@ -22,6 +23,8 @@ constexpr const char* kCgroup2 = "/sys/fs/cgroup";
 constexpr const char* kCgroup1 = "/sys/fs/cgroup/memory";
 constexpr int kLeavingTries = 500;
 constexpr uint64_t kLeavingWaitNs = 10'000'000;
+// What a process holds beside its data counts in its memory limit: code, stacks, page tables.
+constexpr uint64_t kProcessAllowance = 8 * kMiB;
 
 Status write_file(const std::string& path, const std::string& text) {
   int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -126,5 +129,30 @@ uint64_t MemoryLimit::kills() const {
 }
 
 Status MemoryLimit::enter() const { return write_file(members_, "0"); }
+
+Result<std::unique_ptr<KernelSwap>> KernelSwap::create(uint64_t bytes, double local) {
+  // Twice the data: a swap area that fills up makes the kernel free the slots of pages that came back.
+  auto swap = ZramSwap::create(2 * bytes);
+  if (!swap.ok()) return swap.status();
+  auto limit = MemoryLimit::create(static_cast<uint64_t>(local * static_cast<double>(bytes)) + kProcessAllowance);
+  if (!limit.ok()) return limit.status();
+  std::unique_ptr<KernelSwap> made(new KernelSwap);
+  made->swap_ = std::move(*swap);
+  made->limit_ = std::move(*limit);
+  return made;
+}
+
+Result<std::byte*> KernelSwap::enter_and_map(uint64_t bytes) const {
+  Status entered = limit_->enter();
+  if (!entered.ok()) return entered;
+  return map_plain(bytes);
+}
+
+Result<std::byte*> map_plain(uint64_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return Status::error(errno, "no memory: {}", strerror(errno));
+  madvise(memory, bytes, MADV_NOHUGEPAGE);
+  return static_cast<std::byte*>(memory);
+}
 
 }  // namespace farside::cli::bench

@@ -1,5 +1,5 @@
 // The kernel's own way to far memory, for comparison: swap on a compressed RAM disk (zram), and a memory cgroup
-// (version 1 or 2) that makes a process use it. Needs root. Both undo themselves when destroyed.
+// (version 1 or 2) that makes a process use it. Needs root. All undo themselves when destroyed.
 #pragma once
 #include <memory>
 #include <string>
@@ -46,5 +46,23 @@ class MemoryLimit {
   std::string path_, members_;
   bool version1_ = false;
 };
+
+// Both, for processes that run one after another over so much data, a share of it in memory.
+class KernelSwap {
+ public:
+  static Result<std::unique_ptr<KernelSwap>> create(uint64_t bytes, double local);
+  std::string algorithm() const { return swap_->algorithm(); }
+  const MemoryLimit& limit() const { return *limit_; }
+  // This process moves in, for good, and gets memory for so much data.
+  Result<std::byte*> enter_and_map(uint64_t bytes) const;
+
+ private:
+  KernelSwap() = default;
+  std::unique_ptr<ZramSwap> swap_;
+  std::unique_ptr<MemoryLimit> limit_;
+};
+
+// Plain memory in pages of the same size as far memory's.
+Result<std::byte*> map_plain(uint64_t bytes);
 
 }  // namespace farside::cli::bench

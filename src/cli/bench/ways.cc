@@ -1,7 +1,5 @@
 #include "cli/bench/ways.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
 
 #include "base/clock.h"
@@ -69,14 +67,6 @@ json measure_all(const PagingSettings& settings, const Arena& arena, const ReadS
   return {{"cells", cells}, {"miss", miss}};
 }
 
-// Plain memory in pages of the same size as far memory's.
-Result<std::byte*> map_plain(uint64_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return Status::error(errno, "no memory: {}", strerror(errno));
-  madvise(memory, bytes, MADV_NOHUGEPAGE);
-  return static_cast<std::byte*>(memory);
-}
-
 // Fills a part of far memory, so that what is read afterwards is stored there.
 Status store_pages(transport::Channel& channel, std::byte* buffer, unsigned pages) {
   for (unsigned i = 0; i < pages; i++) {
@@ -124,10 +114,8 @@ Result<json> measure_far(const PagingSettings& settings, const FarMemoryConfig& 
   return measure_all(settings, (*far)->arena(), [&] { return (*far)->stats(); });
 }
 
-Result<json> measure_plain(const PagingSettings& settings, const MemoryLimit* limit) {
-  Status entered = limit ? limit->enter() : Status();
-  if (!entered.ok()) return entered;
-  Result<std::byte*> memory = map_plain(settings.bytes);
+Result<json> measure_plain(const PagingSettings& settings, const KernelSwap* swap) {
+  Result<std::byte*> memory = swap ? swap->enter_and_map(settings.bytes) : map_plain(settings.bytes);
   if (!memory.ok()) return memory.status();
   return measure_all(settings, {*memory, settings.bytes / kPageSize}, nullptr);
 }

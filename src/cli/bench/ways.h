@@ -12,7 +12,7 @@ namespace farside::cli::bench {
 
 // {"cells": [{"workload", "threads", "us", "counters"}], "miss": {...}}
 Result<nlohmann::json> measure_far(const PagingSettings& settings, const FarMemoryConfig& far);
-Result<nlohmann::json> measure_plain(const PagingSettings& settings, const MemoryLimit* limit);
+Result<nlohmann::json> measure_plain(const PagingSettings& settings, const KernelSwap* swap);  // nullptr: none
 
 // {"us"}: median of 4 KiB reads, submitted and polled on a channel of its own.
 Result<nlohmann::json> measure_round_trip(const FarMemoryConfig& far);

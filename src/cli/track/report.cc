@@ -11,6 +11,7 @@ namespace farside::cli::track {
 namespace {
 
 using bench::LineChart;
+using bench::top_of;
 using nlohmann::json;
 
 constexpr const char* kNames[] = {"64 B", "4 KiB", "2 MiB"};
@@ -77,14 +78,6 @@ std::string overhead_text(const Overhead& overhead) {
 }
 
 // A little above the largest value, for an axis.
-double top_of(const std::vector<LineChart::Series>& series) {
-  double most = 0;
-  for (const auto& line : series) {
-    for (auto [x, y] : line.points) most = std::max(most, y);
-  }
-  return most > 0 ? most * 1.05 : 1;
-}
-
 template <typename Value>
 LineChart over_time(const Report& report, const char* title, const char* unit, std::vector<size_t> shown, Value value) {
   LineChart chart{title, "seconds", unit, 1, 1, {}};

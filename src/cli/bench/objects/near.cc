@@ -1,13 +1,13 @@
 // Derefs of near objects: what a program pays when nothing is far.
+#include <fmt/format.h>
+
 #include <memory>
 #include <optional>
 
 #include "base/clock.h"
-#include "cli/bench/figures.h"
 #include "cli/bench/instructions.h"
-#include "cli/bench/objects/objects.h"
+#include "cli/bench/objects/lines.h"
 #include "cli/bench/random.h"
-#include "farside/ptr.hpp"
 
 namespace farside::cli::bench::objects_bench {
 namespace {
@@ -117,14 +117,11 @@ json measure_chase() {
   return {{"raw_ns", summary(raw_ns)}, {"far_ns", summary(far_ns)}, {"ratio", summary(ratio)}};
 }
 
-}  // namespace
-
-json measure_near(const ServerProcess& server) {
-  auto far = FarMemory::create({.address = server.shm(),
-                                .token = server.token(),
-                                .local = 4 * kChased * sizeof(Line),
-                                .object_bytes = 4 * kChased * sizeof(Line)});
-  if (!far.ok()) return {{"skipped", far.status().text()}};
+Result<json> measure_near(const Context& context) {
+  FarMemoryConfig config = context.far_config("shm");
+  config.local = config.object_bytes = 4 * kChased * sizeof(Line);
+  auto far = FarMemory::create(config);
+  if (!far.ok()) return far.status();
   json cases = json::array(), chased;
   {
     Hot hot;
@@ -135,7 +132,45 @@ json measure_near(const ServerProcess& server) {
     for (const Case& c : kCases) cases.push_back(measure_case(c, hot));
     chased = measure_chase();
   }
-  return {{"cases", cases}, {"chase", chased}};
+  return json::array({make_row({{"part", "near"}}, {{"cases", cases}, {"chase", chased}})});
 }
+
+std::vector<Measurement> measurements(const Context& context) {
+  return {{"near", [context] { return measure_near(context); }}};
+}
+
+const json& row_of(const json& document) { return *find_row(document, {{"part", "near"}}); }
+
+std::string text(const json& document) {
+  const json& near = row_of(document);
+  std::vector<std::vector<std::string>> rows = {{"near objects", "ns", "instructions"}};
+  for (const json& c : near["cases"]) {
+    rows.push_back({c["name"], fmt::format("{:.2f}", c["ns"]["median"].get<double>()),
+                    c["instructions"].is_number() ? fmt::format("{:.1f}", c["instructions"].get<double>()) : "-"});
+  }
+  const json& chased = near["chase"];
+  rows.push_back({"chase through 128 MB, raw", fmt::format("{:.1f}", chased["raw_ns"]["median"].get<double>()), ""});
+  rows.push_back({"chase through 128 MB, deref", fmt::format("{:.1f}", chased["far_ns"]["median"].get<double>()), ""});
+  return format_table(rows) + "Instructions beyond the same loop without a use.\n";
+}
+
+std::vector<Goal> goals(const json& document) {
+  const json& near = row_of(document);
+  std::vector<Goal> goals;
+  for (const json& c : near["cases"]) {
+    std::string name = c["name"];
+    if (name == "std::unique_ptr") continue;
+    double limit = name == "scope and deref" ? 4.8 : 1.7;
+    goals.push_back({name + ": ns, 64 hot objects", c["ns"]["median"], limit, false, " ns"});
+    if (name != "scope and deref" && c["instructions"].is_number())
+      goals.push_back({name + ": instructions", c["instructions"], 10, false, ""});
+  }
+  goals.push_back({"chasing through 128 MB: deref against raw", near["chase"]["ratio"]["median"], 1.10, false, "x"});
+  return goals;
+}
+
+}  // namespace
+
+const Part kNear = {"near", measurements, text, goals, no_charts};
 
 }  // namespace farside::cli::bench::objects_bench

@@ -6,8 +6,6 @@
 
 #include "base/status.h"
 #include "cli/bench/chart.h"
-#include "cli/bench/far_memory.h"
-#include "cli/bench/process.h"
 
 namespace farside::cli::bench {
 
@@ -16,46 +14,15 @@ struct ObjectsSettings {
   double local = 0;            // share of it that may be near
   uint64_t accesses = 200000;  // in one measurement
   unsigned repetitions = 3;
+  bool zram = true;                // beside kernel swap, where there is zram
   std::vector<std::string> parts;  // of objects_parts(); empty: all
   bool quiet = false;
 };
 
-// "near", "misses", "fibers", "paths".
 std::vector<std::string> objects_parts();
+// {"machine", "settings", "skipped", "rows": [{"part", ..., figure: summary}], "goals"}
 Result<nlohmann::json> measure_objects(const ObjectsSettings& settings);
 std::string objects_text(const nlohmann::json& document);
 std::vector<LineChart> objects_charts(const nlohmann::json& document);
 
-namespace objects_bench {
-
-// An object as the measurements use it: a cache line.
-struct Line {
-  uint64_t words[8];
-};
-
-// ---- near.cc: everything near ----
-
-// Time and instructions of a deref, beside raw pointers.
-nlohmann::json measure_near(const ServerProcess& server);
-
-// ---- far.cc: a share near ----
-
-// How objects come back, forced or not.
-enum class Way { kPages, kPage, kObject, kHybrid };  // kPages: a plain array, paged
-
-struct FarRun {
-  const ObjectsSettings& settings;
-  const ServerProcess& server;
-  bool tcp;
-};
-
-// Median microseconds of one miss, and of the transport alone, for objects of 64 bytes and of a page.
-Result<nlohmann::json> measure_misses(const FarRun& run);
-// Reads of random lines a second by so many fibers on one worker, and bytes fetched for each useful one.
-Result<nlohmann::json> measure_fibers_on(const FarRun& run, Way way, unsigned fibers);
-// Accesses a second of a workload, and how the share of segments on the object path changes meanwhile.
-Result<nlohmann::json> measure_workload(const FarRun& run, Way way, const std::string& workload);
-std::vector<std::string> workload_names();
-
-}  // namespace objects_bench
 }  // namespace farside::cli::bench
