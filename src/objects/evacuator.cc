@@ -118,18 +118,15 @@ void Evacuator::look_after(const Pending& p) {
   Segment& s = space_.table()[p.page];
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
   bool is_near = space_.pager().word(address).is(pager::PageState::kNear);
-  if (s.is_mostly_garbage() && (is_near || is_scarce())) emptying_.push_back(p);
+  if (s.is_mostly_garbage() && (is_near || space_.is_scarce())) emptying_.push_back(p);
   else let_go(p.page);
 }
-
-// The far side holds twice as much as is alive.
-bool Evacuator::is_scarce() const { return space_.structures().segments() * kPageSize / 2 > space_.sum(Tally::kBytes); }
 
 // Garbage that nobody was told of: segments that were let go while far memory was plenty, and those that lost their
 // objects before their log was done with them. Some at a time.
 void Evacuator::sweep() {
   if (rest_ > 0) rest_--;
-  if (rest_ > 0 || !is_scarce()) return;
+  if (rest_ > 0 || !space_.is_scarce()) return;
   PageIndex pages[kSweep];
   size_t count = space_.structures()[swept_structure_].pool.list(swept_, pages);
   swept_ += count;

@@ -43,7 +43,6 @@ class Evacuator : public NearObject, public pager::PageObserver {
   void close(Pending& pending);
   bool empty(Pending& pending);
   void look_after(const Pending& pending);
-  bool is_scarce() const;
   void sweep();
   bool reclaim(PageIndex page);
   void let_go(PageIndex page);

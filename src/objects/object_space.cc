@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/inject.h"
 #include "base/log.h"
 #include "farside/fiber.h"
@@ -132,8 +133,8 @@ void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned opt
   if (type->bytes > kLargestObject) return make_huge(owner, *type);
   PtrWord word;
   LogSet& mine = logs(structure);
-  if (!place(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, type->bytes, type->alignment, true,
-             &word)) {
+  if (!place_or_wait(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, type->bytes, type->alignment,
+                     true, &word)) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -335,6 +336,20 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
   return log.place(table_, bytes, alignment, word);
 }
 
+// Where there is no room, but garbage: waits for the evacuator to make some. Scopes that are younger than the garbage
+// do not keep it from that.
+bool ObjectSpace::place_or_wait(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word) {
+  constexpr uint64_t kMostNs = 10ull * 1000 * 1000 * 1000;
+  if (place(log, bytes, alignment, is_new, word)) return true;
+  for (uint64_t start = now_ns(); is_scarce() && now_ns() - start < kMostNs;) {
+    os::nanosleep_ns(500'000);
+    if (place(log, bytes, alignment, is_new, word)) return true;
+  }
+  return false;
+}
+
+bool ObjectSpace::is_scarce() const { return structures_.segments() * kPageSize / 2 > sum(Tally::kBytes); }
+
 void ObjectSpace::seal(ObjectLog& log) {
   if (!log.has_segment()) return;
   PageIndex page = log.end();
@@ -486,7 +501,8 @@ bool ObjectSpace::settle(Batch& batch, size_t i) {
   LogSet& mine = logs(table_.of(o.word.address()).structure.load(std::memory_order_relaxed));
   ObjectLog& log = o.log ? *o.log : (batch.passing ? mine.passing : mine.taken_in);
   PtrWord to;
-  if (!place(log, o.word.bytes(), Header::alignment(o.kind), false, &to)) {
+  auto find_room = o.from ? &ObjectSpace::place : &ObjectSpace::place_or_wait;
+  if (!(this->*find_room)(log, o.word.bytes(), Header::alignment(o.kind), false, &to)) {
     if (!o.from) die("far memory is full while an object comes back to its program; give the memory server more");
     store_owner(o.owner, o.word);
     o.from->busy = true;

@@ -92,6 +92,8 @@ class ObjectSpace : public NearObject {
   PathSelector& selector() { return selector_; }
   void count(Tally tally, uint64_t n);
   uint64_t sum(Tally tally) const;
+  // The far side holds twice as much as is alive.
+  bool is_scarce() const;
   // No more objects come to the log's segment.
   void seal(ObjectLog& log);
 
@@ -106,6 +108,7 @@ class ObjectSpace : public NearObject {
   struct Batch;
   enum class Marked { kDone, kGone, kBusy };
 
+  bool place_or_wait(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   bool place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   void* make_huge(uint64_t* owner, const farside_object_type& type);
   void end_huge(uint64_t* owner, PtrWord word);

@@ -112,7 +112,8 @@ class PieceQueue {
 
 class Line {
  public:
-  static constexpr unsigned kMaxReads = transport::kMaxInFlight;
+  // Beside these and the pieces, the channel has room for one request more: a discard or write that is waited for.
+  static constexpr unsigned kMaxReads = transport::kMaxInFlight - PieceQueue::kMostUnderWay - 1;
 
   bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
   // Held for a few system calls at most, never while a frame or a page of somebody else is waited for.

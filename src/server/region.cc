@@ -99,21 +99,36 @@ void Region::charge_what_is_stored() {
   account_->correct(charged_.exchange(stored), stored);
 }
 
+// Calls work(offset, bytes) for the pages of extents, each once where those that share one follow each other.
+template <typename Work>
+void Region::for_each_page_run(const wire::ExtentList& extents, Work work) {
+  uint64_t begin = 0, end = 0;
+  for (uint32_t i = 0; i < extents.size(); i++) {
+    wire::Extent e = extents[i];
+    uint64_t first = align_down(e.offset, kPageSize), last = align_up(e.offset + e.bytes, kPageSize);
+    if (first >= begin && first < end) {
+      end = std::max(end, last);
+      continue;
+    }
+    if (end > begin) work(begin, end - begin);
+    begin = first;
+    end = last;
+  }
+  if (end > begin) work(begin, end - begin);
+}
+
 // Room for the pages of a write. A root has paid for its reservation, so it is enough to stay within: the bound counts
 // every written page as new, which errs on the safe side, and is made exact when it would refuse. An overlay pays for
 // each page that is new, so there the count is exact at once.
 int Region::admit(const wire::ExtentList& extents) {
   uint64_t bytes = 0;
-  for (uint32_t i = 0; i < extents.size(); i++) {
-    wire::Extent e = extents[i];
-    bytes += align_up(e.offset + e.bytes, kPageSize) - align_down(e.offset, kPageSize);
-  }
+  for_each_page_run(extents, [&](uint64_t, uint64_t run) { bytes += run; });
   if (!base_ && stored_bound_ + bytes <= reserved_) {
     stored_bound_ += bytes;
     return 0;
   }
   uint64_t missing = 0;
-  for (uint32_t i = 0; i < extents.size(); i++) missing += memory_.missing_bytes(extents[i].offset, extents[i].bytes);
+  for_each_page_run(extents, [&](uint64_t at, uint64_t run) { missing += memory_.missing_bytes(at, run); });
   stored_bound_ = memory_.stored_bytes();
   if (stored_bound_ + missing > reserved_) return -ENOSPC;
   if (base_) return charge_pages(missing) ? 0 : -ENOMEM;

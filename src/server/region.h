@@ -75,6 +75,8 @@ class Region {
   friend class MemoryPool;
 
   bool is_plain() const { return !base_ && overlays_.empty(); }
+  template <typename Work>
+  static void for_each_page_run(const wire::ExtentList& extents, Work work);
   int admit(const wire::ExtentList& extents);
   bool charge_pages(uint64_t bytes);
   void charge_what_is_stored();
