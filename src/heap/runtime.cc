@@ -71,7 +71,7 @@ ReportContext report_context(const Runtime& r) {
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
   Result<remote::RemoteStore*> store =
-      remote::RemoteStore::connect({r.options.far_address, r.options.token, r.options.space});
+      remote::RemoteStore::connect({r.options.far_address, r.options.token, r.options.space, r.options.replicas});
   if (!store.ok()) return store.status();
   Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
   if (!pager.ok()) return pager.status();
