@@ -101,21 +101,8 @@ int PoolChannel::finish_submit(Slot* slot, int sent, Token* token) {
 }
 
 int PoolChannel::stage(Slot* slot, int pipe) {
-  size_t bytes = 0;
-  for (Segment& s : std::span(slot->segments, slot->count)) bytes += s.bytes;
-  if (slot->staging_bytes < bytes) {
-    near_free(slot->staging, slot->staging_bytes);
-    slot->staging = static_cast<std::byte*>(near_alloc(bytes));
-    slot->staging_bytes = bytes;
-  }
-  iovec piece = {slot->staging, bytes};
-  if (int r = transport::read_pipe(pipe, &piece, 1, bytes); r < 0) return r;
-  std::byte* at = slot->staging;
-  for (Segment& s : std::span(slot->segments, slot->count)) {
-    s.near = at;
-    at += s.bytes;
-  }
-  return 0;
+  std::span<Segment> segments(slot->segments, slot->count);
+  return transport::stage_pipe(pipe, segments, &slot->staging, &slot->staging_bytes);
 }
 
 // To all servers that are to have it. 0, or -errno when a part has no server at all; then nothing is under way.

@@ -2,16 +2,20 @@
 
 #include <bit>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/size.h"
+#include "remote/controller.h"
 #include "remote/pool_channel.h"
 
 namespace farside::remote {
 namespace {
 
 constexpr uint64_t kSlabsAhead = 4;  // reserved with one that a claim found missing
+constexpr uint64_t kAskAgainNs = 30'000'000'000;
 
 // Calls visit(server) for each of the set.
 template <typename Visit>
@@ -36,14 +40,10 @@ Result<RemoteStore*> PoolStore::connect(const StoreConfig& config) {
   if (strlen(config.address) >= sizeof address_)
     return Status::error(EINVAL, "the list of memory servers is longer than {} bytes", sizeof address_ - 1);
   auto* store = new PoolStore(config);
-  Status added;
-  for (std::string_view rest = store->address_; added.ok() && !rest.empty();) {
-    size_t end = std::min(rest.find(','), rest.size());
-    added = store->add_server(rest.data(), end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
+  Status added = strchr(config.address, ',') ? Status() : store->parse(config.address, &store->controller_);
+  if (added.ok()) added = store->controller_.is_pool ? store->add_known() : store->add_listed();
   if (added.ok() && store->count() < config.replicas) {
-    added = Status::error(EINVAL, "{} replicas need as many memory servers, and {} names {}; add servers to --far",
+    added = Status::error(EINVAL, "{} replicas need as many memory servers, and {} has {}; add servers",
                           config.replicas, config.address, store->count());
   }
   if (added.ok()) return store;
@@ -51,8 +51,44 @@ Result<RemoteStore*> PoolStore::connect(const StoreConfig& config) {
   return added;
 }
 
+Status PoolStore::add_listed() {
+  Status added;
+  for (std::string_view rest = address_; added.ok() && !rest.empty();) {
+    size_t end = std::min(rest.find(','), rest.size());
+    added = add_server(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return added;
+}
+
+// One that cannot be reached is left out: the controller may know for some seconds more than is true.
+Status PoolStore::add_known() {
+  struct Known : NearObject, wire::ServersReply {};  // too large for small stacks
+  std::unique_ptr<Known> known(new Known);
+  Status listed = list_servers(controller_.endpoint, token_, known.get());
+  if (!listed.ok()) return listed;
+  Status added;
+  ServerSet up = 0;
+  for (const wire::ServerEntry& entry : std::span(known->servers, known->count)) {
+    if (entry.state != wire::ServerState::kUp) continue;
+    const char* address = entry.report.address;
+    if (find(address) == 0 && count() < kMaxServers) {
+      if (Status s = add_server(address); !s.ok()) added = s;
+    }
+    up |= find(address);
+  }
+  close_to_new_slabs(((ServerSet{1} << count()) - 1) & ~up);
+  if (count() > 0) return {};
+  if (!added.ok()) return added;
+  return Status::error(ENOENT, "the controller {} knows no memory server; start one with 'farside serve --pool'",
+                       controller_.endpoint.name);
+}
+
 PoolStore::PoolStore(const StoreConfig& config)
-    : region_bytes_(config.region_bytes), replicas_(config.replicas), table_(config.region_bytes) {
+    : region_bytes_(config.region_bytes),
+      replicas_(config.replicas),
+      patience_(config.patience),
+      table_(config.region_bytes) {
   strcpy(address_, config.address);
   strcpy(token_, config.token ? config.token : "");
 }
@@ -61,19 +97,60 @@ PoolStore::~PoolStore() {
   for (ServerStore* server : servers_) delete server;
 }
 
-Status PoolStore::add_server(const char* address, size_t length) {
-  char text[sizeof(transport::Endpoint::name)] = {};
-  memcpy(text, address, std::min(length, sizeof text));
-  if (text[sizeof text - 1] != 0)
-    return Status::error(EINVAL, "an address in --far is longer than {} bytes", sizeof text - 1);
+Status PoolStore::add_server(std::string_view address) {
   if (count() == kMaxServers) return Status::error(EINVAL, "--far names more than {} memory servers", kMaxServers);
-  Result<Address> parsed = parse_address(text);
-  if (!parsed.ok()) return parsed.status();
-  Result<ServerStore*> server = ServerStore::connect(*parsed, {text, token_, region_bytes_});
+  Address parsed;
+  if (Status s = parse(address, &parsed); !s.ok()) return s;
+  if (parsed.is_pool)
+    return Status::error(EINVAL, "{} stands for a list of servers; give it alone", parsed.endpoint.name);
+  if (find(parsed.endpoint.name) != 0) return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
+  Result<ServerStore*> server =
+      ServerStore::connect(parsed, {parsed.endpoint.name, token_, region_bytes_, 1, patience_});
   if (!server.ok()) return server.status();
   servers_[count()] = *server;
   count_.fetch_add(1, std::memory_order_release);
   return {};
+}
+
+Status PoolStore::parse(std::string_view address, Address* out) const {
+  char text[sizeof(transport::Endpoint::name)] = {};
+  if (address.size() >= sizeof text)
+    return Status::error(EINVAL, "an address in --far is longer than {} bytes", sizeof text - 1);
+  memcpy(text, address.data(), address.size());
+  Result<Address> parsed = parse_address(text);
+  if (parsed.ok()) *out = *parsed;
+  return parsed.status();
+}
+
+ServerSet PoolStore::find(const char* address) const {
+  for (unsigned s = 0; s < count(); s++) {
+    if (strcmp(servers_[s]->address(), address) == 0) return only(s);
+  }
+  return 0;
+}
+
+void PoolStore::ask_controller() {
+  if (!controller_.is_pool || now_ns() < ask_again_ns_) return;
+  Status asked = add_known();
+  if (asked.ok()) return;
+  ask_again_ns_ = now_ns() + kAskAgainNs;
+  log(LogLevel::kDebug, "{}", asked.text());
+}
+
+// What they had reserved goes back, so that a server that leaves is empty when its slabs are.
+void PoolStore::close_to_new_slabs(ServerSet servers) {
+  for_each(servers & ~closed_ & usable(), [&](unsigned s) {
+    if (spare_[s] > 0) servers_[s]->shrink(spare_[s] * kSlabBytes);
+    spare_[s] = 0;
+  });
+  closed_ = servers;
+  bool few = static_cast<unsigned>(std::popcount(open())) < replicas_;
+  if (few && !told_few_ && count() >= replicas_) {
+    log(LogLevel::kWarning,
+        "only {} memory servers take new slabs: what is new has fewer copies than --replicas {} asks for",
+        std::popcount(open()), replicas_);
+  }
+  told_few_ = few;
 }
 
 transport::Channel* PoolStore::open_channel(Status* status) {
@@ -84,6 +161,7 @@ transport::Channel* PoolStore::open_channel(Status* status) {
 
 Status PoolStore::grow(uint64_t bytes) {
   LockGuard hold(lock_);
+  ask_controller();
   return reserve(bytes / kSlabBytes);
 }
 
@@ -93,7 +171,7 @@ Status PoolStore::reserve(uint64_t slabs) {
   ServerSet refusing = 0;
   Status refused = Status::error(ENOMEM, "the memory servers are full: {} more need {} servers with room",
                                  format_size(slabs * kSlabBytes), std::min<unsigned>(replicas_, count()));
-  for (unsigned round = 0; round <= kMaxServers && usable() != 0; round++) {
+  for (unsigned round = 0; round <= kMaxServers && open() != 0; round++) {
     Slabs room, taken = {};
     read_room(room);
     for_each(refusing, [&](unsigned s) { room[s] = 0; });
@@ -115,7 +193,7 @@ Status PoolStore::reserve(uint64_t slabs) {
 
 void PoolStore::read_room(Slabs room) {
   std::fill_n(room, kMaxServers, 0);
-  for_each(usable(), [&](unsigned s) {
+  for_each(open(), [&](unsigned s) {
     Result<uint64_t> free = servers_[s]->free_bytes();
     if (free.ok()) room[s] = *free / kSlabBytes;
     else lose(s, "it does not answer");
@@ -125,7 +203,7 @@ void PoolStore::read_room(Slabs room) {
 // One slab's servers: those with the most room, as many as there are to be replicas and, after deaths, as there can be.
 // 0 when one of them has no room left.
 ServerSet PoolStore::take_most(Slabs room) const {
-  ServerSet from = usable(), chosen = 0;
+  ServerSet from = open(), chosen = 0;
   auto copies = std::min<unsigned>(replicas_, static_cast<unsigned>(std::popcount(from)));
   for (unsigned i = 0; i < copies; i++) {
     unsigned best = kMaxServers;
@@ -189,7 +267,10 @@ void PoolStore::release(uint64_t far, uint64_t bytes) {
   for_each_slab(far, bytes, [&](uint64_t slab, uint64_t part) {
     table_.unuse(slab, part);
     if (table_.used(slab) > 0) return;
-    for_each(table_.holders(slab), [&](unsigned s) { spare_[s]++; });
+    for_each(table_.holders(slab) & usable(), [&](unsigned s) {
+      if (closed_ & only(s)) servers_[s]->shrink(kSlabBytes);
+      else spare_[s]++;
+    });
     table_.place(slab, 0);
   });
 }
@@ -235,7 +316,8 @@ void PoolStore::lose(unsigned server, const char* why) {
 }
 
 const std::byte* PoolStore::direct(uint64_t far, uint32_t bytes) const {
-  if (replicas_ != count() || far >= region_bytes_ || bytes > region_bytes_ - far) return nullptr;
+  if (controller_.is_pool || replicas_ != count() || far >= region_bytes_ || bytes > region_bytes_ - far)
+    return nullptr;
   const std::byte* at = nullptr;
   for_each(usable(), [&](unsigned s) {
     const transport::ShmRegion* region = servers_[s]->mapped();

@@ -5,10 +5,15 @@
 // writes from then on, so it is never read again, not even when it comes back. Slabs that it held live on their other
 // holders; a slab without any is lost, and who asks for it gets -ECONNRESET.
 //
+// The servers are those of a list, or those that a controller knows: then it is asked each time more is reserved,
+// servers that came are used at once, and those that leave or are silent get no new slabs.
+//
 // Placing. grow reserves ahead, on those servers that have the most room, and only where every replica of a slab has a
 // server of its own. A slab takes its place from that reserve when its first byte is claimed, and gives it back with
 // its last, so nothing is accepted that no server can hold, however sparsely slabs are used.
 #pragma once
+#include <string_view>
+
 #include "base/sync.h"
 #include "remote/server_store.h"
 #include "remote/slab_table.h"
@@ -17,7 +22,7 @@ namespace farside::remote {
 
 class PoolStore final : public RemoteStore {
  public:
-  // Config's address names two servers or more. All must be reached.
+  // The address names two servers or more, which must all be reached, or a controller ("pool://host:port").
   static Result<RemoteStore*> connect(const StoreConfig& config);
   ~PoolStore() override;
 
@@ -54,12 +59,19 @@ class PoolStore final : public RemoteStore {
   using Slabs = uint64_t[kMaxServers];  // a number for each server
 
   explicit PoolStore(const StoreConfig& config);
-  Status add_server(const char* address, size_t length);
+  Status add_listed();
+  Status add_known();
+  Status add_server(std::string_view address);
+  Status parse(std::string_view address, Address* out) const;
+  ServerSet find(const char* address) const;
   unsigned count() const { return count_.load(std::memory_order_acquire); }
   ServerSet usable() const { return ((ServerSet{1} << count()) - 1) & ~lost(); }
+  ServerSet open() const { return usable() & ~closed_; }
   bool all_slabs_within(ServerSet servers) const;
 
   // With lock_.
+  void ask_controller();
+  void close_to_new_slabs(ServerSet servers);
   Status reserve(uint64_t slabs);
   void read_room(Slabs room);
   ServerSet take_most(Slabs room) const;
@@ -72,13 +84,18 @@ class PoolStore final : public RemoteStore {
   char token_[wire::kMaxToken + 1];
   const uint64_t region_bytes_;
   const unsigned replicas_;
+  const transport::Patience patience_;
   SlabTable table_;
+  Address controller_;                      // where is_pool is true
   ServerStore* servers_[kMaxServers] = {};  // the first count_ are there to stay
   std::atomic<unsigned> count_{0};
   std::atomic<ServerSet> lost_{0};
 
-  Mutex lock_;        // guards placing: changes of table_ and spare_. Held over round trips
-  Slabs spare_ = {};  // reserved there and not taken by a slab yet
+  Mutex lock_;            // guards placing: changes of table_ and what follows. Held over round trips
+  Slabs spare_ = {};      // reserved there and not taken by a slab yet
+  ServerSet closed_ = 0;  // get no new slabs
+  bool told_few_ = false;
+  uint64_t ask_again_ns_ = 0;  // the controller did not answer: not before
 };
 
 }  // namespace farside::remote

@@ -9,6 +9,7 @@
 
 #include "base/near.h"
 #include "base/status.h"
+#include "transport/steady.h"
 #include "transport/transport.h"
 
 namespace farside::remote {
@@ -22,6 +23,7 @@ struct StoreConfig {
   const char* token;      // the secret that the servers ask for; "" where they ask for none
   uint64_t region_bytes;  // size of the far space
   unsigned replicas = 1;  // servers that hold each page
+  transport::Patience patience = {};  // with servers over tcp that do not answer
 };
 
 // One server's snapshot of its region, made for a child about to be forked.

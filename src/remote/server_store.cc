@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "transport/stream.h"
+#include "transport/steady.h"
 #include "wire/codec.h"
 
 namespace farside::remote {
@@ -28,7 +28,7 @@ std::span<const std::byte> bytes_of(const T& value) {
 }  // namespace
 
 Result<ServerStore*> ServerStore::connect(const Address& address, const StoreConfig& config) {
-  auto* store = new ServerStore(address);
+  auto* store = new ServerStore(address, config.patience);
   if (Status s = store->create_region(config); !s.ok()) {
     delete store;
     return s;
@@ -77,7 +77,8 @@ ServerStore::~ServerStore() {
 
 transport::Channel* ServerStore::open_channel(Status* status) {
   if (shm_) return new transport::ShmChannel(shm_, &attach_);
-  return transport::StreamChannel::open(attach_, status);
+  if (address_.is_shm()) return transport::StreamChannel::open(attach_, status);
+  return transport::SteadyChannel::open(attach_, patience_, status);
 }
 
 void ServerStore::shrink(uint64_t bytes) {
@@ -86,27 +87,33 @@ void ServerStore::shrink(uint64_t bytes) {
 }
 
 Status ServerStore::change_reservation(wire::Op op, uint64_t bytes) {
-  wire::ReserveRequest request = {bytes};
   wire::ReserveReply reply;
+  LockGuard hold(control_lock_);
+  wire::ReserveRequest request = {bytes, ++sequence_};
   return ask(op, bytes_of(request), std::as_writable_bytes(std::span(&reply, 1)));
 }
 
 Result<uint64_t> ServerStore::free_bytes() {
   wire::StatsReply stats;
+  LockGuard hold(control_lock_);
   Status s = ask(wire::Op::kStats, {}, std::as_writable_bytes(std::span(&stats, 1)));
   if (!s.ok()) return s;
   return stats.capacity_bytes - std::min(stats.capacity_bytes, stats.charged_bytes);
 }
 
+// A request that got no answer is repeated over a new connection. What it asks for happens once: see ReserveRequest.
 Status ServerStore::ask(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) {
-  LockGuard hold(control_lock_);
-  if (control_fd_ < 0) return Status::error(ECONNRESET, "the connection to memory server {} was lost", address());
-  wire::ErrorReply error;
-  int r = transport::exchange(control_fd_, op, request, reply, now_ns() + kControlTimeoutNs, &error);
-  if (r == 0) return {};
-  if (error.code != 0) return Status::error(-r, "memory server {} gives no more memory: {}", address(), error.text);
-  fds_.close(control_fd_);
-  control_fd_ = -1;
+  for (uint64_t end = now_ns() + patience_.limit_ns; control_fd_ >= 0;) {
+    wire::ErrorReply error;
+    uint64_t timeout = std::min(kControlTimeoutNs, patience_.retry_ns());
+    int r = transport::exchange(control_fd_, op, request, reply, now_ns() + timeout, &error);
+    if (r == 0) return {};
+    if (error.code != 0) return Status::error(-r, "memory server {} gives no more memory: {}", address(), error.text);
+    fds_.close(control_fd_);
+    Status status;
+    bool again = transport::may_pass(r) && !address_.is_shm() && now_ns() < end;
+    control_fd_ = again ? transport::dial_patiently(attach_, patience_, &status) : -1;
+  }
   return Status::error(ECONNRESET, "the connection to memory server {} was lost", address());
 }
 
@@ -116,7 +123,7 @@ Result<Snapshot> ServerStore::snapshot() {
   Status status;
   wire::HelloReply reply;
   Snapshot made;
-  made.fd = dialer.open(&status, &reply);
+  made.fd = transport::dial_patiently(dialer, patience_, &status, &reply);
   if (made.fd < 0) return status;
   made.region = reply.region;
   memcpy(made.secret, reply.secret, sizeof made.secret);
@@ -140,6 +147,7 @@ Status ServerStore::adopt(const Snapshot& made) {
   shm_ = nullptr;
   memory_fd_ = -1;
   control_fd_ = made.fd;
+  sequence_ = 0;
   if (!made.valid()) return Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
   name_region(made.region, made.secret);
   return {};

@@ -38,7 +38,7 @@ class ServerStore final : public RemoteStore {
   const transport::ShmRegion* mapped() const { return shm_; }
 
  private:
-  explicit ServerStore(const Address& address) : address_(address) {}
+  ServerStore(const Address& address, transport::Patience patience) : address_(address), patience_(patience) {}
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
   void name_region(uint64_t region, const void* secret);
@@ -46,13 +46,15 @@ class ServerStore final : public RemoteStore {
   Status ask(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);
 
   const Address address_;
+  const transport::Patience patience_;
   transport::OwnFds fds_;
   transport::Dialer attach_;  // opens one more connection to our region
   transport::ShmRegion* shm_ = nullptr;
   int memory_fd_ = -1;
 
-  Mutex control_lock_;   // guards control_fd_ and what is said on it
-  int control_fd_ = -1;  // holds the region; -1 once it was lost
+  Mutex control_lock_;     // guards what follows, and what is said on the control connection
+  int control_fd_ = -1;    // holds the region; -1 once it was lost
+  uint64_t sequence_ = 0;  // of the last reservation
 };
 
 }  // namespace farside::remote
