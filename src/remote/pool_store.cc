@@ -41,8 +41,9 @@ Result<RemoteStore*> PoolStore::connect(const StoreConfig& config) {
     return Status::error(EINVAL, "the list of memory servers is longer than {} bytes", sizeof address_ - 1);
   auto* store = new PoolStore(config);
   Status added = strchr(config.address, ',') ? Status() : store->parse(config.address, &store->controller_);
-  if (added.ok()) added = store->controller_.is_pool ? store->add_known() : store->add_listed();
-  if (added.ok() && store->count() < config.replicas) {
+  if (added.ok()) added = store->controller_.is_pool ? store->add_known() : store->add_listed(config.all_needed);
+  bool few = store->count() < config.replicas && (config.all_needed || store->controller_.is_pool);
+  if (added.ok() && few) {
     added = Status::error(EINVAL, "{} replicas need as many memory servers, and {} has {}; add servers",
                           config.replicas, config.address, store->count());
   }
@@ -51,14 +52,19 @@ Result<RemoteStore*> PoolStore::connect(const StoreConfig& config) {
   return added;
 }
 
-Status PoolStore::add_listed() {
-  Status added;
-  for (std::string_view rest = address_; added.ok() && !rest.empty();) {
+// Where all are not needed, processes that start after a replica was lost do without it, as those before them.
+Status PoolStore::add_listed(bool all_needed) {
+  Status missing;
+  for (std::string_view rest = address_; !rest.empty();) {
     size_t end = std::min(rest.find(','), rest.size());
-    added = add_server(rest.substr(0, end));
+    Status added = add_server(rest.substr(0, end));
+    if (!added.ok() && (all_needed || replicas_ == 1)) return added;
+    if (!added.ok()) missing = added;
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  return added;
+  if (count() == 0 || missing.ok()) return missing;
+  log(LogLevel::kWarning, "{}; {} left", missing.text(), count());
+  return {};
 }
 
 // One that cannot be reached is left out: the controller may know for some seconds more than is true.
@@ -311,16 +317,15 @@ void PoolStore::lose(unsigned server, const char* why) {
   int left = std::popcount(usable());
   if (left == 0) return;  // the program ends with a message of its own
   log(LogLevel::kWarning, "memory server {} is lost ({}); {} of {} {} left{}", servers_[server]->address(), why, left,
-      count(), replicas_ == count() ? "replicas" : "servers",
+      count(), replicas_ >= count() ? "replicas" : "servers",
       replicas_ > 1 ? "" : "; the program ends when it needs what was there (--replicas 2 keeps copies)");
 }
 
 const std::byte* PoolStore::direct(uint64_t far, uint32_t bytes) const {
-  if (controller_.is_pool || replicas_ != count() || far >= region_bytes_ || bytes > region_bytes_ - far)
-    return nullptr;
+  if (controller_.is_pool || replicas_ < count() || far >= region_bytes_ || bytes > region_bytes_ - far) return nullptr;
   const std::byte* at = nullptr;
   for_each(usable(), [&](unsigned s) {
-    const transport::ShmRegion* region = servers_[s]->mapped();
+    const transport::ShmRegion* region = servers_[s]->mapped();  // holds every slab, as all servers do
     if (!at && region && !region->is_delayed()) at = region->at(far);
   });
   return at;

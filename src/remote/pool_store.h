@@ -59,7 +59,7 @@ class PoolStore final : public RemoteStore {
   using Slabs = uint64_t[kMaxServers];  // a number for each server
 
   explicit PoolStore(const StoreConfig& config);
-  Status add_listed();
+  Status add_listed(bool all_needed);
   Status add_known();
   Status add_server(std::string_view address);
   Status parse(std::string_view address, Address* out) const;

@@ -78,7 +78,7 @@ ServerStore::~ServerStore() {
 transport::Channel* ServerStore::open_channel(Status* status) {
   if (shm_) return new transport::ShmChannel(shm_, &attach_);
   if (address_.is_shm()) return transport::StreamChannel::open(attach_, status);
-  return transport::SteadyChannel::open(attach_, patience_, status);
+  return transport::SteadyChannel::open(attach_, patience_, &told_, status);
 }
 
 void ServerStore::shrink(uint64_t bytes) {

@@ -48,7 +48,8 @@ class ServerStore final : public RemoteStore {
   const Address address_;
   const transport::Patience patience_;
   transport::OwnFds fds_;
-  transport::Dialer attach_;  // opens one more connection to our region
+  transport::Dialer attach_;       // opens one more connection to our region
+  std::atomic<bool> told_{false};  // that the server refuses our region
   transport::ShmRegion* shm_ = nullptr;
   int memory_fd_ = -1;
 

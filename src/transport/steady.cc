@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kNapNs = 2'000'000;
 constexpr uint64_t kLookNs = 50'000'000;
+constexpr uint64_t kAwayNs = 500'000'000;
 
 }  // namespace
 
@@ -31,13 +32,13 @@ int dial_patiently(const Dialer& dialer, Patience patience, Status* status, wire
   }
 }
 
-SteadyChannel* SteadyChannel::open(const Dialer& dialer, Patience patience, Status* status) {
+SteadyChannel* SteadyChannel::open(const Dialer& dialer, Patience patience, std::atomic<bool>* told, Status* status) {
   Dialer first = dialer;
   first.hello.channel = os::random_u64() | 1;
   first.hello.generation = 1;
   int fd = dial_patiently(first, patience, status);
   if (fd < 0) return nullptr;
-  auto* channel = new SteadyChannel(dialer, patience, first.hello.channel);
+  auto* channel = new SteadyChannel(dialer, patience, told, first.hello.channel);
   channel->generation_ = first.hello.generation;
   channel->stream_ = new StreamChannel(fd, dialer.fds);
   return channel;
@@ -85,7 +86,7 @@ int SteadyChannel::stage(Slot* slot, int pipe) {
 }
 
 int SteadyChannel::submit(Slot* slot, Token* token) {
-  if (under_way_++ == 0) answered_ns_ = moved_ns_ = now_ns();
+  if (under_way_++ == 0) answered_ns_ = moved_ns_ = looked_ns_ = now_ns();
   slot->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
   slot->result = kUnderWay;
   slot->asked = 0;
@@ -149,8 +150,19 @@ void SteadyChannel::finish(Slot* slot, int result) {
   under_way_--;
 }
 
+// The time. What passed while the caller did something else was no waiting, and nothing was done about the connection.
+uint64_t SteadyChannel::look() {
+  uint64_t now = now_ns(), away = now - looked_ns_;
+  if (away > kAwayNs) {
+    answered_ns_ = std::min(now, answered_ns_ + away);
+    moved_ns_ = std::min(now, moved_ns_ + away);
+  }
+  looked_ns_ = now;
+  return now;
+}
+
 void SteadyChannel::look_for_silence() {
-  uint64_t now = now_ns();
+  uint64_t now = look();
   if (stream_->moved() != moved_) moved_ns_ = now;
   moved_ = stream_->moved();
   if (now - moved_ns_ > patience_.retry_ns() || now - answered_ns_ > patience_.limit_ns) give_connection_up();
@@ -173,23 +185,24 @@ void SteadyChannel::give_connection_up() {
 }
 
 void SteadyChannel::reconnect() {
-  uint64_t now = now_ns();
-  if (now < next_try_ns_) return;
-  uint64_t silence = now - answered_ns_;
+  uint64_t now = look(), silence = now - answered_ns_;
   if (silence > patience_.limit_ns) return end(-ECONNRESET);
+  if (now < next_try_ns_) return;
   Status status;
   int fd = connect(&status, std::min({kDialTimeoutNs, patience_.retry_ns(), patience_.limit_ns - silence + 1}));
+  looked_ns_ = now_ns();  // dialling was waiting
   if (fd < 0 && !may_pass(fd)) {
-    log(LogLevel::kWarning, "{}", status.text());
+    // That nobody listens needs no more words than that the server is lost.
+    if (fd != -ECONNREFUSED && !told_->exchange(true)) log(LogLevel::kWarning, "{}", status.text());
     return end(-ECONNRESET);
   }
   // A server that greets and then breaks off is asked again no faster than one that cannot be reached.
-  next_try_ns_ = now_ns() + pause_ns_;
+  next_try_ns_ = looked_ns_ + pause_ns_;
   pause_ns_ = std::min(2 * pause_ns_, patience_.retry_ns());
   if (fd < 0) return;
   stream_ = new StreamChannel(fd, dialer_->fds);
   stream_->gather(gathers_);
-  moved_ns_ = now_ns();
+  moved_ns_ = looked_ns_;
   // In the order in which they were submitted; tokens count upwards.
   Slot* again[kMaxInFlight];
   size_t count = 0;

@@ -9,14 +9,12 @@
 // (server/fence.h). One of another channel cannot, either: callers write a place again only after they saw this write
 // complete, and a write that completed is not repeated. What came from a pipe is kept until it is acknowledged.
 #pragma once
+#include <atomic>
+
+#include "transport/patience.h"
 #include "transport/stream.h"
 
 namespace farside::transport {
-
-struct Patience {
-  uint64_t limit_ns = 25'000'000'000;  // less than callers wait, which is 30 s
-  uint64_t retry_ns() const { return limit_ns / 8; }
-};
 
 // True for errors of dialling that may pass: the network is slow, cut, or loses much.
 bool may_pass(int error);
@@ -28,8 +26,9 @@ class SteadyChannel final : public Channel {
  public:
   static constexpr uint64_t kFirstPauseNs = 10'000'000;  // between attempts to dial; each is twice as long
 
-  // Dials and greets; nullptr with the reason in *status. The dialer greets with kAttach and outlives the channel.
-  static SteadyChannel* open(const Dialer& dialer, Patience patience, Status* status);
+  // Dials and greets; nullptr with the reason in *status. The dialer greets with kAttach; it and *told outlive the
+  // channel. The first channel of a server whose greeting is refused says so, and sets *told.
+  static SteadyChannel* open(const Dialer& dialer, Patience patience, std::atomic<bool>* told, Status* status);
   ~SteadyChannel() override;
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
@@ -55,14 +54,15 @@ class SteadyChannel final : public Channel {
     Segment segments[kMaxSegments];
   };
 
-  SteadyChannel(const Dialer& dialer, Patience patience, uint64_t channel)
-      : dialer_(&dialer), patience_(patience), channel_(channel) {}
+  SteadyChannel(const Dialer& dialer, Patience patience, std::atomic<bool>* told, uint64_t channel)
+      : dialer_(&dialer), patience_(patience), told_(told), channel_(channel) {}
   int connect(Status* status, uint64_t timeout_ns);
   int begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot);
   int stage(Slot* slot, int pipe);
   int submit(Slot* slot, Token* token);
   int ask(Slot* slot);
   void take(Slot* slot, int result);
+  uint64_t look();
   void look_for_silence();
   void give_connection_up();
   void reconnect();
@@ -73,6 +73,7 @@ class SteadyChannel final : public Channel {
 
   const Dialer* dialer_;
   const Patience patience_;
+  std::atomic<bool>* const told_;
   const uint64_t channel_;           // names the sequence of our connections to the server
   uint64_t generation_ = 0;          // of the connection
   StreamChannel* stream_ = nullptr;  // null while there is none
@@ -84,6 +85,7 @@ class SteadyChannel final : public Channel {
   uint64_t answered_ns_ = 0;  // when a request was last answered, or the first one after a pause began
   uint64_t moved_ns_ = 0;     // when something was last sent or received
   uint64_t moved_ = 0;
+  uint64_t looked_ns_ = 0;                               // when the caller last asked after something
   uint64_t next_try_ns_ = 0, pause_ns_ = kFirstPauseNs;  // of dialling
   Slot slots_[kMaxInFlight];
 };

@@ -109,6 +109,23 @@ TEST_F(Network, TheLimitEndsTheWaiting) {
   EXPECT_EQ(read(channel.get(), 0, &back), -ECONNRESET);
 }
 
+// Time in which nobody asks is not time in which the server does not answer.
+TEST_F(Network, ACallerMayBeAwayForLongerThanTheLimit) {
+  auto store = connect_with(0.8, proxy_.address());
+  auto channel = open(store.get());
+  Bytes data = pattern(100, 1), back(100);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  Segment s = {0, 100, back.data()};
+  Token token;
+  proxy_.stalled = true;
+  ASSERT_EQ(channel->submit_read({&s, 1}, &token), 0);
+  proxy_.cut();
+  proxy_.stalled = false;
+  os::nanosleep_ns(2 * kSecond);
+  EXPECT_EQ(channel->wait(token, kPatience), 0);
+  EXPECT_EQ(back, data);
+}
+
 TEST_F(Network, ReservationsCountOnce) {
   auto store = connect_with(10, proxy_.address());
   for (int i = 0; i < 20; i++) {
