@@ -42,17 +42,19 @@ Result<RemoteStore*> PoolStore::connect(const StoreConfig& config) {
   auto* store = new PoolStore(config);
   Status added = strchr(config.address, ',') ? Status() : store->parse(config.address, &store->controller_);
   if (added.ok()) added = store->controller_.is_pool ? store->add_known() : store->add_listed(config.all_needed);
-  bool few = store->count() < config.replicas && (config.all_needed || store->controller_.is_pool);
-  if (added.ok() && few) {
-    added = Status::error(EINVAL, "{} replicas need as many memory servers, and {} has {}; add servers",
-                          config.replicas, config.address, store->count());
+  if (added.ok() && store->count() < config.replicas) {
+    Status few = Status::error(EINVAL, "{} replicas need as many memory servers, and {} has {}", config.replicas,
+                               config.address, store->count());
+    if (config.all_needed) added = few;
+    else log(LogLevel::kWarning, "{}; going on with fewer copies", few.text());
   }
   if (added.ok()) return store;
   delete store;
   return added;
 }
 
-// Where all are not needed, processes that start after a replica was lost do without it, as those before them.
+// Where not all are needed, those that cannot be reached are left out: a process that starts after a replica was lost
+// does without it, as those before it.
 Status PoolStore::add_listed(bool all_needed) {
   Status missing;
   for (std::string_view rest = address_; !rest.empty();) {
@@ -62,9 +64,7 @@ Status PoolStore::add_listed(bool all_needed) {
     if (!added.ok()) missing = added;
     rest.remove_prefix(std::min(end + 1, rest.size()));
   }
-  if (count() == 0 || missing.ok()) return missing;
-  log(LogLevel::kWarning, "{}; {} left", missing.text(), count());
-  return {};
+  return count() > 0 ? Status() : missing;
 }
 
 // One that cannot be reached is left out: the controller may know for some seconds more than is true.
