@@ -3,6 +3,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "transport/segments.h"
@@ -45,7 +46,7 @@ bool continues(const Segment& first, const Segment& next) {
 }  // namespace
 
 PoolChannel::~PoolChannel() {
-  for (Channel* channel : channels_) delete channel;
+  for (unsigned s = 0; s < kMaxServers; s++) close(s);
   for (Slot& slot : slots_) near_free(slot.staging, slot.staging_bytes);
 }
 
@@ -219,8 +220,14 @@ void PoolChannel::answered(Slot* slot, unsigned server, int result) {
   if (!is_loss(result) && store_->replicas() == 1) return;
   const char* why = result == -EBADMSG ? "it broke the protocol" : is_loss(result) ? "connection lost" : "it is full";
   store_->lose(server, why);
-  delete channels_[server];
-  channels_[server] = nullptr;
+  close(server);
+}
+
+void PoolChannel::close(unsigned server) {
+  Channel* channel = std::exchange(channels_[server], nullptr);
+  if (!channel) return;
+  if (store_->lost() & only(server)) delete channel;  // nothing there is to be held any longer
+  else store_->server(server).close_channel(channel);
 }
 
 // All servers have answered. 1: complete; 0: sent anew to others; else the error.

@@ -55,6 +55,7 @@ class PoolChannel final : public transport::Channel {
   int conclude(Slot* slot);
   bool still_held(const Slot& slot) const;
   transport::Channel* to(unsigned server);
+  void close(unsigned server);
   Slot* find(transport::Token token);
   Slot* free_slot();
 

@@ -81,6 +81,24 @@ transport::Channel* ServerStore::open_channel(Status* status) {
   return transport::SteadyChannel::open(attach_, patience_, &told_, status);
 }
 
+void ServerStore::close_channel(transport::Channel* channel) {
+  keep_hold();
+  delete channel;
+}
+
+// The control connection holds the region when all channels are closed. It is idle for long times, so nobody may have
+// noticed that it broke, and the channel about to be closed may be the last connection.
+void ServerStore::keep_hold() {
+  if (address_.is_shm()) return;
+  LockGuard hold(control_lock_);
+  std::byte byte;
+  bool whole = control_fd_ < 0 || os::recv(control_fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == -EAGAIN;
+  if (whole) return;
+  fds_.close(control_fd_);
+  Status status;
+  control_fd_ = transport::dial_patiently(attach_, patience_, &status);
+}
+
 void ServerStore::shrink(uint64_t bytes) {
   Status s = change_reservation(wire::Op::kShrink, bytes);
   if (!s.ok()) log(LogLevel::kDebug, "{}", s.text());  // the server frees everything with the connection

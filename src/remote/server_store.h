@@ -16,7 +16,7 @@ class ServerStore final : public RemoteStore {
   ~ServerStore() override;
 
   transport::Channel* open_channel(Status* status) override;
-  void close_channel(transport::Channel* channel) override { delete channel; }
+  void close_channel(transport::Channel* channel) override;
   Status grow(uint64_t bytes) override { return change_reservation(wire::Op::kGrow, bytes); }
   void shrink(uint64_t bytes) override;
   Result<ForkTicket> prepare_fork() override;
@@ -42,6 +42,7 @@ class ServerStore final : public RemoteStore {
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
   void name_region(uint64_t region, const void* secret);
+  void keep_hold();
   Status change_reservation(wire::Op op, uint64_t bytes);
   Status ask(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);
 

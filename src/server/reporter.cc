@@ -49,7 +49,8 @@ void Reporter::leave() {
 
 void Reporter::run() {
   bool told = false, leaving = false;
-  for (std::unique_lock hold(mutex_); !stopping_;) {
+  // That the server leaves is told before it stops.
+  for (std::unique_lock hold(mutex_); !stopping_ || leaving_ != leaving;) {
     leaving = leaving_;
     hold.unlock();
     int r = report();

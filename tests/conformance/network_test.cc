@@ -163,6 +163,19 @@ TEST_F(Network, ARegionWithoutConnectionsIsKeptForTheGraceTime) {
   store.reset();
 }
 
+// The connection that holds the region broke while it was idle, and then the last other one is closed in good order.
+TEST_F(Network, ARegionIsHeldAgainBeforeItsLastChannelIsClosed) {
+  auto store = connect_with(10, proxy_.address());
+  proxy_.cut();
+  auto channel = open(store.get());
+  Bytes data = pattern(50'000, 4);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  store->close_channel(channel.release());
+  EXPECT_TRUE(server_.eventually([](auto s) { return s.clients == 1; }));
+  channel = open(store.get());
+  EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+}
+
 TEST(NetworkGrace, EndsSometime) {
   auto config = default_config();
   config.grace_ns = kSecond / 2;
