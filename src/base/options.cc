@@ -1,5 +1,6 @@
 #include "base/options.h"
 
+#include <charconv>
 #include <cstring>
 
 #include "base/bits.h"
@@ -11,10 +12,16 @@ namespace {
 constexpr OptionName kNames[] = {
     {"FARSIDE_LOCAL", "--local",
      "near memory for the program's heap: a size (256M) or a share of its largest size (25%)", false},
-    {"FARSIDE_FAR", "--far", "memory server: tcp://host:port or shm://socket; none: an embedded server for this run",
+    {"FARSIDE_FAR", "--far",
+     "memory server: tcp://host:port or shm://socket, several with commas, or a pool's controller: pool://host:port; "
+     "none: an embedded server for this run",
+     false},
+    {"FARSIDE_REPLICAS", "--replicas", "memory servers that hold each page, 1 to 16; all but one may die (default 1)",
      false},
     {"FARSIDE_FAR_MEMORY", "--far-memory",
      "memory that the embedded server lends (default: half of this machine's RAM)", false},
+    {"FARSIDE_PATIENCE", "--patience",
+     "seconds to wait for a memory server that does not answer, 0.1 to 29 (default 25)", false},
     {"FARSIDE_TOKEN_FILE", "--token-file", "file whose first line is the server's secret", false},
     {"FARSIDE_FAULT", "--fault", "how faults are served: auto, signal or handler", false},
     {"FARSIDE_POLICY", "--policy", "which pages leave first: fifo, second-chance, lru or priority", false},
@@ -87,6 +94,24 @@ Status set_evictors(Options* options, std::string_view variable, std::string_vie
   return {};
 }
 
+Status set_replicas(Options* options, std::string_view variable, std::string_view value) {
+  constexpr unsigned kMost = 16;
+  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), options->replicas);
+  bool good = error == std::errc() && end == value.data() + value.size();
+  if (good && options->replicas >= 1 && options->replicas <= kMost) return {};
+  return bad_value(variable, value, "a number from 1 to 16");
+}
+
+Status set_patience(Options* options, std::string_view variable, std::string_view value) {
+  constexpr double kLeast = 0.1, kMost = 29, kSecondNs = 1e9;
+  double seconds = 0;
+  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  bool good = error == std::errc() && end == value.data() + value.size() && seconds >= kLeast && seconds <= kMost;
+  if (!good) return bad_value(variable, value, "seconds from 0.1 to 29");
+  options->patience_ns = static_cast<uint64_t>(seconds * kSecondNs);
+  return {};
+}
+
 Status set_space(Options* options, std::string_view variable, std::string_view value) {
   Result<uint64_t> bytes = parse_size(value);
   if (!bytes.ok()) return Status::error(EINVAL, "--space: {}", bytes.status().text());
@@ -146,10 +171,13 @@ std::span<const OptionName> option_names() { return kNames; }
 
 Status set_option(Options* options, std::string_view variable, std::string_view value) {
   if (variable == "FARSIDE_LOCAL") return set_local(options, value);
-  if (variable == "FARSIDE_FAR" && !value.empty() && !value.starts_with("tcp://") && !value.starts_with("shm://")) {
-    return bad_value("--far", value, "tcp://host:port or shm://socket");
+  if (variable == "FARSIDE_FAR" && !value.empty() && !value.starts_with("tcp://") && !value.starts_with("shm://") &&
+      !value.starts_with("pool://")) {
+    return bad_value("--far", value, "tcp://host:port, shm://socket or pool://host:port");
   }
   if (variable == "FARSIDE_FAR") return copy_text(value, options->far_address, sizeof options->far_address, variable);
+  if (variable == "FARSIDE_PATIENCE") return set_patience(options, variable, value);
+  if (variable == "FARSIDE_REPLICAS") return set_replicas(options, variable, value);
   if (variable == "FARSIDE_TOKEN") return copy_text(value, options->token, sizeof options->token, variable);
   if (variable == "FARSIDE_REPORT") return copy_text(value, options->report, sizeof options->report, variable);
   if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);

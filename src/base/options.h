@@ -23,9 +23,11 @@ std::string_view policy_name(PolicyKind kind);
 bool policy_from_name(std::string_view name, PolicyKind* kind);
 
 struct Options {
-  SizeOrShare local{0, 0.5};   // near memory that the program's heap may use
-  char far_address[256] = "";  // where far memory is; set by the launcher also for the embedded server
-  char token[128] = "";        // secret for the server
+  SizeOrShare local{0, 0.5};              // near memory that the program's heap may use
+  char far_address[1024] = "";            // where far memory is; set by the launcher also for the embedded server
+  unsigned replicas = 1;                  // servers that hold each page
+  uint64_t patience_ns = 25'000'000'000;  // with memory servers that do not answer
+  char token[128] = "";                   // secret for the server
   FaultMode fault = FaultMode::kAuto;
   PolicyKind policy = PolicyKind::kSecondChance;
   unsigned evictors = 0;  // at most so many, 1 .. 4; 0: one for every four processors

@@ -56,6 +56,7 @@ int run_farside(int argc, const char* const* argv) {
   add_track_command(app, program);
   add_ctl_command(app);
   add_serve_command(app);
+  add_pool_command(app);
   add_doctor_command(app);
   add_bench_command(app);
   add_version_command(app);

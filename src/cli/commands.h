@@ -20,6 +20,7 @@ void add_plan_command(CLI::App& app, std::vector<std::string> program);
 void add_track_command(CLI::App& app, std::vector<std::string> program);
 void add_ctl_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
+void add_pool_command(CLI::App& app);
 void add_doctor_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 void add_version_command(CLI::App& app);

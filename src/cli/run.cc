@@ -39,7 +39,8 @@ constexpr const char* kHelp =
 
 // A server that was named is asked once before the program starts, so that a wrong address or secret is told at once.
 Status check_server(const Options& options) {
-  auto store = remote::RemoteStore::connect({options.far_address, options.token, remote::kSlabBytes});
+  auto store = remote::RemoteStore::connect(
+      {options.far_address, options.token, remote::kSlabBytes, options.replicas, {options.patience_ns}});
   if (store.ok()) delete *store;
   return store.status();
 }

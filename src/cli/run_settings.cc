@@ -71,6 +71,9 @@ Result<RunSettings> settle(const GivenOptions& given) {
   if (!read.ok()) return in_terms_of_flags(read, given);
   Status token = settle_token(&settings.options);
   if (!token.ok()) return token;
+  if (settings.embedded() && settings.options.replicas > 1)
+    return Status::error(EINVAL, "--replicas {} needs as many servers; name them with --far",
+                         settings.options.replicas);
   Result<uint64_t> far_memory = far_memory_size();
   if (!far_memory.ok()) return far_memory.status();
   settings.far_memory = *far_memory;

@@ -1,4 +1,4 @@
-// farside serve: lends this machine's memory until it is told to stop.
+// farside serve: lends this machine's memory until it is told to stop, alone or in a pool; or keeps a pool's list.
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,6 +10,8 @@
 #include "cli/machine.h"
 #include "cli/metrics_http.h"
 #include "cli/run_settings.h"
+#include "remote/address.h"
+#include "server/reporter.h"
 #include "server/server.h"
 
 namespace farside::cli {
@@ -25,11 +27,19 @@ constexpr const char* kHelp =
     "Examples:\n"
     "  farside serve --memory 4G --listen 127.0.0.1:7170\n"
     "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --quota 8G --metrics 127.0.0.1:9170\n"
-    "  farside serve --memory 4G --unix /run/farside.sock";
+    "  farside serve --memory 4G --unix /run/farside.sock\n"
+    "A pool (docs/pool.md):\n"
+    "  farside serve --controller --listen 10.0.0.1:7100 --token-file secret\n"
+    "  farside serve --memory 64G --listen 10.0.0.2:7170 --pool 10.0.0.1:7100 --token-file secret";
+
+constexpr double kGraceSeconds = 30;
+constexpr uint64_t kSecondNs = 1'000'000'000;
 
 struct ServeArguments {
-  std::string memory, listen, unix_path, token_file, quota, metrics;
+  std::string memory, listen, unix_path, token_file, quota, metrics, pool, address;
   unsigned workers = 1;
+  double grace = kGraceSeconds;
+  bool controller = false;
 };
 
 Result<uint64_t> memory_to_lend(const std::string& text) {
@@ -64,9 +74,16 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   Status listen = check_listen(arguments);
   if (!listen.ok()) return listen;
   server::ServerConfig config;
-  Result<uint64_t> memory = memory_to_lend(arguments.memory);
-  if (!memory.ok()) return memory.status();
-  config.memory = *memory;
+  if (arguments.memory.empty() && !arguments.controller)
+    return Status::error(EINVAL,
+                         "how much memory is to be lent? give --memory SIZE, or --controller for a pool's list");
+  if (!arguments.memory.empty()) {
+    Result<uint64_t> memory = memory_to_lend(arguments.memory);
+    if (!memory.ok()) return memory.status();
+    config.memory = *memory;
+  }
+  config.controller = arguments.controller;
+  config.grace_ns = static_cast<uint64_t>(arguments.grace * static_cast<double>(kSecondNs));
   config.listen = arguments.listen;
   config.unix_path = arguments.unix_path;
   config.workers = arguments.workers;
@@ -96,6 +113,53 @@ std::string places(const ServeArguments& arguments) {
   return text + (text.empty() ? "" : " and ") + "shm://" + arguments.unix_path;
 }
 
+// The address under which a server is listed in its pool.
+Result<std::string> address_in_pool(const ServeArguments& arguments, const server::Server& server) {
+  std::string address = arguments.address;
+  if (address.empty() && arguments.listen.empty()) address = "shm://" + arguments.unix_path;
+  if (address.empty()) {
+    Result<HostPort> listen = parse_host_port(arguments.listen);
+    if (!listen.ok()) return listen.status();
+    bool everywhere = listen->host.empty() || listen->host == "0.0.0.0" || listen->host == "::";
+    if (everywhere) {
+      return Status::error(EINVAL,
+                           "{} is no address that clients can dial; say how they reach this server: --address "
+                           "tcp://HOST:PORT",
+                           arguments.listen);
+    }
+    address =
+        "tcp://" + arguments.listen.substr(0, arguments.listen.rfind(':') + 1) + std::to_string(server.tcp_port());
+  }
+  if (address.size() < wire::kAddressBytes) return address;
+  return Status::error(EINVAL, "the address {} is longer than {} bytes", address, wire::kAddressBytes - 1);
+}
+
+Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& arguments, const std::string& token,
+                                                    const server::Server& server) {
+  Result<std::string> address = address_in_pool(arguments, server);
+  if (!address.ok()) return address.status();
+  Result<remote::Address> controller = remote::parse_address(("pool://" + arguments.pool).c_str());
+  if (!controller.ok()) return controller.status();
+  return std::make_unique<server::Reporter>(controller->endpoint, token, *address,
+                                            [&server](wire::ServerReport* report) {
+                                              server::ServerStats stats = server.stats();
+                                              report->lent = stats.capacity_bytes;
+                                              report->reserved = stats.reserved_bytes;
+                                              report->stored = stats.stored_bytes;
+                                              report->clients = stats.regions;
+                                            });
+}
+
+// In a pool: no new slabs come, and those that are here stay until their programs have ended.
+void wait_for_clients(const server::Server& server, const SignalHold& hold) {
+  uint64_t regions = server.stats().regions;
+  if (regions == 0) return;
+  fmt::print(stderr,
+             "farside: leaving the pool; waiting for {} regions of programs that use them (once more to stop now)\n",
+             regions);
+  while (server.stats().regions > 0 && !stop_signal_within(hold, kStatusEveryMs)) {}
+}
+
 void serve_until_told(const server::Server& server, const SignalHold& hold) {
   bool terminal = isatty(STDERR_FILENO) != 0;
   while (!stop_signal_within(hold, kStatusEveryMs)) {
@@ -116,8 +180,21 @@ int serve(const ServeArguments& arguments) {
     if (!endpoint.ok()) return fail(endpoint.status());
     metrics = std::move(*endpoint);
   }
-  fmt::print(stderr, "farside: lending {} at {}\n", format_size(config->memory), places(arguments));
+  std::unique_ptr<server::Reporter> reporter;
+  if (!arguments.pool.empty()) {
+    auto joined = join_pool(arguments, config->token, **server);
+    if (!joined.ok()) return fail(joined.status(), kExitUsage);
+    reporter = std::move(*joined);
+  }
+  if (config->memory > 0)
+    fmt::print(stderr, "farside: lending {} at {}\n", format_size(config->memory), places(arguments));
+  if (config->controller) fmt::print(stderr, "farside: keeping a pool's list at pool://{}\n", arguments.listen);
   serve_until_told(**server, hold);
+  if (reporter) {
+    reporter->leave();
+    wait_for_clients(**server, hold);
+    reporter.reset();
+  }
   metrics.reset();
   std::string held = status_text((*server)->stats());
   (*server)->stop();
@@ -130,7 +207,7 @@ int serve(const ServeArguments& arguments) {
 void add_serve_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("serve", "Lend this machine's memory to programs on other machines");
   auto arguments = std::make_shared<ServeArguments>();
-  command->add_option("--memory", arguments->memory, "memory to lend, as in 4G")->required()->type_name("SIZE");
+  command->add_option("--memory", arguments->memory, "memory to lend, as in 4G")->type_name("SIZE");
   command->add_option("--listen", arguments->listen, "TCP address to serve")->type_name("HOST:PORT");
   command->add_option("--unix", arguments->unix_path, "Unix socket to serve shared memory on")->type_name("PATH");
   command
@@ -142,6 +219,15 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--workers", arguments->workers, "threads that serve (default: 1)")
       ->type_name("N")
       ->check(CLI::Range(1U, kMostWorkers));
+  command->add_option("--grace", arguments->grace, "seconds for which a region is kept whose connections broke")
+      ->type_name("S")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command->add_flag("--controller", arguments->controller,
+                    "keep the list of a pool's servers; --memory may be left out");
+  command->add_option("--pool", arguments->pool, "controller of the pool to lend memory to")->type_name("HOST:PORT");
+  command->add_option("--address", arguments->address, "how a pool's clients reach this server (default: as --listen)")
+      ->type_name("ADDRESS");
   command->footer(kHelp);
   set_action(command, [arguments] { return serve(*arguments); });
 }

@@ -70,8 +70,12 @@ ReportContext report_context(const Runtime& r) {
 
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
-  Result<remote::RemoteStore*> store =
-      remote::RemoteStore::connect({r.options.far_address, r.options.token, r.options.space});
+  Result<remote::RemoteStore*> store = remote::RemoteStore::connect({.address = r.options.far_address,
+                                                                     .token = r.options.token,
+                                                                     .region_bytes = r.options.space,
+                                                                     .replicas = r.options.replicas,
+                                                                     .patience = {r.options.patience_ns},
+                                                                     .all_needed = false});
   if (!store.ok()) return store.status();
   Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
   if (!pager.ok()) return pager.status();

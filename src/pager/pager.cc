@@ -63,7 +63,7 @@ bool Pager::reserve_at(std::byte* address, size_t bytes) {
 
 Status Pager::commit(std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
-  Status charged = charge(bytes);
+  Status charged = charge(address, bytes);
   if (!charged.ok()) return charged;
   LockGuard guard(protection_mutex_);
   if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
@@ -76,7 +76,7 @@ void Pager::decommit(std::byte* address, size_t bytes) {
   // Protection first: once the pages are free somebody else may get them.
   if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
   ranges_.drop(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize, PageState::kUnmapped);
-  uncharge(bytes);
+  uncharge(address, bytes);
 }
 
 void Pager::release(std::byte* address, size_t bytes) {
@@ -193,7 +193,7 @@ void Pager::detach_thread() {
 
 // Far memory must be able to hold everything: what was promised to the program is reserved on the server beforehand, so
 // that a full server shows as ENOMEM from malloc and not as a crash later.
-Status Pager::charge(size_t bytes) {
+Status Pager::charge(const std::byte* address, size_t bytes) {
   LockGuard guard(charge_mutex_);
   if (charged_ + bytes > reserved_) {
     uint64_t missing = align_up(charged_ + bytes - reserved_, remote::kSlabBytes);
@@ -204,12 +204,14 @@ Status Pager::charge(size_t bytes) {
     if (!grown.ok()) return grown;
     reserved_ += missing;
   }
-  charged_ += bytes;
-  return {};
+  Status claimed = store_->claim(PageTable::far_of(table_.index_of(reinterpret_cast<uint64_t>(address))), bytes);
+  if (claimed.ok()) charged_ += bytes;
+  return claimed;
 }
 
-void Pager::uncharge(size_t bytes) {
+void Pager::uncharge(const std::byte* address, size_t bytes) {
   LockGuard guard(charge_mutex_);
+  store_->unclaim(PageTable::far_of(table_.index_of(reinterpret_cast<uint64_t>(address))), bytes);
   charged_ -= bytes;
   uint64_t spare = reserved_ - charged_;
   if (spare < 4 * kReserveAhead) return;

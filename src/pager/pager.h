@@ -140,8 +140,8 @@ class Pager : public NearObject {
 
  private:
   Pager(const Options& options, remote::RemoteStore* store, FarSpace* space);
-  Status charge(size_t bytes);
-  void uncharge(size_t bytes);
+  Status charge(const std::byte* address, size_t bytes);
+  void uncharge(const std::byte* address, size_t bytes);
   uint64_t used_pages();
   void unlock_after_fork();
   void protect_shared_frames();

@@ -13,6 +13,8 @@ namespace {
 
 using std::string_view;
 
+constexpr string_view kPool = "pool://";
+
 template <typename T>
 bool parse_number(string_view text, T* out) {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), *out);
@@ -84,12 +86,12 @@ Status parse_tcp(string_view rest, Address* out) {
   size_t colon = rest.rfind(':');
   uint16_t port = 0;
   if (colon == string_view::npos || !parse_number(rest.substr(colon + 1), &port) || port == 0) {
-    return Status::error(EINVAL, "'{}' lacks a port; write tcp://host:port", out->endpoint.name);
+    return Status::error(EINVAL, "'{}' lacks a port; write host:port", out->endpoint.name);
   }
   string_view host = rest.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   char name[sizeof out->endpoint.name] = {};
-  if (host.empty()) return Status::error(EINVAL, "'{}' lacks a host; write tcp://host:port", out->endpoint.name);
+  if (host.empty()) return Status::error(EINVAL, "'{}' lacks a host; write host:port", out->endpoint.name);
   host.copy(name, sizeof name - 1);
   return set_numeric(name, port, &out->endpoint) ? Status() : look_up(name, port, &out->endpoint);
 }
@@ -107,9 +109,14 @@ Result<Address> parse_address(const char* text) {
   Status status;
   if (all.starts_with("tcp://")) status = parse_tcp(all.substr(6), &out);
   else if (all.starts_with("shm://")) status = parse_shm(all.substr(6), &out);
+  else if (all.starts_with(kPool)) status = parse_tcp(all.substr(kPool.size()), &out);
   else
-    status = Status::error(EINVAL, "'{}' is no address of a memory server; write tcp://host:port or shm://path", text);
+    status = Status::error(EINVAL,
+                           "'{}' is no address of a memory server; write tcp://host:port, shm://path or "
+                           "pool://host:port",
+                           text);
   if (!status.ok()) return status;
+  out.is_pool = all.starts_with(kPool);
   return out;
 }
 

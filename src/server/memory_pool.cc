@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/bits.h"
+#include "base/clock.h"
 #include "base/os.h"
 #include "base/size.h"
 
@@ -48,18 +49,44 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
   return add(std::make_unique<Region>(new_name(), std::move(memory), base));
 }
 
-void MemoryPool::release(Region* region) {
+void MemoryPool::release(Region* region, bool broken) {
   Doomed doomed;  // destroyed after the locks are free: giving memory back takes a while
   std::lock_guard hold(mutex_);
+  if (!broken || region->connections_ > 1 || grace_ns_ == 0) return release_locked(region, &doomed);
+  abandoned_.push_back({region, now_ns() + grace_ns_});
+  abandoned_count_ = abandoned_.size();
+}
+
+void MemoryPool::release_locked(Region* region, Doomed* doomed) {
   if (--region->connections_ > 0) return;
   auto family_alive = region->family_;
   std::unique_lock family(family_alive->lock);
-  reap(region, &doomed);
+  reap(region, doomed);
 }
 
-Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes) {
+void MemoryPool::free_abandoned(uint64_t now) {
+  Doomed doomed;
+  std::lock_guard hold(mutex_);
+  std::erase_if(abandoned_, [&](const Abandoned& a) {
+    if (now < a.until) return false;
+    release_locked(a.region, &doomed);
+    return true;
+  });
+  abandoned_count_ = abandoned_.size();
+}
+
+std::shared_ptr<Fence> MemoryPool::fence(Region* region, uint64_t channel) {
+  std::lock_guard hold(mutex_);
+  std::erase_if(region->fences_, [](const auto& entry) { return entry.second.expired(); });
+  std::shared_ptr<Fence> fence = region->fences_[channel].lock();
+  if (!fence) region->fences_[channel] = fence = std::make_shared<Fence>();
+  return fence;
+}
+
+Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t sequence) {
   std::lock_guard hold(mutex_);
   uint64_t reserved = region->reserved_;
+  if (sequence <= region->last_sequence_) return reserved;
   if (reserved + bytes > align_up(region->bytes(), wire::kSlabBytes)) {
     return Status::error(EINVAL, "the reservation would be larger than the region");
   }
@@ -77,15 +104,18 @@ Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes) {
     return Status::error(ENOMEM, "the server is full: {} of {} taken", format_size(account_.charged()),
                          format_size(account_.capacity()));
   }
+  region->last_sequence_ = sequence;
   region->reserved_ = reserved + bytes;
   if (region->is_overlay()) account_.correct(bytes, 0);  // an overlay pays for what it stores
   else region->charged_ += bytes;
   return reserved + bytes;
 }
 
-uint64_t MemoryPool::shrink(Region* region, uint64_t bytes) {
+uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
   std::lock_guard hold(mutex_);
   uint64_t reserved = region->reserved_;
+  if (sequence <= region->last_sequence_) return reserved;
+  region->last_sequence_ = sequence;
   region->reserved_ = reserved - std::min(reserved, bytes);
   region->settle();
   return region->reserved_;

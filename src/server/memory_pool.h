@@ -1,5 +1,6 @@
 // All regions of a server: who may attach to which, how much each has reserved, and when their memory is freed.
-// A region lives as long as it has a connection or an overlay. Thread-safe.
+// A region lives as long as it has a connection or an overlay, and for some time after its last connection broke, so
+// that its client can come back. Thread-safe.
 #pragma once
 #include <mutex>
 #include <string_view>
@@ -12,17 +13,27 @@ namespace farside::server {
 
 class MemoryPool {
  public:
-  MemoryPool(uint64_t capacity, uint64_t quota) : account_(capacity), quota_(quota) {}
+  // grace_ns: how long a region is kept whose last connection broke.
+  MemoryPool(uint64_t capacity, uint64_t quota, uint64_t grace_ns = 0)
+      : account_(capacity), quota_(quota), grace_ns_(grace_ns) {}
 
   // Each returns a region with one connection more, which release() takes back.
   Result<Region*> create(uint64_t bytes);
   Result<Region*> attach(uint64_t id, const uint8_t* secret);
   Result<Region*> snapshot(uint64_t id, const uint8_t* secret);
-  void release(Region* region);
+  void release(Region* region, bool broken = false);
+
+  // The fence that all connections of this channel to the region share.
+  std::shared_ptr<Fence> fence(Region* region, uint64_t channel);
+
+  // Frees what was kept long enough.
+  void free_abandoned(uint64_t now);
+  bool keeps_abandoned() const { return abandoned_count_.load() > 0; }
 
   // `bytes` is a multiple of the slab size. Both return the reservation afterwards.
-  Result<uint64_t> grow(Region* region, uint64_t bytes);
-  uint64_t shrink(Region* region, uint64_t bytes);
+  // A sequence that is not larger than the last one granted is a repetition, and changes nothing.
+  Result<uint64_t> grow(Region* region, uint64_t bytes, uint64_t sequence);
+  uint64_t shrink(Region* region, uint64_t bytes, uint64_t sequence);
 
   struct Usage {
     uint64_t capacity, charged, stored, regions, snapshots;
@@ -32,6 +43,12 @@ class MemoryPool {
  private:
   using Doomed = std::vector<std::unique_ptr<Region>>;
 
+  struct Abandoned {
+    Region* region;
+    uint64_t until;
+  };
+
+  void release_locked(Region* region, Doomed* doomed);
   Region* find(uint64_t id, const uint8_t* secret);
   Region* add(std::unique_ptr<Region> region);
   void reap(Region* region, Doomed* doomed);
@@ -40,10 +57,13 @@ class MemoryPool {
 
   Account account_;
   const uint64_t quota_;  // of one region; 0: none
+  const uint64_t grace_ns_;
 
   std::mutex mutex_;  // guards what follows; taken before any family lock
   uint64_t last_id_ = 0;
   std::unordered_map<uint64_t, std::unique_ptr<Region>> regions_;
+  std::vector<Abandoned> abandoned_;  // each has a connection that stands for the broken one
+  std::atomic<size_t> abandoned_count_{0};
 };
 
 // Compares without telling by its duration where the difference is.

@@ -6,11 +6,19 @@
 #include <cerrno>
 #include <random>
 
+#include "base/clock.h"
+
 namespace farside::server {
 namespace {
 
 constexpr uint64_t kSlab = wire::kSlabBytes;
 constexpr uint64_t kPage = wire::kPageBytes;
+
+// Each reservation is a new one.
+uint64_t next() {
+  static uint64_t sequence = 0;
+  return ++sequence;
+}
 
 class List {
  public:
@@ -38,7 +46,7 @@ std::vector<uint8_t> read(Region* region, uint64_t offset, uint64_t bytes) {
 
 Region* new_root(MemoryPool* pool, uint64_t bytes, uint64_t reserve) {
   Region* region = *pool->create(bytes);
-  EXPECT_TRUE(pool->grow(region, reserve).ok());
+  EXPECT_TRUE(pool->grow(region, reserve, next()).ok());
   return region;
 }
 Region* fork_of(MemoryPool* pool, Region* base) {
@@ -47,16 +55,58 @@ Region* fork_of(MemoryPool* pool, Region* base) {
   return *child;
 }
 
+TEST(MemoryPool, ARepeatedReservationCountsOnce) {
+  MemoryPool pool(8 * kSlab, 0);
+  Region* region = *pool.create(8 * kSlab);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(*pool.grow(region, 2 * kSlab, 1), 2 * kSlab);
+  for (int i = 0; i < 3; i++) EXPECT_EQ(pool.shrink(region, kSlab, 2), kSlab);
+  EXPECT_EQ(*pool.grow(region, 2 * kSlab, 1), kSlab);  // a late one
+  EXPECT_EQ(*pool.grow(region, kSlab, 3), 2 * kSlab);
+  pool.release(region);
+}
+
+TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForAWhile) {
+  constexpr uint64_t kLong = 3'600'000'000'000;
+  MemoryPool pool(8 * kSlab, 0, kLong);
+  Region* region = new_root(&pool, 8 * kSlab, 2 * kSlab);
+  ASSERT_EQ(write(region, 0, 10, 7), 0);
+  uint64_t id = region->name().id;
+  auto name = region->name();
+  pool.release(region, true);
+  EXPECT_TRUE(pool.keeps_abandoned());
+  pool.free_abandoned(now_ns());
+  EXPECT_EQ(pool.usage().charged, 2 * kSlab);
+  Region* again = *pool.attach(id, name.secret);
+  EXPECT_EQ(read(again, 0, 10), std::vector<uint8_t>(10, 7));
+  pool.free_abandoned(now_ns() + 2 * kLong);
+  EXPECT_EQ(pool.usage().regions, 1u);  // somebody came back
+  pool.release(again, true);
+  pool.free_abandoned(now_ns() + 2 * kLong);
+  EXPECT_EQ(pool.usage().regions, 0u);
+  pool.release(new_root(&pool, kSlab, kSlab));  // in order: nothing to wait for
+  EXPECT_EQ(pool.usage().regions, 0u);
+}
+
+TEST(Fence, ShutsOutWhatWasReplaced) {
+  Fence fence;
+  EXPECT_TRUE(fence.advance(1));
+  EXPECT_TRUE(fence.enter(1).owns_lock());
+  EXPECT_TRUE(fence.advance(3));
+  EXPECT_FALSE(fence.enter(1).owns_lock());
+  EXPECT_FALSE(fence.advance(2));
+  EXPECT_TRUE(fence.enter(3).owns_lock());
+}
+
 TEST(MemoryPool, ReservationsAreLimitedByCapacityAndQuota) {
   MemoryPool pool(4 * kSlab, 3 * kSlab);
   Region* a = *pool.create(16 * kSlab);
   Region* b = *pool.create(16 * kSlab);
-  EXPECT_TRUE(pool.grow(a, 3 * kSlab).ok());
-  EXPECT_EQ(pool.grow(a, kSlab).status().code(), ENOMEM);      // the quota
-  EXPECT_EQ(pool.grow(b, 2 * kSlab).status().code(), ENOMEM);  // the capacity
-  EXPECT_TRUE(pool.grow(b, kSlab).ok());
-  EXPECT_EQ(pool.shrink(a, 2 * kSlab), kSlab);
-  EXPECT_TRUE(pool.grow(b, 2 * kSlab).ok());
+  EXPECT_TRUE(pool.grow(a, 3 * kSlab, next()).ok());
+  EXPECT_EQ(pool.grow(a, kSlab, next()).status().code(), ENOMEM);      // the quota
+  EXPECT_EQ(pool.grow(b, 2 * kSlab, next()).status().code(), ENOMEM);  // the capacity
+  EXPECT_TRUE(pool.grow(b, kSlab, next()).ok());
+  EXPECT_EQ(pool.shrink(a, 2 * kSlab, next()), kSlab);
+  EXPECT_TRUE(pool.grow(b, 2 * kSlab, next()).ok());
   pool.release(a);
   pool.release(b);
   EXPECT_EQ(pool.usage().charged, 0u);
@@ -65,8 +115,8 @@ TEST(MemoryPool, ReservationsAreLimitedByCapacityAndQuota) {
 TEST(MemoryPool, ARegionIsNotReservedBeyondItsSize) {
   MemoryPool pool(100 * kSlab, 0);
   Region* a = *pool.create(kSlab + kPage);
-  EXPECT_TRUE(pool.grow(a, 2 * kSlab).ok());
-  EXPECT_EQ(pool.grow(a, kSlab).status().code(), EINVAL);
+  EXPECT_TRUE(pool.grow(a, 2 * kSlab, next()).ok());
+  EXPECT_EQ(pool.grow(a, kSlab, next()).status().code(), EINVAL);
   pool.release(a);
 }
 
@@ -74,7 +124,7 @@ TEST(MemoryPool, StoresNoMoreThanWasReserved) {
   MemoryPool pool(4 * kSlab, 0);
   Region* a = *pool.create(4 * kSlab);
   EXPECT_EQ(write(a, 0, 1, 1), -ENOSPC);
-  ASSERT_TRUE(pool.grow(a, kSlab).ok());
+  ASSERT_TRUE(pool.grow(a, kSlab, next()).ok());
   for (int round = 0; round < 3; round++) {  // the same pages again and again are counted once
     for (uint64_t at = 0; at < kSlab; at += 1 << 20) ASSERT_EQ(write(a, at, 1 << 20, 1), 0);
   }

@@ -13,8 +13,10 @@
 #include <atomic>
 #include <memory>
 #include <shared_mutex>
+#include <unordered_map>
 #include <vector>
 
+#include "server/fence.h"
 #include "server/memory_file.h"
 #include "server/page_bitmap.h"
 #include "wire/codec.h"
@@ -108,7 +110,11 @@ class Region {
   Region* base_ = nullptr;
   std::vector<Region*> overlays_;
 
-  unsigned connections_ = 0;               // guarded by the pool's mutex
+  // Guarded by the pool's mutex.
+  unsigned connections_ = 0;
+  uint64_t last_sequence_ = 0;                                 // of a reservation that was granted
+  std::unordered_map<uint64_t, std::weak_ptr<Fence>> fences_;  // by channel
+
   std::atomic<uint64_t> reserved_{0};      // written under the pool's mutex
   std::atomic<uint64_t> stored_bound_{0};  // at least what is stored; made exact by settle()
   std::atomic<uint64_t> charged_{0};       // this region's part of the account

@@ -13,7 +13,9 @@
 namespace farside::server {
 
 struct Server::Impl {
-  explicit Impl(const ServerConfig& c) : config(c), shared{MemoryPool(c.memory, c.quota), c.token, {}} {}
+  explicit Impl(const ServerConfig& c) : config(c), shared{MemoryPool(c.memory, c.quota, c.grace_ns), c.token, {}, {}} {
+    if (c.controller) shared.registry = std::make_unique<MemoryRegistry>();
+  }
 
   ServerConfig config;
   Shared shared;
@@ -25,7 +27,8 @@ struct Server::Impl {
 namespace {
 
 Status check(const ServerConfig& config) {
-  if (config.memory == 0) return Status::error(EINVAL, "a server without memory is of no use; set --memory");
+  if (config.memory == 0 && !config.controller)
+    return Status::error(EINVAL, "a server without memory is of no use; set --memory");
   if (config.listen.empty() && config.unix_path.empty()) {
     return Status::error(EINVAL, "nowhere to listen; set --listen host:port or --unix path");
   }

@@ -11,12 +11,14 @@
 namespace farside::server {
 
 struct ServerConfig {
-  uint64_t memory = 0;    // bytes lent to all clients together
-  std::string listen;     // "host:port" for TCP, port 0 for any; empty: none
-  std::string unix_path;  // path of a Unix socket; empty: none
-  std::string token;      // what clients must know; empty: nothing
-  uint64_t quota = 0;     // bytes that one client may reserve; 0: as many as there are
-  unsigned workers = 1;   // threads
+  uint64_t memory = 0;      // bytes lent to all clients together
+  std::string listen;       // "host:port" for TCP, port 0 for any; empty: none
+  std::string unix_path;    // path of a Unix socket; empty: none
+  std::string token;        // what clients must know; empty: nothing
+  uint64_t quota = 0;       // bytes that one client may reserve; 0: as many as there are
+  unsigned workers = 1;     // threads
+  uint64_t grace_ns = 0;    // a region whose last connection broke is kept for so long
+  bool controller = false;  // keeps the list of a pool's servers; may lend nothing itself
 };
 
 struct ServerStats {

@@ -62,7 +62,7 @@ Session::Session(int fd, bool is_unix, uint64_t now, Shared* shared)
 
 Session::~Session() {
   os::close(fd_);
-  if (region_) shared_->pool.release(region_);
+  if (region_) shared_->pool.release(region_, broken_ && !is_unix_);
   shared_->counters.clients.fetch_sub(1);
 }
 
@@ -85,6 +85,7 @@ bool Session::receive_some() {
   ssize_t n = os::recv(fd_, space, input_.room(), MSG_DONTWAIT);
   if (n == -EAGAIN || n == -EINTR) return false;
   if (n <= 0) {
+    broken_ = n < 0;
     state_ = State::kOver;
     return true;
   }
@@ -120,11 +121,19 @@ void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
   if ((state_ == State::kGreeting) != (op == wire::Op::kHello)) {
     return break_off(EBADMSG, "the first request, and only the first, must be a greeting");
   }
-  bool needs_region = op != wire::Op::kHello && op != wire::Op::kStats && op != wire::Op::kPing;
+  if (op == wire::Op::kHello) return greet(payload);
+  if (!fence_) return carry_out(op, payload);
+  auto inside = fence_->enter(generation_);
+  if (inside.owns_lock()) carry_out(op, payload);
+  else break_off(ESTALE, "another connection has replaced this one");
+}
+
+void Session::carry_out(wire::Op op, wire::Bytes payload) {
+  bool needs_region = op >= wire::Op::kRead && op <= wire::Op::kShrink;
   if (needs_region && !region_) return refuse(EINVAL, "this connection has no region");
+  bool needs_registry = op == wire::Op::kRegister || op == wire::Op::kServers;
+  if (needs_registry && !shared_->registry) return refuse(ENOTSUP, "this server is no controller");
   switch (op) {
-    case wire::Op::kHello:
-      return greet(payload);
     case wire::Op::kRead:
       return read(payload);
     case wire::Op::kWrite:
@@ -138,8 +147,13 @@ void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
       return stats();
     case wire::Op::kPing:
       return payload.empty() ? reply({}) : refuse(EINVAL);
+    case wire::Op::kRegister:
+      return take_report(payload);
+    case wire::Op::kServers:
+      return list_servers();
+    case wire::Op::kHello:
     case wire::Op::kError:
-      break;  // refused with the header
+      break;  // refused before
   }
 }
 
@@ -157,6 +171,7 @@ void Session::greet(wire::Bytes payload) {
     auto region = region_for(hello);
     if (!region.ok()) return break_off(region.status().code(), region.status().text());
     region_ = *region;
+    if (!replace_older(hello)) return break_off(ESTALE, "another connection has replaced this one");
     answer.region = region_->name().id;
     memcpy(answer.secret, region_->name().secret, sizeof answer.secret);
     answer.region_bytes = region_->bytes();
@@ -164,6 +179,14 @@ void Session::greet(wire::Bytes payload) {
   }
   state_ = State::kOpen;
   reply(bytes_of(answer));
+}
+
+// False: a newer connection of the same channel was here first.
+bool Session::replace_older(const wire::HelloRequest& hello) {
+  if (hello.channel == 0) return true;
+  fence_ = shared_->pool.fence(region_, hello.channel);
+  generation_ = hello.generation;
+  return fence_->advance(generation_);
 }
 
 Result<Region*> Session::region_for(const wire::HelloRequest& hello) {
@@ -223,13 +246,27 @@ void Session::discard(wire::Bytes payload) {
 void Session::reserve(wire::Op op, wire::Bytes payload) {
   wire::ReserveRequest request;
   if (int r = wire::decode_reserve(payload, &request); r < 0) return refuse(-r);
-  Result<uint64_t> reserved =
-      op == wire::Op::kGrow ? shared_->pool.grow(region_, request.bytes) : shared_->pool.shrink(region_, request.bytes);
+  Result<uint64_t> reserved = op == wire::Op::kGrow ? shared_->pool.grow(region_, request.bytes, request.sequence)
+                                                    : shared_->pool.shrink(region_, request.bytes, request.sequence);
   if (!reserved.ok()) return refuse(reserved.status().code(), reserved.status().text());
   reply(bytes_of(wire::ReserveReply{*reserved}));
 }
 
 void Session::stats() { reply(bytes_of(collect_stats(shared_))); }
+
+void Session::take_report(wire::Bytes payload) {
+  wire::ServerReport report;
+  if (int r = wire::decode_report(payload, &report); r < 0) return refuse(EINVAL);
+  int r = shared_->registry->report(report, now_ns());
+  return r < 0 ? refuse(-r, "the controller knows as many servers as it can") : reply({});
+}
+
+void Session::list_servers() {
+  auto answer = std::make_unique<wire::ServersReply>();
+  for (const wire::ServerEntry& server : shared_->registry->servers(now_ns()))
+    answer->servers[answer->count++] = server;
+  reply(bytes_of(*answer));
+}
 
 void Session::reply(wire::Bytes payload) { append_frame(static_cast<wire::Op>(request_.op), payload); }
 
@@ -262,6 +299,7 @@ void Session::send() {
     if (n == -EINTR) continue;
     if (n == -EAGAIN) return;
     if (n < 0) {
+      broken_ = true;
       state_ = State::kOver;
       return;
     }

@@ -9,6 +9,7 @@
 #include "server/buffer.h"
 #include "server/counters.h"
 #include "server/memory_pool.h"
+#include "server/registry.h"
 #include "wire/codec.h"
 
 namespace farside::server {
@@ -18,6 +19,7 @@ struct Shared {
   MemoryPool pool;
   std::string token;
   Counters counters;
+  std::unique_ptr<Registry> registry;  // of a controller; null elsewhere
 };
 
 class Session {
@@ -52,7 +54,9 @@ class Session {
   bool receive_some();
   void answer_complete_frames();
   void handle(const wire::FrameHeader& header, wire::Bytes payload);
+  void carry_out(wire::Op op, wire::Bytes payload);
   void greet(wire::Bytes payload);
+  bool replace_older(const wire::HelloRequest& hello);
   Result<Region*> region_for(const wire::HelloRequest& hello);
   bool token_is_right(const wire::HelloRequest& hello) const;
   void read(wire::Bytes payload);
@@ -60,6 +64,8 @@ class Session {
   void discard(wire::Bytes payload);
   void reserve(wire::Op op, wire::Bytes payload);
   void stats();
+  void take_report(wire::Bytes payload);
+  void list_servers();
 
   void reply(wire::Bytes payload);
   void refuse(int code, const char* text);
@@ -74,6 +80,9 @@ class Session {
   uint64_t since_;  // when it was accepted, or began to close
   Shared* const shared_;
   Region* region_ = nullptr;
+  std::shared_ptr<Fence> fence_;  // of the connection's channel; null where nothing replaces it
+  uint64_t generation_ = 0;
+  bool broken_ = false;             // over, and not because the peer closed it
   bool pass_memory_ = false;        // the reply in output_ takes the region's descriptor along
   wire::FrameHeader request_ = {};  // the one being answered
   Buffer input_, output_;

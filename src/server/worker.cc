@@ -126,7 +126,7 @@ bool Worker::wait(int timeout_ms) {
 
 int Worker::sleep_ms() const {
   if (deaf_until_ != 0) return kDeafNs / 1'000'000;
-  return unsettled_ > 0 ? kSweepNs / 1'000'000 : -1;
+  return unsettled_ > 0 || shared_->pool.keeps_abandoned() ? kSweepNs / 1'000'000 : -1;
 }
 
 void Worker::accept_from(const Listener& listener) {
@@ -201,7 +201,7 @@ void Worker::close(Session* session) {
 }
 
 void Worker::close_expired() {
-  if (unsettled_ == 0 && deaf_until_ == 0) return;
+  if (unsettled_ == 0 && deaf_until_ == 0 && !shared_->pool.keeps_abandoned()) return;
   uint64_t now = now_ns();
   if (deaf_until_ != 0 && now >= deaf_until_) {
     deaf_until_ = 0;
@@ -209,6 +209,7 @@ void Worker::close_expired() {
   }
   if (now - last_sweep_ < kSweepNs) return;
   last_sweep_ = now;
+  shared_->pool.free_abandoned(now);
   std::vector<Session*> expired;
   unsettled_ = 0;
   for (auto& [fd, session] : sessions_) {

@@ -222,8 +222,8 @@ int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<
   return r;
 }
 
-int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd) const {
-  uint64_t deadline = now_ns() + kDialTimeoutNs;
+int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64_t timeout_ns) const {
+  uint64_t deadline = now_ns() + timeout_ns;
   int fd = dial(endpoint, deadline);
   if (fd < 0) {
     *status = dialing_failed(endpoint, fd);

@@ -41,7 +41,8 @@ struct Dialer {
   OwnFds* fds = nullptr;
 
   // Returns a descriptor registered in *fds, or -errno with the reason in *status.
-  int open(Status* status, wire::HelloReply* reply = nullptr, int* memory_fd = nullptr) const;
+  int open(Status* status, wire::HelloReply* reply = nullptr, int* memory_fd = nullptr,
+           uint64_t timeout_ns = kDialTimeoutNs) const;
 };
 
 }  // namespace farside::transport

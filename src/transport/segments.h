@@ -48,4 +48,24 @@ inline int read_pipe(int pipe, iovec* pieces, int count, size_t bytes) {
   return 0;
 }
 
+// Reads what a write's segments hold together from a pipe into a near buffer, made larger where it is too small, and
+// points the segments to it.
+inline int stage_pipe(int pipe, std::span<Segment> segments, std::byte** staging, size_t* staging_bytes) {
+  size_t bytes = 0;
+  for (const Segment& s : segments) bytes += s.bytes;
+  if (*staging_bytes < bytes) {
+    near_free(*staging, *staging_bytes);
+    *staging = static_cast<std::byte*>(near_alloc(bytes));
+    *staging_bytes = bytes;
+  }
+  iovec piece = {*staging, bytes};
+  if (int r = read_pipe(pipe, &piece, 1, bytes); r < 0) return r;
+  std::byte* at = *staging;
+  for (Segment& s : segments) {
+    s.near = at;
+    at += s.bytes;
+  }
+  return 0;
+}
+
 }  // namespace farside::transport

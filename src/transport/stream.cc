@@ -186,6 +186,7 @@ int StreamChannel::collect(iovec* pieces) {
 }
 
 void StreamChannel::sent(size_t bytes) {
+  moved_ += bytes;
   while (bytes > 0) {
     Slot& slot = slots_[send_queue_[send_first_]];
     while (bytes > 0 && slot.send_next != slot.send_end) {
@@ -221,6 +222,7 @@ ssize_t StreamChannel::receive_once(bool* drained) {
   message.msg_iovlen = static_cast<size_t>(last - first) + 1;
   ssize_t n = os::recvmsg(fd_, &message, MSG_DONTWAIT);
   if (n <= 0) return n;
+  moved_ += static_cast<size_t>(n);
   size_t direct = std::min(static_cast<size_t>(n), reply_left_);
   consumed_ = 0;
   buffered_ = static_cast<size_t>(n) - direct;

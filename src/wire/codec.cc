@@ -24,8 +24,19 @@ int check_common(const FrameHeader& header) {
   return 0;
 }
 
+bool is_op(uint8_t op) { return op >= static_cast<uint8_t>(Op::kHello) && op <= static_cast<uint8_t>(kLastOp); }
+
 bool all_zero(const uint8_t* bytes, size_t count) {
   return std::all_of(bytes, bytes + count, [](uint8_t b) { return b == 0; });
+}
+
+// An address is printable and zeros follow it, so it can be shown and compared as text.
+bool check_report(const ServerReport& report) {
+  size_t length = strnlen(report.address, sizeof report.address);
+  if (length == 0 || length == sizeof report.address || report.leaving > 1 || report.zero != 0) return false;
+  bool printable = std::all_of(report.address, report.address + length, [](char c) { return c > 0x20 && c < 0x7f; });
+  return printable &&
+         all_zero(reinterpret_cast<const uint8_t*>(report.address) + length, sizeof report.address - length);
 }
 
 }  // namespace
@@ -39,14 +50,14 @@ uint32_t header_crc(const FrameHeader& header) { return crc32c(0, &header, kChec
 int check_request_header(const FrameHeader& header) {
   if (int r = check_common(header); r < 0) return r;
   if (header.flags != 0) return -EBADMSG;
-  if (header.op < static_cast<uint8_t>(Op::kHello) || header.op > static_cast<uint8_t>(Op::kPing)) return -EBADMSG;
+  if (!is_op(header.op) || header.op == static_cast<uint8_t>(Op::kError)) return -EBADMSG;
   return 0;
 }
 
 int check_reply_header(const FrameHeader& header) {
   if (int r = check_common(header); r < 0) return r;
   if (header.flags != kFlagReply) return -EBADMSG;
-  if (header.op < static_cast<uint8_t>(Op::kHello) || header.op > static_cast<uint8_t>(Op::kError)) return -EBADMSG;
+  if (!is_op(header.op)) return -EBADMSG;
   return 0;
 }
 
@@ -78,6 +89,8 @@ int decode_hello(Bytes payload, HelloRequest* out) {
   if (hello.mode < HelloMode::kCreate || hello.mode > HelloMode::kObserve) return -EBADMSG;
   if (hello.token_bytes > kMaxToken) return -EBADMSG;
   if (!all_zero(hello.token + hello.token_bytes, kMaxToken - hello.token_bytes)) return -EBADMSG;
+  bool replaces = hello.channel != 0 || hello.generation != 0;
+  if (replaces && (hello.mode != HelloMode::kAttach || hello.channel == 0 || hello.generation == 0)) return -EBADMSG;
   if (hello.mode == HelloMode::kCreate) {
     bool legal =
         hello.region_bytes > 0 && hello.region_bytes <= kMaxRegionBytes && hello.region_bytes % kPageBytes == 0;
@@ -99,7 +112,30 @@ int decode_reserve(Bytes payload, ReserveRequest* out) {
   ReserveRequest request;
   if (!load_exact(payload, &request)) return -EBADMSG;
   if (request.bytes == 0 || request.bytes % kSlabBytes != 0 || request.bytes > kMaxRegionBytes) return -EINVAL;
+  if (request.sequence == 0) return -EINVAL;
   *out = request;
+  return 0;
+}
+
+int decode_report(Bytes payload, ServerReport* out) {
+  ServerReport report;
+  if (!load_exact(payload, &report) || !check_report(report)) return -EBADMSG;
+  *out = report;
+  return 0;
+}
+
+// Large, so it is checked where it lies: a caller may have little stack, and may decode in place.
+int decode_servers(Bytes payload, ServersReply* out) {
+  uint32_t head[2];
+  if (payload.size() != sizeof *out) return -EBADMSG;
+  memcpy(head, payload.data(), sizeof head);
+  if (head[0] > kMaxPoolServers || head[1] != 0) return -EBADMSG;
+  for (uint32_t i = 0; i < head[0]; i++) {
+    ServerEntry e;
+    memcpy(&e, payload.data() + offsetof(ServersReply, servers) + i * sizeof e, sizeof e);
+    if (!check_report(e.report) || e.state < ServerState::kUp || e.state > ServerState::kSilent) return -EBADMSG;
+  }
+  memmove(out, payload.data(), sizeof *out);
   return 0;
 }
 

@@ -50,6 +50,8 @@ int decode_list(Op op, Bytes payload, uint64_t region_bytes, ListRequest* out);
 int decode_hello(Bytes payload, HelloRequest* out);
 int decode_hello_reply(Bytes payload, HelloReply* out);
 int decode_reserve(Bytes payload, ReserveRequest* out);
+int decode_report(Bytes payload, ServerReport* out);
+int decode_servers(Bytes payload, ServersReply* out);
 
 // The error that a peer reports, always a valid negative errno value. *out's text is terminated and printable.
 int decode_error(Bytes payload, ErrorReply* out);

@@ -18,20 +18,23 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 1;
+inline constexpr uint8_t kVersion = 2;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
-  kHello = 1,    // HelloRequest -> HelloReply; the first frame of every connection, and only the first
-  kRead = 2,     // list -> the bytes of its extents, in order
-  kWrite = 3,    // list, then the bytes -> empty
-  kDiscard = 4,  // list -> empty; the extents read as zero from now on
-  kGrow = 5,     // ReserveRequest -> ReserveReply
-  kShrink = 6,   // ReserveRequest -> ReserveReply
-  kStats = 7,    // empty -> StatsReply
-  kPing = 8,     // empty -> empty
-  kError = 9,    // only as a reply: ErrorReply
+  kHello = 1,      // HelloRequest -> HelloReply; the first frame of every connection, and only the first
+  kRead = 2,       // list -> the bytes of its extents, in order
+  kWrite = 3,      // list, then the bytes -> empty
+  kDiscard = 4,    // list -> empty; the extents read as zero from now on
+  kGrow = 5,       // ReserveRequest -> ReserveReply
+  kShrink = 6,     // ReserveRequest -> ReserveReply
+  kStats = 7,      // empty -> StatsReply
+  kPing = 8,       // empty -> empty
+  kError = 9,      // only as a reply: ErrorReply
+  kRegister = 10,  // to a controller: ServerReport -> empty; a server says what it lends, about once a second
+  kServers = 11,   // to a controller: empty -> ServersReply
 };
+inline constexpr Op kLastOp = Op::kServers;
 
 struct FrameHeader {
   uint32_t magic;
@@ -70,7 +73,7 @@ inline constexpr size_t kMaxPayload = kListBytes + kMaxDataBytes;
 
 enum class HelloMode : uint32_t {
   kCreate = 1,    // token, region_bytes: a new empty region
-  kAttach = 2,    // region, secret: one more connection to a region
+  kAttach = 2,    // region, secret, channel, generation: one more connection to a region
   kSnapshot = 3,  // region, secret: a copy-on-write child of that region, bound to this connection
   kObserve = 4,   // token: no region, for kStats and kPing
 };
@@ -78,19 +81,24 @@ enum class HelloMode : uint32_t {
 inline constexpr size_t kSecretBytes = 16;
 inline constexpr size_t kMaxToken = 128;
 
-//    0      4             8               16        24           40                  168
-//    +------+-------------+---------------+---------+------------+-------------------+
-//    | mode | token_bytes | region_bytes  | region  | secret[16] | token[128]        |
-//    +------+-------------+---------------+---------+------------+-------------------+
+//    0      4             8               16        24           40        48           56                  184
+//    +------+-------------+---------------+---------+------------+---------+------------+-------------------+
+//    | mode | token_bytes | region_bytes  | region  | secret[16] | channel | generation | token[128]        |
+//    +------+-------------+---------------+---------+------------+---------+------------+-------------------+
+// channel: a number that the client made up for a sequence of connections of which each replaces the one before;
+// generation counts them. Once a connection is greeted, requests of older generations of its channel are not carried
+// out any more. Both 0: a connection that nothing replaces.
 struct HelloRequest {
   HelloMode mode;
   uint32_t token_bytes;
   uint64_t region_bytes;
   uint64_t region;
   uint8_t secret[kSecretBytes];
+  uint64_t channel;
+  uint64_t generation;
   uint8_t token[kMaxToken];
 };
-static_assert(sizeof(HelloRequest) == 168);
+static_assert(sizeof(HelloRequest) == 184);
 
 // has_memory: the region's memory file comes along as a descriptor (Unix sockets, kCreate only).
 //    0         8            24              32           36      40
@@ -107,12 +115,13 @@ struct HelloReply {
 static_assert(sizeof(HelloReply) == 40);
 
 struct ReserveRequest {
-  uint64_t bytes;  // a multiple of kSlabBytes, not 0
+  uint64_t bytes;     // a multiple of kSlabBytes, not 0
+  uint64_t sequence;  // grows with each request for a region; one that is not larger than the last is a repetition
 };
 struct ReserveReply {
   uint64_t reserved;  // of the region, afterwards
 };
-static_assert(sizeof(ReserveRequest) == 8 && sizeof(ReserveReply) == 8);
+static_assert(sizeof(ReserveRequest) == 16 && sizeof(ReserveReply) == 8);
 
 // Of the whole server.
 struct StatsReply {
@@ -123,6 +132,40 @@ struct StatsReply {
   uint64_t refused_tokens, bad_frames, refused_requests;
 };
 static_assert(sizeof(StatsReply) == 14 * 8);
+
+// What a memory server tells a controller about itself.
+//    0             104    112        120      128       136       140    144
+//    +-------------+------+----------+--------+---------+---------+------+
+//    | address     | lent | reserved | stored | clients | leaving | zero |
+//    +-------------+------+----------+--------+---------+---------+------+
+inline constexpr size_t kAddressBytes = 104;
+struct ServerReport {
+  char address[kAddressBytes];      // as clients name it, "tcp://host:port"; printable, filled with zeros, one at least
+  uint64_t lent, reserved, stored;  // bytes
+  uint64_t clients;                 // regions
+  uint32_t leaving;                 // 1: it waits for its clients to end, and takes no new slabs
+  uint32_t zero;
+};
+static_assert(sizeof(ServerReport) == 144);
+
+enum class ServerState : uint32_t {
+  kUp = 1,
+  kLeaving = 2,
+  kSilent = 3,  // has not reported for a while: dead, or cut off
+};
+
+inline constexpr uint32_t kMaxPoolServers = 64;
+struct ServerEntry {
+  ServerReport report;  // the last one
+  ServerState state;
+  uint32_t silent_ms;  // since that report
+};
+struct ServersReply {
+  uint32_t count;
+  uint32_t zero;
+  ServerEntry servers[kMaxPoolServers];  // the first `count`; zeros behind them
+};
+static_assert(sizeof(ServerEntry) == 152 && sizeof(ServersReply) == 8 + 64 * 152);
 
 //    0      4            8                      128
 //    +------+------------+----------------------+

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -86,7 +87,7 @@ TEST(Codec, ChecksHeaders) {
 }
 
 TEST(Codec, ChecksHello) {
-  HelloRequest hello = {HelloMode::kCreate, 3, 4096, 0, {}, {'a', 'b', 'c'}};
+  HelloRequest hello = {HelloMode::kCreate, 3, 4096, 0, {}, 0, 0, {'a', 'b', 'c'}};
   HelloRequest out;
   auto decode = [&] { return decode_hello(std::as_bytes(std::span(&hello, 1)), &out); };
   EXPECT_EQ(decode(), 0);
@@ -97,8 +98,53 @@ TEST(Codec, ChecksHello) {
   hello.token_bytes = 4;
   hello.region_bytes = 4097;
   EXPECT_EQ(decode(), -EINVAL);
+  hello.region_bytes = 4096;
+  hello.channel = hello.generation = 1;  // for connections to a region that exists
+  EXPECT_EQ(decode(), -EBADMSG);
+  hello.mode = HelloMode::kAttach;
+  EXPECT_EQ(decode(), 0);
+  hello.generation = 0;
+  EXPECT_EQ(decode(), -EBADMSG);
   hello.mode = static_cast<HelloMode>(77);
   EXPECT_EQ(decode(), -EBADMSG);
+}
+
+TEST(Codec, ChecksReportsOfServers) {
+  ServerReport report = {}, out;
+  auto decode = [&] { return decode_report(std::as_bytes(std::span(&report, 1)), &out); };
+  EXPECT_EQ(decode(), -EBADMSG);  // no address
+  strcpy(report.address, "tcp://10.0.0.1:7170");
+  EXPECT_EQ(decode(), 0);
+  report.address[40] = 'x';  // behind the end
+  EXPECT_EQ(decode(), -EBADMSG);
+  report.address[40] = 0;
+  report.address[3] = '\n';
+  EXPECT_EQ(decode(), -EBADMSG);
+  report.address[3] = ':';
+  report.leaving = 2;
+  EXPECT_EQ(decode(), -EBADMSG);
+  report.leaving = 1;
+  report.zero = 1;
+  EXPECT_EQ(decode(), -EBADMSG);
+  memset(report.address, 'x', sizeof report.address);  // without an end
+  report.zero = 0;
+  EXPECT_EQ(decode(), -EBADMSG);
+}
+
+TEST(Codec, ChecksListsOfServers) {
+  auto reply = std::make_unique<ServersReply>(), out = std::make_unique<ServersReply>();
+  auto decode = [&] { return decode_servers(std::as_bytes(std::span(reply.get(), 1)), out.get()); };
+  EXPECT_EQ(decode(), 0);
+  reply->count = 1;
+  EXPECT_EQ(decode(), -EBADMSG);  // no address
+  strcpy(reply->servers[0].report.address, "tcp://a:1");
+  EXPECT_EQ(decode(), -EBADMSG);  // no state
+  reply->servers[0].state = ServerState::kSilent;
+  EXPECT_EQ(decode(), 0);
+  EXPECT_STREQ(out->servers[0].report.address, "tcp://a:1");
+  reply->count = kMaxPoolServers + 1;
+  EXPECT_EQ(decode(), -EBADMSG);
+  EXPECT_EQ(decode_servers({}, out.get()), -EBADMSG);
 }
 
 TEST(Codec, ErrorTextIsMadePrintable) {

@@ -19,7 +19,19 @@ using transport::kMaxInFlight;
 using transport::kMaxRequestBytes;
 using transport::kMaxSegments;
 
-enum class Kind { kShm, kSlowShm, kShmWithSnapshot, kTcp, kTcpSnapshot, kUnixSnapshot, kLateTcp, kLateShm };
+enum class Kind {
+  kShm,
+  kSlowShm,
+  kShmWithSnapshot,
+  kTcp,
+  kTcpSnapshot,
+  kUnixSnapshot,
+  kLateTcp,
+  kLateShm,
+  kReplicas,
+  kShmReplicas,
+  kSpread
+};
 
 const char* name_of(Kind kind) {
   switch (kind) {
@@ -39,6 +51,12 @@ const char* name_of(Kind kind) {
       return "LateTcp";
     case Kind::kLateShm:
       return "LateShm";
+    case Kind::kReplicas:
+      return "Replicas";  // two over tcp
+    case Kind::kShmReplicas:
+      return "ShmReplicas";  // one over shm, one over tcp
+    case Kind::kSpread:
+      return "Spread";  // two servers, each with its own slabs
   }
   return "";
 }
@@ -47,10 +65,11 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     bool shm = GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kShmWithSnapshot ||
-               GetParam() == Kind::kUnixSnapshot || GetParam() == Kind::kLateShm;
+               GetParam() == Kind::kUnixSnapshot || GetParam() == Kind::kLateShm || GetParam() == Kind::kShmReplicas;
     std::string address = server_.address(shm ? "shm" : "tcp");
     if (GetParam() == Kind::kSlowShm) address += "?latency_us=20&gbps=40";
-    store_ = connect(address, server_.config().token);
+    if (has_two_servers()) address += "," + second_server_.tcp();
+    store_ = connect(address, server_.config().token, 2 * kSlab, replicates() ? 2 : 1);
     channel_ = open_one();
   }
 
@@ -77,8 +96,8 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
     transport::Dialer dialer;
     dialer.fds = &fds_;
     dialer.hello.mode = wire::HelloMode::kAttach;
-    dialer.hello.region = ticket_.region;
-    memcpy(dialer.hello.secret, ticket_.secret, sizeof ticket_.secret);
+    dialer.hello.region = ticket_.of[0].region;
+    memcpy(dialer.hello.secret, ticket_.of[0].secret, sizeof ticket_.of[0].secret);
     if (GetParam() == Kind::kUnixSnapshot) {
       transport::set_unix_path(&dialer.endpoint, server_.config().unix_path.data(), server_.config().unix_path.size());
     } else {
@@ -92,13 +111,16 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
     return channel;
   }
 
+  bool replicates() const { return GetParam() == Kind::kReplicas || GetParam() == Kind::kShmReplicas; }
+  bool has_two_servers() const { return replicates() || GetParam() == Kind::kSpread; }
+
   // Reads need no server; nor do writes, once a stopped server has let go of the snapshots.
   bool outlives_server() const {
-    return GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kLateShm ||
+    return replicates() || GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kLateShm ||
            GetParam() == Kind::kShmWithSnapshot;
   }
 
-  TestServer server_;
+  TestServer server_, second_server_;
   transport::OwnFds fds_;
   std::unique_ptr<remote::RemoteStore> store_;
   remote::ForkTicket ticket_;
@@ -107,7 +129,8 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(All, ChannelTest,
                          ::testing::Values(Kind::kShm, Kind::kSlowShm, Kind::kShmWithSnapshot, Kind::kTcp,
-                                           Kind::kTcpSnapshot, Kind::kUnixSnapshot, Kind::kLateTcp, Kind::kLateShm),
+                                           Kind::kTcpSnapshot, Kind::kUnixSnapshot, Kind::kLateTcp, Kind::kLateShm,
+                                           Kind::kReplicas, Kind::kShmReplicas, Kind::kSpread),
                          [](const auto& kind) { return name_of(kind.param); });
 
 TEST_P(ChannelTest, OddSizesAndOffsetsComeBack) {
@@ -308,6 +331,7 @@ TEST_P(ChannelTest, AServerThatStopsFailsWhatIsInFlight) {
   Segment s = {0, kMaxRequestBytes, back.data()};
   for (Token& t : tokens) ASSERT_EQ(channel_->submit_read({&s, 1}, &t), 0);
   server_->stop();
+  if (!replicates()) second_server_->stop();
   int failures = 0;
   for (Token t : tokens) {
     int r = channel_->wait(t, kPatience);

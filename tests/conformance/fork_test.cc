@@ -12,7 +12,11 @@ using remote::RemoteStore;
 
 class ForkTest : public ::testing::TestWithParam<const char*> {
  protected:
-  std::unique_ptr<RemoteStore> connect_one() { return connect(server_.address(GetParam()), server_.token()); }
+  std::unique_ptr<RemoteStore> connect_one() {
+    if (strcmp(GetParam(), "replicas") != 0) return connect(server_.address(GetParam()), server_.token());
+    std::string both = server_.address("shm") + "," + second_server_.address("tcp");
+    return connect(both, server_.token(), 2 * kSlab, 2);
+  }
 
   // Forks; the child adopts its snapshot and ends with what body returns. Returns the child's pid.
   template <typename Body>
@@ -30,9 +34,10 @@ class ForkTest : public ::testing::TestWithParam<const char*> {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  ServerProcess server_;
+  ServerProcess server_, second_server_;
 };
-INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm"), [](const auto& kind) { return kind.param; });
+INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "replicas"),
+                         [](const auto& kind) { return kind.param; });
 
 // In a child, gtest's macros would report into the void: bodies return 0 or the number of the check that failed.
 #define CHILD_EXPECT(condition) \

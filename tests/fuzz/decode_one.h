@@ -44,10 +44,20 @@ inline int decode_one(wire::Bytes input) {
   wire::HelloRequest hello;
   wire::HelloReply reply;
   wire::ReserveRequest reserve;
+  wire::ServerReport report;
   wire::ErrorReply error;
   accepted += wire::decode_hello(input, &hello) == 0;
   accepted += wire::decode_hello_reply(input, &reply) == 0;
   accepted += wire::decode_reserve(input, &reserve) == 0;
+  if (wire::decode_report(input, &report) == 0) {
+    accepted++;
+    require(strnlen(report.address, sizeof report.address) < sizeof report.address);
+  }
+  static wire::ServersReply servers;  // large
+  if (wire::decode_servers(input, &servers) == 0) {
+    accepted++;
+    require(servers.count <= wire::kMaxPoolServers);
+  }
   int code = wire::decode_error(input, &error);
   require(code < 0 && code > -4096);
   if (input.size() == sizeof error && code != -EBADMSG) require(strlen(error.text) == error.text_bytes);

@@ -34,6 +34,11 @@ class RawClient {
     if (header.op == static_cast<uint8_t>(wire::Op::kError)) memcpy(error, payload.data(), sizeof *error);
     return static_cast<wire::Op>(header.op);
   }
+  bool greeting(wire::HelloReply* reply) {
+    wire::FrameHeader header;
+    return recv(fd_, &header, sizeof header, MSG_WAITALL) == sizeof header &&
+           recv(fd_, reply, sizeof *reply, MSG_WAITALL) == sizeof *reply;
+  }
   int error_reply() {
     int error;
     wire::Op op = reply(&error);
@@ -126,8 +131,8 @@ TEST_F(HostileClient, WellFormedNonsenseIsAnsweredAndTheConnectionGoesOn) {
   refused(list_frame(wire::Op::kRead, 2, {{0, 0}}), EINVAL);
   refused(list_frame(wire::Op::kWrite, 2, {{0, 5}}, 4), EBADMSG);
   refused(list_frame(wire::Op::kWrite, 2, {{0, 5}}, 5), ENOSPC);
-  refused(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{kSlab + 1}), EINVAL);
-  refused(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{~0ull / kSlab * kSlab}), EINVAL);
+  refused(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{kSlab + 1, 1}), EINVAL);
+  refused(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{~0ull / kSlab * kSlab, 1}), EINVAL);
   refused(frame(wire::Op::kGrow, 2, {}), EBADMSG);
   client.send(frame(wire::Op::kPing, 3, {}));
   int error;
@@ -147,6 +152,80 @@ TEST_F(HostileClient, OthersRegionsStayClosed) {
   EXPECT_EQ(other.error_reply(), ENOENT);
 }
 
+// What an old connection of a channel still says counts for nothing once a newer one was greeted.
+TEST_F(HostileClient, AConnectionThatWasReplacedIsShutOut) {
+  RawClient owner = raw();
+  owner.send(hello_frame(token(), kRegion));
+  wire::HelloReply region;
+  ASSERT_TRUE(owner.greeting(&region));
+  wire::HelloRequest hello = {};
+  hello.mode = wire::HelloMode::kAttach;
+  hello.region = region.region;
+  memcpy(hello.secret, region.secret, sizeof hello.secret);
+  hello.channel = 5;
+  int error;
+  auto attach = [&](RawClient& client, uint64_t generation) {
+    hello.generation = generation;
+    client.send(frame_of(wire::Op::kHello, 1, hello));
+    return client.reply(&error);
+  };
+  RawClient old = raw(), newer = raw(), late = raw();
+  EXPECT_EQ(attach(old, 1), wire::Op::kHello);
+  old.send(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{kSlab, 1}));
+  EXPECT_EQ(old.reply(&error), wire::Op::kGrow);
+  EXPECT_EQ(attach(newer, 3), wire::Op::kHello);
+  newer.send(list_frame(wire::Op::kDiscard, 2, {{0, 4096}}));
+  EXPECT_EQ(newer.reply(&error), wire::Op::kDiscard);
+  old.send(list_frame(wire::Op::kWrite, 3, {{0, 64}}, 64));
+  EXPECT_EQ(old.error_reply(), ESTALE);
+  EXPECT_TRUE(old.ended());
+  EXPECT_EQ(attach(late, 2), wire::Op::kError);  // a greeting that was overtaken
+  EXPECT_EQ(error, ESTALE);
+  EXPECT_TRUE(late.ended());
+}
+
+TEST_F(HostileClient, OnlyAControllerKeepsAList) {
+  wire::ServerReport report = {};
+  strcpy(report.address, "tcp://a:1");
+  RawClient client = greeted();
+  client.send(frame_of(wire::Op::kRegister, 2, report));
+  EXPECT_EQ(client.error_reply(), ENOTSUP);
+  client.send(frame(wire::Op::kServers, 3, {}));
+  EXPECT_EQ(client.error_reply(), ENOTSUP);
+}
+
+TEST_F(HostileClient, MutatedReportsNeverHurtAController) {
+  auto config = default_config();
+  config.controller = true;
+  config.memory = 0;
+  TestServer controller(config);
+  std::mt19937_64 random(9);
+  wire::HelloRequest hello = {};
+  hello.mode = wire::HelloMode::kObserve;
+  hello.token_bytes = static_cast<uint32_t>(token().size());
+  memcpy(hello.token, token().data(), token().size());
+  wire::ServerReport report = {};
+  strcpy(report.address, "tcp://a:1");
+  int error;
+  for (int i = 0; i < 200; i++) {
+    RawClient client(controller.port());
+    client.send(frame_of(wire::Op::kHello, 1, hello));
+    EXPECT_EQ(client.reply(&error), wire::Op::kHello);
+    Frame f = frame_of(wire::Op::kRegister, 2, report);
+    mutate(&f, &random);
+    client.send(f);
+    client.end();
+    EXPECT_TRUE(client.ended());
+  }
+  RawClient client(controller.port());
+  client.send(frame_of(wire::Op::kHello, 1, hello));
+  EXPECT_EQ(client.reply(&error), wire::Op::kHello);
+  client.send(frame(wire::Op::kServers, 2, {}));
+  EXPECT_EQ(client.reply(&error), wire::Op::kServers);
+  client.send(frame(wire::Op::kRegister, 3, {}));
+  EXPECT_EQ(client.error_reply(), EINVAL);
+}
+
 TEST_F(HostileClient, SilentConnectionsAreClosedInTheEnd) {
   RawClient client = raw();
   client.send(Frame(3, std::byte{0x46}));
@@ -162,7 +241,7 @@ TEST_F(HostileClient, MutatedFramesNeverHurt) {
                          list_frame(wire::Op::kRead, 5, {{0, 4096}, {8192, 100}}),
                          list_frame(wire::Op::kWrite, 6, {{4096, 64}}, 64),
                          list_frame(wire::Op::kDiscard, 7, {{0, 1 << 20}}),
-                         frame_of(wire::Op::kGrow, 8, wire::ReserveRequest{kSlab}),
+                         frame_of(wire::Op::kGrow, 8, wire::ReserveRequest{kSlab, 1}),
                          frame(wire::Op::kStats, 9, {})};
       Frame f = choices[random() % std::size(choices)];
       mutate(&f, &random);

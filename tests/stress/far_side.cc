@@ -1,6 +1,9 @@
 #include "far_side.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace farside::stress {
@@ -13,16 +16,23 @@ FarSide::FarSide(const std::string& transport, uint64_t region_bytes, uint64_t s
     store_ = new ForkableStore(region_bytes, server_bytes, transport == "direct");
     return;
   }
-  start_server(transport, server_bytes);
-  Result<remote::RemoteStore*> store = remote::RemoteStore::connect({address_.c_str(), kToken, region_bytes});
+  char pattern[] = "/tmp/farside-stress-XXXXXX";
+  if (!mkdtemp(pattern)) die("cannot make a directory in /tmp");
+  directory_ = pattern;
+  std::string address = start_servers(transport, server_bytes);
+  unsigned replicas = processes_.empty() ? 1 : 2;
+  Result<remote::RemoteStore*> store = remote::RemoteStore::connect({address.c_str(), kToken, region_bytes, replicas});
   if (!store.ok()) die("{}", store.status().text());
   store_ = *store;
 }
 
-void FarSide::start_server(const std::string& transport, uint64_t server_bytes) {
-  char pattern[] = "/tmp/farside-stress-XXXXXX";
-  if (!mkdtemp(pattern)) die("cannot make a directory in /tmp");
-  directory_ = pattern;
+std::string FarSide::start_servers(const std::string& transport, uint64_t server_bytes) {
+  if (transport == "shm" || transport == "tcp") return start_server(transport, server_bytes);
+  std::string first = start_server_process(transport == "replicas" ? "tcp" : "shm", server_bytes);
+  return first + "," + start_server_process("tcp", server_bytes);
+}
+
+std::string FarSide::start_server(const std::string& transport, uint64_t server_bytes) {
   server::ServerConfig config;
   config.memory = server_bytes;
   config.token = kToken;
@@ -31,12 +41,39 @@ void FarSide::start_server(const std::string& transport, uint64_t server_bytes) 
   Result<std::unique_ptr<server::Server>> server = server::Server::start(config);
   if (!server.ok()) die("{}", server.status().text());
   server_ = std::move(*server);
-  address_ =
-      transport == "tcp" ? "tcp://127.0.0.1:" + std::to_string(server_->tcp_port()) : "shm://" + config.unix_path;
+  return transport == "tcp" ? "tcp://127.0.0.1:" + std::to_string(server_->tcp_port()) : "shm://" + config.unix_path;
+}
+
+// Before this process has threads. The server tells its address through a pipe and ends with this process.
+std::string FarSide::start_server_process(const std::string& transport, uint64_t server_bytes) {
+  int fds[2];
+  if (pipe(fds) < 0) die("cannot make a pipe");
+  pid_t pid = fork();
+  if (pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::string address = start_server(transport, server_bytes);
+    (void)!write(fds[1], address.data(), address.size());
+    close(fds[1]);
+    for (;;) pause();
+  }
+  processes_.push_back(pid);
+  close(fds[1]);
+  char address[200] = {};
+  if (read(fds[0], address, sizeof address - 1) <= 0) die("a server did not start");
+  close(fds[0]);
+  return address;
+}
+
+void FarSide::kill_one(uint64_t which) {
+  if (!processes_.empty()) kill(processes_[which % processes_.size()], SIGKILL);
 }
 
 FarSide::~FarSide() {
   server_.reset();
+  for (pid_t pid : processes_) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
   if (directory_.empty()) return;
   unlink((directory_ + "/socket").c_str());
   rmdir(directory_.c_str());

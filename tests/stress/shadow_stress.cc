@@ -32,7 +32,8 @@ Settings settings_from(int argc, char** argv, int* exit_code) {
   app.add_option("--local", s.local, "percent of it that may be near; 0: changes all the time")
       ->check(CLI::Range(0, 100));
   app.add_option("--delivery", s.delivery)->check(CLI::IsMember({"signal", "handler"}));
-  app.add_option("--transport", s.transport)->check(CLI::IsMember({"direct", "copy", "shm", "tcp"}));
+  app.add_option("--transport", s.transport)
+      ->check(CLI::IsMember({"direct", "copy", "shm", "tcp", "replicas", "shm_replicas"}));
   app.add_option("--policy", s.policy)->check(CLI::IsMember({"fifo", "second-chance", "lru", "priority"}));
   app.add_option("--evictors", s.evictors)->check(CLI::Range(1, 4));
   app.add_option("--writeback", s.writeback)->check(CLI::IsMember({"auto", "page", "line"}));
@@ -85,12 +86,17 @@ void arm_faults() {
 // Keeps every worker carried by some thread, changes the limit, and watches for progress.
 class Director {
  public:
-  Director(World& world) : world_(world), random_(world.settings.seed) {}
+  Director(World& world, FarSide& far_side) : world_(world), far_side_(far_side), random_(world.settings.seed) {}
 
   void direct() {
-    uint64_t end = now_ns() + static_cast<uint64_t>(world_.settings.seconds * 1e9);
-    while (now_ns() < end) {
+    auto duration = static_cast<uint64_t>(world_.settings.seconds * 1e9);
+    uint64_t end = now_ns() + duration, half = end - duration / 2;
+    for (bool killed = false; now_ns() < end;) {
       tick();
+      if (!killed && now_ns() > half) {
+        far_side_.kill_one(world_.settings.seed);
+        killed = true;
+      }
       for (Worker* w : world_.workers) {
         if (!w->carried.exchange(true)) start(*w);
       }
@@ -155,6 +161,7 @@ class Director {
   }
 
   World& world_;
+  FarSide& far_side_;
   Random random_;
   std::list<Carrier> carriers_;
   uint64_t last_done_ = 0, last_progress_ns_ = now_ns(), last_shown_ns_ = 0;
@@ -206,7 +213,7 @@ void run(const Settings& s) {
       world.workers.push_back(workers.back().get());
     }
     if (s.faults) arm_faults();
-    Director director(world);
+    Director director(world, far_side);
     director.direct();
     for (Worker* w : world.workers) w->wait_for_children();
     for (Worker* w : world.workers) w->verify_all("at the end");

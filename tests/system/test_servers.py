@@ -47,8 +47,8 @@ def greet(listener):
             caller.close()
 
 
-@expand
-class ServerTest(SystemTest):
+class Servers(SystemTest):
+    """Ways to start servers and clients of theirs."""
     def setUp(self):
         self.token_file = self.folder / "token"
         self.token_file.write_text(TOKEN + "\n")
@@ -77,6 +77,9 @@ class ServerTest(SystemTest):
         return [*variation.launcher("--quiet", "--far", address, "--token-file", str(self.token_file), *options),
                 *map(str, program)]
 
+
+@expand
+class ServerTest(Servers):
     def refused(self, told, *options):
         begin = time.monotonic()
         result = run([FARSIDE, "run", "--local", "16M", *options, "--", STEADY, "16", "1"], seconds=30, cwd=self.folder)

@@ -12,6 +12,7 @@
 #include "cli/bench/paging_report.h"
 #include "cli/bench/policies.h"
 #include "cli/bench/redis.h"
+#include "cli/bench/replicas.h"
 #include "cli/bench/scaling/calibrate.h"
 #include "cli/bench/scaling/scaling.h"
 #include "cli/bench/writeback.h"
@@ -341,6 +342,20 @@ void add_writeback(CLI::App* parent) {
   });
 }
 
+void add_replicas(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("replicas", "What the second copy of every page costs, over shm and tcp");
+  auto arguments = std::make_shared<PagingArguments>();
+  arguments->data.size = "256M";
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &arguments->settings.repetitions);
+  add_accesses_option(command, &arguments->settings.accesses);
+  add_output_options(command, &arguments->output);
+  command->footer("Example: farside bench replicas --json replicas.json\nWhat is measured: docs/benchmarks.md.");
+  set_action(command,
+             [arguments] { return bench_paged(*arguments, bench::measure_replicas, bench::replicas_text, no_chart); });
+}
+
 void add_hints(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("hints", "What a hint on near memory costs: instructions and cycles");
   auto arguments = std::make_shared<HintsArguments>();
@@ -432,6 +447,7 @@ void add_bench_command(CLI::App& app) {
   add_objects(command);
   add_writeback(command);
   add_redis(command);
+  add_replicas(command);
   add_policies(command);
   add_scaling(command);
   bench::add_all_command(command);

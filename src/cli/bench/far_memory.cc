@@ -66,7 +66,8 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   options.space = align_up(config.bytes, remote::kSlabBytes) + align_up(config.object_bytes, remote::kSlabBytes) +
                   8 * remote::kSlabBytes;
   old_ = catch_sigbus();
-  auto store = remote::RemoteStore::connect({config.address.c_str(), config.token.c_str(), options.space});
+  auto store =
+      remote::RemoteStore::connect({config.address.c_str(), config.token.c_str(), options.space, config.replicas});
   if (!store.ok()) return store.status();
   store_ = *store;
   auto created = pager::Pager::create(options, store_, config.delivery);

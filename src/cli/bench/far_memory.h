@@ -14,7 +14,7 @@
 namespace farside::cli::bench {
 
 struct FarMemoryConfig {
-  std::string address, token;  // the memory server
+  std::string address, token;  // the memory server, or several
   uint64_t bytes = 0;          // of far memory
   uint64_t local = 0;          // bytes that may be near
   pager::Delivery delivery = pager::Delivery::kSignal;
@@ -22,6 +22,7 @@ struct FarMemoryConfig {
   uint64_t object_bytes = 0;  // of far memory for objects, besides
   Paths paths = Paths::kHybrid;
   WriteBack writeback = WriteBack::kAuto;
+  unsigned replicas = 1;
 };
 
 // One at a time in a process: it owns SIGBUS.

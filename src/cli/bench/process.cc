@@ -115,12 +115,13 @@ Result<json> run_in_child(const SignalHold& hold, const std::function<Result<jso
   return parse_result(text, status);
 }
 
-Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& hold, uint64_t memory) {
+Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& hold, uint64_t memory,
+                                                            const std::string& token) {
   auto directory = PrivateDirectory::create();
   if (!directory.ok()) return directory.status();
   std::unique_ptr<ServerProcess> made(new ServerProcess);
   made->directory_ = std::move(*directory);
-  made->token_ = fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64());
+  made->token_ = token.empty() ? fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64()) : token;
   server::ServerConfig config;
   config.memory = memory;
   config.listen = "127.0.0.1:0";

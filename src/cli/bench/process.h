@@ -21,7 +21,9 @@ Result<nlohmann::json> run_in_child(const SignalHold& hold, const std::function<
 // A memory server in a child process, reached over both transports.
 class ServerProcess {
  public:
-  static Result<std::unique_ptr<ServerProcess>> start(const SignalHold& hold, uint64_t memory);
+  // Without a token it makes one up.
+  static Result<std::unique_ptr<ServerProcess>> start(const SignalHold& hold, uint64_t memory,
+                                                      const std::string& token = "");
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;

@@ -1,0 +1,270 @@
+#include "remote/pool_channel.h"
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+#include "transport/segments.h"
+
+namespace farside::remote {
+namespace {
+
+using transport::Channel;
+using transport::Segment;
+using transport::Token;
+
+// While several servers are awaited, none is waited for longer than this without a look at the others; and a server
+// that another thread has lost is noticed in the longer time.
+constexpr uint64_t kLookNs = 2'000'000;
+constexpr uint64_t kLookForLossNs = 50'000'000;
+
+// Others than these are no matter of the connection: the server refuses.
+bool is_loss(int error) { return error == -ECONNRESET || error == -EBADMSG; }
+
+// Calls visit(slab, piece) for what of each segment lies in one slab. 0 or the first error of visit.
+template <typename Visit>
+int for_each_piece(std::span<const Segment> segments, Visit visit) {
+  for (Segment rest : segments) {
+    while (rest.bytes > 0) {
+      auto bytes = static_cast<uint32_t>(SlabTable::bytes_in_slab(rest.far, rest.bytes));
+      if (int r = visit(SlabTable::slab_of(rest.far), Segment{rest.far, bytes, rest.near}); r < 0) return r;
+      rest.far += bytes;
+      rest.bytes -= bytes;
+      if (rest.near) rest.near = static_cast<std::byte*>(rest.near) + bytes;
+    }
+  }
+  return 0;
+}
+
+bool continues(const Segment& first, const Segment& next) {
+  bool near = first.near ? static_cast<std::byte*>(first.near) + first.bytes == next.near : !next.near;
+  return near && first.far + first.bytes == next.far;
+}
+
+}  // namespace
+
+PoolChannel::~PoolChannel() {
+  for (unsigned s = 0; s < kMaxServers; s++) close(s);
+  for (Slot& slot : slots_) near_free(slot.staging, slot.staging_bytes);
+}
+
+int PoolChannel::submit_read(std::span<const Segment> segments, Token* token) {
+  Slot* slot;
+  if (int r = begin(Kind::kRead, segments, transport::kMaxRequestBytes, &slot); r < 0) return r;
+  return finish_submit(slot, send(slot), token);
+}
+
+int PoolChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
+  Slot* slot;
+  if (int r = begin(Kind::kWrite, segments, transport::kMaxRequestBytes, &slot); r < 0) return r;
+  if (pipe < 0) return finish_submit(slot, send(slot), token);
+  ServerSet all = 0, lost = store_->lost();
+  if (int r = targets(*slot, lost, &all); r < 0) return r;
+  if (std::popcount(all) == 1) {
+    auto server = static_cast<unsigned>(std::countr_zero(all));
+    int sent = send_to(slot, server, lost, pipe);
+    if (is_loss(sent)) answered(slot, server, sent);
+    return finish_submit(slot, sent, token);
+  }
+  if (int r = stage(slot, pipe); r < 0) return r;
+  return finish_submit(slot, send(slot), token);
+}
+
+int PoolChannel::submit_discard(std::span<const Segment> segments, Token* token) {
+  Slot* slot;
+  if (int r = begin(Kind::kDiscard, segments, transport::kNoByteLimit, &slot); r < 0) return r;
+  return finish_submit(slot, send(slot), token);
+}
+
+// Checks a list and keeps it in a free slot.
+int PoolChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot) {
+  uint64_t bytes, end = store_->region_bytes();
+  if (int r = transport::check_segments(segments, max_bytes, &bytes); r < 0) return r;
+  for (const Segment& s : segments) {
+    if (s.bytes > end || s.far > end - s.bytes) return -ERANGE;
+  }
+  *slot = free_slot();
+  if (!*slot) return -EAGAIN;
+  (*slot)->kind = kind;
+  (*slot)->awaited = 0;
+  (*slot)->incomplete = false;
+  (*slot)->count = segments.size();
+  memcpy((*slot)->segments, segments.data(), segments.size_bytes());
+  return 0;
+}
+
+int PoolChannel::finish_submit(Slot* slot, int sent, Token* token) {
+  if (sent < 0) return sent;
+  slot->token = *token = (++sequence_ * transport::kMaxInFlight) | static_cast<size_t>(slot - slots_);
+  return 0;
+}
+
+int PoolChannel::stage(Slot* slot, int pipe) {
+  std::span<Segment> segments(slot->segments, slot->count);
+  return transport::stage_pipe(pipe, segments, &slot->staging, &slot->staging_bytes);
+}
+
+// To all servers that are to have it. 0, or -errno when a part has no server at all; then nothing is under way.
+int PoolChannel::send(Slot* slot) {
+  ServerSet all = 0, lost = store_->lost();
+  if (int r = targets(*slot, lost, &all); r < 0) return r;
+  slot->incomplete = false;
+  for (ServerSet rest = all; rest != 0; rest &= rest - 1) {
+    int r = send_to(slot, static_cast<unsigned>(std::countr_zero(rest)), lost, -1);
+    if (r < 0) answered(slot, static_cast<unsigned>(std::countr_zero(rest)), r);
+  }
+  return 0;
+}
+
+// The servers that a request goes to. What nobody holds is zeros, and is given here to who reads it.
+int PoolChannel::targets(const Slot& slot, ServerSet lost, ServerSet* all) {
+  return for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment& piece) {
+    ServerSet holders = store_->holders(slab);
+    if (holders == 0 && slot.kind == Kind::kWrite) holders = store_->place_unclaimed(slab);
+    if (holders == 0 && slot.kind == Kind::kWrite) return -ENOSPC;
+    if (holders == 0 && slot.kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
+    bool gone = holders != 0 && (holders & ~lost) == 0;
+    if (gone && slot.kind != Kind::kDiscard) return -ECONNRESET;
+    *all |= targets_of(slot.kind, slab, lost);
+    return 0;
+  });
+}
+
+ServerSet PoolChannel::targets_of(Kind kind, uint64_t slab, ServerSet lost) const {
+  ServerSet living = store_->holders(slab) & ~lost;
+  return living == 0 || kind != Kind::kRead ? living : only(store_->reader_of(slab, living));
+}
+
+int PoolChannel::send_to(Slot* slot, unsigned server, ServerSet lost, int pipe) {
+  Channel* channel = to(server);
+  if (!channel) return -ECONNRESET;
+  Token* token = &slot->asked[server];
+  int r;
+  if (slot->kind == Kind::kDiscard) {
+    r = channel->submit_discard({slot->segments, slot->count}, token);  // elsewhere it finds nothing to forget
+  } else {
+    std::span<Segment> part = part_for(*slot, server, lost);
+    if (part.empty()) return 0;
+    r = slot->kind == Kind::kRead ? channel->submit_read(part, token) : channel->submit_write(part, pipe, token);
+  }
+  if (r == 0) slot->awaited |= only(server);
+  return r;
+}
+
+// The pieces of a read or write that go to one server; at most as many as the request has segments, because a segment
+// touches two slabs at most, and both of its pieces are one again where both go to the same server. A piece without a
+// buffer is read in place: there is nothing to send.
+std::span<Segment> PoolChannel::part_for(const Slot& slot, unsigned server, ServerSet lost) {
+  size_t count = 0;
+  bool reads = slot.kind == Kind::kRead;
+  for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment& piece) {
+    if ((targets_of(slot.kind, slab, lost) & only(server)) == 0 || (reads && !piece.near)) return 0;
+    if (count > 0 && SlabTable::slab_of(piece.far) * kSlabBytes == piece.far && continues(part_[count - 1], piece))
+      part_[count - 1].bytes += piece.bytes;
+    else part_[count++] = piece;
+    return 0;
+  });
+  return {part_, count};
+}
+
+int PoolChannel::poll(Token token) {
+  Slot* slot = find(token);
+  if (!slot) return -EINVAL;
+  int r = progress(slot);
+  if (r != 0) slot->token = 0;
+  return r;
+}
+
+int PoolChannel::wait(Token token, uint64_t timeout_ns) {
+  uint64_t start = now_ns();
+  for (;;) {
+    int r = poll(token);
+    if (r != 0) return r > 0 ? 0 : r;
+    uint64_t passed = now_ns() - start;
+    if (passed >= timeout_ns) return -ETIMEDOUT;
+    Slot* slot = find(token);
+    auto server = static_cast<unsigned>(std::countr_zero(slot->awaited));
+    uint64_t look = std::has_single_bit(slot->awaited) ? kLookForLossNs : kLookNs;
+    r = channels_[server]->wait(slot->asked[server], std::min(look, timeout_ns - passed));
+    if (r != -ETIMEDOUT) answered(slot, server, r);
+  }
+}
+
+// 1: complete; 0: under way; else the error.
+int PoolChannel::progress(Slot* slot) {
+  for (;;) {
+    for (ServerSet rest = slot->awaited; rest != 0; rest &= rest - 1) {
+      ask(slot, static_cast<unsigned>(std::countr_zero(rest)));
+    }
+    if (slot->awaited != 0) return 0;
+    if (int r = conclude(slot); r != 0) return r;
+  }
+}
+
+void PoolChannel::ask(Slot* slot, unsigned server) {
+  if (store_->lost() & only(server)) return answered(slot, server, -ECONNRESET);
+  int r = channels_[server]->poll(slot->asked[server]);
+  if (r != 0) answered(slot, server, r > 0 ? 0 : r);
+}
+
+// A server's part of a request is over. The channel to a lost server is closed before anything else happens, so that
+// nothing lands in the buffers of a request that others complete.
+void PoolChannel::answered(Slot* slot, unsigned server, int result) {
+  slot->awaited &= ~only(server);
+  if (result == 0) return;
+  slot->incomplete = true;
+  slot->error = result;
+  // Where a page has one holder only, a refusal is an answer; a replica that refuses has missed a write.
+  if (!is_loss(result) && store_->replicas() == 1) return;
+  const char* why = result == -EBADMSG ? "it broke the protocol" : is_loss(result) ? "connection lost" : "it is full";
+  store_->lose(server, why);
+  close(server);
+}
+
+void PoolChannel::close(unsigned server) {
+  Channel* channel = std::exchange(channels_[server], nullptr);
+  if (!channel) return;
+  if (store_->lost() & only(server)) delete channel;  // nothing there is to be held any longer
+  else store_->server(server).close_channel(channel);
+}
+
+// All servers have answered. 1: complete; 0: sent anew to others; else the error.
+int PoolChannel::conclude(Slot* slot) {
+  if (!slot->incomplete) return 1;
+  if (!is_loss(slot->error) && store_->replicas() == 1) return slot->error;
+  if (slot->kind != Kind::kRead) return still_held(*slot) ? 1 : slot->error;
+  return send(slot);
+}
+
+// Every piece has a holder that lives. It was asked, since it lived then, too, and it has acknowledged.
+bool PoolChannel::still_held(const Slot& slot) const {
+  ServerSet lost = store_->lost();
+  return for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment&) {
+           ServerSet holders = store_->holders(slab);
+           return holders == 0 || (holders & ~lost) != 0 ? 0 : -ECONNRESET;
+         }) == 0;
+}
+
+Channel* PoolChannel::to(unsigned server) {
+  if (store_->lost() & only(server)) return nullptr;
+  Status status;
+  if (!channels_[server]) channels_[server] = store_->server(server).open_channel(&status);
+  return channels_[server];
+}
+
+PoolChannel::Slot* PoolChannel::find(Token token) {
+  Slot& slot = slots_[token % transport::kMaxInFlight];
+  return token != 0 && slot.token == token ? &slot : nullptr;
+}
+
+// The lowest free one, so that few slots ever need a staging buffer.
+PoolChannel::Slot* PoolChannel::free_slot() {
+  for (Slot& slot : slots_) {
+    if (slot.token == 0) return &slot;
+  }
+  return nullptr;
+}
+
+}  // namespace farside::remote

@@ -1,0 +1,383 @@
+#include "remote/pool_store.h"
+
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "remote/controller.h"
+#include "remote/pool_channel.h"
+
+namespace farside::remote {
+namespace {
+
+constexpr uint64_t kSlabsAhead = 4;  // reserved with one that a claim found missing
+constexpr uint64_t kAskAgainNs = 30'000'000'000;
+
+// Calls visit(server) for each of the set.
+template <typename Visit>
+void for_each(ServerSet set, Visit visit) {
+  for (; set != 0; set &= set - 1) visit(static_cast<unsigned>(std::countr_zero(set)));
+}
+
+// Calls visit(slab, bytes) for each slab that a range touches, and how much of the range lies there.
+template <typename Visit>
+void for_each_slab(uint64_t far, uint64_t bytes, Visit visit) {
+  for (uint64_t step; bytes > 0; far += step, bytes -= step) {
+    step = SlabTable::bytes_in_slab(far, bytes);
+    visit(SlabTable::slab_of(far), step);
+  }
+}
+
+}  // namespace
+
+Result<RemoteStore*> PoolStore::connect(const StoreConfig& config) {
+  size_t token_bytes = config.token ? strlen(config.token) : 0;
+  if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
+  if (strlen(config.address) >= sizeof address_)
+    return Status::error(EINVAL, "the list of memory servers is longer than {} bytes", sizeof address_ - 1);
+  auto* store = new PoolStore(config);
+  Status added = strchr(config.address, ',') ? Status() : store->parse(config.address, &store->controller_);
+  if (added.ok()) added = store->controller_.is_pool ? store->add_known() : store->add_listed(config.all_needed);
+  if (added.ok() && store->count() < config.replicas) {
+    Status few = Status::error(EINVAL, "{} replicas need as many memory servers, and {} has {}", config.replicas,
+                               config.address, store->count());
+    if (config.all_needed) added = few;
+    else log(LogLevel::kWarning, "{}; going on with fewer copies", few.text());
+  }
+  if (added.ok()) return store;
+  delete store;
+  return added;
+}
+
+// Where not all are needed, those that cannot be reached are left out: a process that starts after a replica was lost
+// does without it, as those before it.
+Status PoolStore::add_listed(bool all_needed) {
+  Status missing;
+  for (std::string_view rest = address_; !rest.empty();) {
+    size_t end = std::min(rest.find(','), rest.size());
+    Status added = add_server(rest.substr(0, end));
+    if (!added.ok() && (all_needed || replicas_ == 1)) return added;
+    if (!added.ok()) missing = added;
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+  }
+  return count() > 0 ? Status() : missing;
+}
+
+// One that cannot be reached is left out: the controller may know for some seconds more than is true.
+Status PoolStore::add_known() {
+  struct Known : NearObject, wire::ServersReply {};  // too large for small stacks
+  std::unique_ptr<Known> known(new Known);
+  Status listed = list_servers(controller_.endpoint, token_, known.get());
+  if (!listed.ok()) return listed;
+  Status added;
+  ServerSet up = 0;
+  for (const wire::ServerEntry& entry : std::span(known->servers, known->count)) {
+    if (entry.state != wire::ServerState::kUp) continue;
+    const char* address = entry.report.address;
+    if (find(address) == 0 && count() < kMaxServers) {
+      if (Status s = add_server(address); !s.ok()) added = s;
+    }
+    up |= find(address);
+  }
+  close_to_new_slabs(((ServerSet{1} << count()) - 1) & ~up);
+  if (count() > 0) return {};
+  if (!added.ok()) return added;
+  return Status::error(ENOENT, "the controller {} knows no memory server; start one with 'farside serve --pool'",
+                       controller_.endpoint.name);
+}
+
+PoolStore::PoolStore(const StoreConfig& config)
+    : region_bytes_(config.region_bytes),
+      replicas_(config.replicas),
+      patience_(config.patience),
+      table_(config.region_bytes) {
+  strcpy(address_, config.address);
+  strcpy(token_, config.token ? config.token : "");
+}
+
+PoolStore::~PoolStore() {
+  for (ServerStore* server : servers_) delete server;
+}
+
+Status PoolStore::add_server(std::string_view address) {
+  if (count() == kMaxServers) return Status::error(EINVAL, "--far names more than {} memory servers", kMaxServers);
+  Address parsed;
+  if (Status s = parse(address, &parsed); !s.ok()) return s;
+  if (parsed.is_pool)
+    return Status::error(EINVAL, "{} stands for a list of servers; give it alone", parsed.endpoint.name);
+  if (find(parsed.endpoint.name) != 0) return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
+  Result<ServerStore*> server =
+      ServerStore::connect(parsed, {parsed.endpoint.name, token_, region_bytes_, 1, patience_});
+  if (!server.ok()) return server.status();
+  servers_[count()] = *server;
+  count_.fetch_add(1, std::memory_order_release);
+  return {};
+}
+
+Status PoolStore::parse(std::string_view address, Address* out) const {
+  char text[sizeof(transport::Endpoint::name)] = {};
+  if (address.size() >= sizeof text)
+    return Status::error(EINVAL, "an address in --far is longer than {} bytes", sizeof text - 1);
+  memcpy(text, address.data(), address.size());
+  Result<Address> parsed = parse_address(text);
+  if (parsed.ok()) *out = *parsed;
+  return parsed.status();
+}
+
+ServerSet PoolStore::find(const char* address) const {
+  for (unsigned s = 0; s < count(); s++) {
+    if (strcmp(servers_[s]->address(), address) == 0) return only(s);
+  }
+  return 0;
+}
+
+void PoolStore::ask_controller() {
+  if (!controller_.is_pool || now_ns() < ask_again_ns_) return;
+  Status asked = add_known();
+  if (asked.ok()) return;
+  ask_again_ns_ = now_ns() + kAskAgainNs;
+  log(LogLevel::kDebug, "{}", asked.text());
+}
+
+// What they had reserved goes back, so that a server that leaves is empty when its slabs are.
+void PoolStore::close_to_new_slabs(ServerSet servers) {
+  for_each(servers & ~closed_ & usable(), [&](unsigned s) {
+    if (spare_[s] > 0) servers_[s]->shrink(spare_[s] * kSlabBytes);
+    spare_[s] = 0;
+  });
+  closed_ = servers;
+  bool few = static_cast<unsigned>(std::popcount(open())) < replicas_;
+  if (few && !told_few_ && count() >= replicas_) {
+    log(LogLevel::kWarning,
+        "only {} memory servers take new slabs: what is new has fewer copies than --replicas {} asks for",
+        std::popcount(open()), replicas_);
+  }
+  told_few_ = few;
+}
+
+transport::Channel* PoolStore::open_channel(Status* status) {
+  if (usable() != 0) return new PoolChannel(this);
+  *status = Status::error(ECONNRESET, "all memory servers of {} are lost", address_);
+  return nullptr;
+}
+
+Status PoolStore::grow(uint64_t bytes) {
+  LockGuard hold(lock_);
+  ask_controller();
+  return reserve(bytes / kSlabBytes);
+}
+
+// Each round plans anew with what the servers say is free; a round fails when one of them refuses, because somebody
+// else was quicker or a quota is full, or is lost. Both leave one server less for the next round.
+Status PoolStore::reserve(uint64_t slabs) {
+  ServerSet refusing = 0;
+  Status refused = Status::error(ENOMEM, "the memory servers are full: {} more need {} servers with room",
+                                 format_size(slabs * kSlabBytes), std::min<unsigned>(replicas_, count()));
+  for (unsigned round = 0; round <= kMaxServers && open() != 0; round++) {
+    Slabs room, taken = {};
+    read_room(room);
+    for_each(refusing, [&](unsigned s) { room[s] = 0; });
+    bool planned = true;
+    for (uint64_t i = 0; i < slabs && planned; i++) {
+      ServerSet chosen = take_most(room);
+      planned = chosen != 0;
+      for_each(chosen, [&](unsigned s) { taken[s]++; });
+    }
+    if (!planned) return refused;
+    ServerSet refusing_now = 0;
+    Status grown = grow_each(taken, &refusing_now);
+    if (grown.ok()) return {};
+    if (refusing_now != 0) refused = grown;
+    refusing |= refusing_now;
+  }
+  return refused;
+}
+
+void PoolStore::read_room(Slabs room) {
+  std::fill_n(room, kMaxServers, 0);
+  for_each(open(), [&](unsigned s) {
+    Result<uint64_t> free = servers_[s]->free_bytes();
+    if (free.ok()) room[s] = *free / kSlabBytes;
+    else lose(s, "it does not answer");
+  });
+}
+
+// One slab's servers: those with the most room, as many as there are to be replicas and, after deaths, as there can be.
+// 0 when one of them has no room left.
+ServerSet PoolStore::take_most(Slabs room) const {
+  ServerSet from = open(), chosen = 0;
+  auto copies = std::min<unsigned>(replicas_, static_cast<unsigned>(std::popcount(from)));
+  for (unsigned i = 0; i < copies; i++) {
+    unsigned best = kMaxServers;
+    for_each(from & ~chosen, [&](unsigned s) {
+      if (best == kMaxServers || room[s] > room[best]) best = s;
+    });
+    if (room[best] == 0) return 0;
+    chosen |= only(best);
+  }
+  for_each(chosen, [&](unsigned s) { room[s]--; });
+  return chosen;
+}
+
+// All or nothing.
+Status PoolStore::grow_each(const Slabs taken, ServerSet* refusing) {
+  for (unsigned s = 0; s < count(); s++) {
+    Status grown = taken[s] ? servers_[s]->grow(taken[s] * kSlabBytes) : Status();
+    if (grown.ok()) continue;
+    if (grown.code() == ECONNRESET) lose(s, "it does not answer");
+    else *refusing |= only(s);
+    for (unsigned t = 0; t < s; t++) {
+      if (taken[t]) servers_[t]->shrink(taken[t] * kSlabBytes);
+    }
+    return grown;
+  }
+  for (unsigned s = 0; s < count(); s++) spare_[s] += taken[s];
+  return {};
+}
+
+void PoolStore::shrink(uint64_t bytes) {
+  LockGuard hold(lock_);
+  Slabs given = {};
+  for (uint64_t i = 0; i < bytes / kSlabBytes; i++) {
+    for_each(take_most(spare_), [&](unsigned s) { given[s]++; });
+  }
+  for_each(usable(), [&](unsigned s) {
+    if (given[s]) servers_[s]->shrink(given[s] * kSlabBytes);
+  });
+}
+
+Status PoolStore::claim(uint64_t far, uint64_t bytes) {
+  LockGuard hold(lock_);
+  uint64_t done = 0;
+  Status status;
+  for_each_slab(far, bytes, [&](uint64_t slab, uint64_t part) {
+    if (status.ok() && table_.holders(slab) == 0) status = place(slab);
+    if (!status.ok()) return;
+    table_.use(slab, part);
+    done += part;
+  });
+  if (!status.ok()) release(far, done);
+  return status;
+}
+
+void PoolStore::unclaim(uint64_t far, uint64_t bytes) {
+  LockGuard hold(lock_);
+  release(far, bytes);
+}
+
+void PoolStore::release(uint64_t far, uint64_t bytes) {
+  for_each_slab(far, bytes, [&](uint64_t slab, uint64_t part) {
+    table_.unuse(slab, part);
+    if (table_.used(slab) > 0) return;
+    for_each(table_.holders(slab) & usable(), [&](unsigned s) {
+      if (closed_ & only(s)) servers_[s]->shrink(kSlabBytes);
+      else spare_[s]++;
+    });
+    table_.place(slab, 0);
+  });
+}
+
+Status PoolStore::place(uint64_t slab) {
+  if (place_on_reserve(slab) != 0) return {};
+  Status more = reserve(kSlabsAhead);
+  if (!more.ok()) more = reserve(1);
+  if (more.ok() && place_on_reserve(slab) == 0) more = Status::error(ENOMEM, "the memory servers are full");
+  return more;
+}
+
+ServerSet PoolStore::place_on_reserve(uint64_t slab) {
+  ServerSet chosen = take_most(spare_);
+  if (chosen != 0) table_.place(slab, chosen);
+  return chosen;
+}
+
+ServerSet PoolStore::place_unclaimed(uint64_t slab) {
+  LockGuard hold(lock_);
+  ServerSet placed = table_.holders(slab);
+  return placed != 0 ? placed : place_on_reserve(slab);
+}
+
+unsigned PoolStore::reader_of(uint64_t slab, ServerSet holders) const {
+  unsigned mapped = kMaxServers;
+  for_each(holders, [&](unsigned s) {
+    if (mapped == kMaxServers && servers_[s]->mapped()) mapped = s;
+  });
+  if (mapped != kMaxServers) return mapped;
+  // By turns, so that all replicas share the work and neighbouring pages come from one.
+  for (auto skip = slab % static_cast<unsigned>(std::popcount(holders)); skip > 0; skip--) holders &= holders - 1;
+  return static_cast<unsigned>(std::countr_zero(holders));
+}
+
+void PoolStore::lose(unsigned server, const char* why) {
+  if (lost_.fetch_or(only(server), std::memory_order_acq_rel) & only(server)) return;
+  int left = std::popcount(usable());
+  if (left == 0) return;  // the program ends with a message of its own
+  log(LogLevel::kWarning, "memory server {} is lost ({}); {} of {} {} left{}", servers_[server]->address(), why, left,
+      count(), replicas_ >= count() ? "replicas" : "servers",
+      replicas_ > 1 ? "" : "; the program ends when it needs what was there (--replicas 2 keeps copies)");
+}
+
+const std::byte* PoolStore::direct(uint64_t far, uint32_t bytes) const {
+  if (controller_.is_pool || replicas_ < count() || far >= region_bytes_ || bytes > region_bytes_ - far) return nullptr;
+  const std::byte* at = nullptr;
+  for_each(usable(), [&](unsigned s) {
+    const transport::ShmRegion* region = servers_[s]->mapped();  // holds every slab, as all servers do
+    if (!at && region && !region->is_delayed()) at = region->at(far);
+  });
+  return at;
+}
+
+bool PoolStore::owns_fd(int fd) const {
+  for (unsigned s = 0; s < count(); s++) {
+    if (servers_[s]->owns_fd(fd)) return true;
+  }
+  return false;
+}
+
+bool PoolStore::all_slabs_within(ServerSet servers) const {
+  for (uint64_t slab = 0; slab < table_.slabs(); slab++) {
+    ServerSet holders = table_.holders(slab);
+    if (holders != 0 && (holders & servers) == 0) return false;
+  }
+  return true;
+}
+
+// A server that gives no snapshot is one that the child goes without.
+Result<ForkTicket> PoolStore::prepare_fork() {
+  ForkTicket ticket;
+  ServerSet got = 0;
+  Status failed = Status::error(ECONNRESET, "all memory servers of {} are lost", address_);
+  for_each(usable(), [&](unsigned s) {
+    Result<Snapshot> made = servers_[s]->snapshot();
+    if (!made.ok()) {
+      failed = made.status();
+      return;
+    }
+    ticket.of[s] = *made;
+    got |= only(s);
+  });
+  if (got != 0 && all_slabs_within(got)) return ticket;
+  forked_in_parent(ticket);
+  return failed;
+}
+
+void PoolStore::forked_in_parent(ForkTicket ticket) {
+  for (unsigned s = 0; s < count(); s++) servers_[s]->forget(ticket.of[s]);
+}
+
+Status PoolStore::adopt_in_child(ForkTicket ticket) {
+  new (&lock_) Mutex;  // another thread may have held it at the fork
+  Status adopted = Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
+  for (unsigned s = 0; s < count(); s++) {
+    Status one = servers_[s]->adopt(ticket.of[s]);
+    if (one.ok()) adopted = {};
+    else lost_.fetch_or(only(s));
+  }
+  return adopted;
+}
+
+}  // namespace farside::remote

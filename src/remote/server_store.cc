@@ -1,0 +1,174 @@
+#include "remote/server_store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "transport/steady.h"
+#include "wire/codec.h"
+
+namespace farside::remote {
+namespace {
+
+using transport::Dialer;
+using transport::ShmRegion;
+
+static_assert(kSlabBytes == wire::kSlabBytes);
+static_assert(sizeof(Snapshot::secret) == wire::kSecretBytes);
+
+constexpr uint64_t kControlTimeoutNs = 5'000'000'000;
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+}  // namespace
+
+Result<ServerStore*> ServerStore::connect(const Address& address, const StoreConfig& config) {
+  auto* store = new ServerStore(address, config.patience);
+  if (Status s = store->create_region(config); !s.ok()) {
+    delete store;
+    return s;
+  }
+  return store;
+}
+
+Status ServerStore::create_region(const StoreConfig& config) {
+  size_t token_bytes = config.token ? strlen(config.token) : 0;
+  if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
+  Dialer create = {address_.endpoint, {}, &fds_};
+  create.hello.mode = wire::HelloMode::kCreate;
+  create.hello.token_bytes = static_cast<uint32_t>(token_bytes);
+  create.hello.region_bytes = config.region_bytes;
+  if (token_bytes > 0) memcpy(create.hello.token, config.token, token_bytes);
+
+  Status status;
+  wire::HelloReply reply;
+  int memory_fd = -1;
+  control_fd_ = create.open(&status, &reply, &memory_fd);
+  if (control_fd_ < 0) return status;
+  name_region(reply.region, reply.secret);
+  return address_.is_shm() ? map_memory(memory_fd, config.region_bytes) : Status();
+}
+
+Status ServerStore::map_memory(int memory_fd, uint64_t bytes) {
+  if (memory_fd < 0) return Status::error(EBADMSG, "memory server {} passed no memory along", address());
+  memory_fd_ = fds_.adopt(memory_fd);
+  if (memory_fd_ < 0) return Status::error(EMFILE, "too many open files: no descriptor for far memory");
+  Status status;
+  shm_ = ShmRegion::map(memory_fd_, bytes, address_.link, &status);
+  return status;
+}
+
+void ServerStore::name_region(uint64_t region, const void* secret) {
+  attach_ = {address_.endpoint, {}, &fds_};
+  attach_.hello.mode = wire::HelloMode::kAttach;
+  attach_.hello.region = region;
+  memcpy(attach_.hello.secret, secret, wire::kSecretBytes);
+}
+
+ServerStore::~ServerStore() {
+  delete shm_;
+  fds_.close_all_but(-1);
+}
+
+transport::Channel* ServerStore::open_channel(Status* status) {
+  if (shm_) return new transport::ShmChannel(shm_, &attach_);
+  if (address_.is_shm()) return transport::StreamChannel::open(attach_, status);
+  return transport::SteadyChannel::open(attach_, patience_, &told_, status);
+}
+
+void ServerStore::close_channel(transport::Channel* channel) {
+  keep_hold();
+  delete channel;
+}
+
+// The control connection holds the region when all channels are closed. It is idle for long times, so nobody may have
+// noticed that it broke, and the channel about to be closed may be the last connection.
+void ServerStore::keep_hold() {
+  if (address_.is_shm()) return;
+  LockGuard hold(control_lock_);
+  std::byte byte;
+  bool whole = control_fd_ < 0 || os::recv(control_fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == -EAGAIN;
+  if (whole) return;
+  fds_.close(control_fd_);
+  Status status;
+  control_fd_ = transport::dial_patiently(attach_, patience_, &status);
+}
+
+void ServerStore::shrink(uint64_t bytes) {
+  Status s = change_reservation(wire::Op::kShrink, bytes);
+  if (!s.ok()) log(LogLevel::kDebug, "{}", s.text());  // the server frees everything with the connection
+}
+
+Status ServerStore::change_reservation(wire::Op op, uint64_t bytes) {
+  wire::ReserveReply reply;
+  LockGuard hold(control_lock_);
+  wire::ReserveRequest request = {bytes, ++sequence_};
+  return ask(op, bytes_of(request), std::as_writable_bytes(std::span(&reply, 1)));
+}
+
+Result<uint64_t> ServerStore::free_bytes() {
+  wire::StatsReply stats;
+  LockGuard hold(control_lock_);
+  Status s = ask(wire::Op::kStats, {}, std::as_writable_bytes(std::span(&stats, 1)));
+  if (!s.ok()) return s;
+  return stats.capacity_bytes - std::min(stats.capacity_bytes, stats.charged_bytes);
+}
+
+// A request that got no answer is repeated over a new connection. What it asks for happens once: see ReserveRequest.
+Status ServerStore::ask(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) {
+  for (uint64_t end = now_ns() + patience_.limit_ns; control_fd_ >= 0;) {
+    wire::ErrorReply error;
+    uint64_t timeout = std::min(kControlTimeoutNs, patience_.retry_ns());
+    int r = transport::exchange(control_fd_, op, request, reply, now_ns() + timeout, &error);
+    if (r == 0) return {};
+    if (error.code != 0) return Status::error(-r, "memory server {} gives no more memory: {}", address(), error.text);
+    fds_.close(control_fd_);
+    Status status;
+    bool again = transport::may_pass(r) && !address_.is_shm() && now_ns() < end;
+    control_fd_ = again ? transport::dial_patiently(attach_, patience_, &status) : -1;
+  }
+  return Status::error(ECONNRESET, "the connection to memory server {} was lost", address());
+}
+
+Result<Snapshot> ServerStore::snapshot() {
+  Dialer dialer = attach_;
+  dialer.hello.mode = wire::HelloMode::kSnapshot;
+  Status status;
+  wire::HelloReply reply;
+  Snapshot made;
+  made.fd = transport::dial_patiently(dialer, patience_, &status, &reply);
+  if (made.fd < 0) return status;
+  made.region = reply.region;
+  memcpy(made.secret, reply.secret, sizeof made.secret);
+  return made;
+}
+
+Result<ForkTicket> ServerStore::prepare_fork() {
+  Result<Snapshot> made = snapshot();
+  if (!made.ok()) return made.status();
+  ForkTicket ticket;
+  ticket.of[0] = *made;
+  return ticket;
+}
+
+// Only the forking thread exists here. The parent's channels are left where they are, in this process's copy of near
+// memory; their descriptors are closed.
+Status ServerStore::adopt(const Snapshot& made) {
+  new (&control_lock_) Mutex;  // another thread may have held it at the fork
+  fds_.close_all_but(made.fd);
+  delete shm_;
+  shm_ = nullptr;
+  memory_fd_ = -1;
+  control_fd_ = made.fd;
+  sequence_ = 0;
+  if (!made.valid()) return Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
+  name_region(made.region, made.secret);
+  return {};
+}
+
+}  // namespace farside::remote

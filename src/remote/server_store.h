@@ -1,0 +1,62 @@
+// One region on one memory server: the whole of far memory where a single server is named, and a member of a PoolStore
+// where there are several. Thread-safe; open_channel may be called under a fault.
+#pragma once
+#include "base/sync.h"
+#include "remote/address.h"
+#include "remote/remote_store.h"
+#include "transport/dial.h"
+#include "transport/shm.h"
+
+namespace farside::remote {
+
+class ServerStore final : public RemoteStore {
+ public:
+  // As RemoteStore::connect, at one address that was parsed. The region is all zeros and has nothing reserved.
+  static Result<ServerStore*> connect(const Address& address, const StoreConfig& config);
+  ~ServerStore() override;
+
+  transport::Channel* open_channel(Status* status) override;
+  void close_channel(transport::Channel* channel) override;
+  Status grow(uint64_t bytes) override { return change_reservation(wire::Op::kGrow, bytes); }
+  void shrink(uint64_t bytes) override;
+  Result<ForkTicket> prepare_fork() override;
+  void forked_in_parent(ForkTicket ticket) override { forget(ticket.of[0]); }
+  Status adopt_in_child(ForkTicket ticket) override { return adopt(ticket.of[0]); }
+  const char* address() const override { return address_.endpoint.name; }
+  const char* transport_name() const override { return address_.is_shm() ? "shm" : "tcp"; }
+  bool owns_fd(int fd) const override { return fds_.contains(fd); }
+
+  // The parts of prepare_fork, forked_in_parent and adopt_in_child that concern one server.
+  Result<Snapshot> snapshot();
+  void forget(const Snapshot& made) { fds_.close(made.fd); }
+  Status adopt(const Snapshot& made);
+
+  // What the server could still reserve, for anybody. One round trip.
+  Result<uint64_t> free_bytes();
+
+  // The mapped region, or nullptr over TCP and in forked children, whose regions only the server can resolve.
+  const transport::ShmRegion* mapped() const { return shm_; }
+
+ private:
+  ServerStore(const Address& address, transport::Patience patience) : address_(address), patience_(patience) {}
+  Status create_region(const StoreConfig& config);
+  Status map_memory(int memory_fd, uint64_t bytes);
+  void name_region(uint64_t region, const void* secret);
+  void keep_hold();
+  Status change_reservation(wire::Op op, uint64_t bytes);
+  Status ask(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);
+
+  const Address address_;
+  const transport::Patience patience_;
+  transport::OwnFds fds_;
+  transport::Dialer attach_;       // opens one more connection to our region
+  std::atomic<bool> told_{false};  // that the server refuses our region
+  transport::ShmRegion* shm_ = nullptr;
+  int memory_fd_ = -1;
+
+  Mutex control_lock_;     // guards what follows, and what is said on the control connection
+  int control_fd_ = -1;    // holds the region; -1 once it was lost
+  uint64_t sequence_ = 0;  // of the last reservation
+};
+
+}  // namespace farside::remote

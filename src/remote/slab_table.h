@@ -1,0 +1,58 @@
+// Which servers hold which slab of far memory, and how much of each slab is in use. In near memory; holders() is
+// lock-free and may be called under a fault, all else is for one thread at a time.
+#pragma once
+#include <atomic>
+#include <cstdint>
+
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/near.h"
+#include "remote/remote_store.h"
+
+namespace farside::remote {
+
+// One bit for each server of a store.
+using ServerSet = uint32_t;
+static_assert(kMaxServers <= 32);
+constexpr ServerSet only(unsigned server) { return ServerSet{1} << server; }
+
+class SlabTable {
+ public:
+  explicit SlabTable(uint64_t region_bytes)
+      : slabs_(align_up(region_bytes, kSlabBytes) / kSlabBytes),
+        rows_(static_cast<Row*>(near_alloc(slabs_ * sizeof(Row)))) {}
+  ~SlabTable() { near_free(rows_, slabs_ * sizeof(Row)); }
+  SlabTable(const SlabTable&) = delete;
+  SlabTable& operator=(const SlabTable&) = delete;
+
+  static uint64_t slab_of(uint64_t far) { return far / kSlabBytes; }
+  // How many bytes from `far` on lie in the same slab, at most `bytes`.
+  static uint64_t bytes_in_slab(uint64_t far, uint64_t bytes) {
+    return std::min(bytes, (slab_of(far) + 1) * kSlabBytes - far);
+  }
+  uint64_t slabs() const { return slabs_; }
+
+  // 0: nobody, and all of the slab reads as zero.
+  ServerSet holders(uint64_t slab) const { return rows_[slab].holders.load(std::memory_order_acquire); }
+  // The servers are ready to be asked: their entries were published before.
+  void place(uint64_t slab, ServerSet holders) { rows_[slab].holders.store(holders, std::memory_order_release); }
+
+  uint32_t used(uint64_t slab) const { return rows_[slab].used; }
+  void use(uint64_t slab, uint64_t bytes) { rows_[slab].used += static_cast<uint32_t>(bytes); }
+  void unuse(uint64_t slab, uint64_t bytes) {
+    FARSIDE_CHECK(rows_[slab].used >= bytes);
+    rows_[slab].used -= static_cast<uint32_t>(bytes);
+  }
+
+ private:
+  struct Row {  // all zeros to begin with, as near memory is
+    std::atomic<ServerSet> holders;
+    uint32_t used;
+  };
+  static_assert(sizeof(Row) == 8);
+
+  const uint64_t slabs_;
+  Row* const rows_;
+};
+
+}  // namespace farside::remote

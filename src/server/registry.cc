@@ -1,0 +1,43 @@
+#include "server/registry.h"
+
+#include <cerrno>
+
+namespace farside::server {
+namespace {
+
+uint64_t silence(uint64_t now, uint64_t heard) { return now > heard ? now - heard : 0; }
+
+wire::ServerState state_of(const wire::ServerReport& report, uint64_t silent_ns) {
+  if (silent_ns >= Registry::kSilentAfterNs) return wire::ServerState::kSilent;
+  return report.leaving ? wire::ServerState::kLeaving : wire::ServerState::kUp;
+}
+
+}  // namespace
+
+int MemoryRegistry::report(const wire::ServerReport& report, uint64_t now) {
+  std::lock_guard hold(mutex_);
+  forget_silent(now);
+  if (known_.size() >= wire::kMaxPoolServers && !known_.contains(report.address)) return -ENOSPC;
+  known_[report.address] = {report, now};
+  return 0;
+}
+
+std::vector<wire::ServerEntry> MemoryRegistry::servers(uint64_t now) {
+  std::lock_guard hold(mutex_);
+  forget_silent(now);
+  std::vector<wire::ServerEntry> entries;
+  for (const auto& [address, server] : known_) {
+    uint64_t silent = silence(now, server.heard);
+    entries.push_back({server.report, state_of(server.report, silent), static_cast<uint32_t>(silent / 1'000'000)});
+  }
+  return entries;
+}
+
+void MemoryRegistry::forget_silent(uint64_t now) {
+  std::erase_if(known_, [now](const auto& entry) {
+    const Known& server = entry.second;
+    return silence(now, server.heard) >= (server.report.leaving ? kLeftAfterNs : kForgetAfterNs);
+  });
+}
+
+}  // namespace farside::server

@@ -1,0 +1,64 @@
+#include "server/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace farside::server {
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+wire::ServerReport report_of(const std::string& address, uint64_t stored = 0, bool leaving = false) {
+  wire::ServerReport report = {};
+  strncpy(report.address, address.c_str(), sizeof report.address - 1);
+  report.lent = 1 << 30;
+  report.stored = stored;
+  report.leaving = leaving;
+  return report;
+}
+
+TEST(Registry, KnowsTheLastReportOfEach) {
+  MemoryRegistry registry;
+  EXPECT_TRUE(registry.servers(0).empty());
+  EXPECT_EQ(registry.report(report_of("tcp://b:1", 5), 1 * kSecond), 0);
+  EXPECT_EQ(registry.report(report_of("tcp://a:1", 6), 2 * kSecond), 0);
+  EXPECT_EQ(registry.report(report_of("tcp://b:1", 7), 3 * kSecond), 0);
+  auto servers = registry.servers(3 * kSecond);
+  ASSERT_EQ(servers.size(), 2u);
+  EXPECT_STREQ(servers[0].report.address, "tcp://a:1");
+  EXPECT_EQ(servers[0].silent_ms, 1000u);
+  EXPECT_EQ(servers[1].report.stored, 7u);
+  EXPECT_EQ(servers[1].silent_ms, 0u);
+}
+
+TEST(Registry, SilentServersAreToldAndForgottenInTheEnd) {
+  MemoryRegistry registry;
+  registry.report(report_of("tcp://a:1"), kSecond);
+  EXPECT_EQ(registry.servers(kSecond + Registry::kSilentAfterNs - 1)[0].state, wire::ServerState::kUp);
+  EXPECT_EQ(registry.servers(kSecond + Registry::kSilentAfterNs)[0].state, wire::ServerState::kSilent);
+  registry.report(report_of("tcp://a:1"), 10 * kSecond);  // it comes back
+  EXPECT_EQ(registry.servers(10 * kSecond)[0].state, wire::ServerState::kUp);
+  EXPECT_TRUE(registry.servers(10 * kSecond + Registry::kForgetAfterNs).empty());
+}
+
+TEST(Registry, AServerThatLeavesIsForgottenSoon) {
+  MemoryRegistry registry;
+  registry.report(report_of("tcp://a:1", 0, true), kSecond);
+  EXPECT_EQ(registry.servers(kSecond)[0].state, wire::ServerState::kLeaving);
+  EXPECT_TRUE(registry.servers(kSecond + Registry::kLeftAfterNs).empty());
+}
+
+TEST(Registry, IsBounded) {
+  MemoryRegistry registry;
+  for (uint32_t i = 0; i < wire::kMaxPoolServers; i++) {
+    EXPECT_EQ(registry.report(report_of("tcp://a:" + std::to_string(i)), kSecond), 0);
+  }
+  EXPECT_EQ(registry.report(report_of("tcp://one:1"), kSecond), -ENOSPC);
+  EXPECT_EQ(registry.report(report_of("tcp://a:0"), kSecond), 0);
+  EXPECT_EQ(registry.report(report_of("tcp://one:1"), kSecond + Registry::kForgetAfterNs), 0);  // room again
+}
+
+}  // namespace
+}  // namespace farside::server

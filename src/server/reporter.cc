@@ -1,0 +1,88 @@
+#include "server/reporter.h"
+
+#include <csignal>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/registry.h"
+
+namespace farside::server {
+namespace {
+
+constexpr uint64_t kAnswerNs = 1'000'000'000;
+
+}  // namespace
+
+Reporter::Reporter(const transport::Endpoint& controller, const std::string& token, const std::string& address,
+                   std::function<void(wire::ServerReport*)> read)
+    : address_(address), read_(std::move(read)) {
+  dialer_ = {controller, {}, &fds_};
+  dialer_.hello.mode = wire::HelloMode::kObserve;
+  dialer_.hello.token_bytes = static_cast<uint32_t>(std::min(token.size(), wire::kMaxToken));
+  memcpy(dialer_.hello.token, token.data(), dialer_.hello.token_bytes);
+  // The program's signals are its own threads' business.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Reporter::~Reporter() {
+  {
+    std::lock_guard hold(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  fds_.close_all_but(-1);
+}
+
+void Reporter::leave() {
+  {
+    std::lock_guard hold(mutex_);
+    leaving_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Reporter::run() {
+  bool told = false, leaving = false;
+  // That the server leaves is told before it stops.
+  for (std::unique_lock hold(mutex_); !stopping_ || leaving_ != leaving;) {
+    leaving = leaving_;
+    hold.unlock();
+    int r = report();
+    if (r < 0 && !told)
+      log(LogLevel::kWarning, "the controller {} does not take reports; trying on", dialer_.endpoint.name);
+    if (r == 0 && told) log(LogLevel::kWarning, "the controller {} takes reports again", dialer_.endpoint.name);
+    told = r < 0;
+    hold.lock();
+    changed_.wait_for(hold, std::chrono::nanoseconds(Registry::kReportEveryNs),
+                      [&] { return stopping_ || leaving_ != leaving; });
+  }
+}
+
+int Reporter::report() {
+  Status status;
+  if (fd_ < 0) fd_ = dialer_.open(&status);
+  if (fd_ < 0) return fd_;
+  wire::ServerReport report = {};
+  memcpy(report.address, address_.data(), std::min(address_.size(), sizeof report.address - 1));
+  read_(&report);
+  {
+    std::lock_guard hold(mutex_);
+    report.leaving = leaving_;
+  }
+  wire::ErrorReply error;
+  int r = transport::exchange(fd_, wire::Op::kRegister, std::as_bytes(std::span(&report, 1)), {}, now_ns() + kAnswerNs,
+                              &error);
+  if (r < 0 && error.code == 0) {  // not what a controller says, but that it says nothing
+    fds_.close(fd_);
+    fd_ = -1;
+  }
+  return r;
+}
+
+}  // namespace farside::server

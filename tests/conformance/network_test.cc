@@ -1,0 +1,208 @@
+// A network that cuts connections, stalls and comes back: nothing may be lost or doubled, and the limit must hold.
+#include <fcntl.h>
+
+#include <random>
+
+#include "base/clock.h"
+#include "proxy.h"
+
+namespace farside::testing {
+namespace {
+
+using remote::RemoteStore;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+server::ServerConfig patient_config() {
+  auto config = default_config();
+  config.grace_ns = 20 * kSecond;
+  return config;
+}
+
+class Network : public ::testing::Test {
+ protected:
+  std::unique_ptr<RemoteStore> connect_with(double patience, const std::string& address, unsigned replicas = 1) {
+    transport::Patience p = {static_cast<uint64_t>(patience * static_cast<double>(kSecond))};
+    return connect(address, server_.config().token, 2 * kSlab, replicas, p);
+  }
+
+  TestServer server_{patient_config()};
+  Proxy proxy_{server_.port()};
+};
+
+TEST_F(Network, BrokenConnectionsAreReplacedWithoutLoss) {
+  auto store = connect_with(10, proxy_.address());
+  auto channel = open(store.get());
+  std::mt19937_64 random(3);
+  constexpr size_t kBytes = 2 << 20;
+  Bytes model(kBytes);
+  for (int round = 0; round < 60; round++) {
+    // Writes that do not overlap, all under way when the connection goes.
+    Token tokens[8];
+    std::vector<Bytes> data(8);
+    for (size_t i = 0; i < 8; i++) {
+      uint64_t at = i * (kBytes / 8) + random() % 1000;
+      data[i] = pattern(1 + random() % (kBytes / 8 - 1000), random());
+      Segment s = {at, static_cast<uint32_t>(data[i].size()), data[i].data()};
+      ASSERT_EQ(channel->submit_write({&s, 1}, -1, &tokens[i]), 0);
+      std::copy(data[i].begin(), data[i].end(), model.begin() + static_cast<long>(at));
+      if (random() % 12 == 0) proxy_.cut();
+    }
+    for (Token t : tokens) ASSERT_EQ(channel->wait(t, kPatience), 0);
+    if (random() % 3 == 0) proxy_.cut();
+    for (size_t at = 0; at < kBytes; at += 1 << 20) {
+      ASSERT_EQ(read(channel.get(), at, 1 << 20),
+                Bytes(model.begin() + static_cast<long>(at), model.begin() + static_cast<long>(at + (1 << 20))));
+    }
+  }
+}
+
+TEST_F(Network, WhatCameFromAPipeIsKeptUntilItIsAcknowledged) {
+  auto store = connect_with(10, proxy_.address());
+  auto channel = open(store.get());
+  int fds[2];
+  ASSERT_EQ(os::pipe(fds, O_CLOEXEC), 0);
+  for (int i = 0; i < 20; i++) {
+    Bytes data = pattern(60'000, static_cast<uint64_t>(i));
+    ASSERT_EQ(os::write(fds[1], data.data(), data.size()), 60'000);
+    Segment s = {0, 60'000, nullptr};
+    Token token;
+    ASSERT_EQ(channel->submit_write({&s, 1}, fds[0], &token), 0);
+    proxy_.cut();
+    ASSERT_EQ(channel->wait(token, kPatience), 0);
+    EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+  }
+  os::close(fds[0]);
+  os::close(fds[1]);
+}
+
+// Longer than a request is waited for on one connection, shorter than the limit.
+TEST_F(Network, AStalledNetworkIsWaitedFor) {
+  auto store = connect_with(8, proxy_.address());
+  auto channel = open(store.get());
+  Bytes data = pattern(100'000, 1);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  proxy_.stalled = true;
+  std::thread healer([&] {
+    os::nanosleep_ns(3 * kSecond);
+    proxy_.stalled = false;
+  });
+  uint64_t start = now_ns();
+  EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+  EXPECT_GT(now_ns() - start, 2 * kSecond);
+  data = pattern(100'000, 2);
+  EXPECT_EQ(write(channel.get(), 0, data), 0);
+  EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+  healer.join();
+}
+
+TEST_F(Network, TheLimitEndsTheWaiting) {
+  auto store = connect_with(0.8, proxy_.address());
+  auto channel = open(store.get());
+  ASSERT_EQ(write(channel.get(), 0, Bytes(100, 1)), 0);
+  proxy_.stalled = true;
+  Bytes back(100);
+  uint64_t start = now_ns();
+  EXPECT_EQ(read(channel.get(), 0, &back), -ECONNRESET);
+  EXPECT_GT(now_ns() - start, kSecond / 2);
+  EXPECT_LT(now_ns() - start, 10 * kSecond);
+  EXPECT_EQ(read(channel.get(), 0, &back), -ECONNRESET);
+}
+
+// Time in which nobody asks is not time in which the server does not answer.
+TEST_F(Network, ACallerMayBeAwayForLongerThanTheLimit) {
+  auto store = connect_with(0.8, proxy_.address());
+  auto channel = open(store.get());
+  Bytes data = pattern(100, 1), back(100);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  Segment s = {0, 100, back.data()};
+  Token token;
+  proxy_.stalled = true;
+  ASSERT_EQ(channel->submit_read({&s, 1}, &token), 0);
+  proxy_.cut();
+  proxy_.stalled = false;
+  os::nanosleep_ns(2 * kSecond);
+  EXPECT_EQ(channel->wait(token, kPatience), 0);
+  EXPECT_EQ(back, data);
+}
+
+TEST_F(Network, ReservationsCountOnce) {
+  auto store = connect_with(10, proxy_.address());
+  for (int i = 0; i < 20; i++) {
+    proxy_.cut();
+    ASSERT_TRUE(store->grow(2 * kSlab).ok());
+    proxy_.cut();
+    store->shrink(2 * kSlab);
+  }
+  EXPECT_EQ(server_->stats().reserved_bytes, 2 * kSlab);
+}
+
+TEST_F(Network, ForksWaitToo) {
+  auto store = connect_with(10, proxy_.address());
+  auto channel = open(store.get());
+  Bytes data = pattern(5000, 9);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  proxy_.cut();
+  auto ticket = store->prepare_fork();
+  ASSERT_TRUE(ticket.ok()) << ticket.status().text();
+  ASSERT_EQ(write(channel.get(), 0, Bytes(5000, 1)), 0);
+  store->forked_in_parent(*ticket);
+}
+
+// All connections of a region break and come back; those that never come back cost their memory only for a while.
+TEST_F(Network, ARegionWithoutConnectionsIsKeptForTheGraceTime) {
+  auto store = connect_with(10, proxy_.address());
+  auto channel = open(store.get());
+  Bytes data = pattern(50'000, 4);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  proxy_.cut();
+  EXPECT_TRUE(server_.eventually([](auto s) { return s.clients == 0; }));
+  EXPECT_EQ(server_->stats().regions, 1u);
+  EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+  channel.reset();
+  store.reset();
+}
+
+// The connection that holds the region broke while it was idle, and then the last other one is closed in good order.
+TEST_F(Network, ARegionIsHeldAgainBeforeItsLastChannelIsClosed) {
+  auto store = connect_with(10, proxy_.address());
+  proxy_.cut();
+  auto channel = open(store.get());
+  Bytes data = pattern(50'000, 4);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  store->close_channel(channel.release());
+  EXPECT_TRUE(server_.eventually([](auto s) { return s.clients == 1; }));
+  channel = open(store.get());
+  EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+}
+
+TEST(NetworkGrace, EndsSometime) {
+  auto config = default_config();
+  config.grace_ns = kSecond / 2;
+  TestServer server(config);
+  Proxy proxy(server.port());
+  auto store = connect(proxy.address(), config.token);
+  proxy.cut();
+  EXPECT_TRUE(server.eventually([](auto s) { return s.clients == 0 && s.regions == 1; }));
+  EXPECT_TRUE(server.eventually([](auto s) { return s.regions == 0 && s.reserved_bytes == 0; }));
+  EXPECT_FALSE(store->grow(kSlab).ok());  // what comes back too late finds nothing, and is told so
+}
+
+// A replica that does not answer is lost after the limit; the other one goes on.
+TEST_F(Network, AReplicaThatIsCutOffIsLostAfterTheLimit) {
+  TestServer second(patient_config());
+  auto store = connect_with(0.8, proxy_.address() + "," + second.tcp(), 2);
+  auto channel = open(store.get());
+  Bytes data = pattern(50'000, 4);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  proxy_.stalled = true;
+  data = pattern(50'000, 5);
+  ASSERT_EQ(write(channel.get(), 0, data), 0);
+  EXPECT_EQ(read(channel.get(), 0, data.size()), data);
+  proxy_.stalled = false;  // it is back, but has missed a write
+  auto other = open(store.get());
+  for (uint64_t i = 0; i < 4; i++) EXPECT_EQ(read(other.get(), 0, data.size()), data);
+}
+
+}  // namespace
+}  // namespace farside::testing

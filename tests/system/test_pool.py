@@ -1,0 +1,263 @@
+"""Several memory servers: replicas that die, a controller that servers join and leave, a network that goes away."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from support import FARSIDE, PROGRAMS, SMALL, expand, main, require, run, tail, variations
+from test_servers import ENDS_WITHIN, START_SECONDS, STEADY, Servers, free_port, read_until
+
+SOON = 20  # seconds in which the list follows what happens
+
+
+@expand
+class PoolTest(Servers):
+    def place(self, server_address):
+        return server_address.partition("//")[2]
+
+    def steady(self, variation, addresses, megabytes=64, rounds=1_000_000, options=()):
+        """A program that checks its memory all the time, and has filled it."""
+        program = self.start(self.client(variation, addresses, STEADY, megabytes, rounds, options=options))
+        read_until(program.stdout, b"ready", 60)
+        return program
+
+    def controller(self):
+        place = f"127.0.0.1:{free_port()}"
+        process = self.start([FARSIDE, "serve", "--controller", "--listen", place, "--token-file", self.token_file])
+        read_until(process.stderr, b"list", START_SECONDS)
+        return place
+
+    def status(self, controller):
+        result = run([FARSIDE, "pool", "status", "--json", "--controller", controller, "--token-file",
+                      str(self.token_file)], seconds=30)
+        self.assertEqual(result.status, 0, tail(result.errors))
+        return {server["address"]: server for server in json.loads(result.output)["servers"]}
+
+    def eventually(self, controller, condition, seconds=SOON):
+        deadline = time.monotonic() + seconds
+        while not condition(servers := self.status(controller)):
+            self.assertLess(time.monotonic(), deadline, servers)
+            time.sleep(0.2)
+        return servers
+
+    @variations(SMALL)
+    def test_a_replica_is_killed(self, variation):
+        """The program says so once, goes on, and never reads a wrong value (status 99)."""
+        for kinds in (("tcp", "tcp"), ("unix", "tcp")):
+            servers = [self.serve(kind=kind) for kind in kinds]
+            addresses = ",".join(address for _, address in servers)
+            program = self.steady(variation, addresses, 48, 12, options=("--replicas", "2"))
+            servers[1][0].kill()
+            output, errors = program.communicate(timeout=120)
+            self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
+            told = [line for line in errors.decode().splitlines() if "1 of 2 replicas left" in line]
+            self.assertEqual(len(told), 1, tail(errors))
+            self.assertIn(servers[1][1], told[0])
+
+    @variations(SMALL)
+    def test_the_last_replica_is_killed(self, variation):
+        servers = [self.serve() for _ in range(2)]
+        program = self.steady(variation, ",".join(address for _, address in servers), options=("--replicas", "2"))
+        for server, _ in servers:
+            server.kill()
+            time.sleep(0.5)
+        _, errors = program.communicate(timeout=ENDS_WITHIN)
+        self.assertNotIn(program.returncode, (0, 99), tail(errors))
+        self.assertIn("is lost", errors.decode())
+
+    def test_children_survive_too(self):
+        """Forked children have snapshots on all replicas, also when one is killed while they are made."""
+        servers = [self.serve() for _ in range(2)]
+        addresses = ",".join(address for _, address in servers)
+        program = self.start([*SMALL[0].launcher("--quiet", "--far", addresses, "--token-file", self.token_file,
+                                                 "--replicas", "2"), "/bin/sh", "-c",
+                              f"for i in 1 2 3 4 5 6; do {STEADY} 24 3 & wait; echo; done"])
+        read_until(program.stdout, b"done", 60)
+        servers[0][0].kill()
+        output, errors = program.communicate(timeout=120)
+        self.assertEqual((program.returncode, output.count(b"ready")), (0, 5), tail(errors))
+
+    def test_more_replicas_than_servers(self):
+        _, address = self.serve()
+        self.refused_usage(["replicas", "2"], "--far", address, "--replicas", "2", "--token-file",
+                           str(self.token_file))
+        result = run([FARSIDE, "run", "--replicas", "2", "--", STEADY, "16", "1"], seconds=30)
+        self.assertEqual(result.status, 2)
+        self.assertIn("--far", result.errors.decode())
+
+    def refused_usage(self, told, *options):
+        result = run([FARSIDE, "run", "--local", "16M", *options, "--", STEADY, "16", "1"], seconds=30)
+        self.assertEqual(result.status, 1, tail(result.errors))
+        for word in told:
+            self.assertIn(word, result.errors.decode())
+
+    @variations(SMALL)
+    def test_full_servers(self, variation):
+        """Two servers of 64 MiB: malloc answers ENOMEM when both are full, and all that was stored stays right."""
+        addresses = ",".join(self.serve("--quota", "64M")[1] for _ in range(2))
+        result = run(self.client(variation, addresses, PROGRAMS / "hog"), seconds=120)
+        self.assertEqual((result.status, result.output), (0, b"out of memory, and well\n"), tail(result.errors))
+
+    def test_a_pool(self):
+        """Servers join; a program spreads over them; one leaves and is waited for; another dies and falls silent."""
+        controller = self.controller()
+        pool = ["--pool", controller]
+        first, first_address = self.serve(*pool)
+        second, second_address = self.serve(*pool)
+        both = {first_address, second_address}
+        self.eventually(controller, lambda s: set(s) == both and all(x["state"] == "up" for x in s.values()))
+        program = self.steady(SMALL[0], f"pool://{controller}", 96)
+        servers = self.eventually(controller, lambda s: all(x["stored_bytes"] > 0 for x in s.values()))
+        self.assertEqual([s["clients"] for s in servers.values()], [1, 1])
+
+        first.terminate()  # it leaves, and serves what it holds
+        self.eventually(controller, lambda s: s[first_address]["state"] == "leaving")
+        other = self.steady(SMALL[0], f"pool://{controller}", 32, 2)
+        self.assertEqual(self.status(controller)[first_address]["clients"], 1)  # nobody new
+        other.communicate(timeout=60)
+        self.assertIsNone(first.poll())
+        self.assertIsNone(program.poll())
+
+        program.kill()
+        self.end(program)
+        self.assertEqual(first.wait(START_SECONDS), 0)
+        self.eventually(controller, lambda s: set(s) == {second_address})
+
+        second.kill()
+        self.eventually(controller, lambda s: s[second_address]["state"] == "silent")
+
+    def test_a_server_that_joins_is_used(self):
+        controller = self.controller()
+        self.serve("--pool", controller, "--quota", "96M")
+        self.eventually(controller, lambda s: len(s) == 1)
+        program = self.start(self.client(SMALL[0], f"pool://{controller}", PROGRAMS / "hog"))
+        _, second = self.serve("--pool", controller)
+        output, errors = program.communicate(timeout=120)
+        self.assertEqual((program.returncode, output), (0, b"out of memory, and well\n"), tail(errors))
+        self.assertIn(second, self.status(controller))
+
+    def test_status_for_people(self):
+        controller = self.controller()
+        command = [FARSIDE, "pool", "status", "--controller", controller, "--token-file", str(self.token_file)]
+        self.assertIn(b"no server has joined", run(command, seconds=30).output)
+        _, address = self.serve("--pool", controller)
+        self.eventually(controller, lambda s: len(s) == 1)
+        shown = run(command, seconds=30).output.decode()
+        self.assertIn(address, shown)
+        self.assertIn("512.0 MiB", shown)
+        refused = run(command[:-2], seconds=30)
+        self.assertEqual(refused.status, 1)
+        self.assertIn("token", refused.errors.decode())
+        _, no_controller = self.serve()
+        refused = run([*command[:4], self.place(no_controller), *command[5:]], seconds=30)
+        self.assertEqual(refused.status, 1)
+        self.assertIn("no controller", refused.errors.decode())
+
+    def test_a_pool_without_servers(self):
+        controller = self.controller()
+        result = run(self.client(SMALL[0], f"pool://{controller}", STEADY, 16, 1), seconds=30)
+        self.assertEqual(result.status, 1)
+        self.assertIn("knows no memory server", result.errors.decode())
+
+    @variations(SMALL)
+    def test_a_frozen_server_is_lost_after_the_limit(self, variation):
+        servers = [self.serve() for _ in range(2)]
+        addresses = ",".join(address for _, address in servers)
+        program = self.steady(variation, addresses, 48, 12, options=("--replicas", "2", "--patience", "2"))
+        servers[0][0].send_signal(signal.SIGSTOP)
+        output, errors = program.communicate(timeout=120)
+        self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
+        self.assertIn("1 of 2 replicas left", errors.decode())
+
+    @variations(SMALL)
+    def test_a_server_that_restarted_has_lost_the_data(self, variation):
+        server, address = self.serve()
+        program = self.steady(variation, address)
+        server.kill()
+        server.wait()
+        again = self.start([FARSIDE, "serve", "--memory", "512M", "--listen", self.place(address), "--token-file",
+                            self.token_file])
+        read_until(again.stderr, b"lending", START_SECONDS)
+        _, errors = program.communicate(timeout=ENDS_WITHIN)
+        self.assertNotIn(program.returncode, (0, 99), tail(errors))
+        self.assertIn("is lost", errors.decode())
+
+
+class Link:
+    """Two network namespaces with a cable between them: the server's and the client's."""
+    SERVER, CLIENT = "10.213.7.1", "10.213.7.2"
+
+    def __init__(self, test):
+        self.ip = require("ip")
+        self.names = [f"farside-{side}-{os.getpid()}" for side in ("s", "c")]
+        self.ends = [f"fs{os.getpid()}", f"fc{os.getpid()}"]
+        for name in self.names:
+            self.command(test, "netns", "add", name)
+            test.addCleanup(subprocess.run, [self.ip, "netns", "del", name], stderr=subprocess.DEVNULL, check=False)
+        self.command(test, "link", "add", self.ends[0], "netns", self.names[0], "type", "veth", "peer", "name",
+                     self.ends[1], "netns", self.names[1])
+        for name, end, address in zip(self.names, self.ends, (self.SERVER, self.CLIENT)):
+            self.command(test, "-n", name, "addr", "add", f"{address}/24", "dev", end)
+            self.command(test, "-n", name, "link", "set", end, "up")
+            self.command(test, "-n", name, "link", "set", "lo", "up")
+
+    def command(self, test, *words):
+        result = subprocess.run([self.ip, *words], capture_output=True, check=False)
+        if result.returncode != 0:
+            test.skipTest(f"no network namespaces with a cable here: {tail(result.stderr)}")
+
+    def inside(self, side):
+        return [self.ip, "netns", "exec", self.names[side]]
+
+    def plug(self, test, state):
+        self.command(test, "-n", self.names[0], "link", "set", self.ends[0], state)
+
+    def spoil(self, test, *netem):
+        tc = require("tc")
+        result = subprocess.run([*self.inside(0), tc, "qdisc", "add", "dev", self.ends[0], "root", "netem", *netem],
+                                capture_output=True, check=False)
+        if result.returncode != 0:
+            test.skipTest(f"tc has no netem here: {tail(result.stderr)}")
+
+
+class NetworkTest(Servers):
+    def begin(self, rounds, *options):
+        """A server and a program in namespaces of their own."""
+        link = Link(self)
+        server = self.start([*link.inside(0), FARSIDE, "serve", "--memory", "512M", "--listen", f"{Link.SERVER}:7170",
+                             "--token-file", self.token_file])
+        read_until(server.stderr, b"lending", START_SECONDS)
+        program = self.start([*link.inside(1),
+                              *self.client(SMALL[0], f"tcp://{Link.SERVER}:7170", STEADY, 48, rounds, options=options)])
+        read_until(program.stdout, b"ready", 60)
+        return link, program
+
+    def test_a_cable_that_is_pulled_and_put_back(self):
+        """The program stands still meanwhile, and has lost nothing."""
+        link, program = self.begin(30)
+        for seconds in (3, 8):
+            link.plug(self, "down")
+            with self.assertRaises(subprocess.TimeoutExpired):
+                program.wait(seconds)
+            link.plug(self, "up")
+            time.sleep(2)
+        output, errors = program.communicate(timeout=120)
+        self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
+
+    def test_a_cable_that_stays_away(self):
+        link, program = self.begin(1_000_000, "--patience", "3")
+        link.plug(self, "down")
+        _, errors = program.communicate(timeout=ENDS_WITHIN)
+        self.assertNotIn(program.returncode, (0, 99), tail(errors))
+        self.assertIn("is lost", errors.decode())
+
+    def test_loss_and_delay(self):
+        link, program = self.begin(4)
+        link.spoil(self, "delay", "2ms", "1ms", "loss", "2%")
+        output, errors = program.communicate(timeout=240)
+        self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
+
+
+if __name__ == "__main__":
+    main()
