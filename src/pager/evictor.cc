@@ -253,18 +253,18 @@ void Evictor::write_pages(Batch& batch, size_t first, size_t end) {
       uint64_t far = PageTable::far_of(c_.table.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
       segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
     }
-    submit(batch, {segments, run_count}, batch.pipe_read);
+    submit(batch, {segments, run_count}, std::min(kWritePages, end - first), batch.pipe_read);
   }
 }
 
-// Runs of changed lines, gathered. A page of which half has changed goes whole, and so do the last pages of a batch
+// Runs of changed lines, gathered. A page with many of them goes whole, and so do the last pages of a batch
 // whose log is full.
 void Evictor::write_lines(Batch& batch) {
   if (!batch.log) batch.log = static_cast<std::byte*>(near_alloc(kLogBytes));
   if (!held_) held_ = static_cast<std::byte*>(near_alloc(kCompared * kPageSize));
   uint64_t start = ticks();
   transport::Segment segments[transport::kMaxSegments];
-  size_t used = 0, count = 0, at = batch.whole_count;
+  size_t used = 0, count = 0, at = batch.whole_count, sent = at;
   auto add = [&](uint64_t far, const std::byte* from, size_t bytes) {
     memcpy(batch.log + used, from, bytes);
     segments[count++] = {far, static_cast<uint32_t>(bytes), batch.log + used};
@@ -277,9 +277,13 @@ void Evictor::write_lines(Batch& batch) {
       PageIndex page = batch.dirty[at + i];
       const std::byte* content = held_ + i * kPageSize;
       uint64_t lines = c_.twins.changes(page, content), far = PageTable::far_of(page);
-      if (std::popcount(lines) > static_cast<int>(kPageLines / 2)) lines = ~uint64_t{0};
+      bool whole = static_cast<unsigned>(std::popcount(lines)) > kPageLines / 2 || runs_in(lines) > kMostRuns;
+      if (whole) lines = ~uint64_t{0};
       else counters_.add(Counter::kLinePages);
-      if (count + kPageLines / 2 > std::size(segments)) submit(batch, {segments, std::exchange(count, 0)}, -1);
+      if (count + kMostRuns > std::size(segments)) {
+        submit(batch, {segments, std::exchange(count, 0)}, at + i - sent, -1);
+        sent = at + i;
+      }
       for_each_run(lines, [&](unsigned first, unsigned n) {
         add(far + first * kCacheLine, content + first * kCacheLine, n * kCacheLine);
       });
@@ -288,8 +292,8 @@ void Evictor::write_lines(Batch& batch) {
   }
   uint64_t took = ticks() - start;
   counters_.add(Counter::kCompareTicks, took);
-  c_.twins.note_pages(at - batch.whole_count, used, took);
-  if (count > 0) submit(batch, {segments, count}, -1);
+  c_.twins.note_compared(at - batch.whole_count, took);
+  if (count > 0) submit(batch, {segments, count}, at - sent, -1);
   for (size_t i = at; i < batch.dirty_count; i++) c_.twins.end(batch.dirty[i]);
   write_pages(batch, at, batch.dirty_count);
 }
@@ -304,7 +308,7 @@ void Evictor::read_held(Batch& batch, size_t pages) {
   }
 }
 
-void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments, int pipe) {
+void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments, size_t pages, int pipe) {
   uint64_t bytes = 0;
   for (const transport::Segment& s : segments) bytes += s.bytes;
   FARSIDE_CHECK(batch.write_count < Batch::kMostWrites);
@@ -312,7 +316,8 @@ void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments,
   int error;
   while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) poll_writes();
   if (error) die_of_lost_memory(c_.store, c_.budget.populated(), error);
-  write.bytes = bytes;
+  write.pages = pages;
+  write.lines = pipe < 0;
   write.sent = ticks();
   batch.write_count++;
   batch.unwritten++;
@@ -336,7 +341,7 @@ bool Evictor::poll_writes_of(Batch& batch) {
     if (r == 0) break;  // they complete in order
     if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
     write.token = 0;
-    if (c_.twins.enabled()) c_.twins.note_link(write.bytes, ticks() - write.sent);
+    if (c_.twins.enabled()) c_.twins.note_sent(write.lines, write.pages, ticks() - write.sent);
     if (--batch.unwritten == 0) finish(batch);
   }
   return batch.unwritten < before;

@@ -98,7 +98,8 @@ struct Batch : NearObject {
   int pipe_read = -1, pipe_write = -1;
   struct Write {
     transport::Token token;  // 0: acknowledged
-    uint64_t bytes, sent;    // ticks
+    uint64_t pages, sent;    // in ticks
+    bool lines;              // of the pages, and not they whole
   };
   static constexpr size_t kMostWrites = 64;
   Write writes[kMostWrites];
@@ -131,7 +132,8 @@ class Evictor : public NearObject {
 
  private:
   static constexpr size_t kBatches = 4;
-  static constexpr size_t kCompared = 16;  // pages
+  static constexpr size_t kCompared = 16;   // pages
+  static constexpr unsigned kMostRuns = 8;  // of lines in a page that does not go whole
 
   bool start(Batch& batch);
   size_t select(Batch& batch);
@@ -145,7 +147,7 @@ class Evictor : public NearObject {
   void write_pages(Batch& batch, size_t first, size_t end);
   void write_lines(Batch& batch);
   void read_held(Batch& batch, size_t pages);
-  void submit(Batch& batch, std::span<const transport::Segment> segments, int pipe);
+  void submit(Batch& batch, std::span<const transport::Segment> segments, size_t pages, int pipe);
   void finish(Batch& batch);
   bool poll_writes();
   bool poll_writes_of(Batch& batch);

@@ -17,6 +17,9 @@ uint64_t changed_lines(const std::byte* now, const std::byte* before);
 // The same without vectors, for other processors; public for tests.
 uint64_t changed_lines_portable(const std::byte* now, const std::byte* before);
 
+// How many runs of set bits there are.
+inline unsigned runs_in(uint64_t lines) { return static_cast<unsigned>(__builtin_popcountll(lines & ~(lines << 1))); }
+
 // Calls run(first line, lines) for each run of set bits.
 template <typename Run>
 void for_each_run(uint64_t lines, Run run) {

@@ -271,8 +271,10 @@ TEST(LinesTest, RunsCoverTheBitsAndNoOthers) {
   for (uint64_t lines :
        {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, uint64_t{0x8000000000000001}, uint64_t{0xf0ff00000000ff0e}}) {
     uint64_t covered = 0;
+    unsigned runs = 0;
     for_each_run(lines, [&](unsigned first, unsigned count) {
       ASSERT_GT(count, 0u);
+      runs++;
       for (unsigned i = first; i < first + count; i++) {
         ASSERT_EQ(covered >> i & 1, 0u);
         covered |= uint64_t{1} << i;
@@ -280,6 +282,7 @@ TEST(LinesTest, RunsCoverTheBitsAndNoOthers) {
       ASSERT_TRUE(first + count == 64 || (lines >> (first + count) & 1) == 0);  // as long as it can be
     });
     EXPECT_EQ(covered, lines);
+    EXPECT_EQ(runs, runs_in(lines));
   }
 }
 

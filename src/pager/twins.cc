@@ -101,22 +101,21 @@ void Twins::give(uint32_t slot) {
 
 // ---- What pays ----
 
-void Twins::note_link(uint64_t bytes, uint64_t ticks) {
-  if (bytes < 32 * kKiB) return;  // a latency, and no throughput
-  average(link_, ticks * kPageSize / bytes);
+void Twins::note_sent(bool lines, uint64_t pages, uint64_t ticks) {
+  if (pages < 8) return;  // a latency, and no throughput
+  average(lines ? lines_ : whole_, ticks / pages);
   decide();
 }
 
-void Twins::note_pages(uint64_t pages, uint64_t bytes, uint64_t ticks) {
+void Twins::note_compared(uint64_t pages, uint64_t ticks) {
   average(compare_, ticks / pages);
-  average(sent_, bytes / pages);
   decide();
 }
 
 void Twins::decide() {
   auto get = [](const std::atomic<uint32_t>& a) { return uint64_t{a.load(std::memory_order_relaxed)}; };
-  uint64_t saved = kPageSize - std::min<uint64_t>(get(sent_), kPageSize);
-  uint64_t gain = saved * get(link_) / kPageSize, cost = get(copy_) + get(compare_);
+  if (get(whole_) == 0 || get(lines_) == 0) return;
+  uint64_t gain = get(whole_) - std::min(get(whole_), get(lines_)), cost = get(copy_) + get(compare_);
   gain_.store(gain < cost ? kNone : (gain < 4 * cost ? kSome : kMuch), std::memory_order_relaxed);
 }
 

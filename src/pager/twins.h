@@ -5,10 +5,10 @@
 // A twin belongs to its page: whoever owns the page (docs/page_states.md) makes, compares and ends it. A near dirty
 // page has one or none; all others have none. They are near memory and count as such: what twins take, pages lose.
 //
-// Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where the bytes that
-// a comparison saves take the link longer than the copy and the comparison take the processor, by what was measured of
-// late: up to one for four near pages, or one for each where they save four times as much. Where they do not, one page
-// in 64 gets one, so that a change is noticed. Async-signal-safe, all of it.
+// Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where the server
+// acknowledges whole pages later than lines, and by more than the copy and the comparison take, as measured of late: up
+// to one for four near pages, or one for each where the gain is four times the cost. Else one page in 64 gets one, so
+// that a change is noticed. Async-signal-safe, all of it.
 #pragma once
 #include <atomic>
 
@@ -43,10 +43,10 @@ class Twins : public NearObject {
 
   // Writes over this link cost something: far memory is not this machine's.
   void set_remote(bool remote) { remote_.store(remote, std::memory_order_relaxed); }
-  // So many bytes were acknowledged so long after they were sent.
-  void note_link(uint64_t bytes, uint64_t ticks);
-  // Pages with a twin left: what reading and comparing them took, and the bytes that went.
-  void note_pages(uint64_t pages, uint64_t bytes, uint64_t ticks);
+  // So many pages, whole or by lines, were acknowledged so long after they were sent.
+  void note_sent(bool lines, uint64_t pages, uint64_t ticks);
+  // What reading and comparing pages with a twin took.
+  void note_compared(uint64_t pages, uint64_t ticks);
 
  private:
   static constexpr unsigned kShards = 16;
@@ -83,9 +83,10 @@ class Twins : public NearObject {
 
   std::atomic<bool> remote_{false};
   std::atomic<unsigned> gain_{kSome};  // of a twin
-  // Averages of late, in ticks for 4096 bytes; of evictors only, and a change that is lost does no harm.
-  std::atomic<uint32_t> link_{0}, compare_{0}, copy_{0};
-  std::atomic<uint32_t> sent_{0};  // bytes of a page with a twin
+  // Averages of late, in ticks for a page; by evictors, and a change that is lost does no harm.
+  std::atomic<uint32_t> whole_{0}, lines_{0}, compare_{0}, copy_{0};
+};
+std::atomic<uint32_t> sent_{0};  // bytes of a page with a twin
 };
 
 }  // namespace farside::pager
