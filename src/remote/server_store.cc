@@ -78,7 +78,11 @@ ServerStore::~ServerStore() {
 transport::Channel* ServerStore::open_channel(Status* status) {
   if (shm_) return new transport::ShmChannel(shm_, &attach_);
   if (address_.is_shm()) return transport::StreamChannel::open(attach_, status);
-  return transport::SteadyChannel::open(attach_, patience_, &told_, status);
+  transport::Channel* channel = transport::SteadyChannel::open(attach_, patience_, &told_, status);
+  // The region was there once: what the greeting says is why it is gone.
+  bool lost = !channel && status->code() != EMFILE;
+  if (lost) *status = Status::error(status->code(), "memory server {} is lost: {}", address(), status->text());
+  return channel;
 }
 
 void ServerStore::close_channel(transport::Channel* channel) {
