@@ -86,7 +86,5 @@ class Twins : public NearObject {
   // Averages of late, in ticks for a page; by evictors, and a change that is lost does no harm.
   std::atomic<uint32_t> whole_{0}, lines_{0}, compare_{0}, copy_{0};
 };
-std::atomic<uint32_t> sent_{0};  // bytes of a page with a twin
-};
 
 }  // namespace farside::pager
