@@ -194,6 +194,9 @@ class TrackTest(SystemTest):
             time.sleep(0.01)
         result = run([FARSIDE, "track", "-p", str(program.pid), "--for", "0.3", "--window", "0.1"], env=environment())
         self.assertEqual(result.status, 0, result.errors)
+        deadline = time.monotonic() + 10
+        while state() != "T" and time.monotonic() < deadline:  # let go with SIGSTOP, it has to get a processor to stop
+            time.sleep(0.01)
         self.assertEqual(state(), "T")
 
     def test_a_killed_program(self):
