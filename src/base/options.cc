@@ -26,10 +26,10 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_FAULT", "--fault", "how faults are served: auto, signal or handler", false},
     {"FARSIDE_POLICY", "--policy", "which pages leave first: fifo, second-chance, lru or priority", false},
     {"FARSIDE_EVICTORS", "--evictors",
-     "threads at most that write pages out, 1 to 4; without it one for every four processors", false},
+     "threads at most that write pages out, 1 to 8; without it one for every four processors", false},
     {"FARSIDE_PREFETCH", "--prefetch", "fetch ahead of sequential and strided access: on or off", false},
     {"FARSIDE_PATHS", "--paths", "how far objects come back: hybrid, page or object", false},
-    {"FARSIDE_WRITEBACK", "--writeback", "what of a changed page goes back: auto, page or line", false},
+    {"FARSIDE_WRITEBACK", "--writeback", "what of a changed page goes back: page (default), line or auto", false},
     {"FARSIDE_SPACE", "--space", "addresses reserved for far memory (default 256G)", false},
     {"FARSIDE_STATS", "--stats", "json:FILE writes the run's statistics there", false},
     {"FARSIDE_QUIET", "--quiet", "print nothing but errors", false},
@@ -89,7 +89,8 @@ Status set_paths(Options* options, std::string_view variable, std::string_view v
 }
 
 Status set_evictors(Options* options, std::string_view variable, std::string_view value) {
-  if (value.size() != 1 || value[0] < '1' || value[0] > '4') return bad_value(variable, value, "a number from 1 to 4");
+  if (value.size() != 1 || value[0] < '1' || value[0] > '0' + kMostEvictors)
+    return bad_value(variable, value, "a number from 1 to 8");
   options->evictors = static_cast<unsigned>(value[0] - '0');
   return {};
 }

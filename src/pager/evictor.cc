@@ -364,7 +364,7 @@ void Evictor::finish(Batch& batch) {
 
 EvictorGroup::EvictorGroup(const EvictorContext& context, unsigned threads)
     : c_(context),
-      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)) {}
+      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMostEvictors)) {}
 
 EvictorGroup::~EvictorGroup() {
   stop();

@@ -213,7 +213,6 @@ class EvictorGroup {
   bool owns_fd(int fd) const;
 
  private:
-  static constexpr unsigned kMaxEvictors = 4;
   void start_one(unsigned index);
   void run(unsigned index);
   bool is_wanted(unsigned index, bool working) const;
@@ -234,9 +233,9 @@ class EvictorGroup {
 
   EvictorContext c_;
   unsigned wanted_;
-  Evictor* evictors_[kMaxEvictors] = {};
-  pthread_t threads_[kMaxEvictors] = {};
-  Seat seats_[kMaxEvictors];
+  Evictor* evictors_[kMostEvictors] = {};
+  pthread_t threads_[kMostEvictors] = {};
+  Seat seats_[kMostEvictors];
   void (*regular_work_)() = nullptr;
   bool (*background_work_)(void*) = nullptr;
   void* background_context_ = nullptr;

@@ -28,7 +28,6 @@ using bench::PoliciesSettings;
 using bench::RedisSettings;
 
 constexpr uint64_t kLeastBytes = 16 * kMiB;  // below, tables and queues weigh more than data
-constexpr unsigned kMostEvictors = 4;
 constexpr unsigned kMostRepetitions = 1000;
 
 constexpr const char* kPagingHelp =

@@ -21,7 +21,7 @@ struct FarMemoryConfig {
   unsigned evictors = 1;
   uint64_t object_bytes = 0;  // of far memory for objects, besides
   Paths paths = Paths::kHybrid;
-  WriteBack writeback = WriteBack::kAuto;
+  WriteBack writeback = WriteBack::kPage;
   unsigned replicas = 1;
 };
 

@@ -109,7 +109,7 @@ size_t PolicySet::select_by_share(unsigned evictor, std::span<PageIndex> out) {
   for (size_t i = 0; i < kPolicyKinds; i++) {
     if (Policy* p = policies_[i].load(std::memory_order_acquire)) sizes[i] = p->queued();
   }
-  share_out(out.size(), turns_[evictor % kMaxEvictors]++, sizes, shares);
+  share_out(out.size(), turns_[evictor % kMostEvictors]++, sizes, shares);
   for (size_t i = 0; i < kPolicyKinds; i++) {
     if (shares[i] > 0) count += policies_[i].load()->select(evictor, out.subspan(count, shares[i]));
   }

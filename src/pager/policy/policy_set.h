@@ -72,12 +72,11 @@ class PolicySet final : public Policy {
   Policy* policy(PolicyKind kind) const { return policies_[static_cast<size_t>(kind)].load(std::memory_order_acquire); }
   size_t select_by_share(unsigned evictor, std::span<PageIndex> out);
 
-  static constexpr unsigned kMaxEvictors = 4;
   PageTable& table_;
   PolicyRanges ranges_;
   std::atomic<Policy*> policies_[kPolicyKinds] = {};  // made when first needed, and kept
   std::atomic<bool> several_{false};                  // more than one was ever made
-  uint32_t turns_[kMaxEvictors] = {};
+  uint32_t turns_[kMostEvictors] = {};
 };
 
 }  // namespace farside::pager

@@ -42,9 +42,9 @@ class ShardedPolicy final : public Policy {
   }
 
   size_t select(unsigned evictor, std::span<PageIndex> out) override {
-    evictor %= kMaxEvictors;
+    evictor %= kMostEvictors;
     uint32_t turn = turns_[evictor]++;
-    unsigned first = evictor * (kShards / kMaxEvictors);  // evictors that start together do not meet on every lock
+    unsigned first = evictor * (kShards / kMostEvictors);  // evictors that start together do not meet on every lock
     size_t count = 0;
     for (unsigned pass = 0; pass < Order::kPasses && count < out.size(); pass++) {
       count += select_by_share(pass, turn, first, out.subspan(count));
@@ -66,7 +66,6 @@ class ShardedPolicy final : public Policy {
 
  private:
   static constexpr unsigned kShards = 16;
-  static constexpr unsigned kMaxEvictors = 4;
   // Of a batch, for each page wanted. When every page is hot, the first ones must go after all; and entries of pages
   // that are gone, however many, do not hold up the evictor.
   static constexpr size_t kMostSpared = 16;
@@ -110,7 +109,7 @@ class ShardedPolicy final : public Policy {
 
   PageTable& table_;
   const char* name_;
-  uint32_t turns_[kMaxEvictors] = {};
+  uint32_t turns_[kMostEvictors] = {};
   Shard shards_[kShards];
 };
 
