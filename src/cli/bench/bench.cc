@@ -3,6 +3,7 @@
 
 #include "base/bits.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "base/size.h"
 #include "cli/bench/all_command.h"
 #include "cli/bench/fibers.h"
