@@ -116,14 +116,16 @@ size_t Evictor::select(Batch& batch) {
     else if (word.is(PageState::kNear)) c_.policy.insert(index_, candidates[i]);
   }
   std::sort(batch.pages, batch.pages + batch.count);
-  for (bool twins : {false, true}) {
+  auto add_dirty = [&](bool twins) {
     for (size_t i = 0; i < batch.count; i++) {
       PageIndex page = batch.pages[i];
       if (c_.table[page].load().has(PageWord::kDirty) && c_.twins.has(page) == twins)
         batch.dirty[batch.dirty_count++] = page;
     }
-    if (!twins) batch.whole_count = batch.dirty_count;
-  }
+  };
+  add_dirty(false);
+  batch.whole_count = batch.dirty_count;
+  if (c_.twins.enabled()) add_dirty(true);
   tell_observer(batch);
   return batch.count;
 }

@@ -254,17 +254,8 @@ Channel* PoolChannel::to(unsigned server) {
   return channels_[server];
 }
 
-PoolChannel::Slot* PoolChannel::find(Token token) {
-  Slot& slot = slots_[token % transport::kMaxInFlight];
-  return token != 0 && slot.token == token ? &slot : nullptr;
-}
+PoolChannel::Slot* PoolChannel::find(Token token) { return transport::find_slot(slots_, token); }
 
-// The lowest free one, so that few slots ever need a staging buffer.
-PoolChannel::Slot* PoolChannel::free_slot() {
-  for (Slot& slot : slots_) {
-    if (slot.token == 0) return &slot;
-  }
-  return nullptr;
-}
+PoolChannel::Slot* PoolChannel::free_slot() { return transport::free_slot(slots_); }
 
 }  // namespace farside::remote

@@ -48,6 +48,22 @@ inline int read_pipe(int pipe, iovec* pieces, int count, size_t bytes) {
   return 0;
 }
 
+// The request that a token names, among a channel's; nullptr: none. A token is its request's place modulo kMaxInFlight.
+template <typename Slot>
+Slot* find_slot(Slot (&slots)[kMaxInFlight], Token token) {
+  Slot& slot = slots[token % kMaxInFlight];
+  return token != 0 && slot.token == token ? &slot : nullptr;
+}
+
+// The lowest free place, so that few of them ever need a staging buffer; nullptr: none.
+template <typename Slot>
+Slot* free_slot(Slot (&slots)[kMaxInFlight]) {
+  for (Slot& slot : slots) {
+    if (slot.token == 0) return &slot;
+  }
+  return nullptr;
+}
+
 // Reads what a write's segments hold together from a pipe into a near buffer, made larger where it is too small, and
 // points the segments to it.
 inline int stage_pipe(int pipe, std::span<Segment> segments, std::byte** staging, size_t* staging_bytes) {

@@ -229,17 +229,8 @@ void SteadyChannel::end(int error) {
   }
 }
 
-SteadyChannel::Slot* SteadyChannel::find(Token token) {
-  Slot& slot = slots_[token % kMaxInFlight];
-  return token != 0 && slot.token == token ? &slot : nullptr;
-}
+SteadyChannel::Slot* SteadyChannel::find(Token token) { return find_slot(slots_, token); }
 
-// The lowest free one, so that few slots ever need a staging buffer.
-SteadyChannel::Slot* SteadyChannel::free_slot() {
-  for (Slot& slot : slots_) {
-    if (slot.token == 0) return &slot;
-  }
-  return nullptr;
-}
+SteadyChannel::Slot* SteadyChannel::free_slot() { return transport::free_slot(slots_); }
 
 }  // namespace farside::transport

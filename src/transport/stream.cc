@@ -95,18 +95,9 @@ int StreamChannel::wait(Token token, uint64_t timeout_ns) {
   }
 }
 
-StreamChannel::Slot* StreamChannel::find(Token token) {
-  Slot& slot = slots_[token % kMaxInFlight];
-  return token != 0 && slot.token == token ? &slot : nullptr;
-}
+StreamChannel::Slot* StreamChannel::find(Token token) { return find_slot(slots_, token); }
 
-// The lowest free one, so that few slots ever need a staging buffer.
-StreamChannel::Slot* StreamChannel::free_slot() {
-  for (Slot& slot : slots_) {
-    if (slot.token == 0) return &slot;
-  }
-  return nullptr;
-}
+StreamChannel::Slot* StreamChannel::free_slot() { return transport::free_slot(slots_); }
 
 void StreamChannel::fill_head(Slot* slot, wire::Op op, std::span<const Segment> segments, size_t data_bytes) {
   size_t list_bytes = sizeof(wire::ListHeader) + segments.size() * sizeof(wire::Extent);
