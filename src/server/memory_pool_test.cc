@@ -87,6 +87,50 @@ TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForAWhile) {
   EXPECT_EQ(pool.usage().regions, 0u);
 }
 
+TEST(MemoryPool, ManyPiecesOfAPageAreStoredAsTheyCame) {
+  MemoryPool pool(8 * kSlab, 0);
+  Region* region = new_root(&pool, 8 * kSlab, kSlab);
+  std::vector<uint8_t> expected(8 * kPage);
+  for (size_t i = kPage; i < 7 * kPage; i++) expected[i] = static_cast<uint8_t>(i * 13);
+  ASSERT_EQ(write(region, kPage, {expected.begin() + kPage, expected.begin() + 7 * kPage}), 0);
+  std::mt19937 random(1);
+  for (int round = 0; round < 500; round++) {
+    std::vector<wire::Extent> extents;
+    std::vector<uint8_t> data;
+    for (uint64_t count = 1 + random() % 40, at = random() % kPage; count > 0 && at < expected.size(); count--) {
+      uint64_t bytes = std::min(1 + random() % (random() % 8 == 0 ? 5000 : 200), expected.size() - at);
+      extents.push_back({at, bytes});
+      for (uint64_t i = 0; i < bytes; i++) data.push_back(expected[at + i] = static_cast<uint8_t>(random()));
+      at += bytes + random() % 3 * (random() % 500);  // often the next begins at once
+    }
+    if (round % 2 == 1) {  // in any order
+      std::vector<uint8_t> turned;
+      for (size_t i = extents.size(), end = data.size(); i-- > 0; end -= extents[i].bytes)
+        turned.insert(turned.end(), data.begin() + static_cast<long>(end - extents[i].bytes),
+                      data.begin() + static_cast<long>(end));
+      std::reverse(extents.begin(), extents.end());
+      data = turned;
+    }
+    wire::ExtentList list(reinterpret_cast<const std::byte*>(extents.data()), static_cast<uint32_t>(extents.size()));
+    ASSERT_EQ(region->write(list, reinterpret_cast<const std::byte*>(data.data())), 0);
+    ASSERT_EQ(read(region, 0, expected.size()), expected) << round;
+  }
+  pool.release(region);
+}
+
+TEST(MemoryFile, WhatIsMissingIsCountedByPages) {
+  MemoryFile file;
+  ASSERT_EQ(file.create(64 * kPage), 0);
+  EXPECT_EQ(file.missing_bytes(10, 64 * kPage - 10), 64 * kPage);
+  for (uint64_t page : {3, 4, 9, 63}) ASSERT_EQ(file.write(page * kPage + 5, "x", 1), 0);
+  EXPECT_EQ(file.missing_bytes(0, 64 * kPage), 60 * kPage);
+  EXPECT_EQ(file.missing_bytes(3 * kPage + 100, 2 * kPage), kPage);  // pages 3, 4 and 5
+  EXPECT_EQ(file.missing_bytes(9 * kPage, 1), 0u);
+  EXPECT_EQ(file.missing_bytes(62 * kPage, 2 * kPage), kPage);
+  ASSERT_EQ(file.punch(4 * kPage, kPage), 0);
+  EXPECT_EQ(file.missing_bytes(3 * kPage, 2 * kPage), kPage);
+}
+
 TEST(Fence, ShutsOutWhatWasReplaced) {
   Fence fence;
   EXPECT_TRUE(fence.advance(1));

@@ -5,8 +5,8 @@
 // content is saved into every direct overlay that does not own it; overlays of overlays then find it on their way.
 //
 // Locks. All regions of one tree share a family lock:
-//   shared     reads; writes and discards of a root without overlays (clients do not overlap their own requests, and
-//              if they do, only their own data suffers)
+//   shared     reads; writes and discards of a root without overlays (clients have no two of them under way for one
+//              page, and if they do, only their own data suffers)
 //   exclusive  all other writes and discards; every change of the tree's shape
 // The pool's mutex is taken before the family lock, never after it.
 #pragma once
@@ -80,6 +80,8 @@ class Region {
   template <typename Work>
   static void for_each_page_run(const wire::ExtentList& extents, Work work);
   int admit(const wire::ExtentList& extents);
+  int write_plain(const wire::ExtentList& extents, const std::byte* from);
+  int patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t end, const std::byte** from);
   bool charge_pages(uint64_t bytes);
   void charge_what_is_stored();
   bool owns(uint64_t page) const { return !base_ || own_->test(page); }
