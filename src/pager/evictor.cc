@@ -239,10 +239,16 @@ void Evictor::write(Batch& batch) {
   in_flight_++;
   batch.write_count = 0;
   batch.unwritten = 1;
-  write_pages(batch, 0, batch.whole_count);
+  if (batch.whole_count > 0) write_whole(batch);
   if (batch.whole_count < batch.dirty_count) write_lines(batch);
   counters_.add(Counter::kDirtyEvictions, batch.dirty_count);
   if (--batch.unwritten == 0) finish(batch);
+}
+
+void Evictor::write_whole(Batch& batch) {
+  uint64_t start = ticks();
+  write_pages(batch, 0, batch.whole_count);
+  if (c_.twins.enabled()) c_.twins.note_handled(Twins::kWhole, batch.whole_count, ticks() - start);
 }
 
 // Straight from the pipe.
@@ -278,7 +284,8 @@ void Evictor::write_lines(Batch& batch) {
     for (size_t i = 0; i < pages; i++) {
       PageIndex page = batch.dirty[at + i];
       const std::byte* content = held_ + i * kPageSize;
-      uint64_t lines = c_.twins.changes(page, content), far = PageTable::far_of(page);
+      PageIndex next = batch.dirty[std::min(at + i + 1, batch.dirty_count - 1)];
+      uint64_t lines = c_.twins.changes(page, content, next), far = PageTable::far_of(page);
       bool whole = static_cast<unsigned>(std::popcount(lines)) > kPageLines / 2 || runs_in(lines) > kMostRuns;
       if (whole) lines = ~uint64_t{0};
       else counters_.add(Counter::kLinePages);
@@ -291,10 +298,11 @@ void Evictor::write_lines(Batch& batch) {
       });
     }
     at += pages;
+    poll_writes();  // what comes back while others are compared is free the sooner, and timed
   }
   uint64_t took = ticks() - start;
   counters_.add(Counter::kCompareTicks, took);
-  c_.twins.note_compared(at - batch.whole_count, took);
+  c_.twins.note_handled(Twins::kByLines, at - batch.whole_count, took);
   if (count > 0) submit(batch, {segments, count}, at - sent, -1);
   for (size_t i = at; i < batch.dirty_count; i++) c_.twins.end(batch.dirty[i]);
   write_pages(batch, at, batch.dirty_count);
@@ -319,7 +327,7 @@ void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments,
   while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) poll_writes();
   if (error) die_of_lost_memory(c_.store, c_.budget.populated(), error);
   write.pages = pages;
-  write.lines = pipe < 0;
+  write.way = pipe < 0 ? Twins::kByLines : Twins::kWhole;
   write.sent = ticks();
   batch.write_count++;
   batch.unwritten++;
@@ -343,10 +351,16 @@ bool Evictor::poll_writes_of(Batch& batch) {
     if (r == 0) break;  // they complete in order
     if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
     write.token = 0;
-    if (c_.twins.enabled()) c_.twins.note_sent(write.lines, write.pages, ticks() - write.sent);
+    if (c_.twins.enabled()) note_acknowledged(write);
     if (--batch.unwritten == 0) finish(batch);
   }
   return batch.unwritten < before;
+}
+
+void Evictor::note_acknowledged(const Batch::Write& write) {
+  uint64_t now = ticks();
+  c_.twins.note_carried(write.way, write.pages, now - std::max(write.sent, last_acknowledged_));
+  last_acknowledged_ = now;
 }
 
 // Phase 5.

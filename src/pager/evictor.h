@@ -99,7 +99,7 @@ struct Batch : NearObject {
   struct Write {
     transport::Token token;  // 0: acknowledged
     uint64_t pages, sent;    // in ticks
-    bool lines;              // of the pages, and not they whole
+    Twins::Way way;
   };
   static constexpr size_t kMostWrites = 64;
   Write writes[kMostWrites];
@@ -144,6 +144,7 @@ class Evictor : public NearObject {
   void unmap(Batch& batch);
   void release_clean(Batch& batch);
   void write(Batch& batch);
+  void write_whole(Batch& batch);
   void write_pages(Batch& batch, size_t first, size_t end);
   void write_lines(Batch& batch);
   void read_held(Batch& batch, size_t pages);
@@ -151,6 +152,7 @@ class Evictor : public NearObject {
   void finish(Batch& batch);
   bool poll_writes();
   bool poll_writes_of(Batch& batch);
+  void note_acknowledged(const Batch::Write& write);
   void close_pipes();
 
   EvictorContext c_;
@@ -160,7 +162,8 @@ class Evictor : public NearObject {
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
   size_t in_flight_ = 0;
-  std::byte* held_ = nullptr;  // pages as they left, for comparison; kCompared of them, made when first needed
+  uint64_t last_acknowledged_ = 0;  // a write, in ticks
+  std::byte* held_ = nullptr;       // pages as they left, for comparison; kCompared of them, made when first needed
   CounterBlock counters_;
 };
 

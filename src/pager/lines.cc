@@ -10,12 +10,16 @@
 namespace farside::pager {
 namespace {
 
-using Compare = uint64_t (*)(const std::byte*, const std::byte*);
+using Compare = uint64_t (*)(const std::byte*, const std::byte*, const std::byte*);
+
+void prefetch_line(const std::byte* page, unsigned line) { __builtin_prefetch(page + line * kCacheLine, 0, 2); }
 
 #ifdef __x86_64__
-__attribute__((target("avx2"))) uint64_t changed_lines_avx2(const std::byte* now, const std::byte* before) {
+__attribute__((target("avx2"))) uint64_t changed_lines_avx2(const std::byte* now, const std::byte* before,
+                                                            const std::byte* next) {
   uint64_t lines = 0;
   for (unsigned line = 0; line < kPageLines; line++) {
+    prefetch_line(next, line);
     auto* a = reinterpret_cast<const __m256i*>(now + line * kCacheLine);
     auto* b = reinterpret_cast<const __m256i*>(before + line * kCacheLine);
     __m256i low = _mm256_xor_si256(_mm256_load_si256(a), _mm256_load_si256(b));
@@ -26,9 +30,11 @@ __attribute__((target("avx2"))) uint64_t changed_lines_avx2(const std::byte* now
   return lines;
 }
 
-__attribute__((target("avx512f"))) uint64_t changed_lines_avx512(const std::byte* now, const std::byte* before) {
+__attribute__((target("avx512f"))) uint64_t changed_lines_avx512(const std::byte* now, const std::byte* before,
+                                                                 const std::byte* next) {
   uint64_t lines = 0;
   for (unsigned line = 0; line < kPageLines; line++) {
+    prefetch_line(next, line);
     __m512i a = _mm512_load_si512(now + line * kCacheLine), b = _mm512_load_si512(before + line * kCacheLine);
     lines |= static_cast<uint64_t>(_mm512_cmpneq_epi64_mask(a, b) != 0) << line;
   }
@@ -47,9 +53,10 @@ Compare choose() {
 
 }  // namespace
 
-uint64_t changed_lines_portable(const std::byte* now, const std::byte* before) {
+uint64_t changed_lines_portable(const std::byte* now, const std::byte* before, const std::byte* next) {
   uint64_t lines = 0;
   for (unsigned line = 0; line < kPageLines; line++) {
+    prefetch_line(next, line);
     uint64_t any = 0;
     for (unsigned word = 0; word < kCacheLine / 8; word++) {
       uint64_t a, b;
@@ -62,11 +69,11 @@ uint64_t changed_lines_portable(const std::byte* now, const std::byte* before) {
   return lines;
 }
 
-uint64_t changed_lines(const std::byte* now, const std::byte* before) {
+uint64_t changed_lines(const std::byte* now, const std::byte* before, const std::byte* next) {
   static std::atomic<Compare> chosen{nullptr};  // all who choose at once choose the same
   Compare compare = chosen.load(std::memory_order_relaxed);
   if (!compare) chosen.store(compare = choose(), std::memory_order_relaxed);
-  return compare(now, before);
+  return compare(now, before, next);
 }
 
 }  // namespace farside::pager

@@ -255,14 +255,14 @@ TEST(LinesTest, ChangesAreFoundWhereverTheyAre) {
   alignas(64) std::byte now[kPageSize], before[kPageSize];
   for (size_t i = 0; i < kPageSize; i++) now[i] = before[i] = static_cast<std::byte>(i * 7);
   for (auto* compare : {changed_lines, changed_lines_portable}) {
-    EXPECT_EQ(compare(now, before), 0u);
+    EXPECT_EQ(compare(now, before, before), 0u);
     for (size_t at = 0; at < kPageSize; at++) {
       now[at] ^= std::byte{1};
-      ASSERT_EQ(compare(now, before), uint64_t{1} << at / 64) << at;
+      ASSERT_EQ(compare(now, before, before), uint64_t{1} << at / 64) << at;
       now[at] ^= std::byte{1};
     }
     now[0] ^= std::byte{8}, now[64] ^= std::byte{8}, now[4095] ^= std::byte{8};
-    EXPECT_EQ(compare(now, before), uint64_t{3} | uint64_t{1} << 63);
+    EXPECT_EQ(compare(now, before, before), uint64_t{3} | uint64_t{1} << 63);
     now[0] ^= std::byte{8}, now[64] ^= std::byte{8}, now[4095] ^= std::byte{8};
   }
 }

@@ -11,6 +11,8 @@ namespace farside::pager {
 namespace {
 
 constexpr uint32_t kMostChunks = 1 << 16;  // 16 GiB of twins
+constexpr uint64_t kTrial = 4096;          // evicted pages, in which twins are made although they do not pay
+constexpr uint64_t kTrialPeriod = 32 * kTrial;
 
 // Moves an average an eighth of the way.
 void average(std::atomic<uint32_t>& of, uint64_t value) {
@@ -35,14 +37,14 @@ Twins::~Twins() {
   os::unmap(chunks_, kMostChunks * sizeof *chunks_);
 }
 
-bool Twins::wants(PageIndex page) const {
+bool Twins::wants() const {
   if (mode_ != WriteBack::kAuto) return mode_ == WriteBack::kLine;
   if (!remote_.load(std::memory_order_relaxed)) return false;
-  return gain_.load(std::memory_order_relaxed) != kNone || page * 0x9e3779b1u >> 26 == 0;  // one in 64
+  return gain_.load(std::memory_order_relaxed) != kNone || frames_.evicted() % kTrialPeriod < kTrial;
 }
 
 void Twins::make(PageIndex page, const std::byte* content, unsigned thread) {
-  if (!wants(page)) return;
+  if (!wants()) return;
   uint32_t slot = take(shards_[thread % kShards]);
   if (slot == 0) return;
   bool timed = slot % 16 == 0;
@@ -52,9 +54,10 @@ void Twins::make(PageIndex page, const std::byte* content, unsigned thread) {
   slots_[page].store(slot, std::memory_order_relaxed);  // the page's word, which changes next, publishes it
 }
 
-uint64_t Twins::changes(PageIndex page, const std::byte* now) {
+uint64_t Twins::changes(PageIndex page, const std::byte* now, PageIndex next) {
   uint32_t slot = slots_[page].exchange(0, std::memory_order_relaxed);
-  uint64_t lines = changed_lines(now, at(slot));
+  uint32_t next_slot = slots_[next].load(std::memory_order_relaxed);
+  uint64_t lines = changed_lines(now, at(slot), at(next_slot != 0 ? next_slot : slot));
   give(slot);
   return lines;
 }
@@ -101,22 +104,20 @@ void Twins::give(uint32_t slot) {
 
 // ---- What pays ----
 
-void Twins::note_sent(bool lines, uint64_t pages, uint64_t ticks) {
-  if (pages < 8) return;  // a latency, and no throughput
-  average(lines ? lines_ : whole_, ticks / pages);
-  decide();
-}
+void Twins::note_handled(Way way, uint64_t pages, uint64_t ticks) { average(handled_[way], ticks / pages); }
 
-void Twins::note_compared(uint64_t pages, uint64_t ticks) {
-  average(compare_, ticks / pages);
+void Twins::note_carried(Way way, uint64_t pages, uint64_t ticks) {
+  if (pages < 8) return;  // a latency, and no throughput
+  average(carried_[way], ticks / pages);
   decide();
 }
 
 void Twins::decide() {
   auto get = [](const std::atomic<uint32_t>& a) { return uint64_t{a.load(std::memory_order_relaxed)}; };
-  if (get(whole_) == 0 || get(lines_) == 0) return;
-  uint64_t gain = get(whole_) - std::min(get(whole_), get(lines_)), cost = get(copy_) + get(compare_);
-  gain_.store(gain < cost ? kNone : (gain < 4 * cost ? kSome : kMuch), std::memory_order_relaxed);
+  if (get(carried_[kWhole]) == 0 || get(carried_[kByLines]) == 0) return;
+  uint64_t whole = get(handled_[kWhole]) + get(carried_[kWhole]), cost = get(copy_) + get(handled_[kByLines]);
+  uint64_t gain = whole - std::min(whole, get(carried_[kByLines]));
+  gain_.store(gain < cost ? kNone : (gain < 2 * cost ? kSome : kMuch), std::memory_order_relaxed);
 }
 
 }  // namespace farside::pager

@@ -5,9 +5,9 @@
 // A twin belongs to its page: whoever owns the page (docs/page_states.md) makes, compares and ends it. A near dirty
 // page has one or none; all others have none. They are near memory and count as such: what twins take, pages lose.
 //
-// Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where the server
-// acknowledges whole pages later than lines, and by more than the copy and the comparison take, as measured of late: up
-// to one for four near pages, or one for each where the gain is four times the cost. Else one page in 64 gets one, so
+// Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where a page by its
+// lines saves more of the link and of the evictor than copying and comparing it takes, as measured of late: up to one
+// for four near pages, or one for each where the gain is twice the cost. Else the pages of one while in 32 get one, so
 // that a change is noticed. Async-signal-safe, all of it.
 #pragma once
 #include <atomic>
@@ -35,18 +35,19 @@ class Twins : public NearObject {
   bool has(PageIndex page) const {
     return chunk_count_.load(std::memory_order_acquire) > 0 && slots_[page].load(std::memory_order_relaxed) != 0;
   }
-  // The lines in which `now` differs. The twin ends.
-  uint64_t changes(PageIndex page, const std::byte* now);
+  // The lines in which `now` differs. The twin ends. `next` is the page asked for next, if any.
+  uint64_t changes(PageIndex page, const std::byte* now, PageIndex next);
   void end(PageIndex page);
 
   // ---- Measured, for kAuto; by evictors ----
 
   // Writes over this link cost something: far memory is not this machine's.
   void set_remote(bool remote) { remote_.store(remote, std::memory_order_relaxed); }
-  // So many pages, whole or by lines, were acknowledged so long after they were sent.
-  void note_sent(bool lines, uint64_t pages, uint64_t ticks);
-  // What reading and comparing pages with a twin took.
-  void note_compared(uint64_t pages, uint64_t ticks);
+  enum Way : unsigned { kWhole, kByLines };
+  // What an evictor itself took to send so many pages; to compare them, too, if by lines.
+  void note_handled(Way way, uint64_t pages, uint64_t ticks);
+  // For so long a request with so many pages was on its way, and none before it.
+  void note_carried(Way way, uint64_t pages, uint64_t ticks);
 
  private:
   static constexpr unsigned kShards = 16;
@@ -60,7 +61,7 @@ class Twins : public NearObject {
 
   enum Gain : unsigned { kNone, kSome, kMuch };
 
-  bool wants(PageIndex page) const;
+  bool wants() const;
   uint64_t most() const;
   uint32_t take(Shard& shard);
   void add_chunk(Shard& shard);
@@ -83,8 +84,8 @@ class Twins : public NearObject {
 
   std::atomic<bool> remote_{false};
   std::atomic<unsigned> gain_{kSome};  // of a twin
-  // Averages of late, in ticks for a page; by evictors, and a change that is lost does no harm.
-  std::atomic<uint32_t> whole_{0}, lines_{0}, compare_{0}, copy_{0};
+  // Averages of late, in ticks for a page; a change that is lost does no harm.
+  std::atomic<uint32_t> handled_[2] = {}, carried_[2] = {}, copy_{0};
 };
 
 }  // namespace farside::pager

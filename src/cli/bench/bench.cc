@@ -236,6 +236,13 @@ void add_repeat_option(CLI::App* command, unsigned* repetitions) {
       ->capture_default_str();
 }
 
+void add_evictors_option(CLI::App* command, unsigned* evictors) {
+  command->add_option("--evictors", *evictors, "evictor threads")
+      ->type_name("N")
+      ->check(CLI::Range(1U, kMostEvictors))
+      ->capture_default_str();
+}
+
 void add_zram_option(CLI::App* command, bool* zram) {
   command->add_flag("!--no-zram", *zram, "leave out kernel swap on zram");
 }
@@ -257,10 +264,7 @@ void add_paging(CLI::App* parent) {
       ->type_name("S")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command->add_option("--evictors", settings.evictors, "evictor threads")
-      ->type_name("N")
-      ->check(CLI::Range(1U, kMostEvictors))
-      ->capture_default_str();
+  add_evictors_option(command, &settings.evictors);
   command->add_option("--ways", settings.ways, "ways to run, separated by commas (default: all)")
       ->type_name("NAMES")
       ->delimiter(',')
@@ -332,6 +336,7 @@ void add_writeback(CLI::App* parent) {
   arguments->data.size = "64M";
   add_size_option(command, &arguments->data.size);
   add_repeat_option(command, &arguments->settings.repetitions);
+  add_evictors_option(command, &arguments->settings.evictors);
   command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
   add_output_options(command, &arguments->output);
   command->footer(

@@ -276,7 +276,7 @@ TEST_F(ObjectsSmokeTest, SharesAreSharesAndQuantilesGrow) {
 
 TEST_F(ObjectsSmokeTest, ItIsShownToPeople) {
   std::string text = objects_text(document_), svg = to_svg(objects_charts(document_));
-  for (const char* shown : {"farside::far_hash_map, 8 fibers, tcp", "pages, no hints, tcp", "evacuator with the world",
+  for (const char* shown : {"farside::far_hash_map, 64 fibers, tcp", "pages, no hints, tcp", "evacuator with the world",
                             "always in a scope, shm", "binary tree", "kernel swap: not run: left out by --no-zram"})
     EXPECT_NE(text.find(shown), text.npos) << shown;
   EXPECT_NE(svg.find("free, always in a scope"), svg.npos);

@@ -121,8 +121,12 @@ class Cell {
 // All patterns over one link in one mode. The first round stores each page; the second one lets auto measure.
 Result<json> measure_mode(const WritebackSettings& s, const ServerProcess& server, const Link& link, const Mode& mode) {
   std::string address = link.tcp ? server.tcp() : server.shm() + link.query;
-  auto far = FarMemory::create(
-      {.address = address, .token = server.token(), .bytes = s.bytes, .local = s.bytes, .writeback = mode.mode});
+  auto far = FarMemory::create({.address = address,
+                                .token = server.token(),
+                                .bytes = s.bytes,
+                                .local = s.bytes,
+                                .evictors = s.evictors,
+                                .writeback = mode.mode});
   if (!far.ok()) return far.status();
   uint64_t round = 0;
   json cells = json::array();
@@ -214,7 +218,8 @@ Result<json> measure_writeback(const WritebackSettings& s) {
       }
     }
   }
-  json document = {{"machine", machine_json()}, {"settings", {{"bytes", s.bytes}, {"repetitions", s.repetitions}}}};
+  json document = {{"machine", machine_json()},
+                   {"settings", {{"bytes", s.bytes}, {"evictors", s.evictors}, {"repetitions", s.repetitions}}}};
   for (size_t l = 0; l < std::size(kLinks); l++) {
     for (size_t m = 0; m < std::size(kModes); m++) {
       for (size_t p = 0; p < patterns().size(); p++) {

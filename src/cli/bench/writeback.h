@@ -14,6 +14,7 @@ namespace farside::cli::bench {
 struct WritebackSettings {
   uint64_t bytes = 0;  // of data
   double local = 0;    // not used: all of it is near, then next to nothing
+  unsigned evictors = 1;
   unsigned repetitions = 3;
   bool quiet = false;
 };

@@ -18,7 +18,7 @@ namespace {
 using nlohmann::json;
 using pager::Counter;
 
-constexpr unsigned kFibers = 8;
+constexpr unsigned kFibers = 16;
 constexpr uint64_t kRead = 64, kReplaced = 8;  // lines of one batch
 constexpr uint64_t kRuns = 4;                  // times the settings' accesses
 constexpr size_t kShown = 100;                 // samples that the document keeps

@@ -23,7 +23,7 @@ using nlohmann::json;
 
 constexpr double kExponents[] = {0, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35};
 constexpr double kMostExponent = 1.4;  // of the chart
-constexpr unsigned kFibers[] = {1, 8};
+constexpr unsigned kFibers[] = {1, 64};
 constexpr unsigned kThread = 0;  // for a number of fibers: none, a thread reads
 constexpr double kLeastSeconds = 0.2;
 constexpr unsigned kSlicesOfTrace = 40;
@@ -171,7 +171,7 @@ uint64_t heap_bytes() {
 template <typename Map>
 Result<json> measure_objects_map(const Run& run, const std::string& over, const std::string& way) {
   FarMemoryConfig config = run.context.far_config(over);
-  config.object_bytes = 8 * run.context.settings.bytes;  // objects that come one by one leave garbage there
+  config.object_bytes = 4 * run.context.settings.bytes;  // objects that come one by one leave garbage there
   auto far = FarMemory::create(config);
   if (!far.ok()) return far.status();
   uint64_t before = heap_bytes();
