@@ -65,7 +65,7 @@ class Worker : public NearObject {
 
  private:
   // After so many turns that were all short, the next is thought to be short.
-  static constexpr uint64_t kShortTurns = 64;
+  static constexpr uint64_t kShortTurns = 4;
 
   enum class Sleep : uint32_t { kAwake, kOnBell, kOnSockets };
 
