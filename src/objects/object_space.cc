@@ -132,9 +132,11 @@ void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned opt
   }
   if (type->bytes > kLargestObject) return make_huge(owner, *type);
   PtrWord word;
-  LogSet& mine = logs(structure);
-  if (!place_or_wait(options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made, type->bytes, type->alignment,
-                     true, &word)) {
+  auto log = [&]() -> ObjectLog& {
+    LogSet& mine = logs(structure);
+    return options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made;
+  };
+  if (!place_or_wait(log, type->bytes, type->alignment, true, &word)) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -337,13 +339,20 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
 }
 
 // Where there is no room, but garbage: waits for the evacuator to make some. Scopes that are younger than the garbage
-// do not keep it from that.
-bool ObjectSpace::place_or_wait(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word) {
-  constexpr uint64_t kMostNs = 10ull * 1000 * 1000 * 1000;
-  if (place(log, bytes, alignment, is_new, word)) return true;
+// do not keep it from that; older ones, of other fibers of this worker, must get their turn to end. A fiber may find
+// itself on another worker afterwards, so the log is chosen anew.
+template <typename ChooseLog>
+bool ObjectSpace::place_or_wait(ChooseLog log, size_t bytes, size_t alignment, bool is_new, PtrWord* word) {
+  constexpr uint64_t kMostNs = 10ull * 1000 * 1000 * 1000, kFiberTurnNs = 20'000, kLookNs = 500'000;
+  if (place(log(), bytes, alignment, is_new, word)) return true;
   for (uint64_t start = now_ns(); is_scarce() && now_ns() - start < kMostNs;) {
-    os::nanosleep_ns(500'000);
-    if (place(log, bytes, alignment, is_new, word)) return true;
+    bool in_fiber = fiber::in_fiber();
+    os::nanosleep_ns(in_fiber ? kFiberTurnNs : kLookNs);
+    if (in_fiber) {
+      Waiting waiting(*this);
+      farside_fiber_yield();
+    }
+    if (place(log(), bytes, alignment, is_new, word)) return true;
   }
   return false;
 }
@@ -498,16 +507,20 @@ void ObjectSpace::read(PieceBuffer& pieces) {
 // Its new place. False: there is none, and it stays where it is.
 bool ObjectSpace::settle(Batch& batch, size_t i) {
   const Batch::Object& o = batch.objects[i];
-  LogSet& mine = logs(table_.of(o.word.address()).structure.load(std::memory_order_relaxed));
-  ObjectLog& log = o.log ? *o.log : (batch.passing ? mine.passing : mine.taken_in);
+  unsigned structure = table_.of(o.word.address()).structure.load(std::memory_order_relaxed);
+  auto own_log = [&]() -> ObjectLog& {
+    LogSet& mine = logs(structure);
+    return batch.passing ? mine.passing : mine.taken_in;
+  };
+  size_t bytes = o.word.bytes(), alignment = Header::alignment(o.kind);
   PtrWord to;
-  auto find_room = o.from ? &ObjectSpace::place : &ObjectSpace::place_or_wait;
-  if (!(this->*find_room)(log, o.word.bytes(), Header::alignment(o.kind), false, &to)) {
-    if (!o.from) die("far memory is full while an object comes back to its program; give the memory server more");
+  if (o.from && !place(*o.log, bytes, alignment, false, &to)) {
     store_owner(o.owner, o.word);
     o.from->busy = true;
     return false;
   }
+  if (!o.from && !place_or_wait(own_log, bytes, alignment, false, &to))
+    die("far memory is full while an object comes back to its program; give the memory server more");
   memcpy(reinterpret_cast<void*>(to.address()), batch.content(i), o.word.bytes());
   carry_over(o.owner, o.word, to, o.kind);
   return true;

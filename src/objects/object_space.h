@@ -108,7 +108,8 @@ class ObjectSpace : public NearObject {
   struct Batch;
   enum class Marked { kDone, kGone, kBusy };
 
-  bool place_or_wait(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
+  template <typename ChooseLog>
+  bool place_or_wait(ChooseLog log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   bool place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   void* make_huge(uint64_t* owner, const farside_object_type& type);
   void end_huge(uint64_t* owner, PtrWord word);

@@ -183,6 +183,31 @@ TEST(Objects, FibersTakeThemTogether) {
   EXPECT_GT(far.stats().taken, 0u);
 }
 
+// Far memory holds little more than twice what is alive, so that garbage must go while fibers of one worker are in
+// scopes: they must let each other end them, so that the evacuator can make room.
+TEST(Objects, FibersWaitForRoomInTurns) {
+  ObjectFixture far(8 * kMiB, false, kGiB, 64 * kMiB);
+  constexpr uint64_t kCount = 440000, kFibers = 32, kReads = 40000;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
+  fiber::run(1, [&] {
+    std::vector<fiber::Fiber> all;
+    for (uint64_t f = 0; f < kFibers; f++) {
+      all.emplace_back([&, f] {
+        std::mt19937_64 random(f);
+        for (uint64_t i = 0; i < kReads; i++) {
+          uint64_t at = random() % kCount;
+          deref_scope scope;
+          const Line* line = lines[at].deref(scope);
+          if (i % 8 == 0) fiber::yield();
+          ASSERT_EQ(line->words[0], at);
+        }
+      });
+    }
+  });
+  EXPECT_GT(far.stats().segments_freed, far.stats().segments);  // far memory was used more than once
+}
+
 TEST(Objects, APrefetchBringsWhatComesOneByOne) {
   ObjectFixture far(2 * kMiB, false);
   constexpr uint64_t kCount = 60000;

@@ -7,8 +7,9 @@ namespace farside::objects {
 
 class ObjectFixture {
  public:
-  explicit ObjectFixture(size_t local_bytes, bool direct = true, uint64_t far_bytes = kGiB)
-      : pager_(options(local_bytes, far_bytes), new pager::LocalStore(far_bytes, far_bytes, direct),
+  // capacity: what the far side can hold, of an address space of far_bytes.
+  explicit ObjectFixture(size_t local_bytes, bool direct = true, uint64_t far_bytes = kGiB, uint64_t capacity = kGiB)
+      : pager_(options(local_bytes, far_bytes), new pager::LocalStore(far_bytes, capacity, direct),
                pager::Delivery::kSignal) {
     enable_objects(&*pager_, Paths::kHybrid);
     fiber::set_hooks({nullptr, [] { forget_thread(); }, [] { s_pager->poll_reads(); }, drop_scopes});
