@@ -14,7 +14,10 @@ class Budget {
  public:
   static constexpr uint64_t kLeastPages = 8 * kMiB / kPageSize;
 
-  Budget(Frames& frames, SizeOrShare local) : frames_(frames) { set(local); }
+  // entry_bytes: what the tables keep for each page.
+  Budget(Frames& frames, SizeOrShare local, size_t entry_bytes) : frames_(frames), entry_bytes_(entry_bytes) {
+    set(local);
+  }
 
   void set(SizeOrShare local) {
     share_.store(local.share);
@@ -34,8 +37,8 @@ class Budget {
   uint64_t populated() const { return populated_.load(std::memory_order_relaxed); }
   uint64_t populated_peak() const { return peak_.load(std::memory_order_relaxed); }
 
-  // Farside's own tables count too: what the near allocator holds, and the touched part of the page table.
-  uint64_t metadata_bytes() const { return near_bytes() + align_up(populated_peak() * 8, kPageSize); }
+  // Farside's own tables count too: what the near allocator holds, and the touched part of the tables of pages.
+  uint64_t metadata_bytes() const { return near_bytes() + align_up(populated_peak() * entry_bytes_, kPageSize); }
   void update_metadata() { frames_.set_reserved(metadata_bytes() / kPageSize); }
 
  private:
@@ -48,6 +51,7 @@ class Budget {
   }
 
   Frames& frames_;
+  const size_t entry_bytes_;
   std::atomic<double> share_{0};
   std::atomic<uint64_t> populated_{0};
   std::atomic<uint64_t> peak_{0};

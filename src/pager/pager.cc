@@ -28,7 +28,7 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, FarSpace* space
       policy_(options.policy, table_),
       twins_(options.writeback, table_.pages(), frames_),
       threads_(store, frames_),
-      budget_(frames_, options.local),
+      budget_(frames_, options.local, sizeof(PageWord) + twins_.entry_bytes()),
       evictors_({store, *space, table_, policy_, frames_, budget_, twins_}, options.evictors),
       faults_({store, *space, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_}, options.prefetch),
       ranges_({store, *space, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_}, faults_),

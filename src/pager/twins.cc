@@ -11,8 +11,8 @@ namespace farside::pager {
 namespace {
 
 constexpr uint32_t kMostChunks = 1 << 16;  // 16 GiB of twins
-constexpr uint64_t kTrial = 4096;          // evicted pages, in which twins are made although they do not pay
-constexpr uint64_t kTrialPeriod = 32 * kTrial;
+constexpr uint64_t kTrial = 2048;          // evicted pages, in which twins are made although they do not pay
+constexpr uint64_t kTrialPeriod = 16 * kTrial;
 
 // Moves an average an eighth of the way.
 void average(std::atomic<uint32_t>& of, uint64_t value) {

@@ -7,7 +7,7 @@
 //
 // Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where a page by its
 // lines saves more of the link and of the evictor than copying and comparing it takes, as measured of late: up to one
-// for four near pages, or one for each where the gain is twice the cost. Else the pages of one while in 32 get one, so
+// for four near pages, or one for each where the gain is twice the cost. Else the pages of one while in 16 get one, so
 // that a change is noticed. Async-signal-safe, all of it.
 #pragma once
 #include <atomic>
@@ -29,6 +29,8 @@ class Twins : public NearObject {
   Twins& operator=(const Twins&) = delete;
 
   bool enabled() const { return mode_ != WriteBack::kPage; }
+  // Kept for each page of far space that is used.
+  size_t entry_bytes() const { return enabled() ? sizeof *slots_ : 0; }
   // Before the page's first write, by its owner: content is what the far side has. Threads with the same number meet on
   // a lock.
   void make(PageIndex page, const std::byte* content, unsigned thread);

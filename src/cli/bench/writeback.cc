@@ -118,7 +118,9 @@ class Cell {
   uint64_t round_;
 };
 
-// All patterns over one link in one mode. The first round stores each page; the second one lets auto measure.
+constexpr unsigned kWarmRounds = 3;  // in which auto finds out what a pattern wants
+
+// All patterns over one link in one mode. The first round stores each page.
 Result<json> measure_mode(const WritebackSettings& s, const ServerProcess& server, const Link& link, const Mode& mode) {
   std::string address = link.tcp ? server.tcp() : server.shm() + link.query;
   auto far = FarMemory::create({.address = address,
@@ -130,8 +132,12 @@ Result<json> measure_mode(const WritebackSettings& s, const ServerProcess& serve
   if (!far.ok()) return far.status();
   uint64_t round = 0;
   json cells = json::array();
-  for (unsigned first : {64u, 1u}) Cell(**far, s.bytes, {false, first}, ++round).run();
-  for (const Pattern& pattern : patterns()) cells.push_back(Cell(**far, s.bytes, pattern, ++round).run());
+  Cell(**far, s.bytes, {false, 64}, ++round).run();
+  for (const Pattern& pattern : patterns()) {
+    unsigned warm = mode.mode == WriteBack::kAuto ? kWarmRounds : 0;
+    for (unsigned i = 0; i < warm; i++) Cell(**far, s.bytes, pattern, ++round).run();
+    cells.push_back(Cell(**far, s.bytes, pattern, ++round).run());
+  }
   return cells;
 }
 
