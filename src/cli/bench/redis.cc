@@ -22,6 +22,7 @@ using nlohmann::json;
 constexpr unsigned kValueBytes = 512;
 constexpr unsigned kInFlight = 16;
 constexpr const char* kTests[] = {"set", "get"};
+constexpr const char* kFigures[] = {"ops_per_s", "p50_us", "p99_us", "written_per_op"};
 constexpr uint64_t kAllowance = 256 * kMiB;  // far memory beyond the data: the allocator's room
 
 class RedisRun {
@@ -44,6 +45,7 @@ class RedisRun {
     std::string share = fmt::format("{:g}%", 100 * settings_.local);
     if (done.ok()) done = measure("shm", far_launcher(share, server_->shm()));
     if (done.ok()) done = measure("tcp", far_launcher(share, server_->tcp()));
+    if (done.ok()) done = measure("tcp, lines", far_launcher(share, server_->tcp(), "line"));
     if (done.ok() && limit_) done = measure_swap();
     if (done.ok()) done = measure("shm, all near", far_launcher("100%", server_->shm()));
     return done;
@@ -57,7 +59,7 @@ class RedisRun {
     made["native_resident_bytes"] = native_bytes_;
     for (const auto& [way, tests] : collected_) {
       for (const auto& [test, runs] : tests) {
-        for (const char* figure : {"ops_per_s", "p50_us", "p99_us"}) {
+        for (const char* figure : kFigures) {
           std::vector<double> values;
           for (const json& run : runs) values.push_back(run[figure]);
           made["ways"][way][test][figure] = summary(values);
@@ -70,9 +72,9 @@ class RedisRun {
  private:
   using Words = std::vector<std::string>;
 
-  Words far_launcher(const std::string& local, const std::string& address) const {
+  Words far_launcher(const std::string& local, const std::string& address, const char* writeback = "page") const {
     setenv("FARSIDE_TOKEN", server_->token().c_str(), 1);  // not on the command line, where others could read it
-    return {"/proc/self/exe", "run", "--quiet", "--local", local, "--far", address, "--"};
+    return {"/proc/self/exe", "run", "--quiet", "--local", local, "--far", address, "--writeback", writeback, "--"};
   }
 
   Status prepare_ways() {
@@ -111,9 +113,12 @@ class RedisRun {
     if (!filled.ok()) return Status::error(filled.code(), "{}: {}", way, filled.text());
     if (way == "native") native_bytes_ = (*redis)->resident_bytes();
     for (const char* test : kTests) {
+      uint64_t before = (*redis)->bytes_written();
       Result<std::string> csv = (*redis)->benchmark(test, settings_.requests, settings_.keys, kValueBytes, kInFlight);
       Result<json> figures = csv.ok() ? parse_redis_csv(*csv) : csv.status();
       if (!figures.ok()) return Status::error(figures.status().code(), "{}: {}", way, figures.status().text());
+      auto written = static_cast<double>((*redis)->bytes_written() - before);
+      (*figures)["written_per_op"] = written / static_cast<double>(settings_.requests);
       collected_[way][test].push_back(*figures);
     }
     return {};
@@ -190,12 +195,12 @@ std::string redis_text(const json& document) {
                       settings["in_flight"].get<unsigned>(), 100 * settings["local_share"].get<double>(),
                       settings["repetitions"].get<unsigned>());
   std::vector<std::vector<std::string>> table = {
-      {"", "SET ops/s", "p50 us", "p99 us", "GET ops/s", "p50 us", "p99 us"}};
-  for (const char* way : {"native", "shm", "tcp", "zram swap", "shm, all near"}) {
+      {"", "SET ops/s", "p50 us", "p99 us", "B written back", "GET ops/s", "p50 us", "p99 us", "B written back"}};
+  for (const char* way : {"native", "shm", "tcp", "tcp, lines", "zram swap", "shm, all near"}) {
     if (!document["ways"].contains(way)) continue;
     std::vector<std::string> row = {way};
     for (const char* test : kTests) {
-      for (const char* name : {"ops_per_s", "p50_us", "p99_us"}) {
+      for (const char* name : kFigures) {
         row.push_back(fmt::format("{:.0f}", figure(document, way, test, name)));
       }
     }

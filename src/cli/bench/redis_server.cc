@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/os.h"
+#include "cli/control_client.h"
 #include "cli/files.h"
 #include "cli/program_check.h"
 
@@ -174,6 +175,15 @@ uint64_t RedisServer::resident_bytes() {
   uint64_t total = 0, resident = 0;
   file >> total >> resident;
   return resident * kPageSize;
+}
+
+uint64_t RedisServer::bytes_written() {
+  uint64_t sum = 0;
+  for (const auto& process : ControlledProcess::find_all(pid_)) {
+    Result<nlohmann::json> report = process->ask({});
+    if (report.ok()) sum += report->value("bytes_written", uint64_t{0});
+  }
+  return sum;
 }
 
 RedisServer::~RedisServer() {

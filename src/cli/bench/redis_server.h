@@ -29,6 +29,8 @@ class RedisServer {
                                 unsigned in_flight);
   // Of the server itself, not its launcher.
   uint64_t resident_bytes();
+  // To far memory so far; 0 where it has none.
+  uint64_t bytes_written();
 
  private:
   explicit RedisServer(const SignalHold& hold) : hold_(hold) {}
