@@ -38,8 +38,8 @@ class Channel : public NearObject {
   virtual int submit_read(std::span<const Segment> segments, Token* token) = 0;
 
   // Starts to write the segments. No other write or discard that is under way, here or on another channel of the
-  // region, may touch the same pages. With pipe >= 0 the bytes are taken from that pipe, in order, exactly as many as the
-  // segments hold together, before the call returns (the pipe is free for the next batch); else from the buffers.
+  // region, may touch the same pages. With pipe >= 0 the bytes are taken from that pipe, in order, exactly as many as
+  // the segments hold together, before the call returns (the pipe is free for the next batch); else from the buffers.
   // -EAGAIN and errors of the list leave the pipe as it was; after other errors it may have lost part of its content.
   virtual int submit_write(std::span<const Segment> segments, int pipe, Token* token) = 0;
 
