@@ -47,7 +47,8 @@ class TraceTest(SystemTest):
         trace, _, _ = self.traced(program, "--prefetch=off")
         wanted = marks("traced.c", "FAULTS")
         places = [place for place in trace["places"] if place["faults"] > LEAST_SHARE * trace["faults"]]
-        self.assertEqual({place["line"] for place in places}, set(wanted))
+        told = [(place["line"], place["function"], place["faults"], place["kinds"]) for place in trace["places"]]
+        self.assertEqual({place["line"] for place in places}, set(wanted), (trace["faults"], trace["dropped"], told))
         for place in places:
             self.assertTrue(place["file"].endswith("/traced.c"), place["file"])
             self.check_place(place, wanted[place["line"]])
