@@ -41,11 +41,12 @@ __attribute__((noinline)) static void read_strided(const char* table) {
   }
 }
 
-// Pages come for reading, then are written: two kinds of faults at two lines.
+// Pages come for reading, then are written: two kinds of faults at two lines. The two bytes are on one page wherever
+// malloc has put the table: it begins at any line of a page.
 __attribute__((noinline)) static void change(char* table) {
   for (size_t at = 0; at < BIG; at += PAGE) {
     if (table[at + 100] == 77) sink++;  // FAULTS: read, sequential, table
-    table[at + 200]++;                  // FAULTS: protection, sequential, table
+    table[at + 101]++;                  // FAULTS: protection, sequential, table
   }
 }
 
