@@ -35,6 +35,14 @@ void wait_for(const std::function<bool()>& condition) {
   EXPECT_TRUE(condition());
 }
 
+// Runs work(its number) in each of so many fibers, until all have ended.
+void run_fibers(unsigned workers, uint64_t fibers, const std::function<void(uint64_t)>& work) {
+  fiber::run(workers, [&] {
+    std::vector<fiber::Fiber> all;
+    for (uint64_t f = 0; f < fibers; f++) all.emplace_back([&, f] { work(f); });
+  });
+}
+
 // A segment of 64 lines of objects leaves, and where it comes back as a page, this many of them are used until it
 // leaves again. True: it came as a page.
 bool leave_and_return(PathSelector& selector, Origin origin, unsigned used) {
@@ -161,20 +169,15 @@ TEST(Objects, FibersTakeThemTogether) {
   constexpr uint64_t kCount = 100000, kFibers = 32;
   std::vector<unique_ptr<Line>> lines(kCount);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
-  fiber::run(2, [&] {
-    std::vector<fiber::Fiber> all;
-    for (uint64_t f = 0; f < kFibers; f++) {
-      all.emplace_back([&, f] {
-        std::mt19937_64 random(f);
-        for (int i = 0; i < 8000; i++) {
-          uint64_t at = random() % (kCount / kFibers) * kFibers + f;
-          deref_scope scope;
-          Line* line = lines[at].deref_mut(scope);
-          ASSERT_EQ(line->words[0], at);
-          if (i % 16 == 0) fiber::yield();  // inside a scope
-          line->words[1]++;
-        }
-      });
+  run_fibers(2, kFibers, [&](uint64_t f) {
+    std::mt19937_64 random(f);
+    for (int i = 0; i < 8000; i++) {
+      uint64_t at = random() % (kCount / kFibers) * kFibers + f;
+      deref_scope scope;
+      Line* line = lines[at].deref_mut(scope);
+      ASSERT_EQ(line->words[0], at);
+      if (i % 16 == 0) fiber::yield();  // inside a scope
+      line->words[1]++;
     }
   });
   uint64_t written = 0;
@@ -190,19 +193,14 @@ TEST(Objects, FibersWaitForRoomInTurns) {
   constexpr uint64_t kCount = 440000, kFibers = 32, kReads = 40000;
   std::vector<unique_ptr<Line>> lines(kCount);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
-  fiber::run(1, [&] {
-    std::vector<fiber::Fiber> all;
-    for (uint64_t f = 0; f < kFibers; f++) {
-      all.emplace_back([&, f] {
-        std::mt19937_64 random(f);
-        for (uint64_t i = 0; i < kReads; i++) {
-          uint64_t at = random() % kCount;
-          deref_scope scope;
-          const Line* line = lines[at].deref(scope);
-          if (i % 8 == 0) fiber::yield();
-          ASSERT_EQ(line->words[0], at);
-        }
-      });
+  run_fibers(1, kFibers, [&](uint64_t f) {
+    std::mt19937_64 random(f);
+    for (uint64_t i = 0; i < kReads; i++) {
+      uint64_t at = random() % kCount;
+      deref_scope scope;
+      const Line* line = lines[at].deref(scope);
+      if (i % 8 == 0) fiber::yield();
+      ASSERT_EQ(line->words[0], at);
     }
   });
   EXPECT_GT(far.stats().segments_freed, far.stats().segments);  // far memory was used more than once
