@@ -24,6 +24,8 @@ namespace farside::fiber {
 // Who sleeps, and whether that changed meanwhile:
 //   bit 63                        16 15           0
 //       | times somebody slept or woke | sleeping |
+// Only the sleeper itself counts, down as well as up: a waker that did would be late one day, and the sleeper, awake
+// and asleep again before, counted twice.
 class SleepWord {
  public:
   // The word after the caller's announcement.

@@ -273,8 +273,9 @@ void Worker::sleep() {
     if (watches) runtime_->wait_for_events(&events);
     else bell_.wait(bell, kLongNs);
   }
-  // Awake by its own account before it makes anything ready: check_deadlock trusts sleepers to do nothing.
-  if (sleep_.exchange(Sleep::kAwake) != Sleep::kAwake) runtime_->sleep_word().wakes();
+  // Counted awake before it makes anything ready: check_deadlock trusts sleepers to do nothing.
+  sleep_.store(Sleep::kAwake);
+  runtime_->sleep_word().wakes();
   if (!watches) return;
   runtime_->handle_events(events);
   runtime_->end_watch();
@@ -284,7 +285,6 @@ bool Worker::wake() {
   if (sleep_.load() == Sleep::kAwake) return false;
   Sleep before = sleep_.exchange(Sleep::kAwake);
   if (before == Sleep::kAwake) return false;
-  runtime_->sleep_word().wakes();
   if (before == Sleep::kOnSockets) runtime_->sockets().ring();
   else bell_.wake_all();
   return true;

@@ -1,0 +1,57 @@
+// No interleaving of workers that sleep and wake each other loses a wake-up or tells a false deadlock; and every rule
+// that is left out on purpose is missed by the model.
+#include "sleep_model.h"
+
+#include <gtest/gtest.h>
+
+#include "explorer.h"
+
+namespace farside::model {
+
+void PrintTo(const SleepScenario& s, std::ostream* out) {
+  *out << s.workers << " workers, ";
+  for (const std::string& f : s.fibers) *out << f << ' ';
+  *out << "rule left out: " << static_cast<int>(s.broken);
+}
+
+namespace {
+
+Outcome explore(const SleepScenario& scenario) {
+  SleepModel model(scenario);
+  return Explorer(model).explore();
+}
+
+class SoundSleep : public testing::TestWithParam<SleepScenario> {};
+
+TEST_P(SoundSleep, KeepsEveryPromise) {
+  Outcome o = explore(GetParam());
+  EXPECT_EQ(o.violation, "") << o.trace;
+  EXPECT_GT(o.states, 1000u);  // it did explore something
+  RecordProperty("states", static_cast<int>(o.states));
+}
+
+INSTANTIATE_TEST_SUITE_P(Scenarios, SoundSleep,
+                         testing::Values(SleepScenario{2, {"sy", ""}}, SleepScenario{2, {"sys", "", ""}},
+                                         SleepScenario{2, {"se", ""}}, SleepScenario{2, {"ye"}},
+                                         SleepScenario{2, {"se", "e"}}, SleepScenario{3, {"s", ""}}));
+
+class BrokenSleepTest : public testing::TestWithParam<SleepScenario> {};
+
+TEST_P(BrokenSleepTest, IsFoundOut) {
+  Outcome o = explore(GetParam());
+  EXPECT_NE(o.violation, "") << "after " << o.states << " states";
+  SleepScenario sound = GetParam();
+  sound.broken = BrokenSleep::kNothing;
+  o = explore(sound);
+  EXPECT_EQ(o.violation, "") << o.trace;  // it was the missing rule and nothing else
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, BrokenSleepTest,
+                         testing::Values(SleepScenario{2, {"s", ""}, BrokenSleep::kWakerCounts},
+                                         SleepScenario{2, {"se", ""}, BrokenSleep::kNoLook},
+                                         SleepScenario{2, {"e"}, BrokenSleep::kHandlesAsleep},
+                                         SleepScenario{2, {"e"}, BrokenSleep::kNoSecondLook},
+                                         SleepScenario{2, {"s", ""}, BrokenSleep::kNoWakeAtTheEnd}));
+
+}  // namespace
+}  // namespace farside::model
