@@ -17,11 +17,15 @@ void after_end(Fiber* fiber, void*) {
   runtime.fiber_ended();
 }
 
-// noexcept: an exception that leaves the function ends the process with the usual message.
+// noexcept: an exception that leaves the function ends the process with the usual message. A fiber begins and ends
+// inside the library: before it has arrived on its stack, a handler's fault must not switch away from it.
 void fiber_main() noexcept {
   Fiber* self = this_worker()->current();
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  self->in_call = 0;
   self->function(self->argument);
   self->in_call = 1;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   this_worker()->end_fiber(after_end);
 }
 
@@ -96,7 +100,7 @@ Fiber* Runtime::make_fiber(void (*function)(void*), void* arg) {
   fiber->function = function;
   fiber->argument = arg;
   fiber->exceptions = {};
-  fiber->in_call = 0;
+  fiber->in_call = 1;
   fiber->holds = 0;
   fiber->fate = 0;
   prepare(&fiber->context, fiber_main);
