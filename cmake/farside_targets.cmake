@@ -27,18 +27,26 @@ function(farside_library name)
   target_link_libraries(${name} PUBLIC farside_flags ${arg_DEPENDS})
 endfunction()
 
-# farside_test(name SOURCES ... DEPENDS ... [TIMEOUT s] [LABELS l]): a GoogleTest program, registered with ctest;
-# without a label it is a unit test. Sanitized builds run what is labelled unit or stress.
+include(GoogleTest)
+
+# farside_test(name SOURCES ... DEPENDS ... [TIMEOUT s] [LABELS l] [EACH]): a GoogleTest program, registered with ctest;
+# without a label it is a unit test. Sanitized builds run what is labelled unit or stress. EACH: ctest runs the
+# program's tests one by one, so that one that hangs is named.
 function(farside_test name)
-  cmake_parse_arguments(arg "" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "EACH" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 400)  # under a sanitizer, on a busy machine
   endif()
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
+  if(arg_EACH)
+    gtest_discover_tests(${name} TEST_PREFIX ${name}: DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+      PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    return()
+  endif()
+  add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
 endfunction()
