@@ -271,6 +271,7 @@ bool SleepModel::step_sleep(State& s, unsigned i, const char** wrong) const {
       return true;
     case Pc::kAnnounce:
       count(s, i, 1);
+      w.announced = 1;
       w.all_asleep = s.sleeping == static_cast<int>(scenario_.workers);
       w.pc = is_broken(BrokenSleep::kNoLook) ? Pc::kBlock : Pc::kLook;
       return true;
@@ -320,7 +321,7 @@ bool SleepModel::step_awake(State& s, unsigned i) const {
     case Pc::kUp: {
       bool counts = w.sleep != Sleep::kAwake || !is_broken(BrokenSleep::kWakerCounts);
       w.sleep = Sleep::kAwake;
-      w.all_asleep = w.others_moved = 0;
+      w.announced = w.all_asleep = w.others_moved = 0;
       w.pc = counts ? Pc::kUpCount : (w.watches ? Pc::kHandle : Pc::kNext);
       return true;
     }
@@ -330,7 +331,7 @@ bool SleepModel::step_awake(State& s, unsigned i) const {
       return true;
     case Pc::kHandle:
       if (w.events == 0) {
-        w.pc = w.sleep == Sleep::kAwake ? Pc::kEndWatch : Pc::kUp;
+        w.pc = w.announced ? Pc::kUp : Pc::kEndWatch;
         return true;
       }
       handle(s, w, take_lowest(&w.events));

@@ -79,7 +79,7 @@ class SleepModel {
     uint8_t found = 0, searched = 0;
     uint8_t fiber = kNone;
     uint8_t events = 0;  // a mask of fibers, taken from the kernel and not yet handled
-    uint8_t watches = 0, all_asleep = 0;
+    uint8_t watches = 0, announced = 0, all_asleep = 0;
     uint8_t others_moved = 0;  // the sleep word has changed since the worker announced its sleep
     Sleep woken = Sleep::kAwake;
     Sleep sleep = Sleep::kAwake;
