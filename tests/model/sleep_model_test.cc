@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "explorer.h"
+#include "promises.h"
 
 namespace farside::model {
 
@@ -16,19 +16,9 @@ void PrintTo(const SleepScenario& s, std::ostream* out) {
 
 namespace {
 
-Outcome explore(const SleepScenario& scenario) {
-  SleepModel model(scenario);
-  return Explorer(model).explore();
-}
-
 class SoundSleep : public testing::TestWithParam<SleepScenario> {};
 
-TEST_P(SoundSleep, KeepsEveryPromise) {
-  Outcome o = explore(GetParam());
-  EXPECT_EQ(o.violation, "") << o.trace;
-  EXPECT_GT(o.states, 1000u);  // it did explore something
-  RecordProperty("states", static_cast<int>(o.states));
-}
+TEST_P(SoundSleep, KeepsEveryPromise) { expect_every_promise_kept<SleepModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Scenarios, SoundSleep,
                          testing::Values(SleepScenario{2, {"sy", ""}}, SleepScenario{2, {"sys", "", ""}},
@@ -37,14 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, SoundSleep,
 
 class BrokenSleepTest : public testing::TestWithParam<SleepScenario> {};
 
-TEST_P(BrokenSleepTest, IsFoundOut) {
-  Outcome o = explore(GetParam());
-  EXPECT_NE(o.violation, "") << "after " << o.states << " states";
-  SleepScenario sound = GetParam();
-  sound.broken = BrokenSleep::kNothing;
-  o = explore(sound);
-  EXPECT_EQ(o.violation, "") << o.trace;  // it was the missing rule and nothing else
-}
+TEST_P(BrokenSleepTest, IsFoundOut) { expect_found_out<SleepModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rules, BrokenSleepTest,
                          testing::Values(SleepScenario{2, {"s", ""}, BrokenSleep::kWakerCounts},
