@@ -9,14 +9,17 @@ from pathlib import Path
 
 # Highest first; folders on one line are neighbours and may not include each other.
 LAYERS = [
-    ["cli", "python", "bench"],
-    ["heap", "containers", "program"],
+    ["cli", "bench"],
+    ["measure"],
+    ["launch"],
+    ["report", "command"],
+    ["preload", "libfarside"],
     ["objects"],
     ["pager"],
     ["remote", "server"],
-    ["offload"],
     ["transport"],
     ["wire", "fiber"],
+    ["abi"],
     ["base"],
 ]
 HEIGHT = {folder: -row for row, folders in enumerate(LAYERS) for folder in folders}

@@ -353,7 +353,7 @@ def parse_arguments():
     parser.add_argument("--local", default="25%", help="near memory, as for farside run (default: 25%%)")
     parser.add_argument("--modes", default=",".join(MODES), help=f"what to run besides native (default: {','.join(MODES)})")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help=f"pipelined requests (default: {IN_FLIGHT})")
-    parser.add_argument("--farside", default=str(ROOT / "build/release/src/cli/farside"), help="the program farside")
+    parser.add_argument("--farside", default=str(ROOT / "build/release/bin/farside"), help="the program farside")
     parser.add_argument("--json", help="file for the figures")
     options = parser.parse_args()
     unknown = set(options.modes.split(",")) - set(MODES)

@@ -7,7 +7,6 @@
 
 #include "base/bits.h"
 #include "base/near.h"
-#include "base/options.h"
 #include "base/os.h"
 #include "base/size.h"
 #include "base/status.h"
@@ -37,46 +36,6 @@ TEST(Size, RefusesTheRestWithAReason) {
 TEST(Size, FormatsForPeople) {
   EXPECT_EQ(format_size(7), "7 B");
   EXPECT_EQ(format_size(kGiB + kGiB / 2), "1.50 GiB");
-}
-
-TEST(Options, ReadsTheEnvironment) {
-  Options o;
-  const char* env[] = {"PATH=/bin", "FARSIDE_LOCAL=25%", "FARSIDE_FAULT=handler", "FARSIDE_EVICTORS=2", nullptr};
-  ASSERT_TRUE(options_from_environment(env, &o).ok());
-  EXPECT_EQ(o.local.share, 0.25);
-  EXPECT_EQ(o.fault, FaultMode::kHandler);
-  EXPECT_EQ(o.evictors, 2u);
-}
-
-TEST(Options, KnowsPoliciesByName) {
-  for (const char* name : {"fifo", "second-chance", "lru", "priority"}) {
-    Options o;
-    EXPECT_TRUE(set_option(&o, "FARSIDE_POLICY", name).ok());
-    EXPECT_EQ(policy_name(o.policy), name);
-  }
-  PolicyKind kind;
-  EXPECT_FALSE(policy_from_name("random", &kind));
-}
-
-TEST(Options, NamesTheNearestKnownOption) {
-  Options o;
-  const char* env[] = {"FARSIDE_LOCALE=25%", nullptr};
-  Status s = options_from_environment(env, &o);
-  EXPECT_FALSE(s.ok());
-  EXPECT_NE(strstr(s.text(), "FARSIDE_LOCAL?"), nullptr) << s.text();
-}
-
-TEST(Options, RefusesBadValues) {
-  Options o;
-  for (auto [name, value] : {std::pair{"FARSIDE_FAULT", "x"},
-                             {"FARSIDE_POLICY", "x"},
-                             {"FARSIDE_EVICTORS", "9"},
-                             {"FARSIDE_LOCAL", "1M"},
-                             {"FARSIDE_SPACE", "1K"},
-                             {"FARSIDE_PREFETCH", "maybe"},
-                             {"FARSIDE_LOG", "loud"}}) {
-    EXPECT_FALSE(set_option(&o, name, value).ok()) << name;
-  }
 }
 
 TEST(Status, CarriesOneLine) {

@@ -1,15 +1,18 @@
 #include "cli/commands.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <cstring>
 #include <iterator>
-
-#include "base/log.h"
 
 namespace farside::cli {
 namespace {
+
+// What follows `farside bench` is parsed by farside-bench.
+std::vector<std::string> take_benchmark(std::vector<std::string>* arguments) {
+  if (arguments->empty() || arguments->front() != "bench") return {};
+  std::vector<std::string> rest(arguments->begin() + 1, arguments->end());
+  arguments->resize(1);
+  return rest;
+}
 
 // The program after "--" is kept away from the option parser, which would take apart arguments such as "[a,b]".
 std::vector<std::string> take_program(std::vector<std::string>* arguments) {
@@ -22,29 +25,12 @@ std::vector<std::string> take_program(std::vector<std::string>* arguments) {
   return program;
 }
 
-int usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  auto given = app.get_subcommands();
-  std::string command = given.empty() ? "farside" : "farside " + given.front()->get_name();
-  std::string text = error.what();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  log(LogLevel::kError, "{}; see {} --help", text, command);
-  return kExitUsage;
-}
-
 }  // namespace
-
-void set_action(CLI::App* command, std::function<int()> action) {
-  command->callback([action = std::move(action)] { throw CLI::RuntimeError(action()); });
-}
-
-int fail(const Status& status, int exit_status) {
-  log(LogLevel::kError, "{}", status.text());
-  return exit_status;
-}
 
 int run_farside(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::vector<std::string> program = take_program(&arguments);
+  std::vector<std::string> benchmark = take_benchmark(&arguments);
   CLI::App app("Farside runs unmodified programs with most of their memory on another machine.", "farside");
   app.require_subcommand(1);
   app.footer(
@@ -58,19 +44,9 @@ int run_farside(int argc, const char* const* argv) {
   add_serve_command(app);
   add_pool_command(app);
   add_doctor_command(app);
-  add_bench_command(app);
+  add_bench_command(app, benchmark);
   add_version_command(app);
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
-  try {
-    app.parse(std::move(arguments));
-  } catch (const CLI::RuntimeError& done) {
-    return done.get_exit_code();
-  } catch (const CLI::Success& help) {
-    return app.exit(help);
-  } catch (const CLI::ParseError& error) {
-    return usage_error(app, error);
-  }
-  return 0;
+  return run_command(app, std::move(arguments));
 }
 
 }  // namespace farside::cli

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/options.h"
+#include "abi/options.h"
 
 namespace farside::cli {
 namespace {
@@ -38,11 +38,7 @@ TEST(CommandsTest, EveryHelpHasExamples) {
                                         {"track", "--help"},
                                         {"ctl", "--help"},
                                         {"serve", "--help"},
-                                        {"doctor", "--help"},
-                                        {"bench", "--help"},
-                                        {"bench", "paging", "--help"},
-                                        {"bench", "redis", "--help"},
-                                        {"bench", "all", "--help"}}) {
+                                        {"doctor", "--help"}}) {
     Outcome help = farside(line);
     EXPECT_EQ(help.exit_status, 0);
     EXPECT_NE(help.out.find("Examples:\n  "), std::string::npos) << help.out;
@@ -66,12 +62,6 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
                                         {"track", "-p", "1", "--", "true"},
                                         {"run", "--local", "-3", "--", "true"},
                                         {"doctor", "x"},
-                                        {"bench"},
-                                        {"bench", "paging", "--local", "1G"},
-                                        {"bench", "paging", "--size", "4K"},
-                                        {"bench", "all", "--apps", "no_such"},
-                                        {"bench", "all", "--size", "4K"},
-                                        {"bench", "all", "--transport", "tcp", "--latency", "4"},
                                         {"serve"}}) {
     Outcome outcome = farside(line);
     EXPECT_EQ(outcome.exit_status, kExitUsage);

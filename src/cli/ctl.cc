@@ -1,11 +1,11 @@
 // farside ctl: tells what processes under Farside do, and changes their near memory while they run.
 #include <fmt/format.h>
 
+#include "abi/options.h"
 #include "base/clock.h"
-#include "base/options.h"
 #include "base/os.h"
 #include "cli/commands.h"
-#include "cli/control_client.h"
+#include "launch/control_client.h"
 
 namespace farside::cli {
 namespace {

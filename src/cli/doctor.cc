@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "base/options.h"
+#include "abi/options.h"
 #include "cli/commands.h"
 #include "cli/doctor_checks.h"
 

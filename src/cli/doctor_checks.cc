@@ -14,10 +14,10 @@
 
 #include "base/bits.h"
 #include "base/size.h"
-#include "cli/machine.h"
-#include "cli/preload.h"
 #include "cli/probes.h"
 #include "cli/track/write_tracker.h"
+#include "launch/preload.h"
+#include "report/machine.h"
 
 namespace farside::cli {
 namespace {

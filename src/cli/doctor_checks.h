@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "abi/options.h"
 
 namespace farside::cli {
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/preload.h"
+#include "launch/preload.h"
 
 namespace farside::cli {
 namespace {

@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/size.h"
-#include "cli/bench/figures.h"
 #include "cli/commands.h"
 #include "cli/run_settings.h"
 #include "remote/address.h"
 #include "remote/controller.h"
+#include "report/format.h"
 
 namespace farside::cli {
 namespace {
@@ -72,7 +72,7 @@ std::string to_text(std::span<const wire::ServerEntry> servers) {
   }
   rows.push_back({"all", "", format_size(all.lent), format_size(all.reserved), format_size(all.stored),
                   std::to_string(all.clients)});
-  return bench::format_table(rows);
+  return format_table(rows);
 }
 
 int show_status(const StatusArguments& arguments) {

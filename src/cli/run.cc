@@ -7,15 +7,15 @@
 #include <cstdlib>
 
 #include "base/log.h"
-#include "cli/child.h"
 #include "cli/commands.h"
-#include "cli/embedded_server.h"
-#include "cli/files.h"
-#include "cli/preload.h"
-#include "cli/program_check.h"
-#include "cli/report.h"
+#include "cli/run_report.h"
 #include "cli/run_settings.h"
+#include "launch/child.h"
+#include "launch/embedded_server.h"
+#include "launch/preload.h"
+#include "launch/program_check.h"
 #include "remote/remote_store.h"
+#include "report/files.h"
 
 namespace farside::cli {
 namespace {

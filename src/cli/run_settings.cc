@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/size.h"
-#include "cli/machine.h"
+#include "report/machine.h"
 
 namespace farside::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/options.h"
+#include "abi/options.h"
 
 namespace farside::cli {
 

@@ -5,12 +5,12 @@
 
 #include "base/log.h"
 #include "base/size.h"
-#include "cli/child.h"
 #include "cli/commands.h"
-#include "cli/machine.h"
 #include "cli/metrics_http.h"
 #include "cli/run_settings.h"
+#include "launch/child.h"
 #include "remote/address.h"
+#include "report/machine.h"
 #include "server/reporter.h"
 #include "server/server.h"
 

@@ -10,7 +10,7 @@
 #include <atomic>
 #include <bit>
 
-#include "base/options.h"
+#include "abi/options.h"
 #include "objects/segment.h"
 
 namespace farside::objects {

@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "base/options.h"
+#include "abi/options.h"
 
 namespace farside::objects {
 

@@ -29,7 +29,7 @@
 #include "pager/far_space.h"
 #include "pager/frames.h"
 #include "pager/page_table.h"
-#include "pager/policy.h"
+#include "pager/policy/policy.h"
 #include "pager/stats.h"
 #include "pager/twins.h"
 #include "remote/remote_store.h"

@@ -8,7 +8,7 @@
 #include "pager/far_space.h"
 #include "pager/frames.h"
 #include "pager/page_table.h"
-#include "pager/policy.h"
+#include "pager/policy/policy.h"
 #include "pager/thread_slot.h"
 
 namespace farside::pager {

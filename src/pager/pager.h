@@ -13,8 +13,8 @@
 #pragma once
 #include <span>
 
+#include "abi/options.h"
 #include "base/near.h"
-#include "base/options.h"
 #include "pager/evictor.h"
 #include "pager/far_space.h"
 #include "pager/fault_path.h"

@@ -12,8 +12,8 @@
 #pragma once
 #include <atomic>
 
+#include "abi/options.h"
 #include "base/near.h"
-#include "base/options.h"
 #include "base/sync.h"
 #include "pager/frames.h"
 #include "pager/lines.h"

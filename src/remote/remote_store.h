@@ -9,7 +9,7 @@
 
 #include "base/near.h"
 #include "base/status.h"
-#include "transport/patience.h"
+#include "transport/retry_policy.h"
 #include "transport/transport.h"
 
 namespace farside::remote {

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "transport/steady.h"
+#include "transport/reconnecting.h"
 #include "wire/codec.h"
 
 namespace farside::remote {

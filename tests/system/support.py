@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 
 BUILD = Path(os.environ.get("BUILD_FOLDER", ROOT / "build/release"))
-FARSIDE = str(BUILD / "src/cli/farside")
+FARSIDE = str(BUILD / "bin/farside")
 PROGRAMS = BUILD / "tests/system/programs"
 SCALE = float(os.environ.get("SYSTEM_TEST_SCALE", "1"))
 MIB = 1 << 20

@@ -74,7 +74,7 @@ class BenchAllTest(SystemTest):
                           "4M", "--quiet", "--cut-off", "1")
 
     def test_differing_results_are_an_error(self):
-        real = BUILD / "bench/apps/gups"
+        real = BUILD / "libexec/farside/apps/gups"
         result = self.app("differs", f'[ -z "$FARSIDE_REPORT" ] && shift 4 && set -- --size 4M --seed 2 "$@"\nexec {real} "$@"\n')
         self.assertEqual(result.status, FAILURE)
         self.assertIn("gups: results differ", result.output.decode())
@@ -84,13 +84,13 @@ class BenchAllTest(SystemTest):
         failing = self.app("fails", "echo out of luck >&2; exit 3\n")
         self.assertEqual(failing.status, FAILURE)
         self.assertIn("problem: gups/native/100/0: status 3: out of luck", failing.output.decode())
-        real = BUILD / "bench/apps/gups"
+        real = BUILD / "libexec/farside/apps/gups"
         hanging = self.app("hangs", f'[ -n "$FARSIDE_REPORT" ] && sleep 100\nexec {real} "$@"\n')
         self.assertEqual(hanging.status, 0, hanging.output.decode() + hanging.errors.decode())
         self.assertIn("note: gups/far/50/0: cut off after 10 s", hanging.output.decode())
 
 
 if __name__ == "__main__":
-    if not os.access(BUILD / "bench/apps/gups", os.X_OK):
+    if not os.access(BUILD / "libexec/farside/apps/gups", os.X_OK):
         raise SystemExit(77)
     main()

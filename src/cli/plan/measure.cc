@@ -6,11 +6,13 @@
 #include <fstream>
 #include <map>
 
-#include "cli/bench/figures.h"
-#include "cli/bench/process.h"
-#include "cli/bench/ways.h"
-#include "cli/captured.h"
-#include "cli/plan/costs.h"
+#include "launch/run_captured.h"
+#include "measure/configurations.h"
+#include "measure/costs.h"
+#include "measure/process.h"
+#include "report/format.h"
+#include "report/machine.h"
+#include "report/statistics.h"
 
 namespace farside::cli::plan {
 namespace {
@@ -52,9 +54,9 @@ class PlanRun {
   json document() const {
     json made = {{"command", "plan"},
                  {"program", program_},
-                 {"machine", bench::machine_json()},
+                 {"machine", machine_json()},
                  {"round_trip_us", round_trip_us_},
-                 {"native_s", bench::summary(native_s_)},
+                 {"native_s", summary(native_s_)},
                  {"points", json::array()}};
     made["settings"] = {{"latencies_us", settings_.latencies},
                         {"repetitions", settings_.repetitions},
@@ -68,16 +70,16 @@ class PlanRun {
   // The embedded servers of the runs come and go with them, so their link is measured with one of our own.
   Status measure_link() {
     progress_.step("round trip");
-    bench::FarMemoryConfig far = {.address = run_.options.far_address, .token = run_.options.token};
-    std::unique_ptr<bench::ServerProcess> server;
+    FarMemoryConfig far = {.address = run_.options.far_address, .token = run_.options.token};
+    std::unique_ptr<ServerProcess> server;
     if (run_.embedded()) {
-      auto started = bench::ServerProcess::start(hold_, 4 * remote::kSlabBytes);
+      auto started = ServerProcess::start(hold_, 4 * remote::kSlabBytes);
       if (!started.ok()) return started.status();
       server = std::move(*started);
       far.address = server->shm();
       far.token = server->token();
     }
-    Result<json> trip = bench::run_in_child(hold_, [&] { return bench::measure_round_trip(far); });
+    Result<json> trip = run_in_child(hold_, [&] { return measure_round_trip(far); });
     if (trip.ok()) round_trip_us_ = (*trip)["us"];
     return trip.status();
   }
@@ -117,11 +119,11 @@ class PlanRun {
       seconds.push_back(run.seconds);
       fetches.push_back(static_cast<double>(busiest_fetches(run.statistics)));
     }
-    double middle = bench::median(seconds);
+    double middle = median(seconds);
     auto typical = std::ranges::find(runs, middle, &FarRun::seconds);  // the median is one of them
     return {{"share", share},
-            {"fetches", static_cast<uint64_t>(bench::median(fetches))},
-            {"seconds", bench::summary(seconds)},
+            {"fetches", static_cast<uint64_t>(median(fetches))},
+            {"seconds", summary(seconds)},
             {"costs", costs_of(typical->statistics)}};
   }
 
@@ -129,7 +131,7 @@ class PlanRun {
   const RunSettings& run_;
   std::vector<std::string> program_;
   const SignalHold& hold_;
-  bench::Progress progress_;
+  Progress progress_;
   std::unique_ptr<PrivateDirectory> directory_;
   double round_trip_us_ = 0;
   std::vector<double> native_s_;

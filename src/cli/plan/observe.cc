@@ -12,10 +12,10 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "cli/captured.h"
 #include "cli/plan/lackey.h"
-#include "cli/program_check.h"
 #include "cli/track/areas.h"
+#include "launch/program_check.h"
+#include "launch/run_captured.h"
 
 namespace farside::cli::plan {
 namespace {

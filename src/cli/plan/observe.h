@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/child.h"
 #include "cli/plan/observation.h"
+#include "launch/child.h"
 
 namespace farside::cli::plan {
 

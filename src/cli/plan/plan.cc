@@ -2,12 +2,12 @@
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/files.h"
 #include "cli/plan/measure.h"
 #include "cli/plan/plan_report.h"
 #include "cli/plan/predict.h"
 #include "cli/plan/predict_report.h"
 #include "cli/run.h"
+#include "report/files.h"
 
 namespace farside::cli {
 namespace {
@@ -79,7 +79,7 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
   Status written = write_file(a.json, document->dump(2) + "\n");
   if (written.ok() && !a.svg.empty()) {
     auto charts = a.predicted ? plan::predict_charts(*document) : plan::plan_chart(*document);
-    written = write_file(a.svg, bench::to_svg(charts));
+    written = write_file(a.svg, to_svg(charts));
   }
   return written.ok() ? 0 : fail(written);
 }

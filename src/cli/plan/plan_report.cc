@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "base/size.h"
-#include "cli/bench/figures.h"
-#include "cli/plan/costs.h"
-#include "cli/plan/ideal.h"
+#include "measure/costs.h"
+#include "measure/ideal.h"
+#include "report/format.h"
+#include "report/machine.h"
+#include "report/statistics.h"
 
 namespace farside::cli::plan {
 namespace {
@@ -45,7 +47,7 @@ std::string throughput_table(const json& document) {
     row.insert(row.end(), {percent(measured), percent(best - measured)});
     table.push_back(row);
   }
-  return bench::format_table(table);
+  return format_table(table);
 }
 
 // Seconds between ideal and measured: what the busiest thread spent in faults beyond the link, and the rest.
@@ -59,7 +61,7 @@ std::string gap_table(const json& document) {
     table.push_back({share_text(point), fmt::format("{:.3f}", gap), fmt::format("{:.3f}", in_faults),
                      fmt::format("{:.3f}", gap - in_faults)});
   }
-  return bench::format_table(table);
+  return format_table(table);
 }
 
 std::vector<CostRow> cost_rows(const json& document) {
@@ -99,7 +101,7 @@ std::optional<unsigned> smallest_within(const std::vector<Timed>& points, double
 }
 
 std::string plan_text(const json& document) {
-  std::string text = bench::machine_text(document["machine"]) + "\n";
+  std::string text = machine_text(document["machine"]) + "\n";
   text +=
       fmt::format("native {:.3f} s; a page over {} takes {:.2f} us; medians of {} runs, throughput in % of native\n\n",
                   native_s(document), document["transport"].get<std::string>(), document["round_trip_us"].get<double>(),
@@ -109,9 +111,9 @@ std::string plan_text(const json& document) {
   return text + costs + (costs.empty() ? "" : "\n") + answer(document);
 }
 
-std::vector<bench::LineChart> plan_chart(const json& document) {
-  using Series = bench::LineChart::Series;
-  bench::LineChart chart{"Throughput by share of near memory", "% of the heap near", "% of native", 100, 100, {}};
+std::vector<LineChart> plan_chart(const json& document) {
+  using Series = LineChart::Series;
+  LineChart chart{"Throughput by share of near memory", "% of the heap near", "% of native", 100, 100, {}};
   auto add = [&](const std::string& name, auto value) {
     Series series{name, {}};
     for (const json& point : document["points"]) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/chart.h"
+#include "report/chart.h"
 
 namespace farside::cli::plan {
 
@@ -18,6 +18,6 @@ struct Timed {
 std::optional<unsigned> smallest_within(const std::vector<Timed>& points, double most);
 
 std::string plan_text(const nlohmann::json& document);
-std::vector<bench::LineChart> plan_chart(const nlohmann::json& document);
+std::vector<LineChart> plan_chart(const nlohmann::json& document);
 
 }  // namespace farside::cli::plan

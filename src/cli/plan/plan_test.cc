@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "cli/plan/costs.h"
-#include "cli/plan/ideal.h"
 #include "cli/plan/plan_report.h"
+#include "measure/costs.h"
+#include "measure/ideal.h"
 
 namespace farside::cli::plan {
 namespace {

@@ -7,9 +7,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "cli/bench/figures.h"
-#include "cli/captured.h"
-#include "cli/machine.h"
+#include "launch/run_captured.h"
+#include "report/format.h"
+#include "report/machine.h"
+#include "report/statistics.h"
 
 namespace farside::cli::plan {
 namespace {
@@ -152,7 +153,7 @@ std::vector<Estimate> added_by(const Observation& seen, const FarsidePrices& pri
       us.push_back(cost.value);
       error = std::max(error, cost.error);
     }
-    added.push_back({bench::median(us), std::hypot(error, deviation(us))});
+    added.push_back({median(us), std::hypot(error, deviation(us))});
   }
   return added;
 }
@@ -169,7 +170,7 @@ std::vector<Estimate> added_by(const Observation& seen, const PublishedPrice& pr
 Result<Native> run_natively(const std::vector<std::string>& words, const SignalHold& hold, bool quiet) {
   Native native;
   double cpu = 0;
-  bench::Progress progress(kNativeRuns, quiet);
+  Progress progress(kNativeRuns, quiet);
   for (unsigned i = 0; i < kNativeRuns; i++) {
     progress.step("native");
     Result<CapturedRun> run = run_captured(words, hold, {.keep_output = false});
@@ -206,9 +207,8 @@ json prediction_of(const Observed& observed, const Native& native, const std::ve
                    const std::vector<double>& caches, double slowdown) {
   const Observation& seen = observed.observation;
   double amat_ns = local_amat_ns(seen, caches);
-  json made = {
-      {"native_s", bench::summary(native.seconds)}, {"processors", native.processors}, {"local_amat_ns", amat_ns},
-      {"near_events", near_events(seen)},           {"curves", json::array()},         {"systems", json::array()}};
+  json made = {{"native_s", summary(native.seconds)}, {"processors", native.processors}, {"local_amat_ns", amat_ns},
+               {"near_events", near_events(seen)},    {"curves", json::array()},         {"systems", json::array()}};
   made["observed"] = {{"seconds", observed.seconds},
                       {"cut_off", observed.cut_off},
                       {"accesses", seen.accesses()},
@@ -222,7 +222,7 @@ json prediction_of(const Observed& observed, const Native& native, const std::ve
     std::vector<double> fetch;
     for (const FarsidePrice& one : price.repetitions) fetch.push_back(one.us[kFetch]);
     made["systems"].push_back(
-        outlook.system("Farside, " + price.name, "measured here", bench::median(fetch), added_by(seen, price, native)));
+        outlook.system("Farside, " + price.name, "measured here", median(fetch), added_by(seen, price, native)));
     for (const FarsidePrice& us : price.repetitions) made["systems"].back()["prices_us"].push_back(named(us));
   }
   for (const PublishedPrice& price : published_prices()) {
@@ -254,7 +254,7 @@ Result<json> predict_plan(const PredictSettings& settings, const RunSettings& ru
   json made = prediction_of(observed, *native, *prices, cache_sizes(), settings.slowdown);
   made["command"] = "plan";
   made["program"] = program;
-  made["machine"] = bench::machine_json();
+  made["machine"] = machine_json();
   made["settings"] = {
       {"seconds", settings.seconds}, {"slowdown", settings.slowdown}, {"latencies_us", settings.latencies}};
   return made;

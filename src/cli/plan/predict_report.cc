@@ -6,7 +6,8 @@
 #include <array>
 
 #include "base/size.h"
-#include "cli/bench/figures.h"
+#include "report/format.h"
+#include "report/machine.h"
 
 namespace farside::cli::plan {
 namespace {
@@ -55,7 +56,7 @@ std::string curve_table(const json& document) {
   }
   table.push_back({"sampled"});
   for (const json& curve : curves) table.back().push_back(fmt::format("{:.3g}%", 100 * curve["rate"].get<double>()));
-  return bench::format_table(table);
+  return format_table(table);
 }
 
 std::string share_text(const json& share) {
@@ -82,7 +83,7 @@ std::string system_table(const json& document, const std::string& title, const c
     }
     if (with_keep) table.back().push_back(interval_text(system["keep"]));
   }
-  return bench::format_table(table);
+  return format_table(table);
 }
 
 std::string check_table(const json& document) {
@@ -94,7 +95,7 @@ std::string check_table(const json& document) {
                      fmt::format("{:.2f}", point["measured"].get<double>()),
                      fmt::format("{:+.0f}%", 100 * point["error"].get<double>())});
   }
-  return bench::format_table(table) + "\n";
+  return format_table(table) + "\n";
 }
 
 std::string answer(const json& document) {
@@ -117,8 +118,8 @@ std::string answer(const json& document) {
                      keep["low"].get<double>(), high, format_size(static_cast<uint64_t>(share / 100 * bytes)), name);
 }
 
-bench::LineChart::Series series_of(const std::string& name, const json& points, auto value) {
-  bench::LineChart::Series series{name, {}};
+LineChart::Series series_of(const std::string& name, const json& points, auto value) {
+  LineChart::Series series{name, {}};
   for (const json& point : points) series.points.emplace_back(point["share"].get<double>(), value(point));
   return series;
 }
@@ -126,7 +127,7 @@ bench::LineChart::Series series_of(const std::string& name, const json& points, 
 }  // namespace
 
 std::string predict_text(const json& document) {
-  std::string text = bench::machine_text(document["machine"]) + "\n" + heading(document) + curve_table(document) + "\n";
+  std::string text = machine_text(document["machine"]) + "\n" + heading(document) + curve_table(document) + "\n";
   text += system_table(document, fmt::format("ns an access ({:.1f} all near)", document["local_amat_ns"].get<double>()),
                        "amat_ns", "{:.1f}") +
           "\n";
@@ -134,10 +135,9 @@ std::string predict_text(const json& document) {
   return text + check_table(document) + answer(document);
 }
 
-std::vector<bench::LineChart> predict_charts(const json& document) {
-  bench::LineChart misses{
-      "Misses by share of near memory", "% of the heap near", "misses of 1000 accesses", 100, 0, {}};
-  bench::LineChart speed{"Throughput by share of near memory", "% of the heap near", "% of native", 100, 100, {}};
+std::vector<LineChart> predict_charts(const json& document) {
+  LineChart misses{"Misses by share of near memory", "% of the heap near", "misses of 1000 accesses", 100, 0, {}};
+  LineChart speed{"Throughput by share of near memory", "% of the heap near", "% of native", 100, 100, {}};
   for (const json& curve : document["curves"]) {
     misses.series.push_back(series_of(size_text(curve["block"]) + " blocks", curve["points"],
                                       [](const json& point) { return 1000 * point["ratio"].get<double>(); }));

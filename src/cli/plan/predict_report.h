@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/chart.h"
+#include "report/chart.h"
 
 namespace farside::cli::plan {
 
 std::string predict_text(const nlohmann::json& document);
 // Misses by share for each size of blocks, and throughput by share on each system.
-std::vector<bench::LineChart> predict_charts(const nlohmann::json& document);
+std::vector<LineChart> predict_charts(const nlohmann::json& document);
 
 }  // namespace farside::cli::plan

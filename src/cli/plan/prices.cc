@@ -9,15 +9,13 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "cli/bench/figures.h"
-#include "cli/bench/process.h"
 #include "cli/plan/observation.h"
+#include "measure/process.h"
+#include "report/format.h"
 
 namespace farside::cli::plan {
 namespace {
 
-using bench::Arena;
-using bench::Workload;
 using nlohmann::json;
 using pager::Counter;
 
@@ -29,7 +27,7 @@ constexpr const char* kRdmaLatency = "?latency_us=3";
 // Microseconds that `threads` threads spend on an access each.
 double pace(const Arena& arena, const Workload& workload, unsigned threads, uint64_t accesses) {
   uint64_t start = 0;
-  return bench::run_accesses(arena, workload, threads, {accesses / threads, kSeconds}, &start).us;
+  return run_accesses(arena, workload, threads, {accesses / threads, kSeconds}, &start).us;
 }
 
 uint64_t fetched(const pager::Stats& stats) {
@@ -38,7 +36,7 @@ uint64_t fetched(const pager::Stats& stats) {
 
 class Prices {
  public:
-  Prices(bench::FarMemoryConfig config, unsigned threads) : config_(std::move(config)), threads_(threads) {
+  Prices(FarMemoryConfig config, unsigned threads) : config_(std::move(config)), threads_(threads) {
     config_.bytes = kBytes;
     config_.local = kLocal;
   }
@@ -57,43 +55,43 @@ class Prices {
     if (memory == MAP_FAILED) return Status::error(errno, "no memory: {}", strerror(errno));
     madvise(memory, kBytes, MADV_NOHUGEPAGE);
     Arena arena = {static_cast<std::byte*>(memory), kBytes / kPageSize};
-    plain_touch_ = pace(arena, bench::kSequentialWrite, threads_, arena.pages);
-    plain_ = pace(arena, bench::kRandomRead, threads_, arena.pages);
+    plain_touch_ = pace(arena, kSequentialWrite, threads_, arena.pages);
+    plain_ = pace(arena, kRandomRead, threads_, arena.pages);
     munmap(memory, kBytes);
     return {};
   }
 
   // A quarter of the pages, some of them twice, so that nothing is evicted yet.
   Status on_untouched_memory() {
-    auto far = bench::FarMemory::create(config_);
+    auto far = FarMemory::create(config_);
     if (!far.ok()) return far.status();
     Arena arena = (*far)->arena();
-    double us = pace(arena, bench::kRandomWrite, threads_, arena.pages / 4);
+    double us = pace(arena, kRandomWrite, threads_, arena.pages / 4);
     auto touched = static_cast<double>((*far)->stats().get(Counter::kZeroFaults));
     price_.us[kFirstTouch] = us * static_cast<double>(arena.pages) / 4 / std::max(1.0, touched) - plain_touch_;
     return {};
   }
 
   Status on_full_memory() {
-    auto far = bench::FarMemory::create(config_);
+    auto far = FarMemory::create(config_);
     if (!far.ok()) return far.status();
     Arena arena = (*far)->arena();
-    price_.us[kStreamFirstTouch] = pace(arena, bench::kSequentialWrite, threads_, arena.pages) - plain_touch_;
-    pace(arena, bench::kSequentialRead, threads_, arena.pages);  // all that was written has left after this
-    price_.us[kStreamFetch] = miss(**far, bench::kSequentialRead);
+    price_.us[kStreamFirstTouch] = pace(arena, kSequentialWrite, threads_, arena.pages) - plain_touch_;
+    pace(arena, kSequentialRead, threads_, arena.pages);  // all that was written has left after this
+    price_.us[kStreamFetch] = miss(**far, kSequentialRead);
     price_.stream_fetch_at_work = std::min(price_.us[kStreamFetch], scan_at_work(arena));
-    price_.us[kFetch] = miss(**far, bench::kRandomRead);
-    pace(arena, bench::kRandomWrite, threads_, arena.pages);
-    double random = beyond(miss(**far, bench::kRandomWrite), price_.us[kFetch]);
-    double stream = beyond(miss(**far, bench::kSequentialWrite), price_.us[kStreamFetch]);
+    price_.us[kFetch] = miss(**far, kRandomRead);
+    pace(arena, kRandomWrite, threads_, arena.pages);
+    double random = beyond(miss(**far, kRandomWrite), price_.us[kFetch]);
+    double stream = beyond(miss(**far, kSequentialWrite), price_.us[kStreamFetch]);
     price_.us[kDirtyEviction] = (random + stream) / 2;
     // A quarter of what may be near is brought for reading, then written.
-    pace(arena, bench::kSequentialRead, threads_, arena.pages / 8);
-    price_.us[kUpgrade] = beyond(pace(arena, bench::kSequentialWrite, threads_, arena.pages / 8), plain_);
+    pace(arena, kSequentialRead, threads_, arena.pages / 8);
+    price_.us[kUpgrade] = beyond(pace(arena, kSequentialWrite, threads_, arena.pages / 8), plain_);
     return {};
   }
 
-  double miss(bench::FarMemory& far, const Workload& workload) const {
+  double miss(FarMemory& far, const Workload& workload) const {
     uint64_t accesses = far.arena().pages, before = fetched(far.stats());
     double us = beyond(pace(far.arena(), workload, threads_, accesses), plain_);
     return us * static_cast<double>(accesses) /
@@ -116,7 +114,7 @@ class Prices {
 
   static double beyond(double us, double less) { return std::max(0.0, us - less); }
 
-  bench::FarMemoryConfig config_;
+  FarMemoryConfig config_;
   unsigned threads_;
   FarsidePrice price_;
   double plain_ = 0, plain_touch_ = 0;
@@ -126,8 +124,7 @@ struct Link {
   std::string name, address, token;
 };
 
-std::vector<Link> links(const RunSettings& run, const std::vector<double>& latencies,
-                        const bench::ServerProcess* server) {
+std::vector<Link> links(const RunSettings& run, const std::vector<double>& latencies, const ServerProcess* server) {
   if (!server) return {{run.options.far_address, run.options.far_address, run.options.token}};
   std::vector<Link> all = {{"shm", server->shm(), server->token()},
                            {"tcp", server->tcp(), server->token()},
@@ -142,21 +139,21 @@ std::vector<Link> links(const RunSettings& run, const std::vector<double>& laten
 
 Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, const std::vector<double>& latencies,
                                                   unsigned threads, const SignalHold& hold) {
-  std::unique_ptr<bench::ServerProcess> server;
+  std::unique_ptr<ServerProcess> server;
   if (run.embedded()) {
-    auto started = bench::ServerProcess::start(hold, 2 * kBytes + 32 * remote::kSlabBytes);
+    auto started = ServerProcess::start(hold, 2 * kBytes + 32 * remote::kSlabBytes);
     if (!started.ok()) return started.status();
     server = std::move(*started);
   }
   std::vector<FarsidePrices> prices;
   std::vector<Link> measured = links(run, latencies, server.get());
   for (const Link& link : measured) prices.push_back({link.name, {}});
-  bench::Progress progress(kRepetitions * measured.size(), run.options.quiet);
+  Progress progress(kRepetitions * measured.size(), run.options.quiet);
   for (unsigned i = 0; i < kRepetitions * measured.size(); i++) {
     const Link& link = measured[i % measured.size()];
     progress.step("prices over " + link.name);
-    Result<json> us = bench::run_in_child(
-        hold, [&] { return Prices({.address = link.address, .token = link.token}, threads).measure(); });
+    Result<json> us =
+        run_in_child(hold, [&] { return Prices({.address = link.address, .token = link.token}, threads).measure(); });
     if (!us.ok()) return us.status();
     FarsidePrice price = {(*us)["us"].get<NearEvents>(), (*us)["stream_fetch_at_work"]};
     prices[i % measured.size()].repetitions.push_back(price);

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/far_memory.h"
-#include "cli/child.h"
 #include "cli/plan/reuse/near_model.h"
 #include "cli/run_settings.h"
+#include "launch/child.h"
+#include "measure/far_memory.h"
 
 namespace farside::cli::plan {
 

@@ -96,9 +96,9 @@ class Analyzer {
     return stacks_[key] = std::move(frames);
   }
 
-  void add_entry(const heap::TraceEntry& entry) {
+  void add_entry(const TraceEntry& entry) {
     const std::vector<Frame>& frames = frames_of(entry.stack);
-    auto kind = static_cast<size_t>(entry.kind) % heap::kTraceKinds;
+    auto kind = static_cast<size_t>(entry.kind) % kTraceKinds;
     size_t at = find_place(frames, process_->program);
     Gathered& g = gathered_at(frames[at]);
     g.place.faults[kind] += entry.count;
@@ -122,9 +122,9 @@ class Analyzer {
     return g;
   }
 
-  void add_data(Gathered& g, const heap::TraceEntry::SiteCount& count) {
+  void add_data(Gathered& g, const TraceEntry::SiteCount& count) {
     if (count.count == 0 || count.site >= process_->sites.size()) return;
-    const heap::TraceSite& site = process_->sites[count.site];
+    const TraceSite& site = process_->sites[count.site];
     const std::vector<Frame>& frames = frames_of(site.stack);
     std::string text = short_text(allocating_frame(frames, process_->program));
     Data& data = g.data[text];

@@ -12,7 +12,7 @@ namespace {
 constexpr double kWidth = 1200, kMargin = 10, kRow = 17, kHead = 60;
 constexpr double kLetter = 6.6;      // of the font, about
 constexpr double kLeastWidth = 0.1;  // narrower frames cannot be seen
-constexpr const char* kColours[heap::kTraceKinds] = {"#6ba3dd", "#e0645c", "#b9c94a", "#b0b0b0"};
+constexpr const char* kColours[kTraceKinds] = {"#6ba3dd", "#e0645c", "#b9c94a", "#b0b0b0"};
 
 struct Node {
   KindCounts faults = {};
@@ -24,7 +24,7 @@ Node make_tree(const Analysis& analysis) {
   for (const FoldedStack& stack : analysis.stacks) {
     Node* node = &root;
     auto add = [&](Node* to) {
-      for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) to->faults[kind] += stack.faults[kind];
+      for (unsigned kind = 0; kind < kTraceKinds; kind++) to->faults[kind] += stack.faults[kind];
     };
     add(node);
     for (const std::string& frame : stack.frames) add(node = &node->children[frame]);
@@ -77,7 +77,7 @@ class Drawing {
     uint64_t faults = total_of(node.faults);
     std::string text = fmt::format("{}\n{} faults, {:.1f} %:", name, faults,
                                    100.0 * static_cast<double>(faults) / static_cast<double>(all_));
-    for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) {
+    for (unsigned kind = 0; kind < kTraceKinds; kind++) {
       if (node.faults[kind]) text += fmt::format(" {} {}", node.faults[kind], kKindNames[kind]);
     }
     return text;
@@ -91,7 +91,7 @@ class Drawing {
     text_ += fmt::format("<g class=\"f\" data-x=\"{:.3f}\" data-w=\"{:.3f}\" data-l=\"{}\"><title>{}</title>", x, width,
                          level, escape(title(name, node)));
     double at = x;
-    for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) {
+    for (unsigned kind = 0; kind < kTraceKinds; kind++) {
       double part = scale(node.faults[kind]);
       if (part > 0) {
         text_ += fmt::format("<rect x=\"{:.3f}\" y=\"{:.1f}\" width=\"{:.3f}\" height=\"{:.1f}\" fill=\"{}\"/>", at, y,
@@ -119,7 +119,7 @@ class Drawing {
 std::string legend() {
   std::string text;
   double x = kMargin;
-  for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) {
+  for (unsigned kind = 0; kind < kTraceKinds; kind++) {
     text += fmt::format(
         "<rect x=\"{0}\" y=\"32\" width=\"12\" height=\"12\" fill=\"{1}\"/><text x=\"{2}\" y=\"42\">{3}</text>\n", x,
         kColours[kind], x + 17, kKindNames[kind]);

@@ -29,7 +29,7 @@ bool is_used_once(const KindCounts& faults, const DataSize& data) {
 
 // One instruction that walks walks one way. Where it goes both ways alike, its small steps are chance: small data, most
 // of which is near.
-void Steps::add(const heap::TracePattern& pattern) {
+void Steps::add(const TracePattern& pattern) {
   uint64_t walked = pattern.sequential + pattern.strided, backwards = 0;
   for (const auto& s : pattern.strides) backwards += s.stride < 0 ? s.count : 0;
   uint64_t forwards = walked - std::min(walked, backwards);

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "heap/trace_file.h"
+#include "abi/trace_file.h"
 
 namespace farside::cli::trace {
 
@@ -16,7 +16,7 @@ struct Steps {
   uint64_t same = 0, sequential = 0, strided = 0, random = 0;
   uint64_t chase_checked = 0, chase_found = 0;
   std::map<int64_t, uint64_t> strides;
-  void add(const heap::TracePattern& pattern);
+  void add(const TracePattern& pattern);
 };
 
 struct Classified {
@@ -30,8 +30,8 @@ std::string to_text(const Classified& pattern);
 // The name alone, for programs.
 std::string name_of(Access access);
 
-using KindCounts = std::array<uint64_t, heap::kTraceKinds>;
-inline constexpr const char* kKindNames[heap::kTraceKinds] = {"read", "write", "protection", "allocation"};
+using KindCounts = std::array<uint64_t, kTraceKinds>;
+inline constexpr const char* kKindNames[kTraceKinds] = {"read", "write", "protection", "allocation"};
 inline uint64_t total_of(const KindCounts& counts) { return counts[0] + counts[1] + counts[2] + counts[3]; }
 
 // What is known of the data that a place faults on.

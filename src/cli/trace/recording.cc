@@ -27,8 +27,8 @@ bool read_text(std::istream& file, uint64_t bytes, std::string* text) {
 }
 
 // Stacks point into the stack bytes: those that would point beyond are kept without.
-void enter_stacks(const std::vector<heap::TraceStack>& stacks, Process* process) {
-  for (heap::TraceStack stack : stacks) {
+void enter_stacks(const std::vector<TraceStack>& stacks, Process* process) {
+  for (TraceStack stack : stacks) {
     uint64_t size = process->stack_bytes.size();
     if (stack.offset > size || stack.bytes > size - stack.offset) stack.bytes = 0;
     process->stacks[stack.key] = stack;
@@ -36,9 +36,9 @@ void enter_stacks(const std::vector<heap::TraceStack>& stacks, Process* process)
 }
 
 bool read_process(std::istream& file, Process* process) {
-  heap::TraceHeader& h = process->header;
-  if (!read_bytes(file, &h, sizeof h) || h.magic != heap::kTraceMagic || h.version != heap::kTraceVersion) return false;
-  std::vector<heap::TraceStack> stacks;
+  TraceHeader& h = process->header;
+  if (!read_bytes(file, &h, sizeof h) || h.magic != kTraceMagic || h.version != kTraceVersion) return false;
+  std::vector<TraceStack> stacks;
   bool whole = read_table(file, h.entries, &process->entries) && read_table(file, h.stacks, &stacks) &&
                read_table(file, h.sites, &process->sites) && read_table(file, h.hints, &process->hints) &&
                read_text(file, h.stack_bytes, &process->stack_bytes) && read_text(file, h.maps_bytes, &process->maps) &&

@@ -4,17 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "abi/trace_file.h"
 #include "base/status.h"
-#include "heap/trace_file.h"
 
 namespace farside::cli::trace {
 
 struct Process {
-  heap::TraceHeader header = {};
-  std::vector<heap::TraceEntry> entries;
-  std::map<uint64_t, heap::TraceStack> stacks;  // by key
-  std::vector<heap::TraceSite> sites;           // by number
-  std::vector<heap::TraceHint> hints;
+  TraceHeader header = {};
+  std::vector<TraceEntry> entries;
+  std::map<uint64_t, TraceStack> stacks;  // by key
+  std::vector<TraceSite> sites;           // by number
+  std::vector<TraceHint> hints;
   std::string stack_bytes;
   std::string maps;     // text of /proc/PID/maps at the end
   std::string program;  // path of the executable

@@ -87,11 +87,11 @@ class ElfSymbols : public Symbols {
     return {};
   }
 
-  std::vector<Frame> stack(const heap::TraceStack& stack) override {
+  std::vector<Frame> stack(const TraceStack& stack) override {
     current_ = &stack;
     addresses_.clear();
     dwfl_getthread_frames(dwfl_, kThread, add_frame, this);
-    if (addresses_.empty()) addresses_.push_back({stack.registers[heap::kTraceRip], false});
+    if (addresses_.empty()) addresses_.push_back({stack.registers[kTraceRip], false});
     std::vector<Frame> frames;
     for (auto [address, is_return] : addresses_) {
       for (const Frame& frame : frames_at(address, is_return)) frames.push_back(frame);
@@ -150,18 +150,18 @@ class ElfSymbols : public Symbols {
   }
   static bool read_word(Dwfl*, Dwarf_Addr address, Dwarf_Word* value, void* argument) {
     auto* self = static_cast<ElfSymbols*>(argument);
-    const heap::TraceStack& s = *self->current_;
-    uint64_t at = address - s.registers[heap::kTraceRsp];
+    const TraceStack& s = *self->current_;
+    uint64_t at = address - s.registers[kTraceRsp];
     if (s.bytes < sizeof *value || at > s.bytes - sizeof *value) return false;
     memcpy(value, self->process_.stack_bytes.data() + s.offset + at, sizeof *value);
     return true;
   }
   static bool set_registers(Dwfl_Thread* thread, void* argument) {
-    const heap::TraceStack& s = *static_cast<ElfSymbols*>(argument)->current_;
-    Dwarf_Word registers[heap::kTraceRegisters];
-    for (unsigned i = 0; i < heap::kTraceRegisters; i++) registers[i] = s.registers[i];
-    dwfl_thread_state_register_pc(thread, registers[heap::kTraceRip]);
-    return dwfl_thread_state_registers(thread, 0, heap::kTraceRegisters, registers);
+    const TraceStack& s = *static_cast<ElfSymbols*>(argument)->current_;
+    Dwarf_Word registers[kTraceRegisters];
+    for (unsigned i = 0; i < kTraceRegisters; i++) registers[i] = s.registers[i];
+    dwfl_thread_state_register_pc(thread, registers[kTraceRip]);
+    return dwfl_thread_state_registers(thread, 0, kTraceRegisters, registers);
   }
   static int add_frame(Dwfl_Frame* frame, void* argument) {
     auto* self = static_cast<ElfSymbols*>(argument);
@@ -304,7 +304,7 @@ class ElfSymbols : public Symbols {
 
   const Process& process_;
   Dwfl* dwfl_;
-  const heap::TraceStack* current_ = nullptr;
+  const TraceStack* current_ = nullptr;
   std::vector<Address> addresses_;
   std::map<uint64_t, std::vector<Frame>> known_;
 };

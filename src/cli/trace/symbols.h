@@ -32,7 +32,7 @@ class Symbols {
   virtual ~Symbols() = default;
 
   // Innermost frame first. Frames of Farside itself are left out.
-  virtual std::vector<Frame> stack(const heap::TraceStack& stack) = 0;
+  virtual std::vector<Frame> stack(const TraceStack& stack) = 0;
   // The frames at an address, inlined ones first. `is_return`: the address after a call.
   virtual std::vector<Frame> frames_at(uint64_t address, bool is_return) = 0;
   // Every inlined call of a hint in code that has debug information.

@@ -84,7 +84,7 @@ std::string to_folded(const Analysis& analysis) {
   for (const FoldedStack& stack : analysis.stacks) {
     std::string line;
     for (const std::string& frame : stack.frames) line += frame + ";";
-    for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) {
+    for (unsigned kind = 0; kind < kTraceKinds; kind++) {
       if (stack.faults[kind] > 0) text += fmt::format("{}[{}] {}\n", line, kKindNames[kind], stack.faults[kind]);
     }
   }

@@ -6,12 +6,12 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "cli/child.h"
 #include "cli/commands.h"
-#include "cli/files.h"
 #include "cli/run.h"
 #include "cli/trace/outputs.h"
 #include "cli/trace/recording.h"
+#include "launch/child.h"
+#include "report/files.h"
 
 namespace farside::cli {
 namespace {

@@ -6,7 +6,7 @@ using nlohmann::json;
 
 json kinds(const KindCounts& counts) {
   json result;
-  for (unsigned kind = 0; kind < heap::kTraceKinds; kind++) result[kKindNames[kind]] = counts[kind];
+  for (unsigned kind = 0; kind < kTraceKinds; kind++) result[kKindNames[kind]] = counts[kind];
   return result;
 }
 

@@ -12,10 +12,6 @@
 namespace farside::cli::trace {
 namespace {
 
-using heap::note_access;
-using heap::TraceKind;
-using heap::TracePattern;
-
 constexpr uint64_t kBase = uint64_t{1} << 40;
 
 bool nothing_near(int64_t) { return false; }
@@ -187,19 +183,19 @@ class TraceRecordingTest : public testing::Test {
   ~TraceRecordingTest() override { unlink(path_); }
 
   static std::string block(uint64_t entries) {
-    heap::TraceHeader header = {};
-    header.magic = heap::kTraceMagic;
-    header.version = heap::kTraceVersion;
+    TraceHeader header = {};
+    header.magic = kTraceMagic;
+    header.version = kTraceVersion;
     header.entries = entries;
     header.stacks = 1;
     header.stack_bytes = 16;
     header.maps_bytes = 4;
-    heap::TraceStack stack = {};
+    TraceStack stack = {};
     stack.key = 7;
     stack.offset = 8;
     stack.bytes = 100;  // more than there are
     std::string text(reinterpret_cast<char*>(&header), sizeof header);
-    text += std::string(entries * sizeof(heap::TraceEntry), '\0');
+    text += std::string(entries * sizeof(TraceEntry), '\0');
     text += std::string(reinterpret_cast<char*>(&stack), sizeof stack);
     return text + std::string(16, 's') + "maps";
   }

@@ -5,13 +5,11 @@
 #include <algorithm>
 
 #include "base/size.h"
-#include "cli/bench/chart.h"
+#include "report/chart.h"
 
 namespace farside::cli::track {
 namespace {
 
-using bench::LineChart;
-using bench::top_of;
 using nlohmann::json;
 
 constexpr const char* kNames[] = {"64 B", "4 KiB", "2 MiB"};
@@ -211,7 +209,7 @@ std::string to_svg(const Report& report) {
   };
   auto factor = [](const Changes& changes, uint64_t granularity) { return changes.amplification(granularity); };
   Changes total = report.total();
-  return bench::to_svg(std::vector<LineChart>{
+  return to_svg(std::vector<LineChart>{
       over_time(report, "Dirty in a window, by granularity", "MiB", {0, 1}, mebibytes),
       over_time(report, "The same with blocks of 2 MiB", "MiB", {0, 1, 2}, mebibytes),
       over_time(report, "Dirty bytes over changed bytes", "times", {0, 1}, factor),

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/track/tracker.h"
+#include "report/statistics.h"
 
 namespace farside::cli::track {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "cli/child.h"
+#include "launch/child.h"
 
 namespace farside::cli::track {
 

@@ -11,11 +11,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "cli/child.h"
 #include "cli/commands.h"
-#include "cli/machine.h"
-#include "cli/program_check.h"
 #include "cli/track/report.h"
+#include "launch/child.h"
+#include "launch/program_check.h"
+#include "report/machine.h"
 
 namespace farside::cli {
 namespace {

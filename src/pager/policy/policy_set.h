@@ -7,7 +7,7 @@
 #pragma once
 #include <atomic>
 
-#include "pager/policy.h"
+#include "pager/policy/policy.h"
 
 namespace farside::pager {
 

@@ -6,8 +6,8 @@
 //   look(table, pass, spare_hot, &page) looks at one entry, in a few dozen instructions
 #pragma once
 #include "base/sync.h"
-#include "pager/policy.h"
 #include "pager/policy/page_queue.h"
+#include "pager/policy/policy.h"
 #include "pager/policy/shares.h"
 
 namespace farside::pager {

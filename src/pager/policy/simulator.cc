@@ -10,7 +10,7 @@
 #include <queue>
 #include <random>
 
-#include "pager/policy.h"
+#include "pager/policy/policy.h"
 
 namespace farside::pager {
 namespace {

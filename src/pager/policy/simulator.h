@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/options.h"
+#include "abi/options.h"
 #include "pager/page_word.h"
 
 namespace farside::pager {

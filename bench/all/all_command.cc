@@ -1,0 +1,168 @@
+#include "bench/all/all_command.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "bench/all/all.h"
+#include "bench/all/all_report.h"
+#include "bench/all/workloads.h"
+#include "cli/commands.h"
+#include "report/files.h"
+#include "report/machine.h"
+
+namespace farside::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kLeastBytes = 1 * kMiB, kQuickBytes = 40 * kMiB;
+constexpr unsigned kMostRepetitions = 100, kMostThreads = 64;
+const std::vector<std::string> kWays = {kNative, kFar, kHinted, kZram};
+const std::vector<unsigned> kQuickShares = {25, 50, 100};
+
+constexpr const char* kHelp =
+    "Runs each application natively, over far memory without and with hints, and under a memory limit with swap on "
+    "zram\n"
+    "(root), in turn, and puts an ideal system beside them. Every figure is written at once: started again with the\n"
+    "same settings, it goes on where it was stopped. --out gets results.json, results.txt, and for each application a\n"
+    "plot of throughput by share, of time lines and of latencies where it has them. Ends with status 1 if a program "
+    "fails\n"
+    "or ways compute different results. What the figures mean: docs/benchmarks.md.\n\n"
+    "Examples:\n"
+    "  farside bench all --quick\n"
+    "  farside bench all --out results --size 512M\n"
+    "  farside bench all --apps gups,pagerank --shares 10,50,90 --ways far,hinted --latency 3.9 --trace";
+
+struct AllArguments {
+  AllSettings settings;
+  std::string size;
+  bool quick = false;
+};
+
+template <typename T>
+void sort_unique(std::vector<T>* values) {
+  std::ranges::sort(*values);
+  auto repeated = std::ranges::unique(*values);
+  values->erase(repeated.begin(), repeated.end());
+}
+
+Status settle(AllArguments* a, const CLI::App& command) {
+  AllSettings& s = a->settings;
+  if (a->quick && command.count("--size") == 0) s.size = kQuickBytes;
+  if (a->quick && command.count("--shares") == 0) s.list.shares = kQuickShares;
+  if (a->quick && command.count("--repeat") == 0) s.list.repetitions = 1;
+  if (!a->size.empty()) {
+    Result<uint64_t> bytes = parse_size(a->size);
+    if (!bytes.ok()) return bytes.status();
+    s.size = *bytes;
+  }
+  if (s.size < kLeastBytes) return Status::error(EINVAL, "--size {}: at least 1M", a->size);
+  MachineMemory machine = machine_memory();
+  if (3 * s.size > machine.available) {
+    return Status::error(ENOMEM,
+                         "--size {}: that needs three times as much memory, and {} are free; take a smaller size",
+                         format_size(s.size), format_size(machine.available));
+  }
+  if (s.latency_us > 0 && s.transport != "shm") return Status::error(EINVAL, "--latency is added over shm only");
+  sort_unique(&s.list.shares);
+  Result<std::string> apps = s.apps_dir.empty() ? find_applications() : Result<std::string>(s.apps_dir);
+  if (!apps.ok()) return apps.status();
+  s.apps_dir = std::filesystem::absolute(*apps).string();
+  return make_directory(s.out);
+}
+
+Status write_results(const AllSettings& s, const json& document) {
+  std::string text = all_text(document, s.list);
+  fputs(text.c_str(), stdout);
+  Status written = write_file(s.out + "/results.txt", text);
+  for (const auto& [name, panels] : all_charts(document, s.list)) {
+    if (written.ok()) written = write_file(s.out + "/" + name, to_svg(panels));
+  }
+  return written;
+}
+
+int bench_all(AllArguments a, const CLI::App& command) {
+  Status settled = settle(&a, command);
+  if (!settled.ok()) return fail(settled, kExitUsage);
+  json document;
+  Status done = measure_applications(a.settings, &document);
+  if (document.is_null()) return fail(done);
+  Status written = write_results(a.settings, document);
+  if (!written.ok()) return fail(written);
+  if (done.code() == EINTR)
+    return fail(Status::error(EINTR, "stopped by a signal; the same command goes on from here"));
+  if (!done.ok()) return fail(done);
+  size_t problems = problems_of(document).size();
+  if (problems == 0) return 0;
+  return fail(Status::error(EIO, "{} of the runs failed or differ; they are listed at the end of {}/results.txt",
+                            problems, a.settings.out));
+}
+
+void add_what(CLI::App* command, AllArguments* a) {
+  AllSettings& s = a->settings;
+  command->add_option("--apps", s.list.apps, "applications, separated by commas (default: all)")
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->check(CLI::IsMember(application_names()));
+  command->add_option("--ways", s.list.ways, "beside native: far, hinted, zram, separated by commas (default: all)")
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->check(CLI::IsMember(kWays));
+  command->add_option("--shares", s.list.shares, "percent of the memory that may be near, separated by commas")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 100u))
+      ->capture_default_str();
+  command->add_option("--size", a->size, "data of each application (default: 96M)")->type_name("SIZE");
+  command->add_option("--seed", s.seed, "of the data")->type_name("N")->capture_default_str();
+  command->add_option("--threads", s.threads, "of each application")
+      ->type_name("N")
+      ->check(CLI::Range(1u, kMostThreads))
+      ->capture_default_str();
+  command->add_option("--repeat", s.list.repetitions, "repetitions, of which the median is told")
+      ->type_name("N")
+      ->check(CLI::Range(1u, kMostRepetitions))
+      ->capture_default_str();
+  command->add_flag("--quick", a->quick, "40M of data, three shares, one repetition: two or three minutes");
+}
+
+void add_how(CLI::App* command, AllArguments* a) {
+  AllSettings& s = a->settings;
+  command->add_option("--transport", s.transport, "shm or tcp, to a server on this machine")
+      ->type_name("NAME")
+      ->check(CLI::IsMember({"shm", "tcp"}))
+      ->capture_default_str();
+  command->add_option("--latency", s.latency_us, "microseconds added to each fetch over shm, for a slower link")
+      ->type_name("US")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--cut-off", s.cut_off, "times the native time after which a run is given up")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_flag("--trace", s.trace, "ask farside trace which part of the faults stands at hinted lines");
+  command->add_flag("--fresh", s.fresh, "measure again what --out has already");
+  command->add_option("--apps-dir", s.apps_dir, "where the applications are (default: beside this program)")
+      ->type_name("DIR");
+  command->add_option("--out", s.out, "directory for the results")->type_name("DIR")->capture_default_str();
+  command->add_flag("--quiet", s.quiet, "do not tell what is going on");
+}
+
+}  // namespace
+
+void add_all_command(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("all", "All applications, at 10 to 100 % near, beside an ideal system");
+  auto arguments = std::make_shared<AllArguments>();
+  arguments->settings.list.apps = application_names();
+  arguments->settings.list.ways = kWays;
+  add_what(command, arguments.get());
+  add_how(command, arguments.get());
+  command->footer(kHelp);
+  set_action(command, [arguments, command] { return bench_all(*arguments, *command); });
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,451 @@
+// farside bench: measures Farside beside the kernel's swap on this machine, and says which goals are met.
+#include <fmt/format.h>
+
+#include "abi/options.h"
+#include "base/bits.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "bench/all/all_command.h"
+#include "bench/bench.h"
+#include "bench/fibers.h"
+#include "bench/hints.h"
+#include "bench/objects/objects.h"
+#include "bench/paging.h"
+#include "bench/paging_report.h"
+#include "bench/policies.h"
+#include "bench/redis.h"
+#include "bench/replicas.h"
+#include "bench/scaling/calibrate.h"
+#include "bench/scaling/scaling.h"
+#include "bench/writeback.h"
+#include "command/command.h"
+#include "report/files.h"
+#include "report/machine.h"
+
+namespace farside::bench {
+namespace {
+
+constexpr uint64_t kLeastBytes = 16 * kMiB;  // below, tables and queues weigh more than data
+constexpr unsigned kMostRepetitions = 1000;
+
+constexpr const char* kPagingHelp =
+    "Touches one word on one page after another, at random and in order, reading and writing, with one thread and\n"
+    "with two. The ways of paging run in turn, each in a process of its own. Kernel swap on zram needs root;\n"
+    "everything that is set up for it is undone. What the figures mean: docs/benchmarks.md.\n\n"
+    "Examples:\n"
+    "  farside bench paging\n"
+    "  farside bench paging --json paging.json --svg paging.svg\n"
+    "  farside bench paging --size 256M --local 10% --repeat 1 --no-zram\n"
+    "  farside bench paging --ways shm,'zram swap'";
+
+constexpr const char* kRedisHelp =
+    "Runs redis-server natively, over far memory and on kernel swap, in turn, and redis-benchmark against it with 16\n"
+    "requests in flight. Needs redis-server and redis-benchmark in PATH.\n\n"
+    "Examples:\n"
+    "  farside bench redis\n"
+    "  farside bench redis --keys 200000 --repeat 1 --json redis.json";
+
+constexpr const char* kPoliciesHelp =
+    "Simulates which pages would be near: Zipf's law, a scan beside it, and a loop, for each policy with and without\n"
+    "hints, for exact LRU and for the optimum that knows the future. Costs are assumed: 3 us for a soft fault, 6 for "
+    "a\n"
+    "miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they mean: docs/policies.md.\n\n"
+    "Examples:\n"
+    "  farside bench policies\n"
+    "  farside bench policies --svg miss_ratios.svg --shares 5,10,20,30,40,50,60,70,80,90";
+
+constexpr const char* kScalingHelp =
+    "Simulates the pager's faults and evictions with up to 128 threads on a large machine. Measures this machine "
+    "first\n"
+    "and simulates it, too, to show how far the simulation can be trusted. What the figures mean: docs/scaling.md.\n\n"
+    "Examples:\n"
+    "  farside bench scaling --save-costs costs.json --json scaling.json --plots plots\n"
+    "  farside bench scaling --costs costs.json --threads 8,48,128";
+
+// What all benchmarks take.
+struct OutputArguments {
+  std::string json, svg;
+  bool quiet = false;
+};
+
+Result<double> parse_share(const std::string& text) {
+  Result<SizeOrShare> local = parse_size_or_share(text);
+  if (!local.ok()) return local.status();
+  if (!local->is_share()) return Status::error(EINVAL, "--local {}: give a share of the data, as in 25%", text);
+  return local->share;
+}
+
+// 0 if both can be written.
+Status check_outputs(const OutputArguments& output) {
+  Status json = check_writable(output.json);
+  return json.ok() ? check_writable(output.svg) : json;
+}
+
+// Each way holds the data at most once near and once far.
+Status check_memory(uint64_t bytes) {
+  MachineMemory machine = machine_memory();
+  if (2 * bytes < machine.available) return {};
+  return Status::error(ENOMEM, "--size {}: that needs twice as much memory, and {} are free; take a smaller size",
+                       format_size(bytes), format_size(machine.available));
+}
+
+// Data of a benchmark, as given.
+struct DataArguments {
+  std::string size, local = "25%";
+};
+
+template <typename Settings>
+Status settle_data(const DataArguments& data, Settings* settings) {
+  Result<uint64_t> bytes = parse_size(data.size);
+  if (!bytes.ok()) return bytes.status();
+  if (*bytes < kLeastBytes) return Status::error(EINVAL, "--size {}: at least 16M", data.size);
+  Result<double> share = parse_share(data.local);
+  if (!share.ok()) return share.status();
+  settings->bytes = align_up(*bytes, kPageSize);
+  settings->local = *share;
+  return check_memory(*bytes);
+}
+
+// Measures, prints what text(document) says, and writes the files asked for. The program's status.
+template <typename Measure, typename Text, typename Svg>
+int run_benchmark(const OutputArguments& output, Status settled, Measure measure, Text text, Svg svg) {
+  if (settled.ok()) settled = check_outputs(output);
+  if (!settled.ok()) return fail(settled, kExitUsage);
+  Result<nlohmann::json> document = measure();
+  if (!document.ok()) return fail(document.status());
+  fputs(text(*document).c_str(), stdout);
+  Status written = write_file(output.json, document->dump(2) + "\n");
+  if (written.ok() && !output.svg.empty()) written = write_file(output.svg, to_svg(svg(*document)));
+  return written.ok() ? 0 : fail(written);
+}
+
+Chart no_chart(const nlohmann::json&) { return {}; }
+
+// A benchmark over so much data with a share of it near.
+template <typename Settings>
+struct PagedArguments {
+  DataArguments data;
+  Settings settings;
+  OutputArguments output;
+};
+using PagingArguments = PagedArguments<PagingSettings>;
+using FibersArguments = PagedArguments<FibersSettings>;
+using ObjectsArguments = PagedArguments<ObjectsSettings>;
+using WritebackArguments = PagedArguments<WritebackSettings>;
+
+template <typename Settings, typename Measure, typename Text, typename Svg>
+int bench_paged(PagedArguments<Settings> a, Measure measure, Text text, Svg svg) {
+  a.settings.quiet = a.output.quiet;
+  Status settled = settle_data(a.data, &a.settings);
+  return run_benchmark(
+      a.output, settled, [&] { return measure(a.settings); }, text, svg);
+}
+
+struct RedisArguments {
+  std::string local = "25%";
+  RedisSettings settings;
+  OutputArguments output;
+};
+
+int bench_redis(RedisArguments a) {
+  a.settings.quiet = a.output.quiet;
+  Result<double> share = parse_share(a.local);
+  if (share.ok()) a.settings.local = *share;
+  return run_benchmark(
+      a.output, share.status(), [&] { return measure_redis(a.settings); }, redis_text, no_chart);
+}
+
+struct HintsArguments {
+  HintsSettings settings;
+  OutputArguments output;
+};
+
+int bench_hints(const HintsArguments& a) {
+  auto measure = [&] { return Result<nlohmann::json>(measure_hints(a.settings)); };
+  return run_benchmark(a.output, {}, measure, hints_text, no_chart);
+}
+
+struct PoliciesArguments {
+  PoliciesSettings settings;
+  OutputArguments output;
+};
+
+int bench_policies(PoliciesArguments a) {
+  a.settings.quiet = a.output.quiet;
+  auto measure = [&] { return Result<nlohmann::json>(measure_policies(a.settings)); };
+  return run_benchmark(a.output, {}, measure, policies_text, policies_charts);
+}
+
+struct ScalingArguments {
+  DataArguments data;
+  scaling::CalibrationSettings calibration;
+  scaling::ScalingSettings settings;
+  std::string costs, save_costs, plots;
+  OutputArguments output;
+};
+
+Result<scaling::Costs> read_costs(const std::string& file) {
+  nlohmann::json document = nlohmann::json::parse(std::ifstream(file), nullptr, false);
+  if (document.is_discarded()) return Status::error(EINVAL, "--costs {}: no JSON file that can be read", file);
+  return scaling::parse_costs(document);
+}
+
+Result<nlohmann::json> measure_scaling(const ScalingArguments& a) {
+  auto costs = a.costs.empty() ? scaling::measure_costs(a.calibration) : read_costs(a.costs);
+  if (!costs.ok()) return costs.status();
+  Status saved = write_file(a.save_costs, scaling::to_json(*costs).dump(2) + "\n");
+  if (!saved.ok()) return saved;
+  nlohmann::json document = scaling::predict(*costs, a.settings);
+  for (const auto& [name, svg] : scaling::scaling_plots(document)) {
+    Status written = write_file(a.plots.empty() ? "" : a.plots + "/" + name, svg);
+    if (!written.ok()) return written;
+  }
+  return document;
+}
+
+int bench_scaling(ScalingArguments a) {
+  a.calibration.quiet = a.settings.quiet = a.output.quiet;
+  Status settled = a.costs.empty() ? settle_data(a.data, &a.calibration) : Status();
+  if (settled.ok()) settled = check_writable(a.save_costs);
+  return run_benchmark(
+      a.output, settled, [&] { return measure_scaling(a); }, scaling::scaling_text, no_chart);
+}
+
+void add_output_options(CLI::App* command, OutputArguments* output) {
+  command->add_option("--json", output->json, "file for all figures, the machine and the commit")->type_name("FILE");
+  command->add_flag("--quiet", output->quiet, "do not tell what is going on");
+}
+
+void add_local_option(CLI::App* command, std::string* local) {
+  command->add_option("--local", *local, "share of the data that may be near")
+      ->type_name("SHARE")
+      ->capture_default_str();
+}
+
+void add_size_option(CLI::App* command, std::string* size) {
+  command->add_option("--size", *size, "data")->type_name("SIZE")->capture_default_str();
+}
+
+void add_repeat_option(CLI::App* command, unsigned* repetitions) {
+  command->add_option("--repeat", *repetitions, "repetitions, of which the median is told")
+      ->type_name("N")
+      ->check(CLI::Range(1U, kMostRepetitions))
+      ->capture_default_str();
+}
+
+void add_evictors_option(CLI::App* command, unsigned* evictors) {
+  command->add_option("--evictors", *evictors, "evictor threads")
+      ->type_name("N")
+      ->check(CLI::Range(1U, kMostEvictors))
+      ->capture_default_str();
+}
+
+void add_zram_option(CLI::App* command, bool* zram) {
+  command->add_flag("!--no-zram", *zram, "leave out kernel swap on zram");
+}
+
+void add_paging(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("paging", "One word on each page: random and in order, reads and writes");
+  auto arguments = std::make_shared<PagingArguments>();
+  arguments->data.size = "1G";
+  PagingSettings& settings = arguments->settings;
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &settings.repetitions);
+  add_zram_option(command, &settings.zram);
+  command->add_option("--accesses", settings.accesses, "accesses of a thread in one measurement")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--seconds", settings.seconds, "time after which a measurement ends anyway")
+      ->type_name("S")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_evictors_option(command, &settings.evictors);
+  command->add_option("--ways", settings.ways, "ways to run, separated by commas (default: all)")
+      ->type_name("NAMES")
+      ->delimiter(',')
+      ->check(CLI::IsMember(paging_ways()));
+  command->add_option("--svg", arguments->output.svg, "file for a bar chart")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer(kPagingHelp);
+  set_action(command, [arguments] { return bench_paged(*arguments, measure_paging, paging_text, paging_chart); });
+}
+
+void add_accesses_option(CLI::App* command, uint64_t* accesses) {
+  command->add_option("--accesses", *accesses, "reads in one measurement")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
+void add_fibers(CLI::App* parent) {
+  CLI::App* command =
+      parent->add_subcommand("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
+  auto arguments = std::make_shared<FibersArguments>();
+  arguments->data.size = "256M";
+  FibersSettings& settings = arguments->settings;
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &settings.repetitions);
+  add_accesses_option(command, &settings.accesses);
+  command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer(
+      "Example: farside bench fibers --json fibers.json --svg fibers.svg\nWhat is measured: docs/benchmarks.md.");
+  set_action(command, [arguments] { return bench_paged(*arguments, measure_fibers, fibers_text, fibers_charts); });
+}
+
+void add_objects(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("objects", "Pointers to far objects beside ordinary pointers and paging");
+  auto arguments = std::make_shared<ObjectsArguments>();
+  arguments->data.size = "64M";
+  ObjectsSettings& settings = arguments->settings;
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &settings.repetitions);
+  add_accesses_option(command, &settings.accesses);
+  add_zram_option(command, &settings.zram);
+  command
+      ->add_option("--parts", settings.parts,
+                   fmt::format("{}; separated by commas (default: all)", fmt::join(objects_parts(), ", ")))
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::IsMember(objects_parts()));
+  command->add_option("--svg", arguments->output.svg, "file for line charts")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer(
+      "Examples:\n  farside bench objects --json objects.json --svg objects.svg\n"
+      "  farside bench objects --parts map,pauses --repeat 1\nWhat is measured: docs/benchmarks.md.");
+  set_action(command, [arguments] { return bench_paged(*arguments, measure_objects, objects_text, objects_charts); });
+}
+
+void add_writeback(CLI::App* parent) {
+  CLI::App* command =
+      parent->add_subcommand("writeback", "Pages of which some lines have changed leave, whole and by lines");
+  auto arguments = std::make_shared<WritebackArguments>();
+  arguments->data.size = "64M";
+  add_size_option(command, &arguments->data.size);
+  add_repeat_option(command, &arguments->settings.repetitions);
+  add_evictors_option(command, &arguments->settings.evictors);
+  command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer(
+      "Example: farside bench writeback --json writeback.json --svg writeback.svg\nWhat is measured: "
+      "docs/benchmarks.md.");
+  set_action(command,
+             [arguments] { return bench_paged(*arguments, measure_writeback, writeback_text, writeback_charts); });
+}
+
+void add_replicas(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("replicas", "What the second copy of every page costs, over shm and tcp");
+  auto arguments = std::make_shared<PagingArguments>();
+  arguments->data.size = "256M";
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &arguments->settings.repetitions);
+  add_accesses_option(command, &arguments->settings.accesses);
+  add_output_options(command, &arguments->output);
+  command->footer("Example: farside bench replicas --json replicas.json\nWhat is measured: docs/benchmarks.md.");
+  set_action(command, [arguments] { return bench_paged(*arguments, measure_replicas, replicas_text, no_chart); });
+}
+
+void add_hints(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("hints", "What a hint on near memory costs: instructions and cycles");
+  auto arguments = std::make_shared<HintsArguments>();
+  add_repeat_option(command, &arguments->settings.repetitions);
+  add_output_options(command, &arguments->output);
+  command->footer("Example: farside bench hints\nWhat is measured: docs/hints.md.");
+  set_action(command, [arguments] { return bench_hints(*arguments); });
+}
+
+void add_redis(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("redis", "redis-server with SET and GET of 512-byte values");
+  auto arguments = std::make_shared<RedisArguments>();
+  RedisSettings& settings = arguments->settings;
+  add_local_option(command, &arguments->local);
+  add_repeat_option(command, &settings.repetitions);
+  add_zram_option(command, &settings.zram);
+  command->add_option("--keys", settings.keys, "keys; each takes about 650 bytes of memory")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--requests", settings.requests, "requests in one measurement")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  add_output_options(command, &arguments->output);
+  command->footer(kRedisHelp);
+  set_action(command, [arguments] { return bench_redis(*arguments); });
+}
+
+void add_policies(CLI::App* parent) {
+  CLI::App* command = parent->add_subcommand("policies", "Hit rates of the policies on synthetic traces, simulated");
+  auto arguments = std::make_shared<PoliciesArguments>();
+  PoliciesSettings& settings = arguments->settings;
+  command->add_option("--pages", settings.pages, "pages that are touched")
+      ->type_name("N")
+      ->check(CLI::Range(100u, 10000000u))
+      ->capture_default_str();
+  command->add_option("--accesses", settings.accesses, "accesses of a trace")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command->add_option("--shares", settings.shares, "percent of the pages that are near, separated by commas")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 100u));
+  command->add_option("--seed", settings.seed, "of the random choices")->type_name("N")->capture_default_str();
+  command->add_option("--svg", arguments->output.svg, "file for miss-ratio curves")->type_name("FILE");
+  add_output_options(command, &arguments->output);
+  command->footer(kPoliciesHelp);
+  set_action(command, [arguments] { return bench_policies(*arguments); });
+}
+
+void add_scaling(CLI::App* parent) {
+  CLI::App* command =
+      parent->add_subcommand("scaling", "Up to 128 threads and 8 evictors on a large machine, simulated");
+  auto arguments = std::make_shared<ScalingArguments>();
+  arguments->data.size = "256M";
+  scaling::ScalingSettings& settings = arguments->settings;
+  command->add_option("--costs", arguments->costs, "costs to take instead of measuring")->type_name("FILE");
+  command->add_option("--save-costs", arguments->save_costs, "file for the measured costs")->type_name("FILE");
+  add_size_option(command, &arguments->data.size);
+  add_repeat_option(command, &arguments->calibration.repetitions);
+  command->add_option("--threads", settings.threads, "numbers of threads, separated by commas")
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, 1024u));
+  command->add_option("--faults", settings.faults, "faults that each simulation measures")
+      ->type_name("N")
+      ->check(CLI::Range(1000u, 100000000u))
+      ->capture_default_str();
+  command->add_option("--seed", settings.seed, "of the random choices")->type_name("N")->capture_default_str();
+  command->add_option("--plots", arguments->plots, "folder for plots")->type_name("DIR")->check(CLI::ExistingDirectory);
+  add_output_options(command, &arguments->output);
+  command->footer(kScalingHelp);
+  set_action(command, [arguments] { return bench_scaling(*arguments); });
+}
+
+}  // namespace
+
+int run_bench(int argc, const char* const* argv) {
+  CLI::App app("Measures far memory beside the kernel's swap on this machine.", "farside bench");
+  app.require_subcommand(1);
+  app.footer(
+      "Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis\n  farside bench "
+      "all --quick");
+  add_paging(&app);
+  add_fibers(&app);
+  add_hints(&app);
+  add_objects(&app);
+  add_writeback(&app);
+  add_redis(&app);
+  add_replicas(&app);
+  add_policies(&app);
+  add_scaling(&app);
+  add_all_command(&app);
+  return run_command(app, {argv + 1, argv + argc});
+}
+
+}  // namespace farside::bench

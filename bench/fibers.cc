@@ -1,0 +1,164 @@
+#include "bench/fibers.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "base/clock.h"
+#include "farside/fiber.hpp"
+#include "measure/far_memory.h"
+#include "measure/process.h"
+#include "report/format.h"
+#include "report/machine.h"
+#include "report/statistics.h"
+
+namespace farside::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr unsigned kCounts[] = {1, 4, 16, 64};
+constexpr double kGoal = 2.5;  // 16 fibers against one
+constexpr size_t kWordInPage = 64;
+
+// One fiber's reads. Its pages are random; a hint before each read is what a program would write.
+uint64_t read_pages(FarMemory& far, const Arena& arena, uint64_t seed, uint64_t count, bool hinted) {
+  uint64_t random = seed * 0x9e3779b97f4a7c15 | 1, sum = 0;
+  for (uint64_t i = 0; i < count; i++) {
+    random ^= random << 13;
+    random ^= random >> 7;
+    random ^= random << 17;
+    std::byte* word = arena.base + random % arena.pages * kPageSize + kWordInPage;
+    if (hinted) far.hint_read(word, sizeof(uint64_t));
+    sum += *reinterpret_cast<volatile uint64_t*>(word);
+  }
+  return sum;
+}
+
+double run_fibers(FarMemory& far, const Arena& arena, unsigned count, uint64_t accesses, bool hinted) {
+  std::atomic<uint64_t> sum{0};
+  uint64_t begin = now_ns();
+  fiber::run(1, [&] {
+    std::vector<fiber::Fiber> fibers;
+    for (unsigned f = 0; f < count; f++) {
+      fibers.emplace_back([&, f] { sum += read_pages(far, arena, begin + f, accesses / count, hinted); });
+    }
+  });
+  return static_cast<double>(accesses) * 1e9 / static_cast<double>(now_ns() - begin);
+}
+
+double run_threads(const Arena& arena, unsigned count, uint64_t accesses) {
+  uint64_t start = 0;
+  Pace pace = run_accesses(arena, kRandomRead, count, {accesses / count, 1e6}, &start);
+  return count * 1e6 / pace.us;
+}
+
+struct Way {
+  const char* name;
+  bool shm;
+  std::function<double(FarMemory&, const Arena&, unsigned count, uint64_t accesses)> run;
+};
+
+const std::vector<Way>& ways() {
+  static const std::vector<Way> all = {
+      {"fibers, tcp", false,
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, false); }},
+      {"hinted fibers, tcp", false,
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, true); }},
+      {"threads, tcp", false, [](FarMemory&, const Arena& a, unsigned n, uint64_t m) { return run_threads(a, n, m); }},
+      {"hinted fibers, shm", true,
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, true); }},
+  };
+  return all;
+}
+
+// All counts of one way, in a process of its own: reads a second for each.
+Result<json> measure_way(const FibersSettings& s, const ServerProcess& server, const Way& way) {
+  auto near = static_cast<uint64_t>(s.local * static_cast<double>(s.bytes));
+  auto far = FarMemory::create({way.shm ? server.shm() : server.tcp(), server.token(), s.bytes, near});
+  if (!far.ok()) return far.status();
+  Arena arena = (*far)->arena();
+  populate(arena);
+  run_threads(arena, 1, s.accesses / 2);  // what filling left near and dirty is gone afterwards
+  json rates = json::array();
+  for (unsigned count : kCounts) rates.push_back(way.run(**far, arena, count, s.accesses));
+  return rates;
+}
+
+json way_json(const Way& way, const std::vector<json>& runs) {
+  json points = json::array();
+  for (size_t i = 0; i < std::size(kCounts); i++) {
+    std::vector<double> rates;
+    for (const json& run : runs) rates.push_back(run[i]);
+    points.push_back({{"count", kCounts[i]}, {"reads_per_s", summary(rates)}});
+  }
+  return {{"name", way.name}, {"points", points}};
+}
+
+double rate_of(const json& way, size_t point) { return way["points"][point]["reads_per_s"]["median"]; }
+
+std::vector<Goal> goals_of(const json& document) {
+  std::vector<Goal> goals;
+  for (const json& way : document["ways"]) {
+    std::string name = way["name"];
+    if (!name.ends_with("fibers, tcp")) continue;
+    goals.push_back({name + ": reads a second of 16 against one", rate_of(way, 2) / rate_of(way, 0), kGoal, true, "x"});
+  }
+  return goals;
+}
+
+}  // namespace
+
+Result<json> measure_fibers(const FibersSettings& s) {
+  SignalHold hold;
+  auto server = ServerProcess::start(hold, 4 * s.bytes);
+  if (!server.ok()) return server.status();
+  Progress progress(ways().size() * s.repetitions, s.quiet);
+  std::vector<std::vector<json>> runs(ways().size());
+  for (unsigned repetition = 0; repetition < s.repetitions; repetition++) {
+    for (size_t w = 0; w < ways().size(); w++) {
+      progress.step(ways()[w].name);
+      auto made = run_in_child(hold, [&] { return measure_way(s, **server, ways()[w]); });
+      if (!made.ok()) return made.status();
+      runs[w].push_back(*made);
+    }
+  }
+  json document = {
+      {"machine", machine_json()},
+      {"settings", {{"bytes", s.bytes}, {"local", s.local}, {"accesses", s.accesses}, {"repetitions", s.repetitions}}}};
+  for (size_t w = 0; w < ways().size(); w++) document["ways"].push_back(way_json(ways()[w], runs[w]));
+  for (const Goal& goal : goals_of(document)) document["goals"].push_back(goal.to_json());
+  return document;
+}
+
+std::string fibers_text(const json& document) {
+  std::string text = machine_text(document["machine"]) + "\n\n";
+  std::vector<std::vector<std::string>> rows = {{"random reads of far pages, thousands a second"}};
+  for (unsigned count : kCounts) rows[0].push_back(fmt::format("{}", count));
+  for (const json& way : document["ways"]) {
+    rows.push_back({way["name"]});
+    for (size_t i = 0; i < std::size(kCounts); i++)
+      rows.back().push_back(fmt::format("{:.1f}", rate_of(way, i) / 1000));
+  }
+  text += format_table(rows) + "\n";
+  for (const Goal& goal : goals_of(document)) text += goal.text() + "\n";
+  return text;
+}
+
+std::vector<LineChart> fibers_charts(const json& document) {
+  double most = 0;
+  LineChart chart{
+      "Random reads of far pages", "fibers or threads", "thousand reads/s", kCounts[std::size(kCounts) - 1], 0, {}};
+  for (const json& way : document["ways"]) {
+    LineChart::Series series{way["name"], {}};
+    for (size_t i = 0; i < std::size(kCounts); i++) {
+      series.points.emplace_back(kCounts[i], rate_of(way, i) / 1000);
+      most = std::max(most, rate_of(way, i) / 1000);
+    }
+    chart.series.push_back(series);
+  }
+  chart.y_most = most * 1.1;
+  return {chart};
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,25 @@
+// What `farside bench fibers` does: random reads of far pages by more and more fibers on one worker, hinted and not,
+// and by as many threads. A fiber that waits for its page lets others run, so reads overlap.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "launch/child.h"
+#include "report/chart.h"
+
+namespace farside::bench {
+
+struct FibersSettings {
+  uint64_t bytes = 0;         // of data
+  double local = 0.25;        // share that may be near
+  uint64_t accesses = 60000;  // of all fibers together, in one measurement
+  unsigned repetitions = 3;
+  bool quiet = false;
+};
+
+// {"machine", "settings", "goals", "ways": [{"name", "points": [{"count", "reads_per_s": summary}]}]}
+Result<nlohmann::json> measure_fibers(const FibersSettings& settings);
+std::string fibers_text(const nlohmann::json& document);
+std::vector<LineChart> fibers_charts(const nlohmann::json& document);
+
+}  // namespace farside::bench

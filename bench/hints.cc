@@ -1,0 +1,111 @@
+#include "bench/hints.h"
+
+#include <fmt/format.h>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "bench/instructions.h"
+#include "farside/farside.h"
+#include "pager/page_word.h"
+#include "report/format.h"
+#include "report/machine.h"
+#include "report/statistics.h"
+
+// What the guards look at; in a program the preload library owns it. Here it is set to what each case needs.
+extern "C" {
+struct farside_view farside_view = {0, 0, nullptr};
+void farside_hint_slow(const void*, size_t, unsigned) {}
+}
+
+namespace farside::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr unsigned kPages = 64;
+constexpr uint64_t kTimed = 1'000'000, kStepped = 500;  // hints
+
+using Loop = void (*)(const std::byte* memory, uint64_t count);
+
+// A loop over words of near pages with `hint` before each use; the use itself is left to the imagination.
+template <typename Hint>
+__attribute__((noinline)) void loop_of(const std::byte* memory, uint64_t count) {
+  for (uint64_t i = 0; i < count; i++) {
+    const std::byte* word = memory + i % kPages * kPageSize + 64;
+    Hint()(word);
+    asm volatile("" : : "r"(word) : "memory");
+  }
+}
+
+struct None {
+  void operator()(const std::byte*) {}
+};
+template <unsigned kOptions>
+struct Guard {
+  void operator()(const std::byte* word) { farside_hint(word, sizeof(uint64_t), kOptions); }
+};
+
+struct Case {
+  const char* name;
+  bool is_far;  // the memory is far memory
+  Loop loop;
+};
+
+constexpr Case kCases[] = {
+    {"read", true, loop_of<Guard<FARSIDE_READ>>},
+    {"write, page is dirty", true, loop_of<Guard<FARSIDE_WRITE>>},
+    {"seq, inside a page", true, loop_of<Guard<FARSIDE_READ | FARSIDE_SEQ>>},
+    {"not under Farside", false, loop_of<Guard<FARSIDE_READ>>},
+};
+
+double cycles_per_turn(Loop loop, const std::byte* memory) {
+  uint64_t start = ticks();
+  loop(memory, kTimed);
+  return static_cast<double>(ticks() - start) / kTimed;
+}
+
+json instructions_per_turn(Loop loop, const std::byte* memory) {
+  auto with = count_instructions([&] { loop(memory, kStepped); });
+  auto without = count_instructions([&] { loop_of<None>(memory, kStepped); });
+  if (!with || !without) return nullptr;
+  return static_cast<double>(*with - *without) / kStepped;
+}
+
+json measure(const Case& c, const HintsSettings& s, const std::byte* memory, const uint64_t* words) {
+  farside_view = {reinterpret_cast<uintptr_t>(memory), c.is_far ? kPages * kPageSize : 0, words};
+  std::vector<double> cycles;
+  for (unsigned i = 0; i < s.repetitions; i++) {
+    double without = cycles_per_turn(loop_of<None>, memory);
+    cycles.push_back(cycles_per_turn(c.loop, memory) - without);
+  }
+  json made = {{"name", c.name}, {"cycles", summary(cycles)}, {"ns", median(cycles) * 1000 / ticks_per_us()}};
+  made["instructions"] = instructions_per_turn(c.loop, memory);
+  return made;
+}
+
+}  // namespace
+
+json measure_hints(const HintsSettings& s) {
+  std::vector<std::byte> memory(kPages * kPageSize);
+  auto word =
+      pager::PageWord().with_state(pager::PageState::kNear).with(pager::PageWord::kHot | pager::PageWord::kDirty);
+  std::vector<uint64_t> words(kPages, word.bits());
+  json document = {{"machine", machine_json()}, {"cases", json::array()}};
+  for (const Case& c : kCases) document["cases"].push_back(measure(c, s, memory.data(), words.data()));
+  farside_view = {0, 0, nullptr};
+  return document;
+}
+
+std::string hints_text(const json& document) {
+  std::vector<std::vector<std::string>> rows = {{"a hint on near memory", "instructions", "cycles", "ns"}};
+  for (const json& c : document["cases"]) {
+    const json& instructions = c["instructions"];
+    rows.push_back({c["name"], instructions.is_null() ? "-" : fmt::format("{:.1f}", instructions.get<double>()),
+                    fmt::format("{:.1f}", c["cycles"]["median"].get<double>()),
+                    fmt::format("{:.2f}", c["ns"].get<double>())});
+  }
+  return machine_text(document["machine"]) + "\n\n" + format_table(rows) +
+         "\nBeyond the same loop without hints. Cycles are those of the time stamp counter.\n";
+}
+
+}  // namespace farside::bench

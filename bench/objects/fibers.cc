@@ -1,0 +1,122 @@
+// Random reads by more and more fibers on one worker: objects, paging with and without hints, and kernel swap, where
+// as many threads read, since a thread is all that can wait for the kernel.
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "base/clock.h"
+#include "bench/objects/lines.h"
+#include "measure/configurations.h"
+#include "measure/random.h"
+#include "report/format.h"
+
+namespace farside::bench::objects_bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr unsigned kCounts[] = {1, 4, 16, 64};
+constexpr unsigned kMostCount = 64;
+constexpr double kGoal = 7;  // objects against pages as unmodified programs have them
+constexpr const char* kThreads = "threads";
+
+constexpr NamedWay kWays[] = {
+    {"objects", Way::kOneByOne}, {"pages, hinted", Way::kHintedPages}, {"pages, no hints", Way::kPages}};
+
+json key_of(const std::string& over, const std::string& way, unsigned count) {
+  return {{"part", "fibers"}, {"over", over}, {"way", way}, {"fibers", count}};
+}
+
+void read_at_random(Lines& lines, uint64_t accesses, uint64_t seed) {
+  Random random(seed);
+  for (uint64_t i = 0; i < accesses; i++) lines.read(random.next() % lines.count());
+}
+
+Result<json> measure_far(const Context& context, const std::string& over, const NamedWay& way, unsigned fibers) {
+  auto far = open_for_lines(context, over, way.way);
+  if (!far.ok()) return far.status();
+  Lines lines(**far, way.way, context.settings.bytes / sizeof(Line));
+  uint64_t accesses = context.settings.accesses;
+  time_fibers(fibers, [&](unsigned f) { read_at_random(lines, accesses / 4 / fibers, f); });
+  double before = bytes_fetched(**far);
+  double seconds = time_fibers(fibers, [&](unsigned f) { read_at_random(lines, accesses / fibers, kMostCount + f); });
+  double useful = static_cast<double>(accesses) * sizeof(Line);
+  return json::array(
+      {make_row(key_of(over, way.name, fibers), {{"reads_per_s", static_cast<double>(accesses) / seconds},
+                                                 {"bytes_per_useful", (bytes_fetched(**far) - before) / useful}})});
+}
+
+double time_threads(unsigned threads, const std::function<void(unsigned)>& work) {
+  uint64_t begin = now_ns();
+  std::vector<std::thread> all;
+  for (unsigned t = 0; t < threads; t++) all.emplace_back(work, t);
+  for (std::thread& thread : all) thread.join();
+  return static_cast<double>(now_ns() - begin) / 1e9;
+}
+
+Result<json> measure_swap(const Context& context, unsigned threads) {
+  Result<std::byte*> memory = context.swap->enter_and_map(context.settings.bytes);
+  if (!memory.ok()) return memory.status();
+  Lines lines(*memory, context.settings.bytes / sizeof(Line));
+  uint64_t accesses = context.settings.accesses;
+  read_at_random(lines, accesses / 4, 0);
+  double seconds =
+      time_threads(threads, [&](unsigned t) { read_at_random(lines, accesses / threads, kMostCount + t); });
+  return json::array(
+      {make_row(key_of(kSwap, kThreads, threads), {{"reads_per_s", static_cast<double>(accesses) / seconds}})});
+}
+
+std::vector<Measurement> measurements(const Context& context) {
+  std::vector<Measurement> all;
+  for (std::string over : kOvers) {
+    for (const NamedWay& way : kWays) {
+      for (unsigned n : kCounts) {
+        all.push_back({fmt::format("{} fibers, {}, {}", n, way.name, over),
+                       [=, &way] { return measure_far(context, over, way, n); }});
+      }
+    }
+  }
+  for (unsigned n : kCounts) {
+    if (!context.swap) break;
+    all.push_back({fmt::format("{} threads, kernel swap", n), [=] { return measure_swap(context, n); }, true});
+  }
+  return all;
+}
+
+std::vector<std::string> table_row(const json& document, const std::string& over, const std::string& way) {
+  std::vector<std::string> row = {fmt::format("{}, {}", way, over)};
+  for (unsigned n : kCounts) row.push_back(figure_text(document, key_of(over, way, n), "reads_per_s", 1000));
+  return row;
+}
+
+double rate(const json& document, const char* way) {
+  return figure(document, key_of("tcp", way, kMostCount), "reads_per_s");
+}
+
+std::string text(const json& document) {
+  std::vector<std::vector<std::string>> rows = {{"random reads of 64 B, thousands a second, by fibers"}};
+  for (unsigned n : kCounts) rows[0].push_back(fmt::format("{}", n));
+  rows[0].push_back("bytes fetched for each useful one");
+  for (const char* over : kOvers) {
+    for (const NamedWay& w : kWays) {
+      rows.push_back(table_row(document, over, w.name));
+      rows.back().push_back(figure_text(document, key_of(over, w.name, kMostCount), "bytes_per_useful"));
+    }
+  }
+  if (find_row(document, key_of(kSwap, kThreads, 1))) rows.push_back(table_row(document, kSwap, kThreads));
+  return format_table(rows) + fmt::format("Objects against hinted pages over tcp, {} fibers: {:.1f}x\n", kMostCount,
+                                          rate(document, "objects") / rate(document, "pages, hinted"));
+}
+
+std::vector<Goal> goals(const json& document) {
+  std::vector<Goal> goals;
+  add_ratio_goal(&goals, fmt::format("random 64 B reads over tcp, {} fibers: objects against pages", kMostCount),
+                 rate(document, "objects"), rate(document, "pages, no hints"), kGoal, true);
+  return goals;
+}
+
+}  // namespace
+
+const Part kFibers = {"fibers", measurements, text, goals, no_charts};
+
+}  // namespace farside::bench::objects_bench

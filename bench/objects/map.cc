@@ -1,0 +1,319 @@
+// Look-ups in hash maps, keys by Zipf's law with exponents from uniform to very skewed (AIFM, figure 9): Farside's two
+// maps of far entries, and std::unordered_map all near, paged by Farside, and on kernel swap.
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory_resource>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bench/objects/lines.h"
+#include "farside/containers/far_hash_map.hpp"
+#include "farside/containers/hash_map.hpp"
+#include "measure/random.h"
+#include "pager/policy/simulator.h"
+#include "report/format.h"
+
+namespace farside::bench::objects_bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr double kExponents[] = {0, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35};
+constexpr double kMostExponent = 1.4;  // of the chart
+constexpr unsigned kFibers[] = {1, 64};
+constexpr unsigned kThread = 0;  // for a number of fibers: none, a thread reads
+constexpr double kLeastSeconds = 0.2;
+constexpr unsigned kSlicesOfTrace = 40;
+constexpr unsigned kMostSlices = kSlicesOfTrace / std::size(kFibers) - 1;  // and one to warm up
+constexpr const char* kNative = "native";                                  // where others name their transport
+
+struct Value {
+  uint64_t words[31];
+};
+struct Entry {  // with its key
+  uint64_t key;
+  Value value;
+};
+static_assert(sizeof(Entry) == 256);
+
+// Compresses to about a half, as programs' data does: swap on zram compresses.
+Value value_of(uint64_t key) {
+  Random random(key);
+  Value value = {};
+  for (unsigned i = 1; i < 15; i++) value.words[i] = random.next();
+  value.words[0] = key;
+  value.words[30] = ~key;
+  return value;
+}
+
+// Values by key, in some kind of map.
+class Table {
+ public:
+  virtual ~Table() = default;
+  virtual void put(uint64_t key, const Value& value) = 0;
+  virtual bool get(uint64_t key, Value* value) const = 0;  // a copy
+};
+
+template <typename Map>
+class FarTable : public Table {
+ public:
+  void put(uint64_t key, const Value& value) override { map_.try_emplace(key, value); }
+  bool get(uint64_t key, Value* value) const override {
+    deref_scope scope;
+    const Value* found = map_.get(key, scope);
+    if (found) *value = *found;
+    return found;
+  }
+
+ private:
+  Map map_;
+};
+
+// All of it, buckets and nodes, in the given memory.
+class StdTable : public Table {
+ public:
+  static uint64_t bytes_for(uint64_t count) { return count * (sizeof(Entry) + 32) + kMiB; }
+  StdTable(std::byte* memory, uint64_t count)
+      : place_(memory, bytes_for(count), std::pmr::null_memory_resource()), map_(&place_) {
+    map_.reserve(count);
+  }
+  void put(uint64_t key, const Value& value) override { map_.emplace(key, value); }
+  bool get(uint64_t key, Value* value) const override {
+    auto found = map_.find(key);
+    if (found != map_.end()) *value = found->second;
+    return found != map_.end();
+  }
+
+ private:
+  std::pmr::monotonic_buffer_resource place_;
+  std::pmr::unordered_map<uint64_t, Value> map_;
+};
+
+using Traces = std::shared_ptr<std::vector<pager::Trace>>;
+
+struct Run {
+  Context context;
+  Traces traces;  // keys to look up, for each exponent
+  uint64_t count() const { return context.settings.bytes / sizeof(Entry); }
+};
+
+// The order in which one trace's keys are looked up, by whoever comes next.
+class Lookups {
+ public:
+  Lookups(const Table& table, const pager::Trace& trace) : table_(table), keys_(trace.accesses) {}
+  // Seconds that the next of the trace's slices takes.
+  double time_slice(unsigned fibers) {
+    end_ = next_ + slice();
+    if (fibers != kThread) return time_fibers(fibers, [this](unsigned) { go(); });
+    uint64_t begin = now_ns();
+    go();
+    return static_cast<double>(now_ns() - begin) / 1e9;
+  }
+  uint64_t slice() const { return keys_.size() / kSlicesOfTrace; }
+
+ private:
+  // All fibers are on one worker, so nobody else looks at next_ meanwhile.
+  void go() {
+    while (next_ < end_) {
+      uint64_t key = keys_[next_++ % keys_.size()];
+      Value value;
+      if (!table_.get(key, &value) || value.words[0] != key || value.words[30] != ~key)
+        die("key {} has another value", key);
+    }
+  }
+  const Table& table_;
+  const std::vector<pager::PageIndex>& keys_;
+  uint64_t next_ = 0, end_ = 0;
+};
+
+json key_of(const std::string& over, const std::string& way, unsigned fibers, double exponent) {
+  return {{"part", "map"}, {"over", over}, {"way", way}, {"fibers", fibers}, {"exponent", exponent}};
+}
+
+json measure_point(Lookups& lookups, unsigned fibers, FarMemory* far) {
+  lookups.time_slice(fibers);
+  double before = far ? bytes_fetched(*far) : 0, seconds = 0;
+  unsigned slices = 0;
+  while (seconds < kLeastSeconds && slices < kMostSlices) seconds += lookups.time_slice(fibers), slices++;
+  double done = static_cast<double>(slices * lookups.slice());
+  json figures = {{"lookups_per_s", done / seconds}};
+  if (far) figures["bytes_per_lookup"] = (bytes_fetched(*far) - before) / done;
+  return figures;
+}
+
+void fill(Table& table, uint64_t count) {
+  for (uint64_t key = 0; key < count; key++) table.put(key, value_of(key));
+  settle();
+}
+
+// All exponents in turn on one table, the least skewed first.
+json measure_table(const Run& run, const Table& table, const std::string& over, const std::string& way,
+                   std::span<const unsigned> fibers, FarMemory* far) {
+  json rows = json::array();
+  for (size_t i = 0; i < std::size(kExponents); i++) {
+    Lookups lookups(table, (*run.traces)[i]);
+    for (unsigned n : fibers) {
+      rows.push_back(make_row(key_of(over, way, n, kExponents[i]), measure_point(lookups, n, far)));
+    }
+  }
+  return rows;
+}
+
+uint64_t heap_bytes() {
+  struct mallinfo2 heap = mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+}
+
+// What a map keeps near beside its entries comes off what may be near of them.
+template <typename Map>
+Result<json> measure_objects_map(const Run& run, const std::string& over, const std::string& way) {
+  FarMemoryConfig config = run.context.far_config(over);
+  config.more_bytes = 4 * run.context.settings.bytes;  // objects that come one by one leave garbage there
+  auto far = open_with_objects(config);
+  if (!far.ok()) return far.status();
+  uint64_t before = heap_bytes();
+  FarTable<Map> table;
+  fill(table, run.count());
+  uint64_t index = std::min(heap_bytes() - before, config.local * 7 / 8);
+  (*far)->pager().set_local({config.local - index, 0});
+  return measure_table(run, table, over, way, kFibers, far->get());
+}
+
+Result<json> measure_paged_map(const Run& run, const std::string& over, const std::string& way) {
+  FarMemoryConfig config = run.context.far_config(over);
+  config.bytes = StdTable::bytes_for(run.count());
+  auto far = FarMemory::create(config);
+  if (!far.ok()) return far.status();
+  StdTable table((*far)->arena().base, run.count());
+  fill(table, run.count());
+  return measure_table(run, table, over, way, kFibers, far->get());
+}
+
+// By a thread, in memory of the kernel's.
+Result<json> measure_plain_map(const Run& run, const std::string& over, const std::string& way) {
+  uint64_t bytes = StdTable::bytes_for(run.count());
+  Result<std::byte*> memory = over == kSwap ? run.context.swap->enter_and_map(bytes) : map_plain(bytes);
+  if (!memory.ok()) return memory.status();
+  StdTable table(*memory, run.count());
+  fill(table, run.count());
+  return measure_table(run, table, over, way, std::span(&kThread, 1), nullptr);
+}
+
+using HashMap = hash_map<uint64_t, Value>;
+using FarHashMap = far_hash_map<uint64_t, Value>;
+
+struct NamedMap {
+  const char* name;
+  Result<json> (*measure)(const Run& run, const std::string& over, const std::string& way);
+};
+constexpr const char* kPaged = "std::unordered_map, paged";
+constexpr NamedMap kMaps[] = {{"farside::hash_map", measure_objects_map<HashMap>},
+                              {"farside::far_hash_map", measure_objects_map<FarHashMap>},
+                              {kPaged, measure_paged_map}};
+constexpr NamedMap kPlainMap = {"std::unordered_map", measure_plain_map};
+
+std::vector<Measurement> measurements(const Context& context) {
+  Run run{context, std::make_shared<std::vector<pager::Trace>>()};
+  auto keys = static_cast<pager::PageIndex>(run.count());
+  for (double exponent : kExponents)
+    run.traces->push_back(pager::zipf_trace(keys, exponent, 10 * context.settings.accesses, 1));
+  std::vector<Measurement> all;
+  auto add = [&](const NamedMap& map, const std::string& over, bool may_fail) {
+    all.push_back(
+        {fmt::format("{}, {}", map.name, over), [=, &map] { return map.measure(run, over, map.name); }, may_fail});
+  };
+  add(kPlainMap, kNative, false);
+  for (const char* over : kOvers) {
+    for (const NamedMap& map : kMaps) add(map, over, false);
+  }
+  if (context.swap) add(kPlainMap, kSwap, true);
+  return all;
+}
+
+std::string fibers_text(unsigned n) { return fmt::format("{} fiber{}", n, n == 1 ? "" : "s"); }
+
+// What is shown: a map, where it is, and who reads. Calls show(name, over, way, fibers).
+template <typename Show>
+void for_each_line(const char* over, Show show) {
+  for (const NamedMap& map : kMaps) {
+    for (unsigned n : kFibers) show(fmt::format("{}, {}", map.name, fibers_text(n)), over, map.name, n);
+  }
+}
+
+std::vector<std::string> table_row(const json& document, const std::string& name, const std::string& over,
+                                   const std::string& way, unsigned fibers) {
+  std::vector<std::string> row = {fmt::format("{}, {}", name, over)};
+  for (double e : kExponents)
+    row.push_back(figure_text(document, key_of(over, way, fibers, e), "lookups_per_s", 1000, 0));
+  return row;
+}
+
+std::string text(const json& document) {
+  std::vector<std::vector<std::string>> rows = {{"thousand look-ups a second, by Zipf's exponent"}};
+  for (double e : kExponents) rows[0].push_back(fmt::format("{:g}", e));
+  rows.push_back(table_row(document, kPlainMap.name, kNative, kPlainMap.name, kThread));
+  for (const char* over : kOvers) {
+    for_each_line(over, [&](auto&&... line) { rows.push_back(table_row(document, line...)); });
+  }
+  rows.push_back(table_row(document, kPlainMap.name, kSwap, kPlainMap.name, kThread));
+  return format_table(rows);
+}
+
+// At no exponent are objects to be slower than pages.
+std::vector<Goal> goals(const json& document) {
+  std::vector<Goal> goals;
+  for (const char* over : kOvers) {
+    for (unsigned n : kFibers) {
+      double least = 0;
+      for (double e : kExponents) {
+        double ratio = figure(document, key_of(over, kMaps[0].name, n, e), "lookups_per_s") /
+                       figure(document, key_of(over, kPaged, n, e), "lookups_per_s");
+        least = least == 0 ? ratio : std::min(least, ratio);
+      }
+      goals.push_back(
+          {fmt::format("hash_map against the paged map, {}, {}, at its worst exponent", over, fibers_text(n)), least, 1,
+           true, "x"});
+    }
+  }
+  return goals;
+}
+
+LineChart::Series series_of(const json& document, const std::string& name, const std::string& over,
+                            const std::string& way, unsigned fibers) {
+  LineChart::Series series{name, {}};
+  for (double e : kExponents) {
+    json key = key_of(over, way, fibers, e);
+    if (find_row(document, key)) series.points.emplace_back(e, figure(document, key, "lookups_per_s") / 1000);
+  }
+  return series;
+}
+
+// Without the native map, beside which nothing else would be seen.
+std::vector<LineChart> charts(const json& document) {
+  std::vector<LineChart> charts;
+  for (const char* over : kOvers) {
+    LineChart chart{
+        fmt::format("Hash maps, {:.0f} % near, {}", document["settings"]["local"].get<double>() * 100, over),
+        "Zipf's exponent",
+        "thousand look-ups/s",
+        kMostExponent,
+        1,
+        {}};
+    for_each_line(over, [&](auto&&... line) { chart.series.push_back(series_of(document, line...)); });
+    chart.series.push_back(
+        series_of(document, fmt::format("{}, {}", kPlainMap.name, kSwap), kSwap, kPlainMap.name, kThread));
+    chart.y_most = top_of(chart.series);
+    charts.push_back(chart);
+  }
+  return charts;
+}
+
+}  // namespace
+
+const Part kMap = {"map", measurements, text, goals, charts};
+
+}  // namespace farside::bench::objects_bench

@@ -1,0 +1,113 @@
+// One miss: a deref of an object that is far, beside a read of as many bytes by the transport alone.
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bench/objects/lines.h"
+#include "measure/random.h"
+#include "report/format.h"
+
+namespace farside::bench::objects_bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMost = 50000;  // misses; their median needs no more
+constexpr double kGoalUs = 1.2;    // beyond the transport
+
+struct Page {
+  uint64_t words[512];
+};
+
+double median_us(std::vector<uint32_t>& ticks_taken) {
+  return static_cast<double>(quantile(ticks_taken, 0.5)) / ticks_per_us();
+}
+
+template <typename Object>
+double time_misses(FarMemory& far, uint64_t bytes, uint64_t accesses) {
+  std::vector<unique_ptr<Object>> objects(bytes / sizeof(Object));
+  for (uint64_t i = 0; i < objects.size(); i++) objects[i] = make_unique<Object>(Object{{i}});
+  settle();
+  Random random(3);
+  std::vector<uint32_t> misses;
+  for (uint64_t i = 0; i < accesses; i++) {
+    uint64_t at = random.next() % objects.size();
+    uint64_t place = *detail::access::word(objects[at]) >> 16;
+    bool is_far = far.pager().word(place).is(pager::PageState::kFar);
+    deref_scope scope;
+    uint64_t start = ticks();
+    uint64_t number = objects[at].deref(scope)->words[0];
+    if (is_far) misses.push_back(static_cast<uint32_t>(ticks() - start));
+    if (number != at) die("object {} holds {}", at, number);
+  }
+  return median_us(misses);
+}
+
+double time_transport(FarMemory& far, uint32_t bytes, uint64_t reads) {
+  Status status;
+  transport::Channel* channel = far.pager().store()->open_channel(&status);
+  if (!channel) die("{}", status.text());
+  std::vector<std::byte> buffer(bytes);
+  std::vector<uint32_t> took;
+  Random random(5);
+  for (uint64_t i = 0; i < reads; i++) {
+    uint64_t at = random.next() % 4096 * kPageSize;
+    uint64_t start = ticks();
+    if (const std::byte* direct = channel->direct(at, bytes)) {
+      memcpy(buffer.data(), direct, bytes);
+    } else {
+      transport::Segment segment = {at, bytes, buffer.data()};
+      transport::Token token = 0;
+      if (channel->submit_read({&segment, 1}, &token) != 0 || channel->wait(token, 1'000'000'000) != 0)
+        die("a read of {} bytes failed", bytes);
+    }
+    took.push_back(static_cast<uint32_t>(ticks() - start));
+  }
+  far.pager().store()->close_channel(channel);
+  return median_us(took);
+}
+
+Result<json> measure(const Context& context, const std::string& over) {
+  auto far = open_for_lines(context, over, Way::kOneByOne);
+  if (!far.ok()) return far.status();
+  uint64_t most = std::min(context.settings.accesses, kMost);
+  json figures = {{"line_us", time_misses<Line>(**far, context.settings.bytes, most)},
+                  {"page_us", time_misses<Page>(**far, context.settings.bytes, most)},
+                  {"line_transport_us", time_transport(**far, sizeof(Line), most)},
+                  {"page_transport_us", time_transport(**far, sizeof(Page), most)}};
+  return json::array({make_row({{"part", "misses"}, {"over", over}}, figures)});
+}
+
+std::vector<Measurement> measurements(const Context& context) {
+  std::vector<Measurement> all;
+  for (std::string over : kOvers) all.push_back({"misses, " + over, [=] { return measure(context, over); }});
+  return all;
+}
+
+std::string text(const json& document) {
+  std::vector<std::vector<std::string>> rows = {{"a miss, us", "64 B", "transport alone", "4 KiB", "transport alone"}};
+  for (const char* over : kOvers) {
+    rows.push_back({over});
+    for (const char* name : {"line_us", "line_transport_us", "page_us", "page_transport_us"})
+      rows.back().push_back(figure_text(document, {{"part", "misses"}, {"over", over}}, name, 1, 2));
+  }
+  return format_table(rows);
+}
+
+std::vector<Goal> goals(const json& document) {
+  std::vector<Goal> goals;
+  for (const char* over : kOvers) {
+    json key = {{"part", "misses"}, {"over", over}};
+    double beyond = figure(document, key, "line_us") - figure(document, key, "line_transport_us");
+    goals.push_back({fmt::format("miss of 64 B over {}, beyond the transport", over), beyond, kGoalUs, false, " us"});
+  }
+  return goals;
+}
+
+}  // namespace
+
+const Part kMisses = {"misses", measurements, text, goals, no_charts};
+
+}  // namespace farside::bench::objects_bench

@@ -1,0 +1,177 @@
+// Derefs of near objects: what a program pays when nothing is far.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/clock.h"
+#include "bench/instructions.h"
+#include "bench/objects/lines.h"
+#include "measure/random.h"
+#include "report/format.h"
+
+namespace farside::bench::objects_bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr unsigned kHot = 64;                           // objects in the hot loops
+constexpr uint64_t kTurns = 2'000'000, kStepped = 640;  // derefs: timed, and stepped through
+constexpr uint64_t kChased = 2'000'000;                 // lines: 128 MB, more than a cache holds
+constexpr unsigned kRuns = 7;
+
+struct Hot {
+  std::vector<unique_ptr<Line>> far;
+  std::vector<std::unique_ptr<Line>> raw;
+};
+
+inline void use(const void* pointer) { asm volatile("" : : "r"(pointer) : "memory"); }
+
+__attribute__((noinline)) void raw_loop(Hot& hot, uint64_t turns) {
+  for (uint64_t i = 0; i < turns; i++) use(hot.raw[i % kHot].get());
+}
+__attribute__((noinline)) void empty_loop(Hot& hot, uint64_t turns) {
+  deref_scope scope;
+  for (uint64_t i = 0; i < turns; i++) use(&hot.far[i % kHot]);
+}
+__attribute__((noinline)) void hoisted_loop(Hot& hot, uint64_t turns) {
+  deref_scope scope;
+  for (uint64_t i = 0; i < turns; i++) use(hot.far[i % kHot].deref(scope));
+}
+__attribute__((noinline)) void hoisted_mut_loop(Hot& hot, uint64_t turns) {
+  deref_scope scope;
+  for (uint64_t i = 0; i < turns; i++) use(hot.far[i % kHot].deref_mut(scope));
+}
+__attribute__((noinline)) void scoped_loop(Hot& hot, uint64_t turns) {
+  for (uint64_t i = 0; i < turns; i++) {
+    deref_scope scope;
+    use(hot.far[i % kHot].deref(scope));
+  }
+}
+
+struct Case {
+  const char* name;
+  void (*loop)(Hot&, uint64_t);
+};
+constexpr Case kCases[] = {{"std::unique_ptr", raw_loop},
+                           {"deref, scope hoisted", hoisted_loop},
+                           {"deref_mut, scope hoisted", hoisted_mut_loop},
+                           {"scope and deref", scoped_loop}};
+
+double ns_per_turn(const std::function<void()>& work, uint64_t turns) {
+  uint64_t start = ticks();
+  work();
+  return static_cast<double>(ticks() - start) / static_cast<double>(turns) * 1000 / ticks_per_us();
+}
+
+json measure_case(const Case& c, Hot& hot) {
+  std::vector<double> ns;
+  for (unsigned i = 0; i < kRuns; i++) ns.push_back(ns_per_turn([&] { c.loop(hot, kTurns); }, kTurns));
+  json made = {{"name", c.name}, {"ns", summary(ns)}, {"instructions", nullptr}};
+  auto of = [&](auto loop) -> std::optional<uint64_t> {  // for kStepped turns more: what is around the loop drops out
+    auto once = count_instructions([&] { loop(hot, kStepped); });
+    auto twice = count_instructions([&] { loop(hot, 2 * kStepped); });
+    return once && twice ? std::optional(*twice - *once) : std::nullopt;
+  };
+  auto with = of(c.loop), without = of(empty_loop);
+  if (with && without) made["instructions"] = (static_cast<double>(*with) - static_cast<double>(*without)) / kStepped;
+  return made;
+}
+
+// Each line names the next: no two derefs can overlap. The same order for all kinds of pointers.
+template <typename Pointer, typename Deref>
+double chase(std::vector<Pointer>& pointers, uint64_t steps, Deref deref) {
+  uint64_t at = 0;
+  double ns = ns_per_turn(
+      [&] {
+        for (uint64_t i = 0; i < steps; i++) at = deref(pointers[at])->words[0];
+      },
+      steps);
+  use(&at);
+  return ns;
+}
+
+// One cycle through all lines, in random order (Sattolo).
+std::vector<uint64_t> cycle(uint64_t count) {
+  std::vector<uint64_t> next(count);
+  for (uint64_t i = 0; i < count; i++) next[i] = i;
+  Random random(7);
+  for (uint64_t i = count - 1; i > 0; i--) std::swap(next[i], next[random.next() % i]);
+  return next;
+}
+
+json measure_chase() {
+  std::vector<uint64_t> next = cycle(kChased);
+  std::vector<unique_ptr<Line>> far(kChased);
+  std::vector<std::unique_ptr<Line>> raw(kChased);
+  for (uint64_t i = 0; i < kChased; i++) {
+    far[i] = make_unique<Line>(Line{{next[i]}});
+    raw[i] = std::make_unique<Line>(Line{{next[i]}});
+  }
+  std::vector<double> raw_ns, far_ns, ratio;
+  for (unsigned i = 0; i < kRuns; i++) {
+    raw_ns.push_back(chase(raw, kTurns, [](const auto& p) { return p.get(); }));
+    deref_scope scope;
+    far_ns.push_back(chase(far, kTurns, [&](const auto& p) { return p.deref(scope); }));
+    ratio.push_back(far_ns.back() / raw_ns.back());
+  }
+  return {{"raw_ns", summary(raw_ns)}, {"far_ns", summary(far_ns)}, {"ratio", summary(ratio)}};
+}
+
+Result<json> measure_near(const Context& context) {
+  FarMemoryConfig config = context.far_config("shm");
+  config.local = config.more_bytes = 4 * kChased * sizeof(Line);
+  auto far = open_with_objects(config);
+  if (!far.ok()) return far.status();
+  json cases = json::array(), chased;
+  {
+    Hot hot;
+    for (unsigned i = 0; i < kHot; i++) {
+      hot.far.push_back(make_unique<Line>());
+      hot.raw.push_back(std::make_unique<Line>());
+    }
+    for (const Case& c : kCases) cases.push_back(measure_case(c, hot));
+    chased = measure_chase();
+  }
+  return json::array({make_row({{"part", "near"}}, {{"cases", cases}, {"chase", chased}})});
+}
+
+std::vector<Measurement> measurements(const Context& context) {
+  return {{"near", [context] { return measure_near(context); }}};
+}
+
+const json& row_of(const json& document) { return *find_row(document, {{"part", "near"}}); }
+
+std::string text(const json& document) {
+  const json& near = row_of(document);
+  std::vector<std::vector<std::string>> rows = {{"near objects", "ns", "instructions"}};
+  for (const json& c : near["cases"]) {
+    rows.push_back({c["name"], fmt::format("{:.2f}", c["ns"]["median"].get<double>()),
+                    c["instructions"].is_number() ? fmt::format("{:.1f}", c["instructions"].get<double>()) : "-"});
+  }
+  const json& chased = near["chase"];
+  rows.push_back({"chase through 128 MB, raw", fmt::format("{:.1f}", chased["raw_ns"]["median"].get<double>()), ""});
+  rows.push_back({"chase through 128 MB, deref", fmt::format("{:.1f}", chased["far_ns"]["median"].get<double>()), ""});
+  return format_table(rows) + "Instructions beyond the same loop without a use.\n";
+}
+
+std::vector<Goal> goals(const json& document) {
+  const json& near = row_of(document);
+  std::vector<Goal> goals;
+  for (const json& c : near["cases"]) {
+    std::string name = c["name"];
+    if (name == "std::unique_ptr") continue;
+    double limit = name == "scope and deref" ? 4.8 : 1.7;
+    goals.push_back({name + ": ns, 64 hot objects", c["ns"]["median"], limit, false, " ns"});
+    if (name != "scope and deref" && c["instructions"].is_number())
+      goals.push_back({name + ": instructions", c["instructions"], 10, false, ""});
+  }
+  goals.push_back({"chasing through 128 MB: deref against raw", near["chase"]["ratio"]["median"], 1.10, false, "x"});
+  return goals;
+}
+
+}  // namespace
+
+const Part kNear = {"near", measurements, text, goals, no_charts};
+
+}  // namespace farside::bench::objects_bench

@@ -1,0 +1,324 @@
+// What whole programs pay for far types while everything is near: each is written once, as a template, and runs with
+// the standard library's containers and pointers and with Farside's, in turns. Both must compute the same.
+#include <fmt/format.h>
+
+#include <memory>
+#include <span>
+#include <unordered_map>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "bench/objects/lines.h"
+#include "farside/containers/array.hpp"
+#include "farside/containers/hash_map.hpp"
+#include "farside/containers/vector.hpp"
+#include "measure/random.h"
+#include "pager/policy/simulator.h"
+#include "report/format.h"
+
+namespace farside::bench::objects_bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr unsigned kRuns = 5;
+constexpr double kGoal = 1.08;
+
+// ---- The two kinds of types, under one set of names ----
+
+struct StdKind {
+  struct Scope {
+    Scope() {}  // used, as the other kind's is
+  };
+  template <typename T>
+  using Pointer = std::unique_ptr<T>;
+  template <typename K, typename V>
+  using Map = std::unordered_map<K, V>;
+  template <typename T>
+  using Column = std::vector<T>;
+  template <typename T>
+  using Elements = std::vector<T>;
+
+  template <typename T>
+  static Pointer<T> make(T&& value) {
+    return std::make_unique<T>(std::move(value));
+  }
+  template <typename T>
+  static const T* at(const Pointer<T>& pointer, const Scope&) {
+    return pointer.get();
+  }
+  template <typename T>
+  static T* at_mut(Pointer<T>& pointer, const Scope&) {
+    return pointer.get();
+  }
+  template <typename K, typename V>
+  static const V* find(const Map<K, V>& map, const K& key, const Scope&) {
+    auto found = map.find(key);
+    return found == map.end() ? nullptr : &found->second;
+  }
+  template <typename T>
+  static const T& element(const Elements<T>& elements, size_t i, const Scope&) {
+    return elements[i];
+  }
+  template <typename T>
+  static T& element_mut(Elements<T>& elements, size_t i, const Scope&) {
+    return elements[i];
+  }
+  template <typename T, typename F>
+  static void for_each_run(const Column<T>& column, size_t begin, size_t end, F f) {
+    f(std::span(column).subspan(begin, end - begin));
+  }
+};
+
+struct FarKind {
+  using Scope = deref_scope;
+  template <typename T>
+  using Pointer = unique_ptr<T>;
+  template <typename K, typename V>
+  using Map = hash_map<K, V>;
+  template <typename T>
+  using Column = vector<T>;
+  template <typename T>
+  using Elements = array<T, dynamic_size, 1>;
+
+  template <typename T>
+  static Pointer<T> make(T&& value) {
+    return make_unique<T>(std::move(value));
+  }
+  template <typename T>
+  static const T* at(const Pointer<T>& pointer, const Scope& scope) {
+    return pointer.deref(scope);
+  }
+  template <typename T>
+  static T* at_mut(Pointer<T>& pointer, const Scope& scope) {
+    return pointer.deref_mut(scope);
+  }
+  template <typename K, typename V>
+  static const V* find(const Map<K, V>& map, const K& key, const Scope& scope) {
+    return map.get(key, scope);
+  }
+  template <typename T>
+  static const T& element(const Elements<T>& elements, size_t i, const Scope& scope) {
+    return elements.get(i, scope);
+  }
+  template <typename T>
+  static T& element_mut(Elements<T>& elements, size_t i, const Scope& scope) {
+    return elements.get_mut(i, scope);
+  }
+  template <typename T, typename F>
+  static void for_each_run(const Column<T>& column, size_t begin, size_t end, F f) {
+    column.for_each_chunk(begin, end, f);
+  }
+};
+
+// ---- A web front end (AIFM 8.1): 32 keys are looked up, and what is found leads to one element of 8 KiB, which is
+// ---- worked through byte by byte; that takes about as long as bench/apps/web_frontend's AES and Snappy.
+
+template <typename Kind>
+class FrontEnd {
+ public:
+  static constexpr const char* kName = "web front end";
+  explicit FrontEnd(const ObjectsSettings& s)
+      : keys_(s.bytes / 3 / sizeof(User)), elements_(s.bytes / 3 / sizeof(Element)), requests_(s.accesses / kKeys) {
+    for (uint64_t i = 0; i < keys_; i++) users_.try_emplace(key_of(i), User{{i, i * i}});
+    for (uint64_t i = 0; i < elements_.size(); i++) fill(i);
+    chosen_ = pager::zipf_trace(static_cast<pager::PageIndex>(keys_), 0.8, requests_ * kKeys, 1);
+  }
+  uint64_t operations() const { return requests_; }
+  uint64_t run() const {
+    uint64_t sum = 0;
+    for (uint64_t r = 0; r < requests_; r++) sum += serve(&chosen_.accesses[r * kKeys]);
+    return sum;
+  }
+
+ private:
+  static constexpr unsigned kKeys = 32;
+  struct User {
+    uint64_t words[4];
+  };
+  struct Element {
+    unsigned char bytes[8192];
+  };
+  static uint64_t key_of(uint64_t i) { return i * 0x9E3779B97F4A7C15u; }
+
+  void fill(uint64_t i) {
+    Random random(i);
+    typename Kind::Scope scope;
+    for (unsigned char& byte : Kind::element_mut(elements_, i, scope).bytes)
+      byte = static_cast<unsigned char>(random.next());
+  }
+  uint64_t serve(const pager::PageIndex* keys) const {
+    typename Kind::Scope scope;
+    uint64_t found = 0;
+    for (unsigned k = 0; k < kKeys; k++) found += Kind::find(users_, key_of(keys[k]), scope)->words[1];
+    uint64_t digest = 0xcbf29ce484222325;
+    for (unsigned char byte : Kind::element(elements_, found % elements_.size(), scope).bytes)
+      digest = (digest ^ byte) * 0x100000001b3;  // FNV-1a
+    return digest;
+  }
+
+  uint64_t keys_;
+  typename Kind::template Map<uint64_t, User> users_;
+  typename Kind::template Elements<Element> elements_;
+  uint64_t requests_;
+  pager::Trace chosen_;
+};
+
+// ---- A data frame (AIFM 8.1): rides grouped by passengers, and the long ones counted ----
+
+template <typename Kind>
+class DataFrame {
+ public:
+  static constexpr const char* kName = "data frame";
+  explicit DataFrame(const ObjectsSettings& s) : rows_(s.bytes / 2 / sizeof(uint64_t)) {
+    Random random(1);
+    for (uint64_t i = 0; i < rows_; i++) {
+      passengers_.push_back(random.next() % kGroups);
+      metres_.push_back(random.next() % 40000);
+    }
+  }
+  uint64_t operations() const { return rows_; }
+  uint64_t run() const {
+    uint64_t sums[kGroups] = {}, longest = 0, row = 0;
+    Kind::for_each_run(passengers_, 0, rows_, [&](std::span<const uint64_t> passengers) {
+      const uint64_t* group = passengers.data();
+      Kind::for_each_run(metres_, row, row + passengers.size(), [&](std::span<const uint64_t> metres) {
+        for (uint64_t m : metres) sums[*group++] += m;
+      });
+      row += passengers.size();
+    });
+    Kind::for_each_run(metres_, 0, rows_, [&](std::span<const uint64_t> metres) {
+      for (uint64_t m : metres) longest += m > 30000;
+    });
+    uint64_t digest = longest;
+    for (uint64_t sum : sums) digest = digest * 31 + sum;
+    return digest;
+  }
+
+ private:
+  static constexpr uint64_t kGroups = 8;
+  uint64_t rows_;
+  typename Kind::template Column<uint64_t> passengers_, metres_;
+};
+
+// ---- A binary tree, grown from keys in random order ----
+
+template <typename Kind>
+struct Node {
+  uint64_t key, value;
+  typename Kind::template Pointer<Node> left, right;
+  uint64_t more[4];
+};
+
+}  // namespace
+}  // namespace farside::bench::objects_bench
+
+using FarNode = farside::bench::objects_bench::Node<farside::bench::objects_bench::FarKind>;
+template <>
+struct farside::far_pointers<FarNode> : farside::fields<&FarNode::left, &FarNode::right> {};
+
+namespace farside::bench::objects_bench {
+namespace {
+
+template <typename Kind>
+class Tree {
+ public:
+  static constexpr const char* kName = "binary tree";
+  explicit Tree(const ObjectsSettings& s) : nodes_(s.bytes / 2 / sizeof(Node)), lookups_(s.accesses) {
+    for (uint64_t i = 0; i < nodes_; i++) insert(key_of(i), i);
+  }
+  uint64_t operations() const { return lookups_; }
+  uint64_t run() const {
+    Random random(5);
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < lookups_; i++) sum += find(key_of(random.next() % nodes_));
+    return sum;
+  }
+
+ private:
+  using Node = objects_bench::Node<Kind>;
+  using Pointer = typename Kind::template Pointer<Node>;
+  static uint64_t key_of(uint64_t i) { return Random(i + 1).next(); }
+
+  void insert(uint64_t key, uint64_t value) {
+    typename Kind::Scope scope;
+    Pointer* at = &root_;
+    while (*at) {
+      Node* node = Kind::at_mut(*at, scope);
+      at = key < node->key ? &node->left : &node->right;
+    }
+    *at = Kind::make(Node{key, value, nullptr, nullptr, {}});
+  }
+  uint64_t find(uint64_t key) const {
+    typename Kind::Scope scope;
+    const Node* node = Kind::at(root_, scope);
+    while (node->key != key) node = Kind::at(key < node->key ? node->left : node->right, scope);
+    return node->value;
+  }
+
+  uint64_t nodes_, lookups_;
+  Pointer root_;
+};
+
+// ---- Both kinds in turns ----
+
+json key_of(const char* app) { return {{"part", "near-apps"}, {"app", app}}; }
+
+template <typename App>
+double time_run(const App& app, uint64_t* result) {
+  uint64_t begin = ticks();
+  *result = app.run();
+  return static_cast<double>(ticks() - begin) * 1000 / ticks_per_us() / static_cast<double>(app.operations());
+}
+
+template <template <typename> typename App>
+Result<json> measure(const Context& context) {
+  FarMemoryConfig config = context.far_config("shm");
+  config.local = config.more_bytes = 4 * context.settings.bytes;
+  auto far = open_with_objects(config);
+  if (!far.ok()) return far.status();
+  App<StdKind> with_std(context.settings);
+  App<FarKind> with_far(context.settings);
+  std::vector<double> std_ns, far_ns, ratios;
+  for (unsigned i = 0; i < kRuns; i++) {
+    uint64_t expected = 0, result = 0;
+    std_ns.push_back(time_run(with_std, &expected));
+    far_ns.push_back(time_run(with_far, &result));
+    if (result != expected) die("{}: far types compute {:#x}, std types {:#x}", App<FarKind>::kName, result, expected);
+    ratios.push_back(far_ns.back() / std_ns.back());
+  }
+  return json::array({make_row(key_of(App<FarKind>::kName),
+                               {{"std_ns", median(std_ns)}, {"far_ns", median(far_ns)}, {"ratio", median(ratios)}})});
+}
+
+constexpr const char* kApps[] = {FrontEnd<FarKind>::kName, DataFrame<FarKind>::kName, Tree<FarKind>::kName};
+
+std::vector<Measurement> measurements(const Context& context) {
+  return {{kApps[0], [=] { return measure<FrontEnd>(context); }},
+          {kApps[1], [=] { return measure<DataFrame>(context); }},
+          {kApps[2], [=] { return measure<Tree>(context); }}};
+}
+
+std::string text(const json& document) {
+  std::vector<std::vector<std::string>> rows = {{"all near, ns an operation", "std types", "far types", "ratio"}};
+  for (const char* app : kApps) {
+    rows.push_back({app, figure_text(document, key_of(app), "std_ns"), figure_text(document, key_of(app), "far_ns"),
+                    figure_text(document, key_of(app), "ratio", 1, 2)});
+  }
+  return format_table(rows);
+}
+
+std::vector<Goal> goals(const json& document) {
+  std::vector<Goal> goals;
+  for (const char* app : kApps) {
+    goals.push_back({fmt::format("{}, all near: far types against std types", app),
+                     figure(document, key_of(app), "ratio"), kGoal, false, "x"});
+  }
+  return goals;
+}
+
+}  // namespace
+
+const Part kNearApps = {"near-apps", measurements, text, goals, no_charts};
+
+}  // namespace farside::bench::objects_bench

@@ -1,0 +1,184 @@
+// Workloads with the way back forced to pages, to objects, and as Farside chooses: does it choose the better one?
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "bench/objects/lines.h"
+#include "measure/random.h"
+#include "report/format.h"
+
+namespace farside::bench::objects_bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr NamedWay kWays[] = {{"plain array, paged", Way::kHintedPages},
+                              {"objects, as pages only", Way::kAsPages},
+                              {"objects, one by one only", Way::kOneByOne},
+                              {"objects, hybrid", Way::kHybrid}};
+constexpr const char* kWorkloads[] = {"random", "sequential", "groups", "mixed"};
+constexpr unsigned kFibers = 8, kSlices = 20, kMeasured = 5;  // the last slices are measured
+
+json key_of(const std::string& over, const std::string& workload, const std::string& way) {
+  return {{"part", "paths"}, {"over", over}, {"workload", workload}, {"way", way}};
+}
+
+// Which line is next.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+  virtual uint64_t next(Random& random) = 0;
+};
+
+class Uniform : public Workload {
+ public:
+  explicit Uniform(uint64_t count) : count_(count) {}
+  uint64_t next(Random& random) override { return random.next() % count_; }
+
+ private:
+  uint64_t count_;
+};
+
+class Sequential : public Workload {
+ public:
+  Sequential(uint64_t count, uint64_t start) : count_(count), at_(start % count) {}
+  uint64_t next(Random&) override { return at_ = at_ + 1 < count_ ? at_ + 1 : 0; }
+
+ private:
+  uint64_t count_, at_;
+};
+
+// Groups of lines that were made far from each other and are always used together, one after the other.
+class Groups : public Workload {
+ public:
+  static constexpr uint64_t kSize = 64;
+  explicit Groups(uint64_t count) : groups_(count / kSize) {}
+  uint64_t next(Random& random) override {
+    if (member_ == 0) group_ = random.next() % groups_;
+    uint64_t at = group_ + member_ * groups_;
+    member_ = (member_ + 1) % kSize;
+    return at;
+  }
+
+ private:
+  uint64_t groups_, group_ = 0, member_ = 0;
+};
+
+// A scan over the first half, and reads at random places of the second, in turns of 64.
+class Mixed : public Workload {
+ public:
+  Mixed(uint64_t count, uint64_t start) : half_(count / 2), scan_(half_, start) {}
+  uint64_t next(Random& random) override {
+    if (turn_++ % 128 < 64) return scan_.next(random);
+    return half_ + random.next() % half_;
+  }
+
+ private:
+  uint64_t half_, turn_ = 0;
+  Sequential scan_;
+};
+
+std::unique_ptr<Workload> make_workload(const std::string& name, uint64_t count, uint64_t start) {
+  if (name == "random") return std::make_unique<Uniform>(count);
+  if (name == "sequential") return std::make_unique<Sequential>(count, start);
+  if (name == "groups") return std::make_unique<Groups>(count);
+  return std::make_unique<Mixed>(count, start);
+}
+
+// A slice of the workload, by fibers that begin at places of their own. Seconds.
+double run_slice(Lines& lines, const std::string& workload, uint64_t accesses, uint64_t seed) {
+  return time_fibers(kFibers, [&](unsigned f) {
+    Random random(seed + f);
+    auto choose = make_workload(workload, lines.count(), f * lines.count() / kFibers + seed * 10007);
+    for (uint64_t i = 0; i < accesses / kFibers; i++) lines.read(choose->next(random));
+  });
+}
+
+double page_share() {
+  farside_object_stats stats;
+  farside_get_object_stats(&stats);
+  auto all = static_cast<double>(std::max<uint64_t>(stats.segments, 1));
+  return 1 - static_cast<double>(stats.segments_object_path) / all;
+}
+
+Result<json> measure(const Context& context, const std::string& over, const NamedWay& way,
+                     const std::string& workload) {
+  auto far = open_for_lines(context, over, way.way);
+  if (!far.ok()) return far.status();
+  Lines lines(**far, way.way, context.settings.bytes / sizeof(Line));
+  json shares = json::array();
+  double seconds = 0, moved = 0;
+  uint64_t slice = std::max<uint64_t>(lines.count() / 8, kFibers * 64);
+  for (unsigned i = 0; i < kSlices; i++) {
+    double before = bytes_fetched(**far);
+    double took = run_slice(lines, workload, slice, i + 1);
+    if (i >= kSlices - kMeasured) seconds += took, moved += bytes_fetched(**far) - before;
+    shares.push_back(page_share());
+  }
+  double accesses = static_cast<double>(slice) * kMeasured;
+  return json::array({make_row(key_of(over, workload, way.name), {{"accesses_per_s", accesses / seconds},
+                                                                  {"bytes_per_useful", moved / accesses / sizeof(Line)},
+                                                                  {"page_share", shares}})});
+}
+
+std::vector<Measurement> measurements(const Context& context) {
+  std::vector<Measurement> all;
+  for (std::string over : kOvers) {
+    for (std::string workload : kWorkloads) {
+      for (const NamedWay& way : kWays) {
+        all.push_back({fmt::format("{}, {}, {}", workload, way.name, over),
+                       [=, &way] { return measure(context, over, way, workload); }});
+      }
+    }
+  }
+  return all;
+}
+
+std::string text(const json& document) {
+  std::vector<std::vector<std::string>> rows = {{"thousand accesses a second (bytes fetched for each useful one)"}};
+  for (const char* workload : kWorkloads) rows[0].push_back(workload);
+  for (const char* over : kOvers) {
+    for (const NamedWay& w : kWays) {
+      rows.push_back({fmt::format("{}, {}", w.name, over)});
+      for (const char* workload : kWorkloads) {
+        json key = key_of(over, workload, w.name);
+        rows.back().push_back(fmt::format("{} ({})", figure_text(document, key, "accesses_per_s", 1000, 0),
+                                          figure_text(document, key, "bytes_per_useful")));
+      }
+    }
+  }
+  return format_table(rows);
+}
+
+// Hybrid is to be within 5 % of the better path everywhere, and better than both where a load is mixed.
+std::vector<Goal> goals(const json& document) {
+  std::vector<Goal> goals;
+  for (const char* over : kOvers) {
+    for (std::string workload : kWorkloads) {
+      auto pace = [&](const char* way) { return figure(document, key_of(over, workload, way), "accesses_per_s"); };
+      double best = std::max(pace("objects, as pages only"), pace("objects, one by one only"));
+      add_ratio_goal(&goals, fmt::format("{} over {}: hybrid against the better path", workload, over),
+                     pace("objects, hybrid"), best, workload == "mixed" ? 1.0 : 0.95, true);
+    }
+  }
+  return goals;
+}
+
+// Atlas figure 7: how segments turn to paging while objects that are used together come to lie together.
+std::vector<LineChart> charts(const json& document) {
+  LineChart chart{"Segments that come back as pages, hybrid, over tcp", "time", "share", kSlices, 1.05, {}};
+  for (const char* workload : kWorkloads) {
+    LineChart::Series series{workload, {}};
+    const json& row = *find_row(document, key_of("tcp", workload, "objects, hybrid"));
+    for (const json& share : row["page_share"])
+      series.points.emplace_back(series.points.size() + 1, share.get<double>());
+    chart.series.push_back(series);
+  }
+  return {chart};
+}
+
+}  // namespace
+
+const Part kPaths = {"paths", measurements, text, goals, charts};
+
+}  // namespace farside::bench::objects_bench

@@ -1,0 +1,228 @@
+// How long threads wait for the evacuator: working beside them, and with the world stopped (AIFM, figure 14).
+//
+// The evacuator never stops anybody. To see what that is worth it is kept from its work by a scope that stays open, for
+// no segment is emptied while a scope is open that is older than its closing. When garbage has grown, all threads are
+// held between two batches, the scope ends, the evacuator does what has come together, and a new scope begins. So the
+// same code does the same work, at another time. Pages leave beside the program in both ways.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/clock.h"
+#include "bench/objects/lines.h"
+#include "measure/random.h"
+#include "objects/api.h"
+#include "report/format.h"
+
+namespace farside::bench::objects_bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kBatches = 512;  // take as many writes as there are lines
+constexpr uint64_t kRuns = 8;       // times the settings' accesses are written
+constexpr uint64_t kNearShare = 3;  // lines that live take a third of near memory, garbage the rest
+constexpr double kDueShare = 0.12;  // of near memory, in new pages of objects; AIFM's threshold
+constexpr uint64_t kLookNs = 100'000;
+constexpr unsigned kMostThreads = 8;
+constexpr unsigned kQuietLooks = 10;  // without anything moved: the evacuator is done; five of its rounds
+constexpr double kQuantiles[] = {0, 0.5, 0.9, 0.95, 0.99, 0.995, 0.999};
+
+struct Variant {
+  const char* name;
+  bool stops_world;
+};
+constexpr Variant kVariants[] = {{"beside the threads", false}, {"with the world stopped", true}};
+
+json key_of(const std::string& evacuator) { return {{"part", "pauses"}, {"evacuator", evacuator}}; }
+
+farside_object_stats object_stats() {
+  farside_object_stats stats;
+  farside_get_object_stats(&stats);
+  return stats;
+}
+
+// One processor is the evacuator's.
+unsigned thread_count() { return std::clamp(std::thread::hardware_concurrency(), 2u, kMostThreads + 1) - 1; }
+
+// Threads that can be held between their batches.
+class World {
+ public:
+  explicit World(unsigned threads) : running_(threads) {}
+  void pass() {  // by a thread, between two batches, in no scope
+    if (!stopped_.load(std::memory_order_acquire)) return;
+    std::unique_lock lock(mutex_);
+    held_++;
+    changed_.notify_all();
+    changed_.wait(lock, [this] { return !stopped_.load(); });
+    held_--;
+  }
+  void leave() {  // by a thread that has ended
+    std::lock_guard guard(mutex_);
+    running_--;
+    changed_.notify_all();
+  }
+  void stop() {
+    std::unique_lock lock(mutex_);
+    stopped_ = true;
+    changed_.wait(lock, [this] { return held_ == running_; });
+  }
+  void go() {
+    std::lock_guard guard(mutex_);
+    stopped_ = false;
+    changed_.notify_all();
+  }
+  bool is_over() {
+    std::lock_guard guard(mutex_);
+    return running_ == 0;
+  }
+
+ private:
+  std::mutex mutex_;  // guards running_, held_, and changes of stopped_
+  std::condition_variable changed_;
+  std::atomic<bool> stopped_{false};
+  unsigned running_, held_ = 0;
+};
+
+void wait_for_evacuator() {
+  uint64_t done = 0;
+  for (unsigned quiet = 0; quiet < kQuietLooks; quiet++) {
+    os::nanosleep_ns(kLookNs);
+    farside_object_stats now = object_stats();
+    if (now.moved + now.segments_freed != done) quiet = 0;
+    done = now.moved + now.segments_freed;
+  }
+}
+
+// Microseconds of each pause.
+std::vector<double> stop_world_when_due(World& world, uint64_t due_segments) {
+  std::vector<double> pauses;
+  std::optional<deref_scope> none_is_emptied(std::in_place);
+  uint64_t segments = object_stats().segments;
+  while (!world.is_over()) {
+    os::nanosleep_ns(kLookNs);
+    if (object_stats().segments < segments + due_segments) continue;
+    uint64_t begin = ticks();
+    world.stop();
+    none_is_emptied.reset();
+    wait_for_evacuator();
+    none_is_emptied.emplace();
+    segments = object_stats().segments;
+    world.go();
+    pauses.push_back(static_cast<double>(ticks() - begin) / ticks_per_us());
+  }
+  return pauses;
+}
+
+// One thread's batches, on lines of its own: writes to some, and half as many made anew.
+void run_batches(World& world, Lines& lines, uint64_t begin, uint64_t end, uint64_t writes, std::vector<double>* us) {
+  Random random(begin);
+  auto any = [&] { return begin + random.next() % (end - begin); };
+  uint64_t batch = std::max<uint64_t>(2, lines.count() / kBatches);
+  for (uint64_t done = 0; done < writes; done += batch) {
+    uint64_t start = ticks();
+    world.pass();
+    {
+      deref_scope scope;
+      for (uint64_t i = 0; i < batch; i++) lines.write(any());
+    }
+    for (uint64_t i = 0; i < batch / 2; i++) lines.replace(any());
+    us->push_back(static_cast<double>(ticks() - start) / ticks_per_us());
+  }
+}
+
+// As quantiles: {share of the batches, microseconds}.
+json curve_of(std::vector<double>& us) {
+  json curve = json::array();
+  for (double share : kQuantiles) curve.push_back({share, quantile(us, share)});
+  return curve;
+}
+
+json figures_of(std::vector<double>& us, const std::vector<double>& pauses, uint64_t moved) {
+  json figures = {{"curve", curve_of(us)}, {"batches", us.size()}, {"pauses", pauses.size()}, {"moved", moved}};
+  figures.update({{"p50_us", quantile(us, 0.5)},
+                  {"p90_us", quantile(us, 0.9)},
+                  {"p99_us", quantile(us, 0.99)},
+                  {"p999_us", quantile(us, 0.999)},
+                  {"pause_us", median(pauses)}});
+  return figures;
+}
+
+Result<json> measure(const Context& context, const Variant& variant) {
+  auto far = open_for_lines(context, "shm", Way::kHybrid);
+  if (!far.ok()) return far.status();
+  Lines lines(**far, Way::kHybrid, context.near_bytes() / kNearShare / sizeof(Line));
+  unsigned count = thread_count();
+  uint64_t writes = kRuns * context.settings.accesses / count;
+  uint64_t moved = object_stats().moved;
+  World world(count);
+  std::vector<double> us[kMostThreads], pauses;
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < count; t++) {
+    threads.emplace_back([&, t] {
+      run_batches(world, lines, lines.count() * t / count, lines.count() * (t + 1) / count, writes, &us[t]);
+      world.leave();
+      objects::forget_thread();
+      (*far)->arena().leave_thread();
+    });
+  }
+  auto due = static_cast<uint64_t>(kDueShare * static_cast<double>(context.near_bytes())) / kPageSize;
+  if (variant.stops_world) pauses = stop_world_when_due(world, due);
+  for (std::thread& thread : threads) thread.join();
+  for (unsigned t = 1; t < count; t++) us[0].insert(us[0].end(), us[t].begin(), us[t].end());
+  return json::array({make_row(key_of(variant.name), figures_of(us[0], pauses, object_stats().moved - moved))});
+}
+
+std::vector<Measurement> measurements(const Context& context) {
+  std::vector<Measurement> all;
+  for (const Variant& variant : kVariants) {
+    all.push_back(
+        {fmt::format("pauses, evacuator {}", variant.name), [=, &variant] { return measure(context, variant); }});
+  }
+  return all;
+}
+
+std::string text(const json& document) {
+  std::vector<std::vector<std::string>> rows = {{"us for a batch of writes and new objects", "p50", "p90", "p99",
+                                                 "p99.9", "pauses", "us a pause", "objects moved"}};
+  for (const Variant& variant : kVariants) {
+    rows.push_back({fmt::format("evacuator {}", variant.name)});
+    for (const char* name : {"p50_us", "p90_us", "p99_us", "p999_us", "pauses", "pause_us", "moved"})
+      rows.back().push_back(figure_text(document, key_of(variant.name), name, 1, 0));
+  }
+  return format_table(rows);
+}
+
+// Nobody waits for the evacuator: the slowest batch in a thousand is faster than where the world stops.
+std::vector<Goal> goals(const json& document) {
+  std::vector<Goal> goals;
+  auto slowest = [&](const Variant& variant) { return figure(document, key_of(variant.name), "p999_us"); };
+  add_ratio_goal(&goals, "p99.9 of a batch: evacuator beside the threads against a stopped world",
+                 slowest(kVariants[0]), slowest(kVariants[1]), 0.5, false);
+  return goals;
+}
+
+// Quantiles by their nines, so that the tail shows.
+std::vector<LineChart> charts(const json& document) {
+  LineChart chart{"Batches of writes", "nines of the batches (2: 99 %)", "us", 3, 1, {}};
+  for (const Variant& variant : kVariants) {
+    LineChart::Series series{fmt::format("evacuator {}", variant.name), {}};
+    for (const json& point : (*find_row(document, key_of(variant.name)))["curve"])
+      series.points.emplace_back(-std::log10(1 - point[0].get<double>()), point[1].get<double>());
+    chart.series.push_back(series);
+  }
+  chart.y_most = top_of(chart.series);
+  return {chart};
+}
+
+}  // namespace
+
+const Part kPauses = {"pauses", measurements, text, goals, charts};
+
+}  // namespace farside::bench::objects_bench

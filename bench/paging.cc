@@ -1,0 +1,222 @@
+#include "bench/paging.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/log.h"
+#include "base/size.h"
+#include "measure/configurations.h"
+#include "measure/process.h"
+#include "report/format.h"
+#include "report/machine.h"
+
+namespace farside::bench {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kSwap = "zram swap";
+
+class PagingRun {
+ public:
+  PagingRun(const PagingSettings& settings, const SignalHold& hold)
+      : settings_(settings), hold_(hold), progress_(settings.repetitions * ways().size(), settings.quiet) {}
+
+  Status prepare() {
+    auto server = ServerProcess::start(hold_, 2 * settings_.bytes + 32 * remote::kSlabBytes);
+    if (!server.ok()) return server.status();
+    server_ = std::move(*server);
+    prepare_swap();
+    return {};
+  }
+
+  // One repetition of every way, one after another, so that drift of the machine hits all alike.
+  Status repeat() {
+    for (const auto& [name, work] : ways()) {
+      if (skipped_.contains(name)) continue;
+      progress_.step(name);
+      Result<json> result = run_in_child(hold_, work);
+      if (!result.ok() && name == kSwap && result.status().code() != EINTR) {
+        // A kernel that swaps too slowly may kill the process in its memory limit: the other repetitions still count.
+        log(LogLevel::kWarning, "{}: a repetition is left out: {}", name, result.status().text());
+        continue;
+      }
+      if (!result.ok()) return Status::error(result.status().code(), "{}: {}", name, result.status().text());
+      collected_[name].push_back(std::move(*result));
+    }
+    return {};
+  }
+
+  json document() const {
+    json made = {{"benchmark", "paging"}, {"machine", machine_json()}, {"skipped", skipped_}};
+    made["settings"] = {
+        {"bytes", settings_.bytes},     {"local_share", settings_.local},       {"accesses", settings_.accesses},
+        {"seconds", settings_.seconds}, {"repetitions", settings_.repetitions}, {"evictors", settings_.evictors}};
+    if (swap_) made["settings"]["zram_algorithm"] = swap_->algorithm();
+    made["cells"] = json::array();
+    for (const auto& [name, runs] : collected_) add_way(name, runs, &made);
+    return made;
+  }
+
+ private:
+  struct Way {
+    std::string name;
+    std::function<Result<json>()> work;
+  };
+
+  std::vector<Way> ways() const {
+    using pager::Delivery;
+    auto far = [this](bool shm, Delivery delivery) {
+      return [this, shm, delivery] { return measure_far(settings_, far_config(shm, delivery)); };
+    };
+    std::vector<Way> all = {
+        {"native", [this] { return measure_plain(settings_, nullptr); }},
+        {"shm", far(true, Delivery::kSignal)},
+        {"tcp", far(false, Delivery::kSignal)},
+        {"shm handler", far(true, Delivery::kMessages)},
+        {"zram swap", [this] { return measure_swap(); }},
+        {"round trip shm", [this] { return measure_round_trip(far_config(true, Delivery::kSignal)); }},
+        {"round trip tcp", [this] { return measure_round_trip(far_config(false, Delivery::kSignal)); }},
+        {"all near", [this] { return measure_all_near(settings_, far_config(true, Delivery::kSignal)); }},
+    };
+    if (settings_.ways.empty()) return all;
+    std::erase_if(all, [this](const Way& way) { return !wanted(way.name); });
+    return all;
+  }
+
+  bool wanted(const std::string& name) const {
+    return std::find(settings_.ways.begin(), settings_.ways.end(), name) != settings_.ways.end();
+  }
+
+  FarMemoryConfig far_config(bool shm, pager::Delivery delivery) const {
+    return {shm ? server_->shm() : server_->tcp(),
+            server_->token(),
+            settings_.bytes,
+            near_bytes(),
+            delivery,
+            settings_.evictors};
+  }
+
+  uint64_t near_bytes() const { return static_cast<uint64_t>(settings_.local * static_cast<double>(settings_.bytes)); }
+
+  void prepare_swap() {
+    auto swap = settings_.zram ? KernelSwap::create(settings_.bytes, settings_.local)
+                               : Status::error(ECANCELED, "left out by --no-zram");
+    if (swap.ok()) swap_ = std::move(*swap);
+    else skipped_["zram swap"] = swap.status().text();
+  }
+
+  Result<json> measure_swap() const { return measure_plain(settings_, swap_.get()); }
+
+  static void add_way(const std::string& name, const std::vector<json>& runs, json* document);
+
+  PagingSettings settings_;
+  const SignalHold& hold_;
+  Progress progress_;
+  std::unique_ptr<ServerProcess> server_;
+  std::unique_ptr<KernelSwap> swap_;
+  std::map<std::string, std::string> skipped_;
+  std::map<std::string, std::vector<json>> collected_;
+};
+
+// `field` of every run as numbers.
+std::vector<double> numbers(const std::vector<json>& runs, const json::json_pointer& field) {
+  std::vector<double> values;
+  for (const json& run : runs) {
+    if (run.contains(field) && run[field].is_number()) values.push_back(run[field]);
+  }
+  return values;
+}
+
+json medians(const std::vector<json>& runs, const json::json_pointer& object) {
+  json result = json::object();
+  if (!runs.front().contains(object)) return result;
+  for (const auto& [name, value] : runs.front()[object].items()) result[name] = median(numbers(runs, object / name));
+  return result;
+}
+
+void PagingRun::add_way(const std::string& name, const std::vector<json>& runs, json* document) {
+  if (name.starts_with("round trip ")) {
+    (*document)["round_trip_us"][name.substr(sizeof "round trip " - 1)] = summary(numbers(runs, "/us"_json_pointer));
+    return;
+  }
+  if (name == "all near") {
+    std::vector<double> ratios;
+    for (const json& run : runs) ratios.push_back(run["ratio"]);
+    (*document)["all_near_ratio"] = summary(ratios);
+    return;
+  }
+  for (size_t i = 0; i < runs.front()["cells"].size(); i++) {
+    json::json_pointer at = json::json_pointer("/cells") / i;
+    json cell = {{"way", name}, {"workload", runs.front()[at / "workload"]}, {"threads", runs.front()[at / "threads"]}};
+    cell["us"] = summary(numbers(runs, at / "us"));
+    cell["counters"] = medians(runs, at / "counters");
+    (*document)["cells"].push_back(cell);
+  }
+  // Memory that is all near has no misses: what took long there was an interrupt.
+  if (name != "native") (*document)["misses"][name] = medians(runs, "/miss"_json_pointer);
+}
+
+// The number at a place of the document, -1 where there is none.
+double number_at(const json& document, const char* place) {
+  json::json_pointer at(place);
+  return document.contains(at) ? document[at].get<double>() : -1;
+}
+
+double cell_us(const json& document, const std::string& way, const std::string& workload, unsigned threads) {
+  for (const json& cell : document["cells"]) {
+    if (cell["way"] == way && cell["workload"] == workload && cell["threads"] == threads) return cell["us"]["median"];
+  }
+  return -1;
+}
+
+}  // namespace
+
+Result<json> measure_paging(const PagingSettings& settings) {
+  SignalHold hold;
+  PagingRun run(settings, hold);
+  Status done = run.prepare();
+  for (unsigned i = 0; done.ok() && i < settings.repetitions; i++) done = run.repeat();
+  if (!done.ok()) return done;
+  json document = run.document();
+  document["goals"] = json::array();
+  for (const Goal& goal : paging_goals(document)) document["goals"].push_back(goal.to_json());
+  return document;
+}
+
+std::vector<std::string> paging_ways() {
+  return {"native", "shm", "tcp", "shm handler", "zram swap", "round trip shm", "round trip tcp", "all near"};
+}
+
+// A goal is left out where the document lacks what it is about.
+std::vector<Goal> paging_goals(const json& document) {
+  std::vector<Goal> goals;
+  struct Speed {
+    const char* workload;
+    double factor;
+  };
+  for (Speed s : {Speed{"random read", 2}, {"random write", 2}, {"sequential read", 4}, {"sequential write", 2.5}}) {
+    double swap = cell_us(document, "zram swap", s.workload, 1), far = cell_us(document, "shm", s.workload, 1);
+    if (swap > 0 && far > 0) {
+      goals.push_back(
+          {fmt::format("{}: shm, times as fast as zram swap", s.workload), swap / far, s.factor, true, "x"});
+    }
+  }
+  double tcp = number_at(document, "/misses/tcp/median_us"), trip = number_at(document, "/round_trip_us/tcp/median");
+  if (tcp > 0 && trip > 0) {
+    double beyond = tcp - trip;
+    goals.push_back({"random read miss over tcp, beyond the transport's polled round trip", beyond, 4, false, " us"});
+  }
+  if (double shm = number_at(document, "/misses/shm/median_us"); shm > 0) {
+    double spread = number_at(document, "/misses/shm/p99_us") / shm;
+    goals.push_back({"random read miss over shm, p99 against its median", spread, 5, false, "x"});
+  }
+  double ratio = number_at(document, "/all_near_ratio/median");
+  if (ratio > 0)
+    goals.push_back({"compute loop over far memory that is all near, against plain memory", ratio, 1.02, false, "x"});
+  return goals;
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,50 @@
+// redis-server as a child process in a folder of its own, started by a launcher (a list of words put before its command
+// line), filled and loaded over its Unix socket.
+#pragma once
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "launch/child.h"
+#include "launch/embedded_server.h"
+
+namespace farside::bench {
+
+Result<std::string> find_in_path(const std::string& program);
+
+class RedisServer {
+ public:
+  static Result<std::unique_ptr<RedisServer>> start(const SignalHold& hold, const std::vector<std::string>& launcher);
+  ~RedisServer();
+  RedisServer(const RedisServer&) = delete;
+  RedisServer& operator=(const RedisServer&) = delete;
+
+  // Stores every key that redis-benchmark -r KEYS may ask for.
+  Status fill(uint64_t keys, unsigned value_bytes);
+  // Runs one test of redis-benchmark; returns its CSV.
+  Result<std::string> benchmark(const char* test, uint64_t requests, uint64_t keys, unsigned value_bytes,
+                                unsigned in_flight);
+  // Of the server itself, not its launcher.
+  uint64_t resident_bytes();
+  // To far memory so far; 0 where it has none.
+  uint64_t bytes_written();
+
+ private:
+  explicit RedisServer(const SignalHold& hold) : hold_(hold) {}
+  Status connect_within(uint64_t seconds);
+  Status send(const std::string& text);
+  Status receive_lines(uint64_t count);
+  bool ended();
+
+  const SignalHold& hold_;
+  std::unique_ptr<PrivateDirectory> directory_;
+  std::string socket_path_;
+  pid_t pid_ = -1;  // of the launcher
+  int socket_ = -1;
+  std::string input_;
+};
+
+}  // namespace farside::bench

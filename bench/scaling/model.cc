@@ -1,0 +1,549 @@
+#include "bench/scaling/model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "bench/scaling/cores.h"
+#include "bench/scaling/events.h"
+#include "measure/random.h"
+#include "pager/policy/shares.h"
+#include "report/statistics.h"
+
+namespace farside::bench::scaling {
+namespace {
+
+constexpr unsigned kIdleTurns = 15;       // of a microsecond: EvictorGroup::run
+constexpr unsigned kZonePages = 63;       // that the kernel moves between a core and its zone at a time
+constexpr unsigned kLruPages = 31;        // that the kernel puts on or takes off its lists of used pages at a time
+constexpr uint64_t kMostLowWater = 4096;  // Frames::low_water
+
+double exponential(Random& random, double mean) { return -mean * std::log(1 - random.uniform()); }
+
+struct Thread : Worker {
+  double parts[kParts] = {};
+  uint64_t cached = 0;  // frames taken and not used yet
+  unsigned index = 0, zone_pages = 0, lru_pages = 0;
+};
+
+struct WriteUnderWay {
+  uint64_t pages = 0;  // 0: the batch is free
+  Time done = 0;
+};
+
+struct EvictorState : Thread {
+  std::vector<WriteUnderWay> batches;
+  uint32_t turn = 0;
+  Time busy = 0;
+};
+
+class Model {
+ public:
+  explicit Model(const Scenario& s)
+      : s_(s), w_(s.work), m_(s.machine), d_(s.design), random_(s.seed), cores_(simulation_, m_.cores, m_.slice) {
+    shards_.resize(d_.shards);
+    queues_.assign(d_.shards, 0);
+    for (auto* lines : {&vma_, &file_, &map_lock_}) lines->resize(d_.stripes);
+    for (auto* locks : {&zones_, &lrus_}) locks->resize((m_.cores + m_.cores_per_socket - 1) / m_.cores_per_socket);
+    fill();
+  }
+
+  Outcome run() {
+    for (unsigned i = 0; i < s_.threads; i++) start_thread(i);
+    for (unsigned i = 0; i < d_.evictors; i++) start_evictor(i);
+    while (!done_ && simulation_.step()) {}
+    return outcome();
+  }
+
+ private:
+  // ---- Setting up ----
+
+  // As full as the evictors leave it, so that the steady state begins soon.
+  void fill() {
+    uint64_t near = s_.frames - std::min(s_.frames, low_water() + low_water() / 2);
+    for (uint64_t i = 0; i < d_.shards; i++) queues_[i] = near / d_.shards + (i < near % d_.shards ? 1 : 0);
+    used_ = held_ = out_.most_frames = out_.queued_at_start = near;
+  }
+
+  void start_thread(unsigned index) {
+    threads_.push_back(std::make_unique<Thread>());
+    threads_.back()->index = index;
+    threads_.back()->core = index % m_.cores;
+    simulation_.start(application(*threads_.back()));
+  }
+
+  void start_evictor(unsigned index) {
+    evictors_.push_back(std::make_unique<EvictorState>());
+    EvictorState& e = *evictors_.back();
+    e.index = index;
+    e.core = (s_.threads + index) % m_.cores;
+    e.batches.resize(d_.batches);
+    simulation_.start(evictor(e));
+  }
+
+  // ---- Time ----
+
+  Time now() const { return simulation_.now(); }
+  double spread(double us) { return us * (0.75 + 0.5 * random_.uniform()); }
+  void count(Thread& t, Part part, Time us) { t.parts[static_cast<size_t>(part)] += us; }
+
+  // The thread's own work. Interrupts come on top, and its core may go to somebody else after it.
+  Task spend(Thread& t, Time us, Part part) {
+    Time stolen = std::exchange(t.stolen, 0);
+    count(t, part, us);
+    count(t, Part::kInterrupt, stolen);
+    t.used += us + stolen;
+    co_await simulation_.delay(us + stolen);
+    if (!cores_.should_yield(t)) co_return;
+    Time start = now();
+    cores_.leave(t);
+    co_await cores_.enter(t);
+    count(t, Part::kCore, now() - start);
+  }
+
+  Time line_cost(const Serial& line, unsigned core) const {
+    if (line.last_core == core || line.last_core == Serial::kNobody) return 0;
+    return line.last_core / m_.cores_per_socket == core / m_.cores_per_socket ? m_.line_near : m_.line_far;
+  }
+
+  // A read-modify-write of a shared line; with `hold`, a spin lock, which goes from hand to hand by two lines when
+  // somebody waits for it.
+  Task touch(Thread& t, Serial& line, Part part, Time hold = 0) {
+    Time start = now();
+    Time move = line_cost(line, t.core) * (hold > 0 && line.free_at() > start ? 2 : 1);
+    line.last_core = t.core;
+    Time end = line.use(start, move + hold);
+    t.used += end - start;
+    count(t, part, end - start);
+    co_await simulation_.until(end);
+  }
+
+  // ---- Frames: frames.h ----
+
+  uint64_t low_water() const {
+    return std::clamp<uint64_t>(s_.frames / 16, std::min<uint64_t>(64, s_.frames / 4), kMostLowWater);
+  }
+  bool low() const { return used_ + low_water() > s_.frames; }
+  bool scarce() const { return used_ + low_water() / 4 > s_.frames; }
+  bool comfortable() const { return used_ + 2 * low_water() <= s_.frames; }
+
+  // The addition is taken back where it went too far, and meanwhile others see it.
+  Task try_take(Thread& t, uint64_t frames, bool* taken) {
+    co_await touch(t, used_line_, Part::kFrames);
+    used_ += frames;
+    *taken = used_ <= s_.frames;
+    if (*taken) {
+      held_ += frames;
+      out_.most_frames = std::max(out_.most_frames, held_);
+      co_return;
+    }
+    co_await touch(t, used_line_, Part::kFrames);
+    used_ -= frames;
+  }
+
+  Task give(Thread& t, uint64_t frames) {
+    co_await touch(t, used_line_, Part::kFrames);
+    used_ -= frames;
+    held_ -= frames;
+    releases_++;
+    co_await touch(t, released_line_, Part::kFrames);
+    size_t woken =
+        std::min<size_t>(waiters_.count(), d_.frames_per_wake > 0 ? frames / d_.frames_per_wake + 1 : ~size_t{0});
+    if (woken == 0) co_return;
+    waiters_.wake(simulation_, woken, now() + m_.wake_latency, m_.wake);
+    co_await spend(t, static_cast<Time>(woken) * m_.wake, Part::kFrames);
+  }
+
+  Task wake_evictors(Thread& t) {
+    size_t asleep = work_.count();
+    if (asleep == 0) co_return;
+    work_.wake(simulation_, asleep, now() + m_.wake_latency, m_.wake);
+    co_await spend(t, static_cast<Time>(asleep) * m_.wake, Part::kFrames);
+  }
+
+  // FaultPath::take_frame.
+  Task take_frame(Thread& t) {
+    if (t.cached > 0) {
+      t.cached--;
+      if (low()) co_await wake_evictors(t);
+      co_return;
+    }
+    co_await touch(t, used_line_, Part::kFrames);  // low() reads what try_take changes
+    if (low()) co_await wake_evictors(t);
+    bool taken = false;
+    if (d_.frame_cache > 1 && !scarce()) {
+      co_await try_take(t, d_.frame_cache, &taken);
+      if (taken) t.cached = d_.frame_cache - 1;
+    }
+    if (!taken) co_await try_take(t, 1, &taken);
+    if (!taken) co_await wait_for_frame(t);
+  }
+
+  Task wait_for_frame(Thread& t) {
+    out_.frame_waits++;
+    double frames_before = t.parts[static_cast<size_t>(Part::kFrames)];
+    Time start = now();
+    for (unsigned spins = 0;; spins++) {
+      if (d_.synchronous) {
+        out_.synchronous++;
+        co_await evict_and_wait(t);
+      }
+      co_await wake_evictors(t);
+      uint64_t seen = releases_;
+      bool taken = false;
+      if (!d_.look_before_take || used_ < s_.frames) co_await try_take(t, 1, &taken);
+      if (taken) break;
+      if (spins < d_.frame_spins || seen != releases_) {
+        co_await simulation_.delay(spread(m_.pause));
+        continue;
+      }
+      co_await simulation_.delay(static_cast<Time>(s_.threads) * m_.pause);  // asks every thread's reads
+      if (seen != releases_) continue;
+      cores_.leave(t);
+      co_await waiters_.sleep();
+      co_await cores_.enter(t);
+    }
+    t.parts[static_cast<size_t>(Part::kFrames)] = frames_before;  // all of it was for want of a frame
+    count(t, Part::kNoFrame, now() - start);
+  }
+
+  // ---- The fault path: fault_path.cc ----
+
+  Task application(Thread& t) {
+    co_await cores_.enter(t);
+    while (!done_) {
+      co_await spend(t, exponential(random_, w_.access / w_.faults_per_access), Part::kSignal);
+      t.parts[static_cast<size_t>(Part::kSignal)] = 0;
+      std::fill(std::begin(t.parts), std::end(t.parts), 0);
+      Time start = now();
+      co_await fault(t);
+      note_fault(t, now() - start);
+    }
+    cores_.leave(t);
+  }
+
+  Task fault(Thread& t) {
+    unsigned stripe = static_cast<unsigned>(random_.next() % d_.stripes);
+    co_await touch(t, vma_[stripe], Part::kKernel);  // the fault itself takes a reference of the mapping
+    co_await touch(t, vma_[stripe], Part::kKernel);
+    unsigned half = d_.signal_locks / 2;
+    double own = d_.signal_locks > 0 ? std::max(0.0, w_.signal - m_.siglock_hold) : 0;
+    co_await signal(t, spread(own / 2), d_.signal_locks - half);
+    uint64_t pages = 0;
+    co_await claim(t, &pages);
+    co_await spend(t, spread(w_.handle * static_cast<Time>(pages) / w_.pages_per_fault), Part::kHandle);
+    co_await fetch(t, pages);
+    co_await map(t, pages, stripe);
+    co_await insert(t, pages);
+    co_await signal(t, spread(own / 2), half);
+  }
+
+  Task signal(Thread& t, Time own, unsigned locks) {
+    co_await spend(t, own, Part::kSignal);
+    for (unsigned i = 0; i < locks; i++) co_await touch(t, siglock_, Part::kSignalLock, m_.siglock_hold / 4);
+  }
+
+  // The page that is asked for, and those of the window behind it.
+  Task claim(Thread& t, uint64_t* pages) {
+    co_await take_frame(t);
+    *pages = 1;
+    auto wanted = static_cast<uint64_t>(w_.pages_per_fault + random_.uniform());
+    bool taken = true;
+    if (wanted > 1 && d_.take_window_at_once && !scarce()) {
+      co_await try_take(t, wanted - 1, &taken);
+      if (taken) *pages = wanted;
+    } else {
+      for (; *pages < wanted && !scarce(); ++*pages) {
+        co_await touch(t, used_line_, Part::kFrames);  // scarce() reads what try_take changes
+        co_await try_take(t, 1, &taken);
+        if (!taken) break;
+      }
+    }
+    out_fetching_ += *pages;
+  }
+
+  // The thread polls, so it keeps its core. Several pages come one after the other.
+  Task fetch(Thread& t, uint64_t pages) {
+    Time start = now();
+    auto n = static_cast<Time>(pages);
+    Time arrived = start + n * w_.fetch;
+    if (m_.link_latency > 0) arrived = link_in_.use(start, n * m_.link_page) + m_.link_latency - m_.link_page;
+    t.used += arrived - start;
+    count(t, Part::kFetch, arrived - start);
+    co_await simulation_.until(arrived);
+  }
+
+  // UFFDIO_COPY. The file, the process's memory, the lock against changes of mappings, and the mapping: each is counted
+  // up and down again.
+  Task map(Thread& t, uint64_t pages, unsigned stripe) {
+    Serial* lines[] = {&file_[stripe], &mm_, &map_lock_[stripe], &vma_[stripe]};
+    for (Serial* line : lines) co_await touch(t, *line, Part::kKernel);
+    Time own = std::max(0.0, w_.map - m_.zone_hold - m_.lru_hold);
+    co_await spend(t, spread(static_cast<Time>(pages) * own), Part::kMap);
+    co_await zone(t, pages);
+    co_await lru(t, pages, kLruPages);
+    for (Serial* line : lines) co_await touch(t, *line, Part::kKernel);
+  }
+
+  // The kernel's free pages of a socket.
+  Task zone(Thread& t, uint64_t pages) {
+    t.zone_pages += static_cast<unsigned>(pages);
+    for (; t.zone_pages >= kZonePages; t.zone_pages -= kZonePages)
+      co_await touch(t, zones_[t.core / m_.cores_per_socket], Part::kKernel, kZonePages * m_.zone_hold);
+  }
+
+  // Its list of used pages of a socket, so many at a time.
+  Task lru(Thread& t, uint64_t pages, unsigned at_once) {
+    t.lru_pages += static_cast<unsigned>(pages);
+    for (; t.lru_pages >= at_once; t.lru_pages -= at_once)
+      co_await touch(t, lrus_[t.core / m_.cores_per_socket], Part::kKernel, at_once * m_.lru_hold);
+  }
+
+  Task insert(Thread& t, uint64_t pages) {
+    unsigned shard = t.index % d_.shards;
+    uint64_t at_once = d_.insert_window_at_once ? pages : 1;
+    for (uint64_t i = 0; i < pages; i += at_once) {
+      co_await touch(t, shards_[shard], Part::kPolicy, m_.shard_hold * static_cast<Time>(at_once));
+      queues_[shard] += at_once;
+      out_.inserted += at_once;
+      out_fetching_ -= at_once;
+    }
+    out_.pages += pages;
+  }
+
+  void note_fault(Thread& t, Time took) {
+    out_.faults++;
+    if (measured_from_ < 0) {
+      if (out_.faults >= s_.faults / 3) begin_to_measure();
+      return;
+    }
+    latencies_.push_back(took);
+    for (size_t i = 0; i < kParts; i++) out_.parts[i] += t.parts[i];
+    if (latencies_.size() >= s_.faults) done_ = true;
+  }
+
+  // ---- The eviction path: evictor.cc ----
+
+  Task evictor(EvictorState& e) {
+    co_await cores_.enter(e);
+    bool working = false;
+    unsigned idle = 0;
+    while (!done_) {
+      working = working ? !comfortable() : low();
+      bool progress = false;
+      Time start = now();
+      co_await step(e, working, &progress);
+      if (progress) {
+        e.busy += now() - start;
+        idle = 0;
+      } else if (++idle <= kIdleTurns || is_busy(e)) {
+        co_await spend(e, 1, Part::kHandle);
+      } else {
+        cores_.leave(e);
+        if (!low()) co_await work_.sleep();
+        co_await cores_.enter(e);
+        idle = 0;
+      }
+    }
+    cores_.leave(e);
+  }
+
+  static bool is_busy(const EvictorState& e) {
+    return std::any_of(e.batches.begin(), e.batches.end(), [](const WriteUnderWay& b) { return b.pages > 0; });
+  }
+
+  Task step(EvictorState& e, bool wanted, bool* progress) {
+    for (WriteUnderWay& b : e.batches) {
+      if (b.pages == 0 || b.done > now()) continue;
+      co_await finish(e, b);
+      *progress = true;
+    }
+    if (!wanted) co_return;
+    for (WriteUnderWay& b : e.batches) {
+      if (b.pages > 0) continue;
+      co_await start(e, e.index, e.turn++, b, progress);
+      co_return;
+    }
+  }
+
+  Task start(Thread& t, unsigned index, uint32_t turn, WriteUnderWay& batch, bool* progress) {
+    uint64_t pages = 0;
+    co_await select(t, index, turn, &pages);
+    if (pages == 0) co_return;
+    *progress = true;
+    auto n = static_cast<Time>(pages);
+    uint64_t dirty = std::min(pages, static_cast<uint64_t>(w_.dirty * n + random_.uniform()));
+    co_await spend(t, spread(n * (w_.hold + own_unmap())), Part::kHandle);
+    co_await touch(t, mm_, Part::kKernel);
+    co_await shoot_down(t);
+    co_await zone(t, pages);
+    co_await lru(t, pages - dirty, kLruPages);
+    out_.batches++;
+    out_.evicted += pages;
+    out_writing_ += dirty;
+    if (pages > dirty) co_await give(t, pages - dirty);
+    if (dirty == 0) co_return;
+    // The pipe's references to the frames are the last ones, and are given up one by one.
+    co_await spend(t, spread(std::max(0.0, n * w_.write - static_cast<Time>(dirty) * m_.lru_hold)), Part::kHandle);
+    co_await lru(t, dirty, 1);
+    Time sent = m_.link_latency > 0 ? link_out_.use(now(), static_cast<Time>(dirty) * m_.link_page) : now();
+    batch = {dirty, sent + m_.link_latency};
+  }
+
+  // Without the locks that are modelled.
+  Time own_unmap() const { return std::max(0.0, w_.unmap - m_.zone_hold - (1 - w_.dirty) * m_.lru_hold); }
+
+  // Each page is looked at under its shard's lock, and its word comes from the core that fetched it.
+  Task select(Thread& t, unsigned index, uint32_t turn, uint64_t* pages) {
+    std::vector<size_t> shares(d_.shards);
+    pager::share_out(d_.batch, turn, queues_, shares);
+    Time word = std::max(0.0, m_.line_far - 0.05) / 2;
+    for (unsigned i = 0; i < d_.shards; i++) {
+      unsigned shard = (index * d_.shards / std::max(1u, d_.evictors) + i) % d_.shards;
+      for (size_t k = 0; k < shares[shard] && queues_[shard] > 0; k++) {
+        queues_[shard]--;
+        out_.taken_out++;
+        ++*pages;
+        co_await touch(t, shards_[shard], Part::kPolicy, m_.shard_hold);
+      }
+    }
+    co_await spend(t, spread(static_cast<Time>(*pages) * (std::max(0.0, w_.select - m_.shard_hold) + word)),
+                   Part::kHandle);
+  }
+
+  // One after the other the cores that run the program are interrupted; then all must have answered.
+  Task shoot_down(Thread& t) {
+    unsigned others = 0;
+    for (const auto& other : threads_) {
+      if (other->core == t.core || !other->running) continue;
+      others++;
+      other->stolen += m_.interrupt;
+    }
+    if (others == 0) co_return;
+    Time whole = m_.shootdown + m_.shootdown_per_core * (others - 1);
+    Time sending = std::min(whole, m_.shootdown_serial * others);
+    co_await touch(t, interrupts_, Part::kHandle, sending);
+    co_await spend(t, whole - sending, Part::kHandle);
+  }
+
+  Task finish(Thread& t, WriteUnderWay& batch) {
+    uint64_t pages = batch.pages;
+    co_await spend(t, static_cast<Time>(pages) * w_.release / std::max(w_.dirty, 0.01), Part::kHandle);
+    batch.pages = 0;
+    out_writing_ -= pages;
+    co_await give(t, pages);
+  }
+
+  // How systems evict that have faulting threads do so: nothing is hidden.
+  Task evict_and_wait(Thread& t) {
+    WriteUnderWay batch;
+    bool progress = false;
+    co_await start(t, t.index, t.index, batch, &progress);
+    if (batch.pages == 0) co_return;
+    co_await simulation_.until(batch.done);
+    co_await finish(t, batch);
+  }
+
+  // ---- Figures ----
+
+  struct Named {
+    const char* name;
+    std::vector<Serial*> parts;
+  };
+  std::vector<Named> named() {
+    auto all = [](std::vector<Serial>& v) {
+      std::vector<Serial*> p;
+      for (Serial& s : v) p.push_back(&s);
+      return p;
+    };
+    return {{"signal lock", {&siglock_}},
+            {"mapping", all(vma_)},
+            {"userfaultfd file", all(file_)},
+            {"userfaultfd lock", all(map_lock_)},
+            {"process memory", {&mm_}},
+            {"frame counter", {&used_line_}},
+            {"released event", {&released_line_}},
+            {"policy shards", all(shards_)},
+            {"free pages", all(zones_)},
+            {"LRU lists", all(lrus_)},
+            {"link in", {&link_in_}},
+            {"link out", {&link_out_}},
+            {"interrupts", {&interrupts_}}};
+  }
+  double busy_of(const Named& n) {
+    double sum = 0;
+    for (Serial* s : n.parts) sum += s->busy();
+    return sum / static_cast<double>(n.parts.size());
+  }
+
+  void begin_to_measure() {
+    measured_from_ = now();
+    pages_before_ = out_.pages;
+    busy_before_.clear();
+    for (const Named& n : named()) busy_before_.push_back(busy_of(n));
+    for (auto& e : evictors_) e->busy = 0;
+    latencies_.reserve(s_.faults);
+  }
+
+  Outcome outcome() {
+    Outcome o = std::move(out_);
+    if (measured_from_ < 0 || latencies_.empty()) return o;
+    o.us = now() - measured_from_;
+    auto faults = static_cast<double>(latencies_.size());
+    o.pages_per_s = static_cast<double>(o.pages - pages_before_) / o.us * 1e6;
+    double accesses = static_cast<double>(o.pages - pages_before_) / (w_.faults_per_access * w_.pages_per_fault);
+    o.access_us = o.us * s_.threads / accesses;
+    for (double& part : o.parts) part /= faults;
+    for (double l : latencies_) o.mean_us += l / faults;
+    o.p50_us = quantile(latencies_, 0.5);
+    o.p99_us = quantile(latencies_, 0.99);
+    for (auto& e : evictors_) o.evictor_busy += e->busy / o.us / static_cast<double>(evictors_.size());
+    auto all = named();
+    for (size_t i = 0; i < all.size(); i++) o.uses.push_back({all[i].name, (busy_of(all[i]) - busy_before_[i]) / o.us});
+    o.uses.push_back({"evictors", o.evictor_busy});
+    std::stable_sort(o.uses.begin(), o.uses.end(), [](const Use& a, const Use& b) { return a.share > b.share; });
+    for (uint64_t q : queues_) o.queued += q;
+    for (auto& t : threads_) o.cached += t->cached;
+    o.in_use = held_;
+    o.fetching = out_fetching_;
+    o.writing = out_writing_;
+    return o;
+  }
+
+  const Scenario s_;
+  const WorkloadCosts& w_;
+  const MachineCosts& m_;
+  const Design& d_;
+  Random random_;
+  Simulation simulation_;
+  Cores cores_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  std::vector<std::unique_ptr<EvictorState>> evictors_;
+
+  Serial siglock_, mm_, used_line_, released_line_, link_in_, link_out_, interrupts_;
+  std::vector<Serial> vma_, file_, map_lock_, shards_, zones_, lrus_;
+  std::vector<uint64_t> queues_;  // entries of each shard
+  uint64_t used_ = 0;             // the counter, with additions that are taken back
+  uint64_t held_ = 0;             // frames really held
+  uint64_t releases_ = 0;
+  uint64_t out_fetching_ = 0, out_writing_ = 0;
+  Sleepers waiters_, work_;
+
+  bool done_ = false;
+  Time measured_from_ = -1;
+  uint64_t pages_before_ = 0;
+  std::vector<double> busy_before_, latencies_;
+  Outcome out_;
+};
+
+}  // namespace
+
+const char* part_name(Part part) {
+  constexpr const char* kNames[kParts] = {"signal", "signal lock",  "own work", "frames",     "no frame", "fetch",
+                                          "map",    "kernel lines", "policy",   "interrupts", "core"};
+  return kNames[static_cast<size_t>(part)];
+}
+
+Outcome simulate(const Scenario& scenario) { return Model(scenario).run(); }
+
+}  // namespace farside::bench::scaling

@@ -1,0 +1,221 @@
+#include "abi/options.h"
+
+#include <charconv>
+#include <cstring>
+
+#include "base/bits.h"
+#include "base/log.h"
+
+namespace farside {
+namespace {
+
+constexpr OptionName kNames[] = {
+    {"FARSIDE_LOCAL", "--local",
+     "near memory for the program's heap: a size (256M) or a share of its largest size (25%)", false},
+    {"FARSIDE_FAR", "--far",
+     "memory server: tcp://host:port or shm://socket, several with commas, or a pool's controller: pool://host:port; "
+     "none: an embedded server for this run",
+     false},
+    {"FARSIDE_REPLICAS", "--replicas", "memory servers that hold each page, 1 to 16; all but one may die (default 1)",
+     false},
+    {"FARSIDE_FAR_MEMORY", "--far-memory",
+     "memory that the embedded server lends (default: half of this machine's RAM)", false},
+    {"FARSIDE_PATIENCE", "--patience",
+     "seconds to wait for a memory server that does not answer, 0.1 to 29 (default 25)", false},
+    {"FARSIDE_TOKEN_FILE", "--token-file", "file whose first line is the server's secret", false},
+    {"FARSIDE_FAULT", "--fault", "how faults are served: auto, signal or handler", false},
+    {"FARSIDE_POLICY", "--policy", "which pages leave first: fifo, second-chance, lru or priority", false},
+    {"FARSIDE_EVICTORS", "--evictors",
+     "threads at most that write pages out, 1 to 8; without it one for every four processors", false},
+    {"FARSIDE_PREFETCH", "--prefetch", "fetch ahead of sequential and strided access: on or off", false},
+    {"FARSIDE_PATHS", "--paths", "how far objects come back: hybrid, page or object", false},
+    {"FARSIDE_WRITEBACK", "--writeback", "what of a changed page goes back: page (default), line or auto", false},
+    {"FARSIDE_SPACE", "--space", "addresses reserved for far memory (default 256G)", false},
+    {"FARSIDE_STATS", "--stats", "json:FILE writes the run's statistics there", false},
+    {"FARSIDE_QUIET", "--quiet", "print nothing but errors", false},
+    {"FARSIDE_LOG", "--log", "messages to print: error, warning, info or debug", false},
+    {"FARSIDE_TOKEN", "", "the server's secret itself, from the launcher", true},
+    {"FARSIDE_ANNOUNCE", "", "say which fault mode was taken, from the launcher", true},
+    {"FARSIDE_REPORT", "", "file for each process's statistics, from the launcher", true},
+    {"FARSIDE_TRACE", "", "file for each process's recorded faults, from farside trace", true},
+};
+
+constexpr std::string_view kPolicyNames[kPolicyKinds] = {"fifo", "second-chance", "lru", "priority"};
+
+Status copy_text(std::string_view value, char* to, size_t room, std::string_view variable) {
+  if (value.size() >= room) return Status::error(EINVAL, "{} is longer than {} characters", variable, room - 1);
+  memcpy(to, value.data(), value.size());
+  to[value.size()] = 0;
+  return {};
+}
+
+Status bad_value(std::string_view variable, std::string_view value, std::string_view allowed) {
+  return Status::error(EINVAL, "{}={} is not known; use {}", variable, value, allowed);
+}
+
+Status set_flag(bool* flag, std::string_view variable, std::string_view value) {
+  if (value != "on" && value != "off" && value != "1" && value != "0") return bad_value(variable, value, "on or off");
+  *flag = value == "on" || value == "1";
+  return {};
+}
+
+Status set_fault(Options* options, std::string_view variable, std::string_view value) {
+  if (value == "auto") options->fault = FaultMode::kAuto;
+  else if (value == "signal") options->fault = FaultMode::kSignal;
+  else if (value == "handler") options->fault = FaultMode::kHandler;
+  else return bad_value(variable, value, "auto, signal or handler");
+  return {};
+}
+
+Status set_policy(Options* options, std::string_view variable, std::string_view value) {
+  if (policy_from_name(value, &options->policy)) return {};
+  return bad_value(variable, value, "fifo, second-chance, lru or priority");
+}
+
+Status set_writeback(Options* options, std::string_view variable, std::string_view value) {
+  if (value == "auto") options->writeback = WriteBack::kAuto;
+  else if (value == "page") options->writeback = WriteBack::kPage;
+  else if (value == "line") options->writeback = WriteBack::kLine;
+  else return bad_value(variable, value, "auto, page or line");
+  return {};
+}
+
+Status set_paths(Options* options, std::string_view variable, std::string_view value) {
+  if (value == "hybrid") options->paths = Paths::kHybrid;
+  else if (value == "page") options->paths = Paths::kPageOnly;
+  else if (value == "object") options->paths = Paths::kObjectOnly;
+  else return bad_value(variable, value, "hybrid, page or object");
+  return {};
+}
+
+Status set_evictors(Options* options, std::string_view variable, std::string_view value) {
+  if (value.size() != 1 || value[0] < '1' || value[0] > '0' + kMostEvictors)
+    return bad_value(variable, value, "a number from 1 to 8");
+  options->evictors = static_cast<unsigned>(value[0] - '0');
+  return {};
+}
+
+Status set_replicas(Options* options, std::string_view variable, std::string_view value) {
+  constexpr unsigned kMost = 16;
+  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), options->replicas);
+  bool good = error == std::errc() && end == value.data() + value.size();
+  if (good && options->replicas >= 1 && options->replicas <= kMost) return {};
+  return bad_value(variable, value, "a number from 1 to 16");
+}
+
+Status set_patience(Options* options, std::string_view variable, std::string_view value) {
+  constexpr double kLeast = 0.1, kMost = 29, kSecondNs = 1e9;
+  double seconds = 0;
+  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
+  bool good = error == std::errc() && end == value.data() + value.size() && seconds >= kLeast && seconds <= kMost;
+  if (!good) return bad_value(variable, value, "seconds from 0.1 to 29");
+  options->patience_ns = static_cast<uint64_t>(seconds * kSecondNs);
+  return {};
+}
+
+Status set_space(Options* options, std::string_view variable, std::string_view value) {
+  Result<uint64_t> bytes = parse_size(value);
+  if (!bytes.ok()) return Status::error(EINVAL, "--space: {}", bytes.status().text());
+  if (*bytes < 64 * kMiB || *bytes > (uint64_t{16} << 40)) return bad_value(variable, value, "a size from 64M to 16T");
+  options->space = align_up(*bytes, 16 * kMiB);
+  return {};
+}
+
+Status set_local(Options* options, std::string_view value) {
+  Result<SizeOrShare> local = parse_size_or_share(value);
+  if (!local.ok()) return Status::error(EINVAL, "--local: {}", local.status().text());
+  if (!local->is_share() && local->bytes < 8 * kMiB) {
+    return Status::error(EINVAL, "--local {} is too little: a program needs 8M near at least", value);
+  }
+  options->local = *local;
+  return {};
+}
+
+// Letters in common, in order: enough to guess what was meant.
+size_t likeness(std::string_view a, std::string_view b) {
+  size_t same = 0, at = 0;
+  for (char c : a) {
+    size_t found = b.find(c, at);
+    if (found == b.npos) continue;
+    same++;
+    at = found + 1;
+  }
+  return same * 2 > a.size() + b.size() ? 0 : same;
+}
+
+std::string_view nearest_name(std::string_view variable) {
+  std::string_view best = kNames[0].variable;
+  size_t best_score = 0;
+  for (const OptionName& name : kNames) {
+    size_t score = likeness(variable, name.variable);
+    if (score <= best_score || name.internal) continue;
+    best = name.variable;
+    best_score = score;
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string_view policy_name(PolicyKind kind) { return kPolicyNames[static_cast<size_t>(kind)]; }
+
+bool policy_from_name(std::string_view name, PolicyKind* kind) {
+  for (size_t i = 0; i < kPolicyKinds; i++) {
+    if (name != kPolicyNames[i]) continue;
+    *kind = static_cast<PolicyKind>(i);
+    return true;
+  }
+  return false;
+}
+
+std::span<const OptionName> option_names() { return kNames; }
+
+Status set_option(Options* options, std::string_view variable, std::string_view value) {
+  if (variable == "FARSIDE_LOCAL") return set_local(options, value);
+  if (variable == "FARSIDE_FAR" && !value.empty() && !value.starts_with("tcp://") && !value.starts_with("shm://") &&
+      !value.starts_with("pool://")) {
+    return bad_value("--far", value, "tcp://host:port, shm://socket or pool://host:port");
+  }
+  if (variable == "FARSIDE_FAR") return copy_text(value, options->far_address, sizeof options->far_address, variable);
+  if (variable == "FARSIDE_PATIENCE") return set_patience(options, variable, value);
+  if (variable == "FARSIDE_REPLICAS") return set_replicas(options, variable, value);
+  if (variable == "FARSIDE_TOKEN") return copy_text(value, options->token, sizeof options->token, variable);
+  if (variable == "FARSIDE_REPORT") return copy_text(value, options->report, sizeof options->report, variable);
+  if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);
+  if (variable == "FARSIDE_FAULT") return set_fault(options, variable, value);
+  if (variable == "FARSIDE_PATHS") return set_paths(options, variable, value);
+  if (variable == "FARSIDE_WRITEBACK") return set_writeback(options, variable, value);
+  if (variable == "FARSIDE_POLICY") return set_policy(options, variable, value);
+  if (variable == "FARSIDE_EVICTORS") return set_evictors(options, variable, value);
+  if (variable == "FARSIDE_PREFETCH") return set_flag(&options->prefetch, variable, value);
+  if (variable == "FARSIDE_SPACE") return set_space(options, variable, value);
+  if (variable == "FARSIDE_QUIET") return set_flag(&options->quiet, variable, value);
+  if (variable == "FARSIDE_ANNOUNCE") return set_flag(&options->announce, variable, value);
+  if (variable == "FARSIDE_LOG") {
+    LogLevel level;
+    char name[16] = {};
+    Status copied = copy_text(value, name, sizeof name, variable);
+    if (!copied.ok() || !log_level_from_name(name, &level)) {
+      return bad_value(variable, value, "error, warning, info or debug");
+    }
+    set_log_level(level);
+    return {};
+  }
+  // These three concern the launcher alone; it has checked them.
+  if (variable == "FARSIDE_FAR_MEMORY" || variable == "FARSIDE_TOKEN_FILE" || variable == "FARSIDE_STATS") return {};
+  return Status::error(EINVAL, "{} is not an option of Farside; did you mean {}?", variable, nearest_name(variable));
+}
+
+Status options_from_environment(const char* const* environment, Options* options) {
+  for (; *environment; environment++) {
+    std::string_view entry = *environment;
+    if (!entry.starts_with("FARSIDE_")) continue;
+    size_t equals = entry.find('=');
+    if (equals == entry.npos) continue;
+    Status s = set_option(options, entry.substr(0, equals), entry.substr(equals + 1));
+    if (!s.ok()) return s;
+  }
+  return {};
+}
+
+}  // namespace farside

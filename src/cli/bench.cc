@@ -1,0 +1,32 @@
+// farside bench: executes farside-bench, a program of its own, since benchmarks link the pager, objects and a
+// simulator.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "cli/commands.h"
+#include "launch/installation.h"
+
+namespace farside::cli {
+namespace {
+
+int bench(const std::vector<std::string>& arguments) {
+  Result<Installation> installation = find_installation();
+  if (!installation.ok()) return fail(installation.status());
+  std::string program = installation->bench();
+  std::vector<char*> words = {program.data()};
+  for (const std::string& argument : arguments) words.push_back(const_cast<char*>(argument.c_str()));
+  words.push_back(nullptr);
+  execv(program.c_str(), words.data());
+  return fail(Status::error(errno, "cannot execute {}: {}; install Farside's benchmarks", program, strerror(errno)));
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app, std::vector<std::string> arguments) {
+  CLI::App* command = app.add_subcommand("bench", "Measure far memory beside the kernel's swap on this machine");
+  set_action(command, [arguments = std::move(arguments)] { return bench(arguments); });
+}
+
+}  // namespace farside::cli

@@ -1,9 +1,0 @@
-// The command line of `farside bench all`.
-#pragma once
-#include <CLI/CLI.hpp>
-
-namespace farside::cli::bench {
-
-void add_all_command(CLI::App* parent);
-
-}  // namespace farside::cli::bench

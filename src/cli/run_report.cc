@@ -1,0 +1,172 @@
+#include "cli/run_report.h"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <initializer_list>
+
+#include "base/bits.h"
+#include "base/size.h"
+#include "pager/stats.h"
+
+namespace farside::cli {
+namespace {
+using nlohmann::json;
+
+// Beside the pager's counters: summed over processes, and those of which the largest counts.
+constexpr const char* kSums[] = {"signal_us", "return_us", "lookup_us", "forks"};
+constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes", "heap_peak_bytes", "seconds",
+                                  "fault_p50_us",           "fault_p99_us",   "fault_p999_us",   "frame_wait_p99_us",
+                                  "busiest_thread_fetches", "cycles_per_us"};
+
+double number(const json& from, const char* name) {
+  auto found = from.find(name);
+  return found != from.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+uint64_t count(const json& from, const char* name) { return static_cast<uint64_t>(number(from, name)); }
+
+std::string text(const json& from, const char* name) {
+  auto found = from.find(name);
+  return found != from.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+std::string bytes(const json& from, const char* name) { return format_size(count(from, name)); }
+
+std::string share(uint64_t part, uint64_t whole) {
+  return whole == 0 ? "none" : fmt::format("{:.0f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+}
+
+std::string mode_line(const json& process, size_t processes) {
+  std::string reason = text(process, "mode_reason");
+  std::string line = fmt::format("farside: {}: {} mode", text(process, "program"), text(process, "mode"));
+  if (!reason.empty()) line += fmt::format(" ({})", reason);
+  line += fmt::format(", {}, {:.1f} s", text(process, "transport"), number(process, "seconds"));
+  if (processes > 1) line += fmt::format("; figures are sums over {} processes, peaks those of the largest", processes);
+  return line + "\n";
+}
+
+std::string memory_line(const json& process, const json& totals) {
+  bool lowered = count(process, "near_peak_bytes") > count(process, "local_bytes");  // by farside ctl
+  return fmt::format("farside: near {} at most of {} allowed{}, far {} at most; heap {} at most\n",
+                     bytes(totals, "near_peak_bytes"), bytes(process, "local_bytes"), lowered ? " in the end" : "",
+                     bytes(totals, "far_peak_bytes"), bytes(totals, "heap_peak_bytes"));
+}
+
+std::string traffic_lines(const json& totals) {
+  uint64_t evictions = count(totals, "evictions"), prefetched = count(totals, "prefetched");
+  std::string lines =
+      fmt::format("farside: {} faults: {} fetched, {} fresh, {} first writes; {} pages prefetched, {} of them used\n",
+                  count(totals, "faults"), count(totals, "major_faults"), count(totals, "zero_faults"),
+                  count(totals, "protection_faults"), prefetched, share(count(totals, "prefetch_used"), prefetched));
+  lines += fmt::format("farside: {} evictions, {} dirty; {} fetched, {} written\n", evictions,
+                       share(count(totals, "dirty_evictions"), evictions), bytes(totals, "bytes_fetched"),
+                       bytes(totals, "bytes_written"));
+  return lines + fmt::format("farside: {:.2f} s in faults, {:.2f} s of them waiting for a free frame\n",
+                             number(totals, "fault_us") / 1e6, number(totals, "wait_frame_us") / 1e6);
+}
+
+std::string per(const json& totals, uint64_t events, std::initializer_list<std::pair<const char*, const char*>> parts) {
+  std::string text;
+  for (const auto& [name, member] : parts) {
+    text += fmt::format("{}{} {:.2f}", text.empty() ? "" : ", ", name,
+                        number(totals, member) / static_cast<double>(std::max<uint64_t>(events, 1)));
+  }
+  return text;
+}
+
+// MAGE's questions (figures 6 and 16): where a fault's and an evicted page's time goes.
+std::string breakdown_lines(const json& totals) {
+  uint64_t evictions = count(totals, "evictions"), faults = count(totals, "faults");
+  std::string lines = fmt::format(
+      "farside: us per fault: {}; within Farside p50 {:.1f}, p99 {:.1f}; p99 of waiting for a frame {:.1f}\n",
+      per(totals, faults,
+          {{"signal", "signal_us"},
+           {"lookup", "lookup_us"},
+           {"frame", "wait_frame_us"},
+           {"transport", "fetch_us"},
+           {"other's page", "wait_page_us"},
+           {"map", "map_us"},
+           {"account", "account_us"},
+           {"return", "return_us"}}),
+      number(totals, "fault_p50_us"), number(totals, "fault_p99_us"), number(totals, "frame_wait_p99_us"));
+  double cycles = number(totals, "evictor_cpu_us") * number(totals, "cycles_per_us");
+  return lines + fmt::format("farside: us per evicted page: {}; {:.1f} pages a batch, {:.2f} cycles a byte\n",
+                             per(totals, evictions,
+                                 {{"select", "select_us"},
+                                  {"hold", "hold_us"},
+                                  {"unmap", "unmap_us"},
+                                  {"write", "write_us"},
+                                  {"release", "release_us"},
+                                  {"processor", "evictor_cpu_us"}}),
+                             static_cast<double>(evictions) / std::max(1.0, number(totals, "batches")),
+                             cycles / static_cast<double>(evictions * kPageSize));
+}
+
+}  // namespace
+
+RunReport RunReport::read(const std::string& path) {
+  RunReport report;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) report.add_line(line);
+  return report;
+}
+
+void RunReport::add_line(std::string_view line) {
+  json process = json::parse(line, nullptr, false);
+  if (process.is_object()) processes_.push_back(std::move(process));
+}
+
+json RunReport::totals() const {
+  json totals;
+  auto add = [&](const char* name, const json& process) { totals[name] = count(totals, name) + count(process, name); };
+  for (const char* name : kPeaks) totals[name] = uint64_t{0};
+  for (const json& process : processes_) {
+    for (const pager::NamedCounter& n : pager::kNamedCounters) add(n.name, process);
+    for (const char* name : kSums) add(name, process);
+    for (const char* name : kPeaks) {
+      if (number(process, name) > number(totals, name)) totals[name] = process[name];
+    }
+  }
+  return totals;
+}
+
+const json& RunReport::main_process() const {
+  return *std::max_element(processes_.begin(), processes_.end(), [](const json& a, const json& b) {
+    return number(a, "heap_peak_bytes") < number(b, "heap_peak_bytes");
+  });
+}
+
+json RunReport::to_json(const std::vector<std::string>& program, int wait_status) const {
+  json result;
+  result["program"] = program;
+  result["exit_status"] = WIFEXITED(wait_status) ? json(WEXITSTATUS(wait_status)) : json();
+  result["signal"] = WIFSIGNALED(wait_status) ? json(WTERMSIG(wait_status)) : json();
+  result["processes"] = processes_;
+  result["totals"] = totals();
+  return result;
+}
+
+std::string RunReport::summary(int wait_status) const {
+  std::string lines;
+  if (WIFSIGNALED(wait_status)) {
+    int signal = WTERMSIG(wait_status);
+    lines = fmt::format("farside: the program was ended by signal {} ({}); its own figures are lost\n", signal,
+                        strsignal(signal));
+  }
+  if (processes_.empty()) {
+    if (!WIFSIGNALED(wait_status)) lines = "farside: no process left figures: none ended by exit or from main\n";
+    return lines;
+  }
+  const json& process = main_process();
+  json sums = totals();
+  lines += mode_line(process, processes_.size()) + memory_line(process, sums);
+  if (count(sums, "evictions") > 0) return lines + traffic_lines(sums) + breakdown_lines(sums);
+  return lines + fmt::format("farside: nothing was evicted: the heap never exceeded --local ({})\n",
+                             bytes(process, "local_bytes"));
+}
+
+}  // namespace farside::cli

@@ -1,0 +1,81 @@
+#include "cli/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace farside::cli {
+namespace {
+
+constexpr int kExited = 0;
+constexpr int kExitedWith3 = 3 << 8;
+
+RunReport two_processes() {
+  RunReport report;
+  report.add_line(
+      R"({"pid":10,"program":"redis","mode":"signal","mode_reason":"guard armed","transport":"shm",)"
+      R"("local_bytes":67108864,"near_peak_bytes":60000000,"far_peak_bytes":300,"heap_peak_bytes":900,)"
+      R"("faults":100,"major_faults":70,"evictions":50,"dirty_evictions":25,"prefetched":40,)"
+      R"("prefetch_used":30,"bytes_fetched":4096,"fault_us":2000000,"map_us":150,"evictor_cpu_us":104,"cycles_per_us":2000,"seconds":2.5})");
+  report.add_line(R"({"pid":11,"program":"sh","faults":1,"evictions":2,"far_peak_bytes":700,"heap_peak_bytes":5})");
+  return report;
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(ReportTest, SumsCountersAndKeepsLargestPeaks) {
+  auto totals = two_processes().totals();
+  EXPECT_EQ(totals["faults"], 101);
+  EXPECT_EQ(totals["evictions"], 52);
+  EXPECT_EQ(totals["far_peak_bytes"], 700);
+  EXPECT_EQ(totals["heap_peak_bytes"], 900);
+  EXPECT_EQ(totals["seconds"], 2.5);
+  EXPECT_EQ(totals["forks"], 0);
+}
+
+TEST(ReportTest, TheLargestHeapNamesTheRun) { EXPECT_EQ(two_processes().main_process()["program"], "redis"); }
+
+TEST(ReportTest, SummaryTellsModeMemoryAndTraffic) {
+  std::string summary = two_processes().summary(kExited);
+  for (const char* part : {"redis: signal mode (guard armed), shm, 2.5 s", "2 processes", "of 64.0 MiB allowed",
+                           "101 faults: 70 fetched", "40 pages prefetched, 75% of them used", "52 evictions, 48% dirty",
+                           "2.00 s in faults", "map 1.49", "processor 2.00", "0.98 cycles a byte"}) {
+    EXPECT_TRUE(has(summary, part)) << part << "\n" << summary;
+  }
+}
+
+TEST(ReportTest, SaysWhenNothingWasOffloaded) {
+  RunReport report;
+  report.add_line(R"({"program":"true","mode":"signal","local_bytes":1048576})");
+  EXPECT_TRUE(has(report.summary(kExited), "nothing was evicted: the heap never exceeded --local (1.00 MiB)"));
+}
+
+TEST(ReportTest, SaysWhyFiguresAreMissing) {
+  EXPECT_TRUE(has(RunReport().summary(SIGKILL), "ended by signal 9"));
+  EXPECT_TRUE(has(RunReport().summary(kExited), "no process left figures"));
+  EXPECT_EQ(RunReport::read("/no/such/report").process_count(), 0U);
+}
+
+TEST(ReportTest, SkipsBrokenLinesAndWrongTypes) {
+  RunReport report;
+  report.add_line(R"({"pid":1,"faults":)");
+  report.add_line("[1,2]");
+  report.add_line("");
+  report.add_line(R"({"pid":1,"faults":"many","program":7})");
+  EXPECT_EQ(report.process_count(), 1U);
+  EXPECT_EQ(report.totals()["faults"], 0);
+  EXPECT_FALSE(report.summary(kExited).empty());
+}
+
+TEST(ReportTest, JsonHoldsProgramEndAndProcesses) {
+  auto json = two_processes().to_json({"redis", "--save", ""}, kExitedWith3);
+  EXPECT_EQ(json["program"][2], "");
+  EXPECT_EQ(json["exit_status"], 3);
+  EXPECT_TRUE(json["signal"].is_null());
+  EXPECT_EQ(json["processes"].size(), 2U);
+  EXPECT_EQ(json["totals"]["faults"], 101);
+  EXPECT_EQ(RunReport().to_json({"x"}, SIGKILL)["signal"], SIGKILL);
+}
+
+}  // namespace
+}  // namespace farside::cli

@@ -1,0 +1,128 @@
+#include "launch/control_client.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+#include "base/clock.h"
+#include "base/os.h"
+
+namespace farside {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kPatienceNs = 5'000'000'000;
+constexpr uint64_t kLookNs = 1'000'000;
+
+// The process's descriptor of its page, opened anew; -1: it has none that we may see.
+int open_control(pid_t pid) {
+  std::string wanted = fmt::format("/memfd:{} (deleted)", kControlName);
+  std::error_code error;
+  for (fs::directory_iterator at(fmt::format("/proc/{}/fd", pid), error), end; !error && at != end;
+       at.increment(error)) {
+    std::error_code gone;
+    if (fs::read_symlink(at->path(), gone) == wanted && !gone) return open(at->path().c_str(), O_RDWR | O_CLOEXEC);
+  }
+  return -1;
+}
+
+// Another program may have a memfd of this name: look before reading it, and make sure that it cannot shrink.
+ControlPage* map_control(int fd) {
+  int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || !(seals & F_SEAL_SHRINK) || lseek(fd, 0, SEEK_END) != ControlPage::kBytes) return nullptr;
+  void* memory = mmap(nullptr, ControlPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* page = static_cast<ControlPage*>(memory);
+  if (page->magic == ControlPage::kMagic) return page;
+  munmap(memory, ControlPage::kBytes);
+  return nullptr;
+}
+
+pid_t parent_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line);
+  size_t name_end = line.rfind(')');  // the name may hold anything
+  if (name_end == line.npos || name_end + 4 >= line.size()) return 0;
+  pid_t parent = 0;
+  std::from_chars(line.data() + name_end + 4, line.data() + line.size(), parent);
+  return parent;
+}
+
+bool descends_from(pid_t pid, pid_t ancestor) {
+  for (pid_t at = parent_of(pid); at > 0; at = parent_of(at)) {
+    if (at == ancestor) return true;
+  }
+  return false;
+}
+
+std::vector<pid_t> all_pids() {
+  std::vector<pid_t> pids;
+  std::error_code error;
+  for (fs::directory_iterator at("/proc", error), end; !error && at != end; at.increment(error)) {
+    std::string name = at->path().filename();
+    pid_t pid = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), pid).ptr == name.data() + name.size())
+      pids.push_back(pid);
+  }
+  std::sort(pids.begin(), pids.end());
+  return pids;
+}
+
+}  // namespace
+
+std::unique_ptr<ControlledProcess> ControlledProcess::find(pid_t pid) {
+  int fd = open_control(pid);
+  if (fd < 0) return nullptr;
+  ControlPage* page = map_control(fd);
+  if (page) return std::unique_ptr<ControlledProcess>(new ControlledProcess(pid, fd, page));
+  close(fd);
+  return nullptr;
+}
+
+std::vector<std::unique_ptr<ControlledProcess>> ControlledProcess::find_all(pid_t pid) {
+  std::vector<std::unique_ptr<ControlledProcess>> found;
+  auto add = [&](pid_t candidate) {
+    if (auto process = find(candidate)) found.push_back(std::move(process));
+  };
+  if (pid > 0) add(pid);
+  if (!found.empty()) return found;
+  for (pid_t candidate : all_pids()) {
+    if (pid == 0 || descends_from(candidate, pid)) add(candidate);
+  }
+  return found;
+}
+
+ControlledProcess::~ControlledProcess() {
+  munmap(page_, ControlPage::kBytes);
+  close(fd_);
+}
+
+Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
+  flock(fd_, LOCK_EX);  // until the answer is read; let go with the descriptor if we die
+  page_->local_bytes = local.bytes;
+  page_->local_share = local.share;
+  uint32_t asked = page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;
+  bool answered = false;
+  for (uint64_t begin = now_ns(); !answered && now_ns() - begin < kPatienceNs;) {
+    os::nanosleep_ns(kLookNs);
+    answered = page_->answered.load(std::memory_order_acquire) == asked;
+  }
+  std::string report = answered ? std::string(page_->report, strnlen(page_->report, sizeof page_->report)) : "";
+  flock(fd_, LOCK_UN);
+  if (!answered) return Status::error(ETIMEDOUT, "process {} does not answer; it may be stopped or at its end", pid_);
+  auto parsed = nlohmann::json::parse(report, nullptr, false);
+  if (parsed.is_object()) return parsed;
+  return Status::error(EPROTO, "process {} answers what this version of farside does not understand", pid_);
+}
+
+}  // namespace farside

@@ -1,0 +1,42 @@
+#include "launch/embedded_server.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "base/os.h"
+
+namespace farside {
+
+Result<std::unique_ptr<PrivateDirectory>> PrivateDirectory::create() {
+  const char* parent = getenv("TMPDIR");
+  std::string name = fmt::format("{}/farside-XXXXXX", parent && *parent ? parent : "/tmp");
+  if (mkdtemp(name.data())) return std::unique_ptr<PrivateDirectory>(new PrivateDirectory(name));
+  return Status::error(errno, "cannot make a directory {}: {}; set TMPDIR to a place that can be written", name,
+                       strerror(errno));
+}
+
+PrivateDirectory::~PrivateDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory) {
+  std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
+  embedded->socket_ = directory.file("server.sock");
+  embedded->token_ = fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64());
+  server::ServerConfig config;
+  config.memory = memory;
+  config.unix_path = embedded->socket_;
+  config.token = embedded->token_;
+  auto started = server::Server::start(config);
+  if (!started.ok()) return started.status();
+  embedded->server_ = std::move(*started);
+  return embedded;
+}
+
+uint64_t EmbeddedServer::clients() const { return server_->stats().clients; }
+
+}  // namespace farside

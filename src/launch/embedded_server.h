@@ -1,0 +1,39 @@
+// The memory server of one run: it lives in the launcher and is reached by a Unix socket in a private directory.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "server/server.h"
+
+namespace farside {
+
+// A directory for this user's eyes only under $TMPDIR or /tmp; removed with all it holds.
+class PrivateDirectory {
+ public:
+  static Result<std::unique_ptr<PrivateDirectory>> create();
+  ~PrivateDirectory();
+  PrivateDirectory(const PrivateDirectory&) = delete;
+  PrivateDirectory& operator=(const PrivateDirectory&) = delete;
+  std::string file(const char* name) const { return path_ + "/" + name; }
+
+ private:
+  explicit PrivateDirectory(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+class EmbeddedServer {
+ public:
+  static Result<std::unique_ptr<EmbeddedServer>> start(const PrivateDirectory& directory, uint64_t memory);
+  std::string address() const { return "shm://" + socket_; }
+  const std::string& token() const { return token_; }
+  uint64_t clients() const;
+
+ private:
+  EmbeddedServer() = default;
+  std::string socket_;
+  std::string token_;
+  std::unique_ptr<server::Server> server_;
+};
+
+}  // namespace farside

@@ -1,0 +1,102 @@
+#include "launch/program_check.h"
+
+#include <elf.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace farside {
+namespace {
+
+class ProgramCheckTest : public testing::Test {
+ protected:
+  ProgramCheckTest() {
+    char name[] = "/tmp/farside-check-XXXXXX";
+    folder_ = mkdtemp(name);
+  }
+  ~ProgramCheckTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string put(const std::string& name, const std::string& content, mode_t mode = 0755) {
+    std::string path = folder_ + "/" + name;
+    std::ofstream(path, std::ios::binary) << content;
+    chmod(path.c_str(), mode);
+    return path;
+  }
+
+  // A header and one program header of the given kind.
+  static std::string elf(uint32_t segment, unsigned char elf_class = ELFCLASS64, uint16_t machine = 0) {
+    Elf64_Ehdr header = {};
+    memcpy(header.e_ident, ELFMAG, SELFMAG);
+    header.e_ident[EI_CLASS] = elf_class;
+    header.e_ident[EI_DATA] = ELFDATA2LSB;
+#if defined(__x86_64__)
+    header.e_machine = machine ? machine : uint16_t{EM_X86_64};
+#else
+    header.e_machine = machine ? machine : uint16_t{EM_AARCH64};
+#endif
+    header.e_phoff = sizeof header;
+    header.e_phentsize = sizeof(Elf64_Phdr);
+    header.e_phnum = 1;
+    Elf64_Phdr program = {};
+    program.p_type = segment;
+    return std::string(reinterpret_cast<char*>(&header), sizeof header) +
+           std::string(reinterpret_cast<char*>(&program), sizeof program);
+  }
+
+  static void expect_refused(const std::string& path, int exit_status, const char* because) {
+    Status status = check_program(path);
+    EXPECT_FALSE(status.ok()) << path;
+    EXPECT_EQ(exit_status_of(status), exit_status) << status.text();
+    EXPECT_NE(std::string(status.text()).find(because), std::string::npos) << status.text();
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ProgramCheckTest, TakesDynamicProgramsAndScripts) {
+  EXPECT_TRUE(check_program("/proc/self/exe").ok());
+  EXPECT_TRUE(check_program(put("dynamic", elf(PT_INTERP))).ok());
+  EXPECT_TRUE(check_program(put("script", "#! /bin/sh -e\necho\n")).ok());
+  EXPECT_TRUE(check_program(put("bare", "#!/bin/sh")).ok());
+}
+
+TEST_F(ProgramCheckTest, RefusesWhatCannotBePreloaded) {
+  expect_refused(put("static", elf(PT_LOAD)), 126, "statically linked");
+  expect_refused(put("old", elf(PT_INTERP, ELFCLASS32)), 126, "32-bit");
+  expect_refused(put("alien", elf(PT_INTERP, ELFCLASS64, EM_S390)), 126, "another processor");
+  expect_refused(put("short", std::string(ELFMAG) + "\2"), 126, "cut short");
+  expect_refused(put("cut", elf(PT_INTERP).substr(0, sizeof(Elf64_Ehdr))), 126, "statically linked");
+  expect_refused(put("setuid", elf(PT_INTERP), 04755), 126, "setuid");
+  expect_refused(put("setgid", elf(PT_INTERP), 02755), 126, "setgid");
+}
+
+TEST_F(ProgramCheckTest, FollowsScriptsToTheirInterpreter) {
+  expect_refused(put("on-static", "#!" + put("static", elf(PT_LOAD)) + " -x\n"), 126, "statically linked");
+  expect_refused(put("on-nothing", "#!/no/such/interpreter\n"), 127, "/no/such/interpreter");
+  expect_refused(put("endless", "#!" + folder_ + "/endless\n"), 126, "without end");
+}
+
+TEST_F(ProgramCheckTest, TellsLikeAShellWhatCannotBeRun) {
+  expect_refused(folder_ + "/absent", 127, "No such file");
+  expect_refused(folder_, 126, "not a file");
+  expect_refused(put("text", "hello\n"), 126, "neither");
+  expect_refused(put("empty", ""), 126, "neither");
+  expect_refused(put("plain", elf(PT_INTERP), 0644), 126, "chmod +x");
+}
+
+TEST_F(ProgramCheckTest, FindsProgramsAsAShellDoes) {
+  std::string tool = put("tool", "#!/bin/sh\n"), data = put("data", "", 0644);
+  std::string search = "/nowhere:" + folder_;
+  EXPECT_EQ(*find_program("tool", search), tool);
+  EXPECT_EQ(*find_program("data", search), data);
+  EXPECT_EQ(*find_program("./x", search), "./x");
+  EXPECT_EQ(exit_status_of(find_program("none", search).status()), 127);
+  EXPECT_EQ(exit_status_of(find_program("", search).status()), 127);
+}
+
+}  // namespace
+}  // namespace farside

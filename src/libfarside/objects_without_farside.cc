@@ -1,0 +1,105 @@
+// Far objects of a program that does not run under Farside: ordinary memory, reached through the same words. All
+// licences are there (farside_object_view), so a deref is the inline part only; with scope_check none is.
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cerrno>
+
+#include "farside/object.h"
+#include "fiber/wait.h"
+#include "libfarside/scope_check.h"
+
+#define FARSIDE_PUBLIC __attribute__((visibility("default")))
+
+namespace {
+
+constexpr unsigned kAddressShift = 16;
+alignas(64) const uint64_t kAllLicences[2] = {~uint64_t{0}, ~uint64_t{0}}, kNoLicences[2] = {};
+
+namespace scope_check = farside::scope_check;
+using scope_check::CheckedScopes;
+
+// Ends a thread's record with the thread.
+pthread_key_t g_key;
+pthread_once_t g_once = PTHREAD_ONCE_INIT;
+
+void make_key() {
+  pthread_key_create(&g_key, [](void* scopes) {
+    farside_scopes_here = nullptr;
+    delete static_cast<CheckedScopes*>(scopes);
+  });
+  farside::fiber::Hooks hooks;
+  hooks.drop_scopes = [](farside_scopes* scopes) { delete static_cast<CheckedScopes*>(scopes); };
+  farside::fiber::set_hooks(hooks);
+}
+
+// Not under Farside, whose own view of this name comes first.
+__attribute__((constructor)) void take_licences() {
+  uintptr_t& cards = farside_object_view.cards;
+  bool is_ours = cards == reinterpret_cast<uintptr_t>(kAllLicences);
+  if (is_ours && scope_check::enabled()) cards = reinterpret_cast<uintptr_t>(kNoLicences);
+}
+
+}  // namespace
+
+extern "C" {
+
+FARSIDE_PUBLIC uint64_t farside_epoch = 1;
+FARSIDE_PUBLIC struct farside_object_view farside_object_view = {reinterpret_cast<uintptr_t>(kAllLicences), 0};
+
+FARSIDE_PUBLIC farside_scopes* farside_scopes_attach() {
+  pthread_once(&g_once, make_key);
+  auto* scopes = new CheckedScopes();
+  if (!farside::fiber::in_fiber()) pthread_setspecific(g_key, scopes);
+  return farside_scopes_here = scopes;
+}
+
+FARSIDE_PUBLIC void farside_scopes_release(farside_scopes* scopes) {
+  scope_check::release(*static_cast<CheckedScopes*>(scopes));
+}
+
+FARSIDE_PUBLIC void* farside_object_new(uint64_t* owner, farside_object_type* type, unsigned) {
+  if (scope_check::enabled()) return scope_check::make(owner, *type);
+  size_t alignment = type->alignment < 16 ? 16 : type->alignment;
+  if (alignment > 64) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  void* object = aligned_alloc(alignment, (type->bytes + alignment - 1) / alignment * alignment);
+  if (object) *owner = reinterpret_cast<uint64_t>(object) << kAddressShift;
+  return object;
+}
+
+FARSIDE_PUBLIC void farside_object_delete(uint64_t* owner) {
+  if (scope_check::enabled()) return scope_check::end(owner);
+  free(reinterpret_cast<void*>(*owner >> kAddressShift));
+  *owner = 0;
+}
+
+FARSIDE_PUBLIC void farside_object_move(uint64_t* to, uint64_t* from) {
+  *to = *from;
+  *from = 0;
+}
+
+FARSIDE_PUBLIC void* farside_object_deref_slow(uint64_t* owner, farside_object_type*, unsigned options) {
+  if (scope_check::enabled()) return scope_check::deref(owner, (options & FARSIDE_OBJECT_WRITE) != 0);
+  return reinterpret_cast<void*>(*owner >> kAddressShift);
+}
+
+FARSIDE_PUBLIC void farside_object_prefetch(uint64_t*, size_t, farside_object_type*) {}
+
+FARSIDE_PUBLIC unsigned farside_structure_create(const farside_structure_options* options) {
+  static unsigned made = 0;
+  errno = options->capacity == 0 ? EINVAL : ENOSPC;
+  if (options->capacity == 0 || __atomic_load_n(&made, __ATOMIC_RELAXED) >= 63) return 0;
+  return __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED);
+}
+
+FARSIDE_PUBLIC size_t farside_structure_left(unsigned, uint64_t**, size_t) { return 0; }
+
+FARSIDE_PUBLIC int farside_get_object_stats(farside_object_stats* stats) {
+  memset(stats, 0, sizeof *stats);
+  return 0;
+}
+}

@@ -1,0 +1,143 @@
+#include "measure/access.h"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <thread>
+
+#include "base/bits.h"
+#include "base/clock.h"
+#include "measure/random.h"
+
+namespace farside {
+namespace {
+
+constexpr uint64_t kLookAtClockEvery = 256;  // accesses
+constexpr uint64_t kWordInPage = 64;         // not the first line of a page, which prefetchers of the processor favour
+constexpr unsigned kUpdatesPerWord = 8;      // one update for so many words of the array
+
+// Threads may meet on a page: relaxed atomics make that defined and cost nothing.
+inline uint64_t touch(const Arena& arena, uint64_t page, bool write, uint64_t value) {
+  auto* word = reinterpret_cast<uint64_t*>(arena.base + page * kPageSize + kWordInPage);
+  std::atomic_ref<uint64_t> shared(*word);
+  if (!write) return shared.load(std::memory_order_relaxed);
+  shared.store(value, std::memory_order_relaxed);
+  return 0;
+}
+
+// Keeps the compiler from leaving out what was read.
+void keep(uint64_t value) { asm volatile("" : : "r"(value)); }
+
+inline void order_loads() {
+#if defined(__x86_64__)
+  __builtin_ia32_lfence();
+#else
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
+// One thread's accesses to its part of the memory.
+struct Walk {
+  const Arena& arena;
+  uint64_t first, pages, next;
+  Random random;
+
+  template <bool kRandom, bool kWrite>
+  uint64_t go(uint64_t count) {
+    uint64_t sum = 0;
+    for (uint64_t i = 0; i < count; i++) {
+      uint64_t page = kRandom ? random.next() % pages : next;
+      if (!kRandom && ++next == pages) next = 0;
+      sum += touch(arena, first + page, kWrite, i);
+    }
+    return sum;
+  }
+
+  uint64_t go(const Workload& workload, uint64_t count) {
+    if (workload.random) return workload.write ? go<true, true>(count) : go<true, false>(count);
+    return workload.write ? go<false, true>(count) : go<false, false>(count);
+  }
+};
+
+Pace walk_timed(Walk& walk, const Workload& workload, Extent extent) {
+  auto limit = static_cast<uint64_t>(extent.seconds * 1e9);
+  uint64_t begin = now_ns(), spent = 0, done = 0, sum = 0;
+  while (done < extent.accesses && spent < limit) {
+    uint64_t count = std::min(kLookAtClockEvery, extent.accesses - done);
+    sum += walk.go(workload, count);
+    done += count;
+    spent = now_ns() - begin;
+  }
+  keep(sum);
+  return {static_cast<double>(spent) / 1000 / static_cast<double>(std::max<uint64_t>(done, 1)), done};
+}
+
+// Random accesses of several threads go everywhere; sequential ones walk through a part each.
+Walk walk_of(const Arena& arena, const Workload& workload, unsigned thread, unsigned threads, uint64_t start) {
+  Random random(now_ns() + thread);
+  if (workload.random) return {arena, 0, arena.pages, 0, random};
+  uint64_t part = arena.pages / threads;
+  return {arena, thread * part, part, start % part, random};
+}
+
+}  // namespace
+
+void populate(const Arena& arena) {
+  Random random(1);
+  constexpr uint64_t kWords = kPageSize / sizeof(uint64_t);
+  for (uint64_t page = 0; page < arena.pages; page++) {
+    auto* words = reinterpret_cast<uint64_t*>(arena.base + page * kPageSize);
+    for (uint64_t i = 0; i < kWords; i++) words[i] = i < kWords / 2 ? random.next() : page + 1;
+  }
+}
+
+Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads, Extent extent, uint64_t* start) {
+  std::vector<Pace> paces(threads);
+  std::vector<uint64_t> ends(threads);
+  std::barrier together(threads);
+  std::vector<std::thread> running;
+  for (unsigned t = 0; t < threads; t++) {
+    running.emplace_back([&, t] {
+      Walk walk = walk_of(arena, workload, t, threads, *start);
+      together.arrive_and_wait();
+      paces[t] = walk_timed(walk, workload, extent);
+      ends[t] = walk.next;
+      arena.leave_thread();
+    });
+  }
+  for (std::thread& thread : running) thread.join();
+  *start = ends[0];
+  Pace all = {0, 0};
+  for (const Pace& pace : paces) all = {all.us + pace.us / threads, all.accesses + pace.accesses};
+  return all;
+}
+
+std::vector<uint32_t> time_random_reads(const Arena& arena, Extent extent) {
+  std::vector<uint32_t> times;
+  times.resize(extent.accesses);  // its pages are touched now, not between the accesses
+  Random random(now_ns());
+  auto limit = static_cast<uint64_t>(extent.seconds * 1e9);
+  uint64_t begin = now_ns(), sum = 0, done = 0;
+  while (done < extent.accesses) {
+    uint64_t page = random.next() % arena.pages;
+    uint64_t start = ticks();
+    sum += touch(arena, page, false, 0);
+    order_loads();  // the second look at the counter must not overtake the load
+    times[done++] = static_cast<uint32_t>(std::min<uint64_t>(ticks() - start, UINT32_MAX));
+    if (done % kLookAtClockEvery == 0 && now_ns() - begin > limit) break;
+  }
+  keep(sum);
+  times.resize(done);
+  return times;
+}
+
+double compute(std::span<uint64_t> array, uint64_t seed) {
+  Random random(seed);
+  uint64_t begin = now_ns(), sum = 0;
+  for (uint64_t word : array) sum += word;
+  for (uint64_t i = 0; i < array.size() / kUpdatesPerWord; i++) array[random.next() % array.size()] ^= sum + i;
+  keep(sum);
+  return static_cast<double>(now_ns() - begin) / 1000;
+}
+
+}  // namespace farside

@@ -1,0 +1,110 @@
+#include "measure/far_memory.h"
+
+#include <signal.h>
+#include <ucontext.h>
+
+#include <cstring>
+
+#include "base/log.h"
+#include "fiber/wait.h"
+
+namespace farside {
+namespace {
+
+// What the SIGBUS handler pages with. A handler gets no argument, so this must be global.
+std::atomic<pager::Pager*> g_pager{nullptr};
+
+bool is_write_fault([[maybe_unused]] const void* context) {
+#if defined(__x86_64__)
+  constexpr greg_t kWriteBit = 2;
+  return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+#else
+  return true;  // costs a page its cleanness, never its content
+#endif
+}
+
+void on_sigbus(int, siginfo_t* info, void* context) {
+  int saved = errno;
+  auto address = reinterpret_cast<uint64_t>(info->si_addr);
+  pager::Pager* pager = g_pager.load(std::memory_order_relaxed);
+  os::SignalSet mask;
+  memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
+  bool in_fiber = fiber::in_fiber(mask);
+  if (in_fiber) os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
+  if (info->si_code <= 0 || !pager || !pager->contains(address) ||
+      pager->fault(address, is_write_fault(context), in_fiber) == pager::FaultOutcome::kNotMapped) {
+    die("SIGBUS at {:#x}, where no far memory is mapped", address);
+  }
+  errno = saved;
+}
+
+// As in heap/signals.cc the mask stays as it is, which saves two uses of the process's signal lock a fault. Here the
+// program is ours, and its handlers touch no far memory.
+struct sigaction catch_sigbus() {
+  struct sigaction action = {}, old = {};
+  action.sa_sigaction = on_sigbus;
+  action.sa_flags = SA_SIGINFO | SA_NODEFER;
+  sigaction(SIGBUS, &action, &old);
+  return old;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FarMemory>> FarMemory::create(const FarMemoryConfig& config) {
+  std::unique_ptr<FarMemory> made(new FarMemory);
+  Status opened = made->open(config);
+  if (!opened.ok()) return opened;
+  return made;
+}
+
+Status FarMemory::open(const FarMemoryConfig& config) {
+  Options options;
+  options.local = {config.local, 0};
+  options.evictors = config.evictors;
+  options.writeback = config.writeback;
+  options.space = align_up(config.bytes, remote::kSlabBytes) + align_up(config.more_bytes, remote::kSlabBytes) +
+                  8 * remote::kSlabBytes;
+  old_ = catch_sigbus();
+  auto store =
+      remote::RemoteStore::connect({config.address.c_str(), config.token.c_str(), options.space, config.replicas});
+  if (!store.ok()) return store.status();
+  store_ = *store;
+  auto created = pager::Pager::create(options, store_, config.delivery);
+  if (!created.ok()) return created.status();
+  pager_ = *created;
+  g_pager = pager_;
+  fiber::set_hooks({nullptr, [] { g_pager.load()->detach_thread(); }, [] { g_pager.load()->poll_reads(); }, nullptr});
+  config.opened(*pager_);
+  closing_ = config.closing;
+  pager_->start_threads();
+  if (config.delivery == pager::Delivery::kMessages) {
+    Status started = start_handler();
+    if (!started.ok()) return started;
+  }
+  bytes_ = align_up(config.bytes, kPageSize);
+  if (bytes_ == 0) return {};
+  memory_ = pager_->reserve(bytes_, kPageSize);
+  if (!memory_) return Status::error(ENOMEM, "no addresses for {} bytes of far memory", bytes_);
+  return pager_->commit(memory_, bytes_);
+}
+
+Status FarMemory::start_handler() {
+  handler_ = new pager::FaultHandler(*pager_);
+  return handler_->start();
+}
+
+FarMemory::~FarMemory() {
+  delete handler_;
+  closing_();
+  fiber::set_hooks({});
+  g_pager = nullptr;
+  delete pager_;
+  delete store_;
+  sigaction(SIGBUS, &old_, nullptr);
+}
+
+Arena FarMemory::arena() const {
+  return {memory_, bytes_ / kPageSize, [pager = pager_] { pager->detach_thread(); }};
+}
+
+}  // namespace farside

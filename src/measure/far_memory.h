@@ -1,0 +1,62 @@
+// Far memory inside the measuring process: the pager used directly, with a SIGBUS handler of this process's own, so
+// that paging is measured without the preload library.
+#pragma once
+#include <signal.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "measure/access.h"
+#include "pager/handler.h"
+#include "pager/pager.h"
+
+namespace farside {
+
+struct FarMemoryConfig {
+  std::string address, token;  // the memory server, or several
+  uint64_t bytes = 0;          // of far memory
+  uint64_t local = 0;          // bytes that may be near
+  pager::Delivery delivery = pager::Delivery::kSignal;
+  unsigned evictors = 1;
+  WriteBack writeback = WriteBack::kPage;
+  unsigned replicas = 1;
+  uint64_t more_bytes = 0;  // of far memory that the caller reserves from the pager itself
+  // Called with the pager before its threads start, and before it is destroyed.
+  std::function<void(pager::Pager&)> opened = [](pager::Pager&) {};
+  std::function<void()> closing = [] {};
+};
+
+// One at a time in a process: it owns SIGBUS.
+class FarMemory {
+ public:
+  static Result<std::unique_ptr<FarMemory>> create(const FarMemoryConfig& config);
+  ~FarMemory();
+  FarMemory(const FarMemory&) = delete;
+  FarMemory& operator=(const FarMemory&) = delete;
+
+  Arena arena() const;
+  // What the inline guard of include/farside/farside.h and the hint behind it do.
+  void hint_read(const std::byte* address, uint64_t bytes) {
+    auto at = reinterpret_cast<uint64_t>(address);
+    if (!pager_->word(at).is(pager::PageState::kNear)) pager_->hint({.address = at, .bytes = bytes});
+  }
+  pager::Stats stats() { return pager_->stats(); }
+  pager::Pager& pager() { return *pager_; }
+
+ private:
+  FarMemory() = default;
+  Status open(const FarMemoryConfig& config);
+  Status start_handler();
+
+  std::function<void()> closing_ = [] {};
+  remote::RemoteStore* store_ = nullptr;
+  pager::Pager* pager_ = nullptr;
+  pager::FaultHandler* handler_ = nullptr;
+  std::byte* memory_ = nullptr;
+  uint64_t bytes_ = 0;
+  struct sigaction old_ = {};
+};
+
+}  // namespace farside

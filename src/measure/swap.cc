@@ -1,0 +1,158 @@
+#include "measure/swap.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/swap.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <vector>
+
+#include "base/bits.h"
+#include "base/os.h"
+#include "report/machine.h"
+
+namespace farside {
+namespace {
+
+constexpr const char* kControl = "/sys/class/zram-control";
+constexpr const char* kCgroup2 = "/sys/fs/cgroup";
+constexpr const char* kCgroup1 = "/sys/fs/cgroup/memory";
+constexpr int kLeavingTries = 500;
+constexpr uint64_t kLeavingWaitNs = 10'000'000;
+// What a process holds beside its data counts in its memory limit: code, stacks, page tables.
+constexpr uint64_t kProcessAllowance = 8 * kMiB;
+
+Status write_file(const std::string& path, const std::string& text) {
+  int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return Status::error(errno, "cannot open {}: {}", path, strerror(errno));
+  ssize_t n = write(fd, text.data(), text.size());
+  int error = errno;
+  close(fd);
+  if (n == static_cast<ssize_t>(text.size())) return {};
+  return Status::error(error, "cannot write {} to {}: {}", text, path, strerror(error));
+}
+
+// What mkswap writes: version, last page and the magic at the end of the first page.
+Status write_swap_header(const std::string& device, uint64_t bytes) {
+  std::vector<char> page(kPageSize, 0);
+  uint32_t fields[] = {1, static_cast<uint32_t>(bytes / kPageSize - 1)};
+  memcpy(page.data() + 1024, fields, sizeof fields);
+  memcpy(page.data() + kPageSize - 10, "SWAPSPACE2", 10);
+  int fd = open(device.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return Status::error(errno, "cannot open {}: {}", device, strerror(errno));
+  ssize_t n = write(fd, page.data(), page.size());
+  bool stored = n == static_cast<ssize_t>(page.size()) && fsync(fd) == 0;
+  close(fd);
+  return stored ? Status() : Status::error(EIO, "cannot write {}", device);
+}
+
+bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+}  // namespace
+
+Result<std::unique_ptr<ZramSwap>> ZramSwap::create(uint64_t bytes) {
+  if (geteuid() != 0) return Status::error(EPERM, "needs root");
+  if (!exists(fmt::format("{}/hot_add", kControl))) return Status::error(ENOENT, "this kernel has no zram");
+  std::unique_ptr<ZramSwap> made(new ZramSwap);
+  Status prepared = made->prepare(align_up(bytes, kPageSize));
+  if (!prepared.ok()) return prepared;
+  return made;
+}
+
+Status ZramSwap::prepare(uint64_t bytes) {
+  std::string number = read_line(fmt::format("{}/hot_add", kControl));  // reading it adds a device
+  if (number.empty()) return Status::error(ENODEV, "no new zram device can be had");
+  number_ = std::stoi(number);
+  Status sized = write_file(setting("disksize"), std::to_string(bytes));
+  if (!sized.ok()) return sized;
+  Status header = write_swap_header(device(), bytes);
+  if (!header.ok()) return header;
+  if (swapon(device().c_str(), SWAP_FLAG_PREFER | SWAP_FLAG_PRIO_MASK) != 0) {
+    return Status::error(errno, "cannot swap on {}: {}", device(), strerror(errno));
+  }
+  swapping_ = true;
+  return {};
+}
+
+ZramSwap::~ZramSwap() {
+  if (swapping_) swapoff(device().c_str());
+  if (number_ < 0) return;
+  (void)write_file(setting("reset"), "1");
+  (void)write_file(fmt::format("{}/hot_remove", kControl), std::to_string(number_));
+}
+
+std::string ZramSwap::device() const { return fmt::format("/dev/zram{}", number_); }
+
+std::string ZramSwap::setting(const char* name) const { return fmt::format("/sys/block/zram{}/{}", number_, name); }
+
+std::string ZramSwap::algorithm() const {
+  std::string all = read_line(setting("comp_algorithm"));  // "[lzo-rle] lzo lz4"
+  size_t open = all.find('['), close = all.find(']');
+  return open == all.npos || close == all.npos ? all : all.substr(open + 1, close - open - 1);
+}
+
+Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create(uint64_t bytes) {
+  bool version1 = exists(fmt::format("{}/memory.limit_in_bytes", kCgroup1));
+  if (!version1) (void)write_file(fmt::format("{}/cgroup.subtree_control", kCgroup2), "+memory");
+  std::unique_ptr<MemoryLimit> made(new MemoryLimit);
+  std::string path = fmt::format("{}/farside-bench-{}", version1 ? kCgroup1 : kCgroup2, getpid());
+  if (mkdir(path.c_str(), 0755) != 0) return Status::error(errno, "cannot make {}: {}", path, strerror(errno));
+  made->path_ = path;
+  made->version1_ = version1;
+  made->members_ = path + "/cgroup.procs";
+  const char* limit = version1 ? "memory.limit_in_bytes" : "memory.max";
+  Status limited = write_file(fmt::format("{}/{}", path, limit), std::to_string(bytes));
+  if (!limited.ok()) return limited;
+  return made;
+}
+
+MemoryLimit::~MemoryLimit() {
+  if (path_.empty()) return;
+  for (int i = 0; i < kLeavingTries && rmdir(path_.c_str()) != 0; i++) os::nanosleep_ns(kLeavingWaitNs);
+}
+
+std::vector<std::string> MemoryLimit::launcher() const {
+  return {"/bin/sh", "-c", "echo 0 >\"$0\" && exec \"$@\"", members_};
+}
+
+uint64_t MemoryLimit::kills() const {
+  std::ifstream file(path_ + (version1_ ? "/memory.oom_control" : "/memory.events"));
+  uint64_t count = 0;
+  for (std::string name; file >> name >> count;) {
+    if (name == "oom_kill") return count;
+  }
+  return 0;
+}
+
+Status MemoryLimit::enter() const { return write_file(members_, "0"); }
+
+Result<std::unique_ptr<KernelSwap>> KernelSwap::create(uint64_t bytes, double local) {
+  // Twice the data: a swap area that fills up makes the kernel free the slots of pages that came back.
+  auto swap = ZramSwap::create(2 * bytes);
+  if (!swap.ok()) return swap.status();
+  auto limit = MemoryLimit::create(static_cast<uint64_t>(local * static_cast<double>(bytes)) + kProcessAllowance);
+  if (!limit.ok()) return limit.status();
+  std::unique_ptr<KernelSwap> made(new KernelSwap);
+  made->swap_ = std::move(*swap);
+  made->limit_ = std::move(*limit);
+  return made;
+}
+
+Result<std::byte*> KernelSwap::enter_and_map(uint64_t bytes) const {
+  Status entered = limit_->enter();
+  if (!entered.ok()) return entered;
+  return map_plain(bytes);
+}
+
+Result<std::byte*> map_plain(uint64_t bytes) {
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return Status::error(errno, "no memory: {}", strerror(errno));
+  madvise(memory, bytes, MADV_NOHUGEPAGE);
+  return static_cast<std::byte*>(memory);
+}
+
+}  // namespace farside

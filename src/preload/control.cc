@@ -1,0 +1,79 @@
+#include "preload/control.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "abi/control.h"
+#include "base/os.h"
+#include "pager/pager.h"
+
+namespace farside::preload {
+namespace {
+
+struct Control {
+  pager::Pager* pager = nullptr;
+  WriteReport report = nullptr;
+  int fd = -1;
+  ControlPage* page = nullptr;
+};
+Control g_control;
+
+void make_page() {
+  int fd = os::memfd_create(kControlName, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return;
+  fd = os::move_fd_high(fd);
+  bool sized = os::ftruncate(fd, ControlPage::kBytes) == 0 &&
+               os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+  long address = sized ? os::mmap(nullptr, ControlPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : -1;
+  if (address < 0 && address > -4096) {
+    os::close(fd);
+    return;
+  }
+  g_control.fd = fd;
+  g_control.page = reinterpret_cast<ControlPage*>(address);
+  g_control.page->magic = ControlPage::kMagic;
+}
+
+// What somebody else wrote is checked like any input.
+bool is_sensible(const SizeOrShare& local) {
+  if (local.share != 0) return local.bytes == 0 && local.share > 0 && local.share <= 1;
+  return local.bytes >= pager::Budget::kLeastPages * kPageSize;
+}
+
+}  // namespace
+
+void open_control(pager::Pager* pager, WriteReport report) {
+  g_control.pager = pager;
+  g_control.report = report;
+  make_page();
+}
+
+void reopen_control_in_child() {
+  if (!g_control.page) return;
+  os::munmap(g_control.page, ControlPage::kBytes);
+  os::close(g_control.fd);
+  g_control.page = nullptr;
+  g_control.fd = -1;
+  make_page();
+}
+
+void serve_control() {
+  ControlPage* page = g_control.page;
+  if (!page) return;
+  uint32_t asked = page->asked.load(std::memory_order_acquire);
+  if (asked == page->answered.load(std::memory_order_relaxed)) return;
+  SizeOrShare local = {page->local_bytes, page->local_share};
+  if (is_sensible(local)) g_control.pager->set_local(local);
+  char line[sizeof page->report];
+  size_t bytes = g_control.report(line, sizeof line - 1);
+  line[bytes] = 0;
+  memcpy(page->report, line, bytes + 1);
+  page->answered.store(asked, std::memory_order_release);
+}
+
+bool owns_control_fd(int fd) { return fd >= 0 && fd == g_control.fd; }
+
+}  // namespace farside::preload

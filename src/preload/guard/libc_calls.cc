@@ -1,0 +1,331 @@
+// The program's frequent libc calls, so that they do not trap: each issues its system call from the guard's allowed
+// range. The same functions keep Farside's descriptors safe and the mmap family complete in handler mode, where nothing
+// traps. Blocking calls stay cancellation points.
+#include <dirent.h>
+#include <dlfcn.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/single_threaded.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdlib>
+#include <cstring>
+
+#include "preload/guard/guard.h"
+#include "preload/guard/signals.h"
+#include "preload/guard/special_calls.h"
+#include "preload/guard/traps.h"
+#include "preload/heap/far_heap.h"
+#include "preload/heap/fork.h"
+#include "preload/heap/mappings.h"
+#include "preload/runtime.h"
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+#define STACK_POINTER reinterpret_cast<uint64_t>(__builtin_frame_address(0))
+
+using namespace farside;           // NOLINT: this file only forwards
+using namespace farside::preload;  // NOLINT
+
+namespace {
+
+long with_errno(long r) {
+  if (r >= 0 || r < -4095) return r;
+  errno = static_cast<int>(-r);
+  return -1;
+}
+
+// Makes the calling thread cancellable at once while it is inside, as libc does in its own blocking calls.
+class CancellationPoint {
+ public:
+  CancellationPoint() {
+    if (!__libc_single_threaded) pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, &before_);
+  }
+  ~CancellationPoint() {
+    if (before_ >= 0) pthread_setcanceltype(before_, nullptr);
+  }
+  CancellationPoint(const CancellationPoint&) = delete;
+  CancellationPoint& operator=(const CancellationPoint&) = delete;
+
+ private:
+  int before_ = -1;
+};
+
+template <typename... Args>
+Call make_call(uint64_t stack_pointer, long number, Args... args) {
+  Call call = {number, {}, stack_pointer};
+  int i = 0;
+  ((call.arg[i++] = (long)(args)), ...);
+  return call;
+}
+
+}  // namespace
+
+// A macro, because the stack pointer must be that of the wrapper's own frame.
+#define BLOCKING(number, ...)                                                       \
+  do {                                                                              \
+    CancellationPoint point;                                                        \
+    return with_errno(guarded_call(make_call(STACK_POINTER, number, __VA_ARGS__))); \
+  } while (0)
+#define QUICK(number, ...) \
+  return static_cast<int>(with_errno(guarded_call(make_call(STACK_POINTER, number, __VA_ARGS__))))
+
+EXPORT ssize_t read(int fd, void* buffer, size_t bytes) { BLOCKING(SYS_read, fd, buffer, bytes); }
+EXPORT ssize_t write(int fd, const void* buffer, size_t bytes) { BLOCKING(SYS_write, fd, buffer, bytes); }
+EXPORT ssize_t pread(int fd, void* buffer, size_t bytes, off_t offset) {
+  BLOCKING(SYS_pread64, fd, buffer, bytes, offset);
+}
+EXPORT ssize_t pread64(int fd, void* buffer, size_t bytes, off64_t offset) {
+  BLOCKING(SYS_pread64, fd, buffer, bytes, offset);
+}
+EXPORT ssize_t pwrite(int fd, const void* buffer, size_t bytes, off_t offset) {
+  BLOCKING(SYS_pwrite64, fd, buffer, bytes, offset);
+}
+EXPORT ssize_t pwrite64(int fd, const void* buffer, size_t bytes, off64_t offset) {
+  BLOCKING(SYS_pwrite64, fd, buffer, bytes, offset);
+}
+EXPORT ssize_t readv(int fd, const iovec* pieces, int count) { BLOCKING(SYS_readv, fd, pieces, count); }
+EXPORT ssize_t writev(int fd, const iovec* pieces, int count) { BLOCKING(SYS_writev, fd, pieces, count); }
+EXPORT ssize_t recv(int fd, void* buffer, size_t bytes, int flags) {
+  BLOCKING(SYS_recvfrom, fd, buffer, bytes, flags, 0, 0);
+}
+EXPORT ssize_t recvfrom(int fd, void* buffer, size_t bytes, int flags, sockaddr* address, socklen_t* length) {
+  BLOCKING(SYS_recvfrom, fd, buffer, bytes, flags, address, length);
+}
+EXPORT ssize_t send(int fd, const void* buffer, size_t bytes, int flags) {
+  BLOCKING(SYS_sendto, fd, buffer, bytes, flags, 0, 0);
+}
+EXPORT ssize_t sendto(int fd, const void* buffer, size_t bytes, int flags, const sockaddr* address, socklen_t length) {
+  BLOCKING(SYS_sendto, fd, buffer, bytes, flags, address, length);
+}
+EXPORT ssize_t recvmsg(int fd, msghdr* message, int flags) { BLOCKING(SYS_recvmsg, fd, message, flags); }
+EXPORT ssize_t sendmsg(int fd, const msghdr* message, int flags) { BLOCKING(SYS_sendmsg, fd, message, flags); }
+EXPORT int accept(int fd, sockaddr* address, socklen_t* length) { BLOCKING(SYS_accept, fd, address, length); }
+EXPORT int accept4(int fd, sockaddr* address, socklen_t* length, int flags) {
+  BLOCKING(SYS_accept4, fd, address, length, flags);
+}
+EXPORT int epoll_wait(int fd, epoll_event* events, int count, int timeout) {
+  BLOCKING(SYS_epoll_wait, fd, events, count, timeout);
+}
+EXPORT int epoll_ctl(int fd, int operation, int target, epoll_event* event) {
+  QUICK(SYS_epoll_ctl, fd, operation, target, event);
+}
+EXPORT int poll(pollfd* fds, nfds_t count, int timeout) { BLOCKING(SYS_poll, fds, count, timeout); }
+EXPORT int sched_yield() { QUICK(SYS_sched_yield, 0); }
+
+EXPORT int close(int fd) { BLOCKING(SYS_close, fd); }
+EXPORT int dup2(int from, int to) { QUICK(SYS_dup2, from, to); }
+EXPORT int dup3(int from, int to, int flags) { QUICK(SYS_dup3, from, to, flags); }
+EXPORT int close_range(unsigned first, unsigned last, int flags) { QUICK(SYS_close_range, first, last, flags); }
+EXPORT void closefrom(int first) { guarded_close_range(first < 0 ? 0 : static_cast<unsigned>(first), ~0u, 0); }
+
+EXPORT void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  return reinterpret_cast<void*>(with_errno(far_mmap(address, bytes, protection, flags, fd, offset)));
+}
+EXPORT void* mmap64(void* address, size_t bytes, int protection, int flags, int fd, off64_t offset) {
+  return reinterpret_cast<void*>(with_errno(far_mmap(address, bytes, protection, flags, fd, offset)));
+}
+EXPORT int munmap(void* address, size_t bytes) { return static_cast<int>(with_errno(far_munmap(address, bytes))); }
+EXPORT void* mremap(void* address, size_t old_bytes, size_t new_bytes, int flags, ...) {
+  va_list rest;
+  va_start(rest, flags);
+  void* new_address = flags & MREMAP_FIXED ? va_arg(rest, void*) : nullptr;
+  va_end(rest);
+  return reinterpret_cast<void*>(with_errno(far_mremap(address, old_bytes, new_bytes, flags, new_address)));
+}
+EXPORT int mprotect(void* address, size_t bytes, int protection) {
+  return static_cast<int>(with_errno(far_mprotect(address, bytes, protection)));
+}
+EXPORT int madvise(void* address, size_t bytes, int advice) {
+  return static_cast<int>(with_errno(far_madvise(address, bytes, advice)));
+}
+EXPORT int posix_madvise(void* address, size_t bytes, int advice) {
+  if (advice == POSIX_MADV_DONTNEED) return 0;  // POSIX's form never drops content
+  return static_cast<int>(-far_madvise(address, bytes, advice));
+}
+EXPORT int mlock(const void* address, size_t bytes) { QUICK(SYS_mlock, address, bytes); }
+EXPORT int mlock2(const void* address, size_t bytes, unsigned flags) { QUICK(SYS_mlock2, address, bytes, flags); }
+EXPORT int munlock(const void* address, size_t bytes) { QUICK(SYS_munlock, address, bytes); }
+EXPORT int mlockall(int flags) { QUICK(SYS_mlockall, flags); }
+
+// ---- Ends of the process that skip destructors ----
+
+EXPORT void _exit(int status) {
+  report_at_exit();
+  os::exit_group(status);
+}
+EXPORT void _Exit(int status) { _exit(status); }
+
+// ---- fork in handler mode: only for its duration are system calls trapped, so that the child becomes whole before
+// libc touches anything. Signal mode needs nothing here. ----
+
+namespace {
+
+// Makes a fork by calling `make`, which leads to a system call outside the guard's range.
+template <typename Make>
+long trapped_fork(Make make) {
+  int error = arm_thread(true);
+  if (error) {
+    log(LogLevel::kError,
+        "fork is refused: this kernel or container cannot trap it (error {}), and the child would lose far memory",
+        -error);
+    errno = ENOSYS;
+    return -1;
+  }
+  guard_pager()->inherit_in_fork(true);
+  long child = make();
+  if (child == 0) return child;
+  guard_pager()->inherit_in_fork(false);
+  t_guard.selector = kSelectorAllow;
+  return child;
+}
+
+bool is_fork(long number, long flags) { return number == SYS_fork || (number == SYS_clone && !(flags & CLONE_VM)); }
+
+}  // namespace
+
+EXPORT pid_t fork() {
+  using Fork = pid_t (*)();
+  static const auto real = reinterpret_cast<Fork>(dlsym(RTLD_NEXT, "fork"));
+  if (!guard_pager() || !in_handler_mode()) return real();
+  return static_cast<pid_t>(trapped_fork([] { return static_cast<long>(real()); }));
+}
+
+EXPORT long syscall(long number, ...) {
+  using Syscall = long (*)(long, ...);
+  static const auto real = reinterpret_cast<Syscall>(dlsym(RTLD_NEXT, "syscall"));
+  va_list rest;
+  va_start(rest, number);
+  long a[6];
+  for (long& argument : a) argument = va_arg(rest, long);
+  va_end(rest);
+  auto make = [&] { return real(number, a[0], a[1], a[2], a[3], a[4], a[5]); };
+  if (!guard_pager() || !in_handler_mode()) return make();
+  if (is_fork(number, a[0])) return trapped_fork(make);
+  long result;
+  Call call = {number, {a[0], a[1], a[2], a[3], a[4], a[5]}, STACK_POINTER};
+  // What touches Farside's descriptors or far space; everything else the kernel can do by itself in this mode.
+  return special_call(call, &result) ? with_errno(result) : make();
+}
+
+// ---- Signals in handler mode, where rt_sigaction does not trap: SIGBUS must stay ours for the children of forks. ----
+
+EXPORT int sigaction(int signal, const struct sigaction* action, struct sigaction* old) {
+  using Sigaction = int (*)(int, const struct sigaction*, struct sigaction*);
+  static const auto real = reinterpret_cast<Sigaction>(dlsym(RTLD_NEXT, "sigaction"));
+  if (!guard_pager() || !in_handler_mode() || (signal != SIGBUS && signal != SIGSYS)) return real(signal, action, old);
+  KernelSigaction wanted = {}, previous = {};
+  if (action) {
+    wanted = {reinterpret_cast<void*>(action->sa_sigaction), static_cast<unsigned long>(action->sa_flags), nullptr, 0};
+    memcpy(&wanted.mask, &action->sa_mask, sizeof wanted.mask);
+  }
+  long r = guarded_sigaction(signal, action ? &wanted : nullptr, &previous, sizeof wanted.mask);
+  if (old) {
+    memset(old, 0, sizeof *old);
+    old->sa_sigaction = reinterpret_cast<void (*)(int, siginfo_t*, void*)>(previous.handler);
+    old->sa_flags = static_cast<int>(previous.flags);
+    memcpy(&old->sa_mask, &previous.mask, sizeof previous.mask);
+  }
+  return static_cast<int>(with_errno(r));
+}
+
+// The trap of a fork runs on the alternate stack, which therefore must be ours, and near.
+EXPORT int sigaltstack(const stack_t* stack, stack_t* old) {
+  if (!guard_pager()) return static_cast<int>(with_errno(os::call(SYS_sigaltstack, stack, old)));
+  return static_cast<int>(with_errno(guarded_sigaltstack(stack, old, STACK_POINTER)));
+}
+
+EXPORT sighandler_t signal(int number, sighandler_t handler) {
+  struct sigaction action = {}, old = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaddset(&action.sa_mask, number);
+  return sigaction(number, &action, &old) == 0 ? old.sa_handler : SIG_ERR;
+}
+
+// ---- posix_spawn: the child runs in our memory, without our handlers, until it executes. Everything that it reads is
+// near: path, arguments and environment as copies; file actions because libc's lists are allocated near. ----
+
+namespace {
+
+// Where the program is, as the child would find it; nullptr if nowhere.
+const char* find_in_path(const char* file, char* found, size_t room) {
+  if (strchr(file, '/')) return file;
+  const char* path = getenv("PATH");
+  if (!path) path = "/bin:/usr/bin";
+  while (*path) {
+    size_t length = strcspn(path, ":");
+    if (length + strlen(file) + 2 < room) {
+      memcpy(found, path, length);
+      found[length] = '/';
+      strcpy(found + length + (length > 0), file);
+      if (access(found, X_OK) == 0) return found;
+    }
+    path += length + (path[length] == ':');
+  }
+  return nullptr;
+}
+
+using Spawn = int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const[],
+                      char* const[]);
+
+int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+               const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
+  NearPath near_path(path);
+  NearStrings near_arguments(arguments), near_environment(environment);
+  posix_spawn_file_actions_t near_actions;
+  posix_spawnattr_t near_attributes;
+  if (actions) near_actions = *actions;
+  if (attributes) near_attributes = *attributes;
+  pid_t child = 0;
+  int error;
+  {
+    Unguarded pass;
+    error = real(&child, near_path.get(), actions ? &near_actions : nullptr, attributes ? &near_attributes : nullptr,
+                 near_arguments.get(), near_environment.get());
+  }
+  if (pid && error == 0) *pid = child;
+  return error;
+}
+
+}  // namespace
+
+EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
+                       const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
+  static const auto real = reinterpret_cast<Spawn>(dlsym(RTLD_NEXT, "posix_spawn"));
+  if (!guard_pager() || in_handler_mode()) return real(pid, path, actions, attributes, arguments, environment);
+  return spawn_near(real, pid, path, actions, attributes, arguments, environment);
+}
+
+EXPORT int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
+                        const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
+  static const auto real = reinterpret_cast<Spawn>(dlsym(RTLD_NEXT, "posix_spawnp"));
+  if (!guard_pager() || in_handler_mode()) return real(pid, file, actions, attributes, arguments, environment);
+  char found[4096];
+  const char* path = find_in_path(file, found, sizeof found);
+  return path ? spawn_near(real, pid, path, actions, attributes, arguments, environment) : ENOENT;
+}
+
+#define NEAR_FILE_ACTION(name, parameters, arguments)                             \
+  EXPORT int name parameters {                                                    \
+    using Function = int(*) parameters;                                           \
+    static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, #name)); \
+    NearScope near;                                                               \
+    return real arguments;                                                        \
+  }
+NEAR_FILE_ACTION(posix_spawn_file_actions_addopen,
+                 (posix_spawn_file_actions_t * a, int fd, const char* path, int flags, mode_t mode),
+                 (a, fd, path, flags, mode))
+NEAR_FILE_ACTION(posix_spawn_file_actions_addclose, (posix_spawn_file_actions_t * a, int fd), (a, fd))
+NEAR_FILE_ACTION(posix_spawn_file_actions_adddup2, (posix_spawn_file_actions_t * a, int fd, int to), (a, fd, to))
+NEAR_FILE_ACTION(posix_spawn_file_actions_addchdir_np, (posix_spawn_file_actions_t * a, const char* path), (a, path))
+NEAR_FILE_ACTION(posix_spawn_file_actions_addfchdir_np, (posix_spawn_file_actions_t * a, int fd), (a, fd))
+NEAR_FILE_ACTION(posix_spawn_file_actions_addclosefrom_np, (posix_spawn_file_actions_t * a, int fd), (a, fd))

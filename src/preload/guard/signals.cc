@@ -1,0 +1,294 @@
+#include "preload/guard/signals.h"
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "base/sync.h"
+#include "fiber/wait.h"
+#include "preload/guard/guard.h"
+#include "preload/guard/traps.h"
+#include "preload/trace/trace.h"
+
+// Exactly the bytes that unwinders know as the end of a signal handler, and no call frame information: cancellation and
+// exceptions pass through handlers by recognizing them. The nop keeps the address before the restorer out of any
+// function that has such information.
+asm(R"(
+  .section farside_syscalls,"ax",@progbits
+  .globl farside_restorer
+  .hidden farside_restorer
+  .type farside_restorer,@function
+  .p2align 4
+  nop
+farside_restorer:
+  movq $15, %rax
+  syscall
+  .size farside_restorer, .-farside_restorer
+  .globl farside_sigreturn_at
+  .hidden farside_sigreturn_at
+  .type farside_sigreturn_at,@function
+farside_sigreturn_at:
+  movq %rdi, %rsp
+  jmp farside_restorer
+  .size farside_sigreturn_at, .-farside_sigreturn_at
+  .previous
+)");
+
+namespace farside::preload {
+namespace {
+
+constexpr unsigned long kSaRestorer = 0x04000000;
+
+constexpr int kSignals = 65;  // 1 .. 64
+constexpr os::SignalSet kAllButOurs = ~kOurSignals;
+
+// The program's actions for signals that come to us first: our two, and all that it has handlers for. Held with all
+// signals blocked, for a few instructions and at most one rt_sigaction.
+SpinLock g_lock;  // guards g_program_actions, and keeps them and the kernel's together
+KernelSigaction g_program_actions[kSignals] = {};
+
+// While signal costs are measured: when the last fault came to its handler, and when the handler was done.
+std::atomic<bool> g_timing{false};
+std::atomic<uint64_t> g_entered{0}, g_left{0};
+
+bool has_handler(const KernelSigaction& a) {
+  return a.handler != reinterpret_cast<void*>(SIG_DFL) && a.handler != reinterpret_cast<void*>(SIG_IGN);
+}
+
+bool is_write_fault(const ucontext_t* context) { return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; }
+
+// Errors of the code that was interrupted, which cannot wait.
+bool is_own_error(int signal, const siginfo_t* info) {
+  constexpr os::SignalSet kErrors =
+      os::signal_bit(SIGSEGV) | os::signal_bit(SIGILL) | os::signal_bit(SIGFPE) | os::signal_bit(SIGTRAP);
+  return info->si_code > 0 && (os::signal_bit(signal) & kErrors) != 0;
+}
+
+// Handlers of the program are called through here. The kernel has blocked all signals but ours.
+void on_program_signal(int signal, siginfo_t* info, void* context) {
+  FaultInProgress& fault = t_guard.fault;
+  if (!fault.active || is_own_error(signal, info)) return chain_signal(signal, info, context);
+  fault.signal = signal;
+  fault.info = *info;
+  memcpy(&static_cast<ucontext_t*>(context)->uc_sigmask, &kAllButOurs, sizeof kAllButOurs);
+}
+
+void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted, bool in_fiber) {
+  bool write = is_write_fault(interrupted);
+  if (tracing()) trace_fault(address, write, interrupted);
+  if (pager.fault(address, write, in_fiber) == pager::FaultOutcome::kNotMapped) {
+    pager.guard_page(address);  // the access will now fail as it would natively, with SIGSEGV
+  }
+}
+
+// A fiber's fault may let others run on this thread meanwhile: there the kernel keeps signals off.
+void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
+  os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
+  fault(pager, address, interrupted, true);
+}
+
+void fault_undisturbed(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
+  FaultInProgress& in_progress = t_guard.fault;
+  in_progress.active = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  fault(pager, address, interrupted, false);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  in_progress.active = false;
+  int signal = in_progress.signal;
+  if (signal == 0) return;
+  in_progress.signal = 0;  // all signals are blocked: no other one comes before the handler has returned
+  siginfo_t info = in_progress.info;
+  chain_signal(signal, &info, interrupted);
+}
+
+void on_sigbus(int signal, siginfo_t* info, void* context) {
+  bool timing = g_timing.load(std::memory_order_relaxed);
+  if (timing) g_entered.store(ticks(), std::memory_order_relaxed);
+  auto address = reinterpret_cast<uint64_t>(info->si_addr);
+  pager::Pager* pager = guard_pager();
+  // si_code tells an absent page (BUS_ADRERR) from a signal that somebody sent.
+  if (!pager || info->si_code <= 0 || !pager->contains(address)) return chain_signal(signal, info, context);
+  auto* interrupted = static_cast<ucontext_t*>(context);
+  os::SignalSet mask;
+  memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
+  if (fiber::in_fiber(mask)) fault_in_fiber(*pager, address, interrupted);
+  else fault_undisturbed(*pager, address, interrupted);
+  if (timing) g_left.store(ticks(), std::memory_order_relaxed);
+}
+
+void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet mask, unsigned long flags) {
+  KernelSigaction action = {reinterpret_cast<void*>(handler),
+                            flags | SA_SIGINFO | SA_ONSTACK | SA_NODEFER | kSaRestorer,
+                            reinterpret_cast<void*>(farside_restorer), mask};
+  KernelSigaction old = {};
+  os::call(SYS_rt_sigaction, signal, &action, &old, sizeof(os::SignalSet));
+  if (old.handler != reinterpret_cast<void*>(handler)) g_program_actions[signal] = old;
+}
+
+// Default action of our signals: the process ends by them, as it would natively.
+[[noreturn]] void end_by(int signal) {
+  KernelSigaction action = {};
+  os::call(SYS_rt_sigaction, signal, &action, nullptr, sizeof(os::SignalSet));
+  os::call(SYS_tgkill, os::getpid(), os::gettid(), signal);
+  os::exit_group(128 + signal);
+}
+
+}  // namespace
+
+void install_fault_handler(bool all_handlers_are_ours) {
+  install(SIGBUS, on_sigbus, all_handlers_are_ours ? 0 : SignalsBlocked::kAllButFaults, 0);
+  if (!all_handlers_are_ours) return;
+  for (int signal = 1; signal < kSignals; signal++) {  // those that the program's libraries have set before
+    KernelSigaction now = {};
+    bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
+    if (ours || os::call(SYS_rt_sigaction, signal, nullptr, &now, sizeof(os::SignalSet)) < 0) continue;
+    if (has_handler(now)) guarded_sigaction(signal, &now, nullptr, sizeof(os::SignalSet));
+  }
+}
+
+void install_trap_handler() {
+  // The program's signals must reach it also in the middle of a trapped blocking call: nothing is masked.
+  install(SIGSYS, on_sigsys, 0, 0);
+}
+
+SignalCost measure_signal_cost(pager::Pager& pager) {
+  constexpr size_t kSamples = 32;
+  uint64_t delivery[kSamples], back[kSamples];
+  std::byte* pages = pager.reserve(kSamples * kPageSize, kPageSize);
+  if (!pages) return {};
+  size_t seen = 0;
+  if (pager.commit(pages, kSamples * kPageSize).ok()) {
+    g_timing.store(true);
+    for (size_t i = 0; i < kSamples; i++) {
+      uint64_t start = ticks();
+      static_cast<void>(*static_cast<volatile std::byte*>(pages + i * kPageSize));
+      uint64_t end = ticks(), entered = g_entered.load(), left = g_left.load();
+      if (entered < start || left < entered || end < left) continue;  // another thread's fault came in between
+      delivery[seen] = entered - start;
+      back[seen++] = end - left;
+    }
+    g_timing.store(false);
+    pager.decommit(pages, kSamples * kPageSize);
+  }
+  pager.release(pages, kSamples * kPageSize);
+  if (seen == 0) return {};
+  std::nth_element(delivery, delivery + seen / 2, delivery + seen);
+  std::nth_element(back, back + seen / 2, back + seen);
+  return {static_cast<double>(delivery[seen / 2]) / ticks_per_us(),
+          static_cast<double>(back[seen / 2]) / ticks_per_us()};
+}
+
+namespace {
+
+// g_lock with all signals blocked: a handler that interrupted its holder would wait for its own thread.
+class ActionsLock {
+ public:
+  ActionsLock() {
+    constexpr os::SignalSet kAll = ~os::SignalSet{0};
+    os::sigprocmask(SIG_SETMASK, &kAll, &before_);
+    g_lock.lock();
+  }
+  ~ActionsLock() {
+    g_lock.unlock();
+    os::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  ActionsLock(const ActionsLock&) = delete;
+  ActionsLock& operator=(const ActionsLock&) = delete;
+
+ private:
+  os::SignalSet before_ = 0;
+};
+
+// The program's action for a signal that is being delivered.
+KernelSigaction take_action(int signal) {
+  ActionsLock lock;
+  KernelSigaction action = g_program_actions[signal];
+  if (action.flags & SA_RESETHAND) {
+    g_program_actions[signal] = {};
+    bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
+    if (!ours) os::call(SYS_rt_sigaction, signal, &g_program_actions[signal], nullptr, sizeof(os::SignalSet));
+  }
+  return action;
+}
+
+// What the kernel gets instead of the program's handler.
+KernelSigaction through_us(const KernelSigaction& wanted) {
+  KernelSigaction action = wanted;
+  action.handler = reinterpret_cast<void*>(on_program_signal);
+  action.flags = (wanted.flags & ~static_cast<unsigned long>(SA_RESETHAND)) | SA_SIGINFO | kSaRestorer;
+  action.restorer = reinterpret_cast<void*>(farside_restorer);
+  action.mask = kAllButOurs;
+  return action;
+}
+
+long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction* previous) {
+  bool ours = signal > 0 && signal < kSignals && (os::signal_bit(signal) & kOurSignals) != 0;
+  bool handled = wanted && has_handler(*wanted);
+  if (!ours) {
+    KernelSigaction action = handled ? through_us(*wanted) : (wanted ? *wanted : KernelSigaction());
+    long r = os::call(SYS_rt_sigaction, signal, wanted ? &action : nullptr, previous, sizeof(os::SignalSet));
+    if (r < 0) return r;
+  }
+  if (ours || previous->handler == reinterpret_cast<void*>(on_program_signal)) *previous = g_program_actions[signal];
+  if (wanted && (ours || handled)) g_program_actions[signal] = *wanted;
+  return 0;
+}
+
+}  // namespace
+
+void chain_signal(int signal, siginfo_t* info, void* context) {
+  KernelSigaction action = take_action(signal);
+  if (action.handler == reinterpret_cast<void*>(SIG_IGN) && info->si_code <= 0) return;
+  if (!has_handler(action)) end_by(signal);
+  os::SignalSet mask = 0, before = 0;
+  memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
+  mask |= action.mask | ((action.flags & SA_NODEFER) ? 0 : os::signal_bit(signal));
+  mask = without_ours(mask);
+  os::sigprocmask(SIG_SETMASK, &mask, &before);
+  if (action.flags & SA_SIGINFO)
+    reinterpret_cast<void (*)(int, siginfo_t*, void*)>(action.handler)(signal, info, context);
+  else reinterpret_cast<void (*)(int)>(action.handler)(signal);
+  os::sigprocmask(SIG_SETMASK, &before, nullptr);
+}
+
+long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old, size_t set_bytes) {
+  if (set_bytes != sizeof(os::SignalSet)) return -EINVAL;
+  // Copies on the stack: the kernel must not meet far memory, and we must not touch any while we hold the lock.
+  KernelSigaction wanted = {}, previous = {};
+  if (action) wanted = *action;
+  wanted.mask = without_ours(wanted.mask);
+  long r;
+  {
+    ActionsLock lock;
+    r = exchange_action(signal, action ? &wanted : nullptr, &previous);
+  }
+  if (r == 0 && old) *old = previous;
+  return r;
+}
+
+long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer) {
+  GuardThread& g = t_guard;
+  bool on_it = stack_pointer >= g.stack_low && stack_pointer < g.stack_high;
+  stack_t wanted = {};
+  if (stack) wanted = *stack;
+  stack_t previous = {reinterpret_cast<void*>(g.app_stack), on_it && g.app_stack ? SS_ONSTACK : g.app_stack_flags,
+                      g.app_stack_bytes};
+  if (!g.app_stack) previous = {nullptr, SS_DISABLE, 0};
+  if (stack) {
+    if (on_it && g.app_stack) return -EPERM;
+    bool disable = (wanted.ss_flags & SS_DISABLE) != 0;
+    if (!disable && wanted.ss_size < static_cast<size_t>(MINSIGSTKSZ)) return -ENOMEM;
+    g.app_stack = disable ? 0 : reinterpret_cast<uint64_t>(wanted.ss_sp);
+    g.app_stack_bytes = disable ? 0 : wanted.ss_size;
+    g.app_stack_flags = 0;
+  }
+  if (old) *old = previous;
+  return 0;
+}
+
+}  // namespace farside::preload

@@ -1,0 +1,213 @@
+#include "preload/guard/special_calls.h"
+
+#include <linux/close_range.h>
+#include <linux/futex.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+#include "preload/guard/syscall_table.h"
+#include "preload/heap/mappings.h"
+#include "preload/runtime.h"
+
+namespace farside::preload {
+namespace {
+
+// futex: the word must be present when the kernel looks at it, not while the thread sleeps.
+long futex_call(const Call& call) {
+  auto operation = static_cast<int>(call.arg[1]) & FUTEX_CMD_MASK;
+  bool has_second = operation == FUTEX_REQUEUE || operation == FUTEX_CMP_REQUEUE || operation == FUTEX_WAKE_OP ||
+                    operation == FUTEX_WAIT_REQUEUE_PI || operation == FUTEX_CMP_REQUEUE_PI;
+  bool has_timeout = operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET || operation == FUTEX_LOCK_PI ||
+                     operation == FUTEX_WAIT_REQUEUE_PI || operation == FUTEX_LOCK_PI2;
+  for (;;) {
+    {
+      Pins pins(call.stack_pointer);
+      pins.add(reinterpret_cast<void*>(call.arg[0]), 4, true);
+      if (has_second) pins.add(reinterpret_cast<void*>(call.arg[4]), 4, true);
+    }
+    Pins timeout(call.stack_pointer);
+    if (has_timeout) timeout.add(reinterpret_cast<void*>(call.arg[3]), sizeof(timespec), false);
+    long r = issue(call);
+    bool far =
+        is_far(reinterpret_cast<void*>(call.arg[0])) || (has_second && is_far(reinterpret_cast<void*>(call.arg[4])));
+    if (r != -EFAULT || !far) return r;
+    // The page left between the touch and the look. If it is no longer the program's, EFAULT is the answer.
+    auto* word = static_cast<std::byte*>(reinterpret_cast<void*>(call.arg[0]));
+    if (is_far(word) && !guard_pager()->is_committed(word, 4)) return r;
+  }
+}
+
+long ioctl_call(const Call& call) {
+  auto* argument = reinterpret_cast<void*>(call.arg[2]);
+  if (!is_far(argument)) return issue(call);
+  Pins pins(call.stack_pointer);
+  // The request says how large its structure is, or nothing; 256 bytes cover the old unsized ones (termios, winsize).
+  uint64_t bytes = _IOC_SIZE(static_cast<unsigned>(call.arg[1]));
+  pins.add(argument, bytes ? bytes : 256, true);
+  return issue(call);
+}
+
+bool refuse(const char* what, std::atomic<bool>& said) {
+  if (said.exchange(true)) return true;
+  log(LogLevel::kWarning,
+      "{} is refused in signal mode, since the kernel would touch far memory on its own; run with --fault=handler",
+      what);
+  return true;
+}
+
+// Kernel threads work on the program's memory behind its back in these interfaces.
+long asynchronous_io(const Call& call) {
+  static std::atomic<bool> said_uring{false}, said_aio{false};
+  if (call.number == SYS_io_uring_setup) refuse("io_uring", said_uring);
+  else refuse("asynchronous I/O (io_setup)", said_aio);
+  return -ENOSYS;
+}
+
+long vmsplice_call(const Call& call) {
+  static std::atomic<bool> said{false};
+  auto* pieces = reinterpret_cast<const iovec*>(call.arg[1]);
+  for (long i = 0; i < call.arg[2] && i < 1024; i++) {
+    if (!is_far(pieces[i].iov_base)) continue;
+    refuse("vmsplice of far memory", said);
+    return -EINVAL;
+  }
+  return issue(call);
+}
+
+}  // namespace
+
+long guarded_close(int fd) { return owns_fd(fd) ? -EBADF : os::close(fd); }
+
+long guarded_close_range(unsigned first, unsigned last, unsigned flags) {
+  if (first > last) return -EINVAL;
+  if (flags & CLOSE_RANGE_CLOEXEC)
+    return os::call(SYS_close_range, first, last, flags);  // ours are close-on-exec anyway
+  // Ours lie in a narrow band of high descriptors: close around them.
+  constexpr unsigned kHighest = 65536;
+  unsigned begin = first;
+  for (unsigned fd = first; fd <= last && fd < kHighest; fd++) {
+    if (!owns_fd(static_cast<int>(fd))) continue;
+    if (fd > begin) os::call(SYS_close_range, begin, fd - 1, flags);
+    begin = fd + 1;
+  }
+  return begin <= last ? os::call(SYS_close_range, begin, last, flags) : 0;
+}
+
+long guarded_dup(long number, int from, int to, int flags) {
+  if (owns_fd(to)) return -EBUSY;
+  return os::call(number, from, to, flags);
+}
+
+NearStrings::NearStrings(const char* const* list) {
+  if (!list) return;
+  size_t count = 0, text = 0;
+  for (; list[count]; count++) text += strlen(list[count]) + 1;
+  bytes_ = (count + 1) * sizeof(char*) + text;
+  list_ = static_cast<char**>(os::map_near(bytes_));
+  if (!list_) die("out of memory: cannot copy {} bytes of program arguments", bytes_);
+  char* next = reinterpret_cast<char*>(list_ + count + 1);
+  for (size_t i = 0; i < count; i++) {
+    size_t length = strlen(list[i]) + 1;
+    memcpy(next, list[i], length);
+    list_[i] = next;
+    next += length;
+  }
+}
+
+NearStrings::~NearStrings() {
+  if (list_) os::unmap(list_, bytes_);
+}
+
+NearPath::NearPath(const char* path) : path_(path) {
+  if (!is_far(path)) return;
+  size_t length = strnlen(path, sizeof copy_ - 1);
+  memcpy(copy_, path, length);
+  copy_[length] = 0;
+  path_ = copy_;
+}
+
+long guarded_exec(const Call& call) {
+  int shift = call.number == SYS_execveat ? 1 : 0;
+  NearPath path(reinterpret_cast<const char*>(call.arg[shift]));
+  NearStrings arguments(reinterpret_cast<const char* const*>(call.arg[shift + 1]));
+  NearStrings environment(reinterpret_cast<const char* const*>(call.arg[shift + 2]));
+  Call near = call;
+  near.arg[shift] = reinterpret_cast<long>(path.get());
+  near.arg[shift + 1] = reinterpret_cast<long>(arguments.get());
+  near.arg[shift + 2] = reinterpret_cast<long>(environment.get());
+  return issue(near);
+}
+
+bool special_call(const Call& call, long* result) {
+  const long* a = call.arg;
+  auto* address = reinterpret_cast<void*>(a[0]);
+  auto bytes = static_cast<size_t>(a[1]);
+  switch (call.number) {
+    case SYS_mmap:
+      *result = far_mmap(address, bytes, static_cast<int>(a[2]), static_cast<int>(a[3]), static_cast<int>(a[4]), a[5]);
+      return true;
+    case SYS_munmap:
+      *result = far_munmap(address, bytes);
+      return true;
+    case SYS_mremap:
+      *result =
+          far_mremap(address, bytes, static_cast<size_t>(a[2]), static_cast<int>(a[3]), reinterpret_cast<void*>(a[4]));
+      return true;
+    case SYS_mprotect:
+      *result = far_mprotect(address, bytes, static_cast<int>(a[2]));
+      return true;
+    case SYS_madvise:
+      *result = far_madvise(address, bytes, static_cast<int>(a[2]));
+      return true;
+    case SYS_mlock:
+    case SYS_mlock2:
+    case SYS_munlock:
+    case SYS_mlockall:
+      *result = far_mlock(call.number, address, bytes, a[2]);
+      return true;
+    case SYS_futex:
+      *result = futex_call(call);
+      return true;
+    case SYS_ioctl:
+      *result = ioctl_call(call);
+      return true;
+    case SYS_close:
+      *result = guarded_close(static_cast<int>(a[0]));
+      return true;
+    case SYS_close_range:
+      *result =
+          guarded_close_range(static_cast<unsigned>(a[0]), static_cast<unsigned>(a[1]), static_cast<unsigned>(a[2]));
+      return true;
+#ifdef SYS_dup2
+    case SYS_dup2:
+#endif
+    case SYS_dup3:
+      *result = guarded_dup(call.number, static_cast<int>(a[0]), static_cast<int>(a[1]), static_cast<int>(a[2]));
+      return true;
+    case SYS_execve:
+    case SYS_execveat:
+      *result = guarded_exec(call);
+      return true;
+    case SYS_io_uring_setup:
+    case SYS_io_setup:
+      if (in_handler_mode()) return false;
+      *result = asynchronous_io(call);
+      return true;
+    case SYS_vmsplice:
+      *result = vmsplice_call(call);
+      return true;
+    case SYS_exit_group:
+      report_at_exit();
+      *result = issue(call);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace farside::preload

@@ -1,0 +1,459 @@
+#include "preload/guard/traps.h"
+
+#include <linux/sched.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/log.h"
+#include "base/sync.h"
+#include "preload/guard/guard.h"
+#include "preload/guard/signals.h"
+#include "preload/guard/syscall_table.h"
+#include "preload/heap/fork.h"
+#include "preload/runtime.h"
+
+#ifndef PR_SET_SYSCALL_USER_DISPATCH
+#define PR_SET_SYSCALL_USER_DISPATCH 59
+#define PR_SYS_DISPATCH_OFF 0
+#define PR_SYS_DISPATCH_ON 1
+#endif
+#ifndef SYS_USER_DISPATCH
+#define SYS_USER_DISPATCH 2
+#endif
+
+namespace farside::preload {
+namespace {
+
+constexpr size_t kStackBytes = 256 * kKiB;  // touched only as far as it is used
+
+// ---- Alternate stacks ----
+
+// One per thread, kept when its thread ends (it may be standing on it) and reused once the thread is gone.
+struct StackRecord {
+  std::byte* memory;
+  std::atomic<int> tid;
+  void* pinned;  // the thread's own thread-local storage, where that is far; see pin_thread_storage
+  uint64_t pinned_bytes;
+};
+constexpr size_t kMaxStacks = 16384;
+SpinLock g_stack_lock;  // guards g_stack_count and the giving out of stacks
+StackRecord* g_stacks = nullptr;
+size_t g_stack_count = 0;
+
+StackRecord* find_free_stack() {
+  int process = os::getpid();
+  for (size_t i = 0; i < g_stack_count; i++) {
+    int tid = g_stacks[i].tid.load();
+    if (tid == 0 || (tid > 0 && os::thread_is_gone(process, tid))) return &g_stacks[i];
+  }
+  return nullptr;
+}
+
+// A stack for a thread that is about to exist; its record is marked taken (-1) until the thread enters its id.
+StackRecord* take_stack() {
+  SignalsBlocked blocked;
+  LockGuard guard(g_stack_lock);
+  if (!g_stacks) g_stacks = static_cast<StackRecord*>(near_alloc(kMaxStacks * sizeof(StackRecord)));
+  StackRecord* record = find_free_stack();
+  if (!record) {
+    if (g_stack_count == kMaxStacks) die("more than {} threads at once; Farside cannot serve them", kMaxStacks);
+    record = &g_stacks[g_stack_count];
+    record->memory = static_cast<std::byte*>(os::map_near(kStackBytes));
+    if (!record->memory) die("out of memory: no signal stack for a new thread");
+    g_stack_count++;
+  }
+  record->tid.store(-1);
+  if (record->pinned) guard_pager()->unpin(std::exchange(record->pinned, nullptr), record->pinned_bytes);
+  return record;
+}
+
+// A thread that runs on a stack from the far heap has its thread-local storage at the top of it: the guard's selector
+// and the kernel's rseq area, which the kernel reads and writes at any time. They stay near until the thread is gone.
+void pin_thread_storage(StackRecord* record, uint64_t stack_pointer, uint64_t thread_pointer) {
+  constexpr uint64_t kThreadDescriptor = 4096;  // libc's struct pthread begins at the thread pointer
+  constexpr uint64_t kMost = 1024 * 1024;
+  if (!is_far(reinterpret_cast<void*>(thread_pointer))) return;
+  uint64_t begin = align_down(stack_pointer - 1, kPageSize), end = thread_pointer + kThreadDescriptor;
+  if (begin > thread_pointer || end - begin > kMost) begin = align_down(thread_pointer - 16 * kPageSize, kPageSize);
+  record->pinned = reinterpret_cast<void*>(begin);
+  record->pinned_bytes = guard_pager()->pin(record->pinned, end - begin, true);
+}
+
+void use_stack(StackRecord* record) {
+  record->tid.store(os::gettid());
+  t_guard.stack_low = reinterpret_cast<uint64_t>(record->memory);
+  t_guard.stack_high = t_guard.stack_low + kStackBytes;
+  use_alternate_stack(true);
+}
+
+// In the child of a fork the calling thread has a new id; the stacks of all others are free.
+void keep_stack_in_child() {
+  for (size_t i = 0; i < g_stack_count; i++) {
+    bool own = reinterpret_cast<uint64_t>(g_stacks[i].memory) == t_guard.stack_low;
+    g_stacks[i].tid.store(own ? os::gettid() : 0);
+    // The pager has forgotten all pins.
+    if (own && g_stacks[i].pinned)
+      g_stacks[i].pinned_bytes = guard_pager()->pin(g_stacks[i].pinned, g_stacks[i].pinned_bytes, true);
+    else g_stacks[i].pinned = nullptr;
+  }
+}
+
+int set_dispatch(bool on) {
+  auto text = os::syscall_text();
+  if (!on) return os::call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_OFF, 0, 0, 0);
+  return os::call(SYS_prctl, PR_SET_SYSCALL_USER_DISPATCH, PR_SYS_DISPATCH_ON, text.data(), text.size(),
+                  &t_guard.selector);
+}
+
+// ---- The interrupted context ----
+
+using Registers = greg_t*;
+
+Registers registers_of(ucontext_t* context) { return context->uc_mcontext.gregs; }
+
+Call call_of(ucontext_t* context) {
+  Registers r = registers_of(context);
+  return {r[REG_RAX],
+          {r[REG_RDI], r[REG_RSI], r[REG_RDX], r[REG_R10], r[REG_R8], r[REG_R9]},
+          static_cast<uint64_t>(r[REG_RSP])};
+}
+
+os::SignalSet mask_of(const ucontext_t* context) {
+  os::SignalSet mask;
+  memcpy(&mask, &context->uc_sigmask, sizeof mask);
+  return mask;
+}
+void set_mask(ucontext_t* context, os::SignalSet mask) { memcpy(&context->uc_sigmask, &mask, sizeof mask); }
+
+// The mask that matters is the one in the frame: the kernel restores it when the trap returns.
+long sigprocmask_in(ucontext_t* context, const Call& call) {
+  if (call.arg[3] != sizeof(os::SignalSet)) return -EINVAL;
+  auto* wanted = reinterpret_cast<const os::SignalSet*>(call.arg[1]);
+  auto* old = reinterpret_cast<os::SignalSet*>(call.arg[2]);
+  os::SignalSet before = mask_of(context), set = wanted ? *wanted : 0, after = before;
+  if (wanted) {
+    switch (call.arg[0]) {
+      case SIG_BLOCK:
+        after = before | set;
+        break;
+      case SIG_UNBLOCK:
+        after = before & ~set;
+        break;
+      case SIG_SETMASK:
+        after = set;
+        break;
+      default:
+        return -EINVAL;
+    }
+  }
+  if (old) *old = before;
+  constexpr os::SignalSet kNever = os::signal_bit(SIGKILL) | os::signal_bit(SIGSTOP);
+  set_mask(context, without_ours(after) & ~kNever);
+  return 0;
+}
+
+// Calls that wait with a mask of their own: the mask is copied near, without our signals.
+long call_with_mask(const Call& call, int mask_arg) {
+  auto* given = reinterpret_cast<const os::SignalSet*>(call.arg[mask_arg]);
+  if (!given) return guarded_call(call);
+  os::SignalSet mask = without_ours(*given);
+  Call changed = call;
+  changed.arg[mask_arg] = reinterpret_cast<long>(&mask);
+  return guarded_call(changed);
+}
+
+long pselect_call(const Call& call) {
+  struct MaskArgument {
+    const os::SignalSet* set;
+    size_t bytes;
+  };
+  auto* given = reinterpret_cast<const MaskArgument*>(call.arg[5]);
+  Call changed = call;
+  MaskArgument argument = {};
+  os::SignalSet mask = 0;
+  if (given) {
+    argument = *given;
+    if (argument.set) {
+      mask = without_ours(*argument.set);
+      argument.set = &mask;
+    }
+    changed.arg[5] = reinterpret_cast<long>(&argument);
+  }
+  Pins pins(call.stack_pointer);
+  constexpr uint64_t kFdSet = 1024 / 8;
+  for (int i = 1; i <= 3; i++) pins.add(reinterpret_cast<void*>(call.arg[i]), kFdSet, true);
+  pins.add(reinterpret_cast<void*>(call.arg[4]), sizeof(timespec), true);
+  return issue(changed);
+}
+
+long ppoll_call(const Call& call) {
+  Pins pins(call.stack_pointer);
+  pins.add(reinterpret_cast<void*>(call.arg[0]), static_cast<uint64_t>(call.arg[1]) * 8, true);
+  pins.add(reinterpret_cast<void*>(call.arg[2]), sizeof(timespec), true);
+  return call_with_mask(call, 3);
+}
+
+long epoll_pwait_call(const Call& call) {
+  Pins pins(call.stack_pointer);
+  pins.add(reinterpret_cast<void*>(call.arg[1]), static_cast<uint64_t>(call.arg[2]) * 12, true);
+  if (call.number == SYS_epoll_pwait2) pins.add(reinterpret_cast<void*>(call.arg[3]), sizeof(timespec), false);
+  return call_with_mask(call, 4);
+}
+
+// ---- The clone family ----
+
+struct CloneRequest {
+  uint64_t flags;
+  uint64_t stack;    // stack pointer of the child, 0: as the parent's
+  uint64_t storage;  // its thread pointer, where the flags set one
+};
+
+CloneRequest request_of(const Call& call) {
+  switch (call.number) {
+    case SYS_clone:
+      return {static_cast<uint64_t>(call.arg[0]), static_cast<uint64_t>(call.arg[1]),
+              static_cast<uint64_t>(call.arg[4])};
+    case SYS_clone3: {
+      auto* args = reinterpret_cast<const clone_args*>(call.arg[0]);
+      return {args->flags, args->stack ? args->stack + args->stack_size : 0, args->tls};
+    }
+#ifdef SYS_vfork
+    case SYS_vfork:
+      return {CLONE_VM | CLONE_VFORK, 0, 0};
+#endif
+    default:
+      return {0, 0, 0};  // SYS_fork
+  }
+}
+
+// Issues the call as a plain fork: same flags but no shared memory, no stack of its own. A vfork child would run
+// unguarded in our memory, so it gets a copy; its parent does not wait for it, which only exec's outcome could tell.
+long issue_fork(const Call& call) {
+  constexpr uint64_t kDropped = CLONE_VM | CLONE_VFORK;
+  if (call.number == SYS_clone3) {
+    clone_args args = {};
+    auto bytes = static_cast<size_t>(call.arg[1]) < sizeof args ? static_cast<size_t>(call.arg[1]) : sizeof args;
+    memcpy(&args, reinterpret_cast<void*>(call.arg[0]), bytes);
+    args.flags &= ~kDropped;
+    args.stack = args.stack_size = 0;
+    return os::call(SYS_clone3, &args, bytes);
+  }
+  if (call.number != SYS_clone) return os::call(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  return os::call(SYS_clone, call.arg[0] & ~static_cast<long>(kDropped), 0, call.arg[2], call.arg[3], call.arg[4]);
+}
+
+// A forked process. The child comes out of here as a guarded process of its own and returns into the program.
+long fork_in(ucontext_t* context, const Call& call, uint64_t child_stack) {
+  SignalsBlocked blocked;
+  ForkScope scope;
+  g_stack_lock.lock();  // the child must not inherit it held by a thread that it does not have
+  long r = issue_fork(call);
+  g_stack_lock.unlock();
+  if (r != 0) {
+    scope.in_parent(r > 0);
+    return r;
+  }
+  scope.in_child();
+  keep_stack_in_child();
+  set_dispatch(true);
+  if (child_stack) registers_of(context)[REG_RSP] = static_cast<greg_t>(child_stack);
+  set_mask(context, without_ours(mask_of(context)));
+  return 0;
+}
+
+// ---- Threads ----
+
+// What a new thread needs to begin guarded and then to continue in the program's context. Lies at the top of the
+// thread's alternate stack, which it stands on for its first steps.
+struct ThreadStart {
+  uint64_t rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r8, r9, r10, rsp, rip;
+  StackRecord* stack;
+};
+static_assert(offsetof(ThreadStart, rip) == 13 * 8, "farside_clone_thread below loads by these offsets");
+
+}  // namespace
+
+// Issues clone or clone3 (number in rdi, arguments in rsi, rdx, rcx, r8, r9) for a thread. The child takes `start`
+// (stack, first word above the return address) and never returns here.
+extern "C" long farside_clone_thread(long number, long a, long b, long c, long d, long e, void* start);
+extern "C" void farside_thread_began(void* start);
+
+asm(R"(
+  .section farside_syscalls,"ax",@progbits
+  .globl farside_clone_thread
+  .hidden farside_clone_thread
+  .type farside_clone_thread,@function
+farside_clone_thread:
+  pushq %r12
+  movq 16(%rsp), %r12
+  movq %rdi, %rax
+  movq %rsi, %rdi
+  movq %rdx, %rsi
+  movq %rcx, %rdx
+  movq %r8, %r10
+  movq %r9, %r8
+  syscall
+  testq %rax, %rax
+  jz 1f
+  popq %r12
+  ret
+1:
+  movq %r12, %rsp
+  andq $-16, %rsp
+  movq %r12, %rdi
+  xorl %ebp, %ebp
+  call farside_thread_began
+  movq 0(%r12), %rbx
+  movq 8(%r12), %rbp
+  movq 24(%r12), %r13
+  movq 32(%r12), %r14
+  movq 40(%r12), %r15
+  movq 48(%r12), %rdi
+  movq 56(%r12), %rsi
+  movq 64(%r12), %rdx
+  movq 72(%r12), %r8
+  movq 80(%r12), %r9
+  movq 88(%r12), %r10
+  movq 96(%r12), %rsp
+  movq 104(%r12), %rcx
+  movq 16(%r12), %r12
+  xorl %eax, %eax
+  jmp *%rcx
+  .size farside_clone_thread, .-farside_clone_thread
+  .previous
+)");
+
+extern "C" void farside_thread_began(void* argument) {
+  auto* start = static_cast<ThreadStart*>(argument);
+  t_guard = GuardThread{};
+  use_stack(start->stack);
+  t_guard.selector = kSelectorBlock;
+  t_guard.armed = true;
+  if (int error = set_dispatch(true)) die("cannot guard a new thread (error {})", -error);
+}
+
+namespace {
+
+long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& request) {
+  StackRecord* stack = take_stack();
+  if (request.stack && (request.flags & CLONE_SETTLS)) pin_thread_storage(stack, request.stack, request.storage);
+  auto* start = reinterpret_cast<ThreadStart*>(stack->memory + kStackBytes - align_up(sizeof(ThreadStart), 64));
+  Registers r = registers_of(context);
+  auto reg = [&](int name) { return static_cast<uint64_t>(r[name]); };
+  *start = {reg(REG_RBX),
+            reg(REG_RBP),
+            reg(REG_R12),
+            reg(REG_R13),
+            reg(REG_R14),
+            reg(REG_R15),
+            reg(REG_RDI),
+            reg(REG_RSI),
+            reg(REG_RDX),
+            reg(REG_R8),
+            reg(REG_R9),
+            reg(REG_R10),
+            request.stack ? request.stack : reg(REG_RSP),
+            reg(REG_RIP),
+            stack};
+  // The new thread takes its mask from this one: the program's, as it was when it trapped.
+  os::SignalSet mask = without_ours(mask_of(context)), before;
+  os::sigprocmask(SIG_SETMASK, &mask, &before);
+  long result;
+  if (call.number == SYS_clone3) {
+    clone_args args = {};
+    auto bytes = static_cast<size_t>(call.arg[1]) < sizeof args ? static_cast<size_t>(call.arg[1]) : sizeof args;
+    memcpy(&args, reinterpret_cast<void*>(call.arg[0]), bytes);
+    result = farside_clone_thread(SYS_clone3, reinterpret_cast<long>(&args), static_cast<long>(bytes), 0, 0, 0, start);
+  } else {
+    result = farside_clone_thread(SYS_clone, call.arg[0], call.arg[1], call.arg[2], call.arg[3], call.arg[4], start);
+  }
+  if (result < 0) stack->tid.store(0);
+  os::sigprocmask(SIG_SETMASK, &before, nullptr);
+  return result;
+}
+
+long clone_in(ucontext_t* context, const Call& call) {
+  CloneRequest request = request_of(call);
+  bool shares_memory = (request.flags & CLONE_VM) != 0;
+  if (!shares_memory || (request.flags & CLONE_VFORK)) return fork_in(context, call, request.stack);
+  return clone_thread(context, call, request);
+}
+
+long dispatch(ucontext_t* context, const Call& call) {
+  switch (call.number) {
+    case SYS_rt_sigprocmask:
+      return sigprocmask_in(context, call);
+    case SYS_rt_sigaction:
+      return guarded_sigaction(static_cast<int>(call.arg[0]), reinterpret_cast<const KernelSigaction*>(call.arg[1]),
+                               reinterpret_cast<KernelSigaction*>(call.arg[2]), static_cast<size_t>(call.arg[3]));
+    case SYS_sigaltstack:
+      return guarded_sigaltstack(reinterpret_cast<const stack_t*>(call.arg[0]), reinterpret_cast<stack_t*>(call.arg[1]),
+                                 call.stack_pointer);
+    case SYS_rt_sigreturn:
+      farside_sigreturn_at(call.stack_pointer);
+    case SYS_rt_sigsuspend:
+      return call_with_mask(call, 0);
+    case SYS_ppoll:
+      return ppoll_call(call);
+    case SYS_pselect6:
+      return pselect_call(call);
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+      return epoll_pwait_call(call);
+    case SYS_clone:
+    case SYS_clone3:
+#ifdef SYS_fork
+    case SYS_fork:
+    case SYS_vfork:
+#endif
+      return clone_in(context, call);
+    case SYS_prctl:
+      if (call.arg[0] == PR_SET_SYSCALL_USER_DISPATCH) return -EINVAL;
+      return guarded_call(call);
+    case SYS_exit:
+      forget_thread();
+      return issue(call);
+    default:
+      return guarded_call(call);
+  }
+}
+
+}  // namespace
+
+void on_sigsys(int signal, siginfo_t* info, void* argument) {
+  auto* context = static_cast<ucontext_t*>(argument);
+  if (info->si_code != SYS_USER_DISPATCH)
+    return chain_signal(signal, info, argument);  // the program's own seccomp filter
+  registers_of(context)[REG_RAX] = dispatch(context, call_of(context));
+}
+
+int arm_thread(bool block) {
+  prepare_thread();
+  t_guard.selector = block ? kSelectorBlock : kSelectorAllow;
+  t_guard.armed = true;
+  return set_dispatch(true);
+}
+
+void use_alternate_stack(bool use) {
+  stack_t stack = {reinterpret_cast<void*>(t_guard.stack_low), use ? 0 : SS_DISABLE, kStackBytes};
+  os::call(SYS_sigaltstack, &stack, nullptr);
+}
+
+void prepare_thread() {
+  if (t_guard.stack_low == 0) use_stack(take_stack());
+}
+
+bool can_trap_system_calls() {
+  if (set_dispatch(true) != 0) return false;  // the selector allows everything at this time
+  set_dispatch(false);
+  return true;
+}
+
+}  // namespace farside::preload

@@ -1,0 +1,148 @@
+#include "preload/heap/far_heap.h"
+
+#include <jemalloc/jemalloc.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "base/log.h"
+
+// Read by jemalloc before anything else runs. One automatic arena (0, near); ours are made by hand. Freed memory goes
+// back soon: pages that hold nothing must not travel. No huge allocations outside our arenas, no huge pages.
+extern "C" __attribute__((visibility("hidden"))) const char* far_je_malloc_conf;
+const char* far_je_malloc_conf =
+    "narenas:1,retain:true,dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:false,oversize_threshold:0,"
+    "metadata_thp:disabled,thp:never,abort_conf:false";
+
+// jemalloc's own mappings (its books): straight from the kernel, never far.
+extern "C" {
+void* far_je_near_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  long r = farside::os::mmap(address, bytes, protection, flags, fd, offset);
+  if (r >= 0 || r < -4095) return reinterpret_cast<void*>(r);
+  errno = static_cast<int>(-r);
+  return MAP_FAILED;
+}
+static int with_errno(int r) {
+  if (r >= 0) return r;
+  errno = -r;
+  return -1;
+}
+int far_je_near_munmap(void* address, size_t bytes) { return with_errno(farside::os::munmap(address, bytes)); }
+int far_je_near_mprotect(void* address, size_t bytes, int p) {
+  return with_errno(farside::os::mprotect(address, bytes, p));
+}
+int far_je_near_madvise(void* address, size_t bytes, int a) {
+  return with_errno(farside::os::madvise(address, bytes, a));
+}
+}
+
+namespace farside::preload {
+
+__attribute__((tls_model("initial-exec"))) thread_local int t_heap = kUnbound;
+
+namespace {
+
+constexpr unsigned kMaxArenas = 16;
+
+// Set once by enable_far_heap, before the program's main() and its threads.
+pager::Pager* g_pager = nullptr;
+unsigned g_arenas[kMaxArenas];
+unsigned g_arena_count = 0;
+std::atomic<unsigned> g_next_arena{0};
+std::atomic<bool> g_full_reported{false};
+
+// ---- Extent hooks. jemalloc calls them with its own locks held; they lock only the pager's (docs/locking.md). ----
+
+void report_full(const Status& status, size_t bytes) {
+  if (g_full_reported.exchange(true)) return;
+  log(LogLevel::kError,
+      "far memory is full: {} more bytes cannot be had ({}); the program gets ENOMEM. Give the server more --memory",
+      bytes, status.text());
+}
+
+bool commit_extent(std::byte* address, size_t bytes) {
+  Status committed = g_pager->commit(address, bytes);
+  if (!committed.ok()) report_full(committed, bytes);
+  return committed.ok();
+}
+
+void* hook_alloc(extent_hooks_t*, void* wanted, size_t bytes, size_t alignment, bool* zero, bool* commit, unsigned) {
+  auto* address = static_cast<std::byte*>(wanted);
+  if (address && !g_pager->reserve_at(address, bytes)) return nullptr;
+  if (!address) address = g_pager->reserve(bytes, alignment);
+  if (!address) return nullptr;
+  if (*commit && !commit_extent(address, bytes)) {
+    g_pager->release(address, bytes);
+    return nullptr;
+  }
+  *zero = true;
+  return address;
+}
+
+// Addresses are kept for reuse; their memory goes by decommit. true: not done.
+bool hook_dalloc(extent_hooks_t*, void*, size_t, bool, unsigned) { return true; }
+
+bool hook_commit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
+  return !commit_extent(static_cast<std::byte*>(address) + offset, bytes);
+}
+
+bool hook_decommit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
+  g_pager->decommit(static_cast<std::byte*>(address) + offset, bytes);
+  return false;
+}
+
+bool hook_purge(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
+  g_pager->discard(static_cast<std::byte*>(address) + offset, bytes);
+  return false;
+}
+
+// All of far space is one mapping: extents split and merge freely.
+bool hook_split(extent_hooks_t*, void*, size_t, size_t, size_t, bool, unsigned) { return false; }
+bool hook_merge(extent_hooks_t*, void*, size_t, void*, size_t, bool, unsigned) { return false; }
+
+extent_hooks_t g_hooks = {hook_alloc, hook_dalloc, nullptr,    hook_commit, hook_decommit,
+                          nullptr,    hook_purge,  hook_split, hook_merge};
+
+Status make_arena(unsigned* index) {
+  size_t size = sizeof *index;
+  if (int error = far_je_mallctl("arenas.create", index, &size, nullptr, 0))
+    return Status::error(error, "jemalloc cannot make an arena");
+  // Replacing the hooks after the arena exists leaves its books on jemalloc's default, near mappings.
+  char name[48];
+  snprintf(name, sizeof name, "arena.%u.extent_hooks", *index);
+  extent_hooks_t* hooks = &g_hooks;
+  if (int error = far_je_mallctl(name, nullptr, nullptr, &hooks, sizeof hooks))
+    return Status::error(error, "jemalloc refuses extent hooks");
+  return {};
+}
+
+}  // namespace
+
+Status enable_far_heap(pager::Pager* pager) {
+  g_pager = pager;
+  auto count = static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (count > kMaxArenas) count = kMaxArenas;
+  for (unsigned i = 0; i < count; i++) {
+    Status made = make_arena(&g_arenas[i]);
+    if (!made.ok()) return made;
+  }
+  g_arena_count = count;
+  return {};
+}
+
+bool bind_thread() {
+  if (t_heap == kNear || g_arena_count == 0) return t_heap != kNear;
+  unsigned arena = g_arenas[g_next_arena.fetch_add(1) % g_arena_count];
+  t_heap = kNear;  // jemalloc may allocate for itself while it switches
+  bool bound = far_je_mallctl("thread.arena", nullptr, nullptr, &arena, sizeof arena) == 0;
+  t_heap = bound ? kBound : kUnbound;
+  return true;
+}
+
+int near_flags() { return MALLOCX_ARENA(0) | MALLOCX_TCACHE_NONE; }
+
+NearScope::NearScope() : before_(t_heap) { t_heap = kNear; }
+NearScope::~NearScope() { t_heap = before_; }
+
+}  // namespace farside::preload

@@ -1,0 +1,30 @@
+#include "preload/heap/fork.h"
+
+#include "objects/api.h"
+#include "preload/guard/guard.h"
+#include "preload/heap/mappings.h"
+#include "preload/runtime.h"
+
+namespace farside::preload {
+
+ForkScope::ForkScope() {
+  objects::before_fork();
+  lock_mappings();
+  guard_pager()->prepare_fork();
+}
+
+void ForkScope::in_parent(bool forked) {
+  guard_pager()->fork_in_parent(forked);
+  unlock_mappings();
+  objects::after_fork_in_parent();
+}
+
+void ForkScope::in_child() {
+  guard_pager()->fork_in_child();
+  unlock_mappings();
+  objects::after_fork_in_child();
+  repin_in_child();
+  note_fork_in_child();
+}
+
+}  // namespace farside::preload

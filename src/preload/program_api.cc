@@ -1,0 +1,68 @@
+// What include/farside/farside.h promises, for programs that run under Farside: these symbols come before those of
+// libfarside.so. Ordinary code of the program calls them, never a fault.
+#include <cerrno>
+#include <cstring>
+
+#include "farside/farside.h"
+#include "preload/program_api.h"
+#include "preload/trace/trace.h"
+
+#define FARSIDE_PUBLIC __attribute__((visibility("default")))
+
+using farside::pager::PageState;
+using farside::pager::PageWord;
+
+// The inline guard's constants are the page word's.
+static_assert(FARSIDE_PAGE_DIRTY_ == PageWord::kDirty);
+static_assert(FARSIDE_PAGE_NEAR_ == (static_cast<uint64_t>(PageState::kNear) | PageWord::kHot));
+static_assert(FARSIDE_PAGE_MASK_ == (PageWord::kStateMask | PageWord::kHot | PageWord::kCow));
+
+extern "C" {
+
+FARSIDE_PUBLIC struct farside_view farside_view = {0, 0, nullptr};
+
+FARSIDE_PUBLIC void farside_hint_slow(const void* address, size_t bytes, unsigned options) {
+  farside::pager::Pager* pager = farside::preload::guard_pager();
+  auto at = reinterpret_cast<uint64_t>(address);
+  if (!pager || !pager->contains(at)) return;
+  unsigned fetched = pager->hint({.address = at,
+                                  .bytes = bytes,
+                                  .write = (options & FARSIDE_WRITE) != 0,
+                                  .priority = options >> 2 & 3,
+                                  .ahead = options >> 8 & 255,
+                                  .behind = options >> 16 & 255});
+  if (farside::preload::tracing()) farside::preload::trace_hint(at, fetched > 0, __builtin_return_address(0));
+}
+
+FARSIDE_PUBLIC int farside_region_set_policy_(const void* address, size_t bytes, const char* policy) {
+  farside::pager::Pager* pager = farside::preload::guard_pager();
+  auto* begin = static_cast<std::byte*>(const_cast<void*>(address));
+  if (!pager || !pager->contains(reinterpret_cast<uint64_t>(address))) return 0;  // near: no policy rules it
+  if (!policy) {
+    pager->remove_region(begin);
+    return 0;
+  }
+  farside::PolicyKind kind;
+  return farside::policy_from_name(policy, &kind) ? pager->add_region(begin, bytes, kind).code() : EINVAL;
+}
+
+FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
+  using farside::pager::Counter;
+  memset(stats, 0, sizeof *stats);
+  farside::pager::Pager* pager = farside::preload::guard_pager();
+  if (!pager) return 0;
+  farside::pager::Stats s = pager->stats();
+  constexpr uint64_t kPage = farside::kPageSize;
+  *stats = {s.near_pages * kPage,   s.limit_pages * kPage,         s.populated_pages * kPage, s.get(Counter::kFaults),
+            s.get(Counter::kHints), s.get(Counter::kHintsFetched), s.get(Counter::kHintsWild)};
+  return 1;
+}
+}
+
+namespace farside::preload {
+
+void show_far_memory_to_hints(pager::Pager* pager) {
+  farside_view = {reinterpret_cast<uintptr_t>(pager->base()), pager->space_bytes(), pager->page_words()};
+}
+
+}  // namespace farside::preload

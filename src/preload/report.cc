@@ -1,0 +1,134 @@
+#include "preload/report.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/os.h"
+#include "preload/guard/signals.h"
+
+namespace farside::preload {
+namespace {
+
+void program_name(char* name, size_t room) {
+  int fd = os::open("/proc/self/comm", O_RDONLY);
+  ssize_t n = fd < 0 ? 0 : os::read(fd, name, room - 1);
+  if (fd >= 0) os::close(fd);
+  size_t length = n > 0 ? static_cast<size_t>(n) : 0;
+  if (length > 0 && name[length - 1] == '\n') length--;
+  name[length] = 0;
+  for (size_t i = 0; i < length; i++) {
+    if (name[i] == '"' || name[i] == '\\' || name[i] < ' ') name[i] = '?';
+  }
+}
+
+// Of all faults, those that had to wait for a frame are few: the others waited for no time at all.
+double frame_wait_p99_us(const pager::Stats& s) {
+  uint64_t fetches = s.get(pager::Counter::kMajorFaults) + s.get(pager::Counter::kZeroFaults);
+  return pager::in_unit(pager::Unit::kTicks, s.frame_waits.exceeded_by(fetches / 100));
+}
+
+double fault_quantile_us(const pager::Stats& s, uint64_t one_in) {
+  return pager::in_unit(pager::Unit::kTicks, s.fault_times.exceeded_by(s.fault_times.count() / one_in));
+}
+
+// One line of JSON in somebody's memory, of at least some bytes. Members that do not fit are left out.
+class ReportLine {
+ public:
+  ReportLine(char* text, size_t room) : text_(text), room_(room) { text_[used_++] = '{'; }
+  void add(const char* name, const char* value) { put("\"{}\":\"{}\",", name, value); }
+  void add(const char* name, uint64_t value) { put("\"{}\":{},", name, value); }
+  void add(const char* name, double value) { put("\"{}\":{:.3f},", name, value); }
+  void add(const char* name, bool value) { put("\"{}\":{},", name, value); }
+  size_t finish() {
+    text_[used_ - 1] = '}';  // in place of the last comma
+    text_[used_++] = '\n';
+    return used_;
+  }
+
+ private:
+  template <typename... Values>
+  void put(fmt::format_string<const Values&...> format, const Values&... values) {
+    size_t left = room_ - 1 - used_;
+    size_t size = fmt::format_to_n(text_ + used_, left, format, values...).size;
+    if (size <= left) used_ += size;
+  }
+  char* text_;
+  size_t room_;
+  size_t used_ = 0;
+};
+
+void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s) {
+  line.add("local_bytes", s.limit_pages * kPageSize);
+  line.add("near_bytes", s.near_pages * kPageSize);
+  line.add("near_peak_bytes", s.near_peak_pages * kPageSize);
+  line.add("heap_bytes", s.populated_pages * kPageSize);
+  line.add("far_peak_bytes",
+           s.populated_peak_pages > s.limit_pages ? (s.populated_peak_pages - s.limit_pages) * kPageSize : 0);
+  line.add("heap_peak_bytes", s.populated_peak_pages * kPageSize);
+  line.add("metadata_bytes", s.metadata_bytes);
+  line.add("forks", c.forks);
+  line.add("seconds", c.seconds);
+}
+
+// What remains of a fault beside waiting, fetching, mapping and accounting: gate, page word, claims, stride detection.
+uint64_t lookup_us(const pager::Stats& s) {
+  using pager::Counter;
+  uint64_t rest = s.get(Counter::kFaultTicks);
+  for (Counter part : {Counter::kFetchTicks, Counter::kMapTicks, Counter::kWaitFrameTicks, Counter::kWaitPageTicks,
+                       Counter::kAccountTicks}) {
+    rest -= std::min(rest, s.get(part));
+  }
+  return static_cast<uint64_t>(pager::in_unit(pager::Unit::kTicks, rest));
+}
+
+void add_counters(ReportLine& line, const pager::Stats& s) {
+  for (const pager::NamedCounter& n : pager::kNamedCounters) {
+    line.add(n.name, static_cast<uint64_t>(pager::in_unit(n.unit, s.get(n.counter))));
+  }
+  line.add("lookup_us", lookup_us(s));
+  line.add("cycles_per_us", ticks_per_us());
+  line.add("busiest_thread_fetches", s.busiest_thread_fetches);
+  line.add("fault_p50_us", fault_quantile_us(s, 2));
+  line.add("fault_p99_us", fault_quantile_us(s, 100));
+  line.add("fault_p999_us", fault_quantile_us(s, 1000));
+  line.add("frame_wait_p99_us", frame_wait_p99_us(s));
+}
+
+// What the counters cannot see: the kernel's way to the handler and back, for each fault.
+void add_signal_time(ReportLine& line, const ReportContext& c, const pager::Stats& s) {
+  auto faults = static_cast<double>(s.get(pager::Counter::kFaults));
+  line.add("signal_us", static_cast<uint64_t>(c.signal.delivery_us * faults));
+  line.add("return_us", static_cast<uint64_t>(c.signal.return_us * faults));
+}
+
+}  // namespace
+
+size_t format_report(const ReportContext& c, char* text, size_t room) {
+  char name[32];
+  program_name(name, sizeof name);
+  const pager::Stats& s = c.stats;
+  ReportLine line(text, room);
+  line.add("pid", static_cast<uint64_t>(os::getpid()));
+  line.add("program", static_cast<const char*>(name));
+  line.add("mode", c.mode == FaultMode::kSignal ? "signal" : "handler");
+  line.add("mode_reason", c.mode_reason);
+  line.add("transport", c.pager.store()->transport_name());
+  line.add("policy", c.pager.policy_name());
+  line.add("forked", c.forked);
+  add_gauges(line, c, s);
+  add_counters(line, s);
+  add_signal_time(line, c, s);
+  return line.finish();
+}
+
+void append_report(const char* path, const ReportContext& c) {
+  int fd = os::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return;  // the launcher is gone: nobody reads it
+  char line[4096];
+  os::write(fd, line, format_report(c, line, sizeof line));
+  os::close(fd);
+}
+
+}  // namespace farside::preload

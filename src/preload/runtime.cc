@@ -1,0 +1,201 @@
+#include "preload/runtime.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/log.h"
+#include "fiber/wait.h"
+#include "objects/api.h"
+#include "pager/handler.h"
+#include "preload/control.h"
+#include "preload/guard/guard.h"
+#include "preload/guard/signals.h"
+#include "preload/guard/traps.h"
+#include "preload/heap/far_heap.h"
+#include "preload/heap/mappings.h"
+#include "preload/program_api.h"
+#include "preload/report.h"
+#include "preload/trace/trace.h"
+
+namespace farside::preload {
+namespace {
+
+struct Runtime {
+  Options options;
+  FaultMode mode = FaultMode::kSignal;
+  const char* mode_reason = "";
+  pager::Pager* pager = nullptr;
+  pager::FaultHandler* handler = nullptr;
+  uint64_t started_ns = 0;
+  std::atomic<bool> reported{false};
+  std::atomic<uint64_t> forks{0};
+  bool forked = false;  // this process is a fork's child
+};
+Runtime g_runtime;
+
+[[noreturn]] void stop_with(const Status& status) {
+  log(LogLevel::kError, "{}", status.text());
+  os::exit_group(1);
+}
+
+// Which way of serving faults, and why.
+void choose_mode(Runtime& r) {
+  bool can_trap = can_trap_system_calls();
+  if (r.options.fault == FaultMode::kHandler) {
+    r.mode = FaultMode::kHandler;
+    r.mode_reason = "asked for";
+  } else if (can_trap) {
+    r.mode = FaultMode::kSignal;
+    r.mode_reason = r.options.fault == FaultMode::kSignal ? "asked for" : "system calls can be guarded";
+  } else if (r.options.fault == FaultMode::kSignal) {
+    stop_with(Status::error(
+        ENOSYS,
+        "signal mode needs Syscall User Dispatch, which this kernel or container refuses; use --fault=handler"));
+  } else {
+    r.mode = FaultMode::kHandler;
+    r.mode_reason = "this kernel or container refuses Syscall User Dispatch";
+  }
+}
+
+ReportContext report_context(const Runtime& r) {
+  double seconds = static_cast<double>(now_ns() - r.started_ns) / 1e9;
+  return {*r.pager, r.pager->stats(), r.mode, r.mode_reason, r.forked, r.forks.load(), seconds, {}};
+}
+
+Status start_pager(Runtime& r) {
+  auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
+  Result<remote::RemoteStore*> store = remote::RemoteStore::connect({.address = r.options.far_address,
+                                                                     .token = r.options.token,
+                                                                     .region_bytes = r.options.space,
+                                                                     .replicas = r.options.replicas,
+                                                                     .patience = {r.options.patience_ns},
+                                                                     .all_needed = false});
+  if (!store.ok()) return store.status();
+  Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
+  if (!pager.ok()) return pager.status();
+  r.pager = *pager;
+  open_control(r.pager, [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
+  r.pager->call_regularly(serve_control);
+  r.pager->start_threads();
+  if (r.mode != FaultMode::kHandler) return {};
+  r.handler = new (near_alloc(sizeof(pager::FaultHandler))) pager::FaultHandler(*r.pager);
+  return r.handler->start();
+}
+
+// Frames and evictors of a child exist only from here on: libc has put itself in order after the fork.
+void start_threads_after_fork() {
+  NearScope near;  // libc's books of a thread
+  g_runtime.pager->start_threads_in_child();
+  objects::start_threads_in_child();
+}
+
+Status start_tracing(const Runtime& r) {
+  if (r.options.trace[0] == 0) return {};
+  if (r.mode == FaultMode::kSignal) return start_trace(r.options.trace, r.pager);
+  return Status::error(
+      ENOTSUP, "faults cannot be traced in handler mode ({}): call stacks are seen in signal mode only", r.mode_reason);
+}
+
+void set_up_guard(Runtime& r) {
+  set_guard_pager(r.pager);
+  show_far_memory_to_hints(r.pager);
+  objects::enable_objects(r.pager, r.options.paths);
+  install_fault_handler(r.mode == FaultMode::kSignal);
+  install_trap_handler();
+  fiber::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); },
+                    [] { guard_pager()->poll_reads(); }, objects::drop_scopes});
+  pthread_atfork(nullptr, nullptr, start_threads_after_fork);
+  if (r.mode == FaultMode::kHandler) {
+    // Forks that do not come through our fork() are not trapped: their children get no far memory rather than zeros.
+    r.pager->inherit_in_fork(false);
+    return prepare_thread();
+  }
+  if (int error = arm_thread(true))
+    stop_with(Status::error(-error, "cannot arm Syscall User Dispatch (error {}); use --fault=handler", -error));
+}
+
+void announce(const Runtime& r) {
+  if (r.options.quiet || !r.options.announce) return;
+  char local[64];
+  if (r.options.local.is_share())
+    fmt::format_to_n(local, sizeof local, "{:.0f} % of the heap near{}", r.options.local.share * 100, '\0');
+  else fmt::format_to_n(local, sizeof local, "{} MiB near{}", r.options.local.bytes / kMiB, '\0');
+  bool signal = r.mode == FaultMode::kSignal;
+  char line[512];
+  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {}, far memory over {}{}\n",
+                              signal ? "signal" : "handler", r.mode_reason, local, r.pager->store()->transport_name(),
+                              r.pager->unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)");
+  os::write(2, line, end.size < sizeof line ? end.size : sizeof line);
+}
+
+// The announcement is for the first process of a run only.
+void hide_announcement() {
+  NearScope near;
+  unsetenv("FARSIDE_ANNOUNCE");
+}
+
+__attribute__((constructor(101))) void start() {
+  Runtime& r = g_runtime;
+  r.started_ns = now_ns();
+  Status read = options_from_environment(environ, &r.options);
+  if (!read.ok()) stop_with(read);
+  if (r.options.far_address[0] == 0) return;  // preloaded without a launcher: the program runs as it is
+  NearScope near;
+  choose_mode(r);
+  Status started = start_pager(r);
+  if (!started.ok()) stop_with(started);
+  Status traced = start_tracing(r);
+  if (!traced.ok()) stop_with(traced);
+  announce(r);
+  hide_announcement();
+  enable_far_mappings(r.pager);
+  Status heap = enable_far_heap(r.pager);
+  if (!heap.ok()) stop_with(heap);
+  set_up_guard(r);
+}
+
+__attribute__((destructor)) void finish() { report_at_exit(); }
+
+}  // namespace
+
+void report_at_exit() {
+  write_trace();
+  Runtime& r = g_runtime;
+  if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
+  ReportContext context = report_context(r);
+  bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) > 0;
+  if (by_signal) context.signal = measure_signal_cost(*r.pager);  // with faults that the report does not count
+  append_report(r.options.report, context);
+}
+
+bool owns_fd(int fd) {
+  const Runtime& r = g_runtime;
+  return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || (r.handler && r.handler->owns_fd(fd)));
+}
+
+void forget_thread() {
+  objects::forget_thread();
+  if (g_runtime.pager) g_runtime.pager->detach_thread();
+}
+
+void note_fork_in_child() {
+  g_runtime.forked = true;
+  g_runtime.reported.store(false);
+  g_runtime.forks.store(0);
+  g_runtime.started_ns = now_ns();
+  g_runtime.mode = FaultMode::kSignal;
+  g_runtime.mode_reason = "forked processes page by signal";
+  g_runtime.handler = nullptr;
+  reopen_control_in_child();
+  trace_in_child();
+}
+
+bool in_handler_mode() { return g_runtime.mode == FaultMode::kHandler; }
+
+}  // namespace farside::preload

@@ -1,0 +1,290 @@
+#include "preload/trace/trace_stacks.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/bits.h"
+#include "base/os.h"
+#include "preload/guard/guard.h"
+
+// glibc: the stack pointer at which the program began. Arguments and environment, which call nobody, lie above.
+extern "C" void* __libc_stack_end;
+
+namespace farside::preload {
+namespace {
+
+constexpr size_t kMostCopied = 16 * kKiB;
+constexpr size_t kScannedWords = 1024;
+constexpr size_t kScannedWhenCrowded = 64;  // more stacks are taken for one when the table fills up
+constexpr size_t kForeignWords = 512;       // of a stack that is not the thread's own
+constexpr unsigned kProbes = 32;
+constexpr unsigned kMostLookups = 64;    // of a thread's stack, each a walk over /proc/self/maps
+constexpr unsigned kMostCodeMaps = 256;  // versions; old ones stay, somebody may be reading them
+
+// ---- /proc/self/maps ----
+
+struct Mapping {
+  uint64_t begin, end;
+  bool executable, stack;
+};
+
+uint64_t parse_hex(std::string_view* text) {
+  uint64_t value = 0;
+  for (; !text->empty(); text->remove_prefix(1)) {
+    char c = text->front();
+    if (c >= '0' && c <= '9') value = value * 16 + static_cast<uint64_t>(c - '0');
+    else if (c >= 'a' && c <= 'f') value = value * 16 + static_cast<uint64_t>(c - 'a' + 10);
+    else break;
+  }
+  return value;
+}
+
+// "55d0c0-55d0c8 r-xp 00002000 08:01 123 /usr/bin/cat"
+Mapping parse_mapping(std::string_view line) {
+  Mapping m = {};
+  m.begin = parse_hex(&line);
+  line.remove_prefix(std::min<size_t>(1, line.size()));
+  m.end = parse_hex(&line);
+  // Code that cannot be read is of no use to the unwinder, but its addresses still tell stacks apart.
+  m.executable = line.size() > 3 && line[3] == 'x';
+  m.stack = line.ends_with("[stack]");
+  return m;
+}
+
+// Calls visit(mapping) for each; libc's readers allocate.
+template <typename Visit>
+void for_each_mapping(Visit visit) {
+  char buffer[2048];
+  int fd = os::open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  size_t held = 0;
+  for (;;) {
+    ssize_t got = os::read(fd, buffer + held, sizeof buffer - held);
+    if (got <= 0) break;
+    held += static_cast<size_t>(got);
+    std::string_view text(buffer, held);
+    for (size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1))
+      visit(parse_mapping(text.substr(0, end)));
+    held = text.size() == sizeof buffer ? 0 : text.size();  // a path longer than the buffer: its line is lost
+    memmove(buffer, text.data(), held);
+  }
+  os::close(fd);
+}
+
+// ---- What is code ----
+
+struct CodeRange {
+  uint64_t begin, end;
+};
+
+// Executable mappings, with a filter before them: one bit for each 64 KiB of addresses, folded into 4096 bits.
+struct CodeMap {
+  static constexpr unsigned kMost = 2000;
+  uint64_t filter[64];
+  uint32_t count;
+  CodeRange ranges[kMost];
+
+  static unsigned fold(uint64_t address) { return (address >> 16) & 4095; }
+  bool contains(uint64_t address) const {
+    unsigned bit = fold(address);
+    if (!(filter[bit / 64] >> (bit % 64) & 1)) return false;
+    const CodeRange* next =
+        std::upper_bound(ranges, ranges + count, address, [](uint64_t a, const CodeRange& r) { return a < r.begin; });
+    return next != ranges && address < next[-1].end;
+  }
+  void add(uint64_t begin, uint64_t end) {
+    if (count == kMost) return;
+    ranges[count++] = {begin, end};
+    for (uint64_t a = begin; a < end && a - begin < (uint64_t{4096} << 16); a += 1 << 16)
+      filter[fold(a) / 64] |= uint64_t{1} << (fold(a) % 64);
+    filter[fold(end - 1) / 64] |= uint64_t{1} << (fold(end - 1) % 64);
+  }
+};
+
+std::atomic<CodeMap*> g_code{nullptr};
+std::atomic<bool> g_code_stale{true};
+std::atomic<bool> g_code_busy{false};
+unsigned g_code_maps = 0;  // guarded by g_code_busy
+
+// Whoever comes first reads the mappings anew; the others go on with what there is.
+void refresh_code() {
+  if (g_code_busy.exchange(true, std::memory_order_acquire)) return;
+  if (g_code_maps < kMostCodeMaps) {
+    if (auto* code = static_cast<CodeMap*>(os::map_near(sizeof(CodeMap)))) {
+      g_code_maps++;
+      g_code_stale.store(false, std::memory_order_relaxed);
+      for_each_mapping([&](const Mapping& m) {
+        if (m.executable) code->add(m.begin, m.end);
+      });
+      g_code.store(code, std::memory_order_release);
+    }
+  }
+  g_code_busy.store(false, std::memory_order_release);
+}
+
+const CodeMap& code_around(uint64_t ip) {
+  const CodeMap* code = g_code.load(std::memory_order_acquire);
+  if (!g_code_stale.load(std::memory_order_relaxed) && code->contains(ip)) return *code;
+  refresh_code();
+  return *g_code.load(std::memory_order_acquire);
+}
+
+// ---- The thread's own stack ----
+
+struct TracedThread {
+  uint64_t stack_low, stack_high;  // words in between can be read; 0: not known
+  uint32_t tid;
+  uint32_t lookups;
+};
+__attribute__((tls_model("initial-exec"))) thread_local TracedThread t_traced;
+std::atomic<uint32_t> g_pid{0};
+
+uint64_t thread_pointer() {
+  uint64_t value;
+  asm("movq %%fs:0, %0" : "=r"(value));
+  return value;
+}
+
+// The main thread's stack is known by name. Any other own stack has libc's thread descriptor at its top, in the same
+// mapping. What is neither (coroutines, alternate stacks) may go away at any time and is not remembered.
+void find_own_stack(TracedThread& t, uint64_t sp) {
+  t.lookups++;
+  uint64_t descriptor = thread_pointer();
+  for_each_mapping([&](const Mapping& m) {
+    if (sp < m.begin || sp >= m.end) return;
+    bool own = descriptor > sp && descriptor < m.end;
+    if (!m.stack && !own) return;
+    auto beginning = reinterpret_cast<uint64_t>(__libc_stack_end);
+    t.stack_low = m.begin;
+    t.stack_high = !m.stack ? descriptor : beginning > m.begin && beginning < m.end ? align_down(beginning, 8) : m.end;
+  });
+}
+
+bool on_own_stack(uint64_t sp) {
+  TracedThread& t = t_traced;
+  auto inside = [&] { return sp >= t.stack_low && sp < t.stack_high; };
+  if (inside()) return true;
+  if (is_far(reinterpret_cast<void*>(sp))) return false;  // its pages come and go
+  if (t.lookups < kMostLookups) find_own_stack(t, sp);
+  return inside();
+}
+
+// ---- Telling stacks apart ----
+
+uint64_t mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9e3779b97f4a7c15;
+  return hash ^ hash >> 29;
+}
+
+std::atomic<uint64_t> g_stack_count{0};
+
+uint64_t hash_words(const CodeMap& code, uint64_t ip, const uint64_t* words, size_t count) {
+  uint64_t hash = mix(1, ip);
+  size_t scanned =
+      g_stack_count.load(std::memory_order_relaxed) < kMaxTraceStacks / 2 ? kScannedWords : kScannedWhenCrowded;
+  for (size_t i = 0; i < count && i < scanned; i++) {
+    if (code.contains(words[i])) hash = mix(hash, words[i]);
+  }
+  return hash ? hash : 1;
+}
+
+__attribute__((noinline)) uint64_t hash_foreign(const CodeMap& code, const StackRegisters& registers) {
+  uint64_t words[kForeignWords];
+  size_t got = read_safely(align_up(registers.sp(), 8), words, sizeof words);
+  return hash_words(code, registers.ip(), words, got / 8);
+}
+
+// ---- The copies ----
+
+TraceStack* g_stacks = nullptr;
+std::byte* g_bytes = nullptr;
+std::atomic<uint64_t> g_bytes_used{0};
+
+void copy_stack(TraceStack* stack, const StackRegisters& registers, bool own) {
+  memcpy(stack->registers, registers.value, sizeof stack->registers);
+  uint64_t sp = registers.sp();
+  uint64_t wanted = own ? std::min<uint64_t>(kMostCopied, t_traced.stack_high - sp) : kMostCopied;
+  uint64_t at = g_bytes_used.fetch_add(align_up(wanted, 16));
+  if (at + wanted > kMaxStackBytes) return;  // the innermost frame is all that will be known of it
+  stack->offset = at;
+  if (own) memcpy(g_bytes + at, reinterpret_cast<void*>(sp), wanted);
+  stack->bytes = own ? wanted : read_safely(sp, g_bytes + at, wanted);
+}
+
+uint64_t keep(uint64_t key, const StackRegisters& registers, bool own) {
+  for (unsigned i = 0; i < kProbes; i++) {
+    TraceStack& stack = g_stacks[(key + i) % kMaxTraceStacks];
+    std::atomic_ref<uint64_t> place(stack.key);
+    uint64_t found = place.load(std::memory_order_acquire);
+    if (found == 0 && place.compare_exchange_strong(found, key, std::memory_order_acq_rel)) {
+      g_stack_count.fetch_add(1, std::memory_order_relaxed);
+      copy_stack(&stack, registers, own);
+      return key;
+    }
+    if (found == key) return key;
+  }
+  return 0;
+}
+
+}  // namespace
+
+Status start_stacks() {
+  g_stacks = static_cast<TraceStack*>(os::map_near(kMaxTraceStacks * sizeof(TraceStack)));
+  g_bytes = static_cast<std::byte*>(os::map_near(kMaxStackBytes));
+  if (!g_stacks || !g_bytes) {
+    return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
+  }
+  refresh_code();
+  if (!g_code.load())
+    return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
+  return {};
+}
+
+uint64_t note_stack(const StackRegisters& registers) {
+  const CodeMap& code = code_around(registers.ip());
+  uint64_t sp = registers.sp();
+  bool own = on_own_stack(sp);
+  uint64_t first = align_up(sp, 8);
+  uint64_t key =
+      own ? hash_words(code, registers.ip(), reinterpret_cast<uint64_t*>(first), (t_traced.stack_high - first) / 8)
+          : hash_foreign(code, registers);
+  return keep(key, registers, own);
+}
+
+void note_code_change() { g_code_stale.store(true, std::memory_order_relaxed); }
+
+void forget_thread_stack() {
+  t_traced.tid = 0;
+  g_pid.store(0);
+  g_code_busy.store(false);  // whoever was reading the mappings is not in this process
+}
+
+uint32_t traced_thread() {
+  if (t_traced.tid == 0) t_traced.tid = static_cast<uint32_t>(os::gettid());
+  return t_traced.tid;
+}
+
+uint32_t traced_process() {
+  if (g_pid.load(std::memory_order_relaxed) == 0)
+    g_pid.store(static_cast<uint32_t>(os::getpid()), std::memory_order_relaxed);
+  return g_pid.load(std::memory_order_relaxed);
+}
+
+size_t read_safely(uint64_t address, void* to, size_t bytes) {
+  iovec local = {to, bytes}, remote = {reinterpret_cast<void*>(address), bytes};
+  long got = os::call(SYS_process_vm_readv, traced_process(), &local, 1, &remote, 1, 0);
+  return got < 0 ? 0 : static_cast<size_t>(got);
+}
+
+const TraceStack* trace_stacks() { return g_stacks; }
+const std::byte* trace_stack_bytes() { return g_bytes; }
+uint64_t trace_stack_bytes_used() { return std::min(g_bytes_used.load(), kMaxStackBytes); }
+
+}  // namespace farside::preload
