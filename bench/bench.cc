@@ -25,18 +25,19 @@
 namespace farside::bench {
 namespace {
 
-constexpr uint64_t kLeastBytes = 16 * kMiB;  // below, tables and queues weigh more than data
-constexpr unsigned kMostRepetitions = 1000;
+constexpr uint64_t kMinBytes = 16 * kMiB;  // below, tables and queues weigh more than data
+constexpr unsigned kMaxRepetitions = 1000;
 
 constexpr const char* kPagingHelp =
     "Touches one word on one page after another, at random and in order, reading and writing, with one thread and\n"
-    "with two. The ways of paging run in turn, each in a process of its own. Kernel swap on zram needs root;\n"
+    "with two. The configurations of paging run in turn, each in a process of its own. Kernel swap on zram needs "
+    "root;\n"
     "everything that is set up for it is undone. What the figures mean: docs/benchmarks.md.\n\n"
     "Examples:\n"
     "  farside bench paging\n"
     "  farside bench paging --json paging.json --svg paging.svg\n"
     "  farside bench paging --size 256M --local 10% --repeat 1 --no-zram\n"
-    "  farside bench paging --ways shm,'zram swap'";
+    "  farside bench paging --configurations shm,'zram swap'";
 
 constexpr const char* kRedisHelp =
     "Runs redis-server natively, over far memory and on kernel swap, in turn, and redis-benchmark against it with 16\n"
@@ -49,7 +50,7 @@ constexpr const char* kPoliciesHelp =
     "Simulates which pages would be near: Zipf's law, a scan beside it, and a loop, for each policy with and without\n"
     "hints, for exact LRU and for the optimum that knows the future. Costs are assumed: 3 us for a soft fault, 6 for "
     "a\n"
-    "miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they mean: docs/policies.md.\n\n"
+    "miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they mean: docs/guide/policies.md.\n\n"
     "Examples:\n"
     "  farside bench policies\n"
     "  farside bench policies --svg miss_ratios.svg --shares 5,10,20,30,40,50,60,70,80,90";
@@ -57,7 +58,7 @@ constexpr const char* kPoliciesHelp =
 constexpr const char* kScalingHelp =
     "Simulates the pager's faults and evictions with up to 128 threads on a large machine. Measures this machine "
     "first\n"
-    "and simulates it, too, to show how far the simulation can be trusted. What the figures mean: docs/scaling.md.\n\n"
+    "and simulates it, too, to show how far the simulation can be trusted. What the figures mean: docs/internals/scaling.md.\n\n"
     "Examples:\n"
     "  farside bench scaling --save-costs costs.json --json scaling.json --plots plots\n"
     "  farside bench scaling --costs costs.json --threads 8,48,128";
@@ -98,7 +99,7 @@ template <typename Settings>
 Status settle_data(const DataArguments& data, Settings* settings) {
   Result<uint64_t> bytes = parse_size(data.size);
   if (!bytes.ok()) return bytes.status();
-  if (*bytes < kLeastBytes) return Status::error(EINVAL, "--size {}: at least 16M", data.size);
+  if (*bytes < kMinBytes) return Status::error(EINVAL, "--size {}: at least 16M", data.size);
   Result<double> share = parse_share(data.local);
   if (!share.ok()) return share.status();
   settings->bytes = align_up(*bytes, kPageSize);
@@ -229,14 +230,14 @@ void add_size_option(CLI::App* command, std::string* size) {
 void add_repeat_option(CLI::App* command, unsigned* repetitions) {
   command->add_option("--repeat", *repetitions, "repetitions, of which the median is told")
       ->type_name("N")
-      ->check(CLI::Range(1U, kMostRepetitions))
+      ->check(CLI::Range(1U, kMaxRepetitions))
       ->capture_default_str();
 }
 
 void add_evictors_option(CLI::App* command, unsigned* evictors) {
   command->add_option("--evictors", *evictors, "evictor threads")
       ->type_name("N")
-      ->check(CLI::Range(1U, kMostEvictors))
+      ->check(CLI::Range(1U, kMaxEvictors))
       ->capture_default_str();
 }
 
@@ -262,10 +263,12 @@ void add_paging(CLI::App* parent) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   add_evictors_option(command, &settings.evictors);
-  command->add_option("--ways", settings.ways, "ways to run, separated by commas (default: all)")
+  command
+      ->add_option("--configurations", settings.configurations,
+                   "configurations to run, separated by commas (default: all)")
       ->type_name("NAMES")
       ->delimiter(',')
-      ->check(CLI::IsMember(paging_ways()));
+      ->check(CLI::IsMember(paging_configurations()));
   command->add_option("--svg", arguments->output.svg, "file for a bar chart")->type_name("FILE");
   add_output_options(command, &arguments->output);
   command->footer(kPagingHelp);
@@ -307,16 +310,16 @@ void add_objects(CLI::App* parent) {
   add_accesses_option(command, &settings.accesses);
   add_zram_option(command, &settings.zram);
   command
-      ->add_option("--parts", settings.parts,
-                   fmt::format("{}; separated by commas (default: all)", fmt::join(objects_parts(), ", ")))
+      ->add_option("--suites", settings.suites,
+                   fmt::format("{}; separated by commas (default: all)", fmt::join(objects_suites(), ", ")))
       ->type_name("LIST")
       ->delimiter(',')
-      ->check(CLI::IsMember(objects_parts()));
+      ->check(CLI::IsMember(objects_suites()));
   command->add_option("--svg", arguments->output.svg, "file for line charts")->type_name("FILE");
   add_output_options(command, &arguments->output);
   command->footer(
       "Examples:\n  farside bench objects --json objects.json --svg objects.svg\n"
-      "  farside bench objects --parts map,pauses --repeat 1\nWhat is measured: docs/benchmarks.md.");
+      "  farside bench objects --suites map,pauses --repeat 1\nWhat is measured: docs/benchmarks.md.");
   set_action(command, [arguments] { return bench_paged(*arguments, measure_objects, objects_text, objects_charts); });
 }
 
@@ -355,7 +358,7 @@ void add_hints(CLI::App* parent) {
   auto arguments = std::make_shared<HintsArguments>();
   add_repeat_option(command, &arguments->settings.repetitions);
   add_output_options(command, &arguments->output);
-  command->footer("Example: farside bench hints\nWhat is measured: docs/hints.md.");
+  command->footer("Example: farside bench hints\nWhat is measured: docs/guide/hints.md.");
   set_action(command, [arguments] { return bench_hints(*arguments); });
 }
 

@@ -177,7 +177,7 @@ class PagingSmokeTest : public testing::Test {
 TEST_F(PagingSmokeTest, EveryWayHasEveryWorkload) {
   std::map<std::string, int> cells;
   for (const json& cell : document_["cells"]) {
-    cells[cell["way"]]++;
+    cells[cell["configuration"]]++;
     EXPECT_GT(cell["us"]["median"], 0) << cell;
     EXPECT_GT(cell["counters"]["accesses"], 0) << cell;
   }
@@ -187,7 +187,7 @@ TEST_F(PagingSmokeTest, EveryWayHasEveryWorkload) {
 
 TEST_F(PagingSmokeTest, FarMemoryFaultedAndEvicted) {
   for (const json& cell : document_["cells"]) {
-    if (cell["way"] == "native" || cell["workload"] != "random read") continue;
+    if (cell["configuration"] == "native" || cell["workload"] != "random read") continue;
     const json& c = cell["counters"];
     EXPECT_GT(c["major_faults"], 0) << cell;
     EXPECT_LE(c["major_faults"], c["faults"]) << cell;
@@ -198,11 +198,11 @@ TEST_F(PagingSmokeTest, FarMemoryFaultedAndEvicted) {
 }
 
 TEST_F(PagingSmokeTest, MissesRoundTripsAndMachineAreThere) {
-  for (const char* way : {"shm", "tcp", "shm handler"}) {
-    const json& miss = document_["misses"][way];
-    EXPECT_GT(miss["share"], 0.3) << way;  // three quarters of the pages are far
-    EXPECT_GE(miss["p99_us"], miss["median_us"]) << way;
-    EXPECT_GE(miss["p999_us"], miss["p99_us"]) << way;
+  for (const char* configuration : {"shm", "tcp", "shm handler"}) {
+    const json& miss = document_["misses"][configuration];
+    EXPECT_GT(miss["share"], 0.3) << configuration;  // three quarters of the pages are far
+    EXPECT_GE(miss["p99_us"], miss["median_us"]) << configuration;
+    EXPECT_GE(miss["p999_us"], miss["p99_us"]) << configuration;
   }
   EXPECT_GT(document_["round_trip_us"]["tcp"]["median"], 0);
   EXPECT_GT(document_["round_trip_us"]["shm"]["median"], 0);
@@ -232,9 +232,9 @@ class ObjectsSmokeTest : public testing::Test {
     settings.repetitions = 1;
     settings.zram = false;
     settings.quiet = true;
-    settings.parts = objects_parts();
-    std::erase(settings.parts, "near");
-    std::erase(settings.parts, "paths");
+    settings.suites = objects_suites();
+    std::erase(settings.suites, "near");
+    std::erase(settings.suites, "paths");
     auto measured = measure_objects(settings);
     if (measured.ok()) document_ = *measured;
     else message_ = measured.status().text();
@@ -242,10 +242,10 @@ class ObjectsSmokeTest : public testing::Test {
   void SetUp() override { ASSERT_EQ(message_, ""); }
 
   // The rows of a part.
-  static std::vector<json> rows(const char* part) {
+  static std::vector<json> rows(const char* suite) {
     std::vector<json> rows;
     for (const json& row : document_["rows"]) {
-      if (row["part"] == part) rows.push_back(row);
+      if (row["suite"] == suite) rows.push_back(row);
     }
     return rows;
   }
@@ -257,7 +257,7 @@ class ObjectsSmokeTest : public testing::Test {
 
 TEST_F(ObjectsSmokeTest, EveryPartHasItsRows) {
   std::map<std::string, size_t> counts;
-  for (const json& row : document_["rows"]) counts[row["part"]]++;
+  for (const json& row : document_["rows"]) counts[row["suite"]]++;
   EXPECT_EQ(counts, (std::map<std::string, size_t>{{"misses", 2},
                                                    {"fibers", 2 * 3 * 4},
                                                    {"map", 8 + 2 * 3 * 2 * 8},
@@ -281,7 +281,7 @@ TEST_F(ObjectsSmokeTest, SkewedLookUpsFetchLess) {
   std::map<std::pair<std::string, double>, double> fetched;
   for (const json& row : rows("map")) {
     if (row["over"] == "shm" && row["fibers"] == 1)
-      fetched[{row["way"], row["exponent"]}] = median_of(row, "bytes_per_lookup");
+      fetched[{row["configuration"], row["exponent"]}] = median_of(row, "bytes_per_lookup");
   }
   ASSERT_EQ(fetched.size(), 3u * 8u);
   for (const auto& [key, bytes] : fetched) {
@@ -304,7 +304,7 @@ TEST_F(ObjectsSmokeTest, SharesAreSharesAndQuantilesGrow) {
     EXPECT_LE(median_of(row, "p99_us"), median_of(row, "p999_us"));
   }
   for (const json& row : rows("eviction")) {
-    if (row["way"] != "plain pages") continue;
+    if (row["configuration"] != "plain pages") continue;
     EXPECT_GT(median_of(row, "evictions_per_write"), 0) << row;
     EXPECT_GT(median_of(row, "evictor_cycles_per_byte"), 0) << row;
   }

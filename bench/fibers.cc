@@ -35,11 +35,11 @@ uint64_t read_pages(FarMemory& far, const Arena& arena, uint64_t seed, uint64_t 
   return sum;
 }
 
-double run_fibers(FarMemory& far, const Arena& arena, unsigned count, uint64_t accesses, bool hinted) {
+double time_fibers(FarMemory& far, const Arena& arena, unsigned count, uint64_t accesses, bool hinted) {
   std::atomic<uint64_t> sum{0};
   uint64_t begin = now_ns();
-  fiber::run(1, [&] {
-    std::vector<fiber::Fiber> fibers;
+  run_fibers(1, [&] {
+    std::vector<fiber> fibers;
     for (unsigned f = 0; f < count; f++) {
       fibers.emplace_back([&, f] { sum += read_pages(far, arena, begin + f, accesses / count, hinted); });
     }
@@ -47,62 +47,66 @@ double run_fibers(FarMemory& far, const Arena& arena, unsigned count, uint64_t a
   return static_cast<double>(accesses) * 1e9 / static_cast<double>(now_ns() - begin);
 }
 
-double run_threads(const Arena& arena, unsigned count, uint64_t accesses) {
+double time_threads(const Arena& arena, unsigned count, uint64_t accesses) {
   uint64_t start = 0;
   Pace pace = run_accesses(arena, kRandomRead, count, {accesses / count, 1e6}, &start);
   return count * 1e6 / pace.us;
 }
 
-struct Way {
+struct Configuration {
   const char* name;
   bool shm;
   std::function<double(FarMemory&, const Arena&, unsigned count, uint64_t accesses)> run;
 };
 
-const std::vector<Way>& ways() {
-  static const std::vector<Way> all = {
+const std::vector<Configuration>& configurations() {
+  static const std::vector<Configuration> all = {
       {"fibers, tcp", false,
-       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, false); }},
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return time_fibers(f, a, n, m, false); }},
       {"hinted fibers, tcp", false,
-       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, true); }},
-      {"threads, tcp", false, [](FarMemory&, const Arena& a, unsigned n, uint64_t m) { return run_threads(a, n, m); }},
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return time_fibers(f, a, n, m, true); }},
+      {"threads, tcp", false, [](FarMemory&, const Arena& a, unsigned n, uint64_t m) { return time_threads(a, n, m); }},
       {"hinted fibers, shm", true,
-       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return run_fibers(f, a, n, m, true); }},
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return time_fibers(f, a, n, m, true); }},
   };
   return all;
 }
 
 // All counts of one way, in a process of its own: reads a second for each.
-Result<json> measure_way(const FibersSettings& s, const ServerProcess& server, const Way& way) {
+Result<json> measure_configuration(const FibersSettings& s, const ServerProcess& server,
+                                   const Configuration& configuration) {
   auto near = static_cast<uint64_t>(s.local * static_cast<double>(s.bytes));
-  auto far = FarMemory::create({way.shm ? server.shm() : server.tcp(), server.token(), s.bytes, near});
+  auto far = FarMemory::create({configuration.shm ? server.shm() : server.tcp(), server.token(), s.bytes, near});
   if (!far.ok()) return far.status();
   Arena arena = (*far)->arena();
   populate(arena);
-  run_threads(arena, 1, s.accesses / 2);  // what filling left near and dirty is gone afterwards
+  time_threads(arena, 1, s.accesses / 2);  // what filling left near and dirty is gone afterwards
   json rates = json::array();
-  for (unsigned count : kCounts) rates.push_back(way.run(**far, arena, count, s.accesses));
+  for (unsigned count : kCounts) rates.push_back(configuration.run(**far, arena, count, s.accesses));
   return rates;
 }
 
-json way_json(const Way& way, const std::vector<json>& runs) {
+json configuration_json(const Configuration& configuration, const std::vector<json>& runs) {
   json points = json::array();
   for (size_t i = 0; i < std::size(kCounts); i++) {
     std::vector<double> rates;
     for (const json& run : runs) rates.push_back(run[i]);
     points.push_back({{"count", kCounts[i]}, {"reads_per_s", summary(rates)}});
   }
-  return {{"name", way.name}, {"points", points}};
+  return {{"name", configuration.name}, {"points", points}};
 }
 
-double rate_of(const json& way, size_t point) { return way["points"][point]["reads_per_s"]["median"]; }
+double rate_of(const json& configuration, size_t point) {
+  return configuration["points"][point]["reads_per_s"]["median"];
+}
 
 std::vector<Goal> goals_of(const json& document) {
   std::vector<Goal> goals;
-  for (const json& way : document["ways"]) {
-    std::string name = way["name"];
+  for (const json& configuration : document["configurations"]) {
+    std::string name = configuration["name"];
     if (!name.ends_with("fibers, tcp")) continue;
-    goals.push_back({name + ": reads a second of 16 against one", rate_of(way, 2) / rate_of(way, 0), kGoal, true, "x"});
+    goals.push_back({name + ": reads a second of 16 against one", rate_of(configuration, 2) / rate_of(configuration, 0),
+                     kGoal, true, "x"});
   }
   return goals;
 }
@@ -113,12 +117,12 @@ Result<json> measure_fibers(const FibersSettings& s) {
   SignalHold hold;
   auto server = ServerProcess::start(hold, 4 * s.bytes);
   if (!server.ok()) return server.status();
-  Progress progress(ways().size() * s.repetitions, s.quiet);
-  std::vector<std::vector<json>> runs(ways().size());
+  Progress progress(configurations().size() * s.repetitions, s.quiet);
+  std::vector<std::vector<json>> runs(configurations().size());
   for (unsigned repetition = 0; repetition < s.repetitions; repetition++) {
-    for (size_t w = 0; w < ways().size(); w++) {
-      progress.step(ways()[w].name);
-      auto made = run_in_child(hold, [&] { return measure_way(s, **server, ways()[w]); });
+    for (size_t w = 0; w < configurations().size(); w++) {
+      progress.step(configurations()[w].name);
+      auto made = run_in_child(hold, [&] { return measure_configuration(s, **server, configurations()[w]); });
       if (!made.ok()) return made.status();
       runs[w].push_back(*made);
     }
@@ -126,7 +130,8 @@ Result<json> measure_fibers(const FibersSettings& s) {
   json document = {
       {"machine", machine_json()},
       {"settings", {{"bytes", s.bytes}, {"local", s.local}, {"accesses", s.accesses}, {"repetitions", s.repetitions}}}};
-  for (size_t w = 0; w < ways().size(); w++) document["ways"].push_back(way_json(ways()[w], runs[w]));
+  for (size_t w = 0; w < configurations().size(); w++)
+    document["configurations"].push_back(configuration_json(configurations()[w], runs[w]));
   for (const Goal& goal : goals_of(document)) document["goals"].push_back(goal.to_json());
   return document;
 }
@@ -135,10 +140,10 @@ std::string fibers_text(const json& document) {
   std::string text = machine_text(document["machine"]) + "\n\n";
   std::vector<std::vector<std::string>> rows = {{"random reads of far pages, thousands a second"}};
   for (unsigned count : kCounts) rows[0].push_back(fmt::format("{}", count));
-  for (const json& way : document["ways"]) {
-    rows.push_back({way["name"]});
+  for (const json& configuration : document["configurations"]) {
+    rows.push_back({configuration["name"]});
     for (size_t i = 0; i < std::size(kCounts); i++)
-      rows.back().push_back(fmt::format("{:.1f}", rate_of(way, i) / 1000));
+      rows.back().push_back(fmt::format("{:.1f}", rate_of(configuration, i) / 1000));
   }
   text += format_table(rows) + "\n";
   for (const Goal& goal : goals_of(document)) text += goal.text() + "\n";
@@ -149,11 +154,11 @@ std::vector<LineChart> fibers_charts(const json& document) {
   double most = 0;
   LineChart chart{
       "Random reads of far pages", "fibers or threads", "thousand reads/s", kCounts[std::size(kCounts) - 1], 0, {}};
-  for (const json& way : document["ways"]) {
-    LineChart::Series series{way["name"], {}};
+  for (const json& configuration : document["configurations"]) {
+    LineChart::Series series{configuration["name"], {}};
     for (size_t i = 0; i < std::size(kCounts); i++) {
-      series.points.emplace_back(kCounts[i], rate_of(way, i) / 1000);
-      most = std::max(most, rate_of(way, i) / 1000);
+      series.points.emplace_back(kCounts[i], rate_of(configuration, i) / 1000);
+      most = std::max(most, rate_of(configuration, i) / 1000);
     }
     chart.series.push_back(series);
   }

@@ -22,7 +22,7 @@ constexpr const char* kSwap = "zram swap";
 class PagingRun {
  public:
   PagingRun(const PagingSettings& settings, const SignalHold& hold)
-      : settings_(settings), hold_(hold), progress_(settings.repetitions * ways().size(), settings.quiet) {}
+      : settings_(settings), hold_(hold), progress_(settings.repetitions * configurations().size(), settings.quiet) {}
 
   Status prepare() {
     auto server = ServerProcess::start(hold_, 2 * settings_.bytes + 32 * remote::kSlabBytes);
@@ -34,7 +34,7 @@ class PagingRun {
 
   // One repetition of every way, one after another, so that drift of the machine hits all alike.
   Status repeat() {
-    for (const auto& [name, work] : ways()) {
+    for (const auto& [name, work] : configurations()) {
       if (skipped_.contains(name)) continue;
       progress_.step(name);
       Result<json> result = run_in_child(hold_, work);
@@ -56,22 +56,22 @@ class PagingRun {
         {"seconds", settings_.seconds}, {"repetitions", settings_.repetitions}, {"evictors", settings_.evictors}};
     if (swap_) made["settings"]["zram_algorithm"] = swap_->algorithm();
     made["cells"] = json::array();
-    for (const auto& [name, runs] : collected_) add_way(name, runs, &made);
+    for (const auto& [name, runs] : collected_) add_configuration(name, runs, &made);
     return made;
   }
 
  private:
-  struct Way {
+  struct Configuration {
     std::string name;
     std::function<Result<json>()> work;
   };
 
-  std::vector<Way> ways() const {
+  std::vector<Configuration> configurations() const {
     using pager::Delivery;
     auto far = [this](bool shm, Delivery delivery) {
       return [this, shm, delivery] { return measure_far(settings_, far_config(shm, delivery)); };
     };
-    std::vector<Way> all = {
+    std::vector<Configuration> all = {
         {"native", [this] { return measure_plain(settings_, nullptr); }},
         {"shm", far(true, Delivery::kSignal)},
         {"tcp", far(false, Delivery::kSignal)},
@@ -81,13 +81,14 @@ class PagingRun {
         {"round trip tcp", [this] { return measure_round_trip(far_config(false, Delivery::kSignal)); }},
         {"all near", [this] { return measure_all_near(settings_, far_config(true, Delivery::kSignal)); }},
     };
-    if (settings_.ways.empty()) return all;
-    std::erase_if(all, [this](const Way& way) { return !wanted(way.name); });
+    if (settings_.configurations.empty()) return all;
+    std::erase_if(all, [this](const Configuration& configuration) { return !wanted(configuration.name); });
     return all;
   }
 
   bool wanted(const std::string& name) const {
-    return std::find(settings_.ways.begin(), settings_.ways.end(), name) != settings_.ways.end();
+    return std::find(settings_.configurations.begin(), settings_.configurations.end(), name) !=
+           settings_.configurations.end();
   }
 
   FarMemoryConfig far_config(bool shm, pager::Delivery delivery) const {
@@ -110,7 +111,7 @@ class PagingRun {
 
   Result<json> measure_swap() const { return measure_plain(settings_, swap_.get()); }
 
-  static void add_way(const std::string& name, const std::vector<json>& runs, json* document);
+  static void add_configuration(const std::string& name, const std::vector<json>& runs, json* document);
 
   PagingSettings settings_;
   const SignalHold& hold_;
@@ -137,7 +138,7 @@ json medians(const std::vector<json>& runs, const json::json_pointer& object) {
   return result;
 }
 
-void PagingRun::add_way(const std::string& name, const std::vector<json>& runs, json* document) {
+void PagingRun::add_configuration(const std::string& name, const std::vector<json>& runs, json* document) {
   if (name.starts_with("round trip ")) {
     (*document)["round_trip_us"][name.substr(sizeof "round trip " - 1)] = summary(numbers(runs, "/us"_json_pointer));
     return;
@@ -150,7 +151,9 @@ void PagingRun::add_way(const std::string& name, const std::vector<json>& runs, 
   }
   for (size_t i = 0; i < runs.front()["cells"].size(); i++) {
     json::json_pointer at = json::json_pointer("/cells") / i;
-    json cell = {{"way", name}, {"workload", runs.front()[at / "workload"]}, {"threads", runs.front()[at / "threads"]}};
+    json cell = {{"configuration", name},
+                 {"workload", runs.front()[at / "workload"]},
+                 {"threads", runs.front()[at / "threads"]}};
     cell["us"] = summary(numbers(runs, at / "us"));
     cell["counters"] = medians(runs, at / "counters");
     (*document)["cells"].push_back(cell);
@@ -165,9 +168,10 @@ double number_at(const json& document, const char* place) {
   return document.contains(at) ? document[at].get<double>() : -1;
 }
 
-double cell_us(const json& document, const std::string& way, const std::string& workload, unsigned threads) {
+double cell_us(const json& document, const std::string& configuration, const std::string& workload, unsigned threads) {
   for (const json& cell : document["cells"]) {
-    if (cell["way"] == way && cell["workload"] == workload && cell["threads"] == threads) return cell["us"]["median"];
+    if (cell["configuration"] == configuration && cell["workload"] == workload && cell["threads"] == threads)
+      return cell["us"]["median"];
   }
   return -1;
 }
@@ -186,7 +190,7 @@ Result<json> measure_paging(const PagingSettings& settings) {
   return document;
 }
 
-std::vector<std::string> paging_ways() {
+std::vector<std::string> paging_configurations() {
   return {"native", "shm", "tcp", "shm handler", "zram swap", "round trip shm", "round trip tcp", "all near"};
 }
 

@@ -14,7 +14,7 @@ struct PagingSettings : AccessSettings {
   unsigned repetitions = 3;
   unsigned evictors = 1;
   bool zram = true;
-  std::vector<std::string> ways;  // to run; empty: all
+  std::vector<std::string> configurations;  // to run; empty: all
   bool quiet = false;
 };
 
@@ -23,7 +23,7 @@ struct PagingSettings : AccessSettings {
 Result<nlohmann::json> measure_paging(const PagingSettings& settings);
 
 // The names that PagingSettings::ways may hold.
-std::vector<std::string> paging_ways();
+std::vector<std::string> paging_configurations();
 
 // The goals of the project that the document can answer.
 std::vector<Goal> paging_goals(const nlohmann::json& document);

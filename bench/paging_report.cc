@@ -18,46 +18,50 @@ using Table = std::vector<std::vector<std::string>>;
 
 constexpr const char* kSwap = "zram swap";
 constexpr const char* kNative = "native";
-constexpr const char* kWays[] = {kNative, "shm", "tcp", "shm handler", kSwap};
+constexpr const char* kConfigurations[] = {kNative, "shm", "tcp", "shm handler", kSwap};
 
-const json* find_cell(const json& document, const std::string& way, const std::string& workload, unsigned threads) {
+const json* find_cell(const json& document, const std::string& configuration, const std::string& workload,
+                      unsigned threads) {
   for (const json& cell : document["cells"]) {
-    if (cell["way"] == way && cell["workload"] == workload && cell["threads"] == threads) return &cell;
+    if (cell["configuration"] == configuration && cell["workload"] == workload && cell["threads"] == threads)
+      return &cell;
   }
   return nullptr;
 }
 
-double us_of(const json& document, const std::string& way, const std::string& workload, unsigned threads) {
-  const json* cell = find_cell(document, way, workload, threads);
+double us_of(const json& document, const std::string& configuration, const std::string& workload, unsigned threads) {
+  const json* cell = find_cell(document, configuration, workload, threads);
   return cell ? (*cell)["us"]["median"].get<double>() : -1;
 }
 
-std::vector<std::string> ways_in(const json& document) {
-  std::vector<std::string> ways;
-  for (const char* way : kWays) {
-    if (find_cell(document, way, kRandomRead.name, 1)) ways.push_back(way);
+std::vector<std::string> configurations_in(const json& document) {
+  std::vector<std::string> configurations;
+  for (const char* configuration : kConfigurations) {
+    if (find_cell(document, configuration, kRandomRead.name, 1)) configurations.push_back(configuration);
   }
-  return ways;
+  return configurations;
 }
 
 std::string us(double value) { return value < 0 ? "-" : fmt::format("{:.2f}", value); }
 
 std::string access_table(const json& document) {
-  std::vector<std::string> ways = ways_in(document);
-  bool compare = std::find(ways.begin(), ways.end(), kSwap) != ways.end();
+  std::vector<std::string> configurations = configurations_in(document);
+  bool compare = std::find(configurations.begin(), configurations.end(), kSwap) != configurations.end();
   Table table = {{"us per access", "threads"}};
-  for (const std::string& way : ways) table[0].push_back(way);
-  for (const std::string& way : ways) {
-    if (compare && way != kNative && way != kSwap) table[0].push_back(kSwap + (" / " + way));
+  for (const std::string& configuration : configurations) table[0].push_back(configuration);
+  for (const std::string& configuration : configurations) {
+    if (compare && configuration != kNative && configuration != kSwap)
+      table[0].push_back(kSwap + (" / " + configuration));
   }
   for (const Workload& workload : kWorkloads) {
     for (unsigned threads : {1u, 2u}) {
       std::vector<std::string> row = {workload.name, std::to_string(threads)};
-      for (const std::string& way : ways) row.push_back(us(us_of(document, way, workload.name, threads)));
+      for (const std::string& configuration : configurations)
+        row.push_back(us(us_of(document, configuration, workload.name, threads)));
       double swap = us_of(document, kSwap, workload.name, threads);
-      for (const std::string& way : ways) {
-        if (!compare || way == kNative || way == kSwap) continue;
-        row.push_back(fmt::format("{:.2f}x", swap / us_of(document, way, workload.name, threads)));
+      for (const std::string& configuration : configurations) {
+        if (!compare || configuration == kNative || configuration == kSwap) continue;
+        row.push_back(fmt::format("{:.2f}x", swap / us_of(document, configuration, workload.name, threads)));
       }
       table.push_back(row);
     }
@@ -68,42 +72,43 @@ std::string access_table(const json& document) {
 std::string miss_table(const json& document) {
   if (!document.contains("misses")) return "";
   Table table = {{"random read miss, us", "median", "p99", "p99.9", "p99 / median", "polled round trip", "beyond it"}};
-  for (const auto& [way, miss] : document["misses"].items()) {
+  for (const auto& [configuration, miss] : document["misses"].items()) {
     if (!miss.contains("median_us")) continue;
     double middle = miss["median_us"], p99 = miss["p99_us"];
-    auto at = json::json_pointer("/round_trip_us") / way / "median";
+    auto at = json::json_pointer("/round_trip_us") / configuration / "median";
     double trip = document.contains(at) ? document[at].get<double>() : -1;
-    table.push_back({way, us(middle), us(p99), us(miss["p999_us"]), fmt::format("{:.1f}x", p99 / middle), us(trip),
-                     trip < 0 ? "-" : us(middle - trip)});
+    table.push_back({configuration, us(middle), us(p99), us(miss["p999_us"]), fmt::format("{:.1f}x", p99 / middle),
+                     us(trip), trip < 0 ? "-" : us(middle - trip)});
   }
   return format_table(table);
 }
 
 // Where a fault's time goes. "rest" is what the counters do not see: the kernel's way to the handler and back.
 std::string fault_table(const json& document) {
-  Table table = {
-      {"per access", "way", "faults", "prefetched", "us in fault", "fetch", "map", "frame wait", "page wait", "rest"}};
+  Table table = {{"per access", "configuration", "faults", "prefetched", "us in fault", "fetch", "map", "frame wait",
+                  "page wait", "rest"}};
   for (const json& cell : document["cells"]) {
     const json& c = cell["counters"];
     if (!c.contains("faults") || cell["threads"] != 1) continue;
     double count = std::max(1.0, c["accesses"].get<double>());
     auto per = [&](const char* name) { return fmt::format("{:.2f}", c[name].get<double>() / count); };
     double outside = cell["us"]["median"].get<double>() - c["fault_us"].get<double>() / count;
-    table.push_back({cell["workload"], cell["way"], per("faults"), per("prefetched"), per("fault_us"), per("fetch_us"),
-                     per("map_us"), per("wait_frame_us"), per("wait_page_us"), us(std::max(0.0, outside))});
+    table.push_back({cell["workload"], cell["configuration"], per("faults"), per("prefetched"), per("fault_us"),
+                     per("fetch_us"), per("map_us"), per("wait_frame_us"), per("wait_page_us"),
+                     us(std::max(0.0, outside))});
   }
   return format_table(table);
 }
 
 std::string eviction_table(const json& document) {
-  Table table = {{"us per evicted page", "way", "evictions", "dirty", "pages a batch", "select", "hold", "unmap",
-                  "write", "release"}};
+  Table table = {{"us per evicted page", "configuration", "evictions", "dirty", "pages a batch", "select", "hold",
+                  "unmap", "write", "release"}};
   for (const json& cell : document["cells"]) {
     const json& c = cell["counters"];
     if (!c.contains("evictions") || cell["threads"] != 1) continue;
     double pages = std::max(1.0, c["evictions"].get<double>());
     auto per = [&](const char* name) { return fmt::format("{:.2f}", c[name].get<double>() / pages); };
-    table.push_back({cell["workload"], cell["way"], fmt::format("{:.0f}", c["evictions"].get<double>()),
+    table.push_back({cell["workload"], cell["configuration"], fmt::format("{:.0f}", c["evictions"].get<double>()),
                      fmt::format("{:.0f}%", 100 * c["dirty_evictions"].get<double>() / pages),
                      fmt::format("{:.0f}", pages / std::max(1.0, c["batches"].get<double>())), per("select_us"),
                      per("hold_us"), per("unmap_us"), per("write_us"), per("release_us")});
@@ -131,12 +136,12 @@ std::string goal_lines(const json& document) {
 std::string paging_text(const json& document) {
   const json& settings = document["settings"];
   std::string text = machine_text(document["machine"]) + "\n";
-  text += fmt::format("{} of data, {:.0f}% of it near; medians of {} runs, ways in turn\n\n",
+  text += fmt::format("{} of data, {:.0f}% of it near; medians of {} runs, configurations in turn\n\n",
                       format_size(settings["bytes"].get<uint64_t>()), 100 * settings["local_share"].get<double>(),
                       settings["repetitions"].get<unsigned>());
   text += access_table(document);
-  for (const auto& [way, reason] : document["skipped"].items()) {
-    text += fmt::format("{}: not run: {}\n", way, reason.get<std::string>());
+  for (const auto& [configuration, reason] : document["skipped"].items()) {
+    text += fmt::format("{}: not run: {}\n", configuration, reason.get<std::string>());
   }
   text += "\n" + miss_table(document) + "\n" + fault_table(document) + "\n" + eviction_table(document);
   return text + "\n" + all_near_line(document) + goal_lines(document);
@@ -150,10 +155,11 @@ Chart paging_chart(const json& document) {
                   100 * settings["local_share"].get<double>());
   chart.unit = "microseconds, less is better";
   for (const Workload& workload : kWorkloads) chart.groups.push_back(workload.name);
-  for (const std::string& way : ways_in(document)) {
-    if (way == kNative) continue;
-    Chart::Series series{way, {}};
-    for (const Workload& workload : kWorkloads) series.values.push_back(us_of(document, way, workload.name, 1));
+  for (const std::string& configuration : configurations_in(document)) {
+    if (configuration == kNative) continue;
+    Chart::Series series{configuration, {}};
+    for (const Workload& workload : kWorkloads)
+      series.values.push_back(us_of(document, configuration, workload.name, 1));
     chart.series.push_back(series);
   }
   return chart;

@@ -47,7 +47,7 @@ class RedisRun {
   // The native run comes first: its size tells what a share of the memory is on kernel swap.
   Status repeat() {
     Status done = measure("native", {});
-    if (done.ok() && !server_) done = prepare_ways();
+    if (done.ok() && !server_) done = prepare_configurations();
     std::string share = fmt::format("{:g}%", 100 * settings_.local);
     if (done.ok()) done = measure("shm", far_launcher(share, server_->shm()));
     if (done.ok()) done = measure("tcp", far_launcher(share, server_->tcp()));
@@ -63,12 +63,12 @@ class RedisRun {
                         {"value_bytes", kValueBytes},     {"in_flight", kInFlight},
                         {"local_share", settings_.local}, {"repetitions", settings_.repetitions}};
     made["native_resident_bytes"] = native_bytes_;
-    for (const auto& [way, tests] : collected_) {
+    for (const auto& [configuration, tests] : collected_) {
       for (const auto& [test, runs] : tests) {
         for (const char* figure : kFigures) {
           std::vector<double> values;
           for (const json& run : runs) values.push_back(run[figure]);
-          made["ways"][way][test][figure] = summary(values);
+          made["configurations"][configuration][test][figure] = summary(values);
         }
       }
     }
@@ -83,7 +83,7 @@ class RedisRun {
     return {farside_, "run", "--quiet", "--local", local, "--far", address, "--writeback", writeback, "--"};
   }
 
-  Status prepare_ways() {
+  Status prepare_configurations() {
     auto server = ServerProcess::start(hold_, 2 * native_bytes_ + kAllowance);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
@@ -111,21 +111,22 @@ class RedisRun {
     return {};
   }
 
-  Status measure(const std::string& way, const Words& launcher) {
-    progress_.step(way);
+  Status measure(const std::string& configuration, const Words& launcher) {
+    progress_.step(configuration);
     auto redis = RedisServer::start(hold_, launcher);
-    if (!redis.ok()) return Status::error(redis.status().code(), "{}: {}", way, redis.status().text());
+    if (!redis.ok()) return Status::error(redis.status().code(), "{}: {}", configuration, redis.status().text());
     Status filled = (*redis)->fill(settings_.keys, kValueBytes);
-    if (!filled.ok()) return Status::error(filled.code(), "{}: {}", way, filled.text());
-    if (way == "native") native_bytes_ = (*redis)->resident_bytes();
+    if (!filled.ok()) return Status::error(filled.code(), "{}: {}", configuration, filled.text());
+    if (configuration == "native") native_bytes_ = (*redis)->resident_bytes();
     for (const char* test : kTests) {
       uint64_t before = (*redis)->bytes_written();
       Result<std::string> csv = (*redis)->benchmark(test, settings_.requests, settings_.keys, kValueBytes, kInFlight);
       Result<json> figures = csv.ok() ? parse_redis_csv(*csv) : csv.status();
-      if (!figures.ok()) return Status::error(figures.status().code(), "{}: {}", way, figures.status().text());
+      if (!figures.ok())
+        return Status::error(figures.status().code(), "{}: {}", configuration, figures.status().text());
       auto written = static_cast<double>((*redis)->bytes_written() - before);
       (*figures)["written_per_op"] = written / static_cast<double>(settings_.requests);
-      collected_[way][test].push_back(*figures);
+      collected_[configuration][test].push_back(*figures);
     }
     return {};
   }
@@ -142,8 +143,8 @@ class RedisRun {
   std::map<std::string, std::map<std::string, std::vector<json>>> collected_;
 };
 
-double figure(const json& document, const std::string& way, const char* test, const char* name) {
-  auto at = json::json_pointer("/ways") / way / test / name / "median";
+double figure(const json& document, const std::string& configuration, const char* test, const char* name) {
+  auto at = json::json_pointer("/configurations") / configuration / test / name / "median";
   return document.contains(at) ? document[at].get<double>() : 0;
 }
 
@@ -203,19 +204,19 @@ std::string redis_text(const json& document) {
                       settings["repetitions"].get<unsigned>());
   std::vector<std::vector<std::string>> table = {
       {"", "SET ops/s", "p50 us", "p99 us", "B written back", "GET ops/s", "p50 us", "p99 us", "B written back"}};
-  for (const char* way : {"native", "shm", "tcp", "tcp, lines", "zram swap", "shm, all near"}) {
-    if (!document["ways"].contains(way)) continue;
-    std::vector<std::string> row = {way};
+  for (const char* configuration : {"native", "shm", "tcp", "tcp, lines", "zram swap", "shm, all near"}) {
+    if (!document["configurations"].contains(configuration)) continue;
+    std::vector<std::string> row = {configuration};
     for (const char* test : kTests) {
       for (const char* name : kFigures) {
-        row.push_back(fmt::format("{:.0f}", figure(document, way, test, name)));
+        row.push_back(fmt::format("{:.0f}", figure(document, configuration, test, name)));
       }
     }
     table.push_back(row);
   }
   text += format_table(table);
-  for (const auto& [way, reason] : document["skipped"].items()) {
-    text += fmt::format("{}: not run: {}\n", way, reason.get<std::string>());
+  for (const auto& [configuration, reason] : document["skipped"].items()) {
+    text += fmt::format("{}: not run: {}\n", configuration, reason.get<std::string>());
   }
   text += "\n";
   for (const Goal& goal : redis_goals(document)) text += goal.text() + "\n";

@@ -27,7 +27,7 @@ using Words = std::vector<std::string>;
 constexpr const char* kPlainPolicy = "second-chance";
 constexpr uint64_t kProcessAllowance = 8 * kMiB;  // beside its data a process holds code, stacks and page tables
 constexpr unsigned kTracedShare = 25;
-constexpr double kLeastLimit = 10, kLimitWithoutNative = 300;  // seconds
+constexpr double kMinLimit = 10, kLimitWithoutNative = 300;  // seconds
 
 // Variables that change how programs run over far memory; the token is none.
 json far_variables() {
@@ -77,7 +77,7 @@ class AllRun {
     std::vector<std::string> traces = traces_left();
     Progress progress(tasks.size() + traces.size(), settings_.quiet);
     for (const Task& task : tasks) {
-      progress.step(fmt::format("{} {}, {}% near", task.app, task.way, task.share));
+      progress.step(fmt::format("{} {}, {}% near", task.app, task.configuration, task.share));
       if (!results_.needs(task)) continue;  // cut off meanwhile
       Result<json> record = run(task);
       if (!record.ok()) return record.status();
@@ -117,8 +117,8 @@ class AllRun {
       else if (done.ok()) done = results_.put("skipped", app, "not built in " + settings_.apps_dir);
     }
     if (done.ok() && apps_.empty()) done = Status::error(ENOENT, "no application is in {}", settings_.apps_dir);
-    ways_ = settings_.list.ways;
-    if (!done.ok() || std::ranges::find(ways_, kZram) == ways_.end()) return done;
+    configurations_ = settings_.list.configurations;
+    if (!done.ok() || std::ranges::find(configurations_, kZram) == configurations_.end()) return done;
     // Twice the data: a swap area that fills up makes the kernel free the slots of pages that came back.
     auto swap = ZramSwap::create(2 * settings_.size);
     auto limit = swap.ok() ? MemoryLimit::create(settings_.size) : swap.status();
@@ -126,7 +126,7 @@ class AllRun {
       swap_ = std::move(*swap);
       return results_.put("settings", "zram_algorithm", swap_->algorithm());
     }
-    std::erase(ways_, kZram);
+    std::erase(configurations_, kZram);
     return results_.put("skipped", kZram, limit.status().text());
   }
 
@@ -140,7 +140,7 @@ class AllRun {
   std::vector<Task> tasks_left() const {
     TaskList list = settings_.list;
     list.apps = apps_;
-    list.ways = ways_;
+    list.configurations = configurations_;
     std::vector<Task> tasks = tasks_of(list);
     std::erase_if(tasks, [this](const Task& task) { return !results_.needs(task); });
     return tasks;
@@ -181,18 +181,18 @@ class AllRun {
   // Seconds after which a run is cut off.
   double limit(const std::string& app) const {
     auto native = median_of(results_.document(), app, kNative, 100, "wall_s");
-    return native ? std::max(kLeastLimit, settings_.cut_off * *native) : kLimitWithoutNative;
+    return native ? std::max(kMinLimit, settings_.cut_off * *native) : kLimitWithoutNative;
   }
 
   Result<json> run(const Task& task) {
-    if (task.way == kZram) return run_on_swap(task);
-    if (task.way != kNative) return run_far(task);
+    if (task.configuration == kZram) return run_on_swap(task);
+    if (task.configuration != kNative) return run_far(task);
     Result<CapturedRun> done = run_captured(program(task.app, false), hold_, {.seconds = limit(task.app)});
     return done.ok() ? Result<json>(figures_of(*done)) : done.status();
   }
 
   Result<json> run_far(const Task& task) {
-    bool hints = task.way == kHinted;
+    bool hints = task.configuration == kHinted;
     std::string policy = hints ? find_application(task.app)->hinted_policy : kPlainPolicy;
     std::string file = directory_->file("stats.json");
     unlink(file.c_str());
@@ -235,7 +235,7 @@ class AllRun {
                    "--far",  address(), "--out",   out,       "--"};
     Words plain = program(app, false);
     words.insert(words.end(), plain.begin(), plain.end());
-    Result<CapturedRun> done = run_captured(words, hold_, {.seconds = limit(app) + kLeastLimit});
+    Result<CapturedRun> done = run_captured(words, hold_, {.seconds = limit(app) + kMinLimit});
     if (!done.ok()) return done.status();
     json found = json::parse(read_file(out + "/trace.json"), nullptr, false);
     if (!done->succeeded() || !found.is_object()) return json{{"failed", "farside trace: " + done->outcome()}};
@@ -256,7 +256,7 @@ class AllRun {
   const AllSettings& settings_;
   const SignalHold& hold_;
   Results results_;
-  std::vector<std::string> apps_, ways_;
+  std::vector<std::string> apps_, configurations_;
   std::string farside_;  // the program
   std::unique_ptr<PrivateDirectory> directory_;
   std::unique_ptr<ServerProcess> server_;

@@ -11,7 +11,7 @@
 #include "bench/all/all.h"
 #include "bench/all/all_report.h"
 #include "bench/all/workloads.h"
-#include "cli/commands.h"
+#include "command/command.h"
 #include "report/files.h"
 #include "report/machine.h"
 
@@ -20,9 +20,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kLeastBytes = 1 * kMiB, kQuickBytes = 40 * kMiB;
-constexpr unsigned kMostRepetitions = 100, kMostThreads = 64;
-const std::vector<std::string> kWays = {kNative, kFar, kHinted, kZram};
+constexpr uint64_t kMinBytes = 1 * kMiB, kQuickBytes = 40 * kMiB;
+constexpr unsigned kMaxRepetitions = 100, kMaxThreads = 64;
+const std::vector<std::string> kConfigurations = {kNative, kFar, kHinted, kZram};
 const std::vector<unsigned> kQuickShares = {25, 50, 100};
 
 constexpr const char* kHelp =
@@ -32,11 +32,11 @@ constexpr const char* kHelp =
     "same settings, it goes on where it was stopped. --out gets results.json, results.txt, and for each application a\n"
     "plot of throughput by share, of time lines and of latencies where it has them. Ends with status 1 if a program "
     "fails\n"
-    "or ways compute different results. What the figures mean: docs/benchmarks.md.\n\n"
+    "or configurations compute different results. What the figures mean: docs/benchmarks.md.\n\n"
     "Examples:\n"
     "  farside bench all --quick\n"
     "  farside bench all --out results --size 512M\n"
-    "  farside bench all --apps gups,pagerank --shares 10,50,90 --ways far,hinted --latency 3.9 --trace";
+    "  farside bench all --apps gups,pagerank --shares 10,50,90 --configurations far,hinted --latency 3.9 --trace";
 
 struct AllArguments {
   AllSettings settings;
@@ -61,7 +61,7 @@ Status settle(AllArguments* a, const CLI::App& command) {
     if (!bytes.ok()) return bytes.status();
     s.size = *bytes;
   }
-  if (s.size < kLeastBytes) return Status::error(EINVAL, "--size {}: at least 1M", a->size);
+  if (s.size < kMinBytes) return Status::error(EINVAL, "--size {}: at least 1M", a->size);
   MachineMemory machine = machine_memory();
   if (3 * s.size > machine.available) {
     return Status::error(ENOMEM,
@@ -109,10 +109,12 @@ void add_what(CLI::App* command, AllArguments* a) {
       ->type_name("NAMES")
       ->delimiter(',')
       ->check(CLI::IsMember(application_names()));
-  command->add_option("--ways", s.list.ways, "beside native: far, hinted, zram, separated by commas (default: all)")
+  command
+      ->add_option("--configurations", s.list.configurations,
+                   "beside native: far, hinted, zram, separated by commas (default: all)")
       ->type_name("NAMES")
       ->delimiter(',')
-      ->check(CLI::IsMember(kWays));
+      ->check(CLI::IsMember(kConfigurations));
   command->add_option("--shares", s.list.shares, "percent of the memory that may be near, separated by commas")
       ->type_name("LIST")
       ->delimiter(',')
@@ -122,11 +124,11 @@ void add_what(CLI::App* command, AllArguments* a) {
   command->add_option("--seed", s.seed, "of the data")->type_name("N")->capture_default_str();
   command->add_option("--threads", s.threads, "of each application")
       ->type_name("N")
-      ->check(CLI::Range(1u, kMostThreads))
+      ->check(CLI::Range(1u, kMaxThreads))
       ->capture_default_str();
   command->add_option("--repeat", s.list.repetitions, "repetitions, of which the median is told")
       ->type_name("N")
-      ->check(CLI::Range(1u, kMostRepetitions))
+      ->check(CLI::Range(1u, kMaxRepetitions))
       ->capture_default_str();
   command->add_flag("--quick", a->quick, "40M of data, three shares, one repetition: two or three minutes");
 }
@@ -158,7 +160,7 @@ void add_all_command(CLI::App* parent) {
   CLI::App* command = parent->add_subcommand("all", "All applications, at 10 to 100 % near, beside an ideal system");
   auto arguments = std::make_shared<AllArguments>();
   arguments->settings.list.apps = application_names();
-  arguments->settings.list.ways = kWays;
+  arguments->settings.list.configurations = kConfigurations;
   add_what(command, arguments.get());
   add_how(command, arguments.get());
   command->footer(kHelp);

@@ -25,30 +25,32 @@ constexpr const char* kCurves[] = {kFar, kHinted, kIdeal, kZram, kNative};  // t
 
 const char* figure_of(const std::string& app) { return find_application(app)->figure; }
 
-std::optional<double> figure(const json& document, const std::string& app, const std::string& way, unsigned share) {
-  return median_of(document, app, way, way == kNative ? kAllNear : share, figure_of(app));
+std::optional<double> figure(const json& document, const std::string& app, const std::string& configuration,
+                             unsigned share) {
+  return median_of(document, app, configuration, configuration == kNative ? kAllNear : share, figure_of(app));
 }
 
 // Of the native figure.
-std::optional<double> relative(const json& document, const std::string& app, const std::string& way, unsigned share) {
-  auto native = figure(document, app, kNative, share), measured = figure(document, app, way, share);
+std::optional<double> relative(const json& document, const std::string& app, const std::string& configuration,
+                               unsigned share) {
+  auto native = figure(document, app, kNative, share), measured = figure(document, app, configuration, share);
   if (!native || !measured) return std::nullopt;
   return *measured / *native;
 }
 
-bool was_run(const json& document, const std::string& app, const std::string& way) {
+bool was_run(const json& document, const std::string& app, const std::string& configuration) {
   for (const auto& [key, record] : document["runs"].items()) {
-    if (key.starts_with(app + "/" + way + "/")) return true;
+    if (key.starts_with(app + "/" + configuration + "/")) return true;
   }
   return false;
 }
 
-std::vector<std::string> ways_run(const json& document, const std::string& app) {
-  std::vector<std::string> ways;
-  for (const char* way : kRunWays) {
-    if (was_run(document, app, way)) ways.push_back(way);
+std::vector<std::string> configurations_run(const json& document, const std::string& app) {
+  std::vector<std::string> configurations;
+  for (const char* configuration : kRunWays) {
+    if (was_run(document, app, configuration)) configurations.push_back(configuration);
   }
-  return ways;
+  return configurations;
 }
 
 std::string with_commas(double value) {
@@ -74,18 +76,19 @@ std::string headline(const json& document, const std::string& app) {
 }
 
 std::string throughput_table(const json& document, const std::string& app, const std::vector<unsigned>& shares) {
-  std::vector<std::string> ways = ways_run(document, app);
-  bool hinted = std::ranges::find(ways, kHinted) != ways.end();
+  std::vector<std::string> configurations = configurations_run(document, app);
+  bool hinted = std::ranges::find(configurations, kHinted) != configurations.end();
   Table table = {{"near", "fetches", "ideal"}};
-  for (const std::string& way : ways) table[0].insert(table[0].end(), {way, "of native"});
+  for (const std::string& configuration : configurations) table[0].insert(table[0].end(), {configuration, "of native"});
   if (hinted) table[0].push_back("hinted / far");
   for (unsigned share : shares) {
     auto fetches = median_of(document, app, kFar, share, "fetches");
     std::vector<std::string> row = {fmt::format("{}%", share), fetches ? with_commas(*fetches) : "-",
                                     percent(ideal_throughput(document, app, share))};
-    for (const std::string& way : ways) {
-      auto measured = figure(document, app, way, share);
-      row.insert(row.end(), {measured ? with_commas(*measured) : "-", percent(relative(document, app, way, share))});
+    for (const std::string& configuration : configurations) {
+      auto measured = figure(document, app, configuration, share);
+      row.insert(row.end(),
+                 {measured ? with_commas(*measured) : "-", percent(relative(document, app, configuration, share))});
     }
     if (hinted) row.push_back(ratio(figure(document, app, kHinted, share), figure(document, app, kFar, share)));
     table.push_back(row);
@@ -97,13 +100,13 @@ std::string throughput_table(const json& document, const std::string& app, const
 std::string latency_table(const json& document, const std::string& app, const std::vector<unsigned>& shares) {
   auto native = median_of(document, app, kNative, kAllNear, "p99_us");
   if (!native) return "";
-  std::vector<std::string> ways = ways_run(document, app);
+  std::vector<std::string> configurations = configurations_run(document, app);
   Table table = {{"p99 us", "native"}};
-  table[0].insert(table[0].end(), ways.begin(), ways.end());
+  table[0].insert(table[0].end(), configurations.begin(), configurations.end());
   for (unsigned share : shares) {
     std::vector<std::string> row = {fmt::format("{}%", share), fmt::format("{:.1f}", *native)};
-    for (const std::string& way : ways) {
-      auto p99 = median_of(document, app, way, share, "p99_us");
+    for (const std::string& configuration : configurations) {
+      auto p99 = median_of(document, app, configuration, share, "p99_us");
       row.push_back(p99 ? fmt::format("{:.1f}", *p99) : "-");
     }
     table.push_back(row);
@@ -134,10 +137,11 @@ std::string lines(const char* heading, const std::vector<std::string>& items) {
 
 LineChart throughput_chart(const json& document, const std::string& app, const std::vector<unsigned>& shares) {
   LineChart chart{app, "% of its memory near", "% of native", 100, 100, {}};
-  for (std::string way : kCurves) {
-    Series series{way, {}};
+  for (std::string configuration : kCurves) {
+    Series series{configuration, {}};
     for (unsigned share : shares) {
-      auto y = way == kIdeal ? ideal_throughput(document, app, share) : relative(document, app, way, share);
+      auto y = configuration == kIdeal ? ideal_throughput(document, app, share)
+                                       : relative(document, app, configuration, share);
       if (!y) continue;
       series.points.emplace_back(share, 100 * *y);
       chart.y_most = std::max(chart.y_most, 100 * *y);
@@ -158,9 +162,9 @@ Unit unit_for(double most) {
 }
 
 // The first run of a way that has the member; a panel shows one run, not a mean of several.
-std::optional<json> first_with(const json& document, const std::string& app, const std::string& way, unsigned share,
-                               const char* member) {
-  for (json& record : records(document, app, way, way == kNative ? kAllNear : share)) {
+std::optional<json> first_with(const json& document, const std::string& app, const std::string& configuration,
+                               unsigned share, const char* member) {
+  for (json& record : records(document, app, configuration, configuration == kNative ? kAllNear : share)) {
     if (record.contains(member)) return record[member];
   }
   return std::nullopt;
@@ -173,9 +177,9 @@ std::vector<LineChart> panels(const json& document, const std::string& app, cons
   std::vector<LineChart> charts;
   for (unsigned share : shares) {
     LineChart chart{fmt::format("{}, {}% near", app, share), "", "", 0, 0, {}};
-    for (const char* way : kCurves) {
-      auto data = first_with(document, app, way, share, member);
-      chart.series.push_back({way, data ? points(*data) : decltype(Series::points){}});
+    for (const char* configuration : kCurves) {
+      auto data = first_with(document, app, configuration, share, member);
+      chart.series.push_back({configuration, data ? points(*data) : decltype(Series::points){}});
       for (auto [x, y] : chart.series.back().points) {
         chart.x_most = std::max(chart.x_most, x);
         chart.y_most = std::max(chart.y_most, y);
@@ -257,7 +261,8 @@ std::string all_text(const json& document, const TaskList& list) {
   if (document.contains("link"))
     text += fmt::format(", {:.2f} us a page", document["link"]["round_trip_us"].get<double>());
   text +=
-      "; medians, ways in turn\nfetches: faults of the busiest thread that fetch; ideal: of native, if each took that "
+      "; medians, configurations in turn\nfetches: faults of the busiest thread that fetch; ideal: of native, if each "
+      "took that "
       "and nothing else\n";
   for (const std::string& app : list.apps) {
     if (!find_application(app) || !was_run(document, app, kNative)) continue;

@@ -23,7 +23,8 @@ TEST(TasksTest, NativeComesFirstAndWaysTakeTurns) {
 
 TEST(TasksTest, OnlyApplicationsWithHintsAreRunWithThem) {
   ASSERT_EQ(find_application("memcached_load")->hinted_policy, nullptr);
-  for (const Task& task : tasks_of({{"memcached_load"}, {kFar, kHinted}, {10}, 1})) EXPECT_NE(task.way, kHinted);
+  for (const Task& task : tasks_of({{"memcached_load"}, {kFar, kHinted}, {10}, 1}))
+    EXPECT_NE(task.configuration, kHinted);
 }
 
 class ResultsTest : public testing::Test {

@@ -18,8 +18,8 @@ using nlohmann::json;
 
 constexpr unsigned kAllNear = 100;
 
-std::string key_start(const std::string& app, const std::string& way, unsigned share) {
-  return fmt::format("{}/{}/{}/", app, way, share);
+std::string key_start(const std::string& app, const std::string& configuration, unsigned share) {
+  return fmt::format("{}/{}/{}/", app, configuration, share);
 }
 
 // "gups/far/25/0" -> 25.
@@ -38,7 +38,7 @@ std::string differences(const json& old, const json& now) {
 
 }  // namespace
 
-std::string Task::key() const { return key_start(app, way, share) + std::to_string(repetition); }
+std::string Task::key() const { return key_start(app, configuration, share) + std::to_string(repetition); }
 
 std::vector<Task> tasks_of(const TaskList& list) {
   std::vector<Task> tasks;
@@ -48,8 +48,9 @@ std::vector<Task> tasks_of(const TaskList& list) {
       bool hints = app && app->hinted_policy;
       tasks.push_back({name, kNative, kAllNear, repetition});
       for (unsigned share : list.shares) {
-        for (const std::string& way : list.ways) {
-          if (way != kNative && (way != kHinted || hints)) tasks.push_back({name, way, share, repetition});
+        for (const std::string& configuration : list.configurations) {
+          if (configuration != kNative && (configuration != kHinted || hints))
+            tasks.push_back({name, configuration, share, repetition});
         }
       }
     }
@@ -79,7 +80,7 @@ Result<Results> Results::open(const std::string& file, const json& settings, boo
 
 bool Results::needs(const Task& task) const {
   const json& runs = document_["runs"];
-  for (const json& record : records(document_, task.app, task.way, task.share)) {
+  for (const json& record : records(document_, task.app, task.configuration, task.share)) {
     if (record.contains("cut_off")) return false;
   }
   auto found = runs.find(task.key());
@@ -95,19 +96,20 @@ Status Results::put(const std::string& part, const std::string& name, json value
 
 Status Results::write() const { return replace_file(file_, document_.dump(1) + "\n"); }
 
-std::vector<json> records(const json& document, const std::string& app, const std::string& way, unsigned share) {
+std::vector<json> records(const json& document, const std::string& app, const std::string& configuration,
+                          unsigned share) {
   std::vector<json> found;
-  std::string start = key_start(app, way, share);
+  std::string start = key_start(app, configuration, share);
   for (const auto& [key, record] : document["runs"].items()) {
     if (key.starts_with(start)) found.push_back(record);
   }
   return found;
 }
 
-std::optional<double> median_of(const json& document, const std::string& app, const std::string& way, unsigned share,
-                                const char* member) {
+std::optional<double> median_of(const json& document, const std::string& app, const std::string& configuration,
+                                unsigned share, const char* member) {
   std::vector<double> values;
-  for (const json& record : records(document, app, way, share)) {
+  for (const json& record : records(document, app, configuration, share)) {
     if (record.contains(member)) values.push_back(record[member]);
   }
   if (values.empty()) return std::nullopt;

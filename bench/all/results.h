@@ -17,14 +17,14 @@ inline constexpr const char* kZram = "zram";
 
 // One run of one application.
 struct Task {
-  std::string app, way;
+  std::string app, configuration;
   unsigned share;  // percent of its memory that may be near; 100 for the native way
   unsigned repetition;
   std::string key() const;  // "gups/far/25/0"
 };
 
 struct TaskList {
-  std::vector<std::string> apps, ways;
+  std::vector<std::string> apps, configurations;
   std::vector<unsigned> shares = {10, 30, 50, 70, 90, 100};
   unsigned repetitions = 3;
 };
@@ -50,11 +50,11 @@ class Results {
 };
 
 // Of a document, for one application, way and share.
-std::vector<nlohmann::json> records(const nlohmann::json& document, const std::string& app, const std::string& way,
-                                    unsigned share);
+std::vector<nlohmann::json> records(const nlohmann::json& document, const std::string& app,
+                                    const std::string& configuration, unsigned share);
 // Median of a member over the repetitions that have it.
-std::optional<double> median_of(const nlohmann::json& document, const std::string& app, const std::string& way,
-                                unsigned share, const char* member);
+std::optional<double> median_of(const nlohmann::json& document, const std::string& app,
+                                const std::string& configuration, unsigned share, const char* member);
 
 // Runs that failed, and applications that did not compute the same in every way.
 std::vector<std::string> problems_of(const nlohmann::json& document);

@@ -124,7 +124,7 @@ class Load {
   // work(client, begin, end) for each client's part of [0, count).
   template <typename Work>
   void on_each(std::vector<std::unique_ptr<Client>>& clients, uint64_t count, Work work) {
-    std::vector<fiber::Fiber> fibers;
+    std::vector<fiber> fibers;
     for (uint64_t c = 0; c < kConnections; c++) {
       fibers.emplace_back([&, c] { work(*clients[c], count * c / kConnections, count * (c + 1) / kConnections); });
     }
@@ -156,5 +156,5 @@ int main(int argc, char** argv) {
   using namespace farside::apps;
   if (argc < 2) usage(argv[0], "is started by kv_server");
   Load load(argv[1], parse(argc - 1, argv + 1));
-  farside::fiber::run(1, [&] { load.run(); });
+  farside::run_fibers(1, [&] { load.run(); });
 }

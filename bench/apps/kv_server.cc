@@ -134,13 +134,13 @@ pid_t start_load(int argc, char** argv, const std::string& path) {
 
 // Until the load has ended; returns its status.
 int serve(int listener, Store& store, pid_t load) {
-  fiber::Fiber acceptor([&] {
+  fiber acceptor([&] {
     for (int fd; (fd = farside_fiber_accept(listener, nullptr, nullptr)) >= 0;) {
-      fiber::spawn([&store, fd] { std::make_unique<Connection>(store, fd)->serve(); });
+      spawn([&store, fd] { std::make_unique<Connection>(store, fd)->serve(); });
     }
   });
   int status;
-  while (waitpid(load, &status, WNOHANG) == 0) fiber::sleep(std::chrono::milliseconds(10));
+  while (waitpid(load, &status, WNOHANG) == 0) this_fiber::sleep_for(std::chrono::milliseconds(10));
   farside_fiber_close(listener);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
@@ -155,7 +155,7 @@ int run(int argc, char** argv) {
   Store store(a.size);
   pid_t load = start_load(argc, argv, path);
   int status = 1;
-  fiber::run(a.threads, [&] { status = serve(listener, store, load); });
+  run_fibers(a.threads, [&] { status = serve(listener, store, load); });
   unlink(path.c_str());
   rmdir(folder);
   return status;

@@ -62,7 +62,7 @@ class Store {
     return mix(hash);
   }
   uint64_t bucket_of(uint64_t hash) const { return hash % capacity_; }
-  fiber::Mutex& lock_of(uint64_t hash) { return locks_[bucket_of(hash) % kStripes]; }
+  mutex& lock_of(uint64_t hash) { return locks_[bucket_of(hash) % kStripes]; }
 
   Item* find(uint64_t hash, std::string_view key) {
     uint32_t& bucket = buckets_[bucket_of(hash)];
@@ -96,7 +96,7 @@ class Store {
   Array<uint32_t> buckets_;
   Array<Item> items_;
   std::atomic<uint64_t> used_{0};
-  std::vector<fiber::Mutex> locks_;
+  std::vector<mutex> locks_;
 };
 
 }  // namespace farside::apps

@@ -33,7 +33,7 @@ constexpr double kSkew = 0.99;
 constexpr double kSweep[] = {0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95};  // of the capacity
 constexpr unsigned kFillWindow = 16;                               // requests in flight on a connection
 constexpr uint64_t kItemOverhead = 88;  // bytes that memcached needs beside a value: header, key, rounding
-constexpr uint64_t kMostOperations = 100'000;
+constexpr uint64_t kMaxOperations = 100'000;
 
 struct Settings {
   Arguments common;
@@ -44,7 +44,7 @@ struct Settings {
   uint64_t own_server = 0;  // its process, set by start_server()
 
   uint64_t keys() const { return common.size / (value_bytes + kItemOverhead); }
-  uint64_t operations() const { return common.operations ? common.operations : std::min(2 * keys(), kMostOperations); }
+  uint64_t operations() const { return common.operations ? common.operations : std::min(2 * keys(), kMaxOperations); }
 };
 
 [[noreturn]] void fail(const std::string& what) {

@@ -12,7 +12,7 @@ namespace farside::apps {
 namespace {
 
 constexpr double kA = 0.57, kC = 0.19;  // b = c, and d is the rest
-constexpr uint64_t kLeastDegree = 16;   // on average; what is left of the data becomes more edges
+constexpr uint64_t kMinDegree = 16;     // on average; what is left of the data becomes more edges
 constexpr uint64_t kOne = uint64_t{1} << 62;
 constexpr uint64_t kChunk = 1024;  // vertices that a thread takes at a time
 
@@ -77,7 +77,7 @@ struct Graph {
   static constexpr uint64_t kVertexBytes = 8 + 4 + 8 + 8;  // first, out, and two ranks
   static unsigned scale_of(uint64_t bytes) {
     unsigned s = 1;
-    while ((uint64_t{2} << s) * (kVertexBytes + kLeastDegree * sizeof(uint32_t)) <= bytes) s++;
+    while ((uint64_t{2} << s) * (kVertexBytes + kMinDegree * sizeof(uint32_t)) <= bytes) s++;
     return s;
   }
 

@@ -43,16 +43,16 @@ void sort_part(Key* begin, Key* end) {
   std::sort(begin, end);
 }
 
-struct Piece {
+struct SubpageRead {
   const Key *next, *end;
 };
 
 // A tournament would save comparisons; with few threads a scan over the heads is as good.
-void merge(std::vector<Piece> pieces, Key* out) {
-  std::erase_if(pieces, [](const Piece& p) { return p.next == p.end; });
+void merge(std::vector<SubpageRead> pieces, Key* out) {
+  std::erase_if(pieces, [](const SubpageRead& p) { return p.next == p.end; });
   while (!pieces.empty()) {
     auto least = std::min_element(pieces.begin(), pieces.end(),
-                                  [](const Piece& a, const Piece& b) { return *a.next < *b.next; });
+                                  [](const SubpageRead& a, const SubpageRead& b) { return *a.next < *b.next; });
     hint(out, 8, FARSIDE_WRITE | FARSIDE_SEQ | FARSIDE_AHEAD(32));
     *out++ = *least->next++;
     if (least->next == least->end) pieces.erase(least);
@@ -76,12 +76,12 @@ class Sort {
     in_parallel(threads_, count_,
                 [&](unsigned, uint64_t begin, uint64_t end) { sort_part(&keys_[begin], &keys_[end]); });
     std::vector<Key> pivots = choose_pivots();
-    std::vector<std::vector<Piece>> pieces(threads_);
+    std::vector<std::vector<SubpageRead>> pieces(threads_);
     std::vector<uint64_t> starts(threads_ + 1);
     for (unsigned t = 0; t < threads_; t++) {
       pieces[t] = pieces_between(t == 0 ? nullptr : &pivots[t - 1], t + 1 == threads_ ? nullptr : &pivots[t]);
       starts[t + 1] = starts[t];
-      for (const Piece& p : pieces[t]) starts[t + 1] += static_cast<uint64_t>(p.end - p.next);
+      for (const SubpageRead& p : pieces[t]) starts[t + 1] += static_cast<uint64_t>(p.end - p.next);
     }
     in_parallel(threads_, threads_, [&](unsigned t, uint64_t, uint64_t) { merge(pieces[t], &sorted_[starts[t]]); });
   }
@@ -116,8 +116,8 @@ class Sort {
     return pivots;
   }
 
-  std::vector<Piece> pieces_between(const Key* low, const Key* high) const {
-    std::vector<Piece> pieces;
+  std::vector<SubpageRead> pieces_between(const Key* low, const Key* high) const {
+    std::vector<SubpageRead> pieces;
     for (unsigned t = 0; t < threads_; t++) {
       const Key *begin = part(t), *end = part(t + 1);
       pieces.push_back(

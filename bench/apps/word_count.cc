@@ -15,11 +15,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRoots[] = {"/usr/share/common-licenses", "/usr/share/doc", "/usr/include"};
-constexpr uint64_t kMostReal = uint64_t{64} << 20;
+constexpr uint64_t kMaxReal = uint64_t{64} << 20;
 constexpr double kTextShare = 0.5;  // of the data; the rest is for records
 constexpr uint64_t kSplit = uint64_t{8} << 10;
 constexpr unsigned kPartitions = 64;  // by the highest 6 bits of hashes
-constexpr size_t kMostLetters = 40;
+constexpr size_t kMaxLetters = 40;
 
 // --- Text ---
 
@@ -47,7 +47,7 @@ std::vector<fs::path> text_files() {
 class Text {
  public:
   Text(uint64_t bytes, uint64_t seed) : bytes_(bytes), text_(make_array<char>(bytes)) {
-    read_files(std::min(bytes / 2, kMostReal));
+    read_files(std::min(bytes / 2, kMaxReal));
     find_paragraphs();
     for (uint64_t number = 0; used_ < bytes_; number++) repeat(mix(mix(seed) + number) % (starts_.size() - 1));
   }
@@ -55,17 +55,17 @@ class Text {
   uint64_t bytes() const { return bytes_; }
   uint64_t splits() const { return (bytes_ + kSplit - 1) / kSplit; }
 
-  // Words that begin in the split: runs of letters, at most kMostLetters of them, in lower case.
+  // Words that begin in the split: runs of letters, at most kMaxLetters of them, in lower case.
   template <typename Use>
   void words_of(uint64_t split, Use use) const {
     uint64_t at = split * kSplit, end = std::min(at + kSplit, bytes_);
     hint(&text_[at], end - at, FARSIDE_READ | FARSIDE_AHEAD(32));
     while (at > 0 && at < end && is_letter(text_[at - 1]) && is_letter(text_[at])) at++;
     while (at < end) {
-      char word[kMostLetters];
+      char word[kMaxLetters];
       size_t letters = 0;
       for (; at < bytes_ && is_letter(text_[at]); at++) {
-        if (letters < kMostLetters) word[letters++] = static_cast<char>(text_[at] | 0x20);
+        if (letters < kMaxLetters) word[letters++] = static_cast<char>(text_[at] | 0x20);
       }
       if (letters > 0) use(std::string_view(word, letters));
       while (at < end && !is_letter(text_[at])) at++;

@@ -20,13 +20,13 @@ using pager::Counter;
 
 constexpr unsigned kFibers = 8;
 constexpr double kGoal = 2;  // cycles a byte; AIFM takes 43.7 and Atlas 5.9 (Atlas, 5.2)
-constexpr NamedWay kWays[] = {{"plain pages", Way::kPages},
-                              {"objects, as pages only", Way::kAsPages},
-                              {"objects, one by one only", Way::kOneByOne},
-                              {"objects, hybrid", Way::kHybrid}};
+constexpr NamedConfiguration kConfigurations[] = {{"plain pages", Configuration::kPages},
+                                                  {"objects, as pages only", Configuration::kAsPages},
+                                                  {"objects, one by one only", Configuration::kOneByOne},
+                                                  {"objects, hybrid", Configuration::kHybrid}};
 
-json key_of(const std::string& over, const std::string& way) {
-  return {{"part", "eviction"}, {"over", over}, {"way", way}};
+json key_of(const std::string& over, const std::string& configuration) {
+  return {{"suite", "eviction"}, {"over", over}, {"configuration", configuration}};
 }
 
 // Processor time of this process's threads of that name. 0 where the kernel does not tell.
@@ -58,10 +58,10 @@ void write_at_random(Lines& lines, uint64_t accesses, uint64_t seed) {
   });
 }
 
-Result<json> measure(const Context& context, const std::string& over, const NamedWay& way) {
-  auto far = open_for_lines(context, over, way.way);
+Result<json> measure(const Context& context, const std::string& over, const NamedConfiguration& configuration) {
+  auto far = open_for_lines(context, over, configuration.configuration);
   if (!far.ok()) return far.status();
-  Lines lines(**far, way.way, context.settings.bytes / sizeof(Line));
+  Lines lines(**far, configuration.configuration, context.settings.bytes / sizeof(Line));
   write_at_random(lines, context.settings.accesses / 4, 0);
   Spent before = Spent::until_now(**far);
   write_at_random(lines, context.settings.accesses, kFibers);
@@ -70,19 +70,19 @@ Result<json> measure(const Context& context, const std::string& over, const Name
   double evictions = after.evictions - before.evictions, cycles_per_ns = ticks_per_us() / 1000;
   double evictor = (after.evictor_ns - before.evictor_ns) * cycles_per_ns;
   double evacuator = (after.evacuator_ns - before.evacuator_ns) * cycles_per_ns;
-  return json::array(
-      {make_row(key_of(over, way.name), {{"evictions_per_write", evictions / writes},
-                                         {"evictor_cycles_per_byte", evictor / std::max(1.0, evictions * kPageSize)},
-                                         {"evictor_cycles_per_write", evictor / writes},
-                                         {"evacuator_cycles_per_write", evacuator / writes}})});
+  return json::array({make_row(key_of(over, configuration.name),
+                               {{"evictions_per_write", evictions / writes},
+                                {"evictor_cycles_per_byte", evictor / std::max(1.0, evictions * kPageSize)},
+                                {"evictor_cycles_per_write", evictor / writes},
+                                {"evacuator_cycles_per_write", evacuator / writes}})});
 }
 
 std::vector<Measurement> measurements(const Context& context) {
   std::vector<Measurement> all;
   for (std::string over : kOvers) {
-    for (const NamedWay& way : kWays) {
-      all.push_back(
-          {fmt::format("eviction, {}, {}", way.name, over), [=, &way] { return measure(context, over, way); }});
+    for (const NamedConfiguration& configuration : kConfigurations) {
+      all.push_back({fmt::format("eviction, {}, {}", configuration.name, over),
+                     [=, &configuration] { return measure(context, over, configuration); }});
     }
   }
   return all;
@@ -93,9 +93,10 @@ std::string text(const json& document) {
                                                  "evictors: cycles a byte", "cycles a write",
                                                  "evacuator: cycles a write"}};
   for (const char* over : kOvers) {
-    for (const NamedWay& way : kWays) {
-      json key = key_of(over, way.name);
-      rows.push_back({fmt::format("{}, {}", way.name, over), figure_text(document, key, "evictions_per_write", 1, 3),
+    for (const NamedConfiguration& configuration : kConfigurations) {
+      json key = key_of(over, configuration.name);
+      rows.push_back({fmt::format("{}, {}", configuration.name, over),
+                      figure_text(document, key, "evictions_per_write", 1, 3),
                       figure_text(document, key, "evictor_cycles_per_byte", 1, 2),
                       figure_text(document, key, "evictor_cycles_per_write", 1, 0),
                       figure_text(document, key, "evacuator_cycles_per_write", 1, 0)});
@@ -115,6 +116,6 @@ std::vector<Goal> goals(const json& document) {
 
 }  // namespace
 
-const Part kEviction = {"eviction", measurements, text, goals, no_charts};
+const Suite kEviction = {"eviction", measurements, text, goals, no_charts};
 
 }  // namespace farside::bench::objects_bench

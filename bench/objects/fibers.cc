@@ -16,15 +16,16 @@ namespace {
 using nlohmann::json;
 
 constexpr unsigned kCounts[] = {1, 4, 16, 64};
-constexpr unsigned kMostCount = 64;
+constexpr unsigned kMaxCount = 64;
 constexpr double kGoal = 7;  // objects against pages as unmodified programs have them
 constexpr const char* kThreads = "threads";
 
-constexpr NamedWay kWays[] = {
-    {"objects", Way::kOneByOne}, {"pages, hinted", Way::kHintedPages}, {"pages, no hints", Way::kPages}};
+constexpr NamedConfiguration kConfigurations[] = {{"objects", Configuration::kOneByOne},
+                                                  {"pages, hinted", Configuration::kHintedPages},
+                                                  {"pages, no hints", Configuration::kPages}};
 
-json key_of(const std::string& over, const std::string& way, unsigned count) {
-  return {{"part", "fibers"}, {"over", over}, {"way", way}, {"fibers", count}};
+json key_of(const std::string& over, const std::string& configuration, unsigned count) {
+  return {{"suite", "fibers"}, {"over", over}, {"configuration", configuration}, {"fibers", count}};
 }
 
 void read_at_random(Lines& lines, uint64_t accesses, uint64_t seed) {
@@ -32,18 +33,19 @@ void read_at_random(Lines& lines, uint64_t accesses, uint64_t seed) {
   for (uint64_t i = 0; i < accesses; i++) lines.read(random.next() % lines.count());
 }
 
-Result<json> measure_far(const Context& context, const std::string& over, const NamedWay& way, unsigned fibers) {
-  auto far = open_for_lines(context, over, way.way);
+Result<json> measure_far(const Context& context, const std::string& over, const NamedConfiguration& configuration,
+                         unsigned fibers) {
+  auto far = open_for_lines(context, over, configuration.configuration);
   if (!far.ok()) return far.status();
-  Lines lines(**far, way.way, context.settings.bytes / sizeof(Line));
+  Lines lines(**far, configuration.configuration, context.settings.bytes / sizeof(Line));
   uint64_t accesses = context.settings.accesses;
   time_fibers(fibers, [&](unsigned f) { read_at_random(lines, accesses / 4 / fibers, f); });
   double before = bytes_fetched(**far);
-  double seconds = time_fibers(fibers, [&](unsigned f) { read_at_random(lines, accesses / fibers, kMostCount + f); });
+  double seconds = time_fibers(fibers, [&](unsigned f) { read_at_random(lines, accesses / fibers, kMaxCount + f); });
   double useful = static_cast<double>(accesses) * sizeof(Line);
-  return json::array(
-      {make_row(key_of(over, way.name, fibers), {{"reads_per_s", static_cast<double>(accesses) / seconds},
-                                                 {"bytes_per_useful", (bytes_fetched(**far) - before) / useful}})});
+  return json::array({make_row(key_of(over, configuration.name, fibers),
+                               {{"reads_per_s", static_cast<double>(accesses) / seconds},
+                                {"bytes_per_useful", (bytes_fetched(**far) - before) / useful}})});
 }
 
 double time_threads(unsigned threads, const std::function<void(unsigned)>& work) {
@@ -60,8 +62,7 @@ Result<json> measure_swap(const Context& context, unsigned threads) {
   Lines lines(*memory, context.settings.bytes / sizeof(Line));
   uint64_t accesses = context.settings.accesses;
   read_at_random(lines, accesses / 4, 0);
-  double seconds =
-      time_threads(threads, [&](unsigned t) { read_at_random(lines, accesses / threads, kMostCount + t); });
+  double seconds = time_threads(threads, [&](unsigned t) { read_at_random(lines, accesses / threads, kMaxCount + t); });
   return json::array(
       {make_row(key_of(kSwap, kThreads, threads), {{"reads_per_s", static_cast<double>(accesses) / seconds}})});
 }
@@ -69,10 +70,10 @@ Result<json> measure_swap(const Context& context, unsigned threads) {
 std::vector<Measurement> measurements(const Context& context) {
   std::vector<Measurement> all;
   for (std::string over : kOvers) {
-    for (const NamedWay& way : kWays) {
+    for (const NamedConfiguration& configuration : kConfigurations) {
       for (unsigned n : kCounts) {
-        all.push_back({fmt::format("{} fibers, {}, {}", n, way.name, over),
-                       [=, &way] { return measure_far(context, over, way, n); }});
+        all.push_back({fmt::format("{} fibers, {}, {}", n, configuration.name, over),
+                       [=, &configuration] { return measure_far(context, over, configuration, n); }});
       }
     }
   }
@@ -83,14 +84,14 @@ std::vector<Measurement> measurements(const Context& context) {
   return all;
 }
 
-std::vector<std::string> table_row(const json& document, const std::string& over, const std::string& way) {
-  std::vector<std::string> row = {fmt::format("{}, {}", way, over)};
-  for (unsigned n : kCounts) row.push_back(figure_text(document, key_of(over, way, n), "reads_per_s", 1000));
+std::vector<std::string> table_row(const json& document, const std::string& over, const std::string& configuration) {
+  std::vector<std::string> row = {fmt::format("{}, {}", configuration, over)};
+  for (unsigned n : kCounts) row.push_back(figure_text(document, key_of(over, configuration, n), "reads_per_s", 1000));
   return row;
 }
 
-double rate(const json& document, const char* way) {
-  return figure(document, key_of("tcp", way, kMostCount), "reads_per_s");
+double rate(const json& document, const char* configuration) {
+  return figure(document, key_of("tcp", configuration, kMaxCount), "reads_per_s");
 }
 
 std::string text(const json& document) {
@@ -98,25 +99,25 @@ std::string text(const json& document) {
   for (unsigned n : kCounts) rows[0].push_back(fmt::format("{}", n));
   rows[0].push_back("bytes fetched for each useful one");
   for (const char* over : kOvers) {
-    for (const NamedWay& w : kWays) {
+    for (const NamedConfiguration& w : kConfigurations) {
       rows.push_back(table_row(document, over, w.name));
-      rows.back().push_back(figure_text(document, key_of(over, w.name, kMostCount), "bytes_per_useful"));
+      rows.back().push_back(figure_text(document, key_of(over, w.name, kMaxCount), "bytes_per_useful"));
     }
   }
   if (find_row(document, key_of(kSwap, kThreads, 1))) rows.push_back(table_row(document, kSwap, kThreads));
-  return format_table(rows) + fmt::format("Objects against hinted pages over tcp, {} fibers: {:.1f}x\n", kMostCount,
+  return format_table(rows) + fmt::format("Objects against hinted pages over tcp, {} fibers: {:.1f}x\n", kMaxCount,
                                           rate(document, "objects") / rate(document, "pages, hinted"));
 }
 
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
-  add_ratio_goal(&goals, fmt::format("random 64 B reads over tcp, {} fibers: objects against pages", kMostCount),
+  add_ratio_goal(&goals, fmt::format("random 64 B reads over tcp, {} fibers: objects against pages", kMaxCount),
                  rate(document, "objects"), rate(document, "pages, no hints"), kGoal, true);
   return goals;
 }
 
 }  // namespace
 
-const Part kFibers = {"fibers", measurements, text, goals, no_charts};
+const Suite kFibers = {"fibers", measurements, text, goals, no_charts};
 
 }  // namespace farside::bench::objects_bench

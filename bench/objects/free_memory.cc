@@ -33,7 +33,7 @@ struct Scopes {
 constexpr Scopes kScopes[] = {{"a scope for each batch", false}, {"always in a scope", true}};
 
 json key_of(const std::string& over, const std::string& scopes) {
-  return {{"part", "free-memory"}, {"over", over}, {"scopes", scopes}};
+  return {{"suite", "free-memory"}, {"over", over}, {"scopes", scopes}};
 }
 
 // Of what the pager's own tables and buffers leave of the limit.
@@ -88,7 +88,7 @@ double run_batches(Lines& lines, uint64_t batches, bool always_in_scope) {
     uint64_t begin = lines.count() * f / kFibers, end = lines.count() * (f + 1) / kFibers;
     for (uint64_t i = 0; i < batches; i++) {
       run_batch(lines, begin, end, random);
-      fiber::yield();  // over shm nothing else lets others run, and one fiber's lines would all be near
+      this_fiber::yield();  // over shm nothing else lets others run, and one fiber's lines would all be near
     }
   });
 }
@@ -100,9 +100,9 @@ json thin_out(const std::vector<double>& samples) {
 }
 
 Result<json> measure(const Context& context, const std::string& over, const Scopes& scopes) {
-  auto far = open_for_lines(context, over, Way::kHybrid);
+  auto far = open_for_lines(context, over, Configuration::kHybrid);
   if (!far.ok()) return far.status();
-  Lines lines(**far, Way::kHybrid, context.settings.bytes / sizeof(Line));
+  Lines lines(**far, Configuration::kHybrid, context.settings.bytes / sizeof(Line));
   uint64_t batches = std::max<uint64_t>(1, kRuns * context.settings.accesses / kRead / kFibers);
   pager::Stats before = (*far)->stats();
   Sampler sampler(**far);
@@ -178,6 +178,6 @@ std::vector<LineChart> charts(const json& document) {
 
 }  // namespace
 
-const Part kFreeMemory = {"free-memory", measurements, text, goals, charts};
+const Suite kFreeMemory = {"free-memory", measurements, text, goals, charts};
 
 }  // namespace farside::bench::objects_bench

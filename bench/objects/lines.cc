@@ -8,12 +8,14 @@
 namespace farside::bench::objects_bench {
 namespace {
 
-Paths paths_of(Way way) {
-  if (way == Way::kAsPages) return Paths::kPageOnly;
-  return way == Way::kOneByOne ? Paths::kObjectOnly : Paths::kHybrid;
+Paths paths_of(Configuration configuration) {
+  if (configuration == Configuration::kAsPages) return Paths::kPageOnly;
+  return configuration == Configuration::kOneByOne ? Paths::kObjectOnly : Paths::kHybrid;
 }
 
-bool is_paged(Way way) { return way == Way::kPages || way == Way::kHintedPages; }
+bool is_paged(Configuration configuration) {
+  return configuration == Configuration::kPages || configuration == Configuration::kHintedPages;
+}
 
 }  // namespace
 
@@ -22,17 +24,19 @@ Line make_line(uint64_t i) {
   return {{i, random.next(), random.next(), random.next(), random.next()}};
 }
 
-Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& over, Way way) {
+Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& over,
+                                                  Configuration configuration) {
   FarMemoryConfig config = context.far_config(over);
-  (is_paged(way) ? config.bytes : config.more_bytes) = (is_paged(way) ? 1 : 3) * context.settings.bytes;
-  return open_with_objects(config, paths_of(way));
+  (is_paged(configuration) ? config.bytes : config.more_bytes) =
+      (is_paged(configuration) ? 1 : 3) * context.settings.bytes;
+  return open_with_objects(config, paths_of(configuration));
 }
 
-Lines::Lines(FarMemory& far, Way way, uint64_t count)
+Lines::Lines(FarMemory& far, Configuration configuration, uint64_t count)
     : count_(count),
-      hinted_(way == Way::kHintedPages ? &far : nullptr),
-      array_(is_paged(way) ? reinterpret_cast<Line*>(far.arena().base) : nullptr),
-      owners_(is_paged(way) ? 0 : count) {
+      hinted_(configuration == Configuration::kHintedPages ? &far : nullptr),
+      array_(is_paged(configuration) ? reinterpret_cast<Line*>(far.arena().base) : nullptr),
+      owners_(is_paged(configuration) ? 0 : count) {
   fill();
 }
 
@@ -62,8 +66,8 @@ void Lines::write(uint64_t i) {
 
 double time_fibers(unsigned fibers, const std::function<void(unsigned)>& work) {
   uint64_t begin = now_ns();
-  fiber::run(1, [&] {
-    std::vector<fiber::Fiber> all;
+  run_fibers(1, [&] {
+    std::vector<fiber> all;
     for (unsigned f = 0; f < fibers; f++) all.emplace_back([&, f] { work(f); });
   });
   return static_cast<double>(now_ns() - begin) / 1e9;

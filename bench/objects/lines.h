@@ -19,25 +19,26 @@ struct Line {
 Line make_line(uint64_t i);
 
 // How lines come back.
-enum class Way {
+enum class Configuration {
   kPages,        // a plain array, paged
   kHintedPages,  // the same, each page asked for by a hint before it is read
   kAsPages,      // objects, always with their page
   kOneByOne,     // objects, always alone
   kHybrid        // objects, as Farside chooses
 };
-struct NamedWay {
+struct NamedConfiguration {
   const char* name;
-  Way way;
+  Configuration configuration;
 };
 
-Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& over, Way way);
+Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& over,
+                                                  Configuration configuration);
 
 // Lines by number.
 class Lines {
  public:
   // In far memory that open_for_lines() gave for the same way.
-  Lines(FarMemory& far, Way way, uint64_t count);
+  Lines(FarMemory& far, Configuration configuration, uint64_t count);
   // In memory that anybody else pages.
   Lines(std::byte* memory, uint64_t count);
 

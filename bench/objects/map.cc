@@ -23,13 +23,13 @@ namespace {
 using nlohmann::json;
 
 constexpr double kExponents[] = {0, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35};
-constexpr double kMostExponent = 1.4;  // of the chart
+constexpr double kMaxExponent = 1.4;  // of the chart
 constexpr unsigned kFibers[] = {1, 64};
 constexpr unsigned kThread = 0;  // for a number of fibers: none, a thread reads
-constexpr double kLeastSeconds = 0.2;
+constexpr double kMinSeconds = 0.2;
 constexpr unsigned kSlicesOfTrace = 40;
-constexpr unsigned kMostSlices = kSlicesOfTrace / std::size(kFibers) - 1;  // and one to warm up
-constexpr const char* kNative = "native";                                  // where others name their transport
+constexpr unsigned kMaxSlices = kSlicesOfTrace / std::size(kFibers) - 1;  // and one to warm up
+constexpr const char* kNative = "native";                                 // where others name their transport
 
 struct Value {
   uint64_t words[31];
@@ -130,15 +130,16 @@ class Lookups {
   uint64_t next_ = 0, end_ = 0;
 };
 
-json key_of(const std::string& over, const std::string& way, unsigned fibers, double exponent) {
-  return {{"part", "map"}, {"over", over}, {"way", way}, {"fibers", fibers}, {"exponent", exponent}};
+json key_of(const std::string& over, const std::string& configuration, unsigned fibers, double exponent) {
+  return {
+      {"suite", "map"}, {"over", over}, {"configuration", configuration}, {"fibers", fibers}, {"exponent", exponent}};
 }
 
 json measure_point(Lookups& lookups, unsigned fibers, FarMemory* far) {
   lookups.time_slice(fibers);
   double before = far ? bytes_fetched(*far) : 0, seconds = 0;
   unsigned slices = 0;
-  while (seconds < kLeastSeconds && slices < kMostSlices) seconds += lookups.time_slice(fibers), slices++;
+  while (seconds < kMinSeconds && slices < kMaxSlices) seconds += lookups.time_slice(fibers), slices++;
   double done = static_cast<double>(slices * lookups.slice());
   json figures = {{"lookups_per_s", done / seconds}};
   if (far) figures["bytes_per_lookup"] = (bytes_fetched(*far) - before) / done;
@@ -151,13 +152,13 @@ void fill(Table& table, uint64_t count) {
 }
 
 // All exponents in turn on one table, the least skewed first.
-json measure_table(const Run& run, const Table& table, const std::string& over, const std::string& way,
+json measure_table(const Run& run, const Table& table, const std::string& over, const std::string& configuration,
                    std::span<const unsigned> fibers, FarMemory* far) {
   json rows = json::array();
   for (size_t i = 0; i < std::size(kExponents); i++) {
     Lookups lookups(table, (*run.traces)[i]);
     for (unsigned n : fibers) {
-      rows.push_back(make_row(key_of(over, way, n, kExponents[i]), measure_point(lookups, n, far)));
+      rows.push_back(make_row(key_of(over, configuration, n, kExponents[i]), measure_point(lookups, n, far)));
     }
   }
   return rows;
@@ -170,7 +171,7 @@ uint64_t heap_bytes() {
 
 // What a map keeps near beside its entries comes off what may be near of them.
 template <typename Map>
-Result<json> measure_objects_map(const Run& run, const std::string& over, const std::string& way) {
+Result<json> measure_objects_map(const Run& run, const std::string& over, const std::string& configuration) {
   FarMemoryConfig config = run.context.far_config(over);
   config.more_bytes = 4 * run.context.settings.bytes;  // objects that come one by one leave garbage there
   auto far = open_with_objects(config);
@@ -180,27 +181,27 @@ Result<json> measure_objects_map(const Run& run, const std::string& over, const 
   fill(table, run.count());
   uint64_t index = std::min(heap_bytes() - before, config.local * 7 / 8);
   (*far)->pager().set_local({config.local - index, 0});
-  return measure_table(run, table, over, way, kFibers, far->get());
+  return measure_table(run, table, over, configuration, kFibers, far->get());
 }
 
-Result<json> measure_paged_map(const Run& run, const std::string& over, const std::string& way) {
+Result<json> measure_paged_map(const Run& run, const std::string& over, const std::string& configuration) {
   FarMemoryConfig config = run.context.far_config(over);
   config.bytes = StdTable::bytes_for(run.count());
   auto far = FarMemory::create(config);
   if (!far.ok()) return far.status();
   StdTable table((*far)->arena().base, run.count());
   fill(table, run.count());
-  return measure_table(run, table, over, way, kFibers, far->get());
+  return measure_table(run, table, over, configuration, kFibers, far->get());
 }
 
 // By a thread, in memory of the kernel's.
-Result<json> measure_plain_map(const Run& run, const std::string& over, const std::string& way) {
+Result<json> measure_plain_map(const Run& run, const std::string& over, const std::string& configuration) {
   uint64_t bytes = StdTable::bytes_for(run.count());
   Result<std::byte*> memory = over == kSwap ? run.context.swap->enter_and_map(bytes) : map_plain(bytes);
   if (!memory.ok()) return memory.status();
   StdTable table(*memory, run.count());
   fill(table, run.count());
-  return measure_table(run, table, over, way, std::span(&kThread, 1), nullptr);
+  return measure_table(run, table, over, configuration, std::span(&kThread, 1), nullptr);
 }
 
 using HashMap = hash_map<uint64_t, Value>;
@@ -208,7 +209,7 @@ using FarHashMap = far_hash_map<uint64_t, Value>;
 
 struct NamedMap {
   const char* name;
-  Result<json> (*measure)(const Run& run, const std::string& over, const std::string& way);
+  Result<json> (*measure)(const Run& run, const std::string& over, const std::string& configuration);
 };
 constexpr const char* kPaged = "std::unordered_map, paged";
 constexpr NamedMap kMaps[] = {{"farside::hash_map", measure_objects_map<HashMap>},
@@ -245,10 +246,10 @@ void for_each_line(const char* over, Show show) {
 }
 
 std::vector<std::string> table_row(const json& document, const std::string& name, const std::string& over,
-                                   const std::string& way, unsigned fibers) {
+                                   const std::string& configuration, unsigned fibers) {
   std::vector<std::string> row = {fmt::format("{}, {}", name, over)};
   for (double e : kExponents)
-    row.push_back(figure_text(document, key_of(over, way, fibers, e), "lookups_per_s", 1000, 0));
+    row.push_back(figure_text(document, key_of(over, configuration, fibers, e), "lookups_per_s", 1000, 0));
   return row;
 }
 
@@ -283,10 +284,10 @@ std::vector<Goal> goals(const json& document) {
 }
 
 LineChart::Series series_of(const json& document, const std::string& name, const std::string& over,
-                            const std::string& way, unsigned fibers) {
+                            const std::string& configuration, unsigned fibers) {
   LineChart::Series series{name, {}};
   for (double e : kExponents) {
-    json key = key_of(over, way, fibers, e);
+    json key = key_of(over, configuration, fibers, e);
     if (find_row(document, key)) series.points.emplace_back(e, figure(document, key, "lookups_per_s") / 1000);
   }
   return series;
@@ -300,7 +301,7 @@ std::vector<LineChart> charts(const json& document) {
         fmt::format("Hash maps, {:.0f} % near, {}", document["settings"]["local"].get<double>() * 100, over),
         "Zipf's exponent",
         "thousand look-ups/s",
-        kMostExponent,
+        kMaxExponent,
         1,
         {}};
     for_each_line(over, [&](auto&&... line) { chart.series.push_back(series_of(document, line...)); });
@@ -314,6 +315,6 @@ std::vector<LineChart> charts(const json& document) {
 
 }  // namespace
 
-const Part kMap = {"map", measurements, text, goals, charts};
+const Suite kMap = {"map", measurements, text, goals, charts};
 
 }  // namespace farside::bench::objects_bench

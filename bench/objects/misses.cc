@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMost = 50000;  // misses; their median needs no more
-constexpr double kGoalUs = 1.2;    // beyond the transport
+constexpr uint64_t kMax = 50000;  // misses; their median needs no more
+constexpr double kGoalUs = 1.2;   // beyond the transport
 
 struct Page {
   uint64_t words[512];
@@ -70,14 +70,14 @@ double time_transport(FarMemory& far, uint32_t bytes, uint64_t reads) {
 }
 
 Result<json> measure(const Context& context, const std::string& over) {
-  auto far = open_for_lines(context, over, Way::kOneByOne);
+  auto far = open_for_lines(context, over, Configuration::kOneByOne);
   if (!far.ok()) return far.status();
-  uint64_t most = std::min(context.settings.accesses, kMost);
+  uint64_t most = std::min(context.settings.accesses, kMax);
   json figures = {{"line_us", time_misses<Line>(**far, context.settings.bytes, most)},
                   {"page_us", time_misses<Page>(**far, context.settings.bytes, most)},
                   {"line_transport_us", time_transport(**far, sizeof(Line), most)},
                   {"page_transport_us", time_transport(**far, sizeof(Page), most)}};
-  return json::array({make_row({{"part", "misses"}, {"over", over}}, figures)});
+  return json::array({make_row({{"suite", "misses"}, {"over", over}}, figures)});
 }
 
 std::vector<Measurement> measurements(const Context& context) {
@@ -91,7 +91,7 @@ std::string text(const json& document) {
   for (const char* over : kOvers) {
     rows.push_back({over});
     for (const char* name : {"line_us", "line_transport_us", "page_us", "page_transport_us"})
-      rows.back().push_back(figure_text(document, {{"part", "misses"}, {"over", over}}, name, 1, 2));
+      rows.back().push_back(figure_text(document, {{"suite", "misses"}, {"over", over}}, name, 1, 2));
   }
   return format_table(rows);
 }
@@ -99,7 +99,7 @@ std::string text(const json& document) {
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
   for (const char* over : kOvers) {
-    json key = {{"part", "misses"}, {"over", over}};
+    json key = {{"suite", "misses"}, {"over", over}};
     double beyond = figure(document, key, "line_us") - figure(document, key, "line_transport_us");
     goals.push_back({fmt::format("miss of 64 B over {}, beyond the transport", over), beyond, kGoalUs, false, " us"});
   }
@@ -108,6 +108,6 @@ std::vector<Goal> goals(const json& document) {
 
 }  // namespace
 
-const Part kMisses = {"misses", measurements, text, goals, no_charts};
+const Suite kMisses = {"misses", measurements, text, goals, no_charts};
 
 }  // namespace farside::bench::objects_bench

@@ -133,14 +133,14 @@ Result<json> measure_near(const Context& context) {
     for (const Case& c : kCases) cases.push_back(measure_case(c, hot));
     chased = measure_chase();
   }
-  return json::array({make_row({{"part", "near"}}, {{"cases", cases}, {"chase", chased}})});
+  return json::array({make_row({{"suite", "near"}}, {{"cases", cases}, {"chase", chased}})});
 }
 
 std::vector<Measurement> measurements(const Context& context) {
   return {{"near", [context] { return measure_near(context); }}};
 }
 
-const json& row_of(const json& document) { return *find_row(document, {{"part", "near"}}); }
+const json& row_of(const json& document) { return *find_row(document, {{"suite", "near"}}); }
 
 std::string text(const json& document) {
   const json& near = row_of(document);
@@ -172,6 +172,6 @@ std::vector<Goal> goals(const json& document) {
 
 }  // namespace
 
-const Part kNear = {"near", measurements, text, goals, no_charts};
+const Suite kNear = {"near", measurements, text, goals, no_charts};
 
 }  // namespace farside::bench::objects_bench

@@ -262,7 +262,7 @@ class Tree {
 
 // ---- Both kinds in turns ----
 
-json key_of(const char* app) { return {{"part", "near-apps"}, {"app", app}}; }
+json key_of(const char* app) { return {{"suite", "near-apps"}, {"app", app}}; }
 
 template <typename App>
 double time_run(const App& app, uint64_t* result) {
@@ -319,6 +319,6 @@ std::vector<Goal> goals(const json& document) {
 
 }  // namespace
 
-const Part kNearApps = {"near-apps", measurements, text, goals, no_charts};
+const Suite kNearApps = {"near-apps", measurements, text, goals, no_charts};
 
 }  // namespace farside::bench::objects_bench

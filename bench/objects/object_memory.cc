@@ -12,12 +12,12 @@ pager::Pager* g_pager = nullptr;
 void enable_objects(pager::Pager& pager, Paths paths) {
   g_pager = &pager;
   objects::enable_objects(&pager, paths);
-  fiber::set_hooks({nullptr,
-                    [] {
-                      objects::forget_thread();
-                      g_pager->detach_thread();
-                    },
-                    [] { g_pager->poll_reads(); }, objects::drop_scopes});
+  fibers::set_hooks({nullptr,
+                     [] {
+                       objects::forget_thread();
+                       g_pager->detach_thread();
+                     },
+                     [] { g_pager->poll_reads(); }, objects::drop_scopes});
 }
 
 }  // namespace

@@ -17,20 +17,20 @@ using namespace objects_bench;
 using nlohmann::json;
 
 // In the order in which people read them.
-constexpr const Part* kParts[] = {&kNear,       &kMisses, &kFibers,   &kPaths,   &kMap,
-                                  &kFreeMemory, &kPauses, &kEviction, &kNearApps};
+constexpr const Suite* kParts[] = {&kNear,       &kMisses, &kFibers,   &kPaths,   &kMap,
+                                   &kFreeMemory, &kPauses, &kEviction, &kNearApps};
 
-bool is_wanted(const ObjectsSettings& s, const Part& part) {
-  return s.parts.empty() || std::find(s.parts.begin(), s.parts.end(), part.name) != s.parts.end();
+bool is_wanted(const ObjectsSettings& s, const Suite& suite) {
+  return s.suites.empty() || std::find(s.suites.begin(), s.suites.end(), suite.name) != s.suites.end();
 }
 
-bool has_part(const json& document, const Part& part) { return find_row(document, {{"part", part.name}}); }
+bool has_suite(const json& document, const Suite& suite) { return find_row(document, {{"suite", suite.name}}); }
 
 // Calls add(what the part makes of the document) for every part that was measured.
 template <typename Made, typename Add>
-void for_each_part(const json& document, Made Part::*make, Add add) {
-  for (const Part* part : kParts) {
-    if (has_part(document, *part)) add((part->*make)(document));
+void for_each_suite(const json& document, Made Suite::*make, Add add) {
+  for (const Suite* suite : kParts) {
+    if (has_suite(document, *suite)) add((suite->*make)(document));
   }
 }
 
@@ -68,9 +68,9 @@ class Benchmark {
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     prepare_swap();
-    for (const Part* part : kParts) {
-      if (!is_wanted(settings_, *part)) continue;
-      for (Measurement& m : part->measurements({settings_, *server_, swap_.get()})) measurements_.push_back(m);
+    for (const Suite* suite : kParts) {
+      if (!is_wanted(settings_, *suite)) continue;
+      for (Measurement& m : suite->measurements({settings_, *server_, swap_.get()})) measurements_.push_back(m);
     }
     runs_.resize(measurements_.size());
     Progress progress(measurements_.size() * settings_.repetitions, settings_.quiet);
@@ -124,16 +124,16 @@ class Benchmark {
 
 std::vector<Goal> goals_of(const json& document) {
   std::vector<Goal> goals;
-  for_each_part(document, &Part::goals,
-                [&](const std::vector<Goal>& more) { goals.insert(goals.end(), more.begin(), more.end()); });
+  for_each_suite(document, &Suite::goals,
+                 [&](const std::vector<Goal>& more) { goals.insert(goals.end(), more.begin(), more.end()); });
   return goals;
 }
 
 }  // namespace
 
-std::vector<std::string> objects_parts() {
+std::vector<std::string> objects_suites() {
   std::vector<std::string> names;
-  for (const Part* part : kParts) names.push_back(part->name);
+  for (const Suite* suite : kParts) names.push_back(suite->name);
   return names;
 }
 
@@ -149,7 +149,7 @@ Result<json> measure_objects(const ObjectsSettings& settings) {
 
 std::string objects_text(const json& document) {
   std::string text = machine_text(document["machine"]) + "\n\n";
-  for_each_part(document, &Part::text, [&](const std::string& more) { text += more + "\n"; });
+  for_each_suite(document, &Suite::text, [&](const std::string& more) { text += more + "\n"; });
   for (const auto& [what, why] : document["skipped"].items())
     text += fmt::format("{}: not run: {}\n", what, why.get<std::string>());
   for (const Goal& goal : goals_of(document)) text += goal.text() + "\n";
@@ -158,8 +158,8 @@ std::string objects_text(const json& document) {
 
 std::vector<LineChart> objects_charts(const json& document) {
   std::vector<LineChart> charts;
-  for_each_part(document, &Part::charts,
-                [&](const std::vector<LineChart>& more) { charts.insert(charts.end(), more.begin(), more.end()); });
+  for_each_suite(document, &Suite::charts,
+                 [&](const std::vector<LineChart>& more) { charts.insert(charts.end(), more.begin(), more.end()); });
   return charts;
 }
 

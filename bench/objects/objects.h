@@ -14,12 +14,12 @@ struct ObjectsSettings {
   double local = 0;            // share of it that may be near
   uint64_t accesses = 200000;  // in one measurement
   unsigned repetitions = 3;
-  bool zram = true;                // beside kernel swap, where there is zram
-  std::vector<std::string> parts;  // of objects_parts(); empty: all
+  bool zram = true;                 // beside kernel swap, where there is zram
+  std::vector<std::string> suites;  // of objects_parts(); empty: all
   bool quiet = false;
 };
 
-std::vector<std::string> objects_parts();
+std::vector<std::string> objects_suites();
 // {"machine", "settings", "skipped", "rows": [{"part", ..., figure: summary}], "goals"}
 Result<nlohmann::json> measure_objects(const ObjectsSettings& settings);
 std::string objects_text(const nlohmann::json& document);

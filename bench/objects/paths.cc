@@ -12,15 +12,15 @@ namespace {
 
 using nlohmann::json;
 
-constexpr NamedWay kWays[] = {{"plain array, paged", Way::kHintedPages},
-                              {"objects, as pages only", Way::kAsPages},
-                              {"objects, one by one only", Way::kOneByOne},
-                              {"objects, hybrid", Way::kHybrid}};
+constexpr NamedConfiguration kConfigurations[] = {{"plain array, paged", Configuration::kHintedPages},
+                                                  {"objects, as pages only", Configuration::kAsPages},
+                                                  {"objects, one by one only", Configuration::kOneByOne},
+                                                  {"objects, hybrid", Configuration::kHybrid}};
 constexpr const char* kWorkloads[] = {"random", "sequential", "groups", "mixed"};
 constexpr unsigned kFibers = 8, kSlices = 20, kMeasured = 5;  // the last slices are measured
 
-json key_of(const std::string& over, const std::string& workload, const std::string& way) {
-  return {{"part", "paths"}, {"over", over}, {"workload", workload}, {"way", way}};
+json key_of(const std::string& over, const std::string& workload, const std::string& configuration) {
+  return {{"suite", "paths"}, {"over", over}, {"workload", workload}, {"configuration", configuration}};
 }
 
 // Which line is next.
@@ -101,11 +101,11 @@ double page_share() {
   return 1 - static_cast<double>(stats.segments_object_path) / all;
 }
 
-Result<json> measure(const Context& context, const std::string& over, const NamedWay& way,
+Result<json> measure(const Context& context, const std::string& over, const NamedConfiguration& configuration,
                      const std::string& workload) {
-  auto far = open_for_lines(context, over, way.way);
+  auto far = open_for_lines(context, over, configuration.configuration);
   if (!far.ok()) return far.status();
-  Lines lines(**far, way.way, context.settings.bytes / sizeof(Line));
+  Lines lines(**far, configuration.configuration, context.settings.bytes / sizeof(Line));
   json shares = json::array();
   double seconds = 0, moved = 0;
   uint64_t slice = std::max<uint64_t>(lines.count() / 8, kFibers * 64);
@@ -116,18 +116,19 @@ Result<json> measure(const Context& context, const std::string& over, const Name
     shares.push_back(page_share());
   }
   double accesses = static_cast<double>(slice) * kMeasured;
-  return json::array({make_row(key_of(over, workload, way.name), {{"accesses_per_s", accesses / seconds},
-                                                                  {"bytes_per_useful", moved / accesses / sizeof(Line)},
-                                                                  {"page_share", shares}})});
+  return json::array(
+      {make_row(key_of(over, workload, configuration.name), {{"accesses_per_s", accesses / seconds},
+                                                             {"bytes_per_useful", moved / accesses / sizeof(Line)},
+                                                             {"page_share", shares}})});
 }
 
 std::vector<Measurement> measurements(const Context& context) {
   std::vector<Measurement> all;
   for (std::string over : kOvers) {
     for (std::string workload : kWorkloads) {
-      for (const NamedWay& way : kWays) {
-        all.push_back({fmt::format("{}, {}, {}", workload, way.name, over),
-                       [=, &way] { return measure(context, over, way, workload); }});
+      for (const NamedConfiguration& configuration : kConfigurations) {
+        all.push_back({fmt::format("{}, {}, {}", workload, configuration.name, over),
+                       [=, &configuration] { return measure(context, over, configuration, workload); }});
       }
     }
   }
@@ -138,7 +139,7 @@ std::string text(const json& document) {
   std::vector<std::vector<std::string>> rows = {{"thousand accesses a second (bytes fetched for each useful one)"}};
   for (const char* workload : kWorkloads) rows[0].push_back(workload);
   for (const char* over : kOvers) {
-    for (const NamedWay& w : kWays) {
+    for (const NamedConfiguration& w : kConfigurations) {
       rows.push_back({fmt::format("{}, {}", w.name, over)});
       for (const char* workload : kWorkloads) {
         json key = key_of(over, workload, w.name);
@@ -155,7 +156,9 @@ std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
   for (const char* over : kOvers) {
     for (std::string workload : kWorkloads) {
-      auto pace = [&](const char* way) { return figure(document, key_of(over, workload, way), "accesses_per_s"); };
+      auto pace = [&](const char* configuration) {
+        return figure(document, key_of(over, workload, configuration), "accesses_per_s");
+      };
       double best = std::max(pace("objects, as pages only"), pace("objects, one by one only"));
       add_ratio_goal(&goals, fmt::format("{} over {}: hybrid against the better path", workload, over),
                      pace("objects, hybrid"), best, workload == "mixed" ? 1.0 : 0.95, true);
@@ -179,6 +182,6 @@ std::vector<LineChart> charts(const json& document) {
 
 }  // namespace
 
-const Part kPaths = {"paths", measurements, text, goals, charts};
+const Suite kPaths = {"paths", measurements, text, goals, charts};
 
 }  // namespace farside::bench::objects_bench

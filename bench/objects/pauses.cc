@@ -30,7 +30,7 @@ constexpr uint64_t kRuns = 8;       // times the settings' accesses are written
 constexpr uint64_t kNearShare = 3;  // lines that live take a third of near memory, garbage the rest
 constexpr double kDueShare = 0.12;  // of near memory, in new pages of objects; AIFM's threshold
 constexpr uint64_t kLookNs = 100'000;
-constexpr unsigned kMostThreads = 8;
+constexpr unsigned kMaxThreads = 8;
 constexpr unsigned kQuietLooks = 10;  // without anything moved: the evacuator is done; five of its rounds
 constexpr double kQuantiles[] = {0, 0.5, 0.9, 0.95, 0.99, 0.995, 0.999};
 
@@ -40,7 +40,7 @@ struct Variant {
 };
 constexpr Variant kVariants[] = {{"beside the threads", false}, {"with the world stopped", true}};
 
-json key_of(const std::string& evacuator) { return {{"part", "pauses"}, {"evacuator", evacuator}}; }
+json key_of(const std::string& evacuator) { return {{"suite", "pauses"}, {"evacuator", evacuator}}; }
 
 farside_object_stats object_stats() {
   farside_object_stats stats;
@@ -49,7 +49,7 @@ farside_object_stats object_stats() {
 }
 
 // One processor is the evacuator's.
-unsigned thread_count() { return std::clamp(std::thread::hardware_concurrency(), 2u, kMostThreads + 1) - 1; }
+unsigned thread_count() { return std::clamp(std::thread::hardware_concurrency(), 2u, kMaxThreads + 1) - 1; }
 
 // Threads that can be held between their batches.
 class World {
@@ -155,14 +155,14 @@ json figures_of(std::vector<double>& us, const std::vector<double>& pauses, uint
 }
 
 Result<json> measure(const Context& context, const Variant& variant) {
-  auto far = open_for_lines(context, "shm", Way::kHybrid);
+  auto far = open_for_lines(context, "shm", Configuration::kHybrid);
   if (!far.ok()) return far.status();
-  Lines lines(**far, Way::kHybrid, context.near_bytes() / kNearShare / sizeof(Line));
+  Lines lines(**far, Configuration::kHybrid, context.near_bytes() / kNearShare / sizeof(Line));
   unsigned count = thread_count();
   uint64_t writes = kRuns * context.settings.accesses / count;
   uint64_t moved = object_stats().moved;
   World world(count);
-  std::vector<double> us[kMostThreads], pauses;
+  std::vector<double> us[kMaxThreads], pauses;
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < count; t++) {
     threads.emplace_back([&, t] {
@@ -223,6 +223,6 @@ std::vector<LineChart> charts(const json& document) {
 
 }  // namespace
 
-const Part kPauses = {"pauses", measurements, text, goals, charts};
+const Suite kPauses = {"pauses", measurements, text, goals, charts};
 
 }  // namespace farside::bench::objects_bench

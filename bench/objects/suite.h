@@ -43,14 +43,14 @@ struct Measurement {
 // all repetitions, and of all else what the last one gave.
 nlohmann::json make_row(nlohmann::json key, nlohmann::json figures);
 
-struct Part {
+struct Suite {
   const char* name;
   std::vector<Measurement> (*measurements)(const Context& context);
   std::string (*text)(const nlohmann::json& document);
   std::vector<Goal> (*goals)(const nlohmann::json& document);
   std::vector<LineChart> (*charts)(const nlohmann::json& document);
 };
-extern const Part kNear, kMisses, kFibers, kPaths, kMap, kFreeMemory, kPauses, kEviction, kNearApps;
+extern const Suite kNear, kMisses, kFibers, kPaths, kMap, kFreeMemory, kPauses, kEviction, kNearApps;
 
 // For parts without.
 std::vector<LineChart> no_charts(const nlohmann::json& document);

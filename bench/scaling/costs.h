@@ -1,5 +1,5 @@
 // What the simulation is fed with: costs in microseconds, measured on the machine at hand or published for large ones.
-// Where each figure comes from: docs/scaling.md.
+// Where each figure comes from: docs/internals/scaling.md.
 #pragma once
 #include <map>
 #include <nlohmann/json.hpp>

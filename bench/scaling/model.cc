@@ -13,10 +13,10 @@
 namespace farside::bench::scaling {
 namespace {
 
-constexpr unsigned kIdleTurns = 15;       // of a microsecond: EvictorGroup::run
-constexpr unsigned kZonePages = 63;       // that the kernel moves between a core and its zone at a time
-constexpr unsigned kLruPages = 31;        // that the kernel puts on or takes off its lists of used pages at a time
-constexpr uint64_t kMostLowWater = 4096;  // Frames::low_water
+constexpr unsigned kIdleTurns = 15;      // of a microsecond: EvictorGroup::run
+constexpr unsigned kZonePages = 63;      // that the kernel moves between a core and its zone at a time
+constexpr unsigned kLruPages = 31;       // that the kernel puts on or takes off its lists of used pages at a time
+constexpr uint64_t kMaxLowWater = 4096;  // Frames::low_water
 
 double exponential(Random& random, double mean) { return -mean * std::log(1 - random.uniform()); }
 
@@ -121,7 +121,7 @@ class Model {
   // ---- Frames: frames.h ----
 
   uint64_t low_water() const {
-    return std::clamp<uint64_t>(s_.frames / 16, std::min<uint64_t>(64, s_.frames / 4), kMostLowWater);
+    return std::clamp<uint64_t>(s_.frames / 16, std::min<uint64_t>(64, s_.frames / 4), kMaxLowWater);
   }
   bool low() const { return used_ + low_water() > s_.frames; }
   bool scarce() const { return used_ + low_water() / 4 > s_.frames; }

@@ -13,13 +13,13 @@ using nlohmann::json;
 constexpr unsigned kManyThreads = 48;  // MAGE's figures 5, 6, 16 and 18
 constexpr unsigned kSpareCores = 8;    // beside the threads': for the evictors
 constexpr unsigned kLongSpin = 3000;   // turns: about as long as a batch takes
-constexpr double kLeastGain = 1.01;    // of a change that is worth to be made
+constexpr double kMinGain = 1.01;      // of a change that is worth to be made
 constexpr const char* kRandomRead = "random read";
 constexpr const char* kRandomWrite = "random write";
 constexpr const char* kSequentialRead = "sequential read";
 
 // Design() is the code as it was when it was first simulated; this is the code with what was changed for that
-// (docs/scaling.md).
+// (docs/internals/scaling.md).
 Design as_it_is() {
   Design d;
   d.signal_locks = 2;
@@ -164,14 +164,14 @@ class Prediction {
     json rows = json::array();
     for (const char* workload : {kRandomRead, kRandomWrite}) {
       if (!has(workload)) continue;
-      for (unsigned under_way : {4u, 1u}) {
+      for (unsigned under_configuration : {4u, 1u}) {
         for (unsigned batch : s_.batches) {
           Design design = hinted();
           design.evictors = 4;
           design.batch = batch;
-          design.batches = under_way;
+          design.batches = under_configuration;
           json row = to_json(simulate(large(workload, kManyThreads, design)));
-          row.update({{"workload", workload}, {"under_way", under_way}, {"batch", batch}});
+          row.update({{"workload", workload}, {"under_configuration", under_configuration}, {"batch", batch}});
           rows.push_back(row);
         }
       }
@@ -226,8 +226,8 @@ class Prediction {
     for (;;) {
       json step = best_step(workload, left, design, 1);
       // Where two things limit alike, only both changes together gain anything.
-      if (step.is_null() || step["pages_per_s"] < best * kLeastGain) step = best_step(workload, left, design, 2);
-      if (step.is_null() || step["pages_per_s"] < best * kLeastGain) return steps;
+      if (step.is_null() || step["pages_per_s"] < best * kMinGain) step = best_step(workload, left, design, 2);
+      if (step.is_null() || step["pages_per_s"] < best * kMinGain) return steps;
       best = step["pages_per_s"];
       for (const std::string& name : step["names"].get<std::vector<std::string>>()) {
         auto made = std::find_if(left.begin(), left.end(), [&](const Change& c) { return c.name == name; });

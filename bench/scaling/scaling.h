@@ -29,7 +29,7 @@ struct Change {
 const std::vector<Change>& changes();
 
 // {"settings", "costs", "validation", "threads", "batches", "breakdown", "changes", "sensitivity", "others"}, named in
-// docs/scaling.md.
+// docs/internals/scaling.md.
 nlohmann::json predict(const Costs& costs, const ScalingSettings& settings);
 
 std::string scaling_text(const nlohmann::json& document);

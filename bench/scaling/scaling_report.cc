@@ -77,10 +77,11 @@ std::string threads_text(const json& document) {
 }
 
 std::string batches_text(const json& document) {
-  Rows rows = {{"48 threads, 4 evictors, hinted: batch", "under way", "M pages/s", "p99 us", "evictors busy"}};
+  Rows rows = {
+      {"48 threads, 4 evictors, hinted: batch", "under configuration", "M pages/s", "p99 us", "evictors busy"}};
   for (const json& row : document["batches"]) {
     rows.push_back({fmt::format("{}: {}", row["workload"].get<std::string>(), row["batch"].get<unsigned>()),
-                    std::to_string(row["under_way"].get<unsigned>()), millions(row), us(row["p99_us"]),
+                    std::to_string(row["under_configuration"].get<unsigned>()), millions(row), us(row["p99_us"]),
                     percent(row["evictors_busy"])});
   }
   return format_table(rows) + "\n";
@@ -185,16 +186,17 @@ std::vector<LineChart> batch_charts(const json& document) {
   std::vector<LineChart> charts;
   for (const char* workload : {"random read", "random write"}) {
     auto wanted = [&](const json& row) { return row["workload"] == workload; };
-    charts.push_back(line_chart(document["batches"], fmt::format("{}, 48 threads, 4 evictors", workload), "under_way",
-                                "batch", "pages a batch", "million pages a second", wanted, millions_of));
-    for (auto& series : charts.back().series) series.name += " under way";
+    charts.push_back(line_chart(document["batches"], fmt::format("{}, 48 threads, 4 evictors", workload),
+                                "under_configuration", "batch", "pages a batch", "million pages a second", wanted,
+                                millions_of));
+    for (auto& series : charts.back().series) series.name += " under configuration";
   }
   return charts;
 }
 
 // Parts that take less than a quarter of a microsecond in all designs are left out.
 Chart breakdown_chart(const json& document) {
-  constexpr double kLeast = 0.25;
+  constexpr double kMin = 0.25;
   Chart chart = {"Where the time of a random read fault goes, 48 threads", "us", {}, {}};
   std::vector<json> rows;
   for (const json& row : document["breakdown"]) {
@@ -202,7 +204,7 @@ Chart breakdown_chart(const json& document) {
   }
   for (size_t i = 0; i < kParts; i++) {
     std::string part = part_name(static_cast<Part>(i));
-    if (std::any_of(rows.begin(), rows.end(), [&](const json& r) { return r["parts"][part] >= kLeast; }))
+    if (std::any_of(rows.begin(), rows.end(), [&](const json& r) { return r["parts"][part] >= kMin; }))
       chart.groups.push_back(part);
   }
   for (const json& row : rows) {

@@ -11,7 +11,8 @@
  * Hints never change what a program computes. A hint on memory that is not far, was freed, or never existed is ignored
  * and counted (farside_stats.hints_wild). Where the idea comes from: Eden (NSDI'25), section 3.
  *
- * All functions are thread-safe; none may be called from a signal handler of the program. */
+ * Functions return 0, or a negative errno value; errno itself is not used. All are thread-safe; none may be called from
+ * a signal handler of the program. */
 #ifndef FARSIDE_FARSIDE_H
 #define FARSIDE_FARSIDE_H
 
@@ -89,17 +90,19 @@ static inline void farside_hint_write(void* address, size_t bytes) { farside_hin
 typedef struct farside_region farside_region;
 
 /* Reserves `capacity` bytes (rounded up to 4 KiB pages) of which the first `bytes` are usable and read as zero.
- * policy: "fifo", "second-chance", "lru" or "priority"; NULL: the process's. NULL with errno ENOMEM (far memory or
- * addresses are used up), EINVAL (unknown policy, bytes > capacity), ENOSPC (64 regions exist). */
-farside_region* farside_region_create(size_t bytes, size_t capacity, const char* policy);
+ * policy: "fifo", "second-chance", "lru" or "priority"; NULL: the process's. *region is set on success only. -ENOMEM
+ * (far memory or addresses are used up), -EINVAL (unknown policy, no capacity, bytes > capacity), -ENOSPC (64 regions
+ * exist). */
+int farside_region_create(farside_region** region, size_t bytes, size_t capacity, const char* policy);
 /* First byte; never moves. */
 void* farside_region_data(const farside_region* region);
 size_t farside_region_size(const farside_region* region);
-/* Grows or shrinks within the capacity: new bytes read as zero, bytes cut off are forgotten. 0, or -1 with errno. */
+/* Grows or shrinks within the capacity: new bytes read as zero, bytes cut off are discarded. -EINVAL (beyond the
+ * capacity), -ENOMEM. */
 int farside_region_resize(farside_region* region, size_t bytes);
 void farside_region_destroy(farside_region* region);
 
-/* Gives the pages of a region their policy, or takes it back (NULL). Use farside_region_create. 0 or an errno value. */
+/* Gives the pages of a region their policy, or takes it back (NULL). Use farside_region_create. */
 int farside_region_set_policy_(const void* address, size_t bytes, const char* policy);
 
 /* ---- The process ---- */
@@ -110,7 +113,7 @@ struct farside_stats {
   uint64_t hints, hints_fetched, hints_wild;         /* calls that got past the inline guard; of these, pages fetched;
                                                         and calls on memory that is not the program's */
 };
-/* 1 and fills *stats under Farside; 0 and zeros without it. */
+/* -ENOSYS: the program does not run under Farside; *stats is zeros. */
 int farside_get_stats(struct farside_stats* stats);
 
 /* The version of the library that runs, as FARSIDE_VERSION. */

@@ -6,7 +6,7 @@
  *   int main(void) { return farside_fiber_run(4, first, NULL) ? 1 : 0; }
  *
  * Works in any program; in one that runs under `farside run` a fiber that touches an absent page lets others run until
- * the page is there. C++ has lambdas and RAII in <farside/fiber.hpp>. The whole story is in docs/fibers.md.
+ * the page is there. C++ has lambdas and RAII in <farside/fiber.hpp>. The whole story is in docs/guide/fibers.md.
  *
  * Results are 0 (or a count) or a negative errno value; errno itself is not touched. Everything but
  * farside_fiber_run, _set_stack_size, and the _create and _destroy functions must be called by a fiber, and gives
@@ -73,7 +73,7 @@ farside_fiber* farside_fiber_self(void);
 
 /* ---- Mutex: first come, first served ---- */
 
-farside_fiber_mutex* farside_fiber_mutex_create(void);
+int farside_fiber_mutex_create(farside_fiber_mutex** mutex);
 int farside_fiber_mutex_destroy(farside_fiber_mutex* mutex); /* -EBUSY: held */
 int farside_fiber_mutex_lock(farside_fiber_mutex* mutex);    /* [may block] -EDEADLK: the caller holds it */
 int farside_fiber_mutex_trylock(farside_fiber_mutex* mutex); /* -EBUSY: held */
@@ -81,7 +81,7 @@ int farside_fiber_mutex_unlock(farside_fiber_mutex* mutex);  /* -EPERM: the call
 
 /* ---- Condition variable: wakes in order, and never without a signal ---- */
 
-farside_fiber_condition* farside_fiber_condition_create(void);
+int farside_fiber_condition_create(farside_fiber_condition** condition);
 int farside_fiber_condition_destroy(farside_fiber_condition* condition); /* -EBUSY: fibers wait */
 /* Lets the mutex go, waits, and takes it again. [may block] -EPERM: the caller does not hold it. */
 int farside_fiber_condition_wait(farside_fiber_condition* condition, farside_fiber_mutex* mutex);
@@ -90,15 +90,15 @@ int farside_fiber_condition_broadcast(farside_fiber_condition* condition);
 
 /* ---- Wait group: a count, and fibers that wait until it is zero ---- */
 
-farside_fiber_group* farside_fiber_group_create(void);
+int farside_fiber_group_create(farside_fiber_group** group);
 int farside_fiber_group_destroy(farside_fiber_group* group);            /* -EBUSY: fibers wait */
 int farside_fiber_group_add(farside_fiber_group* group, int64_t count); /* count < 0: done; -EINVAL: below zero */
 int farside_fiber_group_wait(farside_fiber_group* group);               /* [may block] */
 
 /* ---- Channel: a queue of pointers for any number of senders and receivers, in order ---- */
 
-/* capacity 0: a sender waits until its item is received. NULL: more than 2^24. */
-farside_fiber_channel* farside_fiber_channel_create(size_t capacity);
+/* capacity 0: a sender waits until its item is received. -EINVAL: more than 2^24. */
+int farside_fiber_channel_create(farside_fiber_channel** channel, size_t capacity);
 /* Hands items still in it to forget, if that is not NULL. -EBUSY: fibers wait. */
 int farside_fiber_channel_destroy(farside_fiber_channel* channel, void (*forget)(void* item));
 int farside_fiber_channel_send(farside_fiber_channel* channel, void* item);     /* [may block] -EPIPE: closed */

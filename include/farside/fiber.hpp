@@ -1,8 +1,8 @@
 // Farside's fibers for C++: <farside/fiber.h> with lambdas, RAII and types. Headers only.
 //
-//   farside::fiber::run(4, [] {
-//     farside::fiber::Channel<std::string> lines(16);
-//     farside::fiber::Fiber reader([&] { while (auto line = lines.receive()) use(*line); });
+//   farside::run_fibers(4, [] {
+//     farside::channel<std::string> lines(16);
+//     farside::fiber reader([&] { while (auto line = lines.receive()) use(*line); });
 //     lines.send("hello");
 //     lines.close();
 //   });   // reader is joined by its destructor
@@ -22,9 +22,9 @@
 #include <type_traits>
 #include <utility>
 
-namespace farside::fiber {
+namespace farside {
 
-namespace detail {
+namespace fiber_detail {
 
 inline void check(int result, const char* what) {
   if (result < 0) throw std::system_error(-result, std::generic_category(), what);
@@ -41,56 +41,73 @@ void call_in_place(void* function) noexcept {
   (*static_cast<Function*>(function))();
 }
 
-template <typename Handle, int (*destroy)(Handle*)>
-struct Destroy {
-  void operator()(Handle* handle) const { destroy(handle); }
+// A handle of the C interface that is destroyed with its owner.
+template <typename Handle, int (*create)(Handle**), int (*destroy)(Handle*)>
+class unique_handle {
+ public:
+  unique_handle() { check(create(&handle_), "farside_fiber"); }
+  ~unique_handle() { destroy(handle_); }
+  unique_handle(const unique_handle&) = delete;
+  unique_handle& operator=(const unique_handle&) = delete;
+  Handle* get() const { return handle_; }
+
+ private:
+  Handle* handle_ = nullptr;
 };
 
-}  // namespace detail
+}  // namespace fiber_detail
 
 // Runs function as the first fiber; returns when all fibers have ended. workers 0: one a processor.
 template <typename Function>
-void run(unsigned workers, Function function) {
-  detail::check(farside_fiber_run(workers, detail::call_in_place<Function>, &function), "farside_fiber_run");
+void run_fibers(unsigned workers, Function function) {
+  fiber_detail::check(farside_fiber_run(workers, fiber_detail::call_in_place<Function>, &function),
+                      "farside_fiber_run");
 }
 
-inline void yield() { detail::check(farside_fiber_yield(), "farside_fiber_yield"); }
+namespace this_fiber {
 
+// Lets other fibers run.
+inline void yield() { fiber_detail::check(farside_fiber_yield(), "farside_fiber_yield"); }
+
+// Lets other fibers run for at least so long.
 template <typename Rep, typename Period>
-void sleep(std::chrono::duration<Rep, Period> time) {
+void sleep_for(std::chrono::duration<Rep, Period> time) {
   auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-  detail::check(farside_fiber_sleep(ns > 0 ? static_cast<uint64_t>(ns) : 0), "farside_fiber_sleep");
+  fiber_detail::check(farside_fiber_sleep(ns > 0 ? static_cast<uint64_t>(ns) : 0), "farside_fiber_sleep");
 }
+
+}  // namespace this_fiber
 
 // While it lives, a fault on far memory stops the whole worker: see farside_fiber_hold.
-class Hold {
+class fiber_hold {
  public:
-  Hold() { farside_fiber_hold(); }
-  ~Hold() { farside_fiber_release(); }
-  Hold(const Hold&) = delete;
-  Hold& operator=(const Hold&) = delete;
+  fiber_hold() { farside_fiber_hold(); }
+  ~fiber_hold() { farside_fiber_release(); }
+  fiber_hold(const fiber_hold&) = delete;
+  fiber_hold& operator=(const fiber_hold&) = delete;
 };
 
 // A fiber that is joined when this goes out of scope.
-class Fiber {
+class fiber {
  public:
-  Fiber() = default;
-  template <typename Function, typename = std::enable_if_t<!std::is_same_v<std::decay_t<Function>, Fiber>>>
-  explicit Fiber(Function&& function) {
+  fiber() = default;
+  template <typename Function, typename = std::enable_if_t<!std::is_same_v<std::decay_t<Function>, fiber>>>
+  explicit fiber(Function&& function) {
     using Stored = std::decay_t<Function>;
     auto owned = std::make_unique<Stored>(std::forward<Function>(function));
-    detail::check(farside_fiber_spawn(&handle_, detail::call_once<Stored>, owned.get()), "farside_fiber_spawn");
+    fiber_detail::check(farside_fiber_spawn(&handle_, fiber_detail::call_once<Stored>, owned.get()),
+                        "farside_fiber_spawn");
     owned.release();
   }
-  Fiber(Fiber&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
-  Fiber& operator=(Fiber&& other) noexcept {
+  fiber(fiber&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  fiber& operator=(fiber&& other) noexcept {
     if (this != &other) {
       join();
       handle_ = std::exchange(other.handle_, nullptr);
     }
     return *this;
   }
-  ~Fiber() { join(); }
+  ~fiber() { join(); }
 
   bool joinable() const { return handle_; }
   // Does nothing for a fiber that was joined, detached, moved away or never started.
@@ -108,63 +125,61 @@ class Fiber {
 // Starts a fiber that nobody joins.
 template <typename Function>
 void spawn(Function&& function) {
-  Fiber(std::forward<Function>(function)).detach();
+  fiber(std::forward<Function>(function)).detach();
 }
 
 // For std::lock_guard and std::unique_lock.
-class Mutex {
+class mutex {
  public:
-  void lock() { detail::check(farside_fiber_mutex_lock(handle_.get()), "farside_fiber_mutex_lock"); }
+  void lock() { fiber_detail::check(farside_fiber_mutex_lock(handle_.get()), "farside_fiber_mutex_lock"); }
   bool try_lock() { return farside_fiber_mutex_trylock(handle_.get()) == 0; }
   void unlock() { farside_fiber_mutex_unlock(handle_.get()); }
   farside_fiber_mutex* handle() { return handle_.get(); }
 
  private:
-  std::unique_ptr<farside_fiber_mutex, detail::Destroy<farside_fiber_mutex, farside_fiber_mutex_destroy>> handle_{
-      farside_fiber_mutex_create()};
+  fiber_detail::unique_handle<farside_fiber_mutex, farside_fiber_mutex_create, farside_fiber_mutex_destroy> handle_;
 };
 
-class ConditionVariable {
+class condition_variable {
  public:
   // The caller holds the mutex.
-  void wait(Mutex& mutex) {
-    detail::check(farside_fiber_condition_wait(handle_.get(), mutex.handle()), "farside_fiber_condition_wait");
+  void wait(mutex& m) {
+    fiber_detail::check(farside_fiber_condition_wait(handle_.get(), m.handle()), "farside_fiber_condition_wait");
   }
   template <typename Predicate>
-  void wait(Mutex& mutex, Predicate done) {
-    while (!done()) wait(mutex);
+  void wait(mutex& m, Predicate done) {
+    while (!done()) wait(m);
   }
   void notify_one() { farside_fiber_condition_signal(handle_.get()); }
   void notify_all() { farside_fiber_condition_broadcast(handle_.get()); }
 
  private:
-  std::unique_ptr<farside_fiber_condition, detail::Destroy<farside_fiber_condition, farside_fiber_condition_destroy>>
-      handle_{farside_fiber_condition_create()};
+  fiber_detail::unique_handle<farside_fiber_condition, farside_fiber_condition_create, farside_fiber_condition_destroy>
+      handle_;
 };
 
-class WaitGroup {
+class wait_group {
  public:
   void add(int64_t count = 1) {
-    detail::check(farside_fiber_group_add(handle_.get(), count), "farside_fiber_group_add");
+    fiber_detail::check(farside_fiber_group_add(handle_.get(), count), "farside_fiber_group_add");
   }
   void done() { add(-1); }
-  void wait() { detail::check(farside_fiber_group_wait(handle_.get()), "farside_fiber_group_wait"); }
+  void wait() { fiber_detail::check(farside_fiber_group_wait(handle_.get()), "farside_fiber_group_wait"); }
 
  private:
-  std::unique_ptr<farside_fiber_group, detail::Destroy<farside_fiber_group, farside_fiber_group_destroy>> handle_{
-      farside_fiber_group_create()};
+  fiber_detail::unique_handle<farside_fiber_group, farside_fiber_group_create, farside_fiber_group_destroy> handle_;
 };
 
 // A queue of T for any number of senders and receivers. capacity 0: a sender waits until its item is received.
 template <typename T>
-class Channel {
+class channel {
  public:
-  explicit Channel(size_t capacity) : handle_(farside_fiber_channel_create(capacity)) {
-    detail::check(handle_ ? 0 : -EINVAL, "farside_fiber_channel_create");
+  explicit channel(size_t capacity) {
+    fiber_detail::check(farside_fiber_channel_create(&handle_, capacity), "farside_fiber_channel_create");
   }
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-  ~Channel() {
+  channel(const channel&) = delete;
+  channel& operator=(const channel&) = delete;
+  ~channel() {
     farside_fiber_channel_destroy(handle_, [](void* item) { delete static_cast<T*>(item); });
   }
 
@@ -173,14 +188,14 @@ class Channel {
     auto owned = std::make_unique<T>(std::move(item));
     int result = farside_fiber_channel_send(handle_, owned.get());
     if (result == 0) owned.release();
-    else if (result != -EPIPE) detail::check(result, "farside_fiber_channel_send");
+    else if (result != -EPIPE) fiber_detail::check(result, "farside_fiber_channel_send");
     return result == 0;
   }
   // Nothing: the channel is closed and empty.
   std::optional<T> receive() {
     void* item = nullptr;
     int result = farside_fiber_channel_receive(handle_, &item);
-    if (result != -EPIPE) detail::check(result, "farside_fiber_channel_receive");
+    if (result != -EPIPE) fiber_detail::check(result, "farside_fiber_channel_receive");
     return unpack(result, item);
   }
   // Nothing: there is no item now.
@@ -197,9 +212,9 @@ class Channel {
     std::unique_ptr<T> owned(static_cast<T*>(item));
     return std::optional<T>(std::move(*owned));
   }
-  farside_fiber_channel* handle_;
+  farside_fiber_channel* handle_ = nullptr;
 };
 
-}  // namespace farside::fiber
+}  // namespace farside
 
 #endif

@@ -3,7 +3,7 @@
  *
  * A far object is reached through its owner: a 64-bit word somewhere in memory, at an address of its own, that names
  * the object's place. Farside may move an object and then rewrites its owner's word, never while a scope is open that
- * was open when the object was reached (AIFM 4.2; Atlas 4.2; docs/object_paths.md).
+ * was open when the object was reached (AIFM 4.2; Atlas 4.2; docs/internals/object_paths.md).
  *
  *    63                                16 15        8 7         0
  *   +------------------------------------+-----------+-----------+
@@ -20,6 +20,7 @@
 #include <farside/farside.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -76,14 +77,15 @@ struct farside_object_type {
 /* The licences to use an object at once: a bit for each 64-byte line of a near segment (src/objects/segment.h). Filled
  * by Farside before main; without it, every licence is there. */
 struct farside_object_view {
-  uintptr_t cards;
+  uintptr_t access_bits;
   uint64_t mask;
 };
 extern struct farside_object_view farside_object_view;
 
-/* Makes an object of undefined content, reached through *owner, and returns its address; the caller is in a scope.
- * NULL with errno ENOMEM (far memory is full) or EINVAL (alignment over 64, more than 127 kinds with owners inside). */
-void* farside_object_new(uint64_t* owner, struct farside_object_type* type, unsigned options);
+/* Creates an object of undefined content, reached through *owner; *object is its address. The caller is in a scope.
+ * -ENOMEM (far memory is full), -EINVAL (alignment over 64, more than 127 types with owners inside, no such
+ * structure). */
+int farside_object_new(uint64_t* owner, struct farside_object_type* type, unsigned options, void** object);
 /* Ends the object and sets the owner to 0. Fetches nothing. */
 void farside_object_delete(uint64_t* owner);
 /* The object is reached through `to` from now on, and `from` is 0. */
@@ -95,16 +97,16 @@ void* farside_object_deref_slow(uint64_t* owner, struct farside_object_type* typ
 void farside_object_prefetch(uint64_t* owners, size_t count, struct farside_object_type* type);
 
 /* Whether the object that an owner's word names may be used at once. */
-static inline int farside_object_is_licensed(uint64_t word, unsigned options) {
+static inline int farside_object_is_accessible(uint64_t word, unsigned options) {
   uint64_t line = word >> 22;
-  const uint64_t* card = (const uint64_t*)(farside_object_view.cards + (line & farside_object_view.mask)) +
+  const uint64_t* card = (const uint64_t*)(farside_object_view.access_bits + (line & farside_object_view.mask)) +
                          (options & FARSIDE_OBJECT_WRITE);
   return (int)((__atomic_load_n(card, __ATOMIC_ACQUIRE) >> (line & 63)) & 1);
 }
 /* The object's address, which stays valid until the caller's outermost scope ends. 10 instructions when it is near. */
 static inline void* farside_object_deref(uint64_t* owner, struct farside_object_type* type, unsigned options) {
   uint64_t word = __atomic_load_n(owner, __ATOMIC_RELAXED);
-  if (__builtin_expect(farside_object_is_licensed(word, options), 1)) return (void*)(word >> 16);
+  if (__builtin_expect(farside_object_is_accessible(word, options), 1)) return (void*)(word >> 16);
   return farside_object_deref_slow(owner, type, options);
 }
 
@@ -116,16 +118,16 @@ static inline void* farside_object_deref(uint64_t* owner, struct farside_object_
 struct farside_structure_options {
   size_t capacity;    /* bytes of far addresses that its objects may take; no memory is used before there are objects */
   const char* policy; /* "fifo", "second-chance", "lru", "priority"; NULL: the process's */
-  int tell;           /* 1: farside_structure_left is going to ask */
+  int track_evictions; /* 1: farside_structure_take_evicted is going to ask */
 };
-/* 1 to 63, for FARSIDE_OBJECT_IN; it exists as long as the process. 0 with errno EINVAL (no capacity, unknown policy),
- * ENOMEM (addresses are used up) or ENOSPC (63 exist, or 64 regions). */
-unsigned farside_structure_create(const struct farside_structure_options* options);
-/* Owners of objects whose pages have left near memory since the last call, at most `most` of them (256 and more).
+/* 1 to 63, for FARSIDE_OBJECT_IN; it exists as long as the process. -EINVAL (no capacity, unknown policy), -ENOMEM
+ * (addresses are used up), -ENOSPC (63 exist, or 64 regions). */
+int farside_structure_create(const struct farside_structure_options* options);
+/* Owners of objects whose pages have left near memory since the last call, at most `max` of them (256 and more).
  * Advice: an owner may have ended or been moved meanwhile, so compare its address with those that your structure has,
  * under your own lock; where more than 4 MiB leave between two calls, the later ones are not told. Reads the owners'
  * addresses from the far side, many in one request. Always 0 natively. */
-size_t farside_structure_left(unsigned structure, uint64_t** owners, size_t most);
+ssize_t farside_structure_take_evicted(unsigned structure, uint64_t** owners, size_t max);
 
 /* ---- Statistics ---- */
 
@@ -134,7 +136,7 @@ struct farside_object_stats {
   uint64_t segments, segments_object_path; /* pages that hold objects; of these, those whose objects come one by one */
   uint64_t taken, moved, segments_freed;   /* objects that came alone; that the evacuator moved; pages emptied */
 };
-/* 1 and fills *stats under Farside; 0 and zeros without it. */
+/* -ENOSYS: the program does not run under Farside; *stats is zeros. */
 int farside_get_object_stats(struct farside_object_stats* stats);
 
 #ifdef __cplusplus

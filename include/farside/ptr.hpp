@@ -112,21 +112,21 @@ class unique_ptr {
 
   explicit operator bool() const { return __atomic_load_n(&word_, __ATOMIC_RELAXED) != 0; }
 
-  // The object, for reading or for writing, until the scope ends. Must not be null. nonTemporal: it will not be used
+  // The object, for reading or for writing, until the scope ends. Must not be null. non_temporal: it will not be used
   // again soon, and is to displace nothing that will.
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   const T* deref(const deref_scope&) const {
-    return static_cast<const T*>(at(nonTemporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u));
+    return static_cast<const T*>(at(non_temporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u));
   }
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   T* deref_mut(const deref_scope&) {
-    return static_cast<T*>(at(FARSIDE_OBJECT_WRITE | (nonTemporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u)));
+    return static_cast<T*>(at(FARSIDE_OBJECT_WRITE | (non_temporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u)));
   }
 
   // A scope must outlive what it gives.
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   const T* deref(const deref_scope&&) const = delete;
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   T* deref_mut(const deref_scope&&) = delete;
   // As deref, but nullptr where there is no object.
   const T* get_if(const deref_scope& scope) const { return *this ? deref(scope) : nullptr; }
@@ -185,8 +185,8 @@ template <typename T, typename... Arguments>
 unique_ptr<T> detail::make(unsigned options, Arguments&&... arguments) {
   deref_scope scope;
   unique_ptr<T> pointer;
-  void* place = farside_object_new(&pointer.word_, detail::type_of<T>(), options);
-  if (!place) throw std::bad_alloc();
+  void* place;
+  if (farside_object_new(&pointer.word_, detail::type_of<T>(), options, &place) != 0) throw std::bad_alloc();
   if constexpr (std::is_nothrow_constructible_v<T, Arguments...>) {
     new (place) T(std::forward<Arguments>(arguments)...);
   } else {
@@ -236,13 +236,13 @@ class shared_ptr {
   bool operator==(const shared_ptr& other) const { return block_ == other.block_; }
   long use_count() const { return block_ ? block_->owners.load(std::memory_order_relaxed) : 0; }
 
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   const T* deref(const deref_scope& scope) const {
-    return block_->object.template deref<nonTemporal>(scope);
+    return block_->object.template deref<non_temporal>(scope);
   }
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   T* deref_mut(const deref_scope& scope) const {
-    return block_->object.template deref_mut<nonTemporal>(scope);
+    return block_->object.template deref_mut<non_temporal>(scope);
   }
   T load() const { return block_->object.load(); }
   void store(const T& value) const { block_->object.store(value); }

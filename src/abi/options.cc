@@ -89,25 +89,25 @@ Status set_paths(Options* options, std::string_view variable, std::string_view v
 }
 
 Status set_evictors(Options* options, std::string_view variable, std::string_view value) {
-  if (value.size() != 1 || value[0] < '1' || value[0] > '0' + kMostEvictors)
+  if (value.size() != 1 || value[0] < '1' || value[0] > '0' + kMaxEvictors)
     return bad_value(variable, value, "a number from 1 to 8");
   options->evictors = static_cast<unsigned>(value[0] - '0');
   return {};
 }
 
 Status set_replicas(Options* options, std::string_view variable, std::string_view value) {
-  constexpr unsigned kMost = 16;
+  constexpr unsigned kMax = 16;
   auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), options->replicas);
   bool good = error == std::errc() && end == value.data() + value.size();
-  if (good && options->replicas >= 1 && options->replicas <= kMost) return {};
+  if (good && options->replicas >= 1 && options->replicas <= kMax) return {};
   return bad_value(variable, value, "a number from 1 to 16");
 }
 
 Status set_patience(Options* options, std::string_view variable, std::string_view value) {
-  constexpr double kLeast = 0.1, kMost = 29, kSecondNs = 1e9;
+  constexpr double kMin = 0.1, kMax = 29, kSecondNs = 1e9;
   double seconds = 0;
   auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), seconds);
-  bool good = error == std::errc() && end == value.data() + value.size() && seconds >= kLeast && seconds <= kMost;
+  bool good = error == std::errc() && end == value.data() + value.size() && seconds >= kMin && seconds <= kMax;
   if (!good) return bad_value(variable, value, "seconds from 0.1 to 29");
   options->patience_ns = static_cast<uint64_t>(seconds * kSecondNs);
   return {};

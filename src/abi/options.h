@@ -13,7 +13,7 @@ namespace farside {
 enum class FaultMode { kAuto, kSignal, kHandler };
 enum class PolicyKind { kFifo, kSecondChance, kLru, kPriority };
 inline constexpr unsigned kPolicyKinds = 4;
-inline constexpr unsigned kMostEvictors = 8;
+inline constexpr unsigned kMaxEvictors = 8;
 // How far objects come back: each segment's by what was used of it, or all one way.
 enum class Paths { kHybrid, kPageOnly, kObjectOnly };
 // What of a changed page is written back: the page, or the lines of it that have changed; or whatever costs less.
@@ -31,7 +31,7 @@ struct Options {
   char token[128] = "";                   // secret for the server
   FaultMode fault = FaultMode::kAuto;
   PolicyKind policy = PolicyKind::kSecondChance;
-  unsigned evictors = 0;  // at most so many, 1 .. kMostEvictors; 0: one for every four processors
+  unsigned evictors = 0;  // at most so many, 1 .. kMaxEvictors; 0: one for every four processors
   bool prefetch = true;
   Paths paths = Paths::kHybrid;
   WriteBack writeback = WriteBack::kPage;

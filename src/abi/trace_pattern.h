@@ -41,7 +41,7 @@ enum class TraceStep { kFirst, kSame, kSequential, kStrided, kRandom };
 namespace trace_pattern {
 
 inline constexpr int64_t kPage = kPageSize;
-inline constexpr int64_t kMostSteps = 96;  // a prefetch window, and the pages beyond it that were near already
+inline constexpr int64_t kMaxSteps = 96;  // a prefetch window, and the pages beyond it that were near already
 
 inline int64_t page_of(uint64_t address) { return static_cast<int64_t>(address / kPageSize); }
 
@@ -49,7 +49,7 @@ inline int64_t page_of(uint64_t address) { return static_cast<int64_t>(address /
 template <typename IsNear>
 bool is_fetched_ahead(int64_t from, int64_t to, int64_t stride, IsNear is_near) {
   int64_t steps = (to - from) / stride;
-  if (steps < 3 || steps > kMostSteps || (to - from) % stride != 0) return false;
+  if (steps < 3 || steps > kMaxSteps || (to - from) % stride != 0) return false;
   for (int64_t at = from + stride; at != to; at += stride) {
     if (!is_near(at)) return false;
   }

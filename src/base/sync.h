@@ -1,5 +1,5 @@
 // Locks built on atomics and futexes through base/os.h. They call nothing of libc, so the syscall guard never sees
-// them and they may be held where malloc may not be called. Lock order is written in docs/locking.md.
+// them and they may be held where malloc may not be called. Lock order is written in docs/internals/locking.md.
 #pragma once
 #include <signal.h>
 

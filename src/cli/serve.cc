@@ -18,7 +18,7 @@ namespace farside::cli {
 namespace {
 
 constexpr int kStatusEveryMs = 1000;
-constexpr unsigned kMostWorkers = 64;
+constexpr unsigned kMaxWorkers = 64;
 
 constexpr const char* kHelp =
     "Sizes: a number and K, M, G or T, powers of 1024, as in 4G.\n"
@@ -28,7 +28,7 @@ constexpr const char* kHelp =
     "  farside serve --memory 4G --listen 127.0.0.1:7170\n"
     "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --quota 8G --metrics 127.0.0.1:9170\n"
     "  farside serve --memory 4G --unix /run/farside.sock\n"
-    "A pool (docs/pool.md):\n"
+    "A pool (docs/guide/pool.md):\n"
     "  farside serve --controller --listen 10.0.0.1:7100 --token-file secret\n"
     "  farside serve --memory 64G --listen 10.0.0.2:7170 --pool 10.0.0.1:7100 --token-file secret";
 
@@ -218,7 +218,7 @@ void add_serve_command(CLI::App& app) {
   command->add_option("--metrics", arguments->metrics, "address of a page for Prometheus")->type_name("HOST:PORT");
   command->add_option("--workers", arguments->workers, "threads that serve (default: 1)")
       ->type_name("N")
-      ->check(CLI::Range(1U, kMostWorkers));
+      ->check(CLI::Range(1U, kMaxWorkers));
   command->add_option("--grace", arguments->grace, "seconds for which a region is kept whose connections broke")
       ->type_name("S")
       ->check(CLI::NonNegativeNumber)

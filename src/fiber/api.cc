@@ -11,7 +11,7 @@
 #include "farside/fiber.h"
 #include "fiber/runtime.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 namespace {
 
 constexpr size_t kSmallestStack = 16 * kKiB;  // a signal frame with the widest registers takes 11 KiB
@@ -102,10 +102,10 @@ ssize_t write_some(int fd, const void* buffer, size_t bytes, bool* is_socket) {
 
 void set_hooks(const Hooks& hooks) { g_hooks = hooks; }
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers
 
-using namespace farside;         // NOLINT: the rest of the file is the interface of these two
-using namespace farside::fiber;  // NOLINT
+using namespace farside;          // NOLINT: the rest of the file is the interface of these two
+using namespace farside::fibers;  // NOLINT
 
 extern "C" {
 

@@ -16,7 +16,7 @@
 #include <sanitizer/tsan_interface.h>
 #endif
 
-namespace farside::fiber {
+namespace farside::fibers {
 namespace {
 
 using boost::context::detail::transfer_t;
@@ -121,4 +121,4 @@ void leave_context(Context* from, Context* to) {
   die("internal error: a fiber went on after its end");
 }
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

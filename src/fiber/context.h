@@ -18,7 +18,7 @@
 #endif
 #endif
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 // Something that runs: a fiber, or a worker thread on its own stack.
 struct Context {
@@ -51,4 +51,4 @@ inline bool is_on_stack(const Context& context, const void* address) {
   return byte >= context.stack_low && byte < context.stack_low + context.stack_bytes;
 }
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

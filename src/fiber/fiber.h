@@ -9,7 +9,7 @@
 
 struct farside_scopes;
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 // What a fiber waits for; tells a deadlock's story.
 enum class Waiting : uint8_t { kNothing, kJoin, kMutex, kCondition, kGroup, kChannel, kTimer, kSocket, kMemory };
@@ -21,21 +21,21 @@ struct CaughtExceptions {
   unsigned uncaught = 0;
 };
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers
 
 // The C interface's opaque type.
 struct farside_fiber : farside::NearObject {
-  farside::fiber::Context context;
+  farside::fibers::Context context;
   void (*function)(void*) = nullptr;
   void* argument = nullptr;
-  farside::fiber::CaughtExceptions exceptions;
+  farside::fibers::CaughtExceptions exceptions;
   farside_scopes* scopes = nullptr;  // of far objects; kept when the fiber is used again
 
   // 1: inside the library; a fault must not suspend it. Written by the thread that runs the fiber and read by signal
   // handlers of that thread, hence volatile.
   volatile int in_call = 0;
   volatile int holds = 0;  // > 0: the program asked for the same
-  farside::fiber::Waiting waiting = farside::fiber::Waiting::kNothing;
+  farside::fibers::Waiting waiting = farside::fibers::Waiting::kNothing;
   farside_fiber* next = nullptr;       // in the one list that the fiber is in
   farside_fiber* next_made = nullptr;  // in the list of all fibers
 
@@ -63,7 +63,7 @@ struct farside_fiber : farside::NearObject {
   uint32_t events = 0;
 };
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 using Fiber = farside_fiber;
 
@@ -102,4 +102,4 @@ class FiberList {
   Fiber* last_ = nullptr;
 };
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

@@ -4,9 +4,9 @@
 #pragma once
 #include "base/sync.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 
-// Lock order: one primitive's lock (a condition's before its mutex's), then a run queue's. In docs/locking.md.
+// Lock order: one primitive's lock (a condition's before its mutex's), then a run queue's. In docs/internals/locking.md.
 class FiberLock {
  public:
   void lock() {
@@ -20,4 +20,4 @@ class FiberLock {
   SpinLock lock_;
 };
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

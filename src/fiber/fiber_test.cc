@@ -24,7 +24,7 @@
 #include "fiber/context.h"
 #include "fiber/wait.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 namespace {
 
 using namespace std::chrono_literals;
@@ -44,17 +44,17 @@ INSTANTIATE_TEST_SUITE_P(Workers, FiberTest, testing::Values(1u, 2u, 4u));
 
 TEST_P(FiberTest, RunsTheFirstFiberAndReturns) {
   int runs = 0;
-  run(GetParam(), [&] { runs++; });
-  run(GetParam(), [&] { runs++; });
+  run_fibers(GetParam(), [&] { runs++; });
+  run_fibers(GetParam(), [&] { runs++; });
   EXPECT_EQ(runs, 2);
 }
 
 TEST_P(FiberTest, WaitsForDetachedFibers) {
   std::atomic<int> ended{0};
-  run(GetParam(), [&] {
+  run_fibers(GetParam(), [&] {
     for (int i = 0; i < 100; i++) {
       spawn([&] {
-        for (int k = 0; k < 10; k++) yield();
+        for (int k = 0; k < 10; k++) this_fiber::yield();
         ended++;
       });
     }
@@ -63,11 +63,11 @@ TEST_P(FiberTest, WaitsForDetachedFibers) {
 }
 
 TEST_P(FiberTest, JoinSeesWhatTheFiberDid) {
-  run(GetParam(), [] {
+  run_fibers(GetParam(), [] {
     for (int i = 0; i < 1000; i++) {
       int value = 0;
-      Fiber f([&] { value = i; });
-      if (i % 2) yield();
+      fiber f([&] { value = i; });
+      if (i % 2) this_fiber::yield();
       f.join();
       ASSERT_EQ(value, i);
     }
@@ -76,9 +76,9 @@ TEST_P(FiberTest, JoinSeesWhatTheFiberDid) {
 
 TEST_P(FiberTest, SpawnsHundredThousand) {
   std::atomic<int> ended{0};
-  run(GetParam(), [&] {
+  run_fibers(GetParam(), [&] {
     for (int batch = 0; batch < 100 / kScale; batch++) {
-      std::vector<Fiber> fibers;
+      std::vector<fiber> fibers;
       for (int i = 0; i < 1000; i++) fibers.emplace_back([&] { ended++; });
     }
   });
@@ -87,12 +87,12 @@ TEST_P(FiberTest, SpawnsHundredThousand) {
 
 TEST_P(FiberTest, YieldsHundredThousandTimes) {
   std::atomic<int> yields{0};
-  run(GetParam(), [&] {
-    std::vector<Fiber> fibers;
+  run_fibers(GetParam(), [&] {
+    std::vector<fiber> fibers;
     for (int i = 0; i < 100; i++) {
       fibers.emplace_back([&] {
         for (int k = 0; k < 1000; k++) {
-          yield();
+          this_fiber::yield();
           yields.fetch_add(1, std::memory_order_relaxed);
         }
       });
@@ -105,10 +105,10 @@ TEST_P(FiberTest, YieldsHundredThousandTimes) {
 TEST(Fiber, FiftyThousandLiveAtOnce) {
   constexpr int kFibers = 50000 / kScale;
   int ended = 0;
-  run(1, [&] {
-    WaitGroup start;
+  run_fibers(1, [&] {
+    wait_group start;
     start.add();
-    std::vector<Fiber> fibers;
+    std::vector<fiber> fibers;
     for (int i = 0; i < kFibers; i++) {
       fibers.emplace_back([&] {
         start.wait();
@@ -123,12 +123,12 @@ TEST(Fiber, FiftyThousandLiveAtOnce) {
 
 TEST(Fiber, OneWorkerRunsInOrder) {
   std::vector<int> order;
-  run(1, [&] {
-    std::vector<Fiber> fibers;
+  run_fibers(1, [&] {
+    std::vector<fiber> fibers;
     for (int i = 0; i < 10; i++) {
       fibers.emplace_back([&, i] {
         order.push_back(i);
-        yield();
+        this_fiber::yield();
         order.push_back(i + 10);
       });
     }
@@ -142,8 +142,8 @@ TEST(Fiber, IdleWorkersSteal) {
   std::atomic<int> running{0};
   std::mutex mutex;
   std::set<std::thread::id> threads;
-  run(4, [&] {
-    std::vector<Fiber> fibers;
+  run_fibers(4, [&] {
+    std::vector<fiber> fibers;
     for (int i = 0; i < 4; i++) {
       fibers.emplace_back([&] {
         running++;
@@ -166,10 +166,10 @@ TEST(Fiber, RefusesMisuse) {
                 257, [](void*) {}, nullptr),
             -EINVAL);
   EXPECT_EQ(farside_fiber_set_stack_size(1), -EINVAL);
-  EXPECT_THROW(yield(), std::system_error);
+  EXPECT_THROW(this_fiber::yield(), std::system_error);
   char byte = 0;
   EXPECT_EQ(farside_fiber_read(0, &byte, 1), -EPERM);
-  run(1, [] {
+  run_fibers(1, [] {
     EXPECT_EQ(farside_fiber_run(
                   1, [](void*) {}, nullptr),
               -EBUSY);
@@ -181,15 +181,15 @@ TEST(Fiber, RefusesMisuse) {
 }
 
 TEST(Fiber, SecondJoinerIsRefused) {
-  run(1, [] {
-    WaitGroup group;
+  run_fibers(1, [] {
+    wait_group group;
     group.add();
     farside_fiber* slow = nullptr;
     ASSERT_EQ(farside_fiber_spawn(
-                  &slow, [](void* g) { static_cast<WaitGroup*>(g)->wait(); }, &group),
+                  &slow, [](void* g) { static_cast<wait_group*>(g)->wait(); }, &group),
               0);
-    Fiber first([&] { EXPECT_EQ(farside_fiber_join(slow), 0); });
-    yield();
+    fiber first([&] { EXPECT_EQ(farside_fiber_join(slow), 0); });
+    this_fiber::yield();
     EXPECT_EQ(farside_fiber_join(slow), -EINVAL);
     EXPECT_EQ(farside_fiber_detach(slow), -EINVAL);
     group.done();
@@ -198,7 +198,7 @@ TEST(Fiber, SecondJoinerIsRefused) {
 
 TEST(Fiber, StackSizeIsSettable) {
   ASSERT_EQ(farside_fiber_set_stack_size(4 << 20), 0);
-  run(1, [] {
+  run_fibers(1, [] {
     volatile char big[2 << 20];
     for (size_t i = 0; i < sizeof big; i += 4096) big[i] = 1;
   });
@@ -213,32 +213,32 @@ int deepen(int depth) {
 
 TEST(FiberDeathTest, StackOverflowMeetsTheGuard) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_DEATH(run(1, [] { deepen(100000); }), "");
+  EXPECT_DEATH(run_fibers(1, [] { deepen(100000); }), "");
 }
 
 TEST(FiberDeathTest, EscapedExceptionEndsTheProcess) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_DEATH(run(1, [] { throw std::runtime_error("over board"); }), "over board");
+  EXPECT_DEATH(run_fibers(1, [] { throw std::runtime_error("over board"); }), "over board");
   EXPECT_DEATH(farside_fiber_run(
                    1, [](void*) { throw std::runtime_error("over board"); }, nullptr),
                "over board");
 }
 
 TEST_P(FiberTest, ExceptionsStayWithTheirFiber) {
-  run(GetParam(), [] {
-    std::vector<Fiber> fibers;
+  run_fibers(GetParam(), [] {
+    std::vector<fiber> fibers;
     for (int i = 0; i < 20; i++) {
       fibers.emplace_back([i] {
         for (int k = 0; k < 50; k++) {
           try {
             throw i * 1000 + k;
           } catch (int& first) {
-            yield();
+            this_fiber::yield();
             try {
-              yield();
+              this_fiber::yield();
               throw;
             } catch (int& again) {
-              yield();
+              this_fiber::yield();
               ASSERT_EQ(again, i * 1000 + k);
             }
             ASSERT_EQ(first, i * 1000 + k);
@@ -253,11 +253,11 @@ TEST_P(FiberTest, ExceptionsStayWithTheirFiber) {
 TEST(Fiber, UsesManyWorkersAgainAndAgain) {
   for (int i = 0; i < 50; i++) {
     std::atomic<int> sum{0};
-    run(1 + i % 4, [&] {
-      std::vector<Fiber> fibers;
+    run_fibers(1 + i % 4, [&] {
+      std::vector<fiber> fibers;
       for (int k = 0; k < 8; k++) {
         fibers.emplace_back([&] {
-          yield();
+          this_fiber::yield();
           sum++;
         });
       }
@@ -271,11 +271,11 @@ TEST(Fiber, UsesManyWorkersAgainAndAgain) {
 TEST(Fiber, SleepersWakeInOrder) {
   std::vector<int> order;
   uint64_t start = now_ns();
-  run(1, [&] {
-    std::vector<Fiber> fibers;
+  run_fibers(1, [&] {
+    std::vector<fiber> fibers;
     for (int ms : {90, 30, 60, 0, 120}) {
       fibers.emplace_back([&, ms] {
-        sleep(std::chrono::milliseconds(ms));
+        this_fiber::sleep_for(std::chrono::milliseconds(ms));
         order.push_back(ms);
       });
     }
@@ -286,14 +286,14 @@ TEST(Fiber, SleepersWakeInOrder) {
 
 TEST_P(FiberTest, ManySleepersKeepTheirDeadlines) {
   std::atomic<int> early{0};
-  run(GetParam(), [&] {
+  run_fibers(GetParam(), [&] {
     std::minstd_rand random(7);
-    std::vector<Fiber> fibers;
+    std::vector<fiber> fibers;
     for (int i = 0; i < 1000; i++) {
       auto time = std::chrono::microseconds(random() % 20000);
       fibers.emplace_back([&, time] {
         uint64_t start = now_ns();
-        sleep(time);
+        this_fiber::sleep_for(time);
         if (now_ns() - start < static_cast<uint64_t>(time.count()) * 1000) early++;
       });
     }
@@ -302,20 +302,20 @@ TEST_P(FiberTest, ManySleepersKeepTheirDeadlines) {
 }
 
 TEST(Fiber, SleeperWakesWhileOthersAreBusyOrAllAreAsleep) {
-  run(2, [] {
+  run_fibers(2, [] {
     std::atomic<bool> woke{false};
-    Fiber sleeper([&] {
-      for (int i = 0; i < 20; i++) sleep(1ms);
+    fiber sleeper([&] {
+      for (int i = 0; i < 20; i++) this_fiber::sleep_for(1ms);
       woke = true;
     });
-    while (!woke) yield();  // never idle
+    while (!woke) this_fiber::yield();  // never idle
     sleeper.join();
     // This fiber computes, and the other worker is asleep when the timer is set.
-    Fiber setter([&] {
-      sleep(1ms);
+    fiber setter([&] {
+      this_fiber::sleep_for(1ms);
       woke = false;
     });
-    yield();
+    this_fiber::yield();
     while (woke) std::this_thread::yield();
   });
 }
@@ -324,15 +324,15 @@ TEST(Fiber, SleeperWakesWhileOthersAreBusyOrAllAreAsleep) {
 
 TEST_P(FiberTest, MutexExcludes) {
   int counter = 0;
-  run(GetParam(), [&] {
-    Mutex mutex;
-    std::vector<Fiber> fibers;
+  run_fibers(GetParam(), [&] {
+    mutex lock;
+    std::vector<fiber> fibers;
     for (int i = 0; i < 32; i++) {
       fibers.emplace_back([&] {
         for (int k = 0; k < 2000 / kScale; k++) {
-          std::lock_guard guard(mutex);
+          std::lock_guard guard(lock);
           int seen = counter;
-          if (k % 16 == 0) yield();
+          if (k % 16 == 0) this_fiber::yield();
           counter = seen + 1;
         }
       });
@@ -344,34 +344,36 @@ TEST_P(FiberTest, MutexExcludes) {
 
 TEST(Mutex, ServesInOrder) {
   std::vector<int> order;
-  run(1, [&] {
-    Mutex mutex;
-    mutex.lock();
-    std::vector<Fiber> fibers;
+  run_fibers(1, [&] {
+    mutex lock;
+    lock.lock();
+    std::vector<fiber> fibers;
     for (int i = 0; i < 10; i++) {
       fibers.emplace_back([&, i] {
-        std::lock_guard guard(mutex);
+        std::lock_guard guard(lock);
         order.push_back(i);
       });
     }
-    yield();
-    mutex.unlock();
-    EXPECT_FALSE(mutex.try_lock());  // it went to the first in line
+    this_fiber::yield();
+    lock.unlock();
+    EXPECT_FALSE(lock.try_lock());  // it went to the first in line
     fibers.clear();
   });
   for (int i = 0; i < 10; i++) EXPECT_EQ(order.at(i), i);
 }
 
 TEST(Mutex, RefusesMisuse) {
-  run(1, [] {
-    farside_fiber_mutex* m = farside_fiber_mutex_create();
+  run_fibers(1, [] {
+    farside_fiber_mutex* m = nullptr;
+    ASSERT_EQ(farside_fiber_mutex_create(&m), 0);
     EXPECT_EQ(farside_fiber_mutex_unlock(m), -EPERM);
     EXPECT_EQ(farside_fiber_mutex_lock(m), 0);
     EXPECT_EQ(farside_fiber_mutex_lock(m), -EDEADLK);
     EXPECT_EQ(farside_fiber_mutex_trylock(m), -EBUSY);
     EXPECT_EQ(farside_fiber_mutex_destroy(m), -EBUSY);
-    Fiber([&] { EXPECT_EQ(farside_fiber_mutex_unlock(m), -EPERM); }).join();
-    farside_fiber_condition* c = farside_fiber_condition_create();
+    fiber([&] { EXPECT_EQ(farside_fiber_mutex_unlock(m), -EPERM); }).join();
+    farside_fiber_condition* c = nullptr;
+    ASSERT_EQ(farside_fiber_condition_create(&c), 0);
     EXPECT_EQ(farside_fiber_mutex_unlock(m), 0);
     EXPECT_EQ(farside_fiber_condition_wait(c, m), -EPERM);
     EXPECT_EQ(farside_fiber_condition_destroy(c), 0);
@@ -381,16 +383,16 @@ TEST(Mutex, RefusesMisuse) {
 
 TEST_P(FiberTest, ConditionPassesATurnAround) {
   constexpr int kFibers = 8, kTurns = 2000 / kScale;
-  run(GetParam(), [] {
-    Mutex mutex;
-    ConditionVariable changed;
+  run_fibers(GetParam(), [] {
+    mutex lock;
+    condition_variable changed;
     int turn = 0;
-    std::vector<Fiber> fibers;
+    std::vector<fiber> fibers;
     for (int i = 0; i < kFibers; i++) {
       fibers.emplace_back([&, i] {
         for (int k = 0; k < kTurns; k++) {
-          std::lock_guard guard(mutex);
-          changed.wait(mutex, [&] { return turn % kFibers == i; });
+          std::lock_guard guard(lock);
+          changed.wait(lock, [&] { return turn % kFibers == i; });
           turn++;
           changed.notify_all();
         }
@@ -403,20 +405,20 @@ TEST_P(FiberTest, ConditionPassesATurnAround) {
 
 TEST(Condition, SignalWakesOneInOrder) {
   std::vector<int> order;
-  run(1, [&] {
-    Mutex mutex;
-    ConditionVariable condition;
-    std::vector<Fiber> fibers;
+  run_fibers(1, [&] {
+    mutex lock;
+    condition_variable condition;
+    std::vector<fiber> fibers;
     for (int i = 0; i < 4; i++) {
       fibers.emplace_back([&, i] {
-        std::lock_guard guard(mutex);
-        condition.wait(mutex);
+        std::lock_guard guard(lock);
+        condition.wait(lock);
         order.push_back(i);
       });
     }
-    yield();
+    this_fiber::yield();
     condition.notify_one();
-    for (int i = 0; i < 5; i++) yield();
+    for (int i = 0; i < 5; i++) this_fiber::yield();
     EXPECT_EQ(order.size(), 1u);
     condition.notify_all();
     fibers.clear();
@@ -425,14 +427,14 @@ TEST(Condition, SignalWakesOneInOrder) {
 }
 
 TEST_P(FiberTest, GroupWaitsForAll) {
-  run(GetParam(), [] {
+  run_fibers(GetParam(), [] {
     for (int round = 0; round < 100; round++) {
       std::atomic<int> done{0};
-      auto group = std::make_unique<WaitGroup>();
+      auto group = std::make_unique<wait_group>();
       group->add(10);
       for (int i = 0; i < 10; i++) {
         spawn([&] {
-          if (round % 2) yield();
+          if (round % 2) this_fiber::yield();
           done++;
           group->done();
         });
@@ -445,8 +447,9 @@ TEST_P(FiberTest, GroupWaitsForAll) {
 }
 
 TEST(Group, RefusesMisuse) {
-  run(1, [] {
-    farside_fiber_group* g = farside_fiber_group_create();
+  run_fibers(1, [] {
+    farside_fiber_group* g = nullptr;
+    ASSERT_EQ(farside_fiber_group_create(&g), 0);
     EXPECT_EQ(farside_fiber_group_add(g, -1), -EINVAL);
     EXPECT_EQ(farside_fiber_group_add(g, INT64_MAX), 0);
     EXPECT_EQ(farside_fiber_group_add(g, 1), -EINVAL);
@@ -461,9 +464,9 @@ INSTANTIATE_TEST_SUITE_P(WorkersAndCapacity, ChannelTest,
 TEST_P(ChannelTest, DeliversEachItemOnce) {
   constexpr int kSenders = 8, kReceivers = 5, kItems = 2000 / kScale;
   std::atomic<uint64_t> sum{0}, received{0};
-  run(std::get<0>(GetParam()), [&] {
-    Channel<uint64_t> channel(std::get<1>(GetParam()));
-    std::vector<Fiber> senders, receivers;
+  run_fibers(std::get<0>(GetParam()), [&] {
+    channel<uint64_t> channel(std::get<1>(GetParam()));
+    std::vector<fiber> senders, receivers;
     for (int i = 0; i < kReceivers; i++) {
       receivers.emplace_back([&] {
         while (auto item = channel.receive()) {
@@ -488,9 +491,9 @@ TEST_P(ChannelTest, DeliversEachItemOnce) {
 }
 
 TEST_P(ChannelTest, KeepsTheOrderOfOneSender) {
-  run(std::get<0>(GetParam()), [] {
-    Channel<int> channel(std::get<1>(GetParam()));
-    Fiber sender([&] {
+  run_fibers(std::get<0>(GetParam()), [] {
+    channel<int> channel(std::get<1>(GetParam()));
+    fiber sender([&] {
       for (int i = 0; i < 1000; i++) channel.send(i);
       channel.close();
     });
@@ -501,15 +504,16 @@ TEST_P(ChannelTest, KeepsTheOrderOfOneSender) {
 }
 
 TEST(Channel, TriesAndCloses) {
-  run(1, [] {
-    farside_fiber_channel* c = farside_fiber_channel_create(1);
+  run_fibers(1, [] {
+    farside_fiber_channel* c = nullptr;
+    ASSERT_EQ(farside_fiber_channel_create(&c, 1), 0);
     void* item = nullptr;
     int a = 0;
     EXPECT_EQ(farside_fiber_channel_try_receive(c, &item), -EAGAIN);
     EXPECT_EQ(farside_fiber_channel_try_send(c, &a), 0);
     EXPECT_EQ(farside_fiber_channel_try_send(c, &a), -EAGAIN);
-    Fiber blocked([&] { EXPECT_EQ(farside_fiber_channel_send(c, &a), -EPIPE); });
-    yield();
+    fiber blocked([&] { EXPECT_EQ(farside_fiber_channel_send(c, &a), -EPIPE); });
+    this_fiber::yield();
     EXPECT_EQ(farside_fiber_channel_destroy(c, nullptr), -EBUSY);
     EXPECT_EQ(farside_fiber_channel_close(c), 0);
     blocked.join();
@@ -518,8 +522,8 @@ TEST(Channel, TriesAndCloses) {
     EXPECT_EQ(farside_fiber_channel_receive(c, &item), -EPIPE);
     EXPECT_EQ(farside_fiber_channel_try_receive(c, &item), -EPIPE);
     EXPECT_EQ(farside_fiber_channel_destroy(c, nullptr), 0);
-    EXPECT_EQ(farside_fiber_channel_create(size_t{1} << 40), nullptr);
-    Channel<std::string> left(4);  // its destructor frees what is left in it
+    EXPECT_EQ(farside_fiber_channel_create(&c, size_t{1} << 40), -EINVAL);
+    channel<std::string> left(4);  // its destructor frees what is left in it
     left.send("an item that nobody receives, too long to lie in the string itself");
   });
 }
@@ -527,13 +531,13 @@ TEST(Channel, TriesAndCloses) {
 TEST(DeadlockDeathTest, IsToldInOneLine) {
   testing::FLAGS_gtest_death_test_style = "threadsafe";
   for (unsigned workers : {1u, 3u}) {
-    EXPECT_EXIT(run(workers,
-                    [] {
-                      Mutex mutex;
-                      mutex.lock();
-                      Fiber other([&] { mutex.lock(); });
-                      other.join();
-                    }),
+    EXPECT_EXIT(run_fibers(workers,
+                           [] {
+                             mutex lock;
+                             lock.lock();
+                             fiber other([&] { lock.lock(); });
+                             other.join();
+                           }),
                 testing::ExitedWithCode(134), "deadlock: all 2 fibers wait .*join 1, mutexes 1");
   }
 }
@@ -546,8 +550,8 @@ struct Pair {
 };
 
 TEST_P(FiberTest, EchoOverSocketPairs) {
-  run(GetParam(), [] {
-    std::vector<Fiber> fibers;
+  run_fibers(GetParam(), [] {
+    std::vector<fiber> fibers;
     for (int i = 0; i < 50; i++) {
       Pair p;
       fibers.emplace_back([p] {
@@ -573,7 +577,7 @@ TEST_P(FiberTest, EchoOverSocketPairs) {
 
 TEST_P(FiberTest, ServesConnectionsOverLoopback) {
   std::atomic<int> echoed{0};
-  run(GetParam(), [&] {
+  run_fibers(GetParam(), [&] {
     constexpr int kClients = 40;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address = {};
@@ -583,7 +587,7 @@ TEST_P(FiberTest, ServesConnectionsOverLoopback) {
     ASSERT_EQ(listen(listener, 64), 0);
     socklen_t length = sizeof address;
     ASSERT_EQ(getsockname(listener, reinterpret_cast<sockaddr*>(&address), &length), 0);
-    std::vector<Fiber> fibers;
+    std::vector<fiber> fibers;
     for (int a = 0; a < 2; a++) {  // two fibers accept on one listener
       fibers.emplace_back([&, listener] {
         for (int k = 0; k < kClients / 2; k++) {
@@ -599,7 +603,7 @@ TEST_P(FiberTest, ServesConnectionsOverLoopback) {
         }
       });
     }
-    std::vector<Fiber> clients;
+    std::vector<fiber> clients;
     for (int i = 0; i < kClients; i++) {
       clients.emplace_back([address] {
         int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -621,7 +625,7 @@ TEST_P(FiberTest, ServesConnectionsOverLoopback) {
 }
 
 TEST_P(FiberTest, ReaderAndWriterShareADescriptor) {
-  run(GetParam(), [] {
+  run_fibers(GetParam(), [] {
     constexpr size_t kBytes = 4 << 20;
     Pair p;
     auto write_all = [](int fd) {
@@ -637,8 +641,8 @@ TEST_P(FiberTest, ReaderAndWriterShareADescriptor) {
       }
     };
     {
-      Fiber a([&] { write_all(p.fds[0]); }), b([&] { write_all(p.fds[1]); });
-      Fiber c([&] { read_all(p.fds[0]); }), d([&] { read_all(p.fds[1]); });
+      fiber a([&] { write_all(p.fds[0]); }), b([&] { write_all(p.fds[1]); });
+      fiber c([&] { read_all(p.fds[0]); }), d([&] { read_all(p.fds[1]); });
     }
     farside_fiber_close(p.fds[0]);
     farside_fiber_close(p.fds[1]);
@@ -650,13 +654,13 @@ TEST_P(FiberTest, CloseWakesWhoWaits) {
   if (GetParam() > 1)
     GTEST_SKIP() << "the reader may not wait yet: a race between close and read, as tsan rightly says";
 #endif
-  run(GetParam(), [] {
+  run_fibers(GetParam(), [] {
     for (int i = 0; i < 50; i++) {
       Pair p;
       char byte = 0;
-      Fiber reader([&] { EXPECT_EQ(farside_fiber_read(p.fds[0], &byte, 1), -EBADF); });
-      if (i % 2) sleep(1ms);
-      else yield();
+      fiber reader([&] { EXPECT_EQ(farside_fiber_read(p.fds[0], &byte, 1), -EBADF); });
+      if (i % 2) this_fiber::sleep_for(1ms);
+      else this_fiber::yield();
       EXPECT_EQ(farside_fiber_close(p.fds[0]), 0);
       reader.join();
       farside_fiber_close(p.fds[1]);
@@ -665,7 +669,7 @@ TEST_P(FiberTest, CloseWakesWhoWaits) {
 }
 
 TEST(Sockets, ErrorsAreTheKernels) {
-  run(1, [] {
+  run_fibers(1, [] {
     char byte = 0;
     EXPECT_EQ(farside_fiber_read(-1, &byte, 1), -EBADF);
     EXPECT_EQ(farside_fiber_wait_ready(-1, FARSIDE_FIBER_READABLE), -EBADF);
@@ -687,12 +691,12 @@ TEST(Sockets, ErrorsAreTheKernels) {
 }
 
 TEST(Sockets, PipesAndFilesWork) {
-  run(2, [] {
+  run_fibers(2, [] {
     int fds[2];
     ASSERT_EQ(pipe(fds), 0);
     char buffer[16] = {};
-    Fiber reader([&] { EXPECT_EQ(farside_fiber_read(fds[0], buffer, sizeof buffer), 5); });
-    sleep(2ms);
+    fiber reader([&] { EXPECT_EQ(farside_fiber_read(fds[0], buffer, sizeof buffer), 5); });
+    this_fiber::sleep_for(2ms);
     EXPECT_EQ(farside_fiber_write(fds[1], "hello", 5), 5);
     reader.join();
     farside_fiber_close(fds[0]);
@@ -777,16 +781,16 @@ bool usr1_is_blocked() {
 
 TEST_P(WaitTest, OthersRunWhileAFaultWaits) {
   std::atomic<int> while_waiting{0};
-  run(GetParam(), [&] {
+  run_fibers(GetParam(), [&] {
     std::atomic<bool> done{false};
-    Fiber other([&] {
+    fiber other([&] {
       while (!done) {
         ASSERT_FALSE(usr1_is_blocked());
         while_waiting++;
-        yield();
+        this_fiber::yield();
       }
     });
-    yield();
+    this_fiber::yield();
     for (int i = 0; i < 20; i++) {
       volatile char* byte = g_pager->memory + i * kPage;
       auto thread = pthread_self();
@@ -807,13 +811,13 @@ TEST_P(WaitTest, OthersRunWhileAFaultWaits) {
 }
 
 TEST_P(WaitTest, HoldKeepsTheWorker) {
-  run(GetParam(), [] {
+  run_fibers(GetParam(), [] {
     EXPECT_EQ(farside_fiber_release(), -EINVAL);
     {
-      Hold outer, inner;
+      fiber_hold outer, inner;
       EXPECT_FALSE(in_fiber());
       g_pager->memory[0] = 1;
-      yield();  // of one's own will
+      this_fiber::yield();  // of one's own will
       EXPECT_FALSE(in_fiber());
     }
     EXPECT_TRUE(in_fiber());
@@ -823,8 +827,8 @@ TEST_P(WaitTest, HoldKeepsTheWorker) {
 }
 
 TEST_P(WaitTest, AllFibersMayWaitAtOnce) {
-  run(GetParam(), [&] {
-    std::vector<Fiber> fibers;
+  run_fibers(GetParam(), [&] {
+    std::vector<fiber> fibers;
     for (int i = 0; i < 64; i++) {
       fibers.emplace_back([i] {
         for (int k = 0; k < 8; k++) {
@@ -839,8 +843,8 @@ TEST_P(WaitTest, AllFibersMayWaitAtOnce) {
 }
 
 TEST_P(WaitTest, KeepsErrnoMaskAndExceptions) {
-  run(GetParam(), [&] {
-    std::vector<Fiber> fibers;
+  run_fibers(GetParam(), [&] {
+    std::vector<fiber> fibers;
     for (int i = 0; i < 32; i++) {
       fibers.emplace_back([i] {
         try {
@@ -855,7 +859,7 @@ TEST_P(WaitTest, KeepsErrnoMaskAndExceptions) {
             EXPECT_EQ(again, i);
           }
         }
-        yield();
+        this_fiber::yield();
         // At a hint: no handler, and a mask of the program's own stays.
         sigset_t usr1, before;
         sigemptyset(&usr1);
@@ -881,11 +885,11 @@ TEST(Wait, RaisedSignalMayWait) {
   sigfillset(&action.sa_mask);
   sigaction(SIGUSR2, &action, &before);
   int ran = 0;
-  run(1, [&] {
-    Fiber other([&] {
+  run_fibers(1, [&] {
+    fiber other([&] {
       for (; ran < 10; ran++) {
         ASSERT_FALSE(usr1_is_blocked());
-        yield();
+        this_fiber::yield();
       }
       arrived = true;
     });
@@ -906,7 +910,7 @@ TEST(Wait, NotOnAnAlternateStack) {
   action.sa_handler = [](int) { was_in_fiber = in_fiber(); };
   action.sa_flags = SA_ONSTACK;
   sigaction(SIGUSR2, &action, &before);
-  run(1, [] { raise(SIGUSR2); });
+  run_fibers(1, [] { raise(SIGUSR2); });
   sigaction(SIGUSR2, &before, nullptr);
   sigaltstack(&old, nullptr);
   EXPECT_FALSE(was_in_fiber);
@@ -914,7 +918,7 @@ TEST(Wait, NotOnAnAlternateStack) {
 
 TEST_P(WaitTest, FibersBackFromAFaultGoFirstButDoNotStarveOthers) {
   std::atomic<int> yields{0};
-  run(GetParam(), [&] {
+  run_fibers(GetParam(), [&] {
     std::atomic<int> left{8};
     for (int i = 0; i < 8; i++) {
       spawn([&, i] {
@@ -929,7 +933,7 @@ TEST_P(WaitTest, FibersBackFromAFaultGoFirstButDoNotStarveOthers) {
     }
     while (left > 0) {
       yields++;
-      yield();
+      this_fiber::yield();
     }
   });
   if (GetParam() == 1) {
@@ -940,9 +944,9 @@ TEST_P(WaitTest, FibersBackFromAFaultGoFirstButDoNotStarveOthers) {
 // ---- everything at once ----
 
 struct Storm {
-  Mutex mutex;
-  ConditionVariable condition;
-  Channel<int> channel{4};
+  mutex lock;
+  condition_variable condition;
+  channel<int> messages{4};
   int guarded = 0;
   std::atomic<int> expected{0};
   std::atomic<int> balance{0};
@@ -959,30 +963,30 @@ void storm_fiber(Storm& s, unsigned seed, int steps, int depth) {
 void storm_step(Storm& s, std::minstd_rand& random, int depth) {
   switch (random() % 9) {
     case 0:
-      return yield();
+      return this_fiber::yield();
     case 1:
-      return sleep(std::chrono::microseconds(random() % 300));
+      return this_fiber::sleep_for(std::chrono::microseconds(random() % 300));
     case 2: {
-      std::lock_guard guard(s.mutex);
+      std::lock_guard guard(s.lock);
       int seen = s.guarded;
-      if (random() % 4 == 0) yield();
+      if (random() % 4 == 0) this_fiber::yield();
       s.guarded = seen + 1;
       s.expected++;
       s.condition.notify_one();
       return;
     }
     case 3:
-      s.channel.send(1);
+      s.messages.send(1);
       s.balance++;
       return;
     case 4:
-      if (s.channel.try_receive()) s.balance--;
+      if (s.messages.try_receive()) s.balance--;
       return;
     case 5: {
       if (depth == 0) return;
       unsigned seed = random();
-      Fiber child([&s, seed, depth] { storm_fiber(s, seed, 10, depth - 1); });
-      if (random() % 2) yield();
+      fiber child([&s, seed, depth] { storm_fiber(s, seed, 10, depth - 1); });
+      if (random() % 2) this_fiber::yield();
       return;
     }
     case 6: {
@@ -1008,26 +1012,26 @@ void storm_step(Storm& s, std::minstd_rand& random, int depth) {
 void storm(unsigned workers) {
   for (uint64_t end = now_ns() + 700000000, seed = 1; now_ns() < end; seed++) {
     g_pager->forget();
-    run(workers, [&] {
+    run_fibers(workers, [&] {
       Storm storm;
       std::atomic<bool> over{false};
-      Fiber drain([&] {
-        while (storm.channel.receive()) storm.balance--;
+      fiber drain([&] {
+        while (storm.messages.receive()) storm.balance--;
       });
-      Fiber waiter([&] {
-        std::lock_guard guard(storm.mutex);
-        while (!over) storm.condition.wait(storm.mutex);
+      fiber waiter([&] {
+        std::lock_guard guard(storm.lock);
+        while (!over) storm.condition.wait(storm.lock);
       });
       {
-        std::vector<Fiber> fibers;
+        std::vector<fiber> fibers;
         for (unsigned i = 0; i < 24; i++) {
           fibers.emplace_back([&storm, i, seed] { storm_fiber(storm, seed * 1000 + i, 60, 2); });
         }
       }
-      storm.channel.close();
+      storm.messages.close();
       drain.join();
       {
-        std::lock_guard guard(storm.mutex);
+        std::lock_guard guard(storm.lock);
         over = true;
         storm.condition.notify_all();
       }
@@ -1068,7 +1072,7 @@ class Interruptions {
     sigemptyset(&faults);
     sigaddset(&faults, SIGSEGV);
     pthread_sigmask(SIG_UNBLOCK, &faults, nullptr);
-    if (g_running++ < kMostRunning) {
+    if (g_running++ < kMaxRunning) {
       size_t page = static_cast<size_t>(g_count++) % Pager::kPages;
       g_pager->due_ns[page] = 0;
       mprotect(g_pager->memory + page * kPage, kPage, PROT_NONE);
@@ -1078,7 +1082,7 @@ class Interruptions {
     errno = saved_errno;
   }
   // On a busy machine the next signal may come before the page every time: the handlers' frames would fill the stack.
-  static constexpr int kMostRunning = 8;
+  static constexpr int kMaxRunning = 8;
   static inline std::atomic<int> g_count, g_running;
   struct sigaction before_ = {};
 };
@@ -1093,9 +1097,9 @@ TEST_P(WaitTest, InterruptedStorm) {
 TEST_P(WaitTest, InterruptedWaits) {
   Interruptions interruptions(SA_NODEFER);
   std::atomic<int> waits{0};
-  run(GetParam(), [&] {
+  run_fibers(GetParam(), [&] {
     uint64_t end = now_ns() + 500000000;
-    std::vector<Fiber> fibers;
+    std::vector<fiber> fibers;
     auto wait = [&, end] {
       while (now_ns() < end) {
         std::atomic<uint64_t> due{now_ns() + 20000};
@@ -1105,7 +1109,7 @@ TEST_P(WaitTest, InterruptedWaits) {
       }
       farside_fiber_hold();  // what ends is freed
     };
-    Hold hold;  // while it allocates
+    fiber_hold hold;  // while it allocates
     for (int i = 0; i < 8; i++) fibers.emplace_back(wait);
     farside_fiber_release();
     wait();
@@ -1119,9 +1123,9 @@ TEST_P(WaitTest, InterruptedWaits) {
 TEST_P(WaitTest, InterruptedStarts) {
   Interruptions interruptions(SA_NODEFER);
   std::atomic<int> started{0}, ended{0};
-  run(GetParam(), [&] {
+  run_fibers(GetParam(), [&] {
     auto end_soon = [](void* counter) { ++*static_cast<std::atomic<int>*>(counter); };
-    for (uint64_t end = now_ns() + 500000000; now_ns() < end; yield()) {
+    for (uint64_t end = now_ns() + 500000000; now_ns() < end; this_fiber::yield()) {
       for (int i = 0; i < 8; i++) {
         if (farside_fiber_spawn(nullptr, end_soon, &ended) == 0) started++;
       }
@@ -1132,4 +1136,4 @@ TEST_P(WaitTest, InterruptedStarts) {
 }
 
 }  // namespace
-}  // namespace farside::fiber
+}  // namespace farside::fibers

@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 namespace {
 
 // Off the fiber's stack: what is left of the fiber goes to whoever joins it.
@@ -204,4 +204,4 @@ void Runtime::report_deadlock() {
       live_.load(), fmt::string_view(text, used));
 }
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

@@ -19,7 +19,7 @@
 #include "fiber/wait.h"
 #include "fiber/worker.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 // Who sleeps, and whether that changed meanwhile:
 //   bit 63                        16 15           0
@@ -115,4 +115,4 @@ class Runtime : public NearObject {
   Fiber* all_made_ = nullptr;  // through Fiber::next_made
 };
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "fiber/runtime.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 namespace {
 
 constexpr uint64_t kBellKey = UINT64_MAX;
@@ -22,14 +22,14 @@ int Sockets::open() {
   epoll_ = os::move_fd_high(epoll);
   int bell = static_cast<int>(os::call(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (bell < 0) return bell;
-  bell_ = os::move_fd_high(bell);
+  wakeup_ = os::move_fd_high(bell);
   epoll_event event = {EPOLLIN, {.u64 = kBellKey}};
-  return static_cast<int>(os::call(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, bell_, &event));
+  return static_cast<int>(os::call(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, wakeup_, &event));
 }
 
 void Sockets::close() {
   if (epoll_ >= 0) os::close(epoll_);
-  if (bell_ >= 0) os::close(bell_);
+  if (wakeup_ >= 0) os::close(wakeup_);
 }
 
 void Sockets::add(Fiber* fiber) {
@@ -62,7 +62,7 @@ int Sockets::arm(Bucket& bucket, int fd) {
 void Sockets::wait(SocketEvents* events, uint64_t timeout_ns) {
   timespec timeout = {static_cast<time_t>(timeout_ns / 1000000000), static_cast<long>(timeout_ns % 1000000000)};
   timespec* limit = timeout_ns == Timers::kNever ? nullptr : &timeout;
-  long r = os::call(SYS_epoll_pwait2, epoll_, events->events, SocketEvents::kMost, limit, nullptr, 0);
+  long r = os::call(SYS_epoll_pwait2, epoll_, events->events, SocketEvents::kMax, limit, nullptr, 0);
   if (r < 0 && r != -EINTR) {
     die("the fibers' epoll descriptor {} is unusable (error {}): the program closed it, or Linux is older than 5.11",
         epoll_, -r);
@@ -74,7 +74,7 @@ void Sockets::handle(const SocketEvents& events) {
   for (int i = 0; i < events.count; i++) {
     const epoll_event& event = events.events[i];
     uint64_t count = 0;
-    if (event.data.u64 == kBellKey) os::read(bell_, &count, sizeof count);
+    if (event.data.u64 == kBellKey) os::read(wakeup_, &count, sizeof count);
     else dispatch(static_cast<int>(event.data.u64), event.events);
   }
 }
@@ -119,7 +119,7 @@ void Sockets::wake_all(FiberList* fibers, int result) {
 
 void Sockets::ring() {
   uint64_t one = 1;
-  os::write(bell_, &one, sizeof one);
+  os::write(wakeup_, &one, sizeof one);
 }
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

@@ -10,12 +10,12 @@
 #include "fiber/fiber.h"
 #include "fiber/fiber_lock.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 struct SocketEvents {
-  static constexpr int kMost = 64;
+  static constexpr int kMax = 64;
   int count = 0;
-  epoll_event events[kMost];
+  epoll_event events[kMax];
 };
 
 class Sockets {
@@ -51,9 +51,9 @@ class Sockets {
   void wake_all(FiberList* fibers, int result);
 
   int epoll_ = -1;
-  int bell_ = -1;  // an eventfd
+  int wakeup_ = -1;  // an eventfd
   std::atomic<size_t> waiters_{0};
   Bucket buckets_[kBuckets];
 };
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

@@ -8,13 +8,13 @@
 #include "fiber/worker.h"
 
 using farside::LockGuard;
-using farside::fiber::Call;
-using farside::fiber::Fiber;
-using farside::fiber::FiberList;
-using farside::fiber::FiberLock;
-using farside::fiber::make_ready;
-using farside::fiber::park;
-using farside::fiber::Waiting;
+using farside::fibers::Call;
+using farside::fibers::Fiber;
+using farside::fibers::FiberList;
+using farside::fibers::FiberLock;
+using farside::fibers::make_ready;
+using farside::fibers::park;
+using farside::fibers::Waiting;
 
 struct farside_fiber_mutex : farside::NearObject {
   FiberLock lock;  // guards the rest
@@ -50,12 +50,13 @@ struct farside_fiber_channel : farside::NearObject {
 
 namespace {
 
-constexpr size_t kMostCapacity = size_t{1} << 24;
+constexpr size_t kMaxCapacity = size_t{1} << 24;
 
 template <typename T, typename... Args>
-T* create(Args... args) {
+int create(T** made, Args... args) {
   farside::SignalsBlocked blocked;  // the near allocator's rule
-  return new T(args...);
+  *made = new T(args...);
+  return 0;
 }
 
 template <typename T>
@@ -172,7 +173,7 @@ int receive(farside_fiber_channel* c, void** item, bool may_wait) {
 
 extern "C" {
 
-farside_fiber_mutex* farside_fiber_mutex_create() { return create<farside_fiber_mutex>(); }
+int farside_fiber_mutex_create(farside_fiber_mutex** mutex) { return create(mutex); }
 
 int farside_fiber_mutex_destroy(farside_fiber_mutex* m) {
   m->lock.lock();
@@ -203,7 +204,7 @@ int farside_fiber_mutex_unlock(farside_fiber_mutex* m) {
   return call ? give(m, call.fiber()) : -EPERM;
 }
 
-farside_fiber_condition* farside_fiber_condition_create() { return create<farside_fiber_condition>(); }
+int farside_fiber_condition_create(farside_fiber_condition** condition) { return create(condition); }
 
 int farside_fiber_condition_destroy(farside_fiber_condition* c) {
   c->lock.lock();
@@ -243,7 +244,7 @@ int farside_fiber_condition_broadcast(farside_fiber_condition* c) {
   return 0;
 }
 
-farside_fiber_group* farside_fiber_group_create() { return create<farside_fiber_group>(); }
+int farside_fiber_group_create(farside_fiber_group** group) { return create(group); }
 
 int farside_fiber_group_destroy(farside_fiber_group* g) {
   g->lock.lock();
@@ -278,8 +279,8 @@ int farside_fiber_group_wait(farside_fiber_group* g) {
   return 0;
 }
 
-farside_fiber_channel* farside_fiber_channel_create(size_t capacity) {
-  return capacity > kMostCapacity ? nullptr : create<farside_fiber_channel>(capacity);
+int farside_fiber_channel_create(farside_fiber_channel** channel, size_t capacity) {
+  return capacity > kMaxCapacity ? -EINVAL : create(channel, capacity);
 }
 
 int farside_fiber_channel_destroy(farside_fiber_channel* c, void (*forget)(void*)) {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace farside::fiber {
+namespace farside::fibers {
 namespace {
 
 bool is_before(const Fiber* a, const Fiber* b) {
@@ -60,4 +60,4 @@ Fiber* Timers::take_due(uint64_t now) {
   return due;
 }
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

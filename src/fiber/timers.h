@@ -7,7 +7,7 @@
 #include "fiber/fiber.h"
 #include "fiber/fiber_lock.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 class Timers {
  public:
@@ -26,4 +26,4 @@ class Timers {
   std::atomic<uint64_t> earliest_{kNever};
 };
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

@@ -2,7 +2,7 @@
 
 #include "fiber/worker.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 bool in_fiber() {
   Worker* worker = this_worker();
@@ -16,4 +16,4 @@ bool polls_soon() { return this_worker()->polls_soon(); }
 
 void wait_until(bool (*ready)(void*), void* arg) { this_worker()->wait_until(ready, arg); }
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

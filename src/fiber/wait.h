@@ -1,9 +1,9 @@
 // The seam between fibers and what they wait for outside of the library: a page on its way. Everything here but
 // set_hooks is async-signal-safe, since the pager calls it inside its SIGBUS handler, on the fiber's own stack.
 //
-//   if (!fiber::in_fiber(interrupted_mask)) return wait_by_thread();
+//   if (!fibers::in_fiber(interrupted_mask)) return wait_by_thread();
 //   start_fetch(page);
-//   fiber::wait_until(has_arrived, &page);   // other fibers run; hooks.poll completes the fetch
+//   fibers::wait_until(has_arrived, &page);   // other fibers run; hooks.poll completes the fetch
 //
 // A thread that must wait while in_fiber() is false may still be a worker whose other fibers wait in wait_until. It has
 // to complete their fetches itself while it waits: they may own what it waits for.
@@ -12,7 +12,7 @@
 
 struct farside_scopes;
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 // The caller runs on the stack of a fiber and may be suspended. False inside the library's own critical sections,
 // between farside_fiber_hold and _release, in the scheduler, and on an alternate signal stack.
@@ -45,4 +45,4 @@ struct Hooks {
 // Before farside_fiber_run; a run keeps the hooks it began with.
 void set_hooks(const Hooks& hooks);
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

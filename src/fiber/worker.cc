@@ -13,7 +13,7 @@ extern "C" {
 __attribute__((visibility("default"))) __thread struct farside_scopes* farside_scopes_here = nullptr;
 }
 
-namespace farside::fiber {
+namespace farside::fibers {
 namespace {
 
 constexpr unsigned kEventRounds = 32;  // a busy worker looks for events every so many fibers
@@ -21,7 +21,7 @@ constexpr unsigned kFairRounds = 61;   // and prefers its queue to fibers back f
 constexpr double kPollUs = 20;         // how long pages that have come may lie there; a longer turn is a long one
 constexpr unsigned kSpins = 400;       // about 10 us
 constexpr unsigned kSpinsBeforeYield = 1000;
-constexpr size_t kMostStolen = 32;
+constexpr size_t kMaxStolen = 32;
 constexpr uint64_t kLongNs = 3600ull * 1000 * 1000 * 1000;
 
 __attribute__((tls_model("initial-exec"))) thread_local Worker* t_worker = nullptr;
@@ -54,7 +54,7 @@ Fiber* RunQueue::pop(bool in_turn) {
 void RunQueue::give_half(FiberList* to) {
   if (size() == 0 || !lock_.try_lock()) return;
   size_t have = size_.load(std::memory_order_relaxed);
-  size_t give = (have + 1) / 2 < kMostStolen ? (have + 1) / 2 : kMostStolen;
+  size_t give = (have + 1) / 2 < kMaxStolen ? (have + 1) / 2 : kMaxStolen;
   for (size_t i = 0; i < give; i++) {
     Fiber* fiber = others_.pop();
     to->push(fiber ? fiber : in_scope_.pop());
@@ -263,7 +263,7 @@ bool Worker::spin() {
 }
 
 void Worker::sleep() {
-  uint32_t bell = bell_.value();
+  uint32_t bell = wakeup_.value();
   bool watches = runtime_->begin_watch();
   SocketEvents events;
   sleep_.store(watches ? Sleep::kOnSockets : Sleep::kOnBell);
@@ -271,7 +271,7 @@ void Worker::sleep() {
   if (!runtime_->any_ready() && !runtime_->done()) {
     runtime_->check_deadlock(word);
     if (watches) runtime_->wait_for_events(&events);
-    else bell_.wait(bell, kLongNs);
+    else wakeup_.wait(bell, kLongNs);
   }
   // Counted awake before it makes anything ready: check_deadlock trusts sleepers to do nothing.
   sleep_.store(Sleep::kAwake);
@@ -286,8 +286,8 @@ bool Worker::wake() {
   Sleep before = sleep_.exchange(Sleep::kAwake);
   if (before == Sleep::kAwake) return false;
   if (before == Sleep::kOnSockets) runtime_->sockets().ring();
-  else bell_.wake_all();
+  else wakeup_.wake_all();
   return true;
 }
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

@@ -10,7 +10,7 @@
 #include "fiber/fiber.h"
 #include "fiber/fiber_lock.h"
 
-namespace farside::fiber {
+namespace farside::fibers {
 
 class Runtime;
 
@@ -100,7 +100,7 @@ class Worker : public NearObject {
   CaughtExceptions* exceptions_ = nullptr;  // the thread's own; null: the program has none
 
   std::atomic<Sleep> sleep_{Sleep::kAwake};
-  Event bell_;
+  Event wakeup_;
 };
 
 // The calling thread's worker, or nullptr. Never inlined, so that no caller keeps a thread-local address over a switch
@@ -140,4 +140,4 @@ void park(Waiting why, FiberLock* lock);
 // The same with an action of the caller's own.
 void park(Waiting why, Worker::After after, void* arg);
 
-}  // namespace farside::fiber
+}  // namespace farside::fibers

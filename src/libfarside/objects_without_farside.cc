@@ -1,5 +1,5 @@
 // Far objects of a program that does not run under Farside: ordinary memory, reached through the same words. All
-// licences are there (farside_object_view), so a deref is the inline part only; with scope_check none is.
+// access bits are set (farside_object_view), so a deref is the inline part only; with scope_check none is.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,8 @@
 namespace {
 
 constexpr unsigned kAddressShift = 16;
-alignas(64) const uint64_t kAllLicences[2] = {~uint64_t{0}, ~uint64_t{0}}, kNoLicences[2] = {};
+constexpr size_t kMaxAlignment = 64;
+alignas(64) const uint64_t kAllAccess[2] = {~uint64_t{0}, ~uint64_t{0}}, kNoAccess[2] = {};
 
 namespace scope_check = farside::scope_check;
 using scope_check::CheckedScopes;
@@ -29,16 +30,16 @@ void make_key() {
     farside_scopes_here = nullptr;
     delete static_cast<CheckedScopes*>(scopes);
   });
-  farside::fiber::Hooks hooks;
+  farside::fibers::Hooks hooks;
   hooks.drop_scopes = [](farside_scopes* scopes) { delete static_cast<CheckedScopes*>(scopes); };
-  farside::fiber::set_hooks(hooks);
+  farside::fibers::set_hooks(hooks);
 }
 
 // Not under Farside, whose own view of this name comes first.
-__attribute__((constructor)) void take_licences() {
-  uintptr_t& cards = farside_object_view.cards;
-  bool is_ours = cards == reinterpret_cast<uintptr_t>(kAllLicences);
-  if (is_ours && scope_check::enabled()) cards = reinterpret_cast<uintptr_t>(kNoLicences);
+__attribute__((constructor)) void withhold_access() {
+  uintptr_t& access_bits = farside_object_view.access_bits;
+  bool is_ours = access_bits == reinterpret_cast<uintptr_t>(kAllAccess);
+  if (is_ours && scope_check::enabled()) access_bits = reinterpret_cast<uintptr_t>(kNoAccess);
 }
 
 }  // namespace
@@ -46,12 +47,12 @@ __attribute__((constructor)) void take_licences() {
 extern "C" {
 
 FARSIDE_PUBLIC uint64_t farside_epoch = 1;
-FARSIDE_PUBLIC struct farside_object_view farside_object_view = {reinterpret_cast<uintptr_t>(kAllLicences), 0};
+FARSIDE_PUBLIC struct farside_object_view farside_object_view = {reinterpret_cast<uintptr_t>(kAllAccess), 0};
 
 FARSIDE_PUBLIC farside_scopes* farside_scopes_attach() {
   pthread_once(&g_once, make_key);
   auto* scopes = new CheckedScopes();
-  if (!farside::fiber::in_fiber()) pthread_setspecific(g_key, scopes);
+  if (!farside::fibers::in_fiber()) pthread_setspecific(g_key, scopes);
   return farside_scopes_here = scopes;
 }
 
@@ -59,16 +60,18 @@ FARSIDE_PUBLIC void farside_scopes_release(farside_scopes* scopes) {
   scope_check::release(*static_cast<CheckedScopes*>(scopes));
 }
 
-FARSIDE_PUBLIC void* farside_object_new(uint64_t* owner, farside_object_type* type, unsigned) {
-  if (scope_check::enabled()) return scope_check::make(owner, *type);
-  size_t alignment = type->alignment < 16 ? 16 : type->alignment;
-  if (alignment > 64) {
-    errno = EINVAL;
-    return nullptr;
+FARSIDE_PUBLIC int farside_object_new(uint64_t* owner, farside_object_type* type, unsigned, void** object) {
+  if (type->alignment > kMaxAlignment) return -EINVAL;
+  if (scope_check::enabled()) {
+    *object = scope_check::make(owner, *type);
+    return 0;
   }
-  void* object = aligned_alloc(alignment, (type->bytes + alignment - 1) / alignment * alignment);
-  if (object) *owner = reinterpret_cast<uint64_t>(object) << kAddressShift;
-  return object;
+  size_t alignment = type->alignment < 16 ? 16 : type->alignment;
+  void* memory = aligned_alloc(alignment, (type->bytes + alignment - 1) / alignment * alignment);
+  if (!memory) return -ENOMEM;
+  *owner = reinterpret_cast<uint64_t>(memory) << kAddressShift;
+  *object = memory;
+  return 0;
 }
 
 FARSIDE_PUBLIC void farside_object_delete(uint64_t* owner) {
@@ -89,17 +92,18 @@ FARSIDE_PUBLIC void* farside_object_deref_slow(uint64_t* owner, farside_object_t
 
 FARSIDE_PUBLIC void farside_object_prefetch(uint64_t*, size_t, farside_object_type*) {}
 
-FARSIDE_PUBLIC unsigned farside_structure_create(const farside_structure_options* options) {
-  static unsigned made = 0;
-  errno = options->capacity == 0 ? EINVAL : ENOSPC;
-  if (options->capacity == 0 || __atomic_load_n(&made, __ATOMIC_RELAXED) >= 63) return 0;
+FARSIDE_PUBLIC int farside_structure_create(const farside_structure_options* options) {
+  constexpr int kMaxStructures = 63;
+  static int made = 0;
+  if (options->capacity == 0) return -EINVAL;
+  if (__atomic_load_n(&made, __ATOMIC_RELAXED) >= kMaxStructures) return -ENOSPC;
   return __atomic_add_fetch(&made, 1, __ATOMIC_RELAXED);
 }
 
-FARSIDE_PUBLIC size_t farside_structure_left(unsigned, uint64_t**, size_t) { return 0; }
+FARSIDE_PUBLIC ssize_t farside_structure_take_evicted(unsigned, uint64_t**, size_t) { return 0; }
 
 FARSIDE_PUBLIC int farside_get_object_stats(farside_object_stats* stats) {
   memset(stats, 0, sizeof *stats);
-  return 0;
+  return -ENOSYS;
 }
 }

@@ -11,21 +11,20 @@
 
 struct farside_region {
   char* data;
-  size_t bytes, capacity;  // multiples of kPage; capacity is at least kLeastCapacity
+  size_t bytes, capacity;  // multiples of kPage; capacity is at least kMinCapacity
 };
 
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kLeastCapacity = 64 * 1024;  // smaller mappings stay near
+constexpr size_t kMinCapacity = 64 * 1024;  // smaller mappings stay near
 
 size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
-farside_region* give_up(farside_region* region, int error) {
+int give_up(farside_region* region, int error) {
   if (region->data != MAP_FAILED) munmap(region->data, region->capacity);
   free(region);
-  errno = error;
-  return nullptr;
+  return error;
 }
 
 bool is_policy(const char* name) {
@@ -40,25 +39,25 @@ bool is_policy(const char* name) {
 
 extern "C" {
 
-FARSIDE_PUBLIC farside_region* farside_region_create(size_t bytes, size_t capacity, const char* policy) {
-  if (bytes > capacity || capacity == 0 || capacity > SIZE_MAX - kPage || (policy && !is_policy(policy))) {
-    errno = EINVAL;
-    return nullptr;
+FARSIDE_PUBLIC int farside_region_create(farside_region** region, size_t bytes, size_t capacity, const char* policy) {
+  if (bytes > capacity || capacity == 0 || capacity > SIZE_MAX - kPage) return -EINVAL;
+  if (policy && !is_policy(policy)) return -EINVAL;
+  auto* made = static_cast<farside_region*>(malloc(sizeof(farside_region)));
+  if (!made) return -ENOMEM;
+  made->bytes = 0;
+  made->capacity = whole_pages(capacity < kMinCapacity ? kMinCapacity : capacity);
+  void* data = mmap(nullptr, made->capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  made->data = static_cast<char*>(data);
+  if (data == MAP_FAILED) return give_up(made, -ENOMEM);
+  int error = policy ? farside_region_set_policy_(data, made->capacity, policy) : 0;
+  if (error != 0) return give_up(made, error);
+  error = farside_region_resize(made, bytes);
+  if (error != 0) {
+    farside_region_set_policy_(data, made->capacity, nullptr);
+    return give_up(made, error);
   }
-  auto* region = static_cast<farside_region*>(malloc(sizeof(farside_region)));
-  if (!region) return nullptr;
-  region->bytes = 0;
-  region->capacity = whole_pages(capacity < kLeastCapacity ? kLeastCapacity : capacity);
-  void* data = mmap(nullptr, region->capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  region->data = static_cast<char*>(data);
-  if (data == MAP_FAILED) return give_up(region, ENOMEM);
-  if (policy) {
-    if (int error = farside_region_set_policy_(data, region->capacity, policy)) return give_up(region, error);
-  }
-  if (farside_region_resize(region, bytes) == 0) return region;
-  int error = errno;
-  farside_region_set_policy_(data, region->capacity, nullptr);
-  return give_up(region, error);
+  *region = made;
+  return 0;
 }
 
 FARSIDE_PUBLIC void* farside_region_data(const farside_region* region) { return region->data; }
@@ -66,18 +65,15 @@ FARSIDE_PUBLIC void* farside_region_data(const farside_region* region) { return 
 FARSIDE_PUBLIC size_t farside_region_size(const farside_region* region) { return region->bytes; }
 
 FARSIDE_PUBLIC int farside_region_resize(farside_region* region, size_t bytes) {
-  if (bytes > region->capacity) {
-    errno = EINVAL;
-    return -1;
-  }
+  if (bytes > region->capacity) return -EINVAL;
   size_t wanted = whole_pages(bytes);
   if (wanted > region->bytes &&
       mprotect(region->data + region->bytes, wanted - region->bytes, PROT_READ | PROT_WRITE) != 0)
-    return -1;
+    return -errno;
   if (wanted < region->bytes) {
     size_t cut = region->bytes - wanted;
     if (madvise(region->data + wanted, cut, MADV_DONTNEED) != 0 || mprotect(region->data + wanted, cut, PROT_NONE) != 0)
-      return -1;
+      return -errno;
   }
   region->bytes = wanted;
   return 0;

@@ -50,15 +50,15 @@ uint64_t first_page(uint64_t page) { return page - g_pages[page].back.load(std::
 
 // ---- Catching: async-signal-safe, but for the names of functions, which are told last ----
 
-void tell(const char* text) { (void)!write(STDERR_FILENO, text, strlen(text)); }
+void print(const char* text) { (void)!write(STDERR_FILENO, text, strlen(text)); }
 
-void tell_number(uint64_t number) {
+void print_number(uint64_t number) {
   char digits[24];
   size_t at = sizeof digits;
   digits[--at] = 0;
   do digits[--at] = static_cast<char>('0' + number % 10);
   while (number /= 10);
-  tell(digits + at);
+  print(digits + at);
 }
 
 void on_access(int signal, siginfo_t* info, void*) {
@@ -66,18 +66,18 @@ void on_access(int signal, siginfo_t* info, void*) {
   sigaction(signal, &g_before, nullptr);  // the access is made again, and what follows is as without us
   if (!g_pages || page_of(address) >= g_used) return;
   const Page& object = g_pages[first_page(page_of(address))];
-  tell("farside: an object of ");
-  tell_number(object.bytes.load(std::memory_order_relaxed));
+  print("farside: an object of ");
+  print_number(object.bytes.load(std::memory_order_relaxed));
   if (object.ended.load(std::memory_order_relaxed)) {
-    tell(" bytes was used after it had ended\n");
+    print(" bytes was used after it had ended\n");
   } else if (object.readers.load(std::memory_order_relaxed) > 0) {
-    tell(" bytes was written through a pointer for reading; use deref_mut\n");
+    print(" bytes was written through a pointer for reading; use deref_mut\n");
   } else {
-    tell(
+    print(
         " bytes was used after the scope of its pointer had ended, or from beyond another object's end; keep the scope "
         "open for as long as the pointer is used\n");
   }
-  tell("It was here (addr2line -e PROGRAM OFFSET names a line):\n");
+  print("It was here (addr2line -e PROGRAM OFFSET names a line):\n");
   void* frames[16];
   backtrace_symbols_fd(frames, backtrace(frames, 16), STDERR_FILENO);
 }
@@ -132,10 +132,6 @@ bool enabled() {
 void* make(uint64_t* owner, const farside_object_type& type) {
   std::lock_guard guard(g_mutex);
   uint64_t pages = pages_of(type.bytes), page = g_used;
-  if (type.alignment > 64) {
-    errno = EINVAL;
-    return nullptr;
-  }
   if (pages > UINT16_MAX) stop("FARSIDE_CHECK_SCOPES takes objects of at most 256 MiB");
   if ((g_used + pages) * kPage > kSpaceBytes)
     stop("FARSIDE_CHECK_SCOPES: all addresses are used up; make fewer objects");

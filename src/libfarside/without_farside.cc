@@ -1,5 +1,6 @@
 // Hints and statistics of a program that does not run under Farside. Under `farside run` the preload library's symbols
 // of the same names are found first, and nothing in this file is ever reached.
+#include <errno.h>
 #include <string.h>
 
 #include "farside/farside.h"
@@ -14,7 +15,7 @@ FARSIDE_PUBLIC void farside_hint_slow(const void*, size_t, unsigned) {}
 
 FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
   memset(stats, 0, sizeof *stats);
-  return 0;
+  return -ENOSYS;
 }
 
 FARSIDE_PUBLIC int farside_region_set_policy_(const void*, size_t, const char*) { return 0; }

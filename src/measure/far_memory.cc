@@ -29,7 +29,7 @@ void on_sigbus(int, siginfo_t* info, void* context) {
   pager::Pager* pager = g_pager.load(std::memory_order_relaxed);
   os::SignalSet mask;
   memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
-  bool in_fiber = fiber::in_fiber(mask);
+  bool in_fiber = fibers::in_fiber(mask);
   if (in_fiber) os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
   if (info->si_code <= 0 || !pager || !pager->contains(address) ||
       pager->fault(address, is_write_fault(context), in_fiber) == pager::FaultOutcome::kNotMapped) {
@@ -73,7 +73,7 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   if (!created.ok()) return created.status();
   pager_ = *created;
   g_pager = pager_;
-  fiber::set_hooks({nullptr, [] { g_pager.load()->detach_thread(); }, [] { g_pager.load()->poll_reads(); }, nullptr});
+  fibers::set_hooks({nullptr, [] { g_pager.load()->detach_thread(); }, [] { g_pager.load()->poll_reads(); }, nullptr});
   config.opened(*pager_);
   closing_ = config.closing;
   pager_->start_threads();
@@ -96,7 +96,7 @@ Status FarMemory::start_handler() {
 FarMemory::~FarMemory() {
   delete handler_;
   closing_();
-  fiber::set_hooks({});
+  fibers::set_hooks({});
   g_pager = nullptr;
   delete pager_;
   delete store_;

@@ -1,5 +1,6 @@
 #include "objects/api.h"
 
+#include <cerrno>
 #include <cstring>
 
 #include "base/log.h"
@@ -96,11 +97,11 @@ FARSIDE_PUBLIC void farside_scopes_release(farside_scopes* scopes) {
   space().release_held(static_cast<ScopeRecord&>(*scopes));
 }
 
-FARSIDE_PUBLIC void* farside_object_new(uint64_t* owner, farside_object_type* type, unsigned options) {
-  return space().make(owner, type, options);
+FARSIDE_PUBLIC int farside_object_new(uint64_t* owner, farside_object_type* type, unsigned options, void** object) {
+  return space().make(owner, type, options, object);
 }
 
-FARSIDE_PUBLIC void farside_object_delete(uint64_t* owner) { space().end(owner); }
+FARSIDE_PUBLIC void farside_object_delete(uint64_t* owner) { space().destroy(owner); }
 
 FARSIDE_PUBLIC void farside_object_move(uint64_t* to, uint64_t* from) { space().move(to, from); }
 
@@ -112,18 +113,18 @@ FARSIDE_PUBLIC void farside_object_prefetch(uint64_t* owners, size_t count, fars
   space().prefetch(owners, count, *type);
 }
 
-FARSIDE_PUBLIC unsigned farside_structure_create(const struct farside_structure_options* options) {
+FARSIDE_PUBLIC int farside_structure_create(const struct farside_structure_options* options) {
   return space().create(*options);
 }
 
-FARSIDE_PUBLIC size_t farside_structure_left(unsigned structure, uint64_t** owners, size_t most) {
-  return space().left(structure, {owners, most});
+FARSIDE_PUBLIC ssize_t farside_structure_take_evicted(unsigned structure, uint64_t** owners, size_t max) {
+  return space().take_evicted(structure, {owners, max});
 }
 
 FARSIDE_PUBLIC int farside_get_object_stats(struct farside_object_stats* stats) {
   memset(stats, 0, sizeof *stats);
-  if (!farside::objects::g_pager) return 0;
+  if (!farside::objects::g_pager) return -ENOSYS;
   if (ObjectSpace* s = farside::objects::g_space.load(std::memory_order_acquire)) *stats = s->stats();
-  return 1;
+  return 0;
 }
 }

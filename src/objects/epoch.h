@@ -19,11 +19,11 @@ namespace farside::objects {
 // A farside_scopes with what only the library needs. Never freed while the process lives; given to another thread or
 // fiber when its own has ended.
 struct ScopeRecord : farside_scopes, NearObject {
-  static constexpr unsigned kMostHeld = 30;
+  static constexpr unsigned kMaxHeld = 30;
   ScopeRecord* next = nullptr;
   std::atomic<bool> taken{true};
   std::atomic<bool> busy{false};  // inside the library: a fork waits
-  PageIndex held_pages[kMostHeld] = {};
+  PageIndex held_pages[kMaxHeld] = {};
 
   bool holds(PageIndex page) const {
     for (unsigned i = 0; i < held; i++) {

@@ -26,12 +26,12 @@ void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
     Segment& s = table[page];
     SegmentState state = s.word().state();
     if (state != SegmentState::kOpen && state != SegmentState::kHuge) continue;
-    uint64_t touched = s.touched.exchange(0, std::memory_order_acq_rel);
-    s.dirty.store(0, std::memory_order_release);
+    uint64_t used_lines = s.read_bits.exchange(0, std::memory_order_acq_rel);
+    s.write_bits.store(0, std::memory_order_release);
     Structure& structure = space_.structures()[s.structure.load(std::memory_order_relaxed)];
-    if (structure.tells) structure.left.push(page);
+    if (structure.tracks_evictions) structure.evicted.push(page);
     if (state == SegmentState::kHuge || s.filling.load(std::memory_order_acquire) != 0) continue;
-    if (space_.selector().as_page(s, touched) || !s.change(SegmentState::kOpen, SegmentState::kClosing)) continue;
+    if (space_.selector().as_page(s, used_lines) || !s.change(SegmentState::kOpen, SegmentState::kClosing)) continue;
     s.since.store(Epochs::now(), std::memory_order_release);
     space_.put_in_list(page);
   }
@@ -92,8 +92,8 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
 // Phase 3: nobody gives licences any more, so those that are taken away stay away.
 void Evacuator::close(Pending& p) {
   Segment& s = space_.table()[p.page];
-  p.hot |= s.touched.exchange(0, std::memory_order_seq_cst);
-  s.dirty.store(0, std::memory_order_seq_cst);
+  p.hot |= s.read_bits.exchange(0, std::memory_order_seq_cst);
+  s.write_bits.store(0, std::memory_order_seq_cst);
   if (s.change(SegmentState::kClosing, SegmentState::kClosed)) s.since.store(Epochs::now(), std::memory_order_release);
 }
 
@@ -161,7 +161,7 @@ void Evacuator::let_go(PageIndex page) {
 // (Atlas 4.3). What is empty now dies in its time; what is not is looked at again.
 void Evacuator::evacuate() {
   List left;
-  ObjectSpace::Emptied batch[ObjectSpace::kMostEmptied];
+  ObjectSpace::Emptied batch[ObjectSpace::kMaxEmptied];
   for (size_t first = 0; first < emptying_.size(); first += std::size(batch)) {
     size_t count = 0, end = std::min(emptying_.size(), first + std::size(batch));
     for (size_t i = first; i < end; i++) {

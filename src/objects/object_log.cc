@@ -75,8 +75,8 @@ bool SegmentPool::commit_chunk() {
 
 void ObjectLog::begin(SegmentTable& table, PageIndex page) {
   Segment& s = table[page];
-  s.touched.store(0, std::memory_order_relaxed);
-  s.dirty.store(0, std::memory_order_relaxed);
+  s.read_bits.store(0, std::memory_order_relaxed);
+  s.write_bits.store(0, std::memory_order_relaxed);
   for (auto& word : s.live) word.store(0, std::memory_order_relaxed);
   s.live_units.store(1, std::memory_order_relaxed);  // the log's own
   s.used_units.store(0, std::memory_order_relaxed);

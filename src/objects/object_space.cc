@@ -58,8 +58,8 @@ class ObjectSpace::Waiting {
 };
 
 // Pieces that are read together, and a buffer for them.
-struct ObjectSpace::PieceBuffer {
-  ~PieceBuffer() {
+struct ObjectSpace::ReadBuffer {
+  ~ReadBuffer() {
     if (buffer) near_free(buffer, room);
   }
   void add(uint64_t address, size_t size) {
@@ -85,12 +85,12 @@ struct ObjectSpace::PieceBuffer {
 
   size_t count = 0, bytes = 0, room = 0;
   std::byte* buffer = nullptr;
-  pager::Piece pieces[pager::Piece::kMost];
+  pager::SubpageRead pieces[pager::SubpageRead::kMaxPerRequest];
 };
 
 // Objects that are taken together, all of them marked.
-struct ObjectSpace::Batch : PieceBuffer {
-  static constexpr size_t kMostBytes = 16 * kKiB;
+struct ObjectSpace::Batch : ReadBuffer {
+  static constexpr size_t kMaxBytes = 16 * kKiB;
   struct Object {
     uint64_t* owner;
     PtrWord word;
@@ -100,14 +100,14 @@ struct ObjectSpace::Batch : PieceBuffer {
   };
 
   explicit Batch(bool non_temporal = false) : passing(non_temporal) {}
-  bool is_full() const { return count == pager::Piece::kMost || bytes + kPageSize > kMostBytes; }
+  bool is_full() const { return count == pager::SubpageRead::kMaxPerRequest || bytes + kPageSize > kMaxBytes; }
   void add(const Object& object) {
     objects[count] = object;
-    PieceBuffer::add(object.word.address(), object.word.bytes());
+    ReadBuffer::add(object.word.address(), object.word.bytes());
   }
 
   const bool passing;  // of the thread's logs, that for what is used in passing
-  Object objects[pager::Piece::kMost];
+  Object objects[pager::SubpageRead::kMaxPerRequest];
 };
 
 ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
@@ -117,45 +117,44 @@ ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
       structures_(pager, table_),
       epochs_(epochs) {
   if (!table_) die("cannot reserve addresses for the table of segments; lower --space");
-  farside_object_view = {table_.cards(), ~uint64_t{63}};
+  farside_object_view = {table_.access_bits(), ~uint64_t{63}};
 }
 
 // ---- What programs call ----
 
-void* ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned options) {
+int ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned options, void** object) {
   Busy busy(*this);
   unsigned number = number_of(*type);
   unsigned structure = options >> 8;
-  if (type->alignment > kCacheLine || number > kMostTypes || structure >= structures_.count()) {
-    errno = EINVAL;
-    return nullptr;
+  if (type->alignment > kCacheLine || number > kMaxTypes || structure >= structures_.count()) {
+    return -EINVAL;
   }
-  if (type->bytes > kLargestObject) return make_huge(owner, *type);
+  if (type->bytes > kLargestObject) return make_huge(owner, *type, object);
   PtrWord word;
   auto log = [&]() -> ObjectLog& {
     LogSet& mine = logs(structure);
     return options & FARSIDE_OBJECT_NON_TEMPORAL ? mine.passing : mine.made;
   };
   if (!place_or_wait(log, type->bytes, type->alignment, true, &word)) {
-    errno = ENOMEM;
-    return nullptr;
+    return -ENOMEM;
   }
   write_header(word, owner, Header::kind(number, type->alignment));
-  bear(word);
+  mark_live(word);
   store_owner(owner, word);
-  return reinterpret_cast<void*>(word.address());
+  *object = reinterpret_cast<void*>(word.address());
+  return 0;
 }
 
-void ObjectSpace::end(uint64_t* owner) {
+void ObjectSpace::destroy(uint64_t* owner) {
   Scope scope;
   Busy busy(*this);
   for (;;) {
     PtrWord word = load_owner(owner);
     if (word.is_null()) return;
-    if (table_.of(word.address()).word().state() == SegmentState::kHuge) return end_huge(owner, word);
+    if (table_.of(word.address()).word().state() == SegmentState::kHuge) return destroy_huge(owner, word);
     bool done = change_owned(owner, word, [&] {
       store_owner(owner, PtrWord());
-      kill(word);
+      mark_dead(word);
     });
     if (done) return;
   }
@@ -197,7 +196,7 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
         if (!hold(segment, page)) break;
         [[fallthrough]];
       case SegmentState::kClosing:
-        bring(word, word.bytes(), options);
+        fault_in(word, word.bytes(), options);
         return reinterpret_cast<void*>(word.address());
       case SegmentState::kEmptying:
         take(owner, word, *type, (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0);
@@ -259,22 +258,22 @@ uint64_t ObjectSpace::sum(Tally tally) const {
 // Phase 1. The licence outlives an eviction of the page at worst: then the access faults, and pages. That the segment
 // may be closing by now does no harm, since closing waits for this scope before it takes the licences away.
 void* ObjectSpace::use(PtrWord word, Segment& segment, unsigned options) {
-  bring(word, word.bytes(), options);
+  fault_in(word, word.bytes(), options);
   uint64_t lines = lines_of(word.address(), word.bytes());
-  segment.touched.fetch_or(lines, std::memory_order_acq_rel);
-  if (options & FARSIDE_OBJECT_WRITE) segment.dirty.fetch_or(lines, std::memory_order_acq_rel);
+  segment.read_bits.fetch_or(lines, std::memory_order_acq_rel);
+  if (options & FARSIDE_OBJECT_WRITE) segment.write_bits.fetch_or(lines, std::memory_order_acq_rel);
   return reinterpret_cast<void*>(word.address());
 }
 
 // Its licence is the first line's, for all of its pages.
 void* ObjectSpace::use_huge(PtrWord word, Segment& segment, unsigned options) {
-  bring(word, segment.live[0].load(std::memory_order_relaxed), options);
-  segment.touched.fetch_or(1, std::memory_order_acq_rel);
-  if (options & FARSIDE_OBJECT_WRITE) segment.dirty.fetch_or(1, std::memory_order_acq_rel);
+  fault_in(word, segment.live[0].load(std::memory_order_relaxed), options);
+  segment.read_bits.fetch_or(1, std::memory_order_acq_rel);
+  if (options & FARSIDE_OBJECT_WRITE) segment.write_bits.fetch_or(1, std::memory_order_acq_rel);
   return reinterpret_cast<void*>(word.address());
 }
 
-void ObjectSpace::bring(PtrWord word, size_t bytes, unsigned options) {
+void ObjectSpace::fault_in(PtrWord word, size_t bytes, unsigned options) {
   Waiting waiting(*this);
   if (options & FARSIDE_OBJECT_NON_TEMPORAL) pass(word.address());
   pager_.hint({.address = word.address(), .bytes = bytes, .write = (options & FARSIDE_OBJECT_WRITE) != 0});
@@ -294,7 +293,7 @@ void ObjectSpace::pass(uint64_t address) {
 bool ObjectSpace::hold(Segment& segment, PageIndex page) {
   ScopeRecord& scopes = Epochs::here();
   if (scopes.holds(page)) return true;
-  if (scopes.held == ScopeRecord::kMostHeld) {
+  if (scopes.held == ScopeRecord::kMaxHeld) {
     segment.change(SegmentState::kClosed, SegmentState::kOpen);
     return false;
   }
@@ -319,7 +318,7 @@ void ObjectSpace::release_held(ScopeRecord& scopes) {
 void ObjectSpace::wait_while_moving(const uint64_t* owner) {
   Waiting waiting(*this);
   for (unsigned spins = 0; load_owner(owner).is_moving(); spins++) {
-    if (fiber::in_fiber()) farside_fiber_yield();
+    if (fibers::in_fiber()) farside_fiber_yield();
     else if (spins < 1000) cpu_relax();
     else os::sched_yield();
   }
@@ -343,10 +342,10 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
 // itself on another worker afterwards, so the log is chosen anew.
 template <typename ChooseLog>
 bool ObjectSpace::place_or_wait(ChooseLog log, size_t bytes, size_t alignment, bool is_new, PtrWord* word) {
-  constexpr uint64_t kMostNs = 10ull * 1000 * 1000 * 1000, kFiberTurnNs = 20'000, kLookNs = 500'000;
+  constexpr uint64_t kMaxNs = 10ull * 1000 * 1000 * 1000, kFiberTurnNs = 20'000, kLookNs = 500'000;
   if (place(log(), bytes, alignment, is_new, word)) return true;
-  for (uint64_t start = now_ns(); is_scarce() && now_ns() - start < kMostNs;) {
-    bool in_fiber = fiber::in_fiber();
+  for (uint64_t start = now_ns(); is_scarce() && now_ns() - start < kMaxNs;) {
+    bool in_fiber = fibers::in_fiber();
     os::nanosleep_ns(in_fiber ? kFiberTurnNs : kLookNs);
     if (in_fiber) {
       Waiting waiting(*this);
@@ -367,20 +366,20 @@ void ObjectSpace::seal(ObjectLog& log) {
 }
 
 // The object is there, and its maker has the licences.
-void ObjectSpace::bear(PtrWord word) {
+void ObjectSpace::mark_live(PtrWord word) {
   Segment& segment = table_.of(word.address());
   uint64_t lines = lines_of(word.address(), word.bytes());
   segment.live[word.slot() / 64].fetch_or(uint64_t{1} << word.slot() % 64, std::memory_order_acq_rel);
-  segment.touched.fetch_or(lines, std::memory_order_acq_rel);
-  segment.dirty.fetch_or(lines, std::memory_order_acq_rel);
+  segment.read_bits.fetch_or(lines, std::memory_order_acq_rel);
+  segment.write_bits.fetch_or(lines, std::memory_order_acq_rel);
   count(Tally::kObjects, 1);
   count(Tally::kBytes, word.bytes());
 }
 
-void ObjectSpace::kill(PtrWord word) {
+void ObjectSpace::mark_dead(PtrWord word) {
   PageIndex page = table_.index_of(word.address());
   Segment& segment = table_[page];
-  fixups_.remove(page, word.slot(), segment);
+  owner_overrides_.remove(page, word.slot(), segment);
   segment.live[word.slot() / 64].fetch_and(~(uint64_t{1} << word.slot() % 64), std::memory_order_acq_rel);
   count(Tally::kObjects, -uint64_t{1});
   count(Tally::kBytes, -word.bytes());
@@ -411,33 +410,33 @@ void ObjectSpace::put_in_list(PageIndex page) {
   if (table_[page].listed.exchange(1, std::memory_order_seq_cst) == 0) listed_.push(table_, page);
 }
 
-void* ObjectSpace::make_huge(uint64_t* owner, const farside_object_type& type) {
+int ObjectSpace::make_huge(uint64_t* owner, const farside_object_type& type, void** object) {
   NoSwitch no_switch;
   size_t bytes = align_up(type.bytes, kPageSize);
   std::byte* memory = pager_.reserve(bytes, kPageSize);
   if (!memory || !pager_.commit(memory, bytes).ok()) {
     if (memory) pager_.release(memory, bytes);
-    errno = ENOMEM;
-    return nullptr;
+    return -ENOMEM;
   }
   pager_.mark_objects(memory, kPageSize);
   Segment& segment = table_.of(reinterpret_cast<uint64_t>(memory));
   segment.live[0].store(bytes, std::memory_order_relaxed);
-  segment.touched.store(0, std::memory_order_relaxed);
-  segment.dirty.store(0, std::memory_order_relaxed);
+  segment.read_bits.store(0, std::memory_order_relaxed);
+  segment.write_bits.store(0, std::memory_order_relaxed);
   segment.state.store(static_cast<uint32_t>(SegmentState::kHuge), std::memory_order_seq_cst);
   store_owner(owner, PtrWord::make_huge(reinterpret_cast<uint64_t>(memory)));
-  return memory;
+  *object = memory;
+  return 0;
 }
 
-void ObjectSpace::end_huge(uint64_t* owner, PtrWord word) {
+void ObjectSpace::destroy_huge(uint64_t* owner, PtrWord word) {
   Segment& segment = table_.of(word.address());
   auto* memory = reinterpret_cast<std::byte*>(word.address());
   size_t bytes = segment.live[0].load(std::memory_order_relaxed);
   store_owner(owner, PtrWord());
   segment.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
-  segment.touched.store(0, std::memory_order_seq_cst);
-  segment.dirty.store(0, std::memory_order_seq_cst);
+  segment.read_bits.store(0, std::memory_order_seq_cst);
+  segment.write_bits.store(0, std::memory_order_seq_cst);
   NoSwitch no_switch;
   pager_.decommit(memory, bytes);
   pager_.release(memory, bytes);
@@ -497,11 +496,11 @@ void ObjectSpace::take_marked(Batch& batch) {
 }
 
 // A thread stays busy meanwhile, so that no fork leaves what it has marked behind.
-void ObjectSpace::read(PieceBuffer& pieces) {
+void ObjectSpace::read(ReadBuffer& pieces) {
   pieces.make_room();
   std::optional<Waiting> waiting;
-  if (fiber::in_fiber()) waiting.emplace(*this);
-  pager_.read_pieces({pieces.pieces, pieces.count});
+  if (fibers::in_fiber()) waiting.emplace(*this);
+  pager_.read_subpages({pieces.pieces, pieces.count});
 }
 
 // Its new place. False: there is none, and it stays where it is.
@@ -530,12 +529,12 @@ bool ObjectSpace::settle(Batch& batch, size_t i) {
 void ObjectSpace::carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind) {
   adopt_fields(reinterpret_cast<std::byte*>(to.address()), Header::type_of(kind));
   write_header(to, owner, kind);
-  bear(to);
+  mark_live(to);
   Segment& segment = table_.of(from.address());
   NoSwitch no_switch;
   segment.lock_owners();
   store_owner(owner, to);
-  kill(from);
+  mark_dead(from);
   segment.unlock_owners();
 }
 
@@ -561,7 +560,7 @@ void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
 void ObjectSpace::evacuate(std::span<Emptied> segments) {
   Scope scope;
   Busy busy(*this);
-  PieceBuffer headers;
+  ReadBuffer headers;
   for (const Emptied& s : segments) add_headers(headers, s.page);
   read(headers);
   Batch batch;
@@ -571,7 +570,7 @@ void ObjectSpace::evacuate(std::span<Emptied> segments) {
   take_marked(batch);
 }
 
-void ObjectSpace::add_headers(PieceBuffer& pieces, PageIndex page) {
+void ObjectSpace::add_headers(ReadBuffer& pieces, PageIndex page) {
   unsigned slots = table_[page].slots.load(std::memory_order_relaxed);
   pieces.add(reinterpret_cast<uint64_t>(table_.header_of(page, slots) + 1), slots * kHeaderBytes);
 }
@@ -606,7 +605,7 @@ ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t he
   segment.lock_owners();
   auto decide = [&] {
     if (!segment.is_live(slot)) return Marked::kGone;
-    *owner = fixups_.find(page, slot, segment);
+    *owner = owner_overrides_.find(page, slot, segment);
     if (!*owner) *owner = Header::owner(header);
     // An owner inside an object: its place must not move either, and this scope sees to that only where the other
     // segment is not closed yet.
@@ -628,30 +627,30 @@ ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t he
 
 // ---- What has left ----
 
-size_t ObjectSpace::left(unsigned structure, std::span<uint64_t*> owners) {
-  if (structure >= structures_.count()) return 0;
+ssize_t ObjectSpace::take_evicted(unsigned structure, std::span<uint64_t*> owners) {
+  if (structure >= structures_.count()) return -EINVAL;
   Scope scope;
   Busy busy(*this);
   for (;;) {
-    PageIndex pages[pager::Piece::kMost];
-    PieceBuffer headers;
-    take_left(structure, owners.size(), pages, &headers);
+    PageIndex pages[pager::SubpageRead::kMaxPerRequest];
+    ReadBuffer headers;
+    take_evicted_segments(structure, owners.size(), pages, &headers);
     if (headers.count == 0) return 0;
     read(headers);
     size_t count = 0;
     for (size_t i = 0; i < headers.count; i++) {
       count += owners_of(pages[i], reinterpret_cast<const uint64_t*>(headers.content(i)), owners.data() + count);
     }
-    if (count > 0) return count;
+    if (count > 0) return static_cast<ssize_t>(count);
   }
 }
 
 // Segments that are far at this moment, with `room` objects at most, and where their headers are.
-void ObjectSpace::take_left(unsigned structure, size_t room, PageIndex* pages, PieceBuffer* headers) {
+void ObjectSpace::take_evicted_segments(unsigned structure, size_t room, PageIndex* pages, ReadBuffer* headers) {
   SignalsBlocked blocked;
-  pager::PageFifo& fifo = structures_[structure].left;
+  pager::PageFifo& fifo = structures_[structure].evicted;
   PageIndex page;
-  while (headers->count < pager::Piece::kMost && fifo.take({&page, 1}) > 0) {
+  while (headers->count < pager::SubpageRead::kMaxPerRequest && fifo.take({&page, 1}) > 0) {
     const Segment& s = table_[page];
     SegmentState state = s.word().state();
     if (state == SegmentState::kNone || state == SegmentState::kDead || s.structure != structure) continue;
@@ -670,7 +669,7 @@ size_t ObjectSpace::owners_of(PageIndex page, const uint64_t* headers, uint64_t*
   size_t count = 0;
   for (unsigned slot = 0; slot < slots; slot++) {
     if (!segment.is_live(slot)) continue;
-    uint64_t* owner = fixups_.find(page, slot, segment);
+    uint64_t* owner = owner_overrides_.find(page, slot, segment);
     owners[count++] = owner ? owner : Header::owner(__atomic_load_n(headers + (slots - 1 - slot), __ATOMIC_RELAXED));
   }
   return count;
@@ -688,11 +687,12 @@ void ObjectSpace::write_header(PtrWord word, uint64_t* owner, unsigned kind) {
 void ObjectSpace::change_header(PtrWord word, uint64_t* owner) {
   PageIndex page = table_.index_of(word.address());
   bool emptying = table_[page].word().state() == SegmentState::kEmptying;
-  if (emptying || !pager_.word(word.address()).writable()) return fixups_.put(page, word.slot(), owner, table_[page]);
+  if (emptying || !pager_.word(word.address()).writable())
+    return owner_overrides_.put(page, word.slot(), owner, table_[page]);
   uint64_t* header = table_.header_of(page, word.slot());
   unsigned kind = Header::kind(__atomic_load_n(header, __ATOMIC_RELAXED));
   __atomic_store_n(header, Header::make(owner, word.units(), kind), __ATOMIC_RELAXED);
-  fixups_.remove(page, word.slot(), table_[page]);
+  owner_overrides_.remove(page, word.slot(), table_[page]);
 }
 
 // 0 for types without owners inside.
@@ -701,14 +701,14 @@ unsigned ObjectSpace::number_of(farside_object_type& type) {
   uint32_t known = __atomic_load_n(&type.id, __ATOMIC_ACQUIRE);
   if (known != 0) return known;
   LockGuard guard(types_mutex_);
-  for (unsigned i = 1; i <= kMostTypes; i++) {
+  for (unsigned i = 1; i <= kMaxTypes; i++) {
     farside_object_type* other = types_[i].load(std::memory_order_relaxed);
     if (other && other->visit != type.visit) continue;
     if (!other) types_[i].store(&type, std::memory_order_release);
     __atomic_store_n(&type.id, i, __ATOMIC_RELEASE);
     return i;
   }
-  return kMostTypes + 1;
+  return kMaxTypes + 1;
 }
 
 // ---- Threads and forks ----

@@ -1,5 +1,5 @@
 // Far objects of one process: makes, ends, finds and moves them. What may happen at the same time, and why nothing is
-// lost or doubled: docs/object_paths.md, whose phase numbers the code cites.
+// lost or doubled: docs/internals/object_paths.md, whose phase numbers the code cites.
 //
 // All functions may be called by any thread but not from signal handlers. They touch far memory, so they may fault; a
 // fiber is not suspended while it works on its thread's log.
@@ -31,7 +31,7 @@ inline constexpr size_t kTallies = 6;
 
 struct ThreadLogs : NearObject {
   std::atomic<uint64_t> tallies[kTallies] = {};
-  LogSet* sets[Structures::kMost] = {};    // made when first needed, and kept
+  LogSet* sets[Structures::kMax] = {};     // made when first needed, and kept
   PageIndex passed = SegmentStack::kNone;  // the last page that was used in passing
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
@@ -57,8 +57,8 @@ class ObjectSpace : public NearObject {
 
   ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs);
 
-  void* make(uint64_t* owner, farside_object_type* type, unsigned options);
-  void end(uint64_t* owner);
+  int make(uint64_t* owner, farside_object_type* type, unsigned options, void** object);
+  void destroy(uint64_t* owner);
   void move(uint64_t* to, uint64_t* from);
   void* deref(uint64_t* owner, farside_object_type* type, unsigned options);
   void prefetch(uint64_t* owners, size_t count, farside_object_type& type);
@@ -66,8 +66,8 @@ class ObjectSpace : public NearObject {
   void release_held(ScopeRecord& scopes);
   void detach_thread();
   farside_object_stats stats();
-  unsigned create(const farside_structure_options& options) { return structures_.create(options); }
-  size_t left(unsigned structure, std::span<uint64_t*> owners);
+  int create(const farside_structure_options& options) { return structures_.create(options); }
+  ssize_t take_evicted(unsigned structure, std::span<uint64_t*> owners);
 
   // ---- For the evacuator ----
 
@@ -78,8 +78,8 @@ class ObjectSpace : public NearObject {
     ObjectLog *hot, *cold;  // of its data structure
     bool busy;              // some objects could not be moved now
   };
-  static constexpr size_t kMostEmptied = pager::Piece::kMost;
-  // Phase 5 for all objects left in up to kMostEmptied segments. Of those that are far, only the headers and the
+  static constexpr size_t kMaxEmptied = pager::SubpageRead::kMaxPerRequest;
+  // Phase 5 for all objects left in up to kMaxEmptied segments. Of those that are far, only the headers and the
   // objects are read, many in one request.
   void evacuate(std::span<Emptied> segments);
   // Hands a segment to the evacuator.
@@ -104,28 +104,28 @@ class ObjectSpace : public NearObject {
 
  private:
   class Waiting;
-  struct PieceBuffer;
+  struct ReadBuffer;
   struct Batch;
   enum class Marked { kDone, kGone, kBusy };
 
   template <typename ChooseLog>
   bool place_or_wait(ChooseLog log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   bool place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
-  void* make_huge(uint64_t* owner, const farside_object_type& type);
-  void end_huge(uint64_t* owner, PtrWord word);
+  int make_huge(uint64_t* owner, const farside_object_type& type, void** object);
+  void destroy_huge(uint64_t* owner, PtrWord word);
   void* use(PtrWord word, Segment& segment, unsigned options);
   void* use_huge(PtrWord word, Segment& segment, unsigned options);
-  void bring(PtrWord word, size_t bytes, unsigned options);
+  void fault_in(PtrWord word, size_t bytes, unsigned options);
   void pass(uint64_t address);
   void ask_for(PtrWord word);
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
   void take_marked(Batch& batch);
-  void read(PieceBuffer& pieces);
+  void read(ReadBuffer& pieces);
   bool settle(Batch& batch, size_t i);
   void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch);
-  void take_left(unsigned structure, size_t room, PageIndex* pages, PieceBuffer* headers);
-  void add_headers(PieceBuffer& pieces, PageIndex page);
+  void take_evicted_segments(unsigned structure, size_t room, PageIndex* pages, ReadBuffer* headers);
+  void add_headers(ReadBuffer& pieces, PageIndex page);
   size_t owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners);
   Marked mark(PageIndex page, unsigned slot, uint64_t header, uint64_t** owner, PtrWord* word);
   void carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
@@ -134,8 +134,8 @@ class ObjectSpace : public NearObject {
   bool change_owned(uint64_t* owner, PtrWord word, Change change);
   void write_header(PtrWord word, uint64_t* owner, unsigned kind);
   void change_header(PtrWord word, uint64_t* owner);
-  void bear(PtrWord word);
-  void kill(PtrWord word);
+  void mark_live(PtrWord word);
+  void mark_dead(PtrWord word);
   void take_off(Segment& segment, PageIndex page, size_t units);
   void wait_while_moving(const uint64_t* owner);
   unsigned number_of(farside_object_type& type);
@@ -150,12 +150,12 @@ class ObjectSpace : public NearObject {
   std::atomic<bool> forking_{false};
   Event forked_;
   ScopeRecord* forker_ = nullptr;
-  Fixups fixups_;
+  OwnerOverrides owner_overrides_;
   SegmentStack listed_;
   std::atomic<ThreadLogs*> all_logs_{nullptr};
-  static constexpr unsigned kMostTypes = 127;
+  static constexpr unsigned kMaxTypes = 127;
   Mutex types_mutex_;  // guards the giving of numbers
-  std::atomic<farside_object_type*> types_[kMostTypes + 1] = {};
+  std::atomic<farside_object_type*> types_[kMaxTypes + 1] = {};
 };
 
 }  // namespace farside::objects

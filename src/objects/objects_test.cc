@@ -36,9 +36,9 @@ void wait_for(const std::function<bool()>& condition) {
 }
 
 // Runs work(its number) in each of so many fibers, until all have ended.
-void run_fibers(unsigned workers, uint64_t fibers, const std::function<void(uint64_t)>& work) {
-  fiber::run(workers, [&] {
-    std::vector<fiber::Fiber> all;
+void run_numbered_fibers(unsigned workers, uint64_t fibers, const std::function<void(uint64_t)>& work) {
+  run_fibers(workers, [&] {
+    std::vector<fiber> all;
     for (uint64_t f = 0; f < fibers; f++) all.emplace_back([&, f] { work(f); });
   });
 }
@@ -169,14 +169,14 @@ TEST(Objects, FibersTakeThemTogether) {
   constexpr uint64_t kCount = 100000, kFibers = 32;
   std::vector<unique_ptr<Line>> lines(kCount);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
-  run_fibers(2, kFibers, [&](uint64_t f) {
+  run_numbered_fibers(2, kFibers, [&](uint64_t f) {
     std::mt19937_64 random(f);
     for (int i = 0; i < 8000; i++) {
       uint64_t at = random() % (kCount / kFibers) * kFibers + f;
       deref_scope scope;
       Line* line = lines[at].deref_mut(scope);
       ASSERT_EQ(line->words[0], at);
-      if (i % 16 == 0) fiber::yield();  // inside a scope
+      if (i % 16 == 0) this_fiber::yield();  // inside a scope
       line->words[1]++;
     }
   });
@@ -193,13 +193,13 @@ TEST(Objects, FibersWaitForRoomInTurns) {
   constexpr uint64_t kCount = 440000, kFibers = 32, kReads = 40000;
   std::vector<unique_ptr<Line>> lines(kCount);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
-  run_fibers(1, kFibers, [&](uint64_t f) {
+  run_numbered_fibers(1, kFibers, [&](uint64_t f) {
     std::mt19937_64 random(f);
     for (uint64_t i = 0; i < kReads; i++) {
       uint64_t at = random() % kCount;
       deref_scope scope;
       const Line* line = lines[at].deref(scope);
-      if (i % 8 == 0) fiber::yield();
+      if (i % 8 == 0) this_fiber::yield();
       ASSERT_EQ(line->words[0], at);
     }
   });
@@ -214,13 +214,13 @@ TEST(Objects, APrefetchBringsWhatComesOneByOne) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 100000; i++) ASSERT_NE(lines[random() % kCount].load().words[0], kCount);
   os::nanosleep_ns(20'000'000);
-  uint64_t reads = far.pager().stats().get(pager::Counter::kPieces), taken = far.stats().taken;
+  uint64_t reads = far.pager().stats().get(pager::Counter::kSubpageReads), taken = far.stats().taken;
   for (uint64_t i = 0; i < kCount; i += 500) {
     prefetch(&lines[i], 500);
     for (uint64_t j = i; j < i + 500; j++) ASSERT_EQ(lines[j].load().words[0], j);
   }
   EXPECT_GT(far.stats().taken, taken);
-  EXPECT_GT(far.pager().stats().get(pager::Counter::kPieces), reads);
+  EXPECT_GT(far.pager().stats().get(pager::Counter::kSubpageReads), reads);
 }
 
 // A scan in passing, over eight times what may be near, leaves the pages of what is used all the time where they are.
@@ -292,8 +292,7 @@ TEST(Objects, OfADataStructureLeaveByItsPolicyAndAreTold) {
         farside_structure_options none = {};
         return farside_structure_create(&none);
       }(),
-      0u);
-  EXPECT_EQ(errno, EINVAL);
+      -EINVAL);
   EXPECT_THROW(farside::structure({kMiB, "newest", 0}), std::system_error);
   structure cache({64 * kMiB, "lru", 1}), quiet({64 * kMiB, nullptr, 0});
   constexpr uint64_t kCount = 300000;
@@ -302,7 +301,7 @@ TEST(Objects, OfADataStructureLeaveByItsPolicyAndAreTold) {
   for (auto& other : others) other = make_unique_in<Line>(quiet, Line{{7}});
   uint64_t known = 0, told = 0, near = 0;
   do {
-    told = cache.left([&](uint64_t* owner) {
+    told = cache.take_evicted([&](uint64_t* owner) {
       auto* line = reinterpret_cast<unique_ptr<Line>*>(owner);
       ASSERT_TRUE(line >= &lines.front() && line <= &lines.back());
       known++;
@@ -311,7 +310,7 @@ TEST(Objects, OfADataStructureLeaveByItsPolicyAndAreTold) {
   } while (told > 0);
   EXPECT_GT(known, 20000u);  // the last 1024 pages that have left; the others came too fast
   EXPECT_LT(near, known / 10);
-  EXPECT_EQ(quiet.left([](uint64_t*) {}), 0u);
+  EXPECT_EQ(quiet.take_evicted([](uint64_t*) {}), 0u);
   for (uint64_t i = 0; i < kCount; i += 7) ASSERT_EQ(lines[i].load().words[0], i);
   for (const auto& other : others) ASSERT_EQ(other.load().words[0], 7u);
 }

@@ -12,23 +12,23 @@
 namespace farside::objects {
 
 // Notes: an owner's address by (page, slot). Thread-safe.
-class Fixups : public NearObject {
+class OwnerOverrides : public NearObject {
  public:
   void put(PageIndex page, unsigned slot, uint64_t* owner, Segment& segment) {
     Shard& shard = shard_of(page);
     LockGuard guard(shard.lock);
     auto [it, fresh] = shard.owners.insert_or_assign(key(page, slot), owner);
-    if (fresh) segment.fixups.fetch_add(1, std::memory_order_acq_rel);
+    if (fresh) segment.owner_overrides.fetch_add(1, std::memory_order_acq_rel);
   }
   void remove(PageIndex page, unsigned slot, Segment& segment) {
-    if (segment.fixups.load(std::memory_order_acquire) == 0) return;
+    if (segment.owner_overrides.load(std::memory_order_acquire) == 0) return;
     Shard& shard = shard_of(page);
     LockGuard guard(shard.lock);
-    if (shard.owners.erase(key(page, slot)) > 0) segment.fixups.fetch_sub(1, std::memory_order_acq_rel);
+    if (shard.owners.erase(key(page, slot)) > 0) segment.owner_overrides.fetch_sub(1, std::memory_order_acq_rel);
   }
   // nullptr: there is none.
   uint64_t* find(PageIndex page, unsigned slot, const Segment& segment) {
-    if (segment.fixups.load(std::memory_order_acquire) == 0) return nullptr;
+    if (segment.owner_overrides.load(std::memory_order_acquire) == 0) return nullptr;
     Shard& shard = shard_of(page);
     LockGuard guard(shard.lock);
     auto it = shard.owners.find(key(page, slot));

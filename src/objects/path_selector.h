@@ -19,18 +19,18 @@ class PathSelector {
  public:
   explicit PathSelector(Paths paths) : paths_(paths) {}
 
-  // touched: what was used since the segment came. Called by evictors, for open segments.
-  bool as_page(Segment& segment, uint64_t touched) {
+  // used_lines: what was used since the segment came. Called by evictors, for open segments.
+  bool as_page(Segment& segment, uint64_t used_lines) {
     if (paths_ != Paths::kHybrid) return paths_ == Paths::kPageOnly;
     unsigned lines = (segment.used_units.load(std::memory_order_relaxed) + 3u) / 4u;
-    bool well_used = static_cast<unsigned>(std::popcount(touched)) * 100 >= lines * kPageShare;
+    bool well_used = static_cast<unsigned>(std::popcount(used_lines)) * 100 >= lines * kPageShare;
     auto origin = static_cast<Origin>(segment.origin.load(std::memory_order_relaxed));
-    if (touched == 0) return true;  // it came ahead of a stream that did not reach it: that says nothing
+    if (used_lines == 0) return true;  // it came ahead of a stream that did not reach it: that says nothing
     switch (origin) {
       case Origin::kMade:
       case Origin::kTaken: {
         Record& of = records_[static_cast<unsigned>(origin)];
-        bool page = of.score.load(std::memory_order_relaxed) >= kMost / 2 || is_probe(of);
+        bool page = of.score.load(std::memory_order_relaxed) >= kMax / 2 || is_probe(of);
         Origin next = origin == Origin::kMade ? Origin::kWasMade : Origin::kWasTaken;
         if (page) segment.origin.store(static_cast<uint8_t>(next), std::memory_order_relaxed);
         return page;
@@ -49,12 +49,12 @@ class PathSelector {
 
  private:
   static constexpr unsigned kPageShare = 80;  // per cent of its lines (Atlas 5.4)
-  static constexpr int kMost = 1 << 12, kWeight = 16;
+  static constexpr int kMax = 1 << 12, kWeight = 16;
   static constexpr unsigned kOften = 16, kSeldom = 512;
 
   // How segments of one origin fared. Evictors change it without a lock; a change that is lost does no harm.
   struct Record {
-    std::atomic<int> score{kMost};  // 0 .. kMost; begins with trust
+    std::atomic<int> score{kMax};  // 0 .. kMax; begins with trust
     std::atomic<unsigned> every{kOften}, seen{0};
   };
   static bool is_probe(Record& of) {
@@ -62,7 +62,7 @@ class PathSelector {
   }
   static void note(Record& of, bool well_used) {
     int now = of.score.load(std::memory_order_relaxed);
-    of.score.store(now + ((well_used ? kMost : 0) - now) / kWeight, std::memory_order_relaxed);
+    of.score.store(now + ((well_used ? kMax : 0) - now) / kWeight, std::memory_order_relaxed);
     unsigned every = of.every.load(std::memory_order_relaxed);
     of.every.store(well_used ? kOften : std::min(2 * every, kSeldom), std::memory_order_relaxed);
   }

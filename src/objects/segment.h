@@ -5,7 +5,7 @@
 // A payload of up to a line lies within one 64-byte line, a longer one begins at a line, so a line's licence speaks for
 // whole objects. A header names the object's owner; it may be out of date while the page is far (owners.h).
 //
-// The states, and who may do what in each: docs/object_paths.md. In short, a segment is
+// The states, and who may do what in each: docs/internals/object_paths.md. In short, a segment is
 //   open      used by page; licences may be given
 //   closing   the same, but no new licences: whoever could still give one is in a scope that began before
 //   closed    no licences; who derefs holds the segment until its scope ends
@@ -28,9 +28,9 @@ using pager::PageIndex;
 
 inline constexpr size_t kHeaderBytes = 8;
 inline constexpr size_t kLargestObject = 4080;  // larger ones have pages of their own
-inline constexpr unsigned kMostSlots = kPageSize / (PtrWord::kUnit + kHeaderBytes);
+inline constexpr unsigned kMaxSlots = kPageSize / (PtrWord::kUnit + kHeaderBytes);
 inline constexpr unsigned kLiveWords = 3;
-static_assert(kMostSlots <= kLiveWords * 64 && kMostSlots <= 256);
+static_assert(kMaxSlots <= kLiveWords * 64 && kMaxSlots <= 256);
 
 // How its objects came to lie together; then, whether that has been judged (path_selector.h).
 enum class Origin : uint8_t { kMade, kTaken, kWasMade, kWasTaken, kKnown };
@@ -57,14 +57,14 @@ class SegmentWord {
 };
 
 struct alignas(kCacheLine) Segment {
-  std::atomic<uint64_t> touched;           // licences to read: a bit a line
-  std::atomic<uint64_t> dirty;             // licences to write
+  std::atomic<uint64_t> read_bits;         // licences to read: a bit a line
+  std::atomic<uint64_t> write_bits;        // licences to write
   std::atomic<uint64_t> live[kLiveWords];  // slots of objects that are alive
   std::atomic<uint32_t> state;             // a SegmentWord
   std::atomic<uint32_t> since;             // epoch in which the state began
   std::atomic<uint16_t> live_units;        // of objects alive; and one while a log fills the segment
   std::atomic<uint16_t> used_units;        // of all objects that ever were here
-  std::atomic<uint16_t> fixups;            // objects whose header is out of date
+  std::atomic<uint16_t> owner_overrides;   // objects whose header is out of date
   std::atomic<uint8_t> lock;               // while emptying: guards which owner a header names
   std::atomic<uint8_t> listed;             // in the evacuator's hands
   PageIndex next;                          // in a SegmentStack
@@ -94,7 +94,8 @@ struct alignas(kCacheLine) Segment {
   void unlock_owners() { lock.store(0, std::memory_order_release); }
 };
 static_assert(sizeof(Segment) == 64, "one cache line: found from a line's number by masking");
-static_assert(offsetof(Segment, touched) == 0 && offsetof(Segment, dirty) == 8, "farside_object_deref looks there");
+static_assert(offsetof(Segment, read_bits) == 0 && offsetof(Segment, write_bits) == 8,
+              "farside_object_deref looks there");
 
 // A header: who owns the object in this slot, and of which kind it is.
 //   63                             16 15      8   7    6      0
@@ -142,8 +143,8 @@ class SegmentTable {
   uint64_t* header_of(PageIndex page, unsigned slot) const {
     return reinterpret_cast<uint64_t*>(address_of(page) + kPageSize) - (slot + 1);
   }
-  // What farside_object_view.cards must be.
-  uintptr_t cards() const { return reinterpret_cast<uintptr_t>(segments_) - (space_ / kCacheLine); }
+  // What farside_object_view.access_bits must be.
+  uintptr_t access_bits() const { return reinterpret_cast<uintptr_t>(segments_) - (space_ / kCacheLine); }
 
  private:
   uint64_t space_, bytes_;

@@ -10,30 +10,26 @@ Structures::~Structures() {
   for (unsigned i = 0; i < count(); i++) delete all_[i];
 }
 
-unsigned Structures::create(const farside_structure_options& options) {
-  auto refuse = [](int error) {
-    errno = error;
-    return 0u;
-  };
+int Structures::create(const farside_structure_options& options) {
   PolicyKind policy;
-  if (options.capacity == 0 || (options.policy && !policy_from_name(options.policy, &policy))) return refuse(EINVAL);
+  if (options.capacity == 0 || (options.policy && !policy_from_name(options.policy, &policy))) return -EINVAL;
   size_t bytes = 2 * align_up(options.capacity, SegmentPool::kChunkBytes);
   LockGuard guard(mutex_);
   unsigned number = count();
-  if (number == kMost) return refuse(ENOSPC);
+  if (number == kMax) return -ENOSPC;
   std::byte* arena = pager_.reserve(bytes, kPageSize);
-  if (!arena) return refuse(ENOMEM);
+  if (!arena) return -ENOMEM;
   Status ruled = options.policy ? pager_.add_region(arena, bytes, policy) : Status();
   if (!ruled.ok()) {
     pager_.release(arena, bytes);
-    return refuse(ruled.code());
+    return -ruled.code();
   }
   auto* made = new Structure(pager_, table_);
   made->pool.use_only(arena, bytes);
-  made->tells = options.tell != 0;
+  made->tracks_evictions = options.track_evictions != 0;
   all_[number] = made;
   count_.store(number + 1, std::memory_order_release);
-  return number;
+  return static_cast<int>(number);
 }
 
 uint64_t Structures::segments() const {

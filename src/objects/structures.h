@@ -14,20 +14,20 @@ namespace farside::objects {
 struct Structure : NearObject {
   Structure(pager::Pager& pager, SegmentTable& table) : pool(pager, table) {}
   SegmentPool pool;
-  bool tells = false;
-  pager::PageFifo left;  // where it tells: segments that have left
+  bool tracks_evictions = false;
+  pager::PageFifo evicted;  // where it tells: segments that have left
 };
 
 class Structures {
  public:
-  static constexpr unsigned kMost = 64;
+  static constexpr unsigned kMax = 64;
 
   Structures(pager::Pager& pager, SegmentTable& table)
       : pager_(pager), table_(table), all_{new Structure(pager, table)} {}
   ~Structures();
 
-  // Its number, or 0 with errno: see farside_structure_create.
-  unsigned create(const farside_structure_options& options);
+  // Its number, or a negative errno value: see farside_structure_create.
+  int create(const farside_structure_options& options);
   unsigned count() const { return count_.load(std::memory_order_acquire); }
   Structure& operator[](unsigned number) { return *all_[number]; }
   uint64_t segments() const;
@@ -41,7 +41,7 @@ class Structures {
   SegmentTable& table_;
   Mutex mutex_;  // guards the making
   std::atomic<unsigned> count_{1};
-  Structure* all_[kMost];
+  Structure* all_[kMax];
 };
 
 }  // namespace farside::objects

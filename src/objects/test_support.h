@@ -12,7 +12,7 @@ class ObjectFixture {
       : pager_(options(local_bytes, far_bytes), new pager::LocalStore(far_bytes, capacity, direct),
                pager::Delivery::kSignal) {
     enable_objects(&*pager_, Paths::kHybrid);
-    fiber::set_hooks({nullptr, [] { forget_thread(); }, [] { s_pager->poll_reads(); }, drop_scopes});
+    fibers::set_hooks({nullptr, [] { forget_thread(); }, [] { s_pager->poll_reads(); }, drop_scopes});
     s_pager = &*pager_;
   }
   ~ObjectFixture() {

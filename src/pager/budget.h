@@ -12,7 +12,7 @@ namespace farside::pager {
 
 class Budget {
  public:
-  static constexpr uint64_t kLeastPages = 8 * kMiB / kPageSize;
+  static constexpr uint64_t kMinPages = 8 * kMiB / kPageSize;
 
   // entry_bytes: what the tables keep for each page.
   Budget(Frames& frames, SizeOrShare local, size_t entry_bytes) : frames_(frames), entry_bytes_(entry_bytes) {
@@ -45,9 +45,9 @@ class Budget {
   static uint64_t pages_of(uint64_t bytes) { return bytes / kPageSize; }
   // All of the heap near means no limit: what the evictors keep free, and metadata, must not push out the rest.
   uint64_t share_pages() const {
-    if (share_.load() >= 1) return 2 * peak_.load() + 16 * kLeastPages;
+    if (share_.load() >= 1) return 2 * peak_.load() + 16 * kMinPages;
     auto pages = static_cast<uint64_t>(share_.load() * static_cast<double>(peak_.load()));
-    return pages < kLeastPages ? kLeastPages : pages;
+    return pages < kMinPages ? kMinPages : pages;
   }
 
   Frames& frames_;

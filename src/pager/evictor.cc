@@ -107,7 +107,7 @@ void Evictor::drain() {
 size_t Evictor::select(Batch& batch) {
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
-  size_t wanted = std::clamp<size_t>(c_.frames.missing() / 2, kLeastBatchPages, kBatchPages);
+  size_t wanted = std::clamp<size_t>(c_.frames.missing() / 2, kMinBatchPages, kBatchPages);
   size_t found = first_out_.take({candidates, wanted});
   if (found < wanted) found += c_.policy.select(index_, {candidates + found, wanted - found});
   for (size_t i = 0; i < found; i++) {
@@ -126,11 +126,11 @@ size_t Evictor::select(Batch& batch) {
   add_dirty(false);
   batch.whole_count = batch.dirty_count;
   if (c_.twins.enabled()) add_dirty(true);
-  tell_observer(batch);
+  notify_observer(batch);
   return batch.count;
 }
 
-void Evictor::tell_observer(const Batch& batch) {
+void Evictor::notify_observer(const Batch& batch) {
   PageObserver* observer = observer_.load(std::memory_order_acquire);
   if (!observer) return;
   PageIndex objects[kBatchPages];
@@ -286,10 +286,10 @@ void Evictor::write_lines(Batch& batch) {
       const std::byte* content = held_ + i * kPageSize;
       PageIndex next = batch.dirty[std::min(at + i + 1, batch.dirty_count - 1)];
       uint64_t lines = c_.twins.changes(page, content, next), far = PageTable::far_of(page);
-      bool whole = static_cast<unsigned>(std::popcount(lines)) > kPageLines / 2 || runs_in(lines) > kMostRuns;
+      bool whole = static_cast<unsigned>(std::popcount(lines)) > kPageLines / 2 || runs_in(lines) > kMaxRuns;
       if (whole) lines = ~uint64_t{0};
       else counters_.add(Counter::kLinePages);
-      if (count + kMostRuns > std::size(segments)) {
+      if (count + kMaxRuns > std::size(segments)) {
         submit(batch, {segments, std::exchange(count, 0)}, at + i - sent, -1);
         sent = at + i;
       }
@@ -304,7 +304,7 @@ void Evictor::write_lines(Batch& batch) {
   counters_.add(Counter::kCompareTicks, took);
   c_.twins.note_handled(Twins::kByLines, at - batch.whole_count, took);
   if (count > 0) submit(batch, {segments, count}, at - sent, -1);
-  for (size_t i = at; i < batch.dirty_count; i++) c_.twins.end(batch.dirty[i]);
+  for (size_t i = at; i < batch.dirty_count; i++) c_.twins.drop(batch.dirty[i]);
   write_pages(batch, at, batch.dirty_count);
 }
 
@@ -321,7 +321,7 @@ void Evictor::read_held(Batch& batch, size_t pages) {
 void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments, size_t pages, int pipe) {
   uint64_t bytes = 0;
   for (const transport::Segment& s : segments) bytes += s.bytes;
-  FARSIDE_CHECK(batch.write_count < Batch::kMostWrites);
+  FARSIDE_CHECK(batch.write_count < Batch::kMaxWrites);
   Batch::Write& write = batch.writes[batch.write_count];
   int error;
   while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) poll_writes();
@@ -380,7 +380,7 @@ void Evictor::finish(Batch& batch) {
 
 EvictorGroup::EvictorGroup(const EvictorContext& context, unsigned threads)
     : c_(context),
-      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMostEvictors)) {}
+      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)) {}
 
 EvictorGroup::~EvictorGroup() {
   stop();
@@ -488,8 +488,8 @@ void EvictorGroup::run_paused(unsigned index) {
   paused_.fetch_add(1);
   still_.wake_all();
   while (pausing_.load()) {
-    uint32_t seen = seats_[index].work.value();
-    if (pausing_.load()) seats_[index].work.wait(seen, kIdleSleepNs);
+    uint32_t seen = slots_[index].work.value();
+    if (pausing_.load()) slots_[index].work.wait(seen, kIdleSleepNs);
   }
   paused_.fetch_sub(1);
 }
@@ -497,16 +497,16 @@ void EvictorGroup::run_paused(unsigned index) {
 void EvictorGroup::sleep(unsigned index) {
   c_.budget.update_metadata();
   evictors_[index]->count_cpu_time();
-  Seat& seat = seats_[index];
-  uint32_t seen = seat.work.value();
-  seat.asleep.store(true, std::memory_order_seq_cst);
+  EvictorSlot& slot = slots_[index];
+  uint32_t seen = slot.work.value();
+  slot.asleep.store(true, std::memory_order_seq_cst);
   if (c_.frames.is_below(index)) os::nanosleep_ns(50000);  // but every page is pinned or on the move: try again soon
-  else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) seat.work.wait(seen, kIdleSleepNs);
-  seat.asleep.store(false, std::memory_order_seq_cst);
+  else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) slot.work.wait(seen, kIdleSleepNs);
+  slot.asleep.store(false, std::memory_order_seq_cst);
 }
 
 void EvictorGroup::wake_all() {
-  for (Seat& seat : seats_) seat.work.wake_all();
+  for (EvictorSlot& slot : slots_) slot.work.wake_all();
 }
 
 void EvictorGroup::pause() {
@@ -533,9 +533,9 @@ void EvictorGroup::reset_in_child() {
   paused_.store(0);
   pausing_.store(false);
   background_wanted_.store(false);
-  for (Seat& seat : seats_) {
-    seat.work.reset_in_child();
-    seat.asleep.store(false);
+  for (EvictorSlot& slot : slots_) {
+    slot.work.reset_in_child();
+    slot.asleep.store(false);
   }
   still_.reset_in_child();
   for (Evictor* e : evictors_) {
@@ -543,7 +543,7 @@ void EvictorGroup::reset_in_child() {
   }
 }
 
-bool EvictorGroup::left_recently(PageWord word) const {
+bool EvictorGroup::evicted_recently(PageWord word) const {
   auto age = static_cast<uint16_t>(epoch_of(c_.frames.evicted()) - word.epoch());
   return age <= c_.frames.limit() / 4 / 256;
 }

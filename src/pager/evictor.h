@@ -4,7 +4,7 @@
 //
 // A batch goes through five numbered phases, and several batches of one evictor are under way at once, each in another
 // phase (MAGE 4.1, in user space):
-//   1 select   kLeastBatchPages to kBatchPages pages by policy, the more, the more frames are missing; each moves kNear
+//   1 select   kMinBatchPages to kBatchPages pages by policy, the more, the more frames are missing; each moves kNear
 //   -> kEvicting by compare-and-swap, so nobody else
 //              maps, unprotects, discards or selects it. Writers that have the page mapped go on writing.
 //   2 hold     one vmsplice of all dirty pages into the batch's pipe: references to the frames, nothing is copied.
@@ -18,7 +18,7 @@
 //   5 release  on acknowledgement the pages become kFar and their frames go back to the budget.
 // Why no write is lost: between 2 and 3 a writer writes into the held frame itself, since its mapping is writable; a
 // page whose mapping is not writable although it is dirty (after a fork, cow bit) is write-protected, so that a writer
-// faults, finds kEvicting, and waits. See docs/page_states.md.
+// faults, finds kEvicting, and waits. See docs/internals/page_states.md.
 #pragma once
 #include <pthread.h>
 
@@ -51,8 +51,8 @@ class PageFifo {
  public:
   void push(PageIndex page) {
     LockGuard guard(lock_);
-    if (count_ == kMost) return;
-    pages_[(first_ + count_) % kMost] = page;
+    if (count_ == kMax) return;
+    pages_[(first_ + count_) % kMax] = page;
     count_++;
   }
   size_t take(std::span<PageIndex> out) {
@@ -61,16 +61,16 @@ class PageFifo {
     size_t taken = 0;
     for (; taken < out.size() && count_ > 0; taken++) {
       out[taken] = pages_[first_];
-      first_ = (first_ + 1) % kMost;
+      first_ = (first_ + 1) % kMax;
       count_--;
     }
     return taken;
   }
 
  private:
-  static constexpr size_t kMost = 1024;
+  static constexpr size_t kMax = 1024;
   SpinLock lock_;  // guards the others; count_ is looked at without it
-  PageIndex pages_[kMost] = {};
+  PageIndex pages_[kMax] = {};
   size_t first_ = 0;
   std::atomic<size_t> count_{0};
 };
@@ -85,7 +85,7 @@ struct EvictorContext {
   Twins& twins;
 };
 
-inline constexpr size_t kLeastBatchPages = 32;
+inline constexpr size_t kMinBatchPages = 32;
 inline constexpr size_t kBatchPages = 256;  // what an unprivileged pipe can hold
 inline constexpr size_t kWritePages = 32;   // in one request
 inline constexpr size_t kLogBytes = 256 * kKiB;
@@ -101,8 +101,8 @@ struct Batch : NearObject {
     uint64_t pages, sent;    // in ticks
     Twins::Way way;
   };
-  static constexpr size_t kMostWrites = 64;
-  Write writes[kMostWrites];
+  static constexpr size_t kMaxWrites = 64;
+  Write writes[kMaxWrites];
   size_t write_count = 0;
   size_t unwritten = 0;      // requests under way, and one while more are to come; 0: the batch is free
   std::byte* log = nullptr;  // the lines that go, one after the other; kLogBytes, made when first needed
@@ -132,13 +132,13 @@ class Evictor : public NearObject {
 
  private:
   static constexpr size_t kBatches = 4;
-  static constexpr size_t kCompared = 16;   // pages
-  static constexpr unsigned kMostRuns = 8;  // of lines in a page that does not go whole
+  static constexpr size_t kCompared = 16;  // pages
+  static constexpr unsigned kMaxRuns = 8;  // of lines in a page that does not go whole
 
   bool start(Batch& batch);
   size_t select(Batch& batch);
   bool claim(PageIndex page, PageWord* word);
-  void tell_observer(const Batch& batch);
+  void notify_observer(const Batch& batch);
   void hold(Batch& batch);
   void give_up_unheld(Batch& batch, size_t held);
   void unmap(Batch& batch);
@@ -210,7 +210,7 @@ class EvictorGroup {
   bool available() const { return working_.load() > 0 && !pausing_.load(std::memory_order_relaxed); }
 
   // True if the page left within about the last quarter of a budget's worth of evictions.
-  bool left_recently(PageWord word) const;
+  bool evicted_recently(PageWord word) const;
 
   void add_counters(Stats& stats) const;
   bool owns_fd(int fd) const;
@@ -224,21 +224,21 @@ class EvictorGroup {
   void run_paused(unsigned index);
   void sleep(unsigned index);
   void wake(unsigned index) {
-    Seat& seat = seats_[index];
-    if (seat.asleep.load(std::memory_order_seq_cst) && seat.asleep.exchange(false)) seat.work.wake_all();
+    EvictorSlot& slot = slots_[index];
+    if (slot.asleep.load(std::memory_order_seq_cst) && slot.asleep.exchange(false)) slot.work.wake_all();
   }
   void wake_all();
 
-  struct alignas(kCacheLine) Seat {
+  struct alignas(kCacheLine) EvictorSlot {
     Event work;  // there may be something to do
     std::atomic<bool> asleep{false};
   };
 
   EvictorContext c_;
   unsigned wanted_;
-  Evictor* evictors_[kMostEvictors] = {};
-  pthread_t threads_[kMostEvictors] = {};
-  Seat seats_[kMostEvictors];
+  Evictor* evictors_[kMaxEvictors] = {};
+  pthread_t threads_[kMaxEvictors] = {};
+  EvictorSlot slots_[kMaxEvictors];
   void (*regular_work_)() = nullptr;
   bool (*background_work_)(void*) = nullptr;
   void* background_context_ = nullptr;

@@ -46,7 +46,7 @@ FaultOutcome FaultPath::resolve(ThreadSlot& t, PageIndex page, bool write, bool 
       case PageState::kUntouched:
       case PageState::kFar:
         if (word.has(PageWord::kSealed)) return FaultOutcome::kNotMapped;
-        if (bring(t, page, word, write, may_suspend)) return FaultOutcome::kResolved;
+        if (fault_in(t, page, word, write, may_suspend)) return FaultOutcome::kResolved;
         break;
       case PageState::kNear:
         if (word.has(PageWord::kUpgrading)) {
@@ -96,7 +96,7 @@ void FaultPath::wait_for_owner(ThreadSlot& t, PageIndex page) {
     PageWord w = c_.table[page].load();
     if (w.is(PageState::kFetching) && spins % 64 == 63) {
       ThreadSlot* owner = c_.threads.at(w.owner());
-      if (owner && help(t, *owner)) continue;
+      if (owner && complete_arrived(t, *owner)) continue;
     }
     if (spins < 2000) {
       cpu_relax();
@@ -118,15 +118,15 @@ void FaultPath::suspend_fiber(ThreadSlot& t, PageIndex page) {
     return !w.is(PageState::kFetching) && !w.is(PageState::kEvicting);
   };
   c_.gate.leave(t);
-  fiber::wait_until(settled, &c_.table[page]);
+  fibers::wait_until(settled, &c_.table[page]);
   c_.gate.enter(t);
 }
 
 void FaultPath::poll_reads() {
   ThreadSlot& t = c_.threads.current();
-  if (!t.line.is_reading()) return;
+  if (!t.reads.is_reading()) return;
   InGate inside(c_.gate, t);
-  help(t, t);
+  complete_arrived(t, t);
 }
 
 // First write to a page that came for reading. The upgrading bit keeps evictors and layout changes off until the
@@ -183,7 +183,7 @@ void FaultPath::take_frame(ThreadSlot& t) {
     // be evicted.
     c_.threads.for_each([&](ThreadSlot& other) {
       c_.threads.reclaim_spare(other);
-      help(t, other);
+      complete_arrived(t, other);
     });
     c_.frames.released().wait(seen, 1000000);
     if (!warned && now_ns() - started_ns > 10ull * 1000 * 1000 * 1000) {
@@ -198,9 +198,9 @@ void FaultPath::take_frame(ThreadSlot& t) {
 }
 
 // Brings an absent page near, or starts to read it, and a window of others with it where the faults follow a stride.
-bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write, bool may_suspend) {
+bool FaultPath::fault_in(ThreadSlot& t, PageIndex page, PageWord word, bool write, bool may_suspend) {
   PageState state = word.state();
-  if (state == PageState::kFar) t.line.prefetch(PageTable::far_of(page));
+  if (state == PageState::kFar) t.reads.prefetch(PageTable::far_of(page));
   take_frame(t);
   if (!c_.table[page].try_change(word, word.with_state(PageState::kFetching).with_owner(t.index))) {
     t.spare_frames.put(1);
@@ -211,7 +211,7 @@ bool FaultPath::bring(ThreadSlot& t, PageIndex page, PageWord word, bool write, 
   Claim claim;
   claim.pages[claim.count++] = page;
   claim.write = write;
-  claim.hot = state == PageState::kFar && c_.evictors.left_recently(word);
+  claim.hot = state == PageState::kFar && c_.evictors.evicted_recently(word);
   Window next;
   if (prefetch_) next = claim_window(t, claim, state);
   if (!write && claim.count == 1) claim.write = presume_write(t, page, word);
@@ -278,7 +278,7 @@ unsigned FaultPath::claim_pages(ThreadSlot& t, Claim& claim, const Window& windo
 void FaultPath::fill_with_zeros(ThreadSlot& t, const Claim& claim) {
   t.counters.add(Counter::kZeroFaults, claim.count);
   c_.budget.populate(claim.count);
-  bring_in(t, claim, 0, claim.count, {kZeros, true}, false);
+  map_and_publish(t, claim, 0, claim.count, {kZeros, true}, false);
 }
 
 // Where far memory can be read in place, the pages are mapped at once. Else a read is started for them, and whoever
@@ -287,13 +287,13 @@ void FaultPath::fetch(ThreadSlot& t, const Claim& claim, bool may_suspend) {
   t.counters.add(Counter::kReads);
   t.counters.add(Counter::kPrefetched, claim.count - (claim.ahead ? 0 : 1));
   t.counters.add(Counter::kBytesFetched, claim.count * kPageSize);
-  LineLock lock(t.line);
-  const std::byte* far = claim.ahead ? nullptr : t.line.channel(c_.store).direct(0, kPageSize);
+  ReadQueueLock lock(t.reads);
+  const std::byte* far = claim.ahead ? nullptr : t.reads.channel(c_.store).direct(0, kPageSize);
   if (!far) {
-    start_read(t, claim, may_suspend && fiber::polls_soon());
+    start_read(t, claim, may_suspend && fibers::polls_soon());
     return;
   }
-  bring_in(t, claim, 0, claim.count, {far, false}, true);
+  map_and_publish(t, claim, 0, claim.count, {far, false}, true);
 }
 
 // Has the next window of a stream under way while the last one is used, and mapped by a background thread. Not where
@@ -313,23 +313,23 @@ void FaultPath::start_next_window(ThreadSlot& t, const Window& window, bool writ
   if (claim.count == 0) return;
   fetch(t, claim, false);
   if (claim.count == 1 || !asks) return;
-  t.line.wants_mapping.store(true, std::memory_order_release);
+  t.reads.wants_mapping.store(true, std::memory_order_release);
   c_.evictors.request_background_work();
 }
 
 bool FaultPath::reads_directly(ThreadSlot& t) {
-  LineLock lock(t.line);
-  return t.line.channel(c_.store).direct(0, kPageSize) != nullptr;
+  ReadQueueLock lock(t.reads);
+  return t.reads.channel(c_.store).direct(0, kPageSize) != nullptr;
 }
 
 // The line's lock is held, here and in finish_oldest.
 void FaultPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
-  Fetch* fetch = t.line.free_fetch();
-  for (; !fetch; fetch = t.line.free_fetch()) finish_oldest(t);
+  Fetch* fetch = t.reads.free_fetch();
+  for (; !fetch; fetch = t.reads.free_fetch()) finish_oldest(t);
   static_cast<Claim&>(*fetch) = claim;
-  transport::Channel& channel = t.line.channel(c_.store);
+  transport::Channel& channel = t.reads.channel(c_.store);
   fetch->content = {channel.in_place(0, kPageSize), false};
-  if (channel.direct(0, kPageSize)) return t.line.started(*fetch, Fetch::Progress::kArrived);
+  if (channel.direct(0, kPageSize)) return t.reads.started(*fetch, Fetch::Progress::kArrived);
   if (!fetch->content.bytes) {
     fetch->make_room();
     fetch->content = {fetch->buffer, true};
@@ -342,7 +342,7 @@ void FaultPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
   channel.gather(gather);
   int error = channel.submit_read({segments, claim.count}, &fetch->token);
   if (error) die_of_lost_memory(c_.store, claim.count, error);
-  t.line.started(*fetch, Fetch::Progress::kUnderWay);
+  t.reads.started(*fetch, Fetch::Progress::kInFlight);
 }
 
 // The page is being fetched for this thread, perhaps by a read that went on while the program ran. False: somebody else
@@ -350,8 +350,8 @@ void FaultPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
 bool FaultPath::finish_own(ThreadSlot& t, PageIndex page) {
   bool marker, write;
   {
-    LineLock lock(t.line);
-    Fetch* fetch = t.line.find(page);
+    ReadQueueLock lock(t.reads);
+    Fetch* fetch = t.reads.find(page);
     if (!fetch) return false;
     marker = fetch->ahead && fetch->pages[0] == page;
     write = fetch->write;
@@ -370,9 +370,9 @@ bool FaultPath::finish_own(ThreadSlot& t, PageIndex page) {
 
 // Waits for a read of the owner's line and maps its pages. The caller holds the line.
 void FaultPath::finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
-  if (fetch.progress == Fetch::Progress::kUnderWay) {
+  if (fetch.progress == Fetch::Progress::kInFlight) {
     uint64_t start = ticks();
-    int error = owner.line.channel(c_.store).wait(fetch.token, kTransportTimeoutNs);
+    int error = owner.reads.channel(c_.store).wait(fetch.token, kTransportTimeoutNs);
     if (error) die_of_lost_memory(c_.store, fetch.count, error);
     self.counters.add(Counter::kFetchTicks, ticks() - start);
   }
@@ -382,21 +382,21 @@ void FaultPath::finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
 // Maps what is not mapped yet.
 void FaultPath::finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
   if (!fetch.first_mapped) finish_first(self, fetch);
-  bring_in(self, fetch, fetch.mapped, fetch.count, fetch.content, true);
-  owner.line.ended(fetch);
+  map_and_publish(self, fetch, fetch.mapped, fetch.count, fetch.content, true);
+  owner.reads.ended(fetch);
 }
 
 void FaultPath::finish_first(ThreadSlot& self, Fetch& fetch) {
-  bring_in(self, fetch, 0, 1, fetch.content, true);
+  map_and_publish(self, fetch, 0, 1, fetch.content, true);
   fetch.first_mapped = true;
 }
 
-void FaultPath::finish_oldest(ThreadSlot& t) { finish(t, t, *t.line.oldest()); }
+void FaultPath::finish_oldest(ThreadSlot& t) { finish(t, t, *t.reads.oldest()); }
 
 // Asks without waiting. The caller holds the line.
 bool FaultPath::has_arrived(ThreadSlot& owner, Fetch& fetch) {
   if (fetch.progress == Fetch::Progress::kArrived) return true;
-  int r = owner.line.channel(c_.store).poll(fetch.token);
+  int r = owner.reads.channel(c_.store).poll(fetch.token);
   if (r < 0) die_of_lost_memory(c_.store, fetch.count, r);
   if (r > 0) fetch.progress = Fetch::Progress::kArrived;
   return r > 0;
@@ -404,84 +404,85 @@ bool FaultPath::has_arrived(ThreadSlot& owner, Fetch& fetch) {
 
 // Finishes those reads of a line that have arrived, unless somebody is at it. True: something was finished. They arrive
 // in order, so after the first that is still under way none is asked for: each question is a system call.
-bool FaultPath::help(ThreadSlot& self, ThreadSlot& owner) {
-  if (!owner.line.is_reading() || !owner.line.try_lock()) return false;
-  bool any = finish_pieces(owner, false);
-  for (Fetch* oldest; (oldest = owner.line.oldest()) && has_arrived(owner, *oldest); any = true) {
+bool FaultPath::complete_arrived(ThreadSlot& self, ThreadSlot& owner) {
+  if (!owner.reads.is_reading() || !owner.reads.try_lock()) return false;
+  bool any = finish_subpage_reads(owner, false);
+  for (Fetch* oldest; (oldest = owner.reads.oldest()) && has_arrived(owner, *oldest); any = true) {
     finish_arrived(self, owner, *oldest);
   }
-  owner.line.unlock();
+  owner.reads.unlock();
   return any;
 }
 
 // ---- Pieces of far pages ----
 
-void FaultPath::read_pieces(std::span<Piece> pieces, bool may_suspend) {
+void FaultPath::read_subpages(std::span<SubpageRead> pieces, bool may_suspend) {
   ThreadSlot& t = c_.threads.current();
-  transport::Segment segments[Piece::kMost];
+  transport::Segment segments[SubpageRead::kMaxPerRequest];
   size_t count = 0;
-  PieceRead read;
+  SubpageReadGroup read;
   const std::byte* in_place;
   {
     InGate inside(c_.gate, t);
-    LineLock lock(t.line);
-    transport::Channel& channel = t.line.channel(c_.store);
+    ReadQueueLock lock(t.reads);
+    transport::Channel& channel = t.reads.channel(c_.store);
     const std::byte* direct = channel.direct(0, kPageSize);
     in_place = direct ? direct : channel.in_place(0, kPageSize);
-    for (Piece& p : pieces) {
+    for (SubpageRead& p : pieces) {
       PageIndex page = c_.table.index_of(p.address);
       p.read = c_.table[page].load().is(PageState::kFar);
       if (!p.read) continue;
       uint64_t far = PageTable::far_of(page) + p.address % kPageSize;
-      t.counters.add(Counter::kPieces);
+      t.counters.add(Counter::kSubpageReads);
       t.counters.add(Counter::kBytesFetched, p.bytes);
       if (direct) memcpy(p.to, direct + far, p.bytes);
       else segments[count++] = {far, p.bytes, in_place ? nullptr : p.to};
     }
     if (count == 0) return;
     read.segments = {segments, count};
-    t.line.queued(read);
+    t.reads.queued(read);
     // A fiber's read goes out when its worker polls, together with those of others.
-    bool gathers = may_suspend && fiber::polls_soon();
-    if (!gathers) send_pieces(t);
+    bool gathers = may_suspend && fibers::polls_soon();
+    if (!gathers) send_subpage_reads(t);
     if (!may_suspend) {
       uint64_t start = ticks();
-      while (!read.done.load(std::memory_order_relaxed)) finish_pieces(t, true);
+      while (!read.done.load(std::memory_order_relaxed)) finish_subpage_reads(t, true);
       t.counters.add(Counter::kFetchTicks, ticks() - start);
     }
   }
   if (may_suspend) {
-    fiber::wait_until([](void* r) { return static_cast<PieceRead*>(r)->done.load(std::memory_order_acquire); }, &read);
+    fibers::wait_until([](void* r) { return static_cast<SubpageReadGroup*>(r)->done.load(std::memory_order_acquire); },
+                       &read);
   }
   if (!in_place) return;
-  for (Piece& p : pieces) {
+  for (SubpageRead& p : pieces) {
     if (p.read) memcpy(p.to, in_place + (p.address - reinterpret_cast<uint64_t>(c_.space.base())), p.bytes);
   }
 }
 
 // All that are queued. The line's lock is held, here and below.
-void FaultPath::send_pieces(ThreadSlot& t) {
-  transport::Channel& channel = t.line.channel(c_.store);
-  while (t.line.pieces().has_queued()) {
-    int error = t.line.pieces().is_full() ? -EAGAIN : t.line.pieces().send(channel);
+void FaultPath::send_subpage_reads(ThreadSlot& t) {
+  transport::Channel& channel = t.reads.channel(c_.store);
+  while (t.reads.subpage_reads().has_queued()) {
+    int error = t.reads.subpage_reads().is_full() ? -EAGAIN : t.reads.subpage_reads().send(channel);
     if (error == 0) continue;
     if (error != -EAGAIN) die_of_lost_memory(c_.store, 1, error);
-    if (!finish_pieces(t, true)) finish_oldest(t);  // too many requests under way
+    if (!finish_subpage_reads(t, true)) finish_oldest(t);  // too many requests under way
   }
 }
 
 // Those that have arrived; with wait, the oldest at least. Then sends what has been queued.
-bool FaultPath::finish_pieces(ThreadSlot& owner, bool wait) {
-  PieceQueue& pieces = owner.line.pieces();
+bool FaultPath::finish_subpage_reads(ThreadSlot& owner, bool wait) {
+  SubpageReadQueue& pieces = owner.reads.subpage_reads();
   if (pieces.empty()) return false;
-  transport::Channel& channel = owner.line.channel(c_.store);
+  transport::Channel& channel = owner.reads.channel(c_.store);
   bool any = false;
   for (;;) {
     size_t reads = 0;
     int r = pieces.finish_oldest(channel, wait && !any, kTransportTimeoutNs, &reads);
     if (r < 0) die_of_lost_memory(c_.store, 1, r);
     if (r == 0) break;
-    owner.line.pieces_done(reads);
+    owner.reads.subpage_reads_done(reads);
     any = true;
   }
   while (pieces.should_send()) {
@@ -499,9 +500,9 @@ bool FaultPath::map_ahead() {
   if (!c_.gate.try_enter(self)) return false;
   bool any = false, more = false;
   c_.threads.for_each([&](ThreadSlot& owner) {
-    if (!owner.line.wants_mapping.load(std::memory_order_acquire)) return;
+    if (!owner.reads.wants_mapping.load(std::memory_order_acquire)) return;
     any |= map_ahead_of(self, owner);
-    more |= owner.line.wants_mapping.load(std::memory_order_relaxed);
+    more |= owner.reads.wants_mapping.load(std::memory_order_relaxed);
   });
   c_.gate.leave(self);
   if (more) c_.evictors.request_background_work();
@@ -511,8 +512,8 @@ bool FaultPath::map_ahead() {
 // A few pages at a time: their owner may be waiting for its line.
 bool FaultPath::map_ahead_of(ThreadSlot& self, ThreadSlot& owner) {
   constexpr unsigned kAtOnce = 16;
-  if (!owner.line.try_lock()) return false;
-  Fetch* fetch = owner.line.ahead();
+  if (!owner.reads.try_lock()) return false;
+  Fetch* fetch = owner.reads.ahead();
   bool any = fetch && has_arrived(owner, *fetch);
   if (any) {
     uint64_t start = ticks();
@@ -521,12 +522,12 @@ bool FaultPath::map_ahead_of(ThreadSlot& self, ThreadSlot& owner) {
     inject::pause("fault:mapped");
     publish(self, *fetch, begin, end, true);
     fetch->mapped = end;
-    if (end == fetch->count && fetch->first_mapped) owner.line.ended(*fetch);
+    if (end == fetch->count && fetch->first_mapped) owner.reads.ended(*fetch);
     self.counters.add(Counter::kMappedAhead, end - begin);
     self.counters.add(Counter::kAheadTicks, ticks() - start);
   }
-  if (!owner.line.ahead()) owner.line.wants_mapping.store(false, std::memory_order_relaxed);
-  owner.line.unlock();
+  if (!owner.reads.ahead()) owner.reads.wants_mapping.store(false, std::memory_order_relaxed);
+  owner.reads.unlock();
   return any;
 }
 
@@ -543,8 +544,8 @@ void FaultPath::note_ahead(ThreadSlot& t, const Fetch& fetch) {
 
 // Pages ahead are good enough when the nearer half is there, so that the others come many at a time.
 bool FaultPath::is_satisfied(const Hint& hint) {
-  constexpr uint64_t kMostPages = 64;
-  if (hint.bytes == 0 || hint.bytes > kMostPages * kPageSize || hint.behind > 0) return false;
+  constexpr uint64_t kMaxPages = 64;
+  if (hint.bytes == 0 || hint.bytes > kMaxPages * kPageSize || hint.behind > 0) return false;
   uint64_t end = hint.address + hint.bytes - 1;
   if (!c_.table.contains(hint.address) || !c_.table.contains(end)) return false;
   uint64_t first = c_.table.index_of(hint.address), last = c_.table.index_of(end);
@@ -601,7 +602,7 @@ unsigned FaultPath::hint(const Hint& hint, bool may_suspend) {
     suspended = may_suspend;
   }
   // Only pages ahead were missing, and nobody waits for them: what was gathered must not stay behind for that.
-  if (may_suspend && !suspended && claims.fetched > 0) help(t, t);
+  if (may_suspend && !suspended && claims.fetched > 0) complete_arrived(t, t);
   return claims.fetched;
 }
 
@@ -648,17 +649,17 @@ void FaultPath::flush(ThreadSlot& t, HintClaims& claims, bool may_suspend) {
 }
 
 void FaultPath::drain(ThreadSlot& self, ThreadSlot& owner) {
-  if (!owner.line.is_reading()) return;
-  LineLock lock(owner.line);
-  while (!owner.line.pieces().empty()) finish_pieces(owner, true);
-  for (Fetch& f : owner.line.fetches()) {
+  if (!owner.reads.is_reading()) return;
+  ReadQueueLock lock(owner.reads);
+  while (!owner.reads.subpage_reads().empty()) finish_subpage_reads(owner, true);
+  for (Fetch& f : owner.reads.fetches()) {
     if (!f.is_free()) finish(self, owner, f);
   }
 }
 
 // Maps pages [begin, end) of the claim, and says that they are there.
-void FaultPath::bring_in(ThreadSlot& t, const Claim& claim, unsigned begin, unsigned end, const Content& content,
-                         bool stored) {
+void FaultPath::map_and_publish(ThreadSlot& t, const Claim& claim, unsigned begin, unsigned end, const Content& content,
+                                bool stored) {
   uint64_t start = ticks();
   for (unsigned i = begin; stored && claim.write && i < end; i++) {
     c_.twins.make(claim.pages[i], content.of(claim, i), t.index);

@@ -1,6 +1,6 @@
 // What happens when a thread touches a page that is absent or write-protected. The faulting thread does all of it
 // itself: looks the page up, takes a frame, fetches over its own channel, maps, returns (DESIGN 3). It never evicts.
-// Everything here is async-signal-safe and no handler of the program runs meanwhile (docs/locking.md), or it is a
+// Everything here is async-signal-safe and no handler of the program runs meanwhile (docs/internals/locking.md), or it is a
 // handler thread.
 #pragma once
 #include "pager/budget.h"
@@ -46,8 +46,8 @@ struct Hint {
 };
 
 // A part of a page, and where its bytes go: near memory.
-struct Piece {
-  static constexpr size_t kMost = 64;  // in one request
+struct SubpageRead {
+  static constexpr size_t kMaxPerRequest = 64;
   uint64_t address;
   uint32_t bytes;
   std::byte* to;
@@ -73,9 +73,9 @@ class FaultPath {
   bool is_satisfied(const Hint& hint);
 
   // Reads the pieces whose pages are far, which stay so, in one request: for what is taken from a page one by one
-  // (DESIGN 7). From ordinary code; what the bytes are worth while others bring the page near and write them is the
+  // (DESIGN 7). From ordinary code; what the bytes are worth while others fault_in the page near and write them is the
   // caller's affair.
-  void read_pieces(std::span<Piece> pieces, bool may_suspend);
+  void read_subpages(std::span<SubpageRead> pieces, bool may_suspend);
 
   // Waits until the page has left kFetching, kEvicting and upgrading.
   void wait_for_owner(ThreadSlot& thread, PageIndex page);
@@ -98,7 +98,7 @@ class FaultPath {
   };
 
   bool upgrade(ThreadSlot& thread, PageIndex page, PageWord word, FaultOutcome* outcome);
-  bool bring(ThreadSlot& thread, PageIndex page, PageWord word, bool write, bool may_suspend);
+  bool fault_in(ThreadSlot& thread, PageIndex page, PageWord word, bool write, bool may_suspend);
   bool try_take_frame(ThreadSlot& thread);
   void take_frame(ThreadSlot& thread);
   bool presume_write(ThreadSlot& thread, PageIndex page, PageWord word);
@@ -118,11 +118,11 @@ class FaultPath {
   void note_ahead(ThreadSlot& thread, const Fetch& fetch);
   bool map_ahead_of(ThreadSlot& self, ThreadSlot& owner);
   void finish_oldest(ThreadSlot& thread);
-  void send_pieces(ThreadSlot& thread);
-  bool finish_pieces(ThreadSlot& owner, bool wait);
-  bool help(ThreadSlot& self, ThreadSlot& owner);
-  void bring_in(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, const Content& content,
-                bool stored);
+  void send_subpage_reads(ThreadSlot& thread);
+  bool finish_subpage_reads(ThreadSlot& owner, bool wait);
+  bool complete_arrived(ThreadSlot& self, ThreadSlot& owner);
+  void map_and_publish(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, const Content& content,
+                       bool stored);
   void map_runs(const Claim& claim, unsigned begin, unsigned end, const Content& content);
   void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
   void publish(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, bool stored);

@@ -6,7 +6,7 @@
 
 namespace farside::pager {
 
-transport::Channel& Line::channel(remote::RemoteStore* store) {
+transport::Channel& ReadQueue::channel(remote::RemoteStore* store) {
   if (channel_) return *channel_;
   Status status;
   channel_ = store->open_channel(&status);
@@ -14,55 +14,55 @@ transport::Channel& Line::channel(remote::RemoteStore* store) {
   return *channel_;
 }
 
-int PieceQueue::send(transport::Channel& channel) {
-  transport::Segment segments[kMostSegments];
+int SubpageReadQueue::send(transport::Channel& channel) {
+  transport::Segment segments[kMaxSegments];
   size_t count = 0;
-  PieceRead* last = nullptr;
-  for (PieceRead* r = first_; r && count + r->segments.size() <= kMostSegments; r = r->next) {
+  SubpageReadGroup* last = nullptr;
+  for (SubpageReadGroup* r = first_; r && count + r->segments.size() <= kMaxSegments; r = r->next) {
     for (const transport::Segment& s : r->segments) segments[count++] = s;
     last = r;
   }
-  Request& request = requests_[under_way_];
+  Request& request = requests_[in_flight_];
   if (int error = channel.submit_read({segments, count}, &request.token)) return error;
   request.first = first_;
   request.last = last;
   first_ = last->next;
   last->next = nullptr;
   queued_ -= count;
-  under_way_++;
+  in_flight_++;
   return 0;
 }
 
-int PieceQueue::finish_oldest(transport::Channel& channel, bool wait, uint64_t timeout_ns, size_t* reads_done) {
+int SubpageReadQueue::finish_oldest(transport::Channel& channel, bool wait, uint64_t timeout_ns, size_t* reads_done) {
   *reads_done = 0;
-  if (under_way_ == 0) return 0;
+  if (in_flight_ == 0) return 0;
   int r = wait ? channel.wait(requests_[0].token, timeout_ns) : channel.poll(requests_[0].token);
   if (r < 0 || (r == 0 && !wait)) return r;
-  for (PieceRead *read = requests_[0].first, *next; read; read = next) {
+  for (SubpageReadGroup *read = requests_[0].first, *next; read; read = next) {
     next = read->next;  // its reader may go on at once, so nobody touches it afterwards
     read->done.store(true, std::memory_order_release);
     ++*reads_done;
   }
-  under_way_--;
-  for (size_t i = 0; i < under_way_; i++) requests_[i] = requests_[i + 1];
+  in_flight_--;
+  for (size_t i = 0; i < in_flight_; i++) requests_[i] = requests_[i + 1];
   return 1;
 }
 
-Fetch* Line::find(PageIndex page) {
+Fetch* ReadQueue::find(PageIndex page) {
   for (Fetch& f : fetches()) {
     if (!f.is_free() && f.waits_for(page)) return &f;
   }
   return nullptr;
 }
 
-Fetch* Line::free_fetch() {
+Fetch* ReadQueue::free_fetch() {
   for (Fetch& f : fetches()) {
     if (f.is_free()) return &f;
   }
   return used_ < kMaxReads ? &fetches_[used_++] : nullptr;
 }
 
-Fetch* Line::oldest() {
+Fetch* ReadQueue::oldest() {
   Fetch* oldest = nullptr;
   for (Fetch& f : fetches()) {
     if (!f.is_free() && (!oldest || f.sequence < oldest->sequence)) oldest = &f;
@@ -70,7 +70,7 @@ Fetch* Line::oldest() {
   return oldest;
 }
 
-Fetch* Line::ahead() {
+Fetch* ReadQueue::ahead() {
   Fetch* oldest = nullptr;
   for (Fetch& f : fetches()) {
     if (f.is_free() || !f.ahead || f.mapped == f.count) continue;
@@ -79,8 +79,8 @@ Fetch* Line::ahead() {
   return oldest;
 }
 
-void Line::close(remote::RemoteStore* store) {
-  LineLock lock(*this);  // against who maps ahead, and looks whether there is something
+void ReadQueue::close(remote::RemoteStore* store) {
+  ReadQueueLock lock(*this);  // against who maps ahead, and looks whether there is something
   wants_mapping.store(false, std::memory_order_relaxed);
   // Out of the line before they are freed: the child of a fork in between must not find them here.
   if (transport::Channel* channel = std::exchange(channel_, nullptr)) store->close_channel(channel);

@@ -1,7 +1,7 @@
 // One thread's line to far memory: its channel, and the reads that are under way on it. A read goes on while its thread
 // runs the program (the next window of a stream, a fiber's page), so its pages, in kFetching, may be waited for by
 // others. Therefore a line has a lock that outlives no fault: the thread itself holds it while it works on the line,
-// and whoever waits for a page of a read may take it and finish the read (FaultPath::help).
+// and whoever waits for a page of a read may take it and finish the read (FaultPath::complete_arrived).
 #pragma once
 #include <atomic>
 #include <span>
@@ -39,7 +39,7 @@ struct Content {
 
 // A read under way, or one that has arrived and whose pages are not all mapped yet.
 struct Fetch : Claim {
-  enum class Progress : uint8_t { kFree, kUnderWay, kArrived };
+  enum class Progress : uint8_t { kFree, kInFlight, kArrived };
   Progress progress = Progress::kFree;
   bool first_mapped = false;  // pages[0] is mapped already
   unsigned mapped = 1;        // and so are pages [1, mapped)
@@ -67,31 +67,31 @@ struct Fetch : Claim {
 };
 
 // Somebody waits for parts of pages that stay far. Lives on its reader's stack; done is set under the line's lock.
-struct PieceRead {
+struct SubpageReadGroup {
   std::span<const transport::Segment> segments;
   std::atomic<bool> done{false};
-  PieceRead* next = nullptr;
+  SubpageReadGroup* next = nullptr;
 };
 
 // Reads of pieces by several fibers that go out as one request, since it is requests that cost.
-class PieceQueue {
+class SubpageReadQueue {
  public:
-  static constexpr size_t kMostSegments = 64;  // in one request
-  static constexpr size_t kMostUnderWay = 4;   // requests
-  static constexpr size_t kEnough = 16;        // segments for which a request goes out beside two others
+  static constexpr size_t kMaxSegments = 64;  // in one request
+  static constexpr size_t kMaxUnderWay = 4;   // requests
+  static constexpr size_t kEnough = 16;       // segments for which a request goes out beside two others
 
-  bool empty() const { return !first_ && under_way_ == 0; }
+  bool empty() const { return !first_ && in_flight_ == 0; }
   bool has_queued() const { return first_; }
-  bool is_full() const { return under_way_ == kMostUnderWay; }
-  void push(PieceRead& read) {
+  bool is_full() const { return in_flight_ == kMaxUnderWay; }
+  void push(SubpageReadGroup& read) {
     read.next = nullptr;
     (first_ ? last_->next : first_) = &read;
     last_ = &read;
     queued_ += read.segments.size();
   }
   bool should_send() const {
-    if (!first_ || under_way_ == kMostUnderWay) return false;
-    return under_way_ < 2 || queued_ >= kEnough;
+    if (!first_ || in_flight_ == kMaxUnderWay) return false;
+    return in_flight_ < 2 || queued_ >= kEnough;
   }
   // Sends the first reads of the queue together. 0 or -errno; on an error they stay queued.
   int send(transport::Channel& channel);
@@ -101,19 +101,19 @@ class PieceQueue {
  private:
   struct Request {
     transport::Token token;
-    PieceRead* first;
-    PieceRead* last;
+    SubpageReadGroup* first;
+    SubpageReadGroup* last;
   };
-  PieceRead* first_ = nullptr;
-  PieceRead* last_ = nullptr;
-  size_t queued_ = 0, under_way_ = 0;
-  Request requests_[kMostUnderWay] = {};  // the oldest first
+  SubpageReadGroup* first_ = nullptr;
+  SubpageReadGroup* last_ = nullptr;
+  size_t queued_ = 0, in_flight_ = 0;
+  Request requests_[kMaxUnderWay] = {};  // the oldest first
 };
 
-class Line {
+class ReadQueue {
  public:
   // Beside these and the pieces, the channel has room for one request more: a discard or write that is waited for.
-  static constexpr unsigned kMaxReads = transport::kMaxInFlight - PieceQueue::kMostUnderWay - 1;
+  static constexpr unsigned kMaxReads = transport::kMaxInFlight - SubpageReadQueue::kMaxUnderWay - 1;
 
   bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
   // Held for a few system calls at most, never while a frame or a page of somebody else is waited for.
@@ -143,12 +143,12 @@ class Line {
   Fetch* free_fetch();
 
   // With the lock.
-  PieceQueue& pieces() { return pieces_; }
-  void queued(PieceRead& read) {
-    pieces_.push(read);
+  SubpageReadQueue& subpage_reads() { return subpage_reads_; }
+  void queued(SubpageReadGroup& read) {
+    subpage_reads_.push(read);
     reading_.fetch_add(1, std::memory_order_acq_rel);
   }
-  void pieces_done(size_t reads) { reading_.fetch_sub(static_cast<unsigned>(reads), std::memory_order_acq_rel); }
+  void subpage_reads_done(size_t reads) { reading_.fetch_sub(static_cast<unsigned>(reads), std::memory_order_acq_rel); }
 
   // The claim is under way now. It is counted apart, so that others can look without the lock.
   void started(Fetch& fetch, Fetch::Progress progress) {
@@ -178,10 +178,10 @@ class Line {
   transport::Channel* channel_ = nullptr;
   uint64_t sequence_ = 0;
   unsigned used_ = 0;  // fetches that were ever in use
-  PieceQueue pieces_;
+  SubpageReadQueue subpage_reads_;
   Fetch fetches_[kMaxReads];
 };
 
-using LineLock = LockGuard<Line>;
+using ReadQueueLock = LockGuard<ReadQueue>;
 
 }  // namespace farside::pager

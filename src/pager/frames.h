@@ -67,7 +67,7 @@ class Frames {
   bool try_take(SpareFrames& spare, size_t threads) {
     if (spare.try_take()) return true;
     uint64_t now = used(), free = now < usable() ? usable() - now : 0;
-    auto bulk = static_cast<uint32_t>(std::clamp<uint64_t>(free / (8 * threads), 1, kMostSpare));
+    auto bulk = static_cast<uint32_t>(std::clamp<uint64_t>(free / (8 * threads), 1, kMaxSpare));
     if (!try_take(bulk)) return bulk > 1 && try_take(1);
     spare.put(bulk - 1);
     return true;
@@ -114,7 +114,7 @@ class Frames {
  private:
   uint64_t usable() const {
     uint64_t limit = limit_.load(std::memory_order_relaxed), reserved = reserved_.load(std::memory_order_relaxed);
-    return reserved + kLeast < limit ? limit - reserved : (limit < kLeast ? limit : kLeast);
+    return reserved + kMin < limit ? limit - reserved : (limit < kMin ? limit : kMin);
   }
   bool is_shrinking() const { return limit() > target(); }
   // On the way down: by so many pages, and to what is in use where nobody takes frames.
@@ -133,9 +133,9 @@ class Frames {
     while (old < now && !peak_.compare_exchange_weak(old, now, std::memory_order_relaxed)) {}
   }
 
-  static constexpr uint64_t kLeast = 128;  // frames without which nothing can move, however large the metadata
+  static constexpr uint64_t kMin = 128;    // frames without which nothing can move, however large the metadata
   static constexpr uint64_t kSlack = 256;  // free while the limit goes down
-  static constexpr uint64_t kMostSpare = 32;
+  static constexpr uint64_t kMaxSpare = 32;
   // Read at every fault, written seldom.
   alignas(kCacheLine) std::atomic<uint64_t> limit_{0};
   std::atomic<uint64_t> target_{0};

@@ -1,6 +1,6 @@
 // The page word: all that Farside knows of one page of far space, in one atomic 64-bit word. Whoever moves the state
 // to kFetching or kEvicting, or sets the upgrading bit, owns the page until it moves on; everybody else waits or
-// retries. The legal transitions, and what each owner may do, are in docs/page_states.md.
+// retries. The legal transitions, and what each owner may do, are in docs/internals/page_states.md.
 //
 //   63            48 47            32 31            16 15  14  13 12 11 10   9   8    7    6   5   4   3  2   0
 //  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+

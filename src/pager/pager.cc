@@ -163,15 +163,15 @@ void Pager::set_local(SizeOrShare local) {
 
 unsigned Pager::hint(const Hint& hint) {
   if (faults_.is_satisfied(hint)) return 0;
-  bool may_suspend = fiber::in_fiber();
+  bool may_suspend = fibers::in_fiber();
   SignalsBlocked blocked;
   return faults_.hint(hint, may_suspend);
 }
 
-void Pager::read_pieces(std::span<Piece> pieces) {
-  bool may_suspend = fiber::in_fiber();
+void Pager::read_subpages(std::span<SubpageRead> pieces) {
+  bool may_suspend = fibers::in_fiber();
   SignalsBlocked blocked;
-  faults_.read_pieces(pieces, may_suspend);
+  faults_.read_subpages(pieces, may_suspend);
 }
 
 void Pager::mark_objects(std::byte* address, size_t bytes) {

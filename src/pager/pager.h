@@ -9,7 +9,7 @@
 //   pager->decommit(memory, bytes);
 //   pager->release(memory, bytes);
 //
-// Lock order and the rules for code under a fault: docs/locking.md.
+// Lock order and the rules for code under a fault: docs/internals/locking.md.
 #pragma once
 #include <span>
 
@@ -53,8 +53,8 @@ class Pager : public NearObject {
   unsigned hint(const Hint& hint);
   // ---- For the layer of objects (DESIGN 7). Ordinary code. ----
 
-  // As FaultPath::read_pieces. A fiber may be suspended meanwhile.
-  void read_pieces(std::span<Piece> pieces);
+  // As FaultPath::read_subpages. A fiber may be suspended meanwhile.
+  void read_subpages(std::span<SubpageRead> pieces);
   // Committed pages hold objects from now on, until they are discarded: the observer is told when one leaves.
   void mark_objects(std::byte* address, size_t bytes);
   void set_observer(PageObserver* observer) { evictors_.set_observer(observer); }

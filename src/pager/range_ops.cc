@@ -69,7 +69,7 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageSt
     if (old.is(PageState::kUnmapped)) continue;
     freed += held_frame(old);
     emptied += held_frame(old) || old.has(PageWord::kStored);
-    c_.twins.end(page);
+    c_.twins.drop(page);
     c_.table[page].update([&](PageWord w) {
       uint64_t kept = PageWord::kPinMask | PageWord::kQueued | (to == PageState::kUnmapped ? 0 : PageWord::kSealed);
       return PageWord(w.bits() & kept).with_state(to);
@@ -121,8 +121,8 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
 // Waits for the server: a write of the page's next life must not be overtaken by this discard.
 void RangeOps::forget_far(ThreadSlot& t, PageIndex first, unsigned count) {
   transport::Segment segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
-  LineLock lock(t.line);
-  int error = discard_now(t.line.channel(c_.store), segment);
+  ReadQueueLock lock(t.reads);
+  int error = discard_now(t.reads.channel(c_.store), segment);
   if (error) die_of_lost_memory(c_.store, count, error);
   t.counters.add(Counter::kBytesDiscarded, segment.bytes);
 }
@@ -147,13 +147,13 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
     if (int error = c_.space.write_protect(address, kPageSize, true))
       die("internal error: cannot protect page {} (error {})", page, -error);
     transport::Segment segment = {PageTable::far_of(page), kPageSize, address};
-    LineLock lock(t.line);
-    int error = write_now(t.line.channel(c_.store), segment);
+    ReadQueueLock lock(t.reads);
+    int error = write_now(t.reads.channel(c_.store), segment);
     if (error) die_of_lost_memory(c_.store, 1, error);
     t.counters.add(Counter::kBytesWritten, kPageSize);
   }
   if (near) unmap_owned(page, 1);
-  c_.twins.end(page);
+  c_.twins.drop(page);
   bool stored = dirty || w.has(PageWord::kStored);
   if (near && !stored) c_.budget.depopulate(1);
   c_.table[page].update([&](PageWord now) {

@@ -229,8 +229,8 @@ INSTANTIATE_TEST_SUITE_P(Stores, ReadsTest, testing::Bool(),
 
 void wander(ReadsTest& test, bool hinted) {
   std::atomic<unsigned> wrong{0};
-  fiber::run(2, [&] {
-    std::vector<fiber::Fiber> fibers;
+  run_fibers(2, [&] {
+    std::vector<fiber> fibers;
     for (unsigned f = 0; f < 16; f++) {
       fibers.emplace_back([&, f] {
         uint64_t random = f + 1;
@@ -241,7 +241,7 @@ void wander(ReadsTest& test, bool hinted) {
           uint64_t value = test.at(page);
           if (value % kPages != page) wrong++;
           if (i % 4 == 0) test.at(page) = value + kPages;
-          if (i % 64 == 0) fiber::yield();
+          if (i % 64 == 0) this_fiber::yield();
         }
       });
     }

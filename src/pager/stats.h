@@ -28,7 +28,7 @@ enum class Counter : unsigned {
   kEvictions,
   kDirtyEvictions,
   kBatches,
-  kPieces,  // reads of parts of pages that stay far: objects taken one by one
+  kSubpageReads,  // reads of parts of pages that stay far: objects taken one by one
   kBytesFetched,
   kBytesWritten,
   kBytesDiscarded,
@@ -78,7 +78,7 @@ inline constexpr NamedCounter kNamedCounters[] = {
     {"evictions", Counter::kEvictions, Unit::kEvents},
     {"dirty_evictions", Counter::kDirtyEvictions, Unit::kEvents},
     {"batches", Counter::kBatches, Unit::kEvents},
-    {"pieces", Counter::kPieces, Unit::kEvents},
+    {"pieces", Counter::kSubpageReads, Unit::kEvents},
     {"bytes_fetched", Counter::kBytesFetched, Unit::kEvents},
     {"bytes_written", Counter::kBytesWritten, Unit::kEvents},
     {"bytes_discarded", Counter::kBytesDiscarded, Unit::kEvents},

@@ -84,7 +84,7 @@ class PagerFixture {
     sigfillset(&action.sa_mask);
     sigdelset(&action.sa_mask, SIGBUS);
     sigaction(SIGBUS, &action, &old_);
-    fiber::set_hooks({nullptr, [] { s_pager->detach_thread(); }, [] { s_pager->poll_reads(); }});
+    fibers::set_hooks({nullptr, [] { s_pager->detach_thread(); }, [] { s_pager->poll_reads(); }});
     pager_->start_threads();
     if (delivery == Delivery::kSignal) return;
     handler_ = new FaultHandler(*pager_);
@@ -92,7 +92,7 @@ class PagerFixture {
     if (!started.ok()) die("{}", started.text());
   }
   ~PagerFixture() {
-    fiber::set_hooks({});
+    fibers::set_hooks({});
     delete handler_;
     sigaction(SIGBUS, &old_, nullptr);
     delete pager_;
@@ -123,7 +123,7 @@ class PagerFixture {
     if (!s_pager->contains(address)) die("SIGBUS at {:#x}, outside far space", address);
     os::SignalSet mask;
     memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
-    if (s_pager->fault(address, write, fiber::in_fiber(mask)) == FaultOutcome::kNotMapped)
+    if (s_pager->fault(address, write, fibers::in_fiber(mask)) == FaultOutcome::kNotMapped)
       die("access to {:#x}, which is not mapped", address);
   }
   static inline Pager* s_pager = nullptr;

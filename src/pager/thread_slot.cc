@@ -33,7 +33,7 @@ void ThreadRegistry::sweep() {
   for_each([&](ThreadSlot& slot) {
     int tid = slot.tid.load();
     // Reads under way are somebody's pages: whoever waits for one finishes them, and the slot can go next time.
-    if (tid != 0 && os::thread_is_gone(process, tid) && !slot.line.is_reading()) vacate(slot);
+    if (tid != 0 && os::thread_is_gone(process, tid) && !slot.reads.is_reading()) vacate(slot);
   });
 }
 
@@ -63,7 +63,7 @@ ThreadSlot& ThreadRegistry::attach() {
 }
 
 void ThreadRegistry::vacate(ThreadSlot& slot) {
-  slot.line.close(store_);
+  slot.reads.close(store_);
   reclaim_spare(slot);
   slot.tid.store(0, std::memory_order_release);
 }
@@ -88,7 +88,7 @@ void ThreadRegistry::close_channels() {
 void ThreadRegistry::reset_in_child() {
   ThreadSlot* self = t_registry == this ? t_slot : nullptr;
   for_each([&](ThreadSlot& slot) {
-    slot.line.reset_in_child();
+    slot.reads.reset_in_child();
     slot.counters.clear();
     slot.fault_times.clear();
     slot.frame_waits.clear();

@@ -20,7 +20,7 @@ struct ThreadSlot : NearObject {
   uint16_t index = 0;
   std::atomic<int> tid{0};         // 0: free
   std::atomic<uint32_t> depth{0};  // how often inside the gate; only the thread itself writes it
-  Line line;
+  ReadQueue reads;
   Prefetcher prefetcher;
   SpareFrames spare_frames;
   // Streams whose windows nobody mapped ahead, in a row; and for how many windows nobody is asked to.

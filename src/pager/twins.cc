@@ -10,8 +10,8 @@
 namespace farside::pager {
 namespace {
 
-constexpr uint32_t kMostChunks = 1 << 16;  // 16 GiB of twins
-constexpr uint64_t kTrial = 2048;          // evicted pages, in which twins are made although they do not pay
+constexpr uint32_t kMaxChunks = 1 << 16;  // 16 GiB of twins
+constexpr uint64_t kTrial = 2048;         // evicted pages, in which twins are made although they do not pay
 constexpr uint64_t kTrialPeriod = 16 * kTrial;
 
 // Moves an average an eighth of the way.
@@ -26,7 +26,7 @@ void average(std::atomic<uint32_t>& of, uint64_t value) {
 Twins::Twins(WriteBack mode, uint64_t pages, const Frames& frames) : mode_(mode), pages_(pages), frames_(frames) {
   if (!enabled()) return;
   slots_ = static_cast<std::atomic<uint32_t>*>(os::map_near(pages * sizeof *slots_));
-  chunks_ = static_cast<Chunk*>(os::map_near(kMostChunks * sizeof *chunks_));
+  chunks_ = static_cast<Chunk*>(os::map_near(kMaxChunks * sizeof *chunks_));
   if (!slots_ || !chunks_) die("cannot reserve addresses for --writeback; lower --space or say --writeback=page");
 }
 
@@ -34,7 +34,7 @@ Twins::~Twins() {
   if (!enabled()) return;
   for (uint32_t i = 0; i < chunk_count_.load(); i++) near_free(chunks_[i].twins, kChunk * kPageSize);
   os::unmap(slots_, pages_ * sizeof *slots_);
-  os::unmap(chunks_, kMostChunks * sizeof *chunks_);
+  os::unmap(chunks_, kMaxChunks * sizeof *chunks_);
 }
 
 bool Twins::wants() const {
@@ -62,7 +62,7 @@ uint64_t Twins::changes(PageIndex page, const std::byte* now, PageIndex next) {
   return lines;
 }
 
-void Twins::end(PageIndex page) {
+void Twins::drop(PageIndex page) {
   if (!has(page)) return;
   give(slots_[page].exchange(0, std::memory_order_relaxed));
 }
@@ -85,7 +85,7 @@ uint64_t Twins::most() const {
 void Twins::add_chunk(Shard& shard) {
   LockGuard guard(chunks_lock_);
   uint32_t count = chunk_count_.load(std::memory_order_relaxed);
-  if (count == kMostChunks || (count + 1) * kChunk > most()) return;
+  if (count == kMaxChunks || (count + 1) * kChunk > most()) return;
   chunks_[count] = {static_cast<std::byte*>(near_alloc(kChunk * kPageSize)), &shard};
   chunk_count_.store(count + 1, std::memory_order_release);
   for (uint32_t i = 0; i < kChunk; i++) {

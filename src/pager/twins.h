@@ -2,7 +2,7 @@
 // finds the lines that have changed and only they are sent. What coming hardware is to tell (Kona 4.2, 4.4), in
 // software.
 //
-// A twin belongs to its page: whoever owns the page (docs/page_states.md) makes, compares and ends it. A near dirty
+// A twin belongs to its page: whoever owns the page (docs/internals/page_states.md) makes, compares and ends it. A near dirty
 // page has one or none; all others have none. They are near memory and count as such: what twins take, pages lose.
 //
 // Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where a page by its
@@ -39,7 +39,7 @@ class Twins : public NearObject {
   }
   // The lines in which `now` differs. The twin ends. `next` is the page asked for next, if any.
   uint64_t changes(PageIndex page, const std::byte* now, PageIndex next);
-  void end(PageIndex page);
+  void drop(PageIndex page);
 
   // ---- Measured, for kAuto; by evictors ----
 

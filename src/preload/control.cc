@@ -40,7 +40,7 @@ void make_page() {
 // What somebody else wrote is checked like any input.
 bool is_sensible(const SizeOrShare& local) {
   if (local.share != 0) return local.bytes == 0 && local.share > 0 && local.share <= 1;
-  return local.bytes >= pager::Budget::kLeastPages * kPageSize;
+  return local.bytes >= pager::Budget::kMinPages * kPageSize;
 }
 
 }  // namespace

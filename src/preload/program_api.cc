@@ -43,19 +43,19 @@ FARSIDE_PUBLIC int farside_region_set_policy_(const void* address, size_t bytes,
     return 0;
   }
   farside::PolicyKind kind;
-  return farside::policy_from_name(policy, &kind) ? pager->add_region(begin, bytes, kind).code() : EINVAL;
+  return farside::policy_from_name(policy, &kind) ? -pager->add_region(begin, bytes, kind).code() : -EINVAL;
 }
 
 FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
   using farside::pager::Counter;
   memset(stats, 0, sizeof *stats);
   farside::pager::Pager* pager = farside::preload::guard_pager();
-  if (!pager) return 0;
+  if (!pager) return -ENOSYS;
   farside::pager::Stats s = pager->stats();
   constexpr uint64_t kPage = farside::kPageSize;
   *stats = {s.near_pages * kPage,   s.limit_pages * kPage,         s.populated_pages * kPage, s.get(Counter::kFaults),
             s.get(Counter::kHints), s.get(Counter::kHintsFetched), s.get(Counter::kHintsWild)};
-  return 1;
+  return 0;
 }
 }
 

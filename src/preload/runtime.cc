@@ -108,8 +108,8 @@ void set_up_guard(Runtime& r) {
   objects::enable_objects(r.pager, r.options.paths);
   install_fault_handler(r.mode == FaultMode::kSignal);
   install_trap_handler();
-  fiber::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); },
-                    [] { guard_pager()->poll_reads(); }, objects::drop_scopes});
+  fibers::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); },
+                     [] { guard_pager()->poll_reads(); }, objects::drop_scopes});
   pthread_atfork(nullptr, nullptr, start_threads_after_fork);
   if (r.mode == FaultMode::kHandler) {
     // Forks that do not come through our fork() are not trapped: their children get no far memory rather than zeros.

@@ -151,12 +151,12 @@ void PoolStore::close_to_new_slabs(ServerSet servers) {
   });
   closed_ = servers;
   bool few = static_cast<unsigned>(std::popcount(open())) < replicas_;
-  if (few && !told_few_ && count() >= replicas_) {
+  if (few && !warned_few_ && count() >= replicas_) {
     log(LogLevel::kWarning,
         "only {} memory servers take new slabs: what is new has fewer copies than --replicas {} asks for",
         std::popcount(open()), replicas_);
   }
-  told_few_ = few;
+  warned_few_ = few;
 }
 
 transport::Channel* PoolStore::open_channel(Status* status) {

@@ -84,7 +84,7 @@ class PoolStore final : public RemoteStore {
   char token_[wire::kMaxToken + 1];
   const uint64_t region_bytes_;
   const unsigned replicas_;
-  const transport::Patience patience_;
+  const transport::RetryPolicy patience_;
   SlabTable table_;
   Address controller_;                      // where is_pool is true
   ServerStore* servers_[kMaxServers] = {};  // the first count_ are there to stay
@@ -94,7 +94,7 @@ class PoolStore final : public RemoteStore {
   Mutex lock_;            // guards placing: changes of table_ and what follows. Held over round trips
   Slabs spare_ = {};      // reserved there and not taken by a slab yet
   ServerSet closed_ = 0;  // get no new slabs
-  bool told_few_ = false;
+  bool warned_few_ = false;
   uint64_t ask_again_ns_ = 0;  // the controller did not answer: not before
 };
 

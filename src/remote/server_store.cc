@@ -78,7 +78,7 @@ ServerStore::~ServerStore() {
 transport::Channel* ServerStore::open_channel(Status* status) {
   if (shm_) return new transport::ShmChannel(shm_, &attach_);
   if (address_.is_shm()) return transport::StreamChannel::open(attach_, status);
-  transport::Channel* channel = transport::SteadyChannel::open(attach_, patience_, &told_, status);
+  transport::Channel* channel = transport::ReconnectingChannel::open(attach_, patience_, &told_, status);
   // The region was there once: what the greeting says is why it is gone.
   bool lost = !channel && status->code() != EMFILE;
   if (lost) *status = Status::error(status->code(), "memory server {} is lost: {}", address(), status->text());
@@ -86,13 +86,13 @@ transport::Channel* ServerStore::open_channel(Status* status) {
 }
 
 void ServerStore::close_channel(transport::Channel* channel) {
-  keep_hold();
+  keep_region_alive();
   delete channel;
 }
 
 // The control connection holds the region when all channels are closed. It is idle for long times, so nobody may have
 // noticed that it broke, and the channel about to be closed may be the last connection.
-void ServerStore::keep_hold() {
+void ServerStore::keep_region_alive() {
   if (address_.is_shm()) return;
   LockGuard hold(control_lock_);
   std::byte byte;
@@ -100,7 +100,7 @@ void ServerStore::keep_hold() {
   if (whole) return;
   fds_.close(control_fd_);
   Status status;
-  control_fd_ = transport::dial_patiently(attach_, patience_, &status);
+  control_fd_ = transport::dial_with_retry(attach_, patience_, &status);
 }
 
 void ServerStore::shrink(uint64_t bytes) {
@@ -133,8 +133,8 @@ Status ServerStore::ask(wire::Op op, std::span<const std::byte> request, std::sp
     if (error.code != 0) return Status::error(-r, "memory server {} gives no more memory: {}", address(), error.text);
     fds_.close(control_fd_);
     Status status;
-    bool again = transport::may_pass(r) && !address_.is_shm() && now_ns() < end;
-    control_fd_ = again ? transport::dial_patiently(attach_, patience_, &status) : -1;
+    bool again = transport::is_transient(r) && !address_.is_shm() && now_ns() < end;
+    control_fd_ = again ? transport::dial_with_retry(attach_, patience_, &status) : -1;
   }
   return Status::error(ECONNRESET, "the connection to memory server {} was lost", address());
 }
@@ -145,7 +145,7 @@ Result<Snapshot> ServerStore::snapshot() {
   Status status;
   wire::HelloReply reply;
   Snapshot made;
-  made.fd = transport::dial_patiently(dialer, patience_, &status, &reply);
+  made.fd = transport::dial_with_retry(dialer, patience_, &status, &reply);
   if (made.fd < 0) return status;
   made.region = reply.region;
   memcpy(made.secret, reply.secret, sizeof made.secret);

@@ -38,16 +38,16 @@ class ServerStore final : public RemoteStore {
   const transport::ShmRegion* mapped() const { return shm_; }
 
  private:
-  ServerStore(const Address& address, transport::Patience patience) : address_(address), patience_(patience) {}
+  ServerStore(const Address& address, transport::RetryPolicy patience) : address_(address), patience_(patience) {}
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
   void name_region(uint64_t region, const void* secret);
-  void keep_hold();
+  void keep_region_alive();
   Status change_reservation(wire::Op op, uint64_t bytes);
   Status ask(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);
 
   const Address address_;
-  const transport::Patience patience_;
+  const transport::RetryPolicy patience_;
   transport::OwnFds fds_;
   transport::Dialer attach_;       // opens one more connection to our region
   std::atomic<bool> told_{false};  // that the server refuses our region

@@ -103,7 +103,7 @@ int Region::write_plain(const wire::ExtentList& extents, const std::byte* from) 
   return 0;
 }
 
-// Extents *next to end lie in one page, whose other bytes nobody writes meanwhile (docs/wire.md).
+// Extents *next to end lie in one page, whose other bytes nobody writes meanwhile (docs/internals/wire.md).
 int Region::patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t end, const std::byte** from) {
   std::byte content[kPageSize];
   uint64_t page = align_down(extents[*next].offset, kPageSize);

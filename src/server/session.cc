@@ -100,12 +100,12 @@ void Session::answer_complete_frames() {
     memcpy(&header, input_.data(), sizeof header);
     request_ = header;
     int r = wire::check_request_header(header);
-    if (r == -EPROTONOSUPPORT) return break_off(EPROTONOSUPPORT, "another version of the protocol");
-    if (r < 0) return break_off(EBADMSG, "not a request of the farside protocol");
+    if (r == -EPROTONOSUPPORT) return close_with_error(EPROTONOSUPPORT, "another version of the protocol");
+    if (r < 0) return close_with_error(EBADMSG, "not a request of the farside protocol");
     if (input_.size() < sizeof header + header.payload_bytes) return;
     wire::Bytes payload(input_.data() + sizeof header, header.payload_bytes);
     if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) != header.crc) {
-      return break_off(EBADMSG, "a frame's checksum is wrong");
+      return close_with_error(EBADMSG, "a frame's checksum is wrong");
     }
     try {
       handle(header, payload);
@@ -119,16 +119,16 @@ void Session::answer_complete_frames() {
 void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
   auto op = static_cast<wire::Op>(header.op);
   if ((state_ == State::kGreeting) != (op == wire::Op::kHello)) {
-    return break_off(EBADMSG, "the first request, and only the first, must be a greeting");
+    return close_with_error(EBADMSG, "the first request, and only the first, must be a greeting");
   }
   if (op == wire::Op::kHello) return greet(payload);
-  if (!fence_) return carry_out(op, payload);
+  if (!fence_) return execute(op, payload);
   auto inside = fence_->enter(generation_);
-  if (inside.owns_lock()) carry_out(op, payload);
-  else break_off(ESTALE, "another connection has replaced this one");
+  if (inside.owns_lock()) execute(op, payload);
+  else close_with_error(ESTALE, "another connection has replaced this one");
 }
 
-void Session::carry_out(wire::Op op, wire::Bytes payload) {
+void Session::execute(wire::Op op, wire::Bytes payload) {
   bool needs_region = op >= wire::Op::kRead && op <= wire::Op::kShrink;
   if (needs_region && !region_) return refuse(EINVAL, "this connection has no region");
   bool needs_registry = op == wire::Op::kRegister || op == wire::Op::kServers;
@@ -160,18 +160,18 @@ void Session::carry_out(wire::Op op, wire::Bytes payload) {
 void Session::greet(wire::Bytes payload) {
   wire::HelloRequest hello;
   int r = wire::decode_hello(payload, &hello);
-  if (r < 0) return break_off(-r, "malformed greeting");
+  if (r < 0) return close_with_error(-r, "malformed greeting");
   bool by_token = hello.mode == wire::HelloMode::kCreate || hello.mode == wire::HelloMode::kObserve;
   if (by_token && !token_is_right(hello)) {
     count(shared_->counters.refused_tokens);
-    return break_off(EACCES, "wrong token");
+    return close_with_error(EACCES, "wrong token");
   }
   wire::HelloReply answer = {};
   if (hello.mode != wire::HelloMode::kObserve) {
     auto region = region_for(hello);
-    if (!region.ok()) return break_off(region.status().code(), region.status().text());
+    if (!region.ok()) return close_with_error(region.status().code(), region.status().text());
     region_ = *region;
-    if (!replace_older(hello)) return break_off(ESTALE, "another connection has replaced this one");
+    if (!replace_older(hello)) return close_with_error(ESTALE, "another connection has replaced this one");
     answer.region = region_->name().id;
     memcpy(answer.secret, region_->name().secret, sizeof answer.secret);
     answer.region_bytes = region_->bytes();
@@ -284,7 +284,7 @@ void Session::append_frame(wire::Op op, wire::Bytes payload) {
 }
 
 // One error reply, then the end.
-void Session::break_off(int code, const char* what) {
+void Session::close_with_error(int code, const char* what) {
   if (code == EBADMSG) count(shared_->counters.bad_frames);
   log_bad_peer(what);
   append_frame(wire::Op::kError, bytes_of(wire::make_error(code, what)));

@@ -34,7 +34,7 @@ class Session {
   bool over() const { return state_ == State::kOver; }
   bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput; }
   bool wants_output() const { return !output_.empty(); }
-  // A peer that has not greeted, or does not take its farewell, is not waited for long.
+  // A peer that has not greeted, or does not take its error_reply, is not waited for long.
   bool is_expired(uint64_t now) const { return !is_open() && now - since_ > kPatienceNs; }
 
   // Receives once, answers what is complete, sends what the peer takes. True when there was something to do.
@@ -54,7 +54,7 @@ class Session {
   bool receive_some();
   void answer_complete_frames();
   void handle(const wire::FrameHeader& header, wire::Bytes payload);
-  void carry_out(wire::Op op, wire::Bytes payload);
+  void execute(wire::Op op, wire::Bytes payload);
   void greet(wire::Bytes payload);
   bool replace_older(const wire::HelloRequest& hello);
   Result<Region*> region_for(const wire::HelloRequest& hello);
@@ -71,7 +71,7 @@ class Session {
   void refuse(int code, const char* text);
   void refuse(int code);
   void append_frame(wire::Op op, wire::Bytes payload);
-  void break_off(int code, const char* what);
+  void close_with_error(int code, const char* what);
   void send_memory_fd();
 
   int fd_;

@@ -23,7 +23,7 @@ constexpr int kRoundsPerWait = 8;             // and in between, all others are 
 constexpr uint64_t kLongYieldNs = 1'000'000;  // whoever offers the core and gets it back so late is in the way
 constexpr uint64_t kCrowdedNs = 50'000'000;   // and then sleeps instead of polling for so long
 constexpr uint64_t kSweepNs = 500'000'000;    // how often silent connections are looked for
-constexpr uint64_t kDeafNs = 100'000'000;
+constexpr uint64_t kAcceptBackoffNs = 100'000'000;
 
 void keep_alive(int fd) {
   auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); };
@@ -75,7 +75,7 @@ void Worker::run() {
   for (int round = 0;; round++) {
     uint64_t now = now_ns();
     bool polling = !active_.empty() && now - last_request_ < kPollNs && now >= crowded_until_;
-    if (!polling) fall_idle();
+    if (!polling) deactivate_all();
     if (polling && round % kRoundsPerWait != 0) {
       if (!poll_active()) offer_core();
       continue;
@@ -125,7 +125,7 @@ bool Worker::wait(int timeout_ms) {
 }
 
 int Worker::sleep_ms() const {
-  if (deaf_until_ != 0) return kDeafNs / 1'000'000;
+  if (deaf_until_ != 0) return kAcceptBackoffNs / 1'000'000;
   return unsettled_ > 0 || shared_->pool.keeps_abandoned() ? kSweepNs / 1'000'000 : -1;
 }
 
@@ -139,7 +139,7 @@ void Worker::accept_from(const Listener& listener) {
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       log(LogLevel::kWarning, "no descriptor for a new connection; raise the limit of open files (ulimit -n)");
-      deaf_until_ = now_ns() + kDeafNs;
+      deaf_until_ = now_ns() + kAcceptBackoffNs;
       listen_to(false);
     }
     return;
@@ -188,7 +188,7 @@ void Worker::make_active(Session* session) {
   active_.insert(active_.begin(), session);
 }
 
-void Worker::fall_idle() {
+void Worker::deactivate_all() {
   for (Session* session : active_) session->trim();
   active_.clear();
 }

@@ -36,7 +36,7 @@ class Worker {
   void serve(Session* session, uint32_t events);
   void update(Session* session);
   void make_active(Session* session);
-  void fall_idle();
+  void deactivate_all();
   void close(Session* session);
   void close_expired();
   void listen_to(bool on);

@@ -16,59 +16,60 @@ constexpr uint64_t kAwayNs = 500'000'000;
 
 }  // namespace
 
-bool may_pass(int error) {
+bool is_transient(int error) {
   return error == -ETIMEDOUT || error == -ENETUNREACH || error == -EHOSTUNREACH || error == -ENETDOWN ||
          error == -ECONNRESET || error == -EPIPE || error == -EAGAIN;
 }
 
-int dial_patiently(const Dialer& dialer, Patience patience, Status* status, wire::HelloReply* reply) {
-  uint64_t end = now_ns() + patience.limit_ns, pause = SteadyChannel::kFirstPauseNs;
+int dial_with_retry(const Dialer& dialer, RetryPolicy patience, Status* status, wire::HelloReply* reply) {
+  uint64_t end = now_ns() + patience.limit_ns, pause = ReconnectingChannel::kFirstPauseNs;
   for (;;) {
     uint64_t timeout = std::min(kDialTimeoutNs, patience.retry_ns());
     int fd = dialer.open(status, reply, nullptr, timeout);
-    if (fd >= 0 || !may_pass(fd) || now_ns() + pause >= end) return fd;
+    if (fd >= 0 || !is_transient(fd) || now_ns() + pause >= end) return fd;
     os::nanosleep_ns(pause);
     pause = std::min(2 * pause, patience.retry_ns());
   }
 }
 
-SteadyChannel* SteadyChannel::open(const Dialer& dialer, Patience patience, std::atomic<bool>* told, Status* status) {
+ReconnectingChannel* ReconnectingChannel::open(const Dialer& dialer, RetryPolicy patience, std::atomic<bool>* told,
+                                               Status* status) {
   Dialer first = dialer;
   first.hello.channel = os::random_u64() | 1;
   first.hello.generation = 1;
-  int fd = dial_patiently(first, patience, status);
+  int fd = dial_with_retry(first, patience, status);
   if (fd < 0) return nullptr;
-  auto* channel = new SteadyChannel(dialer, patience, told, first.hello.channel);
+  auto* channel = new ReconnectingChannel(dialer, patience, told, first.hello.channel);
   channel->generation_ = first.hello.generation;
   channel->stream_ = new StreamChannel(fd, dialer.fds);
   return channel;
 }
 
-SteadyChannel::~SteadyChannel() {
+ReconnectingChannel::~ReconnectingChannel() {
   delete stream_;
   for (Slot& slot : slots_) near_free(slot.staging, slot.staging_bytes);
 }
 
-int SteadyChannel::submit_read(std::span<const Segment> segments, Token* token) {
+int ReconnectingChannel::submit_read(std::span<const Segment> segments, Token* token) {
   Slot* slot;
   int r = begin(Kind::kRead, segments, kMaxRequestBytes, &slot);
   return r < 0 ? r : submit(slot, token);
 }
 
-int SteadyChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
+int ReconnectingChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
   Slot* slot;
   int r = begin(Kind::kWrite, segments, kMaxRequestBytes, &slot);
   if (r == 0 && pipe >= 0) r = stage(slot, pipe);
   return r < 0 ? r : submit(slot, token);
 }
 
-int SteadyChannel::submit_discard(std::span<const Segment> segments, Token* token) {
+int ReconnectingChannel::submit_discard(std::span<const Segment> segments, Token* token) {
   Slot* slot;
   int r = begin(Kind::kDiscard, segments, kNoByteLimit, &slot);
   return r < 0 ? r : submit(slot, token);
 }
 
-int SteadyChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot) {
+int ReconnectingChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot) {
   uint64_t bytes;
   if (ended_ != 0) return -ECONNRESET;
   if (int r = check_segments(segments, max_bytes, &bytes); r < 0) return r;
@@ -80,21 +81,21 @@ int SteadyChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t 
   return 0;
 }
 
-int SteadyChannel::stage(Slot* slot, int pipe) {
+int ReconnectingChannel::stage(Slot* slot, int pipe) {
   std::span<Segment> segments(slot->segments, slot->count);
   return stage_pipe(pipe, segments, &slot->staging, &slot->staging_bytes);
 }
 
-int SteadyChannel::submit(Slot* slot, Token* token) {
-  if (under_way_++ == 0) answered_ns_ = moved_ns_ = looked_ns_ = now_ns();
+int ReconnectingChannel::submit(Slot* slot, Token* token) {
+  if (in_flight_++ == 0) answered_ns_ = moved_ns_ = looked_ns_ = now_ns();
   slot->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
-  slot->result = kUnderWay;
+  slot->result = kInFlight;
   slot->asked = 0;
   if (ask(slot) < 0) give_connection_up();  // a failure from here on is the token's result
   return 0;
 }
 
-int SteadyChannel::ask(Slot* slot) {
+int ReconnectingChannel::ask(Slot* slot) {
   if (!stream_) return 0;
   std::span<const Segment> segments(slot->segments, slot->count);
   if (slot->kind == Kind::kRead) return stream_->submit_read(segments, &slot->asked);
@@ -102,22 +103,22 @@ int SteadyChannel::ask(Slot* slot) {
   return stream_->submit_discard(segments, &slot->asked);
 }
 
-void SteadyChannel::gather(bool on) {
+void ReconnectingChannel::gather(bool on) {
   gathers_ = on;
   if (stream_) stream_->gather(on);
 }
 
-int SteadyChannel::poll(Token token) {
+int ReconnectingChannel::poll(Token token) {
   Slot* slot = find(token);
   if (!slot) return -EINVAL;
-  if (slot->result == kUnderWay && !stream_) reconnect();
-  if (slot->result == kUnderWay && stream_) take(slot, stream_->poll(slot->asked));
-  if (slot->result == kUnderWay) return 0;
+  if (slot->result == kInFlight && !stream_) reconnect();
+  if (slot->result == kInFlight && stream_) take(slot, stream_->poll(slot->asked));
+  if (slot->result == kInFlight) return 0;
   slot->token = 0;
   return slot->result == 0 ? 1 : slot->result;
 }
 
-int SteadyChannel::wait(Token token, uint64_t timeout_ns) {
+int ReconnectingChannel::wait(Token token, uint64_t timeout_ns) {
   uint64_t start = now_ns();
   for (;;) {
     int r = poll(token);
@@ -135,7 +136,7 @@ int SteadyChannel::wait(Token token, uint64_t timeout_ns) {
 }
 
 // What the connection says of a request. -EINVAL: it was never asked there, because the connection broke before.
-void SteadyChannel::take(Slot* slot, int result) {
+void ReconnectingChannel::take(Slot* slot, int result) {
   if (result == 0) return look_for_silence();
   if (result == -ECONNRESET || result == -EINVAL) return give_connection_up();
   if (result == -EBADMSG) return end(result);
@@ -144,14 +145,14 @@ void SteadyChannel::take(Slot* slot, int result) {
   finish(slot, result > 0 ? 0 : result);
 }
 
-void SteadyChannel::finish(Slot* slot, int result) {
+void ReconnectingChannel::finish(Slot* slot, int result) {
   slot->result = result;
   answered_ns_ = now_ns();
-  under_way_--;
+  in_flight_--;
 }
 
 // The time. What passed while the caller did something else was no waiting, and nothing was done about the connection.
-uint64_t SteadyChannel::look() {
+uint64_t ReconnectingChannel::look() {
   uint64_t now = now_ns(), away = now - looked_ns_;
   if (away > kAwayNs) {
     answered_ns_ = std::min(now, answered_ns_ + away);
@@ -161,7 +162,7 @@ uint64_t SteadyChannel::look() {
   return now;
 }
 
-void SteadyChannel::look_for_silence() {
+void ReconnectingChannel::look_for_silence() {
   uint64_t now = look();
   if (stream_->moved() != moved_) moved_ns_ = now;
   moved_ = stream_->moved();
@@ -169,9 +170,9 @@ void SteadyChannel::look_for_silence() {
 }
 
 // Requests that were answered in time keep their answers; nothing lands in the buffers of the others any more.
-void SteadyChannel::give_connection_up() {
+void ReconnectingChannel::give_connection_up() {
   for (Slot& slot : slots_) {
-    if (!stream_ || slot.token == 0 || slot.result != kUnderWay) continue;
+    if (!stream_ || slot.token == 0 || slot.result != kInFlight) continue;
     int r = stream_->poll(slot.asked);
     slot.asked = 0;
     if (r == -EBADMSG) return end(r);
@@ -181,17 +182,17 @@ void SteadyChannel::give_connection_up() {
   delete stream_;
   stream_ = nullptr;
   moved_ = 0;
-  if (under_way_ > 0) reconnect();
+  if (in_flight_ > 0) reconnect();
 }
 
-void SteadyChannel::reconnect() {
+void ReconnectingChannel::reconnect() {
   uint64_t now = look(), silence = now - answered_ns_;
   if (silence > patience_.limit_ns) return end(-ECONNRESET);
   if (now < next_try_ns_) return;
   Status status;
   int fd = connect(&status, std::min({kDialTimeoutNs, patience_.retry_ns(), patience_.limit_ns - silence + 1}));
   looked_ns_ = now_ns();  // dialling was waiting
-  if (fd < 0 && !may_pass(fd)) {
+  if (fd < 0 && !is_transient(fd)) {
     // That nobody listens needs no more words than that the server is lost.
     if (fd != -ECONNREFUSED && !told_->exchange(true)) log(LogLevel::kWarning, "{}", status.text());
     return end(-ECONNRESET);
@@ -207,30 +208,30 @@ void SteadyChannel::reconnect() {
   Slot* again[kMaxInFlight];
   size_t count = 0;
   for (Slot& slot : slots_) {
-    if (slot.token != 0 && slot.result == kUnderWay) again[count++] = &slot;
+    if (slot.token != 0 && slot.result == kInFlight) again[count++] = &slot;
   }
   std::sort(again, again + count, [](Slot* a, Slot* b) { return a->token < b->token; });
   for (size_t i = 0; i < count; i++) ask(again[i]);  // one that fails shows when it is polled
 }
 
-int SteadyChannel::connect(Status* status, uint64_t timeout_ns) {
+int ReconnectingChannel::connect(Status* status, uint64_t timeout_ns) {
   Dialer next = *dialer_;
   next.hello.channel = channel_;
   next.hello.generation = ++generation_;
   return next.open(status, nullptr, nullptr, timeout_ns);
 }
 
-void SteadyChannel::end(int error) {
+void ReconnectingChannel::end(int error) {
   ended_ = error;
   delete stream_;
   stream_ = nullptr;
   for (Slot& slot : slots_) {
-    if (slot.token != 0 && slot.result == kUnderWay) finish(&slot, error);
+    if (slot.token != 0 && slot.result == kInFlight) finish(&slot, error);
   }
 }
 
-SteadyChannel::Slot* SteadyChannel::find(Token token) { return find_slot(slots_, token); }
+ReconnectingChannel::Slot* ReconnectingChannel::find(Token token) { return find_slot(slots_, token); }
 
-SteadyChannel::Slot* SteadyChannel::free_slot() { return transport::free_slot(slots_); }
+ReconnectingChannel::Slot* ReconnectingChannel::free_slot() { return transport::free_slot(slots_); }
 
 }  // namespace farside::transport

@@ -17,19 +17,19 @@
 namespace farside::transport {
 
 // True for errors of dialling that may pass: the network is slow, cut, or loses much.
-bool may_pass(int error);
+bool is_transient(int error);
 
 // Opens a connection; tries again for as long as errors may pass and there is patience. As Dialer::open.
-int dial_patiently(const Dialer& dialer, Patience patience, Status* status, wire::HelloReply* reply = nullptr);
+int dial_with_retry(const Dialer& dialer, RetryPolicy patience, Status* status, wire::HelloReply* reply = nullptr);
 
-class SteadyChannel final : public Channel {
+class ReconnectingChannel final : public Channel {
  public:
   static constexpr uint64_t kFirstPauseNs = 10'000'000;  // between attempts to dial; each is twice as long
 
   // Dials and greets; nullptr with the reason in *status. The dialer greets with kAttach; it and *told outlive the
   // channel. The first channel of a server whose greeting is refused says so, and sets *told.
-  static SteadyChannel* open(const Dialer& dialer, Patience patience, std::atomic<bool>* told, Status* status);
-  ~SteadyChannel() override;
+  static ReconnectingChannel* open(const Dialer& dialer, RetryPolicy patience, std::atomic<bool>* told, Status* status);
+  ~ReconnectingChannel() override;
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
   int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
@@ -39,7 +39,7 @@ class SteadyChannel final : public Channel {
   int wait(Token token, uint64_t timeout_ns) override;
 
  private:
-  static constexpr int kUnderWay = 1;
+  static constexpr int kInFlight = 1;
   enum class Kind : uint8_t { kRead, kWrite, kDiscard };
 
   // A request under way. The token's low four bits are the slot's index.
@@ -47,14 +47,14 @@ class SteadyChannel final : public Channel {
     Token token = 0;  // 0: free
     Token asked;      // of the connection's channel; 0: to be asked again
     Kind kind;
-    int result;  // kUnderWay, 0 or -errno
+    int result;  // kInFlight, 0 or -errno
     size_t count;
     std::byte* staging = nullptr;  // what came from a pipe; as large as the largest one of the slot
     size_t staging_bytes = 0;
     Segment segments[kMaxSegments];
   };
 
-  SteadyChannel(const Dialer& dialer, Patience patience, std::atomic<bool>* told, uint64_t channel)
+  ReconnectingChannel(const Dialer& dialer, RetryPolicy patience, std::atomic<bool>* told, uint64_t channel)
       : dialer_(&dialer), patience_(patience), told_(told), channel_(channel) {}
   int connect(Status* status, uint64_t timeout_ns);
   int begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot);
@@ -72,7 +72,7 @@ class SteadyChannel final : public Channel {
   Slot* free_slot();
 
   const Dialer* dialer_;
-  const Patience patience_;
+  const RetryPolicy patience_;
   std::atomic<bool>* const told_;
   const uint64_t channel_;           // names the sequence of our connections to the server
   uint64_t generation_ = 0;          // of the connection
@@ -80,7 +80,7 @@ class SteadyChannel final : public Channel {
   int ended_ = 0;                    // the error that ended the channel
   bool gathers_ = false;
   uint64_t sequence_ = 0;
-  unsigned under_way_ = 0;  // requests without a result
+  unsigned in_flight_ = 0;  // requests without a result
 
   uint64_t answered_ns_ = 0;  // when a request was last answered, or the first one after a pause began
   uint64_t moved_ns_ = 0;     // when something was last sent or received

@@ -78,8 +78,8 @@ int StreamChannel::submit_discard(std::span<const Segment> segments, Token* toke
 int StreamChannel::poll(Token token) {
   Slot* slot = find(token);
   if (!slot) return -EINVAL;
-  if (slot->result == kUnderWay) pump();
-  if (slot->result == kUnderWay) return 0;
+  if (slot->result == kInFlight) pump();
+  if (slot->result == kInFlight) return 0;
   slot->token = 0;
   return slot->result == 0 ? 1 : slot->result;
 }
@@ -126,7 +126,7 @@ int StreamChannel::stage_pipe(Slot* slot, int pipe, size_t bytes) {
 
 int StreamChannel::start(Slot* slot, Token* token) {
   slot->token = slot->header.request;
-  slot->result = kUnderWay;
+  slot->result = kInFlight;
   *token = slot->token;
   send_queue_[(send_first_ + send_count_++) % kMaxInFlight] = static_cast<uint8_t>(slot - slots_);
   if (!gathers_ || send_count_ >= kGathered) pump_send();  // a failure here is the token's result
@@ -139,7 +139,7 @@ void StreamChannel::fail(int error) {
   fd_ = -1;
   send_count_ = 0;
   for (Slot& slot : slots_) {
-    if (slot.token != 0 && slot.result == kUnderWay) slot.result = error;
+    if (slot.token != 0 && slot.result == kInFlight) slot.result = error;
   }
 }
 
@@ -150,7 +150,7 @@ void StreamChannel::pump() {
 
 void StreamChannel::pump_send() {
   while (fd_ >= 0 && send_count_ > 0) {
-    iovec pieces[kMostPieces];
+    iovec pieces[kMaxPieces];
     msghdr message = {};
     message.msg_iov = pieces;
     message.msg_iovlen = static_cast<size_t>(collect(pieces));
@@ -168,8 +168,8 @@ int StreamChannel::collect(iovec* pieces) {
   for (unsigned i = 0; i < send_count_; i++) {
     const Slot& slot = slots_[send_queue_[(send_first_ + i) % kMaxInFlight]];
     auto more = static_cast<int>(slot.send_end - slot.send_next);
-    if (i > 0 && count + more > kMostPieces) break;
-    more = std::min(more, kMostPieces);
+    if (i > 0 && count + more > kMaxPieces) break;
+    more = std::min(more, kMaxPieces);
     std::copy_n(slot.send_next, more, pieces + count);
     count += more;
   }
@@ -252,7 +252,7 @@ int StreamChannel::consume() {
 int StreamChannel::begin_reply() {
   if (int r = wire::check_reply_header(reply_); r < 0) return r;
   Slot* slot = find(reply_.request);
-  if (!slot || slot->result != kUnderWay) return -EBADMSG;
+  if (!slot || slot->result != kInFlight) return -EBADMSG;
   bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
   if (!is_error && reply_.op != static_cast<uint8_t>(slot->op)) return -EBADMSG;
   if (reply_.payload_bytes != (is_error ? sizeof error_ : slot->reply_bytes)) return -EBADMSG;

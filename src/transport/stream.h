@@ -31,7 +31,7 @@ class StreamChannel final : public Channel {
   uint64_t moved() const { return moved_; }
 
  private:
-  static constexpr int kUnderWay = 1;
+  static constexpr int kInFlight = 1;
 
   // A request under way. The token's low four bits are the slot's index.
   //   pieces[0] is the frame's head. pieces[1..] are the near buffers: what a write sends after the head, or where a
@@ -39,7 +39,7 @@ class StreamChannel final : public Channel {
   struct Slot {
     Token token = 0;  // 0: free
     wire::Op op;
-    int result;            // kUnderWay, 0 or -errno
+    int result;            // kInFlight, 0 or -errno
     uint32_t reply_bytes;  // payload of the reply that is expected
     iovec* send_end;       // end of what is to be sent
     iovec* send_next;
@@ -71,7 +71,7 @@ class StreamChannel final : public Channel {
   void sleep(uint64_t ns);
 
   static constexpr size_t kReceiveBytes = 5 * 4096;  // a page each for all that were gathered come in one receive
-  static constexpr int kMostPieces = 32;             // in one sendmsg
+  static constexpr int kMaxPieces = 32;              // in one sendmsg
   static constexpr unsigned kGathered = 4;  // requests: the server works on them while the next ones come together
 
   int fd_;  // -1: dead

@@ -1,4 +1,4 @@
-// The words that clients and memory servers exchange. Written once, for both ends; docs/wire.md tells the story.
+// The words that clients and memory servers exchange. Written once, for both ends; docs/internals/wire.md tells the story.
 // All integers are little-endian; structs have no padding; reserved bytes are zero and checked.
 //
 // A frame:

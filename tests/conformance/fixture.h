@@ -110,7 +110,7 @@ class ServerProcess {
 
 inline std::unique_ptr<remote::RemoteStore> connect(const std::string& address, const std::string& token,
                                                     uint64_t reserve = 2 * kSlab, unsigned replicas = 1,
-                                                    transport::Patience patience = {}) {
+                                                    transport::RetryPolicy patience = {}) {
   auto store = remote::RemoteStore::connect({address.c_str(), token.c_str(), kRegion, replicas, patience});
   if (!store.ok()) throw std::runtime_error(store.status().text());
   Status grown = reserve ? (*store)->grow(reserve) : Status();

@@ -22,7 +22,7 @@ server::ServerConfig patient_config() {
 class Network : public ::testing::Test {
  protected:
   std::unique_ptr<RemoteStore> connect_with(double patience, const std::string& address, unsigned replicas = 1) {
-    transport::Patience p = {static_cast<uint64_t>(patience * static_cast<double>(kSecond))};
+    transport::RetryPolicy p = {static_cast<uint64_t>(patience * static_cast<double>(kSecond))};
     return connect(address, server_.config().token, 2 * kSlab, replicas, p);
   }
 

@@ -59,7 +59,7 @@ bool ObjectModel::step_thread(State& s, unsigned i, const char** wrong) const {
       t.pc = s.segment == Segment::kOpen ? Pc::kNeighbourLicense : Pc::kEnd;
       return true;
     case Pc::kNeighbourLicense:
-      if (s.segment != Segment::kReused) s.licence = 1;
+      if (s.segment != Segment::kReused) s.access = 1;
       t.pc = Pc::kEnd;
       return true;
     case Pc::kEnd:
@@ -86,10 +86,10 @@ bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
   bool uses = op == 'r' || op == 'w';
   Pc act = uses ? Pc::kAccess : (op == 'm' ? Pc::kMoveTo : Pc::kKill);
   switch (t.pc) {
-    case Pc::kFast:  // `seen` was loaded; now the licence
+    case Pc::kFast:  // `seen` was loaded; now the access
       if (t.seen == Word::kNull) t.pc = Pc::kEnd;
       else if (t.seen == Word::kNew) t.at_new = 1, t.pc = Pc::kAccess;
-      else t.pc = s.licence ? Pc::kAccess : Pc::kReload;
+      else t.pc = s.access ? Pc::kAccess : Pc::kReload;
       return true;
     case Pc::kReload:
       if (!uses || !is_broken(BrokenObjects::kNoReload)) t.seen = s.owners[t.owner];
@@ -118,7 +118,7 @@ bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
           return true;
       }
     case Pc::kLicense:
-      s.licence = 1;
+      s.access = 1;
       t.pc = Pc::kAccess;
       return true;
     case Pc::kHold:
@@ -244,7 +244,7 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       return true;
     case Evacuator::kTakeLicence:
       if (s.waits_for != 0 && !is_broken(BrokenObjects::kNoFirstGrace)) return false;
-      s.licence = 0;
+      s.access = 0;
       if (s.segment == Segment::kClosing) s.segment = Segment::kClosed;
       s.waits_for = scopes(s);
       s.evacuator = Evacuator::kEmpty;
@@ -309,7 +309,7 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
     case Evacuator::kReuse:
       if (s.waits_for != 0 && !is_broken(BrokenObjects::kReuseAtOnce)) return false;
       s.segment = Segment::kReused;
-      s.licence = 1;  // for whatever lies there now
+      s.access = 1;  // for whatever lies there now
       s.old_content = 255;
       s.evacuator = Evacuator::kDone;
       return true;
@@ -348,7 +348,7 @@ std::string ObjectModel::describe(const State& s, unsigned actor) const {
                                         : "thread " + std::to_string(actor) + " -> " +
                                               std::to_string(static_cast<int>(s.threads[actor].pc));
   return who + ", segment " + std::to_string(static_cast<int>(s.segment)) + ", holders " + std::to_string(s.holders) +
-         ", licence " + std::to_string(s.licence) + ", owners " + std::to_string(static_cast<int>(s.owners[0])) + " " +
+         ", access " + std::to_string(s.access) + ", owners " + std::to_string(static_cast<int>(s.owners[0])) + " " +
          std::to_string(static_cast<int>(s.owners[1])) + ", content " + std::to_string(s.old_content) + " " +
          std::to_string(s.new_content) + ", expected " + std::to_string(s.expected);
 }

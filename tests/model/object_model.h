@@ -1,10 +1,10 @@
-// A model of one object in one segment: its owner, its licence, the segment's state, and everybody who works on it, at
-// the granularity of single atomic operations. The steps follow src/objects (docs/object_paths.md names the phases).
+// A model of one object in one segment: its owner, its access, the segment's state, and everybody who works on it, at
+// the granularity of single atomic operations. The steps follow src/objects (docs/internals/object_paths.md names the phases).
 // How pages come and go is page_model's affair: here a segment has one content, wherever it is. Grace periods are
 // perfect: a mask of the scopes that were open.
 //
 // Threads run scripts, one letter an operation:
-//   r read   w write   m move the owner   x end the object   n use a neighbour, which gives the line's licence
+//   r read   w write   m move the owner   x end the object   n use a neighbour, which gives the line's access
 // A program may not move or end a pointer while others use it, so m and x stand in one thread's script only, and that
 // alone uses the object.
 #pragma once
@@ -93,7 +93,7 @@ class ObjectModel {
   struct State {
     Thread threads[kThreads];
     Segment segment = Segment::kOpen;
-    uint8_t holders = 0, licence = 0, locked = 0;
+    uint8_t holders = 0, access = 0, locked = 0;
     Word owners[2] = {Word::kOld, Word::kNull};
     uint8_t header = 0;      // the owner that the old segment's header names
     uint8_t note = kNoNote;  // that a note names, which goes before the header

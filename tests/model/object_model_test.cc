@@ -1,4 +1,4 @@
-// Every interleaving of small scenarios keeps the promises of docs/object_paths.md; and every rule that is left out on
+// Every interleaving of small scenarios keeps the promises of docs/internals/object_paths.md; and every rule that is left out on
 // purpose is missed by the model.
 #include "object_model.h"
 

@@ -1,6 +1,6 @@
 // A model of one page of far space: its word, the kernel's mapping, its frames, the far side, the gate, and everybody
 // who works on it, at the granularity of single atomic operations and system calls. The word is the pager's own
-// PageWord; the steps follow src/pager line by line (docs/page_states.md names the places). Explored by explorer.h.
+// PageWord; the steps follow src/pager line by line (docs/internals/page_states.md names the places). Explored by explorer.h.
 //
 // Threads run scripts, one letter an operation:
 //   r read   w write   k a system call writes into the pinned page   d discard   s seal and unseal   f fork

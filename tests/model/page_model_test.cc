@@ -1,4 +1,4 @@
-// Every interleaving of small scenarios keeps the promises of docs/page_states.md; and every rule that is left out on
+// Every interleaving of small scenarios keeps the promises of docs/internals/page_states.md; and every rule that is left out on
 // purpose is missed by the model, which proves that the check can fail.
 #include <gtest/gtest.h>
 

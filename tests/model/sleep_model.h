@@ -1,4 +1,4 @@
-// A model of how the workers of a fiber run sleep and are woken (docs/fibers.md, src/fiber/runtime.h), at the
+// A model of how the workers of a fiber run sleep and are woken (docs/guide/fibers.md, src/fiber/runtime.h), at the
 // granularity of single atomic operations. What the queues hold and in which order is of no account here, so a queue is
 // a set of fibers. Locks are not modelled: what is done under one is a step.
 //

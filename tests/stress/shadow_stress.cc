@@ -1,5 +1,5 @@
 // Threads do everything at random that a program can do to far memory, and compare it with a shadow copy kept near.
-// Ends with status 0, or 1 after a mismatch, or aborts when nothing moves for 30 s. See docs/testing.md.
+// Ends with status 0, or 1 after a mismatch, or aborts when nothing moves for 30 s. See docs/internals/testing.md.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -35,7 +35,7 @@ Settings settings_from(int argc, char** argv, int* exit_code) {
   app.add_option("--transport", s.transport)
       ->check(CLI::IsMember({"direct", "copy", "shm", "tcp", "replicas", "shm_replicas"}));
   app.add_option("--policy", s.policy)->check(CLI::IsMember({"fifo", "second-chance", "lru", "priority"}));
-  app.add_option("--evictors", s.evictors)->check(CLI::Range(1U, kMostEvictors));
+  app.add_option("--evictors", s.evictors)->check(CLI::Range(1U, kMaxEvictors));
   app.add_option("--writeback", s.writeback)->check(CLI::IsMember({"auto", "page", "line"}));
   app.add_flag("--prefetch,!--no-prefetch", s.prefetch);
   app.add_flag("--forks,!--no-forks", s.forks);

@@ -10,7 +10,7 @@ from support import BUILD, FARSIDE, SystemTest, end_group, environment, main, ru
 
 USAGE, FAILURE = 2, 1
 APPS = "psrs_sort,analytics,gups"
-OPTIONS = ["--apps", APPS, "--ways", "far,hinted", "--shares", "25,100", "--size", "32M"]
+OPTIONS = ["--apps", APPS, "--configurations", "far,hinted", "--shares", "25,100", "--size", "32M"]
 
 
 class BenchAllTest(SystemTest):
@@ -70,7 +70,7 @@ class BenchAllTest(SystemTest):
         path = self.folder / folder / "gups"
         path.write_text("#!/bin/sh\n" + script)
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        return self.bench(folder + "-out", "--apps-dir", self.folder / folder, "--ways", "far", "--shares", "50", "--size",
+        return self.bench(folder + "-out", "--apps-dir", self.folder / folder, "--configurations", "far", "--shares", "50", "--size",
                           "4M", "--quiet", "--cut-off", "1")
 
     def test_differing_results_are_an_error(self):

@@ -81,7 +81,7 @@ class ProgramApiTest(SystemTest):
         def lines(text):
             return [line.strip() for line in text.splitlines() if line.strip()]
         programs = [lines((OUTSIDE / name).read_text("utf8")) for name in ("tutorial.cc", "tutorial_before.cc")]
-        blocks = [lines(block) for block in re.findall(r"```cpp\n(.*?)```", (ROOT / "docs/objects.md").read_text("utf8"), re.S)]
+        blocks = [lines(block) for block in re.findall(r"```cpp\n(.*?)```", (ROOT / "docs/guide/objects.md").read_text("utf8"), re.S)]
         self.assertGreater(len(blocks), 10)
         for block in blocks:
             self.assertTrue(any(block == program[at:at + len(block)] for program in programs for at in range(len(program))),
@@ -102,7 +102,7 @@ class ProgramApiTest(SystemTest):
         self.assertEqual(self.native([self.program("objects")], env=checked).output, expected.output)
 
     def test_the_compiler_refuses_what_the_tutorial_says(self):
-        text = " ".join((ROOT / "docs/objects.md").read_text("utf8").split())
+        text = " ".join((ROOT / "docs/guide/objects.md").read_text("utf8").split())
         for use, message in [("customer.deref();", "no matching function for call to 'farside::unique_ptr<Customer>::deref()'"),
                              ("customer->spent = 1;", "base operand of '->' has non-pointer type"),
                              ("farside::deref_scope s; customer.deref(s)->spent = 1;", "in read-only object"),

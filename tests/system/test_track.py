@@ -78,9 +78,9 @@ class TrackTest(SystemTest):
 
     def check(self, actions, changed, lines, pages, blocks, per_page, runs, written=None, noise=NOISE_PAGES):
         """The figures may hold more than those given by what the program needs to read its orders, and no less."""
-        for way in WAYS:
-            with self.subTest(way=way, action=actions[0]):
-                tracked = Tracked(self, "--way", way).act(*actions)
+        for method in WAYS:
+            with self.subTest(method=method, action=actions[0]):
+                tracked = Tracked(self, "--method", method).act(*actions)
                 total = tracked.report()["total"]
                 self.between(total["changed_bytes"], changed, noise * PAGE)
                 self.between(total["dirty_bytes"]["64"], lines * LINE, noise * PAGE)
@@ -92,7 +92,7 @@ class TrackTest(SystemTest):
                 for name, dirty in total["dirty_bytes"].items():
                     self.assertAlmostEqual(total["amplification"][name], dirty / total["changed_bytes"])
                 self.assertEqual(total["uncompared_pages"], 0)
-                if written is not None and way == "write-protect":
+                if written is not None and method == "write-protect":
                     self.between(total["written_pages"], written, noise)
                 self.assertEqual(total["dirty_bytes"]["64"], LINE * sum(n * c for n, c in enumerate(total["lines_per_page"], 1)))
                 self.assertEqual(total["dirty_bytes"]["64"], LINE * sum(n * c for n, c in enumerate(total["run_lengths"], 1)))
@@ -137,7 +137,7 @@ class TrackTest(SystemTest):
             self.between(window["changed_bytes"], 2000, NOISE_PAGES * PAGE)
         for before, after in zip(report["windows"], report["windows"][1:]):
             self.assertAlmostEqual(before["begin_seconds"] + before["seconds"], after["begin_seconds"], delta=1e-3)
-        self.assertEqual(report["way"], "write-protect")
+        self.assertEqual(report["method"], "write-protect")
         self.assertGreaterEqual(report["overhead"]["write_faults"], 5000)
         self.assertGreater(report["overhead"]["write_fault_ns"], 0)
         self.assertGreater(report["overhead"]["stopped_seconds"], 0)
@@ -268,14 +268,14 @@ class TrackStartTest(SystemTest):
         self.assertGreater(total["changed_bytes"], 0.99 * 8 * MIB)
 
     def test_a_statically_linked_program(self):
-        for way in WAYS:
-            result = self.track("--quiet", "--way", way, "--", PROGRAMS / "status_static", "status", "3")
+        for method in WAYS:
+            result = self.track("--quiet", "--method", method, "--", PROGRAMS / "status_static", "status", "3")
             self.assertEqual((result.status, result.errors), (3, b""))
 
     def test_short_programs(self):
         """Stopped before their first instruction, tracked to their last, again and again."""
-        for way in WAYS * 10:
-            result = self.track("--quiet", "--way", way, "--out", self.folder / "short", "--", "true")
+        for method in WAYS * 10:
+            result = self.track("--quiet", "--method", method, "--out", self.folder / "short", "--", "true")
             self.assertEqual((result.status, result.errors), (0, b""))
             self.assertGreater(json.loads(read_text(self.folder / "short/track.json"))["total"]["changed_bytes"], 0)
 
@@ -288,7 +288,7 @@ class TrackStartTest(SystemTest):
                                     (["-p", "--for", "3"], USAGE, "--pid"),
                                     ([], USAGE, "farside track -p PID"),
                                     (["--"], USAGE, "farside track -p PID"),
-                                    (["--way", "guess", "--", "true"], USAGE, "--way"),
+                                    (["--method", "guess", "--", "true"], USAGE, "--method"),
                                     (["--window", "0", "--", "true"], USAGE, "--window"),
                                     (["--memory", "much", "--", "true"], USAGE, "--memory"),
                                     (["--out", "/proc/no", "--", "true"], 1, "/proc/no"),
@@ -303,7 +303,7 @@ class TrackStartTest(SystemTest):
             self.assertIn(told, errors)
 
     def test_without_rights(self):
-        """Another user's process is refused with advice; a program of one's own is tracked in the best way."""
+        """Another user's process is refused with advice; a program of one's own is tracked in the best method."""
         nobody = 65534
         if os.geteuid() != 0 or run(["test", "-x", FARSIDE], user=nobody).status != 0:
             self.skipTest("needs root, and a build that every user may run")

@@ -5,7 +5,7 @@
 //   elements image.for_each_mut([](Pixel& p) { p.red = 0; });
 //
 // ElementsPerObject: how many elements come and go together. By default as many as make a chunk a little smaller than a
-// page, for use in order; 1 for random access of elements from a cache line up. See docs/containers.md.
+// page, for use in order; 1 for random access of elements from a cache line up. See docs/guide/containers.md.
 // Elements begin as T{}. All memory is taken at construction (std::bad_alloc), none later.
 // Complexity: access O(1), at most one fetch; construction O(n). Near memory: 8 bytes a chunk, in blocks of 512 bytes
 // (4 KiB with one element an object).

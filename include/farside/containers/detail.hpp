@@ -53,12 +53,12 @@ struct chunk {
 // ---- Reaching an object ----
 
 // The object; `missed` is called first where it may be far.
-template <bool write, bool nonTemporal, typename Object, typename Missed>
+template <bool write, bool non_temporal, typename Object, typename Missed>
 inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
-  constexpr unsigned options = (write ? FARSIDE_OBJECT_WRITE : 0u) | (nonTemporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u);
+  constexpr unsigned options = (write ? FARSIDE_OBJECT_WRITE : 0u) | (non_temporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u);
   uint64_t* where = access::word(owner);
   uint64_t word = __atomic_load_n(where, __ATOMIC_RELAXED);
-  if (__builtin_expect(farside_object_is_licensed(word, options), 1)) return reinterpret_cast<Object*>(word >> 16);
+  if (__builtin_expect(farside_object_is_accessible(word, options), 1)) return reinterpret_cast<Object*>(word >> 16);
   missed();
   return static_cast<Object*>(farside_object_deref_slow(where, type_of<Object>(), options));
 }

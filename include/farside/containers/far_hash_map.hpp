@@ -79,15 +79,15 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
   friend void swap(far_hash_map& a, far_hash_map& b) noexcept { a.swap(b); }
 
   // ---- Looking up: nullptr where there is none ----
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   const V* get(const K& key, const deref_scope&) const {
-    place p = locate<nonTemporal>(key, hash_of(key));
-    return p.bucket == kNone ? nullptr : &reach_bucket<false, nonTemporal>(p.bucket).items[p.index].second;
+    place p = locate<non_temporal>(key, hash_of(key));
+    return p.bucket == kNone ? nullptr : &reach_bucket<false, non_temporal>(p.bucket).items[p.index].second;
   }
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   V* get_mut(const K& key, const deref_scope&) {
-    place p = locate<nonTemporal>(key, hash_of(key));
-    return p.bucket == kNone ? nullptr : &reach_bucket<true, nonTemporal>(p.bucket).items[p.index].second;
+    place p = locate<non_temporal>(key, hash_of(key));
+    return p.bucket == kNone ? nullptr : &reach_bucket<true, non_temporal>(p.bucket).items[p.index].second;
   }
   // Advice: the key will be looked up soon. Does not wait.
   void prefetch(const K& key) const {
@@ -150,15 +150,15 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
   }
   bool is_full_with(size_t size) const { return size * 10 > buckets_.size() * kEntries * 7; }
 
-  template <bool write, bool nonTemporal = false>
+  template <bool write, bool non_temporal = false>
   bucket& reach_bucket(size_t b) const {
-    return *detail::reach<write, nonTemporal>(b < kOverflow ? buckets_[b] : overflow_[b - kOverflow], [] {});
+    return *detail::reach<write, non_temporal>(b < kOverflow ? buckets_[b] : overflow_[b - kOverflow], [] {});
   }
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   place locate(const K& key, uint64_t hash) const {
     if (buckets_.size() == 0) return {};
     for (size_t b = bucket_of(hash);;) {
-      const bucket& here = reach_bucket<false, nonTemporal>(b);
+      const bucket& here = reach_bucket<false, non_temporal>(b);
       for (size_t i = 0; i < here.count; i++) {
         if (here.tags[i] == tag_of(hash) && equal_(here.items[i].first, key)) return {b, i};
       }
@@ -257,18 +257,18 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
     }
     return all_slots();
   }
-  template <bool write, bool nonTemporal, typename F>
+  template <bool write, bool non_temporal, typename F>
   void visit(F f) const {
-    visit_spine<write, nonTemporal>(buckets_, f);
-    visit_spine<write, nonTemporal>(overflow_, f);
+    visit_spine<write, non_temporal>(buckets_, f);
+    visit_spine<write, non_temporal>(overflow_, f);
   }
-  template <bool write, bool nonTemporal, typename F>
+  template <bool write, bool non_temporal, typename F>
   static void visit_spine(const buckets& all, F& f) {
     detail::run_ahead next(all.size());
     for (size_t b = 0; b < all.size();) {
       deref_scope scope;
       for (size_t i = 0; i < detail::objects_per_scope(sizeof(bucket)) && b < all.size(); i++, b++) {
-        bucket& here = *detail::reach<write, nonTemporal>(all[b], [&] { next.missed(all, b); });
+        bucket& here = *detail::reach<write, non_temporal>(all[b], [&] { next.missed(all, b); });
         for (size_t e = 0; e < here.count; e++) f(here.items[e]);
       }
     }

@@ -75,15 +75,15 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
   friend void swap(hash_map& a, hash_map& b) noexcept { a.swap(b); }
 
   // ---- Looking up: nullptr where there is none ----
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   const V* get(const K& key, const deref_scope&) const {
-    size_t cell = locate<nonTemporal>(key, tag_of(key));
-    return cell == kNone ? nullptr : &entry<false, nonTemporal>(index_.slot(cell)).second;
+    size_t cell = locate<non_temporal>(key, tag_of(key));
+    return cell == kNone ? nullptr : &entry<false, non_temporal>(index_.slot(cell)).second;
   }
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   V* get_mut(const K& key, const deref_scope&) {
-    size_t cell = locate<nonTemporal>(key, tag_of(key));
-    return cell == kNone ? nullptr : &entry<true, nonTemporal>(index_.slot(cell)).second;
+    size_t cell = locate<non_temporal>(key, tag_of(key));
+    return cell == kNone ? nullptr : &entry<true, non_temporal>(index_.slot(cell)).second;
   }
   // Advice: the key will be looked up soon. Does not wait.
   void prefetch(const K& key) const {
@@ -125,18 +125,18 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
   static constexpr size_t kNone = detail::hash_index::kNone;
 
   uint32_t tag_of(const K& key) const { return detail::mix(hash_(key)); }
-  template <bool write, bool nonTemporal = false>
+  template <bool write, bool non_temporal = false>
   value_type& entry(size_t slot) const {
-    return *detail::reach<write, nonTemporal>(entries_[slot], [] {});
+    return *detail::reach<write, non_temporal>(entries_[slot], [] {});
   }
   // An entry that a walk comes to.
   template <bool write>
   value_type& walk_to(size_t slot) const {
     return *detail::reach<write, false>(entries_[slot], [&] { detail::note_miss(this, entries_, slot); });
   }
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   size_t locate(const K& key, uint32_t tag) const {
-    return index_.find(tag, [&](uint32_t slot) { return equal_(entry<false, nonTemporal>(slot).first, key); });
+    return index_.find(tag, [&](uint32_t slot) { return equal_(entry<false, non_temporal>(slot).first, key); });
   }
   size_t find_slot(const K& key) const {
     deref_scope scope;
@@ -171,13 +171,13 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
     entries_[slot] = nullptr;
     size_--;
   }
-  template <bool write, bool nonTemporal, typename F>
+  template <bool write, bool non_temporal, typename F>
   void visit(F f) const {
     detail::run_ahead next(entries_.size());
     for (size_t slot = next_slot(0); slot < entries_.size();) {
       deref_scope scope;
       for (size_t i = 0; i < detail::objects_per_scope(sizeof(value_type)) && slot < entries_.size(); i++) {
-        f(*detail::reach<write, nonTemporal>(entries_[slot], [&] { next.missed(entries_, slot); }));
+        f(*detail::reach<write, non_temporal>(entries_[slot], [&] { next.missed(entries_, slot); }));
         slot = next_slot(slot + 1);
       }
     }

@@ -218,14 +218,14 @@ class map_interface {
   }
 
   // f(const K&, const V&), f(const K&, V&), with what comes next asked for. f must not change the map.
-  template <bool nonTemporal = false, typename F>
+  template <bool non_temporal = false, typename F>
   void for_each(F f) const {
-    self().template visit<false, nonTemporal>(
+    self().template visit<false, non_temporal>(
         [&](value_type& e) { f(std::as_const(e.first), std::as_const(e.second)); });
   }
-  template <bool nonTemporal = false, typename F>
+  template <bool non_temporal = false, typename F>
   void for_each_mut(F f) {
-    self().template visit<true, nonTemporal>([&](value_type& e) { f(std::as_const(e.first), e.second); });
+    self().template visit<true, non_temporal>([&](value_type& e) { f(std::as_const(e.first), e.second); });
   }
 
  private:

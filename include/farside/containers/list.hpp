@@ -184,13 +184,13 @@ class list {
   friend void swap(list& a, list& b) noexcept { a.swap(b); }
 
   // One scope and one deref a chunk, the next chunks asked for: f(const T&), f(T&). f must not change the list.
-  template <bool nonTemporal = false, typename F>
+  template <bool non_temporal = false, typename F>
   void for_each(F f) const {
-    chain_.template visit<false, nonTemporal>([&](const T& item) { f(item); });
+    chain_.template visit<false, non_temporal>([&](const T& item) { f(item); });
   }
-  template <bool nonTemporal = false, typename F>
+  template <bool non_temporal = false, typename F>
   void for_each_mut(F f) {
-    chain_.template visit<true, nonTemporal>([&](T& item) { f(item); });
+    chain_.template visit<true, non_temporal>([&](T& item) { f(item); });
   }
 
   friend bool operator==(const list& a, const list& b) {

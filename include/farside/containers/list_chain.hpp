@@ -50,9 +50,9 @@ class list_chain {
     other.close_ring(*this);
   }
 
-  template <bool write, bool nonTemporal = false>
+  template <bool write, bool non_temporal = false>
   static T* items(const node* n) {
-    return reach<write, nonTemporal>(n->items, [n] { missed(n); })->items;
+    return reach<write, non_temporal>(n->items, [n] { missed(n); })->items;
   }
   void put(node* n, uint32_t at, const T& value) {
     deref_scope scope;
@@ -168,11 +168,11 @@ class list_chain {
     return at == n->first + n->count ? place{n->next, n->next->first} : place{n, at};
   }
 
-  template <bool write, bool nonTemporal, typename F>
+  template <bool write, bool non_temporal, typename F>
   void visit(F f) const {
     for (node* n = first(); !n->is_end(); n = n->next) {
       deref_scope scope;
-      T* all = items<write, nonTemporal>(n) + n->first;
+      T* all = items<write, non_temporal>(n) + n->first;
       for (uint32_t i = 0; i < n->count; i++) f(all[i]);
     }
   }

@@ -36,13 +36,13 @@ class sequence {
   [[nodiscard]] bool empty() const { return size_ == 0; }
 
   // ---- The element itself, until the scope ends ----
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   const T& get(size_t i, const deref_scope&) const {
-    return chunk_of<false, nonTemporal>(i).items[i % kElementsPerObject];
+    return chunk_of<false, non_temporal>(i).items[i % kElementsPerObject];
   }
-  template <bool nonTemporal = false>
+  template <bool non_temporal = false>
   T& get_mut(size_t i, const deref_scope&) {
-    return chunk_of<true, nonTemporal>(i).items[i % kElementsPerObject];
+    return chunk_of<true, non_temporal>(i).items[i % kElementsPerObject];
   }
   // The same; std::out_of_range if there is none.
   const T& at(size_t i, const deref_scope& scope) const { return get(checked(i), scope); }
@@ -67,24 +67,24 @@ class sequence {
   // ---- Runs of elements: one scope and one deref a chunk, the next chunks asked for ----
 
   // f(std::span<const T>) for each piece of [begin, end), in order. f must not change the container.
-  template <bool nonTemporal = false, typename F>
+  template <bool non_temporal = false, typename F>
   void for_each_chunk(size_t begin, size_t end, F f) const {
-    visit<false, nonTemporal>(*this, begin, end, [&](T* items, size_t n) { f(std::span<const T>(items, n)); });
+    visit<false, non_temporal>(*this, begin, end, [&](T* items, size_t n) { f(std::span<const T>(items, n)); });
   }
   // f(std::span<T>).
-  template <bool nonTemporal = false, typename F>
+  template <bool non_temporal = false, typename F>
   void for_each_chunk_mut(size_t begin, size_t end, F f) {
-    visit<true, nonTemporal>(*this, begin, end, [&](T* items, size_t n) { f(std::span<T>(items, n)); });
+    visit<true, non_temporal>(*this, begin, end, [&](T* items, size_t n) { f(std::span<T>(items, n)); });
   }
-  template <bool nonTemporal = false, typename F>
+  template <bool non_temporal = false, typename F>
   void for_each(F f) const {
-    for_each_chunk<nonTemporal>(0, size_, [&](std::span<const T> run) {
+    for_each_chunk<non_temporal>(0, size_, [&](std::span<const T> run) {
       for (const T& item : run) f(item);
     });
   }
-  template <bool nonTemporal = false, typename F>
+  template <bool non_temporal = false, typename F>
   void for_each_mut(F f) {
-    for_each_chunk_mut<nonTemporal>(0, size_, [&](std::span<T> run) {
+    for_each_chunk_mut<non_temporal>(0, size_, [&](std::span<T> run) {
       for (T& item : run) f(item);
     });
   }
@@ -164,10 +164,10 @@ class sequence {
   template <typename>
   friend class scoped_position;
 
-  template <bool write, bool nonTemporal>
+  template <bool write, bool non_temporal>
   object& chunk_of(size_t i) const {
     size_t at = i / kElementsPerObject;
-    return *reach<write, nonTemporal>(chunks_[at], [&] { note_miss(this, chunks_, at); });
+    return *reach<write, non_temporal>(chunks_[at], [&] { note_miss(this, chunks_, at); });
   }
   const T* run(size_t i, size_t* first) const {
     *first = i / kElementsPerObject * kElementsPerObject;
@@ -178,14 +178,14 @@ class sequence {
     return chunk_of<true, false>(i).items;
   }
 
-  template <bool write, bool nonTemporal, typename F>
+  template <bool write, bool non_temporal, typename F>
   static void visit(const sequence& self, size_t begin, size_t end, F f) {
     run_ahead next((end + kElementsPerObject - 1) / kElementsPerObject);
     size_t at = begin / kElementsPerObject, skipped = begin % kElementsPerObject;
     while (begin < end) {
       deref_scope scope;
       for (size_t i = 0; i < objects_per_scope(sizeof(object)) && begin < end; i++, at++) {
-        object* o = reach<write, nonTemporal>(self.chunks_[at], [&] { next.missed(self.chunks_, at); });
+        object* o = reach<write, non_temporal>(self.chunks_[at], [&] { next.missed(self.chunks_, at); });
         size_t n = std::min(kElementsPerObject - skipped, end - begin);
         f(o->items + skipped, n);
         begin += n;

@@ -6,8 +6,8 @@ namespace farside::cli::plan {
 namespace {
 
 // What is kept of each size: 32768 pages are 128 MiB, up to which nothing is left to chance.
-constexpr size_t kMostBlocks = 32768;
-constexpr size_t kMostPages = 131072;
+constexpr size_t kMaxBlocks = 32768;
+constexpr size_t kMaxPages = 131072;
 constexpr unsigned kShareStep = 5;  // percent
 
 std::vector<double> parts() {
@@ -24,8 +24,8 @@ std::vector<unsigned> predicted_shares() {
   return shares;
 }
 
-Observation::Observation() : near_(parts(), kMostPages) {
-  for ([[maybe_unused]] unsigned bits : kBlockBits) curves_.emplace_back(kMostBlocks);
+Observation::Observation() : near_(parts(), kMaxPages) {
+  for ([[maybe_unused]] unsigned bits : kBlockBits) curves_.emplace_back(kMaxBlocks);
 }
 
 void Observation::move_to(uint64_t line, bool write) {

@@ -12,7 +12,7 @@
 namespace farside::cli {
 namespace {
 
-constexpr unsigned kMostRepetitions = 100;
+constexpr unsigned kMaxRepetitions = 100;
 
 constexpr const char* kHelp =
     "Runs the program natively and over far memory at each share of near memory, its output thrown away and its input\n"
@@ -23,7 +23,7 @@ constexpr const char* kHelp =
     "With --predict nothing is measured over far memory: one run is observed with valgrind, which takes some hundred\n"
     "times as long as the program alone, and misses, access times and slowdowns for every share, for blocks of 64 B "
     "to\n"
-    "2 MiB, over several links and on published systems follow from it. docs/plan.md tells how, and how well.\n\n"
+    "2 MiB, over several links and on published systems follow from it. docs/guide/plan.md tells how, and how well.\n\n"
     "Examples:\n"
     "  farside plan -- sort big.txt\n"
     "  farside plan --predict --seconds 300 --slowdown 20% --svg plan.svg -- ./job small.csv\n"
@@ -106,7 +106,7 @@ void add_plan_command(CLI::App& app, std::vector<std::string> program) {
       ->capture_default_str();
   command->add_option("--repeat", settings.repetitions, "repetitions, of which the median is told")
       ->type_name("N")
-      ->check(CLI::Range(1u, kMostRepetitions))
+      ->check(CLI::Range(1u, kMaxRepetitions))
       ->capture_default_str();
   CLI::Option* predict =
       command->add_flag("--predict", arguments->predicted, "predict from one observed run instead of measuring shares");

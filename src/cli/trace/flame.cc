@@ -10,8 +10,8 @@ namespace farside::cli::trace {
 namespace {
 
 constexpr double kWidth = 1200, kMargin = 10, kRow = 17, kHead = 60;
-constexpr double kLetter = 6.6;      // of the font, about
-constexpr double kLeastWidth = 0.1;  // narrower frames cannot be seen
+constexpr double kLetter = 6.6;    // of the font, about
+constexpr double kMinWidth = 0.1;  // narrower frames cannot be seen
 constexpr const char* kColours[kTraceKinds] = {"#6ba3dd", "#e0645c", "#b9c94a", "#b0b0b0"};
 
 struct Node {
@@ -86,7 +86,7 @@ class Drawing {
   // A frame has the colours of its kinds side by side, so that a mix is seen at any level.
   void draw(const std::string& name, const Node& node, double x, size_t level) {
     double width = scale(total_of(node.faults));
-    if (width < kLeastWidth) return;
+    if (width < kMinWidth) return;
     double y = height_ - kMargin - static_cast<double>(level + 1) * kRow;
     text_ += fmt::format("<g class=\"f\" data-x=\"{:.3f}\" data-w=\"{:.3f}\" data-l=\"{}\"><title>{}</title>", x, width,
                          level, escape(title(name, node)));

@@ -6,7 +6,7 @@ namespace farside::cli::trace {
 namespace {
 
 // More of anything in one block means that this is no block.
-constexpr uint64_t kMost = uint64_t{1} << 31;
+constexpr uint64_t kMax = uint64_t{1} << 31;
 
 bool read_bytes(std::istream& file, void* to, uint64_t bytes) {
   file.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes));
@@ -15,13 +15,13 @@ bool read_bytes(std::istream& file, void* to, uint64_t bytes) {
 
 template <typename T>
 bool read_table(std::istream& file, uint64_t count, std::vector<T>* table) {
-  if (count * sizeof(T) > kMost) return false;
+  if (count * sizeof(T) > kMax) return false;
   table->resize(count);
   return read_bytes(file, table->data(), count * sizeof(T));
 }
 
 bool read_text(std::istream& file, uint64_t bytes, std::string* text) {
-  if (bytes > kMost) return false;
+  if (bytes > kMax) return false;
   text->resize(bytes);
   return read_bytes(file, text->data(), bytes);
 }

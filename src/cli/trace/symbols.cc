@@ -15,7 +15,7 @@ namespace farside::cli::trace {
 namespace {
 
 constexpr const char* kOwnLibrary = "libfarside_preload.so";
-constexpr size_t kMostFrames = 256;
+constexpr size_t kMaxFrames = 256;
 
 std::string demangle(const char* name) {
   int status = 0;
@@ -169,7 +169,7 @@ class ElfSymbols : public Symbols {
     bool activation = false;
     if (!dwfl_frame_pc(frame, &pc, &activation)) return DWARF_CB_ABORT;
     self->addresses_.push_back({pc, !activation});
-    return self->addresses_.size() < kMostFrames ? DWARF_CB_OK : DWARF_CB_ABORT;
+    return self->addresses_.size() < kMaxFrames ? DWARF_CB_OK : DWARF_CB_ABORT;
   }
   static constexpr Dwfl_Thread_Callbacks kThreadCallbacks = {next_thread,   get_thread, read_word,
                                                              set_registers, nullptr,    nullptr};

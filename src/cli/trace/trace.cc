@@ -22,7 +22,7 @@ constexpr const char* kHelp =
     "The options are those of farside run. Build the program with -g, so that lines can be named; it may be "
     "optimized.\n"
     "Writes trace.json, folded.txt and flame.svg (for a browser) into --out, and a table to standard error.\n"
-    "docs/trace.md tells how to read them.\n\n"
+    "docs/guide/trace.md tells how to read them.\n\n"
     "Examples:\n"
     "  farside trace --local 10% -- ./job data.csv\n"
     "  farside trace --local 256M --out sort-trace --coverage 99 -- sort big.txt";

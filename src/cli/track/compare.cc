@@ -6,7 +6,7 @@
 namespace farside::cli::track {
 namespace {
 
-// A plain loop: the compiler makes vector instructions of it, and by hand it became no faster. docs/track.md has
+// A plain loop: the compiler makes vector instructions of it, and by hand it became no faster. docs/guide/track.md has
 // figures.
 unsigned bytes_differing(const std::byte* before, const std::byte* now) {
   unsigned char differing = 0;

@@ -160,7 +160,7 @@ std::string summary(const Report& report) {
     text += fmt::format("farside: {} of addresses are left out: they have a userfaultfd of the program's own\n",
                         format_size(left_out));
   }
-  text += fmt::format("farside: writes were tracked by: {}{}\n", report.way,
+  text += fmt::format("farside: writes were tracked by: {}{}\n", report.method,
                       report.why_not.empty() ? "" : " (" + report.why_not + ")");
   return text + overhead_text(report.overhead);
 }
@@ -169,7 +169,7 @@ json to_json(const Report& report) {
   const Overhead& overhead = report.overhead;
   json result = {{"program", report.program},
                  {"pid", report.pid},
-                 {"way", report.way},
+                 {"method", report.method},
                  {"why_not_better", report.why_not},
                  {"window_seconds", report.window_seconds},
                  {"total", changes_to_json(report.total())},

@@ -25,8 +25,8 @@ struct Overhead {
 struct Report {
   std::vector<std::string> program;  // or none, if a process was attached to
   int pid = 0;
-  std::string way;      // how writes were tracked
-  std::string why_not;  // why not in the best way
+  std::string method;   // how writes were tracked
+  std::string why_not;  // why not in the best method
   double window_seconds = 1;
   std::vector<Window> windows;
   Overhead overhead;

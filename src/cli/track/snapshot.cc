@@ -9,14 +9,14 @@ namespace farside::cli::track {
 namespace {
 
 constexpr uint64_t kSlabPages = 512;
-constexpr uint64_t kMostSlots = UINT32_MAX - 16;
+constexpr uint64_t kMaxSlots = UINT32_MAX - 16;
 alignas(64) const std::byte kZeroPage[kPageSize] = {};
 
 uint64_t page_number(uint64_t address) { return address / kPageSize; }
 
 }  // namespace
 
-Snapshot::Snapshot(uint64_t most_bytes) : most_slots_(std::min(most_bytes / kPageSize, kMostSlots)) {}
+Snapshot::Snapshot(uint64_t most_bytes) : most_slots_(std::min(most_bytes / kPageSize, kMaxSlots)) {}
 
 Snapshot::~Snapshot() {
   for (std::byte* slab : slabs_) os::unmap(slab, kSlabPages * kPageSize);

@@ -31,7 +31,7 @@ class Tracee {
   enum class Event {
     kNone,
     kNewProgram,  // it called exec and is stopped before the new program's first instruction
-    kEnding,      // it is stopped on its way out; its memory is still there
+    kEnding,      // it is stopped on its method out; its memory is still there
     kEnded,
   };
   // What happened since. Passes on signals, which stop a traced thread until they are looked at: call it often.

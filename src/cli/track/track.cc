@@ -32,7 +32,7 @@ constexpr const char* kHelp =
     "with --out DIR, track.json, track.csv and track.svg are written there. An interrupt ends the tracking of a "
     "process\n"
     "that was running before, which goes on; a program that was started is tracked to its end, and its exit status is "
-    "ours.\ndocs/track.md tells more.\n\n"
+    "ours.\ndocs/guide/track.md tells more.\n\n"
     "Examples:\n"
     "  farside track -- ./job data.csv\n"
     "  farside track -p 4711 --window 0.1 --for 30 --out job-writes\n"
@@ -44,7 +44,7 @@ struct TrackArguments {
   pid_t pid = 0;
   double window_seconds = 1;
   double most_seconds = 0;  // 0: until the end
-  std::string out, way, memory;
+  std::string out, method, memory;
   bool quiet = false;
 };
 
@@ -127,7 +127,7 @@ class Session {
     report_.overhead.tracker_cpu_seconds = cpu_seconds();
     int status = started_ ? tracee_->wait_for_end() : 0;
     tracee_.reset();
-    if (report_.way == WriteTracker::name_of(WriteTracker::Way::kWriteProtect)) {
+    if (report_.method == WriteTracker::name_of(WriteTracker::Method::kWriteProtect)) {
       report_.overhead.write_fault_ns = track::write_fault_ns();
     }
     return status;
@@ -137,15 +137,15 @@ class Session {
 
  private:
   Status begin() {
-    WriteTracker::Way wanted = WriteTracker::Way::kWriteProtect;
-    while (!arguments_.way.empty() && WriteTracker::name_of(wanted) != arguments_.way) {
-      wanted = static_cast<WriteTracker::Way>(static_cast<int>(wanted) + 1);
+    WriteTracker::Method wanted = WriteTracker::Method::kWriteProtect;
+    while (!arguments_.method.empty() && WriteTracker::name_of(wanted) != arguments_.method) {
+      wanted = static_cast<WriteTracker::Method>(static_cast<int>(wanted) + 1);
     }
     uint64_t window_end = now_ns() + static_cast<uint64_t>(arguments_.window_seconds * 1e9);
-    Status begun = tracker_.begin(arguments_.way.empty() ? nullptr : &wanted, !started_);
+    Status begun = tracker_.begin(arguments_.method.empty() ? nullptr : &wanted, !started_);
     tracee_->resume();
     if (!begun.ok()) return begun;
-    report_.way = WriteTracker::name_of(tracker_.way());
+    report_.method = WriteTracker::name_of(tracker_.method());
     report_.why_not = tracker_.why_not();
     next_ns_ = std::max(window_end, now_ns());
     return {};
@@ -265,7 +265,7 @@ void add_track_command(CLI::App& app, std::vector<std::string> program) {
       ->add_option("--memory", arguments->memory,
                    "room for copies of the program's pages (default: half of the memory that is available)")
       ->type_name("SIZE");
-  command->add_option("--way", arguments->way, "how writes are tracked (default: the first of these that works)")
+  command->add_option("--method", arguments->method, "how writes are tracked (default: the first of these that works)")
       ->check(CLI::IsMember({"write-protect", "soft-dirty", "compare"}));
   command->add_flag("--quiet", arguments->quiet, "print nothing but errors");
   command->footer(kHelp);

@@ -145,7 +145,7 @@ TEST(AreasTest, LinesOfMapsAreRead) {
 Report some_report() {
   Report report;
   report.program = {"job"};
-  report.way = "write-protect";
+  report.method = "write-protect";
   for (int i = 0; i < 3; i++) {
     Window window;
     window.begin_seconds = i;
@@ -316,12 +316,13 @@ void change_block(char order) {
 // What the child's own stack and variables may add.
 constexpr uint64_t kNoisePages = 10;
 
-class WaysTest : public testing::TestWithParam<WriteTracker::Way> {
+class WaysTest : public testing::TestWithParam<WriteTracker::Method> {
  protected:
   void SetUp() override {
-    WriteTracker::Way way = GetParam();
-    if (way == WriteTracker::Way::kSoftDirty && !keeps_soft_dirty()) GTEST_SKIP() << "no soft-dirty bits here";
-    if (way == WriteTracker::Way::kWriteProtect && write_fault_ns() == 0) GTEST_SKIP() << "no asynchronous protection";
+    WriteTracker::Method method = GetParam();
+    if (method == WriteTracker::Method::kSoftDirty && !keeps_soft_dirty()) GTEST_SKIP() << "no soft-dirty bits here";
+    if (method == WriteTracker::Method::kWriteProtect && write_fault_ns() == 0)
+      GTEST_SKIP() << "no asynchronous protection";
   }
 
   // Waits out what the child still does after its answer.
@@ -338,12 +339,12 @@ class WaysTest : public testing::TestWithParam<WriteTracker::Way> {
 };
 
 TEST_P(WaysTest, KnownWritesGiveKnownFigures) {
-  WriteTracker::Way way = GetParam();
+  WriteTracker::Method method = GetParam();
   Child child(change_block);
   auto tracee = Tracee::attach(child.pid());
   ASSERT_TRUE(tracee.ok()) << tracee.status().text();
   Tracker tracker(**tracee, kGiB);
-  Status begun = tracker.begin(&way);
+  Status begun = tracker.begin(&method);
   ASSERT_TRUE(begun.ok()) << begun.text();
   (*tracee)->resume();
   expect_about(changes_after(child, tracker, '-').pages, 0);
@@ -352,9 +353,9 @@ TEST_P(WaysTest, KnownWritesGiveKnownFigures) {
   Changes changes = changes_after(child, tracker, 'w');
   expect_about(changes.pages, kBlockPages / 2);
   EXPECT_GE(changes.lines_per_page[0], kBlockPages / 2);
-  if (way != WriteTracker::Way::kCompare) expect_about(changes.written_pages, kBlockPages / 2);
+  if (method != WriteTracker::Method::kCompare) expect_about(changes.written_pages, kBlockPages / 2);
   expect_about(changes_after(child, tracker, 'd').pages, 0);  // dropping is no write
-  if (way == WriteTracker::Way::kWriteProtect) {
+  if (method == WriteTracker::Method::kWriteProtect) {
     changes = changes_after(child, tracker, 'w');  // what is written then was zero
     expect_about(changes.pages, kBlockPages / 2);
     EXPECT_LE(changes.bytes, kBlockPages / 2 + kNoisePages * kPageSize);
@@ -365,7 +366,7 @@ TEST_P(WaysTest, KnownWritesGiveKnownFigures) {
 }
 
 TEST_P(WaysTest, PrivateMappingsAreComparedWithTheirFile) {
-  WriteTracker::Way way = GetParam();
+  WriteTracker::Method method = GetParam();
   char name[] = "/tmp/farside-track-XXXXXX";
   g_file = mkstemp(name);
   ASSERT_GE(g_file, 0);
@@ -375,7 +376,7 @@ TEST_P(WaysTest, PrivateMappingsAreComparedWithTheirFile) {
   auto tracee = Tracee::attach(child.pid());
   ASSERT_TRUE(tracee.ok()) << tracee.status().text();
   Tracker tracker(**tracee, kGiB);
-  ASSERT_TRUE(tracker.begin(&way).ok());
+  ASSERT_TRUE(tracker.begin(&method).ok());
   (*tracee)->resume();
   changes_after(child, tracker, 'f');
   expect_about(changes_after(child, tracker, 'r').pages, 0);
@@ -388,12 +389,12 @@ TEST_P(WaysTest, PrivateMappingsAreComparedWithTheirFile) {
 }
 
 TEST_P(WaysTest, AreasWithHandlersAreLeftOut) {
-  WriteTracker::Way way = GetParam();
+  WriteTracker::Method method = GetParam();
   Child child(change_block);
   auto tracee = Tracee::attach(child.pid());
   ASSERT_TRUE(tracee.ok()) << tracee.status().text();
   Tracker tracker(**tracee, kGiB);
-  ASSERT_TRUE(tracker.begin(&way).ok());
+  ASSERT_TRUE(tracker.begin(&method).ok());
   (*tracee)->resume();
   child.order('h');
   auto window = tracker.look();
@@ -403,8 +404,8 @@ TEST_P(WaysTest, AreasWithHandlersAreLeftOut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WaysTest,
-                         testing::Values(WriteTracker::Way::kWriteProtect, WriteTracker::Way::kSoftDirty,
-                                         WriteTracker::Way::kCompare));
+                         testing::Values(WriteTracker::Method::kWriteProtect, WriteTracker::Method::kSoftDirty,
+                                         WriteTracker::Method::kCompare));
 
 }  // namespace
 }  // namespace farside::cli::track

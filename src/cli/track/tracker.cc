@@ -49,7 +49,7 @@ Tracker::Tracker(Tracee& tracee, uint64_t snapshot_bytes)
   first_ns_ = now_ns();
 }
 
-Status Tracker::begin(const WriteTracker::Way* wanted, bool let_run) {
+Status Tracker::begin(const WriteTracker::Method* wanted, bool let_run) {
   if (!tracee_.stop()) return Status::error(ESRCH, "process {} ended before it could be tracked", tracee_.pid());
   auto writes = make_write_tracker(tracee_, wanted, &why_not_);
   if (!writes.ok()) return writes.status();

@@ -45,13 +45,13 @@ class Tracker {
 
   // Everything that the process holds now is what later windows are compared with. Also called for a new program after
   // exec. The process is stopped for it; with `let_run` it goes on before its pages are copied, which may take long.
-  Status begin(const WriteTracker::Way* wanted, bool let_run = false);
+  Status begin(const WriteTracker::Method* wanted, bool let_run = false);
 
   // Ends a window and begins the next. Of a process that began another program meanwhile only a part is compared.
   Result<Window> look();
 
-  WriteTracker::Way way() const { return writes_->way(); }
-  const std::string& why_not() const { return why_not_; }  // why the best way was not taken, ""
+  WriteTracker::Method method() const { return writes_->method(); }
+  const std::string& why_not() const { return why_not_; }  // why the best method was not taken, ""
   uint64_t snapshot_bytes() const { return snapshot_ ? snapshot_->bytes() : 0; }
 
  private:

@@ -21,7 +21,7 @@
 namespace farside::cli::track {
 namespace {
 
-using Way = WriteTracker::Way;
+using Method = WriteTracker::Method;
 
 // --- the kernel's interface since Linux 6.7, which Debian 12's headers do not have
 constexpr uint64_t kFeatureUnpopulated = 1U << 13, kFeatureAsync = 1U << 15;
@@ -161,7 +161,7 @@ class ProtectingTracker : public WriteTracker {
  public:
   ProtectingTracker(Descriptor pagemap, Descriptor uffd) : pagemap_(std::move(pagemap)), uffd_(std::move(uffd)) {}
 
-  Way way() const override { return Way::kWriteProtect; }
+  Method method() const override { return Method::kWriteProtect; }
 
   Result<Written> take(const Area& area) override {
     Written written;
@@ -171,7 +171,7 @@ class ProtectingTracker : public WriteTracker {
     int registered = protect_area(uffd_.get(), area.begin, area.end);
     if (registered == 0) scanned = scan(pagemap_.get(), area, &written.pages);
     if (scanned == 0) {
-      sort_runs(&written.pages);  // the first scan may have gone some way
+      sort_runs(&written.pages);  // the first scan may have gone some method
       written.fresh = true;
       return written;
     }
@@ -234,7 +234,7 @@ class SoftDirtyTracker : public WriteTracker {
  public:
   SoftDirtyTracker(Descriptor pagemap, Tracee& tracee) : pagemap_(std::move(pagemap)), tracee_(tracee) {}
 
-  Way way() const override { return Way::kSoftDirty; }
+  Method method() const override { return Method::kSoftDirty; }
 
   // A write between looking and clearing would be lost: no thread may run.
   Status begin_window(const std::vector<Area>& areas) override {
@@ -275,7 +275,7 @@ class ComparingTracker : public WriteTracker {
  public:
   ComparingTracker(Descriptor pagemap, pid_t pid) : pagemap_(std::move(pagemap)), pid_(pid) {}
 
-  Way way() const override { return Way::kCompare; }
+  Method method() const override { return Method::kCompare; }
 
   Status begin_window(const std::vector<Area>&) override {
     left_out_ = areas_with_handlers(pid_);
@@ -295,36 +295,36 @@ class ComparingTracker : public WriteTracker {
   std::set<uint64_t> left_out_;
 };
 
-Result<std::unique_ptr<WriteTracker>> make(Tracee& tracee, Way way) {
-  if (way == Way::kWriteProtect) return make_protecting(tracee);
-  if (way == Way::kSoftDirty && !keeps_soft_dirty()) {
+Result<std::unique_ptr<WriteTracker>> make(Tracee& tracee, Method method) {
+  if (method == Method::kWriteProtect) return make_protecting(tracee);
+  if (method == Method::kSoftDirty && !keeps_soft_dirty()) {
     return Status::error(ENOTSUP, "this kernel keeps no soft-dirty bits (CONFIG_MEM_SOFT_DIRTY)");
   }
   auto pagemap = open_pagemap(tracee.pid());
   if (!pagemap.ok()) return pagemap.status();
   Descriptor entries(*pagemap);
   std::unique_ptr<WriteTracker> tracker;
-  if (way == Way::kSoftDirty) tracker.reset(new SoftDirtyTracker(std::move(entries), tracee));
+  if (method == Method::kSoftDirty) tracker.reset(new SoftDirtyTracker(std::move(entries), tracee));
   else tracker.reset(new ComparingTracker(std::move(entries), tracee.pid()));
   return tracker;
 }
 
 }  // namespace
 
-const char* WriteTracker::name_of(Way way) {
+const char* WriteTracker::name_of(Method method) {
   constexpr const char* kNames[] = {"write-protect", "soft-dirty", "compare"};
-  return kNames[static_cast<int>(way)];
+  return kNames[static_cast<int>(method)];
 }
 
-Result<std::unique_ptr<WriteTracker>> make_write_tracker(Tracee& tracee, const Way* wanted, std::string* why_not) {
+Result<std::unique_ptr<WriteTracker>> make_write_tracker(Tracee& tracee, const Method* wanted, std::string* why_not) {
   why_not->clear();
   if (wanted) return make(tracee, *wanted);
-  for (Way way : {Way::kWriteProtect, Way::kSoftDirty}) {
-    auto tracker = make(tracee, way);
+  for (Method method : {Method::kWriteProtect, Method::kSoftDirty}) {
+    auto tracker = make(tracee, method);
     if (tracker.ok()) return tracker;
     *why_not += std::string(why_not->empty() ? "" : "; ") + tracker.status().text();
   }
-  return make(tracee, Way::kCompare);
+  return make(tracee, Method::kCompare);
 }
 
 double write_fault_ns() {

@@ -6,7 +6,7 @@
 //   - hints, at the first use after the bit was taken away (the inline guard lets all others pass);
 //   - the first write to a page that came for reading;
 //   - coming back soon after it left.
-// docs/policies.md shows what each makes of it.
+// docs/guide/policies.md shows what each makes of it.
 //
 //   policy         a look at a page is one cache miss on its word; looks for each page that leaves; when it pays
 //   fifo           1. Scans, and programs whose hot bits mean nothing.

@@ -27,8 +27,7 @@ PolicyKind PolicyRanges::search(PageIndex page) const {
     if (ranges_[middle].last() < page) begin = middle + 1;
     else end = middle;
   }
-  if (begin == kMost || begin == count_.load(std::memory_order_acquire) || ranges_[begin].first() > page)
-    return others_;
+  if (begin == kMax || begin == count_.load(std::memory_order_acquire) || ranges_[begin].first() > page) return others_;
   return ranges_[begin].kind.load(std::memory_order_acquire);
 }
 
@@ -78,8 +77,8 @@ Status PolicySet::add(PageIndex first, uint64_t pages, PolicyKind kind) {
     return Status::error(EINVAL, "a region of {} pages does not fit far space", pages);
   auto last = static_cast<PageIndex>(first + pages - 1);
   if (ranges_.overlaps(first, last)) return Status::error(EINVAL, "a region may not overlap another one");
-  if (ranges_.count() == PolicyRanges::kMost) {
-    return Status::error(ENOSPC, "{} regions have a policy of their own already; free one first", PolicyRanges::kMost);
+  if (ranges_.count() == PolicyRanges::kMax) {
+    return Status::error(ENOSPC, "{} regions have a policy of their own already; free one first", PolicyRanges::kMax);
   }
   if (!policy(kind)) {
     policies_[static_cast<size_t>(kind)].store(new_policy(kind, table_), std::memory_order_release);
@@ -109,7 +108,7 @@ size_t PolicySet::select_by_share(unsigned evictor, std::span<PageIndex> out) {
   for (size_t i = 0; i < kPolicyKinds; i++) {
     if (Policy* p = policies_[i].load(std::memory_order_acquire)) sizes[i] = p->queued();
   }
-  share_out(out.size(), turns_[evictor % kMostEvictors]++, sizes, shares);
+  share_out(out.size(), turns_[evictor % kMaxEvictors]++, sizes, shares);
   for (size_t i = 0; i < kPolicyKinds; i++) {
     if (shares[i] > 0) count += policies_[i].load()->select(evictor, out.subspan(count, shares[i]));
   }

@@ -11,11 +11,11 @@
 
 namespace farside::pager {
 
-// Which kind of policy rules a page: up to kMost ranges that do not overlap, sorted. Lookups take no lock and a bounded
+// Which kind of policy rules a page: up to kMax ranges that do not overlap, sorted. Lookups take no lock and a bounded
 // time; changes are rare.
 class PolicyRanges {
  public:
-  static constexpr unsigned kMost = 64;
+  static constexpr unsigned kMax = 64;
 
   explicit PolicyRanges(PolicyKind others) : others_(others) {}
   PolicyKind others() const { return others_; }
@@ -49,7 +49,7 @@ class PolicyRanges {
   PolicyKind others_;
   std::atomic<uint32_t> version_{0};  // odd while ranges_ changes
   std::atomic<unsigned> count_{0};
-  Range ranges_[kMost];
+  Range ranges_[kMax];
 };
 
 class PolicySet final : public Policy {
@@ -76,7 +76,7 @@ class PolicySet final : public Policy {
   PolicyRanges ranges_;
   std::atomic<Policy*> policies_[kPolicyKinds] = {};  // made when first needed, and kept
   std::atomic<bool> several_{false};                  // more than one was ever made
-  uint32_t turns_[kMostEvictors] = {};
+  uint32_t turns_[kMaxEvictors] = {};
 };
 
 }  // namespace farside::pager

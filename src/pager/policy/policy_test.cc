@@ -23,7 +23,7 @@ constexpr PolicyKind kKinds[] = {PolicyKind::kFifo, PolicyKind::kSecondChance, P
 class Table : public PageTable {
  public:
   explicit Table(uint64_t pages) : PageTable(reinterpret_cast<std::byte*>(uint64_t{1} << 40), pages * kPageSize) {}
-  void bring(Policy& policy, unsigned shard, PageIndex page, uint64_t flags = 0) {
+  void make_near(Policy& policy, unsigned shard, PageIndex page, uint64_t flags = 0) {
     (*this)[page].update([&](PageWord w) { return w.with_state(PageState::kNear).with(flags); });
     policy.insert(shard, page);
   }
@@ -84,7 +84,7 @@ TEST_P(EveryPolicy, GivesEachPageOnce) {
   std::mt19937 random(1);
   for (PageIndex page = 0; page < kPages; page++) {
     table_.set_priority(page, random() % 4);
-    table_.bring(*policy_, random() % 20, page, random() % 2 ? PageWord::kHot : 0);
+    table_.make_near(*policy_, random() % 20, page, random() % 2 ? PageWord::kHot : 0);
     policy_->insert(random() % 20, page);  // a second entry must not come of it
   }
   EXPECT_EQ(policy_->queued(), kPages);
@@ -96,7 +96,7 @@ TEST_P(EveryPolicy, GivesEachPageOnce) {
 }
 
 TEST_P(EveryPolicy, FindsPagesWhenAllAreHotAgainAndAgain) {
-  for (PageIndex page = 0; page < kPages; page++) table_.bring(*policy_, page % 3, page);
+  for (PageIndex page = 0; page < kPages; page++) table_.make_near(*policy_, page % 3, page);
   for (int i = 0; i < 10; i++) {
     for (PageIndex page = 0; page < kPages; page++) table_[page].set(PageWord::kHot);
     EXPECT_EQ(take(*policy_, 128).size(), 128u) << i;
@@ -104,7 +104,7 @@ TEST_P(EveryPolicy, FindsPagesWhenAllAreHotAgainAndAgain) {
 }
 
 TEST_P(EveryPolicy, IsNotHeldUpByPagesThatWentOtherwise) {
-  for (PageIndex page = 0; page < kPages; page++) table_.bring(*policy_, 0, page);
+  for (PageIndex page = 0; page < kPages; page++) table_.make_near(*policy_, 0, page);
   for (PageIndex page = 0; page < kPages - 10; page++) table_.evict(page);
   size_t found = 0;
   for (int i = 0; i < 10; i++) found += take(*policy_, 128).size();
@@ -113,7 +113,7 @@ TEST_P(EveryPolicy, IsNotHeldUpByPagesThatWentOtherwise) {
 }
 
 TEST_P(EveryPolicy, TakesFromAllShardsInProportion) {
-  for (PageIndex page = 0; page < kPages; page++) table_.bring(*policy_, page % 10 == 0 ? 1 : 2, page);
+  for (PageIndex page = 0; page < kPages; page++) table_.make_near(*policy_, page % 10 == 0 ? 1 : 2, page);
   std::vector<PageIndex> first = take(*policy_, 1000);
   auto small = std::count_if(first.begin(), first.end(), [](PageIndex page) { return page % 10 == 0; });
   EXPECT_NEAR(static_cast<double>(small), 100, 2);
@@ -132,7 +132,7 @@ TEST_P(EveryPolicy, LosesNothingAmongThreads) {
       if (w.is(PageState::kNear)) table_[page].set(PageWord::kHot);
       if (!w.is(PageState::kUnmapped) || !table_[page].try_change(w, w.with_state(PageState::kFetching))) continue;
       if (random() % 4 == 0) table_.set_priority(page, 1 + random() % 3);
-      table_.bring(*policy_, thread, page);
+      table_.make_near(*policy_, thread, page);
     }
     running--;
   };
@@ -172,7 +172,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, EveryPolicy, testing::ValuesIn(kKinds), [](const
 TEST(Fifo, IsFirstInFirstOut) {
   Table table(1000);
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kFifo, table));
-  for (PageIndex page = 0; page < 1000; page++) table.bring(*policy, 3, page, PageWord::kHot);
+  for (PageIndex page = 0; page < 1000; page++) table.make_near(*policy, 3, page, PageWord::kHot);
   std::vector<PageIndex> all = drain(*policy, 100);
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
 }
@@ -180,7 +180,7 @@ TEST(Fifo, IsFirstInFirstOut) {
 TEST(SecondChance, SparesHotPagesOnce) {
   Table table(1000);
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kSecondChance, table));
-  for (PageIndex page = 0; page < 1000; page++) table.bring(*policy, 0, page, page < 100 ? PageWord::kHot : 0);
+  for (PageIndex page = 0; page < 1000; page++) table.make_near(*policy, 0, page, page < 100 ? PageWord::kHot : 0);
   std::vector<PageIndex> all = drain(*policy, 50);
   ASSERT_EQ(all.size(), 1000u);
   for (size_t i = 0; i < 1000; i++) ASSERT_EQ(all[i], i < 900 ? 100 + i : i - 900);
@@ -191,12 +191,12 @@ TEST(Lru, KeepsWhatIsUsedAndNotWhatWasUsed) {
   constexpr PageIndex kNear = 1000, kAll = 8000;
   Table table(kAll);
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kLru, table));
-  for (PageIndex page = 0; page < kNear; page++) table.bring(*policy, 0, page);
+  for (PageIndex page = 0; page < kNear; page++) table.make_near(*policy, 0, page);
   table[0].set(PageWord::kHot);
   for (PageIndex page = kNear; page < kAll; page += 20) {
     table[1].set(PageWord::kHot);
     for (PageIndex out : take(*policy, 20)) table.evict(out);
-    for (PageIndex i = 0; i < 20; i++) table.bring(*policy, 0, page + i);
+    for (PageIndex i = 0; i < 20; i++) table.make_near(*policy, 0, page + i);
     ASSERT_TRUE(table[1].load().is(PageState::kNear)) << page;
   }
   EXPECT_FALSE(table[0].load().is(PageState::kNear));
@@ -207,7 +207,7 @@ TEST(Priority, HigherOnesLeaveFirstAndTheLastFewStay) {
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kPriority, table));
   for (PageIndex page = 0; page < 4000; page++) {
     table.set_priority(page, page % 4);
-    table.bring(*policy, 0, page);
+    table.make_near(*policy, 0, page);
   }
   std::vector<PageIndex> all = drain(*policy, 125);
   ASSERT_EQ(all.size(), 4000u);
@@ -222,7 +222,7 @@ TEST(Priority, SeesAHintThatComesLater) {
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kPriority, table));
   for (PageIndex page = 0; page < 1000; page++) {
     if (page >= 500) table.set_priority(page, 1);
-    table.bring(*policy, 0, page);
+    table.make_near(*policy, 0, page);
   }
   for (PageIndex page = 0; page < 500; page += 5) table.set_priority(page, 3);
   std::vector<PageIndex> all = drain(*policy, 50);
@@ -239,7 +239,7 @@ TEST(PolicyRanges, FindsEachPageItsKind) {
   for (int round = 0; round < 3000; round++) {
     PageIndex first = random() % 9900, last = first + random() % 100;
     PolicyKind kind = kKinds[random() % 4];
-    bool fits = ranges.count() < PolicyRanges::kMost && !ranges.overlaps(first, last);
+    bool fits = ranges.count() < PolicyRanges::kMax && !ranges.overlaps(first, last);
     if (fits) {
       ranges.add(first, last, kind);
       std::fill(expected.begin() + first, expected.begin() + last + 1, kind);
@@ -283,7 +283,7 @@ TEST_F(Regions, LeaveByTheirOwnPolicy) {
   ASSERT_TRUE(set_.add(1000, 1000, PolicyKind::kPriority).ok());
   for (PageIndex page = 0; page < 3000; page++) {
     if (page % 2) table_.set_priority(page, 3);
-    table_.bring(set_, 0, page, page % 1000 < 100 ? PageWord::kHot : 0);
+    table_.make_near(set_, 0, page, page % 1000 < 100 ? PageWord::kHot : 0);
   }
   std::vector<PageIndex> first = take(set_, 300);
   ASSERT_EQ(first.size(), 300u);
@@ -306,7 +306,7 @@ TEST_F(Regions, LeaveByTheirOwnPolicy) {
 // The smallest region is not starved by the largest, and takes no more than its share.
 TEST_F(Regions, LeaveInProportion) {
   ASSERT_TRUE(set_.add(0, 50, PolicyKind::kLru).ok());
-  for (PageIndex page = 0; page < kPages; page++) table_.bring(set_, page % 4, page);
+  for (PageIndex page = 0; page < kPages; page++) table_.make_near(set_, page % 4, page);
   size_t small = 0;
   for (int batch = 0; batch < 500; batch++) {
     for (PageIndex page : take(set_, 10)) small += page < 50;
@@ -323,7 +323,7 @@ TEST_F(Regions, ComeAndGoWhilePagesDo) {
       PageIndex page = random() % kPages;
       PageWord w = table_[page].load();
       if (!w.is(PageState::kUnmapped) || !table_[page].try_change(w, w.with_state(PageState::kFetching))) continue;
-      table_.bring(set_, thread, page);
+      table_.make_near(set_, thread, page);
     }
     running--;
   };

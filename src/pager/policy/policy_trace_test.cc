@@ -1,5 +1,5 @@
 // How good the policies' choices are: hit rates on synthetic traces, beside exact LRU and Belady's optimum. Prints the
-// table that docs/policies.md shows. The last test holds the simulator against the real pager.
+// table that docs/guide/policies.md shows. The last test holds the simulator against the real pager.
 #include <gtest/gtest.h>
 
 #include <cstdio>

@@ -42,9 +42,9 @@ class ShardedPolicy final : public Policy {
   }
 
   size_t select(unsigned evictor, std::span<PageIndex> out) override {
-    evictor %= kMostEvictors;
+    evictor %= kMaxEvictors;
     uint32_t turn = turns_[evictor]++;
-    unsigned first = evictor * (kShards / kMostEvictors);  // evictors that start together do not meet on every lock
+    unsigned first = evictor * (kShards / kMaxEvictors);  // evictors that start together do not meet on every lock
     size_t count = 0;
     for (unsigned pass = 0; pass < Order::kPasses && count < out.size(); pass++) {
       count += select_by_share(pass, turn, first, out.subspan(count));
@@ -68,8 +68,8 @@ class ShardedPolicy final : public Policy {
   static constexpr unsigned kShards = 16;
   // Of a batch, for each page wanted. When every page is hot, the first ones must go after all; and entries of pages
   // that are gone, however many, do not hold up the evictor.
-  static constexpr size_t kMostSpared = 16;
-  static constexpr size_t kMostLooks = 32;
+  static constexpr size_t kMaxSpared = 16;
+  static constexpr size_t kMaxLooks = 32;
 
   struct alignas(kCacheLine) Shard {
     SpinLock lock;  // guards order, but for the sizes of its queues
@@ -91,9 +91,9 @@ class ShardedPolicy final : public Policy {
   size_t take(Shard& shard, unsigned pass, std::span<PageIndex> out) {
     if (shard.order.available(pass) == 0) return 0;
     size_t count = 0, spared = 0;
-    for (size_t looks = 0; count < out.size() && looks < kMostLooks * out.size(); looks++) {
+    for (size_t looks = 0; count < out.size() && looks < kMaxLooks * out.size(); looks++) {
       PageIndex page;
-      Look look = look_at(shard, pass, spared < kMostSpared * out.size(), &page);
+      Look look = look_at(shard, pass, spared < kMaxSpared * out.size(), &page);
       if (look == Look::kEmpty) break;
       spared += look == Look::kSpared;
       // The state at the very moment of unqueueing decides: a fetcher that publishes later inserts a new entry.
@@ -109,7 +109,7 @@ class ShardedPolicy final : public Policy {
 
   PageTable& table_;
   const char* name_;
-  uint32_t turns_[kMostEvictors] = {};
+  uint32_t turns_[kMaxEvictors] = {};
   Shard shards_[kShards];
 };
 

@@ -16,7 +16,7 @@ namespace farside::pager {
 namespace {
 
 constexpr unsigned kThreads = 4;
-constexpr uint64_t kMostBatch = 128;
+constexpr uint64_t kMaxBatch = 128;
 
 // Draws ranks by Zipf's law from the table of their cumulated weights.
 class Zipf {
@@ -47,7 +47,7 @@ class PolicySimulation {
         known_(known),
         table_(nullptr, trace.pages * kPageSize),
         policy_(new_policy(kind, table_)),
-        batch_(std::clamp<uint64_t>(near_pages / 64, 1, kMostBatch)) {}
+        batch_(std::clamp<uint64_t>(near_pages / 64, 1, kMaxBatch)) {}
 
   Outcome run() {
     Outcome outcome;
@@ -56,17 +56,17 @@ class PolicySimulation {
       PageWord word = table_[page].load();
       bool near = word.is(PageState::kNear);
       near ? outcome.hits++ : outcome.misses++;
-      if (!near) bring(random() % kThreads, page, word);
+      if (!near) make_near(random() % kThreads, page, word);
       else if (known_ != Known::kFaults) table_[page].set(PageWord::kHot);
     }
     return outcome;
   }
 
  private:
-  void bring(unsigned thread, PageIndex page, PageWord before) {
+  void make_near(unsigned thread, PageIndex page, PageWord before) {
     while (near_ == limit_) evict();
     near_++;
-    bool hot = before.is(PageState::kFar) && left_recently(before);
+    bool hot = before.is(PageState::kFar) && evicted_recently(before);
     uint64_t priority =
         known_ == Known::kPriority && page >= trace_.once_from ? uint64_t{3} << PageWord::kPriorityShift : 0;
     table_[page].update([&](PageWord w) {
@@ -76,7 +76,7 @@ class PolicySimulation {
   }
 
   void evict() {
-    PageIndex pages[kMostBatch];
+    PageIndex pages[kMaxBatch];
     size_t found = policy_->select(0, {pages, batch_});
     evicted_ += found;
     near_ -= found;
@@ -89,7 +89,7 @@ class PolicySimulation {
     }
   }
 
-  bool left_recently(PageWord word) const {
+  bool evicted_recently(PageWord word) const {
     auto age = static_cast<uint16_t>(static_cast<uint16_t>(evicted_ / kEpoch) - word.epoch());
     return age <= limit_ / 4 / kEpoch;
   }

@@ -116,7 +116,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   auto* interrupted = static_cast<ucontext_t*>(context);
   os::SignalSet mask;
   memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
-  if (fiber::in_fiber(mask)) fault_in_fiber(*pager, address, interrupted);
+  if (fibers::in_fiber(mask)) fault_in_fiber(*pager, address, interrupted);
   else fault_undisturbed(*pager, address, interrupted);
   if (timing) g_left.store(ticks(), std::memory_order_relaxed);
 }

@@ -78,10 +78,10 @@ StackRecord* take_stack() {
 // and the kernel's rseq area, which the kernel reads and writes at any time. They stay near until the thread is gone.
 void pin_thread_storage(StackRecord* record, uint64_t stack_pointer, uint64_t thread_pointer) {
   constexpr uint64_t kThreadDescriptor = 4096;  // libc's struct pthread begins at the thread pointer
-  constexpr uint64_t kMost = 1024 * 1024;
+  constexpr uint64_t kMax = 1024 * 1024;
   if (!is_far(reinterpret_cast<void*>(thread_pointer))) return;
   uint64_t begin = align_down(stack_pointer - 1, kPageSize), end = thread_pointer + kThreadDescriptor;
-  if (begin > thread_pointer || end - begin > kMost) begin = align_down(thread_pointer - 16 * kPageSize, kPageSize);
+  if (begin > thread_pointer || end - begin > kMax) begin = align_down(thread_pointer - 16 * kPageSize, kPageSize);
   record->pinned = reinterpret_cast<void*>(begin);
   record->pinned_bytes = guard_pager()->pin(record->pinned, end - begin, true);
 }

@@ -52,7 +52,7 @@ unsigned g_arena_count = 0;
 std::atomic<unsigned> g_next_arena{0};
 std::atomic<bool> g_full_reported{false};
 
-// ---- Extent hooks. jemalloc calls them with its own locks held; they lock only the pager's (docs/locking.md). ----
+// ---- Extent hooks. jemalloc calls them with its own locks held; they lock only the pager's (docs/internals/locking.md). ----
 
 void report_full(const Status& status, size_t bytes) {
   if (g_full_reported.exchange(true)) return;

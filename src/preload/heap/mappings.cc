@@ -13,7 +13,7 @@
 namespace farside::preload {
 namespace {
 
-constexpr size_t kLeastBytes = 64 * kKiB;  // smaller mappings stay near
+constexpr size_t kMinBytes = 64 * kKiB;  // smaller mappings stay near
 constexpr int kStayNear = MAP_SHARED | MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_32BIT | MAP_LOCKED;
 
 struct Piece {
@@ -23,7 +23,7 @@ struct Piece {
 using Pieces = std::map<uint64_t, Piece, std::less<>, NearAllocator<std::pair<const uint64_t, Piece>>>;
 
 pager::Pager* g_pager = nullptr;
-Mutex g_mutex;  // guards g_pieces; held while pieces change, before the pager's own locks (docs/locking.md)
+Mutex g_mutex;  // guards g_pieces; held while pieces change, before the pager's own locks (docs/internals/locking.md)
 alignas(Pieces) char g_storage[sizeof(Pieces)];
 
 Pieces& pieces() { return *reinterpret_cast<Pieces*>(g_storage); }
@@ -126,7 +126,7 @@ long map_fixed(std::byte* address, size_t bytes, int protection, int flags) {
 }
 
 bool wants_far(size_t bytes, int flags) {
-  return bytes >= kLeastBytes && (flags & MAP_PRIVATE) && (flags & MAP_ANONYMOUS) && !(flags & kStayNear);
+  return bytes >= kMinBytes && (flags & MAP_PRIVATE) && (flags & MAP_ANONYMOUS) && !(flags & kStayNear);
 }
 
 // Moves a mapping by copying it through near memory, page by page, to a place that is mapped already.
@@ -138,7 +138,7 @@ void copy_and_unmap(std::byte* to, std::byte* from, size_t old_bytes, size_t new
 bool is_error(long address) { return address < 0 && address > -4096; }
 
 long move_anywhere(std::byte* from, size_t old_bytes, size_t new_bytes) {
-  size_t mapped = new_bytes < kLeastBytes ? kLeastBytes : new_bytes;
+  size_t mapped = new_bytes < kMinBytes ? kMinBytes : new_bytes;
   long to = far_mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (is_error(to)) return to;
   copy_and_unmap(pointer(static_cast<uint64_t>(to)), from, old_bytes, new_bytes);

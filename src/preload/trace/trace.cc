@@ -210,7 +210,7 @@ bool entry_used(const TraceEntry& e) { return e.stack != 0 && e.count != 0; }
 bool stack_used(const TraceStack& s) { return s.registers[kTraceRip] != 0; }
 bool hint_used(const TraceHint& h) { return h.return_address != 0; }
 
-constexpr size_t kMostMaps = 4 * kMiB;
+constexpr size_t kMaxMaps = 4 * kMiB;
 
 size_t read_all(const char* path, char* to, size_t room) {
   int fd = os::open(path, O_RDONLY | O_CLOEXEC);
@@ -228,7 +228,7 @@ size_t read_all(const char* path, char* to, size_t room) {
 void write_block(int fd) {
   char program[4096];
   long program_bytes = os::call(SYS_readlinkat, AT_FDCWD, "/proc/self/exe", program, sizeof program);
-  auto* maps = static_cast<char*>(os::map_near(kMostMaps));
+  auto* maps = static_cast<char*>(os::map_near(kMaxMaps));
   TraceHeader header = {};
   header.magic = kTraceMagic;
   header.version = kTraceVersion;
@@ -238,7 +238,7 @@ void write_block(int fd) {
   header.sites = kMaxTraceSites;
   header.hints = count_used(g_recorder.hints, kMaxHints, hint_used);
   header.stack_bytes = trace_stack_bytes_used();
-  header.maps_bytes = maps ? read_all("/proc/self/maps", maps, kMostMaps) : 0;
+  header.maps_bytes = maps ? read_all("/proc/self/maps", maps, kMaxMaps) : 0;
   header.program_bytes = program_bytes > 0 ? static_cast<uint64_t>(program_bytes) : 0;
   header.dropped = g_recorder.dropped.load();
   header.near_limit_bytes = g_recorder.pager->near_limit_bytes();
@@ -252,7 +252,7 @@ void write_block(int fd) {
   writer.put(maps, header.maps_bytes);
   writer.put(program, header.program_bytes);
   writer.flush();
-  os::unmap(maps, kMostMaps);
+  os::unmap(maps, kMaxMaps);
 }
 
 }  // namespace

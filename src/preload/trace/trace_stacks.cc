@@ -20,13 +20,13 @@ extern "C" void* __libc_stack_end;
 namespace farside::preload {
 namespace {
 
-constexpr size_t kMostCopied = 16 * kKiB;
+constexpr size_t kMaxCopied = 16 * kKiB;
 constexpr size_t kScannedWords = 1024;
 constexpr size_t kScannedWhenCrowded = 64;  // more stacks are taken for one when the table fills up
 constexpr size_t kForeignWords = 512;       // of a stack that is not the thread's own
 constexpr unsigned kProbes = 32;
-constexpr unsigned kMostLookups = 64;    // of a thread's stack, each a walk over /proc/self/maps
-constexpr unsigned kMostCodeMaps = 256;  // versions; old ones stay, somebody may be reading them
+constexpr unsigned kMaxLookups = 64;    // of a thread's stack, each a walk over /proc/self/maps
+constexpr unsigned kMaxCodeMaps = 256;  // versions; old ones stay, somebody may be reading them
 
 // ---- /proc/self/maps ----
 
@@ -86,10 +86,10 @@ struct CodeRange {
 
 // Executable mappings, with a filter before them: one bit for each 64 KiB of addresses, folded into 4096 bits.
 struct CodeMap {
-  static constexpr unsigned kMost = 2000;
+  static constexpr unsigned kMax = 2000;
   uint64_t filter[64];
   uint32_t count;
-  CodeRange ranges[kMost];
+  CodeRange ranges[kMax];
 
   static unsigned fold(uint64_t address) { return (address >> 16) & 4095; }
   bool contains(uint64_t address) const {
@@ -100,7 +100,7 @@ struct CodeMap {
     return next != ranges && address < next[-1].end;
   }
   void add(uint64_t begin, uint64_t end) {
-    if (count == kMost) return;
+    if (count == kMax) return;
     ranges[count++] = {begin, end};
     for (uint64_t a = begin; a < end && a - begin < (uint64_t{4096} << 16); a += 1 << 16)
       filter[fold(a) / 64] |= uint64_t{1} << (fold(a) % 64);
@@ -116,7 +116,7 @@ unsigned g_code_maps = 0;  // guarded by g_code_busy
 // Whoever comes first reads the mappings anew; the others go on with what there is.
 void refresh_code() {
   if (g_code_busy.exchange(true, std::memory_order_acquire)) return;
-  if (g_code_maps < kMostCodeMaps) {
+  if (g_code_maps < kMaxCodeMaps) {
     if (auto* code = static_cast<CodeMap*>(os::map_near(sizeof(CodeMap)))) {
       g_code_maps++;
       g_code_stale.store(false, std::memory_order_relaxed);
@@ -172,7 +172,7 @@ bool on_own_stack(uint64_t sp) {
   auto inside = [&] { return sp >= t.stack_low && sp < t.stack_high; };
   if (inside()) return true;
   if (is_far(reinterpret_cast<void*>(sp))) return false;  // its pages come and go
-  if (t.lookups < kMostLookups) find_own_stack(t, sp);
+  if (t.lookups < kMaxLookups) find_own_stack(t, sp);
   return inside();
 }
 
@@ -210,7 +210,7 @@ std::atomic<uint64_t> g_bytes_used{0};
 void copy_stack(TraceStack* stack, const StackRegisters& registers, bool own) {
   memcpy(stack->registers, registers.value, sizeof stack->registers);
   uint64_t sp = registers.sp();
-  uint64_t wanted = own ? std::min<uint64_t>(kMostCopied, t_traced.stack_high - sp) : kMostCopied;
+  uint64_t wanted = own ? std::min<uint64_t>(kMaxCopied, t_traced.stack_high - sp) : kMaxCopied;
   uint64_t at = g_bytes_used.fetch_add(align_up(wanted, 16));
   if (at + wanted > kMaxStackBytes) return;  // the innermost frame is all that will be known of it
   stack->offset = at;

@@ -76,8 +76,8 @@ void maps() {
   for (uint64_t t = 0; t < 4; t++) threads.emplace_back(look, t);
   for (auto& t : threads) t.join();
   for (uint64_t sum : sums) print("threads", sum);
-  farside::fiber::run(2, [&] {
-    std::vector<farside::fiber::Fiber> fibers;
+  farside::run_fibers(2, [&] {
+    std::vector<farside::fiber> fibers;
     for (uint64_t t = 0; t < 4; t++) fibers.emplace_back([&, t] { sums[t] = 0, look(t); });
   });
   for (uint64_t sum : sums) print("fibers", sum);
@@ -101,6 +101,6 @@ int main() {
   rows();
   maps();
   farside_object_stats stats;
-  int far = farside_get_object_stats(&stats);
+  int far = farside_get_object_stats(&stats) == 0;
   fprintf(stderr, "far=%d taken=%" PRIu64 "\n", far, stats.taken);
 }

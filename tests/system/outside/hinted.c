@@ -1,5 +1,6 @@
 /* Walks through a table at random and in order; hints, right and wrong ones, must not change what it prints.
  * hinted [none|right|wrong]: prints checksums; the last line tells on stderr whether it ran under Farside. */
+#include <errno.h>
 #include <farside/farside.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,8 @@ static uint64_t next(uint64_t* state) {
 }
 
 static int check_regions(void) {
-  farside_region* region = farside_region_create(1 << 20, 64 << 20, "lru");
-  if (!region || farside_region_size(region) != 1 << 20) return 1;
+  farside_region *region = NULL, *refused = NULL;
+  if (farside_region_create(&region, 1 << 20, 64 << 20, "lru") != 0 || farside_region_size(region) != 1 << 20) return 1;
   char* data = farside_region_data(region);
   memset(data, 7, 1 << 20);
   if (farside_region_resize(region, 48 << 20) != 0 || data[1 << 20] != 0 || data[5] != 7) return 2;
@@ -29,8 +30,9 @@ static int check_regions(void) {
   }
   if (farside_region_resize(region, 4096) != 0 || farside_region_resize(region, 2 << 20) != 0 || data[8192] != 0)
     return 4;
-  if (farside_region_resize(region, (64 << 20) + 1) == 0 || farside_region_create(2, 1, NULL)) return 5;
-  if (farside_region_create(1, 1, "nonsense")) return 6;
+  if (farside_region_resize(region, (64 << 20) + 1) != -EINVAL) return 5;
+  if (farside_region_create(&refused, 2, 1, NULL) != -EINVAL) return 6;
+  if (farside_region_create(&refused, 1, 1, "nonsense") != -EINVAL || refused) return 7;
   farside_region_destroy(region);
   return 0;
 }
@@ -70,7 +72,7 @@ int main(int count, char** arguments) {
   if (problem) printf("regions are wrong: %d\n", problem);
   if (farside_version() != FARSIDE_VERSION) printf("header and library differ\n");
   struct farside_stats stats;
-  int far = farside_get_stats(&stats);
+  int far = farside_get_stats(&stats) == 0;
   fprintf(stderr, "far=%d hints=%llu fetched=%llu wild=%llu faults=%llu\n", far, (unsigned long long)stats.hints,
           (unsigned long long)stats.hints_fetched, (unsigned long long)stats.hints_wild,
           (unsigned long long)stats.faults);

@@ -74,8 +74,8 @@ void threads(Records& records) {
 void fibers(Records& records) {
   constexpr unsigned kFibers = 16;
   uint64_t sums[kFibers];
-  farside::fiber::run(2, [&] {
-    std::vector<farside::fiber::Fiber> all;
+  farside::run_fibers(2, [&] {
+    std::vector<farside::fiber> all;
     for (unsigned f = 0; f < kFibers; f++)
       all.emplace_back([&, f] { sums[f] = work(records, f * kRecords / kFibers, (f + 1) * kRecords / kFibers, 5000); });
   });
@@ -141,7 +141,7 @@ int main() {
   }
   child(records);
   farside_object_stats stats;
-  int far = farside_get_object_stats(&stats);
+  int far = farside_get_object_stats(&stats) == 0;
   fprintf(stderr, "far=%d objects=%" PRIu64 " taken=%" PRIu64 " moved=%" PRIu64 " freed=%" PRIu64 "\n", far,
           stats.objects, stats.taken, stats.moved, stats.segments_freed);
 }

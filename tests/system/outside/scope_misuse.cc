@@ -27,14 +27,14 @@ static long use_well(farside::unique_ptr<Object>& p) {
   object->words[2] = 5;
   reinterpret_cast<char*>(object)[sizeof(Object) - 1] = 0;
   p = std::move(moved);
-  farside::fiber::run(1, [&] {
-    farside::fiber::Fiber a([&] {
+  farside::run_fibers(1, [&] {
+    farside::fiber a([&] {
       farside::deref_scope scope;
       Object* here = p.deref_mut(scope);
-      farside::fiber::yield();
+      farside::this_fiber::yield();
       here->words[1] = 7;
     });
-    farside::fiber::Fiber b([&] { sink = p.load().words[0]; });
+    farside::fiber b([&] { sink = p.load().words[0]; });
   });
   return object->words[2] + object->words[1];
 }

@@ -1,4 +1,4 @@
-// A shop's customers and what they ordered, in far objects. docs/objects.md goes through this program step by step;
+// A shop's customers and what they ordered, in far objects. docs/guide/objects.md goes through this program step by step;
 // tutorial_before.cc is the same in ordinary memory and prints the same. Statistics go to stderr.
 #include <farside/fiber.hpp>
 #include <farside/ptr.hpp>
@@ -110,8 +110,8 @@ uint64_t views(const Shop& shop, uint64_t seed, uint64_t count) {
 // The same by 16 fibers on two threads: while one waits for an object, the others run.
 uint64_t views_by_fibers(const Shop& shop) {
   uint64_t sums[16];
-  farside::fiber::run(2, [&] {
-    std::vector<farside::fiber::Fiber> fibers;
+  farside::run_fibers(2, [&] {
+    std::vector<farside::fiber> fibers;
     for (uint64_t f = 0; f < 16; f++) fibers.emplace_back([&, f] { sums[f] = views(shop, f, kViews / 16); });
   });
   uint64_t sum = 0;
@@ -161,7 +161,7 @@ void forget(Shop& shop, uint64_t who) {
 
 void tell() {
   farside_object_stats stats;
-  int far = farside_get_object_stats(&stats);
+  int far = farside_get_object_stats(&stats) == 0;
   fprintf(stderr, "far=%d objects=%" PRIu64 " bytes=%" PRIu64 " segments=%" PRIu64, far, stats.objects,
           stats.object_bytes, stats.segments);
   fprintf(stderr, " by_object=%" PRIu64 " taken=%" PRIu64 " moved=%" PRIu64 " freed=%" PRIu64 "\n",

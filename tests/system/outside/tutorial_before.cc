@@ -1,4 +1,4 @@
-// A shop's customers and what they ordered, in ordinary memory: the program that docs/objects.md ports to far objects.
+// A shop's customers and what they ordered, in ordinary memory: the program that docs/guide/objects.md ports to far objects.
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>

@@ -9,12 +9,12 @@ namespace {
 // A page that comes back before so many parts of a budget have left is hot.
 constexpr uint32_t kSoonParts = 4;
 // Of the pager's budget: what it is at least, and what its tables take of it.
-constexpr double kLeastPages = 2048, kTablePages = 224, kPagesPerTablePage = 512;
+constexpr double kMinPages = 2048, kTablePages = 224, kPagesPerTablePage = 512;
 
 }  // namespace
 
 NearModel::NearModel(std::vector<double> shares, size_t most_pages) : sample_(most_pages >> kClusterBits) {
-  shares.resize(std::min(shares.size(), kMostShares));
+  shares.resize(std::min(shares.size(), kMaxShares));
   for (double part : shares) shares_.push_back({.part = part, .queue = {}, .streams = {}});
   all_ = static_cast<uint32_t>((uint64_t{1} << shares_.size()) - 1);
 }
@@ -22,7 +22,7 @@ NearModel::NearModel(std::vector<double> shares, size_t most_pages) : sample_(mo
 NearModel::Room NearModel::room(const Share& share) const {
   if (share.part >= 1) return {SIZE_MAX, SIZE_MAX, SIZE_MAX};
   double rate = sample_.rate(), pages = static_cast<double>(pages_.size());
-  double budget = std::max(kLeastPages * rate, share.part * pages);
+  double budget = std::max(kMinPages * rate, share.part * pages);
   double usable = budget - kTablePages * rate - pages / kPagesPerTablePage;
   double low = std::clamp(usable / 16, std::min(usable / 4, 64 * rate), 4096 * rate);
   auto count = [](double of) { return static_cast<size_t>(std::max(1.0, of)); };

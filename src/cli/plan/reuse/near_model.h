@@ -31,7 +31,7 @@ using NearEvents = std::array<double, kNearEvents>;
 
 class NearModel {
  public:
-  static constexpr size_t kMostShares = 32;
+  static constexpr size_t kMaxShares = 32;
   // Shares from 0 to 1.
   NearModel(std::vector<double> shares, size_t most_pages);
 
@@ -50,7 +50,7 @@ class NearModel {
     uint32_t for_reading = 0;  // it came for reading, and was not written since
     bool rewritten = false;    // it was so in an earlier stay: comes writable the next time
     unsigned group = 0;
-    std::array<uint32_t, kMostShares> left_at{};  // evictions of that share when it left
+    std::array<uint32_t, kMaxShares> left_at{};  // evictions of that share when it left
   };
   struct Share {
     double part;

@@ -26,14 +26,14 @@ void StackDistance::forget(uint64_t key) {
 }
 
 void StackDistance::renumber() {
-  constexpr size_t kLeastTimes = 1024, kTimesPerKey = 4;
+  constexpr size_t kMinTimes = 1024, kTimesPerKey = 4;
   std::vector<std::pair<uint32_t, uint64_t>> in_order;
   in_order.reserve(last_.size());
   for (auto [key, time] : last_) in_order.emplace_back(time, key);
   std::ranges::sort(in_order);
   now_ = 0;
   for (auto [time, key] : in_order) last_[key] = now_++;
-  marks_ = Fenwick(std::max(kLeastTimes, kTimesPerKey * last_.size()), now_);
+  marks_ = Fenwick(std::max(kMinTimes, kTimesPerKey * last_.size()), now_);
 }
 
 }  // namespace farside::cli::plan
