@@ -50,7 +50,8 @@ constexpr const char* kPoliciesHelp =
     "Simulates which pages would be near: Zipf's law, a scan beside it, and a loop, for each policy with and without\n"
     "hints, for exact LRU and for the optimum that knows the future. Costs are assumed: 3 us for a soft fault, 6 for "
     "a\n"
-    "miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they mean: docs/guide/policies.md.\n\n"
+    "miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they mean: "
+    "docs/guide/policies.md.\n\n"
     "Examples:\n"
     "  farside bench policies\n"
     "  farside bench policies --svg miss_ratios.svg --shares 5,10,20,30,40,50,60,70,80,90";
@@ -58,7 +59,8 @@ constexpr const char* kPoliciesHelp =
 constexpr const char* kScalingHelp =
     "Simulates the pager's faults and evictions with up to 128 threads on a large machine. Measures this machine "
     "first\n"
-    "and simulates it, too, to show how far the simulation can be trusted. What the figures mean: docs/internals/scaling.md.\n\n"
+    "and simulates it, too, to show how far the simulation can be trusted. What the figures mean: "
+    "docs/internals/scaling.md.\n\n"
     "Examples:\n"
     "  farside bench scaling --save-costs costs.json --json scaling.json --plots plots\n"
     "  farside bench scaling --costs costs.json --threads 8,48,128";
