@@ -55,8 +55,8 @@ double time_transport(FarMemory& far, uint32_t bytes, uint64_t reads) {
   for (uint64_t i = 0; i < reads; i++) {
     uint64_t at = random.next() % 4096 * kPageSize;
     uint64_t start = ticks();
-    if (const std::byte* direct = channel->direct(at, bytes)) {
-      memcpy(buffer.data(), direct, bytes);
+    if (transport::Mapping far = channel->mapping(); far.immediate) {
+      memcpy(buffer.data(), far.base + at, bytes);
     } else {
       transport::Segment segment = {at, bytes, buffer.data()};
       transport::Token token = 0;

@@ -41,7 +41,6 @@ constexpr const char* kHelp =
 Status check_server(const Options& options) {
   auto store = remote::RemoteStore::connect(
       {options.far_address, options.token, remote::kSlabBytes, options.replicas, {options.patience_ns}});
-  if (store.ok()) delete *store;
   return store.status();
 }
 

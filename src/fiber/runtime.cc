@@ -35,11 +35,10 @@ void fiber_main() noexcept {
 Runtime::Runtime(unsigned workers, size_t stack_bytes, const Hooks& hooks)
     : count_(workers), stack_bytes_(stack_bytes), hooks_(hooks) {
   get_exceptions_ = reinterpret_cast<CaughtExceptions* (*)()>(dlsym(RTLD_DEFAULT, "__cxa_get_globals"));
-  for (unsigned i = 0; i < count_; i++) workers_[i] = new Worker(this, i);
+  for (unsigned i = 0; i < count_; i++) workers_[i] = std::make_unique<Worker>(this, i);
 }
 
 Runtime::~Runtime() {
-  for (unsigned i = 0; i < count_; i++) delete workers_[i];
   while (Fiber* fiber = all_made_) {
     all_made_ = fiber->next_made;
     if (fiber->scopes && hooks_.drop_scopes) hooks_.drop_scopes(fiber->scopes);
@@ -69,7 +68,7 @@ int Runtime::run(void (*function)(void*), void* arg) {
 
 int Runtime::start_threads() {
   for (unsigned i = 1; i < count_; i++) {
-    if (int error = pthread_create(&threads_[i], nullptr, thread_main, workers_[i])) return -error;
+    if (int error = pthread_create(&threads_[i], nullptr, thread_main, workers_[i].get())) return -error;
     threads_started_ = i;
   }
   return 0;

@@ -7,6 +7,7 @@
 // whether there are any.
 #pragma once
 #include <pthread.h>
+#include <memory>
 
 #include <atomic>
 #include <cstdint>
@@ -98,7 +99,7 @@ class Runtime : public NearObject {
   size_t stack_bytes_;
   Hooks hooks_;
   CaughtExceptions* (*get_exceptions_)() = nullptr;
-  Worker* workers_[kMaxWorkers] = {};
+  std::unique_ptr<Worker> workers_[kMaxWorkers];
   pthread_t threads_[kMaxWorkers] = {};
   unsigned threads_started_ = 0;
 

@@ -130,7 +130,6 @@ Result<json> measure_round_trip(const FarMemoryConfig& config) {
   if (!channel) return opened;
   Result<json> timed = time_round_trips(*channel);
   (*store)->close_channel(channel);
-  delete *store;
   return timed;
 }
 

@@ -68,11 +68,11 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   auto store =
       remote::RemoteStore::connect({config.address.c_str(), config.token.c_str(), options.space, config.replicas});
   if (!store.ok()) return store.status();
-  store_ = *store;
-  auto created = pager::Pager::create(options, store_, config.delivery);
+  store_ = std::move(*store);
+  auto created = pager::Pager::create(options, store_.get(), config.delivery);
   if (!created.ok()) return created.status();
-  pager_ = *created;
-  g_pager = pager_;
+  pager_ = std::move(*created);
+  g_pager = pager_.get();
   fibers::set_hooks({nullptr, [] { g_pager.load()->detach_thread(); }, [] { g_pager.load()->poll_reads(); }, nullptr});
   config.opened(*pager_);
   closing_ = config.closing;
@@ -89,22 +89,22 @@ Status FarMemory::open(const FarMemoryConfig& config) {
 }
 
 Status FarMemory::start_handler() {
-  handler_ = new pager::FaultHandler(*pager_);
+  handler_ = std::make_unique<pager::FaultHandler>(*pager_);
   return handler_->start();
 }
 
 FarMemory::~FarMemory() {
-  delete handler_;
+  handler_.reset();
   closing_();
   fibers::set_hooks({});
   g_pager = nullptr;
-  delete pager_;
-  delete store_;
+  pager_.reset();
+  store_.reset();
   sigaction(SIGBUS, &old_, nullptr);
 }
 
 Arena FarMemory::arena() const {
-  return {memory_, bytes_ / kPageSize, [pager = pager_] { pager->detach_thread(); }};
+  return {memory_, bytes_ / kPageSize, [pager = pager_.get()] { pager->detach_thread(); }};
 }
 
 }  // namespace farside

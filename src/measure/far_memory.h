@@ -51,9 +51,9 @@ class FarMemory {
   Status start_handler();
 
   std::function<void()> closing_ = [] {};
-  remote::RemoteStore* store_ = nullptr;
-  pager::Pager* pager_ = nullptr;
-  pager::FaultHandler* handler_ = nullptr;
+  std::unique_ptr<remote::RemoteStore> store_;
+  std::unique_ptr<pager::Pager> pager_;
+  std::unique_ptr<pager::FaultHandler> handler_;
   std::byte* memory_ = nullptr;
   uint64_t bytes_ = 0;
   struct sigaction old_ = {};

@@ -12,10 +12,7 @@ constexpr size_t kSweep = 1024;  // segments that a round looks at
 constexpr unsigned kRest = 200;  // rounds after a lap in vain
 }  // namespace
 
-Evacuator::~Evacuator() {
-  stop();
-  for (Survivors* s : survivors_) delete s;
-}
+Evacuator::~Evacuator() { stop(); }
 
 // ---- Phase 2: the path selector ----
 
@@ -177,7 +174,7 @@ void Evacuator::evacuate() {
 
 Evacuator::Survivors& Evacuator::survivors(PageIndex page) {
   unsigned structure = space_.table()[page].structure.load(std::memory_order_relaxed);
-  if (!survivors_[structure]) survivors_[structure] = new Survivors(structure);
+  if (!survivors_[structure]) survivors_[structure] = std::make_unique<Survivors>(structure);
   return *survivors_[structure];
 }
 

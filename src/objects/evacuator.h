@@ -1,7 +1,9 @@
 // Decides how segments come back (the path selector, Atlas 4.1) and empties those that are to be emptied: the numbered
-// phases 2 to 6 of docs/internals/object_paths.md. One ordinary thread, so that it may fault; it stops nobody (AIFM 5.3).
+// phases 2 to 6 of docs/internals/object_paths.md. One ordinary thread, so that it may fault; it stops nobody
+// (AIFM 5.3).
 #pragma once
 #include <pthread.h>
+#include <memory>
 
 #include <vector>
 
@@ -54,9 +56,9 @@ class Evacuator : public NearObject, public pager::PageObserver {
   List emptying_;                 // near ones that have objects left
   unsigned swept_structure_ = 0;  // where the present lap is
   size_t swept_ = 0;
-  bool reclaimed_ = false;                       // in this lap
-  unsigned rest_ = 0;                            // rounds until the next lap
-  Survivors* survivors_[Structures::kMax] = {};  // made when first needed
+  bool reclaimed_ = false;                                  // in this lap
+  unsigned rest_ = 0;                                       // rounds until the next lap
+  std::unique_ptr<Survivors> survivors_[Structures::kMax];  // made when first needed
   pthread_t thread_ = {};
   bool started_ = false;
   std::atomic<bool> stopping_{false};

@@ -714,8 +714,8 @@ unsigned ObjectSpace::number_of(farside_object_type& type) {
 // ---- Threads and forks ----
 
 LogSet& ObjectSpace::logs(unsigned structure) {
-  LogSet*& set = thread_logs().sets[structure];
-  if (!set) set = new LogSet(structure);
+  std::unique_ptr<LogSet>& set = thread_logs().sets[structure];
+  if (!set) set = std::make_unique<LogSet>(structure);
   return *set;
 }
 

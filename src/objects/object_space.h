@@ -5,6 +5,7 @@
 // fiber is not suspended while it works on its thread's log.
 #pragma once
 #include <pthread.h>
+#include <memory>
 
 #include "farside/object.h"
 #include "objects/epoch.h"
@@ -31,8 +32,8 @@ inline constexpr size_t kTallies = 6;
 
 struct ThreadLogs : NearObject {
   std::atomic<uint64_t> tallies[kTallies] = {};
-  LogSet* sets[Structures::kMax] = {};     // made when first needed, and kept
-  PageIndex passed = SegmentStack::kNone;  // the last page that was used in passing
+  std::unique_ptr<LogSet> sets[Structures::kMax];  // made when first needed, and kept
+  PageIndex passed = SegmentStack::kNone;          // the last page that was used in passing
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
 };

@@ -6,10 +6,6 @@
 
 namespace farside::objects {
 
-Structures::~Structures() {
-  for (unsigned i = 0; i < count(); i++) delete all_[i];
-}
-
 int Structures::create(const farside_structure_options& options) {
   PolicyKind policy;
   if (options.capacity == 0 || (options.policy && !policy_from_name(options.policy, &policy))) return -EINVAL;
@@ -24,10 +20,10 @@ int Structures::create(const farside_structure_options& options) {
     pager_.release(arena, bytes);
     return -ruled.code();
   }
-  auto* made = new Structure(pager_, table_);
+  auto made = std::make_unique<Structure>(pager_, table_);
   made->pool.use_only(arena, bytes);
   made->tracks_evictions = options.track_evictions != 0;
-  all_[number] = made;
+  all_[number] = std::move(made);
   count_.store(number + 1, std::memory_order_release);
   return static_cast<int>(number);
 }

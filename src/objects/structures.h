@@ -2,6 +2,7 @@
 // (AIFM 4.2.3, 5.1). Number 0 is for all that belongs to none. They are made and never ended.
 #pragma once
 #include <atomic>
+#include <memory>
 
 #include "base/near.h"
 #include "base/sync.h"
@@ -22,9 +23,9 @@ class Structures {
  public:
   static constexpr unsigned kMax = 64;
 
-  Structures(pager::Pager& pager, SegmentTable& table)
-      : pager_(pager), table_(table), all_{new Structure(pager, table)} {}
-  ~Structures();
+  Structures(pager::Pager& pager, SegmentTable& table) : pager_(pager), table_(table) {
+    all_[0] = std::make_unique<Structure>(pager, table);
+  }
 
   // Its number, or a negative errno value: see farside_structure_create.
   int create(const farside_structure_options& options);
@@ -41,7 +42,7 @@ class Structures {
   SegmentTable& table_;
   Mutex mutex_;  // guards the making
   std::atomic<unsigned> count_{1};
-  Structure* all_[kMax];
+  std::unique_ptr<Structure> all_[kMax];
 };
 
 }  // namespace farside::objects

@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kFeatures = UFFD_FEATURE_PAGEFAULT_FLAG_WP;
 
-const char* mend_uffd(int error) {
+const char* fix_for_uffd(int error) {
   return error == -EPERM || error == -EACCES
              ? "allow it with 'sysctl vm.unprivileged_userfaultfd=1' or read access to /dev/userfaultfd"
              : "run 'farside doctor' to see what this kernel lacks";
@@ -29,21 +29,20 @@ bool kernel_is_before_6() {
 
 }  // namespace
 
-Result<FarSpace*> FarSpace::reserve(uint64_t bytes, Delivery delivery) {
+Result<std::unique_ptr<FarSpace>> FarSpace::reserve(uint64_t bytes, Delivery delivery) {
   long base = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base < 0 && base > -4096) {
     return Status::error(static_cast<int>(-base),
                          "cannot reserve {} bytes of addresses; lower --space or raise 'ulimit -v'", bytes);
   }
-  auto* space = new FarSpace;
+  std::unique_ptr<FarSpace> space(new FarSpace);
   space->base_ = reinterpret_cast<std::byte*>(base);
   space->bytes_ = bytes;
   space->old_kernel_ = kernel_is_before_6();
   space->populates_ = os::madvise(space->base_, 0, MADV_POPULATE_WRITE) == 0;
   os::madvise(space->base_, bytes, MADV_NOHUGEPAGE);
   if (int error = space->watch(delivery)) {
-    delete space;
-    return Status::error(-error, "userfaultfd is not usable (error {}); {}", -error, mend_uffd(error));
+    return Status::error(-error, "userfaultfd is not usable (error {}); {}", -error, fix_for_uffd(error));
   }
   space->probe_batches();
   return space;

@@ -3,8 +3,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
+#include "base/bits.h"
 #include "base/near.h"
 #include "base/status.h"
 
@@ -17,9 +19,20 @@ struct PageRun {
   size_t bytes;
 };
 
+// Adds a page to a list of runs: to the last one where it follows it, else as a new run, for which there must be room.
+// Returns the number of runs.
+inline size_t append_page(PageRun* runs, size_t count, std::byte* page) {
+  if (count > 0 && runs[count - 1].address + runs[count - 1].bytes == page) {
+    runs[count - 1].bytes += kPageSize;
+    return count;
+  }
+  runs[count] = {page, kPageSize};
+  return count + 1;
+}
+
 class FarSpace : public NearObject {
  public:
-  static Result<FarSpace*> reserve(uint64_t bytes, Delivery delivery);
+  static Result<std::unique_ptr<FarSpace>> reserve(uint64_t bytes, Delivery delivery);
   ~FarSpace();
 
   std::byte* base() const { return base_; }

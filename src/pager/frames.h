@@ -105,6 +105,9 @@ class Frames {
   // Pages evicted so far by all evictors: the clock by which it is told how long ago a page left.
   void count_evicted(uint64_t pages) { evicted_.fetch_add(pages, std::memory_order_relaxed); }
   uint64_t evicted() const { return evicted_.load(std::memory_order_relaxed); }
+  // The same in units of kEpochPages, as a page word has room for it.
+  static constexpr uint64_t kEpochPages = 256;
+  uint16_t epoch() const { return static_cast<uint16_t>(evicted() / kEpochPages); }
 
   // Wakes whenever frames or pages are released.
   Event& released() { return released_; }

@@ -15,32 +15,34 @@ bool fits_nowhere(uint64_t bytes, uint64_t space) { return bytes == 0 || bytes >
 
 }  // namespace
 
-Result<Pager*> Pager::create(const Options& options, remote::RemoteStore* store, Delivery delivery) {
-  Result<FarSpace*> space = FarSpace::reserve(options.space, delivery);
+Result<std::unique_ptr<Pager>> Pager::create(const Options& options, remote::RemoteStore* store, Delivery delivery) {
+  auto space = FarSpace::reserve(options.space, delivery);
   if (!space.ok()) return space.status();
-  return new Pager(options, store, *space);
+  return std::unique_ptr<Pager>(new Pager(options, store, std::move(*space)));
 }
 
-Pager::Pager(const Options& options, remote::RemoteStore* store, FarSpace* space)
+Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr<FarSpace> space)
     : store_(store),
-      space_(space),
-      table_(space->base(), space->bytes()),
+      space_(std::move(space)),
+      table_(space_->base(), space_->bytes()),
       policy_(options.policy, table_),
       twins_(options.writeback, table_.pages(), frames_),
       threads_(store, frames_),
       budget_(frames_, options.local, sizeof(PageWord) + twins_.entry_bytes()),
-      evictors_({store, *space, table_, policy_, frames_, budget_, twins_}, options.evictors),
-      faults_({store, *space, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_}, options.prefetch),
-      ranges_({store, *space, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_}, faults_),
-      addresses_(reinterpret_cast<uint64_t>(space->base()),
-                 reinterpret_cast<uint64_t>(space->base()) + space->bytes()) {
-  evictors_.set_background_work([](void* faults) { return static_cast<FaultPath*>(faults)->map_ahead(); }, &faults_);
+      context_{store, *space_, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_},
+      evictors_(context_, options.evictors),
+      fetches_(context_),
+      faults_(context_, fetches_, options.prefetch),
+      hints_(context_, fetches_, faults_),
+      ranges_(context_, faults_),
+      addresses_(reinterpret_cast<uint64_t>(space_->base()),
+                 reinterpret_cast<uint64_t>(space_->base()) + space_->bytes()) {
+  evictors_.set_background_work([](void* fetches) { return static_cast<FetchPath*>(fetches)->map_ahead(); }, &fetches_);
 }
 
 Pager::~Pager() {
   evictors_.stop();
   threads_.close_channels();
-  delete space_;
 }
 
 void Pager::start_threads() { evictors_.start(); }
@@ -162,16 +164,16 @@ void Pager::set_local(SizeOrShare local) {
 }
 
 unsigned Pager::hint(const Hint& hint) {
-  if (faults_.is_satisfied(hint)) return 0;
+  if (hints_.is_satisfied(hint)) return 0;
   bool may_suspend = fibers::in_fiber();
   SignalsBlocked blocked;
-  return faults_.hint(hint, may_suspend);
+  return hints_.hint(hint, may_suspend);
 }
 
-void Pager::read_subpages(std::span<SubpageRead> pieces) {
+void Pager::read_subpages(std::span<SubpageRead> reads) {
   bool may_suspend = fibers::in_fiber();
   SignalsBlocked blocked;
-  faults_.read_subpages(pieces, may_suspend);
+  fetches_.read_subpages(reads, may_suspend);
 }
 
 void Pager::mark_objects(std::byte* address, size_t bytes) {
@@ -186,7 +188,7 @@ void Pager::detach_thread() {
   SignalsBlocked blocked;
   if (ThreadSlot* t = threads_.attached()) {
     InGate inside(gate_, *t);
-    faults_.drain(*t, *t);
+    fetches_.drain(*t, *t);
   }
   threads_.detach();
 }
@@ -230,7 +232,7 @@ uint64_t Pager::used_pages() {
 void Pager::prepare_fork() {
   ThreadSlot& self = threads_.current();
   gate_.shut(threads_, self);
-  threads_.for_each([&](ThreadSlot& t) { faults_.drain(self, t); });
+  threads_.for_each([&](ThreadSlot& t) { fetches_.drain(self, t); });
   evictors_.pause();
   address_mutex_.lock();
   charge_mutex_.lock();

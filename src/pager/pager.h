@@ -1,7 +1,7 @@
 // The pager: the one facade through which the layers above use far memory. It owns the far space, the page words, the
 // frame budget and the evictors, and serves faults on the thread that has them.
 //
-//   Pager* pager = *Pager::create(options, store, Delivery::kSignal);
+//   std::unique_ptr<Pager> pager = std::move(*Pager::create(options, store, Delivery::kSignal));
 //   pager->start_threads();
 //   std::byte* memory = pager->reserve(bytes, kPageSize);
 //   pager->commit(memory, bytes);                          // reads as zero, may go far
@@ -11,14 +11,16 @@
 //
 // Lock order and the rules for code under a fault: docs/internals/locking.md.
 #pragma once
+#include <memory>
 #include <span>
 
 #include "abi/options.h"
 #include "base/near.h"
-#include "pager/evictor.h"
+#include "pager/evictor_group.h"
 #include "pager/far_space.h"
 #include "pager/fault_path.h"
 #include "pager/frames.h"
+#include "pager/hint_path.h"
 #include "pager/page_table.h"
 #include "pager/policy/policy_set.h"
 #include "pager/range_ops.h"
@@ -32,7 +34,7 @@ class Pager : public NearObject {
  public:
   // Takes the options local, policy, evictors, prefetch and space. The store's region must be as large as the space.
   // Evictor threads do not run before start_threads(): a preload library is set up before threads may exist.
-  static Result<Pager*> create(const Options& options, remote::RemoteStore* store, Delivery delivery);
+  static Result<std::unique_ptr<Pager>> create(const Options& options, remote::RemoteStore* store, Delivery delivery);
   ~Pager();
 
   void start_threads();
@@ -47,14 +49,14 @@ class Pager : public NearObject {
     return faults_.fault(address, write, may_suspend);
   }
   // Between fibers of a worker, while one of them waits for a page. Signals are blocked.
-  void poll_reads() { faults_.poll_reads(); }
+  void poll_reads() { fetches_.poll_reads(); }
   bool contains(uint64_t address) const { return table_.contains(address); }
   // Ordinary code's word of what it will access next. Harmless whatever it says. Returns the pages fetched.
   unsigned hint(const Hint& hint);
   // ---- For the layer of objects (DESIGN 7). Ordinary code. ----
 
-  // As FaultPath::read_subpages. A fiber may be suspended meanwhile.
-  void read_subpages(std::span<SubpageRead> pieces);
+  // As FetchPath::read_subpages. A fiber may be suspended meanwhile.
+  void read_subpages(std::span<SubpageRead> reads);
   // Committed pages hold objects from now on, until they are discarded: the observer is told when one leaves.
   void mark_objects(std::byte* address, size_t bytes);
   void set_observer(PageObserver* observer) { evictors_.set_observer(observer); }
@@ -139,7 +141,7 @@ class Pager : public NearObject {
   void check_valid();
 
  private:
-  Pager(const Options& options, remote::RemoteStore* store, FarSpace* space);
+  Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr<FarSpace> space);
   Status charge(const std::byte* address, size_t bytes);
   void uncharge(const std::byte* address, size_t bytes);
   uint64_t used_pages();
@@ -150,7 +152,7 @@ class Pager : public NearObject {
   static constexpr uint64_t kReserveAhead = 4 * remote::kSlabBytes;
 
   remote::RemoteStore* store_;
-  FarSpace* space_;
+  std::unique_ptr<FarSpace> space_;
   PageTable table_;
   PolicySet policy_;
   Frames frames_;
@@ -158,8 +160,11 @@ class Pager : public NearObject {
   ThreadRegistry threads_;
   Gate gate_;
   Budget budget_;
+  Context context_;
   EvictorGroup evictors_;
+  FetchPath fetches_;
   FaultPath faults_;
+  HintPath hints_;
   RangeOps ranges_;
 
   Mutex address_mutex_;  // guards addresses_, and changes of policy_'s ranges

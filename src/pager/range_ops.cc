@@ -5,7 +5,6 @@
 
 namespace farside::pager {
 namespace {
-constexpr uint64_t kTransportTimeoutNs = 30ull * 1000 * 1000 * 1000;
 constexpr unsigned kPiece = 4096;  // pages owned at a time by one range operation: bounds how long others wait
 
 bool held_frame(PageWord owned) { return owned.owner() == 1; }
@@ -107,13 +106,8 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
   for (PageIndex page = first; page < first + count; page++) {
     PageWord w = c_.table[page].load();
     if (!w.is(PageState::kEvicting) || !held_frame(w)) continue;
-    std::byte* address = c_.table.address_of(page);
-    if (used > 0 && runs[used - 1].address + runs[used - 1].bytes == address) {
-      runs[used - 1].bytes += kPageSize;
-      continue;
-    }
     if (used == kRuns) flush();
-    runs[used++] = {address, kPageSize};
+    used = append_page(runs, used, c_.table.address_of(page));
   }
   flush();
 }
@@ -192,7 +186,7 @@ bool RangeOps::pin_one(ThreadSlot& t, PageIndex page, bool write) {
     }
     SignalsBlocked blocked;
     InGate inside(c_.gate, t);
-    if (faults_.resolve(t, page, write) != FaultOutcome::kResolved) return false;
+    if (faults_.resolve({t}, page, write) != FaultOutcome::kResolved) return false;
   }
 }
 

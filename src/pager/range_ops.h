@@ -9,7 +9,7 @@ namespace farside::pager {
 
 class RangeOps {
  public:
-  RangeOps(const FaultContext& context, FaultPath& faults) : c_(context), faults_(faults) {}
+  RangeOps(const Context& context, FaultPath& faults) : c_(context), faults_(faults) {}
 
   // kUnmapped -> kUntouched.
   void commit(PageIndex first, uint64_t count);
@@ -31,7 +31,7 @@ class RangeOps {
   void push_out(ThreadSlot& thread, PageIndex page);
   bool pin_one(ThreadSlot& thread, PageIndex page, bool write);
 
-  FaultContext c_;
+  Context c_;
   FaultPath& faults_;
 };
 

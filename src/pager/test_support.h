@@ -5,6 +5,7 @@
 #include <ucontext.h>
 
 #include <cstring>
+#include <memory>
 
 #include "base/log.h"
 #include "fiber/wait.h"
@@ -36,7 +37,9 @@ class LocalChannel : public transport::Channel {
   }
   int poll(transport::Token) override { return 1; }
   int wait(transport::Token, uint64_t) override { return 0; }
-  const std::byte* direct(uint64_t far, uint32_t) override { return direct_ ? far_ + far : nullptr; }
+  transport::Mapping mapping() const override {
+    return direct_ ? transport::Mapping{far_, true} : transport::Mapping{};
+  }
 
  private:
   std::byte* far_;
@@ -74,10 +77,10 @@ class LocalStore : public remote::RemoteStore {
 class PagerFixture {
  public:
   PagerFixture(Options options, remote::RemoteStore* store, Delivery delivery) : store_(store) {
-    Result<Pager*> created = Pager::create(options, store, delivery);
+    auto created = Pager::create(options, store, delivery);
     if (!created.ok()) die("{}", created.status().text());
-    pager_ = *created;
-    s_pager = pager_;
+    pager_ = std::move(*created);
+    s_pager = pager_.get();
     struct sigaction action = {};
     action.sa_sigaction = on_sigbus;
     action.sa_flags = SA_SIGINFO;
@@ -87,19 +90,18 @@ class PagerFixture {
     fibers::set_hooks({nullptr, [] { s_pager->detach_thread(); }, [] { s_pager->poll_reads(); }});
     pager_->start_threads();
     if (delivery == Delivery::kSignal) return;
-    handler_ = new FaultHandler(*pager_);
+    handler_ = std::make_unique<FaultHandler>(*pager_);
     Status started = handler_->start();
     if (!started.ok()) die("{}", started.text());
   }
   ~PagerFixture() {
     fibers::set_hooks({});
-    delete handler_;
+    handler_.reset();
     sigaction(SIGBUS, &old_, nullptr);
-    delete pager_;
-    delete store_;
+    pager_.reset();
   }
   Pager& operator*() { return *pager_; }
-  Pager* operator->() { return pager_; }
+  Pager* operator->() { return pager_.get(); }
 
   std::byte* allocate(size_t bytes) {
     std::byte* memory = pager_->reserve(bytes, kPageSize);
@@ -127,9 +129,9 @@ class PagerFixture {
       die("access to {:#x}, which is not mapped", address);
   }
   static inline Pager* s_pager = nullptr;
-  remote::RemoteStore* store_;
-  Pager* pager_;
-  FaultHandler* handler_ = nullptr;
+  std::unique_ptr<remote::RemoteStore> store_;
+  std::unique_ptr<Pager> pager_;
+  std::unique_ptr<FaultHandler> handler_;
   struct sigaction old_ = {};
 };
 

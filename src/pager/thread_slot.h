@@ -8,9 +8,9 @@
 #include "base/bits.h"
 #include "base/near.h"
 #include "base/sync.h"
-#include "pager/fetch.h"
 #include "pager/frames.h"
 #include "pager/prefetch.h"
+#include "pager/read_queue.h"
 #include "pager/stats.h"
 #include "remote/remote_store.h"
 

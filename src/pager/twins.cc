@@ -14,7 +14,7 @@ constexpr uint32_t kMaxChunks = 1 << 16;  // 16 GiB of twins
 constexpr uint64_t kTrial = 2048;         // evicted pages, in which twins are made although they do not pay
 constexpr uint64_t kTrialPeriod = 16 * kTrial;
 
-// Moves an average an eighth of the way.
+// Moves an average an eighth of the method.
 void average(std::atomic<uint32_t>& of, uint64_t value) {
   auto now = static_cast<int64_t>(of.load(std::memory_order_relaxed));
   int64_t next = now == 0 ? static_cast<int64_t>(value) : now + (static_cast<int64_t>(value) - now) / 8;
@@ -104,11 +104,11 @@ void Twins::give(uint32_t slot) {
 
 // ---- What pays ----
 
-void Twins::note_handled(Way way, uint64_t pages, uint64_t ticks) { average(handled_[way], ticks / pages); }
+void Twins::note_handled(Method method, uint64_t pages, uint64_t ticks) { average(handled_[method], ticks / pages); }
 
-void Twins::note_carried(Way way, uint64_t pages, uint64_t ticks) {
+void Twins::note_carried(Method method, uint64_t pages, uint64_t ticks) {
   if (pages < 8) return;  // a latency, and no throughput
-  average(carried_[way], ticks / pages);
+  average(carried_[method], ticks / pages);
   decide();
 }
 

@@ -2,8 +2,9 @@
 // finds the lines that have changed and only they are sent. What coming hardware is to tell (Kona 4.2, 4.4), in
 // software.
 //
-// A twin belongs to its page: whoever owns the page (docs/internals/page_states.md) makes, compares and ends it. A near dirty
-// page has one or none; all others have none. They are near memory and count as such: what twins take, pages lose.
+// A twin belongs to its page: whoever owns the page (docs/internals/page_states.md) makes, compares and ends it. A near
+// dirty page has one or none; all others have none. They are near memory and count as such: what twins take, pages
+// lose.
 //
 // Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where a page by its
 // lines saves more of the link and of the evictor than copying and comparing it takes, as measured of late: up to one
@@ -45,11 +46,11 @@ class Twins : public NearObject {
 
   // Writes over this link cost something: far memory is not this machine's.
   void set_remote(bool remote) { remote_.store(remote, std::memory_order_relaxed); }
-  enum Way : unsigned { kWhole, kByLines };
+  enum Method : unsigned { kWhole, kByLines };
   // What an evictor itself took to send so many pages; to compare them, too, if by lines.
-  void note_handled(Way way, uint64_t pages, uint64_t ticks);
+  void note_handled(Method method, uint64_t pages, uint64_t ticks);
   // For so long a request with so many pages was on its way, and none before it.
-  void note_carried(Way way, uint64_t pages, uint64_t ticks);
+  void note_carried(Method method, uint64_t pages, uint64_t ticks);
 
  private:
   static constexpr unsigned kShards = 16;

@@ -70,16 +70,18 @@ ReportContext report_context(const Runtime& r) {
 
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
-  Result<remote::RemoteStore*> store = remote::RemoteStore::connect({.address = r.options.far_address,
-                                                                     .token = r.options.token,
-                                                                     .region_bytes = r.options.space,
-                                                                     .replicas = r.options.replicas,
-                                                                     .patience = {r.options.patience_ns},
-                                                                     .all_needed = false});
+  auto store = remote::RemoteStore::connect({.address = r.options.far_address,
+                                             .token = r.options.token,
+                                             .region_bytes = r.options.space,
+                                             .replicas = r.options.replicas,
+                                             .patience = {r.options.patience_ns},
+                                             .all_needed = false});
   if (!store.ok()) return store.status();
-  Result<pager::Pager*> pager = pager::Pager::create(r.options, *store, delivery);
+  auto pager = pager::Pager::create(r.options, store->get(), delivery);
   if (!pager.ok()) return pager.status();
-  r.pager = *pager;
+  // Both serve faults until the process ends, those of exit handlers included.
+  store->release();
+  r.pager = pager->release();
   open_control(r.pager, [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
   r.pager->call_regularly(serve_control);
   r.pager->start_threads();

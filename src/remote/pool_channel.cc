@@ -149,8 +149,10 @@ int PoolChannel::send_to(Slot* slot, unsigned server, ServerSet lost, int pipe) 
     if (part.empty()) return 0;
     r = slot->kind == Kind::kRead ? channel->submit_read(part, token) : channel->submit_write(part, pipe, token);
   }
-  if (r == 0) slot->awaited |= only(server);
-  return r;
+  if (r != 0) return r;
+  slot->awaited |= only(server);
+  if (gathers_) held_ |= only(server);
+  return 0;
 }
 
 // The pieces of a read or write that go to one server; at most as many as the request has segments, because a segment
@@ -169,9 +171,29 @@ std::span<Segment> PoolChannel::part_for(const Slot& slot, unsigned server, Serv
   return {part_, count};
 }
 
+void PoolChannel::gather(bool on) {
+  gathers_ = on;
+  for (transport::Channel* channel : channels_) {
+    if (channel) channel->gather(on);
+  }
+}
+
+// A poll of any request sends what its server's channel holds back, so one request of each such server is polled.
+void PoolChannel::send_held() {
+  for (Slot& slot : slots_) {
+    if (held_ == 0) return;
+    if (slot.token == 0) continue;
+    ServerSet reached = slot.awaited & held_;
+    held_ &= ~reached;
+    for (; reached != 0; reached &= reached - 1) ask(&slot, static_cast<unsigned>(std::countr_zero(reached)));
+  }
+  held_ = 0;
+}
+
 int PoolChannel::poll(Token token) {
   Slot* slot = find(token);
   if (!slot) return -EINVAL;
+  if (held_ != 0) send_held();
   int r = progress(slot);
   if (r != 0) slot->token = 0;
   return r;
@@ -250,7 +272,9 @@ bool PoolChannel::still_held(const Slot& slot) const {
 Channel* PoolChannel::to(unsigned server) {
   if (store_->lost() & only(server)) return nullptr;
   Status status;
-  if (!channels_[server]) channels_[server] = store_->server(server).open_channel(&status);
+  if (channels_[server]) return channels_[server];
+  channels_[server] = store_->server(server).open_channel(&status);
+  if (channels_[server]) channels_[server]->gather(gathers_);
   return channels_[server];
 }
 

@@ -21,7 +21,8 @@ class PoolChannel final : public transport::Channel {
   int submit_discard(std::span<const transport::Segment> segments, transport::Token* token) override;
   int poll(transport::Token token) override;
   int wait(transport::Token token, uint64_t timeout_ns) override;
-  const std::byte* direct(uint64_t far, uint32_t bytes) override { return store_->direct(far, bytes); }
+  void gather(bool on) override;
+  transport::Mapping mapping() const override { return store_->mapping(); }
 
  private:
   enum class Kind : uint8_t { kRead, kWrite, kDiscard };
@@ -58,9 +59,12 @@ class PoolChannel final : public transport::Channel {
   void close(unsigned server);
   Slot* find(transport::Token token);
   Slot* free_slot();
+  void send_held();
 
   PoolStore* store_;
   transport::Channel* channels_[kMaxServers] = {};
+  bool gathers_ = false;
+  ServerSet held_ = 0;  // servers whose channels may hold requests back
   uint64_t sequence_ = 0;
   transport::Segment part_[transport::kMaxSegments];  // what goes to one server, while it is being sent
   Slot slots_[transport::kMaxInFlight];

@@ -34,12 +34,12 @@ void for_each_slab(uint64_t far, uint64_t bytes, Visit visit) {
 
 }  // namespace
 
-Result<RemoteStore*> PoolStore::connect(const StoreConfig& config) {
+Result<std::unique_ptr<RemoteStore>> PoolStore::connect(const StoreConfig& config) {
   size_t token_bytes = config.token ? strlen(config.token) : 0;
   if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
   if (strlen(config.address) >= sizeof address_)
     return Status::error(EINVAL, "the list of memory servers is longer than {} bytes", sizeof address_ - 1);
-  auto* store = new PoolStore(config);
+  std::unique_ptr<PoolStore> store(new PoolStore(config));
   Status added = strchr(config.address, ',') ? Status() : store->parse(config.address, &store->controller_);
   if (added.ok()) added = store->controller_.is_pool ? store->add_known() : store->add_listed(config.all_needed);
   if (added.ok() && store->count() < config.replicas) {
@@ -48,9 +48,8 @@ Result<RemoteStore*> PoolStore::connect(const StoreConfig& config) {
     if (config.all_needed) added = few;
     else log(LogLevel::kWarning, "{}; going on with fewer copies", few.text());
   }
-  if (added.ok()) return store;
-  delete store;
-  return added;
+  if (!added.ok()) return added;
+  return std::unique_ptr<RemoteStore>(std::move(store));
 }
 
 // Where not all are needed, those that cannot be reached are left out: a process that starts after a replica was lost
@@ -99,9 +98,7 @@ PoolStore::PoolStore(const StoreConfig& config)
   strcpy(token_, config.token ? config.token : "");
 }
 
-PoolStore::~PoolStore() {
-  for (ServerStore* server : servers_) delete server;
-}
+PoolStore::~PoolStore() = default;
 
 Status PoolStore::add_server(std::string_view address) {
   if (count() == kMaxServers) return Status::error(EINVAL, "--far names more than {} memory servers", kMaxServers);
@@ -110,10 +107,9 @@ Status PoolStore::add_server(std::string_view address) {
   if (parsed.is_pool)
     return Status::error(EINVAL, "{} stands for a list of servers; give it alone", parsed.endpoint.name);
   if (find(parsed.endpoint.name) != 0) return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
-  Result<ServerStore*> server =
-      ServerStore::connect(parsed, {parsed.endpoint.name, token_, region_bytes_, 1, patience_});
+  auto server = ServerStore::connect(parsed, {parsed.endpoint.name, token_, region_bytes_, 1, patience_});
   if (!server.ok()) return server.status();
-  servers_[count()] = *server;
+  servers_[count()] = std::move(*server);
   count_.fetch_add(1, std::memory_order_release);
   return {};
 }
@@ -321,14 +317,15 @@ void PoolStore::lose(unsigned server, const char* why) {
       replicas_ > 1 ? "" : "; the program ends when it needs what was there (--replicas 2 keeps copies)");
 }
 
-const std::byte* PoolStore::direct(uint64_t far, uint32_t bytes) const {
-  if (controller_.is_pool || replicas_ < count() || far >= region_bytes_ || bytes > region_bytes_ - far) return nullptr;
-  const std::byte* at = nullptr;
+// Of one server that holds every slab, as all do where each page is on all of them.
+transport::Mapping PoolStore::mapping() const {
+  transport::Mapping mapping;
+  if (controller_.is_pool || replicas_ < count()) return mapping;
   for_each(usable(), [&](unsigned s) {
-    const transport::ShmRegion* region = servers_[s]->mapped();  // holds every slab, as all servers do
-    if (!at && region && !region->is_delayed()) at = region->at(far);
+    const transport::ShmRegion* region = servers_[s]->mapped();
+    if (!mapping.base && region && !region->is_delayed()) mapping = {region->at(0), true};
   });
-  return at;
+  return mapping;
 }
 
 bool PoolStore::owns_fd(int fd) const {

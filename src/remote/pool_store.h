@@ -23,7 +23,7 @@ namespace farside::remote {
 class PoolStore final : public RemoteStore {
  public:
   // The address names two servers or more, which must all be reached, or a controller ("pool://host:port").
-  static Result<RemoteStore*> connect(const StoreConfig& config);
+  static Result<std::unique_ptr<RemoteStore>> connect(const StoreConfig& config);
   ~PoolStore() override;
 
   transport::Channel* open_channel(Status* status) override;
@@ -53,7 +53,7 @@ class PoolStore final : public RemoteStore {
   // Never to be used again. Tells it once, while others are left.
   void lose(unsigned server, const char* why);
   // All of far memory in place, where one mapped server holds every slab; else nullptr.
-  const std::byte* direct(uint64_t far, uint32_t bytes) const;
+  transport::Mapping mapping() const;
 
  private:
   using Slabs = uint64_t[kMaxServers];  // a number for each server
@@ -86,8 +86,8 @@ class PoolStore final : public RemoteStore {
   const unsigned replicas_;
   const transport::RetryPolicy patience_;
   SlabTable table_;
-  Address controller_;                      // where is_pool is true
-  ServerStore* servers_[kMaxServers] = {};  // the first count_ are there to stay
+  Address controller_;                                 // where is_pool is true
+  std::unique_ptr<ServerStore> servers_[kMaxServers];  // the first count_ are there to stay
   std::atomic<unsigned> count_{0};
   std::atomic<ServerSet> lost_{0};
 

@@ -8,14 +8,14 @@
 
 namespace farside::remote {
 
-Result<RemoteStore*> RemoteStore::connect(const StoreConfig& config) {
+Result<std::unique_ptr<RemoteStore>> RemoteStore::connect(const StoreConfig& config) {
   if (strchr(config.address, ',') || config.replicas > 1) return PoolStore::connect(config);
   Result<Address> address = parse_address(config.address);
   if (!address.ok()) return address.status();
   if (address->is_pool) return PoolStore::connect(config);
-  Result<ServerStore*> store = ServerStore::connect(*address, config);
+  auto store = ServerStore::connect(*address, config);
   if (!store.ok()) return store.status();
-  return *store;
+  return std::unique_ptr<RemoteStore>(std::move(*store));
 }
 
 }  // namespace farside::remote

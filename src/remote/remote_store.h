@@ -6,6 +6,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "base/near.h"
 #include "base/status.h"
@@ -48,7 +49,7 @@ class RemoteStore : public NearObject {
  public:
   // Connects, authenticates and creates an empty region, on each server. Fails within 5 seconds when a server does not
   // answer; the status text names the server and says what to do.
-  static Result<RemoteStore*> connect(const StoreConfig& config);
+  static Result<std::unique_ptr<RemoteStore>> connect(const StoreConfig& config);
   virtual ~RemoteStore() = default;
 
   // A new channel for one thread, or nullptr with the reason in *status. Uses only base/os.h and base/near.h, so it

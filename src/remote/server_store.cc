@@ -27,12 +27,9 @@ std::span<const std::byte> bytes_of(const T& value) {
 
 }  // namespace
 
-Result<ServerStore*> ServerStore::connect(const Address& address, const StoreConfig& config) {
-  auto* store = new ServerStore(address, config.patience);
-  if (Status s = store->create_region(config); !s.ok()) {
-    delete store;
-    return s;
-  }
+Result<std::unique_ptr<ServerStore>> ServerStore::connect(const Address& address, const StoreConfig& config) {
+  std::unique_ptr<ServerStore> store(new ServerStore(address, config.patience));
+  if (Status s = store->create_region(config); !s.ok()) return s;
   return store;
 }
 
@@ -70,15 +67,16 @@ void ServerStore::name_region(uint64_t region, const void* secret) {
   memcpy(attach_.hello.secret, secret, wire::kSecretBytes);
 }
 
+// The mapping of far memory goes first, while its descriptor is open.
 ServerStore::~ServerStore() {
-  delete shm_;
+  shm_.reset();
   fds_.close_all_but(-1);
 }
 
 transport::Channel* ServerStore::open_channel(Status* status) {
-  if (shm_) return new transport::ShmChannel(shm_, &attach_);
-  if (address_.is_shm()) return transport::StreamChannel::open(attach_, status);
-  transport::Channel* channel = transport::ReconnectingChannel::open(attach_, patience_, &told_, status);
+  if (shm_) return new transport::ShmChannel(shm_.get(), &attach_);
+  if (address_.is_shm()) return transport::StreamChannel::open(attach_, status).release();
+  transport::Channel* channel = transport::ReconnectingChannel::open(attach_, patience_, &told_, status).release();
   // The region was there once: what the greeting says is why it is gone.
   bool lost = !channel && status->code() != EMFILE;
   if (lost) *status = Status::error(status->code(), "memory server {} is lost: {}", address(), status->text());
@@ -165,8 +163,7 @@ Result<ForkTicket> ServerStore::prepare_fork() {
 Status ServerStore::adopt(const Snapshot& made) {
   new (&control_lock_) Mutex;  // another thread may have held it at the fork
   fds_.close_all_but(made.fd);
-  delete shm_;
-  shm_ = nullptr;
+  shm_.reset();
   memory_fd_ = -1;
   control_fd_ = made.fd;
   sequence_ = 0;

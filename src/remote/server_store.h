@@ -12,7 +12,7 @@ namespace farside::remote {
 class ServerStore final : public RemoteStore {
  public:
   // As RemoteStore::connect, at one address that was parsed. The region is all zeros and has nothing reserved.
-  static Result<ServerStore*> connect(const Address& address, const StoreConfig& config);
+  static Result<std::unique_ptr<ServerStore>> connect(const Address& address, const StoreConfig& config);
   ~ServerStore() override;
 
   transport::Channel* open_channel(Status* status) override;
@@ -35,7 +35,7 @@ class ServerStore final : public RemoteStore {
   Result<uint64_t> free_bytes();
 
   // The mapped region, or nullptr over TCP and in forked children, whose regions only the server can resolve.
-  const transport::ShmRegion* mapped() const { return shm_; }
+  const transport::ShmRegion* mapped() const { return shm_.get(); }
 
  private:
   ServerStore(const Address& address, transport::RetryPolicy patience) : address_(address), patience_(patience) {}
@@ -51,7 +51,7 @@ class ServerStore final : public RemoteStore {
   transport::OwnFds fds_;
   transport::Dialer attach_;       // opens one more connection to our region
   std::atomic<bool> told_{false};  // that the server refuses our region
-  transport::ShmRegion* shm_ = nullptr;
+  std::unique_ptr<transport::ShmRegion> shm_;
   int memory_fd_ = -1;
 
   Mutex control_lock_;     // guards what follows, and what is said on the control connection

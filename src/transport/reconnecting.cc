@@ -32,21 +32,20 @@ int dial_with_retry(const Dialer& dialer, RetryPolicy patience, Status* status, 
   }
 }
 
-ReconnectingChannel* ReconnectingChannel::open(const Dialer& dialer, RetryPolicy patience, std::atomic<bool>* told,
-                                               Status* status) {
+std::unique_ptr<ReconnectingChannel> ReconnectingChannel::open(const Dialer& dialer, RetryPolicy patience,
+                                                               std::atomic<bool>* told, Status* status) {
   Dialer first = dialer;
   first.hello.channel = os::random_u64() | 1;
   first.hello.generation = 1;
   int fd = dial_with_retry(first, patience, status);
   if (fd < 0) return nullptr;
-  auto* channel = new ReconnectingChannel(dialer, patience, told, first.hello.channel);
+  std::unique_ptr<ReconnectingChannel> channel(new ReconnectingChannel(dialer, patience, told, first.hello.channel));
   channel->generation_ = first.hello.generation;
-  channel->stream_ = new StreamChannel(fd, dialer.fds);
+  channel->stream_ = std::make_unique<StreamChannel>(fd, dialer.fds);
   return channel;
 }
 
 ReconnectingChannel::~ReconnectingChannel() {
-  delete stream_;
   for (Slot& slot : slots_) near_free(slot.staging, slot.staging_bytes);
 }
 
@@ -179,8 +178,7 @@ void ReconnectingChannel::give_connection_up() {
     if (r > 0) finish(&slot, 0);
     else if (r < 0 && r != -ECONNRESET && r != -EINVAL) finish(&slot, r);
   }
-  delete stream_;
-  stream_ = nullptr;
+  stream_.reset();
   moved_ = 0;
   if (in_flight_ > 0) reconnect();
 }
@@ -201,7 +199,7 @@ void ReconnectingChannel::reconnect() {
   next_try_ns_ = looked_ns_ + pause_ns_;
   pause_ns_ = std::min(2 * pause_ns_, patience_.retry_ns());
   if (fd < 0) return;
-  stream_ = new StreamChannel(fd, dialer_->fds);
+  stream_ = std::make_unique<StreamChannel>(fd, dialer_->fds);
   stream_->gather(gathers_);
   moved_ns_ = looked_ns_;
   // In the order in which they were submitted; tokens count upwards.
@@ -223,8 +221,7 @@ int ReconnectingChannel::connect(Status* status, uint64_t timeout_ns) {
 
 void ReconnectingChannel::end(int error) {
   ended_ = error;
-  delete stream_;
-  stream_ = nullptr;
+  stream_.reset();
   for (Slot& slot : slots_) {
     if (slot.token != 0 && slot.result == kInFlight) finish(&slot, error);
   }

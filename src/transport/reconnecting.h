@@ -10,6 +10,7 @@
 // complete, and a write that completed is not repeated. What came from a pipe is kept until it is acknowledged.
 #pragma once
 #include <atomic>
+#include <memory>
 
 #include "transport/retry_policy.h"
 #include "transport/stream.h"
@@ -28,7 +29,8 @@ class ReconnectingChannel final : public Channel {
 
   // Dials and greets; nullptr with the reason in *status. The dialer greets with kAttach; it and *told outlive the
   // channel. The first channel of a server whose greeting is refused says so, and sets *told.
-  static ReconnectingChannel* open(const Dialer& dialer, RetryPolicy patience, std::atomic<bool>* told, Status* status);
+  static std::unique_ptr<ReconnectingChannel> open(const Dialer& dialer, RetryPolicy patience, std::atomic<bool>* told,
+                                                   Status* status);
   ~ReconnectingChannel() override;
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
@@ -74,10 +76,10 @@ class ReconnectingChannel final : public Channel {
   const Dialer* dialer_;
   const RetryPolicy patience_;
   std::atomic<bool>* const told_;
-  const uint64_t channel_;           // names the sequence of our connections to the server
-  uint64_t generation_ = 0;          // of the connection
-  StreamChannel* stream_ = nullptr;  // null while there is none
-  int ended_ = 0;                    // the error that ended the channel
+  const uint64_t channel_;                 // names the sequence of our connections to the server
+  uint64_t generation_ = 0;                // of the connection
+  std::unique_ptr<StreamChannel> stream_;  // null while there is none
+  int ended_ = 0;                          // the error that ended the channel
   bool gathers_ = false;
   uint64_t sequence_ = 0;
   unsigned in_flight_ = 0;  // requests without a result

@@ -12,7 +12,7 @@
 
 namespace farside::transport {
 
-ShmRegion* ShmRegion::map(int memory_fd, uint64_t region_bytes, Link link, Status* status) {
+std::unique_ptr<ShmRegion> ShmRegion::map(int memory_fd, uint64_t region_bytes, Link link, Status* status) {
   size_t bytes = region_bytes + sizeof(wire::RegionTrailer);
   long r = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_fd, 0);
   if (r < 0 && r > -4096) {
@@ -22,7 +22,7 @@ ShmRegion* ShmRegion::map(int memory_fd, uint64_t region_bytes, Link link, Statu
                             bytes);
     return nullptr;
   }
-  return new ShmRegion(reinterpret_cast<std::byte*>(r), region_bytes, memory_fd, link);
+  return std::unique_ptr<ShmRegion>(new ShmRegion(reinterpret_cast<std::byte*>(r), region_bytes, memory_fd, link));
 }
 
 ShmRegion::ShmRegion(std::byte* base, uint64_t bytes, int fd, Link link)
@@ -50,8 +50,6 @@ uint64_t ShmRegion::completion_tick(uint64_t transfer_bytes) {
   } while (!link_free_at_.compare_exchange_weak(free_at, end, std::memory_order_relaxed));
   return end + latency_ticks_;
 }
-
-ShmChannel::~ShmChannel() { delete stream_; }
 
 int ShmChannel::submit_read(std::span<const Segment> segments, Token* token) {
   uint64_t bytes;
@@ -100,15 +98,6 @@ int ShmChannel::submit_discard(std::span<const Segment> segments, Token* token) 
     if (r < 0) return r;
   }
   return finish_submit(slot, 0, token);
-}
-
-const std::byte* ShmChannel::direct(uint64_t far, uint32_t bytes) {
-  return region_->is_delayed() ? nullptr : in_place(far, bytes);
-}
-
-const std::byte* ShmChannel::in_place(uint64_t far, uint32_t bytes) {
-  bool inside = far < region_->bytes() && bytes <= region_->bytes() - far;
-  return inside ? region_->at(far) : nullptr;
 }
 
 int ShmChannel::poll(Token token) {

@@ -4,6 +4,7 @@
 // An added latency and a bandwidth limit stand in for slower links in experiments.
 #pragma once
 #include <sys/uio.h>
+#include <memory>
 
 #include <atomic>
 
@@ -22,7 +23,7 @@ class ShmRegion : public NearObject {
   };
 
   // Maps the file, whose size must be region_bytes and a trailer page. nullptr with the reason in *status.
-  static ShmRegion* map(int memory_fd, uint64_t region_bytes, Link link, Status* status);
+  static std::unique_ptr<ShmRegion> map(int memory_fd, uint64_t region_bytes, Link link, Status* status);
   ~ShmRegion();
 
   std::byte* at(uint64_t offset) const { return base_ + offset; }
@@ -49,15 +50,13 @@ class ShmChannel final : public Channel {
  public:
   // `dialer` opens the stream connection when snapshots make one necessary. Both outlive the channel.
   ShmChannel(ShmRegion* region, const Dialer* dialer) : region_(region), dialer_(dialer) {}
-  ~ShmChannel() override;
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
   int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
   int submit_discard(std::span<const Segment> segments, Token* token) override;
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
-  const std::byte* direct(uint64_t far, uint32_t bytes) override;
-  const std::byte* in_place(uint64_t far, uint32_t bytes) override;
+  Mapping mapping() const override { return {region_->at(0), !region_->is_delayed()}; }
 
  private:
   struct Slot {
@@ -76,7 +75,7 @@ class ShmChannel final : public Channel {
 
   ShmRegion* region_;
   const Dialer* dialer_;
-  StreamChannel* stream_ = nullptr;
+  std::unique_ptr<StreamChannel> stream_;
   uint64_t sequence_ = 0;
   Slot slots_[kMaxInFlight];
   iovec pieces_[kMaxSegments];

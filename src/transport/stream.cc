@@ -20,9 +20,9 @@ constexpr uint64_t kPollNs = 60'000;
 
 }  // namespace
 
-StreamChannel* StreamChannel::open(const Dialer& dialer, Status* status) {
+std::unique_ptr<StreamChannel> StreamChannel::open(const Dialer& dialer, Status* status) {
   int fd = dialer.open(status);
-  return fd < 0 ? nullptr : new StreamChannel(fd, dialer.fds);
+  return fd < 0 ? nullptr : std::make_unique<StreamChannel>(fd, dialer.fds);
 }
 
 StreamChannel::~StreamChannel() {

@@ -4,6 +4,7 @@
 // closed.
 #pragma once
 #include <sys/uio.h>
+#include <memory>
 
 #include "transport/dial.h"
 #include "transport/transport.h"
@@ -14,7 +15,7 @@ namespace farside::transport {
 class StreamChannel final : public Channel {
  public:
   // Dials and greets; nullptr with the reason in *status.
-  static StreamChannel* open(const Dialer& dialer, Status* status);
+  static std::unique_ptr<StreamChannel> open(const Dialer& dialer, Status* status);
 
   // Over a greeted, non-blocking connection that is registered in *fds.
   StreamChannel(int fd, OwnFds* fds) : fd_(fd), fds_(fds) {}

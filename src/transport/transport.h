@@ -30,6 +30,13 @@ inline constexpr size_t kMaxSegments = 256;              // in one request
 inline constexpr size_t kMaxRequestBytes = 1024 * 1024;  // in one request, all segments together (not for discard)
 inline constexpr size_t kMaxInFlight = 16;               // requests of one channel; one more is -EAGAIN
 
+// Far memory that is mapped into this process.
+struct Mapping {
+  const std::byte* base = nullptr;  // where the region's byte 0 is mapped, and all others after it; nullptr: nowhere
+  bool immediate = false;           // bytes may be read there at any time; else only once a read of them has completed
+                                    // (such a read needs no buffers: `near` may be null)
+};
+
 class Channel : public NearObject {
  public:
   virtual ~Channel() = default;
@@ -54,16 +61,8 @@ class Channel : public NearObject {
   // 1: complete (the token is spent). 0: still under way. Negative: failed with -errno (the token is spent).
   virtual int poll(Token token) = 0;
 
-  // Where the region's byte `far` lies in this process's own address space, if this channel can read far memory in
-  // place at no extra delay; else nullptr. The whole region is then contiguous from there.
-  virtual const std::byte* direct(uint64_t far, uint32_t bytes) {
-    (void)far, (void)bytes;
-    return nullptr;
-  }
-
-  // As direct, but the bytes there are what a read would give only once a read of them has completed. Such reads need
-  // no buffers: `near` may be null.
-  virtual const std::byte* in_place(uint64_t far, uint32_t bytes) { return direct(far, bytes); }
+  // How far memory can be read without copying it through the channel. Constant for a channel. Takes no lock.
+  virtual Mapping mapping() const { return {}; }
 
   // Polls for a bounded time, then sleeps until the request completes, fails, or timeout_ns has passed (-ETIMEDOUT,
   // and the token is still under way). Returns 0 or -errno.

@@ -115,7 +115,7 @@ inline std::unique_ptr<remote::RemoteStore> connect(const std::string& address, 
   if (!store.ok()) throw std::runtime_error(store.status().text());
   Status grown = reserve ? (*store)->grow(reserve) : Status();
   if (!grown.ok()) throw std::runtime_error(grown.text());
-  return std::unique_ptr<remote::RemoteStore>(*store);
+  return std::move(*store);
 }
 
 inline std::unique_ptr<Channel> open(remote::RemoteStore* store) {

@@ -23,7 +23,7 @@ class Pool {
     }
     auto store = RemoteStore::connect({address_.c_str(), default_config().token.c_str(), kWide, replicas});
     if (!store.ok()) throw std::runtime_error(store.status().text());
-    store_.reset(*store);
+    store_ = std::move(*store);
   }
   RemoteStore* operator->() { return store_.get(); }
   RemoteStore* store() { return store_.get(); }

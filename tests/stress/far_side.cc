@@ -21,9 +21,9 @@ FarSide::FarSide(const std::string& transport, uint64_t region_bytes, uint64_t s
   directory_ = pattern;
   std::string address = start_servers(transport, server_bytes);
   unsigned replicas = processes_.empty() ? 1 : 2;
-  Result<remote::RemoteStore*> store = remote::RemoteStore::connect({address.c_str(), kToken, region_bytes, replicas});
+  auto store = remote::RemoteStore::connect({address.c_str(), kToken, region_bytes, replicas});
   if (!store.ok()) die("{}", store.status().text());
-  store_ = *store;
+  store_ = store->release();
 }
 
 std::string FarSide::start_servers(const std::string& transport, uint64_t server_bytes) {

@@ -1,17 +1,20 @@
-// One thread's line to far memory: its channel, and the reads that are under way on it. A read goes on while its thread
-// runs the program (the next window of a stream, a fiber's page), so its pages, in kFetching, may be waited for by
-// others. Therefore a line has a lock that outlives no fault: the thread itself holds it while it works on the line,
-// and whoever waits for a page of a read may take it and finish the read (FaultPath::complete_arrived).
+// One thread's reads from far memory: its channel, and up to kMaxReads reads in flight on it. A read stays in flight
+// while its thread runs the program (the next window of a stream, a fiber's page), so other threads may wait for its
+// pages, which are in kFetching. Therefore the queue has a lock that is held for no longer than a fault: the thread
+// takes it while it works on the queue, and a thread that waits for a page of a read may take it and complete the read
+// (FetchPath::complete_arrived).
 #pragma once
 #include <atomic>
 #include <span>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/near.h"
 #include "base/sync.h"
 #include "pager/page_table.h"
 #include "pager/page_word.h"
 #include "pager/prefetch.h"
+#include "pager/subpage_queue.h"
 #include "remote/remote_store.h"
 
 namespace farside::pager {
@@ -66,56 +69,13 @@ struct Fetch : Claim {
   }
 };
 
-// Somebody waits for parts of pages that stay far. Lives on its reader's stack; done is set under the line's lock.
-struct SubpageReadGroup {
-  std::span<const transport::Segment> segments;
-  std::atomic<bool> done{false};
-  SubpageReadGroup* next = nullptr;
-};
-
-// Reads of pieces by several fibers that go out as one request, since it is requests that cost.
-class SubpageReadQueue {
- public:
-  static constexpr size_t kMaxSegments = 64;  // in one request
-  static constexpr size_t kMaxUnderWay = 4;   // requests
-  static constexpr size_t kEnough = 16;       // segments for which a request goes out beside two others
-
-  bool empty() const { return !first_ && in_flight_ == 0; }
-  bool has_queued() const { return first_; }
-  bool is_full() const { return in_flight_ == kMaxUnderWay; }
-  void push(SubpageReadGroup& read) {
-    read.next = nullptr;
-    (first_ ? last_->next : first_) = &read;
-    last_ = &read;
-    queued_ += read.segments.size();
-  }
-  bool should_send() const {
-    if (!first_ || in_flight_ == kMaxUnderWay) return false;
-    return in_flight_ < 2 || queued_ >= kEnough;
-  }
-  // Sends the first reads of the queue together. 0 or -errno; on an error they stay queued.
-  int send(transport::Channel& channel);
-  // Waits for the oldest request, or asks whether it has come. 1: it has; its reads are done. 0 or -errno: not.
-  int finish_oldest(transport::Channel& channel, bool wait, uint64_t timeout_ns, size_t* reads_done);
-
- private:
-  struct Request {
-    transport::Token token;
-    SubpageReadGroup* first;
-    SubpageReadGroup* last;
-  };
-  SubpageReadGroup* first_ = nullptr;
-  SubpageReadGroup* last_ = nullptr;
-  size_t queued_ = 0, in_flight_ = 0;
-  Request requests_[kMaxUnderWay] = {};  // the oldest first
-};
-
 class ReadQueue {
  public:
   // Beside these and the pieces, the channel has room for one request more: a discard or write that is waited for.
-  static constexpr unsigned kMaxReads = transport::kMaxInFlight - SubpageReadQueue::kMaxUnderWay - 1;
+  static constexpr unsigned kMaxReads = transport::kMaxInFlight - SubpageQueue::kMaxUnderWay - 1;
 
   bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
+  bool is_locked() const { return locked_.load(std::memory_order_relaxed); }
   // Held for a few system calls at most, never while a frame or a page of somebody else is waited for.
   void lock() {
     for (unsigned spins = 0; !try_lock(); spins++) {
@@ -123,15 +83,26 @@ class ReadQueue {
       else os::sched_yield();
     }
   }
-  void unlock() { locked_.store(false, std::memory_order_release); }
+  void unlock() {
+    FARSIDE_DCHECK(is_locked());
+    locked_.store(false, std::memory_order_release);
+  }
+
+  // Whether far memory can be read in place at any time. Takes the lock.
+  bool is_immediate(remote::RemoteStore* store) {
+    LockGuard lock(*this);
+    return channel(store).mapping().immediate;
+  }
 
   // Opens the channel at first use. The lock must be held, here and below.
   transport::Channel& channel(remote::RemoteStore* store);
   // Has the page on its way into the processor's cache where far memory can be read in place, while the caller does
   // what else is to be done before the kernel copies it. Without the lock: the channel stays while its thread does.
   void prefetch(uint64_t far) const {
-    const std::byte* page = channel_ ? channel_->direct(far, kPageSize) : nullptr;
-    for (size_t i = 0; page && i < kPageSize; i += kCacheLine) __builtin_prefetch(page + i);
+    if (!channel_) return;
+    transport::Mapping mapping = channel_->mapping();
+    if (!mapping.immediate) return;
+    for (size_t i = 0; i < kPageSize; i += kCacheLine) __builtin_prefetch(mapping.base + far + i);
   }
   Fetch* find(PageIndex page);
   // The one that was started first, or nullptr.
@@ -143,15 +114,20 @@ class ReadQueue {
   Fetch* free_fetch();
 
   // With the lock.
-  SubpageReadQueue& subpage_reads() { return subpage_reads_; }
+  SubpageQueue& subpage_reads() { return subpage_reads_; }
   void queued(SubpageReadGroup& read) {
+    FARSIDE_DCHECK(is_locked() && !read.segments.empty());
     subpage_reads_.push(read);
     reading_.fetch_add(1, std::memory_order_acq_rel);
   }
-  void subpage_reads_done(size_t reads) { reading_.fetch_sub(static_cast<unsigned>(reads), std::memory_order_acq_rel); }
+  void subpage_reads_done(size_t reads) {
+    unsigned before = reading_.fetch_sub(static_cast<unsigned>(reads), std::memory_order_acq_rel);
+    FARSIDE_CHECK(before >= reads);
+  }
 
   // The claim is under way now. It is counted apart, so that others can look without the lock.
   void started(Fetch& fetch, Fetch::Progress progress) {
+    FARSIDE_DCHECK(is_locked() && fetch.is_free() && progress != Fetch::Progress::kFree);
     fetch.progress = progress;
     fetch.first_mapped = false;
     fetch.mapped = 1;
@@ -159,8 +135,10 @@ class ReadQueue {
     reading_.fetch_add(1, std::memory_order_acq_rel);
   }
   void ended(Fetch& fetch) {
+    FARSIDE_DCHECK(is_locked() && !fetch.is_free() && fetch.first_mapped);
     fetch.progress = Fetch::Progress::kFree;
-    reading_.fetch_sub(1, std::memory_order_acq_rel);
+    unsigned before = reading_.fetch_sub(1, std::memory_order_acq_rel);
+    FARSIDE_CHECK(before > 0);
   }
   bool is_reading() const { return reading_.load(std::memory_order_acquire) > 0; }
 
@@ -178,7 +156,7 @@ class ReadQueue {
   transport::Channel* channel_ = nullptr;
   uint64_t sequence_ = 0;
   unsigned used_ = 0;  // fetches that were ever in use
-  SubpageReadQueue subpage_reads_;
+  SubpageQueue subpage_reads_;
   Fetch fetches_[kMaxReads];
 };
 

@@ -1,0 +1,202 @@
+#include "pager/evictor_group.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "pager/budget.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr unsigned kIdleSpins = 400;  // 10 to 20 us: shorter than waking the thread takes
+constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
+constexpr uint64_t kLongYieldUs = 20;  // a yield that takes so long shows that another thread needed the core
+constexpr uint64_t kCrowdedUs = 50000;
+
+}  // namespace
+
+EvictorGroup::EvictorGroup(const Context& context, unsigned threads)
+    : c_(context),
+      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)) {}
+
+EvictorGroup::~EvictorGroup() { stop(); }
+
+void EvictorGroup::start() {
+  if (started()) return;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  for (unsigned i = 0; i < wanted_; i++) start_one(i);
+  while (working_.load() < wanted_) os::sched_yield();  // until then frames may be taken beyond the limit
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+void EvictorGroup::start_one(unsigned index) {
+  struct Start : NearObject {
+    EvictorGroup* group;
+    unsigned index;
+  };
+  if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, first_out_);
+  Status status = evictors_[index]->open();
+  if (!status.ok()) die("{}", status.text());
+  running_.fetch_add(1);
+  auto* start = new Start;
+  start->group = this;
+  start->index = index;
+  auto entry = [](void* argument) -> void* {
+    Start mine = *static_cast<Start*>(argument);
+    delete static_cast<Start*>(argument);
+    mine.group->run(mine.index);
+    return nullptr;
+  };
+  if (int error = pthread_create(&threads_[index], nullptr, entry, start)) {
+    die("cannot start an evictor thread (error {}); raise 'ulimit -u'", error);
+  }
+}
+
+void EvictorGroup::stop() {
+  if (!started()) return;
+  stopping_.store(true);
+  wake_all();
+  for (unsigned i = 0; i < wanted_; i++) pthread_join(threads_[i], nullptr);
+  running_.store(0);
+  working_.store(0);
+  stopping_.store(false);
+}
+
+// The first evictor goes on until frames abound; further ones only until the first can do it alone.
+bool EvictorGroup::is_wanted(unsigned index, bool working) const {
+  if (!working) return c_.frames.is_below(index);
+  return index == 0 ? !c_.frames.comfortable() : c_.frames.low();
+}
+
+void EvictorGroup::request_background_work() {
+  if (!background_wanted_.load(std::memory_order_relaxed)) background_wanted_.store(true, std::memory_order_seq_cst);
+  wake(0);
+}
+
+// Frames come first: whoever waits for a page that was to be mapped ahead maps it himself.
+bool EvictorGroup::work_in_background() {
+  if (c_.frames.is_below(1)) return false;
+  if (!background_wanted_.load(std::memory_order_relaxed) || !background_wanted_.exchange(false)) return false;
+  if (background_work_(background_context_)) return true;
+  if (background_wanted_.load(std::memory_order_relaxed)) offer_core();  // a read that has not arrived yet
+  return false;
+}
+
+// Somebody may need this core to get on with the very read.
+void EvictorGroup::offer_core() {
+  uint64_t before = ticks();
+  os::sched_yield();
+  uint64_t after = ticks();
+  auto per_us = static_cast<uint64_t>(ticks_per_us());
+  if (after - before > kLongYieldUs * per_us) crowded_until_.store(after + kCrowdedUs * per_us);
+}
+
+void EvictorGroup::run(unsigned index) {
+  os::name_thread("farside-evict");
+  working_.fetch_add(1);
+  Evictor& evictor = *evictors_[index];
+  bool working = false;
+  unsigned idle = 0;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (pausing_.load(std::memory_order_acquire)) run_paused(index);
+    if (regular_work_ && index == 0) regular_work_();
+    working = is_wanted(index, working);
+    bool progress = evictor.step(working);
+    progress |= work_in_background();
+    if (progress) {
+      idle = 0;
+    } else if (++idle <= kIdleSpins || evictor.busy()) {
+      cpu_relax();
+    } else {
+      sleep(index);
+      idle = 0;
+    }
+  }
+  evictor.drain();
+}
+
+void EvictorGroup::run_paused(unsigned index) {
+  evictors_[index]->drain();
+  paused_.fetch_add(1);
+  still_.wake_all();
+  while (pausing_.load()) {
+    uint32_t seen = slots_[index].work.value();
+    if (pausing_.load()) slots_[index].work.wait(seen, kIdleSleepNs);
+  }
+  paused_.fetch_sub(1);
+}
+
+void EvictorGroup::sleep(unsigned index) {
+  c_.budget.update_metadata();
+  evictors_[index]->count_cpu_time();
+  EvictorSlot& slot = slots_[index];
+  uint32_t seen = slot.work.value();
+  slot.asleep.store(true, std::memory_order_seq_cst);
+  if (c_.frames.is_below(index)) os::nanosleep_ns(50000);  // but every page is pinned or on the move: try again soon
+  else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) slot.work.wait(seen, kIdleSleepNs);
+  slot.asleep.store(false, std::memory_order_seq_cst);
+}
+
+void EvictorGroup::wake_all() {
+  for (EvictorSlot& slot : slots_) slot.work.wake_all();
+}
+
+void EvictorGroup::pause() {
+  if (!started()) return;
+  pausing_.store(true);
+  wake_all();
+  while (paused_.load() < running_.load()) {
+    uint32_t seen = still_.value();
+    if (paused_.load() < running_.load()) still_.wait(seen, 1000000);
+  }
+}
+
+void EvictorGroup::resume() {
+  if (!started()) return;
+  pausing_.store(false);
+  wake_all();
+  // A second pause must not count an evictor that has not left the first one yet.
+  while (paused_.load() > 0) os::sched_yield();
+}
+
+void EvictorGroup::reset_in_child() {
+  running_.store(0);
+  working_.store(0);
+  paused_.store(0);
+  pausing_.store(false);
+  background_wanted_.store(false);
+  for (EvictorSlot& slot : slots_) {
+    slot.work.reset_in_child();
+    slot.asleep.store(false);
+  }
+  still_.reset_in_child();
+  for (const auto& e : evictors_) {
+    if (e) e->reset_in_child();
+  }
+}
+
+bool EvictorGroup::evicted_recently(PageWord word) const {
+  auto age = static_cast<uint16_t>(c_.frames.epoch() - word.epoch());
+  return age <= c_.frames.limit() / 4 / Frames::kEpochPages;
+}
+
+void EvictorGroup::add_counters(Stats& stats) const {
+  for (const auto& e : evictors_) {
+    for (size_t i = 0; e && i < kCounters; i++) stats.counters[i] += e->counters().get(static_cast<Counter>(i));
+  }
+}
+
+bool EvictorGroup::owns_fd(int fd) const {
+  for (const auto& e : evictors_) {
+    if (e && e->owns_fd(fd)) return true;
+  }
+  return false;
+}
+
+}  // namespace farside::pager

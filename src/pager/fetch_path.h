@@ -1,0 +1,102 @@
+// How pages become near: frames, claims, reads from far memory, and mapping. Called by faults (fault_path.h), hints
+// (hint_path.h), threads that wait for a page, and evictors that map windows ahead of a stream.
+//
+// A page takes these steps; docs/internals/page_states.md has the states:
+//   1 claim     take a frame, move the page to kFetching with the caller as its owner
+//   2 read      start a read of all pages of the claim, or none where far memory can be read in place
+//   3 map       UFFDIO_COPY of the content, one call for each run of neighbours
+//   4 publish   move the pages to kNear and give them to the policy
+// Steps 3 and 4 are done by any thread that holds the lock of the read queue: the claimant, a thread that waits for one
+// of the pages, or an evictor.
+//
+// Everything here is async-signal-safe.
+#pragma once
+#include "pager/budget.h"
+#include "pager/context.h"
+#include "pager/evictor_group.h"
+#include "pager/far_space.h"
+#include "pager/frames.h"
+#include "pager/page_table.h"
+#include "pager/policy/policy.h"
+#include "pager/thread_slot.h"
+
+namespace farside::pager {
+
+// Part of a page, and the near memory that its bytes are read into.
+struct SubpageRead {
+  static constexpr size_t kMaxPerRequest = 64;
+  uint64_t address;
+  uint32_t bytes;
+  std::byte* to;
+  bool read = false;  // whether it was: its page was far
+};
+
+class FetchPath {
+ public:
+  explicit FetchPath(const Context& context) : c_(context) {}
+
+  // ---- Claims ----
+
+  // Takes a frame without waiting. False: there is none to be had.
+  bool try_take_frame(ThreadSlot& thread);
+  // Takes a frame; waits for the evictors where there is none.
+  void take_frame(ThreadSlot& thread);
+  // Moves the page from the state of `word` to kFetching. The caller has taken a frame for it, which goes back on
+  // failure. False: the page's word has changed.
+  bool claim(ThreadSlot& thread, PageIndex page, PageWord word);
+  // Claims those pages of the window that are in `state`, as far as frames can be had. Returns how many pages of the
+  // window were passed.
+  unsigned claim_window(ThreadSlot& thread, Claim& claim, const Window& window, PageState state);
+
+  // ---- Reads. The pages of the claim are in kFetching. ----
+
+  // Maps the pages of the claim, which have no content yet.
+  void fill_with_zeros(ThreadSlot& thread, const Claim& claim);
+  // Maps the pages at once where far memory can be read in place; else starts a read of them. A fiber's read may be
+  // held back for a few microseconds, so that it is sent together with others.
+  void fetch(const Caller& caller, const Claim& claim);
+  // Starts a read of the stream's next window while the program uses the present one.
+  void start_next_window(ThreadSlot& thread, const Window& window, bool write);
+
+  // ---- Completion ----
+
+  // Completes the calling thread's read of a page: waits for it, and maps what was read. False: another thread has
+  // completed it.
+  bool finish_own(ThreadSlot& thread, PageIndex page);
+  // Completes the owner's reads that have arrived, unless another thread is doing so. True: something was completed.
+  bool complete_arrived(ThreadSlot& self, ThreadSlot& owner);
+  // The same for the calling thread: for a worker whose fibers wait for pages.
+  void poll_reads();
+  // For evictors: maps some pages of windows that have arrived, but for each window's first page, whose fault shows
+  // that the stream has reached the window. Never waits. False: there was nothing to map.
+  bool map_ahead();
+  // Completes all of the owner's reads in flight. By fork, when no thread is inside the gate, and by a thread that ends
+  // for its own reads.
+  void drain(ThreadSlot& self, ThreadSlot& owner);
+
+  // Reads parts of far pages, which stay far, in one request: for objects that are taken one by one. Ordinary code. The
+  // caller decides what the bytes are worth if others make the page near and write it meanwhile.
+  void read_subpages(std::span<SubpageRead> reads, bool may_suspend);
+
+ private:
+  void start_read(ThreadSlot& thread, const Claim& claim, bool gather);
+  void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
+  void finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
+  void finish_first(ThreadSlot& self, Fetch& fetch);
+  void finish_oldest(ThreadSlot& thread);
+  bool has_arrived(ThreadSlot& owner, Fetch& fetch);
+  bool map_ahead_of(ThreadSlot& self, ThreadSlot& owner);
+  void count_ahead(ThreadSlot& thread, const Fetch& fetch);
+  void map_and_publish(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, const Content& content,
+                       bool stored);
+  void map_runs(const Claim& claim, unsigned begin, unsigned end, const Content& content);
+  void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
+  void publish(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, bool stored);
+  size_t start_subpage_reads(ThreadSlot& thread, std::span<SubpageRead> reads, transport::Segment* segments);
+  void send_subpage_reads(ThreadSlot& thread);
+  bool finish_subpage_reads(ThreadSlot& owner, bool wait);
+
+  Context c_;
+};
+
+}  // namespace farside::pager

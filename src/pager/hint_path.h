@@ -1,0 +1,50 @@
+// Hints: what a program states about its next accesses (include/farside/farside.h; Eden 3), fetched in a few requests
+// before the accesses fault.
+#pragma once
+#include "pager/fault_path.h"
+
+namespace farside::pager {
+
+struct Hint {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  bool write = false;
+  unsigned priority = 0;           // 0 .. 3; see PageWord::kPriorityShift
+  unsigned ahead = 0, behind = 0;  // pages
+  bool wait = true;                // for the bytes, not for what is ahead or behind
+};
+
+class HintPath {
+ public:
+  static constexpr unsigned kMaxPages = 1024;  // of one hint
+
+  HintPath(const Context& context, FetchPath& fetches, FaultPath& faults)
+      : c_(context), fetches_(fetches), faults_(faults) {}
+
+  // Fetches the absent pages of the hint, and waits for those of its bytes. Never waits for a frame. Returns the pages
+  // fetched.
+  unsigned hint(const Hint& hint, bool may_suspend);
+
+  // True where all pages are near as the hint asks; records their use. Takes no lock and makes no system call.
+  bool is_satisfied(const Hint& hint);
+
+ private:
+  // Pages of a hint that are claimed and not fetched yet.
+  struct Claims {
+    Claim far, untouched;
+    unsigned fetched = 0;  // pages of claims that were flushed
+  };
+
+  void claim_all(const Caller& caller, Claims& claims, PageIndex first, PageIndex last, const Hint& hint);
+  bool claim_page(const Caller& caller, Claims& claims, PageIndex page, const Hint& hint, bool asked);
+  void flush(const Caller& caller, Claims& claims);
+  bool wait_for(const Caller& caller, PageIndex first, PageIndex last);
+  void set_priority(PageIndex page, unsigned priority);
+  void record_use(PageIndex page);
+
+  Context c_;
+  FetchPath& fetches_;
+  FaultPath& faults_;
+};
+
+}  // namespace farside::pager
