@@ -129,10 +129,9 @@ uint64_t turnover(const Shop& shop) {
   return sum;
 }
 
-// Asks for customers [begin, begin + count).
+// Fetches customers [begin, begin + count).
 void fetch_ahead(Shop& shop, size_t begin, size_t count) {
-  using namespace farside::detail;
-  farside_object_prefetch(access::word(shop.customers[begin]), count, type_of<Customer>());
+  farside::prefetch(&shop.customers[begin], count);
 }
 
 // The addresses of those who spent something, summed up as a printer's queue would take them.
