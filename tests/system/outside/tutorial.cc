@@ -1,5 +1,5 @@
-// A shop's customers and what they ordered, in far objects. docs/guide/objects.md goes through this program step by step;
-// tutorial_before.cc is the same in ordinary memory and prints the same. Statistics go to stderr.
+// A shop's customers and what they ordered, in far objects. docs/guide/objects.md goes through this program step by
+// step; tutorial_before.cc is the same in ordinary memory and prints the same. Statistics go to stderr.
 #include <farside/fiber.hpp>
 #include <farside/ptr.hpp>
 
@@ -130,9 +130,7 @@ uint64_t turnover(const Shop& shop) {
 }
 
 // Fetches customers [begin, begin + count).
-void fetch_ahead(Shop& shop, size_t begin, size_t count) {
-  farside::prefetch(&shop.customers[begin], count);
-}
+void fetch_ahead(Shop& shop, size_t begin, size_t count) { farside::prefetch(&shop.customers[begin], count); }
 
 // The addresses of those who spent something, summed up as a printer's queue would take them.
 uint64_t mail(Shop& shop) {
