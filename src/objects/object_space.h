@@ -108,9 +108,9 @@ class ObjectSpace : public NearObject {
   struct ReadBuffer;
   struct Batch;
   enum class Marked { kDone, kGone, kBusy };
+  enum class LogKind { kMade, kTaken, kPassing };  // of a LogSet
 
-  template <typename ChooseLog>
-  bool place_or_wait(ChooseLog log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
+  bool place_or_wait(LogKind kind, unsigned structure, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   bool place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   int make_huge(uint64_t* owner, const farside_object_type& type, void** object);
   void destroy_huge(uint64_t* owner, PtrWord word);
@@ -142,6 +142,7 @@ class ObjectSpace : public NearObject {
   unsigned number_of(farside_object_type& type);
   ThreadLogs& thread_logs();
   LogSet& logs(unsigned structure);
+  ObjectLog& log_of(LogKind kind, unsigned structure);
 
   pager::Pager& pager_;
   PathSelector selector_;

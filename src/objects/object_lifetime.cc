@@ -1,0 +1,126 @@
+// The part of ObjectSpace that gives objects a place and takes it back: logs, live slots, objects of several pages.
+#include <cerrno>
+
+#include "base/clock.h"
+#include "fiber/wait.h"
+#include "objects/object_space_internal.h"
+
+namespace farside::objects {
+
+bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word) {
+  if (log.place(table_, bytes, alignment, word)) return true;
+  NoSwitch no_switch;
+  seal(log);
+  PageIndex page = structures_[log.structure()].pool.take(is_new);
+  if (page == SegmentStack::kNone) return false;
+  if (&log == &logs(log.structure()).passing) pass(reinterpret_cast<uint64_t>(table_.address_of(page)));
+  log.begin(table_, page);
+  return log.place(table_, bytes, alignment, word);
+}
+
+// Where there is no room, but garbage: waits for the evacuator to make some. Scopes that are younger than the garbage
+// do not keep it from that; older ones, of other fibers of this worker, must get their turn to end. A fiber may find
+// itself on another worker afterwards, so the log is chosen anew.
+bool ObjectSpace::place_or_wait(LogKind kind, unsigned structure, size_t bytes, size_t alignment, bool is_new,
+                                PtrWord* word) {
+  constexpr uint64_t kMaxNs = 10ull * 1000 * 1000 * 1000, kFiberTurnNs = 20'000, kLookNs = 500'000;
+  if (place(log_of(kind, structure), bytes, alignment, is_new, word)) return true;
+  for (uint64_t start = now_ns(); is_scarce() && now_ns() - start < kMaxNs;) {
+    bool in_fiber = fibers::in_fiber();
+    os::nanosleep_ns(in_fiber ? kFiberTurnNs : kLookNs);
+    if (in_fiber) {
+      Waiting waiting(*this);
+      farside_fiber_yield();
+    }
+    if (place(log_of(kind, structure), bytes, alignment, is_new, word)) return true;
+  }
+  return false;
+}
+
+bool ObjectSpace::is_scarce() const { return structures_.segments() * kPageSize / 2 > sum(Tally::kBytes); }
+
+void ObjectSpace::seal(ObjectLog& log) {
+  if (!log.has_segment()) return;
+  PageIndex page = log.end();
+  table_[page].filling.store(0, std::memory_order_release);
+  take_off(table_[page], page, 1);
+}
+
+// The object is there, and its maker has the licences.
+void ObjectSpace::mark_live(PtrWord word) {
+  Segment& segment = table_.of(word.address());
+  uint64_t lines = lines_of(word.address(), word.bytes());
+  segment.live[word.slot() / 64].fetch_or(uint64_t{1} << word.slot() % 64, std::memory_order_acq_rel);
+  segment.read_bits.fetch_or(lines, std::memory_order_acq_rel);
+  segment.write_bits.fetch_or(lines, std::memory_order_acq_rel);
+  count(Tally::kObjects, 1);
+  count(Tally::kBytes, word.bytes());
+}
+
+void ObjectSpace::mark_dead(PtrWord word) {
+  PageIndex page = table_.index_of(word.address());
+  Segment& segment = table_[page];
+  owner_overrides_.remove(page, word.slot(), segment);
+  segment.live[word.slot() / 64].fetch_and(~(uint64_t{1} << word.slot() % 64), std::memory_order_acq_rel);
+  count(Tally::kObjects, -uint64_t{1});
+  count(Tally::kBytes, -word.bytes());
+  take_off(segment, page, word.units());
+}
+
+// An empty segment is dead (phase 6); one that is mostly garbage is to be emptied (phase 2).
+void ObjectSpace::take_off(Segment& segment, PageIndex page, size_t units) {
+  auto amount = static_cast<uint16_t>(units);
+  uint16_t left = static_cast<uint16_t>(segment.live_units.fetch_sub(amount, std::memory_order_acq_rel) - amount);
+  if (left == 0) {
+    SegmentWord now = segment.word();
+    if (now.state() == SegmentState::kEmptying) count(Tally::kObjectPath, -uint64_t{1});
+    uint32_t bits = now.bits();
+    while (!segment.state.compare_exchange_weak(bits, SegmentWord(bits).with(SegmentState::kDead).bits())) {}
+    segment.since.store(Epochs::now(), std::memory_order_release);
+  } else {
+    unsigned used = segment.used_units.load(std::memory_order_relaxed);
+    if (left >= used / 2 || segment.filling.load(std::memory_order_acquire) != 0) return;
+    if (segment.change(SegmentState::kOpen, SegmentState::kClosing))
+      segment.since.store(Epochs::now(), std::memory_order_release);
+    else if (left + units < used / 2 || segment.word().state() != SegmentState::kEmptying) return;
+  }
+  put_in_list(page);
+}
+
+void ObjectSpace::put_in_list(PageIndex page) {
+  if (table_[page].listed.exchange(1, std::memory_order_seq_cst) == 0) listed_.push(table_, page);
+}
+
+int ObjectSpace::make_huge(uint64_t* owner, const farside_object_type& type, void** object) {
+  NoSwitch no_switch;
+  size_t bytes = align_up(type.bytes, kPageSize);
+  std::byte* memory = pager_.reserve(bytes, kPageSize);
+  if (!memory || !pager_.commit(memory, bytes).ok()) {
+    if (memory) pager_.release(memory, bytes);
+    return -ENOMEM;
+  }
+  pager_.mark_objects(memory, kPageSize);
+  Segment& segment = table_.of(reinterpret_cast<uint64_t>(memory));
+  segment.live[0].store(bytes, std::memory_order_relaxed);
+  segment.read_bits.store(0, std::memory_order_relaxed);
+  segment.write_bits.store(0, std::memory_order_relaxed);
+  segment.state.store(static_cast<uint32_t>(SegmentState::kHuge), std::memory_order_seq_cst);
+  store_owner(owner, PtrWord::make_huge(reinterpret_cast<uint64_t>(memory)));
+  *object = memory;
+  return 0;
+}
+
+void ObjectSpace::destroy_huge(uint64_t* owner, PtrWord word) {
+  Segment& segment = table_.of(word.address());
+  auto* memory = reinterpret_cast<std::byte*>(word.address());
+  size_t bytes = segment.live[0].load(std::memory_order_relaxed);
+  store_owner(owner, PtrWord());
+  segment.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
+  segment.read_bits.store(0, std::memory_order_seq_cst);
+  segment.write_bits.store(0, std::memory_order_seq_cst);
+  NoSwitch no_switch;
+  pager_.decommit(memory, bytes);
+  pager_.release(memory, bytes);
+}
+
+}  // namespace farside::objects

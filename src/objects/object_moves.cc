@@ -1,0 +1,177 @@
+// The part of ObjectSpace that moves objects (phase 5 of docs/internals/object_paths.md): taken one by one by the
+// program's threads, or by the evacuator; and the headers that name their owners.
+#include <cstring>
+
+#include "base/inject.h"
+#include "fiber/wait.h"
+#include "objects/object_space_internal.h"
+
+namespace farside::objects {
+
+// Phase 5, by a program's thread. The mark makes the object this thread's own: others wait, the evacuator passes by.
+void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal) {
+  if (!change_owner(owner, word, word.moving())) return;
+  Batch batch(non_temporal);
+  batch.add({owner, word, Header::kind(number_of(type), type.alignment), nullptr, nullptr});
+  take_marked(batch);
+}
+
+// Nobody writes the objects: there are no pointers into an emptying segment, and the marks keep new ones away.
+void ObjectSpace::take_marked(Batch& batch) {
+  if (batch.count == 0) return;
+  inject::pause("objects:marked");
+  read(batch);
+  for (size_t i = 0; i < batch.count; i++) {
+    if (settle(batch, i)) count(batch.objects[i].from ? Tally::kMoved : Tally::kTaken, 1);
+  }
+  batch.clear();
+}
+
+// A thread stays busy meanwhile, so that no fork leaves what it has marked behind.
+void ObjectSpace::read(ReadBuffer& pieces) {
+  pieces.make_room();
+  std::optional<Waiting> waiting;
+  if (fibers::in_fiber()) waiting.emplace(*this);
+  pager_.read_subpages({pieces.pieces, pieces.count});
+}
+
+// Its new place. False: there is none, and it stays where it is.
+bool ObjectSpace::settle(Batch& batch, size_t i) {
+  const Batch::Object& o = batch.objects[i];
+  unsigned structure = table_.of(o.word.address()).structure.load(std::memory_order_relaxed);
+  size_t bytes = o.word.bytes(), alignment = Header::alignment(o.kind);
+  PtrWord to;
+  if (o.from && !place(*o.log, bytes, alignment, false, &to)) {
+    store_owner(o.owner, o.word);
+    o.from->busy = true;
+    return false;
+  }
+  LogKind kind = batch.passing ? LogKind::kPassing : LogKind::kTaken;
+  if (!o.from && !place_or_wait(kind, structure, bytes, alignment, false, &to))
+    die("far memory is full while an object comes back to its program; give the memory server more");
+  memcpy(reinterpret_cast<void*>(to.address()), batch.content(i), o.word.bytes());
+  carry_over(o.owner, o.word, to, o.kind);
+  return true;
+}
+
+// The content is at its new place. The new segment cannot be emptied meanwhile: the caller is in a scope.
+void ObjectSpace::carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind) {
+  adopt_fields(reinterpret_cast<std::byte*>(to.address()), Header::type_of(kind));
+  write_header(to, owner, kind);
+  mark_live(to);
+  Segment& segment = table_.of(from.address());
+  NoSwitch no_switch;
+  segment.lock_owners();
+  store_owner(owner, to);
+  mark_dead(from);
+  segment.unlock_owners();
+}
+
+// The object has moved, so the owners inside it have new addresses.
+void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
+  if (type == 0) return;
+  farside_visit_fields* visit = types_[type].load(std::memory_order_acquire)->visit;
+  visit(
+      object,
+      [](uint64_t* field, void* self) {
+        auto& space = *static_cast<ObjectSpace*>(self);
+        for (;;) {
+          PtrWord child = load_owner(field);
+          if (child.is_null() || child.units() == 0) return;
+          if (space.change_owned(field, child, [&] { space.change_header(child, field); })) return;
+        }
+      },
+      this);
+}
+
+// Phase 5, by the evacuator. Headers of emptying segments do not change (change_header), so they are read once and
+// wherever they are; only the notes are looked at under the owner lock.
+void ObjectSpace::evacuate(std::span<Emptied> segments) {
+  Scope scope;
+  Busy busy(*this);
+  ReadBuffer headers;
+  for (const Emptied& s : segments) add_headers(headers, s.page);
+  read(headers);
+  Batch batch;
+  for (size_t i = 0; i < segments.size(); i++) {
+    evacuate_one(segments[i], reinterpret_cast<const uint64_t*>(headers.content(i)), batch);
+  }
+  take_marked(batch);
+}
+
+void ObjectSpace::add_headers(ReadBuffer& pieces, PageIndex page) {
+  unsigned slots = table_[page].slots.load(std::memory_order_relaxed);
+  pieces.add(reinterpret_cast<uint64_t>(table_.header_of(page, slots) + 1), slots * kHeaderBytes);
+}
+
+// headers: the last slot's first.
+void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch) {
+  Segment& segment = table_[e.page];
+  unsigned slots = segment.slots.load(std::memory_order_relaxed);
+  for (unsigned slot = 0; slot < slots; slot++) {
+    if (!segment.is_live(slot)) continue;
+    uint64_t header = __atomic_load_n(headers + (slots - 1 - slot), __ATOMIC_RELAXED);
+    uint64_t* owner;
+    PtrWord word;
+    switch (mark(e.page, slot, header, &owner, &word)) {
+      case Marked::kGone:
+        break;
+      case Marked::kBusy:
+        e.busy = true;
+        break;
+      case Marked::kDone: {
+        bool is_hot = (lines_of(word.address(), word.bytes()) & e.hot_lines) != 0;
+        batch.add({owner, word, Header::kind(header), is_hot ? e.hot : e.cold, &e});
+        if (batch.is_full()) take_marked(batch);
+      }
+    }
+  }
+}
+
+// Phase 5a for an object that the evacuator knows by its slot: under the owner lock its owner stays where it is.
+ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t header, uint64_t** owner, PtrWord* word) {
+  Segment& segment = table_[page];
+  segment.lock_owners();
+  auto decide = [&] {
+    if (!segment.is_live(slot)) return Marked::kGone;
+    *owner = owner_overrides_.find(page, slot, segment);
+    if (!*owner) *owner = Header::owner(header);
+    // An owner inside an object: its place must not move either, and this scope sees to that only where the other
+    // segment is not closed yet.
+    auto at = reinterpret_cast<uint64_t>(*owner);
+    if (table_.contains(at)) {
+      SegmentState around = table_.of(at).word().state();
+      if (around == SegmentState::kClosed || around == SegmentState::kEmptying) return Marked::kBusy;
+    }
+    *word = load_owner(*owner);
+    if (word->is_moving() || !change_owner(*owner, *word, word->moving())) return Marked::kBusy;
+    bool right = table_.index_of(word->address()) == page && word->slot() == slot;
+    if (!right) die("internal error: the owner of slot {} of segment {} names {:#x}", slot, page, word->bits());
+    return Marked::kDone;
+  };
+  Marked marked = decide();
+  segment.unlock_owners();
+  return marked;
+}
+
+// ---- Headers ----
+
+// Of a new object: its page is near and writable as a rule.
+void ObjectSpace::write_header(PtrWord word, uint64_t* owner, unsigned kind) {
+  uint64_t* header = table_.header_of(table_.index_of(word.address()), word.slot());
+  __atomic_store_n(header, Header::make(owner, word.units(), kind), __ATOMIC_RELAXED);
+}
+
+// By a note where the page is far or clean, and where the evacuator may have read the header.
+void ObjectSpace::change_header(PtrWord word, uint64_t* owner) {
+  PageIndex page = table_.index_of(word.address());
+  bool emptying = table_[page].word().state() == SegmentState::kEmptying;
+  if (emptying || !pager_.word(word.address()).writable())
+    return owner_overrides_.put(page, word.slot(), owner, table_[page]);
+  uint64_t* header = table_.header_of(page, word.slot());
+  unsigned kind = Header::kind(__atomic_load_n(header, __ATOMIC_RELAXED));
+  __atomic_store_n(header, Header::make(owner, word.units(), kind), __ATOMIC_RELAXED);
+  owner_overrides_.remove(page, word.slot(), table_[page]);
+}
+
+}  // namespace farside::objects

@@ -1,0 +1,126 @@
+// What the source files of ObjectSpace share: waits that let forks happen, reads of several objects, and changes of an
+// object's owner.
+#pragma once
+#include <optional>
+
+#include "base/log.h"
+#include "farside/fiber.h"
+#include "objects/object_space.h"
+
+namespace farside::objects {
+
+// No fault suspends the fiber meanwhile: another one of this worker would find the thread's log half changed.
+class NoSwitch {
+ public:
+  NoSwitch() { farside_fiber_hold(); }
+  ~NoSwitch() { farside_fiber_release(); }
+  NoSwitch(const NoSwitch&) = delete;
+  NoSwitch& operator=(const NoSwitch&) = delete;
+};
+
+// Lets forks come while the caller waits for the far side: a fiber that forks cannot wait for another one of its
+// thread.
+class ObjectSpace::Waiting {
+ public:
+  explicit Waiting(ObjectSpace& space)
+      : space_(space), scopes_(Epochs::here()), was_busy_(scopes_.busy.load(std::memory_order_relaxed)) {
+    scopes_.busy.store(false, std::memory_order_release);
+  }
+  ~Waiting() {
+    if (was_busy_) Busy::enter(space_, scopes_);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  ObjectSpace& space_;
+  ScopeRecord& scopes_;
+  bool was_busy_;
+};
+
+// Pieces that are read together, and a buffer for them.
+struct ObjectSpace::ReadBuffer {
+  ~ReadBuffer() {
+    if (buffer) near_free(buffer, room);
+  }
+  void add(uint64_t address, size_t size) {
+    pieces[count++] = {address, static_cast<uint32_t>(size), nullptr};
+    bytes += align_up(size, kCacheLine);
+  }
+  void make_room() {
+    if (bytes > room) {
+      if (buffer) near_free(buffer, room);
+      buffer = static_cast<std::byte*>(near_alloc(room = bytes));
+    }
+    std::byte* to = buffer;
+    for (size_t i = 0; i < count; i++) {
+      pieces[i].to = to;
+      to += align_up(pieces[i].bytes, kCacheLine);
+    }
+  }
+  // Where the bytes are: what is not far is read in its place.
+  const std::byte* content(size_t i) const {
+    return pieces[i].read ? pieces[i].to : reinterpret_cast<const std::byte*>(pieces[i].address);
+  }
+  void clear() { count = bytes = 0; }
+
+  size_t count = 0, bytes = 0, room = 0;
+  std::byte* buffer = nullptr;
+  pager::SubpageRead pieces[pager::SubpageRead::kMaxPerRequest];
+};
+
+// Objects that are taken together, all of them marked.
+struct ObjectSpace::Batch : ReadBuffer {
+  static constexpr size_t kMaxBytes = 16 * kKiB;
+  struct Object {
+    uint64_t* owner;
+    PtrWord word;
+    unsigned kind;   // of its header
+    ObjectLog* log;  // where it goes; nullptr: the thread's own
+    Emptied* from;   // whom to tell that it could not be moved; nullptr: it must
+  };
+
+  explicit Batch(bool non_temporal = false) : passing(non_temporal) {}
+  bool is_full() const { return count == pager::SubpageRead::kMaxPerRequest || bytes + kPageSize > kMaxBytes; }
+  void add(const Object& object) {
+    objects[count] = object;
+    ReadBuffer::add(object.word.address(), object.word.bytes());
+  }
+
+  const bool passing;  // of the thread's logs, that for what is used in passing
+  Object objects[pager::SubpageRead::kMaxPerRequest];
+};
+
+// Changes what is known of an object's owner, when nobody moves the object. False: look again.
+template <typename Change>
+bool ObjectSpace::change_owned(uint64_t* owner, PtrWord word, Change change) {
+  if (word.is_moving()) {
+    wait_while_moving(owner);
+    return false;
+  }
+  PageIndex page = table_.index_of(word.address());
+  Segment& segment = table_[page];
+  switch (segment.word().state()) {
+    case SegmentState::kClosed:
+      if (!hold(segment, page)) return false;
+      [[fallthrough]];
+    case SegmentState::kOpen:
+    case SegmentState::kClosing:
+      change();
+      return true;
+    case SegmentState::kEmptying: {
+      NoSwitch no_switch;
+      segment.lock_owners();
+      bool same = load_owner(owner) == word;
+      if (same) change();
+      segment.unlock_owners();
+      return same;
+    }
+    default:
+      if (load_owner(owner) == word)
+        die("a far pointer names no object (word {:#x}): it was ended twice, or its bytes were copied", word.bits());
+      return false;
+  }
+}
+
+}  // namespace farside::objects
