@@ -59,6 +59,7 @@ void* near_alloc(size_t bytes) {
   if (bytes > kLargestClass) return map_or_die(align_up(bytes, kPageSize));
   size_t index = class_of(bytes);
   size_t class_bytes = kSmallest << index;
+  FARSIDE_DCHECK(index < kClasses && class_bytes >= bytes);
   g_lock.lock();
   FreeBlock* block = g_free[index];
   if (block) g_free[index] = block->next;
@@ -71,11 +72,13 @@ void* near_alloc(size_t bytes) {
 void near_free(void* memory, size_t bytes) {
   if (!memory) return;
   if (bytes > kLargestClass) {
+    FARSIDE_CHECK(near_bytes() >= align_up(bytes, kPageSize));
     os::unmap(memory, align_up(bytes, kPageSize));
     g_bytes.fetch_sub(align_up(bytes, kPageSize), std::memory_order_relaxed);
     return;
   }
   size_t index = class_of(bytes);
+  FARSIDE_DCHECK(is_aligned(reinterpret_cast<uintptr_t>(memory), kSmallest));
   auto* block = static_cast<FreeBlock*>(memory);
   g_lock.lock();
   block->next = g_free[index];

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/os.h"
 
 namespace farside {
@@ -23,7 +24,12 @@ class SpinLock {
     }
   }
   bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
-  void unlock() { locked_.store(false, std::memory_order_release); }
+  void unlock() {
+    FARSIDE_DCHECK(is_locked());
+    locked_.store(false, std::memory_order_release);
+  }
+  // By some thread; for checks.
+  bool is_locked() const { return locked_.load(std::memory_order_relaxed); }
 
  private:
   std::atomic<bool> locked_{false};
@@ -42,8 +48,12 @@ class Mutex {
     return word_.compare_exchange_strong(expected, 1, std::memory_order_acquire);
   }
   void unlock() {
-    if (word_.exchange(0, std::memory_order_release) == 2) os::futex_wake(raw(), 1);
+    uint32_t before = word_.exchange(0, std::memory_order_release);
+    FARSIDE_CHECK(before != 0);
+    if (before == 2) os::futex_wake(raw(), 1);
   }
+  // By some thread; for checks.
+  bool is_locked() const { return word_.load(std::memory_order_relaxed) != 0; }
 
  private:
   const uint32_t* raw() const { return reinterpret_cast<const uint32_t*>(&word_); }
@@ -61,7 +71,8 @@ class Event {
     if (word_.load(std::memory_order_seq_cst) == seen) {
       os::futex_wait(reinterpret_cast<const uint32_t*>(&word_), seen, &t);
     }
-    sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    [[maybe_unused]] uint32_t before = sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    FARSIDE_DCHECK(before > 0);
   }
   void wake_all() {
     word_.fetch_add(1, std::memory_order_seq_cst);

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/log.h"
 #include "base/near.h"
 #include "base/sync.h"
 #include "farside/object.h"
@@ -39,7 +40,10 @@ class Epochs {
   ScopeRecord* attach();
   // The calling thread's or fiber's, which has had a scope.
   static ScopeRecord& here() { return static_cast<ScopeRecord&>(*farside_scopes_here); }
-  static void detach(ScopeRecord* record) { record->taken.store(false, std::memory_order_release); }
+  static void detach(ScopeRecord* record) {
+    FARSIDE_CHECK(record->taken.load(std::memory_order_relaxed));
+    record->taken.store(false, std::memory_order_release);
+  }
 
   // The epoch of a change that was just made.
   static uint32_t now() { return static_cast<uint32_t>(__atomic_load_n(&farside_epoch, __ATOMIC_SEQ_CST)); }

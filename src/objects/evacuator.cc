@@ -72,6 +72,8 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
     case SegmentState::kClosed:
       return empty(p);
     case SegmentState::kDead:
+      FARSIDE_CHECK(s.live_units.load(std::memory_order_relaxed) == 0 && s.word().holders() == 0);
+      FARSIDE_CHECK(s.owner_overrides.load(std::memory_order_relaxed) == 0);
       s.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
       s.listed.store(0, std::memory_order_seq_cst);
       space_.count(Tally::kFreed, 1);
@@ -89,6 +91,7 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
 // Phase 3: nobody gives licences any more, so those that are taken away stay away.
 void Evacuator::close(Pending& p) {
   Segment& s = space_.table()[p.page];
+  FARSIDE_DCHECK(s.listed.load(std::memory_order_relaxed) == 1);
   p.hot |= s.read_bits.exchange(0, std::memory_order_seq_cst);
   s.write_bits.store(0, std::memory_order_seq_cst);
   if (s.change(SegmentState::kClosing, SegmentState::kClosed)) s.since.store(Epochs::now(), std::memory_order_release);
@@ -150,6 +153,7 @@ bool Evacuator::reclaim(PageIndex page) {
 // Nobody looks at it until it is listed again. It may have died just before.
 void Evacuator::let_go(PageIndex page) {
   Segment& s = space_.table()[page];
+  FARSIDE_DCHECK(s.listed.load(std::memory_order_relaxed) == 1);
   s.listed.store(0, std::memory_order_seq_cst);
   if (s.word().state() == SegmentState::kDead) space_.put_in_list(page);
 }

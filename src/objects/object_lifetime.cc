@@ -42,6 +42,7 @@ bool ObjectSpace::is_scarce() const { return structures_.segments() * kPageSize 
 void ObjectSpace::seal(ObjectLog& log) {
   if (!log.has_segment()) return;
   PageIndex page = log.end();
+  FARSIDE_CHECK(table_[page].filling.load(std::memory_order_relaxed) == 1);
   table_[page].filling.store(0, std::memory_order_release);
   take_off(table_[page], page, 1);
 }
@@ -50,6 +51,7 @@ void ObjectSpace::seal(ObjectLog& log) {
 void ObjectSpace::mark_live(PtrWord word) {
   Segment& segment = table_.of(word.address());
   uint64_t lines = lines_of(word.address(), word.bytes());
+  FARSIDE_DCHECK(word.slot() < segment.slots.load(std::memory_order_relaxed) && !segment.is_live(word.slot()));
   segment.live[word.slot() / 64].fetch_or(uint64_t{1} << word.slot() % 64, std::memory_order_acq_rel);
   segment.read_bits.fetch_or(lines, std::memory_order_acq_rel);
   segment.write_bits.fetch_or(lines, std::memory_order_acq_rel);
@@ -61,7 +63,9 @@ void ObjectSpace::mark_dead(PtrWord word) {
   PageIndex page = table_.index_of(word.address());
   Segment& segment = table_[page];
   owner_overrides_.remove(page, word.slot(), segment);
-  segment.live[word.slot() / 64].fetch_and(~(uint64_t{1} << word.slot() % 64), std::memory_order_acq_rel);
+  uint64_t bit = uint64_t{1} << word.slot() % 64;
+  uint64_t live = segment.live[word.slot() / 64].fetch_and(~bit, std::memory_order_acq_rel);
+  FARSIDE_CHECK((live & bit) != 0);
   count(Tally::kObjects, -uint64_t{1});
   count(Tally::kBytes, -word.bytes());
   take_off(segment, page, word.units());
@@ -70,7 +74,9 @@ void ObjectSpace::mark_dead(PtrWord word) {
 // An empty segment is dead (phase 6); one that is mostly garbage is to be emptied (phase 2).
 void ObjectSpace::take_off(Segment& segment, PageIndex page, size_t units) {
   auto amount = static_cast<uint16_t>(units);
-  uint16_t left = static_cast<uint16_t>(segment.live_units.fetch_sub(amount, std::memory_order_acq_rel) - amount);
+  uint16_t before = segment.live_units.fetch_sub(amount, std::memory_order_acq_rel);
+  FARSIDE_CHECK(before >= amount);
+  auto left = static_cast<uint16_t>(before - amount);
   if (left == 0) {
     SegmentWord now = segment.word();
     if (now.state() == SegmentState::kEmptying) count(Tally::kObjectPath, -uint64_t{1});
@@ -101,6 +107,7 @@ int ObjectSpace::make_huge(uint64_t* owner, const farside_object_type& type, voi
   }
   pager_.mark_objects(memory, kPageSize);
   Segment& segment = table_.of(reinterpret_cast<uint64_t>(memory));
+  FARSIDE_CHECK(segment.word().state() == SegmentState::kNone);
   segment.live[0].store(bytes, std::memory_order_relaxed);
   segment.read_bits.store(0, std::memory_order_relaxed);
   segment.write_bits.store(0, std::memory_order_relaxed);
@@ -114,6 +121,7 @@ void ObjectSpace::destroy_huge(uint64_t* owner, PtrWord word) {
   Segment& segment = table_.of(word.address());
   auto* memory = reinterpret_cast<std::byte*>(word.address());
   size_t bytes = segment.live[0].load(std::memory_order_relaxed);
+  FARSIDE_CHECK(segment.word().state() == SegmentState::kHuge && is_aligned(bytes, kPageSize));
   store_owner(owner, PtrWord());
   segment.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
   segment.read_bits.store(0, std::memory_order_seq_cst);

@@ -26,7 +26,8 @@ void SegmentPool::give(PageIndex page) {
   if (!is_near) pager_.discard(address, kPageSize);  // the server need not keep it
   LockGuard guard(mutex_);
   (is_near ? near_ : fresh_).push_back(page);
-  in_use_.fetch_sub(1, std::memory_order_relaxed);
+  uint64_t before = in_use_.fetch_sub(1, std::memory_order_relaxed);
+  FARSIDE_CHECK(before > 0);
 }
 
 size_t SegmentPool::list(size_t from, std::span<PageIndex> out) {
@@ -75,6 +76,7 @@ bool SegmentPool::commit_chunk() {
 
 void ObjectLog::begin(SegmentTable& table, PageIndex page) {
   Segment& s = table[page];
+  FARSIDE_CHECK(!has_segment() && s.word().state() == SegmentState::kNone && s.owner_overrides.load() == 0);
   s.read_bits.store(0, std::memory_order_relaxed);
   s.write_bits.store(0, std::memory_order_relaxed);
   for (auto& word : s.live) word.store(0, std::memory_order_relaxed);
@@ -92,6 +94,7 @@ void ObjectLog::begin(SegmentTable& table, PageIndex page) {
 bool ObjectLog::place(SegmentTable& table, size_t bytes, size_t alignment, PtrWord* word) {
   if (!has_segment()) return false;
   Segment& s = table[page_];
+  FARSIDE_DCHECK(bytes > 0 && bytes <= kLargestObject && s.filling.load(std::memory_order_relaxed) == 1);
   size_t begin = align_up(offset_, PtrWord::kUnit);
   size_t room = align_up(bytes, PtrWord::kUnit);
   bool crosses = begin / kCacheLine != (begin + room - 1) / kCacheLine;
@@ -105,6 +108,7 @@ bool ObjectLog::place(SegmentTable& table, size_t bytes, size_t alignment, PtrWo
                      std::memory_order_relaxed);
   s.live_units.fetch_add(units, std::memory_order_acq_rel);
   offset_ = begin + room;
+  FARSIDE_DCHECK(slot < kMaxSlots && offset_ <= kPageSize);
   return true;
 }
 

@@ -38,6 +38,7 @@ void ObjectSpace::read(ReadBuffer& pieces) {
 // Its new place. False: there is none, and it stays where it is.
 bool ObjectSpace::settle(Batch& batch, size_t i) {
   const Batch::Object& o = batch.objects[i];
+  FARSIDE_DCHECK(load_owner(o.owner).is_moving());
   unsigned structure = table_.of(o.word.address()).structure.load(std::memory_order_relaxed);
   size_t bytes = o.word.bytes(), alignment = Header::alignment(o.kind);
   PtrWord to;
@@ -62,6 +63,7 @@ void ObjectSpace::carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned
   Segment& segment = table_.of(from.address());
   NoSwitch no_switch;
   segment.lock_owners();
+  FARSIDE_CHECK(segment.word().state() == SegmentState::kEmptying && load_owner(owner).is_moving());
   store_owner(owner, to);
   mark_dead(from);
   segment.unlock_owners();

@@ -204,8 +204,11 @@ bool ObjectSpace::hold(Segment& segment, PageIndex page) {
 }
 
 void ObjectSpace::release_held(ScopeRecord& scopes) {
+  FARSIDE_CHECK(scopes.held <= ScopeRecord::kMaxHeld);
   while (scopes.held > 0) {
-    table_[scopes.held_pages[--scopes.held]].state.fetch_sub(SegmentWord::kHolder, std::memory_order_seq_cst);
+    Segment& segment = table_[scopes.held_pages[--scopes.held]];
+    SegmentWord before(segment.state.fetch_sub(SegmentWord::kHolder, std::memory_order_seq_cst));
+    FARSIDE_CHECK(before.holders() > 0);
   }
 }
 

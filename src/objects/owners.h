@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "base/log.h"
 #include "base/near.h"
 #include "base/sync.h"
 #include "objects/segment.h"
@@ -24,7 +25,9 @@ class OwnerOverrides : public NearObject {
     if (segment.owner_overrides.load(std::memory_order_acquire) == 0) return;
     Shard& shard = shard_of(page);
     LockGuard guard(shard.lock);
-    if (shard.owners.erase(key(page, slot)) > 0) segment.owner_overrides.fetch_sub(1, std::memory_order_acq_rel);
+    if (shard.owners.erase(key(page, slot)) == 0) return;
+    uint16_t before = segment.owner_overrides.fetch_sub(1, std::memory_order_acq_rel);
+    FARSIDE_CHECK(before > 0);
   }
   // nullptr: there is none.
   uint64_t* find(PageIndex page, unsigned slot, const Segment& segment) {

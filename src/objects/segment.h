@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/sync.h"
 #include "objects/ptr_word.h"
@@ -36,6 +37,27 @@ static_assert(kMaxSlots <= kLiveWords * 64 && kMaxSlots <= 256);
 enum class Origin : uint8_t { kMade, kTaken, kWasMade, kWasTaken, kKnown };
 
 enum class SegmentState : uint32_t { kNone, kOpen, kClosing, kClosed, kEmptying, kDead, kHuge };
+
+// The transitions of docs/internals/object_paths.md.
+constexpr bool may_follow(SegmentState from, SegmentState to) {
+  using enum SegmentState;
+  switch (from) {
+    case kNone:
+      return to == kOpen || to == kHuge;
+    case kOpen:
+      return to == kClosing || to == kDead;
+    case kClosing:
+      return to == kClosed || to == kDead;
+    case kClosed:
+      return to == kOpen || to == kEmptying || to == kDead;
+    case kEmptying:
+      return to == kDead;
+    case kDead:
+    case kHuge:
+      return to == kNone;
+  }
+  return false;
+}
 
 //   31               3 2      0
 //  +------------------+--------+
@@ -76,6 +98,7 @@ struct alignas(kCacheLine) Segment {
   SegmentWord word() const { return SegmentWord(state.load(std::memory_order_seq_cst)); }
   // Moves from one state to another, whoever holds it.
   bool change(SegmentState from, SegmentState to) {
+    FARSIDE_DCHECK(may_follow(from, to));
     SegmentWord now = word();
     while (now.state() == from) {
       uint32_t bits = now.bits();
@@ -91,7 +114,10 @@ struct alignas(kCacheLine) Segment {
   void lock_owners() {
     while (lock.exchange(1, std::memory_order_acquire)) cpu_relax();
   }
-  void unlock_owners() { lock.store(0, std::memory_order_release); }
+  void unlock_owners() {
+    FARSIDE_DCHECK(lock.load(std::memory_order_relaxed) == 1);
+    lock.store(0, std::memory_order_release);
+  }
 };
 static_assert(sizeof(Segment) == 64, "one cache line: found from a line's number by masking");
 static_assert(offsetof(Segment, read_bits) == 0 && offsetof(Segment, write_bits) == 8,

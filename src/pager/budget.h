@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/near.h"
 #include "base/size.h"
 #include "pager/frames.h"
@@ -32,7 +33,10 @@ class Budget {
     while (now > peak && !peak_.compare_exchange_weak(peak, now, std::memory_order_relaxed)) {}
     if (now > peak && share_.load(std::memory_order_relaxed) > 0) frames_.set_limit(share_pages());
   }
-  void depopulate(uint64_t pages) { populated_.fetch_sub(pages, std::memory_order_relaxed); }
+  void depopulate(uint64_t pages) {
+    uint64_t before = populated_.fetch_sub(pages, std::memory_order_relaxed);
+    FARSIDE_CHECK(before >= pages);
+  }
 
   uint64_t populated() const { return populated_.load(std::memory_order_relaxed); }
   uint64_t populated_peak() const { return peak_.load(std::memory_order_relaxed); }

@@ -93,6 +93,7 @@ void Evictor::drain() {
 
 // Phase 1. Pages that system calls or upgrades hold go back into the queue.
 size_t Evictor::select(Batch& batch) {
+  FARSIDE_CHECK(batch.unwritten == 0);
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
   size_t wanted = std::clamp<size_t>(c_.frames.missing() / 2, kMinBatchPages, kBatchPages);
@@ -111,9 +112,11 @@ size_t Evictor::select(Batch& batch) {
         batch.dirty[batch.dirty_count++] = page;
     }
   };
+  FARSIDE_CHECK(batch.count <= kBatchPages);
   add_dirty(false);
   batch.whole_count = batch.dirty_count;
   if (c_.twins.enabled()) add_dirty(true);
+  FARSIDE_CHECK(batch.whole_count <= batch.dirty_count && batch.dirty_count <= batch.count);
   notify_observer(batch);
   return batch.count;
 }
@@ -185,11 +188,13 @@ void Evictor::hold(Batch& batch) {
 }
 
 void Evictor::give_up_unheld(Batch& batch, size_t held) {
+  FARSIDE_CHECK(held < batch.dirty_count);
   log(LogLevel::kDebug, "{} pages could not be held for eviction and stay near", batch.dirty_count - held);
   for (size_t i = held; i < batch.dirty_count; i++) {
     PageIndex page = batch.dirty[i];
     batch.count = static_cast<size_t>(std::remove(batch.pages, batch.pages + batch.count, page) - batch.pages);
-    c_.table[page].update([](PageWord w) { return w.with_state(PageState::kNear); });
+    PageWord old = c_.table[page].update([](PageWord w) { return w.with_state(PageState::kNear); });
+    FARSIDE_CHECK(old.is(PageState::kEvicting));
     c_.policy.insert(index_, page);
   }
   batch.dirty_count = held;
@@ -215,6 +220,7 @@ void Evictor::release_clean(Batch& batch) {
       PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
       return w.with_state(to).without(PageWord::kHot | PageWord::kPrefetched | PageWord::kCow).with_epoch(epoch);
     });
+    FARSIDE_CHECK(old.is(PageState::kEvicting) && !old.has(PageWord::kDirty));
     if (!old.has(PageWord::kStored)) emptied++;
     clean++;
   }
@@ -224,6 +230,7 @@ void Evictor::release_clean(Batch& batch) {
 
 // Phase 4.
 void Evictor::write(Batch& batch) {
+  FARSIDE_CHECK(in_flight_ < kBatches);
   in_flight_++;
   batch.write_count = 0;
   batch.unwritten = 1;
@@ -339,6 +346,7 @@ bool Evictor::poll_writes_of(Batch& batch) {
     if (r == 0) break;  // they complete in order
     if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
     write.token = 0;
+    FARSIDE_CHECK(batch.unwritten > 0);
     if (c_.twins.enabled()) note_acknowledged(write);
     if (--batch.unwritten == 0) finish(batch);
   }
@@ -356,11 +364,13 @@ void Evictor::finish(Batch& batch) {
   uint64_t start = ticks();
   uint16_t epoch = c_.frames.epoch();
   for (size_t i = 0; i < batch.dirty_count; i++) {
-    c_.table[batch.dirty[i]].update([&](PageWord w) {
+    PageWord old = c_.table[batch.dirty[i]].update([&](PageWord w) {
       constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kPrefetched | PageWord::kCow;
       return w.with_state(PageState::kFar).without(kGone).with(PageWord::kStored).with_epoch(epoch);
     });
+    FARSIDE_CHECK(old.is(PageState::kEvicting) && old.has(PageWord::kDirty));
   }
+  FARSIDE_CHECK(in_flight_ > 0 && batch.unwritten == 0);
   in_flight_--;
   c_.frames.give(batch.dirty_count);
   counters_.add(Counter::kReleaseTicks, ticks() - start);

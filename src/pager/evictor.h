@@ -20,6 +20,7 @@
 // page whose mapping is not writable although it is dirty (after a fork, cow bit) is write-protected, so that a writer
 // faults, finds kEvicting, and waits. See docs/internals/page_states.md.
 #pragma once
+#include "base/log.h"
 #include "base/near.h"
 #include "base/os.h"
 #include "base/sync.h"
@@ -55,6 +56,7 @@ class PageFifo {
   size_t take(std::span<PageIndex> out) {
     if (count_ == 0) return 0;
     LockGuard guard(lock_);
+    FARSIDE_DCHECK(count_ <= kMax && first_ < kMax);
     size_t taken = 0;
     for (; taken < out.size() && count_ > 0; taken++) {
       out[taken] = pages_[first_];

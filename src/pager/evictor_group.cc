@@ -123,13 +123,15 @@ void EvictorGroup::run(unsigned index) {
 
 void EvictorGroup::run_paused(unsigned index) {
   evictors_[index]->drain();
+  FARSIDE_CHECK(!evictors_[index]->busy());
   paused_.fetch_add(1);
   still_.wake_all();
   while (pausing_.load()) {
     uint32_t seen = slots_[index].work.value();
     if (pausing_.load()) slots_[index].work.wait(seen, kIdleSleepNs);
   }
-  paused_.fetch_sub(1);
+  unsigned before = paused_.fetch_sub(1);
+  FARSIDE_CHECK(before > 0);
 }
 
 void EvictorGroup::sleep(unsigned index) {
@@ -149,6 +151,7 @@ void EvictorGroup::wake_all() {
 
 void EvictorGroup::pause() {
   if (!started()) return;
+  FARSIDE_CHECK(!pausing_.load());
   pausing_.store(true);
   wake_all();
   while (paused_.load() < running_.load()) {
@@ -159,6 +162,7 @@ void EvictorGroup::pause() {
 
 void EvictorGroup::resume() {
   if (!started()) return;
+  FARSIDE_CHECK(pausing_.load());
   pausing_.store(false);
   wake_all();
   // A second pause must not count an evictor that has not left the first one yet.

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/sync.h"
 
 namespace farside::pager {
@@ -69,6 +70,7 @@ class Frames {
     uint64_t now = used(), free = now < usable() ? usable() - now : 0;
     auto bulk = static_cast<uint32_t>(std::clamp<uint64_t>(free / (8 * threads), 1, kMaxSpare));
     if (!try_take(bulk)) return bulk > 1 && try_take(1);
+    FARSIDE_DCHECK(bulk >= 1 && bulk <= kMaxSpare);
     spare.put(bulk - 1);
     return true;
   }
@@ -77,6 +79,7 @@ class Frames {
   void force_take(uint64_t pages) { raise_peak(used_.fetch_add(pages) + pages); }
 
   void give(uint64_t pages) {
+    FARSIDE_DCHECK(pages <= used());
     give_back(pages);
     if (is_shrinking()) lower(pages / 2);
     released_.wake_all();
@@ -130,7 +133,10 @@ class Frames {
       if (next < target || pages > now) next = target;
     } while (!limit_.compare_exchange_weak(now, next));
   }
-  void give_back(uint64_t pages) { used_.fetch_sub(pages, std::memory_order_acq_rel); }
+  void give_back(uint64_t pages) {
+    uint64_t before = used_.fetch_sub(pages, std::memory_order_acq_rel);
+    FARSIDE_CHECK(before >= pages);
+  }
   void raise_peak(uint64_t now) {
     uint64_t old = peak_.load(std::memory_order_relaxed);
     while (old < now && !peak_.compare_exchange_weak(old, now, std::memory_order_relaxed)) {}

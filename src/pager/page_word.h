@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/log.h"
+
 namespace farside::pager {
 
 using PageIndex = uint32_t;  // page number within the far space: up to 16 TiB
@@ -75,7 +77,7 @@ class PageWord {
     return PageWord((bits_ & ~kOwnerMask) | (static_cast<uint64_t>(slot) << kOwnerShift));
   }
 
-  // Combinations that can never be seen, whatever the interleaving. For expensive checks.
+  // Combinations that are never seen, whatever the interleaving.
   constexpr bool is_valid() const {
     PageState s = state();
     if (s > PageState::kEvicting) return false;
@@ -84,6 +86,28 @@ class PageWord {
       return (bits_ & (kDirty | kStored | kCow | kUpgrading)) == 0;
     if (s == PageState::kNear) return (bits_ & kSealed) == 0;
     return (bits_ & kUpgrading) == 0;
+  }
+
+  // The transitions of docs/internals/page_states.md. Flags that only advise may change in any state.
+  constexpr bool may_become(PageWord next) const {
+    if (!is_valid() || !next.is_valid()) return false;
+    bool lost_write = has(kDirty) && !next.has(kDirty) && !is(PageState::kEvicting);
+    if (lost_write) return false;
+    if (state() == next.state()) return !next.has(kUpgrading) || is(PageState::kNear);
+    switch (state()) {
+      case PageState::kUnmapped:
+        return next.is(PageState::kUntouched);
+      case PageState::kUntouched:
+      case PageState::kFar:
+        return (next.is(PageState::kFetching) && !has(kSealed)) || next.is(PageState::kEvicting);
+      case PageState::kFetching:
+        return next.is(PageState::kNear);
+      case PageState::kNear:
+        return next.is(PageState::kEvicting) && !has(kUpgrading);
+      case PageState::kEvicting:
+        return !next.is(PageState::kFetching);
+    }
+    return false;
   }
 
  private:
@@ -100,15 +124,29 @@ class AtomicPageWord {
  public:
   PageWord load() const { return PageWord(bits_.load(std::memory_order_acquire)); }
   bool try_change(PageWord& expected, PageWord desired) {
+    FARSIDE_DCHECK(expected.may_become(desired));
     uint64_t bits = expected.bits();
     bool changed =
         bits_.compare_exchange_strong(bits, desired.bits(), std::memory_order_seq_cst, std::memory_order_acquire);
     expected = PageWord(bits);
     return changed;
   }
-  PageWord set(uint64_t flags) { return PageWord(bits_.fetch_or(flags, std::memory_order_acq_rel)); }
-  PageWord clear(uint64_t flags) { return PageWord(bits_.fetch_and(~flags, std::memory_order_acq_rel)); }
-  void unpin() { bits_.fetch_sub(PageWord::kPinOne, std::memory_order_acq_rel); }
+  PageWord set(uint64_t flags) {
+    PageWord old(bits_.fetch_or(flags, std::memory_order_acq_rel));
+    FARSIDE_DCHECK(old.may_become(old.with(flags)));
+    return old;
+  }
+  PageWord clear(uint64_t flags) {
+    PageWord old(bits_.fetch_and(~flags, std::memory_order_acq_rel));
+    FARSIDE_DCHECK(old.may_become(old.without(flags)));
+    return old;
+  }
+  void unpin() {
+    [[maybe_unused]] PageWord old(bits_.fetch_sub(PageWord::kPinOne, std::memory_order_acq_rel));
+    FARSIDE_DCHECK(old.pins() > 0);
+  }
+  // For tests and simulations, which take no page through its transitions.
+  void force(PageWord word) { bits_.store(word.bits(), std::memory_order_release); }
 
   // Applies change(word) until it sticks; for owners, whose state others leave alone but whose flag bits they may set.
   template <typename Change>

@@ -51,8 +51,9 @@ std::byte* Pager::reserve(size_t bytes, size_t alignment) {
   SignalsBlocked blocked;
   if (fits_nowhere(bytes, space_->bytes())) return nullptr;
   LockGuard guard(address_mutex_);
-  return reinterpret_cast<std::byte*>(
-      addresses_.take(align_up(bytes, kPageSize), alignment < kPageSize ? kPageSize : alignment));
+  uint64_t taken = addresses_.take(align_up(bytes, kPageSize), alignment < kPageSize ? kPageSize : alignment);
+  FARSIDE_DCHECK(addresses_.is_valid());
+  return reinterpret_cast<std::byte*>(taken);
 }
 
 bool Pager::reserve_at(std::byte* address, size_t bytes) {
@@ -74,6 +75,7 @@ Status Pager::commit(std::byte* address, size_t bytes) {
 }
 
 void Pager::decommit(std::byte* address, size_t bytes) {
+  FARSIDE_DCHECK(is_aligned(reinterpret_cast<uint64_t>(address), kPageSize) && is_aligned(bytes, kPageSize));
   SignalsBlocked blocked;
   // Protection first: once the pages are free somebody else may get them.
   if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
@@ -86,6 +88,7 @@ void Pager::release(std::byte* address, size_t bytes) {
   auto begin = reinterpret_cast<uint64_t>(address);
   LockGuard guard(address_mutex_);
   addresses_.give(begin, begin + align_up(bytes, kPageSize));
+  FARSIDE_DCHECK(addresses_.is_valid());
 }
 
 void Pager::discard(std::byte* address, size_t bytes) {
@@ -208,11 +211,13 @@ Status Pager::charge(const std::byte* address, size_t bytes) {
   }
   Status claimed = store_->claim(PageTable::far_of(table_.index_of(reinterpret_cast<uint64_t>(address))), bytes);
   if (claimed.ok()) charged_ += bytes;
+  FARSIDE_CHECK(charged_ <= reserved_);
   return claimed;
 }
 
 void Pager::uncharge(const std::byte* address, size_t bytes) {
   LockGuard guard(charge_mutex_);
+  FARSIDE_CHECK(charged_ >= bytes && reserved_ >= charged_);
   store_->unclaim(PageTable::far_of(table_.index_of(reinterpret_cast<uint64_t>(address))), bytes);
   charged_ -= bytes;
   uint64_t spare = reserved_ - charged_;
@@ -220,6 +225,7 @@ void Pager::uncharge(const std::byte* address, size_t bytes) {
   uint64_t back = align_down(spare - 2 * kReserveAhead, remote::kSlabBytes);
   store_->shrink(back);
   reserved_ -= back;
+  FARSIDE_CHECK(reserved_ >= charged_);
 }
 
 uint64_t Pager::used_pages() {

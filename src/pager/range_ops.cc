@@ -10,6 +10,7 @@ constexpr unsigned kPiece = 4096;  // pages owned at a time by one range operati
 bool held_frame(PageWord owned) { return owned.owner() == 1; }
 
 int discard_now(transport::Channel& channel, const transport::Segment& segment) {
+  FARSIDE_DCHECK(segment.bytes > 0 && is_aligned(segment.bytes, kPageSize));
   transport::Token token = 0;
   int error = channel.submit_discard({&segment, 1}, &token);
   return error ? error : channel.wait(token, kTransportTimeoutNs);
@@ -66,6 +67,7 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageSt
   for (PageIndex page = first; page < first + count; page++) {
     PageWord old = c_.table[page].load();
     if (old.is(PageState::kUnmapped)) continue;
+    FARSIDE_CHECK(old.is(PageState::kEvicting) && old.owner() <= 1);
     freed += held_frame(old);
     emptied += held_frame(old) || old.has(PageWord::kStored);
     c_.twins.drop(page);
@@ -135,6 +137,7 @@ void RangeOps::seal(PageIndex first, uint64_t count) {
 void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   std::byte* address = c_.table.address_of(page);
   PageWord w = c_.table[page].load();
+  FARSIDE_CHECK(w.is(PageState::kEvicting) && w.owner() <= 1);
   bool near = held_frame(w);
   bool dirty = near && w.has(PageWord::kDirty);
   if (dirty) {
@@ -163,6 +166,7 @@ void RangeOps::unseal(PageIndex first, uint64_t count) {
 }
 
 uint64_t RangeOps::pin(PageIndex first, uint64_t count, bool write) {
+  FARSIDE_DCHECK(first + count <= c_.table.pages());
   ThreadSlot& t = c_.threads.current();
   for (uint64_t i = 0; i < count; i++) {
     if (!pin_one(t, first + static_cast<PageIndex>(i), write)) return i;

@@ -15,6 +15,7 @@ transport::Channel& ReadQueue::channel(remote::RemoteStore* store) {
 }
 
 Fetch* ReadQueue::find(PageIndex page) {
+  FARSIDE_DCHECK(is_locked());
   for (Fetch& f : fetches()) {
     if (!f.is_free() && f.waits_for(page)) return &f;
   }
@@ -22,6 +23,7 @@ Fetch* ReadQueue::find(PageIndex page) {
 }
 
 Fetch* ReadQueue::free_fetch() {
+  FARSIDE_DCHECK(is_locked());
   for (Fetch& f : fetches()) {
     if (f.is_free()) return &f;
   }
@@ -29,6 +31,7 @@ Fetch* ReadQueue::free_fetch() {
 }
 
 Fetch* ReadQueue::oldest() {
+  FARSIDE_DCHECK(is_locked());
   Fetch* oldest = nullptr;
   for (Fetch& f : fetches()) {
     if (!f.is_free() && (!oldest || f.sequence < oldest->sequence)) oldest = &f;
@@ -37,6 +40,7 @@ Fetch* ReadQueue::oldest() {
 }
 
 Fetch* ReadQueue::ahead() {
+  FARSIDE_DCHECK(is_locked());
   Fetch* oldest = nullptr;
   for (Fetch& f : fetches()) {
     if (f.is_free() || !f.ahead || f.mapped == f.count) continue;

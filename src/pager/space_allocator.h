@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/near.h"
 
 namespace farside::pager {
@@ -37,8 +38,10 @@ class SpaceAllocator {
   // Gives [begin, end) back; neighbours join.
   void give(uint64_t begin, uint64_t end) {
     auto next = free_.lower_bound(begin);
+    FARSIDE_CHECK(begin < end && (next == free_.end() || next->first >= end));
     if (next != free_.begin()) {
       auto previous = std::prev(next);
+      FARSIDE_CHECK(previous->second <= begin);
       if (previous->second == begin) {
         begin = previous->first;
         free_.erase(previous);
@@ -72,6 +75,7 @@ class SpaceAllocator {
 
   void cut(Ranges::iterator it, uint64_t begin, uint64_t end) {
     uint64_t free_begin = it->first, free_end = it->second;
+    FARSIDE_CHECK(free_begin <= begin && begin < end && end <= free_end);
     free_.erase(it);
     if (free_begin < begin) free_.emplace(free_begin, begin);
     if (end < free_end) free_.emplace(end, free_end);

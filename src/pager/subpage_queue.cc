@@ -1,8 +1,10 @@
 #include "pager/subpage_queue.h"
+#include "base/log.h"
 
 namespace farside::pager {
 
 int SubpageQueue::send(transport::Channel& channel) {
+  FARSIDE_DCHECK(has_queued() && !is_full());
   transport::Segment segments[kMaxSegments];
   size_t count = 0;
   SubpageReadGroup* last = nullptr;
@@ -10,6 +12,7 @@ int SubpageQueue::send(transport::Channel& channel) {
     for (const transport::Segment& s : r->segments) segments[count++] = s;
     last = r;
   }
+  FARSIDE_CHECK(count > 0 && count <= queued_);
   Request& request = requests_[in_flight_];
   if (int error = channel.submit_read({segments, count}, &request.token)) return error;
   request.first = first_;

@@ -54,6 +54,7 @@ ThreadSlot& ThreadRegistry::attach() {
     slots_[count] = slot;
     count_.store(count + 1, std::memory_order_release);
   }
+  FARSIDE_CHECK(slot->tid.load(std::memory_order_relaxed) == 0 && !slot->reads.is_reading());
   slot->prefetcher = Prefetcher();
   slot->depth.store(0, std::memory_order_relaxed);
   slot->tid.store(os::gettid(), std::memory_order_release);
@@ -63,6 +64,7 @@ ThreadSlot& ThreadRegistry::attach() {
 }
 
 void ThreadRegistry::vacate(ThreadSlot& slot) {
+  FARSIDE_DCHECK(slot.depth.load(std::memory_order_relaxed) == 0);
   slot.reads.close(store_);
   reclaim_spare(slot);
   slot.tid.store(0, std::memory_order_release);
@@ -104,6 +106,7 @@ void ThreadRegistry::reset_in_child() {
 
 void Gate::shut(ThreadRegistry& threads, ThreadSlot& self) {
   mutex_.lock();
+  FARSIDE_CHECK(!shut_.load(std::memory_order_relaxed) && owner_.load(std::memory_order_relaxed) == 0);
   owner_.store(self.index + 1u);
   shut_.store(true, std::memory_order_seq_cst);
   threads.for_each([&](ThreadSlot& t) {
@@ -116,6 +119,7 @@ void Gate::shut(ThreadRegistry& threads, ThreadSlot& self) {
 }
 
 void Gate::open() {
+  FARSIDE_CHECK(shut_.load(std::memory_order_relaxed));
   owner_.store(0);
   shut_.store(false, std::memory_order_seq_cst);
   opened_.wake_all();

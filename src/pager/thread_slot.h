@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/bits.h"
+#include "base/log.h"
 #include "base/near.h"
 #include "base/sync.h"
 #include "pager/frames.h"
@@ -95,12 +96,16 @@ class Gate {
   }
   // Does not wait: false if the gate is shut, or being shut.
   bool try_enter(ThreadSlot& t) {
+    FARSIDE_DCHECK(t.depth.load(std::memory_order_relaxed) == 0);
     t.depth.store(1, std::memory_order_seq_cst);
     if (!shut_.load(std::memory_order_seq_cst)) return true;
     t.depth.store(0, std::memory_order_seq_cst);
     return false;
   }
-  void leave(ThreadSlot& t) { bump(t, static_cast<uint32_t>(-1)); }
+  void leave(ThreadSlot& t) {
+    FARSIDE_CHECK(t.depth.load(std::memory_order_relaxed) > 0);
+    bump(t, static_cast<uint32_t>(-1));
+  }
 
   // For those who act without entering and look afterwards; never true for the thread that shut it.
   bool is_shut(const ThreadSlot& t) const {

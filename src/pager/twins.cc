@@ -45,6 +45,7 @@ bool Twins::wants() const {
 
 void Twins::make(PageIndex page, const std::byte* content, unsigned thread) {
   if (!wants()) return;
+  FARSIDE_DCHECK(slots_[page].load(std::memory_order_relaxed) == 0);
   uint32_t slot = take(shards_[thread % kShards]);
   if (slot == 0) return;
   bool timed = slot % 16 == 0;
@@ -56,6 +57,7 @@ void Twins::make(PageIndex page, const std::byte* content, unsigned thread) {
 
 uint64_t Twins::changes(PageIndex page, const std::byte* now, PageIndex next) {
   uint32_t slot = slots_[page].exchange(0, std::memory_order_relaxed);
+  FARSIDE_CHECK(slot != 0);
   uint32_t next_slot = slots_[next].load(std::memory_order_relaxed);
   uint64_t lines = changed_lines(now, at(slot), at(next_slot != 0 ? next_slot : slot));
   give(slot);
@@ -96,6 +98,7 @@ void Twins::add_chunk(Shard& shard) {
 }
 
 void Twins::give(uint32_t slot) {
+  FARSIDE_CHECK(slot != 0 && (slot - 1) / kChunk < chunk_count_.load(std::memory_order_relaxed));
   Shard& shard = *chunks_[(slot - 1) / kChunk].shard;
   LockGuard guard(shard.lock);
   memcpy(at(slot), &shard.free, sizeof shard.free);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/log.h"
 #include "base/near.h"
 #include "pager/page_word.h"
 
@@ -22,6 +23,7 @@ class PageQueue {
 
   void push(PageIndex page) {
     if (!tail_ || tail_->end == Chunk::kRoom) append_chunk();
+    FARSIDE_DCHECK(tail_->end < Chunk::kRoom);
     tail_->pages[tail_->end++] = page;
     size_.store(size() + 1, std::memory_order_relaxed);
   }
@@ -29,6 +31,7 @@ class PageQueue {
   bool pop(PageIndex* page) {
     if (head_ && head_->begin == head_->end) drop_chunk();
     if (!head_ || head_->begin == head_->end) return false;
+    FARSIDE_DCHECK(size() > 0 && head_->begin < head_->end && head_->end <= Chunk::kRoom);
     *page = head_->pages[head_->begin++];
     size_.store(size() - 1, std::memory_order_relaxed);
     return true;

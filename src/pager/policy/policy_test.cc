@@ -22,13 +22,17 @@ constexpr PolicyKind kKinds[] = {PolicyKind::kFifo, PolicyKind::kSecondChance, P
 
 class Table : public PageTable {
  public:
-  explicit Table(uint64_t pages) : PageTable(reinterpret_cast<std::byte*>(uint64_t{1} << 40), pages * kPageSize) {}
+  explicit Table(uint64_t pages) : PageTable(reinterpret_cast<std::byte*>(uint64_t{1} << 40), pages * kPageSize) {
+    for (PageIndex page = 0; page < pages; page++) (*this)[page].force(PageWord().with_state(PageState::kUntouched));
+  }
   void make_near(Policy& policy, unsigned shard, PageIndex page, uint64_t flags = 0) {
+    PageWord now = (*this)[page].load();
+    if (!now.is(PageState::kFetching)) (*this)[page].force(now.with_state(PageState::kFetching));
     (*this)[page].update([&](PageWord w) { return w.with_state(PageState::kNear).with(flags); });
     policy.insert(shard, page);
   }
   void evict(PageIndex page) {
-    (*this)[page].update([](PageWord w) { return w.with_state(PageState::kUntouched).without(PageWord::kHot); });
+    (*this)[page].force((*this)[page].load().with_state(PageState::kUntouched).without(PageWord::kHot));
   }
   void set_priority(PageIndex page, unsigned priority) {
     (*this)[page].set(uint64_t{priority} << PageWord::kPriorityShift);
@@ -130,7 +134,7 @@ TEST_P(EveryPolicy, LosesNothingAmongThreads) {
       PageIndex page = random() % kPages;
       PageWord w = table_[page].load();
       if (w.is(PageState::kNear)) table_[page].set(PageWord::kHot);
-      if (!w.is(PageState::kUnmapped) || !table_[page].try_change(w, w.with_state(PageState::kFetching))) continue;
+      if (!w.is(PageState::kUntouched) || !table_[page].try_change(w, w.with_state(PageState::kFetching))) continue;
       if (random() % 4 == 0) table_.set_priority(page, 1 + random() % 3);
       table_.make_near(*policy_, thread, page);
     }
@@ -143,7 +147,7 @@ TEST_P(EveryPolicy, LosesNothingAmongThreads) {
       for (size_t i = 0; i < found; i++) {
         PageWord w = table_[batch[i]].load();
         if (w.is(PageState::kNear) && table_[batch[i]].try_change(w, w.with_state(PageState::kEvicting))) {
-          table_[batch[i]].update([](PageWord now) { return now.with_state(PageState::kUnmapped); });
+          table_[batch[i]].update([](PageWord now) { return now.with_state(PageState::kUntouched); });
         } else if (w.is(PageState::kNear)) {
           policy_->insert(evictor, batch[i]);
         }
@@ -322,7 +326,7 @@ TEST_F(Regions, ComeAndGoWhilePagesDo) {
     for (int i = 0; i < 40000; i++) {
       PageIndex page = random() % kPages;
       PageWord w = table_[page].load();
-      if (!w.is(PageState::kUnmapped) || !table_[page].try_change(w, w.with_state(PageState::kFetching))) continue;
+      if (!w.is(PageState::kUntouched) || !table_[page].try_change(w, w.with_state(PageState::kFetching))) continue;
       table_.make_near(set_, thread, page);
     }
     running--;
@@ -334,7 +338,8 @@ TEST_F(Regions, ComeAndGoWhilePagesDo) {
       for (size_t i = 0; i < found; i++) {
         PageWord w = table_[batch[i]].load();
         ASSERT_TRUE(w.is(PageState::kNear));
-        table_[batch[i]].update([](PageWord now) { return now.with_state(PageState::kUnmapped); });
+        table_[batch[i]].update([](PageWord now) { return now.with_state(PageState::kEvicting); });
+        table_[batch[i]].update([](PageWord now) { return now.with_state(PageState::kUntouched); });
       }
     }
   };

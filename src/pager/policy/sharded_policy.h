@@ -5,6 +5,7 @@
 //   available(pass), queued()           entries that the pass may take; all entries. Called without the lock
 //   look(table, pass, spare_hot, &page) looks at one entry, in a few dozen instructions
 #pragma once
+#include "base/log.h"
 #include "base/sync.h"
 #include "pager/policy/page_queue.h"
 #include "pager/policy/policy.h"
@@ -53,6 +54,7 @@ class ShardedPolicy final : public Policy {
         count += take(shards_[(first + turn + i) % kShards], pass, out.subspan(count));
       }
     }
+    FARSIDE_DCHECK(count <= out.size());
     return count;
   }
 
@@ -97,7 +99,10 @@ class ShardedPolicy final : public Policy {
       if (look == Look::kEmpty) break;
       spared += look == Look::kSpared;
       // The state at the very moment of unqueueing decides: a fetcher that publishes later inserts a new entry.
-      if (look == Look::kOut && table_[page].clear(PageWord::kQueued).is(PageState::kNear)) out[count++] = page;
+      if (look != Look::kOut) continue;
+      PageWord before = table_[page].clear(PageWord::kQueued);
+      FARSIDE_CHECK(before.has(PageWord::kQueued));
+      if (before.is(PageState::kNear)) out[count++] = page;
     }
     return count;
   }

@@ -69,9 +69,8 @@ class PolicySimulation {
     bool hot = before.is(PageState::kFar) && evicted_recently(before);
     uint64_t priority =
         known_ == Known::kPriority && page >= trace_.once_from ? uint64_t{3} << PageWord::kPriorityShift : 0;
-    table_[page].update([&](PageWord w) {
-      return w.with_state(PageState::kNear).with((hot ? PageWord::kHot : 0) | PageWord::kStored | priority);
-    });
+    table_[page].force(
+        before.with_state(PageState::kNear).with((hot ? PageWord::kHot : 0) | PageWord::kStored | priority));
     policy_->insert(thread, page);
   }
 
@@ -81,11 +80,9 @@ class PolicySimulation {
     evicted_ += found;
     near_ -= found;
     for (size_t i = 0; i < found; i++) {
-      table_[pages[i]].update([&](PageWord w) {
-        return w.with_state(PageState::kFar)
-            .without(PageWord::kHot)
-            .with_epoch(static_cast<uint16_t>(evicted_ / kEpoch));
-      });
+      PageWord w = table_[pages[i]].load();
+      table_[pages[i]].force(
+          w.with_state(PageState::kFar).without(PageWord::kHot).with_epoch(static_cast<uint16_t>(evicted_ / kEpoch)));
     }
   }
 
