@@ -55,11 +55,5 @@ void arm_pause(const char* point, void (*action)(void*), void* context) {
   p->context = context;
   p->action = action;
 }
-void disarm_all() {
-  for (Point& p : g_points) {
-    p.every = 0;
-    p.action = nullptr;
-  }
-}
 }  // namespace farside::inject
 #endif

@@ -11,10 +11,9 @@ bool fails(const char* point);
 // Calls the test's function for this point, if any.
 void pause(const char* point);
 
-// Arms a point: every call fails until disarmed, or every n-th if every > 1. Not thread-safe: arm before threads start.
+// Arms a point: every call fails, or every n-th if every > 1. Not thread-safe: arm before threads start.
 void arm_failure(const char* point, uint64_t every);
 void arm_pause(const char* point, void (*action)(void*), void* context);
-void disarm_all();
 #else
 inline bool fails(const char*) { return false; }
 inline void pause(const char*) {}

@@ -1,14 +1,15 @@
 #include "base/log.h"
 
+#include <unistd.h>
+
 #include <cstring>
 
 #include "base/os.h"
 
 namespace farside {
 namespace {
-// The level and the descriptor are set once at start-up, before other threads exist.
+// Set once at start-up, before other threads exist.
 LogLevel g_level = LogLevel::kWarning;
-int g_fd = 2;
 
 void write_line(fmt::string_view prefix, fmt::string_view format, fmt::format_args args) {
   char line[1024];
@@ -18,13 +19,12 @@ void write_line(fmt::string_view prefix, fmt::string_view format, fmt::format_ar
   auto end = fmt::vformat_to_n(line + used, room, format, args);
   used += end.size < room ? end.size : room;
   line[used++] = '\n';
-  os::write(g_fd, line, used);
+  os::write(STDERR_FILENO, line, used);
 }
 }  // namespace
 
 void set_log_level(LogLevel level) { g_level = level; }
 LogLevel log_level() { return g_level; }
-void set_log_fd(int fd) { g_fd = fd; }
 
 bool log_level_from_name(const char* name, LogLevel* level) {
   static constexpr const char* kNames[] = {"error", "warning", "info", "debug"};

@@ -12,9 +12,6 @@ void set_log_level(LogLevel level);
 LogLevel log_level();
 bool log_level_from_name(const char* name, LogLevel* level);
 
-// Where lines go; standard error unless a program that replaces descriptor 2 chose a copy of it.
-void set_log_fd(int fd);
-
 void vlog(LogLevel level, fmt::string_view format, fmt::format_args args);
 [[noreturn]] void vdie(fmt::string_view format, fmt::format_args args);
 
