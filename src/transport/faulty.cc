@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "base/clock.h"
+#include "transport/segments.h"
 
 namespace farside::transport {
 
@@ -65,10 +66,7 @@ int FaultyChannel::after_submit(int submitted, Token token) {
   return submitted;
 }
 
-FaultyChannel::Held* FaultyChannel::find(Token token) {
-  Held& held = held_[token % kMaxInFlight];
-  return token != 0 && held.token == token ? &held : nullptr;
-}
+FaultyChannel::Held* FaultyChannel::find(Token token) { return find_slot(held_, token); }
 
 // xorshift64*: any seed but 0 will do.
 uint64_t FaultyChannel::next_random() {

@@ -161,16 +161,8 @@ bool ShmChannel::stream_ready() {
   return stream_ != nullptr;
 }
 
-ShmChannel::Slot* ShmChannel::free_slot() {
-  for (Slot& slot : slots_) {
-    if (slot.token == 0) return &slot;
-  }
-  return nullptr;
-}
+ShmChannel::Slot* ShmChannel::free_slot() { return transport::free_slot(slots_); }
 
-ShmChannel::Slot* ShmChannel::find(Token token) {
-  Slot& slot = slots_[token % kMaxInFlight];
-  return token != 0 && slot.token == token ? &slot : nullptr;
-}
+ShmChannel::Slot* ShmChannel::find(Token token) { return find_slot(slots_, token); }
 
 }  // namespace farside::transport
