@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "base/near.h"
 #include "base/os.h"
 #include "transport/transport.h"
 
@@ -64,18 +65,22 @@ Slot* free_slot(Slot (&slots)[kMaxInFlight]) {
   return nullptr;
 }
 
-// Reads what a write's segments hold together from a pipe into a near buffer, made larger where it is too small, and
-// points the segments to it.
-inline int stage_pipe(int pipe, std::span<Segment> segments, std::byte** staging, size_t* staging_bytes) {
-  size_t bytes = 0;
-  for (const Segment& s : segments) bytes += s.bytes;
+// Reads exactly `bytes` from a pipe into a near buffer, which is replaced by a larger one where it is too small.
+inline int fill_staging(int pipe, size_t bytes, std::byte** staging, size_t* staging_bytes) {
   if (*staging_bytes < bytes) {
     near_free(*staging, *staging_bytes);
     *staging = static_cast<std::byte*>(near_alloc(bytes));
     *staging_bytes = bytes;
   }
   iovec piece = {*staging, bytes};
-  if (int r = read_pipe(pipe, &piece, 1, bytes); r < 0) return r;
+  return read_pipe(pipe, &piece, 1, bytes);
+}
+
+// Reads the data of a write's segments from a pipe into a staging buffer, and points the segments to it.
+inline int stage_pipe(int pipe, std::span<Segment> segments, std::byte** staging, size_t* staging_bytes) {
+  size_t bytes = 0;
+  for (const Segment& s : segments) bytes += s.bytes;
+  if (int r = fill_staging(pipe, bytes, staging, staging_bytes); r < 0) return r;
   std::byte* at = *staging;
   for (Segment& s : segments) {
     s.near = at;

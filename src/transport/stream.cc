@@ -27,9 +27,7 @@ std::unique_ptr<StreamChannel> StreamChannel::open(const Dialer& dialer, Status*
 
 StreamChannel::~StreamChannel() {
   fds_->close(fd_);
-  for (Slot& slot : slots_) {
-    near_free(slot.staging, slot.staging_bytes);
-  }
+  for (Slot& slot : slots_) near_free(slot.staging, slot.staging_bytes);
 }
 
 int StreamChannel::submit_read(std::span<const Segment> segments, Token* token) {
@@ -113,13 +111,7 @@ void StreamChannel::fill_head(Slot* slot, wire::Op op, std::span<const Segment> 
 }
 
 int StreamChannel::stage_pipe(Slot* slot, int pipe, size_t bytes) {
-  if (slot->staging_bytes < bytes) {
-    near_free(slot->staging, slot->staging_bytes);
-    slot->staging = static_cast<std::byte*>(near_alloc(bytes));
-    slot->staging_bytes = bytes;
-  }
-  iovec piece = {slot->staging, bytes};
-  if (int r = read_pipe(pipe, &piece, 1, bytes); r < 0) return r;
+  if (int r = fill_staging(pipe, bytes, &slot->staging, &slot->staging_bytes); r < 0) return r;
   *slot->send_end++ = {slot->staging, bytes};
   return 0;
 }
