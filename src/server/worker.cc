@@ -1,7 +1,5 @@
 #include "server/worker.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -13,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "transport/tcp_options.h"
 
 namespace farside::server {
 namespace {
@@ -25,14 +24,7 @@ constexpr uint64_t kCrowdedNs = 50'000'000;   // and then sleeps instead of poll
 constexpr uint64_t kSweepNs = 500'000'000;    // how often silent connections are looked for
 constexpr uint64_t kAcceptBackoffNs = 100'000'000;
 
-void keep_alive(int fd) {
-  auto set = [fd](int level, int option, int value) { setsockopt(fd, level, option, &value, sizeof value); };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
-}
+constexpr transport::KeepAlive kKeepAlive = {.idle_s = 10, .interval_s = 2, .probes = 5};
 
 }  // namespace
 
@@ -147,7 +139,7 @@ void Worker::accept_from(const Listener& listener) {
 }
 
 void Worker::add(int fd, bool is_unix) {
-  if (!is_unix) keep_alive(fd);
+  if (!is_unix) transport::set_tcp_options(fd, kKeepAlive);
   auto session = std::make_unique<Session>(fd, is_unix, now_ns(), shared_);
   epoll_event event = {EPOLLIN, {.fd = fd}};
   session->interest = event.events;

@@ -1,7 +1,5 @@
 #include "transport/dial.h"
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 
@@ -9,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/inject.h"
+#include "transport/tcp_options.h"
 #include "wire/codec.h"
 #include "wire/crc32c.h"
 
@@ -16,6 +15,7 @@ namespace farside::transport {
 namespace {
 
 constexpr uint64_t kRetryNs = 1'000'000;
+constexpr KeepAlive kKeepAlive = {.idle_s = 5, .interval_s = 1, .probes = 5};
 constexpr int kDeadPeerMs = 5000;  // unacknowledged data for so long: the peer is gone
 
 template <typename T>
@@ -32,18 +32,6 @@ int wait_for(int fd, short events, uint64_t deadline_ns) {
     if (r > 0) return 0;
     if (r < 0 && r != -EINTR) return r;
   }
-}
-
-void tune_tcp(int fd) {
-  auto set = [fd](int level, int option, int value) {
-    os::call(SYS_setsockopt, fd, level, option, &value, sizeof value);
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(IPPROTO_TCP, TCP_USER_TIMEOUT, kDeadPeerMs);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 5);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 5);
 }
 
 int finish_connect(int fd, uint64_t deadline_ns) {
@@ -194,7 +182,10 @@ int dial(const Endpoint& endpoint, uint64_t deadline_ns) {
   int family = endpoint.address.ss_family;
   int fd = os::call(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return fd;
-  if (family != AF_UNIX) tune_tcp(fd);
+  if (family != AF_UNIX) {
+    set_tcp_options(fd, kKeepAlive);
+    set_tcp_timeout(fd, kDeadPeerMs);
+  }
   int r = connect_before(fd, endpoint, deadline_ns);
   if (r == 0) return fd;
   os::close(fd);
