@@ -20,11 +20,6 @@ static_assert(sizeof(Snapshot::secret) == wire::kSecretBytes);
 
 constexpr uint64_t kControlTimeoutNs = 5'000'000'000;
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ServerStore>> ServerStore::connect(const Address& address, const StoreConfig& config) {
@@ -110,7 +105,7 @@ Status ServerStore::change_reservation(wire::Op op, uint64_t bytes) {
   wire::ReserveReply reply;
   LockGuard hold(control_lock_);
   wire::ReserveRequest request = {bytes, ++sequence_};
-  return ask(op, bytes_of(request), std::as_writable_bytes(std::span(&reply, 1)));
+  return ask(op, wire::bytes_of(request), std::as_writable_bytes(std::span(&reply, 1)));
 }
 
 Result<uint64_t> ServerStore::free_bytes() {

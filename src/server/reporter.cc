@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/registry.h"
+#include "wire/codec.h"
 
 namespace farside::server {
 namespace {
@@ -76,8 +77,7 @@ int Reporter::report() {
     report.leaving = leaving_;
   }
   wire::ErrorReply error;
-  int r = transport::exchange(fd_, wire::Op::kRegister, std::as_bytes(std::span(&report, 1)), {}, now_ns() + kAnswerNs,
-                              &error);
+  int r = transport::exchange(fd_, wire::Op::kRegister, wire::bytes_of(report), {}, now_ns() + kAnswerNs, &error);
   if (r < 0 && error.code == 0) {  // not what a controller says, but that it says nothing
     fds_.close(fd_);
     fd_ = -1;

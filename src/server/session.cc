@@ -14,11 +14,6 @@
 namespace farside::server {
 namespace {
 
-template <typename T>
-wire::Bytes bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
 const char* text_of(int code) {
   switch (code) {
     case EINVAL:
@@ -178,7 +173,7 @@ void Session::greet(wire::Bytes payload) {
     answer.has_memory = pass_memory_ = is_unix_ && hello.mode == wire::HelloMode::kCreate;
   }
   state_ = State::kOpen;
-  reply(bytes_of(answer));
+  reply(wire::bytes_of(answer));
 }
 
 // False: a newer connection of the same channel was here first.
@@ -249,10 +244,10 @@ void Session::reserve(wire::Op op, wire::Bytes payload) {
   Result<uint64_t> reserved = op == wire::Op::kGrow ? shared_->pool.grow(region_, request.bytes, request.sequence)
                                                     : shared_->pool.shrink(region_, request.bytes, request.sequence);
   if (!reserved.ok()) return refuse(reserved.status().code(), reserved.status().text());
-  reply(bytes_of(wire::ReserveReply{*reserved}));
+  reply(wire::bytes_of(wire::ReserveReply{*reserved}));
 }
 
-void Session::stats() { reply(bytes_of(collect_stats(shared_))); }
+void Session::stats() { reply(wire::bytes_of(collect_stats(shared_))); }
 
 void Session::take_report(wire::Bytes payload) {
   wire::ServerReport report;
@@ -265,14 +260,14 @@ void Session::list_servers() {
   auto answer = std::make_unique<wire::ServersReply>();
   for (const wire::ServerEntry& server : shared_->registry->servers(now_ns()))
     answer->servers[answer->count++] = server;
-  reply(bytes_of(*answer));
+  reply(wire::bytes_of(*answer));
 }
 
 void Session::reply(wire::Bytes payload) { append_frame(static_cast<wire::Op>(request_.op), payload); }
 
 void Session::refuse(int code, const char* text) {
   count(shared_->counters.refused_requests);
-  append_frame(wire::Op::kError, bytes_of(wire::make_error(code, text)));
+  append_frame(wire::Op::kError, wire::bytes_of(wire::make_error(code, text)));
 }
 void Session::refuse(int code) { refuse(code, text_of(code)); }
 
@@ -287,7 +282,7 @@ void Session::append_frame(wire::Op op, wire::Bytes payload) {
 void Session::close_with_error(int code, const char* what) {
   if (code == EBADMSG) count(shared_->counters.bad_frames);
   log_bad_peer(what);
-  append_frame(wire::Op::kError, bytes_of(wire::make_error(code, what)));
+  append_frame(wire::Op::kError, wire::bytes_of(wire::make_error(code, what)));
   state_ = State::kClosing;
   since_ = now_ns();
 }

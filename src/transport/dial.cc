@@ -18,11 +18,6 @@ constexpr uint64_t kRetryNs = 1'000'000;
 constexpr KeepAlive kKeepAlive = {.idle_s = 5, .interval_s = 1, .probes = 5};
 constexpr int kDeadPeerMs = 5000;  // unacknowledged data for so long: the peer is gone
 
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
 int wait_for(int fd, short events, uint64_t deadline_ns) {
   for (;;) {
     uint64_t now = now_ns();
@@ -222,9 +217,9 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
   }
   wire::HelloReply answer;
   wire::ErrorReply error;
-  int r = exchange(fd, wire::Op::kHello, bytes_of(hello), std::as_writable_bytes(std::span(&answer, 1)), deadline,
+  int r = exchange(fd, wire::Op::kHello, wire::bytes_of(hello), std::as_writable_bytes(std::span(&answer, 1)), deadline,
                    &error, memory_fd);
-  if (r == 0) r = wire::decode_hello_reply(bytes_of(answer), &answer);
+  if (r == 0) r = wire::decode_hello_reply(wire::bytes_of(answer), &answer);
   if (r < 0) {
     *status = greeting_failed(endpoint, r, error);
     os::close(fd);

@@ -262,7 +262,7 @@ int StreamChannel::begin_reply() {
 int StreamChannel::finish_reply() {
   if (reply_crc_ != reply_.crc) return -EBADMSG;
   bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
-  reply_slot_->result = is_error ? wire::decode_error(std::as_bytes(std::span(&error_, 1)), &error_) : 0;
+  reply_slot_->result = is_error ? wire::decode_error(wire::bytes_of(error_), &error_) : 0;
   reply_slot_ = nullptr;
   reply_header_bytes_ = 0;
   return 0;

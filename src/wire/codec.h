@@ -11,6 +11,12 @@ namespace farside::wire {
 
 using Bytes = std::span<const std::byte>;
 
+// The bytes of one of the structs of protocol.h, as they are sent.
+template <typename T>
+Bytes bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
 // A header without its checksum, which seal() adds once the payload is known.
 FrameHeader make_header(Op op, uint16_t flags, uint64_t request, uint32_t payload_bytes);
 

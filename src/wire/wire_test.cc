@@ -89,7 +89,7 @@ TEST(Codec, ChecksHeaders) {
 TEST(Codec, ChecksHello) {
   HelloRequest hello = {HelloMode::kCreate, 3, 4096, 0, {}, 0, 0, {'a', 'b', 'c'}};
   HelloRequest out;
-  auto decode = [&] { return decode_hello(std::as_bytes(std::span(&hello, 1)), &out); };
+  auto decode = [&] { return decode_hello(bytes_of(hello), &out); };
   EXPECT_EQ(decode(), 0);
   hello.token[3] = 'd';
   EXPECT_EQ(decode(), -EBADMSG);
@@ -111,7 +111,7 @@ TEST(Codec, ChecksHello) {
 
 TEST(Codec, ChecksReportsOfServers) {
   ServerReport report = {}, out;
-  auto decode = [&] { return decode_report(std::as_bytes(std::span(&report, 1)), &out); };
+  auto decode = [&] { return decode_report(bytes_of(report), &out); };
   EXPECT_EQ(decode(), -EBADMSG);  // no address
   strcpy(report.address, "tcp://10.0.0.1:7170");
   EXPECT_EQ(decode(), 0);
@@ -133,7 +133,7 @@ TEST(Codec, ChecksReportsOfServers) {
 
 TEST(Codec, ChecksListsOfServers) {
   auto reply = std::make_unique<ServersReply>(), out = std::make_unique<ServersReply>();
-  auto decode = [&] { return decode_servers(std::as_bytes(std::span(reply.get(), 1)), out.get()); };
+  auto decode = [&] { return decode_servers(bytes_of(*reply), out.get()); };
   EXPECT_EQ(decode(), 0);
   reply->count = 1;
   EXPECT_EQ(decode(), -EBADMSG);  // no address
@@ -149,13 +149,13 @@ TEST(Codec, ChecksListsOfServers) {
 
 TEST(Codec, ErrorTextIsMadePrintable) {
   ErrorReply error = make_error(ENOMEM, "no\nmemory"), out;
-  EXPECT_EQ(decode_error(std::as_bytes(std::span(&error, 1)), &out), -ENOMEM);
+  EXPECT_EQ(decode_error(bytes_of(error), &out), -ENOMEM);
   EXPECT_STREQ(out.text, "no?memory");
   error.code = 0;
-  EXPECT_EQ(decode_error(std::as_bytes(std::span(&error, 1)), &out), -EBADMSG);
+  EXPECT_EQ(decode_error(bytes_of(error), &out), -EBADMSG);
   error.code = 1;
   error.text_bytes = sizeof error.text;
-  EXPECT_EQ(decode_error(std::as_bytes(std::span(&error, 1)), &out), -EBADMSG);
+  EXPECT_EQ(decode_error(bytes_of(error), &out), -EBADMSG);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ inline Frame frame(wire::Op op, uint64_t request, wire::Bytes payload, uint16_t 
 
 template <typename T>
 Frame frame_of(wire::Op op, uint64_t request, const T& payload, uint16_t flags = 0) {
-  return frame(op, request, std::as_bytes(std::span(&payload, 1)), flags);
+  return frame(op, request, wire::bytes_of(payload), flags);
 }
 
 inline Frame list_frame(wire::Op op, uint64_t request, std::vector<wire::Extent> extents, size_t data_bytes = 0) {
