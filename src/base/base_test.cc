@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/bits.h"
+#include "base/core_sharing.h"
 #include "base/near.h"
 #include "base/os.h"
 #include "base/size.h"
@@ -97,6 +98,15 @@ TEST(Sync, EventWakesSleepers) {
   });
   event.wake_all();
   waiter.join();
+}
+
+TEST(CoreSharing, LongYieldsMarkTheMachineAsCrowded) {
+  CoreSharing tolerant(1'000'000'000), strict(0);
+  EXPECT_FALSE(strict.is_crowded());
+  tolerant.yield();
+  strict.yield();
+  EXPECT_FALSE(tolerant.is_crowded());
+  EXPECT_TRUE(strict.is_crowded());
 }
 
 TEST(Os, FailsWithNegativeErrno) {

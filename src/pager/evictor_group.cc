@@ -15,13 +15,13 @@ namespace {
 constexpr unsigned kIdleSpins = 400;  // 10 to 20 us: shorter than waking the thread takes
 constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
 constexpr uint64_t kLongYieldUs = 20;  // a yield that takes so long shows that another thread needed the core
-constexpr uint64_t kCrowdedUs = 50000;
 
 }  // namespace
 
 EvictorGroup::EvictorGroup(const Context& context, unsigned threads)
     : c_(context),
-      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)) {}
+      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)),
+      core_(kLongYieldUs) {}
 
 EvictorGroup::~EvictorGroup() { stop(); }
 
@@ -84,17 +84,9 @@ bool EvictorGroup::work_in_background() {
   if (c_.frames.is_below(1)) return false;
   if (!background_wanted_.load(std::memory_order_relaxed) || !background_wanted_.exchange(false)) return false;
   if (background_work_(background_context_)) return true;
-  if (background_wanted_.load(std::memory_order_relaxed)) offer_core();  // a read that has not arrived yet
+  // A read that has not arrived yet: the thread that sends its data may need this core.
+  if (background_wanted_.load(std::memory_order_relaxed)) core_.yield();
   return false;
-}
-
-// Somebody may need this core to get on with the very read.
-void EvictorGroup::offer_core() {
-  uint64_t before = ticks();
-  os::sched_yield();
-  uint64_t after = ticks();
-  auto per_us = static_cast<uint64_t>(ticks_per_us());
-  if (after - before > kLongYieldUs * per_us) crowded_until_.store(after + kCrowdedUs * per_us);
 }
 
 void EvictorGroup::run(unsigned index) {

@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "base/core_sharing.h"
 #include "pager/evictor.h"
 
 namespace farside::pager {
@@ -30,7 +31,7 @@ class EvictorGroup {
   // Has an evictor do it soon. Async-signal-safe.
   void request_background_work();
   // False for a while after an evictor that waited for what it was asked to do had to wait for its core, too.
-  bool has_spare_core() const { return ticks() >= crowded_until_.load(std::memory_order_relaxed); }
+  bool has_spare_core() const { return !core_.is_crowded(); }
 
   // Starts the threads; they block all signals. Without the guard's knowledge: they run unguarded and touch no far
   // memory.
@@ -62,7 +63,6 @@ class EvictorGroup {
   void run(unsigned index);
   bool is_wanted(unsigned index, bool working) const;
   bool work_in_background();
-  void offer_core();
   void run_paused(unsigned index);
   void sleep(unsigned index);
   void wake(unsigned index) {
@@ -87,10 +87,10 @@ class EvictorGroup {
   std::atomic<PageObserver*> observer_{nullptr};
   PageFifo first_out_;
   std::atomic<bool> background_wanted_{false};
-  std::atomic<uint64_t> crowded_until_{0};  // ticks
-  std::atomic<unsigned> running_{0};        // evictors whose thread was started
-  std::atomic<unsigned> working_{0};        // of these, those that have come to life
-  std::atomic<unsigned> paused_{0};         // evictors that stand still
+  CoreSharing core_;
+  std::atomic<unsigned> running_{0};  // evictors whose thread was started
+  std::atomic<unsigned> working_{0};  // of these, those that have come to life
+  std::atomic<unsigned> paused_{0};   // evictors that stand still
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
   Event still_;  // an evictor has come to a halt

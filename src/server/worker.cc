@@ -16,17 +16,19 @@
 namespace farside::server {
 namespace {
 
-constexpr uint64_t kPollNs = 200'000;         // polling goes on for so long after the last request
-constexpr size_t kMaxActive = 8;              // connections polled directly
-constexpr int kRoundsPerWait = 8;             // and in between, all others are asked for
-constexpr uint64_t kLongYieldNs = 1'000'000;  // whoever offers the core and gets it back so late is in the way
-constexpr uint64_t kCrowdedNs = 50'000'000;   // and then sleeps instead of polling for so long
-constexpr uint64_t kSweepNs = 500'000'000;    // how often silent connections are looked for
+constexpr uint64_t kPollNs = 200'000;       // polling goes on for so long after the last request
+constexpr size_t kMaxActive = 8;            // connections polled directly
+constexpr int kRoundsPerWait = 8;           // and in between, all others are asked for
+constexpr uint64_t kLongYieldUs = 1000;     // after a yield this long, the thread sleeps instead of polling
+constexpr uint64_t kSweepNs = 500'000'000;  // how often silent connections are looked for
 constexpr uint64_t kAcceptBackoffNs = 100'000'000;
 
 constexpr transport::KeepAlive kKeepAlive = {.idle_s = 10, .interval_s = 2, .probes = 5};
 
 }  // namespace
+
+Worker::Worker(std::vector<Listener> listeners, Shared* shared)
+    : listeners_(std::move(listeners)), shared_(shared), core_(kLongYieldUs) {}
 
 Result<std::unique_ptr<Worker>> Worker::start(std::vector<Listener> listeners, Shared* shared) {
   std::unique_ptr<Worker> worker(new Worker(std::move(listeners), shared));
@@ -66,24 +68,15 @@ void Worker::stop() {
 void Worker::run() {
   for (int round = 0;; round++) {
     uint64_t now = now_ns();
-    bool polling = !active_.empty() && now - last_request_ < kPollNs && now >= crowded_until_;
+    bool polling = !active_.empty() && now - last_request_ < kPollNs && !core_.is_crowded();
     if (!polling) deactivate_all();
     if (polling && round % kRoundsPerWait != 0) {
-      if (!poll_active()) offer_core();
+      if (!poll_active()) core_.yield();  // the client may need this core for its next request
       continue;
     }
     if (!wait(polling ? 0 : sleep_ms())) return;
     close_expired();
   }
-}
-
-// The client may need this core to make the next request. On a crowded machine, though, each offer costs a whole turn,
-// while a thread that sleeps is let in as soon as a request wakes it.
-void Worker::offer_core() {
-  uint64_t before = now_ns();
-  os::sched_yield();
-  uint64_t after = now_ns();
-  if (after - before > kLongYieldNs) crowded_until_ = after + kCrowdedNs;
 }
 
 bool Worker::poll_active() {

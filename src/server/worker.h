@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/core_sharing.h"
 #include "base/status.h"
 #include "server/session.h"
 
@@ -24,10 +25,9 @@ class Worker {
   void stop();
 
  private:
-  Worker(std::vector<Listener> listeners, Shared* shared) : listeners_(std::move(listeners)), shared_(shared) {}
+  Worker(std::vector<Listener> listeners, Shared* shared);
   Status prepare();
   void run();
-  void offer_core();
   bool poll_active();
   bool wait(int timeout_ms);
   int sleep_ms() const;
@@ -51,7 +51,7 @@ class Worker {
   std::vector<Session*> active_;  // few, most recent first
   size_t unsettled_ = 0;          // sessions that were not open when last looked at: their patience runs
   uint64_t last_request_ = 0;
-  uint64_t crowded_until_ = 0;
+  CoreSharing core_;
   uint64_t last_sweep_ = 0;
   uint64_t deaf_until_ = 0;  // no descriptors were left: do not accept until then
 };
