@@ -135,7 +135,7 @@ Status set_local(Options* options, std::string_view value) {
 }
 
 // Letters in common, in order: enough to guess what was meant.
-size_t likeness(std::string_view a, std::string_view b) {
+size_t common_letters(std::string_view a, std::string_view b) {
   size_t same = 0, at = 0;
   for (char c : a) {
     size_t found = b.find(c, at);
@@ -150,7 +150,7 @@ std::string_view nearest_name(std::string_view variable) {
   std::string_view best = kNames[0].variable;
   size_t best_score = 0;
   for (const OptionName& name : kNames) {
-    size_t score = likeness(variable, name.variable);
+    size_t score = common_letters(variable, name.variable);
     if (score <= best_score || name.internal) continue;
     best = name.variable;
     best_score = score;

@@ -16,7 +16,7 @@ TEST(Options, ReadsTheEnvironment) {
   EXPECT_EQ(o.evictors, 2u);
 }
 
-TEST(Options, KnowsPoliciesByName) {
+TEST(Options, PoliciesHaveNames) {
   for (const char* name : {"fifo", "second-chance", "lru", "priority"}) {
     Options o;
     EXPECT_TRUE(set_option(&o, "FARSIDE_POLICY", name).ok());
@@ -26,7 +26,7 @@ TEST(Options, KnowsPoliciesByName) {
   EXPECT_FALSE(policy_from_name("random", &kind));
 }
 
-TEST(Options, NamesTheNearestKnownOption) {
+TEST(Options, SuggestsTheNearestOption) {
   Options o;
   const char* env[] = {"FARSIDE_LOCALE=25%", nullptr};
   Status s = options_from_environment(env, &o);
@@ -34,7 +34,7 @@ TEST(Options, NamesTheNearestKnownOption) {
   EXPECT_NE(strstr(s.text(), "FARSIDE_LOCAL?"), nullptr) << s.text();
 }
 
-TEST(Options, RefusesBadValues) {
+TEST(Options, RejectsInvalidValues) {
   Options o;
   for (auto [name, value] : {std::pair{"FARSIDE_FAULT", "x"},
                              {"FARSIDE_POLICY", "x"},

@@ -16,7 +16,7 @@
 namespace farside {
 namespace {
 
-TEST(Size, ReadsWhatPeopleWrite) {
+TEST(Size, ParsesSizesAndShares) {
   EXPECT_EQ(*parse_size("4096"), 4096u);
   EXPECT_EQ(*parse_size("256M"), 256 * kMiB);
   EXPECT_EQ(*parse_size("1.5g"), kGiB + kGiB / 2);
@@ -25,7 +25,7 @@ TEST(Size, ReadsWhatPeopleWrite) {
   EXPECT_EQ(parse_size_or_share("1M")->bytes, kMiB);
 }
 
-TEST(Size, RefusesTheRestWithAReason) {
+TEST(Size, RejectsInvalidTextWithAMessage) {
   for (const char* bad : {"", "M", "12Q", "1.2.3", "-5", "5 M", "99999999999T"}) {
     Result<uint64_t> r = parse_size(bad);
     EXPECT_FALSE(r.ok()) << bad;
@@ -34,24 +34,24 @@ TEST(Size, RefusesTheRestWithAReason) {
   for (const char* bad : {"0%", "101%", "%", "x%", "5%%"}) EXPECT_FALSE(parse_size_or_share(bad).ok()) << bad;
 }
 
-TEST(Size, FormatsForPeople) {
+TEST(Size, FormatsSizes) {
   EXPECT_EQ(format_size(7), "7 B");
   EXPECT_EQ(format_size(kGiB + kGiB / 2), "1.50 GiB");
 }
 
-TEST(Status, CarriesOneLine) {
+TEST(Status, HoldsCodeAndText) {
   Status s = Status::error(ENOENT, "cannot open {}: try {}", "a", 5);
   EXPECT_EQ(s.code(), ENOENT);
   EXPECT_STREQ(s.text(), "cannot open a: try 5");
   EXPECT_TRUE(Status().ok());
 }
 
-TEST(Status, CutsLongTexts) {
+TEST(Status, TruncatesLongTexts) {
   std::string longer(1000, 'x');
   EXPECT_LT(strlen(Status::error(EIO, "{}", longer).text()), 252u);
 }
 
-TEST(Near, GivesZeroedAlignedMemoryAgain) {
+TEST(Near, ReturnsZeroedAlignedMemory) {
   for (size_t bytes : {1, 16, 100, 4096, 5000, 65536, 65537, 1 << 20}) {
     auto* memory = static_cast<unsigned char*>(near_alloc(bytes));
     EXPECT_TRUE(is_aligned(reinterpret_cast<uintptr_t>(memory), bytes >= kPageSize ? kPageSize : 16));
@@ -62,7 +62,7 @@ TEST(Near, GivesZeroedAlignedMemoryAgain) {
   EXPECT_GT(near_bytes(), 0u);
 }
 
-TEST(Near, ServesContainersAndThreads) {
+TEST(Near, WorksWithContainersAndThreads) {
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; t++) {
     threads.emplace_back([] {
@@ -109,7 +109,7 @@ TEST(CoreSharing, LongYieldsMarkTheMachineAsCrowded) {
   EXPECT_TRUE(strict.is_crowded());
 }
 
-TEST(Os, FailsWithNegativeErrno) {
+TEST(Os, ReturnsNegativeErrno) {
   EXPECT_EQ(os::open("/does/not/exist", 0), -ENOENT);
   EXPECT_EQ(os::close(-1), -EBADF);
   EXPECT_EQ(os::getpid(), getpid());
@@ -117,7 +117,7 @@ TEST(Os, FailsWithNegativeErrno) {
   EXPECT_LT(os::syscall_text().size(), 4096u);
 }
 
-TEST(Os, MovesDescriptorsOutOfTheWay) {
+TEST(Os, MovesDescriptorsToHighNumbers) {
   int fd = os::move_fd_high(os::open("/dev/null", 0));
   EXPECT_GT(fd, 100);
   EXPECT_EQ(os::close(fd), 0);

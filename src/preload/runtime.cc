@@ -74,7 +74,7 @@ Status start_pager(Runtime& r) {
                                              .token = r.options.token,
                                              .region_bytes = r.options.space,
                                              .replicas = r.options.replicas,
-                                             .patience = {r.options.patience_ns},
+                                             .retry = {r.options.patience_ns},
                                              .all_needed = false});
   if (!store.ok()) return store.status();
   auto pager = pager::Pager::create(r.options, store->get(), delivery);

@@ -15,7 +15,7 @@ namespace farside::remote {
 namespace {
 
 constexpr uint64_t kSlabsAhead = 4;  // reserved with one that a claim found missing
-constexpr uint64_t kAskAgainNs = 30'000'000'000;
+constexpr uint64_t kRefreshRetryNs = 30'000'000'000;
 
 // Calls visit(server) for each of the set.
 template <typename Visit>
@@ -41,7 +41,8 @@ Result<std::unique_ptr<RemoteStore>> PoolStore::connect(const StoreConfig& confi
     return Status::error(EINVAL, "the list of memory servers is longer than {} bytes", sizeof address_ - 1);
   std::unique_ptr<PoolStore> store(new PoolStore(config));
   Status added = strchr(config.address, ',') ? Status() : store->parse(config.address, &store->controller_);
-  if (added.ok()) added = store->controller_.is_pool ? store->add_known() : store->add_listed(config.all_needed);
+  if (added.ok())
+    added = store->controller_.is_pool ? store->add_from_controller() : store->add_listed(config.all_needed);
   if (added.ok() && store->count() < config.replicas) {
     Status few = Status::error(EINVAL, "{} replicas need as many memory servers, and {} has {}", config.replicas,
                                config.address, store->count());
@@ -67,7 +68,7 @@ Status PoolStore::add_listed(bool all_needed) {
 }
 
 // One that cannot be reached is left out: the controller may know for some seconds more than is true.
-Status PoolStore::add_known() {
+Status PoolStore::add_from_controller() {
   struct Known : NearObject, wire::ServersReply {};  // too large for small stacks
   std::unique_ptr<Known> known(new Known);
   Status listed = list_servers(controller_.endpoint, token_, known.get());
@@ -92,7 +93,7 @@ Status PoolStore::add_known() {
 PoolStore::PoolStore(const StoreConfig& config)
     : region_bytes_(config.region_bytes),
       replicas_(config.replicas),
-      patience_(config.patience),
+      retry_(config.retry),
       table_(config.region_bytes) {
   strcpy(address_, config.address);
   strcpy(token_, config.token ? config.token : "");
@@ -107,7 +108,7 @@ Status PoolStore::add_server(std::string_view address) {
   if (parsed.is_pool)
     return Status::error(EINVAL, "{} stands for a list of servers; give it alone", parsed.endpoint.name);
   if (find(parsed.endpoint.name) != 0) return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
-  auto server = ServerStore::connect(parsed, {parsed.endpoint.name, token_, region_bytes_, 1, patience_});
+  auto server = ServerStore::connect(parsed, {parsed.endpoint.name, token_, region_bytes_, 1, retry_});
   if (!server.ok()) return server.status();
   servers_[count()] = std::move(*server);
   count_.fetch_add(1, std::memory_order_release);
@@ -131,12 +132,12 @@ ServerSet PoolStore::find(const char* address) const {
   return 0;
 }
 
-void PoolStore::ask_controller() {
-  if (!controller_.is_pool || now_ns() < ask_again_ns_) return;
-  Status asked = add_known();
-  if (asked.ok()) return;
-  ask_again_ns_ = now_ns() + kAskAgainNs;
-  log(LogLevel::kDebug, "{}", asked.text());
+void PoolStore::refresh_servers() {
+  if (!controller_.is_pool || now_ns() < next_refresh_ns_) return;
+  Status refreshed = add_from_controller();
+  if (refreshed.ok()) return;
+  next_refresh_ns_ = now_ns() + kRefreshRetryNs;
+  log(LogLevel::kDebug, "{}", refreshed.text());
 }
 
 // What they had reserved goes back, so that a server that leaves is empty when its slabs are.
@@ -163,7 +164,7 @@ transport::Channel* PoolStore::open_channel(Status* status) {
 
 Status PoolStore::grow(uint64_t bytes) {
   LockGuard hold(lock_);
-  ask_controller();
+  refresh_servers();
   return reserve(bytes / kSlabBytes);
 }
 
@@ -363,7 +364,7 @@ Result<ForkTicket> PoolStore::prepare_fork() {
 }
 
 void PoolStore::forked_in_parent(ForkTicket ticket) {
-  for (unsigned s = 0; s < count(); s++) servers_[s]->forget(ticket.of[s]);
+  for (unsigned s = 0; s < count(); s++) servers_[s]->close_snapshot(ticket.of[s]);
 }
 
 Status PoolStore::adopt_in_child(ForkTicket ticket) {

@@ -60,7 +60,7 @@ class PoolStore final : public RemoteStore {
 
   explicit PoolStore(const StoreConfig& config);
   Status add_listed(bool all_needed);
-  Status add_known();
+  Status add_from_controller();
   Status add_server(std::string_view address);
   Status parse(std::string_view address, Address* out) const;
   ServerSet find(const char* address) const;
@@ -70,7 +70,7 @@ class PoolStore final : public RemoteStore {
   bool all_slabs_within(ServerSet servers) const;
 
   // With lock_.
-  void ask_controller();
+  void refresh_servers();
   void close_to_new_slabs(ServerSet servers);
   Status reserve(uint64_t slabs);
   void read_room(Slabs room);
@@ -84,7 +84,7 @@ class PoolStore final : public RemoteStore {
   char token_[wire::kMaxToken + 1];
   const uint64_t region_bytes_;
   const unsigned replicas_;
-  const transport::RetryPolicy patience_;
+  const transport::RetryPolicy retry_;
   SlabTable table_;
   Address controller_;                                 // where is_pool is true
   std::unique_ptr<ServerStore> servers_[kMaxServers];  // the first count_ are there to stay
@@ -95,7 +95,7 @@ class PoolStore final : public RemoteStore {
   Slabs spare_ = {};      // reserved there and not taken by a slab yet
   ServerSet closed_ = 0;  // get no new slabs
   bool warned_few_ = false;
-  uint64_t ask_again_ns_ = 0;  // the controller did not answer: not before
+  uint64_t next_refresh_ns_ = 0;  // the controller did not answer: not before
 };
 
 }  // namespace farside::remote

@@ -24,8 +24,8 @@ struct StoreConfig {
   const char* token;      // the secret that the servers ask for; "" where they ask for none
   uint64_t region_bytes;  // size of the far space
   unsigned replicas = 1;  // servers that hold each page
-  transport::RetryPolicy patience = {};  // with servers over tcp that do not answer
-  bool all_needed = true;                // false: with replicas, some servers may be lost already
+  transport::RetryPolicy retry = {};  // with servers over tcp that do not answer
+  bool all_needed = true;             // false: with replicas, some servers may be lost already
 };
 
 // One server's snapshot of its region, made for a child about to be forked.

@@ -23,7 +23,7 @@ constexpr uint64_t kControlTimeoutNs = 5'000'000'000;
 }  // namespace
 
 Result<std::unique_ptr<ServerStore>> ServerStore::connect(const Address& address, const StoreConfig& config) {
-  std::unique_ptr<ServerStore> store(new ServerStore(address, config.patience));
+  std::unique_ptr<ServerStore> store(new ServerStore(address, config.retry));
   if (Status s = store->create_region(config); !s.ok()) return s;
   return store;
 }
@@ -42,7 +42,7 @@ Status ServerStore::create_region(const StoreConfig& config) {
   int memory_fd = -1;
   control_fd_ = create.open(&status, &reply, &memory_fd);
   if (control_fd_ < 0) return status;
-  name_region(reply.region, reply.secret);
+  attach_to(reply.region, reply.secret);
   return address_.is_shm() ? map_memory(memory_fd, config.region_bytes) : Status();
 }
 
@@ -55,7 +55,7 @@ Status ServerStore::map_memory(int memory_fd, uint64_t bytes) {
   return status;
 }
 
-void ServerStore::name_region(uint64_t region, const void* secret) {
+void ServerStore::attach_to(uint64_t region, const void* secret) {
   attach_ = {address_.endpoint, {}, &fds_};
   attach_.hello.mode = wire::HelloMode::kAttach;
   attach_.hello.region = region;
@@ -71,7 +71,8 @@ ServerStore::~ServerStore() {
 transport::Channel* ServerStore::open_channel(Status* status) {
   if (shm_) return new transport::ShmChannel(shm_.get(), &attach_);
   if (address_.is_shm()) return transport::StreamChannel::open(attach_, status).release();
-  transport::Channel* channel = transport::ReconnectingChannel::open(attach_, patience_, &told_, status).release();
+  transport::Channel* channel =
+      transport::ReconnectingChannel::open(attach_, retry_, &refusal_logged_, status).release();
   // The region was there once: what the greeting says is why it is gone.
   bool lost = !channel && status->code() != EMFILE;
   if (lost) *status = Status::error(status->code(), "memory server {} is lost: {}", address(), status->text());
@@ -93,7 +94,7 @@ void ServerStore::keep_region_alive() {
   if (whole) return;
   fds_.close(control_fd_);
   Status status;
-  control_fd_ = transport::dial_with_retry(attach_, patience_, &status);
+  control_fd_ = transport::dial_with_retry(attach_, retry_, &status);
 }
 
 void ServerStore::shrink(uint64_t bytes) {
@@ -105,29 +106,29 @@ Status ServerStore::change_reservation(wire::Op op, uint64_t bytes) {
   wire::ReserveReply reply;
   LockGuard hold(control_lock_);
   wire::ReserveRequest request = {bytes, ++sequence_};
-  return ask(op, wire::bytes_of(request), std::as_writable_bytes(std::span(&reply, 1)));
+  return call(op, wire::bytes_of(request), std::as_writable_bytes(std::span(&reply, 1)));
 }
 
 Result<uint64_t> ServerStore::free_bytes() {
   wire::StatsReply stats;
   LockGuard hold(control_lock_);
-  Status s = ask(wire::Op::kStats, {}, std::as_writable_bytes(std::span(&stats, 1)));
+  Status s = call(wire::Op::kStats, {}, std::as_writable_bytes(std::span(&stats, 1)));
   if (!s.ok()) return s;
   return stats.capacity_bytes - std::min(stats.capacity_bytes, stats.charged_bytes);
 }
 
 // A request that got no answer is repeated over a new connection. What it asks for happens once: see ReserveRequest.
-Status ServerStore::ask(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) {
-  for (uint64_t end = now_ns() + patience_.limit_ns; control_fd_ >= 0;) {
+Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) {
+  for (uint64_t end = now_ns() + retry_.limit_ns; control_fd_ >= 0;) {
     wire::ErrorReply error;
-    uint64_t timeout = std::min(kControlTimeoutNs, patience_.retry_ns());
+    uint64_t timeout = std::min(kControlTimeoutNs, retry_.attempt_timeout_ns());
     int r = transport::exchange(control_fd_, op, request, reply, now_ns() + timeout, &error);
     if (r == 0) return {};
     if (error.code != 0) return Status::error(-r, "memory server {} gives no more memory: {}", address(), error.text);
     fds_.close(control_fd_);
     Status status;
     bool again = transport::is_transient(r) && !address_.is_shm() && now_ns() < end;
-    control_fd_ = again ? transport::dial_with_retry(attach_, patience_, &status) : -1;
+    control_fd_ = again ? transport::dial_with_retry(attach_, retry_, &status) : -1;
   }
   return Status::error(ECONNRESET, "the connection to memory server {} was lost", address());
 }
@@ -138,7 +139,7 @@ Result<Snapshot> ServerStore::snapshot() {
   Status status;
   wire::HelloReply reply;
   Snapshot made;
-  made.fd = transport::dial_with_retry(dialer, patience_, &status, &reply);
+  made.fd = transport::dial_with_retry(dialer, retry_, &status, &reply);
   if (made.fd < 0) return status;
   made.region = reply.region;
   memcpy(made.secret, reply.secret, sizeof made.secret);
@@ -163,7 +164,7 @@ Status ServerStore::adopt(const Snapshot& made) {
   control_fd_ = made.fd;
   sequence_ = 0;
   if (!made.valid()) return Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
-  name_region(made.region, made.secret);
+  attach_to(made.region, made.secret);
   return {};
 }
 

@@ -20,7 +20,7 @@ class ServerStore final : public RemoteStore {
   Status grow(uint64_t bytes) override { return change_reservation(wire::Op::kGrow, bytes); }
   void shrink(uint64_t bytes) override;
   Result<ForkTicket> prepare_fork() override;
-  void forked_in_parent(ForkTicket ticket) override { forget(ticket.of[0]); }
+  void forked_in_parent(ForkTicket ticket) override { close_snapshot(ticket.of[0]); }
   Status adopt_in_child(ForkTicket ticket) override { return adopt(ticket.of[0]); }
   const char* address() const override { return address_.endpoint.name; }
   const char* transport_name() const override { return address_.is_shm() ? "shm" : "tcp"; }
@@ -28,7 +28,7 @@ class ServerStore final : public RemoteStore {
 
   // The parts of prepare_fork, forked_in_parent and adopt_in_child that concern one server.
   Result<Snapshot> snapshot();
-  void forget(const Snapshot& made) { fds_.close(made.fd); }
+  void close_snapshot(const Snapshot& made) { fds_.close(made.fd); }
   Status adopt(const Snapshot& made);
 
   // What the server could still reserve, for anybody. One round trip.
@@ -38,19 +38,19 @@ class ServerStore final : public RemoteStore {
   const transport::ShmRegion* mapped() const { return shm_.get(); }
 
  private:
-  ServerStore(const Address& address, transport::RetryPolicy patience) : address_(address), patience_(patience) {}
+  ServerStore(const Address& address, transport::RetryPolicy retry) : address_(address), retry_(retry) {}
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
-  void name_region(uint64_t region, const void* secret);
+  void attach_to(uint64_t region, const void* secret);
   void keep_region_alive();
   Status change_reservation(wire::Op op, uint64_t bytes);
-  Status ask(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);
+  Status call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);
 
   const Address address_;
-  const transport::RetryPolicy patience_;
+  const transport::RetryPolicy retry_;
   transport::OwnFds fds_;
-  transport::Dialer attach_;       // opens one more connection to our region
-  std::atomic<bool> told_{false};  // that the server refuses our region
+  transport::Dialer attach_;                 // opens one more connection to our region
+  std::atomic<bool> refusal_logged_{false};  // that the server refuses our region
   std::unique_ptr<transport::ShmRegion> shm_;
   int memory_fd_ = -1;
 

@@ -39,7 +39,7 @@ int bind_and_listen(int fd, const sockaddr* address, socklen_t length) {
   return 0;
 }
 
-bool somebody_answers(const sockaddr_un& address) {
+bool is_served(const sockaddr_un& address) {
   int fd = socket(AF_UNIX, kType, 0);
   bool answers = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN;
   os::close(fd);
@@ -85,7 +85,7 @@ Result<int> listen_unix(const std::string& path) {
   struct stat info;
   if (lstat(path.c_str(), &info) == 0) {
     if (!S_ISSOCK(info.st_mode)) return Status::error(EEXIST, "{} exists and is no socket; choose another path", path);
-    if (somebody_answers(address)) return Status::error(EADDRINUSE, "another server listens at {}", path);
+    if (is_served(address)) return Status::error(EADDRINUSE, "another server listens at {}", path);
     unlink(path.c_str());
   }
   int fd = socket(AF_UNIX, kType, 0);

@@ -50,26 +50,26 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
 }
 
 void MemoryPool::release(Region* region, bool broken) {
-  Doomed doomed;  // destroyed after the locks are free: giving memory back takes a while
+  Removed removed;  // destroyed after the locks are free: giving memory back takes a while
   std::lock_guard hold(mutex_);
-  if (!broken || region->connections_ > 1 || grace_ns_ == 0) return release_locked(region, &doomed);
+  if (!broken || region->connections_ > 1 || grace_ns_ == 0) return release_locked(region, &removed);
   abandoned_.push_back({region, now_ns() + grace_ns_});
   abandoned_count_ = abandoned_.size();
 }
 
-void MemoryPool::release_locked(Region* region, Doomed* doomed) {
+void MemoryPool::release_locked(Region* region, Removed* removed) {
   if (--region->connections_ > 0) return;
   auto family_alive = region->family_;
   std::unique_lock family(family_alive->lock);
-  reap(region, doomed);
+  reap(region, removed);
 }
 
 void MemoryPool::free_abandoned(uint64_t now) {
-  Doomed doomed;
+  Removed removed;
   std::lock_guard hold(mutex_);
   std::erase_if(abandoned_, [&](const Abandoned& a) {
     if (now < a.until) return false;
-    release_locked(a.region, &doomed);
+    release_locked(a.region, &removed);
     return true;
   });
   abandoned_count_ = abandoned_.size();
@@ -146,14 +146,14 @@ Region* MemoryPool::add(std::unique_ptr<Region> region) {
 }
 
 // Frees a region that nobody needs, and then its base if nobody needs that either. Mutex and family lock are held.
-void MemoryPool::reap(Region* region, Doomed* doomed) {
+void MemoryPool::reap(Region* region, Removed* removed) {
   while (region && region->connections_ == 0) {
     if (region->overlays_.size() > 1) return region->settle();
     Region* base = region->base_;
     if (region->overlays_.size() == 1) region->overlays_[0]->replace_base();
     else region->detach_from_base();
     auto node = regions_.extract(region->name().id);
-    doomed->push_back(std::move(node.mapped()));
+    removed->push_back(std::move(node.mapped()));
     region = base;
   }
 }

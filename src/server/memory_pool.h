@@ -41,17 +41,17 @@ class MemoryPool {
   Usage usage();
 
  private:
-  using Doomed = std::vector<std::unique_ptr<Region>>;
+  using Removed = std::vector<std::unique_ptr<Region>>;
 
   struct Abandoned {
     Region* region;
     uint64_t until;
   };
 
-  void release_locked(Region* region, Doomed* doomed);
+  void release_locked(Region* region, Removed* removed);
   Region* find(uint64_t id, const uint8_t* secret);
   Region* add(std::unique_ptr<Region> region);
-  void reap(Region* region, Doomed* doomed);
+  void reap(Region* region, Removed* removed);
   void settle_all();
   Region::Name new_name();
 

@@ -65,7 +65,7 @@ TEST(MemoryPool, ARepeatedReservationCountsOnce) {
   pool.release(region);
 }
 
-TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForAWhile) {
+TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForTheGraceTime) {
   constexpr uint64_t kLong = 3'600'000'000'000;
   MemoryPool pool(8 * kSlab, 0, kLong);
   Region* region = new_root(&pool, 8 * kSlab, 2 * kSlab);
@@ -87,7 +87,7 @@ TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForAWhile) {
   EXPECT_EQ(pool.usage().regions, 0u);
 }
 
-TEST(MemoryPool, ManyPiecesOfAPageAreStoredAsTheyCame) {
+TEST(MemoryPool, ManyExtentsOfOnePageAreStoredExactly) {
   MemoryPool pool(8 * kSlab, 0);
   Region* region = new_root(&pool, 8 * kSlab, kSlab);
   std::vector<uint8_t> expected(8 * kPage);
@@ -118,7 +118,7 @@ TEST(MemoryPool, ManyPiecesOfAPageAreStoredAsTheyCame) {
   pool.release(region);
 }
 
-TEST(MemoryFile, WhatIsMissingIsCountedByPages) {
+TEST(MemoryFile, MissingBytesAreCountedByPages) {
   MemoryFile file;
   ASSERT_EQ(file.create(64 * kPage), 0);
   EXPECT_EQ(file.missing_bytes(10, 64 * kPage - 10), 64 * kPage);
@@ -131,7 +131,7 @@ TEST(MemoryFile, WhatIsMissingIsCountedByPages) {
   EXPECT_EQ(file.missing_bytes(3 * kPage, 2 * kPage), kPage);
 }
 
-TEST(Fence, ShutsOutWhatWasReplaced) {
+TEST(Fence, ExcludesOlderGenerations) {
   Fence fence;
   EXPECT_TRUE(fence.advance(1));
   EXPECT_TRUE(fence.enter(1).owns_lock());
@@ -179,7 +179,7 @@ TEST(MemoryPool, StoresNoMoreThanWasReserved) {
   pool.release(a);
 }
 
-TEST(MemoryPool, SecretsAreNeeded) {
+TEST(MemoryPool, AttachingRequiresTheSecret) {
   MemoryPool pool(kSlab, 0);
   Region* a = *pool.create(kSlab);
   uint8_t wrong[wire::kSecretBytes];
@@ -194,7 +194,7 @@ TEST(MemoryPool, SecretsAreNeeded) {
   EXPECT_EQ(pool.usage().regions, 0u);
 }
 
-TEST(Snapshots, BothSidesDiverge) {
+TEST(Snapshots, ParentAndChildDiverge) {
   MemoryPool pool(16 * kSlab, 0);
   Region* parent = new_root(&pool, kSlab, kSlab);
   write(parent, 0, 3 * kPage, 'a');
@@ -215,7 +215,7 @@ TEST(Snapshots, BothSidesDiverge) {
 }
 
 // Daemons fork, their parents exit, the children fork again: the chain must not grow.
-TEST(Snapshots, ChainsCollapseWhenParentsAreGone) {
+TEST(Snapshots, ChainsCollapseWhenParentsAreReleased) {
   MemoryPool pool(4 * kSlab, 0);
   Region* region = new_root(&pool, kSlab, kSlab);
   std::vector<uint8_t> model(64 * kPage);
@@ -236,7 +236,7 @@ TEST(Snapshots, ChainsCollapseWhenParentsAreGone) {
   EXPECT_EQ(pool.usage().charged, 0u);
 }
 
-TEST(Snapshots, AFullServerGivesUpTheSnapshotAndSparesTheParent) {
+TEST(Snapshots, AFullServerGivesUpTheSnapshotButNotTheParent) {
   MemoryPool pool(kSlab, 0);
   Region* parent = new_root(&pool, kSlab, kSlab);  // all of the capacity
   write(parent, 0, kPage, 'a');

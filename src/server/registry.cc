@@ -5,7 +5,7 @@
 namespace farside::server {
 namespace {
 
-uint64_t silence(uint64_t now, uint64_t heard) { return now > heard ? now - heard : 0; }
+uint64_t silence(uint64_t now, uint64_t reported_ns) { return now > reported_ns ? now - reported_ns : 0; }
 
 wire::ServerState state_of(const wire::ServerReport& report, uint64_t silent_ns) {
   if (silent_ns >= Registry::kSilentAfterNs) return wire::ServerState::kSilent;
@@ -17,8 +17,8 @@ wire::ServerState state_of(const wire::ServerReport& report, uint64_t silent_ns)
 int MemoryRegistry::report(const wire::ServerReport& report, uint64_t now) {
   std::lock_guard hold(mutex_);
   forget_silent(now);
-  if (known_.size() >= wire::kMaxPoolServers && !known_.contains(report.address)) return -ENOSPC;
-  known_[report.address] = {report, now};
+  if (servers_.size() >= wire::kMaxPoolServers && !servers_.contains(report.address)) return -ENOSPC;
+  servers_[report.address] = {report, now};
   return 0;
 }
 
@@ -26,17 +26,17 @@ std::vector<wire::ServerEntry> MemoryRegistry::servers(uint64_t now) {
   std::lock_guard hold(mutex_);
   forget_silent(now);
   std::vector<wire::ServerEntry> entries;
-  for (const auto& [address, server] : known_) {
-    uint64_t silent = silence(now, server.heard);
+  for (const auto& [address, server] : servers_) {
+    uint64_t silent = silence(now, server.reported_ns);
     entries.push_back({server.report, state_of(server.report, silent), static_cast<uint32_t>(silent / 1'000'000)});
   }
   return entries;
 }
 
 void MemoryRegistry::forget_silent(uint64_t now) {
-  std::erase_if(known_, [now](const auto& entry) {
-    const Known& server = entry.second;
-    return silence(now, server.heard) >= (server.report.leaving ? kLeftAfterNs : kForgetAfterNs);
+  std::erase_if(servers_, [now](const auto& entry) {
+    const Entry& server = entry.second;
+    return silence(now, server.reported_ns) >= (server.report.leaving ? kLeftAfterNs : kForgetAfterNs);
   });
 }
 

@@ -1,5 +1,5 @@
-// What a controller knows: which memory servers lend how much, and when each was last heard of. Behind an interface, so
-// that several controllers can share a distributed store instead of one controller's memory.
+// A controller's list of memory servers: how much each lends, and when it last reported. Behind an interface, so that
+// several controllers could share a distributed store instead of the memory of one.
 #pragma once
 #include <map>
 #include <mutex>
@@ -34,14 +34,14 @@ class MemoryRegistry final : public Registry {
   std::vector<wire::ServerEntry> servers(uint64_t now) override;
 
  private:
-  struct Known {
+  struct Entry {
     wire::ServerReport report;
-    uint64_t heard;
+    uint64_t reported_ns;
   };
   void forget_silent(uint64_t now);
 
-  std::mutex mutex_;  // guards known_; nothing else is done while it is held
-  std::map<std::string, Known> known_;
+  std::mutex mutex_;  // guards servers_; nothing else is done while it is held
+  std::map<std::string, Entry> servers_;
 };
 
 }  // namespace farside::server

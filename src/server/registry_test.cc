@@ -19,7 +19,7 @@ wire::ServerReport report_of(const std::string& address, uint64_t stored = 0, bo
   return report;
 }
 
-TEST(Registry, KnowsTheLastReportOfEach) {
+TEST(Registry, KeepsTheLastReportOfEachServer) {
   MemoryRegistry registry;
   EXPECT_TRUE(registry.servers(0).empty());
   EXPECT_EQ(registry.report(report_of("tcp://b:1", 5), 1 * kSecond), 0);
@@ -33,7 +33,7 @@ TEST(Registry, KnowsTheLastReportOfEach) {
   EXPECT_EQ(servers[1].silent_ms, 0u);
 }
 
-TEST(Registry, SilentServersAreToldAndForgottenInTheEnd) {
+TEST(Registry, SilentServersAreMarkedAndThenForgotten) {
   MemoryRegistry registry;
   registry.report(report_of("tcp://a:1"), kSecond);
   EXPECT_EQ(registry.servers(kSecond + Registry::kSilentAfterNs - 1)[0].state, wire::ServerState::kUp);
@@ -43,7 +43,7 @@ TEST(Registry, SilentServersAreToldAndForgottenInTheEnd) {
   EXPECT_TRUE(registry.servers(10 * kSecond + Registry::kForgetAfterNs).empty());
 }
 
-TEST(Registry, AServerThatLeavesIsForgottenSoon) {
+TEST(Registry, LeavingServersAreForgottenSooner) {
   MemoryRegistry registry;
   registry.report(report_of("tcp://a:1", 0, true), kSecond);
   EXPECT_EQ(registry.servers(kSecond)[0].state, wire::ServerState::kLeaving);

@@ -11,7 +11,7 @@
 namespace farside::server {
 namespace {
 
-constexpr uint64_t kAnswerNs = 1'000'000'000;
+constexpr uint64_t kReplyTimeoutNs = 1'000'000'000;
 
 }  // namespace
 
@@ -49,16 +49,16 @@ void Reporter::leave() {
 }
 
 void Reporter::run() {
-  bool told = false, leaving = false;
+  bool failing = false, leaving = false;
   // That the server leaves is told before it stops.
   for (std::unique_lock hold(mutex_); !stopping_ || leaving_ != leaving;) {
     leaving = leaving_;
     hold.unlock();
     int r = report();
-    if (r < 0 && !told)
+    if (r < 0 && !failing)
       log(LogLevel::kWarning, "the controller {} does not take reports; trying on", dialer_.endpoint.name);
-    if (r == 0 && told) log(LogLevel::kWarning, "the controller {} takes reports again", dialer_.endpoint.name);
-    told = r < 0;
+    if (r == 0 && failing) log(LogLevel::kWarning, "the controller {} takes reports again", dialer_.endpoint.name);
+    failing = r < 0;
     hold.lock();
     changed_.wait_for(hold, std::chrono::nanoseconds(Registry::kReportEveryNs),
                       [&] { return stopping_ || leaving_ != leaving; });
@@ -77,7 +77,7 @@ int Reporter::report() {
     report.leaving = leaving_;
   }
   wire::ErrorReply error;
-  int r = transport::exchange(fd_, wire::Op::kRegister, wire::bytes_of(report), {}, now_ns() + kAnswerNs, &error);
+  int r = transport::exchange(fd_, wire::Op::kRegister, wire::bytes_of(report), {}, now_ns() + kReplyTimeoutNs, &error);
   if (r < 0 && error.code == 0) {  // not what a controller says, but that it says nothing
     fds_.close(fd_);
     fd_ = -1;

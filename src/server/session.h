@@ -35,7 +35,7 @@ class Session {
   bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput; }
   bool wants_output() const { return !output_.empty(); }
   // A peer that has not greeted, or does not take its error_reply, is not waited for long.
-  bool is_expired(uint64_t now) const { return !is_open() && now - since_ > kPatienceNs; }
+  bool is_expired(uint64_t now) const { return !is_open() && now - since_ > kTimeoutNs; }
 
   // Receives once, answers what is complete, sends what the peer takes. True when there was something to do.
   bool receive();
@@ -49,7 +49,7 @@ class Session {
   static constexpr size_t kMaxOutput = 2 * 1024 * 1024;
   static constexpr size_t kReceiveBytes = 32 * 1024;  // asked of the socket at least
   static constexpr size_t kIdleBytes = 128 * 1024;    // kept in each buffer of an idle connection
-  static constexpr uint64_t kPatienceNs = 5'000'000'000;
+  static constexpr uint64_t kTimeoutNs = 5'000'000'000;
 
   bool receive_some();
   void answer_complete_frames();

@@ -110,8 +110,8 @@ bool Worker::wait(int timeout_ms) {
 }
 
 int Worker::sleep_ms() const {
-  if (deaf_until_ != 0) return kAcceptBackoffNs / 1'000'000;
-  return unsettled_ > 0 || shared_->pool.keeps_abandoned() ? kSweepNs / 1'000'000 : -1;
+  if (accept_after_ns_ != 0) return kAcceptBackoffNs / 1'000'000;
+  return pending_ > 0 || shared_->pool.keeps_abandoned() ? kSweepNs / 1'000'000 : -1;
 }
 
 void Worker::accept_from(const Listener& listener) {
@@ -124,7 +124,7 @@ void Worker::accept_from(const Listener& listener) {
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       log(LogLevel::kWarning, "no descriptor for a new connection; raise the limit of open files (ulimit -n)");
-      deaf_until_ = now_ns() + kAcceptBackoffNs;
+      accept_after_ns_ = now_ns() + kAcceptBackoffNs;
       listen_to(false);
     }
     return;
@@ -139,7 +139,7 @@ void Worker::add(int fd, bool is_unix) {
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) < 0) return;
   Session* raw = session.get();
   sessions_[fd] = std::move(session);
-  unsettled_++;
+  pending_++;
   serve(raw, EPOLLIN);
 }
 
@@ -186,20 +186,20 @@ void Worker::close(Session* session) {
 }
 
 void Worker::close_expired() {
-  if (unsettled_ == 0 && deaf_until_ == 0 && !shared_->pool.keeps_abandoned()) return;
+  if (pending_ == 0 && accept_after_ns_ == 0 && !shared_->pool.keeps_abandoned()) return;
   uint64_t now = now_ns();
-  if (deaf_until_ != 0 && now >= deaf_until_) {
-    deaf_until_ = 0;
+  if (accept_after_ns_ != 0 && now >= accept_after_ns_) {
+    accept_after_ns_ = 0;
     listen_to(true);
   }
   if (now - last_sweep_ < kSweepNs) return;
   last_sweep_ = now;
   shared_->pool.free_abandoned(now);
   std::vector<Session*> expired;
-  unsettled_ = 0;
+  pending_ = 0;
   for (auto& [fd, session] : sessions_) {
     if (session->is_open()) continue;
-    unsettled_++;
+    pending_++;
     if (session->is_expired(now)) expired.push_back(session.get());
   }
   for (Session* session : expired) close(session);

@@ -49,11 +49,11 @@ class Worker {
   // Used by the thread alone.
   std::unordered_map<int, std::unique_ptr<Session>> sessions_;
   std::vector<Session*> active_;  // few, most recent first
-  size_t unsettled_ = 0;          // sessions that were not open when last looked at: their patience runs
+  size_t pending_ = 0;            // sessions that were not open when last looked at: their patience runs
   uint64_t last_request_ = 0;
   CoreSharing core_;
   uint64_t last_sweep_ = 0;
-  uint64_t deaf_until_ = 0;  // no descriptors were left: do not accept until then
+  uint64_t accept_after_ns_ = 0;  // no descriptors were left: do not accept until then
 };
 
 }  // namespace farside::server

@@ -10,9 +10,9 @@
 namespace farside::transport {
 namespace {
 
-constexpr uint64_t kNapNs = 2'000'000;
-constexpr uint64_t kLookNs = 50'000'000;
-constexpr uint64_t kAwayNs = 500'000'000;
+constexpr uint64_t kReconnectSleepNs = 2'000'000;  // of wait(), between attempts to connect
+constexpr uint64_t kCheckNs = 50'000'000;          // wait() checks the timeouts this often
+constexpr uint64_t kCallerAbsentNs = 500'000'000;  // without a poll: the time does not count
 
 }  // namespace
 
@@ -21,25 +21,26 @@ bool is_transient(int error) {
          error == -ECONNRESET || error == -EPIPE || error == -EAGAIN;
 }
 
-int dial_with_retry(const Dialer& dialer, RetryPolicy patience, Status* status, wire::HelloReply* reply) {
-  uint64_t end = now_ns() + patience.limit_ns, pause = ReconnectingChannel::kFirstPauseNs;
+int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wire::HelloReply* reply) {
+  uint64_t deadline = now_ns() + retry.limit_ns, pause = ReconnectingChannel::kFirstPauseNs;
   for (;;) {
-    uint64_t timeout = std::min(kDialTimeoutNs, patience.retry_ns());
+    uint64_t timeout = std::min(kDialTimeoutNs, retry.attempt_timeout_ns());
     int fd = dialer.open(status, reply, nullptr, timeout);
-    if (fd >= 0 || !is_transient(fd) || now_ns() + pause >= end) return fd;
+    if (fd >= 0 || !is_transient(fd) || now_ns() + pause >= deadline) return fd;
     os::nanosleep_ns(pause);
-    pause = std::min(2 * pause, patience.retry_ns());
+    pause = std::min(2 * pause, retry.attempt_timeout_ns());
   }
 }
 
-std::unique_ptr<ReconnectingChannel> ReconnectingChannel::open(const Dialer& dialer, RetryPolicy patience,
-                                                               std::atomic<bool>* told, Status* status) {
+std::unique_ptr<ReconnectingChannel> ReconnectingChannel::open(const Dialer& dialer, RetryPolicy retry,
+                                                               std::atomic<bool>* refusal_logged, Status* status) {
   Dialer first = dialer;
   first.hello.channel = os::random_u64() | 1;
   first.hello.generation = 1;
-  int fd = dial_with_retry(first, patience, status);
+  int fd = dial_with_retry(first, retry, status);
   if (fd < 0) return nullptr;
-  std::unique_ptr<ReconnectingChannel> channel(new ReconnectingChannel(dialer, patience, told, first.hello.channel));
+  std::unique_ptr<ReconnectingChannel> channel(
+      new ReconnectingChannel(dialer, retry, refusal_logged, first.hello.channel));
   channel->generation_ = first.hello.generation;
   channel->stream_ = std::make_unique<StreamChannel>(fd, dialer.fds);
   return channel;
@@ -70,7 +71,7 @@ int ReconnectingChannel::submit_discard(std::span<const Segment> segments, Token
 
 int ReconnectingChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot) {
   uint64_t bytes;
-  if (ended_ != 0) return -ECONNRESET;
+  if (error_ != 0) return -ECONNRESET;
   if (int r = check_segments(segments, max_bytes, &bytes); r < 0) return r;
   *slot = free_slot();
   if (!*slot) return -EAGAIN;
@@ -86,20 +87,20 @@ int ReconnectingChannel::stage(Slot* slot, int pipe) {
 }
 
 int ReconnectingChannel::submit(Slot* slot, Token* token) {
-  if (in_flight_++ == 0) answered_ns_ = moved_ns_ = looked_ns_ = now_ns();
+  if (in_flight_++ == 0) completed_ns_ = transferred_ns_ = checked_ns_ = now_ns();
   slot->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
   slot->result = kInFlight;
-  slot->asked = 0;
-  if (ask(slot) < 0) give_connection_up();  // a failure from here on is the token's result
+  slot->stream_token = 0;
+  if (send(slot) < 0) drop_connection();  // a failure from here on is the token's result
   return 0;
 }
 
-int ReconnectingChannel::ask(Slot* slot) {
+int ReconnectingChannel::send(Slot* slot) {
   if (!stream_) return 0;
   std::span<const Segment> segments(slot->segments, slot->count);
-  if (slot->kind == Kind::kRead) return stream_->submit_read(segments, &slot->asked);
-  if (slot->kind == Kind::kWrite) return stream_->submit_write(segments, -1, &slot->asked);
-  return stream_->submit_discard(segments, &slot->asked);
+  if (slot->kind == Kind::kRead) return stream_->submit_read(segments, &slot->stream_token);
+  if (slot->kind == Kind::kWrite) return stream_->submit_write(segments, -1, &slot->stream_token);
+  return stream_->submit_discard(segments, &slot->stream_token);
 }
 
 void ReconnectingChannel::gather(bool on) {
@@ -111,7 +112,7 @@ int ReconnectingChannel::poll(Token token) {
   Slot* slot = find(token);
   if (!slot) return -EINVAL;
   if (slot->result == kInFlight && !stream_) reconnect();
-  if (slot->result == kInFlight && stream_) take(slot, stream_->poll(slot->asked));
+  if (slot->result == kInFlight && stream_) handle_result(slot, stream_->poll(slot->stream_token));
   if (slot->result == kInFlight) return 0;
   slot->token = 0;
   return slot->result == 0 ? 1 : slot->result;
@@ -125,91 +126,92 @@ int ReconnectingChannel::wait(Token token, uint64_t timeout_ns) {
     uint64_t passed = now_ns() - start;
     if (passed >= timeout_ns) return -ETIMEDOUT;
     if (!stream_) {
-      os::nanosleep_ns(std::min(kNapNs, timeout_ns - passed));
+      os::nanosleep_ns(std::min(kReconnectSleepNs, timeout_ns - passed));
       continue;
     }
     Slot* slot = find(token);
-    r = stream_->wait(slot->asked, std::min(kLookNs, timeout_ns - passed));
-    if (r != -ETIMEDOUT) take(slot, r == 0 ? 1 : r);
+    r = stream_->wait(slot->stream_token, std::min(kCheckNs, timeout_ns - passed));
+    if (r != -ETIMEDOUT) handle_result(slot, r == 0 ? 1 : r);
   }
 }
 
-// What the connection says of a request. -EINVAL: it was never asked there, because the connection broke before.
-void ReconnectingChannel::take(Slot* slot, int result) {
-  if (result == 0) return look_for_silence();
-  if (result == -ECONNRESET || result == -EINVAL) return give_connection_up();
-  if (result == -EBADMSG) return end(result);
+// Handles a result of stream_->poll(). -EINVAL: the request was not sent on this connection, because it broke before.
+void ReconnectingChannel::handle_result(Slot* slot, int result) {
+  if (result == 0) return check_timeouts();
+  if (result == -ECONNRESET || result == -EINVAL) return drop_connection();
+  if (result == -EBADMSG) return fail(result);
   pause_ns_ = kFirstPauseNs;
   next_try_ns_ = 0;
-  finish(slot, result > 0 ? 0 : result);
+  complete(slot, result > 0 ? 0 : result);
 }
 
-void ReconnectingChannel::finish(Slot* slot, int result) {
+void ReconnectingChannel::complete(Slot* slot, int result) {
   slot->result = result;
-  answered_ns_ = now_ns();
+  completed_ns_ = now_ns();
   in_flight_--;
 }
 
-// The time. What passed while the caller did something else was no waiting, and nothing was done about the connection.
-uint64_t ReconnectingChannel::look() {
-  uint64_t now = now_ns(), away = now - looked_ns_;
-  if (away > kAwayNs) {
-    answered_ns_ = std::min(now, answered_ns_ + away);
-    moved_ns_ = std::min(now, moved_ns_ + away);
+// Returns the time. A long time since the last poll does not count as waiting, because nothing was sent, received or
+// retried meanwhile.
+uint64_t ReconnectingChannel::update_clock() {
+  uint64_t now = now_ns(), away = now - checked_ns_;
+  if (away > kCallerAbsentNs) {
+    completed_ns_ = std::min(now, completed_ns_ + away);
+    transferred_ns_ = std::min(now, transferred_ns_ + away);
   }
-  looked_ns_ = now;
+  checked_ns_ = now;
   return now;
 }
 
-void ReconnectingChannel::look_for_silence() {
-  uint64_t now = look();
-  if (stream_->moved() != moved_) moved_ns_ = now;
-  moved_ = stream_->moved();
-  if (now - moved_ns_ > patience_.retry_ns() || now - answered_ns_ > patience_.limit_ns) give_connection_up();
+void ReconnectingChannel::check_timeouts() {
+  uint64_t now = update_clock();
+  if (stream_->bytes_transferred() != transferred_) transferred_ns_ = now;
+  transferred_ = stream_->bytes_transferred();
+  if (now - transferred_ns_ > retry_.attempt_timeout_ns() || now - completed_ns_ > retry_.limit_ns) drop_connection();
 }
 
-// Requests that were answered in time keep their answers; nothing lands in the buffers of the others any more.
-void ReconnectingChannel::give_connection_up() {
+// Keeps the replies that have arrived. After it nothing writes into the buffers of the other requests.
+void ReconnectingChannel::drop_connection() {
   for (Slot& slot : slots_) {
     if (!stream_ || slot.token == 0 || slot.result != kInFlight) continue;
-    int r = stream_->poll(slot.asked);
-    slot.asked = 0;
-    if (r == -EBADMSG) return end(r);
-    if (r > 0) finish(&slot, 0);
-    else if (r < 0 && r != -ECONNRESET && r != -EINVAL) finish(&slot, r);
+    int r = stream_->poll(slot.stream_token);
+    slot.stream_token = 0;
+    if (r == -EBADMSG) return fail(r);
+    if (r > 0) complete(&slot, 0);
+    else if (r < 0 && r != -ECONNRESET && r != -EINVAL) complete(&slot, r);
   }
   stream_.reset();
-  moved_ = 0;
+  transferred_ = 0;
   if (in_flight_ > 0) reconnect();
 }
 
 void ReconnectingChannel::reconnect() {
-  uint64_t now = look(), silence = now - answered_ns_;
-  if (silence > patience_.limit_ns) return end(-ECONNRESET);
+  uint64_t now = update_clock(), silence = now - completed_ns_;
+  if (silence > retry_.limit_ns) return fail(-ECONNRESET);
   if (now < next_try_ns_) return;
   Status status;
-  int fd = connect(&status, std::min({kDialTimeoutNs, patience_.retry_ns(), patience_.limit_ns - silence + 1}));
-  looked_ns_ = now_ns();  // dialling was waiting
+  int fd = connect(&status, std::min({kDialTimeoutNs, retry_.attempt_timeout_ns(), retry_.limit_ns - silence + 1}));
+  checked_ns_ = now_ns();  // the time of connecting counts
   if (fd < 0 && !is_transient(fd)) {
-    // That nobody listens needs no more words than that the server is lost.
-    if (fd != -ECONNREFUSED && !told_->exchange(true)) log(LogLevel::kWarning, "{}", status.text());
-    return end(-ECONNRESET);
+    // A refused connection needs no log line: the caller reports that the server is lost.
+    if (fd != -ECONNREFUSED && !refusal_logged_->exchange(true)) log(LogLevel::kWarning, "{}", status.text());
+    return fail(-ECONNRESET);
   }
-  // A server that greets and then breaks off is asked again no faster than one that cannot be reached.
-  next_try_ns_ = looked_ns_ + pause_ns_;
-  pause_ns_ = std::min(2 * pause_ns_, patience_.retry_ns());
+  // The pause grows also when the connection succeeds, for servers that accept it and then close it.
+  next_try_ns_ = checked_ns_ + pause_ns_;
+  pause_ns_ = std::min(2 * pause_ns_, retry_.attempt_timeout_ns());
   if (fd < 0) return;
   stream_ = std::make_unique<StreamChannel>(fd, dialer_->fds);
   stream_->gather(gathers_);
-  moved_ns_ = looked_ns_;
-  // In the order in which they were submitted; tokens count upwards.
-  Slot* again[kMaxInFlight];
+  transferred_ns_ = checked_ns_;
+  // In the order of submission: tokens increase.
+  Slot* pending[kMaxInFlight];
   size_t count = 0;
   for (Slot& slot : slots_) {
-    if (slot.token != 0 && slot.result == kInFlight) again[count++] = &slot;
+    if (slot.token != 0 && slot.result == kInFlight) pending[count++] = &slot;
   }
-  std::sort(again, again + count, [](Slot* a, Slot* b) { return a->token < b->token; });
-  for (size_t i = 0; i < count; i++) ask(again[i]);  // one that fails shows when it is polled
+  std::sort(pending, pending + count, [](Slot* a, Slot* b) { return a->token < b->token; });
+  for (size_t i = 0; i < count; i++) send(pending[i]);  // a failure is detected by the next poll
 }
 
 int ReconnectingChannel::connect(Status* status, uint64_t timeout_ns) {
@@ -219,11 +221,11 @@ int ReconnectingChannel::connect(Status* status, uint64_t timeout_ns) {
   return next.open(status, nullptr, nullptr, timeout_ns);
 }
 
-void ReconnectingChannel::end(int error) {
-  ended_ = error;
+void ReconnectingChannel::fail(int error) {
+  error_ = error;
   stream_.reset();
   for (Slot& slot : slots_) {
-    if (slot.token != 0 && slot.result == kInFlight) finish(&slot, error);
+    if (slot.token != 0 && slot.result == kInFlight) complete(&slot, error);
   }
 }
 

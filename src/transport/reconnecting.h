@@ -1,13 +1,16 @@
-// A channel over TCP that outlives its connections. When a connection breaks, or nothing comes for a while, another one
-// takes its place and what was not answered is asked again; the caller only sees that it takes longer. After `limit`
-// without an answer to any request, or at once when the server says that the region is gone or its machine that nobody
-// listens, the channel is dead.
+// A channel over TCP that survives broken connections. When a connection breaks, or transfers nothing for
+// RetryPolicy::attempt_timeout_ns, it is replaced by a new one, and the requests without a reply are sent again; the
+// caller sees only a longer delay. The channel fails when no request completed for RetryPolicy::limit_ns, and at once
+// when the server reports that the region does not exist any more or the connection is refused.
 //
-// Why nothing is lost or doubled: reads, writes of the same bytes and discards may be carried out twice, as long as no
-// newer write of the same place comes in between. One of this channel cannot: requests are repeated in their order, and
-// the server, before it greets the new connection, shuts out what the old one has still in its buffers
-// (server/fence.h). One of another channel cannot, either: callers write a place again only after they saw this write
-// complete, and a write that completed is not repeated. What came from a pipe is kept until it is acknowledged.
+// Why no request is lost or executed out of order: reads, writes of the same bytes and discards may be executed twice,
+// provided that no newer write of the same bytes is executed in between.
+//   - A newer write of this channel is not: requests are sent again in their original order, and the server excludes
+//   the
+//     requests in the buffers of the old connection before it accepts the new one (server/fence.h).
+//   - A newer write of another channel is not: callers write the same bytes only after this write completed, and a
+//     completed write is not repeated.
+// Data from a pipe is kept in a staging buffer until the write is acknowledged.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -17,20 +20,21 @@
 
 namespace farside::transport {
 
-// True for errors of dialling that may pass: the network is slow, cut, or loses much.
+// True for errors of connecting that may be temporary: the network is slow, interrupted, or loses many packets.
 bool is_transient(int error);
 
-// Opens a connection; tries again for as long as errors may pass and there is patience. As Dialer::open.
-int dial_with_retry(const Dialer& dialer, RetryPolicy patience, Status* status, wire::HelloReply* reply = nullptr);
+// As Dialer::open, repeated while errors are transient, for at most retry.limit_ns.
+int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wire::HelloReply* reply = nullptr);
 
 class ReconnectingChannel final : public Channel {
  public:
-  static constexpr uint64_t kFirstPauseNs = 10'000'000;  // between attempts to dial; each is twice as long
+  static constexpr uint64_t kFirstPauseNs = 10'000'000;  // between attempts to connect; doubled after each
 
-  // Dials and greets; nullptr with the reason in *status. The dialer greets with kAttach; it and *told outlive the
-  // channel. The first channel of a server whose greeting is refused says so, and sets *told.
-  static std::unique_ptr<ReconnectingChannel> open(const Dialer& dialer, RetryPolicy patience, std::atomic<bool>* told,
-                                                   Status* status);
+  // Connects and attaches; nullptr with the reason in *status. The dialer's mode is kAttach. The dialer and
+  // *refusal_logged outlive the channel; the flag is shared by all channels of a server, so that only the first one
+  // whose reconnection is refused logs it.
+  static std::unique_ptr<ReconnectingChannel> open(const Dialer& dialer, RetryPolicy retry,
+                                                   std::atomic<bool>* refusal_logged, Status* status);
   ~ReconnectingChannel() override;
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
@@ -44,51 +48,53 @@ class ReconnectingChannel final : public Channel {
   static constexpr int kInFlight = 1;
   enum class Kind : uint8_t { kRead, kWrite, kDiscard };
 
-  // A request under way. The token's low four bits are the slot's index.
+  // A request in flight. The low four bits of the token are the slot's index.
   struct Slot {
-    Token token = 0;  // 0: free
-    Token asked;      // of the connection's channel; 0: to be asked again
+    Token token = 0;     // 0: free
+    Token stream_token;  // of stream_; 0: to be sent again
     Kind kind;
     int result;  // kInFlight, 0 or -errno
     size_t count;
-    std::byte* staging = nullptr;  // what came from a pipe; as large as the largest one of the slot
+    std::byte* staging = nullptr;  // data from a pipe; grows to the slot's largest write
     size_t staging_bytes = 0;
     Segment segments[kMaxSegments];
   };
 
-  ReconnectingChannel(const Dialer& dialer, RetryPolicy patience, std::atomic<bool>* told, uint64_t channel)
-      : dialer_(&dialer), patience_(patience), told_(told), channel_(channel) {}
+  ReconnectingChannel(const Dialer& dialer, RetryPolicy retry, std::atomic<bool>* refusal_logged, uint64_t channel)
+      : dialer_(&dialer), retry_(retry), refusal_logged_(refusal_logged), channel_(channel) {}
   int connect(Status* status, uint64_t timeout_ns);
   int begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot);
   int stage(Slot* slot, int pipe);
   int submit(Slot* slot, Token* token);
-  int ask(Slot* slot);
-  void take(Slot* slot, int result);
-  uint64_t look();
-  void look_for_silence();
-  void give_connection_up();
+  int send(Slot* slot);
+  void handle_result(Slot* slot, int result);
+  uint64_t update_clock();
+  void check_timeouts();
+  void drop_connection();
   void reconnect();
-  void finish(Slot* slot, int result);
-  void end(int error);
+  void complete(Slot* slot, int result);
+  void fail(int error);
   Slot* find(Token token);
   Slot* free_slot();
 
   const Dialer* dialer_;
-  const RetryPolicy patience_;
-  std::atomic<bool>* const told_;
-  const uint64_t channel_;                 // names the sequence of our connections to the server
+  const RetryPolicy retry_;
+  std::atomic<bool>* const refusal_logged_;
+  const uint64_t channel_;                 // identifies our sequence of connections to the server
   uint64_t generation_ = 0;                // of the connection
-  std::unique_ptr<StreamChannel> stream_;  // null while there is none
-  int ended_ = 0;                          // the error that ended the channel
+  std::unique_ptr<StreamChannel> stream_;  // null while disconnected
+  int error_ = 0;                          // not 0: the channel has failed
   bool gathers_ = false;
   uint64_t sequence_ = 0;
   unsigned in_flight_ = 0;  // requests without a result
 
-  uint64_t answered_ns_ = 0;  // when a request was last answered, or the first one after a pause began
-  uint64_t moved_ns_ = 0;     // when something was last sent or received
-  uint64_t moved_ = 0;
-  uint64_t looked_ns_ = 0;                               // when the caller last asked after something
-  uint64_t next_try_ns_ = 0, pause_ns_ = kFirstPauseNs;  // of dialling
+  // Times of now_ns(), moved forward by pauses in which the caller did not poll.
+  uint64_t completed_ns_ = 0;    // last completion, or first submission after an idle time
+  uint64_t transferred_ns_ = 0;  // last progress of the connection
+  uint64_t transferred_ = 0;     // its bytes_transferred() then
+  uint64_t checked_ns_ = 0;      // last poll
+
+  uint64_t next_try_ns_ = 0, pause_ns_ = kFirstPauseNs;  // of connecting
   Slot slots_[kMaxInFlight];
 };
 

@@ -169,7 +169,7 @@ int StreamChannel::collect(iovec* pieces) {
 }
 
 void StreamChannel::sent(size_t bytes) {
-  moved_ += bytes;
+  transferred_ += bytes;
   while (bytes > 0) {
     Slot& slot = slots_[send_queue_[send_first_]];
     while (bytes > 0 && slot.send_next != slot.send_end) {
@@ -205,7 +205,7 @@ ssize_t StreamChannel::receive_once(bool* drained) {
   message.msg_iovlen = static_cast<size_t>(last - first) + 1;
   ssize_t n = os::recvmsg(fd_, &message, MSG_DONTWAIT);
   if (n <= 0) return n;
-  moved_ += static_cast<size_t>(n);
+  transferred_ += static_cast<size_t>(n);
   size_t direct = std::min(static_cast<size_t>(n), reply_left_);
   consumed_ = 0;
   buffered_ = static_cast<size_t>(n) - direct;
@@ -248,7 +248,8 @@ int StreamChannel::begin_reply() {
   bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
   if (!is_error && reply_.op != static_cast<uint8_t>(slot->op)) return -EBADMSG;
   if (reply_.payload_bytes != (is_error ? sizeof error_ : slot->reply_bytes)) return -EBADMSG;
-  // A well-behaved server answers only what it received in full; else a later retry would resend a moved piece.
+  // A well-behaved server answers only what it received in full; else a later retry would resend a bytes_transferred
+  // piece.
   if (slot->send_next != slot->send_end) return -EBADMSG;
   if (is_error) error_pieces_[0] = {&error_, sizeof error_};
   land_next_ = is_error ? error_pieces_ : slot->pieces + 1;

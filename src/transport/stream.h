@@ -29,7 +29,7 @@ class StreamChannel final : public Channel {
   int wait(Token token, uint64_t timeout_ns) override;
 
   // Bytes that the connection has taken and brought so far.
-  uint64_t moved() const { return moved_; }
+  uint64_t bytes_transferred() const { return transferred_; }
 
  private:
   static constexpr int kInFlight = 1;
@@ -78,7 +78,7 @@ class StreamChannel final : public Channel {
   int fd_;  // -1: dead
   OwnFds* fds_;
   uint64_t sequence_ = 0;
-  uint64_t moved_ = 0;
+  uint64_t transferred_ = 0;
 
   // Slots whose request is not sent in full, in order of submission.
   uint8_t send_queue_[kMaxInFlight];

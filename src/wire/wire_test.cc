@@ -48,7 +48,7 @@ TEST(Codec, AcceptsWellFormedLists) {
   EXPECT_EQ(decode_list(Op::kDiscard, list({{0, kMaxRegionBytes}}), kMaxRegionBytes, &request), 0);
 }
 
-TEST(Codec, RefusesEveryBadList) {
+TEST(Codec, RejectsMalformedLists) {
   ListRequest request;
   EXPECT_EQ(decode_list(Op::kRead, {}, 8192, &request), -EBADMSG);
   EXPECT_EQ(decode_list(Op::kRead, list({}), 8192, &request), -EBADMSG);

@@ -26,8 +26,8 @@ enum class Kind {
   kTcp,
   kTcpSnapshot,
   kUnixSnapshot,
-  kLateTcp,
-  kLateShm,
+  kDelayedTcp,
+  kDelayedShm,
   kReplicas,
   kShmReplicas,
   kSpread
@@ -47,10 +47,10 @@ const char* name_of(Kind kind) {
       return "TcpSnapshot";  // as a forked child would see it
     case Kind::kUnixSnapshot:
       return "UnixSnapshot";
-    case Kind::kLateTcp:
-      return "LateTcp";
-    case Kind::kLateShm:
-      return "LateShm";
+    case Kind::kDelayedTcp:
+      return "DelayedTcp";
+    case Kind::kDelayedShm:
+      return "DelayedShm";
     case Kind::kReplicas:
       return "Replicas";  // two over tcp
     case Kind::kShmReplicas:
@@ -65,7 +65,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     bool shm = GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kShmWithSnapshot ||
-               GetParam() == Kind::kUnixSnapshot || GetParam() == Kind::kLateShm || GetParam() == Kind::kShmReplicas;
+               GetParam() == Kind::kUnixSnapshot || GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmReplicas;
     std::string address = server_.address(shm ? "shm" : "tcp");
     if (GetParam() == Kind::kSlowShm) address += "?latency_us=20&gbps=40";
     if (has_two_servers()) address += "," + second_server_.tcp();
@@ -81,8 +81,8 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
       case Kind::kShmWithSnapshot:
         if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
         return open(store_.get());
-      case Kind::kLateTcp:
-      case Kind::kLateShm:
+      case Kind::kDelayedTcp:
+      case Kind::kDelayedShm:
         return std::make_unique<transport::FaultyChannel>(
             open(store_.get()), transport::FaultyChannel::Plan{.seed = 5, .max_delay_polls = 50});
       default:
@@ -116,8 +116,8 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
 
   // Reads need no server; nor do writes, once a stopped server has let go of the snapshots.
   bool outlives_server() const {
-    return replicates() || GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kLateShm ||
-           GetParam() == Kind::kShmWithSnapshot;
+    return replicates() || GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm ||
+           GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmWithSnapshot;
   }
 
   TestServer server_, second_server_;
@@ -129,11 +129,11 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
 
 INSTANTIATE_TEST_SUITE_P(All, ChannelTest,
                          ::testing::Values(Kind::kShm, Kind::kSlowShm, Kind::kShmWithSnapshot, Kind::kTcp,
-                                           Kind::kTcpSnapshot, Kind::kUnixSnapshot, Kind::kLateTcp, Kind::kLateShm,
-                                           Kind::kReplicas, Kind::kShmReplicas, Kind::kSpread),
+                                           Kind::kTcpSnapshot, Kind::kUnixSnapshot, Kind::kDelayedTcp,
+                                           Kind::kDelayedShm, Kind::kReplicas, Kind::kShmReplicas, Kind::kSpread),
                          [](const auto& kind) { return name_of(kind.param); });
 
-TEST_P(ChannelTest, OddSizesAndOffsetsComeBack) {
+TEST_P(ChannelTest, OddSizesAndOffsetsAreReadBack) {
   uint64_t at = 1;
   for (size_t bytes : {1, 2, 63, 4095, 4096, 4097, 8191, 65537, 1000003, 1048576}) {
     Bytes data = pattern(bytes, bytes);
@@ -143,7 +143,7 @@ TEST_P(ChannelTest, OddSizesAndOffsetsComeBack) {
   }
 }
 
-TEST_P(ChannelTest, WhatWasNeverWrittenIsZero) {
+TEST_P(ChannelTest, UnwrittenRangesReadAsZero) {
   EXPECT_EQ(read(channel_.get(), 12345, 70000), Bytes(70000));
   ASSERT_EQ(write(channel_.get(), 8192, Bytes(1, 7)), 0);
   Bytes expected(4096);
@@ -158,9 +158,9 @@ TEST_P(ChannelTest, FullListsOfScatteredPages) {
   Bytes data = pattern(kMaxRequestBytes, 3), back(kMaxRequestBytes);
   Token token;
   ASSERT_EQ(channel_->submit_write(segments(ranges, data.data()), -1, &token), 0);
-  ASSERT_EQ(channel_->wait(token, kPatience), 0);
+  ASSERT_EQ(channel_->wait(token, kTestTimeoutNs), 0);
   ASSERT_EQ(channel_->submit_read(segments(ranges, back.data()), &token), 0);
-  ASSERT_EQ(channel_->wait(token, kPatience), 0);
+  ASSERT_EQ(channel_->wait(token, kTestTimeoutNs), 0);
   EXPECT_EQ(back, data);
 }
 
@@ -176,13 +176,13 @@ TEST_P(ChannelTest, ManyInFlightAndOneTooMany) {
     }
     Segment s = {0, 1, back.data()};
     EXPECT_EQ(channel_->submit_read({&s, 1}, &extra), -EAGAIN);
-    for (size_t i = kMaxInFlight; i-- > 0;) EXPECT_EQ(channel_->wait(tokens[i], kPatience), 0);
+    for (size_t i = kMaxInFlight; i-- > 0;) EXPECT_EQ(channel_->wait(tokens[i], kTestTimeoutNs), 0);
   }
   EXPECT_EQ(back, data);
 }
 
 // Lists of many pieces and of one, held back or not, in the order of submission.
-TEST_P(ChannelTest, GatheredRequestsGoOutTogether) {
+TEST_P(ChannelTest, GatheredRequestsComplete) {
   constexpr uint32_t kBytes = 40 * 4096;
   Bytes data = pattern(kMaxInFlight * kBytes, 8), back(data.size());
   for (bool reading : {false, true}) {
@@ -198,12 +198,12 @@ TEST_P(ChannelTest, GatheredRequestsGoOutTogether) {
     int r;
     while ((r = channel_->poll(tokens[kMaxInFlight - 1])) == 0) os::sched_yield();
     ASSERT_EQ(r, 1);
-    for (size_t i = 0; i + 1 < kMaxInFlight; i++) EXPECT_EQ(channel_->wait(tokens[i], kPatience), 0);
+    for (size_t i = 0; i + 1 < kMaxInFlight; i++) EXPECT_EQ(channel_->wait(tokens[i], kTestTimeoutNs), 0);
   }
   EXPECT_EQ(back, data);
 }
 
-TEST_P(ChannelTest, PollingCompletesToo) {
+TEST_P(ChannelTest, PollingCompletesRequests) {
   Bytes data = pattern(300000, 9), back(300000);
   Segment out = {5, 300000, data.data()}, in = {5, 300000, back.data()};
   Token token;
@@ -212,7 +212,7 @@ TEST_P(ChannelTest, PollingCompletesToo) {
   while ((r = channel_->poll(token)) == 0) os::sched_yield();
   ASSERT_EQ(r, 1);
   EXPECT_EQ(channel_->poll(token), -EINVAL);  // spent
-  EXPECT_EQ(channel_->wait(token, kPatience), -EINVAL);
+  EXPECT_EQ(channel_->wait(token, kTestTimeoutNs), -EINVAL);
   ASSERT_EQ(channel_->submit_read({&in, 1}, &token), 0);
   while ((r = channel_->poll(token)) == 0) os::sched_yield();
   EXPECT_EQ(r, 1);
@@ -234,9 +234,9 @@ TEST_P(ChannelTest, WritesFromAPipe) {
     Token token;
     ASSERT_EQ(channel_->submit_write(segments(ranges, nullptr), fds[0], &token), 0);
     filler.join();
-    ASSERT_EQ(channel_->wait(token, kPatience), 0);
+    ASSERT_EQ(channel_->wait(token, kTestTimeoutNs), 0);
     ASSERT_EQ(channel_->submit_read(segments(ranges, back.data()), &token), 0);
-    ASSERT_EQ(channel_->wait(token, kPatience), 0);
+    ASSERT_EQ(channel_->wait(token, kTestTimeoutNs), 0);
     EXPECT_EQ(back, data);
   }
   os::close(fds[0]);
@@ -269,7 +269,7 @@ TEST_P(ChannelTest, DiscardedRangesReadAsZero) {
   EXPECT_EQ(read(channel_.get(), 4, 4), (Bytes{0, 1, 1, 0}));
 }
 
-TEST_P(ChannelTest, RequestsOverTheLimitsAreRefused) {
+TEST_P(ChannelTest, RequestsOverTheLimitsAreRejected) {
   Bytes buffer(kMaxRequestBytes + 1);
   Token token;
   std::vector<Segment> none, many(kMaxSegments + 1, Segment{0, 1, buffer.data()});
@@ -285,7 +285,7 @@ TEST_P(ChannelTest, RequestsOverTheLimitsAreRefused) {
   EXPECT_EQ(channel_->poll(99), -EINVAL);
 }
 
-TEST_P(ChannelTest, NothingBeyondTheRegion) {
+TEST_P(ChannelTest, RangesBeyondTheRegionAreRejected) {
   Bytes two(2);
   for (uint64_t far : {kRegion - 1, kRegion, kRegion + 4096, ~uint64_t{0}, ~uint64_t{0} - 1}) {
     EXPECT_EQ(read(channel_.get(), far, &two), -ERANGE);
@@ -324,7 +324,7 @@ TEST_P(ChannelTest, RandomOperationsMatchAModel) {
   }
 }
 
-TEST_P(ChannelTest, AServerThatStopsFailsWhatIsInFlight) {
+TEST_P(ChannelTest, StoppingTheServerFailsRequestsInFlight) {
   Bytes data = pattern(kMaxRequestBytes, 1), back(data.size());
   ASSERT_EQ(write(channel_.get(), 0, data), 0);
   Token tokens[kMaxInFlight];
@@ -334,7 +334,7 @@ TEST_P(ChannelTest, AServerThatStopsFailsWhatIsInFlight) {
   if (!replicates()) second_server_->stop();
   int failures = 0;
   for (Token t : tokens) {
-    int r = channel_->wait(t, kPatience);
+    int r = channel_->wait(t, kTestTimeoutNs);
     EXPECT_TRUE(r == 0 || r == -ECONNRESET) << r;
     failures += r != 0;
   }
@@ -361,7 +361,7 @@ TEST(FaultyChannel, FailsAndDiesOnSchedule) {
   Token token;
   ASSERT_EQ(channel.submit_read({&s, 1}, &token), 0);
   EXPECT_EQ(write(&channel, 0, data), -ECONNRESET);
-  EXPECT_EQ(channel.wait(token, kPatience), -ECONNRESET);
+  EXPECT_EQ(channel.wait(token, kTestTimeoutNs), -ECONNRESET);
   EXPECT_EQ(write(&channel, 0, data), -ECONNRESET);
 }
 

@@ -26,7 +26,7 @@ using transport::Token;
 
 inline constexpr uint64_t kSlab = remote::kSlabBytes;
 inline constexpr uint64_t kRegion = 4 * kSlab;
-inline constexpr uint64_t kPatience = 20'000'000'000;  // far beyond any pass; a hang fails the test here
+inline constexpr uint64_t kTestTimeoutNs = 20'000'000'000;  // far beyond any pass; a hang fails the test here
 
 inline std::string unix_path() {
   static int count = 0;
@@ -110,8 +110,8 @@ class ServerProcess {
 
 inline std::unique_ptr<remote::RemoteStore> connect(const std::string& address, const std::string& token,
                                                     uint64_t reserve = 2 * kSlab, unsigned replicas = 1,
-                                                    transport::RetryPolicy patience = {}) {
-  auto store = remote::RemoteStore::connect({address.c_str(), token.c_str(), kRegion, replicas, patience});
+                                                    transport::RetryPolicy retry = {}) {
+  auto store = remote::RemoteStore::connect({address.c_str(), token.c_str(), kRegion, replicas, retry});
   if (!store.ok()) throw std::runtime_error(store.status().text());
   Status grown = reserve ? (*store)->grow(reserve) : Status();
   if (!grown.ok()) throw std::runtime_error(grown.text());
@@ -137,7 +137,7 @@ inline std::vector<Segment> segments(const std::vector<std::pair<uint64_t, uint3
 }
 
 inline int finish(Channel* channel, int submitted, Token token) {
-  return submitted < 0 ? submitted : channel->wait(token, kPatience);
+  return submitted < 0 ? submitted : channel->wait(token, kTestTimeoutNs);
 }
 inline int read(Channel* channel, uint64_t far, Bytes* out) {
   Segment s = {far, static_cast<uint32_t>(out->size()), out->data()};

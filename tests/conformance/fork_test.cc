@@ -60,7 +60,7 @@ struct Turn {
   }
 };
 
-TEST_P(ForkTest, BothSidesKeepTheirOwn) {
+TEST_P(ForkTest, ParentAndChildAreIsolated) {
   auto store = connect_one();
   auto channel = open(store.get());
   Bytes before = pattern(20 * 4096, 1), parents = pattern(10000, 2), childs = pattern(10000, 3);
@@ -90,7 +90,7 @@ TEST_P(ForkTest, BothSidesKeepTheirOwn) {
   EXPECT_EQ(read(channel.get(), 0, childs.size()), childs);
 }
 
-TEST_P(ForkTest, GrandchildrenOutliveEverybody) {
+TEST_P(ForkTest, GrandchildrenOutliveTheirAncestors) {
   auto store = connect_one();
   Bytes first = pattern(50000, 1), second = pattern(3000, 2);
   Turn orphaned, verdict;
@@ -120,7 +120,7 @@ TEST_P(ForkTest, GrandchildrenOutliveEverybody) {
   verdict.take();  // or the test times out
 }
 
-TEST_P(ForkTest, ThousandsOfForksLeaveNothingBehind) {
+TEST_P(ForkTest, ThousandsOfForksLeakNothing) {
   auto store = connect_one();
   auto channel = open(store.get());
   int fds = 0;
@@ -162,7 +162,7 @@ TEST_P(ForkTest, AChainOfForksWorks) {
   EXPECT_EQ(read(channel.get(), 0, 4096), Bytes(4096, 0));
 }
 
-TEST_P(ForkTest, AForkThatFailedIsForgotten) {
+TEST_P(ForkTest, AFailedForkLeaksNothing) {
   auto store = connect_one();
   int fds = open_fds();
   auto ticket = store->prepare_fork();

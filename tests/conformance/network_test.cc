@@ -13,7 +13,7 @@ using remote::RemoteStore;
 
 constexpr uint64_t kSecond = 1'000'000'000;
 
-server::ServerConfig patient_config() {
+server::ServerConfig config_with_grace() {
   auto config = default_config();
   config.grace_ns = 20 * kSecond;
   return config;
@@ -21,12 +21,12 @@ server::ServerConfig patient_config() {
 
 class Network : public ::testing::Test {
  protected:
-  std::unique_ptr<RemoteStore> connect_with(double patience, const std::string& address, unsigned replicas = 1) {
-    transport::RetryPolicy p = {static_cast<uint64_t>(patience * static_cast<double>(kSecond))};
+  std::unique_ptr<RemoteStore> connect_with(double limit_s, const std::string& address, unsigned replicas = 1) {
+    transport::RetryPolicy p = {static_cast<uint64_t>(limit_s * static_cast<double>(kSecond))};
     return connect(address, server_.config().token, 2 * kSlab, replicas, p);
   }
 
-  TestServer server_{patient_config()};
+  TestServer server_{config_with_grace()};
   Proxy proxy_{server_.port()};
 };
 
@@ -48,7 +48,7 @@ TEST_F(Network, BrokenConnectionsAreReplacedWithoutLoss) {
       std::copy(data[i].begin(), data[i].end(), model.begin() + static_cast<long>(at));
       if (random() % 12 == 0) proxy_.cut();
     }
-    for (Token t : tokens) ASSERT_EQ(channel->wait(t, kPatience), 0);
+    for (Token t : tokens) ASSERT_EQ(channel->wait(t, kTestTimeoutNs), 0);
     if (random() % 3 == 0) proxy_.cut();
     for (size_t at = 0; at < kBytes; at += 1 << 20) {
       ASSERT_EQ(read(channel.get(), at, 1 << 20),
@@ -57,7 +57,7 @@ TEST_F(Network, BrokenConnectionsAreReplacedWithoutLoss) {
   }
 }
 
-TEST_F(Network, WhatCameFromAPipeIsKeptUntilItIsAcknowledged) {
+TEST_F(Network, DataFromAPipeIsKeptUntilAcknowledged) {
   auto store = connect_with(10, proxy_.address());
   auto channel = open(store.get());
   int fds[2];
@@ -69,7 +69,7 @@ TEST_F(Network, WhatCameFromAPipeIsKeptUntilItIsAcknowledged) {
     Token token;
     ASSERT_EQ(channel->submit_write({&s, 1}, fds[0], &token), 0);
     proxy_.cut();
-    ASSERT_EQ(channel->wait(token, kPatience), 0);
+    ASSERT_EQ(channel->wait(token, kTestTimeoutNs), 0);
     EXPECT_EQ(read(channel.get(), 0, data.size()), data);
   }
   os::close(fds[0]);
@@ -77,13 +77,13 @@ TEST_F(Network, WhatCameFromAPipeIsKeptUntilItIsAcknowledged) {
 }
 
 // Longer than a request is waited for on one connection, shorter than the limit.
-TEST_F(Network, AStalledNetworkIsWaitedFor) {
+TEST_F(Network, AStalledNetworkDelaysRequests) {
   auto store = connect_with(8, proxy_.address());
   auto channel = open(store.get());
   Bytes data = pattern(100'000, 1);
   ASSERT_EQ(write(channel.get(), 0, data), 0);
   proxy_.stalled = true;
-  std::thread healer([&] {
+  std::thread resumer([&] {
     os::nanosleep_ns(3 * kSecond);
     proxy_.stalled = false;
   });
@@ -93,10 +93,10 @@ TEST_F(Network, AStalledNetworkIsWaitedFor) {
   data = pattern(100'000, 2);
   EXPECT_EQ(write(channel.get(), 0, data), 0);
   EXPECT_EQ(read(channel.get(), 0, data.size()), data);
-  healer.join();
+  resumer.join();
 }
 
-TEST_F(Network, TheLimitEndsTheWaiting) {
+TEST_F(Network, RequestsFailAfterTheLimit) {
   auto store = connect_with(0.8, proxy_.address());
   auto channel = open(store.get());
   ASSERT_EQ(write(channel.get(), 0, Bytes(100, 1)), 0);
@@ -109,8 +109,8 @@ TEST_F(Network, TheLimitEndsTheWaiting) {
   EXPECT_EQ(read(channel.get(), 0, &back), -ECONNRESET);
 }
 
-// Time in which nobody asks is not time in which the server does not answer.
-TEST_F(Network, ACallerMayBeAwayForLongerThanTheLimit) {
+// Time in which the caller does not poll does not count as time without a reply.
+TEST_F(Network, TimeWithoutPollingDoesNotCount) {
   auto store = connect_with(0.8, proxy_.address());
   auto channel = open(store.get());
   Bytes data = pattern(100, 1), back(100);
@@ -122,11 +122,11 @@ TEST_F(Network, ACallerMayBeAwayForLongerThanTheLimit) {
   proxy_.cut();
   proxy_.stalled = false;
   os::nanosleep_ns(2 * kSecond);
-  EXPECT_EQ(channel->wait(token, kPatience), 0);
+  EXPECT_EQ(channel->wait(token, kTestTimeoutNs), 0);
   EXPECT_EQ(back, data);
 }
 
-TEST_F(Network, ReservationsCountOnce) {
+TEST_F(Network, RepeatedReservationsCountOnce) {
   auto store = connect_with(10, proxy_.address());
   for (int i = 0; i < 20; i++) {
     proxy_.cut();
@@ -137,7 +137,7 @@ TEST_F(Network, ReservationsCountOnce) {
   EXPECT_EQ(server_->stats().reserved_bytes, 2 * kSlab);
 }
 
-TEST_F(Network, ForksWaitToo) {
+TEST_F(Network, SnapshotsReconnect) {
   auto store = connect_with(10, proxy_.address());
   auto channel = open(store.get());
   Bytes data = pattern(5000, 9);
@@ -164,7 +164,7 @@ TEST_F(Network, ARegionWithoutConnectionsIsKeptForTheGraceTime) {
 }
 
 // The connection that holds the region broke while it was idle, and then the last other one is closed in good order.
-TEST_F(Network, ARegionIsHeldAgainBeforeItsLastChannelIsClosed) {
+TEST_F(Network, TheControlConnectionIsRestoredBeforeTheLastChannelCloses) {
   auto store = connect_with(10, proxy_.address());
   proxy_.cut();
   auto channel = open(store.get());
@@ -176,7 +176,7 @@ TEST_F(Network, ARegionIsHeldAgainBeforeItsLastChannelIsClosed) {
   EXPECT_EQ(read(channel.get(), 0, data.size()), data);
 }
 
-TEST(NetworkGrace, EndsSometime) {
+TEST(NetworkGrace, ExpiredRegionsAreFreed) {
   auto config = default_config();
   config.grace_ns = kSecond / 2;
   TestServer server(config);
@@ -189,8 +189,8 @@ TEST(NetworkGrace, EndsSometime) {
 }
 
 // A replica that does not answer is lost after the limit; the other one goes on.
-TEST_F(Network, AReplicaThatIsCutOffIsLostAfterTheLimit) {
-  TestServer second(patient_config());
+TEST_F(Network, AnUnreachableReplicaIsLostAfterTheLimit) {
+  TestServer second(config_with_grace());
   auto store = connect_with(0.8, proxy_.address() + "," + second.tcp(), 2);
   auto channel = open(store.get());
   Bytes data = pattern(50'000, 4);

@@ -37,7 +37,7 @@ class Pool {
   std::unique_ptr<RemoteStore> store_;
 };
 
-TEST(Pool, SlabsGoWhereThereIsMostRoom) {
+TEST(Pool, SlabsArePlacedOnTheServersWithMostRoom) {
   Pool pool(3, 1);
   ASSERT_TRUE(pool->grow(9 * kSlab).ok());
   ASSERT_TRUE(pool->claim(0, 9 * kSlab).ok());
@@ -63,15 +63,15 @@ TEST(Pool, RequestsThatSpanSlabsAreSplitAndJoined) {
   }
   Token token;
   ASSERT_EQ(channel->submit_write(segments(ranges, data.data()), -1, &token), 0);
-  ASSERT_EQ(channel->wait(token, kPatience), 0);
+  ASSERT_EQ(channel->wait(token, kTestTimeoutNs), 0);
   ASSERT_EQ(channel->submit_read(segments(ranges, back.data()), &token), 0);
-  ASSERT_EQ(channel->wait(token, kPatience), 0);
+  ASSERT_EQ(channel->wait(token, kTestTimeoutNs), 0);
   EXPECT_TRUE(std::equal(back.begin(), back.begin() + static_cast<long>(ranges.size() * 4096), data.begin()));
   ASSERT_EQ(discard(channel.get(), kSlab, 3 * kSlab), 0);
   EXPECT_EQ(read(channel.get(), 2 * kSlab - 400'000, data.size()), Bytes(data.size()));
 }
 
-TEST(Pool, NothingIsAcceptedThatNobodyCanHold) {
+TEST(Pool, ClaimsBeyondTheServersMemoryAreRejected) {
   Pool pool(2, 1, "tcp", 8);
   EXPECT_TRUE(pool->grow(12 * kSlab).ok());
   Status refused = pool->grow(5 * kSlab);
@@ -86,7 +86,7 @@ TEST(Pool, NothingIsAcceptedThatNobodyCanHold) {
   EXPECT_TRUE(pool->claim(16 * kSlab, 4096).ok());
 }
 
-TEST(Pool, WhatIsGivenBackIsThereForOthers) {
+TEST(Pool, ShrinkReleasesReservations) {
   Pool pool(2, 2);
   ASSERT_TRUE(pool->grow(20 * kSlab).ok());
   ASSERT_TRUE(pool->claim(0, 4 * kSlab).ok());
@@ -96,7 +96,7 @@ TEST(Pool, WhatIsGivenBackIsThereForOthers) {
   for (size_t s = 0; s < 2; s++) EXPECT_EQ(pool.reserved(s), 4 * kSlab);
 }
 
-TEST(Pool, ReplicasNeedAsManyServers) {
+TEST(Pool, ReplicasRequireAsManyServers) {
   auto config = default_config();
   TestServer server(config);
   auto store = RemoteStore::connect({server.tcp().c_str(), config.token.c_str(), kWide, 2});
@@ -109,7 +109,7 @@ TEST(Pool, ReplicasNeedAsManyServers) {
   EXPECT_TRUE(strstr(missing.status().text(), "127.0.0.1:1")) << missing.status().text();
 }
 
-TEST(Pool, EveryReplicaHasEveryByte) {
+TEST(Pool, EveryReplicaStoresEveryByte) {
   for (const char* transport : {"tcp", "shm"}) {
     Pool pool(3, 3, transport);
     ASSERT_TRUE(pool->claim(0, 4 * kSlab).ok());
@@ -122,7 +122,7 @@ TEST(Pool, EveryReplicaHasEveryByte) {
   }
 }
 
-TEST(Pool, AllButOneReplicaMayDie) {
+TEST(Pool, AllButOneReplicaMayFail) {
   Pool pool(3, 3);
   ASSERT_TRUE(pool->claim(0, 4 * kSlab).ok());
   auto channel = open(pool.store());
@@ -147,7 +147,7 @@ TEST(Pool, AllButOneReplicaMayDie) {
 }
 
 // Reads and writes under way when a replica goes must all come to an end, and a good one.
-TEST(Pool, WhatIsUnderWayWhenAReplicaDiesIsFinishedByTheOther) {
+TEST(Pool, RequestsInFlightCompleteWhenAReplicaFails) {
   for (int round = 0; round < 10; round++) {
     Pool pool(2, 2);
     ASSERT_TRUE(pool->claim(0, 32 * kSlab).ok());
@@ -159,18 +159,18 @@ TEST(Pool, WhatIsUnderWayWhenAReplicaDiesIsFinishedByTheOther) {
       ASSERT_EQ(channel->submit_write({&s, 1}, -1, &writes[i]), 0);
       if (i == 4) pool.server(static_cast<size_t>(round % 2)).stop();
     }
-    for (Token t : writes) ASSERT_EQ(channel->wait(t, kPatience), 0);
+    for (Token t : writes) ASSERT_EQ(channel->wait(t, kTestTimeoutNs), 0);
     for (size_t i = 0; i < 8; i++) {
       Segment s = {i * kSlab, transport::kMaxRequestBytes, &back[i * transport::kMaxRequestBytes]};
       ASSERT_EQ(channel->submit_read({&s, 1}, &reads[i]), 0);
     }
-    for (Token t : reads) ASSERT_EQ(channel->wait(t, kPatience), 0);
+    for (Token t : reads) ASSERT_EQ(channel->wait(t, kTestTimeoutNs), 0);
     EXPECT_EQ(back, data);
   }
 }
 
 // Every thread knows what its bytes must be; servers die in the middle.
-TEST(Pool, ShadowCopiesSurviveDeaths) {
+TEST(Pool, ShadowCopiesMatchAfterFailures) {
   Pool pool(3, 3);
   ASSERT_TRUE(pool->claim(0, 16 * kSlab).ok());
   std::atomic<int> wrong{0}, done{0};
@@ -205,7 +205,7 @@ TEST(Pool, ShadowCopiesSurviveDeaths) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Pool, AServerWithoutReplicaTakesItsSlabsWithIt) {
+TEST(Pool, SlabsWithoutReplicaAreLostWithTheirServer) {
   Pool pool(2, 1);
   ASSERT_TRUE(pool->claim(0, 4 * kSlab).ok());
   auto channel = open(pool.store());

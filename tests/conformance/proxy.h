@@ -48,10 +48,10 @@ class Proxy {
       for (int fd : {pairs_[cut_].second, pairs_[cut_].first}) {
         linger at_once = {1, 0};
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-        sockaddr nobody = {AF_UNSPEC, {}};
+        sockaddr unspecified = {AF_UNSPEC, {}};
         // A reset now, although threads still use the descriptor: by system call, since thread sanitizers take a
         // connect() for the making of a new descriptor, and every recv() beside it for a race.
-        syscall(SYS_connect, fd, &nobody, sizeof nobody);
+        syscall(SYS_connect, fd, &unspecified, sizeof unspecified);
         shutdown(fd, SHUT_RDWR);
       }
     }

@@ -24,7 +24,7 @@ class StoreTest : public ::testing::TestWithParam<const char*> {
 };
 INSTANTIATE_TEST_SUITE_P(All, StoreTest, ::testing::Values("tcp", "shm"), [](const auto& kind) { return kind.param; });
 
-TEST_P(StoreTest, ClientsDoNotSeeEachOther) {
+TEST_P(StoreTest, ClientsAreIsolated) {
   auto a = connect_one(), b = connect_one();
   auto x = open(a.get()), y = open(b.get());
   Bytes ours = pattern(100000, 1), theirs = pattern(100000, 2);
@@ -34,7 +34,7 @@ TEST_P(StoreTest, ClientsDoNotSeeEachOther) {
   EXPECT_EQ(read(x.get(), 0, ours.size()), ours);
 }
 
-TEST_P(StoreTest, MemoryOfAClientThatLeftIsZeroForTheNext) {
+TEST_P(StoreTest, MemoryOfAClosedClientIsZeroForTheNext) {
   for (int i = 0; i < 10; i++) {
     auto store = connect_one();
     auto channel = open(store.get());
@@ -83,7 +83,7 @@ TEST_P(StoreTest, DescriptorsBelongToTheStoreAndAreAllClosed) {
   EXPECT_EQ(open_fds(), before);
 }
 
-TEST_P(StoreTest, AWrongTokenIsRefused) {
+TEST_P(StoreTest, AWrongTokenIsRejected) {
   auto store = RemoteStore::connect({address().c_str(), "open barley", kRegion});
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), EACCES);
@@ -93,7 +93,7 @@ TEST_P(StoreTest, AWrongTokenIsRefused) {
   connect_one();
 }
 
-TEST_P(StoreTest, AServerThatIsGoneIsReported) {
+TEST_P(StoreTest, AStoppedServerIsReported) {
   auto store = connect_one();
   server_->stop();
   EXPECT_EQ(store->grow(kSlab).code(), ECONNRESET);
@@ -134,7 +134,7 @@ TEST(Store, QuotaPerClient) {
   EXPECT_TRUE(strstr(refused.text(), "quota")) << refused.text();
 }
 
-TEST(Store, WritesBeyondTheReservationAreRefused) {
+TEST(Store, WritesBeyondTheReservationAreRejected) {
   TestServer server;
   auto store = connect(server.tcp(), server.config().token, 0);
   auto channel = open(store.get());
@@ -187,7 +187,7 @@ TEST(Store, HostNamesAreResolved) {
   EXPECT_EQ(write(channel.get(), 0, Bytes(10, 1)), 0);
 }
 
-TEST(Server, RefusesToStartWithoutSense) {
+TEST(Server, RejectsInvalidConfigurations) {
   auto code = [](auto change) {
     auto config = default_config();
     change(config);
@@ -206,7 +206,7 @@ TEST(Server, RefusesToStartWithoutSense) {
   EXPECT_EQ(code([&](auto& c) { c.listen = "127.0.0.1:" + std::to_string(running.port()); }), EADDRINUSE);
 }
 
-TEST(Server, ReplacesASocketThatNobodyServes) {
+TEST(Server, ReplacesAStaleSocket) {
   auto config = default_config();
   int fd = socket(AF_UNIX, SOCK_STREAM, 0);
   sockaddr_un address = {AF_UNIX, {}};
@@ -270,7 +270,7 @@ class TricklingProxy {
   std::vector<std::thread> pumps_;
 };
 
-TEST(SlowPeer, EverythingComesThroughInTheEnd) {
+TEST(SlowPeer, RequestsCompleteOverASlowConnection) {
   TestServer server;
   TricklingProxy proxy(server.port());
   auto store = connect(proxy.address(), server.config().token);
@@ -283,12 +283,12 @@ TEST(SlowPeer, EverythingComesThroughInTheEnd) {
     ASSERT_EQ(channel->submit_read({&s, 1}, &tokens[i]), 0);
   }
   EXPECT_EQ(channel->wait(tokens[3], 0), -ETIMEDOUT);  // still under way
-  for (Token t : tokens) ASSERT_EQ(channel->wait(t, kPatience), 0);
+  for (Token t : tokens) ASSERT_EQ(channel->wait(t, kTestTimeoutNs), 0);
   EXPECT_EQ(back, data);
 }
 
 // A client that asks for a lot and takes nothing must not stall another one, nor grow the server without bound.
-TEST(SlowPeer, DoesNotStallOthers) {
+TEST(SlowPeer, DoesNotStallOtherClients) {
   TestServer server;
   auto greedy_store = connect(server.tcp(), server.config().token);
   auto store = connect(server.tcp(), server.config().token);
@@ -302,7 +302,7 @@ TEST(SlowPeer, DoesNotStallOthers) {
     ASSERT_EQ(write(channel.get(), 0, data), 0);
     ASSERT_EQ(read(channel.get(), 0, data.size()), data);
   }
-  for (Token t : tokens) ASSERT_EQ(greedy->wait(t, kPatience), 0);  // in the end it gets all of it
+  for (Token t : tokens) ASSERT_EQ(greedy->wait(t, kTestTimeoutNs), 0);  // in the end it gets all of it
 }
 
 }  // namespace

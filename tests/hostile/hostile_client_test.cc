@@ -14,8 +14,8 @@ class RawClient {
   explicit RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}, {}};
     if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) throw std::runtime_error("connect");
-    timeval patience = {10, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    timeval timeout = {10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   }
   ~RawClient() { close(fd_); }
 
@@ -95,7 +95,7 @@ TEST_F(HostileClient, GarbageEndsTheConnection) {
   EXPECT_GT(server_->stats().bad_frames, 0u);
 }
 
-TEST_F(HostileClient, OtherVersionsAreToldSo) {
+TEST_F(HostileClient, OtherVersionsAreRejected) {
   Frame f = hello_frame(token(), kRegion);
   f[4] = std::byte{wire::kVersion + 1};
   seal(&f);
@@ -105,7 +105,7 @@ TEST_F(HostileClient, OtherVersionsAreToldSo) {
   EXPECT_TRUE(client.ended());
 }
 
-TEST_F(HostileClient, NothingBeforeTheGreetingAndNoSecondOne) {
+TEST_F(HostileClient, TheGreetingIsFirstAndOnlyOnce) {
   for (auto& f :
        {list_frame(wire::Op::kRead, 1, {{0, 10}}), frame(wire::Op::kPing, 1, {}), frame(wire::Op::kStats, 1, {})}) {
     RawClient client = raw();
@@ -119,7 +119,7 @@ TEST_F(HostileClient, NothingBeforeTheGreetingAndNoSecondOne) {
   EXPECT_TRUE(client.ended());
 }
 
-TEST_F(HostileClient, WellFormedNonsenseIsAnsweredAndTheConnectionGoesOn) {
+TEST_F(HostileClient, ImpossibleRequestsGetErrorRepliesAndTheConnectionContinues) {
   RawClient client = greeted();
   auto refused = [&](const Frame& f, int code) {
     client.send(f);
@@ -139,7 +139,7 @@ TEST_F(HostileClient, WellFormedNonsenseIsAnsweredAndTheConnectionGoesOn) {
   EXPECT_EQ(client.reply(&error), wire::Op::kPing);
 }
 
-TEST_F(HostileClient, OthersRegionsStayClosed) {
+TEST_F(HostileClient, RegionsOfOtherClientsAreNotAccessible) {
   RawClient client = raw();
   wire::HelloRequest hello = {};
   hello.mode = wire::HelloMode::kAttach;
@@ -153,7 +153,7 @@ TEST_F(HostileClient, OthersRegionsStayClosed) {
 }
 
 // What an old connection of a channel still says counts for nothing once a newer one was greeted.
-TEST_F(HostileClient, AConnectionThatWasReplacedIsShutOut) {
+TEST_F(HostileClient, AReplacedConnectionIsExcluded) {
   RawClient owner = raw();
   owner.send(hello_frame(token(), kRegion));
   wire::HelloReply region;
@@ -184,7 +184,7 @@ TEST_F(HostileClient, AConnectionThatWasReplacedIsShutOut) {
   EXPECT_TRUE(late.ended());
 }
 
-TEST_F(HostileClient, OnlyAControllerKeepsAList) {
+TEST_F(HostileClient, OnlyAControllerAcceptsReports) {
   wire::ServerReport report = {};
   strcpy(report.address, "tcp://a:1");
   RawClient client = greeted();
@@ -194,7 +194,7 @@ TEST_F(HostileClient, OnlyAControllerKeepsAList) {
   EXPECT_EQ(client.error_reply(), ENOTSUP);
 }
 
-TEST_F(HostileClient, MutatedReportsNeverHurtAController) {
+TEST_F(HostileClient, ControllersSurviveMutatedReports) {
   auto config = default_config();
   config.controller = true;
   config.memory = 0;
@@ -226,13 +226,13 @@ TEST_F(HostileClient, MutatedReportsNeverHurtAController) {
   EXPECT_EQ(client.error_reply(), EINVAL);
 }
 
-TEST_F(HostileClient, SilentConnectionsAreClosedInTheEnd) {
+TEST_F(HostileClient, SilentConnectionsAreClosed) {
   RawClient client = raw();
   client.send(Frame(3, std::byte{0x46}));
   EXPECT_TRUE(client.ended());  // within the raw client's ten seconds
 }
 
-TEST_F(HostileClient, MutatedFramesNeverHurt) {
+TEST_F(HostileClient, ServersSurviveMutatedFrames) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 300; i++) {
     RawClient client = i % 4 == 0 ? raw() : greeted();

@@ -85,7 +85,7 @@ TEST(HostileServer, GarbageInsteadOfAGreeting) {
   }
 }
 
-TEST(HostileServer, AnotherVersionIsNamed) {
+TEST(HostileServer, OtherVersionsAreReported) {
   FakeServer server([](int fd) {
     Frame f = frame_of(wire::Op::kHello, 1, wire::HelloReply{}, wire::kFlagReply);
     f[4] = std::byte{wire::kVersion + 1};
@@ -150,7 +150,7 @@ TEST(HostileServer, WrongReplies) {
   });
 }
 
-TEST(HostileServer, ErrorRepliesArePassedOnAndCannotLookLikeSuccess) {
+TEST(HostileServer, ErrorRepliesAreReturnedAndNeverSuccess) {
   auto with_code = [](uint32_t code) {
     return [code](const wire::FrameHeader& h) {
       wire::ErrorReply error = wire::make_error(1, "because");
@@ -214,7 +214,7 @@ TEST(HostileServer, MutatedReplies) {
     }
     for (size_t t = 0; t < 8; t++) {
       if (!tokens[t]) continue;
-      int r = channel->wait(tokens[t], kPatience);
+      int r = channel->wait(tokens[t], kTestTimeoutNs);
       ASSERT_NE(r, -ETIMEDOUT);
       if (r == 0) {
         EXPECT_EQ(Bytes(&out[t * 1000], &out[t * 1000] + 1000), Bytes(1000));
