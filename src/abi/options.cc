@@ -128,7 +128,7 @@ Status set_local(Options* options, std::string_view value) {
   Result<SizeOrShare> local = parse_size_or_share(value);
   if (!local.ok()) return Status::error(EINVAL, "--local: {}", local.status().text());
   if (!local->is_share() && local->bytes < 8 * kMiB) {
-    return Status::error(EINVAL, "--local {} is too little: a program needs 8M near at least", value);
+    return Status::error(EINVAL, "--local {} is too little; at least 8M must be near", value);
   }
   options->local = *local;
   return {};

@@ -46,7 +46,7 @@ Result<uint64_t> parse_size(std::string_view text) {
   double factor = used ? suffix_factor(text.substr(used)) : 0;
   if (factor == 0)
     return Status::error(EINVAL, "'{}' is not a size; write a number and K, M, G or T, as in 256M", text);
-  if (number * factor >= 9e18) return Status::error(ERANGE, "'{}' is more memory than any machine has", text);
+  if (number * factor >= 9e18) return Status::error(ERANGE, "'{}' is too large for a size in bytes", text);
   return static_cast<uint64_t>(number * factor);
 }
 

@@ -31,7 +31,7 @@ Status parse_link(string_view query, transport::ShmRegion::Link* link) {
     double* target = name == "latency_us" ? &link->latency_us : name == "gbps" ? &link->gbps : nullptr;
     bool good = target && equals != string_view::npos && parse_number(setting.substr(equals + 1), target);
     if (!good || !(*target >= 0 && *target <= 1e6)) {
-      return Status::error(EINVAL, "'{}' is no setting of shm://; write latency_us=4 or gbps=10", setting);
+      return Status::error(EINVAL, "'{}' is not a setting of shm://; write latency_us=4 or gbps=10", setting);
     }
   }
   return {};
@@ -41,7 +41,7 @@ Status parse_shm(string_view rest, Address* out) {
   size_t question = rest.find('?');
   string_view path = rest.substr(0, question);
   if (transport::set_unix_path(&out->endpoint, path.data(), path.size()) < 0) {
-    return Status::error(EINVAL, "'{}' cannot be the path of a Unix socket (1 to 107 bytes)", path);
+    return Status::error(EINVAL, "'{}' is not a path of a Unix socket, which has 1 to 107 bytes", path);
   }
   return question == string_view::npos ? Status() : parse_link(rest.substr(question + 1), &out->link);
 }
@@ -69,7 +69,7 @@ Status look_up(const char* host, uint16_t port, transport::Endpoint* endpoint) {
   hints.ai_socktype = SOCK_STREAM;
   int r = getaddrinfo(host, nullptr, &hints, &found);
   if (r != 0) {
-    return Status::error(EHOSTUNREACH, "cannot find memory server {}: {}; check --far", endpoint->name,
+    return Status::error(EHOSTUNREACH, "cannot resolve the host of memory server {}: {}; check --far", endpoint->name,
                          gai_strerror(r));
   }
   memcpy(&endpoint->address, found->ai_addr, found->ai_addrlen);
@@ -86,12 +86,12 @@ Status parse_tcp(string_view rest, Address* out) {
   size_t colon = rest.rfind(':');
   uint16_t port = 0;
   if (colon == string_view::npos || !parse_number(rest.substr(colon + 1), &port) || port == 0) {
-    return Status::error(EINVAL, "'{}' lacks a port; write host:port", out->endpoint.name);
+    return Status::error(EINVAL, "'{}' has no valid port; write host:port", out->endpoint.name);
   }
   string_view host = rest.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   char name[sizeof out->endpoint.name] = {};
-  if (host.empty()) return Status::error(EINVAL, "'{}' lacks a host; write host:port", out->endpoint.name);
+  if (host.empty()) return Status::error(EINVAL, "'{}' has no host; write host:port", out->endpoint.name);
   host.copy(name, sizeof name - 1);
   return set_numeric(name, port, &out->endpoint) ? Status() : look_up(name, port, &out->endpoint);
 }
@@ -112,7 +112,7 @@ Result<Address> parse_address(const char* text) {
   else if (all.starts_with(kPool)) status = parse_tcp(all.substr(kPool.size()), &out);
   else
     status = Status::error(EINVAL,
-                           "'{}' is no address of a memory server; write tcp://host:port, shm://path or "
+                           "'{}' is not an address of a memory server; write tcp://host:port, shm://path or "
                            "pool://host:port",
                            text);
   if (!status.ok()) return status;

@@ -24,8 +24,10 @@ Status list_servers(const transport::Endpoint& controller, const char* token, wi
   fds.close(fd);
   if (r == 0) r = wire::decode_servers(bytes, servers);
   if (r == 0) return {};
-  if (error.code != 0) return Status::error(-r, "{} gives no list of servers: {}", controller.name, error.text);
-  return Status::error(-r, "the controller {} did not answer; is it a farside serve --controller?", controller.name);
+  if (error.code != 0)
+    return Status::error(-r, "controller {} rejected the request for its servers: {}", controller.name, error.text);
+  return Status::error(-r, "controller {} did not reply; check that it runs as 'farside serve --controller'",
+                       controller.name);
 }
 
 }  // namespace farside::remote

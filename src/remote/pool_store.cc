@@ -44,10 +44,10 @@ Result<std::unique_ptr<RemoteStore>> PoolStore::connect(const StoreConfig& confi
   if (added.ok())
     added = store->controller_.is_pool ? store->add_from_controller() : store->add_listed(config.all_needed);
   if (added.ok() && store->count() < config.replicas) {
-    Status few = Status::error(EINVAL, "{} replicas need as many memory servers, and {} has {}", config.replicas,
+    Status few = Status::error(EINVAL, "{} replicas require as many memory servers, but {} has {}", config.replicas,
                                config.address, store->count());
     if (config.all_needed) added = few;
-    else log(LogLevel::kWarning, "{}; going on with fewer copies", few.text());
+    else log(LogLevel::kWarning, "{}; continuing with fewer copies", few.text());
   }
   if (!added.ok()) return added;
   return std::unique_ptr<RemoteStore>(std::move(store));
@@ -86,7 +86,7 @@ Status PoolStore::add_from_controller() {
   close_to_new_slabs(((ServerSet{1} << count()) - 1) & ~up);
   if (count() > 0) return {};
   if (!added.ok()) return added;
-  return Status::error(ENOENT, "the controller {} knows no memory server; start one with 'farside serve --pool'",
+  return Status::error(ENOENT, "controller {} lists no memory server; start one with 'farside serve --pool'",
                        controller_.endpoint.name);
 }
 
@@ -106,7 +106,7 @@ Status PoolStore::add_server(std::string_view address) {
   Address parsed;
   if (Status s = parse(address, &parsed); !s.ok()) return s;
   if (parsed.is_pool)
-    return Status::error(EINVAL, "{} stands for a list of servers; give it alone", parsed.endpoint.name);
+    return Status::error(EINVAL, "{} is a controller; it cannot be combined with other servers", parsed.endpoint.name);
   if (find(parsed.endpoint.name) != 0) return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
   auto server = ServerStore::connect(parsed, {parsed.endpoint.name, token_, region_bytes_, 1, retry_});
   if (!server.ok()) return server.status();
@@ -150,7 +150,7 @@ void PoolStore::close_to_new_slabs(ServerSet servers) {
   bool few = static_cast<unsigned>(std::popcount(open())) < replicas_;
   if (few && !warned_few_ && count() >= replicas_) {
     log(LogLevel::kWarning,
-        "only {} memory servers take new slabs: what is new has fewer copies than --replicas {} asks for",
+        "only {} memory servers accept new slabs: new data has fewer copies than --replicas {} requests",
         std::popcount(open()), replicas_);
   }
   warned_few_ = few;
@@ -172,7 +172,7 @@ Status PoolStore::grow(uint64_t bytes) {
 // else was quicker or a quota is full, or is lost. Both leave one server less for the next round.
 Status PoolStore::reserve(uint64_t slabs) {
   ServerSet refusing = 0;
-  Status refused = Status::error(ENOMEM, "the memory servers are full: {} more need {} servers with room",
+  Status refused = Status::error(ENOMEM, "the memory servers are full: {} more require {} servers with free memory",
                                  format_size(slabs * kSlabBytes), std::min<unsigned>(replicas_, count()));
   for (unsigned round = 0; round <= kMaxServers && open() != 0; round++) {
     Slabs room, taken = {};
@@ -199,7 +199,7 @@ void PoolStore::read_room(Slabs room) {
   for_each(open(), [&](unsigned s) {
     Result<uint64_t> free = servers_[s]->free_bytes();
     if (free.ok()) room[s] = *free / kSlabBytes;
-    else lose(s, "it does not answer");
+    else lose(s, "no reply");
   });
 }
 
@@ -225,7 +225,7 @@ Status PoolStore::grow_each(const Slabs taken, ServerSet* refusing) {
   for (unsigned s = 0; s < count(); s++) {
     Status grown = taken[s] ? servers_[s]->grow(taken[s] * kSlabBytes) : Status();
     if (grown.ok()) continue;
-    if (grown.code() == ECONNRESET) lose(s, "it does not answer");
+    if (grown.code() == ECONNRESET) lose(s, "no reply");
     else *refusing |= only(s);
     for (unsigned t = 0; t < s; t++) {
       if (taken[t]) servers_[t]->shrink(taken[t] * kSlabBytes);
@@ -315,7 +315,8 @@ void PoolStore::lose(unsigned server, const char* why) {
   if (left == 0) return;  // the program ends with a message of its own
   log(LogLevel::kWarning, "memory server {} is lost ({}); {} of {} {} left{}", servers_[server]->address(), why, left,
       count(), replicas_ >= count() ? "replicas" : "servers",
-      replicas_ > 1 ? "" : "; the program ends when it needs what was there (--replicas 2 keeps copies)");
+      replicas_ > 1 ? ""
+                    : "; the program ends when it accesses data that was stored there (--replicas 2 keeps copies)");
 }
 
 // Of one server that holds every slab, as all do where each page is on all of them.

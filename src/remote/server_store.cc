@@ -47,7 +47,7 @@ Status ServerStore::create_region(const StoreConfig& config) {
 }
 
 Status ServerStore::map_memory(int memory_fd, uint64_t bytes) {
-  if (memory_fd < 0) return Status::error(EBADMSG, "memory server {} passed no memory along", address());
+  if (memory_fd < 0) return Status::error(EBADMSG, "memory server {} did not pass its memory file", address());
   memory_fd_ = fds_.adopt(memory_fd);
   if (memory_fd_ < 0) return Status::error(EMFILE, "too many open files: no descriptor for far memory");
   Status status;
@@ -124,7 +124,7 @@ Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::s
     uint64_t timeout = std::min(kControlTimeoutNs, retry_.attempt_timeout_ns());
     int r = transport::exchange(control_fd_, op, request, reply, now_ns() + timeout, &error);
     if (r == 0) return {};
-    if (error.code != 0) return Status::error(-r, "memory server {} gives no more memory: {}", address(), error.text);
+    if (error.code != 0) return Status::error(-r, "memory server {} rejected a request: {}", address(), error.text);
     fds_.close(control_fd_);
     Status status;
     bool again = transport::is_transient(r) && !address_.is_shm() && now_ns() < end;

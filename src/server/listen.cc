@@ -19,7 +19,7 @@ constexpr int kType = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
 constexpr int kBacklog = 4096;
 
 Status cannot_listen(const std::string& where, int code) {
-  return Status::error(code, "cannot listen at {}: {}", where, strerror(code));
+  return Status::error(code, "cannot listen on {}: {}", where, strerror(code));
 }
 
 uint16_t port_of(int fd) {
@@ -51,7 +51,7 @@ bool is_served(const sockaddr_un& address) {
 Result<int> listen_tcp(const std::string& address, uint16_t* port) {
   size_t colon = address.rfind(':');
   if (colon == std::string::npos)
-    return Status::error(EINVAL, "'{}' is no address to listen at; write host:port", address);
+    return Status::error(EINVAL, "'{}' is not an address to listen on; write host:port", address);
   std::string host = address.substr(0, colon), service = address.substr(colon + 1);
   if (host.size() > 1 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
 
@@ -59,7 +59,7 @@ Result<int> listen_tcp(const std::string& address, uint16_t* port) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
   int r = getaddrinfo(host.empty() ? nullptr : host.c_str(), service.c_str(), &hints, &found);
-  if (r != 0) return Status::error(EINVAL, "cannot listen at {}: {}", address, gai_strerror(r));
+  if (r != 0) return Status::error(EINVAL, "cannot listen on {}: {}", address, gai_strerror(r));
   std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
 
   int fd = socket(found->ai_family, kType, 0);
@@ -84,8 +84,9 @@ Result<int> listen_unix(const std::string& path) {
 
   struct stat info;
   if (lstat(path.c_str(), &info) == 0) {
-    if (!S_ISSOCK(info.st_mode)) return Status::error(EEXIST, "{} exists and is no socket; choose another path", path);
-    if (is_served(address)) return Status::error(EADDRINUSE, "another server listens at {}", path);
+    if (!S_ISSOCK(info.st_mode))
+      return Status::error(EEXIST, "{} exists and is not a socket; choose another path", path);
+    if (is_served(address)) return Status::error(EADDRINUSE, "another server listens on {}", path);
     unlink(path.c_str());
   }
   int fd = socket(AF_UNIX, kType, 0);

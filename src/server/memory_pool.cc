@@ -11,7 +11,7 @@ namespace farside::server {
 namespace {
 
 Status no_file(int code) {
-  return Status::error(-code, "the server cannot make a memory file; raise its limit of open files (ulimit -n)");
+  return Status::error(-code, "the server cannot create a memory file; raise its limit on open files (ulimit -n)");
 }
 
 }  // namespace
@@ -93,7 +93,7 @@ Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t seque
   // A client with a mapping may have stored more than it reserved: it pays for that here.
   uint64_t used = std::max(reserved, region->stored_bytes());
   if (quota_ && (used > quota_ || bytes > quota_ - used)) {
-    return Status::error(ENOMEM, "this client's quota of {} is full", format_size(quota_));
+    return Status::error(ENOMEM, "this client's quota of {} is exhausted", format_size(quota_));
   }
   bool room = account_.try_charge(bytes);
   if (!room) {
@@ -101,7 +101,7 @@ Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t seque
     room = account_.try_charge(bytes);
   }
   if (!room) {
-    return Status::error(ENOMEM, "the server is full: {} of {} taken", format_size(account_.charged()),
+    return Status::error(ENOMEM, "the server is full: {} of {} reserved", format_size(account_.charged()),
                          format_size(account_.capacity()));
   }
   region->last_sequence_ = sequence;

@@ -55,9 +55,11 @@ void Reporter::run() {
     leaving = leaving_;
     hold.unlock();
     int r = report();
-    if (r < 0 && !failing)
-      log(LogLevel::kWarning, "the controller {} does not take reports; trying on", dialer_.endpoint.name);
-    if (r == 0 && failing) log(LogLevel::kWarning, "the controller {} takes reports again", dialer_.endpoint.name);
+    if (r < 0 && !failing) {
+      const char* what = fd_ < 0 ? "cannot be reached" : "rejected a report";  // a connection is closed without a reply
+      log(LogLevel::kWarning, "the controller {} {}; retrying", dialer_.endpoint.name, what);
+    }
+    if (r == 0 && failing) log(LogLevel::kWarning, "the controller {} accepts reports again", dialer_.endpoint.name);
     failing = r < 0;
     hold.lock();
     changed_.wait_for(hold, std::chrono::nanoseconds(Registry::kReportEveryNs),

@@ -28,9 +28,9 @@ namespace {
 
 Status check(const ServerConfig& config) {
   if (config.memory == 0 && !config.controller)
-    return Status::error(EINVAL, "a server without memory is of no use; set --memory");
+    return Status::error(EINVAL, "the server has no memory to lend; set --memory");
   if (config.listen.empty() && config.unix_path.empty()) {
-    return Status::error(EINVAL, "nowhere to listen; set --listen host:port or --unix path");
+    return Status::error(EINVAL, "no address to listen on; set --listen host:port or --unix path");
   }
   if (config.token.size() > wire::kMaxToken) {
     return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
@@ -90,18 +90,18 @@ std::string Server::prometheus_text() const {
     uint64_t value;
   } rows[] = {
       {"capacity_bytes", "gauge", "Memory lent to all clients together.", s.capacity_bytes},
-      {"reserved_bytes", "gauge", "Memory promised to clients.", s.reserved_bytes},
-      {"stored_bytes", "gauge", "Memory that clients' data takes.", s.stored_bytes},
+      {"reserved_bytes", "gauge", "Memory reserved by clients.", s.reserved_bytes},
+      {"stored_bytes", "gauge", "Memory that stores data of clients.", s.stored_bytes},
       {"clients", "gauge", "Open connections.", s.clients},
-      {"regions", "gauge", "Regions alive, snapshots included.", s.regions},
-      {"snapshots", "gauge", "Regions that share pages with a parent's.", s.snapshots},
+      {"regions", "gauge", "Regions, snapshots included.", s.regions},
+      {"snapshots", "gauge", "Snapshots that share pages with their parent.", s.snapshots},
       {"reads_total", "counter", "Read requests served.", s.reads},
       {"writes_total", "counter", "Write requests served.", s.writes},
       {"discards_total", "counter", "Discard requests served.", s.discards},
       {"received_bytes_total", "counter", "Bytes received from clients.", s.bytes_in},
       {"sent_bytes_total", "counter", "Bytes sent to clients.", s.bytes_out},
-      {"refused_tokens_total", "counter", "Connections refused for a wrong token.", s.refused_tokens},
-      {"bad_frames_total", "counter", "Connections closed for a breach of the protocol.", s.bad_frames},
+      {"refused_tokens_total", "counter", "Connections rejected for a wrong token.", s.refused_tokens},
+      {"bad_frames_total", "counter", "Connections closed for a violation of the protocol.", s.bad_frames},
       {"refused_requests_total", "counter", "Requests answered with an error.", s.refused_requests},
   };
   std::string text;

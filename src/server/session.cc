@@ -23,13 +23,13 @@ const char* text_of(int code) {
     case E2BIG:
       return "more data than one request may carry";
     case ENOSPC:
-      return "more stored than was reserved";
+      return "the reservation is exceeded";
     case ENOMEM:
       return "the server is full";
     case EIO:
       return "this snapshot was given up because the server was full";
     default:
-      return "the server cannot do this";
+      return "the server cannot execute this request";
   }
 }
 
@@ -95,12 +95,12 @@ void Session::answer_complete_frames() {
     memcpy(&header, input_.data(), sizeof header);
     request_ = header;
     int r = wire::check_request_header(header);
-    if (r == -EPROTONOSUPPORT) return close_with_error(EPROTONOSUPPORT, "another version of the protocol");
-    if (r < 0) return close_with_error(EBADMSG, "not a request of the farside protocol");
+    if (r == -EPROTONOSUPPORT) return close_with_error(EPROTONOSUPPORT, "unsupported version of the protocol");
+    if (r < 0) return close_with_error(EBADMSG, "not a request of the Farside protocol");
     if (input_.size() < sizeof header + header.payload_bytes) return;
     wire::Bytes payload(input_.data() + sizeof header, header.payload_bytes);
     if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) != header.crc) {
-      return close_with_error(EBADMSG, "a frame's checksum is wrong");
+      return close_with_error(EBADMSG, "wrong checksum");
     }
     try {
       handle(header, payload);
@@ -114,20 +114,20 @@ void Session::answer_complete_frames() {
 void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
   auto op = static_cast<wire::Op>(header.op);
   if ((state_ == State::kGreeting) != (op == wire::Op::kHello)) {
-    return close_with_error(EBADMSG, "the first request, and only the first, must be a greeting");
+    return close_with_error(EBADMSG, "the first request, and no other, must be HELLO");
   }
   if (op == wire::Op::kHello) return greet(payload);
   if (!fence_) return execute(op, payload);
   auto inside = fence_->enter(generation_);
   if (inside.owns_lock()) execute(op, payload);
-  else close_with_error(ESTALE, "another connection has replaced this one");
+  else close_with_error(ESTALE, "a newer connection has replaced this one");
 }
 
 void Session::execute(wire::Op op, wire::Bytes payload) {
   bool needs_region = op >= wire::Op::kRead && op <= wire::Op::kShrink;
   if (needs_region && !region_) return refuse(EINVAL, "this connection has no region");
   bool needs_registry = op == wire::Op::kRegister || op == wire::Op::kServers;
-  if (needs_registry && !shared_->registry) return refuse(ENOTSUP, "this server is no controller");
+  if (needs_registry && !shared_->registry) return refuse(ENOTSUP, "this server is not a controller");
   switch (op) {
     case wire::Op::kRead:
       return read(payload);
@@ -155,7 +155,7 @@ void Session::execute(wire::Op op, wire::Bytes payload) {
 void Session::greet(wire::Bytes payload) {
   wire::HelloRequest hello;
   int r = wire::decode_hello(payload, &hello);
-  if (r < 0) return close_with_error(-r, "malformed greeting");
+  if (r < 0) return close_with_error(-r, "malformed HELLO");
   bool by_token = hello.mode == wire::HelloMode::kCreate || hello.mode == wire::HelloMode::kObserve;
   if (by_token && !token_is_right(hello)) {
     count(shared_->counters.refused_tokens);
@@ -166,7 +166,7 @@ void Session::greet(wire::Bytes payload) {
     auto region = region_for(hello);
     if (!region.ok()) return close_with_error(region.status().code(), region.status().text());
     region_ = *region;
-    if (!replace_older(hello)) return close_with_error(ESTALE, "another connection has replaced this one");
+    if (!replace_older(hello)) return close_with_error(ESTALE, "a newer connection has replaced this one");
     answer.region = region_->name().id;
     memcpy(answer.secret, region_->name().secret, sizeof answer.secret);
     answer.region_bytes = region_->bytes();
@@ -253,7 +253,7 @@ void Session::take_report(wire::Bytes payload) {
   wire::ServerReport report;
   if (int r = wire::decode_report(payload, &report); r < 0) return refuse(EINVAL);
   int r = shared_->registry->report(report, now_ns());
-  return r < 0 ? refuse(-r, "the controller knows as many servers as it can") : reply({});
+  return r < 0 ? refuse(-r, "the list of the controller is full") : reply({});
 }
 
 void Session::list_servers() {

@@ -45,7 +45,8 @@ Result<std::unique_ptr<Worker>> Worker::start(std::vector<Listener> listeners, S
 Status Worker::prepare() {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (epoll_ < 0 || stop_event_ < 0) return Status::error(errno, "the server has no file descriptors left (ulimit -n)");
+  if (epoll_ < 0 || stop_event_ < 0)
+    return Status::error(errno, "the server has no file descriptors left; raise the limit on open files (ulimit -n)");
   epoll_event event = {EPOLLIN, {.fd = stop_event_}};
   epoll_ctl(epoll_, EPOLL_CTL_ADD, stop_event_, &event);
   listen_to(true);
@@ -123,7 +124,7 @@ void Worker::accept_from(const Listener& listener) {
       continue;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-      log(LogLevel::kWarning, "no descriptor for a new connection; raise the limit of open files (ulimit -n)");
+      log(LogLevel::kWarning, "no descriptor for a new connection; raise the limit on open files (ulimit -n)");
       accept_after_ns_ = now_ns() + kAcceptBackoffNs;
       listen_to(false);
     }

@@ -116,18 +116,19 @@ Status greeting_failed(const Endpoint& endpoint, int code, const wire::ErrorRepl
   const char* name = endpoint.name;
   if (code == -EPROTONOSUPPORT) {
     return Status::error(EPROTONOSUPPORT,
-                         "memory server {} speaks another version of the protocol (this is version {}); install the "
+                         "memory server {} uses another version of the protocol (this side uses {}); install the "
                          "same version of farside on both sides",
                          name, wire::kVersion);
   }
   if (error.code == EACCES) {
     return Status::error(
-        EACCES, "memory server {} refused the token; give the one that it was started with (--token-file)", name);
+        EACCES, "memory server {} rejected the token; use the one that it was started with (--token-file)", name);
   }
-  if (error.code != 0) return Status::error(-code, "memory server {} refused: {}", name, error.text);
-  if (code == -EBADMSG) return Status::error(EBADMSG, "what answers at {} is not a farside memory server", name);
-  return Status::error(-code, "memory server {} accepted the connection but did not answer ({}); is it overloaded?",
-                       name, code == -ETIMEDOUT ? "time ran out" : "it closed the connection");
+  if (error.code != 0) return Status::error(-code, "memory server {} rejected the connection: {}", name, error.text);
+  if (code == -EBADMSG) return Status::error(EBADMSG, "{} is not a Farside server", name);
+  return Status::error(
+      -code, "memory server {} accepted the connection but sent no reply ({}); check whether it is overloaded", name,
+      code == -ETIMEDOUT ? "timeout" : "it closed the connection");
 }
 
 const char* reason(int code) {
@@ -137,7 +138,7 @@ const char* reason(int code) {
     case -ENOENT:
       return "no such socket";
     case -ETIMEDOUT:
-      return "no answer";
+      return "no reply";
     case -EACCES:
     case -EPERM:
       return "permission denied";

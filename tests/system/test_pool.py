@@ -152,13 +152,13 @@ class PoolTest(Servers):
         _, no_controller = self.serve()
         refused = run([*command[:4], self.place(no_controller), *command[5:]], seconds=30)
         self.assertEqual(refused.status, 1)
-        self.assertIn("no controller", refused.errors.decode())
+        self.assertIn("not a controller", refused.errors.decode())
 
     def test_a_pool_without_servers(self):
         controller = self.controller()
         result = run(self.client(SMALL[0], f"pool://{controller}", STEADY, 16, 1), seconds=30)
         self.assertEqual(result.status, 1)
-        self.assertIn("knows no memory server", result.errors.decode())
+        self.assertIn("lists no memory server", result.errors.decode())
 
     @variations(SMALL)
     def test_a_frozen_server_is_lost_after_the_limit(self, variation):
