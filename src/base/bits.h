@@ -1,4 +1,4 @@
-// Page and alignment arithmetic. Pure functions, safe everywhere.
+// Sizes and alignment arithmetic. Pure functions; `unit` is a power of two.
 #pragma once
 #include <cstddef>
 #include <cstdint>

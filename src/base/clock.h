@@ -1,6 +1,6 @@
-// Time. ticks() is the cheapest monotonic counter of the machine (the time stamp counter on x86-64) for breakdown
-// counters; now_ns() is wall-clock-rate monotonic time. Both are async-signal-safe and make no system call on usual
-// kernels.
+// Time. ticks() is the cheapest monotonic counter of the machine (the time stamp counter on x86-64), for measuring
+// short intervals; now_ns() is CLOCK_MONOTONIC in nanoseconds. Both are thread-safe and async-signal-safe, and make no
+// system call where the vDSO provides the clock.
 #pragma once
 #include <cstdint>
 
@@ -18,7 +18,7 @@ inline uint64_t ticks() {
 
 uint64_t now_ns();
 
-// Ticks per microsecond, measured over about a millisecond at first use. Not for use under a fault.
+// Ticks per microsecond. Measured for 2 ms at the first call, which must not happen during a fault. Thread-safe.
 double ticks_per_us();
 
 inline void cpu_relax() {

@@ -1,7 +1,7 @@
-// Yields of polling threads, and what they show about the load of the machine. A thread that polls for another one's
-// work yields its core now and then. On an idle machine sched_yield returns within a microsecond; on a crowded one it
-// takes a whole time slice, while a thread that sleeps is scheduled as soon as it is woken. So after a long yield a
-// thread had better sleep instead of polling for a while.
+// Yields of polling threads, which also measure how crowded the machine is. A thread that polls for the result of
+// another thread yields its core, since the other may need it. On an idle machine sched_yield returns within a
+// microsecond; on a crowded one it takes a whole time slice, while a sleeping thread is scheduled as soon as it is
+// woken. So after a long yield, polling threads should sleep instead for a while.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace farside {
 
-// Thread-safe. Not for use under a fault (ticks_per_us), except is_crowded(), which is async-signal-safe.
+// Thread-safe. yield() is not for use during a fault, because ticks_per_us() is not; is_crowded() is async-signal-safe.
 class CoreSharing {
  public:
   explicit CoreSharing(uint64_t long_yield_us) : long_yield_us_(long_yield_us) {}
 
-  // Yields. If that takes longer than long_yield_us, the machine counts as crowded for the next 50 ms.
+  // Yields. If that takes longer than long_yield_us, the machine counts as crowded for 50 ms.
   void yield() {
     uint64_t before = ticks();
     os::sched_yield();

@@ -1,14 +1,14 @@
-// Named points at which a test makes an operation fail or pause. Compiled to nothing unless FARSIDE_EXPENSIVE_CHECKS
-// is defined. Races are forced at pause points, never by sleeping.
+// Named points at which a test makes an operation fail, or pauses it to force a race. Compiled to nothing unless
+// FARSIDE_EXPENSIVE_CHECKS is defined.
 #pragma once
 #include <cstdint>
 
 namespace farside::inject {
 
 #ifdef FARSIDE_EXPENSIVE_CHECKS
-// True when the test armed this point. Async-signal-safe.
+// True if the operation at this point has to fail now. Thread-safe, async-signal-safe.
 bool fails(const char* point);
-// Calls the test's function for this point, if any.
+// Calls the function that the test has set for this point, if any. Thread-safe.
 void pause(const char* point);
 
 // Arms a point: every call fails, or every n-th if every > 1. Not thread-safe: arm before threads start.

@@ -21,7 +21,7 @@ struct FreeBlock {
   FreeBlock* next;
 };
 
-// Constant-initialized: usable before any constructor of the process has run.
+// Constant-initialized, so usable before any constructor of the process.
 SpinLock g_lock;  // guards g_free, g_bump, g_bump_end
 FreeBlock* g_free[kClasses];
 std::byte* g_bump;
@@ -40,7 +40,7 @@ void* map_or_die(size_t bytes) {
   return memory;
 }
 
-// A block of class_bytes from the bump chunk, aligned to its own size up to a page. Caller holds g_lock.
+// A block of class_bytes from the current chunk, aligned to its size, at most to a page. g_lock is held.
 void* bump(size_t class_bytes) {
   size_t alignment = class_bytes < kPageSize ? class_bytes : kPageSize;
   auto address = align_up(reinterpret_cast<uintptr_t>(g_bump), alignment);

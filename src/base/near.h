@@ -1,8 +1,8 @@
-// Memory that is always near: for everything that the pager, the transports and the guard keep, since their code runs
-// under faults and must never fault itself. A small allocator over mmap with power-of-two size classes; memory is
-// zeroed. Counts what it holds, so that the frame budget can include metadata.
-//   cost: a spin lock and a list pop; above 64 KiB one mmap. Thread-safe. Not async-signal-safe against itself: a
-//   signal handler may call it only if the interrupted code cannot (no handler of the program runs within a fault).
+// Memory that is always near, for all data of the pager, the transports and the guard: their code runs during page
+// faults and must not cause one. An allocator over mmap with power-of-two size classes; memory is zeroed. It counts its
+// size, so that the frame budget includes metadata.
+//   Cost: a spin lock and a free list; above 64 KiB one mmap. Thread-safe. Not reentrant: a signal handler may use it
+//   only if it cannot have interrupted the allocator itself (no handler of the program runs within a fault).
 #pragma once
 #include <cstddef>
 #include <new>
@@ -10,15 +10,16 @@
 
 namespace farside {
 
-// Never returns nullptr: without memory for its own tables Farside cannot go on and says so. 16-byte aligned, page
-// aligned from one page up.
+// Never returns nullptr: without memory the process ends with a message. Aligned to 16 bytes; from one page up, to a
+// page. near_free takes the size that was allocated; nullptr is ignored.
 void* near_alloc(size_t bytes);
 void near_free(void* memory, size_t bytes);
 
-// Bytes that the allocator has taken from the kernel and not given back.
+// Bytes mapped from the kernel and not unmapped since.
 size_t near_bytes();
 
-// Around a fork: keeps other threads out, so that the child's copy is whole. near_after_fork runs on both sides.
+// Called before and after a fork: the allocator's lock is held meanwhile, so that the child's copy is consistent.
+// near_after_fork is called in parent and child.
 void near_before_fork();
 void near_after_fork();
 

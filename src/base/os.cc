@@ -13,8 +13,8 @@
 
 #include "base/inject.h"
 
-// The only place from which system calls leave. Its section is the syscall guard's allowed range; keep it small and
-// free of anything but the instruction itself.
+// The only system call instruction. Its section is the range that the syscall guard allows, so nothing else may be in
+// it.
 #if defined(__x86_64__)
 asm(R"(
   .section farside_syscalls,"ax",@progbits
@@ -157,7 +157,8 @@ int ftruncate(int fd, off_t length) { return call(SYS_ftruncate, fd, length); }
 int fallocate(int fd, int mode, off_t offset, off_t length) { return call(SYS_fallocate, fd, mode, offset, length); }
 
 int move_fd_high(int fd) {
-  // Descriptors up to 200 below the soft limit: high enough to be out of the way, low enough to be allowed.
+  // Searches upwards from 256 below the soft limit, or from half of a small limit. Numbers from 65536 on are avoided:
+  // transport/own_fds.h has one bit for each number below.
   rlimit limit = {1024, 1024};
   call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit);
   long top = limit.rlim_cur > 65536 ? 65536 : static_cast<long>(limit.rlim_cur);

@@ -1,7 +1,7 @@
-// Every system call that Farside makes. One error convention: a result >= 0, or -errno. errno itself is never touched.
-// All calls leave from one small stretch of code (syscall_text()), which the syscall guard lets through; libc's own
-// system calls are not used where the guard may be armed. Async-signal-safe throughout.
-// Tests make a call fail through base/inject.h.
+// The system calls of all code that may run with the syscall guard armed or during a fault. One error convention: a
+// result >= 0, or -errno; errno is neither read nor written. All calls are made by one instruction in a section of its
+// own (syscall_text()), which the guard allows; libc's wrappers would be trapped. Thread-safe and async-signal-safe.
+// Tests make single calls fail through base/inject.h.
 #pragma once
 #include <linux/userfaultfd.h>
 #include <poll.h>
@@ -16,7 +16,7 @@
 
 namespace farside::os {
 
-// The six-argument system call. The guard's allowed range is exactly the section that holds it.
+// A system call with six arguments. The guard's allowed range is exactly the section that holds this function.
 extern "C" long farside_raw_syscall(long number, long a, long b, long c, long d, long e, long f);
 std::span<const std::byte> syscall_text();
 
@@ -28,7 +28,7 @@ inline long call(long number, Args... args) {
   return farside_raw_syscall(number, v[0], v[1], v[2], v[3], v[4], v[5]);
 }
 
-// Memory. map_near returns nullptr when there is no memory; its pages are zero.
+// Memory. map_near maps zeroed private memory; nullptr: out of memory.
 void* map_near(size_t bytes);
 void unmap(void* address, size_t bytes);
 long mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset);
@@ -38,10 +38,11 @@ int madvise(void* address, size_t bytes, int advice);
 long process_madvise(int pidfd, const iovec* ranges, size_t count, int advice);
 long vmsplice(int pipe, const iovec* ranges, size_t count, unsigned flags);
 
-// userfaultfd. open_userfaultfd tries the system call, the device, then the user-mode-only form.
+// userfaultfd. open_userfaultfd tries the system call, then /dev/userfaultfd, then UFFD_USER_MODE_ONLY.
 int open_userfaultfd(uint64_t features, uint64_t* got_features);
 int uffd_register(int uffd, void* address, size_t bytes, uint64_t mode);
-// Returns bytes copied (may be fewer than asked), or -errno when none was. EEXIST: the page is present already.
+// Returns the number of bytes copied, possibly fewer than `bytes`, or -errno when none was. -EEXIST: the page is
+// present.
 long uffd_copy(int uffd, void* to, const void* from, size_t bytes, uint64_t mode);
 int uffd_write_protect(int uffd, void* address, size_t bytes, bool protect);
 int uffd_wake(int uffd, void* address, size_t bytes);
@@ -63,11 +64,11 @@ int memfd_create(const char* name, unsigned flags);
 int ftruncate(int fd, off_t length);
 int fallocate(int fd, int mode, off_t offset, off_t length);
 
-// Moves fd to the highest free descriptors with close-on-exec, out of the way of programs that expect low numbers.
-// Returns the new descriptor; the old one is closed. On failure the old one is kept and returned.
+// Moves fd to a high number, with close-on-exec, because programs may expect low numbers to be free. Returns the new
+// descriptor; the old one is closed. On failure the old one is kept and returned.
 int move_fd_high(int fd);
 
-// Signals. A set as the kernel sees it: bit n-1 is signal n.
+// Signals. A set has the kernel's format: bit n-1 is signal n.
 using SignalSet = uint64_t;
 constexpr SignalSet signal_bit(int signal) { return SignalSet{1} << (signal - 1); }
 // how: SIG_BLOCK, SIG_UNBLOCK or SIG_SETMASK; either set may be nullptr.
@@ -76,13 +77,14 @@ int sigprocmask(int how, const SignalSet* set, SignalSet* old);
 // Threads and processes.
 int gettid();
 uint64_t thread_cpu_ns();            // processor time of the calling thread
-void name_thread(const char* name);  // the calling one, as ps and top show it
+void name_thread(const char* name);  // the calling thread, as shown by ps and top
 int getpid();
-bool thread_is_gone(int process, int tid);
+bool thread_is_gone(int process, int tid);  // no such thread in this process
 int pidfd_open(int pid);
-// Orders the memory accesses of every running thread of the process (expedited). -ENOSYS, or -EPERM where a filter
-// forbids it.
+// A memory barrier on every running thread of the process (MEMBARRIER_CMD_PRIVATE_EXPEDITED; registered at the first
+// call). -ENOSYS, or -EPERM where a seccomp filter forbids it.
 int membarrier();
+// Private futexes. `timeout` is relative; nullptr: none.
 int futex_wait(const uint32_t* word, uint32_t expected, const timespec* timeout);
 int futex_wake(const uint32_t* word, int count);
 int sched_yield();

@@ -7,7 +7,7 @@
 namespace farside {
 namespace {
 
-// Reads a non-negative decimal number; returns the characters used, 0 if there is none.
+// Reads a non-negative decimal number. Returns the number of characters it has; 0: there is none.
 size_t read_number(std::string_view text, double* value) {
   size_t i = 0;
   double number = 0, scale = 1;
@@ -28,7 +28,7 @@ size_t read_number(std::string_view text, double* value) {
   return digits ? i : 0;
 }
 
-// The factor of a size suffix, 0 if it is none.
+// The factor of a suffix; 0: not a suffix.
 double suffix_factor(std::string_view suffix) {
   if (suffix.empty() || suffix == "B" || suffix == "b") return 1;
   static constexpr std::string_view kLetters = "KMGT";

@@ -1,4 +1,4 @@
-// Sizes and shares as people write them: "256M", "1.5G", "4096", "25%".
+// Sizes and shares as text: "256M", "1.5G", "4096", "25%". Ordinary code: format_size allocates.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,10 +8,11 @@
 
 namespace farside {
 
-// Bytes, with an optional suffix K, M, G or T (powers of 1024; "KiB" and "KB" forms are accepted too).
+// A number of bytes, with an optional suffix K, M, G or T in either case (powers of 1024; "KiB" and "KB" mean the
+// same). EINVAL or ERANGE (9e18 and more), with a text for the user.
 Result<uint64_t> parse_size(std::string_view text);
 
-// Either an absolute number of bytes or a share in (0, 100] percent of something known later.
+// Either a number of bytes, or a share in (0, 100] percent of a size that is determined later.
 struct SizeOrShare {
   uint64_t bytes = 0;
   double share = 0;  // 0 when absolute, else in (0, 1]

@@ -1,6 +1,6 @@
-// Errors. A Status carries an errno-style code and one line of text: what happened, to what, what to do about it.
-// It never allocates, so it may be made under a fault and before the heap exists. The first detector fills in the
-// text; callers pass it on unchanged.
+// Errors as values. A Status has an errno value and one line of text: what happened, to what, and what to do about it.
+// It allocates no memory, so it may be created during a fault and before the heap exists. The function that detects the
+// error writes the text (at most 251 characters; longer ones are cut); callers return it unchanged.
 #pragma once
 #include <fmt/core.h>
 
@@ -33,6 +33,7 @@ class [[nodiscard]] Status {
   char text_[252] = {};
 };
 
+// A value, or the reason why there is none. value(), * and -> require ok().
 template <typename T>
 class [[nodiscard]] Result {
  public:

@@ -1,5 +1,5 @@
-// Locks built on atomics and futexes through base/os.h. They call nothing of libc, so the syscall guard never sees
-// them and they may be held where malloc may not be called. Lock order is written in docs/internals/locking.md.
+// Locks built on atomics and on futexes through base/os.h. They call nothing in libc, so the syscall guard does not
+// intercept them, and they may be used where libc may not be called. The lock order is in docs/internals/locking.md.
 #pragma once
 #include <signal.h>
 
@@ -12,7 +12,7 @@
 
 namespace farside {
 
-// For sections of a few dozen instructions. Never held across a system call or a fault.
+// For critical sections of a few dozen instructions. Not held across a system call or a fault.
 class SpinLock {
  public:
   void lock() {
@@ -35,7 +35,7 @@ class SpinLock {
   std::atomic<bool> locked_{false};
 };
 
-// A sleeping lock. Not recursive.
+// A lock whose waiters sleep. Not recursive.
 class Mutex {
  public:
   void lock() {
@@ -57,11 +57,12 @@ class Mutex {
 
  private:
   const uint32_t* raw() const { return reinterpret_cast<const uint32_t*>(&word_); }
-  std::atomic<uint32_t> word_{0};  // 0 free, 1 held, 2 held and somebody sleeps
+  std::atomic<uint32_t> word_{0};  // 0: free, 1: held, 2: held, and a thread may sleep
 };
 
-// A counter that threads may sleep on: wait() returns once the value differs from the one seen. wake_all() is cheap
-// (no system call) when nobody sleeps.
+// A counter whose change threads can wait for: wait() returns when the value differs from `seen`, after the timeout, or
+// spuriously. wake_all() makes no system call when no thread waits: both sides are sequentially consistent, so either
+// wake_all() sees the waiter, or the waiter sees the new value.
 class Event {
  public:
   uint32_t value() const { return word_.load(std::memory_order_acquire); }
@@ -80,15 +81,15 @@ class Event {
       os::futex_wake(reinterpret_cast<const uint32_t*>(&word_), 1 << 30);
     }
   }
-  void reset_in_child() { sleepers_.store(0); }  // only the forking thread survived
+  void reset_in_child() { sleepers_.store(0); }  // a forked child has only the forking thread
 
  private:
   std::atomic<uint32_t> word_{0};
   std::atomic<uint32_t> sleepers_{0};
 };
 
-// Blocks all signals of the calling thread but those that report its own faults. For ordinary code that owns pages or
-// holds a lock which a fault in a signal handler would wait for.
+// Blocks all signals of the calling thread, except those that report its own faults. For ordinary code that owns pages
+// or holds a lock for which a fault in a signal handler would wait: that wait would never end.
 class SignalsBlocked {
  public:
   static constexpr os::SignalSet kAllButFaults =
