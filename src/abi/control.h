@@ -1,9 +1,10 @@
-// The page by which `farside ctl` talks to a running process. The process holds it as a sealed memfd of this name; who
-// may open /proc/PID/fd of the process (its own user, and root) may map it, so it needs no path, no socket and no
-// thread.
+// The page through which `farside ctl` controls a running process. The process has it as a sealed memfd with the name
+// below. Every process that may open /proc/PID/fd of the process (of the same user, or root) can map it, so no path,
+// socket or thread is needed.
 //
-//   ctl:      takes the file's lock, writes local_*, asked++ , waits for answered == asked, reads the report
-//   process:  looks at asked some ten times a second (an evictor does), obeys, writes the report, answered = asked
+//   ctl:      locks the file, writes local_*, increments `asked`, waits until answered == asked, reads the report
+//   process:  an evictor reads `asked` about ten times a second; executes the request, writes the report, and sets
+//             `answered` to `asked`
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -19,9 +20,9 @@ struct ControlPage {
   uint64_t magic;
   std::atomic<uint32_t> asked;
   std::atomic<uint32_t> answered;
-  uint64_t local_bytes;  // near memory that is wanted from now on, as SizeOrShare; both 0: as it is
+  uint64_t local_bytes;  // the new limit of near memory, as SizeOrShare; both 0: unchanged
   double local_share;
-  char report[kBytes - 32];  // a line of JSON, as --stats gives it for each process
+  char report[kBytes - 32];  // a line of JSON, as --stats writes it for each process
 };
 static_assert(sizeof(ControlPage) == ControlPage::kBytes && std::atomic<uint32_t>::is_always_lock_free);
 

@@ -134,7 +134,7 @@ Status set_local(Options* options, std::string_view value) {
   return {};
 }
 
-// Letters in common, in order: enough to guess what was meant.
+// The number of letters in common, in order: enough to suggest the name that was meant.
 size_t common_letters(std::string_view a, std::string_view b) {
   size_t same = 0, at = 0;
   for (char c : a) {
@@ -204,7 +204,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
     set_log_level(level);
     return {};
   }
-  // These three concern the launcher alone; it has checked them.
+  // These three are for the launcher only, which has checked them.
   if (variable == "FARSIDE_FAR_MEMORY" || variable == "FARSIDE_TOKEN_FILE" || variable == "FARSIDE_STATS") return {};
   return Status::error(EINVAL, "{} is not an option of Farside; did you mean {}?", variable, nearest_name(variable));
 }

@@ -1,5 +1,5 @@
-// The options of a run. `farside run` turns its command line into the FARSIDE_* variables listed here, and the preload
-// library reads them in the program; both use this one table, so that no option exists in one place only.
+// The options of a run. `farside run` converts its command line to the FARSIDE_* variables listed here, and the preload
+// library reads the variables in the program. Both use the same table, so each option exists in both.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,35 +14,35 @@ enum class FaultMode { kAuto, kSignal, kHandler };
 enum class PolicyKind { kFifo, kSecondChance, kLru, kPriority };
 inline constexpr unsigned kPolicyKinds = 4;
 inline constexpr unsigned kMaxEvictors = 8;
-// How far objects come back: each segment's by what was used of it, or all one way.
+// How far objects are fetched: per segment, according to the share of it that was accessed; or all by one path.
 enum class Paths { kHybrid, kPageOnly, kObjectOnly };
-// What of a changed page is written back: the page, or the lines of it that have changed; or whatever costs less.
+// What is written back of a changed page: the whole page, its changed cache lines, or what measures faster.
 enum class WriteBack { kAuto, kPage, kLine };
 
-// "fifo", "second-chance", "lru", "priority"; ends with a zero byte.
+// "fifo", "second-chance", "lru", "priority"; followed by a zero byte.
 std::string_view policy_name(PolicyKind kind);
 bool policy_from_name(std::string_view name, PolicyKind* kind);
 
 struct Options {
-  SizeOrShare local{0, 0.5};              // near memory that the program's heap may use
-  char far_address[1024] = "";            // where far memory is; set by the launcher also for the embedded server
-  unsigned replicas = 1;                  // servers that hold each page
-  uint64_t patience_ns = 25'000'000'000;  // with memory servers that do not answer
+  SizeOrShare local{0, 0.5};              // near memory of the program's heap
+  char far_address[1024] = "";            // of the memory servers; the launcher sets it for the embedded server, too
+  unsigned replicas = 1;                  // servers that store each page
+  uint64_t patience_ns = 25'000'000'000;  // how long to wait for memory servers that do not reply
   char token[128] = "";                   // secret for the server
   FaultMode fault = FaultMode::kAuto;
   PolicyKind policy = PolicyKind::kSecondChance;
-  unsigned evictors = 0;  // at most so many, 1 .. kMaxEvictors; 0: one for every four processors
+  unsigned evictors = 0;  // maximum, 1 .. kMaxEvictors; 0: one for every four processors
   bool prefetch = true;
   Paths paths = Paths::kHybrid;
   WriteBack writeback = WriteBack::kPage;
   uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
   char report[256] = "";                 // file to which each process appends its statistics as one line of JSON
-  char trace[256] = "";                  // file to which each process appends what it recorded of its faults
+  char trace[256] = "";                  // file to which each process appends its recorded faults
   bool quiet = false;
-  bool announce = false;  // print the fault mode and why; set by the launcher for its first process
+  bool announce = false;  // print the fault mode and the reason; set by the launcher for its first process
 };
 
-// One row per variable; `internal` ones are passed from the launcher to the program and have no command line form.
+// One row per variable. Internal ones are passed from the launcher to the program and have no flag.
 struct OptionName {
   std::string_view variable;  // "FARSIDE_LOCAL"
   std::string_view flag;      // "--local"; "" where internal
@@ -51,11 +51,12 @@ struct OptionName {
 };
 std::span<const OptionName> option_names();
 
-// Sets one option from its variable's text. EINVAL with a text for people when the value or the name is wrong.
+// Sets one option from the text of its variable. EINVAL with a text for the user when the name or the value is invalid.
+// FARSIDE_LOG sets the level of base/log.h at once.
 Status set_option(Options* options, std::string_view variable, std::string_view value);
 
-// Reads all FARSIDE_* variables of an environment. Unknown names are errors that name the nearest known one.
-// Allocates nothing.
+// Reads all FARSIDE_* variables of an environment. The error of an unknown name suggests the most similar one.
+// Allocates no memory, so it may be called before the heap exists.
 Status options_from_environment(const char* const* environment, Options* options);
 
 }  // namespace farside

@@ -1,14 +1,15 @@
-// What the recorder (heap/trace) leaves for `farside trace`: a file of blocks, one for each process that ended. A block
-// is a TraceHeader and then, in this order and as many as the header says:
+// The file that the recorder (preload/trace) writes for `farside trace`. It has one block for each process that ended.
+// A block is a TraceHeader, followed by these arrays in this order, with the numbers of elements given in the header:
 //
 //   TraceEntry entries[]    faults, by call stack, kind and thread
-//   TraceStack stacks[]     where the bytes of each stack lie
+//   TraceStack stacks[]     registers of each call stack, and the place of its bytes
 //   TraceSite sites[]       allocations, by call stack
 //   TraceHint hints[]       hints, by the place of the call
-//   stack bytes             pieces of program stacks
+//   stack bytes             copies of parts of program stacks
 //   text of /proc/self/maps; path of the program
 //
-// Both ends are of one build and one machine; the version guards against a file left over from another.
+// Writer and reader are of the same build and run on the same machine, so structs are written as they are. The version
+// detects files of another build.
 #pragma once
 #include <cstdint>
 
@@ -22,7 +23,7 @@ inline constexpr uint32_t kTraceVersion = 1;
 enum class TraceKind : uint32_t {
   kRead = 0,        // fetched for reading
   kWrite = 1,       // fetched for writing
-  kProtection = 2,  // first write to a page that came for reading
+  kProtection = 2,  // first write to a page that was fetched for reading
   kAllocation = 3,  // first touch of a page
 };
 inline constexpr unsigned kTraceKinds = 4;
@@ -32,19 +33,19 @@ struct TraceHeader {
   uint32_t version;
   uint32_t pid;
   uint64_t entries, stacks, sites, hints, stack_bytes, maps_bytes, program_bytes;
-  uint64_t dropped;           // faults that found the tables full
+  uint64_t dropped;           // faults not recorded because the tables were full
   uint64_t near_limit_bytes;  // of the process, at its end
 };
 static_assert(sizeof(TraceHeader) == 88);
 
-// Registers as DWARF numbers them on x86-64: rax rdx rcx rbx rsi rdi rbp rsp r8..r15, and the instruction pointer.
+// Registers with their DWARF numbers on x86-64: rax rdx rcx rbx rsi rdi rbp rsp r8..r15, instruction pointer.
 inline constexpr unsigned kTraceRegisters = 17;
 inline constexpr unsigned kTraceRbp = 6, kTraceRsp = 7, kTraceRip = 16;
 
 struct TraceStack {
   uint64_t key;  // 0: empty
   uint64_t registers[kTraceRegisters];
-  uint64_t offset, bytes;  // within the stack bytes; what lay at the stack pointer and above
+  uint64_t offset, bytes;  // within the stack bytes; the memory from the stack pointer upwards
 };
 
 struct TraceEntry {
@@ -57,13 +58,13 @@ struct TraceEntry {
   uint32_t thread;
   TraceKind kind;
   uint64_t count;
-  SiteCount sites[kSites];  // number of a TraceSite; the most common ones, by Misra and Gries
+  SiteCount sites[kSites];  // index of a TraceSite; the most frequent ones, by Misra and Gries
   TracePattern pattern;
 };
 
 struct TraceSite {
   uint64_t stack;  // key of a TraceStack; 0: empty
-  uint64_t bytes;  // allocated there in all, estimated from samples where allocations are small
+  uint64_t bytes;  // total allocated; estimated from samples where allocations are small
   uint64_t largest;
 };
 

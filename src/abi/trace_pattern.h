@@ -1,7 +1,7 @@
-// How one code location walks over memory, learned from the addresses of its faults alone, in a few dozen bytes.
-// Prefetch hides most faults of a stream: the next one comes a whole window later. So a jump counts as a small step
-// repeated when every page in between is near, which only a window fetched ahead explains where steps are far apart.
-// Plain data; no system calls; safe under a fault.
+// The access pattern of one code location, learned from the addresses of its faults alone. Prefetching hides most
+// faults of a stream, since the next fault is a whole window later. Therefore a jump counts as a repeated small step
+// when every page in between is near. The recorder uses it during faults: plain data, no system calls, no allocation.
+// Not thread-safe: each pattern belongs to one thread.
 #pragma once
 #include <cstdint>
 
@@ -13,10 +13,10 @@ struct TracePattern {
   static constexpr unsigned kStreams = 4;
   static constexpr unsigned kStrides = 4;
 
-  // A place where the location walks: merging and copying code has several. `last` is 0 where unused.
+  // One stream of the location. Code that merges or copies has several. `last` is 0 where unused.
   struct Stream {
     uint64_t last = 0;
-    int64_t stride = 0;  // bytes; 0: not known
+    int64_t stride = 0;  // bytes; 0: unknown
     uint64_t used = 0;   // clock of the last fault
   };
   struct StrideCount {
@@ -24,15 +24,15 @@ struct TracePattern {
     uint64_t count = 0;
   };
 
-  uint64_t same = 0;           // the page of the fault before
-  uint64_t sequential = 0;     // the page after it
-  uint64_t strided = 0;        // as far from it as that was from the one before
-  uint64_t random = 0;         // neither
-  uint64_t chase_checked = 0;  // faults for which a pointer was looked for, see trace.cc
-  uint64_t chase_found = 0;
-  uint64_t last = 0;  // address of the last fault
+  uint64_t same = 0;           // faults in the page of the previous fault
+  uint64_t sequential = 0;     // in the page after it
+  uint64_t strided = 0;        // at the same distance as the previous two
+  uint64_t random = 0;         // none of these
+  uint64_t chase_checked = 0;  // faults checked for a pointer chase (preload/trace/trace.cc)
+  uint64_t chase_found = 0;    // of these, with the address in memory near the previous fault
+  uint64_t last = 0;           // address of the last fault
   uint64_t clock = 0;
-  StrideCount strides[kStrides];  // the most common ones, by Misra and Gries; of `strided` faults
+  StrideCount strides[kStrides];  // the most frequent ones of `strided` faults, by Misra and Gries
   Stream streams[kStreams];
 };
 
@@ -45,7 +45,7 @@ inline constexpr int64_t kMaxSteps = 96;  // a prefetch window, and the pages be
 
 inline int64_t page_of(uint64_t address) { return static_cast<int64_t>(address / kPageSize); }
 
-// Whether all pages between `from` and `to` at this stride are near.
+// True if all pages between `from` and `to` at this stride are near, and they may be one prefetch window.
 template <typename IsNear>
 bool is_fetched_ahead(int64_t from, int64_t to, int64_t stride, IsNear is_near) {
   int64_t steps = (to - from) / stride;
@@ -56,8 +56,8 @@ bool is_fetched_ahead(int64_t from, int64_t to, int64_t stride, IsNear is_near) 
   return true;
 }
 
-// The stride in pages at which prefetch led from `from` to `to`, or 0. Prefetch begins after a few faults at equal
-// distance, so strides other than a page are known by then.
+// The stride in pages with which prefetching led from `from` to `to`, or 0. Prefetching begins after several faults at
+// equal distances, so strides other than one page are known by then.
 template <typename IsNear>
 int64_t stride_fetched_ahead(int64_t from, int64_t to, int64_t known, IsNear is_near) {
   for (int64_t stride : {int64_t{1}, int64_t{-1}, known}) {
@@ -66,7 +66,7 @@ int64_t stride_fetched_ahead(int64_t from, int64_t to, int64_t known, IsNear is_
   return 0;
 }
 
-// How a fault at `address` continues the stream; *stride is set to bytes where it does.
+// How a fault at `address` continues the stream; *stride is then the distance in bytes.
 template <typename IsNear>
 TraceStep step_of(const TracePattern::Stream& stream, uint64_t address, IsNear is_near, int64_t* stride) {
   int64_t from = page_of(stream.last), to = page_of(address);
@@ -121,8 +121,8 @@ inline void count_step(TracePattern& pattern, TraceStep step, int64_t stride) {
   }
 }
 
-// A stream of its own for a fault that continues none, in place of the one that rested longest. Its distance from the
-// last fault may turn out to be a stride.
+// Starts a stream with a fault that continues none, in place of the stream that was unused for longest. Its distance
+// from the last fault is its first guess at a stride.
 inline void begin_stream(TracePattern& pattern, uint64_t address) {
   TracePattern::Stream* oldest = &pattern.streams[0];
   for (auto& s : pattern.streams) {
@@ -133,7 +133,7 @@ inline void begin_stream(TracePattern& pattern, uint64_t address) {
 
 }  // namespace trace_pattern
 
-// Adds a fault. is_near(page number) tells whether a page is near now.
+// Adds a fault. is_near(page number) returns whether a page is near now.
 template <typename IsNear>
 TraceStep note_access(TracePattern& pattern, uint64_t address, IsNear is_near) {
   using namespace trace_pattern;  // NOLINT: the helpers above
