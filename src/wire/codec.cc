@@ -30,7 +30,7 @@ bool all_zero(const uint8_t* bytes, size_t count) {
   return std::all_of(bytes, bytes + count, [](uint8_t b) { return b == 0; });
 }
 
-// An address is printable and zeros follow it, so it can be shown and compared as text.
+// The address must be printable, not empty, and padded with zeros, so that it can be printed and compared as text.
 bool check_report(const ServerReport& report) {
   size_t length = strnlen(report.address, sizeof report.address);
   if (length == 0 || length == sizeof report.address || report.leaving > 1 || report.zero != 0) return false;
@@ -124,7 +124,7 @@ int decode_report(Bytes payload, ServerReport* out) {
   return 0;
 }
 
-// Large, so it is checked where it lies: a caller may have little stack, and may decode in place.
+// The reply is large and callers may have a small stack, so it is checked in place. *out may be the payload itself.
 int decode_servers(Bytes payload, ServersReply* out) {
   uint32_t head[2];
   if (payload.size() != sizeof *out) return -EBADMSG;

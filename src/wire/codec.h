@@ -1,6 +1,7 @@
-// Builds and checks frames. No I/O, no allocation, no trust: every function that reads takes bytes from a peer that
-// may be hostile, and returns 0 or a negative errno value (-EBADMSG: the peer does not keep to the protocol;
-// -EPROTONOSUPPORT: it speaks another version; -EINVAL, -E2BIG, -ERANGE: a well-formed request that asks for nonsense).
+// Builds and checks frames. Pure functions without I/O and memory allocation, used by clients and servers. The input of
+// the checking and decoding functions comes from a peer that may be hostile. They return 0 or a negative errno value
+// (-EBADMSG: the peer violates the protocol; -EPROTONOSUPPORT: it uses another version; -EINVAL, -E2BIG, -ERANGE: a
+// well-formed but impossible request), and set *out only on success; decode_error differs, see there.
 #pragma once
 #include <cstring>
 #include <span>
@@ -17,17 +18,18 @@ Bytes bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// A header without its checksum, which seal() adds once the payload is known.
+// A header without its checksum, which the caller adds when the payload is complete.
 FrameHeader make_header(Op op, uint16_t flags, uint64_t request, uint32_t payload_bytes);
 
-// The checksum of a header; continue it over the payload with crc32c().
+// The checksum of a header; crc32c() continues it over the payload.
 uint32_t header_crc(const FrameHeader& header);
 
-// Checks all that can be known before the payload is there: magic, version, op, flags, length.
+// Check everything that does not need the payload: magic, version, op, flags, length.
 int check_request_header(const FrameHeader& header);
 int check_reply_header(const FrameHeader& header);
 
-// The extents of a request. They may lie unaligned in a receive buffer, so they are copied out one by one.
+// The extents of a request, in a receive buffer that outlives the list. They may be unaligned, so each is copied when
+// accessed.
 class ExtentList {
  public:
   ExtentList() = default;
@@ -50,7 +52,7 @@ struct ListRequest {
   Bytes data;                // kWrite: exactly total_bytes
 };
 
-// Payloads of kRead, kWrite and kDiscard, checked against the size of the region that they are for.
+// Payloads of kRead, kWrite and kDiscard, checked against the size of their region.
 int decode_list(Op op, Bytes payload, uint64_t region_bytes, ListRequest* out);
 
 int decode_hello(Bytes payload, HelloRequest* out);
@@ -59,7 +61,8 @@ int decode_reserve(Bytes payload, ReserveRequest* out);
 int decode_report(Bytes payload, ServerReport* out);
 int decode_servers(Bytes payload, ServersReply* out);
 
-// The error that a peer reports, always a valid negative errno value. *out's text is terminated and printable.
+// Returns the error that a peer reports, always a valid negative errno value; -EBADMSG for a malformed payload. The
+// text in *out is terminated and printable.
 int decode_error(Bytes payload, ErrorReply* out);
 ErrorReply make_error(int code, const char* text);
 

@@ -29,11 +29,12 @@ uint32_t update_portable(uint32_t state, const unsigned char* at, size_t bytes) 
 
 #if defined(__x86_64__)
 
-// One crc32 instruction takes three cycles but one can start each cycle, so three stretches run side by side.
-// A page is three stretches and 16 bytes.
+// The crc32 instruction has a latency of three cycles and a throughput of one per cycle, so three stretches are
+// computed at the same time. A page has three stretches and 16 bytes.
 constexpr size_t kStretch = 1360;
 
-// Feeding zeros to the register is linear over its bits, so "kStretch zero bytes later" is four table look-ups.
+// Appending zeros is a linear function of the register's bits, so the register after kStretch zero bytes is the
+// exclusive or of four table entries.
 using ShiftTable = std::array<std::array<uint32_t, 256>, 4>;
 constexpr ShiftTable make_shift_table() {
   std::array<uint32_t, 32> basis{};
@@ -82,7 +83,7 @@ __attribute__((target("sse4.2"))) uint32_t update_sse42(uint32_t state, const un
   return state;
 }
 
-// False until this file's constructors ran; the portable form gives the same result until then.
+// False until the constructors of this file have run; the portable form has the same result until then.
 const bool g_has_instruction = __builtin_cpu_supports("sse4.2");
 
 #endif

@@ -1,13 +1,13 @@
-// The words that clients and memory servers exchange. Written once, for both ends; docs/internals/wire.md tells the story.
-// All integers are little-endian; structs have no padding; reserved bytes are zero and checked.
+// The structs that clients, memory servers and controllers exchange; docs/internals/wire.md describes their use. All
+// integers are little-endian; structs have no padding; reserved bytes are zero, and receivers check that they are.
 //
 // A frame:
 //    0        4    5    6       8                16         20       24
 //    +--------+----+----+-------+----------------+----------+--------+-----------------
 //    | magic  |ver | op | flags |   request id   | payload  | crc32c | payload ...
 //    +--------+----+----+-------+----------------+----------+--------+-----------------
-// The checksum covers the first 20 bytes and the payload. A reply repeats the request's id and op with kFlagReply set,
-// or carries op kError.
+// The checksum covers the first 20 bytes and the payload. A reply has the request's id, kFlagReply, and the request's
+// op or kError.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -31,7 +31,7 @@ enum class Op : uint8_t {
   kStats = 7,      // empty -> StatsReply
   kPing = 8,       // empty -> empty
   kError = 9,      // only as a reply: ErrorReply
-  kRegister = 10,  // to a controller: ServerReport -> empty; a server says what it lends, about once a second
+  kRegister = 10,  // to a controller: ServerReport -> empty; sent by servers about once a second
   kServers = 11,   // to a controller: empty -> ServersReply
 };
 inline constexpr Op kLastOp = Op::kServers;
@@ -74,7 +74,7 @@ inline constexpr size_t kMaxPayload = kListBytes + kMaxDataBytes;
 enum class HelloMode : uint32_t {
   kCreate = 1,    // token, region_bytes: a new empty region
   kAttach = 2,    // region, secret, channel, generation: one more connection to a region
-  kSnapshot = 3,  // region, secret: a copy-on-write child of that region, bound to this connection
+  kSnapshot = 3,  // region, secret: a new copy-on-write child of that region; this is its first connection
   kObserve = 4,   // token: no region, for kStats and kPing
 };
 
@@ -85,9 +85,9 @@ inline constexpr size_t kMaxToken = 128;
 //    +------+-------------+---------------+---------+------------+---------+------------+-------------------+
 //    | mode | token_bytes | region_bytes  | region  | secret[16] | channel | generation | token[128]        |
 //    +------+-------------+---------------+---------+------------+---------+------------+-------------------+
-// channel: a number that the client made up for a sequence of connections of which each replaces the one before;
-// generation counts them. Once a connection is greeted, requests of older generations of its channel are not carried
-// out any more. Both 0: a connection that nothing replaces.
+// channel: a number chosen by the client for a sequence of connections, each of which replaces the previous one;
+// generation numbers them, from 1. After the reply to this request, the server executes no requests of older
+// generations of the channel. Both 0: a connection that is never replaced.
 struct HelloRequest {
   HelloMode mode;
   uint32_t token_bytes;
@@ -100,7 +100,7 @@ struct HelloRequest {
 };
 static_assert(sizeof(HelloRequest) == 184);
 
-// has_memory: the region's memory file comes along as a descriptor (Unix sockets, kCreate only).
+// has_memory: the descriptor of the region's memory file is passed with the reply (Unix sockets, kCreate only).
 //    0         8            24              32           36      40
 //    +---------+------------+---------------+------------+-------+
 //    | region  | secret[16] | region_bytes  | has_memory | zero  |
@@ -116,14 +116,14 @@ static_assert(sizeof(HelloReply) == 40);
 
 struct ReserveRequest {
   uint64_t bytes;     // a multiple of kSlabBytes, not 0
-  uint64_t sequence;  // grows with each request for a region; one that is not larger than the last is a repetition
+  uint64_t sequence;  // increases with each request for a region; not larger than the last one granted: a repetition
 };
 struct ReserveReply {
-  uint64_t reserved;  // of the region, afterwards
+  uint64_t reserved;  // of the region, after the request
 };
 static_assert(sizeof(ReserveRequest) == 16 && sizeof(ReserveReply) == 8);
 
-// Of the whole server.
+// Of the whole server. The fields from `reads` on count since its start.
 struct StatsReply {
   uint64_t capacity_bytes, charged_bytes, stored_bytes;
   uint64_t clients, regions, snapshots;
@@ -133,17 +133,17 @@ struct StatsReply {
 };
 static_assert(sizeof(StatsReply) == 14 * 8);
 
-// What a memory server tells a controller about itself.
+// A memory server's report about itself to a controller.
 //    0             104    112        120      128       136       140    144
 //    +-------------+------+----------+--------+---------+---------+------+
 //    | address     | lent | reserved | stored | clients | leaving | zero |
 //    +-------------+------+----------+--------+---------+---------+------+
 inline constexpr size_t kAddressBytes = 104;
 struct ServerReport {
-  char address[kAddressBytes];      // as clients name it, "tcp://host:port"; printable, filled with zeros, one at least
+  char address[kAddressBytes];      // for clients, "tcp://host:port"; printable, padded with at least one zero
   uint64_t lent, reserved, stored;  // bytes
   uint64_t clients;                 // regions
-  uint32_t leaving;                 // 1: it waits for its clients to end, and takes no new slabs
+  uint32_t leaving;                 // 1: it accepts no new slabs, and stops when its clients have ended
   uint32_t zero;
 };
 static_assert(sizeof(ServerReport) == 144);
@@ -151,7 +151,7 @@ static_assert(sizeof(ServerReport) == 144);
 enum class ServerState : uint32_t {
   kUp = 1,
   kLeaving = 2,
-  kSilent = 3,  // has not reported for a while: dead, or cut off
+  kSilent = 3,  // its reports are missing: it failed or is unreachable
 };
 
 inline constexpr uint32_t kMaxPoolServers = 64;
@@ -163,7 +163,7 @@ struct ServerEntry {
 struct ServersReply {
   uint32_t count;
   uint32_t zero;
-  ServerEntry servers[kMaxPoolServers];  // the first `count`; zeros behind them
+  ServerEntry servers[kMaxPoolServers];  // the first `count`, then zeros
 };
 static_assert(sizeof(ServerEntry) == 152 && sizeof(ServersReply) == 8 + 64 * 152);
 
@@ -178,9 +178,9 @@ struct ErrorReply {
 };
 static_assert(sizeof(ErrorReply) == 128);
 
-// The page behind a region's bytes in its memory file, for clients that map the file. The server writes it, clients
-// read it. While live_overlays is not 0, writes and discards must go through the server, which first saves the old
-// content for the snapshots.
+// The page after a region's bytes in its memory file, for clients that map the file. The server writes it, clients only
+// read it. While live_overlays, the number of snapshots, is not 0, clients must send writes and discards to the server,
+// which first saves the old content for the snapshots.
 struct RegionTrailer {
   uint64_t live_overlays;
   uint8_t zero[kPageBytes - 8];

@@ -115,7 +115,7 @@ TEST(Codec, ChecksReportsOfServers) {
   EXPECT_EQ(decode(), -EBADMSG);  // no address
   strcpy(report.address, "tcp://10.0.0.1:7170");
   EXPECT_EQ(decode(), 0);
-  report.address[40] = 'x';  // behind the end
+  report.address[40] = 'x';  // after the terminating zero
   EXPECT_EQ(decode(), -EBADMSG);
   report.address[40] = 0;
   report.address[3] = '\n';
@@ -126,7 +126,7 @@ TEST(Codec, ChecksReportsOfServers) {
   report.leaving = 1;
   report.zero = 1;
   EXPECT_EQ(decode(), -EBADMSG);
-  memset(report.address, 'x', sizeof report.address);  // without an end
+  memset(report.address, 'x', sizeof report.address);  // not terminated
   report.zero = 0;
   EXPECT_EQ(decode(), -EBADMSG);
 }
