@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kRetryNs = 1'000'000;
 constexpr KeepAlive kKeepAlive = {.idle_s = 5, .interval_s = 1, .probes = 5};
-constexpr int kDeadPeerMs = 5000;  // unacknowledged data for so long: the peer is gone
+constexpr int kDeadPeerMs = 5000;  // data unacknowledged for this long: the peer has failed
 
 int wait_for(int fd, short events, uint64_t deadline_ns) {
   for (;;) {
@@ -42,7 +42,7 @@ int connect_before(int fd, const Endpoint& endpoint, uint64_t deadline_ns) {
     int r = os::call(SYS_connect, fd, &endpoint.address, endpoint.length);
     if (r == -EINPROGRESS || r == -EINTR) return finish_connect(fd, deadline_ns);
     if (r != -EAGAIN) return r;
-    // A Unix socket's backlog is full, and the kernel tells no moment to wait for.
+    // The backlog of a Unix socket is full, and poll() does not report when it is not.
     if (now_ns() >= deadline_ns) return -ETIMEDOUT;
     os::nanosleep_ns(kRetryNs);
   }
@@ -61,7 +61,7 @@ int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns) {
   return 0;
 }
 
-// Keeps the first descriptor that came with a message, where one is wanted; closes all others.
+// Stores the first descriptor passed with a message in *wanted, where one is wanted; closes all others.
 void take_passed_fds(msghdr* message, int* wanted) {
   for (cmsghdr* c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;

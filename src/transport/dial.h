@@ -1,5 +1,6 @@
-// Reaching a memory server: connecting, the greeting, and single requests with a deadline. Async-signal-safe: a channel
-// may be opened under a fault. Names were resolved beforehand, when the Endpoint was made.
+// Connections to memory servers and controllers: connecting, the greeting (HELLO), and single requests with a deadline.
+// Async-signal-safe, because a channel may be opened during a fault; host names are resolved before, when the Endpoint
+// is created. Functions are thread-safe; one connection belongs to one thread at a time.
 #pragma once
 #include <sys/socket.h>
 
@@ -18,29 +19,30 @@ inline constexpr uint64_t kDialTimeoutNs = 4'500'000'000;
 struct Endpoint {
   sockaddr_storage address = {};
   socklen_t length = 0;
-  char name[192] = {};  // as the user wrote it, for messages
+  char name[192] = {};  // as given by the user, for messages
   bool is_unix() const { return address.ss_family == AF_UNIX; }
 };
 
-// Fills in a Unix socket's address. ENAMETOOLONG when the path does not fit.
+// Sets the address of a Unix socket. 0, or -ENAMETOOLONG when the path is empty or does not fit.
 int set_unix_path(Endpoint* endpoint, const char* path, size_t length);
 
-// Connects. Returns a non-blocking, close-on-exec socket, or -errno. deadline_ns is on the clock of now_ns().
+// Connects. Returns a non-blocking, close-on-exec socket, or -errno. deadline_ns is a time of now_ns().
 int dial(const Endpoint& endpoint, uint64_t deadline_ns);
 
-// One request and its reply on a connection that has no other request under way. Returns 0; or -errno with
-// error->code != 0 when the server answered with an error; or -errno with error->code == 0 when the connection is no
-// longer usable. passed_fd (may be null) receives a descriptor that came along, else -1.
+// Sends one request and waits for its reply, on a connection that has no other request in flight. The reply's payload
+// must have exactly the size of `reply`. Returns 0; or -errno with error->code != 0 when the server replied with an
+// error; or -errno with error->code == 0 when the connection is not usable any more. *passed_fd (may be null) is the
+// descriptor that was passed with the reply, or -1; the caller closes it.
 int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply, uint64_t deadline_ns,
              wire::ErrorReply* error, int* passed_fd = nullptr);
 
-// All that it takes to open one more greeted connection.
+// Everything that is needed to open a further connection to the same server with the same greeting.
 struct Dialer {
   Endpoint endpoint;
   wire::HelloRequest hello = {};
   OwnFds* fds = nullptr;
 
-  // Returns a descriptor registered in *fds, or -errno with the reason in *status.
+  // Connects and sends the greeting. Returns a descriptor registered in *fds, or -errno with the reason in *status.
   int open(Status* status, wire::HelloReply* reply = nullptr, int* memory_fd = nullptr,
            uint64_t timeout_ns = kDialTimeoutNs) const;
 };

@@ -68,7 +68,7 @@ int FaultyChannel::after_submit(int submitted, Token token) {
 
 FaultyChannel::Held* FaultyChannel::find(Token token) { return find_slot(held_, token); }
 
-// xorshift64*: any seed but 0 will do.
+// xorshift64*, whose state must not be 0.
 uint64_t FaultyChannel::next_random() {
   if (random_ == 0) random_ = 1;
   random_ ^= random_ >> 12;

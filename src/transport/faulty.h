@@ -1,5 +1,5 @@
-// A test double around any channel: completions come late and out of order, calls fail, the peer dies. What happens
-// depends on the seed alone.
+// A test double around another channel: it delays and reorders completions, makes calls fail, and simulates the failure
+// of the peer. Its decisions depend only on the seed and the sequence of calls.
 #pragma once
 #include <memory>
 
@@ -11,9 +11,9 @@ class FaultyChannel final : public Channel {
  public:
   struct Plan {
     uint64_t seed = 1;
-    unsigned max_delay_polls = 0;  // each completion is held back for a random number of polls up to this
-    uint64_t fail_every = 0;       // every n-th submit fails with -EIO; 0: none
-    uint64_t die_after = 0;        // after so many submits the peer is dead; 0: never
+    unsigned max_delay_polls = 0;  // each completion is delayed by a random number of polls, up to this
+    uint64_t fail_every = 0;       // every n-th submission fails with -EIO; 0: none
+    uint64_t die_after = 0;        // after this number of submissions the peer fails; 0: never
   };
 
   FaultyChannel(std::unique_ptr<Channel> inner, Plan plan)
@@ -39,7 +39,7 @@ class FaultyChannel final : public Channel {
   Held* find(Token token);
   uint64_t next_random();
 
-  std::unique_ptr<Channel> inner_;  // gone once the peer is dead, so that nothing lands in buffers any more
+  std::unique_ptr<Channel> inner_;  // destroyed when the peer fails, so that no buffer is written afterwards
   Plan plan_;
   uint64_t random_;
   uint64_t submits_ = 0;

@@ -1,5 +1,5 @@
-// The descriptors that belong to one store: its sockets and its memory file. The program's own close() is checked
-// against this set, and a forked child closes the whole set at once. Lock-free and async-signal-safe.
+// The descriptors of one store: its sockets and its memory file. The close() calls of the program are checked against
+// this set, and a forked child closes all of it. Lock-free, thread-safe, async-signal-safe.
 #pragma once
 #include <atomic>
 #include <cerrno>
@@ -12,8 +12,8 @@ namespace farside::transport {
 
 class OwnFds : public NearObject {
  public:
-  // Takes over fd: moves it high, out of the program's way, and registers it. Returns the new number, or -EMFILE and
-  // fd is closed.
+  // Takes ownership of fd: moves it to a high number, which programs rarely use, and registers it. Returns the new
+  // number, or -EMFILE, and then fd is closed.
   int adopt(int fd) {
     int high = os::move_fd_high(fd);
     if (high >= kLimit) {
@@ -24,6 +24,7 @@ class OwnFds : public NearObject {
     return high;
   }
 
+  // Does nothing for other descriptors.
   void close(int fd) {
     if (!contains(fd)) return;
     word(fd).fetch_and(~bit(fd), std::memory_order_release);
@@ -34,6 +35,7 @@ class OwnFds : public NearObject {
     return fd >= 0 && fd < kLimit && (bits_[fd / 64].load(std::memory_order_acquire) & bit(fd)) != 0;
   }
 
+  // keep: -1 for none.
   void close_all_but(int keep) {
     for (int fd = 0; fd < kLimit; fd++) {
       if (fd % 64 == 0 && bits_[fd / 64].load(std::memory_order_acquire) == 0) fd += 63;
@@ -42,7 +44,7 @@ class OwnFds : public NearObject {
   }
 
  private:
-  static constexpr int kLimit = 65536;  // move_fd_high() stays below
+  static constexpr int kLimit = 65536;  // move_fd_high() prefers numbers below
   static uint64_t bit(int fd) { return uint64_t{1} << (fd % 64); }
   std::atomic<uint64_t>& word(int fd) { return bits_[fd / 64]; }
   std::atomic<uint64_t> bits_[kLimit / 64] = {};

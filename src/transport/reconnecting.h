@@ -88,7 +88,7 @@ class ReconnectingChannel final : public Channel {
   uint64_t sequence_ = 0;
   unsigned in_flight_ = 0;  // requests without a result
 
-  // Times of now_ns(), moved forward by pauses in which the caller did not poll.
+  // Times of now_ns(). The first two are moved forward by pauses in which the caller did not poll.
   uint64_t completed_ns_ = 0;    // last completion, or first submission after an idle time
   uint64_t transferred_ns_ = 0;  // last progress of the connection
   uint64_t transferred_ = 0;     // its bytes_transferred() then

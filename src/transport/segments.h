@@ -1,4 +1,4 @@
-// What every channel checks and does with its lists of segments.
+// Helpers shared by the channels: checking lists of segments, slots of requests, data from pipes. Async-signal-safe.
 #pragma once
 #include <sys/uio.h>
 
@@ -10,7 +10,7 @@
 
 namespace farside::transport {
 
-// 0, or the error of a list that is over the limits of transport.h.
+// 0 and the total size; -EINVAL or -E2BIG for a list that violates the limits of transport.h.
 inline int check_segments(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) {
   if (segments.empty() || segments.size() > kMaxSegments) return -EINVAL;
   *total = 0;
@@ -23,7 +23,7 @@ inline int check_segments(std::span<const Segment> segments, uint64_t max_bytes,
 
 inline constexpr uint64_t kNoByteLimit = ~uint64_t{0};
 
-// Moves the front of a list of pieces forward by `bytes`, which the list holds at least.
+// Removes `bytes` from the front of a list, which has at least as many.
 inline void advance(iovec** pieces, size_t bytes) {
   while (bytes > 0) {
     iovec& p = **pieces;
@@ -35,7 +35,8 @@ inline void advance(iovec** pieces, size_t bytes) {
   }
 }
 
-// Reads exactly `bytes` from a pipe into the pieces, which together hold as many. Uses up the pieces.
+// Reads exactly `bytes` from a pipe into the pieces, whose total size this is. Modifies the pieces. -EPIPE: the pipe
+// ended before.
 inline int read_pipe(int pipe, iovec* pieces, int count, size_t bytes) {
   iovec* end = pieces + count;
   while (bytes > 0) {
@@ -49,14 +50,14 @@ inline int read_pipe(int pipe, iovec* pieces, int count, size_t bytes) {
   return 0;
 }
 
-// The request that a token names, among a channel's; nullptr: none. A token is its request's place modulo kMaxInFlight.
+// The slot of the request with this token; nullptr: none. A token modulo kMaxInFlight is the index of its slot.
 template <typename Slot>
 Slot* find_slot(Slot (&slots)[kMaxInFlight], Token token) {
   Slot& slot = slots[token % kMaxInFlight];
   return token != 0 && slot.token == token ? &slot : nullptr;
 }
 
-// The lowest free place, so that few of them ever need a staging buffer; nullptr: none.
+// The free slot with the lowest index, so that few slots ever allocate a staging buffer; nullptr: none.
 template <typename Slot>
 Slot* free_slot(Slot (&slots)[kMaxInFlight]) {
   for (Slot& slot : slots) {

@@ -118,7 +118,7 @@ int ShmChannel::wait(Token token, uint64_t timeout_ns) {
     if (r != -ETIMEDOUT) slot->token = 0;
     return r;
   }
-  // Only an experiment's added latency is waited for, and that exactly.
+  // Only the simulated latency is left to wait for; polling makes it exact.
   uint64_t start = now_ns();
   while (poll(token) == 0) {
     if (now_ns() - start >= timeout_ns) return -ETIMEDOUT;

@@ -1,7 +1,7 @@
-// One-sided access to a region whose memory file is mapped here: no server is involved, so data stays reachable even
-// when the server has died. While snapshots of the region are alive, writes and discards take a stream connection
-// instead, because the server must first save the old content for them.
-// An added latency and a bandwidth limit stand in for slower links in experiments.
+// One-sided access to a region whose memory file is mapped in this process. The server is not involved, so the data
+// stays accessible when the server has failed. While the region has snapshots, writes and discards are sent to the
+// server over a stream connection instead, because the server must first save the old content for the snapshots. For
+// experiments, a latency and a bandwidth limit can be added, which simulate slower links.
 #pragma once
 #include <sys/uio.h>
 #include <memory>
@@ -19,7 +19,7 @@ class ShmRegion : public NearObject {
  public:
   struct Link {
     double latency_us = 0;
-    double gbps = 0;  // 0: unlimited
+    double gbps = 0;  // Gbit/s; 0: unlimited
   };
 
   // Maps the file, whose size must be region_bytes and a trailer page. nullptr with the reason in *status.
@@ -32,7 +32,7 @@ class ShmRegion : public NearObject {
   bool has_overlays() const;
   bool is_delayed() const { return latency_ticks_ > 0 || ticks_per_byte_ > 0; }
 
-  // The tick at which a transfer that starts now is through. All channels share the link.
+  // The tick at which a transfer that starts now is complete; 0: at once. All channels share the link. Thread-safe.
   uint64_t completion_tick(uint64_t transfer_bytes);
 
  private:
@@ -48,7 +48,7 @@ class ShmRegion : public NearObject {
 
 class ShmChannel final : public Channel {
  public:
-  // `dialer` opens the stream connection when snapshots make one necessary. Both outlive the channel.
+  // `dialer` opens the stream connection when the first snapshot requires it. Both outlive the channel.
   ShmChannel(ShmRegion* region, const Dialer* dialer) : region_(region), dialer_(dialer) {}
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
@@ -61,7 +61,7 @@ class ShmChannel final : public Channel {
  private:
   struct Slot {
     Token token = 0;         // 0: free. The low four bits are the slot's index
-    Token stream_token = 0;  // not 0: under way on stream_
+    Token stream_token = 0;  // not 0: the request is in flight on stream_
     uint64_t ready_tick = 0;
   };
 

@@ -14,8 +14,8 @@ namespace {
 static_assert(kMaxSegments == wire::kMaxExtents && kMaxRequestBytes == wire::kMaxDataBytes);
 static_assert(kMaxInFlight == 16, "a token's low four bits are its slot");
 
-// Waking a sleeping thread costs about ten polled round trips, so wait() polls for about as long as a wake-up takes.
-// It does not yield in between: on a crowded machine that costs a whole turn, and sleeping lets others in just as well.
+// Waking a sleeping thread costs about ten polled round trips, so wait() polls for about as long as a wake-up takes
+// before it sleeps. It does not yield: on a crowded machine a yield takes a whole time slice.
 constexpr uint64_t kPollNs = 60'000;
 
 }  // namespace
@@ -121,11 +121,11 @@ int StreamChannel::start(Slot* slot, Token* token) {
   slot->result = kInFlight;
   *token = slot->token;
   send_queue_[(send_first_ + send_count_++) % kMaxInFlight] = static_cast<uint8_t>(slot - slots_);
-  if (!gathers_ || send_count_ >= kGathered) pump_send();  // a failure here is the token's result
+  if (!gathers_ || send_count_ >= kGathered) pump_send();  // a failure becomes the result of the token
   return 0;
 }
 
-// Ends the channel. After this nothing lands in anybody's buffer.
+// The channel has failed. After this no buffer is written.
 void StreamChannel::fail(int error) {
   fds_->close(fd_);
   fd_ = -1;
@@ -154,7 +154,8 @@ void StreamChannel::pump_send() {
   }
 }
 
-// What is to be sent next: of the first request as much as there is room for, and others whole. Returns the pieces.
+// Collects what is sent next: as much of the first request as fits, and further requests only as a whole. Returns the
+// number of pieces.
 int StreamChannel::collect(iovec* pieces) {
   int count = 0;
   for (unsigned i = 0; i < send_count_; i++) {
@@ -194,7 +195,7 @@ void StreamChannel::pump_receive() {
   }
 }
 
-// One receive: first into what is left of the landing buffers, then into buffer_, which is empty here.
+// One receive: into the rest of the reply's buffers, then into buffer_, which is empty at this point.
 ssize_t StreamChannel::receive_once(bool* drained) {
   iovec only_buffer;
   iovec* first = reply_slot_ ? land_next_ : &only_buffer;
@@ -214,7 +215,7 @@ ssize_t StreamChannel::receive_once(bool* drained) {
   return n;
 }
 
-// Takes everything out of buffer_, and finishes replies that are complete.
+// Processes all of buffer_, and completes the replies that were received as a whole.
 int StreamChannel::consume() {
   for (;;) {
     if (reply_slot_ && reply_left_ == 0) {
@@ -240,7 +241,7 @@ int StreamChannel::consume() {
   }
 }
 
-// The header is complete: it must answer a request under way, with exactly the payload that this request expects.
+// The header is complete. It must belong to a request in flight, with exactly the payload that this request expects.
 int StreamChannel::begin_reply() {
   if (int r = wire::check_reply_header(reply_); r < 0) return r;
   Slot* slot = find(reply_.request);
@@ -248,8 +249,8 @@ int StreamChannel::begin_reply() {
   bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
   if (!is_error && reply_.op != static_cast<uint8_t>(slot->op)) return -EBADMSG;
   if (reply_.payload_bytes != (is_error ? sizeof error_ : slot->reply_bytes)) return -EBADMSG;
-  // A well-behaved server answers only what it received in full; else a later retry would resend a bytes_transferred
-  // piece.
+  // A correct server replies only to requests that it has received completely. Otherwise the rest of the request would
+  // be sent from pieces that the reply has overwritten.
   if (slot->send_next != slot->send_end) return -EBADMSG;
   if (is_error) error_pieces_[0] = {&error_, sizeof error_};
   land_next_ = is_error ? error_pieces_ : slot->pieces + 1;
@@ -269,7 +270,7 @@ int StreamChannel::finish_reply() {
   return 0;
 }
 
-// `bytes` of the payload lie in the landing buffers now: checksum them while they are in the cache.
+// `bytes` of the payload were received into the reply's buffers: adds them to the checksum while they are in the cache.
 void StreamChannel::landed(size_t bytes) {
   reply_left_ -= bytes;
   while (bytes > 0) {
@@ -280,7 +281,7 @@ void StreamChannel::landed(size_t bytes) {
   }
 }
 
-// Until the socket has something for us, or takes something from us, or time runs out.
+// Sleeps until the socket is readable, or writable if there is data to send, for at most ns and at most a second.
 void StreamChannel::sleep(uint64_t ns) {
   constexpr uint64_t kMaxMs = 1000;
   int ms = static_cast<int>(std::min(kMaxMs, ns / 1'000'000 + 1));

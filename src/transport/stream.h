@@ -1,7 +1,7 @@
-// A channel over a stream socket, TCP or Unix, to a memory server. Requests go out whole, one or several in one sendmsg
-// where the socket takes it; replies are matched by request id. Read data lands in the segments' own buffers; its
-// checksum is verified before the token completes. After any breach of the protocol the channel is dead and its socket
-// closed.
+// A channel over a stream socket, TCP or Unix, to a memory server. Each sendmsg sends one or several requests; replies
+// are matched by request id. Read data is received directly into the buffers of the segments, and its checksum is
+// verified before the token completes. After an error of the connection or a violation of the protocol the socket is
+// closed, and the channel has failed; reconnecting.h replaces such channels.
 #pragma once
 #include <sys/uio.h>
 #include <memory>
@@ -14,10 +14,10 @@ namespace farside::transport {
 
 class StreamChannel final : public Channel {
  public:
-  // Dials and greets; nullptr with the reason in *status.
+  // Connects and sends the dialer's greeting; nullptr with the reason in *status.
   static std::unique_ptr<StreamChannel> open(const Dialer& dialer, Status* status);
 
-  // Over a greeted, non-blocking connection that is registered in *fds.
+  // Takes ownership of a non-blocking connection whose greeting is complete, and which is registered in *fds.
   StreamChannel(int fd, OwnFds* fds) : fd_(fd), fds_(fds) {}
   ~StreamChannel() override;
 
@@ -28,24 +28,24 @@ class StreamChannel final : public Channel {
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
 
-  // Bytes that the connection has taken and brought so far.
+  // Bytes sent and received so far: it changes while the connection makes progress.
   uint64_t bytes_transferred() const { return transferred_; }
 
  private:
   static constexpr int kInFlight = 1;
 
-  // A request under way. The token's low four bits are the slot's index.
-  //   pieces[0] is the frame's head. pieces[1..] are the near buffers: what a write sends after the head, or where a
-  //   read lands. One more piece is kept free for the receive buffer.
+  // A request in flight. The low four bits of the token are the slot's index.
+  //   pieces[0] is the head of the frame. pieces[1..] are the near buffers: the data of a write, or the destinations of
+  //   a read. One more piece is reserved for the receive buffer.
   struct Slot {
     Token token = 0;  // 0: free
     wire::Op op;
     int result;            // kInFlight, 0 or -errno
-    uint32_t reply_bytes;  // payload of the reply that is expected
-    iovec* send_end;       // end of what is to be sent
+    uint32_t reply_bytes;  // expected payload of the reply
+    iovec* send_end;       // end of the pieces to be sent
     iovec* send_next;
-    iovec* land_end;               // end of where the reply lands
-    std::byte* staging = nullptr;  // for writes from a pipe, as large as the largest one of the slot
+    iovec* land_end;               // end of the pieces that receive the reply
+    std::byte* staging = nullptr;  // for writes from a pipe; grows to the slot's largest one
     size_t staging_bytes = 0;
     iovec pieces[kMaxSegments + 2];
     wire::FrameHeader header;  // header, list_head and extents are sent as one piece
@@ -71,32 +71,32 @@ class StreamChannel final : public Channel {
   void landed(size_t bytes);
   void sleep(uint64_t ns);
 
-  static constexpr size_t kReceiveBytes = 5 * 4096;  // a page each for all that were gathered come in one receive
+  static constexpr size_t kReceiveBytes = 5 * 4096;  // one receive takes the replies of all gathered reads, a page each
   static constexpr int kMaxPieces = 32;              // in one sendmsg
-  static constexpr unsigned kGathered = 4;  // requests: the server works on them while the next ones come together
+  static constexpr unsigned kGathered = 4;           // requests sent together, so that the server need not wait for all
 
-  int fd_;  // -1: dead
+  int fd_;  // -1: the channel has failed
   OwnFds* fds_;
   uint64_t sequence_ = 0;
   uint64_t transferred_ = 0;
 
-  // Slots whose request is not sent in full, in order of submission.
+  // Slots whose request is not sent completely, in the order of submission.
   uint8_t send_queue_[kMaxInFlight];
   unsigned send_first_ = 0, send_count_ = 0;
   bool gathers_ = false;
 
-  // The reply being received: its header until that is complete, then its payload.
+  // The reply that is being received: first its header, then its payload.
   wire::FrameHeader reply_;
   size_t reply_header_bytes_ = 0;  // received so far
-  size_t reply_left_ = 0;          // payload bytes that have not landed
+  size_t reply_left_ = 0;          // payload bytes not yet received
   uint32_t reply_crc_ = 0;
-  Slot* reply_slot_ = nullptr;  // set while a payload is being received
+  Slot* reply_slot_ = nullptr;  // set while its payload is being received
   iovec* land_next_ = nullptr;
   iovec* land_end_ = nullptr;
   wire::ErrorReply error_;
   iovec error_pieces_[2];
 
-  size_t buffered_ = 0, consumed_ = 0;  // of buffer_
+  size_t buffered_ = 0, consumed_ = 0;  // bytes of buffer_
   std::byte buffer_[kReceiveBytes];
   Slot slots_[kMaxInFlight];
 };

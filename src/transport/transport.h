@@ -1,12 +1,12 @@
-// The one interface between the pager and far memory. A Channel belongs to one thread at a time: it takes lists of
-// (far address, length, near buffer), submits them without waiting, and is polled for completion. Every transport
-// passes the conformance suite in tests/conformance.
+// The interface between the pager and far memory. A Channel belongs to one thread at a time. It takes lists of (far
+// address, length, near buffer), submits them without waiting, and is polled for completion. Every transport passes the
+// conformance suite in tests/conformance.
 //
-// Rules that all implementations keep, because the pager calls them inside a SIGBUS handler:
-//   - async-signal-safe: system calls only through base/os.h, memory only from base/near.h, no libc locks, no
-//     exceptions, no logging on success paths;
-//   - buffers given to a channel are near memory and stay valid until their token completes;
-//   - results are 0 or -errno; a channel that lost its peer fails every later call with -ECONNRESET and never hangs.
+// Rules for all implementations, because the pager calls them in a SIGBUS handler:
+//   - async-signal-safe: system calls only through base/os.h, memory only from base/near.h, no locks of libc, no
+//     exceptions, no logging on success;
+//   - buffers are near memory and stay valid until their token completes;
+//   - results are 0 or -errno; after the loss of its peer a channel fails every call with -ECONNRESET and never hangs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -16,56 +16,56 @@
 
 namespace farside::transport {
 
-// A piece of far memory and the near buffer that it is read into or written from.
+// A range of far memory, and the near buffer into which it is read or from which it is written.
 struct Segment {
   uint64_t far;    // byte offset in the client's region
   uint32_t bytes;  // 1 .. kMaxRequestBytes
-  void* near;      // ignored where the data comes from a pipe, and for discard
+  void* near;      // ignored for writes from a pipe and for discards
 };
 
-// A request that was submitted and not yet seen complete. Never 0.
+// Identifies a request from its submission until poll or wait has returned its result. Never 0.
 using Token = uint64_t;
 
 inline constexpr size_t kMaxSegments = 256;              // in one request
 inline constexpr size_t kMaxRequestBytes = 1024 * 1024;  // in one request, all segments together (not for discard)
-inline constexpr size_t kMaxInFlight = 16;               // requests of one channel; one more is -EAGAIN
+inline constexpr size_t kMaxInFlight = 16;               // requests of one channel; a further one fails with -EAGAIN
 
 // Far memory that is mapped into this process.
 struct Mapping {
-  const std::byte* base = nullptr;  // where the region's byte 0 is mapped, and all others after it; nullptr: nowhere
-  bool immediate = false;           // bytes may be read there at any time; else only once a read of them has completed
-                                    // (such a read needs no buffers: `near` may be null)
+  const std::byte* base = nullptr;  // address of the region's byte 0; the region is contiguous. nullptr: not mapped
+  bool immediate = false;  // bytes may be read there at any time; else only after a read of them has completed,
+                           // for which `near` may be null
 };
 
 class Channel : public NearObject {
  public:
   virtual ~Channel() = default;
 
-  // Starts to read the segments into their buffers.
+  // Starts to read the segments into their buffers. 0, or -errno, and then there is no token.
   virtual int submit_read(std::span<const Segment> segments, Token* token) = 0;
 
-  // Starts to write the segments. No other write or discard that is under way, here or on another channel of the
-  // region, may touch the same pages. With pipe >= 0 the bytes are taken from that pipe, in order, exactly as many as
-  // the segments hold together, before the call returns (the pipe is free for the next batch); else from the buffers.
-  // -EAGAIN and errors of the list leave the pipe as it was; after other errors it may have lost part of its content.
+  // Starts to write the segments. No other write or discard in flight, on this or another channel of the region, may
+  // concern the same pages. With pipe >= 0 the data is read from that pipe, in order, exactly the total size of the
+  // segments, before the call returns (the pipe can then be used for the next batch); else from the buffers. -EAGAIN
+  // and errors of the list leave the pipe unchanged; after other errors it may have lost part of its content.
   virtual int submit_write(std::span<const Segment> segments, int pipe, Token* token) = 0;
 
-  // Starts to forget the segments: they read as zeros afterwards and their memory goes back to the server. Here a
-  // segment's bytes may be anything that fits its field.
+  // Starts to discard the segments: they read as zeros afterwards, and the server frees their memory. The size of a
+  // segment is not limited to kMaxRequestBytes.
   virtual int submit_discard(std::span<const Segment> segments, Token* token) = 0;
 
-  // While on, requests may be held back until a few are together, or until poll or wait is called for any: one system
-  // call sends them all. For callers that poll within microseconds (the fibers of a worker).
+  // While on, requests may be delayed until there are several, or until poll or wait is called for any of them; one
+  // system call then sends them all. For callers that poll within microseconds (the fibers of a worker).
   virtual void gather(bool on) { (void)on; }
 
-  // 1: complete (the token is spent). 0: still under way. Negative: failed with -errno (the token is spent).
+  // 1: complete. 0: in flight. Negative: failed with -errno. Except after 0, the token is invalid afterwards.
   virtual int poll(Token token) = 0;
 
-  // How far memory can be read without copying it through the channel. Constant for a channel. Takes no lock.
+  // How far memory can be read without copying it through the channel. Constant for a channel, and lock-free.
   virtual Mapping mapping() const { return {}; }
 
-  // Polls for a bounded time, then sleeps until the request completes, fails, or timeout_ns has passed (-ETIMEDOUT,
-  // and the token is still under way). Returns 0 or -errno.
+  // Polls for a bounded time, then sleeps until the request completes or fails, or timeout_ns has passed (-ETIMEDOUT:
+  // the request is still in flight). Returns 0 or -errno.
   virtual int wait(Token token, uint64_t timeout_ns) = 0;
 };
 
