@@ -1,4 +1,4 @@
-// The addresses of memory servers as people write them.
+// The addresses of memory servers, parsed from text. Ordinary code: host names are resolved here.
 #pragma once
 #include "base/status.h"
 #include "transport/dial.h"
@@ -8,13 +8,13 @@ namespace farside::remote {
 
 struct Address {
   transport::Endpoint endpoint;
-  transport::ShmRegion::Link link;  // shm's experiment settings
-  bool is_pool = false;             // the endpoint is a controller, which knows the memory servers
+  transport::ShmRegion::Link link;  // simulated latency and bandwidth, for shm only
+  bool is_pool = false;             // the endpoint is a controller, which has the list of memory servers
   bool is_shm() const { return endpoint.is_unix(); }
 };
 
-// "tcp://host:port", "shm://path[?latency_us=4&gbps=10]" or "pool://host:port". Host names are looked up here and never
-// again; number forms need no look-up and allocate nothing.
+// "tcp://host:port", "shm://path[?latency_us=4&gbps=10]" or "pool://host:port". A host name is resolved once, here;
+// numeric addresses need no resolution, and parsing them allocates no memory.
 Result<Address> parse_address(const char* text);
 
 }  // namespace farside::remote

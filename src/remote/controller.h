@@ -1,4 +1,4 @@
-// What a client asks of a pool's controller. Ordinary code: not for use under a fault.
+// Requests to the controller of a pool. Ordinary code: not for use during a fault.
 #pragma once
 #include "base/status.h"
 #include "transport/dial.h"
@@ -6,7 +6,7 @@
 
 namespace farside::remote {
 
-// All servers that the controller knows. One connection and round trip, at most 5 seconds.
+// The controller's list of servers. One connection and two round trips, for at most 9 seconds. token: may be null.
 Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers);
 
 }  // namespace farside::remote

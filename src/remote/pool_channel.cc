@@ -15,15 +15,15 @@ using transport::Channel;
 using transport::Segment;
 using transport::Token;
 
-// While several servers are awaited, none is waited for longer than this without a look at the others; and a server
-// that another thread has lost is noticed in the longer time.
+// Limits of one wait for one server. The first, where several servers are awaited: then the others are polled. The
+// second, where only one is: then a loss of the server that another thread has detected is checked.
 constexpr uint64_t kLookNs = 2'000'000;
 constexpr uint64_t kLookForLossNs = 50'000'000;
 
-// Others than these are no matter of the connection: the server refuses.
+// All other errors are replies of the server.
 bool is_loss(int error) { return error == -ECONNRESET || error == -EBADMSG; }
 
-// Calls visit(slab, piece) for what of each segment lies in one slab. 0 or the first error of visit.
+// Calls visit(slab, piece) for each part of a segment that is in one slab. 0, or the first error of visit.
 template <typename Visit>
 int for_each_piece(std::span<const Segment> segments, Visit visit) {
   for (Segment rest : segments) {
@@ -78,7 +78,7 @@ int PoolChannel::submit_discard(std::span<const Segment> segments, Token* token)
   return finish_submit(slot, send(slot), token);
 }
 
-// Checks a list and keeps it in a free slot.
+// Checks a list and copies it to a free slot.
 int PoolChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot) {
   uint64_t bytes, end = store_->region_bytes();
   if (int r = transport::check_segments(segments, max_bytes, &bytes); r < 0) return r;
@@ -106,7 +106,7 @@ int PoolChannel::stage(Slot* slot, int pipe) {
   return transport::stage_pipe(pipe, segments, &slot->staging, &slot->staging_bytes);
 }
 
-// To all servers that are to have it. 0, or -errno when a part has no server at all; then nothing is under way.
+// Sends a request to all of its servers. 0; or -errno when a part of it has no server, and then nothing was sent.
 int PoolChannel::send(Slot* slot) {
   ServerSet all = 0, lost = store_->lost();
   if (int r = targets(*slot, lost, &all); r < 0) return r;
@@ -118,7 +118,7 @@ int PoolChannel::send(Slot* slot) {
   return 0;
 }
 
-// The servers that a request goes to. What nobody holds is zeros, and is given here to who reads it.
+// Determines the servers of a request. Slabs without holder read as zeros, which are stored in the buffers here.
 int PoolChannel::targets(const Slot& slot, ServerSet lost, ServerSet* all) {
   return for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment& piece) {
     ServerSet holders = store_->holders(slab);
@@ -143,7 +143,8 @@ int PoolChannel::send_to(Slot* slot, unsigned server, ServerSet lost, int pipe) 
   Token* token = &slot->asked[server];
   int r;
   if (slot->kind == Kind::kDiscard) {
-    r = channel->submit_discard({slot->segments, slot->count}, token);  // elsewhere it finds nothing to forget
+    // The list includes slabs of other servers: discarding them has no effect on this one.
+    r = channel->submit_discard({slot->segments, slot->count}, token);
   } else {
     std::span<Segment> part = part_for(*slot, server, lost);
     if (part.empty()) return 0;
@@ -155,9 +156,9 @@ int PoolChannel::send_to(Slot* slot, unsigned server, ServerSet lost, int pipe) 
   return 0;
 }
 
-// The pieces of a read or write that go to one server; at most as many as the request has segments, because a segment
-// touches two slabs at most, and both of its pieces are one again where both go to the same server. A piece without a
-// buffer is read in place: there is nothing to send.
+// The pieces of a read or write for one server. There are at most as many as the request has segments, because a
+// segment is in two slabs at most, and its two pieces are joined again if both are for the same server. A piece of a
+// read without a buffer is read in place and not sent.
 std::span<Segment> PoolChannel::part_for(const Slot& slot, unsigned server, ServerSet lost) {
   size_t count = 0;
   bool reads = slot.kind == Kind::kRead;
@@ -214,7 +215,7 @@ int PoolChannel::wait(Token token, uint64_t timeout_ns) {
   }
 }
 
-// 1: complete; 0: under way; else the error.
+// 1: complete; 0: in flight; else the error.
 int PoolChannel::progress(Slot* slot) {
   for (;;) {
     for (ServerSet rest = slot->awaited; rest != 0; rest &= rest - 1) {
@@ -231,14 +232,14 @@ void PoolChannel::ask(Slot* slot, unsigned server) {
   if (r != 0) answered(slot, server, r > 0 ? 0 : r);
 }
 
-// A server's part of a request is over. The channel to a lost server is closed before anything else happens, so that
-// nothing lands in the buffers of a request that others complete.
+// Handles a server's result for its part of a request. The channel to a lost server is closed at once, so that it
+// writes into no buffer of a request that other servers complete.
 void PoolChannel::answered(Slot* slot, unsigned server, int result) {
   slot->awaited &= ~only(server);
   if (result == 0) return;
   slot->incomplete = true;
   slot->error = result;
-  // Where a page has one holder only, a refusal is an answer; a replica that refuses has missed a write.
+  // Without replicas a refusal is the result of the request. With replicas, the server that refused has missed a write.
   if (!is_loss(result) && store_->replicas() == 1) return;
   const char* why = result == -EBADMSG ? "it broke the protocol" : is_loss(result) ? "connection lost" : "it is full";
   store_->lose(server, why);
@@ -248,11 +249,11 @@ void PoolChannel::answered(Slot* slot, unsigned server, int result) {
 void PoolChannel::close(unsigned server) {
   Channel* channel = std::exchange(channels_[server], nullptr);
   if (!channel) return;
-  if (store_->lost() & only(server)) delete channel;  // nothing there is to be held any longer
+  if (store_->lost() & only(server)) delete channel;  // the region there need not be kept alive any more
   else store_->server(server).close_channel(channel);
 }
 
-// All servers have answered. 1: complete; 0: sent anew to others; else the error.
+// All servers have replied. 1: complete; 0: sent again to other holders; else the error.
 int PoolChannel::conclude(Slot* slot) {
   if (!slot->incomplete) return 1;
   if (!is_loss(slot->error) && store_->replicas() == 1) return slot->error;
@@ -260,7 +261,8 @@ int PoolChannel::conclude(Slot* slot) {
   return send(slot);
 }
 
-// Every piece has a holder that lives. It was asked, since it lived then, too, and it has acknowledged.
+// True if every piece has a holder that is not lost. The request was sent to it, because it was not lost then either,
+// and it has acknowledged.
 bool PoolChannel::still_held(const Slot& slot) const {
   ServerSet lost = store_->lost();
   return for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment&) {

@@ -1,9 +1,9 @@
-// One thread's channel to all servers of a PoolStore. Requests are split where slabs lie on different servers; writes
-// and discards go to every holder of a slab and are complete when all that live have acknowledged; reads go to one.
-// When a server is lost, a read under way is sent anew to others, and a write counts where another holder has taken it.
+// One thread's channel to all servers of a PoolStore. Requests are split by the servers that hold their slabs. A write
+// or discard is sent to every holder of a slab, and completes when all holders that are not lost have acknowledged it;
+// a read is sent to one holder. When a server is lost, reads in flight are sent again to other holders, and a write
+// succeeds if another holder has acknowledged it.
 //
-// A write from a pipe that more than one server is to get is read once, into a buffer that lives until all have
-// acknowledged it.
+// The data of a write from a pipe for several servers is read into a buffer once, and kept until all have acknowledged.
 #pragma once
 #include "remote/pool_store.h"
 #include "transport/transport.h"
@@ -12,7 +12,7 @@ namespace farside::remote {
 
 class PoolChannel final : public transport::Channel {
  public:
-  // The store outlives the channel. Channels to the servers are opened when they are needed.
+  // The store outlives the channel. The channel to each server is opened when it is first needed.
   explicit PoolChannel(PoolStore* store) : store_(store) {}
   ~PoolChannel() override;
 
@@ -27,16 +27,16 @@ class PoolChannel final : public transport::Channel {
  private:
   enum class Kind : uint8_t { kRead, kWrite, kDiscard };
 
-  // A request under way. The token's low four bits are the slot's index.
+  // A request in flight. The low four bits of the token are the slot's index.
   struct Slot {
     transport::Token token = 0;  // 0: free
     Kind kind;
-    bool incomplete;    // a server that was asked is lost
-    int error;          // what such a server answered
-    ServerSet awaited;  // servers that have not answered
+    bool incomplete;    // a server of this request is lost or refused it
+    int error;          // the result of that server
+    ServerSet awaited;  // servers that have not replied
     transport::Token asked[kMaxServers];
     size_t count;                  // of segments
-    std::byte* staging = nullptr;  // what came from a pipe; as large as the largest one of the slot
+    std::byte* staging = nullptr;  // data from a pipe; grows to the slot's largest write
     size_t staging_bytes = 0;
     transport::Segment segments[transport::kMaxSegments];
   };
@@ -66,7 +66,7 @@ class PoolChannel final : public transport::Channel {
   bool gathers_ = false;
   ServerSet held_ = 0;  // servers whose channels may hold requests back
   uint64_t sequence_ = 0;
-  transport::Segment part_[transport::kMaxSegments];  // what goes to one server, while it is being sent
+  transport::Segment part_[transport::kMaxSegments];  // the segments for one server, while they are being sent
   Slot slots_[transport::kMaxInFlight];
 };
 

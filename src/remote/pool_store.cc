@@ -14,7 +14,7 @@
 namespace farside::remote {
 namespace {
 
-constexpr uint64_t kSlabsAhead = 4;  // reserved with one that a claim found missing
+constexpr uint64_t kSlabsAhead = 4;  // reserved together when a claim needs a slab and none is reserved
 constexpr uint64_t kRefreshRetryNs = 30'000'000'000;
 
 // Calls visit(server) for each of the set.
@@ -23,7 +23,7 @@ void for_each(ServerSet set, Visit visit) {
   for (; set != 0; set &= set - 1) visit(static_cast<unsigned>(std::countr_zero(set)));
 }
 
-// Calls visit(slab, bytes) for each slab that a range touches, and how much of the range lies there.
+// Calls visit(slab, bytes) for each slab of a range, with the number of its bytes that are in the range.
 template <typename Visit>
 void for_each_slab(uint64_t far, uint64_t bytes, Visit visit) {
   for (uint64_t step; bytes > 0; far += step, bytes -= step) {
@@ -53,8 +53,8 @@ Result<std::unique_ptr<RemoteStore>> PoolStore::connect(const StoreConfig& confi
   return std::unique_ptr<RemoteStore>(std::move(store));
 }
 
-// Where not all are needed, those that cannot be reached are left out: a process that starts after a replica was lost
-// does without it, as those before it.
+// Unless all are needed, servers that cannot be reached are left out: a process that starts after the loss of a replica
+// works without it, as the processes before it do.
 Status PoolStore::add_listed(bool all_needed) {
   Status missing;
   for (std::string_view rest = address_; !rest.empty();) {
@@ -67,7 +67,7 @@ Status PoolStore::add_listed(bool all_needed) {
   return count() > 0 ? Status() : missing;
 }
 
-// One that cannot be reached is left out: the controller may know for some seconds more than is true.
+// Servers that cannot be reached are left out: the controller's list may be out of date by some seconds.
 Status PoolStore::add_from_controller() {
   struct Known : NearObject, wire::ServersReply {};  // too large for small stacks
   std::unique_ptr<Known> known(new Known);
@@ -140,7 +140,7 @@ void PoolStore::refresh_servers() {
   log(LogLevel::kDebug, "{}", refreshed.text());
 }
 
-// What they had reserved goes back, so that a server that leaves is empty when its slabs are.
+// Returns their reserved slabs, so that a server that leaves is empty as soon as its slabs in use are.
 void PoolStore::close_to_new_slabs(ServerSet servers) {
   for_each(servers & ~closed_ & usable(), [&](unsigned s) {
     if (spare_[s] > 0) servers_[s]->shrink(spare_[s] * kSlabBytes);
@@ -168,8 +168,8 @@ Status PoolStore::grow(uint64_t bytes) {
   return reserve(bytes / kSlabBytes);
 }
 
-// Each round plans anew with what the servers say is free; a round fails when one of them refuses, because somebody
-// else was quicker or a quota is full, or is lost. Both leave one server less for the next round.
+// Each round starts from the free memory that the servers report. A round fails when a server refuses, because another
+// client was faster or a quota is exhausted, or is lost. The next round does without this server.
 Status PoolStore::reserve(uint64_t slabs) {
   ServerSet refusing = 0;
   Status refused = Status::error(ENOMEM, "the memory servers are full: {} more require {} servers with free memory",
@@ -203,8 +203,8 @@ void PoolStore::read_room(Slabs room) {
   });
 }
 
-// One slab's servers: those with the most room, as many as there are to be replicas and, after deaths, as there can be.
-// 0 when one of them has no room left.
+// Chooses the servers of one slab: those with the most room, as many as there are replicas, or all that are left. 0
+// when one of them has no room.
 ServerSet PoolStore::take_most(Slabs room) const {
   ServerSet from = open(), chosen = 0;
   auto copies = std::min<unsigned>(replicas_, static_cast<unsigned>(std::popcount(from)));
@@ -304,7 +304,7 @@ unsigned PoolStore::reader_of(uint64_t slab, ServerSet holders) const {
     if (mapped == kMaxServers && servers_[s]->mapped()) mapped = s;
   });
   if (mapped != kMaxServers) return mapped;
-  // By turns, so that all replicas share the work and neighbouring pages come from one.
+  // Slab by slab in turn, so that all replicas share the work and neighbouring pages are read from the same server.
   for (auto skip = slab % static_cast<unsigned>(std::popcount(holders)); skip > 0; skip--) holders &= holders - 1;
   return static_cast<unsigned>(std::countr_zero(holders));
 }
@@ -312,7 +312,7 @@ unsigned PoolStore::reader_of(uint64_t slab, ServerSet holders) const {
 void PoolStore::lose(unsigned server, const char* why) {
   if (lost_.fetch_or(only(server), std::memory_order_acq_rel) & only(server)) return;
   int left = std::popcount(usable());
-  if (left == 0) return;  // the program ends with a message of its own
+  if (left == 0) return;  // the caller ends the program with a message
   log(LogLevel::kWarning, "memory server {} is lost ({}); {} of {} {} left{}", servers_[server]->address(), why, left,
       count(), replicas_ >= count() ? "replicas" : "servers",
       replicas_ > 1 ? ""
@@ -345,7 +345,7 @@ bool PoolStore::all_slabs_within(ServerSet servers) const {
   return true;
 }
 
-// A server that gives no snapshot is one that the child goes without.
+// The child works without the servers that fail to make a snapshot, if the others hold all slabs.
 Result<ForkTicket> PoolStore::prepare_fork() {
   ForkTicket ticket;
   ServerSet got = 0;

@@ -1,16 +1,19 @@
-// Far memory on several servers. Each has a region of the whole far space; a table says which servers hold which slab
-// (16 MiB). With replicas, every slab lies on as many servers: writes and discards go to all of them, reads to one.
+// Far memory on several servers. Each server has a region of the size of the far space; a table records which servers
+// hold which slab (16 MiB). With N replicas each slab has N holders: writes and discards are sent to all of them, reads
+// to one.
 //
-// A server is lost for this process when one of its connections fails or it refuses what it had reserved. It has missed
-// writes from then on, so it is never read again, not even when it comes back. Slabs that it held live on their other
-// holders; a slab without any is lost, and who asks for it gets -ECONNRESET.
+// Lost servers. A server is lost for this process when one of its connections fails, or, with replicas, when it refuses
+// a request. It may have missed writes since then, so it is never used again, even if it can be reached again. The
+// slabs that it held remain on their other holders. A slab whose holders are all lost is lost, and requests for it fail
+// with -ECONNRESET.
 //
-// The servers are those of a list, or those that a controller knows: then it is asked each time more is reserved,
-// servers that came are used at once, and those that leave or are silent get no new slabs.
+// The servers are those of a list, or those in the list of a controller. The controller's list is read again whenever
+// more memory is reserved: new servers are used at once, and servers that leave or are silent get no new slabs.
 //
-// Placing. grow reserves ahead, on those servers that have the most room, and only where every replica of a slab has a
-// server of its own. A slab takes its place from that reserve when its first byte is claimed, and gives it back with
-// its last, so nothing is accepted that no server can hold, however sparsely slabs are used.
+// Placement. grow() reserves memory in advance on the servers with the most free memory, so that the replicas of a slab
+// are on different servers. A slab is placed when its first byte is claimed, and takes its memory from that
+// reservation; it returns it when its last byte is unclaimed. So no claim succeeds for which no server has memory,
+// however sparsely slabs are used.
 #pragma once
 #include <string_view>
 
@@ -22,7 +25,8 @@ namespace farside::remote {
 
 class PoolStore final : public RemoteStore {
  public:
-  // The address names two servers or more, which must all be reached, or a controller ("pool://host:port").
+  // The address is a list of servers, separated by commas, or a controller ("pool://host:port"). All servers of a list
+  // must be reachable if config.all_needed.
   static Result<std::unique_ptr<RemoteStore>> connect(const StoreConfig& config);
   ~PoolStore() override;
 
@@ -39,20 +43,20 @@ class PoolStore final : public RemoteStore {
   const char* transport_name() const override { return "pool"; }
   bool owns_fd(int fd) const override;
 
-  // What follows is for the channels: thread-safe, and may be called under a fault.
+  // The following functions are for the channels: thread-safe, and, except place_unclaimed, for use during a fault.
 
   uint64_t region_bytes() const { return region_bytes_; }
   unsigned replicas() const { return replicas_; }
   ServerStore& server(unsigned i) { return *servers_[i]; }
   ServerSet lost() const { return lost_.load(std::memory_order_acquire); }
   ServerSet holders(uint64_t slab) const { return table_.holders(slab); }
-  // For a slab that nobody claimed: places it on what is reserved. 0 when nothing is. Not under a fault.
+  // Places a slab that is written without a claim on reserved memory. 0: none is reserved.
   ServerSet place_unclaimed(uint64_t slab);
-  // The one of these holders that reads of the slab go to. `holders` is not empty.
+  // The holder to which reads of the slab are sent. `holders` is not empty.
   unsigned reader_of(uint64_t slab, ServerSet holders) const;
-  // Never to be used again. Tells it once, while others are left.
+  // Marks a server as lost. Logs it once, unless it was the last one.
   void lose(unsigned server, const char* why);
-  // All of far memory in place, where one mapped server holds every slab; else nullptr.
+  // The mapping of far memory, if one mapped server holds every slab; else none.
   transport::Mapping mapping() const;
 
  private:
@@ -69,7 +73,7 @@ class PoolStore final : public RemoteStore {
   ServerSet open() const { return usable() & ~closed_; }
   bool all_slabs_within(ServerSet servers) const;
 
-  // With lock_.
+  // lock_ is held.
   void refresh_servers();
   void close_to_new_slabs(ServerSet servers);
   Status reserve(uint64_t slabs);
@@ -87,15 +91,15 @@ class PoolStore final : public RemoteStore {
   const transport::RetryPolicy retry_;
   SlabTable table_;
   Address controller_;                                 // where is_pool is true
-  std::unique_ptr<ServerStore> servers_[kMaxServers];  // the first count_ are there to stay
+  std::unique_ptr<ServerStore> servers_[kMaxServers];  // the first count_ are set and remain
   std::atomic<unsigned> count_{0};
   std::atomic<ServerSet> lost_{0};
 
-  Mutex lock_;            // guards placing: changes of table_ and what follows. Held over round trips
-  Slabs spare_ = {};      // reserved there and not taken by a slab yet
-  ServerSet closed_ = 0;  // get no new slabs
+  Mutex lock_;            // guards changes of table_, and what follows. Held during round trips
+  Slabs spare_ = {};      // slabs reserved on each server and not yet used
+  ServerSet closed_ = 0;  // servers that get no new slabs
   bool warned_few_ = false;
-  uint64_t next_refresh_ns_ = 0;  // the controller did not answer: not before
+  uint64_t next_refresh_ns_ = 0;  // the controller did not reply: not before this time
 };
 
 }  // namespace farside::remote

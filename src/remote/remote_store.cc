@@ -1,4 +1,4 @@
-// Which kind of store a configuration asks for.
+// Chooses the kind of store for a configuration.
 #include "remote/remote_store.h"
 
 #include <cstring>

@@ -73,7 +73,7 @@ transport::Channel* ServerStore::open_channel(Status* status) {
   if (address_.is_shm()) return transport::StreamChannel::open(attach_, status).release();
   transport::Channel* channel =
       transport::ReconnectingChannel::open(attach_, retry_, &refusal_logged_, status).release();
-  // The region was there once: what the greeting says is why it is gone.
+  // The region did exist, so the server's reply is the reason why it does not any more.
   bool lost = !channel && status->code() != EMFILE;
   if (lost) *status = Status::error(status->code(), "memory server {} is lost: {}", address(), status->text());
   return channel;
@@ -84,8 +84,8 @@ void ServerStore::close_channel(transport::Channel* channel) {
   delete channel;
 }
 
-// The control connection holds the region when all channels are closed. It is idle for long times, so nobody may have
-// noticed that it broke, and the channel about to be closed may be the last connection.
+// The control connection keeps the region alive when all channels are closed. It is idle most of the time, so it may be
+// broken without having been used since, and the channel that is about to be closed may be the last connection.
 void ServerStore::keep_region_alive() {
   if (address_.is_shm()) return;
   LockGuard hold(control_lock_);
@@ -99,7 +99,7 @@ void ServerStore::keep_region_alive() {
 
 void ServerStore::shrink(uint64_t bytes) {
   Status s = change_reservation(wire::Op::kShrink, bytes);
-  if (!s.ok()) log(LogLevel::kDebug, "{}", s.text());  // the server frees everything with the connection
+  if (!s.ok()) log(LogLevel::kDebug, "{}", s.text());  // the server frees it when the connections are closed
 }
 
 Status ServerStore::change_reservation(wire::Op op, uint64_t bytes) {
@@ -117,7 +117,7 @@ Result<uint64_t> ServerStore::free_bytes() {
   return stats.capacity_bytes - std::min(stats.capacity_bytes, stats.charged_bytes);
 }
 
-// A request that got no answer is repeated over a new connection. What it asks for happens once: see ReserveRequest.
+// A request without a reply is repeated over a new connection. It takes effect only once: see ReserveRequest.
 Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) {
   for (uint64_t end = now_ns() + retry_.limit_ns; control_fd_ >= 0;) {
     wire::ErrorReply error;
@@ -154,8 +154,8 @@ Result<ForkTicket> ServerStore::prepare_fork() {
   return ticket;
 }
 
-// Only the forking thread exists here. The parent's channels are left where they are, in this process's copy of near
-// memory; their descriptors are closed.
+// In the child, which has only the forking thread. The objects of the parent's channels remain in this process's copy
+// of near memory; their descriptors are closed.
 Status ServerStore::adopt(const Snapshot& made) {
   new (&control_lock_) Mutex;  // another thread may have held it at the fork
   fds_.close_all_but(made.fd);

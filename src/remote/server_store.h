@@ -1,5 +1,5 @@
-// One region on one memory server: the whole of far memory where a single server is named, and a member of a PoolStore
-// where there are several. Thread-safe; open_channel may be called under a fault.
+// A region on one memory server: all of far memory if there is a single server, else a member of a PoolStore. Owns the
+// region's connections and its mapping. Thread-safe; open_channel may be called during a fault.
 #pragma once
 #include "base/sync.h"
 #include "remote/address.h"
@@ -11,7 +11,7 @@ namespace farside::remote {
 
 class ServerStore final : public RemoteStore {
  public:
-  // As RemoteStore::connect, at one address that was parsed. The region is all zeros and has nothing reserved.
+  // As RemoteStore::connect, for one parsed address. The region reads as zeros, and nothing is reserved for it.
   static Result<std::unique_ptr<ServerStore>> connect(const Address& address, const StoreConfig& config);
   ~ServerStore() override;
 
@@ -31,10 +31,10 @@ class ServerStore final : public RemoteStore {
   void close_snapshot(const Snapshot& made) { fds_.close(made.fd); }
   Status adopt(const Snapshot& made);
 
-  // What the server could still reserve, for anybody. One round trip.
+  // The memory that the server has left to reserve, for all clients. One round trip.
   Result<uint64_t> free_bytes();
 
-  // The mapped region, or nullptr over TCP and in forked children, whose regions only the server can resolve.
+  // The mapped region; nullptr over TCP, and in forked children, whose regions only the server can read.
   const transport::ShmRegion* mapped() const { return shm_.get(); }
 
  private:
@@ -49,13 +49,13 @@ class ServerStore final : public RemoteStore {
   const Address address_;
   const transport::RetryPolicy retry_;
   transport::OwnFds fds_;
-  transport::Dialer attach_;                 // opens one more connection to our region
-  std::atomic<bool> refusal_logged_{false};  // that the server refuses our region
+  transport::Dialer attach_;                 // opens further connections to the region
+  std::atomic<bool> refusal_logged_{false};  // that the server rejected a connection to the region
   std::unique_ptr<transport::ShmRegion> shm_;
   int memory_fd_ = -1;
 
-  Mutex control_lock_;     // guards what follows, and what is said on the control connection
-  int control_fd_ = -1;    // holds the region; -1 once it was lost
+  Mutex control_lock_;     // guards what follows, and the use of the control connection
+  int control_fd_ = -1;    // keeps the region alive; -1 when it was lost
   uint64_t sequence_ = 0;  // of the last reservation
 };
 

@@ -1,5 +1,5 @@
-// Which servers hold which slab of far memory, and how much of each slab is in use. In near memory; holders() is
-// lock-free and may be called under a fault, all else is for one thread at a time.
+// Which servers hold which slab of far memory, and how much of each slab is in use. In near memory. holders() is
+// lock-free and may be called during a fault; all other functions are for one thread at a time.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -26,15 +26,15 @@ class SlabTable {
   SlabTable& operator=(const SlabTable&) = delete;
 
   static uint64_t slab_of(uint64_t far) { return far / kSlabBytes; }
-  // How many bytes from `far` on lie in the same slab, at most `bytes`.
+  // The number of bytes from `far` that are in the same slab, at most `bytes`.
   static uint64_t bytes_in_slab(uint64_t far, uint64_t bytes) {
     return std::min(bytes, (slab_of(far) + 1) * kSlabBytes - far);
   }
   uint64_t slabs() const { return slabs_; }
 
-  // 0: nobody, and all of the slab reads as zero.
+  // 0: none, and the slab reads as zeros.
   ServerSet holders(uint64_t slab) const { return rows_[slab].holders.load(std::memory_order_acquire); }
-  // The servers are ready to be asked: their entries were published before.
+  // The servers' entries in the store were published before, so that readers of holders() can use them.
   void place(uint64_t slab, ServerSet holders) { rows_[slab].holders.store(holders, std::memory_order_release); }
 
   uint32_t used(uint64_t slab) const { return rows_[slab].used; }
@@ -45,7 +45,7 @@ class SlabTable {
   }
 
  private:
-  struct Row {  // all zeros to begin with, as near memory is
+  struct Row {  // initially zero, as near memory is
     std::atomic<ServerSet> holders;
     uint32_t used;
   };
