@@ -1,4 +1,5 @@
-// Bytes on their way in or out of a connection: appended at the end, consumed at the front. Not zero-filled.
+// The input or output of a connection: bytes are appended at the end and consumed at the front. New memory is not
+// zeroed. Used by one thread.
 #pragma once
 #include <cstddef>
 #include <cstring>
@@ -13,13 +14,13 @@ class Buffer {
   const std::byte* data() const { return bytes_.get() + begin_; }
   size_t room() const { return capacity_ - end_; }
 
-  // Space for at least `bytes` more, after what is there; commit() says how much of it was filled.
+  // Returns space for at least `bytes` more bytes after the content; commit() appends as many as were filled in.
   std::byte* reserve(size_t bytes) {
     if (room() < bytes) make_room(bytes);
     return bytes_.get() + end_;
   }
   void commit(size_t bytes) { end_ += bytes; }
-  void truncate(size_t bytes) { end_ = begin_ + bytes; }  // to its first `bytes`
+  void truncate(size_t bytes) { end_ = begin_ + bytes; }  // keeps the first `bytes`
   void append(const void* from, size_t bytes) {
     memcpy(reserve(bytes), from, bytes);
     commit(bytes);
@@ -30,7 +31,7 @@ class Buffer {
     if (begin_ == end_) begin_ = end_ = 0;
   }
 
-  // Gives memory back where nothing is kept in it.
+  // Frees the memory of an empty buffer that is larger than keep_capacity.
   void trim(size_t keep_capacity) {
     if (!empty() || capacity_ <= keep_capacity) return;
     bytes_.reset();

@@ -1,4 +1,5 @@
-// What a server counts. Written by all workers, read by stats(); no order between them is meant.
+// The counters of a server. Changed by all workers, read by stats(). They are relaxed: a reader may see them at
+// slightly different times.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace farside::server {
 using Counter = std::atomic<uint64_t>;
 
 struct Counters {
-  Counter clients{0};  // connections that are open
+  Counter clients{0};  // open connections; the others count since the start
   Counter reads{0}, writes{0}, discards{0};
   Counter bytes_in{0}, bytes_out{0};
   Counter refused_tokens{0}, bad_frames{0}, refused_requests{0};

@@ -1,9 +1,10 @@
-// Keeps requests of a connection that was replaced from being carried out. A client whose connection broke, or seems to
-// have, opens another one of the same channel with the next generation and repeats there what was not answered. What
-// the old connection still has in its buffers must then never overwrite what comes after.
+// Prevents the execution of requests of a connection that was replaced. A client whose connection broke, or seems to be
+// broken, opens another one of the same channel with the next generation, and sends the requests without a reply again.
+// Requests in the buffers of the old connection must not be executed after that: they could overwrite newer writes.
 //
-// Every session of the channel carries out its requests inside enter(), and a new one is greeted after advance(). So
-// once a client has seen the greeting, the old session's requests were carried out before, or never will be.
+// Every session of the channel executes its requests inside enter(), and replies to the HELLO of a new connection after
+// advance(). So when the client has received that reply, a request of the old connection was executed before, or never
+// will be. Thread-safe.
 #pragma once
 #include <cstdint>
 #include <mutex>
@@ -12,8 +13,8 @@ namespace farside::server {
 
 class Fence {
  public:
-  // Shuts out all older generations; waits for a request of theirs that is being carried out. False: there is a newer
-  // one already.
+  // Excludes all older generations, and waits for a request of theirs that is being executed. False: a newer generation
+  // has advanced already.
   bool advance(uint64_t generation) {
     std::lock_guard hold(mutex_);
     if (generation < generation_) return false;
@@ -21,7 +22,7 @@ class Fence {
     return true;
   }
 
-  // While the lock is held no newer generation is let in. Owns no lock where this one is shut out.
+  // While the returned lock is held, advance() waits. It owns no lock if this generation is excluded.
   std::unique_lock<std::mutex> enter(uint64_t generation) {
     std::unique_lock hold(mutex_);
     if (generation < generation_) hold.unlock();

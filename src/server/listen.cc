@@ -26,7 +26,7 @@ uint16_t port_of(int fd) {
   sockaddr_storage address = {};
   socklen_t length = sizeof address;
   getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  uint16_t port;  // at the same place for both families
+  uint16_t port;  // in network byte order
   memcpy(&port,
          address.ss_family == AF_INET6 ? &reinterpret_cast<sockaddr_in6&>(address).sin6_port
                                        : &reinterpret_cast<sockaddr_in&>(address).sin_port,
@@ -91,7 +91,7 @@ Result<int> listen_unix(const std::string& path) {
   }
   int fd = socket(AF_UNIX, kType, 0);
   if (fd < 0) return cannot_listen(path, errno);
-  fchmod(fd, S_IRUSR | S_IWUSR);  // the mode that the socket file is born with
+  fchmod(fd, S_IRUSR | S_IWUSR);  // bind() creates the file with this mode
   if (int b = bind_and_listen(fd, reinterpret_cast<sockaddr*>(&address), sizeof address); b < 0) {
     os::close(fd);
     return cannot_listen(path, -b);

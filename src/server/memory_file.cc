@@ -29,7 +29,7 @@ int MemoryFile::create(uint64_t bytes) {
   if (r < 0 && r > -4096) return static_cast<int>(r);
   trailer_ = reinterpret_cast<wire::RegionTrailer*>(r);
   bytes_ = bytes;
-  set_live_overlays(0);  // allocates the trailer's page, so that stored_bytes() can rely on it
+  set_live_overlays(0);  // allocates the trailer's page, which stored_bytes() subtracts
   return 0;
 }
 
@@ -71,8 +71,8 @@ uint64_t MemoryFile::stored_bytes() const {
   return all - std::min<uint64_t>(all, sizeof *trailer_);
 }
 
-// Page by page: the kernel finds a hole by looking at each page up to it, which may be all of the file, but data that
-// begins here at once.
+// Page by page, with SEEK_DATA only: SEEK_HOLE examines every page up to the next hole, which may be the whole file,
+// while SEEK_DATA returns at once when there is data at the offset.
 uint64_t MemoryFile::missing_bytes(uint64_t offset, uint64_t bytes) const {
   uint64_t at = align_down(offset, kPageSize), end = align_up(offset + bytes, kPageSize), missing = 0;
   while (at < end) {

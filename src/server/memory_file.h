@@ -1,8 +1,11 @@
-// The memory of one region: a sparse memory file in which offset means far address, and a trailer page that clients
-// with a mapping read. Bytes never written, and bytes punched out, are holes: they read as zero and cost nothing, so
-// no client can ever see what another one left. The server reads and writes with system calls instead of a mapping:
-// a read of a hole then allocates nothing, lack of memory is an error instead of a signal, and regions cost no
-// addresses. The file's size is sealed, so a client that holds its descriptor cannot cut it off under the server.
+// The memory of one region: a sparse memory file whose offsets are the far addresses, followed by a trailer page for
+// clients that map the file. Bytes that were never written, or were punched out, are holes: they read as zero and use
+// no memory, so a client never sees data of another one. The server reads and writes by system calls instead of a
+// mapping: reading a hole then allocates nothing, a lack of memory is an error and not a signal, and regions use no
+// address space. The size of the file is sealed, so a client with its descriptor cannot truncate it.
+//
+// Threads may read, write and punch at the same time; create() and moves exclude all other calls. Results of type int
+// are 0 or -errno.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,18 +25,18 @@ class MemoryFile {
     return *this;
   }
 
-  int create(uint64_t bytes);  // 0 or -errno
+  int create(uint64_t bytes);  // `bytes`: a multiple of the page size
 
   int fd() const { return fd_; }
   int read(uint64_t offset, void* to, size_t bytes) const;
   int write(uint64_t offset, const void* from, size_t bytes);
   int punch(uint64_t offset, uint64_t bytes);
 
-  // Bytes that the kernel keeps for this region.
+  // The memory that the kernel uses for this region, in bytes.
   uint64_t stored_bytes() const;
-  // Bytes of whole pages touched by the range for which the kernel keeps nothing yet.
+  // The size of the pages of a range that are holes.
   uint64_t missing_bytes(uint64_t offset, uint64_t bytes) const;
-  // The first offset >= `from` at which there may be anything but zeros; bytes() when there is none.
+  // The first offset from `from` on that is not in a hole; bytes() if there is none.
   uint64_t next_data(uint64_t from) const;
   uint64_t bytes() const { return bytes_; }
 

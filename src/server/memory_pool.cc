@@ -50,7 +50,7 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
 }
 
 void MemoryPool::release(Region* region, bool broken) {
-  Removed removed;  // destroyed after the locks are free: giving memory back takes a while
+  Removed removed;  // destroyed after the locks are released, since freeing memory takes long
   std::lock_guard hold(mutex_);
   if (!broken || region->connections_ > 1 || grace_ns_ == 0) return release_locked(region, &removed);
   abandoned_.push_back({region, now_ns() + grace_ns_});
@@ -90,7 +90,7 @@ Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t seque
   if (reserved + bytes > align_up(region->bytes(), wire::kSlabBytes)) {
     return Status::error(EINVAL, "the reservation would be larger than the region");
   }
-  // A client with a mapping may have stored more than it reserved: it pays for that here.
+  // A client that maps its region may have stored more than it reserved: the larger size counts against the quota.
   uint64_t used = std::max(reserved, region->stored_bytes());
   if (quota_ && (used > quota_ || bytes > quota_ - used)) {
     return Status::error(ENOMEM, "this client's quota of {} is exhausted", format_size(quota_));
@@ -106,7 +106,7 @@ Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t seque
   }
   region->last_sequence_ = sequence;
   region->reserved_ = reserved + bytes;
-  if (region->is_overlay()) account_.correct(bytes, 0);  // an overlay pays for what it stores
+  if (region->is_overlay()) account_.correct(bytes, 0);  // overlays are charged for what they store
   else region->charged_ += bytes;
   return reserved + bytes;
 }
@@ -145,7 +145,8 @@ Region* MemoryPool::add(std::unique_ptr<Region> region) {
   return raw;
 }
 
-// Frees a region that nobody needs, and then its base if nobody needs that either. Mutex and family lock are held.
+// Removes a region without connections, unless it has several overlays, and then its base under the same condition. The
+// mutex and the family lock are held.
 void MemoryPool::reap(Region* region, Removed* removed) {
   while (region && region->connections_ == 0) {
     if (region->overlays_.size() > 1) return region->settle();
@@ -158,7 +159,7 @@ void MemoryPool::reap(Region* region, Removed* removed) {
   }
 }
 
-// Charges drift upwards between exact counts.
+// Makes all charges exact; between exact counts they are upper bounds.
 void MemoryPool::settle_all() {
   for (auto& [id, region] : regions_) region->settle();
 }

@@ -1,6 +1,6 @@
-// All regions of a server: who may attach to which, how much each has reserved, and when their memory is freed.
-// A region lives as long as it has a connection or an overlay, and for some time after its last connection broke, so
-// that its client can come back. Thread-safe.
+// All regions of a server: access to them by secret, their reservations, and when their memory is freed. A region
+// exists while it has a connection or an overlay, and for a grace time after its last connection broke, so that its
+// client can reconnect. Thread-safe.
 #pragma once
 #include <mutex>
 #include <string_view>
@@ -13,25 +13,27 @@ namespace farside::server {
 
 class MemoryPool {
  public:
-  // grace_ns: how long a region is kept whose last connection broke.
+  // capacity: bytes for all regions together. quota: bytes for one region; 0: none. grace_ns: how long a region is kept
+  // after its last connection broke.
   MemoryPool(uint64_t capacity, uint64_t quota, uint64_t grace_ns = 0)
       : account_(capacity), quota_(quota), grace_ns_(grace_ns) {}
 
-  // Each returns a region with one connection more, which release() takes back.
+  // These return a region and count one more connection to it, until release().
   Result<Region*> create(uint64_t bytes);
   Result<Region*> attach(uint64_t id, const uint8_t* secret);
   Result<Region*> snapshot(uint64_t id, const uint8_t* secret);
+  // broken: the connection was not closed by the client, so the grace time applies.
   void release(Region* region, bool broken = false);
 
-  // The fence that all connections of this channel to the region share.
+  // The fence that is shared by all connections of this channel to the region.
   std::shared_ptr<Fence> fence(Region* region, uint64_t channel);
 
-  // Frees what was kept long enough.
+  // Releases the regions whose grace time has ended.
   void free_abandoned(uint64_t now);
   bool keeps_abandoned() const { return abandoned_count_.load() > 0; }
 
-  // `bytes` is a multiple of the slab size. Both return the reservation afterwards.
-  // A sequence that is not larger than the last one granted is a repetition, and changes nothing.
+  // Change the reservation by `bytes`, a multiple of the slab size, and return the new reservation. A sequence that is
+  // not larger than the last one granted is a repetition, which changes nothing.
   Result<uint64_t> grow(Region* region, uint64_t bytes, uint64_t sequence);
   uint64_t shrink(Region* region, uint64_t bytes, uint64_t sequence);
 
@@ -62,11 +64,11 @@ class MemoryPool {
   std::mutex mutex_;  // guards what follows; taken before any family lock
   uint64_t last_id_ = 0;
   std::unordered_map<uint64_t, std::unique_ptr<Region>> regions_;
-  std::vector<Abandoned> abandoned_;  // each has a connection that stands for the broken one
+  std::vector<Abandoned> abandoned_;  // each counts one connection, the broken one
   std::atomic<size_t> abandoned_count_{0};
 };
 
-// Compares without telling by its duration where the difference is.
+// Compares in constant time.
 bool same_secret(const void* a, const void* b, size_t bytes);
 
 }  // namespace farside::server

@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kSlab = wire::kSlabBytes;
 constexpr uint64_t kPage = wire::kPageBytes;
 
-// Each reservation is a new one.
+// A sequence number that is larger than all before, so that no reservation is taken for a repetition.
 uint64_t next() {
   static uint64_t sequence = 0;
   return ++sequence;
@@ -60,7 +60,7 @@ TEST(MemoryPool, ARepeatedReservationCountsOnce) {
   Region* region = *pool.create(8 * kSlab);
   for (int i = 0; i < 3; i++) EXPECT_EQ(*pool.grow(region, 2 * kSlab, 1), 2 * kSlab);
   for (int i = 0; i < 3; i++) EXPECT_EQ(pool.shrink(region, kSlab, 2), kSlab);
-  EXPECT_EQ(*pool.grow(region, 2 * kSlab, 1), kSlab);  // a late one
+  EXPECT_EQ(*pool.grow(region, 2 * kSlab, 1), kSlab);  // an old one, delayed
   EXPECT_EQ(*pool.grow(region, kSlab, 3), 2 * kSlab);
   pool.release(region);
 }
@@ -79,11 +79,11 @@ TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForTheGraceTime) {
   Region* again = *pool.attach(id, name.secret);
   EXPECT_EQ(read(again, 0, 10), std::vector<uint8_t>(10, 7));
   pool.free_abandoned(now_ns() + 2 * kLong);
-  EXPECT_EQ(pool.usage().regions, 1u);  // somebody came back
+  EXPECT_EQ(pool.usage().regions, 1u);  // a client has reconnected
   pool.release(again, true);
   pool.free_abandoned(now_ns() + 2 * kLong);
   EXPECT_EQ(pool.usage().regions, 0u);
-  pool.release(new_root(&pool, kSlab, kSlab));  // in order: nothing to wait for
+  pool.release(new_root(&pool, kSlab, kSlab));  // closed, not broken: freed at once
   EXPECT_EQ(pool.usage().regions, 0u);
 }
 
@@ -101,9 +101,9 @@ TEST(MemoryPool, ManyExtentsOfOnePageAreStoredExactly) {
       uint64_t bytes = std::min(1 + random() % (random() % 8 == 0 ? 5000 : 200), expected.size() - at);
       extents.push_back({at, bytes});
       for (uint64_t i = 0; i < bytes; i++) data.push_back(expected[at + i] = static_cast<uint8_t>(random()));
-      at += bytes + random() % 3 * (random() % 500);  // often the next begins at once
+      at += bytes + random() % 3 * (random() % 500);  // often adjacent to the next one
     }
-    if (round % 2 == 1) {  // in any order
+    if (round % 2 == 1) {  // in descending order
       std::vector<uint8_t> turned;
       for (size_t i = extents.size(), end = data.size(); i-- > 0; end -= extents[i].bytes)
         turned.insert(turned.end(), data.begin() + static_cast<long>(end - extents[i].bytes),
@@ -214,7 +214,7 @@ TEST(Snapshots, ParentAndChildDiverge) {
   EXPECT_EQ(pool.usage().charged, 0u);
 }
 
-// Daemons fork, their parents exit, the children fork again: the chain must not grow.
+// As daemons do: a process forks, the parent exits, the child forks again. The chain must not grow.
 TEST(Snapshots, ChainsCollapseWhenParentsAreReleased) {
   MemoryPool pool(4 * kSlab, 0);
   Region* region = new_root(&pool, kSlab, kSlab);
@@ -253,7 +253,7 @@ TEST(Snapshots, AFullServerGivesUpTheSnapshotButNotTheParent) {
   EXPECT_EQ(pool.usage().charged, 0u);
 }
 
-// A random forest of forks against plain copies of all bytes.
+// Random operations on trees of forked regions, compared with plain copies of all bytes.
 class Forest {
  public:
   explicit Forest(uint64_t seed) : random_(seed), pool_(64 * kSlab, 0) {

@@ -1,4 +1,5 @@
-// One bit per page of a region, in memory that costs nothing until it is touched.
+// One bit per page of a region, initially 0. Mapped without reservation: it uses memory only where bits were set. Not
+// thread-safe.
 #pragma once
 #include <sys/mman.h>
 

@@ -10,11 +10,11 @@
 namespace farside::server {
 namespace {
 
-constexpr uint32_t kPatched = 3;  // extents in one page: to read and write the page then costs less than they do
+constexpr uint32_t kPatched = 3;  // extents in one page, from which on it is cheaper to read and write the whole page
 
 bool all_zero(const std::byte* page) { return page[0] == std::byte{0} && memcmp(page, page + 1, kPageSize - 1) == 0; }
 
-// The stretch of neighbouring extents that begins with number *next, which then is the first after it.
+// The run of adjacent extents that starts at index *next. Afterwards *next is the index after it.
 wire::Extent take_run(const wire::ExtentList& extents, uint32_t* next) {
   wire::Extent run = extents[(*next)++];
   for (; *next < extents.size() && extents[*next].offset == run.offset + run.bytes; ++*next)
@@ -22,7 +22,7 @@ wire::Extent take_run(const wire::ExtentList& extents, uint32_t* next) {
   return run;
 }
 
-// Calls visit(offset, bytes) for each stretch of neighbouring extents, until one fails.
+// Calls visit(offset, bytes) for each run of adjacent extents, until a call fails. 0 or that error.
 template <typename Visit>
 int for_each_run(const wire::ExtentList& extents, Visit visit) {
   for (uint32_t i = 0; i < extents.size();) {
@@ -32,7 +32,7 @@ int for_each_run(const wire::ExtentList& extents, Visit visit) {
   return 0;
 }
 
-// The first extent from `first` on that does not lie within the same page as all of those before it.
+// The index of the first extent, from `first` on, that is not within the same page as the ones before it.
 uint32_t end_of_page(const wire::ExtentList& extents, uint32_t first) {
   uint64_t page = align_down(extents[first].offset, kPageSize);
   uint32_t end = first;
@@ -103,7 +103,8 @@ int Region::write_plain(const wire::ExtentList& extents, const std::byte* from) 
   return 0;
 }
 
-// Extents *next to end lie in one page, whose other bytes nobody writes meanwhile (docs/internals/wire.md).
+// Writes the extents *next to end, which are in one page, by rewriting the page. No other write to this page is in
+// flight meanwhile (docs/internals/wire.md).
 int Region::patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t end, const std::byte** from) {
   std::byte content[kPageSize];
   uint64_t page = align_down(extents[*next].offset, kPageSize);
@@ -140,7 +141,8 @@ void Region::charge_what_is_stored() {
   account_->correct(charged_.exchange(stored), stored);
 }
 
-// Calls work(offset, bytes) for the pages of extents, each once where those that share one follow each other.
+// Calls work(offset, bytes) for the runs of pages of the extents. A page is counted once if the extents in it follow
+// each other in the list.
 template <typename Work>
 void Region::for_each_page_run(const wire::ExtentList& extents, Work work) {
   uint64_t begin = 0, end = 0;
@@ -158,9 +160,9 @@ void Region::for_each_page_run(const wire::ExtentList& extents, Work work) {
   if (end > begin) work(begin, end - begin);
 }
 
-// Room for the pages of a write. A root has paid for its reservation, so it is enough to stay within: the bound counts
-// every written page as new, which errs on the safe side, and is made exact when it would refuse. An overlay pays for
-// each page that is new, so there the count is exact at once.
+// Checks that there is memory for the pages of a write. A root was charged for its reservation and must stay within it:
+// the upper bound counts every written page as new, and is made exact before a write is refused. An overlay is charged
+// for each new page, so there the count is exact.
 int Region::admit(const wire::ExtentList& extents) {
   uint64_t bytes = 0;
   for_each_page_run(extents, [&](uint64_t, uint64_t run) { bytes += run; });
@@ -177,7 +179,7 @@ int Region::admit(const wire::ExtentList& extents) {
   return 0;
 }
 
-// Room for pages of an overlay.
+// Charges pages of an overlay. False: the server is full.
 bool Region::charge_pages(uint64_t bytes) {
   if (!account_->try_charge(bytes)) return false;
   charged_ += bytes;
@@ -224,7 +226,7 @@ int Region::write_run(uint64_t offset, uint64_t bytes, const std::byte* from) {
   return 0;
 }
 
-// Pages that are zero already need nothing, so the walk goes from data to data.
+// Visits only pages with data, since holes are zero already.
 int Region::discard_run(uint64_t offset, uint64_t bytes) {
   uint64_t end = offset + bytes;
   for (uint64_t at = next_data(align_down(offset, kPageSize)); at < end; at = next_data(at + kPageSize)) {
@@ -242,7 +244,7 @@ int Region::discard_run(uint64_t offset, uint64_t bytes) {
   return 0;
 }
 
-// The first offset from here on at which this region's view may hold anything but zeros.
+// The first offset from `offset` on at which a read of this region may return data other than zeros.
 uint64_t Region::next_data(uint64_t offset) const {
   uint64_t first = bytes_;
   for (const Region* region = this; region; region = region->base_) {
@@ -257,7 +259,7 @@ int Region::copy_up(uint64_t page) {
   return keep_page(page, content);
 }
 
-// Makes this overlay the owner of a page with this content.
+// Makes this overlay the owner of a page with this content. Zeros are not stored.
 int Region::keep_page(uint64_t page, const std::byte* content) {
   if (!all_zero(content)) {
     if (int r = memory_.write(page * kPageSize, content, kPageSize); r < 0) return r;
@@ -266,8 +268,8 @@ int Region::keep_page(uint64_t page, const std::byte* content) {
   return 0;
 }
 
-// Before a page of this region changes. A snapshot that cannot be kept is given up: its process learns so at its next
-// request, while this region's own process, which did nothing wrong, goes on.
+// Called before a page of this region changes. An overlay for which there is no memory is given up: its process
+// receives -EIO at its next request, while the process of this region continues.
 void Region::save_for_overlays(uint64_t page) {
   bool wanted =
       std::any_of(overlays_.begin(), overlays_.end(), [page](Region* o) { return !o->given_up_ && !o->owns(page); });
@@ -297,8 +299,8 @@ void Region::detach_from_base() {
   base_ = nullptr;
 }
 
-// The base has no process any more and no other overlay: take over its memory, putting our own pages into it, and its
-// place in the tree. So chains grow no longer than the number of live processes, and nothing is kept twice.
+// The base has no connection and no other overlay: this overlay writes its own pages into the base's memory and takes
+// its place in the tree. So chains are not longer than the number of live processes, and no page is stored twice.
 void Region::replace_base() {
   Region* base = base_;
   bool intact = !given_up_;

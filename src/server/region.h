@@ -1,14 +1,15 @@
-// One client's far memory, and the copy-on-write tree that forks make of it.
+// The far memory of one client, and the copy-on-write tree that its forks create.
 //
-// A root region owns all its pages. An overlay (the region of a forked child) owns the pages that differ from its base
-// as the base was when the snapshot was made, and finds all others there. So before a page of a base changes, its old
-// content is saved into every direct overlay that does not own it; overlays of overlays then find it on their way.
+// A root region owns all of its pages. An overlay (the region of a forked child) owns the pages that may differ from
+// its base at the time of the snapshot; all other pages are read from the base. Therefore, before a page of a base
+// changes, its old content is saved into every direct overlay that does not own it. Overlays of overlays then find it
+// there.
 //
 // Locks. All regions of one tree share a family lock:
-//   shared     reads; writes and discards of a root without overlays (clients have no two of them under way for one
-//              page, and if they do, only their own data suffers)
-//   exclusive  all other writes and discards; every change of the tree's shape
-// The pool's mutex is taken before the family lock, never after it.
+//   shared     reads; writes and discards of a root without overlays (clients never have two of them in flight for one
+//              page; a client that does can damage only its own data)
+//   exclusive  all other writes and discards; every change of the shape of the tree
+// The pool's mutex is taken before the family lock.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -23,7 +24,8 @@
 
 namespace farside::server {
 
-// What all regions together may hold. Lock-free, since writes to overlays charge it.
+// The memory charged to all regions of a server together. Lock-free and thread-safe, since writes to overlays charge it
+// without the pool's mutex.
 class Account {
  public:
   explicit Account(uint64_t capacity) : capacity_(capacity) {}
@@ -36,7 +38,7 @@ class Account {
     } while (!charged_.compare_exchange_weak(now, now + bytes, std::memory_order_relaxed));
     return true;
   }
-  // For what is true whether or not there is room.
+  // Replaces a charge, even if that exceeds the capacity.
   void correct(uint64_t from, uint64_t to) { charged_.fetch_add(to - from, std::memory_order_relaxed); }
 
  private:
@@ -55,7 +57,7 @@ class Region {
   };
 
   Region(Name name, uint64_t bytes, MemoryFile memory, Account* account);  // an empty root
-  Region(Name name, MemoryFile memory, Region* base);                      // a snapshot of *base; family lock held
+  Region(Name name, MemoryFile memory, Region* base);  // a snapshot of *base; the family lock is held
   ~Region();
 
   const Name& name() const { return name_; }
@@ -63,14 +65,16 @@ class Region {
   bool is_overlay() const { return base_ != nullptr; }
   int memory_fd() const { return memory_.fd(); }
 
-  // Content. 0 or -errno: -ENOSPC beyond the reservation, -ENOMEM when the server is full, -EIO when this snapshot was
-  // given up because the server had no room to save its pages.
+  // Access to the content, thread-safe. The extents are inside the region. 0 or -errno: -ENOSPC if the reservation
+  // would be exceeded, -ENOMEM if the server is full, -EIO if this snapshot was given up because the server had no
+  // memory to save its pages.
   int read(const wire::ExtentList& extents, std::byte* to);
   int write(const wire::ExtentList& extents, const std::byte* from);
   int discard(const wire::ExtentList& extents);
 
   uint64_t stored_bytes() const { return memory_.stored_bytes(); }
-  // Brings the charge to what is right now: a live root pays its reservation, all others what they store.
+  // Makes the charge exact. A root with connections is charged for its reservation, or for what it stores if that is
+  // more; all others for what they store. The pool's mutex is held.
   void settle();
 
  private:
@@ -108,18 +112,18 @@ class Region {
   std::unique_ptr<PageBitmap> own_;  // overlays only
   bool given_up_ = false;
 
-  // Changed under the pool's mutex and the family lock both, so either is enough to read.
+  // Changed while both the pool's mutex and the family lock are held, so either allows reading.
   Region* base_ = nullptr;
   std::vector<Region*> overlays_;
 
   // Guarded by the pool's mutex.
   unsigned connections_ = 0;
-  uint64_t last_sequence_ = 0;                                 // of a reservation that was granted
+  uint64_t last_sequence_ = 0;                                 // of the last reservation granted
   std::unordered_map<uint64_t, std::weak_ptr<Fence>> fences_;  // by channel
 
-  std::atomic<uint64_t> reserved_{0};      // written under the pool's mutex
-  std::atomic<uint64_t> stored_bound_{0};  // at least what is stored; made exact by settle()
-  std::atomic<uint64_t> charged_{0};       // this region's part of the account
+  std::atomic<uint64_t> reserved_{0};      // written while the pool's mutex is held
+  std::atomic<uint64_t> stored_bound_{0};  // upper bound of what is stored; settle() makes it exact
+  std::atomic<uint64_t> charged_{0};       // the share of this region in the account
 };
 
 }  // namespace farside::server

@@ -10,24 +10,25 @@
 
 namespace farside::server {
 
-// Thread-safe. Times are on the clock of now_ns().
+// Thread-safe. Times are those of now_ns().
 class Registry {
  public:
-  static constexpr uint64_t kReportEveryNs = 1'000'000'000;     // servers report so often
-  static constexpr uint64_t kSilentAfterNs = 3'500'000'000;     // several reports are missing
-  static constexpr uint64_t kForgetAfterNs = 60'000'000'000;    // of silence
-  static constexpr uint64_t kLeftAfterNs = 2 * kReportEveryNs;  // of silence, for one that said it leaves
+  static constexpr uint64_t kReportEveryNs = 1'000'000'000;     // interval of the reports
+  static constexpr uint64_t kSilentAfterNs = 3'500'000'000;     // without a report: three are missing
+  static constexpr uint64_t kForgetAfterNs = 60'000'000'000;    // without a report
+  static constexpr uint64_t kLeftAfterNs = 2 * kReportEveryNs;  // without a report, for a server that leaves
 
   virtual ~Registry() = default;
 
-  // Adds a server or renews what is known of it; its address names it. 0, or -ENOSPC when there are too many.
+  // Adds a server, or replaces its last report; servers are identified by their address. 0, or -ENOSPC if the list is
+  // full.
   virtual int report(const wire::ServerReport& report, uint64_t now) = 0;
 
-  // All servers that are not forgotten, by address.
+  // All servers in the list, sorted by address.
   virtual std::vector<wire::ServerEntry> servers(uint64_t now) = 0;
 };
 
-// In this process's memory: gone with it, and complete again when every server has reported once.
+// A list in the memory of this process. After a restart it is complete when every server has reported once.
 class MemoryRegistry final : public Registry {
  public:
   int report(const wire::ServerReport& report, uint64_t now) override;
@@ -40,7 +41,7 @@ class MemoryRegistry final : public Registry {
   };
   void forget_silent(uint64_t now);
 
-  std::mutex mutex_;  // guards servers_; nothing else is done while it is held
+  std::mutex mutex_;  // guards servers_; no other lock is taken while it is held
   std::map<std::string, Entry> servers_;
 };
 

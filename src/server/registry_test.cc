@@ -38,7 +38,7 @@ TEST(Registry, SilentServersAreMarkedAndThenForgotten) {
   registry.report(report_of("tcp://a:1"), kSecond);
   EXPECT_EQ(registry.servers(kSecond + Registry::kSilentAfterNs - 1)[0].state, wire::ServerState::kUp);
   EXPECT_EQ(registry.servers(kSecond + Registry::kSilentAfterNs)[0].state, wire::ServerState::kSilent);
-  registry.report(report_of("tcp://a:1"), 10 * kSecond);  // it comes back
+  registry.report(report_of("tcp://a:1"), 10 * kSecond);  // it reports again
   EXPECT_EQ(registry.servers(10 * kSecond)[0].state, wire::ServerState::kUp);
   EXPECT_TRUE(registry.servers(10 * kSecond + Registry::kForgetAfterNs).empty());
 }
@@ -57,7 +57,7 @@ TEST(Registry, IsBounded) {
   }
   EXPECT_EQ(registry.report(report_of("tcp://one:1"), kSecond), -ENOSPC);
   EXPECT_EQ(registry.report(report_of("tcp://a:0"), kSecond), 0);
-  EXPECT_EQ(registry.report(report_of("tcp://one:1"), kSecond + Registry::kForgetAfterNs), 0);  // room again
+  EXPECT_EQ(registry.report(report_of("tcp://one:1"), kSecond + Registry::kForgetAfterNs), 0);  // there is space again
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ Reporter::Reporter(const transport::Endpoint& controller, const std::string& tok
   dialer_.hello.mode = wire::HelloMode::kObserve;
   dialer_.hello.token_bytes = static_cast<uint32_t>(std::min(token.size(), wire::kMaxToken));
   memcpy(dialer_.hello.token, token.data(), dialer_.hello.token_bytes);
-  // The program's signals are its own threads' business.
+  // Signals of the process are handled by the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -50,7 +50,7 @@ void Reporter::leave() {
 
 void Reporter::run() {
   bool failing = false, leaving = false;
-  // That the server leaves is told before it stops.
+  // Before it stops, it has reported that the server leaves.
   for (std::unique_lock hold(mutex_); !stopping_ || leaving_ != leaving;) {
     leaving = leaving_;
     hold.unlock();
@@ -80,7 +80,7 @@ int Reporter::report() {
   }
   wire::ErrorReply error;
   int r = transport::exchange(fd_, wire::Op::kRegister, wire::bytes_of(report), {}, now_ns() + kReplyTimeoutNs, &error);
-  if (r < 0 && error.code == 0) {  // not what a controller says, but that it says nothing
+  if (r < 0 && error.code == 0) {  // the connection failed; an error reply would leave it usable
     fds_.close(fd_);
     fd_ = -1;
   }

@@ -1,5 +1,6 @@
-// Tells a controller about once a second what this server lends, from a thread of its own. A controller that cannot be
-// reached is tried again for as long as the server runs; its absence hinders no client that knows the server.
+// Reports the state of this server to a controller about once a second, from a separate thread. If the controller
+// cannot be reached, the reporter retries for as long as the server runs; clients that use the server are not affected.
+// Thread-safe.
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -14,12 +15,13 @@ namespace farside::server {
 
 class Reporter {
  public:
-  // `read` fills in the figures; it is called by the thread. `address` is what clients will dial, as text.
+  // `read` fills in the sizes and counts; the reporter's thread calls it. `address` is the server's address for
+  // clients.
   Reporter(const transport::Endpoint& controller, const std::string& token, const std::string& address,
            std::function<void(wire::ServerReport*)> read);
-  ~Reporter();  // tells nobody: without reports the server is soon known to be silent
+  ~Reporter();  // without a last report: the controller then detects that the server is silent
 
-  // From now on the controller gives this server to nobody. Returns at once.
+  // Reports that the server leaves, so that it gets no new slabs. Returns at once, before the report.
   void leave();
 
  private:

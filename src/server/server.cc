@@ -46,7 +46,7 @@ Server::~Server() { stop(); }
 
 Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
   if (Status s = check(config); !s.ok()) return s;
-  std::unique_ptr<Server> server(new Server(std::make_unique<Impl>(config)));  // stops what was started on failure
+  std::unique_ptr<Server> server(new Server(std::make_unique<Impl>(config)));  // on failure, stops what was started
   Impl& impl = *server->impl_;
   if (!config.listen.empty()) {
     auto fd = listen_tcp(config.listen, &impl.port);

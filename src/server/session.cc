@@ -33,7 +33,7 @@ const char* text_of(int code) {
   }
 }
 
-// At most one line a second, whatever peers do.
+// At most one line a second, so that peers cannot flood the log.
 void log_bad_peer(const char* what) {
   static std::atomic<uint64_t> last{0};
   uint64_t now = now_ns(), before = last.load();
@@ -70,7 +70,7 @@ bool Session::receive() {
 
 bool Session::receive_some() {
   size_t wanted = kReceiveBytes;
-  if (input_.size() >= sizeof(wire::FrameHeader)) {  // its length was checked when it came
+  if (input_.size() >= sizeof(wire::FrameHeader)) {  // its length was checked when the header was complete
     wire::FrameHeader header;
     memcpy(&header, input_.data(), sizeof header);
     size_t frame_bytes = sizeof header + header.payload_bytes;
@@ -148,7 +148,7 @@ void Session::execute(wire::Op op, wire::Bytes payload) {
       return list_servers();
     case wire::Op::kHello:
     case wire::Op::kError:
-      break;  // refused before
+      break;  // rejected by the caller
   }
 }
 
@@ -176,7 +176,7 @@ void Session::greet(wire::Bytes payload) {
   reply(wire::bytes_of(answer));
 }
 
-// False: a newer connection of the same channel was here first.
+// Excludes older connections of the channel. False: a newer one has done so already.
 bool Session::replace_older(const wire::HelloRequest& hello) {
   if (hello.channel == 0) return true;
   fence_ = shared_->pool.fence(region_, hello.channel);
@@ -202,7 +202,7 @@ bool Session::token_is_right(const wire::HelloRequest& hello) const {
   return same && hello.token_bytes == shared_->token.size();
 }
 
-// The data is read straight into the reply.
+// Reads the data directly into the reply.
 void Session::read(wire::Bytes payload) {
   wire::ListRequest list;
   int r = wire::decode_list(wire::Op::kRead, payload, region_->bytes(), &list);
@@ -278,7 +278,7 @@ void Session::append_frame(wire::Op op, wire::Bytes payload) {
   if (!payload.empty()) output_.append(payload.data(), payload.size());
 }
 
-// One error reply, then the end.
+// Sends one error reply and then closes the connection.
 void Session::close_with_error(int code, const char* what) {
   if (code == EBADMSG) count(shared_->counters.bad_frames);
   log_bad_peer(what);
@@ -300,13 +300,13 @@ void Session::send() {
     }
     output_.consume(static_cast<size_t>(n));
     count(shared_->counters.bytes_out, static_cast<uint64_t>(n));
-    // Requests that waited for this room are in input_ already; no event will announce them.
+    // Requests that were not executed because output_ was full are in input_ already; no event will report them.
     if (output_.empty()) answer_complete_frames();
   }
   if (state_ == State::kClosing && output_.empty()) state_ = State::kOver;
 }
 
-// The greeting's reply is the first thing that this socket sends, so it fits at once.
+// The reply to the greeting is the first data of this socket, so it is sent as a whole.
 void Session::send_memory_fd() {
   pass_memory_ = false;
   iovec piece = {const_cast<std::byte*>(output_.data()), output_.size()};

@@ -1,7 +1,7 @@
-// One connection: frames in, replies out, in order. It never blocks and never trusts: what a peer sends is checked by
-// the codec, and a breach of the protocol ends the connection with an error reply. Memory is bounded: one frame in,
-// and no further request is taken while kMaxOutput bytes of replies wait for a slow peer.
-// States: greeting (only kHello is accepted) -> open -> closing (an error reply is on its way out) -> over.
+// One connection of a client: receives frames, executes the requests in order, and sends the replies. It never blocks.
+// All input is checked by the codec; a violation of the protocol ends the connection with an error reply. Memory is
+// bounded: one frame of input, and no request is read while kMaxOutput bytes of replies are not sent yet.
+// States: greeting (only kHello is accepted) -> open -> closing (an error reply is being sent) -> over.
 // Used by one worker thread.
 #pragma once
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace farside::server {
 
-// What the sessions of a server share.
+// Data shared by all sessions of a server. Its members are thread-safe or constant.
 struct Shared {
   MemoryPool pool;
   std::string token;
@@ -34,21 +34,22 @@ class Session {
   bool over() const { return state_ == State::kOver; }
   bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput; }
   bool wants_output() const { return !output_.empty(); }
-  // A peer that has not greeted, or does not take its error_reply, is not waited for long.
+  // The time for the greeting, or for sending the error reply, has passed.
   bool is_expired(uint64_t now) const { return !is_open() && now - since_ > kTimeoutNs; }
 
-  // Receives once, answers what is complete, sends what the peer takes. True when there was something to do.
+  // Receives once, executes the complete requests, and sends what the socket accepts. True: something was received, or
+  // the connection is over.
   bool receive();
   void send();
   void trim();
 
-  uint32_t interest = 0;  // the worker's: epoll events that are registered
+  uint32_t interest = 0;  // for the worker: the epoll events that are registered
 
  private:
   enum class State { kGreeting, kOpen, kClosing, kOver };
   static constexpr size_t kMaxOutput = 2 * 1024 * 1024;
-  static constexpr size_t kReceiveBytes = 32 * 1024;  // asked of the socket at least
-  static constexpr size_t kIdleBytes = 128 * 1024;    // kept in each buffer of an idle connection
+  static constexpr size_t kReceiveBytes = 32 * 1024;  // smallest size of a receive
+  static constexpr size_t kIdleBytes = 128 * 1024;    // capacity kept in each buffer of an idle connection
   static constexpr uint64_t kTimeoutNs = 5'000'000'000;
 
   bool receive_some();
@@ -77,18 +78,18 @@ class Session {
   int fd_;
   const bool is_unix_;
   State state_ = State::kGreeting;
-  uint64_t since_;  // when it was accepted, or began to close
+  uint64_t since_;  // time of acceptance, or of the error reply
   Shared* const shared_;
   Region* region_ = nullptr;
-  std::shared_ptr<Fence> fence_;  // of the connection's channel; null where nothing replaces it
+  std::shared_ptr<Fence> fence_;  // of the connection's channel; null if it has none
   uint64_t generation_ = 0;
-  bool broken_ = false;             // over, and not because the peer closed it
-  bool pass_memory_ = false;        // the reply in output_ takes the region's descriptor along
-  wire::FrameHeader request_ = {};  // the one being answered
+  bool broken_ = false;             // the connection failed; the peer did not close it
+  bool pass_memory_ = false;        // the region's descriptor is passed with the reply in output_
+  wire::FrameHeader request_ = {};  // the request that is being executed
   Buffer input_, output_;
 };
 
-// The server-wide figures, as kStats reports them.
+// The numbers of the whole server, as in the reply to kStats.
 wire::StatsReply collect_stats(Shared* shared);
 
 }  // namespace farside::server

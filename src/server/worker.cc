@@ -16,11 +16,11 @@
 namespace farside::server {
 namespace {
 
-constexpr uint64_t kPollNs = 200'000;       // polling goes on for so long after the last request
-constexpr size_t kMaxActive = 8;            // connections polled directly
-constexpr int kRoundsPerWait = 8;           // and in between, all others are asked for
+constexpr uint64_t kPollNs = 200'000;       // of polling after the last request
+constexpr size_t kMaxActive = 8;            // connections that are polled
+constexpr int kRoundsPerWait = 8;           // of polling, then events of all other connections are read
 constexpr uint64_t kLongYieldUs = 1000;     // after a yield this long, the thread sleeps instead of polling
-constexpr uint64_t kSweepNs = 500'000'000;  // how often silent connections are looked for
+constexpr uint64_t kSweepNs = 500'000'000;  // interval of the search for expired sessions and regions
 constexpr uint64_t kAcceptBackoffNs = 100'000'000;
 
 constexpr transport::KeepAlive kKeepAlive = {.idle_s = 10, .interval_s = 2, .probes = 5};
@@ -33,7 +33,7 @@ Worker::Worker(std::vector<Listener> listeners, Shared* shared)
 Result<std::unique_ptr<Worker>> Worker::start(std::vector<Listener> listeners, Shared* shared) {
   std::unique_ptr<Worker> worker(new Worker(std::move(listeners), shared));
   if (Status s = worker->prepare(); !s.ok()) return s;
-  // The program's signals are its own threads' business.
+  // Signals of the process are handled by the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -86,13 +86,13 @@ bool Worker::poll_active() {
     Session* session = active_[i];
     if (!session->receive()) continue;
     any = true;
-    update(session);  // may take it out of active_; the one that is skipped then comes next round
+    update(session);  // may remove it from active_; the session that is skipped then is polled in the next round
   }
   if (any) last_request_ = now_ns();
   return any;
 }
 
-// Waits for events and serves them. False when the worker was told to stop.
+// Waits for events and serves them. False: stop() was called.
 bool Worker::wait(int timeout_ms) {
   epoll_event events[64];
   int count = epoll_wait(epoll_, events, 64, timeout_ms);
@@ -150,7 +150,7 @@ void Worker::serve(Session* session, uint32_t events) {
     last_request_ = now_ns();
     make_active(session);
   } else if (events & (EPOLLHUP | EPOLLERR)) {
-    return close(session);  // nothing can be sent any more, and nothing is left to receive
+    return close(session);  // all data was received, and none can be sent
   }
   update(session);
 }
@@ -181,7 +181,8 @@ void Worker::deactivate_all() {
 
 void Worker::close(Session* session) {
   std::erase(active_, session);
-  // Closing is not enough: a forked child may hold the socket too, and the number is soon another session's.
+  // Closing the descriptor is not enough: if a forked child has it too, the socket stays registered, with a number that
+  // may soon belong to another session.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, session->fd(), nullptr);
   sessions_.erase(session->fd());
 }

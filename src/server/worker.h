@@ -1,5 +1,6 @@
-// One thread that serves many connections. Waking a sleeping thread costs several polled round trips, so while
-// requests arrive it polls the connections that were active last, and sleeps only after a quiet while.
+// A thread that serves many connections. Waking a sleeping thread costs as much as several polled round trips, so while
+// requests arrive, the worker polls the most recently active connections, and sleeps only after a time without
+// requests. start() and stop() are called by the server's owner; everything else runs in the worker's thread.
 #pragma once
 #include <memory>
 #include <thread>
@@ -19,7 +20,7 @@ struct Listener {
 
 class Worker {
  public:
-  // The listeners are shared with other workers and stay open until stop() returned.
+  // The listeners are shared by all workers, and stay open until stop() has returned.
   static Result<std::unique_ptr<Worker>> start(std::vector<Listener> listeners, Shared* shared);
   ~Worker() { stop(); }
   void stop();
@@ -46,14 +47,14 @@ class Worker {
   int epoll_ = -1, stop_event_ = -1;
   std::thread thread_;
 
-  // Used by the thread alone.
+  // Used only by the thread.
   std::unordered_map<int, std::unique_ptr<Session>> sessions_;
-  std::vector<Session*> active_;  // few, most recent first
-  size_t pending_ = 0;            // sessions that were not open when last looked at: their patience runs
+  std::vector<Session*> active_;  // at most kMaxActive, most recent first
+  size_t pending_ = 0;            // sessions that were not open at the last sweep, or are new: they can expire
   uint64_t last_request_ = 0;
   CoreSharing core_;
   uint64_t last_sweep_ = 0;
-  uint64_t accept_after_ns_ = 0;  // no descriptors were left: do not accept until then
+  uint64_t accept_after_ns_ = 0;  // not 0: there were no descriptors, so no connection is accepted before this time
 };
 
 }  // namespace farside::server
