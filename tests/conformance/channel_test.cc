@@ -1,4 +1,4 @@
-// What every transport must do. One suite, run over each of them.
+// The requirements of transport/transport.h: one suite, run with every kind of channel.
 #include <fcntl.h>
 #include <netinet/in.h>
 
@@ -38,13 +38,13 @@ const char* name_of(Kind kind) {
     case Kind::kShm:
       return "Shm";
     case Kind::kSlowShm:
-      return "SlowShm";  // with injected latency and bandwidth
+      return "SlowShm";  // with simulated latency and bandwidth
     case Kind::kShmWithSnapshot:
-      return "ShmWithSnapshot";  // writes take the stream
+      return "ShmWithSnapshot";  // writes use the stream connection
     case Kind::kTcp:
       return "Tcp";
     case Kind::kTcpSnapshot:
-      return "TcpSnapshot";  // as a forked child would see it
+      return "TcpSnapshot";  // as used by a forked child
     case Kind::kUnixSnapshot:
       return "UnixSnapshot";
     case Kind::kDelayedTcp:
@@ -90,7 +90,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
     }
   }
 
-  // A channel to a snapshot of the store's region, over a connection of its own.
+  // A channel to a snapshot of the store's region, over a separate connection.
   std::unique_ptr<Channel> open_snapshot() {
     if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
     transport::Dialer dialer;
@@ -114,7 +114,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   bool replicates() const { return GetParam() == Kind::kReplicas || GetParam() == Kind::kShmReplicas; }
   bool has_two_servers() const { return replicates() || GetParam() == Kind::kSpread; }
 
-  // Reads need no server; nor do writes, once a stopped server has let go of the snapshots.
+  // Reads need no server; neither do writes, because a stopped server has removed the snapshots.
   bool outlives_server() const {
     return replicates() || GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm ||
            GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmWithSnapshot;
@@ -124,7 +124,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   transport::OwnFds fds_;
   std::unique_ptr<remote::RemoteStore> store_;
   remote::ForkTicket ticket_;
-  std::unique_ptr<Channel> channel_;  // goes before the store
+  std::unique_ptr<Channel> channel_;  // destroyed before the store
 };
 
 INSTANTIATE_TEST_SUITE_P(All, ChannelTest,
@@ -181,7 +181,7 @@ TEST_P(ChannelTest, ManyInFlightAndOneTooMany) {
   EXPECT_EQ(back, data);
 }
 
-// Lists of many pieces and of one, held back or not, in the order of submission.
+// Lists of one and of many segments, gathered and not, complete in the order of submission.
 TEST_P(ChannelTest, GatheredRequestsComplete) {
   constexpr uint32_t kBytes = 40 * 4096;
   Bytes data = pattern(kMaxInFlight * kBytes, 8), back(data.size());
@@ -211,7 +211,7 @@ TEST_P(ChannelTest, PollingCompletesRequests) {
   int r;
   while ((r = channel_->poll(token)) == 0) os::sched_yield();
   ASSERT_EQ(r, 1);
-  EXPECT_EQ(channel_->poll(token), -EINVAL);  // spent
+  EXPECT_EQ(channel_->poll(token), -EINVAL);  // invalid after the result
   EXPECT_EQ(channel_->wait(token, kTestTimeoutNs), -EINVAL);
   ASSERT_EQ(channel_->submit_read({&in, 1}, &token), 0);
   while ((r = channel_->poll(token)) == 0) os::sched_yield();
@@ -252,7 +252,7 @@ TEST_P(ChannelTest, APipeThatEndsTooEarlyIsAnError) {
   Token token;
   EXPECT_EQ(channel_->submit_write({&s, 1}, fds[0], &token), -EPIPE);
   os::close(fds[0]);
-  EXPECT_EQ(write(channel_.get(), 0, Bytes(4, 1)), 0);  // the channel goes on
+  EXPECT_EQ(write(channel_.get(), 0, Bytes(4, 1)), 0);  // the channel still works
 }
 
 TEST_P(ChannelTest, DiscardedRangesReadAsZero) {
@@ -292,7 +292,7 @@ TEST_P(ChannelTest, RangesBeyondTheRegionAreRejected) {
     EXPECT_EQ(write(channel_.get(), far, two), -ERANGE);
     EXPECT_EQ(discard(channel_.get(), far, 2), -ERANGE);
   }
-  EXPECT_EQ(write(channel_.get(), 0, two), 0);  // an error is no end
+  EXPECT_EQ(write(channel_.get(), 0, two), 0);  // the channel still works
 }
 
 TEST_P(ChannelTest, RandomOperationsMatchAModel) {

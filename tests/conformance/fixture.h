@@ -1,4 +1,4 @@
-// Servers and small synchronous helpers for the conformance and hostile tests.
+// Servers and synchronous helper functions for the conformance and hostile tests.
 #pragma once
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -26,7 +26,7 @@ using transport::Token;
 
 inline constexpr uint64_t kSlab = remote::kSlabBytes;
 inline constexpr uint64_t kRegion = 4 * kSlab;
-inline constexpr uint64_t kTestTimeoutNs = 20'000'000'000;  // far beyond any pass; a hang fails the test here
+inline constexpr uint64_t kTestTimeoutNs = 20'000'000'000;  // longer than any test needs: a request that hangs fails
 
 inline std::string unix_path() {
   static int count = 0;
@@ -58,7 +58,8 @@ class TestServer {
   const server::ServerConfig& config() const { return config_; }
   server::Server* operator->() { return server_.get(); }
 
-  // Closing a connection is seen by the server a little later.
+  // Waits for the condition on the server's counters for up to 5 s, since the server processes a closed connection
+  // later.
   template <typename Condition>
   ::testing::AssertionResult eventually(Condition condition) {
     for (int i = 0; i < 5000; i++) {
@@ -74,7 +75,7 @@ class TestServer {
   uint16_t port_;
 };
 
-// A server in a process of its own, so that tests may fork without inheriting its sockets.
+// A server in a separate process, so that tests can fork without inheriting its sockets.
 class ServerProcess {
  public:
   ServerProcess() : config_(default_config()) {

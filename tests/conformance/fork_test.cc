@@ -1,4 +1,4 @@
-// Snapshots across real forks, over both transports. The server is a process of its own here.
+// Snapshots of processes that fork, over both transports and with replicas. The servers are separate processes.
 #include <algorithm>
 #include <functional>
 #include <random>
@@ -18,7 +18,7 @@ class ForkTest : public ::testing::TestWithParam<const char*> {
     return connect(both, server_.token(), 2 * kSlab, 2);
   }
 
-  // Forks; the child adopts its snapshot and ends with what body returns. Returns the child's pid.
+  // Forks. The child adopts its snapshot and exits with the result of body. Returns the child's pid.
   template <typename Body>
   pid_t fork_child(RemoteStore* store, Body body) {
     auto ticket = store->prepare_fork();
@@ -39,11 +39,12 @@ class ForkTest : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "replicas"),
                          [](const auto& kind) { return kind.param; });
 
-// In a child, gtest's macros would report into the void: bodies return 0 or the number of the check that failed.
+// In a child, failures of gtest's macros would not be reported: bodies return 0, or a number that depends on the line
+// of the failed check.
 #define CHILD_EXPECT(condition) \
   if (!(condition)) return __LINE__ % 90 + 1
 
-// One end of a conversation between two processes.
+// A signal from one process to another: take() waits for give().
 struct Turn {
   int fds[2];
   Turn() {
@@ -115,9 +116,9 @@ TEST_P(ForkTest, GrandchildrenOutliveTheirAncestors) {
     return 0;
   });
   ASSERT_EQ(status_of(pid), 0);
-  store.reset();  // the root's own process leaves, too
+  store.reset();  // the process of the root region closes it, too
   orphaned.give();
-  verdict.take();  // or the test times out
+  verdict.take();  // without it the test times out
 }
 
 TEST_P(ForkTest, ThousandsOfForksLeakNothing) {
@@ -171,7 +172,7 @@ TEST_P(ForkTest, AFailedForkLeaksNothing) {
   EXPECT_EQ(open_fds(), fds);
 }
 
-// Everybody writes at random, forks at random, and must see exactly what a private copy of all bytes says.
+// Random reads, writes and discards, compared with a private copy of all bytes.
 class RandomProcess {
  public:
   RandomProcess(RemoteStore* store, uint64_t seed, Bytes* model) : store_(store), random_(seed), model_(*model) {}

@@ -1,4 +1,5 @@
-// A network that cuts connections, stalls and comes back: nothing may be lost or doubled, and the limit must hold.
+// Networks that reset connections and stall: no request may be lost or take effect twice, and the limit of the retry
+// policy must hold.
 #include <fcntl.h>
 
 #include <random>
@@ -37,7 +38,7 @@ TEST_F(Network, BrokenConnectionsAreReplacedWithoutLoss) {
   constexpr size_t kBytes = 2 << 20;
   Bytes model(kBytes);
   for (int round = 0; round < 60; round++) {
-    // Writes that do not overlap, all under way when the connection goes.
+    // Writes that do not overlap, all in flight when connections are reset.
     Token tokens[8];
     std::vector<Bytes> data(8);
     for (size_t i = 0; i < 8; i++) {
@@ -76,7 +77,7 @@ TEST_F(Network, DataFromAPipeIsKeptUntilAcknowledged) {
   os::close(fds[1]);
 }
 
-// Longer than a request is waited for on one connection, shorter than the limit.
+// A stall that is longer than the timeout of one connection, and shorter than the limit.
 TEST_F(Network, AStalledNetworkDelaysRequests) {
   auto store = connect_with(8, proxy_.address());
   auto channel = open(store.get());
@@ -149,7 +150,7 @@ TEST_F(Network, SnapshotsReconnect) {
   store->forked_in_parent(*ticket);
 }
 
-// All connections of a region break and come back; those that never come back cost their memory only for a while.
+// All connections of a region break; the client reconnects within the grace time.
 TEST_F(Network, ARegionWithoutConnectionsIsKeptForTheGraceTime) {
   auto store = connect_with(10, proxy_.address());
   auto channel = open(store.get());
@@ -163,7 +164,7 @@ TEST_F(Network, ARegionWithoutConnectionsIsKeptForTheGraceTime) {
   store.reset();
 }
 
-// The connection that holds the region broke while it was idle, and then the last other one is closed in good order.
+// The control connection, which keeps the region alive, breaks while it is idle, and then the last channel is closed.
 TEST_F(Network, TheControlConnectionIsRestoredBeforeTheLastChannelCloses) {
   auto store = connect_with(10, proxy_.address());
   proxy_.cut();
@@ -185,10 +186,10 @@ TEST(NetworkGrace, ExpiredRegionsAreFreed) {
   proxy.cut();
   EXPECT_TRUE(server.eventually([](auto s) { return s.clients == 0 && s.regions == 1; }));
   EXPECT_TRUE(server.eventually([](auto s) { return s.regions == 0 && s.reserved_bytes == 0; }));
-  EXPECT_FALSE(store->grow(kSlab).ok());  // what comes back too late finds nothing, and is told so
+  EXPECT_FALSE(store->grow(kSlab).ok());  // reconnecting too late is an error
 }
 
-// A replica that does not answer is lost after the limit; the other one goes on.
+// A replica that does not reply is lost after the limit; the other one is used alone.
 TEST_F(Network, AnUnreachableReplicaIsLostAfterTheLimit) {
   TestServer second(config_with_grace());
   auto store = connect_with(0.8, proxy_.address() + "," + second.tcp(), 2);
@@ -199,7 +200,7 @@ TEST_F(Network, AnUnreachableReplicaIsLostAfterTheLimit) {
   data = pattern(50'000, 5);
   ASSERT_EQ(write(channel.get(), 0, data), 0);
   EXPECT_EQ(read(channel.get(), 0, data.size()), data);
-  proxy_.stalled = false;  // it is back, but has missed a write
+  proxy_.stalled = false;  // it can be reached again, but has missed a write
   auto other = open(store.get());
   for (uint64_t i = 0; i < 4; i++) EXPECT_EQ(read(other.get(), 0, data.size()), data);
 }

@@ -1,4 +1,4 @@
-// Several servers: where slabs lie, requests that span them, reservations, and servers that die.
+// Several servers: placement of slabs, requests over several slabs, reservations, and failures of servers.
 #include <algorithm>
 #include <random>
 #include <thread>
@@ -56,7 +56,7 @@ TEST(Pool, RequestsThatSpanSlabsAreSplitAndJoined) {
   Bytes data = pattern(transport::kMaxRequestBytes, 1), back(data.size());
   for (uint64_t i = 1; i < 8; i++) ASSERT_EQ(write(channel.get(), i * kSlab - 400'000, data), 0);
   for (uint64_t i = 1; i < 8; i++) EXPECT_EQ(read(channel.get(), i * kSlab - 400'000, data.size()), data);
-  std::vector<std::pair<uint64_t, uint32_t>> ranges;  // pieces on all servers, one in four across a border
+  std::vector<std::pair<uint64_t, uint32_t>> ranges;  // segments on all servers, one in four across two slabs
   for (uint64_t i = 1; i < 64; i++) {
     for (uint64_t at : {i * kSlab - 2048, i * kSlab + 8192, i * kSlab - 16384, i * kSlab + 16384})
       ranges.push_back({at, 4096});
@@ -77,10 +77,10 @@ TEST(Pool, ClaimsBeyondTheServersMemoryAreRejected) {
   Status refused = pool->grow(5 * kSlab);
   EXPECT_EQ(refused.code(), ENOMEM);
   EXPECT_TRUE(strstr(refused.text(), "full")) << refused.text();
-  // One page in each slab: as many slabs as there are, however little is used of each.
+  // One page in each slab: the limit is the number of slabs, however little of each is used.
   for (uint64_t i = 0; i < 16; i++) EXPECT_TRUE(pool->claim(i * kSlab, 4096).ok()) << i;
   EXPECT_EQ(pool->claim(16 * kSlab, 4096).code(), ENOMEM);
-  EXPECT_TRUE(pool->claim(15 * kSlab + 4096, kSlab - 4096).ok());  // room that was taken with the slab's first page
+  EXPECT_TRUE(pool->claim(15 * kSlab + 4096, kSlab - 4096).ok());  // the slab was reserved with its first page
   EXPECT_EQ(pool->claim(15 * kSlab + 8192, 2 * kSlab).code(), ENOMEM);
   pool->unclaim(3 * kSlab, 4096);
   EXPECT_TRUE(pool->claim(16 * kSlab, 4096).ok());
@@ -92,7 +92,7 @@ TEST(Pool, ShrinkReleasesReservations) {
   ASSERT_TRUE(pool->claim(0, 4 * kSlab).ok());
   pool->shrink(10 * kSlab);
   for (size_t s = 0; s < 2; s++) EXPECT_EQ(pool.reserved(s), 10 * kSlab);
-  pool->shrink(10 * kSlab);  // four slabs are in use
+  pool->shrink(10 * kSlab);  // four slabs remain in use
   for (size_t s = 0; s < 2; s++) EXPECT_EQ(pool.reserved(s), 4 * kSlab);
 }
 
@@ -146,7 +146,7 @@ TEST(Pool, AllButOneReplicaMayFail) {
   EXPECT_FALSE(pool->grow(kSlab).ok());
 }
 
-// Reads and writes under way when a replica goes must all come to an end, and a good one.
+// Reads and writes in flight when a replica fails must all complete successfully.
 TEST(Pool, RequestsInFlightCompleteWhenAReplicaFails) {
   for (int round = 0; round < 10; round++) {
     Pool pool(2, 2);
@@ -169,7 +169,7 @@ TEST(Pool, RequestsInFlightCompleteWhenAReplicaFails) {
   }
 }
 
-// Every thread knows what its bytes must be; servers die in the middle.
+// Each thread compares its data with a copy while servers fail.
 TEST(Pool, ShadowCopiesMatchAfterFailures) {
   Pool pool(3, 3);
   ASSERT_TRUE(pool->claim(0, 16 * kSlab).ok());
@@ -181,7 +181,7 @@ TEST(Pool, ShadowCopiesMatchAfterFailures) {
       auto channel = open(pool.store());
       std::mt19937_64 random(t);
       Bytes model(kBytes);
-      uint64_t base = (2 * t + 1) * kSlab - kBytes / 2;  // half of it in the next slab
+      uint64_t base = (2 * t + 1) * kSlab - kBytes / 2;  // half of the range is in the next slab
       for (int i = 0; i < 400; i++, done++) {
         uint64_t at = random() % kBytes, bytes = 1 + random() % std::min<uint64_t>(kBytes - at, 50'000);
         auto place = model.begin() + static_cast<long>(at);
@@ -221,7 +221,7 @@ TEST(Pool, SlabsWithoutReplicaAreLostWithTheirServer) {
   }
   EXPECT_EQ(kept, 2);
   EXPECT_EQ(lost, 2);
-  EXPECT_TRUE(pool->claim(8 * kSlab, 4 * kSlab).ok());  // new slabs go to the other one
+  EXPECT_TRUE(pool->claim(8 * kSlab, 4 * kSlab).ok());  // new slabs are placed on the other server
   for (uint64_t i = 8; i < 12; i++) EXPECT_EQ(write(channel.get(), i * kSlab, Bytes(10, 1)), 0);
 }
 

@@ -1,5 +1,5 @@
-// A network between a client and a server, at the mercy of a test: it cuts connections, holds back what is sent, or
-// loses sight of one side altogether.
+// A proxy between a client and a server that simulates network failures for tests: it resets connections and stalls
+// transfers. cut() and `stalled` may be used while connections are open.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -41,7 +41,7 @@ class Proxy {
   }
   std::string address() const { return "tcp://127.0.0.1:" + std::to_string(port_); }
 
-  // Ends all connections on both sides, as a network does that forgets them: with a reset. What was on its way is lost.
+  // Resets all connections on both sides. Data in transit is lost.
   void cut() {
     std::lock_guard hold(mutex_);
     for (; cut_ < pairs_.size(); cut_++) {
@@ -49,15 +49,15 @@ class Proxy {
         linger at_once = {1, 0};
         setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
         sockaddr unspecified = {AF_UNSPEC, {}};
-        // A reset now, although threads still use the descriptor: by system call, since thread sanitizers take a
-        // connect() for the making of a new descriptor, and every recv() beside it for a race.
+        // Sends the reset at once, although threads still use the descriptor. By system call, because the thread
+        // sanitizer treats connect() as the creation of a descriptor, and every concurrent recv() as a race.
         syscall(SYS_connect, fd, &unspecified, sizeof unspecified);
         shutdown(fd, SHUT_RDWR);
       }
     }
   }
 
-  std::atomic<bool> stalled{false};  // nothing gets through meanwhile, and new connections are not greeted
+  std::atomic<bool> stalled{false};  // no data is forwarded, that of new connections included
 
  private:
   static sockaddr_in loopback(uint16_t port) { return {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}, {}}; }
@@ -93,7 +93,7 @@ class Proxy {
   std::thread acceptor_;
   std::mutex mutex_;  // guards what follows
   std::vector<std::pair<int, int>> pairs_;
-  size_t cut_ = 0;  // the first so many are over
+  size_t cut_ = 0;  // the first cut_ pairs were reset
   std::vector<std::thread> pumps_;
 };
 

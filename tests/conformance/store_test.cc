@@ -1,4 +1,4 @@
-// The store: reservations, isolation, messages, slow and silent peers.
+// The store: reservations, isolation of clients, error messages, slow peers.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -217,7 +217,7 @@ TEST(Server, ReplacesAStaleSocket) {
   connect(server.shm(), config.token);
 }
 
-// Passes bytes between one client and the server a few at a time.
+// Forwards data between clients and the server in pieces of at most 97 bytes.
 class TricklingProxy {
  public:
   explicit TricklingProxy(uint16_t server_port) : server_port_(server_port) {
@@ -282,12 +282,12 @@ TEST(SlowPeer, RequestsCompleteOverASlowConnection) {
     Segment s = {4000 + i * 25000, 25000, &back[i * 25000]};
     ASSERT_EQ(channel->submit_read({&s, 1}, &tokens[i]), 0);
   }
-  EXPECT_EQ(channel->wait(tokens[3], 0), -ETIMEDOUT);  // still under way
+  EXPECT_EQ(channel->wait(tokens[3], 0), -ETIMEDOUT);  // still in flight
   for (Token t : tokens) ASSERT_EQ(channel->wait(t, kTestTimeoutNs), 0);
   EXPECT_EQ(back, data);
 }
 
-// A client that asks for a lot and takes nothing must not stall another one, nor grow the server without bound.
+// A client that requests much data and receives none must not stall another one.
 TEST(SlowPeer, DoesNotStallOtherClients) {
   TestServer server;
   auto greedy_store = connect(server.tcp(), server.config().token);
@@ -296,13 +296,13 @@ TEST(SlowPeer, DoesNotStallOtherClients) {
   Bytes sink(1 << 20);
   Token tokens[transport::kMaxInFlight];
   Segment s = {0, 1 << 20, sink.data()};
-  for (Token& t : tokens) ASSERT_EQ(greedy->submit_read({&s, 1}, &t), 0);  // and never polls
+  for (Token& t : tokens) ASSERT_EQ(greedy->submit_read({&s, 1}, &t), 0);  // not polled meanwhile
   Bytes data = pattern(100000, 2);
   for (int i = 0; i < 20; i++) {
     ASSERT_EQ(write(channel.get(), 0, data), 0);
     ASSERT_EQ(read(channel.get(), 0, data.size()), data);
   }
-  for (Token t : tokens) ASSERT_EQ(greedy->wait(t, kTestTimeoutNs), 0);  // in the end it gets all of it
+  for (Token t : tokens) ASSERT_EQ(greedy->wait(t, kTestTimeoutNs), 0);  // and now receives all of it
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// libFuzzer target for the codec; how to build and run it is in docs/internals/testing.md.
+// libFuzzer target for the codec; docs/internals/testing.md describes how to build and run it.
 #include "decode_one.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

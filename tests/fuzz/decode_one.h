@@ -1,5 +1,5 @@
-// Feeds arbitrary bytes to everything in the codec that reads, and uses what it accepts. Shared by the fuzzer and the
-// smoke test.
+// Calls all checking and decoding functions of the codec with arbitrary bytes, and verifies what they accept. Used by
+// the fuzzer and the smoke test.
 #pragma once
 #include <cerrno>
 #include <cstdlib>
@@ -9,7 +9,8 @@
 
 namespace farside::testing {
 
-// Aborts when something was accepted that breaks the codec's promises. Returns how many decoders accepted.
+// Aborts when accepted input violates a guarantee of the codec. Returns the number of functions that accepted the
+// input.
 inline int decode_one(wire::Bytes input) {
   auto require = [](bool condition) {
     if (!condition) abort();
@@ -38,7 +39,7 @@ inline int decode_one(wire::Bytes input) {
       require(total == list.total_bytes);
       require(op == wire::Op::kDiscard || total <= wire::kMaxDataBytes);
       require(list.data.size() == (op == wire::Op::kWrite ? total : 0));
-      wire::crc32c(0, list.data.data(), list.data.size());  // readable to the end
+      wire::crc32c(0, list.data.data(), list.data.size());  // all of it must be readable
     }
   }
   wire::HelloRequest hello;

@@ -1,4 +1,4 @@
-// Frames, well-formed until a test spoils them.
+// Well-formed frames, and random mutations of them.
 #pragma once
 #include <cstring>
 #include <random>
@@ -12,6 +12,7 @@ namespace farside::testing {
 
 using Frame = std::vector<std::byte>;
 
+// Sets the checksum.
 inline void seal(Frame* frame) {
   wire::FrameHeader header;
   memcpy(&header, frame->data(), sizeof header);
@@ -50,7 +51,7 @@ inline Frame hello_frame(const std::string& token, uint64_t region_bytes) {
   return frame_of(wire::Op::kHello, 1, hello);
 }
 
-// Spoils a few bytes, the length, or the end; now and then with a checksum that is right again.
+// Changes a few bytes, or truncates or extends the frame; in half of the cases the checksum is corrected.
 inline void mutate(Frame* f, std::mt19937_64* random) {
   auto next = [&](uint64_t bound) { return (*random)() % bound; };
   switch (next(4)) {

@@ -1,4 +1,4 @@
-// Clients that break every rule. The server must go on serving an honest one.
+// Clients that violate the protocol. The server must reject them, and serve a well-behaved client meanwhile.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -19,11 +19,11 @@ class RawClient {
   }
   ~RawClient() { close(fd_); }
 
-  // A server that has closed the connection is no error here.
+  // Errors are ignored: the server may have closed the connection.
   void send(const Frame& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
   void end() { shutdown(fd_, SHUT_WR); }
 
-  // The next reply's op, or kHello with *error = -1 when the connection ended instead.
+  // The op of the next reply and 0 or the error code in *error; or kHello and -1 if the connection ended.
   wire::Op reply(int* error) {
     wire::FrameHeader header;
     *error = -1;
@@ -143,7 +143,7 @@ TEST_F(HostileClient, RegionsOfOtherClientsAreNotAccessible) {
   RawClient client = raw();
   wire::HelloRequest hello = {};
   hello.mode = wire::HelloMode::kAttach;
-  hello.region = 1;  // the honest client's
+  hello.region = 1;  // of the well-behaved client
   client.send(frame_of(wire::Op::kHello, 1, hello));
   EXPECT_EQ(client.error_reply(), ENOENT);
   hello.mode = wire::HelloMode::kSnapshot;
@@ -152,7 +152,7 @@ TEST_F(HostileClient, RegionsOfOtherClientsAreNotAccessible) {
   EXPECT_EQ(other.error_reply(), ENOENT);
 }
 
-// What an old connection of a channel still says counts for nothing once a newer one was greeted.
+// Requests of an old connection of a channel are not executed after the greeting of a newer one.
 TEST_F(HostileClient, AReplacedConnectionIsExcluded) {
   RawClient owner = raw();
   owner.send(hello_frame(token(), kRegion));
@@ -179,7 +179,7 @@ TEST_F(HostileClient, AReplacedConnectionIsExcluded) {
   old.send(list_frame(wire::Op::kWrite, 3, {{0, 64}}, 64));
   EXPECT_EQ(old.error_reply(), ESTALE);
   EXPECT_TRUE(old.ended());
-  EXPECT_EQ(attach(late, 2), wire::Op::kError);  // a greeting that was overtaken
+  EXPECT_EQ(attach(late, 2), wire::Op::kError);  // its greeting arrived after that of a newer connection
   EXPECT_EQ(error, ESTALE);
   EXPECT_TRUE(late.ended());
 }
@@ -229,7 +229,7 @@ TEST_F(HostileClient, ControllersSurviveMutatedReports) {
 TEST_F(HostileClient, SilentConnectionsAreClosed) {
   RawClient client = raw();
   client.send(Frame(3, std::byte{0x46}));
-  EXPECT_TRUE(client.ended());  // within the raw client's ten seconds
+  EXPECT_TRUE(client.ended());  // within the ten seconds for which the client receives
 }
 
 TEST_F(HostileClient, ServersSurviveMutatedFrames) {

@@ -1,4 +1,4 @@
-// Servers that answer nonsense. A client must get an error each time: no crash, no hang, no false success.
+// Servers that violate the protocol. The client must report an error: no crash, no hang, no success with wrong data.
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -12,7 +12,7 @@
 namespace farside::testing {
 namespace {
 
-// Hands each accepted connection to a function, one after the other, and closes it afterwards.
+// Calls a function for each accepted connection, in a separate thread, and closes the connection afterwards.
 class FakeServer {
  public:
   explicit FakeServer(std::function<void(int)> serve) : serve_(std::move(serve)) {
@@ -75,7 +75,7 @@ TEST(HostileServer, GarbageInsteadOfAGreeting) {
     if (random() % 2) mutate(&f, &random);
     else
       for (auto& b : f) b = static_cast<std::byte>(random());
-    f[0] = std::byte{0};  // never right by chance
+    f[0] = std::byte{0};  // so that the magic is never valid
     send_frame(fd, f);
   });
   for (int i = 0; i < 50; i++) {
@@ -109,7 +109,7 @@ TEST(HostileServer, SilenceTimesOut) {
   EXPECT_EQ(store.status().code(), ETIMEDOUT) << store.status().text();
 }
 
-// Greets well, then answers each request with what `answer` makes of it.
+// The server replies to the greeting correctly, and to each request with the result of `answer`.
 void expect_read_fails(const std::function<Frame(const wire::FrameHeader&)>& answer, int expected = -EBADMSG) {
   FakeServer server([&](int fd) {
     if (!greet(fd)) return;
@@ -140,12 +140,12 @@ TEST(HostileServer, WrongReplies) {
   expect_read_fails([](auto& h) { return frame(wire::Op::kError, h.request, Frame(10), wire::kFlagReply); });
   expect_read_fails([](auto& h) {
     Frame f = read_reply(h.request, 1000);
-    f[500] = std::byte{1};  // the checksum tells
+    f[500] = std::byte{1};  // the checksum is wrong now
     return f;
   });
   expect_read_fails([](auto& h) {
     Frame f = read_reply(h.request, 1000);
-    f[19] = std::byte{0xff};  // a gigantic length
+    f[19] = std::byte{0xff};  // a huge length
     return f;
   });
 }
@@ -183,11 +183,11 @@ TEST(HostileServer, ConnectionsCutAnywhere) {
     auto store = connect(server.address(), "", 0, 1, {.limit_ns = 200'000'000});
     auto channel = open(store.get());
     Bytes out(1000);
-    EXPECT_EQ(read(channel.get(), 0, &out), -ECONNRESET);  // however often it is asked again
+    EXPECT_EQ(read(channel.get(), 0, &out), -ECONNRESET);  // also after retries
   }
 }
 
-// Mutated replies to several requests at once: each may succeed only if its own bytes came through.
+// Mutated replies to several requests in flight: a request may succeed only with its correct data.
 TEST(HostileServer, MutatedReplies) {
   std::atomic<uint64_t> seed{0};
   FakeServer server([&](int fd) {
