@@ -28,7 +28,7 @@ class SpinLock {
     FARSIDE_DCHECK(is_locked());
     locked_.store(false, std::memory_order_release);
   }
-  // By some thread; for checks.
+  // Held by any thread. For assertions.
   bool is_locked() const { return locked_.load(std::memory_order_relaxed); }
 
  private:
@@ -52,7 +52,7 @@ class Mutex {
     FARSIDE_CHECK(before != 0);
     if (before == 2) os::futex_wake(raw(), 1);
   }
-  // By some thread; for checks.
+  // Held by any thread. For assertions.
   bool is_locked() const { return word_.load(std::memory_order_relaxed) != 0; }
 
  private:

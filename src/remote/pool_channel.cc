@@ -179,7 +179,8 @@ void PoolChannel::gather(bool on) {
   }
 }
 
-// A poll of any request sends what its server's channel holds back, so one request of each such server is polled.
+// Sends the requests that the channels of the servers have gathered: polling one request of a channel sends all of
+// them.
 void PoolChannel::send_held() {
   for (Slot& slot : slots_) {
     if (held_ == 0) return;

@@ -64,7 +64,7 @@ class PoolChannel final : public transport::Channel {
   PoolStore* store_;
   transport::Channel* channels_[kMaxServers] = {};
   bool gathers_ = false;
-  ServerSet held_ = 0;  // servers whose channels may hold requests back
+  ServerSet held_ = 0;  // servers whose channels may have gathered requests
   uint64_t sequence_ = 0;
   transport::Segment part_[transport::kMaxSegments];  // the segments for one server, while they are being sent
   Slot slots_[transport::kMaxInFlight];

@@ -319,7 +319,7 @@ void PoolStore::lose(unsigned server, const char* why) {
                     : "; the program ends when it accesses data that was stored there (--replicas 2 keeps copies)");
 }
 
-// Of one server that holds every slab, as all do where each page is on all of them.
+// A mapping exists only if each page is on all servers: then each of them holds every slab.
 transport::Mapping PoolStore::mapping() const {
   transport::Mapping mapping;
   if (controller_.is_pool || replicas_ < count()) return mapping;

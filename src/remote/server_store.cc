@@ -62,7 +62,7 @@ void ServerStore::attach_to(uint64_t region, const void* secret) {
   memcpy(attach_.hello.secret, secret, wire::kSecretBytes);
 }
 
-// The mapping of far memory goes first, while its descriptor is open.
+// The mapping of far memory is removed before its descriptor is closed.
 ServerStore::~ServerStore() {
   shm_.reset();
   fds_.close_all_but(-1);
