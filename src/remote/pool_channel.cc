@@ -242,7 +242,7 @@ void PoolChannel::answered(Slot* slot, unsigned server, int result) {
   slot->error = result;
   // Without replicas a refusal is the result of the request. With replicas, the server that refused has missed a write.
   if (!is_loss(result) && store_->replicas() == 1) return;
-  const char* why = result == -EBADMSG ? "it broke the protocol" : is_loss(result) ? "connection lost" : "it is full";
+  const char* why = result == -EBADMSG ? "protocol violation" : is_loss(result) ? "connection lost" : "request refused";
   store_->lose(server, why);
   close(server);
 }
