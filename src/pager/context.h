@@ -1,4 +1,5 @@
-// What the paths of the pager work on, and on whose behalf.
+// What all paths of the pager (faults, hints, range operations, evictors) share, and the thread on whose behalf one of
+// them runs.
 #pragma once
 #include "remote/remote_store.h"
 
@@ -15,7 +16,7 @@ class ThreadRegistry;
 class Twins;
 struct ThreadSlot;
 
-// The pager's parts. Owned by Pager, which outlives everything that holds a Context.
+// References to the members of the Pager, which outlives every holder of a Context.
 struct Context {
   remote::RemoteStore* store;
   FarSpace& space;
@@ -32,13 +33,15 @@ struct Context {
 // The thread that makes a request, and whether it may be suspended while pages are fetched for it.
 struct Caller {
   ThreadSlot& thread;
-  bool may_suspend = false;  // a fiber, whose worker may run others meanwhile (fiber/wait.h)
+  bool may_suspend = false;  // the caller is a fiber, whose worker may run others meanwhile (fiber/wait.h)
 };
 
-// Limit for one request to a memory server, in which the transport tries again and reconnects.
+// Time limit of one request to a memory server, in nanoseconds. The transport repeats requests and reconnects within
+// it.
 inline constexpr uint64_t kTransportTimeoutNs = 30ull * 1000 * 1000 * 1000;
 
-// Ends the process: memory on the server cannot be reached any more. Never zeros, never a hang.
+// Ends the process with a message: far pages of the program are lost. To continue would mean zeros in their place, or a
+// hang.
 [[noreturn]] void die_of_lost_memory(remote::RemoteStore* store, uint64_t page_count, int error);
 
 }  // namespace farside::pager

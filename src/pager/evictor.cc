@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kPipeBytes = kBatchPages * kPageSize;
 
-// Neighbouring pages of a sorted list become one run.
+// Merges neighbouring pages of a sorted list into runs. Returns the number of runs.
 size_t merge_runs(const PageTable& table, std::span<const PageIndex> pages, PageRun* runs) {
   size_t count = 0;
   for (PageIndex page : pages) count = append_page(runs, count, table.address_of(page));
@@ -82,7 +82,7 @@ bool Evictor::step(bool frames_wanted) {
   for (Batch& batch : batches_) {
     if (batch.unwritten == 0) return start(batch) || progress;
   }
-  return progress;  // all batches are under way: the transport is the bottleneck
+  return progress;  // all batches are in flight: the transport is the bottleneck
 }
 
 void Evictor::drain() {
@@ -91,7 +91,7 @@ void Evictor::drain() {
   }
 }
 
-// Phase 1. Pages that system calls or upgrades hold go back into the queue.
+// Phase 1. Pages that are pinned or being upgraded are inserted into the policy again.
 size_t Evictor::select(Batch& batch) {
   FARSIDE_CHECK(batch.unwritten == 0);
   batch.count = batch.dirty_count = 0;
@@ -163,8 +163,8 @@ bool Evictor::start(Batch& batch) {
   return true;
 }
 
-// Phase 2. The pipe holds kBatchPages frames, so it never fills up in the middle; a short count means that the kernel
-// could not reference a page, which then stays near.
+// Phase 2. The pipe has room for kBatchPages frames, so it is never full here. A short count means that the kernel
+// could not reference a page; that page stays near.
 void Evictor::hold(Batch& batch) {
   if (batch.dirty_count == 0) return;
   PageRun runs[kBatchPages];
@@ -246,7 +246,7 @@ void Evictor::write_whole(Batch& batch) {
   if (c_.twins.enabled()) c_.twins.note_handled(Twins::kWhole, batch.whole_count, ticks() - start);
 }
 
-// Straight from the pipe.
+// Whole pages, spliced from the pipe.
 void Evictor::write_pages(Batch& batch, size_t first, size_t end) {
   for (; first < end; first += kWritePages) {
     PageRun runs[kWritePages];
@@ -260,8 +260,8 @@ void Evictor::write_pages(Batch& batch, size_t first, size_t end) {
   }
 }
 
-// Runs of changed lines, gathered. A page with many of them goes whole, and so do the last pages of a batch
-// whose log is full.
+// Sends runs of changed lines, gathered from many pages. A page with many changed lines is copied to the log whole.
+// When the log is full, the remaining pages of the batch are sent whole from the pipe.
 void Evictor::write_lines(Batch& batch) {
   if (!batch.log) batch.log = static_cast<std::byte*>(near_alloc(kLogBytes));
   if (!held_) held_ = static_cast<std::byte*>(near_alloc(kCompared * kPageSize));
@@ -293,7 +293,7 @@ void Evictor::write_lines(Batch& batch) {
       });
     }
     at += pages;
-    poll_writes();  // what comes back while others are compared is free the sooner, and timed
+    poll_writes();  // releases frames early, and times the acknowledgements
   }
   uint64_t took = ticks() - start;
   counters_.add(Counter::kCompareTicks, took);
@@ -303,7 +303,7 @@ void Evictor::write_lines(Batch& batch) {
   write_pages(batch, at, batch.dirty_count);
 }
 
-// The next pages of the pipe.
+// Reads the content of the next pages from the pipe.
 void Evictor::read_held(Batch& batch, size_t pages) {
   for (size_t have = 0; have < pages * kPageSize;) {
     ssize_t n = os::read(batch.pipe_read, held_ + have, pages * kPageSize - have);

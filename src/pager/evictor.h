@@ -1,24 +1,25 @@
-// Eviction: background threads that keep free frames above a low-water mark. Application threads never evict (MAGE P1).
-// The first one does what it can; each further one comes in where the free frames fall to half of where the one before
-// it began, so as many work as the fault rate needs.
+// One evictor: it removes pages from near memory in batches and writes the dirty ones to the memory server. Threads of
+// the program never evict (MAGE P1). evictor_group.h has the threads that run evictors; policy/ chooses the pages.
 //
-// A batch goes through five numbered phases, and several batches of one evictor are under way at once, each in another
-// phase (MAGE 4.1, in user space):
-//   1 select   kMinBatchPages to kBatchPages pages by policy, the more, the more frames are missing; each moves kNear
-//   -> kEvicting by compare-and-swap, so nobody else
-//              maps, unprotects, discards or selects it. Writers that have the page mapped go on writing.
-//   2 hold     one vmsplice of all dirty pages into the batch's pipe: references to the frames, nothing is copied.
-//   3 unmap    one process_madvise(MADV_DONTNEED) over all pages: one TLB shootdown. After it no write can happen, and
-//              what the pipe holds is the final content. Clean pages are gone and released at once.
-//   4 write    of pages with a twin (twins.h) the lines that differ from it are gathered from many pages into a few
-//              requests, each of which the server applies whole or not at all; of others the pipe's bytes go to the
-//              channel, in requests of some pages, so that a read of somebody else never
-//   waits
-//              long behind them; they are then under way while other batches proceed.
-//   5 release  on acknowledgement the pages become kFar and their frames go back to the budget.
-// Why no write is lost: between 2 and 3 a writer writes into the held frame itself, since its mapping is writable; a
-// page whose mapping is not writable although it is dirty (after a fork, cow bit) is write-protected, so that a writer
-// faults, finds kEvicting, and waits. See docs/internals/page_states.md.
+// A batch passes five numbered phases. Up to four batches of one evictor are in flight, each in another phase (MAGE
+// 4.1, in user space):
+//   1 select   kMinBatchPages to kBatchPages candidates of the policy; the more frames are missing, the more pages.
+//   Each
+//              page is moved from kNear to kEvicting by compare-and-swap, so that no other thread maps, unprotects,
+//              discards or selects it. Threads that have it mapped writable can still write it.
+//   2 hold     One vmsplice of all dirty pages into the batch's pipe. The pipe references the frames; nothing is
+//   copied. 3 unmap    One process_madvise(MADV_DONTNEED) for all pages: one TLB shootdown. After it no store can reach
+//   the
+//              frames, so the pipe references the final content. Clean pages are released at once.
+//   4 write    Pages with a twin (twins.h) are compared with it, and their changed lines are gathered from many pages
+//              into a few requests, each of which the server executes completely or not at all. Other pages are sent
+//              from the pipe, at most kWritePages in a request, so that reads of other threads do not wait long behind
+//              a write. Other batches proceed while the requests are in flight.
+//   5 release  When all requests of the batch are acknowledged, its pages become kFar and their frames are free.
+//
+// Why no write is lost: a store between phases 2 and 3 goes to the frame that the pipe references, since the mapping is
+// writable. A page that is dirty but not mapped writable (after a fork, cow bit) is write-protected: a store faults,
+// finds kEvicting, and waits. See docs/internals/page_states.md.
 #pragma once
 #include "base/log.h"
 #include "base/near.h"
@@ -36,15 +37,15 @@
 
 namespace farside::pager {
 
-// The layer above that wants to know which of its pages leave. Called by evictors, with the pages in kEvicting and
-// still mapped: must not wait, allocate or touch far memory.
+// Informed of pages that hold far objects when they are evicted. Called by evictors, while the pages are in kEvicting
+// and still mapped. Must not wait, allocate or touch far memory.
 class PageObserver {
  public:
   virtual ~PageObserver() = default;
   virtual void leaving(std::span<const PageIndex> pages) = 0;
 };
 
-// Pages, first in, first out. Bounded; what does not fit is forgotten. Any thread, with signals blocked.
+// A bounded FIFO of pages; a page that does not fit is dropped. Thread-safe; the caller has signals blocked.
 class PageFifo {
  public:
   void push(PageIndex page) {
@@ -68,60 +69,62 @@ class PageFifo {
 
  private:
   static constexpr size_t kMax = 1024;
-  SpinLock lock_;  // guards the others; count_ is looked at without it
+  SpinLock lock_;  // guards the other members; count_ is also read without it
   PageIndex pages_[kMax] = {};
   size_t first_ = 0;
   std::atomic<size_t> count_{0};
 };
 
 inline constexpr size_t kMinBatchPages = 32;
-inline constexpr size_t kBatchPages = 256;  // what an unprivileged pipe can hold
-inline constexpr size_t kWritePages = 32;   // in one request
+inline constexpr size_t kBatchPages = 256;  // the capacity of a pipe that an unprivileged process may have
+inline constexpr size_t kWritePages = 32;   // of one request
 inline constexpr size_t kLogBytes = 256 * kKiB;
 
 struct Batch : NearObject {
   PageIndex pages[kBatchPages];
   size_t count = 0;
-  PageIndex dirty[kBatchPages];  // those without a twin first
+  PageIndex dirty[kBatchPages];  // pages without a twin first
   size_t dirty_count = 0, whole_count = 0;
   int pipe_read = -1, pipe_write = -1;
   struct Write {
     transport::Token token;  // 0: acknowledged
-    uint64_t pages, sent;    // in ticks
+    uint64_t pages, sent;    // number of pages; time of sending, in ticks
     Twins::Method method;
   };
   static constexpr size_t kMaxWrites = 64;
   Write writes[kMaxWrites];
   size_t write_count = 0;
-  size_t unwritten = 0;      // requests under way, and one while more are to come; 0: the batch is free
-  std::byte* log = nullptr;  // the lines that go, one after the other; kLogBytes, made when first needed
+  size_t unwritten = 0;      // requests in flight, plus one until the last is submitted; 0: the batch is free
+  std::byte* log = nullptr;  // changed lines to send, one after the other; kLogBytes, allocated at first use
 };
 
-// One evictor thread's work, without the thread.
+// The work of one evictor thread. Except for construction, counters() and owns_fd(), all functions are called by that
+// thread, or while it does not run.
 class Evictor : public NearObject {
  public:
   Evictor(const Context& context, unsigned index, const std::atomic<PageObserver*>& observer, PageFifo& first_out)
       : c_(context), index_(index), observer_(observer), first_out_(first_out) {}
   ~Evictor();
 
-  Status open();  // pipes and channel
-  // Does one piece of work: releases what was acknowledged, or starts a batch if frames are wanted. False: nothing to
-  // do.
+  Status open();  // opens the pipes and the channel
+  // Completes batches whose writes are acknowledged, then starts a batch if frames are wanted. False: there was nothing
+  // to do.
   bool step(bool frames_wanted);
-  // Waits until no batch is under way.
+  // Waits until no batch is in flight.
   void drain();
   bool busy() const { return in_flight_ > 0; }
-  // Of the thread that runs this evictor.
+  // Updates the counter of processor time. Called by the thread that runs this evictor.
   void count_cpu_time() { counters_.set(Counter::kEvictorCpuNs, os::thread_cpu_ns()); }
   const CounterBlock& counters() const { return counters_; }
   bool owns_fd(int fd) const;
-  // In the child of a fork: the channel is gone already, and the pipes are shared with the parent and must go.
+  // In the child of a fork: closes the pipes, which are shared with the parent. The channel was closed by the store
+  // before.
   void reset_in_child();
 
  private:
   static constexpr size_t kBatches = 4;
-  static constexpr size_t kCompared = 16;  // pages
-  static constexpr unsigned kMaxRuns = 8;  // of lines in a page that does not go whole
+  static constexpr size_t kCompared = 16;  // pages that are read from the pipe at a time to be compared
+  static constexpr unsigned kMaxRuns = 8;  // of changed lines in a page; a page with more is written whole
 
   bool start(Batch& batch);
   size_t select(Batch& batch);
@@ -146,12 +149,12 @@ class Evictor : public NearObject {
   Context c_;
   unsigned index_;
   const std::atomic<PageObserver*>& observer_;
-  PageFifo& first_out_;  // what somebody has done with leaves before what the policy names
+  PageFifo& first_out_;  // pages that are evicted before those that the policy selects
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
   size_t in_flight_ = 0;
-  uint64_t last_acknowledged_ = 0;  // a write, in ticks
-  std::byte* held_ = nullptr;       // pages as they left, for comparison; kCompared of them, made when first needed
+  uint64_t last_acknowledged_ = 0;  // when the last write was acknowledged, in ticks
+  std::byte* held_ = nullptr;       // content of kCompared evicted pages, for comparison; allocated at first use
   CounterBlock counters_;
 };
 

@@ -12,9 +12,9 @@
 namespace farside::pager {
 namespace {
 
-constexpr unsigned kIdleSpins = 400;  // 10 to 20 us: shorter than waking the thread takes
+constexpr unsigned kIdleSpins = 400;  // 10 to 20 us: shorter than it takes to wake the thread
 constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
-constexpr uint64_t kLongYieldUs = 20;  // a yield that takes so long shows that another thread needed the core
+constexpr uint64_t kLongYieldUs = 20;  // a yield of this length shows that another thread needed the core
 
 }  // namespace
 
@@ -31,7 +31,7 @@ void EvictorGroup::start() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   for (unsigned i = 0; i < wanted_; i++) start_one(i);
-  while (working_.load() < wanted_) os::sched_yield();  // until then frames may be taken beyond the limit
+  while (working_.load() < wanted_) os::sched_yield();  // until they all run, frames are taken beyond the limit
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
@@ -68,7 +68,7 @@ void EvictorGroup::stop() {
   stopping_.store(false);
 }
 
-// The first evictor goes on until frames abound; further ones only until the first can do it alone.
+// The first evictor works until frames are plentiful, further ones only until the first one is sufficient.
 bool EvictorGroup::is_wanted(unsigned index, bool working) const {
   if (!working) return c_.frames.is_below(index);
   return index == 0 ? !c_.frames.comfortable() : c_.frames.low();
@@ -79,7 +79,7 @@ void EvictorGroup::request_background_work() {
   wake(0);
 }
 
-// Frames come first: whoever waits for a page that was to be mapped ahead maps it himself.
+// Eviction has priority: a page that is not mapped ahead is mapped by the thread that faults on it.
 bool EvictorGroup::work_in_background() {
   if (c_.frames.is_below(1)) return false;
   if (!background_wanted_.load(std::memory_order_relaxed) || !background_wanted_.exchange(false)) return false;
@@ -132,7 +132,7 @@ void EvictorGroup::sleep(unsigned index) {
   EvictorSlot& slot = slots_[index];
   uint32_t seen = slot.work.value();
   slot.asleep.store(true, std::memory_order_seq_cst);
-  if (c_.frames.is_below(index)) os::nanosleep_ns(50000);  // but every page is pinned or on the move: try again soon
+  if (c_.frames.is_below(index)) os::nanosleep_ns(50000);  // every page is pinned or in transition
   else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) slot.work.wait(seen, kIdleSleepNs);
   slot.asleep.store(false, std::memory_order_seq_cst);
 }
@@ -157,7 +157,7 @@ void EvictorGroup::resume() {
   FARSIDE_CHECK(pausing_.load());
   pausing_.store(false);
   wake_all();
-  // A second pause must not count an evictor that has not left the first one yet.
+  // A following pause() must not count an evictor that has not left this one yet.
   while (paused_.load() > 0) os::sched_yield();
 }
 

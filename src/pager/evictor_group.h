@@ -1,6 +1,7 @@
-// The evictor threads, and the signals between them and the rest. The first thread works when free frames fall below
-// the low-water mark; each further one when they fall to half of where the one before it began, so as many work as the
-// fault rate needs (docs/decisions/0011).
+// The evictor threads, and how they are woken, paused and stopped. The first thread works when free frames fall below
+// low-water mark; each further one when they fall to half of the level of the one before. So as many work as the rate
+// of faults requires (docs/decisions/0011). Evictors also map windows that were fetched ahead, and the first one calls
+// the regular work of the preload library.
 #pragma once
 #include <pthread.h>
 
@@ -13,46 +14,47 @@ namespace farside::pager {
 
 class EvictorGroup {
  public:
-  // threads: at most so many work at once; 0: one for every four processors.
+  // threads: the number of evictor threads; 0: one for every four processors, 1 to kMaxEvictors.
   EvictorGroup(const Context& context, unsigned threads);
   ~EvictorGroup();
 
-  // Has one of the threads call this at least ten times a second. Before start(); it must not wait or touch far memory.
+  // The first evictor thread calls `work` at least ten times a second. Call before start(). `work` must not wait or
+  // touch far memory.
   void call_regularly(void (*work)()) { regular_work_ = work; }
-  // What request_background_work asks for: some of it at each call, without waiting. False: there was nothing to do.
-  // Before start().
+  // What request_background_work() requests. `work` does a part of it at each call, without waiting; it returns false
+  // if there was nothing to do. Call before start().
   void set_background_work(bool (*work)(void*), void* context) {
     background_work_ = work, background_context_ = context;
   }
-  // Told of pages that hold objects when they leave. At any time; nullptr: nobody.
+  // Sets the observer of evicted pages that hold objects; nullptr: none. At any time.
   void set_observer(PageObserver* observer) { observer_.store(observer, std::memory_order_release); }
-  // This page next. With signals blocked.
+  // The next batch begins with this page. The caller has signals blocked.
   void evict_first(PageIndex page) { first_out_.push(page); }
-  // Has an evictor do it soon. Async-signal-safe.
+  // An evictor runs the background work soon. Async-signal-safe.
   void request_background_work();
-  // False for a while after an evictor that waited for what it was asked to do had to wait for its core, too.
+  // False for a while after an evictor that waited for the background work lost its processor to another thread.
   bool has_spare_core() const { return !core_.is_crowded(); }
 
-  // Starts the threads; they block all signals. Without the guard's knowledge: they run unguarded and touch no far
-  // memory.
+  // Starts the threads. They block all signals, touch no far memory, and their system calls are not trapped by the
+  // guard.
   void start();
   void stop();
 
-  // Frames are getting low. Async-signal-safe, and cheap when the evictors are awake.
+  // Wakes the evictors whose level the free frames have reached. Async-signal-safe; cheap while the evictors are awake.
   void wake() {
     for (unsigned i = 0; i < wanted_ && c_.frames.is_below(i); i++) wake(i);
   }
 
-  // fork: waits until no batch is under way and keeps the evictors still, until resume().
+  // For a fork: waits until no batch is in flight; no evictor starts one until resume().
   void pause();
   void resume();
   void reset_in_child();
   bool started() const { return running_.load() > 0; }
-  // False around a fork and while the threads are being started (libc may touch far memory in pthread_create), when
-  // nobody would free a frame.
+  // False during a fork and while the threads are being started (libc may touch far memory in pthread_create): no
+  // evictor would free a frame.
   bool available() const { return working_.load() > 0 && !pausing_.load(std::memory_order_relaxed); }
 
-  // True if the page left within about the last quarter of a budget's worth of evictions.
+  // True if the page was evicted within about the last quarter of a budget of evictions.
   bool evicted_recently(PageWord word) const;
 
   void add_counters(Stats& stats) const;
@@ -72,7 +74,7 @@ class EvictorGroup {
   void wake_all();
 
   struct alignas(kCacheLine) EvictorSlot {
-    Event work;  // there may be something to do
+    Event work;  // signalled when there may be work
     std::atomic<bool> asleep{false};
   };
 
@@ -89,11 +91,11 @@ class EvictorGroup {
   std::atomic<bool> background_wanted_{false};
   CoreSharing core_;
   std::atomic<unsigned> running_{0};  // evictors whose thread was started
-  std::atomic<unsigned> working_{0};  // of these, those that have come to life
-  std::atomic<unsigned> paused_{0};   // evictors that stand still
+  std::atomic<unsigned> working_{0};  // of these, evictors whose thread has begun to run
+  std::atomic<unsigned> paused_{0};   // evictors that are halted by pause()
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
-  Event still_;  // an evictor has come to a halt
+  Event still_;  // signalled when an evictor has halted
 };
 
 }  // namespace farside::pager

@@ -104,7 +104,7 @@ int FarSpace::unmap(std::span<const PageRun> runs) {
   }
   for (const PageRun& r : runs) {
     int error = os::madvise(r.address, r.bytes, MADV_DONTNEED);
-    // EAGAIN: the kernel was out of memory for a moment. Dropping a page twice is harmless while we own it.
+    // EAGAIN: the kernel was short of memory for a moment. Dropping an owned page twice is harmless.
     while (error == -EAGAIN || error == -EINTR) error = os::madvise(r.address, r.bytes, MADV_DONTNEED);
     if (error < 0) return error;
   }
@@ -117,7 +117,8 @@ int FarSpace::make_own(std::byte* page) {
     r = os::madvise(page, kPageSize, MADV_POPULATE_WRITE);
   } while (r == -EAGAIN || r == -EINTR);
   if (populates_) return r;
-  // Kernels before 5.14 cannot populate: a write that changes nothing does the same, if the program allows writing.
+  // Kernels before 5.14 cannot populate. A write that changes nothing has the same effect if the program's protection
+  // allows writing.
   reinterpret_cast<std::atomic<uint32_t>*>(page)->fetch_or(0);
   return 0;
 }

@@ -60,8 +60,8 @@ FaultOutcome FaultPath::resolve(const Caller& caller, PageIndex page, bool write
   }
 }
 
-// A page that is near by its word should not fault again and again. If it does, the kernel and the table disagree, and
-// the program would hang.
+// Counts consecutive faults on a page that its word calls near and accessible. Many of them mean that the kernel's
+// mapping and the page word disagree: the process ends with a message instead of faulting forever.
 void FaultPath::count_repeat(ThreadSlot& t, PageIndex page) {
   constexpr uint32_t kMaxRepeats = 100000;
   if (page != t.last_page) {
@@ -99,8 +99,8 @@ void FaultPath::wait_for_owner(ThreadSlot& t, PageIndex page) {
   t.counters.add(Counter::kWaitPageTicks, ticks() - start);
 }
 
-// Meanwhile faults of other fibers and poll_reads complete this worker's reads. The fiber continues on the same worker,
-// so the slot stays the same. It waits outside the gate: a fork may happen meanwhile.
+// Faults of other fibers and poll_reads() complete this worker's reads meanwhile. The fiber continues on the same
+// worker, so it has the same slot. It waits outside the gate, so a fork may happen meanwhile.
 void FaultPath::suspend_fiber(ThreadSlot& t, PageIndex page) {
   auto settled = [](void* word) {
     PageWord w = static_cast<AtomicPageWord*>(word)->load();
@@ -112,8 +112,9 @@ void FaultPath::suspend_fiber(ThreadSlot& t, PageIndex page) {
   c_.gate.enter(t);
 }
 
-// First write to a page that was fetched for reading. The upgrading bit keeps evictors and layout changes off until the
-// protection is lifted: if the page were evicted and fetched again in between, a late unprotect would lose writes.
+// First write to a page that was fetched for reading. The upgrading bit keeps evictors and range operations off until
+// the protection is lifted: if the page were evicted and fetched again in between, the late unprotect would lose
+// writes.
 bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutcome* outcome) {
   FARSIDE_DCHECK(word.is(PageState::kNear) && !word.has(PageWord::kUpgrading));
   PageWord changed = word.with(PageWord::kDirty | PageWord::kHot | PageWord::kUpgrading | PageWord::kWriteFollows)
@@ -141,8 +142,9 @@ bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutco
   return true;
 }
 
-// Gives the page a frame of this process alone. Where the program has made the page read-only this fails, and the page
-// is protected again: it was a stale message of the handler thread, or a system call that will get EFAULT. True: so.
+// Puts the page on a frame that only this process has. That fails where the program has made the page read-only (an
+// outdated message in handler mode, or a system call that will return EFAULT): then the page is protected again.
+// Returns whether it was.
 bool FaultPath::protect_again(PageIndex page, std::byte* address) {
   if (c_.space.make_own(address) == 0) return false;
   if (int error = c_.space.write_protect(address, kPageSize, true))
@@ -152,8 +154,8 @@ bool FaultPath::protect_again(PageIndex page, std::byte* address) {
   return true;
 }
 
-// Claims an absent page, and a window of others where the faults follow a stride, and fetches them or starts to. True:
-// the page is near.
+// Claims an absent page, and a window of further ones if the faults follow a stride, and fetches them or starts to.
+// Returns true if the page is near now.
 bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bool write) {
   ThreadSlot& t = caller.thread;
   PageState state = word.state();
@@ -161,7 +163,7 @@ bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bo
   fetches_.take_frame(t);
   if (!fetches_.claim(t, page, word)) return false;
   inject::pause("fault:claimed");
-  t.repeats = 0;  // a fault that fetches something resolves
+  t.repeats = 0;  // a fault that fetches a page makes progress
   Claim claim;
   claim.pages[claim.count++] = page;
   claim.write = write;

@@ -15,7 +15,7 @@ namespace farside::pager {
 
 enum class FaultOutcome {
   kResolved,   // try the access again
-  kNotMapped,  // the address belongs to no allocation: the program's own error
+  kNotMapped,  // the address belongs to no allocation: an error of the program
   kReadOnly,   // a write to memory that the program made read-only: EFAULT, or a message that is out of date
 };
 

@@ -36,8 +36,8 @@ void FetchPath::take_frame(ThreadSlot& t) {
       cpu_relax();
       continue;
     }
-    // Other threads may hold spare frames, and reads that no thread has asked for since may hold pages: once those
-    // pages are near, they can be evicted.
+    // Other threads may have spare frames. Their reads may hold claimed pages that no thread waits for; once these are
+    // published, they can be evicted.
     c_.threads.for_each([&](ThreadSlot& other) {
       c_.threads.reclaim_spare(other);
       complete_arrived(t, other);
@@ -99,8 +99,8 @@ void FetchPath::fetch(const Caller& caller, const Claim& claim) {
   start_read(t, claim, caller.may_suspend && fibers::polls_soon());
 }
 
-// A window is started only where a read is in flight meanwhile or another thread maps it in time, and where its
-// buffers, 260 KiB a stream, take no more than a sixth of the budget from the pages.
+// Starts a read of the next window only if it can overlap with the program: the read takes time, or an evictor maps the
+// window. And only while the buffers, 260 KiB for each stream, leave most of the budget to pages.
 void FetchPath::start_next_window(ThreadSlot& t, const Window& window, bool write) {
   constexpr uint64_t kMaxMetadataShare = 6;
   if (window.count == 0) return;
@@ -156,7 +156,7 @@ bool FetchPath::finish_own(ThreadSlot& t, PageIndex page) {
     marker = fetch->ahead && fetch->pages[0] == page;
     write = fetch->write;
     if (marker) count_ahead(t, *fetch);
-    // An evictor that maps the window continues: the stream needs only this page at once.
+    // If an evictor is mapping the window, it continues. The stream needs only this page at once.
     bool continues = marker && fetch->mapped > 1 && fetch->mapped < fetch->count;
     if (continues) finish_first(t, *fetch);
     else finish(t, t, *fetch);
@@ -180,7 +180,7 @@ void FetchPath::finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
   finish_arrived(self, owner, fetch);
 }
 
-// Maps what is not mapped yet.
+// Maps the pages of an arrived read that are not mapped yet.
 void FetchPath::finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
   FARSIDE_DCHECK(owner.reads.is_locked());
   if (!fetch.first_mapped) finish_first(self, fetch);
@@ -196,7 +196,7 @@ void FetchPath::finish_first(ThreadSlot& self, Fetch& fetch) {
 
 void FetchPath::finish_oldest(ThreadSlot& t) { finish(t, t, *t.reads.oldest()); }
 
-// Does not wait.
+// Never waits.
 bool FetchPath::has_arrived(ThreadSlot& owner, Fetch& fetch) {
   if (fetch.progress == Fetch::Progress::kArrived) return true;
   int r = owner.reads.channel(c_.store).poll(fetch.token);
@@ -269,8 +269,8 @@ bool FetchPath::map_ahead_of(ThreadSlot& self, ThreadSlot& owner) {
   return any;
 }
 
-// The stream has reached the window. Where evictors did not map it in time for several windows in a row, no core is
-// free for that, and none is asked to for a while.
+// The stream has reached the window. If evictors did not map several windows in a row in time, no core is free for
+// them, and they are not requested to for a while.
 void FetchPath::count_ahead(ThreadSlot& t, const Fetch& fetch) {
   constexpr unsigned kMisses = 4, kPause = 64;  // windows
   if (fetch.count < Prefetcher::kMaxWindow / 2) return;
@@ -280,7 +280,7 @@ void FetchPath::count_ahead(ThreadSlot& t, const Fetch& fetch) {
 
 // ---- Mapping ----
 
-// Pages [begin, end) of the claim. stored: the far side has this content.
+// Maps and publishes pages [begin, end) of the claim. stored: the server has this content.
 void FetchPath::map_and_publish(ThreadSlot& t, const Claim& claim, unsigned begin, unsigned end, const Content& content,
                                 bool stored) {
   uint64_t start = ticks();
@@ -317,8 +317,8 @@ void FetchPath::map_run(PageIndex first, unsigned count, const std::byte* conten
   die("internal error: cannot map page {} (error {})", first, -error);
 }
 
-// From now on other threads may use the pages. A page that was evicted a moment ago starts hot, so that a working set
-// larger than the policy's queue of new pages is recognized.
+// From now on other threads may use the pages, and evictors may select them. A page that was evicted recently starts
+// hot, so that a working set larger than the policy's queue of new pages is recognized.
 void FetchPath::publish(ThreadSlot& t, const Claim& claim, unsigned begin, unsigned end, bool stored) {
   uint64_t flags = (claim.write ? PageWord::kDirty : 0) | (stored ? PageWord::kStored : 0);
   unsigned asked = claim.ahead ? 0 : 1;

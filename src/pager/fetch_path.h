@@ -22,13 +22,13 @@
 
 namespace farside::pager {
 
-// Part of a page, and the near memory that its bytes are read into.
+// A part of a page, and the near memory into which its bytes are read.
 struct SubpageRead {
   static constexpr size_t kMaxPerRequest = 64;
   uint64_t address;
   uint32_t bytes;
   std::byte* to;
-  bool read = false;  // whether it was: its page was far
+  bool read = false;  // set by the call: the page was far, and the bytes were read
 };
 
 class FetchPath {
@@ -37,23 +37,23 @@ class FetchPath {
 
   // ---- Claims ----
 
-  // Takes a frame without waiting. False: there is none to be had.
+  // Takes a frame without waiting. False: no frame is free.
   bool try_take_frame(ThreadSlot& thread);
-  // Takes a frame; waits for the evictors where there is none.
+  // Takes a frame; waits for the evictors if none is free.
   void take_frame(ThreadSlot& thread);
-  // Moves the page from the state of `word` to kFetching. The caller has taken a frame for it, which goes back on
+  // Moves the page from the state of `word` to kFetching. The caller has taken a frame for it, which is given back on
   // failure. False: the page's word has changed.
   bool claim(ThreadSlot& thread, PageIndex page, PageWord word);
-  // Claims those pages of the window that are in `state`, as far as frames can be had. Returns how many pages of the
-  // window were passed.
+  // Claims those pages of the window that are in `state`, as long as frames are free. Returns how many pages of the
+  // window were considered.
   unsigned claim_window(ThreadSlot& thread, Claim& claim, const Window& window, PageState state);
 
   // ---- Reads. The pages of the claim are in kFetching. ----
 
-  // Maps the pages of the claim, which have no content yet.
+  // Maps the pages of the claim with zeros. They were never written.
   void fill_with_zeros(ThreadSlot& thread, const Claim& claim);
   // Maps the pages at once where far memory can be read in place; else starts a read of them. A fiber's read may be
-  // held back for a few microseconds, so that it is sent together with others.
+  // delayed by a few microseconds, so that it is sent together with others.
   void fetch(const Caller& caller, const Claim& claim);
   // Starts a read of the stream's next window while the program uses the present one.
   void start_next_window(ThreadSlot& thread, const Window& window, bool write);
@@ -65,17 +65,18 @@ class FetchPath {
   bool finish_own(ThreadSlot& thread, PageIndex page);
   // Completes the owner's reads that have arrived, unless another thread is doing so. True: something was completed.
   bool complete_arrived(ThreadSlot& self, ThreadSlot& owner);
-  // The same for the calling thread: for a worker whose fibers wait for pages.
+  // The same for the reads of the calling thread. For a worker whose fibers wait for pages.
   void poll_reads();
-  // For evictors: maps some pages of windows that have arrived, but for each window's first page, whose fault shows
-  // that the stream has reached the window. Never waits. False: there was nothing to map.
+  // For evictors: maps some pages of windows that have arrived, except for the first page of each window, whose fault
+  // shows that the stream has reached the window. Never waits. False: there was nothing to map.
   bool map_ahead();
-  // Completes all of the owner's reads in flight. By fork, when no thread is inside the gate, and by a thread that ends
-  // for its own reads.
+  // Completes all of the owner's reads in flight. Called by a fork, when no thread is inside the gate, and by a thread
+  // that ends, for its own reads.
   void drain(ThreadSlot& self, ThreadSlot& owner);
 
-  // Reads parts of far pages, which stay far, in one request: for objects that are taken one by one. Ordinary code. The
-  // caller decides what the bytes are worth if others make the page near and write it meanwhile.
+  // Reads parts of far pages in one request, for objects that are fetched one by one. The pages stay far. Not
+  // async-signal-safe. If another thread makes the page near and writes it meanwhile, the bytes may be outdated; the
+  // caller must exclude that or detect it.
   void read_subpages(std::span<SubpageRead> reads, bool may_suspend);
 
  private:

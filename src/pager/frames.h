@@ -1,8 +1,10 @@
-// The frame budget: how many pages may be near. A frame is held by a page from before it is fetched until its content
-// is safe far away: near pages, pages in flight and pages held in eviction pipes all count. Metadata is taken off the
-// limit (set_reserved). The budget is never exceeded: a thread that finds no frame waits for the evictors.
-// Lock-free; take and give are async-signal-safe. A fault writes none of the lines that all threads share: threads take
-// frames in bulk and keep spare ones for their next faults (MAGE 4.2.3).
+// The frame budget: the number of pages that may be near. A page holds a frame from before it is fetched until its
+// content is stored on the server, so near pages, pages in flight and pages in the pipes of evictors all count.
+// Metadata is taken off the limit (set_reserved). The budget is never exceeded: a thread that finds no free frame waits
+// for the evictors. The exception is force_take().
+//
+// Lock-free; all functions are thread-safe and async-signal-safe. A fault writes no cache line that all threads share:
+// threads take frames in bulk and keep spare ones for their next faults (MAGE 4.2.3).
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -14,7 +16,7 @@
 
 namespace farside::pager {
 
-// Frames that one thread has taken ahead. Others may take them away when they run short.
+// Frames that one thread has taken in advance. Other threads may take them back when frames run short.
 class SpareFrames {
  public:
   bool try_take() {
@@ -36,9 +38,9 @@ class SpareFrames {
 
 class Frames {
  public:
-  // The most frames that may be in use; metadata pages are taken off it. Where more are in use, the limit goes down to
-  // it by and by: of the frames that the evictors release, at least one half lowers the limit and the other is for
-  // whoever waits, so that nobody waits for much longer than a batch takes.
+  // The maximum of frames in use, metadata included. If more are in use, the limit falls to it gradually: at least half
+  // of the frames that the evictors release lower the limit, and the others serve threads that wait. So no thread waits
+  // much longer than a batch takes.
   void set_limit(uint64_t pages) {
     target_.store(pages);
     uint64_t in_use = used() + reserved_.load(std::memory_order_relaxed);
@@ -48,7 +50,7 @@ class Frames {
   }
   void set_reserved(uint64_t pages) { reserved_.store(pages); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
-  // Where the limit is, or goes.
+  // The limit that was set last, to which limit() falls.
   uint64_t target() const { return target_.load(std::memory_order_relaxed); }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t peak() const { return peak_.load(std::memory_order_relaxed); }
@@ -63,8 +65,8 @@ class Frames {
     return true;
   }
 
-  // The same for one frame, out of a thread's spare ones. These are refilled with so many that all threads together
-  // hold no more than an eighth of what is free.
+  // Takes one frame, from the thread's spare frames if it has any. They are refilled in bulk, by so many that all
+  // threads together hold at most an eighth of the free frames.
   bool try_take(SpareFrames& spare, size_t threads) {
     if (spare.try_take()) return true;
     uint64_t now = used(), free = now < usable() ? usable() - now : 0;
@@ -75,7 +77,7 @@ class Frames {
     return true;
   }
 
-  // For the moments around a fork in which no evictor runs: takes frames even beyond the limit.
+  // For faults while no evictor runs, during a fork and before start(): may exceed the limit.
   void force_take(uint64_t pages) { raise_peak(used_.fetch_add(pages) + pages); }
 
   void give(uint64_t pages) {
@@ -85,34 +87,34 @@ class Frames {
     released_.wake_all();
   }
 
-  // Free frames below which the evictors work, and above which they stop.
+  // Number of free frames below which the first evictor works. It stops when twice as many are free.
   uint64_t low_water() const {
     uint64_t share = usable() / 16;
     return share < 64 ? (usable() / 4 < 64 ? usable() / 4 : 64) : (share > 4096 ? 4096 : share);
   }
   bool low() const { return is_below(0); }
-  // Half of that for level 1, a quarter for level 2, and so on: for evictors that come in only when the others fall
-  // behind.
+  // Whether fewer frames are free than the low-water mark (level 0), than half of it (level 1), a quarter (level 2) and
+  // so on, or the limit falls. Evictor number `level` starts to work then.
   bool is_below(unsigned level) const { return is_shrinking() || used() + (low_water() >> level) > usable(); }
 
-  // Too few free frames to spend on pages that nobody has asked for yet.
+  // Too few free frames for pages that no thread has requested yet.
   bool scarce() const { return used() + low_water() / 4 > usable(); }
-  // Above this the evictors rest.
+  // Enough free frames: the evictors stop.
   bool comfortable() const { return !is_shrinking() && missing() == 0; }
-  // Frames to free until then.
+  // The number of frames to free until then.
   uint64_t missing() const {
     uint64_t wanted = used() + 2 * low_water(), all = usable();
     return wanted > all ? wanted - all : 0;
   }
 
-  // Pages evicted so far by all evictors: the clock by which it is told how long ago a page left.
+  // Pages evicted so far by all evictors: the clock that measures how long ago a page was evicted.
   void count_evicted(uint64_t pages) { evicted_.fetch_add(pages, std::memory_order_relaxed); }
   uint64_t evicted() const { return evicted_.load(std::memory_order_relaxed); }
-  // The same in units of kEpochPages, as a page word has room for it.
+  // The same in units of kEpochPages, which fits into a page word.
   static constexpr uint64_t kEpochPages = 256;
   uint16_t epoch() const { return static_cast<uint16_t>(evicted() / kEpochPages); }
 
-  // Wakes whenever frames or pages are released.
+  // Signalled when frames are released.
   Event& released() { return released_; }
 
   void reset_in_child() { released_.reset_in_child(); }
@@ -123,7 +125,7 @@ class Frames {
     return reserved + kMin < limit ? limit - reserved : (limit < kMin ? limit : kMin);
   }
   bool is_shrinking() const { return limit() > target(); }
-  // On the way down: by so many pages, and to what is in use where nobody takes frames.
+  // Lowers the limit towards the target: by `pages`, or to the frames in use plus kSlack if that is less.
   void lower(uint64_t pages) {
     uint64_t in_use = used() + reserved_.load(std::memory_order_relaxed) + kSlack;
     uint64_t now = limit(), target = this->target(), next;
@@ -142,10 +144,10 @@ class Frames {
     while (old < now && !peak_.compare_exchange_weak(old, now, std::memory_order_relaxed)) {}
   }
 
-  static constexpr uint64_t kMin = 128;    // frames without which nothing can move, however large the metadata
-  static constexpr uint64_t kSlack = 256;  // free while the limit goes down
+  static constexpr uint64_t kMin = 128;    // usable frames, however large the metadata: faults make progress
+  static constexpr uint64_t kSlack = 256;  // free frames while the limit falls
   static constexpr uint64_t kMaxSpare = 32;
-  // Read at every fault, written seldom.
+  // Read at every fault, rarely written.
   alignas(kCacheLine) std::atomic<uint64_t> limit_{0};
   std::atomic<uint64_t> target_{0};
   std::atomic<uint64_t> reserved_{0};

@@ -7,7 +7,7 @@
 
 namespace farside::pager {
 namespace {
-constexpr unsigned kBurst = 16;  // messages taken in one read
+constexpr unsigned kBurst = 16;  // messages read by one system call
 }
 
 Status FaultHandler::start() {
@@ -57,7 +57,7 @@ void FaultHandler::serve(const uffd_msg& message) {
   uint64_t address = message.arg.pagefault.address;
   bool write = (message.arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP)) != 0;
   if (pager_.fault(address, write) == FaultOutcome::kNotMapped) pager_.guard_page(address);
-  // Mapping a page wakes its waiters; this wakes those whose page was there already.
+  // Mapping a page wakes the threads that wait for it. This wakes those whose page was present already.
   pager_.wake_waiters(address);
 }
 

@@ -1,6 +1,7 @@
-// Handler mode: faults come as userfaultfd messages and are served by a thread of ours instead of the faulting thread.
-// It covers what signals cannot: kernel code that touches far memory in system calls, processes whose signals are
-// locked down. It costs a wake-up per fault.
+// Handler mode: one thread of Farside reads faults as userfaultfd messages and serves them. It covers what signal mode
+// cannot: kernel code that touches far memory in a system call, and processes in which SIGBUS cannot be handled. It
+// costs a wake-up of a thread for each fault. A message may be outdated when it is served
+// (docs/internals/page_states.md).
 #pragma once
 #include <pthread.h>
 

@@ -4,7 +4,7 @@
 
 namespace farside::pager {
 
-// Pages ahead are sufficient when the nearer half is there, so that the others are fetched many at a time.
+// Of the pages ahead, the nearer half must be present or in flight; the others are fetched later, many at a time.
 bool HintPath::is_satisfied(const Hint& hint) {
   constexpr uint64_t kMaxLooks = 64;  // pages
   if (hint.bytes == 0 || hint.bytes > kMaxLooks * kPageSize || hint.behind > 0) return false;
@@ -22,8 +22,8 @@ bool HintPath::is_satisfied(const Hint& hint) {
   return true;
 }
 
-// The first use of a prefetched page makes it no hotter than a page that was fetched when it was used; the second does.
-// Best effort: the page may be evicted meanwhile.
+// A page becomes hot at its second use: the first use of a prefetched page clears `prefetched`, so that it is treated
+// like a page that was fetched by its first use. Best effort: the page may be evicted meanwhile.
 void HintPath::record_use(PageIndex page) {
   AtomicPageWord& word = c_.table[page];
   PageWord now = word.load();
@@ -43,7 +43,7 @@ unsigned HintPath::hint(const Hint& hint, bool may_suspend) {
     t.counters.add(Counter::kHintsWild);
     return 0;
   }
-  // A hint may not evict everything else, whatever its size.
+  // A hint must not displace all other pages, whatever its size.
   auto max = static_cast<PageIndex>(std::min<uint64_t>(kMaxPages, c_.frames.limit() / 8));
   if (last - first >= max) last = first + max - 1;
   Claims claims;
@@ -51,7 +51,7 @@ unsigned HintPath::hint(const Hint& hint, bool may_suspend) {
   claim_all(caller, claims, first, last, hint);
   flush(caller, claims);
   bool suspended = hint.wait && wait_for(caller, first, last);
-  // Only pages ahead were missing, and no thread waits for them: a read that was held back must be sent now.
+  // No thread waits for the pages ahead: a read of them that was delayed for gathering is sent now.
   if (may_suspend && !suspended && claims.fetched > 0) fetches_.complete_arrived(t, t);
   return claims.fetched;
 }
@@ -66,7 +66,7 @@ void HintPath::claim_all(const Caller& caller, Claims& claims, PageIndex first, 
   }
 }
 
-// asked: the page holds bytes of the hint. False: nothing more can be had in this direction.
+// asked: the page holds bytes of the hint. False: no further page can be claimed in this direction.
 bool HintPath::claim_page(const Caller& caller, Claims& claims, PageIndex page, const Hint& hint, bool asked) {
   ThreadSlot& t = caller.thread;
   PageWord word = c_.table[page].load();

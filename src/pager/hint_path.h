@@ -1,5 +1,6 @@
-// Hints: what a program states about its next accesses (include/farside/farside.h; Eden 3), fetched in a few requests
-// before the accesses fault.
+// Hints: a program announces its next accesses (include/farside/farside.h; Eden 3). The pages are fetched in a few
+// requests before the accesses fault. A wrong hint costs time and bandwidth, nothing else. Called from ordinary code
+// with signals blocked, except for is_satisfied().
 #pragma once
 #include "pager/fault_path.h"
 
@@ -11,7 +12,7 @@ struct Hint {
   bool write = false;
   unsigned priority = 0;           // 0 .. 3; see PageWord::kPriorityShift
   unsigned ahead = 0, behind = 0;  // pages
-  bool wait = true;                // for the bytes, not for what is ahead or behind
+  bool wait = true;                // until the bytes are near; never for pages ahead or behind
 };
 
 class HintPath {
@@ -21,15 +22,15 @@ class HintPath {
   HintPath(const Context& context, FetchPath& fetches, FaultPath& faults)
       : c_(context), fetches_(fetches), faults_(faults) {}
 
-  // Fetches the absent pages of the hint, and waits for those of its bytes. Never waits for a frame. Returns the pages
-  // fetched.
+  // Fetches the absent pages of the hint, and waits for those that hold its bytes. Never waits for a frame. Returns the
+  // number of pages fetched.
   unsigned hint(const Hint& hint, bool may_suspend);
 
-  // True where all pages are near as the hint asks; records their use. Takes no lock and makes no system call.
+  // Whether all pages are near as the hint requests; records their use. Takes no lock and makes no system call.
   bool is_satisfied(const Hint& hint);
 
  private:
-  // Pages of a hint that are claimed and not fetched yet.
+  // Pages of a hint that are claimed but not fetched yet.
   struct Claims {
     Claim far, untouched;
     unsigned fetched = 0;  // pages of claims that were flushed

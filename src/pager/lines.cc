@@ -70,7 +70,7 @@ uint64_t changed_lines_portable(const std::byte* now, const std::byte* before, c
 }
 
 uint64_t changed_lines(const std::byte* now, const std::byte* before, const std::byte* next) {
-  static std::atomic<Compare> chosen{nullptr};  // all who choose at once choose the same
+  static std::atomic<Compare> chosen{nullptr};  // threads that choose at the same time choose the same
   Compare compare = chosen.load(std::memory_order_relaxed);
   if (!compare) chosen.store(compare = choose(), std::memory_order_relaxed);
   return compare(now, before, next);

@@ -1,4 +1,4 @@
-// Which lines of a page differ from an older copy of it.
+// Finds the cache lines in which a page differs from an older copy of it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,15 +10,15 @@ namespace farside::pager {
 inline constexpr unsigned kPageLines = kPageSize / kCacheLine;
 static_assert(kPageLines == 64, "a bit for each in one word");
 
-// All of kPageSize bytes, aligned to a line; `next` is what a coming call compares with, and is fetched into the cache
-// meanwhile. About 0.1 us where all are in the cache. With the widest vectors that this processor has, chosen at the
-// first call. Async-signal-safe.
+// Returns a bit for each line in which `now` and `before` differ. All three are kPageSize bytes, aligned to a cache
+// line. `next` is the copy with which the next call will compare; it is prefetched into the cache. About 0.1 us if all
+// data is in the cache. Uses the widest vectors of this processor, chosen at the first call. Async-signal-safe.
 uint64_t changed_lines(const std::byte* now, const std::byte* before, const std::byte* next);
 
-// The same without vectors, for other processors; public for tests.
+// The same without vector instructions, for other processors. Public for tests.
 uint64_t changed_lines_portable(const std::byte* now, const std::byte* before, const std::byte* next);
 
-// How many runs of set bits there are.
+// The number of runs of set bits.
 inline unsigned runs_in(uint64_t lines) { return static_cast<unsigned>(__builtin_popcountll(lines & ~(lines << 1))); }
 
 // Calls run(first line, lines) for each run of set bits.

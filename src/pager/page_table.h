@@ -1,5 +1,5 @@
-// The array of page words, one for each page of far space. Reserved whole and filled by the kernel as it is touched, so
-// that a table for 256 GiB costs only what is used of it (8 bytes a page, 0.2 %).
+// The array of page words, one for each page of far space. It is reserved as a whole and populated by the kernel when
+// touched, so a table for 256 GiB uses only memory for its touched part (8 bytes a page, 0.2 %).
 #pragma once
 #include "base/bits.h"
 #include "base/log.h"

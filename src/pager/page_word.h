@@ -1,7 +1,7 @@
-// The page word: all that Farside knows of one page of far space, in one atomic 64-bit word. Whoever moves the state
-// to kFetching or kEvicting, or sets the upgrading bit, owns the page until it moves on; everybody else waits or
-// retries. The legal transitions, and what each owner may do, are in docs/internals/page_states.md.
-//
+// The page word: the state of one page of far space in one atomic 64-bit word. A thread that moves the state to
+// kFetching or kEvicting, or sets the upgrading bit, owns the page until its next transition; other threads wait or
+// retry. The legal transitions, and what each owner may do, are in docs/internals/page_states.md; may_become() checks
+// them in debug builds.
 //   63            48 47            32 31            16 15  14  13 12 11 10   9   8    7    6   5   4   3  2   0
 //  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
 //  | owner slot     | epoch          | pins           |opa|obj|upg| prio|wf |sld|que |pref|cow|hot|sto|dir|state|
@@ -17,35 +17,35 @@ namespace farside::pager {
 using PageIndex = uint32_t;  // page number within the far space: up to 16 TiB
 
 enum class PageState : uint64_t {
-  kUnmapped = 0,   // belongs to no allocation; an access is the program's error
-  kUntouched = 1,  // allocated, reads as zero, has neither a frame nor a far copy
-  kFar = 2,        // content is far
+  kUnmapped = 0,   // belongs to no allocation; an access is an error of the program
+  kUntouched = 1,  // allocated, reads as zero; has neither a frame nor a copy on the server
+  kFar = 2,        // content is on the server only
   kFetching = 3,   // owned by a fetcher, which holds a frame for it
   kNear = 4,       // mapped
-  kEvicting = 5,   // owned by an evictor or a layout change
+  kEvicting = 5,   // owned by an evictor or a range operation
 };
 
 class PageWord {
  public:
   static constexpr uint64_t kStateMask = 0x7;
-  static constexpr uint64_t kDirty = 1u << 3;       // changed since it was fetched; mapped writable unless cow is set
-  static constexpr uint64_t kStored = 1u << 4;      // the far side holds a copy (stale while dirty)
-  static constexpr uint64_t kHot = 1u << 5;         // used again since it came: the policies' reference bit
-  static constexpr uint64_t kCow = 1u << 6;         // write-protected at a fork although it may be dirty
-  static constexpr uint64_t kPrefetched = 1u << 7;  // came by prefetch, no use seen yet
-  static constexpr uint64_t kQueued = 1u << 8;      // one entry in a policy queue names this page
-  static constexpr uint64_t kSealed = 1u << 9;      // the program removed read permission: must not be near
-  static constexpr uint64_t kWriteFollows = 1u << 10;  // came for a read before and was written then
+  static constexpr uint64_t kDirty = 1u << 3;   // changed since it was fetched; mapped writable unless cow is set
+  static constexpr uint64_t kStored = 1u << 4;  // the server has a copy, which is out of date while the page is dirty
+  static constexpr uint64_t kHot = 1u << 5;     // used again since it was fetched: the reference bit of the policies
+  static constexpr uint64_t kCow = 1u << 6;     // write-protected by a fork although it may be dirty
+  static constexpr uint64_t kPrefetched = 1u << 7;     // fetched ahead, no use seen yet
+  static constexpr uint64_t kQueued = 1u << 8;         // has an entry in a queue of a policy
+  static constexpr uint64_t kSealed = 1u << 9;         // the program removed read permission: must not be near
+  static constexpr uint64_t kWriteFollows = 1u << 10;  // was fetched for a read and then written, in its last stay
   static constexpr unsigned kPriorityShift = 11;       // 2 bits, set by hints
-  static constexpr uint64_t kUpgrading = 1u << 13;     // a thread is lifting the write protection; owner as above
-  static constexpr uint64_t kObjects = 1u << 14;       // holds objects: their layer is told when the page leaves
-  static constexpr uint64_t kObjectPath = 1u << 15;    // and they come back one by one (Atlas): no window takes it
-  static constexpr unsigned kPinShift = 16;            // 16 bits: system calls in flight on this page
+  static constexpr uint64_t kUpgrading = 1u << 13;     // a thread lifts the write protection, and owns the page
+  static constexpr uint64_t kObjects = 1u << 14;       // holds far objects: evictors call the PageObserver
+  static constexpr uint64_t kObjectPath = 1u << 15;    // fetched object by object (Atlas): no window includes the page
+  static constexpr unsigned kPinShift = 16;            // 16 bits: system calls in progress that use the page
   static constexpr uint64_t kPinOne = uint64_t{1} << kPinShift;
   static constexpr uint64_t kPinMask = uint64_t{0xffff} << kPinShift;
-  static constexpr unsigned kEpochShift = 32;  // 16 bits: eviction clock when it last left
+  static constexpr unsigned kEpochShift = 32;  // 16 bits: Frames::epoch() when the page was evicted
   static constexpr uint64_t kEpochMask = uint64_t{0xffff} << kEpochShift;
-  static constexpr unsigned kOwnerShift = 48;  // 16 bits: thread slot of the fetcher, valid in kFetching
+  static constexpr unsigned kOwnerShift = 48;  // 16 bits: thread slot of the fetcher; in kEvicting see RangeOps::own
   static constexpr uint64_t kOwnerMask = uint64_t{0xffff} << kOwnerShift;
 
   constexpr PageWord() = default;
@@ -60,7 +60,7 @@ class PageWord {
   constexpr unsigned priority() const { return (bits_ >> kPriorityShift) & 3; }
   constexpr uint16_t owner() const { return static_cast<uint16_t>(bits_ >> kOwnerShift); }
 
-  // Mapped, and a write goes through without a fault.
+  // Mapped, and a write succeeds without a fault unless the page is being upgraded.
   constexpr bool writable() const {
     return (bits_ & (kStateMask | kDirty | kCow)) == (uint64_t(PageState::kNear) | kDirty);
   }
@@ -77,7 +77,7 @@ class PageWord {
     return PageWord((bits_ & ~kOwnerMask) | (static_cast<uint64_t>(slot) << kOwnerShift));
   }
 
-  // Combinations that are never seen, whatever the interleaving.
+  // False for combinations that no interleaving produces.
   constexpr bool is_valid() const {
     PageState s = state();
     if (s > PageState::kEvicting) return false;
@@ -88,7 +88,8 @@ class PageWord {
     return (bits_ & kUpgrading) == 0;
   }
 
-  // The transitions of docs/internals/page_states.md. Flags that only advise may change in any state.
+  // Whether one compare-and-swap may change this word to `next`: the transitions of docs/internals/page_states.md.
+  // Flags that are only advice may change in any state.
   constexpr bool may_become(PageWord next) const {
     if (!is_valid() || !next.is_valid()) return false;
     bool lost_write = has(kDirty) && !next.has(kDirty) && !is(PageState::kEvicting);
@@ -119,7 +120,7 @@ static_assert((PageWord::kPinMask & PageWord::kEpochMask) == 0 && (PageWord::kEp
 static_assert(static_cast<uint64_t>(PageState::kEvicting) <= PageWord::kStateMask);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
-// One page's place in the table.
+// The word of one page in the table.
 class AtomicPageWord {
  public:
   PageWord load() const { return PageWord(bits_.load(std::memory_order_acquire)); }
@@ -145,10 +146,11 @@ class AtomicPageWord {
     [[maybe_unused]] PageWord old(bits_.fetch_sub(PageWord::kPinOne, std::memory_order_acq_rel));
     FARSIDE_DCHECK(old.pins() > 0);
   }
-  // For tests and simulations, which take no page through its transitions.
+  // For tests and simulations, which do not follow the transitions.
   void force(PageWord word) { bits_.store(word.bits(), std::memory_order_release); }
 
-  // Applies change(word) until it sticks; for owners, whose state others leave alone but whose flag bits they may set.
+  // Applies change(word) until the swap succeeds. For the owner of a page: no other thread changes its state, but
+  // others may set flags meanwhile.
   template <typename Change>
   PageWord update(Change change) {
     PageWord old = load();

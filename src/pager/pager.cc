@@ -77,7 +77,7 @@ Status Pager::commit(std::byte* address, size_t bytes) {
 void Pager::decommit(std::byte* address, size_t bytes) {
   FARSIDE_DCHECK(is_aligned(reinterpret_cast<uint64_t>(address), kPageSize) && is_aligned(bytes, kPageSize));
   SignalsBlocked blocked;
-  // Protection first: once the pages are free somebody else may get them.
+  // Protection first: once the pages are unmapped, another thread may commit them again.
   if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
   ranges_.drop(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize, PageState::kUnmapped);
   uncharge(address, bytes);
@@ -99,11 +99,11 @@ void Pager::discard(std::byte* address, size_t bytes) {
 Status Pager::protect(std::byte* address, size_t bytes, int protection) {
   SignalsBlocked blocked;
   PageIndex first = table_.index_of(reinterpret_cast<uint64_t>(address));
-  if (protection & PROT_WRITE) protection |= PROT_READ;  // no machine can do one without the other
+  if (protection & PROT_WRITE) protection |= PROT_READ;  // processors cannot map a page for writing only
   bool readable = (protection & PROT_READ) != 0;
   protections_changed_.store(true);
-  // A page that nobody may read cannot be held for eviction, so it must not be near. The kernel refuses accesses to it
-  // before it asks us, so it stays out; accesses in between find it sealed.
+  // A page that may not be read cannot be held for eviction, so it must not be near. The kernel refuses accesses to it
+  // before it reports a fault, so it stays away; accesses in between find it sealed.
   if (!readable) ranges_.seal(first, bytes / kPageSize);
   int error = os::mprotect(address, bytes, protection);
   if (error != 0 || readable) ranges_.unseal(first, bytes / kPageSize);
@@ -112,7 +112,7 @@ Status Pager::protect(std::byte* address, size_t bytes, int protection) {
 
 void Pager::guard_page(uint64_t address) {
   LockGuard guard(protection_mutex_);
-  // Somebody may have got the page meanwhile; or it is sealed, and the kernel will refuse the access by itself.
+  // The page may have been committed meanwhile; or it is sealed, and the kernel refuses the access by itself.
   if (!table_[table_.index_of(address)].load().is(PageState::kUnmapped)) return;
   protections_changed_.store(true);
   os::mprotect(reinterpret_cast<void*>(align_down(address, kPageSize)), kPageSize, PROT_NONE);
@@ -135,7 +135,7 @@ void Pager::remove_region(std::byte* address) {
 }
 
 namespace {
-// First page and number of pages that [address, address + bytes) touches.
+// The first page and the number of pages that [address, address + bytes) touches.
 struct PageSpan {
   PageSpan(const PageTable& table, const void* address, size_t bytes) {
     auto begin = reinterpret_cast<uint64_t>(address);
@@ -196,8 +196,8 @@ void Pager::detach_thread() {
   threads_.detach();
 }
 
-// Far memory must be able to hold everything: what was promised to the program is reserved on the server beforehand, so
-// that a full server shows as ENOMEM from malloc and not as a crash later.
+// The server must be able to store everything. Committed memory is therefore reserved on the server beforehand, so that
+// a full server makes malloc return ENOMEM instead of ending the program later.
 Status Pager::charge(const std::byte* address, size_t bytes) {
   LockGuard guard(charge_mutex_);
   if (charged_ + bytes > reserved_) {
@@ -233,8 +233,8 @@ uint64_t Pager::used_pages() {
   return (addresses_.used_end(base + space_->bytes()) - base) / kPageSize;
 }
 
-// Order: the gate first, since threads inside it may need evictors; then reads that nobody waits for; then the
-// evictors; then the locks of ordinary code, so that the child gets every structure whole.
+// Order: the gate first, since threads inside it may need evictors; then reads that no thread waits for; then the
+// evictors; then the locks of ordinary code, so that the child inherits complete structures.
 void Pager::prepare_fork() {
   ThreadSlot& self = threads_.current();
   gate_.shut(threads_, self);
@@ -267,9 +267,9 @@ void Pager::fork_in_parent(bool forked) {
   gate_.open();
 }
 
-// After a fork the frames of near pages are shared with the child, copy-on-write. Writers must come to us first, so
-// that the kernel's copy is never made while an evictor holds the old frame: all near pages are write-protected and get
-// the cow bit. Dirty pages pinned for system calls must stay writable for the kernel: they are copied right now.
+// After a fork the frames of near pages are shared with the child, copy-on-write. Their next write must fault, so that
+// the kernel's copy is never made while an evictor holds the old frame: all near pages are write-protected and get the
+// cow bit. Dirty pages that are pinned for system calls must stay writable for the kernel: they are copied at once.
 void Pager::protect_shared_frames() {
   uint64_t pages = used_pages(), run_begin = 0;
   auto protect_run = [&](uint64_t end) {
@@ -282,7 +282,7 @@ void Pager::protect_shared_frames() {
     auto page = static_cast<PageIndex>(i);
     PageWord w = table_[page].load();
     if (!w.is(PageState::kNear)) continue;
-    // A pinned page that the program may not write is not written by the kernel either.
+    // The kernel does not write a pinned page that the program may not write.
     bool stays_writable = w.pins() > 0 && w.writable() && space_->make_own(table_.address_of(page)) == 0;
     if (!stays_writable) {
       table_[page].set(PageWord::kCow);
@@ -343,7 +343,7 @@ Stats Pager::stats() {
 }
 
 void Pager::check_valid() {
-  evictors_.pause();  // a page that leaves between the walk and the count would look like a lost frame
+  evictors_.pause();  // a page evicted between the walk and the count would look like a lost frame
   FARSIDE_CHECK(addresses_.is_valid());
   uint64_t pages = used_pages(), near = 0;
   for (uint64_t i = 0; i < pages; i++) {

@@ -49,7 +49,7 @@ TEST_P(PagerTest, UntouchedMemoryReadsAsZero) {
   auto* memory = reinterpret_cast<volatile uint64_t*>(pager_.allocate(kBytes));
   for (size_t i = 0; i < kBytes / 8; i += 64) ASSERT_EQ(memory[i], 0u) << i;
   Stats s = pager_->stats();
-  EXPECT_EQ(s.get(Counter::kDirtyEvictions), 0u);  // zeros are never written out
+  EXPECT_EQ(s.get(Counter::kDirtyEvictions), 0u);  // zeros are never written back
   EXPECT_LE(s.near_peak_pages, s.limit_pages);
 }
 
@@ -88,7 +88,7 @@ TEST_P(PagerTest, FirstWriteToACleanPageIsSeen) {
   for (uint32_t round = 0; round < 4; round++) {
     for (size_t i = 0; i < kPages; i++) {
       size_t page = i * 7919 % kPages;  // no stride to follow
-      uint32_t before = at(page);       // comes clean
+      uint32_t before = at(page);       // fetched clean
       ASSERT_EQ(before, round);
       at(page) = before + 1;  // write-protection fault
     }
@@ -306,7 +306,7 @@ TEST(LinesTest, OnlyChangedLinesAreWrittenBack) {
     for (size_t i = 0; i < kPages * 512; i++) ASSERT_EQ(memory[i], i);
   }
   EXPECT_GT(pages[true], kPages / 2);
-  EXPECT_LT(written[true], written[false] / 4);  // pages that have never been stored go whole, too
+  EXPECT_LT(written[true], written[false] / 4);  // pages that were never stored are written whole
 }
 
 TEST(FramesTest, ALowerLimitIsReachedByAndBy) {
@@ -320,10 +320,10 @@ TEST(FramesTest, ALowerLimitIsReachedByAndBy) {
   for (int batches = 0; frames.limit() > 300; batches++) {
     ASSERT_LT(batches, 20);
     frames.give(100);
-    EXPECT_TRUE(frames.try_take(40));  // who waits gets some
+    EXPECT_TRUE(frames.try_take(40));  // half of the released frames can be taken
     EXPECT_LE(frames.used(), frames.limit());
   }
-  EXPECT_GE(frames.used(), 150u);  // no more left than had to
+  EXPECT_GE(frames.used(), 150u);  // no more were released than necessary
   frames.set_limit(2000);
   EXPECT_EQ(frames.limit(), 2000u);
 }
@@ -375,8 +375,8 @@ TEST(Prefetcher, PassesOverPagesThatAreNear) {
   Prefetcher p;
   for (PageIndex i : {10u, 11u}) p.on_fault(i);
   Window w = p.on_fault(12);
-  p.taken(w.count, 1);                       // all but one were near; the marker 17 is near, too
-  EXPECT_GT(p.on_fault(19).count, w.count);  // so the stream goes on at 19
+  p.taken(w.count, 1);                       // all but one were near; so is the marker, page 17
+  EXPECT_GT(p.on_fault(19).count, w.count);  // so the stream continues at 19
 }
 
 TEST(Prefetcher, FollowsBackwardsAndStrided) {

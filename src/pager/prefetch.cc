@@ -2,7 +2,7 @@
 
 namespace farside::pager {
 
-// The stream that this fault belongs to: one that expected it, else a young one nearby, else the oldest, started anew.
+// The stream that this fault belongs to: one that expected it, else an unconfirmed one nearby, else the oldest, reset.
 Prefetcher::Stream* Prefetcher::find(int64_t page) {
   Stream* nearby = nullptr;
   Stream* oldest = &streams_[0];
@@ -23,7 +23,7 @@ Window Prefetcher::extend(Stream& s, int64_t page) {
   s.under_way = 0;
   s.window = s.window == 0 ? kFirstWindow : (s.window * 2 > kMaxWindow ? kMaxWindow : s.window * 2);
   bool beyond = s.stride > 0 ? page > s.last : page < s.last;
-  if (beyond) s.last = page;  // else a window up to s.last is under way
+  if (beyond) s.last = page;  // else a window up to s.last is in flight
   s.next = s.last + s.stride;
   return {s.last, s.stride, s.window};
 }
@@ -57,7 +57,8 @@ void Prefetcher::under_way(unsigned reached, unsigned fetched, PageIndex marker)
 void Prefetcher::reach(unsigned pages) {
   Stream& s = *current_;
   s.last += s.stride * static_cast<int64_t>(pages);
-  if (pages < s.window) s.window = pages < kFirstWindow ? kFirstWindow : pages;  // do not grow past what can be had
+  // Do not grow beyond what could be claimed.
+  if (pages < s.window) s.window = pages < kFirstWindow ? kFirstWindow : pages;
 }
 
 }  // namespace farside::pager

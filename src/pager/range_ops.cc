@@ -5,7 +5,7 @@
 
 namespace farside::pager {
 namespace {
-constexpr unsigned kPiece = 4096;  // pages owned at a time by one range operation: bounds how long others wait
+constexpr unsigned kPiece = 4096;  // pages owned at a time by one range operation; bounds how long other threads wait
 
 bool held_frame(PageWord owned) { return owned.owner() == 1; }
 
@@ -49,8 +49,8 @@ void RangeOps::drop(PageIndex first, uint64_t count, PageState to) {
   }
 }
 
-// Owns every mapped page of the piece before anything is dropped: the kernel's DONTNEED covers the whole range, and
-// must not hit a page that somebody brings near meanwhile.
+// Owns every mapped page of the piece before anything is dropped. The discard request covers the whole range, and must
+// not affect a page that another thread makes near meanwhile.
 void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageState to) {
   bool any_near = false, any_stored = false;
   for (PageIndex page = first; page < first + count; page++) {
@@ -80,8 +80,8 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageSt
   c_.frames.give(freed);
 }
 
-// Makes the caller the owner of a mapped page (kEvicting). Whether the page held a frame is remembered in the owner
-// field (see held_frame), which has no other meaning in this state.
+// Makes the caller the owner of a mapped page (kEvicting). The owner field has no other meaning in this state; it
+// records whether the page had a frame (held_frame).
 void RangeOps::own(ThreadSlot& t, PageIndex page) {
   for (;;) {
     PageWord w = c_.table[page].load();
@@ -95,7 +95,7 @@ void RangeOps::own(ThreadSlot& t, PageIndex page) {
   }
 }
 
-// Only pages that we own: a hole in the range may become somebody else's page at any moment.
+// Only owned pages: a hole in the range may be committed by another thread at any moment.
 void RangeOps::unmap_owned(PageIndex first, unsigned count) {
   constexpr size_t kRuns = 256;
   PageRun runs[kRuns];
@@ -114,7 +114,7 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
   flush();
 }
 
-// Waits for the server: a write of the page's next life must not be overtaken by this discard.
+// Waits for the server: this discard must not be executed after a write of the next use of the page.
 void RangeOps::forget_far(ThreadSlot& t, PageIndex first, unsigned count) {
   transport::Segment segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
   ReadQueueLock lock(t.reads);
@@ -133,7 +133,7 @@ void RangeOps::seal(PageIndex first, uint64_t count) {
   }
 }
 
-// The page is ours and leaves through the slow door: protected, written from its own address, dropped.
+// Evicts one owned page synchronously: protects it, writes it from its own address if it is dirty, and unmaps it.
 void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   std::byte* address = c_.table.address_of(page);
   PageWord w = c_.table[page].load();
@@ -174,8 +174,8 @@ uint64_t RangeOps::pin(PageIndex first, uint64_t count, bool write) {
   return count;
 }
 
-// The quick way takes no gate and blocks no signal. fork counts on seeing every pin: it shuts the gate before it looks,
-// and we look at the gate after we pinned, so one of the two sees the other.
+// The fast path does not enter the gate and blocks no signal. A fork must see every pin: it shuts the gate before it
+// looks, and this function checks the gate after it has pinned, so at least one of the two sees the other.
 bool RangeOps::pin_one(ThreadSlot& t, PageIndex page, bool write) {
   for (;;) {
     PageWord w = c_.table[page].load();

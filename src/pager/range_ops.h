@@ -1,7 +1,7 @@
-// Changes to whole ranges of pages: making them usable, giving them up, dropping their content, sealing them against
-// reading, pinning them for system calls. Each works page by page on the states, so it serializes with faults and
-// evictions on the same pages and with nothing else. Callers (the pager's facade) have signals blocked: a handler that
-// interrupted an operation and touched a page that it owns would wait for itself.
+// Changes of whole ranges of pages: commit, drop their content, seal against reading, pin for system calls. They change
+// the words page by page, so they exclude faults and evictions of the same pages only. Except for pin and unpin,
+// callers have signals blocked: a handler that interrupted an operation and touched a page that the operation owns
+// would wait for its own thread.
 #pragma once
 #include "pager/fault_path.h"
 
@@ -13,9 +13,9 @@ class RangeOps {
 
   // kUnmapped -> kUntouched.
   void commit(PageIndex first, uint64_t count);
-  // Anything -> kUnmapped or kUntouched; contents are dropped near and far.
+  // Any state -> kUnmapped or kUntouched. The content is dropped, in near memory and on the server.
   void drop(PageIndex first, uint64_t count, PageState to);
-  // Pushes the range out and keeps it out until unsealed. Nobody may be inside the gate for these pages for long.
+  // Evicts the range, and keeps it from being fetched until unseal(). Used for protections without read access.
   void seal(PageIndex first, uint64_t count);
   void unseal(PageIndex first, uint64_t count);
   bool all_mapped(PageIndex first, uint64_t count);

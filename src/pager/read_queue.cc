@@ -50,9 +50,9 @@ Fetch* ReadQueue::ahead() {
 }
 
 void ReadQueue::close(remote::RemoteStore* store) {
-  ReadQueueLock lock(*this);  // against who maps ahead, and looks whether there is something
+  ReadQueueLock lock(*this);  // excludes evictors that look for a window to map
   wants_mapping.store(false, std::memory_order_relaxed);
-  // Out of the line before they are freed: the child of a fork in between must not find them here.
+  // Unlinked before they are freed: the child of a fork in between must not find them here.
   if (transport::Channel* channel = std::exchange(channel_, nullptr)) store->close_channel(channel);
   for (Fetch& f : fetches()) {
     f.progress = Fetch::Progress::kFree;

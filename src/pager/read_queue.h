@@ -1,7 +1,7 @@
-// One thread's reads from far memory: its channel, and up to kMaxReads reads in flight on it. A read stays in flight
-// while its thread runs the program (the next window of a stream, a fiber's page), so other threads may wait for its
-// pages, which are in kFetching. Therefore the queue has a lock that is held for no longer than a fault: the thread
-// takes it while it works on the queue, and a thread that waits for a page of a read may take it and complete the read
+// One thread's reads from far memory: its channel, and up to kMaxReads reads of pages in flight on it. A read may stay
+// in flight while its thread runs the program (the next window of a stream, the page of a suspended fiber), so other
+// threads may wait for its pages, which are in kFetching. Therefore the queue has a lock. The thread itself takes it
+// while it works on the queue; a thread that waits for a page of a read takes it to complete the read
 // (FetchPath::complete_arrived).
 #pragma once
 #include <atomic>
@@ -19,19 +19,20 @@
 
 namespace farside::pager {
 
-// Pages claimed for one read: the page that was asked for first, the others ahead of it.
+// Pages claimed for one read: the page of the fault first, then those fetched ahead.
 struct Claim {
   static constexpr unsigned kMaxPages = Prefetcher::kMaxWindow + 1;
   PageIndex pages[kMaxPages];
   unsigned count = 0;
   bool write = false;  // mapped writable, and dirty
   bool hot = false;    // the first page starts hot
-  bool ahead = false;  // nobody has asked for any of the pages yet; a fault on the first continues their stream
+  bool ahead = false;  // no thread has requested any of the pages; a fault on the first continues their stream
 
   bool is_full() const { return count == kMaxPages; }
 };
 
-// Where the pages of a claim are: one after another in its order (packed), or each at its place in the far region.
+// The content of the pages of a claim: one after the other in its order (packed), or each at its place in the far
+// region.
 struct Content {
   const std::byte* bytes = nullptr;
   bool packed = true;
@@ -40,16 +41,16 @@ struct Content {
   }
 };
 
-// A read under way, or one that has arrived and whose pages are not all mapped yet.
+// A read in flight, or one that has arrived and whose pages are not all mapped yet.
 struct Fetch : Claim {
   enum class Progress : uint8_t { kFree, kInFlight, kArrived };
   Progress progress = Progress::kFree;
   bool first_mapped = false;  // pages[0] is mapped already
-  unsigned mapped = 1;        // and so are pages [1, mapped)
+  unsigned mapped = 1;        // pages [1, mapped) are mapped, too
   uint64_t sequence = 0;
   transport::Token token = 0;
   Content content;
-  std::byte* buffer = nullptr;  // where the pages land unless they are read in place, `room` of them; kept for the next
+  std::byte* buffer = nullptr;  // `room` pages, unless the pages are read in place; kept for the next read
   unsigned room = 0;
 
   bool is_free() const { return progress == Progress::kFree; }
@@ -60,7 +61,7 @@ struct Fetch : Claim {
     }
     return false;
   }
-  // Makes room for the pages of the claim.
+  // Makes the buffer large enough for the pages of the claim.
   void make_room() {
     if (room >= count) return;
     if (buffer) near_free(buffer, room * kPageSize);
@@ -71,12 +72,13 @@ struct Fetch : Claim {
 
 class ReadQueue {
  public:
-  // Beside these and the pieces, the channel has room for one request more: a discard or write that is waited for.
+  // Besides these and the sub-page reads, the channel has room for one more request: a discard or write that is waited
+  // for.
   static constexpr unsigned kMaxReads = transport::kMaxInFlight - SubpageQueue::kMaxUnderWay - 1;
 
   bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
   bool is_locked() const { return locked_.load(std::memory_order_relaxed); }
-  // Held for a few system calls at most, never while a frame or a page of somebody else is waited for.
+  // Held for a few system calls or one reply of the server; never while a frame or a page of another thread is awaited.
   void lock() {
     for (unsigned spins = 0; !try_lock(); spins++) {
       if (spins < 1000) cpu_relax();
@@ -94,10 +96,10 @@ class ReadQueue {
     return channel(store).mapping().immediate;
   }
 
-  // Opens the channel at first use. The lock must be held, here and below.
+  // Opens the channel at first use. The caller holds the lock, here and below.
   transport::Channel& channel(remote::RemoteStore* store);
-  // Has the page on its way into the processor's cache where far memory can be read in place, while the caller does
-  // what else is to be done before the kernel copies it. Without the lock: the channel stays while its thread does.
+  // Where far memory can be read in place: prefetches the page into the processor's cache while the caller prepares to
+  // map it. Called without the lock; the channel exists as long as its thread.
   void prefetch(uint64_t far) const {
     if (!channel_) return;
     transport::Mapping mapping = channel_->mapping();
@@ -105,15 +107,15 @@ class ReadQueue {
     for (size_t i = 0; i < kPageSize; i += kCacheLine) __builtin_prefetch(mapping.base + far + i);
   }
   Fetch* find(PageIndex page);
-  // The one that was started first, or nullptr.
+  // The read that was started first, or nullptr.
   Fetch* oldest();
-  // The oldest window ahead with pages to map beside its first one, or nullptr.
+  // The oldest window ahead with unmapped pages besides its first one, or nullptr.
   Fetch* ahead();
   std::span<Fetch> fetches() { return {fetches_, used_}; }
-  // A free one, or nullptr while kMaxReads are under way.
+  // A free one, or nullptr if kMaxReads are in flight.
   Fetch* free_fetch();
 
-  // With the lock.
+  // Reads of parts of pages, guarded by the same lock.
   SubpageQueue& subpage_reads() { return subpage_reads_; }
   void queued(SubpageReadGroup& read) {
     FARSIDE_DCHECK(is_locked() && !read.segments.empty());
@@ -125,7 +127,8 @@ class ReadQueue {
     FARSIDE_CHECK(before >= reads);
   }
 
-  // The claim is under way now. It is counted apart, so that others can look without the lock.
+  // The read of `fetch` begins. It is also counted in an atomic, so that other threads can check for reads without the
+  // lock.
   void started(Fetch& fetch, Fetch::Progress progress) {
     FARSIDE_DCHECK(is_locked() && fetch.is_free() && progress != Fetch::Progress::kFree);
     fetch.progress = progress;
@@ -142,12 +145,13 @@ class ReadQueue {
   }
   bool is_reading() const { return reading_.load(std::memory_order_acquire) > 0; }
 
-  // Somebody else should map the window that is under way. Looked at without the lock.
+  // An evictor should map the window in flight. Read without the lock.
   std::atomic<bool> wants_mapping{false};
 
-  // No read is under way any more, or nobody will ever ask for its pages. Takes the lock.
+  // Closes the channel and frees the buffers. No read is in flight, or no thread will ever wait for its pages. Takes
+  // the lock.
   void close(remote::RemoteStore* store);
-  // The store has closed the channel. No read was under way at the fork.
+  // In the child of a fork: the store has closed the channel, and no read was in flight at the fork.
   void reset_in_child() { channel_ = nullptr; }
 
  private:
@@ -155,7 +159,7 @@ class ReadQueue {
   std::atomic<unsigned> reading_{0};
   transport::Channel* channel_ = nullptr;
   uint64_t sequence_ = 0;
-  unsigned used_ = 0;  // fetches that were ever in use
+  unsigned used_ = 0;  // number of fetches_ that were ever used
   SubpageQueue subpage_reads_;
   Fetch fetches_[kMaxReads];
 };

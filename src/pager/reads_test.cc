@@ -1,4 +1,4 @@
-// Reads that go on while their thread runs the program, and hints, which start such reads by intent.
+// Reads that are in flight while their thread runs the program, and hints, which start such reads.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kSpace = 1 * kGiB;
 constexpr size_t kPages = 8192;  // twice the budget
 
-// Signal mode over a store that can or cannot be read in place; each page holds its number.
+// Signal mode over a store that can or cannot be read in place. Each page contains its number.
 class ReadsTest : public testing::TestWithParam<bool> {
  protected:
   ReadsTest() : pager_(options(), new LocalStore(kSpace, kSpace, GetParam()), Delivery::kSignal) {
@@ -36,17 +36,17 @@ class ReadsTest : public testing::TestWithParam<bool> {
   volatile uint64_t& at(size_t page) { return *reinterpret_cast<volatile uint64_t*>(memory_ + page * kPageSize); }
   uint64_t count(Counter c) { return pager_->stats().get(c); }
   PageWord word(size_t page) { return pager_->word(reinterpret_cast<uint64_t>(memory_ + page * kPageSize)); }
-  // Waits until the evictors have made room: windows and hints take free frames only.
+  // Waits until the evictors have freed enough frames: windows and hints use free frames only.
   void settle() {
-    constexpr uint64_t kEnough = 200;  // below the low mark, so the evictors come to it
+    constexpr uint64_t kEnough = 200;  // below the low-water mark, so the evictors free as many
     for (;;) {
       Stats s = pager_->stats();
       if (s.near_pages + s.metadata_bytes / kPageSize + kEnough <= s.limit_pages) return;
-      pager_->set_local(options().local);  // has the evictors look at the metadata as it is now
+      pager_->set_local(options().local);  // makes the evictors recompute the metadata
       os::nanosleep_ns(1000000);
     }
   }
-  // The first pages were written first and have left; they are clean when they come back.
+  // The first pages were written first and have been evicted; they are clean when fetched again.
   void expect_far(size_t page) { ASSERT_TRUE(word(page).is(PageState::kFar)) << page; }
   void hint(size_t page, size_t pages, Hint h = {}) {
     h.address = reinterpret_cast<uint64_t>(memory_ + page * kPageSize);
@@ -64,14 +64,14 @@ TEST_P(ReadsTest, AStreamHasItsNextWindowUnderWay) {
   for (size_t i = 0; i < 64; i++) ASSERT_EQ(at(i), i);
   size_t ahead = 0;
   for (size_t i = 64; i < 400; i++) ahead += word(i).is(PageState::kFetching) || word(i).is(PageState::kNear);
-  EXPECT_TRUE(ahead > 0 || GetParam());  // in place: only while somebody maps in time
+  EXPECT_TRUE(ahead > 0 || GetParam());  // in place: only if an evictor maps in time
   uint64_t faults = count(Counter::kFaults);
   for (size_t i = 64; i < 1024; i++) ASSERT_EQ(at(i), i);
   EXPECT_LT(count(Counter::kFaults) - faults, 960u / 2);  // far fewer where the evictors keep up
   EXPECT_GT(count(Counter::kPrefetchUsed), 500u);
 }
 
-// All but its first page, whose fault will tell that the stream has come there.
+// All but its first page, whose fault shows that the stream has reached the window.
 TEST_P(ReadsTest, ABackgroundThreadMapsTheWindowAhead) {
   for (size_t i = 0; i < 41; i++) {
     ASSERT_EQ(at(i), i);
@@ -93,7 +93,7 @@ TEST_P(ReadsTest, OthersFinishTheReadsOfAThreadThatIsElsewhere) {
   std::thread reader([&] {
     for (size_t i = 0; i < 40; i++) EXPECT_EQ(at(i), i);
     step = 1;
-    while (step != 2) os::sched_yield();  // computes, and never looks at its reads again
+    while (step != 2) os::sched_yield();  // computes, and never completes its reads
     pager_->detach_thread();
   });
   while (step != 1) os::sched_yield();
@@ -106,7 +106,7 @@ TEST_P(ReadsTest, AThreadMayEndWithReadsUnderWay) {
   for (int round = 0; round < 50; round++) {
     std::thread([&] {
       for (size_t i = 0; i < 20; i++) EXPECT_EQ(at(round * 64 + i), round * 64 + i);
-      if (round % 2 == 0) pager_->detach_thread();  // others end without a word
+      if (round % 2 == 0) pager_->detach_thread();  // other threads end without detach_thread()
     }).join();
   }
   for (size_t i = 0; i < kPages; i++) ASSERT_EQ(at(i), i);
@@ -118,7 +118,7 @@ TEST_P(ReadsTest, MemoryWithReadsUnderWayCanBeDiscarded) {
   for (size_t i = 0; i < 600; i++) ASSERT_EQ(at(i), i < 512 ? 0 : i);
 }
 
-// Reads that nobody asks for hold frames, and everybody else must get on all the same.
+// Reads that no thread waits for hold frames; other threads must make progress all the same.
 TEST_P(ReadsTest, ForgottenReadsGiveTheirFramesBack) {
   std::atomic<unsigned> ready{0};
   std::atomic<bool> done{false};
@@ -218,7 +218,7 @@ TEST_P(ReadsTest, HintsRaceWithEverythingElse) {
   for (std::thread& t : threads) t.join();
 }
 
-// Sixteen fibers of one worker wander through far memory, hinted or not, while one computes.
+// Sixteen fibers of two workers access random far pages, with or without hints.
 void wander(ReadsTest& test, bool hinted);
 
 TEST_P(ReadsTest, FibersRunWhileTheirPagesCome) { wander(*this, false); }
@@ -236,7 +236,7 @@ void wander(ReadsTest& test, bool hinted) {
         uint64_t random = f + 1;
         for (int i = 0; i < 2000; i++) {
           random = random * 6364136223846793005u + 1442695040888963407u;
-          size_t page = (random >> 33) % (kPages / 16) * 16 + f;  // each writes pages of its own
+          size_t page = (random >> 33) % (kPages / 16) * 16 + f;  // each fiber writes its own pages
           if (hinted) test.hint(page, 1, {.write = i % 4 == 0});
           uint64_t value = test.at(page);
           if (value % kPages != page) wrong++;

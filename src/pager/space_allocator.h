@@ -1,5 +1,5 @@
-// Gives out ranges of far addresses: first fit from the low end, so that the used part of the page table stays small.
-// Not thread-safe; keeps its books in near memory. Cost: a walk over the free ranges, a tree update.
+// Allocates ranges of far addresses: first fit from the low end, so that the used part of the page table stays small.
+// Its data is in near memory. Not thread-safe. Cost: a walk over the free ranges and an update of a tree.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -35,7 +35,7 @@ class SpaceAllocator {
     return true;
   }
 
-  // Gives [begin, end) back; neighbours join.
+  // Frees [begin, end), and joins it with free neighbours.
   void give(uint64_t begin, uint64_t end) {
     auto next = free_.lower_bound(begin);
     FARSIDE_CHECK(begin < end && (next == free_.end() || next->first >= end));
@@ -54,7 +54,7 @@ class SpaceAllocator {
     free_.emplace(begin, end);
   }
 
-  // End of the highest range given out; everything above was never used, or is free again.
+  // End of the highest allocated range; everything above it was never used, or is free again.
   uint64_t used_end(uint64_t space_end) const {
     if (free_.empty()) return space_end;
     auto last = std::prev(free_.end());

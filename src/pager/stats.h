@@ -1,4 +1,5 @@
-// Counters of the pager. Each thread counts in its own slot with plain relaxed adds; readers sum the slots.
+// Counters of the pager. Each thread counts in its own slot, each evictor in its own block, by relaxed stores; readers
+// sum them. Reports name the counters as in kNamedCounters.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -13,33 +14,33 @@ namespace farside::pager {
 
 enum class Counter : unsigned {
   kFaults,            // everything that reached the fault path
-  kMajorFaults,       // whose page had to be fetched from far
-  kReads,             // requests to the far side: of faults, of windows under way, of hints
+  kMajorFaults,       // faults whose page had to be fetched from the server
+  kReads,             // read requests: of faults, of windows ahead, of hints
   kZeroFaults,        // first touches
   kProtectionFaults,  // first writes to clean pages
-  kWaitFaults,        // found the page owned by somebody else
+  kWaitFaults,        // faults that found the page owned by another thread
   kPrefetched,        // pages fetched ahead
-  kPrefetchUsed,      // of these, pages whose use was seen (the stream reached past them, or they were written)
-  kMappedAhead,       // pages of windows that background threads mapped
-  kPresumedDirty,     // pages mapped writable ahead of a stream of writes, or of a write that has followed before
-  kHints,             // that got past the inline guard
+  kPrefetchUsed,      // of these, pages whose use was seen (the stream passed them, or they were written)
+  kMappedAhead,       // pages of windows that evictors mapped
+  kPresumedDirty,     // pages mapped writable ahead of a stream of writes, or since a write followed last time
+  kHints,             // hints that passed the inline check
   kHintsFetched,      // pages that hints fetched
   kHintsWild,         // hints on memory that belongs to no allocation
   kEvictions,
   kDirtyEvictions,
   kBatches,
-  kSubpageReads,  // reads of parts of pages that stay far: objects taken one by one
+  kSubpageReads,  // reads of parts of far pages: objects fetched one by one
   kBytesFetched,
   kBytesWritten,
   kBytesDiscarded,
   kLinePages,       // dirty pages of which only changed lines were written
-  kCompareTicks,    // evictors, in phase 4: reading and comparing pages that have a twin
-  kFaultTicks,      // time in the fault path, all of it
+  kCompareTicks,    // evictors in phase 4: reading and comparing pages with a twin
+  kFaultTicks,      // total time in the fault path
   kFetchTicks,      // of these, waiting for the transport
   kMapTicks,        // of these, UFFDIO_COPY and WRITEPROTECT
   kWaitFrameTicks,  // of these, waiting for a free frame
   kWaitPageTicks,   // of these, waiting for a page's owner
-  kAccountTicks,    // of these, telling the policy of pages that came
+  kAccountTicks,    // of these, publishing pages and adding them to the policy
   kFrameWaits,
   kSelectTicks,  // evictors: the five phases
   kHoldTicks,
@@ -123,8 +124,8 @@ inline double in_unit(Unit unit, uint64_t amount) {
   return unit == Unit::kEvents ? value : value / (unit == Unit::kTicks ? ticks_per_us() : 1000);
 }
 
-// How often which duration was seen, in ticks: four buckets for each power of two, so a quantile is at most a quarter
-// too high. One thread puts in, others may read.
+// A histogram of durations, in ticks: four buckets for each power of two, so a quantile is at most a quarter too high.
+// One thread writes, others may read.
 class Histogram {
  public:
   Histogram() = default;
@@ -152,7 +153,7 @@ class Histogram {
     for (const auto& b : buckets_) sum += b.load(std::memory_order_relaxed);
     return sum;
   }
-  // The duration that at most `above` of the events exceeded.
+  // A bound of the durations that at most `above` of the events exceeded.
   uint64_t exceeded_by(uint64_t above) const {
     uint64_t sum = 0;
     for (unsigned i = kBuckets; i-- > 0;) {
@@ -176,7 +177,7 @@ class Histogram {
   std::atomic<uint64_t> buckets_[kBuckets] = {};
 };
 
-// A sum over all threads, with the gauges of the moment.
+// The sum over all threads and evictors, and the present values of the gauges.
 struct Stats {
   uint64_t counters[kCounters] = {};
   uint64_t busiest_thread_fetches = 0;  // the most major faults of one thread

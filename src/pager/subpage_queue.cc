@@ -30,7 +30,7 @@ int SubpageQueue::finish_oldest(transport::Channel& channel, bool wait, uint64_t
   int r = wait ? channel.wait(requests_[0].token, timeout_ns) : channel.poll(requests_[0].token);
   if (r < 0 || (r == 0 && !wait)) return r;
   for (SubpageReadGroup *read = requests_[0].first, *next; read; read = next) {
-    next = read->next;  // its reader may go on at once, so nobody touches it afterwards
+    next = read->next;  // its reader may return at once, so it is not accessed after done is set
     read->done.store(true, std::memory_order_release);
     ++*reads_done;
   }

@@ -1,5 +1,7 @@
-// Reads of parts of pages that stay far: the objects that are taken from a page one by one. Reads of several fibers are
-// sent as one request, since a request costs more than the bytes in it.
+// Reads of parts of pages that stay far, for objects that are fetched one by one. Reads of several fibers are sent as
+// one request, since a request costs more than the bytes in it.
+//
+// Part of a thread's ReadQueue, whose lock guards all functions.
 #pragma once
 #include <atomic>
 #include <span>
@@ -8,19 +10,20 @@
 
 namespace farside::pager {
 
-// Somebody waits for parts of pages that stay far. Lives on its reader's stack; done is set under the line's lock.
+// The reads of one call of FetchPath::read_subpages. It is on the stack of the waiting thread or fiber. `done` is set
+// under the lock of the read queue.
 struct SubpageReadGroup {
   std::span<const transport::Segment> segments;
   std::atomic<bool> done{false};
   SubpageReadGroup* next = nullptr;
 };
 
-// Reads of pieces by several fibers that go out as one request, since it is requests that cost.
+// Groups that are queued, and requests in flight, each with several groups.
 class SubpageQueue {
  public:
-  static constexpr size_t kMaxSegments = 64;  // in one request
+  static constexpr size_t kMaxSegments = 64;  // of one request
   static constexpr size_t kMaxUnderWay = 4;   // requests
-  static constexpr size_t kEnough = 16;       // segments for which a request goes out beside two others
+  static constexpr size_t kEnough = 16;       // segments for which a third or fourth request is sent
 
   bool empty() const { return !first_ && in_flight_ == 0; }
   bool has_queued() const { return first_; }
@@ -35,9 +38,10 @@ class SubpageQueue {
     if (!first_ || in_flight_ == kMaxUnderWay) return false;
     return in_flight_ < 2 || queued_ >= kEnough;
   }
-  // Sends the first reads of the queue together. 0 or -errno; on an error they stay queued.
+  // Sends the first groups of the queue in one request. Returns 0 or -errno; on an error they stay queued.
   int send(transport::Channel& channel);
-  // Waits for the oldest request, or asks whether it has come. 1: it has; its reads are done. 0 or -errno: not.
+  // Waits for the oldest request, or polls it. Returns 1 if it has arrived; its groups are done then. Returns 0 if it
+  // has not, or -errno.
   int finish_oldest(transport::Channel& channel, bool wait, uint64_t timeout_ns, size_t* reads_done);
 
  private:
@@ -49,7 +53,7 @@ class SubpageQueue {
   SubpageReadGroup* first_ = nullptr;
   SubpageReadGroup* last_ = nullptr;
   size_t queued_ = 0, in_flight_ = 0;
-  Request requests_[kMaxUnderWay] = {};  // the oldest first
+  Request requests_[kMaxUnderWay] = {};  // oldest first
 };
 
 }  // namespace farside::pager

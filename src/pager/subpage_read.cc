@@ -1,4 +1,4 @@
-// The part of FetchPath that reads parts of pages: requests that pass the page table by, since the pages stay far.
+// The part of FetchPath that reads parts of pages. These requests do not change page states, since the pages stay far.
 #include <cerrno>
 #include <cstring>
 
@@ -22,7 +22,7 @@ void FetchPath::read_subpages(std::span<SubpageRead> reads, bool may_suspend) {
     if (count == 0) return;
     group.segments = {segments, count};
     t.reads.queued(group);
-    // A fiber's read is sent when its worker polls, together with those of other fibers.
+    // The read of a fiber is sent when its worker polls, together with those of other fibers.
     bool gathers = may_suspend && fibers::polls_soon();
     if (!gathers) send_subpage_reads(t);
     if (!may_suspend) {
@@ -41,8 +41,8 @@ void FetchPath::read_subpages(std::span<SubpageRead> reads, bool may_suspend) {
   }
 }
 
-// Copies at once what can be read in place at any time, and makes a list of the rest. Returns its length. The queue is
-// locked, here and below.
+// Copies at once what can be read in place, and makes a list of the other reads. Returns the length of the list. The
+// read queue is locked, here and below.
 size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> reads, transport::Segment* segments) {
   transport::Mapping mapping = t.reads.channel(c_.store).mapping();
   size_t count = 0;
@@ -59,7 +59,7 @@ size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> read
   return count;
 }
 
-// All that are queued.
+// Sends all queued reads.
 void FetchPath::send_subpage_reads(ThreadSlot& t) {
   FARSIDE_DCHECK(t.reads.is_locked());
   SubpageQueue& queue = t.reads.subpage_reads();
@@ -72,7 +72,7 @@ void FetchPath::send_subpage_reads(ThreadSlot& t) {
   }
 }
 
-// Completes those that have arrived; with `wait`, at least the oldest. Then sends what has been queued.
+// Completes requests that have arrived; with `wait`, at least the oldest. Then sends queued reads.
 bool FetchPath::finish_subpage_reads(ThreadSlot& owner, bool wait) {
   FARSIDE_DCHECK(owner.reads.is_locked());
   SubpageQueue& queue = owner.reads.subpage_reads();

@@ -1,4 +1,4 @@
-// For tests of the pager without a server: a store whose far side is memory of this process, and a SIGBUS handler.
+// For tests of the pager without a server: a store whose memory is in this process, and a SIGBUS handler.
 #pragma once
 #include <signal.h>
 #include <sys/mman.h>

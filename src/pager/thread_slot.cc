@@ -5,8 +5,8 @@
 
 namespace farside::pager {
 namespace {
-// initial-exec: the library is loaded at program start, so the variable lies in static TLS and reading it never calls
-// the dynamic linker. One pager per process; tests that make several use them one after the other.
+// initial-exec: the library is loaded at program start, so the variables are in static TLS and reading them never calls
+// the dynamic linker. One pager for each process; tests that create several use them one after the other.
 __attribute__((tls_model("initial-exec"))) thread_local ThreadSlot* t_slot = nullptr;
 __attribute__((tls_model("initial-exec"))) thread_local ThreadRegistry* t_registry = nullptr;
 }  // namespace
@@ -26,13 +26,12 @@ ThreadSlot* ThreadRegistry::reuse() {
   return nullptr;
 }
 
-// Threads that ended without a word (raw clone, faults in late destructors) leave their slots; look for them now and
-// then.
+// Searches for slots of threads that ended without detach(): raw clone, faults in late destructors.
 void ThreadRegistry::sweep() {
   int process = os::getpid();
   for_each([&](ThreadSlot& slot) {
     int tid = slot.tid.load();
-    // Reads under way are somebody's pages: whoever waits for one finishes them, and the slot can go next time.
+    // Pages of reads in flight may be awaited: a waiting thread completes the read, and a later sweep frees the slot.
     if (tid != 0 && os::thread_is_gone(process, tid) && !slot.reads.is_reading()) vacate(slot);
   });
 }

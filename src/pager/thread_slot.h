@@ -1,6 +1,5 @@
-// What the pager keeps for each thread that faults: its line to far memory, its stride detector, its counters, and its
-// place at the fork gate. Slots are near memory, found through one initial-exec thread-local pointer, and reused when
-// threads end.
+// The data of each thread that faults: its read queue, stride detector, counters and its entry count of the fork gate.
+// Slots are in near memory, found through one initial-exec thread-local pointer, and reused when threads end.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -20,15 +19,16 @@ namespace farside::pager {
 struct ThreadSlot : NearObject {
   uint16_t index = 0;
   std::atomic<int> tid{0};         // 0: free
-  std::atomic<uint32_t> depth{0};  // how often inside the gate; only the thread itself writes it
+  std::atomic<uint32_t> depth{0};  // how many times inside the gate; only the thread itself writes it
   ReadQueue reads;
   Prefetcher prefetcher;
   SpareFrames spare_frames;
-  // Streams whose windows nobody mapped ahead, in a row; and for how many windows nobody is asked to.
+  // Consecutive windows that no evictor mapped ahead; and for how many windows evictors are not requested to
+  // (FetchPath::count_ahead).
   uint16_t ahead_misses = 0, ahead_pause = 0;
   CounterBlock counters;
   Histogram fault_times, frame_waits;
-  PageIndex last_page = 0;  // to notice a fault that never gets resolved
+  PageIndex last_page = 0;  // with repeats: detects a fault that is never resolved
   uint32_t repeats = 0;
 };
 
@@ -38,21 +38,21 @@ class ThreadRegistry {
 
   ThreadRegistry(remote::RemoteStore* store, Frames& frames) : store_(store), frames_(frames) {}
 
-  // The calling thread's slot, given out at first use. Safe under a fault.
+  // The calling thread's slot, assigned at first use. Async-signal-safe.
   ThreadSlot& current();
   // The same, or nullptr if it has none yet.
   ThreadSlot* attached();
-  // The calling thread ends: its slot is reused, its counters go on.
+  // To be called by a thread that ends: its slot is reused, its counters are kept.
   void detach();
-  // Frames that the thread has in reserve go back to all.
+  // Releases the spare frames of a thread. By any thread.
   void reclaim_spare(ThreadSlot& slot);
-  // Around a fork: nobody attaches or leaves meanwhile. In the child only the calling thread is left: all other slots
+  // For a fork: no thread attaches or detaches meanwhile. In the child only the calling thread exists: all other slots
   // are freed, and all channels are gone.
   void before_fork() { lock_.lock(); }
   void after_fork() { lock_.unlock(); }
   void reset_in_child();
 
-  // All threads but the caller have stopped using far memory: gives up the channels and slots.
+  // Closes all channels and frees all slots. No other thread uses far memory any more.
   void close_channels();
 
   template <typename Visit>
@@ -72,13 +72,13 @@ class ThreadRegistry {
 
   remote::RemoteStore* store_;
   Frames& frames_;
-  SpinLock lock_;  // guards slots_, count_ and the giving out of free slots
+  SpinLock lock_;  // guards slots_, count_ and the assignment of slots
   ThreadSlot* slots_[kMaxThreads] = {};
   std::atomic<size_t> count_{0};
 };
 
-// Lets many threads through at almost no cost, and one at a time shut all of them out: fork, which must find no page
-// on the move. Entering is a store and a load of the thread's own slot and one read-mostly flag.
+// Many threads may be inside; one at a time can shut all others out. Fork uses it, because no page may change its state
+// during a fork. To enter costs a store and a load of the thread's own slot and a load of one read-mostly flag.
 class Gate {
  public:
   void enter(ThreadSlot& t) {
@@ -94,7 +94,7 @@ class Gate {
       if (shut_.load()) opened_.wait(seen, 1000000);
     }
   }
-  // Does not wait: false if the gate is shut, or being shut.
+  // Never waits. False: the gate is shut or being shut.
   bool try_enter(ThreadSlot& t) {
     FARSIDE_DCHECK(t.depth.load(std::memory_order_relaxed) == 0);
     t.depth.store(1, std::memory_order_seq_cst);
@@ -107,12 +107,12 @@ class Gate {
     bump(t, static_cast<uint32_t>(-1));
   }
 
-  // For those who act without entering and look afterwards; never true for the thread that shut it.
+  // For code that acts without entering and checks afterwards. Never true for the thread that shut the gate.
   bool is_shut(const ThreadSlot& t) const {
     return shut_.load(std::memory_order_seq_cst) && owner_.load(std::memory_order_relaxed) != t.index + 1u;
   }
 
-  // Waits until no other thread is inside and keeps them out. The caller itself may still fault.
+  // Shuts the gate and waits until no other thread is inside. The caller itself may still fault.
   void shut(ThreadRegistry& threads, ThreadSlot& self);
   void open();
   void reset_in_child() { opened_.reset_in_child(); }
@@ -121,13 +121,13 @@ class Gate {
   static void bump(ThreadSlot& t, uint32_t by) {
     t.depth.store(t.depth.load(std::memory_order_relaxed) + by, std::memory_order_release);
   }
-  Mutex mutex_;  // one forker at a time
+  Mutex mutex_;  // one forking thread at a time
   std::atomic<bool> shut_{false};
   std::atomic<uint32_t> owner_{0};  // slot index + 1 of the thread that shut the gate
   Event opened_;
 };
 
-// Inside the gate for the life of the object.
+// Enters the gate for its lifetime.
 class InGate {
  public:
   InGate(Gate& gate, ThreadSlot& thread) : gate_(gate), thread_(thread) { gate_.enter(thread_); }

@@ -11,10 +11,10 @@ namespace farside::pager {
 namespace {
 
 constexpr uint32_t kMaxChunks = 1 << 16;  // 16 GiB of twins
-constexpr uint64_t kTrial = 2048;         // evicted pages, in which twins are made although they do not pay
+constexpr uint64_t kTrial = 2048;         // evictions during which twins are made although they do not pay
 constexpr uint64_t kTrialPeriod = 16 * kTrial;
 
-// Moves an average an eighth of the method.
+// Moves an average by an eighth of the difference.
 void average(std::atomic<uint32_t>& of, uint64_t value) {
   auto now = static_cast<int64_t>(of.load(std::memory_order_relaxed));
   int64_t next = now == 0 ? static_cast<int64_t>(value) : now + (static_cast<int64_t>(value) - now) / 8;
@@ -52,7 +52,7 @@ void Twins::make(PageIndex page, const std::byte* content, unsigned thread) {
   uint64_t start = timed ? ticks() : 0;
   memcpy(at(slot), content, kPageSize);
   if (timed) average(copy_, ticks() - start);
-  slots_[page].store(slot, std::memory_order_relaxed);  // the page's word, which changes next, publishes it
+  slots_[page].store(slot, std::memory_order_relaxed);  // published by the change of the page's word that follows
 }
 
 uint64_t Twins::changes(PageIndex page, const std::byte* now, PageIndex next) {
@@ -110,7 +110,7 @@ void Twins::give(uint32_t slot) {
 void Twins::note_handled(Method method, uint64_t pages, uint64_t ticks) { average(handled_[method], ticks / pages); }
 
 void Twins::note_carried(Method method, uint64_t pages, uint64_t ticks) {
-  if (pages < 8) return;  // a latency, and no throughput
+  if (pages < 8) return;  // too few: the time is a latency
   average(carried_[method], ticks / pages);
   decide();
 }

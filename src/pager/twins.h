@@ -1,15 +1,17 @@
-// Twins: copies of near pages as the far side has them, made before the first write, so that at egress a comparison
-// finds the lines that have changed and only they are sent. What coming hardware is to tell (Kona 4.2, 4.4), in
-// software.
+// Twins: copies of near pages as the server has them, made before the first write. When the page is evicted, a
+// comparison with the twin finds the changed lines, and only these are sent. Kona (4.2, 4.4) proposes hardware for
+// this.
 //
-// A twin belongs to its page: whoever owns the page (docs/internals/page_states.md) makes, compares and ends it. A near
-// dirty page has one or none; all others have none. They are near memory and count as such: what twins take, pages
-// lose.
+// A twin belongs to its page. The owner of the page (docs/internals/page_states.md) makes, compares and frees it. A
+// near dirty page has at most one; all other pages have none. Twins are near memory and count as metadata, so they take
+// frames from pages.
 //
-// Whether a page gets one: with WriteBack::kLine always, up to one for each near page. With kAuto where a page by its
-// lines saves more of the link and of the evictor than copying and comparing it takes, as measured of late: up to one
-// for four near pages, or one for each where the gain is twice the cost. Else the pages of one while in 16 get one, so
-// that a change is noticed. Async-signal-safe, all of it.
+// Which pages get a twin: with WriteBack::kLine all, at most one for each frame. With kAuto, where line write-back of a
+// page saves more time of the link and of the evictor than copying and comparing it costs, by recent measurements: up
+// to one for four frames, or one for each where the gain is twice the cost. Where it does not pay, a twin is made
+// during one sixteenth of the evictions, so that a change is noticed.
+//
+// Thread-safe and async-signal-safe.
 #pragma once
 #include <atomic>
 
@@ -30,33 +32,34 @@ class Twins : public NearObject {
   Twins& operator=(const Twins&) = delete;
 
   bool enabled() const { return mode_ != WriteBack::kPage; }
-  // Kept for each page of far space that is used.
+  // Bytes of tables for each page of far space that is used.
   size_t entry_bytes() const { return enabled() ? sizeof *slots_ : 0; }
-  // Before the page's first write, by its owner: content is what the far side has. Threads with the same number meet on
-  // a lock.
+  // Called before the first write by the owner of the page; content: what the server has. thread: selects a shard,
+  // whose lock is shared by threads with the same number modulo kShards.
   void make(PageIndex page, const std::byte* content, unsigned thread);
   bool has(PageIndex page) const {
     return chunk_count_.load(std::memory_order_acquire) > 0 && slots_[page].load(std::memory_order_relaxed) != 0;
   }
-  // The lines in which `now` differs. The twin ends. `next` is the page asked for next, if any.
+  // The lines in which `now` differs from the twin, which is freed. `next`: the page of the next call, whose twin is
+  // prefetched.
   uint64_t changes(PageIndex page, const std::byte* now, PageIndex next);
   void drop(PageIndex page);
 
-  // ---- Measured, for kAuto; by evictors ----
+  // ---- Measurements for kAuto, by evictors ----
 
-  // Writes over this link cost something: far memory is not this machine's.
+  // Whether writes have a cost to save: far memory is not memory of this machine.
   void set_remote(bool remote) { remote_.store(remote, std::memory_order_relaxed); }
   enum Method : unsigned { kWhole, kByLines };
-  // What an evictor itself took to send so many pages; to compare them, too, if by lines.
+  // The time in which an evictor sent so many pages, comparison included if by lines.
   void note_handled(Method method, uint64_t pages, uint64_t ticks);
-  // For so long a request with so many pages was on its way, and none before it.
+  // The time for which a request with so many pages was in flight without another one before it.
   void note_carried(Method method, uint64_t pages, uint64_t ticks);
 
  private:
   static constexpr unsigned kShards = 16;
   static constexpr uint32_t kChunk = 64;  // twins taken from the near allocator at a time
 
-  // Free twins, linked through their first bytes. Slots are numbered from 1; 0: none.
+  // Free twins, linked through their first bytes. Twins are numbered from 1; 0: none.
   struct alignas(kCacheLine) Shard {
     SpinLock lock;  // guards free
     uint32_t free = 0;
@@ -75,19 +78,19 @@ class Twins : public NearObject {
   const WriteBack mode_;
   const uint64_t pages_;
   const Frames& frames_;
-  std::atomic<uint32_t>* slots_ = nullptr;  // of each page of far space
+  std::atomic<uint32_t>* slots_ = nullptr;  // the twin of each page of far space
   Shard shards_[kShards];
   struct Chunk {
     std::byte* twins;
-    Shard* shard;  // that took it from the near allocator, and gets its twins back
+    Shard* shard;  // that allocated the chunk, and to which its twins are returned
   };
   SpinLock chunks_lock_;  // guards the adding of chunks
   Chunk* chunks_ = nullptr;
   std::atomic<uint32_t> chunk_count_{0};
 
   std::atomic<bool> remote_{false};
-  std::atomic<unsigned> gain_{kSome};  // of a twin
-  // Averages of late, in ticks for a page; a change that is lost does no harm.
+  std::atomic<unsigned> gain_{kSome};  // a Gain
+  // Moving averages, in ticks for each page. A lost update does no harm.
   std::atomic<uint32_t> handled_[2] = {}, carried_[2] = {}, copy_{0};
 };
 
