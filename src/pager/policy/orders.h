@@ -1,10 +1,12 @@
-// In which order the pages of one shard leave; one class for each policy. See sharded_policy.h for the functions.
+// The order in which the pages of one shard are evicted; one class for each policy. sharded_policy.h describes the
+// functions. All but queued() and available() are called under the shard's lock.
 #pragma once
 #include "pager/policy/sharded_policy.h"
 
 namespace farside::pager {
 
-// First in, first out; or with kSecondChance, a page that is hot when its turn comes goes round once more.
+// First in, first out. With kSecondChance, a page that is hot at its turn is inserted again, once for each time it
+// became hot.
 template <bool kSecondChance>
 class FifoOrder {
  public:
@@ -24,12 +26,12 @@ class FifoOrder {
   PageQueue queue_;
 };
 
-// Generations of equal size, the pages in each from about the same time. Pages age from one to the next as the oldest
-// are evicted, and whenever one is hot on the way it becomes young again. A page is therefore looked at, and its bit
-// taken away, kGenerations times in a life: the time of its last use is known to that fraction of a life. (Second
-// chance looks once, so a page used just after it came and one used just now are the same to it.) A page that comes has
-// half a life to show that it is used again, so what is used once does not push out what is used often. One that comes
-// back soon after it left is hot already and starts young.
+// Generations of equal size; the pages in each were made near at about the same time. Pages age from one generation to
+// the next as the oldest are evicted, and a page that is hot at such a step becomes young again. So a page is examined,
+// and its hot bit cleared, kGenerations times before it is evicted, and the time of its last use is known to that
+// fraction. (Second chance examines a page once, and cannot distinguish a use just after the fetch from one just now.)
+// A new page has half of that time to be used again, so pages that are used once do not displace pages that are used
+// often. A page that is fetched again soon after its eviction is hot already and starts young.
 class GenerationsOrder {
  public:
   static constexpr unsigned kPasses = 1;
@@ -59,8 +61,8 @@ class GenerationsOrder {
   }
 
  private:
-  // The generation above the youngest one that is too small; 0, whose pages leave, if none is. Now and then any one, or
-  // pages that were in use long ago would stay while those that come are used only once.
+  // The generation above the youngest one that is too small; 0, whose pages are evicted, if none is. At every 16th call
+  // any generation, or pages that were in use long ago would stay while new pages are used only once.
   unsigned next_to_age() {
     if (unsigned any = ++looks_ / kAnyway % kGenerations; looks_ % kAnyway == 0 && generations_[any].size() > 0)
       return any;
@@ -83,12 +85,12 @@ class GenerationsOrder {
   unsigned looks_ = 0;
 };
 
-// A queue for each priority; 3 leaves first. A few pages of each are kept while others can go, so that a page is not
-// gone before the access that fetched it is over. Within a priority: second chance.
+// A queue for each priority; 3 is evicted first. A few pages of each are kept while others can be evicted, so that a
+// page is not evicted before the access that fetched it has completed. Within a priority: second chance.
 class PriorityOrder {
  public:
   static constexpr unsigned kLevels = 4;
-  // One for each level from 3 down to 0, then another one for what the first ones kept.
+  // One pass for each level from 3 down to 0, then one for the pages that these passes kept.
   static constexpr unsigned kPasses = kLevels + 1;
 
   void add(PageIndex page, PageWord word) { levels_[word.priority()].push(page); }
@@ -125,8 +127,8 @@ class PriorityOrder {
     return level;
   }
 
-  // A hint may give a page that is queued another priority. The queues from which nothing leaves while those above them
-  // last are walked round slowly to find such pages.
+  // A hint may change the priority of a queued page. The queues from which nothing is evicted as long as those of
+  // higher priority suffice are searched slowly for such pages.
   void refile_one(PageTable& table, unsigned above) {
     PageIndex page;
     if (levels_[hand_++ % above].pop(&page)) levels_[table[page].load().priority()].push(page);

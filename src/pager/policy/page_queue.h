@@ -1,5 +1,5 @@
-// A first-in-first-out queue of page numbers in linked chunks of near memory. Its owner's lock guards it; only size()
-// may be called without.
+// A first-in-first-out queue of page numbers in linked chunks of near memory. The lock of its owner guards it; size()
+// may be called without the lock.
 #pragma once
 #include <atomic>
 #include <utility>
@@ -54,7 +54,7 @@ class PageQueue {
     tail_ = chunk;
   }
 
-  // The head chunk is empty: free it, or start it anew if it is the only one.
+  // The head chunk is empty: frees it, or resets it if it is the only one.
   void drop_chunk() {
     Chunk* old = head_;
     if (old == tail_) {

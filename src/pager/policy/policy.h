@@ -1,21 +1,22 @@
-// Which pages leave first. A policy keeps queues of near pages, sharded so that threads which fault do not meet on one
-// lock (MAGE 4.2.2), and hands batches of candidates to the evictors. Accuracy is traded for no contention.
-// All functions are thread-safe and safe under a fault.
+// The interface of eviction policies: which near pages are evicted first. A policy has queues of near pages, sharded so
+// that faulting threads do not contend for one lock (MAGE 4.2.2), and gives evictors batches of candidates. It trades
+// accuracy for scalability. All functions are thread-safe and async-signal-safe.
 //
-// A process cannot see the processor's access bits. What a policy knows of a page's use is its hot bit, which is set by
-//   - hints, at the first use after the bit was taken away (the inline guard lets all others pass);
-//   - the first write to a page that came for reading;
-//   - coming back soon after it left.
-// docs/guide/policies.md shows what each makes of it.
+// A process cannot read the processor's access bits. A policy learns of a page's use by its hot bit, which is set by
+//   - hints, at the first use after the bit was cleared (the inline check lets no other hint pass);
+//   - the first write to a page that was fetched for reading;
+//   - a fetch soon after the page's eviction.
+// docs/guide/policies.md shows what each policy makes of it.
 //
-//   policy         a look at a page is one cache miss on its word; looks for each page that leaves; when it pays
-//   fifo           1. Scans, and programs whose hot bits mean nothing.
-//   second-chance  1 and one for each hot page in its way. The default: not worse than fifo, and good with hints.
-//   lru            about 2, and more for each hot page. Unevenly reused data: better than exact LRU with hints, and
-//   from
-//                  faults alone the best of all.
-//   priority       2 and one for each hot page. Where hints say what is used once: streams, large objects beside an
-//   index. for ranges     policy/policy_set.h
+//   policy         examinations of page words (one cache miss each) for each evicted page; suitable for
+//   fifo           1. Scans, and programs without useful hot bits.
+//   second-chance  1, and one for each hot page passed. The default: not worse than fifo, and good with hints.
+//   lru            about 2, and more for each hot page. Unevenly reused data: better than exact LRU with hints, and the
+//                  best without hints.
+//   priority       2, and one for each hot page. With hints that state what is used once: streams, large objects beside
+//                  an index.
+//
+// For ranges of addresses with their own policies see policy_set.h.
 #pragma once
 #include <span>
 
@@ -28,18 +29,18 @@ namespace farside::pager {
 class Policy : public NearObject {
  public:
   virtual ~Policy() = default;
-  // The page became near. `shard` is the faulting thread's slot number.
+  // The page was made near. `shard` is the thread slot number of the calling thread.
   virtual void insert(unsigned shard, PageIndex page) = 0;
-  // Takes up to out.size() pages out of the queues, those to evict first. A page that turns out not to be near is the
-  // caller's to skip; one that is near but may not leave now must be inserted again. Takes a bounded number of looks,
-  // so it may find less than there is. Each evictor calls it with its own number, from one thread.
+  // Takes up to out.size() pages out of the queues, those to evict first. The caller skips a page that is not near any
+  // more, and inserts one that is near but cannot be evicted now again. The number of pages examined is bounded, so it
+  // may find fewer pages than there are. Each evictor calls it with its own number, from one thread.
   virtual size_t select(unsigned evictor, std::span<PageIndex> out) = 0;
-  // Pages in the queues: the near ones, and some that went away otherwise.
+  // The number of pages in the queues: the near ones, and some that are not near any more.
   virtual uint64_t queued() const = 0;
   virtual const char* name() const = 0;
 };
 
-// How each of them orders pages: policy/orders.h.
+// Creates a policy of this kind. The orders of the policies are in policy/orders.h.
 Policy* new_policy(PolicyKind kind, PageTable& table);
 
 }  // namespace farside::pager

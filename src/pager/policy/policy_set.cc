@@ -6,8 +6,8 @@
 
 namespace farside::pager {
 
-// A change takes well below a microsecond, but the thread that makes it may be displaced. A lookup does not wait for
-// that: the page goes to the process's policy.
+// A change takes well below a microsecond, but its thread may be preempted. A lookup does not wait for that: it returns
+// the kind of the process's policy.
 PolicyKind PolicyRanges::find(PageIndex page) const {
   constexpr int kTries = 16;
   if (empty()) return others_;
@@ -95,7 +95,7 @@ void PolicySet::insert(unsigned shard, PageIndex page) { policy(ranges_.find(pag
 size_t PolicySet::select(unsigned evictor, std::span<PageIndex> out) {
   if (!several_.load(std::memory_order_acquire)) return policy(ranges_.others())->select(evictor, out);
   size_t count = select_by_share(evictor, out);
-  // Those that found less than their share leave it to the others.
+  // Policies that found fewer pages than their share leave the rest to the others.
   for (size_t i = 0; i < kPolicyKinds && count < out.size(); i++) {
     if (Policy* p = policies_[i].load(std::memory_order_acquire)) count += p->select(evictor, out.subspan(count));
   }

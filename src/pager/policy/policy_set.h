@@ -1,9 +1,11 @@
-// The process's policy, and other ones for ranges of addresses. Ranges with the same kind of policy share one object,
-// so their pages compete by age or priority and not by range, and a page that is queued when its range is added or
-// removed simply leaves from where it is: nothing is moved, lost or doubled. Which policy a page is queued in is no
-// matter of correctness. Batches are taken from all policies in proportion to the pages that each has queued.
-//   cost: without ranges, one load and one call on top of the policy itself; with ranges, a binary search for each page
-//   that comes, and shares of four numbers for each batch.
+// The policy of the process, and policies of address ranges (regions). Ranges with the same kind of policy share one
+// Policy object, so their pages compete by age or priority and not by range. A page that is queued when its range is
+// added or removed is evicted from the queue where it is: nothing is moved, lost or duplicated. Correctness does not
+// depend on the policy in which a page is queued. Batches are taken from all policies in proportion to the number of
+// queued pages.
+//
+// Cost: without ranges, one load and one virtual call more than the policy; with ranges, a binary search for each page
+// that is made near, and a division into four shares for each batch.
 #pragma once
 #include <atomic>
 
@@ -11,7 +13,7 @@
 
 namespace farside::pager {
 
-// Which kind of policy rules a page: up to kMax ranges that do not overlap, sorted. Lookups take no lock and a bounded
+// Maps a page to its kind of policy: up to kMax ranges that do not overlap, sorted. Lookups take no lock and a bounded
 // time; changes are rare.
 class PolicyRanges {
  public:
@@ -23,7 +25,7 @@ class PolicyRanges {
 
   PolicyKind find(PageIndex page) const;
 
-  // Not safe against each other: the caller's lock keeps them apart. The caller has checked that nothing overlaps.
+  // The caller's lock excludes concurrent changes. The caller has checked that nothing overlaps.
   void add(PageIndex first, PageIndex last, PolicyKind kind);
   bool remove(PageIndex first);
   bool overlaps(PageIndex first, PageIndex last) const;
@@ -32,7 +34,7 @@ class PolicyRanges {
  private:
   //   63        32 31         0
   //  +------------+------------+
-  //  | first page | last page  |   one word, so that no lookup sees one range's begin and another one's end
+  //  | first page | last page  |   one word, so that a lookup reads both from the same range
   //  +------------+------------+
   struct Range {
     std::atomic<uint64_t> bounds{0};
@@ -57,9 +59,9 @@ class PolicySet final : public Policy {
   PolicySet(PolicyKind others, PageTable& table);
   ~PolicySet() override;
 
-  // Pages of [first, first + pages) that come near from now on are ruled by a policy of this kind. EINVAL: no pages,
-  // not in far space, or overlapping another range; ENOSPC: 64 ranges exist. `first` names the range in remove. The
-  // caller's lock keeps add and remove apart; all else may go on meanwhile.
+  // Pages of [first, first + pages) that are made near from now on are queued in a policy of this kind. EINVAL: no
+  // pages, not in far space, or overlapping another range; ENOSPC: kMax ranges exist. remove() identifies the range by
+  // `first`. The caller's lock excludes concurrent add and remove; all other functions may run meanwhile.
   Status add(PageIndex first, uint64_t pages, PolicyKind kind);
   void remove(PageIndex first);
 
@@ -74,8 +76,8 @@ class PolicySet final : public Policy {
 
   PageTable& table_;
   PolicyRanges ranges_;
-  std::atomic<Policy*> policies_[kPolicyKinds] = {};  // made when first needed, and kept
-  std::atomic<bool> several_{false};                  // more than one was ever made
+  std::atomic<Policy*> policies_[kPolicyKinds] = {};  // created when first needed, and kept
+  std::atomic<bool> several_{false};                  // more than one policy was created
   uint32_t turns_[kMaxEvictors] = {};
 };
 

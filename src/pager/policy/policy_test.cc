@@ -1,5 +1,5 @@
-// The policies as such: nothing lost, nothing doubled, the right pages first. No kernel paging: the words of a table
-// are moved as fault path and evictors would. How good the choices are: policy_trace_test.cc.
+// Tests of the policies: no page is lost or duplicated, and the right pages are first. The words of a table are changed
+// as the fault path and evictors would; no memory is paged. policy_trace_test.cc measures how good the choices are.
 #include "pager/policy/policy.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::vector<PageIndex> take(Policy& policy, size_t count) {
   return pages;
 }
 
-// Evicts all that select finds, batch after batch.
+// Takes all pages that select finds, batch after batch.
 std::vector<PageIndex> drain(Policy& policy, size_t batch = 128) {
   std::vector<PageIndex> all;
   for (auto pages = take(policy, batch); !pages.empty(); pages = take(policy, batch)) {
@@ -89,7 +89,7 @@ TEST_P(EveryPolicy, GivesEachPageOnce) {
   for (PageIndex page = 0; page < kPages; page++) {
     table_.set_priority(page, random() % 4);
     table_.make_near(*policy_, random() % 20, page, random() % 2 ? PageWord::kHot : 0);
-    policy_->insert(random() % 20, page);  // a second entry must not come of it
+    policy_->insert(random() % 20, page);  // must not add a second entry
   }
   EXPECT_EQ(policy_->queued(), kPages);
   std::vector<PageIndex> all = drain(*policy_);
@@ -123,7 +123,7 @@ TEST_P(EveryPolicy, TakesFromAllShardsInProportion) {
   EXPECT_NEAR(static_cast<double>(small), 100, 2);
 }
 
-// Faulting threads and evictors at once; at the end no near page may be without an entry, and none may have two.
+// Faulting threads and evictors run concurrently. At the end every near page has exactly one entry.
 TEST_P(EveryPolicy, LosesNothingAmongThreads) {
   constexpr unsigned kThreads = 3, kEvictors = 2;
   constexpr int kRounds = 30000;
@@ -190,7 +190,7 @@ TEST(SecondChance, SparesHotPagesOnce) {
   for (size_t i = 0; i < 1000; i++) ASSERT_EQ(all[i], i < 900 ? 100 + i : i - 900);
 }
 
-// Page 0 is used once when all came, page 1 all the time, and others come and go: 0 leaves, 1 never.
+// Page 0 is used once at the start, page 1 all the time, others once each: 0 is evicted, 1 never.
 TEST(Lru, KeepsWhatIsUsedAndNotWhatWasUsed) {
   constexpr PageIndex kNear = 1000, kAll = 8000;
   Table table(kAll);
@@ -217,7 +217,7 @@ TEST(Priority, HigherOnesLeaveFirstAndTheLastFewStay) {
   ASSERT_EQ(all.size(), 4000u);
   for (size_t i = 0; i < 800; i++) ASSERT_EQ(all[i] % 4, 3u) << i;
   for (size_t i = 1000; i < 1700; i++) ASSERT_GE(all[i] % 4, 2u) << i;
-  // Pages without a hint go only when all but a few of the others have gone.
+  // Pages without a hint are evicted only when all but a few of the others have been.
   EXPECT_LT(std::count_if(all.begin(), all.begin() + 2500, [](PageIndex page) { return page % 4 == 0; }), 100);
 }
 
@@ -230,7 +230,8 @@ TEST(Priority, SeesAHintThatComesLater) {
   }
   for (PageIndex page = 0; page < 500; page += 5) table.set_priority(page, 3);
   std::vector<PageIndex> all = drain(*policy, 50);
-  // While pages of priority 1 leave, those of priority 3 are found among those of 0, and all but the last few leave.
+  // While pages of priority 1 are evicted, those of priority 3 are found among those of 0, and all but the last few are
+  // evicted.
   auto hinted = [](PageIndex page) { return page < 500 && page % 5 == 0; };
   EXPECT_GT(std::count_if(all.begin(), all.begin() + 600, hinted), 70);
 }
@@ -307,7 +308,7 @@ TEST_F(Regions, LeaveByTheirOwnPolicy) {
   EXPECT_EQ(rest.size(), 2700u);
 }
 
-// The smallest region is not starved by the largest, and takes no more than its share.
+// The smallest region is not starved by the largest, and does not exceed its share.
 TEST_F(Regions, LeaveInProportion) {
   ASSERT_TRUE(set_.add(0, 50, PolicyKind::kLru).ok());
   for (PageIndex page = 0; page < kPages; page++) table_.make_near(set_, page % 4, page);

@@ -1,5 +1,5 @@
-// How good the policies' choices are: hit rates on synthetic traces, beside exact LRU and Belady's optimum. Prints the
-// table that docs/guide/policies.md shows. The last test holds the simulator against the real pager.
+// Measures how good the policies' choices are: hit rates on synthetic traces, beside exact LRU and Belady's optimum.
+// Prints the table of docs/guide/policies.md. The last test compares the simulator with the real pager.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -86,7 +86,7 @@ TEST_F(HitRates, WithHintsPoliciesReachExactLru) {
       EXPECT_GT(rate(trace, "lru, hints", share), exact - 0.5) << trace << share;
       EXPECT_GT(rate(trace, "second-chance, hints", share), rate(trace, "fifo", share) + 0.5) << trace << share;
     }
-    // Newcomers must prove themselves: better than exact LRU where memory is short.
+    // New pages must be used twice: better than exact LRU where memory is short.
     EXPECT_GT(rate(trace, "lru, hints", 10), rate(trace, "exact LRU", 10) + 2) << trace;
   }
 }
@@ -117,15 +117,15 @@ TEST_F(HitRates, ALoopLargerThanMemoryDefeatsAllButTheOptimum) {
   }
 }
 
-// A reference string of the textbooks, whose faults with three frames are known.
+// A reference string of textbooks, whose numbers of faults with three frames are known.
 TEST(Simulator, CountsAsTheTextbooksDo) {
   Trace trace{"textbook", 8, 8, {7, 0, 1, 2, 0, 3, 0, 4, 2, 3, 0, 3, 2, 1, 2, 0, 1, 7, 0, 1}};
   EXPECT_EQ(simulate_exact_lru(trace, 3).misses, 12u);
   EXPECT_EQ(simulate_optimum(trace, 3).misses, 9u);
-  EXPECT_EQ(simulate_probation(trace, 3, 0).misses, 15u);  // that is first in, first out
+  EXPECT_EQ(simulate_probation(trace, 3, 0).misses, 15u);  // equals first in, first out
 }
 
-// The share of accesses that fault in the real pager, against the simulation with as many near pages as were used.
+// The share of accesses that hit in the real pager, and in the simulation with as many near pages as were used.
 struct RealCase {
   PolicyKind kind;
   unsigned evictors;

@@ -1,9 +1,9 @@
-// What all policies share: shards with a lock each, one queue entry a page, batches in proportion to the shards. An
-// Order, one for each shard, holds the queues and says who goes next:
-//   kPasses                             passes of a select; a later one is made if the earlier ones found too little
-//   add(page, word)                     a page comes
+// The common base of all policies: shards with a lock each, at most one queue entry for each page, batches in
+// proportion to the shards. An Order, one for each shard, has the queues and determines which page is next:
+//   kPasses                             passes of one select; a later pass runs if the earlier ones found too few pages
+//   add(page, word)                     the page was made near
 //   available(pass), queued()           entries that the pass may take; all entries. Called without the lock
-//   look(table, pass, spare_hot, &page) looks at one entry, in a few dozen instructions
+//   look(table, pass, spare_hot, &page) examines one entry, in a few dozen instructions
 #pragma once
 #include "base/log.h"
 #include "base/sync.h"
@@ -15,12 +15,12 @@ namespace farside::pager {
 
 enum class Look {
   kEmpty,   // nothing left for this pass
-  kSpared,  // the entry was hot, and stays
-  kMoved,   // the entry went to another queue
-  kOut,     // the entry is taken out
+  kSpared,  // the entry was hot, and was inserted again
+  kMoved,   // the entry was moved to another queue
+  kOut,     // the entry was removed
 };
 
-// A hot page's bit is taken away: true. Others: false.
+// Clears the hot bit of a near page. Returns whether it was set.
 inline bool cool(PageTable& table, PageIndex page) {
   PageWord word = table[page].load();
   if (!word.is(PageState::kNear) || !word.has(PageWord::kHot)) return false;
@@ -34,7 +34,7 @@ class ShardedPolicy final : public Policy {
   ShardedPolicy(PageTable& table, const char* name) : table_(table), name_(name) {}
 
   void insert(unsigned shard, PageIndex page) override {
-    // At most one entry per page exists, so the queues stay bounded however often a page comes and goes.
+    // At most one entry for each page exists, so the queues are bounded however often a page is fetched.
     PageWord before = table_[page].set(PageWord::kQueued);
     if (before.has(PageWord::kQueued)) return;
     Shard& s = shards_[shard % kShards];
@@ -45,11 +45,11 @@ class ShardedPolicy final : public Policy {
   size_t select(unsigned evictor, std::span<PageIndex> out) override {
     evictor %= kMaxEvictors;
     uint32_t turn = turns_[evictor]++;
-    unsigned first = evictor * (kShards / kMaxEvictors);  // evictors that start together do not meet on every lock
+    unsigned first = evictor * (kShards / kMaxEvictors);  // evictors that start together take different locks
     size_t count = 0;
     for (unsigned pass = 0; pass < Order::kPasses && count < out.size(); pass++) {
       count += select_by_share(pass, turn, first, out.subspan(count));
-      // Shards that held entries of pages that are gone gave less than their share.
+      // Shards with entries of pages that are not near gave fewer pages than their share.
       for (unsigned i = 0; i < kShards && count < out.size(); i++) {
         count += take(shards_[(first + turn + i) % kShards], pass, out.subspan(count));
       }
@@ -68,13 +68,13 @@ class ShardedPolicy final : public Policy {
 
  private:
   static constexpr unsigned kShards = 16;
-  // Of a batch, for each page wanted. When every page is hot, the first ones must go after all; and entries of pages
-  // that are gone, however many, do not hold up the evictor.
+  // Limits for each page of a batch. If every page is hot, hot pages are taken after kMaxSpared; and entries of pages
+  // that are not near, however many, do not delay the evictor without bound.
   static constexpr size_t kMaxSpared = 16;
   static constexpr size_t kMaxLooks = 32;
 
   struct alignas(kCacheLine) Shard {
-    SpinLock lock;  // guards order, but for the sizes of its queues
+    SpinLock lock;  // guards order, except for the sizes of its queues
     Order order;
   };
 
@@ -98,7 +98,7 @@ class ShardedPolicy final : public Policy {
       Look look = look_at(shard, pass, spared < kMaxSpared * out.size(), &page);
       if (look == Look::kEmpty) break;
       spared += look == Look::kSpared;
-      // The state at the very moment of unqueueing decides: a fetcher that publishes later inserts a new entry.
+      // The state at the moment of unqueueing decides: a fetcher that publishes later inserts a new entry.
       if (look != Look::kOut) continue;
       PageWord before = table_[page].clear(PageWord::kQueued);
       FARSIDE_CHECK(before.has(PageWord::kQueued));

@@ -1,6 +1,6 @@
-// Splits a number over parts in proportion to their sizes, exactly on the whole: points are laid over all parts at
-// equal distances, and a part's share is the number of points that fall into it. Another `turn` shifts the points by a
-// part of the distance, so that over the turns even the smallest part gets its share and none starves.
+// Divides a number in proportion to sizes, so that the shares add up exactly: points are placed at equal distances over
+// the concatenation of all sizes, and a share is the number of points within its size. `turn` shifts the points by a
+// fraction of the distance, so that over the turns even the smallest size gets its share.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -38,7 +38,7 @@ class Zipf {
   std::vector<PageIndex> page_of_;
 };
 
-// The pager without memory: moves page words as FaultPath::publish and Evictor do.
+// The pager without memory: changes page words as FetchPath::publish and Evictor do.
 class PolicySimulation {
  public:
   PolicySimulation(const Trace& trace, uint64_t near_pages, PolicyKind kind, Known known)
@@ -100,7 +100,7 @@ class PolicySimulation {
   uint64_t batch_, near_ = 0, evicted_ = 0;
 };
 
-// When each access's page is accessed next.
+// For each access, the index of the next access to the same page.
 std::vector<size_t> next_uses(const Trace& trace) {
   constexpr size_t kNever = std::numeric_limits<size_t>::max();
   std::vector<size_t> next(trace.accesses.size()), seen(trace.pages, kNever);
@@ -168,7 +168,7 @@ Outcome simulate_optimum(const Trace& trace, uint64_t near_pages) {
   std::vector<size_t> next = next_uses(trace);
   std::vector<bool> near(trace.pages);
   std::vector<size_t> use(trace.pages);                    // the page's next use
-  std::priority_queue<std::pair<size_t, PageIndex>> last;  // by next use; entries of older uses are passed over
+  std::priority_queue<std::pair<size_t, PageIndex>> last;  // by next use; entries of older uses are skipped
   uint64_t used = 0;
   for (size_t i = 0; i < trace.accesses.size(); i++) {
     PageIndex page = trace.accesses[i];
@@ -214,7 +214,7 @@ class ProbationSimulation {
   enum class Place : uint8_t { kFar, kMapped, kUnmapped };
   struct Entry {
     PageIndex page;
-    uint32_t life;  // of the page, when it was unmapped; entries of earlier lives are passed over
+    uint32_t life;  // of the page, when it was unmapped; entries of earlier lives are skipped
   };
 
   void map(PageIndex page, Place was) {
@@ -250,7 +250,7 @@ class ProbationSimulation {
   uint64_t limit_, most_mapped_, unmapped_count_ = 0;
   std::vector<Place> place_;
   std::vector<uint32_t> life_;
-  std::deque<PageIndex> mapped_;  // oldest first, as the other one
+  std::deque<PageIndex> mapped_;  // oldest first, as is unmapped_
   std::deque<Entry> unmapped_;
 };
 
