@@ -16,10 +16,10 @@ namespace {
 
 pager::Pager* g_pager = nullptr;
 Paths g_paths = Paths::kHybrid;
-Epochs g_epochs;  // scopes may begin before the first object is made
+Epochs g_epochs;  // scopes may begin before the first object is created
 std::atomic<ObjectSpace*> g_space{nullptr};
 Evacuator* g_evacuator = nullptr;
-Mutex g_starting;  // guards the making of the two
+Mutex g_starting;  // guards the creation of g_space and g_evacuator
 
 ObjectSpace* start() {
   SignalsBlocked blocked;

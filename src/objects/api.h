@@ -1,22 +1,25 @@
-// The C functions of include/farside/object.h on one ObjectSpace of the process.
+// The C functions of include/farside/object.h on the one ObjectSpace of the process, and the functions by which the
+// preload library and tests control it. The ObjectSpace and its evacuator thread are created with the first object.
 #pragma once
 #include "objects/evacuator.h"
 
 namespace farside::objects {
 
-// Lets programs make far objects on this pager. The space and its thread come to life with the first object.
+// Sets the pager and the paths for far objects. Before the first object.
 void enable_objects(pager::Pager* pager, Paths paths);
-// Ends the thread and forgets the space; for tests, when no object is left.
+// Ends the evacuator and deletes the object space. For tests, when no object is left.
 void disable_objects();
 
+// To be called by a thread that ends.
 void forget_thread();
+// The fiber with these scopes has ended.
 void drop_scopes(farside_scopes* scopes);
 
-// Around a fork, before the pager's own preparation, and after it.
+// Around a fork: before Pager::prepare_fork, and after its counterparts.
 void before_fork();
 void after_fork_in_parent();
 void after_fork_in_child();
-// From ordinary code of the child.
+// Restarts the evacuator. From ordinary code of the child.
 void start_threads_in_child();
 
 }  // namespace farside::objects

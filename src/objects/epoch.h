@@ -1,10 +1,11 @@
 // Grace periods: when have all scopes ended that were open at some moment? As in RCU, readers only store to their own
-// record; who waits looks at all records after a membarrier, which stands for the fences that readers leave out
-// (AIFM 5.3, "evacuator waiting phase").
+// record; the waiting thread reads all records after a membarrier, which takes the place of the fences that readers
+// omit (AIFM 5.3, "evacuator waiting phase").
 //
-// Why it holds. A change is made, then its epoch is read: `since`. A scope that began with an epoch above `since` read
-// an epoch that was raised after the change, so it sees the change. A scope that began with an older epoch is seen in
-// its record: either its store came before the membarrier, or its first read came after it and saw the change.
+// Why it is correct. A change is made, then the epoch is read: `since`. A scope that began with an epoch above `since`
+// read an epoch that was raised after the change, so it sees the change. A scope that began with an older epoch is
+// either seen in its record, because its store preceded the membarrier; or its first read followed the membarrier, and
+// saw the change.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -17,13 +18,13 @@
 
 namespace farside::objects {
 
-// A farside_scopes with what only the library needs. Never freed while the process lives; given to another thread or
-// fiber when its own has ended.
+// A farside_scopes with the members that only the library uses. Never freed while the process lives; reused by another
+// thread or fiber when its own has ended.
 struct ScopeRecord : farside_scopes, NearObject {
   static constexpr unsigned kMaxHeld = 30;
   ScopeRecord* next = nullptr;
   std::atomic<bool> taken{true};
-  std::atomic<bool> busy{false};  // inside the library: a fork waits
+  std::atomic<bool> busy{false};  // inside a function of the library: a fork waits
   PageIndex held_pages[kMaxHeld] = {};
 
   bool holds(PageIndex page) const {
@@ -36,9 +37,9 @@ struct ScopeRecord : farside_scopes, NearObject {
 
 class Epochs {
  public:
-  // For a thread or fiber, at its first scope; and back, when it ends.
+  // Assigns a record to a thread or fiber, at its first scope. detach() returns it.
   ScopeRecord* attach();
-  // The calling thread's or fiber's, which has had a scope.
+  // The record of the calling thread or fiber, which has had a scope.
   static ScopeRecord& here() { return static_cast<ScopeRecord&>(*farside_scopes_here); }
   static void detach(ScopeRecord* record) {
     FARSIDE_CHECK(record->taken.load(std::memory_order_relaxed));
@@ -48,23 +49,23 @@ class Epochs {
   // The epoch of a change that was just made.
   static uint32_t now() { return static_cast<uint32_t>(__atomic_load_n(&farside_epoch, __ATOMIC_SEQ_CST)); }
 
-  // Raises the epoch and returns the oldest one that an open scope has, or the new one: changes with an epoch below it
-  // are older than every open scope. One caller at a time.
+  // Raises the epoch. Returns the oldest epoch of an open scope, or the new one if there is none: changes with an epoch
+  // below it are older than every open scope. One caller at a time.
   uint32_t advance();
 
-  // Waits until nobody but self is busy. Whoever becomes busy later sees what the caller did before.
+  // Waits until no record but self is busy. A thread that becomes busy later sees what the caller did before.
   void wait_for_others(const ScopeRecord* self);
-  // Only the calling thread or fiber is left.
+  // In the child of a fork: only the calling thread or fiber exists.
   void reset_in_child(const ScopeRecord* self);
 
  private:
   std::atomic<ScopeRecord*> first_{nullptr};
 };
 
-// Whether `since` lies before `oldest`, as epochs go round.
+// Whether epoch `since` precedes `oldest`. Epochs wrap around.
 inline bool is_before(uint32_t since, uint32_t oldest) { return static_cast<int32_t>(since - oldest) < 0; }
 
-// A scope of the library's own.
+// A scope for functions of the library.
 class Scope {
  public:
   Scope() : scopes_(farside_scope_begin()) {}

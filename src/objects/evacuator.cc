@@ -6,17 +6,18 @@
 
 namespace farside::objects {
 namespace {
-constexpr uint64_t kRoundNs = 200 * 1000;  // between rounds while there is something to do: a membarrier each
+constexpr uint64_t kRoundNs = 200 * 1000;  // between rounds while there is work; each round costs a membarrier
 constexpr uint64_t kIdleNs = 5 * 1000 * 1000;
-constexpr size_t kSweep = 1024;  // segments that a round looks at
-constexpr unsigned kRest = 200;  // rounds after a lap in vain
+constexpr size_t kSweep = 1024;  // segments that a round of a sweep examines
+constexpr unsigned kRest = 200;  // rounds between two laps if the first reclaimed nothing
 }  // namespace
 
 Evacuator::~Evacuator() { stop(); }
 
 // ---- Phase 2: the path selector ----
 
-// How much of what the segment holds was used since it came? Little: its objects are to come back one by one.
+// Decides by the lines that were used since the segment was fetched how it is fetched next. If few were, it is closed,
+// so that its objects are fetched one by one.
 void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
   SegmentTable& table = space_.table();
   for (PageIndex page : pages) {
@@ -36,7 +37,7 @@ void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
 
 // ---- Rounds ----
 
-// True: there is more to do soon.
+// True: another round is due soon.
 bool Evacuator::round() {
   ObjectSpace::Busy busy(space_);
   sweep();
@@ -61,7 +62,8 @@ void Evacuator::collect() {
   }
 }
 
-// One step of a segment's way, when all scopes have ended that were open at the last one. False: it is out of hand.
+// Advances a segment by one state, if all scopes have ended that were open at its last change. False: the segment is
+// not pending any more.
 bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
   Segment& s = space_.table()[p.page];
   if (!is_before(s.since.load(std::memory_order_acquire), oldest)) return true;
@@ -88,7 +90,7 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
   }
 }
 
-// Phase 3: nobody gives licences any more, so those that are taken away stay away.
+// Phase 3: no thread sets access bits any more, so the bits that are cleared stay cleared.
 void Evacuator::close(Pending& p) {
   Segment& s = space_.table()[p.page];
   FARSIDE_DCHECK(s.listed.load(std::memory_order_relaxed) == 1);
@@ -97,8 +99,8 @@ void Evacuator::close(Pending& p) {
   if (s.change(SegmentState::kClosing, SegmentState::kClosed)) s.since.store(Epochs::now(), std::memory_order_release);
 }
 
-// Phase 4: no scope has a pointer into the segment, and none that holds it is left. From now on objects are taken out
-// when they are used.
+// Phase 4: no scope has a pointer into the segment, and none holds it. From now on objects are moved out of it when
+// they are used. True: the segment stays pending.
 bool Evacuator::empty(Pending& p) {
   Segment& s = space_.table()[p.page];
   SegmentWord now = s.word();
@@ -113,7 +115,8 @@ bool Evacuator::empty(Pending& p) {
   return false;
 }
 
-// Segments that are mostly garbage waste memory: near memory if they are near, the server's if they are far.
+// Queues an emptying segment for evacuation if it is mostly garbage, and near or memory is scarce: near segments waste
+// local memory, far ones memory of the server. Else removes it from the list.
 void Evacuator::look_after(const Pending& p) {
   Segment& s = space_.table()[p.page];
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
@@ -122,8 +125,8 @@ void Evacuator::look_after(const Pending& p) {
   else let_go(p.page);
 }
 
-// Garbage that nobody was told of: segments that were let go while far memory was plenty, and those that lost their
-// objects before their log was done with them. Some at a time.
+// When far memory is scarce, searches all segments for garbage, some at a time: segments that were passed over while
+// far memory was plentiful, and those whose objects died while their log still filled them.
 void Evacuator::sweep() {
   if (rest_ > 0) rest_--;
   if (rest_ > 0 || !space_.is_scarce()) return;
@@ -150,7 +153,7 @@ bool Evacuator::reclaim(PageIndex page) {
   return true;
 }
 
-// Nobody looks at it until it is listed again. It may have died just before.
+// The segment is not examined until it is listed again. It may have died just before.
 void Evacuator::let_go(PageIndex page) {
   Segment& s = space_.table()[page];
   FARSIDE_DCHECK(s.listed.load(std::memory_order_relaxed) == 1);
@@ -158,8 +161,8 @@ void Evacuator::let_go(PageIndex page) {
   if (s.word().state() == SegmentState::kDead) space_.put_in_list(page);
 }
 
-// Phase 5, for what is left. Objects that were in use when the segment was closed go together, and so do the others
-// (Atlas 4.3). What is empty now dies in its time; what is not is looked at again.
+// Phase 5, for the objects that are left. Those that were in use when the segment was closed are moved to one log, the
+// others to another (Atlas 4.3). Segments that are empty now will be dead; the others are examined again.
 void Evacuator::evacuate() {
   List left;
   ObjectSpace::Emptied batch[ObjectSpace::kMaxEmptied];
@@ -185,7 +188,7 @@ Evacuator::Survivors& Evacuator::survivors(PageIndex page) {
 // ---- The thread ----
 
 int Evacuator::start() {
-  SignalsBlocked blocked;  // the program's handlers have no business here; the thread inherits the mask
+  SignalsBlocked blocked;  // inherited by the thread: no handler of the program runs on it
   stopping_.store(false);
   int error = pthread_create(
       &thread_, nullptr,

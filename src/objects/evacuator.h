@@ -1,6 +1,6 @@
-// Decides how segments come back (the path selector, Atlas 4.1) and empties those that are to be emptied: the numbered
-// phases 2 to 6 of docs/internals/object_paths.md. One ordinary thread, so that it may fault; it stops nobody
-// (AIFM 5.3).
+// Decides whether evicted segments are fetched as pages or object by object (the path selector, Atlas 4.1), and empties
+// the segments that are to be emptied: phases 2 to 6 of docs/internals/object_paths.md. It is one ordinary thread, so
+// it may fault; it stops no other thread (AIFM 5.3).
 #pragma once
 #include <pthread.h>
 #include <memory>
@@ -17,22 +17,22 @@ class Evacuator : public NearObject, public pager::PageObserver {
   explicit Evacuator(ObjectSpace& space) : space_(space) {}
   ~Evacuator() override;
 
-  // Starts the thread; also in the child of a fork, where it is gone and what it had in hand is still there. 0 or an
-  // errno value.
+  // Starts the thread. Also in the child of a fork, where the thread is gone and its lists are still there. Returns 0
+  // or a positive errno value.
   int start();
   void stop();
 
-  // Phase 2, by the pager's evictors.
+  // Phase 2, called by evictors.
   void leaving(std::span<const pager::PageIndex> pages) override;
 
  private:
   struct Pending {
     PageIndex page;
-    uint64_t hot;  // lines that were licensed when it was closed
+    uint64_t hot;  // lines with access bits when it was closed
   };
   using List = std::vector<Pending, NearAllocator<Pending>>;
 
-  // Where the objects of a data structure go.
+  // The logs to which the objects of a data structure are moved.
   struct Survivors : NearObject {
     explicit Survivors(unsigned structure) : hot(Origin::kTaken, structure), cold(Origin::kTaken, structure) {}
     ObjectLog hot, cold;
@@ -53,12 +53,12 @@ class Evacuator : public NearObject, public pager::PageObserver {
 
   ObjectSpace& space_;
   List pending_;                  // closing, closed, dead
-  List emptying_;                 // near ones that have objects left
-  unsigned swept_structure_ = 0;  // where the present lap is
+  List emptying_;                 // near ones with objects left
+  unsigned swept_structure_ = 0;  // the structure that the present lap examines
   size_t swept_ = 0;
-  bool reclaimed_ = false;                                  // in this lap
+  bool reclaimed_ = false;                                  // whether this lap reclaimed a segment
   unsigned rest_ = 0;                                       // rounds until the next lap
-  std::unique_ptr<Survivors> survivors_[Structures::kMax];  // made when first needed
+  std::unique_ptr<Survivors> survivors_[Structures::kMax];  // created when first needed
   pthread_t thread_ = {};
   bool started_ = false;
   std::atomic<bool> stopping_{false};

@@ -23,7 +23,8 @@ ssize_t ObjectSpace::take_evicted(unsigned structure, std::span<uint64_t*> owner
   }
 }
 
-// Segments that are far at this moment, with `room` objects at most, and where their headers are.
+// Takes segments that are far at this moment, with at most `room` objects together, and collects where their headers
+// are.
 void ObjectSpace::take_evicted_segments(unsigned structure, size_t room, PageIndex* pages, ReadBuffer* headers) {
   SignalsBlocked blocked;
   pager::PageFifo& fifo = structures_[structure].evicted;
@@ -40,7 +41,7 @@ void ObjectSpace::take_evicted_segments(unsigned structure, size_t room, PageInd
   }
 }
 
-// Of the objects that are alive in a segment.
+// The owners of the live objects of a segment. Returns their number.
 size_t ObjectSpace::owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners) {
   Segment& segment = table_[page];
   unsigned slots = segment.slots.load(std::memory_order_relaxed);

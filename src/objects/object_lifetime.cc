@@ -1,4 +1,5 @@
-// The part of ObjectSpace that gives objects a place and takes it back: logs, live slots, objects of several pages.
+// The part of ObjectSpace that places objects and frees their places: logs, live bits, and objects larger than a page
+// ("huge").
 #include <cerrno>
 
 #include "base/clock.h"
@@ -18,9 +19,9 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
   return log.place(table_, bytes, alignment, word);
 }
 
-// Where there is no room, but garbage: waits for the evacuator to make some. Scopes that are younger than the garbage
-// do not keep it from that; older ones, of other fibers of this worker, must get their turn to end. A fiber may find
-// itself on another worker afterwards, so the log is chosen anew.
+// If there is garbage but no room, waits until the evacuator has made some. Scopes that are younger than the garbage do
+// not delay it; older ones, of other fibers of this worker, must get to run to end them. A fiber may continue on
+// another worker afterwards, so the log is looked up again.
 bool ObjectSpace::place_or_wait(LogKind kind, unsigned structure, size_t bytes, size_t alignment, bool is_new,
                                 PtrWord* word) {
   constexpr uint64_t kMaxNs = 10ull * 1000 * 1000 * 1000, kFiberTurnNs = 20'000, kLookNs = 500'000;
@@ -47,7 +48,7 @@ void ObjectSpace::seal(ObjectLog& log) {
   take_off(table_[page], page, 1);
 }
 
-// The object is there, and its maker has the licences.
+// The object is complete: sets its live bit and its access bits.
 void ObjectSpace::mark_live(PtrWord word) {
   Segment& segment = table_.of(word.address());
   uint64_t lines = lines_of(word.address(), word.bytes());
@@ -71,7 +72,8 @@ void ObjectSpace::mark_dead(PtrWord word) {
   take_off(segment, page, word.units());
 }
 
-// An empty segment is dead (phase 6); one that is mostly garbage is to be emptied (phase 2).
+// Subtracts units of dead objects. A segment without live units is dead (phase 6); one that is mostly garbage is closed
+// (phase 2).
 void ObjectSpace::take_off(Segment& segment, PageIndex page, size_t units) {
   auto amount = static_cast<uint16_t>(units);
   uint16_t before = segment.live_units.fetch_sub(amount, std::memory_order_acq_rel);

@@ -12,7 +12,7 @@ PageIndex SegmentPool::take(bool for_new) {
   near_.pop_back();
   std::byte* address = table_.address_of(page);
   if (pager_.word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kFar)) {
-    pager_.discard(address, kPageSize);  // rather than fetch what nobody will read
+    pager_.discard(address, kPageSize);  // so that the old content is not fetched
     make_near(page, 1);
   }
   pager_.mark_objects(address, kPageSize);
@@ -40,7 +40,7 @@ size_t SegmentPool::list(size_t from, std::span<PageIndex> out) {
   return count;
 }
 
-// Neighbours, all at once and without a signal each.
+// Makes several neighbouring pages near by one hint, so that they do not fault one by one.
 bool SegmentPool::refill() {
   if (fresh_.empty() && !commit_chunk()) return false;
   PageIndex first = fresh_.back();
@@ -51,7 +51,7 @@ bool SegmentPool::refill() {
   return true;
 }
 
-// As a rule: where no frame is free, the first write will wait for one.
+// Best effort: where no frame is free, the first write waits for one.
 void SegmentPool::make_near(PageIndex first, size_t count) {
   auto address = reinterpret_cast<uint64_t>(table_.address_of(first));
   pager_.hint({.address = address, .bytes = count * kPageSize, .write = true});
@@ -80,7 +80,7 @@ void ObjectLog::begin(SegmentTable& table, PageIndex page) {
   s.read_bits.store(0, std::memory_order_relaxed);
   s.write_bits.store(0, std::memory_order_relaxed);
   for (auto& word : s.live) word.store(0, std::memory_order_relaxed);
-  s.live_units.store(1, std::memory_order_relaxed);  // the log's own
+  s.live_units.store(1, std::memory_order_relaxed);  // of the log
   s.used_units.store(0, std::memory_order_relaxed);
   s.slots.store(0, std::memory_order_relaxed);
   s.origin.store(static_cast<uint8_t>(origin_), std::memory_order_relaxed);

@@ -1,5 +1,5 @@
-// Where objects come to lie: each thread fills a segment of its own, one object after the other, so that what is made
-// or fetched together lies together (AIFM 5.2, Atlas 4.3). Full segments are left to themselves.
+// Where objects are placed: each thread fills its own segments, one object after the other, so that objects that are
+// created or fetched together are placed together (AIFM 5.2, Atlas 4.3). Full segments belong to no thread.
 #pragma once
 #include <span>
 #include <vector>
@@ -11,12 +11,12 @@
 
 namespace farside::objects {
 
-// Empty segments, and more of them from the pager. Thread-safe.
+// A pool of empty segments, which gets more from the pager. Thread-safe.
 class SegmentPool {
  public:
   SegmentPool(pager::Pager& pager, SegmentTable& table) : pager_(pager), table_(table) {}
-  // Its segments come from this range of addresses alone, new objects from half of it: segments that are being emptied
-  // take room beside those that their objects come back to.
+  // All segments are taken from this range of addresses, those for new objects from at most half of it: segments that
+  // are being emptied occupy pages beside those to which their objects are moved.
   void use_only(std::byte* arena, size_t bytes) {
     arena_ = arena, arena_left_ = bytes, may_grow_ = false;
     most_for_new_ = bytes / kPageSize / 2;
@@ -24,22 +24,22 @@ class SegmentPool {
 
   static constexpr size_t kChunkBytes = kMiB;  // committed at a time
 
-  // An open segment that nobody else has, near and writable as a rule. kNone: far memory is full.
+  // Returns the page of an unused segment, near and writable as a rule. kNone: far memory, or the range, is full.
   PageIndex take(bool for_new);
-  // A dead one that nobody can name any more.
+  // Returns the page of a dead segment to which no owner refers.
   void give(PageIndex page);
   uint64_t in_use() const { return in_use_.load(std::memory_order_relaxed); }
-  // All segments that there are, used or not, some at a time: those from the `from`-th on. Returns how many.
+  // Lists the pages of all segments, used or not, from the `from`-th on. Returns how many.
   size_t list(size_t from, std::span<PageIndex> out);
 
-  // fork: nobody is inside take or give.
+  // For a fork: no thread is inside take or give.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
  private:
   using Pages = std::vector<PageIndex, NearAllocator<PageIndex>>;
   static constexpr size_t kArenaBytes = 64 * kMiB;  // addresses reserved at a time
-  static constexpr size_t kReadyPages = 16;         // brought near at a time
+  static constexpr size_t kReadyPages = 16;         // made near at a time
 
   bool refill();
   bool commit_chunk();
@@ -48,7 +48,7 @@ class SegmentPool {
   pager::Pager& pager_;
   SegmentTable& table_;
   Mutex mutex_;  // guards the fields below
-  Pages near_;   // their pages are near as likely as not, and their content is of no use to anybody
+  Pages near_;   // pages that are probably near; their content is garbage
   Pages fresh_;  // untouched, in order of addresses, the lowest last
   std::byte* arena_ = nullptr;
   size_t arena_left_ = 0;
@@ -58,17 +58,17 @@ class SegmentPool {
   std::atomic<uint64_t> in_use_{0};
 };
 
-// One line of objects. Belongs to one thread.
+// The segment that is being filled, and the position in it. Used by one thread.
 class ObjectLog {
  public:
   explicit ObjectLog(Origin origin, unsigned structure = 0) : origin_(origin), structure_(structure) {}
   unsigned structure() const { return structure_; }
-  // Finds room in the current segment. False: there is none; seal() and begin() another one.
+  // Places an object in the current segment. False: no room; call seal() and begin() with another segment.
   bool place(SegmentTable& table, size_t bytes, size_t alignment, PtrWord* word);
   bool has_segment() const { return page_ != SegmentStack::kNone; }
   PageIndex page() const { return page_; }
   void begin(SegmentTable& table, PageIndex page);
-  // No more objects come to the segment. Returns it; the caller takes the log's unit off live_units.
+  // Ends the current segment and returns it; the caller subtracts the unit of the log from live_units.
   PageIndex end() { return std::exchange(page_, SegmentStack::kNone); }
 
  private:

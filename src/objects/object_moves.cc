@@ -1,5 +1,5 @@
-// The part of ObjectSpace that moves objects (phase 5 of docs/internals/object_paths.md): taken one by one by the
-// program's threads, or by the evacuator; and the headers that name their owners.
+// The part of ObjectSpace that moves objects out of emptying segments (phase 5 of docs/internals/object_paths.md), by
+// the program's threads or by the evacuator, and that maintains the headers which name the owners of objects.
 #include <cstring>
 
 #include "base/inject.h"
@@ -8,7 +8,8 @@
 
 namespace farside::objects {
 
-// Phase 5, by a program's thread. The mark makes the object this thread's own: others wait, the evacuator passes by.
+// Phase 5, by a thread of the program. The mark gives this thread the object: other threads wait, the evacuator skips
+// it.
 void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal) {
   if (!change_owner(owner, word, word.moving())) return;
   Batch batch(non_temporal);
@@ -16,7 +17,7 @@ void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type,
   take_marked(batch);
 }
 
-// Nobody writes the objects: there are no pointers into an emptying segment, and the marks keep new ones away.
+// No thread writes the objects: there are no pointers into an emptying segment, and the marks prevent new ones.
 void ObjectSpace::take_marked(Batch& batch) {
   if (batch.count == 0) return;
   inject::pause("objects:marked");
@@ -27,7 +28,7 @@ void ObjectSpace::take_marked(Batch& batch) {
   batch.clear();
 }
 
-// A thread stays busy meanwhile, so that no fork leaves what it has marked behind.
+// A thread stays busy meanwhile, so that no fork happens while it has marked objects. A fiber does not.
 void ObjectSpace::read(ReadBuffer& pieces) {
   pieces.make_room();
   std::optional<Waiting> waiting;
@@ -35,7 +36,7 @@ void ObjectSpace::read(ReadBuffer& pieces) {
   pager_.read_subpages({pieces.pieces, pieces.count});
 }
 
-// Its new place. False: there is none, and it stays where it is.
+// Places and publishes one object. False: there is no room, and it stays where it is.
 bool ObjectSpace::settle(Batch& batch, size_t i) {
   const Batch::Object& o = batch.objects[i];
   FARSIDE_DCHECK(load_owner(o.owner).is_moving());
@@ -55,7 +56,7 @@ bool ObjectSpace::settle(Batch& batch, size_t i) {
   return true;
 }
 
-// The content is at its new place. The new segment cannot be emptied meanwhile: the caller is in a scope.
+// The content is at the new place. The new segment cannot be emptied meanwhile, since the caller is in a scope.
 void ObjectSpace::carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind) {
   adopt_fields(reinterpret_cast<std::byte*>(to.address()), Header::type_of(kind));
   write_header(to, owner, kind);
@@ -69,7 +70,7 @@ void ObjectSpace::carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned
   segment.unlock_owners();
 }
 
-// The object has moved, so the owners inside it have new addresses.
+// The object has moved, so the owners inside it have new addresses: changes the headers of the objects that they own.
 void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
   if (type == 0) return;
   farside_visit_fields* visit = types_[type].load(std::memory_order_acquire)->visit;
@@ -86,8 +87,8 @@ void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
       this);
 }
 
-// Phase 5, by the evacuator. Headers of emptying segments do not change (change_header), so they are read once and
-// wherever they are; only the notes are looked at under the owner lock.
+// Phase 5, by the evacuator. Headers of emptying segments do not change (change_header), so they are read once, from
+// near or far memory; only the overrides are read under the owner lock.
 void ObjectSpace::evacuate(std::span<Emptied> segments) {
   Scope scope;
   Busy busy(*this);
@@ -106,7 +107,7 @@ void ObjectSpace::add_headers(ReadBuffer& pieces, PageIndex page) {
   pieces.add(reinterpret_cast<uint64_t>(table_.header_of(page, slots) + 1), slots * kHeaderBytes);
 }
 
-// headers: the last slot's first.
+// headers: in descending order of slots.
 void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch) {
   Segment& segment = table_[e.page];
   unsigned slots = segment.slots.load(std::memory_order_relaxed);
@@ -130,7 +131,8 @@ void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch
   }
 }
 
-// Phase 5a for an object that the evacuator knows by its slot: under the owner lock its owner stays where it is.
+// Phase 5a for an object that the evacuator finds by its slot. Under the owner lock the address of its owner does not
+// change.
 ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t header, uint64_t** owner, PtrWord* word) {
   Segment& segment = table_[page];
   segment.lock_owners();
@@ -138,8 +140,8 @@ ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t he
     if (!segment.is_live(slot)) return Marked::kGone;
     *owner = owner_overrides_.find(page, slot, segment);
     if (!*owner) *owner = Header::owner(header);
-    // An owner inside an object: its place must not move either, and this scope sees to that only where the other
-    // segment is not closed yet.
+    // An owner inside an object must not move either. The scope of the caller ensures that only if the segment of that
+    // object is not closed yet.
     auto at = reinterpret_cast<uint64_t>(*owner);
     if (table_.contains(at)) {
       SegmentState around = table_.of(at).word().state();
@@ -158,13 +160,14 @@ ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t he
 
 // ---- Headers ----
 
-// Of a new object: its page is near and writable as a rule.
+// Of a new object, whose page is near and writable as a rule.
 void ObjectSpace::write_header(PtrWord word, uint64_t* owner, unsigned kind) {
   uint64_t* header = table_.header_of(table_.index_of(word.address()), word.slot());
   __atomic_store_n(header, Header::make(owner, word.units(), kind), __ATOMIC_RELAXED);
 }
 
-// By a note where the page is far or clean, and where the evacuator may have read the header.
+// By an override if the page is far or clean, where writing would fetch or dirty it, and in an emptying segment, where
+// the evacuator may have read the header.
 void ObjectSpace::change_header(PtrWord word, uint64_t* owner) {
   PageIndex page = table_.index_of(word.address());
   bool emptying = table_[page].word().state() == SegmentState::kEmptying;

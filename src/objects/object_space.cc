@@ -123,7 +123,7 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
   }
 }
 
-// Pages are asked for and not waited for. Objects that come one by one come now, in one request (phase 5).
+// Requests pages and does not wait for them. Objects in emptying segments are moved now, in one request (phase 5).
 void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& type) {
   Scope scope;
   Busy busy(*this);
@@ -147,10 +147,10 @@ void ObjectSpace::ask_for(PtrWord word) {
   pager_.hint({.address = word.address(), .bytes = word.units() == 0 ? huge : 1, .wait = false});
 }
 
-// ---- Using what is there ----
+// ---- Access ----
 
-// Phase 1. The licence outlives an eviction of the page at worst: then the access faults, and pages. That the segment
-// may be closing by now does no harm, since closing waits for this scope before it takes the licences away.
+// Phase 1. If the page is evicted before the access, the access faults and the page is fetched. The segment may be
+// closing by now; that does no harm, since the evacuator waits for this scope before it clears the access bits.
 void* ObjectSpace::use(PtrWord word, Segment& segment, unsigned options) {
   fault_in(word, word.bytes(), options);
   uint64_t lines = lines_of(word.address(), word.bytes());
@@ -159,7 +159,7 @@ void* ObjectSpace::use(PtrWord word, Segment& segment, unsigned options) {
   return reinterpret_cast<void*>(word.address());
 }
 
-// Its licence is the first line's, for all of its pages.
+// The access bit of the first line stands for all of its pages.
 void* ObjectSpace::use_huge(PtrWord word, Segment& segment, unsigned options) {
   fault_in(word, segment.live[0].load(std::memory_order_relaxed), options);
   segment.read_bits.fetch_or(1, std::memory_order_acq_rel);
@@ -173,7 +173,7 @@ void ObjectSpace::fault_in(PtrWord word, size_t bytes, unsigned options) {
   pager_.hint({.address = word.address(), .bytes = bytes, .write = (options & FARSIDE_OBJECT_WRITE) != 0});
 }
 
-// Of what a thread uses in passing, the page before leaves next.
+// Of the pages that a thread accesses with the non-temporal option, the previous one is evicted next.
 void ObjectSpace::pass(uint64_t address) {
   ThreadLogs& mine = thread_logs();
   PageIndex page = table_.index_of(address);
@@ -183,7 +183,8 @@ void ObjectSpace::pass(uint64_t address) {
   mine.passed = page;
 }
 
-// Phase 3: the segment is not emptied before the caller's outermost scope ends. False: look again.
+// Phase 3: holds a closed segment, so that it is not emptied before the caller's outermost scope ends. False: the state
+// has changed; try again.
 bool ObjectSpace::hold(Segment& segment, PageIndex page) {
   ScopeRecord& scopes = Epochs::here();
   if (scopes.holds(page)) return true;
@@ -226,7 +227,7 @@ farside_object_stats ObjectSpace::stats() {
           sum(Tally::kTaken),   sum(Tally::kMoved), sum(Tally::kFreed)};
 }
 
-// Only its own thread changes a tally.
+// Adds to a counter of the calling thread, which alone changes it.
 void ObjectSpace::count(Tally tally, uint64_t n) {
   std::atomic<uint64_t>& mine = thread_logs().tallies[static_cast<size_t>(tally)];
   mine.store(mine.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
@@ -239,7 +240,8 @@ uint64_t ObjectSpace::sum(Tally tally) const {
   return all;
 }
 
-// 0 for types without owners inside.
+// The number of a type with owners inside, assigned at its first use; 0 for types without; more than kMaxTypes: too
+// many types.
 unsigned ObjectSpace::number_of(farside_object_type& type) {
   if (!type.visit) return 0;
   uint32_t known = __atomic_load_n(&type.id, __ATOMIC_ACQUIRE);
@@ -281,7 +283,7 @@ ThreadLogs& ObjectSpace::thread_logs() {
   return *(t_logs = fresh);
 }
 
-// The next thread goes on with the logs as they are.
+// Another thread may continue with the logs.
 void ObjectSpace::detach_thread() {
   if (t_logs) t_logs->taken.store(false, std::memory_order_release);
   t_logs = nullptr;

@@ -1,8 +1,9 @@
-// Far objects of one process: makes, ends, finds and moves them. What may happen at the same time, and why nothing is
-// lost or doubled: docs/internals/object_paths.md, whose phase numbers the code cites.
+// Far objects of one process: creates, destroys, finds and moves them. What may run concurrently, and why no object is
+// lost or duplicated: docs/internals/object_paths.md, whose phase numbers the code cites. The functions are in
+// object_space.cc, object_lifetime.cc, object_moves.cc and evicted_owners.cc.
 //
 // All functions may be called by any thread but not from signal handlers. They touch far memory, so they may fault; a
-// fiber is not suspended while it works on its thread's log.
+// fiber is not suspended while it changes its thread's log.
 #pragma once
 #include <pthread.h>
 #include <memory>
@@ -18,29 +19,30 @@
 
 namespace farside::objects {
 
-// A thread's logs for one data structure. What is made and what is taken lie apart, so that each segment can be judged
-// by its origin; what will not be used again soon lies apart from both.
+// A thread's logs for one data structure. Created objects and objects that were fetched one by one are placed in
+// different segments, so that each segment can be judged by its origin; objects that are used once (non-temporal) in a
+// third kind.
 struct LogSet : NearObject {
   explicit LogSet(unsigned structure)
       : made(Origin::kMade, structure), taken_in(Origin::kTaken, structure), passing(Origin::kTaken, structure) {}
   ObjectLog made, taken_in, passing;
 };
 
-// What is counted, by each thread for itself: a sum may be off by what is under way.
+// Counters, one of each for each thread. A sum may miss changes in progress.
 enum class Tally { kObjects, kBytes, kTaken, kMoved, kFreed, kObjectPath };
 inline constexpr size_t kTallies = 6;
 
 struct ThreadLogs : NearObject {
   std::atomic<uint64_t> tallies[kTallies] = {};
-  std::unique_ptr<LogSet> sets[Structures::kMax];  // made when first needed, and kept
-  PageIndex passed = SegmentStack::kNone;          // the last page that was used in passing
+  std::unique_ptr<LogSet> sets[Structures::kMax];  // created when first needed, and kept
+  PageIndex passed = SegmentStack::kNone;          // the last page with a non-temporal access
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
 };
 
 class ObjectSpace : public NearObject {
  public:
-  // While it lives, a fork waits: something is half changed. Nests. The caller has had a scope.
+  // While it lives, a fork waits, because data is being changed. May be nested. The caller has had a scope.
   class Busy {
    public:
     explicit Busy(ObjectSpace& space) : scopes_(Epochs::here()), outer_(scopes_.busy.load(std::memory_order_relaxed)) {
@@ -72,18 +74,18 @@ class ObjectSpace : public NearObject {
 
   // ---- For the evacuator ----
 
-  // An emptying segment that the evacuator works on.
+  // An emptying segment on which the evacuator works.
   struct Emptied {
     PageIndex page;
-    uint64_t hot_lines;     // whose objects go to the first log, the others to the second
+    uint64_t hot_lines;     // objects on these lines are moved to `hot`, the others to `cold`
     ObjectLog *hot, *cold;  // of its data structure
     bool busy;              // some objects could not be moved now
   };
   static constexpr size_t kMaxEmptied = pager::SubpageRead::kMaxPerRequest;
-  // Phase 5 for all objects left in up to kMaxEmptied segments. Of those that are far, only the headers and the
-  // objects are read, many in one request.
+  // Phase 5 for all objects left in up to kMaxEmptied segments. Of far segments, only the headers and the objects are
+  // read, many in one request.
   void evacuate(std::span<Emptied> segments);
-  // Hands a segment to the evacuator.
+  // Lists a segment for the evacuator.
   void put_in_list(PageIndex page);
   SegmentTable& table() { return table_; }
   Structures& structures() { return structures_; }
@@ -93,12 +95,12 @@ class ObjectSpace : public NearObject {
   PathSelector& selector() { return selector_; }
   void count(Tally tally, uint64_t n);
   uint64_t sum(Tally tally) const;
-  // The far side holds twice as much as is alive.
+  // Segments take more than twice the bytes of live objects.
   bool is_scarce() const;
-  // No more objects come to the log's segment.
+  // Ends the current segment of the log, if any.
   void seal(ObjectLog& log);
 
-  // fork: keeps other threads out of everything above until after_fork.
+  // For a fork: keeps other threads out of all functions above until after_fork.
   void before_fork();
   void after_fork();
   void reset_in_child();
@@ -156,7 +158,7 @@ class ObjectSpace : public NearObject {
   SegmentStack listed_;
   std::atomic<ThreadLogs*> all_logs_{nullptr};
   static constexpr unsigned kMaxTypes = 127;
-  Mutex types_mutex_;  // guards the giving of numbers
+  Mutex types_mutex_;  // guards the assignment of type numbers
   std::atomic<farside_object_type*> types_[kMaxTypes + 1] = {};
 };
 

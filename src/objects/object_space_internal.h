@@ -1,5 +1,5 @@
-// What the source files of ObjectSpace share: waits that let forks happen, reads of several objects, and changes of an
-// object's owner.
+// For the source files of ObjectSpace: waits that permit a fork, reads of several objects, and changes of an object's
+// owner.
 #pragma once
 #include <optional>
 
@@ -9,7 +9,8 @@
 
 namespace farside::objects {
 
-// No fault suspends the fiber meanwhile: another one of this worker would find the thread's log half changed.
+// While it lives, no fault suspends the fiber: another fiber of this worker would find the thread's log in the middle
+// of a change.
 class NoSwitch {
  public:
   NoSwitch() { farside_fiber_hold(); }
@@ -18,8 +19,8 @@ class NoSwitch {
   NoSwitch& operator=(const NoSwitch&) = delete;
 };
 
-// Lets forks come while the caller waits for the far side: a fiber that forks cannot wait for another one of its
-// thread.
+// While it lives, the caller is not busy, so a fork may happen while it waits for the server: a fiber that forks cannot
+// wait for another fiber of its thread.
 class ObjectSpace::Waiting {
  public:
   explicit Waiting(ObjectSpace& space)
@@ -38,7 +39,7 @@ class ObjectSpace::Waiting {
   bool was_busy_;
 };
 
-// Pieces that are read together, and a buffer for them.
+// Sub-page reads of one request, and a buffer for them.
 struct ObjectSpace::ReadBuffer {
   ~ReadBuffer() {
     if (buffer) near_free(buffer, room);
@@ -58,7 +59,7 @@ struct ObjectSpace::ReadBuffer {
       to += align_up(pieces[i].bytes, kCacheLine);
     }
   }
-  // Where the bytes are: what is not far is read in its place.
+  // The bytes read, or, if the page is not far, the page itself.
   const std::byte* content(size_t i) const {
     return pieces[i].read ? pieces[i].to : reinterpret_cast<const std::byte*>(pieces[i].address);
   }
@@ -69,15 +70,15 @@ struct ObjectSpace::ReadBuffer {
   pager::SubpageRead pieces[pager::SubpageRead::kMaxPerRequest];
 };
 
-// Objects that are taken together, all of them marked.
+// Objects that are moved together, all of them marked.
 struct ObjectSpace::Batch : ReadBuffer {
   static constexpr size_t kMaxBytes = 16 * kKiB;
   struct Object {
     uint64_t* owner;
     PtrWord word;
     unsigned kind;   // of its header
-    ObjectLog* log;  // where it goes; nullptr: the thread's own
-    Emptied* from;   // whom to tell that it could not be moved; nullptr: it must
+    ObjectLog* log;  // where it is moved; nullptr: a log of the calling thread
+    Emptied* from;   // its segment, if the evacuator moves it; nullptr: the program needs it, and it must be moved
   };
 
   explicit Batch(bool non_temporal = false) : passing(non_temporal) {}
@@ -87,11 +88,12 @@ struct ObjectSpace::Batch : ReadBuffer {
     ReadBuffer::add(object.word.address(), object.word.bytes());
   }
 
-  const bool passing;  // of the thread's logs, that for what is used in passing
+  const bool passing;  // for the log of non-temporal objects
   Object objects[pager::SubpageRead::kMaxPerRequest];
 };
 
-// Changes what is known of an object's owner, when nobody moves the object. False: look again.
+// Executes change(), which changes an object's owner or the record of it, while no thread moves the object. False: the
+// word has changed; try again.
 template <typename Change>
 bool ObjectSpace::change_owned(uint64_t* owner, PtrWord word, Change change) {
   if (word.is_moving()) {

@@ -1,5 +1,5 @@
-// Far objects on a pager in this process: pointers, scopes, both ways in, garbage, and threads that do all of it at
-// once.
+// Far objects on a pager in this process: pointers, scopes, both paths, garbage, and threads that do all of it
+// concurrently.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -35,7 +35,7 @@ void wait_for(const std::function<bool()>& condition) {
   EXPECT_TRUE(condition());
 }
 
-// Runs work(its number) in each of so many fibers, until all have ended.
+// Runs work(number) in each of `fibers` fibers, and waits until all have ended.
 void run_numbered_fibers(unsigned workers, uint64_t fibers, const std::function<void(uint64_t)>& work) {
   run_fibers(workers, [&] {
     std::vector<fiber> all;
@@ -43,8 +43,8 @@ void run_numbered_fibers(unsigned workers, uint64_t fibers, const std::function<
   });
 }
 
-// A segment of 64 lines of objects leaves, and where it comes back as a page, this many of them are used until it
-// leaves again. True: it came as a page.
+// Evicts a segment of 64 lines of objects. If it is to be fetched as a page, `used` of its lines are accessed until it
+// is evicted again. Returns whether it was fetched as a page.
 bool leave_and_return(PathSelector& selector, Origin origin, unsigned used) {
   Segment s = {};
   s.used_units.store(4 * 64);
@@ -61,12 +61,12 @@ TEST(PathSelector, LearnsByWhatCameAsPagesAndNoticesAChange) {
     for (unsigned i = 0; i < count; i++) pages += leave_and_return(selector, Origin::kTaken, used);
     return pages;
   };
-  EXPECT_EQ(pages_of(1000, 64), 1000u);  // trusted, and rightly so
-  EXPECT_LT(pages_of(1000, 3), 60u);     // it takes a few to lose the trust
-  EXPECT_LT(pages_of(10000, 3), 40u);    // and then hardly any are tried
-  EXPECT_GT(pages_of(2000, 64), 1000u);  // which is enough to see that things have changed
+  EXPECT_EQ(pages_of(1000, 64), 1000u);  // at the start pages are preferred
+  EXPECT_LT(pages_of(1000, 3), 60u);     // it takes a few to change the preference
+  EXPECT_LT(pages_of(10000, 3), 40u);    // then hardly any are tried
+  EXPECT_GT(pages_of(2000, 64), 1000u);  // which is enough to notice a change
   EXPECT_EQ(pages_of(1000, 64), 1000u);
-  EXPECT_EQ(leave_and_return(selector, Origin::kMade, 3), true);  // another origin, another record
+  EXPECT_EQ(leave_and_return(selector, Origin::kMade, 3), true);  // each origin has its own record
 }
 
 TEST(PathSelector, JudgesASegmentByItsLastStay) {
@@ -76,7 +76,7 @@ TEST(PathSelector, JudgesASegmentByItsLastStay) {
   s.origin.store(static_cast<uint8_t>(Origin::kKnown));
   EXPECT_TRUE(selector.as_page(s, ~uint64_t{0} >> 12));   // 52 of 64 lines
   EXPECT_FALSE(selector.as_page(s, ~uint64_t{0} >> 13));  // 51: less than 80 %
-  EXPECT_TRUE(selector.as_page(s, 0));                    // came ahead and was not reached: says nothing
+  EXPECT_TRUE(selector.as_page(s, 0));                    // fetched ahead and not used
   EXPECT_TRUE(PathSelector(Paths::kPageOnly).as_page(s, 1));
   EXPECT_FALSE(PathSelector(Paths::kObjectOnly).as_page(s, ~uint64_t{0}));
 }
@@ -186,8 +186,8 @@ TEST(Objects, FibersTakeThemTogether) {
   EXPECT_GT(far.stats().taken, 0u);
 }
 
-// Far memory holds little more than twice what is alive, so that garbage must go while fibers of one worker are in
-// scopes: they must let each other end them, so that the evacuator can make room.
+// Far memory holds little more than twice the live bytes, so garbage must be collected while fibers of one worker are
+// in scopes: they must run in turns to end them, so that the evacuator can make room.
 TEST(Objects, FibersWaitForRoomInTurns) {
   ObjectFixture far(8 * kMiB, false, kGiB, 64 * kMiB);
   constexpr uint64_t kCount = 440000, kFibers = 32, kReads = 40000;
@@ -223,7 +223,7 @@ TEST(Objects, APrefetchBringsWhatComesOneByOne) {
   EXPECT_GT(far.pager().stats().get(pager::Counter::kSubpageReads), reads);
 }
 
-// A scan in passing, over eight times what may be near, leaves the pages of what is used all the time where they are.
+// A non-temporal scan over eight times the budget does not displace the pages of objects that are used all the time.
 TEST(Objects, WhatIsUsedInPassingDisplacesNothing) {
   ObjectFixture far(4 * kMiB);
   constexpr uint64_t kHot = 20000, kCold = 400000;
@@ -263,7 +263,7 @@ TEST(Objects, GarbageIsCollectedAndSurvivorsStay) {
   for (uint64_t i = 0; i < kCount; i += 10) ASSERT_EQ(lines[i].load().words[0], i);
 }
 
-// Far segments are emptied without bringing them near: of each page, its headers and what is alive in it.
+// Far segments are emptied without being fetched: of each page, only headers and live objects are read.
 TEST(Objects, FarGarbageIsCollectedByPieces) {
   for (bool in_place : {true, false}) {
     ObjectFixture far(8 * kMiB, in_place);
@@ -308,7 +308,7 @@ TEST(Objects, OfADataStructureLeaveByItsPolicyAndAreTold) {
       near += far.pager().word(*owner >> 16).is(pager::PageState::kNear);
     });
   } while (told > 0);
-  EXPECT_GT(known, 20000u);  // the last 1024 pages that have left; the others came too fast
+  EXPECT_GT(known, 20000u);  // the last 1024 evicted pages; others were dropped
   EXPECT_LT(near, known / 10);
   EXPECT_EQ(quiet.take_evicted([](uint64_t*) {}), 0u);
   for (uint64_t i = 0; i < kCount; i += 7) ASSERT_EQ(lines[i].load().words[0], i);
@@ -327,7 +327,7 @@ TEST(Objects, ADataStructureHasNoMoreThanItsCapacityAndItsObjectsComeBack) {
     uint64_t at = random() % lines.size();
     ASSERT_EQ(lines[at].load().words[0], at);
   }
-  make_unique<Line>();  // of none
+  make_unique<Line>();  // of no structure
 }
 
 TEST(Objects, ALongScopeDelaysMovingButNotEviction) {
@@ -338,7 +338,7 @@ TEST(Objects, ALongScopeDelaysMovingButNotEviction) {
   deref_scope scope;
   std::vector<const Line*> raw(kCount);
   std::mt19937_64 random(2);
-  // Everything that is reached stays reachable through its raw pointer, although it is eight times too large.
+  // Every object stays valid through its raw pointer, although the objects are eight times as large as the budget.
   uint64_t moved = 0;
   for (uint64_t i = 0; i < kCount; i++) raw[i] = lines[i].deref(scope);
   uint64_t evictions = far.pager().stats().get(pager::Counter::kEvictions);
@@ -381,7 +381,7 @@ TEST(Objects, PointersInsideObjectsFollow) {
       ASSERT_FALSE(*at);
     }
   }
-  // The next owner is taken out of the object that the assignment ends.
+  // The next owner is moved out of the object that the assignment destroys.
   for (uint64_t i = 0; i < kLength / 2; i++) {
     deref_scope scope;
     heads[1] = std::move(heads[1].deref_mut(scope)->next);
@@ -393,8 +393,8 @@ TEST(Objects, PointersInsideObjectsFollow) {
   EXPECT_EQ(far.stats().objects, kLists / 2 * kLength - kLength / 2);
 }
 
-// Threads read and write objects of their own and of all, end and make them, and move their pointers, with a quarter
-// near; each knows what must be there.
+// Threads read and write their own and common objects, destroy and create them, and move their pointers, with a quarter
+// of the memory near. Each thread knows the expected content.
 TEST(Objects, ManyThreadsLoseNothing) {
   ObjectFixture far(4 * kMiB, false);
   constexpr unsigned kThreads = 4;

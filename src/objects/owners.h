@@ -1,6 +1,7 @@
-// Who owns the object in a slot: the header in its page, or, where that is out of date, a note kept near. When an
-// owner's address changes (it is moved, or the object around it is) while the object's page is far or clean, writing
-// the header would fetch or dirty the page; the note is written instead, and goes when the object moves or ends.
+// The owner of the object in a slot: the header in its page or, where that is out of date, an override in near memory.
+// An owner's address changes when the owner is moved, or the object around it is. If the object's page is far or clean
+// then, writing the header would fetch or dirty the page; an override is stored instead, until the object moves or is
+// destroyed.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
@@ -12,7 +13,8 @@
 
 namespace farside::objects {
 
-// Notes: an owner's address by (page, slot). Thread-safe.
+// Maps (page, slot) to an owner's address. Thread-safe; not async-signal-safe. A segment counts its overrides, so a
+// look-up in a segment without any takes no lock.
 class OwnerOverrides : public NearObject {
  public:
   void put(PageIndex page, unsigned slot, uint64_t* owner, Segment& segment) {

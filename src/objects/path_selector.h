@@ -1,10 +1,10 @@
-// Whether a segment that leaves comes back as a page, or its objects one by one (Atlas 4.1).
+// Decides whether an evicted segment will be fetched as a page, or its objects one by one (Atlas 4.1).
 //
-// A segment that has come back as a page before is judged by how much of it was used since: the card access rate. One
-// that has not, because its objects were just made or just taken here, says nothing by that: all of it was used. It is
-// judged by how others of its origin fared that came back as pages: that tells whether what was used together once is
-// used together again. Some of them go as pages anyway, so that a change is noticed, and the fewer, the longer there
-// was none: one in 16 to one in 512.
+// A segment that was fetched as a page before is judged by the share of its lines that were used since: the card access
+// rate of Atlas. A segment that was not, because its objects were just created or moved there, gives no information:
+// all of it was used. It is judged by earlier segments of the same origin that were fetched as pages, that is, by
+// whether objects that were used together once are used together again. Some such segments are fetched as pages in any
+// case, so that a change is noticed: one in 16, and fewer, down to one in 512, while no change is seen.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -19,13 +19,14 @@ class PathSelector {
  public:
   explicit PathSelector(Paths paths) : paths_(paths) {}
 
-  // used_lines: what was used since the segment came. Called by evictors, for open segments.
+  // Whether to fetch the segment as a page. used_lines: lines used since it was fetched. Called by evictors, for open
+  // segments.
   bool as_page(Segment& segment, uint64_t used_lines) {
     if (paths_ != Paths::kHybrid) return paths_ == Paths::kPageOnly;
     unsigned lines = (segment.used_units.load(std::memory_order_relaxed) + 3u) / 4u;
     bool well_used = static_cast<unsigned>(std::popcount(used_lines)) * 100 >= lines * kPageShare;
     auto origin = static_cast<Origin>(segment.origin.load(std::memory_order_relaxed));
-    if (used_lines == 0) return true;  // it came ahead of a stream that did not reach it: that says nothing
+    if (used_lines == 0) return true;  // fetched ahead and never used: gives no information
     switch (origin) {
       case Origin::kMade:
       case Origin::kTaken: {
@@ -52,9 +53,9 @@ class PathSelector {
   static constexpr int kMax = 1 << 12, kWeight = 16;
   static constexpr unsigned kOften = 16, kSeldom = 512;
 
-  // How segments of one origin fared. Evictors change it without a lock; a change that is lost does no harm.
+  // The record of segments of one origin. Evictors change it without a lock; a lost update does no harm.
   struct Record {
-    std::atomic<int> score{kMax};  // 0 .. kMax; begins with trust
+    std::atomic<int> score{kMax};  // 0 to kMax; at the start pages are preferred
     std::atomic<unsigned> every{kOften}, seen{0};
   };
   static bool is_probe(Record& of) {

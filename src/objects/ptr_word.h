@@ -1,4 +1,5 @@
-// An owner's word: where its object is. Drawn in include/farside/object.h, whose inline deref takes it apart.
+// An owner's word: the address, size and slot of its object. include/farside/object.h has a picture; its inline deref
+// decodes the word.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,7 +9,7 @@ namespace farside::objects {
 class PtrWord {
  public:
   static constexpr unsigned kAddressShift = 16;
-  static constexpr uint64_t kMoving = uint64_t{1} << kAddressShift;  // somebody moves the object: wait, then look again
+  static constexpr uint64_t kMoving = uint64_t{1} << kAddressShift;  // the mark: a thread moves the object
   static constexpr size_t kUnit = 16;
 
   constexpr PtrWord() = default;
@@ -32,7 +33,7 @@ class PtrWord {
   uint64_t bits_ = 0;
 };
 
-// The word in its place. Owners lie in memory of the program, which knows them as plain 64-bit integers.
+// Accesses to the word in memory. The program declares owners as plain 64-bit integers.
 inline PtrWord load_owner(const uint64_t* owner) { return PtrWord(__atomic_load_n(owner, __ATOMIC_ACQUIRE)); }
 inline void store_owner(uint64_t* owner, PtrWord word) { __atomic_store_n(owner, word.bits(), __ATOMIC_RELEASE); }
 inline bool change_owner(uint64_t* owner, PtrWord expected, PtrWord desired) {

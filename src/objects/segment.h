@@ -1,16 +1,18 @@
-// A segment: one page of far space that holds objects, and the 64 bytes that are known of it and always near.
+// A segment: one page of far space that holds objects, and its 64-byte descriptor, which is always resident.
 //
 // In the page, payloads grow from its begin and headers from its end:
 //   | payload 0 | payload 1 | ...        free        ... | header 1 | header 0 |
-// A payload of up to a line lies within one 64-byte line, a longer one begins at a line, so a line's licence speaks for
-// whole objects. A header names the object's owner; it may be out of date while the page is far (owners.h).
+// A payload of up to a cache line is within one line, a longer one begins at a line, so the access bit of a line stands
+// for whole objects. A header contains the address of the object's owner; it may be out of date while the page is far
+// (owners.h).
 //
-// The states, and who may do what in each: docs/internals/object_paths.md. In short, a segment is
-//   open      used by page; licences may be given
-//   closing   the same, but no new licences: whoever could still give one is in a scope that began before
-//   closed    no licences; who derefs holds the segment until its scope ends
-//   emptying  nobody has a pointer into it: objects are taken out one by one, by whoever derefs them or the evacuator
-//   dead      empty; used anew when all scopes have ended that may have read an owner before its object left
+// The states, and what is permitted in each: docs/internals/object_paths.md. In short, a segment is
+//   open      fetched as a page; access bits may be set
+//   closing   the same, but no access bits are set any more, except by threads in scopes that began before
+//   closed    no access bits; a thread that derefs an object holds the segment until its scope ends
+//   emptying  no thread has a pointer into it: objects are moved out one by one, by a deref or by the evacuator
+//   dead      empty; reused when all scopes have ended that may have read an owner before its object was moved
+//   huge      an object larger than a segment, on its own pages
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -28,17 +30,18 @@ namespace farside::objects {
 using pager::PageIndex;
 
 inline constexpr size_t kHeaderBytes = 8;
-inline constexpr size_t kLargestObject = 4080;  // larger ones have pages of their own
+inline constexpr size_t kLargestObject = 4080;  // larger ones are huge
 inline constexpr unsigned kMaxSlots = kPageSize / (PtrWord::kUnit + kHeaderBytes);
 inline constexpr unsigned kLiveWords = 3;
 static_assert(kMaxSlots <= kLiveWords * 64 && kMaxSlots <= 256);
 
-// How its objects came to lie together; then, whether that has been judged (path_selector.h).
+// How the objects of a segment were placed together: created (made), or moved out of other segments (taken). Then
+// whether the segment was fetched as a page since (was...), and judged (known): path_selector.h.
 enum class Origin : uint8_t { kMade, kTaken, kWasMade, kWasTaken, kKnown };
 
 enum class SegmentState : uint32_t { kNone, kOpen, kClosing, kClosed, kEmptying, kDead, kHuge };
 
-// The transitions of docs/internals/object_paths.md.
+// Whether a segment may change from one state to the other: the table of docs/internals/object_paths.md.
 constexpr bool may_follow(SegmentState from, SegmentState to) {
   using enum SegmentState;
   switch (from) {
@@ -61,7 +64,7 @@ constexpr bool may_follow(SegmentState from, SegmentState to) {
 
 //   31               3 2      0
 //  +------------------+--------+
-//  | holders          | state  |   holders: scopes that deref'ed while it was closed
+//  | holders          | state  |   holders: scopes with a deref while it was closed
 //  +------------------+--------+
 class SegmentWord {
  public:
@@ -79,24 +82,24 @@ class SegmentWord {
 };
 
 struct alignas(kCacheLine) Segment {
-  std::atomic<uint64_t> read_bits;         // licences to read: a bit a line
-  std::atomic<uint64_t> write_bits;        // licences to write
-  std::atomic<uint64_t> live[kLiveWords];  // slots of objects that are alive
+  std::atomic<uint64_t> read_bits;         // access bits for reading: one for each line
+  std::atomic<uint64_t> write_bits;        // access bits for writing
+  std::atomic<uint64_t> live[kLiveWords];  // slots of live objects; live[0] of a huge object: its size in bytes
   std::atomic<uint32_t> state;             // a SegmentWord
   std::atomic<uint32_t> since;             // epoch in which the state began
-  std::atomic<uint16_t> live_units;        // of objects alive; and one while a log fills the segment
-  std::atomic<uint16_t> used_units;        // of all objects that ever were here
+  std::atomic<uint16_t> live_units;        // of live objects; plus one while a log fills the segment
+  std::atomic<uint16_t> used_units;        // of all objects ever placed here
   std::atomic<uint16_t> owner_overrides;   // objects whose header is out of date
-  std::atomic<uint8_t> lock;               // while emptying: guards which owner a header names
-  std::atomic<uint8_t> listed;             // in the evacuator's hands
+  std::atomic<uint8_t> lock;               // while emptying: guards the owners that headers name
+  std::atomic<uint8_t> listed;             // in a list of the evacuator
   PageIndex next;                          // in a SegmentStack
   std::atomic<uint8_t> slots;              // headers in use
   std::atomic<uint8_t> origin;             // an Origin
-  std::atomic<uint8_t> filling;            // a log puts objects into it
+  std::atomic<uint8_t> filling;            // 1 while a log places objects in it
   std::atomic<uint8_t> structure;          // the data structure of its objects; 0: none
 
   SegmentWord word() const { return SegmentWord(state.load(std::memory_order_seq_cst)); }
-  // Moves from one state to another, whoever holds it.
+  // Changes from one state to another and keeps the holders. False: it is not in state `from`.
   bool change(SegmentState from, SegmentState to) {
     FARSIDE_DCHECK(may_follow(from, to));
     SegmentWord now = word();
@@ -123,7 +126,7 @@ static_assert(sizeof(Segment) == 64, "one cache line: found from a line's number
 static_assert(offsetof(Segment, read_bits) == 0 && offsetof(Segment, write_bits) == 8,
               "farside_object_deref looks there");
 
-// A header: who owns the object in this slot, and of which kind it is.
+// A header: the owner of the object in this slot, and the kind of the object.
 //   63                             16 15      8   7    6      0
 //  +---------------------------------+----------+-----+--------+
 //  | owner's address                 | units    | ali | type   |   ali: begins at a line; type: 0 without owners inside
@@ -139,14 +142,14 @@ struct Header {
   static size_t alignment(unsigned kind) { return kind & 0x80 ? kCacheLine : PtrWord::kUnit; }
 };
 
-// The lines that an object in a segment takes, as bits.
+// A bit for each line that an object occupies in its segment.
 inline uint64_t lines_of(uint64_t address, size_t bytes) {
   unsigned first = address / kCacheLine % 64;
   unsigned last = (address + bytes - 1) / kCacheLine % 64;
   return (~uint64_t{0} >> (63 - (last - first))) << first;
 }
 
-// The Segments of all of far space, found from an address. Sparse: only what is used takes memory.
+// The descriptors of all pages of far space, found by address. Sparse: only touched parts use memory.
 class SegmentTable {
  public:
   SegmentTable(std::byte* space, uint64_t bytes)
@@ -165,11 +168,11 @@ class SegmentTable {
   }
   Segment& operator[](PageIndex page) { return segments_[page]; }
   Segment& of(uint64_t address) { return segments_[index_of(address)]; }
-  // Where a slot's header lies, in far memory.
+  // The address of a slot's header, in far memory.
   uint64_t* header_of(PageIndex page, unsigned slot) const {
     return reinterpret_cast<uint64_t*>(address_of(page) + kPageSize) - (slot + 1);
   }
-  // What farside_object_view.access_bits must be.
+  // The value of farside_object_view.access_bits.
   uintptr_t access_bits() const { return reinterpret_cast<uintptr_t>(segments_) - (space_ / kCacheLine); }
 
  private:
@@ -177,7 +180,7 @@ class SegmentTable {
   Segment* segments_;
 };
 
-// Segments handed from many threads to one, linked through themselves.
+// A stack of segments, pushed by many threads and taken by one, linked through the descriptors.
 class SegmentStack {
  public:
   static constexpr PageIndex kNone = ~PageIndex{0};

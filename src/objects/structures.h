@@ -1,5 +1,5 @@
-// Data structures: each has segments of its own, so that a policy can rule them and what leaves can be told apart
-// (AIFM 4.2.3, 5.1). Number 0 is for all that belongs to none. They are made and never ended.
+// Data structures: each has its own segments, so that an eviction policy can be set for them and their evicted objects
+// can be listed (AIFM 4.2.3, 5.1). Structure 0 is for objects of no structure. Structures are never destroyed.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -16,7 +16,7 @@ struct Structure : NearObject {
   Structure(pager::Pager& pager, SegmentTable& table) : pool(pager, table) {}
   SegmentPool pool;
   bool tracks_evictions = false;
-  pager::PageFifo evicted;  // where it tells: segments that have left
+  pager::PageFifo evicted;  // evicted segments, if tracks_evictions
 };
 
 class Structures {
@@ -27,20 +27,20 @@ class Structures {
     all_[0] = std::make_unique<Structure>(pager, table);
   }
 
-  // Its number, or a negative errno value: see farside_structure_create.
+  // Returns its number or a negative errno value; see farside_structure_create.
   int create(const farside_structure_options& options);
   unsigned count() const { return count_.load(std::memory_order_acquire); }
   Structure& operator[](unsigned number) { return *all_[number]; }
   uint64_t segments() const;
 
-  // fork: nobody is inside any pool, and none is made.
+  // For a fork: no thread is inside a pool or create().
   void lock();
   void unlock();
 
  private:
   pager::Pager& pager_;
   SegmentTable& table_;
-  Mutex mutex_;  // guards the making
+  Mutex mutex_;  // guards creation
   std::atomic<unsigned> count_{1};
   std::unique_ptr<Structure> all_[kMax];
 };

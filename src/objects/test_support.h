@@ -7,7 +7,7 @@ namespace farside::objects {
 
 class ObjectFixture {
  public:
-  // capacity: what the far side can hold, of an address space of far_bytes.
+  // capacity: bytes that the store can hold, of an address space of far_bytes.
   explicit ObjectFixture(size_t local_bytes, bool direct = true, uint64_t far_bytes = kGiB, uint64_t capacity = kGiB)
       : pager_(options(local_bytes, far_bytes), new pager::LocalStore(far_bytes, capacity, direct),
                pager::Delivery::kSignal) {
