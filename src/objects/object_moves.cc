@@ -50,7 +50,7 @@ bool ObjectSpace::settle(Batch& batch, size_t i) {
   }
   LogKind kind = batch.passing ? LogKind::kPassing : LogKind::kTaken;
   if (!o.from && !place_or_wait(kind, structure, bytes, alignment, false, &to))
-    die("far memory is full while an object comes back to its program; give the memory server more");
+    die("far memory is full while an object is fetched; give the memory server more memory");
   memcpy(reinterpret_cast<void*>(to.address()), batch.content(i), o.word.bytes());
   carry_over(o.owner, o.word, to, o.kind);
   return true;
@@ -150,7 +150,7 @@ ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t he
     *word = load_owner(*owner);
     if (word->is_moving() || !change_owner(*owner, *word, word->moving())) return Marked::kBusy;
     bool right = table_.index_of(word->address()) == page && word->slot() == slot;
-    if (!right) die("internal error: the owner of slot {} of segment {} names {:#x}", slot, page, word->bits());
+    if (!right) die("internal error: the owner of slot {} of segment {} refers to {:#x}", slot, page, word->bits());
     return Marked::kDone;
   };
   Marked marked = decide();

@@ -116,8 +116,8 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
       case SegmentState::kNone:
       case SegmentState::kDead:
         if (load_owner(owner) == word)
-          die("a far pointer names no object (word {:#x}): it was used after its object ended, or its bytes were "
-              "copied",
+          die("a far pointer refers to no object (word {:#x}): the object was destroyed before, or the pointer's bytes "
+              "were copied",
               word.bits());
     }
   }

@@ -120,7 +120,9 @@ bool ObjectSpace::change_owned(uint64_t* owner, PtrWord word, Change change) {
     }
     default:
       if (load_owner(owner) == word)
-        die("a far pointer names no object (word {:#x}): it was ended twice, or its bytes were copied", word.bits());
+        die("a far pointer refers to no object (word {:#x}): the object was destroyed twice, or the pointer's bytes "
+            "were copied",
+            word.bits());
       return false;
   }
 }

@@ -70,7 +70,7 @@ void FaultPath::count_repeat(ThreadSlot& t, PageIndex page) {
     return;
   }
   if (++t.repeats < kMaxRepeats) return;
-  die("internal error: page {} is near by its word {:#x} but keeps faulting", page, c_.table[page].load().bits());
+  die("internal error: page {} keeps faulting although it is near (word {:#x})", page, c_.table[page].load().bits());
 }
 
 void FaultPath::wait_for_owner(ThreadSlot& t, PageIndex page) {

@@ -46,7 +46,7 @@ void FaultHandler::run() {
     if (fds[1].revents) return;
     ssize_t bytes = os::read(pager_.uffd(), messages, sizeof messages);
     if (bytes == -EBADF)
-      die("the program closed Farside's descriptors behind libc's back; its far memory is lost. Run it with "
+      die("the program closed descriptors of Farside by direct system calls, so its far memory is lost. Run it with "
           "--fault=signal");
     for (size_t i = 0; bytes > 0 && i < static_cast<size_t>(bytes) / sizeof(uffd_msg); i++) serve(messages[i]);
   }

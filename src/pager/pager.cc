@@ -247,7 +247,7 @@ void Pager::prepare_fork() {
   Result<remote::ForkTicket> ticket = store_->prepare_fork();
   ticket_ = ticket.ok() ? *ticket : remote::ForkTicket();
   if (!ticket.ok())
-    log(LogLevel::kWarning, "{}; a forked child that touches far memory will stop", ticket.status().text());
+    log(LogLevel::kWarning, "{}; a forked child that touches far memory will end", ticket.status().text());
   near_before_fork();
 }
 
@@ -304,7 +304,9 @@ void Pager::fork_in_child() {
   snapshot_failed_ = !adopted.ok();
   threads_.reset_in_child();
   int error = space_->adopt_in_child();
-  if (error) die("a forked child cannot watch its far memory (error {}); it stops rather than read zeros", -error);
+  if (error)
+    die("a forked child cannot register its far memory with userfaultfd (error {}); it ends, since it would read zeros",
+        -error);
   forget_pins();
   protect_shared_frames();
   gate_.open();

@@ -47,7 +47,7 @@ ThreadSlot& ThreadRegistry::attach() {
   if (!slot) {
     size_t count = count_.load(std::memory_order_relaxed);
     if (count == kMaxThreads)
-      die("more than {} threads use far memory at once; Farside cannot serve them", kMaxThreads);
+      die("more than {} threads use far memory at the same time; Farside supports no more", kMaxThreads);
     slot = new ThreadSlot;
     slot->index = static_cast<uint16_t>(count);
     slots_[count] = slot;

@@ -76,9 +76,9 @@ Status PolicySet::add(PageIndex first, uint64_t pages, PolicyKind kind) {
   if (pages == 0 || first + pages > table_.pages())
     return Status::error(EINVAL, "a region of {} pages does not fit far space", pages);
   auto last = static_cast<PageIndex>(first + pages - 1);
-  if (ranges_.overlaps(first, last)) return Status::error(EINVAL, "a region may not overlap another one");
+  if (ranges_.overlaps(first, last)) return Status::error(EINVAL, "a region must not overlap another one");
   if (ranges_.count() == PolicyRanges::kMax) {
-    return Status::error(ENOSPC, "{} regions have a policy of their own already; free one first", PolicyRanges::kMax);
+    return Status::error(ENOSPC, "{} regions exist already, the maximum; free one first", PolicyRanges::kMax);
   }
   if (!policy(kind)) {
     policies_[static_cast<size_t>(kind)].store(new_policy(kind, table_), std::memory_order_release);
