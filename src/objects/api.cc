@@ -24,7 +24,7 @@ Mutex g_starting;  // guards the creation of g_space and g_evacuator
 ObjectSpace* start() {
   SignalsBlocked blocked;
   LockGuard guard(g_starting);
-  if (ObjectSpace* there = g_space.load()) return there;
+  if (ObjectSpace* existing = g_space.load()) return existing;
   auto* space = new ObjectSpace(*g_pager, g_paths, g_epochs);
   g_evacuator = new Evacuator(*space);
   g_pager->set_observer(g_evacuator);
@@ -34,8 +34,8 @@ ObjectSpace* start() {
 }
 
 ObjectSpace& space() {
-  ObjectSpace* there = g_space.load(std::memory_order_acquire);
-  return there ? *there : *start();
+  ObjectSpace* existing = g_space.load(std::memory_order_acquire);
+  return existing ? *existing : *start();
 }
 
 }  // namespace

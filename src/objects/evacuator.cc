@@ -8,8 +8,8 @@ namespace farside::objects {
 namespace {
 constexpr uint64_t kRoundNs = 200 * 1000;  // between rounds while there is work; each round costs a membarrier
 constexpr uint64_t kIdleNs = 5 * 1000 * 1000;
-constexpr size_t kSweep = 1024;  // segments that a round of a sweep examines
-constexpr unsigned kRest = 200;  // rounds between two laps if the first reclaimed nothing
+constexpr size_t kSweep = 1024;         // segments that a round of a sweep examines
+constexpr unsigned kPauseRounds = 200;  // rounds between two laps if the first reclaimed nothing
 }  // namespace
 
 Evacuator::~Evacuator() { stop(); }
@@ -18,7 +18,7 @@ Evacuator::~Evacuator() { stop(); }
 
 // Decides by the lines that were used since the segment was fetched how it is fetched next. If few were, it is closed,
 // so that its objects are fetched one by one.
-void Evacuator::leaving(std::span<const pager::PageIndex> pages) {
+void Evacuator::on_evict(std::span<const pager::PageIndex> pages) {
   SegmentTable& table = space_.table();
   for (PageIndex page : pages) {
     Segment& s = table[page];
@@ -82,10 +82,10 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
       space_.structures()[s.structure.load(std::memory_order_relaxed)].pool.give(p.page);
       return false;
     case SegmentState::kEmptying:
-      look_after(p);
+      queue_if_garbage(p);
       return false;
     default:  // open again
-      let_go(p.page);
+      unlist(p.page);
       return false;
   }
 }
@@ -110,26 +110,26 @@ bool Evacuator::empty(Pending& p) {
     return true;
   space_.count(Tally::kObjectPath, 1);
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
-  space_.pager().take_object_path(address);
-  look_after(p);
+  space_.pager().use_object_path(address);
+  queue_if_garbage(p);
   return false;
 }
 
 // Queues an emptying segment for evacuation if it is mostly garbage, and near or memory is scarce: near segments waste
 // local memory, far ones memory of the server. Else removes it from the list.
-void Evacuator::look_after(const Pending& p) {
+void Evacuator::queue_if_garbage(const Pending& p) {
   Segment& s = space_.table()[p.page];
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
   bool is_near = space_.pager().word(address).is(pager::PageState::kNear);
   if (s.is_mostly_garbage() && (is_near || space_.is_scarce())) emptying_.push_back(p);
-  else let_go(p.page);
+  else unlist(p.page);
 }
 
 // When far memory is scarce, searches all segments for garbage, some at a time: segments that were passed over while
 // far memory was plentiful, and those whose objects died while their log still filled them.
 void Evacuator::sweep() {
-  if (rest_ > 0) rest_--;
-  if (rest_ > 0 || !space_.is_scarce()) return;
+  if (pause_rounds_ > 0) pause_rounds_--;
+  if (pause_rounds_ > 0 || !space_.is_scarce()) return;
   PageIndex pages[kSweep];
   size_t count = space_.structures()[swept_structure_].pool.list(swept_, pages);
   swept_ += count;
@@ -138,7 +138,7 @@ void Evacuator::sweep() {
   swept_ = 0;
   if (++swept_structure_ < space_.structures().count()) return;
   swept_structure_ = 0;
-  rest_ = reclaimed_ ? 0 : kRest;
+  pause_rounds_ = reclaimed_ ? 0 : kPauseRounds;
   reclaimed_ = false;
 }
 
@@ -154,7 +154,7 @@ bool Evacuator::reclaim(PageIndex page) {
 }
 
 // The segment is not examined until it is listed again. It may have died just before.
-void Evacuator::let_go(PageIndex page) {
+void Evacuator::unlist(PageIndex page) {
   Segment& s = space_.table()[page];
   FARSIDE_DCHECK(s.listed.load(std::memory_order_relaxed) == 1);
   s.listed.store(0, std::memory_order_seq_cst);

@@ -23,7 +23,7 @@ class Evacuator : public NearObject, public pager::PageObserver {
   void stop();
 
   // Phase 2, called by evictors.
-  void leaving(std::span<const pager::PageIndex> pages) override;
+  void on_evict(std::span<const pager::PageIndex> pages) override;
 
  private:
   struct Pending {
@@ -44,10 +44,10 @@ class Evacuator : public NearObject, public pager::PageObserver {
   bool advance_one(Pending& pending, uint32_t oldest);
   void close(Pending& pending);
   bool empty(Pending& pending);
-  void look_after(const Pending& pending);
+  void queue_if_garbage(const Pending& pending);
   void sweep();
   bool reclaim(PageIndex page);
-  void let_go(PageIndex page);
+  void unlist(PageIndex page);
   void evacuate();
   Survivors& survivors(PageIndex page);
 
@@ -57,7 +57,7 @@ class Evacuator : public NearObject, public pager::PageObserver {
   unsigned swept_structure_ = 0;  // the structure that the present lap examines
   size_t swept_ = 0;
   bool reclaimed_ = false;                                  // whether this lap reclaimed a segment
-  unsigned rest_ = 0;                                       // rounds until the next lap
+  unsigned pause_rounds_ = 0;                               // rounds until the next lap
   std::unique_ptr<Survivors> survivors_[Structures::kMax];  // created when first needed
   pthread_t thread_ = {};
   bool started_ = false;

@@ -14,7 +14,7 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
   seal(log);
   PageIndex page = structures_[log.structure()].pool.take(is_new);
   if (page == SegmentStack::kNone) return false;
-  if (&log == &logs(log.structure()).passing) pass(reinterpret_cast<uint64_t>(table_.address_of(page)));
+  if (&log == &logs(log.structure()).used_once) use_once(reinterpret_cast<uint64_t>(table_.address_of(page)));
   log.begin(table_, page);
   return log.place(table_, bytes, alignment, word);
 }
@@ -45,7 +45,7 @@ void ObjectSpace::seal(ObjectLog& log) {
   PageIndex page = log.end();
   FARSIDE_CHECK(table_[page].filling.load(std::memory_order_relaxed) == 1);
   table_[page].filling.store(0, std::memory_order_release);
-  take_off(table_[page], page, 1);
+  remove_live_units(table_[page], page, 1);
 }
 
 // The object is complete: sets its live bit and its access bits.
@@ -69,12 +69,12 @@ void ObjectSpace::mark_dead(PtrWord word) {
   FARSIDE_CHECK((live & bit) != 0);
   count(Tally::kObjects, -uint64_t{1});
   count(Tally::kBytes, -word.bytes());
-  take_off(segment, page, word.units());
+  remove_live_units(segment, page, word.units());
 }
 
 // Subtracts units of dead objects. A segment without live units is dead (phase 6); one that is mostly garbage is closed
 // (phase 2).
-void ObjectSpace::take_off(Segment& segment, PageIndex page, size_t units) {
+void ObjectSpace::remove_live_units(Segment& segment, PageIndex page, size_t units) {
   auto amount = static_cast<uint16_t>(units);
   uint16_t before = segment.live_units.fetch_sub(amount, std::memory_order_acq_rel);
   FARSIDE_CHECK(before >= amount);

@@ -6,7 +6,7 @@ namespace farside::objects {
 
 PageIndex SegmentPool::take(bool for_new) {
   LockGuard guard(mutex_);
-  if (for_new && in_use() >= most_for_new_) return SegmentStack::kNone;
+  if (for_new && in_use() >= max_for_new_) return SegmentStack::kNone;
   if (near_.empty() && !refill()) return SegmentStack::kNone;
   PageIndex page = near_.back();
   near_.pop_back();

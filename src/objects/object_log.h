@@ -19,7 +19,7 @@ class SegmentPool {
   // are being emptied occupy pages beside those to which their objects are moved.
   void use_only(std::byte* arena, size_t bytes) {
     arena_ = arena, arena_left_ = bytes, may_grow_ = false;
-    most_for_new_ = bytes / kPageSize / 2;
+    max_for_new_ = bytes / kPageSize / 2;
   }
 
   static constexpr size_t kChunkBytes = kMiB;  // committed at a time
@@ -53,7 +53,7 @@ class SegmentPool {
   std::byte* arena_ = nullptr;
   size_t arena_left_ = 0;
   bool may_grow_ = true;
-  uint64_t most_for_new_ = ~uint64_t{0};
+  uint64_t max_for_new_ = ~uint64_t{0};
   Pages chunks_;  // the first page of each
   std::atomic<uint64_t> in_use_{0};
 };

@@ -23,21 +23,21 @@ void ObjectSpace::take_marked(Batch& batch) {
   inject::pause("objects:marked");
   read(batch);
   for (size_t i = 0; i < batch.count; i++) {
-    if (settle(batch, i)) count(batch.objects[i].from ? Tally::kMoved : Tally::kTaken, 1);
+    if (place_moved(batch, i)) count(batch.objects[i].from ? Tally::kMoved : Tally::kTaken, 1);
   }
   batch.clear();
 }
 
 // A thread stays busy meanwhile, so that no fork happens while it has marked objects. A fiber does not.
-void ObjectSpace::read(ReadBuffer& pieces) {
-  pieces.make_room();
+void ObjectSpace::read(ReadBuffer& buffer) {
+  buffer.make_room();
   std::optional<Waiting> waiting;
   if (fibers::in_fiber()) waiting.emplace(*this);
-  pager_.read_subpages({pieces.pieces, pieces.count});
+  pager_.read_subpages({buffer.reads, buffer.count});
 }
 
 // Places and publishes one object. False: there is no room, and it stays where it is.
-bool ObjectSpace::settle(Batch& batch, size_t i) {
+bool ObjectSpace::place_moved(Batch& batch, size_t i) {
   const Batch::Object& o = batch.objects[i];
   FARSIDE_DCHECK(load_owner(o.owner).is_moving());
   unsigned structure = table_.of(o.word.address()).structure.load(std::memory_order_relaxed);
@@ -48,16 +48,16 @@ bool ObjectSpace::settle(Batch& batch, size_t i) {
     o.from->busy = true;
     return false;
   }
-  LogKind kind = batch.passing ? LogKind::kPassing : LogKind::kTaken;
+  LogKind kind = batch.used_once ? LogKind::kUsedOnce : LogKind::kTaken;
   if (!o.from && !place_or_wait(kind, structure, bytes, alignment, false, &to))
     die("far memory is full while an object is fetched; give the memory server more memory");
   memcpy(reinterpret_cast<void*>(to.address()), batch.content(i), o.word.bytes());
-  carry_over(o.owner, o.word, to, o.kind);
+  publish_moved(o.owner, o.word, to, o.kind);
   return true;
 }
 
 // The content is at the new place. The new segment cannot be emptied meanwhile, since the caller is in a scope.
-void ObjectSpace::carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind) {
+void ObjectSpace::publish_moved(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind) {
   adopt_fields(reinterpret_cast<std::byte*>(to.address()), Header::type_of(kind));
   write_header(to, owner, kind);
   mark_live(to);
@@ -102,9 +102,9 @@ void ObjectSpace::evacuate(std::span<Emptied> segments) {
   take_marked(batch);
 }
 
-void ObjectSpace::add_headers(ReadBuffer& pieces, PageIndex page) {
+void ObjectSpace::add_headers(ReadBuffer& buffer, PageIndex page) {
   unsigned slots = table_[page].slots.load(std::memory_order_relaxed);
-  pieces.add(reinterpret_cast<uint64_t>(table_.header_of(page, slots) + 1), slots * kHeaderBytes);
+  buffer.add(reinterpret_cast<uint64_t>(table_.header_of(page, slots) + 1), slots * kHeaderBytes);
 }
 
 // headers: in descending order of slots.

@@ -45,8 +45,8 @@ int ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned optio
   }
   if (type->bytes > kLargestObject) return make_huge(owner, *type, object);
   PtrWord word;
-  bool passing = (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0;
-  if (!place_or_wait(passing ? LogKind::kPassing : LogKind::kMade, structure, type->bytes, type->alignment, true,
+  bool used_once = (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0;
+  if (!place_or_wait(used_once ? LogKind::kUsedOnce : LogKind::kMade, structure, type->bytes, type->alignment, true,
                      &word)) {
     return -ENOMEM;
   }
@@ -135,14 +135,14 @@ void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& 
     SegmentState state = table_.of(word.address()).word().state();
     bool far = pager_.word(word.address()).is(pager::PageState::kFar);
     if (!far) continue;
-    if (state != SegmentState::kEmptying) ask_for(word);
+    if (state != SegmentState::kEmptying) read_ahead(word);
     else if (change_owner(owners + i, word, word.moving())) batch.add({owners + i, word, kind, nullptr, nullptr});
     if (batch.is_full()) take_marked(batch);
   }
   take_marked(batch);
 }
 
-void ObjectSpace::ask_for(PtrWord word) {
+void ObjectSpace::read_ahead(PtrWord word) {
   size_t huge = table_.of(word.address()).live[0].load(std::memory_order_relaxed);
   pager_.hint({.address = word.address(), .bytes = word.units() == 0 ? huge : 1, .wait = false});
 }
@@ -169,18 +169,18 @@ void* ObjectSpace::use_huge(PtrWord word, Segment& segment, unsigned options) {
 
 void ObjectSpace::fault_in(PtrWord word, size_t bytes, unsigned options) {
   Waiting waiting(*this);
-  if (options & FARSIDE_OBJECT_NON_TEMPORAL) pass(word.address());
+  if (options & FARSIDE_OBJECT_NON_TEMPORAL) use_once(word.address());
   pager_.hint({.address = word.address(), .bytes = bytes, .write = (options & FARSIDE_OBJECT_WRITE) != 0});
 }
 
 // Of the pages that a thread accesses with the non-temporal option, the previous one is evicted next.
-void ObjectSpace::pass(uint64_t address) {
+void ObjectSpace::use_once(uint64_t address) {
   ThreadLogs& mine = thread_logs();
   PageIndex page = table_.index_of(address);
-  if (mine.passed == page) return;
-  if (mine.passed != SegmentStack::kNone)
-    pager_.evict_first(reinterpret_cast<uint64_t>(table_.address_of(mine.passed)));
-  mine.passed = page;
+  if (mine.last_used_once == page) return;
+  if (mine.last_used_once != SegmentStack::kNone)
+    pager_.evict_first(reinterpret_cast<uint64_t>(table_.address_of(mine.last_used_once)));
+  mine.last_used_once = page;
 }
 
 // Phase 3: holds a closed segment, so that it is not emptied before the caller's outermost scope ends. False: the state
@@ -267,7 +267,7 @@ LogSet& ObjectSpace::logs(unsigned structure) {
 
 ObjectLog& ObjectSpace::log_of(LogKind kind, unsigned structure) {
   LogSet& mine = logs(structure);
-  return kind == LogKind::kMade ? mine.made : (kind == LogKind::kTaken ? mine.taken_in : mine.passing);
+  return kind == LogKind::kMade ? mine.made : (kind == LogKind::kTaken ? mine.taken_in : mine.used_once);
 }
 
 ThreadLogs& ObjectSpace::thread_logs() {

@@ -24,8 +24,8 @@ namespace farside::objects {
 // third kind.
 struct LogSet : NearObject {
   explicit LogSet(unsigned structure)
-      : made(Origin::kMade, structure), taken_in(Origin::kTaken, structure), passing(Origin::kTaken, structure) {}
-  ObjectLog made, taken_in, passing;
+      : made(Origin::kMade, structure), taken_in(Origin::kTaken, structure), used_once(Origin::kTaken, structure) {}
+  ObjectLog made, taken_in, used_once;
 };
 
 // Counters, one of each for each thread. A sum may miss changes in progress.
@@ -35,7 +35,7 @@ inline constexpr size_t kTallies = 6;
 struct ThreadLogs : NearObject {
   std::atomic<uint64_t> tallies[kTallies] = {};
   std::unique_ptr<LogSet> sets[Structures::kMax];  // created when first needed, and kept
-  PageIndex passed = SegmentStack::kNone;          // the last page with a non-temporal access
+  PageIndex last_used_once = SegmentStack::kNone;  // the last page with a non-temporal access
   std::atomic<bool> taken{true};
   ThreadLogs* next = nullptr;
 };
@@ -110,7 +110,7 @@ class ObjectSpace : public NearObject {
   struct ReadBuffer;
   struct Batch;
   enum class Marked { kDone, kGone, kBusy };
-  enum class LogKind { kMade, kTaken, kPassing };  // of a LogSet
+  enum class LogKind { kMade, kTaken, kUsedOnce };  // of a LogSet
 
   bool place_or_wait(LogKind kind, unsigned structure, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   bool place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
@@ -119,19 +119,19 @@ class ObjectSpace : public NearObject {
   void* use(PtrWord word, Segment& segment, unsigned options);
   void* use_huge(PtrWord word, Segment& segment, unsigned options);
   void fault_in(PtrWord word, size_t bytes, unsigned options);
-  void pass(uint64_t address);
-  void ask_for(PtrWord word);
+  void use_once(uint64_t address);
+  void read_ahead(PtrWord word);
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
   void take_marked(Batch& batch);
-  void read(ReadBuffer& pieces);
-  bool settle(Batch& batch, size_t i);
+  void read(ReadBuffer& buffer);
+  bool place_moved(Batch& batch, size_t i);
   void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch);
   void take_evicted_segments(unsigned structure, size_t room, PageIndex* pages, ReadBuffer* headers);
-  void add_headers(ReadBuffer& pieces, PageIndex page);
+  void add_headers(ReadBuffer& buffer, PageIndex page);
   size_t owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners);
   Marked mark(PageIndex page, unsigned slot, uint64_t header, uint64_t** owner, PtrWord* word);
-  void carry_over(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
+  void publish_moved(uint64_t* owner, PtrWord from, PtrWord to, unsigned kind);
   void adopt_fields(std::byte* object, unsigned type);
   template <typename Change>
   bool change_owned(uint64_t* owner, PtrWord word, Change change);
@@ -139,7 +139,7 @@ class ObjectSpace : public NearObject {
   void change_header(PtrWord word, uint64_t* owner);
   void mark_live(PtrWord word);
   void mark_dead(PtrWord word);
-  void take_off(Segment& segment, PageIndex page, size_t units);
+  void remove_live_units(Segment& segment, PageIndex page, size_t units);
   void wait_while_moving(const uint64_t* owner);
   unsigned number_of(farside_object_type& type);
   ThreadLogs& thread_logs();

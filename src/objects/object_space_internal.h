@@ -45,7 +45,7 @@ struct ObjectSpace::ReadBuffer {
     if (buffer) near_free(buffer, room);
   }
   void add(uint64_t address, size_t size) {
-    pieces[count++] = {address, static_cast<uint32_t>(size), nullptr};
+    reads[count++] = {address, static_cast<uint32_t>(size), nullptr};
     bytes += align_up(size, kCacheLine);
   }
   void make_room() {
@@ -55,19 +55,19 @@ struct ObjectSpace::ReadBuffer {
     }
     std::byte* to = buffer;
     for (size_t i = 0; i < count; i++) {
-      pieces[i].to = to;
-      to += align_up(pieces[i].bytes, kCacheLine);
+      reads[i].to = to;
+      to += align_up(reads[i].bytes, kCacheLine);
     }
   }
   // The bytes read, or, if the page is not far, the page itself.
   const std::byte* content(size_t i) const {
-    return pieces[i].read ? pieces[i].to : reinterpret_cast<const std::byte*>(pieces[i].address);
+    return reads[i].read ? reads[i].to : reinterpret_cast<const std::byte*>(reads[i].address);
   }
   void clear() { count = bytes = 0; }
 
   size_t count = 0, bytes = 0, room = 0;
   std::byte* buffer = nullptr;
-  pager::SubpageRead pieces[pager::SubpageRead::kMaxPerRequest];
+  pager::SubpageRead reads[pager::SubpageRead::kMaxPerRequest];
 };
 
 // Objects that are moved together, all of them marked.
@@ -81,14 +81,14 @@ struct ObjectSpace::Batch : ReadBuffer {
     Emptied* from;   // its segment, if the evacuator moves it; nullptr: the program needs it, and it must be moved
   };
 
-  explicit Batch(bool non_temporal = false) : passing(non_temporal) {}
+  explicit Batch(bool non_temporal = false) : used_once(non_temporal) {}
   bool is_full() const { return count == pager::SubpageRead::kMaxPerRequest || bytes + kPageSize > kMaxBytes; }
   void add(const Object& object) {
     objects[count] = object;
     ReadBuffer::add(object.word.address(), object.word.bytes());
   }
 
-  const bool passing;  // for the log of non-temporal objects
+  const bool used_once;  // for the log of non-temporal objects
   Object objects[pager::SubpageRead::kMaxPerRequest];
 };
 

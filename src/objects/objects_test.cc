@@ -45,7 +45,7 @@ void run_numbered_fibers(unsigned workers, uint64_t fibers, const std::function<
 
 // Evicts a segment of 64 lines of objects. If it is to be fetched as a page, `used` of its lines are accessed until it
 // is evicted again. Returns whether it was fetched as a page.
-bool leave_and_return(PathSelector& selector, Origin origin, unsigned used) {
+bool evict_and_fetch(PathSelector& selector, Origin origin, unsigned used) {
   Segment s = {};
   s.used_units.store(4 * 64);
   s.origin.store(static_cast<uint8_t>(origin));
@@ -54,11 +54,11 @@ bool leave_and_return(PathSelector& selector, Origin origin, unsigned used) {
   return true;
 }
 
-TEST(PathSelector, LearnsByWhatCameAsPagesAndNoticesAChange) {
+TEST(PathSelector, LearnsFromSegmentsFetchedAsPagesAndNoticesChanges) {
   PathSelector selector(Paths::kHybrid);
   auto pages_of = [&](unsigned count, unsigned used) {
     unsigned pages = 0;
-    for (unsigned i = 0; i < count; i++) pages += leave_and_return(selector, Origin::kTaken, used);
+    for (unsigned i = 0; i < count; i++) pages += evict_and_fetch(selector, Origin::kTaken, used);
     return pages;
   };
   EXPECT_EQ(pages_of(1000, 64), 1000u);  // at the start pages are preferred
@@ -66,7 +66,7 @@ TEST(PathSelector, LearnsByWhatCameAsPagesAndNoticesAChange) {
   EXPECT_LT(pages_of(10000, 3), 40u);    // then hardly any are tried
   EXPECT_GT(pages_of(2000, 64), 1000u);  // which is enough to notice a change
   EXPECT_EQ(pages_of(1000, 64), 1000u);
-  EXPECT_EQ(leave_and_return(selector, Origin::kMade, 3), true);  // each origin has its own record
+  EXPECT_EQ(evict_and_fetch(selector, Origin::kMade, 3), true);  // each origin has its own record
 }
 
 TEST(PathSelector, JudgesASegmentByItsLastStay) {
@@ -81,7 +81,7 @@ TEST(PathSelector, JudgesASegmentByItsLastStay) {
   EXPECT_FALSE(PathSelector(Paths::kObjectOnly).as_page(s, ~uint64_t{0}));
 }
 
-TEST(Objects, HoldWhatIsPutIntoThem) {
+TEST(Objects, KeepWhatIsWritten) {
   ObjectFixture far(16 * kMiB);
   auto small = make_unique<Small>(Small{1, 2});
   auto large = make_unique<Large>();
@@ -115,7 +115,7 @@ struct farside::far_pointers<farside::objects::Node> : farside::fields<&farside:
 namespace farside::objects {
 namespace {
 
-TEST(Objects, SurviveLeavingAndComingBackOneByOne) {
+TEST(Objects, KeepTheirContentWhenFetchedOneByOne) {
   ObjectFixture far(8 * kMiB);
   constexpr uint64_t kCount = 400000;  // 32 MiB with headers
   std::vector<unique_ptr<Line>> lines(kCount);
@@ -164,7 +164,7 @@ TEST(Objects, SharedOnesLiveAsLongAsAnOwner) {
   EXPECT_EQ(far.stats().objects, 0u);
 }
 
-TEST(Objects, FibersTakeThemTogether) {
+TEST(Objects, FibersFetchThemConcurrently) {
   ObjectFixture far(2 * kMiB, false);
   constexpr uint64_t kCount = 100000, kFibers = 32;
   std::vector<unique_ptr<Line>> lines(kCount);
@@ -206,7 +206,7 @@ TEST(Objects, FibersWaitForRoomInTurns) {
   EXPECT_GT(far.stats().segments_freed, far.stats().segments);  // far memory was used more than once
 }
 
-TEST(Objects, APrefetchBringsWhatComesOneByOne) {
+TEST(Objects, APrefetchFetchesSingleObjects) {
   ObjectFixture far(2 * kMiB, false);
   constexpr uint64_t kCount = 60000;
   std::vector<unique_ptr<Line>> lines(kCount);
@@ -224,7 +224,7 @@ TEST(Objects, APrefetchBringsWhatComesOneByOne) {
 }
 
 // A non-temporal scan over eight times the budget does not displace the pages of objects that are used all the time.
-TEST(Objects, WhatIsUsedInPassingDisplacesNothing) {
+TEST(Objects, NonTemporalAccessesDisplaceLittle) {
   ObjectFixture far(4 * kMiB);
   constexpr uint64_t kHot = 20000, kCold = 400000;
   std::vector<unique_ptr<Line>> cold(kCold), hot(kHot);
@@ -233,20 +233,20 @@ TEST(Objects, WhatIsUsedInPassingDisplacesNothing) {
   auto is_near = [&](const unique_ptr<Line>& line) {
     return far.pager().word(*detail::access::word(line) >> 16).is(pager::PageState::kNear);
   };
-  auto scan = [&](bool in_passing) {
+  auto scan = [&](bool non_temporal) {
     for (int i = 0; i < 3; i++) {
       for (const auto& line : hot) line.load();
     }
     for (const auto& line : cold) {
       deref_scope scope;
-      (void)(in_passing ? line.deref<true>(scope) : line.deref(scope))->words[0];
+      (void)(non_temporal ? line.deref<true>(scope) : line.deref(scope))->words[0];
     }
     uint64_t near = 0;
     for (const auto& line : hot) near += is_near(line);
     return near;
   };
-  uint64_t displaced = kHot - scan(false), in_passing = kHot - scan(true);
-  EXPECT_LT(in_passing, displaced / 2) << displaced;
+  uint64_t displaced = kHot - scan(false), non_temporal = kHot - scan(true);
+  EXPECT_LT(non_temporal, displaced / 2) << displaced;
 }
 
 TEST(Objects, GarbageIsCollectedAndSurvivorsStay) {
@@ -264,7 +264,7 @@ TEST(Objects, GarbageIsCollectedAndSurvivorsStay) {
 }
 
 // Far segments are emptied without being fetched: of each page, only headers and live objects are read.
-TEST(Objects, FarGarbageIsCollectedByPieces) {
+TEST(Objects, FarGarbageIsCollectedWithoutFetchingPages) {
   for (bool in_place : {true, false}) {
     ObjectFixture far(8 * kMiB, in_place);
     constexpr uint64_t kCount = 500000, kEvery = 16;
@@ -285,7 +285,7 @@ TEST(Objects, FarGarbageIsCollectedByPieces) {
   }
 }
 
-TEST(Objects, OfADataStructureLeaveByItsPolicyAndAreTold) {
+TEST(Objects, OfAStructureAreEvictedByItsPolicyAndListed) {
   ObjectFixture far(8 * kMiB, false);
   EXPECT_EQ(
       [] {
@@ -299,23 +299,23 @@ TEST(Objects, OfADataStructureLeaveByItsPolicyAndAreTold) {
   std::vector<unique_ptr<Line>> lines(kCount), others(1000);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique_in<Line>(cache, Line{{i}});
   for (auto& other : others) other = make_unique_in<Line>(quiet, Line{{7}});
-  uint64_t known = 0, told = 0, near = 0;
+  uint64_t listed = 0, taken = 0, near = 0;
   do {
-    told = cache.take_evicted([&](uint64_t* owner) {
+    taken = cache.take_evicted([&](uint64_t* owner) {
       auto* line = reinterpret_cast<unique_ptr<Line>*>(owner);
       ASSERT_TRUE(line >= &lines.front() && line <= &lines.back());
-      known++;
+      listed++;
       near += far.pager().word(*owner >> 16).is(pager::PageState::kNear);
     });
-  } while (told > 0);
-  EXPECT_GT(known, 20000u);  // the last 1024 evicted pages; others were dropped
-  EXPECT_LT(near, known / 10);
+  } while (taken > 0);
+  EXPECT_GT(listed, 20000u);  // the last 1024 evicted pages; others were dropped
+  EXPECT_LT(near, listed / 10);
   EXPECT_EQ(quiet.take_evicted([](uint64_t*) {}), 0u);
   for (uint64_t i = 0; i < kCount; i += 7) ASSERT_EQ(lines[i].load().words[0], i);
   for (const auto& other : others) ASSERT_EQ(other.load().words[0], 7u);
 }
 
-TEST(Objects, ADataStructureHasNoMoreThanItsCapacityAndItsObjectsComeBack) {
+TEST(Objects, AStructureIsLimitedToItsCapacity) {
   ObjectFixture far(8 * kMiB, false);
   structure small({32 * kMiB, nullptr, 0});
   std::vector<unique_ptr<Line>> lines;
@@ -352,7 +352,7 @@ TEST(Objects, ALongScopeDelaysMovingButNotEviction) {
   EXPECT_EQ(far.stats().moved + far.stats().taken, moved);
 }
 
-TEST(Objects, PointersInsideObjectsFollow) {
+TEST(Objects, PointersInsideObjectsAreUpdated) {
   ObjectFixture far(2 * kMiB);
   constexpr uint64_t kLists = 2000, kLength = 60;
   std::vector<unique_ptr<Node>> heads(kLists);

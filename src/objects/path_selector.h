@@ -38,7 +38,7 @@ class PathSelector {
       }
       case Origin::kWasMade:
       case Origin::kWasTaken: {
-        note(records_[origin == Origin::kWasMade ? 0 : 1], well_used);
+        record(records_[origin == Origin::kWasMade ? 0 : 1], well_used);
         segment.origin.store(static_cast<uint8_t>(Origin::kKnown), std::memory_order_relaxed);
         break;
       }
@@ -51,21 +51,21 @@ class PathSelector {
  private:
   static constexpr unsigned kPageShare = 80;  // per cent of its lines (Atlas 5.4)
   static constexpr int kMax = 1 << 12, kWeight = 16;
-  static constexpr unsigned kOften = 16, kSeldom = 512;
+  static constexpr unsigned kMinPeriod = 16, kMaxPeriod = 512;
 
   // The record of segments of one origin. Evictors change it without a lock; a lost update does no harm.
   struct Record {
     std::atomic<int> score{kMax};  // 0 to kMax; at the start pages are preferred
-    std::atomic<unsigned> every{kOften}, seen{0};
+    std::atomic<unsigned> period{kMinPeriod}, seen{0};
   };
   static bool is_probe(Record& of) {
-    return of.seen.fetch_add(1, std::memory_order_relaxed) % of.every.load(std::memory_order_relaxed) == 0;
+    return of.seen.fetch_add(1, std::memory_order_relaxed) % of.period.load(std::memory_order_relaxed) == 0;
   }
-  static void note(Record& of, bool well_used) {
+  static void record(Record& of, bool well_used) {
     int now = of.score.load(std::memory_order_relaxed);
     of.score.store(now + ((well_used ? kMax : 0) - now) / kWeight, std::memory_order_relaxed);
-    unsigned every = of.every.load(std::memory_order_relaxed);
-    of.every.store(well_used ? kOften : std::min(2 * every, kSeldom), std::memory_order_relaxed);
+    unsigned period = of.period.load(std::memory_order_relaxed);
+    of.period.store(well_used ? kMinPeriod : std::min(2 * period, kMaxPeriod), std::memory_order_relaxed);
   }
 
   const Paths paths_;

@@ -97,7 +97,7 @@ size_t Evictor::select(Batch& batch) {
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
   size_t wanted = std::clamp<size_t>(c_.frames.missing() / 2, kMinBatchPages, kBatchPages);
-  size_t found = first_out_.take({candidates, wanted});
+  size_t found = preferred_.take({candidates, wanted});
   if (found < wanted) found += c_.policy.select(index_, {candidates + found, wanted - found});
   for (size_t i = 0; i < found; i++) {
     PageWord word;
@@ -129,7 +129,7 @@ void Evictor::notify_observer(const Batch& batch) {
   for (size_t i = 0; i < batch.count; i++) {
     if (c_.table[batch.pages[i]].load().has(PageWord::kObjects)) objects[count++] = batch.pages[i];
   }
-  if (count > 0) observer->leaving({objects, count});
+  if (count > 0) observer->on_evict({objects, count});
 }
 
 bool Evictor::claim(PageIndex page, PageWord* word) {
@@ -184,10 +184,10 @@ void Evictor::hold(Batch& batch) {
       runs[first].bytes -= left;
     }
   }
-  if (held < batch.dirty_count) give_up_unheld(batch, held);
+  if (held < batch.dirty_count) skip_unheld(batch, held);
 }
 
-void Evictor::give_up_unheld(Batch& batch, size_t held) {
+void Evictor::skip_unheld(Batch& batch, size_t held) {
   FARSIDE_CHECK(held < batch.dirty_count);
   log(LogLevel::kDebug, "{} pages could not be held for eviction and stay near", batch.dirty_count - held);
   for (size_t i = held; i < batch.dirty_count; i++) {
@@ -243,7 +243,7 @@ void Evictor::write(Batch& batch) {
 void Evictor::write_whole(Batch& batch) {
   uint64_t start = ticks();
   write_pages(batch, 0, batch.whole_count);
-  if (c_.twins.enabled()) c_.twins.note_handled(Twins::kWhole, batch.whole_count, ticks() - start);
+  if (c_.twins.enabled()) c_.twins.record_evictor_time(Twins::kWhole, batch.whole_count, ticks() - start);
 }
 
 // Whole pages, spliced from the pipe.
@@ -297,7 +297,7 @@ void Evictor::write_lines(Batch& batch) {
   }
   uint64_t took = ticks() - start;
   counters_.add(Counter::kCompareTicks, took);
-  c_.twins.note_handled(Twins::kByLines, at - batch.whole_count, took);
+  c_.twins.record_evictor_time(Twins::kByLines, at - batch.whole_count, took);
   if (count > 0) submit(batch, {segments, count}, at - sent, -1);
   for (size_t i = at; i < batch.dirty_count; i++) c_.twins.drop(batch.dirty[i]);
   write_pages(batch, at, batch.dirty_count);
@@ -347,15 +347,15 @@ bool Evictor::poll_writes_of(Batch& batch) {
     if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
     write.token = 0;
     FARSIDE_CHECK(batch.unwritten > 0);
-    if (c_.twins.enabled()) note_acknowledged(write);
+    if (c_.twins.enabled()) record_acknowledged(write);
     if (--batch.unwritten == 0) finish(batch);
   }
   return batch.unwritten < before;
 }
 
-void Evictor::note_acknowledged(const Batch::Write& write) {
+void Evictor::record_acknowledged(const Batch::Write& write) {
   uint64_t now = ticks();
-  c_.twins.note_carried(write.method, write.pages, now - std::max(write.sent, last_acknowledged_));
+  c_.twins.record_link_time(write.method, write.pages, now - std::max(write.sent, last_acknowledged_));
   last_acknowledged_ = now;
 }
 

@@ -42,7 +42,7 @@ namespace farside::pager {
 class PageObserver {
  public:
   virtual ~PageObserver() = default;
-  virtual void leaving(std::span<const PageIndex> pages) = 0;
+  virtual void on_evict(std::span<const PageIndex> pages) = 0;
 };
 
 // A bounded FIFO of pages; a page that does not fit is dropped. Thread-safe; the caller has signals blocked.
@@ -102,8 +102,8 @@ struct Batch : NearObject {
 // thread, or while it does not run.
 class Evictor : public NearObject {
  public:
-  Evictor(const Context& context, unsigned index, const std::atomic<PageObserver*>& observer, PageFifo& first_out)
-      : c_(context), index_(index), observer_(observer), first_out_(first_out) {}
+  Evictor(const Context& context, unsigned index, const std::atomic<PageObserver*>& observer, PageFifo& preferred)
+      : c_(context), index_(index), observer_(observer), preferred_(preferred) {}
   ~Evictor();
 
   Status open();  // opens the pipes and the channel
@@ -131,7 +131,7 @@ class Evictor : public NearObject {
   bool claim(PageIndex page, PageWord* word);
   void notify_observer(const Batch& batch);
   void hold(Batch& batch);
-  void give_up_unheld(Batch& batch, size_t held);
+  void skip_unheld(Batch& batch, size_t held);
   void unmap(Batch& batch);
   void release_clean(Batch& batch);
   void write(Batch& batch);
@@ -143,13 +143,13 @@ class Evictor : public NearObject {
   void finish(Batch& batch);
   bool poll_writes();
   bool poll_writes_of(Batch& batch);
-  void note_acknowledged(const Batch::Write& write);
+  void record_acknowledged(const Batch::Write& write);
   void close_pipes();
 
   Context c_;
   unsigned index_;
   const std::atomic<PageObserver*>& observer_;
-  PageFifo& first_out_;  // pages that are evicted before those that the policy selects
+  PageFifo& preferred_;  // pages that are evicted before those that the policy selects
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
   size_t in_flight_ = 0;

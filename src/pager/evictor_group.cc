@@ -40,7 +40,7 @@ void EvictorGroup::start_one(unsigned index) {
     EvictorGroup* group;
     unsigned index;
   };
-  if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, first_out_);
+  if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, preferred_);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
   running_.fetch_add(1);
@@ -71,7 +71,7 @@ void EvictorGroup::stop() {
 // The first evictor works until frames are plentiful, further ones only until the first one is sufficient.
 bool EvictorGroup::is_wanted(unsigned index, bool working) const {
   if (!working) return c_.frames.is_below(index);
-  return index == 0 ? !c_.frames.comfortable() : c_.frames.low();
+  return index == 0 ? !c_.frames.plentiful() : c_.frames.low();
 }
 
 void EvictorGroup::request_background_work() {
@@ -117,7 +117,7 @@ void EvictorGroup::run_paused(unsigned index) {
   evictors_[index]->drain();
   FARSIDE_CHECK(!evictors_[index]->busy());
   paused_.fetch_add(1);
-  still_.wake_all();
+  halted_.wake_all();
   while (pausing_.load()) {
     uint32_t seen = slots_[index].work.value();
     if (pausing_.load()) slots_[index].work.wait(seen, kIdleSleepNs);
@@ -147,8 +147,8 @@ void EvictorGroup::pause() {
   pausing_.store(true);
   wake_all();
   while (paused_.load() < running_.load()) {
-    uint32_t seen = still_.value();
-    if (paused_.load() < running_.load()) still_.wait(seen, 1000000);
+    uint32_t seen = halted_.value();
+    if (paused_.load() < running_.load()) halted_.wait(seen, 1000000);
   }
 }
 
@@ -171,7 +171,7 @@ void EvictorGroup::reset_in_child() {
     slot.work.reset_in_child();
     slot.asleep.store(false);
   }
-  still_.reset_in_child();
+  halted_.reset_in_child();
   for (const auto& e : evictors_) {
     if (e) e->reset_in_child();
   }

@@ -29,7 +29,7 @@ class EvictorGroup {
   // Sets the observer of evicted pages that hold objects; nullptr: none. At any time.
   void set_observer(PageObserver* observer) { observer_.store(observer, std::memory_order_release); }
   // The next batch begins with this page. The caller has signals blocked.
-  void evict_first(PageIndex page) { first_out_.push(page); }
+  void evict_first(PageIndex page) { preferred_.push(page); }
   // An evictor runs the background work soon. Async-signal-safe.
   void request_background_work();
   // False for a while after an evictor that waited for the background work lost its processor to another thread.
@@ -87,7 +87,7 @@ class EvictorGroup {
   bool (*background_work_)(void*) = nullptr;
   void* background_context_ = nullptr;
   std::atomic<PageObserver*> observer_{nullptr};
-  PageFifo first_out_;
+  PageFifo preferred_;
   std::atomic<bool> background_wanted_{false};
   CoreSharing core_;
   std::atomic<unsigned> running_{0};  // evictors whose thread was started
@@ -95,7 +95,7 @@ class EvictorGroup {
   std::atomic<unsigned> paused_{0};   // evictors that are halted by pause()
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
-  Event still_;  // signalled when an evictor has halted
+  Event halted_;  // signalled when an evictor has halted
 };
 
 }  // namespace farside::pager

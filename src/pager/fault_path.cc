@@ -189,7 +189,7 @@ Window FaultPath::claim_stream(ThreadSlot& t, Claim& claim, PageState state) {
   if (window.count == 0) return {};
   // Untouched pages are mapped ahead of a stream of writes only: a page that is only read costs nothing until then.
   unsigned reached = far || claim.write ? fetches_.claim_window(t, claim, window, state) : 0;
-  t.prefetcher.taken(reached, far ? claim.count - 1 : 0);
+  t.prefetcher.record_window(reached, far ? claim.count - 1 : 0);
   return claim.count > 1 ? t.prefetcher.next_window() : Window();
 }
 

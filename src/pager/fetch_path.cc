@@ -112,7 +112,7 @@ void FetchPath::start_next_window(ThreadSlot& t, const Window& window, bool writ
   claimed.write = write;
   claimed.ahead = true;
   unsigned reached = claim_window(t, claimed, window, PageState::kFar);
-  t.prefetcher.under_way(reached, claimed.count, claimed.pages[0]);
+  t.prefetcher.record_next_window(reached, claimed.count, claimed.pages[0]);
   if (claimed.count == 0) return;
   fetch({t}, claimed);
   if (claimed.count == 1 || !delegates) return;

@@ -100,7 +100,7 @@ class Frames {
   // Too few free frames for pages that no thread has requested yet.
   bool scarce() const { return used() + low_water() / 4 > usable(); }
   // Enough free frames: the evictors stop.
-  bool comfortable() const { return !is_shrinking() && missing() == 0; }
+  bool plentiful() const { return !is_shrinking() && missing() == 0; }
   // The number of frames to free until then.
   uint64_t missing() const {
     uint64_t wanted = used() + 2 * low_water(), all = usable();

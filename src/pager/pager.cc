@@ -11,7 +11,7 @@
 namespace farside::pager {
 namespace {
 
-bool fits_nowhere(uint64_t bytes, uint64_t space) { return bytes == 0 || bytes > space; }
+bool cannot_fit(uint64_t bytes, uint64_t space) { return bytes == 0 || bytes > space; }
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void Pager::start_threads() { evictors_.start(); }
 
 std::byte* Pager::reserve(size_t bytes, size_t alignment) {
   SignalsBlocked blocked;
-  if (fits_nowhere(bytes, space_->bytes())) return nullptr;
+  if (cannot_fit(bytes, space_->bytes())) return nullptr;
   LockGuard guard(address_mutex_);
   uint64_t taken = addresses_.take(align_up(bytes, kPageSize), alignment < kPageSize ? kPageSize : alignment);
   FARSIDE_DCHECK(addresses_.is_valid());
@@ -59,7 +59,7 @@ std::byte* Pager::reserve(size_t bytes, size_t alignment) {
 bool Pager::reserve_at(std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
   auto begin = reinterpret_cast<uint64_t>(address);
-  if (!contains(begin) || !is_aligned(begin, kPageSize) || fits_nowhere(bytes, space_->bytes())) return false;
+  if (!contains(begin) || !is_aligned(begin, kPageSize) || cannot_fit(bytes, space_->bytes())) return false;
   LockGuard guard(address_mutex_);
   return addresses_.take_exactly(begin, begin + align_up(bytes, kPageSize));
 }
@@ -307,12 +307,12 @@ void Pager::fork_in_child() {
   if (error)
     die("a forked child cannot register its far memory with userfaultfd (error {}); it ends, since it would read zeros",
         -error);
-  forget_pins();
+  clear_pins();
   protect_shared_frames();
   gate_.open();
 }
 
-void Pager::forget_pins() {
+void Pager::clear_pins() {
   uint64_t pages = used_pages();
   for (uint64_t i = 0; i < pages; i++) {
     AtomicPageWord& word = table_[static_cast<PageIndex>(i)];

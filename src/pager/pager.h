@@ -68,7 +68,7 @@ class Pager : public NearObject {
     evictors_.evict_first(table_.index_of(address));
   }
   // No prefetch window includes the page any more: its objects are fetched one by one.
-  void take_object_path(uint64_t address) { table_[table_.index_of(address)].set(PageWord::kObjectPath); }
+  void use_object_path(uint64_t address) { table_[table_.index_of(address)].set(PageWord::kObjectPath); }
 
   // The word of the page at `address`, which must be in far space.
   PageWord word(uint64_t address) { return table_[table_.index_of(address)].load(); }
@@ -150,7 +150,7 @@ class Pager : public NearObject {
   uint64_t used_pages();
   void unlock_after_fork();
   void protect_shared_frames();
-  void forget_pins();
+  void clear_pins();
 
   static constexpr uint64_t kReserveAhead = 4 * remote::kSlabBytes;
 

@@ -96,7 +96,7 @@ TEST_P(PagerTest, FirstWriteToACleanPageIsSeen) {
   EXPECT_GT(pager_->stats().get(Counter::kProtectionFaults), kPages);
 }
 
-TEST_P(PagerTest, AWriteThatFollowedAReadIsPresumedUntilItStaysAway) {
+TEST_P(PagerTest, AWriteAfterAReadIsPresumedUntilItDoesNotFollow) {
   constexpr size_t kPages = 16 * kMiB / kPageSize;
   auto* memory = reinterpret_cast<volatile uint64_t*>(pager_.allocate(kPages * kPageSize));
   std::vector<size_t> order(kPages);  // no stride to follow
@@ -136,7 +136,7 @@ TEST_P(PagerTest, DiscardedMemoryReadsAsZero) {
   EXPECT_GT(pager_->stats().get(Counter::kBytesDiscarded), 0u);
 }
 
-TEST_P(PagerTest, FreedMemoryComesBackZeroed) {
+TEST_P(PagerTest, FreedMemoryIsZeroWhenReused) {
   for (int round = 0; round < 5; round++) {
     std::byte* memory = pager_.allocate(20 * kMiB);
     for (size_t i = 0; i < 20 * kMiB; i += kPageSize) {
@@ -149,7 +149,7 @@ TEST_P(PagerTest, FreedMemoryComesBackZeroed) {
   EXPECT_EQ(pager_->stats().near_pages, 0u);
 }
 
-TEST_P(PagerTest, SealedMemoryComesBackWhenUnsealed) {
+TEST_P(PagerTest, UnsealedMemoryHasItsContent) {
   constexpr size_t kBytes = 4 * kMiB;
   std::byte* memory = pager_.allocate(kBytes);
   for (size_t i = 0; i < kBytes; i += kPageSize) memory[i] = std::byte(i / kPageSize % 251);
@@ -169,7 +169,7 @@ TEST_P(PagerTest, ALowerLimitIsReachedWhileRunning) {
   for (size_t i = 0; i < 64 * kMiB; i += kPageSize) ASSERT_EQ(memory[i], std::byte{1});
 }
 
-TEST_P(PagerTest, PinnedPagesStay) {
+TEST_P(PagerTest, PinnedPagesAreNotEvicted) {
   constexpr size_t kBytes = 64 * kMiB;
   std::byte* memory = pager_.allocate(kBytes);
   memset(memory, 1, kBytes);
@@ -221,7 +221,7 @@ TEST_P(PagerTest, ThreadsSeeTheirOwnWrites) {
   EXPECT_LE(pager_->stats().near_peak_pages, pager_->stats().limit_pages);
 }
 
-TEST_P(PagerTest, RegionsComeAndGoAroundNearPages) {
+TEST_P(PagerTest, RegionsAreAddedAndRemovedAroundNearPages) {
   constexpr size_t kBytes = 8 * kMiB;
   std::byte* plain = pager_.allocate(kBytes);
   std::byte* regions[] = {pager_.allocate(kBytes), pager_.allocate(kBytes)};
@@ -251,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, PagerTest,
 
 // ---- Lines ----
 
-TEST(LinesTest, ChangesAreFoundWhereverTheyAre) {
+TEST(LinesTest, ChangesAreFoundInEveryByte) {
   alignas(64) std::byte now[kPageSize], before[kPageSize];
   for (size_t i = 0; i < kPageSize; i++) now[i] = before[i] = static_cast<std::byte>(i * 7);
   for (auto* compare : {changed_lines, changed_lines_portable}) {
@@ -267,7 +267,7 @@ TEST(LinesTest, ChangesAreFoundWhereverTheyAre) {
   }
 }
 
-TEST(LinesTest, RunsCoverTheBitsAndNoOthers) {
+TEST(LinesTest, RunsCoverExactlyTheSetBits) {
   for (uint64_t lines :
        {uint64_t{0}, uint64_t{1}, ~uint64_t{0}, uint64_t{0x8000000000000001}, uint64_t{0xf0ff00000000ff0e}}) {
     uint64_t covered = 0;
@@ -309,7 +309,7 @@ TEST(LinesTest, OnlyChangedLinesAreWrittenBack) {
   EXPECT_LT(written[true], written[false] / 4);  // pages that were never stored are written whole
 }
 
-TEST(FramesTest, ALowerLimitIsReachedByAndBy) {
+TEST(FramesTest, ALowerLimitIsReachedGradually) {
   Frames frames;
   frames.set_limit(1000);
   ASSERT_TRUE(frames.try_take(900));
@@ -357,25 +357,25 @@ TEST(PagerLimits, AFullServerIsAnError) {
   pager->release(memory, 256 * kMiB);
 }
 
-TEST(Prefetcher, FollowsStreamsAndForgetsNoise) {
+TEST(Prefetcher, FollowsStreamsAndIgnoresNoise) {
   Prefetcher p;
   EXPECT_EQ(p.on_fault(100).count, 0u);
   EXPECT_EQ(p.on_fault(101).count, 0u);
   Window w = p.on_fault(102);
   EXPECT_EQ(w.stride, 1);
   EXPECT_EQ(w.count, Prefetcher::kFirstWindow);
-  p.taken(w.count, w.count);
+  p.record_window(w.count, w.count);
   EXPECT_EQ(p.on_fault(5000).count, 0u);  // noise between
   w = p.on_fault(107);
   EXPECT_EQ(w.count, 2 * Prefetcher::kFirstWindow);
   EXPECT_EQ(p.used_window(), Prefetcher::kFirstWindow);
 }
 
-TEST(Prefetcher, PassesOverPagesThatAreNear) {
+TEST(Prefetcher, SkipsPagesThatAreNear) {
   Prefetcher p;
   for (PageIndex i : {10u, 11u}) p.on_fault(i);
   Window w = p.on_fault(12);
-  p.taken(w.count, 1);                       // all but one were near; so is the marker, page 17
+  p.record_window(w.count, 1);               // all but one were near; so is the marker, page 17
   EXPECT_GT(p.on_fault(19).count, w.count);  // so the stream continues at 19
 }
 
@@ -394,12 +394,12 @@ TEST(Prefetcher, IgnoresRandomFaults) {
   for (int i = 0; i < 10000; i++) {
     Window w = p.on_fault(random() % 10000000);
     fetched += w.count;
-    if (w.count) p.taken(w.count, w.count);
+    if (w.count) p.record_window(w.count, w.count);
   }
   EXPECT_LT(fetched, 20u);
 }
 
-TEST(SpaceAllocator, TakesGivesAndJoins) {
+TEST(SpaceAllocator, AllocatesFreesAndJoins) {
   SpaceAllocator a(kPageSize, 100 * kPageSize);
   uint64_t x = a.take(10 * kPageSize, kPageSize), y = a.take(10 * kPageSize, 16 * kPageSize);
   EXPECT_EQ(x, kPageSize);

@@ -19,8 +19,8 @@ Prefetcher::Stream* Prefetcher::find(int64_t page) {
 
 Window Prefetcher::extend(Stream& s, int64_t page) {
   used_window_ = s.ahead;
-  s.ahead = s.under_way;
-  s.under_way = 0;
+  s.ahead = s.in_flight;
+  s.in_flight = 0;
   s.window = s.window == 0 ? kFirstWindow : (s.window * 2 > kMaxWindow ? kMaxWindow : s.window * 2);
   bool beyond = s.stride > 0 ? page > s.last : page < s.last;
   if (beyond) s.last = page;  // else a window up to s.last is in flight
@@ -42,15 +42,15 @@ Window Prefetcher::on_fault(PageIndex index) {
   return {};
 }
 
-void Prefetcher::taken(unsigned reached, unsigned fetched) {
+void Prefetcher::record_window(unsigned reached, unsigned fetched) {
   reach(reached);
   current_->ahead += fetched;
   current_->next = current_->last + current_->stride;
 }
 
-void Prefetcher::under_way(unsigned reached, unsigned fetched, PageIndex marker) {
+void Prefetcher::record_next_window(unsigned reached, unsigned fetched, PageIndex marker) {
   reach(reached);
-  current_->under_way = fetched;
+  current_->in_flight = fetched;
   current_->next = fetched > 0 ? static_cast<int64_t>(marker) : current_->last + current_->stride;
 }
 

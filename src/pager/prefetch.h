@@ -38,10 +38,10 @@ class Prefetcher {
   unsigned used_window() const { return used_window_; }
 
   // Record how far the window reached (it ends early at the end of an allocation or without free frames), and how many
-  // of its pages were fetched; the others were near. under_way: the window is in flight, and `marker` is its first
-  // page.
-  void taken(unsigned reached, unsigned fetched);
-  void under_way(unsigned reached, unsigned fetched, PageIndex marker);
+  // of its pages were fetched; the others were near. record_next_window: the window is in flight, and `marker` is its
+  // first page.
+  void record_window(unsigned reached, unsigned fetched);
+  void record_next_window(unsigned reached, unsigned fetched, PageIndex marker);
 
  private:
   struct Stream {
@@ -50,7 +50,7 @@ class Prefetcher {
     int64_t stride = 0;      // 0: only one fault seen
     unsigned window = 0;     // 0: not confirmed
     unsigned ahead = 0;      // pages that the last window fetched
-    unsigned under_way = 0;  // pages of the window after that, which is in flight
+    unsigned in_flight = 0;  // pages of the window after that, which is in flight
     uint32_t age = 0;
   };
   static constexpr unsigned kStreams = 12;

@@ -62,7 +62,7 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageSt
   }
   inject::pause("drop:owned");
   if (any_near) unmap_owned(first, count);
-  if (any_stored) forget_far(t, first, count);
+  if (any_stored) discard_far(t, first, count);
   uint64_t freed = 0, emptied = 0;
   for (PageIndex page = first; page < first + count; page++) {
     PageWord old = c_.table[page].load();
@@ -115,7 +115,7 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
 }
 
 // Waits for the server: this discard must not be executed after a write of the next use of the page.
-void RangeOps::forget_far(ThreadSlot& t, PageIndex first, unsigned count) {
+void RangeOps::discard_far(ThreadSlot& t, PageIndex first, unsigned count) {
   transport::Segment segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
   ReadQueueLock lock(t.reads);
   int error = discard_now(t.reads.channel(c_.store), segment);

@@ -27,7 +27,7 @@ class RangeOps {
   void drop_piece(ThreadSlot& thread, PageIndex first, unsigned count, PageState to);
   void own(ThreadSlot& thread, PageIndex page);
   void unmap_owned(PageIndex first, unsigned count);
-  void forget_far(ThreadSlot& thread, PageIndex first, unsigned count);
+  void discard_far(ThreadSlot& thread, PageIndex first, unsigned count);
   void push_out(ThreadSlot& thread, PageIndex page);
   bool pin_one(ThreadSlot& thread, PageIndex page, bool write);
 

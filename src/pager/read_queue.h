@@ -74,7 +74,7 @@ class ReadQueue {
  public:
   // Besides these and the sub-page reads, the channel has room for one more request: a discard or write that is waited
   // for.
-  static constexpr unsigned kMaxReads = transport::kMaxInFlight - SubpageQueue::kMaxUnderWay - 1;
+  static constexpr unsigned kMaxReads = transport::kMaxInFlight - SubpageQueue::kMaxInFlight - 1;
 
   bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
   bool is_locked() const { return locked_.load(std::memory_order_relaxed); }

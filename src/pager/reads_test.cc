@@ -20,7 +20,7 @@ class ReadsTest : public testing::TestWithParam<bool> {
   ReadsTest() : pager_(options(), new LocalStore(kSpace, kSpace, GetParam()), Delivery::kSignal) {
     memory_ = pager_.allocate(kPages * kPageSize);
     for (size_t i = 0; i < kPages; i++) at(i) = i;
-    settle();
+    wait_for_free_frames();
   }
   ~ReadsTest() override {
     pager_.free(memory_, kPages * kPageSize);
@@ -37,7 +37,7 @@ class ReadsTest : public testing::TestWithParam<bool> {
   uint64_t count(Counter c) { return pager_->stats().get(c); }
   PageWord word(size_t page) { return pager_->word(reinterpret_cast<uint64_t>(memory_ + page * kPageSize)); }
   // Waits until the evictors have freed enough frames: windows and hints use free frames only.
-  void settle() {
+  void wait_for_free_frames() {
     constexpr uint64_t kEnough = 200;  // below the low-water mark, so the evictors free as many
     for (;;) {
       Stats s = pager_->stats();
@@ -57,10 +57,10 @@ class ReadsTest : public testing::TestWithParam<bool> {
   PagerFixture pager_;
   std::byte* memory_;
 
-  friend void wander(ReadsTest& test, bool hinted);
+  friend void access_at_random(ReadsTest& test, bool hinted);
 };
 
-TEST_P(ReadsTest, AStreamHasItsNextWindowUnderWay) {
+TEST_P(ReadsTest, TheNextWindowOfAStreamIsInFlight) {
   for (size_t i = 0; i < 64; i++) ASSERT_EQ(at(i), i);
   size_t ahead = 0;
   for (size_t i = 64; i < 400; i++) ahead += word(i).is(PageState::kFetching) || word(i).is(PageState::kNear);
@@ -88,7 +88,7 @@ TEST_P(ReadsTest, ABackgroundThreadMapsTheWindowAhead) {
   for (size_t i = 41; i < 400; i++) ASSERT_EQ(at(i), i);
 }
 
-TEST_P(ReadsTest, OthersFinishTheReadsOfAThreadThatIsElsewhere) {
+TEST_P(ReadsTest, OtherThreadsCompleteTheReadsOfABusyThread) {
   std::atomic<int> step{0};
   std::thread reader([&] {
     for (size_t i = 0; i < 40; i++) EXPECT_EQ(at(i), i);
@@ -102,7 +102,7 @@ TEST_P(ReadsTest, OthersFinishTheReadsOfAThreadThatIsElsewhere) {
   reader.join();
 }
 
-TEST_P(ReadsTest, AThreadMayEndWithReadsUnderWay) {
+TEST_P(ReadsTest, AThreadMayEndWithReadsInFlight) {
   for (int round = 0; round < 50; round++) {
     std::thread([&] {
       for (size_t i = 0; i < 20; i++) EXPECT_EQ(at(round * 64 + i), round * 64 + i);
@@ -112,14 +112,14 @@ TEST_P(ReadsTest, AThreadMayEndWithReadsUnderWay) {
   for (size_t i = 0; i < kPages; i++) ASSERT_EQ(at(i), i);
 }
 
-TEST_P(ReadsTest, MemoryWithReadsUnderWayCanBeDiscarded) {
+TEST_P(ReadsTest, MemoryWithReadsInFlightCanBeDiscarded) {
   for (size_t i = 0; i < 40; i++) ASSERT_EQ(at(i), i);
   pager_->discard(memory_, 512 * kPageSize);
   for (size_t i = 0; i < 600; i++) ASSERT_EQ(at(i), i < 512 ? 0 : i);
 }
 
 // Reads that no thread waits for hold frames; other threads must make progress all the same.
-TEST_P(ReadsTest, ForgottenReadsGiveTheirFramesBack) {
+TEST_P(ReadsTest, AbandonedReadsReleaseTheirFrames) {
   std::atomic<unsigned> ready{0};
   std::atomic<bool> done{false};
   std::vector<std::thread> readers;
@@ -138,7 +138,7 @@ TEST_P(ReadsTest, ForgottenReadsGiveTheirFramesBack) {
   for (std::thread& t : readers) t.join();
 }
 
-TEST_P(ReadsTest, AHintFetchesWhatItNames) {
+TEST_P(ReadsTest, AHintFetchesItsPages) {
   for (size_t i = 0; i < 80; i++) expect_far(i);
   uint64_t faults = count(Counter::kFaults), fetches = count(Counter::kReads);
   hint(0, 4, {.ahead = 32});
@@ -153,7 +153,7 @@ TEST_P(ReadsTest, AHintFetchesWhatItNames) {
   expect_far(64);
 }
 
-TEST_P(ReadsTest, AWriteHintLeavesNoFaultToTheWrite) {
+TEST_P(ReadsTest, AWriteAfterAWriteHintDoesNotFault) {
   ASSERT_EQ(at(1), 1u);
   hint(1, 1, {.write = true});  // near and clean
   hint(2, 1, {.write = true});  // far
@@ -219,15 +219,15 @@ TEST_P(ReadsTest, HintsRaceWithEverythingElse) {
 }
 
 // Sixteen fibers of two workers access random far pages, with or without hints.
-void wander(ReadsTest& test, bool hinted);
+void access_at_random(ReadsTest& test, bool hinted);
 
-TEST_P(ReadsTest, FibersRunWhileTheirPagesCome) { wander(*this, false); }
-TEST_P(ReadsTest, FibersRunWhileTheirHintedPagesCome) { wander(*this, true); }
+TEST_P(ReadsTest, FibersRunWhilePagesAreFetched) { access_at_random(*this, false); }
+TEST_P(ReadsTest, FibersRunWhileHintedPagesAreFetched) { access_at_random(*this, true); }
 
 INSTANTIATE_TEST_SUITE_P(Stores, ReadsTest, testing::Bool(),
                          [](const auto& test) { return test.param ? "InPlace" : "Copying"; });
 
-void wander(ReadsTest& test, bool hinted) {
+void access_at_random(ReadsTest& test, bool hinted) {
   std::atomic<unsigned> wrong{0};
   run_fibers(2, [&] {
     std::vector<fiber> fibers;

@@ -79,7 +79,7 @@ inline constexpr NamedCounter kNamedCounters[] = {
     {"evictions", Counter::kEvictions, Unit::kEvents},
     {"dirty_evictions", Counter::kDirtyEvictions, Unit::kEvents},
     {"batches", Counter::kBatches, Unit::kEvents},
-    {"pieces", Counter::kSubpageReads, Unit::kEvents},
+    {"subpage_reads", Counter::kSubpageReads, Unit::kEvents},
     {"bytes_fetched", Counter::kBytesFetched, Unit::kEvents},
     {"bytes_written", Counter::kBytesWritten, Unit::kEvents},
     {"bytes_discarded", Counter::kBytesDiscarded, Unit::kEvents},

@@ -22,12 +22,12 @@ struct SubpageReadGroup {
 class SubpageQueue {
  public:
   static constexpr size_t kMaxSegments = 64;  // of one request
-  static constexpr size_t kMaxUnderWay = 4;   // requests
-  static constexpr size_t kEnough = 16;       // segments for which a third or fourth request is sent
+  static constexpr size_t kMaxInFlight = 4;   // requests
+  static constexpr size_t kMinToSend = 16;    // segments for which a third or fourth request is sent
 
   bool empty() const { return !first_ && in_flight_ == 0; }
   bool has_queued() const { return first_; }
-  bool is_full() const { return in_flight_ == kMaxUnderWay; }
+  bool is_full() const { return in_flight_ == kMaxInFlight; }
   void push(SubpageReadGroup& read) {
     read.next = nullptr;
     (first_ ? last_->next : first_) = &read;
@@ -35,8 +35,8 @@ class SubpageQueue {
     queued_ += read.segments.size();
   }
   bool should_send() const {
-    if (!first_ || in_flight_ == kMaxUnderWay) return false;
-    return in_flight_ < 2 || queued_ >= kEnough;
+    if (!first_ || in_flight_ == kMaxInFlight) return false;
+    return in_flight_ < 2 || queued_ >= kMinToSend;
   }
   // Sends the first groups of the queue in one request. Returns 0 or -errno; on an error they stay queued.
   int send(transport::Channel& channel);
@@ -53,7 +53,7 @@ class SubpageQueue {
   SubpageReadGroup* first_ = nullptr;
   SubpageReadGroup* last_ = nullptr;
   size_t queued_ = 0, in_flight_ = 0;
-  Request requests_[kMaxUnderWay] = {};  // oldest first
+  Request requests_[kMaxInFlight] = {};  // oldest first
 };
 
 }  // namespace farside::pager

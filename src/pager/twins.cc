@@ -37,14 +37,14 @@ Twins::~Twins() {
   os::unmap(chunks_, kMaxChunks * sizeof *chunks_);
 }
 
-bool Twins::wants() const {
+bool Twins::should_make() const {
   if (mode_ != WriteBack::kAuto) return mode_ == WriteBack::kLine;
   if (!remote_.load(std::memory_order_relaxed)) return false;
   return gain_.load(std::memory_order_relaxed) != kNone || frames_.evicted() % kTrialPeriod < kTrial;
 }
 
 void Twins::make(PageIndex page, const std::byte* content, unsigned thread) {
-  if (!wants()) return;
+  if (!should_make()) return;
   FARSIDE_DCHECK(slots_[page].load(std::memory_order_relaxed) == 0);
   uint32_t slot = take(shards_[thread % kShards]);
   if (slot == 0) return;
@@ -79,7 +79,7 @@ uint32_t Twins::take(Shard& shard) {
   return slot;
 }
 
-uint64_t Twins::most() const {
+uint64_t Twins::max_twins() const {
   bool many = mode_ == WriteBack::kLine || gain_.load(std::memory_order_relaxed) == kMuch;
   return many ? frames_.limit() : frames_.limit() / 4;
 }
@@ -87,7 +87,7 @@ uint64_t Twins::most() const {
 void Twins::add_chunk(Shard& shard) {
   LockGuard guard(chunks_lock_);
   uint32_t count = chunk_count_.load(std::memory_order_relaxed);
-  if (count == kMaxChunks || (count + 1) * kChunk > most()) return;
+  if (count == kMaxChunks || (count + 1) * kChunk > max_twins()) return;
   chunks_[count] = {static_cast<std::byte*>(near_alloc(kChunk * kPageSize)), &shard};
   chunk_count_.store(count + 1, std::memory_order_release);
   for (uint32_t i = 0; i < kChunk; i++) {
@@ -107,19 +107,22 @@ void Twins::give(uint32_t slot) {
 
 // ---- What pays ----
 
-void Twins::note_handled(Method method, uint64_t pages, uint64_t ticks) { average(handled_[method], ticks / pages); }
+void Twins::record_evictor_time(Method method, uint64_t pages, uint64_t ticks) {
+  average(evictor_time_[method], ticks / pages);
+}
 
-void Twins::note_carried(Method method, uint64_t pages, uint64_t ticks) {
+void Twins::record_link_time(Method method, uint64_t pages, uint64_t ticks) {
   if (pages < 8) return;  // too few: the time is a latency
-  average(carried_[method], ticks / pages);
+  average(link_time_[method], ticks / pages);
   decide();
 }
 
 void Twins::decide() {
   auto get = [](const std::atomic<uint32_t>& a) { return uint64_t{a.load(std::memory_order_relaxed)}; };
-  if (get(carried_[kWhole]) == 0 || get(carried_[kByLines]) == 0) return;
-  uint64_t whole = get(handled_[kWhole]) + get(carried_[kWhole]), cost = get(copy_) + get(handled_[kByLines]);
-  uint64_t gain = whole - std::min(whole, get(carried_[kByLines]));
+  if (get(link_time_[kWhole]) == 0 || get(link_time_[kByLines]) == 0) return;
+  uint64_t whole = get(evictor_time_[kWhole]) + get(link_time_[kWhole]),
+           cost = get(copy_) + get(evictor_time_[kByLines]);
+  uint64_t gain = whole - std::min(whole, get(link_time_[kByLines]));
   gain_.store(gain < cost ? kNone : (gain < 2 * cost ? kSome : kMuch), std::memory_order_relaxed);
 }
 

@@ -51,9 +51,9 @@ class Twins : public NearObject {
   void set_remote(bool remote) { remote_.store(remote, std::memory_order_relaxed); }
   enum Method : unsigned { kWhole, kByLines };
   // The time in which an evictor sent so many pages, comparison included if by lines.
-  void note_handled(Method method, uint64_t pages, uint64_t ticks);
+  void record_evictor_time(Method method, uint64_t pages, uint64_t ticks);
   // The time for which a request with so many pages was in flight without another one before it.
-  void note_carried(Method method, uint64_t pages, uint64_t ticks);
+  void record_link_time(Method method, uint64_t pages, uint64_t ticks);
 
  private:
   static constexpr unsigned kShards = 16;
@@ -67,8 +67,8 @@ class Twins : public NearObject {
 
   enum Gain : unsigned { kNone, kSome, kMuch };
 
-  bool wants() const;
-  uint64_t most() const;
+  bool should_make() const;
+  uint64_t max_twins() const;
   uint32_t take(Shard& shard);
   void add_chunk(Shard& shard);
   void give(uint32_t slot);
@@ -91,7 +91,7 @@ class Twins : public NearObject {
   std::atomic<bool> remote_{false};
   std::atomic<unsigned> gain_{kSome};  // a Gain
   // Moving averages, in ticks for each page. A lost update does no harm.
-  std::atomic<uint32_t> handled_[2] = {}, carried_[2] = {}, copy_{0};
+  std::atomic<uint32_t> evictor_time_[2] = {}, link_time_[2] = {}, copy_{0};
 };
 
 }  // namespace farside::pager

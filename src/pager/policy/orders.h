@@ -17,7 +17,7 @@ class FifoOrder {
 
   Look look(PageTable& table, unsigned, bool spare_hot, PageIndex* page) {
     if (!queue_.pop(page)) return Look::kEmpty;
-    if (!kSecondChance || !spare_hot || !cool(table, *page)) return Look::kOut;
+    if (!kSecondChance || !spare_hot || !clear_hot(table, *page)) return Look::kOut;
     queue_.push(*page);
     return Look::kSpared;
   }
@@ -51,7 +51,7 @@ class GenerationsOrder {
     if (!spare_hot) return pop_oldest(page);
     unsigned from = next_to_age();
     if (!generations_[from].pop(page)) return Look::kEmpty;
-    if (cool(table, *page)) {
+    if (clear_hot(table, *page)) {
       generations_[kGenerations - 1].push(*page);
       return Look::kSpared;
     }
@@ -64,7 +64,7 @@ class GenerationsOrder {
   // The generation above the youngest one that is too small; 0, whose pages are evicted, if none is. At every 16th call
   // any generation, or pages that were in use long ago would stay while new pages are used only once.
   unsigned next_to_age() {
-    if (unsigned any = ++looks_ / kAnyway % kGenerations; looks_ % kAnyway == 0 && generations_[any].size() > 0)
+    if (unsigned any = ++looks_ / kAnyPeriod % kGenerations; looks_ % kAnyPeriod == 0 && generations_[any].size() > 0)
       return any;
     uint64_t wanted = queued() / kGenerations;
     for (unsigned i = kGenerations - 1; i > 0; i--) {
@@ -80,7 +80,7 @@ class GenerationsOrder {
     return Look::kEmpty;
   }
 
-  static constexpr unsigned kAnyway = 16;
+  static constexpr unsigned kAnyPeriod = 16;
   PageQueue generations_[kGenerations];  // 0: the oldest
   unsigned looks_ = 0;
 };
@@ -113,7 +113,7 @@ class PriorityOrder {
     if (!levels_[level].pop(page)) return Look::kEmpty;
     unsigned now = table[*page].load().priority();
     bool moves = now != level;
-    if (!moves && (!spare_hot || !cool(table, *page))) return Look::kOut;
+    if (!moves && (!spare_hot || !clear_hot(table, *page))) return Look::kOut;
     levels_[now].push(*page);
     return moves ? Look::kMoved : Look::kSpared;
   }

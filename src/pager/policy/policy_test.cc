@@ -54,7 +54,7 @@ std::vector<PageIndex> drain(Policy& policy, size_t batch = 128) {
   return all;
 }
 
-TEST(Shares, AddUpAndStarveNobody) {
+TEST(Shares, AddUpAndStarveNone) {
   const uint64_t sizes[] = {1, 1000000, 0, 50, 300000};
   size_t sums[5] = {};
   constexpr size_t kTurns = 100000, kWanted = 128;
@@ -70,7 +70,7 @@ TEST(Shares, AddUpAndStarveNobody) {
   }
 }
 
-TEST(Shares, OfNothingAreNothing) {
+TEST(Shares, OfNothingAreZero) {
   const uint64_t sizes[] = {0, 0};
   size_t shares[] = {7, 7};
   share_out(10, 3, sizes, shares);
@@ -84,7 +84,7 @@ class EveryPolicy : public testing::TestWithParam<PolicyKind> {
   std::unique_ptr<Policy> policy_{new_policy(GetParam(), table_)};
 };
 
-TEST_P(EveryPolicy, GivesEachPageOnce) {
+TEST_P(EveryPolicy, SelectsEachPageOnce) {
   std::mt19937 random(1);
   for (PageIndex page = 0; page < kPages; page++) {
     table_.set_priority(page, random() % 4);
@@ -107,7 +107,7 @@ TEST_P(EveryPolicy, FindsPagesWhenAllAreHotAgainAndAgain) {
   }
 }
 
-TEST_P(EveryPolicy, IsNotHeldUpByPagesThatWentOtherwise) {
+TEST_P(EveryPolicy, IsNotDelayedByPagesThatAreNotNear) {
   for (PageIndex page = 0; page < kPages; page++) table_.make_near(*policy_, 0, page);
   for (PageIndex page = 0; page < kPages - 10; page++) table_.evict(page);
   size_t found = 0;
@@ -191,7 +191,7 @@ TEST(SecondChance, SparesHotPagesOnce) {
 }
 
 // Page 0 is used once at the start, page 1 all the time, others once each: 0 is evicted, 1 never.
-TEST(Lru, KeepsWhatIsUsedAndNotWhatWasUsed) {
+TEST(Lru, KeepsRecentlyUsedPages) {
   constexpr PageIndex kNear = 1000, kAll = 8000;
   Table table(kAll);
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kLru, table));
@@ -206,7 +206,7 @@ TEST(Lru, KeepsWhatIsUsedAndNotWhatWasUsed) {
   EXPECT_FALSE(table[0].load().is(PageState::kNear));
 }
 
-TEST(Priority, HigherOnesLeaveFirstAndTheLastFewStay) {
+TEST(Priority, HigherPrioritiesAreEvictedFirstExceptForAFewPages) {
   Table table(4000);
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kPriority, table));
   for (PageIndex page = 0; page < 4000; page++) {
@@ -221,7 +221,7 @@ TEST(Priority, HigherOnesLeaveFirstAndTheLastFewStay) {
   EXPECT_LT(std::count_if(all.begin(), all.begin() + 2500, [](PageIndex page) { return page % 4 == 0; }), 100);
 }
 
-TEST(Priority, SeesAHintThatComesLater) {
+TEST(Priority, ObservesALaterHint) {
   Table table(1000);
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kPriority, table));
   for (PageIndex page = 0; page < 1000; page++) {
@@ -236,7 +236,7 @@ TEST(Priority, SeesAHintThatComesLater) {
   EXPECT_GT(std::count_if(all.begin(), all.begin() + 600, hinted), 70);
 }
 
-TEST(PolicyRanges, FindsEachPageItsKind) {
+TEST(PolicyRanges, FindsTheKindOfEachPage) {
   PolicyRanges ranges(PolicyKind::kFifo);
   std::mt19937 random(1);
   std::vector<PolicyKind> expected(10000, PolicyKind::kFifo);
@@ -268,7 +268,7 @@ class Regions : public testing::Test {
   PolicySet set_{PolicyKind::kSecondChance, table_};
 };
 
-TEST_F(Regions, RefuseWhatMakesNoSense) {
+TEST_F(Regions, RefuseInvalidRanges) {
   EXPECT_EQ(set_.add(5, 0, PolicyKind::kLru).code(), EINVAL);
   EXPECT_EQ(set_.add(kPages - 1, 2, PolicyKind::kLru).code(), EINVAL);
   EXPECT_TRUE(set_.add(10, 10, PolicyKind::kLru).ok());
@@ -283,7 +283,7 @@ TEST_F(Regions, RefuseWhatMakesNoSense) {
   EXPECT_STREQ(set_.name(), "second-chance");
 }
 
-TEST_F(Regions, LeaveByTheirOwnPolicy) {
+TEST_F(Regions, AreEvictedByTheirOwnPolicy) {
   ASSERT_TRUE(set_.add(0, 1000, PolicyKind::kFifo).ok());
   ASSERT_TRUE(set_.add(1000, 1000, PolicyKind::kPriority).ok());
   for (PageIndex page = 0; page < 3000; page++) {
@@ -309,7 +309,7 @@ TEST_F(Regions, LeaveByTheirOwnPolicy) {
 }
 
 // The smallest region is not starved by the largest, and does not exceed its share.
-TEST_F(Regions, LeaveInProportion) {
+TEST_F(Regions, AreEvictedInProportion) {
   ASSERT_TRUE(set_.add(0, 50, PolicyKind::kLru).ok());
   for (PageIndex page = 0; page < kPages; page++) table_.make_near(set_, page % 4, page);
   size_t small = 0;
@@ -319,7 +319,7 @@ TEST_F(Regions, LeaveInProportion) {
   EXPECT_NEAR(static_cast<double>(small), 25, 3);
 }
 
-TEST_F(Regions, ComeAndGoWhilePagesDo) {
+TEST_F(Regions, ChangeWhilePagesAreFetchedAndEvicted) {
   constexpr unsigned kThreads = 2, kEvictors = 2;
   std::atomic<unsigned> running{kThreads};
   auto fault = [&](unsigned thread) {

@@ -100,7 +100,7 @@ TEST_F(HitRates, LruLearnsFromFaultsAlone) {
   }
 }
 
-TEST_F(HitRates, AScanTakesLittleFromLruAndNothingFromPriority) {
+TEST_F(HitRates, AScanDisplacesLittleWithLruAndNothingWithPriority) {
   for (int share : {10, 25}) {
     EXPECT_GT(rate("scan + zipf 0.99", "lru, hints", share), rate("scan + zipf 0.99", "exact LRU", share) + 4) << share;
     EXPECT_GT(rate("scan + zipf 0.99", "priority, hints", share), rate("scan + zipf 0.99", "lru, hints", share))
@@ -118,7 +118,7 @@ TEST_F(HitRates, ALoopLargerThanMemoryDefeatsAllButTheOptimum) {
 }
 
 // A reference string of textbooks, whose numbers of faults with three frames are known.
-TEST(Simulator, CountsAsTheTextbooksDo) {
+TEST(Simulator, MatchesTextbookResults) {
   Trace trace{"textbook", 8, 8, {7, 0, 1, 2, 0, 3, 0, 4, 2, 3, 0, 3, 2, 1, 2, 0, 1, 7, 0, 1}};
   EXPECT_EQ(simulate_exact_lru(trace, 3).misses, 12u);
   EXPECT_EQ(simulate_optimum(trace, 3).misses, 9u);
@@ -132,7 +132,7 @@ struct RealCase {
 };
 class RealPager : public testing::TestWithParam<RealCase> {};
 
-TEST_P(RealPager, HasTheHitRateThatIsSimulated) {
+TEST_P(RealPager, HasTheSimulatedHitRate) {
   constexpr PageIndex kRealPages = 32 * kMiB / kPageSize;
   Options options;
   options.local = {8 * kMiB, 0};

@@ -21,7 +21,7 @@ enum class Look {
 };
 
 // Clears the hot bit of a near page. Returns whether it was set.
-inline bool cool(PageTable& table, PageIndex page) {
+inline bool clear_hot(PageTable& table, PageIndex page) {
   PageWord word = table[page].load();
   if (!word.is(PageState::kNear) || !word.has(PageWord::kHot)) return false;
   table[page].clear(PageWord::kHot);

@@ -195,7 +195,7 @@ class ProbationSimulation {
   ProbationSimulation(const Trace& trace, uint64_t near_pages, double probation)
       : trace_(trace),
         limit_(near_pages),
-        most_mapped_(near_pages - static_cast<uint64_t>(static_cast<double>(near_pages) * probation)),
+        max_mapped_(near_pages - static_cast<uint64_t>(static_cast<double>(near_pages) * probation)),
         place_(trace.pages, Place::kFar),
         life_(trace.pages) {}
 
@@ -220,7 +220,7 @@ class ProbationSimulation {
   void map(PageIndex page, Place was) {
     if (was == Place::kUnmapped) unmapped_count_--;
     else if (mapped_.size() + unmapped_count_ == limit_) evict_one();
-    if (mapped_.size() == most_mapped_) unmap_oldest();
+    if (mapped_.size() == max_mapped_) unmap_oldest();
     place_[page] = Place::kMapped;
     life_[page]++;
     mapped_.push_back(page);
@@ -247,7 +247,7 @@ class ProbationSimulation {
   }
 
   const Trace& trace_;
-  uint64_t limit_, most_mapped_, unmapped_count_ = 0;
+  uint64_t limit_, max_mapped_, unmapped_count_ = 0;
   std::vector<Place> place_;
   std::vector<uint32_t> life_;
   std::deque<PageIndex> mapped_;  // oldest first, as is unmapped_
