@@ -1,7 +1,7 @@
 // The evictor threads, and how they are woken, paused and stopped. The first thread works when free frames fall below
-// low-water mark; each further one when they fall to half of the level of the one before. So as many work as the rate
-// of faults requires (docs/decisions/0011). Evictors also map windows that were fetched ahead, and the first one calls
-// the regular work of the preload library.
+// the low-water mark; each further one when they fall to half of the level of the one before. So as many work as the
+// rate of faults requires (docs/decisions/0011). Evictors also map windows that were fetched ahead, and the first one
+// calls the regular work of the preload library.
 #pragma once
 #include <pthread.h>
 
