@@ -24,9 +24,9 @@
 
 namespace farside {
 
-namespace fiber_detail {
+namespace detail {
 
-inline void check(int result, const char* what) {
+inline void throw_if_error(int result, const char* what) {
   if (result < 0) throw std::system_error(-result, std::generic_category(), what);
 }
 
@@ -45,7 +45,7 @@ void call_in_place(void* function) noexcept {
 template <typename Handle, int (*create)(Handle**), int (*destroy)(Handle*)>
 class unique_handle {
  public:
-  unique_handle() { check(create(&handle_), "farside_fiber"); }
+  unique_handle() { throw_if_error(create(&handle_), "farside_fiber"); }
   ~unique_handle() { destroy(handle_); }
   unique_handle(const unique_handle&) = delete;
   unique_handle& operator=(const unique_handle&) = delete;
@@ -55,25 +55,24 @@ class unique_handle {
   Handle* handle_ = nullptr;
 };
 
-}  // namespace fiber_detail
+}  // namespace detail
 
 // Runs function as the first fiber; returns when all fibers have ended. workers 0: one a processor.
 template <typename Function>
 void run_fibers(unsigned workers, Function function) {
-  fiber_detail::check(farside_fiber_run(workers, fiber_detail::call_in_place<Function>, &function),
-                      "farside_fiber_run");
+  detail::throw_if_error(farside_fiber_run(workers, detail::call_in_place<Function>, &function), "farside_fiber_run");
 }
 
 namespace this_fiber {
 
 // Lets other fibers run.
-inline void yield() { fiber_detail::check(farside_fiber_yield(), "farside_fiber_yield"); }
+inline void yield() { detail::throw_if_error(farside_fiber_yield(), "farside_fiber_yield"); }
 
 // Lets other fibers run for at least so long.
 template <typename Rep, typename Period>
 void sleep_for(std::chrono::duration<Rep, Period> time) {
   auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
-  fiber_detail::check(farside_fiber_sleep(ns > 0 ? static_cast<uint64_t>(ns) : 0), "farside_fiber_sleep");
+  detail::throw_if_error(farside_fiber_sleep(ns > 0 ? static_cast<uint64_t>(ns) : 0), "farside_fiber_sleep");
 }
 
 }  // namespace this_fiber
@@ -95,8 +94,8 @@ class fiber {
   explicit fiber(Function&& function) {
     using Stored = std::decay_t<Function>;
     auto owned = std::make_unique<Stored>(std::forward<Function>(function));
-    fiber_detail::check(farside_fiber_spawn(&handle_, fiber_detail::call_once<Stored>, owned.get()),
-                        "farside_fiber_spawn");
+    detail::throw_if_error(farside_fiber_spawn(&handle_, detail::call_once<Stored>, owned.get()),
+                           "farside_fiber_spawn");
     owned.release();
   }
   fiber(fiber&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
@@ -131,20 +130,20 @@ void spawn(Function&& function) {
 // For std::lock_guard and std::unique_lock.
 class mutex {
  public:
-  void lock() { fiber_detail::check(farside_fiber_mutex_lock(handle_.get()), "farside_fiber_mutex_lock"); }
+  void lock() { detail::throw_if_error(farside_fiber_mutex_lock(handle_.get()), "farside_fiber_mutex_lock"); }
   bool try_lock() { return farside_fiber_mutex_trylock(handle_.get()) == 0; }
   void unlock() { farside_fiber_mutex_unlock(handle_.get()); }
   farside_fiber_mutex* handle() { return handle_.get(); }
 
  private:
-  fiber_detail::unique_handle<farside_fiber_mutex, farside_fiber_mutex_create, farside_fiber_mutex_destroy> handle_;
+  detail::unique_handle<farside_fiber_mutex, farside_fiber_mutex_create, farside_fiber_mutex_destroy> handle_;
 };
 
 class condition_variable {
  public:
   // The caller holds the mutex.
   void wait(mutex& m) {
-    fiber_detail::check(farside_fiber_condition_wait(handle_.get(), m.handle()), "farside_fiber_condition_wait");
+    detail::throw_if_error(farside_fiber_condition_wait(handle_.get(), m.handle()), "farside_fiber_condition_wait");
   }
   template <typename Predicate>
   void wait(mutex& m, Predicate done) {
@@ -154,20 +153,20 @@ class condition_variable {
   void notify_all() { farside_fiber_condition_broadcast(handle_.get()); }
 
  private:
-  fiber_detail::unique_handle<farside_fiber_condition, farside_fiber_condition_create, farside_fiber_condition_destroy>
+  detail::unique_handle<farside_fiber_condition, farside_fiber_condition_create, farside_fiber_condition_destroy>
       handle_;
 };
 
 class wait_group {
  public:
   void add(int64_t count = 1) {
-    fiber_detail::check(farside_fiber_group_add(handle_.get(), count), "farside_fiber_group_add");
+    detail::throw_if_error(farside_fiber_group_add(handle_.get(), count), "farside_fiber_group_add");
   }
   void done() { add(-1); }
-  void wait() { fiber_detail::check(farside_fiber_group_wait(handle_.get()), "farside_fiber_group_wait"); }
+  void wait() { detail::throw_if_error(farside_fiber_group_wait(handle_.get()), "farside_fiber_group_wait"); }
 
  private:
-  fiber_detail::unique_handle<farside_fiber_group, farside_fiber_group_create, farside_fiber_group_destroy> handle_;
+  detail::unique_handle<farside_fiber_group, farside_fiber_group_create, farside_fiber_group_destroy> handle_;
 };
 
 // A queue of T for any number of senders and receivers. capacity 0: a sender waits until its item is received.
@@ -175,7 +174,7 @@ template <typename T>
 class channel {
  public:
   explicit channel(size_t capacity) {
-    fiber_detail::check(farside_fiber_channel_create(&handle_, capacity), "farside_fiber_channel_create");
+    detail::throw_if_error(farside_fiber_channel_create(&handle_, capacity), "farside_fiber_channel_create");
   }
   channel(const channel&) = delete;
   channel& operator=(const channel&) = delete;
@@ -188,14 +187,14 @@ class channel {
     auto owned = std::make_unique<T>(std::move(item));
     int result = farside_fiber_channel_send(handle_, owned.get());
     if (result == 0) owned.release();
-    else if (result != -EPIPE) fiber_detail::check(result, "farside_fiber_channel_send");
+    else if (result != -EPIPE) detail::throw_if_error(result, "farside_fiber_channel_send");
     return result == 0;
   }
   // Nothing: the channel is closed and empty.
   std::optional<T> receive() {
     void* item = nullptr;
     int result = farside_fiber_channel_receive(handle_, &item);
-    if (result != -EPIPE) fiber_detail::check(result, "farside_fiber_channel_receive");
+    if (result != -EPIPE) detail::throw_if_error(result, "farside_fiber_channel_receive");
     return unpack(result, item);
   }
   // Nothing: there is no item now.
