@@ -6,17 +6,15 @@
 #include <memory>
 #include <vector>
 
-namespace ff = farside::fiber;
-
 int main() {
   constexpr size_t kWords = 4 << 20;
   constexpr unsigned kFibers = 32, kSteps = 2000;
   std::unique_ptr<uint64_t[]> words(new uint64_t[kWords]);
   for (size_t i = 0; i < kWords; i++) words[i] = i * 2654435761u;
   uint64_t sum = 0;
-  ff::run(2, [&] {
-    ff::Channel<uint64_t> found(16);
-    std::vector<ff::Fiber> walkers;
+  farside::run_fibers(2, [&] {
+    farside::channel<uint64_t> found(16);
+    std::vector<farside::fiber> walkers;
     for (unsigned f = 0; f < kFibers; f++) {
       walkers.emplace_back([&, f] {
         uint64_t random = f + 1, mine = 0;
