@@ -194,7 +194,7 @@ class spine {
   owner& operator[](size_t i) { return blocks_[i / length][i % length]; }
   const owner& operator[](size_t i) const { return blocks_[i / length][i % length]; }
 
-  // One owner more, of a new object, or of none yet.
+  // Appends an owner of a new object.
   template <typename... Arguments>
   void push(Arguments&&... arguments) {
     make_in(push_null(), options_, std::forward<Arguments>(arguments)...);
@@ -204,10 +204,6 @@ class spine {
   template <typename... Arguments>
   void fill(size_t i, Arguments&&... arguments) {
     make_in((*this)[i], options_, std::forward<Arguments>(arguments)...);
-  }
-  void push_empty() {
-    push_null();
-    size_++;
   }
   void pop() { (*this)[--size_] = nullptr; }
   void truncate(size_t size) {

@@ -23,20 +23,24 @@
 
 namespace farside {
 
+namespace detail {
+template <typename T, size_t ElementsPerObject>
+using list_chain_of = list_chain<T, elements_of<T, ElementsPerObject>>;
+}
+
 template <typename T, size_t ElementsPerObject = 0>
-class list {
+class list : public detail::reversible<list<T, ElementsPerObject>,
+                                       detail::list_position<detail::list_chain_of<T, ElementsPerObject>, false>,
+                                       detail::list_position<detail::list_chain_of<T, ElementsPerObject>, true>> {
   static_assert(detail::check_element<T>());
-  using chain = detail::list_chain<T, detail::elements_of<T, ElementsPerObject>>;
+  using chain = detail::list_chain_of<T, ElementsPerObject>;
   using node = typename chain::node;
 
  public:
   using value_type = T;
-  using size_type = size_t;
   static constexpr size_t kElementsPerObject = chain::kElements;
   using iterator = detail::list_position<chain, false>;
   using const_iterator = detail::list_position<chain, true>;
-  using reverse_iterator = std::reverse_iterator<iterator>;
-  using const_reverse_iterator = std::reverse_iterator<const_iterator>;
 
   list() = default;
   list(std::initializer_list<T> values) : list(values.begin(), values.end()) {}
@@ -54,17 +58,10 @@ class list {
   ~list() { clear(); }
 
   size_t size() const { return size_; }
-  [[nodiscard]] bool empty() const { return size_ == 0; }
   iterator begin() { return typename chain::place{chain_.first(), chain_.first()->first}; }
   iterator end() { return typename chain::place{chain_.end(), 0}; }
   const_iterator begin() const { return const_cast<list*>(this)->begin(); }
   const_iterator end() const { return const_cast<list*>(this)->end(); }
-  const_iterator cbegin() const { return begin(); }
-  const_iterator cend() const { return end(); }
-  reverse_iterator rbegin() { return reverse_iterator(end()); }
-  reverse_iterator rend() { return reverse_iterator(begin()); }
-  const_reverse_iterator rbegin() const { return const_reverse_iterator(end()); }
-  const_reverse_iterator rend() const { return const_reverse_iterator(begin()); }
   auto in(const deref_scope&) const {
     using scoped = detail::list_scoped_position<chain, true>;
     return detail::scoped_range<scoped>(scoped(begin()), scoped(end()));
@@ -191,10 +188,6 @@ class list {
   template <bool non_temporal = false, typename F>
   void for_each_mut(F f) {
     chain_.template visit<true, non_temporal>([&](T& item) { f(item); });
-  }
-
-  friend bool operator==(const list& a, const list& b) {
-    return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
   }
 
  private:

@@ -16,10 +16,12 @@
 
 #include <farside/scope.hpp>
 
+#include <algorithm>
 #include <compare>
 #include <cstddef>
 #include <iterator>
 #include <type_traits>
+#include <utility>
 
 namespace farside::detail {
 
@@ -135,6 +137,34 @@ class scoped_range {
 
  private:
   Iterator begin_, end_;
+};
+
+// The members that a container with iterators in both directions derives from its begin(), end() and size().
+template <typename Self, typename Iterator, typename ConstIterator>
+class reversible {
+ public:
+  using size_type = size_t;
+  using difference_type = std::ptrdiff_t;
+  using iterator = Iterator;
+  using const_iterator = ConstIterator;
+  using reverse_iterator = std::reverse_iterator<Iterator>;
+  using const_reverse_iterator = std::reverse_iterator<ConstIterator>;
+
+  [[nodiscard]] bool empty() const { return self().size() == 0; }
+  const_iterator cbegin() const { return self().begin(); }
+  const_iterator cend() const { return self().end(); }
+  reverse_iterator rbegin() { return reverse_iterator(self().end()); }
+  reverse_iterator rend() { return reverse_iterator(self().begin()); }
+  const_reverse_iterator rbegin() const { return const_reverse_iterator(self().end()); }
+  const_reverse_iterator rend() const { return const_reverse_iterator(self().begin()); }
+
+  friend bool operator==(const Self& a, const Self& b) {
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
+  }
+
+ private:
+  Self& self() { return static_cast<Self&>(*this); }
+  const Self& self() const { return static_cast<const Self&>(*this); }
 };
 
 }  // namespace farside::detail

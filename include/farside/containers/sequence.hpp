@@ -19,21 +19,17 @@
 namespace farside::detail {
 
 template <typename T, size_t asked>
-class sequence {
+class sequence
+    : public reversible<sequence<T, asked>, position<sequence<T, asked>>, position<const sequence<T, asked>>> {
   static_assert(check_element<T>());
 
  public:
   using value_type = T;
-  using size_type = size_t;
-  using difference_type = std::ptrdiff_t;
   using iterator = position<sequence>;
   using const_iterator = position<const sequence>;
-  using reverse_iterator = std::reverse_iterator<iterator>;
-  using const_reverse_iterator = std::reverse_iterator<const_iterator>;
   static constexpr size_t kElementsPerObject = elements_of<T, asked>;
 
   size_t size() const { return size_; }
-  [[nodiscard]] bool empty() const { return size_ == 0; }
 
   // ---- The element itself, until the scope ends ----
   template <bool non_temporal = false>
@@ -104,12 +100,6 @@ class sequence {
   iterator end() { return {*this, size_}; }
   const_iterator begin() const { return {*this, 0}; }
   const_iterator end() const { return {*this, size_}; }
-  const_iterator cbegin() const { return begin(); }
-  const_iterator cend() const { return end(); }
-  reverse_iterator rbegin() { return reverse_iterator(end()); }
-  reverse_iterator rend() { return reverse_iterator(begin()); }
-  const_reverse_iterator rbegin() const { return const_reverse_iterator(end()); }
-  const_reverse_iterator rend() const { return const_reverse_iterator(begin()); }
   auto in(const deref_scope&) const {
     using scoped = scoped_position<const sequence>;
     return scoped_range<scoped>(scoped(*this, 0), scoped(*this, size_));
@@ -117,10 +107,6 @@ class sequence {
   auto in_mut(const deref_scope&) {
     using scoped = scoped_position<sequence>;
     return scoped_range<scoped>(scoped(*this, 0), scoped(*this, size_));
-  }
-
-  friend bool operator==(const sequence& a, const sequence& b) {
-    return a.size_ == b.size_ && std::equal(a.begin(), a.end(), b.begin());
   }
 
  protected:
