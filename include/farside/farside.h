@@ -1,18 +1,31 @@
-/* Farside's interface for programs: hints that tell a code line's next access, and far regions with a policy of their
- * own. Plain C, usable from any language with a foreign function interface.
+/* Farside's C interface: hints that announce a program's next access, far regions with a separate eviction policy, and
+ * statistics of the process. Usable from C, C++ and every language with a foreign function interface.
  *
- *   #include <farside/farside.h>
- *   farside_hint_read(item, sizeof *item);                                   // before the line that reads it
- *   farside_hint(&column[i], 8, FARSIDE_READ | FARSIDE_SEQ | FARSIDE_AHEAD(32));
+ *   farside_hint_read(item, sizeof *item);  // before the line that reads *item
+ *   uint64_t sum = 0;
+ *   for (size_t i = 0; i < count; i++) {
+ *     farside_hint(&column[i], sizeof column[i], FARSIDE_READ | FARSIDE_SEQ | FARSIDE_AHEAD(32));
+ *     sum += column[i];
+ *   }
  *
- * Link with -lfarside (pkg-config farside, or find_package(farside) and farside::farside). A program that does not run
- * under `farside run` works as before: every hint returns after four instructions, and regions are ordinary memory.
+ * Link with -lfarside (pkg-config: farside; CMake: find_package(farside) and farside::farside). Needs C11 or C++17, GCC
+ * or Clang. A program that does not run under `farside run` works as well: hints do nothing, and regions are ordinary
+ * memory.
  *
- * Hints never change what a program computes. A hint on memory that is not far, was freed, or never existed is ignored
- * and counted (farside_stats.hints_wild). Where the idea comes from: Eden (NSDI'25), section 3.
+ * Hints never change what a program computes. Their cost on near memory, in x86-64 instructions at -O2 (GCC 12; measure
+ * with `farside bench hints`):
  *
- * Functions return 0, or a negative errno value; errno itself is not used. All are thread-safe; none may be called from
- * a signal handler of the program. */
+ *   read or write hint; the page has been used since it was fetched (write: and written)     15
+ *   FARSIDE_SEQ, and the access does not begin the page                                      11
+ *   the program does not run under Farside, or the memory is not far                          4
+ *
+ * A hint in far memory that was freed or never allocated is ignored and counted: farside_stats.hints_wild.
+ *
+ * Errors: functions return 0 or a negative errno value; errno itself is not used. Thread-safety: all functions may be
+ * called concurrently, but calls that change the same region must not overlap. None may be called from a signal
+ * handler.
+ *
+ * Source of the idea: Eden 3 (docs/references.md). Guide: docs/guide/hints.md. */
 #ifndef FARSIDE_FARSIDE_H
 #define FARSIDE_FARSIDE_H
 
@@ -22,7 +35,7 @@
 #define FARSIDE_VERSION_MAJOR 0
 #define FARSIDE_VERSION_MINOR 1
 #define FARSIDE_VERSION_PATCH 0
-/* Compare with FARSIDE_MAKE_VERSION(major, minor, patch) in the preprocessor. */
+/* For the preprocessor: #if FARSIDE_VERSION >= FARSIDE_MAKE_VERSION(0, 1, 0). */
 #define FARSIDE_MAKE_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
 #define FARSIDE_VERSION FARSIDE_MAKE_VERSION(FARSIDE_VERSION_MAJOR, FARSIDE_VERSION_MINOR, FARSIDE_VERSION_PATCH)
 
@@ -32,41 +45,48 @@ extern "C" {
 
 /* ---- Hints ---- */
 
-/* Options of farside_hint, or'ed together:
+/* Options of farside_hint, combined by |:
  *   bit 0        write
- *   bit 1        seq
+ *   bit 1        sequential
  *   bits 2-3     priority
  *   bits 8-15    pages ahead
  *   bits 16-23   pages behind  */
 #define FARSIDE_READ 0u
-#define FARSIDE_WRITE 1u /* the access writes */
-#define FARSIDE_SEQ                                                  \
-  2u /* accesses follow each other in memory: looks at the page only \
-        where one begins, so a hint in a loop costs two instructions */
-#define FARSIDE_PRIORITY(p)                                                                                          \
-  (((unsigned)(p)&3u) << 2)                                  /* 0 (default) stays longest .. 3 leaves first; for the \
-                                                                policies `priority` and any region that uses it */
-#define FARSIDE_AHEAD(pages) (((unsigned)(pages)&255u) << 8) /* fetch up to 255 pages after it, too */
+/* The access writes: the page is mapped writable, which saves the fault at its first write. */
+#define FARSIDE_WRITE 1u
+/* Accesses follow each other in memory. The page is looked up only where an access begins it or crosses into the next
+ * one, so a hint in a loop costs less. */
+#define FARSIDE_SEQ 2u
+/* Eviction priority of the page, 0 to 3: 0 (default) is evicted last, 3 first. Used by the policy `priority`. */
+#define FARSIDE_PRIORITY(p) (((unsigned)(p)&3u) << 2)
+/* Also fetch up to 255 pages after the access, or before it. */
+#define FARSIDE_AHEAD(pages) (((unsigned)(pages)&255u) << 8)
 #define FARSIDE_BEHIND(pages) (((unsigned)(pages)&255u) << 16)
 
-/* What the inline guards look at. Filled by Farside before main; all zero in a program that runs without it. */
+/* What the inline check reads. Filled in by Farside before main; all zero in a program that runs without it. Read-only
+ * for programs. */
 struct farside_view {
-  uintptr_t begin; /* far memory's addresses */
+  uintptr_t begin; /* first address of far space */
   size_t bytes;
-  const uint64_t* words; /* one word a page; see src/pager/page_word.h */
+  const uint64_t* words; /* the page word of each 4 KiB page: src/pager/page_word.h */
 };
 extern struct farside_view farside_view;
 
-/* The part of a hint that does something. Use the inline functions below. */
+/* The slow path of a hint, without the inline check. C and C++ programs call the inline functions below; it is public
+ * for other languages. Fetches at most 1024 pages of [address, address + bytes), and at most an eighth of the budget,
+ * in requests of up to 65 pages; takes only free frames, and stops when there are none. Fetched pages of the range are
+ * waited for, pages ahead and behind are not. */
 void farside_hint_slow(const void* address, size_t bytes, unsigned options);
 
-/* Bits of a page word, asserted to be those of src/pager/page_word.h. */
-#define FARSIDE_PAGE_MASK_ 0x67u /* state, hot, cow */
+/* Internal: bits of a page word. src/preload/program_api.cc asserts that they are those of src/pager/page_word.h. */
+#define FARSIDE_PAGE_MASK_ 0x67u /* state, hot, and write-protected by a fork (cow) */
 #define FARSIDE_PAGE_NEAR_ 0x24u /* near and hot */
-#define FARSIDE_PAGE_DIRTY_ 0x8u
+#define FARSIDE_PAGE_DIRTY_ 0x8u /* mapped writable */
 
-/* Says that the next lines use bytes [address, address + bytes): they are fetched now, in one request. In a fiber,
- * others run meanwhile. Nothing happens, in fifteen instructions, when the page is near already. */
+/* Announces that the next lines access [address, address + bytes). Absent pages are fetched now, together
+ * and without page faults; in a fiber, other fibers run meanwhile. Any address is allowed. Returns after the inline
+ * check if the page is near and hot, that is, used since it was fetched; the first hints after a fetch take the slow
+ * path, which makes it hot. Cost: see above. */
 static inline void farside_hint(const void* address, size_t bytes, unsigned options) {
   uintptr_t offset = (uintptr_t)address - farside_view.begin;
   size_t in_page = offset & 4095u;
@@ -86,37 +106,43 @@ static inline void farside_hint_write(void* address, size_t bytes) { farside_hin
 
 /* ---- Regions ---- */
 
-/* A far region: addresses of its own, whose pages leave by a policy of their own. Opaque. */
+/* A far region: a range of far addresses whose pages are evicted by a separate policy. */
 typedef struct farside_region farside_region;
 
-/* Reserves `capacity` bytes (rounded up to 4 KiB pages) of which the first `bytes` are usable and read as zero.
- * policy: "fifo", "second-chance", "lru" or "priority"; NULL: the process's. *region is set on success only. -ENOMEM
- * (far memory or addresses are used up), -EINVAL (unknown policy, no capacity, bytes > capacity), -ENOSPC (64 regions
- * exist). */
+/* Reserves addresses for `capacity` bytes, rounded up to 4 KiB pages and to at least 64 KiB. The first `bytes`, rounded
+ * up to pages, are usable and read as zero; the rest cannot be accessed and takes no memory. policy: "fifo",
+ * "second-chance", "lru" or "priority"; NULL: the policy of the process. *region is set on success only.
+ * Errors: -EINVAL (unknown policy, capacity 0, bytes > capacity), -ENOMEM (far memory or addresses are used up),
+ * -ENOSPC (64 regions with a policy exist). Cost: a few system calls. */
 int farside_region_create(farside_region** region, size_t bytes, size_t capacity, const char* policy);
-/* First byte; never moves. */
+/* The region's first byte. It does not change while the region exists. */
 void* farside_region_data(const farside_region* region);
+/* Usable bytes, a multiple of 4096. */
 size_t farside_region_size(const farside_region* region);
-/* Grows or shrinks within the capacity: new bytes read as zero, bytes cut off are discarded. -EINVAL (beyond the
- * capacity), -ENOMEM. */
+/* Grows or shrinks the usable part to `bytes`, rounded up to pages. New bytes read as zero; the content of bytes that
+ * are cut off is discarded. Errors: -EINVAL (more than the capacity), -ENOMEM; the region keeps its size then. */
 int farside_region_resize(farside_region* region, size_t bytes);
+/* Frees the region and its content. NULL is allowed. */
 void farside_region_destroy(farside_region* region);
 
-/* Gives the pages of a region their policy, or takes it back (NULL). Use farside_region_create. */
+/* Internal, for farside_region_create: sets the policy of a range of pages; NULL removes it. */
 int farside_region_set_policy_(const void* address, size_t bytes, const char* policy);
 
 /* ---- The process ---- */
 
 struct farside_stats {
-  uint64_t near_bytes, near_limit_bytes, heap_bytes; /* right now; heap_bytes: all that was touched, near or far */
-  uint64_t faults;                                   /* accesses that found their page absent or write-protected */
-  uint64_t hints, hints_fetched, hints_wild;         /* calls that got past the inline guard; of these, pages fetched;
-                                                        and calls on memory that is not the program's */
+  /* Now: near memory in use, the budget, and all memory that was touched and not freed, near or far. */
+  uint64_t near_bytes, near_limit_bytes, heap_bytes;
+  /* Accesses that found their page absent or write-protected. */
+  uint64_t faults;
+  /* Hints that found something to do; pages that they fetched; hints on far addresses that belong to no allocation. */
+  uint64_t hints, hints_fetched, hints_wild;
 };
-/* -ENOSYS: the program does not run under Farside; *stats is zeros. */
+/* Fills in *stats. -ENOSYS: the program does not run under Farside, and *stats is all zero. Cost: a sum over all
+ * threads; not for hot paths. */
 int farside_get_stats(struct farside_stats* stats);
 
-/* The version of the library that runs, as FARSIDE_VERSION. */
+/* The version of the library that is loaded, comparable with FARSIDE_VERSION, which is that of this header. */
 int farside_version(void);
 
 #ifdef __cplusplus

@@ -1,14 +1,21 @@
-// Farside's fibers for C++: <farside/fiber.h> with lambdas, RAII and types. Headers only.
+// Farside's C++ interface to fibers: <farside/fiber.h> with function objects, RAII and types. C++17, headers only.
 //
 //   farside::run_fibers(4, [] {
 //     farside::channel<std::string> lines(16);
-//     farside::fiber reader([&] { while (auto line = lines.receive()) use(*line); });
+//     farside::fiber reader([&] {
+//       while (auto line = lines.receive()) puts(line->c_str());
+//     });
 //     lines.send("hello");
 //     lines.close();
-//   });   // reader is joined by its destructor
+//   });  // the destructor of `reader` joins it
 //
-// Errors that a caller can do nothing about (no memory for a stack, a call outside of fibers) throw std::system_error.
-// An exception that leaves a fiber's function ends the process, as it does for std::thread.
+// Names and behaviour follow the standard library: std::thread, std::mutex, std::condition_variable. fiber.h states
+// what each function costs, where it may be called, and after which calls a fiber may continue on another thread.
+// Thread-safe as those.
+//
+// Errors (a call outside of fibers, no memory for a stack, a mutex that the fiber holds already) throw
+// std::system_error from constructors, spawn, run_fibers, yield, sleep_for, lock, wait, add, send and receive. The
+// other functions ignore them. An exception that leaves a fiber's function ends the process.
 #ifndef FARSIDE_FIBER_HPP
 #define FARSIDE_FIBER_HPP
 
@@ -41,7 +48,7 @@ void call_in_place(void* function) noexcept {
   (*static_cast<Function*>(function))();
 }
 
-// A handle of the C interface that is destroyed with its owner.
+// Owns an object of the C interface. The destructor of an object that fibers still wait for leaks it (-EBUSY).
 template <typename Handle, int (*create)(Handle**), int (*destroy)(Handle*)>
 class unique_handle {
  public:
@@ -57,7 +64,8 @@ class unique_handle {
 
 }  // namespace detail
 
-// Runs function as the first fiber; returns when all fibers have ended. workers 0: one a processor.
+// Runs function() as the first fiber on `workers` threads, the calling one included, and returns when all fibers have
+// ended. workers: 1 to 256; 0: one for each processor.
 template <typename Function>
 void run_fibers(unsigned workers, Function function) {
   detail::throw_if_error(farside_fiber_run(workers, detail::call_in_place<Function>, &function), "farside_fiber_run");
@@ -68,7 +76,7 @@ namespace this_fiber {
 // Lets other fibers run.
 inline void yield() { detail::throw_if_error(farside_fiber_yield(), "farside_fiber_yield"); }
 
-// Lets other fibers run for at least so long.
+// Suspends the calling fiber for at least this time.
 template <typename Rep, typename Period>
 void sleep_for(std::chrono::duration<Rep, Period> time) {
   auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
@@ -77,7 +85,8 @@ void sleep_for(std::chrono::duration<Rep, Period> time) {
 
 }  // namespace this_fiber
 
-// While it lives, a fault on far memory stops the whole worker: see farside_fiber_hold.
+// While one exists, a page fault of the calling fiber stops its worker instead of suspending the fiber: see
+// farside_fiber_hold.
 class fiber_hold {
  public:
   fiber_hold() { farside_fiber_hold(); }
@@ -86,7 +95,7 @@ class fiber_hold {
   fiber_hold& operator=(const fiber_hold&) = delete;
 };
 
-// A fiber that is joined when this goes out of scope.
+// The owner of a fiber; the destructor joins it. Movable, not copyable.
 class fiber {
  public:
   fiber() = default;
@@ -109,7 +118,7 @@ class fiber {
   ~fiber() { join(); }
 
   bool joinable() const { return handle_; }
-  // Does nothing for a fiber that was joined, detached, moved away or never started.
+  // join and detach do nothing if the fiber was joined, detached, moved from or never started.
   void join() {
     if (handle_) farside_fiber_join(std::exchange(handle_, nullptr));
   }
@@ -121,13 +130,14 @@ class fiber {
   farside_fiber* handle_ = nullptr;
 };
 
-// Starts a fiber that nobody joins.
+// Starts a detached fiber.
 template <typename Function>
 void spawn(Function&& function) {
   fiber(std::forward<Function>(function)).detach();
 }
 
-// For std::lock_guard and std::unique_lock.
+// A mutex for fibers, usable with std::lock_guard and std::unique_lock. Not recursive; fibers get it in the order of
+// their calls.
 class mutex {
  public:
   void lock() { detail::throw_if_error(farside_fiber_mutex_lock(handle_.get()), "farside_fiber_mutex_lock"); }
@@ -139,9 +149,10 @@ class mutex {
   detail::unique_handle<farside_fiber_mutex, farside_fiber_mutex_create, farside_fiber_mutex_destroy> handle_;
 };
 
+// Wakes fibers in the order of their calls, without spurious wake-ups.
 class condition_variable {
  public:
-  // The caller holds the mutex.
+  // The caller holds the mutex; it is unlocked while the fiber waits.
   void wait(mutex& m) {
     detail::throw_if_error(farside_fiber_condition_wait(handle_.get(), m.handle()), "farside_fiber_condition_wait");
   }
@@ -157,6 +168,7 @@ class condition_variable {
       handle_;
 };
 
+// A count that begins at zero, and fibers that wait until it is zero.
 class wait_group {
  public:
   void add(int64_t count = 1) {
@@ -169,7 +181,9 @@ class wait_group {
   detail::unique_handle<farside_fiber_group, farside_fiber_group_create, farside_fiber_group_destroy> handle_;
 };
 
-// A queue of T for any number of senders and receivers. capacity 0: a sender waits until its item is received.
+// A bounded first-in-first-out queue of T for any number of senders and receivers. Each item is allocated with new.
+// capacity: up to 2^24; 0: a sender waits until its item is received. The destructor destroys items that are left; no
+// fiber may use the channel then.
 template <typename T>
 class channel {
  public:
@@ -182,7 +196,7 @@ class channel {
     farside_fiber_channel_destroy(handle_, [](void* item) { delete static_cast<T*>(item); });
   }
 
-  // False: the channel is closed.
+  // Waits while the channel is full. False: the channel is closed, and the item is destroyed.
   bool send(T item) {
     auto owned = std::make_unique<T>(std::move(item));
     int result = farside_fiber_channel_send(handle_, owned.get());
@@ -190,19 +204,20 @@ class channel {
     else if (result != -EPIPE) detail::throw_if_error(result, "farside_fiber_channel_send");
     return result == 0;
   }
-  // Nothing: the channel is closed and empty.
+  // Waits while the channel is empty. No value: the channel is closed and empty.
   std::optional<T> receive() {
     void* item = nullptr;
     int result = farside_fiber_channel_receive(handle_, &item);
     if (result != -EPIPE) detail::throw_if_error(result, "farside_fiber_channel_receive");
     return unpack(result, item);
   }
-  // Nothing: there is no item now.
+  // Does not wait. No value: there is no item now.
   std::optional<T> try_receive() {
     void* item = nullptr;
     int result = farside_fiber_channel_try_receive(handle_, &item);
     return unpack(result, item);
   }
+  // Later sends fail. Items in the channel can still be received.
   void close() { farside_fiber_channel_close(handle_); }
 
  private:

@@ -1,19 +1,22 @@
-/* The C side of far objects: what <farside/ptr.hpp> and <farside/scope.hpp> are made of. Programs use those; this file
- * is for other languages' bindings and for readers.
+/* Farside's C interface to far objects, on which <farside/ptr.hpp> and <farside/scope.hpp> are built. C++ programs use
+ * those; this file is for bindings of other languages.
  *
- * A far object is reached through its owner: a 64-bit word somewhere in memory, at an address of its own, that names
- * the object's place. Farside may move an object and then rewrites its owner's word, never while a scope is open that
- * was open when the object was reached (AIFM 4.2; Atlas 4.2; docs/internals/object_paths.md).
+ * A far object is reached through its owner: a 64-bit word anywhere in the program's memory that holds the object's
+ * address. Farside may move an object and then rewrites the owner's word. It does not move an object while a scope is
+ * open in which the object was dereferenced (docs/internals/object_paths.md).
  *
- *    63                                16 15        8 7         0
- *   +------------------------------------+-----------+-----------+
- *   | address; its lowest bit: on the way| units     | slot      |   units of 16 bytes; 0 for objects of more than a
- * page
- *   +------------------------------------+-----------+-----------+
+ *    63                                 16 15        8 7         0
+ *   +-------------------------------------+-----------+-----------+   units: of 16 bytes; 0: more than 4080 bytes
+ *   | address; lowest bit: being moved    | units     | slot      |   slot: the object's header in its segment
+ *   +-------------------------------------+-----------+-----------+   all bits 0: no object
  *
- * A program that does not run under `farside run` gets ordinary memory from the same functions.
- * Functions are thread-safe, as far as two threads do not change one owner at a time; none may be called from a signal
- * handler. */
+ * In a program that does not run under `farside run`, objects are ordinary memory.
+ *
+ * Errors: functions return 0 (or a count) or a negative errno value. Thread-safety: several threads may dereference the
+ * same owner at the same time; calls that change one owner (new, delete, move) must not overlap with others on it, and
+ * accesses to the object itself are the program's to order. None may be called from a signal handler.
+ *
+ * Sources of the ideas: AIFM 4.2, 5.3 (pointers, scopes); Atlas 4.1 (two paths); docs/references.md. */
 #ifndef FARSIDE_OBJECT_H
 #define FARSIDE_OBJECT_H
 
@@ -28,19 +31,22 @@ extern "C" {
 
 /* ---- Scopes ---- */
 
-/* One line of execution's scopes: a thread's, or a fiber's. Written by that thread alone, read by the evacuator. */
+/* The scopes of one thread or fiber. Written by that thread or fiber only; the evacuator reads it. */
 struct farside_scopes {
-  uint64_t epoch; /* when its outermost scope began; 0: none is open */
-  uint32_t depth; /* scopes open, one inside the other */
-  uint32_t held;  /* segments that must not be emptied before the outermost one ends */
+  uint64_t epoch; /* farside_epoch when the outermost scope began; 0: no scope is open */
+  uint32_t depth; /* nested scopes that are open */
+  uint32_t held;  /* segments that must not be emptied before the outermost scope ends */
 };
+/* Those of the calling thread or fiber; NULL before its first scope. */
 extern __thread struct farside_scopes* farside_scopes_here __attribute__((tls_model("initial-exec")));
-extern uint64_t farside_epoch; /* never 0 */
+extern uint64_t farside_epoch; /* a clock of the evacuator; never 0 */
 
-struct farside_scopes* farside_scopes_attach(void); /* at the first scope of a thread or fiber */
+/* Internal: the slow paths of the functions below, at the first scope of a thread or fiber, and at the end of an
+ * outermost scope that holds segments. */
+struct farside_scopes* farside_scopes_attach(void);
 void farside_scopes_release(struct farside_scopes* scopes);
 
-/* Costs a few plain stores; the evacuator pays for the ordering (membarrier). */
+/* Begin and end a scope; scopes may be nested. Cost: a few plain stores. The evacuator orders them by membarrier(2). */
 static inline struct farside_scopes* farside_scope_begin(void) {
   struct farside_scopes* scopes = farside_scopes_here;
   if (__builtin_expect(!scopes, 0)) scopes = farside_scopes_attach();
@@ -58,52 +64,59 @@ static inline void farside_scope_end(struct farside_scopes* scopes) {
 
 /* ---- Objects ---- */
 
-/* Calls each(field, context) for every owner inside an object. */
+/* Calls each(field, context) for every owner that is stored inside an object. */
 typedef void farside_visit_fields(void* object, void (*each)(uint64_t* field, void* context), void* context);
 
-/* What Farside knows of a kind of objects. One static variable per kind; `id` is filled in at first use. */
+/* A type of objects: one static variable for each. */
 struct farside_object_type {
-  size_t bytes; /* 1 and more */
-  size_t alignment;
+  size_t bytes;                /* at least 1 */
+  size_t alignment;            /* a power of two, at most 64 */
   farside_visit_fields* visit; /* NULL: no owners inside */
-  uint32_t id;
+  uint32_t id;                 /* 0; assigned by Farside at first use */
 };
 
-/* Options, or'ed together. */
-#define FARSIDE_OBJECT_WRITE 1u                         /* the access writes */
-#define FARSIDE_OBJECT_NON_TEMPORAL 2u                  /* it will not be used again soon: it is to displace nothing */
-#define FARSIDE_OBJECT_IN(structure) ((structure) << 8) /* for farside_object_new: the data structure it belongs to */
+/* Options, combined by |: the access writes; the object is not used again soon, so its page is evicted before others;
+ * for farside_object_new, the structure of the object, 1 to 63. */
+#define FARSIDE_OBJECT_WRITE 1u
+#define FARSIDE_OBJECT_NON_TEMPORAL 2u
+#define FARSIDE_OBJECT_IN(structure) ((structure) << 8)
 
-/* The licences to use an object at once: a bit for each 64-byte line of a near segment (src/objects/segment.h). Filled
- * by Farside before main; without it, every licence is there. */
+/* What the inline part of a dereference reads: where the access bits are. Each segment, a page of objects, has one bit
+ * for reading and one for writing for each 64-byte line (src/objects/segment.h). A set bit means that objects in the
+ * line may be used without a call. Filled in by Farside before main; without Farside all bits are set. */
 struct farside_object_view {
-  uintptr_t access_bits;
-  uint64_t mask;
+  uintptr_t access_bits; /* address of the read mask of page 0; the write mask follows it */
+  uint64_t mask;         /* applied to the number of a line, gives the offset of its page's masks */
 };
 extern struct farside_object_view farside_object_view;
 
-/* Creates an object of undefined content, reached through *owner; *object is its address. The caller is in a scope.
- * -ENOMEM (far memory is full), -EINVAL (alignment over 64, more than 127 types with owners inside, no such
- * structure). */
+/* Creates an object of undefined content. *owner becomes its owner, *object its address. The caller has a scope open.
+ * On failure both are unchanged. -ENOMEM (far memory is full), -EINVAL (alignment over 64, more than 127 types with
+ * owners inside, no such structure). */
 int farside_object_new(uint64_t* owner, struct farside_object_type* type, unsigned options, void** object);
-/* Ends the object and sets the owner to 0. Fetches nothing. */
+/* Destroys the object and sets the owner to 0. Fetches nothing. */
 void farside_object_delete(uint64_t* owner);
-/* The object is reached through `to` from now on, and `from` is 0. */
+/* Makes `to` the owner of the object, and sets `from` to 0. `to` must own no object. Fetches nothing; while the object
+ * is far it may take a table entry in near memory. */
 void farside_object_move(uint64_t* to, uint64_t* from);
-/* What farside_object_deref does where no licence is there. */
+/* Internal: the slow path of farside_object_deref. Fetches the object if it is far. NULL: the owner has no object. */
 void* farside_object_deref_slow(uint64_t* owner, struct farside_object_type* type, unsigned options);
-/* Brings near what `count` owners in a row name, objects of one type. What comes as a page is asked for and not waited
- * for; what comes one by one comes before the call returns, in one request for every 64 objects or 16 KiB. */
+/* Fetches the objects of `count` owners that are adjacent in memory, all of one type. Objects that are fetched with
+ * their page are requested and not waited for. Objects that are fetched one by one have arrived when the call returns;
+ * up to 64 of them, or 16 KiB, go into one request. Owners without an object are skipped. */
 void farside_object_prefetch(uint64_t* owners, size_t count, struct farside_object_type* type);
 
-/* Whether the object that an owner's word names may be used at once. */
+/* Whether the object of an owner with this content may be used without a call: the access bit of its first line is set.
+ * One bit is enough: an object of up to 64 bytes is in one line, and all bits of a longer one are set together. */
 static inline int farside_object_is_accessible(uint64_t word, unsigned options) {
   uint64_t line = word >> 22;
-  const uint64_t* card = (const uint64_t*)(farside_object_view.access_bits + (line & farside_object_view.mask)) +
+  const uint64_t* bits = (const uint64_t*)(farside_object_view.access_bits + (line & farside_object_view.mask)) +
                          (options & FARSIDE_OBJECT_WRITE);
-  return (int)((__atomic_load_n(card, __ATOMIC_ACQUIRE) >> (line & 63)) & 1);
+  return (int)((__atomic_load_n(bits, __ATOMIC_ACQUIRE) >> (line & 63)) & 1);
 }
-/* The object's address, which stays valid until the caller's outermost scope ends. 10 instructions when it is near. */
+/* Returns the object's address, valid until the caller's outermost scope ends. The caller has a scope open. The page
+ * may be evicted meanwhile; an access faults and fetches it at the same address. Cost: 10 instructions while the access
+ * bit is set; otherwise a call, and a fetch if the object is far. */
 static inline void* farside_object_deref(uint64_t* owner, struct farside_object_type* type, unsigned options) {
   uint64_t word = __atomic_load_n(owner, __ATOMIC_RELAXED);
   if (__builtin_expect(farside_object_is_accessible(word, options), 1)) return (void*)(word >> 16);
@@ -112,31 +125,36 @@ static inline void* farside_object_deref(uint64_t* owner, struct farside_object_
 
 /* ---- Data structures ---- */
 
-/* Objects of a data structure lie on pages of their own, which leave by a policy of their own, and of which the program
- * can learn that they have left (AIFM 4.2.3 and 5.1, with the handler turned round: docs/decisions/0014). Objects of
- * more than 4080 bytes belong to none. */
+/* Objects of a data structure share pages with each other only. These pages can be evicted by a separate policy, and
+ * their evictions can be queried. Objects of more than 4080 bytes have pages of their own and belong to no structure.
+ * Source of the idea: AIFM 4.2.3 and 5.1, with a query in place of the handler: docs/decisions/0014. */
 struct farside_structure_options {
-  size_t capacity;    /* bytes of far addresses that its objects may take; no memory is used before there are objects */
-  const char* policy; /* "fifo", "second-chance", "lru", "priority"; NULL: the process's */
-  int track_evictions; /* 1: farside_structure_take_evicted is going to ask */
+  size_t capacity;     /* bytes that its objects may take; addresses are reserved, memory is used by objects only */
+  const char* policy;  /* "fifo", "second-chance", "lru" or "priority"; NULL: the policy of the process */
+  int track_evictions; /* 1: record evictions for farside_structure_take_evicted */
 };
-/* 1 to 63, for FARSIDE_OBJECT_IN; it exists as long as the process. -EINVAL (no capacity, unknown policy), -ENOMEM
- * (addresses are used up), -ENOSPC (63 exist, or 64 regions). */
+/* Creates a data structure and returns its number, 1 to 63, for FARSIDE_OBJECT_IN. It exists as long as the process.
+ * -EINVAL (capacity 0, unknown policy), -ENOMEM (addresses are used up), -ENOSPC (63 structures exist, or 64 regions
+ * and structures with a policy). */
 int farside_structure_create(const struct farside_structure_options* options);
-/* Owners of objects whose pages have left near memory since the last call, at most `max` of them (256 and more).
- * Advice: an owner may have ended or been moved meanwhile, so compare its address with those that your structure has,
- * under your own lock; where more than 4 MiB leave between two calls, the later ones are not told. Reads the owners'
- * addresses from the far side, many in one request. Always 0 natively. */
+/* Stores the addresses of owners whose objects have been evicted since the last call, and returns how many: up to
+ * `max`, which must be at least 256. Call it until it returns 0. Best effort: an owner may have been moved or destroyed
+ * since, so compare its address with those of your structure, under a lock of the program; if more than 4 MiB of pages
+ * are evicted between two calls, the later ones are not recorded. Cost: reads the headers of the evicted pages from the
+ * memory server, up to 64 pages in one request. Always 0 without Farside. -EINVAL: no such structure. */
 ssize_t farside_structure_take_evicted(unsigned structure, uint64_t** owners, size_t max);
 
 /* ---- Statistics ---- */
 
 struct farside_object_stats {
-  uint64_t objects, object_bytes;          /* alive now, those of more than a page left out */
-  uint64_t segments, segments_object_path; /* pages that hold objects; of these, those whose objects come one by one */
-  uint64_t taken, moved, segments_freed;   /* objects that came alone; that the evacuator moved; pages emptied */
+  /* Now: objects alive and their bytes, those of more than 4080 bytes not included. */
+  uint64_t objects, object_bytes;
+  /* Now: pages that hold objects; those of them whose objects are fetched one by one. */
+  uint64_t segments, segments_object_path;
+  /* So far: objects that were fetched one by one; objects that the evacuator moved; pages that it emptied. */
+  uint64_t taken, moved, segments_freed;
 };
-/* -ENOSYS: the program does not run under Farside; *stats is zeros. */
+/* Fills in *stats. -ENOSYS: the program does not run under Farside, and *stats is all zero. */
 int farside_get_object_stats(struct farside_object_stats* stats);
 
 #ifdef __cplusplus

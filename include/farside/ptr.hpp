@@ -1,22 +1,29 @@
-// Pointers to far objects, in the manner of std::unique_ptr and std::shared_ptr (AIFM 4.2.1).
+// Owners of far objects, in the manner of std::unique_ptr and std::shared_ptr. C++17, headers only.
 //
-//   auto p = farside::make_unique<Node>(1, 2);
+//   auto p = farside::make_unique<Point>(Point{1, 2});
 //   {
 //     farside::deref_scope scope;
-//     p.deref_mut(scope)->value = 3;
+//     p.deref_mut(scope)->x = 3;
 //   }
-//   Node copy = p.load();          // without a scope
+//   Point copy = p.load();  // opens a scope itself
 //
-// What may be a far object: a trivially copyable type, or one that tells where its far pointers are, since Farside
-// moves objects as bytes and must find the pointers in them:
+// A far object is of a trivially copyable type, or of a type that declares its far pointers, since Farside moves
+// objects as bytes and has to find the owners in them:
 //
-//   struct Node { long value; farside::unique_ptr<Node> next; };
-//   template <> struct farside::far_pointers<Node> : farside::fields<&Node::next> {};
+//   struct Node {
+//     long value;
+//     farside::unique_ptr<Node> next;
+//   };
+//   template <>
+//   struct farside::far_pointers<Node> : farside::fields<&Node::next> {};
 //
-// From 1 byte to many pages; alignment up to 64. Objects of more than 4080 bytes have pages of their own.
+// Sizes from 1 byte to many pages, alignment up to 64. An object takes its size rounded up to 16 bytes, and a header of
+// 8; objects of more than 4080 bytes take whole pages and are never moved.
 //
-// Thread-safety: as std::unique_ptr; several threads may deref one pointer at a time, and what they do with the object
-// is theirs to order. Out of far memory: std::bad_alloc.
+// Errors: std::bad_alloc from make_unique and make_shared when far memory is full. Thread-safety: as std::unique_ptr
+// and std::shared_ptr. Several threads may dereference one owner at the same time; the program orders what they do with
+// the object, and changes of the owner. Cost: deref of a near object in a scope, 10 instructions; of a far one, a
+// fetch. Sources of the ideas: AIFM 4.2.1, Atlas 4.1 (docs/references.md). Guide: docs/guide/objects.md.
 #ifndef FARSIDE_PTR_HPP
 #define FARSIDE_PTR_HPP
 
@@ -33,8 +40,8 @@ namespace farside {
 template <typename T>
 class unique_ptr;
 
-// Where the far pointers in a T are. Specialize it, by fields<...> or with a `static void visit(T&, Each)` of your own
-// that calls each(pointer) for every far pointer in the object.
+// Declares the far pointers in a T. Specialize it, by deriving from fields<...>, or with `none = false` and a function
+// `static void visit(T&, Each)` that calls each(pointer) for every far pointer in the object.
 template <typename T>
 struct far_pointers {
   static constexpr bool none = true;
@@ -89,7 +96,8 @@ farside_object_type* type_of() {
 
 }  // namespace detail
 
-// The only owner of a far object; 8 bytes. Its own address matters to Farside: move it, never copy its bytes.
+// The only owner of a far object; 8 bytes. Farside keeps its address: move it, never copy its bytes. Moving an owner
+// while its object is far takes a table entry in near memory (24 bytes and more).
 template <typename T>
 class unique_ptr {
  public:
@@ -100,7 +108,7 @@ class unique_ptr {
   unique_ptr(unique_ptr&& other) noexcept { take(other); }
   unique_ptr& operator=(unique_ptr&& other) noexcept {
     if (this == &other) return *this;
-    unique_ptr old(std::move(*this));  // ends last: `other` may lie inside its object
+    unique_ptr old(std::move(*this));  // destroyed last: `other` may be inside its object
     take(other);
     return *this;
   }
@@ -112,8 +120,9 @@ class unique_ptr {
 
   explicit operator bool() const { return __atomic_load_n(&word_, __ATOMIC_RELAXED) != 0; }
 
-  // The object, for reading or for writing, until the scope ends. Must not be null. non_temporal: it will not be used
-  // again soon, and is to displace nothing that will.
+  // The object, for reading or for writing, valid until the outermost scope ends. The owner must not be null (SIGSEGV
+  // at the access). deref_mut marks the object as changed: use deref where you only read. non_temporal: the object is
+  // not used again soon; its page is evicted before others.
   template <bool non_temporal = false>
   const T* deref(const deref_scope&) const {
     return static_cast<const T*>(at(non_temporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u));
@@ -123,15 +132,15 @@ class unique_ptr {
     return static_cast<T*>(at(FARSIDE_OBJECT_WRITE | (non_temporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u)));
   }
 
-  // A scope must outlive what it gives.
+  // A temporary scope would end before the result is used.
   template <bool non_temporal = false>
   const T* deref(const deref_scope&&) const = delete;
   template <bool non_temporal = false>
   T* deref_mut(const deref_scope&&) = delete;
-  // As deref, but nullptr where there is no object.
+  // As deref; nullptr if the owner is null.
   const T* get_if(const deref_scope& scope) const { return *this ? deref(scope) : nullptr; }
 
-  // Copies the object, for those who want no scope.
+  // Copy the object out, or in, without an open scope.
   T load() const {
     static_assert(std::is_trivially_copyable_v<T>, "an object with far pointers cannot be copied");
     deref_scope scope;
@@ -141,14 +150,14 @@ class unique_ptr {
     deref_scope scope;
     *deref_mut(scope) = value;
   }
-  // Calls change(object) with a T& in a scope of its own.
+  // Calls change(object) with a T&, in a scope that ends with the call.
   template <typename Change>
   decltype(auto) modify(Change&& change) {
     deref_scope scope;
     return std::forward<Change>(change)(*deref_mut(scope));
   }
 
-  // Ends the object. Nothing is fetched, unless its destructor has something to do.
+  // Destroys the object. Fetches it only if its type is not trivially destructible.
   void reset() noexcept {
     if (!*this) return;
     if constexpr (!std::is_trivially_destructible_v<T>) {
@@ -205,15 +214,16 @@ unique_ptr<T> make_unique(Arguments&&... arguments) {
   return detail::make<T>(0, std::forward<Arguments>(arguments)...);
 }
 
-// Brings near what `count` pointers in a row name, in few requests: see farside_object_prefetch.
+// Fetches the objects of `count` owners that are adjacent in memory, in few requests: see farside_object_prefetch.
 template <typename T>
 void prefetch(const unique_ptr<T>* first, size_t count) {
   if (count > 0) farside_object_prefetch(detail::access::word(*first), count, detail::type_of<T>());
 }
 
-// One of several owners of a far object; 8 bytes, and for all of them together one block of 16 bytes beside the object
-// (docs/decisions/0013). As with std::shared_ptr, threads may copy and end different owners of one object at a time. An
-// owner may lie inside a far object, and need not be told by far_pointers, since nothing depends on its own address.
+// One of several owners of a far object; 8 bytes. The owners of an object share one block of 16 bytes in ordinary
+// memory (docs/decisions/0013), so copying an owner does not touch the object. As with std::shared_ptr, threads may
+// copy and destroy different owners of one object at the same time. An owner may be inside a far object and need not be
+// declared by far_pointers, since Farside does not keep its address.
 template <typename T>
 class shared_ptr {
  public:

@@ -1,12 +1,14 @@
-// A scope in which far objects may be used. Pointers that deref() gives are valid until the outermost scope of the
-// calling thread (or fiber) ends; what they point to may leave near memory meanwhile, and comes back when it is
-// touched, but does not move.
+// A scope in which far objects may be used. C++17.
 //
 //   farside::deref_scope scope;
 //   const Node* node = pointer.deref(scope);
 //
-// Cost: a few plain stores (AIFM 4.2.2; the waiting side pays, as in RCU). Long scopes delay only the moving of
-// objects, never eviction. A scope belongs to the thread or fiber that made it.
+// A pointer that deref() returns is valid until the outermost scope of the calling thread or fiber ends. Until then the
+// object is not moved. Its page may be evicted; an access fetches it again, at the same address.
+//
+// Thread-safety: a scope belongs to the thread or fiber that created it. Cost: about 19 instructions for an outermost
+// scope, with plain stores only; the evacuator orders them by membarrier(2), as in RCU. A long scope delays the moving
+// of objects, and so the reuse of memory, but never eviction. Source of the idea: AIFM 4.2.2 (docs/references.md).
 #ifndef FARSIDE_SCOPE_HPP
 #define FARSIDE_SCOPE_HPP
 

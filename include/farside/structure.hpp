@@ -1,13 +1,15 @@
-// A data structure of far objects: they lie on pages of their own, which leave by a policy of their own, and it can be
-// asked which have left. At most 63 in a process; each exists as long as the process, so make them static.
+// A data structure of far objects. Its objects share pages with each other only; these pages can be evicted by a
+// separate policy, and their evictions can be queried. C++17.
 //
-//   static farside::structure cache({.capacity = 8ull << 30, .policy = "lru", .track_evictions = 1});
-//   auto entry = farside::make_unique_in<Entry>(cache, key, value);
-//   farside::hash_map<uint64_t, Entry> map(cache);
-//   cache.take_evicted([&](uint64_t* owner) { ... });     // whose objects have left: an exclusive cache may forget
-//   them
+//   static farside::structure cache({8ull << 30, "lru", 1});  // capacity, policy, track_evictions
+//   auto entry = farside::make_unique_in<Entry>(cache, Entry{1, 2});
+//   cache.take_evicted([](uint64_t* owner) { printf("evicted: the object of %p\n", static_cast<void*>(owner)); });
 //
-// Thread-safe. What a page costs and when it pays: docs/guide/containers.md, "Writing a far data structure".
+// farside::vector, hash_map and far_hash_map have constructors that take a structure. A process has at most 63, and
+// each exists as long as the process, so make them static.
+//
+// Thread-safe. Cost: its objects fill pages of their own, a separate one for each thread that creates objects. Source
+// of the idea: AIFM 4.2.3 (docs/references.md). Guide: docs/guide/containers.md, "Writing a far data structure".
 #ifndef FARSIDE_STRUCTURE_HPP
 #define FARSIDE_STRUCTURE_HPP
 
@@ -19,7 +21,7 @@ namespace farside {
 
 class structure {
  public:
-  // std::system_error with what farside_structure_create says.
+  // std::system_error with the error of farside_structure_create.
   explicit structure(const farside_structure_options& options) {
     int made = farside_structure_create(&options);
     if (made < 0) throw std::system_error(-made, std::generic_category(), "farside_structure_create");
@@ -30,8 +32,8 @@ class structure {
 
   unsigned id() const { return id_; }
 
-  // Calls each(owner) for each owner whose object has been evicted since the last call: see
-  // farside_structure_take_evicted. Returns how many.
+  // Calls each(owner) for each owner whose object has been evicted since the last call, on the calling thread, and
+  // returns the number of calls. Best effort, for structures with track_evictions: see farside_structure_take_evicted.
   template <typename Each>
   size_t take_evicted(Each each) {
     uint64_t* owners[512];
@@ -48,6 +50,7 @@ class structure {
   unsigned id_ = 0;
 };
 
+// As make_unique, for an object of the structure.
 template <typename T, typename... Arguments>
 unique_ptr<T> make_unique_in(const structure& in, Arguments&&... arguments) {
   return detail::make<T>(FARSIDE_OBJECT_IN(in.id()), std::forward<Arguments>(arguments)...);

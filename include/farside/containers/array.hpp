@@ -1,15 +1,16 @@
-// farside::array<T, N> and array<T>: as std::array, the second with its size given at run time; the elements are far.
+// farside::array<T, N>: as std::array, with far elements. farside::array<T>: the same with a size that is given at run
+// time. C++20.
 //
 //   farside::array<Pixel> image(width * height);
-//   farside::array<Record, 1000000, 1> records;        // each a far object of its own: random access of larger
-//   elements image.for_each_mut([](Pixel& p) { p.red = 0; });
+//   image.for_each_mut([](Pixel& p) { p.red = 0; });
+//   farside::array<Record, 1000000, 1> records;  // one far object for each element
 //
-// ElementsPerObject: how many elements come and go together. By default as many as make a chunk a little smaller than a
-// page, for use in order; 1 for random access of elements from a cache line up. See docs/guide/containers.md.
-// Elements begin as T{}. All memory is taken at construction (std::bad_alloc), none later.
-// Complexity: access O(1), at most one fetch; construction O(n). Near memory: 8 bytes a chunk, in blocks of 512 bytes
-// (4 KiB with one element an object).
-// Thread-safety: as std::array. Iterators: positions.hpp.
+// ElementsPerObject: how many elements form one far object and are fetched together. The default makes chunks a little
+// smaller than a page, for access in order; 1 is for random access to elements of 64 bytes and more.
+// T is trivially copyable. Elements begin as T{}. All far memory is taken by the constructor (std::bad_alloc).
+// Complexity: access O(1), at most one fetch; construction O(n). Near memory: 8 bytes for each object, in blocks of 512
+// bytes (4 KiB with one element for each object).
+// Thread-safety: as std::array. Iterators: positions.hpp. Guide: docs/guide/containers.md.
 #ifndef FARSIDE_CONTAINERS_ARRAY_HPP
 #define FARSIDE_CONTAINERS_ARRAY_HPP
 
@@ -31,7 +32,7 @@ class array : public detail::sequence<T, ElementsPerObject> {
     make_chunks_for(size);
     this->fill(value);
   }
-  // A moved-from array has no elements.
+  // A moved-from array has no elements, also where N is given.
   array(array&&) noexcept = default;
   array& operator=(array&&) noexcept = default;
 

@@ -1,11 +1,12 @@
-// What Farside's containers share: chunks of elements, spines of owners, the way to an object with advice on what
-// comes next, and iterators. Not for programs.
+// What Farside's containers share: chunks of elements, tables of owners (spines), access to an object, and the
+// detection of access patterns for prefetching. Not an interface for programs.
 //
-// Cost: reach() is farside_object_deref, 10 instructions when the object is near and was used since it came. All
-// learning of access patterns happens beyond it, where Farside must be asked anyway: an object that comes back has lost
-// its licence, so the first use of each is seen here, and later ones cost nothing and write nothing.
+// Cost: reach() is farside_object_deref, 10 instructions while the object's access bit is set. Access patterns are
+// learned on the slow path only. The access bits of an object are cleared when its page is evicted, so its first use
+// after a fetch is seen here; later uses cost nothing and write nothing.
 //
-// Thread-safety: what is learned is kept per thread; spines are as std::vector.
+// Thread-safety: patterns are kept for each thread; spines are as thread-safe as std::vector.
+// Source of the idea: AIFM 4.2.5, with the history of misses in place of that of accesses.
 #ifndef FARSIDE_CONTAINERS_DETAIL_HPP
 #define FARSIDE_CONTAINERS_DETAIL_HPP
 
@@ -24,7 +25,7 @@
 namespace farside::detail {
 
 inline constexpr size_t kPage = 4096;
-inline constexpr size_t kLargestShared = 4080;  // larger objects have pages of their own
+inline constexpr size_t kLargestShared = 4080;  // larger objects take whole pages
 
 template <typename T>
 constexpr bool check_element() {
@@ -38,13 +39,13 @@ constexpr bool check_element() {
 
 // ---- Chunks ----
 
-// 0 asks for as many elements as make a chunk a little smaller than a page.
+// 0: as many elements as make a chunk a little smaller than a page.
 template <typename T, size_t asked>
 inline constexpr size_t elements_of = asked != 0 ? asked : std::max<size_t>(1, kLargestShared / sizeof(T));
 
 template <typename T, size_t count>
 struct chunk {
-  chunk() noexcept {}  // of undefined content
+  chunk() noexcept {}  // elements are not initialized
   union {
     T items[count];
   };
@@ -52,7 +53,7 @@ struct chunk {
 
 // ---- Reaching an object ----
 
-// The object; `missed` is called first where it may be far.
+// Dereferences an owner. Calls missed() before the slow path. The caller has a scope open.
 template <bool write, bool non_temporal, typename Object, typename Missed>
 inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
   constexpr unsigned options = (write ? FARSIDE_OBJECT_WRITE : 0u) | (non_temporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u);
@@ -63,25 +64,26 @@ inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
   return static_cast<Object*>(farside_object_deref_slow(where, type_of<Object>(), options));
 }
 
-// Makes an object, by options of farside_object_new, in a null owner that stays where it is.
+// Creates an object in a null owner. The owner is constructed in place and never moved, so the address that Farside
+// keeps stays right. options: as for farside_object_new.
 template <typename Object, typename... Arguments>
 void make_in(unique_ptr<Object>& owner, unsigned options, Arguments&&... arguments) {
   ::new (static_cast<void*>(&owner)) unique_ptr<Object>(make<Object>(options, std::forward<Arguments>(arguments)...));
 }
 
-// How many objects of a size are asked for ahead of a walk, and used under one scope.
+// How many objects of a size are requested ahead of a walk at most, and how many are used under one scope.
 constexpr size_t depth_for(size_t bytes) { return std::clamp<size_t>(32 * kPage / bytes, 4, 256); }
 constexpr size_t objects_per_scope(size_t bytes) { return std::max<size_t>(1, kPage / bytes); }
 
 // ---- Access patterns ----
 
-// What to ask for: `count` objects from `first` on, every `step`th.
+// Objects to request: `count` of them, at first, first + step, ...
 struct ahead {
   int64_t first = 0, step = 1, count = 0;
 };
 
-// The last objects that a thread missed, as up to eight walks, each with its step (AIFM 4.2.5's window, seen from the
-// misses). Two equal steps make a walk; from then on the next ones are asked for, in windows that double.
+// Walks through containers, recognized from the positions that a thread missed: up to eight at the same time, each with
+// a step. Two equal steps make a walk. From then on the next objects are requested, in windows that double.
 class walks {
  public:
   ahead missed(const void* container, int64_t at, int64_t depth) {
@@ -98,11 +100,11 @@ class walks {
   static constexpr int64_t kClose = 16;
   struct walk {
     const void* container;
-    int64_t last, step, asked;  // positions; what lies up to `asked` was asked for
-    unsigned run;               // equal steps
+    int64_t last, step, asked;  // positions; objects up to `asked` have been requested
+    unsigned run;               // how many steps in turn were equal
   };
 
-  // The walk that goes on at this position, or one that may begin here.
+  // The walk that this position continues, or one whose second position it may be; updated. nullptr: neither.
   walk* find(const void* container, int64_t at) {
     walk* fresh = nullptr;
     walk* close = nullptr;
@@ -117,7 +119,7 @@ class walks {
     walk* begun = close ? close : fresh;
     return begun ? go_on(*begun, at, at - begun->last, 1) : nullptr;
   }
-  // Some on the way were near.
+  // The objects in between were near, and so were not missed.
   static bool skips(int64_t distance, int64_t step) {
     return distance % step == 0 && distance / step > 0 && distance / step <= kClose;
   }
@@ -141,7 +143,8 @@ class walks {
 };
 inline thread_local constinit walks t_walks{};
 
-// Not inline: the address of a thread's variable is not to be kept over a change of fibers.
+// Records a miss and requests the objects ahead. Not inlined: the compiler must not keep the address of a thread-local
+// over a switch of fibers, which may continue on another thread.
 template <typename Spine>
 [[gnu::noinline]] void note_miss(const void* container, const Spine& spine, size_t at) {
   auto size = static_cast<int64_t>(spine.size());
@@ -150,7 +153,7 @@ template <typename Spine>
   for (; a.count > 0 && a.first >= 0 && a.first < size; a.first += a.step, a.count--) spine.prefetch(a.first, 1);
 }
 
-// A walk over all objects from one position to another, which knows that it is one.
+// Prefetching for a loop over the objects up to `end` in order: no pattern has to be detected.
 class run_ahead {
  public:
   explicit run_ahead(size_t end) : end_(end) {}
@@ -159,7 +162,7 @@ class run_ahead {
     size_t done = asked_ > at ? asked_ - at : 0;
     window_ = std::min(window_ * 2, depth_for(Spine::kObjectBytes));
     if (done > window_ / 2) return;
-    size_t first = at + done;  // at first, this one too: small objects come in one request
+    size_t first = at + done;  // the first request includes this object, so small objects are fetched together
     size_t last = std::min(end_, at + window_);
     if (first < last) spine.prefetch(first, last - first);
     asked_ = std::max(asked_, last);
@@ -171,7 +174,8 @@ class run_ahead {
 
 // ---- Spines: the owners of a container's objects, near and in order ----
 
-// Owners never change their place, so growing and moving a container touches no object. Blocks of `length` owners.
+// A sequence of owners in blocks of `length`. Owners are never moved, so growing or moving a container touches no
+// object.
 template <typename Object, size_t length>
 class spine {
  public:
@@ -188,7 +192,7 @@ class spine {
     other.blocks_.clear();
     return *this;
   }
-  // Objects that are made from now on belong to the data structure.
+  // Objects that are created from now on belong to the data structure.
   void put_in(const structure& in) { options_ = FARSIDE_OBJECT_IN(in.id()); }
   size_t size() const { return size_; }
   owner& operator[](size_t i) { return blocks_[i / length][i % length]; }
@@ -200,7 +204,7 @@ class spine {
     make_in(push_null(), options_, std::forward<Arguments>(arguments)...);
     size_++;
   }
-  // A new object where there is none.
+  // Creates the object of a null owner.
   template <typename... Arguments>
   void fill(size_t i, Arguments&&... arguments) {
     make_in((*this)[i], options_, std::forward<Arguments>(arguments)...);

@@ -1,19 +1,24 @@
-// farside::far_hash_map: as std::unordered_map, with almost nothing near: buckets of about 512 bytes hold the entries
-// and a byte of hash for each, and only the buckets' owners are near, less than half a byte for an entry of 16 bytes.
+// farside::far_hash_map: as std::unordered_map, with buckets in far memory. A bucket of about 512 bytes holds entries
+// and a byte of hash for each. Only the owners of buckets are near: 0.4 bytes for an entry of 16 bytes. C++20.
 //
 //   near:  spine, bucket number -> owner
-//   far:   bucket: count | next | a byte of hash an entry | entries      next: a bucket for what found no room
+//   far:   bucket: count | next | a byte of hash for each entry | entries      next: overflow bucket
 //
-// It grows one bucket at a time (linear hashing), so no operation handles more than one bucket's entries. Buckets are
-// seven tenths full on average. A look-up fetches one bucket; of entries of 16 bytes 3 in 100 lie in a second one, of
-// entries of 72 bytes 9 in 100.
+//   farside::far_hash_map<uint64_t, uint64_t> counts;
+//   counts.try_emplace(7, 1);
+//   farside::deref_scope scope;
+//   if (uint64_t* count = counts.get_mut(7, scope)) ++*count;
 //
-// When rather farside::hash_map: entries from a cache line up, skewed keys (a hot entry keeps its whole bucket near),
-// look-ups of keys that are not there, references that outlive insertions.
-// Keys and values are trivially copyable. Complexity: as std::unordered_map. What adds or erases makes references and
-// iterators invalid; there is no erase by iterator.
-// Exceptions: std::bad_alloc from what adds, which then changes nothing; what Hash and Equal throw.
-// Thread-safety: as std::unordered_map. Iterators: positions.hpp, forward; copies are pairs {first, second}.
+// It grows one bucket at a time (linear hashing), so no operation handles more than one chain's entries. Buckets are 70
+// % full on average. A look-up fetches one bucket; 3 % of entries of 16 bytes are in an overflow bucket, 9 % of entries
+// of 72 bytes.
+//
+// farside::hash_map is better for entries of 64 bytes and more, for skewed keys (here a hot entry keeps its whole
+// bucket near), for look-ups of absent keys, and where references have to outlive insertions. Keys and values are
+// trivially copyable. Complexity: as std::unordered_map. Insertions and erasures invalidate references and iterators;
+// there is no erase by iterator. Exceptions: std::bad_alloc from insertions, which then have no effect; those of Hash
+// and Equal. Thread-safety: as std::unordered_map. Iterators: positions.hpp, forward; they yield copies, pairs {first,
+// second}. Guide: docs/guide/containers.md.
 #ifndef FARSIDE_CONTAINERS_FAR_HASH_MAP_HPP
 #define FARSIDE_CONTAINERS_FAR_HASH_MAP_HPP
 
@@ -78,7 +83,7 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
   }
   friend void swap(far_hash_map& a, far_hash_map& b) noexcept { a.swap(b); }
 
-  // ---- Looking up: nullptr where there is none ----
+  // ---- Look-up: nullptr if the key is absent ----
   template <bool non_temporal = false>
   const V* get(const K& key, const deref_scope&) const {
     place p = locate<non_temporal>(key, hash_of(key));
@@ -89,12 +94,12 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
     place p = locate<non_temporal>(key, hash_of(key));
     return p.bucket == kNone ? nullptr : &reach_bucket<true, non_temporal>(p.bucket).items[p.index].second;
   }
-  // Advice: the key will be looked up soon. Does not wait.
+  // A hint: the key will be looked up soon. Fetches its bucket as farside::prefetch does.
   void prefetch(const K& key) const {
     if (buckets_.size() > 0) buckets_.prefetch(bucket_of(hash_of(key)), 1);
   }
 
-  // ---- Changing; the iterator's bool: an entry was added ----
+  // ---- Changes; the bool of the result: an entry was added ----
   template <typename... Arguments>
   std::pair<iterator, bool> try_emplace(const K& key, Arguments&&... arguments) {
     deref_scope scope;
@@ -122,12 +127,12 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
   friend const_iterator;
   static constexpr size_t kEntries = EntriesPerBucket;
   static constexpr size_t kNone = ~size_t{0};
-  static constexpr size_t kOverflow = size_t{1} << 32;  // the buckets from this number on are overflow_'s
+  static constexpr size_t kOverflow = size_t{1} << 32;  // bucket numbers from here on are those of overflow_
 
   struct bucket {
     bucket() noexcept {}
     uint32_t count = 0;
-    uint32_t next = 0;  // overflow bucket + 1; all buckets of a chain but the last are full
+    uint32_t next = 0;  // number of the overflow bucket + 1; 0: none. All buckets of a chain but the last are full
     uint8_t tags[kEntries];
     union {
       value_type items[kEntries];
@@ -143,7 +148,7 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
     uint64_t hash = detail::mix64(hash_(key));
     return hash ^ hash >> 32;
   }
-  // base_ buckets at the begin of a round, of which each is split in turn.
+  // Linear hashing: a round begins with base_ buckets, splits each in turn, and ends with twice as many.
   size_t bucket_of(uint64_t hash) const {
     size_t b = hash & (base_ * 2 - 1);
     return b < buckets_.size() ? b : b - base_;
@@ -167,7 +172,7 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
     }
   }
 
-  // ---- Chains. There is a spare bucket when one is appended to ----
+  // ---- Chains. append() needs a spare bucket, and fails in no other way ----
   place append(size_t b, uint64_t hash, const value_type& entry) {
     bucket* here = &reach_bucket<true>(b);
     while (here->next != 0) here = &reach_bucket<true>(b = kOverflow + here->next - 1);
@@ -180,7 +185,7 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
     ::new (static_cast<void*>(&here->items[here->count])) value_type(entry);
     return {b, here->count++};
   }
-  // The chain's last entry goes where the removed one was.
+  // The chain's last entry takes the place of the removed one.
   void remove(size_t first, place hole) {
     bucket* before = nullptr;
     bucket* last = &reach_bucket<true>(first);
@@ -196,12 +201,12 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
   }
   void add_spare() {
     if (overflow_.size() == UINT32_MAX) throw std::length_error("farside::far_hash_map: more than 2^32 buckets");
-    spare_.reserve(overflow_.size() + 1);  // no push_back fails from now on
+    spare_.reserve(overflow_.size() + 1);  // so that no later push_back fails
     overflow_.push();
     spare_.push_back(static_cast<uint32_t>(overflow_.size() - 1));
   }
-  // The next bucket in turn is split. Whatever may fail comes first: the halves need no more spares than their whole
-  // gives back.
+  // Splits the next bucket of the round. Everything that can fail comes first: the two halves need no more spare
+  // buckets than the chain that is split frees.
   void add_bucket() {
     if (buckets_.size() == kOverflow) throw std::length_error("farside::far_hash_map: more than 2^32 buckets");
     if (buckets_.size() == base_ * 2) base_ *= 2;
@@ -228,7 +233,7 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
     }
   }
 
-  // ---- Walks, over the buckets first and what found no room in them after ----
+  // ---- Walks: over the buckets, then over the overflow buckets ----
   size_t all_buckets() const { return buckets_.size() + overflow_.size(); }
   size_t all_slots() const { return all_buckets() * kEntries; }
   size_t slot_of(place p) const {
@@ -275,9 +280,9 @@ class far_hash_map : public detail::map_interface<far_hash_map<K, V, Hash, Equal
   }
 
   buckets buckets_, overflow_;
-  std::vector<uint32_t> spare_;  // overflow buckets in no chain; they are empty
+  std::vector<uint32_t> spare_;  // overflow buckets that are in no chain; they are empty
   size_t size_ = 0;
-  size_t base_ = 1;  // a power of two; buckets_ has up to twice as many
+  size_t base_ = 1;  // a power of two; buckets_ has base_ to 2 * base_ buckets, or none
   [[no_unique_address]] Hash hash_;
   [[no_unique_address]] Equal equal_;
 };

@@ -1,23 +1,24 @@
-// farside::hash_map: as std::unordered_map; the index is near, the entries are far, one far object each.
+// farside::hash_map: as std::unordered_map, with a near index and far entries, each one far object. C++20.
 //
-//   near:  index  cells of 8 bytes, linear probing: 32 bits of the hash, and an entry's number
+//   near:  index  cells of 8 bytes, linear probing: 32 bits of the hash, and the number of an entry
 //          spine  entry number -> owner
 //   far:   entry  key and value
 //
-// A look-up compares hash bits near, and fetches one entry, the right one but for one time in some millions (in maps of
-// 2^24 entries: in 2^8). A look-up of what is not there fetches as rarely. Growing moves no entry and fetches none.
+// A look-up compares 32 bits of hash in near memory and fetches one entry. It fetches a wrong one once in millions of
+// look-ups (in maps of 2^24 entries: once in 2^8); a look-up of an absent key fetches as rarely. Growing neither moves
+// nor fetches entries.
 //
 //   farside::hash_map<uint64_t, Session> sessions;
 //   sessions.try_emplace(7, user, now);
 //   farside::deref_scope scope;
 //   if (Session* s = sessions.get_mut(7, scope)) s->last = now;
 //
-// Keys and values are trivially copyable. At most 2^32 - 2 entries (std::length_error). Near memory: 8 bytes an entry
-// and 11 to 21 of index. Where that is too much: far_hash_map.hpp. Complexity: as std::unordered_map. Walks go in the
-// order of insertion until something is erased, and are fetched ahead. References are valid until the scope ends, also
-// when the map grows; iterators until their entry is erased. Exceptions: std::bad_alloc from what adds, which then
-// changes nothing; what Hash and Equal throw. Thread-safety: as std::unordered_map. Iterators: positions.hpp, forward;
-// copies are pairs {first, second}.
+// Keys and values are trivially copyable. At most 2^32 - 2 entries (std::length_error). Near memory: 19 to 29 bytes for
+// each entry, 8 of them its owner; far_hash_map.hpp needs less. Complexity: as std::unordered_map. Iteration is in the
+// order of insertion until an entry is erased, and is prefetched. References are valid until the scope ends, also when
+// the map grows; iterators until their entry is erased. Exceptions: std::bad_alloc from insertions, which then have no
+// effect; those of Hash and Equal. Thread-safety: as std::unordered_map. Iterators: positions.hpp, forward; they yield
+// copies, pairs {first, second}. Guide: docs/guide/containers.md.
 #ifndef FARSIDE_CONTAINERS_HASH_MAP_HPP
 #define FARSIDE_CONTAINERS_HASH_MAP_HPP
 
@@ -74,7 +75,7 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
   }
   friend void swap(hash_map& a, hash_map& b) noexcept { a.swap(b); }
 
-  // ---- Looking up: nullptr where there is none ----
+  // ---- Look-up: nullptr if the key is absent ----
   template <bool non_temporal = false>
   const V* get(const K& key, const deref_scope&) const {
     size_t cell = locate<non_temporal>(key, tag_of(key));
@@ -85,7 +86,7 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
     size_t cell = locate<non_temporal>(key, tag_of(key));
     return cell == kNone ? nullptr : &entry<true, non_temporal>(index_.slot(cell)).second;
   }
-  // Advice: the key will be looked up soon. Does not wait.
+  // A hint: the key will be looked up soon. Fetches its entry as farside::prefetch does.
   void prefetch(const K& key) const {
     index_.find(tag_of(key), [&](uint32_t slot) {
       entries_.prefetch(slot, 1);
@@ -93,7 +94,7 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
     });
   }
 
-  // ---- Changing; the iterator's bool: an entry was added ----
+  // ---- Changes; the bool of the result: an entry was added ----
   template <typename... Arguments>
   std::pair<iterator, bool> try_emplace(const K& key, Arguments&&... arguments) {
     deref_scope scope;
@@ -110,7 +111,7 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
     remove(cell);
     return 1;
   }
-  // Returns the next one.
+  // Returns an iterator to the next entry.
   iterator erase(const_iterator where) {
     deref_scope scope;
     K key = where.get(scope).first;
@@ -129,7 +130,7 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
   value_type& entry(size_t slot) const {
     return *detail::reach<write, non_temporal>(entries_[slot], [] {});
   }
-  // An entry that a walk comes to.
+  // An entry that an iterator accesses: a miss is recorded, so that the next ones are prefetched.
   template <bool write>
   value_type& walk_to(size_t slot) const {
     return *detail::reach<write, false>(entries_[slot], [&] { detail::note_miss(this, entries_, slot); });
@@ -184,8 +185,8 @@ class hash_map : public detail::map_interface<hash_map<K, V, Hash, Equal>, K, V>
   }
 
   detail::hash_index index_;
-  detail::spine<value_type, 512> entries_;  // null: free
-  std::vector<uint32_t> free_;
+  detail::spine<value_type, 512> entries_;  // a null owner: a free entry
+  std::vector<uint32_t> free_;              // numbers of the free entries
   size_t size_ = 0;
   [[no_unique_address]] Hash hash_;
   [[no_unique_address]] Equal equal_;

@@ -1,17 +1,22 @@
-// farside::list: as std::list, except that its elements lie in far chunks of ElementsPerObject (an unrolled list): a
-// near node for each chunk holds the chunk's owner and its neighbours.
+// farside::list: as std::list, but unrolled: elements are in far chunks of up to ElementsPerObject, and a near node for
+// each chunk holds the chunk's owner and links to its neighbours. C++20.
 //
 //   near:  node <-> node <-> node        each: owner, first, count
 //            |        |       |
 //   far:   chunk    chunk   chunk        elements in [first, first + count)
 //
-// Which iterators stay valid: those into other chunks than the one that is changed. insert and erase return one that
-// is; push_front, push_back, pop_front and pop_back invalidate only what they remove. Complexity: insert, erase O(1) in
-// the number of elements (they move up to half a chunk, and fetch at most it and a neighbour); push, pop O(1); splice
-// of a whole list O(1) but for one chunk; size O(1). clear and destruction fetch nothing. Traversal in both directions
-// is recognized by its misses, and the chunks ahead are asked for. Near memory: 32 bytes a chunk. Exceptions:
-// std::bad_alloc from what adds, which then changes nothing. Thread-safety: as std::list. Iterators: positions.hpp,
-// bidirectional.
+//   farside::list<uint64_t> numbers;
+//   numbers.push_back(2);
+//   numbers.insert(numbers.begin(), 1);
+//   for (uint64_t n : numbers) printf("%lu\n", n);  // copies
+//
+// T is trivially copyable. insert and erase invalidate iterators into the chunk that they change, and into the next one
+// if the two are merged; they return a valid iterator. push and pop at the ends invalidate only iterators to removed
+// elements. Complexity: push, pop and size O(1); insert and erase O(1) in the number of elements (they move up to half
+// a chunk, and fetch it and a neighbour at most); splice of a whole list O(1) except for one chunk. clear and
+// destruction fetch nothing. Iteration in both directions is detected from its misses, and the chunks ahead are
+// requested. Near memory: 32 bytes for each chunk. Exceptions: std::bad_alloc from insertions, which then have no
+// effect. Thread-safety: as std::list. Iterators: positions.hpp, bidirectional. Guide: docs/guide/containers.md.
 #ifndef FARSIDE_CONTAINERS_LIST_HPP
 #define FARSIDE_CONTAINERS_LIST_HPP
 
@@ -71,7 +76,7 @@ class list : public detail::reversible<list<T, ElementsPerObject>,
     return detail::scoped_range<scoped>(scoped(begin()), scoped(end()));
   }
 
-  // Copies; with a scope, the element itself. There must be one.
+  // Copies; with a scope, the element itself. The list must not be empty.
   T front() const { return *begin(); }
   T back() const { return *--end(); }
   const T& front(const deref_scope& scope) const { return begin().get(scope); }
@@ -106,7 +111,7 @@ class list : public detail::reversible<list<T, ElementsPerObject>,
     if (--n->count == 0) chain_.remove(n);
   }
 
-  // In front of `where`.
+  // Inserts in front of `where`.
   template <typename... Arguments>
   iterator emplace(const_iterator where, Arguments&&... arguments) {
     T value(std::forward<Arguments>(arguments)...);
@@ -162,7 +167,7 @@ class list : public detail::reversible<list<T, ElementsPerObject>,
     }
     return before - size_;
   }
-  // All of another list comes in front of `where`, and the other is empty.
+  // Moves all elements of another list in front of `where`.
   void splice(const_iterator where, list& other) {
     node* n = where.node_;
     if (n != chain_.end() && where.at_ != n->first) n = chain_.cut(n, where.at_);
@@ -180,7 +185,7 @@ class list : public detail::reversible<list<T, ElementsPerObject>,
   }
   friend void swap(list& a, list& b) noexcept { a.swap(b); }
 
-  // One scope and one deref a chunk, the next chunks asked for: f(const T&), f(T&). f must not change the list.
+  // f(const T&) or f(T&) for each element: one scope and one deref for each chunk. f must not add or remove elements.
   template <bool non_temporal = false, typename F>
   void for_each(F f) const {
     chain_.template visit<false, non_temporal>([&](const T& item) { f(item); });

@@ -1,4 +1,5 @@
-// The chunks of a farside::list, and its iterators; see list.hpp. Not for programs.
+// The chunks of a farside::list and its iterators: see list.hpp. Not an interface for programs. Separate from list.hpp,
+// because operations on chunks need not know where elements are in the list. Thread-safety: as std::list.
 #ifndef FARSIDE_CONTAINERS_LIST_CHAIN_HPP
 #define FARSIDE_CONTAINERS_LIST_CHAIN_HPP
 
@@ -9,10 +10,11 @@
 
 namespace farside::detail {
 
-// Traversals, as a thread's misses tell them: which chunk was missed last, and how many in a row in which direction.
+// A thread's iteration over a list, recognized from its misses: the chunk that was missed last, and how many neighbours
+// in turn before it.
 struct traversal {
   const void* last = nullptr;
-  int run = 0;  // below 0: backwards
+  int run = 0;  // negative: backwards
 };
 inline thread_local constinit traversal t_traversal{};
 
@@ -30,7 +32,7 @@ class list_chain {
     bool is_end() const { return count == 0; }
   };
   static_assert(sizeof(node) == 32);
-  // An element's.
+  // Where an element is: `at` is its index in the chunk's items.
   struct place {
     node* n;
     uint32_t at;
@@ -59,7 +61,7 @@ class list_chain {
     ::new (static_cast<void*>(items<true>(n) + at)) T(value);
   }
 
-  // An empty chunk in front of a node, with room behind `first`, or in front of it.
+  // Adds an empty chunk in front of a node. Its elements will begin or end at index `first`.
   node* add_before(node* next, size_t first) {
     auto fresh = std::make_unique<node>();
     make_in(fresh->items, 0);
@@ -68,7 +70,7 @@ class list_chain {
     link(n, next->previous, next);
     return n;
   }
-  // Returns the next one.
+  // Returns the next node.
   node* remove(node* n) {
     node* next = n->next;
     n->previous->next = next;
@@ -77,14 +79,14 @@ class list_chain {
     return next;
   }
 
-  // A full chunk becomes two of half its elements each. Returns where the element of a place is then.
+  // Splits a full chunk into two of half its elements each. Returns the new place of an element.
   place split(node* n, uint32_t at) {
-    if (n->count == 1) return {add_before(n, 0), 0};  // one element a chunk: a chunk for the new one
+    if (n->count == 1) return {add_before(n, 0), 0};  // one element per chunk: a chunk for the new element
     uint32_t middle = n->first + n->count / 2;
     node* right = cut(n, middle);
     return at < middle ? place{n, at} : place{right, at - middle};
   }
-  // The elements from a place on go to a chunk of their own, which is returned.
+  // Moves the elements from index `from` on to a new chunk, which is returned.
   node* cut(node* left, uint32_t from) {
     node* right = add_before(left->next, 0);
     deref_scope scope;
@@ -95,7 +97,7 @@ class list_chain {
     return right;
   }
 
-  // Room for an element in front of a place, in a chunk that is not full. Returns the place.
+  // Makes room for an element in front of an index, in a chunk that is not full. Returns the index of the room.
   uint32_t make_room(node* n, uint32_t at) {
     deref_scope scope;
     T* all = items<true>(n);
@@ -110,7 +112,7 @@ class list_chain {
     move(all + at + 1, all + at, behind);
     return at;
   }
-  // The element at a place goes. Returns the place of the one behind it.
+  // Removes the element at an index. Returns the index of the next element.
   uint32_t close_gap(node* n, uint32_t at) {
     deref_scope scope;
     uint32_t before = at - n->first, behind = n->count - before - 1;
@@ -126,7 +128,7 @@ class list_chain {
     move(all + at, all + at + 1, behind);
     return at;
   }
-  // A chunk that is nearly empty takes in the next one if that is nearly empty, too.
+  // Appends the next chunk's elements if both chunks are at most a quarter full.
   void merge(node* n) {
     node* next = n->next;
     if (n->count > kElements / 4 || next->is_end() || next->count > kElements / 4) return;
@@ -137,6 +139,7 @@ class list_chain {
     n->count += next->count;
     remove(next);
   }
+  // Removes the elements of a chunk for which f is true, and returns how many.
   template <typename F>
   size_t filter(node* n, F& f) {
     deref_scope scope;
@@ -152,7 +155,7 @@ class list_chain {
     n->count = kept;
     return gone;
   }
-  // The other's nodes come in front of one of this chain.
+  // Moves all nodes of another chain in front of `where`.
   void adopt(node* where, list_chain& other) {
     node* front = other.first();
     node* back = other.last();
@@ -163,7 +166,7 @@ class list_chain {
     where->previous->next = front;
     where->previous = back;
   }
-  // A place, or the next chunk's first one where it is past the end of its own.
+  // The place of an index; past the chunk's end, the first place of the next chunk.
   static place normal(node* n, uint32_t at) {
     return at == n->first + n->count ? place{n->next, n->next->first} : place{n, at};
   }
@@ -186,13 +189,13 @@ class list_chain {
   static void move(T* to, const T* from, size_t count) {
     memmove(static_cast<void*>(to), static_cast<const void*>(from), count * sizeof(T));
   }
-  // After a swap of ends.
+  // After a swap: the neighbours of the other chain's end node become those of this one's.
   void close_ring(const list_chain& other) {
     if (end_.next == &other.end_) end_.next = end_.previous = &end_;
     end_.next->previous = end_.previous->next = &end_;
   }
 
-  // Asks for the chunks ahead when the last misses were neighbours: half of the depth at a time.
+  // Requests the chunks ahead if the last misses were neighbours: half of the depth at a time.
   [[gnu::noinline]] static void missed(const node* n) {
     constexpr int kBatch = static_cast<int>(depth_for(sizeof(object)) / 2);
     traversal& t = t_traversal;
@@ -210,7 +213,7 @@ class list_chain {
   node end_;
 };
 
-// A position in a list: a node and an element's place in it.
+// An iterator of a list: a node, and an index in its chunk.
 template <typename Chain, bool constant>
 class list_position {
  public:
@@ -248,13 +251,13 @@ class list_position {
     return a.node_ == b.node_ && a.at_ == b.at_;
   }
 
-  // For the list and for positions in scopes.
+  // For the list and its scoped iterators only.
   typename Chain::place place() const { return {node_, at_}; }
   node* node_ = nullptr;
   uint32_t at_ = 0;
 };
 
-// The same in a scope. Remembers where its chunk is.
+// An iterator whose * is the element itself, valid until the scope ends. Caches the address of its chunk.
 template <typename Chain, bool constant>
 class list_scoped_position {
  public:

@@ -1,16 +1,18 @@
-// Iterators of Farside's containers. One rule for all of them:
+// The iterators of Farside's containers, and the members that follow from them. All containers have the same rule:
 //
-//   An iterator is a position and holds no scope: *it and it->member give a copy, it.get(scope) and it.get_mut(scope)
-//   the element itself until the scope ends. A container's in(scope) and in_mut(scope) are ranges whose *it is the
-//   element itself, until the scope ends.
+// An iterator is a position and holds no scope. *it and it->member are copies; it.get(scope) and it.get_mut(scope) are
+// the element itself, valid until the scope ends. in(scope) and in_mut(scope) of a container are ranges whose *it is
+// the element itself.
 //
-//   for (uint64_t x : v) ...                                 // copies
-//   for (uint64_t& x : v.in_mut(scope)) x++;                 // in place
+//   for (uint64_t x : v) sum += x;  // copies
+//   farside::deref_scope scope;
+//   for (uint64_t& x : v.in_mut(scope)) x++;  // in place
 //   std::ranges::sort(v.in_mut(scope));
 //
-// A long loop over much data rather uses for_each, which lets Farside move objects between chunks.
-// Here: positions that are an index, random access. Cost: a position's copy opens a scope (2 ns); in a scope, a
-// comparison an element.
+// Loops over much data should use for_each, which opens a new scope for each chunk, so that Farside can move objects.
+// Thread-safety: as iterators of the standard library. Cost: a copy opens a scope (2 ns); an access in a scope costs
+// one comparison more than a pointer. The classes here are for random access; hash_support.hpp and list_chain.hpp have
+// others.
 #ifndef FARSIDE_CONTAINERS_POSITIONS_HPP
 #define FARSIDE_CONTAINERS_POSITIONS_HPP
 
@@ -25,14 +27,14 @@
 
 namespace farside::detail {
 
-// What -> gives where there is only a copy.
+// The result of an iterator's -> : it holds a copy of the element.
 template <typename T>
 struct arrow {
   T value;
   const T* operator->() const { return &value; }
 };
 
-// The arithmetic of everything that is an index.
+// The arithmetic of iterators that are an index.
 template <typename Self>
 class index_arithmetic {
  public:
@@ -68,7 +70,8 @@ class index_arithmetic {
   Self& self() { return static_cast<Self&>(*this); }
 };
 
-// A position in a container or a constant one. The container has load(i), get(i, scope) and get_mut(i, scope).
+// An iterator that is an index. Needs load(i), get(i, scope) and get_mut(i, scope) of the container, which may be
+// const.
 template <typename Container>
 class position : public index_arithmetic<position<Container>> {
  public:
@@ -94,8 +97,9 @@ class position : public index_arithmetic<position<Container>> {
   Container* container_ = nullptr;
 };
 
-// A position in a scope: the elements themselves, for reading where the container is constant, for writing otherwise.
-// Remembers the chunk. The container has run(i, &first), which gives the elements around i.
+// An iterator whose * is the element itself, valid until the scope ends; for reading if the container is const, for
+// writing otherwise. Caches the address of its chunk. Needs run(i, &first) of the container, which returns the chunk
+// around i.
 template <typename Container>
 class scoped_position : public index_arithmetic<scoped_position<Container>> {
  public:
@@ -122,7 +126,7 @@ class scoped_position : public index_arithmetic<scoped_position<Container>> {
   mutable size_t first_ = 0;
 };
 
-// A container's elements in a scope.
+// What in(scope) and in_mut(scope) return.
 template <typename Iterator>
 class scoped_range {
  public:

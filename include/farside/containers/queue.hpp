@@ -1,8 +1,14 @@
-// farside::queue: as std::queue; the elements are far, in chunks. What lies in the middle of a long queue leaves near
-// memory by itself, and is asked for ahead of its turn.
+// farside::queue: as std::queue, with far elements in chunks. The middle of a long queue is evicted, and prefetched
+// before it is used. C++20.
 //
-// Complexity: push, pop, front, back O(1), at most one fetch; pop fetches nothing. Near memory: 8 bytes a chunk.
-// Thread-safety: as std::queue. Exceptions: std::bad_alloc from push and emplace, which then change nothing.
+//   farside::queue<Job> jobs;
+//   jobs.push(job);
+//   Job next = jobs.front();  // a copy
+//   jobs.pop();
+//
+// T is trivially copyable. Complexity: push, pop, front and back O(1), at most one fetch; pop fetches nothing. Near
+// memory: 8 bytes for each chunk. Thread-safety: as std::queue. Exceptions: std::bad_alloc from push and emplace, which
+// then have no effect. Guide: docs/guide/containers.md.
 #ifndef FARSIDE_CONTAINERS_QUEUE_HPP
 #define FARSIDE_CONTAINERS_QUEUE_HPP
 
@@ -43,11 +49,11 @@ class queue {
   void pop() {
     size_--;
     head_++;
-    if (size_ == 0) head_ = 0;  // the chunk is used anew from its begin
+    if (size_ == 0) head_ = 0;  // the chunk is reused from its first element
     else if (head_ == kElementsPerObject) drop_chunk();
   }
 
-  // Copies; with a scope, the element itself. There must be one.
+  // Copies; with a scope, the element itself. The queue must not be empty.
   T front() const {
     deref_scope scope;
     return front(scope);
@@ -77,7 +83,8 @@ class queue {
   using object = detail::chunk<T, kElementsPerObject>;
   using owner = unique_ptr<object>;
 
-  // The chunks as note_miss wants to see them: numbered from the first that ever was.
+  // The chunks in the form that note_miss needs: numbered since the queue was created, so that popping does not
+  // renumber.
   struct numbered {
     static constexpr size_t kObjectBytes = sizeof(object);
     const queue& self;
@@ -109,10 +116,10 @@ class queue {
     head_ = 0;
   }
 
-  std::deque<owner> chunks_;  // whose elements never move
-  size_t head_ = 0;           // the first element's place in the first chunk
+  std::deque<owner> chunks_;  // a deque does not move its elements
+  size_t head_ = 0;           // index of the first element in the first chunk
   size_t size_ = 0;
-  size_t first_ = 0;  // the first chunk's number
+  size_t first_ = 0;  // number of the first chunk
 };
 
 }  // namespace farside

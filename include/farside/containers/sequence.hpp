@@ -1,10 +1,10 @@
-// What farside::array and farside::vector share: elements in a row, in chunks of ElementsPerObject, each chunk a far
-// object, its owner in a near spine. See those headers; not for programs.
+// What farside::array and farside::vector share: elements by index, in chunks of ElementsPerObject. Each chunk is a far
+// object; its owner is in a near spine. Its members are those of the two classes; programs do not name it.
 //
 //   element i:  spine[i / ElementsPerObject]  ->  chunk, far  ->  items[i % ElementsPerObject]
 //
-// Complexity: access by index O(1), at most one fetch. Walks by index, and iterators, are recognized by their misses,
-// forwards, backwards and by any stride, and what comes next is asked for; a for_each knows it beforehand.
+// Complexity: access by index O(1), at most one fetch. Walks by index or iterator are detected from their misses,
+// forwards, backwards and by any stride, and the next chunks are requested; for_each requests them from the start.
 // Thread-safety: as std::vector.
 #ifndef FARSIDE_CONTAINERS_SEQUENCE_HPP
 #define FARSIDE_CONTAINERS_SEQUENCE_HPP
@@ -31,7 +31,7 @@ class sequence
 
   size_t size() const { return size_; }
 
-  // ---- The element itself, until the scope ends ----
+  // ---- The element itself, valid until the scope ends. non_temporal: not used again soon ----
   template <bool non_temporal = false>
   const T& get(size_t i, const deref_scope&) const {
     return chunk_of<false, non_temporal>(i).items[i % kElementsPerObject];
@@ -40,7 +40,7 @@ class sequence
   T& get_mut(size_t i, const deref_scope&) {
     return chunk_of<true, non_temporal>(i).items[i % kElementsPerObject];
   }
-  // The same; std::out_of_range if there is none.
+  // The same; std::out_of_range if i is too large.
   const T& at(size_t i, const deref_scope& scope) const { return get(checked(i), scope); }
   T& at_mut(size_t i, const deref_scope& scope) { return get_mut(checked(i), scope); }
   const T& front(const deref_scope& scope) const { return get(0, scope); }
@@ -55,19 +55,19 @@ class sequence
     deref_scope scope;
     get_mut(i, scope) = value;
   }
-  const T operator[](size_t i) const { return load(i); }  // const: `v[i].x = 1` would be lost
+  const T operator[](size_t i) const { return load(i); }  // const, so that `v[i].x = 1` does not compile
   T at(size_t i) const { return load(checked(i)); }
   T front() const { return load(0); }
   T back() const { return load(size_ - 1); }
 
-  // ---- Runs of elements: one scope and one deref a chunk, the next chunks asked for ----
+  // ---- Runs of elements: one scope and one deref for each chunk, prefetched ----
 
-  // f(std::span<const T>) for each piece of [begin, end), in order. f must not change the container.
+  // f(std::span<const T>) for each chunk of [begin, end), in order. f must not change the size of the container.
   template <bool non_temporal = false, typename F>
   void for_each_chunk(size_t begin, size_t end, F f) const {
     visit<false, non_temporal>(*this, begin, end, [&](T* items, size_t n) { f(std::span<const T>(items, n)); });
   }
-  // f(std::span<T>).
+  // The same with f(std::span<T>).
   template <bool non_temporal = false, typename F>
   void for_each_chunk_mut(size_t begin, size_t end, F f) {
     visit<true, non_temporal>(*this, begin, end, [&](T* items, size_t n) { f(std::span<T>(items, n)); });
@@ -84,7 +84,7 @@ class sequence
       for (T& item : run) f(item);
     });
   }
-  // Advice: [begin, begin + count) will be used soon. Does not wait.
+  // A hint: elements [begin, begin + count) will be used soon. Fetches their chunks as farside::prefetch does.
   void prefetch(size_t begin, size_t count) const {
     if (begin >= size_ || count == 0) return;
     size_t first = begin / kElementsPerObject, last = (begin + std::min(count, size_ - begin) - 1) / kElementsPerObject;
@@ -111,7 +111,7 @@ class sequence
 
  protected:
   using object = chunk<T, kElementsPerObject>;
-  // Few owners a block where there are few: a block is the least that a container takes.
+  // Small blocks of owners where there are few owners: a container takes at least one block.
   using owners = spine<object, kElementsPerObject == 1 ? 512 : 64>;
 
   sequence() = default;
@@ -128,11 +128,11 @@ class sequence
     if (i >= size_) throw std::out_of_range("farside: an element's index is at or past the size of its container");
     return i;
   }
-  // Chunks for so many elements; none of them is initialized.
+  // Creates chunks for this many elements, which are not initialized.
   void make_chunks(size_t elements) {
     while (chunks_.size() * kElementsPerObject < elements) chunks_.push();
   }
-  // Elements go from `from` to `to`, which may overlap.
+  // Moves `count` elements from index `from` to index `to`; the ranges may overlap.
   void shift(size_t from, size_t to, size_t count) {
     if (to <= from) return shift_down(from, to, count);
     while (count > 0) {

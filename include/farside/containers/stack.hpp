@@ -1,8 +1,13 @@
-// farside::stack: as std::stack; the elements are far, in chunks (a farside::vector whose end is the top).
+// farside::stack: as std::stack, with far elements in chunks: a farside::vector whose end is the top. C++20.
 //
-// A stack that is taken down is recognized, and the chunks below are asked for. Complexity: push, pop, top O(1), at
-// most one fetch; pop fetches nothing. Thread-safety: as std::stack. Exceptions: std::bad_alloc from push and emplace,
-// which then change nothing.
+//   farside::stack<uint64_t> path;
+//   path.push(7);
+//   uint64_t last = path.top();  // a copy
+//   path.pop();
+//
+// T is trivially copyable. Repeated pops are detected, and the chunks below are requested. Complexity: push, pop and
+// top O(1), at most one fetch; pop fetches nothing. Near memory: as farside::vector. Thread-safety: as std::stack.
+// Exceptions: std::bad_alloc from push and emplace, which then have no effect. Guide: docs/guide/containers.md.
 #ifndef FARSIDE_CONTAINERS_STACK_HPP
 #define FARSIDE_CONTAINERS_STACK_HPP
 
@@ -24,7 +29,7 @@ class stack {
     elements_.emplace_back(std::forward<Arguments>(arguments)...);
   }
   void pop() { elements_.pop_back(); }
-  // A copy; with a scope, the element itself. There must be one.
+  // A copy; with a scope, the element itself. The stack must not be empty.
   T top() const { return elements_.back(); }
   const T& top(const deref_scope& scope) const { return elements_.back(scope); }
   T& top_mut(const deref_scope& scope) { return elements_.get_mut(size() - 1, scope); }

@@ -1,19 +1,22 @@
-// farside::vector: as std::vector; the elements are far, in chunks.
+// farside::vector: as std::vector, with far elements in chunks. C++20.
 //
 //   farside::vector<uint64_t> v;
 //   v.push_back(1);
 //   uint64_t sum = 0;
-//   v.for_each([&](uint64_t x) { sum += x; });         // as fast as std::vector where it is near
-//   { farside::deref_scope scope; v.get_mut(0, scope)++; }
-//   farside::vector<Record, 1> records;                // ElementsPerObject 1: each element comes and goes alone
+//   v.for_each([&](uint64_t x) { sum += x; });  // near: within 8 % of std::vector
+//   {
+//     farside::deref_scope scope;
+//     v.get_mut(0, scope)++;
+//   }
+//   farside::vector<Record, 1> records;  // ElementsPerObject 1: each element is fetched alone
 //
-// Elements never move between objects when it grows, so growing fetches nothing and copies nothing, and references that
-// are valid in a scope stay so. insert and erase in the middle move what follows.
-// Complexity: access, push_back, pop_back O(1), at most one fetch; insert, erase O(elements behind). Swap, moves: O(1),
-// no fetch. clear and destruction: O(chunks), no fetch.
-// Near memory: 8 bytes a chunk, in blocks of 512 bytes (4 KiB with one element an object).
-// Exceptions: std::bad_alloc when far memory is full; push_back, emplace_back, resize and append then change nothing.
-// Thread-safety: as std::vector. Iterators: positions.hpp; valid until their index is past the end.
+// T is trivially copyable. ElementsPerObject: as for farside::array. Growing moves, copies and fetches no element, so
+// references that a scope protects stay valid. insert and erase in the middle move the elements that follow.
+// Complexity: access, push_back and pop_back O(1), at most one fetch; insert and erase O(elements behind). Swap and
+// moves: O(1), no fetch. clear and destruction: O(chunks), no fetch. Near memory: 8 bytes for each object, in blocks of
+// 512 bytes (4 KiB with one element for each object). Exceptions: std::bad_alloc when far memory is full; push_back,
+// emplace_back and resize then have no effect. Thread-safety: as std::vector. Iterators: positions.hpp; valid while
+// their index is at most the size. Guide: docs/guide/containers.md.
 #ifndef FARSIDE_CONTAINERS_VECTOR_HPP
 #define FARSIDE_CONTAINERS_VECTOR_HPP
 
@@ -45,7 +48,7 @@ class vector : public detail::sequence<T, ElementsPerObject> {
   vector& operator=(vector&&) noexcept = default;
 
   size_t capacity() const { return chunks_.size() * kElementsPerObject; }
-  // Takes the far memory now.
+  // Takes far memory for this many elements now.
   void reserve(size_t size) { this->make_chunks(size); }
   void shrink_to_fit() { chunks_.truncate(chunks_for(size_)); }
   void clear() {
@@ -66,7 +69,7 @@ class vector : public detail::sequence<T, ElementsPerObject> {
     ::new (static_cast<void*>(&this->get_mut(size_, scope))) T(std::forward<Arguments>(arguments)...);
     size_++;
   }
-  // Keeps one empty chunk, for a size that goes up and down around a chunk's end.
+  // Keeps one empty chunk, so that a size that alternates around the end of a chunk allocates nothing.
   void pop_back() {
     size_--;
     if (chunks_.size() > chunks_for(size_) + 1) chunks_.pop();
@@ -79,14 +82,14 @@ class vector : public detail::sequence<T, ElementsPerObject> {
     if (before < size)
       this->for_each_chunk_mut(before, size, [&](std::span<T> run) { std::fill(run.begin(), run.end(), copy); });
   }
-  // New elements are of undefined content.
+  // As resize; new elements have undefined content.
   void resize_for_overwrite(size_t size) {
     if (size > size_) grow(size);
     else chunks_.truncate(chunks_for(size));
     size_ = size;
   }
 
-  // At the end, all elements of a range, which must not be this vector's.
+  // Appends the elements of a range, which must not be part of this vector.
   template <typename Range>
   void append(Range&& range) {
     if constexpr (std::ranges::sized_range<Range>) {
@@ -96,7 +99,7 @@ class vector : public detail::sequence<T, ElementsPerObject> {
     }
   }
 
-  // In front of `where`; they return the first new element.
+  // Insert in front of `where`; return an iterator to the first new element.
   iterator insert(const_iterator where, const T& value) {
     T copy = value;
     return insert(where, 1, copy);
@@ -124,7 +127,7 @@ class vector : public detail::sequence<T, ElementsPerObject> {
     return insert(where, values.begin(), values.end());
   }
 
-  // They return the element behind the last one that went.
+  // Return an iterator to the element behind the last one that was erased.
   iterator erase(const_iterator where) { return erase(where, where + 1); }
   iterator erase(const_iterator first, const_iterator last) {
     size_t from = last.index(), to = first.index();
