@@ -75,7 +75,7 @@ size_t late(detail::walks& walks, const std::vector<int64_t>& positions, int64_t
   size_t count = 0;
   for (size_t i = 0; i < positions.size(); i++) {
     if (i >= positions.size() / 2 && !asked[positions[i]]) count++;
-    detail::ahead a = walks.missed(&container, positions[i], depth);
+    detail::prefetch_range a = walks.missed(&container, positions[i], depth);
     EXPECT_LE(a.count, depth);
     for (; a.count > 0; a.count--, a.first += a.step) asked[a.first] = true;
   }
@@ -109,6 +109,61 @@ TEST(Walks, AreNotSeenInRandomAccesses) {
 
 // ---- vector ----
 
+// The same random operation on both.
+template <typename Vector, typename T>
+void change_both(Vector& mine, std::vector<T>& theirs, std::mt19937_64& random, size_t most) {
+  T value = value_of<T>(random());
+  size_t size = theirs.size(), at = random() % (size + 1);
+  auto mine_at = mine.begin() + static_cast<std::ptrdiff_t>(at);
+  auto theirs_at = theirs.begin() + static_cast<std::ptrdiff_t>(at);
+  switch (random() % 16) {
+    case 0 ... 3:
+      mine.push_back(value), theirs.push_back(value);
+      break;
+    case 4:
+      if (size > 0) mine.pop_back(), theirs.pop_back();
+      break;
+    case 5:
+      ASSERT_EQ(mine.insert(mine_at, value).index(), at);
+      theirs.insert(theirs_at, value);
+      break;
+    case 6: {
+      size_t count = random() % 700;
+      if (size + count > most) break;
+      mine.insert(mine_at, count, value), theirs.insert(theirs_at, count, value);
+      break;
+    }
+    case 7: {
+      auto count = static_cast<std::ptrdiff_t>(random() % 1500 % (size - at + 1));
+      ASSERT_EQ(mine.erase(mine_at, mine_at + count).index(), at);
+      theirs.erase(theirs_at, theirs_at + count);
+      break;
+    }
+    case 8:
+      if (at < size) mine.erase(mine_at), theirs.erase(theirs_at);
+      break;
+    case 9: {
+      size_t to = random() % 64 == 0 ? at : std::min(most, size + random() % (most / 50));
+      mine.resize(to, value), theirs.resize(to, value);
+      break;
+    }
+    case 10: {
+      std::vector<T> some(random() % 1000, value);
+      if (size + some.size() > most) break;
+      mine.append(some), theirs.insert(theirs.end(), some.begin(), some.end());
+      break;
+    }
+    case 11:
+      if (random() % 64 == 0) mine.shrink_to_fit();
+      break;
+    default:
+      if (at < size) {
+        ASSERT_TRUE(mine[at] == theirs[at]);
+        mine.store(at, value), theirs[at] = value;
+      }
+  }
+}
+
 template <typename T, size_t perObject>
 void compare_vectors(uint64_t seed, size_t rounds, size_t most) {
   ObjectFixture far(4 * kMiB);
@@ -116,56 +171,7 @@ void compare_vectors(uint64_t seed, size_t rounds, size_t most) {
   vector<T, perObject> mine(most / 2, value_of<T>(1));
   std::vector<T> theirs(most / 2, value_of<T>(1));
   for (size_t round = 0; round < rounds; round++) {
-    T value = value_of<T>(random());
-    size_t size = theirs.size(), at = random() % (size + 1);
-    auto mine_at = mine.begin() + static_cast<std::ptrdiff_t>(at);
-    auto theirs_at = theirs.begin() + static_cast<std::ptrdiff_t>(at);
-    switch (random() % 16) {
-      case 0 ... 3:
-        mine.push_back(value), theirs.push_back(value);
-        break;
-      case 4:
-        if (size > 0) mine.pop_back(), theirs.pop_back();
-        break;
-      case 5:
-        ASSERT_EQ(mine.insert(mine_at, value).index(), at);
-        theirs.insert(theirs_at, value);
-        break;
-      case 6: {
-        size_t count = random() % 700;
-        if (size + count > most) break;
-        mine.insert(mine_at, count, value), theirs.insert(theirs_at, count, value);
-        break;
-      }
-      case 7: {
-        auto count = static_cast<std::ptrdiff_t>(random() % 1500 % (size - at + 1));
-        ASSERT_EQ(mine.erase(mine_at, mine_at + count).index(), at);
-        theirs.erase(theirs_at, theirs_at + count);
-        break;
-      }
-      case 8:
-        if (at < size) mine.erase(mine_at), theirs.erase(theirs_at);
-        break;
-      case 9: {
-        size_t to = random() % 64 == 0 ? at : std::min(most, size + random() % (most / 50));
-        mine.resize(to, value), theirs.resize(to, value);
-        break;
-      }
-      case 10: {
-        std::vector<T> some(random() % 1000, value);
-        if (size + some.size() > most) break;
-        mine.append(some), theirs.insert(theirs.end(), some.begin(), some.end());
-        break;
-      }
-      case 11:
-        if (round % 64 == 0) mine.shrink_to_fit();
-        break;
-      default:
-        if (at < size) {
-          ASSERT_TRUE(mine[at] == theirs[at]);
-          mine.store(at, value), theirs[at] = value;
-        }
-    }
+    ASSERT_NO_FATAL_FAILURE(change_both(mine, theirs, random, most));
     if (round % (rounds / 8) == 0) expect_same(mine, theirs);
   }
   expect_same(mine, theirs);
@@ -283,63 +289,84 @@ TEST(FarArray, HasItsSizeAndZeros) {
 
 // ---- list ----
 
+// A list, its standard counterpart, and an iterator of each at the same element.
+template <typename List, typename T>
+struct ListPair {
+  List mine;
+  std::list<T> theirs;
+  typename List::iterator mine_at = mine.begin();
+  typename std::list<T>::iterator theirs_at = theirs.begin();
+};
+
+// Moves both iterators by the same random steps.
+template <typename List, typename T>
+void walk_both(ListPair<List, T>& lists, std::mt19937_64& random) {
+  auto& [mine, theirs, mine_at, theirs_at] = lists;
+  for (size_t steps = random() % 20; steps > 0; steps--) {
+    if (random() % 3 != 0 && theirs_at != theirs.end()) ++mine_at, ++theirs_at;
+    else if (theirs_at != theirs.begin()) --mine_at, --theirs_at;
+  }
+}
+
+// The same random operation on both.
+template <typename List, typename T>
+void change_both(ListPair<List, T>& lists, std::mt19937_64& random, size_t most) {
+  auto& [mine, theirs, mine_at, theirs_at] = lists;
+  T value = value_of<T>(random());
+  switch (random() % 12) {
+    case 0 ... 2:
+      mine_at = mine.insert(mine_at, value), theirs_at = theirs.insert(theirs_at, value);
+      break;
+    case 3 ... 5:
+      if (theirs_at != theirs.end()) mine_at = mine.erase(mine_at), theirs_at = theirs.erase(theirs_at);
+      break;
+    case 6:
+      mine.push_back(value), theirs.push_back(value);
+      break;
+    case 7:
+      mine.push_front(value), theirs.push_front(value);
+      break;
+    case 8:
+      if (theirs.empty()) break;
+      if (theirs_at == theirs.begin()) ++theirs_at, ++mine_at;
+      mine.pop_front(), theirs.pop_front();
+      break;
+    case 9: {
+      List some;
+      std::list<T> others;
+      for (size_t n = random() % 400; n > 0 && theirs.size() < most; n--)
+        some.push_back(value), others.push_back(value);
+      mine.splice(mine_at, some), theirs.splice(theirs_at, others);
+      ASSERT_TRUE(some.empty());
+      mine_at = mine.begin(), theirs_at = theirs.begin();
+      break;
+    }
+    case 10: {
+      auto mine_end = mine_at;
+      auto theirs_end = theirs_at;
+      for (size_t n = random() % 300; n > 0 && theirs_end != theirs.end(); n--) ++mine_end, ++theirs_end;
+      mine_at = mine.erase(mine_at, mine_end), theirs_at = theirs.erase(theirs_at, theirs_end);
+      break;
+    }
+    default:
+      if (theirs_at != theirs.end()) {
+        ASSERT_TRUE(*mine_at == *theirs_at);
+        deref_scope scope;
+        mine_at.get_mut(scope) = value, *theirs_at = value;
+      }
+  }
+}
+
 template <typename T, size_t perObject>
 void compare_lists(uint64_t seed, size_t rounds, size_t most) {
   ObjectFixture far(4 * kMiB);
   std::mt19937_64 random(seed);
-  list<T, perObject> mine;
-  std::list<T> theirs;
-  auto mine_at = mine.begin();
-  auto theirs_at = theirs.begin();
+  ListPair<list<T, perObject>, T> lists;
+  auto& [mine, theirs, mine_at, theirs_at] = lists;
   for (size_t round = 0; round < rounds; round++) {
-    T value = value_of<T>(random());
     if (round % 50 == 0) mine_at = mine.begin(), theirs_at = theirs.begin();  // also after pushes that merged chunks
-    for (size_t steps = random() % 20; steps > 0; steps--) {
-      if (random() % 3 != 0 && theirs_at != theirs.end()) ++mine_at, ++theirs_at;
-      else if (theirs_at != theirs.begin()) --mine_at, --theirs_at;
-    }
-    switch (random() % 12) {
-      case 0 ... 2:
-        mine_at = mine.insert(mine_at, value), theirs_at = theirs.insert(theirs_at, value);
-        break;
-      case 3 ... 5:
-        if (theirs_at != theirs.end()) mine_at = mine.erase(mine_at), theirs_at = theirs.erase(theirs_at);
-        break;
-      case 6:
-        mine.push_back(value), theirs.push_back(value);
-        break;
-      case 7:
-        mine.push_front(value), theirs.push_front(value);
-        break;
-      case 8:
-        if (theirs.empty()) break;
-        if (theirs_at == theirs.begin()) ++theirs_at, ++mine_at;
-        mine.pop_front(), theirs.pop_front();
-        break;
-      case 9: {
-        list<T, perObject> some;
-        std::list<T> others;
-        for (size_t n = random() % 400; n > 0 && theirs.size() < most; n--)
-          some.push_back(value), others.push_back(value);
-        mine.splice(mine_at, some), theirs.splice(theirs_at, others);
-        ASSERT_TRUE(some.empty());
-        mine_at = mine.begin(), theirs_at = theirs.begin();
-        break;
-      }
-      case 10: {
-        auto mine_end = mine_at;
-        auto theirs_end = theirs_at;
-        for (size_t n = random() % 300; n > 0 && theirs_end != theirs.end(); n--) ++mine_end, ++theirs_end;
-        mine_at = mine.erase(mine_at, mine_end), theirs_at = theirs.erase(theirs_at, theirs_end);
-        break;
-      }
-      default:
-        if (theirs_at != theirs.end()) {
-          ASSERT_TRUE(*mine_at == *theirs_at);
-          deref_scope scope;
-          mine_at.get_mut(scope) = value, *theirs_at = value;
-        }
-    }
+    walk_both(lists, random);
+    ASSERT_NO_FATAL_FAILURE(change_both(lists, random, most));
     ASSERT_EQ(mine.size(), theirs.size());
     if (round % (rounds / 8) == 0) expect_same(mine, theirs);
   }
@@ -413,6 +440,59 @@ struct SameTag {  // all keys collide
   size_t operator()(uint64_t) const { return 3; }
 };
 
+// The same random operation on both.
+template <typename Map, typename V>
+void change_both(Map& mine, std::unordered_map<uint64_t, V>& theirs, std::mt19937_64& random, uint64_t keys) {
+  uint64_t key = random() % keys;
+  V value = value_of<V>(random());
+  switch (random() % 8) {
+    case 0 ... 1: {
+      auto [at, added] = mine.try_emplace(key, value);
+      ASSERT_EQ(added, theirs.try_emplace(key, value).second);
+      ASSERT_EQ(at->first, key);
+      break;
+    }
+    case 2:
+      ASSERT_EQ(mine.insert_or_assign(key, value).second, theirs.insert_or_assign(key, value).second);
+      break;
+    case 3:
+      ASSERT_EQ(mine.erase(key), theirs.erase(key));
+      break;
+    case 4: {
+      deref_scope scope;
+      V* found = mine.get_mut(key, scope);
+      auto other = theirs.find(key);
+      ASSERT_EQ(found != nullptr, other != theirs.end());
+      if (found) *found = other->second = value;
+      break;
+    }
+    case 5: {
+      auto found = mine.find(key);
+      ASSERT_EQ(found != mine.end(), theirs.contains(key));
+      if (found != mine.end()) {
+        ASSERT_TRUE(found->second == theirs.at(key));
+      }
+      break;
+    }
+    default: {
+      auto other = theirs.find(key);
+      ASSERT_TRUE(mine.load(key) == (other == theirs.end() ? std::optional<V>() : std::optional<V>(other->second)));
+    }
+  }
+}
+
+template <typename Map, typename V>
+void expect_entries(const Map& map, const std::unordered_map<uint64_t, V>& theirs) {
+  size_t wrong = 0, seen = 0, copied = 0, in_place = 0;
+  auto check = [&](const uint64_t& key, const V& value) { wrong += !(theirs.at(key) == value); };
+  map.for_each([&](const uint64_t& key, const V& value) { check(key, value), seen++; });
+  for (auto [key, value] : map) check(key, value), copied++;
+  deref_scope scope;
+  for (auto& entry : map.in(scope)) check(entry.first, entry.second), in_place++;
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_TRUE(seen == theirs.size() && copied == seen && in_place == seen);
+}
+
 template <typename Map>
 void compare_maps(uint64_t seed, size_t rounds, uint64_t keys) {
   ObjectFixture far(4 * kMiB);
@@ -421,61 +501,16 @@ void compare_maps(uint64_t seed, size_t rounds, uint64_t keys) {
   Map mine;
   std::unordered_map<uint64_t, V> theirs;
   for (size_t round = 0; round < rounds; round++) {
-    uint64_t key = random() % keys;
-    V value = value_of<V>(random());
-    switch (random() % 8) {
-      case 0 ... 1: {
-        auto [at, added] = mine.try_emplace(key, value);
-        ASSERT_EQ(added, theirs.try_emplace(key, value).second);
-        ASSERT_EQ(at->first, key);
-        break;
-      }
-      case 2:
-        ASSERT_EQ(mine.insert_or_assign(key, value).second, theirs.insert_or_assign(key, value).second);
-        break;
-      case 3:
-        ASSERT_EQ(mine.erase(key), theirs.erase(key));
-        break;
-      case 4: {
-        deref_scope scope;
-        V* found = mine.get_mut(key, scope);
-        auto other = theirs.find(key);
-        ASSERT_EQ(found != nullptr, other != theirs.end());
-        if (found) *found = other->second = value;
-        break;
-      }
-      case 5: {
-        auto found = mine.find(key);
-        ASSERT_EQ(found != mine.end(), theirs.contains(key));
-        if (found != mine.end()) {
-          ASSERT_TRUE(found->second == theirs.at(key));
-        }
-        break;
-      }
-      default: {
-        auto other = theirs.find(key);
-        ASSERT_TRUE(mine.load(key) == (other == theirs.end() ? std::optional<V>() : std::optional<V>(other->second)));
-      }
-    }
+    ASSERT_NO_FATAL_FAILURE(change_both(mine, theirs, random, keys));
     ASSERT_EQ(mine.size(), theirs.size());
   }
-  auto expect_all = [&](const Map& map) {
-    size_t wrong = 0, seen = 0, copied = 0, in_place = 0;
-    auto check = [&](const uint64_t& key, const V& value) { wrong += !(theirs.at(key) == value); };
-    map.for_each([&](const uint64_t& key, const V& value) { check(key, value), seen++; });
-    for (auto [key, value] : map) check(key, value), copied++;
-    deref_scope scope;
-    for (auto& entry : map.in(scope)) check(entry.first, entry.second), in_place++;
-    EXPECT_EQ(wrong, 0u);
-    EXPECT_TRUE(seen == theirs.size() && copied == seen && in_place == seen);
-  };
-  expect_all(mine);
+  expect_entries(mine, theirs);
   EXPECT_THROW(mine.at(keys), std::out_of_range);
   Map moved(std::move(mine));
   EXPECT_TRUE(mine.empty() && mine.begin() == mine.end() && !mine.contains(1));
   mine.try_emplace(1, value_of<V>(1));
   mine = std::move(moved);
-  expect_all(mine);
+  expect_entries(mine, theirs);
   for (auto& [key, value] : theirs) ASSERT_EQ(mine.erase(key), 1u);
   EXPECT_TRUE(mine.empty());
   mine.clear();

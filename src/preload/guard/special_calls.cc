@@ -52,28 +52,27 @@ long ioctl_call(const Call& call) {
   return issue(call);
 }
 
-bool refuse(const char* what, std::atomic<bool>& said) {
-  if (said.exchange(true)) return true;
+void refuse(const char* what, std::atomic<bool>& warned) {
+  if (warned.exchange(true)) return;
   log(LogLevel::kWarning,
       "{} is refused in signal mode, since the kernel would touch far memory on its own; run with --fault=handler",
       what);
-  return true;
 }
 
 // Kernel threads work on the program's memory behind its back in these interfaces.
 long asynchronous_io(const Call& call) {
-  static std::atomic<bool> said_uring{false}, said_aio{false};
-  if (call.number == SYS_io_uring_setup) refuse("io_uring", said_uring);
-  else refuse("asynchronous I/O (io_setup)", said_aio);
+  static std::atomic<bool> warned_uring{false}, warned_aio{false};
+  if (call.number == SYS_io_uring_setup) refuse("io_uring", warned_uring);
+  else refuse("asynchronous I/O (io_setup)", warned_aio);
   return -ENOSYS;
 }
 
 long vmsplice_call(const Call& call) {
-  static std::atomic<bool> said{false};
+  static std::atomic<bool> warned{false};
   auto* pieces = reinterpret_cast<const iovec*>(call.arg[1]);
   for (long i = 0; i < call.arg[2] && i < 1024; i++) {
     if (!is_far(pieces[i].iov_base)) continue;
-    refuse("vmsplice of far memory", said);
+    refuse("vmsplice of far memory", warned);
     return -EINVAL;
   }
   return issue(call);
@@ -143,7 +142,9 @@ long guarded_exec(const Call& call) {
   return issue(near);
 }
 
-bool special_call(const Call& call, long* result) {
+namespace {
+
+bool mapping_call(const Call& call, long* result) {
   const long* a = call.arg;
   auto* address = reinterpret_cast<void*>(a[0]);
   auto bytes = static_cast<size_t>(a[1]);
@@ -170,12 +171,14 @@ bool special_call(const Call& call, long* result) {
     case SYS_mlockall:
       *result = far_mlock(call.number, address, bytes, a[2]);
       return true;
-    case SYS_futex:
-      *result = futex_call(call);
-      return true;
-    case SYS_ioctl:
-      *result = ioctl_call(call);
-      return true;
+    default:
+      return false;
+  }
+}
+
+bool descriptor_call(const Call& call, long* result) {
+  const long* a = call.arg;
+  switch (call.number) {
     case SYS_close:
       *result = guarded_close(static_cast<int>(a[0]));
       return true;
@@ -188,6 +191,22 @@ bool special_call(const Call& call, long* result) {
 #endif
     case SYS_dup3:
       *result = guarded_dup(call.number, static_cast<int>(a[0]), static_cast<int>(a[1]), static_cast<int>(a[2]));
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool special_call(const Call& call, long* result) {
+  if (mapping_call(call, result) || descriptor_call(call, result)) return true;
+  switch (call.number) {
+    case SYS_futex:
+      *result = futex_call(call);
+      return true;
+    case SYS_ioctl:
+      *result = ioctl_call(call);
       return true;
     case SYS_execve:
     case SYS_execveat:
