@@ -71,7 +71,7 @@ class Analysis {
   }
 
   uint64_t checksum() const { return checksum_; }
-  uint64_t looked_at() const { return looked_at_; }
+  uint64_t rows_read() const { return rows_read_; }
 
  private:
   // Adds up block(begin, end, groups) over all blocks; each thread has groups of its own until the end.
@@ -85,7 +85,7 @@ class Analysis {
       std::lock_guard lock(mutex);
       for (size_t i = 0; i < groups; i++) total[i] += mine[i];
     });
-    looked_at_ += rides_.rows;
+    rows_read_ += rides_.rows;
     for (uint64_t value : total) checksum_ = mix(checksum_ ^ value);
     return total;
   }
@@ -161,7 +161,7 @@ class Analysis {
 
   unsigned threads_;
   Rides rides_;
-  uint64_t checksum_ = 0, looked_at_ = 0;
+  uint64_t checksum_ = 0, rows_read_ = 0;
 };
 
 }  // namespace
@@ -176,5 +176,5 @@ int main(int argc, char** argv) {
   double fill_s = filling.seconds();
   Stopwatch running;
   analysis.run();
-  report("analytics", a, fill_s, running.seconds(), analysis.looked_at(), analysis.checksum());
+  report("analytics", a, fill_s, running.seconds(), analysis.rows_read(), analysis.checksum());
 }

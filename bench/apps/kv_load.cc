@@ -65,7 +65,7 @@ class Client {
     send("get " + name + "\r\n");
     expect("VALUE " + name + " 0 " + std::to_string(Store::kMaxValue) + "\r\n");
     uint64_t version;
-    need(Store::kMaxValue);
+    receive(Store::kMaxValue);
     memcpy(&version, in_.data(), sizeof version);
     expect(Value(key, version).text());
     expect("\r\nEND\r\n");
@@ -76,7 +76,7 @@ class Client {
     if (farside_fiber_write(fd_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
       fail("the server hung up");
   }
-  void need(size_t bytes) {
+  void receive(size_t bytes) {
     char more[16384];
     while (in_.size() < bytes) {
       ssize_t n = farside_fiber_read(fd_, more, sizeof more);
@@ -85,7 +85,7 @@ class Client {
     }
   }
   void expect(std::string_view text) {
-    need(text.size());
+    receive(text.size());
     if (!in_.starts_with(text)) fail("the server gave a wrong answer");
     in_.erase(0, text.size());
   }
@@ -114,7 +114,7 @@ class Load {
     double fill_s = filling.seconds();
     Stopwatch running;
     on_each(clients, requests_, [&](Client& client, uint64_t begin, uint64_t end) {
-      for (uint64_t r = begin; r < end; r++) ask(client, r);
+      for (uint64_t r = begin; r < end; r++) issue(client, r);
     });
     double run_s = running.seconds();
     report("kv_server", a_, fill_s, run_s, requests_, checksum_, latencies_.text());
@@ -130,7 +130,7 @@ class Load {
     }
   }
 
-  void ask(Client& client, uint64_t request) {
+  void issue(Client& client, uint64_t request) {
     uint64_t random = mix(mix(a_.seed) + request);
     uint64_t key = mix(zipf_.rank(unit(random))) % keys_;  // popular keys lie anywhere
     Stopwatch watch;

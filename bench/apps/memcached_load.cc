@@ -149,11 +149,11 @@ class Connection {
   Connection& operator=(const Connection&) = delete;
 
   int fd() const { return fd_; }
-  size_t in_flight() const { return asked_.size(); }
+  size_t in_flight() const { return in_flight_.size(); }
 
   // `due`: when it is to be sent.
-  void ask(const Request& r, double due) {
-    asked_.push_back({r, due});
+  void enqueue(const Request& r, double due) {
+    in_flight_.push_back({r, due});
     if (!r.is_set) out_ += "get " + key_text(r.key) + "\r\n";
     else out_ += "set " + head_of(r.key) + workload_.value(r.key, r.version) + "\r\n";
   }
@@ -180,18 +180,18 @@ class Connection {
     if (n <= 0) fail("the server hung up");
     in_.append(more, static_cast<size_t>(n));
     std::string_view left = in_;
-    while (!asked_.empty()) {
-      size_t bytes = answer_in(left, asked_.front().request);
+    while (!in_flight_.empty()) {
+      size_t bytes = response_bytes(left, in_flight_.front().request);
       if (bytes == 0) break;
       left.remove_prefix(bytes);
-      done(asked_.front().request, asked_.front().due);
-      asked_.pop_front();
+      done(in_flight_.front().request, in_flight_.front().due);
+      in_flight_.pop_front();
     }
     in_.erase(0, in_.size() - left.size());
   }
 
  private:
-  struct Asked {
+  struct InFlight {
     Request request;
     double due;
   };
@@ -200,7 +200,7 @@ class Connection {
   std::string head_of(uint64_t key) const { return key_text(key) + " 0 0 " + std::to_string(value_bytes_) + "\r\n"; }
 
   // Bytes of the whole answer, or 0 if it has not come yet.
-  size_t answer_in(std::string_view text, const Request& r) const {
+  size_t response_bytes(std::string_view text, const Request& r) const {
     std::string head =
         r.is_set ? "STORED\r\n" : "VALUE " + key_text(r.key) + " 0 " + std::to_string(value_bytes_) + "\r\n";
     if (!text.starts_with(std::string_view(head).substr(0, text.size())))
@@ -219,7 +219,7 @@ class Connection {
   int fd_;
   std::string out_, in_;
   size_t sent_ = 0;  // of out_
-  std::deque<Asked> asked_;
+  std::deque<InFlight> in_flight_;
 };
 
 // One thread's connections.
@@ -243,13 +243,13 @@ class Client {
   // request).
   template <typename RequestOf, typename Done>
   void run_closed(uint64_t begin, uint64_t end, unsigned window, RequestOf request_of, Done done) {
-    for (uint64_t next = begin, answered = begin; answered < end;) {
+    for (uint64_t next = begin, responses = begin; responses < end;) {
       for (auto& c : connections_) {
-        while (next < end && c->in_flight() < window) c->ask(request_of(next++), 0);
+        while (next < end && c->in_flight() < window) c->enqueue(request_of(next++), 0);
       }
       wait(1, [&](const Request& r, double) {
         done(r);
-        answered++;
+        responses++;
       });
     }
   }
@@ -260,16 +260,16 @@ class Client {
     prctl(PR_SET_TIMERSLACK, 1);
     Stopwatch watch;
     double due = workload_.gap(begin, rate);
-    for (uint64_t next = begin, answered = begin; answered < end;) {
+    for (uint64_t next = begin, responses = begin; responses < end;) {
       for (double now = watch.seconds(); next < end && due <= now; due += workload_.gap(next, rate)) {
-        connections_[next % connections_.size()]->ask(workload_.draw(next), due);
+        connections_[next % connections_.size()]->enqueue(workload_.draw(next), due);
         next++;
       }
       double now = 0;  // of the answers that came together
       wait(next < end ? due - watch.seconds() : 1, [&](const Request& r, double was_due) {
         if (now == 0) now = watch.seconds();
         done(r, now - was_due);
-        answered++;
+        responses++;
       });
     }
   }
@@ -362,7 +362,7 @@ class Load {
   Workload workload_;
   uint64_t requests_;  // of the closed loop, and at each rate
   std::vector<std::unique_ptr<Client>> clients_;
-  uint64_t points_ = 0, checksum_ = 0;  // of what was asked and answered as expected
+  uint64_t points_ = 0, checksum_ = 0;  // of what was asked and responses as expected
   double run_s_ = 0;
   std::string last_, curve_;
 };
@@ -417,7 +417,7 @@ void remove_socket(const std::string& path) {
 }
 
 // Until it listens.
-void await_server(const Settings& s) {
+void wait_for_server(const Settings& s) {
   for (Stopwatch watch; watch.seconds() < 60;) {
     int fd = connect_to(s.connect);
     if (fd >= 0) {
@@ -476,7 +476,7 @@ int main(int argc, char** argv) {
   using namespace farside::apps;
   Settings s = parse_settings(argc, argv);
   if (s.connect.empty()) start_server(argc, argv, s);
-  if (s.own_server) await_server(s);
+  if (s.own_server) wait_for_server(s);
   Load load(s);
   if (s.own_server) remove_socket(s.connect);
   load.run();

@@ -27,12 +27,12 @@ constexpr uint64_t inverse(uint64_t odd) {
 class Labels {
  public:
   explicit Labels(unsigned scale) : mask_((uint64_t{1} << scale) - 1), shift_(scale / 2 + 1) {}
-  uint64_t vertex(uint64_t label) const { return turn((label * kFactor) & mask_) * kFactor & mask_; }
-  uint64_t label(uint64_t vertex) const { return turn((vertex * kInverse) & mask_) * kInverse & mask_; }
+  uint64_t vertex(uint64_t label) const { return xor_shift((label * kFactor) & mask_) * kFactor & mask_; }
+  uint64_t label(uint64_t vertex) const { return xor_shift((vertex * kInverse) & mask_) * kInverse & mask_; }
 
  private:
   static constexpr uint64_t kFactor = 0x9e3779b97f4a7c15, kInverse = inverse(kFactor);
-  uint64_t turn(uint64_t x) const { return x ^ (x >> shift_); }  // is its own inverse
+  uint64_t xor_shift(uint64_t x) const { return x ^ (x >> shift_); }  // is its own inverse
   uint64_t mask_;
   unsigned shift_;
 };
@@ -120,35 +120,35 @@ struct Graph {
 class Ranks {
  public:
   explicit Ranks(const Graph& graph)
-      : g_(graph), rank_(make_array<uint64_t>(g_.vertices)), given_(make_array<uint64_t>(g_.vertices)) {
+      : g_(graph), rank_(make_array<uint64_t>(g_.vertices)), share_(make_array<uint64_t>(g_.vertices)) {
 #pragma omp parallel for schedule(static)
     for (uint64_t v = 0; v < g_.vertices; v++) rank_[v] = kOne / g_.vertices;
   }
 
   void iterate() {
-    uint64_t idle = 0;  // the ranks of vertices without edges to others, which give to all
-#pragma omp parallel for schedule(static) reduction(+ : idle)
+    uint64_t dangling = 0;  // the ranks of vertices without edges to others, which give to all
+#pragma omp parallel for schedule(static) reduction(+ : dangling)
     for (uint64_t v = 0; v < g_.vertices; v++) {
-      given_[v] = g_.out[v] ? rank_[v] / g_.out[v] : 0;
-      if (g_.out[v] == 0) idle += rank_[v];
+      share_[v] = g_.out[v] ? rank_[v] / g_.out[v] : 0;
+      if (g_.out[v] == 0) dangling += rank_[v];
     }
-    uint64_t to_all = base(idle);
+    uint64_t base_rank = base(dangling);
 #pragma omp parallel for schedule(dynamic, kChunk)
-    for (uint64_t v = 0; v < g_.vertices; v++) rank_[v] = to_all + gather(v) / 20 * 17;
+    for (uint64_t v = 0; v < g_.vertices; v++) rank_[v] = base_rank + gather(v) / 20 * 17;
   }
 
   // The same without threads, by edges instead of rows.
   void iterate_simply() {
     std::vector<uint64_t> sums(g_.vertices);
-    uint64_t idle = 0;
+    uint64_t dangling = 0;
     for (uint64_t v = 0; v < g_.vertices; v++) {
       for (uint64_t e = g_.first[v]; e < g_.first[v + 1]; e++) {
         uint64_t u = g_.sources[e];
         sums[v] += rank_[u] / g_.out[u];
       }
     }
-    for (uint64_t v = 0; v < g_.vertices; v++) idle += g_.out[v] ? 0 : rank_[v];
-    for (uint64_t v = 0; v < g_.vertices; v++) rank_[v] = base(idle) + sums[v] / 20 * 17;
+    for (uint64_t v = 0; v < g_.vertices; v++) dangling += g_.out[v] ? 0 : rank_[v];
+    for (uint64_t v = 0; v < g_.vertices; v++) rank_[v] = base(dangling) + sums[v] / 20 * 17;
   }
 
   // Rounding may lose less than 1 an edge, and less than 40 a vertex.
@@ -167,17 +167,17 @@ class Ranks {
   }
 
  private:
-  uint64_t base(uint64_t idle) const { return (kOne / 20 * 3 + idle / 20 * 17) / g_.vertices; }
+  uint64_t base(uint64_t dangling) const { return (kOne / 20 * 3 + dangling / 20 * 17) / g_.vertices; }
 
   uint64_t gather(uint64_t v) const {
     uint64_t sum = 0, begin = g_.first[v], end = g_.first[v + 1];
     hint(&g_.sources[begin], (end - begin) * sizeof(uint32_t), FARSIDE_READ | FARSIDE_AHEAD(32) | FARSIDE_PRIORITY(3));
-    for (uint64_t e = begin; e < end; e++) sum += given_[g_.sources[e]];
+    for (uint64_t e = begin; e < end; e++) sum += share_[g_.sources[e]];
     return sum;
   }
 
   const Graph& g_;
-  Array<uint64_t> rank_, given_;  // a vertex gives as much to each vertex that it has an edge to
+  Array<uint64_t> rank_, share_;  // a vertex gives as much to each vertex that it has an edge to
 };
 
 // Serially, from the start.

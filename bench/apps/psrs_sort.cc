@@ -1,5 +1,5 @@
 // Parallel sort by regular sampling: each thread sorts a part, samples of all parts give pivots, and each thread merges
-// the pieces of all parts between two pivots. An operation is one key. Five lines with hints.
+// the runs of all parts between two pivots. An operation is one key. Five lines with hints.
 #include <algorithm>
 #include <numeric>
 
@@ -43,19 +43,19 @@ void sort_part(Key* begin, Key* end) {
   std::sort(begin, end);
 }
 
-struct SubpageRead {
+struct Run {
   const Key *next, *end;
 };
 
 // A tournament would save comparisons; with few threads a scan over the heads is as good.
-void merge(std::vector<SubpageRead> pieces, Key* out) {
-  std::erase_if(pieces, [](const SubpageRead& p) { return p.next == p.end; });
-  while (!pieces.empty()) {
-    auto least = std::min_element(pieces.begin(), pieces.end(),
-                                  [](const SubpageRead& a, const SubpageRead& b) { return *a.next < *b.next; });
+void merge(std::vector<Run> runs, Key* out) {
+  std::erase_if(runs, [](const Run& p) { return p.next == p.end; });
+  while (!runs.empty()) {
+    auto least =
+        std::min_element(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return *a.next < *b.next; });
     hint(out, 8, FARSIDE_WRITE | FARSIDE_SEQ | FARSIDE_AHEAD(32));
     *out++ = *least->next++;
-    if (least->next == least->end) pieces.erase(least);
+    if (least->next == least->end) runs.erase(least);
     else hint(least->next, 8, FARSIDE_READ | FARSIDE_SEQ | FARSIDE_AHEAD(16));
   }
 }
@@ -76,14 +76,14 @@ class Sort {
     in_parallel(threads_, count_,
                 [&](unsigned, uint64_t begin, uint64_t end) { sort_part(&keys_[begin], &keys_[end]); });
     std::vector<Key> pivots = choose_pivots();
-    std::vector<std::vector<SubpageRead>> pieces(threads_);
+    std::vector<std::vector<Run>> runs(threads_);
     std::vector<uint64_t> starts(threads_ + 1);
     for (unsigned t = 0; t < threads_; t++) {
-      pieces[t] = pieces_between(t == 0 ? nullptr : &pivots[t - 1], t + 1 == threads_ ? nullptr : &pivots[t]);
+      runs[t] = runs_between(t == 0 ? nullptr : &pivots[t - 1], t + 1 == threads_ ? nullptr : &pivots[t]);
       starts[t + 1] = starts[t];
-      for (const SubpageRead& p : pieces[t]) starts[t + 1] += static_cast<uint64_t>(p.end - p.next);
+      for (const Run& p : runs[t]) starts[t + 1] += static_cast<uint64_t>(p.end - p.next);
     }
-    in_parallel(threads_, threads_, [&](unsigned t, uint64_t, uint64_t) { merge(pieces[t], &sorted_[starts[t]]); });
+    in_parallel(threads_, threads_, [&](unsigned t, uint64_t, uint64_t) { merge(runs[t], &sorted_[starts[t]]); });
   }
 
   // Of all keys in their order, or 0 if the order is wrong.
@@ -116,14 +116,14 @@ class Sort {
     return pivots;
   }
 
-  std::vector<SubpageRead> pieces_between(const Key* low, const Key* high) const {
-    std::vector<SubpageRead> pieces;
+  std::vector<Run> runs_between(const Key* low, const Key* high) const {
+    std::vector<Run> runs;
     for (unsigned t = 0; t < threads_; t++) {
       const Key *begin = part(t), *end = part(t + 1);
-      pieces.push_back(
+      runs.push_back(
           {low ? std::lower_bound(begin, end, *low) : begin, high ? std::lower_bound(begin, end, *high) : end});
     }
-    return pieces;
+    return runs;
   }
 
   unsigned threads_;

@@ -66,7 +66,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // A digest of what the client would get.
-  uint64_t answer(const HashTable& table, const Object* objects, const uint64_t* keys, uint64_t object) {
+  uint64_t process(const HashTable& table, const Object* objects, const uint64_t* keys, uint64_t object) {
     uint64_t sum = 0;
     for (unsigned i = 0; i < kKeysInRequest; i++) sum += table.find(keys[i]);
     const Object& o = objects[object];
@@ -141,7 +141,7 @@ class FrontEnd {
       key = HashTable::key_of(mix(key_zipf_.rank(unit(random))) % table_.keys());
     }
     uint64_t object = mix(object_zipf_.rank(unit(mix(random)))) % object_count_;
-    return worker.answer(table_, objects_.get(), keys, object);
+    return worker.process(table_, objects_.get(), keys, object);
   }
 
   Arguments a_;

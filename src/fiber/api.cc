@@ -36,11 +36,11 @@ unsigned processors() {
 // ---- join ----
 
 // Off the joiner's stack: registers it with the fiber, or finds that it need not wait.
-void join_or_go_on(Fiber* joiner, void* target) {
+void register_joiner(Fiber* joiner, void* target) {
   uintptr_t running = 0;
   auto* fiber = static_cast<Fiber*>(target);
   joiner->result = 0;
-  if (fiber->fate.compare_exchange_strong(running, reinterpret_cast<uintptr_t>(joiner))) return;
+  if (fiber->join_state.compare_exchange_strong(running, reinterpret_cast<uintptr_t>(joiner))) return;
   if (running != Fiber::kEnded) joiner->result = -EINVAL;
   make_ready(joiner);
 }
@@ -138,7 +138,7 @@ int farside_fiber_spawn(farside_fiber** fiber, void (*function)(void*), void* ar
     if (!call) return -EPERM;
     made = this_worker()->runtime().make_fiber(function, argument);
     if (!made) return -ENOMEM;
-    if (!fiber) made->fate = Fiber::kDetached;
+    if (!fiber) made->join_state = Fiber::kDetached;
     make_ready(made);
   }
   if (fiber) *fiber = made;
@@ -150,7 +150,7 @@ int farside_fiber_join(farside_fiber* fiber) {
   if (!call) return -EPERM;
   Fiber* self = call.fiber();
   if (self == fiber) return -EDEADLK;
-  if (fiber->fate != Fiber::kEnded) park(Waiting::kJoin, join_or_go_on, fiber);
+  if (fiber->join_state != Fiber::kEnded) park(Waiting::kJoin, register_joiner, fiber);
   else self->result = 0;
   if (self->result == 0) this_worker()->runtime().recycle(fiber);
   return self->result;
@@ -160,7 +160,7 @@ int farside_fiber_detach(farside_fiber* fiber) {
   Call call;
   if (!call) return -EPERM;
   uintptr_t running = 0;
-  if (fiber->fate.compare_exchange_strong(running, Fiber::kDetached)) return 0;
+  if (fiber->join_state.compare_exchange_strong(running, Fiber::kDetached)) return 0;
   if (running != Fiber::kEnded) return -EINVAL;
   this_worker()->runtime().recycle(fiber);
   return 0;

@@ -40,7 +40,7 @@ struct farside_fiber : farside::NearObject {
   farside_fiber* next_made = nullptr;  // in the list of all fibers
 
   // Who ends, joins and detaches agree here: 0 runs; kEnded; kDetached; else the fiber that waits in join.
-  std::atomic<uintptr_t> fate{0};
+  std::atomic<uintptr_t> join_state{0};
   static constexpr uintptr_t kEnded = 1, kDetached = 2;
 
   // In wait_until.

@@ -11,9 +11,9 @@ namespace {
 void after_end(Fiber* fiber, void*) {
   Runtime& runtime = this_worker()->runtime();
   finished(&fiber->context);
-  uintptr_t fate = fiber->fate.exchange(Fiber::kEnded);
-  if (fate == Fiber::kDetached) runtime.recycle(fiber);
-  else if (fate != 0) make_ready(reinterpret_cast<Fiber*>(fate));
+  uintptr_t join_state = fiber->join_state.exchange(Fiber::kEnded);
+  if (join_state == Fiber::kDetached) runtime.recycle(fiber);
+  else if (join_state != 0) make_ready(reinterpret_cast<Fiber*>(join_state));
   runtime.fiber_ended();
 }
 
@@ -52,7 +52,7 @@ int Runtime::run(void (*function)(void*), void* arg) {
   if (int error = sockets_.open()) return error;
   Fiber* first = make_fiber(function, arg);
   if (!first) return -ENOMEM;
-  first->fate = Fiber::kDetached;
+  first->join_state = Fiber::kDetached;
   int error = start_threads();
   if (error == 0) {
     workers_[0]->ready().push(first);
@@ -101,7 +101,7 @@ Fiber* Runtime::make_fiber(void (*function)(void*), void* arg) {
   fiber->exceptions = {};
   fiber->in_call = 1;
   fiber->holds = 0;
-  fiber->fate = 0;
+  fiber->join_state = 0;
   prepare(&fiber->context, fiber_main);
   live_.fetch_add(1);
   return fiber;
@@ -130,7 +130,7 @@ bool Runtime::any_ready() const {
 void Runtime::wake_one() {
   if (SleepWord::sleeping(sleep_word_.load()) == 0 || searching_.load()) return;
   for (unsigned i = 0; i < count_; i++) {
-    if (workers_[i]->sleeps_on_bell() && workers_[i]->wake()) return;
+    if (workers_[i]->sleeps_on_event() && workers_[i]->wake()) return;
   }
   for (unsigned i = 0; i < count_; i++) {
     if (workers_[i]->wake()) return;

@@ -30,8 +30,8 @@ namespace farside::fibers {
 class SleepWord {
  public:
   // The word after the caller's announcement.
-  uint64_t falls_asleep() { return word_.fetch_add(kChange + 1) + kChange + 1; }
-  void wakes() { word_.fetch_add(kChange - 1); }
+  uint64_t add_sleeper() { return word_.fetch_add(kChange + 1) + kChange + 1; }
+  void remove_sleeper() { word_.fetch_add(kChange - 1); }
   uint64_t load() const { return word_.load(); }
   static unsigned sleeping(uint64_t word) { return word & (kChange - 1); }
 
@@ -85,7 +85,7 @@ class Runtime : public NearObject {
   // Sees to it that an idle worker watches what was just added.
   void event_added(bool is_earliest_timer);
 
-  // Ends the process if all workers sleep and nothing can wake a fiber. word: what falls_asleep gave the caller.
+  // Ends the process if all workers sleep and nothing can wake a fiber. word: what add_sleeper gave the caller.
   void check_deadlock(uint64_t word);
 
  private:

@@ -12,7 +12,7 @@
 namespace farside::fibers {
 namespace {
 
-constexpr uint64_t kBellKey = UINT64_MAX;
+constexpr uint64_t kWakeupKey = UINT64_MAX;
 
 }  // namespace
 
@@ -20,10 +20,10 @@ int Sockets::open() {
   int epoll = static_cast<int>(os::call(SYS_epoll_create1, EPOLL_CLOEXEC));
   if (epoll < 0) return epoll;
   epoll_ = os::move_fd_high(epoll);
-  int bell = static_cast<int>(os::call(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (bell < 0) return bell;
-  wakeup_ = os::move_fd_high(bell);
-  epoll_event event = {EPOLLIN, {.u64 = kBellKey}};
+  int wakeup = static_cast<int>(os::call(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (wakeup < 0) return wakeup;
+  wakeup_ = os::move_fd_high(wakeup);
+  epoll_event event = {EPOLLIN, {.u64 = kWakeupKey}};
   return static_cast<int>(os::call(SYS_epoll_ctl, epoll_, EPOLL_CTL_ADD, wakeup_, &event));
 }
 
@@ -74,7 +74,7 @@ void Sockets::handle(const SocketEvents& events) {
   for (int i = 0; i < events.count; i++) {
     const epoll_event& event = events.events[i];
     uint64_t count = 0;
-    if (event.data.u64 == kBellKey) os::read(wakeup_, &count, sizeof count);
+    if (event.data.u64 == kWakeupKey) os::read(wakeup_, &count, sizeof count);
     else dispatch(static_cast<int>(event.data.u64), event.events);
   }
 }
@@ -117,7 +117,7 @@ void Sockets::wake_all(FiberList* fibers, int result) {
   }
 }
 
-void Sockets::ring() {
+void Sockets::interrupt() {
   uint64_t one = 1;
   os::write(wakeup_, &one, sizeof one);
 }

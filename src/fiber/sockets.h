@@ -33,7 +33,7 @@ class Sockets {
   void wait(SocketEvents* events, uint64_t timeout_ns);
   void handle(const SocketEvents& events);
   // Ends wait(), now or when it begins.
-  void ring();
+  void interrupt();
 
   size_t waiters() const { return waiters_.load(); }
 

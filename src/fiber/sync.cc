@@ -36,8 +36,8 @@ struct farside_fiber_group : farside::NearObject {
 // At most one of the three lists' reasons holds: items lie in the ring, or receivers wait; senders wait only when the
 // ring is full.
 struct farside_fiber_channel : farside::NearObject {
-  explicit farside_fiber_channel(size_t most)
-      : capacity(most), ring(most ? static_cast<void**>(farside::near_alloc(most * sizeof(void*))) : nullptr) {}
+  explicit farside_fiber_channel(size_t items)
+      : capacity(items), ring(items ? static_cast<void**>(farside::near_alloc(items * sizeof(void*))) : nullptr) {}
   ~farside_fiber_channel() { farside::near_free(ring, capacity * sizeof(void*)); }
 
   FiberLock lock;  // guards the rest
@@ -74,7 +74,7 @@ void wake_all(FiberList* waiting, int result) {
 
 // ---- mutex ----
 
-int take(farside_fiber_mutex* m, Fiber* self) {
+int lock_mutex(farside_fiber_mutex* m, Fiber* self) {
   m->lock.lock();
   if (m->owner && m->owner != self) {
     m->waiting.push(self);
@@ -87,7 +87,7 @@ int take(farside_fiber_mutex* m, Fiber* self) {
   return result;
 }
 
-int give(farside_fiber_mutex* m, Fiber* self) {
+int unlock_mutex(farside_fiber_mutex* m, Fiber* self) {
   LockGuard guard(m->lock);
   if (m->owner != self) return -EPERM;
   m->owner = m->waiting.pop();
@@ -187,7 +187,7 @@ int farside_fiber_mutex_destroy(farside_fiber_mutex* m) {
 int farside_fiber_mutex_lock(farside_fiber_mutex* m) {
   Call call;
   if (!call) return -EPERM;
-  return take(m, call.fiber());
+  return lock_mutex(m, call.fiber());
 }
 
 int farside_fiber_mutex_trylock(farside_fiber_mutex* m) {
@@ -201,7 +201,7 @@ int farside_fiber_mutex_trylock(farside_fiber_mutex* m) {
 
 int farside_fiber_mutex_unlock(farside_fiber_mutex* m) {
   Call call;
-  return call ? give(m, call.fiber()) : -EPERM;
+  return call ? unlock_mutex(m, call.fiber()) : -EPERM;
 }
 
 int farside_fiber_condition_create(farside_fiber_condition** condition) { return create(condition); }
@@ -219,13 +219,13 @@ int farside_fiber_condition_wait(farside_fiber_condition* c, farside_fiber_mutex
   Call call;
   if (!call) return -EPERM;
   c->lock.lock();
-  if (int error = give(m, call.fiber())) {
+  if (int error = unlock_mutex(m, call.fiber())) {
     c->lock.unlock();
     return error;
   }
   c->waiting.push(call.fiber());
   park(Waiting::kCondition, &c->lock);
-  return take(m, call.fiber());
+  return lock_mutex(m, call.fiber());
 }
 
 int farside_fiber_condition_signal(farside_fiber_condition* c) {
@@ -283,12 +283,12 @@ int farside_fiber_channel_create(farside_fiber_channel** channel, size_t capacit
   return capacity > kMaxCapacity ? -EINVAL : create(channel, capacity);
 }
 
-int farside_fiber_channel_destroy(farside_fiber_channel* c, void (*forget)(void*)) {
+int farside_fiber_channel_destroy(farside_fiber_channel* c, void (*discard)(void*)) {
   c->lock.lock();
   bool busy = !c->senders.empty() || !c->receivers.empty();
   c->lock.unlock();
   if (busy) return -EBUSY;
-  for (size_t i = 0; forget && i < c->count; i++) forget(c->ring[(c->first + i) % c->capacity]);
+  for (size_t i = 0; discard && i < c->count; i++) discard(c->ring[(c->first + i) % c->capacity]);
   destroy(c);
   return 0;
 }

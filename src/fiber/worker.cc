@@ -22,7 +22,7 @@ constexpr double kPollUs = 20;         // how long pages that have come may lie 
 constexpr unsigned kSpins = 400;       // about 10 us
 constexpr unsigned kSpinsBeforeYield = 1000;
 constexpr size_t kMaxStolen = 32;
-constexpr uint64_t kLongNs = 3600ull * 1000 * 1000 * 1000;
+constexpr uint64_t kLongWaitNs = 3600ull * 1000 * 1000 * 1000;
 
 __attribute__((tls_model("initial-exec"))) thread_local Worker* t_worker = nullptr;
 
@@ -263,19 +263,19 @@ bool Worker::spin() {
 }
 
 void Worker::sleep() {
-  uint32_t bell = wakeup_.value();
+  uint32_t seen = wakeup_.value();
   bool watches = runtime_->begin_watch();
   SocketEvents events;
-  sleep_.store(watches ? Sleep::kOnSockets : Sleep::kOnBell);
-  uint64_t word = runtime_->sleep_word().falls_asleep();
+  sleep_.store(watches ? Sleep::kOnSockets : Sleep::kOnEvent);
+  uint64_t word = runtime_->sleep_word().add_sleeper();
   if (!runtime_->any_ready() && !runtime_->done()) {
     runtime_->check_deadlock(word);
     if (watches) runtime_->wait_for_events(&events);
-    else wakeup_.wait(bell, kLongNs);
+    else wakeup_.wait(seen, kLongWaitNs);
   }
   // Counted awake before it makes anything ready: check_deadlock trusts sleepers to do nothing.
   sleep_.store(Sleep::kAwake);
-  runtime_->sleep_word().wakes();
+  runtime_->sleep_word().remove_sleeper();
   if (!watches) return;
   runtime_->handle_events(events);
   runtime_->end_watch();
@@ -285,7 +285,7 @@ bool Worker::wake() {
   if (sleep_.load() == Sleep::kAwake) return false;
   Sleep before = sleep_.exchange(Sleep::kAwake);
   if (before == Sleep::kAwake) return false;
-  if (before == Sleep::kOnSockets) runtime_->sockets().ring();
+  if (before == Sleep::kOnSockets) runtime_->sockets().interrupt();
   else wakeup_.wake_all();
   return true;
 }

@@ -57,7 +57,7 @@ class Worker : public NearObject {
   // Wakes the worker if it sleeps and nobody else woke it already. True: it did sleep.
   bool wake();
 
-  bool sleeps_on_bell() const { return sleep_.load() == Sleep::kOnBell; }
+  bool sleeps_on_event() const { return sleep_.load() == Sleep::kOnEvent; }
   bool sleeps_on_sockets() const { return sleep_.load() == Sleep::kOnSockets; }
 
   // Lets the worker's fetches come in. For threads that wait for a FiberLock.
@@ -67,7 +67,7 @@ class Worker : public NearObject {
   // After so many turns that were all short, the next is thought to be short.
   static constexpr uint64_t kShortTurns = 4;
 
-  enum class Sleep : uint32_t { kAwake, kOnBell, kOnSockets };
+  enum class Sleep : uint32_t { kAwake, kOnEvent, kOnSockets };
 
   Fiber* next();
   Fiber* steal();

@@ -38,8 +38,8 @@ void make_key() {
 // Not under Farside, whose own view of this name comes first.
 __attribute__((constructor)) void withhold_access() {
   uintptr_t& access_bits = farside_object_view.access_bits;
-  bool is_ours = access_bits == reinterpret_cast<uintptr_t>(kAllAccess);
-  if (is_ours && scope_check::enabled()) access_bits = reinterpret_cast<uintptr_t>(kNoAccess);
+  bool is_own = access_bits == reinterpret_cast<uintptr_t>(kAllAccess);
+  if (is_own && scope_check::enabled()) access_bits = reinterpret_cast<uintptr_t>(kNoAccess);
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ FARSIDE_PUBLIC int farside_object_new(uint64_t* owner, farside_object_type* type
 }
 
 FARSIDE_PUBLIC void farside_object_delete(uint64_t* owner) {
-  if (scope_check::enabled()) return scope_check::end(owner);
+  if (scope_check::enabled()) return scope_check::destroy(owner);
   free(reinterpret_cast<void*>(*owner >> kAddressShift));
   *owner = 0;
 }

@@ -21,7 +21,7 @@ constexpr size_t kMinCapacity = 64 * 1024;  // smaller mappings stay near
 
 size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 
-int give_up(farside_region* region, int error) {
+int free_after_error(farside_region* region, int error) {
   if (region->data != MAP_FAILED) munmap(region->data, region->capacity);
   free(region);
   return error;
@@ -48,13 +48,13 @@ FARSIDE_PUBLIC int farside_region_create(farside_region** region, size_t bytes, 
   made->capacity = whole_pages(capacity < kMinCapacity ? kMinCapacity : capacity);
   void* data = mmap(nullptr, made->capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   made->data = static_cast<char*>(data);
-  if (data == MAP_FAILED) return give_up(made, -ENOMEM);
+  if (data == MAP_FAILED) return free_after_error(made, -ENOMEM);
   int error = policy ? farside_region_set_policy_(data, made->capacity, policy) : 0;
-  if (error != 0) return give_up(made, error);
+  if (error != 0) return free_after_error(made, error);
   error = farside_region_resize(made, bytes);
   if (error != 0) {
     farside_region_set_policy_(data, made->capacity, nullptr);
-    return give_up(made, error);
+    return free_after_error(made, error);
   }
   *region = made;
   return 0;

@@ -24,7 +24,7 @@ struct Page {
   std::atomic<uint32_t> readers, writers;  // scopes in which it is open
   std::atomic<uint32_t> bytes;             // of the object
   std::atomic<uint16_t> back;              // pages to the object's first one
-  std::atomic<bool> ended;
+  std::atomic<bool> destroyed;
 };
 static_assert(sizeof(Page) == 16);
 
@@ -68,7 +68,7 @@ void on_access(int signal, siginfo_t* info, void*) {
   const Page& object = g_pages[first_page(page_of(address))];
   print("farside: an object of ");
   print_number(object.bytes.load(std::memory_order_relaxed));
-  if (object.ended.load(std::memory_order_relaxed)) {
+  if (object.destroyed.load(std::memory_order_relaxed)) {
     print(" bytes was used after it had ended\n");
   } else if (object.readers.load(std::memory_order_relaxed) > 0) {
     print(" bytes was written through a pointer for reading; use deref_mut\n");
@@ -108,7 +108,7 @@ bool start() {
 void protect(uint64_t page) {
   const Page& p = g_pages[page];
   int protection = p.writers > 0 ? PROT_READ | PROT_WRITE : (p.readers > 0 ? PROT_READ : PROT_NONE);
-  if (p.ended) protection = PROT_NONE;
+  if (p.destroyed) protection = PROT_NONE;
   if (mprotect(g_space + page * kPage, pages_of(p.bytes) * kPage, protection) == 0) return;
   stop("FARSIDE_CHECK_SCOPES: too many objects are open at once (%s); raise vm.max_map_count", strerror(errno));
 }
@@ -146,11 +146,11 @@ void* make(uint64_t* owner, const farside_object_type& type) {
   return reinterpret_cast<void*>(address);
 }
 
-void end(uint64_t* owner) {
+void destroy(uint64_t* owner) {
   std::lock_guard guard(g_mutex);
   uint64_t page = page_of(*owner >> kAddressShift);
   Page& p = g_pages[page];
-  if (p.ended.exchange(true))
+  if (p.destroyed.exchange(true))
     stop("an object of %u bytes was ended twice, or its pointer's bytes were copied", p.bytes.load());
   protect(page);
   madvise(g_space + page * kPage, pages_of(p.bytes) * kPage, MADV_DONTNEED);
@@ -161,7 +161,7 @@ void* deref(const uint64_t* owner, bool write) {
   if (*owner == 0) return nullptr;
   std::lock_guard guard(g_mutex);
   uint64_t address = *owner >> kAddressShift, page = page_of(address);
-  if (g_pages[page].ended)
+  if (g_pages[page].destroyed)
     stop("a pointer names an object of %u bytes that has ended; its bytes were copied", g_pages[page].bytes.load());
   open(page, write);
   return reinterpret_cast<void*>(address);

@@ -22,7 +22,7 @@ bool enabled();
 
 // As the functions of include/farside/object.h that they stand for. A misuse ends the program with a message.
 void* make(uint64_t* owner, const farside_object_type& type);
-void end(uint64_t* owner);
+void destroy(uint64_t* owner);
 void* deref(const uint64_t* owner, bool write);
 // The outermost scope has ended.
 void release(CheckedScopes& scopes);

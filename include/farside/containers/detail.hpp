@@ -40,8 +40,8 @@ constexpr bool check_element() {
 // ---- Chunks ----
 
 // 0: as many elements as make a chunk a little smaller than a page.
-template <typename T, size_t asked>
-inline constexpr size_t elements_of = asked != 0 ? asked : std::max<size_t>(1, kLargestShared / sizeof(T));
+template <typename T, size_t requested>
+inline constexpr size_t elements_of = requested != 0 ? requested : std::max<size_t>(1, kLargestShared / sizeof(T));
 
 template <typename T, size_t count>
 struct chunk {
@@ -78,7 +78,7 @@ constexpr size_t objects_per_scope(size_t bytes) { return std::max<size_t>(1, kP
 // ---- Access patterns ----
 
 // Objects to request: `count` of them, at first, first + step, ...
-struct ahead {
+struct prefetch_range {
   int64_t first = 0, step = 1, count = 0;
 };
 
@@ -86,13 +86,13 @@ struct ahead {
 // a step. Two equal steps make a walk. From then on the next objects are requested, in windows that double.
 class walks {
  public:
-  ahead missed(const void* container, int64_t at, int64_t depth) {
+  prefetch_range missed(const void* container, int64_t at, int64_t depth) {
     walk* w = find(container, at);
     if (!w) {
       table_[next_++ % kWalks] = {container, at, 0, at, 0};
       return {};
     }
-    return w->run < 2 ? ahead{} : ask(*w, depth);
+    return w->run < 2 ? prefetch_range{} : request(*w, depth);
   }
 
  private:
@@ -100,8 +100,8 @@ class walks {
   static constexpr int64_t kClose = 16;
   struct walk {
     const void* container;
-    int64_t last, step, asked;  // positions; objects up to `asked` have been requested
-    unsigned run;               // how many steps in turn were equal
+    int64_t last, step, requested;  // positions; objects up to `requested` have been requested
+    unsigned run;                   // how many steps in turn were equal
   };
 
   // The walk that this position continues, or one whose second position it may be; updated. nullptr: neither.
@@ -111,30 +111,30 @@ class walks {
     for (walk& w : table_) {
       if (w.container != container) continue;
       int64_t step = at - w.last;
-      if (step == 0) return go_on(w, at, w.step, w.run);
-      if (w.run > 0 && (step == w.step || (w.run > 1 && skips(step, w.step)))) return go_on(w, at, w.step, w.run + 1);
+      if (step == 0) return update(w, at, w.step, w.run);
+      if (w.run > 0 && (step == w.step || (w.run > 1 && skips(step, w.step)))) return update(w, at, w.step, w.run + 1);
       if (w.run < 2 && step >= -kClose && step <= kClose) close = &w;
       if (w.run == 0) fresh = &w;
     }
-    walk* begun = close ? close : fresh;
-    return begun ? go_on(*begun, at, at - begun->last, 1) : nullptr;
+    walk* start = close ? close : fresh;
+    return start ? update(*start, at, at - start->last, 1) : nullptr;
   }
   // The objects in between were near, and so were not missed.
   static bool skips(int64_t distance, int64_t step) {
     return distance % step == 0 && distance / step > 0 && distance / step <= kClose;
   }
-  static walk* go_on(walk& w, int64_t at, int64_t step, unsigned run) {
-    if (step != w.step) w.asked = at;
+  static walk* update(walk& w, int64_t at, int64_t step, unsigned run) {
+    if (step != w.step) w.requested = at;
     w.last = at;
     w.step = step;
     w.run = run;
     return &w;
   }
-  static ahead ask(walk& w, int64_t depth) {
+  static prefetch_range request(walk& w, int64_t depth) {
     int64_t want = std::min(depth, int64_t{2} << std::min(w.run, 10u));
-    int64_t done = std::max<int64_t>(0, (w.asked - w.last) / w.step);
+    int64_t done = std::max<int64_t>(0, (w.requested - w.last) / w.step);
     if (done > want / 2) return {};
-    w.asked = w.last + want * w.step;
+    w.requested = w.last + want * w.step;
     return {w.last + (done + 1) * w.step, w.step, want - done};
   }
 
@@ -148,7 +148,7 @@ inline thread_local constinit walks t_walks{};
 template <typename Spine>
 [[gnu::noinline]] void note_miss(const void* container, const Spine& spine, size_t at) {
   auto size = static_cast<int64_t>(spine.size());
-  ahead a = t_walks.missed(container, static_cast<int64_t>(at), depth_for(Spine::kObjectBytes));
+  prefetch_range a = t_walks.missed(container, static_cast<int64_t>(at), depth_for(Spine::kObjectBytes));
   if (a.step == 1) return spine.prefetch(a.first, std::clamp<int64_t>(size - a.first, 0, a.count));
   for (; a.count > 0 && a.first >= 0 && a.first < size; a.first += a.step, a.count--) spine.prefetch(a.first, 1);
 }
@@ -159,17 +159,17 @@ class run_ahead {
   explicit run_ahead(size_t end) : end_(end) {}
   template <typename Spine>
   [[gnu::noinline]] void missed(const Spine& spine, size_t at) {
-    size_t done = asked_ > at ? asked_ - at : 0;
+    size_t done = requested_ > at ? requested_ - at : 0;
     window_ = std::min(window_ * 2, depth_for(Spine::kObjectBytes));
     if (done > window_ / 2) return;
     size_t first = at + done;  // the first request includes this object, so small objects are fetched together
     size_t last = std::min(end_, at + window_);
     if (first < last) spine.prefetch(first, last - first);
-    asked_ = std::max(asked_, last);
+    requested_ = std::max(requested_, last);
   }
 
  private:
-  size_t end_, asked_ = 0, window_ = 4;
+  size_t end_, requested_ = 0, window_ = 4;
 };
 
 // ---- Spines: the owners of a container's objects, near and in order ----

@@ -94,7 +94,7 @@ class slot_position {
  public:
   using value_type = typename Map::value_type;
   using reference = value_type;
-  using pointer = arrow<value_type>;
+  using pointer = arrow_proxy<value_type>;
   using difference_type = std::ptrdiff_t;
   using iterator_concept = std::forward_iterator_tag;
   using iterator_category = std::input_iterator_tag;

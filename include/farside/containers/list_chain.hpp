@@ -202,11 +202,11 @@ class list_chain {
     int run = t.last == n->previous ? std::max(t.run, 0) + 1 : t.last == n->next ? std::min(t.run, 0) - 1 : 0;
     t = {n, run};
     if (run == 0 || (std::abs(run) - 1) % kBatch != 0) return;
-    int asked = std::abs(run) == 1 ? 0 : kBatch;
+    int requested = std::abs(run) == 1 ? 0 : kBatch;
     auto step = [run](const node* from) { return run > 0 ? from->next : from->previous; };
     const node* at = step(n);
     for (int i = 0; i < 2 * kBatch && !at->is_end(); i++, at = step(at)) {
-      if (i >= asked) farside::prefetch(&at->items, 1);
+      if (i >= requested) farside::prefetch(&at->items, 1);
     }
   }
 
@@ -219,7 +219,7 @@ class list_position {
  public:
   using value_type = typename Chain::value_type;
   using reference = value_type;
-  using pointer = arrow<value_type>;
+  using pointer = arrow_proxy<value_type>;
   using difference_type = std::ptrdiff_t;
   using iterator_concept = std::bidirectional_iterator_tag;
   using iterator_category = std::input_iterator_tag;
@@ -272,9 +272,9 @@ class list_scoped_position {
   explicit list_scoped_position(list_position<Chain, constant> at) : at_(at) {}
 
   reference operator*() const {
-    if (known_ != at_.node_) {
+    if (cached_ != at_.node_) {
       items_ = Chain::template items<!constant>(at_.node_);
-      known_ = at_.node_;
+      cached_ = at_.node_;
     }
     return items_[at_.at_];
   }
@@ -287,7 +287,7 @@ class list_scoped_position {
 
  private:
   list_position<Chain, constant> at_;
-  mutable const void* known_ = nullptr;
+  mutable const void* cached_ = nullptr;
   mutable element* items_ = nullptr;
 };
 

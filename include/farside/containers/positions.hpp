@@ -29,7 +29,7 @@ namespace farside::detail {
 
 // The result of an iterator's -> : it holds a copy of the element.
 template <typename T>
-struct arrow {
+struct arrow_proxy {
   T value;
   const T* operator->() const { return &value; }
 };
@@ -77,7 +77,7 @@ class position : public index_arithmetic<position<Container>> {
  public:
   using value_type = typename Container::value_type;
   using reference = value_type;
-  using pointer = arrow<value_type>;
+  using pointer = arrow_proxy<value_type>;
   using difference_type = std::ptrdiff_t;
   using iterator_concept = std::random_access_iterator_tag;
   using iterator_category = std::input_iterator_tag;

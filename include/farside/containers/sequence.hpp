@@ -18,16 +18,16 @@
 
 namespace farside::detail {
 
-template <typename T, size_t asked>
-class sequence
-    : public reversible<sequence<T, asked>, position<sequence<T, asked>>, position<const sequence<T, asked>>> {
+template <typename T, size_t requested>
+class sequence : public reversible<sequence<T, requested>, position<sequence<T, requested>>,
+                                   position<const sequence<T, requested>>> {
   static_assert(check_element<T>());
 
  public:
   using value_type = T;
   using iterator = position<sequence>;
   using const_iterator = position<const sequence>;
-  static constexpr size_t kElementsPerObject = elements_of<T, asked>;
+  static constexpr size_t kElementsPerObject = elements_of<T, requested>;
 
   size_t size() const { return size_; }
 

@@ -34,8 +34,8 @@ pager::Pager* guard_pager() { return g_pager; }
 
 uint64_t pin_limit() {
   uint64_t share = g_pager->near_limit_bytes() / 32;
-  uint64_t most = 1024 * 1024;
-  return align_down(share < most ? (share < 16 * kPageSize ? 16 * kPageSize : share) : most, kPageSize);
+  uint64_t max_bytes = 1024 * 1024;
+  return align_down(share < max_bytes ? (share < 16 * kPageSize ? 16 * kPageSize : share) : max_bytes, kPageSize);
 }
 
 void repin_in_child() {

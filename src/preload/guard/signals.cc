@@ -92,7 +92,7 @@ void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupt
   fault(pager, address, interrupted, true);
 }
 
-void fault_undisturbed(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
+void fault_deferring_signals(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
   FaultInProgress& in_progress = t_guard.fault;
   in_progress.active = true;
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -117,7 +117,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   os::SignalSet mask;
   memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
   if (fibers::in_fiber(mask)) fault_in_fiber(*pager, address, interrupted);
-  else fault_undisturbed(*pager, address, interrupted);
+  else fault_deferring_signals(*pager, address, interrupted);
   if (timing) g_left.store(ticks(), std::memory_order_relaxed);
 }
 
@@ -131,7 +131,7 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
 }
 
 // Default action of our signals: the process ends by them, as it would natively.
-[[noreturn]] void end_by(int signal) {
+[[noreturn]] void terminate_by(int signal) {
   KernelSigaction action = {};
   os::call(SYS_rt_sigaction, signal, &action, nullptr, sizeof(os::SignalSet));
   os::call(SYS_tgkill, os::getpid(), os::gettid(), signal);
@@ -217,7 +217,7 @@ KernelSigaction take_action(int signal) {
 }
 
 // What the kernel gets instead of the program's handler.
-KernelSigaction through_us(const KernelSigaction& wanted) {
+KernelSigaction wrapped_action(const KernelSigaction& wanted) {
   KernelSigaction action = wanted;
   action.handler = reinterpret_cast<void*>(on_program_signal);
   action.flags = (wanted.flags & ~static_cast<unsigned long>(SA_RESETHAND)) | SA_SIGINFO | kSaRestorer;
@@ -230,7 +230,7 @@ long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction*
   bool ours = signal > 0 && signal < kSignals && (os::signal_bit(signal) & kOurSignals) != 0;
   bool handled = wanted && has_handler(*wanted);
   if (!ours) {
-    KernelSigaction action = handled ? through_us(*wanted) : (wanted ? *wanted : KernelSigaction());
+    KernelSigaction action = handled ? wrapped_action(*wanted) : (wanted ? *wanted : KernelSigaction());
     long r = os::call(SYS_rt_sigaction, signal, wanted ? &action : nullptr, previous, sizeof(os::SignalSet));
     if (r < 0) return r;
   }
@@ -244,7 +244,7 @@ long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction*
 void chain_signal(int signal, siginfo_t* info, void* context) {
   KernelSigaction action = take_action(signal);
   if (action.handler == reinterpret_cast<void*>(SIG_IGN) && info->si_code <= 0) return;
-  if (!has_handler(action)) end_by(signal);
+  if (!has_handler(action)) terminate_by(signal);
   os::SignalSet mask = 0, before = 0;
   memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
   mask |= action.mask | ((action.flags & SA_NODEFER) ? 0 : os::signal_bit(signal));

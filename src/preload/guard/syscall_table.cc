@@ -261,8 +261,8 @@ void pin_argument(Pins& pins, const Arg& spec, const Call& call, int index) {
     long count = call.arg[spec.count_arg - 1];
     if (count <= 0) return;
     bytes *= static_cast<uint64_t>(count);
-    uint64_t most = 4 * pin_limit();
-    if (bytes > most) bytes = most;  // nothing in the table needs more; transfers are split elsewhere
+    uint64_t max_bytes = 4 * pin_limit();
+    if (bytes > max_bytes) bytes = max_bytes;  // nothing in the table needs more; transfers are split elsewhere
   }
   pins.add(address, bytes, spec.kind != Arg::kIn);
 }

@@ -136,7 +136,7 @@ long transfer_part(const Call& call, const Shape& shape, const iovec* pieces, si
 }
 
 // True if a transfer that moved a whole part should go on with the next.
-bool goes_on(const Call& call, const Shape& shape) {
+bool should_continue(const Call& call, const Shape& shape) {
   if (shape.write) return true;
   if (call.number == SYS_recvfrom) return (call.arg[3] & MSG_WAITALL) != 0;
   return is_regular_file(static_cast<int>(call.arg[0]));
@@ -154,7 +154,8 @@ long split_transfer(const Call& call, const Shape& shape, const iovec* pieces, s
     if (r < 0) return done > 0 ? static_cast<long>(done) : r;
     done += static_cast<uint64_t>(r);
     cursor.advance(static_cast<uint64_t>(r));
-    if (static_cast<uint64_t>(r) < wanted || done >= total || !goes_on(call, shape)) return static_cast<long>(done);
+    if (static_cast<uint64_t>(r) < wanted || done >= total || !should_continue(call, shape))
+      return static_cast<long>(done);
   }
 }
 

@@ -20,7 +20,7 @@ namespace {
 void* near_malloc(size_t bytes) { return far_je_mallocx(bytes ? bytes : 1, near_flags()); }
 
 // The recorder of `farside trace` wants to know who allocates what.
-void* noted(void* memory, size_t bytes) {
+void* traced(void* memory, size_t bytes) {
   if (tracing()) trace_allocation(memory, bytes);
   return memory;
 }
@@ -30,7 +30,7 @@ void* aligned(size_t alignment, size_t bytes) {
   void* memory = nullptr;
   int error = far_je_posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes);
   if (error) errno = error;
-  return error ? nullptr : noted(memory, bytes);
+  return error ? nullptr : traced(memory, bytes);
 }
 
 bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
@@ -55,10 +55,10 @@ void* new_or_null(size_t bytes, size_t alignment) noexcept {
 
 }  // namespace
 
-EXPORT void* malloc(size_t bytes) { return allocate_far() ? noted(far_je_malloc(bytes), bytes) : near_malloc(bytes); }
+EXPORT void* malloc(size_t bytes) { return allocate_far() ? traced(far_je_malloc(bytes), bytes) : near_malloc(bytes); }
 
 EXPORT void* calloc(size_t count, size_t bytes) {
-  if (allocate_far()) return noted(far_je_calloc(count, bytes), count * bytes);
+  if (allocate_far()) return traced(far_je_calloc(count, bytes), count * bytes);
   size_t total;
   if (__builtin_mul_overflow(count, bytes, &total)) {
     errno = ENOMEM;
@@ -72,7 +72,7 @@ EXPORT void* realloc(void* memory, size_t bytes) {
   if (allocate_far()) {
     void* moved = far_je_realloc(memory, bytes);
     if (!moved && bytes > 0) errno = ENOMEM;  // jemalloc leaves errno alone here
-    return noted(moved, bytes);
+    return traced(moved, bytes);
   }
   if (!memory) return near_malloc(bytes);
   if (bytes == 0) {
@@ -130,10 +130,10 @@ EXPORT int malloc_trim(size_t) {
 
 // jemalloc's own names, for programs that were built with it.
 EXPORT void* mallocx(size_t bytes, int flags) {
-  return allocate_far() ? noted(far_je_mallocx(bytes, flags), bytes) : near_malloc(bytes);
+  return allocate_far() ? traced(far_je_mallocx(bytes, flags), bytes) : near_malloc(bytes);
 }
 EXPORT void* rallocx(void* memory, size_t bytes, int flags) {
-  return noted(far_je_rallocx(memory, bytes, flags), bytes);
+  return traced(far_je_rallocx(memory, bytes, flags), bytes);
 }
 EXPORT size_t xallocx(void* memory, size_t bytes, size_t extra, int flags) {
   return far_je_xallocx(memory, bytes, extra, flags);

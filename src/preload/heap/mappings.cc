@@ -272,12 +272,11 @@ long far_madvise(void* address, size_t bytes, int advice) {
 }
 
 long far_mlock(long call_number, void* address, size_t bytes, long flags) {
-  static std::atomic<bool> said{false};
+  static std::atomic<bool> warned{false};
   bool all = call_number == SYS_mlockall;
   if (!all && !in_far_space(address)) return os::call(call_number, address, bytes, flags);
-  if (!said.exchange(true))
+  if (!warned.exchange(true))
     log(LogLevel::kWarning, "the program locks its memory near; Farside accepts this and moves it all the same");
-  if (!all) return 0;
   return 0;
 }
 

@@ -151,12 +151,12 @@ __attribute__((always_inline)) inline StackRegisters registers_here() {
   return registers;
 }
 
-// Whether a small allocation is the one in a few KiB that is recorded. *bytes_meant: what it stands for. The distance
-// varies, so that programs with a rhythm of their own are sampled fairly.
-bool is_sampled(size_t bytes, uint64_t* bytes_meant) {
+// Whether a small allocation is the one in a few KiB that is recorded. *bytes_represented: what it stands for. The
+// distance varies, so that programs with a rhythm of their own are sampled fairly.
+bool is_sampled(size_t bytes, uint64_t* bytes_represented) {
   t_until_sample -= static_cast<int64_t>(bytes);
   if (t_until_sample > 0) return false;
-  *bytes_meant = static_cast<uint64_t>(t_sample_period - t_until_sample);
+  *bytes_represented = static_cast<uint64_t>(t_sample_period - t_until_sample);
   t_sample_period = kSampleEvery / 2 + static_cast<int64_t>(ticks() * 0x9e3779b97f4a7c15 >> 52) * kSampleEvery / 4096;
   t_until_sample = t_sample_period;
   return true;
@@ -287,10 +287,10 @@ void trace_fault(uint64_t address, bool write, const ucontext_t* context) {
 void trace_allocation(const void* memory, size_t bytes) {
   auto address = reinterpret_cast<uint64_t>(memory);
   if (!memory || !g_recorder.pager->contains(address)) return;
-  uint64_t meant = bytes;
-  if (bytes < kLargeAllocation && !is_sampled(bytes, &meant)) return;
+  uint64_t represented = bytes;
+  if (bytes < kLargeAllocation && !is_sampled(bytes, &represented)) return;
   uint64_t stack = note_stack(registers_here());
-  if (stack) note_site(stack, address, bytes, meant);
+  if (stack) note_site(stack, address, bytes, represented);
 }
 
 void trace_code_change() { note_code_change(); }

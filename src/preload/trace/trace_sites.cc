@@ -65,11 +65,11 @@ Status start_sites(uint64_t space_begin, uint64_t space_bytes) {
                        "no memory for the tables of a trace; lower --space or raise the limit on virtual memory");
 }
 
-void note_site(uint64_t stack, uint64_t address, uint64_t bytes, uint64_t bytes_meant) {
+void note_site(uint64_t stack, uint64_t address, uint64_t bytes, uint64_t bytes_represented) {
   uint64_t site = site_of(stack);
   if (site == 0) return;
   TraceSite& s = g_sites[site - 1];
-  std::atomic_ref(s.bytes).fetch_add(bytes_meant, std::memory_order_relaxed);
+  std::atomic_ref(s.bytes).fetch_add(bytes_represented, std::memory_order_relaxed);
   std::atomic_ref largest(s.largest);
   if (bytes > largest.load(std::memory_order_relaxed)) largest.store(bytes, std::memory_order_relaxed);
   uint64_t begin = address - g_begin;

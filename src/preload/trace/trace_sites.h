@@ -12,9 +12,9 @@ inline constexpr uint64_t kMaxTraceSites = 8192;
 
 Status start_sites(uint64_t space_begin, uint64_t space_bytes);
 
-// Enters an allocation made at the stack with this key. `bytes_meant`: how much it stands for, itself and those that
-// were not sampled.
-void note_site(uint64_t stack, uint64_t address, uint64_t bytes, uint64_t bytes_meant);
+// Enters an allocation made at the stack with this key. `bytes_represented`: how much it stands for, itself and those
+// that were not sampled.
+void note_site(uint64_t stack, uint64_t address, uint64_t bytes, uint64_t bytes_represented);
 
 // Number of the site plus one, 0 if none is known.
 uint64_t site_at(uint64_t address);

@@ -161,9 +161,11 @@ void find_own_stack(TracedThread& t, uint64_t sp) {
     if (sp < m.begin || sp >= m.end) return;
     bool own = descriptor > sp && descriptor < m.end;
     if (!m.stack && !own) return;
-    auto beginning = reinterpret_cast<uint64_t>(__libc_stack_end);
+    auto stack_begin = reinterpret_cast<uint64_t>(__libc_stack_end);
     t.stack_low = m.begin;
-    t.stack_high = !m.stack ? descriptor : beginning > m.begin && beginning < m.end ? align_down(beginning, 8) : m.end;
+    t.stack_high = !m.stack                                       ? descriptor
+                   : stack_begin > m.begin && stack_begin < m.end ? align_down(stack_begin, 8)
+                                                                  : m.end;
   });
 }
 
