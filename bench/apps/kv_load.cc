@@ -74,19 +74,19 @@ class Client {
  private:
   void send(std::string_view text) {
     if (farside_fiber_write(fd_, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      fail("the server hung up");
+      fail("the server closed the connection");
   }
   void receive(size_t bytes) {
     char more[16384];
     while (in_.size() < bytes) {
       ssize_t n = farside_fiber_read(fd_, more, sizeof more);
-      if (n <= 0) fail("the server hung up");
+      if (n <= 0) fail("the server closed the connection");
       in_.append(more, static_cast<size_t>(n));
     }
   }
   void expect(std::string_view text) {
     receive(text.size());
-    if (!in_.starts_with(text)) fail("the server gave a wrong answer");
+    if (!in_.starts_with(text)) fail("the server returned a wrong response");
     in_.erase(0, text.size());
   }
 

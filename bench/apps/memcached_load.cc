@@ -163,7 +163,7 @@ class Connection {
     while (sent_ < out_.size()) {
       ssize_t n = send(fd_, out_.data() + sent_, out_.size() - sent_, MSG_NOSIGNAL);
       if (n < 0 && errno == EAGAIN) return false;
-      if (n <= 0) fail("the server hung up");
+      if (n <= 0) fail("the server closed the connection");
       sent_ += static_cast<size_t>(n);
     }
     out_.clear();
@@ -177,7 +177,7 @@ class Connection {
     char more[65536];
     ssize_t n = recv(fd_, more, sizeof more, 0);
     if (n < 0 && errno == EAGAIN) return;
-    if (n <= 0) fail("the server hung up");
+    if (n <= 0) fail("the server closed the connection");
     in_.append(more, static_cast<size_t>(n));
     std::string_view left = in_;
     while (!in_flight_.empty()) {
@@ -204,13 +204,13 @@ class Connection {
     std::string head =
         r.is_set ? "STORED\r\n" : "VALUE " + key_text(r.key) + " 0 " + std::to_string(value_bytes_) + "\r\n";
     if (!text.starts_with(std::string_view(head).substr(0, text.size())))
-      fail("the server answered: " + std::string(text.substr(0, text.find('\r'))));
+      fail("unexpected response: " + std::string(text.substr(0, text.find('\r'))));
     constexpr std::string_view kEnd = "\r\nEND\r\n";
     size_t bytes = head.size() + (r.is_set ? 0 : value_bytes_ + kEnd.size());
     if (text.size() < bytes) return 0;
     if (!r.is_set && (!workload_.is_right(r.key, text.substr(head.size(), value_bytes_)) ||
                       text.substr(head.size() + value_bytes_, kEnd.size()) != kEnd))
-      fail("the server gave a wrong value");
+      fail("the server returned a wrong value");
     return bytes;
   }
 
@@ -407,7 +407,7 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   arguments.insert(arguments.end(), {"--connect", path, "--own-server", std::to_string(pid)});
   unsetenv("LD_PRELOAD");
   execv(std::filesystem::read_symlink("/proc/self/exe").c_str(), pointers(arguments).data());
-  fail("cannot start itself");
+  fail("cannot execute this program again");
 }
 
 // Its file has served its purpose once there are connections.
@@ -435,7 +435,7 @@ void stop_server(const Settings& s) {
   int status;
   auto pid = static_cast<pid_t>(s.own_server);
   kill(pid, SIGTERM);
-  if (waitpid(pid, &status, 0) != pid) fail("the server is gone");
+  if (waitpid(pid, &status, 0) != pid) fail("the server ended before the load");
   if (!(WIFEXITED(status) && WEXITSTATUS(status) == 0) && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM))
     fail("the server ended with status " + std::to_string(status));
 }
@@ -445,7 +445,7 @@ std::vector<double> parse_rates(const std::string& text) {
   std::stringstream list(text);
   for (std::string rate; std::getline(list, rate, ',');) {
     rates.push_back(strtod(rate.c_str(), nullptr));
-    if (rates.back() < 1) fail("--rates: " + rate + " is no number of requests a second");
+    if (rates.back() < 1) fail("--rates: " + rate + " is not a number of requests per second");
   }
   return rates;
 }

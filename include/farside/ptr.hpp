@@ -82,8 +82,8 @@ template <typename T>
 farside_object_type* type_of() {
   static_assert(std::is_object_v<T> && !std::is_array_v<T> && !std::is_const_v<T>, "a far object is a value");
   static_assert(std::is_trivially_copyable_v<T> || has_far_pointers<T>::value,
-                "Farside moves far objects as bytes: make the type trivially copyable, or tell where its far pointers "
-                "are by specializing farside::far_pointers");
+                "Farside moves far objects as bytes: make the type trivially copyable, or specialize "
+                "farside::far_pointers");
   static_assert(alignof(T) <= 64, "far objects are aligned to 64 bytes at most");
   if constexpr (has_far_pointers<T>::value) {
     static farside_object_type type = {sizeof(T), alignof(T), visit_fields<T>, 0};

@@ -118,7 +118,7 @@ void leave_context(Context* from, Context* to) {
   __tsan_switch_to_fiber(to->sanitizer_fiber, 0);
 #endif
   boost::context::detail::jump_fcontext(to->saved, &both);
-  die("internal error: a fiber went on after its end");
+  die("internal error: a fiber was resumed after its end");
 }
 
 }  // namespace farside::fibers

@@ -69,7 +69,7 @@ void on_access(int signal, siginfo_t* info, void*) {
   print("farside: an object of ");
   print_number(object.bytes.load(std::memory_order_relaxed));
   if (object.destroyed.load(std::memory_order_relaxed)) {
-    print(" bytes was used after it had ended\n");
+    print(" bytes was used after it was destroyed\n");
   } else if (object.readers.load(std::memory_order_relaxed) > 0) {
     print(" bytes was written through a pointer for reading; use deref_mut\n");
   } else {
@@ -132,7 +132,7 @@ bool enabled() {
 void* make(uint64_t* owner, const farside_object_type& type) {
   std::lock_guard guard(g_mutex);
   uint64_t pages = pages_of(type.bytes), page = g_used;
-  if (pages > UINT16_MAX) stop("FARSIDE_CHECK_SCOPES takes objects of at most 256 MiB");
+  if (pages > UINT16_MAX) stop("FARSIDE_CHECK_SCOPES supports objects of up to 256 MiB");
   if ((g_used + pages) * kPage > kSpaceBytes)
     stop("FARSIDE_CHECK_SCOPES: all addresses are used up; make fewer objects");
   g_used += pages;
@@ -151,7 +151,7 @@ void destroy(uint64_t* owner) {
   uint64_t page = page_of(*owner >> kAddressShift);
   Page& p = g_pages[page];
   if (p.destroyed.exchange(true))
-    stop("an object of %u bytes was ended twice, or its pointer's bytes were copied", p.bytes.load());
+    stop("an object of %u bytes was destroyed twice, or its pointer's bytes were copied", p.bytes.load());
   protect(page);
   madvise(g_space + page * kPage, pages_of(p.bytes) * kPage, MADV_DONTNEED);
   *owner = 0;
@@ -162,7 +162,8 @@ void* deref(const uint64_t* owner, bool write) {
   std::lock_guard guard(g_mutex);
   uint64_t address = *owner >> kAddressShift, page = page_of(address);
   if (g_pages[page].destroyed)
-    stop("a pointer names an object of %u bytes that has ended; its bytes were copied", g_pages[page].bytes.load());
+    stop("a pointer refers to an object of %u bytes that was destroyed; the pointer's bytes were copied",
+         g_pages[page].bytes.load());
   open(page, write);
   return reinterpret_cast<void*>(address);
 }

@@ -49,17 +49,17 @@ void choose_mode(Runtime& r) {
   bool can_trap = can_trap_system_calls();
   if (r.options.fault == FaultMode::kHandler) {
     r.mode = FaultMode::kHandler;
-    r.mode_reason = "asked for";
+    r.mode_reason = "requested";
   } else if (can_trap) {
     r.mode = FaultMode::kSignal;
-    r.mode_reason = r.options.fault == FaultMode::kSignal ? "asked for" : "system calls can be guarded";
+    r.mode_reason = r.options.fault == FaultMode::kSignal ? "requested" : "system calls can be guarded";
   } else if (r.options.fault == FaultMode::kSignal) {
-    stop_with(Status::error(
-        ENOSYS,
-        "signal mode needs Syscall User Dispatch, which this kernel or container refuses; use --fault=handler"));
+    stop_with(Status::error(ENOSYS,
+                            "signal mode needs Syscall User Dispatch, which this kernel or container does not permit; "
+                            "use --fault=handler"));
   } else {
     r.mode = FaultMode::kHandler;
-    r.mode_reason = "this kernel or container refuses Syscall User Dispatch";
+    r.mode_reason = "this kernel or container does not permit Syscall User Dispatch";
   }
 }
 
@@ -100,8 +100,9 @@ void start_threads_after_fork() {
 Status start_tracing(const Runtime& r) {
   if (r.options.trace[0] == 0) return {};
   if (r.mode == FaultMode::kSignal) return start_trace(r.options.trace, r.pager);
-  return Status::error(
-      ENOTSUP, "faults cannot be traced in handler mode ({}): call stacks are seen in signal mode only", r.mode_reason);
+  return Status::error(ENOTSUP,
+                       "faults cannot be traced in handler mode ({}): call stacks are recorded in signal mode only",
+                       r.mode_reason);
 }
 
 void set_up_guard(Runtime& r) {

@@ -93,7 +93,7 @@ class ProgramApiTest(SystemTest):
         for misuse, message in [("after", "an object of 24 bytes was used after the scope of its pointer had ended"),
                                 ("beyond", "or from beyond another object's end"),
                                 ("const", "an object of 24 bytes was written through a pointer for reading; use deref_mut"),
-                                ("ended", "an object of 24 bytes was used after it had ended")]:
+                                ("destroyed", "an object of 24 bytes was used after it was destroyed")]:
             result = run([program, misuse], env=checked)
             self.assertEqual(result.status, -signal.SIGSEGV, misuse)
             self.assertIn(message, result.errors.decode())

@@ -30,9 +30,10 @@ inline constexpr size_t kLargestShared = 4080;  // larger objects take whole pag
 template <typename T>
 constexpr bool check_element() {
   static_assert(std::is_object_v<T> && !std::is_const_v<T>, "an element is a value");
-  static_assert(std::is_trivially_copyable_v<T>,
-                "Farside's containers hold trivially copyable elements only: Farside moves them as bytes. Keep a "
-                "farside::unique_ptr in a std container for others");
+  static_assert(
+      std::is_trivially_copyable_v<T>,
+      "Farside moves elements as bytes, so they have to be trivially copyable. For other types, use a container "
+      "of the standard library with elements of farside::unique_ptr");
   static_assert(alignof(T) <= 64, "far objects are aligned to 64 bytes at most");
   return true;
 }

@@ -55,7 +55,8 @@ long ioctl_call(const Call& call) {
 void refuse(const char* what, std::atomic<bool>& warned) {
   if (warned.exchange(true)) return;
   log(LogLevel::kWarning,
-      "{} is refused in signal mode, since the kernel would touch far memory on its own; run with --fault=handler",
+      "{} is refused in signal mode, since the kernel would access far memory asynchronously; run with "
+      "--fault=handler",
       what);
 }
 

@@ -63,7 +63,8 @@ StackRecord* take_stack() {
   if (!g_stacks) g_stacks = static_cast<StackRecord*>(near_alloc(kMaxStacks * sizeof(StackRecord)));
   StackRecord* record = find_free_stack();
   if (!record) {
-    if (g_stack_count == kMaxStacks) die("more than {} threads at once; Farside cannot serve them", kMaxStacks);
+    if (g_stack_count == kMaxStacks)
+      die("the program has more than {} threads, which Farside does not support", kMaxStacks);
     record = &g_stacks[g_stack_count];
     record->memory = static_cast<std::byte*>(os::map_near(kStackBytes));
     if (!record->memory) die("out of memory: no signal stack for a new thread");

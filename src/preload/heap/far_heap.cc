@@ -52,12 +52,14 @@ unsigned g_arena_count = 0;
 std::atomic<unsigned> g_next_arena{0};
 std::atomic<bool> g_full_reported{false};
 
-// ---- Extent hooks. jemalloc calls them with its own locks held; they lock only the pager's (docs/internals/locking.md). ----
+// ---- Extent hooks. jemalloc calls them with its own locks held; they lock only the pager's
+// (docs/internals/locking.md). ----
 
 void report_full(const Status& status, size_t bytes) {
   if (g_full_reported.exchange(true)) return;
   log(LogLevel::kError,
-      "far memory is full: {} more bytes cannot be had ({}); the program gets ENOMEM. Give the server more --memory",
+      "far memory is full: {} more bytes cannot be reserved ({}); the program gets ENOMEM. Raise --memory of the "
+      "server",
       bytes, status.text());
 }
 
@@ -107,7 +109,7 @@ extent_hooks_t g_hooks = {hook_alloc, hook_dalloc, nullptr,    hook_commit, hook
 Status make_arena(unsigned* index) {
   size_t size = sizeof *index;
   if (int error = far_je_mallctl("arenas.create", index, &size, nullptr, 0))
-    return Status::error(error, "jemalloc cannot make an arena");
+    return Status::error(error, "jemalloc cannot create an arena");
   // Replacing the hooks after the arena exists leaves its books on jemalloc's default, near mappings.
   char name[48];
   snprintf(name, sizeof name, "arena.%u.extent_hooks", *index);

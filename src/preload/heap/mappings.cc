@@ -206,7 +206,7 @@ long far_mremap(void* address, size_t old_bytes, size_t new_bytes, int flags, vo
   bool fixed = (flags & MREMAP_FIXED) != 0;
   if (fixed && !(flags & MREMAP_MAYMOVE)) return -EINVAL;
   if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0 || old_bytes == 0) {
-    log(LogLevel::kError, "mremap with flags {:#x} is not done on far memory; refused", flags);
+    log(LogLevel::kError, "mremap with flags {:#x} is not supported on far memory; refused", flags);
     return -EINVAL;
   }
   auto* place = static_cast<std::byte*>(address);
@@ -276,7 +276,8 @@ long far_mlock(long call_number, void* address, size_t bytes, long flags) {
   bool all = call_number == SYS_mlockall;
   if (!all && !in_far_space(address)) return os::call(call_number, address, bytes, flags);
   if (!warned.exchange(true))
-    log(LogLevel::kWarning, "the program locks its memory near; Farside accepts this and moves it all the same");
+    log(LogLevel::kWarning,
+        "the program locks its memory (mlock); Farside ignores this, and evicts far memory as usual");
   return 0;
 }
 

@@ -326,8 +326,7 @@ void write_trace() {
   int fd = os::open(g_recorder.file, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) {
     log(LogLevel::kError,
-        "cannot write the trace to {} (error {}): this process's part of it is lost; look at the rights and space "
-        "there",
+        "cannot write the trace to {} (error {}): the trace of this process is lost; check permissions and free space",
         g_recorder.file, -fd);
     return;
   }

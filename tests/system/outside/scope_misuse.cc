@@ -40,14 +40,14 @@ static long use_well(farside::unique_ptr<Object>& p) {
 }
 
 int main(int argc, char** argv) {
-  auto is = [&](const char* way) { return argc > 1 && strcmp(argv[1], way) == 0; };
+  auto is = [&](const char* misuse) { return argc > 1 && strcmp(argv[1], misuse) == 0; };
   auto p = farside::make_unique<Object>(Object{{1, 2, 3}});
   if (is("after")) sink = leave_scope(p)->words[0];
   if (is("const")) {
     farside::deref_scope scope;
     const_cast<Object*>(p.deref(scope))->words[0] = 9;
   }
-  if (is("ended")) {
+  if (is("destroyed")) {
     farside::deref_scope scope;
     const Object* object = p.deref(scope);
     p = nullptr;
@@ -58,6 +58,6 @@ int main(int argc, char** argv) {
     farside::deref_scope scope;
     sink = *(&p.deref(scope)->words[0] + 3);
   }
-  long sum = is("ended") ? 0 : use_well(p);
+  long sum = is("destroyed") ? 0 : use_well(p);
   printf("sum %ld\n", sum);
 }
