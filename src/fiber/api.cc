@@ -1,4 +1,5 @@
-// The C interface's runs, fibers and sockets. The primitives are in sync.cc.
+// The C functions for runs, fibers and sockets; those for mutexes, conditions, groups and channels are in sync.cc. This
+// is the only file that knows both the public interface and the Runtime. Not async-signal-safe.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 namespace farside::fibers {
 namespace {
 
-constexpr size_t kSmallestStack = 16 * kKiB;  // a signal frame with the widest registers takes 11 KiB
+constexpr size_t kSmallestStack = 16 * kKiB;  // a signal frame with AVX-512 and AMX registers takes 11 KiB
 constexpr size_t kLargestStack = kGiB;
 #if defined(FARSIDE_FIBER_ASAN) || defined(FARSIDE_FIBER_TSAN)
 constexpr size_t kSanitizerFactor = 4;  // instrumented frames are larger
@@ -22,7 +23,8 @@ constexpr size_t kSanitizerFactor = 4;  // instrumented frames are larger
 constexpr size_t kSanitizerFactor = 1;
 #endif
 
-// What the next run begins with. One run at a time, which g_running says.
+// Settings of the next run. They change only while g_running is false; it is true during a run, so there is one at a
+// time.
 std::atomic<bool> g_running{false};
 size_t g_stack_bytes = 64 * kKiB;
 Hooks g_hooks;
@@ -35,7 +37,8 @@ unsigned processors() {
 
 // ---- join ----
 
-// Off the joiner's stack: registers it with the fiber, or finds that it need not wait.
+// Runs in the loop, off the joiner's stack: registers the joiner with the fiber, or makes it ready because the fiber
+// has ended or cannot be joined.
 void register_joiner(Fiber* joiner, void* target) {
   uintptr_t running = 0;
   auto* fiber = static_cast<Fiber*>(target);
@@ -47,7 +50,7 @@ void register_joiner(Fiber* joiner, void* target) {
 
 // ---- sockets ----
 
-// Never inlined: the compiler may keep the address of errno, which is another one after a switch to another thread.
+// Not inlined: the compiler could keep the address of errno, which is that of another thread after a switch.
 __attribute__((noinline)) ssize_t result_or_errno(ssize_t result) {
   asm volatile("" ::: "memory");
   return result < 0 ? -errno : result;
@@ -71,7 +74,8 @@ int wait_for(int fd, uint32_t events) {
   return self->result;
 }
 
-// Tries until the kernel gives something else than "not now". No Call around the attempt: its buffers may be far.
+// Repeats attempt() until it returns something other than EAGAIN, and waits for the descriptor in between. The attempt
+// is not inside a Call: its buffers may be far, and the fault has to suspend the fiber.
 template <typename Attempt>
 ssize_t when_ready(int fd, uint32_t events, Attempt attempt) {
   if (!farside_fiber_self()) return -EPERM;
@@ -114,7 +118,7 @@ int farside_fiber_run(unsigned workers, void (*function)(void*), void* argument)
   if (g_running.exchange(true)) return -EBUSY;
   Runtime* runtime = nullptr;
   {
-    SignalsBlocked blocked;  // the near allocator's rule
+    SignalsBlocked blocked;  // as the near allocator requires
     runtime = new Runtime(workers ? workers : processors(), g_stack_bytes * kSanitizerFactor, g_hooks);
   }
   int result = runtime->run(function, argument);
@@ -221,7 +225,7 @@ int farside_fiber_connect(int fd, const struct sockaddr* address, socklen_t leng
   if (int error = set_non_blocking(fd)) return error;
   ssize_t result = result_or_errno(::connect(fd, address, length));
   if (result != -EINPROGRESS && result != -EINTR && result != -EAGAIN) return static_cast<int>(result);
-  if (result == -EAGAIN) return -EAGAIN;  // a full backlog of a Unix socket: nothing tells when there is room
+  if (result == -EAGAIN) return -EAGAIN;  // the backlog of a Unix socket is full: no event tells when it has room
   if (int error = wait_for(fd, EPOLLOUT)) return error;
   int error = 0;
   socklen_t error_length = sizeof error;
@@ -260,8 +264,8 @@ int farside_fiber_wait_ready(int fd, int events) {
   return wanted ? wait_for(fd, wanted) : -EINVAL;
 }
 
-// Who waits from before belongs to this descriptor. Who came while it was being closed may wait for a new one of the
-// same number, and just tries again.
+// Fibers that wait before the close wait for this descriptor: -EBADF. Fibers that began to wait during the close may
+// wait for a new descriptor of the same number: they are woken with 0 and try again.
 int farside_fiber_close(int fd) {
   {
     Call call;

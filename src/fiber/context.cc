@@ -23,7 +23,7 @@ using boost::context::detail::transfer_t;
 
 constexpr int kAdviceGuardInstall = 102;  // MADV_GUARD_INSTALL, Linux 6.13
 
-// What the context that is switched away from tells the one that goes on. Lies on the former's stack.
+// Passed by the context that is switched away from to the one that continues; on the stack of the former.
 struct Switch {
   Context* from;
   Context* to;
@@ -54,8 +54,9 @@ void announce_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] Contex
 
 }  // namespace
 
-// A guard by madvise leaves the mapping whole, so neighbouring stacks share one entry in the kernel's table of
-// mappings, of which a process has 65530; mprotect makes two of each stack.
+// A guard page by madvise does not split the mapping, so adjacent stacks share one entry in the kernel's table of
+// mappings (vm.max_map_count, 65530 by default). mprotect, the fallback before Linux 6.13, needs two entries for each
+// stack.
 bool make_stack(Context* context, size_t bytes) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
   long address = os::mmap(nullptr, bytes + kPageSize, PROT_READ | PROT_WRITE, kFlags, -1, 0);
@@ -92,7 +93,7 @@ void finished([[maybe_unused]] Context* context) {
 #endif
 #ifdef FARSIDE_FIBER_ASAN
   context->fake_stack = nullptr;
-  ASAN_UNPOISON_MEMORY_REGION(context->stack_low, context->stack_bytes);  // the last frames never returned
+  ASAN_UNPOISON_MEMORY_REGION(context->stack_low, context->stack_bytes);  // the last frames did not return
 #endif
 }
 

@@ -1,5 +1,6 @@
-// Stacks, and the switch from one to another: Boost.Context's two routines, with the sanitizers told of every step.
-// Knows nothing of fibers and queues. Async-signal-safe but for make_stack, drop_stack and prepare.
+// Stacks, and the switch from one to another: the two routines of Boost.Context, with the calls that sanitizers need at
+// each step. Separate from fibers and queues, so that only this file depends on Boost and on the sanitizers.
+// Async-signal-safe except for make_stack, drop_stack and prepare.
 #pragma once
 #include <cstddef>
 
@@ -20,30 +21,30 @@
 
 namespace farside::fibers {
 
-// Something that runs: a fiber, or a worker thread on its own stack.
+// A thread of control: a fiber, or a worker thread on its own stack.
 struct Context {
-  void* saved = nullptr;           // where it goes on, while it does not run
-  std::byte* stack_low = nullptr;  // first usable byte; a thread's is known only to the address sanitizer
+  void* saved = nullptr;           // where it continues, while it does not run
+  std::byte* stack_low = nullptr;  // first usable byte; of a thread: set by the address sanitizer's build only
   size_t stack_bytes = 0;
-  void (*entry)() = nullptr;        // a prepared context begins here and never returns from it
-  void* fake_stack = nullptr;       // address sanitizer's
-  void* sanitizer_fiber = nullptr;  // thread sanitizer's
+  void (*entry)() = nullptr;        // a prepared context begins here; entry does not return
+  void* fake_stack = nullptr;       // of the address sanitizer
+  void* sanitizer_fiber = nullptr;  // of the thread sanitizer
 };
 
-// Gives the context a stack with a guard page below it, near memory in any case. False: no memory.
+// Gives the context a stack of near memory with a guard page below it. False: no memory.
 bool make_stack(Context* context, size_t bytes);
 void drop_stack(Context* context);
 
-// The next switch to the context begins at entry, on an empty stack. finished() ends what prepare() began, once the
-// context has made its last switch.
+// prepare: the next switch to the context begins at entry, on an empty stack. finished: undoes prepare, after the
+// context's last switch.
 void prepare(Context* context, void (*entry)());
 void finished(Context* context);
-// Makes a context of the calling thread.
+// Makes the calling thread the context.
 void adopt_thread(Context* context);
 
-// Saves the caller in `from` and goes on where `to` was left. Returns when somebody switches to `from`.
+// Saves the caller in `from` and continues `to` where it was left. Returns when another context switches to `from`.
 void switch_context(Context* from, Context* to);
-// The same for a context that ends with it.
+// The last switch of a context: it is not saved.
 [[noreturn]] void leave_context(Context* from, Context* to);
 
 inline bool is_on_stack(const Context& context, const void* address) {

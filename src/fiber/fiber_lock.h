@@ -1,12 +1,13 @@
-// The lock of the library's own structures: a spin lock whose waiters keep the fetches of their worker going. Without
-// that there is a circle: the holder is interrupted by a signal handler that touches a far page, the page is being
-// fetched for a fiber of the waiter's worker, and the waiter spins for the holder.
+// The lock of the library's structures: a spin lock whose waiters poll for the fibers of their worker. Without the
+// polling three threads of control could wait in a circle: the holder is interrupted by a signal handler that touches a
+// far page; the page is being fetched for a fiber of the waiter's worker; and the waiter spins for the holder.
 #pragma once
 #include "base/sync.h"
 
 namespace farside::fibers {
 
-// Lock order: one primitive's lock (a condition's before its mutex's), then a run queue's. In docs/internals/locking.md.
+// Lock order: one primitive's lock (a condition's before its mutex's), then a run queue's. In
+// docs/internals/locking.md.
 class FiberLock {
  public:
   void lock() {

@@ -7,7 +7,7 @@
 namespace farside::fibers {
 namespace {
 
-// Off the fiber's stack: what is left of the fiber goes to whoever joins it.
+// Runs in the loop, off the fiber's stack: recycles the fiber, or leaves it to its joiner.
 void after_end(Fiber* fiber, void*) {
   Runtime& runtime = this_worker()->runtime();
   finished(&fiber->context);
@@ -17,8 +17,8 @@ void after_end(Fiber* fiber, void*) {
   runtime.fiber_ended();
 }
 
-// noexcept: an exception that leaves the function ends the process with the usual message. A fiber begins and ends
-// inside the library: before it has arrived on its stack, a handler's fault must not switch away from it.
+// noexcept: an exception that leaves the function ends the process with the usual message. A fiber begins and ends with
+// in_call set: until it has arrived on its stack, a fault in a signal handler must not switch away from it.
 void fiber_main() noexcept {
   Fiber* self = this_worker()->current();
   std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -31,7 +31,7 @@ void fiber_main() noexcept {
 
 }  // namespace
 
-// The C++ library of the program, not one that is linked into Farside, knows the program's exceptions.
+// The program's exceptions are in the C++ library that the program uses, not in the one that is linked into Farside.
 Runtime::Runtime(unsigned workers, size_t stack_bytes, const Hooks& hooks)
     : count_(workers), stack_bytes_(stack_bytes), hooks_(hooks) {
   get_exceptions_ = reinterpret_cast<CaughtExceptions* (*)()>(dlsym(RTLD_DEFAULT, "__cxa_get_globals"));
@@ -86,7 +86,7 @@ Fiber* Runtime::make_fiber(void (*function)(void*), void* arg) {
   Fiber* fiber = free_.pop();
   fibers_lock_.unlock();
   if (!fiber) {
-    SignalsBlocked blocked;  // the near allocator's rule
+    SignalsBlocked blocked;  // as the near allocator requires
     fiber = new Fiber;
     if (!make_stack(&fiber->context, stack_bytes_)) {
       delete fiber;
@@ -118,7 +118,7 @@ void Runtime::fiber_ended() {
   wake_all();
 }
 
-// ---- who sleeps ----
+// ---- sleeping and waking ----
 
 bool Runtime::any_ready() const {
   for (unsigned i = 0; i < count_; i++) {
@@ -178,7 +178,8 @@ void Runtime::event_added(bool is_earliest_timer) {
 
 // ---- deadlock ----
 
-// Sleepers do nothing, and the word tells that nobody woke while we looked: what we saw is all there is.
+// All workers sleep, and sleepers change nothing. The word is unchanged after the checks, so no worker woke during
+// them, and the checks saw a consistent state.
 void Runtime::check_deadlock(uint64_t word) {
   if (SleepWord::sleeping(word) != count_) return;
   if (any_ready() || anything_to_watch() || done() || sleep_word_.load() != word) return;

@@ -1,10 +1,11 @@
-// One run of fibers: the workers, the fibers, and who sleeps.
+// One run of fibers. Owns the workers, the fibers, timers and sockets, and decides which workers sleep and are woken.
+// Created and destroyed by farside_fiber_run. Thread-safe; called by workers and by fibers inside the library.
 //
-// No wake-up is lost, because all that follows is sequentially consistent:
-//   who makes a fiber ready   adds it to a queue's size, then looks for a sleeper (and for a searching worker)
-//   who goes to sleep         announces it (ends its search before), then looks at all queues' sizes
-// and likewise for timers and sockets: who adds one looks for a worker that watches them, who stops watching looks
-// whether there are any.
+// No wake-up is lost, because these steps are sequentially consistent:
+//   making a fiber ready   adds it to a queue's size, then looks for a sleeper (and for a searching worker)
+//   going to sleep         ends the search, announces the sleep, then looks at the sizes of all queues
+// In the same way for timers and sockets: adding one looks for a worker that watches them; a worker that stops watching
+// looks whether there are any. tests/model/sleep_model checks these steps.
 #pragma once
 #include <pthread.h>
 #include <memory>
@@ -22,14 +23,14 @@
 
 namespace farside::fibers {
 
-// Who sleeps, and whether that changed meanwhile:
-//   bit 63                        16 15           0
-//       | times somebody slept or woke | sleeping |
-// Only the sleeper itself counts, down as well as up: a waker that did would be late one day, and the sleeper, awake
-// and asleep again before, counted twice.
+// The number of sleeping workers, and a count of changes of it:
+//   bit 63                 16 15           0
+//       | changes so far     | sleeping    |
+// Only the sleeping worker itself changes the word, down as well as up. If the waker counted it down, it could be late:
+// the worker would be awake, asleep again, and counted twice.
 class SleepWord {
  public:
-  // The word after the caller's announcement.
+  // Returns the word with the caller counted.
   uint64_t add_sleeper() { return word_.fetch_add(kChange + 1) + kChange + 1; }
   void remove_sleeper() { word_.fetch_add(kChange - 1); }
   uint64_t load() const { return word_.load(); }
@@ -48,12 +49,12 @@ class Runtime : public NearObject {
   Runtime(unsigned workers, size_t stack_bytes, const Hooks& hooks);
   ~Runtime();
 
-  // Runs function(arg) as the first fiber and returns when all have ended: 0 or -errno.
+  // Runs function(arg) as the first fiber and returns when all fibers have ended: 0 or -errno.
   int run(void (*function)(void*), void* arg);
 
-  // A new fiber, not yet ready; nullptr without memory for its stack.
+  // A new fiber, which is not in any list; nullptr: no memory for its stack.
   Fiber* make_fiber(void (*function)(void*), void* arg);
-  // After a fiber's end, once nobody can name it any more.
+  // Makes an ended fiber available for reuse. No reference to it is left.
   void recycle(Fiber* fiber);
   void fiber_ended();
 
@@ -70,7 +71,7 @@ class Runtime : public NearObject {
 
   void wake_one();
 
-  // At most one worker searches for work before it sleeps; while it does, nobody is woken.
+  // At most one worker searches for work before it sleeps; while one does, none is woken.
   bool begin_search() { return !searching_.exchange(true); }
   void end_search() { searching_.store(false); }
 
@@ -78,14 +79,14 @@ class Runtime : public NearObject {
   bool begin_watch() { return !watched_.exchange(true); }
   void end_watch();
   void wait_for_events(SocketEvents* events);
-  // Makes fibers ready whose time or socket has come.
+  // Makes the fibers ready whose timer has expired or whose descriptor is ready.
   void handle_events(const SocketEvents& events);
-  // All of it without waiting; nothing if somebody else watches.
+  // Watches without waiting, and handles the events. Does nothing while another worker watches.
   void look_for_events();
-  // Sees to it that an idle worker watches what was just added.
+  // Ensures that an idle worker watches the timer or socket that was just added.
   void event_added(bool is_earliest_timer);
 
-  // Ends the process if all workers sleep and nothing can wake a fiber. word: what add_sleeper gave the caller.
+  // Ends the process if all workers sleep and nothing can wake a fiber. word: the result of the caller's add_sleeper.
   void check_deadlock(uint64_t word);
 
  private:
@@ -112,7 +113,7 @@ class Runtime : public NearObject {
   std::atomic<bool> done_{false};
 
   FiberLock fibers_lock_;      // guards the two below
-  FiberList free_;             // with their stacks
+  FiberList free_;             // ended fibers, with their stacks
   Fiber* all_made_ = nullptr;  // through Fiber::next_made
 };
 

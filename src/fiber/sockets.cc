@@ -47,7 +47,7 @@ void Sockets::add(Fiber* fiber) {
   else this_worker()->runtime().event_added(false);
 }
 
-// Tells epoll what the descriptor's waiters want. Caller holds the bucket's lock.
+// Arms the descriptor for the events of all its waiters. The caller holds the bucket's lock.
 int Sockets::arm(Bucket& bucket, int fd) {
   epoll_event event = {EPOLLONESHOT, {.u64 = static_cast<uint64_t>(fd)}};
   bucket.waiting.for_each([&](Fiber* f) {
@@ -79,8 +79,8 @@ void Sockets::handle(const SocketEvents& events) {
   }
 }
 
-// One waiter for each thing that became possible; the others are armed for again, and follow if it still is. A broken
-// descriptor is everybody's business.
+// Wakes one waiter for each event. The descriptor is armed again for the others, which are woken if the event is still
+// there. An error or hang-up wakes all.
 void Sockets::dispatch(int fd, uint32_t events) {
   Bucket& bucket = bucket_of(fd);
   FiberList woken;
@@ -97,7 +97,7 @@ void Sockets::dispatch(int fd, uint32_t events) {
   int error = arm(bucket, fd);
   if (error < 0) bucket.waiting.take_if([&](Fiber* f) { return f->fd == fd; }, [&](Fiber* f) { woken.push(f); });
   bucket.lock.unlock();
-  wake_all(&woken, 0);  // they try again, and see for themselves what is wrong
+  wake_all(&woken, 0);  // they repeat their system call, which returns the error
 }
 
 void Sockets::wake_waiters(int fd, int result) {

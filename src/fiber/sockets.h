@@ -1,6 +1,6 @@
-// Fibers that wait for descriptors: one epoll set for the run. A descriptor is armed anew for every wait (one-shot,
-// level-triggered), so no event is lost and nothing need be known of descriptors between waits: they may be closed,
-// and their numbers used again, by calls that this library does not see.
+// Fibers that wait for descriptors: one epoll set for each run. A descriptor is armed again for every wait (one-shot,
+// level-triggered), so no event is lost and nothing is kept about descriptors between waits: they may be closed, and
+// their numbers reused, by calls that this library does not see. Thread-safe; not async-signal-safe.
 #pragma once
 #include <sys/epoll.h>
 
@@ -24,22 +24,23 @@ class Sockets {
   int open();
   void close();
 
-  // Waits until the fiber's descriptor has one of its events; its result tells how that ended: 0, or -errno.
-  // For the loop, once the fiber is off its stack.
+  // Adds a fiber that waits until its descriptor has one of its events. Its result becomes 0 or -errno. Called by the
+  // loop, off the fiber's stack.
   void add(Fiber* fiber);
-  // Makes all that wait for the descriptor ready, with this result.
+  // Makes all fibers ready that wait for the descriptor, with this result.
   void wake_waiters(int fd, int result);
-  // Waits for at most timeout_ns for something to happen; one caller at a time. handle makes the fibers ready.
+  // Waits for events, at most timeout_ns; one caller at a time. handle makes the fibers ready.
   void wait(SocketEvents* events, uint64_t timeout_ns);
   void handle(const SocketEvents& events);
-  // Ends wait(), now or when it begins.
+  // Ends the current call of wait(), or the next one.
   void interrupt();
 
   size_t waiters() const { return waiters_.load(); }
 
  private:
   static constexpr int kBuckets = 64;
-  // Its lock is held over the epoll_ctl that arms what the list asks for: of two at a time, the older could come last.
+  // The waiters of the descriptors with one remainder. The lock is held during the epoll_ctl that arms a descriptor:
+  // otherwise the older of two calls could be the last to take effect.
   struct Bucket {
     FiberLock lock;  // guards waiting
     FiberList waiting;
@@ -51,7 +52,7 @@ class Sockets {
   void wake_all(FiberList* fibers, int result);
 
   int epoll_ = -1;
-  int wakeup_ = -1;  // an eventfd
+  int wakeup_ = -1;  // an eventfd, for interrupt()
   std::atomic<size_t> waiters_{0};
   Bucket buckets_[kBuckets];
 };

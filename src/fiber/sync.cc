@@ -1,6 +1,6 @@
-// The C interface's primitives: mutex, condition, wait group, channel. Each is near memory with a lock of its own and
-// lists of the fibers that wait in it. A waiter puts itself on the list and parks; the lock is let go once it may be
-// resumed. Destroying takes the lock once, so that the last call of another fiber has left the memory.
+// The C functions for mutex, condition, wait group and channel. Each object is near memory with a lock and lists of the
+// fibers that wait in it. A fiber that waits adds itself to a list and parks; the loop releases the lock when the fiber
+// can be resumed. The destroy functions take the lock once, so that the last call of another fiber has left the object.
 #include <cerrno>
 
 #include "base/log.h"
@@ -33,8 +33,7 @@ struct farside_fiber_group : farside::NearObject {
   FiberList waiting;
 };
 
-// At most one of the three lists' reasons holds: items lie in the ring, or receivers wait; senders wait only when the
-// ring is full.
+// A bounded queue in a ring. Invariant: receivers wait only while the ring is empty, senders only while it is full.
 struct farside_fiber_channel : farside::NearObject {
   explicit farside_fiber_channel(size_t items)
       : capacity(items), ring(items ? static_cast<void**>(farside::near_alloc(items * sizeof(void*))) : nullptr) {}
@@ -54,7 +53,7 @@ constexpr size_t kMaxCapacity = size_t{1} << 24;
 
 template <typename T, typename... Args>
 int create(T** made, Args... args) {
-  farside::SignalsBlocked blocked;  // the near allocator's rule
+  farside::SignalsBlocked blocked;  // as the near allocator requires
   *made = new T(args...);
   return 0;
 }
@@ -78,7 +77,7 @@ int lock_mutex(farside_fiber_mutex* m, Fiber* self) {
   m->lock.lock();
   if (m->owner && m->owner != self) {
     m->waiting.push(self);
-    park(Waiting::kMutex, &m->lock);  // whoever unlocks makes us the owner
+    park(Waiting::kMutex, &m->lock);  // unlock_mutex makes this fiber the owner before it wakes it
     return 0;
   }
   int result = m->owner ? -EDEADLK : 0;
@@ -97,7 +96,7 @@ int unlock_mutex(farside_fiber_mutex* m, Fiber* self) {
 
 // ---- channel ----
 
-// Caller holds the lock. False: the item has no place.
+// The caller holds the lock. False: the channel is full.
 bool put(farside_fiber_channel* c, void* item) {
   if (Fiber* receiver = c->receivers.pop()) {
     receiver->item = item;
@@ -110,11 +109,11 @@ bool put(farside_fiber_channel* c, void* item) {
   return true;
 }
 
-// Caller holds the lock. False: there is no item.
+// The caller holds the lock. False: the channel is empty.
 bool get(farside_fiber_channel* c, void** item) {
   Fiber* sender = nullptr;
   if (c->count == 0) {
-    sender = c->senders.pop();  // capacity 0
+    sender = c->senders.pop();  // a sender waits here only if the capacity is 0
     if (!sender) return false;
     *item = sender->item;
   } else {
@@ -148,7 +147,7 @@ int send(farside_fiber_channel* c, void* item, bool may_wait) {
 }
 
 int receive(farside_fiber_channel* c, void** item, bool may_wait) {
-  void* got = nullptr;  // *item may be far memory, which no call touches
+  void* got = nullptr;  // *item may be far memory, which is not accessed inside a Call
   {
     Call call;
     if (!call) return -EPERM;

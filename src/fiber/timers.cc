@@ -9,7 +9,7 @@ bool is_before(const Fiber* a, const Fiber* b) {
   return a->deadline != b->deadline ? a->deadline < b->deadline : a->turn < b->turn;
 }
 
-// One heap of two; either may be empty.
+// Merges two heaps, of which either may be empty.
 Fiber* meld(Fiber* a, Fiber* b) {
   if (!a || !b) return a ? a : b;
   if (is_before(b, a)) std::swap(a, b);
@@ -18,7 +18,7 @@ Fiber* meld(Fiber* a, Fiber* b) {
   return a;
 }
 
-// One heap of a list of siblings: pairs first, then the pairs from the last to the first.
+// Merges a list of siblings into one heap: first in pairs, then the pairs from the last to the first.
 Fiber* meld_siblings(Fiber* first) {
   Fiber* pairs = nullptr;
   while (first) {

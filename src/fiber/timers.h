@@ -1,5 +1,5 @@
-// Fibers asleep, the earliest first; among equals, in the order of their calls. A pairing heap through the fibers
-// themselves, so that nothing is allocated.
+// Sleeping fibers, ordered by deadline; fibers with the same deadline in the order of their calls. A pairing heap
+// (docs/references.md) that is linked through the fibers, so nothing is allocated. Thread-safe.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -13,9 +13,9 @@ class Timers {
  public:
   static constexpr uint64_t kNever = UINT64_MAX;
 
-  // The fiber's deadline is set. True: it is the earliest now.
+  // Adds a fiber whose deadline is set. True: it is the earliest now.
   bool insert(Fiber* fiber);
-  // A fiber whose deadline has passed, or nullptr.
+  // Removes and returns a fiber whose deadline has passed, or nullptr.
   Fiber* take_due(uint64_t now);
   uint64_t earliest() const { return earliest_.load(); }
 

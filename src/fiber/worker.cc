@@ -8,7 +8,7 @@
 #include "farside/object.h"
 #include "fiber/runtime.h"
 
-// Of the thread or the fiber that runs on it.
+// The scopes of the running thread of control: the thread's, or those of the fiber that it runs.
 extern "C" {
 __attribute__((visibility("default"))) __thread struct farside_scopes* farside_scopes_here = nullptr;
 }
@@ -16,9 +16,9 @@ __attribute__((visibility("default"))) __thread struct farside_scopes* farside_s
 namespace farside::fibers {
 namespace {
 
-constexpr unsigned kEventRounds = 32;  // a busy worker looks for events every so many fibers
-constexpr unsigned kFairRounds = 61;   // and prefers its queue to fibers back from wait_until every so many
-constexpr double kPollUs = 20;         // how long pages that have come may lie there; a longer turn is a long one
+constexpr unsigned kEventRounds = 32;  // a busy worker looks for events after this many fibers
+constexpr unsigned kFairRounds = 61;   // and prefers its queue to fibers back from wait_until once in this many
+constexpr double kPollUs = 20;         // between two polls while fibers run; a turn that takes longer is a long one
 constexpr unsigned kSpins = 400;       // about 10 us
 constexpr unsigned kSpinsBeforeYield = 1000;
 constexpr size_t kMaxStolen = 32;
@@ -81,7 +81,7 @@ void make_ready(Fiber* fiber) {
   worker->runtime().wake_one();
 }
 
-// A lone fiber that yields goes on at once, and nobody need be woken to run it.
+// If the fiber that yields is the only one, it continues at once, and no other worker is woken.
 void Worker::requeue(Fiber* fiber) {
   ready_.push(fiber);
   if (ready_.size() > 1 || !returned_.empty() || !waiting_.empty()) runtime_->wake_one();
@@ -101,12 +101,13 @@ void Worker::end_fiber(After after) {
   leave_context(&current_->context, &context_);
 }
 
-// Under a fault: no locks, no allocation, and signals stay as they are until the loop is off this stack.
+// Called under a fault: takes no locks, allocates nothing, and leaves the signal mask unchanged until the loop runs on
+// its own stack.
 void Worker::wait_until(bool (*is_ready)(void*), void* arg) {
   if (is_ready(arg)) return;
   int saved_errno = errno;
   Fiber* fiber = current_;
-  fiber->in_call = 1;  // at a hint signals are open: a handler that faults must not come here again
+  fiber->in_call = 1;  // at a hint signals are not blocked: a handler that faults must not enter here again
   os::sigprocmask(SIG_BLOCK, nullptr, &fiber->mask);
   fiber->has_mask = true;
   fiber->ready = is_ready;
@@ -155,7 +156,7 @@ void Worker::work() {
   if (runtime_->hooks().worker_ends) runtime_->hooks().worker_ends();
 }
 
-// Each poll is a system call. While there are fibers to run, few are enough.
+// Each poll is a system call, so it is rare while there are fibers to run.
 bool Worker::time_to_poll() {
   if (waiting_.empty()) return false;
   return (returned_.empty() && ready_.size() == 0) || ticks() - polled_ > poll_interval_;
@@ -191,7 +192,7 @@ Fiber* Worker::steal() {
   Fiber* first = stolen.pop();
   if (stolen.empty()) return first;
   while (Fiber* fiber = stolen.pop()) ready_.push(fiber);
-  runtime_->wake_one();  // who looked while they were in no queue may have gone to sleep
+  runtime_->wake_one();  // a worker that looked while they were in no queue may have gone to sleep
   return first;
 }
 
@@ -224,8 +225,9 @@ void Worker::set_mask(os::SignalSet mask) {
   mask_ = mask;
 }
 
-// Polling owns pages: a handler that came between and touched one would wait for its own thread. The mask of a fiber
-// that faulted is strict enough already, so switching from fault to fault makes no system call.
+// For polling, which owns pages: a signal handler that interrupted it and touched one would wait for its own thread.
+// The mask of a fiber that faulted already blocks these signals, so switching between faulting fibers makes no system
+// call.
 void Worker::block_signals() {
   os::SignalSet wanted = normal_mask_ | SignalsBlocked::kAllButFaults;
   if ((mask_ & wanted) != wanted) set_mask(wanted);
@@ -242,14 +244,14 @@ void Worker::keep_fetching() {
 void Worker::idle(unsigned idle_rounds) {
   if (!waiting_.empty()) {
     if (idle_rounds < kSpinsBeforeYield) cpu_relax();
-    else os::sched_yield();  // whoever answers may need this processor
+    else os::sched_yield();  // the server may need this processor
     return;
   }
   set_mask(normal_mask_);
   if (!spin()) sleep();
 }
 
-// True: there is something to do.
+// Searches for work for about 10 us. True: there is some, or the run is over.
 bool Worker::spin() {
   if (!runtime_->begin_search()) return false;
   bool found = false;
@@ -273,7 +275,7 @@ void Worker::sleep() {
     if (watches) runtime_->wait_for_events(&events);
     else wakeup_.wait(seen, kLongWaitNs);
   }
-  // Counted awake before it makes anything ready: check_deadlock trusts sleepers to do nothing.
+  // Counted as awake before it makes anything ready: check_deadlock relies on sleepers doing nothing.
   sleep_.store(Sleep::kAwake);
   runtime_->sleep_word().remove_sleeper();
   if (!watches) return;

@@ -1,5 +1,6 @@
-// One thread that runs fibers: its queues and its loop. The loop runs on the thread's own stack; a fiber that stops
-// switches to it, and only there, off the fiber's stack, the fiber is handed to whoever will make it ready again.
+// One thread that runs fibers: its queues and its loop. The loop runs on the thread's own stack. A fiber that blocks
+// switches to the loop; only there, off the fiber's stack, is the fiber put into a list from which another thread may
+// resume it. So no fiber is resumed while its stack is still in use.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -14,21 +15,21 @@ namespace farside::fibers {
 
 class Runtime;
 
-// Fibers that may run, on any worker; those inside a scope of far objects first, since objects wait for its end (AIFM
-// 5.4). The owner pushes and pops, others steal.
+// Ready fibers. Those inside a scope of far objects run first, since the evacuator waits for the end of their scopes
+// (AIFM 5.4). The worker pushes and pops; other workers steal. Thread-safe.
 class RunQueue {
  public:
   void push(Fiber* fiber);
-  // in_turn: the oldest one that is not in a scope, where there is one.
+  // in_turn: prefers the oldest fiber that is not in a scope.
   Fiber* pop(bool in_turn = false);
-  // Moves up to half of the fibers, the oldest, to `to`; none while somebody else holds the lock.
+  // Moves the oldest fibers, up to half of them, to `to`; none while another thread holds the lock.
   void give_half(FiberList* to);
   size_t size() const { return size_.load(); }
 
  private:
   FiberLock lock_;  // guards the lists; size_ is written under it
   FiberList in_scope_, others_;
-  std::atomic<size_t> size_{0};  // sequentially consistent: half of the promise that no wake-up is lost (runtime.h)
+  std::atomic<size_t> size_{0};  // sequentially consistent, so that no wake-up is lost (runtime.h)
 };
 
 class Worker : public NearObject {
@@ -43,28 +44,28 @@ class Worker : public NearObject {
   RunQueue& ready() { return ready_; }
   os::SignalSet normal_mask() const { return normal_mask_; }
 
-  // Of the running fiber, called on its stack. When suspend() returns, the fiber may be on another worker.
-  // after(fiber, arg) is called in the loop, once the fiber may be resumed by somebody else.
+  // For the running fiber, called on its stack. suspend() switches to the loop, which calls after(fiber, arg): from
+  // then on another thread may resume the fiber. When suspend() returns, the fiber may be on another worker.
   using After = void (*)(Fiber*, void*);
   void suspend(After after, void* arg);
   [[noreturn]] void end_fiber(After after);
   void wait_until(bool (*is_ready)(void*), void* arg);
   bool polls_soon() const { return turns_ - last_long_turn_ > kShortTurns; }
 
-  // Takes a fiber back that yielded.
+  // Puts a fiber that yielded back into the queue.
   void requeue(Fiber* fiber);
 
-  // Wakes the worker if it sleeps and nobody else woke it already. True: it did sleep.
+  // Wakes the worker if it sleeps. True: it slept, and no other thread had woken it.
   bool wake();
 
   bool sleeps_on_event() const { return sleep_.load() == Sleep::kOnEvent; }
   bool sleeps_on_sockets() const { return sleep_.load() == Sleep::kOnSockets; }
 
-  // Lets the worker's fetches come in. For threads that wait for a FiberLock.
+  // Completes the fetches of the worker's fibers. For a worker that waits for a FiberLock.
   void keep_fetching();
 
  private:
-  // After so many turns that were all short, the next is thought to be short.
+  // After this many short turns, the next one is expected to be short.
   static constexpr uint64_t kShortTurns = 4;
 
   enum class Sleep : uint32_t { kAwake, kOnEvent, kOnSockets };
@@ -88,30 +89,31 @@ class Worker : public NearObject {
   void* after_argument_ = nullptr;
 
   RunQueue ready_;
-  FiberList waiting_;   // in wait_until; this thread's alone
-  FiberList returned_;  // were in wait_until, go on first
+  FiberList waiting_;   // in wait_until; accessed by this thread only
+  FiberList returned_;  // back from wait_until; run before those in ready_
   unsigned round_ = 0;
-  uint64_t turns_ = 0, last_long_turn_ = 0;  // of fibers: how often one ran
+  uint64_t turns_ = 0, last_long_turn_ = 0;  // a turn: one fiber ran once
   uint64_t polled_ = 0, poll_interval_ = 0;  // in ticks
-  bool searched_ = false;                    // was idle, and pushers may have counted on it to find their fibers
+  bool searched_ = false;                    // it searched, and wake_one() may have relied on it to find a fiber
 
-  os::SignalSet normal_mask_ = 0;           // as the thread came
-  os::SignalSet mask_ = 0;                  // the thread's now, while the loop runs
-  CaughtExceptions* exceptions_ = nullptr;  // the thread's own; null: the program has none
+  os::SignalSet normal_mask_ = 0;           // of the thread when the loop began
+  os::SignalSet mask_ = 0;                  // of the thread now, while the loop runs
+  CaughtExceptions* exceptions_ = nullptr;  // of the thread; null: the program has no C++ library
 
   std::atomic<Sleep> sleep_{Sleep::kAwake};
   Event wakeup_;
 };
 
-// The calling thread's worker, or nullptr. Never inlined, so that no caller keeps a thread-local address over a switch
-// that moves it to another thread.
+// The calling thread's worker, or nullptr. Not inlined, so that no caller keeps the address of a thread-local over a
+// switch to another thread.
 Worker* this_worker();
 
-// Hands a suspended fiber to this worker's queue; it runs here or is stolen.
+// Puts a suspended fiber into the queue of the calling worker. It runs there or is stolen.
 void make_ready(Fiber* fiber);
 
-// A call of the library by a fiber. No fault suspends the fiber meanwhile: the call holds locks that this worker's
-// other fibers may want. False: the caller is no fiber, or a signal handler that interrupted such a call.
+// Marks a call of the library by a fiber. While one exists, no fault suspends the fiber, because the call may hold
+// locks that other fibers of the worker need. False: the caller is not a fiber, or a signal handler that interrupted
+// such a call.
 class Call {
  public:
   Call() {
@@ -135,9 +137,9 @@ class Call {
   Fiber* fiber_ = nullptr;
 };
 
-// Suspends the calling fiber; `lock` is held, and let go once the fiber may be resumed.
+// Suspends the calling fiber. The caller holds `lock`; the loop releases it when the fiber may be resumed.
 void park(Waiting why, FiberLock* lock);
-// The same with an action of the caller's own.
+// The same, with an action that the loop runs in place of the release.
 void park(Waiting why, Worker::After after, void* arg);
 
 }  // namespace farside::fibers
