@@ -1,5 +1,6 @@
-// Far objects of a program that does not run under Farside: ordinary memory, reached through the same words. All
-// access bits are set (farside_object_view), so a deref is the inline part only; with scope_check none is.
+// Far objects in a program that does not run under Farside: ordinary memory, with the same owners. All access bits are
+// set (farside_object_view), so a dereference is the inline part only. With FARSIDE_CHECK_SCOPES=1 none is set, and
+// every dereference reaches scope_check. Under `farside run` the symbols of src/objects/api.cc are found first.
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@ alignas(64) const uint64_t kAllAccess[2] = {~uint64_t{0}, ~uint64_t{0}}, kNoAcce
 namespace scope_check = farside::scope_check;
 using scope_check::CheckedScopes;
 
-// Ends a thread's record with the thread.
+// Its destructor deletes a thread's scopes when the thread ends.
 pthread_key_t g_key;
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
@@ -35,7 +36,8 @@ void make_key() {
   farside::fibers::set_hooks(hooks);
 }
 
-// Not under Farside, whose own view of this name comes first.
+// Clears the access bits if scopes are checked. Under Farside the view is that of the preload library and is left
+// alone.
 __attribute__((constructor)) void withhold_access() {
   uintptr_t& access_bits = farside_object_view.access_bits;
   bool is_own = access_bits == reinterpret_cast<uintptr_t>(kAllAccess);

@@ -1,5 +1,6 @@
-// Regions are private mappings: addresses for the whole capacity, of which a part is usable. Under Farside the preload
-// library takes such mappings into far space, so all that is special there is the policy.
+// Regions are private mappings of the whole capacity, of which the first part is accessible. Under Farside the preload
+// library places such mappings in far space, so this code is the same in both cases; only the policy needs a call.
+// Not synchronized: calls that change one region must not overlap (farside.h).
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@ struct farside_region {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kMinCapacity = 64 * 1024;  // smaller mappings stay near
+constexpr size_t kMinCapacity = 64 * 1024;  // the preload library leaves smaller mappings near
 
 size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) & ~(kPage - 1); }
 

@@ -19,16 +19,16 @@ namespace {
 constexpr uint64_t kPage = 4096, kSpaceBytes = uint64_t{256} << 30;
 constexpr unsigned kAddressShift = 16;
 
-// What is known of a page. Of an object of several pages, its first page's record has all but `back`.
+// The state of a page. For an object of several pages, the record of its first page has everything except `back`.
 struct Page {
-  std::atomic<uint32_t> readers, writers;  // scopes in which it is open
+  std::atomic<uint32_t> readers, writers;  // scopes in which the object was dereferenced
   std::atomic<uint32_t> bytes;             // of the object
-  std::atomic<uint16_t> back;              // pages to the object's first one
+  std::atomic<uint16_t> back;              // distance in pages to the object's first page
   std::atomic<bool> destroyed;
 };
 static_assert(sizeof(Page) == 16);
 
-std::mutex g_mutex;  // guards changes of pages; the signal handler reads them without it
+std::mutex g_mutex;  // guards changes of the pages and g_used; the signal handler reads them without it
 std::byte* g_space = nullptr;
 Page* g_pages = nullptr;
 uint64_t g_used = 0;  // pages
@@ -48,7 +48,7 @@ uint64_t pages_of(uint64_t bytes) { return (bytes + kPage - 1) / kPage; }
 uint64_t page_of(uint64_t address) { return (address - reinterpret_cast<uint64_t>(g_space)) / kPage; }
 uint64_t first_page(uint64_t page) { return page - g_pages[page].back.load(std::memory_order_relaxed); }
 
-// ---- Catching: async-signal-safe, but for the names of functions, which are told last ----
+// ---- The SIGSEGV handler: async-signal-safe except for the backtrace, which is printed last ----
 
 void print(const char* text) { (void)!write(STDERR_FILENO, text, strlen(text)); }
 
@@ -63,7 +63,7 @@ void print_number(uint64_t number) {
 
 void on_access(int signal, siginfo_t* info, void*) {
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
-  sigaction(signal, &g_before, nullptr);  // the access is made again, and what follows is as without us
+  sigaction(signal, &g_before, nullptr);  // the access is repeated after the return, with the program's own action
   if (!g_pages || page_of(address) >= g_used) return;
   const Page& object = g_pages[first_page(page_of(address))];
   print("farside: an object of ");
@@ -95,7 +95,7 @@ bool start() {
   g_pages = static_cast<Page*>(map(kSpaceBytes / kPage * sizeof(Page), PROT_READ | PROT_WRITE));
   g_space = static_cast<std::byte*>(map(kSpaceBytes, PROT_NONE));
   void* frame;
-  backtrace(&frame, 1);  // loads what it needs, which a signal handler must not
+  backtrace(&frame, 1);  // loads libgcc now, because the signal handler must not
   struct sigaction action = {};
   action.sa_sigaction = on_access;
   action.sa_flags = SA_SIGINFO;
@@ -103,7 +103,7 @@ bool start() {
   return true;
 }
 
-// ---- Opening and closing ----
+// ---- Making objects accessible, and inaccessible again ----
 
 void protect(uint64_t page) {
   const Page& p = g_pages[page];
@@ -128,7 +128,7 @@ bool enabled() {
   return on;
 }
 
-// The object ends where its last page does, as far as its alignment allows, so that uses beyond its end are caught.
+// Places the object at the end of its last page, as far as its alignment permits, so that accesses past its end fault.
 void* make(uint64_t* owner, const farside_object_type& type) {
   std::lock_guard guard(g_mutex);
   uint64_t pages = pages_of(type.bytes), page = g_used;

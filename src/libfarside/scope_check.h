@@ -1,9 +1,10 @@
-// FARSIDE_CHECK_SCOPES=1: a program that does not run under `farside run` is stopped where it uses a raw pointer whose
-// scope has ended, an object that has ended, or writes through a pointer for reading. Each object has pages of its own,
-// which may be accessed only while a scope is open in which it was deref'ed; the kernel catches all else.
+// The checks of FARSIDE_CHECK_SCOPES=1, for a program that does not run under `farside run`. The program is stopped
+// where it uses a raw pointer after its scope, uses a destroyed object, or writes through a pointer for reading. Each
+// object has pages that no other object shares; they are accessible only while a scope is open in which it was
+// dereferenced.
 //
-// For debugging: a page for each object, which is never used again, and a system call at the first deref in a scope.
-// Thread-safe.
+// For debugging: it costs a page of memory for each object, which is never reused, and a system call at the first
+// dereference of an object in a scope. Thread-safe. Not async-signal-safe, except for the handler inside.
 #pragma once
 #include <cstdint>
 #include <unordered_set>
@@ -12,19 +13,20 @@
 
 namespace farside::scope_check {
 
-// Of a thread or fiber: the objects that its open scopes have deref'ed.
+// The scopes of a thread or fiber, with the objects that were dereferenced in them.
 struct CheckedScopes : farside_scopes {
-  std::unordered_set<uint64_t> opened;  // page << 1 | for writing
+  std::unordered_set<uint64_t> opened;  // first page << 1 | 1 if for writing
 };
 
-// Whether the environment asks for it. The first call, before any object is made, gets ready.
+// Whether the environment requests the checks. The first call, before any object is created, reserves memory and
+// installs the handler.
 bool enabled();
 
-// As the functions of include/farside/object.h that they stand for. A misuse ends the program with a message.
+// The implementations of farside_object_new, _delete and _deref with checks. A misuse ends the program with a message.
 void* make(uint64_t* owner, const farside_object_type& type);
 void destroy(uint64_t* owner);
 void* deref(const uint64_t* owner, bool write);
-// The outermost scope has ended.
+// The outermost scope has ended: its objects become inaccessible unless another thread's scope uses them.
 void release(CheckedScopes& scopes);
 
 }  // namespace farside::scope_check

@@ -1,5 +1,5 @@
-// Hints and statistics of a program that does not run under Farside. Under `farside run` the preload library's symbols
-// of the same names are found first, and nothing in this file is ever reached.
+// Hints and statistics in a program that does not run under Farside. Under `farside run` the preload library's symbols
+// of the same names are found first (src/preload/program_api.cc), and these functions are not called.
 #include <errno.h>
 #include <string.h>
 

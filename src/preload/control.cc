@@ -37,7 +37,7 @@ void make_page() {
   g_control.page->magic = ControlPage::kMagic;
 }
 
-// What somebody else wrote is checked like any input.
+// `farside ctl` writes the page from another process: its values are checked.
 bool is_sensible(const SizeOrShare& local) {
   if (local.share != 0) return local.bytes == 0 && local.share > 0 && local.share <= 1;
   return local.bytes >= pager::Budget::kMinPages * kPageSize;

@@ -1,4 +1,5 @@
-// The process's side of `farside ctl` (base/control.h): looks for requests, changes the budget, tells what goes on.
+// The process's side of `farside ctl`: a page of shared memory (abi/control.h) that is polled for requests to change
+// the budget and to report. Used by one thread, the pager's regular caller; not async-signal-safe.
 #pragma once
 #include <cstddef>
 
@@ -11,15 +12,16 @@ namespace farside::preload {
 // Writes a line of JSON about this process; returns its bytes.
 using WriteReport = size_t (*)(char* line, size_t room);
 
-// Makes the page; a process without one (no descriptors left) works, and cannot be controlled.
+// Creates the page. A process that cannot create it (no descriptors left) runs without, and cannot be controlled.
 void open_control(pager::Pager* pager, WriteReport report);
 
-// The child of a fork gets a page of its own; the parent's is the parent's.
+// Called in the child of a fork: replaces the parent's page by a new one.
 void reopen_control_in_child();
 
-// Obeys what was asked since the last call. For one thread, some ten times a second; never waits.
+// Executes a request that has arrived since the last call. Called by one thread some ten times a second; never waits.
 void serve_control();
 
+// Whether the descriptor is that of the page. Programs must not close it.
 bool owns_control_fd(int fd);
 
 }  // namespace farside::preload

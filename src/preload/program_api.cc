@@ -1,5 +1,5 @@
-// What include/farside/farside.h promises, for programs that run under Farside: these symbols come before those of
-// libfarside.so. Ordinary code of the program calls them, never a fault.
+// The functions of include/farside/farside.h for programs that run under Farside. These symbols are found before those
+// of libfarside.so. Called by ordinary code of the program, never under a fault.
 #include <cerrno>
 #include <cstring>
 
@@ -12,7 +12,7 @@
 using farside::pager::PageState;
 using farside::pager::PageWord;
 
-// The inline guard's constants are the page word's.
+// The constants of the inline check are those of the page word.
 static_assert(FARSIDE_PAGE_DIRTY_ == PageWord::kDirty);
 static_assert(FARSIDE_PAGE_NEAR_ == (static_cast<uint64_t>(PageState::kNear) | PageWord::kHot));
 static_assert(FARSIDE_PAGE_MASK_ == (PageWord::kStateMask | PageWord::kHot | PageWord::kCow));
@@ -37,7 +37,7 @@ FARSIDE_PUBLIC void farside_hint_slow(const void* address, size_t bytes, unsigne
 FARSIDE_PUBLIC int farside_region_set_policy_(const void* address, size_t bytes, const char* policy) {
   farside::pager::Pager* pager = farside::preload::guard_pager();
   auto* begin = static_cast<std::byte*>(const_cast<void*>(address));
-  if (!pager || !pager->contains(reinterpret_cast<uint64_t>(address))) return 0;  // near: no policy rules it
+  if (!pager || !pager->contains(reinterpret_cast<uint64_t>(address))) return 0;  // near memory has no policy
   if (!policy) {
     pager->remove_region(begin);
     return 0;

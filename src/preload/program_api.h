@@ -1,10 +1,10 @@
-// The program's own interface to Farside, include/farside/farside.h.
+// Connects the program's interface to Farside (include/farside/farside.h) with the pager.
 #pragma once
 #include "preload/guard/guard.h"
 
 namespace farside::preload {
 
-// From here on the program's hints find far memory.
+// Fills in farside_view: from now on the inline check of hints recognizes far memory. Called once, before main().
 void show_far_memory_to_hints(pager::Pager* pager);
 
 }  // namespace farside::preload

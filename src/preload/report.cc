@@ -23,7 +23,7 @@ void program_name(char* name, size_t room) {
   }
 }
 
-// Of all faults, those that had to wait for a frame are few: the others waited for no time at all.
+// frame_waits has only the faults that waited for a frame; all others count as waits of 0.
 double frame_wait_p99_us(const pager::Stats& s) {
   uint64_t fetches = s.get(pager::Counter::kMajorFaults) + s.get(pager::Counter::kZeroFaults);
   return pager::in_unit(pager::Unit::kTicks, s.frame_waits.exceeded_by(fetches / 100));
@@ -33,7 +33,7 @@ double fault_quantile_us(const pager::Stats& s, uint64_t one_in) {
   return pager::in_unit(pager::Unit::kTicks, s.fault_times.exceeded_by(s.fault_times.count() / one_in));
 }
 
-// One line of JSON in somebody's memory, of at least some bytes. Members that do not fit are left out.
+// Writes one line of JSON into the caller's memory. Members that do not fit are left out.
 class ReportLine {
  public:
   ReportLine(char* text, size_t room) : text_(text), room_(room) { text_[used_++] = '{'; }
@@ -72,7 +72,7 @@ void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s)
   line.add("seconds", c.seconds);
 }
 
-// What remains of a fault beside waiting, fetching, mapping and accounting: gate, page word, claims, stride detection.
+// The time of faults without waiting, fetching, mapping and accounting: gate, page word, claims, stride detection.
 uint64_t lookup_us(const pager::Stats& s) {
   using pager::Counter;
   uint64_t rest = s.get(Counter::kFaultTicks);
@@ -96,7 +96,7 @@ void add_counters(ReportLine& line, const pager::Stats& s) {
   line.add("frame_wait_p99_us", frame_wait_p99_us(s));
 }
 
-// What the counters cannot see: the kernel's way to the handler and back, for each fault.
+// Time that the counters cannot measure: the kernel's delivery of each fault to the handler, and the return.
 void add_signal_time(ReportLine& line, const ReportContext& c, const pager::Stats& s) {
   auto faults = static_cast<double>(s.get(pager::Counter::kFaults));
   line.add("signal_us", static_cast<uint64_t>(c.signal.delivery_us * faults));
@@ -125,7 +125,7 @@ size_t format_report(const ReportContext& c, char* text, size_t room) {
 
 void append_report(const char* path, const ReportContext& c) {
   int fd = os::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return;  // the launcher is gone: nobody reads it
+  if (fd < 0) return;  // the launcher has ended and removed the folder
   char line[4096];
   os::write(fd, line, format_report(c, line, sizeof line));
   os::close(fd);

@@ -1,5 +1,5 @@
-// The line of JSON that a process leaves for the launcher when it ends, or shows to `farside ctl`: what it was, what
-// its faults and evictions were, and where their time went.
+// The line of JSON that a process writes for the launcher when it ends, and for `farside ctl`: its mode and settings,
+// its faults and evictions, and how their time is composed.
 #pragma once
 #include <cstdint>
 
@@ -14,13 +14,13 @@ struct ReportContext {
   pager::Stats stats;
   FaultMode mode;
   const char* mode_reason;
-  bool forked;  // the process is a fork's child
-  uint64_t forks;
-  double seconds;
-  SignalCost signal;  // zeros: not known
+  bool forked;        // the process is the child of a fork
+  uint64_t forks;     // that the process has made
+  double seconds;     // since it began, or was forked
+  SignalCost signal;  // zeros: not measured
 };
 
-// Returns the bytes written. Touches no far memory. Ordinary code.
+// Writes the line, and returns its bytes. Accesses no far memory and allocates nothing. Not async-signal-safe.
 size_t format_report(const ReportContext& context, char* line, size_t room);
 void append_report(const char* path, const ReportContext& context);
 

@@ -35,7 +35,7 @@ struct Runtime {
   uint64_t started_ns = 0;
   std::atomic<bool> reported{false};
   std::atomic<uint64_t> forks{0};
-  bool forked = false;  // this process is a fork's child
+  bool forked = false;  // this process is the child of a fork
 };
 Runtime g_runtime;
 
@@ -44,7 +44,7 @@ Runtime g_runtime;
   os::exit_group(1);
 }
 
-// Which way of serving faults, and why.
+// Selects the mode of serving faults, and the reason that is reported for it.
 void choose_mode(Runtime& r) {
   bool can_trap = can_trap_system_calls();
   if (r.options.fault == FaultMode::kHandler) {
@@ -90,9 +90,9 @@ Status start_pager(Runtime& r) {
   return r.handler->start();
 }
 
-// Frames and evictors of a child exist only from here on: libc has put itself in order after the fork.
+// A pthread_atfork handler: the child's threads start here, since libc can create threads again only now.
 void start_threads_after_fork() {
-  NearScope near;  // libc's books of a thread
+  NearScope near;  // what libc allocates for a thread must be near
   g_runtime.pager->start_threads_in_child();
   objects::start_threads_in_child();
 }
@@ -115,7 +115,8 @@ void set_up_guard(Runtime& r) {
                      [] { guard_pager()->poll_reads(); }, objects::drop_scopes});
   pthread_atfork(nullptr, nullptr, start_threads_after_fork);
   if (r.mode == FaultMode::kHandler) {
-    // Forks that do not come through our fork() are not trapped: their children get no far memory rather than zeros.
+    // Forks that do not pass our fork() are not trapped. Their children have no far memory, so that they stop with a
+    // message and do not read zeros.
     r.pager->inherit_in_fork(false);
     return prepare_thread();
   }
@@ -137,7 +138,7 @@ void announce(const Runtime& r) {
   os::write(2, line, end.size < sizeof line ? end.size : sizeof line);
 }
 
-// The announcement is for the first process of a run only.
+// Only the first process of a run prints the announcement.
 void hide_announcement() {
   NearScope near;
   unsetenv("FARSIDE_ANNOUNCE");
@@ -148,7 +149,7 @@ __attribute__((constructor(101))) void start() {
   r.started_ns = now_ns();
   Status read = options_from_environment(environ, &r.options);
   if (!read.ok()) stop_with(read);
-  if (r.options.far_address[0] == 0) return;  // preloaded without a launcher: the program runs as it is
+  if (r.options.far_address[0] == 0) return;  // preloaded without a launcher: the program runs natively
   NearScope near;
   choose_mode(r);
   Status started = start_pager(r);
@@ -173,7 +174,7 @@ void report_at_exit() {
   if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
   ReportContext context = report_context(r);
   bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) > 0;
-  if (by_signal) context.signal = measure_signal_cost(*r.pager);  // with faults that the report does not count
+  if (by_signal) context.signal = measure_signal_cost(*r.pager);  // the report's statistics are taken already
   append_report(r.options.report, context);
 }
 

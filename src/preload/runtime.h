@@ -1,22 +1,24 @@
-// The preload library as a whole: reads the options, connects, sets up pager, guard and heap before main(), and reports
-// at the end. The process's only mutable globals live in this layer.
+// The preload library as a whole. A constructor reads the options, connects to the servers and sets up pager, heap and
+// guard before main(); a destructor reports. The mutable globals of a process are in src/preload, since its signal
+// handlers and libc wrappers have no other place for state.
 #pragma once
 #include "abi/options.h"
 
 namespace farside::preload {
 
-// True if the descriptor is one of Farside's own.
+// True if Farside uses the descriptor. The guard protects it from the program. Async-signal-safe.
 bool owns_fd(int fd);
 
-// Appends this process's statistics, and its trace, to the launcher's files, once.
+// Appends the statistics and the trace of this process to the launcher's files. Later calls do nothing.
 void report_at_exit();
 
-// The calling thread is about to end.
+// Releases what Farside keeps for the calling thread, which is about to end.
 void forget_thread();
 
-// This process is the child of a fork: what it counts and reports begins anew.
+// Called in the child of a fork: its counters, report and trace begin again.
 void note_fork_in_child();
 
+// Whether faults are served by handler threads (--fault=handler) and not by signals.
 bool in_handler_mode();
 
 }  // namespace farside::preload

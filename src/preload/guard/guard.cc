@@ -18,7 +18,8 @@ bool on_alternate_stack(uint64_t stack_pointer) {
   return stack_pointer >= t_guard.stack_low && stack_pointer < t_guard.stack_high;
 }
 
-// Records of frames below the program's stack pointer belong to calls that a signal handler jumped out of.
+// Unpins the records of stack frames below the program's stack pointer: they are of calls that a signal handler left by
+// longjmp.
 void drop_stale_pins(uint64_t stack_pointer) {
   GuardThread& g = t_guard;
   if (g.pin_count == 0 || on_alternate_stack(stack_pointer)) return;
@@ -64,7 +65,8 @@ bool Pins::add(const void* address, uint64_t bytes, bool write) {
   uint64_t space_end = reinterpret_cast<uint64_t>(g_pager->base()) + g_pager->space_bytes();
   if (bytes > space_end - begin) bytes = space_end - begin;
   GuardThread& g = t_guard;
-  // Without room for a record the pages are only brought near; they are the most recent ones and will stay a while.
+  // Without room for a record the pages are only fetched. They are the most recently used ones, so they stay near for
+  // some time; if they are evicted before the call uses them, it returns EFAULT.
   bool recorded = g.pin_count < GuardThread::kMaxPins;
   uint64_t pinned = g_pager->pin(address, bytes, write);
   if (!recorded) g_pager->unpin(address, pinned);

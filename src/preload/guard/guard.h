@@ -1,10 +1,12 @@
-// The syscall guard (DESIGN 3). In signal mode the kernel gets EFAULT where it touches an absent page, so no system
-// call may see one: every call of the program goes through here, either from the wrappers of frequent libc calls or
-// from the SIGSYS handler of Syscall User Dispatch. Far arguments are pinned near for the time of the call.
+// The syscall guard. In signal mode a system call that accesses an absent page fails with EFAULT, so none may meet one.
+// Every system call of the program passes through guarded_call(), either from a wrapper of a frequent libc function
+// (libc_calls.cc) or from the SIGSYS handler of Syscall User Dispatch (traps.h). Far memory that its arguments refer to
+// is pinned during the call.
 //
-// All of it may run inside the SIGSYS handler, on the alternate stack, and be interrupted by the program's own signal
-// handlers, which may call it again or jump out of it. Therefore: no locks held across a system call, no heap, pins are
-// recorded with the program's stack pointer so that those of frames that were jumped over are found and dropped.
+// Async-signal-safe: all of it may run inside the SIGSYS handler, on the alternate stack. It may be interrupted by the
+// program's signal handlers, which may enter it again or leave it by longjmp. Therefore it holds no lock across a
+// system call and uses no heap, and each pin is recorded with the program's stack pointer, so that the pins of frames
+// that were left are found and released.
 #pragma once
 #include <sys/uio.h>
 
@@ -15,14 +17,14 @@
 
 namespace farside::preload {
 
-// One system call as the program made it.
+// One system call with the program's arguments.
 struct Call {
   long number;
   long arg[6];
-  uint64_t stack_pointer;  // of the program, to tell frames apart
+  uint64_t stack_pointer;  // of the program, to identify the frame
 };
 
-// Pins far memory for the life of the object. Addresses that are not far cost one comparison.
+// Pins far memory while the object exists. Addresses that are not far cost one comparison.
 class Pins {
  public:
   explicit Pins(uint64_t stack_pointer);
@@ -30,10 +32,10 @@ class Pins {
   Pins(const Pins&) = delete;
   Pins& operator=(const Pins&) = delete;
 
-  // Pins what lies in far space of [address, address + bytes). False if a part is not the program's memory; the kernel
-  // will say EFAULT then, as it would natively.
+  // Pins the part of [address, address + bytes) that is in far space. False if some of it is not mapped: the system
+  // call will then return EFAULT, as it would natively.
   bool add(const void* address, uint64_t bytes, bool write);
-  // A string: pins page after page up to its end.
+  // Pins a string page by page up to its terminating zero.
   bool add_string(const char* text);
 
  private:
@@ -41,7 +43,7 @@ class Pins {
   unsigned first_;  // records of this call begin here
 };
 
-// Issues the call with its far arguments pinned. Returns the kernel's result (-errno on failure).
+// Issues the call with the far memory of its arguments pinned. Returns the kernel's result (-errno on failure).
 long guarded_call(const Call& call);
 
 // The pager behind the guard; nullptr until far memory is in use. Set once at start.
@@ -53,10 +55,10 @@ inline bool is_far(const void* address) {
   return p && p->contains(reinterpret_cast<uint64_t>(address));
 }
 
-// In the child of a fork: the pager forgot all pins; those of this thread's calls in progress are taken again.
+// Called in the child of a fork, whose pager has no pins: pins the memory of this thread's calls in progress again.
 void repin_in_child();
 
-// Most bytes of one call that are pinned at once; longer transfers are split.
+// Most bytes that one call pins at once, 64 KiB to 1 MiB depending on the budget; longer transfers are split.
 uint64_t pin_limit();
 
 }  // namespace farside::preload

@@ -1,6 +1,6 @@
-// What the guard keeps for each thread: the selector byte that the kernel reads at every system call, the pins of
-// system calls in progress, and the signal that has come during a fault. In static TLS: always near, never lazily
-// allocated.
+// The guard's state of each thread: the selector byte that the kernel reads at every system call, the pins of system
+// calls in progress, and a signal that arrived during a fault. It is in static TLS, so it is near and never allocated
+// lazily. Accessed by its thread and by signal handlers of that thread only.
 #pragma once
 #include <signal.h>
 
@@ -18,13 +18,13 @@ struct PinRecord {
   uint64_t bytes;
 };
 
-// A fault in progress. No handler of the program may run meanwhile: it could touch a page that the fault path owns. The
-// kernel could keep signals off by the mask of our handler, but it takes the process's one signal lock twice for that
-// at every fault (docs/decisions/0008). Instead a signal that comes is kept here, all further ones are blocked, and the
-// fault's handler delivers it at its end.
+// A fault in progress. No signal handler of the program may run during it: it could access a page that the fault path
+// owns. Blocking signals by the mask of the SIGBUS handler would take the process's only signal lock twice at every
+// fault (docs/decisions/0008). Instead a signal that arrives is stored here, all further ones are blocked, and the
+// SIGBUS handler delivers it when the fault is resolved.
 struct FaultInProgress {
   volatile bool active;
-  volatile int signal;  // the one that came; 0: none
+  volatile int signal;  // the one that arrived; 0: none
   siginfo_t info;
 };
 
@@ -35,14 +35,14 @@ struct GuardThread {
   static constexpr unsigned kMaxPins = 64;
   PinRecord pins[kMaxPins];
   uint64_t stack_low, stack_high;       // the alternate signal stack that is registered with the kernel
-  uint64_t app_stack, app_stack_bytes;  // what the program thinks its alternate stack is
+  uint64_t app_stack, app_stack_bytes;  // the alternate stack that the program has set; reported to it, not used
   int app_stack_flags;
   FaultInProgress fault;
 };
 
 extern __attribute__((tls_model("initial-exec"))) thread_local GuardThread t_guard;
 
-// System calls of this thread pass the guard while one exists.
+// While one exists, system calls of this thread are not trapped.
 class Unguarded {
  public:
   Unguarded() : before_(t_guard.selector) { t_guard.selector = kSelectorAllow; }

@@ -15,9 +15,9 @@
 #include "preload/guard/traps.h"
 #include "preload/trace/trace.h"
 
-// Exactly the bytes that unwinders know as the end of a signal handler, and no call frame information: cancellation and
-// exceptions pass through handlers by recognizing them. The nop keeps the address before the restorer out of any
-// function that has such information.
+// The signal return trampoline. It consists of exactly the instructions by which unwinders recognize a signal frame,
+// and has no call frame information; cancellation and exceptions need that to pass through handlers. The nop keeps the
+// address before the trampoline out of functions that have such information.
 asm(R"(
   .section farside_syscalls,"ax",@progbits
   .globl farside_restorer
@@ -47,12 +47,12 @@ constexpr unsigned long kSaRestorer = 0x04000000;
 constexpr int kSignals = 65;  // 1 .. 64
 constexpr os::SignalSet kAllButOurs = ~kOurSignals;
 
-// The program's actions for signals that come to us first: our two, and all that it has handlers for. Held with all
-// signals blocked, for a few instructions and at most one rt_sigaction.
-SpinLock g_lock;  // guards g_program_actions, and keeps them and the kernel's together
+// The program's actions for the signals that Farside's handlers receive: SIGBUS, SIGSYS, and all for which the program
+// has a handler. The lock is held with all signals blocked, for a few instructions and at most one rt_sigaction.
+SpinLock g_lock;  // guards g_program_actions, and keeps it consistent with the kernel's actions
 KernelSigaction g_program_actions[kSignals] = {};
 
-// While signal costs are measured: when the last fault came to its handler, and when the handler was done.
+// While the cost of signals is measured: when the last fault entered the handler, and when the handler was done.
 std::atomic<bool> g_timing{false};
 std::atomic<uint64_t> g_entered{0}, g_left{0};
 
@@ -62,14 +62,14 @@ bool has_handler(const KernelSigaction& a) {
 
 bool is_write_fault(const ucontext_t* context) { return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; }
 
-// Errors of the code that was interrupted, which cannot wait.
+// Synchronous errors of the interrupted code, which cannot be deferred.
 bool is_own_error(int signal, const siginfo_t* info) {
   constexpr os::SignalSet kErrors =
       os::signal_bit(SIGSEGV) | os::signal_bit(SIGILL) | os::signal_bit(SIGFPE) | os::signal_bit(SIGTRAP);
   return info->si_code > 0 && (os::signal_bit(signal) & kErrors) != 0;
 }
 
-// Handlers of the program are called through here. The kernel has blocked all signals but ours.
+// The kernel calls this in place of the program's handlers, with all signals blocked except SIGBUS and SIGSYS.
 void on_program_signal(int signal, siginfo_t* info, void* context) {
   FaultInProgress& fault = t_guard.fault;
   if (!fault.active || is_own_error(signal, info)) return chain_signal(signal, info, context);
@@ -82,11 +82,12 @@ void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted, bool 
   bool write = is_write_fault(interrupted);
   if (tracing()) trace_fault(address, write, interrupted);
   if (pager.fault(address, write, in_fiber) == pager::FaultOutcome::kNotMapped) {
-    pager.guard_page(address);  // the access will now fail as it would natively, with SIGSEGV
+    pager.guard_page(address);  // the access is repeated and fails as it would natively, with SIGSEGV
   }
 }
 
-// A fiber's fault may let others run on this thread meanwhile: there the kernel keeps signals off.
+// A fault of a fiber may let other fibers run on this thread, so a flag of the thread cannot defer signals: they are
+// blocked.
 void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
   os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
   fault(pager, address, interrupted, true);
@@ -101,7 +102,7 @@ void fault_deferring_signals(pager::Pager& pager, uint64_t address, ucontext_t* 
   in_progress.active = false;
   int signal = in_progress.signal;
   if (signal == 0) return;
-  in_progress.signal = 0;  // all signals are blocked: no other one comes before the handler has returned
+  in_progress.signal = 0;  // all signals are blocked: no other one arrives before the handler has returned
   siginfo_t info = in_progress.info;
   chain_signal(signal, &info, interrupted);
 }
@@ -111,7 +112,7 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   if (timing) g_entered.store(ticks(), std::memory_order_relaxed);
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
   pager::Pager* pager = guard_pager();
-  // si_code tells an absent page (BUS_ADRERR) from a signal that somebody sent.
+  // si_code distinguishes an absent page (BUS_ADRERR) from a signal that was sent.
   if (!pager || info->si_code <= 0 || !pager->contains(address)) return chain_signal(signal, info, context);
   auto* interrupted = static_cast<ucontext_t*>(context);
   os::SignalSet mask;
@@ -130,7 +131,7 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
   if (old.handler != reinterpret_cast<void*>(handler)) g_program_actions[signal] = old;
 }
 
-// Default action of our signals: the process ends by them, as it would natively.
+// The default action: the process is terminated by the signal, as it would be natively.
 [[noreturn]] void terminate_by(int signal) {
   KernelSigaction action = {};
   os::call(SYS_rt_sigaction, signal, &action, nullptr, sizeof(os::SignalSet));
@@ -143,7 +144,7 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
 void install_fault_handler(bool all_handlers_are_ours) {
   install(SIGBUS, on_sigbus, all_handlers_are_ours ? 0 : SignalsBlocked::kAllButFaults, 0);
   if (!all_handlers_are_ours) return;
-  for (int signal = 1; signal < kSignals; signal++) {  // those that the program's libraries have set before
+  for (int signal = 1; signal < kSignals; signal++) {  // handlers that libraries of the program have installed before
     KernelSigaction now = {};
     bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
     if (ours || os::call(SYS_rt_sigaction, signal, nullptr, &now, sizeof(os::SignalSet)) < 0) continue;
@@ -152,7 +153,7 @@ void install_fault_handler(bool all_handlers_are_ours) {
 }
 
 void install_trap_handler() {
-  // The program's signals must reach it also in the middle of a trapped blocking call: nothing is masked.
+  // Nothing is masked: signals must reach the program also during a trapped blocking call.
   install(SIGSYS, on_sigsys, 0, 0);
 }
 
@@ -168,7 +169,7 @@ SignalCost measure_signal_cost(pager::Pager& pager) {
       uint64_t start = ticks();
       static_cast<void>(*static_cast<volatile std::byte*>(pages + i * kPageSize));
       uint64_t end = ticks(), entered = g_entered.load(), left = g_left.load();
-      if (entered < start || left < entered || end < left) continue;  // another thread's fault came in between
+      if (entered < start || left < entered || end < left) continue;  // a fault of another thread was in between
       delivery[seen] = entered - start;
       back[seen++] = end - left;
     }
@@ -185,7 +186,7 @@ SignalCost measure_signal_cost(pager::Pager& pager) {
 
 namespace {
 
-// g_lock with all signals blocked: a handler that interrupted its holder would wait for its own thread.
+// Holds g_lock with all signals blocked: a handler that interrupted the holder would wait for its own thread.
 class ActionsLock {
  public:
   ActionsLock() {
@@ -204,7 +205,7 @@ class ActionsLock {
   os::SignalSet before_ = 0;
 };
 
-// The program's action for a signal that is being delivered.
+// The program's action for a signal that is being delivered; SA_RESETHAND takes effect.
 KernelSigaction take_action(int signal) {
   ActionsLock lock;
   KernelSigaction action = g_program_actions[signal];
@@ -216,7 +217,7 @@ KernelSigaction take_action(int signal) {
   return action;
 }
 
-// What the kernel gets instead of the program's handler.
+// The action that is passed to the kernel in place of the program's.
 KernelSigaction wrapped_action(const KernelSigaction& wanted) {
   KernelSigaction action = wanted;
   action.handler = reinterpret_cast<void*>(on_program_signal);
@@ -258,7 +259,7 @@ void chain_signal(int signal, siginfo_t* info, void* context) {
 
 long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old, size_t set_bytes) {
   if (set_bytes != sizeof(os::SignalSet)) return -EINVAL;
-  // Copies on the stack: the kernel must not meet far memory, and we must not touch any while we hold the lock.
+  // Copies on the stack: neither the kernel nor a holder of the lock may access far memory.
   KernelSigaction wanted = {}, previous = {};
   if (action) wanted = *action;
   wanted.mask = without_ours(wanted.mask);

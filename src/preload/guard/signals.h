@@ -1,8 +1,10 @@
-// Signals. Farside owns SIGBUS (faults) and SIGSYS (trapped system calls): the program never sees ours, never blocks
-// them, and its own handlers for them are kept here and called for what is not ours. All other handlers are kept here
-// too and called by ours, with masks that leave SIGBUS and SIGSYS open, and never in the middle of a fault.
-// The kernel's alternate stack is always Farside's own; the program's is only recorded, and its SA_ONSTACK handlers run
-// on ours, which is larger.
+// Signals. Farside owns SIGBUS (faults) and SIGSYS (trapped system calls). The program cannot block them and does not
+// see those that are Farside's; its handlers for these two signals are stored here and called for all others. Handlers
+// of other signals are stored here too and called by Farside's, with masks that leave SIGBUS and SIGSYS unblocked, and
+// never during a fault. The alternate stack is always Farside's: that of the program is only recorded, and its
+// SA_ONSTACK handlers run on Farside's, which is larger.
+//
+// Async-signal-safe, except the two install functions and measure_signal_cost, which ordinary code calls. Thread-safe.
 #pragma once
 #include <signal.h>
 
@@ -23,33 +25,35 @@ struct KernelSigaction {
 
 inline constexpr os::SignalSet kOurSignals = os::signal_bit(SIGBUS) | os::signal_bit(SIGSYS);
 
-// SIGBUS. all_handlers_are_ours: every handler that the program sets comes through guarded_sigaction; else the kernel
-// has to keep signals off while a fault is served, which costs two more uses of the process's signal lock.
+// Installs the handler of SIGBUS. all_handlers_are_ours: all handlers of the program are installed by
+// guarded_sigaction, as in signal mode. Otherwise signals are blocked by the handler's mask during each fault, which
+// takes the process's signal lock twice more.
 void install_fault_handler(bool all_handlers_are_ours);
-void install_trap_handler();  // SIGSYS
+// Installs the handler of SIGSYS.
+void install_trap_handler();
 
-// What the kernel takes to bring a fault to its handler and to go on after it, medians of some faults taken for this
-// (about 200 us). Zeros where that cannot be seen.
+// The time that the kernel takes to deliver a fault to the handler and to continue after it: medians of 32 faults that
+// are caused for this purpose (about 200 us in all). Zeros if it cannot be measured.
 struct SignalCost {
   double delivery_us = 0, return_us = 0;
 };
 SignalCost measure_signal_cost(pager::Pager& pager);
 
-// rt_sigaction on behalf of the program. 0 or -errno.
+// rt_sigaction of the program. 0 or -errno.
 long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old, size_t set_bytes);
 
-// The set that the program wants blocked, without ours.
+// The set without SIGBUS and SIGSYS.
 inline os::SignalSet without_ours(os::SignalSet set) { return set & ~kOurSignals; }
 
-// sigaltstack on behalf of the program.
+// sigaltstack of the program: records the stack. 0 or -errno.
 long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer);
 
-// Hands a signal that is not ours to the program's own handler, or to its default.
+// Delivers a signal that is not Farside's to the program's handler, or takes its default action.
 void chain_signal(int signal, siginfo_t* info, void* context);
 
-// Where handlers return to: rt_sigreturn from the guard's allowed range.
+// The return address of signal handlers: rt_sigreturn from the address range that is not trapped.
 extern "C" void farside_restorer();
-// Continues as if the signal frame at this stack pointer returned. Does not return.
+// Returns from the signal frame at this stack pointer.
 extern "C" [[noreturn]] void farside_sigreturn_at(uint64_t stack_pointer);
 
 }  // namespace farside::preload

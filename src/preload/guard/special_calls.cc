@@ -17,7 +17,7 @@
 namespace farside::preload {
 namespace {
 
-// futex: the word must be present when the kernel looks at it, not while the thread sleeps.
+// futex: the word must be present when the kernel reads it, but is not pinned while the thread sleeps.
 long futex_call(const Call& call) {
   auto operation = static_cast<int>(call.arg[1]) & FUTEX_CMD_MASK;
   bool has_second = operation == FUTEX_REQUEUE || operation == FUTEX_CMP_REQUEUE || operation == FUTEX_WAKE_OP ||
@@ -36,7 +36,7 @@ long futex_call(const Call& call) {
     bool far =
         is_far(reinterpret_cast<void*>(call.arg[0])) || (has_second && is_far(reinterpret_cast<void*>(call.arg[4])));
     if (r != -EFAULT || !far) return r;
-    // The page left between the touch and the look. If it is no longer the program's, EFAULT is the answer.
+    // The page was evicted before the kernel read it: repeat. If it is no longer mapped, EFAULT is right.
     auto* word = static_cast<std::byte*>(reinterpret_cast<void*>(call.arg[0]));
     if (is_far(word) && !guard_pager()->is_committed(word, 4)) return r;
   }
@@ -46,7 +46,7 @@ long ioctl_call(const Call& call) {
   auto* argument = reinterpret_cast<void*>(call.arg[2]);
   if (!is_far(argument)) return issue(call);
   Pins pins(call.stack_pointer);
-  // The request says how large its structure is, or nothing; 256 bytes cover the old unsized ones (termios, winsize).
+  // Most requests encode the size of their structure; 256 bytes cover the older ones that do not (termios, winsize).
   uint64_t bytes = _IOC_SIZE(static_cast<unsigned>(call.arg[1]));
   pins.add(argument, bytes ? bytes : 256, true);
   return issue(call);
@@ -60,7 +60,7 @@ void refuse(const char* what, std::atomic<bool>& warned) {
       what);
 }
 
-// Kernel threads work on the program's memory behind its back in these interfaces.
+// In these interfaces kernel threads access the program's memory outside of its system calls.
 long asynchronous_io(const Call& call) {
   static std::atomic<bool> warned_uring{false}, warned_aio{false};
   if (call.number == SYS_io_uring_setup) refuse("io_uring", warned_uring);
@@ -86,8 +86,8 @@ long guarded_close(int fd) { return owns_fd(fd) ? -EBADF : os::close(fd); }
 long guarded_close_range(unsigned first, unsigned last, unsigned flags) {
   if (first > last) return -EINVAL;
   if (flags & CLOSE_RANGE_CLOEXEC)
-    return os::call(SYS_close_range, first, last, flags);  // ours are close-on-exec anyway
-  // Ours lie in a narrow band of high descriptors: close around them.
+    return os::call(SYS_close_range, first, last, flags);  // Farside's are close-on-exec already
+  // Farside's descriptors have high numbers: close the ranges between them.
   constexpr unsigned kHighest = 65536;
   unsigned begin = first;
   for (unsigned fd = first; fd <= last && fd < kHighest; fd++) {

@@ -1,19 +1,21 @@
-// System calls that change the address space, descriptors, signals or processes, and so concern Farside itself.
+// System calls that change the address space, descriptors or processes, and so concern Farside itself; also futex,
+// ioctl, exec and calls that are refused. Separate from syscall_table.h, because each has its own code.
+// Async-signal-safe.
 #pragma once
 #include "preload/guard/guard.h"
 
 namespace farside::preload {
 
-// Handles the call if it is one of these; false otherwise. Calls that need the trapped context (signal masks, clone,
-// sigreturn) are handled before, in traps.cc.
+// Executes the call if it is one of these and stores the kernel's result; false otherwise. Calls that need the
+// interrupted context (signal masks, clone, sigreturn) are handled before, in traps.cc.
 bool special_call(const Call& call, long* result);
 
-// Closing and overwriting descriptors, without touching Farside's own.
+// close, close_range, dup2 and dup3 of the program, which must not affect Farside's descriptors.
 long guarded_close(int fd);
 long guarded_close_range(unsigned first, unsigned last, unsigned flags);
 long guarded_dup(long number, int from, int to, int flags);
 
-// execve/execveat with far path, arguments or environment: the kernel reads them from near copies.
+// execve and execveat: the kernel reads path, arguments and environment from near copies.
 long guarded_exec(const Call& call);
 
 // A near copy of a NULL-terminated list of strings, in one mapping.

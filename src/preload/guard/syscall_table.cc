@@ -63,7 +63,7 @@ struct Table {
 constexpr Table make_table() {
   Table t;
 #ifdef SYS_open
-  // Calls that only older architectures have.
+  // Calls that exist on older architectures only.
   t.set(SYS_open, str());
   t.set(SYS_creat, str());
   t.set(SYS_stat, str(), out(sizeof(struct stat)));
@@ -248,7 +248,7 @@ constexpr Table make_table() {
 
 constexpr Table kTable = make_table();
 
-// Pins one argument. False: part of it is not mapped; the call goes on and the kernel decides.
+// Pins the memory of one argument. If some of it is not mapped, the kernel will return EFAULT.
 void pin_argument(Pins& pins, const Arg& spec, const Call& call, int index) {
   auto* address = reinterpret_cast<const char*>(call.arg[index]);
   if (spec.kind == Arg::kNone || !is_far(address)) return;
@@ -262,21 +262,21 @@ void pin_argument(Pins& pins, const Arg& spec, const Call& call, int index) {
     if (count <= 0) return;
     bytes *= static_cast<uint64_t>(count);
     uint64_t max_bytes = 4 * pin_limit();
-    if (bytes > max_bytes) bytes = max_bytes;  // nothing in the table needs more; transfers are split elsewhere
+    if (bytes > max_bytes) bytes = max_bytes;  // no call in the table needs more; transfers are split in transfers.cc
   }
   pins.add(address, bytes, spec.kind != Arg::kIn);
 }
 
-// A call that the table does not describe. What looks like a pointer to far memory is pinned from there to the end of
-// its page and the next; should the kernel still find something absent (a structure that points on), it says EFAULT,
-// as documented in README's limits.
+// A call that is not in the table. Every argument that is an address in far space is pinned, to the end of the
+// following page. If the kernel accesses other far memory (a structure that contains pointers), the call returns
+// EFAULT: README, limits.
 long unknown_call(const Call& call) {
   Pins pins(call.stack_pointer);
   for (long argument : call.arg) {
     auto* address = reinterpret_cast<const char*>(argument);
     if (!is_far(address)) continue;
     uint64_t bytes = 2 * kPageSize - static_cast<uint64_t>(argument) % kPageSize;
-    // Read-only memory cannot be pinned for writing; then reading is all the kernel can do with it.
+    // If the memory is read-only this fails, and the kernel cannot write it either.
     pins.add(address, bytes, true);
   }
   return issue(call);

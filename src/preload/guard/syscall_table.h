@@ -1,14 +1,16 @@
-// What the arguments of each system call point to, so that the guard can pin it. Calls whose arguments nest (iovec,
-// msghdr) or that change the address space, signals or processes have code of their own: transfers.h, special_calls.h.
+// A table of the memory that the arguments of each system call refer to, so that the guard can pin it. Calls with
+// nested arguments (iovec, msghdr) and calls that change the address space, signals or processes are not in it:
+// transfers.h, special_calls.h, traps.cc. Async-signal-safe.
 #pragma once
 #include "preload/guard/guard.h"
 
 namespace farside::preload {
 
-// Pins by the table and issues the call. Calls that the table does not know get their pointer-like far arguments
-// brought near, and another try after EFAULT.
+// Pins the memory of the arguments and issues the call. For calls that are not in the table, all arguments that are far
+// addresses are pinned for two pages at most.
 long table_call(const Call& call);
 
+// Issues the system call from the address range that is not trapped.
 inline long issue(long number, const long* arg) {
   return os::farside_raw_syscall(number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
 }

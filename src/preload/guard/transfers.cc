@@ -18,7 +18,7 @@ constexpr long kNoOffset = -1;
 struct Shape {
   bool vector;     // an iovec array instead of one buffer
   bool write;      // from the program's buffer
-  int offset_arg;  // index of the file offset, kNoOffset if none
+  int offset_arg;  // index of the file offset; kNoOffset: none
 };
 
 bool shape_of(long number, Shape* shape) {
@@ -65,12 +65,12 @@ bool is_regular_file(int fd) {
   return os::call(SYS_fstat, fd, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-// A list of pieces and how far a transfer has come in it.
+// A list of pieces, and a position in it.
 class Cursor {
  public:
   Cursor(const iovec* pieces, size_t count) : pieces_(pieces), count_(count) {}
 
-  // The next at most `limit` bytes as a list of at most `room` pieces.
+  // The next bytes, at most `limit`, as a list of at most `room` pieces. Does not advance.
   size_t next(iovec* out, size_t room, uint64_t limit) const {
     size_t n = 0;
     uint64_t offset = offset_;
@@ -111,14 +111,14 @@ bool any_far(const iovec* pieces, size_t count) {
   return false;
 }
 
-constexpr size_t kPieces = 32;  // in one part of a split transfer; each needs a pin record
+constexpr size_t kPieces = 32;  // of one part of a split transfer; each takes a pin record
 
 long transfer_part(const Call& call, const Shape& shape, const iovec* pieces, size_t count, uint64_t done) {
   Pins pins(call.stack_pointer);
   for (size_t i = 0; i < count; i++) pins.add(pieces[i].iov_base, pieces[i].iov_len, !shape.write);
   bool socket = call.number == SYS_recvfrom || call.number == SYS_sendto;
   if (socket) {
-    // The address goes with the first part; a stream socket, the only one that takes more than one, ignores it.
+    // Every part has the address; a stream socket, the only kind with more than one part, ignores it.
     pins.add(reinterpret_cast<void*>(call.arg[4]), sizeof(sockaddr_storage), !shape.write);
     if (!shape.write) pins.add(reinterpret_cast<void*>(call.arg[5]), sizeof(socklen_t), true);
   }
@@ -130,12 +130,12 @@ long transfer_part(const Call& call, const Shape& shape, const iovec* pieces, si
     part.arg[1] = reinterpret_cast<long>(pieces[0].iov_base);
     part.arg[2] = static_cast<long>(pieces[0].iov_len);
   }
-  bool positioned = shape.offset_arg >= 0 && call.arg[shape.offset_arg] != -1;  // preadv2 takes -1 for the file's own
+  bool positioned = shape.offset_arg >= 0 && call.arg[shape.offset_arg] != -1;  // preadv2: -1 is the file position
   if (positioned) part.arg[shape.offset_arg] += static_cast<long>(done);
   return issue(part);
 }
 
-// True if a transfer that moved a whole part should go on with the next.
+// True if a transfer continues after a part that was moved completely.
 bool should_continue(const Call& call, const Shape& shape) {
   if (shape.write) return true;
   if (call.number == SYS_recvfrom) return (call.arg[3] & MSG_WAITALL) != 0;
@@ -161,7 +161,7 @@ long split_transfer(const Call& call, const Shape& shape, const iovec* pieces, s
 
 // ---- Messages ----
 
-// A copy of a message header whose pieces are cut to what may be pinned.
+// A copy of a message header, with as many pieces as may be pinned.
 struct Message {
   msghdr header;
   iovec pieces[kPieces];
@@ -200,7 +200,7 @@ long message_call(const Call& call, bool write) {
   return r;
 }
 
-// sendmmsg and recvmmsg: message after message through the single form, as the kernel does it.
+// sendmmsg and recvmmsg: each message by the single form, as the kernel does.
 long messages_call(const Call& call, bool write) {
   auto* list = reinterpret_cast<mmsghdr*>(call.arg[1]);
   auto count = static_cast<unsigned>(call.arg[2]);
@@ -208,7 +208,7 @@ long messages_call(const Call& call, bool write) {
     Call one = {write ? SYS_sendmsg : SYS_recvmsg,
                 {call.arg[0], reinterpret_cast<long>(&list[i].msg_hdr), call.arg[3]},
                 call.stack_pointer};
-    // After the first message MSG_WAITFORONE, which always holds here, makes the rest non-blocking.
+    // Treated as MSG_WAITFORONE: after the first message, the others do not block.
     if (!write && i > 0) one.arg[2] |= MSG_DONTWAIT;
     if (!write) one.arg[2] &= ~static_cast<long>(MSG_WAITFORONE);
     long r = message_call(one, write);
@@ -227,7 +227,7 @@ bool messages_are_far(const Call& call) {
   return false;
 }
 
-// process_vm_readv/writev and vmsplice-like lists: all local pieces pinned at once, as many as records allow.
+// process_vm_readv and process_vm_writev: the local pieces are pinned together, as many as may be.
 long local_list_call(const Call& call, int list_arg, bool write_local) {
   auto* pieces = reinterpret_cast<const iovec*>(call.arg[list_arg]);
   auto count = static_cast<size_t>(call.arg[list_arg + 1]);

@@ -31,19 +31,20 @@
 namespace farside::preload {
 namespace {
 
-constexpr size_t kStackBytes = 256 * kKiB;  // touched only as far as it is used
+constexpr size_t kStackBytes = 256 * kKiB;  // addresses; memory only for pages that were used
 
 // ---- Alternate stacks ----
 
-// One per thread, kept when its thread ends (it may be standing on it) and reused once the thread is gone.
+// One for each thread. When the thread ends it may still run on the stack, which is therefore kept, and reused after
+// the thread has disappeared.
 struct StackRecord {
   std::byte* memory;
   std::atomic<int> tid;
-  void* pinned;  // the thread's own thread-local storage, where that is far; see pin_thread_storage
+  void* pinned;  // the thread's thread-local storage, if that is far: see pin_thread_storage
   uint64_t pinned_bytes;
 };
 constexpr size_t kMaxStacks = 16384;
-SpinLock g_stack_lock;  // guards g_stack_count and the giving out of stacks
+SpinLock g_stack_lock;  // guards g_stack_count and the assignment of stacks
 StackRecord* g_stacks = nullptr;
 size_t g_stack_count = 0;
 
@@ -56,7 +57,7 @@ StackRecord* find_free_stack() {
   return nullptr;
 }
 
-// A stack for a thread that is about to exist; its record is marked taken (-1) until the thread enters its id.
+// A stack for a thread that is about to be created. Its record is marked as taken (-1) until the thread stores its id.
 StackRecord* take_stack() {
   SignalsBlocked blocked;
   LockGuard guard(g_stack_lock);
@@ -75,8 +76,8 @@ StackRecord* take_stack() {
   return record;
 }
 
-// A thread that runs on a stack from the far heap has its thread-local storage at the top of it: the guard's selector
-// and the kernel's rseq area, which the kernel reads and writes at any time. They stay near until the thread is gone.
+// A thread whose stack is far memory has its thread-local storage at the top of the stack. It contains the guard's
+// selector and the rseq area, which the kernel accesses at any time. It is pinned until the thread has disappeared.
 void pin_thread_storage(StackRecord* record, uint64_t stack_pointer, uint64_t thread_pointer) {
   constexpr uint64_t kThreadDescriptor = 4096;  // libc's struct pthread begins at the thread pointer
   constexpr uint64_t kMax = 1024 * 1024;
@@ -94,12 +95,12 @@ void use_stack(StackRecord* record) {
   use_alternate_stack(true);
 }
 
-// In the child of a fork the calling thread has a new id; the stacks of all others are free.
+// In the child of a fork the calling thread has a new id, and the stacks of all other threads are free.
 void keep_stack_in_child() {
   for (size_t i = 0; i < g_stack_count; i++) {
     bool own = reinterpret_cast<uint64_t>(g_stacks[i].memory) == t_guard.stack_low;
     g_stacks[i].tid.store(own ? os::gettid() : 0);
-    // The pager has forgotten all pins.
+    // The child's pager has no pins.
     if (own && g_stacks[i].pinned)
       g_stacks[i].pinned_bytes = guard_pager()->pin(g_stacks[i].pinned, g_stacks[i].pinned_bytes, true);
     else g_stacks[i].pinned = nullptr;
@@ -133,7 +134,7 @@ os::SignalSet mask_of(const ucontext_t* context) {
 }
 void set_mask(ucontext_t* context, os::SignalSet mask) { memcpy(&context->uc_sigmask, &mask, sizeof mask); }
 
-// The mask that matters is the one in the frame: the kernel restores it when the trap returns.
+// Changes the mask in the signal frame, which the kernel restores when the trap returns.
 long sigprocmask_in(ucontext_t* context, const Call& call) {
   if (call.arg[3] != sizeof(os::SignalSet)) return -EINVAL;
   auto* wanted = reinterpret_cast<const os::SignalSet*>(call.arg[1]);
@@ -160,7 +161,7 @@ long sigprocmask_in(ucontext_t* context, const Call& call) {
   return 0;
 }
 
-// Calls that wait with a mask of their own: the mask is copied near, without our signals.
+// Calls that wait with a given signal mask: the mask is copied to near memory, without SIGBUS and SIGSYS.
 long call_with_mask(const Call& call, int mask_arg) {
   auto* given = reinterpret_cast<const os::SignalSet*>(call.arg[mask_arg]);
   if (!given) return guarded_call(call);
@@ -212,8 +213,8 @@ long epoll_pwait_call(const Call& call) {
 
 struct CloneRequest {
   uint64_t flags;
-  uint64_t stack;    // stack pointer of the child, 0: as the parent's
-  uint64_t storage;  // its thread pointer, where the flags set one
+  uint64_t stack;    // stack pointer of the child; 0: as the parent's
+  uint64_t storage;  // its thread pointer, if the flags set one
 };
 
 CloneRequest request_of(const Call& call) {
@@ -234,8 +235,9 @@ CloneRequest request_of(const Call& call) {
   }
 }
 
-// Issues the call as a plain fork: same flags but no shared memory, no stack of its own. A vfork child would run
-// unguarded in our memory, so it gets a copy; its parent does not wait for it, which only exec's outcome could tell.
+// Issues the call as a plain fork: the same flags, but memory is not shared and the stack is not set. A vfork child
+// would run unguarded in this process's memory, so it gets a copy. The parent does not wait for the
+// child's exec, so a failure that the child would report through shared memory is lost.
 long issue_fork(const Call& call) {
   constexpr uint64_t kDropped = CLONE_VM | CLONE_VFORK;
   if (call.number == SYS_clone3) {
@@ -250,7 +252,7 @@ long issue_fork(const Call& call) {
   return os::call(SYS_clone, call.arg[0] & ~static_cast<long>(kDropped), 0, call.arg[2], call.arg[3], call.arg[4]);
 }
 
-// A forked process. The child comes out of here as a guarded process of its own and returns into the program.
+// Forks. In the child, far memory works and system calls are guarded when this returns into the program.
 long fork_in(ucontext_t* context, const Call& call, uint64_t child_stack) {
   SignalsBlocked blocked;
   ForkScope scope;
@@ -271,8 +273,8 @@ long fork_in(ucontext_t* context, const Call& call, uint64_t child_stack) {
 
 // ---- Threads ----
 
-// What a new thread needs to begin guarded and then to continue in the program's context. Lies at the top of the
-// thread's alternate stack, which it stands on for its first steps.
+// The state that a new thread needs to arm the guard and then to continue in the program's context. It is at the top of
+// the thread's alternate stack, on which the thread runs until it does.
 struct ThreadStart {
   uint64_t rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r8, r9, r10, rsp, rip;
   StackRecord* stack;
@@ -281,8 +283,8 @@ static_assert(offsetof(ThreadStart, rip) == 13 * 8, "farside_clone_thread below 
 
 }  // namespace
 
-// Issues clone or clone3 (number in rdi, arguments in rsi, rdx, rcx, r8, r9) for a thread. The child takes `start`
-// (stack, first word above the return address) and never returns here.
+// Issues clone or clone3 (number in rdi, arguments in rsi, rdx, rcx, r8, r9) for a thread. The child uses `start` (on
+// the stack, first word above the return address) and does not return here.
 extern "C" long farside_clone_thread(long number, long a, long b, long c, long d, long e, void* start);
 extern "C" void farside_thread_began(void* start);
 
@@ -363,7 +365,7 @@ long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& req
             request.stack ? request.stack : reg(REG_RSP),
             reg(REG_RIP),
             stack};
-  // The new thread takes its mask from this one: the program's, as it was when it trapped.
+  // The new thread inherits the mask of this one, which must be the program's at the time of the trap.
   os::SignalSet mask = without_ours(mask_of(context)), before;
   os::sigprocmask(SIG_SETMASK, &mask, &before);
   long result;
@@ -431,7 +433,7 @@ long dispatch(ucontext_t* context, const Call& call) {
 void on_sigsys(int signal, siginfo_t* info, void* argument) {
   auto* context = static_cast<ucontext_t*>(argument);
   if (info->si_code != SYS_USER_DISPATCH)
-    return chain_signal(signal, info, argument);  // the program's own seccomp filter
+    return chain_signal(signal, info, argument);  // of a seccomp filter of the program
   registers_of(context)[REG_RAX] = dispatch(context, call_of(context));
 }
 
@@ -452,7 +454,7 @@ void prepare_thread() {
 }
 
 bool can_trap_system_calls() {
-  if (set_dispatch(true) != 0) return false;  // the selector allows everything at this time
+  if (set_dispatch(true) != 0) return false;  // the selector allows all system calls now
   set_dispatch(false);
   return true;
 }

@@ -8,14 +8,15 @@
 
 #include "base/log.h"
 
-// Read by jemalloc before anything else runs. One automatic arena (0, near); ours are made by hand. Freed memory goes
-// back soon: pages that hold nothing must not travel. No huge allocations outside our arenas, no huge pages.
+// Read by jemalloc at its first use. One automatic arena (0, near); the far arenas are created explicitly. Freed memory
+// is purged after one second, so that empty pages are not written to the server. No separate arena for huge
+// allocations, and no huge pages.
 extern "C" __attribute__((visibility("hidden"))) const char* far_je_malloc_conf;
 const char* far_je_malloc_conf =
     "narenas:1,retain:true,dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:false,oversize_threshold:0,"
     "metadata_thp:disabled,thp:never,abort_conf:false";
 
-// jemalloc's own mappings (its books): straight from the kernel, never far.
+// The mappings of jemalloc's metadata: from the kernel directly, never far.
 extern "C" {
 void* far_je_near_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
   long r = farside::os::mmap(address, bytes, protection, flags, fd, offset);
@@ -82,7 +83,7 @@ void* hook_alloc(extent_hooks_t*, void* wanted, size_t bytes, size_t alignment, 
   return address;
 }
 
-// Addresses are kept for reuse; their memory goes by decommit. true: not done.
+// Not done (true): jemalloc keeps the addresses for reuse, and frees their memory by decommit.
 bool hook_dalloc(extent_hooks_t*, void*, size_t, bool, unsigned) { return true; }
 
 bool hook_commit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
@@ -99,7 +100,7 @@ bool hook_purge(extent_hooks_t*, void* address, size_t, size_t offset, size_t by
   return false;
 }
 
-// All of far space is one mapping: extents split and merge freely.
+// Far space is one mapping, so extents can always be split and merged.
 bool hook_split(extent_hooks_t*, void*, size_t, size_t, size_t, bool, unsigned) { return false; }
 bool hook_merge(extent_hooks_t*, void*, size_t, void*, size_t, bool, unsigned) { return false; }
 
@@ -110,7 +111,7 @@ Status make_arena(unsigned* index) {
   size_t size = sizeof *index;
   if (int error = far_je_mallctl("arenas.create", index, &size, nullptr, 0))
     return Status::error(error, "jemalloc cannot create an arena");
-  // Replacing the hooks after the arena exists leaves its books on jemalloc's default, near mappings.
+  // The hooks are replaced after the arena has been created, so its metadata is in jemalloc's default, near mappings.
   char name[48];
   snprintf(name, sizeof name, "arena.%u.extent_hooks", *index);
   extent_hooks_t* hooks = &g_hooks;

@@ -1,7 +1,7 @@
-// The heap of an unmodified program: jemalloc, whose extents lie in far space. jemalloc keeps its own books outside the
-// blocks, so allocating and freeing touch no far page. Its arena 0 stays near: it serves start-up, jemalloc itself, and
-// the few allocations that must be near (NearScope). Each thread is bound to one of the far arenas at its first
-// allocation after enable().
+// The heap of an unmodified program: jemalloc, with extents in far space. jemalloc keeps its metadata outside the
+// blocks, so malloc and free access no far page. Arena 0 is near: it serves the start of the process, jemalloc itself,
+// and the few allocations that must be near (NearScope). Each thread is bound to one of the far arenas at its first
+// allocation after enable_far_heap. Thread-safe; not async-signal-safe, as malloc.
 #pragma once
 #include <cstddef>
 
@@ -12,8 +12,8 @@ namespace farside::preload {
 // Creates the far arenas. Before this, and if it fails, all memory is near.
 Status enable_far_heap(pager::Pager* pager);
 
-// While one exists, allocations of this thread are near: for memory that the kernel or a process without our handlers
-// will read (file actions of posix_spawn).
+// While one exists, allocations of this thread are near. For memory that the kernel, a thread of Farside, or a process
+// without Farside's handlers reads (file actions of posix_spawn).
 class NearScope {
  public:
   NearScope();
@@ -47,7 +47,7 @@ int far_je_mallctlbymib(const size_t*, size_t, void*, size_t*, void*, size_t);
 void far_je_malloc_stats_print(void (*)(void*, const char*), void*, const char*);
 }
 
-// How this thread's allocations are served. Read at every malloc: one thread-local load and a compare.
+// How this thread's allocations are served. Read at every malloc: a thread-local load and a comparison.
 enum ThreadHeap : int { kUnbound = 0, kBound = 1, kNear = 2 };
 extern __attribute__((tls_model("initial-exec"))) thread_local int t_heap;
 // Binds an unbound thread, if far arenas exist. Returns false if the allocation must be near.

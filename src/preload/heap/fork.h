@@ -1,10 +1,12 @@
-// fork, for whoever makes the system call: quiesces far memory before, and makes both sides whole after (DESIGN 3).
+// What a fork needs before and after its system call (made in guard/traps.cc): far memory is quiesced before, and
+// usable in both processes after. The child sees the memory as it was at the fork.
 #pragma once
 
 namespace farside::preload {
 
-// The constructor prepares; exactly one of the two others is called on each side. Nothing between the constructor and
-// in_child() may touch far memory. Signals are blocked by the caller.
+// The constructor takes the locks of all layers, objects, mappings, pager, in this order. Then exactly one of the two
+// functions is called in each process and releases them. In between, nothing may access far memory. The caller has
+// blocked signals.
 class ForkScope {
  public:
   ForkScope();

@@ -1,4 +1,4 @@
-// The malloc family and operator new, as seen by the program. Each is one thread-local test and a call of jemalloc.
+// The malloc family and operator new of the program. Each is a thread-local test (far_heap.h) and a call of jemalloc.
 #include <malloc.h>
 
 #include <cerrno>
@@ -19,7 +19,7 @@ namespace {
 
 void* near_malloc(size_t bytes) { return far_je_mallocx(bytes ? bytes : 1, near_flags()); }
 
-// The recorder of `farside trace` wants to know who allocates what.
+// Reports an allocation to the recorder of `farside trace`. Returns the memory.
 void* traced(void* memory, size_t bytes) {
   if (tracing()) trace_allocation(memory, bytes);
   return memory;
@@ -71,7 +71,7 @@ EXPORT void* calloc(size_t count, size_t bytes) {
 EXPORT void* realloc(void* memory, size_t bytes) {
   if (allocate_far()) {
     void* moved = far_je_realloc(memory, bytes);
-    if (!moved && bytes > 0) errno = ENOMEM;  // jemalloc leaves errno alone here
+    if (!moved && bytes > 0) errno = ENOMEM;  // jemalloc does not set errno here
     return traced(moved, bytes);
   }
   if (!memory) return near_malloc(bytes);
@@ -128,7 +128,7 @@ EXPORT int malloc_trim(size_t) {
   return 1;
 }
 
-// jemalloc's own names, for programs that were built with it.
+// jemalloc's public functions, for programs that were built with it.
 EXPORT void* mallocx(size_t bytes, int flags) {
   return allocate_far() ? traced(far_je_mallocx(bytes, flags), bytes) : near_malloc(bytes);
 }

@@ -18,7 +18,7 @@ constexpr int kStayNear = MAP_SHARED | MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB |
 
 struct Piece {
   uint64_t end;
-  bool committed;  // false: PROT_NONE since it was mapped, costs nothing yet
+  bool committed;  // false: PROT_NONE since it was mapped; no memory is reserved for it yet
 };
 using Pieces = std::map<uint64_t, Piece, std::less<>, NearAllocator<std::pair<const uint64_t, Piece>>>;
 
@@ -32,7 +32,7 @@ uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address
 
 bool in_far_space(const void* address) { return g_pager && g_pager->contains(number(address)); }
 
-// Holds the list of mappings, with signals blocked.
+// Holds the lock of the list of mappings, with signals blocked.
 struct Locked {
   SignalsBlocked blocked;
   LockGuard<Mutex> guard{g_mutex};
@@ -49,7 +49,8 @@ void split_at(uint64_t address) {
   pieces().emplace(address, rest);
 }
 
-// Calls visit(begin, piece) for each piece of [begin, end), which it splits off. Stops at the first non-zero result.
+// Makes begin and end boundaries, and calls visit(iterator) for each piece in between. Stops at the first non-zero
+// result.
 template <typename Visit>
 int for_each_piece(uint64_t begin, uint64_t end, Visit visit) {
   split_at(begin);
@@ -82,7 +83,7 @@ void remove(uint64_t begin, uint64_t end) {
   });
 }
 
-// Gives the reserved range its protection and enters it. The range belongs to nobody else.
+// Commits and protects a reserved range, and adds it to the list. On failure the range is released.
 long enter(std::byte* address, size_t bytes, int protection) {
   Piece piece = {number(address) + bytes, false};
   if (protection != PROT_NONE) {
@@ -129,7 +130,7 @@ bool wants_far(size_t bytes, int flags) {
   return bytes >= kMinBytes && (flags & MAP_PRIVATE) && (flags & MAP_ANONYMOUS) && !(flags & kStayNear);
 }
 
-// Moves a mapping by copying it through near memory, page by page, to a place that is mapped already.
+// Copies a mapping to a place that is mapped already, and unmaps the old one. Page faults fetch and evict as usual.
 void copy_and_unmap(std::byte* to, std::byte* from, size_t old_bytes, size_t new_bytes) {
   memcpy(to, from, old_bytes < new_bytes ? old_bytes : new_bytes);
   far_munmap(from, old_bytes);
@@ -237,7 +238,7 @@ long far_mprotect(void* address, size_t bytes, int protection) {
     return -g_pager->protect(pointer(it->first), it->second.end - it->first, protection).code();
   });
   if (inside || error) return error;
-  // Memory of the malloc heap, which jemalloc manages: change the protection and nothing else.
+  // Memory of the malloc heap, which jemalloc manages: only the protection changes.
   return -g_pager->protect(static_cast<std::byte*>(address), end - begin, protection).code();
 }
 
@@ -248,7 +249,7 @@ long far_madvise(void* address, size_t bytes, int advice) {
   switch (advice) {
     case MADV_DONTNEED:
     case MADV_FREE:
-      // Also inside the malloc heap; pages that belong to nobody are passed over.
+      // Also inside the malloc heap. Pages that belong to no allocation are skipped.
       g_pager->discard(static_cast<std::byte*>(address), end - begin);
       return 0;
     case MADV_NORMAL:
@@ -265,7 +266,7 @@ long far_madvise(void* address, size_t bytes, int advice) {
     case MADV_PAGEOUT:
     case MADV_DOFORK:
     case MADV_KEEPONFORK:
-      return 0;  // advice about speed, or what is the case anyway
+      return 0;  // advice about performance, or without effect on far memory
     default:
       return -EINVAL;
   }

@@ -1,6 +1,7 @@
-// The mmap family on far space: private anonymous mappings of some size live there, with the semantics of mmap, munmap,
-// mremap, mprotect and madvise. Smaller ones, stacks, files and shared memory stay near.
-// Thread-safe. Results follow the kernel: an address or -errno.
+// The mmap family of the program: private anonymous mappings of 64 KiB and more are placed in far space, with the
+// semantics of mmap, munmap, mremap, mprotect and madvise. Smaller ones, stacks, files and shared memory are near.
+// Thread-safe. Called by the libc wrappers and by the SIGSYS handler, with signals blocked while the list is locked.
+// Results are those of the kernel: an address, 0, or -errno.
 #pragma once
 #include <sys/types.h>
 
@@ -10,6 +11,7 @@
 
 namespace farside::preload {
 
+// Before this, all mappings are near. Called once, before main().
 void enable_far_mappings(pager::Pager* pager);
 
 long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset);
@@ -17,11 +19,11 @@ long far_munmap(void* address, size_t bytes);
 long far_mremap(void* address, size_t old_bytes, size_t new_bytes, int flags, void* new_address);
 long far_mprotect(void* address, size_t bytes, int protection);
 long far_madvise(void* address, size_t bytes, int advice);
-// Locking far memory near would defeat its purpose: accepted, said once, and not done. mlockall likewise, since it
-// would pull in all of far space.
+// mlock of far memory succeeds without effect, with one warning: it would defeat the purpose of far memory. mlockall
+// likewise, since it would fetch all of far space. Other calls are passed to the kernel.
 long far_mlock(long number, void* address, size_t bytes, long flags);
 
-// fork: keeps the list of mappings whole.
+// For fork: the list must not be locked by another thread when the process is copied.
 void lock_mappings();
 void unlock_mappings();
 

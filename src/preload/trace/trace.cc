@@ -26,14 +26,14 @@ bool g_tracing = false;
 namespace {
 
 constexpr uint64_t kMaxEntries = 32768;
-constexpr uint64_t kEntriesWhenCrowded = kMaxEntries / 4 * 3;  // from here on threads share entries
+constexpr uint64_t kEntriesWhenCrowded = kMaxEntries / 4 * 3;  // with this many, all threads share new entries
 constexpr uint64_t kMaxHints = 4096;
 constexpr unsigned kProbes = 32;
-constexpr size_t kLargeAllocation = 16 * kKiB;  // recorded always
-constexpr int64_t kSampleEvery = 4096;          // bytes of smaller ones between two that are recorded
-constexpr uint64_t kChaseEvery = 4;             // random faults of which one is looked at for pointers
-constexpr uint64_t kChaseAround = 256;          // bytes before and after a fault in which a pointer is looked for
-constexpr uint64_t kChaseReach = 256;           // how far behind such a pointer the next fault may lie
+constexpr size_t kLargeAllocation = 16 * kKiB;  // from this size on, every allocation is recorded
+constexpr int64_t kSampleEvery = 4096;          // bytes of smaller allocations between two that are recorded
+constexpr uint64_t kChaseEvery = 4;             // one of this many random faults is examined for pointers
+constexpr uint64_t kChaseAround = 256;          // bytes before and after a fault in which a pointer is searched
+constexpr uint64_t kChaseReach = 256;           // the next fault may be this far behind the pointer's target
 
 struct Recorder {
   pager::Pager* pager = nullptr;
@@ -46,7 +46,8 @@ struct Recorder {
 };
 Recorder g_recorder;
 
-// Bytes that this thread may still allocate in small pieces until one is recorded.
+// Bytes that this thread can still allocate in small allocations before one is recorded; and the distance between the
+// last two records.
 __attribute__((tls_model("initial-exec"))) thread_local int64_t t_until_sample = 0;
 __attribute__((tls_model("initial-exec"))) thread_local int64_t t_sample_period = 0;
 
@@ -62,8 +63,8 @@ StackRegisters registers_of(const ucontext_t* context) {
   return registers;
 }
 
-// What the fault will turn out to be, by the word as it is before it is served. A page that is on the move, or that
-// another thread has just brought, counts as fetched.
+// The kind of a fault, judged by the page word before it is served. A page that is being fetched or evicted, or that
+// another thread has just fetched, counts as fetched.
 TraceKind kind_of(pager::PageWord word, bool write) {
   if (word.is(pager::PageState::kUntouched)) return TraceKind::kAllocation;
   bool present = word.is(pager::PageState::kNear);
@@ -105,9 +106,9 @@ void count_site(TraceEntry& entry, uint64_t site) {
   for (auto& s : entry.sites) s.count--;
 }
 
-// Evidence of a pointer chase: the memory around the last fault holds the address of this one, or of a little before it
-// (a field of the object pointed to). That page was used a moment ago, so it is near nearly always; if not, the kernel
-// refuses to read it and nothing is counted.
+// Evidence of a pointer chase: the memory around the previous fault contains the address of this one, or one up to
+// kChaseReach below it (this fault is at a field of the object). The page of the previous fault was just used, so it is
+// almost always near; otherwise the read fails and nothing is counted.
 void look_for_pointer(TracePattern& pattern, uint64_t before, uint64_t address) {
   uint64_t words[2 * kChaseAround / 8];
   uint64_t page = align_down(before, kPageSize);
@@ -132,7 +133,7 @@ void note_fault(TraceEntry& entry, uint64_t address) {
     uint64_t at = static_cast<uint64_t>(page) * kPageSize;
     return g_recorder.pager->contains(at) && g_recorder.pager->word(at).is(pager::PageState::kNear);
   });
-  // Where the place writes, the pointer may be what it has just written.
+  // Code that writes may have written the pointer itself, so only reads are examined.
   bool reads = entry.kind == TraceKind::kRead;
   if (reads && step == TraceStep::kRandom && pattern.random % kChaseEvery == 0)
     look_for_pointer(pattern, before, address);
@@ -140,7 +141,7 @@ void note_fault(TraceEntry& entry, uint64_t address) {
 
 // ---- Allocations ----
 
-// Registers of this very place. The unwinder finds its way from here through our own frames.
+// The registers at this point. The unwinder continues from here through Farside's frames.
 __attribute__((always_inline)) inline StackRegisters registers_here() {
   StackRegisters registers = {};
   uint64_t* r = registers.value;
@@ -151,8 +152,8 @@ __attribute__((always_inline)) inline StackRegisters registers_here() {
   return registers;
 }
 
-// Whether a small allocation is the one in a few KiB that is recorded. *bytes_represented: what it stands for. The
-// distance varies, so that programs with a rhythm of their own are sampled fairly.
+// Whether a small allocation is recorded; about one in kSampleEvery bytes is. *bytes_represented: the bytes since the
+// last record. The distance varies, so that programs with a periodic pattern are sampled fairly.
 bool is_sampled(size_t bytes, uint64_t* bytes_represented) {
   t_until_sample -= static_cast<int64_t>(bytes);
   if (t_until_sample > 0) return false;
@@ -164,7 +165,7 @@ bool is_sampled(size_t bytes, uint64_t* bytes_represented) {
 
 // ---- The file ----
 
-// Gathers pieces of a table into large writes.
+// A buffer that combines small records into large writes.
 class Writer {
  public:
   explicit Writer(int fd) : fd_(fd) {}
@@ -182,7 +183,7 @@ class Writer {
     while (bytes > 0) {
       ssize_t n = os::write(fd_, from, bytes);
       if (n == -EINTR) continue;
-      if (n <= 0) return;  // the disk is full: the reader sees a block cut short, and says so
+      if (n <= 0) return;  // the disk is full: the reader reports an incomplete block
       from += n;
       bytes -= static_cast<size_t>(n);
     }
@@ -276,7 +277,7 @@ Status start_trace(const char* file, pager::Pager* pager) {
 
 void trace_fault(uint64_t address, bool write, const ucontext_t* context) {
   pager::PageWord word = g_recorder.pager->word(address);
-  if (word.is(pager::PageState::kUnmapped)) return;  // the program's own error
+  if (word.is(pager::PageState::kUnmapped)) return;  // an error of the program
   uint64_t stack = note_stack(registers_of(context));
   bool crowded = g_recorder.entry_count.load(std::memory_order_relaxed) >= kEntriesWhenCrowded;
   TraceEntry* entry = stack ? entry_at(stack, kind_of(word, write), crowded ? 0 : traced_thread()) : nullptr;
@@ -330,7 +331,7 @@ void write_trace() {
         g_recorder.file, -fd);
     return;
   }
-  os::call(SYS_flock, fd, LOCK_EX);  // processes that end together write one after the other
+  os::call(SYS_flock, fd, LOCK_EX);  // processes that end at the same time write one after the other
   write_block(fd);
   os::close(fd);
 }

@@ -1,6 +1,9 @@
-// The recorder behind `farside trace`: for every fault in signal mode its kind, thread, address and call stack, added
-// up in tables of fixed size while the program runs and appended to FARSIDE_TRACE's file when it ends. What it learns
-// of a fault costs one scan of the stack and two look-ups; off, one load and a branch.
+// The recorder of `farside trace`. For every fault in signal mode it records kind, thread, address and call stack,
+// summed up in tables of fixed size while the program runs, and appended to the file in FARSIDE_TRACE when the process
+// ends. Cost of a fault: a scan of the stack and two table look-ups; while tracing is off, a load and a branch.
+// Several threads may call it at the same time: each has its own entries; when the table is crowded, new ones are
+// shared and their counts are approximate. Async-signal-safe, except start_trace and write_trace. Memory comes from the
+// kernel directly.
 #pragma once
 #include <ucontext.h>
 
@@ -17,22 +20,22 @@ inline bool tracing() { return __builtin_expect(g_tracing, 0); }
 
 Status start_trace(const char* file, pager::Pager* pager);
 
-// A fault that is about to be served: its kind is read from the page's word as it is now. In the SIGBUS handler.
+// A fault that is about to be served; its kind follows from the page word. Called in the SIGBUS handler.
 void trace_fault(uint64_t address, bool write, const ucontext_t* context);
 
-// Memory that the program was given; ignored where it is not far. From ordinary code and from the SIGSYS handler.
+// An allocation or mapping of the program; ignored if it is not far. Called by ordinary code and by the SIGSYS handler.
 void trace_allocation(const void* memory, size_t bytes);
 
-// Code was mapped.
+// Executable memory was mapped.
 void trace_code_change();
 
-// A hint that got past its inline guard; `fetched`: it brought a page near. return_address: where the program goes on.
+// A hint that passed the inline check. fetched: it fetched a page. return_address: identifies the line of the hint.
 void trace_hint(uint64_t address, bool fetched, const void* return_address);
 
-// In the child of a fork: it begins counting anew.
+// Called in the child of a fork: clears the tables.
 void trace_in_child();
 
-// Appends the tables to the file, once.
+// Appends the tables to the file. Later calls do nothing.
 void write_trace();
 
 }  // namespace farside::preload

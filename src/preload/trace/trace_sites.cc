@@ -12,7 +12,8 @@ namespace {
 constexpr uint64_t kChunk = 2 * kMiB;
 constexpr unsigned kProbes = 32;
 
-// Site plus one in the low half, a clock in the high half: of a page's and its chunk's mark the younger one holds.
+// The site of the last allocation in a page or chunk, and when it was made. Of a page's mark and its chunk's, the
+// younger one is valid.
 //
 //  63          32 31           0
 // +--------------+--------------+

@@ -14,7 +14,7 @@
 #include "base/os.h"
 #include "preload/guard/guard.h"
 
-// glibc: the stack pointer at which the program began. Arguments and environment, which call nobody, lie above.
+// glibc: the stack pointer at the start of the program. Only arguments and environment are above it.
 extern "C" void* __libc_stack_end;
 
 namespace farside::preload {
@@ -22,11 +22,11 @@ namespace {
 
 constexpr size_t kMaxCopied = 16 * kKiB;
 constexpr size_t kScannedWords = 1024;
-constexpr size_t kScannedWhenCrowded = 64;  // more stacks are taken for one when the table fills up
+constexpr size_t kScannedWhenCrowded = 64;  // when the table fills up: more stacks are treated as the same
 constexpr size_t kForeignWords = 512;       // of a stack that is not the thread's own
 constexpr unsigned kProbes = 32;
-constexpr unsigned kMaxLookups = 64;    // of a thread's stack, each a walk over /proc/self/maps
-constexpr unsigned kMaxCodeMaps = 256;  // versions; old ones stay, somebody may be reading them
+constexpr unsigned kMaxLookups = 64;    // of a thread's stack, each of which reads /proc/self/maps
+constexpr unsigned kMaxCodeMaps = 256;  // versions; old ones are not freed, since other threads may be reading them
 
 // ---- /proc/self/maps ----
 
@@ -52,13 +52,13 @@ Mapping parse_mapping(std::string_view line) {
   m.begin = parse_hex(&line);
   line.remove_prefix(std::min<size_t>(1, line.size()));
   m.end = parse_hex(&line);
-  // Code that cannot be read is of no use to the unwinder, but its addresses still tell stacks apart.
+  // The unwinder cannot use code that is not readable, but its addresses still distinguish stacks.
   m.executable = line.size() > 3 && line[3] == 'x';
   m.stack = line.ends_with("[stack]");
   return m;
 }
 
-// Calls visit(mapping) for each; libc's readers allocate.
+// Calls visit(mapping) for each mapping. By system calls only, because libc's functions allocate.
 template <typename Visit>
 void for_each_mapping(Visit visit) {
   char buffer[2048];
@@ -72,19 +72,20 @@ void for_each_mapping(Visit visit) {
     std::string_view text(buffer, held);
     for (size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1))
       visit(parse_mapping(text.substr(0, end)));
-    held = text.size() == sizeof buffer ? 0 : text.size();  // a path longer than the buffer: its line is lost
+    held = text.size() == sizeof buffer ? 0 : text.size();  // a line longer than the buffer is skipped
     memmove(buffer, text.data(), held);
   }
   os::close(fd);
 }
 
-// ---- What is code ----
+// ---- Executable addresses ----
 
 struct CodeRange {
   uint64_t begin, end;
 };
 
-// Executable mappings, with a filter before them: one bit for each 64 KiB of addresses, folded into 4096 bits.
+// The executable mappings, and a filter that is tested first: one bit for each 64 KiB of addresses, folded into 4096
+// bits.
 struct CodeMap {
   static constexpr unsigned kMax = 2000;
   uint64_t filter[64];
@@ -113,7 +114,7 @@ std::atomic<bool> g_code_stale{true};
 std::atomic<bool> g_code_busy{false};
 unsigned g_code_maps = 0;  // guarded by g_code_busy
 
-// Whoever comes first reads the mappings anew; the others go on with what there is.
+// Reads the mappings again, unless another thread does; the caller then uses the present version.
 void refresh_code() {
   if (g_code_busy.exchange(true, std::memory_order_acquire)) return;
   if (g_code_maps < kMaxCodeMaps) {
@@ -139,7 +140,7 @@ const CodeMap& code_around(uint64_t ip) {
 // ---- The thread's own stack ----
 
 struct TracedThread {
-  uint64_t stack_low, stack_high;  // words in between can be read; 0: not known
+  uint64_t stack_low, stack_high;  // words in between can be read; 0: unknown
   uint32_t tid;
   uint32_t lookups;
 };
@@ -152,8 +153,9 @@ uint64_t thread_pointer() {
   return value;
 }
 
-// The main thread's stack is known by name. Any other own stack has libc's thread descriptor at its top, in the same
-// mapping. What is neither (coroutines, alternate stacks) may go away at any time and is not remembered.
+// The main thread's stack has a name in /proc/self/maps. The stack of any other thread has libc's thread descriptor at
+// its top, in the same mapping. Other stacks (coroutines, alternate stacks) may be unmapped at any time and are not
+// stored.
 void find_own_stack(TracedThread& t, uint64_t sp) {
   t.lookups++;
   uint64_t descriptor = thread_pointer();
@@ -173,12 +175,12 @@ bool on_own_stack(uint64_t sp) {
   TracedThread& t = t_traced;
   auto inside = [&] { return sp >= t.stack_low && sp < t.stack_high; };
   if (inside()) return true;
-  if (is_far(reinterpret_cast<void*>(sp))) return false;  // its pages come and go
+  if (is_far(reinterpret_cast<void*>(sp))) return false;  // its pages may be absent
   if (t.lookups < kMaxLookups) find_own_stack(t, sp);
   return inside();
 }
 
-// ---- Telling stacks apart ----
+// ---- Distinguishing stacks ----
 
 uint64_t mix(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * 0x9e3779b97f4a7c15;
@@ -214,7 +216,7 @@ void copy_stack(TraceStack* stack, const StackRegisters& registers, bool own) {
   uint64_t sp = registers.sp();
   uint64_t wanted = own ? std::min<uint64_t>(kMaxCopied, t_traced.stack_high - sp) : kMaxCopied;
   uint64_t at = g_bytes_used.fetch_add(align_up(wanted, 16));
-  if (at + wanted > kMaxStackBytes) return;  // the innermost frame is all that will be known of it
+  if (at + wanted > kMaxStackBytes) return;  // only the innermost frame is recorded
   stack->offset = at;
   if (own) memcpy(g_bytes + at, reinterpret_cast<void*>(sp), wanted);
   stack->bytes = own ? wanted : read_safely(sp, g_bytes + at, wanted);
@@ -265,7 +267,7 @@ void note_code_change() { g_code_stale.store(true, std::memory_order_relaxed); }
 void forget_thread_stack() {
   t_traced.tid = 0;
   g_pid.store(0);
-  g_code_busy.store(false);  // whoever was reading the mappings is not in this process
+  g_code_busy.store(false);  // a thread that was reading the mappings does not exist in this process
 }
 
 uint32_t traced_thread() {

@@ -1,7 +1,7 @@
-// Call stacks for the recorder. A stack is told from others by the code addresses that lie on it; of each distinct one
-// a copy is kept once (registers, and up to 16 KiB from the stack pointer on), which `farside trace` unwinds after the
-// run. Recording a stack seen before costs a scan of at most 1024 words.
-// Async-signal-safe; memory from the kernel directly, so that tracing takes nothing from the frame budget.
+// Call stacks for the recorder. Stacks are distinguished by the code addresses on them. Of each distinct stack one copy
+// is kept: the registers, and up to 16 KiB from the stack pointer on, which `farside trace` unwinds after the run.
+// Recording a stack that is known costs a scan of at most 1024 words. Thread-safe and async-signal-safe, except
+// start_stacks. Memory comes from the kernel directly, so that tracing takes nothing from the frame budget.
 #pragma once
 #include "abi/trace_file.h"
 #include "base/status.h"
@@ -19,24 +19,24 @@ inline constexpr uint64_t kMaxStackBytes = uint64_t{64} << 20;  // of all copies
 
 Status start_stacks();
 
-// The key under which this stack is kept, 0 if the table is full.
+// Records the stack, and returns its key; 0: the table is full.
 uint64_t note_stack(const StackRegisters& registers);
 
-// Code was mapped: what is executable is read anew at the next fault.
+// Executable memory was mapped: the mappings are read again at the next fault.
 void note_code_change();
 
-// In the child of a fork: the thread's identity is new.
+// Called in the child of a fork: thread and process have new ids.
 void forget_thread_stack();
 
-// The calling thread's id, and the process's; system calls only at their first use.
+// The ids of the calling thread and of the process. System calls only at the first use.
 uint32_t traced_thread();
 uint32_t traced_process();
 
 // Reads memory of this process without ever faulting. Returns the bytes read from the start of the range.
 size_t read_safely(uint64_t address, void* to, size_t bytes);
 
-// For the writer.
-const TraceStack* trace_stacks();  // kMaxTraceStacks places, empty ones among them
+// For writing the file.
+const TraceStack* trace_stacks();  // kMaxTraceStacks entries, some of them empty
 const std::byte* trace_stack_bytes();
 uint64_t trace_stack_bytes_used();
 
