@@ -1,5 +1,5 @@
-// Each container beside its standard counterpart under random operations, with little near memory; concurrent readers;
-// exceptions and edges.
+// Compares each container with its standard counterpart under random operations, with 4 MiB of near memory. Also tests
+// concurrent readers, exceptions and edge cases.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,9 +66,9 @@ void expect_same(const Far& far, const Near& near) {
   for (const auto& value : far.in(scope)) ASSERT_TRUE(value == *n++);
 }
 
-// ---- What is asked for ahead ----
+// ---- Requests ahead ----
 
-// Positions that a walk misses when what was asked for is there, of the last half of it.
+// How many positions of the second half of a walk had not been requested before they were missed.
 size_t late(detail::walks& walks, const std::vector<int64_t>& positions, int64_t depth) {
   static int container;
   std::unordered_map<int64_t, bool> asked;
@@ -94,7 +94,7 @@ TEST(Walks, AreRecognizedInBothDirectionsByStridesAndInterleaved) {
   for (int64_t i = 0; i < 200; i++) two.push_back(i), two.push_back(9000 - i);
   EXPECT_EQ(late(walks, two, 32), 0u);
   for (int64_t i = 0; i < 300; i++) {
-    if (i < 10 || i % 7 > 2) gaps.push_back(100000 + i);  // the others were near
+    if (i < 10 || i % 7 > 2) gaps.push_back(100000 + i);  // the others were near, and so not missed
   }
   EXPECT_EQ(late(walks, gaps, 32), 0u);
 }
@@ -234,7 +234,7 @@ TEST(FarVector, EdgesAndExceptions) {
     deref_scope scope;
     EXPECT_THROW(v.at_mut(3, scope), std::out_of_range);
     v.at_mut(1, scope) = 7;
-    v.push_back(v.get(1, scope));  // an element of its own
+    v.push_back(v.get(1, scope));  // an element of the same vector
     v.begin().get_mut(scope) = 9;
   }
   EXPECT_TRUE(std::ranges::equal(v, std::vector<int>{9, 7, 3, 7}));
@@ -255,7 +255,7 @@ TEST(FarVector, AFullFarSideChangesNothing) {
   ObjectFixture far(4 * kMiB, true, 192 * kMiB);
   vector<uint64_t> v;
   for (uint64_t i = 0; i < 1000; i++) v.push_back(i);
-  EXPECT_THROW(v.resize(30'000'000), std::bad_alloc);  // more than the addresses that there are
+  EXPECT_THROW(v.resize(30'000'000), std::bad_alloc);  // more than all addresses
   EXPECT_EQ(v.size(), 1000u);
   EXPECT_THROW(for (;;) v.push_back(v.size()), std::bad_alloc);
   for (uint64_t i = 0; i < v.size(); i += 1000) ASSERT_EQ(v[i], i);
@@ -436,7 +436,7 @@ TEST(FarQueue, AndStackDoWhatTheirsDo) {
 
 // ---- hash maps ----
 
-struct SameTag {  // all keys collide
+struct SameTag {  // a hash with which all keys collide
   size_t operator()(uint64_t) const { return 3; }
 };
 

@@ -236,8 +236,8 @@ CloneRequest request_of(const Call& call) {
 }
 
 // Issues the call as a plain fork: the same flags, but memory is not shared and the stack is not set. A vfork child
-// would run unguarded in this process's memory, so it gets a copy. The parent does not wait for the
-// child's exec, so a failure that the child would report through shared memory is lost.
+// would run unguarded in this process's memory, so it gets a copy. The parent does not wait for the child's exec, so a
+// failure that the child would report through shared memory is lost.
 long issue_fork(const Call& call) {
   constexpr uint64_t kDropped = CLONE_VM | CLONE_VFORK;
   if (call.number == SYS_clone3) {

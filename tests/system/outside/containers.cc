@@ -1,5 +1,5 @@
-// Far containers as a program uses them: filled, scanned, looked up, sorted, by threads, by fibers and in a child.
-// Prints only what does not depend on where memory is; statistics go to stderr.
+// A program with far containers: fills, scans, searches and sorts them, in threads, in fibers and in a child process.
+// Its output does not depend on where memory is; statistics go to stderr.
 #include <farside/containers/array.hpp>
 #include <farside/containers/far_hash_map.hpp>
 #include <farside/containers/hash_map.hpp>

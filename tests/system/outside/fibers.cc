@@ -1,4 +1,5 @@
-// Fibers that walk through far memory, hinted and not, and pass what they find through a channel. Prints a sum.
+// Fibers that read and write far memory, with and without hints, and send their results through a channel. Prints a
+// sum.
 #include <farside/farside.h>
 #include <farside/fiber.hpp>
 
@@ -20,7 +21,7 @@ int main() {
         uint64_t random = f + 1, mine = 0;
         for (unsigned i = 0; i < kSteps; i++) {
           random = random * 6364136223846793005u + 1442695040888963407u;
-          uint64_t& word = words[(random >> 20) % (kWords / kFibers) * kFibers + f];  // nobody else's
+          uint64_t& word = words[(random >> 20) % (kWords / kFibers) * kFibers + f];  // of this fiber only
           if (f % 2) farside_hint_write(&word, sizeof word);
           mine += word++;
         }

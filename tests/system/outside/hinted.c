@@ -1,5 +1,6 @@
-/* Walks through a table at random and in order; hints, right and wrong ones, must not change what it prints.
- * hinted [none|right|wrong]: prints checksums; the last line tells on stderr whether it ran under Farside. */
+/* Accesses a table at random and in order. Hints, right and wrong ones, must not change the output. Also checks
+ * regions. hinted [none|right|wrong]: prints a checksum; statistics, and whether it runs under Farside, go to stderr.
+ */
 #include <errno.h>
 #include <farside/farside.h>
 #include <stdio.h>

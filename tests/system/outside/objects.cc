@@ -1,5 +1,5 @@
-// Far objects as a program uses them: single ones, lists, threads that share, fibers, garbage, and a child. Prints only
-// what does not depend on where memory is; statistics go to stderr.
+// A program with far objects: single objects, lists, threads, fibers, garbage, and a child process. Its output does not
+// depend on where memory is; statistics go to stderr.
 #include <farside/fiber.hpp>
 #include <farside/ptr.hpp>
 
@@ -38,7 +38,7 @@ uint64_t next_random(uint64_t* state) {
   return *state >> 33;
 }
 
-// Reads and writes records [begin, end) in random order; the sum tells what was read.
+// Reads and writes records [begin, end) in random order. Returns the sum of what was read.
 uint64_t work(Records& records, uint64_t begin, uint64_t end, uint64_t rounds) {
   uint64_t state = begin, sum = 0;
   for (uint64_t i = 0; i < rounds; i++) {

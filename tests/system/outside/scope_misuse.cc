@@ -1,4 +1,5 @@
-// Uses far objects as they must not be used, one way a run; FARSIDE_CHECK_SCOPES=1 is to find it.
+// Misuses far objects, in the way that the argument names. FARSIDE_CHECK_SCOPES=1 must detect it. Without an argument:
+// correct uses only.
 #include <cstdio>
 #include <cstring>
 #include <thread>
@@ -17,7 +18,7 @@ static const Object* leave_scope(const farside::unique_ptr<Object>& p) {
   return p.deref(scope);
 }
 
-// What is allowed, and looks like misuse: scopes in scopes, other threads' and fibers' scopes, moves, the last byte.
+// Correct uses that resemble misuse: nested scopes, scopes of other threads and fibers, moves, the last byte.
 static long use_well(farside::unique_ptr<Object>& p) {
   farside::deref_scope outer;
   Object* object = p.deref_mut(outer);

@@ -1,5 +1,5 @@
-// A shop's customers and what they ordered, in far objects. docs/guide/objects.md goes through this program step by
-// step; tutorial_before.cc is the same in ordinary memory and prints the same. Statistics go to stderr.
+// A shop's customers and their orders, in far objects. docs/guide/objects.md explains this program step by step;
+// tutorial_before.cc is the same program in ordinary memory, with the same output. Statistics go to stderr.
 #include <farside/fiber.hpp>
 #include <farside/ptr.hpp>
 
@@ -173,7 +173,7 @@ int main() {
   first.join();
   printf("turnover %" PRIu64 "\n", turnover(shop));
   printf("views %" PRIu64 "\n", views_by_fibers(shop));
-  // All orders that name it see the new price.
+  // All orders of this item have the new price.
   Item cheap = shop.items[0].load();
   cheap.price = 1;
   shop.items[0].store(cheap);

@@ -1,4 +1,4 @@
-// A shop's customers and what they ordered, in ordinary memory: the program that docs/guide/objects.md ports to far objects.
+// A shop's customers and their orders, in ordinary memory: the program that docs/guide/objects.md ports to far objects.
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
@@ -124,7 +124,7 @@ int main() {
   uint64_t sum = 0;
   for (uint64_t f = 0; f < 16; f++) sum += views(shop, f, kViews / 16);
   printf("views %" PRIu64 "\n", sum);
-  shop.items[0]->price = 1;  // for all orders that name it
+  shop.items[0]->price = 1;  // in all orders of this item
   printf("item 0 has %ld owners; views %" PRIu64 "\n", shop.items[0].use_count(), views(shop, 99, kViews / 16));
   printf("mail %" PRIu64 "\n", mail(shop));
   for (uint64_t who = 0; who < kCustomers; who++) {
