@@ -1,6 +1,6 @@
-// Array-scanning analytics over generated records of taxi rides: columns, selections, group by. An operation is one row
-// that a query looks at. Sums are of integers, so results do not depend on the order of threads. One hinted line: every
-// query reads its columns through Column::block.
+// Analytics that scan arrays of generated taxi rides: columns, selections, group by. An operation is one row that a
+// query reads. Sums are of integers, so results do not depend on the order of threads. One hinted line: every query
+// reads its columns through Column::hinted_block.
 #include <array>
 #include <functional>
 #include <mutex>
@@ -74,7 +74,7 @@ class Analysis {
   uint64_t rows_read() const { return rows_read_; }
 
  private:
-  // Adds up block(begin, end, groups) over all blocks; each thread has groups of its own until the end.
+  // Sums up block(begin, end, groups) over all blocks; each thread has separate groups until the end.
   template <typename Block>
   Groups group_by(size_t groups, Block block) {
     Groups total(groups);

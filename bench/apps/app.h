@@ -1,6 +1,6 @@
-// What the applications share: their options, random numbers, memory without constructors, and the line of JSON that
-// `farside bench all` reads. Everything an application computes follows from --size and --seed alone; its checksum must
-// be the same with and without hints, near and far, with any number of threads.
+// What the applications share: options, random numbers, uninitialized arrays, time measurement, and the line of JSON
+// that `farside bench all` reads. Everything that an application computes follows from --size and --seed; its checksum
+// must be the same with and without hints, near and far, with any number of threads.
 #pragma once
 #include <farside/farside.h>
 
@@ -24,11 +24,11 @@ struct Arguments {
   uint64_t size = uint64_t{256} << 20;  // bytes of data, all arrays together
   uint64_t seed = 1;
   unsigned threads = 2;
-  uint64_t operations = 0;  // 0: as many as the application thinks right for the size
+  uint64_t operations = 0;  // 0: the application's default for the size
   bool hints = false;
 };
 
-// An option: where its value goes says what values it takes.
+// An option. The type of the variable determines which values it takes.
 struct Option {
   std::string_view name;
   std::variant<uint64_t*, bool*, std::string*> value;
@@ -85,13 +85,13 @@ inline Arguments parse(int argc, char** argv, const std::vector<Option>& more = 
   return a;
 }
 
-// One program is compared with and without hints, so they are switched at run time.
+// Hints are enabled at run time, so that the same program is compared with and without them.
 inline bool g_hints = false;
 inline void hint(const void* address, size_t bytes, unsigned options) {
   if (g_hints) farside_hint(address, bytes, options);
 }
 
-// splitmix64: the n-th number of a seed can be had without the others, so threads fill arrays in any order.
+// splitmix64: the n-th number of a seed can be computed without the others, so threads can fill arrays in any order.
 inline uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -119,17 +119,19 @@ class Zipf {
   }
 
  private:
-  // Of x^-skew, with half of its last term: what a sum up to x comes to, but for a constant (Euler and Maclaurin).
+  // The integral of x^-skew, and half of the last term: the sum up to x except for a constant (Euler-Maclaurin
+  // formula).
   double integral(double x) const { return std::pow(x, 1 - skew_) / (1 - skew_) + std::pow(x, -skew_) / 2; }
 
   uint64_t n_;
   double skew_, zeta_ = 0, eta_;
 };
 
-// Puts popular ranks anywhere in [0, n), each at a place of its own: n is below 2^31, and the factor is a prime above.
+// Distributes ranks over [0, n), so that popular ones are not neighbours. One-to-one: n is below 2^31, and the factor
+// is a larger prime.
 inline uint64_t scatter(uint64_t rank, uint64_t n) { return rank * 2654435761 % n; }
 
-// An array that nobody has touched yet.
+// An array whose memory has not been accessed yet.
 struct Free {
   void operator()(void* memory) const { free(memory); }
 };
@@ -160,12 +162,12 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Times of numbered operations, which threads may put in at once.
+// Times of numbered operations. Several threads may add different operations at the same time.
 class Latencies {
  public:
   explicit Latencies(uint64_t operations) : us_(operations) {}
   void put(uint64_t operation, double seconds) { us_[operation] = static_cast<float>(seconds * 1e6); }
-  // Members for report().
+  // The quantiles, as members for report().
   std::string text() {
     std::sort(us_.begin(), us_.end());
     char members[100];
@@ -179,8 +181,7 @@ class Latencies {
   std::vector<float> us_;
 };
 
-// Operations done in each tenth of a second. Each thread puts in what it did, every few operations; the clock is read
-// each time.
+// Operations in each tenth of a second. Each thread adds its operations every few of them; each call reads the clock.
 class TimeLine {
  public:
   explicit TimeLine(unsigned threads) : done_(threads) {}
@@ -191,7 +192,7 @@ class TimeLine {
     mine[tenth] += operations;
   }
   double seconds() const { return watch_.seconds(); }
-  // A member for report(); the last tenth is not full.
+  // A member for report(); the last tenth of a second is incomplete.
   std::string text() const {
     std::vector<uint64_t> sums;
     for (const auto& mine : done_) {

@@ -1,6 +1,6 @@
-// A sequential scan with a checksum over all of the data, a shard for each thread, as programs on data frames read
-// their columns (MAGE, SOSP'25, 6.2). Beside adding up a page, a thread computes on the sum for about --work-ns, so
-// that the scan wants a known number of pages a second. An operation is one page. One hinted line.
+// A sequential scan with a checksum over all data, one part for each thread, as programs on data frames read their
+// columns (MAGE 6.2). For each page a thread also computes for about --work-ns, so that the scan needs a known number
+// of pages per second. An operation is one page. One hinted line.
 #include <numeric>
 
 #include "app.h"
@@ -9,7 +9,7 @@ namespace farside::apps {
 namespace {
 
 constexpr uint64_t kPageBytes = 4096, kWords = kPageBytes / 8;
-constexpr uint64_t kNsOfMix = 5;  // of one step of the chain in work(), about
+constexpr uint64_t kNsOfMix = 5;  // about, of one step in work()
 
 struct Page {
   uint64_t words[kWords];
@@ -36,7 +36,7 @@ class Scan {
     checksum_ = mix(checksum_ ^ std::accumulate(sums.begin(), sums.end(), uint64_t{0}));
   }
 
-  // What pass() found, computed from the seed alone.
+  // Compares with the result that is computed from the seed alone.
   bool is_right(uint64_t seed, uint64_t passes) const {
     uint64_t sum = 0, expected = 0;
     Page page;
@@ -61,7 +61,7 @@ class Scan {
     return pages_[p];
   }
 
-  // Fletcher's: the second sum makes the order of words count.
+  // Fletcher's checksum: the second sum makes the result depend on the order of words.
   static uint64_t checksum_of(const Page& page) {
     uint64_t sum = 0, sums = 0;
     for (uint64_t w : page.words) sums += sum += w;

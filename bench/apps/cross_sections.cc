@@ -1,8 +1,8 @@
 // Lookups of macroscopic cross sections, the inner loop of Monte Carlo neutron transport, with the data structures of
-// XSBench: a grid of energies for each nuclide, their union, and for each point of the union where it lies in every
+// XSBench: a grid of energies for each nuclide, their union, and for each point of the union its position in every
 // nuclide's grid. Materials have as many nuclides as in the reactor model that XSBench uses, and are drawn about as
 // often; all other data are random. An operation is one lookup. Two hinted lines: the row of the union's index, used
-// once, leaves first (priority 3), and the points of nuclides' grids, which all lookups share, stay.
+// once, is evicted first (priority 3); the points of nuclides' grids, which all lookups share, are kept.
 #include <bit>
 #include <numeric>
 
@@ -21,7 +21,7 @@ struct Point {
   double energy, xs[kReactions];
 };
 struct Row {
-  uint32_t below[kNuclides];  // the nuclide's last point that is not above
+  uint32_t below[kNuclides];  // for each nuclide: its last point that is not above
 };
 struct Share {
   uint32_t nuclide;
@@ -53,7 +53,7 @@ class Simulation {
     for (unsigned m = 0; m < kMaterials; m++) fill_material(m);
   }
 
-  // The sum of all lookups' digests; 0 if one of those that are checked is wrong.
+  // The sum of the digests of all lookups; 0: a lookup that was checked is wrong.
   uint64_t run(uint64_t lookups, uint64_t check_every) {
     std::vector<uint64_t> sums(a_.threads);
     std::vector<char> wrong(a_.threads);
@@ -107,7 +107,7 @@ class Simulation {
     }
   }
 
-  // The last point of a nuclide whose energy is not above, or the first, and one that has a next.
+  // The last point of a nuclide whose energy is not above, but not the last of all; the first if all are above.
   uint64_t below(unsigned nuclide, double energy) const {
     const Point *grid = &grids_[nuclide * points_], *inner = grid + 1, *last = grid + points_ - 1;
     return static_cast<uint64_t>(
@@ -134,7 +134,7 @@ class Simulation {
     return sums;
   }
 
-  // Without the union: what look_up() must come to.
+  // The same without the union, to check look_up().
   Sums search(double energy, uint64_t material) const {
     Sums sums;
     for (const Share& s : materials_[material])
@@ -142,7 +142,7 @@ class Simulation {
     return sums;
   }
 
-  // Between a point and the next one.
+  // Interpolates between a point and the next one.
   static void add(Sums& sums, const Point* point, double energy, double density) {
     double part = (energy - point[0].energy) / (point[1].energy - point[0].energy);
     for (unsigned x = 0; x < kReactions; x++)

@@ -1,6 +1,6 @@
-// Random updates whose working set shifts: the HPC challenge's RandomAccess, with Zipf's law over pages, first in one
-// part of the data and from half of the operations on in the other, as MAGE (SOSP'25, 6.2) uses it. An operation is one
-// update, an exclusive or of one word, so the order of threads does not count. One hinted line.
+// Random updates with a working set that shifts: RandomAccess of the HPC Challenge, with Zipf's law over pages, in one
+// part of the data for the first half of the operations and in the other part for the second (MAGE 6.2). An operation
+// is one update, an exclusive or of one word, so the result does not depend on the order of threads. One hinted line.
 #include <atomic>
 #include <numeric>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kWordsInPage = 512;
 constexpr double kSkew = 0.99, kFirstShare = 0.8;
-constexpr uint64_t kReported = 64;  // operations between two looks at the clock
+constexpr uint64_t kReported = 64;  // operations between two reads of the clock
 
 struct Part {
   Part(uint64_t begins, uint64_t count) : first_page(begins), pages(count), zipf(count, kSkew) {}
@@ -32,7 +32,7 @@ class Table {
     });
   }
 
-  // Returns the second in which the working set shifted.
+  // Returns the time in seconds at which the working set shifted.
   double run(uint64_t operations, TimeLine& line) {
     update(first_, 0, operations / 2, line);
     double shift_s = line.seconds();
@@ -40,7 +40,7 @@ class Table {
     return shift_s;
   }
 
-  // Of all words; 0 if an update was lost or done twice.
+  // The checksum of all words; 0: an update was lost or executed twice.
   uint64_t checksum(uint64_t operations) const {
     std::vector<uint64_t> sums(a_.threads), changes(a_.threads);
     in_parallel(a_.threads, pages_ * kWordsInPage, [&](unsigned t, uint64_t begin, uint64_t end) {
@@ -56,7 +56,7 @@ class Table {
     return change ? 0 : std::accumulate(sums.begin(), sums.end(), uint64_t{0});
   }
 
-  // Once the same updates have been done twice.
+  // True if the words have their initial values, as after the same updates twice.
   bool is_initial() const {
     for (uint64_t i = 0; i < pages_ * kWordsInPage; i++) {
       if (words_[i] != initial(i)) return false;
@@ -80,7 +80,7 @@ class Table {
 
   void update_one(const Part& part, uint64_t random) {
     uint64_t page = part.first_page + scatter(part.zipf.rank(unit(random)), part.pages);
-    // unit() does not look at these bits.
+    // unit() does not use these bits.
     uint64_t& word = words_[page * kWordsInPage + random % kWordsInPage];
     hint(&word, sizeof word, FARSIDE_WRITE);
     std::atomic_ref(word).fetch_xor(mix(random), std::memory_order_relaxed);

@@ -1,7 +1,7 @@
-// The load of kv_server: kConnections clients, each a fiber. They store every key, 16 requests in flight each, then ask
-// by Zipf's law with skew 0.99, one request in flight each, every twentieth a SET. Every value holds its key and a
-// version, and is checked in full. Prints the line of JSON that `farside bench all` reads; ends with status 1 at the
-// first wrong answer.
+// The load of kv_server: kConnections clients, each a fiber. They store every key, with 16 requests in flight each.
+// Then they send requests by Zipf's law with skew 0.99, one in flight each, every twentieth a SET. Every value depends
+// on its key and a version, and is checked completely. Prints the line of JSON that `farside bench all` reads; ends
+// with status 1 at the first wrong response.
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -132,7 +132,7 @@ class Load {
 
   void issue(Client& client, uint64_t request) {
     uint64_t random = mix(mix(a_.seed) + request);
-    uint64_t key = mix(zipf_.rank(unit(random))) % keys_;  // popular keys lie anywhere
+    uint64_t key = mix(zipf_.rank(unit(random))) % keys_;  // popular keys are not neighbours
     Stopwatch watch;
     if (request % kSetEvery == 0) client.set(key, key + 1, request);
     else client.get(key);
@@ -145,7 +145,7 @@ class Load {
   uint64_t keys_, requests_;
   Zipf zipf_;
   Latencies latencies_;
-  uint64_t checksum_ = 0;  // of what was asked and answered as expected; one worker runs all fibers
+  uint64_t checksum_ = 0;  // of all requests with a correct response; one worker runs all fibers
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// A memcached-like server on fibers: `get` and `set` of memcached's text protocol over a Unix socket, a fiber for each
-// connection. It starts kv_load beside itself, which fills it, asks, checks every answer and prints the line of JSON;
-// when kv_load ends, the server ends with its status. An operation is one GET or SET. Three lines with hints, in
+// A server like memcached, on fibers: `get` and `set` of memcached's text protocol over a Unix socket, a fiber for each
+// connection. It starts kv_load, which fills it, sends requests, checks every response and prints the line of JSON;
+// when kv_load ends, the server ends with its status. An operation is one GET or SET. Three hinted lines, in
 // kv_store.h.
 #include <spawn.h>
 #include <sys/socket.h>
@@ -17,7 +17,7 @@ extern char** environ;
 namespace farside::apps {
 namespace {
 
-// One client. Requests may come in pipelines; replies go out together.
+// One client. Requests may be pipelined; the replies are sent together.
 class Connection {
  public:
   Connection(Store& store, int fd) : store_(store), fd_(fd) {}
@@ -38,7 +38,7 @@ class Connection {
   }
 
  private:
-  // Handles the first request of the text; returns its bytes, or 0: not complete yet, or nonsense.
+  // Handles the first request of the text and returns its bytes; 0: it is incomplete, or invalid.
   size_t handle(std::string_view text) {
     size_t line_end = text.find("\r\n");
     if (line_end == text.npos) return 0;
@@ -61,7 +61,7 @@ class Connection {
     reply("END\r\n");
   }
 
-  // "key flags lifetime bytes", then the value; flags and lifetime are not kept.
+  // "key flags lifetime bytes", then the value; flags and lifetime are ignored.
   size_t set(std::string_view words, std::string_view rest, size_t head_bytes) {
     size_t key_end = words.find(' '), length_at = words.rfind(' ');
     size_t bytes = 0;
@@ -112,7 +112,7 @@ int listen_at(const std::string& path) {
   return fd;
 }
 
-// kv_load with the arguments of this program; not under Farside, whose statistics are to be the server's.
+// Starts kv_load with the arguments of this program, but not under Farside: the statistics must be those of the server.
 pid_t start_load(int argc, char** argv, const std::string& path) {
   char self[4096];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
@@ -132,7 +132,7 @@ pid_t start_load(int argc, char** argv, const std::string& path) {
   return pid;
 }
 
-// Until the load has ended; returns its status.
+// Serves until the load has ended; returns its status.
 int serve(int listener, Store& store, pid_t load) {
   fiber acceptor([&] {
     for (int fd; (fd = farside_fiber_accept(listener, nullptr, nullptr)) >= 0;) {

@@ -1,5 +1,6 @@
-// The store of kv_server: fixed-size items in one array, chained from buckets, as memcached keeps one size class. Locks
-// are fibers' own and striped over the buckets, so a fiber that waits for far memory holds up its stripe alone.
+// The store of kv_server: items of fixed size in one array, chained from buckets, as in one size class of memcached.
+// Locks are those of fibers, striped over the buckets, so a fiber that waits for far memory delays only its stripe.
+// Thread-safe; called by fibers only.
 #pragma once
 #include <farside/fiber.hpp>
 
@@ -22,7 +23,7 @@ class Store {
     memset(buckets_.get(), 0, capacity_ * sizeof(uint32_t));
   }
 
-  // Copies the value into `value` (kMaxValue bytes of room); its length, or -1.
+  // Copies the value into `value`, which has room for kMaxValue bytes, and returns its length; -1: no such key.
   int get(std::string_view key, char* value) {
     uint64_t hash = hash_of(key);
     std::lock_guard guard(lock_of(hash));
@@ -44,7 +45,7 @@ class Store {
     return true;
   }
 
-  // Keys that a store of so many bytes holds.
+  // The number of keys that a store of this size holds.
   static uint64_t capacity_for(uint64_t bytes) { return bytes / (sizeof(Item) + sizeof(uint32_t)); }
 
  private:

@@ -1,10 +1,10 @@
-// An open-loop load for memcached, mixed as MAGE (SOSP'25, 6.3) does: mostly GET, keys by Zipf's law, requests at the
-// times of a Poisson process. It starts the server, stores every key, measures the capacity in a closed loop, and then
-// asks at each of the given rates. A latency counts from the time when the request was to be sent, however late it went
-// out, so that a server that stalls is charged for all that waited. Every value holds a version and is checked in full.
-// An operation is one request of the open loop. No hints: memcached is as Debian ships it.
+// An open-loop load for memcached with the mix of MAGE 6.3: mostly GET, keys by Zipf's law, requests at the times of a
+// Poisson process. It starts the server, stores every key, measures the capacity in a closed loop, and then sends
+// requests at each of the given rates. A latency is measured from the time at which the request was due, even if it was
+// sent later, so that a stall of the server counts for all requests that it delays. Every value contains a version and
+// is checked completely. An operation is one request of the open loop. No hints: memcached is Debian's.
 //
-//   memcached_load --size 1G --rates 20000,40000        # starts `memcached`; under `farside run` that one is far
+//   memcached_load --size 1G --rates 20000,40000        # starts `memcached`; under `farside run` its memory is far
 //   memcached_load --server "farside run --local 25% -- memcached" --sweep on
 //   memcached_load --connect 10.0.0.2:11211             # or a Unix socket's path: a server that runs already
 #include <fcntl.h>
@@ -52,7 +52,7 @@ struct Settings {
   exit(1);
 }
 
-// --- What is asked ---
+// --- Requests ---
 
 struct Request {
   uint64_t key, version;
@@ -64,7 +64,7 @@ std::string key_text(uint64_t key) {
   return {text, static_cast<size_t>(snprintf(text, sizeof text, "key:%016lx", mix(key)))};
 }
 
-// Requests by number. Those from 1 on are drawn; their number is the version that a SET stores.
+// Requests by number. Those from 1 on are random; a SET stores its number as the version.
 class Workload {
  public:
   explicit Workload(const Settings& s) : s_(s), zipf_(s.keys(), kSkew) {}
@@ -89,7 +89,7 @@ class Workload {
     }
     return value;
   }
-  // It is one that this key had.
+  // True if the value is one that was stored for the key.
   bool is_right(uint64_t key, std::string_view found) const {
     uint64_t version;
     memcpy(&version, found.data(), sizeof version);
@@ -105,7 +105,7 @@ class Workload {
   Zipf zipf_;
 };
 
-// --- How it is asked ---
+// --- Connections ---
 
 sockaddr_storage address_of(const std::string& name, socklen_t& bytes) {
   sockaddr_storage storage = {};
@@ -134,12 +134,12 @@ int connect_to(const std::string& name) {
   sockaddr_storage address = address_of(name, bytes);
   int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
   if (connect(fd, reinterpret_cast<sockaddr*>(&address), bytes) < 0) return close(fd), -1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails, rightly, on a Unix socket
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // fails on a Unix socket, which is fine
   fcntl(fd, F_SETFL, O_NONBLOCK);
   return fd;
 }
 
-// Requests go out, and answers come in, in order.
+// A connection with pipelined requests; responses arrive in the order of requests.
 class Connection {
  public:
   Connection(const Workload& workload, uint64_t value_bytes, int fd)
@@ -151,7 +151,7 @@ class Connection {
   int fd() const { return fd_; }
   size_t in_flight() const { return in_flight_.size(); }
 
-  // `due`: when it is to be sent.
+  // due: when it should be sent.
   void enqueue(const Request& r, double due) {
     in_flight_.push_back({r, due});
     if (!r.is_set) out_ += "get " + key_text(r.key) + "\r\n";
@@ -171,7 +171,7 @@ class Connection {
     return true;
   }
 
-  // Calls done(request, due) for each answer that has come.
+  // Calls done(request, due) for each response that has arrived.
   template <typename Done>
   void receive(Done done) {
     char more[65536];
@@ -199,7 +199,7 @@ class Connection {
   // SET's flags and lifetime are 0.
   std::string head_of(uint64_t key) const { return key_text(key) + " 0 0 " + std::to_string(value_bytes_) + "\r\n"; }
 
-  // Bytes of the whole answer, or 0 if it has not come yet.
+  // The bytes of the response; 0: it has not arrived completely.
   size_t response_bytes(std::string_view text, const Request& r) const {
     std::string head =
         r.is_set ? "STORED\r\n" : "VALUE " + key_text(r.key) + " 0 " + std::to_string(value_bytes_) + "\r\n";
@@ -239,8 +239,8 @@ class Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Closed loop: `window` requests in flight on each connection. request_of(n) for n in [begin, end); done(n's
-  // request).
+  // Closed loop: `window` requests in flight on each connection. Sends request_of(n) for n in [begin, end), and calls
+  // done(request) for each response.
   template <typename RequestOf, typename Done>
   void run_closed(uint64_t begin, uint64_t end, unsigned window, RequestOf request_of, Done done) {
     for (uint64_t next = begin, responses = begin; responses < end;) {
@@ -265,7 +265,7 @@ class Client {
         connections_[next % connections_.size()]->enqueue(workload_.draw(next), due);
         next++;
       }
-      double now = 0;  // of the answers that came together
+      double now = 0;  // for all responses that arrive together
       wait(next < end ? due - watch.seconds() : 1, [&](const Request& r, double was_due) {
         if (now == 0) now = watch.seconds();
         done(r, now - was_due);
@@ -275,7 +275,7 @@ class Client {
   }
 
  private:
-  // Sends what there is, and waits for answers, but no more than so many seconds.
+  // Sends pending requests, and waits for responses for at most this many seconds.
   template <typename Done>
   void wait(double seconds, Done done) {
     for (auto& c : connections_) {
@@ -326,7 +326,7 @@ class Load {
                 [&](unsigned c, uint64_t begin, uint64_t end) { work(*clients_[c], c, begin, end); });
   }
 
-  // Requests a second with one in flight on each connection. It also brings near what is asked for most.
+  // Requests per second with one in flight on each connection. As a side effect, popular items become near.
   double measure_capacity() {
     std::vector<uint64_t> sums(clients_.size());
     Stopwatch running;
@@ -362,14 +362,14 @@ class Load {
   Workload workload_;
   uint64_t requests_;  // of the closed loop, and at each rate
   std::vector<std::unique_ptr<Client>> clients_;
-  uint64_t points_ = 0, checksum_ = 0;  // of what was asked and responses as expected
+  uint64_t points_ = 0, checksum_ = 0;  // rates so far; sum over all requests with a correct response
   double run_s_ = 0;
   std::string last_, curve_;
 };
 
 // --- The server ---
 
-// The server's command, with options that make it keep all keys and listen at `path`.
+// The server's command, with options so that it keeps all keys and listens at `path`.
 std::vector<std::string> server_command(const Settings& s, const std::string& path) {
   std::vector<std::string> command;
   std::stringstream words(s.server);
@@ -389,8 +389,8 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return all;
 }
 
-// Starts the server and becomes this program anew without the preload library: the server's memory is to be far, if
-// this runs under Farside, and the load's is not.
+// Starts the server, and executes this program again without the preload library: under Farside, the memory of the
+// server is far and that of the load is not.
 [[noreturn]] void start_server(int argc, char** argv, const Settings& s) {
   char folder[] = "/tmp/farside-memcached-XXXXXX";
   if (!mkdtemp(folder)) fail("cannot make a folder in /tmp");
@@ -410,13 +410,13 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   fail("cannot execute this program again");
 }
 
-// Its file has served its purpose once there are connections.
+// The socket's file is not needed any more after the connections have been made.
 void remove_socket(const std::string& path) {
   unlink(path.c_str());
   rmdir(path.substr(0, path.rfind('/')).c_str());
 }
 
-// Until it listens.
+// Waits until the server accepts connections.
 void wait_for_server(const Settings& s) {
   for (Stopwatch watch; watch.seconds() < 60;) {
     int fd = connect_to(s.connect);

@@ -1,9 +1,9 @@
-// PageRank by pulling, on a Kronecker graph (R-MAT with a = 0.57, b = c = 0.19, as GAP and Graph 500 use it) in
-// compressed rows, with OpenMP. Each vertex's row of sources is drawn by itself: bits of a target are 0 with
-// probability a + c, so the number of its edges follows Poisson's law with a known mean, and each source bit depends on
-// the target's bit alone. Rows are thus written in order, with any number of threads. Ranks are in fixed point, so
-// their sums are exact. An operation is one edge. One hinted line: the stream of edges leaves first (priority 3), and
-// gathered ranks stay.
+// PageRank by pulling, on a Kronecker graph (R-MAT with a = 0.57, b = c = 0.19, as in GAP and Graph 500) in compressed
+// rows, with OpenMP. The row of sources of each vertex is drawn independently: bits of a target are 0 with probability
+// a + c, so the number of its edges follows a Poisson distribution with a known mean, and each source bit depends on
+// the target's bit only. So rows are written in order, with any number of threads. Ranks are in fixed point, so their
+// sums are exact. An operation is one edge. One hinted line: the stream of edges is evicted first (priority 3), and
+// gathered ranks are kept.
 #include <omp.h>
 
 #include "app.h"
@@ -12,18 +12,18 @@ namespace farside::apps {
 namespace {
 
 constexpr double kA = 0.57, kC = 0.19;  // b = c, and d is the rest
-constexpr uint64_t kMinDegree = 16;     // on average; what is left of the data becomes more edges
+constexpr uint64_t kMinDegree = 16;     // on average; the rest of the data becomes more edges
 constexpr uint64_t kOne = uint64_t{1} << 62;
-constexpr uint64_t kChunk = 1024;  // vertices that a thread takes at a time
+constexpr uint64_t kChunk = 1024;  // vertices that a thread takes at once
 
-// Of an odd number, modulo 2^64.
+// The inverse of an odd number modulo 2^64.
 constexpr uint64_t inverse(uint64_t odd) {
   uint64_t x = odd;
-  for (int i = 0; i < 6; i++) x *= 2 - odd * x;  // each step doubles the bits that are right
+  for (int i = 0; i < 6; i++) x *= 2 - odd * x;  // each step doubles the number of correct bits
   return x;
 }
 
-// Numbers vertices anew, so that those with many edges lie anywhere: an odd factor and a shift, both invertible.
+// Renumbers vertices, so that those with many edges are not neighbours: an odd factor and a shift, both invertible.
 class Labels {
  public:
   explicit Labels(unsigned scale) : mask_((uint64_t{1} << scale) - 1), shift_(scale / 2 + 1) {}
@@ -32,12 +32,12 @@ class Labels {
 
  private:
   static constexpr uint64_t kFactor = 0x9e3779b97f4a7c15, kInverse = inverse(kFactor);
-  uint64_t xor_shift(uint64_t x) const { return x ^ (x >> shift_); }  // is its own inverse
+  uint64_t xor_shift(uint64_t x) const { return x ^ (x >> shift_); }  // its own inverse
   uint64_t mask_;
   unsigned shift_;
 };
 
-// By inversion, or as a normal variable where the mean is large.
+// A Poisson variable, by inversion; for a large mean, by its normal approximation.
 uint64_t poisson(double mean, uint64_t random) {
   if (mean > 64) {
     double radius = std::sqrt(-2 * std::log(1 - unit(random)));
@@ -53,7 +53,7 @@ uint64_t poisson(double mean, uint64_t random) {
   return n;
 }
 
-// Edges to each vertex. `first[v]` to `first[v + 1]` are the places of v's sources.
+// The edges to each vertex. The sources of v are sources[first[v]] to sources[first[v + 1] - 1].
 struct Graph {
   explicit Graph(const Arguments& a)
       : seed(a.seed),
@@ -116,7 +116,7 @@ struct Graph {
   Array<uint32_t> sources;
 };
 
-// What one iteration computes, damped by 17/20. Every division rounds down, so ranks add up to kOne or little less.
+// The ranks, damped by 17/20. Every division rounds down, so ranks add up to kOne or slightly less.
 class Ranks {
  public:
   explicit Ranks(const Graph& graph)
@@ -126,7 +126,7 @@ class Ranks {
   }
 
   void iterate() {
-    uint64_t dangling = 0;  // the ranks of vertices without edges to others, which give to all
+    uint64_t dangling = 0;  // the ranks of vertices without edges to others, distributed over all vertices
 #pragma omp parallel for schedule(static) reduction(+ : dangling)
     for (uint64_t v = 0; v < g_.vertices; v++) {
       share_[v] = g_.out[v] ? rank_[v] / g_.out[v] : 0;
@@ -137,7 +137,7 @@ class Ranks {
     for (uint64_t v = 0; v < g_.vertices; v++) rank_[v] = base_rank + gather(v) / 20 * 17;
   }
 
-  // The same without threads, by edges instead of rows.
+  // The same serially, by edges instead of rows, for the check.
   void iterate_simply() {
     std::vector<uint64_t> sums(g_.vertices);
     uint64_t dangling = 0;
@@ -151,7 +151,7 @@ class Ranks {
     for (uint64_t v = 0; v < g_.vertices; v++) rank_[v] = base(dangling) + sums[v] / 20 * 17;
   }
 
-  // Rounding may lose less than 1 an edge, and less than 40 a vertex.
+  // Rounding loses less than 1 for each edge and less than 40 for each vertex.
   bool add_up(uint64_t iterations) const {
     uint64_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum)
@@ -177,10 +177,10 @@ class Ranks {
   }
 
   const Graph& g_;
-  Array<uint64_t> rank_, share_;  // a vertex gives as much to each vertex that it has an edge to
+  Array<uint64_t> rank_, share_;  // share: what a vertex contributes to each vertex that it has an edge to
 };
 
-// Serially, from the start.
+// Repeats all iterations serially.
 bool is_right(const Graph& graph, uint64_t iterations, uint64_t checksum) {
   Ranks ranks(graph);
   for (uint64_t i = 0; i < iterations; i++) ranks.iterate_simply();

@@ -1,5 +1,5 @@
-// Parallel sort by regular sampling: each thread sorts a part, samples of all parts give pivots, and each thread merges
-// the runs of all parts between two pivots. An operation is one key. Five lines with hints.
+// Parallel sort by regular sampling (PSRS): each thread sorts a part, samples of all parts give pivots, and each thread
+// merges the runs of all parts between two pivots. An operation is one key. Five hinted lines.
 #include <algorithm>
 #include <numeric>
 
@@ -21,7 +21,7 @@ Key* partition(Key* begin, Key* end) {
       hint(left + 1, 8, FARSIDE_WRITE | FARSIDE_SEQ | FARSIDE_AHEAD(16));
     }
     for (; *right > pivot; right--) {
-      // FARSIDE_SEQ looks where a page begins; here it is entered at its end.
+      // FARSIDE_SEQ looks the page up at its begin; a backward scan enters it at its end.
       if (reinterpret_cast<uintptr_t>(right) % 4096 == 0) hint(right - 1, 8, FARSIDE_WRITE | FARSIDE_BEHIND(16));
     }
     if (left >= right) return right + 1;
@@ -47,7 +47,7 @@ struct Run {
   const Key *next, *end;
 };
 
-// A tournament would save comparisons; with few threads a scan over the heads is as good.
+// A tournament tree would save comparisons; with few threads a scan over the first keys is as fast.
 void merge(std::vector<Run> runs, Key* out) {
   std::erase_if(runs, [](const Run& p) { return p.next == p.end; });
   while (!runs.empty()) {
@@ -86,7 +86,7 @@ class Sort {
     in_parallel(threads_, threads_, [&](unsigned t, uint64_t, uint64_t) { merge(runs[t], &sorted_[starts[t]]); });
   }
 
-  // Of all keys in their order, or 0 if the order is wrong.
+  // The checksum of all keys in order; 0: the order is wrong.
   uint64_t checksum() const {
     std::vector<uint64_t> sums(threads_);
     std::vector<char> wrong(threads_);

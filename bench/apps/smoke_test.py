@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""An application computes the same with and without hints and with any number of threads; another seed gives another
-result. smoke_test.py PROGRAM [OPTION VALUE]...: options for the first run, which must not change the result either, as
-`--verify on`"""
+"""Checks that an application computes the same result with and without hints and with any number of threads, and another
+one with another seed. smoke_test.py PROGRAM [OPTION VALUE]...: options of the first run, such as `--verify on`, which
+must not change the result."""
 import json
 import subprocess
 import sys
@@ -16,6 +16,6 @@ def checksum(*options):
 
 first = checksum("--threads", "1", "--hints", "off", *sys.argv[2:])
 for threads in "2", "3", "7":
-    assert checksum("--threads", threads, "--hints", "on") == first, f"other results with hints and {threads} threads"
-assert checksum("--seed", "2") != first, "the seed changes nothing"
+    assert checksum("--threads", threads, "--hints", "on") == first, f"another result with hints and {threads} threads"
+assert checksum("--seed", "2") != first, "the seed does not change the result"
 assert subprocess.run([sys.argv[1], "--hints", "perhaps"], capture_output=True).returncode == 2

@@ -1,7 +1,7 @@
-// A synthetic web front end as in AIFM 8.1: a request looks 32 keys up in a hash table, fetches one object of 8 KB,
+// A synthetic web front end as in AIFM 8.1: a request looks up 32 keys in a hash table, reads one object of 8 KB,
 // encrypts it and compresses the result. Keys and objects are drawn by Zipf's law with skew 0.8. An operation is one
-// request. Three lines with hints: the table's entries, found and filled, and the objects, which leave first (priority
-// 3) since the table is used far more often.
+// request. Three hinted lines: the table's entries at look-up and insertion, and the objects, which are evicted first
+// (priority 3) since the table is used far more often.
 #include <openssl/evp.h>
 #include <snappy-c.h>
 
@@ -57,7 +57,7 @@ class HashTable {
   Array<Entry> entries_;
 };
 
-// What one thread needs to answer.
+// The buffers with which one thread serves requests.
 class Worker {
  public:
   Worker() : cipher_(EVP_CIPHER_CTX_new()), compressed_(snappy_max_compressed_length(Object::kBytes)) {}
@@ -65,7 +65,7 @@ class Worker {
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // A digest of what the client would get.
+  // Serves a request, and returns a digest of the response.
   uint64_t process(const HashTable& table, const Object* objects, const uint64_t* keys, uint64_t object) {
     uint64_t sum = 0;
     for (unsigned i = 0; i < kKeysInRequest; i++) sum += table.find(keys[i]);
@@ -137,7 +137,7 @@ class FrontEnd {
     uint64_t keys[kKeysInRequest], random = mix(mix(a_.seed) + request * (kKeysInRequest + 1));
     for (uint64_t& key : keys) {
       random = mix(random);
-      // Popular keys and objects lie anywhere.
+      // Popular keys and objects are not neighbours.
       key = HashTable::key_of(mix(key_zipf_.rank(unit(random))) % table_.keys());
     }
     uint64_t object = mix(object_zipf_.rank(unit(mix(random)))) % object_count_;

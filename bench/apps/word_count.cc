@@ -1,7 +1,7 @@
-// Word count by map and reduce, whose working set shifts from the text to what was mapped (Metis, as MAGE,
-// SOSP'25, 6.2, uses it). The text is what this machine's packages brought: licences, copyrights, headers; half of the
-// text at most, and the rest repeats its paragraphs in random order. Map counts words in each split and appends them to
-// partitions; reduce adds a partition up. An operation is one word mapped or one record reduced. Two hinted lines.
+// Word count by map and reduce, with a working set that shifts from the text to the mapped records (Metis, as in
+// MAGE 6.2). At most half of the text is read from files of the installed packages: licences, copyrights, headers. The
+// rest repeats their paragraphs in random order. Map counts words in each split and appends them to partitions; reduce
+// sums up each partition. An operation is one word that is mapped or one record that is reduced. Two hinted lines.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -29,7 +29,7 @@ bool is_text(const fs::path& path) {
          path.extension() == ".hpp" || path.extension() == ".txt";
 }
 
-// In an order that does not change.
+// In an order that is the same in every run.
 std::vector<fs::path> text_files() {
   std::vector<fs::path> files;
   std::error_code ignored;
@@ -55,7 +55,7 @@ class Text {
   uint64_t bytes() const { return bytes_; }
   uint64_t splits() const { return (bytes_ + kSplit - 1) / kSplit; }
 
-  // Words that begin in the split: runs of letters, at most kMaxLetters of them, in lower case.
+  // Calls use(word) for the words that begin in the split: runs of letters in lower case, cut at kMaxLetters.
   template <typename Use>
   void words_of(uint64_t split, Use use) const {
     uint64_t at = split * kSplit, end = std::min(at + kSplit, bytes_);
@@ -85,7 +85,7 @@ class Text {
     if (used_ == 0) fprintf(stderr, "word_count: no text in /usr/share and /usr/include\n"), exit(1);
   }
 
-  // They end with empty lines.
+  // Paragraphs are separated by empty lines.
   void find_paragraphs() {
     starts_.push_back(0);
     for (uint64_t i = 1; i + 1 < used_; i++) {
@@ -102,7 +102,7 @@ class Text {
 
   uint64_t bytes_, used_ = 0;
   Array<char> text_;
-  std::vector<uint64_t> starts_;  // of the paragraphs that were read, and the end of the last
+  std::vector<uint64_t> starts_;  // of the paragraphs that were read, and the end of the last one
 };
 
 // --- Records ---
@@ -113,7 +113,7 @@ uint64_t hash_of(std::string_view word) {
   return mix(hash);
 }
 
-// A word as a partition keeps it; its letters follow.
+// A word with its count. The letters follow in memory.
 struct Record {
   uint64_t hash;
   uint32_t count;
@@ -122,7 +122,7 @@ struct Record {
   size_t bytes() const { return sizeof(Record) + (letters + 7u) / 8 * 8; }
 };
 
-// What one thread has put into one partition. Only appended to, so records never move.
+// The records of one thread in one partition. Records are only appended and never moved.
 class Records {
  public:
   Record* append(std::string_view word, uint64_t hash, uint32_t count) {
@@ -163,7 +163,7 @@ class Records {
   std::vector<Chunk> chunks_;
 };
 
-// Counts by word: open addressing with linear steps over records of its own.
+// Counts by word: open addressing with linear probing over records.
 class Counts {
  public:
   Counts() : slots_(1024) {}
@@ -210,7 +210,7 @@ class Counts {
 
 // --- Map and reduce ---
 
-// Different for each word and each count of it.
+// Depends on the word and on its count.
 uint64_t digest_of(const Record& record) { return mix(record.hash ^ mix(record.count)); }
 
 class WordCount {
@@ -251,7 +251,7 @@ class WordCount {
   uint64_t distinct() const { return total_.distinct; }
   uint64_t checksum() const { return total_.checksum; }
 
-  // By one map of all words.
+  // Counts all words again, in one std::map.
   bool is_right() const {
     std::map<std::string, uint32_t> counts;
     for (uint64_t split = 0; split < text_.splits(); split++)
@@ -297,7 +297,7 @@ class WordCount {
 
   unsigned threads_;
   Text text_;
-  std::vector<Records> partitions_;  // those of the first thread, then those of the second, ...
+  std::vector<Records> partitions_;  // kPartitions of the first thread, then of the second, ...
   uint64_t words_ = 0;
   Result total_;
 };
