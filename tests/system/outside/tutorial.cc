@@ -156,7 +156,7 @@ void forget(Shop& shop, uint64_t who) {
   }
 }
 
-void tell() {
+void print_statistics() {
   farside_object_stats stats;
   int far = farside_get_object_stats(&stats) == 0;
   fprintf(stderr, "far=%d objects=%" PRIu64 " bytes=%" PRIu64 " segments=%" PRIu64, far, stats.objects,
@@ -183,5 +183,5 @@ int main() {
     if (who % 8 != 0) forget(shop, who);
   }
   printf("turnover %" PRIu64 ", views %" PRIu64 "\n", turnover(shop), views(shop, 7, kViews));
-  tell();
+  print_statistics();
 }
