@@ -1,4 +1,4 @@
-/* Farside's C interface to fibers: functions with stacks of their own that a few worker threads run in turn. While a
+/* Farside's C interface to fibers: functions with separate stacks that a few worker threads run in turn. While a
  * fiber waits for another fiber, a socket, a time or a page of far memory, its worker runs others.
  *
  *   static void serve(void* socket) {

@@ -126,7 +126,7 @@ static inline void* farside_object_deref(uint64_t* owner, struct farside_object_
 /* ---- Data structures ---- */
 
 /* Objects of a data structure share pages with each other only. These pages can be evicted by a separate policy, and
- * their evictions can be queried. Objects of more than 4080 bytes have pages of their own and belong to no structure.
+ * their evictions can be queried. Objects of more than 4080 bytes take whole pages and belong to no structure.
  * Source of the idea: AIFM 4.2.3 and 5.1, with a query in place of the handler: docs/decisions/0014. */
 struct farside_structure_options {
   size_t capacity;     /* bytes that its objects may take; addresses are reserved, memory is used by objects only */

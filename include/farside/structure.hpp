@@ -8,7 +8,7 @@
 // farside::vector, hash_map and far_hash_map have constructors that take a structure. A process has at most 63, and
 // each exists as long as the process, so make them static.
 //
-// Thread-safe. Cost: its objects fill pages of their own, a separate one for each thread that creates objects. Source
+// Thread-safe. Cost: a page that is filled by each thread that creates objects of the structure. Source
 // of the idea: AIFM 4.2.3 (docs/references.md). Guide: docs/guide/containers.md, "Writing a far data structure".
 #ifndef FARSIDE_STRUCTURE_HPP
 #define FARSIDE_STRUCTURE_HPP

@@ -1,5 +1,5 @@
 // The C functions for runs, fibers and sockets; those for mutexes, conditions, groups and channels are in sync.cc. This
-// is the only file that knows both the public interface and the Runtime. Not async-signal-safe.
+// is the only file that connects the public interface with Runtime. Not async-signal-safe.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>

@@ -63,7 +63,7 @@ TEST_P(WaitTest, HoldKeepsTheWorker) {
       fiber_hold outer, inner;
       EXPECT_FALSE(in_fiber());
       g_pager->memory[0] = 1;
-      this_fiber::yield();  // allowed: the fiber asks for it
+      this_fiber::yield();  // a call may still suspend the fiber
       EXPECT_FALSE(in_fiber());
     }
     EXPECT_TRUE(in_fiber());

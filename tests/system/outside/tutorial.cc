@@ -132,7 +132,7 @@ uint64_t turnover(const Shop& shop) {
 // Fetches customers [begin, begin + count).
 void fetch_ahead(Shop& shop, size_t begin, size_t count) { farside::prefetch(&shop.customers[begin], count); }
 
-// The addresses of those who spent something, summed up as a printer's queue would take them.
+// A checksum of the addresses of all customers with purchases, in order.
 uint64_t mail(Shop& shop) {
   constexpr size_t kBatch = 32;
   uint64_t sum = 0;

@@ -99,7 +99,7 @@ uint64_t turnover(const Shop& shop) {
   return sum;
 }
 
-// The addresses of those who spent something, summed up as a printer's queue would take them.
+// A checksum of the addresses of all customers with purchases, in order.
 uint64_t mail(const Shop& shop) {
   uint64_t sum = 0;
   for (const auto& customer : shop.customers) {
