@@ -71,13 +71,13 @@ void expect_same(const Far& far, const Near& near) {
 // How many positions of the second half of a walk had not been requested before they were missed.
 size_t late(detail::walks& walks, const std::vector<int64_t>& positions, int64_t depth) {
   static int container;
-  std::unordered_map<int64_t, bool> asked;
+  std::unordered_map<int64_t, bool> requested;
   size_t count = 0;
   for (size_t i = 0; i < positions.size(); i++) {
-    if (i >= positions.size() / 2 && !asked[positions[i]]) count++;
+    if (i >= positions.size() / 2 && !requested[positions[i]]) count++;
     detail::prefetch_range a = walks.missed(&container, positions[i], depth);
     EXPECT_LE(a.count, depth);
-    for (; a.count > 0; a.count--, a.first += a.step) asked[a.first] = true;
+    for (; a.count > 0; a.count--, a.first += a.step) requested[a.first] = true;
   }
   return count;
 }
@@ -102,9 +102,9 @@ TEST(Walks, AreRecognizedInBothDirectionsByStridesAndInterleaved) {
 TEST(Walks, AreNotSeenInRandomAccesses) {
   detail::walks walks;
   std::mt19937_64 random(15);
-  int64_t asked = 0;
-  for (int i = 0; i < 10000; i++) asked += walks.missed(&walks, static_cast<int64_t>(random() % 20000), 32).count;
-  EXPECT_LT(asked, 100);
+  int64_t requested = 0;
+  for (int i = 0; i < 10000; i++) requested += walks.missed(&walks, static_cast<int64_t>(random() % 20000), 32).count;
+  EXPECT_LT(requested, 100);
 }
 
 // ---- vector ----
