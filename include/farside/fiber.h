@@ -25,8 +25,8 @@
  * Threads: a fiber may continue on another thread after every call marked [may block]. Thread-locals and errno are not
  * preserved over such a call. Objects of this interface may be used by all fibers of a run at the same time.
  *
- * Cost: a switch between fibers needs no system call. A fiber takes a stack: 64 KiB of
- * addresses by default, of which only touched pages use memory. */
+ * Cost: a switch between fibers needs no system call. A fiber takes a stack: 64 KiB of addresses by default, of which
+ * only touched pages use memory. */
 #ifndef FARSIDE_FIBER_H
 #define FARSIDE_FIBER_H
 

@@ -65,8 +65,8 @@ inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
   return static_cast<Object*>(farside_object_deref_slow(where, type_of<Object>(), options));
 }
 
-// Creates an object in a null owner. The owner is constructed in place and never moved, so the address that Farside
-// keeps stays right. options: as for farside_object_new.
+// Creates an object in a null owner. The owner is constructed in its final place (copy elision), because moving it
+// would cost a call. options: as for farside_object_new.
 template <typename Object, typename... Arguments>
 void make_in(unique_ptr<Object>& owner, unsigned options, Arguments&&... arguments) {
   ::new (static_cast<void*>(&owner)) unique_ptr<Object>(make<Object>(options, std::forward<Arguments>(arguments)...));
