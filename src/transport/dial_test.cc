@@ -1,0 +1,448 @@
+// Connecting, the greeting, and single requests; peers are sockets of this process.
+#include "transport/dial.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/reconnecting.h"
+#include "transport/test_support.h"
+
+namespace farside::transport {
+namespace {
+
+Endpoint endpoint_of(int fd, const char* name) {
+  Endpoint e;
+  e.length = sizeof e.address;
+  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&e.address), &e.length), 0);
+  strcpy(e.name, name);
+  return e;
+}
+
+// A socket on loopback; without a backlog connections to it are refused.
+Fd bound_socket() {
+  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+int open_fds() {
+  int count = 0;
+  for (int fd = 0; fd < 65536; fd++) count += is_open(fd);
+  return count;
+}
+
+// ---- Endpoints and connecting ----
+
+TEST(Dial, UnixPathsMustFit) {
+  Endpoint e;
+  std::string path(107, 'x');
+  ASSERT_EQ(set_unix_path(&e, path.data(), path.size()), 0);
+  EXPECT_TRUE(e.is_unix());
+  auto* address = reinterpret_cast<sockaddr_un*>(&e.address);
+  EXPECT_EQ(std::string(address->sun_path), path);
+  EXPECT_EQ(e.length, offsetof(sockaddr_un, sun_path) + 108);
+  path += 'x';
+  EXPECT_EQ(set_unix_path(&e, path.data(), path.size()), -ENAMETOOLONG);
+  EXPECT_EQ(set_unix_path(&e, path.data(), 0), -ENAMETOOLONG);
+  EXPECT_EQ(set_unix_path(&e, "/tmp/ab", 6), 0);  // the length counts
+  EXPECT_STREQ(address->sun_path, "/tmp/a");
+}
+
+TEST(Dial, RefusedConnectionsLeaveNoDescriptor) {
+  Fd listener = bound_socket();
+  int before = open_fds();
+  EXPECT_EQ(dial(endpoint_of(listener.get(), "tcp"), now_ns() + kPatience), -ECONNREFUSED);
+  Endpoint nowhere;
+  ASSERT_EQ(set_unix_path(&nowhere, "/nonexistent/socket", 19), 0);
+  EXPECT_EQ(dial(nowhere, now_ns() + kPatience), -ENOENT);
+  EXPECT_EQ(open_fds(), before);
+}
+
+TEST(Dial, ConnectionsDoNotBlockAndAreNotInherited) {
+  Fd listener = bound_socket();
+  ASSERT_EQ(::listen(listener.get(), 4), 0);
+  Fd fd(dial(endpoint_of(listener.get(), "tcp"), now_ns() + kPatience));
+  ASSERT_GE(fd.get(), 0);
+  EXPECT_EQ(os::fcntl(fd.get(), F_GETFD, 0), FD_CLOEXEC);
+  EXPECT_NE(os::fcntl(fd.get(), F_GETFL, 0) & O_NONBLOCK, 0);
+}
+
+TEST(Dial, AFullBacklogIsWaitedForUntilTheDeadline) {
+  std::string path = "/tmp/farside-dial-" + std::to_string(getpid());
+  Endpoint e;
+  ASSERT_EQ(set_unix_path(&e, path.data(), path.size()), 0);
+  Fd listener(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&e.address), e.length), 0);
+  ASSERT_EQ(::listen(listener.get(), 0), 0);
+  std::vector<Fd> waiting;
+  int r = 0;
+  for (int i = 0; i < 10 && r >= 0; i++) {
+    r = dial(e, now_ns() + 5'000'000);
+    if (r >= 0) waiting.emplace_back(r);
+  }
+  EXPECT_EQ(r, -ETIMEDOUT);
+  ASSERT_GT(waiting.size(), 0u);
+  Fd accepted(::accept(listener.get(), nullptr, nullptr));  // now there is room for one
+  Fd next(dial(e, now_ns() + kPatience));
+  EXPECT_GE(next.get(), 0);
+  ::unlink(path.c_str());
+}
+
+// ---- exchange ----
+
+class Exchange : public testing::Test {
+ protected:
+  Exchange() {
+    int pair[2];
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+    fd_ = Fd(pair[0]);
+    peer_ = Fd(pair[1]);
+  }
+  // The reply waits in the socket already when the request is made.
+  int exchange_with(const FrameBytes& reply, size_t reply_bytes = sizeof(wire::ReserveReply)) {
+    if (!reply.empty()) send_bytes(peer_.get(), reply);
+    got_.assign(reply_bytes, std::byte{0});
+    wire::ReserveRequest request = {wire::kSlabBytes, 5};
+    return exchange(fd_.get(), wire::Op::kGrow, std::as_bytes(std::span(&request, 1)), got_, now_ns() + kPatience,
+                    &error_, &passed_);
+  }
+  // With descriptors along.
+  void send_passing(const FrameBytes& bytes, const std::vector<int>& fds) {
+    iovec piece = {const_cast<std::byte*>(bytes.data()), bytes.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
+    msghdr message = {};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(fds.size() * sizeof(int));
+    cmsghdr* c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(fds.size() * sizeof(int));
+    memcpy(CMSG_DATA(c), fds.data(), fds.size() * sizeof(int));
+    ASSERT_EQ(::sendmsg(peer_.get(), &message, 0), static_cast<ssize_t>(bytes.size()));
+  }
+  FrameBytes good_reply() { return reply_frame(wire::Op::kGrow, 1, bytes_of_value(wire::ReserveReply{77})); }
+
+  Fd fd_, peer_;
+  FrameBytes got_;
+  wire::ErrorReply error_ = {};
+  int passed_ = 99;
+};
+
+TEST_F(Exchange, SendsOneFrameAndTakesItsReply) {
+  ASSERT_EQ(exchange_with(good_reply()), 0);
+  EXPECT_EQ(got_, bytes_of_value(wire::ReserveReply{77}));
+  EXPECT_EQ(error_.code, 0u);
+  EXPECT_EQ(passed_, -1);
+  Request r;
+  ASSERT_TRUE(receive_request(peer_.get(), &r));
+  EXPECT_EQ(r.op(), wire::Op::kGrow);
+  wire::ReserveRequest request;
+  ASSERT_EQ(wire::decode_reserve(r.payload, &request), 0);
+  EXPECT_EQ(request.sequence, 5u);
+}
+
+TEST_F(Exchange, AnErrorOfTheServerIsToldFromABrokenConnection) {
+  EXPECT_EQ(exchange_with(error_frame(1, ENOMEM, "no more memory")), -ENOMEM);
+  EXPECT_EQ(error_.code, static_cast<uint32_t>(ENOMEM));
+  EXPECT_STREQ(error_.text, "no more memory");
+  ASSERT_EQ(exchange_with(good_reply()), 0);  // the connection goes on
+  peer_.close();
+  EXPECT_LT(exchange_with({}), 0);
+  EXPECT_EQ(error_.code, 0u);
+}
+
+TEST_F(Exchange, WhatIsNoReplyToTheRequestIsRefused) {
+  FrameBytes broken = good_reply();
+  broken.back() ^= std::byte{1};
+  wire::FrameHeader request = wire::make_header(wire::Op::kGrow, 0, 1, 0);
+  request.crc = wire::header_crc(request);
+  for (const FrameBytes& bad :
+       {broken, reply_frame(wire::Op::kShrink, 1, bytes_of_value(wire::ReserveReply{})),
+        reply_frame(wire::Op::kGrow, 2, bytes_of_value(wire::ReserveReply{})), reply_frame(wire::Op::kGrow, 1),
+        reply_frame(wire::Op::kGrow, 1, numbered(9)), bytes_of_value(request), numbered(100)}) {
+    int pair[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+    fd_ = Fd(pair[0]);
+    peer_ = Fd(pair[1]);
+    EXPECT_EQ(exchange_with(bad), -EBADMSG);
+    EXPECT_EQ(error_.code, 0u);
+  }
+}
+
+TEST_F(Exchange, SilenceEndsAtTheDeadline) {
+  std::byte reply[8];
+  EXPECT_EQ(exchange(fd_.get(), wire::Op::kGrow, {}, reply, now_ns() + 2'000'000, &error_), -ETIMEDOUT);
+  FrameBytes part = good_reply();
+  part.resize(part.size() - 1);
+  send_bytes(peer_.get(), part);
+  EXPECT_EQ(exchange(fd_.get(), wire::Op::kGrow, {}, reply, now_ns() + 2'000'000, &error_), -ETIMEDOUT);
+}
+
+TEST_F(Exchange, APeerThatClosesIsLost) {
+  FrameBytes part = good_reply();
+  part.resize(part.size() - 1);
+  send_bytes(peer_.get(), part);
+  ::shutdown(peer_.get(), SHUT_WR);
+  EXPECT_EQ(exchange_with({}), -ECONNRESET);
+}
+
+TEST_F(Exchange, RequestsThatAreTooLargeAreNotSent) {
+  FrameBytes large(sizeof(wire::HelloRequest) + 1);
+  std::byte reply[8];
+  EXPECT_EQ(exchange(fd_.get(), wire::Op::kHello, large, reply, now_ns() + kPatience, &error_), -EINVAL);
+  std::byte b;
+  EXPECT_EQ(os::recv(peer_.get(), &b, 1, MSG_DONTWAIT), -EAGAIN);
+}
+
+TEST_F(Exchange, ADescriptorThatComesAlongIsPassedOn) {
+  Fd memory(os::memfd_create("dial_test", 0));
+  send_passing(good_reply(), {memory.get()});
+  ASSERT_EQ(exchange_with({}), 0);
+  ASSERT_GE(passed_, 0);
+  EXPECT_EQ(os::fcntl(passed_, F_GETFD, 0), FD_CLOEXEC);
+  os::close(passed_);
+}
+
+TEST_F(Exchange, NoDescriptorLeaks) {
+  Fd memory(os::memfd_create("dial_test", 0));
+  int before = open_fds();
+  send_passing(good_reply(), {memory.get(), memory.get(), memory.get()});
+  ASSERT_EQ(exchange_with({}), 0);
+  EXPECT_EQ(open_fds(), before + 1);  // the first is ours, others were not asked for
+  os::close(passed_);
+
+  send_passing(error_frame(1, EACCES, "no"), {memory.get()});
+  EXPECT_EQ(exchange_with({}), -EACCES);
+  EXPECT_EQ(passed_, -1);
+  EXPECT_EQ(open_fds(), before);
+
+  send_passing(good_reply(), {memory.get()});
+  std::byte reply[sizeof(wire::ReserveReply)];
+  EXPECT_EQ(exchange(fd_.get(), wire::Op::kGrow, {}, reply, now_ns() + kPatience, &error_), 0);  // none is wanted
+  EXPECT_EQ(open_fds(), before);
+}
+
+// ---- Dialling a server, and again ----
+
+// Serves one connection after the other, each by the next of the scripts; the last one repeats.
+class Listener {
+ public:
+  using Script = std::function<void(int fd)>;
+  explicit Listener(std::vector<Script> scripts) : socket_(bound_socket()), scripts_(std::move(scripts)) {
+    EXPECT_EQ(::listen(socket_.get(), 16), 0);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~Listener() {
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  Endpoint endpoint() const { return endpoint_of(socket_.get(), "tcp://test"); }
+  int accepted() const { return accepted_; }
+
+ private:
+  void serve() {
+    for (;;) {
+      Fd fd(::accept(socket_.get(), nullptr, nullptr));
+      if (fd.get() < 0) return;
+      size_t number = static_cast<size_t>(accepted_++);
+      scripts_[std::min(number, scripts_.size() - 1)](fd.get());
+    }
+  }
+  Fd socket_;
+  std::vector<Script> scripts_;
+  std::atomic<int> accepted_{0};
+  std::thread thread_;
+};
+
+bool receive_hello(int fd, wire::HelloRequest* hello) {
+  Request r;
+  return receive_request(fd, &r) && r.op() == wire::Op::kHello && wire::decode_hello(r.payload, hello) == 0;
+}
+
+void greet(int fd) {
+  wire::HelloRequest hello;
+  if (!receive_hello(fd, &hello)) return;
+  wire::HelloReply reply = {};
+  reply.region = hello.region;
+  reply.region_bytes = 1 << 20;
+  send_bytes(fd, reply_frame(wire::Op::kHello, 1, bytes_of_value(reply)));
+}
+
+void break_off(int fd) {
+  wire::HelloRequest hello;
+  receive_hello(fd, &hello);
+}
+
+class DialServer : public testing::Test {
+ protected:
+  Dialer dialer_to(const Endpoint& endpoint) {
+    Dialer dialer = {endpoint, {}, fds_.get()};
+    dialer.hello.mode = wire::HelloMode::kAttach;
+    dialer.hello.region = 42;
+    return dialer;
+  }
+  ~DialServer() override { fds_->close_all_but(-1); }
+  std::unique_ptr<OwnFds> fds_ = std::make_unique<OwnFds>();
+  Status status_;
+};
+
+constexpr RetryPolicy kShort = {400'000'000};  // less than the 25 s of real use
+
+TEST_F(DialServer, AGreetedConnectionIsRegistered) {
+  Listener server({greet});
+  wire::HelloReply reply;
+  int fd = dialer_to(server.endpoint()).open(&status_, &reply);
+  ASSERT_GE(fd, 0) << status_.text();
+  EXPECT_TRUE(fds_->contains(fd));
+  EXPECT_EQ(reply.region, 42u);
+}
+
+TEST_F(DialServer, ARefusingPeerIsNotTriedAgain) {
+  Fd nobody = bound_socket();
+  int before = open_fds();
+  EXPECT_EQ(dial_with_retry(dialer_to(endpoint_of(nobody.get(), "tcp://here:1")), {3600'000'000'000}, &status_),
+            -ECONNREFUSED);  // with an hour of patience
+  EXPECT_EQ(status_.code(), ECONNREFUSED);
+  EXPECT_NE(strstr(status_.text(), "tcp://here:1"), nullptr) << status_.text();
+  EXPECT_EQ(open_fds(), before);
+}
+
+TEST_F(DialServer, AServerThatSaysNoIsNotTriedAgain) {
+  Listener server({[](int fd) {
+    break_off(fd);
+    send_bytes(fd, error_frame(1, EACCES, "wrong token"));
+  }});
+  EXPECT_EQ(dial_with_retry(dialer_to(server.endpoint()), {3600'000'000'000}, &status_), -EACCES);
+  EXPECT_EQ(status_.code(), EACCES);
+  EXPECT_EQ(server.accepted(), 1);
+}
+
+TEST_F(DialServer, BrokenGreetingsAreRepeatedUntilOneSucceeds) {
+  Listener server({break_off, break_off, break_off, greet});
+  int fd = dial_with_retry(dialer_to(server.endpoint()), {}, &status_);
+  EXPECT_GE(fd, 0) << status_.text();
+  EXPECT_EQ(server.accepted(), 4);
+  EXPECT_TRUE(fds_->contains(fd));
+}
+
+TEST_F(DialServer, PatienceEnds) {
+  Listener server({break_off});
+  int before = open_fds();
+  EXPECT_EQ(dial_with_retry(dialer_to(server.endpoint()), kShort, &status_), -ECONNRESET);
+  EXPECT_EQ(status_.code(), ECONNRESET);
+  EXPECT_GE(server.accepted(), 2);
+  EXPECT_LE(server.accepted(), 40);  // the first pause is 10 ms, and each is twice as long
+  for (int i = 0; i < 1000 && open_fds() > before; i++) os::nanosleep_ns(1'000'000);  // the server closes its end
+  EXPECT_EQ(open_fds(), before);
+}
+
+TEST(RetryPolicyTest, OnlyErrorsOfTheNetworkMayPass) {
+  for (int error : {ETIMEDOUT, ENETUNREACH, EHOSTUNREACH, ENETDOWN, ECONNRESET, EPIPE, EAGAIN}) {
+    EXPECT_TRUE(is_transient(-error)) << error;
+    EXPECT_FALSE(is_transient(error)) << error;
+  }
+  for (int error : {ECONNREFUSED, EACCES, EBADMSG, EPROTONOSUPPORT, ENOENT, EMFILE, EINVAL, ENOMEM}) {
+    EXPECT_FALSE(is_transient(-error)) << error;
+  }
+  EXPECT_FALSE(is_transient(0));
+}
+
+TEST(RetryPolicyTest, SeveralConnectionsAreTriedBeforeTheCallersTimeRunsOut) {
+  RetryPolicy policy;
+  EXPECT_LT(policy.limit_ns, 30'000'000'000u);
+  EXPECT_GE(policy.limit_ns / policy.retry_ns(), 4u);
+  EXPECT_GT(policy.retry_ns(), ReconnectingChannel::kFirstPauseNs);
+}
+
+// ---- A channel over several connections ----
+
+TEST_F(DialServer, WhatWasNotAnsweredIsAskedAgainInItsOrder) {
+  std::vector<wire::HelloRequest> hellos(2);
+  std::vector<Request> first(3), again;
+  auto hello = [&](int fd, size_t i) {
+    ASSERT_TRUE(receive_hello(fd, &hellos[i]));
+    wire::HelloReply reply = {};
+    reply.region = hellos[i].region;
+    reply.region_bytes = 1 << 20;
+    send_bytes(fd, reply_frame(wire::Op::kHello, 1, bytes_of_value(reply)));
+  };
+  Listener server({[&](int fd) {
+                     hello(fd, 0);
+                     for (Request& r : first) ASSERT_TRUE(receive_request(fd, &r));
+                     send_bytes(fd, reply_frame(wire::Op::kWrite, first[0].header.request));
+                   },
+                   [&](int fd) {
+                     hello(fd, 1);
+                     for (Request r; again.size() < 2 && receive_request(fd, &r);) again.push_back(r);
+                     for (const Request& r : again) {
+                       bool read = r.op() == wire::Op::kRead;
+                       send_bytes(fd, reply_frame(r.op(), r.header.request, read ? numbered(8) : FrameBytes()));
+                     }
+                     Request r;
+                     EXPECT_FALSE(receive_request(fd, &r));  // nothing more, until the channel is closed
+                   }});
+  std::atomic<bool> told{false};
+  Dialer dialer = dialer_to(server.endpoint());
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &told, &status_));
+  ASSERT_TRUE(channel) << status_.text();
+  FrameBytes data = numbered(8), back(8);
+  Segment write = {0, 8, data.data()}, discard = {4096, 4096, nullptr}, read = {8192, 8, back.data()};
+  Token tokens[3];
+  ASSERT_EQ(channel->submit_write({&write, 1}, -1, &tokens[0]), 0);
+  ASSERT_EQ(channel->submit_discard({&discard, 1}, &tokens[1]), 0);
+  ASSERT_EQ(channel->submit_read({&read, 1}, &tokens[2]), 0);
+  for (Token token : tokens) EXPECT_EQ(channel->wait(token, kPatience), 0);
+  EXPECT_EQ(back, numbered(8));
+  channel.reset();
+
+  ASSERT_EQ(again.size(), 2u);  // not the write, which was acknowledged
+  EXPECT_EQ(again[0].op(), wire::Op::kDiscard);
+  EXPECT_EQ(again[0].payload, first[1].payload);
+  EXPECT_EQ(again[1].op(), wire::Op::kRead);
+  EXPECT_EQ(again[1].payload, first[2].payload);
+  EXPECT_NE(hellos[0].channel, 0u);
+  EXPECT_EQ(hellos[1].channel, hellos[0].channel);
+  EXPECT_GT(hellos[1].generation, hellos[0].generation);
+  EXPECT_FALSE(told);
+}
+
+TEST_F(DialServer, AServerThatRefusesTheRegionEndsTheChannel) {
+  Listener server({[](int fd) {
+                     greet(fd);
+                     Request r;
+                     receive_request(fd, &r);
+                   },
+                   [](int fd) {
+                     break_off(fd);
+                     send_bytes(fd, error_frame(1, ENOENT, "no such region"));
+                   }});
+  std::atomic<bool> told{false};
+  Dialer dialer = dialer_to(server.endpoint());
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &told, &status_));
+  ASSERT_TRUE(channel) << status_.text();
+  std::byte b[8];
+  Segment read = {0, 8, b};
+  Token token;
+  ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
+  EXPECT_EQ(channel->wait(token, kPatience), -ECONNRESET);
+  EXPECT_TRUE(told);
+  EXPECT_EQ(channel->submit_read({&read, 1}, &token), -ECONNRESET);
+  EXPECT_EQ(server.accepted(), 2);
+}
+
+}  // namespace
+}  // namespace farside::transport

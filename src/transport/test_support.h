@@ -1,0 +1,106 @@
+// For tests of transports: frames, and the server's end of a connection, worked by hand.
+#pragma once
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/os.h"
+#include "transport/transport.h"
+#include "wire/codec.h"
+#include "wire/crc32c.h"
+
+namespace farside::transport {
+
+inline constexpr uint64_t kPatience = 20'000'000'000;  // far beyond any pass; a hang fails the test here
+
+using FrameBytes = std::vector<std::byte>;
+
+template <typename T>
+FrameBytes bytes_of_value(const T& value) {
+  auto bytes = std::as_bytes(std::span(&value, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+inline FrameBytes reply_frame(wire::Op op, uint64_t request, const FrameBytes& payload = {}) {
+  auto header = wire::make_header(op, wire::kFlagReply, request, static_cast<uint32_t>(payload.size()));
+  header.crc = wire::crc32c(wire::header_crc(header), payload.data(), payload.size());
+  FrameBytes out = bytes_of_value(header);
+  out.insert(out.end(), payload.begin(), payload.end());
+  return out;
+}
+
+inline FrameBytes error_frame(uint64_t request, int code, const char* text) {
+  return reply_frame(wire::Op::kError, request, bytes_of_value(wire::make_error(code, text)));
+}
+
+inline FrameBytes numbered(size_t bytes, unsigned seed = 0) {
+  FrameBytes out(bytes);
+  for (size_t i = 0; i < bytes; i++) out[i] = static_cast<std::byte>(i * 7 + i / 251 + seed);
+  return out;
+}
+
+inline bool is_open(int fd) { return os::fcntl(fd, F_GETFD, 0) >= 0; }
+
+// A descriptor that is closed at the end.
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(other.release()) {}
+  Fd& operator=(Fd&& other) noexcept {
+    close();
+    fd_ = other.release();
+    return *this;
+  }
+  ~Fd() { close(); }
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+  void close() {
+    if (fd_ >= 0) os::close(release());
+  }
+
+ private:
+  int fd_;
+};
+
+// The server's end: takes requests apart and sends bytes.
+struct Request {
+  wire::FrameHeader header = {};
+  FrameBytes payload;
+  wire::Op op() const { return static_cast<wire::Op>(header.op); }
+};
+
+inline void send_bytes(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t n = os::send(fd, bytes.data(), bytes.size(), 0);
+    ASSERT_GT(n, 0);
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+inline bool receive_bytes(int fd, void* to, size_t bytes) {
+  for (auto* at = static_cast<std::byte*>(to); bytes > 0;) {
+    ssize_t n = os::recv(fd, at, bytes, MSG_WAITALL);
+    if (n <= 0) return false;
+    at += n;
+    bytes -= static_cast<size_t>(n);
+  }
+  return true;
+}
+
+// The next request, checked. False at the connection's end.
+inline bool receive_request(int fd, Request* out) {
+  if (!receive_bytes(fd, &out->header, sizeof out->header)) return false;
+  EXPECT_EQ(wire::check_request_header(out->header), 0);
+  out->payload.resize(out->header.payload_bytes);
+  if (!receive_bytes(fd, out->payload.data(), out->payload.size())) return false;
+  uint32_t crc = wire::crc32c(wire::header_crc(out->header), out->payload.data(), out->payload.size());
+  EXPECT_EQ(crc, out->header.crc);
+  return true;
+}
+
+}  // namespace farside::transport
