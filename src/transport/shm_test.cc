@@ -35,7 +35,7 @@ class Shm : public testing::Test {
   void map(ShmRegion::Link link) {
     Status status;
     channel_.reset();
-    region_.reset(ShmRegion::map(file_.get(), kBytes, link, &status));
+    region_ = std::unique_ptr<ShmRegion>(ShmRegion::map(file_.get(), kBytes, link, &status));
     ASSERT_TRUE(region_) << status.text();
     channel_.reset(new ShmChannel(region_.get(), &nobody_));
   }
