@@ -1,0 +1,254 @@
+// For tests of stores: memory servers and a controller of this process that a test can make full, slow to give, or
+// gone.
+#pragma once
+#include <netinet/in.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "remote/pool_store.h"
+#include "transport/test_support.h"
+
+namespace farside::remote {
+
+inline constexpr uint64_t kTestRegion = 16 * kSlabBytes;
+
+// Accepts connections and answers one request after the other, each connection in its own thread.
+class FakeEndpoint {
+ public:
+  explicit FakeEndpoint(bool tcp)
+      : tcp_(tcp), socket_(::socket(tcp ? AF_INET : AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    static int count = 0;
+    path_ = "/tmp/farside-remote-" + std::to_string(getpid()) + "-" + std::to_string(count++);
+    transport::Endpoint e;
+    if (tcp) {
+      sockaddr_in address = {};
+      address.sin_family = AF_INET;
+      address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+      memcpy(&e.address, &address, sizeof address);
+      e.length = sizeof address;
+    } else {
+      EXPECT_EQ(transport::set_unix_path(&e, path_.data(), path_.size()), 0);
+    }
+    EXPECT_EQ(::bind(socket_.get(), reinterpret_cast<sockaddr*>(&e.address), e.length), 0);
+    EXPECT_EQ(::listen(socket_.get(), 64), 0);
+  }
+  virtual ~FakeEndpoint() { EXPECT_FALSE(acceptor_.joinable()) << "stop() first"; }
+
+  // "host:port" or the path.
+  std::string place() const {
+    if (!tcp_) return path_;
+    sockaddr_in address = {};
+    socklen_t length = sizeof address;
+    EXPECT_EQ(::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    return "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
+  }
+  // Closes everything; connections are refused from then on.
+  void stop() {
+    if (!acceptor_.joinable()) return;
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    acceptor_.join();
+    {
+      std::lock_guard hold(lock_);
+      for (auto& fd : connections_) ::shutdown(fd.get(), SHUT_RDWR);
+    }
+    for (auto& t : threads_) t.join();
+    threads_.clear();
+    connections_.clear();
+    socket_.close();
+    ::unlink(path_.c_str());
+  }
+
+ protected:
+  void start() {
+    acceptor_ = std::thread([this] {
+      for (;;) {
+        transport::Fd fd(::accept(socket_.get(), nullptr, nullptr));
+        if (fd.get() < 0) return;
+        std::lock_guard hold(lock_);
+        int number = fd.get();
+        connections_.push_back(std::move(fd));
+        threads_.emplace_back([this, number] { serve(number); });
+      }
+    });
+  }
+  virtual void answer(int fd, const transport::Request& request) = 0;
+  static void reply(int fd, const transport::Request& to, const transport::FrameBytes& payload = {}) {
+    send(fd, transport::reply_frame(to.op(), to.header.request, payload));
+  }
+  static void refuse(int fd, const transport::Request& to, int code) {
+    send(fd, transport::error_frame(to.header.request, code, "the test says no"));
+  }
+  static void send(int fd, const transport::FrameBytes& frame) {
+    for (size_t at = 0; at < frame.size();) {
+      ssize_t n = os::send(fd, frame.data() + at, frame.size() - at, 0);
+      if (n <= 0) return;  // the client is gone
+      at += static_cast<size_t>(n);
+    }
+  }
+  const bool tcp_;
+
+ private:
+  void serve(int fd) {
+    transport::Request request;
+    while (transport::receive_request(fd, &request)) answer(fd, request);
+    ::shutdown(fd, SHUT_RDWR);  // the client sees that nobody is here any more
+  }
+  transport::Fd socket_;
+  std::string path_;
+  std::thread acceptor_;
+  std::mutex lock_;  // guards what follows
+  std::vector<transport::Fd> connections_;
+  std::vector<std::thread> threads_;
+};
+
+// A memory server for one client.
+class FakeServer final : public FakeEndpoint {
+ public:
+  explicit FakeServer(uint64_t slabs, bool tcp = false)
+      : FakeEndpoint(tcp), capacity_(slabs), file_(os::memfd_create("fake_server", 0)) {
+    size_t bytes = kTestRegion + sizeof(wire::RegionTrailer);
+    EXPECT_EQ(os::ftruncate(file_.get(), static_cast<off_t>(bytes)), 0);
+    long at = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+    memory_ = reinterpret_cast<std::byte*>(at);
+    start();
+  }
+  ~FakeServer() override {
+    stop();
+    os::munmap(memory_, kTestRegion + sizeof(wire::RegionTrailer));
+  }
+  std::string address() const { return (tcp_ ? "tcp://" : "shm://") + place(); }
+  std::byte* memory() const { return memory_; }
+
+  // In slabs.
+  uint64_t reserved() const { return reserved_; }
+  std::atomic<uint64_t> promised{0};  // more than there is: others will have taken it when it is asked for
+  std::atomic<int> refuse_writes{0};  // with this error
+  std::atomic<int> refuse_reads{0};
+  std::atomic<int> refuse_snapshots{0};
+  std::atomic<unsigned> reads{0}, writes{0}, discards{0}, snapshots{0};
+
+ private:
+  void answer(int fd, const transport::Request& request) override {
+    switch (request.op()) {
+      case wire::Op::kHello:
+        return greet(fd, request);
+      case wire::Op::kGrow:
+      case wire::Op::kShrink:
+        return reserve(fd, request);
+      case wire::Op::kStats: {
+        wire::StatsReply stats = {};
+        stats.capacity_bytes = (capacity_ + promised) * kSlabBytes;
+        stats.charged_bytes = reserved_ * kSlabBytes;
+        return reply(fd, request, transport::bytes_of_value(stats));
+      }
+      default:
+        return move_data(fd, request);
+    }
+  }
+  void greet(int fd, const transport::Request& request) {
+    wire::HelloRequest hello;
+    ASSERT_EQ(wire::decode_hello(request.payload, &hello), 0);
+    bool snapshot = hello.mode == wire::HelloMode::kSnapshot;
+    if (snapshot && refuse_snapshots) return refuse(fd, request, refuse_snapshots);
+    snapshots += snapshot;
+    wire::HelloReply answer = {};
+    answer.region = snapshot ? 2 : 1;
+    answer.region_bytes = hello.region_bytes;
+    answer.has_memory = !tcp_ && hello.mode == wire::HelloMode::kCreate;
+    auto frame = transport::reply_frame(wire::Op::kHello, request.header.request, transport::bytes_of_value(answer));
+    if (!answer.has_memory) return send(fd, frame);
+    iovec piece = {frame.data(), frame.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr message = {};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int));
+    int passed = file_.get();
+    memcpy(CMSG_DATA(c), &passed, sizeof passed);
+    EXPECT_EQ(::sendmsg(fd, &message, 0), static_cast<ssize_t>(frame.size()));
+  }
+  void reserve(int fd, const transport::Request& request) {
+    wire::ReserveRequest wanted;
+    ASSERT_EQ(wire::decode_reserve(request.payload, &wanted), 0);
+    uint64_t slabs = wanted.bytes / kSlabBytes;
+    if (request.op() == wire::Op::kShrink) {
+      EXPECT_LE(slabs, reserved_);
+      reserved_ -= slabs;
+    } else if (reserved_ + slabs > capacity_) {
+      return refuse(fd, request, ENOMEM);
+    } else {
+      reserved_ += slabs;
+    }
+    reply(fd, request, transport::bytes_of_value(wire::ReserveReply{reserved_ * kSlabBytes}));
+  }
+  void move_data(int fd, const transport::Request& request) {
+    wire::ListRequest list;
+    ASSERT_EQ(wire::decode_list(request.op(), request.payload, kTestRegion, &list), 0);
+    bool read = request.op() == wire::Op::kRead, write = request.op() == wire::Op::kWrite;
+    if (read && refuse_reads) return refuse(fd, request, refuse_reads);
+    if (write && refuse_writes) return refuse(fd, request, refuse_writes);
+    (read ? reads : write ? writes : discards)++;
+    transport::FrameBytes out;
+    const std::byte* from = list.data.data();
+    for (uint32_t i = 0; i < list.extents.size(); i++) {
+      wire::Extent e = list.extents[i];
+      if (read) out.insert(out.end(), memory_ + e.offset, memory_ + e.offset + e.bytes);
+      else if (write) memcpy(memory_ + e.offset, from, e.bytes);
+      else memset(memory_ + e.offset, 0, e.bytes);
+      from += write ? e.bytes : 0;
+    }
+    reply(fd, request, out);
+  }
+
+  const uint64_t capacity_;
+  std::atomic<uint64_t> reserved_{0};
+  transport::Fd file_;
+  std::byte* memory_ = nullptr;
+};
+
+// Hands out a list of servers.
+class FakeController final : public FakeEndpoint {
+ public:
+  FakeController() : FakeEndpoint(true) { start(); }
+  ~FakeController() override { stop(); }
+  std::string address() const { return "pool://" + place(); }
+  void set(std::vector<std::pair<std::string, wire::ServerState>> servers) {
+    std::lock_guard hold(lock_);
+    servers_ = std::move(servers);
+  }
+  std::atomic<unsigned> asked{0};
+  std::atomic<int> refuse_lists{0};  // with this error
+
+ private:
+  void answer(int fd, const transport::Request& request) override {
+    if (request.op() == wire::Op::kHello) return reply(fd, request, transport::bytes_of_value(wire::HelloReply{}));
+    ASSERT_EQ(request.op(), wire::Op::kServers);
+    asked++;
+    if (refuse_lists) return refuse(fd, request, refuse_lists);
+    auto list = std::make_unique<wire::ServersReply>();
+    std::lock_guard hold(lock_);
+    list->count = static_cast<uint32_t>(servers_.size());
+    for (size_t i = 0; i < servers_.size(); i++) {
+      servers_[i].first.copy(list->servers[i].report.address, wire::kAddressBytes - 1);
+      list->servers[i].state = servers_[i].second;
+    }
+    reply(fd, request, transport::bytes_of_value(*list));
+  }
+  std::mutex lock_;  // guards servers_
+  std::vector<std::pair<std::string, wire::ServerState>> servers_;
+};
+
+}  // namespace farside::remote
