@@ -27,6 +27,8 @@ struct Arg {
   Kind kind = kNone;
   uint8_t count_arg = 0;  // 1-based argument that multiplies `bytes`; 0: fixed size
   uint16_t bytes = 0;
+  uint8_t shift = 0;  // `bytes` are for so many of what the argument counts, as a power of two
+  uint8_t extra = 0;  // beyond what is counted
 };
 
 constexpr Arg str() { return {Arg::kString, 0, 0}; }
@@ -42,6 +44,13 @@ constexpr Arg out_n(int arg, size_t unit = 1) {
 constexpr Arg inout_n(int arg, size_t unit = 1) {
   return {Arg::kInOut, static_cast<uint8_t>(arg), static_cast<uint16_t>(unit)};
 }
+// A bit for each of what the argument counts, in whole words.
+constexpr Arg inout_bits(int arg) { return {Arg::kInOut, static_cast<uint8_t>(arg), 8, 6}; }
+// A byte for each page of what the argument counts.
+constexpr Arg out_per_page(int arg) { return {Arg::kOut, static_cast<uint8_t>(arg), 1, kPageShift}; }
+// What the argument counts, after a message's type.
+constexpr Arg in_message(int arg) { return {Arg::kIn, static_cast<uint8_t>(arg), 1, 0, sizeof(long)}; }
+constexpr Arg out_message(int arg) { return {Arg::kOut, static_cast<uint8_t>(arg), 1, 0, sizeof(long)}; }
 constexpr Arg no() { return {}; }
 
 struct Entry {
@@ -51,11 +60,11 @@ struct Entry {
 
 constexpr long kCalls = 512;
 constexpr size_t kSockaddr = sizeof(sockaddr_storage);
-constexpr size_t kFdSet = 1024 / 8;
 
 struct Table {
   Entry entry[kCalls] = {};
   constexpr void set(long number, Arg a = {}, Arg b = {}, Arg c = {}, Arg d = {}, Arg e = {}, Arg f = {}) {
+    if (entry[number].known) throw "described twice";  // does not compile
     entry[number] = {true, {a, b, c, d, e, f}};
   }
 };
@@ -85,7 +94,7 @@ constexpr Table make_table() {
   t.set(SYS_futimesat, no(), str(), in(2 * sizeof(timeval)));
   t.set(SYS_pipe, out(8));
   t.set(SYS_poll, inout_n(2, sizeof(pollfd)));
-  t.set(SYS_select, no(), inout(kFdSet), inout(kFdSet), inout(kFdSet), inout(sizeof(timeval)));
+  t.set(SYS_select, no(), inout_bits(1), inout_bits(1), inout_bits(1), inout(sizeof(timeval)));
   t.set(SYS_epoll_wait, no(), out_n(3, sizeof(epoll_event)));
   t.set(SYS_getdents, no(), out_n(3));
   t.set(SYS_time, out(8));
@@ -126,7 +135,7 @@ constexpr Table make_table() {
   t.set(SYS_chroot, str());
   t.set(SYS_getcwd, out_n(2));
   t.set(SYS_getdents64, no(), out_n(3));
-  t.set(SYS_mount, str(), str(), str(), no(), in(1));
+  t.set(SYS_mount, str(), str(), str(), no(), in(kPageSize));  // the kernel copies what is there of it
   t.set(SYS_umount2, str());
   t.set(SYS_pivot_root, str(), str());
   t.set(SYS_swapon, str());
@@ -223,7 +232,7 @@ constexpr Table make_table() {
   t.set(SYS_add_key, str(), str(), in_n(4));
   t.set(SYS_request_key, str(), str(), str());
   t.set(SYS_init_module, in_n(2), no(), str());
-  t.set(SYS_mincore, no(), no(), out(4096));
+  t.set(SYS_mincore, no(), no(), out_per_page(2));
   t.set(SYS_bpf, no(), inout_n(3));
   t.set(SYS_perf_event_open, inout(136));
   t.set(SYS_mq_open, str(), no(), no(), in(64));
@@ -232,8 +241,8 @@ constexpr Table make_table() {
   t.set(SYS_mq_timedreceive, no(), out_n(3), no(), out(4), in(sizeof(timespec)));
   t.set(SYS_mq_notify, no(), in(64));
   t.set(SYS_mq_getsetattr, no(), in(64), out(64));
-  t.set(SYS_msgsnd, no(), in_n(3));
-  t.set(SYS_msgrcv, no(), out_n(3));
+  t.set(SYS_msgsnd, no(), in_message(3));
+  t.set(SYS_msgrcv, no(), out_message(3));
   t.set(SYS_msgctl, no(), no(), inout(120));
   t.set(SYS_semop, no(), in_n(3, 6));
   t.set(SYS_semtimedop, no(), in_n(3, 6), no(), in(sizeof(timespec)));
@@ -259,8 +268,9 @@ void pin_argument(Pins& pins, const Arg& spec, const Call& call, int index) {
   uint64_t bytes = spec.bytes;
   if (spec.count_arg > 0) {
     long count = call.arg[spec.count_arg - 1];
-    if (count <= 0) return;
-    bytes *= static_cast<uint64_t>(count);
+    if (count < 0 || (count == 0 && spec.extra == 0)) return;
+    uint64_t unit = uint64_t{1} << spec.shift;
+    bytes = bytes * (align_up(static_cast<uint64_t>(count), unit) >> spec.shift) + spec.extra;
     uint64_t max_bytes = 4 * pin_limit();
     if (bytes > max_bytes) bytes = max_bytes;  // no call in the table needs more; transfers are split in transfers.cc
   }
