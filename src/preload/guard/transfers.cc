@@ -149,8 +149,10 @@ long split_transfer(const Call& call, const Shape& shape, const iovec* pieces, s
     iovec part[kPieces];
     size_t n = cursor.next(part, shape.vector ? kPieces : 1, pin_limit());
     if (n == 0 && done > 0) return static_cast<long>(done);
+    // Nothing to move: the kernel still reads the list of pieces or the address, which may be far.
+    if (n == 0) part[n++] = {count > 0 ? pieces[0].iov_base : nullptr, 0};
     uint64_t wanted = total_bytes(part, n);
-    long r = n == 0 ? issue(call) : transfer_part(call, shape, part, n, done);
+    long r = transfer_part(call, shape, part, n, done);
     if (r < 0) return done > 0 ? static_cast<long>(done) : r;
     done += static_cast<uint64_t>(r);
     cursor.advance(static_cast<uint64_t>(r));
