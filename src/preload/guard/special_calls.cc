@@ -17,6 +17,16 @@
 namespace farside::preload {
 namespace {
 
+constexpr int kFutexTries = 100;
+
+// Brings a futex word near; one in read-only memory can still be waited on.
+void touch_word(const Call& call, const std::byte* word) {
+  Pins pins(call.stack_pointer);
+  if (!pins.add(word, sizeof(uint32_t), true)) pins.add(word, sizeof(uint32_t), false);
+}
+
+bool is_gone(const std::byte* word) { return is_far(word) && !guard_pager()->is_committed(word, kPageSize); }
+
 // futex: the word must be present when the kernel reads it, but is not pinned while the thread sleeps.
 long futex_call(const Call& call) {
   auto operation = static_cast<int>(call.arg[1]) & FUTEX_CMD_MASK;
@@ -24,21 +34,18 @@ long futex_call(const Call& call) {
                     operation == FUTEX_WAIT_REQUEUE_PI || operation == FUTEX_CMP_REQUEUE_PI;
   bool has_timeout = operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET || operation == FUTEX_LOCK_PI ||
                      operation == FUTEX_WAIT_REQUEUE_PI || operation == FUTEX_LOCK_PI2;
-  for (;;) {
-    {
-      Pins pins(call.stack_pointer);
-      pins.add(reinterpret_cast<void*>(call.arg[0]), 4, true);
-      if (has_second) pins.add(reinterpret_cast<void*>(call.arg[4]), 4, true);
-    }
+  auto *word = reinterpret_cast<std::byte*>(call.arg[0]), *second = reinterpret_cast<std::byte*>(call.arg[4]);
+  for (int tries = 0;; tries++) {
+    touch_word(call, word);
+    if (has_second) touch_word(call, second);
     Pins timeout(call.stack_pointer);
     if (has_timeout) timeout.add(reinterpret_cast<void*>(call.arg[3]), sizeof(timespec), false);
     long r = issue(call);
-    bool far =
-        is_far(reinterpret_cast<void*>(call.arg[0])) || (has_second && is_far(reinterpret_cast<void*>(call.arg[4])));
+    bool far = is_far(word) || (has_second && is_far(second));
     if (r != -EFAULT || !far) return r;
-    // The page was evicted before the kernel read it: repeat. If it is no longer mapped, EFAULT is right.
-    auto* word = static_cast<std::byte*>(reinterpret_cast<void*>(call.arg[0]));
-    if (is_far(word) && !guard_pager()->is_committed(word, 4)) return r;
+    // A page was evicted before the kernel read it: repeat. EFAULT is right if a page is no longer mapped, or if the
+    // call fails so often that the fault must have another cause (a timeout that cannot be read).
+    if (is_gone(word) || (has_second && is_gone(second)) || tries == kFutexTries) return r;
   }
 }
 
