@@ -314,8 +314,11 @@ TEST_F(Stream, ASecondReplyEndsTheConnection) {
 }
 
 TEST_F(Stream, AReplyOfAnotherKindEndsTheConnection) {
-  Token token = read_buffer(8);
-  reply(wire::Op::kWrite, token);
+  FrameBytes data(8);
+  std::vector<Segment> segments = {{0, 8, data.data()}};
+  Token token = 0;
+  ASSERT_EQ(channel_->submit_write(segments, -1, &token), 0);
+  reply(wire::Op::kDiscard, token);  // of the same length
   expect_dead(token, -EBADMSG);
 }
 

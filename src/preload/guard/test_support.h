@@ -1,0 +1,73 @@
+// For tests of the guard without preloading it: a pager of this process, far memory of which one says where it lies and
+// that no page of it is near, and stand-ins for what the guard takes from the rest of the library.
+#pragma once
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "pager/test_support.h"
+#include "preload/guard/guard.h"
+#include "preload/guard/syscall_table.h"
+#include "preload/heap/mappings.h"
+
+namespace farside::preload {
+
+inline constexpr uint64_t kTestSpace = 512 * kMiB;
+
+inline uint64_t stack_pointer() { return reinterpret_cast<uint64_t>(__builtin_frame_address(0)); }
+
+// One for the program: mappings are enabled once.
+class GuardedPager {
+ public:
+  static GuardedPager& get() {
+    static GuardedPager* one = new GuardedPager;
+    return *one;
+  }
+  pager::Pager* operator->() { return &**fixture_; }
+
+  bool is_near(const void* address) {
+    return (*this)->word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kNear);
+  }
+  // Until no page of the range is near. Pinned pages never leave.
+  void evict(const void* address, size_t bytes) {
+    auto* begin = reinterpret_cast<const char*>(align_down(reinterpret_cast<uint64_t>(address), kPageSize));
+    auto* end = static_cast<const char*>(address) + bytes;
+    for (int round = 0; round < 1000; round++) {
+      bool near = false;
+      for (auto* at = begin; at < end; at += kPageSize) {
+        if (!is_near(at)) continue;
+        near = true;
+        (*this)->evict_first(reinterpret_cast<uint64_t>(at));
+      }
+      if (!near) return;
+      touch_filler(kFillerPages / 16);
+    }
+    FAIL() << "pages stay near";
+  }
+  // Takes frames for pages that nobody needs. All of them are more than may be near.
+  void touch_filler(size_t pages = kFillerPages) {
+    for (; pages > 0; pages--) filler_[next_filler_++ % kFillerPages * kPageSize] = 1;
+  }
+
+ private:
+  GuardedPager() {
+    Options options;
+    options.local = {8 * kMiB, 0};
+    options.space = kTestSpace;
+    fixture_ =
+        new pager::PagerFixture(options, new pager::LocalStore(kTestSpace, kTestSpace, true), pager::Delivery::kSignal);
+    set_guard_pager(&**fixture_);
+    enable_far_mappings(&**fixture_);
+    filler_ = reinterpret_cast<volatile char*>(fixture_->allocate(kFillerPages * kPageSize));
+  }
+  static constexpr size_t kFillerPages = 12 * kMiB / kPageSize;
+  pager::PagerFixture* fixture_;
+  volatile char* filler_;
+  size_t next_filler_ = 0;
+};
+
+}  // namespace farside::preload
