@@ -85,7 +85,7 @@ TEST(FramesTest, ForkMayTakeBeyondTheLimit) {
   EXPECT_EQ(frames.used(), 550u);
   EXPECT_FALSE(frames.try_take(1));
   EXPECT_TRUE(frames.low());
-  EXPECT_FALSE(frames.comfortable());
+  EXPECT_FALSE(frames.plentiful());
   frames.give(50);
   EXPECT_FALSE(frames.try_take(1));
   frames.give(1);
@@ -230,7 +230,7 @@ TEST(FramesTest, ALowerLimitHoldsAtOnceWhereNoMoreIsInUse) {
   ASSERT_TRUE(frames.try_take(200));
   frames.set_limit(300);  // 200 in use and 100 of metadata
   EXPECT_EQ(frames.limit(), 300u);
-  EXPECT_TRUE(frames.comfortable() || frames.missing() > 0);
+  EXPECT_TRUE(frames.plentiful() || frames.missing() > 0);
   frames.set_limit(299);
   EXPECT_EQ(frames.target(), 299u);
   EXPECT_EQ(frames.limit(), 300u);  // not below what is in use
@@ -261,7 +261,7 @@ TEST(FramesTest, AShrinkingLimitKeepsTheEvictorsAtWorkUntilItIsReached) {
   while (frames.limit() > 600) {
     EXPECT_TRUE(frames.low());
     EXPECT_TRUE(frames.is_below(5));
-    EXPECT_FALSE(frames.comfortable());
+    EXPECT_FALSE(frames.plentiful());
     ASSERT_GE(frames.used(), 10u) << "the limit is not reached although nothing is in use";
     frames.give(10);
     EXPECT_LE(frames.limit(), before - 5);
@@ -315,19 +315,19 @@ TEST(FramesTest, WaterMarksAreReachableAtEveryBudget) {
     frames.set_limit(limit);
     EXPECT_FALSE(frames.low()) << limit;
     EXPECT_FALSE(frames.scarce()) << limit;
-    EXPECT_TRUE(frames.comfortable()) << limit;
+    EXPECT_TRUE(frames.plentiful()) << limit;
     EXPECT_EQ(frames.missing(), 0u) << limit;
     ASSERT_TRUE(frames.try_take(limit));
     uint64_t missing = frames.missing();
     EXPECT_EQ(missing, 2 * frames.low_water()) << limit;
     if (limit < 4) continue;  // too few for any mark
     EXPECT_TRUE(frames.low()) << limit;
-    EXPECT_FALSE(frames.comfortable()) << limit;
+    EXPECT_FALSE(frames.plentiful()) << limit;
     ASSERT_LE(missing, limit);
     frames.give(missing - 1);
-    EXPECT_FALSE(frames.comfortable()) << limit;
+    EXPECT_FALSE(frames.plentiful()) << limit;
     frames.give(1);
-    EXPECT_TRUE(frames.comfortable()) << limit;
+    EXPECT_TRUE(frames.plentiful()) << limit;
     EXPECT_FALSE(frames.low()) << limit;  // so evictors that rest do not start again at once
   }
 }
@@ -354,7 +354,7 @@ TEST(FramesTest, MetadataCountsForTheWaterMarks) {
   Frames frames;
   frames.set_limit(16 * 1024);
   ASSERT_TRUE(frames.try_take(8 * 1024));
-  EXPECT_TRUE(frames.comfortable());
+  EXPECT_TRUE(frames.plentiful());
   frames.set_reserved(8 * 1024 - 100);
   EXPECT_TRUE(frames.low());
   EXPECT_EQ(frames.missing(), 2 * frames.low_water() - 100);
@@ -449,7 +449,7 @@ TEST(BudgetTest, AShareOfAllIsNoLimit) {
   for (uint64_t pages : {1u, 100u, 10'000u, 1'000'000u}) {
     budget.populate(pages);
     ASSERT_TRUE(frames.try_take(pages));
-    EXPECT_TRUE(frames.comfortable()) << pages;  // so nothing is evicted
+    EXPECT_TRUE(frames.plentiful()) << pages;  // so nothing is evicted
   }
 }
 

@@ -21,7 +21,7 @@ Window confirm(Prefetcher& p, PageIndex first, int64_t stride) {
   return p.on_fault(first + static_cast<PageIndex>(2 * stride));
 }
 
-void take_all(Prefetcher& p, const Window& w) { p.taken(w.count, w.count); }
+void take_all(Prefetcher& p, const Window& w) { p.record_window(w.count, w.count); }
 
 PageIndex after(const Window& w) { return static_cast<PageIndex>(w.from + w.stride * (w.count + 1)); }
 
@@ -95,10 +95,10 @@ TEST(Prefetcher, AWindowThatEndedEarlyIsGrownFromThere) {
   take_all(p, w);
   w = p.on_fault(after(w));
   ASSERT_EQ(w.count, 16u);
-  p.taken(10, 10);  // there were no more frames
+  p.record_window(10, 10);  // there were no more frames
   w = p.on_fault(static_cast<PageIndex>(w.from + 11));
   EXPECT_EQ(w.count, 20u);
-  p.taken(1, 1);  // but not below the first window
+  p.record_window(1, 1);  // but not below the first window
   w = p.on_fault(static_cast<PageIndex>(w.from + 2));
   EXPECT_EQ(w.count, 2 * Prefetcher::kFirstWindow);
 }
@@ -106,7 +106,7 @@ TEST(Prefetcher, AWindowThatEndedEarlyIsGrownFromThere) {
 TEST(Prefetcher, AnEmptyWindowGoesOnAtTheNextPage) {
   Prefetcher p;
   Window w = confirm(p, kBase, 3);
-  p.taken(0, 0);
+  p.record_window(0, 0);
   EXPECT_EQ(p.on_fault(static_cast<PageIndex>(w.from + 3)).count, 2 * Prefetcher::kFirstWindow);
 }
 
@@ -188,12 +188,12 @@ TEST(Prefetcher, AContinuedStreamUsedWhatItsWindowFetched) {
   Prefetcher p;
   Window w = confirm(p, kBase, 1);
   EXPECT_EQ(p.used_window(), 0u);
-  p.taken(w.count, 3);  // one was near
+  p.record_window(w.count, 3);  // one was near
   EXPECT_EQ(p.on_fault(kBase * 5).count, 0u);
   EXPECT_EQ(p.used_window(), 0u);  // another stream's fault
   w = p.on_fault(after(w));
   EXPECT_EQ(p.used_window(), 3u);
-  p.taken(w.count, w.count);
+  p.record_window(w.count, w.count);
   p.on_fault(after(w));
   EXPECT_EQ(p.used_window(), w.count);
   p.on_fault(kBase * 7);
@@ -219,18 +219,18 @@ TEST(Prefetcher, AFaultOnTheMarkerStartsTheWindowAfterTheOneUnderWay) {
   take_all(p, mapped);
   Window ahead = p.next_window();
   PageIndex marker = static_cast<PageIndex>(ahead.from + 1);
-  p.under_way(ahead.count, ahead.count, marker);
+  p.record_next_window(ahead.count, ahead.count, marker);
 
   Window next = p.on_fault(marker);
   EXPECT_EQ(p.used_window(), mapped.count);  // all of the mapped window was passed
   EXPECT_EQ(next.from, ahead.from + ahead.count);
   EXPECT_EQ(next.count, 2 * mapped.count);
   PageIndex second = static_cast<PageIndex>(next.from + 1);
-  p.under_way(next.count, 5, second);
+  p.record_next_window(next.count, 5, second);
 
   EXPECT_EQ(p.on_fault(second).count, 4 * mapped.count);
   EXPECT_EQ(p.used_window(), ahead.count);
-  p.under_way(0, 0, 0);
+  p.record_next_window(0, 0, 0);
   p.on_fault(static_cast<PageIndex>(next.from + next.count + 1));
   EXPECT_EQ(p.used_window(), 5u);
 }
@@ -240,10 +240,10 @@ TEST(Prefetcher, PagesUnderWayAreUsedOnce) {
   Window w = confirm(p, kBase, 1);
   take_all(p, w);
   Window ahead = p.next_window();
-  p.under_way(ahead.count, 3, static_cast<PageIndex>(ahead.from + 1));
+  p.record_next_window(ahead.count, 3, static_cast<PageIndex>(ahead.from + 1));
   w = p.on_fault(static_cast<PageIndex>(ahead.from + 1));
   for (unsigned used : {3 + 2u, 2u, 2u}) {
-    p.taken(w.count, 2);
+    p.record_window(w.count, 2);
     w = p.on_fault(after(w));
     EXPECT_EQ(p.used_window(), used);
   }
@@ -255,7 +255,7 @@ TEST(Prefetcher, AMarkerFartherInIsWaitedFor) {
   take_all(p, mapped);
   Window ahead = p.next_window();
   PageIndex marker = static_cast<PageIndex>(ahead.from + 3);  // the two before it were near
-  p.under_way(ahead.count, 2, marker);
+  p.record_next_window(ahead.count, 2, marker);
   Window next = p.on_fault(marker);
   EXPECT_EQ(next.from, ahead.from + ahead.count);
   EXPECT_GT(next.count, 0u);
@@ -270,7 +270,7 @@ TEST(Prefetcher, AWindowUnderWayThatOthersMappedIsPassedOver) {
   }
   take_all(p, w);
   Window ahead = p.next_window();
-  p.under_way(ahead.count, ahead.count, static_cast<PageIndex>(ahead.from + 1));
+  p.record_next_window(ahead.count, ahead.count, static_cast<PageIndex>(ahead.from + 1));
   // A background thread mapped all of it, marker included: the next fault is the page after it.
   Window next = p.on_fault(after(ahead));
   EXPECT_EQ(next.from, static_cast<int64_t>(after(ahead)));
@@ -282,7 +282,7 @@ TEST(Prefetcher, WithNothingUnderWayTheStreamGoesOnAfterTheWindow) {
   Window mapped = confirm(p, kBase, 1);
   take_all(p, mapped);
   Window ahead = p.next_window();
-  p.under_way(ahead.count, 0, 0);  // all were near, and there is no marker
+  p.record_next_window(ahead.count, 0, 0);  // all were near, and there is no marker
   EXPECT_EQ(p.on_fault(0).count, 0u);
   EXPECT_EQ(p.on_fault(after(ahead)).count, 2 * mapped.count);
 }
@@ -292,7 +292,7 @@ TEST(Prefetcher, AStreamMayRunDownToPageZero) {
   Window w = confirm(p, 4, -1);
   EXPECT_EQ(w.from, 2);
   EXPECT_EQ(w.stride, -1);
-  p.taken(2, 2);  // there is nothing below page 0
+  p.record_window(2, 2);  // there is nothing below page 0
   for (PageIndex page : {PageIndex{0}, PageIndex{0}, PageIndex{1}, PageIndex{50}, PageIndex{100}}) p.on_fault(page);
   EXPECT_EQ(confirm(p, kBase, 1).count, Prefetcher::kFirstWindow);
 }

@@ -124,10 +124,10 @@ class TwinsTest : public testing::Test {
                uint64_t lines_carried) {
     constexpr uint64_t kBatch = 64;
     for (int i = 0; i < 200; i++) {  // averages forget slowly
-      twins.note_handled(Twins::kWhole, kBatch, kBatch * whole_handled);
-      twins.note_handled(Twins::kByLines, kBatch, kBatch * lines_handled);
-      twins.note_carried(Twins::kWhole, kBatch, kBatch * whole_carried);
-      twins.note_carried(Twins::kByLines, kBatch, kBatch * lines_carried);
+      twins.record_evictor_time(Twins::kWhole, kBatch, kBatch * whole_handled);
+      twins.record_evictor_time(Twins::kByLines, kBatch, kBatch * lines_handled);
+      twins.record_link_time(Twins::kWhole, kBatch, kBatch * whole_carried);
+      twins.record_link_time(Twins::kByLines, kBatch, kBatch * lines_carried);
     }
   }
   bool makes(Twins& twins) {
@@ -318,11 +318,11 @@ TEST_F(TwinsTest, NothingIsDecidedBeforeBothWereMeasured) {
   frames_.count_evicted(kTrial);
   Twins twins(WriteBack::kAuto, kPages, frames_);
   twins.set_remote(true);
-  twins.note_handled(Twins::kByLines, 64, 64 * kTicks);
-  twins.note_carried(Twins::kByLines, 64, 64 * kTicks);
+  twins.record_evictor_time(Twins::kByLines, 64, 64 * kTicks);
+  twins.record_link_time(Twins::kByLines, 64, 64 * kTicks);
   EXPECT_TRUE(makes(twins));
-  twins.note_handled(Twins::kWhole, 64, 64);
-  twins.note_carried(Twins::kWhole, 64, 64);
+  twins.record_evictor_time(Twins::kWhole, 64, 64);
+  twins.record_link_time(Twins::kWhole, 64, 64);
   EXPECT_FALSE(makes(twins));
 }
 
@@ -331,9 +331,9 @@ TEST_F(TwinsTest, SmallRequestsMeasureALatencyAndDoNotCount) {
   Twins twins(WriteBack::kAuto, kPages, frames_);
   twins.set_remote(true);
   measure(twins, 1 * kTicks, 9 * kTicks, 4 * kTicks, 1 * kTicks);
-  for (int i = 0; i < 200; i++) twins.note_carried(Twins::kByLines, 7, 7 * 100 * kTicks);
+  for (int i = 0; i < 200; i++) twins.record_link_time(Twins::kByLines, 7, 7 * 100 * kTicks);
   EXPECT_TRUE(makes(twins));
-  for (int i = 0; i < 200; i++) twins.note_carried(Twins::kByLines, 8, 8 * 10 * kTicks);
+  for (int i = 0; i < 200; i++) twins.record_link_time(Twins::kByLines, 8, 8 * 10 * kTicks);
   EXPECT_FALSE(makes(twins));
 }
 
