@@ -146,7 +146,7 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
   }
 }
 
-// The whole benchmark on little data: is the document complete, and are its figures possible? No times are judged.
+// The whole benchmark on little data. Checks that the document is complete and its values are possible, not the times.
 class PagingSmokeTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -207,7 +207,7 @@ TEST_F(PagingSmokeTest, MissesRoundTripsAndMachineAreThere) {
   EXPECT_GT(document_["round_trip_us"]["tcp"]["median"], 0);
   EXPECT_GT(document_["round_trip_us"]["shm"]["median"], 0);
   EXPECT_GT(document_["all_near_ratio"]["median"], 0);
-  EXPECT_EQ(document_["goals"].size(), 3u);  // those that need no zram
+  EXPECT_EQ(document_["goals"].size(), 3u);  // those that do not need zram
   for (const char* field : {"processor", "kernel", "commit", "date", "load_average"}) {
     EXPECT_FALSE(document_["machine"][field].get<std::string>().empty()) << field;
   }
@@ -220,8 +220,8 @@ TEST_F(PagingSmokeTest, ItIsShownToPeople) {
   EXPECT_NE(svg_.find("shm handler"), svg_.npos);
 }
 
-// The parts of `bench objects` on little data, as above. Near objects have a size of their own, and paths go on until
-// they are steady: those two are left out.
+// The suites of `bench objects` on little data, checked as above. Left out: "near", whose data has a fixed size, and
+// "paths", which runs until it is in a steady state.
 class ObjectsSmokeTest : public testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -241,7 +241,7 @@ class ObjectsSmokeTest : public testing::Test {
   }
   void SetUp() override { ASSERT_EQ(message_, ""); }
 
-  // The rows of a part.
+  // The rows of a suite.
   static std::vector<json> rows(const char* suite) {
     std::vector<json> rows;
     for (const json& row : document_["rows"]) {

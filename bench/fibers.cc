@@ -21,7 +21,7 @@ constexpr unsigned kCounts[] = {1, 4, 16, 64};
 constexpr double kGoal = 2.5;  // 16 fibers against one
 constexpr size_t kWordInPage = 64;
 
-// One fiber's reads. Its pages are random; a hint before each read is what a program would write.
+// The reads of one fiber, at random pages. A program would hint in the same place: before each read.
 uint64_t read_pages(FarMemory& far, const Arena& arena, uint64_t seed, uint64_t count, bool hinted) {
   uint64_t random = seed * 0x9e3779b97f4a7c15 | 1, sum = 0;
   for (uint64_t i = 0; i < count; i++) {
@@ -72,7 +72,7 @@ const std::vector<Configuration>& configurations() {
   return all;
 }
 
-// All counts of one way, in a process of its own: reads a second for each.
+// All counts of one configuration, in its own process: reads per second for each.
 Result<json> measure_configuration(const FibersSettings& s, const ServerProcess& server,
                                    const Configuration& configuration) {
   auto near = static_cast<uint64_t>(s.local * static_cast<double>(s.bytes));
@@ -80,7 +80,7 @@ Result<json> measure_configuration(const FibersSettings& s, const ServerProcess&
   if (!far.ok()) return far.status();
   Arena arena = (*far)->arena();
   populate(arena);
-  time_threads(arena, 1, s.accesses / 2);  // what filling left near and dirty is gone afterwards
+  time_threads(arena, 1, s.accesses / 2);  // evicts the dirty pages that populate() left near
   json rates = json::array();
   for (unsigned count : kCounts) rates.push_back(configuration.run(**far, arena, count, s.accesses));
   return rates;

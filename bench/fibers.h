@@ -1,5 +1,5 @@
-// What `farside bench fibers` does: random reads of far pages by more and more fibers on one worker, hinted and not,
-// and by as many threads. A fiber that waits for its page lets others run, so reads overlap.
+// `farside bench fibers`: random reads of far pages by 1 to 64 fibers on one worker, with and without hints, and by the
+// same number of threads. While a fiber waits for its page, others run, so their reads overlap.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -17,7 +17,8 @@ struct FibersSettings {
   bool quiet = false;
 };
 
-// {"machine", "settings", "goals", "ways": [{"name", "points": [{"count", "reads_per_s": summary}]}]}
+// {"machine", "settings", "goals", "configurations": [{"name", "points": [{"count", "reads_per_s": summary}]}]}. The
+// caller has no threads.
 Result<nlohmann::json> measure_fibers(const FibersSettings& settings);
 std::string fibers_text(const nlohmann::json& document);
 std::vector<LineChart> fibers_charts(const nlohmann::json& document);

@@ -11,7 +11,8 @@
 #include "report/machine.h"
 #include "report/statistics.h"
 
-// What the guards look at; in a program the preload library owns it. Here it is set to what each case needs.
+// The variable that the guards read and the function behind them. In a program both belong to libfarside or the preload
+// library; here farside_view is set for each case.
 extern "C" {
 struct farside_view farside_view = {0, 0, nullptr};
 void farside_hint_slow(const void*, size_t, unsigned) {}
@@ -27,7 +28,8 @@ constexpr uint64_t kTimed = 1'000'000, kStepped = 500;  // hints
 
 using Loop = void (*)(const std::byte* memory, uint64_t count);
 
-// A loop over words of near pages with `hint` before each use; the use itself is left to the imagination.
+// A loop over words of near pages with a hint before each use. The asm stands for the use: it only keeps the address
+// alive.
 template <typename Hint>
 __attribute__((noinline)) void loop_of(const std::byte* memory, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
@@ -47,7 +49,7 @@ struct Guard {
 
 struct Case {
   const char* name;
-  bool is_far;  // the memory is far memory
+  bool is_far;  // the guard sees far memory; otherwise a process without Farside
   Loop loop;
 };
 

@@ -1,5 +1,6 @@
-// What `farside bench hints` does: the cost of a hint's inline guard (include/farside/farside.h) on pages that are
-// near, where it is all that a hint does. Time by the time stamp counter; instructions by stepping through a child.
+// `farside bench hints`: the cost of the inline guard of a hint (include/farside/farside.h) on near pages, where the
+// guard is all that a hint executes. Time is taken from the time stamp counter; instructions are counted by
+// single-stepping a child process.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,7 +11,7 @@ struct HintsSettings {
   unsigned repetitions = 11;
 };
 
-// {"machine", "cases": [{"name", "cycles": summary, "ns", "instructions" (null where ptrace is forbidden)}]}
+// {"machine", "cases": [{"name", "cycles": summary, "ns", "instructions" (null if ptrace is not permitted)}]}
 nlohmann::json measure_hints(const HintsSettings& settings);
 std::string hints_text(const nlohmann::json& document);
 

@@ -32,14 +32,15 @@ class PagingRun {
     return {};
   }
 
-  // One repetition of every way, one after another, so that drift of the machine hits all alike.
+  // One repetition of every configuration. They alternate, so that drift of the machine affects all of them alike.
   Status repeat() {
     for (const auto& [name, work] : configurations()) {
       if (skipped_.contains(name)) continue;
       progress_.step(name);
       Result<json> result = run_in_child(hold_, work);
       if (!result.ok() && name == kSwap && result.status().code() != EINTR) {
-        // A kernel that swaps too slowly may kill the process in its memory limit: the other repetitions still count.
+        // The kernel may kill the process in its memory limit if swapping makes too little progress. The other
+        // repetitions still count.
         log(LogLevel::kWarning, "{}: a repetition is left out: {}", name, result.status().text());
         continue;
       }
@@ -122,7 +123,7 @@ class PagingRun {
   std::map<std::string, std::vector<json>> collected_;
 };
 
-// `field` of every run as numbers.
+// `field` of every run, where it is a number.
 std::vector<double> numbers(const std::vector<json>& runs, const json::json_pointer& field) {
   std::vector<double> values;
   for (const json& run : runs) {
@@ -158,11 +159,11 @@ void PagingRun::add_configuration(const std::string& name, const std::vector<jso
     cell["counters"] = medians(runs, at / "counters");
     (*document)["cells"].push_back(cell);
   }
-  // Memory that is all near has no misses: what took long there was an interrupt.
+  // Native memory has no misses: a slow access there was interrupted.
   if (name != "native") (*document)["misses"][name] = medians(runs, "/miss"_json_pointer);
 }
 
-// The number at a place of the document, -1 where there is none.
+// The number at a JSON pointer; -1 if there is none.
 double number_at(const json& document, const char* place) {
   json::json_pointer at(place);
   return document.contains(at) ? document[at].get<double>() : -1;
@@ -194,7 +195,7 @@ std::vector<std::string> paging_configurations() {
   return {"native", "shm", "tcp", "shm handler", "zram swap", "round trip shm", "round trip tcp", "all near"};
 }
 
-// A goal is left out where the document lacks what it is about.
+// A goal is left out if the document lacks its values.
 std::vector<Goal> paging_goals(const json& document) {
   std::vector<Goal> goals;
   struct Speed {

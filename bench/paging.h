@@ -1,4 +1,5 @@
-// What `farside bench paging` measures, apart from how it is shown (paging_report.h).
+// The measurements of `farside bench paging`: one word on each page, read and written, at random and in order. The text
+// and the chart are made in paging_report.h.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,14 +19,15 @@ struct PagingSettings : AccessSettings {
   bool quiet = false;
 };
 
-// Runs every way of paging in turn, `repetitions` times, and puts the medians into one document; its parts are named in
-// docs/benchmarks.md. A way that cannot run here is left out, with the reason under "skipped".
+// Runs every configuration in turn, each in its own process, `repetitions` times. Returns the medians in one document,
+// whose members docs/benchmarks.md describes. A configuration that cannot run on this machine is left out; the reason
+// is in "skipped". The caller has no threads.
 Result<nlohmann::json> measure_paging(const PagingSettings& settings);
 
-// The names that PagingSettings::ways may hold.
+// The names that PagingSettings::configurations accepts.
 std::vector<std::string> paging_configurations();
 
-// The goals of the project that the document can answer.
+// The goals that the document has values for.
 std::vector<Goal> paging_goals(const nlohmann::json& document);
 
 }  // namespace farside::bench

@@ -83,7 +83,8 @@ std::string miss_table(const json& document) {
   return format_table(table);
 }
 
-// Where a fault's time goes. "rest" is what the counters do not see: the kernel's way to the handler and back.
+// Where the time of a fault is spent. "rest" is outside the handler, where no counter runs: exception entry, signal
+// delivery and return.
 std::string fault_table(const json& document) {
   Table table = {{"per access", "configuration", "faults", "prefetched", "us in fault", "fetch", "map", "frame wait",
                   "page wait", "rest"}};

@@ -1,4 +1,4 @@
-// The document of `farside bench paging` for people: tables and a chart.
+// The text output and the chart of `farside bench paging`, made from its JSON document.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

@@ -15,8 +15,8 @@ using pager::Known;
 using pager::Outcome;
 using pager::Trace;
 
-// What a fault is assumed to cost the program, in us; a soft fault is a signal and a mapping without a fetch. Round
-// figures: `bench paging` measured misses of 7 and 19 us on a quiet machine.
+// Assumed cost of a fault, in us. A soft fault is a signal and a mapping without a fetch. The values are rounded:
+// `bench paging` measured misses of 7 us (shm) and 19 us (tcp) on an idle machine.
 constexpr double kSoftUs = 3, kMissShmUs = 6, kMissTcpUs = 15;
 
 struct Candidate {
@@ -65,7 +65,7 @@ json point_of(const Outcome& o, unsigned share) {
           {"tcp_us", misses * kMissTcpUs + soft * kSoftUs}};
 }
 
-// One table: a row for each candidate, a column for each share of near memory.
+// One table: a row per candidate, a column per share of near memory.
 std::string table_of(const json& trace, const std::string& head, const std::string& field, const char* format) {
   std::vector<std::vector<std::string>> rows = {{head}};
   for (const json& point : trace["curves"][0]["points"])

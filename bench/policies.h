@@ -1,5 +1,5 @@
-// What `farside bench policies` does: simulates which pages would be near, for each policy, on synthetic traces.
-// Nothing is timed and nothing is paged; the same seed gives the same figures on every machine.
+// `farside bench policies`: simulates, on synthetic traces, which pages each policy keeps near. Nothing is timed or
+// paged; the same seed gives the same results on every machine.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,11 +18,12 @@ struct PoliciesSettings {
 };
 
 // {"settings", "traces": [{"name", "curves": [{"policy", "points": [{"near", "hits", "soft_faults", "shm_us",
-// "tcp_us"}]}]}]}: hits and soft faults in percent of the accesses, costs in us an access.
+// "tcp_us"}]}]}]}. "near" is a percentage of the pages; hits and soft faults are percentages of the accesses; costs are
+// us per access.
 nlohmann::json measure_policies(const PoliciesSettings& settings);
 
 std::string policies_text(const nlohmann::json& document);
-// Miss-ratio curves, a panel for each trace.
+// Miss-ratio curves, one panel per trace.
 std::vector<LineChart> policies_charts(const nlohmann::json& document);
 
 }  // namespace farside::bench

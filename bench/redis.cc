@@ -26,7 +26,7 @@ constexpr unsigned kValueBytes = 512;
 constexpr unsigned kInFlight = 16;
 constexpr const char* kTests[] = {"set", "get"};
 constexpr const char* kFigures[] = {"ops_per_s", "p50_us", "p99_us", "written_per_op"};
-constexpr uint64_t kAllowance = 256 * kMiB;  // far memory beyond the data: the allocator's room
+constexpr uint64_t kAllowance = 256 * kMiB;  // far memory beyond the data, for fragmentation of the allocator
 
 class RedisRun {
  public:
@@ -44,7 +44,7 @@ class RedisRun {
     return {};
   }
 
-  // The native run comes first: its size tells what a share of the memory is on kernel swap.
+  // The native run is first: the memory limit for kernel swap is a share of its size.
   Status repeat() {
     Status done = measure("native", {});
     if (done.ok() && !server_) done = prepare_configurations();
@@ -79,7 +79,7 @@ class RedisRun {
   using Words = std::vector<std::string>;
 
   Words far_launcher(const std::string& local, const std::string& address, const char* writeback = "page") const {
-    setenv("FARSIDE_TOKEN", server_->token().c_str(), 1);  // not on the command line, where others could read it
+    setenv("FARSIDE_TOKEN", server_->token().c_str(), 1);  // not on the command line, which other users can read
     return {farside_, "run", "--quiet", "--local", local, "--far", address, "--writeback", writeback, "--"};
   }
 
@@ -103,7 +103,7 @@ class RedisRun {
     return {};
   }
 
-  // The kernel may kill the server in its memory limit: the other repetitions still count.
+  // The kernel may kill the server in its memory limit. The other repetitions still count.
   Status measure_swap() {
     Status done = measure("zram swap", limit_->launcher());
     if (done.ok() || done.code() == EINTR) return done;
@@ -132,7 +132,7 @@ class RedisRun {
   }
 
   RedisSettings settings_;
-  std::string farside_;  // the program
+  std::string farside_;  // path of the program
   const SignalHold& hold_;
   Progress progress_;
   uint64_t native_bytes_ = 0;

@@ -1,4 +1,4 @@
-// What `farside bench redis` measures: redis-server, unmodified, natively, over far memory and on kernel swap.
+// `farside bench redis`: an unmodified redis-server, native, over far memory and on kernel swap.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,7 +21,8 @@ Result<nlohmann::json> measure_redis(const RedisSettings& settings);
 std::vector<Goal> redis_goals(const nlohmann::json& document);
 std::string redis_text(const nlohmann::json& document);
 
-// What redis-benchmark --csv printed for one test: {"ops_per_s", "p50_us", "p99_us"}; EINVAL if it is something else.
+// Parses the output of redis-benchmark --csv for one test: {"ops_per_s", "p50_us", "p99_us"}. EINVAL for any other
+// text.
 Result<nlohmann::json> parse_redis_csv(const std::string& text);
 
 }  // namespace farside::bench

@@ -32,7 +32,7 @@ std::string command(std::initializer_list<std::string> words) {
   return text;
 }
 
-// Letters that repeat little, as redis-benchmark's own values.
+// Values that compress badly, like those of redis-benchmark.
 std::string value_of(uint64_t key, unsigned bytes) {
   std::string value(bytes, 0);
   uint64_t state = key * 0x9E3779B97F4A7C15u | 1;
@@ -104,7 +104,7 @@ Status RedisServer::send(const std::string& text) {
   return {};
 }
 
-// Reads so many one-line replies; an error reply is an error.
+// Reads `count` one-line replies. An error reply is returned as an error.
 Status RedisServer::receive_lines(uint64_t count) {
   char buffer[16384];
   while (count > 0) {
@@ -142,7 +142,7 @@ Result<std::string> RedisServer::benchmark(const char* test, uint64_t requests, 
   Result<std::string> path = find_in_path("redis-benchmark");
   if (!path.ok()) return path.status();
   std::string output = directory_->file("csv");
-  // The shell's part is to send the output into a file; nothing is quoted by us.
+  // The shell only redirects the output into a file. All words are passed as arguments, so nothing needs quoting.
   std::vector<std::string> words = {"/bin/sh",
                                     "-c",
                                     "exec \"$@\" >\"$0\"",
@@ -189,7 +189,7 @@ uint64_t RedisServer::bytes_written() {
 RedisServer::~RedisServer() {
   if (pid_ > 0 && socket_ >= 0 && send(command({"SHUTDOWN", "NOSAVE"})).ok()) {
     char rest[64];
-    while (recv(socket_, rest, sizeof rest, 0) > 0) {}  // until it closes the connection
+    while (recv(socket_, rest, sizeof rest, 0) > 0) {}  // until the server closes the connection
   } else if (pid_ > 0) {
     kill(pid_, SIGTERM);
   }

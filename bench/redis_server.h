@@ -1,5 +1,5 @@
-// redis-server as a child process in a folder of its own, started by a launcher (a list of words put before its command
-// line), filled and loaded over its Unix socket.
+// redis-server as a child process in a private directory. It is started by a launcher (words that precede its command
+// line, such as `farside run --`), and filled and loaded over its Unix socket.
 #pragma once
 #include <sys/types.h>
 
@@ -22,14 +22,14 @@ class RedisServer {
   RedisServer(const RedisServer&) = delete;
   RedisServer& operator=(const RedisServer&) = delete;
 
-  // Stores every key that redis-benchmark -r KEYS may ask for.
+  // Stores every key that redis-benchmark -r KEYS may request.
   Status fill(uint64_t keys, unsigned value_bytes);
-  // Runs one test of redis-benchmark; returns its CSV.
+  // Runs one test of redis-benchmark and returns its CSV output.
   Result<std::string> benchmark(const char* test, uint64_t requests, uint64_t keys, unsigned value_bytes,
                                 unsigned in_flight);
-  // Of the server itself, not its launcher.
+  // Resident size of the process `pid_`. With a launcher that does not exec, that is the launcher.
   uint64_t resident_bytes();
-  // To far memory so far; 0 where it has none.
+  // Bytes written back to far memory so far, of all processes below the launcher; 0 without far memory.
   uint64_t bytes_written();
 
  private:

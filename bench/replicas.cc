@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// The cells of one server and of two replicas, in each repetition.
+// The cells of each repetition, with one server and with two replicas.
 struct Pair {
   std::string transport;
   std::vector<json> one, two;
@@ -34,7 +34,7 @@ class ReplicasRun {
     return {};
   }
 
-  // One and two one after another, so that drift of the machine hits both alike.
+  // Alternates between one server and two, so that drift of the machine affects both alike.
   Status repeat() {
     for (Pair& pair : pairs_) {
       bool shm = pair.transport == "shm";

@@ -1,12 +1,13 @@
-// What `farside bench replicas` measures: what the second copy of every page costs. The accesses of `bench paging` over
-// one server and over two replicas, in turn, over shared memory and tcp.
+// `farside bench replicas`: the cost of storing every page twice. The accesses of `bench paging` over one server and
+// over two replicas, alternating, over shared memory and tcp.
 #pragma once
 #include "bench/paging.h"
 
 namespace farside::bench {
 
-// {"machine", "settings", "cells": [{"transport", "workload", "threads", "one_us": summary, "two_us": summary,
-// "ratio": summary}]}. A ratio is two replicas' time by one server's in the same repetition.
+// {"machine", "settings", "cells": [{"transport", "workload", "threads", "one_us": summary, "two_us": summary, "ratio":
+// summary}]}. A ratio is the time with two replicas divided by the time with one server in the same repetition. The
+// caller has no threads.
 Result<nlohmann::json> measure_replicas(const PagingSettings& settings);
 std::string replicas_text(const nlohmann::json& document);
 

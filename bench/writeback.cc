@@ -24,7 +24,7 @@ constexpr unsigned kLines[] = {1, 2, 4, 8, 16, 32, 64};
 struct Link {
   const char* name;
   bool tcp;
-  const char* query;  // of the shm address
+  const char* query;  // appended to the shm address
 };
 constexpr Link kLinks[] = {{"shm, 10 Gbit/s", false, "?gbps=10"}, {"tcp", true, ""}};
 
@@ -50,7 +50,7 @@ std::vector<Pattern> patterns() {
   return all;
 }
 
-// A figure of one cell, out of the run's counters.
+// A phase of eviction whose time per page is reported.
 struct Phase {
   const char* name;
   Counter counter;
@@ -71,7 +71,7 @@ class Cell {
     for_each_page([this](uint64_t page) { change(page); });
     uint64_t changed = now_ns();
     pager::Stats before = far_.stats();
-    far_.pager().set_local({1, 0});  // the least that there may be
+    far_.pager().set_local({1, 0});  // the pager raises it to its minimum
     while (far_.stats().near_pages > far_.stats().limit_pages) os::nanosleep_ns(100'000);
     double us = static_cast<double>(now_ns() - changed) / 1000;
     json made = figures(before, far_.stats(), us);
@@ -91,7 +91,7 @@ class Cell {
   void change(uint64_t page) {
     for (unsigned i = 0; i < pattern_.lines; i++) *word(page, i) = page + round_;
   }
-  // What the cells before have written into the first line.
+  // Checks that the first line holds the value written by the previous cell.
   void check(uint64_t page) {
     uint64_t value = *word(page, 0);
     if (round_ > 1 && value != page + round_ - 1) die("page {} holds {} in round {}", page, value, round_);
@@ -120,9 +120,9 @@ class Cell {
   uint64_t round_;
 };
 
-constexpr unsigned kWarmRounds = 3;  // in which auto finds out what a pattern wants
+constexpr unsigned kWarmRounds = 3;  // before a measurement, so that `auto` adapts to the pattern
 
-// All patterns over one link in one mode. The first round stores each page.
+// All patterns over one link in one mode. The round before them stores every page once.
 Result<json> measure_mode(const WritebackSettings& s, const ServerProcess& server, const Link& link, const Mode& mode) {
   std::string address = link.tcp ? server.tcp() : server.shm() + link.query;
   auto far = FarMemory::create({.address = address,
@@ -251,7 +251,7 @@ std::string writeback_text(const json& document) {
   return text;
 }
 
-// Goodput against lines, a panel a link.
+// Goodput by changed lines, one panel per link.
 std::vector<LineChart> writeback_charts(const json& document) {
   std::vector<LineChart> charts;
   for (const Link& link : kLinks) {

@@ -1,6 +1,6 @@
-// What `farside bench writeback` does: pages of which some lines were changed leave, whole or by lines, over a link
-// with a bandwidth cap and over tcp (Kona, figure 11). Goodput is changed bytes a second of eviction alone: everything
-// is near and changed before the budget is lowered.
+// `farside bench writeback`: evicts pages in which some lines were changed, as whole pages or by lines, over a link
+// with limited bandwidth and over tcp (Kona, figure 11). Goodput is the changed bytes written per second of eviction:
+// all data is made near and changed before the budget is lowered and the clock started.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -13,13 +13,13 @@ namespace farside::bench {
 
 struct WritebackSettings {
   uint64_t bytes = 0;  // of data
-  double local = 0;    // not used: all of it is near, then next to nothing
+  double local = 0;    // not used: the benchmark sets the budget itself
   unsigned evictors = 1;
   unsigned repetitions = 3;
   bool quiet = false;
 };
 
-// {"machine", "settings", "goals", "rows": [{"over", "mode", "pattern", "lines", figures}]}
+// {"machine", "settings", "goals", "rows": [{"over", "mode", "pattern", "lines", figures}]}. The caller has no threads.
 Result<nlohmann::json> measure_writeback(const WritebackSettings& settings);
 std::string writeback_text(const nlohmann::json& document);
 std::vector<LineChart> writeback_charts(const nlohmann::json& document);

@@ -25,11 +25,11 @@ using nlohmann::json;
 using Words = std::vector<std::string>;
 
 constexpr const char* kPlainPolicy = "second-chance";
-constexpr uint64_t kProcessAllowance = 8 * kMiB;  // beside its data a process holds code, stacks and page tables
+constexpr uint64_t kProcessAllowance = 8 * kMiB;  // code, stacks and page tables count in the limit, too
 constexpr unsigned kTracedShare = 25;
 constexpr double kMinLimit = 10, kLimitWithoutNative = 300;  // seconds
 
-// Variables that change how programs run over far memory; the token is none.
+// Environment variables that change how programs run over far memory. The token is not one of them.
 json far_variables() {
   json variables = json::object();
   for (const OptionName& name : option_names()) {
@@ -51,7 +51,7 @@ json settings_json(const AllSettings& s) {
 
 json failure(const CapturedRun& run) { return {{run.cut_off ? "cut_off" : "failed", run.outcome()}}; }
 
-// What the application printed, with what we saw of it.
+// The application's output, plus measurements of its process.
 json figures_of(const CapturedRun& run) {
   if (!run.succeeded()) return failure(run);
   json figures = json::parse(run.output, nullptr, false);
@@ -78,7 +78,7 @@ class AllRun {
     Progress progress(tasks.size() + traces.size(), settings_.quiet);
     for (const Task& task : tasks) {
       progress.step(fmt::format("{} {}, {}% near", task.app, task.configuration, task.share));
-      if (!results_.needs(task)) continue;  // cut off meanwhile
+      if (!results_.needs(task)) continue;  // an earlier repetition was cut off
       Result<json> record = run(task);
       if (!record.ok()) return record.status();
       Status put = results_.put(task, std::move(*record));
@@ -105,7 +105,7 @@ class AllRun {
     auto server = ServerProcess::start(hold_, 4 * settings_.size + 32 * remote::kSlabBytes);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
-    setenv("FARSIDE_TOKEN", server_->token().c_str(), 1);  // not on the command line, where others could read it
+    setenv("FARSIDE_TOKEN", server_->token().c_str(), 1);  // not on the command line, which other users can read
     Status done = find_out_what_is_missing();
     return done.ok() ? measure_link() : done;
   }
@@ -119,7 +119,7 @@ class AllRun {
     if (done.ok() && apps_.empty()) done = Status::error(ENOENT, "no application is in {}", settings_.apps_dir);
     configurations_ = settings_.list.configurations;
     if (!done.ok() || std::ranges::find(configurations_, kZram) == configurations_.end()) return done;
-    // Twice the data: a swap area that fills up makes the kernel free the slots of pages that came back.
+    // Twice the data: when a swap area is nearly full, the kernel frees the slots of pages that were swapped in.
     auto swap = ZramSwap::create(2 * settings_.size);
     auto limit = swap.ok() ? MemoryLimit::create(settings_.size) : swap.status();
     if (limit.ok()) {
@@ -178,7 +178,7 @@ class AllRun {
     return words;
   }
 
-  // Seconds after which a run is cut off.
+  // The time limit of a run, in seconds.
   double limit(const std::string& app) const {
     auto native = median_of(results_.document(), app, kNative, 100, "wall_s");
     return native ? std::max(kMinLimit, settings_.cut_off * *native) : kLimitWithoutNative;
@@ -211,7 +211,7 @@ class AllRun {
     return figures;
   }
 
-  // The limit is a share of what the application held natively.
+  // The limit is a share of the memory that the application used natively.
   Result<json> run_on_swap(const Task& task) {
     auto native = median_of(results_.document(), task.app, kNative, 100, "peak_bytes");
     double whole = native ? *native : static_cast<double>(settings_.size);
@@ -221,14 +221,14 @@ class AllRun {
     words.insert(words.end(), app.begin(), app.end());
     Result<CapturedRun> done = run_captured(words, hold_, {.seconds = limit(task.app)});
     if (!done.ok()) return done.status();
-    // The kernel kills programs whose swapping makes too little progress; that is its figure.
+    // The kernel kills programs whose swapping makes too little progress. That is a result.
     if (!done->succeeded() && (*limited)->kills() > 0) {
       return json{{"killed", "by the kernel in its memory limit"}};
     }
     return figures_of(*done);
   }
 
-  // Which part of the faults without hints stands at lines that have some.
+  // The share of the faults, in a run without hints, that occur at lines with hints.
   Result<json> trace(const std::string& app) {
     std::string out = directory_->file("trace");
     Words words = {farside_, "trace",   "--quiet", "--local", fmt::format("{}%", kTracedShare),
@@ -257,7 +257,7 @@ class AllRun {
   const SignalHold& hold_;
   Results results_;
   std::vector<std::string> apps_, configurations_;
-  std::string farside_;  // the program
+  std::string farside_;  // path of the program
   std::unique_ptr<PrivateDirectory> directory_;
   std::unique_ptr<ServerProcess> server_;
   std::unique_ptr<ZramSwap> swap_;

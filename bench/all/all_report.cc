@@ -21,7 +21,8 @@ using Series = LineChart::Series;
 constexpr unsigned kAllNear = 100;
 constexpr const char* kRunWays[] = {kFar, kHinted, kZram};
 constexpr const char* kIdeal = "ideal";
-constexpr const char* kCurves[] = {kFar, kHinted, kIdeal, kZram, kNative};  // the same colours in every plot
+// In a fixed order, so that a configuration has the same colour in every plot.
+constexpr const char* kCurves[] = {kFar, kHinted, kIdeal, kZram, kNative};
 
 const char* figure_of(const std::string& app) { return find_application(app)->figure; }
 
@@ -30,7 +31,7 @@ std::optional<double> figure(const json& document, const std::string& app, const
   return median_of(document, app, configuration, configuration == kNative ? kAllNear : share, figure_of(app));
 }
 
-// Of the native figure.
+// Relative to the native value.
 std::optional<double> relative(const json& document, const std::string& app, const std::string& configuration,
                                unsigned share) {
   auto native = figure(document, app, kNative, share), measured = figure(document, app, configuration, share);
@@ -96,7 +97,7 @@ std::string throughput_table(const json& document, const std::string& app, const
   return format_table(table);
 }
 
-// "" for applications that time no operations.
+// "" for applications that do not measure latencies.
 std::string latency_table(const json& document, const std::string& app, const std::vector<unsigned>& shares) {
   auto native = median_of(document, app, kNative, kAllNear, "p99_us");
   if (!native) return "";
@@ -151,7 +152,7 @@ LineChart throughput_chart(const json& document, const std::string& app, const s
   return chart;
 }
 
-// Figures as people read them on an axis.
+// The unit of an axis.
 struct Unit {
   double divisor;
   const char* name;
@@ -161,7 +162,7 @@ Unit unit_for(double most) {
   return most >= 1e3 ? Unit{1e3, "thousand "} : Unit{1, ""};
 }
 
-// The first run of a way that has the member; a panel shows one run, not a mean of several.
+// The first run of a configuration that has the member. A panel shows one run, not a mean.
 std::optional<json> first_with(const json& document, const std::string& app, const std::string& configuration,
                                unsigned share, const char* member) {
   for (json& record : records(document, app, configuration, configuration == kNative ? kAllNear : share)) {
@@ -170,7 +171,7 @@ std::optional<json> first_with(const json& document, const std::string& app, con
   return std::nullopt;
 }
 
-// A panel for each share; points(member) makes a series of what a run has, and its y values are divided by the unit.
+// One panel per share. points(member) converts the member of a run to a series.
 template <typename Points>
 std::vector<LineChart> panels(const json& document, const std::string& app, const std::vector<unsigned>& shares,
                               const char* member, Points points) {
@@ -198,7 +199,7 @@ void scale(LineChart* chart, double x, double y) {
   }
 }
 
-// Operations in each tenth of a second. The last tenth is not full.
+// Operations in each tenth of a second. The last, incomplete one is omitted.
 std::vector<LineChart> timeline_charts(const json& document, const std::string& app,
                                        const std::vector<unsigned>& shares) {
   auto charts = panels(document, app, shares, "timeline", [](const json& tenths) {
@@ -217,10 +218,10 @@ std::vector<LineChart> timeline_charts(const json& document, const std::string& 
   return charts;
 }
 
-// Latency by what was achieved. Beyond saturation latencies grow without bound: they are drawn at the panel's top.
+// Latency by achieved throughput. Beyond saturation latencies are unbounded; they are drawn at the top of the panel.
 std::vector<LineChart> latency_charts(const json& document, const std::string& app,
                                       const std::vector<unsigned>& shares) {
-  constexpr double kShown = 20;  // times the lowest
+  constexpr double kShown = 20;  // times the lowest latency
   auto charts = panels(document, app, shares, "curve", [](const json& curve) {
     decltype(Series::points) points;
     for (const json& at : curve) points.emplace_back(at["achieved"].get<double>(), at["p99_us"].get<double>());

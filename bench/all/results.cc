@@ -73,7 +73,7 @@ Result<Results> Results::open(const std::string& file, const json& settings, boo
   if (!other.empty()) {
     return Status::error(EINVAL, "{} was measured with another {}; give --fresh or another --out", file, other);
   }
-  old["skipped"] = json::object();  // what is missing now
+  old["skipped"] = json::object();  // determined again in this run
   results.document_ = std::move(old);
   return results;
 }
@@ -118,7 +118,7 @@ std::optional<double> median_of(const json& document, const std::string& app, co
 
 std::vector<std::string> problems_of(const json& document) {
   std::vector<std::string> problems;
-  std::map<std::string, std::map<std::string, std::string>> sums;  // application, checksum: a run that has it
+  std::map<std::string, std::map<std::string, std::string>> sums;  // application -> checksum -> a run with it
   for (const auto& [key, record] : document["runs"].items()) {
     if (record.contains("failed")) problems.push_back(fmt::format("{}: {}", key, record["failed"].get<std::string>()));
     if (record.contains("checksum")) sums[key.substr(0, key.find('/'))].emplace(record["checksum"], key);

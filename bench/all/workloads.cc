@@ -19,7 +19,7 @@ const Application kApplications[] = {
     {"cross_sections", "priority"},
     {"word_count", "second-chance"},
     {"pagerank", "priority"},
-    // Its operations come at a given rate; what changes from way to way is how many a closed loop gets answered.
+    // Its request rate is fixed. The compared value is the number of requests that a closed loop completes.
     {"memcached_load", nullptr, "capacity_per_s", {"--operations", "10000", "--rates", "5000,10000,20000,40000,80000"}},
 };
 

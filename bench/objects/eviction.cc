@@ -1,5 +1,6 @@
-// What eviction costs the processor for each byte that leaves: pages of objects beside plain pages. What the evacuator
-// takes, which plain pages have not, is told for each write, since objects that come one by one save evictions.
+// CPU cycles of eviction per evicted byte: pages of objects compared with plain pages. The cycles of the evacuator,
+// which plain pages do not need, are given per write: objects fetched one by one cause fewer evictions, so a value per
+// evicted byte would not be comparable.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ using nlohmann::json;
 using pager::Counter;
 
 constexpr unsigned kFibers = 8;
-constexpr double kGoal = 2;  // cycles a byte; AIFM takes 43.7 and Atlas 5.9 (Atlas, 5.2)
+constexpr double kGoal = 2;  // cycles per byte; AIFM takes 43.7 and Atlas 5.9 (Atlas 5.2)
 constexpr NamedConfiguration kConfigurations[] = {{"plain pages", Configuration::kPages},
                                                   {"objects, as pages only", Configuration::kAsPages},
                                                   {"objects, one by one only", Configuration::kOneByOne},
@@ -29,7 +30,7 @@ json key_of(const std::string& over, const std::string& configuration) {
   return {{"suite", "eviction"}, {"over", over}, {"configuration", configuration}};
 }
 
-// Processor time of this process's threads of that name. 0 where the kernel does not tell.
+// CPU time of the threads of this process with that name. 0 if the kernel does not report it.
 uint64_t cpu_ns_of_threads(const std::string& name) {
   uint64_t sum = 0;
   std::error_code ignored;

@@ -1,5 +1,5 @@
-// Random reads by more and more fibers on one worker: objects, paging with and without hints, and kernel swap, where
-// as many threads read, since a thread is all that can wait for the kernel.
+// Random reads by 1 to 64 fibers on one worker: objects, and paging with and without hints. On kernel swap as many
+// threads read instead, because only a thread can wait for the kernel.
 #include <fmt/format.h>
 
 #include <thread>
@@ -17,7 +17,7 @@ using nlohmann::json;
 
 constexpr unsigned kCounts[] = {1, 4, 16, 64};
 constexpr unsigned kMaxCount = 64;
-constexpr double kGoal = 7;  // objects against pages as unmodified programs have them
+constexpr double kGoal = 7;  // objects compared with pages of an unmodified program
 constexpr const char* kThreads = "threads";
 
 constexpr NamedConfiguration kConfigurations[] = {{"objects", Configuration::kOneByOne},

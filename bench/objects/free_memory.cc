@@ -1,6 +1,6 @@
-// Does near memory run out while fibers read, make and end far objects, and garbage builds up (AIFM, figure 15)? There,
-// evacuation alone frees memory, and it waits for scopes. Here eviction frees it and waits for nobody, which the second
-// way to run shows: every fiber is in a scope all the time, so that no object may be moved and all garbage stays.
+// Free near memory over time, while fibers read, create and destroy far objects and garbage builds up (AIFM, figure
+// 15). In AIFM only evacuation frees memory, and it waits for scopes. Here eviction frees memory and does not wait. The
+// second variant shows this: every fiber is always in a scope, so that no object may be moved and all garbage stays.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,17 +36,17 @@ json key_of(const std::string& over, const std::string& scopes) {
   return {{"suite", "free-memory"}, {"over", over}, {"scopes", scopes}};
 }
 
-// Of what the pager's own tables and buffers leave of the limit.
+// Relative to the limit less the pager's own tables and buffers.
 double free_share(const pager::Stats& stats) {
   double usable = static_cast<double>(stats.limit_pages * kPageSize) - static_cast<double>(stats.metadata_bytes);
   return std::clamp(1 - static_cast<double>(stats.near_pages * kPageSize) / usable, 0.0, 1.0);
 }
 
-// Looks at memory again and again, in a thread of its own.
+// A thread that samples memory once a millisecond.
 class Sampler {
  public:
   explicit Sampler(FarMemory& far) : far_(far), thread_([this] { run(); }) {}
-  // All samples so far: shares of near memory that are free, and shares of the objects' pages that are garbage.
+  // Ends the thread. Returns all samples: the free share of near memory, and the garbage share of the objects' pages.
   void stop(std::vector<double>* free, std::vector<double>* garbage) {
     stopping_ = true;
     thread_.join();
@@ -79,7 +79,7 @@ void run_batch(Lines& lines, uint64_t begin, uint64_t end, Random& random) {
   for (uint64_t i = 0; i < kReplaced; i++) lines.replace(any());
 }
 
-// Each fiber has lines of its own.
+// Each fiber has its own lines.
 double run_batches(Lines& lines, uint64_t batches, bool always_in_scope) {
   return time_fibers(kFibers, [&](unsigned f) {
     Random random(f);
@@ -88,7 +88,8 @@ double run_batches(Lines& lines, uint64_t batches, bool always_in_scope) {
     uint64_t begin = lines.count() * f / kFibers, end = lines.count() * (f + 1) / kFibers;
     for (uint64_t i = 0; i < batches; i++) {
       run_batch(lines, begin, end, random);
-      this_fiber::yield();  // over shm nothing else lets others run, and one fiber's lines would all be near
+      this_fiber::yield();  // over shm reads rarely suspend; without it one fiber would run alone, and its lines would
+                            // all be near
     }
   });
 }
@@ -148,7 +149,7 @@ std::string text(const json& document) {
   return format_table(rows);
 }
 
-// Nobody waits for memory, whatever scopes are open.
+// Even when scopes are open all the time, almost no read waits for memory.
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
   for (const char* over : kOvers) {

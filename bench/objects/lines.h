@@ -1,4 +1,4 @@
-// The data that most parts use: lines of 64 bytes as far objects, or in a plain array that is paged. And fibers that
+// The data that most suites use: lines of 64 bytes, as far objects or in a plain array that is paged; and fibers that
 // read them.
 #pragma once
 #include <functional>
@@ -15,16 +15,16 @@ namespace farside::bench::objects_bench {
 struct Line {
   uint64_t words[8];
 };
-// Line number i. Half of it compresses, as of programs' data: swap on zram compresses.
+// Line number i. About half of it compresses, as is typical of program data: zram compresses.
 Line make_line(uint64_t i);
 
-// How lines come back.
+// How lines are fetched.
 enum class Configuration {
   kPages,        // a plain array, paged
-  kHintedPages,  // the same, each page asked for by a hint before it is read
-  kAsPages,      // objects, always with their page
-  kOneByOne,     // objects, always alone
-  kHybrid        // objects, as Farside chooses
+  kHintedPages,  // the same, with a hint before each read
+  kAsPages,      // objects; always the whole page (Paths::kPageOnly)
+  kOneByOne,     // objects; always the object alone (Paths::kObjectOnly)
+  kHybrid        // objects; Farside chooses per page
 };
 struct NamedConfiguration {
   const char* name;
@@ -34,36 +34,37 @@ struct NamedConfiguration {
 Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& over,
                                                   Configuration configuration);
 
-// Lines by number.
+// Lines by number. The methods may be called by several threads or fibers, except for writes to the same line.
 class Lines {
  public:
-  // In far memory that open_for_lines() gave for the same way.
+  // In far memory from open_for_lines() with the same configuration.
   Lines(FarMemory& far, Configuration configuration, uint64_t count);
-  // In memory that anybody else pages.
+  // In plain memory, such as that of KernelSwap.
   Lines(std::byte* memory, uint64_t count);
 
   uint64_t count() const { return count_; }
-  // Reads the line's number, or writes beside it; ends the process if the number is another one.
+  // Reads the number of the line, or changes another word of it. Ends the process if the number is wrong. May suspend
+  // the calling fiber.
   void read(uint64_t i);
   void write(uint64_t i);
-  // Ends the object and makes it anew.
+  // Replaces the object by a new one with the same number. Not for arrays.
   void replace(uint64_t i) { owners_[i] = make_unique<Line>(make_line(i)); }
 
  private:
   void fill();
 
   uint64_t count_;
-  FarMemory* hinted_ = nullptr;  // whose hints are used; nullptr: none
+  FarMemory* hinted_ = nullptr;  // hints are sent to it; nullptr: none
   Line* array_ = nullptr;        // nullptr: far objects
   std::vector<unique_ptr<Line>> owners_;
 };
 
-// Runs work(0), work(1) ... at a time, each in a fiber of its own, on one worker. Seconds.
+// Runs work(0) to work(fibers - 1), each in its own fiber, on one worker. Returns seconds.
 double time_fibers(unsigned fibers, const std::function<void(unsigned)>& work);
 
 double bytes_fetched(FarMemory& far);
 
-// Gives the evacuator time to do what it has in hand.
+// Waits 20 ms, in which the evacuator finishes the work that it has.
 void settle();
 
 }  // namespace farside::bench::objects_bench

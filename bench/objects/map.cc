@@ -1,5 +1,6 @@
-// Look-ups in hash maps, keys by Zipf's law with exponents from uniform to very skewed (AIFM, figure 9): Farside's two
-// maps of far entries, and std::unordered_map all near, paged by Farside, and on kernel swap.
+// Lookups in hash maps, with keys distributed by Zipf's law with exponents from 0 (uniform) to 1.35 (AIFM, figure 9).
+// The two maps of Farside with far entries are compared with std::unordered_map, all near, paged by Farside, and on
+// kernel swap.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -25,11 +26,11 @@ using nlohmann::json;
 constexpr double kExponents[] = {0, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35};
 constexpr double kMaxExponent = 1.4;  // of the chart
 constexpr unsigned kFibers[] = {1, 64};
-constexpr unsigned kThread = 0;  // for a number of fibers: none, a thread reads
+constexpr unsigned kThread = 0;  // in place of a number of fibers: a thread reads
 constexpr double kMinSeconds = 0.2;
 constexpr unsigned kSlicesOfTrace = 40;
-constexpr unsigned kMaxSlices = kSlicesOfTrace / std::size(kFibers) - 1;  // and one to warm up
-constexpr const char* kNative = "native";                                 // where others name their transport
+constexpr unsigned kMaxSlices = kSlicesOfTrace / std::size(kFibers) - 1;  // one more to warm up
+constexpr const char* kNative = "native";  // in the rows of other configurations: their transport
 
 struct Value {
   uint64_t words[31];
@@ -40,7 +41,7 @@ struct Entry {  // with its key
 };
 static_assert(sizeof(Entry) == 256);
 
-// Compresses to about a half, as programs' data does: swap on zram compresses.
+// Compresses to about a half, as is typical of program data: zram compresses.
 Value value_of(uint64_t key) {
   Random random(key);
   Value value = {};
@@ -50,7 +51,7 @@ Value value_of(uint64_t key) {
   return value;
 }
 
-// Values by key, in some kind of map.
+// Values by key, in one of several kinds of map.
 class Table {
  public:
   virtual ~Table() = default;
@@ -73,7 +74,7 @@ class FarTable : public Table {
   Map map_;
 };
 
-// All of it, buckets and nodes, in the given memory.
+// Buckets and nodes are all in the given memory.
 class StdTable : public Table {
  public:
   static uint64_t bytes_for(uint64_t count) { return count * (sizeof(Entry) + 32) + kMiB; }
@@ -97,15 +98,15 @@ using Traces = std::shared_ptr<std::vector<pager::Trace>>;
 
 struct Run {
   Context context;
-  Traces traces;  // keys to look up, for each exponent
+  Traces traces;  // keys to look up, one trace per exponent
   uint64_t count() const { return context.settings.bytes / sizeof(Entry); }
 };
 
-// The order in which one trace's keys are looked up, by whoever comes next.
+// Looks up the keys of one trace, in slices.
 class Lookups {
  public:
   Lookups(const Table& table, const pager::Trace& trace) : table_(table), keys_(trace.accesses) {}
-  // Seconds that the next of the trace's slices takes.
+  // Looks up the next slice of the trace; wraps around at the end. Returns seconds.
   double time_slice(unsigned fibers) {
     end_ = next_ + slice();
     if (fibers != kThread) return time_fibers(fibers, [this](unsigned) { go(); });
@@ -116,7 +117,7 @@ class Lookups {
   uint64_t slice() const { return keys_.size() / kSlicesOfTrace; }
 
  private:
-  // All fibers are on one worker, so nobody else looks at next_ meanwhile.
+  // next_ needs no lock: all fibers are on one worker.
   void go() {
     while (next_ < end_) {
       uint64_t key = keys_[next_++ % keys_.size()];
@@ -151,7 +152,7 @@ void fill(Table& table, uint64_t count) {
   settle();
 }
 
-// All exponents in turn on one table, the least skewed first.
+// All exponents on one table, the least skewed first.
 json measure_table(const Run& run, const Table& table, const std::string& over, const std::string& configuration,
                    std::span<const unsigned> fibers, FarMemory* far) {
   json rows = json::array();
@@ -169,11 +170,12 @@ uint64_t heap_bytes() {
   return heap.uordblks + heap.hblkhd;
 }
 
-// What a map keeps near beside its entries comes off what may be near of them.
+// The near memory that a map uses for its index is subtracted from the budget for its entries, so that all maps have
+// the same amount in total.
 template <typename Map>
 Result<json> measure_objects_map(const Run& run, const std::string& over, const std::string& configuration) {
   FarMemoryConfig config = run.context.far_config(over);
-  config.more_bytes = 4 * run.context.settings.bytes;  // objects that come one by one leave garbage there
+  config.more_bytes = 4 * run.context.settings.bytes;  // objects that are fetched one by one leave garbage there
   auto far = open_with_objects(config);
   if (!far.ok()) return far.status();
   uint64_t before = heap_bytes();
@@ -194,7 +196,7 @@ Result<json> measure_paged_map(const Run& run, const std::string& over, const st
   return measure_table(run, table, over, configuration, kFibers, far->get());
 }
 
-// By a thread, in memory of the kernel's.
+// By one thread, in memory of the kernel: native or on swap.
 Result<json> measure_plain_map(const Run& run, const std::string& over, const std::string& configuration) {
   uint64_t bytes = StdTable::bytes_for(run.count());
   Result<std::byte*> memory = over == kSwap ? run.context.swap->enter_and_map(bytes) : map_plain(bytes);
@@ -237,7 +239,7 @@ std::vector<Measurement> measurements(const Context& context) {
 
 std::string fibers_text(unsigned n) { return fmt::format("{} fiber{}", n, n == 1 ? "" : "s"); }
 
-// What is shown: a map, where it is, and who reads. Calls show(name, over, way, fibers).
+// Calls show(name, over, configuration, fibers) for each line of the table.
 template <typename Show>
 void for_each_line(const char* over, Show show) {
   for (const NamedMap& map : kMaps) {
@@ -264,7 +266,7 @@ std::string text(const json& document) {
   return format_table(rows);
 }
 
-// At no exponent are objects to be slower than pages.
+// Goal: objects are not slower than pages at any exponent.
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
   for (const char* over : kOvers) {
@@ -293,7 +295,7 @@ LineChart::Series series_of(const json& document, const std::string& name, const
   return series;
 }
 
-// Without the native map, beside which nothing else would be seen.
+// Without the native map: its rates are so high that the other curves would be flat.
 std::vector<LineChart> charts(const json& document) {
   std::vector<LineChart> charts;
   for (const char* over : kOvers) {

@@ -1,4 +1,4 @@
-// One miss: a deref of an object that is far, beside a read of as many bytes by the transport alone.
+// The time of one miss: a dereference of a remote object, compared with a read of the same size by the transport alone.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -14,8 +14,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMax = 50000;  // misses; their median needs no more
-constexpr double kGoalUs = 1.2;   // beyond the transport
+constexpr uint64_t kMax = 50000;  // accesses; enough for a median
+constexpr double kGoalUs = 1.2;   // more than the transport alone
 
 struct Page {
   uint64_t words[512];

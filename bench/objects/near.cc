@@ -1,4 +1,4 @@
-// Derefs of near objects: what a program pays when nothing is far.
+// Dereferences of near objects: their cost when nothing is remote.
 #include <fmt/format.h>
 
 #include <memory>
@@ -16,8 +16,8 @@ namespace {
 using nlohmann::json;
 
 constexpr unsigned kHot = 64;                           // objects in the hot loops
-constexpr uint64_t kTurns = 2'000'000, kStepped = 640;  // derefs: timed, and stepped through
-constexpr uint64_t kChased = 2'000'000;                 // lines: 128 MB, more than a cache holds
+constexpr uint64_t kTurns = 2'000'000, kStepped = 640;  // dereferences: timed, and single-stepped
+constexpr uint64_t kChased = 2'000'000;                 // lines: 128 MB, larger than the caches
 constexpr unsigned kRuns = 7;
 
 struct Hot {
@@ -68,7 +68,8 @@ json measure_case(const Case& c, Hot& hot) {
   std::vector<double> ns;
   for (unsigned i = 0; i < kRuns; i++) ns.push_back(ns_per_turn([&] { c.loop(hot, kTurns); }, kTurns));
   json made = {{"name", c.name}, {"ns", summary(ns)}, {"instructions", nullptr}};
-  auto of = [&](auto loop) -> std::optional<uint64_t> {  // for kStepped turns more: what is around the loop drops out
+  auto of = [&](auto loop)
+      -> std::optional<uint64_t> {  // of kStepped more iterations: the instructions around the loop cancel
     auto once = count_instructions([&] { loop(hot, kStepped); });
     auto twice = count_instructions([&] { loop(hot, 2 * kStepped); });
     return once && twice ? std::optional(*twice - *once) : std::nullopt;
@@ -78,7 +79,8 @@ json measure_case(const Case& c, Hot& hot) {
   return made;
 }
 
-// Each line names the next: no two derefs can overlap. The same order for all kinds of pointers.
+// Each line contains the index of the next one, so that no two dereferences overlap. The order is the same for all
+// kinds of pointers.
 template <typename Pointer, typename Deref>
 double chase(std::vector<Pointer>& pointers, uint64_t steps, Deref deref) {
   uint64_t at = 0;

@@ -1,5 +1,6 @@
-// What whole programs pay for far types while everything is near: each is written once, as a template, and runs with
-// the standard library's containers and pointers and with Farside's, in turns. Both must compute the same.
+// The cost of far types in whole programs while everything is near. Each program is a template that runs with the
+// containers and pointers of the standard library and with those of Farside, alternating. Both must compute the same
+// result.
 #include <fmt/format.h>
 
 #include <memory>
@@ -28,7 +29,7 @@ constexpr double kGoal = 1.08;
 
 struct StdKind {
   struct Scope {
-    Scope() {}  // used, as the other kind's is
+    Scope() {}  // user-provided, so that an unused scope causes no warning
   };
   template <typename T>
   using Pointer = std::unique_ptr<T>;
@@ -111,8 +112,8 @@ struct FarKind {
   }
 };
 
-// ---- A web front end (AIFM 8.1): 32 keys are looked up, and what is found leads to one element of 8 KiB, which is
-// ---- worked through byte by byte; that takes about as long as bench/apps/web_frontend's AES and Snappy.
+// ---- A web front end (AIFM 8.1): 32 keys are looked up. The values select one element of 8 KiB, which is processed
+// ---- byte by byte. That takes about as long as AES and Snappy in bench/apps/web_frontend.
 
 template <typename Kind>
 class FrontEnd {
@@ -201,7 +202,7 @@ class DataFrame {
   typename Kind::template Column<uint64_t> passengers_, metres_;
 };
 
-// ---- A binary tree, grown from keys in random order ----
+// ---- A binary tree, built from keys in random order ----
 
 template <typename Kind>
 struct Node {
@@ -260,7 +261,7 @@ class Tree {
   Pointer root_;
 };
 
-// ---- Both kinds in turns ----
+// ---- Both kinds, alternating ----
 
 json key_of(const char* app) { return {{"suite", "near-apps"}, {"app", app}}; }
 

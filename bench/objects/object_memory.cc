@@ -6,7 +6,7 @@
 namespace farside::bench::objects_bench {
 namespace {
 
-// What the fibers' hooks call; hooks get no argument.
+// The pager that the fibers' hooks call. It is global because hooks have no argument.
 pager::Pager* g_pager = nullptr;
 
 void enable_objects(pager::Pager& pager, Paths paths) {

@@ -1,4 +1,4 @@
-// Far memory with objects, inside the measuring process.
+// Far memory with objects in the measuring process: FarMemory with the object layer and the fibers' hooks for it.
 #pragma once
 #include <memory>
 
@@ -6,7 +6,7 @@
 
 namespace farside::bench::objects_bench {
 
-// One at a time in a process. config.more_bytes is the far memory for objects, besides config.bytes.
+// At most one per process. config.bytes is the arena for paging; config.more_bytes is the far memory for objects.
 Result<std::unique_ptr<FarMemory>> open_with_objects(FarMemoryConfig config, Paths paths = Paths::kHybrid);
 
 }  // namespace farside::bench::objects_bench

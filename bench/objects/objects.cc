@@ -1,4 +1,4 @@
-// Runs the parts of `farside bench objects` and puts what they made into one document.
+// Runs the suites of `farside bench objects` and collects their rows in one document.
 #include "bench/objects/objects.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ namespace {
 using namespace objects_bench;
 using nlohmann::json;
 
-// In the order in which people read them.
+// In the order of the text output.
 constexpr const Suite* kParts[] = {&kNear,       &kMisses, &kFibers,   &kPaths,   &kMap,
                                    &kFreeMemory, &kPauses, &kEviction, &kNearApps};
 
@@ -26,7 +26,7 @@ bool is_wanted(const ObjectsSettings& s, const Suite& suite) {
 
 bool has_suite(const json& document, const Suite& suite) { return find_row(document, {{"suite", suite.name}}); }
 
-// Calls add(what the part makes of the document) for every part that was measured.
+// Calls add((suite.*make)(document)) for every suite that was measured.
 template <typename Made, typename Add>
 void for_each_suite(const json& document, Made Suite::*make, Add add) {
   for (const Suite* suite : kParts) {
@@ -34,7 +34,7 @@ void for_each_suite(const json& document, Made Suite::*make, Add add) {
   }
 }
 
-// What one measurement gave in each repetition: rows in the same order.
+// The rows that one measurement returned in each repetition, in the same order each time.
 class Runs {
  public:
   void add(const json& rows) { made_.push_back(rows); }
@@ -99,7 +99,7 @@ class Benchmark {
     else skipped_["kernel swap"] = swap.status().text();
   }
 
-  // Every measurement once, one after another, so that drift of the machine hits all alike.
+  // Every measurement once. The measurements alternate, so that drift of the machine affects all of them alike.
   Status repeat(Progress& progress) {
     for (size_t i = 0; i < measurements_.size(); i++) {
       const Measurement& m = measurements_[i];

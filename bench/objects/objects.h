@@ -1,4 +1,5 @@
-// What `farside bench objects` measures: pointers to far objects beside ordinary pointers, paging, and kernel swap.
+// `farside bench objects`: pointers to far objects compared with ordinary pointers, paging and kernel swap. One suite
+// for each question; the suites are in suite.h.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -14,13 +15,13 @@ struct ObjectsSettings {
   double local = 0;            // share of it that may be near
   uint64_t accesses = 200000;  // in one measurement
   unsigned repetitions = 3;
-  bool zram = true;                 // beside kernel swap, where there is zram
-  std::vector<std::string> suites;  // of objects_parts(); empty: all
+  bool zram = true;                 // also measure kernel swap, if there is zram
+  std::vector<std::string> suites;  // names from objects_suites(); empty: all
   bool quiet = false;
 };
 
 std::vector<std::string> objects_suites();
-// {"machine", "settings", "skipped", "rows": [{"part", ..., figure: summary}], "goals"}
+// {"machine", "settings", "skipped", "rows": [{"suite", ..., figure: summary}], "goals"}. The caller has no threads.
 Result<nlohmann::json> measure_objects(const ObjectsSettings& settings);
 std::string objects_text(const nlohmann::json& document);
 std::vector<LineChart> objects_charts(const nlohmann::json& document);

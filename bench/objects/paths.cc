@@ -1,4 +1,5 @@
-// Workloads with the way back forced to pages, to objects, and as Farside chooses: does it choose the better one?
+// Workloads with the ingress path fixed to pages, fixed to objects, and chosen by Farside. Shows whether Farside
+// chooses the better one.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,13 +18,13 @@ constexpr NamedConfiguration kConfigurations[] = {{"plain array, paged", Configu
                                                   {"objects, one by one only", Configuration::kOneByOne},
                                                   {"objects, hybrid", Configuration::kHybrid}};
 constexpr const char* kWorkloads[] = {"random", "sequential", "groups", "mixed"};
-constexpr unsigned kFibers = 8, kSlices = 20, kMeasured = 5;  // the last slices are measured
+constexpr unsigned kFibers = 8, kSlices = 20, kMeasured = 5;  // slices; the last ones are measured
 
 json key_of(const std::string& over, const std::string& workload, const std::string& configuration) {
   return {{"suite", "paths"}, {"over", over}, {"workload", workload}, {"configuration", configuration}};
 }
 
-// Which line is next.
+// Chooses the line of the next access.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -48,7 +49,7 @@ class Sequential : public Workload {
   uint64_t count_, at_;
 };
 
-// Groups of lines that were made far from each other and are always used together, one after the other.
+// Groups of lines that are far apart in memory at first and are always used together, one after the other.
 class Groups : public Workload {
  public:
   static constexpr uint64_t kSize = 64;
@@ -64,7 +65,7 @@ class Groups : public Workload {
   uint64_t groups_, group_ = 0, member_ = 0;
 };
 
-// A scan over the first half, and reads at random places of the second, in turns of 64.
+// Alternates between 64 lines of a scan over the first half and 64 random reads of the second half.
 class Mixed : public Workload {
  public:
   Mixed(uint64_t count, uint64_t start) : half_(count / 2), scan_(half_, start) {}
@@ -85,7 +86,7 @@ std::unique_ptr<Workload> make_workload(const std::string& name, uint64_t count,
   return std::make_unique<Mixed>(count, start);
 }
 
-// A slice of the workload, by fibers that begin at places of their own. Seconds.
+// One slice of the workload, by fibers with different starting points. Returns seconds.
 double run_slice(Lines& lines, const std::string& workload, uint64_t accesses, uint64_t seed) {
   return time_fibers(kFibers, [&](unsigned f) {
     Random random(seed + f);
@@ -151,7 +152,7 @@ std::string text(const json& document) {
   return format_table(rows);
 }
 
-// Hybrid is to be within 5 % of the better path everywhere, and better than both where a load is mixed.
+// Goals: hybrid is within 5 % of the better path for every workload, and better than both for the mixed one.
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
   for (const char* over : kOvers) {
@@ -167,7 +168,8 @@ std::vector<Goal> goals(const json& document) {
   return goals;
 }
 
-// Atlas figure 7: how segments turn to paging while objects that are used together come to lie together.
+// As figure 7 of Atlas: the share of segments that are fetched as pages grows as objects that are used together are
+// moved to the same segments.
 std::vector<LineChart> charts(const json& document) {
   LineChart chart{"Segments that come back as pages, hybrid, over tcp", "time", "share", kSlices, 1.05, {}};
   for (const char* workload : kWorkloads) {

@@ -1,9 +1,9 @@
-// How long threads wait for the evacuator: working beside them, and with the world stopped (AIFM, figure 14).
+// How long threads wait for the evacuator: while it works concurrently, and with the program stopped (AIFM, figure 14).
 //
-// The evacuator never stops anybody. To see what that is worth it is kept from its work by a scope that stays open, for
-// no segment is emptied while a scope is open that is older than its closing. When garbage has grown, all threads are
-// held between two batches, the scope ends, the evacuator does what has come together, and a new scope begins. So the
-// same code does the same work, at another time. Pages leave beside the program in both ways.
+// The evacuator never stops the program. For the comparison a scope that stays open keeps it from working: no segment
+// is emptied while a scope is open that is older than the segment's closing. When enough garbage has been made, all
+// threads are stopped between two batches, the scope ends, the evacuator does all the work that has accumulated, and a
+// new scope begins. The same code thus does the same work at other times. Eviction is concurrent in both variants.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,13 +25,13 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kBatches = 512;  // take as many writes as there are lines
-constexpr uint64_t kRuns = 8;       // times the settings' accesses are written
-constexpr uint64_t kNearShare = 3;  // lines that live take a third of near memory, garbage the rest
+constexpr uint64_t kBatches = 512;  // together they write as often as there are lines
+constexpr uint64_t kRuns = 8;       // times the settings' accesses
+constexpr uint64_t kNearShare = 3;  // live lines take a third of near memory, garbage the rest
 constexpr double kDueShare = 0.12;  // of near memory, in new pages of objects; AIFM's threshold
 constexpr uint64_t kLookNs = 100'000;
 constexpr unsigned kMaxThreads = 8;
-constexpr unsigned kQuietLooks = 10;  // without anything moved: the evacuator is done; five of its rounds
+constexpr unsigned kQuietLooks = 10;  // without progress, then the evacuator is done; about five of its rounds
 constexpr double kQuantiles[] = {0, 0.5, 0.9, 0.95, 0.99, 0.995, 0.999};
 
 struct Variant {
@@ -48,14 +48,14 @@ farside_object_stats object_stats() {
   return stats;
 }
 
-// One processor is the evacuator's.
+// One processor is left to the evacuator.
 unsigned thread_count() { return std::clamp(std::thread::hardware_concurrency(), 2u, kMaxThreads + 1) - 1; }
 
-// Threads that can be held between their batches.
+// The running threads, which can be stopped between their batches.
 class World {
  public:
   explicit World(unsigned threads) : running_(threads) {}
-  void pass() {  // by a thread, between two batches, in no scope
+  void pass() {  // called by a thread between two batches, in no scope; waits while the threads are stopped
     if (!stopped_.load(std::memory_order_acquire)) return;
     std::unique_lock lock(mutex_);
     held_++;
@@ -63,7 +63,7 @@ class World {
     changed_.wait(lock, [this] { return !stopped_.load(); });
     held_--;
   }
-  void leave() {  // by a thread that has ended
+  void leave() {  // called by a thread at its end
     std::lock_guard guard(mutex_);
     running_--;
     changed_.notify_all();
@@ -100,7 +100,7 @@ void wait_for_evacuator() {
   }
 }
 
-// Microseconds of each pause.
+// Stops the threads whenever `due_segments` new segments exist, until they end. Returns the length of each pause in us.
 std::vector<double> stop_world_when_due(World& world, uint64_t due_segments) {
   std::vector<double> pauses;
   std::optional<deref_scope> none_is_emptied(std::in_place);
@@ -120,7 +120,7 @@ std::vector<double> stop_world_when_due(World& world, uint64_t due_segments) {
   return pauses;
 }
 
-// One thread's batches, on lines of its own: writes to some, and half as many made anew.
+// The batches of one thread, on its own lines: writes to random lines, and half as many lines replaced.
 void run_batches(World& world, Lines& lines, uint64_t begin, uint64_t end, uint64_t writes, std::vector<double>* us) {
   Random random(begin);
   auto any = [&] { return begin + random.next() % (end - begin); };
@@ -137,7 +137,7 @@ void run_batches(World& world, Lines& lines, uint64_t begin, uint64_t end, uint6
   }
 }
 
-// As quantiles: {share of the batches, microseconds}.
+// Quantiles of the batches: [[share, microseconds], ...].
 json curve_of(std::vector<double>& us) {
   json curve = json::array();
   for (double share : kQuantiles) curve.push_back({share, quantile(us, share)});
@@ -199,7 +199,7 @@ std::string text(const json& document) {
   return format_table(rows);
 }
 
-// Nobody waits for the evacuator: the slowest batch in a thousand is faster than where the world stops.
+// Goal: the concurrent evacuator halves the 99.9th percentile of a batch.
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
   auto slowest = [&](const Variant& variant) { return figure(document, key_of(variant.name), "p999_us"); };
@@ -208,7 +208,7 @@ std::vector<Goal> goals(const json& document) {
   return goals;
 }
 
-// Quantiles by their nines, so that the tail shows.
+// By the number of nines of the quantile, which spreads out the tail.
 std::vector<LineChart> charts(const json& document) {
   LineChart chart{"Batches of writes", "nines of the batches (2: 99 %)", "us", 3, 1, {}};
   for (const Variant& variant : kVariants) {

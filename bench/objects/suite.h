@@ -1,5 +1,5 @@
-// A part of `farside bench objects`: what it measures, and how that is shown. Each part is one file; objects.cc runs
-// them all.
+// A suite of `farside bench objects`: its measurements, and the text, goals and charts made from their rows. Each suite
+// is one file; objects.cc runs them.
 #pragma once
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -17,30 +17,30 @@
 namespace farside::bench::objects_bench {
 
 inline constexpr const char* kOvers[] = {"shm", "tcp"};
-inline constexpr const char* kSwap = "kernel swap";  // where others name their transport
+inline constexpr const char* kSwap = "kernel swap";  // in the rows of other configurations: their transport
 
-// What measurements are made with.
+// The environment of all measurements.
 struct Context {
   const ObjectsSettings& settings;
   const ServerProcess& server;
-  const KernelSwap* swap;  // nullptr: there is none here
+  const KernelSwap* swap;  // nullptr: not available
 
   uint64_t near_bytes() const { return static_cast<uint64_t>(settings.local * static_cast<double>(settings.bytes)); }
-  // Far memory over "shm" or "tcp", with the settings' share of the data near.
+  // Far memory over "shm" or "tcp"; the near memory is the share of the data given by the settings.
   FarMemoryConfig far_config(const std::string& over) const {
     return {.address = over == "tcp" ? server.tcp() : server.shm(), .token = server.token(), .local = near_bytes()};
   }
 };
 
-// Something that runs in a process of its own, once in each repetition. Its result is an array of make_row()s.
+// A measurement runs in its own process, once in each repetition. Its result is an array of make_row()s.
 struct Measurement {
   std::string name;
   std::function<Result<nlohmann::json>()> run;
-  bool may_fail = false;  // a repetition that fails is left out: the kernel may end what swaps too slowly
+  bool may_fail = false;  // a failed repetition is left out: the kernel may kill a process that swaps too slowly
 };
 
-// A row of the document: what it is about, and its figures. Of figures that are numbers the document has a summary over
-// all repetitions, and of all else what the last one gave.
+// A row of the document: its key and its figures. The document contains a summary over all repetitions for figures that
+// are numbers, and the value of the last repetition for others.
 nlohmann::json make_row(nlohmann::json key, nlohmann::json figures);
 
 struct Suite {
@@ -52,17 +52,17 @@ struct Suite {
 };
 extern const Suite kNear, kMisses, kFibers, kPaths, kMap, kFreeMemory, kPauses, kEviction, kNearApps;
 
-// For parts without.
+// For suites without charts.
 std::vector<LineChart> no_charts(const nlohmann::json& document);
 
-// The document's row that has all of `key`; nullptr where there is none.
+// The first row with all members of `key`; nullptr if there is none.
 const nlohmann::json* find_row(const nlohmann::json& document, const nlohmann::json& key);
-// A figure's median; 0 where there is none.
+// The median of a figure; 0 if there is no such row.
 double figure(const nlohmann::json& document, const nlohmann::json& key, const char* name);
-// The same as text; "-" where there is none.
+// The same divided by `unit`, as text; "-" if there is no such row.
 std::string figure_text(const nlohmann::json& document, const nlohmann::json& key, const char* name, double unit = 1,
                         int digits = 1);
-// A goal about one figure beside another; none where one of them is missing.
+// Adds a goal for figure / beside; none if either is missing.
 void add_ratio_goal(std::vector<Goal>* goals, const std::string& name, double figure, double beside, double limit,
                     bool at_least);
 

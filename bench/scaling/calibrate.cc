@@ -19,9 +19,9 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kBatchPages = 128;  // of the evictor that is measured
+constexpr double kBatchPages = 128;  // batch size of the measured evictor
 
-// The calling thread, and those that it starts, run on these cores only.
+// Restricts the calling thread, and the threads that it starts, to these cores.
 void run_on(unsigned first, unsigned count) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -29,8 +29,8 @@ void run_on(unsigned first, unsigned count) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
-// A cache line's way from one core to another: two threads answer each other. The best of many short rounds, in which
-// neither lost its core.
+// The time to move a cache line from one core to another: two threads write to it alternately. The best of many short
+// rounds, in which neither thread was preempted.
 double measure_line() {
   constexpr unsigned kRounds = 300, kTurns = 500;
   alignas(64) std::atomic<unsigned> turn{0};
@@ -53,7 +53,7 @@ double measure_line() {
   return best;
 }
 
-// Mapping a page and dropping it again, over and over. Rounds of about 0.1 ms.
+// The time to map a page and drop it again, in us. Each value is the mean of a round of about 0.1 ms.
 std::vector<double> time_drops() {
   constexpr unsigned kRounds = 300, kDrops = 30;
   void* page = mmap(nullptr, kPageSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -70,8 +70,8 @@ std::vector<double> time_drops() {
   return rounds;
 }
 
-// What dropping a page costs more when another core runs the program. Medians: in the best rounds that core runs
-// something else.
+// The additional time to drop a page when another core runs the program: the shootdown. It compares medians, because in
+// the best rounds the other core runs something else.
 double measure_shootdown() {
   double alone = 0, beside = 0;
   std::atomic<bool> stop{false};
@@ -91,7 +91,7 @@ double measure_shootdown() {
 
 Result<json> measure_machine() { return json{{"line", measure_line()}, {"shootdown", measure_shootdown()}}; }
 
-// Runs of the same cells.
+// Several runs of the same cells.
 class Runs {
  public:
   void add(json run) { runs_.push_back(std::move(run)); }
@@ -101,7 +101,7 @@ class Runs {
     for (const json& run : runs_) all.push_back(run[at]);
     return median(all);
   }
-  // Of the run in which it took least.
+  // The cell of the run in which it was fastest.
   json cell(size_t i) const {
     json::json_pointer at = json::json_pointer("/cells") / i;
     return best(at / "us")[at];
@@ -155,7 +155,8 @@ class Calibration {
     c.here.cores = c.here.cores_per_socket = cores_;
     if (cores_ > 1) {
       c.here.line_near = machine_.least("/line"_json_pointer);
-      c.here.shootdown = machine_.middle("/shootdown"_json_pointer);  // least: the other core ran something else
+      // Not the minimum: in that run the other core ran something else.
+      c.here.shootdown = machine_.middle("/shootdown"_json_pointer);
     }
     c.here.line_far = c.here.line_near;
     c.miss_median = far_[cores_ - 1].least("/miss/median_us"_json_pointer);
@@ -174,7 +175,7 @@ class Calibration {
     return {};
   }
 
-  // The costs are those of one thread on as many cores as there are.
+  // The costs are taken from one thread on all available cores.
   void add_cell(size_t i, unsigned cores, Costs* costs) const {
     json cell = far_[cores - 1].cell(i);
     std::string workload = cell["workload"];
@@ -202,7 +203,7 @@ WorkloadCosts costs_of_cell(const json& cell, double access_us, double shootdown
   w.access = access_us;
   w.faults_per_access = faults / accesses;
   w.pages_per_fault = std::max(1.0, pages / faults);
-  w.dirty = std::min(1.0, get("dirty_evictions") / evicted);  // batches under way are in one of the counters only
+  w.dirty = std::min(1.0, get("dirty_evictions") / evicted);  // a batch in progress is in one counter only
   w.signal = std::max(0.5, (cell["us"].get<double>() * accesses - get("fault_us") - accesses * access_us) / faults);
   w.handle = std::max(0.0, (get("fault_us") - get("fetch_us") - get("map_us") - waits) / faults);
   w.fetch = get("fetch_us") / pages;

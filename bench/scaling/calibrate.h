@@ -1,5 +1,6 @@
-// Measures on this machine what the simulation is fed with and checked against: the paths of the pager by its own
-// counters, in the runs of `bench paging` over shared memory; what a cache line and a shootdown cost.
+// Measures the inputs of the simulation, and the results it is validated with, on this machine: the phases of faults
+// and evictions by the pager's counters, in the workloads of `bench paging` over shared memory; the cost of moving a
+// cache line and of a TLB shootdown.
 #pragma once
 #include "bench/scaling/costs.h"
 
@@ -14,11 +15,11 @@ struct CalibrationSettings {
   bool quiet = false;
 };
 
-// On one core and on two, where there are two, with one thread and with two. Of each the best run: what
-// else the machine does only ever adds.
+// Measures with one thread and with two, on one core and, where there are two, on two. Takes the best run of each,
+// because other activity of the machine only adds time. The caller has no threads.
 Result<Costs> measure_costs(const CalibrationSettings& settings);
 
-// One workload's costs from a cell of measure_far with one thread, and the time of an access that needs no fault.
+// The costs of one workload, from a cell of measure_far() with one thread and the time of an access without a fault.
 WorkloadCosts costs_of_cell(const nlohmann::json& cell, double access_us, double shootdown_us);
 
 }  // namespace farside::bench::scaling

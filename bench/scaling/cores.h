@@ -1,5 +1,5 @@
-// The cores of the simulated machine. A worker keeps its core until it sleeps, or until its slice has ended and others
-// wait for one; of those that wait, who had the least time goes next. Without others nothing is lost.
+// The scheduler of the simulated machine. A worker keeps its core until it sleeps, or until its time slice has ended
+// and others wait for a core. Of the waiting workers the one with the least CPU time is next.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -8,13 +8,13 @@
 
 namespace farside::bench::scaling {
 
-// A thread.
+// A simulated thread.
 struct Worker {
   unsigned core = 0;
   bool running = false;
-  Time used = 0;       // of cores, by which its turn is found
-  Time slice_end = 0;  // when others may have its core
-  Time stolen = 0;     // by interrupts, and not yet made up for
+  Time used = 0;       // CPU time so far, by which waiting workers are ordered
+  Time slice_end = 0;  // after it the core goes to a waiting worker
+  Time stolen = 0;     // taken by interrupts and not yet added to its work
 };
 
 class Cores {
@@ -22,7 +22,7 @@ class Cores {
   Cores(Simulation& simulation, unsigned count, Time slice)
       : simulation_(simulation), slice_(slice), holders_(count, nullptr) {}
 
-  // co_await cores.enter(worker): goes on with a core.
+  // co_await cores.enter(worker): continues when the worker has a core.
   struct Enter {
     Cores& cores;
     Worker& worker;
@@ -47,13 +47,13 @@ class Cores {
   bool should_yield(const Worker& worker) const { return !waiting_.empty() && simulation_.now() >= worker.slice_end; }
 
  private:
-  static constexpr Time kSwitch = 1.5;  // from one thread to another
+  static constexpr Time kSwitch = 1.5;  // cost of a context switch
   struct Waiting {
     Worker* worker;
     std::coroutine_handle<> handle;
   };
 
-  // The core that it had before, if it is free, else any.
+  // The core that it had before, if that is free; otherwise any free one.
   bool try_enter(Worker& worker) {
     if (!holders_[worker.core]) return give(worker, worker.core), true;
     for (unsigned core = 0; core < holders_.size(); core++) {
@@ -69,7 +69,8 @@ class Cores {
     worker.slice_end = simulation_.now() + slice_;
   }
 
-  // Who comes back from a sleep takes the core of the one that had the most time, if that is clearly more.
+  // A worker that wakes up preempts the worker with the most CPU time, if the difference is at least half a slice.
+  // Sleep gives at most one slice of credit.
   void wait(Worker& worker, std::coroutine_handle<> h) {
     Worker* most = *std::max_element(holders_.begin(), holders_.end(),
                                      [](const Worker* a, const Worker* b) { return a->used < b->used; });

@@ -115,9 +115,9 @@ MachineCosts large_machine(unsigned cores) {
 }
 
 WorkloadCosts over_link(WorkloadCosts w) {
-  constexpr double kPost = 0.1;     // a request to the card
-  constexpr double kCopyOut = 0.3;  // a dirty page, from the pipe to memory that the card can read
-  w.fetch = 0;                      // the link has it
+  constexpr double kPost = 0.1;     // posting a request to the network card
+  constexpr double kCopyOut = 0.3;  // per dirty page, from the pipe to memory that the card can read
+  w.fetch = 0;                      // part of the link's costs instead
   w.handle += kPost;
   w.write = std::min(w.write, w.dirty * (kPost + kCopyOut));
   return w;

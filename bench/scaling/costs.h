@@ -1,5 +1,5 @@
-// What the simulation is fed with: costs in microseconds, measured on the machine at hand or published for large ones.
-// Where each figure comes from: docs/internals/scaling.md.
+// The inputs of the simulation: costs in microseconds, measured on this machine or published for large ones. The
+// sources of the values: docs/internals/scaling.md.
 #pragma once
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,15 +12,15 @@ namespace farside::bench::scaling {
 
 // One workload, measured with one thread and one evictor.
 struct WorkloadCosts {
-  double access = 0.02;          // an access to a page that is near
-  double faults_per_access = 1;  // the other accesses find their page near
-  double pages_per_fault = 1;    // with those that are prefetched
+  double access = 0.02;          // an access to a near page
+  double faults_per_access = 1;  // the other accesses are to near pages
+  double pages_per_fault = 1;    // including prefetched pages
   double dirty = 0;              // share of the evicted pages
-  double signal = 2.2;           // a fault: the kernel's way to the handler and back
-  double handle = 0.3;           // a fault: our own work
-  double fetch = 0;              // a page: waiting for the transport; 0 where it is read in place
-  double map = 1.3;              // a page
-  double select = 0.1;           // an evicted page, and the following
+  double signal = 2.2;           // per fault: exception entry, signal delivery, return
+  double handle = 0.3;           // per fault: the handler's own work
+  double fetch = 0;              // per page: waiting for the transport; 0 if it is read in place
+  double map = 1.3;              // per page
+  double select = 0.1;           // per evicted page, as all that follow
   double hold = 0;
   double unmap = 0.5;  // without the shootdown
   double write = 0;
@@ -29,42 +29,42 @@ struct WorkloadCosts {
 
 struct MachineCosts {
   unsigned cores = 2, cores_per_socket = 2;
-  double line_near = 0.05, line_far = 0.13;        // a cache line goes to another core of the socket; of another socket
-  double siglock_hold = 0.32;                      // a fault, in four times: the signal lock of the process
-  double zone_hold = 0.03;                         // a page: the lock of the kernel's free pages, taken once for many
-  double lru_hold = 0.06;                          // a page: the lock of its lists of used pages, taken once for many
-  double shard_hold = 0.02;                        // a page: the lock of a policy's shard
-  double pause = 0.05;                             // a turn of a spin loop
-  double shootdown = 2.6, shootdown_per_core = 0;  // for the first other core that runs the program; for each more
-  double shootdown_serial = 0.05;                  // of these, for each core: what one sender does after the other
-  double interrupt = 1.0;                          // that a core loses to a shootdown by another
-  double wake = 1.5, wake_latency = 35;            // a sleeper: what its waker spends; until it runs
-  double slice = 3000;                             // of a core's time, where threads share it
-  double link_latency = 0, link_page = 0;          // 0: far memory is read and written in place
+  double line_near = 0.05, line_far = 0.13;  // to move a cache line to another core of the socket; of another socket
+  double siglock_hold = 0.32;                // per fault, in four acquisitions: the process's signal lock
+  double zone_hold = 0.03;                   // per page: the lock of the kernel's free pages, taken once for many
+  double lru_hold = 0.06;                    // per page: the lock of the LRU lists, taken once for many
+  double shard_hold = 0.02;                  // per page: the lock of a policy's shard
+  double pause = 0.05;                       // an iteration of a spin loop
+  double shootdown = 2.6, shootdown_per_core = 0;  // first other core that runs the program; each further one
+  double shootdown_serial = 0.05;                  // of these, per core: the part in which senders exclude each other
+  double interrupt = 1.0;                          // time that a core loses to a shootdown by another core
+  double wake = 1.5, wake_latency = 35;            // a wake-up: CPU time of the waker; until the sleeper runs
+  double slice = 3000;                             // time slice, where threads share a core
+  double link_latency = 0, link_page = 0;          // both 0: far memory is read and written in place
 };
 
-// A figure of the machine at hand that the model must give as well.
+// A measurement on this machine that the model must reproduce.
 struct Measured {
   std::string workload;
   unsigned cores, threads;
-  double us;  // of a thread, for one access
+  double us;  // per access of one thread
 };
 
 struct Costs {
   std::map<std::string, WorkloadCosts> workloads;
   MachineCosts here;
-  uint64_t frames = 0;  // near, in the measurements
+  uint64_t frames = 0;  // frames of near memory in the measurements
   std::vector<Measured> measured;
   double miss_median = 0, miss_p99 = 0;  // of random reads by one thread; 0: not measured
 };
 
 nlohmann::json to_json(const Costs& costs);
-// Fails where a field is missing or is no number of at least 0.
+// EINVAL if a field is missing or is not a number of at least 0.
 Result<Costs> parse_costs(const nlohmann::json& document);
 
 // The machine of MAGE's evaluation (two sockets of 28 cores, 192 Gbit/s, 3.9 us), large enough for all threads.
 MachineCosts large_machine(unsigned cores);
-// What the workload costs there: pages come over the link, and evictors hand pages to it.
+// The costs of the workload there: pages are fetched over the link, and evictors post writes to it.
 WorkloadCosts over_link(WorkloadCosts workload);
 
 }  // namespace farside::bench::scaling

@@ -1,6 +1,5 @@
-// A kernel for discrete-event simulation: processes are coroutines that wait for simulated time to pass, and things
-// that only one of them can use at a time are served in the order of arrival. The same program gives the same run.
-// Times are in microseconds.
+// A kernel for discrete-event simulation. Processes are coroutines that wait for simulated time to pass. Exclusive
+// resources are served in the order of arrival. A run is deterministic. Times are in microseconds. Single-threaded.
 #pragma once
 #include <algorithm>
 #include <coroutine>
@@ -14,7 +13,7 @@ namespace farside::bench::scaling {
 
 using Time = double;
 
-// A process, or a part of one that another awaits. Starts when it is awaited or given to Simulation::start.
+// A process, or a subroutine that another task awaits. It starts when it is awaited or passed to Simulation::start.
 class [[nodiscard]] Task {
  public:
   struct promise_type {
@@ -52,7 +51,7 @@ class [[nodiscard]] Task {
   std::coroutine_handle<promise_type> handle_;
 };
 
-// The clock, and what is to happen when. Events of the same time happen in the order in which they were announced.
+// The clock and the queue of events. Events with the same time run in the order in which they were scheduled.
 class Simulation {
  public:
   Time now() const { return now_; }
@@ -64,7 +63,7 @@ class Simulation {
   }
   void at(Time when, std::coroutine_handle<> what) { events_.push({when, sequence_++, what}); }
 
-  // co_await simulation.until(t): goes on at that time.
+  // co_await simulation.until(t): continues at that time.
   struct Until {
     Simulation& simulation;
     Time when;
@@ -75,7 +74,7 @@ class Simulation {
   Until until(Time when) { return {*this, when}; }
   Until delay(Time us) { return {*this, now_ + us}; }
 
-  // The next event. False: there is none.
+  // Runs the next event. False: there is none.
   bool step() {
     if (events_.empty()) return false;
     Event event = events_.top();
@@ -98,11 +97,11 @@ class Simulation {
   std::vector<Task> processes_;
 };
 
-// What one user at a time can hold, for a time that is known when it comes: a cache line, a lock, a link. First come,
-// first served, so the end of a use is known at once and takes one event.
+// An exclusive resource whose hold time is known when the request arrives: a cache line, a lock, a link. It is served
+// in the order of arrival, so the end of a use is known at once and takes one event.
 class Serial {
  public:
-  // From `now` on: waits for those before, then takes `us`. Returns when the use ends.
+  // Queues behind the earlier uses, then holds the resource for `us`. Returns the time at which the use ends.
   Time use(Time now, Time us) {
     free_at_ = std::max(now, free_at_) + us;
     busy_ += us;
@@ -113,7 +112,7 @@ class Serial {
   Time busy() const { return busy_; }
   uint64_t uses() const { return uses_; }
 
-  unsigned last_core = kNobody;  // whose cache holds it
+  unsigned last_core = kNobody;  // core whose cache holds the line
   static constexpr unsigned kNobody = ~0u;
 
  private:
@@ -121,7 +120,7 @@ class Serial {
   uint64_t uses_ = 0;
 };
 
-// Processes that sleep until somebody wakes them, the longest sleeper first.
+// Processes that sleep until they are woken, in the order in which they went to sleep.
 class Sleepers {
  public:
   struct Sleep {
@@ -132,7 +131,7 @@ class Sleepers {
   };
   Sleep sleep() { return {*this}; }
   size_t count() const { return asleep_.size(); }
-  // They go on at `first`, and each next one `apart` later.
+  // Wakes the longest sleepers. The first continues at `first`, and each further one `apart` later.
   void wake(Simulation& simulation, size_t most, Time first, Time apart) {
     size_t woken = std::min(most, asleep_.size());
     for (size_t i = 0; i < woken; i++) simulation.at(first + static_cast<Time>(i) * apart, asleep_[i]);

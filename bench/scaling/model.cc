@@ -13,16 +13,16 @@
 namespace farside::bench::scaling {
 namespace {
 
-constexpr unsigned kIdleTurns = 15;      // of a microsecond: EvictorGroup::run
-constexpr unsigned kZonePages = 63;      // that the kernel moves between a core and its zone at a time
-constexpr unsigned kLruPages = 31;       // that the kernel puts on or takes off its lists of used pages at a time
+constexpr unsigned kIdleTurns = 15;      // polls of one microsecond before an evictor sleeps, as in EvictorGroup::run
+constexpr unsigned kZonePages = 63;      // pages that the kernel moves at once between a core's list and the zone
+constexpr unsigned kLruPages = 31;       // pages that the kernel adds to or removes from its LRU lists at once
 constexpr uint64_t kMaxLowWater = 4096;  // Frames::low_water
 
 double exponential(Random& random, double mean) { return -mean * std::log(1 - random.uniform()); }
 
 struct Thread : Worker {
   double parts[kParts] = {};
-  uint64_t cached = 0;  // frames taken and not used yet
+  uint64_t cached = 0;  // frames taken in advance and not used yet
   unsigned index = 0, zone_pages = 0, lru_pages = 0;
 };
 
@@ -58,7 +58,7 @@ class Model {
  private:
   // ---- Setting up ----
 
-  // As full as the evictors leave it, so that the steady state begins soon.
+  // Starts with near memory as full as the evictors keep it, which shortens the warm-up.
   void fill() {
     uint64_t near = s_.frames - std::min(s_.frames, low_water() + low_water() / 2);
     for (uint64_t i = 0; i < d_.shards; i++) queues_[i] = near / d_.shards + (i < near % d_.shards ? 1 : 0);
@@ -87,7 +87,7 @@ class Model {
   double spread(double us) { return us * (0.75 + 0.5 * random_.uniform()); }
   void count(Thread& t, Part part, Time us) { t.parts[static_cast<size_t>(part)] += us; }
 
-  // The thread's own work. Interrupts come on top, and its core may go to somebody else after it.
+  // Work of the thread. The time of interrupts is added. At the end of the slice the thread may lose its core.
   Task spend(Thread& t, Time us, Part part) {
     Time stolen = std::exchange(t.stolen, 0);
     count(t, part, us);
@@ -106,8 +106,8 @@ class Model {
     return line.last_core / m_.cores_per_socket == core / m_.cores_per_socket ? m_.line_near : m_.line_far;
   }
 
-  // A read-modify-write of a shared line; with `hold`, a spin lock, which goes from hand to hand by two lines when
-  // somebody waits for it.
+  // A read-modify-write of a shared line. With `hold` it is a spin lock; if it is contended, two lines move: to acquire
+  // it and to release it.
   Task touch(Thread& t, Serial& line, Part part, Time hold = 0) {
     Time start = now();
     Time move = line_cost(line, t.core) * (hold > 0 && line.free_at() > start ? 2 : 1);
@@ -127,7 +127,7 @@ class Model {
   bool scarce() const { return used_ + low_water() / 4 > s_.frames; }
   bool comfortable() const { return used_ + 2 * low_water() <= s_.frames; }
 
-  // The addition is taken back where it went too far, and meanwhile others see it.
+  // An addition beyond the limit is subtracted again. Until then others see it.
   Task try_take(Thread& t, uint64_t frames, bool* taken) {
     co_await touch(t, used_line_, Part::kFrames);
     used_ += frames;
@@ -197,13 +197,13 @@ class Model {
         co_await simulation_.delay(spread(m_.pause));
         continue;
       }
-      co_await simulation_.delay(static_cast<Time>(s_.threads) * m_.pause);  // asks every thread's reads
+      co_await simulation_.delay(static_cast<Time>(s_.threads) * m_.pause);  // polls the reads of every thread
       if (seen != releases_) continue;
       cores_.leave(t);
       co_await waiters_.sleep();
       co_await cores_.enter(t);
     }
-    t.parts[static_cast<size_t>(Part::kFrames)] = frames_before;  // all of it was for want of a frame
+    t.parts[static_cast<size_t>(Part::kFrames)] = frames_before;  // this time belongs to kNoFrame
     count(t, Part::kNoFrame, now() - start);
   }
 
@@ -224,7 +224,7 @@ class Model {
 
   Task fault(Thread& t) {
     unsigned stripe = static_cast<unsigned>(random_.next() % d_.stripes);
-    co_await touch(t, vma_[stripe], Part::kKernel);  // the fault itself takes a reference of the mapping
+    co_await touch(t, vma_[stripe], Part::kKernel);  // the fault takes a reference to the mapping
     co_await touch(t, vma_[stripe], Part::kKernel);
     unsigned half = d_.signal_locks / 2;
     double own = d_.signal_locks > 0 ? std::max(0.0, w_.signal - m_.siglock_hold) : 0;
@@ -243,7 +243,7 @@ class Model {
     for (unsigned i = 0; i < locks; i++) co_await touch(t, siglock_, Part::kSignalLock, m_.siglock_hold / 4);
   }
 
-  // The page that is asked for, and those of the window behind it.
+  // The faulting page and the pages of its window.
   Task claim(Thread& t, uint64_t* pages) {
     co_await take_frame(t);
     *pages = 1;
@@ -262,7 +262,7 @@ class Model {
     out_fetching_ += *pages;
   }
 
-  // The thread polls, so it keeps its core. Several pages come one after the other.
+  // The thread polls, so it keeps its core. Several pages arrive one after the other.
   Task fetch(Thread& t, uint64_t pages) {
     Time start = now();
     auto n = static_cast<Time>(pages);
@@ -273,8 +273,8 @@ class Model {
     co_await simulation_.until(arrived);
   }
 
-  // UFFDIO_COPY. The file, the process's memory, the lock against changes of mappings, and the mapping: each is counted
-  // up and down again.
+  // UFFDIO_COPY. It takes and returns a reference to each of: the userfaultfd's file, the process's memory descriptor,
+  // the lock against changes of mappings, and the mapping.
   Task map(Thread& t, uint64_t pages, unsigned stripe) {
     Serial* lines[] = {&file_[stripe], &mm_, &map_lock_[stripe], &vma_[stripe]};
     for (Serial* line : lines) co_await touch(t, *line, Part::kKernel);
@@ -285,14 +285,14 @@ class Model {
     for (Serial* line : lines) co_await touch(t, *line, Part::kKernel);
   }
 
-  // The kernel's free pages of a socket.
+  // Takes pages from, or returns them to, the kernel's free pages of the socket.
   Task zone(Thread& t, uint64_t pages) {
     t.zone_pages += static_cast<unsigned>(pages);
     for (; t.zone_pages >= kZonePages; t.zone_pages -= kZonePages)
       co_await touch(t, zones_[t.core / m_.cores_per_socket], Part::kKernel, kZonePages * m_.zone_hold);
   }
 
-  // Its list of used pages of a socket, so many at a time.
+  // Adds pages to, or removes them from, the kernel's LRU lists of the socket, `at_once` at a time.
   Task lru(Thread& t, uint64_t pages, unsigned at_once) {
     t.lru_pages += static_cast<unsigned>(pages);
     for (; t.lru_pages >= at_once; t.lru_pages -= at_once)
@@ -383,17 +383,17 @@ class Model {
     out_writing_ += dirty;
     if (pages > dirty) co_await give(t, pages - dirty);
     if (dirty == 0) co_return;
-    // The pipe's references to the frames are the last ones, and are given up one by one.
+    // The pipe holds the last references to the frames, so the kernel frees them one by one.
     co_await spend(t, spread(std::max(0.0, n * w_.write - static_cast<Time>(dirty) * m_.lru_hold)), Part::kHandle);
     co_await lru(t, dirty, 1);
     Time sent = m_.link_latency > 0 ? link_out_.use(now(), static_cast<Time>(dirty) * m_.link_page) : now();
     batch = {dirty, sent + m_.link_latency};
   }
 
-  // Without the locks that are modelled.
+  // The cost of unmapping a page without the locks that are modelled separately.
   Time own_unmap() const { return std::max(0.0, w_.unmap - m_.zone_hold - (1 - w_.dirty) * m_.lru_hold); }
 
-  // Each page is looked at under its shard's lock, and its word comes from the core that fetched it.
+  // Each page is examined under the lock of its shard. Its page word is in the cache of the core that fetched it.
   Task select(Thread& t, unsigned index, uint32_t turn, uint64_t* pages) {
     std::vector<size_t> shares(d_.shards);
     pager::share_out(d_.batch, turn, queues_, shares);
@@ -411,7 +411,7 @@ class Model {
                    Part::kHandle);
   }
 
-  // One after the other the cores that run the program are interrupted; then all must have answered.
+  // The cores that run the program are interrupted one after the other; then all must have acknowledged.
   Task shoot_down(Thread& t) {
     unsigned others = 0;
     for (const auto& other : threads_) {
@@ -434,7 +434,7 @@ class Model {
     co_await give(t, pages);
   }
 
-  // How systems evict that have faulting threads do so: nothing is hidden.
+  // Synchronous eviction by a faulting thread: no part of the latency is hidden.
   Task evict_and_wait(Thread& t) {
     WriteUnderWay batch;
     bool progress = false;
@@ -522,9 +522,9 @@ class Model {
 
   Serial siglock_, mm_, used_line_, released_line_, link_in_, link_out_, interrupts_;
   std::vector<Serial> vma_, file_, map_lock_, shards_, zones_, lrus_;
-  std::vector<uint64_t> queues_;  // entries of each shard
-  uint64_t used_ = 0;             // the counter, with additions that are taken back
-  uint64_t held_ = 0;             // frames really held
+  std::vector<uint64_t> queues_;  // entries per shard
+  uint64_t used_ = 0;             // the shared counter, including additions that will be subtracted again
+  uint64_t held_ = 0;             // frames that are held
   uint64_t releases_ = 0;
   uint64_t out_fetching_ = 0, out_writing_ = 0;
   Sleepers waiters_, work_;

@@ -11,14 +11,14 @@ namespace {
 using nlohmann::json;
 
 constexpr unsigned kManyThreads = 48;  // MAGE's figures 5, 6, 16 and 18
-constexpr unsigned kSpareCores = 8;    // beside the threads': for the evictors
-constexpr unsigned kLongSpin = 3000;   // turns: about as long as a batch takes
-constexpr double kMinGain = 1.01;      // of a change that is worth to be made
+constexpr unsigned kSpareCores = 8;    // cores for the evictors
+constexpr unsigned kLongSpin = 3000;   // iterations: about as long as a batch takes
+constexpr double kMinGain = 1.01;      // factor below which a change is not worth making
 constexpr const char* kRandomRead = "random read";
 constexpr const char* kRandomWrite = "random write";
 constexpr const char* kSequentialRead = "sequential read";
 
-// Design() is the code as it was when it was first simulated; this is the code with what was changed for that
+// Design() is the code as it was when it was first simulated. This is the code with the changes that followed
 // (docs/internals/scaling.md).
 Design as_it_is() {
   Design d;
@@ -28,7 +28,7 @@ Design as_it_is() {
   return d;
 }
 
-// With a program that hints each access, and with the changes that would pay then.
+// A program that hints each access, with the changes that would pay off then.
 Design hinted() {
   Design d = as_it_is();
   d.signal_locks = 0;
@@ -37,7 +37,8 @@ Design hinted() {
   return d;
 }
 
-// How the systems evict that MAGE compares with: one queue, small batches, one after the other, and by whoever faults.
+// Eviction in the systems that MAGE compares with: one queue, small batches, one batch at a time, and synchronous
+// eviction by faulting threads.
 Design rivals() {
   Design d;
   d.shards = 1;
@@ -99,7 +100,7 @@ class Prediction {
     return s;
   }
 
-  // Where a fault brings many pages, fewer of them.
+  // Fewer faults where a fault fetches many pages.
   uint64_t faults_of(const WorkloadCosts& work) const {
     return static_cast<uint64_t>(static_cast<double>(s_.faults) / std::min(6.0, work.pages_per_fault));
   }
@@ -144,7 +145,7 @@ class Prediction {
     return rows;
   }
 
-  // Random reads with every number of evictors; the others with the design's own.
+  // Random reads with each number of evictors; the other workloads with the number of the design.
   void add_threads(const NamedDesign& d, const char* workload, json* rows) const {
     std::vector<unsigned> evictors = s_.evictors;
     if (workload != kRandomRead) evictors = {d.design.evictors};
@@ -159,7 +160,7 @@ class Prediction {
     }
   }
 
-  // With hints, since what limits is the eviction then.
+  // With hints, because then eviction is the limit.
   json batches() const {
     json rows = json::array();
     for (const char* workload : {kRandomRead, kRandomWrite}) {
@@ -200,8 +201,8 @@ class Prediction {
     return all;
   }
 
-  // Each change alone, and one after the other, the one that gains most first; the same where the program hints its
-  // accesses, and no signals stand in the way.
+  // Each change alone; then cumulatively, always adding the change with the largest gain. The same for a program that
+  // hints its accesses, where no signals limit the throughput.
   json changes_of(const char* workload) const {
     json alone = json::array();
     Design hints;
@@ -225,7 +226,7 @@ class Prediction {
     std::vector<Change> left = changes();
     for (;;) {
       json step = best_step(workload, left, design, 1);
-      // Where two things limit alike, only both changes together gain anything.
+      // Where two resources limit alike, only both changes together gain anything.
       if (step.is_null() || step["pages_per_s"] < best * kMinGain) step = best_step(workload, left, design, 2);
       if (step.is_null() || step["pages_per_s"] < best * kMinGain) return steps;
       best = step["pages_per_s"];
@@ -238,7 +239,7 @@ class Prediction {
     }
   }
 
-  // The change that gains most, or with two at a time the pair.
+  // The change with the largest gain; with at_a_time == 2 the pair of changes with the largest gain.
   json best_step(const char* workload, const std::vector<Change>& left, const Design& from, unsigned at_a_time) const {
     json step;
     for (size_t i = 0; i < left.size(); i++) {
@@ -262,7 +263,7 @@ class Prediction {
     return row;
   }
 
-  // How far the prediction hangs on figures that are not this machine's.
+  // How sensitive the prediction is to costs that were not measured on this machine.
   json sensitivity() const {
     json rows = json::array();
     if (!has(kRandomRead)) return rows;

@@ -1,4 +1,4 @@
-// The tables and plots of `farside bench scaling`.
+// The tables and plots of `farside bench scaling`, made from its JSON document.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::string millions(const json& row) { return fmt::format("{:.2f}", row["pages_
 std::string us(const json& value) { return fmt::format("{:.2f}", value.get<double>()); }
 std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
 
-// The busiest of what is shared, as "signal lock 100%, mapping 27%".
+// The busiest shared resources, as "signal lock 100%, mapping 27%".
 std::string busiest(const json& row, size_t count) {
   std::string text;
   for (const json& use : row["busy"]) {
@@ -48,7 +48,7 @@ std::string validation_text(const json& document) {
   return text + "\n";
 }
 
-// One table for each design and workload: a row for each number of threads, two columns for each number of evictors.
+// One table per design and workload: a row per number of threads, two columns per number of evictors.
 std::string threads_text(const json& document) {
   std::map<std::string, std::map<unsigned, std::map<unsigned, json>>> tables;
   std::vector<std::string> order;
@@ -138,7 +138,7 @@ std::string others_text(const json& document) {
 
 using Points = std::vector<std::pair<double, double>>;
 
-// The end of an axis in four steps, each a round number.
+// The end of an axis with four steps, each a round number.
 double round_end(double most) {
   double unit = std::pow(10, std::floor(std::log10(most / 4)));
   for (double step : {1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0}) {
@@ -147,7 +147,7 @@ double round_end(double most) {
   return most;
 }
 
-// One series for each value of `series`, over `x`, of those rows that are wanted.
+// One series per value of `series`, over `x`, of the rows for which wanted(row) is true.
 LineChart line_chart(const json& rows, const std::string& title, const char* series, const char* x, const char* x_label,
                      const char* y_label, const std::function<bool(const json&)>& wanted,
                      const std::function<double(const json&)>& y) {
@@ -194,7 +194,7 @@ std::vector<LineChart> batch_charts(const json& document) {
   return charts;
 }
 
-// Parts that take less than a quarter of a microsecond in all designs are left out.
+// Phases that take less than a quarter of a microsecond in all designs are omitted.
 Chart breakdown_chart(const json& document) {
   constexpr double kMin = 0.25;
   Chart chart = {"Where the time of a random read fault goes, 48 threads", "us", {}, {}};

@@ -50,7 +50,7 @@ TEST(EventsTest, TheLongestSleeperWakesFirst) {
   EXPECT_EQ(simulation.now(), 11);
 }
 
-// Poisson arrivals at a server with a fixed time: the mean wait is rho / (2 (1 - rho)) services.
+// An M/D/1 queue: Poisson arrivals, fixed service time. The mean wait is rho / (2 (1 - rho)) service times.
 TEST(EventsTest, AQueueWaitsAsLongAsMD1) {
   for (double rho : {0.3, 0.6, 0.8}) {
     Serial server;
@@ -90,11 +90,11 @@ TEST(CoresTest, WorkersShareACoreAndNoneWaitsWhileOneIsFree) {
     while (simulation.step()) {}
     ASSERT_EQ(ends.size(), 4u);
     EXPECT_NEAR(ends.back(), 4000 / count, 0.03 * 4000 / count);
-    EXPECT_GT(ends.front(), 0.8 * ends.back());  // they went on together
+    EXPECT_GT(ends.front(), 0.8 * ends.back());  // they took turns
   }
 }
 
-// A machine on which nothing but what a test asks for costs anything.
+// A machine on which everything is free except what the test sets.
 Scenario free_scenario(unsigned threads) {
   Scenario s;
   s.machine = large_machine(threads + 8);
@@ -160,9 +160,9 @@ void expect_conserved(const Scenario& s) {
   EXPECT_GE(o.faults, s.faults);
   EXPECT_LE(o.most_frames, s.frames);
   EXPECT_EQ(o.queued, o.queued_at_start + o.inserted - o.taken_out);
-  EXPECT_GE(o.taken_out, o.evicted);  // what was selected last may not be unmapped yet
+  EXPECT_GE(o.taken_out, o.evicted);  // the last selected pages may not be unmapped yet
   EXPECT_LE(o.taken_out - o.evicted, uint64_t{s.design.batch} * (s.design.evictors + s.threads));
-  // Every frame in use belongs to a page that is near, on its way in or out, or to a thread that took it ahead.
+  // Every frame in use belongs to a near page, to a page in transfer, or to a thread that took it in advance.
   uint64_t selected = o.taken_out - o.evicted;
   EXPECT_GE(o.in_use, o.queued + o.writing + o.cached);
   EXPECT_LE(o.in_use, o.queued + o.fetching + o.writing + o.cached + selected + s.threads * (1 + s.design.frame_cache) +
@@ -186,7 +186,7 @@ TEST(ModelTest, FramesStayInTheBudgetAndPagesAreEvictedOnce) {
   s.work.pages_per_fault = 20.5;
   s.faults = 3000;
   expect_conserved(s);
-  s.work.dirty = 1.003;  // as measured: counters of a run that goes on
+  s.work.dirty = 1.003;  // as measured: counters of a running process
   expect_conserved(s);
 }
 
