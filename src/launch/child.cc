@@ -19,7 +19,7 @@ bool sent_by_process(const siginfo_t& info) { return info.si_code <= 0; }
 SignalHold::SignalHold() {
   sigemptyset(&held_);
   for (int signal : kHeld) sigaddset(&held_, signal);
-  ::signal(SIGCHLD, SIG_DFL);  // ignored, it would take the child's status away
+  ::signal(SIGCHLD, SIG_DFL);  // if it were ignored, the child's status would be lost
   pthread_sigmask(SIG_BLOCK, &held_, &before_);
 }
 
@@ -60,7 +60,7 @@ bool stop_signal_within(const SignalHold& hold, int milliseconds) {
 int end_like_child(int wait_status) {
   if (WIFEXITED(wait_status)) return WEXITSTATUS(wait_status);
   int signal = WTERMSIG(wait_status);
-  rlimit no_core = {0, 0};  // the program has left its own
+  rlimit no_core = {0, 0};  // the program has already dumped core
   setrlimit(RLIMIT_CORE, &no_core);
   ::signal(signal, SIG_DFL);
   sigset_t only;

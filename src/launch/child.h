@@ -1,4 +1,4 @@
-// The program as a child process: started, sent the signals that the launcher gets, waited for.
+// The program as a child process: starting it, passing signals on to it, waiting for it.
 #pragma once
 #include <sys/types.h>
 
@@ -10,7 +10,7 @@
 
 namespace farside {
 
-// Holds back the signals that a launcher passes on. Made before any thread is started, so that all threads inherit it.
+// Blocks the signals that a launcher passes on. Create it before any thread, so that all threads inherit the mask.
 class SignalHold {
  public:
   SignalHold();
@@ -25,19 +25,19 @@ class SignalHold {
   sigset_t before_;
 };
 
-// Starts `path` with this process's environment and the signal mask from before the hold. No signal kills it on our
-// death: a program outlives its launcher as it would outlive its shell.
+// Starts `path` with this process's environment and the signal mask from before the hold. The child is not killed when
+// this process dies: a program outlives its launcher as it would outlive its shell.
 Result<pid_t> start_child(const std::string& path, const std::vector<std::string>& arguments, const SignalHold& hold);
 
-// Passes on every signal that a process sent to us, and returns the child's wait status once it has ended. Signals
-// that the terminal sends reach the child by themselves and are not passed on twice.
+// Passes on every signal that a process sends to this one, and returns the child's wait status when it has ended.
+// Signals that the terminal generates reach the whole process group, hence the child, and are not passed on.
 int wait_for_child(pid_t child, const SignalHold& hold);
 
-// True if a signal that asks to stop comes within the time.
+// True if SIGINT, SIGTERM, SIGHUP or SIGQUIT arrives within the time.
 bool stop_signal_within(const SignalHold& hold, int milliseconds);
 
-// Ends this process as the child ended: with its exit status, or by the same signal, so that a shell sees what it would
-// have seen. Returns 128 + the signal if that signal does not kill.
+// Ends this process like the child: with its exit status or by the same signal, so that a shell sees the same result.
+// Returns 128 + the signal if that signal does not kill.
 int end_like_child(int wait_status);
 
 }  // namespace farside

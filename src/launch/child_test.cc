@@ -21,7 +21,7 @@ TEST(ChildTest, StatusesArePassedThrough) {
 }
 
 TEST(ChildTest, TheProgramKeepsItsSignalMask) {
-  // An inherited mask would leave the child deaf to TERM.
+  // With an inherited mask the child would not receive TERM.
   EXPECT_EQ(WTERMSIG(status_of("kill -TERM $$")), SIGTERM);
 }
 

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr uint64_t kPatienceNs = 5'000'000'000;
 constexpr uint64_t kLookNs = 1'000'000;
 
-// The process's descriptor of its page, opened anew; -1: it has none that we may see.
+// Opens the control page of the process through /proc/PID/fd; -1: it has none, or this user may not access it.
 int open_control(pid_t pid) {
   std::string wanted = fmt::format("/memfd:{} (deleted)", kControlName);
   std::error_code error;
@@ -35,7 +35,7 @@ int open_control(pid_t pid) {
   return -1;
 }
 
-// Another program may have a memfd of this name: look before reading it, and make sure that it cannot shrink.
+// Another program may have a memfd of the same name: checks it before use, and that it cannot shrink.
 ControlPage* map_control(int fd) {
   int seals = fcntl(fd, F_GET_SEALS);
   if (seals < 0 || !(seals & F_SEAL_SHRINK) || lseek(fd, 0, SEEK_END) != ControlPage::kBytes) return nullptr;
@@ -51,7 +51,7 @@ pid_t parent_of(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
   std::getline(file, line);
-  size_t name_end = line.rfind(')');  // the name may hold anything
+  size_t name_end = line.rfind(')');  // the name may contain any character
   if (name_end == line.npos || name_end + 4 >= line.size()) return 0;
   pid_t parent = 0;
   std::from_chars(line.data() + name_end + 4, line.data() + line.size(), parent);
@@ -108,7 +108,7 @@ ControlledProcess::~ControlledProcess() {
 }
 
 Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
-  flock(fd_, LOCK_EX);  // until the answer is read; let go with the descriptor if we die
+  flock(fd_, LOCK_EX);  // until the reply is read; the kernel releases it if this process dies
   page_->local_bytes = local.bytes;
   page_->local_share = local.share;
   uint32_t asked = page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;

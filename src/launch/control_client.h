@@ -1,4 +1,5 @@
-// Running processes as `farside ctl` sees them: found by the page that each holds (base/control.h).
+// The client side of the control page (abi/control.h), by which `farside ctl` and others find running processes, read
+// their statistics and change their budget.
 #pragma once
 #include <sys/types.h>
 
@@ -14,17 +15,18 @@ namespace farside {
 
 class ControlledProcess {
  public:
-  // nullptr: no such process, none that runs under Farside, or somebody else's.
+  // nullptr: no such process, it does not run under Farside, or this user may not access it.
   static std::unique_ptr<ControlledProcess> find(pid_t pid);
-  // Those of the process or, where it is none itself, of its descendants: of a launcher or a shell. pid 0: all.
+  // The process itself or, if it does not run under Farside, its descendants that do: `pid` may be a launcher or a
+  // shell. pid 0: all processes on this machine.
   static std::vector<std::unique_ptr<ControlledProcess>> find_all(pid_t pid);
   ~ControlledProcess();
   ControlledProcess(const ControlledProcess&) = delete;
   ControlledProcess& operator=(const ControlledProcess&) = delete;
 
   pid_t pid() const { return pid_; }
-  // Has the process tell about itself and, where `local` says something, change its near memory. It answers within a
-  // tenth of a second; ETIMEDOUT after five seconds, as when it is stopped.
+  // Requests a report from the process and, unless both members of `local` are 0, sets its budget. The process replies
+  // within about a tenth of a second. ETIMEDOUT after five seconds, as when it is stopped.
   Result<nlohmann::json> ask(const SizeOrShare& local);
 
  private:

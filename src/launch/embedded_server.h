@@ -1,4 +1,4 @@
-// The memory server of one run: it lives in the launcher and is reached by a Unix socket in a private directory.
+// The memory server of one run: it runs in the launcher's process and listens on a Unix socket in a private directory.
 #pragma once
 #include <memory>
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace farside {
 
-// A directory for this user's eyes only under $TMPDIR or /tmp; removed with all it holds.
+// A directory under $TMPDIR or /tmp that only this user can access. It is removed with its contents.
 class PrivateDirectory {
  public:
   static Result<std::unique_ptr<PrivateDirectory>> create();

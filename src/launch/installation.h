@@ -1,9 +1,9 @@
-// Where the parts of Farside are: a build folder has the same layout as an installed tree.
+// The paths of Farside's files. A build folder has the layout of an installed tree.
 //
 //   PREFIX/bin/farside
 //   PREFIX/lib/farside/libfarside_preload.so
 //   PREFIX/libexec/farside/farside-bench
-//   PREFIX/libexec/farside/apps/     programs that benchmarks run
+//   PREFIX/libexec/farside/apps/     programs for benchmarks
 #pragma once
 #include <string>
 
@@ -19,8 +19,8 @@ struct Installation {
   std::string applications() const { return prefix + "/libexec/farside/apps"; }
 };
 
-// That of the running program, which must lie below PREFIX/bin or PREFIX/libexec/farside. Fails where /proc is missing
-// or the program lies elsewhere.
+// The installation of the running program: the nearest folder above it that contains lib/farside. Fails if /proc is not
+// mounted or there is no such folder.
 Result<Installation> find_installation();
 
 }  // namespace farside

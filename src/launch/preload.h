@@ -1,4 +1,4 @@
-// Where the preload library is, and how it gets into a program.
+// The preload library: its path, and the value of LD_PRELOAD that loads it.
 #pragma once
 #include <string>
 
@@ -6,10 +6,11 @@
 
 namespace farside {
 
-// Looks beside this executable: <prefix>/lib/farside where installed, the heap folder in a build tree.
+// The library of this installation (launch/installation.h). ENOENT if it is missing.
 Result<std::string> find_preload_library();
 
-// LD_PRELOAD's value with the library appended to what is there already.
+// `present`, the current value of LD_PRELOAD or nullptr, with the library appended. EINVAL if the path contains a space
+// or a colon.
 Result<std::string> preload_list(const char* present, const std::string& library);
 
 }  // namespace farside

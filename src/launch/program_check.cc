@@ -17,7 +17,7 @@ constexpr uint16_t kMachine = EM_X86_64;
 #else
 constexpr uint16_t kMachine = EM_AARCH64;
 #endif
-constexpr int kMaxInterpreters = 4;  // as many as the kernel follows
+constexpr int kMaxInterpreters = 4;  // the kernel's limit
 constexpr size_t kMaxScriptLine = 255;
 
 bool is_regular_file(const std::string& path) {
@@ -109,7 +109,7 @@ Status check_program_at_depth(const std::string& path, int depth) {
 Result<std::string> find_program(std::string_view name, std::string_view search_path) {
   if (name.empty()) return Status::error(ENOENT, "the program's name is empty");
   if (name.find('/') != name.npos) return std::string(name);
-  std::string found;  // a file that may not be executed, unless a later folder has a better one
+  std::string found;  // a file that is not executable, unless a later folder has an executable one
   while (true) {
     size_t colon = search_path.find(':');
     std::string_view folder = search_path.substr(0, colon);

@@ -27,7 +27,7 @@ class ProgramCheckTest : public testing::Test {
     return path;
   }
 
-  // A header and one program header of the given kind.
+  // An ELF header and one program header of the given type.
   static std::string elf(uint32_t segment, unsigned char elf_class = ELFCLASS64, uint16_t machine = 0) {
     Elf64_Ehdr header = {};
     memcpy(header.e_ident, ELFMAG, SELFMAG);

@@ -20,9 +20,9 @@ namespace {
 constexpr int kExitNotStarted = 127;
 constexpr uint64_t kKept = 1 << 20;  // bytes of output, from its end
 constexpr int64_t kLookNs = 100'000'000;
-constexpr double kGraceSeconds = 3;  // for a program that was asked to stop
+constexpr double kGraceSeconds = 3;  // until a program that was asked to stop is killed
 
-// A file without a name.
+// An unnamed temporary file that receives output.
 class Captured {
  public:
   Captured() : file_(tmpfile()) {}
@@ -47,10 +47,10 @@ class Captured {
   FILE* file_;
 };
 
-// In the child.
+// Runs in the forked child.
 [[noreturn]] void become(const std::vector<char*>& argv, int output, int errors, const SignalHold& hold, pid_t parent) {
   setpgid(0, 0);
-  prctl(PR_SET_PDEATHSIG, SIGTERM);  // a launcher passes it on to its program
+  prctl(PR_SET_PDEATHSIG, SIGTERM);  // SIGTERM and not SIGKILL, because a launcher passes it on to its program
   if (getppid() != parent) _exit(kExitNotStarted);
   int nothing = open("/dev/null", O_RDWR);
   dup2(nothing, STDIN_FILENO);
@@ -71,7 +71,7 @@ Result<pid_t> start_in_group(const std::vector<std::string>& words, int output, 
   pid_t parent = getpid(), child = fork();
   if (child < 0) return Status::error(errno, "cannot start a process: {}", strerror(errno));
   if (child == 0) become(argv, output, errors, hold, parent);
-  setpgid(child, child);  // whoever comes first
+  setpgid(child, child);  // in both processes, so that the group exists in either when it continues
   return child;
 }
 
@@ -83,7 +83,7 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-// Waits for the child's end and fills in how and when. True: a signal asked to stop meanwhile.
+// Waits for the end of the child and fills in *run. True: a stop signal arrived.
 bool wait_for_group(pid_t child, const SignalHold& hold, const CaptureOptions& options, CapturedRun* run) {
   uint64_t start = now_ns();
   bool stopping = false;
@@ -106,7 +106,7 @@ bool wait_for_group(pid_t child, const SignalHold& hold, const CaptureOptions& o
   run->seconds = seconds_since(start);
   run->cpu_seconds = seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
   run->peak_bytes = static_cast<uint64_t>(used.ru_maxrss) * kKiB;
-  kill(-child, SIGKILL);  // what it left behind
+  kill(-child, SIGKILL);  // processes that it left behind
   return stopping;
 }
 

@@ -50,7 +50,7 @@ TEST(CapturedTest, WhoeverTakesTooLongIsKilledWithItsChildren) {
   EXPECT_TRUE(done.outcome().starts_with("cut off after")) << done.outcome();
   pid_t grandchild = std::stoi(done.output);
   for (uint64_t begin = now_ns(); kill(grandchild, 0) == 0 && now_ns() - begin < 20'000'000'000;) usleep(10'000);
-  // It may remain as a zombie where nobody reaps orphans.
+  // It may remain as a zombie if no process reaps orphans.
   EXPECT_TRUE(kill(grandchild, 0) != 0 || getpgid(grandchild) > 0);
 }
 

@@ -13,10 +13,10 @@ namespace farside {
 namespace {
 
 constexpr uint64_t kLookAtClockEvery = 256;  // accesses
-constexpr uint64_t kWordInPage = 64;         // not the first line of a page, which prefetchers of the processor favour
-constexpr unsigned kUpdatesPerWord = 8;      // one update for so many words of the array
+constexpr uint64_t kWordInPage = 64;         // not the first line of a page, which hardware prefetchers favour
+constexpr unsigned kUpdatesPerWord = 8;      // words of the array per update
 
-// Threads may meet on a page: relaxed atomics make that defined and cost nothing.
+// Threads may access the same page. Relaxed atomics make that defined and cost nothing.
 inline uint64_t touch(const Arena& arena, uint64_t page, bool write, uint64_t value) {
   auto* word = reinterpret_cast<uint64_t*>(arena.base + page * kPageSize + kWordInPage);
   std::atomic_ref<uint64_t> shared(*word);
@@ -25,7 +25,7 @@ inline uint64_t touch(const Arena& arena, uint64_t page, bool write, uint64_t va
   return 0;
 }
 
-// Keeps the compiler from leaving out what was read.
+// Keeps the compiler from removing the reads.
 void keep(uint64_t value) { asm volatile("" : : "r"(value)); }
 
 inline void order_loads() {
@@ -36,7 +36,7 @@ inline void order_loads() {
 #endif
 }
 
-// One thread's accesses to its part of the memory.
+// The accesses of one thread to its part of the memory.
 struct Walk {
   const Arena& arena;
   uint64_t first, pages, next;
@@ -72,7 +72,7 @@ Pace walk_timed(Walk& walk, const Workload& workload, Extent extent) {
   return {static_cast<double>(spent) / 1000 / static_cast<double>(std::max<uint64_t>(done, 1)), done};
 }
 
-// Random accesses of several threads go everywhere; sequential ones walk through a part each.
+// Random accesses of each thread go to the whole memory; sequential ones to one part per thread.
 Walk walk_of(const Arena& arena, const Workload& workload, unsigned thread, unsigned threads, uint64_t start) {
   Random random(now_ns() + thread);
   if (workload.random) return {arena, 0, arena.pages, 0, random};
@@ -114,7 +114,7 @@ Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads
 
 std::vector<uint32_t> time_random_reads(const Arena& arena, Extent extent) {
   std::vector<uint32_t> times;
-  times.resize(extent.accesses);  // its pages are touched now, not between the accesses
+  times.resize(extent.accesses);  // touches its pages now, not between the accesses
   Random random(now_ns());
   auto limit = static_cast<uint64_t>(extent.seconds * 1e9);
   uint64_t begin = now_ns(), sum = 0, done = 0;
@@ -122,7 +122,7 @@ std::vector<uint32_t> time_random_reads(const Arena& arena, Extent extent) {
     uint64_t page = random.next() % arena.pages;
     uint64_t start = ticks();
     sum += touch(arena, page, false, 0);
-    order_loads();  // the second look at the counter must not overtake the load
+    order_loads();  // the second read of the counter must not overtake the load
     times[done++] = static_cast<uint32_t>(std::min<uint64_t>(ticks() - start, UINT32_MAX));
     if (done % kLookAtClockEvery == 0 && now_ns() - begin > limit) break;
   }

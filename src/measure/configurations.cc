@@ -12,7 +12,7 @@ using nlohmann::json;
 using pager::Counter;
 
 constexpr unsigned kThreadCounts[] = {1, 2};
-constexpr double kMissUs = 1;  // a near access takes less, a fault of any kind more
+constexpr double kMissUs = 1;  // a near access takes less, a fault more
 constexpr uint64_t kComputeBytes = 64 * kMiB;
 constexpr unsigned kComputeRounds = 30;
 constexpr unsigned kRoundTrips = 20000;
@@ -26,11 +26,11 @@ json difference(const pager::Stats& before, const pager::Stats& after) {
   return counters;
 }
 
-using ReadStats = std::function<pager::Stats()>;  // empty where there is no pager
+using ReadStats = std::function<pager::Stats()>;  // empty: there is no pager
 
 json measure_cell(const AccessSettings& settings, const Arena& arena, const Workload& workload, unsigned threads,
                   const ReadStats& stats) {
-  // Enough to replace all that is near, so that what is measured is a steady state of this very workload.
+  // Warms up: enough accesses to replace all near pages, so that a steady state of this workload is measured.
   auto near_pages = static_cast<uint64_t>(settings.local * static_cast<double>(arena.pages));
   uint64_t start = 0;
   run_accesses(arena, workload, threads, {2 * near_pages / threads, settings.seconds}, &start);
@@ -60,14 +60,14 @@ json measure_all(const AccessSettings& settings, const Arena& arena, const ReadS
   for (const Workload& workload : kWorkloads) {
     for (unsigned threads : kThreadCounts) {
       cells.push_back(measure_cell(settings, arena, workload, threads, stats));
-      // Now: the steady state of random reads.
+      // At this point memory is in the steady state of random reads.
       if (cells.size() == 1) miss = measure_misses(settings, arena);
     }
   }
   return {{"cells", cells}, {"miss", miss}};
 }
 
-// Fills a part of far memory, so that what is read afterwards is stored there.
+// Fills a part of far memory, so that the reads find stored pages.
 Status store_pages(transport::Channel& channel, std::byte* buffer, unsigned pages) {
   for (unsigned i = 0; i < pages; i++) {
     memset(buffer, static_cast<int>(i % 255 + 1), kPageSize);
@@ -144,7 +144,7 @@ Result<json> measure_all_near(const AccessSettings& settings, FarMemoryConfig co
   std::span<uint64_t> remote{reinterpret_cast<uint64_t*>((*far)->arena().base), near.size()};
   populate({*plain, config.bytes / kPageSize});
   populate((*far)->arena());
-  // The best of each: single rounds over the same memory differ by tens of percent on a machine that is shared.
+  // The best of each: single rounds over the same memory differ by tens of percent on a shared machine.
   constexpr double kNever = 1e300;
   double best_near = kNever, best_remote = kNever;
   for (unsigned round = 0; round < kComputeRounds; round++) {

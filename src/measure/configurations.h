@@ -1,5 +1,5 @@
-// The ways of paging that are compared. Each function runs in a process of its own and returns one repetition's
-// figures.
+// The compared configurations of memory: native, far memory, kernel swap. Each function runs in its own process
+// (run_in_child) and returns the values of one repetition.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -13,18 +13,19 @@ namespace farside {
 struct AccessSettings {
   uint64_t bytes = 0;          // of data
   double local = 0;            // share of it that may be near
-  uint64_t accesses = 200000;  // of each thread, in one measurement
-  double seconds = 3;          // in which a measurement ends anyway
+  uint64_t accesses = 200000;  // per thread, in one measurement
+  double seconds = 3;          // after which a measurement ends in any case
 };
 
-// {"cells": [{"workload", "threads", "us", "counters"}], "miss": {...}}
+// {"cells": [{"workload", "threads", "us", "counters"}], "miss": {"share", "median_us", "p99_us", "p999_us"}}: all
+// workloads with one thread and with two, and the latency of random reads that miss. "miss" is null if there were none.
 Result<nlohmann::json> measure_far(const AccessSettings& settings, const FarMemoryConfig& far);
-Result<nlohmann::json> measure_plain(const AccessSettings& settings, const KernelSwap* swap);  // nullptr: none
+Result<nlohmann::json> measure_plain(const AccessSettings& settings, const KernelSwap* swap);  // nullptr: native
 
-// {"us"}: median of 4 KiB reads, submitted and polled on a channel of its own.
+// {"us"}: the median of 4 KiB reads that are submitted and polled on one channel, without a pager.
 Result<nlohmann::json> measure_round_trip(const FarMemoryConfig& far);
 
-// {"ratio"}: time over far memory that is all near, divided by time over plain memory.
+// {"ratio"}: the time of compute() over far memory that is all near, divided by its time over plain memory.
 Result<nlohmann::json> measure_all_near(const AccessSettings& settings, FarMemoryConfig far);
 
 }  // namespace farside

@@ -15,11 +15,12 @@ struct Phase {
   const char* name;
   const char* counter;
 };
-// Parts of fault_us; what they leave of it is "other". The kernel's way to the handler and back comes on top.
+// Parts of fault_us; the remainder is "other". Signal delivery and return are counted separately.
 constexpr Phase kFaultPhases[] = {
     {"lookup", "lookup_us"}, {"frame wait", "wait_frame_us"}, {"page wait", "wait_page_us"}, {"fetch", "fetch_us"},
     {"map", "map_us"},       {"policy", "account_us"}};
-// The evictors' work. Their processor time also holds what is no phase, such as polling and mapping ahead.
+// The phases of the evictors' work. Their CPU time also includes work outside the phases, such as polling and mapping
+// in advance.
 constexpr Phase kEvictionPhases[] = {{"select", "select_us"},   {"hold", "hold_us"},
                                      {"unmap", "unmap_us"},     {"write", "write_us"},
                                      {"release", "release_us"}, {"evictors' cpu", "evictor_cpu_us"}};
@@ -65,7 +66,7 @@ json largest_process(const json& statistics) {
 
 using Table = std::vector<std::vector<std::string>>;
 
-// Appends the parts that are not 0 everywhere as columns.
+// Appends the parts that are not 0 in all rows as columns.
 void add_parts(const std::vector<CostRow>& rows, const char* parts, Table* table) {
   for (size_t part = 0; part < rows[0].costs[parts].size(); part++) {
     auto us = [&](const CostRow& row) { return row.costs[parts][part][1].get<double>(); };
@@ -98,7 +99,7 @@ json costs_of(const json& statistics) {
   costs["heap_bytes"] = count(main, "heap_peak_bytes");
   costs["near_bytes"] = std::min(count(main, "local_bytes"), count(main, "heap_peak_bytes"));
   costs["frame_wait_p99_us"] = number(totals, "frame_wait_p99_us");
-  // Faults of one kind and another are spread over the threads alike.
+  // Assumes that the mix of faults is the same in all threads.
   double in_faults = (number(totals, "fault_us") + number(totals, "signal_us") + number(totals, "return_us")) / 1e6;
   costs["busiest_s"] = each(in_faults, costs["fetches"]) * static_cast<double>(busiest_fetches(statistics));
   return costs;

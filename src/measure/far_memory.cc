@@ -11,7 +11,7 @@
 namespace farside {
 namespace {
 
-// What the SIGBUS handler pages with. A handler gets no argument, so this must be global.
+// The pager that the SIGBUS handler uses. It is global because handlers have no argument.
 std::atomic<pager::Pager*> g_pager{nullptr};
 
 bool is_write_fault([[maybe_unused]] const void* context) {
@@ -19,7 +19,7 @@ bool is_write_fault([[maybe_unused]] const void* context) {
   constexpr greg_t kWriteBit = 2;
   return (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
 #else
-  return true;  // costs a page its cleanness, never its content
+  return true;  // a clean page may become dirty, which costs only a write-back
 #endif
 }
 
@@ -38,8 +38,8 @@ void on_sigbus(int, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-// As in heap/signals.cc the mask stays as it is, which saves two uses of the process's signal lock a fault. Here the
-// program is ours, and its handlers touch no far memory.
+// As in preload/guard/signals.cc, SA_NODEFER leaves the mask alone, which saves two acquisitions of the process's
+// signal lock per fault. The handlers of this process touch no far memory, so a fault cannot nest.
 struct sigaction catch_sigbus() {
   struct sigaction action = {}, old = {};
   action.sa_sigaction = on_sigbus;

@@ -1,5 +1,5 @@
-// Far memory inside the measuring process: the pager used directly, with a SIGBUS handler of this process's own, so
-// that paging is measured without the preload library.
+// Far memory in the measuring process: a pager with its own SIGBUS handler, so that paging is measured without the
+// preload library.
 #pragma once
 #include <signal.h>
 
@@ -15,20 +15,21 @@
 namespace farside {
 
 struct FarMemoryConfig {
-  std::string address, token;  // the memory server, or several
+  std::string address, token;  // one memory server, or several separated by commas
   uint64_t bytes = 0;          // of far memory
   uint64_t local = 0;          // bytes that may be near
   pager::Delivery delivery = pager::Delivery::kSignal;
   unsigned evictors = 1;
   WriteBack writeback = WriteBack::kPage;
   unsigned replicas = 1;
-  uint64_t more_bytes = 0;  // of far memory that the caller reserves from the pager itself
-  // Called with the pager before its threads start, and before it is destroyed.
+  uint64_t more_bytes = 0;  // further far memory, which the caller reserves from the pager
+  // Called with the pager before its threads start; called before the pager is destroyed.
   std::function<void(pager::Pager&)> opened = [](pager::Pager&) {};
   std::function<void()> closing = [] {};
 };
 
-// One at a time in a process: it owns SIGBUS.
+// At most one per process, because it owns SIGBUS. Threads that used the memory call Arena::leave_thread before they
+// end.
 class FarMemory {
  public:
   static Result<std::unique_ptr<FarMemory>> create(const FarMemoryConfig& config);
@@ -37,7 +38,7 @@ class FarMemory {
   FarMemory& operator=(const FarMemory&) = delete;
 
   Arena arena() const;
-  // What the inline guard of include/farside/farside.h and the hint behind it do.
+  // The same as the inline guard of include/farside/farside.h and the hint behind it.
   void hint_read(const std::byte* address, uint64_t bytes) {
     auto at = reinterpret_cast<uint64_t>(address);
     if (!pager_->word(at).is(pager::PageState::kNear)) pager_->hint({.address = at, .bytes = bytes});

@@ -34,7 +34,8 @@ void write_all(int fd, const std::string& text) {
   }
 }
 
-// `body` gets the pipe's end to write to, and the child ends when it returns.
+// Runs `body` in a child with the write end of the pipe; the child exits when it returns. The kernel kills the child
+// when the parent ends.
 Result<Worker> fork_worker(const std::function<void(int)>& body) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::error(errno, "cannot make a pipe: {}", strerror(errno));
@@ -52,7 +53,7 @@ Result<Worker> fork_worker(const std::function<void(int)>& body) {
   return Worker{pid, ends[0]};
 }
 
-// All that the worker writes until it closes the pipe. False: a signal asked to stop.
+// Reads all that the worker writes until it closes the pipe. False: a stop signal arrived.
 bool read_until_closed(int fd, const SignalHold& hold, std::string* text) {
   char buffer[4096];
   while (true) {

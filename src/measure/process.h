@@ -1,5 +1,5 @@
-// Child processes of a benchmark: each way of paging runs in a process of its own, and so does the memory server, so
-// that nothing is left over from one to the next and the server's processor time is not hidden in the measured process.
+// Child processes of a benchmark. Each configuration runs in its own process, so that no state carries over to the
+// next. So does the memory server, so that its CPU time is not counted in the measured process.
 #pragma once
 #include <sys/types.h>
 
@@ -14,14 +14,14 @@
 
 namespace farside {
 
-// Runs `work` in a forked child and returns what it made. The caller must have no threads. Fails with EINTR when a
-// signal asks to stop meanwhile; the child is then gone.
+// Runs `work` in a forked child and returns its result. EINTR if a stop signal arrives; the child has then been killed.
+// The caller has no threads.
 Result<nlohmann::json> run_in_child(const SignalHold& hold, const std::function<Result<nlohmann::json>()>& work);
 
-// A memory server in a child process, reached over both transports.
+// A memory server in a child process, reachable over both transports. It is stopped with the object.
 class ServerProcess {
  public:
-  // Without a token it makes one up.
+  // With an empty token it generates one. `memory` is its capacity in bytes.
   static Result<std::unique_ptr<ServerProcess>> start(const SignalHold& hold, uint64_t memory,
                                                       const std::string& token = "");
   ~ServerProcess();

@@ -1,4 +1,4 @@
-// Random numbers for what must be the same everywhere for the same seed: xorshift64.
+// xorshift64: random numbers that are the same everywhere for the same seed. Not for secrets.
 #pragma once
 #include <cstdint>
 

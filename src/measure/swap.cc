@@ -23,7 +23,7 @@ constexpr const char* kCgroup2 = "/sys/fs/cgroup";
 constexpr const char* kCgroup1 = "/sys/fs/cgroup/memory";
 constexpr int kLeavingTries = 500;
 constexpr uint64_t kLeavingWaitNs = 10'000'000;
-// What a process holds beside its data counts in its memory limit: code, stacks, page tables.
+// Code, stacks and page tables of a process count in its memory limit, too.
 constexpr uint64_t kProcessAllowance = 8 * kMiB;
 
 Status write_file(const std::string& path, const std::string& text) {
@@ -36,7 +36,7 @@ Status write_file(const std::string& path, const std::string& text) {
   return Status::error(error, "cannot write {} to {}: {}", text, path, strerror(error));
 }
 
-// What mkswap writes: version, last page and the magic at the end of the first page.
+// The header that mkswap writes: version, last page, and the magic number at the end of the first page.
 Status write_swap_header(const std::string& device, uint64_t bytes) {
   std::vector<char> page(kPageSize, 0);
   uint32_t fields[] = {1, static_cast<uint32_t>(bytes / kPageSize - 1)};
@@ -131,7 +131,7 @@ uint64_t MemoryLimit::kills() const {
 Status MemoryLimit::enter() const { return write_file(members_, "0"); }
 
 Result<std::unique_ptr<KernelSwap>> KernelSwap::create(uint64_t bytes, double local) {
-  // Twice the data: a swap area that fills up makes the kernel free the slots of pages that came back.
+  // Twice the data: when a swap area is nearly full, the kernel frees the slots of pages that were swapped in.
   auto swap = ZramSwap::create(2 * bytes);
   if (!swap.ok()) return swap.status();
   auto limit = MemoryLimit::create(static_cast<uint64_t>(local * static_cast<double>(bytes)) + kProcessAllowance);

@@ -1,5 +1,5 @@
-// The kernel's own way to far memory, for comparison: swap on a compressed RAM disk (zram), and a memory cgroup
-// (version 1 or 2) that makes a process use it. Needs root. All undo themselves when destroyed.
+// Swap by the kernel, for comparison: a compressed RAM disk (zram) as swap area, and a memory cgroup (version 1 or 2)
+// that forces a process to use it. Needs root. Every object undoes its settings when it is destroyed.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace farside {
 
-// A zram device of its own in use as swap, preferred to other swap. Devices that were there before stay untouched.
+// A new zram device in use as swap, with the highest priority. Existing devices are not touched.
 class ZramSwap {
  public:
   static Result<std::unique_ptr<ZramSwap>> create(uint64_t bytes);
@@ -27,18 +27,18 @@ class ZramSwap {
   bool swapping_ = false;
 };
 
-// A cgroup whose processes together may hold so much memory.
+// A cgroup whose processes may use that much memory in total.
 class MemoryLimit {
  public:
   static Result<std::unique_ptr<MemoryLimit>> create(uint64_t bytes);
   ~MemoryLimit();
   MemoryLimit(const MemoryLimit&) = delete;
   MemoryLimit& operator=(const MemoryLimit&) = delete;
-  // Words before a command that make it run inside.
+  // Words that precede a command and make it run in the cgroup.
   std::vector<std::string> launcher() const;
-  // This process moves into it.
+  // Moves this process into the cgroup.
   Status enter() const;
-  // Processes that the kernel killed in it for want of memory.
+  // The number of its processes that the kernel killed for lack of memory.
   uint64_t kills() const;
 
  private:
@@ -47,13 +47,14 @@ class MemoryLimit {
   bool version1_ = false;
 };
 
-// Both, for processes that run one after another over so much data, a share of it in memory.
+// Swap and a memory limit for processes that run one after another with `bytes` of data, of which `local` (a share) may
+// be resident.
 class KernelSwap {
  public:
   static Result<std::unique_ptr<KernelSwap>> create(uint64_t bytes, double local);
   std::string algorithm() const { return swap_->algorithm(); }
   const MemoryLimit& limit() const { return *limit_; }
-  // This process moves in, for good, and gets memory for so much data.
+  // Moves this process into the cgroup for the rest of its life and maps memory for the data.
   Result<std::byte*> enter_and_map(uint64_t bytes) const;
 
  private:
@@ -62,7 +63,7 @@ class KernelSwap {
   std::unique_ptr<MemoryLimit> limit_;
 };
 
-// Plain memory in pages of the same size as far memory's.
+// Anonymous memory in 4 KiB pages, as far memory has them.
 Result<std::byte*> map_plain(uint64_t bytes);
 
 }  // namespace farside

@@ -46,7 +46,7 @@ double largest(const Chart& chart) {
   return most > 0 ? most : 1;
 }
 
-// In rows, from `y` downwards. Names that are empty are left out.
+// In rows, from `y` downwards. Empty names are omitted.
 std::string legend(double y, double most, const std::vector<std::string>& names) {
   std::string svg;
   double x = kLeft;
@@ -72,7 +72,7 @@ std::vector<std::string> names_of(const std::vector<Series>& series) {
 
 using Panels = std::span<const LineChart>;
 
-// Of the series that have a point somewhere; "" for the others.
+// The names of the series that have a point in some panel; "" for the others.
 std::vector<std::string> names_shown(Panels panels) {
   std::vector<std::string> names(panels[0].series.size());
   for (const LineChart& chart : panels) {
@@ -126,7 +126,7 @@ std::string panel(const LineChart& chart, double left, double top) {
   return svg;
 }
 
-// How many of the panels, from the first on, have its series, or the first of them.
+// The number of leading panels that have the series of the first panel, or the first of those series.
 size_t same_series(Panels panels) {
   auto all = names_of(panels[0].series);
   auto differs = [&](const LineChart& chart) {
@@ -136,7 +136,7 @@ size_t same_series(Panels panels) {
   return static_cast<size_t>(std::find_if(panels.begin(), panels.end(), differs) - panels.begin());
 }
 
-// Panels under one legend.
+// Panels that share a legend.
 std::string panel_group(Panels panels, size_t columns, double top) {
   std::string svg = legend(top + 16, kPanelWidth * static_cast<double>(columns), names_shown(panels));
   for (size_t i = 0; i < panels.size(); i++) {

@@ -1,4 +1,4 @@
-// Charts as SVG: bars in groups, one for each series, the value on top of it; or lines in panels.
+// Charts as SVG: grouped bars, one per series, with the value above each bar; or lines in panels. Pure functions.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,14 +10,14 @@ struct Chart {
   std::vector<std::string> groups;
   struct Series {
     std::string name;
-    std::vector<double> values;  // one for each group; negative: no bar
+    std::vector<double> values;  // one per group; negative: no bar
   };
   std::vector<Series> series;
 };
 
 std::string to_svg(const Chart& chart);
 
-// One panel: both axes begin at 0.
+// One panel. Both axes begin at 0.
 struct LineChart {
   std::string title, x_label, y_label;
   double x_most, y_most;
@@ -28,11 +28,11 @@ struct LineChart {
   std::vector<Series> series;
 };
 
-// For y_most: a little more than the largest of them.
+// A value for y_most: a little above the largest point.
 double top_of(const std::vector<LineChart::Series>& series);
 
-// Two panels beside each other in a row. The legend stands once above all panels that follow each other and have the
-// same series (or the first of them). A series without points is left out, and the others keep their colours.
+// Two panels per row. Consecutive panels with the same series (or the first of those series) share one legend above
+// them. A series without points is omitted; the others keep their colours.
 std::string to_svg(const std::vector<LineChart>& panels);
 
 }  // namespace farside

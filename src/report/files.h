@@ -1,4 +1,4 @@
-// Files of results.
+// Reading and writing files of results.
 #pragma once
 #include <string>
 
@@ -6,16 +6,16 @@
 
 namespace farside {
 
-// Found out before something takes long. "" stands for no file.
+// Checks that the file can be written, before a long measurement. Creates it if it is missing. "" means no file.
 Status check_writable(const std::string& file);
 
-// "" stands for no file.
+// Replaces the contents. "" means no file.
 Status write_file(const std::string& file, const std::string& text);
 
-// Writes it under another name first, so that nobody ever finds a half of it.
+// Writes to FILE.part and renames it, so that readers see the old or the new contents, never a part of them.
 Status replace_file(const std::string& file, const std::string& text);
 
-// "" where it cannot be read.
+// The contents; "" if the file cannot be read.
 std::string read_file(const std::string& file);
 
 Status make_directory(const std::string& path);

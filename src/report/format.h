@@ -9,10 +9,11 @@ namespace farside {
 // A table whose first column is aligned left and all others right.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
-// "about 3 min left": after `seconds` for `done` of `steps`. "" before the first is done.
+// The estimated time left, as in "about 3 min left", from the seconds that `done` of `steps` took. "" before the first
+// step is done and in the first second.
 std::string time_left_text(size_t done, size_t steps, double seconds);
 
-// Says on standard error what is going on: one line that is overwritten on a terminal, else a line for each step.
+// Progress on standard error: one line that is overwritten on a terminal, otherwise one line per step. Not thread-safe.
 class Progress {
  public:
   Progress(size_t steps, bool quiet);
@@ -20,7 +21,7 @@ class Progress {
   void step(const std::string& what);
 
  private:
-  size_t steps_, done_ = 0;  // done_ counts the one that is going on
+  size_t steps_, done_ = 0;  // done_ includes the current step
   uint64_t started_ns_;
   bool quiet_, terminal_;
 };

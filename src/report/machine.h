@@ -1,4 +1,4 @@
-// What the kernel reports about this machine.
+// The machine and its state, as the kernel reports them.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -12,13 +12,13 @@ struct MachineMemory {
 };
 MachineMemory machine_memory();
 
-// First line of a small file under /proc or /sys, "" where it cannot be read.
+// The first line of a small file, as under /proc or /sys; "" if it cannot be read.
 std::string read_line(const std::string& path);
 
-// Of the source tree that was built: a hash, with "+changes" where files differed from it.
+// The commit of the source tree that was built: a hash, with "+changes" if the tree had other changes.
 std::string build_commit();
 
-// Processor, cores, kernel, memory, load, commit, date: the context of every measured figure.
+// Processor, cores, kernel, memory, load, commit and date: recorded with every result.
 nlohmann::json machine_json();
 std::string machine_text(const nlohmann::json& machine);
 

@@ -1,4 +1,4 @@
-// Statistics over measured values, and goals that they are compared with.
+// Statistics of measured values, and goals for them. Pure functions.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -7,16 +7,17 @@
 
 namespace farside {
 
-// The value below which the given share of the values lies; 0 without values. Reorders them.
+// The value at the given share of the sorted values (0.5: median); 0 if there are none. Reorders `values`. For double
+// and uint32_t.
 template <typename T>
 T quantile(std::vector<T>& values, double share);
 
 double median(std::vector<double> values);
 
-// Median and extremes, as {"median", "min", "max", "runs"}.
+// {"median", "min", "max", "runs"}; null without values.
 nlohmann::json summary(const std::vector<double>& runs);
 
-// Something that the benchmark should show, and whether it did.
+// A limit for a measured value.
 struct Goal {
   std::string name;
   double measured;
