@@ -1,6 +1,7 @@
-// Visits every state that any interleaving of the model's actors can reach, and tells the shortest way to a violation.
-// Besides what the model checks itself, from every state the end must be reachable: that finds dead-locks, pages that
-// are stuck, and faults that repeat for ever.
+// An explicit-state model checker. It visits every state that any interleaving of the model's actors can reach, in
+// breadth-first order, and returns the shortest trace to a violation. In addition to the model's own checks, the final
+// state must be reachable from every state: that detects deadlocks, pages that are stuck, and faults that repeat
+// forever.
 #pragma once
 #include <cstring>
 #include <string>
@@ -13,10 +14,10 @@ namespace farside::model {
 struct Outcome {
   size_t states = 0;
   std::string violation;  // "": none
-  std::string trace;      // one line a step
+  std::string trace;      // one line per step
 };
 
-// A model has a State without padding that is compared byte by byte, kActors, start(), step(state, actor, &wrong),
+// A model has a State without padding, which is compared byte by byte, kActors, start(), step(state, actor, &wrong),
 // check(), done(), check_done() and describe().
 template <typename Model>
 class Explorer {
@@ -61,7 +62,7 @@ class Explorer {
     return it->second;
   }
 
-  // Adds all successors. A violation is told with the state that shows it added last.
+  // Adds all successors. On a violation, the state that shows it is the last one added.
   const char* expand(size_t at) {
     for (unsigned actor = 0; actor < Model::kActors; actor++) {
       State next = *states_[at];
@@ -79,7 +80,7 @@ class Explorer {
     return nullptr;
   }
 
-  // A state from which no finished state can be reached: found by walking back from all finished ones.
+  // A state from which no final state can be reached. Searches backwards from all final states.
   size_t find_stuck() {
     std::vector<std::vector<uint32_t>> before(states_.size());
     for (auto [from, to] : edges_) before[to].push_back(static_cast<uint32_t>(from));
@@ -112,7 +113,7 @@ class Explorer {
   }
 
   const Model& model_;
-  std::unordered_map<State, size_t, Hash, Equal> index_;  // node-based: the states stay where they are
+  std::unordered_map<State, size_t, Hash, Equal> index_;  // node-based, so that the addresses of states remain valid
   std::vector<const State*> states_;
   std::vector<Origin> origins_;
   std::vector<std::pair<size_t, size_t>> edges_;

@@ -55,7 +55,7 @@ bool ObjectModel::step_thread(State& s, unsigned i, const char** wrong) const {
       t.seen = s.owners[t.owner];
       return true;
     }
-    case Pc::kNeighbour:  // its slow path: open at this moment
+    case Pc::kNeighbour:  // the slow path: tests the state now
       t.pc = s.segment == Segment::kOpen ? Pc::kNeighbourLicense : Pc::kEnd;
       return true;
     case Pc::kNeighbourLicense:
@@ -79,14 +79,15 @@ bool ObjectModel::step_thread(State& s, unsigned i, const char** wrong) const {
   }
 }
 
-// farside_object_deref, ObjectSpace::deref, hold and take; and what move and end have in common with them.
+// farside_object_deref, ObjectSpace::deref, hold and take; and the steps that move and destroy have in common with
+// them.
 bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
   Thread& t = s.threads[i];
   char op = letter(t, i);
   bool uses = op == 'r' || op == 'w';
   Pc act = uses ? Pc::kAccess : (op == 'm' ? Pc::kMoveTo : Pc::kKill);
   switch (t.pc) {
-    case Pc::kFast:  // `seen` was loaded; now the access
+    case Pc::kFast:  // `seen` was loaded before; tests the access bit
       if (t.seen == Word::kNull) t.pc = Pc::kEnd;
       else if (t.seen == Word::kNew) t.at_new = 1, t.pc = Pc::kAccess;
       else t.pc = s.access ? Pc::kAccess : Pc::kReload;
@@ -167,7 +168,7 @@ bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
   }
 }
 
-// ObjectSpace::move and end, from where they may change the owner.
+// ObjectSpace::move and destroy, from the point where they may change the owner.
 bool ObjectModel::step_change(State& s, unsigned i, const char** wrong) const {
   Thread& t = s.threads[i];
   uint8_t to = t.owner ^ 1u;
@@ -230,7 +231,7 @@ bool ObjectModel::step_change(State& s, unsigned i, const char** wrong) const {
   }
 }
 
-// The path selector, the evacuator's rounds, ObjectSpace::evacuate.
+// The path selector, the rounds of the evacuator, ObjectSpace::evacuate.
 bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
   switch (s.evacuator) {
     case Evacuator::kClose:
@@ -279,7 +280,7 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
     case Evacuator::kMark: {
       Word word = s.owners[s.evacuator_owner];
       s.locked = 0;
-      s.evacuator = Evacuator::kReadHeader;  // somebody takes it: look again
+      s.evacuator = Evacuator::kReadHeader;  // another thread is moving it: retry
       if (s.segment == Segment::kDead || word == Word::kOldMoving) return true;
       if (word != Word::kOld) *wrong = "the owner that the header names has another object";
       s.owners[s.evacuator_owner] = Word::kOldMoving;
@@ -309,7 +310,7 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
     case Evacuator::kReuse:
       if (s.waits_for != 0 && !is_broken(BrokenObjects::kReuseAtOnce)) return false;
       s.segment = Segment::kReused;
-      s.access = 1;  // for whatever lies there now
+      s.access = 1;  // for the objects that are there now
       s.old_content = 255;
       s.evacuator = Evacuator::kDone;
       return true;
@@ -319,11 +320,11 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
   return false;
 }
 
-// One object never exists twice, and is somewhere while it lives.
+// The object never exists twice, and is somewhere while it is alive.
 const char* ObjectModel::check(const State& s) const {
   unsigned places = 0;
   for (Word word : s.owners) places += word != Word::kNull;
-  bool moving = false;  // an owner is moved in two steps
+  bool moving = false;  // moving an owner takes two steps
   for (const Thread& t : s.threads) moving |= t.pc == Pc::kMoveFrom;
   if (places > 1 && !moving) return "the object has two owners";
   if (places == 0 && s.alive) return "a live object has no owner";

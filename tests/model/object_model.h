@@ -1,12 +1,13 @@
-// A model of one object in one segment: its owner, its access, the segment's state, and everybody who works on it, at
-// the granularity of single atomic operations. The steps follow src/objects (docs/internals/object_paths.md names the phases).
-// How pages come and go is page_model's affair: here a segment has one content, wherever it is. Grace periods are
-// perfect: a mask of the scopes that were open.
+// A model of one object in one segment: its owner, its access bit, the state of the segment, the threads and the
+// evacuator, at the granularity of single atomic operations. The steps follow src/objects;
+// docs/internals/object_paths.md describes the phases. Eviction and fetching of pages are modelled in page_model: here
+// a segment has one content, near or far. Grace periods are ideal: a mask of the scopes that were open.
 //
-// Threads run scripts, one letter an operation:
-//   r read   w write   m move the owner   x end the object   n use a neighbour, which gives the line's access
-// A program may not move or end a pointer while others use it, so m and x stand in one thread's script only, and that
-// alone uses the object.
+// Threads run scripts of one letter per operation:
+//   r read   w write   m move the owner   x destroy the object   n dereference a neighbour, which sets the line's
+//   access bit
+// A program may not move or destroy a pointer while other threads use it. Therefore m and x are in the script of one
+// thread only, and no other thread uses the object.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,17 +16,17 @@
 
 namespace farside::model {
 
-// Rules that a run leaves out, to prove that the model finds out.
+// Rules that a run omits, to prove that the model detects the omission.
 enum class BrokenObjects {
   kNothing,
-  kNoFirstGrace,     // licences are taken away while somebody may still give one
-  kNoSecondGrace,    // the segment is emptied although pointers from before are in use
-  kIgnoresHolders,   // and although somebody derefs it while it is closed
-  kNoMark,           // a thread takes the object without making it its own
-  kNoReload,         // the slow path goes on with the word that the fast path saw
-  kMoveWithoutLock,  // an owner moves away from an emptying segment while the evacuator looks for it
-  kHeaderNoNote,     // who moves an owner of an emptying segment changes the header, which the evacuator has read
-  kReuseAtOnce,      // an empty segment gets new objects while somebody may still hold an old word
+  kNoFirstGrace,     // access bits are cleared while a thread may still set one
+  kNoSecondGrace,    // the segment is emptied while pointers from before are in use
+  kIgnoresHolders,   // and while a thread that found it closed holds it
+  kNoMark,           // a thread moves the object without marking its owner
+  kNoReload,         // the slow path uses the word that the fast path loaded
+  kMoveWithoutLock,  // an owner of an object in an emptying segment moves while the evacuator looks for it
+  kHeaderNoNote,     // moving it changes the header, which the evacuator has read, and writes no override
+  kReuseAtOnce,      // an empty segment is reused while a thread may still have an old word
 };
 
 struct ObjectScenario {
@@ -40,7 +41,7 @@ class ObjectModel {
   static constexpr uint8_t kNoNote = 2;
 
   enum class Segment : uint8_t { kOpen, kClosing, kClosed, kEmptying, kDead, kReused };
-  enum class Word : uint8_t { kNull, kOld, kOldMoving, kNew };  // where an owner says the object is
+  enum class Word : uint8_t { kNull, kOld, kOldMoving, kNew };  // where the object is according to an owner
   enum class Pc : uint8_t {
     kBegin,
     kFast,
@@ -85,9 +86,9 @@ class ObjectModel {
     Pc pc = Pc::kDone;
     uint8_t op = 0;
     uint8_t in_scope = 0, holds = 0;
-    Word seen = Word::kNull;  // the word it loaded
-    uint8_t owner = 0;        // which owner it goes through
-    uint8_t at_new = 0;       // its raw pointer
+    Word seen = Word::kNull;  // the word that it loaded
+    uint8_t owner = 0;        // index of the owner that it uses
+    uint8_t at_new = 0;       // its raw pointer is to the new place
     uint8_t copy = 0;
   };
   struct State {
@@ -95,19 +96,19 @@ class ObjectModel {
     Segment segment = Segment::kOpen;
     uint8_t holders = 0, access = 0, locked = 0;
     Word owners[2] = {Word::kOld, Word::kNull};
-    uint8_t header = 0;      // the owner that the old segment's header names
-    uint8_t note = kNoNote;  // that a note names, which goes before the header
+    uint8_t header = 0;      // the owner in the header of the old segment
+    uint8_t note = kNoNote;  // the owner in an override, which has precedence over the header
     uint8_t old_content = 1, new_content = 0;
-    uint8_t expected = 1, writes = 1;  // the last value written, and how many were
+    uint8_t expected = 1, writes = 1;  // the last value written, and the number of writes
     uint8_t alive = 1;
     Evacuator evacuator = Evacuator::kClose;
-    uint8_t evacuator_header = 0, evacuator_owner = 0, evacuator_copy = 0, waits_for = 0;  // a mask of threads
+    uint8_t evacuator_header = 0, evacuator_owner = 0, evacuator_copy = 0, waits_for = 0;  // waits_for: mask
   };
   static_assert(std::has_unique_object_representations_v<State>);
 
   explicit ObjectModel(const ObjectScenario& scenario) : scenario_(scenario) {}
   State start() const;
-  // One step of an actor. False: it cannot do any now.
+  // Makes one step of an actor. False: it is blocked or has ended.
   bool step(State& s, unsigned actor, const char** wrong) const;
   const char* check(const State& s) const;
   bool done(const State& s) const;

@@ -1,5 +1,5 @@
-// Every interleaving of small scenarios keeps the promises of docs/internals/object_paths.md; and every rule that is left out on
-// purpose is missed by the model.
+// No interleaving of small scenarios violates an invariant of docs/internals/object_paths.md. If a rule is left out,
+// the model detects it.
 #include "object_model.h"
 
 #include <gtest/gtest.h>

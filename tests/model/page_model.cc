@@ -6,7 +6,7 @@ namespace {
 using pager::PageState;
 using pager::PageWord;
 
-constexpr uint16_t kHeld = 1;  // RangeOps::own remembers in the owner field that the page had a frame
+constexpr uint16_t kHeld = 1;  // RangeOps::own records in the owner field that the page had a frame
 
 PageWord word_of(const State& s) { return PageWord(s.word); }
 void set_word(State& s, PageWord w) { s.word = w.bits(); }
@@ -69,10 +69,10 @@ uint8_t PageModel::new_frame(State& s, Value content) {
     s.frames[f] = content;
     return f;
   }
-  return kNoFrame;  // cannot be: there are more frames than references
+  return kNoFrame;  // impossible: there are more frames than references
 }
 
-// A store through a mapping: by the program or inside a system call. nullptr: a store that changes nothing.
+// A store through a mapping, by the program or in a system call. value nullptr: a store that changes nothing.
 PageModel::Store PageModel::store(State& s, Mapping& m, const Value* value, bool kernel_asks_us) {
   if (!m.present()) return Store::kFaults;
   if (m.write_protected && kernel_asks_us) return Store::kFaults;
@@ -90,7 +90,7 @@ PageModel::Store PageModel::store(State& s, Mapping& m, const Value* value, bool
 bool PageModel::thread_step(State& s, unsigned i, const char** violation) const {
   Thread& t = s.threads[i];
   if (t.pc == Pc::kDone) return false;
-  if (t.pc == Pc::kSealed) {  // the program gets SIGSEGV; here it tries again once it may
+  if (t.pc == Pc::kSealed) {  // the program gets SIGSEGV; here it retries when the page is unsealed
     if (word_of(s).has(PageWord::kSealed)) return false;
     go(t, Pc::kAccess);
     return true;
@@ -113,7 +113,7 @@ bool PageModel::thread_step(State& s, unsigned i, const char** violation) const 
   return fault_step(s, i, violation);
 }
 
-// FaultPath::resolve, bring, upgrade, publish; Policy::insert.
+// The fault path: resolve, fault_in, upgrade, publish; Policy::insert.
 bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
   Thread& t = s.threads[i];
   PageWord w = word_of(s);
@@ -164,7 +164,7 @@ bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
       t.content = seen.is(PageState::kFar) ? s.far : kZeroPage;
       go(t, Pc::kMap);
       return true;
-    case Pc::kMap:  // UFFDIO_COPY leaves a page alone that is there already
+    case Pc::kMap:  // UFFDIO_COPY does not replace a present page
       if (!s.here.present()) s.here = {new_frame(s, t.content), static_cast<uint8_t>(!t.write), 1};
       t.content = 0;
       go(t, Pc::kPublish);
@@ -284,10 +284,10 @@ bool PageModel::range_step(State& s, unsigned i) const {
       t.frames = w.is(PageState::kNear);
       t.owns = 1;
       set_word(s, w.with_state(PageState::kEvicting).with_owner(t.frames ? kHeld : 0));
-      if (!seal && !t.frames) s.truth = kZeroPage;  // nobody can reach it: the discard takes effect
+      if (!seal && !t.frames) s.truth = kZeroPage;  // no thread can access it now: the discard takes effect
       go(t, seal ? (t.frames && w.has(PageWord::kDirty) ? Pc::kSealProtect : Pc::kSealUnmap) : Pc::kDropUnmap);
       return true;
-    case Pc::kDropUnmap:  // the kernel drops the whole range, also where this page was not near
+    case Pc::kDropUnmap:  // the kernel drops the whole range, including this page if it was not near
       if (s.here.present()) s.truth = kZeroPage;
       s.here = Mapping();
       if (!t.owns) t.back = Pc::kDone;
@@ -371,7 +371,7 @@ bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
       go(t, Pc::kForkSnapshot);
       return true;
     case Pc::kForkSnapshot:
-      s.forked = 0;  // an earlier child is gone by now
+      s.forked = 0;  // an earlier child has ended
       s.child = Mapping();
       s.child_far = s.far;
       go(t, Pc::kForkFork);
@@ -414,7 +414,7 @@ bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
   }
 }
 
-// ---- Evictors: ShardedPolicy::take and the five phases, one page a batch ----
+// ---- Evictors: ShardedPolicy::take and the five phases, one page per batch ----
 
 bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
   EvictorState& e = s.evictors[i];
@@ -498,7 +498,7 @@ bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
   return false;
 }
 
-// The child writes once into its inherited page. Its own pager is another process and no part of this model.
+// The child writes once to its inherited page. Its own pager is in another process and is not modelled.
 bool PageModel::child_step(State& s) const {
   if (!s.forked || s.child_wrote || !s.child.present()) return false;
   Value value = 254;
@@ -525,12 +525,12 @@ bool PageModel::step(State& s, unsigned actor, const char** violation) const {
     }
   }
   for (uint8_t f = 0; moved && f < State::kFrames; f++) {
-    if (references(s, f) == 0) s.frames[f] = 0;  // equal states shall look equal
+    if (references(s, f) == 0) s.frames[f] = 0;  // so that equal states have equal bytes
   }
   return moved;
 }
 
-// ---- What must hold ----
+// ---- Invariants ----
 
 const char* PageModel::check(const State& s) const {
   PageWord w = word_of(s);

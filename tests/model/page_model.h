@@ -1,9 +1,10 @@
-// A model of one page of far space: its word, the kernel's mapping, its frames, the far side, the gate, and everybody
-// who works on it, at the granularity of single atomic operations and system calls. The word is the pager's own
-// PageWord; the steps follow src/pager line by line (docs/internals/page_states.md names the places). Explored by explorer.h.
+// A model of one page of far space: its word, the kernel's mapping, its frames, the server's copy, the gate, and all
+// threads that work on it, at the granularity of single atomic operations and system calls. The word is the pager's own
+// PageWord; the steps follow src/pager line by line (docs/internals/page_states.md names the functions). Explored by
+// explorer.h.
 //
-// Threads run scripts, one letter an operation:
-//   r read   w write   k a system call writes into the pinned page   d discard   s seal and unseal   f fork
+// Threads run scripts of one letter per operation:
+//   r read   w write   k a system call writes to the pinned page   d discard   s seal and unseal   f fork
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,21 +15,21 @@
 
 namespace farside::model {
 
-// Rules of the pager that a run leaves out, to prove that the model finds out.
+// Rules of the pager that a run omits, to prove that the model detects the omission.
 enum class Broken {
   kNothing,
   kNoUpgradingBit,         // the write protection is lifted without owning the page
   kNoProtectionAfterFork,  // shared frames stay unprotected and unmarked
   kNoCopyInUpgrade,        // a shared frame is not copied while the page is owned
-  kNoPauseAtFork,          // evictions go on during a fork
-  kNoGateAtFork,           // faults go on during a fork
-  kDropSkipsUntouched,     // a discard does not own untouched pages
+  kNoPauseAtFork,          // evictions continue during a fork
+  kNoGateAtFork,           // faults continue during a fork
+  kDropSkipsUntouched,     // a discard does not claim untouched pages
   kDropDoesNotWait,        // a discard does not wait for the server
   kUnqueueAfterReading,    // the queued bit is cleared after the state was read
   kEvictorIgnoresPins,
-  kHoldAfterUnmap,         // frames are held too late
+  kHoldAfterUnmap,         // frames are referenced too late
   kSealWithoutProtection,  // a sealed page is written out while its mapping is writable
-  kForkProtectsPinned,     // fork write-protects pages that a system call writes to
+  kForkProtectsPinned,     // fork write-protects pages to which a system call writes
 };
 
 struct Scenario {
@@ -107,9 +108,9 @@ enum class EvictorPc : uint8_t {
   kGive,
 };
 
-using Value = uint8_t;  // what a page holds; every write of a scenario has its own
+using Value = uint8_t;  // content of a page; every write of a scenario is different
 constexpr Value kZeroPage = 0;
-constexpr Value kForgotten = 255;  // what the far side holds after a discard: must never be seen
+constexpr Value kForgotten = 255;  // the server's content after a discard, which must never be read
 constexpr uint8_t kNoFrame = 255;
 
 struct Mapping {
@@ -122,12 +123,12 @@ struct Mapping {
 struct Thread {
   uint64_t seen = 0;  // the word it loaded last
   Pc pc = Pc::kDone;
-  Pc back = Pc::kDone;  // where to go on after leaving the gate
+  Pc back = Pc::kDone;  // where to continue after the gate
   uint8_t op = 0;       // index in the script
   uint8_t write = 0;    // the fault is a write
-  uint8_t frames = 0;   // taken from the budget, not yet with the page
-  uint8_t inside = 0;   // the gate
-  Value content = 0;    // fetched
+  uint8_t frames = 0;   // taken from the budget, not yet assigned to the page
+  uint8_t inside = 0;   // inside the gate
+  Value content = 0;    // the fetched content
   uint8_t owns = 0;
 };
 
@@ -136,7 +137,7 @@ struct EvictorState {
   uint8_t dirty = 0;
   uint8_t frames = 0;
   uint8_t pipe = kNoFrame;
-  uint8_t near = 0;  // what the broken variant read
+  uint8_t near = 0;  // the state that the broken variant read
   uint8_t unused[3] = {};
 };
 
@@ -149,14 +150,14 @@ struct State {
   Mapping here, child;  // the kernel's mappings in this process and in the forked child
   Value frames[kFrames] = {};
   Value far = kForgotten, child_far = kForgotten;
-  Value truth = kZeroPage;        // what the program wrote last
-  Value child_truth = kZeroPage;  // what the child must see
+  Value truth = kZeroPage;        // the program's last write
+  Value child_truth = kZeroPage;  // what the child must read
   uint8_t forked = 0, child_wrote = 0;
   uint8_t gate_owner = 0;  // thread + 1
   uint8_t pausing = 0;
-  uint8_t queue = 0;     // entries of the policy's queue that name the page
+  uint8_t queue = 0;     // entries of the policy's queue for the page
   uint8_t used = 0;      // frames counted by the budget
-  uint8_t discards = 0;  // on their way to the server
+  uint8_t discards = 0;  // discards in flight to the server
   uint8_t unused[1] = {};
 };
 // States are compared and hashed as bytes.
@@ -168,14 +169,14 @@ class PageModel {
   explicit PageModel(Scenario scenario) : scenario_(std::move(scenario)) {}
 
   State start() const;
-  // Whoever may make a step: threads, evictors (twice: with and without failing), the child, the network.
+  // The actors: threads, evictors (each twice: without and with failing), the child, the network.
   static constexpr unsigned kActors = State::kThreads + 2 * State::kEvictors + 2;
-  // Makes one step of one actor. False: it has nothing to do, or waits. A broken promise is told in *violation.
+  // Makes one step of one actor. False: it has nothing to do, or waits. *violation is set if the step shows one.
   bool step(State& s, unsigned actor, const char** violation) const;
-  // What must hold in every state; nullptr if it does.
+  // The invariants of every state; nullptr if they hold.
   const char* check(const State& s) const;
   bool done(const State& s) const;
-  // What must hold when all are done.
+  // The invariants of final states.
   const char* check_done(const State& s) const;
   std::string describe(const State& s, unsigned actor) const;
 

@@ -1,5 +1,5 @@
-// Every interleaving of small scenarios keeps the promises of docs/internals/page_states.md; and every rule that is left out on
-// purpose is missed by the model, which proves that the check can fail.
+// No interleaving of small scenarios violates an invariant of docs/internals/page_states.md. If a rule is left out, the
+// model detects it, which proves that the check can fail.
 #include <gtest/gtest.h>
 
 #include "page_model.h"

@@ -1,4 +1,5 @@
-// The two checks that every model stands: a sound scenario keeps all promises, and one that leaves a rule out does not.
+// The two checks of every model: a sound scenario violates no invariant, and the same scenario with one rule left out
+// does.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@ void expect_every_promise_kept(const Scenario& scenario) {
   Model model(scenario);
   Outcome o = Explorer(model).explore();
   EXPECT_EQ(o.violation, "") << o.trace;
-  EXPECT_GT(o.states, 1000u);  // it did explore something
+  EXPECT_GT(o.states, 1000u);  // guards against a model that explores nothing
   testing::Test::RecordProperty("states", static_cast<int>(o.states));
 }
 
@@ -20,10 +21,10 @@ void expect_found_out(Scenario scenario) {
   Model model(scenario);
   Outcome o = Explorer(model).explore();
   EXPECT_NE(o.violation, "") << "after " << o.states << " states";
-  scenario.broken = {};  // nothing
+  scenario.broken = {};  // kNothing
   Model sound(scenario);
   o = Explorer(sound).explore();
-  EXPECT_EQ(o.violation, "") << o.trace;  // it was the missing rule and nothing else
+  EXPECT_EQ(o.violation, "") << o.trace;  // the violation was caused by the missing rule alone
 }
 
 }  // namespace farside::model

@@ -25,7 +25,7 @@ bool SleepModel::any_ready(const State& s) {
   return all != 0;
 }
 
-// The sleep word's two fields: the number, and that it changed, for who will ask.
+// Updates the two fields of the sleep word: the number, and the change, which a later check tests.
 void SleepModel::count(State& s, unsigned mover, int change) const {
   s.sleeping = static_cast<int8_t>(s.sleeping + change);
   for (unsigned i = 0; i < kWorkers; i++) {
@@ -78,7 +78,7 @@ bool SleepModel::step_world(State& s) const {
   return true;
 }
 
-// Runtime::look_for_events, which a busy worker calls at times.
+// Runtime::look_for_events, which a busy worker calls now and then.
 bool SleepModel::looks_for_events(State& s, Worker& w) const {
   if (w.pc != Pc::kNext || s.done || s.waiters == 0 || s.watched) return false;
   s.watched = 1;
@@ -116,7 +116,8 @@ bool SleepModel::step_fibers(State& s, unsigned i) const {
       w.at++;
       if (other.queue == 0) return true;
       w.at = 0;
-      w.fiber = take_lowest(&other.queue);  // one of two; of three, the other one is pushed here, and somebody woken
+      // Takes half of the queue, rounded up: of three fibers the second is pushed here, and another worker is woken.
+      w.fiber = take_lowest(&other.queue);
       if (__builtin_popcount(other.queue) == 2) w.queue = bit(take_lowest(&other.queue));
       if (w.queue) wake_one(w, Pc::kSearched);
       else w.pc = Pc::kSearched;
@@ -281,7 +282,7 @@ bool SleepModel::step_sleep(State& s, unsigned i, const char** wrong) const {
       if (w.at >= scenario_.workers) {
         w.at = 0;
         w.pc = deadlock ? Pc::kDeadlockEvents : Pc::kLookForDone;
-      } else if (s.workers[w.at].queue != 0) {  // one queue a step
+      } else if (s.workers[w.at].queue != 0) {  // one queue per step
         w.at = 0;
         w.pc = deadlock ? Pc::kBlock : Pc::kUp;
       } else {
@@ -314,7 +315,7 @@ bool SleepModel::step_sleep(State& s, unsigned i, const char** wrong) const {
   }
 }
 
-// The end of Worker::sleep, and of Runtime::look_for_events.
+// The ends of Worker::sleep and of Runtime::look_for_events.
 bool SleepModel::step_awake(State& s, unsigned i) const {
   Worker& w = s.workers[i];
   switch (w.pc) {
@@ -353,7 +354,7 @@ bool SleepModel::step_awake(State& s, unsigned i) const {
   }
 }
 
-// Sockets::dispatch: an event may be an old one, for which nobody waits any more.
+// Sockets::dispatch: an event may be an old one, for which no fiber waits any more.
 void SleepModel::handle(State& s, Worker& w, uint8_t fiber) const {
   if (!(s.waiting & bit(fiber))) return;
   s.waiting = static_cast<uint8_t>(s.waiting & ~bit(fiber));

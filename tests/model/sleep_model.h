@@ -1,10 +1,10 @@
-// A model of how the workers of a fiber run sleep and are woken (docs/guide/fibers.md, src/fiber/runtime.h), at the
-// granularity of single atomic operations. What the queues hold and in which order is of no account here, so a queue is
-// a set of fibers. Locks are not modelled: what is done under one is a step.
+// A model of how the workers of a fiber runtime sleep and are woken (docs/internals/fibers.md, src/fiber/runtime.h), at
+// the granularity of single atomic operations. The order of fibers in a queue does not matter here, so a queue is a
+// set. Locks are not modelled: an operation under a lock is one step.
 //
-// Fibers run scripts, one letter an operation; the first fiber begins, and who has no letters left ends:
-//   s spawn the next fiber   y yield   e wait for a descriptor, on which the world acts one day
-// No script can dead-lock, so every deadlock that is told is a false one.
+// Fibers run scripts of one letter per operation. The first fiber starts the run; a fiber whose script is done ends.
+//   s spawn the next fiber   y yield   e wait for a descriptor, on which the environment will act
+// No script can deadlock, so every deadlock that is reported is a false one.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,14 +13,14 @@
 
 namespace farside::model {
 
-// Rules that a run leaves out, to prove that the model finds out.
+// Rules that a run omits, to prove that the model detects the omission.
 enum class BrokenSleep {
   kNothing,
-  kWakerCounts,     // who wakes a sleeper counts it as awake, in the sleeper's place
-  kNoLook,          // a worker sleeps without a look at the queues after it said so
-  kHandlesAsleep,   // a watcher makes fibers ready before it counts as awake
-  kNoSecondLook,    // a deadlock is told although somebody got up meanwhile
-  kNoWakeAtTheEnd,  // the last fiber ends, and nobody tells those who sleep
+  kWakerCounts,     // the waker counts the sleeper as awake, in place of the sleeper
+  kNoLook,          // a worker sleeps without testing the queues after its announcement
+  kHandlesAsleep,   // a watcher makes fibers ready before it counts itself as awake
+  kNoSecondLook,    // a deadlock is reported although a worker woke during the check
+  kNoWakeAtTheEnd,  // the last fiber ends, and the sleepers are not woken
 };
 
 struct SleepScenario {
@@ -32,7 +32,7 @@ struct SleepScenario {
 class SleepModel {
  public:
   static constexpr unsigned kWorkers = 3, kFibers = 3;
-  // Each worker, each worker where it looks for events of its own will, and the world.
+  // Each worker, each worker again for Runtime::look_for_events at any time, and the environment.
   static constexpr unsigned kWorld = 2 * kWorkers, kActors = kWorld + 1;
   static constexpr uint8_t kNone = 255;
 
@@ -73,33 +73,33 @@ class SleepModel {
   };
   struct Worker {
     Pc pc = Pc::kNext;
-    Pc back = Pc::kNext;   // where a wake-up goes on
-    uint8_t at = 0;        // of a scan over the workers
-    uint8_t wake_all = 0;  // the scan is the last fiber's
+    Pc back = Pc::kNext;   // where to continue after a wake-up
+    uint8_t at = 0;        // position of a scan over the workers
+    uint8_t wake_all = 0;  // the scan is that of wake_all()
     uint8_t found = 0, searched = 0;
     uint8_t fiber = kNone;
-    uint8_t events = 0;  // a mask of fibers, taken from the kernel and not yet handled
+    uint8_t events = 0;  // mask of fibers: events taken from the kernel and not yet handled
     uint8_t watches = 0, announced = 0, all_asleep = 0;
     uint8_t others_moved = 0;  // the sleep word has changed since the worker announced its sleep
     Sleep woken = Sleep::kAwake;
     Sleep sleep = Sleep::kAwake;
-    uint8_t bell = 0;   // rung since the worker last read it
-    uint8_t queue = 0;  // a mask of fibers
+    uint8_t bell = 0;   // signalled since the worker last read it
+    uint8_t queue = 0;  // mask of fibers
   };
   struct State {
     Worker workers[kWorkers];
-    uint8_t ops[kFibers] = {};  // how far each fiber is
+    uint8_t ops[kFibers] = {};  // position of each fiber in its script
     uint8_t spawned = 1, live = 1, done = 0;
     uint8_t searching = 0, watched = 0, ring = 0;
     int8_t sleeping = 0;
     uint8_t waiters = 0;
-    uint8_t waiting = 0, acted = 0;  // masks: who waits for a descriptor, and those the kernel has something for
+    uint8_t waiting = 0, acted = 0;  // masks of fibers: waiting for a descriptor; with an event in the kernel
   };
   static_assert(std::has_unique_object_representations_v<State>);
 
   explicit SleepModel(const SleepScenario& scenario) : scenario_(scenario) {}
   State start() const;
-  // One step of an actor. False: it cannot do any now.
+  // Makes one step of an actor. False: it is blocked or has ended.
   bool step(State& s, unsigned actor, const char** wrong) const;
   const char* check(const State& s) const;
   bool done(const State& s) const;

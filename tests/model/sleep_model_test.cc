@@ -1,5 +1,5 @@
-// No interleaving of workers that sleep and wake each other loses a wake-up or tells a false deadlock; and every rule
-// that is left out on purpose is missed by the model.
+// No interleaving of workers that sleep and wake each other loses a wake-up or reports a false deadlock. If a rule is
+// left out, the model detects it.
 #include "sleep_model.h"
 
 #include <gtest/gtest.h>
