@@ -44,7 +44,8 @@ std::string FarSide::start_server(const std::string& transport, uint64_t server_
   return transport == "tcp" ? "tcp://127.0.0.1:" + std::to_string(server_->tcp_port()) : "shm://" + config.unix_path;
 }
 
-// Before this process has threads. The server tells its address through a pipe and ends with this process.
+// Called before this process has threads. The server sends its address through a pipe, and is killed when this process
+// ends.
 std::string FarSide::start_server_process(const std::string& transport, uint64_t server_bytes) {
   int fds[2];
   if (pipe(fds) < 0) die("cannot make a pipe");
@@ -82,7 +83,7 @@ FarSide::~FarSide() {
 bool FarSide::leaks() {
   if (!server_) return false;
   for (int i = 0; i < 200 && server_->stats().regions > 0; i++)
-    usleep(10000);  // it sees closed connections a little later
+    usleep(10000);  // the server notices closed connections a little later
   return server_->stats().regions > 0;
 }
 

@@ -1,5 +1,5 @@
-// Where the far memory of a stress run is: this process's own memory, a memory server in this process, or two servers
-// in processes of their own, one of which dies on the way.
+// The far memory of a stress run: in this process's own memory, on a memory server in this process, or on two servers
+// in child processes, one of which is killed half-way.
 #pragma once
 #include <sys/types.h>
 
@@ -12,7 +12,7 @@
 
 namespace farside::stress {
 
-// Far memory that fork copies by itself, because it is private memory of this process.
+// Far memory that fork copies, because it is private memory of this process.
 class ForkableStore : public pager::LocalStore {
  public:
   using LocalStore::LocalStore;
@@ -22,13 +22,14 @@ class ForkableStore : public pager::LocalStore {
 
 class FarSide {
  public:
-  // transport: direct, copy (both without a server), shm, tcp, replicas (over tcp) or shm_replicas (the first one shm).
+  // transport: direct, copy (both without a server), shm, tcp, replicas (two over tcp) or shm_replicas (shm and tcp).
+  // Forks the servers of replicas, so construct it before threads exist. Failures end the process.
   FarSide(const std::string& transport, uint64_t region_bytes, uint64_t server_bytes);
   ~FarSide();
-  remote::RemoteStore* store() { return store_; }  // given away: the pager fixture deletes it
-  // Kills one of the replicas; does nothing where there are none.
+  remote::RemoteStore* store() { return store_; }  // the caller (the pager fixture) deletes it
+  // Kills one of the replicas: number `which` modulo their number. No effect without replicas.
   void kill_one(uint64_t which);
-  // The server still holds regions of clients that are gone.
+  // True if the server in this process still has regions 2 s after its clients have closed them.
   bool leaks();
 
  private:

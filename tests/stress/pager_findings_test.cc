@@ -1,5 +1,5 @@
-// What the stress program and the reviews of the pager found, each as small as it could be made. Every body runs in a
-// process of its own, because most of these faults end it.
+// Regression tests for the defects that the stress program and reviews of the pager found, each as small as possible.
+// Every test runs in its own process, because most of these defects end it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ Options options() {
 #define REQUIRE(condition) \
   if (!(condition)) die("required: {}", #condition)
 
-// 0 if the body came to its end; else the status that waitpid gave.
+// 0 if the body returned; otherwise the status from waitpid.
 int in_child(const std::function<void()>& body) {
   pid_t pid = ::fork();
   if (pid == 0) {
@@ -45,7 +45,7 @@ void make_far(PagerFixture& pager) {
   pager.free(memory, kBytes);
 }
 
-// A store that forks like private memory does, and whose channels insist on the tokens that they gave.
+// A store that forks like private memory. Its channels accept only tokens that they have issued and not completed.
 class StrictChannel : public LocalChannel {
  public:
   using LocalChannel::LocalChannel;
@@ -75,7 +75,7 @@ class StrictChannel : public LocalChannel {
     return true;
   }
   transport::Token last_ = 16;
-  transport::Token given_[transport::kMaxInFlight] = {};  // and not yet seen complete
+  transport::Token given_[transport::kMaxInFlight] = {};  // issued and not yet completed
 };
 
 class StrictStore : public LocalStore {
@@ -90,7 +90,7 @@ class StrictStore : public LocalStore {
   std::byte* memory_;
 };
 
-// RangeOps must wait for the very request that it submitted.
+// RangeOps must wait for the request that it submitted.
 TEST(PagerFindings, DiscardAndSealWaitForTheirOwnRequest) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
@@ -103,7 +103,7 @@ TEST(PagerFindings, DiscardAndSealWaitForTheirOwnRequest) {
             }));
 }
 
-// UFFDIO_COPY takes no range that crosses from one mapping into another, and mprotect splits mappings.
+// UFFDIO_COPY rejects a range that crosses from one mapping into another, and mprotect splits mappings.
 TEST(PagerFindings, StreamsRunAcrossProtections) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
@@ -116,7 +116,7 @@ TEST(PagerFindings, StreamsRunAcrossProtections) {
             }));
 }
 
-// read(fd, buffer) into read-only memory is EFAULT, not the end of the process.
+// read(fd, buffer) into read-only memory must return EFAULT, and not end the process.
 TEST(PagerFindings, PinningReadOnlyMemoryForWritingIsRefused) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
@@ -125,12 +125,12 @@ TEST(PagerFindings, PinningReadOnlyMemoryForWritingIsRefused) {
               make_far(pager);
               REQUIRE(memory[0] == std::byte{1});  // near and clean
               REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
-              if (pager->pin(memory, 1, true) == 1) pager->unpin(memory, 1);  // the system call itself will say EFAULT
+              if (pager->pin(memory, 1, true) == 1) pager->unpin(memory, 1);  // the system call would fail
             }));
 }
 
-// A handler thread may serve a message whose thread went on long ago, because a window of another fault mapped its
-// page.
+// A handler thread may process a message whose thread has continued long before, because the window of another fault
+// mapped the page.
 TEST(PagerFindings, AStaleWriteFaultOnReadOnlyMemoryIsHarmless) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
@@ -164,7 +164,7 @@ TEST(PagerFindings, ForkWithAPinnedReadOnlyPage) {
             }));
 }
 
-// Two threads that meet on one hot page for hours: each finds it near again and again, with real fetches in between.
+// Two threads that access the same hot page for hours. Each finds it near again and again, with fetches in between.
 TEST(PagerFindings, FindingAPageNearNowAndThenIsNoEndlessFault) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
@@ -172,15 +172,15 @@ TEST(PagerFindings, FindingAPageNearNowAndThenIsNoEndlessFault) {
               memory[0] = std::byte{1};
               auto hot = reinterpret_cast<uint64_t>(memory);
               for (int i = 0; i < 100001; i++) {
-                pager->fault(hot, false);  // somebody else brought it first
+                pager->fault(hot, false);  // another thread fetched it first
                 if (i % 100 != 0) continue;
-                memory[kPageSize] = std::byte{1};  // this thread's own faults come in between
+                memory[kPageSize] = std::byte{1};  // faults of this thread in between
                 pager->discard(memory + kPageSize, kPageSize);
               }
             }));
 }
 
-// PROT_WRITE alone is readable and writable memory on every machine that Farside runs on.
+// PROT_WRITE implies PROT_READ on every machine on which Farside runs.
 TEST(PagerFindings, WriteOnlyMemoryCanBeWritten) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
@@ -190,18 +190,18 @@ TEST(PagerFindings, WriteOnlyMemoryCanBeWritten) {
             }));
 }
 
-// A stray access to free addresses is the program's error, but must not poison them for their next owner.
+// An access to free addresses is an error of the program, but must not make them unusable for their next allocation.
 TEST(PagerFindings, GuardedAddressesCanBeUsedLater) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
               std::byte* memory = pager->reserve(kPageSize, kPageSize);
-              pager->guard_page(reinterpret_cast<uint64_t>(memory));  // what a fault outside every allocation leads to
+              pager->guard_page(reinterpret_cast<uint64_t>(memory));  // the result of a fault outside all allocations
               REQUIRE(pager->commit(memory, kPageSize).ok());
               *reinterpret_cast<volatile char*>(memory) = 1;
             }));
 }
 
-// A range whose protection could not be changed is as it was before.
+// If mprotect fails, the range is as it was before.
 TEST(PagerFindings, AFailedProtectChangesNothing) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);

@@ -1,4 +1,4 @@
-// A small generator: near, copyable, the same on every machine (splitmix64).
+// splitmix64: a small generator, copyable, with the same values on every machine.
 #pragma once
 #include <cstdint>
 

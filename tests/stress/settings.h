@@ -1,4 +1,4 @@
-// What one run of the stress program does; filled in from the command line.
+// The settings of a stress run, from the command line.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,14 +10,14 @@ struct Settings {
   uint64_t seed = 1;
   unsigned threads = 4;           // at most 8, so that pinned pages never fill the smallest budget
   uint64_t memory = 48ull << 20;  // far memory in use, all threads together
-  unsigned local = 25;            // percent of it that may be near; 0: changes all the time between 5 and 50
+  unsigned local = 25;            // percent of it that may be near; 0: changes continuously between 5 and 50
   std::string delivery = "signal";
   std::string transport = "direct";
   std::string policy = "second-chance";
   unsigned evictors = 1;
   std::string writeback = "auto";
   bool prefetch = true;
-  bool faults = false;  // make operations fail and pause; needs FARSIDE_EXPENSIVE_CHECKS
+  bool faults = false;  // inject failures and pauses; needs FARSIDE_EXPENSIVE_CHECKS
   bool forks = true;    // signal delivery only
   bool protect = true;
 };

@@ -1,5 +1,6 @@
-// Threads do everything at random that a program can do to far memory, and compare it with a shadow copy kept near.
-// Ends with status 0, or 1 after a mismatch, or aborts when nothing moves for 30 s. See docs/internals/testing.md.
+// Threads perform random operations, all that a program can do to far memory, and compare it with a shadow copy in near
+// memory. Exits with status 0, with 1 after a difference, and aborts after 30 s without progress. See
+// docs/internals/testing.md.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -63,7 +64,7 @@ Options options_of(const Settings& s) {
   return o;
 }
 
-// Now and then long enough for others to run into the middle of the operation.
+// Pauses now and then, long enough for other threads to access the page in the middle of the operation.
 void dawdle(void*) {
   static std::atomic<uint64_t> calls{0};
   uint64_t n = calls.fetch_add(1, std::memory_order_relaxed) * 0x9e3779b97f4a7c15 >> 56;
@@ -83,7 +84,7 @@ void arm_faults() {
   (void)dawdle;
 }
 
-// Keeps every worker carried by some thread, changes the limit, and watches for progress.
+// Starts a thread for every worker that has none, changes the limit, and watches for progress.
 class Director {
  public:
   Director(World& world, FarSide& far_side) : world_(world), far_side_(far_side), random_(world.settings.seed) {}
@@ -176,7 +177,7 @@ void allocate_commons(World& world) {
   if (!world.commons.far || !s.ok()) die("cannot allocate: {}", s.text());
 }
 
-// Frees everything; then no frame and no page may be counted any more.
+// Frees everything. Then no frame and no page may be counted.
 void check_nothing_left(World& world) {
   for (Worker* w : world.workers) w->free_all();
   world.pager.decommit(world.commons.far, world.commons.pages * kPageSize);

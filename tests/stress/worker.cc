@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kBlocks = 6;
 constexpr size_t kMaxRun = 24 * kKiB;
-constexpr size_t kMaxPinned = 2 * kPageSize;  // with 8 threads 24 pages at most, far fewer than the least budget
+constexpr size_t kMaxPinned = 2 * kPageSize;  // 8 threads pin at most 24 pages, far fewer than the smallest budget
 constexpr unsigned kChildSeconds = 120;
 constexpr int kChildOperations = 300;
 
@@ -48,7 +48,7 @@ void Worker::run_for_a_while() {
     operations.fetch_add(1, std::memory_order_relaxed);
     reap(false);
   }
-  // Some threads end without a word, as raw threads do.
+  // Some threads end without detach_thread, as raw threads do.
   if (!random_.one_in(8)) world_.pager.detach_thread();
 }
 
@@ -114,7 +114,7 @@ void Worker::read_run() {
   world_.compare(r.far(), r.shadow(), r.bytes, "a run");
 }
 
-// From far to far: both pages of an access may be missing.
+// From far memory to far memory: both pages of an access may be absent.
 void Worker::copy_run() {
   Range from = any_range(kMaxRun), to = any_range(kMaxRun);
   size_t bytes = std::min(from.bytes, to.bytes);
@@ -122,7 +122,7 @@ void Worker::copy_run() {
   memmove(to.shadow(), from.shadow(), bytes);
 }
 
-// True ones, and ones about memory that is anybody's or nobody's. None may change what is read.
+// Correct hints, and hints about other blocks or addresses without memory. None may change what is read.
 void Worker::hint() {
   Range r = any_range(kMaxRun);
   pager::Hint h = {.address = reinterpret_cast<uint64_t>(r.far()), .bytes = r.bytes, .write = random_.one_in(2)};
@@ -137,7 +137,7 @@ void Worker::hint() {
   if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "hinted pages");
 }
 
-// Through a whole block in order, or backwards by a stride, so that the prefetcher takes part.
+// Accesses a whole block in order or backwards with a stride, so that the prefetcher is involved.
 void Worker::sweep() {
   Block& b = blocks_[random_.below(blocks_.size())];
   bool write = random_.one_in(2), backwards = random_.one_in(3);
@@ -154,7 +154,7 @@ void Worker::sweep() {
 }
 
 void Worker::touch_commons() {
-  size_t page = random_.below(random_.one_in(2) ? world_.commons.pages : 32);  // half of it on a few hot pages
+  size_t page = random_.below(random_.one_in(2) ? world_.commons.pages : 32);  // half on 32 hot pages
   size_t bytes = random_.between(1, Commons::kStripe), offset = random_.below(Commons::kStripe - bytes + 1);
   std::byte* far = world_.commons.at(page, index_) + offset;
   std::byte* shadow = stripe_shadow_.data() + page * Commons::kStripe + offset;
@@ -222,12 +222,12 @@ void Worker::protect_read() {
   Status s = world_.pager.protect(r.far(), r.bytes, PROT_READ);
   if (!s.ok()) die("{}", s.text());
   world_.compare(r.far(), r.shadow(), r.bytes, "read-only pages");
-  for (int i = 0; i < 3; i++) read_run();  // streams run across the border of the protection
+  for (int i = 0; i < 3; i++) read_run();  // streams cross the boundary of the protection
   s = world_.pager.protect(r.far(), r.bytes, PROT_READ | PROT_WRITE);
   if (!s.ok()) die("{}", s.text());
 }
 
-// Real system calls on far buffers: pinned, or, where a handler thread serves the kernel's faults too, as they are.
+// System calls on far buffers: pinned or, if a handler thread also serves the kernel's faults, unpinned.
 void Worker::call_kernel() {
   Range r = any_range(kMaxPinned);
   bool into_far = random_.one_in(2);
@@ -252,8 +252,8 @@ void Worker::pump(std::byte* buffer, size_t bytes, bool fresh) {
   if (write(pipe_[1], buffer, bytes) != static_cast<ssize_t>(bytes)) world_.fail("write to a pipe failed");
 }
 
-// Half of the forks happen while everybody stands still, and the child verifies everything; in the others the rest
-// goes on, and the child verifies what belongs to this worker alone.
+// In half of the forks all workers are stopped, and the child verifies everything. In the others they continue, and the
+// child verifies only the data of this worker.
 void Worker::fork() {
   if (children_.size() >= 2) return reap(true);
   bool all = random_.one_in(2) && world_.begin_quiet(*this);
@@ -263,7 +263,7 @@ void Worker::fork() {
   world_.pager.fork_in_parent(pid > 0);
   if (all) world_.end_quiet();
   if (pid > 0) children_.push_back(pid);
-  for (int i = 0; i < 20; i++) write_run();  // the child must not see these
+  for (int i = 0; i < 20; i++) write_run();  // the child must not see these writes
 }
 
 void Worker::be_child(bool all) {
@@ -271,7 +271,7 @@ void Worker::be_child(bool all) {
   alarm(kChildSeconds);
   world_.in_child = true;
   children_.clear();
-  for (int fd : pipe_) close(fd);  // a pipe shared with the parent would mix the bytes of both
+  for (int fd : pipe_) close(fd);  // the parent's pipe would mix the data of both
   open_pipe();
   if (random_.one_in(2)) world_.pager.start_threads_in_child();
   auto verify = [&] {

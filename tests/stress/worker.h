@@ -1,5 +1,5 @@
-// One line of work of a stress run: blocks of far memory that only it touches, its stripe of the commons, and shadows
-// of both in near memory. Threads come and go and carry a worker one after the other.
+// A worker of a stress run: blocks of far memory that only it uses, its stripe of the shared pages, and shadow copies
+// of both in near memory. A worker outlives its threads: one after another runs it.
 #pragma once
 #include <sys/types.h>
 
@@ -14,7 +14,7 @@ namespace farside::stress {
 struct Block {
   std::byte* far = nullptr;
   std::vector<std::byte> shadow;
-  bool is_region = false;  // with a policy of its own
+  bool is_region = false;  // a region with its own policy
   size_t bytes() const { return shadow.size(); }
   size_t pages() const { return shadow.size() / kPageSize; }
 };
@@ -22,15 +22,15 @@ struct Block {
 class Worker {
  public:
   Worker(World& world, unsigned index);
-  // Does some thousand operations, then lets its thread end.
+  // Performs 500 to 4000 operations; then the calling thread ends. One thread at a time.
   void run_for_a_while();
-  // Compares everything with the shadows.
+  // Compares everything with the shadow copies; a difference ends the process.
   void verify_all(const char* when);
   void free_all();
   bool wait_for_children();
 
-  std::atomic<bool> busy{false};     // in an operation; see World::begin_quiet
-  std::atomic<bool> carried{false};  // a thread runs it
+  std::atomic<bool> busy{false};     // true during an operation; see World::begin_quiet
+  std::atomic<bool> carried{false};  // true while a thread runs it
   std::atomic<uint64_t> operations{0};
 
  private:

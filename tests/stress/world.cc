@@ -9,7 +9,7 @@
 namespace farside::stress {
 namespace {
 
-// An explicit instantiation may name private members: the one way to see page words without widening the facade.
+// An explicit instantiation may name private members. This gives access to page words without an accessor in Pager.
 template <auto kMember>
 struct Expose {
   friend pager::PageTable& table_of(pager::Pager& p) { return p.*kMember; }

@@ -1,4 +1,5 @@
-// What all threads of a stress run share: the pager, the commons, the quiet lock, and how a failure is told.
+// State that all threads of a stress run share: the pager, the shared pages, the lock that stops all workers, and
+// reports of failures.
 #pragma once
 #include <atomic>
 #include <span>
@@ -11,8 +12,8 @@ namespace farside::stress {
 
 class Worker;
 
-// Pages that every worker writes to, each in its own stripe of every page, so that they fault on the same pages at the
-// same time and yet each knows what its bytes must be. The first 64 bytes of a page belong to nobody.
+// Pages to which all workers write, each in its own stripe of every page. They thus fault on the same pages at the same
+// time, and yet each worker's bytes are determined. The first 64 bytes of a page are unused.
 struct Commons {
   static constexpr size_t kHead = 64;
   static constexpr unsigned kStripes = 8;
@@ -34,20 +35,20 @@ class World {
   std::atomic<bool> stop{false};
   bool in_child = false;
 
-  // Shuts every worker but `self` out of its next operation, so that far memory and all shadows agree. False: somebody
-  // else is doing so.
+  // Keeps all workers except `self` from starting an operation and waits until none is in one. Far memory then agrees
+  // with all shadow copies. False: another worker has done so.
   bool begin_quiet(Worker& self);
   void end_quiet();
   std::atomic<bool> quiet{false};
 
-  // Tells where far memory differs from its shadow, and ends the process with status 1.
+  // Reports the first difference between far memory and its shadow copy, and ends the process with status 1.
   void compare(const std::byte* far, const std::byte* shadow, size_t bytes, const char* what);
   [[noreturn]] void fail(const char* what, const std::byte* far = nullptr, const std::byte* shadow = nullptr);
-  // No progress: tells every page that is on the move, and aborts for a core file.
+  // No progress: reports every page that is owned or pinned, and aborts to leave a core file.
   [[noreturn]] void abort_stuck();
 };
 
-// The words of the pager's table, which the facade does not offer to programs.
+// The word of a page in the pager's table, which the pager's interface does not expose.
 pager::PageWord word_at(pager::Pager& pager, pager::PageIndex page);
 
 }  // namespace farside::stress
