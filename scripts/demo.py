@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The main job on real input: Debian's redis-server, unmodified, with a quarter of its memory near.
 
-This machine's text and header files are stored a few lines at a time, each passage under its file and first line. Every
-key is read back and compared with the source, and DEBUG DIGEST is compared with a native run of the same load. Ends with status 1 if one
-value differs, a digest differs or the near memory went over its limit. Leaves nothing behind.
+
+"""A demonstration on real data: Debian's redis-server, unmodified, with a quarter of its memory near.
+
+The text and header files of this machine are stored a few lines at a time, each passage under its file and first line.
+Every key is read back and compared with the source, and DEBUG DIGEST is compared with a native run of the same load.
+The exit status is 1 if a value or a digest differs or near memory exceeded its limit. All temporary files are removed.
 """
 import argparse
 import contextlib
@@ -29,10 +31,10 @@ ROOT = Path(__file__).resolve().parent.parent
 MB = 1_000_000
 MIB = 1 << 20
 PASSAGE_BYTES = 512     # a passage is complete when it has reached these
-IN_FLIGHT = 64          # requests on their way to the server
+IN_FLIGHT = 64  # pipelined requests
 LATENCY_SAMPLES = 20_000
-SWAP_SECONDS = 90       # for filling and for reading under kernel swap, which may take many times as long
-ALLOWANCE = 16 * MIB    # beyond --local and what an idle redis-server holds; print_limits() says for what
+SWAP_SECONDS = 90  # limit for filling and for reading on kernel swap, which may take many times as long
+ALLOWANCE = 16 * MIB  # beyond --local and the memory of an idle redis-server; print_limits() explains it
 MODES = ("native", "shm", "tcp", "zram")
 TITLES = {"native": "native", "shm": "farside shm", "tcp": "farside tcp", "zram": "zram swap"}
 
@@ -46,14 +48,14 @@ class Outcome:
     peak_resident: int = 0
     far: int = 0
     digest: str = ""
-    limit: int = 0           # of near memory; 0 where there is none
-    keys: int = 0            # stored; fewer than all where time was limited
-    skipped: str = ""        # why it did not run
+    limit: int = 0  # of near memory; 0: none
+    keys: int = 0  # stored keys; fewer than all if the time was limited
+    skipped: str = ""  # reason, if it did not run
     problems: list = field(default_factory=list)
 
 
 class Progress:
-    """A bar on a terminal, else one line per step."""
+    """A bar on a terminal, otherwise one line per step."""
     WIDTH = 30
 
     def __init__(self):
@@ -79,7 +81,7 @@ class Progress:
 
 
 class Data:
-    """The passages that are stored: file:line -> some lines from there on."""
+    """The passages to store: file:line -> some lines from there on."""
 
     def __init__(self, most_bytes):
         self.files = real_text.collect(most_bytes)
@@ -101,7 +103,7 @@ class Data:
             yield b"*2\r\n$3\r\nGET\r\n$%d\r\n%b\r\n" % (len(key), key), b"$%d\r\n%b\r\n" % (len(text), text)
 
     def sample(self, count, keys):
-        """Pairs spread over the first keys, in an order that is random and always the same."""
+        """`count` pairs spread over the first `keys` keys, in a random order that is always the same."""
         step = max(1, keys // count)
         pairs = [(encode("GET", key), b"$%d\r\n%b\r\n" % (len(text), text))
                 for key, text in islice(self.passages(), 0, keys, step)]
@@ -110,7 +112,7 @@ class Data:
 
 
 def batches(pairs, size):
-    """Joins pairs of (request, reply) into larger ones; yields them with the number of pairs in each."""
+    """Joins pairs of (request, reply) into larger ones. Yields them with the number of pairs in each."""
     pairs = iter(pairs)
     while batch := list(islice(pairs, size)):
         requests, replies = zip(*batch)
@@ -118,12 +120,12 @@ def batches(pairs, size):
 
 
 class Load:
-    """What every mode is put through: fill, read back and compare, latency, digest. With a time limit, filling and
-    reading may stop early, and the digest is left out where not every key was stored."""
+    """The load of every mode: fill, read back and compare, latency, digest. With a time limit, filling and reading may
+    stop early, and there is no digest unless every key was stored."""
 
     def __init__(self, data, progress, in_flight):
         self.data, self.progress = data, progress
-        self.batch = max(1, in_flight // 2)  # two batches are under way at a time
+        self.batch = max(1, in_flight // 2)  # two batches are in flight at a time
 
     def run(self, server, outcome, seconds=None):
         client = server.client()
@@ -140,7 +142,7 @@ class Load:
         client.close()
 
     def _timed(self, client, label, pairs, seconds):
-        """Returns how many commands were done and how many a second."""
+        """Returns the number of commands and the commands per second."""
         self.progress.step(label)
         begin = time.monotonic()
         done = 0
@@ -196,7 +198,7 @@ class Demo:
                                     f" + idle {size(self.idle_resident)} + {size(ALLOWANCE)}")
 
     def _serve(self, folder, outcome, launcher=(), seconds=None):
-        """Loads a server that is started by the launcher and returns what /proc told of its memory."""
+        """Starts a server by the launcher and runs the load. Returns the peaks of the server's memory."""
         with open(os.path.join(folder, "log"), "ab") as log:
             with RedisServer(folder, launcher, log=log) as server:
                 if outcome.mode == "native":
@@ -363,7 +365,7 @@ def parse_arguments():
 
 
 def end_in_order(*_):
-    """Undoes everything on the way out; being told twice must not cut that short."""
+    """Handles SIGTERM: exits so that everything is undone. A second SIGTERM must not interrupt that."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(143)
 

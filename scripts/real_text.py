@@ -1,12 +1,12 @@
-"""Real text: the text files that this machine's packages brought, in an order that does not change. No generated noise."""
+"""Real text: the text files of this machine's packages, in a fixed order."""
 import os
 
 ROOTS = ["/usr/share", "/usr/include", "/usr/lib", "/usr/src"]
-PROBE = 8192  # bytes looked at before a whole file is read
+PROBE = 8192  # bytes that are examined before a whole file is read
 
 
 def text_of(path):
-    """A file's bytes if it is a readable regular file of UTF-8 text, else None."""
+    """The bytes of a readable regular file of UTF-8 text; None for any other file."""
     if os.path.islink(path) or not os.path.isfile(path):
         return None
     try:
@@ -34,7 +34,7 @@ def walk(roots=None):
 
 
 def collect(most_bytes, roots=None):
-    """Files up to a number of bytes in all, the last one cut after a line. Less if the machine has less."""
+    """Files of at most `most_bytes` in total, the last one cut after a line. Fewer if the machine has less text."""
     files, left = [], most_bytes
     for path, data in walk(roots):
         if len(data) >= left:
@@ -46,7 +46,7 @@ def collect(most_bytes, roots=None):
 
 
 def lines_of(data):
-    """The lines of a file without their ends, as an editor counts them."""
+    """The lines of a file without line ends, numbered as in an editor."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -54,7 +54,7 @@ def lines_of(data):
 
 
 def passages_of(data, least_bytes):
-    """Yields (number of the first line, lines) until a file is used up: as many lines as reach a number of bytes."""
+    """Splits a file. Yields (number of the first line, lines); all but the last have at least `least_bytes`."""
     passage, size, first = [], 0, 1
     for number, line in enumerate(lines_of(data), 1):
         passage.append(line)

@@ -1,4 +1,4 @@
-"""Debian's redis-server as a child process, and a client that speaks to it over its Unix socket."""
+"""Debian's redis-server as a child process, and a client that uses its Unix socket."""
 import os
 import signal
 import socket
@@ -8,12 +8,12 @@ import time
 
 START_SECONDS = 60
 STOP_SECONDS = 120
-REPLY_SECONDS = 300  # DEBUG DIGEST of a large database answers late
+REPLY_SECONDS = 300  # DEBUG DIGEST of a large database takes long
 SAMPLE_SECONDS = 0.01
 
 
 class WrongReply(Exception):
-    """The server answered something else than expected."""
+    """The server's reply is not the expected one."""
 
 
 def encode(*words):
@@ -60,8 +60,8 @@ class Client:
         raise WrongReply(f"the server answered {line!r}")
 
     def pipeline(self, pairs):
-        """Sends the requests of (request, expected reply) pairs, always two ahead, and compares every byte that comes
-        back. Each pair may hold many commands."""
+        """Sends the requests of (request, expected reply) pairs, two in flight, and compares every byte of the replies.
+        Each pair may contain many commands."""
         waiting = []
         for request, expected in pairs:
             self.socket.sendall(request)
@@ -102,7 +102,7 @@ class Client:
 
 
 class MemoryWatch(threading.Thread):
-    """Peaks of a process's memory figures, sampled from /proc while it runs. In bytes."""
+    """Samples a process's memory from /proc while it runs: current values and peaks, in bytes."""
     FIELDS = ("RssAnon", "RssShmem", "VmHWM", "VmSwap")
 
     def __init__(self, pid):
@@ -135,8 +135,8 @@ class MemoryWatch(threading.Thread):
 
 
 class RedisServer:
-    """A redis-server of our own in a folder of its own, started by a launcher (a list of words put before its command
-    line: `farside run ... --`). Ends with the `with` block."""
+    """A redis-server in a given folder, started by a launcher (a list of words that precede its command line, such as
+    `farside run ... --`). Ends with the `with` block."""
 
     def __init__(self, folder, launcher=(), arguments=(), environment=None, log=None):
         self.socket_path = os.path.join(folder, "s")
@@ -152,7 +152,7 @@ class RedisServer:
                                         stderr=self.log, start_new_session=True)
         try:
             client = self._first_client()
-            self.pid = int(client.info("server", "process_id"))  # a launcher's child, perhaps
+            self.pid = int(client.info("server", "process_id"))  # may be a child of the launcher
             client.close()
             self.pidfd = os.pidfd_open(self.pid)
             self.memory = MemoryWatch(self.pid)
@@ -181,7 +181,7 @@ class RedisServer:
         return Client(self.socket_path, **options)
 
     def shut_down(self):
-        """Ends the server in order, so that its launcher can report; returns the launcher's exit status."""
+        """Shuts the server down, so that its launcher can report. Returns the launcher's exit status."""
         self.memory.stop()
         client = self.client()
         try:
@@ -206,7 +206,7 @@ class RedisServer:
             os.close(self.pidfd)
             self.pidfd = None
         if self.process.poll() is None:
-            self.process.terminate()  # a launcher ends with its program, and takes its own server along
+            self.process.terminate()  # a launcher passes the signal on and stops its embedded server
             try:
                 self.process.wait(10)
             except subprocess.TimeoutExpired:

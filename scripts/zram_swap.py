@@ -1,5 +1,5 @@
-"""The kernel's own way to far memory, for comparison: swap on a compressed RAM disk (zram), and a memory limit that makes
-one process use it. Both undo themselves at the end of a `with` block."""
+"""Swap by the kernel, for comparison: a compressed RAM disk (zram) as swap area, and a memory limit that makes a process
+use it. Both are undone at the end of a `with` block."""
 import os
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ ABOVE_OTHER_SWAP = "32767"
 
 
 def why_unavailable():
-    """What is missing here, or None."""
+    """The reason why zram swap cannot be used here, or None."""
     if os.geteuid() != 0:
         return "needs root"
     if not os.path.exists(f"{CONTROL}/hot_add"):
@@ -45,7 +45,7 @@ def _write(path, text):
 
 
 class ZramSwap:
-    """A new zram device in use as swap, preferred to other swap. Devices that were there before stay untouched."""
+    """A new zram device in use as swap, with the highest priority. Existing devices are not touched."""
 
     def __init__(self, size):
         self.size = size
@@ -76,7 +76,7 @@ class ZramSwap:
 
 
 class MemoryLimit:
-    """A cgroup whose processes may hold so much memory and swap the rest. `launcher` goes before a command line."""
+    """A cgroup whose processes may have `limit` bytes resident and swap the rest. `launcher` precedes a command line."""
 
     def __init__(self, limit):
         self.limit = limit
@@ -99,7 +99,7 @@ class MemoryLimit:
         while True:
             try:
                 return os.rmdir(self.path)
-            except OSError:  # its last process is still leaving
+            except OSError:  # its last process has not quite ended
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""Runs programs natively and under `farside run`, and compares. Standard library only.
+"""Runs programs natively and under `farside run`, and compares their output. Standard library only.
 
 BUILD_FOLDER names the build to test (default: build/release). SYSTEM_TEST_SCALE multiplies the sizes of the inputs.
 """
@@ -22,7 +22,7 @@ FARSIDE = str(BUILD / "bin/farside")
 PROGRAMS = BUILD / "tests/system/programs"
 SCALE = float(os.environ.get("SYSTEM_TEST_SCALE", "1"))
 MIB = 1 << 20
-SECONDS = 240  # for one program, far; it is ended after that
+SECONDS = 240  # time limit of one program under Farside
 NOTHING_TESTED = 77
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
 
@@ -41,12 +41,11 @@ class Variation:
 
 
 SHARES = [Variation(local, fault) for local in ("10%", "25%") for fault in ("signal", "handler")]
-SMALL = [Variation("8M", fault) for fault in ("signal", "handler")]  # for small programs: nearly all of them is far
+SMALL = [Variation("8M", fault) for fault in ("signal", "handler")]  # nearly all is far
 
 
 def variations(kinds):
-    """Turns a test method with an argument `variation` into one test for each; goes above a method as a decorator, below
-    a class decorated with @expand."""
+    """Method decorator: marks a method with an argument `variation`, of which @expand makes one test per variation."""
     def mark(method):
         method.variations = kinds
         return method
@@ -54,7 +53,7 @@ def variations(kinds):
 
 
 def expand(case):
-    """Class decorator: replaces each marked method by one method for each variation."""
+    """Class decorator: replaces each method marked with @variations by one method per variation."""
     for name, method in list(vars(case).items()):
         for variation in getattr(method, "variations", ()):
             def run(self, method=method, variation=variation):
@@ -81,7 +80,7 @@ def environment(**changes):
 
 
 def run(command, seconds=SECONDS, env=None, **options):
-    """Runs a command to its end; a process group of its own makes sure that a timeout leaves nothing behind."""
+    """Runs a command to its end, in its own process group, which is killed at the time limit."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
                                env=env or environment(), **{"stdin": subprocess.DEVNULL, **options})
     try:
@@ -97,7 +96,7 @@ def run(command, seconds=SECONDS, env=None, **options):
 
 
 def end_group(process):
-    """Kills the process group that a process of ours leads."""
+    """Kills the process group of a process that was started as its leader."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -113,7 +112,7 @@ def shorten(data):
 
 
 class SystemTest(unittest.TestCase):
-    """One folder for each class, removed at the end, and ways to run programs in it."""
+    """A folder per class, removed at the end, and methods that run programs in it natively and under Farside."""
     maxDiff = 4000
 
     @classmethod
@@ -124,7 +123,7 @@ class SystemTest(unittest.TestCase):
         cls.made = {}
 
     def once(self, key, make):
-        """What make() returns; made by the first test of the class that asks, and kept for the others."""
+        """The result of make(), which is called by the first test of the class that needs it and kept for the others."""
         if key not in self.made:
             self.made[key] = make()
         return self.made[key]
@@ -135,7 +134,7 @@ class SystemTest(unittest.TestCase):
         return result
 
     def far(self, variation, command, options=(), evictions=True, **more):
-        """Runs a command far, demands that it succeeds and that far memory was really used in the asked mode."""
+        """Runs a command under Farside. It must succeed, and must have used far memory in the mode of the variation."""
         self.assertTrue(os.access(FARSIDE, os.X_OK), f"{FARSIDE} is not built")
         stats = self.folder / f"stats-{self.id().rsplit('.', 1)[-1]}.json"
         whole = [*variation.launcher("--quiet", f"--stats=json:{stats}", *options), *map(str, command)]
@@ -148,21 +147,21 @@ class SystemTest(unittest.TestCase):
 
     def check_far(self, stats, variation, evictions=True):
         self.assertGreater(len(stats["processes"]), 0, "no process left figures")
-        # A forked child that has no handler threads serves itself by signals.
+        # A forked child without handler threads serves its faults in signal mode.
         modes = {process["mode"] for process in stats["processes"] if not process.get("forked")}
         self.assertEqual(modes, {variation.fault})
         if evictions:
             self.assertGreater(stats["totals"]["evictions"], 0, "nothing was evicted")
 
     def same(self, variation, command, expected, **options):
-        """Runs a command far and compares its output with a native run's."""
+        """Runs a command under Farside and compares its output with that of a native run."""
         result = self.far(variation, command, **options)
         self.assertEqual(shorten(result.output), shorten(expected.output), f"output differs from native: {command}")
         return result
 
 
 def small_program(name):
-    """Tests for a program of programs/: each of its cases natively, then far in both modes with little near memory."""
+    """Tests for a program of programs/: each of its cases natively, then in both modes with little near memory."""
     path = PROGRAMS / name
 
     class SmallProgramTest(SystemTest):
@@ -178,7 +177,7 @@ def small_program(name):
 
 
 def require(program):
-    """The path of a program that a test needs; skips the test if it is missing."""
+    """The path of a program. Skips the test if it is not installed."""
     for folder in os.environ["PATH"].split(":") + ["/usr/sbin", "/sbin"]:
         path = os.path.join(folder, program)
         if os.access(path, os.X_OK) and not path.endswith("/shims/" + program):
@@ -195,7 +194,7 @@ def sha256_of(path):
 
 
 def write_text(path, most_bytes):
-    """Fills a file with real text. Returns how many bytes there were."""
+    """Fills a file with real text. Returns its size in bytes."""
     import real_text
     with open(path, "wb") as file:
         for _, data in real_text.collect(int(most_bytes * SCALE)):
@@ -204,8 +203,8 @@ def write_text(path, most_bytes):
 
 
 def main():
-    """Runs the tests of the calling file. The status tells ctest when every test was skipped."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was started is ended, also when we are told to end
+    """Runs the tests of the calling file. The exit status is NOTHING_TESTED if every test was skipped."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM, too, runs the cleanup of started processes
     program = unittest.main(module="__main__", exit=False, verbosity=2)
     result = program.result
     if not result.wasSuccessful():

@@ -1,4 +1,4 @@
-"""farside bench all: the results are whole and the same in every way of running, and a stopped one goes on."""
+"""farside bench all: results are complete and equal in all configurations, and a stopped benchmark continues."""
 import json
 import os
 import signal
@@ -55,7 +55,7 @@ class BenchAllTest(SystemTest):
             time.sleep(0.02)
         process.send_signal(signal.SIGTERM)
         errors = process.communicate(timeout=30)[1]
-        if process.returncode != 0:  # it was not done before the signal came
+        if process.returncode != 0:  # it had not ended before the signal
             self.assertEqual(process.returncode, FAILURE)
             self.assertIn(b"stopped by a signal", errors)
         done = self.document("stopped")["runs"]
@@ -65,7 +65,7 @@ class BenchAllTest(SystemTest):
         self.assertEqual({key: runs[key] for key in done}, done)
 
     def app(self, folder, script):
-        """An application of that name in a folder of its own."""
+        """Runs the benchmark with a script in place of the application gups."""
         (self.folder / folder).mkdir()
         path = self.folder / folder / "gups"
         path.write_text("#!/bin/sh\n" + script)

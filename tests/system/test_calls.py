@@ -1,4 +1,4 @@
-"""System calls with far arguments, waiting and interrupted ones, closed descriptors."""
+"""System calls with arguments in far memory; blocking and interrupted calls; closed descriptors."""
 from support import main, small_program
 
 

@@ -1,4 +1,4 @@
-"""xz and zstd with two threads: compress real text and get it back."""
+"""xz and zstd with two threads compress and decompress real text."""
 from support import MIB, SHARES, SystemTest, expand, main, require, sha256_of, variations, write_text
 
 COMMANDS = {
@@ -24,7 +24,7 @@ class CompressTest(SystemTest):
         unpack = ["/bin/sh", "-c", 'exec "$0" "$@" >unpacked', path, "-d", "-c", packed]
         if tool == "zstd":
             unpack.insert(5, "--long=25")
-        # A decompressor's heap is small: little of it needs to leave.
+        # The heap of a decompressor is small: it may fit into near memory.
         self.far(variation, unpack, evictions=False)
         self.assertEqual(sha256_of(self.folder / "unpacked"), sha256_of(text))
 

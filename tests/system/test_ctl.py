@@ -1,4 +1,4 @@
-"""farside ctl: looks at running programs and changes their near memory while they compute; mistakes are one line."""
+"""farside ctl: reports on running programs and changes their budget while they compute; errors are one line."""
 import json
 import os
 import subprocess
@@ -7,7 +7,7 @@ from support import FARSIDE, PYTHON, SystemTest, end_group, environment, main, r
 
 MIB = 1 << 20
 USAGE = 2
-# Keeps 96 MiB in use, checks all of it again and again, and says so; ends with status 3 if a byte is wrong.
+# Uses 96 MiB and checks all of it for each input line. Exits with status 3 if a byte is wrong.
 PROGRAM = """
 import sys, zlib
 blocks = [bytearray(bytes([i % 251]) * 65536) for i in range(1536)]

@@ -1,4 +1,4 @@
-"""gcc compiles a large file; the object file must be the same to the byte."""
+"""gcc compiles a large file; the object file must be identical to that of a native run."""
 from support import SCALE, SHARES, SystemTest, expand, main, require, sha256_of, variations
 
 HEADERS = """arpa/inet.h assert.h complex.h ctype.h dirent.h dlfcn.h errno.h fcntl.h fenv.h ftw.h glob.h grp.h inttypes.h

@@ -1,4 +1,4 @@
-"""What people see of farside run: exit statuses, signals, arguments, mistakes."""
+"""The command line of farside run: exit statuses, signals, arguments, errors."""
 import json
 import os
 import shutil
@@ -18,7 +18,7 @@ class LauncherTest(SystemTest):
         return run([FARSIDE, "run", *map(str, words)], seconds=30, env=env or environment(), cwd=self.folder, **options)
 
     def refused(self, status, told, *words, env=None):
-        """One line on stderr that says what is wrong."""
+        """Expects one line on stderr that contains the words of `told`."""
         result = self.launch(*words, env=env)
         errors = result.errors.decode()
         self.assertEqual(result.status, status, errors)
@@ -119,7 +119,7 @@ class LauncherTest(SystemTest):
 
     @unittest.skipUnless(os.geteuid() == 0, "only root may change the user")
     def test_unprivileged_user(self):
-        """A user without any right runs in signal mode."""
+        """A user without privileges runs in signal mode."""
         self.folder.chmod(0o755)
         result = run([FARSIDE, "run", "--local", "8M", "--quiet", "--", PROGRAMS / "steady", "32", "1"], seconds=60,
                      cwd="/", user=65534, group=65534, extra_groups=[])

@@ -1,4 +1,4 @@
-"""mmap and its kin on far memory."""
+"""mmap, munmap, mremap, mprotect, madvise and mlock on far memory."""
 from support import main, small_program
 
 

@@ -1,4 +1,4 @@
-"""memcached holds real text in values of many sizes; every value read must be the one that was written last."""
+"""memcached stores real text in values of several sizes; every value read must be the one written last."""
 import json
 import signal
 import socket

@@ -1,9 +1,9 @@
-"""Programs whose purpose is to find wrong memory: stress-ng and memtester."""
+"""Programs that test memory: stress-ng and memtester."""
 from support import SHARES, SystemTest, environment, expand, main, require, variations
 
 # A bit for each of memtester's tests, in its order: random value, compare xor, sub, mul, div, or, and, sequential
-# increment, solid bits, block sequential, checkerboard, bit spread, bit flip, walking ones, walking zeroes, writes.
-# The slow ones go over the memory hundreds of times and would find nothing more.
+# increment, solid bits, block sequential, checkerboard, bit spread, bit flip, walking ones, walking zeroes, writes. The
+# slow ones access the memory hundreds of times and would find nothing more.
 QUICK_MASK = 0b11000000011111111
 
 

@@ -1,5 +1,5 @@
-"""farside plan: every share is measured or, with --predict, known from one run; the program's output stays
-away, failures and interruptions end it cleanly."""
+"""farside plan: every share is measured or, with --predict, computed from one run. The program's output is not shown;
+failures and interruptions end farside plan without leaving the program behind."""
 import json
 import os
 import signal
@@ -9,7 +9,7 @@ import time
 from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environment, main, require, run
 
 USAGE, FAILURE, NOT_FOUND = 2, 1, 127
-# Walks 32 MiB at random, and prints to both streams.
+# Accesses 32 MiB at random and prints to both streams.
 WALK = """
 import sys
 block = bytearray(32 << 20)
@@ -83,12 +83,12 @@ class PredictTest(SystemTest):
                               PROGRAMS / "rounds", pages, rounds)
         self.assertEqual(result.status, 0, result.errors.decode())
         plan = json.loads((self.folder / "predict.json").read_text())
-        self.assertAlmostEqual(plan["observed"]["heap_bytes"], pages * 4096, delta=80 * 4096)  # with libc's own
+        self.assertAlmostEqual(plan["observed"]["heap_bytes"], pages * 4096, delta=80 * 4096)  # including libc's data
         self.assertFalse(plan["observed"]["cut_off"])
         curves = {curve["block"]: {point["share"]: point["misses"] for point in curve["points"]}
                   for curve in plan["curves"]}
         self.assertEqual(sorted(curves), [64, 256, 1024, 4096, 16384, 65536, 262144, 2 << 20])
-        # One word of each page is used: in blocks of 1 KiB a quarter of the memory holds them all.
+        # One word of each page is used: in blocks of 1 KiB, a quarter of the memory is enough.
         for block, missing, holding in (1024, (5, 20), (30, 100)), (4096, (5, 50, 90), (100,)):
             for share in missing:
                 self.assertAlmostEqual(curves[block][share], pages * rounds, delta=0.01 * pages * rounds)

@@ -1,4 +1,4 @@
-"""Several memory servers: replicas that die, a controller that servers join and leave, a network that goes away."""
+"""Several memory servers: replicas that are killed, a controller with servers that join and leave, network failures."""
 import json
 import os
 import signal
@@ -8,7 +8,7 @@ import time
 from support import FARSIDE, PROGRAMS, SMALL, expand, main, require, run, tail, variations
 from test_servers import ENDS_WITHIN, START_SECONDS, STEADY, Servers, free_port, read_until
 
-SOON = 20  # seconds in which the list follows what happens
+SOON = 20  # time in which the controller's list must show a change
 
 
 @expand
@@ -17,7 +17,7 @@ class PoolTest(Servers):
         return server_address.partition("//")[2]
 
     def steady(self, variation, addresses, megabytes=64, rounds=1_000_000, options=()):
-        """A program that checks its memory all the time, and has filled it."""
+        """Starts the program steady, which has filled its memory when this returns and checks it continuously."""
         program = self.start(self.client(variation, addresses, STEADY, megabytes, rounds, options=options))
         read_until(program.stdout, b"ready", 60)
         return program
@@ -43,7 +43,7 @@ class PoolTest(Servers):
 
     @variations(SMALL)
     def test_a_replica_is_killed(self, variation):
-        """The program says so once, goes on, and never reads a wrong value (status 99)."""
+        """The program reports it once, continues, and reads no wrong value (status 99)."""
         for kinds in (("tcp", "tcp"), ("unix", "tcp")):
             servers = [self.serve(kind=kind) for kind in kinds]
             addresses = ",".join(address for _, address in servers)
@@ -67,7 +67,7 @@ class PoolTest(Servers):
         self.assertIn("is lost", errors.decode())
 
     def test_children_survive_too(self):
-        """Forked children have snapshots on all replicas, also when one is killed while they are made."""
+        """Forked children have snapshots on all replicas, even if a replica is killed meanwhile."""
         servers = [self.serve() for _ in range(2)]
         addresses = ",".join(address for _, address in servers)
         program = self.start([*SMALL[0].launcher("--quiet", "--far", addresses, "--token-file", self.token_file,
@@ -94,13 +94,13 @@ class PoolTest(Servers):
 
     @variations(SMALL)
     def test_full_servers(self, variation):
-        """Two servers of 64 MiB: malloc answers ENOMEM when both are full, and all that was stored stays right."""
+        """Two servers of 64 MiB: malloc returns ENOMEM when both are full, and the stored data is intact."""
         addresses = ",".join(self.serve("--quota", "64M")[1] for _ in range(2))
         result = run(self.client(variation, addresses, PROGRAMS / "hog"), seconds=120)
         self.assertEqual((result.status, result.output), (0, b"out of memory, and well\n"), tail(result.errors))
 
     def test_a_pool(self):
-        """Servers join; a program spreads over them; one leaves and is waited for; another dies and falls silent."""
+        """Servers join; a program uses both; one leaves and exits when it is unused; another is killed and reported."""
         controller = self.controller()
         pool = ["--pool", controller]
         first, first_address = self.serve(*pool)
@@ -111,10 +111,10 @@ class PoolTest(Servers):
         servers = self.eventually(controller, lambda s: all(x["stored_bytes"] > 0 for x in s.values()))
         self.assertEqual([s["clients"] for s in servers.values()], [1, 1])
 
-        first.terminate()  # it leaves, and serves what it holds
+        first.terminate()  # it leaves, and serves its data until then
         self.eventually(controller, lambda s: s[first_address]["state"] == "leaving")
         other = self.steady(SMALL[0], f"pool://{controller}", 32, 2)
-        self.assertEqual(self.status(controller)[first_address]["clients"], 1)  # nobody new
+        self.assertEqual(self.status(controller)[first_address]["clients"], 1)  # no new client
         other.communicate(timeout=60)
         self.assertIsNone(first.poll())
         self.assertIsNone(program.poll())
@@ -185,7 +185,7 @@ class PoolTest(Servers):
 
 
 class Link:
-    """Two network namespaces with a cable between them: the server's and the client's."""
+    """Two network namespaces, for the server and the client, connected by a pair of virtual interfaces."""
     SERVER, CLIENT = "10.213.7.1", "10.213.7.2"
 
     def __init__(self, test):
@@ -223,7 +223,7 @@ class Link:
 
 class NetworkTest(Servers):
     def begin(self, rounds, *options):
-        """A server and a program in namespaces of their own."""
+        """Starts a server and a program, each in its own namespace."""
         link = Link(self)
         server = self.start([*link.inside(0), FARSIDE, "serve", "--memory", "512M", "--listen", f"{Link.SERVER}:7170",
                              "--token-file", self.token_file])
@@ -234,7 +234,7 @@ class NetworkTest(Servers):
         return link, program
 
     def test_a_cable_that_is_pulled_and_put_back(self):
-        """The program stands still meanwhile, and has lost nothing."""
+        """The program waits meanwhile, and no data is lost."""
         link, program = self.begin(30)
         for seconds in (3, 8):
             link.plug(self, "down")

@@ -1,4 +1,4 @@
-"""Programs that use farside/farside.h and fibers, built outside the tree from an installed Farside."""
+"""Programs that use Farside's headers, built outside the source tree with an installed Farside."""
 import re
 import shutil
 import signal
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support import BUILD, ROOT, SHARES, SystemTest, environment, expand, main, run, variations
 
-CROSSED = SHARES[1:3]  # each share and each way of serving faults once
+CROSSED = SHARES[1:3]  # each share and each mode once
 OUTSIDE = Path(__file__).resolve().parent / "outside"
 
 
@@ -97,7 +97,7 @@ class ProgramApiTest(SystemTest):
             result = run([program, misuse], env=checked)
             self.assertEqual(result.status, -signal.SIGSEGV, misuse)
             self.assertIn(message, result.errors.decode())
-            self.assertIn("scope_misuse(+0x", result.errors.decode())  # where it was, for addr2line
+            self.assertIn("scope_misuse(+0x", result.errors.decode())  # the location, for addr2line
         expected = self.once("objects", lambda: self.native([self.program("objects")]))
         self.assertEqual(self.native([self.program("objects")], env=checked).output, expected.output)
 

@@ -1,4 +1,4 @@
-"""redis-server saves itself in a forked child (BGSAVE) while clients write."""
+"""redis-server saves its data in a forked child (BGSAVE) while clients write."""
 import json
 import tempfile
 import time
@@ -7,7 +7,7 @@ from support import MIB, SCALE, SHARES, SystemTest, expand, main, require, varia
 
 TEXT = 5 * MIB // 2
 SAVE_SECONDS = 120
-CHANGES = 100  # batches that are written while the server saves, at least
+CHANGES = 100  # minimum of batches written while the server saves
 BATCH = 200
 
 
@@ -28,7 +28,7 @@ class RedisTest(SystemTest):
         client.pipeline([(b"".join(encode("SET", key, change(line)) for key, line in chosen), b"+OK\r\n" * count)])
 
     def save_while_writing(self, client, mark):
-        """Returns the digest at the fork; when it returns, the dump is complete."""
+        """Returns the digest at the fork. The dump is then complete."""
         before = client.digest()
         client.command("BGSAVE")
         deadline = time.monotonic() + SAVE_SECONDS
@@ -65,7 +65,7 @@ class RedisTest(SystemTest):
                 for mark in (b" first", b" second"):
                     at_fork = self.save_while_writing(client, mark)
                     self.assertEqual(self.digest_of_dump(folder), at_fork)
-                    self.assertNotEqual(client.digest(), at_fork)  # the changes came through
+                    self.assertNotEqual(client.digest(), at_fork)  # the writes took effect
                 client.close()
                 self.assertEqual(server.shut_down(), 0, (folder / "log").read_text())
         self.check_far(json.loads(stats.read_text()), variation)

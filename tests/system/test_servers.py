@@ -1,4 +1,4 @@
-"""Memory servers: reached, not reached, full, killed while programs use them."""
+"""Memory servers: reachable, unreachable, full, killed while programs use them."""
 import os
 import select
 import signal
@@ -11,8 +11,8 @@ from support import FARSIDE, PROGRAMS, SMALL, SystemTest, end_group, environment
 
 STEADY = PROGRAMS / "steady"
 START_SECONDS = 20
-TOLD_WITHIN = 5   # an unreachable server is told in this time
-ENDS_WITHIN = 30  # a program whose server died ends in this time
+TOLD_WITHIN = 5  # time in which an unreachable server must be reported
+ENDS_WITHIN = 30  # time in which a program whose server was killed must end
 TOKEN = "open sesame"
 
 
@@ -23,7 +23,7 @@ def free_port():
 
 
 def read_until(stream, word, seconds):
-    """Reads a pipe until a word has come. Fails at its end or when time is over."""
+    """Reads a pipe until `word` arrives. Fails at its end or after `seconds`."""
     got, deadline = b"", time.monotonic() + seconds
     while word not in got:
         ready, _, _ = select.select([stream], [], [], max(0, deadline - time.monotonic()))
@@ -35,7 +35,7 @@ def read_until(stream, word, seconds):
 
 
 def greet(listener):
-    """Answers whoever comes with something that is not Farside's, until the listener is shut down."""
+    """Sends every client text that is not Farside's protocol, until the listener is shut down."""
     callers = []
     try:
         while True:
@@ -48,7 +48,7 @@ def greet(listener):
 
 
 class Servers(SystemTest):
-    """Ways to start servers and clients of theirs."""
+    """Starts servers and their clients."""
     def setUp(self):
         self.token_file = self.folder / "token"
         self.token_file.write_text(TOKEN + "\n")
@@ -101,7 +101,7 @@ class ServerTest(Servers):
             self.refused([place], "--far", f"tcp://{place}")
 
     def test_stranger_listens(self):
-        """Something else answers at the address."""
+        """Another service listens at the address."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             place = f"127.0.0.1:{listener.getsockname()[1]}"
             stranger = threading.Thread(target=greet, args=[listener], daemon=True)
@@ -142,7 +142,7 @@ class ServerTest(Servers):
 
     @variations(SMALL)
     def test_server_is_killed(self, variation):
-        """The program ends soon, with a message that names the server, and never reads a wrong value (status 99)."""
+        """The program ends soon, with a message that names the server, and reads no wrong value (status 99)."""
         server, address = self.serve()
         program = self.start(self.client(variation, address, STEADY, 64, 1_000_000))
         read_until(program.stdout, b"ready", 60)
@@ -153,7 +153,7 @@ class ServerTest(Servers):
 
     @variations(SMALL)
     def test_server_of_shared_memory_is_killed(self, variation):
-        """Shared memory outlives its server, so the program may go on; what it reads must stay right."""
+        """Shared memory outlives its server, so the program may continue; it must not read a wrong value."""
         server, address = self.serve(kind="unix")
         program = self.start(self.client(variation, address, STEADY, 48, 10))
         read_until(program.stdout, b"ready", 60)
@@ -167,7 +167,7 @@ class ServerTest(Servers):
 
     @variations(SMALL)
     def test_server_stops_answering(self, variation):
-        """A server that is frozen, not dead: the program waits, and goes on when the server does."""
+        """The server is stopped: the program waits, and continues when the server does."""
         server, address = self.serve()
         program = self.start(self.client(variation, address, STEADY, 48, 10))
         read_until(program.stdout, b"ready", 60)
@@ -180,7 +180,7 @@ class ServerTest(Servers):
 
     @variations(SMALL)
     def test_out_of_far_memory(self, variation):
-        """malloc answers ENOMEM, somebody says why, and all that was stored stays right."""
+        """malloc returns ENOMEM, the reason is printed, and the stored data is intact."""
         result = run([*variation.launcher("--quiet", "--far-memory", "96M"), str(PROGRAMS / "hog")], seconds=120)
         self.assertEqual((result.status, result.output), (0, b"out of memory, and well\n"), tail(result.errors))
         self.assertIn("far memory", result.errors.decode())

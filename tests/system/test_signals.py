@@ -1,4 +1,4 @@
-"""A program's own signal handlers, stacks and masks."""
+"""Signal handlers, alternate stacks and signal masks of programs."""
 from support import main, small_program
 
 

@@ -1,7 +1,7 @@
 """GNU sort with two threads on real text, in UTF-8 locales."""
 from support import MIB, SHARES, SystemTest, environment, expand, main, require, run, sha256_of, variations, write_text
 
-PLAIN = 100 * MIB     # C.UTF-8 compares bytes
+PLAIN = 100 * MIB  # C.UTF-8 compares bytes
 COLLATED = 10 * MIB   # en_US.UTF-8 compares by tables, many times slower
 
 
@@ -28,7 +28,7 @@ class SortTest(SystemTest):
 
     @variations(SHARES)
     def test_collated(self, variation):
-        """The locale's tables lie in the heap, so every comparison touches far memory."""
+        """The locale's tables are in the heap, so every comparison accesses far memory."""
         if not (self.folder / "en_US.UTF-8").exists():
             made = run([require("localedef"), "-i", "en_US", "-f", "UTF-8", "--no-archive", "./en_US.UTF-8"],
                        cwd=self.folder)

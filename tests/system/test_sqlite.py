@@ -1,4 +1,4 @@
-"""sqlite3 builds a database of real text in memory, queries and changes it."""
+"""sqlite3 creates a database of real text in memory, queries it and changes it."""
 from support import MIB, SCALE, SHARES, SystemTest, expand, main, require, variations
 
 SIZE = 10 * MIB

@@ -1,4 +1,4 @@
-"""farside trace: programs whose faulting lines are known must have exactly these lines named."""
+"""farside trace: the report must name exactly the known faulting lines of the programs."""
 import json
 import re
 import shutil
@@ -14,7 +14,7 @@ USAGE = 2
 
 
 def marks(source, mark):
-    """Line number to what stands behind "// MARK: " in a source file."""
+    """Line number -> text after "// MARK: ", for the lines of a source file that have that mark."""
     lines = (SOURCES / source).read_text(encoding="utf8").splitlines()
     found = ((number, re.search(rf"// {mark}(?:: (.*))?$", line)) for number, line in enumerate(lines, 1))
     return {number: match.group(1) for number, match in found if match}
@@ -25,7 +25,7 @@ class TraceTest(SystemTest):
         return run([FARSIDE, "trace", *map(str, words)], seconds=seconds, env=env or environment(), cwd=self.folder)
 
     def traced(self, program, *options):
-        """The result of a successful trace, as JSON, and what was printed."""
+        """Traces a program, which must succeed. Returns the JSON document, the printed text and the output folder."""
         out = self.folder / f"{self.id()}-{program}"
         result = self.trace("--quiet", "--local", "8M", "--out", out, *options, "--", PROGRAMS / program)
         self.assertEqual(result.status, 0, result.errors.decode())
@@ -67,7 +67,7 @@ class TraceTest(SystemTest):
         self.check_lines("traced_frames")
 
     def test_patterns_behind_prefetch(self):
-        """Prefetch hides most faults of a stream; those left show the same pattern, and are at the same lines."""
+        """Prefetching avoids most faults of a stream. The others have the same pattern and are at the same lines."""
         trace, _, _ = self.traced("traced")
         wanted = marks("traced.c", "FAULTS")
         for place in trace["places"]:

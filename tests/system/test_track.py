@@ -1,4 +1,4 @@
-"""farside track: programs that change known bytes must give exactly these figures; ends, forks and mistakes."""
+"""farside track: the figures must be those of programs that change known bytes; ends of programs, forks, errors."""
 import csv
 import json
 import os
@@ -12,12 +12,12 @@ from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environmen
 PAGE, LINE, BLOCK, MIB = 4096, 64, 2 << 20, 1 << 20
 USAGE = 2
 WAYS = ("write-protect", "compare")
-NOISE_PAGES = 8  # the program's stack and variables: what the actions cannot do without
-THREAD_PAGES = 24  # what libc needs to start the first thread
+NOISE_PAGES = 8  # the program's stack and variables, which every action changes
+THREAD_PAGES = 24  # pages that libc changes to start the first thread
 
 
 class Tracked:
-    """The program dirties under a tracker; unless told otherwise in a window so long that it ends with the program."""
+    """The program dirties under a tracker. The default window is so long that it ends with the program."""
     def __init__(self, test, *options, mib=32, window=3000):
         test.assertTrue(os.access(FARSIDE, os.X_OK))
         self.test = test
@@ -40,7 +40,7 @@ class Tracked:
         return self
 
     def report(self):
-        """Ends the program; the figures of its only window."""
+        """Ends the program. Returns the report."""
         self.program.stdin.close()
         self.program.wait(60)
         return self.told()
@@ -59,7 +59,7 @@ def read_text(path):
 
 
 def wait_until_tracked(test, pid, tracker):
-    """Until what the process holds has been copied: the tracker sleeps, and the process is traced and runs."""
+    """Waits until the first copy of the process's memory is complete: the tracker sleeps, and the process is traced."""
     deadline = time.monotonic() + 30
     quiet = 0
     while quiet < 5:
@@ -77,7 +77,7 @@ class TrackTest(SystemTest):
         self.assertLessEqual(value, least + noise)
 
     def check(self, actions, changed, lines, pages, blocks, per_page, runs, written=None, noise=NOISE_PAGES):
-        """The figures may hold more than those given by what the program needs to read its orders, and no less."""
+        """The figures are at least the given ones, and exceed them by at most the noise of reading the actions."""
         for method in WAYS:
             with self.subTest(method=method, action=actions[0]):
                 tracked = Tracked(self, "--method", method).act(*actions)
@@ -149,7 +149,7 @@ class TrackTest(SystemTest):
         self.assertIn("farside: cost:", tracked.errors)
 
     def test_areas_that_go_and_come_back(self):
-        """A mapping made anew held zeros, whatever lay there before."""
+        """A new mapping counts as zero before, whatever was at its address."""
         tracked = Tracked(self, window=0.2)
         tracked.act("map 1000")
         time.sleep(0.6)
@@ -195,7 +195,7 @@ class TrackTest(SystemTest):
         result = run([FARSIDE, "track", "-p", str(program.pid), "--for", "0.3", "--window", "0.1"], env=environment())
         self.assertEqual(result.status, 0, result.errors)
         deadline = time.monotonic() + 10
-        while state() != "T" and time.monotonic() < deadline:  # let go with SIGSTOP, it has to get a processor to stop
+        while state() != "T" and time.monotonic() < deadline:  # SIGSTOP is still pending
             time.sleep(0.01)
         self.assertEqual(state(), "T")
 
@@ -257,7 +257,7 @@ class TrackStartTest(SystemTest):
         process.stdout.close()
 
     def test_system_calls_write_to_protected_pages(self):
-        """What read() puts into memory is a write like any other."""
+        """Memory written by read() counts as written."""
         script = ("import time\nbuffer = bytearray(8 << 20)\nfile = open('/dev/urandom', 'rb', buffering=0)\n"
                   "time.sleep(0.3)\nfor at in range(0, len(buffer), 1 << 20): file.readinto(memoryview(buffer)[at:at + (1 << 20)])\n"
                   "time.sleep(0.3)")
@@ -273,7 +273,7 @@ class TrackStartTest(SystemTest):
             self.assertEqual((result.status, result.errors), (3, b""))
 
     def test_short_programs(self):
-        """Stopped before their first instruction, tracked to their last, again and again."""
+        """Programs are tracked from their first to their last instruction, repeatedly."""
         for method in WAYS * 10:
             result = self.track("--quiet", "--method", method, "--out", self.folder / "short", "--", "true")
             self.assertEqual((result.status, result.errors), (0, b""))
@@ -303,7 +303,7 @@ class TrackStartTest(SystemTest):
             self.assertIn(told, errors)
 
     def test_without_rights(self):
-        """Another user's process is refused with advice; a program of one's own is tracked in the best method."""
+        """A process of another user is an error with advice; an own program is tracked by the best method."""
         nobody = 65534
         if os.geteuid() != 0 or run(["test", "-x", FARSIDE], user=nobody).status != 0:
             self.skipTest("needs root, and a build that every user may run")

@@ -1,4 +1,4 @@
-// The malloc family, with memory that is far.
+// The malloc family, with far memory.
 #include <malloc.h>
 
 #include "far.h"
@@ -30,7 +30,7 @@ static void aligned(void) {
 
 static void zeroed(void) {
   for (int round = 0; round < 3; round++) {
-    unsigned char* p = malloc(16 * MIB);  // dirty memory, so that calloc gets it back
+    unsigned char* p = malloc(16 * MIB);  // dirty memory that calloc may reuse
     CHECK(p);
     memset(p, 0xee, 16 * MIB);
     free(p);
@@ -49,7 +49,7 @@ static void zeroed(void) {
 }
 
 static void overflow(void) {
-  volatile size_t huge = SIZE_MAX / 2 + 2, largest = SIZE_MAX - 127;  // volatile: the compiler would object
+  volatile size_t huge = SIZE_MAX / 2 + 2, largest = SIZE_MAX - 127;  // volatile: else the compiler warns
   errno = 0;
   CHECK(calloc(huge, 2) == NULL && errno == ENOMEM);
   errno = 0;
@@ -87,7 +87,7 @@ static void resized(void) {
   free(NULL);
 }
 
-// Blocks of many sizes come and go in a fixed pseudo-random order, each with its own pattern.
+// Allocates and frees blocks of many sizes in a fixed pseudo-random order, each with its own pattern.
 static void churn(void) {
   enum { kBlocks = 4000, kSteps = 40000 };
   static struct {
@@ -113,7 +113,7 @@ static void churn(void) {
   }
 }
 
-// Other ways to take and give back memory that libc offers.
+// Other functions of libc that allocate and free memory.
 static void libc_users(void) {
   char* text = NULL;
   char* source = far_string("a string that is far away");

@@ -1,4 +1,5 @@
-// System calls whose arguments are far: buffers of 1 byte to 64 MiB, vectors, structs, strings, path names.
+// System calls whose arguments are in far memory: buffers of 1 byte to 64 MiB, vectors, structures, strings, path
+// names.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <linux/futex.h>
@@ -38,7 +39,7 @@ static int scratch_file(void) {
   return fd;
 }
 
-// A zeroed struct of its own that is far.
+// A zeroed structure that is far.
 static void* far_zero(size_t bytes) {
   void* p = far_buffer(bytes, 0);
   memset(p, 0, bytes);
@@ -117,7 +118,7 @@ static void vectors(void) {
   for (uint32_t i = 0; i < kParts; i++) CHECK(filled(parts[i].iov_base, kBytes, i));
 }
 
-// Calls made without libc's wrappers.
+// System calls without libc's wrappers.
 static void raw(void) {
   int* ends = far_zero(2 * sizeof *ends);
   CHECK(syscall(SYS_pipe2, ends, O_CLOEXEC) == 0);
@@ -178,7 +179,7 @@ static void messages(void) {
   }
 }
 
-// A descriptor travels in a far control buffer, and the kernel's answer comes back in one.
+// A descriptor is sent in a control buffer that is far, and received in one.
 static void control_messages(void) {
   int pair[2];
   CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
@@ -389,7 +390,7 @@ static void futexes(void) {
   }
 }
 
-// Locks and conditions that lie in far memory, while it is evicted.
+// Locks and conditions in far memory, which is evicted meanwhile.
 struct shared {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
@@ -438,7 +439,7 @@ static void* block_in_read(void* buffer) {
   return NULL;
 }
 
-// Returns once the thread with this id sleeps in the kernel.
+// Returns when the thread with this id sleeps in the kernel.
 static void wait_until_asleep(pid_t thread) {
   char path[64], state = 0;
   snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
@@ -515,7 +516,7 @@ static void interrupted(void) {
   }
 }
 
-// Programs that close what they did not open, as daemons do.
+// Closes descriptors that the program did not open, as daemons do. Farside's descriptors must survive.
 static void closed_descriptors(void) {
   char* block = far_buffer(16 * MIB, 1);
   CHECK(syscall(SYS_close_range, 3, ~0U, 0) == 0);
@@ -532,7 +533,7 @@ static void closed_descriptors(void) {
   push_far(block, 16 * MIB);
   CHECK(filled(block, 16 * MIB, 2));
   int first = open("/dev/null", O_RDONLY);
-  CHECK(first == 3);  // the lowest free number, as everywhere
+  CHECK(first == 3);  // the lowest free number, as without Farside
   struct rlimit few = {16, 16};
   CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
   pthread_t thread;

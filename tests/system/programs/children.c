@@ -18,7 +18,7 @@ static int status_of(pid_t child) {
   return WEXITSTATUS(status);
 }
 
-// Parent and child write different things at once; each sees its own.
+// Parent and child write different values at the same time; each reads its own.
 static void both_sides_write(void) {
   char* block = far_buffer(BYTES, 1);
   for (uint32_t round = 0; round < 3; round++) {
@@ -48,7 +48,7 @@ static void parent_overwrites_first(void) {
   if (child == 0) {
     char byte;
     CHECK(read(go[0], &byte, 1) == 1);
-    CHECK(filled(block, BYTES, 1));  // as it was at the fork, although the parent has changed all of it and freed half
+    CHECK(filled(block, BYTES, 1));  // as at the fork, although the parent has changed all of it and freed half
     _exit(0);
   }
   fill(block, BYTES, 2);
@@ -98,7 +98,7 @@ static void* write_on(void* argument) {
   return NULL;
 }
 
-// Other threads write and evict while we fork; a page in the child never changes again.
+// Other threads write and cause evictions during the fork. The child's pages do not change afterwards.
 static void forks_among_threads(void) {
   unsigned char* busy = calloc(1, BYTES);
   char* still = far_buffer(BYTES / 4, 5);
@@ -161,7 +161,7 @@ static void fork_in_thread(void) {
   CHECK(pthread_create(&thread, NULL, in_thread, block) == 0 && pthread_join(thread, NULL) == 0);
 }
 
-// argv and environment of far strings, in a far array, that say what the shell must answer.
+// Arguments and environment of far strings, in a far array, for a shell script.
 static char** far_arguments(const char* script) {
   char** arguments = malloc(4 * sizeof *arguments + 2 * PAGE);
   arguments[0] = far_string("sh");

@@ -1,10 +1,14 @@
-// Changes memory in known ways, for the tracker: one action for each line that it reads, and "done" in answer.
-//   lines PAGES FIRST COUNT   COUNT lines in a row from line FIRST of each of PAGES pages, one byte changed in each
-//   line whole PAGES               every byte of PAGES pages same PAGES                one byte of each page is written
-//   with what it holds already spread BLOCKS             one byte in each of BLOCKS blocks of 2 MiB map PAGES, drop
-//   PAGES     the program's second mapping of PAGES pages: made with every byte set, unmapped again PAGES unmapped and
-//   made at the same place with every byte set fork PAGES                a child changes every byte of PAGES pages and
-//   ends threads PAGES             as whole, in another thread exec PATH                 becomes another program
+// Changes memory in known ways, for the tests of farside track. Reads one action per line and replies "done".
+//   lines PAGES FIRST COUNT   in each of PAGES pages changes a byte in COUNT consecutive lines from line FIRST on
+//   whole PAGES               changes every byte of PAGES pages
+//   same PAGES                writes one byte of each of PAGES pages without changing it
+//   spread BLOCKS             changes one byte in each of BLOCKS blocks of 2 MiB
+//   map PAGES                 makes a second mapping of PAGES pages and sets every byte of it
+//   drop PAGES                unmaps the second mapping
+//   again PAGES               unmaps it, makes it again at the same address, and sets every byte
+//   fork PAGES                a child changes every byte of PAGES pages and exits
+//   threads PAGES             as whole, in another thread
+//   exec PATH                 replaces the program
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
-// For the small programs of tests/system: memory that is really far when they run under Farside, and checks that stop.
+// Helpers of the small programs of tests/system: memory that is far when they run under Farside, and checks that end
+// the process.
 #pragma once
 #include <errno.h>
 #include <fcntl.h>
@@ -11,8 +12,8 @@
 
 #define PAGE 4096UL
 #define MIB (1UL << 20)
-#define BALLAST (32 * MIB)  // four times the near memory that the tests give
-#define MARGIN MIB          // around it: what is read ahead of a sweep must not be what is to be pushed out
+#define BALLAST (32 * MIB)  // four times the near memory of the tests
+#define MARGIN MIB          // around it, so that a window prefetched by a sweep contains no page that is to be evicted
 #define MAX_SWEEPS 50
 
 #define CHECK(condition)                                                                                        \
@@ -25,7 +26,7 @@
 
 static inline int under_farside(void) { return getenv("FARSIDE_LOCAL") != NULL; }
 
-// True if some page of the range is not near. /proc/self/pagemap tells it: its top bit says that a page is present.
+// True if a page of the range is not near, according to bit 63 (present) of /proc/self/pagemap.
 static inline int some_absent(const void* start, size_t bytes) {
   int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   CHECK(fd >= 0);
@@ -39,7 +40,7 @@ static inline int some_absent(const void* start, size_t bytes) {
   return absent;
 }
 
-// Sweeps over ballast until the range is no longer near. Natively there is nothing to do.
+// Accesses other memory until the range is no longer near. No effect without Farside.
 static inline void push_far(const void* start, size_t bytes) {
   static volatile char* ballast;
   if (!under_farside()) return;
@@ -56,7 +57,7 @@ static inline void push_far(const void* start, size_t bytes) {
   _exit(98);
 }
 
-// A pattern in which no two pages are alike.
+// A pattern that is different in every page.
 static inline void fill(void* start, size_t bytes, uint32_t seed) {
   unsigned char* to = start;
   for (size_t i = 0; i < bytes; i++) to[i] = (unsigned char)((i * 2654435761u + seed * 40503u + (i >> 12) * 97u) >> 7);
@@ -70,7 +71,7 @@ static inline int filled(const void* start, size_t bytes, uint32_t seed) {
   return 1;
 }
 
-// A filled buffer that has been pushed far.
+// A filled buffer whose pages are far.
 static inline void* far_buffer(size_t bytes, uint32_t seed) {
   void* buffer = malloc(bytes);
   CHECK(buffer);
@@ -79,12 +80,12 @@ static inline void* far_buffer(size_t bytes, uint32_t seed) {
   return buffer;
 }
 
-// A far copy of a string, in the middle of a block so that its page is pushed out with it.
+// A copy of a string that is far. It is in the middle of a block, so that its page has no other data that is in use.
 static inline char* far_string(const char* text) {
   size_t bytes = strlen(text) + 1;
   char* block = malloc(4 * PAGE + bytes);
   CHECK(block);
-  char* copy = block + 2 * PAGE - bytes / 2;  // crosses a page where it can
+  char* copy = block + 2 * PAGE - bytes / 2;  // crosses a page if it can
   memcpy(copy, text, bytes);
   push_far(copy, bytes);
   return copy;
@@ -95,7 +96,7 @@ struct test_case {
   void (*run)(void);
 };
 
-// Runs the case that argv[1] names and prints "NAME ok"; without an argument, lists the names.
+// Runs the case named by argv[1] and prints "NAME ok"; without an argument, lists the names.
 static inline int run_case(int argc, char** argv, const struct test_case* cases) {
   for (const struct test_case* c = cases; c->name; c++) {
     if (argc < 2) {

@@ -1,4 +1,4 @@
-// Takes memory until there is none, in blocks of 1 MiB and one of each kind of call; what it holds stays right.
+// Allocates blocks of 1 MiB until malloc fails; then the other calls must fail, too, and the contents must be intact.
 #include "far.h"
 
 #define BLOCKS 4096
@@ -12,7 +12,7 @@ int main(void) {
     if (!blocks[count]) break;
     fill(blocks[count], MIB, (uint32_t)count);
   }
-  if (count == BLOCKS) return 3;  // no end was found
+  if (count == BLOCKS) return 3;  // there was no limit
   CHECK(errno == ENOMEM);
   errno = 0;
   CHECK(!calloc(64, MIB) && errno == ENOMEM);

@@ -1,4 +1,4 @@
-"""Keeps a large dict of real text while it starts subprocesses, forks and runs threads. Prints what it found."""
+"""Keeps a large dict of real text while it starts subprocesses, forks and runs threads. Prints digests."""
 import hashlib
 import os
 import re
@@ -15,7 +15,7 @@ def digest(data):
 
 
 def in_child(work):
-    """Runs work() in a forked child and returns what it wrote."""
+    """Runs work() in a forked child. Returns its output and its wait status."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-// mmap, munmap, mremap, mprotect, madvise, mlock on memory that is far, compared with what must be in it.
+// mmap, munmap, mremap, mprotect, madvise and mlock on far memory. The contents are compared with what they must be.
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ static void on_segv(int number, siginfo_t* info, void* context) {
   siglongjmp(back, 1);
 }
 
-// True if touching the byte raises SIGSEGV at exactly its address.
+// True if accessing the byte raises SIGSEGV with exactly its address.
 static int faults(volatile char* at, int write) {
   struct sigaction action = {.sa_sigaction = on_segv, .sa_flags = SA_SIGINFO}, old;
   CHECK(sigaction(SIGSEGV, &action, &old) == 0);
@@ -87,7 +87,7 @@ static void fixed_over_far(void) {
   char head[PAGE];
   CHECK(read(fd, head, PAGE) == (ssize_t)PAGE);
   char* file = mmap(p + MIB, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0);
-  // Farside refuses, as its README says, and must then leave the memory alone.
+  // Under Farside this is an error (EINVAL), and the memory must be unchanged.
   bool refused = file == MAP_FAILED && errno == EINVAL;
   CHECK(refused ? !memcmp(p + MIB, keep + MIB, PAGE) : file == p + MIB && !memcmp(file, head, PAGE));
   close(fd);
@@ -123,7 +123,7 @@ static void moved_to_a_place(void) {
   CHECK(filled(moved, BLOCK, 5));
 }
 
-// To a place that is not far itself: a small mapping.
+// To an address outside far memory: a small mapping.
 static void moved_near(void) {
   char* p = map(BLOCK);
   fill(p, BLOCK, 5);
@@ -169,7 +169,7 @@ static void advised(void) {
   for (int advice = MADV_NORMAL; advice <= MADV_WILLNEED; advice++) CHECK(madvise(p, BLOCK, advice) == 0);
   CHECK(madvise(p, BLOCK, MADV_NOHUGEPAGE) == 0);
   CHECK(filled(p, BLOCK, 9));
-  CHECK(madvise(p, MIB, MADV_FREE) == 0);  // each page is then either as it was or zero
+  CHECK(madvise(p, MIB, MADV_FREE) == 0);  // each page is then unchanged or zero
   for (size_t at = 0; at < MIB; at += PAGE) {
     char* page = p + at;
     char expected[PAGE];
@@ -187,7 +187,7 @@ static void advised(void) {
   CHECK(munmap(p, BLOCK) == 0);
 }
 
-// Locks are taken or refused (RLIMIT_MEMLOCK), and the contents stay.
+// mlock succeeds or fails (RLIMIT_MEMLOCK); the contents stay.
 static void locked(void) {
   char* p = far_buffer(BLOCK, 11);
   int one = mlock(p, MIB), all = mlockall(MCL_CURRENT);
@@ -202,7 +202,7 @@ static void locked(void) {
   free(p);
 }
 
-// A block and a near copy of it go through the same random calls, while another thread keeps memory scarce.
+// The same random calls are applied to a block and to a near copy, while another thread causes evictions.
 enum { kModelPages = 512, kModelSteps = 3000 };
 static volatile int model_ends;
 
@@ -262,7 +262,7 @@ static void model(void) {
   CHECK(pthread_join(presser, NULL) == 0);
 }
 
-// More mappings than a process may have VMAs of its own must not be needed for plain mmap and munmap.
+// The number of mappings exceeds what a process may have as VMAs if every mmap made its own.
 static void many(void) {
   enum { kCount = 2000 };
   static char* blocks[kCount];

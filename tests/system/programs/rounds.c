@@ -1,10 +1,10 @@
-// Writes PAGES pages, then reads a word of each in every one of ROUNDS rounds: what any share of near memory must fetch
-// is known beforehand.
+// rounds PAGES [ROUNDS]: writes PAGES pages, then reads a word of each in every round. The number of fetches is thus
+// known for every share of near memory.
 #include <stdio.h>
 #include <stdlib.h>
 
 int main(int argc, char** argv) {
-  if (argc < 2) return 0;  // asked for its cases: none
+  if (argc < 2) return 0;  // lists its cases: none
   size_t pages = strtoul(argv[1], NULL, 10), rounds = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
   volatile char* block = malloc(pages * 4096);
   if (!block) return 1;

@@ -1,4 +1,4 @@
-// A program's own signal handlers, alternate stacks, jumps and masks, with far memory in all of them.
+// Signal handlers, alternate stacks, jumps and masks of a program, with far memory in all of them.
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -14,7 +14,7 @@
 static sigjmp_buf back;
 static siginfo_t seen;
 static volatile sig_atomic_t count;
-static char* far_block;  // touched inside handlers
+static char* far_block;  // accessed inside handlers
 #define FAR_BYTES (4 * MIB)
 
 static void remember(int number, siginfo_t* info, void* context) {
@@ -47,7 +47,7 @@ static void own_sigbus(void) {
     CHECK(filled(far_block, PAGE, 1));
   }
   push_far(far_block, FAR_BYTES);
-  CHECK(filled(far_block, FAR_BYTES, 1));  // our handler must never see these
+  CHECK(filled(far_block, FAR_BYTES, 1));  // the program's handler must not be called for these
 }
 
 static void own_sigsegv(void) {
@@ -100,13 +100,13 @@ static void touch_far(int number, siginfo_t* info, void* context) {
   (void)number, (void)info, (void)context;
   for (size_t at = 0; at < FAR_BYTES; at += 16 * PAGE)
     CHECK(filled(far_block, 64, 6) && far_block[at] == far_block[at]);
-  char local[160 * 1024];  // an alternate stack must be as large as the program made it
+  char local[160 * 1024];  // the alternate stack must have the size that the program set
   memcpy(local, far_block + FAR_BYTES / 2, sizeof local);
   CHECK(!memcmp(local, far_block + FAR_BYTES / 2, sizeof local));
   count++;
 }
 
-// The handler runs on a stack that malloc gave and that was far when the signal came.
+// The handler runs on a stack from malloc that is far when the signal arrives.
 static void alternate_stack(void) {
   far_block = far_buffer(FAR_BYTES, 6);
   size_t bytes = 256 * 1024;
@@ -133,7 +133,7 @@ static int recurse(int depth) {
   return depth < 0 ? 0 : recurse(depth + 1) + frame[0];
 }
 
-// A stack overflow is told on the alternate stack, which is far.
+// A stack overflow is delivered on the alternate stack, which is far.
 static void stack_overflow(void) {
   far_block = far_buffer(FAR_BYTES, 6);
   stack_t stack = {.ss_sp = far_block, .ss_size = FAR_BYTES};
@@ -149,7 +149,7 @@ static void jump(int number, siginfo_t* info, void* context) {
   siglongjmp(back, 1);
 }
 
-// A timer interrupts reads of far memory at any point, and its handler jumps out.
+// A timer interrupts accesses to far memory at any point, and its handler jumps out.
 static void jumps_out_of_faults(void) {
   size_t bytes = 16 * MIB;
   far_block = far_buffer(bytes, 7);
@@ -179,7 +179,7 @@ static void count_signal(int number, siginfo_t* info, void* context) {
   count++;
 }
 
-// Signals rain on threads that read far memory; their handler reads far memory too.
+// Many signals to threads that read far memory; the handler reads far memory, too.
 static void signals_to_threads(void) {
   far_block = far_buffer(8 * MIB, 8);
   handle(SIGUSR2, count_signal, SA_RESTART);
@@ -198,7 +198,7 @@ static void* on_far_stack(void* argument) {
   return argument;
 }
 
-// A thread on a stack that the program took from malloc.
+// A thread on a stack from malloc.
 static void thread_stack_from_malloc(void) {
   far_block = far_buffer(FAR_BYTES, 9);
   size_t bytes = 1 * MIB;
@@ -224,7 +224,7 @@ static void coroutine(void) {
   }
 }
 
-// Coroutines on a stack from malloc, which goes far while they sleep.
+// A coroutine on a stack from malloc, which is evicted while the coroutine is suspended.
 static void coroutine_on_malloc_stack(void) {
   far_block = far_buffer(FAR_BYTES, 10);
   size_t bytes = 256 * 1024;
@@ -239,7 +239,7 @@ static void coroutine_on_malloc_stack(void) {
   }
 }
 
-// Masks given to sleeping calls do not keep far memory from being served.
+// Far memory is served under the signal mask of a sleeping call, too.
 static void masks_of_sleepers(void) {
   far_block = far_buffer(FAR_BYTES, 6);
   handle(SIGALRM, touch_far, 0);
@@ -269,7 +269,7 @@ static void timers_and_values(void) {
   CHECK(timer_delete(*timer) == 0);
 }
 
-// Ends by the default action of SIGSEGV; the parent looks at the status.
+// The child ends by the default action of SIGSEGV.
 static void default_action(void) {
   far_block = far_buffer(FAR_BYTES, 1);
   for (int number = 0; number < 2; number++) {
@@ -292,8 +292,8 @@ static void note_mask(int number, siginfo_t* info, void* context) {
   count++;
 }
 
-// What sigaction promises: the action reads back, its mask holds in the handler and ends with it, SA_NODEFER leaves the
-// signal open, SA_RESETHAND is for one delivery.
+// The semantics of sigaction: the action can be read back, its mask applies in the handler only, SA_NODEFER leaves the
+// signal unblocked, SA_RESETHAND applies to one delivery.
 static void actions(void) {
   struct sigaction action = {.sa_sigaction = note_mask, .sa_flags = SA_SIGINFO | SA_RESETHAND}, now;
   sigset_t outside;
@@ -336,7 +336,7 @@ static void* send_queued(void* target) {
   return NULL;
 }
 
-// Queued signals that come in the middle of faults are neither lost nor doubled, and those of one number stay in order.
+// Queued signals that arrive during faults are neither lost nor duplicated, and those of one number stay in order.
 static void queued_signals(void) {
   far_block = far_buffer(16 * MIB, 12);
   for (int number = 0; number < 4; number++) handle(SIGRTMIN + number, note_order, SA_RESTART);

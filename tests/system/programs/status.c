@@ -1,4 +1,4 @@
-// Ends as it is told: status N | signal N | echo WORDS | wait (until a signal comes).
+// Ends as its arguments say: status N | signal N | echo WORDS | wait (for SIGTERM; exits with 42).
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

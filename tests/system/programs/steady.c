@@ -1,5 +1,5 @@
-// Keeps a block of memory (argv[1] MiB) busy: fills it, prints "ready", then reads and compares it again and again.
-// A wrong value ends it with status 99. It stops by itself after argv[2] rounds.
+// steady MIB ROUNDS: fills a block of memory, prints "ready", then compares all of it in every round. A wrong value
+// ends it with status 99.
 #include "far.h"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,5 @@
-// Faults at known lines: test_trace.py looks for the marks "FAULTS: kind, pattern, site" in this file and demands that
-// farside trace names exactly these lines. Memory allocated at a line is known by its mark "SITE: name".
+// Faults at known lines. test_trace.py searches this file for the marks "FAULTS: kind, pattern, site" and requires that
+// farside trace names exactly these lines. The mark "SITE: name" is at the line that allocates the memory.
 #include "far.h"
 
 #define BIG (48 * MIB)
@@ -24,7 +24,7 @@ __attribute__((noinline)) static void write_first(char* to, size_t bytes) {
   for (size_t at = 0; at < bytes; at += 64) to[at] = (char)at;  // FAULTS: allocation, sequential, table
 }
 
-// Inlined into the loop below; its own line is the place.
+// Inlined into the loop below; the report must name the line of this function.
 static inline __attribute__((always_inline)) uint64_t look_up(const char* table, uint32_t page) {
   return (unsigned char)table[page * PAGE + 128];  // FAULTS: read, random, table
 }
@@ -41,8 +41,8 @@ __attribute__((noinline)) static void read_strided(const char* table) {
   }
 }
 
-// Pages come for reading, then are written: two kinds of faults at two lines. The two bytes are on one page wherever
-// malloc has put the table: it begins at any line of a page.
+// Pages are fetched for reading, then written: two kinds of faults at two lines. Both bytes are on the same page
+// wherever malloc places the table, because it begins at a cache line.
 __attribute__((noinline)) static void change(char* table) {
   for (size_t at = 0; at < BIG; at += PAGE) {
     if (table[at + 100] == 77) sink++;  // FAULTS: read, sequential, table
@@ -78,7 +78,7 @@ __attribute__((noinline)) static size_t walk(const struct node* node) {
   return length;
 }
 
-// libc faults here, and the line that called it is the place.
+// libc faults here; the report must name the line that calls it.
 __attribute__((noinline)) static void copy(char* to, const char* from) {
   for (size_t at = 0; at < BIG; at += MIB) memcpy(to + at, from + at, MIB);  // FAULTS: any, sequential, copy
 }

@@ -1,5 +1,5 @@
-// A program with hints: one before the line that faults, one that is never reached. The guards of farside.h find no
-// far memory here, because this program brings a library of its own that does nothing.
+// A program with hints: one before the line that faults, one that is never executed. The guards of farside.h find no
+// far memory, because this program defines the library's functions itself, without effect.
 #include <farside/farside.h>
 
 #include "far.h"
