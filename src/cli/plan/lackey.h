@@ -1,6 +1,6 @@
-// Reads what Valgrind's tool lackey tells of a program's accesses: a line of text for each, such as " L 04abc81d,8",
-// after one for its instruction. A locked instruction is told as a load and then a modification, and taken for one
-// write, as which it faults.
+// Parses the output of Valgrind's tool lackey: a line of text for each access, such as " L 04abc81d,8", after a line
+// for its instruction. Lackey reports a locked instruction as a load and then a modification; the reader combines them
+// into one write, because it faults as one.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace farside::cli::plan {
 
 class LackeyReader {
  public:
-  // Calls access(address, bytes, is_write) for each load, store and modification in the text. Lines may be cut anywhere
-  // between two calls.
+  // Calls access(address, bytes, is_write) for each load, store and modification in the text. The text may be split
+  // anywhere between calls.
   template <typename Access>
   void read(std::string_view text, Access&& access) {
     while (!text.empty()) {
@@ -29,7 +29,7 @@ class LackeyReader {
     }
   }
 
-  // After the last text: the access that may still be to be told.
+  // To be called after the last text: reports a pending access.
   template <typename Access>
   void finish(Access&& access) {
     if (load_.bytes > 0) access(load_.address, load_.bytes, false);
@@ -39,7 +39,7 @@ class LackeyReader {
   uint64_t instructions() const { return instructions_; }
 
  private:
-  static constexpr size_t kLongest = 63;  // longer lines are none of its
+  static constexpr size_t kLongest = 63;  // longer lines are not lackey's
 
   template <typename Access>
   void read_line(std::string_view line, Access&& access) {
@@ -71,9 +71,9 @@ class LackeyReader {
   };
   static bool parse(std::string_view text, Load* load);
 
-  Load load_;  // of the instruction that is being told
+  Load load_;  // of the current instruction, not yet reported
   char line_[kLongest];
-  size_t kept_ = 0;  // of a line whose end has not come
+  size_t kept_ = 0;  // bytes kept of an incomplete line
   uint64_t instructions_ = 0;
 };
 

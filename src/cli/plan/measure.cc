@@ -21,7 +21,7 @@ using nlohmann::json;
 
 constexpr const char* kNative = "native";
 
-// What one run over far memory tells.
+// The results of one run over far memory.
 struct FarRun {
   double seconds;
   json statistics;
@@ -44,7 +44,7 @@ class PlanRun {
     return measure_link();
   }
 
-  // Native and all shares, one after another, so that drift of the machine hits all alike.
+  // Native and all shares alternate, so that drift of the machine affects all of them alike.
   Status repeat() {
     Status done = run_natively();
     for (size_t i = 0; done.ok() && i < settings_.shares.size(); i++) done = run_over_far_memory(settings_.shares[i]);
@@ -67,7 +67,7 @@ class PlanRun {
   }
 
  private:
-  // The embedded servers of the runs come and go with them, so their link is measured with one of our own.
+  // The embedded servers of the runs end with the runs, so the link is measured with a separate server.
   Status measure_link() {
     progress_.step("round trip");
     FarMemoryConfig far = {.address = run_.options.far_address, .token = run_.options.token};
@@ -107,7 +107,7 @@ class PlanRun {
       return Status::error(
           ENODATA, "with {}% near the program left no statistics: it ended neither by exit nor from main", share);
     }
-    // The launcher's own time is not the program's.
+    // The process's own time, without that of the launcher.
     double seconds = statistics["totals"].value("seconds", done->seconds);
     far_[share].push_back({seconds, std::move(statistics)});
     return {};

@@ -1,4 +1,4 @@
-// What `farside plan` measures: a program natively, and over far memory at each share of near memory.
+// The measurements of `farside plan`: a program native, and over far memory at each share of near memory.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,15 +10,16 @@ namespace farside::cli::plan {
 
 struct PlanSettings {
   std::vector<unsigned> shares = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};  // percent of the heap that may be near
-  std::vector<double> latencies;                                             // of other links, in microseconds
+  std::vector<double> latencies;                                             // of other links, in us
   unsigned repetitions = 1;
-  double slowdown = 0.1;  // against native, that the user would accept
+  double slowdown = 0.1;  // accepted slowdown compared with native; 0.1: 10 %
 };
 
 // Runs `path` with the arguments `program`. Returns
+//
 //   {"program", "settings", "machine", "transport", "round_trip_us", "native_s": summary,
 //    "points": [{"share", "fetches": of the busiest thread, "seconds": summary, "costs"}]}
-// with points from the smallest share to the largest, all of them measured; predict.h has those that are not.
+// with points from the smallest share to the largest. The caller has no threads.
 Result<nlohmann::json> measure_plan(const PlanSettings& settings, const RunSettings& run, const std::string& path,
                                     const std::vector<std::string>& program);
 

@@ -5,7 +5,7 @@
 namespace farside::cli::plan {
 namespace {
 
-// What is kept of each size: 32768 pages are 128 MiB, up to which nothing is left to chance.
+// The limits of the samples. 32768 pages are 128 MiB; up to that, results are exact.
 constexpr size_t kMaxBlocks = 32768;
 constexpr size_t kMaxPages = 131072;
 constexpr unsigned kShareStep = 5;  // percent
@@ -43,7 +43,8 @@ void Observation::move_to(uint64_t line, bool write) {
 Estimate Observation::misses(unsigned block_bits, double bytes) const {
   const Shards& sampled = curve(block_bits);
   double blocks = bytes / static_cast<double>(uint64_t{1} << block_bits);
-  // Chance may sample more blocks than the pages that were touched have; distances are too long by as much.
+  // The sample may by chance represent more blocks than the accessed pages have. Distances are then too long by that
+  // factor.
   double possible = heap_bytes() / static_cast<double>(uint64_t{1} << block_bits);
   if (block_bits <= kPageBits) blocks *= std::max(1.0, sampled.blocks() / std::max(1.0, possible));
   return sampled.misses(blocks);

@@ -20,14 +20,14 @@
 namespace farside::cli::plan {
 namespace {
 
-constexpr uint64_t kMapsEveryNs = 5'000'000;  // at most, to learn of new mappings
+constexpr uint64_t kMapsEveryNs = 5'000'000;  // minimum interval between reads of the mappings
 constexpr size_t kPipeBytes = 1 << 20, kFew = 1 << 18;
 constexpr int kPollMs = 50;
 constexpr timespec kGather = {0, 500'000};
-// Valgrind puts a program's main stack here.
+// The addresses at which Valgrind places a program's main stack.
 constexpr uint64_t kStackBegin = 0x1ff0000000, kStackEnd = 0x2000000000;
 
-// Which addresses of the program may go far: private anonymous memory that it may write, but for stacks.
+// The addresses of the program that may be far: private anonymous writable memory, except stacks.
 class FarRanges {
  public:
   explicit FarRanges(pid_t pid) : pid_(pid) {}
@@ -52,7 +52,8 @@ class FarRanges {
     return true;
   }
 
-  // What is in no mapping was unmapped since it was accessed, which files seldom are.
+  // An address in no mapping was unmapped after the access; it counts as heap, because mapped files are seldom
+  // unmapped.
   void learn(uint64_t address) {
     constexpr uint64_t kPage = 1 << kPageBits;
     if (now_ns() - learned_ns_ >= kMapsEveryNs) read();
@@ -63,7 +64,7 @@ class FarRanges {
   void read() {
     learned_ns_ = now_ns();
     Result<std::vector<track::Area>> areas = track::read_areas(pid_);
-    if (!areas.ok() || areas->empty()) return;  // it is ending
+    if (!areas.ok() || areas->empty()) return;  // the process is exiting
     ranges_.clear();
     const track::Area* before = nullptr;
     for (const track::Area& area : *areas) {
@@ -74,7 +75,7 @@ class FarRanges {
     }
   }
 
-  // Below the stack of a thread.
+  // True for the guard page below the stack of a thread.
   static bool is_guard(const track::Area& area) {
     return !area.writable && area.inode == 0 && area.name.empty() && area.bytes() == 1 << kPageBits;
   }
@@ -85,7 +86,7 @@ class FarRanges {
   uint64_t learned_ns_ = 0;
 };
 
-// What comes out of the pipe, on its way to the observation.
+// Reads the pipe from valgrind and passes the accesses on to the observation.
 class Intake {
  public:
   Intake(int fd, double most_seconds, bool quiet, Observed* observed)
@@ -94,17 +95,17 @@ class Intake {
     if (progress_ && terminal_) fputs("\r\033[K", stderr);
   }
 
-  // Takes in what is there, or waits a little.
+  // Processes the available data, or waits for at most 50 ms.
   void step(pid_t pid) {
     if (!ranges_) ranges_.emplace(pid);
     pollfd ready = {fd_, POLLIN, 0};
     if (poll(&ready, 1, kPollMs) <= 0) return;
-    // Reading each line as it comes would wake two processes for each: rather let some gather.
+    // Reading every line at once would wake both processes for each: wait until more has accumulated.
     if (take() < kFew) nanosleep(&kGather, nullptr);
     show();
   }
 
-  // What was left in the pipe at the end.
+  // Processes the rest of the pipe at the end.
   void drain() {
     while (ranges_ && take() > 0) {}
     if (ranges_) reader_.finish([&](auto... access) { tell(access...); });
@@ -146,7 +147,7 @@ class Intake {
   uint64_t start_ns_ = now_ns(), next_ns_ = start_ns_ + 1'000'000'000;
 };
 
-// Closed at the end, whatever happens.
+// A pipe that is closed by the destructor.
 struct Pipe {
   int ends[2] = {-1, -1};
   ~Pipe() {
@@ -157,12 +158,12 @@ struct Pipe {
     if (ends[1] >= 0) close(ends[1]);
     ends[1] = -1;
   }
-  // The reading end is ours alone and does not wait.
+  // The read end is not inherited and does not block.
   Status open() {
     if (pipe(ends) != 0) return Status::error(errno, "cannot make a pipe: {}", strerror(errno));
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);  // fewer switches between the two; smaller is slower
+    fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);  // a smaller pipe is slower: more context switches
     return {};
   }
 };

@@ -1,5 +1,5 @@
-// One run of a program whose accesses are seen, all of them: under Valgrind's tool lackey. Why so, and what it costs:
-// docs/decisions/0012.
+// Observes all memory accesses of one run of a program, with Valgrind's tool lackey. The reasons and the cost are in
+// docs/decisions/0012-observing-accesses.md.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,16 +11,16 @@ namespace farside::cli::plan {
 
 struct Observed {
   Observation observation;
-  double seconds = 0;  // that the observed run took
+  double seconds = 0;  // duration of the observed run
   bool cut_off = false;
   uint64_t instructions = 0;
 };
 
-// The path of valgrind; what to do, where it is missing.
+// The path of valgrind. ENOENT, with advice, if it is not installed.
 Result<std::string> find_valgrind();
 
-// Runs words[0], a path, with all words as its arguments, for so many seconds at most (0: any time). Shows how far it
-// is unless quiet. A program that ends with another status than 0 is an error.
+// Runs words[0], a path, with all words as its arguments, for at most `most_seconds` (0: no limit). Shows progress
+// unless quiet. It is an error if the program does not exit with status 0. The caller has no threads.
 Status observe(const std::vector<std::string>& words, const SignalHold& hold, double most_seconds, bool quiet,
                Observed* observed);
 

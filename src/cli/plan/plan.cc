@@ -1,4 +1,4 @@
-// farside plan: how much near memory a program needs, measured at several shares beside what an ideal system would do.
+// farside plan: how much near memory a program needs, measured at several shares and compared with an ideal system.
 #include <memory>
 
 #include "cli/commands.h"
@@ -51,7 +51,7 @@ Status settle_slowdown(PlanArguments* a) {
   return {};
 }
 
-// With --check measured, too.
+// The prediction; with --check also the measurement.
 Result<nlohmann::json> predict(const PlanArguments& a, const RunSettings& run, const std::string& path,
                                const std::vector<std::string>& program) {
   auto document = plan::predict_plan(a.predict, run, path, program);

@@ -33,7 +33,7 @@ std::string percent(double share) { return fmt::format("{:.1f}%", 100 * share); 
 std::string near_text(const json& point) { return format_size(point["costs"]["near_bytes"].get<uint64_t>()); }
 std::string share_text(const json& point) { return fmt::format("{}%", point["share"].get<unsigned>()); }
 
-// Throughput, in percent of native.
+// Throughput in percent of native.
 std::string throughput_table(const json& document) {
   Ideal ideal = over_link(document);
   std::vector<Ideal> others = over_other_links(document);
@@ -50,7 +50,7 @@ std::string throughput_table(const json& document) {
   return format_table(table);
 }
 
-// Seconds between ideal and measured: what the busiest thread spent in faults beyond the link, and the rest.
+// Seconds between ideal and measured: time in faults of the busiest thread beyond that of the link, and the rest.
 std::string gap_table(const json& document) {
   Ideal ideal = over_link(document);
   Table table = {{"gap, seconds", "in all", "in the busiest thread's faults", "elsewhere"}};

@@ -1,4 +1,4 @@
-// What measure_plan() found, for people. Pure functions.
+// The text and the chart of measure_plan()'s document. Pure functions.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -9,12 +9,12 @@
 
 namespace farside::cli::plan {
 
-// A share of near memory, and how long the program takes with it.
+// A share of near memory, and the program's time with it.
 struct Timed {
   unsigned share;
   double seconds;
 };
-// The smallest share from which on every one stays within `most` seconds. `points` go from small shares to large ones.
+// The smallest share from which on all points stay within `most` seconds. `points` are in order of shares.
 std::optional<unsigned> smallest_within(const std::vector<Timed>& points, double most);
 
 std::string plan_text(const nlohmann::json& document);

@@ -19,7 +19,7 @@ TEST(IdealTest, AFetchCostsTheLatencyAndNothingElse) {
   EXPECT_DOUBLE_EQ(ideal.throughput(500'000), 0.5);
 }
 
-// Two processes, of which the second does not count by threads.
+// Two processes; the second has no counts per thread.
 json statistics() {
   return {{"processes", {{{"busiest_thread_fetches", 300}, {"major_faults", 500}}, {{"major_faults", 100}}}},
           {"totals",

@@ -18,18 +18,18 @@ namespace {
 using nlohmann::json;
 
 constexpr unsigned kNativeRuns = 3;
-// What an access takes that the n-th cache serves, and one that memory does: typical of servers.
+// Time of an access that hits in the n-th cache, and of one to memory: typical of servers.
 constexpr double kCacheNs[] = {1.5, 5, 20};
 constexpr double kMemoryNs = 100;
 
-// Of runs of the same: other work on the machine only makes them slower.
+// The fastest of equal runs: other work on the machine only makes them slower.
 double fastest(const std::vector<double>& seconds) { return *std::ranges::min_element(seconds); }
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// Of single values, not of their mean: the run that is predicted is another one of them.
+// Standard deviation of single values, not of their mean: the predicted run is one more of them.
 double deviation(const std::vector<double>& values) {
   if (values.size() < 2) return 0;
   double squares = 0, middle = mean(values);
@@ -37,7 +37,7 @@ double deviation(const std::vector<double>& values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
-// Nanoseconds of an access with all memory near: as many lines miss in each cache as LRU of its size would.
+// Mean access time in ns with all memory near, with each cache modelled as an LRU cache of its size.
 double local_amat_ns(const Observation& seen, const std::vector<double>& caches) {
   double all = seen.accesses(), ns = all * kCacheNs[0];
   size_t levels = std::min(caches.size(), std::size(kCacheNs));
@@ -63,7 +63,7 @@ json curve(const Observation& seen, unsigned bits) {
   return {{"block", uint64_t{1} << bits}, {"rate", seen.rate(bits)}, {"points", points}};
 }
 
-// What Farside would do at each share.
+// The events of Farside's near memory at each share.
 json near_events(const Observation& seen) {
   json all = json::array();
   std::vector<unsigned> shares = predicted_shares();
@@ -81,7 +81,7 @@ json named(const FarsidePrice& price) {
   return prices;
 }
 
-// Turns microseconds that a system adds at each share into what the program makes of them.
+// Converts the time that a system adds at each share into access times and slowdowns.
 class Outlook {
  public:
   Outlook(const Observed& observed, const Native& native, double amat_ns, double slowdown)
@@ -114,7 +114,8 @@ class Outlook {
     return made;
   }
 
-  // The share from which on `member` is within what is accepted, between the shares that were looked at; null: none.
+  // The share from which on `member` is within the accepted slowdown, interpolated between the evaluated shares; null:
+  // none.
   json least(const json& points, const char* member) const {
     double most = 1 + slowdown_;
     json share;
@@ -136,13 +137,13 @@ class Outlook {
   double amat_ns_, slowdown_;
 };
 
-// How long the program works on a page of its streams, with each of which it is busy as long as with any other.
+// The program's working time per page of its streams, if it is equal for all pages.
 double work_us(const NearModel& near, size_t share, const Native& native) {
   double pages = near.events(share)[kStreamFetch];
   return fastest(native.seconds) * native.processors * 1e6 / std::max(1.0, pages);
 }
 
-// The median over the prices' repetitions; their spread is an error, too.
+// The median over the repetitions of the prices; their spread is added to the error.
 std::vector<Estimate> added_by(const Observation& seen, const FarsidePrices& prices, const Native& native) {
   std::vector<Estimate> added;
   for (size_t share = 0; share < predicted_shares().size(); share++) {

@@ -15,7 +15,7 @@ namespace {
 using nlohmann::json;
 using Table = std::vector<std::vector<std::string>>;
 
-constexpr unsigned kShown[] = {10, 25, 50, 75, 90, 100};  // percent, of the shares that were looked at
+constexpr unsigned kShown[] = {10, 25, 50, 75, 90, 100};  // percent; of the evaluated shares
 constexpr std::array kDrawn = {"shm", "tcp", "Kona, RDMA", "CXL-like, by lines", "MAGE", "Fastswap", "swap on an SSD"};
 
 bool cut_off(const json& document) { return document["observed"]["cut_off"]; }
@@ -40,7 +40,7 @@ std::string heading(const json& document) {
       seen["far_accesses"].get<double>() / 1e6, format_size(static_cast<uint64_t>(seen["heap_bytes"].get<double>())));
 }
 
-// Misses of 1000 accesses.
+// Misses per 1000 accesses.
 std::string curve_table(const json& document) {
   const json& curves = document["curves"];
   Table table = {{"misses of 1000 accesses"}};
@@ -69,7 +69,7 @@ std::string interval_text(const json& keep) {
   return fmt::format("{} ({:.0f}-{})", share_text(keep["share"]), keep["low"].get<double>(), high);
 }
 
-// A row for each system, a column for each share.
+// A row per system, a column per share.
 std::string system_table(const json& document, const std::string& title, const char* member, const char* format) {
   Table table = {{title, "us a miss"}};
   for (unsigned share : kShown) table[0].push_back(fmt::format("{}%", share));

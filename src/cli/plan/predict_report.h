@@ -1,4 +1,4 @@
-// What predict_plan() found, for people. Pure functions.
+// The text and the charts of predict_plan()'s document. Pure functions.
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>
@@ -9,7 +9,7 @@
 namespace farside::cli::plan {
 
 std::string predict_text(const nlohmann::json& document);
-// Misses by share for each size of blocks, and throughput by share on each system.
+// Misses by share for each block size, and throughput by share for each system.
 std::vector<LineChart> predict_charts(const nlohmann::json& document);
 
 }  // namespace farside::cli::plan

@@ -52,7 +52,7 @@ TEST(LackeyTest, AccessesAreReadHoweverTheTextIsCut) {
 
 constexpr uint64_t kPage = 4096, kPages = 4096, kLine = 64;
 
-// Writes all pages once, then reads a word at every so many bytes, round after round.
+// Writes all pages once, then reads a word at every multiple of `step`, `rounds` times.
 Observed loop(unsigned rounds, uint64_t step) {
   Observed observed;
   for (uint64_t page = 0; page < kPages; page++) observed.observation.access(page * kPage, 8, true);
@@ -75,7 +75,7 @@ TEST(ObservationTest, ALoopMissesOncePerBlockAndRound) {
         << bits;
     EXPECT_EQ(seen.misses(bits, seen.heap_bytes()).value, 0) << bits;
   }
-  // Two rounds of all lines; in the first only those that were written come again.
+  // All lines in two rounds; in the first round only those that were written are accessed again.
   EXPECT_NEAR(seen.misses(kLineBits, seen.heap_bytes() / 2).value, 2 * kPages * kPage / kLine,
               0.06 * kPages * kPage / kLine);
   EXPECT_EQ(seen.misses(kLineBits, seen.heap_bytes()).value, 0);
@@ -97,7 +97,7 @@ TEST(ObservationTest, AWriteAfterAReadOfTheSameLineIsSeen) {
       seen.access(page * kPage, 8, true);
     }
   }
-  EXPECT_NEAR(seen.near().events(9)[kUpgrade], 2 * kPages, 0.01 * 2 * kPages);  // with 50 % near
+  EXPECT_NEAR(seen.near().events(9)[kUpgrade], 2 * kPages, 0.01 * 2 * kPages);  // index 9: 50 % near
 }
 
 const json& find_system(const json& prediction, const std::string& name) {
@@ -116,7 +116,7 @@ const json& at(const json& points, unsigned share) {
   return points;
 }
 
-// A stream costs 2 us a page over shm.
+// Fetches cost 2 us per page over shm.
 json predict(const Observed& observed) {
   FarsidePrice price;
   price.us[kFetch] = price.us[kStreamFetch] = price.stream_fetch_at_work = 2;
@@ -151,7 +151,7 @@ TEST(PredictTest, ALoopIsFastOnlyWithAllOfItNear) {
   json keep = find_system(predict(loop(20, kPage / 8)), "Farside, shm")["keep"];
   EXPECT_GT(keep["share"], 95);
   EXPECT_LE(keep["share"], 100);
-  // One round costs 8 ms of a second.
+  // One round costs 8 ms, of one second.
   EXPECT_EQ(find_system(predict(loop(1, kPage / 8)), "Farside, shm")["keep"]["share"], 5);
 }
 

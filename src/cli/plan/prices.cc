@@ -21,10 +21,10 @@ using pager::Counter;
 
 constexpr uint64_t kBytes = 64 * kMiB, kLocal = kBytes / 2;
 constexpr unsigned kRepetitions = 5;
-constexpr double kSeconds = 1;  // that one measurement may take
+constexpr double kSeconds = 1;  // limit of one measurement
 constexpr const char* kRdmaLatency = "?latency_us=3";
 
-// Microseconds that `threads` threads spend on an access each.
+// Microseconds per access with `threads` threads.
 double pace(const Arena& arena, const Workload& workload, unsigned threads, uint64_t accesses) {
   uint64_t start = 0;
   return run_accesses(arena, workload, threads, {accesses / threads, kSeconds}, &start).us;
@@ -61,7 +61,7 @@ class Prices {
     return {};
   }
 
-  // A quarter of the pages, some of them twice, so that nothing is evicted yet.
+  // Accesses at random, a quarter as many as there are pages, so that nothing is evicted yet.
   Status on_untouched_memory() {
     auto far = FarMemory::create(config_);
     if (!far.ok()) return far.status();
@@ -77,7 +77,7 @@ class Prices {
     if (!far.ok()) return far.status();
     Arena arena = (*far)->arena();
     price_.us[kStreamFirstTouch] = pace(arena, kSequentialWrite, threads_, arena.pages) - plain_touch_;
-    pace(arena, kSequentialRead, threads_, arena.pages);  // all that was written has left after this
+    pace(arena, kSequentialRead, threads_, arena.pages);  // evicts all pages that were written
     price_.us[kStreamFetch] = miss(**far, kSequentialRead);
     price_.stream_fetch_at_work = std::min(price_.us[kStreamFetch], scan_at_work(arena));
     price_.us[kFetch] = miss(**far, kRandomRead);
@@ -85,7 +85,7 @@ class Prices {
     double random = beyond(miss(**far, kRandomWrite), price_.us[kFetch]);
     double stream = beyond(miss(**far, kSequentialWrite), price_.us[kStreamFetch]);
     price_.us[kDirtyEviction] = (random + stream) / 2;
-    // A quarter of what may be near is brought for reading, then written.
+    // Fetches a quarter of the budget for reading, then writes it.
     pace(arena, kSequentialRead, threads_, arena.pages / 8);
     price_.us[kUpgrade] = beyond(pace(arena, kSequentialWrite, threads_, arena.pages / 8), plain_);
     return {};
@@ -98,7 +98,7 @@ class Prices {
            static_cast<double>(std::max<uint64_t>(1, fetched(far.stats()) - before));
   }
 
-  // By one thread.
+  // By one thread: the time per page of a scan that works for kWorkUs on each page, without that work.
   static double scan_at_work(const Arena& arena) {
     auto work = static_cast<uint64_t>(FarsidePrice::kWorkUs * ticks_per_us());
     uint64_t begin = ticks(), worked = 0;
@@ -162,7 +162,7 @@ Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, const 
 }
 
 const std::vector<PublishedPrice>& published_prices() {
-  // Cycles of AIFM's table are of 2.4 GHz (its section 8), 90th percentiles of reads.
+  // Cycles in AIFM's table are at 2.4 GHz (AIFM 8), 90th percentiles of reads.
   static const std::vector<PublishedPrice> kPrices = {
       {"CXL-like, by lines", kLineBits, 0.4, "assumed"},
       {"Kona, RDMA", kPageBits, 3, "Kona 2.1 (4 KiB read by RDMA), 4.4 (no fault)"},

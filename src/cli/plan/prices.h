@@ -1,4 +1,4 @@
-// What a miss costs: on Farside, measured here over several links; on published systems, as their papers tell.
+// The cost of a miss: on Farside, measured on this machine over several links; on published systems, from their papers.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -13,15 +13,16 @@
 
 namespace farside::cli::plan {
 
-// What Farside's events cost, in microseconds beyond what plain memory takes; less than 0 for first touches that take
-// less.
+// The costs of Farside's events, in us more than with plain memory. First touches may cost less than plain ones: then
+// negative.
 struct FarsidePrice {
   NearEvents us{};
-  // Of a page of a stream whose program works kWorkUs on each page, which is when evictors map the next ones.
+  // The cost of a stream's page if the program works for kWorkUs on each page, which is when evictors map the next
+  // ones.
   double stream_fetch_at_work = 0;
   static constexpr double kWorkUs = 2;
 
-  // For a program that works so long on each page of its streams.
+  // The prices for a program that works for `work_us` on each page of its streams.
   NearEvents at_work(double work_us) const {
     NearEvents prices = us;
     prices[kStreamFetch] = std::lerp(us[kStreamFetch], stream_fetch_at_work, std::min(1.0, work_us / kWorkUs));
@@ -29,18 +30,19 @@ struct FarsidePrice {
   }
 };
 
-// Over a link, in several repetitions: they differ, and so will the program's.
+// Prices over one link, measured several times: they vary, and so will the program's.
 struct FarsidePrices {
   std::string name;
   std::vector<FarsidePrice> repetitions;
 };
 
-// Over shared memory, tcp, and shared memory with 3 us added as RDMA has them, and with each of `latencies` added; or
-// over the server that the user named. As many threads as `threads` do the faulting at once.
+// Measures over shared memory, tcp, and shared memory with 3 us added as for RDMA, and with each of `latencies` added;
+// or over the server that the user named. `threads` threads fault at the same time. The caller has no threads.
 Result<std::vector<FarsidePrices>> measure_prices(const RunSettings& run, const std::vector<double>& latencies,
                                                   unsigned threads, const SignalHold& hold);
 
-// One that fetches blocks of some size, keeps the ones used last near, and pays the same for every miss.
+// A published system: it fetches blocks of one size, keeps the most recently used ones near, and pays the same for
+// every miss.
 struct PublishedPrice {
   const char* name;
   unsigned block_bits;

@@ -9,7 +9,7 @@
 namespace farside::cli::trace {
 namespace {
 
-constexpr int kHintReach = 10;  // lines between a hint and the place that it is for
+constexpr int kHintReach = 10;  // maximum distance in lines between a hint and its place
 
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -26,25 +26,25 @@ bool is_system_source(const std::string& file) {
   return starts_with_any(file, {"/usr/include", "/usr/lib", "/usr/local/include"});
 }
 
-// What libc does before main and before a thread's function.
+// Code of libc before main() and before a thread's function.
 bool is_start(const Frame& frame) {
   return starts_with_any(frame.function, {"_start", "__libc_start", "start_thread", "clone", "__clone"});
 }
 
-// Functions such as zmalloc, that many places allocate by.
+// Functions such as zmalloc, by which many places allocate.
 bool is_allocator(const Frame& frame) {
   std::string name = brief_name(frame.function);
   std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
   return name.find("alloc") != name.npos;
 }
 
-// The header's own functions, and wrappers of the program that were inlined.
+// The functions of the header, and wrappers of the program that were inlined.
 bool is_hint_code(const Frame& frame) {
   if (frame.function.starts_with("farside_hint")) return true;
   return frame.inlined && brief_name(frame.function).find("hint") != std::string::npos;
 }
 
-// The frame that an allocation is named by: its place, or the caller where that is an allocator of the program's own.
+// The frame that names an allocation: its place or, if that is an allocator of the program, its caller.
 const Frame& allocating_frame(const std::vector<Frame>& stack, const std::string& program) {
   size_t at = find_place(stack, program);
   auto found = std::find_if(stack.begin() + static_cast<ptrdiff_t>(at), stack.end(), [&](const Frame& f) {
@@ -53,7 +53,7 @@ const Frame& allocating_frame(const std::vector<Frame>& stack, const std::string
   return found == stack.end() ? stack[at] : *found;
 }
 
-// Everything of one line, gathered from call stacks, threads and processes.
+// The data of one line, collected from call stacks, threads and processes.
 struct Gathered {
   Place place;
   std::map<std::string, uint64_t> inner;
@@ -61,7 +61,7 @@ struct Gathered {
   std::set<std::pair<uint32_t, uint32_t>> threads;
 };
 
-// Adds up the processes of a run.
+// Sums over the processes of a run.
 class Analyzer {
  public:
   void add(const Process& process, Symbols& symbols) {
@@ -143,7 +143,7 @@ class Analyzer {
 
   void add_hints() {
     for (const HintPlace& place : symbols_->hint_places()) {
-      if (is_hint_code({place.function, "", 0, "", false})) continue;  // within the header's own functions
+      if (is_hint_code({place.function, "", 0, "", false})) continue;  // inside the header's own functions
       Frame frame = {place.function, place.file, place.line, "", false};
       hints_[hint_key(frame)].where = short_text(frame);
       hint_lines_[place.file].insert(place.line);
@@ -190,7 +190,7 @@ class Analyzer {
   const Process* process_ = nullptr;
   Symbols* symbols_ = nullptr;
   uint64_t near_limit_ = 0;
-  std::map<uint64_t, std::vector<Frame>> stacks_;  // of this process, by key
+  std::map<uint64_t, std::vector<Frame>> stacks_;  // of the current process, by key
   std::map<std::string, Gathered> places_;
   std::map<std::vector<std::string>, KindCounts> folded_;
   std::map<std::string, std::map<std::pair<uint32_t, uint64_t>, uint64_t>> bytes_of_site_;
@@ -220,7 +220,7 @@ size_t find_place(const std::vector<Frame>& stack, const std::string& program) {
 }
 
 std::string brief_name(const std::string& name) {
-  // Brackets and spaces that are part of a name.
+  // Names with brackets or spaces that are not arguments.
   constexpr std::string_view kWhole[] = {"(anonymous namespace)",
                                          "operator()",
                                          "operator<<",
@@ -248,7 +248,7 @@ std::string brief_name(const std::string& name) {
       if (--depth == 0) result += std::string("..") + c;
     } else if (depth == 0) {
       if (c == '(') break;
-      if (c == ' ') result.clear();  // what stood there was the type of the result
+      if (c == ' ') result.clear();  // the text so far is the return type
       else result += c;
     }
   }

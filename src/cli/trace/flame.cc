@@ -1,4 +1,4 @@
-// The flame graph: a tree of call stacks, drawn from the bottom up.
+// The flame graph: a tree of call stacks, drawn from the bottom upwards.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,8 +10,8 @@ namespace farside::cli::trace {
 namespace {
 
 constexpr double kWidth = 1200, kMargin = 10, kRow = 17, kHead = 60;
-constexpr double kLetter = 6.6;    // of the font, about
-constexpr double kMinWidth = 0.1;  // narrower frames cannot be seen
+constexpr double kLetter = 6.6;    // width of a character, approximately
+constexpr double kMinWidth = 0.1;  // narrower frames are invisible
 constexpr const char* kColours[kTraceKinds] = {"#6ba3dd", "#e0645c", "#b9c94a", "#b0b0b0"};
 
 struct Node {
@@ -51,7 +51,7 @@ std::string escape(const std::string& text) {
   return result;
 }
 
-// Bytes of UTF-8 are never parted.
+// Does not cut within a UTF-8 character.
 std::string shorten(const std::string& text, double width) {
   auto room = static_cast<size_t>(std::max(0.0, (width - 6) / kLetter));
   if (text.size() <= room) return text;
@@ -83,7 +83,7 @@ class Drawing {
     return text;
   }
 
-  // A frame has the colours of its kinds side by side, so that a mix is seen at any level.
+  // A frame shows the colours of its kinds side by side, so that a mix is visible at every level.
   void draw(const std::string& name, const Node& node, double x, size_t level) {
     double width = scale(total_of(node.faults));
     if (width < kMinWidth) return;
@@ -128,8 +128,8 @@ std::string legend() {
   return text + fmt::format("<text id=\"reset\" x=\"{}\" y=\"42\">show all</text>\n", x);
 }
 
-// A click makes the frame as wide as the picture: frames over and under it are stretched, others go. Each shape keeps
-// the place that it was drawn at.
+// A click zooms: the frame gets the full width, frames above and below it are stretched, others are hidden. Each shape
+// keeps its original position in its properties.
 constexpr const char* kScript = R"(
 var frames = Array.from(document.querySelectorAll('g.f')), left = 10, plot = 1180;
 function number(e, name) { return parseFloat(e.getAttribute(name)); }

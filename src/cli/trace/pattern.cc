@@ -11,15 +11,15 @@ namespace {
 
 constexpr uint64_t kFewSteps = 8;
 constexpr double kMostly = 0.5;
-constexpr uint64_t kOneWay = 4;      // times as many steps one way as the other
-constexpr double kChaseShare = 0.3;  // pages of a chain that are near by chance hide their part of it
-constexpr uint64_t kOnce = 2;        // fetches a page of data that is "used once", at most
+constexpr uint64_t kOneWay = 4;      // factor by which the steps in one direction must exceed those in the other
+constexpr double kChaseShare = 0.3;  // of the steps; pages that are near by chance break the chain
+constexpr uint64_t kOnce = 2;        // fetches per page of data that counts as used once, at most
 
 double share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
 }
 
-// Whether keeping pages of it would be of no use: it does not fit, and is hardly fetched twice.
+// True if keeping its pages would not help: the data does not fit, and is hardly fetched twice.
 bool is_used_once(const KindCounts& faults, const DataSize& data) {
   uint64_t fetched = (faults[0] + faults[1]) * kPageSize;
   return data.near_limit > 0 && data.bytes > data.near_limit && fetched <= kOnce * data.bytes;
@@ -27,8 +27,8 @@ bool is_used_once(const KindCounts& faults, const DataSize& data) {
 
 }  // namespace
 
-// One instruction that walks walks one way. Where it goes both ways alike, its small steps are chance: small data, most
-// of which is near.
+// An instruction that walks through data walks in one direction. If small steps go both ways alike they are chance: the
+// data is small and mostly near.
 void Steps::add(const TracePattern& pattern) {
   uint64_t walked = pattern.sequential + pattern.strided, backwards = 0;
   for (const auto& s : pattern.strides) backwards += s.stride < 0 ? s.count : 0;

@@ -5,7 +5,7 @@
 namespace farside::cli::trace {
 namespace {
 
-// More of anything in one block means that this is no block.
+// A larger count means that the block is invalid.
 constexpr uint64_t kMax = uint64_t{1} << 31;
 
 bool read_bytes(std::istream& file, void* to, uint64_t bytes) {
@@ -26,7 +26,7 @@ bool read_text(std::istream& file, uint64_t bytes, std::string* text) {
   return read_bytes(file, text->data(), bytes);
 }
 
-// Stacks point into the stack bytes: those that would point beyond are kept without.
+// Stacks refer to the stack bytes. A stack that would exceed them is kept without content.
 void enter_stacks(const std::vector<TraceStack>& stacks, Process* process) {
   for (TraceStack stack : stacks) {
     uint64_t size = process->stack_bytes.size();

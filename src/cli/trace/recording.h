@@ -1,4 +1,4 @@
-// What the recorder left, read back: one Process for each block of the file (heap/trace_file.h).
+// Reads the file that the recorder wrote: one Process per block (abi/trace_file.h).
 #pragma once
 #include <map>
 #include <string>
@@ -13,19 +13,19 @@ struct Process {
   TraceHeader header = {};
   std::vector<TraceEntry> entries;
   std::map<uint64_t, TraceStack> stacks;  // by key
-  std::vector<TraceSite> sites;           // by number
+  std::vector<TraceSite> sites;           // indexed by number
   std::vector<TraceHint> hints;
   std::string stack_bytes;
-  std::string maps;     // text of /proc/PID/maps at the end
+  std::string maps;     // text of /proc/PID/maps at the end of the process
   std::string program;  // path of the executable
 };
 
 struct Recording {
   std::vector<Process> processes;
-  bool cut_short = false;  // the last block is not whole
+  bool cut_short = false;  // the last block is incomplete
 };
 
-// ENOENT where no process left anything.
+// ENOENT if no process wrote a block.
 Result<Recording> read_recording(const std::string& path);
 
 }  // namespace farside::cli::trace

@@ -25,7 +25,7 @@ std::string demangle(const char* name) {
   return result;
 }
 
-// What find_elf is asked for a module of the process's maps: the file of that name, if it is one.
+// The find_elf callback for a module of the process's maps: opens the file of that name, if it is one.
 int open_module(Dwfl_Module*, void**, const char* name, Dwarf_Addr, char** file_name, Elf**) {
   int fd = name[0] == '/' ? open(name, O_RDONLY | O_CLOEXEC) : -1;
   if (fd >= 0) *file_name = strdup(name);
@@ -55,7 +55,7 @@ uint64_t number(Dwarf_Die* die, unsigned code) {
   return dwarf_attr(die, code, &attribute) && dwarf_formudata(&attribute, &value) == 0 ? value : 0;
 }
 
-// The file that a compilation unit's file number means, with the unit's directory where it is relative.
+// The name of a file by its number in the compilation unit; may be relative to the unit's directory.
 std::string file_name(Dwarf_Die* unit, uint64_t file) {
   Dwarf_Files* files = nullptr;
   size_t count = 0;
@@ -76,7 +76,7 @@ class ElfSymbols : public Symbols {
     if (maps) fclose(maps);
     if (dwfl_report_end(dwfl_, nullptr, nullptr) != 0 || !reported)
       return failure("cannot read the memory map of process");
-    // Also fills in the modules' ELF files, of which attaching takes the machine.
+    // Loads the modules' ELF files, from which attaching takes the machine type.
     for_each_module([](Dwfl_Module* module) {
       GElf_Addr bias;
       dwfl_module_getelf(module, &bias);
@@ -118,7 +118,7 @@ class ElfSymbols : public Symbols {
   }
 
  private:
-  static constexpr pid_t kThread = 1;  // the only one that elfutils gets to see
+  static constexpr pid_t kThread = 1;  // the only thread that elfutils sees
   struct Address {
     uint64_t address;
     bool is_return;
@@ -137,7 +137,7 @@ class ElfSymbols : public Symbols {
     dwfl_getmodules(dwfl_, call, &visit, 0);
   }
 
-  // ---- What the unwinder asks for: one thread, stopped at the current stack ----
+  // ---- Callbacks of the unwinder: one thread, stopped at the current stack ----
 
   static pid_t next_thread(Dwfl*, void* self, void** argument) {
     if (*argument) return 0;
@@ -197,7 +197,7 @@ class ElfSymbols : public Symbols {
     return {fmt::format("{}+{:#x}", where.substr(where.rfind('/') + 1), address - start), "", 0, where, false};
   }
 
-  // The line table knows the innermost line; each inlined function knows from which line it was called.
+  // The line table has the innermost line. Each inlined function has the line from which it is called.
   std::vector<Frame> from_debug_information(Dwfl_Module* module, uint64_t address, const std::string& where) {
     Dwarf_Addr bias = 0;
     Dwarf_Die* unit = dwfl_module_addrdie(module, address, &bias);
@@ -217,7 +217,7 @@ class ElfSymbols : public Symbols {
     return frames;
   }
 
-  // From the innermost inlined function to the one that holds the code.
+  // From the innermost inlined function to the function that contains the code.
   static std::vector<Dwarf_Die> functions_at(Dwarf_Die* unit, Dwarf_Addr address) {
     std::vector<Dwarf_Die> functions;
     Dwarf_Die* scopes = nullptr;
@@ -225,7 +225,7 @@ class ElfSymbols : public Symbols {
     int innermost = 0;
     while (innermost < count && !is_function(&scopes[innermost])) innermost++;
     if (innermost < count) {
-      // The scopes above an inlined function are those of its source; what we want are those of the code.
+      // The scopes above an inlined function are those of its source; needed are those of the code.
       Dwarf_Die* around = nullptr;
       int depth = dwarf_getscopes_die(&scopes[innermost], &around);
       for (int i = 0; i < depth; i++) {
@@ -238,8 +238,7 @@ class ElfSymbols : public Symbols {
     return functions;
   }
 
-  // dwarf_getscopes passes over what has no addresses itself, such as the function around a lambda that was not
-  // inlined.
+  // dwarf_getscopes skips entries without addresses, such as the function around a lambda that was not inlined.
   static bool descend(Dwarf_Die* parent, Dwarf_Addr address, std::vector<Dwarf_Die>* functions) {
     Dwarf_Die child;
     if (dwarf_child(parent, &child) != 0) return false;
@@ -248,7 +247,7 @@ class ElfSymbols : public Symbols {
       bool has_addresses = dwarf_hasattr(&child, DW_AT_low_pc) || dwarf_hasattr(&child, DW_AT_ranges);
       if (!holds && (has_addresses || !descend(&child, address, functions))) continue;
       if (!holds) return true;
-      descend(&child, address, functions);  // the innermost comes first
+      descend(&child, address, functions);  // the innermost first
       if (is_function(&child)) functions->push_back(child);
       return true;
     } while (dwarf_siblingof(&child, &child) == 0);
@@ -262,7 +261,8 @@ class ElfSymbols : public Symbols {
     return directory ? std::string(directory) + "/" + file : file;
   }
 
-  // An inlined call of farside_hint or its kin, or of a wrapper: a function that calls one and has "hint" in its name.
+  // True for an inlined call of a farside_hint function or of a wrapper: a function that calls one and has "hint" in
+  // its name.
   static bool is_hint(Dwarf_Die* call) {
     const char* name = dwarf_diename(call);
     if (!name || !strstr(name, "hint")) return false;
@@ -295,7 +295,7 @@ class ElfSymbols : public Symbols {
         if (is_hint(&child)) {
           std::string file = absolute(unit, file_name(unit, number(&child, DW_AT_call_file)));
           places->push_back({function, file, static_cast<int>(number(&child, DW_AT_call_line))});
-          continue;  // farside_hint_read is made of farside_hint, and a wrapper of both
+          continue;  // farside_hint_read contains farside_hint, and a wrapper contains both
         }
       }
       find_hints(unit, &child, inlined || tag == DW_TAG_subprogram ? name_of(&child) : function, places);

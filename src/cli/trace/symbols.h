@@ -1,5 +1,5 @@
-// From addresses of a process that has ended to functions and lines, with elfutils: unwinds the copied stacks by the
-// programs' unwind tables (by frame pointers where code has none), expands inlined functions, demangles.
+// Maps addresses of a process that has ended to functions and lines, with elfutils. Unwinds the copied stacks by unwind
+// tables (by frame pointers in code without them), expands inlined functions, demangles.
 #pragma once
 #include <map>
 #include <memory>
@@ -11,15 +11,15 @@
 namespace farside::cli::trace {
 
 struct Frame {
-  std::string function;  // demangled; "+0x1f" added where no line is known; the module where no function is known
-  std::string file;      // "" where no line is known
+  std::string function;  // demangled; with "+0x1f" if no line is known; the module if no function is known
+  std::string file;      // "" if no line is known
   int line = 0;
   std::string module;    // path of the executable or library
   bool inlined = false;  // into the frame after it
   bool operator==(const Frame&) const = default;
 };
 
-// A line of the program that calls farside_hint or its kin.
+// A line of the program with an inlined call of a hint.
 struct HintPlace {
   std::string function, file;
   int line = 0;
@@ -27,15 +27,15 @@ struct HintPlace {
 
 class Symbols {
  public:
-  // For the process that left this; it must outlive the object.
+  // `process` must outlive the object.
   static Result<std::unique_ptr<Symbols>> open(const Process& process);
   virtual ~Symbols() = default;
 
-  // Innermost frame first. Frames of Farside itself are left out.
+  // Innermost frame first, without the frames of Farside itself.
   virtual std::vector<Frame> stack(const TraceStack& stack) = 0;
-  // The frames at an address, inlined ones first. `is_return`: the address after a call.
+  // The frames at an address, inlined ones first. `is_return`: the address is a return address.
   virtual std::vector<Frame> frames_at(uint64_t address, bool is_return) = 0;
-  // Every inlined call of a hint in code that has debug information.
+  // All inlined calls of hints in code with debug information.
   virtual std::vector<HintPlace> hint_places() = 0;
 };
 

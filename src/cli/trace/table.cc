@@ -1,4 +1,4 @@
-// The table of places, and the folded stacks.
+// The table of places and the folded stacks.
 #include <fmt/format.h>
 
 #include "base/size.h"

@@ -1,4 +1,4 @@
-// farside trace: runs a program as farside run does, with the recorder on, and tells where its faults come from.
+// farside trace: runs a program like farside run, with the recorder on, and reports where its faults occur.
 #include <unistd.h>
 
 #include <cstdio>
@@ -42,7 +42,8 @@ Status refuse_handler_mode(const GivenOptions& given) {
       EINVAL, "--fault=handler cannot be traced: a handler thread does not see the call stack; use --fault=signal");
 }
 
-// Where the processes leave what they recorded. Absolute: the program may change its directory.
+// The file to which the processes write their recordings. The path is absolute because the program may change its
+// directory.
 class RawFile {
  public:
   explicit RawFile(const std::string& directory)
@@ -79,7 +80,7 @@ Status tell(const RawFile& raw, const TraceArguments& arguments, const std::vect
   return written;
 }
 
-// The program's wait status; or, with *failed set, the exit status of a failure that has been told.
+// The program's wait status; or, with *failed set, the exit status of a failure that has been reported.
 int trace_program(const TraceArguments& arguments, const std::vector<std::string>& program, bool* failed) {
   *failed = true;
   Status possible = refuse_handler_mode(arguments.options);

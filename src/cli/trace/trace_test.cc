@@ -16,7 +16,7 @@ constexpr uint64_t kBase = uint64_t{1} << 40;
 
 bool nothing_near(int64_t) { return false; }
 
-// The pattern of faults at these offsets, with no page near but the faulting ones.
+// The pattern of faults at these offsets; only the faulting pages are near.
 Classified pattern_of(const std::vector<uint64_t>& offsets) {
   TracePattern pattern;
   for (uint64_t offset : offsets) note_access(pattern, kBase + offset, nothing_near);
@@ -35,7 +35,7 @@ std::vector<uint64_t> run_of(uint64_t count, uint64_t stride, uint64_t first = 0
 
 TEST(TracePatternTest, StepsOfOnePageAreSequential) {
   EXPECT_EQ(pattern_of(run_of(100, kPageSize)).access, Access::kSequential);
-  EXPECT_EQ(pattern_of(run_of(100, kPageSize - 24, 96)).access, Access::kSequential);  // objects that straddle pages
+  EXPECT_EQ(pattern_of(run_of(100, kPageSize - 24, 96)).access, Access::kSequential);  // objects across pages
   std::vector<uint64_t> backwards = run_of(100, kPageSize);
   std::reverse(backwards.begin(), backwards.end());
   EXPECT_EQ(pattern_of(backwards).access, Access::kBackwards);
@@ -66,7 +66,8 @@ TEST(TracePatternTest, OthersAreRandomOrTooFew) {
   EXPECT_EQ(pattern_of(run_of(100, 16)).access, Access::kSame);
 }
 
-// Prefetch fetches 64 pages beyond each fault: what lies between two faults is near, at the stride of the stream.
+// The prefetcher fetches 64 pages beyond each fault: the pages between two faults are near, at the stride of the
+// stream.
 TEST(TracePatternTest, PrefetchedWindowsAreSeenThrough) {
   for (int64_t stride : {1, -1, 3}) {
     TracePattern pattern;
@@ -123,7 +124,7 @@ TEST(TraceHintTest, EachPatternHasItsHint) {
   EXPECT_EQ(hint_line({Access::kRandom, 0}, kWrites, kBig),
             "farside_hint(ADDRESS, BYTES, FARSIDE_WRITE | FARSIDE_PRIORITY(2));");
   EXPECT_EQ(hint_line({Access::kRandom, 0}, {100000, 0, 0, 0}, kBig),
-            "farside_hint_read(ADDRESS, BYTES);");  // used again and again
+            "farside_hint_read(ADDRESS, BYTES);");  // used many times
   EXPECT_TRUE(hint_line({Access::kChase, 0}, kReads, kBig).starts_with("farside_hint_read(ADDRESS, BYTES);  // "));
 }
 
@@ -137,10 +138,10 @@ TEST(TracePlaceTest, TheInnermostLineOfTheProgramIsThePlace) {
   Frame main = {"main", "/src/job.cc", 50, "/opt/job", false};
   EXPECT_EQ(find_place({copy, push, work, main}, "/opt/job"), 2U);
   EXPECT_EQ(find_place({work, main}, "/opt/job"), 0U);
-  EXPECT_EQ(find_place({copy, bare}, "/opt/job"), 1U);  // no line anywhere
+  EXPECT_EQ(find_place({copy, bare}, "/opt/job"), 1U);  // no frame has a line
   EXPECT_EQ(find_place({copy, copy}, "/opt/job"), 0U);
   Frame tool = {"run+0x5", "", 0, "/usr/bin/tool", false};
-  EXPECT_EQ(find_place({copy, tool}, "/usr/bin/tool"), 1U);  // the program itself may be the system's
+  EXPECT_EQ(find_place({copy, tool}, "/usr/bin/tool"), 1U);  // the program itself may be in a system folder
 }
 
 TEST(TracePlaceTest, NamesAreMadeBrief) {
@@ -193,7 +194,7 @@ class TraceRecordingTest : public testing::Test {
     TraceStack stack = {};
     stack.key = 7;
     stack.offset = 8;
-    stack.bytes = 100;  // more than there are
+    stack.bytes = 100;  // beyond the end
     std::string text(reinterpret_cast<char*>(&header), sizeof header);
     text += std::string(entries * sizeof(TraceEntry), '\0');
     text += std::string(reinterpret_cast<char*>(&stack), sizeof stack);
@@ -213,7 +214,7 @@ TEST_F(TraceRecordingTest, BlocksAreReadOneAfterTheOther) {
   EXPECT_FALSE(recording->cut_short);
   ASSERT_EQ(recording->processes.size(), 2U);
   EXPECT_EQ(recording->processes[0].entries.size(), 2U);
-  EXPECT_EQ(recording->processes[0].stacks.at(7).bytes, 0U);  // nothing beyond the stack bytes is trusted
+  EXPECT_EQ(recording->processes[0].stacks.at(7).bytes, 0U);  // content beyond the stack bytes is rejected
   EXPECT_EQ(recording->processes[1].maps, "maps");
 }
 
@@ -313,7 +314,7 @@ TEST(TraceOutputTest, TheFlameGraphIsDrawnToScale) {
       << svg;
   EXPECT_NE(svg.find("100 write 50 protection 200 allocation"), std::string::npos);
   EXPECT_NE(svg.find("fill&lt;..&gt; (job.cc:20)"), std::string::npos);
-  EXPECT_EQ(svg.find("fill<..>"), std::string::npos);  // would end the picture
+  EXPECT_EQ(svg.find("fill<..>"), std::string::npos);  // would end the element
   EXPECT_NE(svg.find("<script><![CDATA["), std::string::npos);
   EXPECT_FALSE(to_flame_graph({}).empty());
 }

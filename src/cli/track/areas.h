@@ -1,4 +1,4 @@
-// The mappings of another process, as /proc/PID/maps tells them, and which of them are worth tracking.
+// The mappings of another process, from /proc/PID/maps, and the selection of those to track.
 #pragma once
 #include <sys/types.h>
 
@@ -11,11 +11,11 @@
 
 namespace farside::cli::track {
 
-// What a page holds before the program first writes it.
+// The content of a page before the program first writes it.
 enum class Backing {
-  kZeros,       // private anonymous memory, shared memory
-  kFile,        // a private mapping of a file: what the file holds
-  kSharedFile,  // whatever it held when it was first seen: others write it, too
+  kZeros,       // zeros: private anonymous memory, shared memory
+  kFile,        // the file's content: a private mapping of a file
+  kSharedFile,  // its content when it was first read: other processes write it, too
   kDevice,      // not tracked
 };
 
@@ -25,18 +25,18 @@ struct Area {
   Backing backing = Backing::kZeros;
   uint64_t offset = 0;  // in the file
   uint64_t inode = 0;
-  std::string name;  // file, or a name in brackets; "" for none
+  std::string name;  // path of the file, or a name in brackets; "": none
 
   uint64_t bytes() const { return end - begin; }
 };
 
 std::vector<Area> parse_areas(std::string_view maps);
 
-// In order of addresses. Empty for a process that is ending.
+// In order of addresses. Empty for a process that is exiting.
 Result<std::vector<Area>> read_areas(pid_t pid);
 
-// Keeps those that the program can write now, or that were tracked before: what it could write until a moment ago may
-// be read-only now.
+// Keeps the areas that the program can write now and those that were tracked before: an area that was writable may be
+// read-only now.
 std::vector<Area> areas_to_track(std::vector<Area> areas, const std::vector<Area>& tracked_before);
 
 }  // namespace farside::cli::track

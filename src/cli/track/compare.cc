@@ -6,8 +6,7 @@
 namespace farside::cli::track {
 namespace {
 
-// A plain loop: the compiler makes vector instructions of it, and by hand it became no faster. docs/guide/track.md has
-// figures.
+// A plain loop, which the compiler vectorizes. A version with intrinsics was not faster (docs/guide/track.md).
 unsigned bytes_differing(const std::byte* before, const std::byte* now) {
   unsigned char differing = 0;
   static_assert(kCacheLine <= UINT8_MAX);

@@ -75,7 +75,7 @@ std::string overhead_text(const Overhead& overhead) {
                     share_text(overhead.fault_seconds(), overhead.elapsed_seconds));
 }
 
-// A little above the largest value, for an axis.
+// A chart over time of the `shown` granularities. All have a series, so that charts share a legend.
 template <typename Value>
 LineChart over_time(const Report& report, const char* title, const char* unit, std::vector<size_t> shown, Value value) {
   LineChart chart{title, "seconds", unit, 1, 1, {}};

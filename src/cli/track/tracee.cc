@@ -21,12 +21,12 @@ namespace farside::cli::track {
 namespace {
 
 constexpr uint64_t kStopPatienceNs = 5'000'000'000;
-constexpr int kQuickLooks = 300;  // a process that runs stops within microseconds
+constexpr int kQuickLooks = 300;  // a running process stops within microseconds
 constexpr uint64_t kLookAgainNs = 20'000;
-constexpr auto kGetDispatch = static_cast<__ptrace_request>(0x4211);  // of Linux 6.4, newer than Debian 12's headers
+constexpr auto kGetDispatch = static_cast<__ptrace_request>(0x4211);  // Linux 6.4, newer than Debian 12's headers
 constexpr auto kSetDispatch = static_cast<__ptrace_request>(0x4210);
 
-// How system calls of the thread are trapped, as the kernel tells it.
+// The thread's system call dispatch, as in the kernel's ptrace_sud_config.
 struct DispatchConfig {
   uint64_t mode, selector, offset, length;
 };
@@ -37,7 +37,7 @@ long trace(__ptrace_request request, pid_t pid, uint64_t address = 0, const void
 
 int event_of(int status) { return status >> 16; }
 
-// "Name:\tvalue" of /proc/PID/status.
+// The value of a line "Name:\tvalue" of /proc/PID/status.
 std::string status_field(pid_t pid, std::string_view name) {
   std::ifstream file(fmt::format("/proc/{}/status", pid));
   for (std::string line; std::getline(file, line);) {
@@ -65,7 +65,7 @@ Status why_not_attached(pid_t pid, int error) {
                        pid, strerror(error));
 }
 
-// In the child: waits until it is traced, and becomes the program. `go` is closed when the parent has died.
+// In the child: waits until it is traced, then executes the program. `go` is closed if the parent has died.
 [[noreturn]] void become(const std::string& path, const std::vector<std::string>& arguments, const SignalHold& hold,
                          int go, int failed) {
   std::vector<char*> argv;
@@ -127,7 +127,7 @@ Result<std::unique_ptr<Tracee>> Tracee::attach(pid_t pid) {
   std::unique_ptr<Tracee> tracee(new Tracee(pid));
   Status seized = tracee->seize();
   if (!seized.ok()) {
-    tracee->ended_ = true;  // not ours: nothing to let go
+    tracee->ended_ = true;  // not attached: nothing to detach
     return seized;
   }
   if (tracee->stop()) return tracee;
@@ -193,7 +193,7 @@ bool Tracee::wait_for_stop() {
 }
 
 bool Tracee::stop() {
-  bool within_exec = event() == Event::kNewProgram;  // there registers cannot be used: on to the next stop
+  bool within_exec = event() == Event::kNewProgram;  // no registers here: go on to the next stop
   if (stopped_ && !within_exec) return event() == Event::kNone;
   if (ended_) return false;
   if (within_exec || call_instruction_ == 0) call_instruction_ = find_call_instruction();
@@ -203,7 +203,7 @@ bool Tracee::stop() {
   while (wait_for_stop()) {
     if (event() == Event::kEnding) return false;
     if (event_of(status_) == PTRACE_EVENT_STOP) return true;
-    resume();  // another stop came first; ours is still to come
+    resume();  // another stop came first; the requested one follows
     since_ns_ = now_ns();
   }
   return false;
@@ -255,8 +255,9 @@ uint64_t Tracee::find_call_instruction() const {
   return 0;
 }
 
-// Registers are changed, the one instruction is stepped over, registers are put back. A call that the stop interrupted
-// is restarted by the kernel, as after any stop. Signals wait meanwhile, all but the one that tells of the step.
+// Sets the registers, single-steps the system call instruction, and restores the registers. The kernel restarts a call
+// that the stop interrupted, as after any stop. Signals are blocked meanwhile, except SIGTRAP, which reports the step.
+// The thread's system call dispatch is suspended.
 long Tracee::call(long number, const std::array<uint64_t, 3>& arguments) {
   user_regs_struct saved;
   iovec registers = {&saved, sizeof saved};
@@ -287,7 +288,7 @@ long Tracee::call(long number, const std::array<uint64_t, 3>& arguments) {
     registers = {&saved, sizeof saved};
     trace(PTRACE_SETREGSET, pid_, NT_PRSTATUS, &registers);
     stop_again_ |= by_signal;
-    status_ = PTRACE_EVENT_STOP << 16 | SIGTRAP << 8 | 0x7f;  // the step's own signal is not the program's
+    status_ = PTRACE_EVENT_STOP << 16 | SIGTRAP << 8 | 0x7f;  // the SIGTRAP of the step is not delivered
   }
   trace(PTRACE_SETSIGMASK, pid_, sizeof mask, &mask);
   if (trapped) trace(kSetDispatch, pid_, sizeof dispatch, &dispatch);
@@ -297,11 +298,11 @@ long Tracee::call(long number, const std::array<uint64_t, 3>& arguments) {
 AllStopped::AllStopped(Tracee& tracee) : tracee_(tracee) {
   main_was_running_ = tracee.poll() == Tracee::Event::kNone;
   if (main_was_running_ && !tracee_.stop()) return;
-  while (stop_others()) {}  // until no new thread was started by one that was still running
+  while (stop_others()) {}  // until no running thread can have started another
   stopped_ = true;
 }
 
-// False if there was none left to stop.
+// Stops the threads that are not stopped yet. False: there were none.
 bool AllStopped::stop_others() {
   bool found = false;
   std::error_code ignored;
@@ -312,7 +313,7 @@ bool AllStopped::stop_others() {
     trace(PTRACE_INTERRUPT, thread);
     int status = 0;
     while (waitpid(thread, &status, __WALL) < 0 && errno == EINTR) {}
-    bool signal = WIFSTOPPED(status) && event_of(status) == 0;  // came first, and is delivered when the thread goes on
+    bool signal = WIFSTOPPED(status) && event_of(status) == 0;  // delivered when it continues
     others_[thread] = signal ? WSTOPSIG(status) : 0;
   }
   return found;

@@ -1,5 +1,6 @@
 // A process under ptrace: started or attached to, stopped for moments, followed to its end. Only its main thread is
-// traced, so signals of other threads and their system calls cost nothing; children that it forks are not traced.
+// traced, so signals and system calls of other threads cost nothing. Forked children are not traced. All calls come
+// from one thread, as ptrace requires.
 #pragma once
 #include <sys/types.h>
 
@@ -17,11 +18,11 @@ namespace farside::cli::track {
 
 class Tracee {
  public:
-  // Both return with the process stopped. start: before the program's first instruction.
+  // Both return with the process stopped; start(): before the program's first instruction.
   static Result<std::unique_ptr<Tracee>> start(const std::string& path, const std::vector<std::string>& arguments,
                                                const SignalHold& hold);
   static Result<std::unique_ptr<Tracee>> attach(pid_t pid);
-  // Lets it go on, untraced.
+  // Detaches: the process continues untraced.
   ~Tracee();
   Tracee(const Tracee&) = delete;
   Tracee& operator=(const Tracee&) = delete;
@@ -30,20 +31,21 @@ class Tracee {
 
   enum class Event {
     kNone,
-    kNewProgram,  // it called exec and is stopped before the new program's first instruction
-    kEnding,      // it is stopped on its method out; its memory is still there
+    kNewProgram,  // it called exec, and is stopped before the new program's first instruction
+    kEnding,      // it is exiting and stopped; its memory still exists
     kEnded,
   };
-  // What happened since. Passes on signals, which stop a traced thread until they are looked at: call it often.
+  // Returns the event since the last call, and passes on signals, for which the kernel stops a traced thread until they
+  // are handled: call it often.
   Event poll();
 
-  // Stops the main thread; false if the process is ending. Others run on.
+  // Stops the main thread; other threads continue. False if the process is exiting or does not stop within 5 s.
   bool stop();
   void resume();
-  // Lets a process that is ending end. Its wait status, also after Event::kEnded.
+  // Resumes the process until it ends. Returns its wait status, also after Event::kEnded.
   int wait_for_end();
 
-  // Makes the stopped main thread call the kernel, and puts its registers back. -errno on failure.
+  // Makes the stopped main thread execute a system call, then restores its registers. -errno on failure. x86-64 only.
   long call(long number, const std::array<uint64_t, 3>& arguments);
 
   uint64_t stopped_ns() const { return stopped_ns_; }
@@ -52,7 +54,7 @@ class Tracee {
  private:
   explicit Tracee(pid_t pid) : pid_(pid) {}
   Status seize();
-  bool take_stop(int status);  // enters what waitpid told; false if it is the end
+  bool take_stop(int status);  // records a status from waitpid; false if it is the end
   Event event() const;
   bool wait_for_stop();
   uint64_t find_call_instruction() const;
@@ -61,14 +63,14 @@ class Tracee {
   bool child_ = false;
   bool stopped_ = false;
   bool ended_ = false;
-  int status_ = 0;                 // of the last stop, or the end
-  uint64_t call_instruction_ = 0;  // where the program has one that calls the kernel; found before it is stopped
-  bool stop_again_ = false;        // it was stopped by a signal, and a call made it run
+  int status_ = 0;                 // of the last stop or of the end
+  uint64_t call_instruction_ = 0;  // address of a system call instruction in the program; found before it is stopped
+  bool stop_again_ = false;        // it was stopped by a signal before call() made it run
   uint64_t since_ns_ = 0;
   uint64_t stopped_ns_ = 0, stops_ = 0;
 };
 
-// All threads of a process, stopped as long as the object lives.
+// Stops all threads of a process during its lifetime.
 class AllStopped {
  public:
   explicit AllStopped(Tracee& tracee);
@@ -83,7 +85,7 @@ class AllStopped {
   Tracee& tracee_;
   bool stopped_ = false;
   bool main_was_running_ = true;
-  std::map<pid_t, int> others_;  // and the signal that each goes on with, or 0
+  std::map<pid_t, int> others_;  // and the signal to deliver to each at the end, or 0
 };
 
 }  // namespace farside::cli::track

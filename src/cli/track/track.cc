@@ -1,4 +1,4 @@
-// farside track: which bytes, lines, pages and blocks of a program's memory change, window by window.
+// farside track: which bytes, lines, pages and blocks of a program's memory change, per time window.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -43,7 +43,7 @@ constexpr size_t kRowsPerHead = 20;
 struct TrackArguments {
   pid_t pid = 0;
   double window_seconds = 1;
-  double most_seconds = 0;  // 0: until the end
+  double most_seconds = 0;  // 0: until the process ends
   std::string out, method, memory;
   bool quiet = false;
 };
@@ -89,7 +89,7 @@ Status write_files(const Report& report, const std::string& directory) {
   return written;
 }
 
-// One process, tracked from now until it ends, the time is over or we are told to stop.
+// Tracks one process until it ends, the time is over or a signal requests the end.
 class Session {
  public:
   Session(const TrackArguments& arguments, std::unique_ptr<Tracee> tracee, bool started, const SignalHold& hold,
@@ -117,7 +117,7 @@ class Session {
     return {};
   }
 
-  // Lets the process go on; the wait status of a program that was started.
+  // Detaches from the process. Returns the wait status of a program that was started.
   int finish() {
     report_.overhead.elapsed_seconds = static_cast<double>(now_ns() - start_ns_) / 1e9;
     report_.overhead.stopped_seconds = static_cast<double>(tracee_->stopped_ns()) / 1e9;
@@ -151,7 +151,7 @@ class Session {
     return {};
   }
 
-  // Until the window's time is over, or it ends early with the process.
+  // Waits for the end of the window, or returns early if the process ends.
   void wait_for_window() {
     while (!over_) {
       auto event = tracee_->poll();
@@ -171,7 +171,7 @@ class Session {
     if (time_over) over_ = true;
   }
 
-  // A program that we started gets the signals; otherwise they end the tracking.
+  // Signals are passed on to a program that was started; otherwise they end the tracking.
   void take_signal(int signal, const siginfo_t& info) {
     if (!started_) over_ = signal != SIGUSR1 && signal != SIGUSR2;
     else if (info.si_code <= 0) kill(tracee_->pid(), signal);
@@ -221,7 +221,7 @@ Result<std::unique_ptr<Tracee>> begin_tracee(const TrackArguments& arguments, co
   return tracee;
 }
 
-// The exit status; or, with *end_like set, the program's is in *wait_status.
+// The exit status; or, with *end_like set, *wait_status is the program's.
 int track_program(const TrackArguments& arguments, const std::vector<std::string>& program, int* wait_status,
                   bool* end_like) {
   Status possible = check_arguments(arguments, program);

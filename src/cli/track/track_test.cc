@@ -91,7 +91,7 @@ TEST(SnapshotTest, KeepsWhatItHasRoomFor) {
   EXPECT_EQ(snapshot.bytes(), 2 * kPageSize);
   EXPECT_EQ(snapshot.find(kAt + 2 * kPageSize).content[kPageSize - 1], std::byte{2});
   EXPECT_EQ(snapshot.find(kAt + 3 * kPageSize).seen, Seen::kWithoutContent);
-  snapshot.keep(kAt + kPageSize, page_of(0).data());  // gives its room back
+  snapshot.keep(kAt + kPageSize, page_of(0).data());  // releases its slot
   snapshot.keep(kAt + 3 * kPageSize, page_of(3).data());
   EXPECT_EQ(snapshot.find(kAt + 3 * kPageSize).content[0], std::byte{3});
   EXPECT_EQ(snapshot.bytes(), 2 * kPageSize);
@@ -138,7 +138,7 @@ TEST(AreasTest, LinesOfMapsAreRead) {
 
   auto tracked = areas_to_track(areas, {});
   ASSERT_EQ(tracked.size(), 5U);
-  Area before = areas[7];  // was writable a moment ago
+  Area before = areas[7];  // was writable before
   EXPECT_EQ(areas_to_track(areas, {before}).size(), 6U);
 }
 
@@ -185,7 +185,7 @@ TEST(ReportTest, ColumnsStandUnderTheirHeads) {
   }
 }
 
-// A child that does what it is told by a letter, and answers with one.
+// A child process that acts on letters, and replies to each with the same letter.
 class Child {
  public:
   explicit Child(void (*act)(char)) {
@@ -224,7 +224,7 @@ TEST(TraceeTest, CallsTheKernelInTheProcessAndItGoesOn) {
   EXPECT_EQ((*tracee)->call(SYS_getpid, {0, 0, 0}), child.pid());
   EXPECT_EQ((*tracee)->call(SYS_close, {4000, 0, 0}), -EBADF);
   (*tracee)->resume();
-  child.order('x');  // the read() in which it was stopped was begun again
+  child.order('x');  // the interrupted read() was restarted
   EXPECT_TRUE((*tracee)->stop());
   EXPECT_EQ((*tracee)->call(SYS_getppid, {0, 0, 0}), getpid());
   (*tracee)->resume();
@@ -279,7 +279,7 @@ TEST(TraceeTest, AllThreadsStop) {
       EXPECT_EQ(sum(), before);
     }
     uint64_t before = sum();
-    while (sum() == before) os::sched_yield();  // they go on
+    while (sum() == before) os::sched_yield();  // they continue
   }
   munmap(g_counts, kPageSize);
 }
@@ -293,7 +293,7 @@ void change_block(char order) {
     g_block = static_cast<unsigned char*>(os::map_near(kBlockPages * kPageSize));
     for (size_t i = 0; i < kBlockPages; i++) g_block[i * kPageSize] = 1;
   }
-  if (order == 'h') {  // absent for ever: its handler never answers
+  if (order == 'h') {  // absent forever: its handler never replies
     g_block = static_cast<unsigned char*>(os::map_near(kBlockPages * kPageSize));
     g_block[0] = 1;
     int uffd = os::open_userfaultfd(0, nullptr);
@@ -313,7 +313,7 @@ void change_block(char order) {
   if (order == 'u') os::unmap(g_block, kBlockPages * kPageSize);
 }
 
-// What the child's own stack and variables may add.
+// Pages that the child's stack and variables may add.
 constexpr uint64_t kNoisePages = 10;
 
 class WaysTest : public testing::TestWithParam<WriteTracker::Method> {
@@ -325,7 +325,7 @@ class WaysTest : public testing::TestWithParam<WriteTracker::Method> {
       GTEST_SKIP() << "no asynchronous protection";
   }
 
-  // Waits out what the child still does after its answer.
+  // The changes caused by an action of the child.
   Changes changes_after(Child& child, Tracker& tracker, char order) {
     child.order(order);
     auto window = tracker.look();
@@ -354,9 +354,9 @@ TEST_P(WaysTest, KnownWritesGiveKnownFigures) {
   expect_about(changes.pages, kBlockPages / 2);
   EXPECT_GE(changes.lines_per_page[0], kBlockPages / 2);
   if (method != WriteTracker::Method::kCompare) expect_about(changes.written_pages, kBlockPages / 2);
-  expect_about(changes_after(child, tracker, 'd').pages, 0);  // dropping is no write
+  expect_about(changes_after(child, tracker, 'd').pages, 0);  // discarding is no write
   if (method == WriteTracker::Method::kWriteProtect) {
-    changes = changes_after(child, tracker, 'w');  // what is written then was zero
+    changes = changes_after(child, tracker, 'w');  // the previous content is zero
     expect_about(changes.pages, kBlockPages / 2);
     EXPECT_LE(changes.bytes, kBlockPages / 2 + kNoisePages * kPageSize);
     EXPECT_GE(changes.bytes, kBlockPages / 2);

@@ -105,7 +105,7 @@ Status Tracker::take_area(const Area& area, bool keep_only, Window* window) {
 
 void Tracker::add_pages(const Area& area, const Written& written, bool keep_only, Window* window) {
   for (const PageRun& run : written.pages) {
-    if (run.absent) {  // holds what the mapping began with
+    if (run.absent) {  // has the mapping's initial content
       if (!area.shared) snapshot_->forget(run.begin, run.end);
       continue;
     }
@@ -123,7 +123,7 @@ void Tracker::add_pages(const Area& area, const Written& written, bool keep_only
   }
 }
 
-// Reads and compares the pages gathered so far.
+// Reads and compares the pages of the batch.
 bool Tracker::read_batch(bool keep_only, Window* window) {
   uint64_t start = now_ns();
   for (size_t done = 0; done < batch_.size() && !replaced_;) {
@@ -142,7 +142,7 @@ bool Tracker::read_batch(bool keep_only, Window* window) {
       snapshot_->keep(batch_[done + i].address, now);
     }
     done += got;
-    if (done < batch_.size() && !replaced_) {  // unmapped meanwhile, or not readable
+    if (done < batch_.size() && !replaced_) {  // unmapped meanwhile or not readable
       if (!keep_only) window->changes.vanished_pages++;
       done++;
     }

@@ -1,4 +1,5 @@
-// Windows of a process's run: what was written is looked up, read, compared with what it held before, and kept.
+// Tracks a process in windows: finds the pages that were written, reads them, compares them with their previous
+// content, and keeps the new content.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -15,23 +16,23 @@
 namespace farside::cli::track {
 
 struct Window {
-  double begin_seconds = 0, seconds = 0;  // since tracking began
+  double begin_seconds = 0, seconds = 0;  // begin: since tracking began
   Changes changes;
   uint64_t compared_pages = 0;
-  uint64_t write_faults = 0;     // that the process took since its pages were protected
-  uint64_t left_out_bytes = 0;   // in areas that another userfaultfd serves
-  double looking_seconds = 0;    // asking the kernel what was written
-  double comparing_seconds = 0;  // reading, comparing and keeping it
+  uint64_t write_faults = 0;     // faults that write protection caused in the process
+  uint64_t left_out_bytes = 0;   // bytes in areas that another userfaultfd serves
+  double looking_seconds = 0;    // spent on requesting the written pages from the kernel
+  double comparing_seconds = 0;  // spent on reading, comparing and keeping them
 };
 
-// What a private mapping of a file holds before it is written.
+// The content of private file mappings before they are written.
 class MappedFiles {
  public:
   explicit MappedFiles(pid_t pid) : pid_(pid) {}
   ~MappedFiles();
   MappedFiles(const MappedFiles&) = delete;
   MappedFiles& operator=(const MappedFiles&) = delete;
-  // One page; false if the file is gone or is another one now.
+  // Reads one page; false if the file does not exist or was replaced.
   bool read(const Area& area, uint64_t address, std::byte* page);
 
  private:
@@ -43,22 +44,23 @@ class Tracker {
  public:
   Tracker(Tracee& tracee, uint64_t snapshot_bytes);
 
-  // Everything that the process holds now is what later windows are compared with. Also called for a new program after
-  // exec. The process is stopped for it; with `let_run` it goes on before its pages are copied, which may take long.
+  // Reads the current content of the process's memory, with which later windows are compared. Also called for the new
+  // program after exec. Stops the process; with `let_run` the process continues before its pages are copied, which may
+  // take long.
   Status begin(const WriteTracker::Method* wanted, bool let_run = false);
 
-  // Ends a window and begins the next. Of a process that began another program meanwhile only a part is compared.
+  // Ends a window and begins the next. If the process has executed another program meanwhile, only a part is compared.
   Result<Window> look();
 
   WriteTracker::Method method() const { return writes_->method(); }
-  const std::string& why_not() const { return why_not_; }  // why the best method was not taken, ""
+  const std::string& why_not() const { return why_not_; }  // why no better method was used; "" if it was the best
   uint64_t snapshot_bytes() const { return snapshot_ ? snapshot_->bytes() : 0; }
 
  private:
   struct Piece {
     const Area* area;
     uint64_t address;
-    bool known;  // written, by the kernel's word
+    bool known;  // known to be written; otherwise only present
   };
   Status take_areas(bool keep_only, Window* window);
   Status take_area(const Area& area, bool keep_only, Window* window);
@@ -76,7 +78,7 @@ class Tracker {
   std::vector<Piece> batch_;
   std::vector<std::byte> buffer_;
   uint64_t first_ns_ = 0, window_ns_ = 0;
-  bool replaced_ = false;  // another program runs: what is read is not what was asked for
+  bool replaced_ = false;  // another program is running: what is read does not belong to these areas
 };
 
 }  // namespace farside::cli::track

@@ -23,7 +23,7 @@ namespace {
 
 using Method = WriteTracker::Method;
 
-// --- the kernel's interface since Linux 6.7, which Debian 12's headers do not have
+// ---- The kernel's interface since Linux 6.7, which is not in Debian 12's headers ----
 constexpr uint64_t kFeatureUnpopulated = 1U << 13, kFeatureAsync = 1U << 15;
 constexpr uint64_t kIsWritten = 1U << 1, kIsFile = 1U << 2, kIsPresent = 1U << 3;
 constexpr uint64_t kIsSwapped = 1U << 4, kIsZero = 1U << 5;
@@ -40,7 +40,7 @@ static_assert(sizeof(ScanArguments) == 96);
 constexpr unsigned long kScan = _IOWR('f', 16, ScanArguments);
 constexpr size_t kRegions = 4096;
 
-// --- an entry of pagemap
+// ---- An entry of pagemap ----
 constexpr uint64_t kEntrySoftDirty = uint64_t{1} << 55, kEntryFile = uint64_t{1} << 61;
 constexpr uint64_t kEntrySwapped = uint64_t{1} << 62, kEntryPresent = uint64_t{1} << 63;
 
@@ -73,7 +73,7 @@ void add_run(const PageRun& run, std::vector<PageRun>* runs) {
   else runs->push_back(run);
 }
 
-// Sorts, and leaves no page twice.
+// Sorts the runs and removes overlaps.
 void sort_runs(std::vector<PageRun>* runs) {
   std::sort(runs->begin(), runs->end(), [](const PageRun& a, const PageRun& b) { return a.begin < b.begin; });
   uint64_t done = 0;
@@ -84,7 +84,7 @@ void sort_runs(std::vector<PageRun>* runs) {
   std::erase_if(*runs, [](const PageRun& run) { return run.begin >= run.end; });
 }
 
-// Pages that are there, or in swap; with `flag`, those of them whose entries have it.
+// Pages that are present or in swap; with `flag`, those whose entries have it.
 Result<std::vector<PageRun>> present_pages(int pagemap, const Area& area, uint64_t flag = 0) {
   std::vector<PageRun> runs;
   std::vector<uint64_t> entries(kRegions);
@@ -103,7 +103,7 @@ Result<std::vector<PageRun>> present_pages(int pagemap, const Area& area, uint64
   return runs;
 }
 
-// Where areas begin that a userfaultfd serves, by the flags that smaps tells of each.
+// The begins of areas that a userfaultfd serves, by the flags in smaps.
 std::set<uint64_t> areas_with_handlers(pid_t pid) {
   std::set<uint64_t> begins;
   std::ifstream file(fmt::format("/proc/{}/smaps", pid));
@@ -119,7 +119,7 @@ std::set<uint64_t> areas_with_handlers(pid_t pid) {
   return begins;
 }
 
-// --- asynchronous write protection
+// ---- Asynchronous write protection ----
 int open_async(int uffd) {
   uffdio_api api = {UFFD_API, UFFD_FEATURE_PAGEFAULT_FLAG_WP | kFeatureUnpopulated | kFeatureAsync, 0};
   return static_cast<int>(os::call(SYS_ioctl, uffd, UFFDIO_API, &api));
@@ -129,7 +129,7 @@ int protect_area(int uffd, uint64_t begin, uint64_t end) {
   return os::uffd_register(uffd, reinterpret_cast<void*>(begin), end - begin, UFFDIO_REGISTER_MODE_WP);
 }
 
-// Appends the pages of [begin, end) that are not write-protected, and protects them. A negative error if a part of it
+// Appends the pages of the area that are not write-protected, and protects them. A negative error if a part of the area
 // is not registered.
 long scan(int pagemap, const Area& area, std::vector<PageRun>* runs) {
   std::vector<ScanRegion> regions(kRegions);
@@ -167,16 +167,16 @@ class ProtectingTracker : public WriteTracker {
     Written written;
     long scanned = scan(pagemap_.get(), area, &written.pages);
     if (scanned == 0) return written;
-    // Not registered: mapped anew since the last look, or moved, or another userfaultfd's.
+    // Not registered: newly mapped since the last call, moved, or registered with another userfaultfd.
     int registered = protect_area(uffd_.get(), area.begin, area.end);
     if (registered == 0) scanned = scan(pagemap_.get(), area, &written.pages);
     if (scanned == 0) {
-      sort_runs(&written.pages);  // the first scan may have gone some method
+      sort_runs(&written.pages);  // the first scan may have covered a part of the area
       written.fresh = true;
       return written;
     }
     written.pages.clear();
-    written.left_out = registered != -ESRCH;  // or the process has ended
+    written.left_out = registered != -ESRCH;  // ESRCH: the process has ended
     return written;
   }
 
@@ -184,9 +184,10 @@ class ProtectingTracker : public WriteTracker {
   Descriptor pagemap_, uffd_;
 };
 
-// The process opens a userfaultfd, which we take over: registering its memory then needs no more help of its.
+// The process opens a userfaultfd, which is then taken over by pidfd_getfd: registering its memory needs no further
+// calls in the process.
 Result<int> take_userfaultfd(Tracee& tracee) {
-  // Why only faults of user code: every user may open that form; the kernel resolves all faults itself.
+  // UFFD_USER_MODE_ONLY, because every user may open that form, and the kernel resolves all faults itself.
   long theirs = tracee.call(SYS_userfaultfd, {static_cast<uint64_t>(O_CLOEXEC | UFFD_USER_MODE_ONLY), 0, 0});
   if (theirs < 0) {
     return Status::error(static_cast<int>(-theirs), "the process cannot open a userfaultfd: {}",
@@ -229,14 +230,14 @@ Result<std::unique_ptr<WriteTracker>> make_protecting(Tracee& tracee) {
   return tracker;
 }
 
-// --- soft-dirty
+// ---- Soft-dirty bits ----
 class SoftDirtyTracker : public WriteTracker {
  public:
   SoftDirtyTracker(Descriptor pagemap, Tracee& tracee) : pagemap_(std::move(pagemap)), tracee_(tracee) {}
 
   Method method() const override { return Method::kSoftDirty; }
 
-  // A write between looking and clearing would be lost: no thread may run.
+  // Stops all threads: a write between reading and clearing the bits would be lost.
   Status begin_window(const std::vector<Area>& areas) override {
     AllStopped stopped(tracee_);
     taken_.clear();
@@ -270,7 +271,7 @@ class SoftDirtyTracker : public WriteTracker {
   std::set<uint64_t> left_out_;
 };
 
-// --- no tracking
+// ---- No tracking ----
 class ComparingTracker : public WriteTracker {
  public:
   ComparingTracker(Descriptor pagemap, pid_t pid) : pagemap_(std::move(pagemap)), pid_(pid) {}

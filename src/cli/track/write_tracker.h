@@ -1,8 +1,9 @@
-// Which pages of another process may have been written since the last look, by the kernel's own means. Three methods,
-// the first that works is taken; docs/decisions/0009-write-tracking.md tells why in this order.
+// Finds the pages of another process that may have been written since the last call, by means of the kernel. The first
+// of three methods that works is used; docs/decisions/0009-write-tracking.md gives the reasons for the order.
+//
 //   write-protect: a userfaultfd of the process with asynchronous write protection, read by PAGEMAP_SCAN (Linux 6.7)
-//   soft-dirty:    /proc/PID/clear_refs and the soft-dirty bit of /proc/PID/pagemap, if the kernel keeps it
-//   compare:       no tracking: every present page is said to be written
+//   soft-dirty:    /proc/PID/clear_refs and the soft-dirty bit of /proc/PID/pagemap, if the kernel maintains it
+//   compare:       no tracking: every present page is reported as written
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -17,15 +18,15 @@ namespace farside::cli::track {
 
 struct PageRun {
   uint64_t begin = 0, end = 0;
-  bool clean = false;   // still the file's own page, or the page of zeros: nothing was written unless seen otherwise
-  bool absent = false;  // dropped, or never there
+  bool clean = false;   // still the file's page or the zero page: not written, unless the page was seen before
+  bool absent = false;  // discarded, or never populated
 };
 
 struct Written {
-  std::vector<PageRun> pages;  // in order
-  bool fresh = false;          // mapped since the last look: what lay at these addresses is another mapping
-  bool known = true;           // false: every present page is said to be written, for lack of tracking
-  bool left_out = false;       // another userfaultfd serves it: reading it could wait for a handler for ever
+  std::vector<PageRun> pages;  // in order of addresses
+  bool fresh = false;     // mapped since the last call: previous contents at these addresses belong to another mapping
+  bool known = true;      // false: every present page is reported, because there is no tracking
+  bool left_out = false;  // another userfaultfd serves it: reading it could block forever
 };
 
 class WriteTracker {
@@ -35,22 +36,22 @@ class WriteTracker {
 
   virtual ~WriteTracker() = default;
   virtual Method method() const = 0;
-  // Before take() of all areas, once a window. The soft-dirty method stops the process here.
+  // Called once per window, before take() of all areas. The soft-dirty method stops the process in it.
   virtual Status begin_window(const std::vector<Area>&) { return {}; }
-  // What was written in the area since its last take(), or all that is present if this is the first.
+  // The pages of the area written since its last take(); all present ones if this is the first.
   virtual Result<Written> take(const Area& area) = 0;
 };
 
-// For a stopped process, which is still stopped afterwards. `wanted`: this method or none. *why_not tells why better
-// methods were not taken; "" if the best was.
+// For a stopped process, which remains stopped. `wanted`: use this method or fail; nullptr: the first that works.
+// *why_not: why better methods were not used; "" if the best was.
 Result<std::unique_ptr<WriteTracker>> make_write_tracker(Tracee& tracee, const WriteTracker::Method* wanted,
                                                          std::string* why_not);
 
-// Nanoseconds that the first write to a protected page costs more than a write, tried in this process; 0 if the kernel
-// cannot track.
+// The additional time of the first write to a protected page, in ns, measured in this process; 0 if the kernel cannot
+// track.
 double write_fault_ns();
 
-// Whether the kernel keeps soft-dirty bits, tried in this process.
+// True if the kernel maintains soft-dirty bits, tested in this process.
 bool keeps_soft_dirty();
 
 }  // namespace farside::cli::track

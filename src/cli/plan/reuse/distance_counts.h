@@ -1,4 +1,4 @@
-// How many accesses had which reuse distance: exact to 127, then 64 steps to each doubling.
+// A histogram of reuse distances: exact to 127, then 64 steps per doubling.
 #pragma once
 #include <algorithm>
 #include <bit>
@@ -19,7 +19,8 @@ class DistanceCounts {
     s.end = std::max(s.end, distance + 1);
   }
 
-  // Accesses that an LRU cache of so many keys does not serve: those at this distance or beyond.
+  // Accesses that miss in an LRU cache of that many keys: those with this distance or a longer one. Interpolates within
+  // a step.
   double beyond(double keys) const {
     double sum = 0;
     for (size_t i = steps_.size(); i-- > 0;) {
@@ -42,7 +43,8 @@ class DistanceCounts {
   }
   struct Step {
     double count = 0;
-    uint64_t least = UINT64_MAX, end = 0;  // of the distances that came, so that a loop's step in the curve is sharp
+    uint64_t least = UINT64_MAX,
+             end = 0;  // of the distances added, so that the step that a loop makes in the curve stays sharp
   };
   std::vector<Step> steps_;
 };

@@ -1,4 +1,5 @@
-// Sums over a prefix of an array of counts, and changes of single counts, each in a logarithm of its length.
+// A Fenwick tree: sums over a prefix of an array of counts, and changes of single counts, each in time logarithmic in
+// the length.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +25,7 @@ class Fenwick {
     for (size_t i = at + 1; i < nodes_.size(); i += lowest_bit(i)) nodes_[i] += static_cast<uint32_t>(change);
   }
 
-  // Of the counts from 0 to `at`, itself included.
+  // The sum of the counts from 0 to `at`, inclusive.
   uint32_t sum(size_t at) const {
     uint32_t all = 0;
     for (size_t i = at + 1; i > 0; i -= lowest_bit(i)) all += nodes_[i];

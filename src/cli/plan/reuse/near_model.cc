@@ -6,9 +6,9 @@
 namespace farside::cli::plan {
 namespace {
 
-// A page that comes back before so many parts of a budget have left is hot.
+// A page that is fetched again before a quarter of the budget has been evicted is hot.
 constexpr uint32_t kSoonParts = 4;
-// Of the pager's budget: what it is at least, and what its tables take of it.
+// Of the pager's budget: its minimum, and what its tables use.
 constexpr double kMinPages = 2048, kTablePages = 224, kPagesPerTablePage = 512;
 
 }  // namespace
@@ -40,7 +40,7 @@ void NearModel::access(uint64_t number, bool write) {
   }
 }
 
-// nullptr: it made the sample too large and was itself what had to leave.
+// nullptr: adding it exceeded the sample's size, and its own cluster was removed.
 NearModel::Page* NearModel::find_or_add(uint64_t number, bool* is_new) {
   auto [entry, added] = pages_.try_emplace(number);
   *is_new = added;
@@ -97,7 +97,7 @@ void NearModel::bring(size_t share, uint64_t number, Page& page, bool write, boo
   while (s.near > room.rest) evict(share);
 }
 
-// Looks at the page that came first: it leaves, or goes round once more.
+// Examines the page at the head of the queue: evicts it or gives it a second chance.
 void NearModel::evict(size_t share) {
   Share& s = shares_[share];
   uint32_t bit = uint32_t{1} << share;

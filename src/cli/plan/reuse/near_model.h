@@ -1,8 +1,8 @@
-// Farside's near memory in small: which pages would be fetched, written and evicted at several shares of near memory,
-// simulated for all shares in one pass over the accesses, with the budget that grows with the heap, the frames that
-// evictors keep free, second chances and streams as the pager has them. LRU curves (shards.h) tell less about it than
-// about systems that see every access. Of a large heap clusters of pages are sampled, and the budget with them;
-// neighbours stay together, so that streams are still seen.
+// A model of Farside's near memory: the pages that would be fetched, written and evicted at several shares of near
+// memory, simulated for all shares in one pass over the accesses. It has the pager's budget that grows with the heap,
+// the frames that evictors keep free, second chances and streams. An LRU curve (shards.h) describes Farside less well,
+// because the pager does not see every access. For a large heap, clusters of adjacent pages are sampled, so that
+// streams remain visible, and the budget is scaled.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -17,11 +17,11 @@
 namespace farside::cli::plan {
 
 enum NearEvent : uint8_t {
-  kFirstTouch,        // of memory that never held anything, at random
-  kStreamFirstTouch,  // or as the next of a stream
+  kFirstTouch,        // first access to a page, at random
+  kStreamFirstTouch,  // first access to a page, in a stream
   kFetch,
   kStreamFetch,
-  kUpgrade,  // the first write to a page that came for reading
+  kUpgrade,  // the first write to a page that was fetched for reading
   kDirtyEviction,
   kNearEvents
 };
@@ -32,40 +32,40 @@ using NearEvents = std::array<double, kNearEvents>;
 class NearModel {
  public:
   static constexpr size_t kMaxShares = 32;
-  // Shares from 0 to 1.
+  // Shares from 0 to 1, at most kMaxShares.
   NearModel(std::vector<double> shares, size_t most_pages);
 
   void access(uint64_t page, bool write);
   NearEvents events(size_t share) const;
-  // Sum of the events, each times its price.
+  // The sum of the events times their prices.
   Estimate cost(size_t share, const NearEvents& prices) const;
-  double pages() const { return static_cast<double>(pages_.size()) * sample_.weight(); }  // that were ever accessed
+  double pages() const { return static_cast<double>(pages_.size()) * sample_.weight(); }  // accessed pages
 
  private:
-  static constexpr unsigned kClusterBits = 4;  // pages of a cluster are sampled together
+  static constexpr unsigned kClusterBits = 4;  // 2^4 pages form a cluster; they are sampled together
 
-  // Bit i of a set: under share i.
+  // Bit i of a mask: with share i.
   struct Page {
     uint32_t near = 0, dirty = 0, hot = 0;
-    uint32_t for_reading = 0;  // it came for reading, and was not written since
-    bool rewritten = false;    // it was so in an earlier stay: comes writable the next time
+    uint32_t for_reading = 0;  // fetched for reading and not written since
+    bool rewritten = false;    // written after such a fetch before: the next fetch maps it writable
     unsigned group = 0;
-    std::array<uint32_t, kMaxShares> left_at{};  // evictions of that share when it left
+    std::array<uint32_t, kMaxShares> left_at{};  // value of Share::evictions when it was evicted
   };
   struct Share {
     double part;
-    std::deque<uint64_t> queue;  // in order of arrival; pages that left the sample may still be in it
+    std::deque<uint64_t> queue;  // in order of fetching; pages that left the sample may still be in it
     size_t near = 0;
     uint32_t evictions = 0;
     Streams streams;
     std::array<NearEvents, SpatialSample::kGroups> events{};
   };
 
-  // As pager/budget.h and pager/frames.h make them of a share, for the sampled pages.
+  // The limits of a share for the sampled pages, as pager/budget.h and pager/frames.h compute them.
   struct Room {
-    size_t budget;  // pages that may be near
-    size_t begin;   // with more of them near, evictors begin
-    size_t rest;    // and rest when there are no more than that
+    size_t budget;  // maximum of near pages
+    size_t begin;   // number of near pages above which evictors start
+    size_t rest;    // number at which they stop
   };
 
   Page* find_or_add(uint64_t page, bool* is_new);

@@ -11,7 +11,7 @@
 namespace farside::cli::plan {
 namespace {
 
-// A list with the key used last in front: slow and plainly right.
+// A list with the most recently used key in front: slow and evidently correct.
 class PlainStack {
  public:
   uint64_t access(uint64_t key) {
@@ -51,7 +51,7 @@ TEST(DistanceCountsTest, SmallDistancesAreExactAndLargeOnesNearlySo) {
   EXPECT_EQ(counts.beyond(20000), 0);
 }
 
-// Numbers from 0 to n - 1 of which the k-th has a probability of 1 / (k + 1)^s.
+// Numbers from 0 to n - 1; the k-th has a probability proportional to 1 / (k + 1)^s.
 class Zipf {
  public:
   Zipf(size_t n, double s) {
@@ -67,8 +67,8 @@ class Zipf {
   std::vector<double> up_to_;
 };
 
-// What Shards says of a sequence against all distances: exact where everything fits into the sample, and within three
-// times the interval, or two percent of the accesses, where it does not.
+// Compares Shards with all distances: exact if everything fits into the sample, otherwise within three intervals or two
+// percent of the accesses.
 void expect_curve(const std::vector<uint64_t>& sequence, size_t blocks) {
   StackDistance stack;
   DistanceCounts exact;
@@ -130,7 +130,7 @@ TEST(ShardsTest, ALoopMissesAlwaysUntilAllOfItFits) {
   EXPECT_LT(sampled.misses(1.2 * kBlocks).value, 0.02 * kRounds * kBlocks);
 }
 
-// Twenty samples of one sequence: about nineteen of the intervals should hold the truth.
+// Twenty samples: about nineteen of the intervals should contain the true value.
 TEST(ShardsTest, TheIntervalHoldsTheTruthAlmostAlways) {
   constexpr size_t kBlocks = 4096, kTrials = 20;
   unsigned held = 0;
@@ -141,7 +141,7 @@ TEST(ShardsTest, TheIntervalHoldsTheTruthAlmostAlways) {
     StackDistance stack;
     Zipf zipf(kBlocks, 0.6);
     for (size_t i = 0; i < 20 * kBlocks; i++) {
-      uint64_t block = zipf(random) + trial * 1'000'000;  // other blocks are sampled
+      uint64_t block = zipf(random) + trial * 1'000'000;  // different blocks are sampled in each trial
       uint64_t distance = stack.access(block);
       if (distance != StackDistance::kFirst) exact.add(distance, 1);
       shards.access(block);
@@ -185,9 +185,9 @@ TEST(NearModelTest, RandomReadsMissByThePartThatIsNotNear) {
   for (size_t i = 0; i < kReads; i++) model.access(random() % kPages, false);
   NearEvents after = model.events(0);
   EXPECT_NEAR((after[kFetch] + after[kStreamFetch] - before[kFetch] - before[kStreamFetch]) / kReads, 0.56,
-              0.03);  // evictors keep frames free
+              0.03);  // more than half, because evictors keep frames free
   EXPECT_LT(after[kStreamFetch], 0.1 * after[kFetch]);
-  EXPECT_LE(after[kDirtyEviction], kPages);  // what was filled, and nothing since
+  EXPECT_LE(after[kDirtyEviction], kPages);  // the pages of the first loop, and none since
 }
 
 TEST(NearModelTest, AWriteAfterAReadIsAFaultOfItsOwnOnce) {
@@ -195,7 +195,7 @@ TEST(NearModelTest, AWriteAfterAReadIsAFaultOfItsOwnOnce) {
   model.access(1, true);
   model.access(2, false);
   model.access(2, true);
-  EXPECT_EQ(model.events(0)[kUpgrade], 0);  // first touches come writable
+  EXPECT_EQ(model.events(0)[kUpgrade], 0);  // first touches map writable
   NearModel small({0.5}, 2 * kPages);
   for (int round = 0; round < 4; round++) {
     for (uint64_t page = 0; page < kPages; page++) {
@@ -203,7 +203,8 @@ TEST(NearModelTest, AWriteAfterAReadIsAFaultOfItsOwnOnce) {
       small.access(page, true);
     }
   }
-  EXPECT_NEAR(small.events(0)[kUpgrade], kPages, 0.01 * kPages);  // after that the pages are known for it
+  EXPECT_NEAR(small.events(0)[kUpgrade], kPages,
+              0.01 * kPages);  // from the second time on the pages are fetched writable
 }
 
 TEST(NearModelTest, ASampledModelCostsAboutWhatTheWholeOneDoes) {

@@ -12,7 +12,7 @@ double error_of(const std::array<double, SpatialSample::kGroups>& estimates, dou
   return std::sqrt(squares / (kGroups - 1) / kGroups * unseen);
 }
 
-// A distance among sampled blocks stands for one `weight` times as long among all.
+// A distance among sampled blocks stands for one that is `weight` times as long among all blocks.
 void Shards::Part::access(uint64_t block, double weight) {
   uint64_t distance = stack.access(block);
   if (distance == StackDistance::kFirst) return;

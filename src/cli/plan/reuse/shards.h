@@ -1,5 +1,5 @@
-// The miss-ratio curve of an LRU cache over any number of blocks, from one pass over the accesses, in bounded memory:
-// SHARDS of fixed size. The error is told from groups of the sample, each with reuse distances of its own.
+// The miss-ratio curve of LRU caches of all sizes, from one pass over the accesses, in bounded memory: SHARDS with a
+// fixed sample size (FAST'15). The error is estimated from groups of the sample, each with its own reuse distances.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace farside::cli::plan {
 
-// A figure with its standard error.
+// A value with its standard error.
 struct Estimate {
   double value = 0, error = 0;
 };
-// How many standard errors to both sides make a 95 % interval: Student's t for kGroups - 1 degrees of freedom.
+// Half the width of a 95 % interval in standard errors: Student's t for kGroups - 1 degrees of freedom.
 inline constexpr double kInterval95 = 2.131;
-// From one estimate of each group. `unseen` is SpatialSample::unseen().
+// The standard error, from one estimate per group. `unseen`: SpatialSample::unseen().
 double error_of(const std::array<double, SpatialSample::kGroups>& estimates, double unseen);
 
 class Shards {
@@ -24,14 +24,14 @@ class Shards {
   explicit Shards(size_t most_blocks) : sample_(most_blocks) {}
 
   void access(uint64_t block);
-  // Accesses to the block of the last access: they hit whatever the size.
+  // Further accesses to the last accessed block: they hit at any size.
   void again(uint64_t accesses) { accesses_ += static_cast<double>(accesses); }
 
   double accesses() const { return accesses_; }
-  double blocks() const { return static_cast<double>(sample_.keys()) * sample_.weight(); }  // that were ever accessed
+  double blocks() const { return static_cast<double>(sample_.keys()) * sample_.weight(); }  // accessed blocks
   double rate() const { return sample_.rate(); }
 
-  // Accesses that miss in a cache of so many blocks; the first one to each block is not among them.
+  // Accesses that miss in a cache of that many blocks, without the first access to each block.
   Estimate misses(double blocks) const;
 
  private:

@@ -1,6 +1,6 @@
-// Which keys are looked at: those whose hash lies below a threshold, so that a key is looked at always or never, and
-// reuse among the sampled ones is reuse among all, on a smaller scale (SHARDS, FAST'15). Of fixed size: when there are
-// too many, the threshold falls, and those above it are left out from then on.
+// Spatial sampling (SHARDS, FAST'15): a key is sampled if its hash is below a threshold. A key is thus sampled always
+// or never, and reuse among the sampled keys is reuse among all keys at a smaller scale. The sample has a maximum size:
+// when it is exceeded the threshold is lowered, and keys above it are removed.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace farside::cli::plan {
 
 class SpatialSample {
  public:
-  // The sampled keys are divided among so many groups by other bits of the hash: each is a sample of its own, and how
-  // far they differ tells the error of them all.
+  // The sampled keys are divided into groups by other bits of the hash. Each group is a sample by itself; the spread
+  // between the groups gives the error of the whole.
   static constexpr unsigned kGroups = 16;
 
   explicit SpatialSample(size_t most) : most_(most) {}
@@ -26,16 +26,16 @@ class SpatialSample {
     return {hash >> kGroupBits < threshold_, static_cast<unsigned>(hash % kGroups)};
   }
 
-  // Enters a sampled key that was not there. Returns the keys that are to be left out now, perhaps itself among them.
+  // Adds a sampled key that is not in the sample. Returns the keys that are removed now, perhaps itself.
   std::vector<uint64_t> add(uint64_t key);
 
-  // The part of all keys that is sampled, and how many accesses each sampled one stands for.
+  // The share of all keys that is sampled, and the number of keys for which each sampled one stands.
   double rate() const { return static_cast<double>(threshold_) / static_cast<double>(kEverything); }
   double weight() const { return 1 / rate(); }
   size_t keys() const { return highest_.size(); }
 
-  // What the variance of a sum over the groups' estimates is to be multiplied with, as the groups leave less and less
-  // unseen the larger they are: 0 if everything is sampled.
+  // The factor for the variance of a sum over the groups' estimates (finite population correction): 0 if everything is
+  // sampled.
   double unseen() const { return (1 - rate()) / (1 - rate() / kGroups); }
 
  private:

@@ -1,5 +1,5 @@
-// Whether a fault continues a stream, that is whether Farside would have fetched the page ahead of it: as
-// pager/prefetch.h decides it, but without windows, since here each page of a stream is told.
+// Decides whether a fault continues a stream, that is whether Farside would have prefetched the page. The rules are
+// those of pager/prefetch.h without windows, because here every page of a stream is reported.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -30,7 +30,7 @@ class Streams {
 
   struct Stream {
     int64_t last = 0, stride = 0;
-    uint64_t used = 0;  // 0: never
+    uint64_t used = 0;  // time of its last fault; 0: unused
     bool follows(int64_t page) const {
       if (stride == 0 || (page - last) % stride != 0) return false;
       int64_t steps = (page - last) / stride;
