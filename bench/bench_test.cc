@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::json;
 
-TEST(FiguresTest, SummaryHasMedianAndExtremes) {
+TEST(StatisticsTest, SummaryHasMedianAndExtremes) {
   json s = summary({3, 1, 2});
   EXPECT_EQ(s["median"], 2);
   EXPECT_EQ(s["min"], 1);
@@ -27,7 +27,7 @@ TEST(FiguresTest, SummaryHasMedianAndExtremes) {
   EXPECT_EQ(s["runs"], json({3, 1, 2}));
 }
 
-TEST(FiguresTest, QuantilesLieAmongTheValues) {
+TEST(StatisticsTest, QuantilesAreAmongTheValues) {
   std::vector<uint32_t> values;
   for (uint32_t i = 0; i <= 1000; i++) values.push_back(1000 - i);
   EXPECT_EQ(quantile(values, 0.5), 500u);
@@ -35,23 +35,23 @@ TEST(FiguresTest, QuantilesLieAmongTheValues) {
   EXPECT_EQ(quantile(values, 1.0), 1000u);
 }
 
-TEST(FiguresTest, AGoalIsMetOnTheRightSideOfItsLimit) {
+TEST(StatisticsTest, AGoalIsMetOnOneSideOfItsLimit) {
   EXPECT_TRUE((Goal{"speed", 2.5, 2, true, "x"}).met());
   EXPECT_FALSE((Goal{"speed", 1.5, 2, true, "x"}).met());
   EXPECT_FALSE((Goal{"time", 2.5, 2, false, " us"}).met());
   EXPECT_EQ((Goal{"time", 2.5, 2, false, " us"}).text(), "missed  time: 2.50 us (goal: at most 2 us)");
 }
 
-TEST(FiguresTest, TablesAreAligned) { EXPECT_EQ(format_table({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n"); }
+TEST(FormatTest, TablesAreAligned) { EXPECT_EQ(format_table({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n"); }
 
-TEST(FiguresTest, TheTimeLeftFollowsThePaceSoFar) {
+TEST(FormatTest, TheTimeLeftIsExtrapolated) {
   EXPECT_EQ(time_left_text(0, 10, 5), "");
   EXPECT_EQ(time_left_text(2, 10, 4), "about 16 s left");
   EXPECT_EQ(time_left_text(1, 10, 60), "about 9 min left");
   EXPECT_EQ(time_left_text(12, 10, 60), "about 0 s left");
 }
 
-TEST(ChartTest, HasABarForEveryValueAndNoneForMissingOnes) {
+TEST(ChartTest, HasABarForEveryValueExceptMissingOnes) {
   Chart chart{"a < b", "us", {"read", "write"}, {{"shm", {1, 2}}, {"tcp", {3, -1}}}};
   std::string svg = to_svg(chart);
   size_t boxes = 0;
@@ -70,14 +70,14 @@ TEST(ChartTest, HasALineForEverySeriesOfEveryPanel) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 
-TEST(ChartTest, ASeriesWithoutPointsIsLeftOut) {
+TEST(ChartTest, ASeriesWithoutPointsIsOmitted) {
   LineChart panel{"a", "x", "y", 100, 1, {{"one", {{0, 0}, {100, 1}}}, {"none", {}}, {"two", {{50, 0.5}}}}};
   std::string svg = to_svg(std::vector<LineChart>{panel});
   EXPECT_EQ(svg.find("none</text>"), svg.npos);
   EXPECT_NE(svg.find("two</text>"), svg.npos);
 }
 
-TEST(ChartTest, PanelsOfOtherSeriesHaveALegendOfTheirOwn) {
+TEST(ChartTest, PanelsOfOtherSeriesHaveAnotherLegend) {
   LineChart maps{"a", "x", "y", 100, 1, {{"hash_map", {{0, 0}}}}}, waits{"b", "x", "y", 100, 1, {{"pauses", {{0, 0}}}}};
   std::string svg = to_svg(std::vector<LineChart>{maps, maps, waits});
   EXPECT_EQ(svg.find("hash_map</text>"), svg.rfind("hash_map</text>"));
@@ -102,7 +102,7 @@ TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
   EXPECT_EQ(policies_charts(document)[0].series.size(), 8u);
 }
 
-TEST(RedisCsvTest, ReadsByTheNamesOfTheColumns) {
+TEST(RedisCsvTest, ColumnsAreFoundByName) {
   auto figures = parse_redis_csv(
       "\"test\",\"rps\",\"p50_latency_ms\",\"p99_latency_ms\"\n"
       "\"SET\",\"1000.5\",\"0.1\",\"0.25\"\n");
@@ -133,7 +133,7 @@ TEST(CommandsTest, HelpHasExamples) {
   }
 }
 
-TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
+TEST(CommandsTest, UsageErrorsAreOneLineAndStatus2) {
   std::string out, errors;
   for (std::vector<const char*> line : {std::vector<const char*>{},
                                         {"paging", "--local", "1G"},
@@ -174,7 +174,7 @@ class PagingSmokeTest : public testing::Test {
   static inline json document_;
 };
 
-TEST_F(PagingSmokeTest, EveryWayHasEveryWorkload) {
+TEST_F(PagingSmokeTest, EveryConfigurationHasEveryWorkload) {
   std::map<std::string, int> cells;
   for (const json& cell : document_["cells"]) {
     cells[cell["configuration"]]++;
@@ -197,7 +197,7 @@ TEST_F(PagingSmokeTest, FarMemoryFaultedAndEvicted) {
   }
 }
 
-TEST_F(PagingSmokeTest, MissesRoundTripsAndMachineAreThere) {
+TEST_F(PagingSmokeTest, HasMissesRoundTripsAndTheMachine) {
   for (const char* configuration : {"shm", "tcp", "shm handler"}) {
     const json& miss = document_["misses"][configuration];
     EXPECT_GT(miss["share"], 0.3) << configuration;  // three quarters of the pages are far
@@ -214,7 +214,7 @@ TEST_F(PagingSmokeTest, MissesRoundTripsAndMachineAreThere) {
   EXPECT_EQ(document_["settings"]["bytes"], 16 << 20);
 }
 
-TEST_F(PagingSmokeTest, ItIsShownToPeople) {
+TEST_F(PagingSmokeTest, TextAndChartShowTheResults) {
   EXPECT_NE(text_.find("sequential write"), text_.npos);
   EXPECT_NE(text_.find("zram swap: not run: left out by --no-zram"), text_.npos);
   EXPECT_NE(svg_.find("shm handler"), svg_.npos);
@@ -255,7 +255,7 @@ class ObjectsSmokeTest : public testing::Test {
   static inline std::string message_;
 };
 
-TEST_F(ObjectsSmokeTest, EveryPartHasItsRows) {
+TEST_F(ObjectsSmokeTest, EverySuiteHasItsRows) {
   std::map<std::string, size_t> counts;
   for (const json& row : document_["rows"]) counts[row["suite"]]++;
   EXPECT_EQ(counts, (std::map<std::string, size_t>{{"misses", 2},
@@ -268,7 +268,7 @@ TEST_F(ObjectsSmokeTest, EveryPartHasItsRows) {
   EXPECT_EQ(document_["skipped"]["kernel swap"], "left out by --no-zram");
 }
 
-TEST_F(ObjectsSmokeTest, SomethingWasReadAndFetched) {
+TEST_F(ObjectsSmokeTest, RatesAndBytesAreNotZero) {
   for (const json& row : rows("fibers")) {
     EXPECT_GT(median_of(row, "reads_per_s"), 0) << row;
     EXPECT_GT(median_of(row, "bytes_per_useful"), 0) << row;
@@ -277,7 +277,7 @@ TEST_F(ObjectsSmokeTest, SomethingWasReadAndFetched) {
   for (const json& row : rows("near-apps")) EXPECT_GT(median_of(row, "ratio"), 0) << row;
 }
 
-TEST_F(ObjectsSmokeTest, SkewedLookUpsFetchLess) {
+TEST_F(ObjectsSmokeTest, SkewedLookupsFetchLess) {
   std::map<std::pair<std::string, double>, double> fetched;
   for (const json& row : rows("map")) {
     if (row["over"] == "shm" && row["fibers"] == 1)
@@ -310,13 +310,14 @@ TEST_F(ObjectsSmokeTest, SharesAreSharesAndQuantilesGrow) {
   }
 }
 
-TEST_F(ObjectsSmokeTest, ItIsShownToPeople) {
+TEST_F(ObjectsSmokeTest, TextAndChartsShowTheResults) {
   std::string text = objects_text(document_), svg = to_svg(objects_charts(document_));
-  for (const char* shown : {"farside::far_hash_map, 64 fibers, tcp", "pages, no hints, tcp", "evacuator with the world",
-                            "always in a scope, shm", "binary tree", "kernel swap: not run: left out by --no-zram"})
+  for (const char* shown :
+       {"farside::far_hash_map, 64 fibers, tcp", "pages, no hints, tcp", "evacuator with the program stopped",
+        "always in a scope, shm", "binary tree", "kernel swap: not run: left out by --no-zram"})
     EXPECT_NE(text.find(shown), text.npos) << shown;
   EXPECT_NE(svg.find("free, always in a scope"), svg.npos);
-  EXPECT_NE(svg.find("evacuator beside the threads"), svg.npos);
+  EXPECT_NE(svg.find("evacuator concurrent"), svg.npos);
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ std::string hints_text(const json& document) {
                     fmt::format("{:.2f}", c["ns"].get<double>())});
   }
   return machine_text(document["machine"]) + "\n\n" + format_table(rows) +
-         "\nBeyond the same loop without hints. Cycles are those of the time stamp counter.\n";
+         "\nIn addition to the same loop without hints. Cycles are those of the time stamp counter.\n";
 }
 
 }  // namespace farside::bench

@@ -102,7 +102,7 @@ std::string fault_table(const json& document) {
 }
 
 std::string eviction_table(const json& document) {
-  Table table = {{"us per evicted page", "configuration", "evictions", "dirty", "pages a batch", "select", "hold",
+  Table table = {{"us per evicted page", "configuration", "evictions", "dirty", "pages per batch", "select", "hold",
                   "unmap", "write", "release"}};
   for (const json& cell : document["cells"]) {
     const json& c = cell["counters"];

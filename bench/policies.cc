@@ -106,8 +106,8 @@ std::string policies_text(const json& document) {
   for (const json& trace : document["traces"]) {
     std::string name = trace["name"];
     text += table_of(trace, name + ": % hits", "hits", "{:.1f}");
-    text += table_of(trace, name + ": us an access over shm", "shm_us", "{:.2f}");
-    text += table_of(trace, name + ": us an access over tcp", "tcp_us", "{:.2f}");
+    text += table_of(trace, name + ": us per access over shm", "shm_us", "{:.2f}");
+    text += table_of(trace, name + ": us per access over tcp", "tcp_us", "{:.2f}");
   }
   return text;
 }

@@ -174,7 +174,7 @@ Result<json> parse_redis_csv(const std::string& text) {
     std::erase(value, '"');
     found[name] = strtod(value.c_str(), nullptr);
   }
-  if (found["rps"] <= 0) return Status::error(EINVAL, "redis-benchmark printed something unexpected: {}", text);
+  if (found["rps"] <= 0) return Status::error(EINVAL, "unexpected output of redis-benchmark: {}", text);
   return json{{"ops_per_s", found["rps"]},
               {"p50_us", 1000 * found["p50_latency_ms"]},
               {"p99_us", 1000 * found["p99_latency_ms"]}};

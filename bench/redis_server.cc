@@ -88,17 +88,17 @@ Status RedisServer::connect_within(uint64_t seconds) {
   setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   for (uint64_t begin = now_ns(); now_ns() - begin < seconds * 1'000'000'000;) {
     if (connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return {};
-    if (ended()) return Status::error(ECHILD, "redis-server ended at its start");
+    if (ended()) return Status::error(ECHILD, "redis-server ended during startup");
     if (stop_signal_within(hold_, 0)) return Status::error(EINTR, "stopped by a signal");
     os::nanosleep_ns(kRetryNs);
   }
-  return Status::error(ETIMEDOUT, "redis-server did not answer within {} s", seconds);
+  return Status::error(ETIMEDOUT, "redis-server accepted no connection within {} s", seconds);
 }
 
 Status RedisServer::send(const std::string& text) {
   for (size_t done = 0; done < text.size();) {
     ssize_t n = ::send(socket_, text.data() + done, text.size() - done, MSG_NOSIGNAL);
-    if (n < 0) return Status::error(errno, "redis-server does not read: {}", strerror(errno));
+    if (n < 0) return Status::error(errno, "cannot send to redis-server: {}", strerror(errno));
     done += static_cast<size_t>(n);
   }
   return {};
@@ -110,13 +110,14 @@ Status RedisServer::receive_lines(uint64_t count) {
   while (count > 0) {
     size_t end = input_.find('\n');
     if (end != input_.npos) {
-      if (input_[0] == '-') return Status::error(EIO, "redis-server answered {}", input_.substr(0, end));
+      if (input_[0] == '-') return Status::error(EIO, "redis-server returned an error: {}", input_.substr(0, end));
       input_.erase(0, end + 1);
       count--;
       continue;
     }
     ssize_t n = recv(socket_, buffer, sizeof buffer, 0);
-    if (n <= 0) return Status::error(EIO, "redis-server fell silent");
+    if (n <= 0)
+      return Status::error(EIO, "redis-server closed the connection, or did not reply for {} s", kReplySeconds);
     input_.append(buffer, static_cast<size_t>(n));
   }
   return {};
@@ -166,7 +167,7 @@ Result<std::string> RedisServer::benchmark(const char* test, uint64_t requests, 
   Result<pid_t> child = start_child(words[0], words, hold_);
   if (!child.ok()) return child.status();
   int status = wait_for_child(*child, hold_);
-  if (WIFSIGNALED(status)) return Status::error(EINTR, "redis-benchmark was ended by signal {}", WTERMSIG(status));
+  if (WIFSIGNALED(status)) return Status::error(EINTR, "redis-benchmark was killed by signal {}", WTERMSIG(status));
   return read_file(output);
 }
 

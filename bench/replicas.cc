@@ -109,7 +109,7 @@ Result<json> measure_replicas(const PagingSettings& settings) {
 
 std::string replicas_text(const json& document) {
   std::vector<std::vector<std::string>> rows = {
-      {"us an access, medians", "threads", "one server", "two replicas", "ratio", "from", "to"}};
+      {"us per access, medians", "threads", "one server", "two replicas", "ratio", "from", "to"}};
   for (const json& cell : document["cells"]) {
     const json& ratio = cell["ratio"];
     rows.push_back({fmt::format("{}, {}", cell["transport"].get<std::string>(), cell["workload"].get<std::string>()),

@@ -94,7 +94,7 @@ class Cell {
   // Checks that the first line holds the value written by the previous cell.
   void check(uint64_t page) {
     uint64_t value = *word(page, 0);
-    if (round_ > 1 && value != page + round_ - 1) die("page {} holds {} in round {}", page, value, round_);
+    if (round_ > 1 && value != page + round_ - 1) die("page {} contains {} in round {}", page, value, round_);
   }
   json figures(const pager::Stats& before, const pager::Stats& after, double us) {
     auto grown = [&](Counter c) { return static_cast<double>(after.get(c) - before.get(c)); };
@@ -167,7 +167,7 @@ std::vector<Goal> goals_of(const json& document) {
   for (const Pattern& p : patterns()) {
     auto rate = [&](const char* mode) { return figure(document, over, mode, p, "goodput_mb_s"); };
     double limit = p.alternate ? (p.lines <= 4 ? 3 : 0.95) : (p.lines <= 4 ? 5 : 0.95);
-    goals.push_back({fmt::format("{}: {} {} lines a page, auto against pages", over, p.lines, p.name()),
+    goals.push_back({fmt::format("{}: {} {} lines per page, auto against pages", over, p.lines, p.name()),
                      rate("auto") / rate("page"), limit, true, "x"});
   }
   return goals;
@@ -189,7 +189,7 @@ std::string goodput_text(const json& document, const Link& link) {
 }
 
 std::string breakdown_text(const json& document, const Link& link) {
-  std::vector<std::vector<std::string>> rows = {{fmt::format("{}: us a page", link.name), "change"}};
+  std::vector<std::vector<std::string>> rows = {{fmt::format("{}: us per page", link.name), "change"}};
   for (const Phase& phase : kPhases) rows[0].push_back(phase.name);
   rows[0].push_back("wait");
   for (const Mode& m : kModes) {

@@ -56,7 +56,7 @@ json figures_of(const CapturedRun& run) {
   if (!run.succeeded()) return failure(run);
   json figures = json::parse(run.output, nullptr, false);
   if (!figures.is_object() || !figures.contains("ops_per_s") || !figures.contains("checksum")) {
-    return {{"failed", "it printed something unexpected: " + run.output.substr(0, 100)}};
+    return {{"failed", "unexpected output: " + run.output.substr(0, 100)}};
   }
   figures["wall_s"] = run.seconds;
   figures["peak_bytes"] = run.peak_bytes;
@@ -116,7 +116,7 @@ class AllRun {
       if (access(path_of(app).c_str(), X_OK) == 0) apps_.push_back(app);
       else if (done.ok()) done = results_.put("skipped", app, "not built in " + settings_.apps_dir);
     }
-    if (done.ok() && apps_.empty()) done = Status::error(ENOENT, "no application is in {}", settings_.apps_dir);
+    if (done.ok() && apps_.empty()) done = Status::error(ENOENT, "there is no application in {}", settings_.apps_dir);
     configurations_ = settings_.list.configurations;
     if (!done.ok() || std::ranges::find(configurations_, kZram) == configurations_.end()) return done;
     // Twice the data: when a swap area is nearly full, the kernel frees the slots of pages that were swapped in.
@@ -223,7 +223,7 @@ class AllRun {
     if (!done.ok()) return done.status();
     // The kernel kills programs whose swapping makes too little progress. That is a result.
     if (!done->succeeded() && (*limited)->kills() > 0) {
-      return json{{"killed", "by the kernel in its memory limit"}};
+      return json{{"killed", "killed by the kernel in its memory limit"}};
     }
     return figures_of(*done);
   }

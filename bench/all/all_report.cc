@@ -262,9 +262,8 @@ std::string all_text(const json& document, const TaskList& list) {
   if (document.contains("link"))
     text += fmt::format(", {:.2f} us a page", document["link"]["round_trip_us"].get<double>());
   text +=
-      "; medians, configurations in turn\nfetches: faults of the busiest thread that fetch; ideal: of native, if each "
-      "took that "
-      "and nothing else\n";
+      "; medians, configurations in turn\nfetches: fetching faults of the busiest thread; ideal: share of native if a "
+      "fetch cost that latency and nothing else\n";
   for (const std::string& app : list.apps) {
     if (!find_application(app) || !was_run(document, app, kNative)) continue;
     text += "\n" + headline(document, app) + throughput_table(document, app, list.shares) +

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(TasksTest, NativeComesFirstAndWaysTakeTurns) {
+TEST(TasksTest, NativeIsFirstAndConfigurationsAlternate) {
   std::vector<std::string> keys;
   for (const Task& task : tasks_of({{"gups"}, {kNative, kFar, kHinted}, {10, 50}, 2})) keys.push_back(task.key());
   EXPECT_EQ(keys, (std::vector<std::string>{"gups/native/100/0", "gups/far/10/0", "gups/hinted/10/0", "gups/far/50/0",
@@ -42,7 +42,7 @@ class ResultsTest : public testing::Test {
   Task task_{"gups", kFar, 10, 0}, again_{"gups", kFar, 10, 1}, other_{"gups", kFar, 50, 0};
 };
 
-TEST_F(ResultsTest, EveryFigureIsThereAfterARestart) {
+TEST_F(ResultsTest, ResultsSurviveARestart) {
   auto results = open();
   ASSERT_TRUE(results.ok());
   EXPECT_TRUE(results->needs(task_));
@@ -64,12 +64,12 @@ TEST_F(ResultsTest, OtherSettingsAreAnErrorUnlessFresh) {
   EXPECT_TRUE(fresh->needs(task_));
 }
 
-TEST_F(ResultsTest, AFileOfSomethingElseIsNotOverwritten) {
+TEST_F(ResultsTest, AFileOfAnotherKindIsNotOverwritten) {
   ASSERT_TRUE(write_file(file_, "{\"benchmark\": \"paging\"}").ok());
   EXPECT_FALSE(open().ok());
 }
 
-TEST_F(ResultsTest, FailedRunsAreTriedAgainAndCutOffOnesAreNot) {
+TEST_F(ResultsTest, FailedRunsAreRepeatedAndCutOffOnesAreNot) {
   auto results = open();
   ASSERT_TRUE(results->put(task_, {{"failed", "status 1"}}).ok());
   EXPECT_TRUE(results->needs(task_));
@@ -88,7 +88,7 @@ TEST(NotesTest, MoreNearMemoryThanTheShareIsNoted) {
                      {"gups/far/25/0", {{"costs", {{"near_bytes", 8 << 20}, {"heap_bytes", 32 << 20}}}}}}}};
   std::vector<std::string> notes = notes_of(document);
   ASSERT_EQ(notes.size(), 1u);
-  EXPECT_TRUE(has(notes[0], "gups/far/10/0: near were 8.00 MiB of 32.0 MiB")) << notes[0];
+  EXPECT_TRUE(has(notes[0], "gups/far/10/0: 8.00 MiB of 32.0 MiB were near")) << notes[0];
 }
 
 json all_document() {
@@ -120,7 +120,7 @@ json all_document() {
 
 const TaskList kList = {{"gups", "analytics"}, {kFar, kHinted, kZram}, {10}, 1};
 
-TEST(AllReportTest, TheTableHasEveryWayBesideTheIdeal) {
+TEST(AllReportTest, TheTableHasEveryConfigurationAndTheIdeal) {
   EXPECT_DOUBLE_EQ(*ideal_throughput(all_document(), "gups", 10), 0.5);
   std::string text = all_text(all_document(), kList);
   EXPECT_TRUE(has(text, "gups; ops_per_s: native 8,000,000\n")) << text;
@@ -141,7 +141,7 @@ TEST(AllReportTest, DifferentResultsAndFailuresAreProblems) {
   EXPECT_TRUE(has(problems[1], "results differ: gups/far/10/0 a gups/hinted/10/0 b")) << problems[1];
 }
 
-TEST(AllReportTest, ChartsAreThereForWhatWasMeasured) {
+TEST(AllReportTest, ThereIsAChartForEveryMeasurement) {
   auto charts = all_charts(all_document(), kList);
   ASSERT_EQ(charts.size(), 2u);
   const LineChart& shares = charts["gups.svg"].at(0);

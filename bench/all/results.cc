@@ -67,7 +67,7 @@ Result<Results> Results::open(const std::string& file, const json& settings, boo
   if (text.empty()) return results;
   json old = json::parse(text, nullptr, false);
   if (!old.is_object() || !old.contains("settings") || !old.contains("runs")) {
-    return Status::error(EINVAL, "{} is not from this benchmark; give --fresh or another --out", file);
+    return Status::error(EINVAL, "{} is not a result of this benchmark; give --fresh or another --out", file);
   }
   std::string other = differences(old["settings"], settings);
   if (!other.empty()) {
@@ -145,8 +145,8 @@ std::vector<std::string> notes_of(const json& document) {
     if (!record.contains("costs")) continue;
     uint64_t near = record["costs"]["near_bytes"], heap = record["costs"]["heap_bytes"];
     if (static_cast<double>(near) * 100 > kMore * share_of(key) * static_cast<double>(heap)) {
-      notes.push_back(fmt::format("{}: near were {} of {}, the least that can be; take a larger --size", key,
-                                  format_size(near), format_size(heap)));
+      notes.push_back(fmt::format("{}: {} of {} were near, the minimum; give a larger --size", key, format_size(near),
+                                  format_size(heap)));
     }
   }
   return notes;

@@ -43,7 +43,7 @@ Result<std::string> find_applications() {
   if (!installation.ok()) return installation.status();
   std::string place = installation->applications();
   if (access(place.c_str(), R_OK) == 0) return place;
-  return Status::error(ENOENT, "the applications are not at {}; name their folder by --apps-dir", place);
+  return Status::error(ENOENT, "there are no applications in {}; give their folder with --apps-dir", place);
 }
 
 }  // namespace farside::bench

@@ -90,9 +90,9 @@ std::vector<Measurement> measurements(const Context& context) {
 }
 
 std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"random writes of lines", "pages evicted a write",
-                                                 "evictors: cycles a byte", "cycles a write",
-                                                 "evacuator: cycles a write"}};
+  std::vector<std::vector<std::string>> rows = {{"random writes of lines", "pages evicted per write",
+                                                 "evictors: cycles per byte", "cycles per write",
+                                                 "evacuator: cycles per write"}};
   for (const char* over : kOvers) {
     for (const NamedConfiguration& configuration : kConfigurations) {
       json key = key_of(over, configuration.name);
@@ -109,7 +109,7 @@ std::string text(const json& document) {
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
   for (const char* over : kOvers) {
-    goals.push_back({fmt::format("pages of objects that leave over {}, hybrid: evictors' cycles a byte", over),
+    goals.push_back({fmt::format("evicted pages of objects over {}, hybrid: evictors' cycles per byte", over),
                      figure(document, key_of(over, "objects, hybrid"), "evictor_cycles_per_byte"), kGoal, false, ""});
   }
   return goals;

@@ -134,8 +134,8 @@ std::vector<Measurement> measurements(const Context& context) {
 }
 
 std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"free near memory, %", "least", "median",
-                                                 "reads that waited for memory, %", "garbage at most, %",
+  std::vector<std::vector<std::string>> rows = {{"free near memory, %", "minimum", "median",
+                                                 "reads that waited for memory, %", "most garbage, %",
                                                  "thousand reads/s"}};
   for (const char* over : kOvers) {
     for (const Scopes& scopes : kScopes) {

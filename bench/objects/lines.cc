@@ -54,14 +54,14 @@ void Lines::read(uint64_t i) {
   if (hinted_) hinted_->hint_read(reinterpret_cast<std::byte*>(array_ + i), sizeof(Line));
   deref_scope scope;
   const Line* line = array_ ? array_ + i : owners_[i].deref(scope);
-  if (*static_cast<const volatile uint64_t*>(line->words) != i) die("line {} holds something else", i);
+  if (*static_cast<const volatile uint64_t*>(line->words) != i) die("line {} has wrong content", i);
 }
 
 void Lines::write(uint64_t i) {
   deref_scope scope;
   Line* line = array_ ? array_ + i : owners_[i].deref_mut(scope);
   *static_cast<volatile uint64_t*>(line->words + 7) = i;
-  if (line->words[0] != i) die("line {} holds something else", i);
+  if (line->words[0] != i) die("line {} has wrong content", i);
 }
 
 double time_fibers(unsigned fibers, const std::function<void(unsigned)>& work) {

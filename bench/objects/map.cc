@@ -123,7 +123,7 @@ class Lookups {
       uint64_t key = keys_[next_++ % keys_.size()];
       Value value;
       if (!table_.get(key, &value) || value.words[0] != key || value.words[30] != ~key)
-        die("key {} has another value", key);
+        die("key {} has a wrong value", key);
     }
   }
   const Table& table_;

@@ -40,7 +40,7 @@ double time_misses(FarMemory& far, uint64_t bytes, uint64_t accesses) {
     uint64_t start = ticks();
     uint64_t number = objects[at].deref(scope)->words[0];
     if (is_far) misses.push_back(static_cast<uint32_t>(ticks() - start));
-    if (number != at) die("object {} holds {}", at, number);
+    if (number != at) die("object {} contains {}", at, number);
   }
   return median_us(misses);
 }
@@ -87,7 +87,7 @@ std::vector<Measurement> measurements(const Context& context) {
 }
 
 std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"a miss, us", "64 B", "transport alone", "4 KiB", "transport alone"}};
+  std::vector<std::vector<std::string>> rows = {{"us per miss", "64 B", "transport alone", "4 KiB", "transport alone"}};
   for (const char* over : kOvers) {
     rows.push_back({over});
     for (const char* name : {"line_us", "line_transport_us", "page_us", "page_transport_us"})

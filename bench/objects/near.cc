@@ -154,7 +154,7 @@ std::string text(const json& document) {
   const json& chased = near["chase"];
   rows.push_back({"chase through 128 MB, raw", fmt::format("{:.1f}", chased["raw_ns"]["median"].get<double>()), ""});
   rows.push_back({"chase through 128 MB, deref", fmt::format("{:.1f}", chased["far_ns"]["median"].get<double>()), ""});
-  return format_table(rows) + "Instructions beyond the same loop without a use.\n";
+  return format_table(rows) + "Instructions in addition to the same loop without the dereference.\n";
 }
 
 std::vector<Goal> goals(const json& document) {

@@ -301,7 +301,7 @@ std::vector<Measurement> measurements(const Context& context) {
 }
 
 std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"all near, ns an operation", "std types", "far types", "ratio"}};
+  std::vector<std::vector<std::string>> rows = {{"all near, ns per operation", "std types", "far types", "ratio"}};
   for (const char* app : kApps) {
     rows.push_back({app, figure_text(document, key_of(app), "std_ns"), figure_text(document, key_of(app), "far_ns"),
                     figure_text(document, key_of(app), "ratio", 1, 2)});

@@ -171,7 +171,7 @@ std::vector<Goal> goals(const json& document) {
 // As figure 7 of Atlas: the share of segments that are fetched as pages grows as objects that are used together are
 // moved to the same segments.
 std::vector<LineChart> charts(const json& document) {
-  LineChart chart{"Segments that come back as pages, hybrid, over tcp", "time", "share", kSlices, 1.05, {}};
+  LineChart chart{"Segments fetched as pages, hybrid, over tcp", "time", "share", kSlices, 1.05, {}};
   for (const char* workload : kWorkloads) {
     LineChart::Series series{workload, {}};
     const json& row = *find_row(document, key_of("tcp", workload, "objects, hybrid"));

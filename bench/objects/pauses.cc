@@ -38,7 +38,7 @@ struct Variant {
   const char* name;
   bool stops_world;
 };
-constexpr Variant kVariants[] = {{"beside the threads", false}, {"with the world stopped", true}};
+constexpr Variant kVariants[] = {{"concurrent", false}, {"with the program stopped", true}};
 
 json key_of(const std::string& evacuator) { return {{"suite", "pauses"}, {"evacuator", evacuator}}; }
 
@@ -189,8 +189,8 @@ std::vector<Measurement> measurements(const Context& context) {
 }
 
 std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"us for a batch of writes and new objects", "p50", "p90", "p99",
-                                                 "p99.9", "pauses", "us a pause", "objects moved"}};
+  std::vector<std::vector<std::string>> rows = {{"us per batch of writes and new objects", "p50", "p90", "p99", "p99.9",
+                                                 "pauses", "us per pause", "objects moved"}};
   for (const Variant& variant : kVariants) {
     rows.push_back({fmt::format("evacuator {}", variant.name)});
     for (const char* name : {"p50_us", "p90_us", "p99_us", "p999_us", "pauses", "pause_us", "moved"})
@@ -203,8 +203,8 @@ std::string text(const json& document) {
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
   auto slowest = [&](const Variant& variant) { return figure(document, key_of(variant.name), "p999_us"); };
-  add_ratio_goal(&goals, "p99.9 of a batch: evacuator beside the threads against a stopped world",
-                 slowest(kVariants[0]), slowest(kVariants[1]), 0.5, false);
+  add_ratio_goal(&goals, "p99.9 of a batch: concurrent evacuator against a stopped program", slowest(kVariants[0]),
+                 slowest(kVariants[1]), 0.5, false);
   return goals;
 }
 

@@ -48,7 +48,8 @@ template <typename Owner, size_t kCount>
 Status read_fields(const Field<Owner> (&fields)[kCount], const json& object, Owner* owner) {
   for (const auto& f : fields) {
     if (!object.is_object() || !object.contains(f.name) || !object[f.name].is_number() || object[f.name] < 0) {
-      return Status::error(EINVAL, "costs: {} is missing or no cost; write the file anew with --save-costs", f.name);
+      return Status::error(EINVAL, "costs: {} is missing or not a cost; create the file again with --save-costs",
+                           f.name);
     }
     owner->*f.value = object[f.name];
   }
@@ -75,7 +76,7 @@ Result<Costs> parse_costs(const json& document) {
   Costs costs;
   if (!document.is_object() || !document.contains("machine") || !document.contains("workloads") ||
       !document["workloads"].is_object()) {
-    return Status::error(EINVAL, "costs: no machine or no workloads; write the file anew with --save-costs");
+    return Status::error(EINVAL, "costs: no machine or no workloads; create the file again with --save-costs");
   }
   Status read = read_fields(kMachineFields, document["machine"], &costs.here);
   if (!read.ok()) return read;
@@ -86,7 +87,7 @@ Result<Costs> parse_costs(const json& document) {
     if (!read.ok()) return read;
     WorkloadCosts& w = costs.workloads[name];
     if (w.faults_per_access <= 0 || w.pages_per_fault <= 0) {
-      return Status::error(EINVAL, "costs: {} has no faults; write the file anew with --save-costs", name);
+      return Status::error(EINVAL, "costs: {} has no faults; create the file again with --save-costs", name);
     }
   }
   costs.frames = document.value("frames", uint64_t{0});

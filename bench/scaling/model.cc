@@ -161,7 +161,7 @@ class Model {
     co_await spend(t, static_cast<Time>(asleep) * m_.wake, Part::kFrames);
   }
 
-  // FaultPath::take_frame.
+  // FetchPath::take_frame.
   Task take_frame(Thread& t) {
     if (t.cached > 0) {
       t.cached--;
@@ -207,7 +207,7 @@ class Model {
     count(t, Part::kNoFrame, now() - start);
   }
 
-  // ---- The fault path: fault_path.cc ----
+  // ---- The fault path: fault_path.cc, fetch_path.cc ----
 
   Task application(Thread& t) {
     co_await cores_.enter(t);
@@ -322,7 +322,7 @@ class Model {
     if (latencies_.size() >= s_.faults) done_ = true;
   }
 
-  // ---- The eviction path: evictor.cc ----
+  // ---- The eviction path: evictor.cc, evictor_group.cc ----
 
   Task evictor(EvictorState& e) {
     co_await cores_.enter(e);

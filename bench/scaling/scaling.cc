@@ -165,14 +165,14 @@ class Prediction {
     json rows = json::array();
     for (const char* workload : {kRandomRead, kRandomWrite}) {
       if (!has(workload)) continue;
-      for (unsigned under_configuration : {4u, 1u}) {
+      for (unsigned in_flight : {4u, 1u}) {
         for (unsigned batch : s_.batches) {
           Design design = hinted();
           design.evictors = 4;
           design.batch = batch;
-          design.batches = under_configuration;
+          design.batches = in_flight;
           json row = to_json(simulate(large(workload, kManyThreads, design)));
-          row.update({{"workload", workload}, {"under_configuration", under_configuration}, {"batch", batch}});
+          row.update({{"workload", workload}, {"in_flight", in_flight}, {"batch", batch}});
           rows.push_back(row);
         }
       }
@@ -304,7 +304,7 @@ class Prediction {
     Design background = hinted();
     background.evictors = 4;
     for (const NamedDesign& d : {NamedDesign{"evictors only, pipelined", background},
-                                 {"4 evictors, then by whoever faults, batches of 32", faulters},
+                                 {"4 evictors, then by faulting threads, batches of 32", faulters},
                                  {"the same with one queue and one mapping, with signals", rivals()}}) {
       for (unsigned n : {8u, 24u, kManyThreads}) {
         json row = to_json(simulate(large(kRandomRead, n, d.design)));

@@ -77,18 +77,17 @@ std::string threads_text(const json& document) {
 }
 
 std::string batches_text(const json& document) {
-  Rows rows = {
-      {"48 threads, 4 evictors, hinted: batch", "under configuration", "M pages/s", "p99 us", "evictors busy"}};
+  Rows rows = {{"48 threads, 4 evictors, hinted: batch", "in flight", "M pages/s", "p99 us", "evictors busy"}};
   for (const json& row : document["batches"]) {
     rows.push_back({fmt::format("{}: {}", row["workload"].get<std::string>(), row["batch"].get<unsigned>()),
-                    std::to_string(row["under_configuration"].get<unsigned>()), millions(row), us(row["p99_us"]),
+                    std::to_string(row["in_flight"].get<unsigned>()), millions(row), us(row["p99_us"]),
                     percent(row["evictors_busy"])});
   }
   return format_table(rows) + "\n";
 }
 
 std::string breakdown_text(const json& document) {
-  Rows rows = {{"random read: us of a fault"}};
+  Rows rows = {{"random read: us per fault"}};
   for (const json& row : document["breakdown"]) {
     rows[0].push_back(fmt::format("{} {}", row["threads"].get<unsigned>(), row["design"].get<std::string>()));
   }
@@ -186,10 +185,9 @@ std::vector<LineChart> batch_charts(const json& document) {
   std::vector<LineChart> charts;
   for (const char* workload : {"random read", "random write"}) {
     auto wanted = [&](const json& row) { return row["workload"] == workload; };
-    charts.push_back(line_chart(document["batches"], fmt::format("{}, 48 threads, 4 evictors", workload),
-                                "under_configuration", "batch", "pages a batch", "million pages a second", wanted,
-                                millions_of));
-    for (auto& series : charts.back().series) series.name += " under configuration";
+    charts.push_back(line_chart(document["batches"], fmt::format("{}, 48 threads, 4 evictors", workload), "in_flight",
+                                "batch", "pages a batch", "million pages a second", wanted, millions_of));
+    for (auto& series : charts.back().series) series.name += " in flight";
   }
   return charts;
 }
