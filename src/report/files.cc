@@ -20,7 +20,15 @@ Status write_file(const std::string& file, const std::string& text) {
   std::ofstream stream(file);
   stream << text;
   if (stream.flush()) return {};
-  return Status::error(EIO, "cannot write {}; look at the rights and the space there", file);
+  return Status::error(EIO, "cannot write {}; check permissions and free space", file);
+}
+
+Status write_files(const std::string& directory, const NamedFiles& files) {
+  for (const auto& [name, content] : files) {
+    Status written = write_file((std::filesystem::path(directory) / name).string(), content);
+    if (!written.ok()) return written;
+  }
+  return {};
 }
 
 Status replace_file(const std::string& file, const std::string& text) {
@@ -41,7 +49,8 @@ Status make_directory(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (error) {
-    return Status::error(error.value(), "cannot make the directory {}: {}; give another --out", path, error.message());
+    return Status::error(error.value(), "cannot create the directory {}: {}; give another --out", path,
+                         error.message());
   }
   if (access(path.c_str(), W_OK) == 0) return {};
   return Status::error(EACCES, "cannot write into the directory {}; give another --out", path);

@@ -1,6 +1,8 @@
 // Reading and writing files of results.
 #pragma once
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/status.h"
 
@@ -11,6 +13,10 @@ Status check_writable(const std::string& file);
 
 // Replaces the contents. "" means no file.
 Status write_file(const std::string& file, const std::string& text);
+
+// Names and contents. Writes the files into a directory until one cannot be written.
+using NamedFiles = std::vector<std::pair<std::string, std::string>>;
+Status write_files(const std::string& directory, const NamedFiles& files);
 
 // Writes to FILE.part and renames it, so that readers see the old or the new contents, never a part of them.
 Status replace_file(const std::string& file, const std::string& text);

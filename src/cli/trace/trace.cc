@@ -22,7 +22,7 @@ constexpr const char* kHelp =
     "The options are those of farside run. Build the program with -g, so that lines can be named; it may be "
     "optimized.\n"
     "Writes trace.json, folded.txt and flame.svg (for a browser) into --out, and a table to standard error.\n"
-    "docs/guide/trace.md tells how to read them.\n\n"
+    "docs/guide/trace.md explains them.\n\n"
     "Examples:\n"
     "  farside trace --local 10% -- ./job data.csv\n"
     "  farside trace --local 256M --out sort-trace --coverage 99 -- sort big.txt";
@@ -57,25 +57,24 @@ class RawFile {
   std::string path_;
 };
 
-Status write_files(const Analysis& analysis, const TraceArguments& arguments, const std::vector<std::string>& program) {
+Status write_results(const Analysis& analysis, const TraceArguments& arguments,
+                     const std::vector<std::string>& program) {
   std::string json =
       to_json(analysis, program, arguments.coverage).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  auto in_out = [&](const char* name) { return (std::filesystem::path(arguments.out) / name).string(); };
-  Status written = write_file(in_out("trace.json"), json + "\n");
-  if (written.ok()) written = write_file(in_out("folded.txt"), to_folded(analysis));
-  if (written.ok()) written = write_file(in_out("flame.svg"), to_flame_graph(analysis));
-  return written;
+  return write_files(
+      arguments.out,
+      {{"trace.json", json + "\n"}, {"folded.txt", to_folded(analysis)}, {"flame.svg", to_flame_graph(analysis)}});
 }
 
-Status tell(const RawFile& raw, const TraceArguments& arguments, const std::vector<std::string>& program) {
+Status report(const RawFile& raw, const TraceArguments& arguments, const std::vector<std::string>& program) {
   Result<trace::Recording> recording = trace::read_recording(raw.path());
   if (!recording.ok()) return recording.status();
   if (recording->cut_short) {
-    log(LogLevel::kWarning, "a process's part of the trace is not whole and is left out: was the disk full?");
+    log(LogLevel::kWarning, "the trace of a process is incomplete and is omitted: was the disk full?");
   }
   Result<Analysis> analysis = trace::analyze(*recording);
   if (!analysis.ok()) return analysis.status();
-  Status written = write_files(*analysis, arguments, program);
+  Status written = write_results(*analysis, arguments, program);
   if (written.ok()) fputs(to_table(*analysis, arguments.coverage, arguments.out).c_str(), stderr);
   return written;
 }
@@ -92,8 +91,8 @@ int trace_program(const TraceArguments& arguments, const std::vector<std::string
   int exit_status = 0;
   Result<int> wait_status = run_program("farside trace", arguments.options, program, &exit_status);
   if (!wait_status.ok()) return fail(wait_status.status(), exit_status);
-  Status told = tell(raw, arguments, program);
-  if (!told.ok()) return fail(told);
+  Status reported = report(raw, arguments, program);
+  if (!reported.ok()) return fail(reported);
   *failed = false;
   return *wait_status;
 }

@@ -5,8 +5,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -15,6 +13,7 @@
 #include "cli/track/report.h"
 #include "launch/child.h"
 #include "launch/program_check.h"
+#include "report/files.h"
 #include "report/machine.h"
 
 namespace farside::cli {
@@ -26,13 +25,11 @@ using track::Tracker;
 using track::WriteTracker;
 
 constexpr const char* kHelp =
-    "Dirty is a line of 64 B, a page or a naturally aligned block of 2 MiB of which at least one byte differs from "
-    "what "
-    "it\nheld when the window began. Only this process is tracked, not its children. A table goes to standard error;\n"
-    "with --out DIR, track.json, track.csv and track.svg are written there. An interrupt ends the tracking of a "
-    "process\n"
-    "that was running before, which goes on; a program that was started is tracked to its end, and its exit status is "
-    "ours.\ndocs/guide/track.md tells more.\n\n"
+    "A line of 64 B, a page or an aligned block of 2 MiB is dirty if at least one of its bytes differs from its value "
+    "at\n"
+    "the start of the window. Children are not tracked. A table is printed to standard error; --out DIR also writes\n"
+    "track.json, track.csv and track.svg. An interrupt ends the tracking of a process given by -p, which continues. A\n"
+    "program after -- is tracked to its end, and its exit status is returned. See docs/guide/track.md.\n\n"
     "Examples:\n"
     "  farside track -- ./job data.csv\n"
     "  farside track -p 4711 --window 0.1 --for 30 --out job-writes\n"
@@ -43,7 +40,7 @@ constexpr size_t kRowsPerHead = 20;
 struct TrackArguments {
   pid_t pid = 0;
   double window_seconds = 1;
-  double most_seconds = 0;  // 0: until the process ends
+  double max_seconds = 0;  // 0: until the process ends
   std::string out, method, memory;
   bool quiet = false;
 };
@@ -64,29 +61,12 @@ Result<uint64_t> room_for_snapshot(const std::string& given) {
   return Status::error(EINVAL, "--memory {}: not a size such as 2G", given);
 }
 
-Status make_directory(const std::string& path) {
-  std::error_code error;
-  if (path.empty()) return {};
-  std::filesystem::create_directories(path, error);
-  if (!error && access(path.c_str(), W_OK) == 0) return {};
-  return Status::error(EACCES, "cannot write into the directory {}; give another --out", path);
-}
-
-Status write_file(const std::string& directory, const char* name, const std::string& content) {
-  std::string path = (std::filesystem::path(directory) / name).string();
-  std::ofstream file(path);
-  file << content;
-  if (file.flush()) return {};
-  return Status::error(EIO, "cannot write {}; look at the rights and the space there", path);
-}
-
-Status write_files(const Report& report, const std::string& directory) {
+Status write_results(const Report& report, const std::string& directory) {
   if (directory.empty()) return {};
   std::string json = track::to_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  Status written = write_file(directory, "track.json", json + "\n");
-  if (written.ok()) written = write_file(directory, "track.csv", track::to_csv(report));
-  if (written.ok()) written = write_file(directory, "track.svg", track::to_svg(report));
-  return written;
+  return write_files(
+      directory,
+      {{"track.json", json + "\n"}, {"track.csv", track::to_csv(report)}, {"track.svg", track::to_svg(report)}});
 }
 
 // Tracks one process until it ends, the time is over or a signal requests the end.
@@ -167,7 +147,7 @@ class Session {
     auto period = static_cast<uint64_t>(arguments_.window_seconds * 1e9);
     next_ns_ = std::max(next_ns_ + period, now_ns() + period / 2);
     bool time_over =
-        arguments_.most_seconds > 0 && static_cast<double>(now_ns() - start_ns_) >= arguments_.most_seconds * 1e9;
+        arguments_.max_seconds > 0 && static_cast<double>(now_ns() - start_ns_) >= arguments_.max_seconds * 1e9;
     if (time_over) over_ = true;
   }
 
@@ -228,7 +208,7 @@ int track_program(const TrackArguments& arguments, const std::vector<std::string
   if (!possible.ok()) return fail(possible, kExitUsage);
   auto room = room_for_snapshot(arguments.memory);
   if (!room.ok()) return fail(room.status(), kExitUsage);
-  Status made = make_directory(arguments.out);
+  Status made = arguments.out.empty() ? Status() : make_directory(arguments.out);
   if (!made.ok()) return fail(made);
   SignalHold hold;
   int exit_status = 0;
@@ -240,7 +220,7 @@ int track_program(const TrackArguments& arguments, const std::vector<std::string
   *wait_status = session.finish();
   if (!ran.ok()) return fail(ran);
   if (!arguments.quiet) fputs(track::summary(session.report()).c_str(), stderr);
-  Status written = write_files(session.report(), arguments.out);
+  Status written = write_results(session.report(), arguments.out);
   if (!written.ok()) return fail(written);
   *end_like = !program.empty();
   return 0;
@@ -257,7 +237,7 @@ void add_track_command(CLI::App& app, std::vector<std::string> program) {
       ->type_name("S")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  command->add_option("--for", arguments->most_seconds, "stop tracking after so many seconds")
+  command->add_option("--for", arguments->max_seconds, "stop tracking after so many seconds")
       ->type_name("S")
       ->check(CLI::PositiveNumber);
   command->add_option("--out", arguments->out, "directory for track.json, track.csv and track.svg")->type_name("DIR");
