@@ -280,7 +280,7 @@ TEST_F(ObjectsSmokeTest, RatesAndBytesAreNotZero) {
 TEST_F(ObjectsSmokeTest, SkewedLookupsFetchLess) {
   std::map<std::pair<std::string, double>, double> fetched;
   for (const json& row : rows("map")) {
-    if (row["over"] == "shm" && row["fibers"] == 1)
+    if (row["transport"] == "shm" && row["fibers"] == 1)
       fetched[{row["configuration"], row["exponent"]}] = median_of(row, "bytes_per_lookup");
   }
   ASSERT_EQ(fetched.size(), 3u * 8u);
@@ -296,7 +296,7 @@ TEST_F(ObjectsSmokeTest, SharesAreSharesAndQuantilesGrow) {
     for (const char* series : {"free", "garbage"}) {
       for (double share : row[series]) EXPECT_TRUE(share >= 0 && share <= 1) << series << " " << share;
     }
-    EXPECT_LE(median_of(row, "free_least"), median_of(row, "free_median"));
+    EXPECT_LE(median_of(row, "free_min"), median_of(row, "free_median"));
   }
   for (const json& row : rows("pauses")) {
     EXPECT_GT(median_of(row, "p50_us"), 0);

@@ -151,18 +151,18 @@ std::string fibers_text(const json& document) {
 }
 
 std::vector<LineChart> fibers_charts(const json& document) {
-  double most = 0;
+  double largest = 0;
   LineChart chart{
       "Random reads of far pages", "fibers or threads", "thousand reads/s", kCounts[std::size(kCounts) - 1], 0, {}};
   for (const json& configuration : document["configurations"]) {
     LineChart::Series series{configuration["name"], {}};
     for (size_t i = 0; i < std::size(kCounts); i++) {
       series.points.emplace_back(kCounts[i], rate_of(configuration, i) / 1000);
-      most = std::max(most, rate_of(configuration, i) / 1000);
+      largest = std::max(largest, rate_of(configuration, i) / 1000);
     }
     chart.series.push_back(series);
   }
-  chart.y_most = most * 1.1;
+  chart.y_max = largest * 1.1;
   return {chart};
 }
 

@@ -84,8 +84,8 @@ Status RedisServer::connect_within(uint64_t seconds) {
     return Status::error(ENAMETOOLONG, "{} is too long", socket_path_);
   memcpy(address.sun_path, socket_path_.c_str(), socket_path_.size());
   socket_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  timeval patience = {static_cast<time_t>(kReplySeconds), 0};
-  setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  timeval timeout = {static_cast<time_t>(kReplySeconds), 0};
+  setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   for (uint64_t begin = now_ns(); now_ns() - begin < seconds * 1'000'000'000;) {
     if (connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) return {};
     if (ended()) return Status::error(ECHILD, "redis-server ended during startup");

@@ -153,9 +153,9 @@ json summed(const std::vector<json>& runs, size_t cell) {
   return sum;
 }
 
-double figure(const json& document, const char* over, const char* mode, const Pattern& pattern, const char* name) {
+double figure(const json& document, const char* link, const char* mode, const Pattern& pattern, const char* name) {
   for (const json& row : document["rows"]) {
-    if (row["over"] == over && row["mode"] == mode && row["pattern"] == pattern.name() && row["lines"] == pattern.lines)
+    if (row["link"] == link && row["mode"] == mode && row["pattern"] == pattern.name() && row["lines"] == pattern.lines)
       return row[name]["median"];
   }
   return 0;
@@ -163,11 +163,11 @@ double figure(const json& document, const char* over, const char* mode, const Pa
 
 std::vector<Goal> goals_of(const json& document) {
   std::vector<Goal> goals;
-  const char* over = kLinks[0].name;
+  const char* link = kLinks[0].name;
   for (const Pattern& p : patterns()) {
-    auto rate = [&](const char* mode) { return figure(document, over, mode, p, "goodput_mb_s"); };
+    auto rate = [&](const char* mode) { return figure(document, link, mode, p, "goodput_mb_s"); };
     double limit = p.alternate ? (p.lines <= 4 ? 3 : 0.95) : (p.lines <= 4 ? 5 : 0.95);
-    goals.push_back({fmt::format("{}: {} {} lines per page, auto against pages", over, p.lines, p.name()),
+    goals.push_back({fmt::format("{}: {} {} lines per page, auto against pages", link, p.lines, p.name()),
                      rate("auto") / rate("page"), limit, true, "x"});
   }
   return goals;
@@ -232,7 +232,7 @@ Result<json> measure_writeback(const WritebackSettings& s) {
     for (size_t m = 0; m < std::size(kModes); m++) {
       for (size_t p = 0; p < patterns().size(); p++) {
         json row = summed(runs[l][m], p);
-        row.update({{"over", kLinks[l].name},
+        row.update({{"link", kLinks[l].name},
                     {"mode", kModes[m].name},
                     {"pattern", patterns()[p].name()},
                     {"lines", patterns()[p].lines}});
@@ -262,7 +262,7 @@ std::vector<LineChart> writeback_charts(const json& document) {
       for (unsigned lines : kLines) {
         double rate = figure(document, link.name, m.name, {false, lines}, "goodput_mb_s");
         series.points.emplace_back(lines, rate);
-        chart.y_most = std::max(chart.y_most, 1.1 * rate);
+        chart.y_max = std::max(chart.y_max, 1.1 * rate);
       }
       chart.series.push_back(series);
     }

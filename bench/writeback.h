@@ -19,7 +19,7 @@ struct WritebackSettings {
   bool quiet = false;
 };
 
-// {"machine", "settings", "goals", "rows": [{"over", "mode", "pattern", "lines", figures}]}. The caller has no threads.
+// {"machine", "settings", "goals", "rows": [{"link", "mode", "pattern", "lines", figures}]}. The caller has no threads.
 Result<nlohmann::json> measure_writeback(const WritebackSettings& settings);
 std::string writeback_text(const nlohmann::json& document);
 std::vector<LineChart> writeback_charts(const nlohmann::json& document);

@@ -83,8 +83,8 @@ class Progress:
 class Data:
     """The passages to store: file:line -> some lines from there on."""
 
-    def __init__(self, most_bytes):
-        self.files = real_text.collect(most_bytes)
+    def __init__(self, max_bytes):
+        self.files = real_text.collect(max_bytes)
         self.bytes = sum(len(data) for _, data in self.files)
         self.count = sum(1 for _ in self.passages())
 

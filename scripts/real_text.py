@@ -33,9 +33,9 @@ def walk(roots=None):
                     yield path, data
 
 
-def collect(most_bytes, roots=None):
-    """Files of at most `most_bytes` in total, the last one cut after a line. Fewer if the machine has less text."""
-    files, left = [], most_bytes
+def collect(max_bytes, roots=None):
+    """Files of at most `max_bytes` in total, the last one cut after a line. Fewer if the machine has less text."""
+    files, left = [], max_bytes
     for path, data in walk(roots):
         if len(data) >= left:
             cut = data.rfind(b"\n", 0, left) + 1
@@ -53,13 +53,13 @@ def lines_of(data):
     return lines
 
 
-def passages_of(data, least_bytes):
-    """Splits a file. Yields (number of the first line, lines); all but the last have at least `least_bytes`."""
+def passages_of(data, min_bytes):
+    """Splits a file. Yields (number of the first line, lines); all but the last have at least `min_bytes`."""
     passage, size, first = [], 0, 1
     for number, line in enumerate(lines_of(data), 1):
         passage.append(line)
         size += len(line) + 1
-        if size >= least_bytes:
+        if size >= min_bytes:
             yield first, b"\n".join(passage)
             passage, size, first = [], 0, number + 1
     if passage:

@@ -106,11 +106,11 @@ class AllRun {
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     setenv("FARSIDE_TOKEN", server_->token().c_str(), 1);  // not on the command line, which other users can read
-    Status done = find_out_what_is_missing();
+    Status done = find_available();
     return done.ok() ? measure_link() : done;
   }
 
-  Status find_out_what_is_missing() {
+  Status find_available() {
     Status done;
     for (const std::string& app : settings_.list.apps) {
       if (access(path_of(app).c_str(), X_OK) == 0) apps_.push_back(app);

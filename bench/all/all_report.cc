@@ -19,7 +19,7 @@ using Table = std::vector<std::vector<std::string>>;
 using Series = LineChart::Series;
 
 constexpr unsigned kAllNear = 100;
-constexpr const char* kRunWays[] = {kFar, kHinted, kZram};
+constexpr const char* kMeasured[] = {kFar, kHinted, kZram};
 constexpr const char* kIdeal = "ideal";
 // In a fixed order, so that a configuration has the same colour in every plot.
 constexpr const char* kCurves[] = {kFar, kHinted, kIdeal, kZram, kNative};
@@ -48,7 +48,7 @@ bool was_run(const json& document, const std::string& app, const std::string& co
 
 std::vector<std::string> configurations_run(const json& document, const std::string& app) {
   std::vector<std::string> configurations;
-  for (const char* configuration : kRunWays) {
+  for (const char* configuration : kMeasured) {
     if (was_run(document, app, configuration)) configurations.push_back(configuration);
   }
   return configurations;
@@ -145,7 +145,7 @@ LineChart throughput_chart(const json& document, const std::string& app, const s
                                        : relative(document, app, configuration, share);
       if (!y) continue;
       series.points.emplace_back(share, 100 * *y);
-      chart.y_most = std::max(chart.y_most, 100 * *y);
+      chart.y_max = std::max(chart.y_max, 100 * *y);
     }
     chart.series.push_back(series);
   }
@@ -157,9 +157,9 @@ struct Unit {
   double divisor;
   const char* name;
 };
-Unit unit_for(double most) {
-  if (most >= 1e6) return {1e6, "million "};
-  return most >= 1e3 ? Unit{1e3, "thousand "} : Unit{1, ""};
+Unit unit_for(double largest) {
+  if (largest >= 1e6) return {1e6, "million "};
+  return largest >= 1e3 ? Unit{1e3, "thousand "} : Unit{1, ""};
 }
 
 // The first run of a configuration that has the member. A panel shows one run, not a mean.
@@ -182,20 +182,20 @@ std::vector<LineChart> panels(const json& document, const std::string& app, cons
       auto data = first_with(document, app, configuration, share, member);
       chart.series.push_back({configuration, data ? points(*data) : decltype(Series::points){}});
       for (auto [x, y] : chart.series.back().points) {
-        chart.x_most = std::max(chart.x_most, x);
-        chart.y_most = std::max(chart.y_most, y);
+        chart.x_max = std::max(chart.x_max, x);
+        chart.y_max = std::max(chart.y_max, y);
       }
     }
-    if (chart.x_most > 0 && chart.y_most > 0) charts.push_back(chart);
+    if (chart.x_max > 0 && chart.y_max > 0) charts.push_back(chart);
   }
   return charts;
 }
 
 void scale(LineChart* chart, double x, double y) {
-  chart->x_most /= x;
-  chart->y_most /= y;
+  chart->x_max /= x;
+  chart->y_max /= y;
   for (Series& series : chart->series) {
-    for (auto& point : series.points) point = {point.first / x, std::min(point.second / y, chart->y_most)};
+    for (auto& point : series.points) point = {point.first / x, std::min(point.second / y, chart->y_max)};
   }
 }
 
@@ -210,7 +210,7 @@ std::vector<LineChart> timeline_charts(const json& document, const std::string& 
     return points;
   });
   for (LineChart& chart : charts) {
-    Unit unit = unit_for(chart.y_most);
+    Unit unit = unit_for(chart.y_max);
     chart.x_label = "seconds";
     chart.y_label = fmt::format("{}operations/s", unit.name);
     scale(&chart, 1, unit.divisor);
@@ -228,12 +228,12 @@ std::vector<LineChart> latency_charts(const json& document, const std::string& a
     return points;
   });
   for (LineChart& chart : charts) {
-    double least = chart.y_most;
+    double smallest = chart.y_max;
     for (const Series& series : chart.series) {
-      for (auto [x, y] : series.points) least = std::min(least, y);
+      for (auto [x, y] : series.points) smallest = std::min(smallest, y);
     }
-    chart.y_most = std::min(chart.y_most, kShown * least);
-    Unit unit = unit_for(chart.x_most);
+    chart.y_max = std::min(chart.y_max, kShown * smallest);
+    Unit unit = unit_for(chart.x_max);
     chart.x_label = fmt::format("{}operations/s", unit.name);
     chart.y_label = "p99 us";
     scale(&chart, unit.divisor, 1);

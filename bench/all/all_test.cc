@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& section) { return text.find(section) != std::string::npos; }
 
 TEST(TasksTest, NativeIsFirstAndConfigurationsAlternate) {
   std::vector<std::string> keys;
@@ -160,7 +160,7 @@ TEST(AllReportTest, LatenciesBeyondSaturationAreDrawnAtTheTop) {
   }
   auto charts = all_charts(document, {{"memcached_load"}, {kFar}, {10}, 1});
   const LineChart& curve = charts["memcached_load_latency.svg"].at(0);
-  EXPECT_DOUBLE_EQ(curve.y_most, 1000);
+  EXPECT_DOUBLE_EQ(curve.y_max, 1000);
   EXPECT_EQ(curve.series[0].points, (std::vector<std::pair<double, double>>{{5, 50}, {9, 1000}}));
 }
 

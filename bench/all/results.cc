@@ -89,8 +89,8 @@ bool Results::needs(const Task& task) const {
 
 Status Results::put(const Task& task, json record) { return put("runs", task.key(), std::move(record)); }
 
-Status Results::put(const std::string& part, const std::string& name, json value) {
-  document_[part][name] = std::move(value);
+Status Results::put(const std::string& section, const std::string& name, json value) {
+  document_[section][name] = std::move(value);
   return write();
 }
 

@@ -41,7 +41,7 @@ class Results {
   // A failed run is repeated. A run that was cut off is not, and neither are its further repetitions.
   bool needs(const Task& task) const;
   Status put(const Task& task, nlohmann::json record);
-  Status put(const std::string& part, const std::string& name, nlohmann::json value);
+  Status put(const std::string& section, const std::string& name, nlohmann::json value);
   const nlohmann::json& document() const { return document_; }
 
  private:

@@ -26,8 +26,8 @@ constexpr NamedConfiguration kConfigurations[] = {{"plain pages", Configuration:
                                                   {"objects, one by one only", Configuration::kOneByOne},
                                                   {"objects, hybrid", Configuration::kHybrid}};
 
-json key_of(const std::string& over, const std::string& configuration) {
-  return {{"suite", "eviction"}, {"over", over}, {"configuration", configuration}};
+json key_of(const std::string& transport, const std::string& configuration) {
+  return {{"suite", "eviction"}, {"transport", transport}, {"configuration", configuration}};
 }
 
 // CPU time of the threads of this process with that name. 0 if the kernel does not report it.
@@ -59,8 +59,8 @@ void write_at_random(Lines& lines, uint64_t accesses, uint64_t seed) {
   });
 }
 
-Result<json> measure(const Context& context, const std::string& over, const NamedConfiguration& configuration) {
-  auto far = open_for_lines(context, over, configuration.configuration);
+Result<json> measure(const Context& context, const std::string& transport, const NamedConfiguration& configuration) {
+  auto far = open_for_lines(context, transport, configuration.configuration);
   if (!far.ok()) return far.status();
   Lines lines(**far, configuration.configuration, context.settings.bytes / sizeof(Line));
   write_at_random(lines, context.settings.accesses / 4, 0);
@@ -71,7 +71,7 @@ Result<json> measure(const Context& context, const std::string& over, const Name
   double evictions = after.evictions - before.evictions, cycles_per_ns = ticks_per_us() / 1000;
   double evictor = (after.evictor_ns - before.evictor_ns) * cycles_per_ns;
   double evacuator = (after.evacuator_ns - before.evacuator_ns) * cycles_per_ns;
-  return json::array({make_row(key_of(over, configuration.name),
+  return json::array({make_row(key_of(transport, configuration.name),
                                {{"evictions_per_write", evictions / writes},
                                 {"evictor_cycles_per_byte", evictor / std::max(1.0, evictions * kPageSize)},
                                 {"evictor_cycles_per_write", evictor / writes},
@@ -80,10 +80,10 @@ Result<json> measure(const Context& context, const std::string& over, const Name
 
 std::vector<Measurement> measurements(const Context& context) {
   std::vector<Measurement> all;
-  for (std::string over : kOvers) {
+  for (std::string transport : kTransports) {
     for (const NamedConfiguration& configuration : kConfigurations) {
-      all.push_back({fmt::format("eviction, {}, {}", configuration.name, over),
-                     [=, &configuration] { return measure(context, over, configuration); }});
+      all.push_back({fmt::format("eviction, {}, {}", configuration.name, transport),
+                     [=, &configuration] { return measure(context, transport, configuration); }});
     }
   }
   return all;
@@ -93,10 +93,10 @@ std::string text(const json& document) {
   std::vector<std::vector<std::string>> rows = {{"random writes of lines", "pages evicted per write",
                                                  "evictors: cycles per byte", "cycles per write",
                                                  "evacuator: cycles per write"}};
-  for (const char* over : kOvers) {
+  for (const char* transport : kTransports) {
     for (const NamedConfiguration& configuration : kConfigurations) {
-      json key = key_of(over, configuration.name);
-      rows.push_back({fmt::format("{}, {}", configuration.name, over),
+      json key = key_of(transport, configuration.name);
+      rows.push_back({fmt::format("{}, {}", configuration.name, transport),
                       figure_text(document, key, "evictions_per_write", 1, 3),
                       figure_text(document, key, "evictor_cycles_per_byte", 1, 2),
                       figure_text(document, key, "evictor_cycles_per_write", 1, 0),
@@ -108,9 +108,10 @@ std::string text(const json& document) {
 
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
-  for (const char* over : kOvers) {
-    goals.push_back({fmt::format("evicted pages of objects over {}, hybrid: evictors' cycles per byte", over),
-                     figure(document, key_of(over, "objects, hybrid"), "evictor_cycles_per_byte"), kGoal, false, ""});
+  for (const char* transport : kTransports) {
+    goals.push_back({fmt::format("evicted pages of objects over {}, hybrid: evictors' cycles per byte", transport),
+                     figure(document, key_of(transport, "objects, hybrid"), "evictor_cycles_per_byte"), kGoal, false,
+                     ""});
   }
   return goals;
 }

@@ -24,8 +24,8 @@ constexpr NamedConfiguration kConfigurations[] = {{"objects", Configuration::kOn
                                                   {"pages, hinted", Configuration::kHintedPages},
                                                   {"pages, no hints", Configuration::kPages}};
 
-json key_of(const std::string& over, const std::string& configuration, unsigned count) {
-  return {{"suite", "fibers"}, {"over", over}, {"configuration", configuration}, {"fibers", count}};
+json key_of(const std::string& transport, const std::string& configuration, unsigned count) {
+  return {{"suite", "fibers"}, {"transport", transport}, {"configuration", configuration}, {"fibers", count}};
 }
 
 void read_at_random(Lines& lines, uint64_t accesses, uint64_t seed) {
@@ -33,9 +33,9 @@ void read_at_random(Lines& lines, uint64_t accesses, uint64_t seed) {
   for (uint64_t i = 0; i < accesses; i++) lines.read(random.next() % lines.count());
 }
 
-Result<json> measure_far(const Context& context, const std::string& over, const NamedConfiguration& configuration,
+Result<json> measure_far(const Context& context, const std::string& transport, const NamedConfiguration& configuration,
                          unsigned fibers) {
-  auto far = open_for_lines(context, over, configuration.configuration);
+  auto far = open_for_lines(context, transport, configuration.configuration);
   if (!far.ok()) return far.status();
   Lines lines(**far, configuration.configuration, context.settings.bytes / sizeof(Line));
   uint64_t accesses = context.settings.accesses;
@@ -43,7 +43,7 @@ Result<json> measure_far(const Context& context, const std::string& over, const 
   double before = bytes_fetched(**far);
   double seconds = time_fibers(fibers, [&](unsigned f) { read_at_random(lines, accesses / fibers, kMaxCount + f); });
   double useful = static_cast<double>(accesses) * sizeof(Line);
-  return json::array({make_row(key_of(over, configuration.name, fibers),
+  return json::array({make_row(key_of(transport, configuration.name, fibers),
                                {{"reads_per_s", static_cast<double>(accesses) / seconds},
                                 {"bytes_per_useful", (bytes_fetched(**far) - before) / useful}})});
 }
@@ -69,11 +69,11 @@ Result<json> measure_swap(const Context& context, unsigned threads) {
 
 std::vector<Measurement> measurements(const Context& context) {
   std::vector<Measurement> all;
-  for (std::string over : kOvers) {
+  for (std::string transport : kTransports) {
     for (const NamedConfiguration& configuration : kConfigurations) {
       for (unsigned n : kCounts) {
-        all.push_back({fmt::format("{} fibers, {}, {}", n, configuration.name, over),
-                       [=, &configuration] { return measure_far(context, over, configuration, n); }});
+        all.push_back({fmt::format("{} fibers, {}, {}", n, configuration.name, transport),
+                       [=, &configuration] { return measure_far(context, transport, configuration, n); }});
       }
     }
   }
@@ -84,9 +84,11 @@ std::vector<Measurement> measurements(const Context& context) {
   return all;
 }
 
-std::vector<std::string> table_row(const json& document, const std::string& over, const std::string& configuration) {
-  std::vector<std::string> row = {fmt::format("{}, {}", configuration, over)};
-  for (unsigned n : kCounts) row.push_back(figure_text(document, key_of(over, configuration, n), "reads_per_s", 1000));
+std::vector<std::string> table_row(const json& document, const std::string& transport,
+                                   const std::string& configuration) {
+  std::vector<std::string> row = {fmt::format("{}, {}", configuration, transport)};
+  for (unsigned n : kCounts)
+    row.push_back(figure_text(document, key_of(transport, configuration, n), "reads_per_s", 1000));
   return row;
 }
 
@@ -98,10 +100,10 @@ std::string text(const json& document) {
   std::vector<std::vector<std::string>> rows = {{"random reads of 64 B, thousands a second, by fibers"}};
   for (unsigned n : kCounts) rows[0].push_back(fmt::format("{}", n));
   rows[0].push_back("bytes fetched for each useful one");
-  for (const char* over : kOvers) {
+  for (const char* transport : kTransports) {
     for (const NamedConfiguration& w : kConfigurations) {
-      rows.push_back(table_row(document, over, w.name));
-      rows.back().push_back(figure_text(document, key_of(over, w.name, kMaxCount), "bytes_per_useful"));
+      rows.push_back(table_row(document, transport, w.name));
+      rows.back().push_back(figure_text(document, key_of(transport, w.name, kMaxCount), "bytes_per_useful"));
     }
   }
   if (find_row(document, key_of(kSwap, kThreads, 1))) rows.push_back(table_row(document, kSwap, kThreads));

@@ -32,8 +32,8 @@ struct Scopes {
 };
 constexpr Scopes kScopes[] = {{"a scope for each batch", false}, {"always in a scope", true}};
 
-json key_of(const std::string& over, const std::string& scopes) {
-  return {{"suite", "free-memory"}, {"over", over}, {"scopes", scopes}};
+json key_of(const std::string& transport, const std::string& scopes) {
+  return {{"suite", "free-memory"}, {"transport", transport}, {"scopes", scopes}};
 }
 
 // Relative to the limit less the pager's own tables and buffers.
@@ -100,8 +100,8 @@ json thin_out(const std::vector<double>& samples) {
   return shown;
 }
 
-Result<json> measure(const Context& context, const std::string& over, const Scopes& scopes) {
-  auto far = open_for_lines(context, over, Configuration::kHybrid);
+Result<json> measure(const Context& context, const std::string& transport, const Scopes& scopes) {
+  auto far = open_for_lines(context, transport, Configuration::kHybrid);
   if (!far.ok()) return far.status();
   Lines lines(**far, Configuration::kHybrid, context.settings.bytes / sizeof(Line));
   uint64_t batches = std::max<uint64_t>(1, kRuns * context.settings.accesses / kRead / kFibers);
@@ -114,20 +114,20 @@ Result<json> measure(const Context& context, const std::string& over, const Scop
   auto reads = static_cast<double>(batches * kRead * kFibers);
   auto waits = static_cast<double>(after.get(Counter::kFrameWaits) - before.get(Counter::kFrameWaits));
   json figures = {{"free", thin_out(free)}, {"garbage", thin_out(garbage)}};
-  figures.update({{"free_least", *std::min_element(free.begin(), free.end())},
+  figures.update({{"free_min", *std::min_element(free.begin(), free.end())},
                   {"free_median", median(free)},
-                  {"garbage_most", *std::max_element(garbage.begin(), garbage.end())},
+                  {"garbage_max", *std::max_element(garbage.begin(), garbage.end())},
                   {"waits_per_read", waits / reads},
                   {"reads_per_s", reads / seconds}});
-  return json::array({make_row(key_of(over, scopes.name), figures)});
+  return json::array({make_row(key_of(transport, scopes.name), figures)});
 }
 
 std::vector<Measurement> measurements(const Context& context) {
   std::vector<Measurement> all;
-  for (std::string over : kOvers) {
+  for (std::string transport : kTransports) {
     for (const Scopes& scopes : kScopes) {
-      all.push_back({fmt::format("free memory, {}, {}", scopes.name, over),
-                     [=, &scopes] { return measure(context, over, scopes); }});
+      all.push_back({fmt::format("free memory, {}, {}", scopes.name, transport),
+                     [=, &scopes] { return measure(context, transport, scopes); }});
     }
   }
   return all;
@@ -137,12 +137,12 @@ std::string text(const json& document) {
   std::vector<std::vector<std::string>> rows = {{"free near memory, %", "minimum", "median",
                                                  "reads that waited for memory, %", "most garbage, %",
                                                  "thousand reads/s"}};
-  for (const char* over : kOvers) {
+  for (const char* transport : kTransports) {
     for (const Scopes& scopes : kScopes) {
-      json key = key_of(over, scopes.name);
+      json key = key_of(transport, scopes.name);
       auto percent = [&](const char* name) { return figure_text(document, key, name, 0.01); };
-      rows.push_back({fmt::format("{}, {}", scopes.name, over), percent("free_least"), percent("free_median"),
-                      figure_text(document, key, "waits_per_read", 0.01, 3), percent("garbage_most"),
+      rows.push_back({fmt::format("{}, {}", scopes.name, transport), percent("free_min"), percent("free_median"),
+                      figure_text(document, key, "waits_per_read", 0.01, 3), percent("garbage_max"),
                       figure_text(document, key, "reads_per_s", 1000)});
     }
   }
@@ -152,22 +152,23 @@ std::string text(const json& document) {
 // Even when scopes are open all the time, almost no read waits for memory.
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
-  for (const char* over : kOvers) {
-    double share = figure(document, key_of(over, kScopes[1].name), "waits_per_read");
-    goals.push_back({fmt::format("reads over {} that waited for near memory, {}", over, kScopes[1].name), 100 * share,
-                     kGoalPercent, false, " %"});
+  for (const char* transport : kTransports) {
+    double share = figure(document, key_of(transport, kScopes[1].name), "waits_per_read");
+    goals.push_back({fmt::format("reads over {} that waited for near memory, {}", transport, kScopes[1].name),
+                     100 * share, kGoalPercent, false, " %"});
   }
   return goals;
 }
 
 std::vector<LineChart> charts(const json& document) {
   std::vector<LineChart> charts;
-  for (const char* over : kOvers) {
-    LineChart chart{fmt::format("Free near memory, garbage, over {}", over), "% of the run", "share", kShown, 1, {}};
+  for (const char* transport : kTransports) {
+    LineChart chart{
+        fmt::format("Free near memory, garbage, over {}", transport), "% of the run", "share", kShown, 1, {}};
     for (const char* figure : {"free", "garbage"}) {
       for (const Scopes& scopes : kScopes) {
         LineChart::Series series{fmt::format("{}, {}", figure, scopes.name), {}};
-        for (const json& share : (*find_row(document, key_of(over, scopes.name)))[figure])
+        for (const json& share : (*find_row(document, key_of(transport, scopes.name)))[figure])
           series.points.emplace_back(series.points.size(), share.get<double>());
         chart.series.push_back(series);
       }

@@ -24,9 +24,9 @@ Line make_line(uint64_t i) {
   return {{i, random.next(), random.next(), random.next(), random.next()}};
 }
 
-Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& over,
+Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& transport,
                                                   Configuration configuration) {
-  FarMemoryConfig config = context.far_config(over);
+  FarMemoryConfig config = context.far_config(transport);
   (is_paged(configuration) ? config.bytes : config.more_bytes) =
       (is_paged(configuration) ? 1 : 3) * context.settings.bytes;
   return open_with_objects(config, paths_of(configuration));

@@ -31,7 +31,7 @@ struct NamedConfiguration {
   Configuration configuration;
 };
 
-Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& over,
+Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& transport,
                                                   Configuration configuration);
 
 // Lines by number. The methods may be called by several threads or fibers, except for writes to the same line.

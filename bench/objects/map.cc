@@ -131,9 +131,12 @@ class Lookups {
   uint64_t next_ = 0, end_ = 0;
 };
 
-json key_of(const std::string& over, const std::string& configuration, unsigned fibers, double exponent) {
-  return {
-      {"suite", "map"}, {"over", over}, {"configuration", configuration}, {"fibers", fibers}, {"exponent", exponent}};
+json key_of(const std::string& transport, const std::string& configuration, unsigned fibers, double exponent) {
+  return {{"suite", "map"},
+          {"transport", transport},
+          {"configuration", configuration},
+          {"fibers", fibers},
+          {"exponent", exponent}};
 }
 
 json measure_point(Lookups& lookups, unsigned fibers, FarMemory* far) {
@@ -153,13 +156,13 @@ void fill(Table& table, uint64_t count) {
 }
 
 // All exponents on one table, the least skewed first.
-json measure_table(const Run& run, const Table& table, const std::string& over, const std::string& configuration,
+json measure_table(const Run& run, const Table& table, const std::string& transport, const std::string& configuration,
                    std::span<const unsigned> fibers, FarMemory* far) {
   json rows = json::array();
   for (size_t i = 0; i < std::size(kExponents); i++) {
     Lookups lookups(table, (*run.traces)[i]);
     for (unsigned n : fibers) {
-      rows.push_back(make_row(key_of(over, configuration, n, kExponents[i]), measure_point(lookups, n, far)));
+      rows.push_back(make_row(key_of(transport, configuration, n, kExponents[i]), measure_point(lookups, n, far)));
     }
   }
   return rows;
@@ -173,8 +176,8 @@ uint64_t heap_bytes() {
 // The near memory that a map uses for its index is subtracted from the budget for its entries, so that all maps have
 // the same amount in total.
 template <typename Map>
-Result<json> measure_objects_map(const Run& run, const std::string& over, const std::string& configuration) {
-  FarMemoryConfig config = run.context.far_config(over);
+Result<json> measure_objects_map(const Run& run, const std::string& transport, const std::string& configuration) {
+  FarMemoryConfig config = run.context.far_config(transport);
   config.more_bytes = 4 * run.context.settings.bytes;  // objects that are fetched one by one leave garbage there
   auto far = open_with_objects(config);
   if (!far.ok()) return far.status();
@@ -183,27 +186,27 @@ Result<json> measure_objects_map(const Run& run, const std::string& over, const 
   fill(table, run.count());
   uint64_t index = std::min(heap_bytes() - before, config.local * 7 / 8);
   (*far)->pager().set_local({config.local - index, 0});
-  return measure_table(run, table, over, configuration, kFibers, far->get());
+  return measure_table(run, table, transport, configuration, kFibers, far->get());
 }
 
-Result<json> measure_paged_map(const Run& run, const std::string& over, const std::string& configuration) {
-  FarMemoryConfig config = run.context.far_config(over);
+Result<json> measure_paged_map(const Run& run, const std::string& transport, const std::string& configuration) {
+  FarMemoryConfig config = run.context.far_config(transport);
   config.bytes = StdTable::bytes_for(run.count());
   auto far = FarMemory::create(config);
   if (!far.ok()) return far.status();
   StdTable table((*far)->arena().base, run.count());
   fill(table, run.count());
-  return measure_table(run, table, over, configuration, kFibers, far->get());
+  return measure_table(run, table, transport, configuration, kFibers, far->get());
 }
 
 // By one thread, in memory of the kernel: native or on swap.
-Result<json> measure_plain_map(const Run& run, const std::string& over, const std::string& configuration) {
+Result<json> measure_plain_map(const Run& run, const std::string& transport, const std::string& configuration) {
   uint64_t bytes = StdTable::bytes_for(run.count());
-  Result<std::byte*> memory = over == kSwap ? run.context.swap->enter_and_map(bytes) : map_plain(bytes);
+  Result<std::byte*> memory = transport == kSwap ? run.context.swap->enter_and_map(bytes) : map_plain(bytes);
   if (!memory.ok()) return memory.status();
   StdTable table(*memory, run.count());
   fill(table, run.count());
-  return measure_table(run, table, over, configuration, std::span(&kThread, 1), nullptr);
+  return measure_table(run, table, transport, configuration, std::span(&kThread, 1), nullptr);
 }
 
 using HashMap = hash_map<uint64_t, Value>;
@@ -211,7 +214,7 @@ using FarHashMap = far_hash_map<uint64_t, Value>;
 
 struct NamedMap {
   const char* name;
-  Result<json> (*measure)(const Run& run, const std::string& over, const std::string& configuration);
+  Result<json> (*measure)(const Run& run, const std::string& transport, const std::string& configuration);
 };
 constexpr const char* kPaged = "std::unordered_map, paged";
 constexpr NamedMap kMaps[] = {{"farside::hash_map", measure_objects_map<HashMap>},
@@ -225,13 +228,13 @@ std::vector<Measurement> measurements(const Context& context) {
   for (double exponent : kExponents)
     run.traces->push_back(pager::zipf_trace(keys, exponent, 10 * context.settings.accesses, 1));
   std::vector<Measurement> all;
-  auto add = [&](const NamedMap& map, const std::string& over, bool may_fail) {
-    all.push_back(
-        {fmt::format("{}, {}", map.name, over), [=, &map] { return map.measure(run, over, map.name); }, may_fail});
+  auto add = [&](const NamedMap& map, const std::string& transport, bool may_fail) {
+    all.push_back({fmt::format("{}, {}", map.name, transport),
+                   [=, &map] { return map.measure(run, transport, map.name); }, may_fail});
   };
   add(kPlainMap, kNative, false);
-  for (const char* over : kOvers) {
-    for (const NamedMap& map : kMaps) add(map, over, false);
+  for (const char* transport : kTransports) {
+    for (const NamedMap& map : kMaps) add(map, transport, false);
   }
   if (context.swap) add(kPlainMap, kSwap, true);
   return all;
@@ -241,17 +244,17 @@ std::string fibers_text(unsigned n) { return fmt::format("{} fiber{}", n, n == 1
 
 // Calls show(name, over, configuration, fibers) for each line of the table.
 template <typename Show>
-void for_each_line(const char* over, Show show) {
+void for_each_line(const char* transport, Show show) {
   for (const NamedMap& map : kMaps) {
-    for (unsigned n : kFibers) show(fmt::format("{}, {}", map.name, fibers_text(n)), over, map.name, n);
+    for (unsigned n : kFibers) show(fmt::format("{}, {}", map.name, fibers_text(n)), transport, map.name, n);
   }
 }
 
-std::vector<std::string> table_row(const json& document, const std::string& name, const std::string& over,
+std::vector<std::string> table_row(const json& document, const std::string& name, const std::string& transport,
                                    const std::string& configuration, unsigned fibers) {
-  std::vector<std::string> row = {fmt::format("{}, {}", name, over)};
+  std::vector<std::string> row = {fmt::format("{}, {}", name, transport)};
   for (double e : kExponents)
-    row.push_back(figure_text(document, key_of(over, configuration, fibers, e), "lookups_per_s", 1000, 0));
+    row.push_back(figure_text(document, key_of(transport, configuration, fibers, e), "lookups_per_s", 1000, 0));
   return row;
 }
 
@@ -259,8 +262,8 @@ std::string text(const json& document) {
   std::vector<std::vector<std::string>> rows = {{"thousand look-ups a second, by Zipf's exponent"}};
   for (double e : kExponents) rows[0].push_back(fmt::format("{:g}", e));
   rows.push_back(table_row(document, kPlainMap.name, kNative, kPlainMap.name, kThread));
-  for (const char* over : kOvers) {
-    for_each_line(over, [&](auto&&... line) { rows.push_back(table_row(document, line...)); });
+  for (const char* transport : kTransports) {
+    for_each_line(transport, [&](auto&&... line) { rows.push_back(table_row(document, line...)); });
   }
   rows.push_back(table_row(document, kPlainMap.name, kSwap, kPlainMap.name, kThread));
   return format_table(rows);
@@ -269,27 +272,27 @@ std::string text(const json& document) {
 // Goal: objects are not slower than pages at any exponent.
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
-  for (const char* over : kOvers) {
+  for (const char* transport : kTransports) {
     for (unsigned n : kFibers) {
-      double least = 0;
+      double worst = 0;
       for (double e : kExponents) {
-        double ratio = figure(document, key_of(over, kMaps[0].name, n, e), "lookups_per_s") /
-                       figure(document, key_of(over, kPaged, n, e), "lookups_per_s");
-        least = least == 0 ? ratio : std::min(least, ratio);
+        double ratio = figure(document, key_of(transport, kMaps[0].name, n, e), "lookups_per_s") /
+                       figure(document, key_of(transport, kPaged, n, e), "lookups_per_s");
+        worst = worst == 0 ? ratio : std::min(worst, ratio);
       }
       goals.push_back(
-          {fmt::format("hash_map against the paged map, {}, {}, at its worst exponent", over, fibers_text(n)), least, 1,
-           true, "x"});
+          {fmt::format("hash_map against the paged map, {}, {}, at its worst exponent", transport, fibers_text(n)),
+           worst, 1, true, "x"});
     }
   }
   return goals;
 }
 
-LineChart::Series series_of(const json& document, const std::string& name, const std::string& over,
+LineChart::Series series_of(const json& document, const std::string& name, const std::string& transport,
                             const std::string& configuration, unsigned fibers) {
   LineChart::Series series{name, {}};
   for (double e : kExponents) {
-    json key = key_of(over, configuration, fibers, e);
+    json key = key_of(transport, configuration, fibers, e);
     if (find_row(document, key)) series.points.emplace_back(e, figure(document, key, "lookups_per_s") / 1000);
   }
   return series;
@@ -298,18 +301,18 @@ LineChart::Series series_of(const json& document, const std::string& name, const
 // Without the native map: its rates are so high that the other curves would be flat.
 std::vector<LineChart> charts(const json& document) {
   std::vector<LineChart> charts;
-  for (const char* over : kOvers) {
+  for (const char* transport : kTransports) {
     LineChart chart{
-        fmt::format("Hash maps, {:.0f} % near, {}", document["settings"]["local"].get<double>() * 100, over),
+        fmt::format("Hash maps, {:.0f} % near, {}", document["settings"]["local"].get<double>() * 100, transport),
         "Zipf's exponent",
         "thousand look-ups/s",
         kMaxExponent,
         1,
         {}};
-    for_each_line(over, [&](auto&&... line) { chart.series.push_back(series_of(document, line...)); });
+    for_each_line(transport, [&](auto&&... line) { chart.series.push_back(series_of(document, line...)); });
     chart.series.push_back(
         series_of(document, fmt::format("{}, {}", kPlainMap.name, kSwap), kSwap, kPlainMap.name, kThread));
-    chart.y_most = top_of(chart.series);
+    chart.y_max = top_of(chart.series);
     charts.push_back(chart);
   }
   return charts;

@@ -69,39 +69,41 @@ double time_transport(FarMemory& far, uint32_t bytes, uint64_t reads) {
   return median_us(took);
 }
 
-Result<json> measure(const Context& context, const std::string& over) {
-  auto far = open_for_lines(context, over, Configuration::kOneByOne);
+Result<json> measure(const Context& context, const std::string& transport) {
+  auto far = open_for_lines(context, transport, Configuration::kOneByOne);
   if (!far.ok()) return far.status();
-  uint64_t most = std::min(context.settings.accesses, kMax);
-  json figures = {{"line_us", time_misses<Line>(**far, context.settings.bytes, most)},
-                  {"page_us", time_misses<Page>(**far, context.settings.bytes, most)},
-                  {"line_transport_us", time_transport(**far, sizeof(Line), most)},
-                  {"page_transport_us", time_transport(**far, sizeof(Page), most)}};
-  return json::array({make_row({{"suite", "misses"}, {"over", over}}, figures)});
+  uint64_t count = std::min(context.settings.accesses, kMax);
+  json figures = {{"line_us", time_misses<Line>(**far, context.settings.bytes, count)},
+                  {"page_us", time_misses<Page>(**far, context.settings.bytes, count)},
+                  {"line_transport_us", time_transport(**far, sizeof(Line), count)},
+                  {"page_transport_us", time_transport(**far, sizeof(Page), count)}};
+  return json::array({make_row({{"suite", "misses"}, {"transport", transport}}, figures)});
 }
 
 std::vector<Measurement> measurements(const Context& context) {
   std::vector<Measurement> all;
-  for (std::string over : kOvers) all.push_back({"misses, " + over, [=] { return measure(context, over); }});
+  for (std::string transport : kTransports)
+    all.push_back({"misses, " + transport, [=] { return measure(context, transport); }});
   return all;
 }
 
 std::string text(const json& document) {
   std::vector<std::vector<std::string>> rows = {{"us per miss", "64 B", "transport alone", "4 KiB", "transport alone"}};
-  for (const char* over : kOvers) {
-    rows.push_back({over});
+  for (const char* transport : kTransports) {
+    rows.push_back({transport});
     for (const char* name : {"line_us", "line_transport_us", "page_us", "page_transport_us"})
-      rows.back().push_back(figure_text(document, {{"suite", "misses"}, {"over", over}}, name, 1, 2));
+      rows.back().push_back(figure_text(document, {{"suite", "misses"}, {"transport", transport}}, name, 1, 2));
   }
   return format_table(rows);
 }
 
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
-  for (const char* over : kOvers) {
-    json key = {{"suite", "misses"}, {"over", over}};
+  for (const char* transport : kTransports) {
+    json key = {{"suite", "misses"}, {"transport", transport}};
     double beyond = figure(document, key, "line_us") - figure(document, key, "line_transport_us");
-    goals.push_back({fmt::format("miss of 64 B over {}, beyond the transport", over), beyond, kGoalUs, false, " us"});
+    goals.push_back(
+        {fmt::format("miss of 64 B over {}, beyond the transport", transport), beyond, kGoalUs, false, " us"});
   }
   return goals;
 }

@@ -17,8 +17,8 @@ using namespace objects_bench;
 using nlohmann::json;
 
 // In the order of the text output.
-constexpr const Suite* kParts[] = {&kNear,       &kMisses, &kFibers,   &kPaths,   &kMap,
-                                   &kFreeMemory, &kPauses, &kEviction, &kNearApps};
+constexpr const Suite* kSuites[] = {&kNear,       &kMisses, &kFibers,   &kPaths,   &kMap,
+                                    &kFreeMemory, &kPauses, &kEviction, &kNearApps};
 
 bool is_wanted(const ObjectsSettings& s, const Suite& suite) {
   return s.suites.empty() || std::find(s.suites.begin(), s.suites.end(), suite.name) != s.suites.end();
@@ -29,7 +29,7 @@ bool has_suite(const json& document, const Suite& suite) { return find_row(docum
 // Calls add((suite.*make)(document)) for every suite that was measured.
 template <typename Made, typename Add>
 void for_each_suite(const json& document, Made Suite::*make, Add add) {
-  for (const Suite* suite : kParts) {
+  for (const Suite* suite : kSuites) {
     if (has_suite(document, *suite)) add((suite->*make)(document));
   }
 }
@@ -68,7 +68,7 @@ class Benchmark {
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     prepare_swap();
-    for (const Suite* suite : kParts) {
+    for (const Suite* suite : kSuites) {
       if (!is_wanted(settings_, *suite)) continue;
       for (Measurement& m : suite->measurements({settings_, *server_, swap_.get()})) measurements_.push_back(m);
     }
@@ -133,7 +133,7 @@ std::vector<Goal> goals_of(const json& document) {
 
 std::vector<std::string> objects_suites() {
   std::vector<std::string> names;
-  for (const Suite* suite : kParts) names.push_back(suite->name);
+  for (const Suite* suite : kSuites) names.push_back(suite->name);
   return names;
 }
 

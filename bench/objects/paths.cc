@@ -20,8 +20,8 @@ constexpr NamedConfiguration kConfigurations[] = {{"plain array, paged", Configu
 constexpr const char* kWorkloads[] = {"random", "sequential", "groups", "mixed"};
 constexpr unsigned kFibers = 8, kSlices = 20, kMeasured = 5;  // slices; the last ones are measured
 
-json key_of(const std::string& over, const std::string& workload, const std::string& configuration) {
-  return {{"suite", "paths"}, {"over", over}, {"workload", workload}, {"configuration", configuration}};
+json key_of(const std::string& transport, const std::string& workload, const std::string& configuration) {
+  return {{"suite", "paths"}, {"transport", transport}, {"workload", workload}, {"configuration", configuration}};
 }
 
 // Chooses the line of the next access.
@@ -102,9 +102,9 @@ double page_share() {
   return 1 - static_cast<double>(stats.segments_object_path) / all;
 }
 
-Result<json> measure(const Context& context, const std::string& over, const NamedConfiguration& configuration,
+Result<json> measure(const Context& context, const std::string& transport, const NamedConfiguration& configuration,
                      const std::string& workload) {
-  auto far = open_for_lines(context, over, configuration.configuration);
+  auto far = open_for_lines(context, transport, configuration.configuration);
   if (!far.ok()) return far.status();
   Lines lines(**far, configuration.configuration, context.settings.bytes / sizeof(Line));
   json shares = json::array();
@@ -118,18 +118,18 @@ Result<json> measure(const Context& context, const std::string& over, const Name
   }
   double accesses = static_cast<double>(slice) * kMeasured;
   return json::array(
-      {make_row(key_of(over, workload, configuration.name), {{"accesses_per_s", accesses / seconds},
-                                                             {"bytes_per_useful", moved / accesses / sizeof(Line)},
-                                                             {"page_share", shares}})});
+      {make_row(key_of(transport, workload, configuration.name), {{"accesses_per_s", accesses / seconds},
+                                                                  {"bytes_per_useful", moved / accesses / sizeof(Line)},
+                                                                  {"page_share", shares}})});
 }
 
 std::vector<Measurement> measurements(const Context& context) {
   std::vector<Measurement> all;
-  for (std::string over : kOvers) {
+  for (std::string transport : kTransports) {
     for (std::string workload : kWorkloads) {
       for (const NamedConfiguration& configuration : kConfigurations) {
-        all.push_back({fmt::format("{}, {}, {}", workload, configuration.name, over),
-                       [=, &configuration] { return measure(context, over, configuration, workload); }});
+        all.push_back({fmt::format("{}, {}, {}", workload, configuration.name, transport),
+                       [=, &configuration] { return measure(context, transport, configuration, workload); }});
       }
     }
   }
@@ -139,11 +139,11 @@ std::vector<Measurement> measurements(const Context& context) {
 std::string text(const json& document) {
   std::vector<std::vector<std::string>> rows = {{"thousand accesses a second (bytes fetched for each useful one)"}};
   for (const char* workload : kWorkloads) rows[0].push_back(workload);
-  for (const char* over : kOvers) {
+  for (const char* transport : kTransports) {
     for (const NamedConfiguration& w : kConfigurations) {
-      rows.push_back({fmt::format("{}, {}", w.name, over)});
+      rows.push_back({fmt::format("{}, {}", w.name, transport)});
       for (const char* workload : kWorkloads) {
-        json key = key_of(over, workload, w.name);
+        json key = key_of(transport, workload, w.name);
         rows.back().push_back(fmt::format("{} ({})", figure_text(document, key, "accesses_per_s", 1000, 0),
                                           figure_text(document, key, "bytes_per_useful")));
       }
@@ -155,13 +155,13 @@ std::string text(const json& document) {
 // Goals: hybrid is within 5 % of the better path for every workload, and better than both for the mixed one.
 std::vector<Goal> goals(const json& document) {
   std::vector<Goal> goals;
-  for (const char* over : kOvers) {
+  for (const char* transport : kTransports) {
     for (std::string workload : kWorkloads) {
       auto pace = [&](const char* configuration) {
-        return figure(document, key_of(over, workload, configuration), "accesses_per_s");
+        return figure(document, key_of(transport, workload, configuration), "accesses_per_s");
       };
       double best = std::max(pace("objects, as pages only"), pace("objects, one by one only"));
-      add_ratio_goal(&goals, fmt::format("{} over {}: hybrid against the better path", workload, over),
+      add_ratio_goal(&goals, fmt::format("{} over {}: hybrid against the better path", workload, transport),
                      pace("objects, hybrid"), best, workload == "mixed" ? 1.0 : 0.95, true);
     }
   }

@@ -29,14 +29,14 @@ constexpr uint64_t kBatches = 512;  // together they write as often as there are
 constexpr uint64_t kRuns = 8;       // times the settings' accesses
 constexpr uint64_t kNearShare = 3;  // live lines take a third of near memory, garbage the rest
 constexpr double kDueShare = 0.12;  // of near memory, in new pages of objects; AIFM's threshold
-constexpr uint64_t kLookNs = 100'000;
+constexpr uint64_t kPollNs = 100'000;
 constexpr unsigned kMaxThreads = 8;
-constexpr unsigned kQuietLooks = 10;  // without progress, then the evacuator is done; about five of its rounds
+constexpr unsigned kQuietPolls = 10;  // without progress, then the evacuator is done; about five of its rounds
 constexpr double kQuantiles[] = {0, 0.5, 0.9, 0.95, 0.99, 0.995, 0.999};
 
 struct Variant {
   const char* name;
-  bool stops_world;
+  bool stops;
 };
 constexpr Variant kVariants[] = {{"concurrent", false}, {"with the program stopped", true}};
 
@@ -52,10 +52,10 @@ farside_object_stats object_stats() {
 unsigned thread_count() { return std::clamp(std::thread::hardware_concurrency(), 2u, kMaxThreads + 1) - 1; }
 
 // The running threads, which can be stopped between their batches.
-class World {
+class Threads {
  public:
-  explicit World(unsigned threads) : running_(threads) {}
-  void pass() {  // called by a thread between two batches, in no scope; waits while the threads are stopped
+  explicit Threads(unsigned threads) : running_(threads) {}
+  void safepoint() {  // called by a thread between two batches, in no scope; waits while the threads are stopped
     if (!stopped_.load(std::memory_order_acquire)) return;
     std::unique_lock lock(mutex_);
     held_++;
@@ -63,7 +63,7 @@ class World {
     changed_.wait(lock, [this] { return !stopped_.load(); });
     held_--;
   }
-  void leave() {  // called by a thread at its end
+  void end_thread() {  // called by a thread at its end
     std::lock_guard guard(mutex_);
     running_--;
     changed_.notify_all();
@@ -73,12 +73,12 @@ class World {
     stopped_ = true;
     changed_.wait(lock, [this] { return held_ == running_; });
   }
-  void go() {
+  void resume() {
     std::lock_guard guard(mutex_);
     stopped_ = false;
     changed_.notify_all();
   }
-  bool is_over() {
+  bool all_ended() {
     std::lock_guard guard(mutex_);
     return running_ == 0;
   }
@@ -92,8 +92,8 @@ class World {
 
 void wait_for_evacuator() {
   uint64_t done = 0;
-  for (unsigned quiet = 0; quiet < kQuietLooks; quiet++) {
-    os::nanosleep_ns(kLookNs);
+  for (unsigned quiet = 0; quiet < kQuietPolls; quiet++) {
+    os::nanosleep_ns(kPollNs);
     farside_object_stats now = object_stats();
     if (now.moved + now.segments_freed != done) quiet = 0;
     done = now.moved + now.segments_freed;
@@ -101,33 +101,34 @@ void wait_for_evacuator() {
 }
 
 // Stops the threads whenever `due_segments` new segments exist, until they end. Returns the length of each pause in us.
-std::vector<double> stop_world_when_due(World& world, uint64_t due_segments) {
+std::vector<double> stop_when_due(Threads& all_threads, uint64_t due_segments) {
   std::vector<double> pauses;
   std::optional<deref_scope> none_is_emptied(std::in_place);
   uint64_t segments = object_stats().segments;
-  while (!world.is_over()) {
-    os::nanosleep_ns(kLookNs);
+  while (!all_threads.all_ended()) {
+    os::nanosleep_ns(kPollNs);
     if (object_stats().segments < segments + due_segments) continue;
     uint64_t begin = ticks();
-    world.stop();
+    all_threads.stop();
     none_is_emptied.reset();
     wait_for_evacuator();
     none_is_emptied.emplace();
     segments = object_stats().segments;
-    world.go();
+    all_threads.resume();
     pauses.push_back(static_cast<double>(ticks() - begin) / ticks_per_us());
   }
   return pauses;
 }
 
 // The batches of one thread, on its own lines: writes to random lines, and half as many lines replaced.
-void run_batches(World& world, Lines& lines, uint64_t begin, uint64_t end, uint64_t writes, std::vector<double>* us) {
+void run_batches(Threads& all_threads, Lines& lines, uint64_t begin, uint64_t end, uint64_t writes,
+                 std::vector<double>* us) {
   Random random(begin);
   auto any = [&] { return begin + random.next() % (end - begin); };
   uint64_t batch = std::max<uint64_t>(2, lines.count() / kBatches);
   for (uint64_t done = 0; done < writes; done += batch) {
     uint64_t start = ticks();
-    world.pass();
+    all_threads.safepoint();
     {
       deref_scope scope;
       for (uint64_t i = 0; i < batch; i++) lines.write(any());
@@ -161,19 +162,19 @@ Result<json> measure(const Context& context, const Variant& variant) {
   unsigned count = thread_count();
   uint64_t writes = kRuns * context.settings.accesses / count;
   uint64_t moved = object_stats().moved;
-  World world(count);
+  Threads all_threads(count);
   std::vector<double> us[kMaxThreads], pauses;
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < count; t++) {
     threads.emplace_back([&, t] {
-      run_batches(world, lines, lines.count() * t / count, lines.count() * (t + 1) / count, writes, &us[t]);
-      world.leave();
+      run_batches(all_threads, lines, lines.count() * t / count, lines.count() * (t + 1) / count, writes, &us[t]);
+      all_threads.end_thread();
       objects::forget_thread();
       (*far)->arena().leave_thread();
     });
   }
   auto due = static_cast<uint64_t>(kDueShare * static_cast<double>(context.near_bytes())) / kPageSize;
-  if (variant.stops_world) pauses = stop_world_when_due(world, due);
+  if (variant.stops) pauses = stop_when_due(all_threads, due);
   for (std::thread& thread : threads) thread.join();
   for (unsigned t = 1; t < count; t++) us[0].insert(us[0].end(), us[t].begin(), us[t].end());
   return json::array({make_row(key_of(variant.name), figures_of(us[0], pauses, object_stats().moved - moved))});
@@ -217,7 +218,7 @@ std::vector<LineChart> charts(const json& document) {
       series.points.emplace_back(-std::log10(1 - point[0].get<double>()), point[1].get<double>());
     chart.series.push_back(series);
   }
-  chart.y_most = top_of(chart.series);
+  chart.y_max = top_of(chart.series);
   return {chart};
 }
 

@@ -16,7 +16,7 @@
 
 namespace farside::bench::objects_bench {
 
-inline constexpr const char* kOvers[] = {"shm", "tcp"};
+inline constexpr const char* kTransports[] = {"shm", "tcp"};
 inline constexpr const char* kSwap = "kernel swap";  // in the rows of other configurations: their transport
 
 // The environment of all measurements.
@@ -27,8 +27,9 @@ struct Context {
 
   uint64_t near_bytes() const { return static_cast<uint64_t>(settings.local * static_cast<double>(settings.bytes)); }
   // Far memory over "shm" or "tcp"; the near memory is the share of the data given by the settings.
-  FarMemoryConfig far_config(const std::string& over) const {
-    return {.address = over == "tcp" ? server.tcp() : server.shm(), .token = server.token(), .local = near_bytes()};
+  FarMemoryConfig far_config(const std::string& transport) const {
+    return {
+        .address = transport == "tcp" ? server.tcp() : server.shm(), .token = server.token(), .local = near_bytes()};
   }
 };
 

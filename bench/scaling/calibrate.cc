@@ -95,8 +95,8 @@ Result<json> measure_machine() { return json{{"line", measure_line()}, {"shootdo
 class Runs {
  public:
   void add(json run) { runs_.push_back(std::move(run)); }
-  double least(const json::json_pointer& at) const { return best(at)[at]; }
-  double middle(const json::json_pointer& at) const {
+  double minimum(const json::json_pointer& at) const { return best(at)[at]; }
+  double median_of(const json::json_pointer& at) const {
     std::vector<double> all;
     for (const json& run : runs_) all.push_back(run[at]);
     return median(all);
@@ -154,13 +154,13 @@ class Calibration {
     c.frames = static_cast<uint64_t>(s_.local * static_cast<double>(s_.bytes)) / kPageSize;
     c.here.cores = c.here.cores_per_socket = cores_;
     if (cores_ > 1) {
-      c.here.line_near = machine_.least("/line"_json_pointer);
+      c.here.line_near = machine_.minimum("/line"_json_pointer);
       // Not the minimum: in that run the other core ran something else.
-      c.here.shootdown = machine_.middle("/shootdown"_json_pointer);
+      c.here.shootdown = machine_.median_of("/shootdown"_json_pointer);
     }
     c.here.line_far = c.here.line_near;
-    c.miss_median = far_[cores_ - 1].least("/miss/median_us"_json_pointer);
-    c.miss_p99 = far_[cores_ - 1].least("/miss/p99_us"_json_pointer);
+    c.miss_median = far_[cores_ - 1].minimum("/miss/median_us"_json_pointer);
+    c.miss_p99 = far_[cores_ - 1].minimum("/miss/p99_us"_json_pointer);
     for (unsigned n = 1; n <= cores_; n++) {
       for (size_t i = 0; i < far_[n - 1].cells(); i++) add_cell(i, n, &c);
     }

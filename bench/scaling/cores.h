@@ -72,10 +72,10 @@ class Cores {
   // A worker that wakes up preempts the worker with the most CPU time, if the difference is at least half a slice.
   // Sleep gives at most one slice of credit.
   void wait(Worker& worker, std::coroutine_handle<> h) {
-    Worker* most = *std::max_element(holders_.begin(), holders_.end(),
-                                     [](const Worker* a, const Worker* b) { return a->used < b->used; });
-    worker.used = std::max(worker.used, most->used - slice_);
-    if (most->used - worker.used >= slice_ / 2) most->slice_end = simulation_.now();
+    Worker* longest = *std::max_element(holders_.begin(), holders_.end(),
+                                        [](const Worker* a, const Worker* b) { return a->used < b->used; });
+    worker.used = std::max(worker.used, longest->used - slice_);
+    if (longest->used - worker.used >= slice_ / 2) longest->slice_end = simulation_.now();
     waiting_.push_back({&worker, h});
   }
 

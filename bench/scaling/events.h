@@ -112,8 +112,8 @@ class Serial {
   Time busy() const { return busy_; }
   uint64_t uses() const { return uses_; }
 
-  unsigned last_core = kNobody;  // core whose cache holds the line
-  static constexpr unsigned kNobody = ~0u;
+  unsigned last_core = kNoCore;  // core whose cache holds the line
+  static constexpr unsigned kNoCore = ~0u;
 
  private:
   Time free_at_ = 0, busy_ = 0;
@@ -132,8 +132,8 @@ class Sleepers {
   Sleep sleep() { return {*this}; }
   size_t count() const { return asleep_.size(); }
   // Wakes the longest sleepers. The first continues at `first`, and each further one `apart` later.
-  void wake(Simulation& simulation, size_t most, Time first, Time apart) {
-    size_t woken = std::min(most, asleep_.size());
+  void wake(Simulation& simulation, size_t max_count, Time first, Time apart) {
+    size_t woken = std::min(max_count, asleep_.size());
     for (size_t i = 0; i < woken; i++) simulation.at(first + static_cast<Time>(i) * apart, asleep_[i]);
     asleep_.erase(asleep_.begin(), asleep_.begin() + static_cast<ptrdiff_t>(woken));
   }

@@ -21,7 +21,7 @@ constexpr uint64_t kMaxLowWater = 4096;  // Frames::low_water
 double exponential(Random& random, double mean) { return -mean * std::log(1 - random.uniform()); }
 
 struct Thread : Worker {
-  double parts[kParts] = {};
+  double phases[kPhases] = {};
   uint64_t cached = 0;  // frames taken in advance and not used yet
   unsigned index = 0, zone_pages = 0, lru_pages = 0;
 };
@@ -62,7 +62,7 @@ class Model {
   void fill() {
     uint64_t near = s_.frames - std::min(s_.frames, low_water() + low_water() / 2);
     for (uint64_t i = 0; i < d_.shards; i++) queues_[i] = near / d_.shards + (i < near % d_.shards ? 1 : 0);
-    used_ = held_ = out_.most_frames = out_.queued_at_start = near;
+    used_ = held_ = out_.max_frames = out_.queued_at_start = near;
   }
 
   void start_thread(unsigned index) {
@@ -85,36 +85,36 @@ class Model {
 
   Time now() const { return simulation_.now(); }
   double spread(double us) { return us * (0.75 + 0.5 * random_.uniform()); }
-  void count(Thread& t, Part part, Time us) { t.parts[static_cast<size_t>(part)] += us; }
+  void count(Thread& t, Phase phase, Time us) { t.phases[static_cast<size_t>(phase)] += us; }
 
   // Work of the thread. The time of interrupts is added. At the end of the slice the thread may lose its core.
-  Task spend(Thread& t, Time us, Part part) {
+  Task spend(Thread& t, Time us, Phase phase) {
     Time stolen = std::exchange(t.stolen, 0);
-    count(t, part, us);
-    count(t, Part::kInterrupt, stolen);
+    count(t, phase, us);
+    count(t, Phase::kInterrupt, stolen);
     t.used += us + stolen;
     co_await simulation_.delay(us + stolen);
     if (!cores_.should_yield(t)) co_return;
     Time start = now();
     cores_.leave(t);
     co_await cores_.enter(t);
-    count(t, Part::kCore, now() - start);
+    count(t, Phase::kCore, now() - start);
   }
 
   Time line_cost(const Serial& line, unsigned core) const {
-    if (line.last_core == core || line.last_core == Serial::kNobody) return 0;
+    if (line.last_core == core || line.last_core == Serial::kNoCore) return 0;
     return line.last_core / m_.cores_per_socket == core / m_.cores_per_socket ? m_.line_near : m_.line_far;
   }
 
   // A read-modify-write of a shared line. With `hold` it is a spin lock; if it is contended, two lines move: to acquire
   // it and to release it.
-  Task touch(Thread& t, Serial& line, Part part, Time hold = 0) {
+  Task touch(Thread& t, Serial& line, Phase phase, Time hold = 0) {
     Time start = now();
     Time move = line_cost(line, t.core) * (hold > 0 && line.free_at() > start ? 2 : 1);
     line.last_core = t.core;
     Time end = line.use(start, move + hold);
     t.used += end - start;
-    count(t, part, end - start);
+    count(t, phase, end - start);
     co_await simulation_.until(end);
   }
 
@@ -129,36 +129,36 @@ class Model {
 
   // An addition beyond the limit is subtracted again. Until then others see it.
   Task try_take(Thread& t, uint64_t frames, bool* taken) {
-    co_await touch(t, used_line_, Part::kFrames);
+    co_await touch(t, used_line_, Phase::kFrames);
     used_ += frames;
     *taken = used_ <= s_.frames;
     if (*taken) {
       held_ += frames;
-      out_.most_frames = std::max(out_.most_frames, held_);
+      out_.max_frames = std::max(out_.max_frames, held_);
       co_return;
     }
-    co_await touch(t, used_line_, Part::kFrames);
+    co_await touch(t, used_line_, Phase::kFrames);
     used_ -= frames;
   }
 
   Task give(Thread& t, uint64_t frames) {
-    co_await touch(t, used_line_, Part::kFrames);
+    co_await touch(t, used_line_, Phase::kFrames);
     used_ -= frames;
     held_ -= frames;
     releases_++;
-    co_await touch(t, released_line_, Part::kFrames);
+    co_await touch(t, released_line_, Phase::kFrames);
     size_t woken =
         std::min<size_t>(waiters_.count(), d_.frames_per_wake > 0 ? frames / d_.frames_per_wake + 1 : ~size_t{0});
     if (woken == 0) co_return;
     waiters_.wake(simulation_, woken, now() + m_.wake_latency, m_.wake);
-    co_await spend(t, static_cast<Time>(woken) * m_.wake, Part::kFrames);
+    co_await spend(t, static_cast<Time>(woken) * m_.wake, Phase::kFrames);
   }
 
   Task wake_evictors(Thread& t) {
     size_t asleep = work_.count();
     if (asleep == 0) co_return;
     work_.wake(simulation_, asleep, now() + m_.wake_latency, m_.wake);
-    co_await spend(t, static_cast<Time>(asleep) * m_.wake, Part::kFrames);
+    co_await spend(t, static_cast<Time>(asleep) * m_.wake, Phase::kFrames);
   }
 
   // FetchPath::take_frame.
@@ -168,7 +168,7 @@ class Model {
       if (low()) co_await wake_evictors(t);
       co_return;
     }
-    co_await touch(t, used_line_, Part::kFrames);  // low() reads what try_take changes
+    co_await touch(t, used_line_, Phase::kFrames);  // low() reads what try_take changes
     if (low()) co_await wake_evictors(t);
     bool taken = false;
     if (d_.frame_cache > 1 && !scarce()) {
@@ -181,7 +181,7 @@ class Model {
 
   Task wait_for_frame(Thread& t) {
     out_.frame_waits++;
-    double frames_before = t.parts[static_cast<size_t>(Part::kFrames)];
+    double frames_before = t.phases[static_cast<size_t>(Phase::kFrames)];
     Time start = now();
     for (unsigned spins = 0;; spins++) {
       if (d_.synchronous) {
@@ -203,8 +203,8 @@ class Model {
       co_await waiters_.sleep();
       co_await cores_.enter(t);
     }
-    t.parts[static_cast<size_t>(Part::kFrames)] = frames_before;  // this time belongs to kNoFrame
-    count(t, Part::kNoFrame, now() - start);
+    t.phases[static_cast<size_t>(Phase::kFrames)] = frames_before;  // this time belongs to kNoFrame
+    count(t, Phase::kNoFrame, now() - start);
   }
 
   // ---- The fault path: fault_path.cc, fetch_path.cc ----
@@ -212,26 +212,26 @@ class Model {
   Task application(Thread& t) {
     co_await cores_.enter(t);
     while (!done_) {
-      co_await spend(t, exponential(random_, w_.access / w_.faults_per_access), Part::kSignal);
-      t.parts[static_cast<size_t>(Part::kSignal)] = 0;
-      std::fill(std::begin(t.parts), std::end(t.parts), 0);
+      co_await spend(t, exponential(random_, w_.access / w_.faults_per_access), Phase::kSignal);
+      t.phases[static_cast<size_t>(Phase::kSignal)] = 0;
+      std::fill(std::begin(t.phases), std::end(t.phases), 0);
       Time start = now();
       co_await fault(t);
-      note_fault(t, now() - start);
+      record_fault(t, now() - start);
     }
     cores_.leave(t);
   }
 
   Task fault(Thread& t) {
     unsigned stripe = static_cast<unsigned>(random_.next() % d_.stripes);
-    co_await touch(t, vma_[stripe], Part::kKernel);  // the fault takes a reference to the mapping
-    co_await touch(t, vma_[stripe], Part::kKernel);
+    co_await touch(t, vma_[stripe], Phase::kKernel);  // the fault takes a reference to the mapping
+    co_await touch(t, vma_[stripe], Phase::kKernel);
     unsigned half = d_.signal_locks / 2;
     double own = d_.signal_locks > 0 ? std::max(0.0, w_.signal - m_.siglock_hold) : 0;
     co_await signal(t, spread(own / 2), d_.signal_locks - half);
     uint64_t pages = 0;
     co_await claim(t, &pages);
-    co_await spend(t, spread(w_.handle * static_cast<Time>(pages) / w_.pages_per_fault), Part::kHandle);
+    co_await spend(t, spread(w_.handle * static_cast<Time>(pages) / w_.pages_per_fault), Phase::kHandle);
     co_await fetch(t, pages);
     co_await map(t, pages, stripe);
     co_await insert(t, pages);
@@ -239,8 +239,8 @@ class Model {
   }
 
   Task signal(Thread& t, Time own, unsigned locks) {
-    co_await spend(t, own, Part::kSignal);
-    for (unsigned i = 0; i < locks; i++) co_await touch(t, siglock_, Part::kSignalLock, m_.siglock_hold / 4);
+    co_await spend(t, own, Phase::kSignal);
+    for (unsigned i = 0; i < locks; i++) co_await touch(t, siglock_, Phase::kSignalLock, m_.siglock_hold / 4);
   }
 
   // The faulting page and the pages of its window.
@@ -254,7 +254,7 @@ class Model {
       if (taken) *pages = wanted;
     } else {
       for (; *pages < wanted && !scarce(); ++*pages) {
-        co_await touch(t, used_line_, Part::kFrames);  // scarce() reads what try_take changes
+        co_await touch(t, used_line_, Phase::kFrames);  // scarce() reads what try_take changes
         co_await try_take(t, 1, &taken);
         if (!taken) break;
       }
@@ -269,7 +269,7 @@ class Model {
     Time arrived = start + n * w_.fetch;
     if (m_.link_latency > 0) arrived = link_in_.use(start, n * m_.link_page) + m_.link_latency - m_.link_page;
     t.used += arrived - start;
-    count(t, Part::kFetch, arrived - start);
+    count(t, Phase::kFetch, arrived - start);
     co_await simulation_.until(arrived);
   }
 
@@ -277,33 +277,33 @@ class Model {
   // the lock against changes of mappings, and the mapping.
   Task map(Thread& t, uint64_t pages, unsigned stripe) {
     Serial* lines[] = {&file_[stripe], &mm_, &map_lock_[stripe], &vma_[stripe]};
-    for (Serial* line : lines) co_await touch(t, *line, Part::kKernel);
+    for (Serial* line : lines) co_await touch(t, *line, Phase::kKernel);
     Time own = std::max(0.0, w_.map - m_.zone_hold - m_.lru_hold);
-    co_await spend(t, spread(static_cast<Time>(pages) * own), Part::kMap);
+    co_await spend(t, spread(static_cast<Time>(pages) * own), Phase::kMap);
     co_await zone(t, pages);
     co_await lru(t, pages, kLruPages);
-    for (Serial* line : lines) co_await touch(t, *line, Part::kKernel);
+    for (Serial* line : lines) co_await touch(t, *line, Phase::kKernel);
   }
 
   // Takes pages from, or returns them to, the kernel's free pages of the socket.
   Task zone(Thread& t, uint64_t pages) {
     t.zone_pages += static_cast<unsigned>(pages);
     for (; t.zone_pages >= kZonePages; t.zone_pages -= kZonePages)
-      co_await touch(t, zones_[t.core / m_.cores_per_socket], Part::kKernel, kZonePages * m_.zone_hold);
+      co_await touch(t, zones_[t.core / m_.cores_per_socket], Phase::kKernel, kZonePages * m_.zone_hold);
   }
 
   // Adds pages to, or removes them from, the kernel's LRU lists of the socket, `at_once` at a time.
   Task lru(Thread& t, uint64_t pages, unsigned at_once) {
     t.lru_pages += static_cast<unsigned>(pages);
     for (; t.lru_pages >= at_once; t.lru_pages -= at_once)
-      co_await touch(t, lrus_[t.core / m_.cores_per_socket], Part::kKernel, at_once * m_.lru_hold);
+      co_await touch(t, lrus_[t.core / m_.cores_per_socket], Phase::kKernel, at_once * m_.lru_hold);
   }
 
   Task insert(Thread& t, uint64_t pages) {
     unsigned shard = t.index % d_.shards;
     uint64_t at_once = d_.insert_window_at_once ? pages : 1;
     for (uint64_t i = 0; i < pages; i += at_once) {
-      co_await touch(t, shards_[shard], Part::kPolicy, m_.shard_hold * static_cast<Time>(at_once));
+      co_await touch(t, shards_[shard], Phase::kPolicy, m_.shard_hold * static_cast<Time>(at_once));
       queues_[shard] += at_once;
       out_.inserted += at_once;
       out_fetching_ -= at_once;
@@ -311,14 +311,14 @@ class Model {
     out_.pages += pages;
   }
 
-  void note_fault(Thread& t, Time took) {
+  void record_fault(Thread& t, Time took) {
     out_.faults++;
     if (measured_from_ < 0) {
       if (out_.faults >= s_.faults / 3) begin_to_measure();
       return;
     }
     latencies_.push_back(took);
-    for (size_t i = 0; i < kParts; i++) out_.parts[i] += t.parts[i];
+    for (size_t i = 0; i < kPhases; i++) out_.phases[i] += t.phases[i];
     if (latencies_.size() >= s_.faults) done_ = true;
   }
 
@@ -337,7 +337,7 @@ class Model {
         e.busy += now() - start;
         idle = 0;
       } else if (++idle <= kIdleTurns || is_busy(e)) {
-        co_await spend(e, 1, Part::kHandle);
+        co_await spend(e, 1, Phase::kHandle);
       } else {
         cores_.leave(e);
         if (!low()) co_await work_.sleep();
@@ -373,8 +373,8 @@ class Model {
     *progress = true;
     auto n = static_cast<Time>(pages);
     uint64_t dirty = std::min(pages, static_cast<uint64_t>(w_.dirty * n + random_.uniform()));
-    co_await spend(t, spread(n * (w_.hold + own_unmap())), Part::kHandle);
-    co_await touch(t, mm_, Part::kKernel);
+    co_await spend(t, spread(n * (w_.hold + own_unmap())), Phase::kHandle);
+    co_await touch(t, mm_, Phase::kKernel);
     co_await shoot_down(t);
     co_await zone(t, pages);
     co_await lru(t, pages - dirty, kLruPages);
@@ -384,7 +384,7 @@ class Model {
     if (pages > dirty) co_await give(t, pages - dirty);
     if (dirty == 0) co_return;
     // The pipe holds the last references to the frames, so the kernel frees them one by one.
-    co_await spend(t, spread(std::max(0.0, n * w_.write - static_cast<Time>(dirty) * m_.lru_hold)), Part::kHandle);
+    co_await spend(t, spread(std::max(0.0, n * w_.write - static_cast<Time>(dirty) * m_.lru_hold)), Phase::kHandle);
     co_await lru(t, dirty, 1);
     Time sent = m_.link_latency > 0 ? link_out_.use(now(), static_cast<Time>(dirty) * m_.link_page) : now();
     batch = {dirty, sent + m_.link_latency};
@@ -404,11 +404,11 @@ class Model {
         queues_[shard]--;
         out_.taken_out++;
         ++*pages;
-        co_await touch(t, shards_[shard], Part::kPolicy, m_.shard_hold);
+        co_await touch(t, shards_[shard], Phase::kPolicy, m_.shard_hold);
       }
     }
     co_await spend(t, spread(static_cast<Time>(*pages) * (std::max(0.0, w_.select - m_.shard_hold) + word)),
-                   Part::kHandle);
+                   Phase::kHandle);
   }
 
   // The cores that run the program are interrupted one after the other; then all must have acknowledged.
@@ -422,13 +422,13 @@ class Model {
     if (others == 0) co_return;
     Time whole = m_.shootdown + m_.shootdown_per_core * (others - 1);
     Time sending = std::min(whole, m_.shootdown_serial * others);
-    co_await touch(t, interrupts_, Part::kHandle, sending);
-    co_await spend(t, whole - sending, Part::kHandle);
+    co_await touch(t, interrupts_, Phase::kHandle, sending);
+    co_await spend(t, whole - sending, Phase::kHandle);
   }
 
   Task finish(Thread& t, WriteUnderWay& batch) {
     uint64_t pages = batch.pages;
-    co_await spend(t, static_cast<Time>(pages) * w_.release / std::max(w_.dirty, 0.01), Part::kHandle);
+    co_await spend(t, static_cast<Time>(pages) * w_.release / std::max(w_.dirty, 0.01), Phase::kHandle);
     batch.pages = 0;
     out_writing_ -= pages;
     co_await give(t, pages);
@@ -448,7 +448,7 @@ class Model {
 
   struct Named {
     const char* name;
-    std::vector<Serial*> parts;
+    std::vector<Serial*> resources;
   };
   std::vector<Named> named() {
     auto all = [](std::vector<Serial>& v) {
@@ -472,8 +472,8 @@ class Model {
   }
   double busy_of(const Named& n) {
     double sum = 0;
-    for (Serial* s : n.parts) sum += s->busy();
-    return sum / static_cast<double>(n.parts.size());
+    for (Serial* s : n.resources) sum += s->busy();
+    return sum / static_cast<double>(n.resources.size());
   }
 
   void begin_to_measure() {
@@ -493,7 +493,7 @@ class Model {
     o.pages_per_s = static_cast<double>(o.pages - pages_before_) / o.us * 1e6;
     double accesses = static_cast<double>(o.pages - pages_before_) / (w_.faults_per_access * w_.pages_per_fault);
     o.access_us = o.us * s_.threads / accesses;
-    for (double& part : o.parts) part /= faults;
+    for (double& phase : o.phases) phase /= faults;
     for (double l : latencies_) o.mean_us += l / faults;
     o.p50_us = quantile(latencies_, 0.5);
     o.p99_us = quantile(latencies_, 0.99);
@@ -538,10 +538,10 @@ class Model {
 
 }  // namespace
 
-const char* part_name(Part part) {
-  constexpr const char* kNames[kParts] = {"signal", "signal lock",  "own work", "frames",     "no frame", "fetch",
-                                          "map",    "kernel lines", "policy",   "interrupts", "core"};
-  return kNames[static_cast<size_t>(part)];
+const char* phase_name(Phase phase) {
+  constexpr const char* kNames[kPhases] = {"signal", "signal lock",  "own work", "frames",     "no frame", "fetch",
+                                           "map",    "kernel lines", "policy",   "interrupts", "core"};
+  return kNames[static_cast<size_t>(phase)];
 }
 
 Outcome simulate(const Scenario& scenario) { return Model(scenario).run(); }

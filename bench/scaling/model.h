@@ -37,7 +37,7 @@ struct Scenario {
 };
 
 // The phases of a fault.
-enum class Part {
+enum class Phase {
   kSignal,      // exception entry, signal delivery and return, without waiting
   kSignalLock,  // waiting for the process's signal lock
   kHandle,      // the handler's own work
@@ -49,10 +49,10 @@ enum class Part {
   kPolicy,      // locks of the policy's queues
   kInterrupt,   // interrupts by shootdowns of evictors
   kCore,        // waiting for a core
-  kParts
+  kPhases
 };
-inline constexpr size_t kParts = static_cast<size_t>(Part::kParts);
-const char* part_name(Part part);
+inline constexpr size_t kPhases = static_cast<size_t>(Phase::kPhases);
+const char* phase_name(Phase phase);
 
 struct Use {
   std::string name;
@@ -64,11 +64,11 @@ struct Outcome {
   double pages_per_s = 0;                      // fetched pages
   double access_us = 0;                        // per access of one thread
   double mean_us = 0, p50_us = 0, p99_us = 0;  // per fault
-  double parts[kParts] = {};                   // us per fault
+  double phases[kPhases] = {};                 // us per fault
   double evictor_busy = 0;                     // share of the evictors' time in which they work
   std::vector<Use> uses;                       // the shared resources, the busiest first
   uint64_t faults = 0, pages = 0, evicted = 0, batches = 0, frame_waits = 0, synchronous = 0;
-  uint64_t most_frames = 0;                                                // peak of frames in use
+  uint64_t max_frames = 0;                                                 // peak of frames in use
   uint64_t queued = 0, in_use = 0, cached = 0, fetching = 0, writing = 0;  // pages and frames at the end
   uint64_t queued_at_start = 0, inserted = 0, taken_out = 0;               // entries of the policy's queues
 };

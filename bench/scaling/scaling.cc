@@ -20,7 +20,7 @@ constexpr const char* kSequentialRead = "sequential read";
 
 // Design() is the code as it was when it was first simulated. This is the code with the changes that followed
 // (docs/internals/scaling.md).
-Design as_it_is() {
+Design current_design() {
   Design d;
   d.signal_locks = 2;
   d.frame_cache = 16;
@@ -30,7 +30,7 @@ Design as_it_is() {
 
 // A program that hints each access, with the changes that would pay off then.
 Design hinted() {
-  Design d = as_it_is();
+  Design d = current_design();
   d.signal_locks = 0;
   d.stripes = 64;
   d.evictors = 8;
@@ -39,7 +39,7 @@ Design hinted() {
 
 // Eviction in the systems that MAGE compares with: one queue, small batches, one batch at a time, and synchronous
 // eviction by faulting threads.
-Design rivals() {
+Design other_systems() {
   Design d;
   d.shards = 1;
   d.batch = 32;
@@ -54,12 +54,12 @@ struct NamedDesign {
 };
 
 json to_json(const Outcome& o) {
-  json parts, uses;
-  for (size_t i = 0; i < kParts; i++) parts[part_name(static_cast<Part>(i))] = o.parts[i];
+  json phases, uses;
+  for (size_t i = 0; i < kPhases; i++) phases[phase_name(static_cast<Phase>(i))] = o.phases[i];
   for (const Use& use : o.uses) uses.push_back({{"name", use.name}, {"busy", use.share}});
   return {{"pages_per_s", o.pages_per_s}, {"access_us", o.access_us}, {"mean_us", o.mean_us},
           {"p50_us", o.p50_us},           {"p99_us", o.p99_us},       {"evictors_busy", o.evictor_busy},
-          {"frame_waits", o.frame_waits}, {"parts", parts},           {"busy", uses}};
+          {"frame_waits", o.frame_waits}, {"phases", phases},         {"busy", uses}};
 }
 
 class Prediction {
@@ -110,7 +110,7 @@ class Prediction {
     s.work = costs_.workloads.at(m.workload);
     s.machine = costs_.here;
     s.machine.cores = s.machine.cores_per_socket = m.cores;
-    s.design = as_it_is();
+    s.design = current_design();
     s.design.evictors = 1;
     s.threads = m.threads;
     s.frames = costs_.frames;
@@ -137,7 +137,8 @@ class Prediction {
 
   json threads() const {
     json rows = json::array();
-    for (const NamedDesign& d : {NamedDesign{"before", Design()}, {"as it is", as_it_is()}, {"hinted", hinted()}}) {
+    for (const NamedDesign& d :
+         {NamedDesign{"before", Design()}, {"as it is", current_design()}, {"hinted", hinted()}}) {
       for (const char* workload : {kRandomRead, kRandomWrite, kSequentialRead}) {
         if (has(workload)) add_threads(d, workload, &rows);
       }
@@ -184,7 +185,8 @@ class Prediction {
     json rows = json::array();
     if (!has(kRandomRead)) return rows;
     for (unsigned n : {8u, 24u, kManyThreads}) {
-      for (const NamedDesign& d : {NamedDesign{"before", Design()}, {"as it is", as_it_is()}, {"hinted", hinted()}}) {
+      for (const NamedDesign& d :
+           {NamedDesign{"before", Design()}, {"as it is", current_design()}, {"hinted", hinted()}}) {
         json row = to_json(simulate(large(kRandomRead, n, d.design)));
         row.update({{"design", d.name}, {"threads", n}});
         rows.push_back(row);
@@ -283,7 +285,8 @@ class Prediction {
     };
     for (const Variant& v : kVariants) {
       json row = {{"name", v.name}};
-      for (const NamedDesign& d : {NamedDesign{"before", Design()}, {"as it is", as_it_is()}, {"hinted", hinted()}}) {
+      for (const NamedDesign& d :
+           {NamedDesign{"before", Design()}, {"as it is", current_design()}, {"hinted", hinted()}}) {
         Scenario s = large(kRandomRead, kManyThreads, d.design);
         v.apply(s.machine);
         row[d.name] = to_json(simulate(s));
@@ -305,7 +308,7 @@ class Prediction {
     background.evictors = 4;
     for (const NamedDesign& d : {NamedDesign{"evictors only, pipelined", background},
                                  {"4 evictors, then by faulting threads, batches of 32", faulters},
-                                 {"the same with one queue and one mapping, with signals", rivals()}}) {
+                                 {"the same with one queue and one mapping, with signals", other_systems()}}) {
       for (unsigned n : {8u, 24u, kManyThreads}) {
         json row = to_json(simulate(large(kRandomRead, n, d.design)));
         row.update({{"design", d.name}, {"threads", n}});

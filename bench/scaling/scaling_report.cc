@@ -91,9 +91,9 @@ std::string breakdown_text(const json& document) {
   for (const json& row : document["breakdown"]) {
     rows[0].push_back(fmt::format("{} {}", row["threads"].get<unsigned>(), row["design"].get<std::string>()));
   }
-  for (size_t i = 0; i < kParts; i++) {
-    rows.push_back({part_name(static_cast<Part>(i))});
-    for (const json& row : document["breakdown"]) rows.back().push_back(us(row["parts"][rows.back()[0]]));
+  for (size_t i = 0; i < kPhases; i++) {
+    rows.push_back({phase_name(static_cast<Phase>(i))});
+    for (const json& row : document["breakdown"]) rows.back().push_back(us(row["phases"][rows.back()[0]]));
   }
   return format_table(rows) + "\n";
 }
@@ -138,12 +138,12 @@ std::string others_text(const json& document) {
 using Points = std::vector<std::pair<double, double>>;
 
 // The end of an axis with four steps, each a round number.
-double round_end(double most) {
-  double unit = std::pow(10, std::floor(std::log10(most / 4)));
+double round_end(double largest) {
+  double unit = std::pow(10, std::floor(std::log10(largest / 4)));
   for (double step : {1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.5, 10.0}) {
-    if (4 * step * unit >= most) return 4 * step * unit;
+    if (4 * step * unit >= largest) return 4 * step * unit;
   }
-  return most;
+  return largest;
 }
 
 // One series per value of `series`, over `x`, of the rows for which wanted(row) is true.
@@ -155,10 +155,10 @@ LineChart line_chart(const json& rows, const std::string& title, const char* ser
   for (const json& row : rows) {
     if (!wanted(row)) continue;
     lines[row[series]].push_back({row[x].get<double>(), y(row)});
-    chart.x_most = std::max(chart.x_most, row[x].get<double>());
-    chart.y_most = std::max(chart.y_most, y(row));
+    chart.x_max = std::max(chart.x_max, row[x].get<double>());
+    chart.y_max = std::max(chart.y_max, y(row));
   }
-  chart.y_most = round_end(chart.y_most);
+  chart.y_max = round_end(chart.y_max);
   for (auto& [name, points] : lines) chart.series.push_back({fmt::format("{}", name), points});
   return chart;
 }
@@ -200,14 +200,14 @@ Chart breakdown_chart(const json& document) {
   for (const json& row : document["breakdown"]) {
     if (row["threads"] == 48) rows.push_back(row);
   }
-  for (size_t i = 0; i < kParts; i++) {
-    std::string part = part_name(static_cast<Part>(i));
-    if (std::any_of(rows.begin(), rows.end(), [&](const json& r) { return r["parts"][part] >= kMin; }))
-      chart.groups.push_back(part);
+  for (size_t i = 0; i < kPhases; i++) {
+    std::string phase = phase_name(static_cast<Phase>(i));
+    if (std::any_of(rows.begin(), rows.end(), [&](const json& r) { return r["phases"][phase] >= kMin; }))
+      chart.groups.push_back(phase);
   }
   for (const json& row : rows) {
     chart.series.push_back({row["design"], {}});
-    for (const std::string& part : chart.groups) chart.series.back().values.push_back(row["parts"][part]);
+    for (const std::string& phase : chart.groups) chart.series.back().values.push_back(row["phases"][phase]);
   }
   return chart;
 }

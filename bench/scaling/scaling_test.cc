@@ -158,7 +158,7 @@ Scenario busy_scenario() {
 void expect_conserved(const Scenario& s) {
   Outcome o = simulate(s);
   EXPECT_GE(o.faults, s.faults);
-  EXPECT_LE(o.most_frames, s.frames);
+  EXPECT_LE(o.max_frames, s.frames);
   EXPECT_EQ(o.queued, o.queued_at_start + o.inserted - o.taken_out);
   EXPECT_GE(o.taken_out, o.evicted);  // the last selected pages may not be unmapped yet
   EXPECT_LE(o.taken_out - o.evicted, uint64_t{s.design.batch} * (s.design.evictors + s.threads));
@@ -210,7 +210,7 @@ TEST(ModelTest, MoreThreadsThanCoresShareThem) {
 
 TEST(ModelTest, ThePartsOfAFaultAddUpToIt) {
   Outcome o = simulate(busy_scenario());
-  double sum = std::accumulate(std::begin(o.parts), std::end(o.parts), 0.0);
+  double sum = std::accumulate(std::begin(o.phases), std::end(o.phases), 0.0);
   EXPECT_NEAR(sum, o.mean_us, 0.05 * o.mean_us);
 }
 

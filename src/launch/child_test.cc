@@ -47,7 +47,7 @@ TEST(ChildTest, AMissingFileIsAnError) {
   EXPECT_EQ(child.status().code(), ENOENT);
 }
 
-TEST(ChildTest, StopSignalsAreSeenAndOthersAreNot) {
+TEST(ChildTest, OnlyStopSignalsCount) {
   SignalHold hold;
   kill(getpid(), SIGUSR1);
   EXPECT_FALSE(stop_signal_within(hold, 1000));

@@ -20,8 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kPatienceNs = 5'000'000'000;
-constexpr uint64_t kLookNs = 1'000'000;
+constexpr uint64_t kReplyTimeoutNs = 5'000'000'000;
+constexpr uint64_t kPollNs = 1'000'000;
 
 // Opens the control page of the process through /proc/PID/fd; -1: it has none, or this user may not access it.
 int open_control(pid_t pid) {
@@ -113,16 +113,16 @@ Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
   page_->local_share = local.share;
   uint32_t asked = page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;
   bool answered = false;
-  for (uint64_t begin = now_ns(); !answered && now_ns() - begin < kPatienceNs;) {
-    os::nanosleep_ns(kLookNs);
+  for (uint64_t begin = now_ns(); !answered && now_ns() - begin < kReplyTimeoutNs;) {
+    os::nanosleep_ns(kPollNs);
     answered = page_->answered.load(std::memory_order_acquire) == asked;
   }
   std::string report = answered ? std::string(page_->report, strnlen(page_->report, sizeof page_->report)) : "";
   flock(fd_, LOCK_UN);
-  if (!answered) return Status::error(ETIMEDOUT, "process {} does not answer; it may be stopped or at its end", pid_);
+  if (!answered) return Status::error(ETIMEDOUT, "process {} does not reply; it may be stopped or exiting", pid_);
   auto parsed = nlohmann::json::parse(report, nullptr, false);
   if (parsed.is_object()) return parsed;
-  return Status::error(EPROTO, "process {} answers what this version of farside does not understand", pid_);
+  return Status::error(EPROTO, "process {} replied in a format that this version of farside does not support", pid_);
 }
 
 }  // namespace farside

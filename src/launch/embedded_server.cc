@@ -14,7 +14,7 @@ Result<std::unique_ptr<PrivateDirectory>> PrivateDirectory::create() {
   const char* parent = getenv("TMPDIR");
   std::string name = fmt::format("{}/farside-XXXXXX", parent && *parent ? parent : "/tmp");
   if (mkdtemp(name.data())) return std::unique_ptr<PrivateDirectory>(new PrivateDirectory(name));
-  return Status::error(errno, "cannot make a directory {}: {}; set TMPDIR to a place that can be written", name,
+  return Status::error(errno, "cannot create the directory {}: {}; set TMPDIR to a writable directory", name,
                        strerror(errno));
 }
 

@@ -16,8 +16,8 @@ Result<std::string> find_preload_library() {
 
 Result<std::string> preload_list(const char* present, const std::string& library) {
   if (library.find_first_of(" :") != library.npos) {
-    return Status::error(
-        EINVAL, "{}: the dynamic linker takes no path with a space or colon; install Farside elsewhere", library);
+    return Status::error(EINVAL, "{}: LD_PRELOAD accepts no path with a space or colon; install Farside elsewhere",
+                         library);
   }
   if (!present || !*present) return library;
   return fmt::format("{}:{}", present, library);

@@ -28,18 +28,18 @@ bool is_regular_file(const std::string& path) {
 Status check_file(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) return Status::error(errno, "{}: {}", path, strerror(errno));
-  if (!S_ISREG(info.st_mode)) return Status::error(EACCES, "{} is not a file that can be run", path);
+  if (!S_ISREG(info.st_mode)) return Status::error(EACCES, "{} is not a file that can be executed", path);
   if (access(path.c_str(), X_OK) != 0) {
-    return Status::error(EACCES, "{} may not be executed; chmod +x it, or run its interpreter", path);
+    return Status::error(EACCES, "{} is not executable; chmod +x it, or run its interpreter", path);
   }
   if (access(path.c_str(), R_OK) != 0)
-    return Status::error(EACCES, "{} may not be read, so it cannot be checked", path);
+    return Status::error(EACCES, "{} is not readable, so it cannot be checked", path);
   if ((info.st_mode & (S_ISUID | S_ISGID)) != 0) {
-    return Status::error(EPERM, "{} is setuid or setgid: such programs ignore the preload; run a copy without that bit",
+    return Status::error(EPERM, "{} is setuid or setgid: such programs ignore LD_PRELOAD; run a copy without that bit",
                          path);
   }
   if (getxattr(path.c_str(), "security.capability", nullptr, 0) > 0) {
-    return Status::error(EPERM, "{} has file capabilities: such programs ignore the preload; run a copy without them",
+    return Status::error(EPERM, "{} has file capabilities: such programs ignore LD_PRELOAD; run a copy without them",
                          path);
   }
   return {};
@@ -98,10 +98,10 @@ Status check_program_at_depth(const std::string& path, int depth) {
   if (magic[0] != '#' || magic[1] != '!') {
     return Status::error(ENOEXEC, "{} is neither an ELF program nor a script with a #! line", path);
   }
-  if (depth == kMaxInterpreters) return Status::error(ELOOP, "{}: its interpreters are scripts without end", path);
+  if (depth == kMaxInterpreters) return Status::error(ELOOP, "{}: too many levels of scripts as interpreters", path);
   std::string interpreter = interpreter_of(file);
   if (is_regular_file(interpreter)) return check_program_at_depth(interpreter, depth + 1);
-  return Status::error(ENOENT, "{}: its interpreter '{}' is not there", path, interpreter);
+  return Status::error(ENOENT, "{}: its interpreter '{}' does not exist", path, interpreter);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ class ProgramCheckTest : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(ProgramCheckTest, TakesDynamicProgramsAndScripts) {
+TEST_F(ProgramCheckTest, AcceptsDynamicProgramsAndScripts) {
   EXPECT_TRUE(check_program("/proc/self/exe").ok());
   EXPECT_TRUE(check_program(put("dynamic", elf(PT_INTERP))).ok());
   EXPECT_TRUE(check_program(put("script", "#! /bin/sh -e\necho\n")).ok());
@@ -77,10 +77,10 @@ TEST_F(ProgramCheckTest, RefusesWhatCannotBePreloaded) {
 TEST_F(ProgramCheckTest, FollowsScriptsToTheirInterpreter) {
   expect_refused(put("on-static", "#!" + put("static", elf(PT_LOAD)) + " -x\n"), 126, "statically linked");
   expect_refused(put("on-nothing", "#!/no/such/interpreter\n"), 127, "/no/such/interpreter");
-  expect_refused(put("endless", "#!" + folder_ + "/endless\n"), 126, "without end");
+  expect_refused(put("endless", "#!" + folder_ + "/endless\n"), 126, "too many levels");
 }
 
-TEST_F(ProgramCheckTest, TellsLikeAShellWhatCannotBeRun) {
+TEST_F(ProgramCheckTest, ReportsLikeAShellWhatCannotBeRun) {
   expect_refused(folder_ + "/absent", 127, "No such file");
   expect_refused(folder_, 126, "not a file");
   expect_refused(put("text", "hello\n"), 126, "neither");

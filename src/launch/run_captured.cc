@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kExitNotStarted = 127;
 constexpr uint64_t kKept = 1 << 20;  // bytes of output, from its end
-constexpr int64_t kLookNs = 100'000'000;
+constexpr int64_t kPollNs = 100'000'000;
 constexpr double kGraceSeconds = 3;  // until a program that was asked to stop is killed
 
 // An unnamed temporary file that receives output.
@@ -48,7 +48,8 @@ class Captured {
 };
 
 // Runs in the forked child.
-[[noreturn]] void become(const std::vector<char*>& argv, int output, int errors, const SignalHold& hold, pid_t parent) {
+[[noreturn]] void execute(const std::vector<char*>& argv, int output, int errors, const SignalHold& hold,
+                          pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGTERM);  // SIGTERM and not SIGKILL, because a launcher passes it on to its program
   if (getppid() != parent) _exit(kExitNotStarted);
@@ -70,7 +71,7 @@ Result<pid_t> start_in_group(const std::vector<std::string>& words, int output, 
   fflush(nullptr);
   pid_t parent = getpid(), child = fork();
   if (child < 0) return Status::error(errno, "cannot start a process: {}", strerror(errno));
-  if (child == 0) become(argv, output, errors, hold, parent);
+  if (child == 0) execute(argv, output, errors, hold, parent);
   setpgid(child, child);  // in both processes, so that the group exists in either when it continues
   return child;
 }
@@ -91,7 +92,7 @@ bool wait_for_group(pid_t child, const SignalHold& hold, const CaptureOptions& o
   rusage used = {};
   while (wait4(child, &run->wait_status, WNOHANG, &used) != child) {
     if (options.meanwhile) options.meanwhile(child);
-    timespec look = {0, options.meanwhile ? 0 : kLookNs};
+    timespec look = {0, options.meanwhile ? 0 : kPollNs};
     int signal = sigtimedwait(&hold.held(), nullptr, &look);
     if (signal > 0 && signal != SIGCHLD) kill(-child, signal);
     if (asks_to_stop(signal) && !stopping) {
@@ -133,7 +134,7 @@ std::string CapturedRun::outcome() const {
 Result<CapturedRun> run_captured(const std::vector<std::string>& words, const SignalHold& hold,
                                  const CaptureOptions& options) {
   Captured output, errors;
-  if (!output.ok() || !errors.ok()) return Status::error(errno, "cannot make a temporary file: {}", strerror(errno));
+  if (!output.ok() || !errors.ok()) return Status::error(errno, "cannot create a temporary file: {}", strerror(errno));
   Result<pid_t> child = start_in_group(words, options.keep_output ? output.fd() : -1, errors.fd(), hold);
   if (!child.ok()) return child.status();
   CapturedRun run;

@@ -16,7 +16,7 @@ CapturedRun run(const char* script, const CaptureOptions& options = {}) {
   return done.ok() ? *done : CapturedRun{};
 }
 
-TEST(CapturedTest, WhatIsPrintedIsKeptApart) {
+TEST(RunCapturedTest, OutputAndErrorsAreSeparate) {
   CapturedRun done = run("echo one; echo two >&2");
   EXPECT_TRUE(done.succeeded());
   EXPECT_EQ(done.output, "one\n");
@@ -26,13 +26,13 @@ TEST(CapturedTest, WhatIsPrintedIsKeptApart) {
   EXPECT_EQ(run("echo one", {.keep_output = false}).output, "");
 }
 
-TEST(CapturedTest, OnlyTheEndOfALotIsKept) {
+TEST(RunCapturedTest, OnlyTheEndOfLongOutputIsKept) {
   CapturedRun done = run("yes | head -c 3000000; echo end");
   EXPECT_LE(done.output.size(), 1u << 20);
   EXPECT_TRUE(done.output.ends_with("y\nend\n"));
 }
 
-TEST(CapturedTest, TheOutcomeNamesStatusAndLastError) {
+TEST(RunCapturedTest, TheOutcomeNamesStatusAndLastError) {
   EXPECT_EQ(run("echo first >&2; echo last >&2; exit 3").outcome(), "status 3: last");
   EXPECT_EQ(run("kill -SEGV $$").outcome(), "signal 11");
   EXPECT_FALSE(run("exit 3").succeeded());
@@ -40,9 +40,9 @@ TEST(CapturedTest, TheOutcomeNamesStatusAndLastError) {
   EXPECT_EQ(run_captured({"/no/such/program"}, hold)->wait_status, 127 << 8);
 }
 
-TEST(CapturedTest, ThereIsNoInput) { EXPECT_EQ(run("read line || echo none").output, "none\n"); }
+TEST(RunCapturedTest, ThereIsNoInput) { EXPECT_EQ(run("read line || echo none").output, "none\n"); }
 
-TEST(CapturedTest, WhoeverTakesTooLongIsKilledWithItsChildren) {
+TEST(RunCapturedTest, AProgramBeyondItsTimeLimitIsKilledWithItsChildren) {
   CapturedRun done = run("sleep 100 & echo $!; sleep 100", {.seconds = 0.3});
   EXPECT_TRUE(done.cut_off);
   EXPECT_FALSE(done.succeeded());
@@ -54,7 +54,7 @@ TEST(CapturedTest, WhoeverTakesTooLongIsKilledWithItsChildren) {
   EXPECT_TRUE(kill(grandchild, 0) != 0 || getpgid(grandchild) > 0);
 }
 
-TEST(CapturedTest, ASignalEndsTheProgramAndTheRun) {
+TEST(RunCapturedTest, AStopSignalEndsTheProgramAndTheRun) {
   SignalHold hold;
   pid_t self = getpid();
   pid_t sender = fork();

@@ -12,9 +12,9 @@
 namespace farside {
 namespace {
 
-constexpr uint64_t kLookAtClockEvery = 256;  // accesses
-constexpr uint64_t kWordInPage = 64;         // not the first line of a page, which hardware prefetchers favour
-constexpr unsigned kUpdatesPerWord = 8;      // words of the array per update
+constexpr uint64_t kClockInterval = 256;  // accesses
+constexpr uint64_t kWordInPage = 64;      // not the first line of a page, which hardware prefetchers favour
+constexpr unsigned kUpdatesPerWord = 8;   // words of the array per update
 
 // Threads may access the same page. Relaxed atomics make that defined and cost nothing.
 inline uint64_t touch(const Arena& arena, uint64_t page, bool write, uint64_t value) {
@@ -63,7 +63,7 @@ Pace walk_timed(Walk& walk, const Workload& workload, Extent extent) {
   auto limit = static_cast<uint64_t>(extent.seconds * 1e9);
   uint64_t begin = now_ns(), spent = 0, done = 0, sum = 0;
   while (done < extent.accesses && spent < limit) {
-    uint64_t count = std::min(kLookAtClockEvery, extent.accesses - done);
+    uint64_t count = std::min(kClockInterval, extent.accesses - done);
     sum += walk.go(workload, count);
     done += count;
     spent = now_ns() - begin;
@@ -124,7 +124,7 @@ std::vector<uint32_t> time_random_reads(const Arena& arena, Extent extent) {
     sum += touch(arena, page, false, 0);
     order_loads();  // the second read of the counter must not overtake the load
     times[done++] = static_cast<uint32_t>(std::min<uint64_t>(ticks() - start, UINT32_MAX));
-    if (done % kLookAtClockEvery == 0 && now_ns() - begin > limit) break;
+    if (done % kClockInterval == 0 && now_ns() - begin > limit) break;
   }
   keep(sum);
   times.resize(done);

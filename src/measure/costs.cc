@@ -67,11 +67,11 @@ json largest_process(const json& statistics) {
 using Table = std::vector<std::vector<std::string>>;
 
 // Appends the parts that are not 0 in all rows as columns.
-void add_parts(const std::vector<CostRow>& rows, const char* parts, Table* table) {
-  for (size_t part = 0; part < rows[0].costs[parts].size(); part++) {
-    auto us = [&](const CostRow& row) { return row.costs[parts][part][1].get<double>(); };
+void add_phases(const std::vector<CostRow>& rows, const char* phases, Table* table) {
+  for (size_t phase = 0; phase < rows[0].costs[phases].size(); phase++) {
+    auto us = [&](const CostRow& row) { return row.costs[phases][phase][1].get<double>(); };
     if (std::ranges::all_of(rows, [&](const CostRow& row) { return us(row) == 0; })) continue;
-    table->front().push_back(rows[0].costs[parts][part][0]);
+    table->front().push_back(rows[0].costs[phases][phase][0]);
     for (size_t i = 0; i < rows.size(); i++) (*table)[i + 1].push_back(fmt::format("{:.2f}", us(rows[i])));
   }
 }
@@ -81,12 +81,12 @@ std::string integer(const json& costs, const char* name) { return std::to_string
 }  // namespace
 
 uint64_t busiest_fetches(const json& statistics) {
-  uint64_t most = 0;
+  uint64_t busiest = 0;
   for (const json& process : statistics.value("processes", json::array())) {
     const char* counter = process.contains("busiest_thread_fetches") ? "busiest_thread_fetches" : "major_faults";
-    most = std::max(most, count(process, counter));
+    busiest = std::max(busiest, count(process, counter));
   }
-  return most;
+  return busiest;
 }
 
 json costs_of(const json& statistics) {
@@ -119,8 +119,8 @@ std::string costs_text(const std::string& heading, const std::vector<CostRow>& r
     evictions.push_back({row.name, integer(c, "evictions"), fmt::format("{:.0f}%", dirty),
                          fmt::format("{:.1f}", c["frame_wait_p99_us"].get<double>())});
   }
-  add_parts(rows, "us_per_fault", &faults);
-  add_parts(rows, "us_per_eviction", &evictions);
+  add_phases(rows, "us_per_fault", &faults);
+  add_phases(rows, "us_per_eviction", &evictions);
   std::string text = format_table(faults);
   return none("evictions") ? text : text + "\n" + format_table(evictions);
 }

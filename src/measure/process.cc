@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kLookForSignalsMs = 100;
+constexpr int kSignalPollMs = 100;
 constexpr int kExitWithParent = 1;
 
 // A child process that writes one text to a pipe.
@@ -38,7 +38,7 @@ void write_all(int fd, const std::string& text) {
 // when the parent ends.
 Result<Worker> fork_worker(const std::function<void(int)>& body) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return Status::error(errno, "cannot make a pipe: {}", strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) return Status::error(errno, "cannot create a pipe: {}", strerror(errno));
   fflush(nullptr);
   pid_t parent = getpid(), pid = fork();
   if (pid < 0) return Status::error(errno, "cannot start a process: {}", strerror(errno));
@@ -58,7 +58,7 @@ bool read_until_closed(int fd, const SignalHold& hold, std::string* text) {
   char buffer[4096];
   while (true) {
     pollfd ready = {fd, POLLIN, 0};
-    if (poll(&ready, 1, kLookForSignalsMs) > 0) {
+    if (poll(&ready, 1, kSignalPollMs) > 0) {
       ssize_t n = read(fd, buffer, sizeof buffer);
       if (n == 0) return true;
       if (n > 0) text->append(buffer, static_cast<size_t>(n));
@@ -76,7 +76,7 @@ int reap(pid_t pid) {
 Result<json> parse_result(const std::string& text, int wait_status) {
   json result = json::parse(text, nullptr, false);
   if (result.is_discarded()) {
-    return Status::error(ECHILD, "the process that measures ended early ({} {}); its message is above",
+    return Status::error(ECHILD, "the measuring process ended early ({} {}); its message is above",
                          WIFSIGNALED(wait_status) ? "signal" : "status",
                          WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
   }
@@ -92,7 +92,7 @@ void serve(const server::ServerConfig& config, const SignalHold& hold, int outpu
   }
   write_all(output, fmt::format(":{}", (*server)->tcp_port()));
   close(output);
-  while (!stop_signal_within(hold, kLookForSignalsMs)) {}
+  while (!stop_signal_within(hold, kSignalPollMs)) {}
   (*server)->stop();
 }
 
@@ -135,7 +135,7 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& ho
   bool complete = read_until_closed(worker->output, hold, &answer);
   close(worker->output);
   if (!complete) return Status::error(EINTR, "stopped by a signal");
-  if (!answer.starts_with(":")) return Status::error(ECHILD, "no memory server: {}", answer);
+  if (!answer.starts_with(":")) return Status::error(ECHILD, "cannot start a memory server: {}", answer);
   made->shm_ = "shm://" + config.unix_path;
   made->tcp_ = "tcp://127.0.0.1" + answer;
   return made;

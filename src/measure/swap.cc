@@ -21,8 +21,8 @@ namespace {
 constexpr const char* kControl = "/sys/class/zram-control";
 constexpr const char* kCgroup2 = "/sys/fs/cgroup";
 constexpr const char* kCgroup1 = "/sys/fs/cgroup/memory";
-constexpr int kLeavingTries = 500;
-constexpr uint64_t kLeavingWaitNs = 10'000'000;
+constexpr int kRemovalTries = 500;
+constexpr uint64_t kRemovalWaitNs = 10'000'000;
 // Code, stacks and page tables of a process count in its memory limit, too.
 constexpr uint64_t kProcessAllowance = 8 * kMiB;
 
@@ -65,14 +65,14 @@ Result<std::unique_ptr<ZramSwap>> ZramSwap::create(uint64_t bytes) {
 
 Status ZramSwap::prepare(uint64_t bytes) {
   std::string number = read_line(fmt::format("{}/hot_add", kControl));  // reading it adds a device
-  if (number.empty()) return Status::error(ENODEV, "no new zram device can be had");
+  if (number.empty()) return Status::error(ENODEV, "the kernel added no zram device");
   number_ = std::stoi(number);
   Status sized = write_file(setting("disksize"), std::to_string(bytes));
   if (!sized.ok()) return sized;
   Status header = write_swap_header(device(), bytes);
   if (!header.ok()) return header;
   if (swapon(device().c_str(), SWAP_FLAG_PREFER | SWAP_FLAG_PRIO_MASK) != 0) {
-    return Status::error(errno, "cannot swap on {}: {}", device(), strerror(errno));
+    return Status::error(errno, "cannot use {} as swap: {}", device(), strerror(errno));
   }
   swapping_ = true;
   return {};
@@ -100,7 +100,7 @@ Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create(uint64_t bytes) {
   if (!version1) (void)write_file(fmt::format("{}/cgroup.subtree_control", kCgroup2), "+memory");
   std::unique_ptr<MemoryLimit> made(new MemoryLimit);
   std::string path = fmt::format("{}/farside-bench-{}", version1 ? kCgroup1 : kCgroup2, getpid());
-  if (mkdir(path.c_str(), 0755) != 0) return Status::error(errno, "cannot make {}: {}", path, strerror(errno));
+  if (mkdir(path.c_str(), 0755) != 0) return Status::error(errno, "cannot create {}: {}", path, strerror(errno));
   made->path_ = path;
   made->version1_ = version1;
   made->members_ = path + "/cgroup.procs";
@@ -112,7 +112,7 @@ Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create(uint64_t bytes) {
 
 MemoryLimit::~MemoryLimit() {
   if (path_.empty()) return;
-  for (int i = 0; i < kLeavingTries && rmdir(path_.c_str()) != 0; i++) os::nanosleep_ns(kLeavingWaitNs);
+  for (int i = 0; i < kRemovalTries && rmdir(path_.c_str()) != 0; i++) os::nanosleep_ns(kRemovalWaitNs);
 }
 
 std::vector<std::string> MemoryLimit::launcher() const {

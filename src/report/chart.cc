@@ -38,22 +38,22 @@ std::string box(double x, double y, double width, double height, size_t colour) 
          "\n";
 }
 
-double largest(const Chart& chart) {
-  double most = 0;
+double largest_value(const Chart& chart) {
+  double largest = 0;
   for (const auto& series : chart.series) {
-    for (double value : series.values) most = std::max(most, value);
+    for (double value : series.values) largest = std::max(largest, value);
   }
-  return most > 0 ? most : 1;
+  return largest > 0 ? largest : 1;
 }
 
 // In rows, from `y` downwards. Empty names are omitted.
-std::string legend(double y, double most, const std::vector<std::string>& names) {
+std::string legend(double y, double right, const std::vector<std::string>& names) {
   std::string svg;
   double x = kLeft;
   for (size_t i = 0; i < names.size(); i++) {
     if (names[i].empty()) continue;
     double width = 40 + 7 * static_cast<double>(names[i].size());
-    if (x + width > most) {
+    if (x + width > right) {
       x = kLeft;
       y += 20;
     }
@@ -110,8 +110,8 @@ std::string panel(const LineChart& chart, double left, double top) {
   for (int i = 0; i <= kSteps; i++) {
     double share = static_cast<double>(i) / kSteps;
     svg += line(x0, y0 - share * height, x0 + width, y0 - share * height, i == 0 ? kText : "#e3e6e8");
-    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", axis_text(share * chart.y_most));
-    svg += label(x0 + share * width, y0 + 16, 11, "middle", axis_text(share * chart.x_most));
+    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", axis_text(share * chart.y_max));
+    svg += label(x0 + share * width, y0 + 16, 11, "middle", axis_text(share * chart.x_max));
   }
   svg += label(x0 + width / 2, y0 + 34, 11, "middle", chart.x_label + " / " + chart.y_label);
   for (size_t s = 0; s < chart.series.size(); s++) {
@@ -119,7 +119,7 @@ std::string panel(const LineChart& chart, double left, double top) {
     svg += R"(<polyline fill="none" stroke-width="2" stroke=")" + std::string(kColours[s % std::size(kColours)]) +
            R"(" points=")";
     for (auto [x, y] : chart.series[s].points) {
-      svg += fmt::format("{:.1f},{:.1f} ", x0 + x / chart.x_most * width, y0 - y / chart.y_most * height);
+      svg += fmt::format("{:.1f},{:.1f} ", x0 + x / chart.x_max * width, y0 - y / chart.y_max * height);
     }
     svg += "\"/>\n";
   }
@@ -149,7 +149,7 @@ std::string panel_group(Panels panels, size_t columns, double top) {
 std::string bars(const Chart& chart) {
   double group_width = (kWidth - kLeft - kRight) / static_cast<double>(chart.groups.size());
   double bar_width = group_width * 0.8 / static_cast<double>(chart.series.size());
-  double scale = (kHeight - kTop - kBottom) / largest(chart), floor = kHeight - kBottom;
+  double scale = (kHeight - kTop - kBottom) / largest_value(chart), floor = kHeight - kBottom;
   std::string svg;
   for (size_t g = 0; g < chart.groups.size(); g++) {
     double x = kLeft + group_width * (static_cast<double>(g) + 0.1);
@@ -174,11 +174,11 @@ std::string to_svg(const Chart& chart) {
 }
 
 double top_of(const std::vector<LineChart::Series>& series) {
-  double most = 0;
+  double largest = 0;
   for (const auto& line : series) {
-    for (auto [x, y] : line.points) most = std::max(most, y);
+    for (auto [x, y] : line.points) largest = std::max(largest, y);
   }
-  return most > 0 ? most * 1.05 : 1;
+  return largest > 0 ? largest * 1.05 : 1;
 }
 
 std::string to_svg(const std::vector<LineChart>& panels) {

@@ -20,7 +20,7 @@ std::string to_svg(const Chart& chart);
 // One panel. Both axes begin at 0.
 struct LineChart {
   std::string title, x_label, y_label;
-  double x_most, y_most;
+  double x_max, y_max;
   struct Series {
     std::string name;
     std::vector<std::pair<double, double>> points;
@@ -28,7 +28,7 @@ struct LineChart {
   std::vector<Series> series;
 };
 
-// A value for y_most: a little above the largest point.
+// A value for y_max: a little above the largest point.
 double top_of(const std::vector<LineChart::Series>& series);
 
 // Two panels per row. Consecutive panels with the same series (or the first of those series) share one legend above

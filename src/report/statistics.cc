@@ -19,9 +19,9 @@ template uint32_t quantile(std::vector<uint32_t>&, double);
 double median(std::vector<double> values) { return quantile(values, 0.5); }
 
 nlohmann::json summary(const std::vector<double>& runs) {
-  auto [least, most] = std::minmax_element(runs.begin(), runs.end());
+  auto [smallest, largest] = std::minmax_element(runs.begin(), runs.end());
   if (runs.empty()) return nullptr;
-  return {{"median", median(runs)}, {"min", *least}, {"max", *most}, {"runs", runs}};
+  return {{"median", median(runs)}, {"min", *smallest}, {"max", *largest}, {"runs", runs}};
 }
 
 std::string Goal::text() const {

@@ -71,15 +71,15 @@ void Worker::operate() {
   if (dice == 999 && world_.settings.forks && !world_.in_child) return fork();
 }
 
-Worker::Range Worker::any_range(size_t most) {
+Worker::Range Worker::any_range(size_t limit) {
   Block& b = blocks_[random_.below(blocks_.size())];
-  size_t bytes = random_.between(1, std::min(most, b.bytes()));
+  size_t bytes = random_.between(1, std::min(limit, b.bytes()));
   return {&b, random_.below(b.bytes() - bytes + 1), bytes};
 }
 
-Worker::Range Worker::any_pages(size_t most) {
+Worker::Range Worker::any_pages(size_t limit) {
   Block& b = blocks_[random_.below(blocks_.size())];
-  size_t pages = random_.between(1, std::min(most, b.pages()));
+  size_t pages = random_.between(1, std::min(limit, b.pages()));
   return {&b, random_.below(b.pages() - pages + 1) * kPageSize, pages * kPageSize};
 }
 

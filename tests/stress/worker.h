@@ -42,8 +42,8 @@ class Worker {
   };
 
   void operate();
-  Range any_range(size_t most);
-  Range any_pages(size_t most);
+  Range any_range(size_t limit);
+  Range any_pages(size_t limit);
   void fill(std::byte* to, size_t bytes);
 
   void write_word();

@@ -103,8 +103,8 @@ def end_group(process):
         pass
 
 
-def tail(data, most=2000):
-    return data[-most:].decode(errors="replace")
+def tail(data, limit=2000):
+    return data[-limit:].decode(errors="replace")
 
 
 def shorten(data):
@@ -193,11 +193,11 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def write_text(path, most_bytes):
+def write_text(path, max_bytes):
     """Fills a file with real text. Returns its size in bytes."""
     import real_text
     with open(path, "wb") as file:
-        for _, data in real_text.collect(int(most_bytes * SCALE)):
+        for _, data in real_text.collect(int(max_bytes * SCALE)):
             file.write(data)
         return file.tell()
 

@@ -109,7 +109,7 @@ class PredictTest(SystemTest):
         result = self.predict("--seconds", "2", "--", PROGRAMS / "rounds", 1000, 20000)
         self.assertEqual(result.status, 0, result.errors.decode())
         last = result.output.decode().splitlines()[-1]
-        self.assertIn("cut off after 2 s, so slowdowns are not told: give --seconds more", last)
+        self.assertIn("cut off after 2 s, so there are no slowdowns: increase --seconds", last)
 
     def test_failures_are_one_line(self):
         require("valgrind")

@@ -108,7 +108,7 @@ class TraceTest(SystemTest):
                          {(f"main (traced_hints.c:{line})", 0) for line in lines.values()})
         place = next(place for place in trace["places"] if place["line"] in marks("traced_hints.c", "FAULTS"))
         self.assertEqual(place["hinted_at"], lines["before"])
-        self.assertIn("never led to a fetch", errors)
+        self.assertIn("never caused a fetch", errors)
 
     def test_forked_children_and_exit_status(self):
         script = f"{PROGRAMS / 'steady'} 16 1 >/dev/null; exit 7"

@@ -105,7 +105,9 @@ class PlanRun {
     json statistics = json::parse(std::ifstream(file), nullptr, false);
     if (!statistics.is_object() || statistics["processes"].empty()) {
       return Status::error(
-          ENODATA, "with {}% near the program left no statistics: it ended neither by exit nor from main", share);
+          ENODATA,
+          "with {}% near the program wrote no statistics: it ended neither by exit() nor by returning from main()",
+          share);
     }
     // The process's own time, without that of the launcher.
     double seconds = statistics["totals"].value("seconds", done->seconds);

@@ -10,10 +10,10 @@ constexpr size_t kMaxBlocks = 32768;
 constexpr size_t kMaxPages = 131072;
 constexpr unsigned kShareStep = 5;  // percent
 
-std::vector<double> parts() {
-  std::vector<double> parts;
-  for (unsigned share : predicted_shares()) parts.push_back(share / 100.0);
-  return parts;
+std::vector<double> fractions() {
+  std::vector<double> fractions;
+  for (unsigned share : predicted_shares()) fractions.push_back(share / 100.0);
+  return fractions;
 }
 
 }  // namespace
@@ -24,7 +24,7 @@ std::vector<unsigned> predicted_shares() {
   return shares;
 }
 
-Observation::Observation() : near_(parts(), kMaxPages) {
+Observation::Observation() : near_(fractions(), kMaxPages) {
   for ([[maybe_unused]] unsigned bits : kBlockBits) curves_.emplace_back(kMaxBlocks);
 }
 

@@ -21,9 +21,9 @@ namespace farside::cli::plan {
 namespace {
 
 constexpr uint64_t kMapsEveryNs = 5'000'000;  // minimum interval between reads of the mappings
-constexpr size_t kPipeBytes = 1 << 20, kFew = 1 << 18;
+constexpr size_t kPipeBytes = 1 << 20, kEnoughBytes = 1 << 18;
 constexpr int kPollMs = 50;
-constexpr timespec kGather = {0, 500'000};
+constexpr timespec kGatherTime = {0, 500'000};
 // The addresses at which Valgrind places a program's main stack.
 constexpr uint64_t kStackBegin = 0x1ff0000000, kStackEnd = 0x2000000000;
 
@@ -35,7 +35,7 @@ class FarRanges {
   bool contains(uint64_t address) {
     if (address - last_.begin < last_.end - last_.begin) return last_.far;
     if (address >= kStackBegin && address < kStackEnd) return false;
-    if (!find(address)) learn(address);
+    if (!find(address)) refresh(address);
     return last_.far;
   }
 
@@ -54,15 +54,15 @@ class FarRanges {
 
   // An address in no mapping was unmapped after the access; it counts as heap, because mapped files are seldom
   // unmapped.
-  void learn(uint64_t address) {
+  void refresh(uint64_t address) {
     constexpr uint64_t kPage = 1 << kPageBits;
-    if (now_ns() - learned_ns_ >= kMapsEveryNs) read();
+    if (now_ns() - read_ns_ >= kMapsEveryNs) read();
     if (find(address)) return;
     last_ = {address & ~(kPage - 1), (address & ~(kPage - 1)) + kPage, true};
   }
 
   void read() {
-    learned_ns_ = now_ns();
+    read_ns_ = now_ns();
     Result<std::vector<track::Area>> areas = track::read_areas(pid_);
     if (!areas.ok() || areas->empty()) return;  // the process is exiting
     ranges_.clear();
@@ -83,14 +83,14 @@ class FarRanges {
   pid_t pid_;
   std::vector<Range> ranges_;
   Range last_;
-  uint64_t learned_ns_ = 0;
+  uint64_t read_ns_ = 0;
 };
 
 // Reads the pipe from valgrind and passes the accesses on to the observation.
 class Intake {
  public:
-  Intake(int fd, double most_seconds, bool quiet, Observed* observed)
-      : fd_(fd), most_seconds_(most_seconds), progress_(!quiet), observed_(observed) {}
+  Intake(int fd, double max_seconds, bool quiet, Observed* observed)
+      : fd_(fd), max_seconds_(max_seconds), progress_(!quiet), observed_(observed) {}
   ~Intake() {
     if (progress_ && terminal_) fputs("\r\033[K", stderr);
   }
@@ -101,14 +101,14 @@ class Intake {
     pollfd ready = {fd_, POLLIN, 0};
     if (poll(&ready, 1, kPollMs) <= 0) return;
     // Reading every line at once would wake both processes for each: wait until more has accumulated.
-    if (take() < kFew) nanosleep(&kGather, nullptr);
+    if (take() < kEnoughBytes) nanosleep(&kGatherTime, nullptr);
     show();
   }
 
   // Processes the rest of the pipe at the end.
   void drain() {
     while (ranges_ && take() > 0) {}
-    if (ranges_) reader_.finish([&](auto... access) { tell(access...); });
+    if (ranges_) reader_.finish([&](auto... access) { count_access(access...); });
     observed_->instructions = reader_.instructions();
   }
 
@@ -116,11 +116,11 @@ class Intake {
   size_t take() {
     ssize_t n = read(fd_, buffer_.data(), buffer_.size());
     if (n <= 0) return 0;
-    reader_.read({buffer_.data(), static_cast<size_t>(n)}, [&](auto... access) { tell(access...); });
+    reader_.read({buffer_.data(), static_cast<size_t>(n)}, [&](auto... access) { count_access(access...); });
     return static_cast<size_t>(n);
   }
 
-  void tell(uint64_t address, unsigned bytes, bool write) {
+  void count_access(uint64_t address, unsigned bytes, bool write) {
     if (ranges_->contains(address)) observed_->observation.access(address, bytes, write);
     else observed_->observation.access_to_near();
   }
@@ -130,7 +130,7 @@ class Intake {
     if (!progress_ || now < next_ns_) return;
     next_ns_ = now + (terminal_ ? 1 : 10) * 1'000'000'000ull;
     const Observation& seen = observed_->observation;
-    std::string limit = most_seconds_ > 0 ? fmt::format(" of at most {:g}", most_seconds_) : "";
+    std::string limit = max_seconds_ > 0 ? fmt::format(" of at most {:g}", max_seconds_) : "";
     fmt::print(stderr, "{}observed for {:.0f} s{}: {:.1f} million accesses, {} touched{}", terminal_ ? "\r\033[K" : "",
                static_cast<double>(now - start_ns_) / 1e9, limit, seen.accesses() / 1e6,
                format_size(static_cast<uint64_t>(seen.heap_bytes())), terminal_ ? "" : "\n");
@@ -138,7 +138,7 @@ class Intake {
   }
 
   int fd_;
-  double most_seconds_;
+  double max_seconds_;
   bool progress_, terminal_ = isatty(STDERR_FILENO) != 0;
   Observed* observed_;
   std::optional<FarRanges> ranges_;
@@ -160,7 +160,7 @@ struct Pipe {
   }
   // The read end is not inherited and does not block.
   Status open() {
-    if (pipe(ends) != 0) return Status::error(errno, "cannot make a pipe: {}", strerror(errno));
+    if (pipe(ends) != 0) return Status::error(errno, "cannot create a pipe: {}", strerror(errno));
     fcntl(ends[0], F_SETFD, FD_CLOEXEC);
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     fcntl(ends[1], F_SETPIPE_SZ, kPipeBytes);  // a smaller pipe is slower: more context switches
@@ -179,7 +179,7 @@ Result<std::string> find_valgrind() {
                        "apt install valgrind, or leave --predict out to measure instead");
 }
 
-Status observe(const std::vector<std::string>& words, const SignalHold& hold, double most_seconds, bool quiet,
+Status observe(const std::vector<std::string>& words, const SignalHold& hold, double max_seconds, bool quiet,
                Observed* observed) {
   Result<std::string> valgrind = find_valgrind();
   if (!valgrind.ok()) return valgrind.status();
@@ -189,16 +189,17 @@ Status observe(const std::vector<std::string>& words, const SignalHold& hold, do
   std::vector<std::string> line = {*valgrind, "--tool=lackey", "--trace-mem=yes", "--vgdb=no",
                                    fmt::format("--log-fd={}", pipe.ends[1])};
   line.insert(line.end(), words.begin(), words.end());
-  Intake intake(pipe.ends[0], most_seconds, quiet, observed);
+  Intake intake(pipe.ends[0], max_seconds, quiet, observed);
   Result<CapturedRun> run = run_captured(
-      line, hold, {.seconds = most_seconds, .keep_output = false, .meanwhile = [&](pid_t pid) { intake.step(pid); }});
+      line, hold, {.seconds = max_seconds, .keep_output = false, .meanwhile = [&](pid_t pid) { intake.step(pid); }});
   pipe.close_writer();
   if (!run.ok()) return run.status();
   intake.drain();
   observed->seconds = run->seconds;
   observed->cut_off = run->cut_off;
   if (!run->cut_off && !run->succeeded()) {
-    return Status::error(ECHILD, "the program fails under valgrind: {}; does it run there at all?", run->outcome());
+    return Status::error(ECHILD, "the program fails under valgrind: {}; check that valgrind can run it",
+                         run->outcome());
   }
   return {};
 }

@@ -19,9 +19,9 @@ struct Observed {
 // The path of valgrind. ENOENT, with advice, if it is not installed.
 Result<std::string> find_valgrind();
 
-// Runs words[0], a path, with all words as its arguments, for at most `most_seconds` (0: no limit). Shows progress
+// Runs words[0], a path, with all words as its arguments, for at most `max_seconds` (0: no limit). Shows progress
 // unless quiet. It is an error if the program does not exit with status 0. The caller has no threads.
-Status observe(const std::vector<std::string>& words, const SignalHold& hold, double most_seconds, bool quiet,
+Status observe(const std::vector<std::string>& words, const SignalHold& hold, double max_seconds, bool quiet,
                Observed* observed);
 
 }  // namespace farside::cli::plan

@@ -81,22 +81,23 @@ std::string down_to(const json& document, std::optional<unsigned> share) {
 }
 
 std::string answer(const json& document) {
-  double slowdown = document["settings"]["slowdown"], most = (1 + slowdown) * native_s(document);
+  double slowdown = document["settings"]["slowdown"], limit = (1 + slowdown) * native_s(document);
   std::vector<Timed> measured, best;
   for (const json& point : document["points"]) {
     measured.push_back({point["share"], measured_s(point)});
     best.push_back({point["share"], over_link(document).seconds(fetches(point))});
   }
   return fmt::format("At most {:.3g}% slower than native: {}; an ideal system over this link: {}.\n", 100 * slowdown,
-                     down_to(document, smallest_within(measured, most)),
-                     down_to(document, smallest_within(best, most)));
+                     down_to(document, smallest_within(measured, limit)),
+                     down_to(document, smallest_within(best, limit)));
 }
 
 }  // namespace
 
-std::optional<unsigned> smallest_within(const std::vector<Timed>& points, double most) {
+std::optional<unsigned> smallest_within(const std::vector<Timed>& points, double limit) {
   std::optional<unsigned> smallest;
-  for (auto point = points.rbegin(); point != points.rend() && point->seconds <= most; point++) smallest = point->share;
+  for (auto point = points.rbegin(); point != points.rend() && point->seconds <= limit; point++)
+    smallest = point->share;
   return smallest;
 }
 
@@ -118,7 +119,7 @@ std::vector<LineChart> plan_chart(const json& document) {
     Series series{name, {}};
     for (const json& point : document["points"]) {
       series.points.emplace_back(point["share"].get<double>(), 100 * value(point));
-      chart.y_most = std::max(chart.y_most, series.points.back().second);
+      chart.y_max = std::max(chart.y_max, series.points.back().second);
     }
     chart.series.push_back(series);
   };

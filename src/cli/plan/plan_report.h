@@ -14,8 +14,8 @@ struct Timed {
   unsigned share;
   double seconds;
 };
-// The smallest share from which on all points stay within `most` seconds. `points` are in order of shares.
-std::optional<unsigned> smallest_within(const std::vector<Timed>& points, double most);
+// The smallest share from which on all points stay within `limit` seconds. `points` are in order of shares.
+std::optional<unsigned> smallest_within(const std::vector<Timed>& points, double limit);
 
 std::string plan_text(const nlohmann::json& document);
 std::vector<LineChart> plan_chart(const nlohmann::json& document);

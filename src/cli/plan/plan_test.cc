@@ -35,7 +35,7 @@ json statistics() {
             {"frame_wait_p99_us", 12.5}}}};
 }
 
-TEST(CostsTest, TheBusiestThreadIsThatOfAnyProcess) {
+TEST(CostsTest, TheBusiestThreadMayBeInAnyProcess) {
   EXPECT_EQ(busiest_fetches(statistics()), 300u);
   json old = statistics();
   old["processes"][0].erase("busiest_thread_fetches");
@@ -43,7 +43,7 @@ TEST(CostsTest, TheBusiestThreadIsThatOfAnyProcess) {
   EXPECT_EQ(busiest_fetches(json::object()), 0u);
 }
 
-TEST(CostsTest, PartsAddUpAndAreForOneEvent) {
+TEST(CostsTest, PhasesAddUpAndArePerEvent) {
   json costs = costs_of(statistics());
   std::map<std::string, double> parts;
   for (const json& part : costs["us_per_fault"]) parts[part[0]] = part[1];
@@ -56,7 +56,7 @@ TEST(CostsTest, PartsAddUpAndAreForOneEvent) {
   EXPECT_DOUBLE_EQ(costs["busiest_s"], 0.003);  // half of all fetches
 }
 
-TEST(CostsTest, SizesAreThoseOfTheLargestHeap) {
+TEST(CostsTest, SizesAreOfTheProcessWithTheLargestHeap) {
   json costs = costs_of(
       {{"processes",
         {{{"heap_peak_bytes", 100}, {"local_bytes", 500}}, {{"heap_peak_bytes", 300}, {"local_bytes", 200}}}}});
@@ -64,19 +64,19 @@ TEST(CostsTest, SizesAreThoseOfTheLargestHeap) {
   EXPECT_EQ(costs["near_bytes"], 200);
 }
 
-TEST(CostsTest, NothingIsKnownOfStatisticsWithoutCounters) {
+TEST(CostsTest, MissingCountersAreZero) {
   json costs = costs_of(json::object());
   EXPECT_EQ(costs["busiest_s"], 0);
   EXPECT_EQ(costs_text("near", {{"50%", costs}}), "");
 }
 
-TEST(CostsTest, PartsThatAreNowhereAreLeftOut) {
+TEST(CostsTest, ColumnsOfZerosAreOmitted) {
   std::string text = costs_text("near", {{"50%", costs_of(statistics())}});
   EXPECT_TRUE(has(text, "signal  fetch   map  other\n")) << text;
   EXPECT_TRUE(has(text, "evictions  dirty  frame wait p99  unmap\n")) << text;
 }
 
-TEST(PlanTest, TheSmallestShareIsOneFromWhichOnAllAreWithin) {
+TEST(PlanTest, FromTheSmallestShareOnAllAreWithinTheLimit) {
   std::vector<Timed> points = {{10, 1.05}, {20, 1.5}, {50, 1.09}, {100, 1}};
   EXPECT_EQ(smallest_within(points, 1.1), 50u);
   EXPECT_EQ(smallest_within(points, 2), 10u);

@@ -93,8 +93,9 @@ class Outlook {
     for (size_t i = 0; i < shares.size(); i++) points.push_back(point(shares[i], added[i]));
     json made = {{"name", name}, {"source", source}, {"us", us}, {"points", points}};
     if (!observed_.cut_off) {
-      made["keep"] = {
-          {"share", least(points, "slowdown")}, {"low", least(points, "low")}, {"high", least(points, "high")}};
+      made["keep"] = {{"share", smallest_share(points, "slowdown")},
+                      {"low", smallest_share(points, "low")},
+                      {"high", smallest_share(points, "high")}};
     }
     return made;
   }
@@ -116,16 +117,16 @@ class Outlook {
 
   // The share from which on `member` is within the accepted slowdown, interpolated between the evaluated shares; null:
   // none.
-  json least(const json& points, const char* member) const {
-    double most = 1 + slowdown_;
+  json smallest_share(const json& points, const char* member) const {
+    double limit = 1 + slowdown_;
     json share;
     for (size_t i = points.size(); i-- > 0;) {
       double here = points[i][member];
-      if (here > most) {
+      if (here > limit) {
         if (share.is_null()) return share;
         double above = points[i + 1][member], from = points[i]["share"],
                step = points[i + 1]["share"].get<double>() - from;
-        return from + step * (here - most) / std::max(1e-12, here - above);
+        return from + step * (here - limit) / std::max(1e-12, here - above);
       }
       share = points[i]["share"];
     }
@@ -247,7 +248,7 @@ Result<json> predict_plan(const PredictSettings& settings, const RunSettings& ru
   if (!seen.ok()) return seen;
   if (observed.observation.far_accesses() == 0) {
     return Status::error(ENODATA,
-                         "{} touched no memory that may go far; give the program itself, not a script that starts it",
+                         "{} accessed no memory that may be far; give the program itself, not a script that starts it",
                          program[0]);
   }
   auto prices = measure_prices(run, settings.latencies, faulting_threads(*native), hold);

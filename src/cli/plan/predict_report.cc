@@ -71,7 +71,7 @@ std::string interval_text(const json& keep) {
 
 // A row per system, a column per share.
 std::string system_table(const json& document, const std::string& title, const char* member, const char* format) {
-  Table table = {{title, "us a miss"}};
+  Table table = {{title, "us per miss"}};
   for (unsigned share : kShown) table[0].push_back(fmt::format("{}%", share));
   bool with_keep = std::string_view(member) == "slowdown";
   if (with_keep) table[0].push_back("keep near");
@@ -103,18 +103,18 @@ std::string answer(const json& document) {
   std::string name = system["name"];
   if (cut_off(document)) {
     return fmt::format(
-        "The observed run was cut off after {:.0f} s, so slowdowns are not told: give --seconds more, or the "
-        "program less to do.\n",
+        "The observed run was cut off after {:.0f} s, so there are no slowdowns: increase --seconds, or give "
+        "the program less to do.\n",
         document["observed"]["seconds"].get<double>());
   }
-  std::string most = fmt::format("at most {:.3g} % slower", 100 * document["settings"]["slowdown"].get<double>());
+  std::string condition = fmt::format("at most {:.3g} % slower", 100 * document["settings"]["slowdown"].get<double>());
   const json& keep = system["keep"];
   if (keep["share"].is_null()) {
-    return fmt::format("{}: not even with all of it local, over {}\n", most, name);
+    return fmt::format("{}: not even with all of it local, over {}\n", condition, name);
   }
   double share = keep["share"], bytes = document["observed"]["heap_bytes"];
   std::string high = keep["high"].is_null() ? "more than all" : fmt::format("{:.0f}", keep["high"].get<double>());
-  return fmt::format("{}: keep {:.0f} % local (95 % interval {:.0f}-{}), {}, over {}\n", most, share,
+  return fmt::format("{}: keep {:.0f} % local (95 % interval {:.0f}-{}), {}, over {}\n", condition, share,
                      keep["low"].get<double>(), high, format_size(static_cast<uint64_t>(share / 100 * bytes)), name);
 }
 
@@ -128,9 +128,10 @@ LineChart::Series series_of(const std::string& name, const json& points, auto va
 
 std::string predict_text(const json& document) {
   std::string text = machine_text(document["machine"]) + "\n" + heading(document) + curve_table(document) + "\n";
-  text += system_table(document, fmt::format("ns an access ({:.1f} all near)", document["local_amat_ns"].get<double>()),
-                       "amat_ns", "{:.1f}") +
-          "\n";
+  text +=
+      system_table(document, fmt::format("ns per access ({:.1f} all near)", document["local_amat_ns"].get<double>()),
+                   "amat_ns", "{:.1f}") +
+      "\n";
   if (!cut_off(document)) text += system_table(document, "slowdown", "slowdown", "{:.2f}") + "\n";
   return text + check_table(document) + answer(document);
 }
@@ -141,10 +142,10 @@ std::vector<LineChart> predict_charts(const json& document) {
   for (const json& curve : document["curves"]) {
     misses.series.push_back(series_of(size_text(curve["block"]) + " blocks", curve["points"],
                                       [](const json& point) { return 1000 * point["ratio"].get<double>(); }));
-    for (auto [share, ratio] : misses.series.back().points) misses.y_most = std::max(misses.y_most, ratio);
+    for (auto [share, ratio] : misses.series.back().points) misses.y_max = std::max(misses.y_max, ratio);
     speed.series.push_back({misses.series.back().name, {}});
   }
-  misses.y_most = std::max(misses.y_most, 1e-3);
+  misses.y_max = std::max(misses.y_max, 1e-3);
   if (cut_off(document)) return {misses};
   for (const json& system : document["systems"]) {
     std::string name = system["name"];

@@ -14,7 +14,7 @@ using nlohmann::json;
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST(LackeyTest, AccessesAreReadHoweverTheTextIsCut) {
+TEST(LackeyTest, TextMayBeSplitAnywhere) {
   const std::string text =
       "==12== Lackey, an example Valgrind tool\n"
       "I  0401ab70,3\n"
@@ -81,7 +81,7 @@ TEST(ObservationTest, ALoopMissesOncePerBlockAndRound) {
   EXPECT_EQ(seen.misses(kLineBits, seen.heap_bytes()).value, 0);
 }
 
-TEST(ObservationTest, AnAccessMayTouchTwoLines) {
+TEST(ObservationTest, AnAccessMayCoverTwoLines) {
   Observation seen;
   seen.access(kLine - 4, 8, false);
   EXPECT_EQ(seen.far_accesses(), 2);
@@ -89,7 +89,7 @@ TEST(ObservationTest, AnAccessMayTouchTwoLines) {
   EXPECT_EQ(seen.heap_bytes(), 2 * kPage);
 }
 
-TEST(ObservationTest, AWriteAfterAReadOfTheSameLineIsSeen) {
+TEST(ObservationTest, AWriteAfterAReadOfTheSameLineCounts) {
   Observation seen;
   for (int round = 0; round < 3; round++) {
     for (uint64_t page = 0; page < 2 * kPages; page++) {
@@ -138,7 +138,7 @@ TEST(PredictTest, SlowdownIsMissesTimesPriceOverNativeTime) {
               made["local_amat_ns"].get<double>() + 10e3 * misses / accesses, 1e-6);
 }
 
-TEST(PredictTest, StreamsCostLessWhereTheProgramWorksBetween) {
+TEST(PredictTest, StreamsCostLessIfTheProgramWorksBetweenFaults) {
   FarsidePrice price;
   price.us[kStreamFetch] = 3;
   price.stream_fetch_at_work = 1;
@@ -171,18 +171,18 @@ TEST(PredictTest, TheAnswerIsOneLineAtTheEnd) {
   EXPECT_TRUE(has(text, "2 MiB")) << text;
 }
 
-TEST(PredictTest, OfARunThatWasCutOffThereIsNoSlowdown) {
+TEST(PredictTest, ARunThatWasCutOffHasNoSlowdown) {
   Observed observed = loop(2, kPage / 8);
   observed.cut_off = true;
   json made = predict(observed);
   EXPECT_FALSE(made["systems"][0].contains("keep"));
   std::string text = predict_text(made);
-  EXPECT_TRUE(has(text, "cut off after 20 s, so slowdowns are not told")) << text;
-  EXPECT_TRUE(has(text, "ns an access")) << text;
+  EXPECT_TRUE(has(text, "cut off after 20 s, so there are no slowdowns")) << text;
+  EXPECT_TRUE(has(text, "ns per access")) << text;
   EXPECT_EQ(predict_charts(made).size(), 1u);
 }
 
-TEST(PredictTest, ChecksArePutBesidePredictions) {
+TEST(PredictTest, ChecksAreComparedWithPredictions) {
   json made = predict(loop(20, kPage / 8));
   double predicted = at(find_system(made, "Farside, shm")["points"], 50)["slowdown"];
   json measured = {

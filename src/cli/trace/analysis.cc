@@ -154,7 +154,7 @@ class Analyzer {
       if (caller == frames.end()) continue;
       HintUse& use = hints_[hint_key(*caller)];
       use.where = short_text(*caller);
-      use.looked += hint.calls;
+      use.calls += hint.calls;
       use.fetched += hint.fetched;
       if (caller->line) hint_lines_[caller->file].insert(caller->line);
     }

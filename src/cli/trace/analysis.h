@@ -40,8 +40,8 @@ struct FoldedStack {
 };
 
 struct HintUse {
-  std::string where;    // as "walk (list.c:40)"
-  uint64_t looked = 0;  // calls that passed the inline guard
+  std::string where;   // as "walk (list.c:40)"
+  uint64_t calls = 0;  // calls that passed the inline guard
   uint64_t fetched = 0;
 };
 

@@ -86,13 +86,13 @@ std::string name_of(Access access) {
 std::string to_text(const Classified& pattern) {
   switch (pattern.access) {
     case Access::kFew:
-      return "too few faults to tell a pattern";
+      return "too few faults for a pattern";
     case Access::kBackwards:
       return "sequential, backwards";
     case Access::kStrided:
       return fmt::format("strided by {} bytes", pattern.stride);
     case Access::kSame:
-      return "the same page again and again";
+      return "the same page repeatedly";
     default:
       return name_of(pattern.access);
   }
@@ -109,11 +109,11 @@ std::string hint_line(const Classified& pattern, const KindCounts& faults, const
     case Access::kBackwards:
       return with("FARSIDE_SEQ | FARSIDE_BEHIND(32)");
     case Access::kStrided:
-      return fmt::format("{}  // moves by {} bytes: ADDRESS{:+} comes next", plain, pattern.stride, pattern.stride);
+      return fmt::format("{}  // moves by {} bytes: ADDRESS{:+} is next", plain, pattern.stride, pattern.stride);
     case Access::kChase:
       return plain + "  // as soon as the pointer is known";
     case Access::kSame:
-      return plain + "  // the page leaves while it is used: more near memory would help";
+      return plain + "  // the page is evicted while in use: more near memory would help";
     case Access::kRandom:
       return is_used_once(faults, data) ? with("FARSIDE_PRIORITY(2)") : plain;
     case Access::kFew:

@@ -59,7 +59,8 @@ Result<Recording> read_recording(const std::string& path) {
     recording.processes.push_back(std::move(process));
   }
   if (!recording.processes.empty()) return recording;
-  return Status::error(ENOENT, "no process left a trace in {}: none ended by exit or from main", path);
+  return Status::error(ENOENT, "no process wrote a trace to {}: none ended by exit() or by returning from main()",
+                       path);
 }
 
 }  // namespace farside::cli::trace

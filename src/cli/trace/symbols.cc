@@ -125,7 +125,8 @@ class ElfSymbols : public Symbols {
   };
 
   Status failure(const char* what) const {
-    return Status::error(EIO, "{} {}: {}; its faults cannot be named", what, process_.header.pid, dwfl_errmsg(-1));
+    return Status::error(EIO, "{} {}: {}; its faults cannot be attributed to lines", what, process_.header.pid,
+                         dwfl_errmsg(-1));
   }
 
   template <typename Visit>

@@ -21,9 +21,9 @@ std::string kind_columns(const Place& place) {
 
 std::string data_text(const Place& place) {
   if (place.data.empty()) return "";
-  const Data& most = place.data.front();
-  std::string text = fmt::format("; data of {}, {}", most.site, format_size(most.bytes));
-  double part = percent(most.faults, place.total());
+  const Data& first = place.data.front();
+  std::string text = fmt::format("; data of {}, {}", first.site, format_size(first.bytes));
+  double part = percent(first.faults, place.total());
   return part < 99 ? text + fmt::format(" ({:.0f} % of them)", part) : text;
 }
 
@@ -33,8 +33,7 @@ std::string rows_of(const Place& place, double share, double sum, bool hints_exi
       fmt::format("{:5.1f}% {:5.1f}%{}  {}{}\n", share, sum, kind_columns(place), short_text(place.where), inner);
   constexpr const char* kIndent = "                                       ";
   text += fmt::format("{}{}{}\n", kIndent, to_text(place.pattern), data_text(place));
-  if (place.hinted_at)
-    return text + fmt::format("{}hinted in line {}, and faults all the same\n", kIndent, place.hinted_at);
+  if (place.hinted_at) return text + fmt::format("{}hinted in line {}, but still faults\n", kIndent, place.hinted_at);
   return text + fmt::format("{}{}{}\n", kIndent, hints_exist ? "no hint yet: " : "", place.hint);
 }
 
@@ -42,10 +41,10 @@ std::string hint_lines(const Analysis& analysis) {
   std::string text;
   for (const HintUse& hint : analysis.hints) {
     if (hint.fetched > 0) continue;
-    text += hint.looked
-                ? fmt::format("farside: the hint at {} never led to a fetch: of {} looks, every page was near\n",
-                              hint.where, hint.looked)
-                : fmt::format("farside: the hint at {} never led to a fetch, or was never reached\n", hint.where);
+    text += hint.calls
+                ? fmt::format("farside: the hint at {} never caused a fetch: in all {} calls the pages were near\n",
+                              hint.where, hint.calls)
+                : fmt::format("farside: the hint at {} never caused a fetch, or was never executed\n", hint.where);
   }
   return text;
 }

@@ -56,7 +56,7 @@ json to_json(const Analysis& analysis, const std::vector<std::string>& program, 
   for (const Place& place : analysis.places) result["places"].push_back(place_to_json(place));
   result["hints"] = json::array();
   for (const HintUse& hint : analysis.hints) {
-    result["hints"].push_back({{"where", hint.where}, {"looked", hint.looked}, {"fetched", hint.fetched}});
+    result["hints"].push_back({{"where", hint.where}, {"calls", hint.calls}, {"fetched", hint.fetched}});
   }
   result["stacks"] = json::array();
   for (const FoldedStack& stack : analysis.stacks) {

@@ -49,7 +49,7 @@ TEST(TracePatternTest, EqualStepsAreStrided) {
   }
 }
 
-TEST(TracePatternTest, StreamsInTurnAreSequential) {
+TEST(TracePatternTest, AlternatingStreamsAreSequential) {
   std::vector<uint64_t> offsets;
   for (uint64_t i = 0; i < 50; i++) {
     for (uint64_t stream = 0; stream < 4; stream++) offsets.push_back(stream * kGiB + i * kPageSize);
@@ -68,7 +68,7 @@ TEST(TracePatternTest, OthersAreRandomOrTooFew) {
 
 // The prefetcher fetches 64 pages beyond each fault: the pages between two faults are near, at the stride of the
 // stream.
-TEST(TracePatternTest, PrefetchedWindowsAreSeenThrough) {
+TEST(TracePatternTest, PrefetchedWindowsDoNotHideStreams) {
   for (int64_t stride : {1, -1, 3}) {
     TracePattern pattern;
     int64_t page = kBase / kPageSize;
@@ -87,7 +87,7 @@ TEST(TracePatternTest, PrefetchedWindowsAreSeenThrough) {
   }
 }
 
-TEST(TracePatternTest, SmallStepsBothWaysAreChance) {
+TEST(TracePatternTest, SmallStepsInBothDirectionsAreRandom) {
   std::mt19937_64 random(1);
   TracePattern pattern;
   for (int i = 0; i < 1000; i++)
@@ -99,7 +99,7 @@ TEST(TracePatternTest, SmallStepsBothWaysAreChance) {
   EXPECT_EQ(steps.chase_found, 100U);
 }
 
-TEST(TracePatternTest, FoundPointersMakeAChase) {
+TEST(TracePatternTest, PointersToTheNextPageMakeAChase) {
   Steps steps;
   steps.random = 1000;
   steps.chase_checked = 250;
@@ -119,7 +119,7 @@ TEST(TraceHintTest, EachPatternHasItsHint) {
   EXPECT_EQ(hint_line({Access::kBackwards, 0}, kWrites, kSmall),
             "farside_hint(ADDRESS, BYTES, FARSIDE_WRITE | FARSIDE_SEQ | FARSIDE_BEHIND(32));");
   EXPECT_EQ(hint_line({Access::kStrided, 20480}, kReads, kSmall),
-            "farside_hint_read(ADDRESS, BYTES);  // moves by 20480 bytes: ADDRESS+20480 comes next");
+            "farside_hint_read(ADDRESS, BYTES);  // moves by 20480 bytes: ADDRESS+20480 is next");
   EXPECT_EQ(hint_line({Access::kRandom, 0}, kReads, kSmall), "farside_hint_read(ADDRESS, BYTES);");
   EXPECT_EQ(hint_line({Access::kRandom, 0}, kWrites, kBig),
             "farside_hint(ADDRESS, BYTES, FARSIDE_WRITE | FARSIDE_PRIORITY(2));");
@@ -144,7 +144,7 @@ TEST(TracePlaceTest, TheInnermostLineOfTheProgramIsThePlace) {
   EXPECT_EQ(find_place({copy, tool}, "/usr/bin/tool"), 1U);  // the program itself may be in a system folder
 }
 
-TEST(TracePlaceTest, NamesAreMadeBrief) {
+TEST(TracePlaceTest, NamesAreShortened) {
   EXPECT_EQ(brief_name("main"), "main");
   EXPECT_EQ(brief_name("a::b(int, char const*)"), "a::b");
   EXPECT_EQ(brief_name("void std::sort<std::less<int> >(int*, int*)"), "std::sort<..>");
@@ -218,7 +218,7 @@ TEST_F(TraceRecordingTest, BlocksAreReadOneAfterTheOther) {
   EXPECT_EQ(recording->processes[1].maps, "maps");
 }
 
-TEST_F(TraceRecordingTest, WhatIsNotWholeIsLeftOut) {
+TEST_F(TraceRecordingTest, IncompleteBlocksAreOmitted) {
   Result<Recording> recording = read(block(1) + block(1).substr(0, 200));
   ASSERT_TRUE(recording.ok());
   EXPECT_TRUE(recording->cut_short);
@@ -255,7 +255,7 @@ Analysis example() {
   return analysis;
 }
 
-TEST(TraceOutputTest, TheTableEndsWhereTheCoverageIsReached) {
+TEST(TraceOutputTest, TheTableEndsAtTheRequestedCoverage) {
   std::string table = to_table(example(), 95, "out");
   EXPECT_NE(table.find(" 60.0%  60.0%  100%     -     -     -  scan (job.cc:10), in memcpy of libc.so.6\n"),
             std::string::npos)
@@ -270,7 +270,7 @@ TEST(TraceOutputTest, TheTableEndsWhereTheCoverageIsReached) {
   EXPECT_EQ(example().places_for(1), 1U);
 }
 
-TEST(TraceOutputTest, TheTableTellsWhatIsMissing) {
+TEST(TraceOutputTest, TheTableReportsWhatIsMissing) {
   Analysis analysis = example();
   analysis.dropped = 5;
   analysis.lines_known = false;
@@ -281,17 +281,18 @@ TEST(TraceOutputTest, TheTableTellsWhatIsMissing) {
             "farside: no fault was recorded: the program's memory stayed near; lower --local\n");
 }
 
-TEST(TraceOutputTest, HintsAreJudged) {
+TEST(TraceOutputTest, HintsAreEvaluated) {
   Analysis analysis = example();
   analysis.hints = {{"scan (job.cc:9)", 100, 40}, {"fill (job.cc:18)", 70, 0}, {"other (job.cc:90)", 0, 0}};
   analysis.places[0].hinted_at = 9;
   std::string table = to_table(analysis, 95, "out");
-  EXPECT_NE(table.find("hinted in line 9, and faults all the same\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("hinted in line 9, but still faults\n"), std::string::npos) << table;
   EXPECT_NE(table.find("no hint yet: farside_hint_read(ADDRESS, BYTES);\n"), std::string::npos) << table;
-  EXPECT_NE(table.find("the hint at fill (job.cc:18) never led to a fetch: of 70 looks, every page was near\n"),
+  EXPECT_NE(table.find("the hint at fill (job.cc:18) never caused a fetch: in all 70 calls the pages were near\n"),
             std::string::npos)
       << table;
-  EXPECT_NE(table.find("the hint at other (job.cc:90) never led to a fetch, or was never reached\n"), std::string::npos)
+  EXPECT_NE(table.find("the hint at other (job.cc:90) never caused a fetch, or was never executed\n"),
+            std::string::npos)
       << table;
   EXPECT_EQ(table.find("the hint at scan"), std::string::npos);
 }
@@ -319,7 +320,7 @@ TEST(TraceOutputTest, TheFlameGraphIsDrawnToScale) {
   EXPECT_FALSE(to_flame_graph({}).empty());
 }
 
-TEST(TraceOutputTest, JsonHoldsAllPlaces) {
+TEST(TraceOutputTest, JsonHasAllPlaces) {
   nlohmann::json json = to_json(example(), {"job", "x"}, 95);
   EXPECT_EQ(json["faults"], 1000);
   EXPECT_EQ(json["coverage_places"], 2);

@@ -55,10 +55,10 @@ std::string share_text(double part, double whole) {
 }
 
 std::string shape_text(const Histogram& histogram, const char* what) {
-  unsigned most = kLinesPerPage;
-  while (most > 0 && histogram[most - 1] == 0) most--;
+  unsigned longest = kLinesPerPage;
+  while (longest > 0 && histogram[longest - 1] == 0) longest--;
   return fmt::format("farside: {}: half have {} or fewer, nine in ten {} or fewer, at most {}\n", what,
-                     quantile_of(histogram, 0.5), quantile_of(histogram, 0.9), most);
+                     quantile_of(histogram, 0.5), quantile_of(histogram, 0.9), longest);
 }
 
 std::string overhead_text(const Overhead& overhead) {
@@ -70,7 +70,7 @@ std::string overhead_text(const Overhead& overhead) {
   if (overhead.write_fault_ns == 0) return text;
   return text + fmt::format(
                     "farside: cost: {} first writes to protected pages took the program about {:.1f} ms ({:.2f} us "
-                    "each, tried here; {})\n",
+                    "each, measured here; {})\n",
                     overhead.write_faults, overhead.fault_seconds() * 1e3, overhead.write_fault_ns / 1e3,
                     share_text(overhead.fault_seconds(), overhead.elapsed_seconds));
 }
@@ -85,10 +85,10 @@ LineChart over_time(const Report& report, const char* title, const char* unit, s
     for (const Window& window : report.windows) {
       double end = window.begin_seconds + window.seconds;
       chart.series[i].points.emplace_back(end, value(window.changes, kGranularities[i]));
-      chart.x_most = std::max(chart.x_most, end);
+      chart.x_max = std::max(chart.x_max, end);
     }
   }
-  chart.y_most = top_of(chart.series);
+  chart.y_max = top_of(chart.series);
   return chart;
 }
 
@@ -147,8 +147,8 @@ std::string summary(const Report& report) {
                       total.silent_pages());
   if (total.uncompared_pages > 0) {
     text += fmt::format(
-        "farside: {} written pages could not be compared: what they held before is not known; more "
-        "room may help (--memory)\n",
+        "farside: {} written pages could not be compared: their previous content is not known; a larger "
+        "--memory may help\n",
         total.uncompared_pages);
   }
   if (total.vanished_pages > 0) {
@@ -157,7 +157,7 @@ std::string summary(const Report& report) {
   }
   uint64_t left_out = report.windows.empty() ? 0 : report.windows.back().left_out_bytes;
   if (left_out > 0) {
-    text += fmt::format("farside: {} of addresses are left out: they have a userfaultfd of the program's own\n",
+    text += fmt::format("farside: {} of addresses were not tracked: a userfaultfd of the program serves them\n",
                         format_size(left_out));
   }
   text += fmt::format("farside: writes were tracked by: {}{}\n", report.method,

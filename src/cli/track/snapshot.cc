@@ -16,7 +16,7 @@ uint64_t page_number(uint64_t address) { return address / kPageSize; }
 
 }  // namespace
 
-Snapshot::Snapshot(uint64_t most_bytes) : most_slots_(std::min(most_bytes / kPageSize, kMaxSlots)) {}
+Snapshot::Snapshot(uint64_t max_bytes) : max_slots_(std::min(max_bytes / kPageSize, kMaxSlots)) {}
 
 Snapshot::~Snapshot() {
   for (std::byte* slab : slabs_) os::unmap(slab, kSlabPages * kPageSize);
@@ -47,7 +47,7 @@ uint32_t Snapshot::take_slot() {
     free_.pop_back();
     return word;
   }
-  if (slots_ >= most_slots_) return kNoRoom;
+  if (slots_ >= max_slots_) return kNoRoom;
   if (slots_ == slabs_.size() * kSlabPages) {
     void* slab = os::map_near(kSlabPages * kPageSize);
     if (!slab) return kNoRoom;

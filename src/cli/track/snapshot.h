@@ -15,7 +15,7 @@ namespace farside::cli::track {
 
 class Snapshot {
  public:
-  explicit Snapshot(uint64_t most_bytes);
+  explicit Snapshot(uint64_t max_bytes);
   ~Snapshot();
   Snapshot(const Snapshot&) = delete;
   Snapshot& operator=(const Snapshot&) = delete;
@@ -44,7 +44,7 @@ class Snapshot {
   uint32_t take_slot();  // kNoRoom if the limit is reached
   void release(uint32_t word);
 
-  uint64_t most_slots_;
+  uint64_t max_slots_;
   uint64_t slots_ = 0;             // slots allocated so far
   std::vector<uint32_t> free_;     // words of released slots
   std::vector<std::byte*> slabs_;  // each has kSlabPages slots

@@ -20,9 +20,9 @@
 namespace farside::cli::track {
 namespace {
 
-constexpr uint64_t kStopPatienceNs = 5'000'000'000;
-constexpr int kQuickLooks = 300;  // a running process stops within microseconds
-constexpr uint64_t kLookAgainNs = 20'000;
+constexpr uint64_t kStopTimeoutNs = 5'000'000'000;
+constexpr int kQuickPolls = 300;  // a running process stops within microseconds
+constexpr uint64_t kPollNs = 20'000;
 constexpr auto kGetDispatch = static_cast<__ptrace_request>(0x4211);  // Linux 6.4, newer than Debian 12's headers
 constexpr auto kSetDispatch = static_cast<__ptrace_request>(0x4210);
 
@@ -49,25 +49,25 @@ std::string status_field(pid_t pid, std::string_view name) {
 Status why_not_attached(pid_t pid, int error) {
   std::string tracer = status_field(pid, "TracerPid");
   if (error == ESRCH || tracer.empty()) {
-    return Status::error(ESRCH, "there is no process {} that could be tracked; farside track -- PROGRAM starts one",
-                         pid);
+    return Status::error(ESRCH, "there is no process {}; farside track -- PROGRAM starts one", pid);
   }
   if (tracer != "0") {
     return Status::error(EBUSY, "process {} is traced by process {}, a debugger or tracker; end that first", pid,
                          tracer);
   }
   if (status_field(pid, "VmSize").empty()) {
-    return Status::error(EPERM, "process {} has no memory of its own: it belongs to the kernel, or has ended", pid);
+    return Status::error(EPERM, "process {} has no user memory: it is a kernel thread, or has ended", pid);
   }
-  return Status::error(error,
-                       "process {} may not be tracked ({}): be its owner or root; kernel.yama.ptrace_scope=0 and a "
-                       "container's SYS_PTRACE may be needed; farside track -- PROGRAM needs neither",
-                       pid, strerror(error));
+  return Status::error(
+      error,
+      "process {} may not be tracked ({}): run as its owner or as root; kernel.yama.ptrace_scope=0 and a "
+      "container's SYS_PTRACE may be needed; farside track -- PROGRAM needs neither",
+      pid, strerror(error));
 }
 
 // In the child: waits until it is traced, then executes the program. `go` is closed if the parent has died.
-[[noreturn]] void become(const std::string& path, const std::vector<std::string>& arguments, const SignalHold& hold,
-                         int go, int failed) {
+[[noreturn]] void execute(const std::string& path, const std::vector<std::string>& arguments, const SignalHold& hold,
+                          int go, int failed) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -97,7 +97,7 @@ Result<std::unique_ptr<Tracee>> Tracee::start(const std::string& path, const std
   pid_t child = fork();
   if (child == 0) {
     close(go[1]);
-    become(path, arguments, hold, go[0], failed[1]);
+    execute(path, arguments, hold, go[0], failed[1]);
   }
   close(go[0]);
   close(failed[1]);
@@ -110,7 +110,7 @@ Result<std::unique_ptr<Tracee>> Tracee::start(const std::string& path, const std
   bool could_not = traced.ok() && read(failed[0], &error, sizeof error) == sizeof error;
   close(failed[0]);
   if (could_not) traced = Status::error(error, "cannot start {}: {}", path, strerror(error));
-  if (traced.ok() && !tracee->wait_for_stop()) traced = Status::error(ESRCH, "{} was ended at its start", path);
+  if (traced.ok() && !tracee->wait_for_stop()) traced = Status::error(ESRCH, "{} was killed during startup", path);
   if (!traced.ok()) {
     if (child > 0) tracee->wait_for_end();
     return traced;
@@ -178,7 +178,7 @@ Tracee::Event Tracee::poll() {
 
 bool Tracee::wait_for_stop() {
   uint64_t start = now_ns();
-  for (int looks = 0; now_ns() - start < kStopPatienceNs; looks++) {
+  for (int looks = 0; now_ns() - start < kStopTimeoutNs; looks++) {
     int status = 0;
     pid_t changed = waitpid(pid_, &status, WNOHANG | __WALL);
     if (changed == pid_) return take_stop(status);
@@ -186,8 +186,8 @@ bool Tracee::wait_for_stop() {
       ended_ = true;
       return false;
     }
-    if (looks < kQuickLooks) os::sched_yield();
-    else os::nanosleep_ns(kLookAgainNs);
+    if (looks < kQuickPolls) os::sched_yield();
+    else os::nanosleep_ns(kPollNs);
   }
   return false;
 }

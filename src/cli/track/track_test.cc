@@ -35,7 +35,7 @@ TEST(CompareTest, CountsBytesAndLines) {
   EXPECT_EQ(change.lines, ~uint64_t{0});
 }
 
-TEST(CompareTest, EveryDifferenceOfAByteCounts) {
+TEST(CompareTest, EveryChangedByteCounts) {
   Page before = page_of(0), now = before;
   for (int value = 0; value < 256; value++) now[static_cast<size_t>(value)] = static_cast<std::byte>(value);
   EXPECT_EQ(compare_page(before.data(), now.data()).bytes, 255U);
@@ -79,7 +79,7 @@ TEST(ChangesTest, SharesAndQuantiles) {
   EXPECT_EQ(quantile_of(histogram, 1), 64U);
 }
 
-TEST(SnapshotTest, KeepsWhatItHasRoomFor) {
+TEST(SnapshotTest, KeepsContentsUpToItsLimit) {
   using Seen = Snapshot::Seen;
   Snapshot snapshot(2 * kPageSize);
   constexpr uint64_t kAt = 0x7f0000000000;
@@ -97,7 +97,7 @@ TEST(SnapshotTest, KeepsWhatItHasRoomFor) {
   EXPECT_EQ(snapshot.bytes(), 2 * kPageSize);
 }
 
-TEST(SnapshotTest, ForgetsWhatIsNotMapped) {
+TEST(SnapshotTest, ForgetsUnmappedPages) {
   Snapshot snapshot(uint64_t{1} << 30);
   constexpr uint64_t kAt = 0x7f0000000000;
   for (uint64_t i = 0; i < 2000; i++) snapshot.keep(kAt + i * kPageSize, page_of(1).data());
@@ -157,7 +157,7 @@ Report some_report() {
   return report;
 }
 
-TEST(ReportTest, AllFormsTellTheSame) {
+TEST(ReportTest, AllOutputsAgree) {
   Report report = some_report();
   auto json = to_json(report);
   EXPECT_EQ(json["total"]["changed_bytes"], 16);
@@ -176,7 +176,7 @@ TEST(ReportTest, AllFormsTellTheSame) {
   EXPECT_NE(to_svg(report).find("</svg>"), std::string::npos);
 }
 
-TEST(ReportTest, ColumnsStandUnderTheirHeads) {
+TEST(ReportTest, ColumnsAreAlignedWithTheirHeads) {
   std::string head = table_head();
   size_t first = head.find('\n');
   for (const Window& window : some_report().windows) {
@@ -217,7 +217,7 @@ class Child {
   int to_[2], from_[2];
 };
 
-TEST(TraceeTest, CallsTheKernelInTheProcessAndItGoesOn) {
+TEST(TraceeTest, CallsTheKernelInTheProcessWhichContinues) {
   Child child([](char) {});
   auto tracee = Tracee::attach(child.pid());
   ASSERT_TRUE(tracee.ok()) << tracee.status().text();
@@ -233,7 +233,7 @@ TEST(TraceeTest, CallsTheKernelInTheProcessAndItGoesOn) {
   EXPECT_EQ((*tracee)->poll(), Tracee::Event::kNone);
 }
 
-TEST(TraceeTest, SaysWhyItCannotAttach) {
+TEST(TraceeTest, ReportsWhyItCannotAttach) {
   EXPECT_EQ(Tracee::attach(getpid()).status().code(), EINVAL);
   EXPECT_EQ(Tracee::attach(1 << 22).status().code(), ESRCH);
   std::atomic<pid_t> thread_id{0};
@@ -316,7 +316,7 @@ void change_block(char order) {
 // Pages that the child's stack and variables may add.
 constexpr uint64_t kNoisePages = 10;
 
-class WaysTest : public testing::TestWithParam<WriteTracker::Method> {
+class MethodsTest : public testing::TestWithParam<WriteTracker::Method> {
  protected:
   void SetUp() override {
     WriteTracker::Method method = GetParam();
@@ -332,13 +332,13 @@ class WaysTest : public testing::TestWithParam<WriteTracker::Method> {
     EXPECT_TRUE(window.ok()) << window.status().text();
     return window->changes;
   }
-  void expect_about(uint64_t value, uint64_t least) {
-    EXPECT_GE(value, least);
-    EXPECT_LE(value, least + kNoisePages);
+  void expect_about(uint64_t value, uint64_t expected) {
+    EXPECT_GE(value, expected);
+    EXPECT_LE(value, expected + kNoisePages);
   }
 };
 
-TEST_P(WaysTest, KnownWritesGiveKnownFigures) {
+TEST_P(MethodsTest, KnownWritesAreReported) {
   WriteTracker::Method method = GetParam();
   Child child(change_block);
   auto tracee = Tracee::attach(child.pid());
@@ -365,7 +365,7 @@ TEST_P(WaysTest, KnownWritesGiveKnownFigures) {
   EXPECT_LT(tracker.snapshot_bytes(), kBlockPages * kPageSize);
 }
 
-TEST_P(WaysTest, PrivateMappingsAreComparedWithTheirFile) {
+TEST_P(MethodsTest, PrivateMappingsAreComparedWithTheirFile) {
   WriteTracker::Method method = GetParam();
   char name[] = "/tmp/farside-track-XXXXXX";
   g_file = mkstemp(name);
@@ -388,7 +388,7 @@ TEST_P(WaysTest, PrivateMappingsAreComparedWithTheirFile) {
   unlink(name);
 }
 
-TEST_P(WaysTest, AreasWithHandlersAreLeftOut) {
+TEST_P(MethodsTest, AreasWithHandlersAreOmitted) {
   WriteTracker::Method method = GetParam();
   Child child(change_block);
   auto tracee = Tracee::attach(child.pid());
@@ -403,7 +403,7 @@ TEST_P(WaysTest, AreasWithHandlersAreLeftOut) {
   expect_about(window->changes.pages, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, WaysTest,
+INSTANTIATE_TEST_SUITE_P(All, MethodsTest,
                          testing::Values(WriteTracker::Method::kWriteProtect, WriteTracker::Method::kSoftDirty,
                                          WriteTracker::Method::kCompare));
 

@@ -45,7 +45,7 @@ bool MappedFiles::read(const Area& area, uint64_t address, std::byte* page) {
 }
 
 Tracker::Tracker(Tracee& tracee, uint64_t snapshot_bytes)
-    : tracee_(tracee), most_bytes_(snapshot_bytes), buffer_(kBatchPages * kPageSize) {
+    : tracee_(tracee), max_bytes_(snapshot_bytes), buffer_(kBatchPages * kPageSize) {
   first_ns_ = now_ns();
 }
 
@@ -54,7 +54,7 @@ Status Tracker::begin(const WriteTracker::Method* wanted, bool let_run) {
   auto writes = make_write_tracker(tracee_, wanted, &why_not_);
   if (!writes.ok()) return writes.status();
   writes_ = std::move(*writes);
-  snapshot_ = std::make_unique<Snapshot>(most_bytes_);
+  snapshot_ = std::make_unique<Snapshot>(max_bytes_);
   files_ = std::make_unique<MappedFiles>(tracee_.pid());
   areas_.clear();
   if (let_run) tracee_.resume();

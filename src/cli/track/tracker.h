@@ -69,7 +69,7 @@ class Tracker {
   void compare_piece(const Piece& piece, const std::byte* now, Window* window);
 
   Tracee& tracee_;
-  uint64_t most_bytes_;
+  uint64_t max_bytes_;
   std::string why_not_;
   std::unique_ptr<WriteTracker> writes_;
   std::unique_ptr<Snapshot> snapshot_;

@@ -33,7 +33,7 @@ struct ScanRegion {
   uint64_t begin, end, categories;
 };
 struct ScanArguments {
-  uint64_t size, flags, begin, end, walk_end, regions, region_count, most_pages;
+  uint64_t size, flags, begin, end, walk_end, regions, region_count, max_pages;
   uint64_t inverted, all_of, any_of, returned;
 };
 static_assert(sizeof(ScanArguments) == 96);
@@ -63,7 +63,8 @@ class Descriptor {
 Result<int> open_pagemap(pid_t pid) {
   int fd = os::open(fmt::format("/proc/{}/pagemap", pid).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd >= 0) return fd;
-  return Status::error(-fd, "cannot read /proc/{}/pagemap: {}; be the process's owner or root", pid, strerror(-fd));
+  return Status::error(-fd, "cannot read /proc/{}/pagemap: {}; run as the process's owner or as root", pid,
+                       strerror(-fd));
 }
 
 void add_run(const PageRun& run, std::vector<PageRun>* runs) {
@@ -214,7 +215,7 @@ bool has_seccomp_filter(pid_t pid) {
 
 Result<std::unique_ptr<WriteTracker>> make_protecting(Tracee& tracee) {
   if (has_seccomp_filter(tracee.pid())) {
-    return Status::error(EPERM, "the process has a seccomp filter, which could end it for opening a userfaultfd");
+    return Status::error(EPERM, "the process has a seccomp filter, which could kill it for opening a userfaultfd");
   }
   auto pagemap = open_pagemap(tracee.pid());
   if (!pagemap.ok()) return pagemap.status();
@@ -299,7 +300,7 @@ class ComparingTracker : public WriteTracker {
 Result<std::unique_ptr<WriteTracker>> make(Tracee& tracee, Method method) {
   if (method == Method::kWriteProtect) return make_protecting(tracee);
   if (method == Method::kSoftDirty && !keeps_soft_dirty()) {
-    return Status::error(ENOTSUP, "this kernel keeps no soft-dirty bits (CONFIG_MEM_SOFT_DIRTY)");
+    return Status::error(ENOTSUP, "this kernel maintains no soft-dirty bits (CONFIG_MEM_SOFT_DIRTY)");
   }
   auto pagemap = open_pagemap(tracee.pid());
   if (!pagemap.ok()) return pagemap.status();

@@ -87,35 +87,35 @@ static void positioned(void) {
   CHECK(pwrite(fd, from, 3 * MIB, 12345) == (ssize_t)(3 * MIB));
   char* to = far_buffer(3 * MIB, 2);
   CHECK(pread(fd, to, 3 * MIB, 12345) == (ssize_t)(3 * MIB) && filled(to, 3 * MIB, 1));
-  struct iovec* parts = far_zero(3 * sizeof *parts);
-  for (int i = 0; i < 3; i++) parts[i] = (struct iovec){to + i * MIB, MIB};
+  struct iovec* segments = far_zero(3 * sizeof *segments);
+  for (int i = 0; i < 3; i++) segments[i] = (struct iovec){to + i * MIB, MIB};
   push_far(to, 3 * MIB);
-  push_far(parts, 3 * sizeof *parts);
-  CHECK(pwritev(fd, parts, 3, 777) == (ssize_t)(3 * MIB));
+  push_far(segments, 3 * sizeof *segments);
+  CHECK(pwritev(fd, segments, 3, 777) == (ssize_t)(3 * MIB));
   memset(to, 0, 3 * MIB);
   push_far(to, 3 * MIB);
-  push_far(parts, 3 * sizeof *parts);
-  CHECK(preadv(fd, parts, 3, 777) == (ssize_t)(3 * MIB) && filled(to, 3 * MIB, 1));
+  push_far(segments, 3 * sizeof *segments);
+  CHECK(preadv(fd, segments, 3, 777) == (ssize_t)(3 * MIB) && filled(to, 3 * MIB, 1));
   push_far(to, 3 * MIB);
-  CHECK(preadv2(fd, parts, 3, 777, 0) == (ssize_t)(3 * MIB) && filled(to, 3 * MIB, 1));
+  CHECK(preadv2(fd, segments, 3, 777, 0) == (ssize_t)(3 * MIB) && filled(to, 3 * MIB, 1));
 }
 
 static void vectors(void) {
-  enum { kParts = 1024, kBytes = 5000 };
+  enum { kSegments = 1024, kBytes = 5000 };
   int fd = scratch_file();
-  struct iovec* parts = malloc(kParts * sizeof *parts);
-  for (uint32_t i = 0; i < kParts; i++) {
-    parts[i].iov_base = malloc(kBytes);
-    parts[i].iov_len = kBytes;
-    fill(parts[i].iov_base, kBytes, i);
+  struct iovec* segments = malloc(kSegments * sizeof *segments);
+  for (uint32_t i = 0; i < kSegments; i++) {
+    segments[i].iov_base = malloc(kBytes);
+    segments[i].iov_len = kBytes;
+    fill(segments[i].iov_base, kBytes, i);
   }
-  push_far(parts[kParts / 2].iov_base, kBytes);
-  push_far(parts, kParts * sizeof *parts);
-  CHECK(writev(fd, parts, kParts) == kParts * kBytes);
-  for (uint32_t i = 0; i < kParts; i++) memset(parts[i].iov_base, 0, kBytes);
-  push_far(parts, kParts * sizeof *parts);
-  CHECK(lseek(fd, 0, SEEK_SET) == 0 && readv(fd, parts, kParts) == kParts * kBytes);
-  for (uint32_t i = 0; i < kParts; i++) CHECK(filled(parts[i].iov_base, kBytes, i));
+  push_far(segments[kSegments / 2].iov_base, kBytes);
+  push_far(segments, kSegments * sizeof *segments);
+  CHECK(writev(fd, segments, kSegments) == kSegments * kBytes);
+  for (uint32_t i = 0; i < kSegments; i++) memset(segments[i].iov_base, 0, kBytes);
+  push_far(segments, kSegments * sizeof *segments);
+  CHECK(lseek(fd, 0, SEEK_SET) == 0 && readv(fd, segments, kSegments) == kSegments * kBytes);
+  for (uint32_t i = 0; i < kSegments; i++) CHECK(filled(segments[i].iov_base, kBytes, i));
 }
 
 // System calls without libc's wrappers.
@@ -318,10 +318,10 @@ static void waiting(void) {
   CHECK(epoll_pwait(epoll, events, 64, 5000, NULL) == 1 && events[0].events == EPOLLIN);
   fd_set* set = far_zero(sizeof *set);
   FD_SET(ends[0], set);
-  struct timeval* most = far_zero(sizeof *most);
-  most->tv_sec = 5;
+  struct timeval* timeout = far_zero(sizeof *timeout);
+  timeout->tv_sec = 5;
   push_far(set, sizeof *set);
-  CHECK(select(ends[0] + 1, set, NULL, NULL, most) == 1 && FD_ISSET(ends[0], set));
+  CHECK(select(ends[0] + 1, set, NULL, NULL, timeout) == 1 && FD_ISSET(ends[0], set));
   uint64_t* value = far_zero(sizeof *value);
   int counter = eventfd(0, 0);
   *value = 5;

@@ -76,8 +76,8 @@ static int act(const char* line) {
 }
 
 // Input and output without libc's buffers, which would be more changed pages.
-static int read_line(char* line, size_t most) {
-  for (size_t i = 0; i + 1 < most && read(0, line + i, 1) == 1; i++) {
+static int read_line(char* line, size_t size) {
+  for (size_t i = 0; i + 1 < size && read(0, line + i, 1) == 1; i++) {
     line[i + 1] = 0;
     if (line[i] == '\n') return 1;
   }

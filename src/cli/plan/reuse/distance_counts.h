@@ -15,7 +15,7 @@ class DistanceCounts {
     if (step >= steps_.size()) steps_.resize(step + 1);
     Step& s = steps_[step];
     s.count += weight;
-    s.least = std::min(s.least, distance);
+    s.first = std::min(s.first, distance);
     s.end = std::max(s.end, distance + 1);
   }
 
@@ -25,9 +25,9 @@ class DistanceCounts {
     double sum = 0;
     for (size_t i = steps_.size(); i-- > 0;) {
       const Step& s = steps_[i];
-      auto least = static_cast<double>(s.least), end = static_cast<double>(s.end);
+      auto first = static_cast<double>(s.first), end = static_cast<double>(s.end);
       if (s.count == 0 || end <= keys) continue;
-      sum += least >= keys ? s.count : s.count * (end - keys) / (end - least);
+      sum += first >= keys ? s.count : s.count * (end - keys) / (end - first);
     }
     return sum;
   }
@@ -43,7 +43,7 @@ class DistanceCounts {
   }
   struct Step {
     double count = 0;
-    uint64_t least = UINT64_MAX,
+    uint64_t first = UINT64_MAX,
              end = 0;  // of the distances added, so that the step that a loop makes in the curve stays sharp
   };
   std::vector<Step> steps_;

@@ -7,22 +7,22 @@ namespace farside::cli::plan {
 namespace {
 
 // A page that is fetched again before a quarter of the budget has been evicted is hot.
-constexpr uint32_t kSoonParts = 4;
+constexpr uint32_t kSoonDivisor = 4;
 // Of the pager's budget: its minimum, and what its tables use.
 constexpr double kMinPages = 2048, kTablePages = 224, kPagesPerTablePage = 512;
 
 }  // namespace
 
-NearModel::NearModel(std::vector<double> shares, size_t most_pages) : sample_(most_pages >> kClusterBits) {
+NearModel::NearModel(std::vector<double> shares, size_t max_pages) : sample_(max_pages >> kClusterBits) {
   shares.resize(std::min(shares.size(), kMaxShares));
-  for (double part : shares) shares_.push_back({.part = part, .queue = {}, .streams = {}});
+  for (double fraction : shares) shares_.push_back({.fraction = fraction, .queue = {}, .streams = {}});
   all_ = static_cast<uint32_t>((uint64_t{1} << shares_.size()) - 1);
 }
 
 NearModel::Room NearModel::room(const Share& share) const {
-  if (share.part >= 1) return {SIZE_MAX, SIZE_MAX, SIZE_MAX};
+  if (share.fraction >= 1) return {SIZE_MAX, SIZE_MAX, SIZE_MAX};
   double rate = sample_.rate(), pages = static_cast<double>(pages_.size());
-  double budget = std::max(kMinPages * rate, share.part * pages);
+  double budget = std::max(kMinPages * rate, share.fraction * pages);
   double usable = budget - kTablePages * rate - pages / kPagesPerTablePage;
   double low = std::clamp(usable / 16, std::min(usable / 4, 64 * rate), 4096 * rate);
   auto count = [](double of) { return static_cast<size_t>(std::max(1.0, of)); };
@@ -36,7 +36,7 @@ void NearModel::access(uint64_t number, bool write) {
   if (!page) return;
   if (write && !is_new) first_write(*page);
   for (uint32_t absent = all_ & ~page->near; absent != 0; absent &= absent - 1) {
-    bring(static_cast<size_t>(std::countr_zero(absent)), number, *page, write, is_new);
+    fetch(static_cast<size_t>(std::countr_zero(absent)), number, *page, write, is_new);
   }
 }
 
@@ -53,12 +53,12 @@ NearModel::Page* NearModel::find_or_add(uint64_t number, bool* is_new) {
     known = neighbour != number && pages_.contains(neighbour);
   }
   if (known) return &entry->second;
-  for (uint64_t left_out : sample_.add(cluster)) leave_out(left_out);
+  for (uint64_t left_out : sample_.add(cluster)) remove_cluster(left_out);
   entry = pages_.find(number);
   return entry == pages_.end() ? nullptr : &entry->second;
 }
 
-void NearModel::leave_out(uint64_t cluster) {
+void NearModel::remove_cluster(uint64_t cluster) {
   for (uint64_t i = 0; i < 1 << kClusterBits; i++) {
     auto entry = pages_.find(cluster << kClusterBits | i);
     if (entry == pages_.end()) continue;
@@ -78,14 +78,14 @@ void NearModel::first_write(Page& page) {
   page.dirty |= page.near;
 }
 
-void NearModel::bring(size_t share, uint64_t number, Page& page, bool write, bool is_new) {
+void NearModel::fetch(size_t share, uint64_t number, Page& page, bool write, bool is_new) {
   Share& s = shares_[share];
   uint32_t bit = uint32_t{1} << share;
   Room room = this->room(s);
   bool streams = s.streams.continues(static_cast<int64_t>(number));
   if (is_new) count(s, page, streams ? kStreamFirstTouch : kFirstTouch);
   else count(s, page, streams ? kStreamFetch : kFetch);
-  bool soon = !is_new && (s.evictions - page.left_at[share]) * kSoonParts < room.budget;
+  bool soon = !is_new && (s.evictions - page.evicted_at[share]) * kSoonDivisor < room.budget;
   page.hot = soon ? page.hot | bit : page.hot & ~bit;
   bool writable = write || is_new || page.rewritten;
   page.dirty = writable ? page.dirty | bit : page.dirty & ~bit;
@@ -113,7 +113,7 @@ void NearModel::evict(size_t share) {
   }
   if ((page.dirty & bit) != 0) count(s, page, kDirtyEviction);
   page.near &= ~bit;
-  page.left_at[share] = s.evictions++;
+  page.evicted_at[share] = s.evictions++;
   s.near--;
 }
 

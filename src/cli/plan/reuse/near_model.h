@@ -33,7 +33,7 @@ class NearModel {
  public:
   static constexpr size_t kMaxShares = 32;
   // Shares from 0 to 1, at most kMaxShares.
-  NearModel(std::vector<double> shares, size_t most_pages);
+  NearModel(std::vector<double> shares, size_t max_pages);
 
   void access(uint64_t page, bool write);
   NearEvents events(size_t share) const;
@@ -50,10 +50,10 @@ class NearModel {
     uint32_t for_reading = 0;  // fetched for reading and not written since
     bool rewritten = false;    // written after such a fetch before: the next fetch maps it writable
     unsigned group = 0;
-    std::array<uint32_t, kMaxShares> left_at{};  // value of Share::evictions when it was evicted
+    std::array<uint32_t, kMaxShares> evicted_at{};  // value of Share::evictions when it was evicted
   };
   struct Share {
-    double part;
+    double fraction;
     std::deque<uint64_t> queue;  // in order of fetching; pages that left the sample may still be in it
     size_t near = 0;
     uint32_t evictions = 0;
@@ -69,9 +69,9 @@ class NearModel {
   };
 
   Page* find_or_add(uint64_t page, bool* is_new);
-  void leave_out(uint64_t cluster);
+  void remove_cluster(uint64_t cluster);
   void first_write(Page& page);
-  void bring(size_t share, uint64_t number, Page& page, bool write, bool is_new);
+  void fetch(size_t share, uint64_t number, Page& page, bool write, bool is_new);
   void evict(size_t share);
   Room room(const Share& share) const;
   void count(Share& share, const Page& page, NearEvent event) { share.events[page.group][event] += sample_.weight(); }

@@ -28,7 +28,7 @@ class PlainStack {
   std::list<uint64_t> keys_;
 };
 
-TEST(StackDistanceTest, IsThatOfAPlainStack) {
+TEST(StackDistanceTest, EqualsThatOfAPlainStack) {
   std::mt19937_64 random(1);
   StackDistance fast;
   PlainStack plain;
@@ -43,7 +43,7 @@ TEST(StackDistanceTest, IsThatOfAPlainStack) {
   }
 }
 
-TEST(DistanceCountsTest, SmallDistancesAreExactAndLargeOnesNearlySo) {
+TEST(DistanceCountsTest, SmallDistancesAreExactAndLargeOnesAlmost) {
   DistanceCounts counts;
   for (uint64_t distance = 0; distance < 10000; distance++) counts.add(distance, 1);
   for (double keys : {0, 1, 127, 128}) EXPECT_DOUBLE_EQ(counts.beyond(keys), 10000 - keys);
@@ -85,14 +85,14 @@ void expect_curve(const std::vector<uint64_t>& sequence, size_t blocks) {
   auto accesses = static_cast<double>(sequence.size());
   for (int percent = 5; percent <= 100; percent += 5) {
     double size = static_cast<double>(blocks) * percent / 100, truth = exact.beyond(size);
-    Estimate whole = all.misses(size), part = sampled.misses(size);
+    Estimate whole = all.misses(size), estimate = sampled.misses(size);
     EXPECT_DOUBLE_EQ(whole.value, truth);
     EXPECT_EQ(whole.error, 0);
-    EXPECT_NEAR(part.value, truth, std::max(3 * kInterval95 * part.error, 0.02 * accesses)) << percent << "%";
+    EXPECT_NEAR(estimate.value, truth, std::max(3 * kInterval95 * estimate.error, 0.02 * accesses)) << percent << "%";
   }
 }
 
-TEST(ShardsTest, UniformAccessesMissByThePartThatIsNotThere) {
+TEST(ShardsTest, UniformAccessesMissByTheAbsentShare) {
   constexpr size_t kBlocks = 4096;
   std::mt19937_64 random(2);
   std::vector<uint64_t> sequence;
@@ -100,12 +100,12 @@ TEST(ShardsTest, UniformAccessesMissByThePartThatIsNotThere) {
   expect_curve(sequence, kBlocks);
   Shards shards(kBlocks / 4);
   for (uint64_t block : sequence) shards.access(block);
-  for (double part : {0.1, 0.38, 0.9}) {
-    EXPECT_NEAR(shards.misses(part * kBlocks).value / shards.accesses(), 1 - part, 0.05) << part;
+  for (double share : {0.1, 0.38, 0.9}) {
+    EXPECT_NEAR(shards.misses(share * kBlocks).value / shards.accesses(), 1 - share, 0.05) << share;
   }
 }
 
-TEST(ShardsTest, ZipfHasItsCurve) {
+TEST(ShardsTest, ZipfAccessesHaveTheExactCurve) {
   constexpr size_t kBlocks = 8192;
   std::mt19937_64 random(3);
   Zipf zipf(kBlocks, 0.9);
@@ -114,7 +114,7 @@ TEST(ShardsTest, ZipfHasItsCurve) {
   expect_curve(sequence, kBlocks);
 }
 
-TEST(ShardsTest, ALoopMissesAlwaysUntilAllOfItFits) {
+TEST(ShardsTest, ALoopAlwaysMissesUnlessAllOfItFits) {
   constexpr size_t kBlocks = 10000, kRounds = 5;
   Shards all(kBlocks), sampled(kBlocks / 10);
   for (size_t i = 0; i < kRounds * kBlocks; i++) {
@@ -131,7 +131,7 @@ TEST(ShardsTest, ALoopMissesAlwaysUntilAllOfItFits) {
 }
 
 // Twenty samples: about nineteen of the intervals should contain the true value.
-TEST(ShardsTest, TheIntervalHoldsTheTruthAlmostAlways) {
+TEST(ShardsTest, TheIntervalContainsTheTrueValueAlmostAlways) {
   constexpr size_t kBlocks = 4096, kTrials = 20;
   unsigned held = 0;
   for (uint64_t trial = 0; trial < kTrials; trial++) {
@@ -155,7 +155,7 @@ TEST(ShardsTest, TheIntervalHoldsTheTruthAlmostAlways) {
 
 constexpr size_t kPages = 16384;
 
-TEST(NearModelTest, AScanIsAStreamAndFetchesAllButWhatIsNear) {
+TEST(NearModelTest, AScanIsAStreamAndFetchesAllAbsentPages) {
   NearModel model({0.25, 1}, 2 * kPages);
   for (int round = 0; round < 3; round++) {
     for (uint64_t page = 0; page < kPages; page++) model.access(page, false);
@@ -168,7 +168,7 @@ TEST(NearModelTest, AScanIsAStreamAndFetchesAllButWhatIsNear) {
   EXPECT_EQ(model.pages(), kPages);
 }
 
-TEST(NearModelTest, ASmallHeapStaysNearAsTheBudgetHasALeastSize) {
+TEST(NearModelTest, ASmallHeapStaysNearBecauseTheBudgetHasAMinimum) {
   NearModel model({0.05}, 2 * kPages);
   for (int round = 0; round < 3; round++) {
     for (uint64_t page = 0; page < kPages / 16; page++) model.access(page, false);
@@ -176,7 +176,7 @@ TEST(NearModelTest, ASmallHeapStaysNearAsTheBudgetHasALeastSize) {
   EXPECT_EQ(model.events(0)[kFetch] + model.events(0)[kStreamFetch], 0);
 }
 
-TEST(NearModelTest, RandomReadsMissByThePartThatIsNotNear) {
+TEST(NearModelTest, RandomReadsMissByTheAbsentShare) {
   NearModel model({0.5}, 2 * kPages);
   std::mt19937_64 random(4);
   for (uint64_t page = 0; page < kPages; page++) model.access(page, true);
@@ -190,7 +190,7 @@ TEST(NearModelTest, RandomReadsMissByThePartThatIsNotNear) {
   EXPECT_LE(after[kDirtyEviction], kPages);  // the pages of the first loop, and none since
 }
 
-TEST(NearModelTest, AWriteAfterAReadIsAFaultOfItsOwnOnce) {
+TEST(NearModelTest, AWriteAfterAReadCausesOneFaultOnce) {
   NearModel model({1}, 2 * kPages);
   model.access(1, true);
   model.access(2, false);
@@ -207,7 +207,7 @@ TEST(NearModelTest, AWriteAfterAReadIsAFaultOfItsOwnOnce) {
               0.01 * kPages);  // from the second time on the pages are fetched writable
 }
 
-TEST(NearModelTest, ASampledModelCostsAboutWhatTheWholeOneDoes) {
+TEST(NearModelTest, ASampledModelHasAboutTheCostOfTheWholeOne) {
   NearModel whole({0.25, 0.5}, 2 * kPages), sampled({0.25, 0.5}, kPages / 4);
   std::mt19937_64 random(5);
   Zipf zipf(kPages, 0.7);
@@ -219,9 +219,9 @@ TEST(NearModelTest, ASampledModelCostsAboutWhatTheWholeOneDoes) {
   }
   constexpr NearEvents kPrices = {1, 1, 4, 2, 3, 1};
   for (size_t share : {0, 1}) {
-    Estimate truth = whole.cost(share, kPrices), part = sampled.cost(share, kPrices);
+    Estimate truth = whole.cost(share, kPrices), estimate = sampled.cost(share, kPrices);
     EXPECT_EQ(truth.error, 0);
-    EXPECT_NEAR(part.value, truth.value, std::max(3 * kInterval95 * part.error, 0.02 * truth.value)) << share;
+    EXPECT_NEAR(estimate.value, truth.value, std::max(3 * kInterval95 * estimate.error, 0.02 * truth.value)) << share;
   }
 }
 

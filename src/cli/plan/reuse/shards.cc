@@ -13,7 +13,7 @@ double error_of(const std::array<double, SpatialSample::kGroups>& estimates, dou
 }
 
 // A distance among sampled blocks stands for one that is `weight` times as long among all blocks.
-void Shards::Part::access(uint64_t block, double weight) {
+void Shards::Curve::access(uint64_t block, double weight) {
   uint64_t distance = stack.access(block);
   if (distance == StackDistance::kFirst) return;
   counts.add(static_cast<uint64_t>(std::llround(static_cast<double>(distance) * weight)), weight);

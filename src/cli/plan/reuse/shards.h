@@ -21,7 +21,7 @@ double error_of(const std::array<double, SpatialSample::kGroups>& estimates, dou
 
 class Shards {
  public:
-  explicit Shards(size_t most_blocks) : sample_(most_blocks) {}
+  explicit Shards(size_t max_blocks) : sample_(max_blocks) {}
 
   void access(uint64_t block);
   // Further accesses to the last accessed block: they hit at any size.
@@ -35,15 +35,15 @@ class Shards {
   Estimate misses(double blocks) const;
 
  private:
-  struct Part {
+  struct Curve {
     StackDistance stack;
     DistanceCounts counts;
     void access(uint64_t block, double weight);
   };
 
   SpatialSample sample_;
-  Part all_;
-  std::array<Part, SpatialSample::kGroups> groups_;
+  Curve all_;
+  std::array<Curve, SpatialSample::kGroups> groups_;
   double accesses_ = 0;
 };
 

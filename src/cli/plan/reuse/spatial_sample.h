@@ -15,7 +15,7 @@ class SpatialSample {
   // between the groups gives the error of the whole.
   static constexpr unsigned kGroups = 16;
 
-  explicit SpatialSample(size_t most) : most_(most) {}
+  explicit SpatialSample(size_t max_keys) : max_keys_(max_keys) {}
 
   struct Place {
     bool sampled;
@@ -53,7 +53,7 @@ class SpatialSample {
     uint64_t value, key;
     bool operator<(const Entry& other) const { return value < other.value; }
   };
-  size_t most_;
+  size_t max_keys_;
   uint64_t threshold_ = kEverything;
   std::priority_queue<Entry> highest_;
 };
