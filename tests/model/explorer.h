@@ -26,19 +26,19 @@ class Explorer {
 
   Outcome explore() {
     Outcome outcome;
-    visit(model_.start(), kNobody, 0);
+    visit(model_.start(), kNoActor, 0);
     for (size_t at = 0; at < states_.size(); at++) {
       if (const char* wrong = expand(at)) return fail(wrong, states_.size() - 1);
     }
     size_t stuck = find_stuck();
-    if (stuck != kNone) return fail("the end cannot be reached any more: a dead-lock or an endless fault", stuck);
+    if (stuck != kNone) return fail("the final state cannot be reached: a deadlock or an endless fault", stuck);
     outcome.states = states_.size();
     return outcome;
   }
 
  private:
   using State = typename Model::State;
-  static constexpr unsigned kNobody = ~0u;
+  static constexpr unsigned kNoActor = ~0u;
   static constexpr size_t kNone = ~size_t{0};
   struct Hash {
     size_t operator()(const State& s) const {
@@ -106,7 +106,7 @@ class Explorer {
     Outcome outcome;
     outcome.states = states_.size();
     outcome.violation = what;
-    for (; origins_[at].actor != kNobody; at = origins_[at].from) {
+    for (; origins_[at].actor != kNoActor; at = origins_[at].from) {
       outcome.trace = model_.describe(*states_[at], origins_[at].actor) + "\n" + outcome.trace;
     }
     return outcome;

@@ -32,7 +32,7 @@ void ObjectModel::end_scope(State& s, unsigned i) const {
 
 void ObjectModel::access(State& s, Thread& t, bool write, const char** wrong) const {
   uint8_t& content = t.at_new ? s.new_content : s.old_content;
-  if (!t.at_new && s.segment == Segment::kReused) *wrong = "a pointer into a segment that is used anew";
+  if (!t.at_new && s.segment == Segment::kReused) *wrong = "a pointer refers to a reused segment";
   if (write) content = s.expected = ++s.writes;
   else if (content != s.expected) *wrong = "a write is lost: a read sees an older one";
 }
@@ -56,9 +56,9 @@ bool ObjectModel::step_thread(State& s, unsigned i, const char** wrong) const {
       return true;
     }
     case Pc::kNeighbour:  // the slow path: tests the state now
-      t.pc = s.segment == Segment::kOpen ? Pc::kNeighbourLicense : Pc::kEnd;
+      t.pc = s.segment == Segment::kOpen ? Pc::kNeighbourSet : Pc::kEnd;
       return true;
-    case Pc::kNeighbourLicense:
+    case Pc::kNeighbourSet:
       if (s.segment != Segment::kReused) s.access = 1;
       t.pc = Pc::kEnd;
       return true;
@@ -70,10 +70,11 @@ bool ObjectModel::step_thread(State& s, unsigned i, const char** wrong) const {
     case Pc::kMoveHeader:
     case Pc::kMoveLock:
     case Pc::kMoveLocked:
-    case Pc::kKill:
-    case Pc::kKillLock:
-    case Pc::kKillLocked:
-      return step_change(s, i, wrong);
+      return step_move(s, t);
+    case Pc::kDestroy:
+    case Pc::kDestroyLock:
+    case Pc::kDestroyLocked:
+      return step_destroy(s, t, wrong);
     default:
       return step_deref(s, i, wrong);
   }
@@ -85,7 +86,7 @@ bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
   Thread& t = s.threads[i];
   char op = letter(t, i);
   bool uses = op == 'r' || op == 'w';
-  Pc act = uses ? Pc::kAccess : (op == 'm' ? Pc::kMoveTo : Pc::kKill);
+  Pc act = uses ? Pc::kAccess : (op == 'm' ? Pc::kMoveTo : Pc::kDestroy);
   switch (t.pc) {
     case Pc::kFast:  // `seen` was loaded before; tests the access bit
       if (t.seen == Word::kNull) t.pc = Pc::kEnd;
@@ -97,12 +98,12 @@ bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
       if (t.seen == Word::kOldMoving) return false;
       if (t.seen == Word::kNull) t.pc = Pc::kEnd;
       else if (t.seen == Word::kNew) t.at_new = 1, t.pc = act;
-      else t.pc = Pc::kLook;
+      else t.pc = Pc::kTestState;
       return true;
-    case Pc::kLook:
+    case Pc::kTestState:
       switch (s.segment) {
         case Segment::kOpen:
-          t.pc = uses ? Pc::kLicense : act;
+          t.pc = uses ? Pc::kSetAccess : act;
           return true;
         case Segment::kClosing:
           t.pc = act;
@@ -111,14 +112,14 @@ bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
           t.pc = Pc::kHold;
           return true;
         case Segment::kEmptying:
-          t.pc = uses ? Pc::kMark : (op == 'm' ? Pc::kMoveLock : Pc::kKillLock);
+          t.pc = uses ? Pc::kMark : (op == 'm' ? Pc::kMoveLock : Pc::kDestroyLock);
           return true;
         default:
-          if (s.owners[t.owner] == Word::kOld) *wrong = "a live object's owner names an empty segment";
+          if (s.owners[t.owner] == Word::kOld) *wrong = "the owner of a live object refers to an empty segment";
           t.pc = Pc::kReload;
           return true;
       }
-    case Pc::kLicense:
+    case Pc::kSetAccess:
       s.access = 1;
       t.pc = Pc::kAccess;
       return true;
@@ -131,6 +132,18 @@ bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
       t.holds = 1;
       t.pc = act;
       return true;
+    case Pc::kAccess:
+      access(s, t, op == 'w', wrong);
+      t.pc = Pc::kEnd;
+      return true;
+    default:
+      return step_take(s, t);
+  }
+}
+
+// ObjectSpace::take: moves the object out of the segment.
+bool ObjectModel::step_take(State& s, Thread& t) const {
+  switch (t.pc) {
     case Pc::kMark:
       if (is_broken(BrokenObjects::kNoMark)) {
         t.pc = Pc::kCopy;
@@ -159,18 +172,13 @@ bool ObjectModel::step_deref(State& s, unsigned i, const char** wrong) const {
       s.locked = 0;
       t.pc = Pc::kReload;
       return true;
-    case Pc::kAccess:
-      access(s, t, op == 'w', wrong);
-      t.pc = Pc::kEnd;
-      return true;
     default:
       return false;
   }
 }
 
-// ObjectSpace::move and destroy, from the point where they may change the owner.
-bool ObjectModel::step_change(State& s, unsigned i, const char** wrong) const {
-  Thread& t = s.threads[i];
+// ObjectSpace::move, from the point where it may change the owner.
+bool ObjectModel::step_move(State& s, Thread& t) const {
   uint8_t to = t.owner ^ 1u;
   switch (t.pc) {
     case Pc::kMoveTo:
@@ -182,7 +190,7 @@ bool ObjectModel::step_change(State& s, unsigned i, const char** wrong) const {
       t.pc = Pc::kMoveHeader;
       return true;
     case Pc::kMoveHeader:
-      if (t.seen == Word::kOld) s.header = to, s.note = kNoNote;
+      if (t.seen == Word::kOld) s.header = to, s.owner_override = kNoOverride;
       t.owner = to;
       t.pc = Pc::kEnd;
       return true;
@@ -203,24 +211,32 @@ bool ObjectModel::step_change(State& s, unsigned i, const char** wrong) const {
       }
       s.owners[to] = t.seen;
       s.owners[t.owner] = Word::kNull;
-      (is_broken(BrokenObjects::kHeaderNoNote) ? s.header : s.note) = to;
+      (is_broken(BrokenObjects::kHeaderNoOverride) ? s.header : s.owner_override) = to;
       t.owner = to;
       t.pc = Pc::kEnd;
       return true;
-    case Pc::kKillLock:
+    default:
+      return false;
+  }
+}
+
+// ObjectSpace::destroy, from the point where it may clear the owner.
+bool ObjectModel::step_destroy(State& s, Thread& t, const char** wrong) const {
+  switch (t.pc) {
+    case Pc::kDestroyLock:
       if (s.locked) return false;
       s.locked = 1;
-      t.pc = Pc::kKillLocked;
+      t.pc = Pc::kDestroyLocked;
       return true;
-    case Pc::kKillLocked:
+    case Pc::kDestroyLocked:
       s.locked = 0;
       if (s.owners[t.owner] != t.seen) {
         t.pc = Pc::kReload;
         return true;
       }
       [[fallthrough]];
-    case Pc::kKill:
-      if (!s.alive) *wrong = "the object ends twice";
+    case Pc::kDestroy:
+      if (!s.alive) *wrong = "the object is destroyed twice";
       s.owners[t.owner] = Word::kNull;
       s.alive = 0;
       if (t.seen == Word::kOld) s.segment = Segment::kDead;
@@ -231,7 +247,7 @@ bool ObjectModel::step_change(State& s, unsigned i, const char** wrong) const {
   }
 }
 
-// The path selector, the rounds of the evacuator, ObjectSpace::evacuate.
+// The path selector and the rounds of the evacuator.
 bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
   switch (s.evacuator) {
     case Evacuator::kClose:
@@ -241,9 +257,9 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       }
       s.segment = Segment::kClosing;
       s.waits_for = scopes(s);
-      s.evacuator = Evacuator::kTakeLicence;
+      s.evacuator = Evacuator::kClearAccess;
       return true;
-    case Evacuator::kTakeLicence:
+    case Evacuator::kClearAccess:
       if (s.waits_for != 0 && !is_broken(BrokenObjects::kNoFirstGrace)) return false;
       s.access = 0;
       if (s.segment == Segment::kClosing) s.segment = Segment::kClosed;
@@ -260,6 +276,27 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       s.segment = Segment::kEmptying;
       s.evacuator = Evacuator::kReadHeader;
       return true;
+    case Evacuator::kDead:
+      s.waits_for = scopes(s);
+      s.evacuator = Evacuator::kReuse;
+      return true;
+    case Evacuator::kReuse:
+      if (s.waits_for != 0 && !is_broken(BrokenObjects::kReuseAtOnce)) return false;
+      s.segment = Segment::kReused;
+      s.access = 1;  // for the objects that are there now
+      s.old_content = 255;
+      s.evacuator = Evacuator::kDone;
+      return true;
+    case Evacuator::kDone:
+      return false;
+    default:
+      return step_evacuate(s, wrong);
+  }
+}
+
+// ObjectSpace::evacuate.
+bool ObjectModel::step_evacuate(State& s, const char** wrong) const {
+  switch (s.evacuator) {
     case Evacuator::kReadHeader:
       s.evacuator_header = s.header;
       s.evacuator = Evacuator::kLock;
@@ -274,7 +311,7 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       s.evacuator = Evacuator::kFindOwner;
       return true;
     case Evacuator::kFindOwner:
-      s.evacuator_owner = s.note == kNoNote ? s.evacuator_header : s.note;
+      s.evacuator_owner = s.owner_override == kNoOverride ? s.evacuator_header : s.owner_override;
       s.evacuator = Evacuator::kMark;
       return true;
     case Evacuator::kMark: {
@@ -282,7 +319,7 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       s.locked = 0;
       s.evacuator = Evacuator::kReadHeader;  // another thread is moving it: retry
       if (s.segment == Segment::kDead || word == Word::kOldMoving) return true;
-      if (word != Word::kOld) *wrong = "the owner that the header names has another object";
+      if (word != Word::kOld) *wrong = "the owner in the header has another object";
       s.owners[s.evacuator_owner] = Word::kOldMoving;
       s.evacuator = Evacuator::kCopy;
       return true;
@@ -303,21 +340,9 @@ bool ObjectModel::step_evacuator(State& s, const char** wrong) const {
       s.locked = 0;
       s.evacuator = Evacuator::kDead;
       return true;
-    case Evacuator::kDead:
-      s.waits_for = scopes(s);
-      s.evacuator = Evacuator::kReuse;
-      return true;
-    case Evacuator::kReuse:
-      if (s.waits_for != 0 && !is_broken(BrokenObjects::kReuseAtOnce)) return false;
-      s.segment = Segment::kReused;
-      s.access = 1;  // for the objects that are there now
-      s.old_content = 255;
-      s.evacuator = Evacuator::kDone;
-      return true;
-    case Evacuator::kDone:
+    default:
       return false;
   }
-  return false;
 }
 
 // The object never exists twice, and is somewhere while it is alive.
@@ -345,10 +370,10 @@ const char* ObjectModel::check_done(const State& s) const {
 }
 
 std::string ObjectModel::describe(const State& s, unsigned actor) const {
-  std::string who = actor == kEvacuator ? "evacuator -> " + std::to_string(static_cast<int>(s.evacuator))
-                                        : "thread " + std::to_string(actor) + " -> " +
-                                              std::to_string(static_cast<int>(s.threads[actor].pc));
-  return who + ", segment " + std::to_string(static_cast<int>(s.segment)) + ", holders " + std::to_string(s.holders) +
+  std::string text = actor == kEvacuator ? "evacuator -> " + std::to_string(static_cast<int>(s.evacuator))
+                                         : "thread " + std::to_string(actor) + " -> " +
+                                               std::to_string(static_cast<int>(s.threads[actor].pc));
+  return text + ", segment " + std::to_string(static_cast<int>(s.segment)) + ", holders " + std::to_string(s.holders) +
          ", access " + std::to_string(s.access) + ", owners " + std::to_string(static_cast<int>(s.owners[0])) + " " +
          std::to_string(static_cast<int>(s.owners[1])) + ", content " + std::to_string(s.old_content) + " " +
          std::to_string(s.new_content) + ", expected " + std::to_string(s.expected);

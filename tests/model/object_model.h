@@ -19,14 +19,14 @@ namespace farside::model {
 // Rules that a run omits, to prove that the model detects the omission.
 enum class BrokenObjects {
   kNothing,
-  kNoFirstGrace,     // access bits are cleared while a thread may still set one
-  kNoSecondGrace,    // the segment is emptied while pointers from before are in use
-  kIgnoresHolders,   // and while a thread that found it closed holds it
-  kNoMark,           // a thread moves the object without marking its owner
-  kNoReload,         // the slow path uses the word that the fast path loaded
-  kMoveWithoutLock,  // an owner of an object in an emptying segment moves while the evacuator looks for it
-  kHeaderNoNote,     // moving it changes the header, which the evacuator has read, and writes no override
-  kReuseAtOnce,      // an empty segment is reused while a thread may still have an old word
+  kNoFirstGrace,      // access bits are cleared while a thread may still set one
+  kNoSecondGrace,     // the segment is emptied while pointers from before are in use
+  kIgnoresHolders,    // and while a thread that found it closed holds it
+  kNoMark,            // a thread moves the object without marking its owner
+  kNoReload,          // the slow path uses the word that the fast path loaded
+  kMoveWithoutLock,   // an owner of an object in an emptying segment moves while the evacuator looks for it
+  kHeaderNoOverride,  // moving it changes the header, which the evacuator has read, and writes no override
+  kReuseAtOnce,       // an empty segment is reused while a thread may still have an old word
 };
 
 struct ObjectScenario {
@@ -38,7 +38,7 @@ class ObjectModel {
  public:
   static constexpr unsigned kThreads = 3, kEvacuator = kThreads, kActors = kThreads + 1;
 
-  static constexpr uint8_t kNoNote = 2;
+  static constexpr uint8_t kNoOverride = 2;
 
   enum class Segment : uint8_t { kOpen, kClosing, kClosed, kEmptying, kDead, kReused };
   enum class Word : uint8_t { kNull, kOld, kOldMoving, kNew };  // where the object is according to an owner
@@ -46,8 +46,8 @@ class ObjectModel {
     kBegin,
     kFast,
     kReload,
-    kLook,
-    kLicense,
+    kTestState,
+    kSetAccess,
     kHold,
     kMark,
     kCopy,
@@ -60,16 +60,16 @@ class ObjectModel {
     kMoveHeader,
     kMoveLock,
     kMoveLocked,
-    kKill,
-    kKillLock,
-    kKillLocked,
+    kDestroy,
+    kDestroyLock,
+    kDestroyLocked,
     kNeighbour,
-    kNeighbourLicense,
+    kNeighbourSet,
     kDone
   };
   enum class Evacuator : uint8_t {
     kClose,
-    kTakeLicence,
+    kClearAccess,
     kEmpty,
     kReadHeader,
     kLock,
@@ -96,8 +96,8 @@ class ObjectModel {
     Segment segment = Segment::kOpen;
     uint8_t holders = 0, access = 0, locked = 0;
     Word owners[2] = {Word::kOld, Word::kNull};
-    uint8_t header = 0;      // the owner in the header of the old segment
-    uint8_t note = kNoNote;  // the owner in an override, which has precedence over the header
+    uint8_t header = 0;                    // the owner in the header of the old segment
+    uint8_t owner_override = kNoOverride;  // the owner in an override, which has precedence over the header
     uint8_t old_content = 1, new_content = 0;
     uint8_t expected = 1, writes = 1;  // the last value written, and the number of writes
     uint8_t alive = 1;
@@ -120,8 +120,11 @@ class ObjectModel {
   void begin_op(Thread& t, unsigned i) const;
   bool step_thread(State& s, unsigned i, const char** wrong) const;
   bool step_deref(State& s, unsigned i, const char** wrong) const;
-  bool step_change(State& s, unsigned i, const char** wrong) const;
+  bool step_take(State& s, Thread& t) const;
+  bool step_move(State& s, Thread& t) const;
+  bool step_destroy(State& s, Thread& t, const char** wrong) const;
   bool step_evacuator(State& s, const char** wrong) const;
+  bool step_evacuate(State& s, const char** wrong) const;
   void end_scope(State& s, unsigned i) const;
   void access(State& s, Thread& t, bool write, const char** wrong) const;
   char letter(const Thread& t, unsigned i) const { return scenario_.threads[i][t.op]; }

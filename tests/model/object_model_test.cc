@@ -4,20 +4,20 @@
 
 #include <gtest/gtest.h>
 
-#include "promises.h"
+#include "expectations.h"
 
 namespace farside::model {
 
 void PrintTo(const ObjectScenario& s, std::ostream* out) {
   for (const std::string& t : s.threads) *out << t << ' ';
-  *out << "rule left out: " << static_cast<int>(s.broken);
+  *out << "omitted rule: " << static_cast<int>(s.broken);
 }
 
 namespace {
 
 class SoundObjects : public testing::TestWithParam<ObjectScenario> {};
 
-TEST_P(SoundObjects, KeepEveryPromise) { expect_every_promise_kept<ObjectModel>(GetParam()); }
+TEST_P(SoundObjects, ViolateNoInvariant) { expect_no_violation<ObjectModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Scenarios, SoundObjects,
                          testing::Values(ObjectScenario{{"wr", "rw", "n"}}, ObjectScenario{{"wrw", "rwr"}},
@@ -27,7 +27,7 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, SoundObjects,
 
 class BrokenObjectsTest : public testing::TestWithParam<ObjectScenario> {};
 
-TEST_P(BrokenObjectsTest, AreFoundOut) { expect_found_out<ObjectModel>(GetParam()); }
+TEST_P(BrokenObjectsTest, AreDetected) { expect_violation<ObjectModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rules, BrokenObjectsTest,
                          testing::Values(ObjectScenario{{"wr", "rw", "n"}, BrokenObjects::kNoFirstGrace},
@@ -36,7 +36,7 @@ INSTANTIATE_TEST_SUITE_P(Rules, BrokenObjectsTest,
                                          ObjectScenario{{"wr", "ww"}, BrokenObjects::kNoMark},
                                          ObjectScenario{{"wr", "rw"}, BrokenObjects::kNoReload},
                                          ObjectScenario{{"wmr"}, BrokenObjects::kMoveWithoutLock},
-                                         ObjectScenario{{"wmr"}, BrokenObjects::kHeaderNoNote},
+                                         ObjectScenario{{"wmr"}, BrokenObjects::kHeaderNoOverride},
                                          ObjectScenario{{"wr", "rw"}, BrokenObjects::kReuseAtOnce}));
 
 }  // namespace

@@ -73,9 +73,9 @@ uint8_t PageModel::new_frame(State& s, Value content) {
 }
 
 // A store through a mapping, by the program or in a system call. value nullptr: a store that changes nothing.
-PageModel::Store PageModel::store(State& s, Mapping& m, const Value* value, bool kernel_asks_us) {
+PageModel::Store PageModel::store(State& s, Mapping& m, const Value* value, bool checks_protection) {
   if (!m.present()) return Store::kFaults;
-  if (m.write_protected && kernel_asks_us) return Store::kFaults;
+  if (m.write_protected && checks_protection) return Store::kFaults;
   if (!m.exclusive && references(s, m.frame) > 1) {  // copy-on-write
     Value content = s.frames[m.frame];
     m.frame = new_frame(s, content);
@@ -113,11 +113,10 @@ bool PageModel::thread_step(State& s, unsigned i, const char** violation) const 
   return fault_step(s, i, violation);
 }
 
-// The fault path: resolve, fault_in, upgrade, publish; Policy::insert.
+// The fault path: resolve, fault_in and upgrade; Policy::insert.
 bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
   Thread& t = s.threads[i];
   PageWord w = word_of(s);
-  PageWord seen(t.seen);
   switch (t.pc) {
     case Pc::kGate:
       if (s.gate_owner != 0 && s.gate_owner != i + 1 && !broken(Broken::kNoGateAtFork)) return false;
@@ -141,6 +140,27 @@ bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
       if (is_owned(w)) return false;
       go(t, Pc::kLoad);
       return true;
+    case Pc::kLeave:
+      t.inside = 0;
+      t.write = 0;
+      t.seen = 0;
+      if (t.back == Pc::kDone) next_op(s, i);
+      else go(t, t.back);
+      return true;
+    case Pc::kUpgrade:
+    case Pc::kUnprotect:
+    case Pc::kTouch:
+    case Pc::kUpgraded:
+      return upgrade_step(s, t, violation);
+    default:
+      return fetch_step(s, t);
+  }
+}
+
+// FaultPath::fault_in: takes a frame, claims the page, fetches, maps and publishes it.
+bool PageModel::fetch_step(State& s, Thread& t) const {
+  PageWord w = word_of(s);
+  switch (t.pc) {
     case Pc::kTake:
       if (s.used >= scenario_.frames && !s.pausing) return false;
       s.used++;
@@ -161,7 +181,7 @@ bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
       go(t, Pc::kLoad);
       return true;
     case Pc::kFetch:
-      t.content = seen.is(PageState::kFar) ? s.far : kZeroPage;
+      t.content = PageWord(t.seen).is(PageState::kFar) ? s.far : kZeroPage;
       go(t, Pc::kMap);
       return true;
     case Pc::kMap:  // UFFDIO_COPY does not replace a present page
@@ -182,6 +202,15 @@ bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
       s.queue++;
       go(t, Pc::kLeave);
       return true;
+    default:
+      return false;
+  }
+}
+
+// FaultPath::upgrade: lifts the write protection.
+bool PageModel::upgrade_step(State& s, Thread& t, const char** violation) const {
+  PageWord w = word_of(s);
+  switch (t.pc) {
     case Pc::kUpgrade:
       if (s.word != t.seen) {
         go(t, Pc::kLoad);
@@ -202,13 +231,6 @@ bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
     case Pc::kUpgraded:
       set_word(s, w.without(PageWord::kUpgrading));
       go(t, Pc::kLeave);
-      return true;
-    case Pc::kLeave:
-      t.inside = 0;
-      t.write = 0;
-      t.seen = 0;
-      if (t.back == Pc::kDone) next_op(s, i);
-      else go(t, t.back);
       return true;
     default:
       return false;
@@ -256,10 +278,10 @@ bool PageModel::pin_step(State& s, unsigned i, const char** violation) const {
   }
 }
 
-// RangeOps::own, drop_piece, push_out, unseal.
+// RangeOps::own and unseal, and the return of the frame.
 bool PageModel::range_step(State& s, unsigned i) const {
   Thread& t = s.threads[i];
-  PageWord w = word_of(s), seen(t.seen);
+  PageWord w = word_of(s);
   bool seal = scenario_.threads[i][t.op] == 's';
   switch (t.pc) {
     case Pc::kOwn:
@@ -287,6 +309,24 @@ bool PageModel::range_step(State& s, unsigned i) const {
       if (!seal && !t.frames) s.truth = kZeroPage;  // no thread can access it now: the discard takes effect
       go(t, seal ? (t.frames && w.has(PageWord::kDirty) ? Pc::kSealProtect : Pc::kSealUnmap) : Pc::kDropUnmap);
       return true;
+    case Pc::kGiveHeld:
+      s.used = static_cast<uint8_t>(s.used - t.frames);
+      t.frames = 0;
+      go(t, Pc::kLeave);
+      return true;
+    case Pc::kUnseal:
+      set_word(s, w.without(PageWord::kSealed));
+      next_op(s, i);
+      return true;
+    default:
+      return t.pc >= Pc::kSealProtect ? seal_step(s, t) : drop_step(s, t);
+  }
+}
+
+// RangeOps::drop_piece.
+bool PageModel::drop_step(State& s, Thread& t) const {
+  PageWord w = word_of(s), seen(t.seen);
+  switch (t.pc) {
     case Pc::kDropUnmap:  // the kernel drops the whole range, including this page if it was not near
       if (s.here.present()) s.truth = kZeroPage;
       s.here = Mapping();
@@ -307,11 +347,15 @@ bool PageModel::range_step(State& s, unsigned i) const {
       t.back = Pc::kDone;
       go(t, Pc::kGiveHeld);
       return true;
-    case Pc::kGiveHeld:
-      s.used = static_cast<uint8_t>(s.used - t.frames);
-      t.frames = 0;
-      go(t, Pc::kLeave);
-      return true;
+    default:
+      return false;
+  }
+}
+
+// RangeOps::push_out.
+bool PageModel::seal_step(State& s, Thread& t) const {
+  PageWord w = word_of(s);
+  switch (t.pc) {
     case Pc::kSealProtect:
       if (!broken(Broken::kSealWithoutProtection)) s.here.write_protected = 1;
       go(t, Pc::kSealWrite);
@@ -333,21 +377,14 @@ bool PageModel::range_step(State& s, unsigned i) const {
       go(t, Pc::kGiveHeld);
       return true;
     }
-    case Pc::kUnseal:
-      set_word(s, w.without(PageWord::kSealed));
-      next_op(s, i);
-      return true;
     default:
       return false;
   }
 }
 
-// Pager::prepare_fork, the kernel's fork, Pager::fork_in_parent.
+// Pager::prepare_fork and the kernel's fork.
 bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
   Thread& t = s.threads[i];
-  PageWord w = word_of(s), seen(t.seen);
-  bool dirty = seen.is(PageState::kNear) && seen.has(PageWord::kDirty);
-  bool leave_writable = dirty && seen.pins() > 0 && !broken(Broken::kForkProtectsPinned);
   switch (t.pc) {
     case Pc::kForkShut:
       if (s.gate_owner != 0) return false;
@@ -384,6 +421,18 @@ bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
       s.forked = 1;
       go(t, Pc::kForkLook);
       return true;
+    default:
+      return after_fork_step(s, i, violation);
+  }
+}
+
+// Pager::fork_in_parent.
+bool PageModel::after_fork_step(State& s, unsigned i, const char** violation) const {
+  Thread& t = s.threads[i];
+  PageWord w = word_of(s), seen(t.seen);
+  bool dirty = seen.is(PageState::kNear) && seen.has(PageWord::kDirty);
+  bool leave_writable = dirty && seen.pins() > 0 && !broken(Broken::kForkProtectsPinned);
+  switch (t.pc) {
     case Pc::kForkLook:
       t.seen = s.word;
       go(t, broken(Broken::kNoProtectionAfterFork) ? Pc::kForkResume : Pc::kForkMark);
@@ -418,8 +467,13 @@ bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
 
 bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
   EvictorState& e = s.evictors[i];
-  PageWord w = word_of(s);
   if (fails && !(scenario_.holds_fail && e.pc == EvictorPc::kHold)) return false;
+  return e.pc < EvictorPc::kHold ? select_step(s, e) : batch_step(s, e, fails);
+}
+
+// Takes the page from its queue and claims it, or inserts it again.
+bool PageModel::select_step(State& s, EvictorState& e) const {
+  PageWord w = word_of(s);
   switch (e.pc) {
     case EvictorPc::kIdle:
       if (s.pausing || s.queue == 0) return false;
@@ -457,6 +511,15 @@ bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
       s.queue++;
       e.pc = EvictorPc::kIdle;
       return true;
+    default:
+      return false;
+  }
+}
+
+// Hold, unmap, write, release.
+bool PageModel::batch_step(State& s, EvictorState& e, bool fails) const {
+  PageWord w = word_of(s);
+  switch (e.pc) {
     case EvictorPc::kHold:
       e.pipe = fails ? kNoFrame : s.here.frame;
       e.pc = e.pipe == kNoFrame ? EvictorPc::kGiveUp : EvictorPc::kUnmap;
@@ -494,8 +557,9 @@ bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
       s.used--;
       e = EvictorState();
       return true;
+    default:
+      return false;
   }
-  return false;
 }
 
 // The child writes once to its inherited page. Its own pager is in another process and is not modelled.
@@ -568,14 +632,14 @@ const char* PageModel::check_done(const State& s) const {
 
 std::string PageModel::describe(const State& s, unsigned actor) const {
   auto number = [](auto v) { return std::to_string(static_cast<unsigned>(v)); };
-  std::string who;
-  if (actor < State::kThreads) who = "thread " + number(actor) + " to pc " + number(s.threads[actor].pc);
+  std::string text;
+  if (actor < State::kThreads) text = "thread " + number(actor) + " to pc " + number(s.threads[actor].pc);
   else if (actor < State::kThreads + 2 * State::kEvictors)
-    who = "evictor " + number((actor - State::kThreads) / 2) + " to pc " +
-          number(s.evictors[(actor - State::kThreads) / 2].pc);
-  else who = actor == kActors - 2 ? "child writes" : "network delivers";
+    text = "evictor " + number((actor - State::kThreads) / 2) + " to pc " +
+           number(s.evictors[(actor - State::kThreads) / 2].pc);
+  else text = actor == kActors - 2 ? "child writes" : "network delivers";
   PageWord w = word_of(s);
-  return who + ": state " + number(w.state()) + (w.has(PageWord::kDirty) ? " dirty" : "") +
+  return text + ": state " + number(w.state()) + (w.has(PageWord::kDirty) ? " dirty" : "") +
          (w.has(PageWord::kStored) ? " stored" : "") + (w.has(PageWord::kCow) ? " cow" : "") +
          (w.has(PageWord::kUpgrading) ? " upgrading" : "") + ", " + (s.here.present() ? "mapped" : "absent") +
          (s.here.write_protected ? " protected" : "") + ", truth " + number(s.truth) + ", far " + number(s.far) +

@@ -185,10 +185,17 @@ class PageModel {
   bool broken(Broken b) const { return scenario_.broken == b; }
   bool thread_step(State& s, unsigned i, const char** violation) const;
   bool fault_step(State& s, unsigned i, const char** violation) const;
+  bool fetch_step(State& s, Thread& t) const;
+  bool upgrade_step(State& s, Thread& t, const char** violation) const;
   bool pin_step(State& s, unsigned i, const char** violation) const;
   bool range_step(State& s, unsigned i) const;
+  bool drop_step(State& s, Thread& t) const;
+  bool seal_step(State& s, Thread& t) const;
   bool fork_step(State& s, unsigned i, const char** violation) const;
+  bool after_fork_step(State& s, unsigned i, const char** violation) const;
   bool evictor_step(State& s, unsigned i, bool fails) const;
+  bool select_step(State& s, EvictorState& e) const;
+  bool batch_step(State& s, EvictorState& e, bool fails) const;
   bool child_step(State& s) const;
   void next_op(State& s, unsigned i) const;
   void begin_op(Thread& t, unsigned i) const;
@@ -196,7 +203,7 @@ class PageModel {
 
   static uint8_t new_frame(State& s, Value content);
   static unsigned references(const State& s, uint8_t frame);
-  static Store store(State& s, Mapping& m, const Value* value, bool kernel_asks_us);
+  static Store store(State& s, Mapping& m, const Value* value, bool checks_protection);
   Value value_of(const State& s, unsigned i) const { return static_cast<Value>(1 + i * 32 + s.threads[i].op); }
 
   Scenario scenario_;

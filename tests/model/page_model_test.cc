@@ -2,21 +2,21 @@
 // model detects it, which proves that the check can fail.
 #include <gtest/gtest.h>
 
+#include "expectations.h"
 #include "page_model.h"
-#include "promises.h"
 
 namespace farside::model {
 
 void PrintTo(const Scenario& s, std::ostream* out) {
   for (const std::string& t : s.threads) *out << t << ' ';
-  *out << s.evictors << " evictors, " << s.frames << " frames, rule left out: " << static_cast<int>(s.broken);
+  *out << s.evictors << " evictors, " << s.frames << " frames, omitted rule: " << static_cast<int>(s.broken);
 }
 
 namespace {
 
 class SoundModel : public testing::TestWithParam<Scenario> {};
 
-TEST_P(SoundModel, KeepsEveryPromise) { expect_every_promise_kept<PageModel>(GetParam()); }
+TEST_P(SoundModel, ViolatesNoInvariant) { expect_no_violation<PageModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Scenarios, SoundModel,
                          testing::Values(Scenario{{"wrw", "rwr"}, 1, 2, true}, Scenario{{"w", "w", "r"}, 1, 2},
@@ -30,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, SoundModel,
 
 class BrokenModel : public testing::TestWithParam<Scenario> {};
 
-TEST_P(BrokenModel, IsFoundOut) { expect_found_out<PageModel>(GetParam()); }
+TEST_P(BrokenModel, IsDetected) { expect_violation<PageModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rules, BrokenModel,
                          testing::Values(Scenario{{"rwr", "rr"}, 1, 2, false, Broken::kNoUpgradingBit},

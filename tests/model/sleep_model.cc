@@ -35,7 +35,7 @@ void SleepModel::count(State& s, unsigned mover, int change) const {
 }
 
 bool SleepModel::step(State& s, unsigned actor, const char** wrong) const {
-  if (actor == kWorld) return step_world(s);
+  if (actor == kEnvironment) return step_environment(s);
   unsigned i = actor % kWorkers;
   if (i >= scenario_.workers) return false;
   if (actor >= kWorkers) return looks_for_events(s, s.workers[i]);
@@ -44,23 +44,23 @@ bool SleepModel::step(State& s, unsigned actor, const char** wrong) const {
       return false;
     case Pc::kWakeOne:
     case Pc::kWakeSearching:
-    case Pc::kWakeOnBell:
+    case Pc::kWakeOnWakeup:
     case Pc::kWakeAny:
     case Pc::kWakeCount:
-    case Pc::kWakeRing:
+    case Pc::kWakeSignal:
       return step_wake(s, i);
-    case Pc::kUp:
-    case Pc::kUpCount:
+    case Pc::kWakeUp:
+    case Pc::kAwakeCount:
     case Pc::kHandle:
     case Pc::kHandled:
     case Pc::kEndWatch:
-    case Pc::kWatchedNoMore:
+    case Pc::kWatchEnded:
       return step_awake(s, i);
     case Pc::kSleep:
-    case Pc::kSay:
+    case Pc::kSetSleep:
     case Pc::kAnnounce:
-    case Pc::kLook:
-    case Pc::kLookForDone:
+    case Pc::kTestQueues:
+    case Pc::kTestDone:
     case Pc::kDeadlockQueues:
     case Pc::kDeadlockEvents:
     case Pc::kDeadlockWord:
@@ -71,7 +71,7 @@ bool SleepModel::step(State& s, unsigned actor, const char** wrong) const {
   }
 }
 
-bool SleepModel::step_world(State& s) const {
+bool SleepModel::step_environment(State& s) const {
   auto quiet = static_cast<uint8_t>(s.waiting & ~s.acted);
   if (quiet == 0) return false;
   s.acted |= bit(take_lowest(&quiet));
@@ -89,7 +89,7 @@ bool SleepModel::looks_for_events(State& s, Worker& w) const {
   return true;
 }
 
-// Worker::work, next, steal, idle and spin.
+// Worker::work, next and steal.
 bool SleepModel::step_fibers(State& s, unsigned i) const {
   Worker& w = s.workers[i];
   switch (w.pc) {
@@ -145,6 +145,14 @@ bool SleepModel::step_fibers(State& s, unsigned i) const {
       if (s.watched) w.pc = Pc::kNext;
       else wake_one(w, Pc::kNext);
       return true;
+    default:
+      return step_idle(s, w);
+  }
+}
+
+// Worker::idle and spin.
+bool SleepModel::step_idle(State& s, Worker& w) const {
+  switch (w.pc) {
     case Pc::kIdle:
       w.pc = s.searching ? Pc::kSleep : Pc::kSpin;
       s.searching = 1;
@@ -217,33 +225,33 @@ bool SleepModel::step_wake(State& s, unsigned i) const {
       return true;
     case Pc::kWakeSearching:
       if (s.searching) return_back();
-      else w.pc = Pc::kWakeOnBell;
+      else w.pc = Pc::kWakeOnWakeup;
       return true;
-    case Pc::kWakeOnBell:
+    case Pc::kWakeOnWakeup:
     case Pc::kWakeAny: {
-      bool on_bell = w.pc == Pc::kWakeOnBell;
+      bool on_wakeup = w.pc == Pc::kWakeOnWakeup;
       if (w.at >= scenario_.workers) {
         w.at = 0;
-        if (on_bell) w.pc = Pc::kWakeAny;
+        if (on_wakeup) w.pc = Pc::kWakeAny;
         else return_back();
         return true;
       }
       Worker& other = s.workers[w.at];
-      if (other.sleep == Sleep::kAwake || (on_bell && other.sleep != Sleep::kOnBell)) {
+      if (other.sleep == Sleep::kAwake || (on_wakeup && other.sleep != Sleep::kOnWakeup)) {
         w.at++;
         return true;
       }
       w.woken = other.sleep;
       other.sleep = Sleep::kAwake;
-      w.pc = is_broken(BrokenSleep::kWakerCounts) ? Pc::kWakeCount : Pc::kWakeRing;
+      w.pc = is_broken(BrokenSleep::kWakerCounts) ? Pc::kWakeCount : Pc::kWakeSignal;
       return true;
     }
     case Pc::kWakeCount:
       count(s, i, -1);
-      w.pc = Pc::kWakeRing;
+      w.pc = Pc::kWakeSignal;
       return true;
-    case Pc::kWakeRing:
-      if (w.woken == Sleep::kOnBell) s.workers[w.at].bell = 1;
+    case Pc::kWakeSignal:
+      if (w.woken == Sleep::kOnWakeup) s.workers[w.at].wakeup = 1;
       else s.ring = 1;
       w.woken = Sleep::kAwake;
       w.at++;
@@ -261,53 +269,54 @@ bool SleepModel::step_sleep(State& s, unsigned i, const char** wrong) const {
   Worker& w = s.workers[i];
   switch (w.pc) {
     case Pc::kSleep:
-      w.bell = 0;
+      w.wakeup = 0;
       w.watches = !s.watched;
       s.watched = 1;
-      w.pc = Pc::kSay;
+      w.pc = Pc::kSetSleep;
       return true;
-    case Pc::kSay:
-      w.sleep = w.watches ? Sleep::kOnSockets : Sleep::kOnBell;
+    case Pc::kSetSleep:
+      w.sleep = w.watches ? Sleep::kOnSockets : Sleep::kOnWakeup;
       w.pc = Pc::kAnnounce;
       return true;
     case Pc::kAnnounce:
       count(s, i, 1);
       w.announced = 1;
       w.all_asleep = s.sleeping == static_cast<int>(scenario_.workers);
-      w.pc = is_broken(BrokenSleep::kNoLook) ? Pc::kBlock : Pc::kLook;
+      w.pc = is_broken(BrokenSleep::kNoTest) ? Pc::kBlock : Pc::kTestQueues;
       return true;
-    case Pc::kLook:
+    case Pc::kTestQueues:
     case Pc::kDeadlockQueues: {
       bool deadlock = w.pc == Pc::kDeadlockQueues;
       if (w.at >= scenario_.workers) {
         w.at = 0;
-        w.pc = deadlock ? Pc::kDeadlockEvents : Pc::kLookForDone;
+        w.pc = deadlock ? Pc::kDeadlockEvents : Pc::kTestDone;
       } else if (s.workers[w.at].queue != 0) {  // one queue per step
         w.at = 0;
-        w.pc = deadlock ? Pc::kBlock : Pc::kUp;
+        w.pc = deadlock ? Pc::kBlock : Pc::kWakeUp;
       } else {
         w.at++;
       }
       return true;
     }
-    case Pc::kLookForDone:
-      w.pc = s.done ? Pc::kUp : (w.all_asleep ? Pc::kDeadlockQueues : Pc::kBlock);
+    case Pc::kTestDone:
+      w.pc = s.done ? Pc::kWakeUp : (w.all_asleep ? Pc::kDeadlockQueues : Pc::kBlock);
       return true;
     case Pc::kDeadlockEvents:
       w.pc = s.waiters > 0 ? Pc::kBlock : Pc::kDeadlockWord;
       return true;
     case Pc::kDeadlockWord:
-      if (!s.done && (!w.others_moved || is_broken(BrokenSleep::kNoSecondLook))) *wrong = "a deadlock is told, falsely";
+      if (!s.done && (!w.others_moved || is_broken(BrokenSleep::kNoSecondTest)))
+        *wrong = "a false deadlock is reported";
       w.pc = Pc::kBlock;
       return true;
     case Pc::kBlock: {
-      bool stays = w.watches ? !s.ring && s.acted == 0 : w.bell == 0;
+      bool stays = w.watches ? !s.ring && s.acted == 0 : w.wakeup == 0;
       if (stays) return false;
       if (w.watches) {
         w.events = s.acted;
         s.ring = s.acted = 0;
       }
-      w.pc = is_broken(BrokenSleep::kHandlesAsleep) && w.events ? Pc::kHandle : Pc::kUp;
+      w.pc = is_broken(BrokenSleep::kHandlesAsleep) && w.events ? Pc::kHandle : Pc::kWakeUp;
       return true;
     }
     default:
@@ -319,20 +328,20 @@ bool SleepModel::step_sleep(State& s, unsigned i, const char** wrong) const {
 bool SleepModel::step_awake(State& s, unsigned i) const {
   Worker& w = s.workers[i];
   switch (w.pc) {
-    case Pc::kUp: {
+    case Pc::kWakeUp: {
       bool counts = w.sleep != Sleep::kAwake || !is_broken(BrokenSleep::kWakerCounts);
       w.sleep = Sleep::kAwake;
       w.announced = w.all_asleep = w.others_moved = 0;
-      w.pc = counts ? Pc::kUpCount : (w.watches ? Pc::kHandle : Pc::kNext);
+      w.pc = counts ? Pc::kAwakeCount : (w.watches ? Pc::kHandle : Pc::kNext);
       return true;
     }
-    case Pc::kUpCount:
+    case Pc::kAwakeCount:
       count(s, i, -1);
       w.pc = w.watches ? Pc::kHandle : Pc::kNext;
       return true;
     case Pc::kHandle:
       if (w.events == 0) {
-        w.pc = w.announced ? Pc::kUp : Pc::kEndWatch;
+        w.pc = w.announced ? Pc::kWakeUp : Pc::kEndWatch;
         return true;
       }
       handle(s, w, take_lowest(&w.events));
@@ -343,9 +352,9 @@ bool SleepModel::step_awake(State& s, unsigned i) const {
       return true;
     case Pc::kEndWatch:
       s.watched = w.watches = 0;
-      w.pc = Pc::kWatchedNoMore;
+      w.pc = Pc::kWatchEnded;
       return true;
-    case Pc::kWatchedNoMore:
+    case Pc::kWatchEnded:
       if (s.waiters > 0) wake_one(w, Pc::kNext);
       else w.pc = Pc::kNext;
       return true;
@@ -384,7 +393,7 @@ const char* SleepModel::check_done(const State& s) const {
 }
 
 std::string SleepModel::describe(const State& s, unsigned actor) const {
-  if (actor == kWorld) return "the world acts on a descriptor";
+  if (actor == kEnvironment) return "an event occurs on a descriptor";
   const Worker& w = s.workers[actor % kWorkers];
   std::string text = "worker " + std::to_string(actor % kWorkers) + " -> " + std::to_string(static_cast<int>(w.pc)) +
                      ", fiber " + std::to_string(w.fiber) + ", sleeping " + std::to_string(s.sleeping) + ", queues";

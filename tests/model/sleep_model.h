@@ -17,9 +17,9 @@ namespace farside::model {
 enum class BrokenSleep {
   kNothing,
   kWakerCounts,     // the waker counts the sleeper as awake, in place of the sleeper
-  kNoLook,          // a worker sleeps without testing the queues after its announcement
+  kNoTest,          // a worker sleeps without testing the queues after its announcement
   kHandlesAsleep,   // a watcher makes fibers ready before it counts itself as awake
-  kNoSecondLook,    // a deadlock is reported although a worker woke during the check
+  kNoSecondTest,    // a deadlock is reported although a worker woke during the check
   kNoWakeAtTheEnd,  // the last fiber ends, and the sleepers are not woken
 };
 
@@ -33,10 +33,10 @@ class SleepModel {
  public:
   static constexpr unsigned kWorkers = 3, kFibers = 3;
   // Each worker, each worker again for Runtime::look_for_events at any time, and the environment.
-  static constexpr unsigned kWorld = 2 * kWorkers, kActors = kWorld + 1;
+  static constexpr unsigned kEnvironment = 2 * kWorkers, kActors = kEnvironment + 1;
   static constexpr uint8_t kNone = 255;
 
-  enum class Sleep : uint8_t { kAwake, kOnBell, kOnSockets };
+  enum class Sleep : uint8_t { kAwake, kOnWakeup, kOnSockets };
   enum class Pc : uint8_t {
     kNext,
     kSteal,
@@ -47,28 +47,28 @@ class SleepModel {
     kEventWatched,
     kWakeOne,
     kWakeSearching,
-    kWakeOnBell,
+    kWakeOnWakeup,
     kWakeAny,
     kWakeCount,
-    kWakeRing,
+    kWakeSignal,
     kIdle,
     kSpin,
     kEndSearch,
     kSleep,
-    kSay,
+    kSetSleep,
     kAnnounce,
-    kLook,
-    kLookForDone,
+    kTestQueues,
+    kTestDone,
     kDeadlockQueues,
     kDeadlockEvents,
     kDeadlockWord,
     kBlock,
-    kUp,
-    kUpCount,
+    kWakeUp,
+    kAwakeCount,
     kHandle,
     kHandled,
     kEndWatch,
-    kWatchedNoMore,
+    kWatchEnded,
     kDone
   };
   struct Worker {
@@ -83,8 +83,8 @@ class SleepModel {
     uint8_t others_moved = 0;  // the sleep word has changed since the worker announced its sleep
     Sleep woken = Sleep::kAwake;
     Sleep sleep = Sleep::kAwake;
-    uint8_t bell = 0;   // signalled since the worker last read it
-    uint8_t queue = 0;  // mask of fibers
+    uint8_t wakeup = 0;  // signalled since the worker last read it
+    uint8_t queue = 0;   // mask of fibers
   };
   struct State {
     Worker workers[kWorkers];
@@ -108,9 +108,10 @@ class SleepModel {
 
  private:
   bool is_broken(BrokenSleep rule) const { return scenario_.broken == rule; }
-  bool step_world(State& s) const;
+  bool step_environment(State& s) const;
   bool looks_for_events(State& s, Worker& w) const;
   bool step_fibers(State& s, unsigned i) const;
+  bool step_idle(State& s, Worker& w) const;
   void run(State& s, Worker& w) const;
   bool step_wake(State& s, unsigned i) const;
   bool step_sleep(State& s, unsigned i, const char** wrong) const;

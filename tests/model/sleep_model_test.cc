@@ -4,21 +4,21 @@
 
 #include <gtest/gtest.h>
 
-#include "promises.h"
+#include "expectations.h"
 
 namespace farside::model {
 
 void PrintTo(const SleepScenario& s, std::ostream* out) {
   *out << s.workers << " workers, ";
   for (const std::string& f : s.fibers) *out << f << ' ';
-  *out << "rule left out: " << static_cast<int>(s.broken);
+  *out << "omitted rule: " << static_cast<int>(s.broken);
 }
 
 namespace {
 
 class SoundSleep : public testing::TestWithParam<SleepScenario> {};
 
-TEST_P(SoundSleep, KeepsEveryPromise) { expect_every_promise_kept<SleepModel>(GetParam()); }
+TEST_P(SoundSleep, ViolatesNoInvariant) { expect_no_violation<SleepModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Scenarios, SoundSleep,
                          testing::Values(SleepScenario{2, {"sy", ""}}, SleepScenario{2, {"sys", "", ""}},
@@ -27,13 +27,13 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, SoundSleep,
 
 class BrokenSleepTest : public testing::TestWithParam<SleepScenario> {};
 
-TEST_P(BrokenSleepTest, IsFoundOut) { expect_found_out<SleepModel>(GetParam()); }
+TEST_P(BrokenSleepTest, IsDetected) { expect_violation<SleepModel>(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rules, BrokenSleepTest,
                          testing::Values(SleepScenario{2, {"s", ""}, BrokenSleep::kWakerCounts},
-                                         SleepScenario{2, {"se", ""}, BrokenSleep::kNoLook},
+                                         SleepScenario{2, {"se", ""}, BrokenSleep::kNoTest},
                                          SleepScenario{2, {"e"}, BrokenSleep::kHandlesAsleep},
-                                         SleepScenario{2, {"e"}, BrokenSleep::kNoSecondLook},
+                                         SleepScenario{2, {"e"}, BrokenSleep::kNoSecondTest},
                                          SleepScenario{2, {"s", ""}, BrokenSleep::kNoWakeAtTheEnd}));
 
 }  // namespace

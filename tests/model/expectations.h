@@ -8,7 +8,7 @@
 namespace farside::model {
 
 template <typename Model, typename Scenario>
-void expect_every_promise_kept(const Scenario& scenario) {
+void expect_no_violation(const Scenario& scenario) {
   Model model(scenario);
   Outcome o = Explorer(model).explore();
   EXPECT_EQ(o.violation, "") << o.trace;
@@ -17,7 +17,7 @@ void expect_every_promise_kept(const Scenario& scenario) {
 }
 
 template <typename Model, typename Scenario>
-void expect_found_out(Scenario scenario) {
+void expect_violation(Scenario scenario) {
   Model model(scenario);
   Outcome o = Explorer(model).explore();
   EXPECT_NE(o.violation, "") << "after " << o.states << " states";
