@@ -1,6 +1,9 @@
 // farside bench: measures Farside beside the kernel's swap on this machine, and says which goals are met.
 #include <fmt/format.h>
 
+#include <fstream>
+#include <memory>
+
 #include "abi/options.h"
 #include "base/bits.h"
 #include "base/log.h"
@@ -214,41 +217,36 @@ int bench_scaling(ScalingArguments a) {
       a.output, settled, [&] { return measure_scaling(a); }, scaling::scaling_text, no_chart);
 }
 
-void add_output_options(CLI::App* command, OutputArguments* output) {
-  command->add_option("--json", output->json, "file for all figures, the machine and the commit")->type_name("FILE");
-  command->add_flag("--quiet", output->quiet, "do not tell what is going on");
+void add_output_options(Command& command, OutputArguments* output) {
+  command.add_option("--json", &output->json, "file for all figures, the machine and the commit").value("FILE");
+  command.add_flag("--quiet", &output->quiet, "do not tell what is going on");
 }
 
-void add_local_option(CLI::App* command, std::string* local) {
-  command->add_option("--local", *local, "share of the data that may be near")
-      ->type_name("SHARE")
-      ->capture_default_str();
+void add_local_option(Command& command, std::string* local) {
+  command.add_option("--local", local, "share of the data that may be near").value("SHARE").show_default();
 }
 
-void add_size_option(CLI::App* command, std::string* size) {
-  command->add_option("--size", *size, "data")->type_name("SIZE")->capture_default_str();
+void add_size_option(Command& command, std::string* size) {
+  command.add_option("--size", size, "data").value("SIZE").show_default();
 }
 
-void add_repeat_option(CLI::App* command, unsigned* repetitions) {
-  command->add_option("--repeat", *repetitions, "repetitions, of which the median is told")
-      ->type_name("N")
-      ->check(CLI::Range(1U, kMaxRepetitions))
-      ->capture_default_str();
+void add_repeat_option(Command& command, unsigned* repetitions) {
+  command.add_option("--repeat", repetitions, "repetitions, of which the median is told")
+      .value("N")
+      .range(1U, kMaxRepetitions)
+      .show_default();
 }
 
-void add_evictors_option(CLI::App* command, unsigned* evictors) {
-  command->add_option("--evictors", *evictors, "evictor threads")
-      ->type_name("N")
-      ->check(CLI::Range(1U, kMaxEvictors))
-      ->capture_default_str();
+void add_evictors_option(Command& command, unsigned* evictors) {
+  command.add_option("--evictors", evictors, "evictor threads").value("N").range(1U, kMaxEvictors).show_default();
 }
 
-void add_zram_option(CLI::App* command, bool* zram) {
-  command->add_flag("!--no-zram", *zram, "leave out kernel swap on zram");
+void add_zram_option(Command& command, bool* zram) {
+  command.add_flag("!--no-zram", zram, "leave out kernel swap on zram");
 }
 
-void add_paging(CLI::App* parent) {
-  CLI::App* command = parent->add_subcommand("paging", "One word on each page: random and in order, reads and writes");
+void add_paging(Command& parent) {
+  Command& command = parent.add_command("paging", "One word on each page: random and in order, reads and writes");
   auto arguments = std::make_shared<PagingArguments>();
   arguments->data.size = "1G";
   PagingSettings& settings = arguments->settings;
@@ -256,37 +254,34 @@ void add_paging(CLI::App* parent) {
   add_local_option(command, &arguments->data.local);
   add_repeat_option(command, &settings.repetitions);
   add_zram_option(command, &settings.zram);
-  command->add_option("--accesses", settings.accesses, "accesses of a thread in one measurement")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--seconds", settings.seconds, "time after which a measurement ends anyway")
-      ->type_name("S")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command.add_option("--accesses", &settings.accesses, "accesses of a thread in one measurement")
+      .value("N")
+      .positive()
+      .show_default();
+  command.add_option("--seconds", &settings.seconds, "time after which a measurement ends anyway")
+      .value("S")
+      .positive()
+      .show_default();
   add_evictors_option(command, &settings.evictors);
   command
-      ->add_option("--configurations", settings.configurations,
-                   "configurations to run, separated by commas (default: all)")
-      ->type_name("NAMES")
-      ->delimiter(',')
-      ->check(CLI::IsMember(paging_configurations()));
-  command->add_option("--svg", arguments->output.svg, "file for a bar chart")->type_name("FILE");
+      .add_option("--configurations", &settings.configurations,
+                  "configurations to run, separated by commas (default: all)")
+      .value("NAMES")
+      .separator(',')
+      .one_of(paging_configurations());
+  command.add_option("--svg", &arguments->output.svg, "file for a bar chart").value("FILE");
   add_output_options(command, &arguments->output);
-  command->footer(kPagingHelp);
-  set_action(command, [arguments] { return bench_paged(*arguments, measure_paging, paging_text, paging_chart); });
+  command.set_footer(kPagingHelp);
+  command.set_action([arguments] { return bench_paged(*arguments, measure_paging, paging_text, paging_chart); });
 }
 
-void add_accesses_option(CLI::App* command, uint64_t* accesses) {
-  command->add_option("--accesses", *accesses, "reads in one measurement")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+void add_accesses_option(Command& command, uint64_t* accesses) {
+  command.add_option("--accesses", accesses, "reads in one measurement").value("N").positive().show_default();
 }
 
-void add_fibers(CLI::App* parent) {
-  CLI::App* command =
-      parent->add_subcommand("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
+void add_fibers(Command& parent) {
+  Command& command =
+      parent.add_command("fibers", "Random reads over tcp by 1 to 64 fibers on one worker, and by threads");
   auto arguments = std::make_shared<FibersArguments>();
   arguments->data.size = "256M";
   FibersSettings& settings = arguments->settings;
@@ -294,15 +289,15 @@ void add_fibers(CLI::App* parent) {
   add_local_option(command, &arguments->data.local);
   add_repeat_option(command, &settings.repetitions);
   add_accesses_option(command, &settings.accesses);
-  command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
+  command.add_option("--svg", &arguments->output.svg, "file for a line chart").value("FILE");
   add_output_options(command, &arguments->output);
-  command->footer(
+  command.set_footer(
       "Example: farside bench fibers --json fibers.json --svg fibers.svg\nWhat is measured: docs/benchmarks.md.");
-  set_action(command, [arguments] { return bench_paged(*arguments, measure_fibers, fibers_text, fibers_charts); });
+  command.set_action([arguments] { return bench_paged(*arguments, measure_fibers, fibers_text, fibers_charts); });
 }
 
-void add_objects(CLI::App* parent) {
-  CLI::App* command = parent->add_subcommand("objects", "Pointers to far objects beside ordinary pointers and paging");
+void add_objects(Command& parent) {
+  Command& command = parent.add_command("objects", "Pointers to far objects beside ordinary pointers and paging");
   auto arguments = std::make_shared<ObjectsArguments>();
   arguments->data.size = "64M";
   ObjectsSettings& settings = arguments->settings;
@@ -312,38 +307,38 @@ void add_objects(CLI::App* parent) {
   add_accesses_option(command, &settings.accesses);
   add_zram_option(command, &settings.zram);
   command
-      ->add_option("--suites", settings.suites,
-                   fmt::format("{}; separated by commas (default: all)", fmt::join(objects_suites(), ", ")))
-      ->type_name("LIST")
-      ->delimiter(',')
-      ->check(CLI::IsMember(objects_suites()));
-  command->add_option("--svg", arguments->output.svg, "file for line charts")->type_name("FILE");
+      .add_option("--suites", &settings.suites,
+                  fmt::format("{}; separated by commas (default: all)", fmt::join(objects_suites(), ", ")))
+      .value("LIST")
+      .separator(',')
+      .one_of(objects_suites());
+  command.add_option("--svg", &arguments->output.svg, "file for line charts").value("FILE");
   add_output_options(command, &arguments->output);
-  command->footer(
+  command.set_footer(
       "Examples:\n  farside bench objects --json objects.json --svg objects.svg\n"
       "  farside bench objects --suites map,pauses --repeat 1\nWhat is measured: docs/benchmarks.md.");
-  set_action(command, [arguments] { return bench_paged(*arguments, measure_objects, objects_text, objects_charts); });
+  command.set_action([arguments] { return bench_paged(*arguments, measure_objects, objects_text, objects_charts); });
 }
 
-void add_writeback(CLI::App* parent) {
-  CLI::App* command =
-      parent->add_subcommand("writeback", "Pages of which some lines have changed leave, whole and by lines");
+void add_writeback(Command& parent) {
+  Command& command =
+      parent.add_command("writeback", "Pages of which some lines have changed leave, whole and by lines");
   auto arguments = std::make_shared<WritebackArguments>();
   arguments->data.size = "64M";
   add_size_option(command, &arguments->data.size);
   add_repeat_option(command, &arguments->settings.repetitions);
   add_evictors_option(command, &arguments->settings.evictors);
-  command->add_option("--svg", arguments->output.svg, "file for a line chart")->type_name("FILE");
+  command.add_option("--svg", &arguments->output.svg, "file for a line chart").value("FILE");
   add_output_options(command, &arguments->output);
-  command->footer(
+  command.set_footer(
       "Example: farside bench writeback --json writeback.json --svg writeback.svg\nWhat is measured: "
       "docs/benchmarks.md.");
-  set_action(command,
-             [arguments] { return bench_paged(*arguments, measure_writeback, writeback_text, writeback_charts); });
+  command.set_action(
+      [arguments] { return bench_paged(*arguments, measure_writeback, writeback_text, writeback_charts); });
 }
 
-void add_replicas(CLI::App* parent) {
-  CLI::App* command = parent->add_subcommand("replicas", "What the second copy of every page costs, over shm and tcp");
+void add_replicas(Command& parent) {
+  Command& command = parent.add_command("replicas", "What the second copy of every page costs, over shm and tcp");
   auto arguments = std::make_shared<PagingArguments>();
   arguments->data.size = "256M";
   add_size_option(command, &arguments->data.size);
@@ -351,106 +346,102 @@ void add_replicas(CLI::App* parent) {
   add_repeat_option(command, &arguments->settings.repetitions);
   add_accesses_option(command, &arguments->settings.accesses);
   add_output_options(command, &arguments->output);
-  command->footer("Example: farside bench replicas --json replicas.json\nWhat is measured: docs/benchmarks.md.");
-  set_action(command, [arguments] { return bench_paged(*arguments, measure_replicas, replicas_text, no_chart); });
+  command.set_footer("Example: farside bench replicas --json replicas.json\nWhat is measured: docs/benchmarks.md.");
+  command.set_action([arguments] { return bench_paged(*arguments, measure_replicas, replicas_text, no_chart); });
 }
 
-void add_hints(CLI::App* parent) {
-  CLI::App* command = parent->add_subcommand("hints", "What a hint on near memory costs: instructions and cycles");
+void add_hints(Command& parent) {
+  Command& command = parent.add_command("hints", "What a hint on near memory costs: instructions and cycles");
   auto arguments = std::make_shared<HintsArguments>();
   add_repeat_option(command, &arguments->settings.repetitions);
   add_output_options(command, &arguments->output);
-  command->footer("Example: farside bench hints\nWhat is measured: docs/guide/hints.md.");
-  set_action(command, [arguments] { return bench_hints(*arguments); });
+  command.set_footer("Example: farside bench hints\nWhat is measured: docs/guide/hints.md.");
+  command.set_action([arguments] { return bench_hints(*arguments); });
 }
 
-void add_redis(CLI::App* parent) {
-  CLI::App* command = parent->add_subcommand("redis", "redis-server with SET and GET of 512-byte values");
+void add_redis(Command& parent) {
+  Command& command = parent.add_command("redis", "redis-server with SET and GET of 512-byte values");
   auto arguments = std::make_shared<RedisArguments>();
   RedisSettings& settings = arguments->settings;
   add_local_option(command, &arguments->local);
   add_repeat_option(command, &settings.repetitions);
   add_zram_option(command, &settings.zram);
-  command->add_option("--keys", settings.keys, "keys; each takes about 650 bytes of memory")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--requests", settings.requests, "requests in one measurement")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command.add_option("--keys", &settings.keys, "keys; each takes about 650 bytes of memory")
+      .value("N")
+      .positive()
+      .show_default();
+  command.add_option("--requests", &settings.requests, "requests in one measurement")
+      .value("N")
+      .positive()
+      .show_default();
   add_output_options(command, &arguments->output);
-  command->footer(kRedisHelp);
-  set_action(command, [arguments] { return bench_redis(*arguments); });
+  command.set_footer(kRedisHelp);
+  command.set_action([arguments] { return bench_redis(*arguments); });
 }
 
-void add_policies(CLI::App* parent) {
-  CLI::App* command = parent->add_subcommand("policies", "Hit rates of the policies on synthetic traces, simulated");
+void add_policies(Command& parent) {
+  Command& command = parent.add_command("policies", "Hit rates of the policies on synthetic traces, simulated");
   auto arguments = std::make_shared<PoliciesArguments>();
   PoliciesSettings& settings = arguments->settings;
-  command->add_option("--pages", settings.pages, "pages that are touched")
-      ->type_name("N")
-      ->check(CLI::Range(100u, 10000000u))
-      ->capture_default_str();
-  command->add_option("--accesses", settings.accesses, "accesses of a trace")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_option("--shares", settings.shares, "percent of the pages that are near, separated by commas")
-      ->type_name("LIST")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, 100u));
-  command->add_option("--seed", settings.seed, "of the random choices")->type_name("N")->capture_default_str();
-  command->add_option("--svg", arguments->output.svg, "file for miss-ratio curves")->type_name("FILE");
+  command.add_option("--pages", &settings.pages, "pages that are touched")
+      .value("N")
+      .range(100u, 10000000u)
+      .show_default();
+  command.add_option("--accesses", &settings.accesses, "accesses of a trace").value("N").positive().show_default();
+  command.add_option("--shares", &settings.shares, "percent of the pages that are near, separated by commas")
+      .value("LIST")
+      .separator(',')
+      .range(1u, 100u);
+  command.add_option("--seed", &settings.seed, "of the random choices").value("N").show_default();
+  command.add_option("--svg", &arguments->output.svg, "file for miss-ratio curves").value("FILE");
   add_output_options(command, &arguments->output);
-  command->footer(kPoliciesHelp);
-  set_action(command, [arguments] { return bench_policies(*arguments); });
+  command.set_footer(kPoliciesHelp);
+  command.set_action([arguments] { return bench_policies(*arguments); });
 }
 
-void add_scaling(CLI::App* parent) {
-  CLI::App* command =
-      parent->add_subcommand("scaling", "Up to 128 threads and 8 evictors on a large machine, simulated");
+void add_scaling(Command& parent) {
+  Command& command = parent.add_command("scaling", "Up to 128 threads and 8 evictors on a large machine, simulated");
   auto arguments = std::make_shared<ScalingArguments>();
   arguments->data.size = "256M";
   scaling::ScalingSettings& settings = arguments->settings;
-  command->add_option("--costs", arguments->costs, "costs to take instead of measuring")->type_name("FILE");
-  command->add_option("--save-costs", arguments->save_costs, "file for the measured costs")->type_name("FILE");
+  command.add_option("--costs", &arguments->costs, "costs to take instead of measuring").value("FILE");
+  command.add_option("--save-costs", &arguments->save_costs, "file for the measured costs").value("FILE");
   add_size_option(command, &arguments->data.size);
   add_repeat_option(command, &arguments->calibration.repetitions);
-  command->add_option("--threads", settings.threads, "numbers of threads, separated by commas")
-      ->type_name("LIST")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, 1024u));
-  command->add_option("--faults", settings.faults, "faults that each simulation measures")
-      ->type_name("N")
-      ->check(CLI::Range(1000u, 100000000u))
-      ->capture_default_str();
-  command->add_option("--seed", settings.seed, "of the random choices")->type_name("N")->capture_default_str();
-  command->add_option("--plots", arguments->plots, "folder for plots")->type_name("DIR")->check(CLI::ExistingDirectory);
+  command.add_option("--threads", &settings.threads, "numbers of threads, separated by commas")
+      .value("LIST")
+      .separator(',')
+      .range(1u, 1024u);
+  command.add_option("--faults", &settings.faults, "faults that each simulation measures")
+      .value("N")
+      .range(1000u, 100000000u)
+      .show_default();
+  command.add_option("--seed", &settings.seed, "of the random choices").value("N").show_default();
+  command.add_option("--plots", &arguments->plots, "folder for plots").value("DIR").existing_directory();
   add_output_options(command, &arguments->output);
-  command->footer(kScalingHelp);
-  set_action(command, [arguments] { return bench_scaling(*arguments); });
+  command.set_footer(kScalingHelp);
+  command.set_action([arguments] { return bench_scaling(*arguments); });
 }
 
 }  // namespace
 
 int run_bench(int argc, const char* const* argv) {
-  CLI::App app("Measures far memory beside the kernel's swap on this machine.", "farside bench");
-  app.require_subcommand(1);
-  app.footer(
+  Command bench("farside bench", "Measures far memory beside the kernel's swap on this machine.");
+  bench.require_command();
+  bench.set_footer(
       "Examples:\n  farside bench paging --json paging.json --svg paging.svg\n  farside bench redis\n  farside bench "
       "all --quick");
-  add_paging(&app);
-  add_fibers(&app);
-  add_hints(&app);
-  add_objects(&app);
-  add_writeback(&app);
-  add_redis(&app);
-  add_replicas(&app);
-  add_policies(&app);
-  add_scaling(&app);
-  add_all_command(&app);
-  return run_command(app, {argv + 1, argv + argc});
+  add_paging(bench);
+  add_fibers(bench);
+  add_hints(bench);
+  add_objects(bench);
+  add_writeback(bench);
+  add_redis(bench);
+  add_replicas(bench);
+  add_policies(bench);
+  add_scaling(bench);
+  add_all_command(bench);
+  return bench.run({argv + 1, argv + argc});
 }
 
 }  // namespace farside::bench

@@ -11,7 +11,6 @@
 #include "bench/all/all.h"
 #include "bench/all/all_report.h"
 #include "bench/all/workloads.h"
-#include "command/command.h"
 #include "report/files.h"
 #include "report/machine.h"
 
@@ -51,11 +50,11 @@ void sort_unique(std::vector<T>* values) {
   values->erase(repeated.begin(), repeated.end());
 }
 
-Status settle(AllArguments* a, const CLI::App& command) {
+Status settle(AllArguments* a, const Command& command) {
   AllSettings& s = a->settings;
-  if (a->quick && command.count("--size") == 0) s.size = kQuickBytes;
-  if (a->quick && command.count("--shares") == 0) s.list.shares = kQuickShares;
-  if (a->quick && command.count("--repeat") == 0) s.list.repetitions = 1;
+  if (a->quick && !command.given("--size")) s.size = kQuickBytes;
+  if (a->quick && !command.given("--shares")) s.list.shares = kQuickShares;
+  if (a->quick && !command.given("--repeat")) s.list.repetitions = 1;
   if (!a->size.empty()) {
     Result<uint64_t> bytes = parse_size(a->size);
     if (!bytes.ok()) return bytes.status();
@@ -86,7 +85,7 @@ Status write_results(const AllSettings& s, const json& document) {
   return written;
 }
 
-int bench_all(AllArguments a, const CLI::App& command) {
+int bench_all(AllArguments a, const Command& command) {
   Status settled = settle(&a, command);
   if (!settled.ok()) return fail(settled, kExitUsage);
   json document;
@@ -103,68 +102,65 @@ int bench_all(AllArguments a, const CLI::App& command) {
                             problems, a.settings.out));
 }
 
-void add_what(CLI::App* command, AllArguments* a) {
+void add_what(Command& command, AllArguments* a) {
   AllSettings& s = a->settings;
-  command->add_option("--apps", s.list.apps, "applications, separated by commas (default: all)")
-      ->type_name("NAMES")
-      ->delimiter(',')
-      ->check(CLI::IsMember(application_names()));
+  command.add_option("--apps", &s.list.apps, "applications, separated by commas (default: all)")
+      .value("NAMES")
+      .separator(',')
+      .one_of(application_names());
   command
-      ->add_option("--configurations", s.list.configurations,
-                   "beside native: far, hinted, zram, separated by commas (default: all)")
-      ->type_name("NAMES")
-      ->delimiter(',')
-      ->check(CLI::IsMember(kConfigurations));
-  command->add_option("--shares", s.list.shares, "percent of the memory that may be near, separated by commas")
-      ->type_name("LIST")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, 100u))
-      ->capture_default_str();
-  command->add_option("--size", a->size, "data of each application (default: 96M)")->type_name("SIZE");
-  command->add_option("--seed", s.seed, "of the data")->type_name("N")->capture_default_str();
-  command->add_option("--threads", s.threads, "of each application")
-      ->type_name("N")
-      ->check(CLI::Range(1u, kMaxThreads))
-      ->capture_default_str();
-  command->add_option("--repeat", s.list.repetitions, "repetitions, of which the median is told")
-      ->type_name("N")
-      ->check(CLI::Range(1u, kMaxRepetitions))
-      ->capture_default_str();
-  command->add_flag("--quick", a->quick, "40M of data, three shares, one repetition: two or three minutes");
+      .add_option("--configurations", &s.list.configurations,
+                  "beside native: far, hinted, zram, separated by commas (default: all)")
+      .value("NAMES")
+      .separator(',')
+      .one_of(kConfigurations);
+  command.add_option("--shares", &s.list.shares, "percent of the memory that may be near, separated by commas")
+      .value("LIST")
+      .separator(',')
+      .range(1u, 100u)
+      .show_default();
+  command.add_option("--size", &a->size, "data of each application (default: 96M)").value("SIZE");
+  command.add_option("--seed", &s.seed, "of the data").value("N").show_default();
+  command.add_option("--threads", &s.threads, "of each application").value("N").range(1u, kMaxThreads).show_default();
+  command.add_option("--repeat", &s.list.repetitions, "repetitions, of which the median is told")
+      .value("N")
+      .range(1u, kMaxRepetitions)
+      .show_default();
+  command.add_flag("--quick", &a->quick, "40M of data, three shares, one repetition: two or three minutes");
 }
 
-void add_how(CLI::App* command, AllArguments* a) {
+void add_how(Command& command, AllArguments* a) {
   AllSettings& s = a->settings;
-  command->add_option("--transport", s.transport, "shm or tcp, to a server on this machine")
-      ->type_name("NAME")
-      ->check(CLI::IsMember({"shm", "tcp"}))
-      ->capture_default_str();
-  command->add_option("--latency", s.latency_us, "microseconds added to each fetch over shm, for a slower link")
-      ->type_name("US")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--cut-off", s.cut_off, "times the native time after which a run is given up")
-      ->type_name("N")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  command->add_flag("--trace", s.trace, "ask farside trace which part of the faults stands at hinted lines");
-  command->add_flag("--fresh", s.fresh, "measure again what --out has already");
-  command->add_option("--apps-dir", s.apps_dir, "where the applications are (default: beside this program)")
-      ->type_name("DIR");
-  command->add_option("--out", s.out, "directory for the results")->type_name("DIR")->capture_default_str();
-  command->add_flag("--quiet", s.quiet, "do not tell what is going on");
+  command.add_option("--transport", &s.transport, "shm or tcp, to a server on this machine")
+      .value("NAME")
+      .one_of({"shm", "tcp"})
+      .show_default();
+  command.add_option("--latency", &s.latency_us, "microseconds added to each fetch over shm, for a slower link")
+      .value("US")
+      .non_negative();
+  command.add_option("--cut-off", &s.cut_off, "times the native time after which a run is given up")
+      .value("N")
+      .positive()
+      .show_default();
+  command.add_flag("--trace", &s.trace, "ask farside trace which part of the faults stands at hinted lines");
+  command.add_flag("--fresh", &s.fresh, "measure again what --out has already");
+  command.add_option("--apps-dir", &s.apps_dir, "where the applications are (default: beside this program)")
+      .value("DIR");
+  command.add_option("--out", &s.out, "directory for the results").value("DIR").show_default();
+  command.add_flag("--quiet", &s.quiet, "do not tell what is going on");
 }
 
 }  // namespace
 
-void add_all_command(CLI::App* parent) {
-  CLI::App* command = parent->add_subcommand("all", "All applications, at 10 to 100 % near, beside an ideal system");
+void add_all_command(Command& parent) {
+  Command& command = parent.add_command("all", "All applications, at 10 to 100 % near, beside an ideal system");
   auto arguments = std::make_shared<AllArguments>();
   arguments->settings.list.apps = application_names();
   arguments->settings.list.configurations = kConfigurations;
   add_what(command, arguments.get());
   add_how(command, arguments.get());
-  command->footer(kHelp);
-  set_action(command, [arguments, command] { return bench_all(*arguments, *command); });
+  command.set_footer(kHelp);
+  command.set_action([arguments, &command] { return bench_all(*arguments, command); });
 }
 
 }  // namespace farside::bench

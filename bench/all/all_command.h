@@ -1,9 +1,9 @@
 // The command line of `farside bench all`.
 #pragma once
-#include <CLI/CLI.hpp>
+#include "command/command.h"
 
 namespace farside::bench {
 
-void add_all_command(CLI::App* parent);
+void add_all_command(Command& parent);
 
 }  // namespace farside::bench

@@ -1,6 +1,6 @@
 // The fmt library, compiled once for all of Farside. Debian has it only as a shared library, which the preload library
-// must not load into programs, and the header-only form costs each file that formats a message four seconds of compiling.
-// The instantiations are those of fmt's own src/format.cc for char.
+// must not load into programs, and the header-only form costs each file that formats a message four seconds of
+// compiling. The instantiations are those of fmt's own src/format.cc for char.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -24,9 +24,9 @@ int bench(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, std::vector<std::string> arguments) {
-  CLI::App* command = app.add_subcommand("bench", "Measure far memory beside the kernel's swap on this machine");
-  set_action(command, [arguments = std::move(arguments)] { return bench(arguments); });
+void add_bench_command(Command& parent, std::vector<std::string> arguments) {
+  Command& command = parent.add_command("bench", "Measure far memory beside the kernel's swap on this machine");
+  command.set_action([arguments = std::move(arguments)] { return bench(arguments); });
 }
 
 }  // namespace farside::cli

@@ -31,22 +31,22 @@ int run_farside(int argc, const char* const* argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   std::vector<std::string> program = take_program(&arguments);
   std::vector<std::string> benchmark = take_benchmark(&arguments);
-  CLI::App app("Farside runs unmodified programs with most of their memory on another machine.", "farside");
-  app.require_subcommand(1);
-  app.footer(
+  Command farside("farside", "Farside runs unmodified programs with most of their memory on another machine.");
+  farside.require_command();
+  farside.set_footer(
       "Examples:\n  farside doctor\n  farside run --local 25% -- sort big.txt\n"
       "  farside serve --memory 4G --listen 127.0.0.1:7170");
-  add_run_command(app, program);
-  add_trace_command(app, program);
-  add_plan_command(app, program);
-  add_track_command(app, program);
-  add_ctl_command(app);
-  add_serve_command(app);
-  add_pool_command(app);
-  add_doctor_command(app);
-  add_bench_command(app, benchmark);
-  add_version_command(app);
-  return run_command(app, std::move(arguments));
+  add_run_command(farside, program);
+  add_trace_command(farside, program);
+  add_plan_command(farside, program);
+  add_track_command(farside, program);
+  add_ctl_command(farside);
+  add_serve_command(farside);
+  add_pool_command(farside);
+  add_doctor_command(farside);
+  add_bench_command(farside, benchmark);
+  add_version_command(farside);
+  return farside.run(std::move(arguments));
 }
 
 }  // namespace farside::cli

@@ -98,26 +98,26 @@ int control(const CtlArguments& arguments) {
 
 }  // namespace
 
-void add_ctl_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("ctl", "Look at running programs, and change their near memory");
+void add_ctl_command(Command& parent) {
+  Command& command = parent.add_command("ctl", "Look at running programs, and change their near memory");
   auto arguments = std::make_shared<CtlArguments>();
-  command->add_option("pid", arguments->pid, "a process, or the launcher or shell that started it; none: all of yours")
-      ->type_name("PID")
-      ->check(CLI::PositiveNumber);
+  command.add_option("pid", &arguments->pid, "a process, or the launcher or shell that started it; none: all of yours")
+      .value("PID")
+      .positive();
   command
-      ->add_option("--local", arguments->local,
-                   "near memory from now on: a size (2G) or a share of its heap's largest size (25%)")
-      ->type_name("VALUE");
-  command->add_option("--wait", arguments->seconds, "seconds to wait until pages beyond it have left")
-      ->type_name("S")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_flag("--json", arguments->json, "print JSON: the figures of --stats for each process");
-  command->footer(
+      .add_option("--local", &arguments->local,
+                  "near memory from now on: a size (2G) or a share of its heap's largest size (25%)")
+      .value("VALUE");
+  command.add_option("--wait", &arguments->seconds, "seconds to wait until pages beyond it have left")
+      .value("S")
+      .non_negative()
+      .show_default();
+  command.add_flag("--json", &arguments->json, "print JSON: the figures of --stats for each process");
+  command.set_footer(
       "The program goes on meanwhile. Its children that exist already are processes of their own.\n\n"
       "Examples:\n  farside ctl\n  farside ctl 4711\n  farside ctl 4711 --local 2G\n  farside ctl $! --local 50% "
       "--json");
-  set_action(command, [arguments] { return control(*arguments); });
+  command.set_action([arguments] { return control(*arguments); });
 }
 
 }  // namespace farside::cli

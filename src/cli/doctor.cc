@@ -45,14 +45,14 @@ int diagnose_and_print(bool json) {
 
 }  // namespace
 
-void add_doctor_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("doctor", "Tell what this machine can do, what is missing and how to mend it");
+void add_doctor_command(Command& parent) {
+  Command& command = parent.add_command("doctor", "Tell what this machine can do, what is missing and how to mend it");
   auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print JSON");
-  command->footer(
+  command.add_flag("--json", json.get(), "print JSON");
+  command.set_footer(
       "Exit status: 0 if Farside can be used here, 1 if not.\n\nExamples:\n  farside doctor\n"
       "  farside doctor --json | python3 -m json.tool");
-  set_action(command, [json] { return diagnose_and_print(*json); });
+  command.set_action([json] { return diagnose_and_print(*json); });
 }
 
 }  // namespace farside::cli

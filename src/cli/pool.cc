@@ -86,21 +86,19 @@ int show_status(const StatusArguments& arguments) {
 
 }  // namespace
 
-void add_pool_command(CLI::App& app) {
-  CLI::App* pool = app.add_subcommand("pool", "Look at a pool of memory servers");
-  pool->require_subcommand(1);
-  CLI::App* command = pool->add_subcommand("status", "The servers, what they lend, and whether they are there");
+void add_pool_command(Command& parent) {
+  Command& pool = parent.add_command("pool", "Look at a pool of memory servers");
+  pool.require_command();
+  Command& command = pool.add_command("status", "The servers, what they lend, and whether they are there");
   auto arguments = std::make_shared<StatusArguments>();
-  command->add_option("--controller", arguments->controller, "the pool's controller")
-      ->required()
-      ->type_name("HOST:PORT");
-  command->add_option("--token-file", arguments->token_file, "file whose first line is the pool's secret")
-      ->type_name("FILE");
-  command->add_flag("--json", arguments->json, "print JSON");
-  command->footer(
+  command.add_option("--controller", &arguments->controller, "the pool's controller").required().value("HOST:PORT");
+  command.add_option("--token-file", &arguments->token_file, "file whose first line is the pool's secret")
+      .value("FILE");
+  command.add_flag("--json", &arguments->json, "print JSON");
+  command.set_footer(
       "Clients are regions: one for each process that uses the server, and one for each forked child of such a "
       "process.\n\nExample:\n  farside pool status --controller 10.0.0.1:7100 --token-file secret");
-  set_action(command, [arguments] { return show_status(*arguments); });
+  command.set_action([arguments] { return show_status(*arguments); });
 }
 
 }  // namespace farside::cli

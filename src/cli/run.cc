@@ -163,13 +163,13 @@ Result<int> run_program(const char* command, const GivenOptions& given, const st
   return run_to_the_end(std::move(*settings), program, *path, *library);
 }
 
-void add_run_command(CLI::App& app, std::vector<std::string> program) {
-  CLI::App* command =
-      app.add_subcommand("run", "Run a program with most of its memory far: farside run [OPTIONS] -- PROGRAM ARGS...");
+void add_run_command(Command& parent, std::vector<std::string> program) {
+  Command& command =
+      parent.add_command("run", "Run a program with most of its memory far: farside run [OPTIONS] -- PROGRAM ARGS...");
   auto given = std::make_shared<GivenOptions>();
   add_table_options(command, given.get());
-  command->footer(kHelp);
-  set_action(command, [given, program = std::move(program)] {
+  command.set_footer(kHelp);
+  command.set_action([given, program = std::move(program)] {
     int exit_status = 0;
     Result<int> wait_status = run_program("farside run", *given, program, &exit_status);
     return wait_status.ok() ? end_like_child(*wait_status) : fail(wait_status.status(), exit_status);

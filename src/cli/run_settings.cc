@@ -51,16 +51,15 @@ Status settle_token(Options* options) {
 
 }  // namespace
 
-void add_table_options(CLI::App* command, GivenOptions* given, const std::set<std::string_view>& without) {
+void add_table_options(Command& command, GivenOptions* given, const std::set<std::string_view>& without) {
   for (const OptionName& name : option_names()) {
     if (name.internal || without.contains(name.flag)) continue;
-    std::string variable(name.variable), flag(name.flag), help(name.help);
+    std::string variable(name.variable), flag(name.flag), help = fmt::format("{}  [{}]", name.help, name.variable);
     auto keep = [given, variable](const std::string& value) { (*given)[variable] = value; };
-    CLI::Option* option = flag == kBareFlag
-                              ? command->add_flag_callback(
-                                    flag, [keep] { keep("on"); }, help)
-                              : command->add_option_function<std::string>(flag, keep, help)->type_name("VALUE");
-    option->description(fmt::format("{}  [{}]", help, variable));
+    if (flag == kBareFlag)
+      command.add_flag(
+          flag, [keep] { keep("on"); }, help);
+    else command.add_option(flag, keep, help).value("VALUE");
   }
 }
 

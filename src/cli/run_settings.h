@@ -1,13 +1,13 @@
 // What `farside run` was asked to do. The command line is turned into FARSIDE_* variables first, over those that are
-// there already; then all are read and checked in one place, by the table of base/options.h.
+// there already; then all are read and checked in one place, by the table of abi/options.h.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <map>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "abi/options.h"
+#include "command/command.h"
 
 namespace farside::cli {
 
@@ -23,7 +23,7 @@ struct RunSettings {
 
 // Adds every option of the table that has a command line form, but for the flags that the command has no use for.
 // Values arrive in `given` when the line is parsed.
-void add_table_options(CLI::App* command, GivenOptions* given, const std::set<std::string_view>& without = {});
+void add_table_options(Command& command, GivenOptions* given, const std::set<std::string_view>& without = {});
 
 // Moves the given options into this process's environment and reads it. The token ends up in settings.options.token
 // wherever it came from.

@@ -27,11 +27,10 @@ class RunSettingsTest : public testing::Test {
   }
 
   static GivenOptions parse(std::vector<std::string> arguments) {
-    CLI::App app;
+    Command command("test", "");
     GivenOptions given;
-    add_table_options(&app, &given);
-    std::reverse(arguments.begin(), arguments.end());
-    app.parse(std::move(arguments));
+    add_table_options(command, &given);
+    EXPECT_EQ(command.run(std::move(arguments)), 0);
     return given;
   }
 
@@ -43,10 +42,10 @@ class RunSettingsTest : public testing::Test {
 };
 
 TEST_F(RunSettingsTest, EveryOptionOfTheTableIsAFlag) {
-  CLI::App app;
+  Command command("test", "");
   GivenOptions given;
-  add_table_options(&app, &given);
-  std::string help = app.help();
+  add_table_options(command, &given);
+  std::string help = command.help();
   for (const OptionName& name : option_names()) {
     if (name.internal) continue;
     EXPECT_NE(help.find(std::string(name.flag) + " "), std::string::npos) << name.flag;

@@ -204,32 +204,31 @@ int serve(const ServeArguments& arguments) {
 
 }  // namespace
 
-void add_serve_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("serve", "Lend this machine's memory to programs on other machines");
+void add_serve_command(Command& parent) {
+  Command& command = parent.add_command("serve", "Lend this machine's memory to programs on other machines");
   auto arguments = std::make_shared<ServeArguments>();
-  command->add_option("--memory", arguments->memory, "memory to lend, as in 4G")->type_name("SIZE");
-  command->add_option("--listen", arguments->listen, "TCP address to serve")->type_name("HOST:PORT");
-  command->add_option("--unix", arguments->unix_path, "Unix socket to serve shared memory on")->type_name("PATH");
+  command.add_option("--memory", &arguments->memory, "memory to lend, as in 4G").value("SIZE");
+  command.add_option("--listen", &arguments->listen, "TCP address to serve").value("HOST:PORT");
+  command.add_option("--unix", &arguments->unix_path, "Unix socket to serve shared memory on").value("PATH");
   command
-      ->add_option("--token-file", arguments->token_file, "file whose first line is the secret that clients must know")
-      ->type_name("FILE");
-  command->add_option("--quota", arguments->quota, "most memory that one client may hold (default: all)")
-      ->type_name("SIZE");
-  command->add_option("--metrics", arguments->metrics, "address of a page for Prometheus")->type_name("HOST:PORT");
-  command->add_option("--workers", arguments->workers, "threads that serve (default: 1)")
-      ->type_name("N")
-      ->check(CLI::Range(1U, kMaxWorkers));
-  command->add_option("--grace", arguments->grace, "seconds for which a region is kept whose connections broke")
-      ->type_name("S")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_flag("--controller", arguments->controller,
-                    "keep the list of a pool's servers; --memory may be left out");
-  command->add_option("--pool", arguments->pool, "controller of the pool to lend memory to")->type_name("HOST:PORT");
-  command->add_option("--address", arguments->address, "how a pool's clients reach this server (default: as --listen)")
-      ->type_name("ADDRESS");
-  command->footer(kHelp);
-  set_action(command, [arguments] { return serve(*arguments); });
+      .add_option("--token-file", &arguments->token_file, "file whose first line is the secret that clients must know")
+      .value("FILE");
+  command.add_option("--quota", &arguments->quota, "most memory that one client may hold (default: all)").value("SIZE");
+  command.add_option("--metrics", &arguments->metrics, "address of a page for Prometheus").value("HOST:PORT");
+  command.add_option("--workers", &arguments->workers, "threads that serve (default: 1)")
+      .value("N")
+      .range(1U, kMaxWorkers);
+  command.add_option("--grace", &arguments->grace, "seconds for which a region is kept whose connections broke")
+      .value("S")
+      .non_negative()
+      .show_default();
+  command.add_flag("--controller", &arguments->controller,
+                   "keep the list of a pool's servers; --memory may be left out");
+  command.add_option("--pool", &arguments->pool, "controller of the pool to lend memory to").value("HOST:PORT");
+  command.add_option("--address", &arguments->address, "how a pool's clients reach this server (default: as --listen)")
+      .value("ADDRESS");
+  command.set_footer(kHelp);
+  command.set_action([arguments] { return serve(*arguments); });
 }
 
 }  // namespace farside::cli

@@ -4,9 +4,9 @@
 
 namespace farside::cli {
 
-void add_version_command(CLI::App& app) {
-  app.set_version_flag("--version", "farside " FARSIDE_VERSION_TEXT);
-  set_action(app.add_subcommand("version", "Print the version"), [] {
+void add_version_command(Command& parent) {
+  parent.add_version_flag("--version", "farside " FARSIDE_VERSION_TEXT);
+  parent.add_command("version", "Print the version").set_action([] {
     fmt::print("farside {}\n", FARSIDE_VERSION_TEXT);
     return 0;
   });

@@ -1,24 +1,115 @@
-// The frame of a command-line program with subcommands: parsing, exit statuses, and errors in one line.
+// The frame of a command-line program with subcommands: options, help, exit statuses, and errors in one line. CLI11
+// does the work behind it; only command.cc includes that library, which takes long to compile.
 #pragma once
-#include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace farside {
 
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;
 
-// Runs `action` when the command was given; its result is the exit status.
-void set_action(CLI::App* command, std::function<int()> action);
-
 // Prints "farside: error: <text>" and returns the exit status for it.
 int fail(const Status& status, int exit_status = kExitFailure);
 
-// Parses the arguments (without the program's name) and runs the given command's action. Returns the exit status.
-int run_command(CLI::App& app, std::vector<std::string> arguments);
+// What a command and its options are, for shell completions and man pages.
+struct OptionDescription {
+  std::vector<std::string> names;    // "-p", "--pid"; for a positional argument its name without dashes
+  std::string value;                 // what the help calls the value, as in "FILE"; "" for a flag
+  std::string help, default_value;   // default_value: "" where the help shows none
+  std::vector<std::string> choices;  // the values that are allowed; empty where there is no such list
+  bool positional = false, required = false, list = false;
+};
+
+struct CommandDescription {
+  std::string name, help, footer;
+  std::vector<OptionDescription> options;
+  std::vector<CommandDescription> commands;
+};
+
+// An option that was just added to a command: what its value must be and how the help shows it.
+class Option {
+ public:
+  explicit Option(CLI::Option* option) : option_(option) {}
+
+  Option& value(const std::string& name);  // the value's name in the help
+  Option& show_default();                  // the target's value at the time of this call
+  Option& required();
+  Option& needs(const Option& other);
+  Option& separator(char between_values);
+
+  Option& positive();
+  Option& non_negative();
+  Option& range(int min, int max);
+  Option& range(unsigned min, unsigned max);
+  Option& range(double min, double max);
+  Option& one_of(const std::vector<std::string>& choices);
+  Option& existing_directory();
+
+ private:
+  friend class Command;
+  CLI::Option* option_;
+  std::string value_;
+  std::vector<std::string> choices_;
+};
+
+// A program, or one of its commands. Options write into their targets when the line is parsed: the targets must live
+// until run() returns. References to commands and options stay valid as long as the program.
+class Command {
+ public:
+  Command(const std::string& name, const std::string& help);  // a program
+  ~Command();
+  Command(const Command&) = delete;
+  Command& operator=(const Command&) = delete;
+
+  Command& add_command(const std::string& name, const std::string& help);
+  void require_command();  // it is a mistake to give none
+  void set_footer(const std::string& text);
+  // Runs when the command is given; its result is the exit status.
+  void set_action(std::function<int()> action);
+
+  // `names`: "--long", "-s,--long", or "positional".
+  Option& add_option(const std::string& names, std::string* target, const std::string& help);
+  Option& add_option(const std::string& names, int* target, const std::string& help);
+  Option& add_option(const std::string& names, unsigned* target, const std::string& help);
+  Option& add_option(const std::string& names, uint64_t* target, const std::string& help);
+  Option& add_option(const std::string& names, double* target, const std::string& help);
+  Option& add_option(const std::string& names, std::vector<std::string>* target, const std::string& help);
+  Option& add_option(const std::string& names, std::vector<unsigned>* target, const std::string& help);
+  Option& add_option(const std::string& names, std::vector<double>* target, const std::string& help);
+  Option& add_option(const std::string& names, std::function<void(const std::string&)> take, const std::string& help);
+  // A flag whose name begins with "!" sets its target to false.
+  Option& add_flag(const std::string& names, bool* target, const std::string& help);
+  Option& add_flag(const std::string& names, std::function<void()> take, const std::string& help);
+  void add_version_flag(const std::string& names, const std::string& text);
+
+  bool given(const std::string& name) const;  // whether the line that was parsed has this option
+  std::string help() const;
+  CommandDescription describe() const;
+
+  // Parses the arguments (without the program's name) and runs the given command's action. Returns the exit status.
+  int run(std::vector<std::string> arguments);
+
+ private:
+  explicit Command(CLI::App* app);
+  Option& keep(CLI::Option* option);
+  OptionDescription describe(const CLI::Option* option) const;
+
+  std::unique_ptr<CLI::App> program_;  // of a program, not of its commands
+  CLI::App* app_;
+  std::vector<std::unique_ptr<Command>> commands_;
+  std::map<const CLI::Option*, std::unique_ptr<Option>> options_;
+};
 
 }  // namespace farside

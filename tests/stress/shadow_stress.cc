@@ -3,11 +3,12 @@
 // docs/internals/testing.md.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <list>
 #include <thread>
 
 #include "base/inject.h"
+#include "base/size.h"
+#include "command/command.h"
 #include "far_side.h"
 #include "worker.h"
 
@@ -21,37 +22,6 @@ constexpr bool kCanInject = true;
 #else
 constexpr bool kCanInject = false;
 #endif
-
-Settings settings_from(int argc, char** argv, int* exit_code) {
-  Settings s;
-  CLI::App app(
-      "Compares far memory with a shadow copy while threads do everything at random that a program can do to it.");
-  app.add_option("--seconds", s.seconds, "how long")->check(CLI::PositiveNumber);
-  app.add_option("--seed", s.seed, "of the random choices");
-  app.add_option("--threads", s.threads)->check(CLI::Range(1u, Commons::kStripes));
-  app.add_option("--memory", s.memory, "bytes of far memory in use")->transform(CLI::AsSizeValue(false));
-  app.add_option("--local", s.local, "percent of it that may be near; 0: changes all the time")
-      ->check(CLI::Range(0, 100));
-  app.add_option("--delivery", s.delivery)->check(CLI::IsMember({"signal", "handler"}));
-  app.add_option("--transport", s.transport)
-      ->check(CLI::IsMember({"direct", "copy", "shm", "tcp", "replicas", "shm_replicas"}));
-  app.add_option("--policy", s.policy)->check(CLI::IsMember({"fifo", "second-chance", "lru", "priority"}));
-  app.add_option("--evictors", s.evictors)->check(CLI::Range(1U, kMaxEvictors));
-  app.add_option("--writeback", s.writeback)->check(CLI::IsMember({"auto", "page", "line"}));
-  app.add_flag("--prefetch,!--no-prefetch", s.prefetch);
-  app.add_flag("--forks,!--no-forks", s.forks);
-  app.add_flag("--protect,!--no-protect", s.protect);
-  app.add_flag("--faults", s.faults, "make operations fail and pause");
-  try {
-    app.parse(argc, argv);
-    if (s.faults && !kCanInject) throw CLI::ValidationError("--faults needs a build with FARSIDE_EXPENSIVE_CHECKS");
-  } catch (const CLI::ParseError& e) {
-    *exit_code = app.exit(e);
-    if (*exit_code == 0) *exit_code = -1;
-  }
-  s.forks = s.forks && s.delivery == "signal";
-  return s;
-}
 
 Options options_of(const Settings& s) {
   Options o;
@@ -227,13 +197,50 @@ void run(const Settings& s) {
   if (far_side.leaks()) die("the server still holds a region of a client that is gone");
 }
 
-}  // namespace
-}  // namespace farside::stress
+void add_options(Command& command, Settings* s, std::string* memory) {
+  command.add_option("--seconds", &s->seconds, "how long").positive();
+  command.add_option("--seed", &s->seed, "of the random choices");
+  command.add_option("--threads", &s->threads, "").range(1u, Commons::kStripes);
+  command.add_option("--memory", memory, "far memory in use, as in 48M");
+  command.add_option("--local", &s->local, "percent of it that may be near; 0: changes all the time").range(0u, 100u);
+  command.add_option("--delivery", &s->delivery, "").one_of({"signal", "handler"});
+  command.add_option("--transport", &s->transport, "")
+      .one_of({"direct", "copy", "shm", "tcp", "replicas", "shm_replicas"});
+  command.add_option("--policy", &s->policy, "").one_of({"fifo", "second-chance", "lru", "priority"});
+  command.add_option("--evictors", &s->evictors, "").range(1U, kMaxEvictors);
+  command.add_option("--writeback", &s->writeback, "").one_of({"auto", "page", "line"});
+  command.add_flag("--prefetch,!--no-prefetch", &s->prefetch, "");
+  command.add_flag("--forks,!--no-forks", &s->forks, "");
+  command.add_flag("--protect,!--no-protect", &s->protect, "");
+  command.add_flag("--faults", &s->faults, "make operations fail and pause");
+}
 
-int main(int argc, char** argv) {
-  int exit_code = 0;
-  farside::stress::Settings settings = farside::stress::settings_from(argc, argv, &exit_code);
-  if (exit_code != 0) return exit_code < 0 ? 0 : exit_code;
-  farside::stress::run(settings);
+int run_checked(Settings s, const std::string& memory) {
+  if (s.faults && !kCanInject)
+    return fail(Status::error(EINVAL, "--faults needs a build with FARSIDE_EXPENSIVE_CHECKS"), kExitUsage);
+  if (!memory.empty()) {
+    Result<uint64_t> bytes = parse_size(memory);
+    if (!bytes.ok()) return fail(bytes.status(), kExitUsage);
+    s.memory = *bytes;
+  }
+  s.forks = s.forks && s.delivery == "signal";
+  run(s);
   return 0;
 }
+
+}  // namespace
+
+int run_stress(int argc, const char* const* argv) {
+  Command command(
+      "shadow_stress",
+      "Compares far memory with a shadow copy while threads do everything at random that a program can do to it.");
+  Settings settings;
+  std::string memory;
+  add_options(command, &settings, &memory);
+  command.set_action([&] { return run_checked(settings, memory); });
+  return command.run({argv + 1, argv + argc});
+}
+
+}  // namespace farside::stress
+
+int main(int argc, char** argv) { return farside::stress::run_stress(argc, argv); }

@@ -88,42 +88,42 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& app, std::vector<std::string> program) {
-  CLI::App* command = app.add_subcommand(
+void add_plan_command(Command& parent, std::vector<std::string> program) {
+  Command& command = parent.add_command(
       "plan", "Measure how much near memory a program needs: farside plan [OPTIONS] -- PROGRAM ARGS...");
   auto arguments = std::make_shared<PlanArguments>();
   plan::PlanSettings& settings = arguments->settings;
-  command->add_option("--shares", settings.shares, "percent of the heap that may be near, separated by commas")
-      ->type_name("LIST")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, 100u))
-      ->capture_default_str();
+  command.add_option("--shares", &settings.shares, "percent of the heap that may be near, separated by commas")
+      .value("LIST")
+      .separator(',')
+      .range(1u, 100u)
+      .show_default();
   command
-      ->add_option("--latency", settings.latencies, "microseconds that a page takes over another link; again for more")
-      ->type_name("US")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber);
-  command->add_option("--slowdown", arguments->slowdown, "against native, that you would accept")
-      ->type_name("SHARE")
-      ->capture_default_str();
-  command->add_option("--repeat", settings.repetitions, "repetitions, of which the median is told")
-      ->type_name("N")
-      ->check(CLI::Range(1u, kMaxRepetitions))
-      ->capture_default_str();
-  CLI::Option* predict =
-      command->add_flag("--predict", arguments->predicted, "predict from one observed run instead of measuring shares");
-  command->add_option("--seconds", arguments->predict.seconds, "that the observed run may take; 0: any time")
-      ->type_name("S")
-      ->check(CLI::NonNegativeNumber)
-      ->needs(predict)
-      ->capture_default_str();
-  command->add_flag("--check", arguments->checked, "measure --shares, too, and put them beside what was predicted")
-      ->needs(predict);
-  command->add_option("--json", arguments->json, "file for all figures, the machine and the commit")->type_name("FILE");
-  command->add_option("--svg", arguments->svg, "file for a line chart")->type_name("FILE");
+      .add_option("--latency", &settings.latencies, "microseconds that a page takes over another link; again for more")
+      .value("US")
+      .separator(',')
+      .positive();
+  command.add_option("--slowdown", &arguments->slowdown, "against native, that you would accept")
+      .value("SHARE")
+      .show_default();
+  command.add_option("--repeat", &settings.repetitions, "repetitions, of which the median is told")
+      .value("N")
+      .range(1u, kMaxRepetitions)
+      .show_default();
+  Option& predict =
+      command.add_flag("--predict", &arguments->predicted, "predict from one observed run instead of measuring shares");
+  command.add_option("--seconds", &arguments->predict.seconds, "that the observed run may take; 0: any time")
+      .value("S")
+      .non_negative()
+      .needs(predict)
+      .show_default();
+  command.add_flag("--check", &arguments->checked, "measure --shares, too, and put them beside what was predicted")
+      .needs(predict);
+  command.add_option("--json", &arguments->json, "file for all figures, the machine and the commit").value("FILE");
+  command.add_option("--svg", &arguments->svg, "file for a line chart").value("FILE");
   add_table_options(command, &arguments->options, {"--local", "--stats"});
-  command->footer(kHelp);
-  set_action(command, [arguments, program = std::move(program)] { return plan_program(*arguments, program); });
+  command.set_footer(kHelp);
+  command.set_action([arguments, program = std::move(program)] { return plan_program(*arguments, program); });
 }
 
 }  // namespace farside::cli

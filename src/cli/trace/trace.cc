@@ -99,17 +99,17 @@ int trace_program(const TraceArguments& arguments, const std::vector<std::string
 
 }  // namespace
 
-void add_trace_command(CLI::App& app, std::vector<std::string> program) {
-  CLI::App* command = app.add_subcommand(
+void add_trace_command(Command& parent, std::vector<std::string> program) {
+  Command& command = parent.add_command(
       "trace", "Run a program and tell which lines fault: farside trace [OPTIONS] -- PROGRAM ARGS...");
   auto arguments = std::make_shared<TraceArguments>();
   add_table_options(command, &arguments->options);
-  command->add_option("--out", arguments->out, "directory for the results (default: farside-trace)")->type_name("DIR");
-  command->add_option("--coverage", arguments->coverage, "percent of the faults that the table explains (default: 95)")
-      ->type_name("PERCENT")
-      ->check(CLI::Range(1.0, 100.0));
-  command->footer(kHelp);
-  set_action(command, [arguments, program = std::move(program)] {
+  command.add_option("--out", &arguments->out, "directory for the results (default: farside-trace)").value("DIR");
+  command.add_option("--coverage", &arguments->coverage, "percent of the faults that the table explains (default: 95)")
+      .value("PERCENT")
+      .range(1.0, 100.0);
+  command.set_footer(kHelp);
+  command.set_action([arguments, program = std::move(program)] {
     bool failed = false;
     int status = trace_program(*arguments, program, &failed);
     return failed ? status : end_like_child(status);

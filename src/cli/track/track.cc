@@ -228,28 +228,26 @@ int track_program(const TrackArguments& arguments, const std::vector<std::string
 
 }  // namespace
 
-void add_track_command(CLI::App& app, std::vector<std::string> program) {
-  CLI::App* command = app.add_subcommand(
+void add_track_command(Command& parent, std::vector<std::string> program) {
+  Command& command = parent.add_command(
       "track", "Tell which memory a program changes: farside track [OPTIONS] -p PID, or -- PROGRAM ARGS...");
   auto arguments = std::make_shared<TrackArguments>();
-  command->add_option("-p,--pid", arguments->pid, "a process that runs already")->type_name("PID");
-  command->add_option("--window", arguments->window_seconds, "seconds that a window lasts")
-      ->type_name("S")
-      ->check(CLI::Range(0.01, 3600.0))
-      ->capture_default_str();
-  command->add_option("--for", arguments->max_seconds, "stop tracking after so many seconds")
-      ->type_name("S")
-      ->check(CLI::PositiveNumber);
-  command->add_option("--out", arguments->out, "directory for track.json, track.csv and track.svg")->type_name("DIR");
+  command.add_option("-p,--pid", &arguments->pid, "a process that runs already").value("PID");
+  command.add_option("--window", &arguments->window_seconds, "seconds that a window lasts")
+      .value("S")
+      .range(0.01, 3600.0)
+      .show_default();
+  command.add_option("--for", &arguments->max_seconds, "stop tracking after so many seconds").value("S").positive();
+  command.add_option("--out", &arguments->out, "directory for track.json, track.csv and track.svg").value("DIR");
   command
-      ->add_option("--memory", arguments->memory,
-                   "room for copies of the program's pages (default: half of the memory that is available)")
-      ->type_name("SIZE");
-  command->add_option("--method", arguments->method, "how writes are tracked (default: the first of these that works)")
-      ->check(CLI::IsMember({"write-protect", "soft-dirty", "compare"}));
-  command->add_flag("--quiet", arguments->quiet, "print nothing but errors");
-  command->footer(kHelp);
-  set_action(command, [arguments, program = std::move(program)] {
+      .add_option("--memory", &arguments->memory,
+                  "room for copies of the program's pages (default: half of the memory that is available)")
+      .value("SIZE");
+  command.add_option("--method", &arguments->method, "how writes are tracked (default: the first of these that works)")
+      .one_of({"write-protect", "soft-dirty", "compare"});
+  command.add_flag("--quiet", &arguments->quiet, "print nothing but errors");
+  command.set_footer(kHelp);
+  command.set_action([arguments, program = std::move(program)] {
     int wait_status = 0;
     bool end_like = false;
     int status = track_program(*arguments, program, &wait_status, &end_like);

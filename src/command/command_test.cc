@@ -1,0 +1,128 @@
+#include "command/command.h"
+
+#include <gtest/gtest.h>
+
+namespace farside {
+namespace {
+
+struct Values {
+  std::string name, pool;
+  std::vector<unsigned> shares = {10, 50};
+  unsigned repetitions = 3;
+  double seconds = 0;
+  int pid = 0;
+  bool json = false, zram = true, all = false;
+};
+
+// A program with a command of each kind of option; the status of its action is 7.
+class CommandTest : public testing::Test {
+ protected:
+  CommandTest() {
+    program_.require_command();
+    program_.add_version_flag("--version", "test 1");
+    measure_.add_option("pid", &values_.pid, "a process").value("PID").positive();
+    measure_.add_option("-n,--name", &values_.name, "its name").value("NAME").one_of({"near", "far"});
+    measure_.add_option("--shares", &values_.shares, "percent near")
+        .value("LIST")
+        .separator(',')
+        .range(1u, 100u)
+        .show_default();
+    measure_.add_option("--repeat", &values_.repetitions, "repetitions").value("N").range(1u, 9u).show_default();
+    measure_.add_flag("!--no-zram", &values_.zram, "no swap");
+    Option& all = measure_.add_flag("--all", &values_.all, "everything");
+    measure_.add_option("--seconds", &values_.seconds, "time").value("S").non_negative().needs(all);
+    measure_.add_flag("--json", &values_.json, "print JSON");
+    measure_.set_footer("Example:\n  test measure");
+    measure_.set_action([] { return 7; });
+    Command& status = program_.add_command("status", "Show a pool");
+    status.add_option("--pool", &values_.pool, "address").value("HOST:PORT").required();
+    status.set_action([] { return 8; });
+  }
+
+  // The exit status and what stands on standard error.
+  std::pair<int, std::string> run(std::vector<std::string> arguments) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    int status = program_.run(std::move(arguments));
+    out_ = testing::internal::GetCapturedStdout();
+    return {status, testing::internal::GetCapturedStderr()};
+  }
+
+  Command program_{"test", "A program."};
+  Command& measure_ = program_.add_command("measure", "Measure a process");
+  Values values_;
+  std::string out_;
+};
+
+using Outcome = std::pair<int, std::string>;
+
+TEST_F(CommandTest, OptionsArriveInTheirTargets) {
+  EXPECT_EQ(run({"measure", "12", "-n", "far", "--shares", "5,20,100", "--no-zram", "--all", "--seconds=1.5"}),
+            (Outcome{7, ""}));
+  EXPECT_EQ(values_.pid, 12);
+  EXPECT_EQ(values_.name, "far");
+  EXPECT_EQ(values_.shares, (std::vector<unsigned>{5, 20, 100}));
+  EXPECT_EQ(values_.repetitions, 3U);
+  EXPECT_EQ(values_.seconds, 1.5);
+  EXPECT_FALSE(values_.zram);
+  EXPECT_TRUE(measure_.given("--name"));
+  EXPECT_FALSE(measure_.given("--repeat"));
+}
+
+TEST_F(CommandTest, MistakesAreOneLineThatNamesTheCommand) {
+  EXPECT_EQ(run({}), (Outcome{kExitUsage, "farside: error: A subcommand is required; see test --help\n"}));
+  EXPECT_EQ(run({"measure", "--repeat", "10"}),
+            (Outcome{kExitUsage, "farside: error: --repeat: Value 10 not in range 1 to 9; see test measure --help\n"}));
+  EXPECT_EQ(run({"measure", "--name", "nowhere"}),
+            (Outcome{kExitUsage, "farside: error: --name: nowhere not in {near,far}; see test measure --help\n"}));
+  EXPECT_EQ(run({"measure", "--seconds", "1"}),
+            (Outcome{kExitUsage, "farside: error: --seconds requires --all; see test measure --help\n"}));
+  EXPECT_EQ(run({"status"}), (Outcome{kExitUsage, "farside: error: --pool is required; see test status --help\n"}));
+  for (const char* pid : {"0", "-1", "x"}) EXPECT_EQ(run({"measure", pid}).first, kExitUsage);
+}
+
+TEST_F(CommandTest, HelpShowsDefaultsAndTheFooter) {
+  EXPECT_EQ(run({"measure", "--help"}).first, 0);
+  EXPECT_NE(out_.find("--repeat N:UINT in [1 - 9]=3"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("--name NAME:{near,far}"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("Example:\n  test measure"), std::string::npos) << out_;
+  EXPECT_EQ(run({"--version"}).first, 0);
+  EXPECT_EQ(out_, "test 1\n");
+}
+
+const OptionDescription& option(const CommandDescription& command, const std::string& name) {
+  static const OptionDescription none;
+  for (const OptionDescription& option : command.options) {
+    for (const std::string& other : option.names) {
+      if (other == name) return option;
+    }
+  }
+  ADD_FAILURE() << "no option " << name;
+  return none;
+}
+
+TEST_F(CommandTest, TheDescriptionHasAllThatTheHelpHas) {
+  CommandDescription program = program_.describe();
+  EXPECT_EQ(program.name, "test");
+  EXPECT_EQ(program.help, "A program.");
+  EXPECT_EQ(option(program, "--version").value, "");
+  ASSERT_EQ(program.commands.size(), 2U);
+  const CommandDescription& measure = program.commands[0];
+  EXPECT_EQ(measure.help, "Measure a process");
+  EXPECT_EQ(measure.footer, "Example:\n  test measure");
+  EXPECT_EQ(option(measure, "-h").names, (std::vector<std::string>{"-h", "--help"}));
+  EXPECT_TRUE(option(measure, "pid").positional);
+  const OptionDescription& name = option(measure, "-n");
+  EXPECT_EQ(name.names, (std::vector<std::string>{"-n", "--name"}));
+  EXPECT_EQ(name.value, "NAME");
+  EXPECT_EQ(name.help, "its name");
+  EXPECT_EQ(name.choices, (std::vector<std::string>{"near", "far"}));
+  EXPECT_FALSE(name.list || name.required || name.positional);
+  EXPECT_TRUE(option(measure, "--shares").list);
+  EXPECT_EQ(option(measure, "--repeat").default_value, "3");
+  EXPECT_EQ(option(measure, "--no-zram").value, "");
+  EXPECT_TRUE(option(program.commands[1], "--pool").required);
+}
+
+}  // namespace
+}  // namespace farside
