@@ -4,8 +4,8 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
-#include "bench/instructions.h"
 #include "farside/farside.h"
+#include "measure/instructions.h"
 #include "pager/page_word.h"
 #include "report/format.h"
 #include "report/machine.h"

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "base/clock.h"
-#include "bench/instructions.h"
 #include "bench/objects/lines.h"
+#include "measure/instructions.h"
 #include "measure/random.h"
 #include "report/format.h"
 

@@ -1,4 +1,4 @@
-#include "bench/instructions.h"
+#include "measure/instructions.h"
 
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -6,7 +6,7 @@
 
 #include <csignal>
 
-namespace farside::bench {
+namespace farside {
 
 std::optional<uint64_t> count_instructions(const std::function<void()>& work) {
   pid_t child = fork();
@@ -33,4 +33,4 @@ std::optional<uint64_t> count_instructions(const std::function<void()>& work) {
   return complete ? std::optional(steps) : std::nullopt;
 }
 
-}  // namespace farside::bench
+}  // namespace farside

@@ -5,10 +5,10 @@
 #include <functional>
 #include <optional>
 
-namespace farside::bench {
+namespace farside {
 
 // Instructions of work() and of a few calls around it: measure a difference to cancel those. Empty if tracing is not
 // permitted. Slow: some microseconds per instruction. The caller has no threads: work() runs in a forked child.
 std::optional<uint64_t> count_instructions(const std::function<void()>& work);
 
-}  // namespace farside::bench
+}  // namespace farside
