@@ -20,7 +20,7 @@
 #ifndef FARSIDE_OBJECT_H
 #define FARSIDE_OBJECT_H
 
-#include <farside/farside.h>
+#include <farside/scope_state.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -31,14 +31,6 @@ extern "C" {
 
 /* ---- Scopes ---- */
 
-/* The scopes of one thread or fiber. Written by that thread or fiber only; the evacuator reads it. */
-struct farside_scopes {
-  uint64_t epoch; /* farside_epoch when the outermost scope began; 0: no scope is open */
-  uint32_t depth; /* nested scopes that are open */
-  uint32_t held;  /* segments that must not be emptied before the outermost scope ends */
-};
-/* Those of the calling thread or fiber; NULL before its first scope. */
-extern __thread struct farside_scopes* farside_scopes_here __attribute__((tls_model("initial-exec")));
 extern uint64_t farside_epoch; /* a clock of the evacuator; never 0 */
 
 /* Internal: the slow paths of the functions below, at the first scope of a thread or fiber, and at the end of an

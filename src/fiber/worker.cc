@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "farside/object.h"
+#include "farside/scope_state.h"
 #include "fiber/runtime.h"
 
 // The scopes of the running thread of control: the thread's, or those of the fiber that it runs.
