@@ -1,4 +1,4 @@
-#include "cli/doctor_checks.h"
+#include "cli/doctor/checks.h"
 
 #include <fmt/format.h>
 #include <linux/userfaultfd.h>
@@ -14,7 +14,7 @@
 
 #include "base/bits.h"
 #include "base/size.h"
-#include "cli/probes.h"
+#include "cli/doctor/probes.h"
 #include "cli/track/write_tracker.h"
 #include "launch/preload.h"
 #include "report/machine.h"

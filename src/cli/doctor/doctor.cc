@@ -6,7 +6,7 @@
 
 #include "abi/options.h"
 #include "cli/commands.h"
-#include "cli/doctor_checks.h"
+#include "cli/doctor/checks.h"
 
 namespace farside::cli {
 namespace {

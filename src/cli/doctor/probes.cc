@@ -1,4 +1,4 @@
-#include "cli/probes.h"
+#include "cli/doctor/probes.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

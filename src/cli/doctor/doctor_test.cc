@@ -1,4 +1,4 @@
-#include "cli/doctor_checks.h"
+#include "cli/doctor/checks.h"
 
 #include <gtest/gtest.h>
 
