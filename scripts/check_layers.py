@@ -1,19 +1,27 @@
 #!/usr/bin/env python3
-"""Holds the order of layers: a file may include its own folder and folders of lower layers, nothing else.
+"""Checks which folder includes which.
 
-check_layers.py [ROOT]   prints file:line: message for every include that points up or sideways, and exits 1.
+check_layers.py [ROOT]   prints one line for each violation and exits 1 if there are any.
+
+- A file may include its own folder and folders of lower layers (LAYERS).
+- Within a layer that has sub-folders, SUBFOLDERS lists what each of them may include.
+- A public header belongs to the layers that implement it (OWNERS). Files of those layers and above may include it.
+- Public headers include public headers only.
+- Folders include each other without a cycle, those of KNOTS excepted. No folder has more than MAX_FILES files.
 """
 import re
 import sys
-from pathlib import Path
+from collections import defaultdict
+from pathlib import Path, PurePosixPath
 
-# Highest first; folders on one line are neighbours and may not include each other.
+# Highest first. Folders in one row may not include each other. `bench` is at the root, `containers` stands for
+# include/farside/containers, all others are in src/.
 LAYERS = [
     ["cli", "bench"],
     ["measure"],
     ["launch"],
     ["report", "command"],
-    ["preload", "libfarside"],
+    ["preload", "libfarside", "containers"],
     ["objects"],
     ["pager"],
     ["remote", "server"],
@@ -23,57 +31,209 @@ LAYERS = [
     ["base"],
 ]
 HEIGHT = {folder: -row for row, folders in enumerate(LAYERS) for folder in folders}
+
+# For each folder of a layer that has sub-folders: the other folders of the same layer that it may include.
+SUBFOLDERS = {
+    "bench": {"bench/all", "bench/objects", "bench/scaling"},
+    "bench/all": set(),
+    "bench/apps": set(),
+    "bench/objects": set(),
+    "bench/scaling": set(),
+    "cli": set(),
+    "cli/doctor": {"cli", "cli/track"},
+    "cli/plan": {"cli", "cli/plan/reuse", "cli/track"},
+    "cli/plan/reuse": set(),
+    "cli/trace": {"cli"},
+    "cli/track": {"cli"},
+    "pager": {"pager/policy"},
+    "pager/policy": {"pager"},
+    "preload": {"preload/guard", "preload/heap", "preload/trace"},
+    "preload/guard": {"preload", "preload/heap", "preload/trace"},
+    "preload/heap": {"preload", "preload/guard", "preload/trace"},
+    "preload/trace": {"preload/guard"},
+}
+# Folders that are one unit, as a fork, a trap and a page fault each concern all of them. Cycles inside are permitted.
+KNOTS = [
+    {"preload", "preload/guard", "preload/heap", "preload/trace"},
+    {"pager", "pager/policy"},
+]
+
+PUBLIC = "farside"  # include/farside, what programs include
+OWNERS = {
+    "farside/farside.h": {"preload", "libfarside"},
+    "farside/fiber.h": {"fiber"},
+    "farside/fiber.hpp": {"fiber"},
+    "farside/scope_state.h": {"fiber"},
+    "farside/object.h": {"objects"},
+    "farside/ptr.hpp": {"objects"},
+    "farside/scope.hpp": {"objects"},
+    "farside/structure.hpp": {"objects"},
+    "farside/containers/": {"containers"},
+}
+
+MAX_FILES = 40
 SOURCES = {".h", ".hpp", ".c", ".cc"}
-PUBLIC = "farside"  # include/farside: what programs see; every folder may include it
-INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(farside/[^>]+)>)')
+APPS = "bench/apps"  # programs as a user writes them: own headers by name, public headers, nothing of src
 
 
-def layer_of(path):
-    """The layer that a path relative to the root belongs to, or None where none is checked."""
-    parts = path.parts
-    if parts[0] == "src" and len(parts) > 2:
-        return parts[1]
-    if parts[:2] == ("include", PUBLIC):
-        return PUBLIC
-    return parts[0] if parts[0] in ("python", "bench") else None
+def owners_of(header):
+    """The layers that own a public header, or None for a header that OWNERS lacks."""
+    return OWNERS.get(header) or next((OWNERS[key] for key in OWNERS if key.endswith("/") and header.startswith(key)),
+                                      None)
 
 
-def problem_with(layer, included):
-    """What is wrong with an include seen in a layer, or None."""
-    folder, slash, _ = included.partition("/")
-    if folder in (layer, PUBLIC):
+def folder_of(path):
+    """The folder of a checked file as LAYERS and SUBFOLDERS name it ("cli/trace", "bench"), or None."""
+    parts = path.parts[:-1]
+    if parts[:1] == ("src",) and len(parts) > 1:
+        return "/".join(parts[1:])
+    if parts[:1] == ("bench",) or parts[:2] == ("include", PUBLIC):
+        return "/".join(parts if parts[0] == "bench" else parts[1:])
+    return None
+
+
+def is_public(folder):
+    return folder.split("/")[0] == PUBLIC
+
+
+def layers_of(path):
+    """The layers that a file belongs to: several for a public header with several owners."""
+    folder = folder_of(path)
+    if not is_public(folder):
+        return {folder.split("/")[0]}
+    return owners_of("/".join(path.parts[1:])) or set()
+
+
+def direction(layer, other):
+    """How an include of another layer is forbidden, or None."""
+    if HEIGHT[other] < HEIGHT[layer]:
         return None
-    if layer == PUBLIC:
-        return f'an installed header may include "{PUBLIC}/..." only, not "{included}"'
+    return "points up" if HEIGHT[other] > HEIGHT[layer] else "points sideways"
+
+
+def public_problem(layers, header):
+    owners = owners_of(header)
+    if owners is None:
+        return f'"{header}" has no owner; add it to OWNERS in scripts/check_layers.py'
+    if any(layer in owners or not direction(layer, owner) for layer in layers for owner in owners):
+        return None
+    return f'{" and ".join(sorted(layers))} may not include "{header}", which belongs to {" and ".join(sorted(owners))}'
+
+
+def folder_problem(folder, included):
+    other, slash, _ = included.rpartition("/")
+    if folder == APPS:
+        return None if not slash else f'{APPS} may include public headers only, not "{included}"'
     if not slash:
-        return f'"{included}" does not name its folder' if layer not in ("python", "bench") else None
-    if folder not in HEIGHT:
-        return f'"{included}": {folder} is no layer' if layer not in ("python", "bench") else None
+        return f'"{included}" does not name its folder'
+    layer, other_layer = folder.split("/")[0], other.split("/")[0]
+    if other_layer not in HEIGHT:
+        return f'"{included}": {other_layer} is no layer'
     if layer not in HEIGHT:
-        return f"src/{layer} is no layer; add it to LAYERS in scripts/check_layers.py"
-    if HEIGHT[folder] < HEIGHT[layer]:
+        return f"{layer} is no layer; add it to LAYERS in scripts/check_layers.py"
+    if layer != other_layer:
+        wrong = direction(layer, other_layer)
+        return f'{layer} may not include "{included}": that {wrong}' if wrong else None
+    if folder == other or other in SUBFOLDERS.get(folder, ()):
         return None
-    way = "up" if HEIGHT[folder] > HEIGHT[layer] else "sideways"
-    return f'{layer} may not include "{included}": that points {way}'
+    if folder not in SUBFOLDERS:
+        return f"{folder} is unknown; add it to SUBFOLDERS in scripts/check_layers.py"
+    return f'{folder} may not include "{included}"'
+
+
+def problem_with(path, included):
+    """What is wrong with an include in a file, or None. The path is relative to the root."""
+    folder = folder_of(path)
+    if included.startswith(PUBLIC + "/"):
+        return public_problem(layers_of(path), included)
+    if is_public(folder):
+        return f'a public header may include "{PUBLIC}/..." only, not "{included}"'
+    return folder_problem(folder, included)
+
+
+def includes_of(file):
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if match := INCLUDE.match(line):
+            yield number, match.group(1) or match.group(2)
 
 
 def check_file(root, path):
     relative = path.relative_to(root)
-    layer = layer_of(relative)
-    if layer is None:
+    if not layers_of(relative):
+        yield f'{relative}:1: {public_problem(set(), "/".join(relative.parts[1:]))}'
         return
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        match = INCLUDE.match(line)
-        problem = problem_with(layer, match.group(1)) if match else None
-        if problem:
+    for number, included in includes_of(path):
+        if problem := problem_with(relative, included):
             yield f"{relative}:{number}: {problem}"
 
 
-def check_tree(root):
-    for top in ("src", "include", "python", "bench"):
+def checked_files(root):
+    for top in ("src", "include", "bench"):
         for path in sorted((root / top).rglob("*")):
-            if path.suffix in SOURCES:
-                yield from check_file(root, path)
+            if path.suffix in SOURCES and folder_of(path.relative_to(root)):
+                yield path
+
+
+def folder_graph(root):
+    """folder -> {included folder: "file:line" of one such include}. Public headers count as their own folder."""
+    graph = defaultdict(dict)
+    for path in checked_files(root):
+        relative = path.relative_to(root)
+        for number, included in includes_of(path):
+            other = str(PurePosixPath(included).parent)
+            if other not in (".", folder_of(relative)):
+                graph[folder_of(relative)].setdefault(other, f"{relative}:{number}")
+    return graph
+
+
+def in_one_knot(folder, other):
+    return any(folder in knot and other in knot for knot in KNOTS)
+
+
+def find_cycle(graph):
+    """Folders that include each other in a circle, the first one repeated at the end; [] if there are none."""
+    finished, path = set(), []
+
+    def visit(folder):
+        if folder in path:
+            return path[path.index(folder):] + [folder]
+        if folder in finished:
+            return []
+        path.append(folder)
+        for other in sorted(graph.get(folder, ())):
+            if not in_one_knot(folder, other) and (cycle := visit(other)):
+                return cycle
+        finished.add(path.pop())
+        return []
+
+    for start in sorted(graph):
+        if cycle := visit(start):
+            return cycle
+    return []
+
+
+def check_cycles(root):
+    graph = folder_graph(root)
+    cycle = find_cycle(graph)
+    if cycle:
+        places = ", ".join(graph[a][b] for a, b in zip(cycle, cycle[1:]))
+        yield f'cycle of includes: {" -> ".join(cycle)} ({places})'
+
+
+def check_sizes(root):
+    for top in ("src", "include", "bench", "tests", "scripts"):
+        for folder in sorted(path for path in (root / top).rglob("*") if path.is_dir() and path.name != "__pycache__"):
+            count = sum(1 for path in folder.iterdir() if path.is_file())
+            if count > MAX_FILES:
+                yield f"{folder.relative_to(root)}: {count} files; at most {MAX_FILES} in a folder"
+
+
+def check_tree(root):
+    for path in checked_files(root):
+        yield from check_file(root, path)
+    yield from check_cycles(root)
+    yield from check_sizes(root)
 
 
 def main():

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """Tests of check_layers.py on small trees made up here."""
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -9,40 +11,131 @@ import check_layers
 
 class CheckLayersTest(unittest.TestCase):
     def problems(self, path, text):
+        return self.problems_of({path: text})
+
+    def problems_of(self, files):
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / path
-            file.parent.mkdir(parents=True)
-            file.write_text(text, encoding="utf-8")
+            for path, text in files.items():
+                file = Path(folder) / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text, encoding="utf-8")
             return list(check_layers.check_tree(Path(folder)))
 
-    def test_down_own_folder_and_system_headers_are_fine(self):
-        text = '#include "base/os.h"\n#include "pager/uffd.h"\n#include "farside/farside.h"\n#include <heap/x.h>\n'
+    def assert_forbidden(self, path, included, message=""):
+        found = self.problems(path, f'#include "{included}"\n')
+        self.assertTrue(found, f"{path} includes {included}")
+        self.assertIn(message, found[0])
+
+    def assert_allowed(self, path, included):
+        self.assertEqual(self.problems(path, f'#include "{included}"\n'), [])
+
+    def test_down_own_folder_and_system_headers_are_allowed(self):
+        text = '#include "base/os.h"\n#include "pager/uffd.h"\n#include "farside/fiber.h"\n#include <heap/x.h>\n'
         self.assertEqual(self.problems("src/pager/fault.cc", text), [])
 
-    def test_up_is_named_with_file_and_line(self):
+    def test_up_is_reported_with_file_and_line(self):
         found = self.problems("src/base/os.cc", '\n  #  include "pager/pager.h"\n')
         self.assertEqual(found, ['src/base/os.cc:2: base may not include "pager/pager.h": that points up'])
 
     def test_neighbours_are_sideways(self):
-        found = self.problems("src/remote/store.cc", '#include "server/server.h"\n')
-        self.assertEqual(len(found), 1)
-        self.assertIn("sideways", found[0])
+        self.assert_forbidden("src/remote/store.cc", "server/server.h", "sideways")
 
     def test_includes_name_their_folder(self):
-        self.assertIn("does not name its folder", self.problems("src/base/os.cc", '#include "os.h"\n')[0])
-        self.assertIn("no layer", self.problems("src/base/os.cc", '#include "vendor/os.h"\n')[0])
+        self.assert_forbidden("src/base/os.cc", "os.h", "does not name its folder")
+        self.assert_forbidden("src/base/os.cc", "vendor/os.h", "no layer")
 
-    def test_a_new_folder_must_be_given_a_layer(self):
-        self.assertIn("add it to LAYERS", self.problems("src/novel/x.cc", '#include "base/os.h"\n')[0])
+    def test_a_new_folder_needs_a_layer(self):
+        self.assert_forbidden("src/novel/x.cc", "base/os.h", "add it to LAYERS")
+        self.assert_forbidden("src/cli/novel/x.cc", "cli/run.h", "add it to SUBFOLDERS")
 
-    def test_installed_headers_stand_alone(self):
-        self.assertIn("installed header", self.problems("include/farside/ptr.hpp", '#include "base/bits.h"\n')[0])
-        self.assertEqual(self.problems("include/farside/ptr.hpp", '#include "farside/scope.hpp"\n'), [])
+    def test_every_folder_of_the_repository_is_known(self):
+        root = Path(check_layers.__file__).parents[1]
+        folders = {check_layers.folder_of(path.relative_to(root)) for path in check_layers.checked_files(root)}
+        for folder in folders:
+            if not check_layers.is_public(folder):
+                self.assertIn(folder.split("/")[0], check_layers.HEIGHT)
+                self.assertTrue("/" not in folder or folder in check_layers.SUBFOLDERS, folder)
+
+    def test_subfolders_include_what_their_list_names(self):
+        self.assert_allowed("src/cli/plan/x.cc", "cli/plan/reuse/shards.h")
+        self.assert_allowed("src/cli/plan/x.cc", "cli/track/areas.h")
+        self.assert_forbidden("src/cli/plan/reuse/x.cc", "cli/plan/plan.h", "cli/plan/reuse may not include")
+        self.assert_forbidden("src/cli/trace/x.cc", "cli/track/areas.h")
+        self.assert_forbidden("src/cli/track/x.cc", "cli/trace/table.h")
+        self.assert_forbidden("src/cli/x.cc", "cli/track/areas.h")
+        self.assert_forbidden("src/preload/trace/x.cc", "preload/heap/far_heap.h")
+        self.assert_forbidden("bench/objects/x.cc", "bench/scaling/model.h")
+        self.assert_forbidden("bench/objects/x.cc", "bench/paging.h")
+
+    def test_subfolders_have_the_layer_of_their_folder(self):
+        self.assert_forbidden("src/pager/policy/x.cc", "objects/segment.h", "pager may not include")
+        self.assert_forbidden("src/pager/x.cc", "preload/heap/far_heap.h", "points up")
+        self.assert_allowed("src/preload/heap/x.cc", "pager/policy/policy.h")
+
+    def test_public_headers_include_public_headers_only(self):
+        self.assert_forbidden("include/farside/ptr.hpp", "base/bits.h", "a public header")
+        self.assert_allowed("include/farside/ptr.hpp", "farside/scope.hpp")
+
+    def test_public_headers_belong_to_layers(self):
+        self.assert_forbidden("src/fiber/worker.cc", "farside/object.h", 'fiber may not include "farside/object.h"')
+        self.assert_forbidden("src/pager/pager.cc", "farside/ptr.hpp", "belongs to objects")
+        self.assert_forbidden("src/objects/api.cc", "farside/farside.h", "belongs to libfarside and preload")
+        self.assert_forbidden("src/preload/runtime.cc", "farside/containers/list.hpp", "belongs to containers")
+        self.assert_allowed("src/fiber/worker.cc", "farside/scope_state.h")
+        self.assert_allowed("src/objects/api.cc", "farside/object.h")
+        self.assert_allowed("src/libfarside/region.cc", "farside/farside.h")
+        self.assert_allowed("bench/objects/map.cc", "farside/containers/list.hpp")
+
+    def test_public_headers_keep_the_order_among_themselves(self):
+        found = self.problems("include/farside/fiber.h", "#include <farside/object.h>\n")
+        self.assertIn("include/farside/fiber.h:1: fiber may not include", found[0])
+        self.assert_forbidden("include/farside/object.h", "farside/farside.h")
+        self.assert_allowed("include/farside/containers/list.hpp", "farside/structure.hpp")
+
+    def test_a_new_public_header_needs_an_owner(self):
+        self.assertIn("add it to OWNERS", self.problems("include/farside/novel.h", "")[0])
+        self.assert_forbidden("src/pager/pager.cc", "farside/novel.h", "add it to OWNERS")
+
+    def test_applications_include_public_headers_only(self):
+        self.assert_allowed("bench/apps/gups.cc", "app.h")
+        self.assert_allowed("bench/apps/gups.cc", "farside/containers/array.hpp")
+        self.assert_forbidden("bench/apps/gups.cc", "base/os.h", "public headers only")
 
     def test_bench_is_a_top_layer_and_tests_are_free(self):
-        self.assertEqual(self.problems("bench/micro/x.cc", '#include "heap/far_heap.h"\n#include "x.h"\n'), [])
-        self.assertIn("sideways", self.problems("bench/micro/x.cc", '#include "cli/commands.h"\n')[0])
-        self.assertEqual(self.problems("tests/stress/x.cc", '#include "cli/commands.h"\n'), [])
+        self.assert_allowed("bench/paging.cc", "measure/swap.h")
+        self.assert_forbidden("bench/paging.cc", "cli/commands.h", "sideways")
+        self.assert_allowed("tests/stress/x.cc", "cli/commands.h")
+
+    def test_cycles_are_found(self):
+        files = {"src/base/a.cc": '#include "abi/b.h"\n', "src/abi/b.h": '#include "pager/c.h"\n',
+                 "src/pager/c.h": '#include "base/a.h"\n'}
+        found = self.problems_of(files)[-1]
+        self.assertIn("cycle of includes: abi -> pager -> base -> abi", found)
+        self.assertIn("src/pager/c.h:1", found)
+
+    def test_cycles_through_subfolders_are_found(self):
+        files = {"src/cli/a.cc": '#include "cli/track/b.h"\n', "src/cli/track/b.h": '#include "cli/a.h"\n'}
+        self.assertIn("cycle of includes: cli -> cli/track -> cli", self.problems_of(files)[-1])
+
+    def test_a_knot_is_one_unit(self):
+        inside = {"src/pager/a.h": '#include "pager/policy/b.h"\n', "src/pager/policy/b.h": '#include "pager/a.h"\n'}
+        self.assertEqual(self.problems_of(inside), [])
+
+    def test_large_folders_are_found(self):
+        files = {f"src/base/f{number}.h": "" for number in range(check_layers.MAX_FILES)}
+        self.assertEqual(self.problems_of(files), [])
+        files["src/base/one_more.h"] = ""
+        self.assertEqual(self.problems_of(files), ["src/base: 41 files; at most 40 in a folder"])
+
+    def test_the_program_exits_1_and_prints_the_problem(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "src/base/os.cc"
+            file.parent.mkdir(parents=True)
+            file.write_text('#include "pager/pager.h"\n', encoding="utf-8")
+            command = [sys.executable, "-B", check_layers.__file__, folder]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("src/base/os.cc:1: base may not include", result.stderr)
 
 
 if __name__ == "__main__":
