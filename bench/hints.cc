@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "farside/farside.h"
 #include "measure/instructions.h"
-#include "pager/page_word.h"
+#include "pager/pages/page_word.h"
 #include "report/format.h"
 #include "report/machine.h"
 #include "report/statistics.h"

@@ -7,7 +7,7 @@ check_layers.py [ROOT]   prints one line for each violation and exits 1 if there
 - Within a layer that has sub-folders, SUBFOLDERS lists what each of them may include.
 - A public header belongs to the layers that implement it (OWNERS). Files of those layers and above may include it.
 - Public headers include public headers only.
-- Folders include each other without a cycle, those of KNOTS excepted. No folder has more than MAX_FILES files.
+- Folders include each other without a cycle. No folder has more than MAX_FILES files.
 """
 import re
 import sys
@@ -45,18 +45,14 @@ SUBFOLDERS = {
     "cli/plan/reuse": set(),
     "cli/trace": {"cli"},
     "cli/track": {"cli"},
-    "pager": {"pager/policy"},
-    "pager/policy": {"pager"},
+    "pager": {"pager/pages", "pager/policy"},
+    "pager/pages": set(),
+    "pager/policy": {"pager/pages"},
     "preload": {"preload/guard", "preload/heap", "preload/trace"},
-    "preload/guard": {"preload", "preload/heap", "preload/trace"},
-    "preload/heap": {"preload", "preload/guard", "preload/trace"},
-    "preload/trace": {"preload/guard"},
+    "preload/guard": {"preload/heap", "preload/trace"},
+    "preload/heap": {"preload/trace"},
+    "preload/trace": set(),
 }
-# Folders that are one unit, as a fork, a trap and a page fault each concern all of them. Cycles inside are permitted.
-KNOTS = [
-    {"preload", "preload/guard", "preload/heap", "preload/trace"},
-    {"pager", "pager/policy"},
-]
 
 PUBLIC = "farside"  # include/farside, what programs include
 OWNERS = {
@@ -187,10 +183,6 @@ def folder_graph(root):
     return graph
 
 
-def in_one_knot(folder, other):
-    return any(folder in knot and other in knot for knot in KNOTS)
-
-
 def find_cycle(graph):
     """Folders that include each other in a circle, the first one repeated at the end; [] if there are none."""
     finished, path = set(), []
@@ -202,7 +194,7 @@ def find_cycle(graph):
             return []
         path.append(folder)
         for other in sorted(graph.get(folder, ())):
-            if not in_one_knot(folder, other) and (cycle := visit(other)):
+            if cycle := visit(other):
                 return cycle
         finished.add(path.pop())
         return []

@@ -23,7 +23,7 @@
 #include "base/os.h"
 #include "base/sync.h"
 #include "objects/ptr_word.h"
-#include "pager/page_word.h"
+#include "pager/pages/page_word.h"
 
 namespace farside::objects {
 

@@ -29,7 +29,7 @@
 #include "pager/context.h"
 #include "pager/far_space.h"
 #include "pager/frames.h"
-#include "pager/page_table.h"
+#include "pager/pages/page_table.h"
 #include "pager/policy/policy.h"
 #include "pager/stats.h"
 #include "pager/twins.h"

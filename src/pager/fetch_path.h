@@ -16,7 +16,7 @@
 #include "pager/evictor_group.h"
 #include "pager/far_space.h"
 #include "pager/frames.h"
-#include "pager/page_table.h"
+#include "pager/pages/page_table.h"
 #include "pager/policy/policy.h"
 #include "pager/thread_slot.h"
 

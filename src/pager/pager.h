@@ -21,7 +21,7 @@
 #include "pager/fault_path.h"
 #include "pager/frames.h"
 #include "pager/hint_path.h"
-#include "pager/page_table.h"
+#include "pager/pages/page_table.h"
 #include "pager/policy/policy_set.h"
 #include "pager/range_ops.h"
 #include "pager/space_allocator.h"

@@ -11,7 +11,7 @@
 #pragma once
 #include <cstdint>
 
-#include "pager/page_word.h"
+#include "pager/pages/page_word.h"
 
 namespace farside::pager {
 

@@ -20,7 +20,7 @@
 #include "base/sync.h"
 #include "pager/frames.h"
 #include "pager/lines.h"
-#include "pager/page_word.h"
+#include "pager/pages/page_word.h"
 
 namespace farside::pager {
 

@@ -1,5 +1,5 @@
-#include "preload/runtime.h"
-
+// The preload library as a whole: reads the options, connects, sets up pager, guard and heap before main(), and reports
+// at the end. The process's only mutable globals are in src/preload.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -9,12 +9,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "abi/options.h"
 #include "base/log.h"
 #include "fiber/wait.h"
 #include "objects/api.h"
 #include "pager/handler.h"
 #include "preload/control.h"
 #include "preload/guard/guard.h"
+#include "preload/guard/process.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/traps.h"
 #include "preload/heap/far_heap.h"

@@ -11,7 +11,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "pager/page_word.h"
+#include "pager/pages/page_word.h"
 
 namespace farside::model {
 

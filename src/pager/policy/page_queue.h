@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/near.h"
-#include "pager/page_word.h"
+#include "pager/pages/page_word.h"
 
 namespace farside::pager {
 

@@ -22,7 +22,7 @@
 
 #include "abi/options.h"
 #include "base/near.h"
-#include "pager/page_table.h"
+#include "pager/pages/page_table.h"
 
 namespace farside::pager {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "abi/options.h"
-#include "pager/page_word.h"
+#include "pager/pages/page_word.h"
 
 namespace farside::pager {
 

@@ -21,14 +21,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "preload/guard/fork.h"
 #include "preload/guard/guard.h"
+#include "preload/guard/process.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/special_calls.h"
 #include "preload/guard/traps.h"
 #include "preload/heap/far_heap.h"
-#include "preload/heap/fork.h"
 #include "preload/heap/mappings.h"
-#include "preload/runtime.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define STACK_POINTER reinterpret_cast<uint64_t>(__builtin_frame_address(0))

@@ -10,9 +10,9 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
 #include "preload/heap/mappings.h"
-#include "preload/runtime.h"
 
 namespace farside::preload {
 namespace {

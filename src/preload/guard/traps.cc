@@ -13,11 +13,11 @@
 
 #include "base/log.h"
 #include "base/sync.h"
+#include "preload/guard/fork.h"
 #include "preload/guard/guard.h"
+#include "preload/guard/process.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/syscall_table.h"
-#include "preload/heap/fork.h"
-#include "preload/runtime.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59

@@ -267,9 +267,10 @@ Status start_trace(const char* file, pager::Pager* pager) {
   if (!r.entries || !r.hints) {
     return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
   }
-  Status stacks = start_stacks();
+  auto far_begin = reinterpret_cast<uint64_t>(pager->base());
+  Status stacks = start_stacks(far_begin, pager->space_bytes());
   if (!stacks.ok()) return stacks;
-  Status sites = start_sites(reinterpret_cast<uint64_t>(pager->base()), pager->space_bytes());
+  Status sites = start_sites(far_begin, pager->space_bytes());
   if (!sites.ok()) return sites;
   g_tracing = true;
   return {};

@@ -12,7 +12,6 @@
 
 #include "base/bits.h"
 #include "base/os.h"
-#include "preload/guard/guard.h"
 
 // glibc: the stack pointer at the start of the program. Only arguments and environment are above it.
 extern "C" void* __libc_stack_end;
@@ -112,6 +111,7 @@ struct CodeMap {
 std::atomic<CodeMap*> g_code{nullptr};
 std::atomic<bool> g_code_stale{true};
 std::atomic<bool> g_code_busy{false};
+uint64_t g_far_begin = 0, g_far_bytes = 0;
 unsigned g_code_maps = 0;  // guarded by g_code_busy
 
 // Reads the mappings again, unless another thread does; the caller then uses the present version.
@@ -175,7 +175,7 @@ bool on_own_stack(uint64_t sp) {
   TracedThread& t = t_traced;
   auto inside = [&] { return sp >= t.stack_low && sp < t.stack_high; };
   if (inside()) return true;
-  if (is_far(reinterpret_cast<void*>(sp))) return false;  // its pages may be absent
+  if (sp - g_far_begin < g_far_bytes) return false;  // its pages may be absent
   if (t.lookups < kMaxLookups) find_own_stack(t, sp);
   return inside();
 }
@@ -239,7 +239,9 @@ uint64_t keep(uint64_t key, const StackRegisters& registers, bool own) {
 
 }  // namespace
 
-Status start_stacks() {
+Status start_stacks(uint64_t far_begin, uint64_t far_bytes) {
+  g_far_begin = far_begin;
+  g_far_bytes = far_bytes;
   g_stacks = static_cast<TraceStack*>(os::map_near(kMaxTraceStacks * sizeof(TraceStack)));
   g_bytes = static_cast<std::byte*>(os::map_near(kMaxStackBytes));
   if (!g_stacks || !g_bytes) {

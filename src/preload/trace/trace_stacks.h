@@ -17,7 +17,8 @@ struct StackRegisters {
 inline constexpr uint64_t kMaxTraceStacks = 16384;
 inline constexpr uint64_t kMaxStackBytes = uint64_t{64} << 20;  // of all copies together
 
-Status start_stacks();
+// Stacks in [far_begin, far_begin + far_bytes) are not the program's own: only near ones can be read in a fault.
+Status start_stacks(uint64_t far_begin, uint64_t far_bytes);
 
 // Records the stack, and returns its key; 0: the table is full.
 uint64_t note_stack(const StackRegisters& registers);

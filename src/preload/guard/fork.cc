@@ -1,9 +1,9 @@
-#include "preload/heap/fork.h"
+#include "preload/guard/fork.h"
 
 #include "objects/api.h"
 #include "preload/guard/guard.h"
+#include "preload/guard/process.h"
 #include "preload/heap/mappings.h"
-#include "preload/runtime.h"
 
 namespace farside::preload {
 

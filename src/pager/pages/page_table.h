@@ -4,7 +4,7 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "pager/page_word.h"
+#include "pager/pages/page_word.h"
 
 namespace farside::pager {
 

@@ -1,8 +1,5 @@
-// The preload library as a whole. A constructor reads the options, connects to the servers and sets up pager, heap and
-// guard before main(); a destructor reports. The mutable globals of a process are in src/preload, since its signal
-// handlers and libc wrappers have no other place for state.
+// What the guarded calls need of the process as a whole. runtime.cc implements it.
 #pragma once
-#include "abi/options.h"
 
 namespace farside::preload {
 
