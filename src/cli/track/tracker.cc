@@ -138,7 +138,7 @@ bool Tracker::read_batch(bool keep_only, Window* window) {
     replaced_ = event == Tracee::Event::kNewProgram || event == Tracee::Event::kEnded;
     for (size_t i = 0; i < got && !replaced_; i++) {
       const std::byte* now = buffer_.data() + i * kPageSize;
-      if (!keep_only) compare_piece(batch_[done + i], now, window);
+      if (!keep_only) compare_with_snapshot(batch_[done + i], now, window);
       snapshot_->keep(batch_[done + i].address, now);
     }
     done += got;
@@ -152,26 +152,26 @@ bool Tracker::read_batch(bool keep_only, Window* window) {
   return !replaced_;
 }
 
-void Tracker::compare_piece(const Piece& piece, const std::byte* now, Window* window) {
-  Snapshot::Page before = snapshot_->find(piece.address);
+void Tracker::compare_with_snapshot(const BatchPage& page, const std::byte* now, Window* window) {
+  Snapshot::Page before = snapshot_->find(page.address);
   alignas(64) std::byte file_page[kPageSize];
   bool known = before.seen == Snapshot::Seen::kWithContent;
-  if (before.seen == Snapshot::Seen::kNever && piece.area->backing == Backing::kZeros) {
+  if (before.seen == Snapshot::Seen::kNever && page.area->backing == Backing::kZeros) {
     before.content = kZeroPage;
     known = true;
-  } else if (before.seen == Snapshot::Seen::kNever && piece.area->backing == Backing::kFile) {
-    known = files_->read(*piece.area, piece.address, file_page);
+  } else if (before.seen == Snapshot::Seen::kNever && page.area->backing == Backing::kFile) {
+    known = files_->read(*page.area, page.address, file_page);
     before.content = file_page;
   }
   window->compared_pages++;
   if (!known) {
-    bool first_seen = before.seen == Snapshot::Seen::kNever && piece.area->backing == Backing::kSharedFile;
+    bool first_seen = before.seen == Snapshot::Seen::kNever && page.area->backing == Backing::kSharedFile;
     if (!first_seen) window->changes.uncompared_pages++;
     return;
   }
   PageChange change = compare_page(before.content, now);
-  window->changes.add(piece.address, change);
-  if (!piece.known && change.bytes > 0) window->changes.written_pages++;
+  window->changes.add(page.address, change);
+  if (!page.known && change.bytes > 0) window->changes.written_pages++;
 }
 
 }  // namespace farside::cli::track

@@ -57,7 +57,7 @@ class Tracker {
   uint64_t snapshot_bytes() const { return snapshot_ ? snapshot_->bytes() : 0; }
 
  private:
-  struct Piece {
+  struct BatchPage {
     const Area* area;
     uint64_t address;
     bool known;  // known to be written; otherwise only present
@@ -66,7 +66,7 @@ class Tracker {
   Status take_area(const Area& area, bool keep_only, Window* window);
   void add_pages(const Area& area, const Written& written, bool keep_only, Window* window);
   bool read_batch(bool keep_only, Window* window);
-  void compare_piece(const Piece& piece, const std::byte* now, Window* window);
+  void compare_with_snapshot(const BatchPage& page, const std::byte* now, Window* window);
 
   Tracee& tracee_;
   uint64_t max_bytes_;
@@ -75,7 +75,7 @@ class Tracker {
   std::unique_ptr<Snapshot> snapshot_;
   std::unique_ptr<MappedFiles> files_;
   std::vector<Area> areas_;
-  std::vector<Piece> batch_;
+  std::vector<BatchPage> batch_;
   std::vector<std::byte> buffer_;
   uint64_t first_ns_ = 0, window_ns_ = 0;
   bool replaced_ = false;  // another program is running: what is read does not belong to these areas

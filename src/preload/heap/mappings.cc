@@ -16,17 +16,18 @@ namespace {
 constexpr size_t kMinBytes = 64 * kKiB;  // smaller mappings stay near
 constexpr int kStayNear = MAP_SHARED | MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_32BIT | MAP_LOCKED;
 
-struct Piece {
+struct Mapping {
   uint64_t end;
   bool committed;  // false: PROT_NONE since it was mapped; no memory is reserved for it yet
 };
-using Pieces = std::map<uint64_t, Piece, std::less<>, NearAllocator<std::pair<const uint64_t, Piece>>>;
+using Mappings = std::map<uint64_t, Mapping, std::less<>, NearAllocator<std::pair<const uint64_t, Mapping>>>;
 
 pager::Pager* g_pager = nullptr;
-Mutex g_mutex;  // guards g_pieces; held while pieces change, before the pager's own locks (docs/internals/locking.md)
-alignas(Pieces) char g_storage[sizeof(Pieces)];
+// Guards g_mappings; held while mappings change, before the pager's own locks (docs/internals/locking.md).
+Mutex g_mutex;
+alignas(Mappings) char g_storage[sizeof(Mappings)];
 
-Pieces& pieces() { return *reinterpret_cast<Pieces*>(g_storage); }
+Mappings& mappings() { return *reinterpret_cast<Mappings*>(g_storage); }
 std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
 
@@ -38,56 +39,56 @@ struct Locked {
   LockGuard<Mutex> guard{g_mutex};
 };
 
-// Makes `address` a boundary between pieces.
+// Makes `address` a boundary between mappings.
 void split_at(uint64_t address) {
-  auto it = pieces().upper_bound(address);
-  if (it == pieces().begin()) return;
+  auto it = mappings().upper_bound(address);
+  if (it == mappings().begin()) return;
   --it;
   if (it->first == address || it->second.end <= address) return;
-  Piece rest = it->second;
+  Mapping rest = it->second;
   it->second.end = address;
-  pieces().emplace(address, rest);
+  mappings().emplace(address, rest);
 }
 
-// Makes begin and end boundaries, and calls visit(iterator) for each piece in between. Stops at the first non-zero
+// Makes begin and end boundaries, and calls visit(iterator) for each mapping in between. Stops at the first non-zero
 // result.
 template <typename Visit>
-int for_each_piece(uint64_t begin, uint64_t end, Visit visit) {
+int for_each_mapping(uint64_t begin, uint64_t end, Visit visit) {
   split_at(begin);
   split_at(end);
-  for (auto it = pieces().lower_bound(begin); it != pieces().end() && it->first < end;) {
+  for (auto it = mappings().lower_bound(begin); it != mappings().end() && it->first < end;) {
     auto here = it++;
     if (int error = visit(here)) return error;
   }
   return 0;
 }
 
-int commit(uint64_t begin, Piece& piece) {
-  if (piece.committed) return 0;
-  Status s = g_pager->commit(pointer(begin), piece.end - begin);
+int commit(uint64_t begin, Mapping& mapping) {
+  if (mapping.committed) return 0;
+  Status s = g_pager->commit(pointer(begin), mapping.end - begin);
   if (!s.ok()) {
-    log(LogLevel::kError, "far memory is full: a mapping of {} bytes is refused ({})", piece.end - begin, s.text());
+    log(LogLevel::kError, "far memory is full: a mapping of {} bytes is refused ({})", mapping.end - begin, s.text());
     return -ENOMEM;
   }
-  piece.committed = true;
+  mapping.committed = true;
   return 0;
 }
 
 void remove(uint64_t begin, uint64_t end) {
-  for_each_piece(begin, end, [](Pieces::iterator it) {
+  for_each_mapping(begin, end, [](Mappings::iterator it) {
     size_t bytes = it->second.end - it->first;
     if (it->second.committed) g_pager->decommit(pointer(it->first), bytes);
     g_pager->release(pointer(it->first), bytes);
-    pieces().erase(it);
+    mappings().erase(it);
     return 0;
   });
 }
 
 // Commits and protects a reserved range, and adds it to the list. On failure the range is released.
 long enter(std::byte* address, size_t bytes, int protection) {
-  Piece piece = {number(address) + bytes, false};
+  Mapping mapping = {number(address) + bytes, false};
   if (protection != PROT_NONE) {
-    int error = commit(number(address), piece);
+    int error = commit(number(address), mapping);
     if (error) {
       g_pager->release(address, bytes);
       return error;
@@ -101,7 +102,7 @@ long enter(std::byte* address, size_t bytes, int protection) {
       }
     }
   }
-  pieces().insert_or_assign(number(address), piece);
+  mappings().insert_or_assign(number(address), mapping);
   if (tracing()) trace_allocation(address, bytes);
   return reinterpret_cast<long>(address);
 }
@@ -166,7 +167,7 @@ bool grow_in_place(std::byte* address, size_t old_bytes, size_t new_bytes) {
 }  // namespace
 
 void enable_far_mappings(pager::Pager* pager) {
-  new (g_storage) Pieces;
+  new (g_storage) Mappings;
   g_pager = pager;
 }
 
@@ -229,7 +230,7 @@ long far_mprotect(void* address, size_t bytes, int protection) {
   uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
   Locked locked;
   bool inside = false;
-  int error = for_each_piece(begin, end, [&](Pieces::iterator it) {
+  int error = for_each_mapping(begin, end, [&](Mappings::iterator it) {
     inside = true;
     if (!it->second.committed && protection == PROT_NONE) return 0;
     bool fresh = !it->second.committed;
