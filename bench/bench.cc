@@ -22,6 +22,7 @@
 #include "bench/scaling/scaling.h"
 #include "bench/writeback.h"
 #include "command/command.h"
+#include "command/describe.h"
 #include "report/files.h"
 #include "report/machine.h"
 
@@ -441,7 +442,12 @@ int run_bench(int argc, const char* const* argv) {
   add_policies(bench);
   add_scaling(bench);
   add_all_command(bench);
-  return bench.run({argv + 1, argv + argc});
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (asks_for_description(arguments)) {
+    fputs(to_json(bench.describe()).c_str(), stdout);
+    return 0;
+  }
+  return bench.run(std::move(arguments));
 }
 
 }  // namespace farside::bench

@@ -48,6 +48,7 @@ struct OptionName {
   std::string_view flag;      // "--local"; "" where internal
   std::string_view help;
   bool internal;
+  std::string_view choices = {};  // "on,off": the values that are allowed, where there are so few
 };
 std::span<const OptionName> option_names();
 

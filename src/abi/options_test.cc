@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace farside {
@@ -45,6 +46,20 @@ TEST(Options, RejectsInvalidValues) {
                              {"FARSIDE_LOG", "loud"}}) {
     EXPECT_FALSE(set_option(&o, name, value).ok()) << name;
   }
+}
+
+TEST(Options, TakesEveryChoiceAndNothingElse) {
+  Options o;
+  for (const OptionName& name : option_names()) {
+    if (name.choices.empty()) continue;
+    for (std::string_view rest = name.choices; !rest.empty();) {
+      std::string_view choice = rest.substr(0, rest.find(','));
+      EXPECT_TRUE(set_option(&o, name.variable, choice).ok()) << name.flag << " " << choice;
+      rest.remove_prefix(std::min(rest.size(), choice.size() + 1));
+    }
+    EXPECT_FALSE(set_option(&o, name.variable, "x").ok()) << name.flag;
+  }
+  set_option(&o, "FARSIDE_LOG", "warning");  // the choices have set it
 }
 
 }  // namespace

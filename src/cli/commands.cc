@@ -1,7 +1,11 @@
 #include "cli/commands.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
+
+#include "abi/options.h"
+#include "command/describe.h"
 
 namespace farside::cli {
 namespace {
@@ -25,6 +29,16 @@ std::vector<std::string> take_program(std::vector<std::string>* arguments) {
   return program;
 }
 
+int print_description(const Command& farside) {
+  std::vector<VariableDescription> variables;
+  for (const OptionName& name : option_names()) {
+    if (!name.internal)
+      variables.push_back({std::string(name.variable), std::string(name.flag), std::string(name.help)});
+  }
+  fputs(to_json(farside.describe(), FARSIDE_VERSION_TEXT, variables).c_str(), stdout);
+  return 0;
+}
+
 }  // namespace
 
 int run_farside(int argc, const char* const* argv) {
@@ -46,6 +60,7 @@ int run_farside(int argc, const char* const* argv) {
   add_doctor_command(farside);
   add_bench_command(farside, benchmark);
   add_version_command(farside);
+  if (asks_for_description(arguments)) return print_description(farside);
   return farside.run(std::move(arguments));
 }
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -49,6 +50,16 @@ Status settle_token(Options* options) {
   return set_option(options, "FARSIDE_TOKEN", *token);
 }
 
+// The words of "a,b".
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    words.emplace_back(text.substr(0, text.find(',')));
+    text.remove_prefix(std::min(text.size(), words.back().size() + 1));
+  }
+  return words;
+}
+
 }  // namespace
 
 void add_table_options(Command& command, GivenOptions* given, const std::set<std::string_view>& without) {
@@ -59,7 +70,7 @@ void add_table_options(Command& command, GivenOptions* given, const std::set<std
     if (flag == kBareFlag)
       command.add_flag(
           flag, [keep] { keep("on"); }, help);
-    else command.add_option(flag, keep, help).value("VALUE");
+    else command.add_option(flag, keep, help).value("VALUE").choices(split(name.choices));
   }
 }
 

@@ -85,6 +85,10 @@ Option& Option::range(double min, double max) {
 
 Option& Option::one_of(const std::vector<std::string>& choices) {
   option_->check(CLI::IsMember(choices));
+  return this->choices(choices);
+}
+
+Option& Option::choices(const std::vector<std::string>& choices) {
   choices_ = choices;
   return *this;
 }

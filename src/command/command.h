@@ -55,6 +55,7 @@ class Option {
   Option& range(unsigned min, unsigned max);
   Option& range(double min, double max);
   Option& one_of(const std::vector<std::string>& choices);
+  Option& choices(const std::vector<std::string>& choices);  // for completions; not checked by the parser
   Option& existing_directory();
 
  private:

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "command/describe.h"
+
 namespace farside {
 namespace {
 
@@ -53,6 +55,19 @@ class CommandTest : public testing::Test {
   Values values_;
   std::string out_;
 };
+
+TEST(DescribeTest, TextIsEscaped) {
+  CommandDescription program = {"a\"b", "c\\d\n", "", {}, {}};
+  program.options = {{{"-x", "--long"}, "N", "help", "3", {"1", "3"}, false, true, false}};
+  program.commands = {{"nested", "", "", {}, {}}};
+  EXPECT_EQ(
+      to_json(program, "1", {{"V", "--long", "h"}}),
+      "{\"version\": \"1\", \"name\": \"a\\\"b\", \"help\": \"c\\\\d\\u000a\", \"footer\": \"\", \"options\": [\n"
+      "{\"names\": [\"-x\", \"--long\"], \"value\": \"N\", \"help\": \"help\", \"default\": \"3\", "
+      "\"choices\": [\"1\", \"3\"], \"positional\": false, \"required\": true, \"list\": false}], \"commands\": [\n"
+      "{\"name\": \"nested\", \"help\": \"\", \"footer\": \"\", \"options\": [], \"commands\": []}], "
+      "\"environment\": [\n{\"variable\": \"V\", \"flag\": \"--long\", \"help\": \"h\"}]}\n");
+}
 
 using Outcome = std::pair<int, std::string>;
 

@@ -1,0 +1,24 @@
+// The description of a program's commands as JSON, for scripts/make_manual.py: man pages and shell completions have the
+// same source as the help.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "command/command.h"
+
+namespace farside {
+
+// A variable that sets an option.
+struct VariableDescription {
+  std::string name, flag, help;
+};
+
+std::string to_json(const CommandDescription& program, const std::string& version = "",
+                    const std::vector<VariableDescription>& variables = {});
+
+// True if the arguments ask for the description; no help names that option.
+inline bool asks_for_description(const std::vector<std::string>& arguments) {
+  return arguments.size() == 1 && arguments[0] == "--describe";
+}
+
+}  // namespace farside
