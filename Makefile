@@ -10,18 +10,24 @@ CLANG_TIDY ?= clang-tidy-14
 LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo lint tidy layers install clean
+.PHONY: build test demo lint format layers docs tidy test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
 build: bootstrap-build build-release
 
-test: bootstrap-build bootstrap-test layers test-release $(SANITIZERS:%=test-%)
+# What CI runs: each step with a heading and its time, and a summary at the end.
+test:
+	scripts/run_steps bootstrap-build bootstrap-test bootstrap-package bootstrap-lint lint test-release test-docs test-package \
+	  $(SANITIZERS:%=test-%)
 
 demo: bootstrap-build bootstrap-demo build-release
 	scripts/demo.py $(DEMO_ARGS)
 
-lint: bootstrap-lint layers
+# What can be checked without a build.
+lint: format layers docs
+
+format: bootstrap-lint
 	$(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
 
 tidy: bootstrap-lint build-release
@@ -30,8 +36,14 @@ tidy: bootstrap-lint build-release
 layers:
 	scripts/check_layers.py
 
+docs:
+	scripts/check_docs.py
+
 install: build-release
 	cmake --install build/release --prefix $(PREFIX)
+
+package: bootstrap-build bootstrap-package build-release
+	cd build/release && cpack
 
 clean:
 	rm -rf build
@@ -46,8 +58,16 @@ build-%:
 # The release build runs every test; sanitized builds run those that a sanitizer can watch. Real programs get a second
 # try, which shows in the output: their time limits are at the mercy of what else the machine does.
 test-release: build-release
-	ctest --preset release --parallel $(JOBS) --label-exclude system
+	ctest --preset release --parallel $(JOBS) --label-exclude 'system|package'
 	ctest --preset release --parallel $(JOBS) --label-regex system --repeat until-pass:2
+
+# The commands of README and the guides that are marked "sh run".
+test-docs: build-release
+	scripts/check_docs.py --run build/release
+
+# Installs the package on this machine, uses it and purges it. Skipped where that is not possible, as without root.
+test-package: bootstrap-package build-release
+	ctest --preset release --label-regex package --verbose
 
 test-%: build-%
 	ctest --preset $* --parallel $(JOBS) --label-regex 'unit|stress'
