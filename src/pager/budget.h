@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/near.h"
 #include "base/size.h"
-#include "pager/frames.h"
+#include "pager/pages/frames.h"
 
 namespace farside::pager {
 

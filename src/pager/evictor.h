@@ -28,11 +28,11 @@
 #include "pager/budget.h"
 #include "pager/context.h"
 #include "pager/far_space.h"
-#include "pager/frames.h"
+#include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
+#include "pager/pages/twins.h"
 #include "pager/policy/policy.h"
 #include "pager/stats.h"
-#include "pager/twins.h"
 #include "remote/remote_store.h"
 
 namespace farside::pager {

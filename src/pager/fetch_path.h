@@ -15,7 +15,7 @@
 #include "pager/context.h"
 #include "pager/evictor_group.h"
 #include "pager/far_space.h"
-#include "pager/frames.h"
+#include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
 #include "pager/policy/policy.h"
 #include "pager/thread_slot.h"

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "pager/lines.h"
+#include "pager/pages/lines.h"
 #include "pager/test_support.h"
 
 namespace farside::pager {

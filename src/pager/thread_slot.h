@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/near.h"
 #include "base/sync.h"
-#include "pager/frames.h"
+#include "pager/pages/frames.h"
 #include "pager/prefetch.h"
 #include "pager/read_queue.h"
 #include "pager/stats.h"

@@ -18,8 +18,8 @@
 #include "abi/options.h"
 #include "base/near.h"
 #include "base/sync.h"
-#include "pager/frames.h"
-#include "pager/lines.h"
+#include "pager/pages/frames.h"
+#include "pager/pages/lines.h"
 #include "pager/pages/page_word.h"
 
 namespace farside::pager {

@@ -1,4 +1,4 @@
-#include "pager/lines.h"
+#include "pager/pages/lines.h"
 
 #include <atomic>
 #include <cstring>

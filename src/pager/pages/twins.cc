@@ -1,4 +1,4 @@
-#include "pager/twins.h"
+#include "pager/pages/twins.h"
 
 #include <algorithm>
 #include <cstring>
