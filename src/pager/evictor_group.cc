@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
-#include "pager/budget.h"
+#include "pager/pages/budget.h"
 
 namespace farside::pager {
 namespace {

@@ -11,10 +11,10 @@
 //
 // Everything here is async-signal-safe.
 #pragma once
-#include "pager/budget.h"
 #include "pager/context.h"
 #include "pager/evictor_group.h"
 #include "pager/far_space.h"
+#include "pager/pages/budget.h"
 #include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
 #include "pager/policy/policy.h"

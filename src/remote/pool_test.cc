@@ -308,22 +308,21 @@ TEST_F(Pool, AllOfItIsReadInPlaceWhereAMappedServerHasEverything) {
   serve({16, 16});
   connect(2);
   servers_[0]->memory()[7] = std::byte{42};
-  ASSERT_NE(store_->direct(7, 1), nullptr);
-  EXPECT_EQ(*store_->direct(7, 1), std::byte{42});
-  EXPECT_NE(store_->direct(kTestRegion - 1, 1), nullptr);
-  EXPECT_EQ(store_->direct(kTestRegion, 1), nullptr);
-  EXPECT_EQ(store_->direct(kTestRegion - 1, 2), nullptr);
-  EXPECT_EQ(store_->direct(~uint64_t{0}, 2), nullptr);
+  transport::Mapping mapping = store_->mapping();
+  EXPECT_TRUE(mapping.immediate);
+  ASSERT_NE(mapping.base, nullptr);
+  EXPECT_EQ(mapping.base[7], std::byte{42});
   servers_[1]->memory()[7] = std::byte{43};
   store_->lose(0, "the test says so");
-  ASSERT_NE(store_->direct(7, 1), nullptr);
-  EXPECT_EQ(*store_->direct(7, 1), std::byte{43});
+  mapping = store_->mapping();
+  ASSERT_NE(mapping.base, nullptr);
+  EXPECT_EQ(mapping.base[7], std::byte{43});
 }
 
 TEST_F(Pool, NotInPlaceWhereServersHaveDifferentSlabs) {
   serve({16, 16, 16});
   connect(2);
-  EXPECT_EQ(store_->direct(0, 1), nullptr);
+  EXPECT_EQ(store_->mapping().base, nullptr);
 }
 
 TEST_F(Pool, DescriptorsOfAllServersAreOwnedAndClosed) {
@@ -396,7 +395,7 @@ TEST_F(Pool, AControllerNamesTheServers) {
   ASSERT_TRUE(s.ok()) << s.text();
   ASSERT_TRUE(store_->grow(6 * kSlabBytes).ok());
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{3, 0, 3}));
-  EXPECT_EQ(store_->direct(0, 1), nullptr);  // servers may come
+  EXPECT_EQ(store_->mapping().base, nullptr);  // servers may come
 }
 
 TEST_F(Pool, AServerThatCannotBeReachedIsLeftOut) {

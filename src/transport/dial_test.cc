@@ -364,8 +364,8 @@ TEST(RetryPolicyTest, OnlyErrorsOfTheNetworkMayPass) {
 TEST(RetryPolicyTest, SeveralConnectionsAreTriedBeforeTheCallersTimeRunsOut) {
   RetryPolicy policy;
   EXPECT_LT(policy.limit_ns, 30'000'000'000u);
-  EXPECT_GE(policy.limit_ns / policy.retry_ns(), 4u);
-  EXPECT_GT(policy.retry_ns(), ReconnectingChannel::kFirstPauseNs);
+  EXPECT_GE(policy.limit_ns / policy.attempt_timeout_ns(), 4u);
+  EXPECT_GT(policy.attempt_timeout_ns(), ReconnectingChannel::kFirstPauseNs);
 }
 
 // ---- A channel over several connections ----

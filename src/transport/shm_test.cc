@@ -117,14 +117,14 @@ TEST_F(Shm, OneRequestTooManyIsRefused) {
   EXPECT_EQ(std::count(tokens, tokens + kMaxInFlight, more), 0);
 }
 
-TEST_F(Shm, IsReadInPlaceWithinTheRegion) {
+TEST_F(Shm, IsReadInPlaceAtAnyTime) {
   server_[5] = std::byte{42};
-  ASSERT_NE(channel_->direct(5, 1), nullptr);
-  EXPECT_EQ(*channel_->direct(5, 1), std::byte{42});
-  EXPECT_NE(channel_->direct(0, kBytes), nullptr);
-  EXPECT_EQ(channel_->direct(1, kBytes), nullptr);
-  EXPECT_EQ(channel_->direct(kBytes, 0), nullptr);
-  EXPECT_EQ(channel_->direct(~uint64_t{0}, 2), nullptr);
+  Mapping mapping = channel_->mapping();
+  EXPECT_TRUE(mapping.immediate);
+  ASSERT_NE(mapping.base, nullptr);
+  EXPECT_EQ(mapping.base[5], std::byte{42});
+  server_[kBytes - 1] = std::byte{43};
+  EXPECT_EQ(mapping.base[kBytes - 1], std::byte{43});
   Segment in_place = {5, 1, nullptr};  // needs no buffer
   Token token;
   ASSERT_EQ(channel_->submit_read({&in_place, 1}, &token), 0);
@@ -134,8 +134,8 @@ TEST_F(Shm, IsReadInPlaceWithinTheRegion) {
 TEST_F(Shm, AddedLatencyHoldsCompletionsBack) {
   map({1e6, 0});  // a second
   EXPECT_TRUE(region_->is_delayed());
-  EXPECT_EQ(channel_->direct(0, 1), nullptr);  // not without a read first
-  EXPECT_NE(channel_->in_place(0, 1), nullptr);
+  EXPECT_FALSE(channel_->mapping().immediate);  // not without a read first
+  EXPECT_NE(channel_->mapping().base, nullptr);
   std::byte b;
   Segment s = {0, 1, &b};
   Token token;

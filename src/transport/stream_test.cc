@@ -382,14 +382,14 @@ TEST_F(Stream, AWaitThatRunsOutLeavesTheRequestUnderWay) {
   EXPECT_EQ(channel_->wait(token, kPatience), -EINVAL);
 }
 
-TEST_F(Stream, MovedCountsBothDirections) {
+TEST_F(Stream, BytesTransferredCountsBothDirections) {
   Token token = read_buffer(8);
   size_t sent = sizeof(wire::FrameHeader) + next_request().payload.size();
-  EXPECT_EQ(channel_->moved(), sent);
+  EXPECT_EQ(channel_->bytes_transferred(), sent);
   FrameBytes frame = reply_frame(wire::Op::kRead, token, numbered(8));
   send_bytes(peer_.get(), frame);
   EXPECT_EQ(channel_->poll(token), 1);
-  EXPECT_EQ(channel_->moved(), sent + frame.size());
+  EXPECT_EQ(channel_->bytes_transferred(), sent + frame.size());
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class NearModel {
     std::array<NearEvents, SpatialSample::kGroups> events{};
   };
 
-  // The limits of a share for the sampled pages, as pager/budget.h and pager/pages/frames.h compute them.
+  // The limits of a share for the sampled pages, as pager/pages/budget.h and pager/pages/frames.h compute them.
   struct Room {
     size_t budget;  // maximum of near pages
     size_t begin;   // number of near pages above which evictors start

@@ -1,5 +1,5 @@
 // Twins, and the comparison of a page with its twin.
-#include "pager/twins.h"
+#include "pager/pages/twins.h"
 
 #include <gtest/gtest.h>
 

@@ -35,10 +35,10 @@
 #include <climits>
 #include <functional>
 
+#include "preload/guard/process.h"
 #include "preload/guard/special_calls.h"
-#include "preload/guard/test_support.h"
 #include "preload/guard/transfers.h"
-#include "preload/runtime.h"
+#include "preload/test_support.h"
 #include "preload/trace/trace.h"
 
 // ---- What the guard takes from the rest of the preload library ----

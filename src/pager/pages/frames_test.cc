@@ -1,5 +1,5 @@
 // Frames, the spare frames of a thread, and the budget that sets their limit.
-#include "pager/frames.h"
+#include "pager/pages/frames.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "pager/budget.h"
+#include "pager/pages/budget.h"
 
 namespace farside::pager {
 namespace {

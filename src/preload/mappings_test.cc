@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "preload/guard/test_support.h"
+#include "preload/test_support.h"
 
 namespace farside::preload {
 namespace {
