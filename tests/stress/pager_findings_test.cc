@@ -104,7 +104,7 @@ TEST(PagerFindings, DiscardAndSealWaitForTheirOwnRequest) {
 }
 
 // UFFDIO_COPY rejects a range that crosses from one mapping into another, and mprotect splits mappings.
-TEST(PagerFindings, StreamsRunAcrossProtections) {
+TEST(PagerFindings, StreamsCrossProtections) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
               constexpr size_t kBytes = 4 * kMiB;
@@ -117,7 +117,7 @@ TEST(PagerFindings, StreamsRunAcrossProtections) {
 }
 
 // read(fd, buffer) into read-only memory must return EFAULT, and not end the process.
-TEST(PagerFindings, PinningReadOnlyMemoryForWritingIsRefused) {
+TEST(PagerFindings, PinningReadOnlyMemoryForWritingDoesNotEndTheProcess) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
               std::byte* memory = pager.allocate(kPageSize);
@@ -131,7 +131,7 @@ TEST(PagerFindings, PinningReadOnlyMemoryForWritingIsRefused) {
 
 // A handler thread may process a message whose thread has continued long before, because the window of another fault
 // mapped the page.
-TEST(PagerFindings, AStaleWriteFaultOnReadOnlyMemoryIsHarmless) {
+TEST(PagerFindings, AnOutdatedWriteFaultOnReadOnlyMemoryIsHarmless) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
               std::byte* memory = pager.allocate(kPageSize);
@@ -165,7 +165,7 @@ TEST(PagerFindings, ForkWithAPinnedReadOnlyPage) {
 }
 
 // Two threads that access the same hot page for hours. Each finds it near again and again, with fetches in between.
-TEST(PagerFindings, FindingAPageNearNowAndThenIsNoEndlessFault) {
+TEST(PagerFindings, ANearPageFoundOftenIsNoEndlessFault) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
               std::byte* memory = pager.allocate(16 * kPageSize);

@@ -55,11 +55,11 @@ void arm_faults() {
 }
 
 // Starts a thread for every worker that has none, changes the limit, and watches for progress.
-class Director {
+class Driver {
  public:
-  Director(World& world, FarSide& far_side) : world_(world), far_side_(far_side), random_(world.settings.seed) {}
+  Driver(World& world, FarSide& far_side) : world_(world), far_side_(far_side), random_(world.settings.seed) {}
 
-  void direct() {
+  void run() {
     auto duration = static_cast<uint64_t>(world_.settings.seconds * 1e9);
     uint64_t end = now_ns() + duration, half = end - duration / 2;
     for (bool killed = false; now_ns() < end;) {
@@ -69,11 +69,11 @@ class Director {
         killed = true;
       }
       for (Worker* w : world_.workers) {
-        if (!w->carried.exchange(true)) start(*w);
+        if (!w->running.exchange(true)) start(*w);
       }
     }
     world_.stop.store(true);
-    while (anybody_carried()) tick();
+    while (any_running()) tick();
     join_finished(true);
   }
   uint64_t operations() const {
@@ -83,32 +83,32 @@ class Director {
   }
 
  private:
-  struct Carrier {
+  struct WorkerThread {
     std::thread thread;
     std::atomic<bool> finished{false};
   };
 
   void start(Worker& worker) {
     started_++;
-    Carrier& carrier = carriers_.emplace_back();
-    carrier.thread = std::thread([&worker, &carrier] {
+    WorkerThread& started = threads_.emplace_back();
+    started.thread = std::thread([&worker, &started] {
       worker.run_for_a_while();
-      worker.carried.store(false);
-      carrier.finished.store(true);
+      worker.running.store(false);
+      started.finished.store(true);
     });
   }
 
-  bool anybody_carried() const {
+  bool any_running() const {
     for (Worker* w : world_.workers) {
-      if (w->carried.load()) return true;
+      if (w->running.load()) return true;
     }
     return false;
   }
 
   void join_finished(bool all) {
-    carriers_.remove_if([&](Carrier& c) {
-      if (!all && !c.finished.load()) return false;
-      c.thread.join();
+    threads_.remove_if([&](WorkerThread& t) {
+      if (!all && !t.finished.load()) return false;
+      t.thread.join();
       return true;
     });
   }
@@ -134,24 +134,24 @@ class Director {
   World& world_;
   FarSide& far_side_;
   Random random_;
-  std::list<Carrier> carriers_;
+  std::list<WorkerThread> threads_;
   uint64_t last_done_ = 0, last_progress_ns_ = now_ns(), last_shown_ns_ = 0;
   size_t started_ = 0;
 };
 
-void allocate_commons(World& world) {
-  world.commons.pages = world.settings.memory / 8 / kPageSize;
-  size_t bytes = world.commons.pages * kPageSize;
-  world.commons.far = world.pager.reserve(bytes, kPageSize);
-  Status s = world.pager.commit(world.commons.far, bytes);
-  if (!world.commons.far || !s.ok()) die("cannot allocate: {}", s.text());
+void allocate_shared_pages(World& world) {
+  world.shared_pages.pages = world.settings.memory / 8 / kPageSize;
+  size_t bytes = world.shared_pages.pages * kPageSize;
+  world.shared_pages.far = world.pager.reserve(bytes, kPageSize);
+  Status s = world.pager.commit(world.shared_pages.far, bytes);
+  if (!world.shared_pages.far || !s.ok()) die("cannot allocate: {}", s.text());
 }
 
 // Frees everything. Then no frame and no page may be counted.
 void check_nothing_left(World& world) {
   for (Worker* w : world.workers) w->free_all();
-  world.pager.decommit(world.commons.far, world.commons.pages * kPageSize);
-  world.pager.release(world.commons.far, world.commons.pages * kPageSize);
+  world.pager.decommit(world.shared_pages.far, world.shared_pages.pages * kPageSize);
+  world.pager.release(world.shared_pages.far, world.shared_pages.pages * kPageSize);
   pager::Stats s = world.pager.stats();
   if (s.near_pages != 0)
     die("{} frames are still counted after everything was freed; seed {}", s.near_pages, world.settings.seed);
@@ -177,32 +177,32 @@ void run(const Settings& s) {
     pager::PagerFixture fixture(options, far_side.store(),
                                 s.delivery == "signal" ? pager::Delivery::kSignal : pager::Delivery::kMessages);
     World world(s, *fixture);
-    allocate_commons(world);
+    allocate_shared_pages(world);
     std::vector<std::unique_ptr<Worker>> workers;
     for (unsigned i = 0; i < s.threads; i++) {
       workers.push_back(std::make_unique<Worker>(world, i));
       world.workers.push_back(workers.back().get());
     }
     if (s.faults) arm_faults();
-    Director director(world, far_side);
-    director.direct();
+    Driver driver(world, far_side);
+    driver.run();
     for (Worker* w : world.workers) w->wait_for_children();
     for (Worker* w : world.workers) w->verify_all("at the end");
     pager::Stats stats = world.pager.stats();
     if (stats.get(pager::Counter::kDirtyEvictions) == 0)
       die("nothing was evicted: this run tested nothing; lower --local");
     check_nothing_left(world);
-    print_summary(s, director.operations(), stats);
+    print_summary(s, driver.operations(), stats);
   }
-  if (far_side.leaks()) die("the server still holds a region of a client that is gone");
+  if (far_side.leaks()) die("the server still has a region of a closed client");
 }
 
 void add_options(Command& command, Settings* s, std::string* memory) {
-  command.add_option("--seconds", &s->seconds, "how long").positive();
+  command.add_option("--seconds", &s->seconds, "duration").positive();
   command.add_option("--seed", &s->seed, "of the random choices");
-  command.add_option("--threads", &s->threads, "").range(1u, Commons::kStripes);
+  command.add_option("--threads", &s->threads, "").range(1u, SharedPages::kStripes);
   command.add_option("--memory", memory, "far memory in use, as in 48M");
-  command.add_option("--local", &s->local, "percent of it that may be near; 0: changes all the time").range(0u, 100u);
+  command.add_option("--local", &s->local, "percent of it that may be near; 0: changes continuously").range(0u, 100u);
   command.add_option("--delivery", &s->delivery, "").one_of({"signal", "handler"});
   command.add_option("--transport", &s->transport, "")
       .one_of({"direct", "copy", "shm", "tcp", "replicas", "shm_replicas"});
@@ -212,7 +212,7 @@ void add_options(Command& command, Settings* s, std::string* memory) {
   command.add_flag("--prefetch,!--no-prefetch", &s->prefetch, "");
   command.add_flag("--forks,!--no-forks", &s->forks, "");
   command.add_flag("--protect,!--no-protect", &s->protect, "");
-  command.add_flag("--faults", &s->faults, "make operations fail and pause");
+  command.add_flag("--faults", &s->faults, "inject failures and pauses");
 }
 
 int run_checked(Settings s, const std::string& memory) {

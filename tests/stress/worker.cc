@@ -26,7 +26,7 @@ Worker::Worker(World& world, unsigned index)
       index_(index),
       random_(world.settings.seed * 1000003 + index),
       blocks_(kBlocks),
-      stripe_shadow_(world.commons.pages * Commons::kStripe) {
+      stripe_shadow_(world.shared_pages.pages * SharedPages::kStripe) {
   open_pipe();
   for (Block& b : blocks_) allocate(b);
 }
@@ -60,7 +60,7 @@ void Worker::operate() {
   if (dice < 550) return write_run();
   if (dice < 650) return read_run();
   if (dice < 680) return copy_run();
-  if (dice < 860) return touch_commons();
+  if (dice < 860) return access_shared_pages();
   if (dice < 880) return sweep();
   if (dice < 920) return call_kernel();
   if (dice < 950) return discard();
@@ -153,12 +153,12 @@ void Worker::sweep() {
   }
 }
 
-void Worker::touch_commons() {
-  size_t page = random_.below(random_.one_in(2) ? world_.commons.pages : 32);  // half on 32 hot pages
-  size_t bytes = random_.between(1, Commons::kStripe), offset = random_.below(Commons::kStripe - bytes + 1);
-  std::byte* far = world_.commons.at(page, index_) + offset;
-  std::byte* shadow = stripe_shadow_.data() + page * Commons::kStripe + offset;
-  world_.compare(far, shadow, bytes, "the commons");
+void Worker::access_shared_pages() {
+  size_t page = random_.below(random_.one_in(2) ? world_.shared_pages.pages : 32);  // half on 32 hot pages
+  size_t bytes = random_.between(1, SharedPages::kStripe), offset = random_.below(SharedPages::kStripe - bytes + 1);
+  std::byte* far = world_.shared_pages.at(page, index_) + offset;
+  std::byte* shadow = stripe_shadow_.data() + page * SharedPages::kStripe + offset;
+  world_.compare(far, shadow, bytes, "the shared pages");
   if (random_.one_in(2)) return;
   fill(shadow, bytes);
   memcpy(far, shadow, bytes);
@@ -237,12 +237,12 @@ void Worker::call_kernel() {
   pump(into_far ? r.shadow() : r.far(), r.bytes, into_far);
   if (into_far) {
     if (read(pipe_[0], r.far(), r.bytes) != static_cast<ssize_t>(r.bytes))
-      world_.fail("read into far memory failed", r.far(), r.shadow());
+      world_.fail("read() into far memory failed", r.far(), r.shadow());
   } else {
     std::byte copy[kMaxPinned];
     if (read(pipe_[0], copy, r.bytes) != static_cast<ssize_t>(r.bytes)) world_.fail("read failed");
     if (memcmp(copy, r.shadow(), r.bytes) != 0)
-      world_.fail("write from far memory sent other bytes", r.far(), r.shadow());
+      world_.fail("write() from far memory wrote other bytes", r.far(), r.shadow());
   }
   if (pin) world_.pager.unpin(r.far(), r.bytes);
 }
@@ -259,14 +259,14 @@ void Worker::fork() {
   bool all = random_.one_in(2) && world_.begin_quiet(*this);
   world_.pager.prepare_fork();
   pid_t pid = ::fork();
-  if (pid == 0) be_child(all);
+  if (pid == 0) run_child(all);
   world_.pager.fork_in_parent(pid > 0);
   if (all) world_.end_quiet();
   if (pid > 0) children_.push_back(pid);
   for (int i = 0; i < 20; i++) write_run();  // the child must not see these writes
 }
 
-void Worker::be_child(bool all) {
+void Worker::run_child(bool all) {
   world_.pager.fork_in_child();
   alarm(kChildSeconds);
   world_.in_child = true;
@@ -306,9 +306,9 @@ bool Worker::wait_for_children() {
 
 void Worker::verify_all(const char* when) {
   for (Block& b : blocks_) world_.compare(b.far, b.shadow.data(), b.bytes(), when);
-  for (size_t page = 0; page < world_.commons.pages; page++) {
-    world_.compare(world_.commons.at(page, index_), stripe_shadow_.data() + page * Commons::kStripe, Commons::kStripe,
-                   when);
+  for (size_t page = 0; page < world_.shared_pages.pages; page++) {
+    world_.compare(world_.shared_pages.at(page, index_), stripe_shadow_.data() + page * SharedPages::kStripe,
+                   SharedPages::kStripe, when);
   }
 }
 

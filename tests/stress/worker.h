@@ -30,7 +30,7 @@ class Worker {
   bool wait_for_children();
 
   std::atomic<bool> busy{false};     // true during an operation; see World::begin_quiet
-  std::atomic<bool> carried{false};  // true while a thread runs it
+  std::atomic<bool> running{false};  // true while a thread runs it
   std::atomic<uint64_t> operations{0};
 
  private:
@@ -53,7 +53,7 @@ class Worker {
   void copy_run();
   void hint();
   void sweep();
-  void touch_commons();
+  void access_shared_pages();
   void discard();
   void recommit();
   void reallocate();
@@ -65,7 +65,7 @@ class Worker {
   void open_pipe();
   void pump(std::byte* buffer, size_t bytes, bool into_far);
   void fork();
-  [[noreturn]] void be_child(bool all);
+  [[noreturn]] void run_child(bool all);
   void reap(bool wait);
 
   World& world_;

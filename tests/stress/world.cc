@@ -37,7 +37,7 @@ void World::compare(const std::byte* far, const std::byte* shadow, size_t bytes,
   for (size_t i = 0; i < bytes; i++) {
     if (far[i] != shadow[i]) fail(what, far + i, shadow + i);
   }
-  fail("memory differed at first and not a moment later", far, shadow);
+  fail("memory differed once, but not when compared again", far, shadow);
 }
 
 void World::fail(const char* what, const std::byte* far, const std::byte* shadow) {

@@ -14,7 +14,7 @@ class Worker;
 
 // Pages to which all workers write, each in its own stripe of every page. They thus fault on the same pages at the same
 // time, and yet each worker's bytes are determined. The first 64 bytes of a page are unused.
-struct Commons {
+struct SharedPages {
   static constexpr size_t kHead = 64;
   static constexpr unsigned kStripes = 8;
   static constexpr size_t kStripe = 504;
@@ -30,7 +30,7 @@ class World {
 
   const Settings settings;
   pager::Pager& pager;
-  Commons commons;
+  SharedPages shared_pages;
   std::vector<Worker*> workers;
   std::atomic<bool> stop{false};
   bool in_child = false;
