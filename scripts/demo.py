@@ -276,7 +276,7 @@ class FarsideServer:
         deadline = time.monotonic() + self.START_SECONDS
         while True:
             if self.process.poll() is not None:
-                raise RuntimeError(f"farside serve ended with status {self.process.returncode} at its start")
+                raise RuntimeError(f"farside serve ended with status {self.process.returncode} during startup")
             with contextlib.suppress(ConnectionRefusedError), socket.create_connection((host, int(port)), timeout=1):
                 return
             if time.monotonic() > deadline:
@@ -353,10 +353,10 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=300, help="text to store (default: 300)")
     parser.add_argument("--local", default="25%", help="near memory, as for farside run (default: 25%%)")
-    parser.add_argument("--modes", default=",".join(MODES), help=f"what to run besides native (default: {','.join(MODES)})")
+    parser.add_argument("--modes", default=",".join(MODES), help=f"what to run in addition to native (default: {','.join(MODES)})")
     parser.add_argument("--in-flight", type=int, default=IN_FLIGHT, help=f"pipelined requests (default: {IN_FLIGHT})")
     parser.add_argument("--farside", default=str(ROOT / "build/release/bin/farside"), help="the program farside")
-    parser.add_argument("--json", help="file for the figures")
+    parser.add_argument("--json", help="file for the results")
     options = parser.parse_args()
     unknown = set(options.modes.split(",")) - set(MODES)
     if unknown:
@@ -378,7 +378,7 @@ def main():
     data = Data(options.megabytes * MB)
     print(f"{data.bytes / MB:.0f} MB of text: {data.count:,} passages of {len(data.files):,} files", flush=True)
     if data.bytes < options.megabytes * MB * 0.99:
-        print(f"this machine has no more text below {', '.join(real_text.ROOTS)} than that")
+        print(f"this is all the text below {', '.join(real_text.ROOTS)} on this machine")
     demo = Demo(options, data, progress)
     modes = [mode for mode in MODES if mode == "native" or mode in options.modes.split(",")]
     outcomes = [demo.run(mode) for mode in modes]
@@ -386,9 +386,9 @@ def main():
     print_table(outcomes)
     print_limits(demo, outcomes)
     if options.json:
-        figures = {"text_bytes": data.bytes, "keys": data.count, "local": options.local,
+        results = {"text_bytes": data.bytes, "keys": data.count, "local": options.local,
                    "outcomes": [asdict(outcome) for outcome in outcomes]}
-        Path(options.json).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf8")
+        Path(options.json).write_text(json.dumps(results, indent=2) + "\n", encoding="utf8")
     return verdict(outcomes)
 
 

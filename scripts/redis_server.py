@@ -57,7 +57,7 @@ class Client:
             return None if rest == b"-1" else self.input.read(int(rest) + 2)[:-2]
         if kind == b"*":
             return None if rest == b"-1" else [self._reply() for _ in range(int(rest))]
-        raise WrongReply(f"the server answered {line!r}")
+        raise WrongReply(f"the server replied {line!r}")
 
     def pipeline(self, pairs):
         """Sends the requests of (request, expected reply) pairs, two in flight, and compares every byte of the replies.
@@ -84,8 +84,8 @@ class Client:
 
     def _explain(self, expected, at, got):
         if not got:
-            raise WrongReply(f"the server closed the connection or fell silent for {self.socket.gettimeout():.0f} s; "
-                             f"awaited {expected[at:at + 80]!r}")
+            raise WrongReply(f"the server closed the connection or did not reply for {self.socket.gettimeout():.0f} s; "
+                             f"expected {expected[at:at + 80]!r}")
         wrong = next(i for i in range(len(got)) if got[i] != expected[at + i])
         start = max(0, wrong - 40)
         raise WrongReply(f"expected ...{expected[at + start:at + wrong + 80]!r}, got ...{got[start:wrong + 80]!r}")
@@ -165,7 +165,7 @@ class RedisServer:
         deadline = time.monotonic() + START_SECONDS
         while True:
             if self.process.poll() is not None:
-                raise RuntimeError(f"{self.command[0]} ended with status {self.process.returncode} at its start")
+                raise RuntimeError(f"{self.command[0]} ended with status {self.process.returncode} during startup")
             try:
                 client = Client(self.socket_path)
                 if client.info("persistence", "loading") == "0":

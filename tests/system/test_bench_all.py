@@ -44,7 +44,7 @@ class BenchAllTest(SystemTest):
         self.assertEqual(other.status, FAILURE)
         self.assertIn(b"another seed", other.errors)
 
-    def test_it_goes_on_after_an_interruption(self):
+    def test_it_continues_after_an_interruption(self):
         file = self.folder / "stopped" / "results.json"
         process = subprocess.Popen(self.command("stopped", "--repeat", 1, *OPTIONS, "--quiet"), env=environment(),
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
@@ -80,7 +80,7 @@ class BenchAllTest(SystemTest):
         self.assertIn("gups: results differ", result.output.decode())
         self.assertIn("psrs_sort: not run: not built", result.output.decode())
 
-    def test_what_fails_or_hangs_is_told(self):
+    def test_failures_and_time_limits_are_reported(self):
         failing = self.app("fails", "echo out of luck >&2; exit 3\n")
         self.assertEqual(failing.status, FAILURE)
         self.assertIn("problem: gups/native/100/0: status 3: out of luck", failing.output.decode())

@@ -70,17 +70,17 @@ class CtlTest(SystemTest):
         self.check(process)
         self.end(process)
 
-    def test_what_people_read(self):
+    def test_text_output(self):
         process = self.start("--local", "32M")
-        told = self.ctl(process.pid).output.decode()
-        for part in ("python3", "near ", "of 32.0 MiB allowed", "far ", "faults", "signal mode, shm"):
-            self.assertIn(part, told)
+        text = self.ctl(process.pid).output.decode()
+        for expected in ("python3", "near ", "of 32.0 MiB allowed", "far ", "faults", "signal mode, shm"):
+            self.assertIn(expected, text)
         self.assertIn("python3", self.ctl().output.decode())
-        told = self.ctl(process.pid, "--local", "16M").output.decode()
-        self.assertIn("16.0 MiB may be near instead of 32.0 MiB", told)
+        text = self.ctl(process.pid, "--local", "16M").output.decode()
+        self.assertIn("16.0 MiB may be near instead of 32.0 MiB", text)
         self.end(process)
 
-    def test_forked_children_have_pages_of_their_own(self):
+    def test_forked_children_have_their_own_pages(self):
         program = ("import os, sys\nblock = bytearray(b'x' * (24 << 20))\nchild = os.fork()\n"
                    "if child == 0:\n    block[0] = 0\n    print('ready', flush=True)\n    sys.stdin.readline()\n    os._exit(block.count(0) != 1)\n"
                    "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n")
@@ -95,14 +95,14 @@ class CtlTest(SystemTest):
         self.assertEqual(self.report(reports[0]["pid"])[0]["local_bytes"], 32 * MIB)
         self.end(process)
 
-    def refused(self, status, told, *words):
+    def refused(self, status, message, *words):
         result = self.ctl(*words)
         errors = result.errors.decode()
         self.assertEqual(result.status, status, errors)
         self.assertEqual(len(errors.strip().splitlines()), 1, errors)
-        self.assertIn(told, errors)
+        self.assertIn(message, errors)
 
-    def test_mistakes(self):
+    def test_errors(self):
         self.refused(1, "does not run under farside", os.getpid())
         self.refused(1, "does not run under farside", 2**22 + 5)
         self.refused(USAGE, "whose?", "--local", "1G")

@@ -17,14 +17,14 @@ class LauncherTest(SystemTest):
     def launch(self, *words, env=None, **options):
         return run([FARSIDE, "run", *map(str, words)], seconds=30, env=env or environment(), cwd=self.folder, **options)
 
-    def refused(self, status, told, *words, env=None):
-        """Expects one line on stderr that contains the words of `told`."""
+    def refused(self, status, expected, *words, env=None):
+        """Expects one line on stderr that contains the words of `expected`."""
         result = self.launch(*words, env=env)
         errors = result.errors.decode()
         self.assertEqual(result.status, status, errors)
         self.assertEqual(result.output, b"")
         self.assertEqual(len(errors.strip().splitlines()), 1, errors)
-        for word in told:
+        for word in expected:
             self.assertIn(word, errors)
 
     def test_exit_status(self):
@@ -86,7 +86,7 @@ class LauncherTest(SystemTest):
             self.assertEqual(result.status, 0, words)
             self.assertTrue(result.output)
 
-    def test_mistakes(self):
+    def test_errors(self):
         self.refused(USAGE, ["--lokal"], "--lokal", "1G", "--", "true")
         self.refused(USAGE, ["--local", "banana"], "--local", "banana", "--", "true")
         self.refused(USAGE, ["--local"], "--local", "0", "--", "true")

@@ -57,7 +57,7 @@ class MemcachedTest(SystemTest):
     def connect(self, path, process):
         deadline = time.monotonic() + START_SECONDS
         while True:
-            self.assertIsNone(process.poll(), "memcached ended at its start")
+            self.assertIsNone(process.poll(), "memcached ended during startup")
             try:
                 return Client(path)
             except (FileNotFoundError, ConnectionRefusedError):

@@ -13,18 +13,18 @@ class MemoryTesterTest(SystemTest):
     def test_stress_ng(self, variation):
         result = self.far(variation, [require("stress-ng"), "--vm", "1", "--vm-bytes", "128M", "--vm-method", "all",
                                       "--verify", "-t", "5s"])
-        told = (result.output + result.errors).decode()
-        self.assertIn("successful run completed", told)
-        self.assertNotIn("fail:", told)
+        output = (result.output + result.errors).decode()
+        self.assertIn("successful run completed", output)
+        self.assertNotIn("fail:", output)
 
     @variations(SHARES)
     def test_memtester(self, variation):
         result = self.far(variation, [require("memtester"), "64M", "1"],
                           env=environment(MEMTESTER_TEST_MASK=hex(QUICK_MASK)))
-        told = result.output.decode()
-        self.assertIn("Stuck Address", told)
-        self.assertIn("Done.", told)
-        self.assertNotIn("FAILURE", told)
+        output = result.output.decode()
+        self.assertIn("Stuck Address", output)
+        self.assertIn("Done.", output)
+        self.assertNotIn("FAILURE", output)
 
 
 if __name__ == "__main__":

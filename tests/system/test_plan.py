@@ -15,7 +15,7 @@ import sys
 block = bytearray(32 << 20)
 for i in range(60000): block[i * 2654435761 % len(block)] = i % 251
 print("printed by the program", sum(block[::4096]))
-print("told by the program", file=sys.stderr)
+print("written by the program", file=sys.stderr)
 """
 
 
@@ -40,18 +40,18 @@ class PlanTest(SystemTest):
         text = result.output.decode()
         self.assertIn("ideal 3.9 us", text)
         self.assertTrue(text.splitlines()[-1].startswith("At most 10% slower than native: "), text)
-        for unwanted in "printed by", "told by":
+        for unwanted in "printed by", "written by":
             self.assertNotIn(unwanted, text + result.errors.decode())
         self.assertIn("ideal", (self.folder / "plan.svg").read_text())
 
     def test_a_program_that_fails_is_named(self):
-        for words, status, told in ((["sh", "-c", "echo broken >&2; exit 3"], FAILURE, "natively: status 3: broken"),
-                                    (["no-such-program"], NOT_FOUND, "no-such-program"),
-                                    ([PYTHON, "-c", "import os; os._exit('LD_PRELOAD' in os.environ)"], FAILURE, "status 1")):
+        for words, status, message in ((["sh", "-c", "echo broken >&2; exit 3"], FAILURE, "natively: status 3: broken"),
+                                       (["no-such-program"], NOT_FOUND, "no-such-program"),
+                                       ([PYTHON, "-c", "import os; os._exit('LD_PRELOAD' in os.environ)"], FAILURE, "status 1")):
             result = self.plan("--quiet", "--shares", "50", "--", *words)
             self.assertEqual(result.status, status, result.errors.decode())
             self.assertEqual(result.output, b"")
-            self.assertIn(told, result.errors.decode())
+            self.assertIn(message, result.errors.decode())
 
     def test_an_interruption_ends_the_program_too(self):
         marker = self.folder / "pid"
@@ -115,13 +115,13 @@ class PredictTest(SystemTest):
         require("valgrind")
         nowhere = self.folder / "empty"
         nowhere.mkdir(exist_ok=True)
-        for words, changes, told in ((["sh", "-c", "echo broken >&2; exit 3"], {}, "natively: status 3: broken"),
-                                     ([PROGRAMS / "rounds", 10], {"PATH": str(nowhere)}, "valgrind is not installed")):
+        for words, changes, message in ((["sh", "-c", "echo broken >&2; exit 3"], {}, "natively: status 3: broken"),
+                                        ([PROGRAMS / "rounds", 10], {"PATH": str(nowhere)}, "valgrind is not installed")):
             result = self.predict("--", *words, **changes)
             self.assertEqual(result.status, FAILURE, result.errors.decode())
             self.assertEqual(result.output, b"")
             self.assertEqual(result.errors.count(b"\n"), 1, result.errors.decode())
-            self.assertIn(told, result.errors.decode())
+            self.assertIn(message, result.errors.decode())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import time
 from support import FARSIDE, PROGRAMS, SMALL, expand, main, require, run, tail, variations
 from test_servers import ENDS_WITHIN, START_SECONDS, STEADY, Servers, free_port, read_until
 
-SOON = 20  # time in which the controller's list must show a change
+LIST_SECONDS = 20  # time in which the controller's list must show a change
 
 
 @expand
@@ -34,7 +34,7 @@ class PoolTest(Servers):
         self.assertEqual(result.status, 0, tail(result.errors))
         return {server["address"]: server for server in json.loads(result.output)["servers"]}
 
-    def eventually(self, controller, condition, seconds=SOON):
+    def eventually(self, controller, condition, seconds=LIST_SECONDS):
         deadline = time.monotonic() + seconds
         while not condition(servers := self.status(controller)):
             self.assertLess(time.monotonic(), deadline, servers)
@@ -51,9 +51,9 @@ class PoolTest(Servers):
             servers[1][0].kill()
             output, errors = program.communicate(timeout=120)
             self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
-            told = [line for line in errors.decode().splitlines() if "1 of 2 replicas left" in line]
-            self.assertEqual(len(told), 1, tail(errors))
-            self.assertIn(servers[1][1], told[0])
+            messages = [line for line in errors.decode().splitlines() if "1 of 2 replicas left" in line]
+            self.assertEqual(len(messages), 1, tail(errors))
+            self.assertIn(servers[1][1], messages[0])
 
     @variations(SMALL)
     def test_the_last_replica_is_killed(self, variation):
@@ -86,10 +86,10 @@ class PoolTest(Servers):
         self.assertEqual(result.status, 2)
         self.assertIn("--far", result.errors.decode())
 
-    def refused_usage(self, told, *options):
+    def refused_usage(self, messages, *options):
         result = run([FARSIDE, "run", "--local", "16M", *options, "--", STEADY, "16", "1"], seconds=30)
         self.assertEqual(result.status, 1, tail(result.errors))
-        for word in told:
+        for word in messages:
             self.assertIn(word, result.errors.decode())
 
     @variations(SMALL)
@@ -97,7 +97,7 @@ class PoolTest(Servers):
         """Two servers of 64 MiB: malloc returns ENOMEM when both are full, and the stored data is intact."""
         addresses = ",".join(self.serve("--quota", "64M")[1] for _ in range(2))
         result = run(self.client(variation, addresses, PROGRAMS / "hog"), seconds=120)
-        self.assertEqual((result.status, result.output), (0, b"out of memory, and well\n"), tail(result.errors))
+        self.assertEqual((result.status, result.output), (0, b"out of memory, contents intact\n"), tail(result.errors))
 
     def test_a_pool(self):
         """Servers join; a program uses both; one leaves and exits when it is unused; another is killed and reported."""
@@ -134,10 +134,10 @@ class PoolTest(Servers):
         program = self.start(self.client(SMALL[0], f"pool://{controller}", PROGRAMS / "hog"))
         _, second = self.serve("--pool", controller)
         output, errors = program.communicate(timeout=120)
-        self.assertEqual((program.returncode, output), (0, b"out of memory, and well\n"), tail(errors))
+        self.assertEqual((program.returncode, output), (0, b"out of memory, contents intact\n"), tail(errors))
         self.assertIn(second, self.status(controller))
 
-    def test_status_for_people(self):
+    def test_status_text(self):
         controller = self.controller()
         command = [FARSIDE, "pool", "status", "--controller", controller, "--token-file", str(self.token_file)]
         self.assertIn(b"no server has joined", run(command, seconds=30).output)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support import BUILD, ROOT, SHARES, SystemTest, environment, expand, main, run, variations
 
-CROSSED = SHARES[1:3]  # each share and each mode once
+BOTH_MODES = SHARES[1:3]  # each share and each mode once
 OUTSIDE = Path(__file__).resolve().parent / "outside"
 
 
@@ -44,26 +44,26 @@ class ProgramApiTest(SystemTest):
         needed = self.check("ldd", self.program("hinted"))
         self.assertNotIn("libstdc++", needed)
 
-    @variations(CROSSED)
-    def test_far_objects_are_what_they_are_natively(self, variation):
+    @variations(BOTH_MODES)
+    def test_far_objects_equal_native_ones(self, variation):
         expected = self.once("objects", lambda: self.native([self.program("objects")]))
         self.assertIn(b"far=0", expected.errors)
         result = self.same(variation, [self.program("objects")], expected)
-        told = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
-        self.assertEqual(told["far"], 1)
-        self.assertGreater(told["taken"], 1000)
-        self.assertGreater(told["moved"], 1000)
+        counts = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
+        self.assertEqual(counts["far"], 1)
+        self.assertGreater(counts["taken"], 1000)
+        self.assertGreater(counts["moved"], 1000)
 
-    @variations(CROSSED)
-    def test_far_containers_are_what_they_are_natively(self, variation):
+    @variations(BOTH_MODES)
+    def test_far_containers_equal_native_ones(self, variation):
         expected = self.once("containers", lambda: self.native([self.program("containers")]))
         self.assertIn(b"far=0", expected.errors)
         result = self.same(variation, [self.program("containers")], expected)
-        told = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
-        self.assertEqual(told["far"], 1)
-        self.assertGreater(told["taken"], 1000)
+        counts = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
+        self.assertEqual(counts["far"], 1)
+        self.assertGreater(counts["taken"], 1000)
 
-    @variations(CROSSED)
+    @variations(BOTH_MODES)
     def test_the_tutorial_ports_a_program(self, variation):
         expected = self.once("tutorial", lambda: self.native([self.program("tutorial_before")]))
         ported = self.native([self.program("tutorial")])
@@ -72,12 +72,12 @@ class ProgramApiTest(SystemTest):
         self.same(variation, [self.program("tutorial_before")], expected)
         for paths in ("page", "object", "hybrid") if variation.fault == "signal" else ("hybrid",):
             result = self.same(variation, [self.program("tutorial")], expected, options=["--paths", paths])
-            told = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
-            self.assertEqual(told["far"], 1)
+            counts = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
+            self.assertEqual(counts["far"], 1)
             if paths != "page":
-                self.assertGreater(told["taken"], 1000)
+                self.assertGreater(counts["taken"], 1000)
 
-    def test_the_tutorial_shows_what_is_compiled(self):
+    def test_the_tutorial_shows_compiled_code(self):
         def lines(text):
             return [line.strip() for line in text.splitlines() if line.strip()]
         programs = [lines((OUTSIDE / name).read_text("utf8")) for name in ("tutorial.cc", "tutorial_before.cc")]
@@ -87,7 +87,7 @@ class ProgramApiTest(SystemTest):
             self.assertTrue(any(block == program[at:at + len(block)] for program in programs for at in range(len(program))),
                             "\n".join(block))
 
-    def test_misuse_of_scopes_is_found_when_asked_for(self):
+    def test_misuse_of_scopes_is_detected_on_request(self):
         program, checked = self.program("scope_misuse"), environment(FARSIDE_CHECK_SCOPES="1")
         self.assertEqual(self.native([program], env=checked).output, b"sum 12\n")
         for misuse, message in [("after", "an object of 24 bytes was used after the scope of its pointer had ended"),
@@ -101,7 +101,7 @@ class ProgramApiTest(SystemTest):
         expected = self.once("objects", lambda: self.native([self.program("objects")]))
         self.assertEqual(self.native([self.program("objects")], env=checked).output, expected.output)
 
-    def test_the_compiler_refuses_what_the_tutorial_says(self):
+    def test_the_compiler_rejects_what_the_tutorial_says(self):
         text = " ".join((ROOT / "docs/guide/objects.md").read_text("utf8").split())
         for use, message in [("customer.deref();", "no matching function for call to 'farside::unique_ptr<Customer>::deref()'"),
                              ("customer->spent = 1;", "base operand of '->' has non-pointer type"),
@@ -125,19 +125,19 @@ class ProgramApiTest(SystemTest):
         self.assertEqual(expected.errors.split()[0], b"far=0")
         for hints in ("none", "right", "wrong"):
             result = self.same(variation, [self.program("hinted"), hints], expected)
-            told = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
-            self.assertEqual(told["far"], 1)
+            counts = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
+            self.assertEqual(counts["far"], 1)
             if hints == "none":
-                self.assertEqual(told["hints"], 0)
-                unhinted = told["faults"]
+                self.assertEqual(counts["hints"], 0)
+                unhinted = counts["faults"]
             elif hints == "right":
-                self.assertGreater(told["fetched"], 1000)
-                self.assertLess(told["faults"], unhinted)
+                self.assertGreater(counts["fetched"], 1000)
+                self.assertLess(counts["faults"], unhinted)
             else:
-                self.assertGreater(told["wild"], 300)
+                self.assertGreater(counts["wild"], 300)
 
     @variations(SHARES)
-    def test_fibers_walk_through_far_memory(self, variation):
+    def test_fibers_traverse_far_memory(self, variation):
         expected = self.once("fibers", lambda: self.native([self.program("fibers")]))
         self.same(variation, [self.program("fibers")], expected)
 

@@ -11,7 +11,7 @@ from support import FARSIDE, PROGRAMS, SMALL, SystemTest, end_group, environment
 
 STEADY = PROGRAMS / "steady"
 START_SECONDS = 20
-TOLD_WITHIN = 5  # time in which an unreachable server must be reported
+REPORTED_WITHIN = 5  # time in which an unreachable server must be reported
 ENDS_WITHIN = 30  # time in which a program whose server was killed must end
 TOKEN = "open sesame"
 
@@ -80,17 +80,17 @@ class Servers(SystemTest):
 
 @expand
 class ServerTest(Servers):
-    def refused(self, told, *options):
+    def refused(self, expected, *options):
         begin = time.monotonic()
         result = run([FARSIDE, "run", "--local", "16M", *options, "--", STEADY, "16", "1"], seconds=30, cwd=self.folder)
         took = time.monotonic() - begin
         errors = result.errors.decode()
         self.assertEqual((result.status, result.output), (1, b""), errors)
-        self.assertLess(took, TOLD_WITHIN, errors)
-        for word in told:
+        self.assertLess(took, REPORTED_WITHIN, errors)
+        for word in expected:
             self.assertIn(word, errors)
 
-    def test_nobody_listens(self):
+    def test_no_listener(self):
         place = f"127.0.0.1:{free_port()}"
         self.refused([place], "--far", f"tcp://{place}")
         self.refused(["nowhere"], "--far", f"shm://{self.folder}/nowhere")
@@ -100,15 +100,15 @@ class ServerTest(Servers):
             place = f"127.0.0.1:{listener.getsockname()[1]}"
             self.refused([place], "--far", f"tcp://{place}")
 
-    def test_stranger_listens(self):
+    def test_another_service_listens(self):
         """Another service listens at the address."""
         with socket.create_server(("127.0.0.1", 0)) as listener:
             place = f"127.0.0.1:{listener.getsockname()[1]}"
-            stranger = threading.Thread(target=greet, args=[listener], daemon=True)
-            stranger.start()
+            service = threading.Thread(target=greet, args=[listener], daemon=True)
+            service.start()
             self.refused([place], "--far", f"tcp://{place}")
             listener.shutdown(socket.SHUT_RDWR)
-            stranger.join(10)
+            service.join(10)
 
     def test_wrong_token(self):
         _, address = self.serve()
@@ -117,7 +117,7 @@ class ServerTest(Servers):
         self.refused(["token"], "--far", address, "--token-file", str(wrong))
         self.refused(["token"], "--far", address)
 
-    def test_server_stops_in_order(self):
+    def test_server_exits_on_sigterm(self):
         server, _ = self.serve()
         server.send_signal(signal.SIGTERM)
         self.assertEqual(server.wait(START_SECONDS), 0)
@@ -166,7 +166,7 @@ class ServerTest(Servers):
             self.assertIn(str(self.folder / "socket"), errors.decode())
 
     @variations(SMALL)
-    def test_server_stops_answering(self, variation):
+    def test_a_stopped_server_continues(self, variation):
         """The server is stopped: the program waits, and continues when the server does."""
         server, address = self.serve()
         program = self.start(self.client(variation, address, STEADY, 48, 10))
@@ -182,14 +182,14 @@ class ServerTest(Servers):
     def test_out_of_far_memory(self, variation):
         """malloc returns ENOMEM, the reason is printed, and the stored data is intact."""
         result = run([*variation.launcher("--quiet", "--far-memory", "96M"), str(PROGRAMS / "hog")], seconds=120)
-        self.assertEqual((result.status, result.output), (0, b"out of memory, and well\n"), tail(result.errors))
+        self.assertEqual((result.status, result.output), (0, b"out of memory, contents intact\n"), tail(result.errors))
         self.assertIn("far memory", result.errors.decode())
 
     @variations(SMALL)
     def test_quota(self, variation):
         _, address = self.serve("--quota", "96M")
         result = run(self.client(variation, address, PROGRAMS / "hog"), seconds=120)
-        self.assertEqual((result.status, result.output), (0, b"out of memory, and well\n"), tail(result.errors))
+        self.assertEqual((result.status, result.output), (0, b"out of memory, contents intact\n"), tail(result.errors))
         self.assertIn("far memory", result.errors.decode())
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from support import FARSIDE, PROGRAMS, SystemTest, environment, main, require, run
 
 SOURCES = Path(__file__).resolve().parent / "programs"
-LEAST_SHARE = 0.01
+MIN_SHARE = 0.01
 USAGE = 2
 
 
@@ -46,9 +46,9 @@ class TraceTest(SystemTest):
     def check_lines(self, program):
         trace, _, _ = self.traced(program, "--prefetch=off")
         wanted = marks("traced.c", "FAULTS")
-        places = [place for place in trace["places"] if place["faults"] > LEAST_SHARE * trace["faults"]]
-        told = [(place["line"], place["function"], place["faults"], place["kinds"]) for place in trace["places"]]
-        self.assertEqual({place["line"] for place in places}, set(wanted), (trace["faults"], trace["dropped"], told))
+        places = [place for place in trace["places"] if place["faults"] > MIN_SHARE * trace["faults"]]
+        found = [(place["line"], place["function"], place["faults"], place["kinds"]) for place in trace["places"]]
+        self.assertEqual({place["line"] for place in places}, set(wanted), (trace["faults"], trace["dropped"], found))
         for place in places:
             self.assertTrue(place["file"].endswith("/traced.c"), place["file"])
             self.check_place(place, wanted[place["line"]])
@@ -71,7 +71,7 @@ class TraceTest(SystemTest):
         trace, _, _ = self.traced("traced")
         wanted = marks("traced.c", "FAULTS")
         for place in trace["places"]:
-            if place["faults"] > LEAST_SHARE * trace["faults"]:
+            if place["faults"] > MIN_SHARE * trace["faults"]:
                 self.assertIn(place["line"], wanted)
                 self.check_place(place, wanted[place["line"]])
 
@@ -101,7 +101,7 @@ class TraceTest(SystemTest):
         self.assertRegex(result.errors.decode(), r"walk\+0x[0-9a-f]+ \(stripped\)")
         self.assertIn("build it with -g", result.errors.decode())
 
-    def test_hints_are_found_and_judged(self):
+    def test_hints_are_found_and_evaluated(self):
         trace, errors, _ = self.traced("traced_hints")
         lines = {name: line for line, name in marks("traced_hints.c", "HINT").items()}
         self.assertEqual({(hint["where"], hint["fetched"]) for hint in trace["hints"]},
@@ -119,17 +119,17 @@ class TraceTest(SystemTest):
         self.assertGreater(trace["processes"], 1)
         self.assertTrue(any(place["module"].endswith("/steady") for place in trace["places"]))
 
-    def test_mistakes(self):
-        for words, status, told in ((["--fault=handler", "--", "true"], USAGE, "--fault=handler"),
-                                    (["--coverage", "0", "--", "true"], USAGE, "--coverage"),
-                                    (["--"], USAGE, "farside trace --"),
-                                    (["--out", "/proc/no", "--", "true"], 1, "/proc/no"),
-                                    (["--", "no-such-program"], 127, "no-such-program")):
+    def test_errors(self):
+        for words, status, message in ((["--fault=handler", "--", "true"], USAGE, "--fault=handler"),
+                                       (["--coverage", "0", "--", "true"], USAGE, "--coverage"),
+                                       (["--"], USAGE, "farside trace --"),
+                                       (["--out", "/proc/no", "--", "true"], 1, "/proc/no"),
+                                       (["--", "no-such-program"], 127, "no-such-program")):
             result = self.trace(*words)
             errors = result.errors.decode()
             self.assertEqual(result.status, status, errors)
             self.assertEqual(len(errors.strip().splitlines()), 1, errors)
-            self.assertIn(told, errors)
+            self.assertIn(message, errors)
 
 
 if __name__ == "__main__":

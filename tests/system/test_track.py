@@ -11,7 +11,7 @@ from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environmen
 
 PAGE, LINE, BLOCK, MIB = 4096, 64, 2 << 20, 1 << 20
 USAGE = 2
-WAYS = ("write-protect", "compare")
+METHODS = ("write-protect", "compare")
 NOISE_PAGES = 8  # the program's stack and variables, which every action changes
 THREAD_PAGES = 24  # pages that libc changes to start the first thread
 
@@ -43,9 +43,9 @@ class Tracked:
         """Ends the program. Returns the report."""
         self.program.stdin.close()
         self.program.wait(60)
-        return self.told()
+        return self.result()
 
-    def told(self):
+    def result(self):
         _, errors = self.tracker.communicate(timeout=60)
         self.errors = errors.decode()
         self.test.assertEqual(self.tracker.returncode, 0, self.errors)
@@ -72,13 +72,13 @@ def wait_until_tracked(test, pid, tracker):
 
 
 class TrackTest(SystemTest):
-    def between(self, value, least, noise):
-        self.assertGreaterEqual(value, least)
-        self.assertLessEqual(value, least + noise)
+    def between(self, value, expected, noise):
+        self.assertGreaterEqual(value, expected)
+        self.assertLessEqual(value, expected + noise)
 
     def check(self, actions, changed, lines, pages, blocks, per_page, runs, written=None, noise=NOISE_PAGES):
         """The figures are at least the given ones, and exceed them by at most the noise of reading the actions."""
-        for method in WAYS:
+        for method in METHODS:
             with self.subTest(method=method, action=actions[0]):
                 tracked = Tracked(self, "--method", method).act(*actions)
                 total = tracked.report()["total"]
@@ -110,7 +110,7 @@ class TrackTest(SystemTest):
     def test_writes_of_the_same_value_change_nothing(self):
         self.check(["same 4000"], 0, 0, 0, 0, {}, {}, written=4000)
 
-    def test_a_change_that_is_undone_is_none(self):
+    def test_an_undone_change_is_no_change(self):
         self.check(["lines 2000 5 1"] * 256, 0, 0, 0, 0, {}, {}, written=2000)
 
     def test_one_byte_in_each_block(self):
@@ -148,7 +148,7 @@ class TrackTest(SystemTest):
         xml.dom.minidom.parse(str(tracked.out / "track.svg"))
         self.assertIn("farside: cost:", tracked.errors)
 
-    def test_areas_that_go_and_come_back(self):
+    def test_areas_that_are_unmapped_and_mapped_again(self):
         """A new mapping counts as zero before, whatever was at its address."""
         tracked = Tracked(self, window=0.2)
         tracked.act("map 1000")
@@ -160,7 +160,7 @@ class TrackTest(SystemTest):
         changed = [window["changed_bytes"] for window in tracked.report()["windows"]]
         self.assertEqual(len([value for value in changed if value >= 1000 * PAGE]), 2, changed)
 
-    def test_little_room_is_told(self):
+    def test_a_full_snapshot_is_reported(self):
         tracked = Tracked(self, "--memory", "4M")
         total = tracked.act("lines 5000 3 1").report()["total"]
         self.assertGreater(total["uncompared_pages"], 3500)
@@ -203,17 +203,17 @@ class TrackTest(SystemTest):
         tracked = Tracked(self).act("lines 300 0 1")
         tracked.program.kill()
         self.assertEqual(tracked.program.wait(60), -signal.SIGKILL)
-        self.between(tracked.told()["total"]["changed_bytes"], 300, NOISE_PAGES * PAGE)
+        self.between(tracked.result()["total"]["changed_bytes"], 300, NOISE_PAGES * PAGE)
 
 
 class TrackStartTest(SystemTest):
     def track(self, *words, **options):
         return run([FARSIDE, "track", *map(str, words)], env=environment(), cwd=self.folder, **options)
 
-    def started(self, orders, *options, status=0, mib=8):
+    def started(self, actions, *options, status=0, mib=8):
         out = self.folder / self.id()
-        (self.folder / "orders").write_text("".join(order + "\n" for order in orders))
-        with open(self.folder / "orders") as stdin:
+        (self.folder / "actions").write_text("".join(action + "\n" for action in actions))
+        with open(self.folder / "actions") as stdin:
             result = self.track("--out", out, *options, "--", PROGRAMS / "dirties", mib, status, stdin=stdin)
         return result, json.loads((out / "track.json").read_text())
 
@@ -226,7 +226,7 @@ class TrackStartTest(SystemTest):
         self.assertGreaterEqual(total["changed_bytes"], 8 * MIB)  # all of its block was zero before
         self.assertLess(total["changed_bytes"], 9 * MIB)
 
-    def test_exec_begins_anew(self):
+    def test_exec_starts_a_new_window(self):
         result, report = self.started(["whole 10", f"exec {PROGRAMS / 'dirties'}"])
         self.assertEqual(result.status, 0, result.errors)
         self.assertEqual(result.output, b"ready\ndone\nready\n")
@@ -268,41 +268,41 @@ class TrackStartTest(SystemTest):
         self.assertGreater(total["changed_bytes"], 0.99 * 8 * MIB)
 
     def test_a_statically_linked_program(self):
-        for method in WAYS:
+        for method in METHODS:
             result = self.track("--quiet", "--method", method, "--", PROGRAMS / "status_static", "status", "3")
             self.assertEqual((result.status, result.errors), (3, b""))
 
     def test_short_programs(self):
         """Programs are tracked from their first to their last instruction, repeatedly."""
-        for method in WAYS * 10:
+        for method in METHODS * 10:
             result = self.track("--quiet", "--method", method, "--out", self.folder / "short", "--", "true")
             self.assertEqual((result.status, result.errors), (0, b""))
             self.assertGreater(json.loads(read_text(self.folder / "short/track.json"))["total"]["changed_bytes"], 0)
 
-    def test_mistakes(self):
+    def test_errors(self):
         kernel_thread = 2
-        for words, status, told in ((["-p", 2**22 + 5], 1, "there is no process"),
-                                    (["-p", kernel_thread], 1, "process 2"),
-                                    (["-p", 1, "--", "true"], USAGE, "not both"),
-                                    (["-p", "-5"], USAGE, "-p -5"),
-                                    (["-p", "--for", "3"], USAGE, "--pid"),
-                                    ([], USAGE, "farside track -p PID"),
-                                    (["--"], USAGE, "farside track -p PID"),
-                                    (["--method", "guess", "--", "true"], USAGE, "--method"),
-                                    (["--window", "0", "--", "true"], USAGE, "--window"),
-                                    (["--memory", "much", "--", "true"], USAGE, "--memory"),
-                                    (["--out", "/proc/no", "--", "true"], 1, "/proc/no"),
-                                    (["--", "/tmp"], 126, "/tmp"),
-                                    (["--", "no-such-program"], 127, "no-such-program")):
+        for words, status, message in ((["-p", 2**22 + 5], 1, "there is no process"),
+                                       (["-p", kernel_thread], 1, "process 2"),
+                                       (["-p", 1, "--", "true"], USAGE, "not both"),
+                                       (["-p", "-5"], USAGE, "-p -5"),
+                                       (["-p", "--for", "3"], USAGE, "--pid"),
+                                       ([], USAGE, "farside track -p PID"),
+                                       (["--"], USAGE, "farside track -p PID"),
+                                       (["--method", "guess", "--", "true"], USAGE, "--method"),
+                                       (["--window", "0", "--", "true"], USAGE, "--window"),
+                                       (["--memory", "much", "--", "true"], USAGE, "--memory"),
+                                       (["--out", "/proc/no", "--", "true"], 1, "/proc/no"),
+                                       (["--", "/tmp"], 126, "/tmp"),
+                                       (["--", "no-such-program"], 127, "no-such-program")):
             if words[:2] == ["-p", kernel_thread] and not os.path.exists("/proc/2/status"):
                 continue
             result = self.track(*words)
             errors = result.errors.decode()
             self.assertEqual(result.status, status, errors)
             self.assertEqual(len(errors.strip().splitlines()), 1, errors)
-            self.assertIn(told, errors)
+            self.assertIn(message, errors)
 
-    def test_without_rights(self):
+    def test_without_privileges(self):
         """A process of another user is an error with advice; an own program is tracked by the best method."""
         nobody = 65534
         if os.geteuid() != 0 or run(["test", "-x", FARSIDE], user=nobody).status != 0:

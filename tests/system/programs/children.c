@@ -270,8 +270,8 @@ static void shells(void) {
 // A child that outlives its parent keeps its memory.
 static void orphan(void) {
   char* block = far_buffer(BYTES / 2, 1);
-  int tells[2], parent_gone[2];
-  CHECK(pipe(tells) == 0 && pipe(parent_gone) == 0);
+  int replies[2], parent_gone[2];
+  CHECK(pipe(replies) == 0 && pipe(parent_gone) == 0);
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
@@ -285,15 +285,15 @@ static void orphan(void) {
       fill(block, BYTES / 2, 2);
       push_far(block, BYTES / 2);
       CHECK(filled(block, BYTES / 2, 2));
-      CHECK(write(tells[1], "y", 1) == 1);
+      CHECK(write(replies[1], "y", 1) == 1);
       _exit(0);
     }
     _exit(0);
   }
-  close(parent_gone[1]), close(tells[1]);
+  close(parent_gone[1]), close(replies[1]);
   CHECK(status_of(child) == 0);
   char answer = 0;
-  CHECK(read(tells[0], &answer, 1) == 1 && answer == 'y');
+  CHECK(read(replies[0], &answer, 1) == 1 && answer == 'y');
 }
 
 static void* exits(void* unused) {

@@ -84,7 +84,7 @@ static int read_line(char* line, size_t size) {
   return 0;
 }
 
-static void say(const char* text) { CHECK(write(1, text, strlen(text)) == (ssize_t)strlen(text)); }
+static void print_text(const char* text) { CHECK(write(1, text, strlen(text)) == (ssize_t)strlen(text)); }
 
 // argv[1]: MiB; the block begins at a multiple of 2 MiB. argv[2]: the exit status.
 int main(int argc, char** argv) {
@@ -93,11 +93,11 @@ int main(int argc, char** argv) {
   CHECK(block != MAP_FAILED);
   block += 2 * MIB - (size_t)block % (2 * MIB);
   memset(block, 5, bytes);
-  say("ready\n");
+  print_text("ready\n");
   static char line[300];
   while (read_line(line, sizeof line)) {
     CHECK(act(line));
-    say("done\n");
+    print_text("done\n");
   }
   _exit(argc > 2 ? atoi(argv[2]) : 0);
 }

@@ -25,6 +25,6 @@ int main(void) {
   void* again = malloc(8 * MIB);
   CHECK(again);
   memset(again, 1, 8 * MIB);
-  puts("out of memory, and well");
+  puts("out of memory, contents intact");
   return 0;
 }
