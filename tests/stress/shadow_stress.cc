@@ -233,7 +233,7 @@ int run_checked(Settings s, const std::string& memory) {
 int run_stress(int argc, const char* const* argv) {
   Command command(
       "shadow_stress",
-      "Compares far memory with a shadow copy while threads do everything at random that a program can do to it.");
+      "Compares far memory with a shadow copy while threads perform random operations on it.");
   Settings settings;
   std::string memory;
   add_options(command, &settings, &memory);
