@@ -163,6 +163,13 @@ struct State {
 // States are compared and hashed as bytes.
 static_assert(std::has_unique_object_representations_v<State>);
 
+inline pager::PageWord word_of(const State& s) { return pager::PageWord(s.word); }
+inline void set_word(State& s, pager::PageWord w) { s.word = w.bits(); }
+inline bool is_owned(pager::PageWord w) {
+  return w.is(pager::PageState::kFetching) || w.is(pager::PageState::kEvicting) || w.has(pager::PageWord::kUpgrading);
+}
+inline void go(Thread& t, Pc pc) { t.pc = pc; }
+
 class PageModel {
  public:
   using State = model::State;

@@ -231,9 +231,8 @@ int run_checked(Settings s, const std::string& memory) {
 }  // namespace
 
 int run_stress(int argc, const char* const* argv) {
-  Command command(
-      "shadow_stress",
-      "Compares far memory with a shadow copy while threads perform random operations on it.");
+  Command command("shadow_stress",
+                  "Compares far memory with a shadow copy while threads perform random operations on it.");
   Settings settings;
   std::string memory;
   add_options(command, &settings, &memory);
