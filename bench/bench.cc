@@ -232,7 +232,7 @@ void add_size_option(Command& command, std::string* size) {
 }
 
 void add_repeat_option(Command& command, unsigned* repetitions) {
-  command.add_option("--repeat", repetitions, "repetitions, of which the median is told")
+  command.add_option("--repeat", repetitions, "repetitions, whose median is reported")
       .value("N")
       .range(1U, kMaxRepetitions)
       .show_default();

@@ -122,7 +122,7 @@ void add_what(Command& command, AllArguments* a) {
   command.add_option("--size", &a->size, "data of each application (default: 96M)").value("SIZE");
   command.add_option("--seed", &s.seed, "of the data").value("N").show_default();
   command.add_option("--threads", &s.threads, "of each application").value("N").range(1u, kMaxThreads).show_default();
-  command.add_option("--repeat", &s.list.repetitions, "repetitions, of which the median is told")
+  command.add_option("--repeat", &s.list.repetitions, "repetitions, whose median is reported")
       .value("N")
       .range(1u, kMaxRepetitions)
       .show_default();
