@@ -53,30 +53,52 @@ double time_threads(const Arena& arena, unsigned count, uint64_t accesses) {
   return count * 1e6 / pace.us;
 }
 
+enum class Link { kShm, kTcp, kTcpPool };  // kTcpPool: slabs on two servers
+
 struct Configuration {
   const char* name;
-  bool shm;
+  Link link;
   std::function<double(FarMemory&, const Arena&, unsigned count, uint64_t accesses)> run;
 };
 
 const std::vector<Configuration>& configurations() {
   static const std::vector<Configuration> all = {
-      {"fibers, tcp", false,
+      {"fibers, tcp", Link::kTcp,
        [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return time_fibers(f, a, n, m, false); }},
-      {"hinted fibers, tcp", false,
+      {"hinted fibers, tcp", Link::kTcp,
        [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return time_fibers(f, a, n, m, true); }},
-      {"threads, tcp", false, [](FarMemory&, const Arena& a, unsigned n, uint64_t m) { return time_threads(a, n, m); }},
-      {"hinted fibers, shm", true,
+      {"threads, tcp", Link::kTcp,
+       [](FarMemory&, const Arena& a, unsigned n, uint64_t m) { return time_threads(a, n, m); }},
+      {"hinted fibers, shm", Link::kShm,
+       [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return time_fibers(f, a, n, m, true); }},
+      {"hinted fibers, tcp, 2 servers", Link::kTcpPool,
        [](FarMemory& f, const Arena& a, unsigned n, uint64_t m) { return time_fibers(f, a, n, m, true); }},
   };
   return all;
 }
 
+// Servers of one token, in processes of their own.
+struct Servers {
+  std::unique_ptr<ServerProcess> first, second;
+  std::string address(Link link) const {
+    if (link == Link::kShm) return first->shm();
+    return link == Link::kTcp ? first->tcp() : first->tcp() + "," + second->tcp();
+  }
+};
+
+Result<Servers> start_servers(const SignalHold& hold, uint64_t bytes) {
+  auto first = ServerProcess::start(hold, bytes);
+  if (!first.ok()) return first.status();
+  auto second = ServerProcess::start(hold, bytes, (*first)->token());
+  if (!second.ok()) return second.status();
+  return Servers{std::move(*first), std::move(*second)};
+}
+
 // All counts of one configuration, in its own process: reads per second for each.
-Result<json> measure_configuration(const FibersSettings& s, const ServerProcess& server,
+Result<json> measure_configuration(const FibersSettings& s, const Servers& servers,
                                    const Configuration& configuration) {
   auto near = static_cast<uint64_t>(s.local * static_cast<double>(s.bytes));
-  auto far = FarMemory::create({configuration.shm ? server.shm() : server.tcp(), server.token(), s.bytes, near});
+  auto far = FarMemory::create({servers.address(configuration.link), servers.first->token(), s.bytes, near});
   if (!far.ok()) return far.status();
   Arena arena = (*far)->arena();
   populate(arena);
@@ -115,14 +137,14 @@ std::vector<Goal> goals_of(const json& document) {
 
 Result<json> measure_fibers(const FibersSettings& s) {
   SignalHold hold;
-  auto server = ServerProcess::start(hold, 4 * s.bytes);
-  if (!server.ok()) return server.status();
+  auto servers = start_servers(hold, 4 * s.bytes);
+  if (!servers.ok()) return servers.status();
   Progress progress(configurations().size() * s.repetitions, s.quiet);
   std::vector<std::vector<json>> runs(configurations().size());
   for (unsigned repetition = 0; repetition < s.repetitions; repetition++) {
     for (size_t w = 0; w < configurations().size(); w++) {
       progress.step(configurations()[w].name);
-      auto made = run_in_child(hold, [&] { return measure_configuration(s, **server, configurations()[w]); });
+      auto made = run_in_child(hold, [&] { return measure_configuration(s, *servers, configurations()[w]); });
       if (!made.ok()) return made.status();
       runs[w].push_back(*made);
     }

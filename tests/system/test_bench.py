@@ -69,7 +69,8 @@ class BenchTest(SystemTest):
     def test_fibers(self):
         document = self.bench("fibers", "--size", "16M", "--accesses", 4000, "--repeat", 1)
         names = {configuration["name"] for configuration in document["configurations"]}
-        self.assertEqual(names, {"fibers, tcp", "hinted fibers, tcp", "threads, tcp", "hinted fibers, shm"})
+        self.assertEqual(names, {"fibers, tcp", "hinted fibers, tcp", "threads, tcp", "hinted fibers, shm",
+                                 "hinted fibers, tcp, 2 servers"})
         for configuration in document["configurations"]:
             counts = [point["count"] for point in configuration["points"]]
             self.assertEqual(counts, sorted(counts))

@@ -106,7 +106,7 @@ void add_plan_command(Command& parent, std::vector<std::string> program) {
   command.add_option("--slowdown", &arguments->slowdown, "against native, that you would accept")
       .value("SHARE")
       .show_default();
-  command.add_option("--repeat", &settings.repetitions, "repetitions, of which the median is told")
+  command.add_option("--repeat", &settings.repetitions, "repetitions, whose median is reported")
       .value("N")
       .range(1u, kMaxRepetitions)
       .show_default();
