@@ -1,4 +1,4 @@
-// farside bench: executes farside-bench, a program of its own, since benchmarks link the pager, objects and a
+// farside bench: executes farside-bench, which is a separate program because benchmarks link the pager, objects and a
 // simulator.
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ int bench(const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_bench_command(Command& parent, std::vector<std::string> arguments) {
-  Command& command = parent.add_command("bench", "Measure far memory beside the kernel's swap on this machine");
+  Command& command = parent.add_command("bench", "Compare far memory with the kernel's swap on this machine");
   command.set_action([arguments = std::move(arguments)] { return bench(arguments); });
 }
 

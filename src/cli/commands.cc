@@ -10,7 +10,7 @@
 namespace farside::cli {
 namespace {
 
-// What follows `farside bench` is parsed by farside-bench.
+// Removes what follows `farside bench` from the arguments: farside-bench parses it.
 std::vector<std::string> take_benchmark(std::vector<std::string>* arguments) {
   if (arguments->empty() || arguments->front() != "bench") return {};
   std::vector<std::string> rest(arguments->begin() + 1, arguments->end());
@@ -18,7 +18,7 @@ std::vector<std::string> take_benchmark(std::vector<std::string>* arguments) {
   return rest;
 }
 
-// The program after "--" is kept away from the option parser, which would take apart arguments such as "[a,b]".
+// Removes the program after "--" from the arguments: the option parser would split words such as "[a,b]".
 std::vector<std::string> take_program(std::vector<std::string>* arguments) {
   constexpr std::string_view kWithProgram[] = {"run", "trace", "plan", "track"};
   if (arguments->empty() || std::ranges::find(kWithProgram, arguments->front()) == std::end(kWithProgram)) return {};

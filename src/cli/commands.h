@@ -1,4 +1,4 @@
-// The subcommands of `farside`. Each lives in a file of its own and adds itself to the application.
+// The subcommands of `farside`, each defined in its own file or folder, and the entry point behind main().
 #pragma once
 #include <string>
 #include <vector>
@@ -7,8 +7,9 @@
 
 namespace farside::cli {
 
-// What the program is and how the command line names the parts of it. `program` is what follows "--" in `farside run`,
-// `farside trace`, `farside plan` and `farside track`: it is no business of the option parser.
+// Each function adds one subcommand to `parent`. `program` is what follows "--" in `farside run`, `farside trace`,
+// `farside plan` and `farside track`; it is taken off the command line before the option parser runs. `arguments` is
+// what follows `farside bench`.
 void add_run_command(Command& parent, std::vector<std::string> program);
 void add_trace_command(Command& parent, std::vector<std::string> program);
 void add_plan_command(Command& parent, std::vector<std::string> program);
@@ -20,7 +21,7 @@ void add_doctor_command(Command& parent);
 void add_bench_command(Command& parent, std::vector<std::string> arguments);
 void add_version_command(Command& parent);
 
-// The whole program behind main().
+// Parses the command line and executes the given subcommand. Returns the exit status.
 int run_farside(int argc, const char* const* argv);
 
 }  // namespace farside::cli

@@ -86,7 +86,7 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
   }
 }
 
-TEST(CommandsTest, ProgramsThatCannotRunGetAShellsStatus) {
+TEST(CommandsTest, ProgramsThatCannotRunReturnTheStatusOfAShell) {
   EXPECT_EQ(farside({"run", "--", "no-such-program-at-all"}).exit_status, 127);
   EXPECT_EQ(farside({"run", "--", "/tmp"}).exit_status, 126);
 }

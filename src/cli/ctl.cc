@@ -1,4 +1,4 @@
-// farside ctl: tells what processes under Farside do, and changes their near memory while they run.
+// farside ctl: shows the state of processes under Farside, and changes their near memory while they run.
 #include <fmt/format.h>
 
 #include "abi/options.h"
@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kAskAgainNs = 20'000'000;
+constexpr uint64_t kPollNs = 20'000'000;
 
 struct CtlArguments {
   pid_t pid = 0;
@@ -35,8 +35,8 @@ std::string describe(const json& report) {
                      report.value("mode", "?"), report.value("transport", "?"));
 }
 
-// Has the limit changed and waits until it is kept. Growing is over at once; shrinking takes as long as pages take to
-// leave.
+// Changes the limit and waits until the process complies. A higher limit takes effect at once; a lower one only after
+// the pages beyond it are evicted.
 Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double seconds) {
   auto before = process.ask({});
   if (!before.ok()) return before;
@@ -44,11 +44,11 @@ Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double
   auto now = process.ask(local);
   while (now.ok() && number(*now, "near_bytes") > number(*now, "local_bytes")) {
     if (static_cast<double>(now_ns() - start) > seconds * 1e9) {
-      return Status::error(ETIMEDOUT, "{}: {} are still near after {} s, {} are allowed; they leave as they can",
+      return Status::error(ETIMEDOUT, "{}: {} are still near after {} s, {} are allowed; eviction continues",
                            name_of(*now), format_size(number(*now, "near_bytes")), seconds,
                            format_size(number(*now, "local_bytes")));
     }
-    os::nanosleep_ns(kAskAgainNs);
+    os::nanosleep_ns(kPollNs);
     now = process.ask({});
   }
   if (!now.ok()) return now;
@@ -58,7 +58,7 @@ Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double
 }
 
 std::string describe_resized(const json& report) {
-  return fmt::format("{}: {} may be near instead of {}; done in {:.2f} s", name_of(report),
+  return fmt::format("{}: near memory limited to {} instead of {}; done in {:.2f} s", name_of(report),
                      format_size(number(report, "local_bytes")), format_size(number(report, "local_bytes_before")),
                      report.value("resize_seconds", 0.0));
 }
@@ -73,11 +73,12 @@ int control(const CtlArguments& arguments) {
   }
   bool changes = local.bytes > 0 || local.is_share();
   if (changes && arguments.pid == 0)
-    return fail(Status::error(EINVAL, "--local: whose? give the PID of the program or its launcher"), kExitUsage);
+    return fail(Status::error(EINVAL, "--local needs a process: give the PID of the program or its launcher"),
+                kExitUsage);
   auto processes = ControlledProcess::find_all(arguments.pid);
   if (processes.empty() && arguments.pid != 0) {
     return fail(Status::error(ESRCH,
-                              "process {} does not run under farside, or is not yours; farside ctl lists those that do",
+                              "process {} does not run under Farside, or is not yours; farside ctl lists those that do",
                               arguments.pid));
   }
   json reports = json::array();
@@ -92,14 +93,14 @@ int control(const CtlArguments& arguments) {
     reports.push_back(std::move(*report));
   }
   if (arguments.json) fmt::print("{}\n", reports.dump(2));
-  else if (processes.empty()) fmt::print("no process of yours runs under farside\n");
+  else if (processes.empty()) fmt::print("none of your processes runs under Farside\n");
   return status;
 }
 
 }  // namespace
 
 void add_ctl_command(Command& parent) {
-  Command& command = parent.add_command("ctl", "Look at running programs, and change their near memory");
+  Command& command = parent.add_command("ctl", "Show running programs, and change their near memory");
   auto arguments = std::make_shared<CtlArguments>();
   command.add_option("pid", &arguments->pid, "a process, or the launcher or shell that started it; none: all of yours")
       .value("PID")
@@ -108,13 +109,13 @@ void add_ctl_command(Command& parent) {
       .add_option("--local", &arguments->local,
                   "near memory from now on: a size (2G) or a share of its heap's largest size (25%)")
       .value("VALUE");
-  command.add_option("--wait", &arguments->seconds, "seconds to wait until pages beyond it have left")
+  command.add_option("--wait", &arguments->seconds, "seconds to wait until the pages beyond it are evicted")
       .value("S")
       .non_negative()
       .show_default();
-  command.add_flag("--json", &arguments->json, "print JSON: the figures of --stats for each process");
+  command.add_flag("--json", &arguments->json, "print JSON: the statistics of --stats for each process");
   command.set_footer(
-      "The program goes on meanwhile. Its children that exist already are processes of their own.\n\n"
+      "The program keeps running meanwhile. Child processes that exist already keep their own limits.\n\n"
       "Examples:\n  farside ctl\n  farside ctl 4711\n  farside ctl 4711 --local 2G\n  farside ctl $! --local 50% "
       "--json");
   command.set_action([arguments] { return control(*arguments); });

@@ -13,9 +13,9 @@
 namespace farside::cli {
 namespace {
 
-constexpr int kMaxPieces = 8;  // of a request: a client that drips bytes is not waited for
+constexpr int kMaxPieces = 8;  // of a request: bounds the time that a slow client takes
 constexpr int kPollMs = 200;
-constexpr time_t kPatienceSeconds = 2;  // for a client that sends or reads slowly
+constexpr time_t kTimeoutSeconds = 2;  // of each send and receive
 
 bool is_port(std::string_view text) {
   unsigned number = 0;
@@ -81,7 +81,7 @@ std::string reply(std::string_view status, std::string_view body) {
 }  // namespace
 
 std::string http_reply(std::string_view request, const std::function<std::string()>& text) {
-  if (!request.starts_with("GET ")) return reply("405 Method Not Allowed", "only GET is answered here\n");
+  if (!request.starts_with("GET ")) return reply("405 Method Not Allowed", "only GET is supported\n");
   std::string_view target = request.substr(4, request.find_first_of(" ?\r\n", 4) - 4);
   if (target == "/metrics" || target == "/") return reply("200 OK", text());
   return reply("404 Not Found", "the metrics are at /metrics\n");
@@ -94,7 +94,7 @@ Result<HostPort> parse_host_port(const std::string& address) {
   bool has_host = colon != address.npos && colon > 0;
   std::string port = has_host ? address.substr(colon + 1) : "";
   if (!is_port(port))
-    return Status::error(EINVAL, "'{}' is no address; write HOST:PORT, as in 127.0.0.1:9170", address);
+    return Status::error(EINVAL, "'{}' is not an address; write HOST:PORT, as in 127.0.0.1:9170", address);
   std::string host = address.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   return HostPort{host, port};
@@ -128,9 +128,9 @@ void MetricsEndpoint::serve() {
 }
 
 void MetricsEndpoint::answer(int fd) const {
-  timeval patience = {kPatienceSeconds, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  timeval timeout = {kTimeoutSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
   send_all(fd, http_reply(read_request(fd), text_));
 }
 

@@ -1,4 +1,5 @@
-// A page of metrics over HTTP: enough for Prometheus and curl, nothing more. One thread, one request a connection.
+// Serves metrics over HTTP, enough for Prometheus and curl: GET of /metrics or /, one thread, one request per
+// connection.
 #pragma once
 #include <atomic>
 #include <functional>
@@ -13,7 +14,8 @@ namespace farside::cli {
 
 class MetricsEndpoint {
  public:
-  // `address` is HOST:PORT with a numeric host; port 0 picks a free one. `text` is called for every request.
+  // `address` is HOST:PORT with a numeric host; port 0 picks a free one. `text` returns the metrics and is
+  // called on the endpoint's thread for every GET of them.
   static Result<std::unique_ptr<MetricsEndpoint>> start(const std::string& address, std::function<std::string()> text);
   ~MetricsEndpoint();
   MetricsEndpoint(const MetricsEndpoint&) = delete;
@@ -32,10 +34,10 @@ class MetricsEndpoint {
   std::thread thread_;
 };
 
-// The whole reply to a request's first line.
+// The complete response to a request.
 std::string http_reply(std::string_view request, const std::function<std::string()>& text);
 
-// Splits "127.0.0.1:9170" or "[::1]:9170"; EINVAL with a text otherwise.
+// Splits "127.0.0.1:9170" or "[::1]:9170"; EINVAL with a message otherwise.
 struct HostPort {
   std::string host;
   std::string port;

@@ -39,7 +39,7 @@ TEST(MetricsTest, ServesOverASocketAndStops) {
   EXPECT_FALSE(MetricsEndpoint::start(taken, page).ok());
 }
 
-TEST(MetricsTest, AddressesAreSplitAndJudged) {
+TEST(MetricsTest, AddressesAreSplitAndChecked) {
   EXPECT_EQ(parse_host_port("[::1]:80")->host, "::1");
   EXPECT_EQ(parse_host_port("10.0.0.1:80")->port, "80");
   EXPECT_TRUE(parse_host_port("127.0.0.1:80")->is_loopback());

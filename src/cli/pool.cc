@@ -1,4 +1,4 @@
-// farside pool status: the memory servers that a controller knows.
+// farside pool status: lists the memory servers of a pool's controller.
 #include <fmt/format.h>
 
 #include <memory>
@@ -87,9 +87,9 @@ int show_status(const StatusArguments& arguments) {
 }  // namespace
 
 void add_pool_command(Command& parent) {
-  Command& pool = parent.add_command("pool", "Look at a pool of memory servers");
+  Command& pool = parent.add_command("pool", "Show a pool of memory servers");
   pool.require_command();
-  Command& command = pool.add_command("status", "The servers, what they lend, and whether they are there");
+  Command& command = pool.add_command("status", "List the servers, the memory that they lend, and their state");
   auto arguments = std::make_shared<StatusArguments>();
   command.add_option("--controller", &arguments->controller, "the pool's controller").required().value("HOST:PORT");
   command.add_option("--token-file", &arguments->token_file, "file whose first line is the pool's secret")

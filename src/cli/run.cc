@@ -1,4 +1,4 @@
-// farside run: starts a program with the preload library and, where no server was named, a memory server of its own.
+// farside run: starts a program with the preload library and, where no server was named, an embedded memory server.
 #include "cli/run.h"
 
 #include <unistd.h>
@@ -20,7 +20,7 @@
 namespace farside::cli {
 namespace {
 
-constexpr int kLeavingMs = 300;  // in which clients of processes that just ended are gone
+constexpr int kDisconnectMs = 300;  // within which the server notices that a process ended
 constexpr int kPollMs = 5;
 
 constexpr const char* kHelp =
@@ -37,20 +37,21 @@ constexpr const char* kHelp =
     "  farside run --local 25% --stats=json:stats.json -- python3 job.py\n"
     "  FARSIDE_LOCAL=1G farside run --quiet -- make -j8";
 
-// A server that was named is asked once before the program starts, so that a wrong address or secret is told at once.
+// Connects to the named server once before the program starts, so that a wrong address or token is reported at once.
 Status check_server(const Options& options) {
   auto store = remote::RemoteStore::connect(
       {options.far_address, options.token, remote::kSlabBytes, options.replicas, {options.patience_ns}});
   return store.status();
 }
 
-// What a run needs before its program can start, and gives back after the end.
+// What a run sets up before its program starts (a private directory, the server, the environment) and releases after
+// its end.
 class Run {
  public:
   Run(RunSettings settings, std::vector<std::string> program)
       : settings_(std::move(settings)), program_(std::move(program)) {}
 
-  // Far memory and the environment that the program will see.
+  // Sets up far memory and the program's environment.
   Status prepare(const std::string& library) {
     Status writable = check_writable(settings_.stats_file);
     if (!writable.ok()) return writable;
@@ -62,16 +63,16 @@ class Run {
     return fill_environment(library);
   }
 
-  // Starts the program and stays until neither it nor a process that it left behind needs us.
+  // Starts the program and returns when neither it nor a process that outlives it uses the embedded server.
   Result<int> start_and_wait(const std::string& path) {
     Result<pid_t> child = start_child(path, program_, hold_);
     if (!child.ok()) return child.status();
     int status = wait_for_child(*child, hold_);
-    serve_those_left();
+    serve_remaining_processes();
     return status;
   }
 
-  void tell(int wait_status) const {
+  void publish_report(int wait_status) const {
     RunReport report = RunReport::read(report_file());
     if (!settings_.options.quiet) fputs(report.summary(wait_status).c_str(), stderr);
     if (settings_.stats_file.empty()) return;
@@ -100,22 +101,23 @@ class Run {
     return {};
   }
 
-  bool clients_leave_within(int milliseconds) {
+  bool clients_disconnect_within(int milliseconds) {
     for (int waited = 0; server_->clients() > 0; waited += kPollMs) {
       if (waited >= milliseconds || stop_signal_within(hold_, kPollMs)) return false;
     }
     return true;
   }
 
-  // A daemon's pages lie in our server: going away would take its memory.
-  void serve_those_left() {
-    if (!server_ || clients_leave_within(kLeavingMs)) return;
+  // The far pages of a daemon are stored in the embedded server: stopping it would lose them.
+  void serve_remaining_processes() {
+    if (!server_ || clients_disconnect_within(kDisconnectMs)) return;
     if (!settings_.options.quiet) {
-      fmt::print(stderr,
-                 "farside: the program ended and left processes that use far memory; serving them until they end "
-                 "(an interrupt ends them)\n");
+      fmt::print(
+          stderr,
+          "farside: the program ended, but processes that it started use far memory; serving them until they end "
+          "(an interrupt ends them)\n");
     }
-    while (server_->clients() > 0 && !stop_signal_within(hold_, kLeavingMs)) {}
+    while (server_->clients() > 0 && !stop_signal_within(hold_, kDisconnectMs)) {}
   }
 
   SignalHold hold_;  // before the server's threads
@@ -131,7 +133,7 @@ Result<int> run_to_the_end(RunSettings settings, const std::vector<std::string>&
   Status prepared = run.prepare(library);
   if (!prepared.ok()) return prepared;
   Result<int> wait_status = run.start_and_wait(path);
-  if (wait_status.ok()) run.tell(*wait_status);
+  if (wait_status.ok()) run.publish_report(*wait_status);
   return wait_status;
 }
 

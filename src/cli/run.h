@@ -1,5 +1,5 @@
-// A program under Farside, from the checks before its start to the figures after its end: what `farside run` does, for
-// the commands that do more with it.
+// Runs a program under Farside, from the checks before its start to the report after its end. `farside run` does only
+// this; other commands that run a program call the same functions.
 #pragma once
 #include <string>
 #include <vector>
@@ -8,12 +8,13 @@
 
 namespace farside::cli {
 
-// The file of a program that Farside can run. `command` is named in advice to the user. If there is none, *exit_status
-// is what to end with.
+// Path of the program if Farside can run it. Error messages recommend `command`. On error, *exit_status is the exit
+// status of the command.
 Result<std::string> find_runnable(const char* command, const std::vector<std::string>& program, int* exit_status);
 
-// Runs the program to its end and tells what it did, unless --quiet. `command` is named in advice to the user. Returns
-// the program's wait status; if it could not be run, *exit_status is what to end with.
+// Runs the program to its end, prints a summary to standard error unless --quiet, and writes the file of --stats. Error
+// messages recommend `command`. Returns the program's wait status; if it could not be run, *exit_status is the exit
+// status of the command.
 Result<int> run_program(const char* command, const GivenOptions& given, const std::vector<std::string>& program,
                         int* exit_status);
 

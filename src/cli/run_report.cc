@@ -16,7 +16,7 @@ namespace farside::cli {
 namespace {
 using nlohmann::json;
 
-// Beside the pager's counters: summed over processes, and those of which the largest counts.
+// Values in addition to the pager's counters: those summed over processes, and those of which the largest is kept.
 constexpr const char* kSums[] = {"signal_us", "return_us", "lookup_us", "forks"};
 constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes", "heap_peak_bytes", "seconds",
                                   "fault_p50_us",           "fault_p99_us",   "fault_p999_us",   "frame_wait_p99_us",
@@ -78,7 +78,7 @@ std::string per(const json& totals, uint64_t events, std::initializer_list<std::
   return text;
 }
 
-// MAGE's questions (figures 6 and 16): where a fault's and an evicted page's time goes.
+// The time of a fault and of an evicted page by phase, as MAGE figures 6 and 16.
 std::string breakdown_lines(const json& totals) {
   uint64_t evictions = count(totals, "evictions"), faults = count(totals, "faults");
   std::string lines = fmt::format(
@@ -154,11 +154,11 @@ std::string RunReport::summary(int wait_status) const {
   std::string lines;
   if (WIFSIGNALED(wait_status)) {
     int signal = WTERMSIG(wait_status);
-    lines = fmt::format("farside: the program was ended by signal {} ({}); its own figures are lost\n", signal,
+    lines = fmt::format("farside: the program was ended by signal {} ({}); its own counters are lost\n", signal,
                         strsignal(signal));
   }
   if (processes_.empty()) {
-    if (!WIFSIGNALED(wait_status)) lines = "farside: no process left figures: none ended by exit or from main\n";
+    if (!WIFSIGNALED(wait_status)) lines = "farside: no process wrote a report: none ended by exit or from main\n";
     return lines;
   }
   const json& process = main_process();

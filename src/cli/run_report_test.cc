@@ -33,9 +33,9 @@ TEST(ReportTest, SumsCountersAndKeepsLargestPeaks) {
   EXPECT_EQ(totals["forks"], 0);
 }
 
-TEST(ReportTest, TheLargestHeapNamesTheRun) { EXPECT_EQ(two_processes().main_process()["program"], "redis"); }
+TEST(ReportTest, TheMainProcessHasTheLargestHeap) { EXPECT_EQ(two_processes().main_process()["program"], "redis"); }
 
-TEST(ReportTest, SummaryTellsModeMemoryAndTraffic) {
+TEST(ReportTest, SummaryHasModeMemoryAndTraffic) {
   std::string summary = two_processes().summary(kExited);
   for (const char* part : {"redis: signal mode (guard armed), shm, 2.5 s", "2 processes", "of 64.0 MiB allowed",
                            "101 faults: 70 fetched", "40 pages prefetched, 75% of them used", "52 evictions, 48% dirty",
@@ -44,15 +44,15 @@ TEST(ReportTest, SummaryTellsModeMemoryAndTraffic) {
   }
 }
 
-TEST(ReportTest, SaysWhenNothingWasOffloaded) {
+TEST(ReportTest, ReportsThatNothingWasEvicted) {
   RunReport report;
   report.add_line(R"({"program":"true","mode":"signal","local_bytes":1048576})");
   EXPECT_TRUE(has(report.summary(kExited), "nothing was evicted: the heap never exceeded --local (1.00 MiB)"));
 }
 
-TEST(ReportTest, SaysWhyFiguresAreMissing) {
+TEST(ReportTest, ExplainsMissingCounters) {
   EXPECT_TRUE(has(RunReport().summary(SIGKILL), "ended by signal 9"));
-  EXPECT_TRUE(has(RunReport().summary(kExited), "no process left figures"));
+  EXPECT_TRUE(has(RunReport().summary(kExited), "no process wrote a report"));
   EXPECT_EQ(RunReport::read("/no/such/report").process_count(), 0U);
 }
 

@@ -13,7 +13,7 @@
 namespace farside::cli {
 namespace {
 
-// The only option that may stand alone.
+// The only option without a value.
 constexpr std::string_view kBareFlag = "--quiet";
 
 std::string variable_text(const char* variable) {
@@ -21,7 +21,7 @@ std::string variable_text(const char* variable) {
   return value ? value : "";
 }
 
-// Errors name variables; people who typed a flag want to read the flag.
+// Errors name variables. If the option was given as a flag, names the flag instead.
 Status in_terms_of_flags(const Status& status, const GivenOptions& given) {
   std::string_view text = status.text();
   for (const OptionName& name : option_names()) {

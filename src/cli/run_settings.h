@@ -1,5 +1,5 @@
-// What `farside run` was asked to do. The command line is turned into FARSIDE_* variables first, over those that are
-// there already; then all are read and checked in one place, by the table of abi/options.h.
+// The settings of `farside run`. Options of the command line become FARSIDE_* variables first and replace those that
+// are set already; then all variables are read and checked in one place, by the table of abi/options.h.
 #pragma once
 #include <map>
 #include <set>
@@ -15,18 +15,18 @@ namespace farside::cli {
 using GivenOptions = std::map<std::string, std::string>;
 
 struct RunSettings {
-  Options options;          // what the program's processes will read
+  Options options;          // read by the program's processes
   uint64_t far_memory = 0;  // bytes that an embedded server lends
-  std::string stats_file;   // "" where no statistics were asked for
+  std::string stats_file;   // "" where no statistics were requested
   bool embedded() const { return options.far_address[0] == 0; }
 };
 
-// Adds every option of the table that has a command line form, but for the flags that the command has no use for.
-// Values arrive in `given` when the line is parsed.
+// Adds every option of the table that has a command line form, except the flags in `without`. Parsing the command line
+// stores values in `given`.
 void add_table_options(Command& command, GivenOptions* given, const std::set<std::string_view>& without = {});
 
-// Moves the given options into this process's environment and reads it. The token ends up in settings.options.token
-// wherever it came from.
+// Moves the given options into this process's environment and reads it. settings.options.token
+// holds the token, whether it was given directly or in a file.
 Result<RunSettings> settle(const GivenOptions& given);
 
 // First line of a file that holds a secret.

@@ -63,10 +63,10 @@ TEST_F(RunSettingsTest, CommandLineWinsOverEnvironment) {
   EXPECT_TRUE(settings->options.quiet);
   EXPECT_FALSE(settings->options.prefetch);
   EXPECT_TRUE(settings->embedded());
-  EXPECT_STREQ(getenv("FARSIDE_LOCAL"), "64M");  // what the program will read
+  EXPECT_STREQ(getenv("FARSIDE_LOCAL"), "64M");  // as the program reads it
 }
 
-TEST_F(RunSettingsTest, ErrorsNameWhatWasTyped) {
+TEST_F(RunSettingsTest, ErrorsNameTheFlagOrTheVariable) {
   EXPECT_TRUE(refusal({"--fault", "magic"}).starts_with("--fault=magic is not known"));
   clear();
   EXPECT_NE(refusal({"--local", "lots"}).find("lots"), std::string::npos);

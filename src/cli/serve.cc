@@ -1,4 +1,4 @@
-// farside serve: lends this machine's memory until it is told to stop, alone or in a pool; or keeps a pool's list.
+// farside serve: lends this machine's memory until a signal stops it, alone or in a pool, or runs a pool's controller.
 #include <unistd.h>
 
 #include <cstdio>
@@ -22,8 +22,8 @@ constexpr unsigned kMaxWorkers = 64;
 
 constexpr const char* kHelp =
     "Sizes: a number and K, M, G or T, powers of 1024, as in 4G.\n"
-    "Serves until SIGINT or SIGTERM, then tells what it held. Programs that still use its memory end with a "
-    "message.\n\n"
+    "Serves until SIGINT or SIGTERM, then prints its last state. Programs that still use its memory end with an "
+    "error message.\n\n"
     "Examples:\n"
     "  farside serve --memory 4G --listen 127.0.0.1:7170\n"
     "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --quota 8G --metrics 127.0.0.1:9170\n"
@@ -58,14 +58,15 @@ Result<uint64_t> memory_to_lend(const std::string& text) {
 
 Status check_listen(const ServeArguments& arguments) {
   if (arguments.listen.empty() && arguments.unix_path.empty()) {
-    return Status::error(EINVAL, "nowhere to listen; give --listen HOST:PORT or --unix PATH");
+    return Status::error(EINVAL, "no address to listen on; give --listen HOST:PORT or --unix PATH");
   }
   if (arguments.listen.empty()) return {};
   Result<HostPort> address = parse_host_port(arguments.listen);
   if (!address.ok()) return address.status();
   if (!address->is_loopback() && arguments.token_file.empty()) {
     log(LogLevel::kWarning,
-        "{} can be reached from other machines and no --token-file is given: anyone may take memory", arguments.listen);
+        "{} can be reached from other machines and no --token-file is given: any client may reserve memory",
+        arguments.listen);
   }
   return {};
 }
@@ -75,8 +76,7 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   if (!listen.ok()) return listen;
   server::ServerConfig config;
   if (arguments.memory.empty() && !arguments.controller)
-    return Status::error(EINVAL,
-                         "how much memory is to be lent? give --memory SIZE, or --controller for a pool's list");
+    return Status::error(EINVAL, "no memory to lend; give --memory SIZE, or --controller to run a pool's controller");
   if (!arguments.memory.empty()) {
     Result<uint64_t> memory = memory_to_lend(arguments.memory);
     if (!memory.ok()) return memory.status();
@@ -123,7 +123,7 @@ Result<std::string> address_in_pool(const ServeArguments& arguments, const serve
     bool everywhere = listen->host.empty() || listen->host == "0.0.0.0" || listen->host == "::";
     if (everywhere) {
       return Status::error(EINVAL,
-                           "{} is no address that clients can dial; say how they reach this server: --address "
+                           "clients cannot connect to {}; name the address of this server with --address "
                            "tcp://HOST:PORT",
                            arguments.listen);
     }
@@ -150,17 +150,17 @@ Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& argume
                                             });
 }
 
-// In a pool: no new slabs come, and those that are here stay until their programs have ended.
+// In a pool: no new slabs are placed here; those already here are served until their programs end.
 void wait_for_clients(const server::Server& server, const SignalHold& hold) {
   uint64_t regions = server.stats().regions;
   if (regions == 0) return;
   fmt::print(stderr,
-             "farside: leaving the pool; waiting for {} regions of programs that use them (once more to stop now)\n",
+             "farside: leaving the pool; waiting for the programs that use {} regions (interrupt again to stop now)\n",
              regions);
   while (server.stats().regions > 0 && !stop_signal_within(hold, kStatusEveryMs)) {}
 }
 
-void serve_until_told(const server::Server& server, const SignalHold& hold) {
+void serve_until_signal(const server::Server& server, const SignalHold& hold) {
   bool terminal = isatty(STDERR_FILENO) != 0;
   while (!stop_signal_within(hold, kStatusEveryMs)) {
     if (terminal) fmt::print(stderr, "\r\033[K{}", status_text(server.stats()));
@@ -188,8 +188,9 @@ int serve(const ServeArguments& arguments) {
   }
   if (config->memory > 0)
     fmt::print(stderr, "farside: lending {} at {}\n", format_size(config->memory), places(arguments));
-  if (config->controller) fmt::print(stderr, "farside: keeping a pool's list at pool://{}\n", arguments.listen);
-  serve_until_told(**server, hold);
+  if (config->controller)
+    fmt::print(stderr, "farside: serving a pool's list of servers at pool://{}\n", arguments.listen);
+  serve_until_signal(**server, hold);
   if (reporter) {
     reporter->leave();
     wait_for_clients(**server, hold);
@@ -211,21 +212,23 @@ void add_serve_command(Command& parent) {
   command.add_option("--listen", &arguments->listen, "TCP address to serve").value("HOST:PORT");
   command.add_option("--unix", &arguments->unix_path, "Unix socket to serve shared memory on").value("PATH");
   command
-      .add_option("--token-file", &arguments->token_file, "file whose first line is the secret that clients must know")
+      .add_option("--token-file", &arguments->token_file,
+                  "file whose first line is the secret that clients must present")
       .value("FILE");
-  command.add_option("--quota", &arguments->quota, "most memory that one client may hold (default: all)").value("SIZE");
-  command.add_option("--metrics", &arguments->metrics, "address of a page for Prometheus").value("HOST:PORT");
-  command.add_option("--workers", &arguments->workers, "threads that serve (default: 1)")
-      .value("N")
-      .range(1U, kMaxWorkers);
-  command.add_option("--grace", &arguments->grace, "seconds for which a region is kept whose connections broke")
+  command.add_option("--quota", &arguments->quota, "limit on the memory of one client (default: all)").value("SIZE");
+  command.add_option("--metrics", &arguments->metrics, "HTTP address of the metrics, for Prometheus")
+      .value("HOST:PORT");
+  command.add_option("--workers", &arguments->workers, "server threads (default: 1)").value("N").range(1U, kMaxWorkers);
+  command.add_option("--grace", &arguments->grace, "seconds for which a region is kept after its connections broke")
       .value("S")
       .non_negative()
       .show_default();
   command.add_flag("--controller", &arguments->controller,
-                   "keep the list of a pool's servers; --memory may be left out");
-  command.add_option("--pool", &arguments->pool, "controller of the pool to lend memory to").value("HOST:PORT");
-  command.add_option("--address", &arguments->address, "how a pool's clients reach this server (default: as --listen)")
+                   "run a pool's controller, which lists its servers; --memory is optional");
+  command.add_option("--pool", &arguments->pool, "controller of the pool to join").value("HOST:PORT");
+  command
+      .add_option("--address", &arguments->address,
+                  "address at which a pool's clients reach this server (default: as --listen)")
       .value("ADDRESS");
   command.set_footer(kHelp);
   command.set_action([arguments] { return serve(*arguments); });

@@ -1,5 +1,5 @@
-// The frame of a command-line program with subcommands: options, help, exit statuses, and errors in one line. CLI11
-// does the work behind it; only command.cc includes that library, which takes long to compile.
+// The command line of a program with subcommands: options, help, exit statuses, and errors in one line. Implemented
+// with CLI11; only command.cc includes that library, which takes long to compile. Not thread-safe.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,12 +23,12 @@ inline constexpr int kExitUsage = 2;
 // Prints "farside: error: <text>" and returns the exit status for it.
 int fail(const Status& status, int exit_status = kExitFailure);
 
-// What a command and its options are, for shell completions and man pages.
+// Descriptions of a command and its options, for shell completions and man pages.
 struct OptionDescription {
   std::vector<std::string> names;    // "-p", "--pid"; for a positional argument its name without dashes
-  std::string value;                 // what the help calls the value, as in "FILE"; "" for a flag
+  std::string value;                 // the value's name in the help, as in "FILE"; "" for a flag
   std::string help, default_value;   // default_value: "" where the help shows none
-  std::vector<std::string> choices;  // the values that are allowed; empty where there is no such list
+  std::vector<std::string> choices;  // the allowed values; empty where any value is
   bool positional = false, required = false, list = false;
 };
 
@@ -38,7 +38,7 @@ struct CommandDescription {
   std::vector<CommandDescription> commands;
 };
 
-// An option that was just added to a command: what its value must be and how the help shows it.
+// An option of a command: sets the constraints on its value and how the help shows it.
 class Option {
  public:
   explicit Option(CLI::Option* option) : option_(option) {}
@@ -75,7 +75,7 @@ class Command {
   Command& operator=(const Command&) = delete;
 
   Command& add_command(const std::string& name, const std::string& help);
-  void require_command();  // it is a mistake to give none
+  void require_command();  // giving none is an error
   void set_footer(const std::string& text);
   // Runs when the command is given; its result is the exit status.
   void set_action(std::function<int()> action);
@@ -95,7 +95,7 @@ class Command {
   Option& add_flag(const std::string& names, std::function<void()> take, const std::string& help);
   void add_version_flag(const std::string& names, const std::string& text);
 
-  bool given(const std::string& name) const;  // whether the line that was parsed has this option
+  bool given(const std::string& name) const;  // whether the parsed command line has this option
   std::string help() const;
   CommandDescription describe() const;
 

@@ -41,7 +41,7 @@ class CommandTest : public testing::Test {
     status.set_action([] { return 8; });
   }
 
-  // The exit status and what stands on standard error.
+  // The exit status and the text on standard error.
   std::pair<int, std::string> run(std::vector<std::string> arguments) {
     testing::internal::CaptureStdout();
     testing::internal::CaptureStderr();
@@ -71,7 +71,7 @@ TEST(DescribeTest, TextIsEscaped) {
 
 using Outcome = std::pair<int, std::string>;
 
-TEST_F(CommandTest, OptionsArriveInTheirTargets) {
+TEST_F(CommandTest, OptionsAreStoredInTheirTargets) {
   EXPECT_EQ(run({"measure", "12", "-n", "far", "--shares", "5,20,100", "--no-zram", "--all", "--seconds=1.5"}),
             (Outcome{7, ""}));
   EXPECT_EQ(values_.pid, 12);
@@ -116,7 +116,7 @@ const OptionDescription& option(const CommandDescription& command, const std::st
   return none;
 }
 
-TEST_F(CommandTest, TheDescriptionHasAllThatTheHelpHas) {
+TEST_F(CommandTest, TheDescriptionHasEverythingInTheHelp) {
   CommandDescription program = program_.describe();
   EXPECT_EQ(program.name, "test");
   EXPECT_EQ(program.help, "A program.");

@@ -16,7 +16,7 @@ struct VariableDescription {
 std::string to_json(const CommandDescription& program, const std::string& version = "",
                     const std::vector<VariableDescription>& variables = {});
 
-// True if the arguments ask for the description; no help names that option.
+// True if the arguments request the description; the option is not shown in any help.
 inline bool asks_for_description(const std::vector<std::string>& arguments) {
   return arguments.size() == 1 && arguments[0] == "--describe";
 }

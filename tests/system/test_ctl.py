@@ -77,7 +77,7 @@ class CtlTest(SystemTest):
             self.assertIn(expected, text)
         self.assertIn("python3", self.ctl().output.decode())
         text = self.ctl(process.pid, "--local", "16M").output.decode()
-        self.assertIn("16.0 MiB may be near instead of 32.0 MiB", text)
+        self.assertIn("near memory limited to 16.0 MiB instead of 32.0 MiB", text)
         self.end(process)
 
     def test_forked_children_have_their_own_pages(self):
@@ -103,9 +103,9 @@ class CtlTest(SystemTest):
         self.assertIn(message, errors)
 
     def test_errors(self):
-        self.refused(1, "does not run under farside", os.getpid())
-        self.refused(1, "does not run under farside", 2**22 + 5)
-        self.refused(USAGE, "whose?", "--local", "1G")
+        self.refused(1, "does not run under Farside", os.getpid())
+        self.refused(1, "does not run under Farside", 2**22 + 5)
+        self.refused(USAGE, "needs a process", "--local", "1G")
         self.refused(USAGE, "too little", os.getpid(), "--local", "1M")
         self.refused(USAGE, "--local", os.getpid(), "--local", "much")
         self.refused(USAGE, "", "-5")

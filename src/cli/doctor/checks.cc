@@ -28,7 +28,7 @@ constexpr uint64_t kUsefulDescriptors = 1024;
 
 Health health_of(bool good, Health otherwise) { return good ? Health::kOk : otherwise; }
 
-// One finding: the advice is kept only where something is to be mended.
+// One finding; without advice where the check succeeded.
 Finding finding(std::string name, Health health, std::string found, std::string advice) {
   if (health == Health::kOk) advice.clear();
   return {std::move(name), health, std::move(found), std::move(advice)};
@@ -75,7 +75,7 @@ Finding check_features(uint64_t features) {
   bool writes_seen = (features & UFFD_FEATURE_PAGEFAULT_FLAG_WP) != 0;
   return finding(
       "fault features", health_of(writes_seen, Health::kMissing), has.empty() ? "none" : has,
-      "write protection is needed to know dirty pages; use a kernel built with it (5.7 or newer, x86-64 or arm64)");
+      "write protection is needed to detect dirty pages; use a kernel built with it (5.7 or newer, x86-64 or arm64)");
 }
 
 Finding check_self_paging(bool works) {
@@ -86,14 +86,14 @@ Finding check_self_paging(bool works) {
 
 Finding check_dispatch(bool works) {
   return finding("system call guard", health_of(works, Health::kLimited),
-                 works ? "Syscall User Dispatch traps calls" : "Syscall User Dispatch is not there",
-                 "signal mode needs CONFIG_GENERIC_ENTRY and Linux 5.11; handler mode does without");
+                 works ? "Syscall User Dispatch traps calls" : "no Syscall User Dispatch",
+                 "signal mode needs CONFIG_GENERIC_ENTRY and Linux 5.11; handler mode does not need it");
 }
 
 Finding check_batches() {
   bool works = unmaps_in_batches();
   return finding("batched unmapping", health_of(works, Health::kLimited),
-                 works ? "process_madvise drops scattered pages in one call" : "one madvise a run of pages",
+                 works ? "process_madvise drops scattered pages in one call" : "one madvise call for each run of pages",
                  "works, with more time per eviction; Linux 6.16 has it");
 }
 
@@ -141,13 +141,13 @@ Finding check_seccomp() {
   }
   bool filtered = state == "2" || state == "1";
   return finding("seccomp", health_of(!filtered, Health::kLimited), filtered ? "a filter is active" : "no filter",
-                 "the probes above were made under it; where they fail, allow userfaultfd, process_madvise, vmsplice");
+                 "the probes above ran under it; if one failed, allow userfaultfd, process_madvise, vmsplice");
 }
 
 Finding check_cores() {
   unsigned cores = std::thread::hardware_concurrency();
   return finding("cores", health_of(cores > 1, Health::kLimited), fmt::format("{}", cores),
-                 "works; eviction then takes turns with the program");
+                 "works; eviction and the program share the core");
 }
 
 Finding check_memory() {
@@ -164,7 +164,7 @@ Finding check_comparisons() {
   bool v2 = read_line("/sys/fs/cgroup/cgroup.controllers").find("memory") != std::string::npos;
   bool v1 = fs::exists("/sys/fs/cgroup/memory/memory.limit_in_bytes", ignored);
   return finding("comparisons", health_of(zram && (v1 || v2), Health::kLimited),
-                 fmt::format("zram {}, memory cgroup {}", zram ? "there" : "absent",
+                 fmt::format("zram {}, memory cgroup {}", zram ? "present" : "absent",
                              v2   ? "v2"
                              : v1 ? "v1"
                                   : "absent"),
@@ -179,7 +179,7 @@ Finding check_write_tracking() {
   }
   return finding("write tracking", Health::kLimited,
                  track::keeps_soft_dirty() ? "soft-dirty bits" : "none: farside track compares all present pages",
-                 "only farside track uses it, and works; Linux 6.7 has asynchronous write protection");
+                 "only farside track uses it, and works without it; Linux 6.7 has asynchronous write protection");
 }
 
 Finding check_library() {
@@ -194,19 +194,19 @@ Finding check_transports() {
   auto shown = [](double us) { return us < 0 ? std::string("fails") : fmt::format("{:.2f} us", us); };
   return finding("transports", health_of(good, Health::kLimited),
                  fmt::format("4 KiB: tcp on loopback {} round trip, shm {} copy", shown(tcp), shown(shm)),
-                 "the transport that fails cannot be used; is the loopback interface up?");
+                 "a transport that fails cannot be used; check that the loopback interface is up");
 }
 
 }  // namespace
 
 ModeChoice choose_mode(const FaultAbilities& abilities) {
   if (abilities.self_paging && abilities.traps_syscalls) {
-    return {true, "signal", "threads page for themselves and the system call guard can be armed"};
+    return {true, "signal", "threads can handle their own faults and the system call guard can be armed"};
   }
   std::string lack =
       abilities.self_paging ? "the system call guard cannot be armed" : "SIGBUS faults are not delivered";
   if (abilities.kernel_faults) return {true, "handler", lack};
-  return {false, "none", lack + ", and handler mode needs a userfaultfd that sees the kernel's faults"};
+  return {false, "none", lack + ", and handler mode needs a userfaultfd that also reports faults of the kernel"};
 }
 
 bool Diagnosis::usable() const {

@@ -1,4 +1,4 @@
-// What `farside doctor` finds out, apart from how it is shown.
+// The checks of `farside doctor`; doctor.cc prints their results.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,11 +12,11 @@ enum class Health { kOk, kLimited, kMissing };
 struct Finding {
   std::string name;
   Health health;
-  std::string found;   // what is there
-  std::string advice;  // how to mend it; "" where nothing needs mending
+  std::string found;   // the state of this machine
+  std::string advice;  // how to fix it; "" where nothing needs fixing
 };
 
-// The mode that --fault=auto takes here. `usable` is false where neither mode works.
+// The mode that --fault=auto selects here. `usable` is false where neither mode works.
 struct ModeChoice {
   bool usable;
   std::string mode;
@@ -26,18 +26,18 @@ struct ModeChoice {
 struct Diagnosis {
   std::vector<Finding> findings;
   ModeChoice choice;
-  // Nothing that Farside cannot do without is missing.
+  // True if one of the fault modes works and no check has Health::kMissing.
   bool usable() const;
 };
 
-// Probes this machine; `options` says how much address space is wanted.
+// Probes this machine. options.space is the address space to check for.
 Diagnosis diagnose(const Options& options);
 
-// Which mode fits what a machine can do.
+// What this machine supports, and the mode that follows from it.
 struct FaultAbilities {
   bool self_paging;     // SIGBUS and write protection work
   bool traps_syscalls;  // Syscall User Dispatch works
-  bool kernel_faults;   // a userfaultfd that also sees the kernel's faults
+  bool kernel_faults;   // a userfaultfd that also reports faults of the kernel
 };
 ModeChoice choose_mode(const FaultAbilities& abilities);
 

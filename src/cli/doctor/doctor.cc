@@ -29,9 +29,9 @@ void print_table(const Diagnosis& diagnosis) {
     fmt::print("{:<8} {:<18} {}\n", health_name(finding.health), finding.name, finding.found);
     if (!finding.advice.empty()) fmt::print("{:<27} -> {}\n", "", finding.advice);
   }
-  fmt::print("\n--fault=auto takes: {} ({})\n", diagnosis.choice.mode, diagnosis.choice.reason);
+  fmt::print("\n--fault=auto selects: {} ({})\n", diagnosis.choice.mode, diagnosis.choice.reason);
   fmt::print("{}\n", diagnosis.usable() ? "Farside can be used here."
-                                        : "Farside cannot be used here yet: mend what is missing.");
+                                        : "Farside cannot be used here yet: fix what is missing.");
 }
 
 int diagnose_and_print(bool json) {
@@ -46,7 +46,8 @@ int diagnose_and_print(bool json) {
 }  // namespace
 
 void add_doctor_command(Command& parent) {
-  Command& command = parent.add_command("doctor", "Tell what this machine can do, what is missing and how to mend it");
+  Command& command =
+      parent.add_command("doctor", "Check what this machine supports, what is missing and how to fix it");
   auto json = std::make_shared<bool>(false);
   command.add_flag("--json", json.get(), "print JSON");
   command.set_footer(

@@ -22,7 +22,7 @@ TEST(DoctorTest, KernelReleasesAreRead) {
   EXPECT_EQ(kernel_number("what"), 0);
 }
 
-TEST(DoctorTest, WhatIsMissingMakesTheMachineUnusable) {
+TEST(DoctorTest, AMissingRequirementMakesTheMachineUnusable) {
   Diagnosis diagnosis{{{"a", Health::kOk, "", ""}, {"b", Health::kLimited, "", ""}}, {true, "signal", ""}};
   EXPECT_TRUE(diagnosis.usable());
   diagnosis.findings.push_back({"c", Health::kMissing, "", ""});
@@ -30,7 +30,7 @@ TEST(DoctorTest, WhatIsMissingMakesTheMachineUnusable) {
   EXPECT_FALSE((Diagnosis{{}, {false, "none", ""}}).usable());
 }
 
-TEST(DoctorTest, EveryProbeRunsAndBadNewsComesWithAdvice) {
+TEST(DoctorTest, EveryProbeRunsAndFailuresHaveAdvice) {
   Diagnosis diagnosis = diagnose(Options{});
   EXPECT_GE(diagnosis.findings.size(), 17U);
   for (const Finding& finding : diagnosis.findings) {
@@ -39,7 +39,7 @@ TEST(DoctorTest, EveryProbeRunsAndBadNewsComesWithAdvice) {
   }
 }
 
-TEST(PreloadTest, IsAppendedToWhatIsThere) {
+TEST(PreloadTest, IsAppendedToTheExistingList) {
   EXPECT_EQ(*preload_list(nullptr, "/f.so"), "/f.so");
   EXPECT_EQ(*preload_list("", "/f.so"), "/f.so");
   EXPECT_EQ(*preload_list("/a.so", "/f.so"), "/a.so:/f.so");

@@ -28,7 +28,7 @@ constexpr unsigned kChildSeconds = 5;
 constexpr size_t kPipePages = 256;
 constexpr int kRounds = 400;
 
-// Runs a probe in a child, which an alarm ends if it hangs. Any death counts as no.
+// Runs a probe in a child process, which an alarm ends if it hangs. A child that a signal ends counts as a failure.
 bool holds_in_child(bool (*probe)()) {
   pid_t child = fork();
   if (child < 0) return false;
@@ -55,16 +55,16 @@ void handle(int signal, void (*handler)(int, siginfo_t*, void*)) {
   sigaction(signal, &action, nullptr);
 }
 
-// --- a thread that pages for itself; the handler's context, used in a child with one thread only
+// ---- A thread that handles its own faults; used in a child process with one thread only ----
 struct PagingProbe {
   int uffd = -1;
   std::byte* page = nullptr;
   std::byte* source = nullptr;
-  volatile int faults = 0;  // changed by the handler
+  volatile int faults = 0;  // incremented by the handler
 };
 PagingProbe g_paging;
 
-void mend_page(int, siginfo_t*, void*) {
+void resolve_fault(int, siginfo_t*, void*) {
   g_paging.faults = g_paging.faults + 1;
   if (g_paging.faults == 1)
     os::uffd_copy(g_paging.uffd, g_paging.page, g_paging.source, kPageSize, UFFDIO_COPY_MODE_WP);
@@ -80,19 +80,19 @@ bool paging_probe() {
   g_paging.source[7] = std::byte{42};
   uint64_t mode = UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP;
   if (os::uffd_register(g_paging.uffd, g_paging.page, kPageSize, mode) < 0) return false;
-  handle(SIGBUS, mend_page);
+  handle(SIGBUS, resolve_fault);
   volatile std::byte* byte = g_paging.page + 7;
   bool fetched = *byte == std::byte{42} && g_paging.faults == 1;
   *byte = std::byte{43};
   return fetched && g_paging.faults == 2 && *byte == std::byte{43};
 }
 
-// --- trapped system calls; in a child with one thread only
+// ---- Trapped system calls; used in a child process with one thread only ----
 volatile char g_selector = SYSCALL_DISPATCH_FILTER_ALLOW;
 volatile int g_trapped = 0;
 
 void count_trap(int, siginfo_t*, void*) {
-  g_selector = SYSCALL_DISPATCH_FILTER_ALLOW;  // or the handler's own return would be trapped
+  g_selector = SYSCALL_DISPATCH_FILTER_ALLOW;  // otherwise the handler's sigreturn would be trapped
   g_trapped = g_trapped + 1;
 }
 
@@ -109,7 +109,7 @@ bool trap_probe() {
   return let_through && g_trapped == 1;
 }
 
-// --- loopback
+// ---- Loopback ----
 bool exchange_all(int fd, std::byte* buffer, bool sending) {
   for (size_t done = 0; done < kPageSize;) {
     ssize_t n = sending ? os::send(fd, buffer + done, kPageSize - done, MSG_DONTWAIT)
@@ -272,7 +272,7 @@ double tcp_round_trip_us() {
   bool connected = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
   double result = connected ? timed_rounds(fd) : -1;
   close(fd);
-  shutdown(listener, SHUT_RDWR);  // wakes an accept that nobody answered
+  shutdown(listener, SHUT_RDWR);  // wakes the accept if the connection failed
   server.join();
   close(listener);
   return result;

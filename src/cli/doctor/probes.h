@@ -1,12 +1,12 @@
-// Small experiments on the running kernel: each does the thing instead of asking whether it would work. Those that
-// change signal handlers or could crash run in a child process.
+// Small experiments on the running kernel: each uses a feature instead of testing for a version or a setting. Those
+// that change signal handlers or could crash run in a child process.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace farside::cli {
 
-// Ways to a userfaultfd. The first two also see faults that the kernel takes; the last only those of user code.
+// Methods of creating a userfaultfd. The first two also report faults of the kernel; the last only those of user code.
 bool userfaultfd_by_syscall();
 bool userfaultfd_by_device();
 bool userfaultfd_user_mode_only();
@@ -14,23 +14,23 @@ bool userfaultfd_user_mode_only();
 // Bits of UFFDIO_API; 0 without any userfaultfd.
 uint64_t userfaultfd_features();
 
-// A thread pages for itself: SIGBUS on an absent page, one on the first write to a protected page, both mended by the
-// handler, contents right afterwards.
+// A thread handles its own page faults: SIGBUS on an absent page and on the first write to a protected page, both
+// resolved by the handler, with correct contents afterwards.
 bool pages_for_itself();
 
 // Syscall User Dispatch: a call from ordinary code is trapped, one from the allowed range is not.
 bool traps_system_calls();
 
-// process_madvise(MADV_DONTNEED) on this process over two pieces with one call (kernel 6.16).
+// process_madvise(MADV_DONTNEED) on this process over two ranges with one call (kernel 6.16).
 bool unmaps_in_batches();
 
-// vmsplice of 256 pages into a pipe made 1 MiB large, and what comes out is what went in.
+// vmsplice of 256 pages into a pipe of 1 MiB; reading the pipe returns their contents.
 bool holds_pages_in_pipe();
 
 // A memory file that is mapped twice shows a write through the other mapping.
 bool shares_memory_files();
 
-// The largest power-of-two part of `wanted` that can be reserved as addresses, down to 1 GiB; 0 if none.
+// The largest of `wanted`, a half, a quarter, ... down to 1 GiB that can be reserved as addresses; 0 if none.
 uint64_t reservable_space(uint64_t wanted);
 
 // Medians in microseconds, negative where it cannot be measured.
