@@ -9,7 +9,7 @@ namespace farside::pager {
 namespace {
 
 constexpr unsigned kStreams = 12;  // followed at once
-constexpr int64_t kSlack = 16;     // a stream goes on when a fault comes as many of its pages beyond the marker
+constexpr int64_t kSlack = 16;     // a fault this many pages of the stream beyond the marker continues it
 constexpr PageIndex kBase = 1'000'000;
 
 PageIndex at(int64_t offset) { return static_cast<PageIndex>(static_cast<int64_t>(kBase) + offset); }
@@ -103,14 +103,14 @@ TEST(Prefetcher, AWindowThatEndedEarlyIsGrownFromThere) {
   EXPECT_EQ(w.count, 2 * Prefetcher::kFirstWindow);
 }
 
-TEST(Prefetcher, AnEmptyWindowGoesOnAtTheNextPage) {
+TEST(Prefetcher, AnEmptyWindowContinuesAtTheNextPage) {
   Prefetcher p;
   Window w = confirm(p, kBase, 3);
   p.record_window(0, 0);
   EXPECT_EQ(p.on_fault(static_cast<PageIndex>(w.from + 3)).count, 2 * Prefetcher::kFirstWindow);
 }
 
-TEST(Prefetcher, AStreamGoesOnWithinTheSlackBeyondItsMarker) {
+TEST(Prefetcher, AStreamContinuesWithinTheSlackBeyondItsMarker) {
   for (int64_t stride : {1, -2}) {
     for (int64_t beyond : {-1, 0, 1, 5, 16, 17}) {
       Prefetcher p;
@@ -123,7 +123,7 @@ TEST(Prefetcher, AStreamGoesOnWithinTheSlackBeyondItsMarker) {
         continue;
       }
       EXPECT_EQ(next.count, 2 * w.count) << beyond;
-      EXPECT_EQ(next.from, static_cast<int64_t>(page));  // what was passed over is near already
+      EXPECT_EQ(next.from, static_cast<int64_t>(page));  // the skipped pages are near already
     }
   }
 }
@@ -161,7 +161,7 @@ TEST(Prefetcher, SeveralStreamsAreFollowedAtOnce) {
   }
 }
 
-TEST(Prefetcher, TheStreamThatRestedLongestIsForgotten) {
+TEST(Prefetcher, TheLeastRecentlyUsedStreamIsReplaced) {
   for (unsigned others : {kStreams - 1, kStreams}) {
     Prefetcher p;
     Window w = confirm(p, kBase, 1);
@@ -171,12 +171,12 @@ TEST(Prefetcher, TheStreamThatRestedLongestIsForgotten) {
   }
 }
 
-TEST(Prefetcher, AStreamInUseIsNotForgotten) {
+TEST(Prefetcher, AStreamInUseIsNotReplaced) {
   Prefetcher p;
   Window w = confirm(p, kBase, 1);
   for (unsigned i = 0; i < 10 * kStreams; i++) {
     take_all(p, w);
-    EXPECT_EQ(p.on_fault(kBase * (i + 2)).count, 0u);  // noise
+    EXPECT_EQ(p.on_fault(kBase * (i + 2)).count, 0u);  // a page of no stream
     w = p.on_fault(after(w));
     ASSERT_GT(w.count, 0u) << i;
   }
@@ -190,7 +190,7 @@ TEST(Prefetcher, AContinuedStreamUsedWhatItsWindowFetched) {
   EXPECT_EQ(p.used_window(), 0u);
   p.record_window(w.count, 3);  // one was near
   EXPECT_EQ(p.on_fault(kBase * 5).count, 0u);
-  EXPECT_EQ(p.used_window(), 0u);  // another stream's fault
+  EXPECT_EQ(p.used_window(), 0u);  // a fault of another stream
   w = p.on_fault(after(w));
   EXPECT_EQ(p.used_window(), 3u);
   p.record_window(w.count, w.count);
@@ -212,8 +212,8 @@ TEST(Prefetcher, TheNextWindowBeginsWhereTheLastOneEnded) {
   }
 }
 
-// A window is mapped, and the one after it is under way; its first page is the marker.
-TEST(Prefetcher, AFaultOnTheMarkerStartsTheWindowAfterTheOneUnderWay) {
+// A window is mapped, and the next one is in flight; the first page of the next one is the marker.
+TEST(Prefetcher, AFaultOnTheMarkerStartsTheWindowAfterTheOneInFlight) {
   Prefetcher p;
   Window mapped = confirm(p, kBase, 1);
   take_all(p, mapped);
@@ -235,7 +235,7 @@ TEST(Prefetcher, AFaultOnTheMarkerStartsTheWindowAfterTheOneUnderWay) {
   EXPECT_EQ(p.used_window(), 5u);
 }
 
-TEST(Prefetcher, PagesUnderWayAreUsedOnce) {
+TEST(Prefetcher, PagesInFlightAreUsedOnce) {
   Prefetcher p;
   Window w = confirm(p, kBase, 1);
   take_all(p, w);
@@ -249,7 +249,7 @@ TEST(Prefetcher, PagesUnderWayAreUsedOnce) {
   }
 }
 
-TEST(Prefetcher, AMarkerFartherInIsWaitedFor) {
+TEST(Prefetcher, AMarkerWithinTheWindowIsReachedBeforeTheNextWindow) {
   Prefetcher p;
   Window mapped = confirm(p, kBase, 1);
   take_all(p, mapped);
@@ -261,7 +261,7 @@ TEST(Prefetcher, AMarkerFartherInIsWaitedFor) {
   EXPECT_GT(next.count, 0u);
 }
 
-TEST(Prefetcher, AWindowUnderWayThatOthersMappedIsPassedOver) {
+TEST(Prefetcher, AWindowInFlightThatOthersMappedIsSkipped) {
   Prefetcher p;
   Window w = confirm(p, kBase, 1);
   while (w.count <= kSlack) {
@@ -277,7 +277,7 @@ TEST(Prefetcher, AWindowUnderWayThatOthersMappedIsPassedOver) {
   EXPECT_EQ(next.count, Prefetcher::kMaxWindow);
 }
 
-TEST(Prefetcher, WithNothingUnderWayTheStreamGoesOnAfterTheWindow) {
+TEST(Prefetcher, WithNothingInFlightTheStreamContinuesAfterTheWindow) {
   Prefetcher p;
   Window mapped = confirm(p, kBase, 1);
   take_all(p, mapped);

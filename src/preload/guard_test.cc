@@ -1,5 +1,5 @@
-// System calls with far arguments through the guard. In signal mode the kernel gets EFAULT where it touches an absent
-// page, so whatever the guard forgets to pin shows as a difference to the same call with near arguments.
+// System calls with far arguments through the guard. In signal mode a call returns EFAULT when the kernel accesses an
+// absent page, so memory that the guard does not pin gives a result other than that of the call with near arguments.
 #include "preload/guard/guard.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@
 #include "preload/test_support.h"
 #include "preload/trace/trace.h"
 
-// ---- What the guard takes from the rest of the preload library ----
+// ---- Stand-ins for functions of the preload library that the guard calls ----
 
 namespace farside::preload {
 
@@ -100,7 +100,7 @@ class Place {
   size_t next_ = kPageSize;
 };
 
-// What a case's calls returned and wrote, to be compared.
+// The results and output of a case's calls, for comparison.
 class Outcome {
  public:
   void add(long value) { text_ += std::to_string(value) + ";"; }
@@ -141,7 +141,7 @@ void add_fd(Outcome& out, long fd) {
   if (fd >= 0) os::close(static_cast<int>(fd));
 }
 
-// A child that ends at once, without running anything of ours.
+// A child process that exits at once without executing any of our code.
 long ended_child() {
   long pid = os::call(SYS_clone, SIGCHLD, 0, 0, 0, 0);
   if (pid == 0) os::exit_group(7);
@@ -573,7 +573,7 @@ std::vector<Case> process_cases() {
          auto* info = p.put<siginfo_t>({});
          o.add(p.call(SYS_rt_sigtimedwait, p.put<uint64_t>(os::signal_bit(SIGURG)), info, p.put<timespec>({0, 0}), 8));
          siginfo_t sent = {};
-         sent.si_signo = SIGURG;  // which is ignored
+         sent.si_signo = SIGURG;  // ignored by default
          sent.si_code = -1;
          o.add(p.call(SYS_rt_sigqueueinfo, getpid(), SIGURG, p.put(sent)));
        }},
@@ -645,7 +645,7 @@ std::vector<Case> ipc_cases() {
     ::shmctl(id, IPC_RMID, nullptr);
   };
   auto queues = [](Place& p, Outcome& o) {
-    std::string name = "farside-guard-" + std::to_string(getpid());  // the kernel's form has no slash
+    std::string name = "farside-guard-" + std::to_string(getpid());  // the system call takes the name without a slash
     mq_attr attributes = {};
     attributes.mq_maxmsg = 2;
     attributes.mq_msgsize = 100;
@@ -849,11 +849,11 @@ std::vector<Case> all_cases() {
 INSTANTIATE_TEST_SUITE_P(All, CallTest, testing::ValuesIn(all_cases()),
                          [](const auto& kind) { return kind.param.name; });
 
-TEST_P(CallTest, GivesWithFarArgumentsWhatItGivesWithNearOnes) {
+TEST_P(CallTest, FarAndNearArgumentsGiveTheSameResult) {
   Place near(false, 1);
   Outcome expected;
   GetParam().run(near, expected);
-  // Cut by a page's end after their first byte, before their last one, and in the middle of most.
+  // The page's end is after the first byte, before the last one, and in the middle of most arguments.
   for (size_t before : {1u, 0u, 9u}) {
     Place far(true, before);
     Outcome got;
@@ -862,7 +862,7 @@ TEST_P(CallTest, GivesWithFarArgumentsWhatItGivesWithNearOnes) {
   }
 }
 
-// Else the cases above would prove nothing.
+// Otherwise the cases above would test nothing.
 TEST(Guard, TheKernelDoesNotReadFarMemoryByItself) {
   GuardedPager::get();
   Place p(true, 1);
@@ -898,7 +898,7 @@ TEST_F(PinsTest, PinnedPagesStayUntilTheEnd) {
   pager_.evict(far_, 2 * kPageSize);
 }
 
-TEST_F(PinsTest, NearMemoryAndNothingArePinnedForNothing) {
+TEST_F(PinsTest, NearMemoryAndEmptyRangesAreNotPinned) {
   Pins pins(stack_pointer());
   char near[10];
   EXPECT_TRUE(pins.add(near, sizeof near, true));
@@ -908,13 +908,13 @@ TEST_F(PinsTest, NearMemoryAndNothingArePinnedForNothing) {
   EXPECT_EQ(t_guard.pin_count, 0u);
 }
 
-TEST_F(PinsTest, WhatIsNotMappedIsReported) {
+TEST_F(PinsTest, UnmappedMemoryIsReported) {
   far_munmap(far_ + kPageSize, kPageSize);
   Pins pins(stack_pointer());
   EXPECT_TRUE(pins.add(far_, kPageSize, true));
   EXPECT_FALSE(pins.add(far_, kPageSize + 1, true));
   EXPECT_FALSE(pins.add(far_ + kPageSize, 1, true));
-  memset(far_, 'x', kPageSize);  // no end of the string within
+  memset(far_, 'x', kPageSize);  // no terminator in this page
   EXPECT_FALSE(pins.add_string(far_ + 100));
   far_[kPageSize - 1] = 0;
   EXPECT_TRUE(pins.add_string(far_ + 100));
@@ -953,8 +953,8 @@ TEST_F(PinsTest, CallsNest) {
   pager_.evict(far_ + kPageSize, 1);
 }
 
-// A signal handler that ran during a call has jumped out of it: its record is of a frame below ours.
-TEST_F(PinsTest, PinsOfCallsThatWereJumpedOutOfAreDropped) {
+// A signal handler jumped out of a call with longjmp: the record of that call is of a stack frame below ours.
+TEST_F(PinsTest, PinsOfCallsLeftByLongjmpAreDropped) {
   uint64_t sp = stack_pointer();
   alignas(Pins) char storage[sizeof(Pins)];
   auto* jumped = new (storage) Pins(sp - 1000);  // and never destroyed
@@ -981,7 +981,7 @@ TEST_F(PinsTest, OnTheAlternateStackNoPinIsStale) {
   t_guard.stack_low = t_guard.stack_high = 0;
 }
 
-TEST_F(PinsTest, WithoutRoomForRecordsPagesAreOnlyBroughtNear) {
+TEST_F(PinsTest, WithoutRoomForRecordsPagesAreFetchedButNotPinned) {
   for (size_t i = 0; i < 70; i++) far_[i * kPageSize] = 1;
   pager_.evict(far_, 70 * kPageSize);
   {
@@ -1019,7 +1019,7 @@ class LargeTransferTest : public PinsTest {
 
 TEST_F(LargeTransferTest, OneCallNeverPinsMuch) {
   EXPECT_EQ(pin_limit(), pager_->near_limit_bytes() / 32);
-  EXPECT_LT(pin_limit(), kBytes);  // else nothing here is split
+  EXPECT_LT(pin_limit(), kBytes);  // otherwise nothing is split here
   EXPECT_EQ(pin_limit() % kPageSize, 0u);
 }
 
@@ -1076,7 +1076,7 @@ TEST_F(LargeTransferTest, AReadOfAPipeReturnsWhatThereIsAndDoesNotBlock) {
   fill();
   ASSERT_EQ(os::write(fds[1], expected(0, limit).data(), limit), static_cast<ssize_t>(limit));
   memset(far_, 0, kBytes);
-  EXPECT_EQ(call(SYS_read, fds[0], far_, kBytes), static_cast<long>(limit));  // a second part would sleep for ever
+  EXPECT_EQ(call(SYS_read, fds[0], far_, kBytes), static_cast<long>(limit));  // a second read would block forever
   EXPECT_EQ(std::string(far_, limit), expected(0, limit));
   os::close(fds[0]);
   os::close(fds[1]);
@@ -1150,7 +1150,7 @@ TEST_F(LargeTransferTest, UnknownCallsGetTheirArgumentsPinned) {
   EXPECT_EQ(t_guard.pin_count, 0u);
 }
 
-TEST_F(LargeTransferTest, MemoryThatIsNotMappedIsAnErrorAsItIsNatively) {
+TEST_F(LargeTransferTest, UnmappedMemoryGivesTheKernelsError) {
   far_munmap(far_, 4 * kPageSize);
   EXPECT_EQ(call(SYS_openat, AT_FDCWD, far_, O_RDONLY, 0), -EFAULT);
   EXPECT_EQ(call(SYS_uname, far_), -EFAULT);

@@ -1,4 +1,4 @@
-// The mmap family on far space: which mappings are far, and what becomes of their parts.
+// Tests of the mmap family on far space: which mappings are far, and the effect of each call on ranges of them.
 #include "preload/heap/mappings.h"
 
 #include <gtest/gtest.h>
@@ -79,10 +79,10 @@ TEST_F(MappingsTest, AMappingIsUnmappedInParts) {
   EXPECT_EQ(far_munmap(at, kMiB), 0);  // over the hole, too
   EXPECT_FALSE(committed(at, kPageSize));
   EXPECT_FALSE(committed(at + kMiB - kPageSize, kPageSize));
-  EXPECT_EQ(far_munmap(at, kMiB), 0);  // as munmap: nothing there is no error
+  EXPECT_EQ(far_munmap(at, kMiB), 0);  // as munmap: a range without mappings is no error
 }
 
-TEST_F(MappingsTest, NonsenseIsRefused) {
+TEST_F(MappingsTest, InvalidArgumentsAreRefused) {
   char* at = map(kMiB);
   EXPECT_EQ(far_munmap(at + 1, kPageSize), -EINVAL);
   EXPECT_EQ(far_munmap(at, 0), -EINVAL);
@@ -136,7 +136,7 @@ TEST_F(MappingsTest, AReservationCostsNothingUntilItIsCommitted) {
   EXPECT_TRUE(committed(at + kMiB, 2 * kPageSize));
   EXPECT_FALSE(committed(at + kMiB + 2 * kPageSize, kPageSize));
   at[kMiB] = 5;
-  EXPECT_EQ(far_mprotect(at, 64 * kMiB, kReadWrite), 0);  // the rest, and what is there stays
+  EXPECT_EQ(far_mprotect(at, 64 * kMiB, kReadWrite), 0);  // the rest is committed; existing pages are kept
   EXPECT_TRUE(committed(at, 64 * kMiB));
   EXPECT_EQ(at[kMiB], 5);
   far_munmap(at, 64 * kMiB);
@@ -167,7 +167,7 @@ TEST_F(MappingsTest, MappingsGrowInPlaceWhereThereIsRoom) {
   far_munmap(at + kMiB, kMiB);
   EXPECT_EQ(pointer(far_mremap(at, kMiB, 2 * kMiB, 0, nullptr)), at);
   EXPECT_EQ(at[kMiB - 1], 7);
-  EXPECT_EQ(at[kMiB], 0);  // what was there is gone
+  EXPECT_EQ(at[kMiB], 0);  // the old contents are gone
   far_munmap(at, 2 * kMiB);
 }
 
@@ -183,7 +183,7 @@ TEST_F(MappingsTest, WhereThereIsNoRoomTheyMoveIfTheyMay) {
   for (size_t i = 0; i < kMiB; i++) ASSERT_EQ(to[i], static_cast<char>(i * 7)) << i;
   EXPECT_EQ(to[kMiB], 0);
   EXPECT_FALSE(committed(at, kPageSize));
-  EXPECT_TRUE(committed(at + kMiB, kMiB));  // what was not moved
+  EXPECT_TRUE(committed(at + kMiB, kMiB));  // the range that was not moved
   far_munmap(to, 3 * kMiB);
   far_munmap(at, 2 * kMiB);
 }

@@ -1,5 +1,5 @@
-// For tests of the guard without preloading it: a pager of this process, far memory of which one says where it lies and
-// that no page of it is near, and stand-ins for what the guard takes from the rest of the library.
+// Support for tests of the guard without preloading it: one pager for the process, with functions that check which
+// pages are near and that evict pages.
 #pragma once
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ inline constexpr uint64_t kTestSpace = 512 * kMiB;
 
 inline uint64_t stack_pointer() { return reinterpret_cast<uint64_t>(__builtin_frame_address(0)); }
 
-// One for the program: mappings are enabled once.
+// One per process: mappings can be enabled only once.
 class GuardedPager {
  public:
   static GuardedPager& get() {
@@ -32,7 +32,7 @@ class GuardedPager {
   bool is_near(const void* address) {
     return (*this)->word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kNear);
   }
-  // Until no page of the range is near. Pinned pages never leave.
+  // Evicts all pages of the range. Fails if one of them is pinned.
   void evict(const void* address, size_t bytes) {
     auto* begin = reinterpret_cast<const char*>(align_down(reinterpret_cast<uint64_t>(address), kPageSize));
     auto* end = static_cast<const char*>(address) + bytes;
@@ -48,7 +48,7 @@ class GuardedPager {
     }
     FAIL() << "pages stay near";
   }
-  // Takes frames for pages that nobody needs. All of them are more than may be near.
+  // Writes filler pages to take frames. There are more of them than the budget allows near.
   void touch_filler(size_t pages = kFillerPages) {
     for (; pages > 0; pages--) filler_[next_filler_++ % kFillerPages * kPageSize] = 1;
   }

@@ -58,7 +58,7 @@ TEST(Address, KeepsTheTextForMessages) {
   }
 }
 
-TEST(Address, KindsAreTold) {
+TEST(Address, KindsAreDistinguished) {
   Address tcp = parsed("tcp://127.0.0.1:7170"), shm = parsed("shm:///x"), pool = parsed("pool://127.0.0.1:7171");
   EXPECT_FALSE(tcp.is_shm() || tcp.is_pool);
   EXPECT_TRUE(shm.is_shm() && !shm.is_pool);
@@ -77,7 +77,7 @@ TEST(Address, PortsAreNumbersFrom1To65535) {
   }
 }
 
-TEST(Address, WhatLacksAPartIsRefused) {
+TEST(Address, IncompleteAddressesAreRefused) {
   for (const char* text : {"", "tcp", "tcp:", "tcp:/", "tcp://", "tcp://host", "tcp://:7170", "tcp://:", "pool://",
                            "pool://:1", "shm://", "shm://?latency_us=1", "://", "127.0.0.1:7170", "host",
                            "udp://127.0.0.1:1", "TCP://127.0.0.1:1", " tcp://127.0.0.1:1", "/run/far.sock"}) {
@@ -86,7 +86,7 @@ TEST(Address, WhatLacksAPartIsRefused) {
 }
 
 TEST(Address, AListIsNoAddress) {
-  // The store takes lists apart; one address is never two.
+  // The store splits lists; an address is a single one.
   EXPECT_EQ(failure_of("tcp://127.0.0.1:1,tcp://127.0.0.1").code(), EINVAL);
   EXPECT_FALSE(parse_address("tcp://127.0.0.1:1,tcp://127.0.0.2:2").ok());
 }

@@ -1,5 +1,5 @@
-// A store of several servers, and its channels, over servers that do what a test wants: promise more than they have,
-// refuse, or end. Whether it works with real ones is tested in tests/conformance.
+// Tests of a store of several servers and of its channels. The servers are fakes that promise more than they have,
+// refuse requests or end, as a test needs. tests/conformance tests the store with real servers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -112,7 +112,7 @@ TEST_F(Pool, ATokenThatIsTooLongIsRefused) {
   EXPECT_EQ(PoolStore::connect({list_.c_str(), token.c_str(), kTestRegion}).status().code(), EINVAL);
 }
 
-TEST_F(Pool, WhereReplicasAreLeftAServerMayBeMissing) {
+TEST_F(Pool, WithReplicasAServerMayBeMissing) {
   serve({4, 4});
   std::string list = list_ + ",shm:///nonexistent/socket";
   EXPECT_EQ(try_connect(list, 2, true).code(), ENOENT);
@@ -142,7 +142,7 @@ TEST_F(Pool, MoreThanThereIsReservesNothing) {
   EXPECT_TRUE(store_->grow(6 * kSlabBytes).ok());
 }
 
-TEST_F(Pool, EveryCopyNeedsAServerOfItsOwn) {
+TEST_F(Pool, EveryCopyNeedsADifferentServer) {
   serve({10, 2, 3});
   connect(2);
   EXPECT_EQ(store_->grow(6 * kSlabBytes).code(), ENOMEM);  // room for 15, but only 5 pairs
@@ -151,13 +151,13 @@ TEST_F(Pool, EveryCopyNeedsAServerOfItsOwn) {
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{5, 2, 3}));
 }
 
-TEST_F(Pool, AServerThatRefusesItsPromiseIsPassedOver) {
+TEST_F(Pool, AServerThatRefusesItsPromiseIsSkipped) {
   serve({4, 1, 4});
-  servers_[1]->promised = 100;  // others were quicker
+  servers_[1]->promised = 100;  // as if other clients had reserved it
   connect();
   ASSERT_TRUE(store_->grow(5 * kSlabBytes).ok());
   EXPECT_EQ(servers_[1]->reserved(), 0u);
-  EXPECT_EQ(servers_[0]->reserved() + servers_[2]->reserved(), 5u);  // what a failed round took went back
+  EXPECT_EQ(servers_[0]->reserved() + servers_[2]->reserved(), 5u);  // a failed round returns what it reserved
   EXPECT_EQ(store_->lost(), 0u);                                     // it is only full
 }
 
@@ -169,7 +169,7 @@ TEST_F(Pool, WhenAllRefuseNothingStaysReserved) {
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{0, 0, 0}));
 }
 
-TEST_F(Pool, AServerThatEndedIsLeftOut) {
+TEST_F(Pool, AServerThatEndedIsSkipped) {
   serve({4, 4, 4});
   connect();
   servers_[0]->stop();
@@ -185,14 +185,14 @@ TEST_F(Pool, AServerThatEndedIsLeftOut) {
   EXPECT_EQ(status.code(), ECONNRESET);
 }
 
-TEST_F(Pool, ShrinkingGivesBackWhatNoSlabHasTaken) {
+TEST_F(Pool, ShrinkingReturnsTheUnusedReserve) {
   serve({8, 8});
   connect();
   ASSERT_TRUE(store_->grow(10 * kSlabBytes).ok());
   ASSERT_TRUE(store_->claim(0, 4 * kSlabBytes).ok());
   store_->shrink(4 * kSlabBytes);
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{3, 3}));
-  store_->shrink(4 * kSlabBytes);  // two are left that no slab has
+  store_->shrink(4 * kSlabBytes);  // only two are unused
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{2, 2}));
 }
 
@@ -246,7 +246,7 @@ TEST_F(Pool, AClaimThatFailsClaimsNothing) {
   EXPECT_EQ(store_->holders(2), 0u);
   EXPECT_TRUE(store_->claim(2 * kSlabBytes, kSlabBytes).ok());  // the one is free
   store_->unclaim(kSlabBytes, 4096);
-  EXPECT_EQ(store_->holders(1), 0u);  // the failed claim left no use behind
+  EXPECT_EQ(store_->holders(1), 0u);  // the failed claim was undone
 }
 
 TEST_F(Pool, CopiesAreOnDifferentServers) {
@@ -271,7 +271,7 @@ TEST_F(Pool, AfterALossThereAreFewerCopies) {
   EXPECT_EQ(store_->holders(8), only(0));
 }
 
-TEST_F(Pool, WhatNobodyClaimedIsPlacedOnTheReserveOnly) {
+TEST_F(Pool, UnclaimedSlabsArePlacedOnTheReserveOnly) {
   serve({8, 8});
   connect();
   EXPECT_EQ(store_->place_unclaimed(3), 0u);
@@ -362,7 +362,7 @@ TEST_F(Pool, AForkFailsWhereASlabWouldBeMissing) {
   ASSERT_TRUE(store_->claim(0, 2 * kSlabBytes).ok());  // one on each
   servers_[1]->refuse_snapshots = ENOMEM;
   EXPECT_EQ(store_->prepare_fork().status().code(), ENOMEM);
-  EXPECT_EQ(servers_[0]->snapshots, 1u);  // made and given up
+  EXPECT_EQ(servers_[0]->snapshots, 1u);  // created and dropped
   uint64_t slab = store_->holders(0) == only(1) ? 0 : 1;
   store_->unclaim(slab * kSlabBytes, kSlabBytes);
   auto ticket = store_->prepare_fork();  // the child needs nothing of it now
@@ -371,7 +371,7 @@ TEST_F(Pool, AForkFailsWhereASlabWouldBeMissing) {
   store_->forked_in_parent(*ticket);
 }
 
-TEST_F(Pool, AForkGoesWithoutAReplica) {
+TEST_F(Pool, AForkSucceedsWithoutAReplica) {
   serve({4, 4});
   connect(2);
   ASSERT_TRUE(store_->claim(0, 2 * kSlabBytes).ok());
@@ -395,10 +395,10 @@ TEST_F(Pool, AControllerNamesTheServers) {
   ASSERT_TRUE(s.ok()) << s.text();
   ASSERT_TRUE(store_->grow(6 * kSlabBytes).ok());
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{3, 0, 3}));
-  EXPECT_EQ(store_->mapping().base, nullptr);  // servers may come
+  EXPECT_EQ(store_->mapping().base, nullptr);  // servers may join
 }
 
-TEST_F(Pool, AServerThatCannotBeReachedIsLeftOut) {
+TEST_F(Pool, AnUnreachableServerIsSkipped) {
   serve({4});
   FakeController controller;
   controller.set({{"shm:///nonexistent/socket", wire::ServerState::kUp}});
@@ -410,7 +410,7 @@ TEST_F(Pool, AServerThatCannotBeReachedIsLeftOut) {
   EXPECT_EQ(try_connect(controller.address()).code(), ENOENT);
 }
 
-TEST_F(Pool, ServersThatComeAreUsedAndThoseThatLeaveAreEmptied) {
+TEST_F(Pool, JoiningServersAreUsedAndLeavingServersAreEmptied) {
   serve({4, 4});
   FakeController controller;
   std::string a = servers_[0]->address(), b = servers_[1]->address();
@@ -423,37 +423,37 @@ TEST_F(Pool, ServersThatComeAreUsedAndThoseThatLeaveAreEmptied) {
 
   controller.set({{a, kLeaving}, {b, kUp}});
   ASSERT_TRUE(store_->grow(2 * kSlabBytes).ok());
-  EXPECT_EQ(reserved(), (std::vector<uint64_t>{1, 2}));  // what no slab has went back
+  EXPECT_EQ(reserved(), (std::vector<uint64_t>{1, 2}));  // the unused reserve was returned
   ASSERT_TRUE(store_->claim(8 * kSlabBytes, kSlabBytes).ok());
   EXPECT_EQ(store_->holders(8), only(1));
   EXPECT_EQ(store_->holders(0), only(0));  // still there
   store_->unclaim(0, kSlabBytes);
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{0, 2}));  // with its last slab it is empty
 
-  controller.set({{a, kUp}, {b, kUp}});  // it stays after all
+  controller.set({{a, kUp}, {b, kUp}});  // it is up again
   ASSERT_TRUE(store_->grow(2 * kSlabBytes).ok());
   EXPECT_GT(servers_[0]->reserved(), 0u);
 }
 
-TEST_F(Pool, AControllerThatFailsIsNotAskedEachTime) {
+TEST_F(Pool, AFailedControllerIsNotContactedEachTime) {
   serve({8});
   FakeController controller;
   controller.set({{servers_[0]->address(), wire::ServerState::kUp}});
   ASSERT_TRUE(try_connect(controller.address()).ok());
-  EXPECT_EQ(controller.asked, 1u);
+  EXPECT_EQ(controller.list_requests, 1u);
   ASSERT_TRUE(store_->grow(kSlabBytes).ok());
-  EXPECT_EQ(controller.asked, 2u);
+  EXPECT_EQ(controller.list_requests, 2u);
   controller.refuse_lists = EIO;
-  for (int i = 0; i < 3; i++) EXPECT_TRUE(store_->grow(kSlabBytes).ok());  // with the servers that are known
+  for (int i = 0; i < 3; i++) EXPECT_TRUE(store_->grow(kSlabBytes).ok());  // with the servers of the last list
   EXPECT_EQ(servers_[0]->reserved(), 4u);
-  EXPECT_EQ(controller.asked, 3u);
+  EXPECT_EQ(controller.list_requests, 3u);
 }
 
 // ---- Channels ----
 
 constexpr uint64_t kBorder = kSlabBytes;
 
-TEST_F(Pool, RequestsAreSplitWhereSlabsLieElsewhere) {
+TEST_F(Pool, RequestsAreSplitBetweenServers) {
   serve({8, 8});
   connect();
   ASSERT_TRUE(store_->claim(0, 2 * kSlabBytes).ok());
@@ -463,7 +463,7 @@ TEST_F(Pool, RequestsAreSplitWhereSlabsLieElsewhere) {
   ASSERT_EQ(write(*channel, kBorder - 3000, data), 0);
   size_t first = static_cast<size_t>(std::countr_zero(store_->holders(0)));
   EXPECT_TRUE(has(first, kBorder - 3000, FrameBytes(data.begin(), data.begin() + 3000)));
-  EXPECT_TRUE(has(first, kBorder, FrameBytes(7000)));  // none of the other's
+  EXPECT_TRUE(has(first, kBorder, FrameBytes(7000)));  // no bytes of the other server
   EXPECT_TRUE(has(1 - first, kBorder - 3000, FrameBytes(3000)));
   EXPECT_TRUE(has(1 - first, kBorder, FrameBytes(data.begin() + 3000, data.end())));
   ASSERT_EQ(read(*channel, kBorder - 3000, &back), 0);
@@ -504,7 +504,7 @@ TEST_F(Pool, APipeIsReadOnceForAllCopies) {
   EXPECT_EQ(os::read(out.get(), rest, sizeof rest), 50);
 }
 
-TEST_F(Pool, WhatNobodyHoldsIsZeroAndNobodyIsAsked) {
+TEST_F(Pool, UnplacedSlabsReadAsZeroWithoutARequest) {
   serve({8, 8}, true);
   connect();
   auto channel = open();
@@ -514,7 +514,7 @@ TEST_F(Pool, WhatNobodyHoldsIsZeroAndNobodyIsAsked) {
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
   ASSERT_EQ(write(*channel, kBorder - 100, numbered(100)), 0);
   back.assign(500, std::byte{0xee});
-  ASSERT_EQ(read(*channel, kBorder - 100, &back), 0);  // half of it is somewhere
+  ASSERT_EQ(read(*channel, kBorder - 100, &back), 0);  // half of it is placed
   FrameBytes expected = numbered(100);
   expected.resize(500);
   EXPECT_EQ(back, expected);
@@ -552,7 +552,7 @@ TEST_F(Pool, RequestsOverTheLimitsAreRefused) {
   EXPECT_EQ(channel->submit_read({&one, 1}, &token), 0);
 }
 
-TEST_F(Pool, ReadsGoToTheCopyThatIsLeft) {
+TEST_F(Pool, ReadsUseTheRemainingCopy) {
   serve({8, 8});
   connect(2);
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
@@ -575,11 +575,11 @@ TEST_F(Pool, ASlabWithoutAServerIsLost) {
   EXPECT_EQ(read(*channel, 0, &back), -ECONNRESET);
   EXPECT_EQ(write(*channel, 0, back), -ECONNRESET);
   EXPECT_EQ(read(*channel, kBorder - 5, &back), -ECONNRESET);  // half of it
-  EXPECT_EQ(discard(*channel, 0, 4096), 0);                    // there is nothing to forget
+  EXPECT_EQ(discard(*channel, 0, 4096), 0);                    // nothing is stored
   EXPECT_EQ(read(*channel, kBorder, &back), 0);
 }
 
-TEST_F(Pool, AReplicaThatRefusesAWriteIsLostAndTheOtherCounts) {
+TEST_F(Pool, AReplicaThatRefusesAWriteIsLostAndTheOtherIsUsed) {
   serve({8, 8}, true);
   connect(2);
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
@@ -591,10 +591,10 @@ TEST_F(Pool, AReplicaThatRefusesAWriteIsLostAndTheOtherCounts) {
   ASSERT_EQ(read(*channel, 0, &back), 0);
   EXPECT_EQ(back, numbered(100));
   servers_[1]->refuse_writes = ENOSPC;
-  EXPECT_EQ(write(*channel, 0, numbered(100)), -ENOSPC);  // nobody has taken it
+  EXPECT_EQ(write(*channel, 0, numbered(100)), -ENOSPC);  // no server has stored it
 }
 
-TEST_F(Pool, WithoutCopiesARefusalIsAnAnswer) {
+TEST_F(Pool, WithoutCopiesARefusalIsReturned) {
   serve({8, 8}, true);
   connect();
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
@@ -606,7 +606,7 @@ TEST_F(Pool, WithoutCopiesARefusalIsAnAnswer) {
   EXPECT_EQ(write(*channel, 0, numbered(100)), 0);
 }
 
-TEST_F(Pool, AReadThatOneCopyRefusesIsMadeOfTheOther) {
+TEST_F(Pool, AReadThatOneCopyRefusesUsesTheOther) {
   serve({8, 8}, true);
   connect(2);
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());

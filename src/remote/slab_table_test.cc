@@ -26,7 +26,7 @@ TEST(SlabTable, RangesAreCutAtSlabs) {
   EXPECT_EQ(SlabTable::bytes_in_slab(7 * kSlabBytes + 10, ~uint64_t{0} >> 1), kSlabBytes - 10);
 }
 
-TEST(SlabTable, NobodyHoldsASlabAtFirst) {
+TEST(SlabTable, SlabsHaveNoHoldersAtFirst) {
   SlabTable table(100 * kSlabBytes);
   for (uint64_t slab = 0; slab < 100; slab++) {
     EXPECT_EQ(table.holders(slab), 0u);
@@ -57,7 +57,7 @@ TEST(SlabTableDeathTest, MoreCannotBeGivenBackThanIsUsed) {
   EXPECT_DEATH(table.unuse(0, 4097), "internal error");
 }
 
-// A reader that sees a slab's holders also sees what was written before they were published.
+// A reader that loads a slab's holders also sees the writes made before they were published.
 TEST(SlabTable, HoldersArePublished) {
   constexpr uint64_t kSlabs = 1000;
   for (int round = 0; round < 20; round++) {

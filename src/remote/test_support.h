@@ -1,5 +1,5 @@
-// For tests of stores: memory servers and a controller of this process that a test can make full, slow to give, or
-// gone.
+// Support for tests of stores: fake memory servers and a fake controller in this process. A test can make them full,
+// have them refuse requests, or stop them.
 #pragma once
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ namespace farside::remote {
 
 inline constexpr uint64_t kTestRegion = 16 * kSlabBytes;
 
-// Accepts connections and answers one request after the other, each connection in its own thread.
+// Accepts connections and serves each in one thread, one request after the other.
 class FakeEndpoint {
  public:
   explicit FakeEndpoint(bool tcp)
@@ -84,12 +84,12 @@ class FakeEndpoint {
     send(fd, transport::reply_frame(to.op(), to.header.request, payload));
   }
   static void refuse(int fd, const transport::Request& to, int code) {
-    send(fd, transport::error_frame(to.header.request, code, "the test says no"));
+    send(fd, transport::error_frame(to.header.request, code, "refused by the test"));
   }
   static void send(int fd, const transport::FrameBytes& frame) {
     for (size_t at = 0; at < frame.size();) {
       ssize_t n = os::send(fd, frame.data() + at, frame.size() - at, 0);
-      if (n <= 0) return;  // the client is gone
+      if (n <= 0) return;  // the client closed the connection
       at += static_cast<size_t>(n);
     }
   }
@@ -99,12 +99,12 @@ class FakeEndpoint {
   void serve(int fd) {
     transport::Request request;
     while (transport::receive_request(fd, &request)) answer(fd, request);
-    ::shutdown(fd, SHUT_RDWR);  // the client sees that nobody is here any more
+    ::shutdown(fd, SHUT_RDWR);  // the client sees the end of the connection
   }
   transport::Fd socket_;
   std::string path_;
   std::thread acceptor_;
-  std::mutex lock_;  // guards what follows
+  std::mutex lock_;  // guards the members below
   std::vector<transport::Fd> connections_;
   std::vector<std::thread> threads_;
 };
@@ -129,7 +129,7 @@ class FakeServer final : public FakeEndpoint {
 
   // In slabs.
   uint64_t reserved() const { return reserved_; }
-  std::atomic<uint64_t> promised{0};  // more than there is: others will have taken it when it is asked for
+  std::atomic<uint64_t> promised{0};  // reported in addition to what can be reserved
   std::atomic<int> refuse_writes{0};  // with this error
   std::atomic<int> refuse_reads{0};
   std::atomic<int> refuse_snapshots{0};
@@ -219,7 +219,7 @@ class FakeServer final : public FakeEndpoint {
   std::byte* memory_ = nullptr;
 };
 
-// Hands out a list of servers.
+// A controller with a fixed list of servers.
 class FakeController final : public FakeEndpoint {
  public:
   FakeController() : FakeEndpoint(true) { start(); }
@@ -229,14 +229,14 @@ class FakeController final : public FakeEndpoint {
     std::lock_guard hold(lock_);
     servers_ = std::move(servers);
   }
-  std::atomic<unsigned> asked{0};
+  std::atomic<unsigned> list_requests{0};
   std::atomic<int> refuse_lists{0};  // with this error
 
  private:
   void answer(int fd, const transport::Request& request) override {
     if (request.op() == wire::Op::kHello) return reply(fd, request, transport::bytes_of_value(wire::HelloReply{}));
     ASSERT_EQ(request.op(), wire::Op::kServers);
-    asked++;
+    list_requests++;
     if (refuse_lists) return refuse(fd, request, refuse_lists);
     auto list = std::make_unique<wire::ServersReply>();
     std::lock_guard hold(lock_);

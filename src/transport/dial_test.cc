@@ -1,4 +1,4 @@
-// Connecting, the greeting, and single requests; peers are sockets of this process.
+// Tests of connecting, the greeting and single requests; the peers are sockets of this process.
 #include "transport/dial.h"
 
 #include <fcntl.h>
@@ -27,7 +27,7 @@ Endpoint endpoint_of(int fd, const char* name) {
   return e;
 }
 
-// A socket on loopback; without a backlog connections to it are refused.
+// A socket on loopback. Connections to it are refused until listen() is called.
 Fd bound_socket() {
   Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
@@ -79,7 +79,7 @@ TEST(Dial, ConnectionsDoNotBlockAndAreNotInherited) {
   EXPECT_NE(os::fcntl(fd.get(), F_GETFL, 0) & O_NONBLOCK, 0);
 }
 
-TEST(Dial, AFullBacklogIsWaitedForUntilTheDeadline) {
+TEST(Dial, WaitsForAFullBacklogUntilTheDeadline) {
   std::string path = "/tmp/farside-dial-" + std::to_string(getpid());
   Endpoint e;
   ASSERT_EQ(set_unix_path(&e, path.data(), path.size()), 0);
@@ -94,7 +94,7 @@ TEST(Dial, AFullBacklogIsWaitedForUntilTheDeadline) {
   }
   EXPECT_EQ(r, -ETIMEDOUT);
   ASSERT_GT(waiting.size(), 0u);
-  Fd accepted(::accept(listener.get(), nullptr, nullptr));  // now there is room for one
+  Fd accepted(::accept(listener.get(), nullptr, nullptr));  // the backlog has room for one
   Fd next(dial(e, now_ns() + kPatience));
   EXPECT_GE(next.get(), 0);
   ::unlink(path.c_str());
@@ -110,7 +110,7 @@ class Exchange : public testing::Test {
     fd_ = Fd(pair[0]);
     peer_ = Fd(pair[1]);
   }
-  // The reply waits in the socket already when the request is made.
+  // The reply is in the socket before the request is sent.
   int exchange_with(const FrameBytes& reply, size_t reply_bytes = sizeof(wire::ReserveReply)) {
     if (!reply.empty()) send_bytes(peer_.get(), reply);
     got_.assign(reply_bytes, std::byte{0});
@@ -118,7 +118,7 @@ class Exchange : public testing::Test {
     return exchange(fd_.get(), wire::Op::kGrow, std::as_bytes(std::span(&request, 1)), got_, now_ns() + kPatience,
                     &error_, &passed_);
   }
-  // With descriptors along.
+  // Sends bytes and passes descriptors with them.
   void send_passing(const FrameBytes& bytes, const std::vector<int>& fds) {
     iovec piece = {const_cast<std::byte*>(bytes.data()), bytes.size()};
     alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
@@ -142,7 +142,7 @@ class Exchange : public testing::Test {
   int passed_ = 99;
 };
 
-TEST_F(Exchange, SendsOneFrameAndTakesItsReply) {
+TEST_F(Exchange, SendsOneFrameAndReceivesItsReply) {
   ASSERT_EQ(exchange_with(good_reply()), 0);
   EXPECT_EQ(got_, bytes_of_value(wire::ReserveReply{77}));
   EXPECT_EQ(error_.code, 0u);
@@ -155,17 +155,17 @@ TEST_F(Exchange, SendsOneFrameAndTakesItsReply) {
   EXPECT_EQ(request.sequence, 5u);
 }
 
-TEST_F(Exchange, AnErrorOfTheServerIsToldFromABrokenConnection) {
+TEST_F(Exchange, AnErrorReplyDiffersFromABrokenConnection) {
   EXPECT_EQ(exchange_with(error_frame(1, ENOMEM, "no more memory")), -ENOMEM);
   EXPECT_EQ(error_.code, static_cast<uint32_t>(ENOMEM));
   EXPECT_STREQ(error_.text, "no more memory");
-  ASSERT_EQ(exchange_with(good_reply()), 0);  // the connection goes on
+  ASSERT_EQ(exchange_with(good_reply()), 0);  // the connection still works
   peer_.close();
   EXPECT_LT(exchange_with({}), 0);
   EXPECT_EQ(error_.code, 0u);
 }
 
-TEST_F(Exchange, WhatIsNoReplyToTheRequestIsRefused) {
+TEST_F(Exchange, RepliesThatDoNotMatchTheRequestAreRejected) {
   FrameBytes broken = good_reply();
   broken.back() ^= std::byte{1};
   wire::FrameHeader request = wire::make_header(wire::Op::kGrow, 0, 1, 0);
@@ -208,7 +208,7 @@ TEST_F(Exchange, RequestsThatAreTooLargeAreNotSent) {
   EXPECT_EQ(os::recv(peer_.get(), &b, 1, MSG_DONTWAIT), -EAGAIN);
 }
 
-TEST_F(Exchange, ADescriptorThatComesAlongIsPassedOn) {
+TEST_F(Exchange, APassedDescriptorIsReturned) {
   Fd memory(os::memfd_create("dial_test", 0));
   send_passing(good_reply(), {memory.get()});
   ASSERT_EQ(exchange_with({}), 0);
@@ -222,7 +222,7 @@ TEST_F(Exchange, NoDescriptorLeaks) {
   int before = open_fds();
   send_passing(good_reply(), {memory.get(), memory.get(), memory.get()});
   ASSERT_EQ(exchange_with({}), 0);
-  EXPECT_EQ(open_fds(), before + 1);  // the first is ours, others were not asked for
+  EXPECT_EQ(open_fds(), before + 1);  // the first is returned; the others were not requested
   os::close(passed_);
 
   send_passing(error_frame(1, EACCES, "no"), {memory.get()});
@@ -232,13 +232,14 @@ TEST_F(Exchange, NoDescriptorLeaks) {
 
   send_passing(good_reply(), {memory.get()});
   std::byte reply[sizeof(wire::ReserveReply)];
-  EXPECT_EQ(exchange(fd_.get(), wire::Op::kGrow, {}, reply, now_ns() + kPatience, &error_), 0);  // none is wanted
+  EXPECT_EQ(exchange(fd_.get(), wire::Op::kGrow, {}, reply, now_ns() + kPatience, &error_),
+            0);  // the caller takes no descriptor
   EXPECT_EQ(open_fds(), before);
 }
 
-// ---- Dialling a server, and again ----
+// ---- Dialling a server, with retries ----
 
-// Serves one connection after the other, each by the next of the scripts; the last one repeats.
+// Serves one connection at a time. Each is handled by the next script, and by the last one when there are no more.
 class Listener {
  public:
   using Script = std::function<void(int fd)>;
@@ -282,7 +283,8 @@ void greet(int fd) {
   send_bytes(fd, reply_frame(wire::Op::kHello, 1, bytes_of_value(reply)));
 }
 
-void break_off(int fd) {
+// Sends no reply; as a script by itself, it closes the connection.
+void read_hello(int fd) {
   wire::HelloRequest hello;
   receive_hello(fd, &hello);
 }
@@ -311,19 +313,19 @@ TEST_F(DialServer, AGreetedConnectionIsRegistered) {
   EXPECT_EQ(reply.region, 42u);
 }
 
-TEST_F(DialServer, ARefusingPeerIsNotTriedAgain) {
-  Fd nobody = bound_socket();
+TEST_F(DialServer, ARefusedConnectionIsNotRetried) {
+  Fd refusing = bound_socket();
   int before = open_fds();
-  EXPECT_EQ(dial_with_retry(dialer_to(endpoint_of(nobody.get(), "tcp://here:1")), {3600'000'000'000}, &status_),
-            -ECONNREFUSED);  // with an hour of patience
+  EXPECT_EQ(dial_with_retry(dialer_to(endpoint_of(refusing.get(), "tcp://here:1")), {3600'000'000'000}, &status_),
+            -ECONNREFUSED);  // although retries may take an hour
   EXPECT_EQ(status_.code(), ECONNREFUSED);
   EXPECT_NE(strstr(status_.text(), "tcp://here:1"), nullptr) << status_.text();
   EXPECT_EQ(open_fds(), before);
 }
 
-TEST_F(DialServer, AServerThatSaysNoIsNotTriedAgain) {
+TEST_F(DialServer, AnErrorReplyIsNotRetried) {
   Listener server({[](int fd) {
-    break_off(fd);
+    read_hello(fd);
     send_bytes(fd, error_frame(1, EACCES, "wrong token"));
   }});
   EXPECT_EQ(dial_with_retry(dialer_to(server.endpoint()), {3600'000'000'000}, &status_), -EACCES);
@@ -332,25 +334,25 @@ TEST_F(DialServer, AServerThatSaysNoIsNotTriedAgain) {
 }
 
 TEST_F(DialServer, BrokenGreetingsAreRepeatedUntilOneSucceeds) {
-  Listener server({break_off, break_off, break_off, greet});
+  Listener server({read_hello, read_hello, read_hello, greet});
   int fd = dial_with_retry(dialer_to(server.endpoint()), {}, &status_);
   EXPECT_GE(fd, 0) << status_.text();
   EXPECT_EQ(server.accepted(), 4);
   EXPECT_TRUE(fds_->contains(fd));
 }
 
-TEST_F(DialServer, PatienceEnds) {
-  Listener server({break_off});
+TEST_F(DialServer, RetriesEndAtTheLimit) {
+  Listener server({read_hello});
   int before = open_fds();
   EXPECT_EQ(dial_with_retry(dialer_to(server.endpoint()), kShort, &status_), -ECONNRESET);
   EXPECT_EQ(status_.code(), ECONNRESET);
   EXPECT_GE(server.accepted(), 2);
-  EXPECT_LE(server.accepted(), 40);  // the first pause is 10 ms, and each is twice as long
+  EXPECT_LE(server.accepted(), 40);  // the first pause is 10 ms, and each one doubles
   for (int i = 0; i < 1000 && open_fds() > before; i++) os::nanosleep_ns(1'000'000);  // the server closes its end
   EXPECT_EQ(open_fds(), before);
 }
 
-TEST(RetryPolicyTest, OnlyErrorsOfTheNetworkMayPass) {
+TEST(RetryPolicyTest, OnlyNetworkErrorsAreTransient) {
   for (int error : {ETIMEDOUT, ENETUNREACH, EHOSTUNREACH, ENETDOWN, ECONNRESET, EPIPE, EAGAIN}) {
     EXPECT_TRUE(is_transient(-error)) << error;
     EXPECT_FALSE(is_transient(error)) << error;
@@ -361,7 +363,7 @@ TEST(RetryPolicyTest, OnlyErrorsOfTheNetworkMayPass) {
   EXPECT_FALSE(is_transient(0));
 }
 
-TEST(RetryPolicyTest, SeveralConnectionsAreTriedBeforeTheCallersTimeRunsOut) {
+TEST(RetryPolicyTest, SeveralAttemptsFitInTheLimit) {
   RetryPolicy policy;
   EXPECT_LT(policy.limit_ns, 30'000'000'000u);
   EXPECT_GE(policy.limit_ns / policy.attempt_timeout_ns(), 4u);
@@ -370,7 +372,7 @@ TEST(RetryPolicyTest, SeveralConnectionsAreTriedBeforeTheCallersTimeRunsOut) {
 
 // ---- A channel over several connections ----
 
-TEST_F(DialServer, WhatWasNotAnsweredIsAskedAgainInItsOrder) {
+TEST_F(DialServer, RequestsWithoutAReplyAreResentInOrder) {
   std::vector<wire::HelloRequest> hellos(2);
   std::vector<Request> first(3), again;
   auto hello = [&](int fd, size_t i) {
@@ -393,11 +395,11 @@ TEST_F(DialServer, WhatWasNotAnsweredIsAskedAgainInItsOrder) {
                        send_bytes(fd, reply_frame(r.op(), r.header.request, read ? numbered(8) : FrameBytes()));
                      }
                      Request r;
-                     EXPECT_FALSE(receive_request(fd, &r));  // nothing more, until the channel is closed
+                     EXPECT_FALSE(receive_request(fd, &r));  // no more requests until the channel is closed
                    }});
-  std::atomic<bool> told{false};
+  std::atomic<bool> refusal_logged{false};
   Dialer dialer = dialer_to(server.endpoint());
-  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &told, &status_));
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &refusal_logged, &status_));
   ASSERT_TRUE(channel) << status_.text();
   FrameBytes data = numbered(8), back(8);
   Segment write = {0, 8, data.data()}, discard = {4096, 4096, nullptr}, read = {8192, 8, back.data()};
@@ -417,29 +419,29 @@ TEST_F(DialServer, WhatWasNotAnsweredIsAskedAgainInItsOrder) {
   EXPECT_NE(hellos[0].channel, 0u);
   EXPECT_EQ(hellos[1].channel, hellos[0].channel);
   EXPECT_GT(hellos[1].generation, hellos[0].generation);
-  EXPECT_FALSE(told);
+  EXPECT_FALSE(refusal_logged);
 }
 
-TEST_F(DialServer, AServerThatRefusesTheRegionEndsTheChannel) {
+TEST_F(DialServer, ARefusedReconnectionFailsTheChannel) {
   Listener server({[](int fd) {
                      greet(fd);
                      Request r;
                      receive_request(fd, &r);
                    },
                    [](int fd) {
-                     break_off(fd);
+                     read_hello(fd);
                      send_bytes(fd, error_frame(1, ENOENT, "no such region"));
                    }});
-  std::atomic<bool> told{false};
+  std::atomic<bool> refusal_logged{false};
   Dialer dialer = dialer_to(server.endpoint());
-  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &told, &status_));
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &refusal_logged, &status_));
   ASSERT_TRUE(channel) << status_.text();
   std::byte b[8];
   Segment read = {0, 8, b};
   Token token;
   ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
   EXPECT_EQ(channel->wait(token, kPatience), -ECONNRESET);
-  EXPECT_TRUE(told);
+  EXPECT_TRUE(refusal_logged);
   EXPECT_EQ(channel->submit_read({&read, 1}, &token), -ECONNRESET);
   EXPECT_EQ(server.accepted(), 2);
 }

@@ -11,7 +11,8 @@
 namespace farside::transport {
 namespace {
 
-// Completes everything at once and counts what comes. A read lands when it is polled, so that one after death shows.
+// Completes every request at once and counts requests. A read writes its buffer when it is polled, so that a poll after
+// the channel's destruction is detected.
 class CountingChannel final : public Channel {
  public:
   struct Log {
@@ -84,7 +85,7 @@ TEST_F(Faulty, WithoutAPlanNothingFails) {
   EXPECT_TRUE(log_.gathers);
 }
 
-TEST_F(Faulty, EveryNthSubmitFailsAndReachesNobody) {
+TEST_F(Faulty, EveryNthSubmitFailsAndIsNotForwarded) {
   FaultyChannel channel = make({.fail_every = 3});
   Token token;
   for (int i = 1; i <= 12; i++) {
@@ -97,7 +98,7 @@ TEST_F(Faulty, EveryNthSubmitFailsAndReachesNobody) {
   EXPECT_EQ(log_.reads, 8);
 }
 
-TEST_F(Faulty, ADeadPeerFailsEverythingAndTouchesNoBuffer) {
+TEST_F(Faulty, ADeadPeerFailsAllRequestsAndWritesNoBuffer) {
   FaultyChannel channel = make({.max_delay_polls = 5, .die_after = 3});
   Token tokens[3], more;
   for (Token& token : tokens) ASSERT_EQ(submit(channel, &token), 0);
@@ -114,7 +115,7 @@ TEST_F(Faulty, ADeadPeerFailsEverythingAndTouchesNoBuffer) {
   for (std::byte b : buffer_) EXPECT_EQ(b, std::byte{0});
 }
 
-// Polls until done; how many it took for each of the requests.
+// The number of polls until completion, for each request.
 std::vector<int> delays(FaultyChannel& channel, int requests) {
   std::vector<int> out;
   std::byte buffer[8];
@@ -130,7 +131,7 @@ std::vector<int> delays(FaultyChannel& channel, int requests) {
   return out;
 }
 
-TEST_F(Faulty, CompletionsAreLateByTheSeedAlone) {
+TEST_F(Faulty, DelaysDependOnTheSeedOnly) {
   constexpr unsigned kDelay = 6;
   auto of_seed = [&](uint64_t seed) {
     FaultyChannel channel = make({.seed = seed, .max_delay_polls = kDelay});
@@ -139,7 +140,7 @@ TEST_F(Faulty, CompletionsAreLateByTheSeedAlone) {
   std::vector<int> first = of_seed(1);
   EXPECT_EQ(of_seed(1), first);
   EXPECT_NE(of_seed(2), first);
-  EXPECT_NE(of_seed(0), std::vector<int>(200, 0));  // any seed will do
+  EXPECT_NE(of_seed(0), std::vector<int>(200, 0));  // every seed delays
   std::vector<int> seen(kDelay + 1);
   for (int d : first) {
     ASSERT_LE(d, static_cast<int>(kDelay));
@@ -148,7 +149,7 @@ TEST_F(Faulty, CompletionsAreLateByTheSeedAlone) {
   for (int count : seen) EXPECT_GT(count, 0);
 }
 
-TEST_F(Faulty, CompletionsComeOutOfOrder) {
+TEST_F(Faulty, CompletionsMayBeOutOfOrder) {
   FaultyChannel channel = make({.seed = 3, .max_delay_polls = 8});
   bool overtaken = false;
   for (int round = 0; round < 50; round++) {
@@ -165,7 +166,7 @@ TEST_F(Faulty, CompletionsComeOutOfOrder) {
   EXPECT_TRUE(overtaken);
 }
 
-TEST_F(Faulty, WaitingSitsTheDelayOut) {
+TEST_F(Faulty, WaitReturnsAfterTheDelay) {
   FaultyChannel channel = make({.max_delay_polls = 1000});
   for (int i = 0; i < 10; i++) {
     Token token;
@@ -176,7 +177,7 @@ TEST_F(Faulty, WaitingSitsTheDelayOut) {
   EXPECT_EQ(log_.waits, 10);
 }
 
-TEST_F(Faulty, AWaitThatRunsOutLeavesTheRequestUnderWay) {
+TEST_F(Faulty, AWaitThatTimesOutLeavesTheRequestInFlight) {
   FaultyChannel channel = make({.max_delay_polls = 2'000'000'000});
   Token token;
   ASSERT_EQ(submit(channel, &token), 0);

@@ -18,7 +18,7 @@ class OwnFdsTest : public testing::Test {
   std::unique_ptr<OwnFds> fds_ = std::make_unique<OwnFds>();
 };
 
-TEST_F(OwnFdsTest, AdoptedDescriptorsMoveOutOfTheWay) {
+TEST_F(OwnFdsTest, AdoptedDescriptorsGetHighNumbers) {
   int low = new_fd();
   int high = fds_->adopt(low);
   ASSERT_GE(high, 0);
@@ -41,7 +41,7 @@ TEST_F(OwnFdsTest, ContainsOnlyWhatWasAdopted) {
   fds_->close(fd);
 }
 
-TEST_F(OwnFdsTest, DescriptorsOfOthersAreNeverClosed) {
+TEST_F(OwnFdsTest, DescriptorsThatWereNotAdoptedAreNeverClosed) {
   Fd theirs(new_fd());
   fds_->close(theirs.get());
   EXPECT_TRUE(is_open(theirs.get()));
@@ -55,11 +55,11 @@ TEST_F(OwnFdsTest, DescriptorsOfOthersAreNeverClosed) {
   EXPECT_FALSE(is_open(fd));
 }
 
-TEST_F(OwnFdsTest, ASecondCloseDoesNotHitTheNextOwnerOfTheNumber) {
+TEST_F(OwnFdsTest, ASecondCloseDoesNotCloseAReusedNumber) {
   int fd = fds_->adopt(new_fd());
   fds_->close(fd);
   Fd source(new_fd());
-  Fd theirs(os::fcntl(source.get(), F_DUPFD, fd));  // the number is the program's now
+  Fd theirs(os::fcntl(source.get(), F_DUPFD, fd));  // the program reuses the number
   ASSERT_EQ(theirs.get(), fd);
   fds_->close(fd);
   EXPECT_TRUE(is_open(fd));

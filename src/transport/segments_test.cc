@@ -34,7 +34,7 @@ TEST(Segments, SumsDoNotOverflow) {
   EXPECT_EQ(check_segments(list, kMaxRequestBytes, &total), -E2BIG);
 }
 
-// Every way of cutting a list in two leads to the same rest as walking byte by byte.
+// Advancing by any number of bytes, in one step or in two, leaves the same rest as advancing byte by byte.
 TEST(Segments, AdvanceMovesTheFrontByBytes) {
   FrameBytes buffer(100);
   const std::vector<size_t> lengths = {1, 5, 64, 1, 29};
@@ -46,7 +46,7 @@ TEST(Segments, AdvanceMovesTheFrontByBytes) {
       at += length;
     }
     ASSERT_EQ(at, buffer.size());
-    pieces.push_back({nullptr, 77});  // behind the end: not to be touched
+    pieces.push_back({nullptr, 77});  // behind the end: must not be accessed
     iovec* front = pieces.data();
     size_t first = cut / 2;
     advance(&front, first);
@@ -90,7 +90,7 @@ TEST_F(Pipe, IsReadIntoThePiecesInOrder) {
   ASSERT_EQ(read_pipe(out_.get(), pieces, 3, 1000), 0);
   EXPECT_TRUE(std::equal(data.begin(), data.begin() + 100, to.begin() + 900));
   EXPECT_TRUE(std::equal(data.begin() + 100, data.end(), to.begin()));
-  EXPECT_EQ(bytes_left(), 20u);  // exactly as many as were asked for
+  EXPECT_EQ(bytes_left(), 20u);  // exactly the requested number was read
 }
 
 TEST_F(Pipe, ThatFillsSlowlyIsReadToTheEnd) {
@@ -124,7 +124,7 @@ TEST_F(Pipe, ThatEndsTooEarlyIsAnError) {
   EXPECT_EQ(read_pipe(out_.get(), &piece, 1, to.size()), -EPIPE);
 }
 
-TEST_F(Pipe, ErrorsOfReadingArePassedOn) {
+TEST_F(Pipe, ReadErrorsAreReturned) {
   FrameBytes to(10);
   iovec piece = {to.data(), to.size()};
   EXPECT_EQ(read_pipe(-1, &piece, 1, to.size()), -EBADF);

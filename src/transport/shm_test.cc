@@ -1,4 +1,4 @@
-// Mapped memory, with a file of this process in the server's place.
+// Tests of the shared memory channel. A memory file of this process replaces the server.
 #include "transport/shm.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST_F(Shm, DiscardedBytesAreZero) {
   EXPECT_EQ(server_[3 * kPageSize], std::byte{7});
 }
 
-TEST_F(Shm, NothingBeyondTheRegionIsTouched) {
+TEST_F(Shm, NothingBeyondTheRegionIsAccessed) {
   FrameBytes data(2 * kPageSize);
   Token token;
   std::vector<Segment> inside = {{kBytes - kPageSize, kPageSize, data.data()}};
@@ -142,7 +142,7 @@ TEST_F(Shm, AddedLatencyHoldsCompletionsBack) {
   ASSERT_EQ(channel_->submit_read({&s, 1}, &token), 0);
   EXPECT_EQ(channel_->poll(token), 0);
   EXPECT_EQ(channel_->wait(token, 1000), -ETIMEDOUT);
-  EXPECT_EQ(channel_->poll(token), 0);  // still under way
+  EXPECT_EQ(channel_->poll(token), 0);  // still in flight
 }
 
 TEST_F(Shm, TransfersQueueForTheLink) {
@@ -156,12 +156,12 @@ TEST_F(Shm, TransfersQueueForTheLink) {
   EXPECT_FALSE(region_->is_delayed());
 }
 
-TEST_F(Shm, WhileSnapshotsLiveWritesNeedTheServer) {
+TEST_F(Shm, WritesNeedTheServerWhileSnapshotsExist) {
   FrameBytes data = numbered(8), back(8);
   Segment write = {0, 8, data.data()}, read = {0, 8, back.data()};
   Token token;
   set_overlays(1);
-  EXPECT_EQ(channel_->submit_write({&write, 1}, -1, &token), -ECONNRESET);  // nobody is there
+  EXPECT_EQ(channel_->submit_write({&write, 1}, -1, &token), -ECONNRESET);  // there is no server
   EXPECT_EQ(channel_->submit_discard({&write, 1}, &token), -ECONNRESET);
   EXPECT_EQ(server_[1], std::byte{0});
   ASSERT_EQ(channel_->submit_read({&read, 1}, &token), 0);  // reads do not

@@ -1,4 +1,5 @@
-// The stream channel against a server's end that the test works by hand, over a socket pair: no thread, no chance.
+// Tests of the stream channel over a socket pair. The test itself is the server, so everything is in one thread and
+// deterministic.
 #include "transport/stream.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +33,7 @@ class Stream : public testing::Test {
   }
 
   int read(std::vector<Segment> segments, Token* token) { return channel_->submit_read(segments, token); }
-  // A read of so many bytes into buffer_, which begins with other bytes than any reply.
+  // Reads that many bytes into buffer_, whose initial bytes differ from every reply.
   Token read_buffer(size_t bytes) {
     buffer_.assign(bytes, std::byte{0xee});
     Token token = 0;
@@ -51,7 +52,7 @@ class Stream : public testing::Test {
   void reply(wire::Op op, uint64_t request, const FrameBytes& payload = {}) {
     send_bytes(peer_.get(), reply_frame(op, request, payload));
   }
-  // The peer broke the protocol: this request fails, the connection is closed, and nothing works any more.
+  // The peer broke the protocol: this request fails, the connection is closed, and every later request fails.
   void expect_dead(Token token, int error) {
     EXPECT_EQ(channel_->poll(token), error);
     EXPECT_EQ(channel_->poll(token), -EINVAL);
@@ -133,7 +134,7 @@ TEST_F(Stream, ADiscardMayBeOfAnySize) {
   EXPECT_EQ(channel_->poll(token), 1);
 }
 
-TEST_F(Stream, AReplyMayComeByteAfterByte) {
+TEST_F(Stream, AReplyMayArriveByteByByte) {
   FrameBytes data = numbered(64 + 1 + 300);
   FrameBytes a(64), b(1), c(300);
   Token token = 0;
@@ -150,7 +151,7 @@ TEST_F(Stream, AReplyMayComeByteAfterByte) {
   EXPECT_TRUE(std::equal(c.begin(), c.end(), data.begin() + 65));
 }
 
-// Two replies in one stream, cut in two at every place: the cut may lie in either header or payload.
+// Two replies in one stream, cut in two at every place: the cut may be in either header or payload.
 TEST_F(Stream, RepliesMayBeCutAnywhere) {
   constexpr size_t kBytes = 40;
   size_t frame_bytes = sizeof(wire::FrameHeader) + kBytes;
@@ -199,7 +200,7 @@ TEST_F(Stream, RepliesFindTheirRequestsInAnyOrder) {
 }
 
 // The largest request there is, through a socket that takes far less at a time.
-TEST_F(Stream, LargeRequestsAndRepliesGoInParts) {
+TEST_F(Stream, LargeRequestsAndRepliesAreTransferredInPieces) {
   FrameBytes data = numbered(kMaxRequestBytes), back(kMaxRequestBytes);
   std::vector<Segment> writes, reads;
   constexpr size_t kPart = kMaxRequestBytes / kMaxSegments;
@@ -293,7 +294,7 @@ TEST_F(Stream, AWrongChecksumEndsTheConnection) {
   expect_dead(token, -EBADMSG);
 }
 
-TEST_F(Stream, AReplyToNobodyEndsTheConnection) {
+TEST_F(Stream, AReplyWithoutARequestEndsTheConnection) {
   Token token = read_buffer(8);
   reply(wire::Op::kRead, token + kMaxInFlight, numbered(8));
   expect_dead(token, -EBADMSG);
@@ -356,7 +357,7 @@ TEST_F(Stream, WhenThePeerClosesEverythingFails) {
   reply(wire::Op::kRead, tokens[1], numbered(8));
   peer_.close();
   EXPECT_EQ(channel_->wait(tokens[0], kPatience), -ECONNRESET);
-  EXPECT_EQ(channel_->wait(tokens[1], kPatience), 0);  // its reply had come
+  EXPECT_EQ(channel_->wait(tokens[1], kPatience), 0);  // its reply had arrived
   EXPECT_EQ(channel_->wait(tokens[2], kPatience), -ECONNRESET);
   EXPECT_EQ(read({{0, 8, b[0]}}, &tokens[0]), -ECONNRESET);
   EXPECT_FALSE(fds_->contains(fd_));
@@ -372,7 +373,7 @@ TEST_F(Stream, AReplyThatIsCutOffFails) {
   EXPECT_EQ(channel_->poll(token), -ECONNRESET);
 }
 
-TEST_F(Stream, AWaitThatRunsOutLeavesTheRequestUnderWay) {
+TEST_F(Stream, AWaitThatTimesOutLeavesTheRequestInFlight) {
   Token token = read_buffer(8);
   EXPECT_EQ(channel_->wait(token, 0), -ETIMEDOUT);
   EXPECT_EQ(channel_->wait(token, 1'000'000), -ETIMEDOUT);

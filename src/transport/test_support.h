@@ -1,4 +1,4 @@
-// For tests of transports: frames, and the server's end of a connection, worked by hand.
+// Support for tests of transports: frames, and the server's end of a connection, which the test drives itself.
 #pragma once
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 namespace farside::transport {
 
-inline constexpr uint64_t kPatience = 20'000'000'000;  // far beyond any pass; a hang fails the test here
+inline constexpr uint64_t kPatience = 20'000'000'000;  // no passing test waits that long; a hang fails here
 
 using FrameBytes = std::vector<std::byte>;
 
@@ -46,7 +46,7 @@ inline FrameBytes numbered(size_t bytes, unsigned seed = 0) {
 
 inline bool is_open(int fd) { return os::fcntl(fd, F_GETFD, 0) >= 0; }
 
-// A descriptor that is closed at the end.
+// Owns a descriptor and closes it.
 class Fd {
  public:
   explicit Fd(int fd = -1) : fd_(fd) {}
@@ -67,7 +67,7 @@ class Fd {
   int fd_;
 };
 
-// The server's end: takes requests apart and sends bytes.
+// The server's end: a received request.
 struct Request {
   wire::FrameHeader header = {};
   FrameBytes payload;

@@ -1,4 +1,4 @@
-// Frames, the spare frames of a thread, and the budget that sets their limit.
+// Tests of frames, the spare frames of a thread, and the budget that sets their limit.
 #include "pager/pages/frames.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace farside::pager {
 namespace {
 
 constexpr uint64_t kMinUsable = 128;              // frames that stay usable however large the metadata
-constexpr uint64_t kForever = 3'600'000'000'000;  // a lost wake-up ends in the test's time limit
+constexpr uint64_t kForever = 3'600'000'000'000;  // a lost wake-up exceeds the test's time limit
 
 // How many frames can be taken now, one by one.
 uint64_t take_all(Frames& frames) {
@@ -27,7 +27,7 @@ TEST(FramesTest, TakesUpToTheLimitAndNoMore) {
   EXPECT_FALSE(frames.try_take(1));  // no limit was set
   frames.set_limit(1000);
   EXPECT_FALSE(frames.try_take(1001));
-  EXPECT_EQ(frames.used(), 0u);  // a refused take leaves nothing taken
+  EXPECT_EQ(frames.used(), 0u);  // a refused take changes nothing
   EXPECT_EQ(frames.peak(), 0u);
   EXPECT_TRUE(frames.try_take(1000));
   EXPECT_FALSE(frames.try_take(1));
@@ -92,7 +92,7 @@ TEST(FramesTest, ForkMayTakeBeyondTheLimit) {
   EXPECT_TRUE(frames.try_take(1));
 }
 
-// Takes and gives of several threads, in bulk, alone and through spare frames. `held` is below `used` at every moment.
+// Several threads take and give frames: in bulk, singly and through spare frames. `held` never exceeds `used`.
 TEST(FramesTest, ThreadsTogetherNeverHoldMoreThanTheLimit) {
   constexpr uint64_t kLimit = 300;
   constexpr unsigned kThreads = 4;
@@ -130,7 +130,7 @@ TEST(FramesTest, ThreadsTogetherNeverHoldMoreThanTheLimit) {
   EXPECT_LE(most, kLimit);
   EXPECT_LE(frames.peak(), kLimit);
   EXPECT_GE(frames.peak(), most);
-  EXPECT_GT(refused, 0u);  // else nothing was tested
+  EXPECT_GT(refused, 0u);  // otherwise the test had no contention
   EXPECT_EQ(frames.used(), 0u);
   EXPECT_EQ(take_all(frames), kLimit);
 }
@@ -148,7 +148,7 @@ TEST(SpareFramesTest, AreTakenOneByOneOrTogether) {
   EXPECT_EQ(spare.count(), 0u);
 }
 
-TEST(SpareFramesTest, NoneIsLostOrDoubledWhenOthersTakeThemAway) {
+TEST(SpareFramesTest, NoneIsLostOrDuplicatedWhenOthersTakeThem) {
   constexpr uint32_t kRounds = 500'000;
   SpareFrames spare;
   std::atomic<bool> done{false};
@@ -180,7 +180,7 @@ TEST(SpareFramesTest, ARefillLeavesTheSharedCounterAloneForTheNextFaults) {
   EXPECT_EQ(bulk, 32u);
   EXPECT_EQ(spare.count(), bulk - 1);
   for (uint64_t i = 1; i < bulk; i++) ASSERT_TRUE(frames.try_take(spare, 1));
-  EXPECT_EQ(frames.used(), bulk);  // all of these came out of the spare ones
+  EXPECT_EQ(frames.used(), bulk);  // all of these were spare frames
   ASSERT_TRUE(frames.try_take(spare, 1));
   EXPECT_GT(frames.used(), bulk);
 }
@@ -203,7 +203,7 @@ TEST(SpareFramesTest, AllThreadsTogetherKeepNoMoreThanAnEighthOfWhatIsFree) {
   }
 }
 
-TEST(SpareFramesTest, TheLastFramesGoOneByOne) {
+TEST(SpareFramesTest, TheLastFramesAreTakenOneByOne) {
   Frames frames;
   frames.set_limit(200);
   SpareFrames spare;
@@ -214,7 +214,7 @@ TEST(SpareFramesTest, TheLastFramesGoOneByOne) {
   EXPECT_EQ(frames.used(), 200u);
 }
 
-TEST(FramesTest, AHigherLimitHoldsAtOnce) {
+TEST(FramesTest, AHigherLimitAppliesAtOnce) {
   Frames frames;
   frames.set_limit(500);
   ASSERT_TRUE(frames.try_take(500));
@@ -223,7 +223,7 @@ TEST(FramesTest, AHigherLimitHoldsAtOnce) {
   EXPECT_EQ(take_all(frames), 300u);
 }
 
-TEST(FramesTest, ALowerLimitHoldsAtOnceWhereNoMoreIsInUse) {
+TEST(FramesTest, ALowerLimitAppliesAtOnceIfUsageIsBelowIt) {
   Frames frames;
   frames.set_limit(1000);
   frames.set_reserved(100);
@@ -236,7 +236,7 @@ TEST(FramesTest, ALowerLimitHoldsAtOnceWhereNoMoreIsInUse) {
   EXPECT_EQ(frames.limit(), 300u);  // not below what is in use
 }
 
-TEST(FramesTest, OfReleasedFramesHalfLowersTheLimitAndHalfIsForWhoWaits) {
+TEST(FramesTest, HalfOfTheReleasedFramesLowersTheLimitAndHalfIsForWaiters) {
   Frames frames;
   frames.set_limit(2000);
   ASSERT_TRUE(frames.try_take(2000));
@@ -251,7 +251,7 @@ TEST(FramesTest, OfReleasedFramesHalfLowersTheLimitAndHalfIsForWhoWaits) {
   EXPECT_FALSE(frames.try_take(1));
 }
 
-TEST(FramesTest, AShrinkingLimitKeepsTheEvictorsAtWorkUntilItIsReached) {
+TEST(FramesTest, AShrinkingLimitKeepsEvictorsRunningUntilItIsReached) {
   Frames frames;
   frames.set_limit(2000);
   frames.set_reserved(40);
@@ -269,7 +269,7 @@ TEST(FramesTest, AShrinkingLimitKeepsTheEvictorsAtWorkUntilItIsReached) {
     EXPECT_GE(frames.limit(), frames.used());
     before = frames.limit();
   }
-  // Where nobody takes frames the limit follows what is in use, with a few free.
+  // If no frames are taken, the limit follows the frames in use, with a few free.
   EXPECT_GE(frames.used(), 250u);
   EXPECT_EQ(frames.limit(), 600u);
   EXPECT_EQ(frames.target(), 600u);
@@ -307,8 +307,8 @@ TEST(FramesTest, LowWaterIsASixteenthWithinBounds) {
   EXPECT_EQ(low_water(kMinUsable), kMinUsable / 4);
 }
 
-// At every budget: an idle pager is comfortable, else evictors would never rest; and a full one becomes comfortable by
-// evicting what is missing, and not by less.
+// At every budget: an idle pager has enough free frames, otherwise evictors would never stop; and a full one has enough
+// after evicting exactly the missing frames.
 TEST(FramesTest, WaterMarksAreReachableAtEveryBudget) {
   for (uint64_t limit = 1; limit < 100'000; limit += 1 + limit / 50) {
     Frames frames;
@@ -328,7 +328,7 @@ TEST(FramesTest, WaterMarksAreReachableAtEveryBudget) {
     EXPECT_FALSE(frames.plentiful()) << limit;
     frames.give(1);
     EXPECT_TRUE(frames.plentiful()) << limit;
-    EXPECT_FALSE(frames.low()) << limit;  // so evictors that rest do not start again at once
+    EXPECT_FALSE(frames.low()) << limit;  // so idle evictors do not start again at once
   }
 }
 
@@ -360,20 +360,20 @@ TEST(FramesTest, MetadataCountsForTheWaterMarks) {
   EXPECT_EQ(frames.missing(), 2 * frames.low_water() - 100);
 }
 
-TEST(FramesTest, GivingWakesWhoWaits) {
+TEST(FramesTest, GivingWakesWaiters) {
   Frames frames;
   frames.set_limit(10);
   ASSERT_TRUE(frames.try_take(10));
   uint32_t seen = frames.released().value();
   EXPECT_FALSE(frames.try_take(1));
-  EXPECT_EQ(frames.released().value(), seen);  // a take wakes nobody
+  EXPECT_EQ(frames.released().value(), seen);  // a take wakes no thread
   std::thread waiter([&] { frames.released().wait(seen, kForever); });
   frames.give(1);
   waiter.join();
   EXPECT_NE(frames.released().value(), seen);
 }
 
-// Far more takers than frames, and all sleep when there is none. They end only if no wake-up is lost.
+// More threads than frames; each sleeps while there is none. The test ends only if no wake-up is lost.
 TEST(FramesTest, NoWakeUpIsLost) {
   Frames frames;
   frames.set_limit(2);

@@ -1,4 +1,4 @@
-// Twins, and the comparison of a page with its twin.
+// Tests of twins and of the comparison of a page with its twin.
 #include "pager/pages/twins.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ namespace farside::pager {
 namespace {
 
 constexpr uint64_t kPages = 4096;
-constexpr uint32_t kChunk = 64;    // twins that are taken from the near allocator at a time
+constexpr uint32_t kChunk = 64;    // twins per allocation from the near allocator
 constexpr uint64_t kTrial = 2048;  // evicted pages in which twins are made although they do not pay
 constexpr uint64_t kTrialPeriod = 16 * kTrial;
 
@@ -71,7 +71,7 @@ TEST_P(LinesTest, AgreesWithAPlainComparison) {
   for (int round = 0; round < 500; round++) {
     PagePtr now = std::make_unique<Page>(*before);
     for (uint64_t changes = random() % 100; changes > 0; changes--) {
-      now->bytes[random() % kPageSize] = static_cast<std::byte>(random());  // may be what was there
+      now->bytes[random() % kPageSize] = static_cast<std::byte>(random());  // may equal the old value
     }
     ASSERT_EQ(changed(*now, *before), compared(*now, *before));
   }
@@ -105,7 +105,7 @@ class TwinsTest : public testing::Test {
  protected:
   TwinsTest() : content_(random_page(random_)) { frames_.set_limit(kPages); }
 
-  // Makes twins of pages from `first` on until one gets none. How many there are.
+  // Makes twins of pages from `first` on until that fails. Returns their number.
   uint64_t fill(Twins& twins, PageIndex first = 0, unsigned thread = 0) {
     PageIndex page = first;
     for (; page < kPages; page++) {
@@ -119,7 +119,7 @@ class TwinsTest : public testing::Test {
     for (PageIndex page = 0; page < count; page++) twins.drop(page);
     return count;
   }
-  // A link and evictors of which the averages are these, in ticks for a page.
+  // Feeds measurements until the averages of the link and the evictors are these, in ticks per page.
   void measure(Twins& twins, uint64_t whole_handled, uint64_t whole_carried, uint64_t lines_handled,
                uint64_t lines_carried) {
     constexpr uint64_t kBatch = 64;
@@ -142,7 +142,7 @@ class TwinsTest : public testing::Test {
   Frames frames_;
 };
 
-// So large that the time of copying, which is measured, does not count.
+// So large that the measured time of copying is negligible.
 constexpr uint64_t kTicks = 100'000'000;
 
 TEST_F(TwinsTest, WholePagesNeedNone) {
@@ -210,7 +210,7 @@ TEST_F(TwinsTest, ByLinesEveryNearPageMayHaveOne) {
   EXPECT_EQ(fill(twins), 4 * kChunk);
   twins.drop(17);
   twins.make(3000, content_->bytes, 0);
-  EXPECT_TRUE(twins.has(3000));  // in the place that became free
+  EXPECT_TRUE(twins.has(3000));  // in the slot that became free
 }
 
 TEST_F(TwinsTest, AChunkThatDoesNotFitTheLimitIsNotMade) {
@@ -226,7 +226,7 @@ TEST_F(TwinsTest, ThreadsShareTheLimit) {
   Twins twins(WriteBack::kLine, kPages, frames_);
   EXPECT_EQ(fill(twins, 0, 5), kChunk * 2);
   EXPECT_EQ(fill(twins, 1000, 0), 0u);
-  twins.drop(0);  // back to the thread's number that it came from
+  twins.drop(0);  // returned to the thread's number that made it
   EXPECT_EQ(fill(twins, 1000, 0), 0u);
   EXPECT_EQ(fill(twins, 1000, 5 + 16), 1u);  // the same lock as 5
 }
@@ -248,7 +248,7 @@ TEST_F(TwinsTest, FreedTwinsAreUsedAgain) {
   EXPECT_EQ(near_bytes(), one_chunk);
 }
 
-TEST_F(TwinsTest, TheirMemoryGoesBack) {
+TEST_F(TwinsTest, TheirMemoryIsReturned) {
   size_t before = near_bytes();
   {
     Twins twins(WriteBack::kLine, kPages, frames_);
@@ -337,7 +337,7 @@ TEST_F(TwinsTest, SmallRequestsMeasureALatencyAndDoNotCount) {
   EXPECT_FALSE(makes(twins));
 }
 
-TEST_F(TwinsTest, WhereTheyDoNotPayOneWhileInSixteenTriesAgain) {
+TEST_F(TwinsTest, WhereTheyDoNotPayOnePeriodInSixteenIsATrial) {
   Twins twins(WriteBack::kAuto, kPages, frames_);
   twins.set_remote(true);
   measure(twins, 1 * kTicks, 1 * kTicks, 9 * kTicks, 1 * kTicks);
@@ -358,8 +358,8 @@ TEST_F(TwinsTest, WhereTheyDoNotPayOneWhileInSixteenTriesAgain) {
 
 // ---- Threads ----
 
-// Each thread has pages and content of its own. What a twin finds must be what its own page changed: a slot that two
-// pages were given would show. Some threads share a lock, all share the limit, and chunks are added meanwhile.
+// Each thread has different pages and contents. A twin must find exactly the changes of its page; a slot used by two
+// pages would give others. Some threads share a lock, all share the limit, and chunks are added meanwhile.
 TEST_F(TwinsTest, NoTwinHasTwoPages) {
   constexpr unsigned kThreads = 4, kOwn = 2 * kChunk;
   frames_.set_limit(6 * kChunk);
@@ -392,8 +392,8 @@ TEST_F(TwinsTest, NoTwinHasTwoPages) {
   EXPECT_GT(made, 1000u);
 }
 
-// Slots are taken and given back in quick turns by threads that share one lock.
-TEST_F(TwinsTest, FreeTwinsAreHandedOutOnce) {
+// Threads that share one lock take and return slots in quick succession.
+TEST_F(TwinsTest, FreeTwinsAreUsedOnce) {
   constexpr unsigned kThreads = 3;
   frames_.set_limit(kChunk);
   Twins twins(WriteBack::kLine, kPages, frames_);
@@ -407,7 +407,7 @@ TEST_F(TwinsTest, FreeTwinsAreHandedOutOnce) {
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < kThreads; t++) threads.emplace_back(work, t);
   for (auto& t : threads) t.join();
-  EXPECT_EQ(room(twins), kChunk);  // all are there, each once
+  EXPECT_EQ(room(twins), kChunk);  // all are free, each once
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ class TraceSites : public testing::Test {
   uint64_t at(uint64_t offset) { return site_at(kBegin + offset); }
 };
 
-TEST_F(TraceSites, NothingIsKnownAtFirst) {
+TEST_F(TraceSites, PagesHaveNoSiteAtFirst) {
   for (uint64_t offset : {uint64_t{0}, kChunk, kBytes - 1}) EXPECT_EQ(at(offset), 0u);
 }
 
@@ -70,7 +70,7 @@ TEST_F(TraceSites, LargeAllocationsEnterAllTheirPages) {
   }
 }
 
-TEST_F(TraceSites, OfPageAndChunkTheYoungerCounts) {
+TEST_F(TraceSites, TheNewerOfPageAndChunkIsUsed) {
   note(111, 0, 4 * kChunk);
   uint64_t large = at(kChunk);
   note(222, kChunk + kPageSize, 100);
@@ -83,7 +83,7 @@ TEST_F(TraceSites, OfPageAndChunkTheYoungerCounts) {
 }
 
 TEST_F(TraceSites, SitesCountTheirBytes) {
-  note_site(111, kBegin, 100, 5000);  // stands for others that were not sampled
+  note_site(111, kBegin, 100, 5000);  // represents others that were not sampled
   note_site(111, kBegin + kPageSize, 300, 300);
   note_site(111, kBegin, 200, 200);
   const TraceSite& s = site(at(0));
@@ -92,8 +92,8 @@ TEST_F(TraceSites, SitesCountTheirBytes) {
   EXPECT_EQ(s.largest, 300u);
 }
 
-TEST_F(TraceSites, StacksThatMeetInTheTableStayApart) {
-  constexpr unsigned kMeeting = 32;  // as many as are looked for
+TEST_F(TraceSites, StacksWithEqualPlacesInTheTableStayDistinct) {
+  constexpr unsigned kMeeting = 32;  // the number of places that are searched
   for (unsigned i = 0; i < kMeeting; i++) note(5 + i * kMaxTraceSites, i * kPageSize, 10 + i);
   std::set<uint64_t> seen;
   for (unsigned i = 0; i < kMeeting; i++) {
@@ -104,12 +104,12 @@ TEST_F(TraceSites, StacksThatMeetInTheTableStayApart) {
     EXPECT_EQ(site(number).bytes, 10u + i);
   }
   EXPECT_EQ(seen.size(), kMeeting);
-  // One more finds no place: what it is given stays as it was.
+  // One more finds no place: its pages keep their sites.
   note(5 + kMeeting * kMaxTraceSites, 0, kPageSize);
   EXPECT_EQ(site(at(0)).stack, 5u);
 }
 
-TEST_F(TraceSites, TheTableGoesRound) {
+TEST_F(TraceSites, TheSearchWrapsAroundTheTable) {
   note(kMaxTraceSites - 1, 0, 1);
   note(2 * kMaxTraceSites - 1, kPageSize, 1);  // the last place is taken: the first one
   EXPECT_EQ(at(0), kMaxTraceSites);
