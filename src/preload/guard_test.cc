@@ -389,10 +389,14 @@ std::vector<Case> socket_cases() {
        }},
       {"select",
        [](Place& p, Outcome& o) {
+         rlimit limit;
+         EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+         limit.rlim_cur = limit.rlim_max;
+         EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
          int file = temporary_file("x"), fd = ::fcntl(file, F_DUPFD, 1500);  // beyond FD_SETSIZE: larger sets
-         if (fd < 0) fd = ::fcntl(file, F_DUPFD, 900);
+         ASSERT_EQ(fd / 64, 23);  // in the last word
          struct Sets {
-           unsigned long words[64];
+           unsigned long words[24];
          };
          Sets sets = {};
          sets.words[fd / 64] |= 1ul << (fd % 64);
@@ -781,6 +785,29 @@ std::vector<Case> transfer_cases() {
     os::close(pair[0]);
     os::close(pair[1]);
   };
+  auto addressed_messages = [](Place& p, Outcome& o) {
+    sockaddr_un name = abstract_name(), sender = abstract_name();
+    int from = ::socket(AF_UNIX, SOCK_DGRAM, 0), to = ::socket(AF_UNIX, SOCK_DGRAM, 0);
+    o.add(::bind(to, reinterpret_cast<sockaddr*>(&name), sizeof name));
+    o.add(::bind(from, reinterpret_cast<sockaddr*>(&sender), sizeof sender - 9));
+    char data[] = "data", got[10] = {};
+    iovec near = {data, 4};
+    msghdr sent = {p.put(name), sizeof name, &near, 1, nullptr, 0, 0};  // only the address is far
+    o.add(p.call(SYS_sendmsg, from, &sent, 0));
+    near = {got, sizeof got};
+    struct Room {
+      char bytes[200];
+    };
+    auto *address = p.put<sockaddr_storage>({}), *unused = reinterpret_cast<sockaddr_storage*>(p.put<Room>({}));
+    msghdr received = {address, sizeof *address, &near, 1, unused, sizeof(Room), -1};
+    o.add(p.call(SYS_recvmsg, to, &received, 0));
+    o.add(got, 4);
+    o.add(received.msg_namelen);  // what came of the address and of ancillary data
+    o.add(static_cast<long>(received.msg_controllen));
+    o.add(address->ss_family);
+    os::close(from);
+    os::close(to);
+  };
   auto many_messages = [](Place& p, Outcome& o) {
     int pair[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), 0);
@@ -833,9 +860,15 @@ std::vector<Case> transfer_cases() {
     o.add(p.call(SYS_readv, fd, p.put<Vector>({}), 0));
     os::close(fd);
   };
-  return {{"files", files},         {"vectors", vectors},  {"streams", streams},
-          {"datagrams", datagrams}, {"message", messages}, {"several_messages", many_messages},
-          {"processes", processes}, {"errors", errors}};
+  return {{"files", files},
+          {"vectors", vectors},
+          {"streams", streams},
+          {"datagrams", datagrams},
+          {"message", messages},
+          {"addressed_messages", addressed_messages},
+          {"several_messages", many_messages},
+          {"processes", processes},
+          {"errors", errors}};
 }
 
 std::vector<Case> all_cases() {
@@ -1068,6 +1101,38 @@ TEST_F(LargeTransferTest, LongVectorsAreWrittenAndReadWhole) {
   os::close(fd);
 }
 
+TEST_F(LargeTransferTest, VectorsAreWrittenAtTheirOffset) {
+  int fd = temporary_file();
+  fill();
+  iovec pieces[] = {{far_ + 10, kBytes / 2}, {far_, 3}, {far_ + kBytes / 2, kBytes / 2}};
+  EXPECT_EQ(call(SYS_pwritev, fd, pieces, 3, 777, 0), static_cast<long>(kBytes + 3));
+  std::string got(kBytes + 3, 0);
+  ASSERT_EQ(::pread(fd, got.data(), got.size(), 777), static_cast<ssize_t>(kBytes + 3));
+  std::string all = expected(10, kBytes / 2) + expected(0, 3) + expected(kBytes / 2, kBytes / 2);
+  EXPECT_EQ(got, all);
+  ASSERT_EQ(::lseek(fd, 99, SEEK_SET), 99);
+  EXPECT_EQ(call(SYS_pwritev2, fd, pieces, 3, -1, -1, 0), static_cast<long>(kBytes + 3));  // at the file's position
+  EXPECT_EQ(::lseek(fd, 0, SEEK_CUR), static_cast<off_t>(99 + kBytes + 3));
+  ASSERT_EQ(::pread(fd, got.data(), got.size(), 99), static_cast<ssize_t>(kBytes + 3));
+  EXPECT_EQ(got, all);
+  os::close(fd);
+}
+
+TEST_F(LargeTransferTest, MoreThanMayBeNearIsMoved) {
+  size_t bytes = 2 * pager_->near_limit_bytes();
+  char* large =
+      reinterpret_cast<char*>(far_mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  for (size_t i = 0; i < bytes; i += kPageSize) large[i] = static_cast<char>(1 + i / kPageSize % 100);
+  int fd = temporary_file();
+  EXPECT_EQ(call(SYS_write, fd, large, bytes), static_cast<long>(bytes));
+  memset(large, 0, bytes);
+  iovec pieces[] = {{large, bytes / 2}, {large + bytes / 2, bytes / 2}};
+  EXPECT_EQ(call(SYS_preadv, fd, pieces, 2, 0, 0), static_cast<long>(bytes));
+  for (size_t i = 0; i < bytes; i += kPageSize) ASSERT_EQ(large[i], static_cast<char>(1 + i / kPageSize % 100)) << i;
+  os::close(fd);
+  far_munmap(large, bytes);
+}
+
 TEST_F(LargeTransferTest, AReadOfAPipeReturnsWhatThereIsAndDoesNotBlock) {
   int fds[2];
   ASSERT_EQ(os::pipe(fds, 0), 0);
@@ -1120,6 +1185,12 @@ TEST_F(LargeTransferTest, OnlyMsgWaitallWaitsForAllOfAStream) {
   EXPECT_EQ(call(SYS_recvfrom, pair[1], far_, kBytes, MSG_WAITALL, 0, 0), static_cast<long>(kBytes));
   writer.join();
   EXPECT_EQ(std::string(far_, kBytes), expected(0, kBytes));
+  // As much as one part takes: without the flag a second one would sleep for ever.
+  auto limit = static_cast<ssize_t>(pin_limit());
+  int room = static_cast<int>(2 * limit);
+  ASSERT_EQ(::setsockopt(pair[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
+  ASSERT_EQ(::send(pair[0], std::string(pin_limit(), 'x').data(), pin_limit(), MSG_DONTWAIT), limit);
+  EXPECT_EQ(call(SYS_recvfrom, pair[1], far_, kBytes, 0, 0, 0), limit);
   ASSERT_EQ(os::write(pair[0], "abc", 3), 3);
   EXPECT_EQ(call(SYS_recvfrom, pair[1], far_, kBytes, 0, 0, 0), 3);
   os::close(pair[0]);

@@ -58,6 +58,7 @@ class GuardedPager {
     Options options;
     options.local = {8 * kMiB, 0};
     options.space = kTestSpace;
+    options.prefetch = false;  // so that only what is pinned is brought near
     fixture_ =
         new pager::PagerFixture(options, new pager::LocalStore(kTestSpace, kTestSpace, true), pager::Delivery::kSignal);
     set_guard_pager(&**fixture_);
