@@ -1,5 +1,5 @@
-/* The scopes of far objects that one thread or fiber has open (<farside/scope.hpp>). The fiber runtime owns the variable:
- * it saves and restores it when it switches fibers. Programs use <farside/scope.hpp>. */
+/* The scopes of far objects that one thread or fiber has open (<farside/scope.hpp>). The fiber runtime owns the
+ * variable: it saves and restores it when it switches fibers. Programs use <farside/scope.hpp>. */
 #ifndef FARSIDE_SCOPE_STATE_H
 #define FARSIDE_SCOPE_STATE_H
 

@@ -394,7 +394,7 @@ std::vector<Case> socket_cases() {
          limit.rlim_cur = limit.rlim_max;
          EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
          int file = temporary_file("x"), fd = ::fcntl(file, F_DUPFD, 1500);  // beyond FD_SETSIZE: larger sets
-         ASSERT_EQ(fd / 64, 23);  // in the last word
+         ASSERT_EQ(fd / 64, 23);                                             // in the last word
          struct Sets {
            unsigned long words[24];
          };

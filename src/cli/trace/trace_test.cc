@@ -224,10 +224,9 @@ TEST_F(TraceRecordingTest, IncompleteBlocksAreOmitted) {
   EXPECT_TRUE(recording->cut_short);
   EXPECT_EQ(recording->processes.size(), 1U);
   EXPECT_EQ(read("").status().code(), ENOENT);
-  EXPECT_EQ(read("this is no trace, whatever its length may be, and is told apart by its first bytes already...")
-                .status()
-                .code(),
-            ENOENT);
+  EXPECT_EQ(
+      read("this is no trace, whatever its length may be, and its first bytes already show it...").status().code(),
+      ENOENT);
 }
 
 // ---- Outputs ----
