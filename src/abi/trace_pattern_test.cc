@@ -131,6 +131,18 @@ TEST(TracePattern, SeveralStreamsAreToldApart) {
   EXPECT_EQ(p.sequential, 49u * TracePattern::kStreams);
 }
 
+TEST(TracePattern, OfStreamsThatAFaultContinuesTheSimplestCounts) {
+  constexpr int64_t kPage = 4096, kFirst = 100 * kPage;
+  // One stream is at page 0, another comes to it in steps of ten pages.
+  std::vector<int64_t> offsets = {kFirst, kFirst - 29 * kPage, kFirst - 19 * kPage, kFirst - 9 * kPage};
+  TracePattern before = pattern_of(offsets, nothing_near);
+  EXPECT_GE(before.strided, 1u);
+  offsets.push_back(kFirst + kPage);
+  TracePattern after = pattern_of(offsets, nothing_near);
+  EXPECT_EQ(after.sequential, before.sequential + 1);
+  EXPECT_EQ(after.strided, before.strided);
+}
+
 TEST(TracePattern, TheStreamThatRestedLongestMakesRoom) {
   TracePattern p;
   constexpr uint64_t kFar = uint64_t{1} << 30;
@@ -144,6 +156,7 @@ TEST(TracePattern, TheStreamThatRestedLongestMakesRoom) {
 TEST(TracePattern, TheMostCommonStridesAreKept) {
   TracePattern p;
   std::mt19937_64 random(2);
+  for (int64_t i = 1; i <= TracePattern::kStrides; i++) trace_pattern::count_stride(p, i * 8);  // all places are taken
   // Half of all steps have one stride, among many that come once.
   for (int i = 0; i < 2000; i++) {
     trace_pattern::count_stride(p, i % 2 ? 12'288 : static_cast<int64_t>(random() % 1'000'000) + 20'000);
