@@ -161,6 +161,15 @@ TEST_F(Pool, AServerThatRefusesItsPromiseIsSkipped) {
   EXPECT_EQ(store_->lost(), 0u);                                     // it is only full
 }
 
+TEST_F(Pool, ARoundThatOneServerRefusesIsUndoneOnTheOthers) {
+  serve({4, 1, 4});
+  servers_[1]->promised = 3;
+  connect();
+  EXPECT_EQ(store_->grow(9 * kSlabBytes).code(), ENOMEM);  // three each, but the second has one
+  EXPECT_EQ(reserved(), (std::vector<uint64_t>{0, 0, 0}));
+  EXPECT_TRUE(store_->grow(8 * kSlabBytes).ok());
+}
+
 TEST_F(Pool, WhenAllRefuseNothingStaysReserved) {
   serve({2, 2, 2});
   for (auto& server : servers_) server->promised = 100;
@@ -433,6 +442,12 @@ TEST_F(Pool, JoiningServersAreUsedAndLeavingServersAreEmptied) {
   controller.set({{a, kUp}, {b, kUp}});  // it is up again
   ASSERT_TRUE(store_->grow(2 * kSlabBytes).ok());
   EXPECT_GT(servers_[0]->reserved(), 0u);
+  uint64_t placed[2] = {};
+  for (uint64_t slab = 0; slab < 8 && store_->claim(slab * kSlabBytes, 4096).ok(); slab++) {
+    for (unsigned s = 0; s < 2; s++) placed[s] += (store_->holders(slab) & only(s)) != 0;
+  }
+  EXPECT_LE(placed[0], servers_[0]->reserved());  // what it had given back counts no more
+  EXPECT_LE(placed[1] + 1, servers_[1]->reserved());
 }
 
 TEST_F(Pool, AFailedControllerIsNotContactedEachTime) {
@@ -562,6 +577,28 @@ TEST_F(Pool, ReadsUseTheRemainingCopy) {
   FrameBytes back(100);
   ASSERT_EQ(read(*channel, 0, &back), 0);
   EXPECT_EQ(back, numbered(100));
+}
+
+TEST_F(Pool, AReadGoesToOneCopy) {
+  serve({8, 8}, true);
+  connect(2);
+  ASSERT_TRUE(store_->claim(0, 4 * kSlabBytes).ok());
+  auto channel = open();
+  FrameBytes back(100);
+  for (uint64_t slab = 0; slab < 4; slab++) ASSERT_EQ(read(*channel, slab * kSlabBytes, &back), 0);
+  EXPECT_EQ(servers_[0]->reads, 2u);
+  EXPECT_EQ(servers_[1]->reads, 2u);
+}
+
+TEST_F(Pool, AReadInPlaceNeedsNoBuffer) {
+  serve({8, 8});
+  connect(2);
+  ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
+  auto channel = open();
+  Segment s = {4096, 4096, nullptr};
+  Token token;
+  ASSERT_EQ(channel->submit_read({&s, 1}, &token), 0);
+  EXPECT_EQ(channel->wait(token, kPatience), 0);
 }
 
 TEST_F(Pool, ASlabWithoutAServerIsLost) {
