@@ -97,7 +97,7 @@ Status set_paths(Options* options, std::string_view variable, std::string_view v
 }
 
 Status set_evictors(Options* options, std::string_view variable, std::string_view value) {
-  if (value.size() != 1 || value[0] < '1' || value[0] > '0' + kMaxEvictors)
+  if (value.size() != 1 || value[0] < '1' || value[0] > static_cast<char>('0' + kMaxEvictors))
     return bad_value(variable, value, "a number from 1 to 8");
   options->evictors = static_cast<unsigned>(value[0] - '0');
   return {};

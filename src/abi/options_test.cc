@@ -59,7 +59,7 @@ TEST(Options, TakesEveryChoiceAndNothingElse) {
     }
     EXPECT_FALSE(set_option(&o, name.variable, "x").ok()) << name.flag;
   }
-  set_option(&o, "FARSIDE_LOG", "warning");  // the choices have set it
+  EXPECT_TRUE(set_option(&o, "FARSIDE_LOG", "warning").ok());  // the choices have set it
 }
 
 }  // namespace
