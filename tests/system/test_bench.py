@@ -89,9 +89,9 @@ class BenchTest(SystemTest):
     def test_writeback(self):
         document = self.bench("writeback", "--size", "16M", "--repeat", 1)
         rows = document["rows"]
-        keys = {(row["over"], row["mode"], row["pattern"], row["lines"]) for row in rows}
+        keys = {(row["transport"], row["mode"], row["pattern"], row["lines"]) for row in rows}
         self.assertEqual(len(keys), len(rows))
-        self.assertEqual({row["over"] for row in rows}, {"shm, 10 Gbit/s", "tcp"})
+        self.assertEqual({row["transport"] for row in rows}, {"shm, 10 Gbit/s", "tcp"})
         self.assertEqual({row["mode"] for row in rows}, {"page", "line", "auto"})
         self.assertEqual(len(rows) % 6, 0)
         for row in rows:
@@ -193,7 +193,7 @@ class BenchObjectsTest(BenchTest):
     def test_the_paths(self):
         seen = set()
         for row in self.rows("paths"):
-            seen.add((row["over"], row["workload"], row["configuration"]))
+            seen.add((row["transport"], row["workload"], row["configuration"]))
             self.assertGreater(median(row, "accesses_per_s"), 0)
             self.assertGreaterEqual(median(row, "bytes_per_useful"), 0)
         self.assertEqual(len(seen), 32)
