@@ -8,20 +8,24 @@ PREFIX ?= /usr/local
 CLANG_FORMAT ?= clang-format-14
 CLANG_TIDY ?= clang-tidy-14
 LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
+BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
 .PHONY: build test demo lint format layers docs tidy test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
-build: bootstrap-build build-release
+# What is installed: the programs, the libraries, the manual. No tests.
+build: bootstrap-build configure-release
+	$(BUILD_RELEASE) --target farside_installed
 
 # What CI runs: each step with a heading and its time, and a summary at the end.
 test:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-package bootstrap-lint lint test-release test-docs test-package \
 	  $(SANITIZERS:%=test-%)
 
-demo: bootstrap-build bootstrap-demo build-release
+demo: bootstrap-build bootstrap-demo configure-release
+	$(BUILD_RELEASE) --target farside farside_preload
 	scripts/demo.py $(DEMO_ARGS)
 
 # What can be checked without a build.
@@ -39,10 +43,11 @@ layers:
 docs:
 	scripts/check_docs.py
 
-install: build-release
-	cmake --install build/release --prefix $(PREFIX)
+# Without debug information; it stays in the files below build/release.
+install: build
+	cmake --install build/release --strip --prefix $(PREFIX)
 
-package: bootstrap-build bootstrap-package build-release
+package: bootstrap-package build
 	cd build/release && cpack
 
 clean:
@@ -51,8 +56,10 @@ clean:
 bootstrap-%:
 	scripts/bootstrap $*
 
-build-%:
+configure-%:
 	cmake --preset $* $(LAUNCHER)
+
+build-%: configure-%
 	cmake --build --preset $* --parallel $(JOBS)
 
 # The release build runs every test; sanitized builds run those that a sanitizer can watch. Real programs get a second
