@@ -22,6 +22,18 @@ const char* fix_for_uffd(int error) {
              : "run 'farside doctor' to see what this kernel lacks";
 }
 
+// Maps memory at a multiple of 2 MiB.
+long map_aligned(uint64_t bytes) {
+  constexpr uint64_t kAlignment = 2 * kMiB;
+  long mapped =
+      os::mmap(nullptr, bytes + kAlignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped < 0 && mapped > -4096) return mapped;
+  auto begin = static_cast<uint64_t>(mapped), base = align_up(begin, kAlignment);
+  if (base > begin) os::munmap(reinterpret_cast<void*>(begin), base - begin);
+  os::munmap(reinterpret_cast<void*>(base + bytes), kAlignment - (base - begin));
+  return static_cast<long>(base);
+}
+
 bool kernel_is_before_6() {
   utsname name;
   return uname(&name) == 0 && atoi(name.release) < 6;
@@ -30,7 +42,7 @@ bool kernel_is_before_6() {
 }  // namespace
 
 Result<std::unique_ptr<FarSpace>> FarSpace::reserve(uint64_t bytes, Delivery delivery) {
-  long base = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  long base = map_aligned(bytes);
   if (base < 0 && base > -4096) {
     return Status::error(static_cast<int>(-base),
                          "cannot reserve {} bytes of addresses; lower --space or raise 'ulimit -v'", bytes);
@@ -41,7 +53,9 @@ Result<std::unique_ptr<FarSpace>> FarSpace::reserve(uint64_t bytes, Delivery del
   space->old_kernel_ = kernel_is_before_6();
   space->populates_ = os::madvise(space->base_, 0, MADV_POPULATE_WRITE) == 0;
   os::madvise(space->base_, bytes, MADV_NOHUGEPAGE);
-  if (int error = space->watch(delivery)) {
+  int error = space->open(delivery);
+  if (!error) error = space->watch(space->base_, bytes);
+  if (error) {
     return Status::error(-error, "userfaultfd is not usable (error {}); {}", -error, fix_for_uffd(error));
   }
   space->probe_batches();
@@ -54,13 +68,26 @@ FarSpace::~FarSpace() {
   if (base_) os::unmap(base_, bytes_);
 }
 
-int FarSpace::watch(Delivery delivery) {
+int FarSpace::open(Delivery delivery) {
   uint64_t features = kFeatures | (delivery == Delivery::kSignal ? UFFD_FEATURE_SIGBUS : 0);
   int fd = os::open_userfaultfd(features, nullptr);
   if (fd < 0) return fd;
   uffd_ = os::move_fd_high(fd);
-  int r = os::uffd_register(uffd_, base_, bytes_, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
+  return 0;
+}
+
+int FarSpace::watch(std::byte* address, size_t bytes) {
+  int r = os::uffd_register(uffd_, address, bytes, UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_WP);
   return r < 0 ? r : 0;
+}
+
+int FarSpace::adopt(std::byte* address, size_t bytes, bool inherit_in_fork) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  long mapped = os::mmap(address, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (mapped < 0 && mapped > -4096) return static_cast<int>(mapped);
+  os::madvise(address, bytes, MADV_NOHUGEPAGE);
+  if (!inherit_in_fork) os::madvise(address, bytes, MADV_DONTFORK);
+  return watch(address, bytes);
 }
 
 void FarSpace::probe_batches() {
@@ -123,16 +150,14 @@ int FarSpace::make_own(std::byte* page) {
   return 0;
 }
 
-void FarSpace::inherit_in_fork(bool inherit) { os::madvise(base_, bytes_, inherit ? MADV_DOFORK : MADV_DONTFORK); }
-
 int FarSpace::wake(std::byte* address, size_t bytes) { return os::uffd_wake(uffd_, address, bytes); }
 
-int FarSpace::adopt_in_child() {
+int FarSpace::open_in_child() {
   os::close(uffd_);
   bool batches = pidfd_ >= 0;
   if (batches) os::close(pidfd_);
   pidfd_ = -1;
-  if (int error = watch(Delivery::kSignal)) return error;
+  if (int error = open(Delivery::kSignal)) return error;
   if (batches) {
     int fd = os::pidfd_open(os::getpid());
     if (fd >= 0) pidfd_ = os::move_fd_high(fd);

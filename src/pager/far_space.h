@@ -21,9 +21,10 @@ struct PageRun {
 };
 
 // Adds a page to a list of runs: extends the last run if the page follows it, else adds a run, for which there must be
-// room. Returns the number of runs.
+// room. Returns the number of runs. A run lies in one window of 2 MiB, so that its page numbers follow each other.
 inline size_t append_page(PageRun* runs, size_t count, std::byte* page) {
-  if (count > 0 && runs[count - 1].address + runs[count - 1].bytes == page) {
+  bool begins_window = is_aligned(reinterpret_cast<uint64_t>(page), 2 * kMiB);
+  if (count > 0 && !begins_window && runs[count - 1].address + runs[count - 1].bytes == page) {
     runs[count - 1].bytes += kPageSize;
     return count;
   }
@@ -36,6 +37,7 @@ class FarSpace : public NearObject {
   static Result<std::unique_ptr<FarSpace>> reserve(uint64_t bytes, Delivery delivery);
   ~FarSpace();
 
+  // Aligned to 2 MiB.
   std::byte* base() const { return base_; }
   uint64_t bytes() const { return bytes_; }
   int uffd() const { return uffd_; }
@@ -55,17 +57,20 @@ class FarSpace : public NearObject {
   bool shares_unprotected_frames() const { return old_kernel_; }
   bool unmaps_in_batches() const { return pidfd_ >= 0; }
 
-  void inherit_in_fork(bool inherit);
+  // Maps fresh memory in place of what is mapped at [address, address + bytes), and watches it as well. The range may
+  // lie outside of the reserved one.
+  int adopt(std::byte* address, size_t bytes, bool inherit_in_fork);
 
-  // In the child of a fork: registers the inherited range with a userfaultfd of the child, in signal delivery. The
-  // kernel dropped the protection of all present pages together with the old registration; the pager protects them
-  // again.
-  int adopt_in_child();
+  // In the child of a fork: opens a userfaultfd of the child, in signal delivery. The kernel dropped the registration
+  // of the inherited ranges, and the protection of all present pages with it: watch() registers a range again, and the
+  // pager protects the pages.
+  int open_in_child();
+  int watch(std::byte* address, size_t bytes);
 
   bool owns_fd(int fd) const { return fd == uffd_ || (fd == pidfd_ && fd >= 0); }
 
  private:
-  int watch(Delivery delivery);
+  int open(Delivery delivery);
   void probe_batches();
 
   std::byte* base_ = nullptr;

@@ -299,7 +299,10 @@ void FetchPath::map_and_publish(ThreadSlot& t, const Claim& claim, unsigned begi
 void FetchPath::map_runs(const Claim& claim, unsigned begin, unsigned end, const Content& content) {
   for (unsigned i = begin; i < end;) {
     unsigned run = 1;
-    while (i + run < end && claim.pages[i + run] == claim.pages[i] + run) run++;
+    auto adjoins = [&](unsigned next) {
+      return claim.pages[next] == claim.pages[next - 1] + 1 && c_.table.is_followed(claim.pages[next - 1]);
+    };
+    while (i + run < end && adjoins(i + run)) run++;
     map_run(claim.pages[i], run, content.of(claim, i), claim.write);
     i += run;
   }

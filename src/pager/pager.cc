@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <type_traits>
 
 #include "base/log.h"
 #include "fiber/wait.h"
@@ -12,6 +13,27 @@ namespace farside::pager {
 namespace {
 
 bool cannot_fit(uint64_t bytes, uint64_t space) { return bytes == 0 || bytes > space; }
+
+uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
+std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
+
+// Calls visit(address, first, count) for each part of a range, aligned to pages, whose pages have successive numbers.
+// In the far space that is all of it. A visit may return whether to continue; false: one did not.
+template <typename Visit>
+bool for_each_part(const PageTable& table, const std::byte* address, size_t bytes, Visit visit) {
+  uint64_t at = number(address), end = at + bytes;
+  while (at < end) {
+    PageIndex first = table.index_of(at);
+    uint64_t part = std::min(end, table.in_space(at) ? end : align_up(at + 1, PageTable::kWindowBytes));
+    while (part < end && table.contains(part) && table.index_of(part) == first + (part - at) / kPageSize)
+      part = std::min(end, part + PageTable::kWindowBytes);
+    uint64_t count = (part - at) / kPageSize;
+    if constexpr (std::is_void_v<decltype(visit(pointer(at), first, count))>) visit(pointer(at), first, count);
+    else if (!visit(pointer(at), first, count)) return false;
+    at = part;
+  }
+  return true;
+}
 
 }  // namespace
 
@@ -66,12 +88,19 @@ bool Pager::reserve_at(std::byte* address, size_t bytes) {
 
 Status Pager::commit(std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
-  Status charged = charge(address, bytes);
-  if (!charged.ok()) return charged;
-  LockGuard guard(protection_mutex_);
-  if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
-  ranges_.commit(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize);
-  return {};
+  std::byte* done = address;
+  Status charged;
+  for_each_part(table_, address, bytes, [&](std::byte* at, PageIndex first, uint64_t count) {
+    charged = charge(at, count * kPageSize);
+    if (!charged.ok()) return false;
+    LockGuard guard(protection_mutex_);
+    if (protections_changed_.load()) os::mprotect(at, count * kPageSize, PROT_READ | PROT_WRITE);
+    ranges_.commit(first, count);
+    done = at + count * kPageSize;
+    return true;
+  });
+  if (!charged.ok() && done > address) decommit(address, static_cast<size_t>(done - address));
+  return charged;
 }
 
 void Pager::decommit(std::byte* address, size_t bytes) {
@@ -79,8 +108,10 @@ void Pager::decommit(std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
   // Protection first: once the pages are unmapped, another thread may commit them again.
   if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
-  ranges_.drop(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize, PageState::kUnmapped);
-  uncharge(address, bytes);
+  for_each_part(table_, address, bytes, [&](std::byte* at, PageIndex first, uint64_t count) {
+    ranges_.drop(first, count, PageState::kUnmapped);
+    uncharge(at, count * kPageSize);
+  });
 }
 
 void Pager::release(std::byte* address, size_t bytes) {
@@ -93,39 +124,93 @@ void Pager::release(std::byte* address, size_t bytes) {
 
 void Pager::discard(std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
-  ranges_.drop(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize, PageState::kUntouched);
+  for_each_part(table_, address, bytes, [&](std::byte*, PageIndex first, uint64_t count) {
+    ranges_.drop(first, count, PageState::kUntouched);
+  });
+}
+
+Status Pager::adopt(std::byte* address, size_t bytes, std::byte* around, std::byte* around_end) {
+  SignalsBlocked blocked;
+  uint64_t begin = number(address), end = begin + bytes;
+  LockGuard guard(address_mutex_);
+  if (!in_space(begin)) {
+    bool wide =
+        around && number(around) <= begin && end <= number(around_end) && lend(number(around), number(around_end)).ok();
+    Status lent = wide ? Status() : lend(begin, end);
+    if (!lent.ok()) return lent;
+  }
+  int error = space_->adopt(address, bytes, inherit_in_fork_);
+  if (error) return Status::error(-error, "cannot map far memory at {:#x} (error {})", begin, -error);
+  for_each_part(table_, address, bytes,
+                [&](std::byte*, PageIndex first, uint64_t count) { ranges_.set_foreign(first, count, false); });
+  return {};
+}
+
+void Pager::abandon(std::byte* address, size_t bytes) {
+  SignalsBlocked blocked;
+  for_each_part(table_, address, bytes,
+                [&](std::byte*, PageIndex first, uint64_t count) { ranges_.set_foreign(first, count, true); });
+}
+
+// Lends page numbers for the windows of [begin, end), which lies outside of the far space, that have none.
+Status Pager::lend(uint64_t begin, uint64_t end) {
+  constexpr uint64_t kBytes = PageTable::kWindowBytes;
+  begin = align_down(begin, kBytes);
+  end = align_up(end, kBytes);
+  for (uint64_t at = begin; at < end;) {
+    uint64_t run = at;
+    while (run < end && !table_.contains(run)) run += kBytes;
+    if (run > at && !lend_run(at, run))
+      return Status::error(ENOSPC, "no page numbers are left for {} bytes at {:#x}; raise --space", run - at, at);
+    at = run + kBytes;
+  }
+  return {};
+}
+
+bool Pager::lend_run(uint64_t begin, uint64_t end) {
+  if (in_space(end - 1) || end > uint64_t{1} << 47) return false;
+  uint64_t taken = addresses_.take(end - begin, PageTable::kWindowBytes);
+  if (taken == 0) return false;
+  table_.lend(table_.index_of(taken), begin, (end - begin) / PageTable::kWindowBytes);
+  return true;
 }
 
 Status Pager::protect(std::byte* address, size_t bytes, int protection) {
   SignalsBlocked blocked;
-  PageIndex first = table_.index_of(reinterpret_cast<uint64_t>(address));
   if (protection & PROT_WRITE) protection |= PROT_READ;  // processors cannot map a page for writing only
   bool readable = (protection & PROT_READ) != 0;
   protections_changed_.store(true);
   // A page that may not be read cannot be held for eviction, so it must not be near. The kernel refuses accesses to it
   // before it reports a fault, so it stays away; accesses in between find it sealed.
-  if (!readable) ranges_.seal(first, bytes / kPageSize);
-  int error = os::mprotect(address, bytes, protection);
-  if (error != 0 || readable) ranges_.unseal(first, bytes / kPageSize);
+  int error = 0;
+  for_each_part(table_, address, bytes, [&](std::byte* at, PageIndex first, uint64_t count) {
+    if (!readable) ranges_.seal(first, count);
+    error = os::mprotect(at, count * kPageSize, protection);
+    if (error != 0 || readable) ranges_.unseal(first, count);
+    return error == 0;
+  });
   return error ? Status::error(-error, "mprotect failed") : Status();
 }
 
 void Pager::guard_page(uint64_t address) {
   LockGuard guard(protection_mutex_);
   // The page may have been committed meanwhile; or it is sealed, and the kernel refuses the access by itself.
-  if (!table_[table_.index_of(address)].load().is(PageState::kUnmapped)) return;
+  PageWord now = word(address);
+  if (!now.is(PageState::kUnmapped) || now.is_foreign()) return;
   protections_changed_.store(true);
   os::mprotect(reinterpret_cast<void*>(align_down(address, kPageSize)), kPageSize, PROT_NONE);
 }
 
 bool Pager::is_committed(const std::byte* address, size_t bytes) {
-  return ranges_.all_mapped(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize);
+  return for_each_part(table_, address, bytes,
+                       [&](std::byte*, PageIndex first, uint64_t count) { return ranges_.all_mapped(first, count); });
 }
 
 Status Pager::add_region(std::byte* address, size_t bytes, PolicyKind policy) {
   SignalsBlocked blocked;
   LockGuard guard(address_mutex_);
-  return policy_.add(table_.index_of(reinterpret_cast<uint64_t>(address)), bytes / kPageSize, policy);
+  if (!in_space(number(address))) return Status::error(EINVAL, "regions are in the far space only");
+  return policy_.add(table_.index_of(number(address)), bytes / kPageSize, policy);
 }
 
 void Pager::remove_region(std::byte* address) {
@@ -134,31 +219,32 @@ void Pager::remove_region(std::byte* address) {
   policy_.remove(table_.index_of(reinterpret_cast<uint64_t>(address)));
 }
 
-namespace {
-// The first page and the number of pages that [address, address + bytes) touches.
-struct PageSpan {
-  PageSpan(const PageTable& table, const void* address, size_t bytes) {
-    auto begin = reinterpret_cast<uint64_t>(address);
-    first = table.index_of(begin);
-    uint64_t last = bytes == 0 ? begin : begin + bytes - 1;
-    count = bytes == 0 ? 0 : table.index_of(last) - first + 1u;
-  }
-  PageIndex first;
-  uint64_t count;
-};
-}  // namespace
+// How many bytes from a contained address on have page words.
+uint64_t Pager::contained_bytes(uint64_t address, uint64_t bytes) const {
+  if (in_space(address)) return std::min(bytes, number(base()) + space_->bytes() - address);
+  uint64_t reached = align_up(address + 1, PageTable::kWindowBytes) - address;
+  while (reached < bytes && table_.contains(address + reached)) reached += PageTable::kWindowBytes;
+  return std::min(bytes, reached);
+}
 
 size_t Pager::pin(const void* address, size_t bytes, bool write) {
-  PageSpan span(table_, address, bytes);
-  uint64_t pinned = ranges_.pin(span.first, span.count, write);
-  if (pinned == span.count) return bytes;
-  size_t offset = reinterpret_cast<uint64_t>(address) % kPageSize;
-  return pinned == 0 ? 0 : pinned * kPageSize - offset;
+  if (bytes == 0) return 0;
+  uint64_t begin = align_down(number(address), kPageSize), pinned = begin;
+  uint64_t end = number(address) + contained_bytes(number(address), bytes);
+  for_each_part(table_, pointer(begin), align_up(end, kPageSize) - begin,
+                [&](std::byte* at, PageIndex first, uint64_t count) {
+                  uint64_t part = ranges_.pin(first, count, write);
+                  pinned = number(at) + part * kPageSize;
+                  return part == count;
+                });
+  return pinned == begin ? 0 : std::min(pinned, end) - number(address);
 }
 
 void Pager::unpin(const void* address, size_t bytes) {
-  PageSpan span(table_, address, bytes);
-  ranges_.unpin(span.first, span.count);
+  if (bytes == 0) return;
+  uint64_t begin = align_down(number(address), kPageSize), end = align_up(number(address) + bytes, kPageSize);
+  for_each_part(table_, pointer(begin), end - begin,
+                [&](std::byte*, PageIndex first, uint64_t count) { ranges_.unpin(first, count); });
 }
 
 void Pager::set_local(SizeOrShare local) {
@@ -271,27 +357,62 @@ void Pager::fork_in_parent(bool forked) {
 // the kernel's copy is never made while an evictor holds the old frame: all near pages are write-protected and get the
 // cow bit. Dirty pages that are pinned for system calls must stay writable for the kernel: they are copied at once.
 void Pager::protect_shared_frames() {
-  uint64_t pages = used_pages(), run_begin = 0;
-  auto protect_run = [&](uint64_t end) {
-    if (end <= run_begin) return;
-    int error = space_->write_protect(table_.address_of(static_cast<PageIndex>(run_begin)),
-                                      (end - run_begin) * kPageSize, true);
+  auto protect = [&](PageIndex first, uint64_t count) {
+    if (count == 0) return;
+    int error = space_->write_protect(table_.address_of(first), count * kPageSize, true);
     if (error) die("internal error: cannot write-protect after fork (error {})", -error);
   };
-  for (uint64_t i = 0; i < pages; i++) {
-    auto page = static_cast<PageIndex>(i);
-    PageWord w = table_[page].load();
-    if (!w.is(PageState::kNear)) continue;
-    // The kernel does not write a pinned page that the program may not write.
-    bool stays_writable = w.pins() > 0 && w.writable() && space_->make_own(table_.address_of(page)) == 0;
-    if (!stays_writable) {
-      table_[page].set(PageWord::kCow);
-      continue;
+  for_each_far_stretch([&](PageIndex first, uint64_t count) {
+    PageIndex run = first, end = first + static_cast<PageIndex>(count);
+    for (PageIndex page = first; page < end; page++) {
+      PageWord w = table_[page].load();
+      if (!w.is(PageState::kNear)) continue;
+      // The kernel does not write a pinned page that the program may not write.
+      bool stays_writable = w.pins() > 0 && w.writable() && space_->make_own(table_.address_of(page)) == 0;
+      if (!stays_writable) {
+        table_[page].set(PageWord::kCow);
+        continue;
+      }
+      protect(run, page - run);
+      run = page + 1;
     }
-    protect_run(i);
-    run_begin = i + 1;
+    protect(run, end - run);
+  });
+}
+
+// Calls visit(first, count) for each run of pages that are not foreign and whose addresses follow each other, as far as
+// the space was ever used.
+template <typename Visit>
+void Pager::for_each_far_stretch(Visit visit) {
+  auto pages = static_cast<PageIndex>(used_pages());
+  for (PageIndex first = 0; first < pages;) {
+    PageIndex end = first;
+    while (end < pages && !table_[end].load().is_foreign() && (end == first || table_.is_followed(end - 1))) end++;
+    if (end > first) visit(first, end - first);
+    else end++;
+    first = end;
   }
-  protect_run(pages);
+}
+
+void Pager::inherit_in_fork(bool inherit) {
+  LockGuard guard(address_mutex_);
+  inherit_in_fork_ = inherit;
+  int advice = inherit ? MADV_DOFORK : MADV_DONTFORK;
+  for_each_far_stretch(
+      [&](PageIndex first, uint64_t count) { os::madvise(table_.address_of(first), count * kPageSize, advice); });
+  uint64_t used = used_pages() * kPageSize;
+  if (used < space_->bytes()) os::madvise(base() + used, space_->bytes() - used, advice);
+}
+
+// The kernel dropped all registrations in the child.
+int Pager::watch_in_child() {
+  int error = space_->open_in_child();
+  for_each_far_stretch([&](PageIndex first, uint64_t count) {
+    if (!error) error = space_->watch(table_.address_of(first), count * kPageSize);
+  });
+  uint64_t used = used_pages() * kPageSize;
+  if (!error && used < space_->bytes()) error = space_->watch(base() + used, space_->bytes() - used);
+  return error;
 }
 
 void Pager::fork_in_child() {
@@ -303,7 +424,7 @@ void Pager::fork_in_child() {
   if (!adopted.ok() && ticket_.valid()) log(LogLevel::kWarning, "{}", adopted.text());
   snapshot_failed_ = !adopted.ok();
   threads_.reset_in_child();
-  int error = space_->adopt_in_child();
+  int error = watch_in_child();
   if (error)
     die("a forked child cannot register its far memory with userfaultfd (error {}); it ends, since it would read zeros",
         -error);

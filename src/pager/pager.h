@@ -51,7 +51,9 @@ class Pager : public NearObject {
   }
   // Called by a worker between fibers while one of them waits for a page. Signals are blocked.
   void poll_reads() { fetches_.poll_reads(); }
+  // True if the address has a page word. The page may be foreign.
   bool contains(uint64_t address) const { return table_.contains(address); }
+  bool in_space(uint64_t address) const { return table_.in_space(address); }
   // Announces the next accesses of ordinary code. Any hint is harmless. Returns the number of pages fetched.
   unsigned hint(const Hint& hint);
 
@@ -84,12 +86,24 @@ class Pager : public NearObject {
   void decommit(std::byte* address, size_t bytes);
   void release(std::byte* address, size_t bytes);
 
+  // Foreign pages: a range of far addresses may be given up for something else, like a file that the program maps
+  // there, and addresses outside of the far space may become far. Both keep what surrounds them as it is.
+  //
+  // The range becomes far memory, reserved but not committed; what was mapped there is lost. In the far space it must
+  // be reserved and foreign. Outside, page numbers are lent for [around, around_end) as far as possible: a range that
+  // will be adopted in parts, so that its pages have successive numbers. ENOSPC: no page numbers are left.
+  Status adopt(std::byte* address, size_t bytes, std::byte* around = nullptr, std::byte* around_end = nullptr);
+  // The decommitted range becomes foreign; the caller maps something there, or unmaps it.
+  void abandon(std::byte* address, size_t bytes);
+  bool is_foreign(uint64_t address) { return word(address).is_foreign(); }
+
   // The pages read as zero afterwards, and the server drops their content (MADV_DONTNEED).
   void discard(std::byte* address, size_t bytes);
   // Changes the protection of committed pages (PROT_*). -errno as Status.
   Status protect(std::byte* address, size_t bytes, int protection);
   bool is_committed(const std::byte* address, size_t bytes);
-  // Makes accesses to a page that belongs to no allocation end in SIGSEGV, as they would natively.
+  // Makes accesses to a page that belongs to no allocation end in SIGSEGV, as they would natively. A foreign page is
+  // left as it is.
   void guard_page(uint64_t address);
 
   // ---- Regions: reserved ranges with their own eviction policy. At most 64. ----
@@ -103,7 +117,7 @@ class Pager : public NearObject {
   // ---- Pinning, for system calls: pinned pages are not evicted until unpinned. ----
 
   // Makes the pages near (writable if write) and pins them. Returns the number of bytes pinned from `address` on: all,
-  // or up to a page that belongs to no allocation or is sealed.
+  // or up to a page that is not far memory, belongs to no allocation, or is sealed.
   size_t pin(const void* address, size_t bytes, bool write);
   void unpin(const void* address, size_t bytes);
 
@@ -124,7 +138,7 @@ class Pager : public NearObject {
   void fork_in_child();
   void start_threads_in_child();
   // Whether a forked child has the far space. Without it, an access there ends in SIGSEGV.
-  void inherit_in_fork(bool inherit) { space_->inherit_in_fork(inherit); }
+  void inherit_in_fork(bool inherit);
 
   // To be called by a thread that ends.
   void detach_thread();
@@ -148,6 +162,12 @@ class Pager : public NearObject {
   Status charge(const std::byte* address, size_t bytes);
   void uncharge(const std::byte* address, size_t bytes);
   uint64_t used_pages();
+  uint64_t contained_bytes(uint64_t address, uint64_t bytes) const;
+  Status lend(uint64_t begin, uint64_t end);
+  bool lend_run(uint64_t begin, uint64_t end);
+  template <typename Visit>
+  void for_each_far_stretch(Visit visit);
+  int watch_in_child();
   void unlock_after_fork();
   void protect_shared_frames();
   void clear_pins();
@@ -179,6 +199,7 @@ class Pager : public NearObject {
   remote::ForkTicket ticket_;
   bool snapshot_failed_ = false;
   std::atomic<bool> protections_changed_{false};  // some page may not be readable and writable
+  bool inherit_in_fork_ = true;
 };
 
 }  // namespace farside::pager

@@ -26,8 +26,17 @@ int write_now(transport::Channel& channel, const transport::Segment& segment) {
 void RangeOps::commit(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
     c_.table[first + i].update([](PageWord w) {
-      return w.is(PageState::kUnmapped) ? w.with_state(PageState::kUntouched).without(PageWord::kSealed) : w;
+      FARSIDE_CHECK(!w.is_foreign());
+      return w.is(PageState::kUnmapped) ? w.with_state(PageState::kUntouched) : w;
     });
+  }
+}
+
+void RangeOps::set_foreign(PageIndex first, uint64_t count, bool foreign) {
+  for (uint64_t i = 0; i < count; i++) {
+    PageWord old =
+        foreign ? c_.table[first + i].set(PageWord::kForeign) : c_.table[first + i].clear(PageWord::kForeign);
+    FARSIDE_CHECK(old.is(PageState::kUnmapped));
   }
 }
 
@@ -162,7 +171,10 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
 }
 
 void RangeOps::unseal(PageIndex first, uint64_t count) {
-  for (uint64_t i = 0; i < count; i++) c_.table[first + i].clear(PageWord::kSealed);
+  for (uint64_t i = 0; i < count; i++) {
+    c_.table[first + i].update(
+        [](PageWord w) { return w.is(PageState::kUnmapped) ? w : w.without(PageWord::kSealed); });
+  }
 }
 
 uint64_t RangeOps::pin(PageIndex first, uint64_t count, bool write) {

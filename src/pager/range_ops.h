@@ -19,6 +19,8 @@ class RangeOps {
   void seal(PageIndex first, uint64_t count);
   void unseal(PageIndex first, uint64_t count);
   bool all_mapped(PageIndex first, uint64_t count);
+  // Pages of no allocation: whether their addresses are taken by something else than far memory.
+  void set_foreign(PageIndex first, uint64_t count, bool foreign);
 
   uint64_t pin(PageIndex first, uint64_t count, bool write);
   void unpin(PageIndex first, uint64_t count);

@@ -32,9 +32,10 @@ class PageWord {
   static constexpr uint64_t kStored = 1u << 4;  // the server has a copy, which is out of date while the page is dirty
   static constexpr uint64_t kHot = 1u << 5;     // used again since it was fetched: the reference bit of the policies
   static constexpr uint64_t kCow = 1u << 6;     // write-protected by a fork although it may be dirty
-  static constexpr uint64_t kPrefetched = 1u << 7;     // fetched ahead, no use seen yet
-  static constexpr uint64_t kQueued = 1u << 8;         // has an entry in a queue of a policy
-  static constexpr uint64_t kSealed = 1u << 9;         // the program removed read permission: must not be near
+  static constexpr uint64_t kPrefetched = 1u << 7;  // fetched ahead, no use seen yet
+  static constexpr uint64_t kQueued = 1u << 8;      // has an entry in a queue of a policy
+  static constexpr uint64_t kSealed = 1u << 9;      // the program removed read permission: must not be near
+  static constexpr uint64_t kForeign = kSealed;     // of a kUnmapped page: a file or near memory may be at its address
   static constexpr uint64_t kWriteFollows = 1u << 10;  // was fetched for a read and then written, in its last stay
   static constexpr unsigned kPriorityShift = 11;       // 2 bits, set by hints
   static constexpr uint64_t kUpgrading = 1u << 13;     // a thread lifts the write protection, and owns the page
@@ -55,6 +56,7 @@ class PageWord {
   constexpr PageState state() const { return static_cast<PageState>(bits_ & kStateMask); }
   constexpr bool is(PageState s) const { return state() == s; }
   constexpr bool has(uint64_t flags) const { return (bits_ & flags) == flags; }
+  constexpr bool is_foreign() const { return is(PageState::kUnmapped) && has(kForeign); }
   constexpr uint64_t pins() const { return (bits_ & kPinMask) >> kPinShift; }
   constexpr uint16_t epoch() const { return static_cast<uint16_t>(bits_ >> kEpochShift); }
   constexpr unsigned priority() const { return (bits_ >> kPriorityShift) & 3; }

@@ -62,16 +62,30 @@ Pins::~Pins() {
 bool Pins::add(const void* address, uint64_t bytes, bool write) {
   auto begin = reinterpret_cast<uint64_t>(address);
   if (bytes == 0 || !g_pager || !g_pager->contains(begin)) return true;
-  uint64_t space_end = reinterpret_cast<uint64_t>(g_pager->base()) + g_pager->space_bytes();
-  if (bytes > space_end - begin) bytes = space_end - begin;
+  uint64_t end = begin + bytes < begin ? ~uint64_t{0} : begin + bytes;
+  for (uint64_t at = begin; at < end && g_pager->contains(at);) {
+    if (g_pager->is_foreign(at)) {  // the kernel can access it as it is
+      at = align_down(at, kPageSize) + kPageSize;
+      continue;
+    }
+    uint64_t pinned = add_far(at, end - at, write);
+    if (pinned == 0) return false;
+    at += pinned;
+  }
+  return true;
+}
+
+// Pins up to the first page that is not far memory.
+uint64_t Pins::add_far(uint64_t address, uint64_t bytes, bool write) {
   GuardThread& g = t_guard;
+  auto* at = reinterpret_cast<void*>(address);
   // Without room for a record the pages are only fetched. They are the most recently used ones, so they stay near for
   // some time; if they are evicted before the call uses them, it returns EFAULT.
   bool recorded = g.pin_count < GuardThread::kMaxPins;
-  uint64_t pinned = g_pager->pin(address, bytes, write);
-  if (!recorded) g_pager->unpin(address, pinned);
-  else if (pinned > 0) g.pins[g.pin_count++] = {stack_pointer_, begin, pinned};
-  return pinned == bytes;
+  uint64_t pinned = g_pager->pin(at, bytes, write);
+  if (!recorded) g_pager->unpin(at, pinned);
+  else if (pinned > 0) g.pins[g.pin_count++] = {stack_pointer_, address, pinned};
+  return pinned;
 }
 
 bool Pins::add_string(const char* text) {

@@ -39,6 +39,8 @@ class Pins {
   bool add_string(const char* text);
 
  private:
+  uint64_t add_far(uint64_t address, uint64_t bytes, bool write);
+
   uint64_t stack_pointer_;
   unsigned first_;  // records of this call begin here
 };

@@ -112,8 +112,10 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   if (timing) g_entered.store(ticks(), std::memory_order_relaxed);
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
   pager::Pager* pager = guard_pager();
-  // si_code distinguishes an absent page (BUS_ADRERR) from a signal that was sent.
-  if (!pager || info->si_code <= 0 || !pager->contains(address)) return chain_signal(signal, info, context);
+  // si_code distinguishes an absent page (BUS_ADRERR) from a signal that was sent. A foreign page may be of a file that
+  // has become shorter.
+  bool far = pager && info->si_code > 0 && pager->contains(address) && !pager->is_foreign(address);
+  if (!far) return chain_signal(signal, info, context);
   auto* interrupted = static_cast<ucontext_t*>(context);
   os::SignalSet mask;
   memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);

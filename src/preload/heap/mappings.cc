@@ -3,9 +3,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "base/log.h"
 #include "preload/trace/trace.h"
@@ -14,24 +16,42 @@ namespace farside::preload {
 namespace {
 
 constexpr size_t kMinBytes = 64 * kKiB;  // smaller mappings stay near
+#ifdef MREMAP_DONTUNMAP
+constexpr int kDontUnmap = MREMAP_DONTUNMAP;
+#else
+constexpr int kDontUnmap = 4;
+#endif
 constexpr int kStayNear = MAP_SHARED | MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB | MAP_32BIT | MAP_LOCKED;
+
+enum class Kind : uint8_t {
+  kReserved,  // PROT_NONE since it was mapped: addresses, for which no memory is reserved
+  kFar,       // committed far memory
+  kForeign,   // in the far space: a file, a device or shared memory that the program mapped there
+};
 
 struct Mapping {
   uint64_t end;
-  bool committed;  // false: PROT_NONE since it was mapped; no memory is reserved for it yet
+  Kind kind;
 };
 using Mappings = std::map<uint64_t, Mapping, std::less<>, NearAllocator<std::pair<const uint64_t, Mapping>>>;
 
 pager::Pager* g_pager = nullptr;
 // Guards g_mappings; held while mappings change, before the pager's own locks (docs/internals/locking.md).
 Mutex g_mutex;
+// The mappings in the far space, and those outside of it that are far or may become far: reservations that the program
+// placed itself, or that are larger than the far space.
 alignas(Mappings) char g_storage[sizeof(Mappings)];
+// Some mapping lies outside of the far space. Until then calls for near memory take no lock.
+std::atomic<bool> g_any_outside{false};
 
 Mappings& mappings() { return *reinterpret_cast<Mappings*>(g_storage); }
 std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
+bool is_error(long address) { return address < 0 && address > -4096; }
 
-bool in_far_space(const void* address) { return g_pager && g_pager->contains(number(address)); }
+bool in_far_space(const void* address) { return g_pager && g_pager->in_space(number(address)); }
+// Whether the call may concern listed mappings.
+bool may_be_listed(const void* address) { return g_pager && (in_far_space(address) || g_any_outside.load()); }
 
 // Holds the lock of the list of mappings, with signals blocked.
 struct Locked {
@@ -50,94 +70,213 @@ void split_at(uint64_t address) {
   mappings().emplace(address, rest);
 }
 
-// Makes begin and end boundaries, and calls visit(iterator) for each mapping in between. Stops at the first non-zero
-// result.
-template <typename Visit>
-int for_each_mapping(uint64_t begin, uint64_t end, Visit visit) {
+bool is_listed(uint64_t begin, uint64_t end) {
+  auto it = mappings().lower_bound(end);
+  return it != mappings().begin() && std::prev(it)->second.end > begin;
+}
+
+bool is_listed_as(uint64_t address, Kind kind) {
+  auto it = mappings().upper_bound(address);
+  return it != mappings().begin() && std::prev(it)->second.end > address && std::prev(it)->second.kind == kind;
+}
+
+// Makes begin and end boundaries, and calls visit(iterator) for each mapping in between, and gap(begin, end) for what
+// lies between them. Stops at the first non-zero result.
+template <typename Visit, typename Gap>
+int for_each_mapping(uint64_t begin, uint64_t end, Visit visit, Gap gap) {
   split_at(begin);
   split_at(end);
+  uint64_t at = begin;
   for (auto it = mappings().lower_bound(begin); it != mappings().end() && it->first < end;) {
     auto here = it++;
+    uint64_t here_begin = here->first, here_end = here->second.end;
+    if (here_begin > at) {
+      if (int error = gap(at, here_begin)) return error;
+    }
     if (int error = visit(here)) return error;
+    at = here_end;
   }
-  return 0;
+  return at < end ? gap(at, end) : 0;
 }
 
-int commit(uint64_t begin, Mapping& mapping) {
-  if (mapping.committed) return 0;
-  Status s = g_pager->commit(pointer(begin), mapping.end - begin);
+// The listed range without gaps around a mapping, at most to the next multiples of 1 GiB: what is likely to be
+// committed later.
+std::pair<uint64_t, uint64_t> surroundings(Mappings::iterator it) {
+  uint64_t begin = it->first, end = it->second.end;
+  uint64_t low = align_down(begin, kGiB), high = align_up(end, kGiB);
+  for (auto at = it; at != mappings().begin() && begin > low;) {
+    --at;
+    if (at->second.end != begin) break;
+    begin = at->first;
+  }
+  for (auto at = std::next(it); at != mappings().end() && at->first == end && end < high; ++at) end = at->second.end;
+  return {std::max(begin, low), std::min(end, high)};
+}
+
+// Makes a reservation far memory. ENOSPC: outside of the far space, no page numbers are left for it.
+int commit(Mappings::iterator it) {
+  std::byte* address = pointer(it->first);
+  size_t bytes = it->second.end - it->first;
+  bool outside = !in_far_space(address);
+  if (outside) {
+    auto [begin, end] = surroundings(it);
+    Status adopted = g_pager->adopt(address, bytes, pointer(begin), pointer(end));
+    if (!adopted.ok()) return -adopted.code();
+  }
+  Status s = g_pager->commit(address, bytes);
   if (!s.ok()) {
-    log(LogLevel::kError, "far memory is full: a mapping of {} bytes is refused ({})", mapping.end - begin, s.text());
+    log(LogLevel::kError, "far memory is full: a mapping of {} bytes is refused ({})", bytes, s.text());
+    if (outside) {
+      g_pager->abandon(address, bytes);
+      os::mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
     return -ENOMEM;
   }
-  mapping.committed = true;
+  it->second.kind = Kind::kFar;
   return 0;
 }
 
-void remove(uint64_t begin, uint64_t end) {
-  for_each_mapping(begin, end, [](Mappings::iterator it) {
-    size_t bytes = it->second.end - it->first;
-    if (it->second.committed) g_pager->decommit(pointer(it->first), bytes);
-    g_pager->release(pointer(it->first), bytes);
-    mappings().erase(it);
-    return 0;
-  });
+// Far memory of the addresses again, after something else was mapped there.
+void restore(std::byte* address, size_t bytes) {
+  Status adopted = g_pager->adopt(address, bytes);
+  if (adopted.ok()) return g_pager->release(address, bytes);
+  log(LogLevel::kWarning, "{} bytes of the far space are lost: {}", bytes, adopted.text());
+  os::munmap(address, bytes);
 }
 
-// Commits and protects a reserved range, and adds it to the list. On failure the range is released.
+// Drops the mapping. Its addresses in the far space are free afterwards; outside, they stay mapped until the caller
+// unmaps or replaces them.
+void drop(Mappings::iterator it) {
+  std::byte* address = pointer(it->first);
+  size_t bytes = it->second.end - it->first;
+  Kind kind = it->second.kind;
+  mappings().erase(it);
+  if (kind == Kind::kFar) g_pager->decommit(address, bytes);
+  if (kind == Kind::kForeign) return restore(address, bytes);
+  if (in_far_space(address)) g_pager->release(address, bytes);
+  else if (kind == Kind::kFar) g_pager->abandon(address, bytes);
+}
+
+int ignore_gap(uint64_t, uint64_t) { return 0; }
+
+void remove(uint64_t begin, uint64_t end) {
+  for_each_mapping(
+      begin, end,
+      [](Mappings::iterator it) {
+        drop(it);
+        return 0;
+      },
+      ignore_gap);
+}
+
+Mappings::iterator list(std::byte* address, size_t bytes, Kind kind) {
+  if (!in_far_space(address)) g_any_outside.store(true);
+  return mappings().insert_or_assign(number(address), Mapping{number(address) + bytes, kind}).first;
+}
+
+// Lists a reservation; commits and protects it, unless it is only a reservation. On failure it is dropped.
 long enter(std::byte* address, size_t bytes, int protection) {
-  Mapping mapping = {number(address) + bytes, false};
+  auto it = list(address, bytes, Kind::kReserved);
   if (protection != PROT_NONE) {
-    int error = commit(number(address), mapping);
+    int error = commit(it);
+    if (!error && protection != (PROT_READ | PROT_WRITE)) error = -g_pager->protect(address, bytes, protection).code();
     if (error) {
-      g_pager->release(address, bytes);
+      drop(it);
       return error;
     }
-    if (protection != (PROT_READ | PROT_WRITE)) {
-      Status s = g_pager->protect(address, bytes, protection);
-      if (!s.ok()) {
-        g_pager->decommit(address, bytes);
-        g_pager->release(address, bytes);
-        return -s.code();
-      }
-    }
   }
-  mappings().insert_or_assign(number(address), mapping);
   if (tracing()) trace_allocation(address, bytes);
   return reinterpret_cast<long>(address);
 }
 
-long map_fixed(std::byte* address, size_t bytes, int protection, int flags) {
-  if (flags & (kStayNear & ~MAP_LOCKED)) {
-    log(LogLevel::kError, "a mapping of this kind cannot be placed inside far memory; refused (mmap flags {:#x})",
-        flags);
-    return -EINVAL;
-  }
-  if (!(flags & MAP_ANONYMOUS)) {
-    log(LogLevel::kError, "a file cannot be mapped over far memory with MAP_FIXED; refused. Run the program natively");
-    return -EINVAL;
-  }
-  Locked locked;
-  if ((flags & MAP_FIXED_NOREPLACE) == MAP_FIXED_NOREPLACE) {
-    if (!g_pager->reserve_at(address, bytes)) return -EEXIST;
-    return enter(address, bytes, protection);
-  }
-  remove(number(address), number(address) + bytes);
-  if (!g_pager->reserve_at(address, bytes)) return -ENOMEM;
-  return enter(address, bytes, protection);
+// The program's mapping is of a kind that is far memory.
+bool is_far_kind(int flags) { return (flags & MAP_PRIVATE) && (flags & MAP_ANONYMOUS) && !(flags & kStayNear); }
+
+bool is_noreplace(int flags) { return (flags & MAP_FIXED_NOREPLACE) == MAP_FIXED_NOREPLACE; }
+
+long near_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  long near = os::mmap(address, bytes, protection, flags, fd, offset);
+  if (tracing() && (protection & PROT_EXEC)) trace_code_change();
+  return near;
 }
 
-bool wants_far(size_t bytes, int flags) {
-  return bytes >= kMinBytes && (flags & MAP_PRIVATE) && (flags & MAP_ANONYMOUS) && !(flags & kStayNear);
+// The error with which the kernel would refuse the mapping at any address; 0: none. A call with MAP_FIXED that fails
+// must not have dropped what was there.
+int refusal(int protection, int flags, int fd, off_t offset) {
+  long r = os::mmap(nullptr, kPageSize, protection, flags & ~(MAP_FIXED | MAP_FIXED_NOREPLACE), fd, offset);
+  if (is_error(r)) return static_cast<int>(r);
+  os::munmap(reinterpret_cast<void*>(r), kPageSize);
+  return 0;
 }
+
+// Takes a range of the far space, whatever is mapped there.
+bool take_place(std::byte* address, size_t bytes) {
+  remove(number(address), number(address) + bytes);
+  return g_pager->reserve_at(address, bytes);
+}
+
+// Places something that is not far memory at reserved addresses of the far space: place() makes the system call.
+template <typename Place>
+long enter_foreign(std::byte* address, size_t bytes, Place place) {
+  g_pager->abandon(address, bytes);
+  long r = place();
+  if (is_error(r)) restore(address, bytes);
+  else list(address, bytes, Kind::kForeign);
+  return r;
+}
+
+long map_in_space(std::byte* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  bool far = is_far_kind(flags & ~MAP_LOCKED);
+  Locked locked;
+  if (is_noreplace(flags)) {
+    if (!g_pager->reserve_at(address, bytes)) return -EEXIST;
+  } else {
+    int error = far ? 0 : refusal(protection, flags, fd, offset);
+    if (error) return error;
+    if (!take_place(address, bytes)) return -ENOMEM;
+  }
+  if (far) return enter(address, bytes, protection);
+  int fixed = (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED;
+  return enter_foreign(address, bytes, [&] { return near_mmap(address, bytes, protection, fixed, fd, offset); });
+}
+
+// Maps memory at a place that the kernel grants: where the program wants it, or wherever a reservation fits that is
+// larger than the far space. It is far from the moment when it is committed, at once or later.
+long map_outside(std::byte* wanted, size_t bytes, int protection, int flags) {
+  long r = os::mmap(wanted, bytes, protection, (flags & ~MAP_POPULATE) | MAP_NORESERVE, -1, 0);
+  if (is_error(r)) return r;
+  std::byte* address = pointer(static_cast<uint64_t>(r));
+  long entered = enter(address, bytes, protection);
+  if (entered == -ENOSPC) return r;  // no page numbers are left: the memory is near
+  if (is_error(entered)) os::munmap(address, bytes);
+  return entered;
+}
+
+// MAP_FIXED and MAP_FIXED_NOREPLACE outside of the far space.
+long map_fixed_outside(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
+  bool far = is_far_kind(flags);
+  if ((!g_any_outside.load() && !(far && bytes >= kMinBytes)) || !is_aligned(number(address), kPageSize))
+    return near_mmap(address, bytes, protection, flags, fd, offset);
+  uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
+  Locked locked;
+  bool listed = is_listed(begin, end);
+  if (listed && !is_noreplace(flags)) {
+    int error = far ? 0 : refusal(protection, flags, fd, offset);
+    if (error) return error;
+    remove(begin, end);
+  }
+  if (far && (listed || bytes >= kMinBytes))
+    return map_outside(static_cast<std::byte*>(address), end - begin, protection, flags);
+  return near_mmap(address, bytes, protection, flags, fd, offset);
+}
+
+bool wants_far(size_t bytes, int flags) { return bytes >= kMinBytes && is_far_kind(flags); }
 
 // Copies a mapping to a place that is mapped already, and unmaps the old one. Page faults fetch and evict as usual.
 void copy_and_unmap(std::byte* to, std::byte* from, size_t old_bytes, size_t new_bytes) {
   memcpy(to, from, old_bytes < new_bytes ? old_bytes : new_bytes);
   far_munmap(from, old_bytes);
 }
-
-bool is_error(long address) { return address < 0 && address > -4096; }
 
 long move_anywhere(std::byte* from, size_t old_bytes, size_t new_bytes) {
   size_t mapped = new_bytes < kMinBytes ? kMinBytes : new_bytes;
@@ -178,34 +317,82 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
   bool fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE);
   if (fixed && in_far_space(address)) {
     if (bytes == 0 || !is_aligned(number(address), kPageSize)) return -EINVAL;
-    return map_fixed(static_cast<std::byte*>(address), align_up(bytes, kPageSize), protection, flags);
+    return map_in_space(static_cast<std::byte*>(address), align_up(bytes, kPageSize), protection, flags, fd, offset);
   }
-  if (!g_pager || fixed || !wants_far(bytes, flags)) {
-    long near = os::mmap(address, bytes, protection, flags, fd, offset);
-    if (tracing() && (protection & PROT_EXEC)) trace_code_change();
-    return near;
-  }
+  if (g_pager && fixed) return map_fixed_outside(address, bytes, protection, flags, fd, offset);
+  if (!g_pager || !wants_far(bytes, flags)) return near_mmap(address, bytes, protection, flags, fd, offset);
   bytes = align_up(bytes, kPageSize);
+  auto* hint = reinterpret_cast<std::byte*>(align_down(number(address), kPageSize));
   Locked locked;
-  std::byte* place = nullptr;
-  if (in_far_space(address) && g_pager->reserve_at(static_cast<std::byte*>(address), bytes))
-    place = static_cast<std::byte*>(address);
-  if (!place) place = g_pager->reserve(bytes, bytes >= 2 * kMiB ? 2 * kMiB : kPageSize);
-  return place ? enter(place, bytes, protection) : -ENOMEM;
+  if (in_far_space(hint) && g_pager->reserve_at(hint, bytes)) return enter(hint, bytes, protection);
+  if (hint && !in_far_space(hint)) {
+    long r = map_outside(hint, bytes, protection, flags | MAP_FIXED_NOREPLACE);
+    if (!is_error(r)) return r;
+  }
+  if (std::byte* place = g_pager->reserve(bytes, bytes >= 2 * kMiB ? 2 * kMiB : kPageSize))
+    return enter(place, bytes, protection);
+  // A reservation may be larger than the far space.
+  return protection == PROT_NONE ? map_outside(nullptr, bytes, protection, flags) : -ENOMEM;
 }
 
 long far_munmap(void* address, size_t bytes) {
-  if (!in_far_space(address)) return os::munmap(address, bytes);
+  if (!may_be_listed(address)) return os::munmap(address, bytes);
   if (bytes == 0 || !is_aligned(number(address), kPageSize)) return -EINVAL;
   Locked locked;
   remove(number(address), number(address) + align_up(bytes, kPageSize));
-  return 0;
+  return in_far_space(address) ? 0 : os::munmap(address, bytes);
 }
 
-long far_mremap(void* address, size_t old_bytes, size_t new_bytes, int flags, void* new_address) {
-  if (!in_far_space(address)) return os::call(SYS_mremap, address, old_bytes, new_bytes, flags, new_address);
-  if (!is_aligned(number(address), kPageSize) || new_bytes == 0) return -EINVAL;
+namespace {
+
+// Moves what is not far memory into the far space, as V8 does with its code.
+long move_into_space(void* from, size_t old_bytes, size_t new_bytes, int flags, std::byte* place) {
+  if (!is_aligned(number(place), kPageSize) || new_bytes == 0) return -EINVAL;
+  new_bytes = align_up(new_bytes, kPageSize);
+  if (!take_place(place, new_bytes)) return -ENOMEM;
+  return enter_foreign(place, new_bytes,
+                       [&] { return os::call(SYS_mremap, from, old_bytes, new_bytes, flags, place); });
+}
+
+// mremap of what is not far memory, but may lie in the far space or be moved there.
+long remap_foreign(void* address, size_t old_bytes, size_t new_bytes, int flags, void* new_address) {
+  Locked locked;
   bool fixed = (flags & MREMAP_FIXED) != 0;
+  uint64_t begin = number(address), end = begin + align_up(old_bytes, kPageSize);
+  if (in_far_space(address) && new_bytes < old_bytes && !fixed) {
+    remove(begin + align_up(new_bytes, kPageSize), end);
+    return reinterpret_cast<long>(address);
+  }
+  long r;
+  if (fixed && in_far_space(new_address)) {
+    r = move_into_space(address, old_bytes, new_bytes, flags, static_cast<std::byte*>(new_address));
+  } else {
+    if (fixed) remove(number(new_address), number(new_address) + align_up(new_bytes, kPageSize));
+    r = os::call(SYS_mremap, address, old_bytes, new_bytes, flags, new_address);
+  }
+  bool moved = !is_error(r) && static_cast<uint64_t>(r) != begin && old_bytes > 0 && !(flags & kDontUnmap);
+  if (moved) remove(begin, end);
+  return r;
+}
+
+// Whether the range begins with far memory.
+bool begins_far(void* address) {
+  if (!may_be_listed(address)) return false;
+  Locked locked;
+  if (in_far_space(address)) return !is_listed_as(number(address), Kind::kForeign);
+  return is_listed_as(number(address), Kind::kFar);
+}
+
+}  // namespace
+
+long far_mremap(void* address, size_t old_bytes, size_t new_bytes, int flags, void* new_address) {
+  bool fixed = (flags & MREMAP_FIXED) != 0;
+  if (!begins_far(address)) {
+    if (!may_be_listed(address) && !(fixed && may_be_listed(new_address)))
+      return os::call(SYS_mremap, address, old_bytes, new_bytes, flags, new_address);
+    return remap_foreign(address, old_bytes, new_bytes, flags, new_address);
+  }
+  if (!is_aligned(number(address), kPageSize) || new_bytes == 0) return -EINVAL;
   if (fixed && !(flags & MREMAP_MAYMOVE)) return -EINVAL;
   if ((flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0 || old_bytes == 0) {
     log(LogLevel::kError, "mremap with flags {:#x} is not supported on far memory; refused", flags);
@@ -224,34 +411,48 @@ long far_mremap(void* address, size_t old_bytes, size_t new_bytes, int flags, vo
   return flags & MREMAP_MAYMOVE ? move_anywhere(place, old_bytes, new_bytes) : -ENOMEM;
 }
 
+namespace {
+
+int protect(Mappings::iterator it, int protection) {
+  std::byte* address = pointer(it->first);
+  size_t bytes = it->second.end - it->first;
+  if (it->second.kind == Kind::kForeign) return os::mprotect(address, bytes, protection);
+  if (it->second.kind == Kind::kReserved) {
+    if (protection == PROT_NONE) return 0;
+    int error = commit(it);
+    if (error == -ENOSPC) {  // no page numbers are left: the memory is near
+      mappings().erase(it);
+      return os::mprotect(address, bytes, protection);
+    }
+    if (error || protection == (PROT_READ | PROT_WRITE)) return error;
+  }
+  return -g_pager->protect(address, bytes, protection).code();
+}
+
+}  // namespace
+
 long far_mprotect(void* address, size_t bytes, int protection) {
-  if (!in_far_space(address)) return os::mprotect(address, bytes, protection);
+  if (!may_be_listed(address)) return os::mprotect(address, bytes, protection);
   if (!is_aligned(number(address), kPageSize)) return -EINVAL;
   uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
   Locked locked;
-  bool inside = false;
-  int error = for_each_mapping(begin, end, [&](Mappings::iterator it) {
-    inside = true;
-    if (!it->second.committed && protection == PROT_NONE) return 0;
-    bool fresh = !it->second.committed;
-    if (int full = commit(it->first, it->second)) return full;
-    if (fresh && protection == (PROT_READ | PROT_WRITE)) return 0;
-    return -g_pager->protect(pointer(it->first), it->second.end - it->first, protection).code();
-  });
-  if (inside || error) return error;
-  // Memory of the malloc heap, which jemalloc manages: only the protection changes.
-  return -g_pager->protect(static_cast<std::byte*>(address), end - begin, protection).code();
+  // Unlisted memory in the far space is the malloc heap, which jemalloc manages: only the protection changes.
+  bool heap = in_far_space(address) && !is_listed(begin, end);
+  if (heap) return -g_pager->protect(static_cast<std::byte*>(address), end - begin, protection).code();
+  bool outside = !in_far_space(address);
+  return for_each_mapping(
+      begin, end, [&](Mappings::iterator it) { return protect(it, protection); },
+      [&](uint64_t from, uint64_t to) { return outside ? os::mprotect(pointer(from), to - from, protection) : 0; });
 }
 
-long far_madvise(void* address, size_t bytes, int advice) {
-  if (!in_far_space(address)) return os::madvise(address, bytes, advice);
-  if (!is_aligned(number(address), kPageSize)) return -EINVAL;
-  uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
+namespace {
+
+// Advice for far memory, or for the malloc heap.
+long advise(std::byte* address, size_t bytes, int advice) {
   switch (advice) {
     case MADV_DONTNEED:
     case MADV_FREE:
-      // Also inside the malloc heap. Pages that belong to no allocation are skipped.
-      g_pager->discard(static_cast<std::byte*>(address), end - begin);
+      g_pager->discard(address, bytes);  // pages that belong to no allocation are skipped
       return 0;
     case MADV_NORMAL:
     case MADV_RANDOM:
@@ -273,10 +474,32 @@ long far_madvise(void* address, size_t bytes, int advice) {
   }
 }
 
+}  // namespace
+
+long far_madvise(void* address, size_t bytes, int advice) {
+  if (!may_be_listed(address)) return os::madvise(address, bytes, advice);
+  if (!is_aligned(number(address), kPageSize)) return -EINVAL;
+  uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
+  bool outside = !in_far_space(address);
+  Locked locked;
+  auto visit = [&](Mappings::iterator it) {
+    bool kernels = it->second.kind == Kind::kForeign || (outside && it->second.kind == Kind::kReserved);
+    std::byte* at = pointer(it->first);
+    size_t size = it->second.end - it->first;
+    return static_cast<int>(kernels ? os::madvise(at, size, advice) : advise(at, size, advice));
+  };
+  auto gap = [&](uint64_t from, uint64_t to) {
+    return static_cast<int>(outside ? os::madvise(pointer(from), to - from, advice)
+                                    : advise(pointer(from), to - from, advice));
+  };
+  return for_each_mapping(begin, end, visit, gap);
+}
+
 long far_mlock(long call_number, void* address, size_t bytes, long flags) {
   static std::atomic<bool> warned{false};
   bool all = call_number == SYS_mlockall;
-  if (!all && !in_far_space(address)) return os::call(call_number, address, bytes, flags);
+  bool far = g_pager && g_pager->contains(number(address)) && !g_pager->is_foreign(number(address));
+  if (!all && !far) return os::call(call_number, address, bytes, flags);
   if (!warned.exchange(true))
     log(LogLevel::kWarning,
         "the program locks its memory (mlock); Farside ignores this, and evicts far memory as usual");

@@ -288,7 +288,7 @@ void trace_fault(uint64_t address, bool write, const ucontext_t* context) {
 
 void trace_allocation(const void* memory, size_t bytes) {
   auto address = reinterpret_cast<uint64_t>(memory);
-  if (!memory || !g_recorder.pager->contains(address)) return;
+  if (!memory || !g_recorder.pager->in_space(address)) return;  // the table of sites covers the far space only
   uint64_t represented = bytes;
   if (bytes < kLargeAllocation && !is_sampled(bytes, &represented)) return;
   uint64_t stack = note_stack(registers_here());

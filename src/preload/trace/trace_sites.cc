@@ -80,6 +80,7 @@ void note_site(uint64_t stack, uint64_t address, uint64_t bytes, uint64_t bytes_
 
 uint64_t site_at(uint64_t address) {
   uint64_t offset = address - g_begin;
+  if (offset >= g_bytes) return 0;
   uint64_t page = g_pages[offset / kPageSize].load(std::memory_order_relaxed);
   uint64_t chunk = g_chunks[offset / kChunk].load(std::memory_order_relaxed);
   return (page > chunk ? page : chunk) & 0xffffffff;
