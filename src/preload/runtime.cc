@@ -119,8 +119,7 @@ void set_up_guard(Runtime& r) {
   if (r.mode == FaultMode::kHandler) {
     // Forks that do not pass our fork() are not trapped. Their children have no far memory, so that they stop with a
     // message and do not read zeros.
-    r.pager->inherit_in_fork(false);
-    return prepare_thread();
+    return r.pager->inherit_in_fork(false);
   }
   if (int error = arm_thread(true))
     stop_with(Status::error(-error, "cannot arm Syscall User Dispatch (error {}); use --fault=handler", -error));

@@ -36,7 +36,6 @@ struct GuardThread {
   PinRecord pins[kMaxPins];
   uint64_t stack_low, stack_high;       // the alternate signal stack that is registered with the kernel
   uint64_t app_stack, app_stack_bytes;  // the alternate stack that the program has set; reported to it, not used
-  int app_stack_flags;
   FaultInProgress fault;
 };
 

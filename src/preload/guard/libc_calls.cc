@@ -157,6 +157,38 @@ EXPORT int mlock2(const void* address, size_t bytes, unsigned flags) { QUICK(SYS
 EXPORT int munlock(const void* address, size_t bytes) { QUICK(SYS_munlock, address, bytes); }
 EXPORT int mlockall(int flags) { QUICK(SYS_mlockall, flags); }
 
+// ---- dlopen ----
+
+// A library that is opened with RTLD_DEEPBIND would call libc's malloc and free, and the program Farside's, with the
+// same blocks. The flag is therefore ignored, as in C libraries that have none. A jump and no call: dlopen finds its
+// caller, whose search path applies, by the return address.
+extern "C" __attribute__((visibility("hidden"))) void* (*farside_real_dlopen)(const char*, int);
+void* (*farside_real_dlopen)(const char*, int) = nullptr;
+extern "C" __attribute__((visibility("hidden"), used)) void farside_find_dlopen() {
+  farside_real_dlopen = reinterpret_cast<void* (*)(const char*, int)>(dlsym(RTLD_NEXT, "dlopen"));
+}
+asm(R"(
+  .text
+  .globl dlopen
+  .type dlopen,@function
+  .p2align 4
+dlopen:
+  cmpq $0, farside_real_dlopen(%rip)
+  jne 1f
+  pushq %rdi
+  pushq %rsi
+  subq $8, %rsp
+  call farside_find_dlopen
+  addq $8, %rsp
+  popq %rsi
+  popq %rdi
+1:
+  andl $~8, %esi
+  jmp *farside_real_dlopen(%rip)
+  .size dlopen, .-dlopen
+)");
+static_assert(RTLD_DEEPBIND == 8);
+
 // ---- Exits that skip destructors ----
 
 EXPORT void _exit(int status) {
@@ -186,6 +218,7 @@ long trapped_fork(Make make) {
   if (child == 0) return child;
   guard_pager()->inherit_in_fork(false);
   t_guard.selector = kSelectorAllow;
+  leave_alternate_stack();
   return child;
 }
 
@@ -239,9 +272,9 @@ EXPORT int sigaction(int signal, const struct sigaction* action, struct sigactio
   return static_cast<int>(with_errno(r));
 }
 
-// The trap of a fork runs on the alternate stack, which therefore must be Farside's, in near memory.
+// In handler mode the kernel knows the program's alternate stack, except during a fork.
 EXPORT int sigaltstack(const stack_t* stack, stack_t* old) {
-  if (!guard_pager()) return static_cast<int>(with_errno(os::call(SYS_sigaltstack, stack, old)));
+  if (!guard_pager() || in_handler_mode()) return static_cast<int>(with_errno(os::call(SYS_sigaltstack, stack, old)));
   return static_cast<int>(with_errno(guarded_sigaltstack(stack, old, STACK_POINTER)));
 }
 

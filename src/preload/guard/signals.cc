@@ -274,21 +274,27 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
   return r;
 }
 
+namespace {
+bool on_own_stack(uint64_t stack_pointer) {
+  return stack_pointer >= t_guard.stack_low && stack_pointer < t_guard.stack_high;
+}
+}  // namespace
+
 long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer) {
   GuardThread& g = t_guard;
-  bool on_it = stack_pointer >= g.stack_low && stack_pointer < g.stack_high;
+  bool on_it = on_own_stack(stack_pointer);
   stack_t wanted = {};
   if (stack) wanted = *stack;
-  stack_t previous = {reinterpret_cast<void*>(g.app_stack), on_it && g.app_stack ? SS_ONSTACK : g.app_stack_flags,
-                      g.app_stack_bytes};
+  stack_t previous = {reinterpret_cast<void*>(g.app_stack), 0, g.app_stack_bytes};
   if (!g.app_stack) previous = {nullptr, SS_DISABLE, 0};
+  // The truth for a handler that looks for its own stack, as Go's do; uc_stack of its context says the same.
+  if (on_it && g.app_stack) previous = {reinterpret_cast<void*>(g.stack_low), SS_ONSTACK, g.stack_high - g.stack_low};
   if (stack) {
     if (on_it && g.app_stack) return -EPERM;
     bool disable = (wanted.ss_flags & SS_DISABLE) != 0;
     if (!disable && wanted.ss_size < static_cast<size_t>(MINSIGSTKSZ)) return -ENOMEM;
     g.app_stack = disable ? 0 : reinterpret_cast<uint64_t>(wanted.ss_sp);
     g.app_stack_bytes = disable ? 0 : wanted.ss_size;
-    g.app_stack_flags = 0;
   }
   if (old) *old = previous;
   return 0;

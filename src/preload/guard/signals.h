@@ -1,8 +1,8 @@
 // Signals. Farside owns SIGBUS (faults) and SIGSYS (trapped system calls). The program cannot block them and does not
 // see those that are Farside's; its handlers for these two signals are stored here and called for all others. Handlers
 // of other signals are stored here too and called by Farside's, with masks that leave SIGBUS and SIGSYS unblocked, and
-// never during a fault. The alternate stack is always Farside's: that of the program is only recorded, and its
-// SA_ONSTACK handlers run on Farside's, which is larger.
+// never during a fault. In signal mode the alternate stack is always Farside's: that of the program is only recorded,
+// and its SA_ONSTACK handlers run on Farside's, which is larger.
 //
 // Async-signal-safe, except the two install functions and measure_signal_cost, which ordinary code calls. Thread-safe.
 #pragma once
@@ -45,7 +45,7 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
 // The set without SIGBUS and SIGSYS.
 inline os::SignalSet without_ours(os::SignalSet set) { return set & ~kOurSignals; }
 
-// sigaltstack of the program: records the stack. 0 or -errno.
+// sigaltstack of the program: records the stack. A handler that runs on Farside's is told so. 0 or -errno.
 long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer);
 
 // Delivers a signal that is not Farside's to the program's handler, or takes its default action.

@@ -437,6 +437,21 @@ void on_sigsys(int signal, siginfo_t* info, void* argument) {
   registers_of(context)[REG_RAX] = dispatch(context, call_of(context));
 }
 
+namespace {
+// Gives the calling thread an alternate stack of Farside's, and records the one that the kernel knew, the program's.
+void prepare_thread() {
+  stack_t program = {};
+  os::call(SYS_sigaltstack, nullptr, &program);
+  auto begin = reinterpret_cast<uint64_t>(program.ss_sp);
+  if (t_guard.stack_low != 0 && begin == t_guard.stack_low) return;
+  bool none = (program.ss_flags & SS_DISABLE) != 0;
+  t_guard.app_stack = none ? 0 : begin;
+  t_guard.app_stack_bytes = none ? 0 : program.ss_size;
+  if (t_guard.stack_low == 0) use_stack(take_stack());
+  else use_alternate_stack(true);
+}
+}  // namespace
+
 int arm_thread(bool block) {
   prepare_thread();
   t_guard.selector = block ? kSelectorBlock : kSelectorAllow;
@@ -449,8 +464,11 @@ void use_alternate_stack(bool use) {
   os::call(SYS_sigaltstack, &stack, nullptr);
 }
 
-void prepare_thread() {
-  if (t_guard.stack_low == 0) use_stack(take_stack());
+void leave_alternate_stack() {
+  stack_t program = {reinterpret_cast<void*>(t_guard.app_stack), t_guard.app_stack ? 0 : SS_DISABLE,
+                     t_guard.app_stack_bytes};
+  os::call(SYS_sigaltstack, &program, nullptr);
+  t_guard.app_stack = t_guard.app_stack_bytes = 0;
 }
 
 bool can_trap_system_calls() {

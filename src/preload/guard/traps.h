@@ -13,8 +13,8 @@ void on_sigsys(int signal, siginfo_t* info, void* context);
 // Arms Syscall User Dispatch for the calling thread and gives it an alternate signal stack. block: system calls are
 // trapped from now on. 0 or -errno.
 int arm_thread(bool block);
-// Gives the calling thread an alternate signal stack only.
-void prepare_thread();
+// In handler mode, after a fork: gives the thread's alternate stack back to the program.
+void leave_alternate_stack();
 
 // Enables or disables the calling thread's alternate signal stack. Workers of fibers disable it: a fiber that faults is
 // suspended inside the handler, so the signal frame must be on the fiber's stack.

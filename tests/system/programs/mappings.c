@@ -1,7 +1,9 @@
 // mmap, munmap, mremap, mprotect, madvise and mlock on far memory. The contents are compared with what they must be.
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/wait.h>
 
 #include <stdbool.h>
 
@@ -275,6 +277,139 @@ static void many(void) {
   for (int i = 1; i < kCount; i += 2) CHECK(munmap(blocks[i], 64 * 1024) == 0);
 }
 
+// A temporary file of 64 pages, each filled with its number.
+static int numbered_file(void) {
+  char name[] = "/tmp/farside-mappings-XXXXXX";
+  int fd = mkstemp(name);
+  CHECK(fd >= 0 && unlink(name) == 0);
+  char page[PAGE];
+  for (int i = 0; i < 64; i++) {
+    memset(page, i, PAGE);
+    CHECK(write(fd, page, PAGE) == (ssize_t)PAGE);
+  }
+  return fd;
+}
+
+static void check_file_over_far(char* p) {
+  CHECK(filled(p, 2 * MIB, 3));
+  for (int i = 0; i < 64; i++) CHECK(p[2 * MIB + (size_t)i * PAGE + 5] == i);
+  CHECK(filled(p + 2 * MIB + 64 * PAGE, MIB, 4));
+}
+
+// Files over far memory: the neighbours stay, in children too, and what is unmapped is far space again.
+static void files_over_far(void) {
+  int fd = numbered_file();
+  char* p = map(BLOCK);
+  fill(p, BLOCK, 3);
+  fill(p + 2 * MIB + 64 * PAGE, MIB, 4);
+  CHECK(mmap(p + 2 * MIB, 64 * PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == p + 2 * MIB);
+  push_far(p, 2 * MIB);
+  check_file_over_far(p);
+  pid_t child = fork();
+  if (child == 0) {
+    fill(p + 5 * MIB, MIB, 9);
+    push_far(p, 2 * MIB);
+    check_file_over_far(p);
+    CHECK(munmap(p + 2 * MIB, 64 * PAGE) == 0);
+    CHECK(mmap(p + 2 * MIB, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+          p + 2 * MIB);
+    fill(p + 2 * MIB, MIB, 8);
+    push_far(p + 2 * MIB, MIB);
+    CHECK(filled(p + 2 * MIB, MIB, 8) && filled(p + 5 * MIB, MIB, 9));
+    _exit(0);
+  }
+  int status;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  push_far(p, 2 * MIB);
+  check_file_over_far(p);
+  CHECK(lseek(fd, 0, SEEK_SET) == 0 && ftruncate(fd, 0) == 0);
+  CHECK(write(fd, p, 2 * MIB) == (ssize_t)(2 * MIB));
+  CHECK(munmap(p, BLOCK) == 0);
+  close(fd);
+}
+
+// A mapping of a file that became shorter: the program gets the SIGBUS.
+static sigjmp_buf bus_back;
+static void on_bus(int number) {
+  (void)number;
+  siglongjmp(bus_back, 1);
+}
+static void sigbus_of_a_file(void) {
+  int fd = numbered_file();
+  char* p = map(BLOCK);
+  CHECK(mmap(p, 64 * PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == p);
+  CHECK(p[5 * PAGE] == 5 && ftruncate(fd, PAGE) == 0);
+  CHECK(signal(SIGBUS, on_bus) != SIG_ERR);
+  int raised = sigsetjmp(bus_back, 1);
+  if (!raised) p[0] = ((volatile char*)p)[5 * PAGE];
+  CHECK(raised);
+  close(fd);
+}
+
+static void aligned_library(void) {
+  char path[4096];
+  ssize_t length = readlink("/proc/self/exe", path, sizeof path - 32);
+  CHECK(length > 0);
+  path[length] = 0;
+  strcpy(strrchr(path, '/'), "/aligned.so");
+  for (int round = 0; round < 3; round++) {
+    void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND);
+    if (!library) dprintf(2, "%s\n", dlerror());
+    CHECK(library);
+    int (*number)(void) = (int (*)(void))dlsym(library, "aligned_count");
+    char* (*exchange)(char*) = (char* (*)(char*))dlsym(library, "aligned_exchange");
+    CHECK(number() == 48 && number() == 48 + 1 + 50);
+    for (int i = 0; i < 1000; i++) {
+      char* mine = malloc(100 + (size_t)i);
+      strcpy(mine, "from the program");
+      mine = exchange(mine);
+      CHECK(!strcmp(mine, "from the program"));
+      free(mine);
+    }
+    CHECK(dlclose(library) == 0);
+  }
+}
+
+// Reservations at a place of the program's choice, and of more than there is, committed in parts.
+static void outside(void) {
+  char* wanted = (char*)0x40000000000;
+  char* p = mmap(wanted, 16 * MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(p == wanted);
+  char* low = mmap((char*)0xe0000000, 512 * MIB, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  CHECK(low == (char*)0xe0000000);
+  size_t bytes = (size_t)4 << 40;
+  char* huge = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  CHECK(huge != MAP_FAILED);
+  char* high = huge + bytes / 2 + 3 * PAGE;
+  CHECK(mprotect(low + MIB, 16 * MIB, PROT_READ | PROT_WRITE) == 0);
+  CHECK(mprotect(high, 16 * MIB, PROT_READ | PROT_WRITE) == 0);
+  char* parts[] = {p, low + MIB, high};
+  for (int i = 0; i < 3; i++) fill(parts[i], 16 * MIB, (uint32_t)i);
+  for (int i = 0; i < 3; i++) {
+    push_far(parts[i], 16 * MIB);
+    CHECK(filled(parts[i], 16 * MIB, (uint32_t)i));
+  }
+  pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 3; i++) CHECK(filled(parts[i], 16 * MIB, (uint32_t)i));
+    fill(high, 16 * MIB, 7);
+    _exit(0);
+  }
+  int status;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  int fd = numbered_file();
+  CHECK(pread(fd, high + MIB - PAGE, 2 * PAGE, 0) == (ssize_t)(2 * PAGE) && high[MIB] == 1);
+  // Given up and committed again, as a collector does.
+  CHECK(mmap(high, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == high);
+  CHECK(mprotect(high, MIB, PROT_READ | PROT_WRITE) == 0 && high[0] == 0);
+  CHECK(filled(low + MIB, 16 * MIB, 1));
+  char* moved = mremap(p, 16 * MIB, 24 * MIB, MREMAP_MAYMOVE);
+  CHECK(moved != MAP_FAILED && filled(moved, 16 * MIB, 0));
+  CHECK(munmap(huge, bytes) == 0 && munmap(low, 512 * MIB) == 0 && munmap(moved, 24 * MIB) == 0);
+  close(fd);
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"fresh_is_zero", fresh_is_zero},
                                            {"unmapped_parts", unmapped_parts},
@@ -287,6 +422,10 @@ int main(int argc, char** argv) {
                                            {"locked", locked},
                                            {"model", model},
                                            {"many", many},
+                                           {"files_over_far", files_over_far},
+                                           {"sigbus_of_a_file", sigbus_of_a_file},
+                                           {"aligned_library", aligned_library},
+                                           {"outside", outside},
                                            {NULL, NULL}};
   return run_case(argc, argv, cases);
 }

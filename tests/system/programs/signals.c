@@ -121,6 +121,51 @@ static void alternate_stack(void) {
   CHECK(count == 10);
 }
 
+static int runs_on(const stack_t* stack, const void* at) {
+  return (const char*)at >= (char*)stack->ss_sp && (const char*)at < (char*)stack->ss_sp + stack->ss_size;
+}
+
+// A handler on an alternate stack finds that stack by sigaltstack, as Go's does, also when it interrupts itself.
+static void look_for_stack(int number, siginfo_t* info, void* context) {
+  ucontext_t* interrupted = context;
+  stack_t now, other = {.ss_flags = SS_DISABLE};
+  CHECK(sigaltstack(NULL, &now) == 0 && now.ss_flags == SS_ONSTACK && runs_on(&now, &other) && runs_on(&now, info));
+  CHECK(interrupted->uc_stack.ss_sp == now.ss_sp && interrupted->uc_stack.ss_size == now.ss_size);
+  CHECK(sigaltstack(&other, NULL) == -1 && errno == EPERM);
+  if (++count % 4 != 0) CHECK(raise(number) == 0);
+  CHECK(filled(far_block, FAR_BYTES, 6));
+}
+
+static void* find_stack(void* memory) {
+  stack_t stack = {.ss_sp = memory, .ss_size = 128 * 1024}, now, none = {.ss_flags = SS_DISABLE};
+  CHECK(sigaltstack(&stack, NULL) == 0);
+  handle(SIGUSR1, look_for_stack, SA_ONSTACK | SA_NODEFER);
+  for (int i = 0; i < 20; i++) {
+    push_far(far_block, FAR_BYTES);
+    CHECK(raise(SIGUSR1) == 0);
+  }
+  CHECK(sigaltstack(&none, &now) == 0 && now.ss_sp == memory && now.ss_size == stack.ss_size && now.ss_flags == 0);
+  CHECK(sigaltstack(NULL, &now) == 0 && now.ss_flags == SS_DISABLE);
+  return NULL;
+}
+
+static void stack_of_a_handler(void) {
+  far_block = far_buffer(FAR_BYTES, 6);
+  static char near[128 * 1024];
+  find_stack(near);
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, find_stack, far_buffer(128 * 1024, 0)) == 0);
+  CHECK(pthread_join(thread, NULL) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    find_stack(near);
+    _exit(0);
+  }
+  int status;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+  CHECK(count == 160);
+}
+
 static void overflowed(int number, siginfo_t* info, void* context) {
   (void)number, (void)context;
   seen = *info;
@@ -352,6 +397,7 @@ int main(int argc, char** argv) {
                                            {"ignored_sigbus", ignored_sigbus},
                                            {"all_blocked", all_blocked},
                                            {"alternate_stack", alternate_stack},
+                                           {"stack_of_a_handler", stack_of_a_handler},
                                            {"stack_overflow", stack_overflow},
                                            {"jumps_out_of_faults", jumps_out_of_faults},
                                            {"signals_to_threads", signals_to_threads},
