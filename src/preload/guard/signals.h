@@ -45,7 +45,8 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
 // The set without SIGBUS and SIGSYS.
 inline os::SignalSet without_ours(os::SignalSet set) { return set & ~kOurSignals; }
 
-// sigaltstack of the program: records the stack. To a handler that runs on Farside's, that one is returned. 0 or -errno.
+// sigaltstack of the program: records the stack. To a handler that runs on Farside's, that one is returned. 0 or
+// -errno.
 long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer);
 
 // Delivers a signal that is not Farside's to the program's handler, or takes its default action.
