@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <map>
@@ -9,6 +12,7 @@
 #include "base/core_sharing.h"
 #include "base/near.h"
 #include "base/os.h"
+#include "base/service_thread.h"
 #include "base/size.h"
 #include "base/status.h"
 #include "base/sync.h"
@@ -121,6 +125,66 @@ TEST(Os, MovesDescriptorsToHighNumbers) {
   int fd = os::move_fd_high(os::open("/dev/null", 0));
   EXPECT_GT(fd, 100);
   EXPECT_EQ(os::close(fd), 0);
+}
+
+thread_local int t_number = 17;
+
+struct ServiceWork {
+  std::atomic<int> runs{0}, tid{0};
+  os::SignalSet mask = 0;
+  int number = 0;  // its thread-local variable, as it found it
+  double quotient = 0;
+
+  static void run(void* argument) {
+    auto& work = *static_cast<ServiceWork*>(argument);
+    work.number = t_number++;
+    work.quotient = 1.0 / (work.number - 7);
+    os::sigprocmask(SIG_SETMASK, nullptr, &work.mask);
+    work.tid.store(os::gettid());
+    work.runs.fetch_add(1);
+  }
+};
+
+TEST(ServiceThread, HasStorageOfItsOwnAndBlocksSignals) {
+  ServiceThread thread;
+  ServiceWork work;
+  t_number = 99;
+  for (int round = 1; round <= 3; round++) {
+    ASSERT_EQ(thread.start(ServiceWork::run, &work), 0);
+    thread.join();
+    EXPECT_EQ(work.runs.load(), round);
+    EXPECT_NE(work.tid.load(), os::gettid());
+    EXPECT_NE(work.mask & os::signal_bit(SIGUSR1), 0u);
+    EXPECT_TRUE(os::thread_is_gone(os::getpid(), work.tid.load()));
+  }
+  EXPECT_GE(work.number, 17);
+  EXPECT_LT(work.number, 20);  // never the 99 of this thread
+  EXPECT_EQ(t_number, 99);
+}
+
+TEST(ServiceThread, ManyRunAtTheSameTime) {
+  ServiceThread threads[8];
+  ServiceWork work;
+  for (ServiceThread& thread : threads) ASSERT_EQ(thread.start(ServiceWork::run, &work), 0);
+  for (ServiceThread& thread : threads) thread.join();
+  EXPECT_EQ(work.runs.load(), 8);
+}
+
+TEST(ServiceThread, StartsAgainInTheChildOfAFork) {
+  ServiceThread thread;
+  ServiceWork work;
+  ASSERT_EQ(thread.start(ServiceWork::run, &work), 0);
+  thread.join();
+  pid_t child = fork();
+  if (child == 0) {
+    thread.reset_in_child();
+    bool started = thread.start(ServiceWork::run, &work) == 0;
+    if (started) thread.join();
+    _exit(started && work.runs.load() == 2 && work.number == 17 ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

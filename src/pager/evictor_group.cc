@@ -1,13 +1,12 @@
 #include "pager/evictor_group.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <thread>
 
 #include "base/log.h"
 #include "base/os.h"
 #include "pager/pages/budget.h"
+#include "pager/thread_slot.h"
 
 namespace farside::pager {
 namespace {
@@ -27,34 +26,22 @@ EvictorGroup::~EvictorGroup() { stop(); }
 
 void EvictorGroup::start() {
   if (started()) return;
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
   for (unsigned i = 0; i < wanted_; i++) start_one(i);
   while (working_.load() < wanted_) os::sched_yield();  // until they all run, frames are taken beyond the limit
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 void EvictorGroup::start_one(unsigned index) {
-  struct Start : NearObject {
-    EvictorGroup* group;
-    unsigned index;
-  };
   if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, preferred_);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
   running_.fetch_add(1);
-  auto* start = new Start;
-  start->group = this;
-  start->index = index;
-  auto entry = [](void* argument) -> void* {
-    Start mine = *static_cast<Start*>(argument);
-    delete static_cast<Start*>(argument);
-    mine.group->run(mine.index);
-    return nullptr;
+  slots_[index].group = this;
+  auto entry = [](void* argument) {
+    auto* slot = static_cast<EvictorSlot*>(argument);
+    slot->group->run(static_cast<unsigned>(slot - slot->group->slots_));
   };
-  if (int error = pthread_create(&threads_[index], nullptr, entry, start)) {
-    die("cannot start an evictor thread (error {}); raise 'ulimit -u'", error);
+  if (int error = threads_[index].start(entry, &slots_[index])) {
+    die("cannot start an evictor thread (error {}); raise 'ulimit -u'", -error);
   }
 }
 
@@ -62,7 +49,7 @@ void EvictorGroup::stop() {
   if (!started()) return;
   stopping_.store(true);
   wake_all();
-  for (unsigned i = 0; i < wanted_; i++) pthread_join(threads_[i], nullptr);
+  for (unsigned i = 0; i < wanted_; i++) threads_[i].join();
   running_.store(0);
   working_.store(0);
   stopping_.store(false);
@@ -111,6 +98,7 @@ void EvictorGroup::run(unsigned index) {
     }
   }
   evictor.drain();
+  c_.threads.detach();
 }
 
 void EvictorGroup::run_paused(unsigned index) {
@@ -142,6 +130,7 @@ void EvictorGroup::wake_all() {
 }
 
 void EvictorGroup::pause() {
+  lifecycle_.lock();
   if (!started()) return;
   FARSIDE_CHECK(!pausing_.load());
   pausing_.store(true);
@@ -153,12 +142,14 @@ void EvictorGroup::pause() {
 }
 
 void EvictorGroup::resume() {
-  if (!started()) return;
-  FARSIDE_CHECK(pausing_.load());
-  pausing_.store(false);
-  wake_all();
-  // A following pause() must not count an evictor that has not left this one yet.
-  while (paused_.load() > 0) os::sched_yield();
+  if (started()) {
+    FARSIDE_CHECK(pausing_.load());
+    pausing_.store(false);
+    wake_all();
+    // A following pause() must not count an evictor that has not left this one yet.
+    while (paused_.load() > 0) os::sched_yield();
+  }
+  lifecycle_.unlock();
 }
 
 void EvictorGroup::reset_in_child() {
@@ -172,6 +163,8 @@ void EvictorGroup::reset_in_child() {
     slot.asleep.store(false);
   }
   halted_.reset_in_child();
+  for (ServiceThread& thread : threads_) thread.reset_in_child();
+  lifecycle_.unlock();
   for (const auto& e : evictors_) {
     if (e) e->reset_in_child();
   }

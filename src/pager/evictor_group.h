@@ -3,11 +3,10 @@
 // rate of faults requires (docs/decisions/0011). Evictors also map windows that were fetched ahead, and the first one
 // calls the regular work of the preload library.
 #pragma once
-#include <pthread.h>
-
 #include <memory>
 
 #include "base/core_sharing.h"
+#include "base/service_thread.h"
 #include "pager/evictor.h"
 
 namespace farside::pager {
@@ -39,6 +38,17 @@ class EvictorGroup {
   // guard.
   void start();
   void stop();
+  // Calls call() while none of the threads exists, and returns its result: for system calls that need a process of one
+  // thread, or change what a new thread inherits. Not in a fork. Faults take frames beyond the limit meanwhile.
+  template <typename Call>
+  long call_without_threads(Call call) {
+    LockGuard guard(lifecycle_);
+    if (!started()) return call();
+    stop();
+    long result = call();
+    start();
+    return result;
+  }
 
   // Wakes the evictors whose level the free frames have reached. Async-signal-safe; cheap while the evictors are awake.
   void wake() {
@@ -76,12 +86,13 @@ class EvictorGroup {
   struct alignas(kCacheLine) EvictorSlot {
     Event work;  // signalled when there may be work
     std::atomic<bool> asleep{false};
+    EvictorGroup* group = nullptr;
   };
 
   Context c_;
   unsigned wanted_;
   std::unique_ptr<Evictor> evictors_[kMaxEvictors];
-  pthread_t threads_[kMaxEvictors] = {};
+  ServiceThread threads_[kMaxEvictors];
   EvictorSlot slots_[kMaxEvictors];
   void (*regular_work_)() = nullptr;
   bool (*background_work_)(void*) = nullptr;
@@ -95,7 +106,8 @@ class EvictorGroup {
   std::atomic<unsigned> paused_{0};   // evictors that are halted by pause()
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
-  Event halted_;  // signalled when an evictor has halted
+  Mutex lifecycle_;  // pause() to resume(), or a stop and a start; new in the child of a fork
+  Event halted_;     // signalled when an evictor has halted
 };
 
 }  // namespace farside::pager

@@ -1,7 +1,6 @@
 #include "pager/handler.h"
 
 #include <fcntl.h>
-#include <signal.h>
 
 #include "base/log.h"
 
@@ -14,12 +13,9 @@ Status FaultHandler::start() {
   if (int error = os::pipe(stop_pipe_, O_CLOEXEC))
     return Status::error(-error, "cannot open a pipe (error {}); raise 'ulimit -n'", -error);
   for (int& fd : stop_pipe_) fd = os::move_fd_high(fd);
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  int error = pthread_create(&thread_, nullptr, thread_main, this);
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  if (error) return Status::error(error, "cannot start the fault handler thread (error {}); raise 'ulimit -u'", error);
+  int error = thread_.start([](void* self) { static_cast<FaultHandler*>(self)->run(); }, this);
+  if (error)
+    return Status::error(-error, "cannot start the fault handler thread (error {}); raise 'ulimit -u'", -error);
   running_ = true;
   return {};
 }
@@ -27,14 +23,9 @@ Status FaultHandler::start() {
 void FaultHandler::stop() {
   if (!running_) return;
   os::close(stop_pipe_[1]);
-  pthread_join(thread_, nullptr);
+  thread_.join();
   os::close(stop_pipe_[0]);
   running_ = false;
-}
-
-void* FaultHandler::thread_main(void* self) {
-  static_cast<FaultHandler*>(self)->run();
-  return nullptr;
 }
 
 void FaultHandler::run() {

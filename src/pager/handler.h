@@ -3,8 +3,7 @@
 // costs a wake-up of a thread for each fault. A message may be outdated when it is served
 // (docs/internals/page_states.md).
 #pragma once
-#include <pthread.h>
-
+#include "base/service_thread.h"
 #include "pager/pager.h"
 
 namespace farside::pager {
@@ -19,12 +18,11 @@ class FaultHandler : public NearObject {
   bool owns_fd(int fd) const { return fd == stop_pipe_[0] || fd == stop_pipe_[1]; }
 
  private:
-  static void* thread_main(void* self);
   void run();
   void serve(const uffd_msg& message);
 
   Pager& pager_;
-  pthread_t thread_{};
+  ServiceThread thread_;
   bool running_ = false;
   int stop_pipe_[2] = {-1, -1};
 };

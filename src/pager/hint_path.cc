@@ -11,6 +11,7 @@ bool HintPath::is_satisfied(const Hint& hint) {
   uint64_t end = hint.address + hint.bytes - 1;
   if (!c_.table.contains(hint.address) || !c_.table.contains(end)) return false;
   uint64_t first = c_.table.index_of(hint.address), last = c_.table.index_of(end);
+  if (last - first > kMaxLooks) return false;  // windows outside of the far space
   uint64_t ahead = std::min<uint64_t>(last + (hint.ahead + 1) / 2, c_.table.pages() - 1);
   for (uint64_t page = first; page <= ahead; page++) {
     PageWord word = c_.table[static_cast<PageIndex>(page)].load();
@@ -36,13 +37,15 @@ unsigned HintPath::hint(const Hint& hint, bool may_suspend) {
   InGate inside(c_.gate, t);
   Caller caller{t, may_suspend};
   t.counters.add(Counter::kHints);
-  PageIndex first = c_.table.index_of(hint.address);
-  uint64_t end = c_.table.contains(hint.address + hint.bytes - 1) ? hint.address + hint.bytes - 1 : hint.address;
-  PageIndex last = c_.table.index_of(end);
-  if (hint.bytes == 0 || !c_.table.contains(hint.address) || c_.table[first].load().is(PageState::kUnmapped)) {
+  bool known = hint.bytes > 0 && c_.table.contains(hint.address);
+  PageIndex first = known ? c_.table.index_of(hint.address) : 0;
+  if (!known || c_.table[first].load().is(PageState::kUnmapped)) {
     t.counters.add(Counter::kHintsWild);
     return 0;
   }
+  uint64_t end = hint.address + hint.bytes - 1;
+  PageIndex last = c_.table.contains(end) ? c_.table.index_of(end) : first;
+  if (last < first) last = first;  // the hint's pages have no successive numbers
   // A hint must not displace all other pages, whatever its size.
   auto max = static_cast<PageIndex>(std::min<uint64_t>(kMaxPages, c_.frames.limit() / 8));
   if (last - first >= max) last = first + max - 1;

@@ -39,6 +39,11 @@ class Pager : public NearObject {
   ~Pager();
 
   void start_threads();
+  // As EvictorGroup::call_without_threads.
+  template <typename Call>
+  long call_without_threads(Call call) {
+    return evictors_.call_without_threads(call);
+  }
   // As EvictorGroup::call_regularly.
   void call_regularly(void (*work)()) { evictors_.call_regularly(work); }
 

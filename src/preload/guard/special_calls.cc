@@ -184,6 +184,31 @@ bool mapping_call(const Call& call, long* result) {
   }
 }
 
+// Calls that the kernel permits only to a process of one thread (user namespaces), or that change what the calling
+// thread may do: Farside's threads end before, and new ones inherit the result.
+bool identity_call(const Call& call, long* result) {
+  switch (call.number) {
+    case SYS_unshare:
+    case SYS_setns:
+    case SYS_setuid:
+    case SYS_setgid:
+    case SYS_setreuid:
+    case SYS_setregid:
+    case SYS_setresuid:
+    case SYS_setresgid:
+    case SYS_setfsuid:
+    case SYS_setfsgid:
+    case SYS_setgroups:
+    case SYS_capset:
+      break;
+    default:
+      return false;
+  }
+  SignalsBlocked blocked;
+  *result = guard_pager()->call_without_threads([&] { return table_call(call); });
+  return true;
+}
+
 bool descriptor_call(const Call& call, long* result) {
   const long* a = call.arg;
   switch (call.number) {
@@ -208,7 +233,7 @@ bool descriptor_call(const Call& call, long* result) {
 }  // namespace
 
 bool special_call(const Call& call, long* result) {
-  if (mapping_call(call, result) || descriptor_call(call, result)) return true;
+  if (mapping_call(call, result) || descriptor_call(call, result) || identity_call(call, result)) return true;
   switch (call.number) {
     case SYS_futex:
       *result = futex_call(call);

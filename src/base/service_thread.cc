@@ -1,0 +1,162 @@
+#include "base/service_thread.h"
+
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/bits.h"
+#include "base/os.h"
+
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define FARSIDE_UNKNOWN_THREADS 1
+
+// clone for a thread (flags, stack pointer, thread pointer, word to clear). The child pops its function and the
+// argument from the stack, and ends when the function returns.
+extern "C" long farside_clone_service(uint64_t flags, void* stack, void* storage, void* word);
+asm(R"(
+  .section farside_syscalls,"ax",@progbits
+  .globl farside_clone_service
+  .hidden farside_clone_service
+  .type farside_clone_service,@function
+farside_clone_service:
+  movq %rdx, %r8
+  movq %rcx, %r10
+  xorl %edx, %edx
+  movl $56, %eax
+  syscall
+  testq %rax, %rax
+  jz 1f
+  ret
+1:
+  xorl %ebp, %ebp
+  popq %rax
+  popq %rdi
+  call *%rax
+  xorl %edi, %edi
+  movl $60, %eax
+  syscall
+  hlt
+  .size farside_clone_service, .-farside_clone_service
+  .previous
+)");
+static_assert(SYS_clone == 56 && SYS_exit == 60);
+#endif
+
+namespace farside {
+namespace {
+
+constexpr size_t kStackBytes = 512 * kKiB;
+
+// The first words of libc's thread descriptor on x86-64, at the thread pointer: part of its ABI for compilers.
+struct ThreadDescriptor {
+  void* self;
+  void* vector;  // of thread-local storage; set by _dl_allocate_tls
+  void* self_again;
+  uint64_t unused[2];
+  uint64_t stack_guard;
+  uint64_t pointer_guard;
+};
+static_assert(offsetof(ThreadDescriptor, stack_guard) == 0x28);
+
+// What glibc offers to its own parts for making thread-local storage; null in other C libraries.
+struct LibcStorage {
+  void* (*allocate)(void*) = reinterpret_cast<void* (*)(void*)>(dlsym(RTLD_DEFAULT, "_dl_allocate_tls"));
+  void (*free)(void*, bool) = reinterpret_cast<void (*)(void*, bool)>(dlsym(RTLD_DEFAULT, "_dl_deallocate_tls"));
+  bool usable() const { return allocate && free; }
+};
+const LibcStorage& libc_storage() {
+  static const LibcStorage storage;
+  return storage;
+}
+
+struct AllSignalsBlocked {
+  AllSignalsBlocked() {
+    constexpr os::SignalSet kAll = ~os::SignalSet{0};
+    os::sigprocmask(SIG_SETMASK, &kAll, &before);
+  }
+  ~AllSignalsBlocked() { os::sigprocmask(SIG_SETMASK, &before, nullptr); }
+  os::SignalSet before = 0;
+};
+
+}  // namespace
+
+ServiceThread::~ServiceThread() { free_memory(); }
+
+int ServiceThread::start(void (*entry)(void*), void* argument) {
+  AllSignalsBlocked blocked;
+#ifdef FARSIDE_UNKNOWN_THREADS
+  if (libc_storage().usable()) return start_unknown({entry, argument});
+#endif
+  is_known_ = true;
+  entry_ = {entry, argument};
+  auto run = [](void* self) -> void* {
+    Entry mine = static_cast<ServiceThread*>(self)->entry_;
+    mine.function(mine.argument);
+    return nullptr;
+  };
+  return -pthread_create(&known_, nullptr, run, this);
+}
+
+#ifdef FARSIDE_UNKNOWN_THREADS
+int ServiceThread::start_unknown(Entry entry) {
+  constexpr uint64_t kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
+                              CLONE_SETTLS | CLONE_CHILD_CLEARTID;
+  if (!allocate()) return -ENOMEM;
+  auto* top = reinterpret_cast<Entry*>(stack_ + kStackBytes) - 1;
+  *top = entry;
+  alive_.store(1);
+  long r = farside_clone_service(kFlags, top, storage_, &alive_);
+  if (r > 0) return 0;
+  alive_.store(0);
+  return static_cast<int>(r);
+}
+#endif
+
+bool ServiceThread::allocate() {
+  if (is_outdated_) free_memory();
+  is_outdated_ = false;
+  if (storage_) return true;
+  stack_ = static_cast<std::byte*>(os::map_near(kStackBytes));
+  storage_ = stack_ ? libc_storage().allocate(nullptr) : nullptr;
+  if (!storage_) {
+    free_memory();
+    return false;
+  }
+  os::mprotect(stack_, kPageSize, PROT_NONE);
+  auto* mine = static_cast<ThreadDescriptor*>(storage_);
+  auto* ours = static_cast<const ThreadDescriptor*>(__builtin_thread_pointer());
+  mine->self = mine->self_again = storage_;
+  mine->stack_guard = ours->stack_guard;
+  mine->pointer_guard = ours->pointer_guard;
+  return true;
+}
+
+void ServiceThread::free_memory() {
+  if (storage_) libc_storage().free(storage_, true);
+  if (stack_) os::unmap(stack_, kStackBytes);
+  storage_ = nullptr;
+  stack_ = nullptr;
+}
+
+void ServiceThread::join() {
+  if (is_known_) {
+    pthread_join(known_, nullptr);
+    is_known_ = false;
+    return;
+  }
+  while (alive_.load() != 0) os::call(SYS_futex, &alive_, FUTEX_WAIT, 1, nullptr, nullptr, 0);
+}
+
+void ServiceThread::reset_in_child() {
+  is_known_ = false;
+  is_outdated_ = true;  // freed by the next start: libc's allocator may be locked now
+  alive_.store(0);
+}
+
+}  // namespace farside

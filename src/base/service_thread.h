@@ -1,0 +1,51 @@
+// A thread of Farside's in somebody else's process. libc does not know it: a program whose last thread ends still ends,
+// no credential change is broadcast to it, and `__libc_single_threaded` stays true. It has a stack and thread-local
+// storage of its own, blocks all signals, and its system calls are not trapped.
+//
+// What runs on it must not use what libc keeps for its threads: locks that know their owner, cancellation, exits of
+// threads, thread-local storage of libraries that are loaded later.
+//
+// Where libc or the processor is another, and under sanitizers, it is an ordinary thread.
+#pragma once
+#include <pthread.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace farside {
+
+class ServiceThread {
+ public:
+  ServiceThread() = default;
+  ServiceThread(const ServiceThread&) = delete;
+  ServiceThread& operator=(const ServiceThread&) = delete;
+  ~ServiceThread();
+
+  // Runs entry(argument). 0 or -errno. What libc allocates for it must be near. Its memory is kept for the next start.
+  int start(void (*entry)(void*), void* argument);
+  // Waits until it has ended.
+  void join();
+  // In the child of a fork, which does not have the thread. Async-signal-safe.
+  void reset_in_child();
+
+ private:
+  struct Entry {
+    void (*function)(void*);
+    void* argument;
+  };
+
+  int start_unknown(Entry entry);
+  bool allocate();
+  void free_memory();
+
+  std::byte* stack_ = nullptr;
+  void* storage_ = nullptr;         // the thread pointer
+  std::atomic<uint32_t> alive_{0};  // cleared by the kernel when the thread has ended
+  pthread_t known_{};               // where it is an ordinary thread
+  bool is_known_ = false;
+  bool is_outdated_ = false;  // the storage has the values of a thread of the parent process
+  Entry entry_{};
+};
+
+}  // namespace farside

@@ -1,0 +1,132 @@
+// What a process may do only if it has one thread, and what changes the identity of all its threads: Farside's threads
+// must be no obstacle, and follow.
+#include <dirent.h>
+#include <grp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/wait.h>
+
+#include "far.h"
+
+// More than is near, so that pages are evicted and fetched. Without /proc/self, which these processes may not read.
+static void use_far_memory(uint32_t seed) {
+  char* block = malloc(BALLAST);
+  CHECK(block);
+  fill(block, BALLAST, seed);
+  CHECK(filled(block, BALLAST, seed));
+  free(block);
+}
+
+// In handler mode one thread of Farside's stays, as it was.
+static int in_handler_mode(void) {
+  const char* mode = getenv("FARSIDE_FAULT");
+  return mode && !strcmp(mode, "handler");
+}
+
+static int ended_with(pid_t child, int status_wanted) {
+  int status;
+  CHECK(child > 0 && waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == status_wanted;
+}
+
+static void* outlive_main(void* unused) {
+  (void)unused;
+  usleep(50000);
+  use_far_memory(1);
+  return NULL;
+}
+
+// The process ends with its last thread, which is not the main thread.
+static void last_thread(void) {
+  pid_t child = fork();
+  if (child == 0) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0 && pthread_detach(thread) == 0);
+    pthread_exit(NULL);
+  }
+  CHECK(ended_with(child, 0));
+}
+
+static void* fork_and_return(void* child) {
+  use_far_memory(2);
+  *(pid_t*)child = fork();
+  return NULL;
+}
+
+// A child of a fork in a thread that returns: it was the only thread of the child.
+static void fork_in_thread(void) {
+  pid_t parent = getpid(), child;
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, fork_and_return, &child) == 0 && pthread_join(thread, NULL) == 0);
+  CHECK(getpid() == parent && ended_with(child, 0));
+}
+
+// Whether a line of the status of each thread has this text.
+static void check_status_of_threads(const char* wanted) {
+  DIR* tasks = opendir("/proc/self/task");
+  CHECK(tasks);
+  for (struct dirent* task; (task = readdir(tasks));) {
+    if (task->d_name[0] == '.') continue;
+    char path[64], text[4096];
+    snprintf(path, sizeof path, "/proc/self/task/%.20s/status", task->d_name);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0);
+    ssize_t bytes = read(fd, text, sizeof text - 1);
+    CHECK(bytes > 0);
+    text[bytes] = 0;
+    CHECK(strstr(text, wanted));
+    close(fd);
+  }
+  closedir(tasks);
+}
+
+static void* wait_for_end(void* end) {
+  char byte;
+  CHECK(read(*(int*)end, &byte, 1) == 0);
+  return NULL;
+}
+
+static void become_nobody(void) {
+  use_far_memory(3);
+  int ends[2];
+  pthread_t thread;
+  CHECK(pipe(ends) == 0 && pthread_create(&thread, NULL, wait_for_end, &ends[0]) == 0);
+  CHECK(setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
+  check_status_of_threads("\nUid:\t65534\t65534\t65534\t65534\n");
+  check_status_of_threads("\nGid:\t65534\t65534\t65534\t65534\n");
+  check_status_of_threads("\nCapEff:\t0000000000000000\n");
+  use_far_memory(4);
+  close(ends[1]);
+  CHECK(pthread_join(thread, NULL) == 0);
+}
+
+// libc changes the identity of all threads that it knows.
+static void credentials(void) {
+  if (geteuid() != 0 || in_handler_mode()) return;
+  pid_t child = fork();
+  if (child == 0) {
+    become_nobody();
+    _exit(0);
+  }
+  CHECK(ended_with(child, 0));
+}
+
+// Unless the machine forbids them.
+static void namespaces(void) {
+  if (in_handler_mode()) return;
+  use_far_memory(5);
+  int error = unshare(CLONE_NEWUSER) == 0 ? 0 : errno;
+  CHECK(error == 0 || error == EPERM || error == ENOSPC);
+  use_far_memory(6);
+  if (error == 0) CHECK(unshare(CLONE_NEWNS) == 0);
+  use_far_memory(7);
+}
+
+int main(int argc, char** argv) {
+  static const struct test_case cases[] = {{"last_thread", last_thread},
+                                           {"fork_in_thread", fork_in_thread},
+                                           {"credentials", credentials},
+                                           {"namespaces", namespaces},
+                                           {NULL, NULL}};
+  return run_case(argc, argv, cases);
+}
