@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <atomic>
+
 namespace farside {
 
 uint64_t now_ns() {
@@ -10,14 +12,17 @@ uint64_t now_ns() {
   return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
 }
 
+// Measured at the first call. Two threads that call at the same time both measure: no lock, since one of them may be a
+// thread that libc does not know (service_thread.h).
 double ticks_per_us() {
-  static const double rate = [] {
-    uint64_t ns = now_ns(), start = ticks();
-    while (now_ns() - ns < 2000000) cpu_relax();
-    uint64_t end = ticks();
-    return static_cast<double>(end - start) * 1000.0 / static_cast<double>(now_ns() - ns);
-  }();
-  return rate;
+  static std::atomic<double> rate{0};
+  if (double known = rate.load(std::memory_order_relaxed); known > 0) return known;
+  uint64_t ns = now_ns(), start = ticks();
+  while (now_ns() - ns < 2000000) cpu_relax();
+  uint64_t end = ticks();
+  double measured = static_cast<double>(end - start) * 1000.0 / static_cast<double>(now_ns() - ns);
+  rate.store(measured, std::memory_order_relaxed);
+  return measured;
 }
 
 }  // namespace farside

@@ -2,8 +2,9 @@
 // no credential change is broadcast to it, and `__libc_single_threaded` stays true. It has a stack and thread-local
 // storage of its own, blocks all signals, and its system calls are not trapped.
 //
-// What runs on it must not use what libc keeps for its threads: locks that know their owner, cancellation, exits of
-// threads, thread-local storage of libraries that are loaded later.
+// What runs on it must not use what libc and the C++ runtime keep for their threads: their locks and allocator, which
+// may believe that there is one thread only; function-local statics, whose guards believe the same; cancellation;
+// thread-local storage of libraries that are loaded later.
 //
 // Where libc or the processor is another, and under sanitizers, it is an ordinary thread.
 #pragma once

@@ -22,6 +22,8 @@ std::unique_ptr<ShmRegion> ShmRegion::map(int memory_fd, uint64_t region_bytes, 
                             bytes);
     return nullptr;
   }
+  // A core dump of the program would read, and write out, all that the region holds.
+  os::madvise(reinterpret_cast<void*>(r), bytes, MADV_DONTDUMP);
   return std::unique_ptr<ShmRegion>(new ShmRegion(reinterpret_cast<std::byte*>(r), region_bytes, memory_fd, link));
 }
 

@@ -5,7 +5,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/bits.h"
@@ -62,6 +65,26 @@ TEST_F(Shm, MovesBytesWithoutTheServer) {
   ASSERT_EQ(channel_->submit_read(read, &token), 0);
   EXPECT_EQ(channel_->wait(token, kPatience), 0);
   EXPECT_EQ(back, data);
+}
+
+// "dd" in VmFlags of /proc/self/smaps, for the mapping that contains the address.
+bool is_left_out_of_dumps(const void* address) {
+  std::ifstream areas("/proc/self/smaps");
+  bool inside = false;
+  for (std::string line; std::getline(areas, line);) {
+    uint64_t begin, end;
+    if (sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
+      auto at = reinterpret_cast<uint64_t>(address);
+      inside = begin <= at && at < end;
+    }
+    if (inside && line.starts_with("VmFlags:")) return line.find(" dd") != std::string::npos;
+  }
+  return false;
+}
+
+TEST_F(Shm, CoreDumpsDoNotHaveTheRegion) {
+  EXPECT_TRUE(is_left_out_of_dumps(channel_->mapping().base));
+  EXPECT_FALSE(is_left_out_of_dumps(server_));
 }
 
 TEST_F(Shm, PipesAreReadStraightIntoPlace) {

@@ -214,8 +214,12 @@ long trapped_fork(Make make) {
     return -1;
   }
   guard_pager()->inherit_in_fork(true);
+  // A trap whose signal is blocked ends the process, and the child needs SIGBUS. Ruby forks with all signals blocked.
+  os::SignalSet before = 0;
+  os::sigprocmask(SIG_UNBLOCK, &kOurSignals, &before);
   long child = make();
   if (child == 0) return child;
+  os::sigprocmask(SIG_SETMASK, &before, nullptr);
   guard_pager()->inherit_in_fork(false);
   t_guard.selector = kSelectorAllow;
   leave_alternate_stack();
