@@ -55,8 +55,8 @@ double time_transport(FarMemory& far, uint32_t bytes, uint64_t reads) {
   for (uint64_t i = 0; i < reads; i++) {
     uint64_t at = random.next() % 4096 * kPageSize;
     uint64_t start = ticks();
-    if (transport::Mapping far = channel->mapping(); far.immediate) {
-      memcpy(buffer.data(), far.base + at, bytes);
+    if (transport::Mapping in_place = channel->mapping(); in_place.immediate) {
+      memcpy(buffer.data(), in_place.base + at, bytes);
     } else {
       transport::Segment segment = {at, bytes, buffer.data()};
       transport::Token token = 0;

@@ -112,6 +112,7 @@ int ServiceThread::start_unknown(Entry entry) {
   *top = entry;
   alive_.store(1);
   long r = farside_clone_service(kFlags, top, storage_, &alive_);
+  tid_ = static_cast<int>(r);
   if (r > 0) return 0;
   alive_.store(0);
   return static_cast<int>(r);
@@ -151,10 +152,14 @@ void ServiceThread::join() {
     return;
   }
   while (alive_.load() != 0) os::call(SYS_futex, &alive_, FUTEX_WAIT, 1, nullptr, nullptr, 0);
+  // The word is cleared before the thread leaves its group.
+  while (tid_ > 0 && !os::thread_is_gone(os::getpid(), tid_)) os::nanosleep_ns(10000);
+  tid_ = 0;
 }
 
 void ServiceThread::reset_in_child() {
   is_known_ = false;
+  tid_ = 0;
   is_outdated_ = true;  // freed by the next start: libc's allocator may be locked now
   alive_.store(0);
 }

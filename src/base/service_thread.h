@@ -25,7 +25,7 @@ class ServiceThread {
 
   // Runs entry(argument). 0 or -errno. What libc allocates for it must be near. Its memory is kept for the next start.
   int start(void (*entry)(void*), void* argument);
-  // Waits until it has ended.
+  // Waits until it has ended, and the kernel no longer counts it among the process's threads.
   void join();
   // In the child of a fork, which does not have the thread. Async-signal-safe.
   void reset_in_child();
@@ -43,7 +43,8 @@ class ServiceThread {
   std::byte* stack_ = nullptr;
   void* storage_ = nullptr;         // the thread pointer
   std::atomic<uint32_t> alive_{0};  // cleared by the kernel when the thread has ended
-  pthread_t known_{};               // where it is an ordinary thread
+  int tid_ = 0;
+  pthread_t known_{};  // where it is an ordinary thread
   bool is_known_ = false;
   bool is_outdated_ = false;  // the storage has the values of a thread of the parent process
   Entry entry_{};

@@ -25,12 +25,28 @@ EvictorGroup::EvictorGroup(const Context& context, unsigned threads)
 EvictorGroup::~EvictorGroup() { stop(); }
 
 void EvictorGroup::start() {
-  if (started()) return;
-  for (unsigned i = 0; i < wanted_; i++) start_one(i);
-  while (working_.load() < wanted_) os::sched_yield();  // until they all run, frames are taken beyond the limit
+  int error = start_all();
+  if (error) die("cannot start an evictor thread (error {}); raise 'ulimit -u'", -error);
 }
 
-void EvictorGroup::start_one(unsigned index) {
+void EvictorGroup::restart() {
+  int error = start_all();
+  if (!error) return;
+  log(LogLevel::kError,
+      "no more threads may be created after this change of user or namespace (error {}); with {} evictor threads near "
+      "memory may exceed --local",
+      -error, running_.load());
+}
+
+int EvictorGroup::start_all() {
+  if (started()) return 0;
+  int error = 0;
+  for (unsigned i = 0; i < wanted_ && !error; i++) error = start_one(i);
+  while (working_.load() < running_.load()) os::sched_yield();  // until they all run, frames are taken beyond the limit
+  return error;
+}
+
+int EvictorGroup::start_one(unsigned index) {
   if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, preferred_);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
@@ -40,16 +56,16 @@ void EvictorGroup::start_one(unsigned index) {
     auto* slot = static_cast<EvictorSlot*>(argument);
     slot->group->run(static_cast<unsigned>(slot - slot->group->slots_));
   };
-  if (int error = threads_[index].start(entry, &slots_[index])) {
-    die("cannot start an evictor thread (error {}); raise 'ulimit -u'", -error);
-  }
+  int error = threads_[index].start(entry, &slots_[index]);
+  if (error) running_.fetch_sub(1);
+  return error;
 }
 
 void EvictorGroup::stop() {
   if (!started()) return;
   stopping_.store(true);
   wake_all();
-  for (unsigned i = 0; i < wanted_; i++) threads_[i].join();
+  for (unsigned i = 0; i < running_.load(); i++) threads_[i].join();
   running_.store(0);
   working_.store(0);
   stopping_.store(false);
@@ -158,6 +174,7 @@ void EvictorGroup::reset_in_child() {
   paused_.store(0);
   pausing_.store(false);
   background_wanted_.store(false);
+  kept_.store(false);
   for (EvictorSlot& slot : slots_) {
     slot.work.reset_in_child();
     slot.asleep.store(false);

@@ -38,15 +38,18 @@ class EvictorGroup {
   // guard.
   void start();
   void stop();
+  // No thread is stopped any more: the process can create no others.
+  void keep_threads() { kept_.store(true); }
   // Calls call() while none of the threads exists, and returns its result: for system calls that need a process of one
-  // thread, or change what a new thread inherits. Not in a fork. Faults take frames beyond the limit meanwhile.
+  // thread, or change what a new thread inherits. Not in a fork. Faults take frames beyond the limit meanwhile, and
+  // afterwards if the process may create no thread.
   template <typename Call>
   long call_without_threads(Call call) {
     LockGuard guard(lifecycle_);
-    if (!started()) return call();
+    if (!started() || kept_.load()) return call();
     stop();
     long result = call();
-    start();
+    restart();
     return result;
   }
 
@@ -71,7 +74,9 @@ class EvictorGroup {
   bool owns_fd(int fd) const;
 
  private:
-  void start_one(unsigned index);
+  int start_all();
+  int start_one(unsigned index);
+  void restart();
   void run(unsigned index);
   bool is_wanted(unsigned index, bool working) const;
   bool work_in_background();
@@ -106,6 +111,7 @@ class EvictorGroup {
   std::atomic<unsigned> paused_{0};   // evictors that are halted by pause()
   std::atomic<bool> pausing_{false};
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> kept_{false};
   Mutex lifecycle_;  // pause() to resume(), or a stop and a start; new in the child of a fork
   Event halted_;     // signalled when an evictor has halted
 };

@@ -81,9 +81,9 @@ int FarSpace::watch(std::byte* address, size_t bytes) {
   return r < 0 ? r : 0;
 }
 
-int FarSpace::adopt(std::byte* address, size_t bytes, bool inherit_in_fork) {
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-  long mapped = os::mmap(address, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+int FarSpace::adopt(std::byte* address, size_t bytes, bool replace, bool inherit_in_fork) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (replace ? MAP_FIXED : MAP_FIXED_NOREPLACE);
+  long mapped = os::mmap(address, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
   if (mapped < 0 && mapped > -4096) return static_cast<int>(mapped);
   os::madvise(address, bytes, MADV_NOHUGEPAGE);
   if (!inherit_in_fork) os::madvise(address, bytes, MADV_DONTFORK);

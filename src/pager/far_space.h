@@ -57,9 +57,9 @@ class FarSpace : public NearObject {
   bool shares_unprotected_frames() const { return old_kernel_; }
   bool unmaps_in_batches() const { return pidfd_ >= 0; }
 
-  // Maps fresh memory in place of what is mapped at [address, address + bytes), and watches it as well. The range may
-  // lie outside of the reserved one.
-  int adopt(std::byte* address, size_t bytes, bool inherit_in_fork);
+  // Maps fresh memory at [address, address + bytes), and watches it as well. The range may lie outside of the reserved
+  // one. replace: in place of what is mapped there; else EEXIST.
+  int adopt(std::byte* address, size_t bytes, bool replace, bool inherit_in_fork);
 
   // In the child of a fork: opens a userfaultfd of the child, in signal delivery. The kernel dropped the registration
   // of the inherited ranges, and the protection of all present pages with it: watch() registers a range again, and the

@@ -29,6 +29,10 @@ void FetchPath::take_frame(ThreadSlot& t) {
   t.counters.add(Counter::kFrameWaits);
   bool warned = false;
   for (unsigned spins = 0;; spins++) {
+    if (!c_.evictors.available()) {  // a fork has begun, or the threads end for a while
+      c_.frames.force_take(1);
+      break;
+    }
     c_.evictors.wake();
     uint32_t seen = c_.frames.released().value();
     if (c_.frames.try_take(1)) break;

@@ -130,6 +130,14 @@ void Pager::discard(std::byte* address, size_t bytes) {
 }
 
 Status Pager::adopt(std::byte* address, size_t bytes, std::byte* around, std::byte* around_end) {
+  return adopt_range(address, bytes, around, around_end, true);
+}
+
+Status Pager::adopt_unmapped(std::byte* address, size_t bytes) {
+  return adopt_range(address, bytes, nullptr, nullptr, false);
+}
+
+Status Pager::adopt_range(std::byte* address, size_t bytes, std::byte* around, std::byte* around_end, bool replace) {
   SignalsBlocked blocked;
   uint64_t begin = number(address), end = begin + bytes;
   LockGuard guard(address_mutex_);
@@ -139,7 +147,7 @@ Status Pager::adopt(std::byte* address, size_t bytes, std::byte* around, std::by
     Status lent = wide ? Status() : lend(begin, end);
     if (!lent.ok()) return lent;
   }
-  int error = space_->adopt(address, bytes, inherit_in_fork_);
+  int error = space_->adopt(address, bytes, replace, inherit_in_fork_);
   if (error) return Status::error(-error, "cannot map far memory at {:#x} (error {})", begin, -error);
   for_each_part(table_, address, bytes,
                 [&](std::byte*, PageIndex first, uint64_t count) { ranges_.set_foreign(first, count, false); });
@@ -148,6 +156,7 @@ Status Pager::adopt(std::byte* address, size_t bytes, std::byte* around, std::by
 
 void Pager::abandon(std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
+  LockGuard guard(protection_mutex_);  // guard_page() must not protect what is mapped there afterwards
   for_each_part(table_, address, bytes,
                 [&](std::byte*, PageIndex first, uint64_t count) { ranges_.set_foreign(first, count, true); });
 }
@@ -169,9 +178,12 @@ Status Pager::lend(uint64_t begin, uint64_t end) {
 
 bool Pager::lend_run(uint64_t begin, uint64_t end) {
   if (in_space(end - 1) || end > uint64_t{1} << 47) return false;
+  // The other half is for the far space itself: what is lent does not come back.
+  if (lent_bytes_ + (end - begin) > space_->bytes() / 2) return false;
   uint64_t taken = addresses_.take(end - begin, PageTable::kWindowBytes);
   if (taken == 0) return false;
   table_.lend(table_.index_of(taken), begin, (end - begin) / PageTable::kWindowBytes);
+  lent_bytes_ += end - begin;
   return true;
 }
 
@@ -202,6 +214,7 @@ void Pager::guard_page(uint64_t address) {
 }
 
 bool Pager::is_committed(const std::byte* address, size_t bytes) {
+  if (!contains(number(address)) || contained_bytes(number(address), bytes) < bytes) return false;
   return for_each_part(table_, address, bytes,
                        [&](std::byte*, PageIndex first, uint64_t count) { return ranges_.all_mapped(first, count); });
 }
@@ -395,6 +408,7 @@ void Pager::for_each_far_stretch(Visit visit) {
 }
 
 void Pager::inherit_in_fork(bool inherit) {
+  SignalsBlocked blocked;
   LockGuard guard(address_mutex_);
   inherit_in_fork_ = inherit;
   int advice = inherit ? MADV_DOFORK : MADV_DONTFORK;

@@ -44,6 +44,7 @@ class Pager : public NearObject {
   long call_without_threads(Call call) {
     return evictors_.call_without_threads(call);
   }
+  void keep_threads() { evictors_.keep_threads(); }
   // As EvictorGroup::call_regularly.
   void call_regularly(void (*work)()) { evictors_.call_regularly(work); }
 
@@ -98,6 +99,8 @@ class Pager : public NearObject {
   // be reserved and foreign. Outside, page numbers are lent for [around, around_end) as far as possible: a range that
   // will be adopted in parts, so that its pages have successive numbers. ENOSPC: no page numbers are left.
   Status adopt(std::byte* address, size_t bytes, std::byte* around = nullptr, std::byte* around_end = nullptr);
+  // As adopt, of addresses where nothing is mapped. EEXIST: something is by now.
+  Status adopt_unmapped(std::byte* address, size_t bytes);
   // The decommitted range becomes foreign; the caller maps something there, or unmaps it.
   void abandon(std::byte* address, size_t bytes);
   bool is_foreign(uint64_t address) { return word(address).is_foreign(); }
@@ -170,6 +173,7 @@ class Pager : public NearObject {
   uint64_t contained_bytes(uint64_t address, uint64_t bytes) const;
   Status lend(uint64_t begin, uint64_t end);
   bool lend_run(uint64_t begin, uint64_t end);
+  Status adopt_range(std::byte* address, size_t bytes, std::byte* around, std::byte* around_end, bool replace);
   template <typename Visit>
   void for_each_far_stretch(Visit visit);
   int watch_in_child();
@@ -197,8 +201,9 @@ class Pager : public NearObject {
 
   Mutex address_mutex_;  // guards addresses_, and changes of the ranges of policy_
   SpaceAllocator addresses_;
-  Mutex protection_mutex_;  // commit() and guard_page() exclude each other
-  Mutex charge_mutex_;      // guards charged_, reserved_
+  uint64_t lent_bytes_ = 0;  // guarded by address_mutex_
+  Mutex protection_mutex_;   // commit() and guard_page() exclude each other
+  Mutex charge_mutex_;       // guards charged_, reserved_
   uint64_t charged_ = 0;
   uint64_t reserved_ = 0;
   remote::ForkTicket ticket_;

@@ -319,6 +319,38 @@ TEST_F(OutsideTest, FilesMayReplaceItAndItMoves) {
   os::close(fd);
 }
 
+TEST_F(OutsideTest, WherePageNumbersRunOutItIsNear) {
+  constexpr size_t kMost = kTestSpace / 2 + 64 * kMiB;  // half of the numbers may be lent
+  char* place = free_place(kMost);
+  EXPECT_EQ(map(kMost, kReadWrite, kAnonymous | MAP_FIXED | MAP_NORESERVE, place), place);
+  EXPECT_FALSE(is_far_memory(place));
+  place[0] = place[kMost - 1] = 1;
+  EXPECT_EQ(far_munmap(place, kMost), 0);
+  char* elsewhere = map(kMost, kReadWrite, kAnonymous, place);  // a hint: far memory at another place is better
+  EXPECT_NE(elsewhere, place);
+  EXPECT_TRUE(is_far_memory(elsewhere) && in_space(elsewhere));
+  EXPECT_EQ(far_munmap(elsewhere, kMost), 0);
+}
+
+TEST_F(OutsideTest, WrongCallsChangeNothing) {
+  char* far = map(kMiB);
+  memset(far, 7, kMiB);
+  char* near = pointer(os::mmap(nullptr, kMiB, kReadWrite, kAnonymous, -1, 0));
+  EXPECT_EQ(far_mremap(near, kMiB, kMiB, MREMAP_FIXED, far), -EINVAL);
+  EXPECT_EQ(far_mremap(near, kMiB, kMiB, MREMAP_FIXED | MREMAP_MAYMOVE, far + 1), -EINVAL);
+  EXPECT_EQ(far_mremap(near, kMiB, 0, MREMAP_FIXED | MREMAP_MAYMOVE, far), -EINVAL);
+  EXPECT_EQ(far[0] + far[kMiB - 1], 14);
+  os::munmap(near, kMiB);
+  far_munmap(far, kMiB);
+  char* place = free_place(4 * kMiB);
+  ASSERT_EQ(map(kMiB, kReadWrite, kAnonymous | MAP_FIXED, place + kMiB), place + kMiB);
+  place[kMiB] = 5;
+  EXPECT_FALSE(committed(place + kMiB, 1024 * kMiB));  // farther than there are page numbers
+  EXPECT_EQ(far_madvise(place, 2 * kMiB, MADV_DONTNEED), -ENOMEM);
+  EXPECT_EQ(place[kMiB], 0);  // what is mapped has been advised
+  EXPECT_EQ(far_munmap(place + kMiB, kMiB), 0);
+}
+
 TEST_F(OutsideTest, SystemCallsPinIt) {
   char* place = free_place(8 * kMiB) + kMiB;
   ASSERT_EQ(map(5 * kMiB, kReadWrite, kAnonymous | MAP_FIXED, place), place);

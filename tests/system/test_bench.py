@@ -89,9 +89,9 @@ class BenchTest(SystemTest):
     def test_writeback(self):
         document = self.bench("writeback", "--size", "16M", "--repeat", 1)
         rows = document["rows"]
-        keys = {(row["transport"], row["mode"], row["pattern"], row["lines"]) for row in rows}
+        keys = {(row["link"], row["mode"], row["pattern"], row["lines"]) for row in rows}
         self.assertEqual(len(keys), len(rows))
-        self.assertEqual({row["transport"] for row in rows}, {"shm, 10 Gbit/s", "tcp"})
+        self.assertEqual({row["link"] for row in rows}, {"shm, 10 Gbit/s", "tcp"})
         self.assertEqual({row["mode"] for row in rows}, {"page", "line", "auto"})
         self.assertEqual(len(rows) % 6, 0)
         for row in rows:

@@ -145,6 +145,9 @@ EXPORT void* mremap(void* address, size_t old_bytes, size_t new_bytes, int flags
 EXPORT int mprotect(void* address, size_t bytes, int protection) {
   return static_cast<int>(with_errno(far_mprotect(address, bytes, protection)));
 }
+EXPORT int pkey_mprotect(void* address, size_t bytes, int protection, int key) {
+  return static_cast<int>(with_errno(far_pkey_mprotect(address, bytes, protection, key)));
+}
 EXPORT int madvise(void* address, size_t bytes, int advice) {
   return static_cast<int>(with_errno(far_madvise(address, bytes, advice)));
 }
@@ -205,6 +208,11 @@ namespace {
 // Forks by calling `make`, whose system call is outside the guard's address range and therefore trapped.
 template <typename Make>
 long trapped_fork(Make make) {
+  // A handler on an alternate stack in far memory: the trap runs there, and no page may be fetched during a fork.
+  Pins pins(STACK_POINTER);
+  stack_t stack = {};
+  os::call(SYS_sigaltstack, nullptr, &stack);
+  if (stack.ss_flags & SS_ONSTACK) pins.add(stack.ss_sp, stack.ss_size, true);
   int error = arm_thread(true);
   if (error) {
     log(LogLevel::kError,
@@ -213,14 +221,14 @@ long trapped_fork(Make make) {
     errno = ENOSYS;
     return -1;
   }
-  guard_pager()->inherit_in_fork(true);
+  inherit_far_memory(true);
   // A trap whose signal is blocked ends the process, and the child needs SIGBUS. Ruby forks with all signals blocked.
   os::SignalSet before = 0;
   os::sigprocmask(SIG_UNBLOCK, &kOurSignals, &before);
   long child = make();
   if (child == 0) return child;
   os::sigprocmask(SIG_SETMASK, &before, nullptr);
-  guard_pager()->inherit_in_fork(false);
+  inherit_far_memory(false);
   t_guard.selector = kSelectorAllow;
   leave_alternate_stack();
   return child;

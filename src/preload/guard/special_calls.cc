@@ -2,6 +2,7 @@
 
 #include <linux/close_range.h>
 #include <linux/futex.h>
+#include <linux/sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -167,6 +168,9 @@ bool mapping_call(const Call& call, long* result) {
       *result =
           far_mremap(address, bytes, static_cast<size_t>(a[2]), static_cast<int>(a[3]), reinterpret_cast<void*>(a[4]));
       return true;
+    case SYS_pkey_mprotect:
+      *result = far_pkey_mprotect(address, bytes, static_cast<int>(a[2]), static_cast<int>(a[3]));
+      return true;
     case SYS_mprotect:
       *result = far_mprotect(address, bytes, static_cast<int>(a[2]));
       return true;
@@ -184,12 +188,41 @@ bool mapping_call(const Call& call, long* result) {
   }
 }
 
-// Calls that the kernel permits only to a process of one thread (user namespaces), or that change what the calling
-// thread may do: Farside's threads end before, and new ones inherit the result.
+// ---- Calls that the kernel permits only to a process of one thread (user namespaces), or that change what the calling
+// thread may do: Farside's threads end before, and new ones inherit the result. ----
+
+// Nothing may be pinned meanwhile: a fork that waits for the same lock keeps pages from being fetched.
+long issue_without_threads(const Call& call) {
+  SignalsBlocked blocked;
+  return guard_pager()->call_without_threads([&] { return issue(call); });
+}
+
+// Most kinds are permitted to a process of several threads. After a change of the process or time namespace the kernel
+// refuses new threads, so those of Farside must stay.
+long unshare_call(const Call& call) {
+  constexpr long kNoMoreThreads = CLONE_NEWPID | CLONE_NEWTIME;
+  bool last_threads = (call.arg[0] & kNoMoreThreads) != 0;
+  long r = issue(call);
+  if (r == -EINVAL) {
+    Call part = call;
+    part.arg[0] &= ~kNoMoreThreads;
+    r = issue_without_threads(part);
+    part.arg[0] = call.arg[0] & kNoMoreThreads;
+    if (r == 0 && last_threads) r = issue(part);
+  }
+  if (r == 0 && last_threads) guard_pager()->keep_threads();
+  return r;
+}
+
 bool identity_call(const Call& call, long* result) {
   switch (call.number) {
     case SYS_unshare:
+      *result = unshare_call(call);
+      return true;
     case SYS_setns:
+      *result = issue(call);
+      if (*result == -EINVAL) *result = issue_without_threads(call);
+      return true;
     case SYS_setuid:
     case SYS_setgid:
     case SYS_setreuid:
@@ -200,13 +233,11 @@ bool identity_call(const Call& call, long* result) {
     case SYS_setfsgid:
     case SYS_setgroups:
     case SYS_capset:
-      break;
+      *result = table_call(call, issue_without_threads);
+      return true;
     default:
       return false;
   }
-  SignalsBlocked blocked;
-  *result = guard_pager()->call_without_threads([&] { return table_call(call); });
-  return true;
 }
 
 bool descriptor_call(const Call& call, long* result) {

@@ -301,12 +301,12 @@ bool has_far_argument(const Call& call) {
 
 }  // namespace
 
-long table_call(const Call& call) {
-  if (!has_far_argument(call)) return issue(call);
+long table_call(const Call& call, long (*issue_pinned)(const Call&)) {
+  if (!has_far_argument(call)) return issue_pinned(call);
   if (call.number < 0 || call.number >= kCalls || !kTable.entry[call.number].known) return unknown_call(call);
   Pins pins(call.stack_pointer);
   for (int i = 0; i < 6; i++) pin_argument(pins, kTable.entry[call.number].arg[i], call, i);
-  return issue(call);
+  return issue_pinned(call);
 }
 
 }  // namespace farside::preload

@@ -136,42 +136,40 @@ int commit(Mappings::iterator it) {
   return 0;
 }
 
-// Far memory of the addresses again, after something else was mapped there.
-void restore(std::byte* address, size_t bytes) {
-  Status adopted = g_pager->adopt(address, bytes);
+Mappings::iterator list(std::byte* address, size_t bytes, Kind kind) {
+  if (!in_far_space(address)) g_any_outside.store(true);
+  return mappings().insert_or_assign(number(address), Mapping{number(address) + bytes, kind}).first;
+}
+
+// Free addresses of the far space again, after something else was mapped there. moved_away: it is not mapped any more,
+// and the kernel may have mapped something new there.
+void restore(std::byte* address, size_t bytes, bool moved_away = false) {
+  Status adopted = moved_away ? g_pager->adopt_unmapped(address, bytes) : g_pager->adopt(address, bytes);
   if (adopted.ok()) return g_pager->release(address, bytes);
-  log(LogLevel::kWarning, "{} bytes of the far space are lost: {}", bytes, adopted.text());
-  os::munmap(address, bytes);
+  list(address, bytes, Kind::kForeign);
 }
 
 // Drops the mapping. Its addresses in the far space are free afterwards; outside, they stay mapped until the caller
 // unmaps or replaces them.
-void drop(Mappings::iterator it) {
+void drop(Mappings::iterator it, bool moved_away = false) {
   std::byte* address = pointer(it->first);
   size_t bytes = it->second.end - it->first;
   Kind kind = it->second.kind;
   mappings().erase(it);
   if (kind == Kind::kFar) g_pager->decommit(address, bytes);
-  if (kind == Kind::kForeign) return restore(address, bytes);
+  if (kind == Kind::kForeign) return restore(address, bytes, moved_away);
   if (in_far_space(address)) g_pager->release(address, bytes);
   else if (kind == Kind::kFar) g_pager->abandon(address, bytes);
 }
 
 int ignore_gap(uint64_t, uint64_t) { return 0; }
 
-void remove(uint64_t begin, uint64_t end) {
-  for_each_mapping(
-      begin, end,
-      [](Mappings::iterator it) {
-        drop(it);
-        return 0;
-      },
-      ignore_gap);
-}
-
-Mappings::iterator list(std::byte* address, size_t bytes, Kind kind) {
-  if (!in_far_space(address)) g_any_outside.store(true);
-  return mappings().insert_or_assign(number(address), Mapping{number(address) + bytes, kind}).first;
+void remove(uint64_t begin, uint64_t end, bool moved_away = false) {
+  auto visit = [&](Mappings::iterator it) {
+    drop(it, moved_away);
+    return 0;
+  };
+  for_each_mapping(begin, end, visit, ignore_gap);
 }
 
 // Lists a reservation; commits and protects it, unless it is only a reservation. On failure it is dropped.
@@ -200,13 +198,14 @@ long near_mmap(void* address, size_t bytes, int protection, int flags, int fd, o
   return near;
 }
 
-// The error with which the kernel would refuse the mapping at any address; 0: none. A call with MAP_FIXED that fails
-// must not have dropped what was there.
+// The error with which the kernel would refuse to map the file, at any address; 0: none. A call with MAP_FIXED that
+// fails must not have dropped what was there. Drivers may refuse other places and sizes, which says nothing.
 int refusal(int protection, int flags, int fd, off_t offset) {
+  if (flags & (MAP_ANONYMOUS | MAP_HUGETLB)) return 0;
   long r = os::mmap(nullptr, kPageSize, protection, flags & ~(MAP_FIXED | MAP_FIXED_NOREPLACE), fd, offset);
-  if (is_error(r)) return static_cast<int>(r);
-  os::munmap(reinterpret_cast<void*>(r), kPageSize);
-  return 0;
+  if (!is_error(r)) os::munmap(reinterpret_cast<void*>(r), kPageSize);
+  bool final = r == -EBADF || r == -EACCES || r == -EPERM || r == -ENODEV;
+  return final ? static_cast<int>(r) : 0;
 }
 
 // Takes a range of the far space, whatever is mapped there.
@@ -240,6 +239,12 @@ long map_in_space(std::byte* address, size_t bytes, int protection, int flags, i
   return enter_foreign(address, bytes, [&] { return near_mmap(address, bytes, protection, fixed, fd, offset); });
 }
 
+// Maps near memory where page numbers were not granted.
+long near_instead(std::byte* address, size_t bytes, int protection, int flags) {
+  int fixed = (flags & ~(MAP_FIXED_NOREPLACE | MAP_POPULATE)) | MAP_FIXED;
+  return os::mmap(address, bytes, protection, fixed, -1, 0);
+}
+
 // Maps memory at a place that the kernel grants: where the program wants it, or wherever a reservation fits that is
 // larger than the far space. It is far from the moment when it is committed, at once or later.
 long map_outside(std::byte* wanted, size_t bytes, int protection, int flags) {
@@ -247,8 +252,11 @@ long map_outside(std::byte* wanted, size_t bytes, int protection, int flags) {
   if (is_error(r)) return r;
   std::byte* address = pointer(static_cast<uint64_t>(r));
   long entered = enter(address, bytes, protection);
-  if (entered == -ENOSPC) return r;  // no page numbers are left: the memory is near
-  if (is_error(entered)) os::munmap(address, bytes);
+  if (!is_error(entered)) return entered;
+  if (entered == -ENOSPC) return near_instead(address, bytes, protection, flags);
+  // The server is full. What the program does not expect to be backed by memory is near.
+  if (entered == -ENOMEM && (flags & MAP_NORESERVE)) return near_instead(address, bytes, protection, flags);
+  os::munmap(address, bytes);
   return entered;
 }
 
@@ -310,8 +318,33 @@ void enable_far_mappings(pager::Pager* pager) {
   g_pager = pager;
 }
 
+void inherit_far_memory(bool inherit) {
+  Locked locked;
+  g_pager->inherit_in_fork(inherit);
+}
+
 void lock_mappings() { g_mutex.lock(); }
 void unlock_mappings() { g_mutex.unlock(); }
+
+namespace {
+
+// Where a range crosses the border of the far space; 0: nowhere. Both parts belong to the program: mappings may adjoin.
+size_t until_border(const void* address, size_t bytes) {
+  if (!g_pager) return 0;
+  uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
+  uint64_t low = number(g_pager->base()), high = low + g_pager->space_bytes();
+  if (begin < low && end > low) return low - begin;
+  return begin >= low && begin < high && end > high ? high - begin : 0;
+}
+
+// Applies a call to the parts of such a range, one after the other.
+template <typename Apply>
+long apply_to_parts(void* address, size_t bytes, size_t first, Apply apply) {
+  long r = apply(address, first);
+  return r != 0 ? r : apply(static_cast<std::byte*>(address) + first, bytes - first);
+}
+
+}  // namespace
 
 long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
   bool fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE);
@@ -319,6 +352,7 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
     if (bytes == 0 || !is_aligned(number(address), kPageSize)) return -EINVAL;
     return map_in_space(static_cast<std::byte*>(address), align_up(bytes, kPageSize), protection, flags, fd, offset);
   }
+  if (fixed && until_border(address, bytes) > 0) return -ENOMEM;  // no program could have such a place
   if (g_pager && fixed) return map_fixed_outside(address, bytes, protection, flags, fd, offset);
   if (!g_pager || !wants_far(bytes, flags)) return near_mmap(address, bytes, protection, flags, fd, offset);
   bytes = align_up(bytes, kPageSize);
@@ -327,7 +361,9 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
   if (in_far_space(hint) && g_pager->reserve_at(hint, bytes)) return enter(hint, bytes, protection);
   if (hint && !in_far_space(hint)) {
     long r = map_outside(hint, bytes, protection, flags | MAP_FIXED_NOREPLACE);
-    if (!is_error(r)) return r;
+    bool near = !is_error(r) && protection != PROT_NONE && !is_listed_as(static_cast<uint64_t>(r), Kind::kFar);
+    if (near) os::munmap(pointer(static_cast<uint64_t>(r)), bytes);  // far memory elsewhere is better
+    else if (!is_error(r)) return r;
   }
   if (std::byte* place = g_pager->reserve(bytes, bytes >= 2 * kMiB ? 2 * kMiB : kPageSize))
     return enter(place, bytes, protection);
@@ -336,6 +372,7 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
 }
 
 long far_munmap(void* address, size_t bytes) {
+  if (size_t first = until_border(address, bytes)) return apply_to_parts(address, bytes, first, far_munmap);
   if (!may_be_listed(address)) return os::munmap(address, bytes);
   if (bytes == 0 || !is_aligned(number(address), kPageSize)) return -EINVAL;
   Locked locked;
@@ -347,7 +384,6 @@ namespace {
 
 // Moves what is not far memory into the far space, as V8 does with its code.
 long move_into_space(void* from, size_t old_bytes, size_t new_bytes, int flags, std::byte* place) {
-  if (!is_aligned(number(place), kPageSize) || new_bytes == 0) return -EINVAL;
   new_bytes = align_up(new_bytes, kPageSize);
   if (!take_place(place, new_bytes)) return -ENOMEM;
   return enter_foreign(place, new_bytes,
@@ -356,9 +392,13 @@ long move_into_space(void* from, size_t old_bytes, size_t new_bytes, int flags, 
 
 // mremap of what is not far memory, but may lie in the far space or be moved there.
 long remap_foreign(void* address, size_t old_bytes, size_t new_bytes, int flags, void* new_address) {
-  Locked locked;
   bool fixed = (flags & MREMAP_FIXED) != 0;
   uint64_t begin = number(address), end = begin + align_up(old_bytes, kPageSize);
+  uint64_t to = number(new_address), to_end = to + align_up(new_bytes, kPageSize);
+  bool overlap = to < end && begin < to_end;
+  if (new_bytes == 0 || !is_aligned(begin, kPageSize)) return -EINVAL;
+  if (fixed && (!(flags & MREMAP_MAYMOVE) || !is_aligned(to, kPageSize) || overlap)) return -EINVAL;
+  Locked locked;
   if (in_far_space(address) && new_bytes < old_bytes && !fixed) {
     remove(begin + align_up(new_bytes, kPageSize), end);
     return reinterpret_cast<long>(address);
@@ -371,7 +411,7 @@ long remap_foreign(void* address, size_t old_bytes, size_t new_bytes, int flags,
     r = os::call(SYS_mremap, address, old_bytes, new_bytes, flags, new_address);
   }
   bool moved = !is_error(r) && static_cast<uint64_t>(r) != begin && old_bytes > 0 && !(flags & kDontUnmap);
-  if (moved) remove(begin, end);
+  if (moved) remove(begin, end, true);
   return r;
 }
 
@@ -432,6 +472,8 @@ int protect(Mappings::iterator it, int protection) {
 }  // namespace
 
 long far_mprotect(void* address, size_t bytes, int protection) {
+  auto part = [&](void* at, size_t size) { return far_mprotect(at, size, protection); };
+  if (size_t first = until_border(address, bytes)) return apply_to_parts(address, bytes, first, part);
   if (!may_be_listed(address)) return os::mprotect(address, bytes, protection);
   if (!is_aligned(number(address), kPageSize)) return -EINVAL;
   uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
@@ -443,6 +485,14 @@ long far_mprotect(void* address, size_t bytes, int protection) {
   return for_each_mapping(
       begin, end, [&](Mappings::iterator it) { return protect(it, protection); },
       [&](uint64_t from, uint64_t to) { return outside ? os::mprotect(pointer(from), to - from, protection) : 0; });
+}
+
+long far_pkey_mprotect(void* address, size_t bytes, int protection, int key) {
+  if (may_be_listed(address)) {
+    long r = far_mprotect(address, bytes, protection);
+    if (r != 0) return r;
+  }
+  return os::call(SYS_pkey_mprotect, address, bytes, protection, key);
 }
 
 namespace {
@@ -477,6 +527,8 @@ long advise(std::byte* address, size_t bytes, int advice) {
 }  // namespace
 
 long far_madvise(void* address, size_t bytes, int advice) {
+  auto part = [&](void* at, size_t size) { return far_madvise(at, size, advice); };
+  if (size_t first = until_border(address, bytes)) return apply_to_parts(address, bytes, first, part);
   if (!may_be_listed(address)) return os::madvise(address, bytes, advice);
   if (!is_aligned(number(address), kPageSize)) return -EINVAL;
   uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
@@ -488,11 +540,16 @@ long far_madvise(void* address, size_t bytes, int advice) {
     size_t size = it->second.end - it->first;
     return static_cast<int>(kernels ? os::madvise(at, size, advice) : advise(at, size, advice));
   };
+  // Of parts that are not mapped the kernel reports ENOMEM, after it has advised the others.
+  bool hole = false;
   auto gap = [&](uint64_t from, uint64_t to) {
-    return static_cast<int>(outside ? os::madvise(pointer(from), to - from, advice)
-                                    : advise(pointer(from), to - from, advice));
+    if (!outside) return static_cast<int>(advise(pointer(from), to - from, advice));
+    int r = os::madvise(pointer(from), to - from, advice);
+    hole = hole || r == -ENOMEM;
+    return r == -ENOMEM ? 0 : r;
   };
-  return for_each_mapping(begin, end, visit, gap);
+  int error = for_each_mapping(begin, end, visit, gap);
+  return error == 0 && hole ? -ENOMEM : error;
 }
 
 long far_mlock(long call_number, void* address, size_t bytes, long flags) {

@@ -18,10 +18,14 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
 long far_munmap(void* address, size_t bytes);
 long far_mremap(void* address, size_t old_bytes, size_t new_bytes, int flags, void* new_address);
 long far_mprotect(void* address, size_t bytes, int protection);
+long far_pkey_mprotect(void* address, size_t bytes, int protection, int key);
 long far_madvise(void* address, size_t bytes, int advice);
 // mlock of far memory succeeds without effect, with one warning: it would defeat the purpose of far memory. mlockall
 // likewise, since it would fetch all of far space. Other calls are passed to the kernel.
 long far_mlock(long number, void* address, size_t bytes, long flags);
+
+// As Pager::inherit_in_fork, while no mapping changes.
+void inherit_far_memory(bool inherit);
 
 // For fork: the list must not be locked by another thread when the process is copied.
 void lock_mappings();

@@ -122,11 +122,32 @@ static void namespaces(void) {
   use_far_memory(7);
 }
 
+// The kernel lets a process create no more threads after this, so Farside's must stay.
+static void process_namespace(void) {
+  if (in_handler_mode()) return;
+  int flags[] = {CLONE_NEWPID, CLONE_NEWUSER | CLONE_NEWPID};
+  for (int i = 0; i < 2; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      if (unshare(flags[i]) != 0) _exit(errno == EPERM || errno == ENOSPC ? 0 : 1);
+      use_far_memory(8);
+      pid_t first = fork();
+      if (first == 0) {
+        use_far_memory(9);
+        _exit(getpid() == 1 ? 5 : 6);
+      }
+      CHECK(ended_with(first, 5));
+      CHECK(i == 1 || setresuid(65534, 65534, 65534) == 0);
+      use_far_memory(10);
+      _exit(0);
+    }
+    CHECK(ended_with(child, 0));
+  }
+}
+
 int main(int argc, char** argv) {
-  static const struct test_case cases[] = {{"last_thread", last_thread},
-                                           {"fork_in_thread", fork_in_thread},
-                                           {"credentials", credentials},
-                                           {"namespaces", namespaces},
-                                           {NULL, NULL}};
+  static const struct test_case cases[] = {
+      {"last_thread", last_thread}, {"fork_in_thread", fork_in_thread},       {"credentials", credentials},
+      {"namespaces", namespaces},   {"process_namespace", process_namespace}, {NULL, NULL}};
   return run_case(argc, argv, cases);
 }
