@@ -131,15 +131,15 @@ thread_local int t_number = 17;
 
 struct ServiceWork {
   std::atomic<int> runs{0}, tid{0};
-  os::SignalSet mask = 0;
-  int number = 0;  // its thread-local variable, as it found it
-  double quotient = 0;
+  std::atomic<os::SignalSet> mask{0};
+  std::atomic<int> number{0};  // its thread-local variable, as it found it
 
   static void run(void* argument) {
     auto& work = *static_cast<ServiceWork*>(argument);
-    work.number = t_number++;
-    work.quotient = 1.0 / (work.number - 7);
-    os::sigprocmask(SIG_SETMASK, nullptr, &work.mask);
+    work.number.store(t_number++);
+    os::SignalSet mask = 0;
+    os::sigprocmask(SIG_SETMASK, nullptr, &mask);
+    work.mask.store(mask);
     work.tid.store(os::gettid());
     work.runs.fetch_add(1);
   }
@@ -154,11 +154,11 @@ TEST(ServiceThread, HasStorageOfItsOwnAndBlocksSignals) {
     thread.join();
     EXPECT_EQ(work.runs.load(), round);
     EXPECT_NE(work.tid.load(), os::gettid());
-    EXPECT_NE(work.mask & os::signal_bit(SIGUSR1), 0u);
+    EXPECT_NE(work.mask.load() & os::signal_bit(SIGUSR1), 0u);
     EXPECT_TRUE(os::thread_is_gone(os::getpid(), work.tid.load()));
   }
-  EXPECT_GE(work.number, 17);
-  EXPECT_LT(work.number, 20);  // never the 99 of this thread
+  EXPECT_GE(work.number.load(), 17);
+  EXPECT_LT(work.number.load(), 20);  // never the 99 of this thread
   EXPECT_EQ(t_number, 99);
 }
 
@@ -180,7 +180,7 @@ TEST(ServiceThread, StartsAgainInTheChildOfAFork) {
     thread.reset_in_child();
     bool started = thread.start(ServiceWork::run, &work) == 0;
     if (started) thread.join();
-    _exit(started && work.runs.load() == 2 && work.number == 17 ? 0 : 1);
+    _exit(started && work.runs.load() == 2 && work.number.load() == 17 ? 0 : 1);
   }
   int status = -1;
   EXPECT_EQ(waitpid(child, &status, 0), child);
