@@ -86,9 +86,9 @@ TEST(ChartTest, PanelsOfOtherSeriesHaveAnotherLegend) {
 
 TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
   json document = measure_policies({.pages = 500, .accesses = 5000, .shares = {10, 60}, .quiet = true});
-  ASSERT_EQ(document["traces"].size(), 4u);
+  ASSERT_EQ(document["traces"].size(), 6u);
   for (const json& trace : document["traces"]) {
-    EXPECT_EQ(trace["curves"].size(), 11u);
+    EXPECT_EQ(trace["curves"].size(), 13u);
     for (const json& curve : trace["curves"]) {
       ASSERT_EQ(curve["points"].size(), 2u);
       for (const json& point : curve["points"]) {
@@ -98,8 +98,8 @@ TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
     }
   }
   EXPECT_NE(policies_text(document).find("probation 30%"), std::string::npos);
-  EXPECT_EQ(policies_charts(document).size(), 4u);
-  EXPECT_EQ(policies_charts(document)[0].series.size(), 8u);
+  EXPECT_EQ(policies_charts(document).size(), 6u);
+  EXPECT_EQ(policies_charts(document)[0].series.size(), 10u);
 }
 
 TEST(RedisCsvTest, ColumnsAreFoundByName) {

@@ -35,6 +35,8 @@ Candidate of_probation(const char* name, double share) {
 
 const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = {
+      of_policy("2q", PolicyKind::kTwoQueue, Known::kFaults),
+      of_policy("2q, hints", PolicyKind::kTwoQueue, Known::kUses),
       of_policy("fifo", PolicyKind::kFifo, Known::kFaults),
       of_policy("second-chance", PolicyKind::kSecondChance, Known::kFaults),
       of_policy("second-chance, hints", PolicyKind::kSecondChance, Known::kUses),
@@ -51,8 +53,12 @@ const std::vector<Candidate>& candidates() {
 }
 
 std::vector<Trace> make_traces(const PoliciesSettings& s) {
-  return {pager::zipf_trace(s.pages, 0.8, s.accesses, s.seed), pager::zipf_trace(s.pages, 0.99, s.accesses, s.seed + 1),
-          pager::scan_zipf_trace(s.pages, 0.99, s.accesses, s.seed + 2), pager::loop_trace(s.pages, s.accesses)};
+  return {pager::zipf_trace(s.pages, 0.8, s.accesses, s.seed),
+          pager::zipf_trace(s.pages, 0.99, s.accesses, s.seed + 1),
+          pager::scan_zipf_trace(s.pages, 0.99, s.accesses, s.seed + 2),
+          pager::loop_trace(s.pages, s.accesses),
+          pager::phases_trace(s.pages, 7, s.accesses, s.seed + 3),
+          pager::hot_stream_trace(s.pages, s.pages / 5, 50, 10 * s.accesses, s.seed + 4)};
 }
 
 json point_of(const Outcome& o, unsigned share) {

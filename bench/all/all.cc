@@ -24,7 +24,7 @@ namespace {
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
-constexpr const char* kPlainPolicy = "second-chance";
+constexpr const char* kPlainPolicy = "2q";
 constexpr uint64_t kProcessAllowance = 8 * kMiB;  // code, stacks and page tables count in the limit, too
 constexpr unsigned kTracedShare = 25;
 constexpr double kMinLimit = 10, kLimitWithoutNative = 300;  // seconds

@@ -10,14 +10,14 @@ namespace farside::bench {
 namespace {
 
 const Application kApplications[] = {
-    {"psrs_sort", "second-chance"},
-    {"analytics", "second-chance"},
+    {"psrs_sort", "2q"},
+    {"analytics", "2q"},
     {"web_frontend", "priority"},
-    {"kv_server", "second-chance"},
-    {"checksum_scan", "second-chance"},
-    {"gups", "second-chance"},
+    {"kv_server", "2q"},
+    {"checksum_scan", "2q"},
+    {"gups", "2q"},
     {"cross_sections", "priority"},
-    {"word_count", "second-chance"},
+    {"word_count", "2q"},
     {"pagerank", "priority"},
     // Its request rate is fixed. The compared value is the number of requests that a closed loop completes.
     {"memcached_load", nullptr, "capacity_per_s", {"--operations", "10000", "--rates", "5000,10000,20000,40000,80000"}},

@@ -11,15 +11,15 @@
 namespace farside {
 
 enum class FaultMode { kAuto, kSignal, kHandler };
-enum class PolicyKind { kFifo, kSecondChance, kLru, kPriority };
-inline constexpr unsigned kPolicyKinds = 4;
+enum class PolicyKind { kFifo, kSecondChance, kLru, kPriority, kTwoQueue };
+inline constexpr unsigned kPolicyKinds = 5;
 inline constexpr unsigned kMaxEvictors = 8;
 // How far objects are fetched: per segment, according to the share of it that was accessed; or all by one path.
 enum class Paths { kHybrid, kPageOnly, kObjectOnly };
 // What is written back of a changed page: the whole page, its changed cache lines, or what measures faster.
 enum class WriteBack { kAuto, kPage, kLine };
 
-// "fifo", "second-chance", "lru", "priority"; followed by a zero byte.
+// "fifo", "second-chance", "lru", "priority", "2q"; followed by a zero byte.
 std::string_view policy_name(PolicyKind kind);
 bool policy_from_name(std::string_view name, PolicyKind* kind);
 
@@ -30,7 +30,7 @@ struct Options {
   uint64_t patience_ns = 25'000'000'000;  // how long to wait for memory servers that do not reply
   char token[128] = "";                   // secret for the server
   FaultMode fault = FaultMode::kAuto;
-  PolicyKind policy = PolicyKind::kSecondChance;
+  PolicyKind policy = PolicyKind::kTwoQueue;
   unsigned evictors = 0;  // maximum, 1 .. kMaxEvictors; 0: one for every four processors
   bool prefetch = true;
   Paths paths = Paths::kHybrid;

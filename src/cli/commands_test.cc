@@ -56,7 +56,7 @@ TEST(CommandsTest, TheDescriptionNamesCommandsOptionsAndChoices) {
   EXPECT_NE(document["commands"][0]["footer"].get<std::string>().find("Examples:\n  "), std::string::npos);
   std::map<std::string, nlohmann::json> options;
   for (const nlohmann::json& option : document["commands"][0]["options"]) options[option["names"].back()] = option;
-  EXPECT_EQ(options["--policy"]["choices"], nlohmann::json({"fifo", "second-chance", "lru", "priority"}));
+  EXPECT_EQ(options["--policy"]["choices"], nlohmann::json({"2q", "fifo", "second-chance", "lru", "priority"}));
   EXPECT_EQ(options["--local"]["value"], "VALUE");
   EXPECT_EQ(options["--quiet"]["value"], "");
   for (const nlohmann::json& variable : document["environment"]) EXPECT_TRUE(options.contains(variable["flag"]));

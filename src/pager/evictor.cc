@@ -96,7 +96,7 @@ size_t Evictor::select(Batch& batch) {
   FARSIDE_CHECK(batch.unwritten == 0);
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
-  size_t wanted = std::clamp<size_t>(c_.frames.missing() / 2, kMinBatchPages, kBatchPages);
+  size_t wanted = std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages);
   size_t found = preferred_.take({candidates, wanted});
   if (found < wanted) found += c_.policy.select(index_, {candidates + found, wanted - found});
   for (size_t i = 0; i < found; i++) {
@@ -218,7 +218,7 @@ void Evictor::release_clean(Batch& batch) {
     if (c_.table[batch.pages[i]].load().has(PageWord::kDirty)) continue;
     PageWord old = c_.table[batch.pages[i]].update([&](PageWord w) {
       PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
-      return w.with_state(to).without(PageWord::kHot | PageWord::kPrefetched | PageWord::kCow).with_epoch(epoch);
+      return w.with_state(to).without(PageWord::kHot | PageWord::kCow).with_epoch(epoch);
     });
     FARSIDE_CHECK(old.is(PageState::kEvicting) && !old.has(PageWord::kDirty));
     if (!old.has(PageWord::kStored)) emptied++;
@@ -365,7 +365,7 @@ void Evictor::finish(Batch& batch) {
   uint16_t epoch = c_.frames.epoch();
   for (size_t i = 0; i < batch.dirty_count; i++) {
     PageWord old = c_.table[batch.dirty[i]].update([&](PageWord w) {
-      constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kPrefetched | PageWord::kCow;
+      constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kCow;
       return w.with_state(PageState::kFar).without(kGone).with(PageWord::kStored).with_epoch(epoch);
     });
     FARSIDE_CHECK(old.is(PageState::kEvicting) && old.has(PageWord::kDirty));

@@ -187,11 +187,6 @@ void EvictorGroup::reset_in_child() {
   }
 }
 
-bool EvictorGroup::evicted_recently(PageWord word) const {
-  auto age = static_cast<uint16_t>(c_.frames.epoch() - word.epoch());
-  return age <= c_.frames.limit() / 4 / Frames::kEpochPages;
-}
-
 void EvictorGroup::add_counters(Stats& stats) const {
   for (const auto& e : evictors_) {
     for (size_t i = 0; e && i < kCounters; i++) stats.counters[i] += e->counters().get(static_cast<Counter>(i));

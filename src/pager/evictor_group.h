@@ -67,9 +67,6 @@ class EvictorGroup {
   // evictor would free a frame.
   bool available() const { return working_.load() > 0 && !pausing_.load(std::memory_order_relaxed); }
 
-  // True if the page was evicted within about the last quarter of a budget of evictions.
-  bool evicted_recently(PageWord word) const;
-
   void add_counters(Stats& stats) const;
   bool owns_fd(int fd) const;
 

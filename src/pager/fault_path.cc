@@ -117,7 +117,7 @@ void FaultPath::suspend_fiber(ThreadSlot& t, PageIndex page) {
 // writes.
 bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutcome* outcome) {
   FARSIDE_DCHECK(word.is(PageState::kNear) && !word.has(PageWord::kUpgrading));
-  PageWord changed = word.with(PageWord::kDirty | PageWord::kHot | PageWord::kUpgrading | PageWord::kWriteFollows)
+  PageWord changed = word.with(PageWord::kDirty | PageWord::kUpgrading | PageWord::kWriteFollows)
                          .without(PageWord::kCow | PageWord::kPrefetched);
   if (!c_.table[page].try_change(word, changed)) return false;
   inject::pause("fault:upgrading");
@@ -167,7 +167,6 @@ bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bo
   Claim claim;
   claim.pages[claim.count++] = page;
   claim.write = write;
-  claim.hot = state == PageState::kFar && c_.evictors.evicted_recently(word);
   Window next;
   if (prefetch_) next = claim_stream(t, claim, state);
   if (!write && claim.count == 1) claim.write = presume_write(t, page, word);
@@ -185,7 +184,7 @@ bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bo
 Window FaultPath::claim_stream(ThreadSlot& t, Claim& claim, PageState state) {
   Window window = t.prefetcher.on_fault(claim.pages[0]);
   bool far = state == PageState::kFar;
-  if (far && t.prefetcher.used_window() > 0) t.counters.add(Counter::kPrefetchUsed, t.prefetcher.used_window());
+  if (far) fetches_.record_used_window(t);
   if (window.count == 0) return {};
   // Untouched pages are mapped ahead of a stream of writes only: a page that is only read costs nothing until then.
   unsigned reached = far || claim.write ? fetches_.claim_window(t, claim, window, state) : 0;

@@ -60,13 +60,19 @@ void FetchPath::take_frame(ThreadSlot& t) {
 
 bool FetchPath::claim(ThreadSlot& t, PageIndex page, PageWord word) {
   FARSIDE_DCHECK(word.is(PageState::kFar) || word.is(PageState::kUntouched));
-  if (c_.table[page].try_change(word, word.with_state(PageState::kFetching).with_owner(t.index))) return true;
-  t.spare_frames.put(1);
-  return false;
+  bool hot = word.is(PageState::kFar) && !word.has(PageWord::kPrefetched) &&
+             c_.policy.is_hot(t.index, word, c_.frames.age_of(word.epoch()), c_.frames.limit());
+  PageWord claimed = word.with_state(PageState::kFetching).with_owner(t.index).without(PageWord::kPrefetched);
+  if (hot) claimed = claimed.with(PageWord::kHot);
+  if (!c_.table[page].try_change(word, claimed)) {
+    t.spare_frames.put(1);
+    return false;
+  }
+  return true;
 }
 
 unsigned FetchPath::claim_window(ThreadSlot& t, Claim& claimed, const Window& window, PageState state) {
-  constexpr uint64_t kMaxShare = 32;  // of the budget, for one window
+  constexpr uint64_t kMaxShare = 64;  // of the budget, for one window
   auto wanted = static_cast<unsigned>(std::min<uint64_t>(window.count, c_.frames.limit() / kMaxShare));
   int64_t page = window.from;
   unsigned reached = 0;
@@ -167,9 +173,21 @@ bool FetchPath::finish_own(ThreadSlot& t, PageIndex page) {
   }
   if (!marker) return true;
   Window window = t.prefetcher.on_fault(page);
-  t.counters.add(Counter::kPrefetchUsed, t.prefetcher.used_window());
+  record_used_window(t);
   start_next_window(t, window, write);
   return true;
+}
+
+void FetchPath::record_used_window(ThreadSlot& t) {
+  unsigned used = t.prefetcher.used_window();
+  if (used == 0) return;
+  Window passed = t.prefetcher.passed();
+  for (unsigned i = 1; i <= passed.count; i++) {
+    int64_t page = passed.from + passed.stride * static_cast<int64_t>(i);
+    AtomicPageWord& word = c_.table[static_cast<PageIndex>(page)];
+    if (!word.load().has(PageWord::kPrefetched)) continue;
+    if (word.clear(PageWord::kPrefetched).has(PageWord::kPrefetched)) t.counters.add(Counter::kPrefetchUsed);
+  }
 }
 
 // Waits for a read and maps its pages. The owner's queue is locked, here and down to has_arrived.
@@ -331,9 +349,9 @@ void FetchPath::publish(ThreadSlot& t, const Claim& claim, unsigned begin, unsig
   unsigned asked = claim.ahead ? 0 : 1;
   if (claim.write) t.counters.add(Counter::kPresumedDirty, end - std::min(end, std::max(begin, asked)));
   for (unsigned i = begin; i < end; i++) {
-    uint64_t extra = i >= asked ? (stored ? PageWord::kPrefetched : 0) : (claim.hot ? PageWord::kHot : 0);
-    PageWord old =
-        c_.table[claim.pages[i]].update([&](PageWord w) { return w.with_state(PageState::kNear).with(flags | extra); });
+    uint64_t extra = i >= asked ? (stored ? PageWord::kPrefetched : 0) : 0;
+    PageWord old = c_.table[claim.pages[i]].update(
+        [&](PageWord w) { return w.with_state(PageState::kNear).with_owner(0).with(flags | extra); });
     FARSIDE_CHECK(old.is(PageState::kFetching));
     c_.policy.insert(t.index, claim.pages[i]);
   }

@@ -57,6 +57,8 @@ class FetchPath {
   void fetch(const Caller& caller, const Claim& claim);
   // Starts a read of the stream's next window while the program uses the present one.
   void start_next_window(ThreadSlot& thread, const Window& window, bool write);
+  // The last fault showed that a stream has used its window: records it in the pages.
+  void record_used_window(ThreadSlot& thread);
 
   // ---- Completion ----
 

@@ -23,6 +23,8 @@ struct Row {
 };
 constexpr Row kRows[] = {
     {"fifo", PolicyKind::kFifo, Known::kFaults},
+    {"2q", PolicyKind::kTwoQueue, Known::kFaults},
+    {"2q, hints", PolicyKind::kTwoQueue, Known::kUses},
     {"second-chance", PolicyKind::kSecondChance, Known::kFaults},
     {"second-chance, hints", PolicyKind::kSecondChance, Known::kUses},
     {"lru", PolicyKind::kLru, Known::kFaults},
@@ -36,8 +38,10 @@ class HitRates : public testing::Test {
   using Rates = std::map<int, double>;
 
   static void SetUpTestSuite() {
-    for (const Trace& trace : {zipf_trace(kPages, 0.8, kLength, 1), zipf_trace(kPages, 0.99, kLength, 2),
-                               scan_zipf_trace(kPages, 0.99, kLength, 3), loop_trace(kPages, kLength)}) {
+    for (const Trace& trace :
+         {zipf_trace(kPages, 0.8, kLength, 1), zipf_trace(kPages, 0.99, kLength, 2),
+          scan_zipf_trace(kPages, 0.99, kLength, 3), loop_trace(kPages, kLength), phases_trace(kPages, 7, kLength, 4),
+          hot_stream_trace(kPages, kPages / 5, 50, 10 * kLength, 4)}) {
       print_head(trace);
       auto simulate = [&](const char* name, auto simulation) {
         Rates& rates = s_rates[trace.name][name];
@@ -110,11 +114,39 @@ TEST_F(HitRates, AScanDisplacesLittleWithLruAndNothingWithPriority) {
   EXPECT_GT(rate("scan + zipf 0.99", "priority, hints", 50), 48);
 }
 
-TEST_F(HitRates, ALoopLargerThanMemoryDefeatsAllButTheOptimum) {
+TEST_F(HitRates, OfALoopLargerThanMemoryTwoQueuesKeepAPart) {
   for (int share : kShares) {
-    for (const Row& r : kRows) EXPECT_LT(rate("loop", r.name, share), 1) << r.name;
+    for (const Row& r : kRows) {
+      if (r.kind != PolicyKind::kTwoQueue) EXPECT_LT(rate("loop", r.name, share), 1) << r.name;
+      else EXPECT_GT(rate("loop", r.name, share), 0.7 * share) << share;
+    }
     EXPECT_NEAR(rate("loop", "optimum", share), share, 2.5);
   }
+}
+
+TEST_F(HitRates, TwoQueuesNeedNoHints) {
+  for (const char* trace : {"zipf 0.80", "zipf 0.99"}) {
+    for (int share : {10, 25, 50}) EXPECT_GT(rate(trace, "2q", share), rate(trace, "lru", share)) << trace << share;
+    for (int share : {75, 90}) EXPECT_GT(rate(trace, "2q", share), rate(trace, "fifo", share)) << trace << share;
+    EXPECT_GT(rate(trace, "2q", 10), rate(trace, "exact LRU", 10) + 2) << trace;
+  }
+}
+
+// The hot set is a fifth of the pages.
+TEST_F(HitRates, AStreamDoesNotDisplaceAHotSetFromTwoQueues) {
+  for (int share : {10, 25, 50})
+    EXPECT_GT(rate("scan + zipf 0.99", "2q", share), rate("scan + zipf 0.99", "exact LRU", share) + 8) << share;
+  for (int share : {25, 50, 75, 90})
+    EXPECT_GT(rate("hot set beside a stream", "2q", share), rate("hot set beside a stream", "exact LRU", share) - 0.6)
+        << share;
+  EXPECT_GT(rate("hot set beside a stream", "2q", 25), rate("hot set beside a stream", "fifo", 25) + 5);
+}
+
+// A quarter of the pages is used at a time. Each change of the phase costs two fetches of a page instead of one.
+TEST_F(HitRates, TwoQueuesFollowAChangeOfTheWorkingSet) {
+  EXPECT_GT(rate("phases", "2q", 25), rate("phases", "exact LRU", 25) - 5);
+  for (int share : {50, 75, 90})
+    EXPECT_GT(rate("phases", "2q", share), rate("phases", "exact LRU", share) - 1) << share;
 }
 
 // A reference string of textbooks, whose numbers of faults with three frames are known.
@@ -160,12 +192,42 @@ TEST_P(RealPager, HasTheSimulatedHitRate) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RealPager,
                          testing::Values(RealCase{PolicyKind::kFifo, 1}, RealCase{PolicyKind::kSecondChance, 1},
-                                         RealCase{PolicyKind::kLru, 1}, RealCase{PolicyKind::kLru, 4}),
+                                         RealCase{PolicyKind::kLru, 1}, RealCase{PolicyKind::kLru, 4},
+                                         RealCase{PolicyKind::kTwoQueue, 1}, RealCase{PolicyKind::kTwoQueue, 4}),
                          [](const auto& c) {
                            std::string name(policy_name(c.param.kind));
                            std::erase(name, '-');
                            return name + std::to_string(c.param.evictors);
                          });
+
+// What must come is the stream's pages, and each hot page once.
+TEST(TwoQueues, KeepAHotSetNearBesideAStream) {
+  constexpr PageIndex kHot = 12 * kMiB / kPageSize, kStream = 48 * kMiB / kPageSize;
+  constexpr int kPasses = 3;
+  Options options;
+  options.local = {16 * kMiB, 0};
+  options.space = kGiB;
+  PagerFixture pager(options, new LocalStore(kGiB, kGiB, true), Delivery::kSignal);
+  std::byte* memory = pager.allocate((kHot + kStream) * kPageSize);
+  memset(memory, 1, (kHot + kStream) * kPageSize);
+  auto fetched = [&] {
+    Stats stats = pager->stats();
+    return stats.get(Counter::kMajorFaults) + stats.get(Counter::kPrefetched);
+  };
+  auto use = [&](PageIndex page) { *reinterpret_cast<volatile std::byte*>(memory + page * kPageSize); };
+  uint64_t before = fetched();
+  std::mt19937 random(1);
+  for (PageIndex turn = 0; turn < kPasses * kStream; turn++) {
+    use(kHot + turn % kStream);
+    for (int i = 0; i < 50; i++) use(random() % kHot);
+  }
+  uint64_t came = fetched() - before;
+  printf("fetched %.2f times what must come\n", static_cast<double>(came) / (kPasses * kStream + kHot));
+  EXPECT_LT(came, 1.3 * (kPasses * kStream + kHot));
+  Stats stats = pager->stats();
+  EXPECT_GT(stats.get(Counter::kPrefetchUsed), stats.get(Counter::kPrefetched) / 2);
+  EXPECT_LE(stats.get(Counter::kPrefetchUsed), stats.get(Counter::kPrefetched));
+}
 
 }  // namespace
 }  // namespace farside::pager

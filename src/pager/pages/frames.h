@@ -89,7 +89,7 @@ class Frames {
 
   // Number of free frames below which the first evictor works. It stops when twice as many are free.
   uint64_t low_water() const {
-    uint64_t share = usable() / 16;
+    uint64_t share = usable() / 64;
     return share < 64 ? (usable() / 4 < 64 ? usable() / 4 : 64) : (share > 4096 ? 4096 : share);
   }
   bool low() const { return is_below(0); }
@@ -112,6 +112,7 @@ class Frames {
   uint64_t evicted() const { return evicted_.load(std::memory_order_relaxed); }
   // The same in units of kEpochPages, which fits into a page word.
   static constexpr uint64_t kEpochPages = 256;
+  uint64_t age_of(uint16_t epoch) const { return kEpochPages * static_cast<uint16_t>(this->epoch() - epoch); }
   uint16_t epoch() const { return static_cast<uint16_t>(evicted() / kEpochPages); }
 
   // Signalled when frames are released.

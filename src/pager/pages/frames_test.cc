@@ -290,18 +290,18 @@ TEST(FramesTest, ALimitThatIsRaisedWhileItShrinksStopsShrinking) {
   EXPECT_FALSE(frames.low());
 }
 
-TEST(FramesTest, LowWaterIsASixteenthWithinBounds) {
+TEST(FramesTest, LowWaterIsASixtyFourthWithinBounds) {
   auto low_water = [](uint64_t limit) {
     Frames frames;
     frames.set_limit(limit);
     return frames.low_water();
   };
-  EXPECT_EQ(low_water(4096 * 16), 4096u);
-  EXPECT_EQ(low_water(4096 * 16 + 16), 4096u);
+  EXPECT_EQ(low_water(4096 * 64), 4096u);
+  EXPECT_EQ(low_water(4096 * 64 + 64), 4096u);
   EXPECT_EQ(low_water(uint64_t{1} << 30), 4096u);
-  EXPECT_EQ(low_water(2048), 128u);
-  EXPECT_EQ(low_water(64 * 16), 64u);
-  EXPECT_EQ(low_water(64 * 16 - 1), 64u);  // not less than 64
+  EXPECT_EQ(low_water(128 * 64), 128u);
+  EXPECT_EQ(low_water(64 * 64), 64u);
+  EXPECT_EQ(low_water(64 * 64 - 1), 64u);  // not less than 64
   EXPECT_EQ(low_water(256), 64u);
   EXPECT_EQ(low_water(200), 50u);  // but no more than a quarter
   EXPECT_EQ(low_water(kMinUsable), kMinUsable / 4);
@@ -337,7 +337,7 @@ TEST(FramesTest, LevelsAreCrossedAtTheirFreeFrames) {
   Frames frames;
   frames.set_limit(kLimit);
   uint64_t mark = frames.low_water();
-  ASSERT_EQ(mark, 1024u);
+  ASSERT_EQ(mark, 256u);
   for (unsigned level = 0; level < 4; level++, mark /= 2) {
     ASSERT_TRUE(frames.try_take(kLimit - mark - frames.used()));
     EXPECT_FALSE(frames.is_below(level)) << level;

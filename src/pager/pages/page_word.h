@@ -32,7 +32,7 @@ class PageWord {
   static constexpr uint64_t kStored = 1u << 4;  // the server has a copy, which is out of date while the page is dirty
   static constexpr uint64_t kHot = 1u << 5;     // used again since it was fetched: the reference bit of the policies
   static constexpr uint64_t kCow = 1u << 6;     // write-protected by a fork although it may be dirty
-  static constexpr uint64_t kPrefetched = 1u << 7;  // fetched ahead, no use seen yet
+  static constexpr uint64_t kPrefetched = 1u << 7;  // fetched ahead in its last stay, no use seen
   static constexpr uint64_t kQueued = 1u << 8;      // has an entry in a queue of a policy
   static constexpr uint64_t kSealed = 1u << 9;      // the program removed read permission: must not be near
   static constexpr uint64_t kForeign = kSealed;     // of a kUnmapped page: a file or near memory may be at its address
@@ -46,7 +46,10 @@ class PageWord {
   static constexpr uint64_t kPinMask = uint64_t{0xffff} << kPinShift;
   static constexpr unsigned kEpochShift = 32;  // 16 bits: Frames::epoch() when the page was evicted
   static constexpr uint64_t kEpochMask = uint64_t{0xffff} << kEpochShift;
-  static constexpr unsigned kOwnerShift = 48;  // 16 bits: thread slot of the fetcher; in kEvicting see RangeOps::own
+  // 16 bits: in kFetching the thread slot of the fetcher; in kEvicting see RangeOps::own; near and far pages have flags
+  // of the policies there.
+  static constexpr unsigned kOwnerShift = 48;
+  static constexpr uint64_t kMain = uint64_t{1} << kOwnerShift;  // entered the main queue of 2q in its last stay
   static constexpr uint64_t kOwnerMask = uint64_t{0xffff} << kOwnerShift;
 
   constexpr PageWord() = default;

@@ -10,8 +10,9 @@ namespace farside::pager {
 template <bool kSecondChance>
 class FifoOrder {
  public:
+  using Shared = NothingShared;
   static constexpr unsigned kPasses = 1;
-  void add(PageIndex page, PageWord) { queue_.push(page); }
+  void add(NothingShared&, PageTable&, PageIndex page, PageWord) { queue_.push(page); }
   uint64_t available(unsigned) const { return queue_.size(); }
   uint64_t queued() const { return queue_.size(); }
 
@@ -34,10 +35,11 @@ class FifoOrder {
 // often. A page that is fetched again soon after its eviction is hot already and starts young.
 class GenerationsOrder {
  public:
+  using Shared = NothingShared;
   static constexpr unsigned kPasses = 1;
   static constexpr unsigned kGenerations = 4;
 
-  void add(PageIndex page, PageWord word) {
+  void add(NothingShared&, PageTable&, PageIndex page, PageWord word) {
     generations_[word.has(PageWord::kHot) ? kGenerations - 1 : kGenerations / 2 - 1].push(page);
   }
   uint64_t available(unsigned) const { return queued(); }
@@ -89,11 +91,12 @@ class GenerationsOrder {
 // page is not evicted before the access that fetched it has completed. Within a priority: second chance.
 class PriorityOrder {
  public:
+  using Shared = NothingShared;
   static constexpr unsigned kLevels = 4;
   // One pass for each level from 3 down to 0, then one for the pages that these passes kept.
   static constexpr unsigned kPasses = kLevels + 1;
 
-  void add(PageIndex page, PageWord word) { levels_[word.priority()].push(page); }
+  void add(NothingShared&, PageTable&, PageIndex page, PageWord word) { levels_[word.priority()].push(page); }
   uint64_t queued() const {
     uint64_t sum = 0;
     for (const PageQueue& q : levels_) sum += q.size();

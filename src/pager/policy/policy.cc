@@ -2,6 +2,7 @@
 
 #include "pager/policy/orders.h"
 #include "pager/policy/sharded_policy.h"
+#include "pager/policy/two_queue.h"
 
 namespace farside::pager {
 
@@ -16,6 +17,8 @@ Policy* new_policy(PolicyKind kind, PageTable& table) {
       return new ShardedPolicy<GenerationsOrder>(table, name);
     case PolicyKind::kPriority:
       return new ShardedPolicy<PriorityOrder>(table, name);
+    case PolicyKind::kTwoQueue:
+      return new ShardedPolicy<TwoQueueOrder>(table, name);
   }
   return new ShardedPolicy<FifoOrder<true>>(table, name);
 }

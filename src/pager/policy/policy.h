@@ -4,15 +4,15 @@
 //
 // A process cannot read the processor's access bits. A policy learns of a page's use by its hot bit, which is set by
 //   - hints, at the first use after the bit was cleared (the inline check lets no other hint pass);
-//   - the first write to a page that was fetched for reading;
-//   - a fetch soon after the page's eviction.
+//   - a fetch soon after the page's eviction: is_hot().
 // docs/guide/policies.md shows what each policy makes of it.
 //
 //   policy         examinations of page words (one cache miss each) for each evicted page; suitable for
-//   fifo           1. Scans, and programs without useful hot bits.
-//   second-chance  1, and one for each hot page passed. The default: not worse than fifo, and good with hints.
-//   lru            about 2, and more for each hot page. Unevenly reused data: better than exact LRU with hints, and the
-//                  best without hints.
+//   2q             1, and one for each page that is found hot. The default: a hot set stays beside streams, and a part
+//                  of a loop that does not fit.
+//   fifo           1. A baseline; programs whose working set moves on all the time.
+//   second-chance  1, and one for each hot page passed.
+//   lru            about 2, and more for each hot page. Better than exact LRU with hints.
 //   priority       2, and one for each hot page. With hints that state what is used once: streams, large objects beside
 //                  an index.
 //
@@ -38,6 +38,9 @@ class Policy : public NearObject {
   // The number of pages in the queues: the near ones, and some that are not near any more.
   virtual uint64_t queued() const = 0;
   virtual const char* name() const = 0;
+  // Whether a far page is hot when it is fetched again, `age` evictions after its own. limit: the number of pages that
+  // may be near.
+  virtual bool is_hot(unsigned shard, PageWord word, uint64_t age, uint64_t limit) = 0;
 };
 
 // Creates a policy of this kind. The orders of the policies are in policy/orders.h.

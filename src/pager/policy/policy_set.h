@@ -69,6 +69,9 @@ class PolicySet final : public Policy {
   size_t select(unsigned evictor, std::span<PageIndex> out) override;
   uint64_t queued() const override;
   const char* name() const override { return policy(ranges_.others())->name(); }
+  bool is_hot(unsigned shard, PageWord word, uint64_t age, uint64_t limit) override {
+    return policy(ranges_.others())->is_hot(shard, word, age, limit);
+  }
 
  private:
   Policy* policy(PolicyKind kind) const { return policies_[static_cast<size_t>(kind)].load(std::memory_order_acquire); }

@@ -18,7 +18,8 @@
 namespace farside::pager {
 namespace {
 
-constexpr PolicyKind kKinds[] = {PolicyKind::kFifo, PolicyKind::kSecondChance, PolicyKind::kLru, PolicyKind::kPriority};
+constexpr PolicyKind kKinds[] = {PolicyKind::kFifo, PolicyKind::kSecondChance, PolicyKind::kLru, PolicyKind::kPriority,
+                                 PolicyKind::kTwoQueue};
 
 class Table : public PageTable {
  public:
@@ -206,6 +207,63 @@ TEST(Lru, KeepsRecentlyUsedPages) {
   EXPECT_FALSE(table[0].load().is(PageState::kNear));
 }
 
+// Fills near memory of `near` pages, so that the policy evicts from now on.
+void fill(Table& table, Policy& policy, PageIndex near) {
+  for (PageIndex page = 0; page < near; page++) table.make_near(policy, 0, page, PageWord::kStored);
+  for (PageIndex out : take(policy, 1)) table.evict(out);
+}
+
+TEST(TwoQueue, WhatIsFetchedOnceLeavesFirst) {
+  constexpr PageIndex kNear = 3200, kAll = 12000;
+  Table table(kAll);
+  std::unique_ptr<Policy> policy(new_policy(PolicyKind::kTwoQueue, table));
+  fill(table, *policy, kNear);
+  std::set<PageIndex> old;
+  for (PageIndex page = kNear; page < kAll; page += 20) {
+    for (PageIndex i = 0; i < 20; i++) table.make_near(*policy, i % 4, page + i, PageWord::kStored);
+    for (PageIndex out : take(*policy, 20)) {
+      table.evict(out);
+      if (out < kNear) old.insert(out);
+    }
+  }
+  EXPECT_LE(old.size(), kNear / 32 + 40);  // so much of near memory is lent to the stream
+}
+
+TEST(TwoQueue, AHotPageEntersTheMainQueueAndIsMarked) {
+  Table table(4000);
+  std::unique_ptr<Policy> policy(new_policy(PolicyKind::kTwoQueue, table));
+  fill(table, *policy, 3200);
+  table.make_near(*policy, 0, 3500, PageWord::kStored | PageWord::kHot);
+  table.make_near(*policy, 0, 3501, PageWord::kStored);
+  EXPECT_TRUE(table[3500].load().has(PageWord::kMain));
+  EXPECT_FALSE(table[3500].load().has(PageWord::kHot));
+  EXPECT_FALSE(table[3501].load().has(PageWord::kMain));
+}
+
+TEST(TwoQueue, WhatReturnsSoonIsHot) {
+  Table table(4000);
+  std::unique_ptr<Policy> policy(new_policy(PolicyKind::kTwoQueue, table));
+  EXPECT_TRUE(policy->is_hot(0, PageWord(), 0, 3200));
+  EXPECT_TRUE(policy->is_hot(0, PageWord(), 3100, 3200));
+  EXPECT_FALSE(policy->is_hot(0, PageWord(), 3101, 3200));
+}
+
+// If what the main queue pushes out returns, too, only pages that return sooner and sooner are hot.
+TEST(TwoQueue, AdmitsLessWhereAdmittingGainsNothing) {
+  constexpr PageIndex kNear = 3200;
+  Table table(2 * kNear);
+  std::unique_ptr<Policy> policy(new_policy(PolicyKind::kTwoQueue, table));
+  fill(table, *policy, kNear);
+  constexpr PageWord kFromMain = PageWord().with(PageWord::kMain);
+  for (PageIndex page = kNear; page < 2 * kNear; page++) {
+    table.make_near(*policy, 0, page, PageWord::kStored | PageWord::kHot);
+    for (PageIndex out : take(*policy, 1)) table.evict(out);
+    policy->is_hot(0, kFromMain, 100, kNear);
+  }
+  EXPECT_FALSE(policy->is_hot(0, PageWord(), 1000, kNear));
+  EXPECT_TRUE(policy->is_hot(0, PageWord(), 10, kNear));
+}
+
 TEST(Priority, HigherPrioritiesAreEvictedFirstExceptForAFewPages) {
   Table table(4000);
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kPriority, table));
@@ -243,7 +301,7 @@ TEST(PolicyRanges, FindsTheKindOfEachPage) {
   std::map<PageIndex, PageIndex> lasts;
   for (int round = 0; round < 3000; round++) {
     PageIndex first = random() % 9900, last = first + random() % 100;
-    PolicyKind kind = kKinds[random() % 4];
+    PolicyKind kind = kKinds[random() % std::size(kKinds)];
     bool fits = ranges.count() < PolicyRanges::kMax && !ranges.overlaps(first, last);
     if (fits) {
       ranges.add(first, last, kind);
@@ -348,7 +406,7 @@ TEST_F(Regions, ChangeWhilePagesAreFetchedAndEvicted) {
     std::mt19937 random(9);
     while (running > 0) {
       PageIndex first = random() % 100 * 100;
-      if (!set_.add(first, 1 + random() % 100, kKinds[random() % 4]).ok()) set_.remove(first);
+      if (!set_.add(first, 1 + random() % 100, kKinds[random() % std::size(kKinds)]).ok()) set_.remove(first);
     }
   };
   std::vector<std::thread> threads;

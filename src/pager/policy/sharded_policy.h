@@ -1,10 +1,13 @@
 // The common base of all policies: shards with a lock each, at most one queue entry for each page, batches in
 // proportion to the shards. An Order, one for each shard, has the queues and determines which page is next:
 //   kPasses                             passes of one select; a later pass runs if the earlier ones found too few pages
-//   add(page, word)                     the page was made near
+//   add(table, page, word)              the page was made near
+//   Shared                              what the shards have in common. With it: prepare(), is_hot()
 //   available(pass), queued()           entries that the pass may take; all entries. Called without the lock
 //   look(table, pass, spare_hot, &page) examines one entry, in a few dozen instructions
 #pragma once
+#include <type_traits>
+
 #include "base/log.h"
 #include "base/sync.h"
 #include "pager/policy/page_queue.h"
@@ -28,6 +31,9 @@ inline bool clear_hot(PageTable& table, PageIndex page) {
   return true;
 }
 
+// For an order whose shards have nothing in common.
+struct NothingShared {};
+
 template <typename Order>
 class ShardedPolicy final : public Policy {
  public:
@@ -39,13 +45,14 @@ class ShardedPolicy final : public Policy {
     if (before.has(PageWord::kQueued)) return;
     Shard& s = shards_[shard % kShards];
     LockGuard guard(s.lock);
-    s.order.add(page, before);
+    s.order.add(shared_, table_, page, before);
   }
 
   size_t select(unsigned evictor, std::span<PageIndex> out) override {
     evictor %= kMaxEvictors;
     uint32_t turn = turns_[evictor]++;
     unsigned first = evictor * (kShards / kMaxEvictors);  // evictors that start together take different locks
+    if constexpr (kAdapts) Order::prepare(shared_, shards_, out.size());
     size_t count = 0;
     for (unsigned pass = 0; pass < Order::kPasses && count < out.size(); pass++) {
       count += select_by_share(pass, turn, first, out.subspan(count));
@@ -66,7 +73,13 @@ class ShardedPolicy final : public Policy {
 
   const char* name() const override { return name_; }
 
+  bool is_hot(unsigned shard, PageWord word, uint64_t age, uint64_t limit) override {
+    if constexpr (kAdapts) return shards_[shard % kShards].order.is_hot(shared_, word, age, limit);
+    else return age <= limit / 4;
+  }
+
  private:
+  static constexpr bool kAdapts = !std::is_same_v<typename Order::Shared, NothingShared>;
   static constexpr unsigned kShards = 16;
   // Limits for each page of a batch. If every page is hot, hot pages are taken after kMaxSpared; and entries of pages
   // that are not near, however many, do not delay the evictor without bound.
@@ -114,6 +127,7 @@ class ShardedPolicy final : public Policy {
 
   PageTable& table_;
   const char* name_;
+  typename Order::Shared shared_;
   uint32_t turns_[kMaxEvictors] = {};
   Shard shards_[kShards];
 };

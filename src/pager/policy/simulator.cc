@@ -66,11 +66,12 @@ class PolicySimulation {
   void make_near(unsigned thread, PageIndex page, PageWord before) {
     while (near_ == limit_) evict();
     near_++;
-    bool hot = before.is(PageState::kFar) && evicted_recently(before);
+    bool hot = before.is(PageState::kFar) && policy_->is_hot(thread, before, age_of(before), limit_);
+    uint64_t stored = before.is(PageState::kFar) ? PageWord::kStored : 0;
     uint64_t priority =
         known_ == Known::kPriority && page >= trace_.once_from ? uint64_t{3} << PageWord::kPriorityShift : 0;
     table_[page].force(
-        before.with_state(PageState::kNear).with((hot ? PageWord::kHot : 0) | PageWord::kStored | priority));
+        before.with_state(PageState::kNear).with_owner(0).with((hot ? PageWord::kHot : 0) | stored | priority));
     policy_->insert(thread, page);
   }
 
@@ -86,9 +87,8 @@ class PolicySimulation {
     }
   }
 
-  bool evicted_recently(PageWord word) const {
-    auto age = static_cast<uint16_t>(static_cast<uint16_t>(evicted_ / kEpoch) - word.epoch());
-    return age <= limit_ / 4 / kEpoch;
+  uint64_t age_of(PageWord word) const {
+    return kEpoch * static_cast<uint16_t>(static_cast<uint16_t>(evicted_ / kEpoch) - word.epoch());
   }
 
   static constexpr uint64_t kEpoch = 256;
@@ -136,6 +136,29 @@ Trace scan_zipf_trace(PageIndex pages, double skew, size_t length, uint64_t seed
 Trace loop_trace(PageIndex pages, size_t length) {
   Trace trace{"loop", pages, pages, {}};
   for (size_t i = 0; i < length; i++) trace.accesses.push_back(static_cast<PageIndex>(i % pages));
+  return trace;
+}
+
+Trace phases_trace(PageIndex pages, unsigned phases, size_t length, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Trace trace{"phases", pages, pages, {}};
+  PageIndex part = 2 * pages / (phases + 1);
+  for (size_t i = 0; i < length; i++) {
+    auto first = static_cast<PageIndex>(i * phases / length * part / 2);
+    trace.accesses.push_back(first + static_cast<PageIndex>(random() % part));
+  }
+  return trace;
+}
+
+Trace hot_stream_trace(PageIndex pages, PageIndex hot_pages, unsigned hot, size_t length, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Trace trace{"hot set beside a stream", pages, hot_pages, {}};
+  for (size_t i = 0; i < length; i++) {
+    auto turn = static_cast<PageIndex>(i / (hot + 1));
+    bool streams = i % (hot + 1) == 0;
+    trace.accesses.push_back(streams ? hot_pages + turn % (pages - hot_pages)
+                                     : static_cast<PageIndex>(random() % hot_pages));
+  }
   return trace;
 }
 

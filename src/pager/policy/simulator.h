@@ -27,6 +27,11 @@ Trace scan_zipf_trace(PageIndex pages, double skew, size_t length, uint64_t seed
 // All pages in turn, repeatedly.
 Trace loop_trace(PageIndex pages, size_t length);
 
+// Phases of equal length: each accesses one part of the pages at random, uniformly, the parts overlap by half.
+Trace phases_trace(PageIndex pages, unsigned phases, size_t length, uint64_t seed);
+// `hot` accesses at random in `hot_pages` pages for each page of a stream through the others.
+Trace hot_stream_trace(PageIndex pages, PageIndex hot_pages, unsigned hot, size_t length, uint64_t seed);
+
 struct Outcome {
   uint64_t hits = 0;         // accesses to near pages
   uint64_t misses = 0;       // accesses that fetched the page

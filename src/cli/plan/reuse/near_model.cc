@@ -6,8 +6,6 @@
 namespace farside::cli::plan {
 namespace {
 
-// A page that is fetched again before a quarter of the budget has been evicted is hot.
-constexpr uint32_t kSoonDivisor = 4;
 // Of the pager's budget: its minimum, and what its tables use.
 constexpr double kMinPages = 2048, kTablePages = 224, kPagesPerTablePage = 512;
 
@@ -15,7 +13,7 @@ constexpr double kMinPages = 2048, kTablePages = 224, kPagesPerTablePage = 512;
 
 NearModel::NearModel(std::vector<double> shares, size_t max_pages) : sample_(max_pages >> kClusterBits) {
   shares.resize(std::min(shares.size(), kMaxShares));
-  for (double fraction : shares) shares_.push_back({.fraction = fraction, .queue = {}, .streams = {}});
+  for (double fraction : shares) shares_.push_back({.fraction = fraction, .queues = {}, .streams = {}});
   all_ = static_cast<uint32_t>((uint64_t{1} << shares_.size()) - 1);
 }
 
@@ -24,7 +22,7 @@ NearModel::Room NearModel::room(const Share& share) const {
   double rate = sample_.rate(), pages = static_cast<double>(pages_.size());
   double budget = std::max(kMinPages * rate, share.fraction * pages);
   double usable = budget - kTablePages * rate - pages / kPagesPerTablePage;
-  double low = std::clamp(usable / 16, std::min(usable / 4, 64 * rate), 4096 * rate);
+  double low = std::clamp(usable / 64, std::min(usable / 4, 64 * rate), 4096 * rate);
   auto count = [](double of) { return static_cast<size_t>(std::max(1.0, of)); };
   return {count(budget), count(usable - low), count(usable - 2 * low)};
 }
@@ -74,7 +72,6 @@ void NearModel::first_write(Page& page) {
   }
   page.rewritten |= upgraded != 0;
   page.for_reading &= ~upgraded;
-  page.hot |= upgraded;
   page.dirty |= page.near;
 }
 
@@ -85,32 +82,25 @@ void NearModel::fetch(size_t share, uint64_t number, Page& page, bool write, boo
   bool streams = s.streams.continues(static_cast<int64_t>(number));
   if (is_new) count(s, page, streams ? kStreamFirstTouch : kFirstTouch);
   else count(s, page, streams ? kStreamFetch : kFetch);
-  bool soon = !is_new && (s.evictions - page.evicted_at[share]) * kSoonDivisor < room.budget;
-  page.hot = soon ? page.hot | bit : page.hot & ~bit;
+  bool hot = !is_new && s.queues.is_hot((page.main & bit) != 0, s.evictions - page.evicted_at[share], room.budget);
+  page.main = s.queues.add(number, hot, is_new) ? page.main | bit : page.main & ~bit;
   bool writable = write || is_new || page.rewritten;
   page.dirty = writable ? page.dirty | bit : page.dirty & ~bit;
   page.for_reading = writable ? page.for_reading & ~bit : page.for_reading | bit;
   page.near |= bit;
   s.near++;
-  s.queue.push_back(number);
   if (s.near <= room.begin) return;
   while (s.near > room.rest) evict(share);
 }
 
-// Examines the page at the head of the queue: evicts it or gives it a second chance.
 void NearModel::evict(size_t share) {
   Share& s = shares_[share];
   uint32_t bit = uint32_t{1} << share;
-  uint64_t number = s.queue.front();
-  s.queue.pop_front();
+  uint64_t number = 0;
+  if (!s.queues.take(&number)) return;
   auto entry = pages_.find(number);
   if (entry == pages_.end() || (entry->second.near & bit) == 0) return;
   Page& page = entry->second;
-  if ((page.hot & bit) != 0) {
-    page.hot &= ~bit;
-    s.queue.push_back(number);
-    return;
-  }
   if ((page.dirty & bit) != 0) count(s, page, kDirtyEviction);
   page.near &= ~bit;
   page.evicted_at[share] = s.evictions++;

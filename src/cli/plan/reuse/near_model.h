@@ -1,16 +1,16 @@
 // A model of Farside's near memory: the pages that would be fetched, written and evicted at several shares of near
 // memory, simulated for all shares in one pass over the accesses. It has the pager's budget that grows with the heap,
-// the frames that evictors keep free, second chances and streams. An LRU curve (shards.h) describes Farside less well,
+// the frames that evictors keep free, its policy and streams. An LRU curve (shards.h) describes Farside less well,
 // because the pager does not see every access. For a large heap, clusters of adjacent pages are sampled, so that
 // streams remain visible, and the budget is scaled.
 #pragma once
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <unordered_map>
 #include <vector>
 
+#include "cli/plan/reuse/near_queues.h"
 #include "cli/plan/reuse/shards.h"
 #include "cli/plan/reuse/streams.h"
 
@@ -46,7 +46,8 @@ class NearModel {
 
   // Bit i of a mask: with share i.
   struct Page {
-    uint32_t near = 0, dirty = 0, hot = 0;
+    uint32_t near = 0, dirty = 0;
+    uint32_t main = 0;         // was in the main queue in its last stay
     uint32_t for_reading = 0;  // fetched for reading and not written since
     bool rewritten = false;    // written after such a fetch before: the next fetch maps it writable
     unsigned group = 0;
@@ -54,7 +55,7 @@ class NearModel {
   };
   struct Share {
     double fraction;
-    std::deque<uint64_t> queue;  // in order of fetching; pages that left the sample may still be in it
+    NearQueues queues;  // pages that left the sample may still be in them
     size_t near = 0;
     uint32_t evictions = 0;
     Streams streams;

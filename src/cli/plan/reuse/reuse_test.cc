@@ -155,14 +155,15 @@ TEST(ShardsTest, TheIntervalContainsTheTrueValueAlmostAlways) {
 
 constexpr size_t kPages = 16384;
 
-TEST(NearModelTest, AScanIsAStreamAndFetchesAllAbsentPages) {
+TEST(NearModelTest, AScanIsAStreamAndFetchesAbsentPages) {
   NearModel model({0.25, 1}, 2 * kPages);
   for (int round = 0; round < 3; round++) {
     for (uint64_t page = 0; page < kPages; page++) model.access(page, false);
   }
   NearEvents few = model.events(0), all = model.events(1);
   EXPECT_EQ(few[kFirstTouch] + few[kStreamFirstTouch], kPages);
-  EXPECT_GT(few[kStreamFetch], 1.98 * kPages);
+  EXPECT_GT(few[kStreamFetch], 1.5 * kPages);  // a part of the pages stays near
+  EXPECT_LT(few[kStreamFetch], 1.7 * kPages);
   EXPECT_LT(few[kFetch], 50);
   EXPECT_EQ(all[kFetch] + all[kStreamFetch] + all[kDirtyEviction], 0);
   EXPECT_EQ(model.pages(), kPages);
@@ -184,8 +185,8 @@ TEST(NearModelTest, RandomReadsMissByTheAbsentShare) {
   constexpr size_t kReads = 30 * kPages;
   for (size_t i = 0; i < kReads; i++) model.access(random() % kPages, false);
   NearEvents after = model.events(0);
-  EXPECT_NEAR((after[kFetch] + after[kStreamFetch] - before[kFetch] - before[kStreamFetch]) / kReads, 0.56,
-              0.03);  // more than half, because evictors keep frames free
+  EXPECT_NEAR((after[kFetch] + after[kStreamFetch] - before[kFetch] - before[kStreamFetch]) / kReads, 0.52,
+              0.02);  // more than half, because evictors keep frames free
   EXPECT_LT(after[kStreamFetch], 0.1 * after[kFetch]);
   EXPECT_LE(after[kDirtyEviction], kPages);  // the pages of the first loop, and none since
 }
@@ -203,8 +204,9 @@ TEST(NearModelTest, AWriteAfterAReadCausesOneFaultOnce) {
       small.access(page, true);
     }
   }
-  EXPECT_NEAR(small.events(0)[kUpgrade], kPages,
-              0.01 * kPages);  // from the second time on the pages are fetched writable
+  // Pages that stay near since their first touch are writable, and the others are fetched writable from the second time
+  // on.
+  EXPECT_NEAR(small.events(0)[kUpgrade], 0.55 * kPages, 0.05 * kPages);
 }
 
 TEST(NearModelTest, ASampledModelHasAboutTheCostOfTheWholeOne) {
