@@ -200,6 +200,48 @@ TEST(Prefetcher, AContinuedStreamUsedWhatItsWindowFetched) {
   EXPECT_EQ(p.used_window(), 0u);
 }
 
+// Short runs of pages, none of which goes on: windows shrink, and soon hardly any is fetched.
+TEST(Prefetcher, WindowsShrinkWhileWhatTheyFetchIsNotUsed) {
+  Prefetcher p;
+  auto fetched_by_runs = [&](unsigned runs, PageIndex base) {
+    unsigned fetched = 0;
+    for (unsigned i = 0; i < runs; i++) {
+      Window w = confirm(p, base + i * 1000, 1);
+      if (w.count) take_all(p, w);
+      fetched += w.count;
+    }
+    return fetched;
+  };
+  fetched_by_runs(1000, kBase);
+  EXPECT_LE(fetched_by_runs(160, 3 * kBase), 11 * Prefetcher::kFirstWindow);  // one run in sixteen
+  // A stream that goes on gets large windows again.
+  Window w = confirm(p, 5 * kBase, 1);
+  PageIndex next = 5 * kBase + 3;
+  for (int i = 0; i < 2000; i++) {
+    if (w.count) {
+      take_all(p, w);
+      next = after(w);
+    }
+    w = p.on_fault(next++);
+  }
+  EXPECT_EQ(w.count, Prefetcher::kMaxWindow);
+}
+
+TEST(Prefetcher, PassedPagesLieBetweenTwoFaultsOfAStream) {
+  for (int64_t stride : {1, -3}) {
+    Prefetcher p;
+    Window w = confirm(p, kBase, stride);
+    EXPECT_EQ(p.passed().count, 0u);
+    take_all(p, w);
+    p.on_fault(after(w));
+    EXPECT_EQ(p.passed().from, w.from);
+    EXPECT_EQ(p.passed().stride, stride);
+    EXPECT_EQ(p.passed().count, w.count);
+    p.on_fault(kBase * 3);
+    EXPECT_EQ(p.passed().count, 0u);
+  }
+}
+
 TEST(Prefetcher, TheNextWindowBeginsWhereTheLastOneEnded) {
   for (int64_t stride : {1, -3}) {
     Prefetcher p;

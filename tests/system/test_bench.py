@@ -109,10 +109,10 @@ class BenchTest(SystemTest):
 
     def test_policies(self):
         document = self.bench("policies", "--pages", 500, "--accesses", 5000, "--shares", "10,60")
-        self.assertEqual(len(document["traces"]), 4)
+        self.assertEqual(len(document["traces"]), 6)
         for trace in document["traces"]:
             best = [curve for curve in trace["curves"] if curve["points"]]
-            self.assertEqual(len(best), 11)
+            self.assertEqual(len(best), 13)
             for curve in best:
                 self.assertEqual(len(curve["points"]), 2)
                 self.assertTrue(all(0 <= point["hits"] <= 100 for point in curve["points"]))

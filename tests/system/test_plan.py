@@ -96,7 +96,9 @@ class PredictTest(SystemTest):
                 self.assertEqual(curves[block][share], 0)
         self.assertAlmostEqual(curves[65536][50], pages * rounds / 16, delta=0.05 * pages * rounds / 16)
         events = {event["share"]: event for event in plan["near_events"]}
-        self.assertGreater(events[50]["stream_fetches"], 0.95 * pages * rounds)
+        # A part of the loop stays near.
+        self.assertGreater(events[50]["stream_fetches"], 0.5 * pages * rounds)
+        self.assertLess(events[50]["stream_fetches"], 0.7 * pages * rounds)
         systems = {system["name"]: system for system in plan["systems"]}
         for name in "Farside, shm", "Farside, tcp", "Farside, RDMA, 3 us", "CXL-like, by lines", "swap on an SSD":
             self.assertIn("slowdown", systems[name]["points"][0])
