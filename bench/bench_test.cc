@@ -99,7 +99,7 @@ TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
   }
   EXPECT_NE(policies_text(document).find("probation 30%"), std::string::npos);
   EXPECT_EQ(policies_charts(document).size(), 6u);
-  EXPECT_EQ(policies_charts(document)[0].series.size(), 10u);
+  EXPECT_EQ(policies_charts(document)[0].series.size(), 8u);
 }
 
 TEST(RedisCsvTest, ColumnsAreFoundByName) {

@@ -25,8 +25,8 @@ struct Candidate {
   std::function<Outcome(const Trace&, uint64_t near)> simulate;
 };
 
-Candidate of_policy(const char* name, PolicyKind kind, Known known) {
-  return {name, true, [=](const Trace& t, uint64_t near) { return simulate_policy(t, near, kind, known); }};
+Candidate of_policy(const char* name, PolicyKind kind, Known known, bool in_chart = true) {
+  return {name, in_chart, [=](const Trace& t, uint64_t near) { return simulate_policy(t, near, kind, known); }};
 }
 
 Candidate of_probation(const char* name, double share) {
@@ -36,9 +36,9 @@ Candidate of_probation(const char* name, double share) {
 const std::vector<Candidate>& candidates() {
   static const std::vector<Candidate> all = {
       of_policy("2q", PolicyKind::kTwoQueue, Known::kFaults),
-      of_policy("2q, hints", PolicyKind::kTwoQueue, Known::kUses),
+      of_policy("2q, hints", PolicyKind::kTwoQueue, Known::kUses, false),
       of_policy("fifo", PolicyKind::kFifo, Known::kFaults),
-      of_policy("second-chance", PolicyKind::kSecondChance, Known::kFaults),
+      of_policy("second-chance", PolicyKind::kSecondChance, Known::kFaults, false),
       of_policy("second-chance, hints", PolicyKind::kSecondChance, Known::kUses),
       of_policy("lru", PolicyKind::kLru, Known::kFaults),
       of_policy("lru, hints", PolicyKind::kLru, Known::kUses),

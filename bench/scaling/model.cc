@@ -121,7 +121,7 @@ class Model {
   // ---- Frames: frames.h ----
 
   uint64_t low_water() const {
-    return std::clamp<uint64_t>(s_.frames / 16, std::min<uint64_t>(64, s_.frames / 4), kMaxLowWater);
+    return std::clamp<uint64_t>(s_.frames / 64, std::min<uint64_t>(64, s_.frames / 4), kMaxLowWater);
   }
   bool low() const { return used_ + low_water() > s_.frames; }
   bool scarce() const { return used_ + low_water() / 4 > s_.frames; }

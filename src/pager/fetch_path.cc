@@ -61,7 +61,7 @@ void FetchPath::take_frame(ThreadSlot& t) {
 bool FetchPath::claim(ThreadSlot& t, PageIndex page, PageWord word) {
   FARSIDE_DCHECK(word.is(PageState::kFar) || word.is(PageState::kUntouched));
   bool hot = word.is(PageState::kFar) && !word.has(PageWord::kPrefetched) &&
-             c_.policy.is_hot(t.index, word, c_.frames.age_of(word.epoch()), c_.frames.limit());
+             c_.policy.is_hot(t.index, page, word, c_.frames.age_of(word.epoch()), c_.frames.limit());
   PageWord claimed = word.with_state(PageState::kFetching).with_owner(t.index).without(PageWord::kPrefetched);
   if (hot) claimed = claimed.with(PageWord::kHot);
   if (!c_.table[page].try_change(word, claimed)) {
@@ -171,6 +171,7 @@ bool FetchPath::finish_own(ThreadSlot& t, PageIndex page) {
     if (continues) finish_first(t, *fetch);
     else finish(t, t, *fetch);
   }
+  record_used(t, page);
   if (!marker) return true;
   Window window = t.prefetcher.on_fault(page);
   record_used_window(t);
@@ -183,11 +184,13 @@ void FetchPath::record_used_window(ThreadSlot& t) {
   if (used == 0) return;
   Window passed = t.prefetcher.passed();
   for (unsigned i = 1; i <= passed.count; i++) {
-    int64_t page = passed.from + passed.stride * static_cast<int64_t>(i);
-    AtomicPageWord& word = c_.table[static_cast<PageIndex>(page)];
-    if (!word.load().has(PageWord::kPrefetched)) continue;
-    if (word.clear(PageWord::kPrefetched).has(PageWord::kPrefetched)) t.counters.add(Counter::kPrefetchUsed);
+    record_used(t, static_cast<PageIndex>(passed.from + passed.stride * static_cast<int64_t>(i)));
   }
+}
+
+void FetchPath::record_used(ThreadSlot& t, PageIndex page) {
+  if (!c_.table[page].load().has(PageWord::kPrefetched)) return;
+  if (c_.table[page].clear(PageWord::kPrefetched).has(PageWord::kPrefetched)) t.counters.add(Counter::kPrefetchUsed);
 }
 
 // Waits for a read and maps its pages. The owner's queue is locked, here and down to has_arrived.
@@ -342,8 +345,7 @@ void FetchPath::map_run(PageIndex first, unsigned count, const std::byte* conten
   die("internal error: cannot map page {} (error {})", first, -error);
 }
 
-// From now on other threads may use the pages, and evictors may select them. A page that was evicted recently starts
-// hot, so that a working set larger than the policy's queue of new pages is recognized.
+// From now on other threads may use the pages, and evictors may select them.
 void FetchPath::publish(ThreadSlot& t, const Claim& claim, unsigned begin, unsigned end, bool stored) {
   uint64_t flags = (claim.write ? PageWord::kDirty : 0) | (stored ? PageWord::kStored : 0);
   unsigned asked = claim.ahead ? 0 : 1;

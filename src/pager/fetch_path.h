@@ -82,6 +82,7 @@ class FetchPath {
   void read_subpages(std::span<SubpageRead> reads, bool may_suspend);
 
  private:
+  void record_used(ThreadSlot& thread, PageIndex page);
   void start_read(ThreadSlot& thread, const Claim& claim, bool gather);
   void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
   void finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);

@@ -29,11 +29,12 @@ Window Prefetcher::extend(Stream& s, int64_t page) {
   s.ahead = s.in_flight;
   s.in_flight = 0;
   judge(used_window_, 0);
-  s.window = std::clamp(s.window * 2, kFirstWindow, std::max(largest_, kFirstWindow));
+  bool proven = used_window_ > 0;
+  s.window = std::clamp(s.window * 2, kFirstWindow, proven ? kMaxWindow : std::max(largest_, kFirstWindow));
   bool beyond = s.stride > 0 ? page > s.last : page < s.last;
   if (beyond) s.last = page;  // else a window up to s.last is in flight
   s.next = s.last + s.stride;
-  return pauses() ? Window() : Window{s.last, s.stride, s.window};
+  return !proven && pauses() ? Window() : Window{s.last, s.stride, s.window};
 }
 
 bool Prefetcher::pauses() { return largest_ < kFirstWindow && ++pauses_ % kProbe != 0; }

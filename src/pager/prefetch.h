@@ -7,8 +7,8 @@
 // kept at once, because copying and merging programs access several places in turn. (The majority vote of Leap, which
 // the papers use, follows one.)
 //
-// What windows fetched counts as used when its stream passes it, and as unused when the stream is replaced. Windows
-// shrink while most of it is unused, down to almost none.
+// What windows fetched counts as used when its stream passes it, and as unused when the stream is replaced. While
+// most of it is unused, only streams that have just passed a window get large ones, and few others get any.
 //
 // Not thread-safe. Makes no system calls. Async-signal-safe.
 #pragma once
@@ -84,7 +84,7 @@ class Prefetcher {
   Stream* current_ = nullptr;
   // Pages of windows since the last check: a stream has passed them, or was replaced before it came so far.
   unsigned used_ = 0, unused_ = 0;
-  unsigned largest_ = kMaxWindow;  // window for now; below kFirstWindow: one in kProbe
+  unsigned largest_ = kMaxWindow;  // of a stream that passed no window; below kFirstWindow: one in kProbe gets any
   unsigned pauses_ = 0;
   unsigned used_window_ = 0;
   Window passed_;

@@ -165,6 +165,7 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   c_.table[page].update([&](PageWord now) {
     PageWord kept(now.bits() & (PageWord::kPinMask | PageWord::kQueued));
     kept = kept.with(PageWord::kSealed | (stored ? PageWord::kStored : 0));
+    kept = kept.with_epoch(c_.frames.epoch());
     return kept.with_state(stored ? PageState::kFar : PageState::kUntouched);
   });
   c_.frames.give(near ? 1 : 0);

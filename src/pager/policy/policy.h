@@ -8,7 +8,8 @@
 // docs/guide/policies.md shows what each policy makes of it.
 //
 //   policy         examinations of page words (one cache miss each) for each evicted page; suitable for
-//   2q             1, and one for each page that is found hot. The default: a hot set stays beside streams, and a part
+//   2q             1, and one for each page that enters or stays in the main queue. The default: a hot set stays beside
+//   streams, and a part
 //                  of a loop that does not fit.
 //   fifo           1. A baseline; programs whose working set moves on all the time.
 //   second-chance  1, and one for each hot page passed.
@@ -40,7 +41,7 @@ class Policy : public NearObject {
   virtual const char* name() const = 0;
   // Whether a far page is hot when it is fetched again, `age` evictions after its own. limit: the number of pages that
   // may be near.
-  virtual bool is_hot(unsigned shard, PageWord word, uint64_t age, uint64_t limit) = 0;
+  virtual bool is_hot(unsigned shard, PageIndex page, PageWord word, uint64_t age, uint64_t limit) = 0;
 };
 
 // Creates a policy of this kind. The orders of the policies are in policy/orders.h.

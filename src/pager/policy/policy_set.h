@@ -69,8 +69,8 @@ class PolicySet final : public Policy {
   size_t select(unsigned evictor, std::span<PageIndex> out) override;
   uint64_t queued() const override;
   const char* name() const override { return policy(ranges_.others())->name(); }
-  bool is_hot(unsigned shard, PageWord word, uint64_t age, uint64_t limit) override {
-    return policy(ranges_.others())->is_hot(shard, word, age, limit);
+  bool is_hot(unsigned shard, PageIndex page, PageWord word, uint64_t age, uint64_t limit) override {
+    return policy(ranges_.find(page))->is_hot(shard, page, word, age, limit);
   }
 
  private:

@@ -240,12 +240,40 @@ TEST(TwoQueue, AHotPageEntersTheMainQueueAndIsMarked) {
   EXPECT_FALSE(table[3501].load().has(PageWord::kMain));
 }
 
+// System calls in progress may pin more pages than a batch has.
+TEST(TwoQueue, PinnedPagesDoNotHideOthers) {
+  constexpr PageIndex kNear = 3200, kPinned = 1000;
+  Table table(2 * kNear);
+  std::unique_ptr<Policy> policy(new_policy(PolicyKind::kTwoQueue, table));
+  fill(table, *policy, kNear);
+  for (PageIndex page = kNear; page < kNear + kPinned; page++) {
+    table.make_near(*policy, 0, page, PageWord::kStored);
+    table[page].update([](PageWord w) { return PageWord(w.bits() + PageWord::kPinOne); });
+  }
+  size_t evicted = 0;
+  for (int batch = 0; batch < 20; batch++) {
+    for (PageIndex page : take(*policy, 128)) {
+      if (page >= kNear) policy->insert(0, page);  // as the evictor does
+      else table.evict(page), evicted++;
+    }
+  }
+  EXPECT_GT(evicted, 500u);
+}
+
+TEST(TwoQueue, ThePageOfAnOwnerIsNotMarked) {
+  Table table(4000);
+  std::unique_ptr<Policy> policy(new_policy(PolicyKind::kTwoQueue, table));
+  table[7].force(PageWord().with_state(PageState::kFetching).with_owner(2));
+  policy->insert(0, 7);  // preempted since the page was near, and late
+  EXPECT_EQ(table[7].load().owner(), 2u);
+}
+
 TEST(TwoQueue, WhatReturnsSoonIsHot) {
   Table table(4000);
   std::unique_ptr<Policy> policy(new_policy(PolicyKind::kTwoQueue, table));
-  EXPECT_TRUE(policy->is_hot(0, PageWord(), 0, 3200));
-  EXPECT_TRUE(policy->is_hot(0, PageWord(), 3100, 3200));
-  EXPECT_FALSE(policy->is_hot(0, PageWord(), 3101, 3200));
+  EXPECT_TRUE(policy->is_hot(0, 0, PageWord(), 0, 3200));
+  EXPECT_TRUE(policy->is_hot(0, 0, PageWord(), 3100, 3200));
+  EXPECT_FALSE(policy->is_hot(0, 0, PageWord(), 3101, 3200));
 }
 
 // If what the main queue pushes out returns, too, only pages that return sooner and sooner are hot.
@@ -258,10 +286,10 @@ TEST(TwoQueue, AdmitsLessWhereAdmittingGainsNothing) {
   for (PageIndex page = kNear; page < 2 * kNear; page++) {
     table.make_near(*policy, 0, page, PageWord::kStored | PageWord::kHot);
     for (PageIndex out : take(*policy, 1)) table.evict(out);
-    policy->is_hot(0, kFromMain, 100, kNear);
+    policy->is_hot(0, 0, kFromMain, 100, kNear);
   }
-  EXPECT_FALSE(policy->is_hot(0, PageWord(), 1000, kNear));
-  EXPECT_TRUE(policy->is_hot(0, PageWord(), 10, kNear));
+  EXPECT_FALSE(policy->is_hot(0, 0, PageWord(), 1000, kNear));
+  EXPECT_TRUE(policy->is_hot(0, 0, PageWord(), 10, kNear));
 }
 
 TEST(Priority, HigherPrioritiesAreEvictedFirstExceptForAFewPages) {

@@ -2,7 +2,7 @@
 // proportion to the shards. An Order, one for each shard, has the queues and determines which page is next:
 //   kPasses                             passes of one select; a later pass runs if the earlier ones found too few pages
 //   add(table, page, word)              the page was made near
-//   Shared                              what the shards have in common. With it: prepare(), is_hot()
+//   Shared                              what the shards have in common. Such an order also has prepare() and is_hot()
 //   available(pass), queued()           entries that the pass may take; all entries. Called without the lock
 //   look(table, pass, spare_hot, &page) examines one entry, in a few dozen instructions
 #pragma once
@@ -73,7 +73,7 @@ class ShardedPolicy final : public Policy {
 
   const char* name() const override { return name_; }
 
-  bool is_hot(unsigned shard, PageWord word, uint64_t age, uint64_t limit) override {
+  bool is_hot(unsigned shard, PageIndex, PageWord word, uint64_t age, uint64_t limit) override {
     if constexpr (kAdapts) return shards_[shard % kShards].order.is_hot(shared_, word, age, limit);
     else return age <= limit / 4;
   }

@@ -66,7 +66,7 @@ class PolicySimulation {
   void make_near(unsigned thread, PageIndex page, PageWord before) {
     while (near_ == limit_) evict();
     near_++;
-    bool hot = before.is(PageState::kFar) && policy_->is_hot(thread, before, age_of(before), limit_);
+    bool hot = before.is(PageState::kFar) && policy_->is_hot(thread, page, before, age_of(before), limit_);
     uint64_t stored = before.is(PageState::kFar) ? PageWord::kStored : 0;
     uint64_t priority =
         known_ == Known::kPriority && page >= trace_.once_from ? uint64_t{3} << PageWord::kPriorityShift : 0;

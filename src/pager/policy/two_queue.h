@@ -38,8 +38,11 @@ class TwoQueueOrder {
   };
 
   void add(const Shared& shared, PageTable& table, PageIndex page, PageWord word) {
-    if (word.has(PageWord::kHot)) table[page].clear(PageWord::kHot);
-    if (word.has(PageWord::kHot) || !shared.was_full.load(std::memory_order_relaxed)) return add_to_main(table, page);
+    // A pinned page, or one that was in main already, was selected and could not be evicted. In a queue whose pages are
+    // selected first, such pages would hide all others.
+    bool again = word.pins() > 0 || word.has(PageWord::kUpgrading) || word.has(PageWord::kMain);
+    bool was_full = shared.was_full.load(std::memory_order_relaxed);
+    if (again || word.has(PageWord::kHot) || !was_full) return add_to_main(table, page);
     if (word.has(PageWord::kStored)) return queues_[kRecent].push(page);
     counts_.added_new.fetch_add(1, std::memory_order_relaxed);
     queues_[kNew].push(page);
@@ -109,9 +112,11 @@ class TwoQueueOrder {
     uint64_t added_new = 0, soon = 0, main = 0, recent = 0;
   };
 
+  // The flag is a bit of the owner slot: it must not be set once the page is owned.
   void add_to_main(PageTable& table, PageIndex page) {
     queues_[kMain].push(page);
-    table[page].set(PageWord::kMain);
+    table[page].update(
+        [](PageWord w) { return w.is(PageState::kNear) ? w.with(PageWord::kMain).without(PageWord::kHot) : w; });
   }
 
   unsigned first_with_pages() const {
