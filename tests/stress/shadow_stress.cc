@@ -85,17 +85,22 @@ class Driver {
  private:
   struct WorkerThread {
     std::thread thread;
-    std::atomic<bool> finished{false};
+    std::atomic<bool> started{false}, finished{false}, may_end{kForkLocksAllocator};
   };
 
   void start(Worker& worker) {
     started_++;
-    WorkerThread& started = threads_.emplace_back();
-    started.thread = std::thread([&worker, &started] {
+    world_.starting.lock();
+    WorkerThread& t = threads_.emplace_back();
+    t.thread = std::thread([&worker, &t] {
+      t.started.store(true);
       worker.run_for_a_while();
       worker.running.store(false);
-      started.finished.store(true);
+      t.finished.store(true);
+      while (!t.may_end.load()) os::nanosleep_ns(100000);
     });
+    while (!kForkLocksAllocator && !t.started.load()) os::sched_yield();
+    world_.starting.unlock();
   }
 
   bool any_running() const {
@@ -106,11 +111,14 @@ class Driver {
   }
 
   void join_finished(bool all) {
+    world_.starting.lock();
     threads_.remove_if([&](WorkerThread& t) {
       if (!all && !t.finished.load()) return false;
+      t.may_end.store(true);
       t.thread.join();
       return true;
     });
+    world_.starting.unlock();
   }
 
   void tick() {

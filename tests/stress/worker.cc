@@ -37,19 +37,25 @@ void Worker::open_pipe() {
 
 void Worker::run_for_a_while() {
   for (uint64_t n = random_.between(500, 4000); n > 0 && !world_.stop.load(); n--) {
-    busy.store(true);
-    while (world_.quiet.load()) {
-      busy.store(false);
-      os::nanosleep_ns(50000);
-      busy.store(true);
-    }
+    begin_operation();
     operate();
     busy.store(false);
     operations.fetch_add(1, std::memory_order_relaxed);
     reap(false);
   }
+  begin_operation();
   // Some threads end without detach_thread, as raw threads do.
   if (!random_.one_in(8)) world_.pager.detach_thread();
+  busy.store(false);
+}
+
+void Worker::begin_operation() {
+  busy.store(true);
+  while (world_.quiet.load()) {
+    busy.store(false);
+    os::nanosleep_ns(50000);
+    busy.store(true);
+  }
 }
 
 void Worker::operate() {
@@ -253,12 +259,13 @@ void Worker::pump(std::byte* buffer, size_t bytes, bool fresh) {
 }
 
 // In half of the forks all workers are stopped, and the child verifies everything. In the others they continue, and the
-// child verifies only the data of this worker.
+// child verifies only the data of this worker, or ends at once where it could not allocate.
 void Worker::fork() {
   if (children_.size() >= 2) return reap(true);
   bool all = random_.one_in(2) && world_.begin_quiet(*this);
   world_.pager.prepare_fork();
   pid_t pid = ::fork();
+  if (pid == 0 && !all && !kForkLocksAllocator) os::exit_group(0);
   if (pid == 0) run_child(all);
   world_.pager.fork_in_parent(pid > 0);
   if (all) world_.end_quiet();

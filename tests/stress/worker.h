@@ -41,6 +41,7 @@ class Worker {
     std::byte* shadow() const { return block->shadow.data() + offset; }
   };
 
+  void begin_operation();
   void operate();
   Range any_range(size_t limit);
   Range any_pages(size_t limit);

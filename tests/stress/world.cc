@@ -27,10 +27,14 @@ bool World::begin_quiet(Worker& self) {
   for (Worker* w : workers) {
     while (w != &self && w->busy.load()) os::nanosleep_ns(50000);
   }
+  if (!kForkLocksAllocator) starting.lock();
   return true;
 }
 
-void World::end_quiet() { quiet.store(false); }
+void World::end_quiet() {
+  if (!kForkLocksAllocator) starting.unlock();
+  quiet.store(false);
+}
 
 void World::compare(const std::byte* far, const std::byte* shadow, size_t bytes, const char* what) {
   if (memcmp(far, shadow, bytes) == 0) return;

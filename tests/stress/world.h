@@ -5,12 +5,21 @@
 #include <span>
 #include <vector>
 
+#include "base/sync.h"
 #include "pager/pager.h"
 #include "settings.h"
 
 namespace farside::stress {
 
 class Worker;
+
+// A sanitizer's runtime does not lock its allocator over a fork, as libc does. If another thread holds that lock, a
+// child that allocates waits for ever. See docs/internals/testing.md.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kForkLocksAllocator = false;
+#else
+constexpr bool kForkLocksAllocator = true;
+#endif
 
 // Pages to which all workers write, each in its own stripe of every page. They thus fault on the same pages at the same
 // time, and yet each worker's bytes are determined. The first 64 bytes of a page are unused.
@@ -36,10 +45,11 @@ class World {
   bool in_child = false;
 
   // Keeps all workers except `self` from starting an operation and waits until none is in one. Far memory then agrees
-  // with all shadow copies. False: another worker has done so.
+  // with all shadow copies. Holds `starting` if a child's allocator depends on it. False: another worker has done so.
   bool begin_quiet(Worker& self);
   void end_quiet();
   std::atomic<bool> quiet{false};
+  Mutex starting;  // held while a worker's thread starts or ends, which allocates memory
 
   // Reports the first difference between far memory and its shadow copy, and ends the process with status 1.
   void compare(const std::byte* far, const std::byte* shadow, size_t bytes, const char* what);
