@@ -4,11 +4,13 @@
 #include "preload/guard/guard.h"
 #include "preload/guard/process.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/program_break.h"
 
 namespace farside::preload {
 
 ForkScope::ForkScope() {
   objects::before_fork();
+  lock_break();
   lock_mappings();
   guard_pager()->prepare_fork();
 }
@@ -16,12 +18,14 @@ ForkScope::ForkScope() {
 void ForkScope::in_parent(bool forked) {
   guard_pager()->fork_in_parent(forked);
   unlock_mappings();
+  unlock_break();
   objects::after_fork_in_parent();
 }
 
 void ForkScope::in_child() {
   guard_pager()->fork_in_child();
   unlock_mappings();
+  unlock_break();
   objects::after_fork_in_child();
   repin_in_child();
   note_fork_in_child();

@@ -29,6 +29,7 @@
 #include "preload/guard/traps.h"
 #include "preload/heap/far_heap.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/program_break.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define STACK_POINTER reinterpret_cast<uint64_t>(__builtin_frame_address(0))
@@ -159,6 +160,22 @@ EXPORT int mlock(const void* address, size_t bytes) { QUICK(SYS_mlock, address, 
 EXPORT int mlock2(const void* address, size_t bytes, unsigned flags) { QUICK(SYS_mlock2, address, bytes, flags); }
 EXPORT int munlock(const void* address, size_t bytes) { QUICK(SYS_munlock, address, bytes); }
 EXPORT int mlockall(int flags) { QUICK(SYS_mlockall, flags); }
+
+static long move_break(void* wanted) { return guard_pager() ? far_brk(wanted) : os::call(SYS_brk, wanted); }
+
+// In handler mode libc's own brk would not be trapped. Its record of the break follows, for calls from within libc.
+EXPORT int brk(void* wanted) {
+  static const auto record = static_cast<void**>(dlsym(RTLD_NEXT, "__curbrk"));
+  long end = move_break(wanted);
+  if (record) *record = reinterpret_cast<void*>(end);
+  if (end >= reinterpret_cast<long>(wanted)) return 0;
+  errno = ENOMEM;
+  return -1;
+}
+EXPORT void* sbrk(intptr_t increment) {
+  auto* before = reinterpret_cast<std::byte*>(move_break(nullptr));
+  return increment == 0 || brk(before + increment) == 0 ? before : reinterpret_cast<void*>(-1);
+}
 
 // ---- dlopen ----
 

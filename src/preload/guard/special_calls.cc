@@ -14,6 +14,7 @@
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/program_break.h"
 
 namespace farside::preload {
 namespace {
@@ -176,6 +177,9 @@ bool mapping_call(const Call& call, long* result) {
       return true;
     case SYS_madvise:
       *result = far_madvise(address, bytes, static_cast<int>(a[2]));
+      return true;
+    case SYS_brk:
+      *result = far_brk(address);
       return true;
     case SYS_mlock:
     case SYS_mlock2:

@@ -410,6 +410,30 @@ static void outside(void) {
   close(fd);
 }
 
+// brk and sbrk: contiguous, zero when new and when taken again, kept over a fork, far.
+static void program_break(void) {
+  enum { kPiece = 10000, kPieces = 2000 };  // 20 MB
+  char* begin = sbrk(0);
+  for (int i = 0; i < kPieces; i++) {
+    char* piece = sbrk(kPiece);
+    CHECK(piece == begin + i * kPiece && zero(piece, kPiece));
+    fill(piece, kPiece, (unsigned)i);
+  }
+  push_far(begin, kPiece * kPieces);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  for (int i = 0; i < kPieces; i++) CHECK(filled(begin + i * kPiece, kPiece, (unsigned)i));
+  CHECK(sbrk(-BLOCK) == begin + kPiece * kPieces);
+  char* again = sbrk(BLOCK);
+  CHECK(again == begin + kPiece * kPieces - BLOCK);
+  size_t rest = PAGE - (uintptr_t)again % PAGE;  // a part of a page is kept
+  CHECK(zero(again + rest, BLOCK - rest));
+  CHECK(brk(begin) == 0 && sbrk(0) == begin);
+  if (child == 0) _exit(0);
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"fresh_is_zero", fresh_is_zero},
                                            {"unmapped_parts", unmapped_parts},
@@ -426,6 +450,7 @@ int main(int argc, char** argv) {
                                            {"sigbus_of_a_file", sigbus_of_a_file},
                                            {"aligned_library", aligned_library},
                                            {"outside", outside},
+                                           {"program_break", program_break},
                                            {NULL, NULL}};
   return run_case(argc, argv, cases);
 }
