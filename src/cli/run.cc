@@ -74,6 +74,7 @@ class Run {
 
   void publish_report(int wait_status) const {
     RunReport report = RunReport::read(report_file());
+    report.forget_running_processes();
     if (!settings_.options.quiet) fputs(report.summary(wait_status).c_str(), stderr);
     if (settings_.stats_file.empty()) return;
     Status written = write_file(settings_.stats_file, report.to_json(program_, wait_status).dump(2) + "\n");

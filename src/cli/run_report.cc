@@ -1,6 +1,7 @@
 #include "cli/run_report.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -117,7 +118,39 @@ RunReport RunReport::read(const std::string& path) {
 
 void RunReport::add_line(std::string_view line) {
   json process = json::parse(line, nullptr, false);
-  if (process.is_object()) processes_.push_back(std::move(process));
+  if (!process.is_object()) return;
+  std::string event = text(process, "event");
+  if (!event.empty()) return add_event(event, process);
+  begun_.erase(count(process, "pid"));
+  processes_.push_back(std::move(process));
+}
+
+void RunReport::add_event(const std::string& event, const json& line) {
+  if (event == "begin") begun_[count(line, "pid")] = text(line, "program");
+  if (event == "exec") begun_.erase(count(line, "pid"));
+  if (event == "native") natives_[{text(line, "program"), text(line, "reason")}]++;
+}
+
+void RunReport::forget_running_processes() {
+  std::erase_if(begun_, [](const auto& process) { return kill(static_cast<pid_t>(process.first), 0) == 0; });
+}
+
+std::string RunReport::native_line() const {
+  if (natives_.empty()) return "";
+  std::string list;
+  for (const auto& [program, times] : natives_) {
+    list += fmt::format("{}{} ({}{})", list.empty() ? "" : ", ", program.first, program.second,
+                        times > 1 ? fmt::format(", {} times", times) : "");
+  }
+  return fmt::format("farside: programs that ran natively, without far memory: {}\n", list);
+}
+
+std::string RunReport::lost_line(int wait_status) const {
+  size_t lost = begun_.size();
+  if (WIFSIGNALED(wait_status) && lost > 0) lost--;  // the program itself
+  if (lost == 0) return "";
+  return fmt::format("farside: {} process{} ended by a signal; {} counters are not in the sums\n", lost,
+                     lost == 1 ? " was" : "es were", lost == 1 ? "its" : "their");
 }
 
 json RunReport::totals() const {
@@ -147,6 +180,10 @@ json RunReport::to_json(const std::vector<std::string>& program, int wait_status
   result["signal"] = WIFSIGNALED(wait_status) ? json(WTERMSIG(wait_status)) : json();
   result["processes"] = processes_;
   result["totals"] = totals();
+  result["ended_by_signal"] = begun_.size();
+  result["native"] = json::array();
+  for (const auto& [native, times] : natives_)
+    result["native"].push_back({{"program", native.first}, {"reason", native.second}, {"times", times}});
   return result;
 }
 
@@ -157,8 +194,9 @@ std::string RunReport::summary(int wait_status) const {
     lines = fmt::format("farside: the program was ended by signal {} ({}); its own counters are lost\n", signal,
                         strsignal(signal));
   }
+  lines += native_line() + lost_line(wait_status);
   if (processes_.empty()) {
-    if (!WIFSIGNALED(wait_status)) lines = "farside: no process wrote a report: none ended by exit or from main\n";
+    if (lines.empty()) lines = "farside: no process wrote a report: none ended by exit or from main\n";
     return lines;
   }
   const json& process = main_process();

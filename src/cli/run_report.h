@@ -1,8 +1,9 @@
-// The report of a run, built from the lines of JSON that its processes write when they exit.
+// The report of a run, built from the lines of JSON that its processes write: an event when a process begins or becomes
+// another program, an event for each program that runs natively, and the statistics of a process when it exits.
 #pragma once
 #include <sys/types.h>
-#include "report/statistics.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@ class RunReport {
   static RunReport read(const std::string& path);
 
   void add_line(std::string_view line);
+  // Forgets processes without a report that still run: they may write one.
+  void forget_running_processes();
   size_t process_count() const { return processes_.size(); }
 
   // Counters are summed over processes; for peaks, the largest is kept.
@@ -31,7 +34,13 @@ class RunReport {
   std::string summary(int wait_status) const;
 
  private:
+  void add_event(const std::string& event, const nlohmann::json& line);
+  std::string native_line() const;
+  std::string lost_line(int wait_status) const;
+
   std::vector<nlohmann::json> processes_;
+  std::map<uint64_t, std::string> begun_;                            // process id, program: no report yet
+  std::map<std::pair<std::string, std::string>, unsigned> natives_;  // program, reason: how often
 };
 
 }  // namespace farside::cli

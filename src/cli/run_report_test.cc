@@ -1,6 +1,8 @@
 #include "cli/run_report.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -54,6 +56,33 @@ TEST(ReportTest, ExplainsMissingCounters) {
   EXPECT_TRUE(has(RunReport().summary(SIGKILL), "ended by signal 9"));
   EXPECT_TRUE(has(RunReport().summary(kExited), "no process wrote a report"));
   EXPECT_EQ(RunReport::read("/no/such/report").process_count(), 0U);
+}
+
+TEST(ReportTest, NamesProgramsThatRanNatively) {
+  RunReport report = two_processes();
+  for (int i = 0; i < 2; i++) report.add_line(R"({"event":"native","program":"go","reason":"statically linked"})");
+  report.add_line(R"({"event":"native","program":"sudo","reason":"setuid or setgid"})");
+  EXPECT_TRUE(has(report.summary(kExited),
+                  "natively, without far memory: go (statically linked, 2 times), sudo (setuid or setgid)\n"));
+  EXPECT_EQ(report.process_count(), 2U);
+  auto json = report.to_json({"x"}, kExited);
+  EXPECT_EQ(json["native"].size(), 2U);
+  EXPECT_EQ(json["native"][0]["times"], 2);
+}
+
+TEST(ReportTest, CountsProcessesWithoutReport) {
+  RunReport report = two_processes();
+  for (int pid : {10, 11, 12, 13, 14})
+    report.add_line(fmt::format(R"({{"event":"begin","pid":{},"program":"worker"}})", pid));
+  report.add_line(R"({"event":"exec","pid":12,"program":"worker"})");
+  report.add_line(R"({"pid":10,"program":"redis"})");
+  report.add_line(R"({"pid":11,"program":"sh"})");
+  EXPECT_TRUE(has(report.summary(kExited), "2 processes were ended by a signal; their counters"));
+  EXPECT_TRUE(has(report.summary(SIGKILL), "1 process was ended by a signal; its counters"));
+  EXPECT_EQ(report.to_json({"x"}, kExited)["ended_by_signal"], 2);
+  report.add_line(fmt::format(R"({{"event":"begin","pid":{},"program":"self"}})", getpid()));
+  report.forget_running_processes();
+  EXPECT_FALSE(has(report.summary(kExited), "3 processes"));
 }
 
 TEST(ReportTest, SkipsBrokenLinesAndWrongTypes) {

@@ -4,12 +4,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/os.h"
 #include "preload/guard/signals.h"
 
 namespace farside::preload {
 namespace {
+
+// Replaces what JSON does not permit in a string.
+void make_printable(char* text) {
+  for (; *text; text++) {
+    if (*text == '"' || *text == '\\' || *text < ' ') *text = '?';
+  }
+}
 
 void program_name(char* name, size_t room) {
   int fd = os::open("/proc/self/comm", O_RDONLY);
@@ -18,9 +26,7 @@ void program_name(char* name, size_t room) {
   size_t length = n > 0 ? static_cast<size_t>(n) : 0;
   if (length > 0 && name[length - 1] == '\n') length--;
   name[length] = 0;
-  for (size_t i = 0; i < length; i++) {
-    if (name[i] == '"' || name[i] == '\\' || name[i] < ' ') name[i] = '?';
-  }
+  make_printable(name);
 }
 
 // frame_waits has only the faults that waited for a frame; all others count as waits of 0.
@@ -31,6 +37,13 @@ double frame_wait_p99_us(const pager::Stats& s) {
 
 double fault_quantile_us(const pager::Stats& s, uint64_t one_in) {
   return pager::in_unit(pager::Unit::kTicks, s.fault_times.exceeded_by(s.fault_times.count() / one_in));
+}
+
+void append_line(const char* path, const char* line, size_t bytes) {
+  int fd = os::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return;  // the launcher has ended and removed the folder
+  os::write(fd, line, bytes);
+  os::close(fd);
 }
 
 // Writes one line of JSON into the caller's memory. Members that do not fit are left out.
@@ -124,11 +137,30 @@ size_t format_report(const ReportContext& c, char* text, size_t room) {
 }
 
 void append_report(const char* path, const ReportContext& c) {
-  int fd = os::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return;  // the launcher has ended and removed the folder
   char line[4096];
-  os::write(fd, line, format_report(c, line, sizeof line));
-  os::close(fd);
+  append_line(path, line, format_report(c, line, sizeof line));
+}
+
+void append_event(const char* path, const char* event) {
+  char name[32], text[128];
+  program_name(name, sizeof name);
+  ReportLine line(text, sizeof text);
+  line.add("event", event);
+  line.add("pid", static_cast<uint64_t>(os::getpid()));
+  line.add("program", static_cast<const char*>(name));
+  append_line(path, text, line.finish());
+}
+
+void append_native_program(const char* path, const char* program, const char* reason) {
+  const char* slash = strrchr(program, '/');
+  char name[64], text[256];
+  *stpncpy(name, slash ? slash + 1 : program, sizeof name - 1) = 0;
+  make_printable(name);
+  ReportLine line(text, sizeof text);
+  line.add("event", "native");
+  line.add("program", static_cast<const char*>(name));
+  line.add("reason", reason);
+  append_line(path, text, line.finish());
 }
 
 }  // namespace farside::preload

@@ -15,6 +15,7 @@
 #include "objects/api.h"
 #include "pager/handler.h"
 #include "preload/control.h"
+#include "preload/guard/exec.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/process.h"
 #include "preload/guard/signals.h"
@@ -107,7 +108,13 @@ Status start_tracing(const Runtime& r) {
                        r.mode_reason);
 }
 
+// Without a report in the end, the process was ended by a signal.
+void note_begin(const Runtime& r) {
+  if (r.options.report[0] != 0) append_event(r.options.report, "begin");
+}
+
 void set_up_guard(Runtime& r) {
+  find_own_library();
   set_guard_pager(r.pager);
   show_far_memory_to_hints(r.pager);
   objects::enable_objects(r.pager, r.options.paths);
@@ -163,6 +170,7 @@ __attribute__((constructor(101))) void start() {
   Status heap = enable_far_heap(r.pager);
   if (!heap.ok()) stop_with(heap);
   set_up_guard(r);
+  note_begin(r);
 }
 
 __attribute__((destructor)) void finish() { report_at_exit(); }
@@ -177,6 +185,16 @@ void report_at_exit() {
   bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) > 0;
   if (by_signal) context.signal = measure_signal_cost(*r.pager);  // the report's statistics are taken already
   append_report(r.options.report, context);
+}
+
+void note_exec() {
+  const Runtime& r = g_runtime;
+  if (r.pager && r.options.report[0] != 0) append_event(r.options.report, "exec");
+}
+
+void note_native_program(const char* path, const char* reason) {
+  const Runtime& r = g_runtime;
+  if (r.pager && r.options.report[0] != 0) append_native_program(r.options.report, path, reason);
 }
 
 bool owns_fd(int fd) {
@@ -197,6 +215,7 @@ void note_fork_in_child() {
   g_runtime.mode = FaultMode::kSignal;
   g_runtime.mode_reason = "forked processes page by signal";
   g_runtime.handler = nullptr;
+  note_begin(g_runtime);
   reopen_control_in_child();
   trace_in_child();
 }

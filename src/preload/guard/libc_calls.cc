@@ -23,6 +23,7 @@
 
 #include "preload/guard/fork.h"
 #include "preload/guard/guard.h"
+#include "preload/guard/exec.h"
 #include "preload/guard/process.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/special_calls.h"
@@ -345,7 +346,8 @@ using Spawn = int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, co
 int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
   NearPath near_path(path);
-  NearStrings near_arguments(arguments), near_environment(environment);
+  NearStrings near_arguments(arguments);
+  NearEnvironment near_environment(environment);
   posix_spawn_file_actions_t near_actions;
   posix_spawnattr_t near_attributes;
   if (actions) near_actions = *actions;
@@ -357,6 +359,7 @@ int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_
     error = real(&child, near_path.get(), actions ? &near_actions : nullptr, attributes ? &near_attributes : nullptr,
                  near_arguments.get(), near_environment.get());
   }
+  if (error == 0) note_if_native(near_path.get(), near_environment.get());
   if (pid && error == 0) *pid = child;
   return error;
 }

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "preload/guard/exec.h"
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
 #include "preload/heap/mappings.h"
@@ -110,46 +111,6 @@ long guarded_close_range(unsigned first, unsigned last, unsigned flags) {
 long guarded_dup(long number, int from, int to, int flags) {
   if (owns_fd(to)) return -EBUSY;
   return os::call(number, from, to, flags);
-}
-
-NearStrings::NearStrings(const char* const* list) {
-  if (!list) return;
-  size_t count = 0, text = 0;
-  for (; list[count]; count++) text += strlen(list[count]) + 1;
-  bytes_ = (count + 1) * sizeof(char*) + text;
-  list_ = static_cast<char**>(os::map_near(bytes_));
-  if (!list_) die("out of memory: cannot copy {} bytes of program arguments", bytes_);
-  char* next = reinterpret_cast<char*>(list_ + count + 1);
-  for (size_t i = 0; i < count; i++) {
-    size_t length = strlen(list[i]) + 1;
-    memcpy(next, list[i], length);
-    list_[i] = next;
-    next += length;
-  }
-}
-
-NearStrings::~NearStrings() {
-  if (list_) os::unmap(list_, bytes_);
-}
-
-NearPath::NearPath(const char* path) : path_(path) {
-  if (!is_far(path)) return;
-  size_t length = strnlen(path, sizeof copy_ - 1);
-  memcpy(copy_, path, length);
-  copy_[length] = 0;
-  path_ = copy_;
-}
-
-long guarded_exec(const Call& call) {
-  int shift = call.number == SYS_execveat ? 1 : 0;
-  NearPath path(reinterpret_cast<const char*>(call.arg[shift]));
-  NearStrings arguments(reinterpret_cast<const char* const*>(call.arg[shift + 1]));
-  NearStrings environment(reinterpret_cast<const char* const*>(call.arg[shift + 2]));
-  Call near = call;
-  near.arg[shift] = reinterpret_cast<long>(path.get());
-  near.arg[shift + 1] = reinterpret_cast<long>(arguments.get());
-  near.arg[shift + 2] = reinterpret_cast<long>(environment.get());
-  return issue(near);
 }
 
 namespace {
