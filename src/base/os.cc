@@ -69,7 +69,9 @@ std::span<const std::byte> syscall_text() { return {&__start_farside_syscalls, &
 void* map_near(size_t bytes) {
   if (inject::fails("map_near")) return nullptr;
   long r = call(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return r < 0 && r > -4096 ? nullptr : reinterpret_cast<void*>(r);
+  if (r < 0 && r > -4096) return nullptr;
+  call(SYS_madvise, r, bytes, MADV_DONTDUMP);  // a core of the program does not need it
+  return reinterpret_cast<void*>(r);
 }
 void unmap(void* address, size_t bytes) { call(SYS_munmap, address, bytes); }
 long mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {

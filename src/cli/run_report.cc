@@ -19,9 +19,13 @@ using nlohmann::json;
 
 // Values in addition to the pager's counters: those summed over processes, and those of which the largest is kept.
 constexpr const char* kSums[] = {"signal_us", "return_us", "lookup_us", "forks"};
-constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes", "heap_peak_bytes", "seconds",
-                                  "fault_p50_us",           "fault_p99_us",   "fault_p999_us",   "frame_wait_p99_us",
-                                  "busiest_thread_fetches", "cycles_per_us"};
+constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes",
+                                  "heap_peak_bytes",        "seconds",
+                                  "fault_p50_us",           "fault_p99_us",
+                                  "fault_p999_us",          "frame_wait_p99_us",
+                                  "unmanaged_shared_bytes", "unmanaged_private_bytes",
+                                  "unmanaged_data_bytes",   "busiest_thread_fetches",
+                                  "cycles_per_us"};
 
 double number(const json& from, const char* name) {
   auto found = from.find(name);
@@ -55,6 +59,18 @@ std::string memory_line(const json& process, const json& totals) {
   return fmt::format("farside: near {} at most of {} allowed{}, far {} at most; heap {} at most\n",
                      bytes(totals, "near_peak_bytes"), bytes(process, "local_bytes"), lowered ? " in the end" : "",
                      bytes(totals, "far_peak_bytes"), bytes(totals, "heap_peak_bytes"));
+}
+
+// What of the program's memory can never be far, where that is much.
+std::string unmanaged_line(const json& process) {
+  constexpr uint64_t kMuch = 8 * kMiB;
+  uint64_t shared = count(process, "unmanaged_shared_bytes"), own = count(process, "unmanaged_private_bytes"),
+           data = count(process, "unmanaged_data_bytes");
+  if (shared + own + data < std::max(kMuch, count(process, "heap_peak_bytes") / 10)) return "";
+  return fmt::format(
+      "farside: near besides, since it cannot be far: at most {} of shared memory, {} of stacks and mappings under "
+      "64 KiB, {} of data of programs and libraries\n",
+      format_size(shared), format_size(own), format_size(data));
 }
 
 std::string traffic_lines(const json& totals) {
@@ -201,9 +217,9 @@ std::string RunReport::summary(int wait_status) const {
   }
   const json& process = main_process();
   json sums = totals();
-  lines += mode_line(process, processes_.size()) + memory_line(process, sums);
+  lines += mode_line(process, processes_.size()) + memory_line(process, sums) + unmanaged_line(process);
   if (count(sums, "evictions") > 0) return lines + traffic_lines(sums) + breakdown_lines(sums);
-  return lines + fmt::format("farside: nothing was evicted: the heap never exceeded --local ({})\n",
+  return lines + fmt::format("farside: nothing was evicted: the managed heap never exceeded --local ({})\n",
                              bytes(process, "local_bytes"));
 }
 

@@ -49,13 +49,22 @@ TEST(ReportTest, SummaryHasModeMemoryAndTraffic) {
 TEST(ReportTest, ReportsThatNothingWasEvicted) {
   RunReport report;
   report.add_line(R"({"program":"true","mode":"signal","local_bytes":1048576})");
-  EXPECT_TRUE(has(report.summary(kExited), "nothing was evicted: the heap never exceeded --local (1.00 MiB)"));
+  EXPECT_TRUE(has(report.summary(kExited), "nothing was evicted: the managed heap never exceeded --local (1.00 MiB)"));
 }
 
 TEST(ReportTest, ExplainsMissingCounters) {
   EXPECT_TRUE(has(RunReport().summary(SIGKILL), "ended by signal 9"));
   EXPECT_TRUE(has(RunReport().summary(kExited), "no process wrote a report"));
   EXPECT_EQ(RunReport::read("/no/such/report").process_count(), 0U);
+}
+
+TEST(ReportTest, SaysWhatIsNotManagedIfThatIsMuch) {
+  RunReport report;
+  report.add_line(R"({"program":"x","heap_peak_bytes":900,"unmanaged_private_bytes":4000000})");
+  EXPECT_FALSE(has(report.summary(kExited), "cannot be far"));
+  report.add_line(
+      R"({"program":"y","heap_peak_bytes":9000,"unmanaged_private_bytes":4194304,"unmanaged_shared_bytes":8388608})");
+  EXPECT_TRUE(has(report.summary(kExited), "cannot be far: at most 8.00 MiB of shared memory, 4.00 MiB of stacks"));
 }
 
 TEST(ReportTest, NamesProgramsThatRanNatively) {

@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "preload/guard/signals.h"
+#include "preload/unmanaged.h"
 
 namespace farside::preload {
 namespace {
@@ -81,6 +82,10 @@ void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s)
            s.populated_peak_pages > s.limit_pages ? (s.populated_peak_pages - s.limit_pages) * kPageSize : 0);
   line.add("heap_peak_bytes", s.populated_peak_pages * kPageSize);
   line.add("metadata_bytes", s.metadata_bytes);
+  UnmanagedMemory unmanaged = unmanaged_peaks(c.pager);
+  line.add("unmanaged_shared_bytes", unmanaged.shared);
+  line.add("unmanaged_private_bytes", unmanaged.private_);
+  line.add("unmanaged_data_bytes", unmanaged.data);
   line.add("forks", c.forks);
   line.add("seconds", c.seconds);
 }
@@ -137,7 +142,7 @@ size_t format_report(const ReportContext& c, char* text, size_t room) {
 }
 
 void append_report(const char* path, const ReportContext& c) {
-  char line[4096];
+  static char line[4096];  // once in a process; its stack may be far memory, from which the kernel cannot read here
   append_line(path, line, format_report(c, line, sizeof line));
 }
 

@@ -25,6 +25,7 @@
 #include "preload/program_api.h"
 #include "preload/report.h"
 #include "preload/trace/trace.h"
+#include "preload/unmanaged.h"
 
 namespace farside::preload {
 namespace {
@@ -86,7 +87,10 @@ Status start_pager(Runtime& r) {
   store->release();
   r.pager = pager->release();
   open_control(r.pager, [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
-  r.pager->call_regularly(serve_control);
+  r.pager->call_regularly([] {
+    serve_control();
+    watch_unmanaged(*g_runtime.pager);
+  });
   r.pager->start_threads();
   if (r.mode != FaultMode::kHandler) return {};
   r.handler = new (near_alloc(sizeof(pager::FaultHandler))) pager::FaultHandler(*r.pager);
@@ -216,6 +220,7 @@ void note_fork_in_child() {
   g_runtime.mode_reason = "forked processes page by signal";
   g_runtime.handler = nullptr;
   note_begin(g_runtime);
+  reset_unmanaged();
   reopen_control_in_child();
   trace_in_child();
 }
