@@ -1,22 +1,18 @@
 #include "launch/program_check.h"
 
-#include <elf.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cstring>
-#include <fstream>
+
+#include "abi/program_kind.h"
 
 namespace farside {
 namespace {
 
-#if defined(__x86_64__)
-constexpr uint16_t kMachine = EM_X86_64;
-#else
-constexpr uint16_t kMachine = EM_AARCH64;
-#endif
 constexpr int kMaxInterpreters = 4;  // the kernel's limit
 constexpr size_t kMaxScriptLine = 255;
 
@@ -45,61 +41,74 @@ Status check_file(const std::string& path) {
   return {};
 }
 
-template <typename T>
-bool read_at(std::ifstream& file, uint64_t offset, T* value) {
-  file.seekg(static_cast<std::streamoff>(offset));
-  return static_cast<bool>(file.read(reinterpret_cast<char*>(value), sizeof *value));
-}
+// A file in memory.
+class MappedFile {
+ public:
+  explicit MappedFile(const std::string& path) {
+    int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_size > 0) {
+      bytes_ = static_cast<size_t>(info.st_size);
+      data_ = mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, fd, 0);
+    }
+    if (fd >= 0) close(fd);
+  }
+  ~MappedFile() {
+    if (data_ != MAP_FAILED) munmap(data_, bytes_);
+  }
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  std::string_view text() const {
+    return data_ == MAP_FAILED ? "" : std::string_view(static_cast<const char*>(data_), bytes_);
+  }
 
-bool has_dynamic_linker(std::ifstream& file, const Elf64_Ehdr& header) {
-  for (unsigned i = 0; i < header.e_phnum; i++) {
-    Elf64_Phdr segment;
-    if (!read_at(file, header.e_phoff + uint64_t{i} * header.e_phentsize, &segment)) return false;
-    if (segment.p_type == PT_INTERP) return true;
-  }
-  return false;
-}
+ private:
+  void* data_ = MAP_FAILED;
+  size_t bytes_ = 0;
+};
 
-Status check_elf(const std::string& path, std::ifstream& file) {
-  Elf64_Ehdr header = {};
-  bool complete = read_at(file, 0, &header);
-  if (header.e_ident[EI_CLASS] == ELFCLASS32) {
-    return Status::error(ENOEXEC, "{} is a 32-bit program; use its 64-bit build", path);
+Status check_elf(const std::string& path, ProgramKind kind) {
+  switch (kind) {
+    case ProgramKind::k32Bit:
+      return Status::error(ENOEXEC, "{} is a 32-bit program; use its 64-bit build", path);
+    case ProgramKind::kTruncated:
+      return Status::error(ENOEXEC, "{} is cut short: its ELF header is incomplete", path);
+    case ProgramKind::kOtherProcessor:
+      return Status::error(ENOEXEC, "{} is built for another processor", path);
+    case ProgramKind::kStatic:
+      return Status::error(
+          EPERM, "{} is statically linked, so nothing can be preloaded; use a dynamically linked build", path);
+    case ProgramKind::kSanitizer:
+      return Status::error(EPERM,
+                           "{} is built with a sanitizer, which replaces malloc as Farside does; run it without "
+                           "farside, or a build without -fsanitize",
+                           path);
+    default:
+      return {};
   }
-  if (!complete) return Status::error(ENOEXEC, "{} is cut short: its ELF header is incomplete", path);
-  if (header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != kMachine) {
-    return Status::error(ENOEXEC, "{} is built for another processor", path);
-  }
-  if (has_dynamic_linker(file, header)) return {};
-  return Status::error(EPERM, "{} is statically linked, so nothing can be preloaded; use a dynamically linked build",
-                       path);
 }
 
 // The first word after "#!".
-std::string interpreter_of(std::ifstream& file) {
-  std::string line(kMaxScriptLine, 0);
-  file.seekg(2);
-  file.read(line.data(), static_cast<std::streamsize>(line.size()));
-  line.resize(static_cast<size_t>(file.gcount()));
-  line.resize(std::min(line.find('\n'), line.size()));
+std::string interpreter_of(std::string_view script) {
+  std::string_view line = script.substr(2, kMaxScriptLine);
+  line = line.substr(0, line.find('\n'));
   size_t begin = line.find_first_not_of(" \t");
   if (begin == line.npos) return "";
-  return line.substr(begin, line.find_first_of(" \t", begin) - begin);
+  return std::string(line.substr(begin, line.find_first_of(" \t", begin) - begin));
 }
 
 Status check_program_at_depth(const std::string& path, int depth) {
   Status readable = check_file(path);
   if (!readable.ok()) return readable;
-  std::ifstream file(path, std::ios::binary);
-  char magic[SELFMAG] = {};
-  file.read(magic, sizeof magic);
-  file.clear();
-  if (memcmp(magic, ELFMAG, SELFMAG) == 0) return check_elf(path, file);
-  if (magic[0] != '#' || magic[1] != '!') {
+  MappedFile file(path);
+  std::string_view text = file.text();
+  ProgramKind kind = kind_of_program(text.data(), text.size());
+  if (kind != ProgramKind::kNotElf) return check_elf(path, kind);
+  if (!text.starts_with("#!")) {
     return Status::error(ENOEXEC, "{} is neither an ELF program nor a script with a #! line", path);
   }
   if (depth == kMaxInterpreters) return Status::error(ELOOP, "{}: too many levels of scripts as interpreters", path);
-  std::string interpreter = interpreter_of(file);
+  std::string interpreter = interpreter_of(text);
   if (is_regular_file(interpreter)) return check_program_at_depth(interpreter, depth + 1);
   return Status::error(ENOENT, "{}: its interpreter '{}' does not exist", path, interpreter);
 }

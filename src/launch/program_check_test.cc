@@ -74,6 +74,40 @@ TEST_F(ProgramCheckTest, RefusesWhatCannotBePreloaded) {
   expect_refused(put("setgid", elf(PT_INTERP), 02755), 126, "setgid");
 }
 
+// A program whose dynamic section names these strings.
+std::string dynamic_elf(std::string elf_of_interpreter, const std::string& strings) {
+  struct {
+    Elf64_Ehdr header = {};
+    Elf64_Phdr interpreter = {}, load = {}, dynamic = {};
+    Elf64_Dyn table = {}, size = {};
+  } file;
+  memcpy(&file.header, elf_of_interpreter.data(), sizeof file.header);
+  file.header.e_phnum = 3;
+  file.interpreter.p_type = PT_INTERP;
+  file.load.p_type = PT_LOAD;
+  file.load.p_vaddr = 0x1000;
+  file.load.p_filesz = sizeof file + strings.size();
+  file.dynamic.p_type = PT_DYNAMIC;
+  file.dynamic.p_offset = offsetof(decltype(file), table);
+  file.dynamic.p_filesz = 2 * sizeof(Elf64_Dyn);
+  file.table.d_tag = DT_STRTAB;
+  file.table.d_un.d_ptr = 0x1000 + sizeof file;
+  file.size.d_tag = DT_STRSZ;
+  file.size.d_un.d_val = strings.size();
+  return std::string(reinterpret_cast<char*>(&file), sizeof file) + strings;
+}
+
+TEST_F(ProgramCheckTest, RefusesSanitizers) {
+  std::string names("\0libc.so.6\0__asan_init\0malloc\0", 31), others("\0libc.so.6\0asan\0malloc\0", 24);
+  expect_refused(put("sanitized", dynamic_elf(elf(PT_INTERP), names)), 126, "sanitizer");
+  EXPECT_TRUE(check_program(put("ordinary", dynamic_elf(elf(PT_INTERP), others))).ok());
+  std::string cut = dynamic_elf(elf(PT_INTERP), names);
+  for (size_t bytes = sizeof(Elf64_Ehdr); bytes < cut.size(); bytes++) {  // no read behind the end
+    bool refused = !check_program(put("cut", cut.substr(0, bytes))).ok();
+    EXPECT_TRUE(refused || bytes >= sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr));
+  }
+}
+
 TEST_F(ProgramCheckTest, FollowsScriptsToTheirInterpreter) {
   expect_refused(put("on-static", "#!" + put("static", elf(PT_LOAD)) + " -x\n"), 126, "statically linked");
   expect_refused(put("on-nothing", "#!/no/such/interpreter\n"), 127, "/no/such/interpreter");

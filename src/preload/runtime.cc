@@ -156,6 +156,13 @@ void hide_announcement() {
   unsetenv("FARSIDE_ANNOUNCE");
 }
 
+// Valgrind does not know userfaultfd and Syscall User Dispatch, and places memory itself.
+void refuse_valgrind() {
+  const char* libraries = getenv("LD_PRELOAD");
+  if (libraries && strstr(libraries, "vgpreload_"))
+    stop_with(Status::error(ENOSYS, "Valgrind cannot run a program with far memory; run valgrind without farside"));
+}
+
 __attribute__((constructor(101))) void start() {
   Runtime& r = g_runtime;
   r.started_ns = now_ns();
@@ -163,6 +170,7 @@ __attribute__((constructor(101))) void start() {
   if (!read.ok()) stop_with(read);
   if (r.options.far_address[0] == 0) return;  // preloaded without a launcher: the program runs natively
   NearScope near;
+  refuse_valgrind();
   choose_mode(r);
   Status started = start_pager(r);
   if (!started.ok()) stop_with(started);

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import unittest
 
-from support import FARSIDE, PROGRAMS, SystemTest, end_group, environment, main, run
+from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environment, main, require, run
 
 STATUS = PROGRAMS / "status"
 USAGE, NOT_RUNNABLE, NOT_FOUND = 2, 126, 127
@@ -110,6 +110,64 @@ class LauncherTest(SystemTest):
         text.write_text("just text\n")
         self.refused(NOT_RUNNABLE, [str(text)], "--", text)
         self.refused(NOT_RUNNABLE, [str(self.folder)], "--", self.folder)
+
+    def statistics_of(self, *words):
+        result = self.launch("--stats=json:stats.json", *words)
+        self.assertEqual(result.status, 0, result.errors)
+        return result, json.loads((self.folder / "stats.json").read_text())
+
+    def test_programs_that_run_natively(self):
+        """Below a run they keep running, and the summary names them."""
+        static, program = PROGRAMS / "status_static", self.folder / "setuid"
+        shutil.copy(STATUS, program)
+        program.chmod(0o755 | stat.S_ISUID)
+        script = f"{static} status 0; {static} status 0; {program} status 0; env -i {STATUS} status 0"
+        result, statistics = self.statistics_of("--", "sh", "-c", script + "; true")
+        natives = {(n["program"], n["reason"]): n["times"] for n in statistics["native"]}
+        self.assertEqual(natives, {("status_static", "statically linked"): 2, ("setuid", "setuid or setgid"): 1,
+                                   ("status", "started without LD_PRELOAD"): 1})
+        self.assertIn("status_static (statically linked, 2 times)", result.errors.decode())
+
+    def test_sanitized_program(self):
+        source, program = self.folder / "empty.c", self.folder / "sanitized"
+        source.write_text("int main(void) { return 0; }\n")
+        if run(["cc", "-fsanitize=address", "-o", program, source], seconds=60, cwd=self.folder).status != 0:
+            self.skipTest("no compiler with the address sanitizer")
+        self.refused(NOT_RUNNABLE, ["sanitizer"], "--", program)
+        _, statistics = self.statistics_of("--", "sh", "-c", f"{program}; true")
+        self.assertEqual([n["reason"] for n in statistics["native"]], ["built with a sanitizer"])
+
+    def test_valgrind(self):
+        result = self.launch("--quiet", "--", require("valgrind"), "-q", STATUS, "status", 0)
+        self.assertEqual(result.status, 1, result.errors)
+        self.assertIn("run valgrind without farside", result.errors.decode())
+
+    def test_other_preloaded_libraries(self):
+        """A program that sets LD_PRELOAD for another one does not take far memory from it."""
+        library, source = self.folder / "other.so", self.folder / "other.c"
+        source.write_text('#include <unistd.h>\n__attribute__((constructor)) void f(void) { (void)!write(1, "other\\n", 6); }\n')
+        self.assertEqual(run(["cc", "-shared", "-fPIC", "-o", library, source], seconds=60, cwd=self.folder).status, 0)
+        for start in (f"LD_PRELOAD={library} {STATUS} status 0; true", f"env LD_PRELOAD={library} {STATUS} status 0; true"):
+            result, statistics = self.statistics_of("--", "sh", "-c", start)
+            self.assertIn(b"other\n", result.output)
+            self.assertEqual(statistics["native"], [])
+            self.assertIn("status", [p["program"] for p in statistics["processes"]])
+
+    def test_processes_ended_by_a_signal(self):
+        script = f"{STATUS} signal 9; {STATUS} signal 15; {STATUS} status 0"
+        result, statistics = self.statistics_of("--", "sh", "-c", script)
+        self.assertEqual(statistics["ended_by_signal"], 2)
+        self.assertIn("2 processes were ended by a signal", result.errors.decode())
+
+    def test_memory_that_cannot_be_far(self):
+        work = ("import mmap, time; shared = mmap.mmap(-1, 20 << 20); shared.write(bytes(20 << 20)); "
+                "small = [mmap.mmap(-1, 32768, flags=mmap.MAP_PRIVATE) for _ in range(320)]; "
+                "[piece.write(bytes(32768)) for piece in small]; time.sleep(0.5)")
+        result, statistics = self.statistics_of("--", PYTHON, "-c", work)
+        self.assertGreaterEqual(statistics["totals"]["unmanaged_shared_bytes"], 20 << 20)
+        self.assertGreaterEqual(statistics["totals"]["unmanaged_private_bytes"], 10 << 20)
+        self.assertLess(statistics["totals"]["unmanaged_private_bytes"], 20 << 20)
+        self.assertRegex(result.errors.decode(), r"since it cannot be far: at most 2\d.\d MiB of shared memory, 1\d.\d MiB")
 
     def test_setuid_program(self):
         program = self.folder / "setuid"

@@ -1,13 +1,14 @@
 #include "preload/guard/exec.h"
 
 #include <dlfcn.h>
-#include <elf.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <cstring>
 
+#include "abi/program_kind.h"
 #include "base/log.h"
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
@@ -28,43 +29,41 @@ const char* preloads(const char* const* environment) {
   return nullptr;
 }
 
-// The first bytes of a file, which contain its ELF header and program headers.
-struct FileHead {
-  struct stat info;
-  size_t bytes;
-  alignas(Elf64_Ehdr) char text[4096];
-};
-
-bool read_head(const char* path, FileHead* head) {
-  int fd = os::open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  ssize_t n = os::call(SYS_fstat, fd, &head->info) == 0 ? os::read(fd, head->text, sizeof head->text) : -1;
-  os::close(fd);
-  head->bytes = n > 0 ? static_cast<size_t>(n) : 0;
-  return n > 0;
-}
-
-bool has_dynamic_linker(const FileHead& head, const Elf64_Ehdr& elf) {
-  for (unsigned i = 0; i < elf.e_phnum; i++) {
-    uint64_t at = elf.e_phoff + uint64_t{i} * elf.e_phentsize;
-    Elf64_Phdr segment;
-    if (at > head.bytes || head.bytes - at < sizeof segment) return true;  // not in sight
-    memcpy(&segment, head.text + at, sizeof segment);
-    if (segment.p_type == PT_INTERP) return true;
+const char* text_of(ProgramKind kind) {
+  switch (kind) {
+    case ProgramKind::k32Bit:
+      return "a 32-bit program";
+    case ProgramKind::kStatic:
+      return "statically linked";
+    case ProgramKind::kSanitizer:
+      return "built with a sanitizer";
+    default:
+      return nullptr;  // the kernel refuses it, or executes an interpreter
   }
-  return false;
 }
 
-// Why a program runs natively; nullptr: it does not, or it cannot be told. Scripts are not followed.
-const char* native_reason(const FileHead& head, const char* const* environment) {
+ProgramKind kind_of_file(int fd, uint64_t bytes) {
+  long file = bytes == 0 ? -1 : os::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (file < 0 && file > -4096) return ProgramKind::kNotElf;
+  ProgramKind kind = kind_of_program(reinterpret_cast<void*>(file), bytes);
+  os::munmap(reinterpret_cast<void*>(file), bytes);
+  return kind;
+}
+
+FoundProgram look_at_program(const char* path, const char* const* environment) {
+  struct stat info;
+  int fd = path ? os::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+  if (fd < 0) return {};
+  FoundProgram found = {.exists = os::call(SYS_fstat, fd, &info) == 0 && S_ISREG(info.st_mode)};
+  ProgramKind kind = found.exists ? kind_of_file(fd, static_cast<uint64_t>(info.st_size)) : ProgramKind::kNotElf;
+  os::close(fd);
+  if (!found.exists) return found;
   const char* libraries = preloads(environment);
-  if (!libraries || !*libraries) return "started without LD_PRELOAD";
-  if (head.info.st_mode & (S_ISUID | S_ISGID)) return "setuid or setgid";
-  if (head.bytes < sizeof(Elf64_Ehdr) || memcmp(head.text, ELFMAG, SELFMAG) != 0) return nullptr;
-  Elf64_Ehdr elf;
-  memcpy(&elf, head.text, sizeof elf);
-  if (elf.e_ident[EI_CLASS] == ELFCLASS32) return "a 32-bit program";
-  return has_dynamic_linker(head, elf) ? nullptr : "statically linked";
+  found.without_library = kind == ProgramKind::kSanitizer;
+  if (!libraries || !*libraries) found.native = "started without LD_PRELOAD";
+  else if (info.st_mode & (S_ISUID | S_ISGID)) found.native = "setuid or setgid";
+  else found.native = text_of(kind);
+  return found;
 }
 
 }  // namespace
@@ -91,24 +90,41 @@ NearStrings::~NearStrings() {
 }
 
 namespace {
-
-// Bytes of the LD_PRELOAD that names the library in addition; 0: it stays as it is.
-size_t extended_bytes(const char* const* environment) {
+size_t room_for_preloads(const char* const* environment) {
   const char* libraries = preloads(environment);
-  if (!libraries || !*libraries || strstr(libraries, g_library)) return 0;
-  return kVariableBytes + strlen(libraries) + 1 + strlen(g_library) + 1;
+  return libraries ? kVariableBytes + strlen(libraries) + 1 + strlen(g_library) + 1 : 0;
 }
-
 }  // namespace
 
-NearEnvironment::NearEnvironment(const char* const* list) : NearStrings(list, extended_bytes(list)) {
-  if (extended_bytes(list) == 0) return;
+NearEnvironment::NearEnvironment(const char* const* list, bool with_library)
+    : NearStrings(list, room_for_preloads(list)) {
+  if (with_library) add_library();
+  else remove_library();
+}
+
+// Replaces the value of LD_PRELOAD, which is there, and returns its end.
+char* NearEnvironment::set(const char* libraries) {
   char** entry = list_;
   while (strncmp(*entry, kVariable, kVariableBytes) != 0) entry++;
-  char* end = stpcpy(spare_, *entry);
-  *end++ = ':';
-  strcpy(end, g_library);
   *entry = spare_;
+  return stpcpy(stpcpy(spare_, kVariable), libraries);
+}
+
+void NearEnvironment::add_library() {
+  const char* libraries = preloads(list_);
+  if (!libraries || !*libraries || strstr(libraries, g_library)) return;
+  char* end = stpcpy(set(libraries), ":");
+  strcpy(end, g_library);
+}
+
+void NearEnvironment::remove_library() {
+  const char* libraries = preloads(list_);
+  const char* ours = libraries && *g_library ? strstr(libraries, g_library) : nullptr;
+  if (!ours) return;
+  const char* rest = ours + strlen(g_library);
+  char* end = set("");
+  end = static_cast<char*>(mempcpy(end, libraries, static_cast<size_t>(ours - libraries)));
+  strcpy(end, *rest == ':' ? rest + 1 : rest);
 }
 
 NearPath::NearPath(const char* path) : path_(path) {
@@ -124,27 +140,29 @@ void find_own_library() {
   if (dladdr(reinterpret_cast<const void*>(&guarded_exec), &info) && info.dli_fname) g_library = info.dli_fname;
 }
 
-void note_if_native(const char* path, const char* const* environment) {
-  FileHead head;
-  if (!read_head(path, &head)) return;
-  if (const char* reason = native_reason(head, environment)) note_native_program(path, reason);
+NearStart::NearStart(const char* path, const char* const* arguments, const char* const* environment)
+    : path_(path),
+      found_(look_at_program(path_.get(), environment)),
+      arguments_(arguments),
+      environment_(environment, !found_.without_library) {}
+
+void NearStart::note() const {
+  if (found_.native) note_native_program(path_.get(), found_.native);
 }
 
 long guarded_exec(const Call& call) {
   int shift = call.number == SYS_execveat ? 1 : 0;
-  NearPath path(reinterpret_cast<const char*>(call.arg[shift]));
-  NearStrings arguments(reinterpret_cast<const char* const*>(call.arg[shift + 1]));
-  NearEnvironment environment(reinterpret_cast<const char* const*>(call.arg[shift + 2]));
-  FileHead head;
-  if (shift == 0 && path.get() && read_head(path.get(), &head)) {
-    const char* reason = native_reason(head, environment.get());
-    if (reason) note_native_program(path.get(), reason);
+  NearStart start(reinterpret_cast<const char*>(call.arg[shift]),
+                  reinterpret_cast<const char* const*>(call.arg[shift + 1]),
+                  reinterpret_cast<const char* const*>(call.arg[shift + 2]));
+  if (start.exists()) {
+    start.note();
     note_exec();
   }
   Call near = call;
-  near.arg[shift] = reinterpret_cast<long>(path.get());
-  near.arg[shift + 1] = reinterpret_cast<long>(arguments.get());
-  near.arg[shift + 2] = reinterpret_cast<long>(environment.get());
+  near.arg[shift] = reinterpret_cast<long>(start.path());
+  near.arg[shift + 1] = reinterpret_cast<long>(start.arguments());
+  near.arg[shift + 2] = reinterpret_cast<long>(start.environment());
   return issue(near);
 }
 

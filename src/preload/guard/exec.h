@@ -11,9 +11,6 @@ void find_own_library();
 // execve and execveat. Notes for the report of the run that the process becomes another program.
 long guarded_exec(const Call& call);
 
-// Notes for the report of the run if the program in this file cannot have the preload library in it.
-void note_if_native(const char* path, const char* const* environment);
-
 // A near copy of a NULL-terminated list of strings, in one mapping.
 class NearStrings {
  public:
@@ -33,12 +30,17 @@ class NearStrings {
   size_t bytes_ = 0;
 };
 
-// The environment of a program. LD_PRELOAD, if it names other libraries only, gets the preload library in addition: the
-// program that set it wanted those, and keeps its far memory. A program that removes or empties LD_PRELOAD starts
-// others natively.
+// The environment of a program that is started. With the library: LD_PRELOAD gets it in addition if it names others
+// only, since the program that set it wanted those, and keeps its far memory. LD_PRELOAD that is removed or empty
+// stays so: the program is to run natively. Without the library: LD_PRELOAD loses it.
 class NearEnvironment : public NearStrings {
  public:
-  explicit NearEnvironment(const char* const* list);
+  NearEnvironment(const char* const* list, bool with_library);
+
+ private:
+  void add_library();
+  void remove_library();
+  char* set(const char* libraries);
 };
 
 // A near copy of one string (at most 4 KiB, as paths are).
@@ -50,6 +52,31 @@ class NearPath {
  private:
   char copy_[4096 + 1];
   const char* path_;
+};
+
+// What is known of the file of a program that is started. Interpreters of scripts are not followed.
+struct FoundProgram {
+  bool exists = false;           // and can be read
+  const char* native = nullptr;  // why it runs natively; nullptr: it does not, or it cannot be told
+  bool without_library = false;  // it does not work with the preload library
+};
+
+// A program that is about to be started: what it is given, in near memory, and whether it runs natively.
+class NearStart {
+ public:
+  NearStart(const char* path, const char* const* arguments, const char* const* environment);
+  const char* path() const { return path_.get(); }
+  char* const* arguments() const { return arguments_.get(); }
+  char* const* environment() const { return environment_.get(); }
+  // Notes for the report of the run that the program runs natively, if it does.
+  void note() const;
+  bool exists() const { return found_.exists; }
+
+ private:
+  NearPath path_;
+  FoundProgram found_;
+  NearStrings arguments_;
+  NearEnvironment environment_;
 };
 
 }  // namespace farside::preload

@@ -21,9 +21,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "preload/guard/exec.h"
 #include "preload/guard/fork.h"
 #include "preload/guard/guard.h"
-#include "preload/guard/exec.h"
 #include "preload/guard/process.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/special_calls.h"
@@ -345,9 +345,7 @@ using Spawn = int (*)(pid_t*, const char*, const posix_spawn_file_actions_t*, co
 
 int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                const posix_spawnattr_t* attributes, char* const* arguments, char* const* environment) {
-  NearPath near_path(path);
-  NearStrings near_arguments(arguments);
-  NearEnvironment near_environment(environment);
+  NearStart start(path, arguments, environment);
   posix_spawn_file_actions_t near_actions;
   posix_spawnattr_t near_attributes;
   if (actions) near_actions = *actions;
@@ -356,10 +354,10 @@ int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_
   int error;
   {
     Unguarded pass;
-    error = real(&child, near_path.get(), actions ? &near_actions : nullptr, attributes ? &near_attributes : nullptr,
-                 near_arguments.get(), near_environment.get());
+    error = real(&child, start.path(), actions ? &near_actions : nullptr, attributes ? &near_attributes : nullptr,
+                 start.arguments(), start.environment());
   }
-  if (error == 0) note_if_native(near_path.get(), near_environment.get());
+  if (error == 0) start.note();
   if (pid && error == 0) *pid = child;
   return error;
 }
