@@ -57,7 +57,7 @@ class NearPath {
 // What is known of the file of a program that is started. Interpreters of scripts are not followed.
 struct FoundProgram {
   bool exists = false;           // and can be read
-  const char* native = nullptr;  // why it runs natively; nullptr: it does not, or it cannot be told
+  const char* native = nullptr;  // why it runs natively; nullptr: it does not, or that is unknown
   bool without_library = false;  // it does not work with the preload library
 };
 
