@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "base/inject.h"
+#include "base/log.h"
 
 // The only system call instruction. Its section is the range that the syscall guard allows, so nothing else may be in
 // it.
@@ -205,7 +206,9 @@ void exit_group(int status) {
 }
 uint64_t random_u64() {
   uint64_t value = 0;
-  call(SYS_getrandom, &value, sizeof value, 0);
+  long r = -EINTR;
+  while (r == -EINTR) r = call(SYS_getrandom, &value, sizeof value, 0);
+  if (r != sizeof value) die("no random numbers for a secret (getrandom: error {}); permit this system call", -r);
   return value;
 }
 

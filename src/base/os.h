@@ -90,6 +90,6 @@ int futex_wake(const uint32_t* word, int count);
 int sched_yield();
 int nanosleep_ns(uint64_t ns);
 [[noreturn]] void exit_group(int status);
-uint64_t random_u64();
+uint64_t random_u64();  // ends the process if the kernel grants none
 
 }  // namespace farside::os

@@ -1,10 +1,13 @@
 // farside run: starts a program with the preload library and, where no server was named, an embedded memory server.
 #include "cli/run.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/log.h"
 #include "cli/commands.h"
@@ -58,6 +61,8 @@ class Run {
     auto directory = PrivateDirectory::create();
     if (!directory.ok()) return directory.status();
     directory_ = std::move(*directory);
+    Status made = make_report_file();
+    if (!made.ok()) return made;
     Status reached = settings_.embedded() ? start_server() : check_server(settings_.options);
     if (!reached.ok()) return reached;
     return fill_environment(library);
@@ -73,7 +78,7 @@ class Run {
   }
 
   void publish_report(int wait_status) const {
-    RunReport report = RunReport::read(report_file());
+    RunReport report = RunReport::read(report_file_);
     report.forget_running_processes();
     if (!settings_.options.quiet) fputs(report.summary(wait_status).c_str(), stderr);
     if (settings_.stats_file.empty()) return;
@@ -82,7 +87,14 @@ class Run {
   }
 
  private:
-  std::string report_file() const { return directory_->file("report.jsonl"); }
+  // Processes append to it, also after a change of their user.
+  Status make_report_file() {
+    report_file_ = directory_->secret_file("report");
+    int fd = open(report_file_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool made = fd >= 0 && fchmod(fd, 0622) == 0;
+    if (fd >= 0) close(fd);
+    return made ? Status() : Status::error(errno, "cannot create {}: {}", report_file_, strerror(errno));
+  }
 
   Status start_server() {
     auto server = EmbeddedServer::start(*directory_, settings_.far_memory);
@@ -96,7 +108,7 @@ class Run {
     Result<std::string> list = preload_list(getenv("LD_PRELOAD"), library);
     if (!list.ok()) return list.status();
     setenv("FARSIDE_TOKEN", settings_.options.token, 1);
-    setenv("FARSIDE_REPORT", report_file().c_str(), 1);
+    setenv("FARSIDE_REPORT", report_file_.c_str(), 1);
     setenv("FARSIDE_ANNOUNCE", "1", 1);
     setenv("LD_PRELOAD", list->c_str(), 1);
     return {};
@@ -126,6 +138,7 @@ class Run {
   std::vector<std::string> program_;
   std::unique_ptr<PrivateDirectory> directory_;
   std::unique_ptr<EmbeddedServer> server_;
+  std::string report_file_;
 };
 
 Result<int> run_to_the_end(RunSettings settings, const std::vector<std::string>& program, const std::string& path,

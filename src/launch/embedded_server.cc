@@ -1,6 +1,7 @@
 #include "launch/embedded_server.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -13,7 +14,8 @@ namespace farside {
 Result<std::unique_ptr<PrivateDirectory>> PrivateDirectory::create() {
   const char* parent = getenv("TMPDIR");
   std::string name = fmt::format("{}/farside-XXXXXX", parent && *parent ? parent : "/tmp");
-  if (mkdtemp(name.data())) return std::unique_ptr<PrivateDirectory>(new PrivateDirectory(name));
+  if (mkdtemp(name.data()) && chmod(name.c_str(), 0711) == 0)
+    return std::unique_ptr<PrivateDirectory>(new PrivateDirectory(name));
   return Status::error(errno, "cannot create the directory {}: {}; set TMPDIR to a writable directory", name,
                        strerror(errno));
 }
@@ -23,13 +25,18 @@ PrivateDirectory::~PrivateDirectory() {
   std::filesystem::remove_all(path_, ignored);
 }
 
+std::string PrivateDirectory::secret_file(const char* name) const {
+  return fmt::format("{}/{}-{:016x}{:016x}", path_, name, os::random_u64(), os::random_u64());
+}
+
 Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory) {
   std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
-  embedded->socket_ = directory.file("server.sock");
+  embedded->socket_ = directory.secret_file("socket");
   embedded->token_ = fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64());
   server::ServerConfig config;
   config.memory = memory;
   config.unix_path = embedded->socket_;
+  config.unix_for_all_users = true;
   config.token = embedded->token_;
   auto started = server::Server::start(config);
   if (!started.ok()) return started.status();

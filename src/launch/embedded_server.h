@@ -8,7 +8,8 @@
 
 namespace farside {
 
-// A directory under $TMPDIR or /tmp that only this user can access. It is removed with its contents.
+// A directory under $TMPDIR or /tmp that only this user can list. Others reach a file whose name they know, such as a
+// process of the run after a change of its user. The directory is removed with its contents.
 class PrivateDirectory {
  public:
   static Result<std::unique_ptr<PrivateDirectory>> create();
@@ -16,6 +17,8 @@ class PrivateDirectory {
   PrivateDirectory(const PrivateDirectory&) = delete;
   PrivateDirectory& operator=(const PrivateDirectory&) = delete;
   std::string file(const char* name) const { return path_ + "/" + name; }
+  // A file whose name nobody can guess.
+  std::string secret_file(const char* name) const;
 
  private:
   explicit PrivateDirectory(std::string path) : path_(std::move(path)) {}

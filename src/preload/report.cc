@@ -41,7 +41,7 @@ double fault_quantile_us(const pager::Stats& s, uint64_t one_in) {
 }
 
 void append_line(const char* path, const char* line, size_t bytes) {
-  int fd = os::open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
+  int fd = os::open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd < 0) return;  // the launcher has ended and removed the folder
   os::write(fd, line, bytes);
   os::close(fd);

@@ -74,7 +74,7 @@ Result<int> listen_tcp(const std::string& address, uint16_t* port) {
   return fd;
 }
 
-Result<int> listen_unix(const std::string& path) {
+Result<int> listen_unix(const std::string& path, bool for_all_users) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
@@ -92,11 +92,11 @@ Result<int> listen_unix(const std::string& path) {
   int fd = socket(AF_UNIX, kType, 0);
   if (fd < 0) return cannot_listen(path, errno);
   fchmod(fd, S_IRUSR | S_IWUSR);  // bind() creates the file with this mode
-  if (int b = bind_and_listen(fd, reinterpret_cast<sockaddr*>(&address), sizeof address); b < 0) {
-    os::close(fd);
-    return cannot_listen(path, -b);
-  }
-  return fd;
+  int error = bind_and_listen(fd, reinterpret_cast<sockaddr*>(&address), sizeof address);
+  if (error == 0 && for_all_users && chmod(path.c_str(), 0666) != 0) error = -errno;
+  if (error == 0) return fd;
+  os::close(fd);
+  return cannot_listen(path, -error);
 }
 
 }  // namespace farside::server

@@ -54,7 +54,7 @@ Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
     impl.listeners.push_back({*fd, false});
   }
   if (!config.unix_path.empty()) {
-    auto fd = listen_unix(config.unix_path);
+    auto fd = listen_unix(config.unix_path, config.unix_for_all_users);
     if (!fd.ok()) return fd.status();
     impl.listeners.push_back({*fd, true});
   }

@@ -8,6 +8,8 @@
 
 #include "far.h"
 
+static const char* program_path;
+
 // More than is near, so that pages are evicted and fetched. Without /proc/self, which these processes may not read.
 static void use_far_memory(uint32_t seed) {
   char* block = malloc(BALLAST);
@@ -111,6 +113,28 @@ static void credentials(void) {
   CHECK(ended_with(child, 0));
 }
 
+// Far memory of a user's processes that another user started: a fork, an executed program and a new thread reach the
+// memory server.
+static void after_a_change_of_user(void) {
+  if (geteuid() != 0) return;
+  pid_t child = fork();
+  if (child == 0) {
+    use_far_memory(11);
+    CHECK(setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
+    pid_t fork_of_child = fork();
+    if (fork_of_child == 0) {
+      use_far_memory(12);
+      _exit(0);
+    }
+    CHECK(ended_with(fork_of_child, 0));
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    execl(program_path, program_path, "last_thread", NULL);
+    _exit(98);
+  }
+  CHECK(ended_with(child, 0));
+}
+
 // Unless the machine forbids them.
 static void namespaces(void) {
   if (in_handler_mode()) return;
@@ -146,8 +170,13 @@ static void process_namespace(void) {
 }
 
 int main(int argc, char** argv) {
-  static const struct test_case cases[] = {
-      {"last_thread", last_thread}, {"fork_in_thread", fork_in_thread},       {"credentials", credentials},
-      {"namespaces", namespaces},   {"process_namespace", process_namespace}, {NULL, NULL}};
+  static const struct test_case cases[] = {{"last_thread", last_thread},
+                                           {"fork_in_thread", fork_in_thread},
+                                           {"credentials", credentials},
+                                           {"after_a_change_of_user", after_a_change_of_user},
+                                           {"namespaces", namespaces},
+                                           {"process_namespace", process_namespace},
+                                           {NULL, NULL}};
+  if (argc > 0) program_path = argv[0];
   return run_case(argc, argv, cases);
 }
