@@ -34,12 +34,10 @@ Status Evictor::open() {
     }
     batch.pipe_read = os::move_fd_high(fds[0]);
     batch.pipe_write = os::move_fd_high(fds[1]);
-    int size = os::fcntl(batch.pipe_write, F_SETPIPE_SZ, kPipeBytes);
-    if (size < static_cast<int>(kPipeBytes)) {
-      return Status::error(EPERM, "cannot get pipes of {} bytes; raise fs.pipe-max-size or fs.pipe-user-pages-soft",
-                           kPipeBytes);
-    }
+    batch.room = static_cast<size_t>(os::fcntl(batch.pipe_write, F_GETPIPE_SZ, 0)) / kPageSize;
+    FARSIDE_CHECK(batch.room > 0);
   }
+  may_enlarge_ = true;
   Status status;
   if (!channel_) channel_ = c_.store->open_channel(&status);
   if (channel_) c_.twins.set_remote(!channel_->mapping().immediate);
@@ -97,6 +95,7 @@ size_t Evictor::select(Batch& batch) {
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
   size_t wanted = std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages);
+  wanted = std::min(wanted, batch.room);
   size_t found = preferred_.take({candidates, wanted});
   if (found < wanted) found += c_.policy.select(index_, {candidates + found, wanted - found});
   for (size_t i = 0; i < found; i++) {
@@ -140,7 +139,17 @@ bool Evictor::claim(PageIndex page, PageWord* word) {
   return false;
 }
 
+// Most processes of a tree never evict, and the memory of all pipes of a user is limited (fs.pipe-user-pages-soft), so
+// a pipe is enlarged when it is first used. Where the limit is reached, batches are smaller: at least two pages.
+void Evictor::enlarge_pipe(Batch& batch) {
+  if (batch.room >= kBatchPages || !may_enlarge_) return;
+  int bytes = os::fcntl(batch.pipe_write, F_SETPIPE_SZ, kPipeBytes);
+  if (bytes > 0) batch.room = static_cast<size_t>(bytes) / kPageSize;
+  else may_enlarge_ = false;
+}
+
 bool Evictor::start(Batch& batch) {
+  enlarge_pipe(batch);
   uint64_t t0 = ticks();
   if (select(batch) == 0) return false;
   inject::pause("evict:selected");
@@ -163,7 +172,7 @@ bool Evictor::start(Batch& batch) {
   return true;
 }
 
-// Phase 2. The pipe has room for kBatchPages frames, so it is never full here. A short count means that the kernel
+// Phase 2. The pipe has room for the pages of a batch, so it is never full here. A short count means that the kernel
 // could not reference a page; that page stays near.
 void Evictor::hold(Batch& batch) {
   if (batch.dirty_count == 0) return;
@@ -174,6 +183,8 @@ void Evictor::hold(Batch& batch) {
   while (first < run_count) {
     long r = os::vmsplice(batch.pipe_write, reinterpret_cast<iovec*>(runs + first), run_count - first, 0);
     if (r == -EINTR || r == -EAGAIN) continue;
+    if (r == -EPERM || r == -ENOSYS)
+      die("vmsplice is refused (error {}), so no page can be evicted; permit it in the seccomp profile", -r);
     if (r <= 0) break;
     FARSIDE_CHECK(is_aligned(static_cast<uint64_t>(r), kPageSize));
     held += static_cast<size_t>(r) / kPageSize;

@@ -3,13 +3,12 @@
 //
 // A batch passes five numbered phases. Up to four batches of one evictor are in flight, each in another phase (MAGE
 // 4.1, in user space):
-//   1 select   kMinBatchPages to kBatchPages candidates of the policy; the more frames are missing, the more pages.
-//   Each
-//              page is moved from kNear to kEvicting by compare-and-swap, so that no other thread maps, unprotects,
-//              discards or selects it. Threads that have it mapped writable can still write it.
-//   2 hold     One vmsplice of all dirty pages into the batch's pipe. The pipe references the frames; nothing is
-//   copied. 3 unmap    One process_madvise(MADV_DONTNEED) for all pages: one TLB shootdown. After it no store can reach
-//   the
+//   1 select   Candidates of the policy: the more frames are missing, the more pages. Each page is moved from kNear to
+//              kEvicting by compare-and-swap, so that no other thread maps, unprotects, discards or selects it. Threads
+//              that have it mapped writable can still write it.
+//   2 hold     One vmsplice of all dirty pages into the pipe of the batch. The pipe references the frames; nothing is
+//              copied.
+//   3 unmap    One process_madvise(MADV_DONTNEED) for all pages: one TLB shootdown. After it no store can reach the
 //              frames, so the pipe references the final content. Clean pages are released at once.
 //   4 write    Pages with a twin (twins.h) are compared with it, and their changed lines are gathered from many pages
 //              into a few requests, each of which the server executes completely or not at all. Other pages are sent
@@ -76,7 +75,7 @@ class PageFifo {
 };
 
 inline constexpr size_t kMinBatchPages = 32;
-inline constexpr size_t kBatchPages = 256;  // the capacity of a pipe that an unprivileged process may have
+inline constexpr size_t kBatchPages = 256;  // the capacity of a pipe that an unprivileged process may ask for
 inline constexpr size_t kWritePages = 32;   // of one request
 inline constexpr size_t kLogBytes = 256 * kKiB;
 
@@ -86,6 +85,7 @@ struct Batch : NearObject {
   PageIndex dirty[kBatchPages];  // pages without a twin first
   size_t dirty_count = 0, whole_count = 0;
   int pipe_read = -1, pipe_write = -1;
+  size_t room = 0;  // pages that the pipe can hold
   struct Write {
     transport::Token token;  // 0: acknowledged
     uint64_t pages, sent;    // number of pages; time of sending, in ticks
@@ -127,6 +127,7 @@ class Evictor : public NearObject {
   static constexpr unsigned kMaxRuns = 8;  // of changed lines in a page; a page with more is written whole
 
   bool start(Batch& batch);
+  void enlarge_pipe(Batch& batch);
   size_t select(Batch& batch);
   bool claim(PageIndex page, PageWord* word);
   void notify_observer(const Batch& batch);
@@ -152,6 +153,7 @@ class Evictor : public NearObject {
   PageFifo& preferred_;  // pages that are evicted before those that the policy selects
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
+  bool may_enlarge_ = true;  // the kernel has not refused a larger pipe
   size_t in_flight_ = 0;
   uint64_t last_acknowledged_ = 0;  // when the last write was acknowledged, in ticks
   std::byte* held_ = nullptr;       // content of kCompared evicted pages, for comparison; allocated at first use

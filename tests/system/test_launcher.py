@@ -183,6 +183,28 @@ class LauncherTest(SystemTest):
                      cwd="/", user=65534, group=65534, extra_groups=[])
         self.assertEqual((result.status, result.output), (0, b"ready\ndone\n"), result.errors)
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root may change the user")
+    def test_unprivileged_user_without_memory_for_pipes(self):
+        """The kernel limits the memory of all pipes of a user. Beyond it, batches of evicted pages are small."""
+        nobody = dict(cwd="/", user=65534, group=65534, extra_groups=[])
+        script = ("import fcntl, os, sys\n"
+                  "pages = 0\n"
+                  "try:\n"
+                  "    while True: pages += fcntl.fcntl(os.pipe()[1], fcntl.F_SETPIPE_SZ, 1 << 20) // 4096\n"
+                  "except OSError as error: print(pages, flush=True)\n"
+                  "sys.stdin.read()\n")
+        holder = subprocess.Popen([PYTHON, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, **nobody)
+        self.assertGreater(int(holder.stdout.readline()), 8192)
+        self.folder.chmod(0o777)
+        statistics = self.folder / "nobody.json"
+        result = run([FARSIDE, "run", "--local", "8M", f"--stats=json:{statistics}", "--quiet", "--", PROGRAMS / "steady",
+                      "32", "1"], seconds=60, **nobody)
+        holder.communicate()
+        self.assertEqual((result.status, result.output), (0, b"ready\ndone\n"), result.errors)
+        totals = json.loads(statistics.read_text())["totals"]
+        self.assertGreater(totals["dirty_evictions"], 0)
+        self.assertLess(totals["evictions"] / totals["batches"], 20)
+
 
 if __name__ == "__main__":
     main()

@@ -26,6 +26,7 @@ namespace {
 
 constexpr unsigned kChildSeconds = 5;
 constexpr size_t kPipePages = 256;
+constexpr size_t kLeastPipePages = 2;  // in any pipe
 constexpr int kRounds = 400;
 
 // Runs a probe in a child process, which an alarm ends if it hangs. A child that a signal ends counts as a failure.
@@ -191,13 +192,14 @@ struct TwoMappings {
   std::byte* second = nullptr;
 };
 
+template <size_t kPages, bool kEnlarge>
 bool pipe_probe() {
   int ends[2];
   if (os::pipe(ends, O_CLOEXEC) < 0) return false;
-  constexpr size_t kBytes = kPipePages * kPageSize;
+  constexpr size_t kBytes = kPages * kPageSize;
   auto* pages = static_cast<unsigned char*>(os::map_near(kBytes));
   auto* copy = static_cast<unsigned char*>(os::map_near(kBytes));
-  if (!pages || !copy || os::fcntl(ends[1], F_SETPIPE_SZ, kBytes) < 0) return false;
+  if (!pages || !copy || (kEnlarge && os::fcntl(ends[1], F_SETPIPE_SZ, kBytes) < 0)) return false;
   for (size_t i = 0; i < kBytes; i++) pages[i] = static_cast<unsigned char>(i * 7 + i / kPageSize);
   iovec range = {pages, kBytes};
   if (os::vmsplice(ends[1], &range, 1, 0) != static_cast<long>(kBytes)) return false;
@@ -242,7 +244,9 @@ uint64_t userfaultfd_features() {
 bool pages_for_itself() { return holds_in_child(paging_probe); }
 bool traps_system_calls() { return holds_in_child(trap_probe); }
 bool unmaps_in_batches() { return holds_in_child(batch_probe); }
-bool holds_pages_in_pipe() { return holds_in_child(pipe_probe); }
+bool holds_pages_in_pipe(bool large) {
+  return holds_in_child(large ? pipe_probe<kPipePages, true> : pipe_probe<kLeastPipePages, false>);
+}
 
 bool shares_memory_files() {
   TwoMappings file(kPageSize);

@@ -24,8 +24,8 @@ bool traps_system_calls();
 // process_madvise(MADV_DONTNEED) on this process over two ranges with one call (kernel 6.16).
 bool unmaps_in_batches();
 
-// vmsplice of 256 pages into a pipe of 1 MiB; reading the pipe returns their contents.
-bool holds_pages_in_pipe();
+// vmsplice of pages into a pipe; reading the pipe returns their contents. large: 256 pages in a pipe of 1 MiB.
+bool holds_pages_in_pipe(bool large);
 
 // A memory file that is mapped twice shows a write through the other mapping.
 bool shares_memory_files();
