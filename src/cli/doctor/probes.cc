@@ -26,7 +26,7 @@ namespace {
 
 constexpr unsigned kChildSeconds = 5;
 constexpr size_t kPipePages = 256;
-constexpr size_t kLeastPipePages = 2;  // in any pipe
+constexpr size_t kMinPipePages = 2;  // in any pipe
 constexpr int kRounds = 400;
 
 // Runs a probe in a child process, which an alarm ends if it hangs. A child that a signal ends counts as a failure.
@@ -245,7 +245,7 @@ bool pages_for_itself() { return holds_in_child(paging_probe); }
 bool traps_system_calls() { return holds_in_child(trap_probe); }
 bool unmaps_in_batches() { return holds_in_child(batch_probe); }
 bool holds_pages_in_pipe(bool large) {
-  return holds_in_child(large ? pipe_probe<kPipePages, true> : pipe_probe<kLeastPipePages, false>);
+  return holds_in_child(large ? pipe_probe<kPipePages, true> : pipe_probe<kMinPipePages, false>);
 }
 
 bool shares_memory_files() {
