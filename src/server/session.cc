@@ -69,15 +69,17 @@ bool Session::receive() {
 }
 
 bool Session::receive_some() {
-  size_t wanted = kReceiveBytes;
-  if (input_.size() >= sizeof(wire::FrameHeader)) {  // its length was checked when the header was complete
+  size_t wanted = state_ == State::kGreeting ? kGreetingBytes - input_.size() : kReceiveBytes;
+  if (state_ == State::kOpen &&
+      input_.size() >= sizeof(wire::FrameHeader)) {  // its length was checked when the header was complete
     wire::FrameHeader header;
     memcpy(&header, input_.data(), sizeof header);
     size_t frame_bytes = sizeof header + header.payload_bytes;
     if (frame_bytes > input_.size()) wanted = std::max(wanted, frame_bytes - input_.size());
   }
   std::byte* space = input_.reserve(wanted);
-  ssize_t n = os::recv(fd_, space, input_.room(), MSG_DONTWAIT);
+  size_t room = state_ == State::kGreeting ? wanted : input_.room();
+  ssize_t n = os::recv(fd_, space, room, MSG_DONTWAIT);
   if (n == -EAGAIN || n == -EINTR) return false;
   if (n <= 0) {
     broken_ = n < 0;
@@ -97,6 +99,8 @@ void Session::answer_complete_frames() {
     int r = wire::check_request_header(header);
     if (r == -EPROTONOSUPPORT) return close_with_error(EPROTONOSUPPORT, "unsupported version of the protocol");
     if (r < 0) return close_with_error(EBADMSG, "not a request of the Farside protocol");
+    if (state_ == State::kGreeting && sizeof header + header.payload_bytes > kGreetingBytes)
+      return close_with_error(EBADMSG, "the first request must be HELLO");
     if (input_.size() < sizeof header + header.payload_bytes) return;
     wire::Bytes payload(input_.data() + sizeof header, header.payload_bytes);
     if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) != header.crc) {

@@ -1,6 +1,7 @@
 // One connection of a client: receives frames, executes the requests in order, and sends the replies. It never blocks.
 // All input is checked by the codec; a violation of the protocol ends the connection with an error reply. Memory is
-// bounded: one frame of input, and no request is read while kMaxOutput bytes of replies are not sent yet.
+// bounded: the greeting, then one frame of input, and no request is read while kMaxOutput bytes of replies are not sent
+// yet.
 // States: greeting (only kHello is accepted) -> open -> closing (an error reply is being sent) -> over.
 // Used by one worker thread.
 #pragma once
@@ -48,6 +49,7 @@ class Session {
  private:
   enum class State { kGreeting, kOpen, kClosing, kOver };
   static constexpr size_t kMaxOutput = 2 * 1024 * 1024;
+  static constexpr size_t kGreetingBytes = sizeof(wire::FrameHeader) + sizeof(wire::HelloRequest);
   static constexpr size_t kReceiveBytes = 32 * 1024;  // smallest size of a receive
   static constexpr size_t kIdleBytes = 128 * 1024;    // capacity kept in each buffer of an idle connection
   static constexpr uint64_t kTimeoutNs = 5'000'000'000;

@@ -22,6 +22,7 @@ constexpr int kRoundsPerWait = 8;           // of polling, then events of all ot
 constexpr uint64_t kLongYieldUs = 1000;     // after a yield this long, the thread sleeps instead of polling
 constexpr uint64_t kSweepNs = 500'000'000;  // interval of the search for expired sessions and regions
 constexpr uint64_t kAcceptBackoffNs = 100'000'000;
+constexpr size_t kMaxPending = 512;  // connections that have not sent their greeting
 
 constexpr transport::KeepAlive kKeepAlive = {.idle_s = 10, .interval_s = 2, .probes = 5};
 
@@ -118,6 +119,8 @@ int Worker::sleep_ms() const {
 void Worker::accept_from(const Listener& listener) {
   constexpr int kBurst = 16;
   for (int i = 0; i < kBurst; i++) {
+    if (pending_ >= kMaxPending) pending_ = count_pending();
+    if (pending_ >= kMaxPending) return pause_accepting();  // the others wait in the backlog
     int fd = accept4(listener.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       add(fd, listener.is_unix);
@@ -125,11 +128,15 @@ void Worker::accept_from(const Listener& listener) {
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       log(LogLevel::kWarning, "no descriptor for a new connection; raise the limit on open files (ulimit -n)");
-      accept_after_ns_ = now_ns() + kAcceptBackoffNs;
-      listen_to(false);
+      pause_accepting();
     }
     return;
   }
+}
+
+void Worker::pause_accepting() {
+  accept_after_ns_ = now_ns() + kAcceptBackoffNs;
+  listen_to(false);
 }
 
 void Worker::add(int fd, bool is_unix) {
@@ -198,13 +205,16 @@ void Worker::close_expired() {
   last_sweep_ = now;
   shared_->pool.free_abandoned(now);
   std::vector<Session*> expired;
-  pending_ = 0;
   for (auto& [fd, session] : sessions_) {
-    if (session->is_open()) continue;
-    pending_++;
     if (session->is_expired(now)) expired.push_back(session.get());
   }
   for (Session* session : expired) close(session);
+  pending_ = count_pending();
+}
+
+size_t Worker::count_pending() const {
+  return static_cast<size_t>(
+      std::count_if(sessions_.begin(), sessions_.end(), [](const auto& s) { return !s.second->is_open(); }));
 }
 
 void Worker::listen_to(bool on) {

@@ -33,6 +33,8 @@ class Worker {
   bool wait(int timeout_ms);
   int sleep_ms() const;
   void accept_from(const Listener& listener);
+  void pause_accepting();
+  size_t count_pending() const;
   void add(int fd, bool is_unix);
   void serve(Session* session, uint32_t events);
   void update(Session* session);
@@ -50,11 +52,12 @@ class Worker {
   // Used only by the thread.
   std::unordered_map<int, std::unique_ptr<Session>> sessions_;
   std::vector<Session*> active_;  // at most kMaxActive, most recent first
-  size_t pending_ = 0;            // sessions that were not open at the last sweep, or are new: they can expire
+  size_t pending_ = 0;  // sessions that were not open when they were last counted, and new ones: they can expire
   uint64_t last_request_ = 0;
   CoreSharing core_;
   uint64_t last_sweep_ = 0;
-  uint64_t accept_after_ns_ = 0;  // not 0: there were no descriptors, so no connection is accepted before this time
+  // Not 0: there were no descriptors, or too many connections without a greeting. None is accepted before this time.
+  uint64_t accept_after_ns_ = 0;
 };
 
 }  // namespace farside::server

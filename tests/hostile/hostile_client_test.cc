@@ -2,6 +2,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <fstream>
+
+#include "base/bits.h"
 #include "base/clock.h"
 #include "fixture.h"
 #include "frames.h"
@@ -230,6 +233,37 @@ TEST_F(HostileClient, SilentConnectionsAreClosed) {
   RawClient client = raw();
   client.send(Frame(3, std::byte{0x46}));
   EXPECT_TRUE(client.ended());  // within the ten seconds for which the client receives
+}
+
+// Memory of this process, which the server shares.
+uint64_t private_bytes() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t size, resident, shared;
+  file >> size >> resident >> shared;
+  return (resident - shared) * kPageSize;
+}
+
+// Before its greeting a connection has no more memory than the greeting needs, whatever length it announces.
+TEST_F(HostileClient, ConnectionsWithoutAGreetingTakeLittleMemory) {
+  Frame large = frame(wire::Op::kHello, 3, Frame(wire::kMaxPayload));
+  Frame cut(large.begin(), large.begin() + 100000), part = hello_frame(token(), kRegion);
+  part.resize(part.size() - 1);
+  uint64_t before = private_bytes();
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 400; i++) {
+    clients.push_back(std::make_unique<RawClient>(server_.port()));
+    clients.back()->send(i % 2 ? cut : part);
+  }
+  EXPECT_EQ(clients[1]->error_reply(), EBADMSG);
+  EXPECT_LT(private_bytes() - before, uint64_t{8} * kMiB);
+}
+
+// Many of them delay others, but do not keep them out.
+TEST_F(HostileClient, ManyConnectionsWithoutAGreeting) {
+  std::vector<std::unique_ptr<RawClient>> clients;
+  for (int i = 0; i < 700; i++) clients.push_back(std::make_unique<RawClient>(server_.port()));
+  RawClient honest = greeted();  // accepted when those that are silent have been closed
+  EXPECT_TRUE(clients[0]->ended());
 }
 
 TEST_F(HostileClient, ServersSurviveMutatedFrames) {
