@@ -26,6 +26,11 @@ namespace {
 constexpr int kDisconnectMs = 300;  // within which the server notices that a process ended
 constexpr int kPollMs = 5;
 
+// Message passing between processes by process_vm_readv, which cannot read far pages of another process (EFAULT): OpenMPI
+// 4, OpenMPI 5 and UCX copy through shared memory instead, unless the user has chosen.
+constexpr std::pair<const char*, const char*> kWithoutDirectCopies[] = {
+    {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"}, {"OMPI_MCA_smsc", "^cma"}, {"UCX_TLS", "^cma"}};
+
 constexpr const char* kHelp =
     "Sizes: a number and K, M, G or T, powers of 1024, as in 256M or 1.5G. --local also takes a share, as in 25%: of "
     "the\n"
@@ -111,6 +116,7 @@ class Run {
     setenv("FARSIDE_REPORT", report_file_.c_str(), 1);
     setenv("FARSIDE_ANNOUNCE", "1", 1);
     setenv("LD_PRELOAD", list->c_str(), 1);
+    for (const auto& [name, value] : kWithoutDirectCopies) setenv(name, value, 0);
     return {};
   }
 

@@ -153,6 +153,12 @@ class LauncherTest(SystemTest):
             self.assertEqual(statistics["native"], [])
             self.assertIn("status", [p["program"] for p in statistics["processes"]])
 
+    def test_message_passing_libraries(self):
+        """They are told not to read other processes' memory, unless the user tells them what to use."""
+        script = "echo $OMPI_MCA_smsc $UCX_TLS"
+        result = self.launch("--quiet", "--", "sh", "-c", script, env=environment(UCX_TLS="tcp"))
+        self.assertEqual(result.output, b"^cma tcp\n")
+
     def test_processes_ended_by_a_signal(self):
         script = f"{STATUS} signal 9; {STATUS} signal 15; {STATUS} status 0"
         result, statistics = self.statistics_of("--", "sh", "-c", script)
