@@ -26,8 +26,8 @@ namespace {
 constexpr int kDisconnectMs = 300;  // within which the server notices that a process ended
 constexpr int kPollMs = 5;
 
-// Message passing between processes by process_vm_readv, which cannot read far pages of another process (EFAULT): OpenMPI
-// 4, OpenMPI 5 and UCX copy through shared memory instead, unless the user has chosen.
+// Message passing between processes by process_vm_readv, which cannot read far pages of another process (EFAULT):
+// OpenMPI 4, OpenMPI 5 and UCX copy through shared memory instead, unless the user has chosen.
 constexpr std::pair<const char*, const char*> kWithoutDirectCopies[] = {
     {"OMPI_MCA_btl_vader_single_copy_mechanism", "none"}, {"OMPI_MCA_smsc", "^cma"}, {"UCX_TLS", "^cma"}};
 

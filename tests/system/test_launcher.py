@@ -154,7 +154,7 @@ class LauncherTest(SystemTest):
             self.assertIn("status", [p["program"] for p in statistics["processes"]])
 
     def test_message_passing_libraries(self):
-        """They are told not to read other processes' memory, unless the user tells them what to use."""
+        """They do not read the memory of other processes, unless the user chooses so."""
         script = "echo $OMPI_MCA_smsc $UCX_TLS"
         result = self.launch("--quiet", "--", "sh", "-c", script, env=environment(UCX_TLS="tcp"))
         self.assertEqual(result.output, b"^cma tcp\n")
