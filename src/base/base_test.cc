@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -125,6 +126,21 @@ TEST(Os, MovesDescriptorsToHighNumbers) {
   int fd = os::move_fd_high(os::open("/dev/null", 0));
   EXPECT_GT(fd, 100);
   EXPECT_EQ(os::close(fd), 0);
+}
+
+// The program may have lowered the limit, and uses all numbers below.
+TEST(Os, MovesDescriptorsAboveALoweredLimit) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  if (before.rlim_max < 1024) GTEST_SKIP() << "the hard limit is low";
+  rlimit low = {50, before.rlim_max}, after;
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  int fd = os::move_fd_high(os::open("/dev/null", 0));
+  EXPECT_GT(fd, 500);
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &after), 0);
+  EXPECT_EQ(after.rlim_cur, 50u);
+  EXPECT_EQ(os::close(fd), 0);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 thread_local int t_number = 17;

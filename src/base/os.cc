@@ -9,6 +9,8 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 
 #include "base/inject.h"
@@ -159,13 +161,45 @@ int memfd_create(const char* name, unsigned flags) { return call(SYS_memfd_creat
 int ftruncate(int fd, off_t length) { return call(SYS_ftruncate, fd, length); }
 int fallocate(int fd, int mode, off_t offset, off_t length) { return call(SYS_fallocate, fd, mode, offset, length); }
 
+namespace {
+
+// The limit on open files while a descriptor moves. A soft limit below kWanted is raised for the moment, so that the
+// descriptor is not one of those that the program may use. Not raised where another thread has raised it, or had when
+// it forked this process.
+class DescriptorLimit {
+ public:
+  DescriptorLimit() {
+    call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &before_);
+    rlimit wanted = {std::min<rlim_t>(kWanted, before_.rlim_max), before_.rlim_max};
+    if (before_.rlim_cur >= wanted.rlim_cur || g_raised.exchange(true)) return;
+    raised_ = call(SYS_prlimit64, 0, RLIMIT_NOFILE, &wanted, 0) == 0;
+    if (raised_) top_ = wanted.rlim_cur;
+    else g_raised.store(false);
+  }
+  ~DescriptorLimit() {
+    if (!raised_) return;
+    call(SYS_prlimit64, 0, RLIMIT_NOFILE, &before_, 0);
+    g_raised.store(false);
+  }
+  DescriptorLimit(const DescriptorLimit&) = delete;
+  DescriptorLimit& operator=(const DescriptorLimit&) = delete;
+  // transport/own_fds.h has one bit for each number below 65536.
+  long top() const { return static_cast<long>(std::min<rlim_t>(raised_ ? top_ : before_.rlim_cur, 65536)); }
+
+ private:
+  static constexpr rlim_t kWanted = 4096;
+  static inline std::atomic<bool> g_raised{false};
+  rlimit before_ = {1024, 1024};
+  rlim_t top_ = 0;
+  bool raised_ = false;
+};
+
+}  // namespace
+
+// Searches upwards from 256 below the limit, or from half of a small limit.
 int move_fd_high(int fd) {
-  // Searches upwards from 256 below the soft limit, or from half of a small limit. Numbers from 65536 on are avoided:
-  // transport/own_fds.h has one bit for each number below.
-  rlimit limit = {1024, 1024};
-  call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &limit);
-  long top = limit.rlim_cur > 65536 ? 65536 : static_cast<long>(limit.rlim_cur);
-  long lowest = top > 512 ? top - 256 : top / 2;
+  DescriptorLimit limit;
+  long top = limit.top(), lowest = top > 512 ? top - 256 : top / 2;
   int high = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
   if (high < 0) return fd;
   close(fd);

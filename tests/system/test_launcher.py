@@ -159,6 +159,22 @@ class LauncherTest(SystemTest):
         result = self.launch("--quiet", "--", "sh", "-c", script, env=environment(UCX_TLS="tcp"))
         self.assertEqual(result.output, b"^cma tcp\n")
 
+    def test_descriptors(self):
+        """Farside's descriptors are in no list, and above a limit that the program sets."""
+        script = self.folder / "descriptors.py"
+        script.write_text("""
+import os, resource, subprocess, sys
+print(sorted(os.listdir('/proc/self/fd')), sorted(os.listdir('/proc/thread-self/fdinfo')), flush=True)
+if len(sys.argv) > 1:
+    sys.exit(len([open('/dev/null') for _ in range(30)]) - 30)
+block = bytes(20 << 20)
+resource.setrlimit(resource.RLIMIT_NOFILE, (40, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+print(subprocess.run([sys.executable, __file__, 'child']).returncode)
+""")
+        native = run([PYTHON, script], seconds=30, cwd=self.folder)
+        far = self.launch("--quiet", "--local", "8M", "--fault", "signal", "--", PYTHON, script)
+        self.assertEqual((far.status, far.output), (0, native.output), far.errors)
+
     def test_processes_ended_by_a_signal(self):
         script = f"{STATUS} signal 9; {STATUS} signal 15; {STATUS} status 0"
         result, statistics = self.statistics_of("--", "sh", "-c", script)

@@ -1,5 +1,6 @@
 #include "preload/guard/special_calls.h"
 
+#include <fmt/format.h>
 #include <linux/close_range.h>
 #include <linux/futex.h>
 #include <linux/sched.h>
@@ -8,6 +9,7 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 
 #include "base/log.h"
@@ -115,6 +117,58 @@ long guarded_dup(long number, int from, int to, int flags) {
 
 namespace {
 
+// ---- Directories that list this process's descriptors: those of Farside are left out. ----
+
+struct DirectoryEntry {
+  uint64_t inode;
+  int64_t offset;
+  unsigned short bytes;
+  unsigned char type;
+  char name[];
+};
+static_assert(offsetof(DirectoryEntry, name) == 19);
+
+// /proc/PID/fd and fdinfo, and the same of its threads.
+bool lists_own_descriptors(int fd) {
+  char link[64], path[256], own[32];
+  *fmt::format_to_n(link, sizeof link - 1, "/proc/self/fd/{}", fd).out = 0;
+  long length = os::call(SYS_readlink, link, path, sizeof path - 1);
+  if (length <= 0) return false;
+  path[length] = 0;
+  *fmt::format_to_n(own, sizeof own - 1, "/proc/{}/", os::getpid()).out = 0;
+  const char* last = strrchr(path, '/');
+  return strncmp(path, own, strlen(own)) == 0 && (strcmp(last, "/fd") == 0 || strcmp(last, "/fdinfo") == 0);
+}
+
+bool names_own_descriptor(const char* name) {
+  int fd = 0;
+  for (; *name >= '0' && *name <= '9' && fd < 1'000'000; name++) fd = fd * 10 + (*name - '0');
+  return *name == 0 && owns_fd(fd);
+}
+
+long without_own_descriptors(std::byte* entries, long bytes) {
+  long kept = 0;
+  for (long at = 0; at < bytes;) {
+    auto* entry = reinterpret_cast<DirectoryEntry*>(entries + at);
+    long size = entry->bytes;
+    at += size;
+    if (names_own_descriptor(entry->name)) continue;
+    memmove(entries + kept, entry, static_cast<size_t>(size));
+    kept += size;
+  }
+  return kept;
+}
+
+// An empty result would mean the end of the directory.
+long getdents_call(const Call& call) {
+  for (;;) {
+    long bytes = table_call(call);
+    if (bytes <= 0 || !lists_own_descriptors(static_cast<int>(call.arg[0]))) return bytes;
+    long kept = without_own_descriptors(reinterpret_cast<std::byte*>(call.arg[1]), bytes);
+    if (kept > 0) return kept;
+  }
+}
+
 bool mapping_call(const Call& call, long* result) {
   const long* a = call.arg;
   auto* address = reinterpret_cast<void*>(a[0]);
@@ -208,6 +262,9 @@ bool identity_call(const Call& call, long* result) {
 bool descriptor_call(const Call& call, long* result) {
   const long* a = call.arg;
   switch (call.number) {
+    case SYS_getdents64:
+      *result = getdents_call(call);
+      return true;
     case SYS_close:
       *result = guarded_close(static_cast<int>(a[0]));
       return true;
