@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/os.h"
 #include "cli/commands.h"
+#include "cli/report_values.h"
 #include "launch/control_client.h"
 
 namespace farside::cli {
@@ -21,18 +22,14 @@ struct CtlArguments {
   bool json = false;
 };
 
-uint64_t number(const json& report, const char* name) { return report.value(name, uint64_t{0}); }
-
-std::string name_of(const json& report) {
-  return fmt::format("{} {}", number(report, "pid"), report.value("program", "?"));
-}
+std::string name_of(const json& report) { return fmt::format("{} {}", count(report, "pid"), text(report, "program")); }
 
 std::string describe(const json& report) {
-  uint64_t heap = number(report, "heap_bytes"), near = number(report, "near_bytes");
+  uint64_t heap = count(report, "heap_bytes"), near = count(report, "near_bytes");
   return fmt::format("{}: near {} of {} allowed, far {}; {} faults, {} evictions; {} mode, {}", name_of(report),
-                     format_size(near), format_size(number(report, "local_bytes")),
-                     format_size(heap > near ? heap - near : 0), number(report, "faults"), number(report, "evictions"),
-                     report.value("mode", "?"), report.value("transport", "?"));
+                     format_size(near), format_size(count(report, "local_bytes")),
+                     format_size(heap > near ? heap - near : 0), count(report, "faults"), count(report, "evictions"),
+                     text(report, "mode"), text(report, "transport"));
 }
 
 // Changes the limit and waits until the process complies. A higher limit takes effect at once; a lower one only after
@@ -42,11 +39,11 @@ Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double
   if (!before.ok()) return before;
   uint64_t start = now_ns();
   auto now = process.ask(local);
-  while (now.ok() && number(*now, "near_bytes") > number(*now, "local_bytes")) {
+  while (now.ok() && count(*now, "near_bytes") > count(*now, "local_bytes")) {
     if (static_cast<double>(now_ns() - start) > seconds * 1e9) {
       return Status::error(ETIMEDOUT, "{}: {} are still near after {} s, {} are allowed; eviction continues",
-                           name_of(*now), format_size(number(*now, "near_bytes")), seconds,
-                           format_size(number(*now, "local_bytes")));
+                           name_of(*now), format_size(count(*now, "near_bytes")), seconds,
+                           format_size(count(*now, "local_bytes")));
     }
     os::nanosleep_ns(kPollNs);
     now = process.ask({});
@@ -59,8 +56,8 @@ Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double
 
 std::string describe_resized(const json& report) {
   return fmt::format("{}: near memory limited to {} instead of {}; done in {:.2f} s", name_of(report),
-                     format_size(number(report, "local_bytes")), format_size(number(report, "local_bytes_before")),
-                     report.value("resize_seconds", 0.0));
+                     format_size(count(report, "local_bytes")), format_size(count(report, "local_bytes_before")),
+                     number(report, "resize_seconds"));
 }
 
 int control(const CtlArguments& arguments) {

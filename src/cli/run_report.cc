@@ -11,6 +11,7 @@
 
 #include "base/bits.h"
 #include "base/size.h"
+#include "cli/report_values.h"
 #include "pager/stats.h"
 
 namespace farside::cli {
@@ -26,18 +27,6 @@ constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes",
                                   "unmanaged_shared_bytes", "unmanaged_private_bytes",
                                   "unmanaged_data_bytes",   "busiest_thread_fetches",
                                   "cycles_per_us"};
-
-double number(const json& from, const char* name) {
-  auto found = from.find(name);
-  return found != from.end() && found->is_number() ? found->get<double>() : 0;
-}
-
-uint64_t count(const json& from, const char* name) { return static_cast<uint64_t>(number(from, name)); }
-
-std::string text(const json& from, const char* name) {
-  auto found = from.find(name);
-  return found != from.end() && found->is_string() ? found->get<std::string>() : "";
-}
 
 std::string bytes(const json& from, const char* name) { return format_size(count(from, name)); }
 

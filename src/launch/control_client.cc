@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -78,6 +79,23 @@ std::vector<pid_t> all_pids() {
   return pids;
 }
 
+bool is_own(pid_t pid) {
+  struct stat info;
+  return stat(fmt::format("/proc/{}", pid).c_str(), &info) == 0 && info.st_uid == geteuid();
+}
+
+// Any process may have a page that looks like a control page: its report is a flat object of printable text and of
+// numbers that are not negative.
+bool is_plausible(const nlohmann::json& report) {
+  return std::all_of(report.begin(), report.end(), [](const nlohmann::json& value) {
+    if (value.is_boolean() || value.is_number_unsigned()) return true;
+    if (value.is_number()) return value.get<double>() >= 0;
+    if (!value.is_string()) return false;
+    const auto& text = value.get_ref<const std::string&>();
+    return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  });
+}
+
 }  // namespace
 
 std::unique_ptr<ControlledProcess> ControlledProcess::find(pid_t pid) {
@@ -97,7 +115,7 @@ std::vector<std::unique_ptr<ControlledProcess>> ControlledProcess::find_all(pid_
   if (pid > 0) add(pid);
   if (!found.empty()) return found;
   for (pid_t candidate : all_pids()) {
-    if (pid == 0 || descends_from(candidate, pid)) add(candidate);
+    if (pid == 0 ? is_own(candidate) : descends_from(candidate, pid)) add(candidate);
   }
   return found;
 }
@@ -108,12 +126,18 @@ ControlledProcess::~ControlledProcess() {
 }
 
 Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
-  flock(fd_, LOCK_EX);  // until the reply is read; the kernel releases it if this process dies
+  uint64_t begin = now_ns();
+  // Locked until the reply is read; the kernel unlocks it if this process dies. Another process may keep it locked.
+  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
+    if (now_ns() - begin > kReplyTimeoutNs)
+      return Status::error(ETIMEDOUT, "the control page of process {} is in use by another process; try again", pid_);
+    os::nanosleep_ns(kPollNs);
+  }
   page_->local_bytes = local.bytes;
   page_->local_share = local.share;
   uint32_t asked = page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;
   bool answered = false;
-  for (uint64_t begin = now_ns(); !answered && now_ns() - begin < kReplyTimeoutNs;) {
+  while (!answered && now_ns() - begin < kReplyTimeoutNs) {
     os::nanosleep_ns(kPollNs);
     answered = page_->answered.load(std::memory_order_acquire) == asked;
   }
@@ -121,7 +145,7 @@ Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
   flock(fd_, LOCK_UN);
   if (!answered) return Status::error(ETIMEDOUT, "process {} does not reply; it may be stopped or exiting", pid_);
   auto parsed = nlohmann::json::parse(report, nullptr, false);
-  if (parsed.is_object()) return parsed;
+  if (parsed.is_object() && is_plausible(parsed)) return parsed;
   return Status::error(EPROTO, "process {} replied in a format that this version of farside does not support", pid_);
 }
 

@@ -18,7 +18,7 @@ class ControlledProcess {
   // nullptr: no such process, it does not run under Farside, or this user may not access it.
   static std::unique_ptr<ControlledProcess> find(pid_t pid);
   // The process itself or, if it does not run under Farside, its descendants that do: `pid` may be a launcher or a
-  // shell. pid 0: all processes on this machine.
+  // shell. pid 0: all processes of this user.
   static std::vector<std::unique_ptr<ControlledProcess>> find_all(pid_t pid);
   ~ControlledProcess();
   ControlledProcess(const ControlledProcess&) = delete;

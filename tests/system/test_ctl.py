@@ -102,6 +102,36 @@ class CtlTest(SystemTest):
         self.assertEqual(len(errors.strip().splitlines()), 1, errors)
         self.assertIn(message, errors)
 
+    def start_imitation(self, report, locked=False):
+        """A process of this user with a page that looks like a control page, and with this report."""
+        script = ("import fcntl, mmap, os, struct, sys, time\n"
+                  "fd = os.memfd_create('farside-control', os.MFD_ALLOW_SEALING)\n"
+                  "os.ftruncate(fd, 4096)\n"
+                  "fcntl.fcntl(fd, 1033, 2 | 4)\n"
+                  "page = mmap.mmap(fd, 4096)\n"
+                  "report = sys.argv[1].encode()\n"
+                  "page[32:32 + len(report)] = report\n"
+                  "page[0:8] = (0x316c746364736672).to_bytes(8, 'little')\n"
+                  "if sys.argv[2]: fcntl.flock(fd, fcntl.LOCK_EX)\n"
+                  "print('ready', flush=True)\n"
+                  "while True:\n"
+                  "    page[12:16] = page[8:12]\n"
+                  "    time.sleep(0.001)\n")
+        process = subprocess.Popen([PYTHON, "-c", script, report, "locked" if locked else ""], stdout=subprocess.PIPE,
+                                   env=environment(), start_new_session=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(end_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        return process.pid
+
+    def test_imitations_do_no_harm(self):
+        self.assertEqual(self.ctl(self.start_imitation('{"program":"x","near_bytes":1}')).status, 0)
+        wrong = self.start_imitation('{"pid":"x","program":7,"near_bytes":"many"}')
+        self.assertEqual(self.ctl(wrong).status, 0)
+        for report in ('{"program":"\\u001b[2J"}', '{"near_bytes":-5}', '{"a":{"b":1}}', "x" * 4000, ""):
+            self.refused(1, "does not support", self.start_imitation(report))
+        self.refused(1, "in use by another process", self.start_imitation("{}", locked=True))
+
     def test_errors(self):
         self.refused(1, "does not run under Farside", os.getpid())
         self.refused(1, "does not run under Farside", 2**22 + 5)
