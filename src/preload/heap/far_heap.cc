@@ -64,9 +64,12 @@ void report_full(const Status& status, size_t bytes) {
       bytes, status.text());
 }
 
+// The thread has reclaimed memory, and tries again.
+__attribute__((tls_model("initial-exec"))) thread_local bool t_last_try = false;
+
 bool commit_extent(std::byte* address, size_t bytes) {
   Status committed = g_pager->commit(address, bytes);
-  if (!committed.ok()) report_full(committed, bytes);
+  if (!committed.ok() && t_last_try) report_full(committed, bytes);
   return committed.ok();
 }
 
@@ -141,6 +144,12 @@ bool bind_thread() {
   bool bound = far_je_mallctl("thread.arena", nullptr, nullptr, &arena, sizeof arena) == 0;
   t_heap = bound ? kBound : kUnbound;
   return true;
+}
+
+void reclaim_far_heap() {
+  far_je_mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
+  far_je_mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // 4096: MALLCTL_ARENAS_ALL
+  t_last_try = true;
 }
 
 int near_flags() { return MALLOCX_ARENA(0) | MALLOCX_TCACHE_NONE; }

@@ -54,6 +54,11 @@ extern __attribute__((tls_model("initial-exec"))) thread_local int t_heap;
 bool bind_thread();
 inline bool allocate_far() { return __builtin_expect(t_heap == kBound, 1) || bind_thread(); }
 
+// Returns memory that the program has freed, and that jemalloc keeps for reuse, to the memory server. For an allocation
+// that failed on a full server: the free memory may be in pieces that are too small, or in another arena. The next
+// failure of this thread is final: it is reported.
+void reclaim_far_heap();
+
 // mallocx flags for the near arena.
 int near_flags();
 

@@ -25,12 +25,25 @@ void* traced(void* memory, size_t bytes) {
   return memory;
 }
 
+// An allocation in far memory; allocate() returns nullptr on failure.
+template <typename Allocate>
+void* far_memory(size_t bytes, Allocate allocate) {
+  void* memory = allocate();
+  if (__builtin_expect(!memory, 0) && bytes <= PTRDIFF_MAX) {
+    reclaim_far_heap();
+    memory = allocate();
+  }
+  return traced(memory, bytes);
+}
+
 void* aligned(size_t alignment, size_t bytes) {
   if (!allocate_far()) return far_je_mallocx(bytes ? bytes : 1, near_flags() | __builtin_ctzl(alignment));
-  void* memory = nullptr;
-  int error = far_je_posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes);
-  if (error) errno = error;
-  return error ? nullptr : traced(memory, bytes);
+  return far_memory(bytes, [&]() -> void* {
+    void* memory = nullptr;
+    int error = far_je_posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes);
+    if (error) errno = error;
+    return error ? nullptr : memory;
+  });
 }
 
 bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
@@ -55,24 +68,27 @@ void* new_or_null(size_t bytes, size_t alignment) noexcept {
 
 }  // namespace
 
-EXPORT void* malloc(size_t bytes) { return allocate_far() ? traced(far_je_malloc(bytes), bytes) : near_malloc(bytes); }
+EXPORT void* malloc(size_t bytes) {
+  return allocate_far() ? far_memory(bytes, [&] { return far_je_malloc(bytes); }) : near_malloc(bytes);
+}
 
 EXPORT void* calloc(size_t count, size_t bytes) {
-  if (allocate_far()) return traced(far_je_calloc(count, bytes), count * bytes);
   size_t total;
   if (__builtin_mul_overflow(count, bytes, &total)) {
     errno = ENOMEM;
     return nullptr;
   }
+  if (allocate_far()) return far_memory(total, [&] { return far_je_calloc(count, bytes); });
   void* memory = near_malloc(total);
   return memory ? memset(memory, 0, total) : nullptr;
 }
 
 EXPORT void* realloc(void* memory, size_t bytes) {
   if (allocate_far()) {
-    void* moved = far_je_realloc(memory, bytes);
-    if (!moved && bytes > 0) errno = ENOMEM;  // jemalloc does not set errno here
-    return traced(moved, bytes);
+    if (memory && bytes == 0) return far_je_realloc(memory, bytes);  // which frees it
+    void* moved = far_memory(bytes, [&] { return far_je_realloc(memory, bytes); });
+    if (!moved) errno = ENOMEM;  // jemalloc does not set errno here
+    return moved;
   }
   if (!memory) return near_malloc(bytes);
   if (bytes == 0) {
