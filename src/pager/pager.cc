@@ -301,7 +301,7 @@ Status Pager::charge(const std::byte* address, size_t bytes) {
   LockGuard guard(charge_mutex_);
   if (charged_ + bytes > reserved_) {
     uint64_t missing = align_up(charged_ + bytes - reserved_, remote::kSlabBytes);
-    uint64_t ahead = missing + kReserveAhead;
+    uint64_t ahead = missing + reserve_ahead();
     Status grown = store_->grow(ahead);
     if (grown.ok()) missing = ahead;
     else grown = store_->grow(missing);
@@ -314,14 +314,19 @@ Status Pager::charge(const std::byte* address, size_t bytes) {
   return claimed;
 }
 
+// A quarter of what is used: large programs seldom wait for the server, and small ones do not keep others out.
+uint64_t Pager::reserve_ahead() const {
+  return align_down(std::min(charged_ / 4, kMaxReserveAhead), remote::kSlabBytes);
+}
+
 void Pager::uncharge(const std::byte* address, size_t bytes) {
   LockGuard guard(charge_mutex_);
   FARSIDE_CHECK(charged_ >= bytes && reserved_ >= charged_);
   store_->unclaim(PageTable::far_of(table_.index_of(reinterpret_cast<uint64_t>(address))), bytes);
   charged_ -= bytes;
-  uint64_t spare = reserved_ - charged_;
-  if (spare < 4 * kReserveAhead) return;
-  uint64_t back = align_down(spare - 2 * kReserveAhead, remote::kSlabBytes);
+  uint64_t spare = reserved_ - charged_, kept = reserve_ahead() + remote::kSlabBytes;
+  if (spare < 2 * kept) return;
+  uint64_t back = align_down(spare - kept, remote::kSlabBytes);
   store_->shrink(back);
   reserved_ -= back;
   FARSIDE_CHECK(reserved_ >= charged_);

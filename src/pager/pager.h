@@ -169,6 +169,7 @@ class Pager : public NearObject {
   Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr<FarSpace> space);
   Status charge(const std::byte* address, size_t bytes);
   void uncharge(const std::byte* address, size_t bytes);
+  uint64_t reserve_ahead() const;
   uint64_t used_pages();
   uint64_t contained_bytes(uint64_t address, uint64_t bytes) const;
   Status lend(uint64_t begin, uint64_t end);
@@ -181,7 +182,7 @@ class Pager : public NearObject {
   void protect_shared_frames();
   void clear_pins();
 
-  static constexpr uint64_t kReserveAhead = 4 * remote::kSlabBytes;
+  static constexpr uint64_t kMaxReserveAhead = 4 * remote::kSlabBytes;
 
   remote::RemoteStore* store_;
   std::unique_ptr<FarSpace> space_;

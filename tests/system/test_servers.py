@@ -185,6 +185,14 @@ class ServerTest(Servers):
         self.assertEqual((result.status, result.output), (0, b"out of memory, contents intact\n"), tail(result.errors))
         self.assertIn("far memory", result.errors.decode())
 
+    def test_many_small_programs(self):
+        """A program reserves little more on the server than it uses."""
+        _, address = self.serve(kind="unix")
+        programs = [self.start(self.client(SMALL[0], address, STEADY, 12, 2)) for _ in range(24)]
+        for program in programs:
+            output, errors = program.communicate(timeout=60)
+            self.assertEqual((program.returncode, output), (0, b"ready\ndone\n"), errors)
+
     @variations(SMALL)
     def test_quota(self, variation):
         _, address = self.serve("--quota", "96M")
