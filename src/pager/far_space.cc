@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/utsname.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -53,6 +54,8 @@ Result<std::unique_ptr<FarSpace>> FarSpace::reserve(uint64_t bytes, Delivery del
   space->old_kernel_ = kernel_is_before_6();
   space->populates_ = os::madvise(space->base_, 0, MADV_POPULATE_WRITE) == 0;
   os::madvise(space->base_, bytes, MADV_NOHUGEPAGE);
+  os::madvise(space->base_, bytes, MADV_DONTDUMP);
+  space->core_end_ = space->base_;
   int error = space->open(delivery);
   if (!error) error = space->watch(space->base_, bytes);
   if (error) {
@@ -88,6 +91,15 @@ int FarSpace::adopt(std::byte* address, size_t bytes, bool replace, bool inherit
   os::madvise(address, bytes, MADV_NOHUGEPAGE);
   if (!inherit_in_fork) os::madvise(address, bytes, MADV_DONTFORK);
   return watch(address, bytes);
+}
+
+void FarSpace::include_in_core(std::byte* end) {
+  constexpr uint64_t kStep = 64 * kMiB;
+  if (end <= core_end_ || end > base_ + bytes_) return;
+  uint64_t used = align_up(static_cast<uint64_t>(end - base_), kStep);
+  end = base_ + std::min(used, bytes_);
+  os::madvise(core_end_, static_cast<size_t>(end - core_end_), MADV_DODUMP);
+  core_end_ = end;
 }
 
 void FarSpace::probe_batches() {

@@ -61,6 +61,10 @@ class FarSpace : public NearObject {
   // one. replace: in place of what is mapped there; else EEXIST.
   int adopt(std::byte* address, size_t bytes, bool replace, bool inherit_in_fork);
 
+  // The far space as far as `end` is part of core dumps; what was never committed is not. A core of all of it would
+  // have the size of --space, with zeros that a dump into a pipe writes out. Callers exclude each other.
+  void include_in_core(std::byte* end);
+
   // In the child of a fork: opens a userfaultfd of the child, in signal delivery. The kernel dropped the registration
   // of the inherited ranges, and the protection of all present pages with it: watch() registers a range again, and the
   // pager protects the pages.
@@ -75,6 +79,7 @@ class FarSpace : public NearObject {
 
   std::byte* base_ = nullptr;
   uint64_t bytes_ = 0;
+  std::byte* core_end_ = nullptr;
   int uffd_ = -1;
   bool old_kernel_ = false;
   bool populates_ = false;  // the kernel has MADV_POPULATE_WRITE (5.14)

@@ -95,6 +95,7 @@ Status Pager::commit(std::byte* address, size_t bytes) {
     if (!charged.ok()) return false;
     LockGuard guard(protection_mutex_);
     if (protections_changed_.load()) os::mprotect(at, count * kPageSize, PROT_READ | PROT_WRITE);
+    space_->include_in_core(at + count * kPageSize);
     ranges_.commit(first, count);
     done = at + count * kPageSize;
     return true;

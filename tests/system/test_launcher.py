@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import unittest
+from pathlib import Path
 
 from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environment, main, require, run
 
@@ -35,6 +36,18 @@ class LauncherTest(SystemTest):
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGABRT, signal.SIGSEGV, signal.SIGINT):
             result = self.launch("--quiet", "--", STATUS, "signal", int(number))
             self.assertIn(result.status, (-number, 128 + number), number)
+
+    def test_core_dump(self):
+        """A core has the size of the memory that was used, and not of all addresses that Farside reserves."""
+        if Path("/proc/sys/kernel/core_pattern").read_text().startswith("|"):
+            self.skipTest("cores are written to a program")
+        script = f"ulimit -c unlimited; exec {FARSIDE} run --quiet --local 8M -- {STATUS} signal 11"
+        run(["sh", "-c", script], seconds=60, cwd=self.folder, env=environment())
+        cores = list(self.folder.glob("core*"))
+        if not cores:
+            self.skipTest("this machine writes cores elsewhere")
+        self.assertLess(cores[0].stat().st_size, 1 << 30)
+        cores[0].unlink()
 
     def test_signals_reach_the_program(self):
         process = subprocess.Popen([FARSIDE, "run", "--quiet", "--", STATUS, "wait"], stdout=subprocess.PIPE,
