@@ -1,4 +1,5 @@
 // farside serve: lends this machine's memory until a signal stops it, alone or in a pool, or runs a pool's controller.
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -168,7 +169,16 @@ void serve_until_signal(const server::Server& server, const SignalHold& hold) {
   if (terminal) fputs("\r\033[K", stderr);
 }
 
+// Each thread of a client has a connection, and each region on shared memory a file: as many as this user may have.
+void raise_descriptor_limit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int serve(const ServeArguments& arguments) {
+  raise_descriptor_limit();
   Result<server::ServerConfig> config = make_config(arguments);
   if (!config.ok()) return fail(config.status(), kExitUsage);
   SignalHold hold;
