@@ -89,10 +89,10 @@ struct AllSignalsBlocked {
 ServiceThread::~ServiceThread() { free_memory(); }
 
 int ServiceThread::start(void (*entry)(void*), void* argument) {
-  AllSignalsBlocked blocked;
 #ifdef FARSIDE_UNKNOWN_THREADS
   if (libc_storage().usable()) return start_unknown({entry, argument});
 #endif
+  AllSignalsBlocked blocked;
   is_known_ = true;
   entry_ = {entry, argument};
   auto run = [](void* self) -> void* {
@@ -107,7 +107,9 @@ int ServiceThread::start(void (*entry)(void*), void* argument) {
 int ServiceThread::start_unknown(Entry entry) {
   constexpr uint64_t kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
                               CLONE_SETTLS | CLONE_CHILD_CLEARTID;
+  // With signals as they are: libc reads its list of libraries, which may be far memory.
   if (!allocate()) return -ENOMEM;
+  AllSignalsBlocked blocked;
   auto* top = reinterpret_cast<Entry*>(stack_ + kStackBytes) - 1;
   *top = entry;
   alive_.store(1);

@@ -410,6 +410,31 @@ static void outside(void) {
   close(fd);
 }
 
+// In a forked child libc reads its list of libraries with thread-local storage, which is far, when Farside's threads
+// start.
+static void forks_with_a_library(void) {
+  char path[4096];
+  ssize_t length = readlink("/proc/self/exe", path, sizeof path - 16);
+  CHECK(length > 0);
+  path[length] = 0;
+  strcpy(strrchr(path, '/'), "/aligned.so");
+  void* library = dlopen(path, RTLD_NOW);  // the address of its entry in that list
+  CHECK(library);
+  for (int round = 0; round < 3; round++) {
+    push_far(library, 1);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      char* block = malloc(BLOCK);
+      fill(block, BLOCK, 5);
+      _exit(filled(block, BLOCK, 5) ? 0 : 1);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  dlclose(library);
+}
+
 // brk and sbrk: contiguous, zero when new and when taken again, kept over a fork, far.
 static void program_break(void) {
   enum { kPiece = 10000, kPieces = 2000 };  // 20 MB
@@ -451,6 +476,7 @@ int main(int argc, char** argv) {
                                            {"aligned_library", aligned_library},
                                            {"outside", outside},
                                            {"program_break", program_break},
+                                           {"forks_with_a_library", forks_with_a_library},
                                            {NULL, NULL}};
   return run_case(argc, argv, cases);
 }

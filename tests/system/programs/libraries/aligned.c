@@ -6,9 +6,11 @@
 static const char text[] = "constant";
 static int counter = 40;
 static char zeros[200 * 1024];
+static __thread int calls;
 
 int aligned_count(void) {
   for (size_t i = 0; i < sizeof zeros; i += 4096) counter += zeros[i]++;
+  calls++;
   return counter++ + (int)strlen(text);
 }
 
