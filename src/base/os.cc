@@ -178,7 +178,9 @@ class DescriptorLimit {
   }
   ~DescriptorLimit() {
     if (!raised_) return;
-    call(SYS_prlimit64, 0, RLIMIT_NOFILE, &before_, 0);
+    rlimit now = before_;  // the program may have changed it meanwhile
+    call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, &now);
+    if (now.rlim_cur == top_ && now.rlim_max == before_.rlim_max) call(SYS_prlimit64, 0, RLIMIT_NOFILE, &before_, 0);
     g_raised.store(false);
   }
   DescriptorLimit(const DescriptorLimit&) = delete;
@@ -198,9 +200,12 @@ class DescriptorLimit {
 
 // Searches upwards from 256 below the limit, or from half of a small limit.
 int move_fd_high(int fd) {
-  DescriptorLimit limit;
-  long top = limit.top(), lowest = top > 512 ? top - 256 : top / 2;
-  int high = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+  int high = -EINVAL;
+  for (int tries = 0; tries < 100 && high == -EINVAL; tries++) {  // another thread has lowered what it had raised
+    DescriptorLimit limit;
+    long top = limit.top(), lowest = top > 512 ? top - 256 : top / 2;
+    high = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
+  }
   if (high < 0) return fd;
   close(fd);
   return high;

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <initializer_list>
@@ -137,7 +138,8 @@ void RunReport::add_event(const std::string& event, const json& line) {
 }
 
 void RunReport::forget_running_processes() {
-  std::erase_if(begun_, [](const auto& process) { return kill(static_cast<pid_t>(process.first), 0) == 0; });
+  std::erase_if(begun_,
+                [](const auto& process) { return kill(static_cast<pid_t>(process.first), 0) == 0 || errno == EPERM; });
 }
 
 std::string RunReport::native_line() const {
@@ -154,8 +156,8 @@ std::string RunReport::lost_line(int wait_status) const {
   size_t lost = begun_.size();
   if (WIFSIGNALED(wait_status) && lost > 0) lost--;  // the program itself
   if (lost == 0) return "";
-  return fmt::format("farside: {} process{} ended by a signal; {} counters are not in the sums\n", lost,
-                     lost == 1 ? " was" : "es were", lost == 1 ? "its" : "their");
+  return fmt::format("farside: {} process{} ended without a report, as by a signal; {} counters are not in the sums\n",
+                     lost, lost == 1 ? "" : "es", lost == 1 ? "its" : "their");
 }
 
 json RunReport::totals() const {
@@ -185,7 +187,7 @@ json RunReport::to_json(const std::vector<std::string>& program, int wait_status
   result["signal"] = WIFSIGNALED(wait_status) ? json(WTERMSIG(wait_status)) : json();
   result["processes"] = processes_;
   result["totals"] = totals();
-  result["ended_by_signal"] = begun_.size();
+  result["ended_without_report"] = begun_.size();
   result["native"] = json::array();
   for (const auto& [native, times] : natives_)
     result["native"].push_back({{"program", native.first}, {"reason", native.second}, {"times", times}});

@@ -86,9 +86,9 @@ TEST(ReportTest, CountsProcessesWithoutReport) {
   report.add_line(R"({"event":"exec","pid":12,"program":"worker"})");
   report.add_line(R"({"pid":10,"program":"redis"})");
   report.add_line(R"({"pid":11,"program":"sh"})");
-  EXPECT_TRUE(has(report.summary(kExited), "2 processes were ended by a signal; their counters"));
-  EXPECT_TRUE(has(report.summary(SIGKILL), "1 process was ended by a signal; its counters"));
-  EXPECT_EQ(report.to_json({"x"}, kExited)["ended_by_signal"], 2);
+  EXPECT_TRUE(has(report.summary(kExited), "2 processes ended without a report, as by a signal; their counters"));
+  EXPECT_TRUE(has(report.summary(SIGKILL), "1 process ended without a report, as by a signal; its counters"));
+  EXPECT_EQ(report.to_json({"x"}, kExited)["ended_without_report"], 2);
   report.add_line(fmt::format(R"({{"event":"begin","pid":{},"program":"self"}})", getpid()));
   report.forget_running_processes();
   EXPECT_FALSE(has(report.summary(kExited), "3 processes"));

@@ -26,7 +26,7 @@ PrivateDirectory::~PrivateDirectory() {
 }
 
 std::string PrivateDirectory::secret_file(const char* name) const {
-  return fmt::format("{}/{}-{:016x}{:016x}", path_, name, os::random_u64(), os::random_u64());
+  return fmt::format("{}/{}-{:016x}", path_, name, os::random_u64());
 }
 
 Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory) {
@@ -35,12 +35,15 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirec
   embedded->token_ = fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64());
   server::ServerConfig config;
   config.memory = memory;
-  config.unix_path = embedded->socket_;
+  config.unix_path = directory.file("listening");
   config.unix_for_all_users = true;
   config.token = embedded->token_;
   auto started = server::Server::start(config);
   if (!started.ok()) return started.status();
   embedded->server_ = std::move(*started);
+  // /proc/net/unix shows everybody the name under which a socket was bound.
+  if (rename(config.unix_path.c_str(), embedded->socket_.c_str()) != 0)
+    return Status::error(errno, "cannot rename {}: {}", config.unix_path, strerror(errno));
   return embedded;
 }
 

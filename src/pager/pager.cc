@@ -348,6 +348,8 @@ void Pager::prepare_fork() {
   address_mutex_.lock();
   charge_mutex_.lock();
   protection_mutex_.lock();
+  // One mapping for all that the child protects: kernels before 6.4 protect no range of two.
+  space_->include_in_core(space_->base() + used_pages() * kPageSize);
   threads_.before_fork();
   Result<remote::ForkTicket> ticket = store_->prepare_fork();
   ticket_ = ticket.ok() ? *ticket : remote::ForkTicket();

@@ -49,6 +49,7 @@ bool owns_fd(int) { return false; }
 bool in_handler_mode() { return false; }
 void report_at_exit() {}
 void note_exec() {}
+void note_failed_exec() {}
 void note_native_program(const char*, const char*) {}
 bool g_tracing = false;
 void trace_allocation(const void*, size_t) {}

@@ -82,7 +82,7 @@ void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s)
            s.populated_peak_pages > s.limit_pages ? (s.populated_peak_pages - s.limit_pages) * kPageSize : 0);
   line.add("heap_peak_bytes", s.populated_peak_pages * kPageSize);
   line.add("metadata_bytes", s.metadata_bytes);
-  UnmanagedMemory unmanaged = unmanaged_peaks(c.pager);
+  UnmanagedMemory unmanaged = unmanaged_peaks();
   line.add("unmanaged_shared_bytes", unmanaged.shared);
   line.add("unmanaged_private_bytes", unmanaged.private_);
   line.add("unmanaged_data_bytes", unmanaged.data);

@@ -87,6 +87,7 @@ Status start_pager(Runtime& r) {
   store->release();
   r.pager = pager->release();
   open_control(r.pager, [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
+  open_unmanaged();
   r.pager->call_regularly([] {
     serve_control();
     watch_unmanaged(*g_runtime.pager);
@@ -112,9 +113,10 @@ Status start_tracing(const Runtime& r) {
                        r.mode_reason);
 }
 
-// Without a report in the end, the process was ended by a signal.
+// Without a report in the end, the process was ended by a signal. In handler mode neither exec nor all exits are
+// trapped.
 void note_begin(const Runtime& r) {
-  if (r.options.report[0] != 0) append_event(r.options.report, "begin");
+  if (r.options.report[0] != 0 && r.mode == FaultMode::kSignal) append_event(r.options.report, "begin");
 }
 
 void set_up_guard(Runtime& r) {
@@ -193,6 +195,7 @@ void report_at_exit() {
   write_trace();
   Runtime& r = g_runtime;
   if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
+  measure_unmanaged(*r.pager);
   ReportContext context = report_context(r);
   bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) > 0;
   if (by_signal) context.signal = measure_signal_cost(*r.pager);  // the report's statistics are taken already
@@ -204,6 +207,10 @@ void note_exec() {
   if (r.pager && r.options.report[0] != 0) append_event(r.options.report, "exec");
 }
 
+void note_failed_exec() {
+  if (g_runtime.pager) note_begin(g_runtime);
+}
+
 void note_native_program(const char* path, const char* reason) {
   const Runtime& r = g_runtime;
   if (r.pager && r.options.report[0] != 0) append_native_program(r.options.report, path, reason);
@@ -211,7 +218,8 @@ void note_native_program(const char* path, const char* reason) {
 
 bool owns_fd(int fd) {
   const Runtime& r = g_runtime;
-  return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || (r.handler && r.handler->owns_fd(fd)));
+  return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || owns_unmanaged_fd(fd) ||
+                     (r.handler && r.handler->owns_fd(fd)));
 }
 
 void forget_thread() {

@@ -1,6 +1,9 @@
 #include "preload/unmanaged.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -13,14 +16,13 @@
 namespace farside::preload {
 namespace {
 
-// The lines of a file, through a buffer. Longer ones are cut.
+// The lines of an open file from its beginning, through a buffer. Longer ones are cut.
 class Lines {
  public:
-  explicit Lines(const char* path)
-      : memory_(static_cast<Memory*>(os::map_near(sizeof(Memory)))),
-        fd_(memory_ ? os::open(path, O_RDONLY | O_CLOEXEC) : -1) {}
+  explicit Lines(int fd) : memory_(static_cast<Memory*>(os::map_near(sizeof(Memory)))), fd_(fd) {
+    os::call(SYS_lseek, fd, 0, SEEK_SET);
+  }
   ~Lines() {
-    if (fd_ >= 0) os::close(fd_);
     if (memory_) os::unmap(memory_, sizeof(Memory));
   }
   Lines(const Lines&) = delete;
@@ -28,6 +30,7 @@ class Lines {
 
   // The next line without its end, or nullptr.
   const char* next() {
+    if (!memory_) return nullptr;
     size_t length = 0;
     for (;;) {
       if (at_ == filled_ && !fill()) return nullptr;
@@ -45,7 +48,7 @@ class Lines {
     char buffer[4096], line[512];
   };
   bool fill() {
-    ssize_t n = fd_ < 0 ? 0 : os::read(fd_, memory_->buffer, sizeof memory_->buffer);
+    ssize_t n = os::read(fd_, memory_->buffer, sizeof memory_->buffer);
     at_ = 0;
     filled_ = n > 0 ? static_cast<size_t>(n) : 0;
     return filled_ > 0;
@@ -100,9 +103,9 @@ void count(const MappingInfo& m, pager::Pager& pager, UnmanagedMemory* sums) {
   }
 }
 
-UnmanagedMemory measure(pager::Pager& pager) {
+UnmanagedMemory measure(int smaps, pager::Pager& pager) {
   UnmanagedMemory sums;
-  Lines lines("/proc/self/smaps");
+  Lines lines(smaps);
   MappingInfo mapping;
   while (const char* line = lines.next()) {
     MappingInfo next;
@@ -119,43 +122,59 @@ UnmanagedMemory measure(pager::Pager& pager) {
   return sums;
 }
 
-// Peaks of the process. Measured by an evictor, and by the thread that reports.
-std::atomic<uint64_t> g_shared{0}, g_private{0}, g_data{0};
+int open_smaps() { return os::open("/proc/self/smaps", O_RDONLY | O_CLOEXEC); }
 
-uint64_t raise(std::atomic<uint64_t>& peak, uint64_t value) {
+int g_smaps = -1;
+std::atomic<bool> g_measuring{false};
+std::atomic<uint64_t> g_shared{0}, g_private{0}, g_data{0};  // peaks
+
+void raise(std::atomic<uint64_t>& peak, uint64_t value) {
   uint64_t before = peak.load(std::memory_order_relaxed);
   while (before < value && !peak.compare_exchange_weak(before, value, std::memory_order_relaxed)) {}
-  return std::max(before, value);
 }
 
-// Bytes of the process that are in memory, of whatever kind.
-uint64_t resident_bytes() {
-  Lines lines("/proc/self/statm");
-  const char* line = lines.next();
-  const char* second = line ? strchr(line, ' ') : nullptr;
-  return second ? strtoull(second, nullptr, 10) * kPageSize : 0;
+// The most that was in memory at any time, of whatever kind. Called on an evictor's stack, which is near.
+uint64_t peak_resident_bytes() {
+  rusage usage = {};
+  os::call(SYS_getrusage, RUSAGE_SELF, &usage);
+  return static_cast<uint64_t>(usage.ru_maxrss) * kKiB;
 }
 
 }  // namespace
 
-UnmanagedMemory unmanaged_peaks(pager::Pager& pager) {
-  UnmanagedMemory now = measure(pager);
-  return {raise(g_shared, now.shared), raise(g_private, now.private_), raise(g_data, now.data)};
+void open_unmanaged() { g_smaps = os::move_fd_high(open_smaps()); }
+
+bool owns_unmanaged_fd(int fd) { return fd >= 0 && fd == g_smaps; }
+
+UnmanagedMemory unmanaged_peaks() { return {g_shared.load(), g_private.load(), g_data.load()}; }
+
+void measure_unmanaged(pager::Pager& pager) {
+  if (g_measuring.exchange(true)) return;
+  int smaps = g_smaps >= 0 ? g_smaps : open_smaps();
+  UnmanagedMemory now = measure(smaps, pager);
+  if (smaps >= 0 && smaps != g_smaps) os::close(smaps);
+  raise(g_shared, now.shared);
+  raise(g_private, now.private_);
+  raise(g_data, now.data);
+  g_measuring.store(false);
 }
 
 void watch_unmanaged(pager::Pager& pager) {
   constexpr uint64_t kPauseNs = 100'000'000, kStep = 8 * kMiB;
   static uint64_t looked_ns = 0, measured_at = 0;  // of the one evictor that calls this
   uint64_t now = now_ns();
-  if (now - looked_ns < kPauseNs) return;
+  if (g_smaps < 0 || now - looked_ns < kPauseNs) return;
   looked_ns = now;
-  uint64_t resident = resident_bytes();
+  uint64_t resident = peak_resident_bytes();
   if (resident < measured_at + measured_at / 4 + kStep) return;
   measured_at = resident;
-  unmanaged_peaks(pager);
+  measure_unmanaged(pager);
 }
 
 void reset_unmanaged() {
+  if (g_smaps >= 0) os::close(g_smaps);
+  g_smaps = -1;
+  g_measuring.store(false);
   for (auto* peak : {&g_shared, &g_private, &g_data}) peak->store(0);
 }
 

@@ -13,9 +13,17 @@ struct UnmanagedMemory {
   uint64_t data = 0;      // changed pages of files: data of programs and libraries
 };
 
-// The largest values that were measured, one of them now. Costs some microseconds for each mapping of the process.
-// Accesses no far memory and takes nothing from a heap. Zeros where /proc cannot be read.
-UnmanagedMemory unmanaged_peaks(pager::Pager& pager);
+// Opens /proc/self/smaps, with a high number, so that a measurement takes no number that the program may expect to get.
+// In a forked child the file is that of the parent: only its exit is measured.
+void open_unmanaged();
+bool owns_unmanaged_fd(int fd);
+
+// The largest values that were measured. Zeros where /proc cannot be read.
+UnmanagedMemory unmanaged_peaks();
+
+// Measures now. Time grows with the mappings and with the pages that are near: some 10 ms for a GiB. Accesses no far
+// memory and takes nothing from a heap.
+void measure_unmanaged(pager::Pager& pager);
 
 // Called regularly: measures if the process has grown by a quarter since the last time, at most ten times a second.
 void watch_unmanaged(pager::Pager& pager);

@@ -191,8 +191,8 @@ print(subprocess.run([sys.executable, __file__, 'child']).returncode)
     def test_processes_ended_by_a_signal(self):
         script = f"{STATUS} signal 9; {STATUS} signal 15; {STATUS} status 0"
         result, statistics = self.statistics_of("--", "sh", "-c", script)
-        self.assertEqual(statistics["ended_by_signal"], 2)
-        self.assertIn("2 processes were ended by a signal", result.errors.decode())
+        self.assertEqual(statistics["ended_without_report"], 2)
+        self.assertIn("2 processes ended without a report", result.errors.decode())
 
     def test_memory_that_cannot_be_far(self):
         work = ("import mmap, time; shared = mmap.mmap(-1, 20 << 20); shared.write(bytes(20 << 20)); "

@@ -155,15 +155,15 @@ long guarded_exec(const Call& call) {
   NearStart start(reinterpret_cast<const char*>(call.arg[shift]),
                   reinterpret_cast<const char* const*>(call.arg[shift + 1]),
                   reinterpret_cast<const char* const*>(call.arg[shift + 2]));
-  if (start.exists()) {
-    start.note();
-    note_exec();
-  }
+  start.note();
+  note_exec();
   Call near = call;
   near.arg[shift] = reinterpret_cast<long>(start.path());
   near.arg[shift + 1] = reinterpret_cast<long>(start.arguments());
   near.arg[shift + 2] = reinterpret_cast<long>(start.environment());
-  return issue(near);
+  long r = issue(near);
+  note_failed_exec();
+  return r;
 }
 
 }  // namespace farside::preload

@@ -70,7 +70,6 @@ class NearStart {
   char* const* environment() const { return environment_.get(); }
   // Notes for the report of the run that the program runs natively, if it does.
   void note() const;
-  bool exists() const { return found_.exists; }
 
  private:
   NearPath path_;

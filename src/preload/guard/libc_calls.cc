@@ -169,7 +169,7 @@ EXPORT int brk(void* wanted) {
   static const auto record = static_cast<void**>(dlsym(RTLD_NEXT, "__curbrk"));
   long end = move_break(wanted);
   if (record) *record = reinterpret_cast<void*>(end);
-  if (end >= reinterpret_cast<long>(wanted)) return 0;
+  if (static_cast<uint64_t>(end) >= reinterpret_cast<uint64_t>(wanted)) return 0;
   errno = ENOMEM;
   return -1;
 }

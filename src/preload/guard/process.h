@@ -12,8 +12,10 @@ void report_at_exit();
 // Releases what Farside keeps for the calling thread, which is about to end.
 void forget_thread();
 
-// Notes for the launcher: this process becomes another program; a program that it starts runs without Farside.
+// Notes for the launcher: this process becomes another program, or did not; a program that it starts runs without
+// Farside.
 void note_exec();
+void note_failed_exec();
 void note_native_program(const char* path, const char* reason);
 
 // Called in the child of a fork: its counters, report and trace begin again.

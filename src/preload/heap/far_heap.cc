@@ -146,11 +146,15 @@ bool bind_thread() {
   return true;
 }
 
-void reclaim_far_heap() {
+bool begin_last_try(size_t bytes) {
+  if (bytes > g_pager->space_bytes()) return false;
   far_je_mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
   far_je_mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // 4096: MALLCTL_ARENAS_ALL
   t_last_try = true;
+  return true;
 }
+
+void end_last_try() { t_last_try = false; }
 
 int near_flags() { return MALLOCX_ARENA(0) | MALLOCX_TCACHE_NONE; }
 

@@ -54,10 +54,11 @@ extern __attribute__((tls_model("initial-exec"))) thread_local int t_heap;
 bool bind_thread();
 inline bool allocate_far() { return __builtin_expect(t_heap == kBound, 1) || bind_thread(); }
 
-// Returns memory that the program has freed, and that jemalloc keeps for reuse, to the memory server. For an allocation
-// that failed on a full server: the free memory may be in pieces that are too small, or in another arena. The next
-// failure of this thread is final: it is reported.
-void reclaim_far_heap();
+// For an allocation that failed, as on a full server: returns memory that the program has freed, and that jemalloc
+// keeps for reuse in pieces that may be too small or in another arena, to the memory server. False: the far space could
+// never hold so many bytes. Until end_last_try() a failure of this thread is final: it is reported.
+bool begin_last_try(size_t bytes);
+void end_last_try();
 
 // mallocx flags for the near arena.
 int near_flags();

@@ -29,9 +29,9 @@ void* traced(void* memory, size_t bytes) {
 template <typename Allocate>
 void* far_memory(size_t bytes, Allocate allocate) {
   void* memory = allocate();
-  if (__builtin_expect(!memory, 0) && bytes <= PTRDIFF_MAX) {
-    reclaim_far_heap();
+  if (__builtin_expect(!memory, 0) && begin_last_try(bytes)) {
     memory = allocate();
+    end_last_try();
   }
   return traced(memory, bytes);
 }

@@ -26,15 +26,20 @@ ProgramBreak g_break;
 
 std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
-bool map_until(ProgramBreak& b, uint64_t wanted) {
-  if (wanted <= b.mapped) return true;
-  uint64_t step = std::clamp((b.mapped - b.begin) / 8, kMinStep, kMaxStep);
-  uint64_t end = align_up(std::max(wanted, b.mapped + step), kMinStep);
+bool map_to(ProgramBreak& b, uint64_t end) {
   long r = far_mmap(pointer(b.mapped), end - b.mapped, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   if (r != static_cast<long>(b.mapped)) return false;
   b.mapped = end;
   return true;
+}
+
+bool map_until(ProgramBreak& b, uint64_t wanted) {
+  if (wanted <= b.mapped) return true;
+  uint64_t step = std::clamp((b.mapped - b.begin) / 8, kMinStep, kMaxStep);
+  uint64_t least = align_up(std::max(wanted, b.mapped + kMinStep), kMinStep);
+  uint64_t ahead = std::max(least, align_up(b.mapped + step, kMinStep));
+  return map_to(b, ahead) || (ahead > least && map_to(b, least));
 }
 
 // What the program gives back reads as zeros when it is taken again.
