@@ -178,6 +178,12 @@ class LauncherTest(SystemTest):
         script.write_text("""
 import os, resource, subprocess, sys
 print(sorted(os.listdir('/proc/self/fd')), sorted(os.listdir('/proc/thread-self/fdinfo')), flush=True)
+def is_open(fd):
+    try:
+        return bool(os.fstat(fd))
+    except OSError:
+        return False
+print([fd for fd in range(os.sysconf('SC_OPEN_MAX')) if is_open(fd)], flush=True)
 if len(sys.argv) > 1:
     sys.exit(len([open('/dev/null') for _ in range(30)]) - 30)
 block = bytes(20 << 20)

@@ -1,5 +1,6 @@
 #include "preload/guard/special_calls.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/close_range.h>
 #include <linux/futex.h>
@@ -259,8 +260,29 @@ bool identity_call(const Call& call, long* result) {
   }
 }
 
+// Calls by which programs look which descriptors are open.
+bool asks_for_own_descriptor(const Call& call) {
+  const long* a = call.arg;
+  switch (call.number) {
+    case SYS_newfstatat: {
+      auto* path = reinterpret_cast<const char*>(a[1]);
+      return (a[3] & AT_EMPTY_PATH) && owns_fd(static_cast<int>(a[0])) && (!path || !*path);
+    }
+    case SYS_fstat:
+    case SYS_fcntl:
+    case SYS_dup:
+      return owns_fd(static_cast<int>(a[0]));
+    default:
+      return false;
+  }
+}
+
 bool descriptor_call(const Call& call, long* result) {
   const long* a = call.arg;
+  if (asks_for_own_descriptor(call)) {
+    *result = -EBADF;
+    return true;
+  }
   switch (call.number) {
     case SYS_getdents64:
       *result = getdents_call(call);
