@@ -1,0 +1,8 @@
+(let ((table (make-hash-table :test 'equal)) (sum 7) (keys nil))
+  (dotimes (i 400000)
+    (setf (gethash (format nil "entry ~d" (mod (* i 7919) 1000003)) table) (list i (* i i))))
+  (maphash (lambda (key value) (declare (ignore value)) (push key keys)) table)
+  (dolist (key (sort keys #'string<))
+    (setf sum (mod (+ (* sum 31) (second (gethash key table)) (length key)) 1000000007)))
+  (gc :full t)
+  (format t "~d ~d~%" (hash-table-count table) sum))
