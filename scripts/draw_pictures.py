@@ -234,7 +234,7 @@ def draw_fault(steps):
                                     "no other thread is involved"], "kernel", h=68)
     place(1, x0, 1, "is the address far?", "preload")
     p.box("own", x1, row(1), w, ["no: the program's own SIGBUS", "its handler runs, or the process ends"], "kernel", h=68)
-    place(2, x0, 2, "hold back signal handlers", "preload")
+    place(2, x0, 2, "signals are deferred", "preload")
     place(3, x0, 3, "enter the fork gate, count")
     place(4, x0, 4, "read the page word, decide")
     place(5, x1, 3, "near, first write: upgrade")

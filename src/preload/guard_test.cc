@@ -54,6 +54,8 @@ void note_native_program(const char*, const char*) {}
 bool g_tracing = false;
 void trace_allocation(const void*, size_t) {}
 void trace_code_change() {}
+extern "C" void farside_on_sigbus(int, siginfo_t*, void*) { abort(); }
+extern "C" void farside_on_sigsys(int, siginfo_t*, void*) { abort(); }
 
 namespace {
 

@@ -18,25 +18,33 @@ struct PinRecord {
   uint64_t bytes;
 };
 
-// A fault in progress. No signal handler of the program may run during it: it could access a page that the fault path
-// owns. Blocking signals by the mask of the SIGBUS handler would take the process's only signal lock twice at every
-// fault (docs/decisions/0008). Instead a signal that arrives is stored here, all further ones are blocked, and the
-// SIGBUS handler delivers it when the fault is resolved.
-struct FaultInProgress {
-  volatile bool active;
-  volatile int signal;  // the one that arrived; 0: none
-  siginfo_t info;
+// Which of Farside's handlers the thread runs, and whether a signal of the program arrived meanwhile (interruptions.h).
+// Blocking signals by the masks of these handlers would take the process's only signal lock twice at every fault
+// (docs/decisions/0008). Each pair is cleared by one instruction.
+struct HandlersRunning {
+  volatile uint8_t sigsys, sigsys_deferred;
+  volatile uint8_t sigbus, sigbus_deferred;
+};
+
+// A signal of a queued kind that was returned to the kernel's queue, and the data that is delivered next in its place.
+struct ReturnedSignal {
+  int signal;  // 0: none
+  siginfo_t returned, next;
 };
 
 struct GuardThread {
   volatile char selector;  // kSelectorAllow: system calls pass; kSelectorBlock: they trap
   bool armed;
+  alignas(4) HandlersRunning handlers;
   unsigned pin_count;
   static constexpr unsigned kMaxPins = 64;
   PinRecord pins[kMaxPins];
   uint64_t stack_low, stack_high;       // the alternate signal stack that is registered with the kernel
   uint64_t app_stack, app_stack_bytes;  // the alternate stack that the program has set; reported to it, not used
-  FaultInProgress fault;
+  ReturnedSignal returned;
+  int last_deferred;  // the signal that arrived last during the handler of SIGSYS
+  bool wait_ended;    // by that signal; the mask below is then to be restored
+  uint64_t mask_after_wait;
 };
 
 extern __attribute__((tls_model("initial-exec"))) thread_local GuardThread t_guard;

@@ -12,32 +12,9 @@
 #include "base/sync.h"
 #include "fiber/wait.h"
 #include "preload/guard/guard.h"
+#include "preload/guard/interruptions.h"
 #include "preload/guard/traps.h"
 #include "preload/trace/trace.h"
-
-// The signal return trampoline. It consists of exactly the instructions by which unwinders recognize a signal frame,
-// and has no call frame information; cancellation and exceptions need that to pass through handlers. The nop keeps the
-// address before the trampoline out of functions that have such information.
-asm(R"(
-  .section farside_syscalls,"ax",@progbits
-  .globl farside_restorer
-  .hidden farside_restorer
-  .type farside_restorer,@function
-  .p2align 4
-  nop
-farside_restorer:
-  movq $15, %rax
-  syscall
-  .size farside_restorer, .-farside_restorer
-  .globl farside_sigreturn_at
-  .hidden farside_sigreturn_at
-  .type farside_sigreturn_at,@function
-farside_sigreturn_at:
-  movq %rdi, %rsp
-  jmp farside_restorer
-  .size farside_sigreturn_at, .-farside_sigreturn_at
-  .previous
-)");
 
 namespace farside::preload {
 namespace {
@@ -45,7 +22,6 @@ namespace {
 constexpr unsigned long kSaRestorer = 0x04000000;
 
 constexpr int kSignals = 65;  // 1 .. 64
-constexpr os::SignalSet kAllButOurs = ~kOurSignals;
 
 // The program's actions for the signals that Farside's handlers receive: SIGBUS, SIGSYS, and all for which the program
 // has a handler. The lock is held with all signals blocked, for a few instructions and at most one rt_sigaction.
@@ -71,11 +47,8 @@ bool is_own_error(int signal, const siginfo_t* info) {
 
 // The kernel calls this in place of the program's handlers, with all signals blocked except SIGBUS and SIGSYS.
 void on_program_signal(int signal, siginfo_t* info, void* context) {
-  FaultInProgress& fault = t_guard.fault;
-  if (!fault.active || is_own_error(signal, info)) return chain_signal(signal, info, context);
-  fault.signal = signal;
-  fault.info = *info;
-  memcpy(&static_cast<ucontext_t*>(context)->uc_sigmask, &kAllButOurs, sizeof kAllButOurs);
+  if (!is_own_error(signal, info) && deferred(signal, info, static_cast<ucontext_t*>(context))) return;
+  chain_signal(signal, info, context);
 }
 
 void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted, bool in_fiber) {
@@ -90,24 +63,13 @@ void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted, bool 
 // blocked.
 void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
   os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
+  t_guard.handlers.sigbus = 0;
   fault(pager, address, interrupted, true);
 }
 
-void fault_deferring_signals(pager::Pager& pager, uint64_t address, ucontext_t* interrupted) {
-  FaultInProgress& in_progress = t_guard.fault;
-  in_progress.active = true;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  fault(pager, address, interrupted, false);
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  in_progress.active = false;
-  int signal = in_progress.signal;
-  if (signal == 0) return;
-  in_progress.signal = 0;  // all signals are blocked: no other one arrives before the handler has returned
-  siginfo_t info = in_progress.info;
-  chain_signal(signal, &info, interrupted);
-}
+}  // namespace
 
-void on_sigbus(int signal, siginfo_t* info, void* context) {
+extern "C" void farside_on_sigbus(int signal, siginfo_t* info, void* context) {
   bool timing = g_timing.load(std::memory_order_relaxed);
   if (timing) g_entered.store(ticks(), std::memory_order_relaxed);
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
@@ -120,9 +82,12 @@ void on_sigbus(int signal, siginfo_t* info, void* context) {
   os::SignalSet mask;
   memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
   if (fibers::in_fiber(mask)) fault_in_fiber(*pager, address, interrupted);
-  else fault_deferring_signals(*pager, address, interrupted);
+  else fault(*pager, address, interrupted, false);
+  if (t_guard.handlers.sigbus_deferred) bring_stack_near(interrupted);
   if (timing) g_left.store(ticks(), std::memory_order_relaxed);
 }
+
+namespace {
 
 void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet mask, unsigned long flags) {
   KernelSigaction action = {reinterpret_cast<void*>(handler),
@@ -132,6 +97,25 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
   os::call(SYS_rt_sigaction, signal, &action, &old, sizeof(os::SignalSet));
   if (old.handler != reinterpret_cast<void*>(handler)) g_program_actions[signal] = old;
 }
+
+// While one exists, this thread runs none of Farside's handlers: a handler of the program that one of them calls may
+// jump out and never return.
+class OutsideHandlers {
+ public:
+  OutsideHandlers() : sigsys_(t_guard.handlers.sigsys), sigbus_(t_guard.handlers.sigbus) {
+    t_guard.handlers.sigsys = 0;
+    t_guard.handlers.sigbus = 0;
+  }
+  ~OutsideHandlers() {
+    t_guard.handlers.sigsys = sigsys_;
+    t_guard.handlers.sigbus = sigbus_;
+  }
+  OutsideHandlers(const OutsideHandlers&) = delete;
+  OutsideHandlers& operator=(const OutsideHandlers&) = delete;
+
+ private:
+  uint8_t sigsys_, sigbus_;
+};
 
 // The default action: the process is terminated by the signal, as it would be natively.
 [[noreturn]] void terminate_by(int signal) {
@@ -144,7 +128,7 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
 }  // namespace
 
 void install_fault_handler(bool all_handlers_are_ours) {
-  install(SIGBUS, on_sigbus, all_handlers_are_ours ? 0 : SignalsBlocked::kAllButFaults, 0);
+  install(SIGBUS, farside_enter_sigbus, all_handlers_are_ours ? 0 : SignalsBlocked::kAllButFaults, 0);
   if (!all_handlers_are_ours) return;
   for (int signal = 1; signal < kSignals; signal++) {  // handlers that libraries of the program have installed before
     KernelSigaction now = {};
@@ -156,7 +140,7 @@ void install_fault_handler(bool all_handlers_are_ours) {
 
 void install_trap_handler() {
   // Nothing is masked: signals must reach the program also during a trapped blocking call.
-  install(SIGSYS, on_sigsys, 0, 0);
+  install(SIGSYS, farside_enter_sigsys, 0, 0);
 }
 
 SignalCost measure_signal_cost(pager::Pager& pager) {
@@ -242,6 +226,13 @@ long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction*
   return 0;
 }
 
+void call_handler(const KernelSigaction& action, int signal, siginfo_t* info, void* context) {
+  OutsideHandlers outside;
+  if (action.flags & SA_SIGINFO)
+    reinterpret_cast<void (*)(int, siginfo_t*, void*)>(action.handler)(signal, info, context);
+  else reinterpret_cast<void (*)(int)>(action.handler)(signal);
+}
+
 }  // namespace
 
 void chain_signal(int signal, siginfo_t* info, void* context) {
@@ -253,9 +244,7 @@ void chain_signal(int signal, siginfo_t* info, void* context) {
   mask |= action.mask | ((action.flags & SA_NODEFER) ? 0 : os::signal_bit(signal));
   mask = without_ours(mask);
   os::sigprocmask(SIG_SETMASK, &mask, &before);
-  if (action.flags & SA_SIGINFO)
-    reinterpret_cast<void (*)(int, siginfo_t*, void*)>(action.handler)(signal, info, context);
-  else reinterpret_cast<void (*)(int)>(action.handler)(signal);
+  call_handler(action, signal, info, context);
   os::sigprocmask(SIG_SETMASK, &before, nullptr);
 }
 

@@ -1,8 +1,8 @@
 // Signals. Farside owns SIGBUS (faults) and SIGSYS (trapped system calls). The program cannot block them and does not
 // see those that are Farside's; its handlers for these two signals are stored here and called for all others. Handlers
 // of other signals are stored here too and called by Farside's, with masks that leave SIGBUS and SIGSYS unblocked, and
-// never during a fault. In signal mode the alternate stack is always Farside's: that of the program is only recorded,
-// and its SA_ONSTACK handlers run on Farside's, which is larger.
+// never while a handler of Farside's runs (interruptions.h). In signal mode the alternate stack is always Farside's:
+// that of the program is only recorded, and its SA_ONSTACK handlers run on Farside's, which is larger.
 //
 // Async-signal-safe, except the two install functions and measure_signal_cost, which ordinary code calls. Thread-safe.
 #pragma once
@@ -24,6 +24,7 @@ struct KernelSigaction {
 };
 
 inline constexpr os::SignalSet kOurSignals = os::signal_bit(SIGBUS) | os::signal_bit(SIGSYS);
+inline constexpr os::SignalSet kAllButOurs = ~kOurSignals;
 
 // Installs the handler of SIGBUS. all_handlers_are_ours: all handlers of the program are installed by
 // guarded_sigaction, as in signal mode. Otherwise signals are blocked by the handler's mask during each fault, which
@@ -51,10 +52,5 @@ long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_poin
 
 // Delivers a signal that is not Farside's to the program's handler, or takes its default action.
 void chain_signal(int signal, siginfo_t* info, void* context);
-
-// The return address of signal handlers: rt_sigreturn from the address range that is not trapped.
-extern "C" void farside_restorer();
-// Returns from the signal frame at this stack pointer.
-extern "C" [[noreturn]] void farside_sigreturn_at(uint64_t stack_pointer);
 
 }  // namespace farside::preload

@@ -15,6 +15,7 @@
 #include "base/sync.h"
 #include "preload/guard/fork.h"
 #include "preload/guard/guard.h"
+#include "preload/guard/interruptions.h"
 #include "preload/guard/process.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/syscall_table.h"
@@ -255,6 +256,7 @@ long issue_fork(const Call& call) {
 // Forks. In the child, far memory works and system calls are guarded when this returns into the program.
 long fork_in(ucontext_t* context, const Call& call, uint64_t child_stack) {
   SignalsBlocked blocked;
+  if (t_guard.handlers.sigsys_deferred) return kNotIssued;  // the child would not get that signal
   ForkScope scope;
   g_stack_lock.lock();  // the child must not inherit it held by a thread that it does not have
   long r = issue_fork(call);
@@ -422,19 +424,37 @@ long dispatch(ucontext_t* context, const Call& call) {
       return guarded_call(call);
     case SYS_exit:
       forget_thread();
-      return issue(call);
+      return os::farside_raw_syscall(SYS_exit, call.arg[0], 0, 0, 0, 0, 0);
     default:
       return guarded_call(call);
   }
 }
 
+bool waits_with_mask(long number) {
+  return number == SYS_rt_sigsuspend || number == SYS_ppoll || number == SYS_pselect6 || number == SYS_epoll_pwait ||
+         number == SYS_epoll_pwait2;
+}
+
+void repeat_call(ucontext_t* context) {
+  constexpr greg_t kInstruction = 2;  // bytes of SYSCALL; RAX still is the number
+  registers_of(context)[REG_RIP] -= kInstruction;
+}
+
 }  // namespace
 
-void on_sigsys(int signal, siginfo_t* info, void* argument) {
+extern "C" void farside_on_sigsys(int signal, siginfo_t* info, void* argument) {
   auto* context = static_cast<ucontext_t*>(argument);
   if (info->si_code != SYS_USER_DISPATCH)
     return chain_signal(signal, info, argument);  // of a seccomp filter of the program
-  registers_of(context)[REG_RAX] = dispatch(context, call_of(context));
+  restore_mask_after_wait(context);
+  Call call = call_of(context);
+  long result = dispatch(context, call);
+  if (result == kNotIssued) repeat_call(context);
+  else registers_of(context)[REG_RAX] = result;
+  if (!t_guard.handlers.sigsys_deferred) return;
+  bring_stack_near(context);
+  bool blocked = (mask_of(context) & os::signal_bit(t_guard.last_deferred)) != 0;
+  if (blocked && result != kNotIssued && waits_with_mask(call.number)) end_wait(context);
 }
 
 namespace {

@@ -8,8 +8,6 @@
 
 namespace farside::preload {
 
-void on_sigsys(int signal, siginfo_t* info, void* context);
-
 // Arms Syscall User Dispatch for the calling thread and gives it an alternate signal stack. block: system calls are
 // trapped from now on. 0 or -errno.
 int arm_thread(bool block);

@@ -223,7 +223,7 @@ static void vforks(void) {
 }
 
 static void spawns(void) {
-  for (int round = 0; round < 10; round++) {
+  for (int round = 0; round < 4; round++) {
     int ends_of_pipe[2];
     CHECK(pipe(ends_of_pipe) == 0);
     posix_spawn_file_actions_t* actions = malloc(sizeof *actions + 2 * PAGE);

@@ -1,8 +1,10 @@
 // Signal handlers, alternate stacks, jumps and masks of a program, with far memory in all of them.
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -391,6 +393,181 @@ static void queued_signals(void) {
   CHECK(pthread_join(sender, NULL) == 0 && count == 1600);
 }
 
+// ---- Handlers run on the program's stack, wherever the signal arrives: garbage collectors scan from there. ----
+
+static __thread char *stack_low, *stack_high;
+static volatile int ready, done;
+static int channel[2];
+
+static void find_own_stack(void) {
+  pthread_attr_t attributes;
+  void* low;
+  size_t bytes;
+  CHECK(pthread_getattr_np(pthread_self(), &attributes) == 0);
+  CHECK(pthread_attr_getstack(&attributes, &low, &bytes) == 0 && pthread_attr_destroy(&attributes) == 0);
+  stack_low = low;
+  stack_high = stack_low + bytes;
+}
+
+static int on_own_stack(const void* at) { return (const char*)at >= stack_low && (const char*)at < stack_high; }
+
+static void check_stack(int number, siginfo_t* info, void* context) {
+  (void)number;
+  char* interrupted = (char*)((ucontext_t*)context)->uc_mcontext.gregs[REG_RSP];
+  char local;
+  CHECK(on_own_stack(&local) && on_own_stack(info) && on_own_stack(interrupted) && &local < interrupted);
+  volatile char touched = far_block[(size_t)count * PAGE % FAR_BYTES];
+  (void)touched;
+  __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED);
+}
+
+// Each way of waiting once, with far arguments. The writer of the channel ends the last one.
+static void* wait_in_calls(void* unused) {
+  find_own_stack();
+  struct timespec* time = far_buffer(sizeof *time, 0);
+  sigset_t* mask = far_buffer(sizeof *mask, 0);
+  sigemptyset(mask);
+  *time = (struct timespec){0, 300000000};
+  push_far(time, sizeof *time);
+  ready = 1;
+  CHECK(syscall(SYS_nanosleep, time, NULL) == -1 && errno == EINTR);
+  push_far(time, sizeof *time);
+  CHECK(ppoll(NULL, 0, time, mask) == -1 && errno == EINTR);
+  CHECK(pselect(0, NULL, NULL, NULL, time, mask) == -1 && errno == EINTR);
+  CHECK(sigsuspend(mask) == -1 && errno == EINTR);
+  char* byte = far_buffer(1, 0);
+  push_far(byte, 1);
+  CHECK(syscall(SYS_read, channel[0], byte, 1) == 1 && *byte == 'x');  // SA_RESTART
+  done = 1;
+  return unused;
+}
+
+static void stack_of_waiting_threads(void) {
+  far_block = far_buffer(FAR_BYTES, 6);
+  handle(SIGUSR1, check_stack, SA_RESTART);
+  for (int round = 0; round < 2; round++) {
+    ready = done = 0;
+    CHECK(pipe(channel) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, wait_in_calls, NULL) == 0);
+    while (!ready) usleep(1000);
+    for (int i = 0; i < 100; i++) {
+      usleep(5000);
+      CHECK(pthread_kill(thread, SIGUSR1) == 0);
+    }
+    CHECK(!done && write(channel[1], "x", 1) == 1 && pthread_join(thread, NULL) == 0);
+    CHECK(close(channel[0]) == 0 && close(channel[1]) == 0);
+  }
+  CHECK(count == 200);
+}
+
+// A timer interrupts faults and calls of many kinds at any point.
+static void stack_everywhere(void) {
+  far_block = far_buffer(16 * MIB, 7);
+  find_own_stack();
+  handle(SIGALRM, check_stack, SA_RESTART);
+  struct itimerval every = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+  CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
+  char* path = far_buffer(PAGE, 0);
+  for (size_t i = 0; count < 2000; i++) {
+    char* at = far_block + i * 37 % 4096 * PAGE;
+    CHECK(*at == far_block[i * 37 % 4096 * PAGE]);
+    strcpy(path, "/dev/zero");
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY);
+    CHECK(fd >= 0 && syscall(SYS_lseek, fd, 0, SEEK_CUR) == 0);
+    CHECK(syscall(SYS_readlink, "/proc/self/exe", path, PAGE) > 0);
+    char* small = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(small != MAP_FAILED && munmap(small, 64 * PAGE) == 0 && close(fd) == 0);
+  }
+  CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+  CHECK(filled(far_block, 16 * MIB, 7));
+}
+
+// The mask of a wait lets a signal in that the program blocks otherwise; the handler sees that it will be blocked
+// again.
+static void note_mask_of_wait(int number, siginfo_t* info, void* context) {
+  (void)info;
+  CHECK(sigismember(&((ucontext_t*)context)->uc_sigmask, number));
+  count++;
+}
+
+static void blocked_outside_of_waits(void) {
+  handle(SIGUSR1, note_mask_of_wait, SA_RESTART);
+  sigset_t blocked, none, now;
+  sigemptyset(&none);
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  CHECK(sigprocmask(SIG_SETMASK, &blocked, NULL) == 0);
+  struct timespec time = {10, 0};
+  for (int i = 0; i < 60; i++) {
+    timer_t timer;
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+    struct itimerspec when = {{0, 0}, {0, i % 2 ? 2000000 : 1}};
+    CHECK(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 && timer_settime(timer, 0, &when, NULL) == 0);
+    int r = i % 3 == 0   ? sigsuspend(&none)
+            : i % 3 == 1 ? ppoll(NULL, 0, &time, &none)
+                         : pselect(0, NULL, NULL, NULL, &time, &none);
+    CHECK(r == -1 && errno == EINTR && count == i + 1);
+    CHECK(sigprocmask(SIG_SETMASK, NULL, &now) == 0 && sigismember(&now, SIGUSR1) && !sigismember(&now, SIGUSR2));
+    CHECK(timer_delete(timer) == 0);
+  }
+}
+
+// Handlers that jump out of calls in progress.
+static void jumps_out_of_calls(void) {
+  handle(SIGALRM, jump, 0);
+  struct itimerval every = {{0, 1500}, {0, 1500}}, never = {{0, 0}, {0, 0}};
+  struct timespec* time = far_buffer(sizeof *time, 0);
+  *time = (struct timespec){1, 0};
+  CHECK(setitimer(ITIMER_REAL, &every, NULL) == 0);
+  while (count < 300) {
+    sigsetjmp(back, 1);
+    if (count >= 300) break;
+    syscall(SYS_nanosleep, time, NULL);
+  }
+  CHECK(setitimer(ITIMER_REAL, &never, NULL) == 0);
+  CHECK(syscall(SYS_getppid) > 0);
+}
+
+static void note_cleanup(void* argument) { *(volatile int*)argument = 1; }
+
+static void* sleep_for_ever(void* cleaned) {
+  pthread_cleanup_push(note_cleanup, cleaned);
+  ready = 1;
+  for (;;) nanosleep(&(struct timespec){1000, 0}, NULL);
+  pthread_cleanup_pop(0);
+  return NULL;
+}
+
+static void cancelled_in_a_call(void) {
+  int* cleaned = far_buffer(sizeof *cleaned, 0);
+  for (int i = 0; i < 50; i++) {
+    pthread_t thread;
+    void* result;
+    ready = *cleaned = 0;
+    CHECK(pthread_create(&thread, NULL, sleep_for_ever, cleaned) == 0);
+    while (!ready) sched_yield();
+    if (i % 2) usleep(500);
+    CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
+    CHECK(result == PTHREAD_CANCELED && *cleaned == 1);
+  }
+}
+
+// As queued_signals, but the signals arrive during calls.
+static void queued_signals_in_calls(void) {
+  far_block = far_buffer(16 * MIB, 12);
+  for (int number = 0; number < 4; number++) handle(SIGRTMIN + number, note_order, SA_RESTART);
+  pthread_t self = pthread_self(), sender;
+  CHECK(pthread_create(&sender, NULL, send_queued, &self) == 0);
+  struct timespec* time = far_buffer(sizeof *time, 0);
+  for (size_t i = 0; count < 1600; i++) {
+    *time = (struct timespec){0, 2000};
+    syscall(SYS_nanosleep, time, NULL);
+    CHECK(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, far_block + i * 37 % 4096 * PAGE) == 0);
+  }
+  CHECK(pthread_join(sender, NULL) == 0 && count == 1600);
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"own_sigbus", own_sigbus},
                                            {"own_sigsegv", own_sigsegv},
@@ -408,6 +585,12 @@ int main(int argc, char** argv) {
                                            {"default_action", default_action},
                                            {"actions", actions},
                                            {"queued_signals", queued_signals},
+                                           {"stack_of_waiting_threads", stack_of_waiting_threads},
+                                           {"stack_everywhere", stack_everywhere},
+                                           {"blocked_outside_of_waits", blocked_outside_of_waits},
+                                           {"jumps_out_of_calls", jumps_out_of_calls},
+                                           {"cancelled_in_a_call", cancelled_in_a_call},
+                                           {"queued_signals_in_calls", queued_signals_in_calls},
                                            {NULL, NULL}};
   return run_case(argc, argv, cases);
 }
