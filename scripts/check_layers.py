@@ -49,6 +49,7 @@ SUBFOLDERS = {
     "pager/pages": set(),
     "pager/policy": {"pager/pages"},
     "preload": {"preload/guard", "preload/heap", "preload/trace"},
+    "preload/static_program": {"preload/guard"},
     "preload/guard": {"preload/heap", "preload/trace"},
     "preload/heap": {"preload/trace"},
     "preload/trace": set(),

@@ -44,6 +44,7 @@ constexpr OptionName kNames[] = {
      "error,warning,info,debug"},
     {"FARSIDE_TOKEN", "", "the server's secret itself, from the launcher", true},
     {"FARSIDE_ANNOUNCE", "", "say which fault mode was taken, from the launcher", true},
+    {"FARSIDE_STATIC_PROGRAM", "", "the program that static_loader is to execute", true},
     {"FARSIDE_REPORT", "", "file for each process's statistics, from the launcher", true},
     {"FARSIDE_TRACE", "", "file for each process's recorded faults, from farside trace", true},
 };
@@ -188,6 +189,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   if (variable == "FARSIDE_PATIENCE") return set_patience(options, variable, value);
   if (variable == "FARSIDE_REPLICAS") return set_replicas(options, variable, value);
   if (variable == "FARSIDE_TOKEN") return copy_text(value, options->token, sizeof options->token, variable);
+  if (variable == "FARSIDE_STATIC_PROGRAM") return {};  // static_loader reads it
   if (variable == "FARSIDE_REPORT") return copy_text(value, options->report, sizeof options->report, variable);
   if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);
   if (variable == "FARSIDE_FAULT") return set_fault(options, variable, value);

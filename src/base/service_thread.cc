@@ -1,6 +1,5 @@
 #include "base/service_thread.h"
 
-#include <dlfcn.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,6 +11,7 @@
 
 #include "base/bits.h"
 #include "base/os.h"
+#include "base/thread_storage.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define FARSIDE_UNKNOWN_THREADS 1
@@ -53,28 +53,6 @@ namespace {
 
 constexpr size_t kStackBytes = 512 * kKiB;
 
-// The first words of libc's thread descriptor on x86-64, at the thread pointer: part of its ABI for compilers.
-struct ThreadDescriptor {
-  void* self;
-  void* vector;  // of thread-local storage; set by _dl_allocate_tls
-  void* self_again;
-  uint64_t unused[2];
-  uint64_t stack_guard;
-  uint64_t pointer_guard;
-};
-static_assert(offsetof(ThreadDescriptor, stack_guard) == 0x28);
-
-// What glibc offers to its own parts for making thread-local storage; null in other C libraries.
-struct LibcStorage {
-  void* (*allocate)(void*) = reinterpret_cast<void* (*)(void*)>(dlsym(RTLD_DEFAULT, "_dl_allocate_tls"));
-  void (*free)(void*, bool) = reinterpret_cast<void (*)(void*, bool)>(dlsym(RTLD_DEFAULT, "_dl_deallocate_tls"));
-  bool usable() const { return allocate && free; }
-};
-const LibcStorage& libc_storage() {
-  static const LibcStorage storage;
-  return storage;
-}
-
 struct AllSignalsBlocked {
   AllSignalsBlocked() {
     constexpr os::SignalSet kAll = ~os::SignalSet{0};
@@ -90,7 +68,7 @@ ServiceThread::~ServiceThread() { free_memory(); }
 
 int ServiceThread::start(void (*entry)(void*), void* argument) {
 #ifdef FARSIDE_UNKNOWN_THREADS
-  if (libc_storage().usable()) return start_unknown({entry, argument});
+  if (can_make_thread_storage()) return start_unknown({entry, argument});
 #endif
   AllSignalsBlocked blocked;
   is_known_ = true;
@@ -126,22 +104,17 @@ bool ServiceThread::allocate() {
   is_outdated_ = false;
   if (storage_) return true;
   stack_ = static_cast<std::byte*>(os::map_near(kStackBytes));
-  storage_ = stack_ ? libc_storage().allocate(nullptr) : nullptr;
+  storage_ = stack_ ? make_thread_storage() : nullptr;
   if (!storage_) {
     free_memory();
     return false;
   }
   os::mprotect(stack_, kPageSize, PROT_NONE);
-  auto* mine = static_cast<ThreadDescriptor*>(storage_);
-  auto* ours = static_cast<const ThreadDescriptor*>(__builtin_thread_pointer());
-  mine->self = mine->self_again = storage_;
-  mine->stack_guard = ours->stack_guard;
-  mine->pointer_guard = ours->pointer_guard;
   return true;
 }
 
 void ServiceThread::free_memory() {
-  if (storage_) libc_storage().free(storage_, true);
+  if (storage_) free_thread_storage(storage_);
   if (stack_) os::unmap(stack_, kStackBytes);
   storage_ = nullptr;
   stack_ = nullptr;

@@ -15,6 +15,7 @@
 #include "cli/run_settings.h"
 #include "launch/child.h"
 #include "launch/embedded_server.h"
+#include "launch/installation.h"
 #include "launch/preload.h"
 #include "launch/program_check.h"
 #include "remote/remote_store.h"
@@ -52,6 +53,15 @@ Status check_server(const Options& options) {
   return store.status();
 }
 
+// What the kernel is to execute: the program, or the loader of static programs.
+Result<std::string> executable_for(const std::string& path) {
+  if (!is_static_program(path)) return path;
+  auto installation = find_installation();
+  if (!installation.ok()) return installation.status();
+  setenv("FARSIDE_STATIC_PROGRAM", path.c_str(), 1);
+  return installation->static_loader();
+}
+
 // What a run sets up before its program starts (a private directory, the server, the environment) and releases after
 // its end.
 class Run {
@@ -75,7 +85,9 @@ class Run {
 
   // Starts the program and returns when neither it nor a process that outlives it uses the embedded server.
   Result<int> start_and_wait(const std::string& path) {
-    Result<pid_t> child = start_child(path, program_, hold_);
+    Result<std::string> executable = executable_for(path);
+    if (!executable.ok()) return executable.status();
+    Result<pid_t> child = start_child(*executable, program_, hold_);
     if (!child.ok()) return child.status();
     int status = wait_for_child(*child, hold_);
     serve_remaining_processes();
@@ -159,13 +171,15 @@ Result<int> run_to_the_end(RunSettings settings, const std::vector<std::string>&
 
 }  // namespace
 
-Result<std::string> find_runnable(const char* command, const std::vector<std::string>& program, int* exit_status) {
+Result<std::string> find_runnable(const char* command, const std::vector<std::string>& program, int* exit_status,
+                                  StaticPrograms static_programs) {
   *exit_status = kExitUsage;
   if (program.empty()) {
     return Status::error(EINVAL, "no program given; write it after --, as in: {} -- sort big.txt", command);
   }
   const char* search_path = getenv("PATH");
   Result<std::string> path = find_program(program.front(), search_path ? search_path : "/usr/bin:/bin");
+  if (path.ok() && static_programs == StaticPrograms::kAccepted && is_static_program(*path)) return path;
   Status suitable = path.ok() ? check_program(*path) : path.status();
   if (suitable.ok()) return path;
   *exit_status = exit_status_of(suitable);
@@ -177,7 +191,7 @@ Result<int> run_program(const char* command, const GivenOptions& given, const st
   *exit_status = kExitUsage;
   Result<RunSettings> settings = settle(given);
   if (!settings.ok()) return settings.status();
-  Result<std::string> path = find_runnable(command, program, exit_status);
+  Result<std::string> path = find_runnable(command, program, exit_status, StaticPrograms::kAccepted);
   if (!path.ok()) return path.status();
   *exit_status = kExitFailure;
   Result<std::string> library = find_preload_library();

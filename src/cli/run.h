@@ -8,9 +8,12 @@
 
 namespace farside::cli {
 
+enum class StaticPrograms { kRefused, kAccepted };
+
 // Path of the program if Farside can run it. Error messages recommend `command`. On error, *exit_status is the exit
 // status of the command.
-Result<std::string> find_runnable(const char* command, const std::vector<std::string>& program, int* exit_status);
+Result<std::string> find_runnable(const char* command, const std::vector<std::string>& program, int* exit_status,
+                                  StaticPrograms static_programs = StaticPrograms::kRefused);
 
 // Runs the program to its end, prints a summary to standard error unless --quiet, and writes the file of --stats. Error
 // messages recommend `command`. Returns the program's wait status; if it could not be run, *exit_status is the exit

@@ -176,7 +176,10 @@ json RunReport::totals() const {
 
 const json& RunReport::main_process() const {
   return *std::max_element(processes_.begin(), processes_.end(), [](const json& a, const json& b) {
-    return number(a, "heap_peak_bytes") < number(b, "heap_peak_bytes");
+    auto size = [](const json& process) {
+      return std::pair(number(process, "heap_peak_bytes"), number(process, "seconds"));
+    };
+    return size(a) < size(b);  // a child of a fork begins with its parent's heap
   });
 }
 

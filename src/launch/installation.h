@@ -2,6 +2,7 @@
 //
 //   PREFIX/bin/farside
 //   PREFIX/lib/farside/libfarside_preload.so
+//   PREFIX/lib/farside/static_loader            executes static programs
 //   PREFIX/libexec/farside/farside-bench
 //   PREFIX/libexec/farside/apps/     programs for benchmarks
 #pragma once
@@ -15,6 +16,7 @@ struct Installation {
   std::string prefix;
   std::string farside() const { return prefix + "/bin/farside"; }
   std::string preload_library() const { return prefix + "/lib/farside/libfarside_preload.so"; }
+  std::string static_loader() const { return prefix + "/lib/farside/static_loader"; }
   std::string bench() const { return prefix + "/libexec/farside/farside-bench"; }
   std::string applications() const { return prefix + "/libexec/farside/apps"; }
 };

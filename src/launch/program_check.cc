@@ -77,7 +77,10 @@ Status check_elf(const std::string& path, ProgramKind kind) {
       return Status::error(ENOEXEC, "{} is built for another processor", path);
     case ProgramKind::kStatic:
       return Status::error(
-          EPERM, "{} is statically linked, so nothing can be preloaded; use a dynamically linked build", path);
+          EPERM,
+          "{} is statically linked, so nothing can be preloaded; start it by farside run itself, or use a dynamically "
+          "linked build",
+          path);
     case ProgramKind::kSanitizer:
       return Status::error(EPERM,
                            "{} is built with a sanitizer, which replaces malloc as Farside does; run it without "
@@ -135,6 +138,12 @@ Result<std::string> find_program(std::string_view name, std::string_view search_
 }
 
 Status check_program(const std::string& path) { return check_program_at_depth(path, 0); }
+
+bool is_static_program(const std::string& path) {
+  if (!check_file(path).ok()) return false;
+  MappedFile file(path);
+  return kind_of_program(file.text().data(), file.text().size()) == ProgramKind::kStatic;
+}
 
 int exit_status_of(const Status& status) { return status.code() == ENOENT || status.code() == ENOTDIR ? 127 : 126; }
 

@@ -54,8 +54,10 @@ void note_native_program(const char*, const char*) {}
 bool g_tracing = false;
 void trace_allocation(const void*, size_t) {}
 void trace_code_change() {}
+const char* static_program_path() { return ""; }
 extern "C" void farside_on_sigbus(int, siginfo_t*, void*) { abort(); }
 extern "C" void farside_on_sigsys(int, siginfo_t*, void*) { abort(); }
+extern "C" void farside_on_signal(int, siginfo_t*, void*) { abort(); }
 
 namespace {
 

@@ -98,13 +98,6 @@ Status start_pager(Runtime& r) {
   return r.handler->start();
 }
 
-// A pthread_atfork handler: the child's threads start here, since libc can create threads again only now.
-void start_threads_after_fork() {
-  NearScope near;  // what libc allocates for a thread must be near
-  g_runtime.pager->start_threads_in_child();
-  objects::start_threads_in_child();
-}
-
 Status start_tracing(const Runtime& r) {
   if (r.options.trace[0] == 0) return {};
   if (r.mode == FaultMode::kSignal) return start_trace(r.options.trace, r.pager);
@@ -128,7 +121,7 @@ void set_up_guard(Runtime& r) {
   install_trap_handler();
   fibers::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); },
                      [] { guard_pager()->poll_reads(); }, objects::drop_scopes});
-  pthread_atfork(nullptr, nullptr, start_threads_after_fork);
+  pthread_atfork(nullptr, nullptr, start_threads_in_child);  // libc can create threads again only then
   if (r.mode == FaultMode::kHandler) {
     // Forks that do not pass our fork() are not trapped. Their children have no far memory, so that they stop with a
     // message and do not read zeros.
@@ -239,6 +232,12 @@ void note_fork_in_child() {
   reset_unmanaged();
   reopen_control_in_child();
   trace_in_child();
+}
+
+void start_threads_in_child() {
+  NearScope near;  // what libc allocates for a thread must be near
+  g_runtime.pager->start_threads_in_child();
+  objects::start_threads_in_child();
 }
 
 bool in_handler_mode() { return g_runtime.mode == FaultMode::kHandler; }

@@ -160,7 +160,7 @@ class SystemTest(unittest.TestCase):
         return result
 
 
-def small_program(name):
+def small_program(name, kinds=SMALL, left_out=()):
     """Tests for a program of programs/: each of its cases natively, then in both modes with little near memory."""
     path = PROGRAMS / name
     # push_far (programs/far.h) makes a page far by using others; the default policy would keep it.
@@ -170,7 +170,7 @@ def small_program(name):
         pass
 
     for case in run([path]).output.decode().split():
-        for variation in SMALL:
+        for variation in kinds if case not in left_out else ():
             def check(self, case=case, variation=variation):
                 command = [path, case]
                 self.same(variation, command, self.native(command, seconds=60), options=options, evictions=False, seconds=60)

@@ -12,22 +12,28 @@
 #include "base/log.h"
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
+#include "preload/guard/thread_pointer.h"
 
 namespace farside::preload {
 namespace {
 
+constexpr char kStaticLoader[] = "static_loader";  // beside the library
 constexpr char kVariable[] = "LD_PRELOAD=";
 constexpr size_t kVariableBytes = sizeof kVariable - 1;
 
 const char* g_library = "";  // the file of this library, as the dynamic linker knows it
+char g_static_loader[4096];  // the program that executes static programs; "" if they run natively
 
-// The value of LD_PRELOAD in an environment, or nullptr.
-const char* preloads(const char* const* environment) {
+// The value of a variable in an environment, or nullptr. `name` ends with '='.
+const char* value_of(const char* const* environment, const char* name) {
+  size_t length = strlen(name);
   for (; environment && *environment; environment++) {
-    if (strncmp(*environment, kVariable, kVariableBytes) == 0) return *environment + kVariableBytes;
+    if (strncmp(*environment, name, length) == 0) return *environment + length;
   }
   return nullptr;
 }
+
+const char* preloads(const char* const* environment) { return value_of(environment, kVariable); }
 
 const char* text_of(ProgramKind kind) {
   switch (kind) {
@@ -60,9 +66,13 @@ FoundProgram look_at_program(const char* path, const char* const* environment) {
   if (!found.exists) return found;
   const char* libraries = preloads(environment);
   found.without_library = kind == ProgramKind::kSanitizer;
+  // Valgrind's tools are static programs with an address space of their own.
+  bool is_valgrind = value_of(environment, "VALGRIND_LAUNCHER=") != nullptr;
+  found.by_loader = kind == ProgramKind::kStatic && *g_static_loader && !in_handler_mode() && !is_valgrind;
   if (!libraries || !*libraries) found.native = "started without LD_PRELOAD";
   else if (info.st_mode & (S_ISUID | S_ISGID)) found.native = "setuid or setgid";
-  else found.native = text_of(kind);
+  else if (!found.by_loader) found.native = text_of(kind);
+  if (found.native) found.by_loader = false;
   return found;
 }
 
@@ -72,10 +82,11 @@ NearStrings::NearStrings(const char* const* list, size_t spare) {
   if (!list) return;
   size_t count = 0, text = 0;
   for (; list[count]; count++) text += strlen(list[count]) + 1;
-  bytes_ = (count + 1) * sizeof(char*) + text + spare;
+  constexpr size_t kAppended = 1;
+  bytes_ = (count + kAppended + 1) * sizeof(char*) + text + spare;
   list_ = static_cast<char**>(os::map_near(bytes_));
   if (!list_) die("out of memory: cannot copy {} bytes of program arguments", bytes_);
-  char* next = reinterpret_cast<char*>(list_ + count + 1);
+  char* next = reinterpret_cast<char*>(list_ + count + kAppended + 1);
   for (size_t i = 0; i < count; i++) {
     size_t length = strlen(list[i]) + 1;
     memcpy(next, list[i], length);
@@ -85,19 +96,30 @@ NearStrings::NearStrings(const char* const* list, size_t spare) {
   spare_ = next;
 }
 
+void NearStrings::append(const char* name, const char* value) {
+  char** entry = list_;
+  while (*entry) entry++;
+  *entry = spare_;
+  spare_ = stpcpy(stpcpy(spare_, name), value) + 1;
+}
+
 NearStrings::~NearStrings() {
   if (list_) os::unmap(list_, bytes_);
 }
 
 namespace {
+constexpr char kStaticProgram[] = "FARSIDE_STATIC_PROGRAM=";
+
 size_t room_for_preloads(const char* const* environment) {
   const char* libraries = preloads(environment);
   return libraries ? kVariableBytes + strlen(libraries) + 1 + strlen(g_library) + 1 : 0;
 }
 }  // namespace
 
-NearEnvironment::NearEnvironment(const char* const* list, bool with_library)
-    : NearStrings(list, room_for_preloads(list)) {
+NearEnvironment::NearEnvironment(const char* const* list, bool with_library, const char* static_program)
+    : NearStrings(list,
+                  room_for_preloads(list) + (static_program ? sizeof kStaticProgram + strlen(static_program) : 0)) {
+  if (static_program) append(kStaticProgram, static_program);
   if (with_library) add_library();
   else remove_library();
 }
@@ -127,7 +149,10 @@ void NearEnvironment::remove_library() {
   strcpy(end, *rest == ':' ? rest + 1 : rest);
 }
 
+bool is_own_executable(const char* path) { return path && is_static_program() && strcmp(path, "/proc/self/exe") == 0; }
+
 NearPath::NearPath(const char* path) : path_(path) {
+  if (is_own_executable(path)) path_ = static_program_path();
   if (!is_far(path)) return;
   size_t length = strnlen(path, sizeof copy_ - 1);
   memcpy(copy_, path, length);
@@ -137,14 +162,21 @@ NearPath::NearPath(const char* path) : path_(path) {
 
 void find_own_library() {
   Dl_info info = {};
-  if (dladdr(reinterpret_cast<const void*>(&guarded_exec), &info) && info.dli_fname) g_library = info.dli_fname;
+  if (!dladdr(reinterpret_cast<const void*>(&guarded_exec), &info) || !info.dli_fname) return;
+  g_library = info.dli_fname;
+  const char* slash = strrchr(g_library, '/');
+  size_t folder = slash ? static_cast<size_t>(slash + 1 - g_library) : 0;
+  if (!can_switch_thread_pointers() || folder + sizeof kStaticLoader > sizeof g_static_loader) return;
+  strcpy(static_cast<char*>(mempcpy(g_static_loader, g_library, folder)), kStaticLoader);
 }
 
 NearStart::NearStart(const char* path, const char* const* arguments, const char* const* environment)
     : path_(path),
       found_(look_at_program(path_.get(), environment)),
       arguments_(arguments),
-      environment_(environment, !found_.without_library) {}
+      environment_(environment, !found_.without_library, found_.by_loader ? path_.get() : nullptr) {}
+
+const char* NearStart::path() const { return found_.by_loader ? g_static_loader : path_.get(); }
 
 void NearStart::note() const {
   if (found_.native) note_native_program(path_.get(), found_.native);

@@ -21,8 +21,9 @@ class NearStrings {
   char* const* get() const { return list_; }  // nullptr for nullptr
 
  protected:
-  // With room for one more string of `spare` bytes.
+  // With room for two more strings of `spare` bytes together.
   NearStrings(const char* const* list, size_t spare);
+  void append(const char* name, const char* value);
   char** list_ = nullptr;
   char* spare_ = nullptr;
 
@@ -32,10 +33,11 @@ class NearStrings {
 
 // The environment of a program that is started. With the library: LD_PRELOAD gets it in addition if it names others
 // only, since the program that set it wanted those, and keeps its far memory. LD_PRELOAD that is removed or empty
-// stays so: the program is to run natively. Without the library: LD_PRELOAD loses it.
+// stays so: the program is to run natively. Without the library: LD_PRELOAD loses it. A static program's path is
+// passed to static_loader; nullptr for others.
 class NearEnvironment : public NearStrings {
  public:
-  NearEnvironment(const char* const* list, bool with_library);
+  NearEnvironment(const char* const* list, bool with_library, const char* static_program);
 
  private:
   void add_library();
@@ -54,18 +56,22 @@ class NearPath {
   const char* path_;
 };
 
+// True for the path /proc/self/exe in a static program: it names the loader instead of static_program_path().
+bool is_own_executable(const char* path);
+
 // What is known of the file of a program that is started. Interpreters of scripts are not followed.
 struct FoundProgram {
   bool exists = false;           // and can be read
   const char* native = nullptr;  // why it runs natively; nullptr: it does not, or that is unknown
   bool without_library = false;  // it does not work with the preload library
+  bool by_loader = false;        // a static program that static_loader executes
 };
 
 // A program that is about to be started: what it is given, in near memory, and whether it runs natively.
 class NearStart {
  public:
   NearStart(const char* path, const char* const* arguments, const char* const* environment);
-  const char* path() const { return path_.get(); }
+  const char* path() const;  // of the file that the kernel is to execute
   char* const* arguments() const { return arguments_.get(); }
   char* const* environment() const { return environment_.get(); }
   // Notes for the report of the run that the program runs natively, if it does.

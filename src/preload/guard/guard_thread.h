@@ -36,6 +36,7 @@ struct GuardThread {
   volatile char selector;  // kSelectorAllow: system calls pass; kSelectorBlock: they trap
   bool armed;
   alignas(4) HandlersRunning handlers;
+  uint64_t program_thread_pointer;  // in a static program: its FS while a handler of Farside's runs
   unsigned pin_count;
   static constexpr unsigned kMaxPins = 64;
   PinRecord pins[kMaxPins];

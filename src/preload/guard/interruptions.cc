@@ -25,13 +25,48 @@ static_assert(offsetof(GuardThread, handlers) == 4 && offsetof(HandlersRunning, 
 // farside_restorer consists of exactly the instructions by which unwinders recognize a signal frame, and has no call
 // frame information; cancellation and exceptions need that to pass through handlers. The nop keeps the address before
 // it out of functions that have such information.
+//
+// In a static program (thread_pointer.h), FS is loaded from GS before, and restored after. If the interrupted code is
+// Farside's, both are equal already.
 asm(R"(
+  .macro load_thread_pointer
+  rdfsbase %rax
+  rdgsbase %rcx
+  pushq %rax
+  .cfi_adjust_cfa_offset 8
+  cmpq %rax, %rcx
+  je 3f
+  wrfsbase %rcx
+  movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rcx
+  movq %rax, %fs:8(%rcx)
+3:
+  .endm
+
+  .macro restore_thread_pointer
+  popq %rax
+  .cfi_adjust_cfa_offset -8
+  rdgsbase %rcx
+  cmpq %rax, %rcx
+  je 5f
+  movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rax
+  movq %fs:8(%rax), %rax
+  wrfsbase %rax
+5:
+  .endm
+
   .macro handler_entry name, entered, flags, handler
   .globl \name
   .hidden \name
   .type \name,@function
 \name:
   .cfi_startproc
+  cmpb $0, farside_static_program(%rip)
+  je 2f
+  load_thread_pointer
+  call 2f
+  jmp 4f
+2:
+  .cfi_adjust_cfa_offset -8
   movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rax
   movzbl %fs:\flags(%rax), %ecx
   movb $1, %fs:\flags(%rax)
@@ -49,11 +84,29 @@ asm(R"(
   movw $0, %fs:\flags(%rax)
 1:
   ret
+4:
+  .cfi_adjust_cfa_offset 8
+  restore_thread_pointer
+  ret
   .cfi_endproc
   .size \name, .-\name
   .endm
 
   .section farside_syscalls,"ax",@progbits
+  .globl farside_enter_signal
+  .hidden farside_enter_signal
+  .type farside_enter_signal,@function
+farside_enter_signal:
+  .cfi_startproc
+  cmpb $0, farside_static_program(%rip)
+  je farside_on_signal
+  load_thread_pointer
+  call farside_on_signal
+  restore_thread_pointer
+  ret
+  .cfi_endproc
+  .size farside_enter_signal, .-farside_enter_signal
+
   .globl farside_handlers_begin
   .hidden farside_handlers_begin
 farside_handlers_begin:
@@ -67,6 +120,10 @@ farside_sigreturn_at:
   movq _ZN7farside7preload7t_guardE@gottpoff(%rip), %rax
   movw $0, %fs:4(%rax)
   movq %rdi, %rsp
+  cmpb $0, farside_static_program(%rip)
+  je farside_restorer
+  movq %fs:8(%rax), %rax
+  wrfsbase %rax
   jmp farside_restorer
   .size farside_sigreturn_at, .-farside_sigreturn_at
 

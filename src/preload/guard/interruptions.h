@@ -24,10 +24,11 @@ namespace farside::preload {
 // The result of a system call that was not issued, because a signal arrived. The program never sees it.
 inline constexpr long kNotIssued = -513;
 
-// The handlers that the kernel calls. They note in t_guard.handlers that they run, and call farside_on_sigbus and
-// farside_on_sigsys.
+// The handlers that the kernel calls. Those of SIGBUS and SIGSYS note in t_guard.handlers that they run. They call
+// farside_on_sigbus, farside_on_sigsys and, for all signals that the program handles, farside_on_signal.
 extern "C" void farside_enter_sigbus(int signal, siginfo_t* info, void* context);
 extern "C" void farside_enter_sigsys(int signal, siginfo_t* info, void* context);
+extern "C" void farside_enter_signal(int signal, siginfo_t* info, void* context);
 
 // Issues a system call of the program. kNotIssued if a signal has arrived since the SIGSYS handler was entered.
 extern "C" long farside_interruptible_call(long number, const long* arguments);

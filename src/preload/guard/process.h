@@ -1,4 +1,4 @@
-// What the guarded calls need of the process as a whole. runtime.cc implements it.
+// What the guarded calls need of the process as a whole. runtime.cc and static_program.cc implement it.
 #pragma once
 
 namespace farside::preload {
@@ -9,6 +9,9 @@ bool owns_fd(int fd);
 // Appends the statistics and the trace of this process to the launcher's files. Later calls do nothing.
 void report_at_exit();
 
+// The file of the static program that this process runs, or "".
+const char* static_program_path();
+
 // Releases what Farside keeps for the calling thread, which is about to end.
 void forget_thread();
 
@@ -17,6 +20,9 @@ void forget_thread();
 void note_exec();
 void note_failed_exec();
 void note_native_program(const char* path, const char* reason);
+
+// In the child of a fork whose memory allocator nobody holds: starts its evictors. libc's fork does so by itself.
+void start_threads_in_child();
 
 // Called in the child of a fork: its counters, report and trace begin again.
 void note_fork_in_child();

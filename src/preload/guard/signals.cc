@@ -13,6 +13,7 @@
 #include "fiber/wait.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/interruptions.h"
+#include "preload/guard/thread_pointer.h"
 #include "preload/guard/traps.h"
 #include "preload/trace/trace.h"
 
@@ -45,12 +46,6 @@ bool is_own_error(int signal, const siginfo_t* info) {
   return info->si_code > 0 && (os::signal_bit(signal) & kErrors) != 0;
 }
 
-// The kernel calls this in place of the program's handlers, with all signals blocked except SIGBUS and SIGSYS.
-void on_program_signal(int signal, siginfo_t* info, void* context) {
-  if (!is_own_error(signal, info) && deferred(signal, info, static_cast<ucontext_t*>(context))) return;
-  chain_signal(signal, info, context);
-}
-
 void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted, bool in_fiber) {
   bool write = is_write_fault(interrupted);
   if (tracing()) trace_fault(address, write, interrupted);
@@ -68,6 +63,12 @@ void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupt
 }
 
 }  // namespace
+
+// Called in place of the program's handlers, with all signals blocked except SIGBUS and SIGSYS.
+extern "C" void farside_on_signal(int signal, siginfo_t* info, void* context) {
+  if (!is_own_error(signal, info) && deferred(signal, info, static_cast<ucontext_t*>(context))) return;
+  chain_signal(signal, info, context);
+}
 
 extern "C" void farside_on_sigbus(int signal, siginfo_t* info, void* context) {
   bool timing = g_timing.load(std::memory_order_relaxed);
@@ -206,7 +207,7 @@ KernelSigaction take_action(int signal) {
 // The action that is passed to the kernel in place of the program's.
 KernelSigaction wrapped_action(const KernelSigaction& wanted) {
   KernelSigaction action = wanted;
-  action.handler = reinterpret_cast<void*>(on_program_signal);
+  action.handler = reinterpret_cast<void*>(farside_enter_signal);
   action.flags = (wanted.flags & ~static_cast<unsigned long>(SA_RESETHAND)) | SA_SIGINFO | kSaRestorer;
   action.restorer = reinterpret_cast<void*>(farside_restorer);
   action.mask = kAllButOurs;
@@ -221,16 +222,14 @@ long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction*
     long r = os::call(SYS_rt_sigaction, signal, wanted ? &action : nullptr, previous, sizeof(os::SignalSet));
     if (r < 0) return r;
   }
-  if (ours || previous->handler == reinterpret_cast<void*>(on_program_signal)) *previous = g_program_actions[signal];
+  if (ours || previous->handler == reinterpret_cast<void*>(farside_enter_signal)) *previous = g_program_actions[signal];
   if (wanted && (ours || handled)) g_program_actions[signal] = *wanted;
   return 0;
 }
 
 void call_handler(const KernelSigaction& action, int signal, siginfo_t* info, void* context) {
   OutsideHandlers outside;
-  if (action.flags & SA_SIGINFO)
-    reinterpret_cast<void (*)(int, siginfo_t*, void*)>(action.handler)(signal, info, context);
-  else reinterpret_cast<void (*)(int)>(action.handler)(signal);
+  farside_call_handler(action.handler, signal, info, context);  // one without SA_SIGINFO ignores the further arguments
 }
 
 }  // namespace

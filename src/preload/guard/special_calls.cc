@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "preload/guard/exec.h"
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
+#include "preload/guard/thread_pointer.h"
 #include "preload/heap/mappings.h"
 #include "preload/heap/program_break.h"
 
@@ -305,10 +307,52 @@ bool descriptor_call(const Call& call, long* result) {
   }
 }
 
+// ---- /proc/self/exe of a static program is the program and not its loader. ----
+
+long read_own_link(char* to, size_t room) {
+  const char* path = static_program_path();
+  size_t length = std::min(strlen(path), room);
+  memcpy(to, path, length);
+  return static_cast<long>(length);
+}
+
+bool own_executable_call(const Call& call, long* result) {
+  int argument = 0;
+  bool reads_link = false;
+  switch (call.number) {
+#ifdef SYS_open
+    case SYS_readlink:
+      reads_link = true;
+      break;
+    case SYS_open:
+    case SYS_stat:
+      break;
+#endif
+    case SYS_readlinkat:
+      reads_link = true;
+      argument = 1;
+      break;
+    case SYS_openat:
+    case SYS_newfstatat:
+      argument = 1;
+      break;
+    default:
+      return false;
+  }
+  if (!is_own_executable(reinterpret_cast<const char*>(call.arg[argument]))) return false;
+  Call changed = call;
+  changed.arg[argument] = reinterpret_cast<long>(static_program_path());
+  *result = reads_link ? read_own_link(reinterpret_cast<char*>(call.arg[argument + 1]),
+                                       static_cast<size_t>(call.arg[argument + 2]))
+                       : table_call(changed);
+  return true;
+}
+
 }  // namespace
 
 bool special_call(const Call& call, long* result) {
   if (mapping_call(call, result) || descriptor_call(call, result) || identity_call(call, result)) return true;
+  if (is_static_program() && own_executable_call(call, result)) return true;
   switch (call.number) {
     case SYS_futex:
       *result = futex_call(call);

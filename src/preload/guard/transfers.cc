@@ -229,17 +229,33 @@ bool messages_are_far(const Call& call) {
   return false;
 }
 
-// process_vm_readv and process_vm_writev: the local pieces are pinned together, as many as may be.
-long local_list_call(const Call& call, int list_arg, bool write_local) {
-  auto* pieces = reinterpret_cast<const iovec*>(call.arg[list_arg]);
-  auto count = static_cast<size_t>(call.arg[list_arg + 1]);
-  if (count > IOV_MAX || (!is_far(pieces) && !any_far(pieces, count))) return issue(call);
+// A list of pieces in a call, replaced by as much of it as may be pinned.
+class PinnedPieces {
+ public:
+  PinnedPieces(Pins& pins, Call& call, int list_arg, uint64_t limit, bool write) {
+    auto* pieces = reinterpret_cast<const iovec*>(call.arg[list_arg]);
+    auto count = static_cast<size_t>(call.arg[list_arg + 1]);
+    if (count > IOV_MAX || (!is_far(pieces) && !any_far(pieces, count))) return;
+    size_t taken = Cursor(pieces, count).next(part_, kPieces / 2, limit);
+    call.arg[list_arg] = reinterpret_cast<long>(part_);
+    call.arg[list_arg + 1] = static_cast<long>(taken);
+    for (size_t i = 0; i < taken; i++) pins.add(part_[i].iov_base, part_[i].iov_len, write);
+  }
+
+ private:
+  iovec part_[kPieces / 2];
+};
+
+// process_vm_readv and process_vm_writev. The pieces of another process may be absent there: EFAULT, as for memory that
+// is not mapped.
+long process_memory_call(const Call& call, bool write_local) {
   Pins pins(call.stack_pointer);
-  iovec part[kPieces];
   Call near = call;
-  near.arg[list_arg + 1] = static_cast<long>(Cursor(pieces, count).next(part, kPieces, pin_limit()));
-  near.arg[list_arg] = reinterpret_cast<long>(part);
-  for (long i = 0; i < near.arg[list_arg + 1]; i++) pins.add(part[i].iov_base, part[i].iov_len, write_local);
+  bool own = call.arg[0] == os::getpid();
+  uint64_t limit = pin_limit() / 2;
+  PinnedPieces local(pins, near, 1, limit, write_local);
+  if (!own) return issue(near);
+  PinnedPieces remote(pins, near, 3, limit, !write_local);
   return issue(near);
 }
 
@@ -260,10 +276,10 @@ bool transfer_call(const Call& call, long* result) {
       *result = messages_are_far(call) ? messages_call(call, false) : issue(call);
       return true;
     case SYS_process_vm_readv:
-      *result = local_list_call(call, 1, true);
+      *result = process_memory_call(call, true);
       return true;
     case SYS_process_vm_writev:
-      *result = local_list_call(call, 1, false);
+      *result = process_memory_call(call, false);
       return true;
     default:
       break;

@@ -13,12 +13,15 @@
 
 #include "base/log.h"
 #include "base/sync.h"
+#include "base/thread_storage.h"
 #include "preload/guard/fork.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/interruptions.h"
 #include "preload/guard/process.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/syscall_table.h"
+#include "preload/guard/thread_pointer.h"
+#include "preload/heap/far_heap.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -41,7 +44,8 @@ constexpr size_t kStackBytes = 256 * kKiB;  // addresses; memory only for pages 
 struct StackRecord {
   std::byte* memory;
   std::atomic<int> tid;
-  void* pinned;  // the thread's thread-local storage, if that is far: see pin_thread_storage
+  void* storage;  // Farside's thread-local storage of a thread of a static program
+  void* pinned;   // the thread's thread-local storage, if that is far: see pin_thread_storage
   uint64_t pinned_bytes;
 };
 constexpr size_t kMaxStacks = 16384;
@@ -56,6 +60,14 @@ StackRecord* find_free_stack() {
     if (tid == 0 || (tid > 0 && os::thread_is_gone(process, tid))) return &g_stacks[i];
   }
   return nullptr;
+}
+
+// libc's allocator is free: the program does not use it, and the caller holds g_stack_lock.
+void make_storage(StackRecord* record) {
+  NearScope near;
+  if (record->storage) free_thread_storage(record->storage);
+  record->storage = make_thread_storage();
+  if (!record->storage) die("out of memory: no thread-local storage for a new thread");
 }
 
 // A stack for a thread that is about to be created. Its record is marked as taken (-1) until the thread stores its id.
@@ -74,6 +86,7 @@ StackRecord* take_stack() {
   }
   record->tid.store(-1);
   if (record->pinned) guard_pager()->unpin(std::exchange(record->pinned, nullptr), record->pinned_bytes);
+  if (is_static_program()) make_storage(record);
   return record;
 }
 
@@ -240,21 +253,21 @@ CloneRequest request_of(const Call& call) {
 // would run unguarded in this process's memory, so it gets a copy. The parent does not wait for the child's exec, so a
 // failure that the child would report through shared memory is lost.
 long issue_fork(const Call& call) {
-  constexpr uint64_t kDropped = CLONE_VM | CLONE_VFORK;
+  uint64_t dropped = CLONE_VM | CLONE_VFORK | (is_static_program() ? CLONE_SETTLS : 0);
   if (call.number == SYS_clone3) {
     clone_args args = {};
     auto bytes = static_cast<size_t>(call.arg[1]) < sizeof args ? static_cast<size_t>(call.arg[1]) : sizeof args;
     memcpy(&args, reinterpret_cast<void*>(call.arg[0]), bytes);
-    args.flags &= ~kDropped;
+    args.flags &= ~dropped;
     args.stack = args.stack_size = 0;
     return os::call(SYS_clone3, &args, bytes);
   }
   if (call.number != SYS_clone) return os::call(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-  return os::call(SYS_clone, call.arg[0] & ~static_cast<long>(kDropped), 0, call.arg[2], call.arg[3], call.arg[4]);
+  return os::call(SYS_clone, call.arg[0] & ~static_cast<long>(dropped), 0, call.arg[2], call.arg[3], call.arg[4]);
 }
 
 // Forks. In the child, far memory works and system calls are guarded when this returns into the program.
-long fork_in(ucontext_t* context, const Call& call, uint64_t child_stack) {
+long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request) {
   SignalsBlocked blocked;
   if (t_guard.handlers.sigsys_deferred) return kNotIssued;  // the child would not get that signal
   ForkScope scope;
@@ -268,8 +281,12 @@ long fork_in(ucontext_t* context, const Call& call, uint64_t child_stack) {
   scope.in_child();
   keep_stack_in_child();
   set_dispatch(true);
-  if (child_stack) registers_of(context)[REG_RSP] = static_cast<greg_t>(child_stack);
+  if (request.stack) registers_of(context)[REG_RSP] = static_cast<greg_t>(request.stack);
   set_mask(context, without_ours(mask_of(context)));
+  if (is_static_program()) {
+    if (request.flags & CLONE_SETTLS) t_guard.program_thread_pointer = request.storage;
+    start_threads_in_child();
+  }
   return 0;
 }
 
@@ -279,9 +296,12 @@ long fork_in(ucontext_t* context, const Call& call, uint64_t child_stack) {
 // the thread's alternate stack, on which the thread runs until it does.
 struct ThreadStart {
   uint64_t rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r8, r9, r10, rsp, rip;
+  uint64_t thread_pointer;  // of a thread of a static program
+  os::SignalSet mask;       // of such a thread; all signals are blocked before
   StackRecord* stack;
 };
-static_assert(offsetof(ThreadStart, rip) == 13 * 8, "farside_clone_thread below loads by these offsets");
+static_assert(offsetof(ThreadStart, rip) == 13 * 8 && offsetof(ThreadStart, thread_pointer) == 14 * 8,
+              "farside_clone_thread below loads by these offsets");
 
 }  // namespace
 
@@ -315,6 +335,11 @@ farside_clone_thread:
   movq %r12, %rdi
   xorl %ebp, %ebp
   call farside_thread_began
+  cmpb $0, farside_static_program(%rip)
+  je 2f
+  movq 112(%r12), %rax
+  wrfsbase %rax
+2:
   movq 0(%r12), %rbx
   movq 8(%r12), %rbp
   movq 24(%r12), %r13
@@ -338,10 +363,12 @@ farside_clone_thread:
 extern "C" void farside_thread_began(void* argument) {
   auto* start = static_cast<ThreadStart*>(argument);
   t_guard = GuardThread{};
+  if (is_static_program()) begin_thread_of_static_program(start->thread_pointer);
   use_stack(start->stack);
   t_guard.selector = kSelectorBlock;
   t_guard.armed = true;
   if (int error = set_dispatch(true)) die("cannot guard a new thread (error {})", -error);
+  if (is_static_program()) os::sigprocmask(SIG_SETMASK, &start->mask, nullptr);
 }
 
 namespace {
@@ -366,18 +393,26 @@ long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& req
             reg(REG_R10),
             request.stack ? request.stack : reg(REG_RSP),
             reg(REG_RIP),
+            request.flags & CLONE_SETTLS ? request.storage : t_guard.program_thread_pointer,
+            without_ours(mask_of(context)),
             stack};
   // The new thread inherits the mask of this one, which must be the program's at the time of the trap.
-  os::SignalSet mask = without_ours(mask_of(context)), before;
+  os::SignalSet mask = is_static_program() ? kAllButOurs : start->mask, before;
   os::sigprocmask(SIG_SETMASK, &mask, &before);
   long result;
   if (call.number == SYS_clone3) {
     clone_args args = {};
     auto bytes = static_cast<size_t>(call.arg[1]) < sizeof args ? static_cast<size_t>(call.arg[1]) : sizeof args;
     memcpy(&args, reinterpret_cast<void*>(call.arg[0]), bytes);
+    if (stack->storage) {
+      args.flags |= CLONE_SETTLS;
+      args.tls = reinterpret_cast<uint64_t>(stack->storage);
+    }
     result = farside_clone_thread(SYS_clone3, reinterpret_cast<long>(&args), static_cast<long>(bytes), 0, 0, 0, start);
   } else {
-    result = farside_clone_thread(SYS_clone, call.arg[0], call.arg[1], call.arg[2], call.arg[3], call.arg[4], start);
+    long flags = call.arg[0] | (stack->storage ? CLONE_SETTLS : 0);
+    long storage = stack->storage ? reinterpret_cast<long>(stack->storage) : call.arg[4];
+    result = farside_clone_thread(SYS_clone, flags, call.arg[1], call.arg[2], call.arg[3], storage, start);
   }
   if (result < 0) stack->tid.store(0);
   os::sigprocmask(SIG_SETMASK, &before, nullptr);
@@ -387,7 +422,7 @@ long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& req
 long clone_in(ucontext_t* context, const Call& call) {
   CloneRequest request = request_of(call);
   bool shares_memory = (request.flags & CLONE_VM) != 0;
-  if (!shares_memory || (request.flags & CLONE_VFORK)) return fork_in(context, call, request.stack);
+  if (!shares_memory || (request.flags & CLONE_VFORK)) return fork_in(context, call, request);
   return clone_thread(context, call, request);
 }
 
@@ -422,6 +457,11 @@ long dispatch(ucontext_t* context, const Call& call) {
     case SYS_prctl:
       if (call.arg[0] == PR_SET_SYSCALL_USER_DISPATCH) return -EINVAL;
       return guarded_call(call);
+    case SYS_arch_prctl:
+      if (!is_static_program()) return guarded_call(call);
+      return thread_pointer_call(static_cast<int>(call.arg[0]), static_cast<uint64_t>(call.arg[1]));
+    case SYS_rseq:  // the kernel accesses its memory at any time; a program without it asks for its processor by getcpu
+      return is_static_program() ? -ENOSYS : guarded_call(call);
     case SYS_exit:
       forget_thread();
       return os::farside_raw_syscall(SYS_exit, call.arg[0], 0, 0, 0, 0, 0);

@@ -246,6 +246,9 @@ static void spawns(void) {
     CHECK(status_of(*child) == 7);
     close(ends_of_pipe[0]);
   }
+}
+
+static void spawn_of_nothing(void) {
   pid_t child;
   char* none[] = {(char*)"x", NULL};
   CHECK(posix_spawn(&child, far_string("/no/such/program"), NULL, NULL, none, environ) == ENOENT);
@@ -335,6 +338,7 @@ int main(int argc, char** argv) {
                                            {"execs", execs},
                                            {"vforks", vforks},
                                            {"spawns", spawns},
+                                           {"spawn_of_nothing", spawn_of_nothing},
                                            {"shells", shells},
                                            {"orphan", orphan},
                                            {"exit_in_thread", exit_in_thread},
