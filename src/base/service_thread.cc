@@ -6,8 +6,10 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "base/bits.h"
 #include "base/os.h"
@@ -53,6 +55,18 @@ namespace {
 
 constexpr size_t kStackBytes = 512 * kKiB;
 
+// The threads that run, by their ids; 0: free. An id stays a little longer than its thread.
+constexpr size_t kMaxThreads = 16;
+std::atomic<int> g_running[kMaxThreads];
+
+void replace_running(int old_tid, int new_tid) {
+  if (old_tid == new_tid) return;
+  for (std::atomic<int>& entry : g_running) {
+    int expected = old_tid;
+    if (entry.compare_exchange_strong(expected, new_tid)) return;
+  }
+}
+
 struct AllSignalsBlocked {
   AllSignalsBlocked() {
     constexpr os::SignalSet kAll = ~os::SignalSet{0};
@@ -93,7 +107,10 @@ int ServiceThread::start_unknown(Entry entry) {
   alive_.store(1);
   long r = farside_clone_service(kFlags, top, storage_, &alive_);
   tid_ = static_cast<int>(r);
-  if (r > 0) return 0;
+  if (r > 0) {
+    replace_running(0, tid_);
+    return 0;
+  }
   alive_.store(0);
   return static_cast<int>(r);
 }
@@ -129,11 +146,23 @@ void ServiceThread::join() {
   while (alive_.load() != 0) os::call(SYS_futex, &alive_, FUTEX_WAIT, 1, nullptr, nullptr, 0);
   // The word is cleared before the thread leaves its group.
   while (tid_ > 0 && !os::thread_is_gone(os::getpid(), tid_)) os::nanosleep_ns(10000);
+  replace_running(tid_, 0);
   tid_ = 0;
+}
+
+bool ServiceThread::is_one(int tid) {
+  return tid > 0 &&
+         std::any_of(std::begin(g_running), std::end(g_running), [tid](auto& entry) { return entry == tid; });
+}
+
+unsigned ServiceThread::count() {
+  return static_cast<unsigned>(
+      std::count_if(std::begin(g_running), std::end(g_running), [](auto& entry) { return entry != 0; }));
 }
 
 void ServiceThread::reset_in_child() {
   is_known_ = false;
+  replace_running(tid_, 0);
   tid_ = 0;
   is_outdated_ = true;  // freed by the next start: libc's allocator may be locked now
   alive_.store(0);

@@ -30,6 +30,10 @@ class ServiceThread {
   // In the child of a fork, which does not have the thread. Async-signal-safe.
   void reset_in_child();
 
+  // Which threads of this process are service threads. Async-signal-safe.
+  static bool is_one(int tid);
+  static unsigned count();
+
  private:
   struct Entry {
     void (*function)(void*);

@@ -1,5 +1,6 @@
 // The preload library as a whole: reads the options, connects, sets up pager, guard and heap before main(), and reports
 // at the end. The process's only mutable globals are in src/preload.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -8,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "abi/options.h"
 #include "base/log.h"
@@ -159,6 +161,8 @@ void refuse_valgrind() {
 }
 
 __attribute__((constructor(101))) void start() {
+  static bool begun = false;
+  if (std::exchange(begun, true)) return;
   Runtime& r = g_runtime;
   r.started_ns = now_ns();
   Status read = options_from_environment(environ, &r.options);
@@ -180,9 +184,23 @@ __attribute__((constructor(101))) void start() {
   note_begin(r);
 }
 
+using PthreadCreate = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+PthreadCreate libc_pthread_create() {
+  static const auto function = reinterpret_cast<PthreadCreate>(dlsym(RTLD_NEXT, "pthread_create"));
+  return function;
+}
+
 __attribute__((destructor)) void finish() { report_at_exit(); }
 
 }  // namespace
+
+// A library of the program may start threads in its constructor, and constructors of other libraries run first. The
+// guard must be armed before, since threads inherit it.
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                                                                     void* (*run)(void*), void* argument) {
+  start();
+  return libc_pthread_create()(thread, attributes, run, argument);
+}
 
 void report_at_exit() {
   write_trace();

@@ -192,6 +192,53 @@ print(subprocess.run([sys.executable, __file__, 'child']).returncode)
         far = self.launch("--quiet", "--local", "8M", "--fault", "signal", "--", PYTHON, script)
         self.assertEqual((far.status, far.output), (0, native.output), far.errors)
 
+    def test_threads_in_proc(self):
+        """Programs that count their threads, as Chromium's zygote, do not see Farside's."""
+        script = ("import os, threading; task = '/proc/self/task'\n"
+                  "for i in range(3):\n"
+                  "    print(os.stat(task).st_nlink, len(os.listdir(task)), flush=True)\n"
+                  "    os.system('stat -c %h ' + task + '/../task')\n"
+                  "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n")
+        native = run([PYTHON, "-c", script], seconds=30, cwd=self.folder)
+        far = self.launch("--quiet", "--local", "8M", "--fault", "signal", "--", PYTHON, "-c", script)
+        self.assertEqual((far.status, far.output), (0, native.output), far.errors)
+
+    def test_threads_of_constructors(self):
+        """A library that starts threads before the program begins, with all signals blocked: log4cplus does so."""
+        library, source = self.folder / "early.so", self.folder / "early.c"
+        source.write_text("""
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+static pthread_t thread;
+static void* work(void* unused) {
+  size_t n = 48 << 20, sum = 0;
+  unsigned char* block = malloc(n);
+  for (int pass = 0; pass < 2; pass++)
+    for (size_t i = 0; i < n; i += 4096) sum += block[i] = (unsigned char)(block[i] + (i >> 12));
+  printf("sum %zu\\n", sum);
+  fflush(stdout);
+  free(block);
+  return unused;
+}
+__attribute__((constructor)) static void start(void) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_create(&thread, NULL, work, NULL);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+__attribute__((destructor)) static void end(void) { pthread_join(thread, NULL); }
+""")
+        compiled = run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source], seconds=60, cwd=self.folder)
+        self.assertEqual(compiled.status, 0, compiled.errors)
+        command = ["env", f"LD_PRELOAD={library}", STATUS, "status", "0"]
+        native = run(command, cwd=self.folder)
+        self.assertIn(b"sum ", native.output)
+        far = self.launch("--quiet", "--local", "8M", "--fault", "signal", "--", *command)
+        self.assertEqual((far.status, far.output), (0, native.output), far.errors)
+
     def test_processes_ended_by_a_signal(self):
         script = f"{STATUS} signal 9; {STATUS} signal 15; {STATUS} status 0"
         result, statistics = self.statistics_of("--", "sh", "-c", script)

@@ -1,7 +1,6 @@
 #include "preload/guard/special_calls.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <linux/close_range.h>
 #include <linux/futex.h>
 #include <linux/sched.h>
@@ -9,13 +8,12 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <cstring>
 
 #include "base/log.h"
 #include "preload/guard/exec.h"
+#include "preload/guard/proc_entries.h"
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
 #include "preload/guard/thread_pointer.h"
@@ -119,58 +117,6 @@ long guarded_dup(long number, int from, int to, int flags) {
 }
 
 namespace {
-
-// ---- Directories that list this process's descriptors: those of Farside are left out. ----
-
-struct DirectoryEntry {
-  uint64_t inode;
-  int64_t offset;
-  unsigned short bytes;
-  unsigned char type;
-  char name[];
-};
-static_assert(offsetof(DirectoryEntry, name) == 19);
-
-// /proc/PID/fd and fdinfo, and the same of its threads.
-bool lists_own_descriptors(int fd) {
-  char link[64], path[256], own[32];
-  *fmt::format_to_n(link, sizeof link - 1, "/proc/self/fd/{}", fd).out = 0;
-  long length = os::call(SYS_readlink, link, path, sizeof path - 1);
-  if (length <= 0) return false;
-  path[length] = 0;
-  *fmt::format_to_n(own, sizeof own - 1, "/proc/{}/", os::getpid()).out = 0;
-  const char* last = strrchr(path, '/');
-  return strncmp(path, own, strlen(own)) == 0 && (strcmp(last, "/fd") == 0 || strcmp(last, "/fdinfo") == 0);
-}
-
-bool names_own_descriptor(const char* name) {
-  int fd = 0;
-  for (; *name >= '0' && *name <= '9' && fd < 1'000'000; name++) fd = fd * 10 + (*name - '0');
-  return *name == 0 && owns_fd(fd);
-}
-
-long without_own_descriptors(std::byte* entries, long bytes) {
-  long kept = 0;
-  for (long at = 0; at < bytes;) {
-    auto* entry = reinterpret_cast<DirectoryEntry*>(entries + at);
-    long size = entry->bytes;
-    at += size;
-    if (names_own_descriptor(entry->name)) continue;
-    memmove(entries + kept, entry, static_cast<size_t>(size));
-    kept += size;
-  }
-  return kept;
-}
-
-// An empty result would mean the end of the directory.
-long getdents_call(const Call& call) {
-  for (;;) {
-    long bytes = table_call(call);
-    if (bytes <= 0 || !lists_own_descriptors(static_cast<int>(call.arg[0]))) return bytes;
-    long kept = without_own_descriptors(reinterpret_cast<std::byte*>(call.arg[1]), bytes);
-    if (kept > 0) return kept;
-  }
-}
 
 bool mapping_call(const Call& call, long* result) {
   const long* a = call.arg;
@@ -289,6 +235,16 @@ bool descriptor_call(const Call& call, long* result) {
     case SYS_getdents64:
       *result = getdents_call(call);
       return true;
+    case SYS_newfstatat:
+    case SYS_fstat:
+#ifdef SYS_stat
+    case SYS_stat:
+#endif
+      *result = stat_call(call);
+      return true;
+    case SYS_statx:
+      *result = statx_call(call);
+      return true;
     case SYS_close:
       *result = guarded_close(static_cast<int>(a[0]));
       return true;
@@ -305,47 +261,6 @@ bool descriptor_call(const Call& call, long* result) {
     default:
       return false;
   }
-}
-
-// ---- /proc/self/exe of a static program is the program and not its loader. ----
-
-long read_own_link(char* to, size_t room) {
-  const char* path = static_program_path();
-  size_t length = std::min(strlen(path), room);
-  memcpy(to, path, length);
-  return static_cast<long>(length);
-}
-
-bool own_executable_call(const Call& call, long* result) {
-  int argument = 0;
-  bool reads_link = false;
-  switch (call.number) {
-#ifdef SYS_open
-    case SYS_readlink:
-      reads_link = true;
-      break;
-    case SYS_open:
-    case SYS_stat:
-      break;
-#endif
-    case SYS_readlinkat:
-      reads_link = true;
-      argument = 1;
-      break;
-    case SYS_openat:
-    case SYS_newfstatat:
-      argument = 1;
-      break;
-    default:
-      return false;
-  }
-  if (!is_own_executable(reinterpret_cast<const char*>(call.arg[argument]))) return false;
-  Call changed = call;
-  changed.arg[argument] = reinterpret_cast<long>(static_program_path());
-  *result = reads_link ? read_own_link(reinterpret_cast<char*>(call.arg[argument + 1]),
-                                       static_cast<size_t>(call.arg[argument + 2]))
-                       : table_call(changed);
-  return true;
 }
 
 }  // namespace

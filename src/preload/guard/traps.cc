@@ -514,6 +514,7 @@ void prepare_thread() {
 
 int arm_thread(bool block) {
   prepare_thread();
+  os::sigprocmask(SIG_UNBLOCK, &kOurSignals, nullptr);  // a library may have blocked all signals for its threads
   t_guard.selector = block ? kSelectorBlock : kSelectorAllow;
   t_guard.armed = true;
   return set_dispatch(true);
