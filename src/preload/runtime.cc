@@ -196,7 +196,8 @@ __attribute__((destructor)) void finish() { report_at_exit(); }
 
 // A library of the program may start threads in its constructor, and constructors of other libraries run first. The
 // guard must be armed before, since threads inherit it.
-extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* thread,
+                                                                     const pthread_attr_t* attributes,
                                                                      void* (*run)(void*), void* argument) {
   start();
   return libc_pthread_create()(thread, attributes, run, argument);
