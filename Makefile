@@ -11,7 +11,7 @@ LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
 BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo lint format layers docs tidy test-docs test-package install package clean
+.PHONY: build test demo lint format layers docs tidy test-programs test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
@@ -21,8 +21,8 @@ build: bootstrap-build configure-release
 
 # What CI runs: each step with a heading and its time, and a summary at the end.
 test:
-	scripts/run_steps bootstrap-build bootstrap-test bootstrap-package bootstrap-lint lint test-release test-docs test-package \
-	  $(SANITIZERS:%=test-%)
+	scripts/run_steps bootstrap-build bootstrap-test bootstrap-programs bootstrap-package bootstrap-lint lint test-release \
+	  test-programs test-docs test-package $(SANITIZERS:%=test-%)
 
 demo: bootstrap-build bootstrap-demo configure-release
 	$(BUILD_RELEASE) --target farside farside_preload
@@ -67,6 +67,10 @@ build-%: configure-%
 test-release: build-release
 	ctest --preset release --parallel $(JOBS) --label-exclude 'system|package'
 	ctest --preset release --parallel $(JOBS) --label-regex system --repeat until-pass:2
+
+# Programs that nobody here wrote, natively and far. `tests/programs/run` runs all of them.
+test-programs: build-release
+	tests/programs/run --quick
 
 # The commands of README and the guides that are marked "sh run".
 test-docs: build-release
