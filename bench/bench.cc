@@ -56,8 +56,11 @@ constexpr const char* kPoliciesHelp =
     "a\n"
     "miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they mean: "
     "docs/guide/policies.md.\n\n"
+    "With --traces the traces are those of real programs, and the figures are fetches, also as multiples of the\n"
+    "optimum's.\n\n"
     "Examples:\n"
     "  farside bench policies\n"
+    "  farside bench policies --traces sort.pages,sqlite.pages\n"
     "  farside bench policies --svg miss_ratios.svg --shares 5,10,20,30,40,50,60,70,80,90";
 
 constexpr const char* kScalingHelp =
@@ -179,7 +182,7 @@ struct PoliciesArguments {
 
 int bench_policies(PoliciesArguments a) {
   a.settings.quiet = a.output.quiet;
-  auto measure = [&] { return Result<nlohmann::json>(measure_policies(a.settings)); };
+  auto measure = [&] { return measure_policies(a.settings); };
   return run_benchmark(a.output, {}, measure, policies_text, policies_charts);
 }
 
@@ -381,7 +384,8 @@ void add_redis(Command& parent) {
 }
 
 void add_policies(Command& parent) {
-  Command& command = parent.add_command("policies", "Hit rates of the policies on synthetic traces, simulated");
+  Command& command =
+      parent.add_command("policies", "Hit rates of the policies on synthetic or recorded traces, simulated");
   auto arguments = std::make_shared<PoliciesArguments>();
   PoliciesSettings& settings = arguments->settings;
   command.add_option("--pages", &settings.pages, "pages that are touched")
@@ -394,6 +398,9 @@ void add_policies(Command& parent) {
       .separator(',')
       .range(1u, 100u);
   command.add_option("--seed", &settings.seed, "of the random choices").value("N").show_default();
+  command.add_option("--traces", &settings.traces, "traces that farside plan --record has written, instead")
+      .value("FILES")
+      .separator(',');
   command.add_option("--svg", &arguments->output.svg, "file for miss-ratio curves").value("FILE");
   add_output_options(command, &arguments->output);
   command.set_footer(kPoliciesHelp);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include "abi/page_trace.h"
 #include "bench/bench.h"
 #include "bench/objects/objects.h"
 #include "bench/paging.h"
@@ -85,10 +86,13 @@ TEST(ChartTest, PanelsOfOtherSeriesHaveAnotherLegend) {
 }
 
 TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
-  json document = measure_policies({.pages = 500, .accesses = 5000, .shares = {10, 60}, .quiet = true});
+  Result<json> measured =
+      measure_policies({.pages = 500, .accesses = 5000, .shares = {10, 60}, .traces = {}, .quiet = true});
+  ASSERT_TRUE(measured.ok());
+  const json& document = *measured;
   ASSERT_EQ(document["traces"].size(), 6u);
   for (const json& trace : document["traces"]) {
-    EXPECT_EQ(trace["curves"].size(), 13u);
+    EXPECT_EQ(trace["curves"].size(), 18u);
     for (const json& curve : trace["curves"]) {
       ASSERT_EQ(curve["points"].size(), 2u);
       for (const json& point : curve["points"]) {
@@ -100,6 +104,30 @@ TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
   EXPECT_NE(policies_text(document).find("probation 30%"), std::string::npos);
   EXPECT_EQ(policies_charts(document).size(), 6u);
   EXPECT_EQ(policies_charts(document)[0].series.size(), 8u);
+}
+
+TEST(PoliciesTest, RecordedTracesAreReadAndCountedInFetches) {
+  std::string path = testing::TempDir() + "recorded." + std::to_string(getpid()) + ".pages";
+  PageTraceWriter writer;
+  ASSERT_TRUE(writer.open(path).ok());
+  for (int round = 0; round < 3; round++) {
+    for (uint64_t page = 0; page < 1000; page++) writer.access(page);
+  }
+  ASSERT_TRUE(writer.close().ok());
+  PoliciesSettings settings;
+  settings.shares = {50, 100};
+  settings.traces = {path};
+  settings.quiet = true;
+  Result<json> measured = measure_policies(settings);
+  ASSERT_TRUE(measured.ok());
+  for (const json& curve : (*measured)["traces"][0]["curves"]) {
+    EXPECT_EQ(curve["points"][1]["fetches"], 0u) << curve["policy"];
+    EXPECT_GE(curve["points"][0]["fetches"], 1000u) << curve["policy"];  // half of each of the two later rounds
+    if (curve["policy"] == "exact LRU") EXPECT_EQ(curve["points"][0]["fetches"], 2000u);
+  }
+  EXPECT_NE(policies_text(*measured).find("multiples of the optimum"), std::string::npos);
+  std::filesystem::remove(path);
+  EXPECT_FALSE(measure_policies(settings).ok());
 }
 
 TEST(RedisCsvTest, ColumnsAreFoundByName) {

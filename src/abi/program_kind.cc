@@ -6,6 +6,10 @@
 #include <cstring>
 #include <initializer_list>
 
+#ifndef DF_1_PIE
+#define DF_1_PIE 0x08000000
+#endif
+
 namespace farside {
 namespace {
 
@@ -30,6 +34,17 @@ class ElfFile {
     for (unsigned i = 0; i < header_.e_phnum; i++) {
       if (!read(header_.e_phoff + uint64_t{i} * header_.e_phentsize, segment)) return false;
       if (segment->p_type == type && accept(*segment)) return true;
+    }
+    return false;
+  }
+
+  // ET_DYN is also the type of shared libraries.
+  bool is_position_independent_program() const {
+    Elf64_Phdr dynamic;
+    if (!find_segment(PT_DYNAMIC, &dynamic, [](const Elf64_Phdr&) { return true; })) return true;
+    Elf64_Dyn entry;
+    for (uint64_t at = 0; at < dynamic.p_filesz && read(dynamic.p_offset + at, &entry); at += sizeof entry) {
+      if (entry.d_tag == DT_FLAGS_1) return (entry.d_un.d_val & DF_1_PIE) != 0;
     }
     return false;
   }
@@ -88,8 +103,13 @@ ProgramKind kind_of_program(const void* file, size_t bytes) {
   if (identity[EI_CLASS] == ELFCLASS32) return ProgramKind::k32Bit;
   if (!elf.is_complete()) return ProgramKind::kTruncated;
   if (identity[EI_DATA] != ELFDATA2LSB || elf.header().e_machine != kMachine) return ProgramKind::kOtherProcessor;
+  uint16_t type = elf.header().e_type;
+  if ((type != ET_EXEC && type != ET_DYN) || elf.header().e_phnum == 0) return ProgramKind::kNotElf;
   Elf64_Phdr linker;
-  if (!elf.find_segment(PT_INTERP, &linker, [](const Elf64_Phdr&) { return true; })) return ProgramKind::kStatic;
+  bool has_linker = elf.find_segment(PT_INTERP, &linker, [](const Elf64_Phdr&) { return true; });
+  // The dynamic linker itself, as in `ld.so PROGRAM`, preloads.
+  if (!has_linker && type == ET_DYN && !elf.is_position_independent_program()) return ProgramKind::kServed;
+  if (!has_linker) return ProgramKind::kStatic;
   return has_sanitizer(elf) ? ProgramKind::kSanitizer : ProgramKind::kServed;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 
+#include "pager/policy/published.h"
 #include "pager/policy/simulator.h"
 #include "pager/test_support.h"
 
@@ -50,6 +51,11 @@ class HitRates : public testing::Test {
       };
       for (const Row& r : kRows)
         simulate(r.name, [&](uint64_t near) { return simulate_policy(trace, near, r.kind, r.known); });
+      simulate("kernel's lists", [&](uint64_t near) { return simulate_kernel_lists(trace, near); });
+      simulate("ARC", [&](uint64_t near) { return simulate_arc(trace, near, Uses::kSeen); });
+      simulate("ARC, faults", [&](uint64_t near) { return simulate_arc(trace, near, Uses::kHidden); });
+      simulate("S3-FIFO", [&](uint64_t near) { return simulate_s3_fifo(trace, near, Uses::kSeen); });
+      simulate("S3-FIFO, faults", [&](uint64_t near) { return simulate_s3_fifo(trace, near, Uses::kHidden); });
       simulate("exact LRU", [&](uint64_t near) { return simulate_exact_lru(trace, near); });
       simulate("optimum", [&](uint64_t near) { return simulate_optimum(trace, near); });
     }
@@ -140,6 +146,18 @@ TEST_F(HitRates, AStreamDoesNotDisplaceAHotSetFromTwoQueues) {
     EXPECT_GT(rate("hot set beside a stream", "2q", share), rate("hot set beside a stream", "exact LRU", share) - 0.6)
         << share;
   EXPECT_GT(rate("hot set beside a stream", "2q", 25), rate("hot set beside a stream", "fifo", 25) + 5);
+}
+
+// What their papers promise, and what is left of it if uses are hidden.
+TEST_F(HitRates, PublishedPoliciesResistScans) {
+  for (int share : {10, 25, 50}) {
+    double exact = rate("scan + zipf 0.99", "exact LRU", share);
+    for (const char* policy : {"ARC", "S3-FIFO", "kernel's lists"})
+      EXPECT_GT(rate("scan + zipf 0.99", policy, share), exact + 3) << policy << share;
+    for (const char* policy : {"ARC", "S3-FIFO"})
+      EXPECT_GT(rate("zipf 0.99", policy, share), rate("zipf 0.99", "exact LRU", share) - 0.5) << policy << share;
+    EXPECT_GT(rate("scan + zipf 0.99", "2q", share), rate("scan + zipf 0.99", "S3-FIFO, faults", share) - 2) << share;
+  }
 }
 
 // A quarter of the pages is used at a time. Each change of the phase costs two fetches of a page instead of one.

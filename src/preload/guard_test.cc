@@ -55,6 +55,7 @@ bool g_tracing = false;
 void trace_allocation(const void*, size_t) {}
 void trace_code_change() {}
 const char* static_program_path() { return ""; }
+bool serves_static_programs() { return true; }
 extern "C" void farside_on_sigbus(int, siginfo_t*, void*) { abort(); }
 extern "C" void farside_on_sigsys(int, siginfo_t*, void*) { abort(); }
 extern "C" void farside_on_signal(int, siginfo_t*, void*) { abort(); }

@@ -41,6 +41,7 @@ struct Runtime {
   uint64_t started_ns = 0;
   std::atomic<bool> reported{false};
   std::atomic<uint64_t> forks{0};
+  bool began_in_handler_mode = false;
   bool forked = false;  // this process is the child of a fork
 };
 Runtime g_runtime;
@@ -171,6 +172,7 @@ __attribute__((constructor(101))) void start() {
   NearScope near;
   refuse_valgrind();
   choose_mode(r);
+  r.began_in_handler_mode = r.mode == FaultMode::kHandler;
   Status started = start_pager(r);
   if (!started.ok()) stop_with(started);
   Status traced = start_tracing(r);
@@ -258,6 +260,9 @@ void start_threads_in_child() {
   g_runtime.pager->start_threads_in_child();
   objects::start_threads_in_child();
 }
+
+// Also a forked child of a process in handler mode is in signal mode.
+bool serves_static_programs() { return g_runtime.pager && !g_runtime.began_in_handler_mode; }
 
 bool in_handler_mode() { return g_runtime.mode == FaultMode::kHandler; }
 

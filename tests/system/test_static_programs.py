@@ -1,5 +1,7 @@
 """Static programs: the small programs of the other tests, linked with -static, and what is particular to them."""
 import json
+import os
+import shutil
 
 from support import FARSIDE, PROGRAMS, SMALL, SystemTest, main, require, run, small_program
 
@@ -69,6 +71,81 @@ class Loader(SystemTest):
             self.assertEqual(result.status, 126, name)
             self.assertIn("damaged", result.errors.decode(), name)
 
+    def test_what_runs_natively(self):
+        """The dynamic linker, files that may not be executed, and what a run in handler mode starts."""
+        linker = "/lib64/ld-linux-x86-64.so.2"
+        if os.path.exists(linker):
+            result = self.launch("--quiet", "--", linker, "/bin/echo", "hello")
+            self.assertEqual((result.status, result.output), (0, b"hello\n"), result.errors)
+        program = self.folder / "not-executable"
+        shutil.copy(STATUS, program)
+        program.chmod(0o644)
+        for variation in SMALL:
+            script = f"{program} status 0; echo $?; {STATUS} status 7; echo $?"
+            result = run([*variation.launcher("--quiet"), "bash", "-c", script], cwd=self.folder)
+            self.assertEqual((result.status, result.output), (0, b"126\n7\n"), (variation, result.errors))
+
+    def test_executable_stack(self):
+        source = self.folder / "nested.c"
+        source.write_text("""
+int call(int (*f)(int)) { return f(2); }
+int main(int argc, char** argv) {
+  int add(int x) { return x + argc; }
+  return call(add) == 3 ? 0 : 1;
+}
+""")
+        if run(["gcc", "-static", "-o", "nested", source], cwd=self.folder, seconds=60).status != 0:
+            self.skipTest("no compiler with nested functions")
+        result = self.launch("--quiet", "--", self.folder / "nested")
+        self.assertEqual(result.status, 0, result.errors)
+
+    def compile_for_musl(self, name, text):
+        source, compiler = self.folder / f"{name}.c", require("musl-gcc")
+        source.write_text(text)
+        compiled = run([compiler, "-static", "-O1", "-o", name, source, "-lpthread"], cwd=self.folder, seconds=60)
+        self.assertEqual(compiled.status, 0, compiled.errors)
+        return [self.folder / name]
+
+    def test_signals_on_the_stacks_of_musl(self):
+        """The kernel writes signal frames into parts of a thread's stack that were never used."""
+        program = self.compile_for_musl("deep", """
+#define _GNU_SOURCE
+#include <alloca.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static volatile int handled, done;
+static void handler(int number) { handled++; (void)number; }
+static __attribute__((noinline)) void spin(void) {
+  int before = handled;
+  while (handled < before + 2) __asm__ volatile("");
+}
+static __attribute__((noinline)) void deep(size_t bytes) {
+  volatile char* block = alloca(bytes);
+  __asm__ volatile("" ::"r"(block));
+  spin();
+}
+static void* run(void* unused) {
+  for (size_t bytes = 1000; bytes < 60000; bytes += 1000) deep(bytes);
+  done = 1;
+  return unused;
+}
+int main(void) {
+  struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+  sigaction(SIGUSR1, &action, NULL);
+  pthread_t thread;
+  pthread_create(&thread, NULL, run, NULL);
+  while (!done) {
+    pthread_kill(thread, SIGUSR1);
+    usleep(300);
+  }
+  pthread_join(thread, NULL);
+  return puts("done") < 0;
+}
+""")
+        self.same(SIGNAL[0], program, self.native(program), evictions=False)
+
     def test_shell(self):
         """BusyBox executes itself again and again: all of its commands are far."""
         busybox = require("busybox")
@@ -80,9 +157,7 @@ class Loader(SystemTest):
         self.assertEqual((result.status, result.output), (0, expected.output), result.errors)
 
     def test_musl(self):
-        compiler = require("musl-gcc")
-        source = self.folder / "sum.c"
-        source.write_text("""
+        program = self.compile_for_musl("sum", """
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,9 +180,6 @@ int main(void) {
   return 0;
 }
 """)
-        compiled = run([compiler, "-static", "-O1", "-o", "sum", source, "-lpthread"], cwd=self.folder, seconds=60)
-        self.assertEqual(compiled.status, 0, compiled.errors)
-        program = [self.folder / "sum"]
         self.same(SIGNAL[0], program, self.native(program))
 
 

@@ -89,8 +89,8 @@ class FarRanges {
 // Reads the pipe from valgrind and passes the accesses on to the observation.
 class Intake {
  public:
-  Intake(int fd, double max_seconds, bool quiet, Observed* observed)
-      : fd_(fd), max_seconds_(max_seconds), progress_(!quiet), observed_(observed) {}
+  Intake(int fd, double max_seconds, bool quiet, Observed* observed, PageTraceWriter* trace)
+      : fd_(fd), max_seconds_(max_seconds), progress_(!quiet), observed_(observed), trace_(trace) {}
   ~Intake() {
     if (progress_ && terminal_) fputs("\r\033[K", stderr);
   }
@@ -121,8 +121,9 @@ class Intake {
   }
 
   void count_access(uint64_t address, unsigned bytes, bool write) {
-    if (ranges_->contains(address)) observed_->observation.access(address, bytes, write);
-    else observed_->observation.access_to_near();
+    if (!ranges_->contains(address)) return observed_->observation.access_to_near();
+    observed_->observation.access(address, bytes, write);
+    if (trace_) trace_->access(address >> kPageBits);
   }
 
   void show() {
@@ -141,6 +142,7 @@ class Intake {
   double max_seconds_;
   bool progress_, terminal_ = isatty(STDERR_FILENO) != 0;
   Observed* observed_;
+  PageTraceWriter* trace_;
   std::optional<FarRanges> ranges_;
   LackeyReader reader_;
   std::vector<char> buffer_ = std::vector<char>(kPipeBytes);
@@ -180,7 +182,7 @@ Result<std::string> find_valgrind() {
 }
 
 Status observe(const std::vector<std::string>& words, const SignalHold& hold, double max_seconds, bool quiet,
-               Observed* observed) {
+               Observed* observed, PageTraceWriter* trace) {
   Result<std::string> valgrind = find_valgrind();
   if (!valgrind.ok()) return valgrind.status();
   Pipe pipe;
@@ -189,7 +191,7 @@ Status observe(const std::vector<std::string>& words, const SignalHold& hold, do
   std::vector<std::string> line = {*valgrind, "--tool=lackey", "--trace-mem=yes", "--vgdb=no",
                                    fmt::format("--log-fd={}", pipe.ends[1])};
   line.insert(line.end(), words.begin(), words.end());
-  Intake intake(pipe.ends[0], max_seconds, quiet, observed);
+  Intake intake(pipe.ends[0], max_seconds, quiet, observed, trace);
   Result<CapturedRun> run = run_captured(
       line, hold, {.seconds = max_seconds, .keep_output = false, .meanwhile = [&](pid_t pid) { intake.step(pid); }});
   pipe.close_writer();
@@ -202,6 +204,18 @@ Status observe(const std::vector<std::string>& words, const SignalHold& hold, do
                          run->outcome());
   }
   return {};
+}
+
+Result<PageTraceHeader> record_pages(const std::vector<std::string>& words, const std::string& file, double max_seconds,
+                                     bool quiet) {
+  PageTraceWriter trace;
+  Status status = trace.open(file);
+  SignalHold hold;
+  Observed observed;
+  if (status.ok()) status = observe(words, hold, max_seconds, quiet, &observed, &trace);
+  if (status.ok()) status = trace.close();
+  if (!status.ok()) return status;
+  return trace.header();
 }
 
 }  // namespace farside::cli::plan

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "abi/page_trace.h"
 #include "cli/plan/observation.h"
 #include "launch/child.h"
 
@@ -20,8 +21,13 @@ struct Observed {
 Result<std::string> find_valgrind();
 
 // Runs words[0], a path, with all words as its arguments, for at most `max_seconds` (0: no limit). Shows progress
-// unless quiet. It is an error if the program does not exit with status 0. The caller has no threads.
+// unless quiet. trace: records the accessed pages, too, if it is not null. It is an error if the program does not exit
+// with status 0. The caller has no threads.
 Status observe(const std::vector<std::string>& words, const SignalHold& hold, double max_seconds, bool quiet,
-               Observed* observed);
+               Observed* observed, PageTraceWriter* trace = nullptr);
+
+// Observes a run as above and writes the pages that it accesses to the file.
+Result<PageTraceHeader> record_pages(const std::vector<std::string>& words, const std::string& file, double max_seconds,
+                                     bool quiet);
 
 }  // namespace farside::cli::plan

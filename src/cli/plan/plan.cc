@@ -30,6 +30,7 @@ constexpr const char* kHelp =
     "  farside plan -- sort big.txt\n"
     "  farside plan --predict --seconds 300 --slowdown 20% --svg plan.svg -- ./job small.csv\n"
     "  farside plan --predict --check --shares 25,50,75 -- ./job small.csv\n"
+    "  farside plan --record sort.pages -- sort small.txt\n"
     "  farside plan --shares 10,25,50,100 --latency 3.9 --repeat 3 --json plan.json --svg plan.svg -- ./job data.csv\n"
     "  farside plan --slowdown 25% --far tcp://10.0.0.2:7170 --token-file secret -- ./job data.csv";
 
@@ -38,7 +39,7 @@ struct PlanArguments {
   plan::PlanSettings settings;
   plan::PredictSettings predict;
   bool predicted = false, checked = false;
-  std::string slowdown = "10%", json, svg;
+  std::string slowdown = "10%", json, svg, record;
 };
 
 Status settle_slowdown(PlanArguments* a) {
@@ -64,16 +65,25 @@ Result<nlohmann::json> predict(const PlanArguments& a, const RunSettings& run, c
   return document;
 }
 
+int record(const PlanArguments& a, const RunSettings& run, const std::string& path, std::vector<std::string> program) {
+  program[0] = path;
+  Result<PageTraceHeader> made = plan::record_pages(program, a.record, a.predict.seconds, run.options.quiet);
+  if (!made.ok()) return fail(made.status());
+  fmt::print("{}: {} pages, {} accesses recorded of {}\n", a.record, made->pages, made->recorded, made->seen);
+  return 0;
+}
+
 int plan_program(PlanArguments a, const std::vector<std::string>& program) {
   Status settled = settle_slowdown(&a);
   Result<RunSettings> run = settled.ok() ? settle(a.options) : settled;
-  for (const std::string& file : {a.json, a.svg}) {
+  for (const std::string& file : {a.json, a.svg, a.record}) {
     if (settled.ok()) settled = check_writable(file);
   }
   if (!settled.ok() || !run.ok()) return fail(settled.ok() ? run.status() : settled, kExitUsage);
   int exit_status = 0;
   Result<std::string> path = find_runnable("farside plan", program, &exit_status);
   if (!path.ok()) return fail(path.status(), exit_status);
+  if (!a.record.empty()) return record(a, *run, *path, program);
   Result<nlohmann::json> document =
       a.predicted ? predict(a, *run, *path, program) : plan::measure_plan(a.settings, *run, *path, program);
   if (!document.ok()) return fail(document.status());
@@ -115,10 +125,14 @@ void add_plan_command(Command& parent, std::vector<std::string> program) {
   command.add_option("--seconds", &arguments->predict.seconds, "that the observed run may take; 0: any time")
       .value("S")
       .non_negative()
-      .needs(predict)
       .show_default();
   command.add_flag("--check", &arguments->checked, "measure --shares, too, and put them beside what was predicted")
       .needs(predict);
+  command
+      .add_option("--record", &arguments->record,
+                  "only observe one run, and write the pages that it accesses to this "
+                  "file, for farside bench policies --traces")
+      .value("FILE");
   command.add_option("--json", &arguments->json, "file for all figures, the machine and the commit").value("FILE");
   command.add_option("--svg", &arguments->svg, "file for a line chart").value("FILE");
   add_table_options(command, &arguments->options, {"--local", "--stats"});

@@ -5,7 +5,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 #include "abi/program_kind.h"
@@ -56,23 +58,37 @@ ProgramKind kind_of_file(int fd, uint64_t bytes) {
   return kind;
 }
 
+bool is_executable(const char* path) {
+  long r = os::call(SYS_faccessat2, AT_FDCWD, path, X_OK, AT_EACCESS);
+  if (r == -ENOSYS) r = os::call(SYS_faccessat, AT_FDCWD, path, X_OK);
+  return r == 0;
+}
+
+// Whether static_loader can be this static program. It opens the file after the exec, when descriptors may be closed.
+// Valgrind's tools are static programs with an address space of their own.
+bool can_be_loaded(const char* path, const char* const* environment) {
+  bool names_descriptor = strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/dev/fd/", 8) == 0;
+  bool is_valgrind = value_of(environment, "VALGRIND_LAUNCHER=") != nullptr;
+  return *g_static_loader && serves_static_programs() && !names_descriptor && !is_valgrind && is_executable(path) &&
+         is_executable(g_static_loader);
+}
+
 FoundProgram look_at_program(const char* path, const char* const* environment) {
   struct stat info;
   int fd = path ? os::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
   if (fd < 0) return {};
   FoundProgram found = {.exists = os::call(SYS_fstat, fd, &info) == 0 && S_ISREG(info.st_mode)};
+  bool has_capabilities = os::call(SYS_fgetxattr, fd, "security.capability", nullptr, 0) > 0;
   ProgramKind kind = found.exists ? kind_of_file(fd, static_cast<uint64_t>(info.st_size)) : ProgramKind::kNotElf;
   os::close(fd);
   if (!found.exists) return found;
   const char* libraries = preloads(environment);
   found.without_library = kind == ProgramKind::kSanitizer;
-  // Valgrind's tools are static programs with an address space of their own.
-  bool is_valgrind = value_of(environment, "VALGRIND_LAUNCHER=") != nullptr;
-  found.by_loader = kind == ProgramKind::kStatic && *g_static_loader && !in_handler_mode() && !is_valgrind;
   if (!libraries || !*libraries) found.native = "started without LD_PRELOAD";
   else if (info.st_mode & (S_ISUID | S_ISGID)) found.native = "setuid or setgid";
-  else if (!found.by_loader) found.native = text_of(kind);
-  if (found.native) found.by_loader = false;
+  else if (has_capabilities) found.native = "has file capabilities";
+  else if (kind == ProgramKind::kStatic && can_be_loaded(path, environment)) found.by_loader = true;
+  else found.native = text_of(kind);
   return found;
 }
 
@@ -182,8 +198,34 @@ void NearStart::note() const {
   if (found_.native) note_native_program(path_.get(), found_.native);
 }
 
+namespace {
+
+bool names_file_by_path(const Call& execveat) {
+  auto* path = reinterpret_cast<const char*>(execveat.arg[1]);
+  bool from_here = static_cast<int>(execveat.arg[0]) == AT_FDCWD || (path && *path == '/');
+  return from_here && execveat.arg[4] == 0;
+}
+
+// execveat with a directory or a file of its own: what is executed is not looked at.
+long exec_at(const Call& call) {
+  NearPath path(reinterpret_cast<const char*>(call.arg[1]));
+  NearStrings arguments(reinterpret_cast<const char* const*>(call.arg[2]));
+  NearEnvironment environment(reinterpret_cast<const char* const*>(call.arg[3]), true, nullptr);
+  note_exec();
+  Call near = call;
+  near.arg[1] = reinterpret_cast<long>(path.get());
+  near.arg[2] = reinterpret_cast<long>(arguments.get());
+  near.arg[3] = reinterpret_cast<long>(environment.get());
+  long r = issue(near);
+  note_failed_exec();
+  return r;
+}
+
+}  // namespace
+
 long guarded_exec(const Call& call) {
   int shift = call.number == SYS_execveat ? 1 : 0;
+  if (shift && !names_file_by_path(call)) return exec_at(call);
   NearStart start(reinterpret_cast<const char*>(call.arg[shift]),
                   reinterpret_cast<const char* const*>(call.arg[shift + 1]),
                   reinterpret_cast<const char* const*>(call.arg[shift + 2]));

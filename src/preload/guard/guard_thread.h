@@ -43,8 +43,9 @@ struct GuardThread {
   uint64_t stack_low, stack_high;       // the alternate signal stack that is registered with the kernel
   uint64_t app_stack, app_stack_bytes;  // the alternate stack that the program has set; reported to it, not used
   ReturnedSignal returned;
-  int last_deferred;  // the signal that arrived last during the handler of SIGSYS
-  bool wait_ended;    // by that signal; the mask below is then to be restored
+  int last_deferred;   // the signal that arrived last during the handler of SIGSYS
+  uint64_t wait_mask;  // of the last call that waited with a mask of its own
+  bool wait_ended;     // by that signal; the mask below is then to be restored
   uint64_t mask_after_wait;
 };
 

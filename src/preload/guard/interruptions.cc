@@ -208,7 +208,14 @@ void keep_order(int signal, siginfo_t* info) {
   else r.next = arrived;
 }
 
+// Sent to the process by kill(), a child's end or a process's timer. Any thread may take it. What cannot be told from a
+// signal to this thread, or is queued, returns to this thread.
+bool is_of_process(int signal, const siginfo_t& info) {
+  return signal < kFirstQueued && (info.si_code == SI_USER || info.si_code > 0);
+}
+
 bool return_to_queue(int signal, const siginfo_t& info) {
+  if (is_of_process(signal, info)) return os::call(SYS_rt_sigqueueinfo, os::getpid(), signal, &info) == 0;
   if (os::call(SYS_rt_tgsigqueueinfo, os::getpid(), os::gettid(), signal, &info) < 0) return false;
   ReturnedSignal& r = t_guard.returned;
   if (signal >= kFirstQueued && r.signal == 0) r = {signal, info, info};
@@ -243,14 +250,19 @@ bool deferred(int signal, siginfo_t* info, ucontext_t* interrupted) {
 void bring_stack_near(const ucontext_t* interrupted) {
   constexpr uint64_t kFrame = 24 * kKiB;  // AVX-512 and AMX state, and the red zone
   auto top = static_cast<uint64_t>(interrupted->uc_mcontext.gregs[REG_RSP]);
-  if (is_far(reinterpret_cast<void*>(top - 1))) Pins(top).add(reinterpret_cast<void*>(top - kFrame), kFrame, true);
+  if (!is_far(reinterpret_cast<void*>(top - 1))) return;
+  uint64_t begin = align_down(top - 1, kPageSize);  // a stack may be smaller than that
+  while (begin > top - kFrame &&
+         guard_pager()->is_committed(reinterpret_cast<std::byte*>(begin - kPageSize), kPageSize))
+    begin -= kPageSize;
+  Pins(top).add(reinterpret_cast<void*>(begin), top - begin, true);
 }
 
 void end_wait(ucontext_t* interrupted) {
   GuardThread& g = t_guard;
   memcpy(&g.mask_after_wait, &interrupted->uc_sigmask, sizeof g.mask_after_wait);
   g.wait_ended = true;
-  set_mask(interrupted, kAllButOurs & ~os::signal_bit(g.last_deferred));
+  set_mask(interrupted, g.wait_mask);
 }
 
 void restore_mask_after_wait(ucontext_t* interrupted) {

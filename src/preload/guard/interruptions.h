@@ -46,9 +46,9 @@ bool deferred(int signal, siginfo_t* info, ucontext_t* interrupted);
 // kernel will write, since it ends the program if it cannot.
 void bring_stack_near(const ucontext_t* interrupted);
 
-// A system call that waits with a signal mask of its own was interrupted: the signal is delivered although the
-// program's mask may block it. The first function is called at the end of the SIGSYS handler; the second restores the
-// program's mask, in the context that the program's handler sees.
+// A system call that waits with a signal mask of its own, t_guard.wait_mask, was interrupted: signals are delivered
+// that the program's mask blocks, and their handlers run with the mask of the wait. The first function is called at the
+// end of the SIGSYS handler; the second restores the program's mask, in the context that the program's handler sees.
 void end_wait(ucontext_t* interrupted);
 void restore_mask_after_wait(ucontext_t* interrupted);
 

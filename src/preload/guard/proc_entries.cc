@@ -115,24 +115,31 @@ long statx_call(const Call& call) {
 }
 
 bool own_executable_call(const Call& call, long* result) {
-  int argument = 0;
+  int argument = 1;
   bool reads_link = false;
   switch (call.number) {
 #ifdef SYS_open
     case SYS_readlink:
       reads_link = true;
-      break;
+      [[fallthrough]];
     case SYS_open:
     case SYS_stat:
+    case SYS_access:
+      argument = 0;
       break;
 #endif
     case SYS_readlinkat:
       reads_link = true;
-      argument = 1;
+      break;
+    case SYS_newfstatat:
+      if (call.arg[3] & AT_SYMLINK_NOFOLLOW) return false;
+      break;
+    case SYS_statx:
+      if (call.arg[2] & AT_SYMLINK_NOFOLLOW) return false;
       break;
     case SYS_openat:
-    case SYS_newfstatat:
-      argument = 1;
+    case SYS_faccessat:
+    case SYS_faccessat2:
       break;
     default:
       return false;

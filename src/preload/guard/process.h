@@ -27,6 +27,9 @@ void start_threads_in_child();
 // Called in the child of a fork: its counters, report and trace begin again.
 void note_fork_in_child();
 
+// Whether programs that this one executes may be static: they need signal mode, and inherit the mode.
+bool serves_static_programs();
+
 // Whether faults are served by handler threads (--fault=handler) and not by signals.
 bool in_handler_mode();
 

@@ -66,8 +66,9 @@ void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupt
 
 // Called in place of the program's handlers, with all signals blocked except SIGBUS and SIGSYS.
 extern "C" void farside_on_signal(int signal, siginfo_t* info, void* context) {
+  os::SignalSet mask = mask_of(context);  // of a wait that it ended, until deferred() restores the program's
   if (!is_own_error(signal, info) && deferred(signal, info, static_cast<ucontext_t*>(context))) return;
-  chain_signal(signal, info, context);
+  chain_signal(signal, info, context, mask);
 }
 
 extern "C" void farside_on_sigbus(int signal, siginfo_t* info, void* context) {
@@ -78,11 +79,9 @@ extern "C" void farside_on_sigbus(int signal, siginfo_t* info, void* context) {
   // si_code distinguishes an absent page (BUS_ADRERR) from a signal that was sent. A foreign page may be of a file that
   // has become shorter.
   bool far = pager && info->si_code > 0 && pager->contains(address) && !pager->is_foreign(address);
-  if (!far) return chain_signal(signal, info, context);
+  if (!far) return chain_signal(signal, info, context, mask_of(context));
   auto* interrupted = static_cast<ucontext_t*>(context);
-  os::SignalSet mask;
-  memcpy(&mask, &interrupted->uc_sigmask, sizeof mask);
-  if (fibers::in_fiber(mask)) fault_in_fiber(*pager, address, interrupted);
+  if (fibers::in_fiber(mask_of(context))) fault_in_fiber(*pager, address, interrupted);
   else fault(*pager, address, interrupted, false);
   if (t_guard.handlers.sigbus_deferred) bring_stack_near(interrupted);
   if (timing) g_left.store(ticks(), std::memory_order_relaxed);
@@ -103,19 +102,13 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
 // jump out and never return.
 class OutsideHandlers {
  public:
-  OutsideHandlers() : sigsys_(t_guard.handlers.sigsys), sigbus_(t_guard.handlers.sigbus) {
-    t_guard.handlers.sigsys = 0;
-    t_guard.handlers.sigbus = 0;
-  }
-  ~OutsideHandlers() {
-    t_guard.handlers.sigsys = sigsys_;
-    t_guard.handlers.sigbus = sigbus_;
-  }
+  OutsideHandlers() : before_(t_guard.handlers) { t_guard.handlers = {}; }
+  ~OutsideHandlers() { t_guard.handlers = before_; }
   OutsideHandlers(const OutsideHandlers&) = delete;
   OutsideHandlers& operator=(const OutsideHandlers&) = delete;
 
  private:
-  uint8_t sigsys_, sigbus_;
+  HandlersRunning before_;
 };
 
 // The default action: the process is terminated by the signal, as it would be natively.
@@ -234,12 +227,11 @@ void call_handler(const KernelSigaction& action, int signal, siginfo_t* info, vo
 
 }  // namespace
 
-void chain_signal(int signal, siginfo_t* info, void* context) {
+void chain_signal(int signal, siginfo_t* info, void* context, os::SignalSet mask) {
   KernelSigaction action = take_action(signal);
   if (action.handler == reinterpret_cast<void*>(SIG_IGN) && info->si_code <= 0) return;
   if (!has_handler(action)) terminate_by(signal);
-  os::SignalSet mask = 0, before = 0;
-  memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
+  os::SignalSet before = 0;
   mask |= action.mask | ((action.flags & SA_NODEFER) ? 0 : os::signal_bit(signal));
   mask = without_ours(mask);
   os::sigprocmask(SIG_SETMASK, &mask, &before);

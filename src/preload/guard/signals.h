@@ -7,8 +7,10 @@
 // Async-signal-safe, except the two install functions and measure_signal_cost, which ordinary code calls. Thread-safe.
 #pragma once
 #include <signal.h>
+#include <ucontext.h>
 
 #include <cstdint>
+#include <cstring>
 
 #include "base/os.h"
 #include "pager/pager.h"
@@ -50,7 +52,13 @@ inline os::SignalSet without_ours(os::SignalSet set) { return set & ~kOurSignals
 // -errno.
 long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_pointer);
 
-// Delivers a signal that is not Farside's to the program's handler, or takes its default action.
-void chain_signal(int signal, siginfo_t* info, void* context);
+// Delivers a signal that is not Farside's to the program's handler, or takes its default action. `mask`: of the
+// interrupted program, to which the action adds.
+void chain_signal(int signal, siginfo_t* info, void* context, os::SignalSet mask);
+inline os::SignalSet mask_of(const void* context) {
+  os::SignalSet mask;
+  memcpy(&mask, &static_cast<const ucontext_t*>(context)->uc_sigmask, sizeof mask);
+  return mask;
+}
 
 }  // namespace farside::preload

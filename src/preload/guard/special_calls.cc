@@ -118,13 +118,23 @@ long guarded_dup(long number, int from, int to, int flags) {
 
 namespace {
 
+// Flags of an mmap. musl reserves the stacks of threads by PROT_NONE. The kernel ends a program if it cannot write a
+// signal frame, and so ends one whose stack is far and absent. Heaps reserve more at a time.
+int mmap_flags(const Call& call) {
+  constexpr long kLargestStack = 16 * kMiB;
+  auto flags = static_cast<int>(call.arg[3]);
+  bool may_be_stack = is_static_program() && call.arg[2] == PROT_NONE && call.arg[1] <= kLargestStack &&
+                      (flags & MAP_ANONYMOUS) && !(flags & MAP_FIXED);
+  return may_be_stack ? flags | MAP_STACK : flags;
+}
+
 bool mapping_call(const Call& call, long* result) {
   const long* a = call.arg;
   auto* address = reinterpret_cast<void*>(a[0]);
   auto bytes = static_cast<size_t>(a[1]);
   switch (call.number) {
     case SYS_mmap:
-      *result = far_mmap(address, bytes, static_cast<int>(a[2]), static_cast<int>(a[3]), static_cast<int>(a[4]), a[5]);
+      *result = far_mmap(address, bytes, static_cast<int>(a[2]), mmap_flags(call), static_cast<int>(a[4]), a[5]);
       return true;
     case SYS_munmap:
       *result = far_munmap(address, bytes);
@@ -176,7 +186,7 @@ long unshare_call(const Call& call) {
     part.arg[0] &= ~kNoMoreThreads;
     r = issue_without_threads(part);
     part.arg[0] = call.arg[0] & kNoMoreThreads;
-    if (r == 0 && last_threads) r = issue(part);
+    if (r == 0 && last_threads) r = issue_uninterrupted(part);  // what was done must not be repeated
   }
   if (r == 0 && last_threads) guard_pager()->keep_threads();
   return r;
@@ -266,8 +276,8 @@ bool descriptor_call(const Call& call, long* result) {
 }  // namespace
 
 bool special_call(const Call& call, long* result) {
-  if (mapping_call(call, result) || descriptor_call(call, result) || identity_call(call, result)) return true;
   if (is_static_program() && own_executable_call(call, result)) return true;
+  if (mapping_call(call, result) || descriptor_call(call, result) || identity_call(call, result)) return true;
   switch (call.number) {
     case SYS_futex:
       *result = futex_call(call);

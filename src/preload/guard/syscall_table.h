@@ -9,6 +9,11 @@ namespace farside::preload {
 
 // Issues the system call from the address range that is not trapped. kNotIssued if a signal has arrived meanwhile.
 inline long issue(const Call& call) { return farside_interruptible_call(call.number, call.arg); }
+// The same, also if a signal has arrived. For calls that do not wait.
+inline long issue_uninterrupted(const Call& call) {
+  const long* a = call.arg;
+  return os::farside_raw_syscall(call.number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 
 // Pins the memory of the arguments and issues the call. For calls that are not in the table, all arguments that are far
 // addresses are pinned for two pages at most. issue_pinned: what issues it.

@@ -132,6 +132,8 @@ long transfer_part(const Call& call, const Shape& shape, const iovec* pieces, si
   }
   bool positioned = shape.offset_arg >= 0 && call.arg[shape.offset_arg] != -1;  // preadv2: -1 is the file position
   if (positioned) part.arg[shape.offset_arg] += static_cast<long>(done);
+  // No signal interrupts a transfer of a regular file that has begun.
+  if (done > 0 && is_regular_file(static_cast<int>(call.arg[0]))) return issue_uninterrupted(part);
   return issue(part);
 }
 

@@ -141,11 +141,6 @@ Call call_of(ucontext_t* context) {
           static_cast<uint64_t>(r[REG_RSP])};
 }
 
-os::SignalSet mask_of(const ucontext_t* context) {
-  os::SignalSet mask;
-  memcpy(&mask, &context->uc_sigmask, sizeof mask);
-  return mask;
-}
 void set_mask(ucontext_t* context, os::SignalSet mask) { memcpy(&context->uc_sigmask, &mask, sizeof mask); }
 
 // Changes the mask in the signal frame, which the kernel restores when the trap returns.
@@ -180,16 +175,18 @@ long call_with_mask(const Call& call, int mask_arg) {
   auto* given = reinterpret_cast<const os::SignalSet*>(call.arg[mask_arg]);
   if (!given) return guarded_call(call);
   os::SignalSet mask = without_ours(*given);
+  t_guard.wait_mask = mask;
   Call changed = call;
   changed.arg[mask_arg] = reinterpret_cast<long>(&mask);
   return guarded_call(changed);
 }
 
+struct MaskArgument {  // of pselect6
+  const os::SignalSet* set;
+  size_t bytes;
+};
+
 long pselect_call(const Call& call) {
-  struct MaskArgument {
-    const os::SignalSet* set;
-    size_t bytes;
-  };
   auto* given = reinterpret_cast<const MaskArgument*>(call.arg[5]);
   Call changed = call;
   MaskArgument argument = {};
@@ -198,6 +195,7 @@ long pselect_call(const Call& call) {
     argument = *given;
     if (argument.set) {
       mask = without_ours(*argument.set);
+      t_guard.wait_mask = mask;
       argument.set = &mask;
     }
     changed.arg[5] = reinterpret_cast<long>(&argument);
@@ -470,9 +468,23 @@ long dispatch(ucontext_t* context, const Call& call) {
   }
 }
 
-bool waits_with_mask(long number) {
-  return number == SYS_rt_sigsuspend || number == SYS_ppoll || number == SYS_pselect6 || number == SYS_epoll_pwait ||
-         number == SYS_epoll_pwait2;
+// Whether the call waited with a signal mask of its own, t_guard.wait_mask.
+bool waits_with_mask(const Call& call) {
+  switch (call.number) {
+    case SYS_rt_sigsuspend:
+      return true;
+    case SYS_ppoll:
+      return call.arg[3] != 0;
+    case SYS_epoll_pwait:
+    case SYS_epoll_pwait2:
+      return call.arg[4] != 0;
+    case SYS_pselect6: {
+      auto* mask = reinterpret_cast<const MaskArgument*>(call.arg[5]);
+      return mask && mask->set;
+    }
+    default:
+      return false;
+  }
 }
 
 void repeat_call(ucontext_t* context) {
@@ -485,7 +497,7 @@ void repeat_call(ucontext_t* context) {
 extern "C" void farside_on_sigsys(int signal, siginfo_t* info, void* argument) {
   auto* context = static_cast<ucontext_t*>(argument);
   if (info->si_code != SYS_USER_DISPATCH)
-    return chain_signal(signal, info, argument);  // of a seccomp filter of the program
+    return chain_signal(signal, info, argument, mask_of(context));  // of a seccomp filter of the program
   restore_mask_after_wait(context);
   Call call = call_of(context);
   long result = dispatch(context, call);
@@ -493,8 +505,7 @@ extern "C" void farside_on_sigsys(int signal, siginfo_t* info, void* argument) {
   else registers_of(context)[REG_RAX] = result;
   if (!t_guard.handlers.sigsys_deferred) return;
   bring_stack_near(context);
-  bool blocked = (mask_of(context) & os::signal_bit(t_guard.last_deferred)) != 0;
-  if (blocked && result != kNotIssued && waits_with_mask(call.number)) end_wait(context);
+  if (result == -EINTR && waits_with_mask(call)) end_wait(context);
 }
 
 namespace {

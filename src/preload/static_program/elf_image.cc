@@ -27,7 +27,7 @@ class Image {
       if (segments_[i].p_type == PT_LOAD) status = map_segment(segments_[i]);
     }
     if (!status.ok()) return status;
-    return ElfImage{base_ + header_.e_entry, address_of_headers(), header_.e_phnum};
+    return ElfImage{base_ + header_.e_entry, address_of_headers(), header_.e_phnum, executes_stack()};
   }
 
  private:
@@ -98,6 +98,13 @@ class Image {
                       static_cast<off_t>(offset));
     if (r == static_cast<long>(begin)) return {};
     return Status::error(static_cast<int>(-r), "{}: cannot map its segment at {:#x} (error {})", path_, begin, -r);
+  }
+
+  bool executes_stack() const {
+    for (unsigned i = 0; i < header_.e_phnum; i++) {
+      if (segments_[i].p_type == PT_GNU_STACK) return (segments_[i].p_flags & PF_X) != 0;
+    }
+    return false;
   }
 
   uint64_t address_of_headers() const {

@@ -11,6 +11,7 @@ struct ElfImage {
   uint64_t entry;
   uint64_t headers;  // the program headers, in memory
   uint64_t header_count;
+  bool executes_stack;  // PT_GNU_STACK asks for that
 };
 
 // `fd` is the file; ENOEXEC if it is no static x86-64 executable, EEXIST if its addresses are in use.

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/bits.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "preload/guard/guard.h"
@@ -114,6 +117,12 @@ void check_that_it_can_be_served(const char* path) {
                       path));
 }
 
+// The kernel keeps the path that it was given at the top of the stack.
+void make_stack_executable() {
+  auto* top = reinterpret_cast<void*>(align_down(getauxval(AT_EXECFN), kPageSize));
+  os::mprotect(top, kPageSize, PROT_READ | PROT_WRITE | PROT_EXEC | PROT_GROWSDOWN);
+}
+
 char g_path[PATH_MAX];  // of the program, without symbolic links
 
 void name_process(const char* path) {
@@ -172,6 +181,7 @@ void farside_start_static_program(const char* path, char** arguments, char** env
   Result<ElfImage> image = map_executable(path, fd);
   os::close(fd);
   if (!image.ok()) stop_with(image.status());
+  if (image->executes_stack) make_stack_executable();
   if (!realpath(path, g_path)) strncpy(g_path, path, sizeof g_path - 1);
   name_process(path);
   Elf64_auxv_t auxiliary[kMaxEntries];
