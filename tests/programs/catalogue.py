@@ -31,7 +31,7 @@ class Program:
 def wheel(name, title, *wheels, **more):
     """A script work/wheels/NAME.py, for packages of the virtual environment."""
     version = f"import platform, importlib.metadata as m; print(platform.python_version(), *map(m.version, {wheels!r}))"
-    return Program(name, title, f"{{venv}} {{work}}/wheels/{name}.py", wheels=wheels, version=f'{{venv}} -c "{version}"',
+    return Program(name, title, f"{{venv}} -P {{work}}/wheels/{name}.py", wheels=wheels, version=f'{{venv}} -c "{version}"',
                    versions=1 + len(wheels), local=("25%", "32M"), **more)
 
 
