@@ -35,11 +35,11 @@ std::string share(uint64_t part, uint64_t whole) {
   return whole == 0 ? "none" : fmt::format("{:.0f}%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
 }
 
-std::string mode_line(const json& process, size_t processes) {
+std::string mode_line(const json& process, const json& totals, size_t processes) {
   std::string reason = text(process, "mode_reason");
   std::string line = fmt::format("farside: {}: {} mode", text(process, "program"), text(process, "mode"));
   if (!reason.empty()) line += fmt::format(" ({})", reason);
-  line += fmt::format(", {}, {:.1f} s", text(process, "transport"), number(process, "seconds"));
+  line += fmt::format(", {}, {:.1f} s", text(process, "transport"), number(totals, "seconds"));
   if (processes > 1) line += fmt::format("; figures are sums over {} processes, peaks those of the largest", processes);
   return line + "\n";
 }
@@ -211,7 +211,7 @@ std::string RunReport::summary(int wait_status) const {
   }
   const json& process = main_process();
   json sums = totals();
-  lines += mode_line(process, processes_.size()) + memory_line(process, sums) + unmanaged_line(process);
+  lines += mode_line(process, sums, processes_.size()) + memory_line(process, sums) + unmanaged_line(process);
   if (count(sums, "evictions") > 0) return lines + traffic_lines(sums) + breakdown_lines(sums);
   return lines + fmt::format("farside: nothing was evicted: the managed heap never exceeded --local ({})\n",
                              bytes(process, "local_bytes"));

@@ -149,7 +149,7 @@ class S3Fifo {
   bool access(PageIndex page) {
     unsigned where = lists_.where(page);
     if (where == kSmall || where == kMain) {
-      if (uses_ == Uses::kSeen && used_[page] < kMostUses) used_[page]++;
+      if (uses_ == Uses::kSeen && used_[page] < kMaxUses) used_[page]++;
       return true;
     }
     while (lists_.size(kSmall) + lists_.size(kMain) >= limit_) evict();
@@ -160,7 +160,7 @@ class S3Fifo {
 
  private:
   enum : unsigned { kSmall, kMain, kGone };
-  static constexpr uint8_t kMostUses = 3;
+  static constexpr uint8_t kMaxUses = 3;
 
   void evict() {
     if (lists_.size(kSmall) >= small_ || lists_.size(kMain) == 0) return evict_from_small();
