@@ -208,8 +208,8 @@ void keep_order(int signal, siginfo_t* info) {
   else r.next = arrived;
 }
 
-// Sent to the process by kill(), a child's end or a process's timer. Any thread may take it. What cannot be distinguished from a
-// signal to this thread, or is queued, returns to this thread.
+// Sent to the process by kill(), a child's end or a process's timer: any thread may take it. What cannot be
+// distinguished from a signal to this thread, or is queued, returns to this thread.
 bool is_of_process(int signal, const siginfo_t& info) {
   return signal < kFirstQueued && (info.si_code == SI_USER || info.si_code > 0);
 }
