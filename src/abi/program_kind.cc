@@ -103,8 +103,11 @@ ProgramKind kind_of_program(const void* file, size_t bytes) {
   if (identity[EI_CLASS] == ELFCLASS32) return ProgramKind::k32Bit;
   if (!elf.is_complete()) return ProgramKind::kTruncated;
   if (identity[EI_DATA] != ELFDATA2LSB || elf.header().e_machine != kMachine) return ProgramKind::kOtherProcessor;
-  uint16_t type = elf.header().e_type;
-  if ((type != ET_EXEC && type != ET_DYN) || elf.header().e_phnum == 0) return ProgramKind::kNotElf;
+  const Elf64_Ehdr& header = elf.header();
+  if (header.e_phoff > bytes || uint64_t{header.e_phnum} * header.e_phentsize > bytes - header.e_phoff)
+    return ProgramKind::kTruncated;
+  uint16_t type = header.e_type;
+  if ((type != ET_EXEC && type != ET_DYN) || header.e_phnum == 0) return ProgramKind::kNotElf;
   Elf64_Phdr linker;
   bool has_linker = elf.find_segment(PT_INTERP, &linker, [](const Elf64_Phdr&) { return true; });
   // The dynamic linker itself, as in `ld.so PROGRAM`, preloads.

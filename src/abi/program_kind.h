@@ -8,7 +8,7 @@ namespace farside {
 enum class ProgramKind {
   kServed,
   kNotElf,     // a script, or no program
-  kTruncated,  // the ELF header is incomplete
+  kTruncated,  // the ELF header, or the program headers, are incomplete
   k32Bit,
   kOtherProcessor,
   kStatic,     // no dynamic linker, which would preload

@@ -72,7 +72,7 @@ Status check_elf(const std::string& path, ProgramKind kind) {
     case ProgramKind::k32Bit:
       return Status::error(ENOEXEC, "{} is a 32-bit program; use its 64-bit build", path);
     case ProgramKind::kTruncated:
-      return Status::error(ENOEXEC, "{} is cut short: its ELF header is incomplete", path);
+      return Status::error(ENOEXEC, "{} is cut short: its ELF headers are incomplete", path);
     case ProgramKind::kOtherProcessor:
       return Status::error(ENOEXEC, "{} is built for another processor", path);
     case ProgramKind::kStatic:

@@ -28,8 +28,10 @@ class ProgramCheckTest : public testing::Test {
   }
 
   // An ELF header and one program header of the given type.
-  static std::string elf(uint32_t segment, unsigned char elf_class = ELFCLASS64, uint16_t machine = 0) {
+  static std::string elf(uint32_t segment, unsigned char elf_class = ELFCLASS64, uint16_t machine = 0,
+                         uint16_t type = ET_EXEC) {
     Elf64_Ehdr header = {};
+    header.e_type = type;
     memcpy(header.e_ident, ELFMAG, SELFMAG);
     header.e_ident[EI_CLASS] = elf_class;
     header.e_ident[EI_DATA] = ELFDATA2LSB;
@@ -69,9 +71,22 @@ TEST_F(ProgramCheckTest, RefusesWhatCannotBePreloaded) {
   expect_refused(put("old", elf(PT_INTERP, ELFCLASS32)), 126, "32-bit");
   expect_refused(put("alien", elf(PT_INTERP, ELFCLASS64, EM_S390)), 126, "another processor");
   expect_refused(put("short", std::string(ELFMAG) + "\2"), 126, "cut short");
-  expect_refused(put("cut", elf(PT_INTERP).substr(0, sizeof(Elf64_Ehdr))), 126, "statically linked");
+  expect_refused(put("cut", elf(PT_INTERP).substr(0, sizeof(Elf64_Ehdr))), 126, "cut short");
+  expect_refused(put("object", elf(PT_LOAD, ELFCLASS64, 0, ET_REL)), 126, "neither");
   expect_refused(put("setuid", elf(PT_INTERP), 04755), 126, "setuid");
   expect_refused(put("setgid", elf(PT_INTERP), 02755), 126, "setgid");
+}
+
+TEST_F(ProgramCheckTest, DistinguishesStaticProgramsFromTheDynamicLinker) {
+  EXPECT_TRUE(is_static_program(put("static", elf(PT_LOAD))));
+  EXPECT_TRUE(is_static_program(put("static-pie", elf(PT_LOAD, ELFCLASS64, 0, ET_DYN))));  // without a dynamic section
+  EXPECT_FALSE(is_static_program(put("dynamic", elf(PT_INTERP))));
+  EXPECT_FALSE(is_static_program(put("plain", elf(PT_LOAD), 0644)));
+  std::string linker = "/lib64/ld-linux-x86-64.so.2";
+  if (std::filesystem::exists(linker)) {
+    EXPECT_FALSE(is_static_program(linker));
+    EXPECT_TRUE(check_program(linker).ok());
+  }
 }
 
 // A program whose dynamic section names these strings.

@@ -61,13 +61,17 @@ class ReadsTest : public testing::TestWithParam<bool> {
 };
 
 TEST_P(ReadsTest, TheNextWindowOfAStreamIsInFlight) {
-  for (size_t i = 0; i < 64; i++) ASSERT_EQ(at(i), i);
-  size_t ahead = 0;
-  for (size_t i = 64; i < 400; i++) ahead += word(i).is(PageState::kFetching) || word(i).is(PageState::kNear);
+  size_t reached = 0, ahead = 0;
+  while (ahead == 0 && reached < 256) {  // on a busy machine there may be no free frame for a window
+    wait_for_free_frames();
+    for (size_t end = reached + 64; reached < end; reached++) ASSERT_EQ(at(reached), reached);
+    for (size_t i = reached; i < reached + 336; i++)
+      ahead += word(i).is(PageState::kFetching) || word(i).is(PageState::kNear);
+  }
   EXPECT_TRUE(ahead > 0 || GetParam());  // in place: only if an evictor maps in time
   uint64_t faults = count(Counter::kFaults);
-  for (size_t i = 64; i < 1024; i++) ASSERT_EQ(at(i), i);
-  EXPECT_LT(count(Counter::kFaults) - faults, 960u / 2);  // far fewer where the evictors keep up
+  for (size_t i = reached; i < 1024; i++) ASSERT_EQ(at(i), i);
+  EXPECT_LT(count(Counter::kFaults) - faults, (1024 - reached) / 2);  // far fewer where the evictors keep up
   EXPECT_GT(count(Counter::kPrefetchUsed), 500u);
 }
 
