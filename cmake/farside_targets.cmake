@@ -37,8 +37,8 @@ endfunction()
 include(GoogleTest)
 
 # farside_test(name SOURCES ... DEPENDS ... [TIMEOUT s] [LABELS l] [EACH]): a GoogleTest program, registered with ctest;
-# without a label it is a unit test. Sanitized builds run what is labelled unit or stress. EACH: ctest runs the
-# program's tests one by one, so that one that hangs is named.
+# without a label it is a unit test. Sanitized builds run what is labelled unit or stress, not what is labelled
+# simulation (one thread, many steps). EACH: ctest runs the program's tests one by one, so that one that hangs is named.
 function(farside_test name)
   cmake_parse_arguments(arg "EACH" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})

@@ -1,5 +1,5 @@
 // Tests of the policies: no page is lost or duplicated, and the right pages are first. The words of a table are changed
-// as the fault path and evictors would; no memory is paged. policy_trace_test.cc measures how good the choices are.
+// as the fault path and evictors would; no memory is paged. hit_rates_test.cc measures how good the choices are.
 #include "pager/policy/policy.h"
 
 #include <gtest/gtest.h>
