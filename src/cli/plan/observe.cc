@@ -206,13 +206,12 @@ Status observe(const std::vector<std::string>& words, const SignalHold& hold, do
   return {};
 }
 
-Result<PageTraceHeader> record_pages(const std::vector<std::string>& words, const std::string& file, double max_seconds,
-                                     bool quiet) {
+Result<PageTraceHeader> record_pages(const std::vector<std::string>& words, const std::string& file, bool quiet) {
   PageTraceWriter trace;
   Status status = trace.open(file);
   SignalHold hold;
   Observed observed;
-  if (status.ok()) status = observe(words, hold, max_seconds, quiet, &observed, &trace);
+  if (status.ok()) status = observe(words, hold, 0, quiet, &observed, &trace);
   if (status.ok()) status = trace.close();
   if (!status.ok()) return status;
   return trace.header();

@@ -26,8 +26,7 @@ Result<std::string> find_valgrind();
 Status observe(const std::vector<std::string>& words, const SignalHold& hold, double max_seconds, bool quiet,
                Observed* observed, PageTraceWriter* trace = nullptr);
 
-// Observes a run as above and writes the pages that it accesses to the file.
-Result<PageTraceHeader> record_pages(const std::vector<std::string>& words, const std::string& file, double max_seconds,
-                                     bool quiet);
+// Observes a whole run as above and writes the pages that it accesses to the file.
+Result<PageTraceHeader> record_pages(const std::vector<std::string>& words, const std::string& file, bool quiet);
 
 }  // namespace farside::cli::plan

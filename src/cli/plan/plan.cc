@@ -67,7 +67,7 @@ Result<nlohmann::json> predict(const PlanArguments& a, const RunSettings& run, c
 
 int record(const PlanArguments& a, const RunSettings& run, const std::string& path, std::vector<std::string> program) {
   program[0] = path;
-  Result<PageTraceHeader> made = plan::record_pages(program, a.record, a.predict.seconds, run.options.quiet);
+  Result<PageTraceHeader> made = plan::record_pages(program, a.record, run.options.quiet);
   if (!made.ok()) return fail(made.status());
   fmt::print("{}: {} pages, {} accesses recorded of {}\n", a.record, made->pages, made->recorded, made->seen);
   return 0;
@@ -125,6 +125,7 @@ void add_plan_command(Command& parent, std::vector<std::string> program) {
   command.add_option("--seconds", &arguments->predict.seconds, "that the observed run may take; 0: any time")
       .value("S")
       .non_negative()
+      .needs(predict)
       .show_default();
   command.add_flag("--check", &arguments->checked, "measure --shares, too, and put them beside what was predicted")
       .needs(predict);
