@@ -96,7 +96,8 @@ size_t Evictor::select(Batch& batch) {
   PageIndex candidates[kBatchPages];
   size_t wanted = std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages);
   wanted = std::min(wanted, batch.room);
-  size_t found = preferred_.take({candidates, wanted});
+  size_t found = take_freed({candidates, wanted});
+  if (found < wanted) found += preferred_.take({candidates + found, wanted - found});
   if (found < wanted) found += c_.policy.select(index_, {candidates + found, wanted - found});
   for (size_t i = 0; i < found; i++) {
     PageWord word;
@@ -131,10 +132,25 @@ void Evictor::notify_observer(const Batch& batch) {
   if (count > 0) observer->on_evict({objects, count});
 }
 
+size_t Evictor::take_freed(std::span<PageIndex> out) {
+  size_t found = 0;
+  for (size_t taken = 1; found == 0 && taken > 0;) {
+    taken = freed_.take(out);
+    for (size_t i = 0; i < taken; i++) {
+      PageWord word = c_.table[out[i]].load();
+      if (word.is(PageState::kNear) && word.has(PageWord::kFreed)) out[found++] = out[i];
+    }
+  }
+  return found;
+}
+
+// The content of a freed page is not written.
 bool Evictor::claim(PageIndex page, PageWord* word) {
   *word = c_.table[page].load();
   while (word->is(PageState::kNear) && word->pins() == 0 && !word->has(PageWord::kUpgrading)) {
-    if (c_.table[page].try_change(*word, word->with_state(PageState::kEvicting))) return true;
+    if (!c_.table[page].try_change(*word, word->with_state(PageState::kEvicting))) continue;
+    if (word->has(PageWord::kFreed)) c_.table[page].clear(PageWord::kDirty);
+    return true;
   }
   return false;
 }
@@ -228,6 +244,10 @@ void Evictor::release_clean(Batch& batch) {
   for (size_t i = 0; i < batch.count; i++) {
     if (c_.table[batch.pages[i]].load().has(PageWord::kDirty)) continue;
     PageWord old = c_.table[batch.pages[i]].update([&](PageWord w) {
+      if (w.has(PageWord::kFreed)) {
+        PageWord kept(w.bits() & (PageWord::kPinMask | PageWord::kQueued));
+        return kept.with_state(PageState::kUnmapped);
+      }
       PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
       return w.with_state(to).without(PageWord::kHot | PageWord::kCow).with_epoch(epoch);
     });

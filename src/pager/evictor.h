@@ -44,12 +44,15 @@ class PageObserver {
   virtual void on_evict(std::span<const PageIndex> pages) = 0;
 };
 
-// A bounded FIFO of pages; a page that does not fit is dropped. Thread-safe; the caller has signals blocked.
+// A bounded FIFO of pages; where it is full, the oldest is dropped. Thread-safe; the caller has signals blocked.
 class PageFifo {
  public:
   void push(PageIndex page) {
     LockGuard guard(lock_);
-    if (count_ == kMax) return;
+    if (count_ == kMax) {
+      first_ = (first_ + 1) % kMax;
+      count_--;
+    }
     pages_[(first_ + count_) % kMax] = page;
     count_++;
   }
@@ -67,7 +70,7 @@ class PageFifo {
   }
 
  private:
-  static constexpr size_t kMax = 1024;
+  static constexpr size_t kMax = 8192;
   SpinLock lock_;  // guards the other members; count_ is also read without it
   PageIndex pages_[kMax] = {};
   size_t first_ = 0;
@@ -102,8 +105,11 @@ struct Batch : NearObject {
 // thread, or while it does not run.
 class Evictor : public NearObject {
  public:
-  Evictor(const Context& context, unsigned index, const std::atomic<PageObserver*>& observer, PageFifo& preferred)
-      : c_(context), index_(index), observer_(observer), preferred_(preferred) {}
+  // freed, preferred: pages that are evicted before those that the policy selects. Of `freed` only those that are free
+  // still.
+  Evictor(const Context& context, unsigned index, const std::atomic<PageObserver*>& observer, PageFifo& freed,
+          PageFifo& preferred)
+      : c_(context), index_(index), observer_(observer), freed_(freed), preferred_(preferred) {}
   ~Evictor();
 
   Status open();  // opens the pipes and the channel
@@ -129,6 +135,7 @@ class Evictor : public NearObject {
   bool start(Batch& batch);
   void enlarge_pipe(Batch& batch);
   size_t select(Batch& batch);
+  size_t take_freed(std::span<PageIndex> out);
   bool claim(PageIndex page, PageWord* word);
   void notify_observer(const Batch& batch);
   void hold(Batch& batch);
@@ -150,7 +157,8 @@ class Evictor : public NearObject {
   Context c_;
   unsigned index_;
   const std::atomic<PageObserver*>& observer_;
-  PageFifo& preferred_;  // pages that are evicted before those that the policy selects
+  PageFifo& freed_;
+  PageFifo& preferred_;
   transport::Channel* channel_ = nullptr;
   Batch batches_[kBatches];
   bool may_enlarge_ = true;  // the kernel has not refused a larger pipe

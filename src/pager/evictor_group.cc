@@ -47,7 +47,7 @@ int EvictorGroup::start_all() {
 }
 
 int EvictorGroup::start_one(unsigned index) {
-  if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, preferred_);
+  if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, freed_, preferred_);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
   running_.fetch_add(1);

@@ -29,6 +29,8 @@ class EvictorGroup {
   void set_observer(PageObserver* observer) { observer_.store(observer, std::memory_order_release); }
   // The next batch begins with this page. The caller has signals blocked.
   void evict_first(PageIndex page) { preferred_.push(page); }
+  // The program has freed the page, which is near (RangeOps::free). The caller has signals blocked.
+  void add_freed(PageIndex page) { freed_.push(page); }
   // An evictor runs the background work soon. Async-signal-safe.
   void request_background_work();
   // False for a while after an evictor that waited for the background work lost its processor to another thread.
@@ -100,7 +102,7 @@ class EvictorGroup {
   bool (*background_work_)(void*) = nullptr;
   void* background_context_ = nullptr;
   std::atomic<PageObserver*> observer_{nullptr};
-  PageFifo preferred_;
+  PageFifo freed_, preferred_;
   std::atomic<bool> background_wanted_{false};
   CoreSharing core_;
   std::atomic<unsigned> running_{0};  // evictors whose thread was started

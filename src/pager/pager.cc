@@ -93,9 +93,7 @@ Status Pager::commit(std::byte* address, size_t bytes) {
   for_each_part(table_, address, bytes, [&](std::byte* at, PageIndex first, uint64_t count) {
     charged = charge(at, count * kPageSize);
     if (!charged.ok()) return false;
-    LockGuard guard(protection_mutex_);
-    if (protections_changed_.load()) os::mprotect(at, count * kPageSize, PROT_READ | PROT_WRITE);
-    space_->include_in_core(at + count * kPageSize);
+    make_accessible(at, count * kPageSize);
     ranges_.commit(first, count);
     done = at + count * kPageSize;
     return true;
@@ -104,15 +102,31 @@ Status Pager::commit(std::byte* address, size_t bytes) {
   return charged;
 }
 
-void Pager::decommit(std::byte* address, size_t bytes) {
+void Pager::make_accessible(std::byte* address, size_t bytes) {
+  LockGuard guard(protection_mutex_);
+  if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
+  space_->include_in_core(address + bytes);
+}
+
+// Protection first: once the pages are unmapped, another thread may commit them again.
+template <typename Drop>
+void Pager::decommit_range(std::byte* address, size_t bytes, Drop drop) {
   FARSIDE_DCHECK(is_aligned(reinterpret_cast<uint64_t>(address), kPageSize) && is_aligned(bytes, kPageSize));
   SignalsBlocked blocked;
-  // Protection first: once the pages are unmapped, another thread may commit them again.
   if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
   for_each_part(table_, address, bytes, [&](std::byte* at, PageIndex first, uint64_t count) {
-    ranges_.drop(first, count, PageState::kUnmapped);
+    drop(first, count);
     uncharge(at, count * kPageSize);
   });
+}
+
+void Pager::decommit(std::byte* address, size_t bytes) {
+  decommit_range(address, bytes,
+                 [&](PageIndex first, uint64_t count) { ranges_.drop(first, count, PageState::kUnmapped); });
+}
+
+void Pager::decommit_lazily(std::byte* address, size_t bytes) {
+  decommit_range(address, bytes, [&](PageIndex first, uint64_t count) { ranges_.free(first, count); });
 }
 
 void Pager::release(std::byte* address, size_t bytes) {

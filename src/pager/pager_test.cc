@@ -149,6 +149,53 @@ TEST_P(PagerTest, FreedMemoryIsZeroWhenReused) {
   EXPECT_EQ(pager_->stats().near_pages, 0u);
 }
 
+TEST_P(PagerTest, LazilyDecommittedPagesStayNearAndAreZero) {
+  constexpr size_t kBytes = 2 * kMiB;
+  std::byte* memory = pager_.allocate(kBytes);
+  memset(memory, 7, kBytes);
+  pager_->decommit_lazily(memory, kBytes);
+  EXPECT_FALSE(pager_->is_committed(memory, kPageSize));
+  EXPECT_GE(pager_->stats().near_pages, kBytes / kPageSize);
+  ASSERT_TRUE(pager_->commit(memory, kBytes).ok());
+  uint64_t faults = pager_->stats().get(Counter::kFaults);
+  for (size_t i = 0; i < kBytes; i += 512) ASSERT_EQ(memory[i], std::byte{0}) << i;
+  memset(memory, 8, kBytes);
+  EXPECT_EQ(pager_->stats().get(Counter::kFaults), faults);
+  for (size_t i = 0; i < kBytes; i += 512) ASSERT_EQ(memory[i], std::byte{8}) << i;
+  pager_->check_valid();
+}
+
+TEST_P(PagerTest, LazilyDecommittedPagesAreEvictedFirstAndNotWritten) {
+  constexpr size_t kBytes = 4 * kMiB, kOther = 32 * kMiB;
+  std::byte* memory = pager_.allocate(kBytes);
+  memset(memory, 7, kBytes);
+  pager_->decommit_lazily(memory, kBytes);
+  std::byte* other = pager_.allocate(kOther);
+  memset(other, 9, kOther);
+  EXPECT_LT(pager_->stats().get(Counter::kDirtyEvictions), kOther / kPageSize);
+  for (size_t i = 0; i < kBytes; i += kPageSize)
+    ASSERT_TRUE(pager_->word(reinterpret_cast<uint64_t>(memory + i)).is(PageState::kUnmapped)) << i;
+  ASSERT_TRUE(pager_->commit(memory, kBytes).ok());
+  for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(memory[i], std::byte{0}) << i;
+  for (size_t i = 0; i < kOther; i += kPageSize) ASSERT_EQ(other[i], std::byte{9}) << i;
+  pager_->check_valid();
+}
+
+// Far pages have no frame to keep; the server's copies are dropped.
+TEST_P(PagerTest, LazilyDecommittedFarPagesAreDropped) {
+  constexpr size_t kBytes = 32 * kMiB;
+  std::byte* memory = pager_.allocate(kBytes);
+  for (int round = 1; round <= 3; round++) {
+    memset(memory, round, kBytes);
+    pager_->decommit_lazily(memory, kBytes);
+    ASSERT_TRUE(pager_->commit(memory, kBytes).ok());
+    for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(memory[i], std::byte{0}) << i;
+  }
+  pager_.free(memory, kBytes);
+  EXPECT_EQ(pager_->stats().populated_pages, 0u);
+  EXPECT_EQ(pager_->stats().near_pages, 0u);
+}
+
 TEST_P(PagerTest, UnsealedMemoryHasItsContent) {
   constexpr size_t kBytes = 4 * kMiB;
   std::byte* memory = pager_.allocate(kBytes);

@@ -1,13 +1,22 @@
 #include "pager/range_ops.h"
 
+#include <cstring>
+
 #include "base/inject.h"
 #include "base/log.h"
+#include "pager/evictor_group.h"
 
 namespace farside::pager {
 namespace {
 constexpr unsigned kPiece = 4096;  // pages owned at a time by one range operation; bounds how long other threads wait
 
-bool held_frame(PageWord owned) { return owned.owner() == 1; }
+// The owner field of a page that a range operation owns.
+enum : uint16_t {
+  kNoFrame = 0,
+  kHeldFrame = 1,  // it had a frame, which becomes the operation's
+  kKeptFrame = 2,  // it had one, and keeps it
+};
+bool held_frame(PageWord owned) { return owned.owner() == kHeldFrame; }
 
 int discard_now(transport::Channel& channel, const transport::Segment& segment) {
   FARSIDE_DCHECK(segment.bytes > 0 && is_aligned(segment.bytes, kPageSize));
@@ -24,12 +33,40 @@ int write_now(transport::Channel& channel, const transport::Segment& segment) {
 }  // namespace
 
 void RangeOps::commit(PageIndex first, uint64_t count) {
-  for (uint64_t i = 0; i < count; i++) {
-    c_.table[first + i].update([](PageWord w) {
-      FARSIDE_CHECK(!w.is_foreign());
-      return w.is(PageState::kUnmapped) ? w.with_state(PageState::kUntouched) : w;
-    });
+  ThreadSlot& t = c_.threads.current();
+  for (uint64_t i = 0; i < count; i++) commit_one(t, first + static_cast<PageIndex>(i));
+}
+
+void RangeOps::commit_one(ThreadSlot& t, PageIndex page) {
+  for (;;) {
+    PageWord w = c_.table[page].load();
+    FARSIDE_CHECK(!w.is_foreign());
+    if (w.is(PageState::kUnmapped)) {
+      if (c_.table[page].try_change(w, w.with_state(PageState::kUntouched))) return;
+    } else if (w.is(PageState::kEvicting) && w.has(PageWord::kFreed)) {
+      faults_.wait_for_owner(t, page);
+    } else if (!w.is_free() || take_back(t, page, w)) {
+      return;
+    }
   }
+}
+
+// A freed page is near. False: its word has changed, or it was dropped. After a fork its frame may be shared.
+bool RangeOps::take_back(ThreadSlot& t, PageIndex page, PageWord word) {
+  InGate inside(c_.gate, t);
+  if (!word.writable()) {
+    drop_piece(t, page, 1, {PageState::kUnmapped});
+    return false;
+  }
+  if (!c_.table[page].try_change(word, word.with_state(PageState::kEvicting).with_owner(kKeptFrame))) return false;
+  inject::pause("commit:owned");
+  memset(c_.table.address_of(page), 0, kPageSize);
+  c_.table[page].update([](PageWord w) {
+    return PageWord(w.bits() & (PageWord::kPinMask | PageWord::kQueued | PageWord::kDirty))
+        .with_state(PageState::kNear);
+  });
+  c_.policy.insert(t.index, page);  // an evictor may have taken it out of its queue meanwhile
+  return true;
 }
 
 void RangeOps::set_foreign(PageIndex first, uint64_t count, bool foreign) {
@@ -42,17 +79,20 @@ void RangeOps::set_foreign(PageIndex first, uint64_t count, bool foreign) {
 
 bool RangeOps::all_mapped(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
-    if (c_.table[first + i].load().is(PageState::kUnmapped)) return false;
+    if (c_.table[first + i].load().is_free()) return false;
   }
   return true;
 }
 
-void RangeOps::drop(PageIndex first, uint64_t count, PageState to) {
+void RangeOps::drop(PageIndex first, uint64_t count, PageState to) { drop_pieces(first, count, {to}); }
+void RangeOps::free(PageIndex first, uint64_t count) { drop_pieces(first, count, {PageState::kUnmapped, true}); }
+
+void RangeOps::drop_pieces(PageIndex first, uint64_t count, Drop drop) {
   ThreadSlot& t = c_.threads.current();
   while (count > 0) {
     unsigned piece = count < kPiece ? static_cast<unsigned>(count) : kPiece;
     InGate inside(c_.gate, t);
-    drop_piece(t, first, piece, to);
+    drop_piece(t, first, piece, drop);
     first += piece;
     count -= piece;
   }
@@ -60,10 +100,10 @@ void RangeOps::drop(PageIndex first, uint64_t count, PageState to) {
 
 // Owns every mapped page of the piece before anything is dropped. The discard request covers the whole range, and must
 // not affect a page that another thread makes near meanwhile.
-void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageState to) {
+void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, Drop drop) {
   bool any_near = false, any_stored = false;
   for (PageIndex page = first; page < first + count; page++) {
-    own(t, page);
+    own(t, page, drop.keeps_frames);
     PageWord w = c_.table[page].load();
     if (w.is(PageState::kUnmapped)) continue;
     any_near |= held_frame(w);
@@ -76,10 +116,16 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageSt
   for (PageIndex page = first; page < first + count; page++) {
     PageWord old = c_.table[page].load();
     if (old.is(PageState::kUnmapped)) continue;
-    FARSIDE_CHECK(old.is(PageState::kEvicting) && old.owner() <= 1);
+    FARSIDE_CHECK(old.is(PageState::kEvicting) && old.owner() <= kKeptFrame);
+    c_.twins.drop(page);
+    if (old.owner() == kKeptFrame) {
+      keep(t, page);
+      continue;
+    }
     freed += held_frame(old);
     emptied += held_frame(old) || old.has(PageWord::kStored);
-    c_.twins.drop(page);
+    bool was_free = held_frame(old) && old.has(PageWord::kFreed);
+    PageState to = was_free ? PageState::kUnmapped : drop.to;
     c_.table[page].update([&](PageWord w) {
       uint64_t kept = PageWord::kPinMask | PageWord::kQueued | (to == PageState::kUnmapped ? 0 : PageWord::kSealed);
       return PageWord(w.bits() & kept).with_state(to);
@@ -89,9 +135,19 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, PageSt
   c_.frames.give(freed);
 }
 
+// Releases a freed page with its frame.
+void RangeOps::keep(ThreadSlot& t, PageIndex page) {
+  c_.table[page].update([](PageWord w) {
+    PageWord kept(w.bits() & (PageWord::kPinMask | PageWord::kQueued));
+    return kept.with(PageWord::kDirty | PageWord::kFreed).with_state(PageState::kNear);
+  });
+  c_.policy.insert(t.index, page);
+  c_.evictors.add_freed(page);
+}
+
 // Makes the caller the owner of a mapped page (kEvicting). The owner field has no other meaning in this state; it
-// records whether the page had a frame (held_frame).
-void RangeOps::own(ThreadSlot& t, PageIndex page) {
+// records what becomes of the page's frame. Only one that is mapped writable is of use to commit().
+void RangeOps::own(ThreadSlot& t, PageIndex page, bool keeps_frame) {
   for (;;) {
     PageWord w = c_.table[page].load();
     if (w.is(PageState::kUnmapped)) return;
@@ -99,8 +155,9 @@ void RangeOps::own(ThreadSlot& t, PageIndex page) {
       faults_.wait_for_owner(t, page);
       continue;
     }
-    uint16_t held = w.is(PageState::kNear) ? 1 : 0;
-    if (c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(held))) return;
+    bool keeps = keeps_frame && w.writable() && w.pins() == 0 && !w.has(PageWord::kObjects);
+    uint16_t frame = !w.is(PageState::kNear) ? kNoFrame : keeps ? kKeptFrame : kHeldFrame;
+    if (c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(frame))) return;
   }
 }
 
@@ -137,6 +194,7 @@ void RangeOps::seal(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
     InGate inside(c_.gate, t);
     PageIndex page = first + static_cast<PageIndex>(i);
+    if (c_.table[page].load().is_free()) continue;
     own(t, page);
     if (!c_.table[page].load().is(PageState::kUnmapped)) push_out(t, page);
   }
@@ -146,7 +204,7 @@ void RangeOps::seal(PageIndex first, uint64_t count) {
 void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   std::byte* address = c_.table.address_of(page);
   PageWord w = c_.table[page].load();
-  FARSIDE_CHECK(w.is(PageState::kEvicting) && w.owner() <= 1);
+  FARSIDE_CHECK(w.is(PageState::kEvicting) && w.owner() <= kHeldFrame);
   bool near = held_frame(w);
   bool dirty = near && w.has(PageWord::kDirty);
   if (dirty) {
@@ -173,8 +231,7 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
 
 void RangeOps::unseal(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
-    c_.table[first + i].update(
-        [](PageWord w) { return w.is(PageState::kUnmapped) ? w : w.without(PageWord::kSealed); });
+    c_.table[first + i].update([](PageWord w) { return w.is_free() ? w : w.without(PageWord::kSealed); });
   }
 }
 

@@ -11,10 +11,14 @@ class RangeOps {
  public:
   RangeOps(const Context& context, FaultPath& faults) : c_(context), faults_(faults) {}
 
-  // kUnmapped -> kUntouched.
+  // The pages are part of an allocation from now on, and read as zero: kUnmapped -> kUntouched. A freed page that is
+  // near still is filled with zeros.
   void commit(PageIndex first, uint64_t count);
   // Any state -> kUnmapped or kUntouched. The content is dropped, in near memory and on the server.
   void drop(PageIndex first, uint64_t count, PageState to);
+  // As a drop to kUnmapped, but pages that are near and writable stay so, with their frames, until an evictor needs
+  // these or commit() the pages. Evictors take them first, and write nothing.
+  void free(PageIndex first, uint64_t count);
   // Evicts the range, and keeps it from being fetched until unseal(). Used for protections without read access.
   void seal(PageIndex first, uint64_t count);
   void unseal(PageIndex first, uint64_t count);
@@ -26,8 +30,17 @@ class RangeOps {
   void unpin(PageIndex first, uint64_t count);
 
  private:
-  void drop_piece(ThreadSlot& thread, PageIndex first, unsigned count, PageState to);
-  void own(ThreadSlot& thread, PageIndex page);
+  // To what a range of pages is dropped.
+  struct Drop {
+    PageState to;
+    bool keeps_frames = false;
+  };
+  void drop_pieces(PageIndex first, uint64_t count, Drop drop);
+  void drop_piece(ThreadSlot& thread, PageIndex first, unsigned count, Drop drop);
+  void own(ThreadSlot& thread, PageIndex page, bool keeps_frame = false);
+  void keep(ThreadSlot& thread, PageIndex page);
+  void commit_one(ThreadSlot& thread, PageIndex page);
+  bool take_back(ThreadSlot& thread, PageIndex page, PageWord word);
   void unmap_owned(PageIndex first, unsigned count);
   void discard_far(ThreadSlot& thread, PageIndex first, unsigned count);
   void push_out(ThreadSlot& thread, PageIndex page);

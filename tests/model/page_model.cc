@@ -5,7 +5,10 @@ namespace farside::model {
 using pager::PageState;
 using pager::PageWord;
 
-constexpr uint16_t kHeld = 1;  // RangeOps::own records in the owner field that the page had a frame
+// RangeOps::own records in the owner field that the page had a frame, and whether it keeps it.
+constexpr uint16_t kHeld = 1, kKept = 2;
+
+bool is_freed(PageWord w) { return w.is(PageState::kNear) && w.has(PageWord::kFreed); }
 
 State PageModel::start() const {
   State s;
@@ -28,6 +31,8 @@ void PageModel::begin_op(Thread& t, unsigned i) const {
       return go(t, Pc::kGate);
     case 'f':
       return go(t, Pc::kForkShut);
+    case 'z':
+      return go(t, Pc::kFree);
     default:
       return go(t, Pc::kAccess);
   }
@@ -50,6 +55,11 @@ unsigned PageModel::references(const State& s, uint8_t frame) {
   unsigned count = (s.here.frame == frame) + (s.child.frame == frame);
   for (const EvictorState& e : s.evictors) count += e.pipe == frame;
   return count;
+}
+
+Value PageModel::value_in_child(const State& s) {
+  if (s.child.present()) return s.frames[s.child.frame];
+  return PageWord(s.child_word).is(PageState::kFar) ? s.child_far : kZeroPage;
 }
 
 uint8_t PageModel::new_frame(State& s, Value content) {
@@ -85,6 +95,7 @@ bool PageModel::thread_step(State& s, unsigned i, const char** violation) const 
     return true;
   }
   if (t.pc == Pc::kAccess) {
+    if (s.freed) return false;
     bool write = scenario_.threads[i][t.op] == 'w';
     Value value = value_of(s, i);
     if (write ? store(s, s.here, &value, true) == Store::kFaults : !s.here.present()) {
@@ -97,7 +108,7 @@ bool PageModel::thread_step(State& s, unsigned i, const char** violation) const 
     return true;
   }
   if (t.pc >= Pc::kForkShut) return fork_step(s, i, violation);
-  if (t.pc >= Pc::kOwn) return range_step(s, i);
+  if (t.pc >= Pc::kOwn) return range_step(s, i, violation);
   if (t.pc >= Pc::kPin) return pin_step(s, i, violation);
   return fault_step(s, i, violation);
 }
@@ -109,13 +120,16 @@ bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
   switch (t.pc) {
     case Pc::kGate:
       if (s.gate_owner != 0 && s.gate_owner != i + 1 && !broken(Broken::kNoGateAtFork)) return false;
+      if (s.freed && t.back == Pc::kOwn && !frees(i, t)) return false;
       t.inside = 1;
-      go(t, t.back == Pc::kOwn ? Pc::kOwn : Pc::kLoad);
+      go(t, t.back == Pc::kOwn || t.back == Pc::kCommitOwn ? t.back : Pc::kLoad);
       return true;
     case Pc::kLoad:
       t.seen = s.word;
       if (is_owned(w)) {
         go(t, Pc::kWait);
+      } else if (w.is(PageState::kUnmapped) || (is_freed(w) && t.write && !w.writable())) {
+        go(t, Pc::kLeave);  // an error of the program; here it accesses the page when it is allocated again
       } else if (w.is(PageState::kNear)) {
         go(t, !t.write || w.writable() ? Pc::kLeave : Pc::kUpgrade);
       } else if (w.has(PageWord::kSealed)) {
@@ -268,7 +282,7 @@ bool PageModel::pin_step(State& s, unsigned i, const char** violation) const {
 }
 
 // RangeOps::own and unseal, and the return of the frame.
-bool PageModel::range_step(State& s, unsigned i) const {
+bool PageModel::range_step(State& s, unsigned i, const char** violation) const {
   Thread& t = s.threads[i];
   PageWord w = word_of(s);
   bool seal = scenario_.threads[i][t.op] == 's';
@@ -277,6 +291,9 @@ bool PageModel::range_step(State& s, unsigned i) const {
       t.seen = s.word;
       if (is_owned(w)) {
         go(t, Pc::kOwnWait);
+      } else if (w.is(PageState::kUnmapped)) {
+        t.back = Pc::kCommit;
+        go(t, Pc::kLeave);
       } else if (broken(Broken::kDropSkipsUntouched) && w.is(PageState::kUntouched)) {
         go(t, Pc::kDropUnmap);
       } else {
@@ -294,7 +311,10 @@ bool PageModel::range_step(State& s, unsigned i) const {
       }
       t.frames = w.is(PageState::kNear);
       t.owns = 1;
-      set_word(s, w.with_state(PageState::kEvicting).with_owner(t.frames ? kHeld : 0));
+      set_word(s, w.with_state(PageState::kEvicting)
+                      .with_owner(!t.frames                                      ? 0
+                                  : frees(i, t) && w.writable() && w.pins() == 0 ? kKept
+                                                                                 : kHeld));
       if (!seal && !t.frames) s.truth = kZeroPage;  // no thread can access it now: the discard takes effect
       go(t, seal ? (t.frames && w.has(PageWord::kDirty) ? Pc::kSealProtect : Pc::kSealUnmap) : Pc::kDropUnmap);
       return true;
@@ -308,15 +328,22 @@ bool PageModel::range_step(State& s, unsigned i) const {
       next_op(s, i);
       return true;
     default:
-      return t.pc >= Pc::kSealProtect ? seal_step(s, t) : drop_step(s, t);
+      if (t.pc >= Pc::kSealProtect) return seal_step(s, t);
+      return t.pc >= Pc::kFree ? free_step(s, i, violation) : drop_step(s, i);
   }
 }
 
 // RangeOps::drop_piece.
-bool PageModel::drop_step(State& s, Thread& t) const {
+bool PageModel::drop_step(State& s, unsigned i) const {
+  Thread& t = s.threads[i];
   PageWord w = word_of(s), seen(t.seen);
+  bool keeps = t.owns && w.owner() == kKept;
   switch (t.pc) {
     case Pc::kDropUnmap:  // the kernel drops the whole range, including this page if it was not near
+      if (keeps) {
+        go(t, seen.has(PageWord::kStored) && !broken(Broken::kFreedKeepsCopy) ? Pc::kDropFar : Pc::kDropFinish);
+        return true;
+      }
       if (s.here.present()) s.truth = kZeroPage;
       s.here = Mapping();
       if (!t.owns) t.back = Pc::kDone;
@@ -331,10 +358,78 @@ bool PageModel::drop_step(State& s, Thread& t) const {
       go(t, Pc::kDropFinish);
       return true;
     case Pc::kDropFinish:
+      t.owns = 0;
+      if (frees(i, t)) {
+        constexpr uint64_t kFreed = PageWord::kDirty | PageWord::kFreed;
+        PageWord kept(w.bits() & (PageWord::kPinMask | PageWord::kQueued));
+        if (broken(Broken::kFreedKeepsCopy)) kept = kept.with(w.bits() & PageWord::kStored);
+        set_word(s, keeps ? kept.with(kFreed).with_state(PageState::kNear) : kept.with_state(PageState::kUnmapped));
+        t.back = Pc::kCommit;
+        if (keeps) t.frames = 0;
+        go(t, keeps ? Pc::kInsert : Pc::kGiveHeld);
+        return true;
+      }
       set_word(s, PageWord(w.bits() & (PageWord::kPinMask | PageWord::kQueued | PageWord::kSealed))
                       .with_state(PageState::kUntouched));
       t.back = Pc::kDone;
       go(t, Pc::kGiveHeld);
+      return true;
+    default:
+      return false;
+  }
+}
+
+// RangeOps::free has called drop_piece above; RangeOps::commit.
+bool PageModel::free_step(State& s, unsigned i, const char** violation) const {
+  Thread& t = s.threads[i];
+  PageWord w = word_of(s), seen(t.seen);
+  switch (t.pc) {
+    case Pc::kFree:
+      for (unsigned k = 0; k < State::kThreads; k++) {
+        if (k != i && s.threads[k].inside && s.threads[k].pc >= Pc::kOwn) return false;  // an error of the program
+      }
+      if (s.freed) return false;
+      s.freed = 1;
+      t.back = Pc::kOwn;
+      go(t, Pc::kGate);
+      return true;
+    case Pc::kCommit:
+      if (w.is(PageState::kEvicting)) return false;
+      t.seen = s.word;
+      t.back = Pc::kCommitOwn;
+      go(t, w.is(PageState::kUnmapped) ? Pc::kCommitTry : is_freed(w) ? Pc::kGate : Pc::kCommitted);
+      return true;
+    case Pc::kCommitTry:
+      go(t, s.word == t.seen ? Pc::kCommitted : Pc::kCommit);
+      if (s.word == t.seen) set_word(s, w.with_state(PageState::kUntouched));
+      return true;
+    case Pc::kCommitOwn:
+      t.back = Pc::kCommit;
+      if (!seen.writable() && !broken(Broken::kCommitIgnoresCow)) {
+        go(t, Pc::kOwn);
+      } else if (s.word != t.seen) {
+        go(t, Pc::kLeave);
+      } else {
+        set_word(s, w.with_state(PageState::kEvicting).with_owner(kKept));
+        t.frames = 1;
+        go(t, Pc::kCommitZero);
+      }
+      return true;
+    case Pc::kCommitZero:
+      if (store(s, s.here, &kZeroPage, true) == Store::kFaults) *violation = "a fault inside commit";
+      go(t, Pc::kCommitFinish);
+      return true;
+    case Pc::kCommitFinish:
+      set_word(s, PageWord(w.bits() & (PageWord::kPinMask | PageWord::kQueued | PageWord::kDirty))
+                      .with_state(PageState::kNear));
+      t.frames = 0;
+      t.back = Pc::kCommitted;
+      go(t, broken(Broken::kCommitDoesNotInsert) ? Pc::kLeave : Pc::kInsert);
+      return true;
+    case Pc::kCommitted:
+      s.freed = 0;
+      s.truth = kZeroPage;
+      next_op(s, i);
       return true;
     default:
       return false;
@@ -406,7 +501,7 @@ bool PageModel::fork_step(State& s, unsigned i, const char** violation) const {
       s.here.exclusive = 0;
       s.child = s.here;
       s.child_word = s.word;
-      s.child_truth = s.truth;
+      s.child_truth = s.freed ? value_in_child(s) : s.truth;
       s.forked = 1;
       go(t, Pc::kForkLook);
       return true;
@@ -497,9 +592,7 @@ const char* PageModel::check(const State& s) const {
   if (counted != s.used) return "a frame was leaked or counted twice";
   if (s.used > scenario_.frames && s.pausing == 0 && !s.forked) return "the budget was exceeded";
   if (!s.forked) return nullptr;
-  PageWord child(s.child_word);
-  Value seen = s.child.present() ? s.frames[s.child.frame] : child.is(PageState::kFar) ? s.child_far : kZeroPage;
-  return seen == s.child_truth ? nullptr : "the child does not see the memory as it was at the fork";
+  return value_in_child(s) == s.child_truth ? nullptr : "the child does not see the memory as it was at the fork";
 }
 
 bool PageModel::done(const State& s) const {

@@ -5,6 +5,7 @@
 //
 // Threads run scripts of one letter per operation:
 //   r read   w write   k a system call writes to the pinned page   d discard   s seal and unseal   f fork
+//   z free and allocate again; the other threads do not access the page meanwhile
 #pragma once
 #include <cstdint>
 #include <string>
@@ -30,6 +31,9 @@ enum class Broken {
   kHoldAfterUnmap,         // frames are referenced too late
   kSealWithoutProtection,  // a sealed page is written out while its mapping is writable
   kForkProtectsPinned,     // fork write-protects pages to which a system call writes
+  kCommitIgnoresCow,       // a freed page is filled with zeros although its frame may be shared
+  kCommitDoesNotInsert,    // a freed page that is used again is not queued again
+  kFreedKeepsCopy,         // the server keeps the content of a freed page
 };
 
 struct Scenario {
@@ -72,6 +76,13 @@ enum class Pc : uint8_t {
   kDropAck,
   kDropFinish,
   kGiveHeld,
+  kFree,
+  kCommit,
+  kCommitTry,
+  kCommitOwn,
+  kCommitZero,
+  kCommitFinish,
+  kCommitted,
   kSealProtect,
   kSealWrite,
   kSealUnmap,
@@ -96,6 +107,7 @@ enum class EvictorPc : uint8_t {
   kReadState,
   kUnqueue,
   kClaim,
+  kForget,
   kReinsert,
   kRepush,
   kHold,
@@ -158,7 +170,7 @@ struct State {
   uint8_t queue = 0;     // entries of the policy's queue for the page
   uint8_t used = 0;      // frames counted by the budget
   uint8_t discards = 0;  // discards in flight to the server
-  uint8_t unused[1] = {};
+  uint8_t freed = 0;     // the page belongs to no allocation
 };
 // States are compared and hashed as bytes.
 static_assert(std::has_unique_object_representations_v<State>);
@@ -195,8 +207,10 @@ class PageModel {
   bool fetch_step(State& s, Thread& t) const;
   bool upgrade_step(State& s, Thread& t, const char** violation) const;
   bool pin_step(State& s, unsigned i, const char** violation) const;
-  bool range_step(State& s, unsigned i) const;
-  bool drop_step(State& s, Thread& t) const;
+  bool range_step(State& s, unsigned i, const char** violation) const;
+  bool drop_step(State& s, unsigned i) const;
+  bool free_step(State& s, unsigned i, const char** violation) const;
+  bool frees(unsigned i, const Thread& t) const { return scenario_.threads[i][t.op] == 'z'; }
   bool seal_step(State& s, Thread& t) const;
   bool fork_step(State& s, unsigned i, const char** violation) const;
   bool after_fork_step(State& s, unsigned i, const char** violation) const;
@@ -209,6 +223,7 @@ class PageModel {
   void fault(Thread& t, bool write, Pc back) const;
 
   static uint8_t new_frame(State& s, Value content);
+  static Value value_in_child(const State& s);
   static unsigned references(const State& s, uint8_t frame);
   static Store store(State& s, Mapping& m, const Value* value, bool checks_protection);
   Value value_of(const State& s, unsigned i) const { return static_cast<Value>(1 + i * 32 + s.threads[i].op); }

@@ -8,6 +8,12 @@ using pager::PageWord;
 
 bool PageModel::evictor_step(State& s, unsigned i, bool fails) const {
   EvictorState& e = s.evictors[i];
+  PageWord w = word_of(s);
+  if (fails && e.pc == EvictorPc::kIdle) {  // freed pages are taken out of turn
+    bool takes = !s.pausing && w.is(PageState::kNear) && w.has(PageWord::kFreed);
+    if (takes) e.pc = EvictorPc::kClaim;
+    return takes;
+  }
   if (fails && !(scenario_.holds_fail && e.pc == EvictorPc::kHold)) return false;
   return e.pc < EvictorPc::kHold ? select_step(s, e) : batch_step(s, e, fails);
 }
@@ -40,9 +46,15 @@ bool PageModel::select_step(State& s, EvictorState& e) const {
       } else {
         set_word(s, w.with_state(PageState::kEvicting));
         e.frames = 1;
-        e.dirty = w.has(PageWord::kDirty);
-        e.pc = e.dirty && !broken(Broken::kHoldAfterUnmap) ? EvictorPc::kHold : EvictorPc::kUnmap;
+        e.dirty = w.has(PageWord::kDirty) && !w.has(PageWord::kFreed);
+        e.pc = w.has(PageWord::kFreed)                       ? EvictorPc::kForget
+               : e.dirty && !broken(Broken::kHoldAfterUnmap) ? EvictorPc::kHold
+                                                             : EvictorPc::kUnmap;
       }
+      return true;
+    case EvictorPc::kForget:
+      set_word(s, w.without(PageWord::kDirty));
+      e.pc = EvictorPc::kUnmap;
       return true;
     case EvictorPc::kReinsert:
       set_word(s, w.with(PageWord::kQueued));
@@ -80,11 +92,14 @@ bool PageModel::batch_step(State& s, EvictorState& e, bool fails) const {
       e.pipe = s.here.frame;
       e.pc = EvictorPc::kWrite;
       return true;
-    case EvictorPc::kRelease:
-      set_word(
-          s, w.with_state(w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched).without(PageWord::kCow));
+    case EvictorPc::kRelease: {
+      PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
+      PageWord kept(w.bits() & (PageWord::kPinMask | PageWord::kQueued));
+      set_word(s, w.has(PageWord::kFreed) ? kept.with_state(PageState::kUnmapped)
+                                          : w.with_state(to).without(PageWord::kCow));
       e.pc = EvictorPc::kGive;
       return true;
+    }
     case EvictorPc::kWrite:
       s.far = e.pipe == kNoFrame ? kForgotten : s.frames[e.pipe];
       e.pipe = kNoFrame;

@@ -26,7 +26,10 @@ INSTANTIATE_TEST_SUITE_P(Scenarios, SoundModel,
                                          Scenario{{"wr", "fr"}, 2, 2}, Scenario{{"w", "rw", "f"}, 1, 2},
                                          Scenario{{"rw", "ffw"}, 1, 2}, Scenario{{"wkr", "fr"}, 1, 2},
                                          Scenario{{"wdw", "f"}, 1, 2}, Scenario{{"wrw", "sr"}, 1, 2},
-                                         Scenario{{"wsw", "f"}, 1, 2}, Scenario{{"ds", "sw"}, 1, 2}));
+                                         Scenario{{"wsw", "f"}, 1, 2}, Scenario{{"ds", "sw"}, 1, 2},
+                                         Scenario{{"wzr", "r"}, 1, 2, true}, Scenario{{"wzwz", "w"}, 1, 1},
+                                         Scenario{{"wrzw", "f"}, 1, 2}, Scenario{{"wz", "rz"}, 2, 2},
+                                         Scenario{{"wzr", "fw"}, 1, 1}, Scenario{{"wz", "dr"}, 1, 2}));
 
 class BrokenModel : public testing::TestWithParam<Scenario> {};
 
@@ -44,7 +47,10 @@ INSTANTIATE_TEST_SUITE_P(Rules, BrokenModel,
                                          Scenario{{"kr"}, 1, 2, false, Broken::kEvictorIgnoresPins},
                                          Scenario{{"wr"}, 1, 2, false, Broken::kHoldAfterUnmap},
                                          Scenario{{"ww", "wsr"}, 1, 2, false, Broken::kSealWithoutProtection},
-                                         Scenario{{"kr", "f"}, 1, 2, false, Broken::kForkProtectsPinned}));
+                                         Scenario{{"kr", "f"}, 1, 2, false, Broken::kForkProtectsPinned},
+                                         Scenario{{"wzr", "f"}, 1, 2, false, Broken::kCommitIgnoresCow},
+                                         Scenario{{"wz", "r"}, 1, 2, false, Broken::kCommitDoesNotInsert},
+                                         Scenario{{"wrwzr", "r"}, 1, 1, false, Broken::kFreedKeepsCopy}));
 
 }  // namespace
 }  // namespace farside::model

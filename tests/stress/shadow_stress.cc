@@ -47,7 +47,7 @@ void arm_faults() {
   inject::arm_failure("uffd_copy", 13);
   inject::arm_failure("vmsplice", 29);
   for (const char* point : {"evict:selected", "evict:held", "evict:unmapped", "fault:claimed", "fault:upgrading",
-                            "fault:mapped", "drop:owned"}) {
+                            "fault:mapped", "drop:owned", "commit:owned"}) {
     inject::arm_pause(point, dawdle, nullptr);
   }
 #endif

@@ -179,12 +179,14 @@ void Worker::discard() {
 
 void Worker::recommit() {
   Range r = any_pages(64);
-  world_.pager.decommit(r.far(), r.bytes);
+  random_.one_in(3) ? world_.pager.decommit(r.far(), r.bytes) : world_.pager.decommit_lazily(r.far(), r.bytes);
   if (world_.pager.is_committed(r.far(), kPageSize))
     world_.fail("a page is committed after decommit", r.far(), r.shadow());
+  if (random_.one_in(4)) os::nanosleep_ns(random_.below(200'000));  // evictors take some of the frames
   Status s = world_.pager.commit(r.far(), r.bytes);
   if (!s.ok()) die("{}", s.text());
   memset(r.shadow(), 0, r.bytes);
+  if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "pages that were committed again");
 }
 
 void Worker::allocate(Block& block) {

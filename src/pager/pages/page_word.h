@@ -36,6 +36,7 @@ class PageWord {
   static constexpr uint64_t kQueued = 1u << 8;      // has an entry in a queue of a policy
   static constexpr uint64_t kSealed = 1u << 9;      // the program removed read permission: must not be near
   static constexpr uint64_t kForeign = kSealed;     // of a kUnmapped page: a file or near memory may be at its address
+  static constexpr uint64_t kFreed = kSealed;       // of a page with a frame: freed by the program, its content is lost
   static constexpr uint64_t kWriteFollows = 1u << 10;  // was fetched for a read and then written, in its last stay
   static constexpr unsigned kPriorityShift = 11;       // 2 bits, set by hints
   static constexpr uint64_t kUpgrading = 1u << 13;     // a thread lifts the write protection, and owns the page
@@ -60,6 +61,8 @@ class PageWord {
   constexpr bool is(PageState s) const { return state() == s; }
   constexpr bool has(uint64_t flags) const { return (bits_ & flags) == flags; }
   constexpr bool is_foreign() const { return is(PageState::kUnmapped) && has(kForeign); }
+  // Belongs to no allocation, although it may be mapped still.
+  constexpr bool is_free() const { return is(PageState::kUnmapped) || (is(PageState::kNear) && has(kFreed)); }
   constexpr uint64_t pins() const { return (bits_ & kPinMask) >> kPinShift; }
   constexpr uint16_t epoch() const { return static_cast<uint16_t>(bits_ >> kEpochShift); }
   constexpr unsigned priority() const { return (bits_ >> kPriorityShift) & 3; }
@@ -89,7 +92,7 @@ class PageWord {
     if (s == PageState::kFar) return has(kStored) && (bits_ & (kDirty | kCow | kUpgrading)) == 0;
     if (s == PageState::kUntouched || s == PageState::kUnmapped)
       return (bits_ & (kDirty | kStored | kCow | kUpgrading)) == 0;
-    if (s == PageState::kNear) return (bits_ & kSealed) == 0;
+    if (s == PageState::kNear) return !has(kFreed) || (has(kDirty) && (bits_ & (kStored | kUpgrading)) == 0);
     return (bits_ & kUpgrading) == 0;
   }
 

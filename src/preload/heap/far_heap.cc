@@ -9,8 +9,8 @@
 #include "base/log.h"
 
 // Read by jemalloc at its first use. One automatic arena (0, near); the far arenas are created explicitly. Freed memory
-// is purged after one second, so that empty pages are not written to the server. No separate arena for huge
-// allocations, and no huge pages.
+// is purged after one second, and at once when near memory has been full: see purge_at_once(). No separate arena for
+// huge allocations, and no huge pages.
 extern "C" __attribute__((visibility("hidden"))) const char* far_je_malloc_conf;
 const char* far_je_malloc_conf =
     "narenas:1,retain:true,dirty_decay_ms:1000,muzzy_decay_ms:0,background_thread:false,oversize_threshold:0,"
@@ -52,6 +52,7 @@ unsigned g_arenas[kMaxArenas];
 unsigned g_arena_count = 0;
 std::atomic<unsigned> g_next_arena{0};
 std::atomic<bool> g_full_reported{false};
+std::atomic<bool> g_purges_at_once{false};
 
 // ---- Extent hooks. jemalloc calls them with its own locks held; they lock only the pager's
 // (docs/internals/locking.md). ----
@@ -94,7 +95,7 @@ bool hook_commit(extent_hooks_t*, void* address, size_t, size_t offset, size_t b
 }
 
 bool hook_decommit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
-  g_pager->decommit(static_cast<std::byte*>(address) + offset, bytes);
+  g_pager->decommit_lazily(static_cast<std::byte*>(address) + offset, bytes);
   return false;
 }
 
@@ -144,6 +145,17 @@ bool bind_thread() {
   bool bound = far_je_mallctl("thread.arena", nullptr, nullptr, &arena, sizeof arena) == 0;
   t_heap = bound ? kBound : kUnbound;
   return true;
+}
+
+void purge_at_once() {
+  if (g_purges_at_once.load(std::memory_order_relaxed) || !g_pager->has_evicted()) return;
+  if (g_purges_at_once.exchange(true)) return;
+  for (unsigned i = 0; i < g_arena_count; i++) {
+    char name[48];
+    snprintf(name, sizeof name, "arena.%u.dirty_decay_ms", g_arenas[i]);
+    ssize_t at_once = 0;
+    far_je_mallctl(name, nullptr, nullptr, &at_once, sizeof at_once);
+  }
 }
 
 bool begin_last_try(size_t bytes) {

@@ -54,6 +54,12 @@ extern __attribute__((tls_model("initial-exec"))) thread_local int t_heap;
 bool bind_thread();
 inline bool allocate_far() { return __builtin_expect(t_heap == kBound, 1) || bind_thread(); }
 
+// Called at large allocations. When near memory was full for the first time, purges what the program has freed, and
+// makes jemalloc purge at once from then on: freed memory would be evicted and fetched again, content that nobody
+// needs. Purged pages keep their frames while these are not needed (Pager::decommit_lazily).
+void purge_at_once();
+inline constexpr size_t kLargeBytes = 16 * 1024;
+
 // For an allocation that failed, as on a full server: returns memory that the program has freed, and that jemalloc
 // keeps for reuse in pieces that may be too small or in another arena, to the memory server. False: the far space could
 // never hold so many bytes. Until end_last_try() a failure of this thread is final: it is reported.

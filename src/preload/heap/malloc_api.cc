@@ -28,6 +28,7 @@ void* traced(void* memory, size_t bytes) {
 // An allocation in far memory; allocate() returns nullptr on failure.
 template <typename Allocate>
 void* far_memory(size_t bytes, Allocate allocate) {
+  if (__builtin_expect(bytes >= kLargeBytes, 0)) purge_at_once();
   void* memory = allocate();
   if (__builtin_expect(!memory, 0) && begin_last_try(bytes)) {
     memory = allocate();
