@@ -43,7 +43,6 @@ FaultOutcome FaultPath::resolve(const Caller& caller, PageIndex page, bool write
           count_repeat(t, page);
           return FaultOutcome::kResolved;
         }
-        if (word.is_free()) return FaultOutcome::kNotMapped;
         if (FaultOutcome outcome; upgrade(t, page, word, &outcome)) return outcome;
         break;
       case PageState::kFetching:

@@ -93,8 +93,9 @@ Status Pager::commit(std::byte* address, size_t bytes) {
   for_each_part(table_, address, bytes, [&](std::byte* at, PageIndex first, uint64_t count) {
     charged = charge(at, count * kPageSize);
     if (!charged.ok()) return false;
-    make_accessible(at, count * kPageSize);
+    make_accessible(at, count * kPageSize);  // commit() fills freed pages with zeros
     ranges_.commit(first, count);
+    make_accessible(at, count * kPageSize);  // guard_page() may have run before a page was committed
     done = at + count * kPageSize;
     return true;
   });

@@ -43,7 +43,7 @@ void RangeOps::commit_one(ThreadSlot& t, PageIndex page) {
     FARSIDE_CHECK(!w.is_foreign());
     if (w.is(PageState::kUnmapped)) {
       if (c_.table[page].try_change(w, w.with_state(PageState::kUntouched))) return;
-    } else if (w.is(PageState::kEvicting) && w.has(PageWord::kFreed)) {
+    } else if (w.has(PageWord::kFreed) && (w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading))) {
       faults_.wait_for_owner(t, page);
     } else if (!w.is_free() || take_back(t, page, w)) {
       return;

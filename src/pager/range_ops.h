@@ -17,7 +17,8 @@ class RangeOps {
   // Any state -> kUnmapped or kUntouched. The content is dropped, in near memory and on the server.
   void drop(PageIndex first, uint64_t count, PageState to);
   // As a drop to kUnmapped, but pages that are near and writable stay so, with their frames, until an evictor needs
-  // these or commit() the pages. Evictors take them first, and write nothing.
+  // these or commit() the pages. Evictors take the last few thousand of them first, and write
+  // none.
   void free(PageIndex first, uint64_t count);
   // Evicts the range, and keeps it from being fetched until unseal(). Used for protections without read access.
   void seal(PageIndex first, uint64_t count);

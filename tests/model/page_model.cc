@@ -128,7 +128,7 @@ bool PageModel::fault_step(State& s, unsigned i, const char** violation) const {
       t.seen = s.word;
       if (is_owned(w)) {
         go(t, Pc::kWait);
-      } else if (w.is(PageState::kUnmapped) || (is_freed(w) && t.write && !w.writable())) {
+      } else if (w.is(PageState::kUnmapped)) {
         go(t, Pc::kLeave);  // an error of the program; here it accesses the page when it is allocated again
       } else if (w.is(PageState::kNear)) {
         go(t, !t.write || w.writable() ? Pc::kLeave : Pc::kUpgrade);
@@ -394,7 +394,7 @@ bool PageModel::free_step(State& s, unsigned i, const char** violation) const {
       go(t, Pc::kGate);
       return true;
     case Pc::kCommit:
-      if (w.is(PageState::kEvicting)) return false;
+      if (w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading)) return false;
       t.seen = s.word;
       t.back = Pc::kCommitOwn;
       go(t, w.is(PageState::kUnmapped) ? Pc::kCommitTry : is_freed(w) ? Pc::kGate : Pc::kCommitted);

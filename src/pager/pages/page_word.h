@@ -92,7 +92,7 @@ class PageWord {
     if (s == PageState::kFar) return has(kStored) && (bits_ & (kDirty | kCow | kUpgrading)) == 0;
     if (s == PageState::kUntouched || s == PageState::kUnmapped)
       return (bits_ & (kDirty | kStored | kCow | kUpgrading)) == 0;
-    if (s == PageState::kNear) return !has(kFreed) || (has(kDirty) && (bits_ & (kStored | kUpgrading)) == 0);
+    if (s == PageState::kNear) return !has(kFreed) || (has(kDirty) && !has(kStored));
     return (bits_ & kUpgrading) == 0;
   }
 

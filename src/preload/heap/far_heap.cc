@@ -148,7 +148,8 @@ bool bind_thread() {
 }
 
 void purge_at_once() {
-  if (g_purges_at_once.load(std::memory_order_relaxed) || !g_pager->has_evicted()) return;
+  bool is_far = g_arena_count > 0;  // the program's libraries allocate before
+  if (!is_far || g_purges_at_once.load(std::memory_order_relaxed) || !g_pager->has_evicted()) return;
   if (g_purges_at_once.exchange(true)) return;
   for (unsigned i = 0; i < g_arena_count; i++) {
     char name[48];
