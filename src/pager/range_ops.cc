@@ -79,7 +79,11 @@ void RangeOps::set_foreign(PageIndex first, uint64_t count, bool foreign) {
 
 bool RangeOps::all_mapped(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
-    if (c_.table[first + i].load().is_free()) return false;
+    PageIndex page = first + static_cast<PageIndex>(i);
+    PageWord w = c_.table[page].load();
+    bool in_doubt = w.is(PageState::kEvicting) && w.has(PageWord::kFreed);  // of a freed page, or of a sealed one
+    if (in_doubt) faults_.wait_for_owner(c_.threads.current(), page);
+    if (c_.table[page].load().is_free()) return false;
   }
   return true;
 }
