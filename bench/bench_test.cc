@@ -218,7 +218,8 @@ TEST_F(PagingSmokeTest, FarMemoryFaultedAndEvicted) {
     if (cell["configuration"] == "native" || cell["workload"] != "random read") continue;
     const json& c = cell["counters"];
     EXPECT_GT(c["major_faults"], 0) << cell;
-    EXPECT_LE(c["major_faults"], c["faults"]) << cell;
+    // A thread that starts may be within a fault, counted already, when the counters are read first.
+    EXPECT_LE(c["major_faults"].get<double>(), c["faults"].get<double>() + cell["threads"].get<double>()) << cell;
     EXPECT_GT(c["evictions"], 0) << cell;
     EXPECT_LE(c["dirty_evictions"], c["evictions"]) << cell;
     EXPECT_LE(c["map_us"].get<double>() + c["fetch_us"].get<double>(), c["fault_us"].get<double>()) << cell;
