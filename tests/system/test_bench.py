@@ -111,9 +111,10 @@ class BenchTest(SystemTest):
         document = self.bench("policies", "--pages", 500, "--accesses", 5000, "--shares", "10,60")
         self.assertEqual(len(document["traces"]), 6)
         for trace in document["traces"]:
-            best = [curve for curve in trace["curves"] if curve["points"]]
-            self.assertEqual(len(best), 13)
-            for curve in best:
+            policies = {curve["policy"] for curve in trace["curves"]}
+            self.assertEqual(len(policies), len(trace["curves"]))
+            self.assertLessEqual({"2q", "lru, hints", "kernel's lists", "S3-FIFO", "exact LRU", "optimum"}, policies)
+            for curve in trace["curves"]:
                 self.assertEqual(len(curve["points"]), 2)
                 self.assertTrue(all(0 <= point["hits"] <= 100 for point in curve["points"]))
 
