@@ -227,25 +227,58 @@ struct CloneRequest {
   uint64_t flags;
   uint64_t stack;    // stack pointer of the child; 0: as the parent's
   uint64_t storage;  // its thread pointer, if the flags set one
+  // Where the kernel writes numbers of the child; 0: nowhere.
+  static constexpr size_t kNumbers = 3;
+  uint64_t numbers[kNumbers];
 };
 
 CloneRequest request_of(const Call& call) {
+  auto arg = [&](int i) { return static_cast<uint64_t>(call.arg[i]); };
   switch (call.number) {
-    case SYS_clone:
-      return {static_cast<uint64_t>(call.arg[0]), static_cast<uint64_t>(call.arg[1]),
-              static_cast<uint64_t>(call.arg[4])};
+    case SYS_clone: {
+      uint64_t flags = arg(0), in_parent = flags & (CLONE_PARENT_SETTID | CLONE_PIDFD) ? arg(2) : 0;
+      return {flags, arg(1), arg(4), {in_parent, flags & CLONE_CHILD_SETTID ? arg(3) : 0, 0}};
+    }
     case SYS_clone3: {
       auto* args = reinterpret_cast<const clone_args*>(call.arg[0]);
-      return {args->flags, args->stack ? args->stack + args->stack_size : 0, args->tls};
+      auto if_set = [&](uint64_t flag, uint64_t address) { return args->flags & flag ? address : 0; };
+      return {args->flags,
+              args->stack ? args->stack + args->stack_size : 0,
+              args->tls,
+              {if_set(CLONE_PIDFD, args->pidfd), if_set(CLONE_PARENT_SETTID, args->parent_tid),
+               if_set(CLONE_CHILD_SETTID, args->child_tid)}};
     }
 #ifdef SYS_vfork
     case SYS_vfork:
-      return {CLONE_VM | CLONE_VFORK, 0, 0};
+      return {CLONE_VM | CLONE_VFORK, 0, 0, {}};
 #endif
     default:
-      return {0, 0, 0};  // SYS_fork
+      return {0, 0, 0, {}};  // SYS_fork
   }
 }
+
+// The places of the numbers that a fork writes, pinned. The kernel writes the child's number in the child before its
+// memory is watched there: if the page were not near, the child would get an empty one. The child has no pins.
+class PinnedNumbers {
+ public:
+  explicit PinnedNumbers(const CloneRequest& request) : request_(request) {
+    for (size_t i = 0; i < CloneRequest::kNumbers; i++) {
+      bool far = guard_pager()->contains(request.numbers[i]);
+      bytes_[i] = far ? guard_pager()->pin(place(i), sizeof(pid_t), true) : 0;
+    }
+  }
+  void unpin() {
+    for (size_t i = 0; i < CloneRequest::kNumbers; i++) {
+      if (bytes_[i] > 0) guard_pager()->unpin(place(i), bytes_[i]);
+    }
+  }
+
+ private:
+  const void* place(size_t i) const { return reinterpret_cast<const void*>(request_.numbers[i]); }
+
+  const CloneRequest& request_;
+  size_t bytes_[CloneRequest::kNumbers] = {};
+};
 
 // Issues the call as a plain fork: the same flags, but memory is not shared and the stack is not set. A vfork child
 // would run unguarded in this process's memory, so it gets a copy. The parent does not wait for the child's exec, so a
@@ -268,12 +301,14 @@ long issue_fork(const Call& call) {
 long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request) {
   SignalsBlocked blocked;
   if (t_guard.handlers.sigsys_deferred) return kNotIssued;  // the child would not get that signal
+  PinnedNumbers numbers(request);
   ForkScope scope;
   g_stack_lock.lock();  // the child must not inherit it held by a thread that it does not have
   long r = issue_fork(call);
   g_stack_lock.unlock();
   if (r != 0) {
     scope.in_parent(r > 0);
+    numbers.unpin();
     return r;
   }
   scope.in_child();

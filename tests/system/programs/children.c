@@ -88,6 +88,26 @@ static void generations(void) {
   CHECK(status_of(child) == 33 && filled(block, BYTES / 2, 1));
 }
 
+// The kernel writes the numbers of the child, in the parent and in the child, to pages that are far.
+static void numbers(void) {
+  for (int round = 0; round < 20; round++) {
+    char* block = far_buffer(2 * PAGE, 7);
+    int *in_parent = (int*)(block + 64), *in_child = (int*)(block + PAGE + 64);
+    int before_in_parent = *in_parent, before_in_child = *in_child;
+    push_far(block, 2 * PAGE);
+    long child = syscall(SYS_clone, CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | SIGCHLD, 0, in_parent, in_child, 0);
+    CHECK(child >= 0);
+    if (child == 0) {
+      int is_mine = *in_child == (int)syscall(SYS_gettid);
+      *in_child = before_in_child;
+      _exit(is_mine && filled(block, 2 * PAGE, 7) ? 11 : 12);
+    }
+    CHECK(*in_parent == child && status_of((pid_t)child) == 11);
+    *in_parent = before_in_parent;
+    CHECK(filled(block, 2 * PAGE, 7));
+  }
+}
+
 static volatile int ends;
 
 static void* write_on(void* argument) {
@@ -332,6 +352,7 @@ int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"both_sides_write", both_sides_write},
                                            {"parent_overwrites_first", parent_overwrites_first},
                                            {"generations", generations},
+                                           {"numbers", numbers},
                                            {"forks_among_threads", forks_among_threads},
                                            {"many_forks", many_forks},
                                            {"fork_in_thread", fork_in_thread},
