@@ -225,11 +225,9 @@ long epoll_pwait_call(const Call& call) {
 
 struct CloneRequest {
   uint64_t flags;
-  uint64_t stack;    // stack pointer of the child; 0: as the parent's
-  uint64_t storage;  // its thread pointer, if the flags set one
-  // Where the kernel writes numbers of the child; 0: nowhere.
-  static constexpr size_t kNumbers = 3;
-  uint64_t numbers[kNumbers];
+  uint64_t stack;       // stack pointer of the child; 0: as the parent's
+  uint64_t storage;     // its thread pointer, if the flags set one
+  uint64_t numbers[3];  // where the kernel writes numbers of the child; 0: nowhere
 };
 
 CloneRequest request_of(const Call& call) {
@@ -257,29 +255,6 @@ CloneRequest request_of(const Call& call) {
   }
 }
 
-// The places of the numbers that a fork writes, pinned. The kernel writes the child's number in the child before its
-// memory is watched there: if the page were not near, the child would get an empty one. The child has no pins.
-class PinnedNumbers {
- public:
-  explicit PinnedNumbers(const CloneRequest& request) : request_(request) {
-    for (size_t i = 0; i < CloneRequest::kNumbers; i++) {
-      bool far = guard_pager()->contains(request.numbers[i]);
-      bytes_[i] = far ? guard_pager()->pin(place(i), sizeof(pid_t), true) : 0;
-    }
-  }
-  void unpin() {
-    for (size_t i = 0; i < CloneRequest::kNumbers; i++) {
-      if (bytes_[i] > 0) guard_pager()->unpin(place(i), bytes_[i]);
-    }
-  }
-
- private:
-  const void* place(size_t i) const { return reinterpret_cast<const void*>(request_.numbers[i]); }
-
-  const CloneRequest& request_;
-  size_t bytes_[CloneRequest::kNumbers] = {};
-};
-
 // Issues the call as a plain fork: the same flags, but memory is not shared and the stack is not set. A vfork child
 // would run unguarded in this process's memory, so it gets a copy. The parent does not wait for the child's exec, so a
 // failure that the child would report through shared memory is lost.
@@ -301,14 +276,16 @@ long issue_fork(const Call& call) {
 long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request) {
   SignalsBlocked blocked;
   if (t_guard.handlers.sigsys_deferred) return kNotIssued;  // the child would not get that signal
-  PinnedNumbers numbers(request);
+  // The kernel writes the child's number in the child before its memory is watched there: if the page were not near,
+  // the child would get an empty one.
+  Pins pins(call.stack_pointer);
+  for (uint64_t number : request.numbers) pins.add(reinterpret_cast<void*>(number), sizeof(pid_t), true);
   ForkScope scope;
   g_stack_lock.lock();  // the child must not inherit it held by a thread that it does not have
   long r = issue_fork(call);
   g_stack_lock.unlock();
   if (r != 0) {
     scope.in_parent(r > 0);
-    numbers.unpin();
     return r;
   }
   scope.in_child();
