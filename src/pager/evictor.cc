@@ -244,10 +244,7 @@ void Evictor::release_clean(Batch& batch) {
   for (size_t i = 0; i < batch.count; i++) {
     if (c_.table[batch.pages[i]].load().has(PageWord::kDirty)) continue;
     PageWord old = c_.table[batch.pages[i]].update([&](PageWord w) {
-      if (w.has(PageWord::kFreed)) {
-        PageWord kept(w.bits() & (PageWord::kPinMask | PageWord::kQueued));
-        return kept.with_state(PageState::kUnmapped);
-      }
+      if (w.has(PageWord::kFreed)) return w.without_content().with_state(PageState::kUnmapped);
       PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
       return w.with_state(to).without(PageWord::kHot | PageWord::kCow).with_epoch(epoch);
     });

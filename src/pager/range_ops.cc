@@ -61,10 +61,8 @@ bool RangeOps::take_back(ThreadSlot& t, PageIndex page, PageWord word) {
   if (!c_.table[page].try_change(word, word.with_state(PageState::kEvicting).with_owner(kKeptFrame))) return false;
   inject::pause("commit:owned");
   memset(c_.table.address_of(page), 0, kPageSize);
-  c_.table[page].update([](PageWord w) {
-    return PageWord(w.bits() & (PageWord::kPinMask | PageWord::kQueued | PageWord::kDirty))
-        .with_state(PageState::kNear);
-  });
+  c_.table[page].update(
+      [](PageWord w) { return w.without_content().with(PageWord::kDirty).with_state(PageState::kNear); });
   c_.policy.insert(t.index, page);  // an evictor may have taken it out of its queue meanwhile
   return true;
 }
@@ -131,8 +129,8 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, Drop d
     bool was_free = held_frame(old) && old.has(PageWord::kFreed);
     PageState to = was_free ? PageState::kUnmapped : drop.to;
     c_.table[page].update([&](PageWord w) {
-      uint64_t kept = PageWord::kPinMask | PageWord::kQueued | (to == PageState::kUnmapped ? 0 : PageWord::kSealed);
-      return PageWord(w.bits() & kept).with_state(to);
+      uint64_t sealed = to == PageState::kUnmapped ? 0 : w.bits() & PageWord::kSealed;
+      return w.without_content().with(sealed).with_state(to);
     });
   }
   if (emptied > 0) c_.budget.depopulate(emptied);
@@ -142,8 +140,7 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, Drop d
 // Releases a freed page with its frame.
 void RangeOps::keep(ThreadSlot& t, PageIndex page) {
   c_.table[page].update([](PageWord w) {
-    PageWord kept(w.bits() & (PageWord::kPinMask | PageWord::kQueued));
-    return kept.with(PageWord::kDirty | PageWord::kFreed).with_state(PageState::kNear);
+    return w.without_content().with(PageWord::kDirty | PageWord::kFreed).with_state(PageState::kNear);
   });
   c_.policy.insert(t.index, page);
   c_.evictors.add_freed(page);
@@ -225,7 +222,7 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   bool stored = dirty || w.has(PageWord::kStored);
   if (near && !stored) c_.budget.depopulate(1);
   c_.table[page].update([&](PageWord now) {
-    PageWord kept(now.bits() & (PageWord::kPinMask | PageWord::kQueued));
+    PageWord kept = now.without_content();
     kept = kept.with(PageWord::kSealed | (stored ? PageWord::kStored : 0));
     kept = kept.with_epoch(c_.frames.epoch());
     return kept.with_state(stored ? PageState::kFar : PageState::kUntouched);

@@ -78,6 +78,8 @@ class PageWord {
   }
   constexpr PageWord with(uint64_t flags) const { return PageWord(bits_ | flags); }
   constexpr PageWord without(uint64_t flags) const { return PageWord(bits_ & ~flags); }
+  // What is left of the word when the content is dropped: what system calls and policies in progress rely on.
+  constexpr PageWord without_content() const { return PageWord(bits_ & (kPinMask | kQueued)); }
   constexpr PageWord with_epoch(uint16_t e) const {
     return PageWord((bits_ & ~kEpochMask) | (static_cast<uint64_t>(e) << kEpochShift));
   }
