@@ -55,8 +55,8 @@ bool bind_thread();
 inline bool allocate_far() { return __builtin_expect(t_heap == kBound, 1) || bind_thread(); }
 
 // Called at large allocations. When near memory was full for the first time, purges what the program has freed, and
-// makes jemalloc purge at once from then on: freed memory would be evicted and fetched again, content that nobody
-// needs. Purged pages keep their frames while these are not needed (Pager::decommit_lazily).
+// makes jemalloc purge at once from then on: otherwise freed memory is evicted and fetched again, although its
+// content is not needed. Purged pages keep their frames while these are not needed (Pager::decommit_lazily).
 void purge_at_once();
 inline constexpr size_t kLargeBytes = 16 * 1024;
 
