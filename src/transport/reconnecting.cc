@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kReconnectSleepNs = 2'000'000;  // of wait(), between attempts to connect
 constexpr uint64_t kCheckNs = 50'000'000;          // wait() checks the timeouts this often
+constexpr unsigned kMaxDamaged = 4;  // connections in sequence that broke by damage, without an intact reply
 constexpr uint64_t kCallerAbsentNs = 500'000'000;  // without a poll: the time does not count
 
 }  // namespace
@@ -139,14 +140,23 @@ int ReconnectingChannel::wait(Token token, uint64_t timeout_ns) {
 void ReconnectingChannel::handle_result(Slot* slot, int result) {
   if (result == 0) return check_timeouts();
   if (result == -ECONNRESET || result == -EINVAL) return drop_connection();
-  if (result == -EBADMSG) return fail(result);
+  if (result == -EBADMSG) return handle_damage();
   pause_ns_ = kFirstPauseNs;
   next_try_ns_ = 0;
   complete(slot, result > 0 ? 0 : result);
 }
 
+// A network damaged a request or a reply, or the server does not follow the protocol: only repetition shows which.
+void ReconnectingChannel::handle_damage() {
+  if (++damaged_ > kMaxDamaged) return fail(-EBADMSG);
+  if (!refusal_logged_->exchange(true))
+    log(LogLevel::kWarning, "a damaged message from {}; requests are repeated", dialer_->endpoint.name);
+  drop_connection();
+}
+
 void ReconnectingChannel::complete(Slot* slot, int result) {
   slot->result = result;
+  if (result == 0) damaged_ = 0;
   completed_ns_ = now_ns();
   in_flight_--;
 }
@@ -176,9 +186,8 @@ void ReconnectingChannel::drop_connection() {
     if (!stream_ || slot.token == 0 || slot.result != kInFlight) continue;
     int r = stream_->poll(slot.stream_token);
     slot.stream_token = 0;
-    if (r == -EBADMSG) return fail(r);
     if (r > 0) complete(&slot, 0);
-    else if (r < 0 && r != -ECONNRESET && r != -EINVAL) complete(&slot, r);
+    else if (r < 0 && r != -ECONNRESET && r != -EINVAL && r != -EBADMSG) complete(&slot, r);
   }
   stream_.reset();
   transferred_ = 0;
@@ -192,7 +201,8 @@ void ReconnectingChannel::reconnect() {
   Status status;
   int fd = connect(&status, std::min({kDialTimeoutNs, retry_.attempt_timeout_ns(), retry_.limit_ns - silence + 1}));
   checked_ns_ = now_ns();  // the time of connecting counts
-  if (fd < 0 && !is_transient(fd)) {
+  bool damaged = fd == -EBADMSG && ++damaged_ <= kMaxDamaged;
+  if (fd < 0 && !is_transient(fd) && !damaged) {
     // A refused connection needs no log line: the caller reports that the server is lost.
     if (fd != -ECONNREFUSED && !refusal_logged_->exchange(true)) log(LogLevel::kWarning, "{}", status.text());
     return fail(-ECONNRESET);

@@ -1,7 +1,8 @@
 // A channel over TCP that survives broken connections. When a connection breaks, or transfers nothing for
 // RetryPolicy::attempt_timeout_ns, it is replaced by a new one, and the requests without a reply are sent again; the
 // caller sees only a longer delay. The channel fails when no request completed for RetryPolicy::limit_ns, and at once
-// when the server reports that the region does not exist any more or the connection is refused.
+// when the server reports that the region does not exist any more or the connection is refused. A damaged message
+// breaks its connection, too; several in sequence are a violation of the protocol, and the channel fails with -EBADMSG.
 //
 // Why no request is lost or executed out of order: reads, writes of the same bytes and discards may be executed twice,
 // provided that no newer write of the same bytes is executed in between.
@@ -68,6 +69,7 @@ class ReconnectingChannel final : public Channel {
   int submit(Slot* slot, Token* token);
   int send(Slot* slot);
   void handle_result(Slot* slot, int result);
+  void handle_damage();
   uint64_t update_clock();
   void check_timeouts();
   void drop_connection();
@@ -87,6 +89,7 @@ class ReconnectingChannel final : public Channel {
   bool gathers_ = false;
   uint64_t sequence_ = 0;
   unsigned in_flight_ = 0;  // requests without a result
+  unsigned damaged_ = 0;    // connections that broke by a damaged message, since the last intact reply
 
   // Times of now_ns(). The first two are moved forward by pauses in which the caller did not poll.
   uint64_t completed_ns_ = 0;    // last completion, or first submission after an idle time

@@ -58,6 +58,30 @@ TEST_F(Network, BrokenConnectionsAreReplacedWithoutLoss) {
   }
 }
 
+// A changed bit in a request or a reply costs its connection, and nothing else.
+TEST_F(Network, DamagedMessagesAreRepeated) {
+  auto store = connect_with(10, proxy_.address());
+  auto channel = open(store.get());
+  for (int round = 0; round < 40; round++) {
+    Bytes data = pattern(50'000, static_cast<uint64_t>(round));
+    if (round % 2 == 0) proxy_.damage = 1;
+    ASSERT_EQ(write(channel.get(), 0, data), 0) << round;
+    if (round % 3 == 0) proxy_.damage = 1;
+    ASSERT_EQ(read(channel.get(), 0, data.size()), data) << round;
+  }
+  EXPECT_EQ(proxy_.damage, 0);
+}
+
+TEST_F(Network, ANetworkThatDamagesEverythingEndsTheChannel) {
+  auto store = connect_with(10, proxy_.address());
+  auto channel = open(store.get());
+  ASSERT_EQ(write(channel.get(), 0, Bytes(100, 1)), 0);
+  proxy_.damage = 1000;
+  Bytes back(100);
+  EXPECT_LT(read(channel.get(), 0, &back), 0);
+  proxy_.damage = 0;
+}
+
 TEST_F(Network, DataFromAPipeIsKeptUntilAcknowledged) {
   auto store = connect_with(10, proxy_.address());
   auto channel = open(store.get());

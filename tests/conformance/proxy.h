@@ -1,5 +1,5 @@
-// A proxy between a client and a server that simulates network failures for tests: it resets connections and stalls
-// transfers. cut() and `stalled` may be used while connections are open.
+// A proxy between a client and a server that simulates network failures for tests: it resets connections, stalls
+// transfers, and damages data. cut(), `stalled` and `damage` may be used while connections are open.
 #pragma once
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -58,6 +58,7 @@ class Proxy {
   }
 
   std::atomic<bool> stalled{false};  // no data is forwarded, that of new connections included
+  std::atomic<int> damage{0};        // blocks of data, in either direction, in each of which one bit is changed
 
  private:
   static sockaddr_in loopback(uint16_t port) { return {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}, {}}; }
@@ -83,6 +84,7 @@ class Proxy {
     for (;;) {
       ssize_t n = recv(from, bytes.data(), bytes.size(), 0);
       while (stalled) os::nanosleep_ns(1'000'000);
+      if (n > 0 && damage > 0 && damage-- > 0) bytes[static_cast<size_t>(n) / 2] ^= 8;
       if (n <= 0 || send(to, bytes.data(), static_cast<size_t>(n), MSG_NOSIGNAL) != n) break;
     }
     shutdown(to, SHUT_WR);
