@@ -186,7 +186,8 @@ int serve(const ServeArguments& arguments) {
   if (!server.ok()) return fail(server.status());
   std::unique_ptr<MetricsEndpoint> metrics;
   if (!arguments.metrics.empty()) {
-    auto endpoint = MetricsEndpoint::start(arguments.metrics, [&server] { return (*server)->prometheus_text(); });
+    auto endpoint = MetricsEndpoint::start(arguments.metrics, {[&server] { return (*server)->prometheus_text(); },
+                                                               [&server] { return (*server)->ready(); }});
     if (!endpoint.ok()) return fail(endpoint.status());
     metrics = std::move(*endpoint);
   }

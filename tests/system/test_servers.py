@@ -1,4 +1,5 @@
 """Memory servers: reachable, unreachable, full, killed while programs use them."""
+import http.client
 import os
 import select
 import signal
@@ -32,6 +33,12 @@ def read_until(stream, word, seconds):
             raise AssertionError(f"waited for {word!r}, got {got!r}")
         got += block
     return got
+
+
+def http_status(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path)
+    return connection.getresponse().status
 
 
 def greet(listener):
@@ -192,6 +199,31 @@ class ServerTest(Servers):
         for program in programs:
             output, errors = program.communicate(timeout=60)
             self.assertEqual((program.returncode, output), (0, b"ready\ndone\n"), errors)
+
+    def test_few_descriptors(self):
+        """A server with 64 descriptors refuses new programs, with a message, before it fails the old ones."""
+        place = f"127.0.0.1:{free_port()}"
+        server = self.start(["sh", "-c", f"ulimit -n 64; exec {FARSIDE} serve --memory 512M --listen {place} "
+                                         f"--token-file {self.token_file} --metrics 127.0.0.1:{(port := free_port())}"])
+        read_until(server.stderr, b"lending", START_SECONDS)
+        silent = [socket.create_connection(place.split(":")) for _ in range(50)]
+        self.assertEqual(http_status(port, "/readyz"), 200)
+        address, programs, refused = f"tcp://{place}", [], None
+        while refused is None and len(programs) < 20:
+            program = self.start(self.client(SMALL[0], address, STEADY, 48, 8))
+            ready, _, _ = select.select([program.stdout, program.stderr], [], [], 60)
+            if program.stderr in ready:
+                refused = program.communicate(timeout=60)[1]
+            else:
+                programs.append(program)
+        self.assertIn(b"no file descriptors left", refused)
+        self.assertEqual(http_status(port, "/readyz"), 503)
+        self.assertGreater(len(programs), 2)
+        for program in programs:
+            output, errors = program.communicate(timeout=120)
+            self.assertEqual((program.returncode, output), (0, b"ready\ndone\n"), tail(errors))
+        for connection in silent:
+            connection.close()
 
     @variations(SMALL)
     def test_quota(self, variation):
