@@ -26,6 +26,11 @@ unsigned descriptor_limit() {
   return static_cast<unsigned>(std::min<rlim_t>(limit.rlim_cur, INT32_MAX));
 }
 
+// Clients on this machine are not limited as a source: they may be many users, or come through a tunnel.
+bool is_remote(const std::string& source) {
+  return source != "unix" && source != "::" && !source.starts_with("127.");  // the network of ::1 is ::
+}
+
 std::string text_of_address(int family, const void* bytes) {
   char text[INET6_ADDRSTRLEN] = {};
   inet_ntop(family, bytes, text, sizeof text);
@@ -48,10 +53,9 @@ Admission::Refusal Admission::enter(int fd, const std::string& source) {
   Refusal refusal = Refusal::kNone;
   std::lock_guard hold(mutex_);
   unsigned& of_source = by_source_[source];
-  bool is_remote = source != "unix";
   if (static_cast<unsigned>(fd) >= descriptors_ / 8 * 7) refusal = Refusal::kDescriptors;
   else if (connections_ >= max_connections_) refusal = Refusal::kTotal;
-  else if (is_remote && of_source >= max_connections_ / 2) refusal = Refusal::kSource;
+  else if (is_remote(source) && of_source >= max_connections_ / 2) refusal = Refusal::kSource;
   of_source++;
   connections_++;
   if (refusal == Refusal::kNone) accepted_++;
@@ -66,10 +70,13 @@ void Admission::leave(const std::string& source) {
   if (--entry->second == 0) by_source_.erase(entry);
 }
 
-bool Admission::admit_region(int fd) {
-  bool admitted = leaves_room(fd);
-  if (!admitted) refused_[static_cast<unsigned>(Refusal::kDescriptors)]++;
-  return admitted;
+Admission::Refusal Admission::enter_region(int fd, const std::string& source) {
+  std::lock_guard hold(mutex_);
+  Refusal refusal = Refusal::kNone;
+  if (!leaves_room(fd)) refusal = Refusal::kDescriptors;
+  else if (is_remote(source) && by_source_[source] > max_connections_ / 8 * 3) refusal = Refusal::kSource;
+  if (refusal != Refusal::kNone) refused_[static_cast<unsigned>(refusal)]++;
+  return refusal;
 }
 
 bool Admission::has_room_for_regions() const {

@@ -31,8 +31,8 @@ class Admission {
   Refusal enter(int fd, const std::string& source);
   void leave(const std::string& source);
 
-  // False, and counted, where a connection must not create a region, since descriptors are few.
-  bool admit_region(int fd);
+  // Whether a connection that was counted may create a region.
+  Refusal enter_region(int fd, const std::string& source);
   bool has_room_for_regions() const;
   // Of connections without a greeting, for one worker.
   unsigned max_pending() const;

@@ -27,8 +27,8 @@ class DescriptorLimit {
 TEST(AdmissionTest, NewRegionsAreRefusedBeforeConnections) {
   DescriptorLimit limit(64);
   Admission admission;
-  EXPECT_TRUE(admission.admit_region(47));
-  EXPECT_FALSE(admission.admit_region(48));
+  EXPECT_EQ(admission.enter_region(47, "unix"), Admission::Refusal::kNone);
+  EXPECT_EQ(admission.enter_region(48, "unix"), Admission::Refusal::kDescriptors);
   EXPECT_TRUE(admission.has_room_for_regions());
   EXPECT_EQ(admission.enter(55, "unix"), Admission::Refusal::kNone);
   EXPECT_EQ(admission.enter(56, "unix"), Admission::Refusal::kDescriptors);
@@ -39,9 +39,12 @@ TEST(AdmissionTest, NewRegionsAreRefusedBeforeConnections) {
 TEST(AdmissionTest, OneSourceTakesNoMoreThanHalf) {
   DescriptorLimit limit(64);
   Admission admission;
-  for (int i = 0; i < 28; i++) EXPECT_EQ(admission.enter(10, "10.0.0.1"), Admission::Refusal::kNone);
+  for (int i = 0; i < 21; i++) EXPECT_EQ(admission.enter(10, "10.0.0.1"), Admission::Refusal::kNone);
+  EXPECT_EQ(admission.enter_region(10, "10.0.0.1"), Admission::Refusal::kNone);
+  for (int i = 0; i < 7; i++) EXPECT_EQ(admission.enter(10, "10.0.0.1"), Admission::Refusal::kNone);
+  EXPECT_EQ(admission.enter_region(10, "10.0.0.1"), Admission::Refusal::kSource);
   EXPECT_EQ(admission.enter(10, "10.0.0.1"), Admission::Refusal::kSource);
-  for (int i = 0; i < 27; i++) EXPECT_EQ(admission.enter(10, "10.0.0.2"), Admission::Refusal::kNone);
+  for (int i = 0; i < 27; i++) EXPECT_EQ(admission.enter(10, "127.0.0.1"), Admission::Refusal::kNone);
   EXPECT_EQ(admission.enter(10, "10.0.0.3"), Admission::Refusal::kTotal);
   for (int i = 0; i < 2; i++) admission.leave("10.0.0.1");
   EXPECT_EQ(admission.enter(10, "10.0.0.1"), Admission::Refusal::kNone);

@@ -199,8 +199,8 @@ bool Session::replace_older(const wire::HelloRequest& hello) {
 Result<Region*> Session::region_for(const wire::HelloRequest& hello) {
   switch (hello.mode) {
     case wire::HelloMode::kCreate:
-      if (!shared_->admission.admit_region(fd_))
-        return Status::error(EAGAIN, "{}", text_of(Admission::Refusal::kDescriptors));
+      if (auto refusal = shared_->admission.enter_region(fd_, source_); refusal != Admission::Refusal::kNone)
+        return Status::error(EAGAIN, "{}", text_of(refusal));
       return shared_->pool.create(hello.region_bytes);
     case wire::HelloMode::kAttach:
       return shared_->pool.attach(hello.region, hello.secret);

@@ -38,7 +38,8 @@ def read_until(stream, word, seconds):
 def http_status(port, path):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
     connection.request("GET", path)
-    return connection.getresponse().status
+    with connection.getresponse() as response:
+        return response.status
 
 
 def greet(listener):
@@ -203,14 +204,14 @@ class ServerTest(Servers):
     def test_few_descriptors(self):
         """A server with 64 descriptors refuses new programs, with a message, before it fails the old ones."""
         place = f"127.0.0.1:{free_port()}"
-        server = self.start(["sh", "-c", f"ulimit -n 64; exec {FARSIDE} serve --memory 512M --listen {place} "
+        server = self.start(["sh", "-c", f"ulimit -n 64; exec {FARSIDE} serve --memory 2G --listen {place} "
                                          f"--token-file {self.token_file} --metrics 127.0.0.1:{(port := free_port())}"])
         read_until(server.stderr, b"lending", START_SECONDS)
         silent = [socket.create_connection(place.split(":")) for _ in range(50)]
         self.assertEqual(http_status(port, "/readyz"), 200)
         address, programs, refused = f"tcp://{place}", [], None
         while refused is None and len(programs) < 20:
-            program = self.start(self.client(SMALL[0], address, STEADY, 48, 8))
+            program = self.start(self.client(SMALL[0], address, STEADY, 16, 30))
             ready, _, _ = select.select([program.stdout, program.stderr], [], [], 60)
             if program.stderr in ready:
                 refused = program.communicate(timeout=60)[1]
