@@ -76,6 +76,8 @@ std::string http_reply(std::string_view request, const MetricsPages& pages) {
   return ready.ok() ? reply("200 OK", "ok\n") : reply("503 Service Unavailable", fmt::format("{}\n", ready.text()));
 }
 
+bool HostPort::is_everywhere() const { return host.empty() || host == "0.0.0.0" || host == "::"; }
+
 bool HostPort::is_loopback() const { return host.starts_with("127.") || host == "::1" || host == "localhost"; }
 
 Result<HostPort> parse_host_port(const std::string& address) {
@@ -83,7 +85,8 @@ Result<HostPort> parse_host_port(const std::string& address) {
   bool has_host = colon != address.npos && colon > 0;
   std::string port = has_host ? address.substr(colon + 1) : "";
   if (!is_port(port))
-    return Status::error(EINVAL, "'{}' is not an address; write HOST:PORT, as in 127.0.0.1:9170", address);
+    return Status::error(
+        EINVAL, "'{}' is not an address; write HOST:PORT, as in 127.0.0.1:9170, with a port up to 65535", address);
   std::string host = address.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   return HostPort{host, port};

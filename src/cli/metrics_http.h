@@ -59,6 +59,7 @@ struct HostPort {
   std::string host;
   std::string port;
   bool is_loopback() const;
+  bool is_everywhere() const;  // any address of this machine
 };
 Result<HostPort> parse_host_port(const std::string& address);
 
