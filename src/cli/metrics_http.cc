@@ -9,13 +9,18 @@
 
 #include <charconv>
 #include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
 
 namespace farside::cli {
 namespace {
 
-constexpr int kMaxPieces = 8;  // of a request: bounds the time that a slow client takes
+constexpr size_t kMaxConnections = 32;  // for a further one, the oldest is closed
+constexpr size_t kMaxRequestBytes = 8192;
+constexpr uint64_t kTimeoutNs = 5'000'000'000;  // of a connection
 constexpr int kPollMs = 200;
-constexpr time_t kTimeoutSeconds = 2;  // of each send and receive
 
 bool is_port(std::string_view text) {
   unsigned number = 0;
@@ -53,25 +58,6 @@ uint16_t port_of(int listener) {
                                              : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
-std::string read_request(int fd) {
-  std::string request;
-  char piece[1024];
-  for (int pieces = 0; pieces < kMaxPieces && request.find("\r\n\r\n") == request.npos; pieces++) {
-    ssize_t n = recv(fd, piece, sizeof piece, 0);
-    if (n <= 0) break;
-    request.append(piece, static_cast<size_t>(n));
-  }
-  return request;
-}
-
-void send_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    ssize_t n = send(fd, text.data(), text.size(), MSG_NOSIGNAL);
-    if (n <= 0) return;
-    text.remove_prefix(static_cast<size_t>(n));
-  }
-}
-
 std::string reply(std::string_view status, std::string_view body) {
   return fmt::format(
       "HTTP/1.1 {}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
@@ -80,12 +66,17 @@ std::string reply(std::string_view status, std::string_view body) {
 
 }  // namespace
 
-std::string http_reply(std::string_view request, const std::function<std::string()>& text) {
+std::string http_reply(std::string_view request, const MetricsPages& pages) {
   if (!request.starts_with("GET ")) return reply("405 Method Not Allowed", "only GET is supported\n");
   std::string_view target = request.substr(4, request.find_first_of(" ?\r\n", 4) - 4);
-  if (target == "/metrics" || target == "/") return reply("200 OK", text());
-  return reply("404 Not Found", "the metrics are at /metrics\n");
+  if (target == "/metrics" || target == "/") return reply("200 OK", pages.metrics());
+  if (target == "/healthz") return reply("200 OK", "ok\n");
+  if (target != "/readyz") return reply("404 Not Found", "known are /metrics, /healthz and /readyz\n");
+  Status ready = pages.ready();
+  return ready.ok() ? reply("200 OK", "ok\n") : reply("503 Service Unavailable", fmt::format("{}\n", ready.text()));
 }
+
+bool HostPort::is_everywhere() const { return host.empty() || host == "0.0.0.0" || host == "::"; }
 
 bool HostPort::is_loopback() const { return host.starts_with("127.") || host == "::1" || host == "localhost"; }
 
@@ -94,44 +85,78 @@ Result<HostPort> parse_host_port(const std::string& address) {
   bool has_host = colon != address.npos && colon > 0;
   std::string port = has_host ? address.substr(colon + 1) : "";
   if (!is_port(port))
-    return Status::error(EINVAL, "'{}' is not an address; write HOST:PORT, as in 127.0.0.1:9170", address);
+    return Status::error(
+        EINVAL, "'{}' is not an address; write HOST:PORT, as in 127.0.0.1:9170, with a port up to 65535", address);
   std::string host = address.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   return HostPort{host, port};
 }
 
-Result<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::start(const std::string& address,
-                                                                std::function<std::string()> text) {
+Result<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::start(const std::string& address, MetricsPages pages) {
   Result<int> listener = open_listener(address);
   if (!listener.ok()) return listener.status();
-  return std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint(*listener, port_of(*listener), std::move(text)));
+  return std::unique_ptr<MetricsEndpoint>(new MetricsEndpoint(*listener, port_of(*listener), std::move(pages)));
 }
 
-MetricsEndpoint::MetricsEndpoint(int listener, uint16_t port, std::function<std::string()> text)
-    : listener_(listener), port_(port), text_(std::move(text)), thread_([this] { serve(); }) {}
+MetricsEndpoint::MetricsEndpoint(int listener, uint16_t port, MetricsPages pages)
+    : listener_(listener), port_(port), pages_(std::move(pages)), thread_([this] { serve(); }) {}
 
 MetricsEndpoint::~MetricsEndpoint() {
   stopping_ = true;
   thread_.join();
+  for (const Connection& c : connections_) close(c.fd);
   close(listener_);
 }
 
 void MetricsEndpoint::serve() {
+  std::vector<pollfd> waited;
   while (!stopping_) {
-    pollfd ready = {listener_, POLLIN, 0};
-    if (poll(&ready, 1, kPollMs) <= 0) continue;
-    int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (fd < 0) continue;
-    answer(fd);
-    close(fd);
+    waited.assign(1, {listener_, POLLIN, 0});
+    for (const Connection& c : connections_)
+      waited.push_back({c.fd, static_cast<short>(c.reply.empty() ? POLLIN : POLLOUT), 0});
+    poll(waited.data(), waited.size(), kPollMs);
+    uint64_t now = now_ns();
+    size_t i = 1;
+    for (Connection& c : connections_) {
+      if (waited[i++].revents != 0) advance(&c);
+      if (c.over || now >= c.until_ns) close(std::exchange(c.fd, -1));
+    }
+    connections_.remove_if([](const Connection& c) { return c.fd < 0; });
+    if (waited[0].revents != 0) accept_one();
   }
 }
 
-void MetricsEndpoint::answer(int fd) const {
-  timeval timeout = {kTimeoutSeconds, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-  send_all(fd, http_reply(read_request(fd), text_));
+void MetricsEndpoint::accept_one() {
+  int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  if (connections_.size() == kMaxConnections) {
+    close(connections_.front().fd);
+    connections_.pop_front();
+  }
+  connections_.push_back({fd, now_ns() + kTimeoutNs, "", ""});
+}
+
+void MetricsEndpoint::advance(Connection* connection) {
+  if (connection->reply.empty()) receive(connection);
+  if (!connection->reply.empty()) send(connection);
+}
+
+void MetricsEndpoint::receive(Connection* connection) {
+  char piece[1024];
+  ssize_t n = recv(connection->fd, piece, sizeof piece, 0);
+  if (n < 0 && errno == EAGAIN) return;
+  std::string& request = connection->request;
+  if (n > 0) request.append(piece, static_cast<size_t>(n));
+  bool complete = n <= 0 || request.find("\r\n\r\n") != request.npos || request.size() > kMaxRequestBytes;
+  if (complete) connection->reply = http_reply(request, pages_);
+}
+
+void MetricsEndpoint::send(Connection* connection) {
+  std::string& reply = connection->reply;
+  ssize_t n = ::send(connection->fd, reply.data(), reply.size(), MSG_NOSIGNAL);
+  if (n < 0 && errno == EAGAIN) return;
+  connection->over = n < 0 || static_cast<size_t>(n) == reply.size();
+  if (!connection->over) reply.erase(0, static_cast<size_t>(n));
 }
 
 }  // namespace farside::cli

@@ -1,12 +1,15 @@
 #include "cli/run_settings.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
+#include "base/log.h"
 #include "base/size.h"
 #include "report/machine.h"
 
@@ -45,6 +48,8 @@ Result<uint64_t> far_memory_size() {
 Status settle_token(Options* options) {
   std::string file = variable_text("FARSIDE_TOKEN_FILE");
   if (file.empty()) return {};
+  // A program of the run that calls farside itself may do so in another directory.
+  setenv("FARSIDE_TOKEN_FILE", std::filesystem::absolute(file).c_str(), 1);
   Result<std::string> token = read_token_file(file);
   if (!token.ok()) return token.status();
   return set_option(options, "FARSIDE_TOKEN", *token);
@@ -97,6 +102,10 @@ Result<std::string> read_token_file(const std::string& path) {
   std::ifstream file(path);
   std::string token;
   if (!file) return Status::error(ENOENT, "cannot read the token file {}: {}", path, strerror(errno));
+  struct stat info = {};
+  bool is_public = stat(path.c_str(), &info) == 0 && (info.st_mode & S_IROTH);
+  if (is_public)
+    log(LogLevel::kWarning, "every user of this machine can read the token file {0}; run chmod 600 {0}", path);
   std::getline(file, token);
   if (!token.empty()) return token;
   return Status::error(EINVAL, "the token file {} has an empty first line; write the server's secret there", path);

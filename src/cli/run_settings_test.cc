@@ -1,9 +1,11 @@
 #include "cli/run_settings.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "base/bits.h"
@@ -93,9 +95,27 @@ TEST_F(RunSettingsTest, TokenComesFromTheFilesFirstLine) {
   close(mkstemp(path));
   EXPECT_NE(refusal({"--token-file", path}).find("empty first line"), std::string::npos);
   std::ofstream(path) << "secret\nmore\n";
+  ::testing::internal::CaptureStderr();
   EXPECT_STREQ(settle(parse({"--token-file", path}))->options.token, "secret");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  chmod(path, 0644);
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(settle(parse({"--token-file", path})).ok());
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("run chmod 600"), std::string::npos);
   unlink(path);
   EXPECT_NE(refusal({"--token-file", path}).find("cannot read the token file"), std::string::npos);
+}
+
+// A program of the run may call farside in another directory.
+TEST_F(RunSettingsTest, ThePathOfTheTokenFileIsMadeAbsolute) {
+  std::string folder = std::filesystem::temp_directory_path(), name = "farside-token-" + std::to_string(getpid());
+  std::ofstream(folder + "/" + name) << "secret";
+  std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  EXPECT_TRUE(settle(parse({"--token-file", name.c_str()})).ok());
+  std::filesystem::current_path(before);
+  EXPECT_STREQ(getenv("FARSIDE_TOKEN_FILE"), (folder + "/" + name).c_str());
+  unlink((folder + "/" + name).c_str());
 }
 
 TEST_F(RunSettingsTest, StatisticsHaveOneForm) {

@@ -108,8 +108,13 @@ std::string status_text(const server::ServerStats& stats) {
                      stats.refused_requests + stats.refused_tokens + stats.bad_frames);
 }
 
-std::string places(const ServeArguments& arguments) {
-  std::string text = arguments.listen.empty() ? "" : "tcp://" + arguments.listen;
+// The TCP address with the port that was taken where 0 was given.
+std::string tcp_place(const ServeArguments& arguments, const server::Server& server) {
+  return arguments.listen.substr(0, arguments.listen.rfind(':') + 1) + std::to_string(server.tcp_port());
+}
+
+std::string places(const ServeArguments& arguments, const server::Server& server) {
+  std::string text = arguments.listen.empty() ? "" : "tcp://" + tcp_place(arguments, server);
   if (arguments.unix_path.empty()) return text;
   return text + (text.empty() ? "" : " and ") + "shm://" + arguments.unix_path;
 }
@@ -121,15 +126,13 @@ Result<std::string> address_in_pool(const ServeArguments& arguments, const serve
   if (address.empty()) {
     Result<HostPort> listen = parse_host_port(arguments.listen);
     if (!listen.ok()) return listen.status();
-    bool everywhere = listen->host.empty() || listen->host == "0.0.0.0" || listen->host == "::";
-    if (everywhere) {
+    if (listen->is_everywhere()) {
       return Status::error(EINVAL,
                            "clients cannot connect to {}; name the address of this server with --address "
                            "tcp://HOST:PORT",
                            arguments.listen);
     }
-    address =
-        "tcp://" + arguments.listen.substr(0, arguments.listen.rfind(':') + 1) + std::to_string(server.tcp_port());
+    address = "tcp://" + tcp_place(arguments, server);
   }
   if (address.size() < wire::kAddressBytes) return address;
   return Status::error(EINVAL, "the address {} is longer than {} bytes", address, wire::kAddressBytes - 1);
@@ -177,6 +180,19 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+Result<std::unique_ptr<MetricsEndpoint>> serve_metrics(const std::string& address, const server::Server& server) {
+  auto endpoint = MetricsEndpoint::start(
+      address, {[&server] { return server.prometheus_text(); }, [&server] { return server.ready(); }});
+  if (!endpoint.ok()) return endpoint;
+  std::string host = address.substr(0, address.rfind(':'));
+  if (parse_host_port(address)->is_everywhere()) {
+    log(LogLevel::kWarning,
+        "--metrics {}: everyone who can reach this machine can read the metrics; bind it to one address", address);
+  }
+  fmt::print(stderr, "farside: metrics at http://{}:{}/metrics\n", host, (*endpoint)->port());
+  return endpoint;
+}
+
 int serve(const ServeArguments& arguments) {
   raise_descriptor_limit();
   Result<server::ServerConfig> config = make_config(arguments);
@@ -186,7 +202,7 @@ int serve(const ServeArguments& arguments) {
   if (!server.ok()) return fail(server.status());
   std::unique_ptr<MetricsEndpoint> metrics;
   if (!arguments.metrics.empty()) {
-    auto endpoint = MetricsEndpoint::start(arguments.metrics, [&server] { return (*server)->prometheus_text(); });
+    auto endpoint = serve_metrics(arguments.metrics, **server);
     if (!endpoint.ok()) return fail(endpoint.status());
     metrics = std::move(*endpoint);
   }
@@ -197,9 +213,9 @@ int serve(const ServeArguments& arguments) {
     reporter = std::move(*joined);
   }
   if (config->memory > 0)
-    fmt::print(stderr, "farside: lending {} at {}\n", format_size(config->memory), places(arguments));
+    fmt::print(stderr, "farside: lending {} at {}\n", format_size(config->memory), places(arguments, **server));
   if (config->controller)
-    fmt::print(stderr, "farside: serving a pool's list of servers at pool://{}\n", arguments.listen);
+    fmt::print(stderr, "farside: serving a pool's list of servers at pool://{}\n", tcp_place(arguments, **server));
   serve_until_signal(**server, hold);
   if (reporter) {
     reporter->leave();

@@ -18,6 +18,11 @@ std::string given_command(const CLI::App& app) {
   return name;
 }
 
+bool is_number_from(const std::string& text, bool zero_too) {
+  double number = 0;
+  return CLI::detail::lexical_cast(text, number) && (number > 0 || (zero_too && number == 0));
+}
+
 int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -59,12 +64,18 @@ Option& Option::separator(char between_values) {
 }
 
 Option& Option::positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check(CLI::Validator(
+      [](const std::string& text) {
+        return is_number_from(text, false) ? "" : "'" + text + "' is not a number above 0";
+      },
+      "POSITIVE"));
   return *this;
 }
 
 Option& Option::non_negative() {
-  option_->check(CLI::NonNegativeNumber);
+  option_->check(CLI::Validator(
+      [](const std::string& text) { return is_number_from(text, true) ? "" : "'" + text + "' is not a number from 0"; },
+      "NONNEGATIVE"));
   return *this;
 }
 

@@ -1,7 +1,10 @@
 #include "launch/embedded_server.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -10,12 +13,53 @@
 #include "base/os.h"
 
 namespace farside {
+namespace {
+
+constexpr char kPrefix[] = "farside-run-";
+constexpr mode_t kMode = 0711;
+constexpr char kLock[] = "lock";
+
+// The file has its name only after it is locked, so a lock that can be taken belongs to a process that has ended.
+int make_lock(const std::string& directory) {
+  std::string name = fmt::format("{}/{}", directory, kLock), unlocked = name + ".new";
+  int fd = open(unlocked.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return -1;
+  if (flock(fd, LOCK_EX | LOCK_NB) == 0 && rename(unlocked.c_str(), name.c_str()) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+// Of this user, made by create(), and not in use.
+bool is_abandoned(const char* path) {
+  int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (directory < 0) return false;
+  struct stat info = {};
+  bool own = fstat(directory, &info) == 0 && info.st_uid == geteuid() && (info.st_mode & 0777) == kMode;
+  int lock = own ? openat(directory, kLock, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
+  bool abandoned = lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0;
+  for (int fd : {lock, directory}) {
+    if (fd >= 0) close(fd);
+  }
+  return abandoned;
+}
+
+void remove_abandoned(const std::string& parent) {
+  std::error_code error, ignored;
+  for (std::filesystem::directory_iterator at(parent, error), end; !error && at != end; at.increment(error)) {
+    bool candidate = at->path().filename().string().starts_with(kPrefix);
+    if (candidate && is_abandoned(at->path().c_str())) std::filesystem::remove_all(at->path(), ignored);
+  }
+}
+
+}  // namespace
 
 Result<std::unique_ptr<PrivateDirectory>> PrivateDirectory::create() {
-  const char* parent = getenv("TMPDIR");
-  std::string name = fmt::format("{}/farside-XXXXXX", parent && *parent ? parent : "/tmp");
-  if (mkdtemp(name.data()) && chmod(name.c_str(), 0711) == 0)
-    return std::unique_ptr<PrivateDirectory>(new PrivateDirectory(name));
+  const char* variable = getenv("TMPDIR");
+  std::string parent = variable && *variable ? variable : "/tmp";
+  remove_abandoned(parent);
+  std::string name = fmt::format("{}/{}XXXXXX", parent, kPrefix);
+  int lock = mkdtemp(name.data()) && chmod(name.c_str(), kMode) == 0 ? make_lock(name) : -1;
+  if (lock >= 0) return std::unique_ptr<PrivateDirectory>(new PrivateDirectory(name, lock));
   return Status::error(errno, "cannot create the directory {}: {}; set TMPDIR to a writable directory", name,
                        strerror(errno));
 }
@@ -23,6 +67,7 @@ Result<std::unique_ptr<PrivateDirectory>> PrivateDirectory::create() {
 PrivateDirectory::~PrivateDirectory() {
   std::error_code ignored;
   std::filesystem::remove_all(path_, ignored);
+  close(lock_);
 }
 
 std::string PrivateDirectory::secret_file(const char* name) const {

@@ -9,7 +9,8 @@
 namespace farside {
 
 // A directory under $TMPDIR or /tmp that only this user can list. Others reach a file whose name they know, such as a
-// process of the run after a change of its user. The directory is removed with its contents.
+// process of the run after a change of its user. The directory is removed with its contents; if this process is killed,
+// the next one that creates a directory there does so. A lock shows which are in use.
 class PrivateDirectory {
  public:
   static Result<std::unique_ptr<PrivateDirectory>> create();
@@ -21,8 +22,9 @@ class PrivateDirectory {
   std::string secret_file(const char* name) const;
 
  private:
-  explicit PrivateDirectory(std::string path) : path_(std::move(path)) {}
+  PrivateDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}
   std::string path_;
+  int lock_;  // descriptor of the locked file in it
 };
 
 class EmbeddedServer {

@@ -29,6 +29,7 @@ int MemoryFile::create(uint64_t bytes) {
   if (r < 0 && r > -4096) return static_cast<int>(r);
   trailer_ = reinterpret_cast<wire::RegionTrailer*>(r);
   bytes_ = bytes;
+  slabs_ = SlabSet(bytes);
   set_live_overlays(0);  // allocates the trailer's page, which stored_bytes() subtracts
   return 0;
 }
@@ -47,6 +48,7 @@ int MemoryFile::read(uint64_t offset, void* to, size_t bytes) const {
 }
 
 int MemoryFile::write(uint64_t offset, const void* from, size_t bytes) {
+  note_written(offset, bytes);
   auto* at = static_cast<const char*>(from);
   while (bytes > 0) {
     ssize_t n = pwrite(fd_, at, bytes, static_cast<off_t>(offset));
@@ -59,9 +61,18 @@ int MemoryFile::write(uint64_t offset, const void* from, size_t bytes) {
   return 0;
 }
 
+void MemoryFile::note_written(uint64_t offset, uint64_t bytes) {
+  for (uint64_t at = align_down(offset, wire::kSlabBytes); at < offset + bytes; at += wire::kSlabBytes) slabs_.add(at);
+}
+
 int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
-  return os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
-                       static_cast<off_t>(bytes));
+  int r = os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
+                        static_cast<off_t>(bytes));
+  if (r < 0) return r;
+  for (uint64_t at = align_down(offset, wire::kSlabBytes); at < offset + bytes; at += wire::kSlabBytes) {
+    if (slabs_.contains(at) && next_data(at) >= at + wire::kSlabBytes) slabs_.remove(at);
+  }
+  return r;
 }
 
 uint64_t MemoryFile::stored_bytes() const {

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "server/slab_set.h"
 #include "wire/protocol.h"
 
 namespace farside::server {
@@ -42,16 +43,29 @@ class MemoryFile {
 
   void set_live_overlays(uint64_t count);
 
+  // Slabs that may hold data. Those that clients wrote through a mapping of the file are not known.
+  const SlabSet& slabs() const { return slabs_; }
+  // An upper bound of what the kernel and this object need to find the pages.
+  uint64_t overhead_bytes() const { return slabs_.memory_bytes() + slabs_.count() * kSlabOverheadBytes; }
+
  private:
   void swap(MemoryFile& other) {
     std::swap(fd_, other.fd_);
     std::swap(bytes_, other.bytes_);
     std::swap(trailer_, other.trailer_);
+    std::swap(slabs_, other.slabs_);
   }
+
+  // The kernel indexes 64 pages with a node of 576 bytes, and 64 nodes with another one: for a slab at most 64 leaves
+  // and the nodes above them.
+  static constexpr uint64_t kSlabOverheadBytes = (64 + 5) * 576;
+
+  void note_written(uint64_t offset, uint64_t bytes);
 
   int fd_ = -1;
   uint64_t bytes_ = 0;  // without the trailer
   wire::RegionTrailer* trailer_ = nullptr;
+  SlabSet slabs_;
 };
 
 }  // namespace farside::server

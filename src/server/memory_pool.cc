@@ -24,10 +24,11 @@ bool same_secret(const void* a, const void* b, size_t bytes) {
 }
 
 Result<Region*> MemoryPool::create(uint64_t bytes) {
+  if (account_.is_exhausted()) return full(&account_);
   MemoryFile memory;
   if (int r = memory.create(bytes); r < 0) return no_file(r);
   std::lock_guard hold(mutex_);
-  return add(std::make_unique<Region>(new_name(), bytes, std::move(memory), &account_));
+  return add(std::make_unique<Region>(new_name(), bytes, std::move(memory), quota_, &account_));
 }
 
 Result<Region*> MemoryPool::attach(uint64_t id, const uint8_t* secret) {
@@ -42,6 +43,7 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
   std::lock_guard hold(mutex_);
   Region* base = find(id, secret);
   if (!base) return Status::error(ENOENT, "no such region; its last connection was closed, or the server restarted");
+  if (base->account_->is_exhausted()) return full(account_.is_exhausted() ? &account_ : base->account_);
   MemoryFile memory;
   if (int r = memory.create(base->bytes()); r < 0) return no_file(r);
   std::unique_lock family(base->family_->lock);
@@ -90,25 +92,27 @@ Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t seque
   if (reserved + bytes > align_up(region->bytes(), wire::kSlabBytes)) {
     return Status::error(EINVAL, "the reservation would be larger than the region");
   }
-  // A client that maps its region may have stored more than it reserved: the larger size counts against the quota.
-  uint64_t used = std::max(reserved, region->stored_bytes());
-  if (quota_ && (used > quota_ || bytes > quota_ - used)) {
-    return Status::error(ENOMEM, "this client's quota of {} is exhausted", format_size(quota_));
-  }
-  bool room = account_.try_charge(bytes);
-  if (!room) {
+  region->settle();  // a client that maps its region may have stored more than it reserved
+  const Account* without_room = region->account_->try_charge(bytes);
+  if (without_room) {
     settle_all();
-    room = account_.try_charge(bytes);
+    without_room = region->account_->try_charge(bytes);
   }
-  if (!room) {
-    return Status::error(ENOMEM, "the server is full: {} of {} reserved", format_size(account_.charged()),
-                         format_size(account_.capacity()));
-  }
+  if (without_room) return full(without_room);
   region->last_sequence_ = sequence;
   region->reserved_ = reserved + bytes;
-  if (region->is_overlay()) account_.correct(bytes, 0);  // overlays are charged for what they store
+  if (region->is_overlay()) region->account_->correct(bytes, 0);  // overlays are charged for what they store
   else region->charged_ += bytes;
   return reserved + bytes;
+}
+
+Status MemoryPool::full(const Account* account) const {
+  if (account != &account_) {
+    return Status::error(ENOMEM, "this client's quota of {} is exhausted; it includes forked processes",
+                         format_size(account->capacity()));
+  }
+  return Status::error(ENOMEM, "the server is full: {} of {} reserved, {} to describe it", format_size(account->data()),
+                       format_size(account->capacity()), format_size(account->overhead()));
 }
 
 uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
@@ -124,7 +128,7 @@ uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
 MemoryPool::Usage MemoryPool::usage() {
   std::lock_guard hold(mutex_);
   settle_all();
-  Usage usage = {account_.capacity(), account_.charged(), 0, regions_.size(), 0};
+  Usage usage = {account_.capacity(), account_.data(), account_.overhead(), 0, regions_.size(), 0};
   for (auto& [id, region] : regions_) {
     usage.stored += region->stored_bytes();
     usage.snapshots += region->is_overlay();

@@ -13,10 +13,10 @@ namespace farside::server {
 
 class MemoryPool {
  public:
-  // capacity: bytes for all regions together. quota: bytes for one region; 0: none. grace_ns: how long a region is kept
-  // after its last connection broke.
+  // capacity: bytes for all regions together. quota: bytes for a region and its snapshots; 0: none. grace_ns: how long
+  // a region is kept after its last connection broke.
   MemoryPool(uint64_t capacity, uint64_t quota, uint64_t grace_ns = 0)
-      : account_(capacity), quota_(quota), grace_ns_(grace_ns) {}
+      : account_(capacity), quota_(quota ? quota : Account::kUnlimited), grace_ns_(grace_ns) {}
 
   // These return a region and count one more connection to it, until release().
   Result<Region*> create(uint64_t bytes);
@@ -38,7 +38,7 @@ class MemoryPool {
   uint64_t shrink(Region* region, uint64_t bytes, uint64_t sequence);
 
   struct Usage {
-    uint64_t capacity, charged, stored, regions, snapshots;
+    uint64_t capacity, charged, overhead, stored, regions, snapshots;
   };
   Usage usage();
 
@@ -55,10 +55,11 @@ class MemoryPool {
   Region* add(std::unique_ptr<Region> region);
   void reap(Region* region, Removed* removed);
   void settle_all();
+  Status full(const Account* account) const;
   Region::Name new_name();
 
   Account account_;
-  const uint64_t quota_;  // of one region; 0: none
+  const uint64_t quota_;  // of a region and its snapshots
   const uint64_t grace_ns_;
 
   std::mutex mutex_;  // guards what follows; taken before any family lock

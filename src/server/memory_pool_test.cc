@@ -156,6 +156,76 @@ TEST(MemoryPool, ReservationsAreLimitedByCapacityAndQuota) {
   EXPECT_EQ(pool.usage().charged, 0u);
 }
 
+// What a program's forked children store counts against its quota.
+TEST(MemoryPool, SnapshotsCountAgainstTheQuota) {
+  MemoryPool pool(16 * kSlab, 2 * kSlab);
+  Region* parent = new_root(&pool, 4 * kSlab, kSlab);
+  for (uint64_t at = 0; at < kSlab; at += 1 << 20) ASSERT_EQ(write(parent, at, 1 << 20, 1), 0);
+  Region *first = fork_of(&pool, parent), *second = fork_of(&pool, parent);
+  for (uint64_t at = 0; at < kSlab; at += 1 << 20) ASSERT_EQ(write(parent, at, 1 << 20, 2), 0);
+  std::byte byte;
+  bool first_lives = first->read(List{{0, 1}}, &byte) == 0, second_lives = second->read(List{{0, 1}}, &byte) == 0;
+  EXPECT_NE(first_lives, second_lives);  // there was room for the old content of one slab
+  EXPECT_EQ(pool.usage().charged, 2 * kSlab);
+  EXPECT_EQ(pool.grow(parent, kSlab, next()).status().code(), ENOMEM);
+  pool.release(first);
+  pool.release(second);
+  EXPECT_TRUE(pool.grow(parent, kSlab, next()).ok());
+  pool.release(parent);
+  EXPECT_EQ(pool.usage().charged + pool.usage().overhead, 0u);
+}
+
+// A client cannot make the server use memory that nobody is charged for: by many empty regions, by pages far apart, or
+// by snapshots of them.
+TEST(MemoryPool, WhatDescribesTheDataIsChargedAndBounded) {
+  constexpr uint64_t kTiB = uint64_t{1} << 40, kLimit = 4 * kSlab + 4 * kSlab / 16 + kSlab;
+  MemoryPool pool(4 * kSlab, 0);
+  Region* honest = new_root(&pool, kSlab, kSlab);
+  Region* sparse = new_root(&pool, 64 * kTiB, kSlab);
+  std::vector<Region*> snapshots;
+  for (int i = 0; i < 4; i++) snapshots.push_back(fork_of(&pool, sparse));
+  uint64_t written = 0;
+  int r = 0;
+  for (uint64_t at = 0; at < 64 * kTiB && r == 0; at += kTiB / 512) {
+    r = write(sparse, at, 1, 'x');
+    bool temporary = r == 0 && ++written % 8 != 0;
+    ASSERT_EQ(temporary ? discard(sparse, at, kPage) : 0, 0);
+  }
+  EXPECT_EQ(r, -ENOMEM);
+  EXPECT_GT(written, 100u);
+  for (Region* snapshot : snapshots) {
+    std::byte byte{1};
+    int read_result = snapshot->read(List{{0, 1}}, &byte);
+    EXPECT_TRUE(read_result == -EIO || (read_result == 0 && byte == std::byte{0}));  // given up, or whole
+  }
+  EXPECT_LE(pool.usage().charged + pool.usage().overhead, kLimit + kSlab);
+  for (uint64_t at = 0; at < kSlab; at += 1 << 20) ASSERT_EQ(write(honest, at, 1 << 20, 1), 0);
+  Result<Region*> another = pool.create(kSlab);
+  EXPECT_EQ(another.status().code(), ENOMEM);
+  for (Region* region : snapshots) pool.release(region);
+  pool.release(sparse);
+  std::vector<Region*> empty;
+  for (another = pool.create(64 * kTiB); another.ok() && empty.size() < 500; another = pool.create(64 * kTiB))
+    empty.push_back(*another);
+  EXPECT_EQ(another.status().code(), ENOMEM);
+  for (Region* region : empty) pool.release(region);
+  pool.release(honest);
+  EXPECT_EQ(pool.usage().charged + pool.usage().overhead, 0u);
+}
+
+TEST(PageBitmap, TakesMemoryWhereBitsAreSet) {
+  PageBitmap bitmap(uint64_t{1} << 34);
+  uint64_t empty = bitmap.memory_bytes();
+  EXPECT_FALSE(bitmap.test(123'456'789));
+  for (uint64_t page : {uint64_t{3}, uint64_t{123'456'789}, (uint64_t{1} << 34) - 1}) bitmap.set(page);
+  std::vector<uint64_t> found;
+  bitmap.for_each([&](uint64_t page) { found.push_back(page); });
+  EXPECT_EQ(found, (std::vector<uint64_t>{3, 123'456'789, (uint64_t{1} << 34) - 1}));
+  EXPECT_EQ(bitmap.memory_bytes(), empty + 3 * PageBitmap::kPartPages / 8);
+  EXPECT_TRUE(bitmap.has_part_of(0));
+  EXPECT_FALSE(bitmap.has_part_of(uint64_t{1} << 33));
+}
+
 TEST(MemoryPool, ARegionIsNotReservedBeyondItsSize) {
   MemoryPool pool(100 * kSlab, 0);
   Region* a = *pool.create(kSlab + kPage);

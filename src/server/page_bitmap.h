@@ -1,41 +1,57 @@
-// One bit per page of a region, initially 0. Mapped without reservation: it uses memory only where bits were set. Not
+// One bit per page of a region, initially 0. It uses memory only for parts where bits were set, and knows how much. Not
 // thread-safe.
 #pragma once
-#include <sys/mman.h>
-
+#include <array>
 #include <bit>
 #include <cstdint>
-#include <new>
+#include <memory>
+#include <vector>
 
 namespace farside::server {
 
 class PageBitmap {
  public:
-  explicit PageBitmap(uint64_t pages) : words_((pages + 63) / 64) {
-    void* memory =
-        mmap(nullptr, words_ * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    bits_ = static_cast<uint64_t*>(memory);
-  }
-  ~PageBitmap() { munmap(bits_, words_ * 8); }
-  PageBitmap(const PageBitmap&) = delete;
-  PageBitmap& operator=(const PageBitmap&) = delete;
+  static constexpr uint64_t kPartPages = 32768;  // 128 MiB of a region
 
-  bool test(uint64_t page) const { return bits_[page / 64] >> (page % 64) & 1; }
-  void set(uint64_t page) { bits_[page / 64] |= uint64_t{1} << (page % 64); }
+  explicit PageBitmap(uint64_t pages) : parts_((pages + kPartPages - 1) / kPartPages) {}
+
+  bool test(uint64_t page) const {
+    const Part* part = parts_[page / kPartPages].get();
+    return part && ((*part)[page % kPartPages / 64] >> (page % 64) & 1);
+  }
+  void set(uint64_t page) {
+    std::unique_ptr<Part>& part = parts_[page / kPartPages];
+    if (!part) {
+      part = std::make_unique<Part>();
+      used_parts_++;
+    }
+    (*part)[page % kPartPages / 64] |= uint64_t{1} << (page % 64);
+  }
+
+  // Setting the bit needs no more memory.
+  bool has_part_of(uint64_t page) const { return parts_[page / kPartPages] != nullptr; }
+  void clear() {
+    for (auto& part : parts_) part.reset();
+    used_parts_ = 0;
+  }
+
+  uint64_t memory_bytes() const { return parts_.size() * sizeof parts_[0] + used_parts_ * sizeof(Part); }
 
   template <typename Visit>
   void for_each(Visit visit) const {
-    for (uint64_t w = 0; w < words_; w++) {
-      for (uint64_t rest = bits_[w]; rest != 0; rest &= rest - 1) {
-        visit(w * 64 + static_cast<uint64_t>(std::countr_zero(rest)));
+    for (uint64_t p = 0; p < parts_.size(); p++) {
+      for (uint64_t w = 0; parts_[p] && w < parts_[p]->size(); w++) {
+        for (uint64_t rest = (*parts_[p])[w]; rest != 0; rest &= rest - 1)
+          visit(p * kPartPages + w * 64 + static_cast<uint64_t>(std::countr_zero(rest)));
       }
     }
   }
 
  private:
-  uint64_t words_;
-  uint64_t* bits_;
+  using Part = std::array<uint64_t, kPartPages / 64>;
+
+  std::vector<std::unique_ptr<Part>> parts_;
+  uint64_t used_parts_ = 0;
 };
 
 }  // namespace farside::server

@@ -43,23 +43,33 @@ uint32_t end_of_page(const wire::ExtentList& extents, uint32_t first) {
 
 }  // namespace
 
-Region::Region(Name name, uint64_t bytes, MemoryFile memory, Account* account)
-    : name_(name), bytes_(bytes), account_(account), family_(std::make_shared<Family>()), memory_(std::move(memory)) {}
+Region::Region(Name name, uint64_t bytes, MemoryFile memory, uint64_t quota, Account* server)
+    : name_(name),
+      bytes_(bytes),
+      family_(std::make_shared<Family>(quota, server)),
+      account_(&family_->account),
+      memory_(std::move(memory)) {
+  charge_overhead();
+}
 
 Region::Region(Name name, MemoryFile memory, Region* base)
     : name_(name),
       bytes_(base->bytes_),
-      account_(base->account_),
       family_(base->family_),
+      account_(base->account_),
       memory_(std::move(memory)),
       own_(std::make_unique<PageBitmap>(base->bytes_ / kPageSize)),
       base_(base),
       reserved_(base->reserved_.load()) {
   base->overlays_.push_back(this);
   base->memory_.set_live_overlays(base->overlays_.size());
+  charge_overhead();
 }
 
-Region::~Region() { account_->correct(charged_, 0); }
+Region::~Region() {
+  account_->correct(charged_, 0);
+  account_->correct_overhead(overhead_, 0);
+}
 
 int Region::read(const wire::ExtentList& extents, std::byte* to) {
   std::shared_lock hold(family_->lock);
@@ -76,17 +86,21 @@ int Region::write(const wire::ExtentList& extents, const std::byte* from) {
     std::shared_lock hold(family_->lock);
     if (is_plain()) {
       if (int r = admit(extents); r < 0) return r;
-      return write_plain(extents, from);
+      int r = write_plain(extents, from);
+      charge_overhead();
+      return r;
     }
   }
   std::unique_lock hold(family_->lock);
   if (given_up_) return -EIO;
   if (int r = admit(extents); r < 0) return r;
-  return for_each_run(extents, [&](uint64_t offset, uint64_t bytes) {
+  int result = for_each_run(extents, [&](uint64_t offset, uint64_t bytes) {
     int r = write_run(offset, bytes, from);
     from += bytes;
     return r;
   });
+  charge_overhead();
+  return result;
 }
 
 int Region::write_plain(const wire::ExtentList& extents, const std::byte* from) {
@@ -120,11 +134,17 @@ int Region::patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t
 int Region::discard(const wire::ExtentList& extents) {
   {
     std::shared_lock hold(family_->lock);
-    if (is_plain()) return for_each_run(extents, [&](uint64_t o, uint64_t n) { return memory_.punch(o, n); });
+    if (is_plain()) {
+      int r = for_each_run(extents, [&](uint64_t o, uint64_t n) { return memory_.punch(o, n); });
+      charge_overhead();
+      return r;
+    }
   }
   std::unique_lock hold(family_->lock);
   if (given_up_) return -EIO;
-  return for_each_run(extents, [&](uint64_t o, uint64_t n) { return discard_run(o, n); });
+  int r = for_each_run(extents, [&](uint64_t o, uint64_t n) { return discard_run(o, n); });
+  charge_overhead();
+  return r;
 }
 
 void Region::settle() {
@@ -139,6 +159,23 @@ void Region::charge_what_is_stored() {
   uint64_t stored = memory_.stored_bytes();
   stored_bound_ = stored;
   account_->correct(charged_.exchange(stored), stored);
+}
+
+void Region::charge_overhead() {
+  uint64_t due = kOverheadBytes + memory_.overhead_bytes() + (own_ ? own_->memory_bytes() : 0);
+  uint64_t before = overhead_.exchange(due);
+  if (before != due) account_->correct_overhead(before, due);
+}
+
+// Whether a write may use slabs without data. Overhead is charged after it was caused, so a client without room for
+// more must keep to as many slabs as it has reserved.
+bool Region::may_scatter(const wire::ExtentList& extents) const {
+  if (!account_->is_exhausted() || (!base_ && memory_.slabs().count() < reserved_ / wire::kSlabBytes)) return true;
+  for (uint32_t i = 0; i < extents.size(); i++) {
+    wire::Extent e = extents[i];
+    if (!memory_.slabs().contains(e.offset) || !memory_.slabs().contains(e.offset + e.bytes - 1)) return false;
+  }
+  return true;
 }
 
 // Calls work(offset, bytes) for the runs of pages of the extents. A page is counted once if the extents in it follow
@@ -164,6 +201,7 @@ void Region::for_each_page_run(const wire::ExtentList& extents, Work work) {
 // the upper bound counts every written page as new, and is made exact before a write is refused. An overlay is charged
 // for each new page, so there the count is exact.
 int Region::admit(const wire::ExtentList& extents) {
+  if (!may_scatter(extents)) return -ENOMEM;
   uint64_t bytes = 0;
   for_each_page_run(extents, [&](uint64_t, uint64_t run) { bytes += run; });
   if (!base_ && stored_bound_ + bytes <= reserved_) {
@@ -181,7 +219,7 @@ int Region::admit(const wire::ExtentList& extents) {
 
 // Charges pages of an overlay. False: the server is full.
 bool Region::charge_pages(uint64_t bytes) {
-  if (!account_->try_charge(bytes)) return false;
+  if (account_->try_charge(bytes)) return false;
   charged_ += bytes;
   stored_bound_ += bytes;
   return true;
@@ -279,9 +317,16 @@ void Region::save_for_overlays(uint64_t page) {
   bool zero = readable && all_zero(content);
   for (Region* overlay : overlays_) {
     if (overlay->given_up_ || overlay->owns(page)) continue;
-    bool kept = readable && (zero || overlay->charge_pages(kPageSize)) && overlay->keep_page(page, content) == 0;
-    if (!kept) overlay->give_up();
+    bool kept = readable && overlay->has_room_to_save(page, zero) && overlay->keep_page(page, content) == 0;
+    if (kept) overlay->charge_overhead();
+    else overlay->give_up();
   }
+}
+
+bool Region::has_room_to_save(uint64_t page, bool zero) {
+  if (account_->is_exhausted() && (!own_->has_part_of(page) || !memory_.slabs().contains(page * kPageSize)))
+    return false;
+  return zero || charge_pages(kPageSize);
 }
 
 void Region::give_up() {
@@ -289,6 +334,8 @@ void Region::give_up() {
   memory_.punch(0, bytes_);
   account_->correct(charged_.exchange(0), 0);
   stored_bound_ = 0;
+  if (own_) own_->clear();
+  charge_overhead();
   for (Region* overlay : overlays_) overlay->give_up();
 }
 
@@ -323,6 +370,7 @@ void Region::replace_base() {
   base->overlays_.clear();
   memory_.set_live_overlays(overlays_.size());
   settle();
+  charge_overhead();
 }
 
 }  // namespace farside::server

@@ -17,6 +17,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "server/account.h"
 #include "server/fence.h"
 #include "server/memory_file.h"
 #include "server/page_bitmap.h"
@@ -24,39 +25,23 @@
 
 namespace farside::server {
 
-// The memory charged to all regions of a server together. Lock-free and thread-safe, since writes to overlays charge it
-// without the pool's mutex.
-class Account {
- public:
-  explicit Account(uint64_t capacity) : capacity_(capacity) {}
-  uint64_t capacity() const { return capacity_; }
-  uint64_t charged() const { return charged_.load(std::memory_order_relaxed); }
-  bool try_charge(uint64_t bytes) {
-    uint64_t now = charged();
-    do {
-      if (now > capacity_ || bytes > capacity_ - now) return false;
-    } while (!charged_.compare_exchange_weak(now, now + bytes, std::memory_order_relaxed));
-    return true;
-  }
-  // Replaces a charge, even if that exceeds the capacity.
-  void correct(uint64_t from, uint64_t to) { charged_.fetch_add(to - from, std::memory_order_relaxed); }
-
- private:
-  const uint64_t capacity_;
-  std::atomic<uint64_t> charged_{0};
-};
-
 class Region {
  public:
+  // What a program and its forked children share.
   struct Family {
+    Family(uint64_t quota, Account* server) : account(quota, server) {}
     std::shared_mutex lock;
+    Account account;
   };
   struct Name {
     uint64_t id;
     uint8_t secret[wire::kSecretBytes];
   };
 
-  Region(Name name, uint64_t bytes, MemoryFile memory, Account* account);  // an empty root
+  // Memory that a region needs even if it is empty: its file, descriptor and this object.
+  static constexpr uint64_t kOverheadBytes = 16 * 1024;
+
+  Region(Name name, uint64_t bytes, MemoryFile memory, uint64_t quota, Account* server);  // an empty root
   Region(Name name, MemoryFile memory, Region* base);  // a snapshot of *base; the family lock is held
   ~Region();
 
@@ -73,6 +58,7 @@ class Region {
   int discard(const wire::ExtentList& extents);
 
   uint64_t stored_bytes() const { return memory_.stored_bytes(); }
+  uint64_t overhead_bytes() const { return overhead_; }
   // Makes the charge exact. A root with connections is charged for its reservation, or for what it stores if that is
   // more; all others for what they store. The pool's mutex is held.
   void settle();
@@ -88,6 +74,9 @@ class Region {
   int patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t end, const std::byte** from);
   bool charge_pages(uint64_t bytes);
   void charge_what_is_stored();
+  void charge_overhead();
+  bool may_scatter(const wire::ExtentList& extents) const;
+  bool has_room_to_save(uint64_t page, bool zero);
   bool owns(uint64_t page) const { return !base_ || own_->test(page); }
   const Region* owner_of(uint64_t page) const;
   int read_run(uint64_t offset, uint64_t bytes, std::byte* to) const;
@@ -104,8 +93,8 @@ class Region {
 
   const Name name_;
   const uint64_t bytes_;
-  Account* const account_;
   const std::shared_ptr<Family> family_;
+  Account* const account_;  // of the family
 
   // Guarded by the family lock.
   MemoryFile memory_;
@@ -124,6 +113,7 @@ class Region {
   std::atomic<uint64_t> reserved_{0};      // written while the pool's mutex is held
   std::atomic<uint64_t> stored_bound_{0};  // upper bound of what is stored; settle() makes it exact
   std::atomic<uint64_t> charged_{0};       // the share of this region in the account
+  std::atomic<uint64_t> overhead_{0};      // likewise, of the overhead
 };
 
 }  // namespace farside::server

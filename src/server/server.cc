@@ -13,7 +13,8 @@
 namespace farside::server {
 
 struct Server::Impl {
-  explicit Impl(const ServerConfig& c) : config(c), shared{MemoryPool(c.memory, c.quota, c.grace_ns), c.token, {}, {}} {
+  explicit Impl(const ServerConfig& c)
+      : config(c), shared{MemoryPool(c.memory, c.quota, c.grace_ns), c.token, {}, {}, {}} {
     if (c.controller) shared.registry = std::make_unique<MemoryRegistry>();
   }
 
@@ -81,6 +82,14 @@ ServerStats Server::stats() const {
   wire::StatsReply s = collect_stats(&impl_->shared);
   return {s.clients, s.regions,  s.snapshots, s.capacity_bytes, s.charged_bytes,  s.stored_bytes, s.reads,
           s.writes,  s.discards, s.bytes_in,  s.bytes_out,      s.refused_tokens, s.bad_frames,   s.refused_requests};
+}
+
+Status Server::ready() const {
+  if (!impl_->shared.admission.has_room_for_regions())
+    return Status::error(EMFILE, "{}", text_of(Admission::Refusal::kDescriptors));
+  ServerStats now = stats();
+  if (impl_->config.memory == 0 || now.reserved_bytes + wire::kSlabBytes <= now.capacity_bytes) return {};
+  return Status::error(ENOMEM, "all memory is reserved");
 }
 
 std::string Server::prometheus_text() const {

@@ -39,6 +39,7 @@ class Server {
 
   void stop();  // closes all connections and frees all memory; may be called twice
   ServerStats stats() const;
+  Status ready() const;  // or why no new client should be sent here
   std::string prometheus_text() const;
   uint16_t tcp_port() const;  // 0 without TCP
 

@@ -52,6 +52,11 @@ wire::StatsReply collect_stats(Shared* shared) {
 
 Session::Session(int fd, bool is_unix, uint64_t now, Shared* shared)
     : fd_(fd), is_unix_(is_unix), since_(now), shared_(shared) {
+  sockaddr_storage peer = {};
+  socklen_t length = sizeof peer;
+  getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length);
+  source_ = source_of(peer);
+  refusal_ = shared_->admission.enter(fd, source_);
   count(shared_->counters.clients);
 }
 
@@ -59,6 +64,7 @@ Session::~Session() {
   os::close(fd_);
   if (region_) shared_->pool.release(region_, broken_ && !is_unix_);
   shared_->counters.clients.fetch_sub(1);
+  shared_->admission.leave(source_);
 }
 
 bool Session::receive() {
@@ -160,6 +166,8 @@ void Session::greet(wire::Bytes payload) {
   wire::HelloRequest hello;
   int r = wire::decode_hello(payload, &hello);
   if (r < 0) return close_with_error(-r, "malformed HELLO");
+  // Clients try again: connections may end meanwhile.
+  if (refusal_ != Admission::Refusal::kNone) return close_with_error(EAGAIN, text_of(refusal_));
   bool by_token = hello.mode == wire::HelloMode::kCreate || hello.mode == wire::HelloMode::kObserve;
   if (by_token && !token_is_right(hello)) {
     count(shared_->counters.refused_tokens);
@@ -191,6 +199,8 @@ bool Session::replace_older(const wire::HelloRequest& hello) {
 Result<Region*> Session::region_for(const wire::HelloRequest& hello) {
   switch (hello.mode) {
     case wire::HelloMode::kCreate:
+      if (auto refusal = shared_->admission.enter_region(fd_, source_); refusal != Admission::Refusal::kNone)
+        return Status::error(EAGAIN, "{}", text_of(refusal));
       return shared_->pool.create(hello.region_bytes);
     case wire::HelloMode::kAttach:
       return shared_->pool.attach(hello.region, hello.secret);

@@ -7,6 +7,7 @@
 #pragma once
 #include <string>
 
+#include "server/admission.h"
 #include "server/buffer.h"
 #include "server/counters.h"
 #include "server/memory_pool.h"
@@ -21,6 +22,7 @@ struct Shared {
   std::string token;
   Counters counters;
   std::unique_ptr<Registry> registry;  // of a controller; null elsewhere
+  Admission admission;
 };
 
 class Session {
@@ -32,6 +34,9 @@ class Session {
 
   int fd() const { return fd_; }
   bool is_open() const { return state_ == State::kOpen; }
+  // Where the connection comes from, see source_of().
+  const std::string& source() const { return source_; }
+  uint64_t age_ns(uint64_t now) const { return now - since_; }
   bool over() const { return state_ == State::kOver; }
   bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput; }
   bool wants_output() const { return !output_.empty(); }
@@ -82,6 +87,8 @@ class Session {
   State state_ = State::kGreeting;
   uint64_t since_;  // time of acceptance, or of the error reply
   Shared* const shared_;
+  std::string source_;
+  Admission::Refusal refusal_ = Admission::Refusal::kNone;  // the reply to the greeting
   Region* region_ = nullptr;
   std::shared_ptr<Fence> fence_;  // of the connection's channel; null if it has none
   uint64_t generation_ = 0;

@@ -1,5 +1,6 @@
 #include "server/worker.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -22,14 +23,18 @@ constexpr int kRoundsPerWait = 8;           // of polling, then events of all ot
 constexpr uint64_t kLongYieldUs = 1000;     // after a yield this long, the thread sleeps instead of polling
 constexpr uint64_t kSweepNs = 500'000'000;  // interval of the search for expired sessions and regions
 constexpr uint64_t kAcceptBackoffNs = 100'000'000;
-constexpr size_t kMaxPending = 512;  // connections that have not sent their greeting
+constexpr uint64_t kGreetingNs = 100'000'000;  // that a connection has at least to send its greeting
+constexpr unsigned kClosedPerTrim = 256;       // connections after whose end unused memory is returned to the kernel
 
 constexpr transport::KeepAlive kKeepAlive = {.idle_s = 10, .interval_s = 2, .probes = 5};
 
 }  // namespace
 
 Worker::Worker(std::vector<Listener> listeners, Shared* shared)
-    : listeners_(std::move(listeners)), shared_(shared), core_(kLongYieldUs) {}
+    : listeners_(std::move(listeners)),
+      shared_(shared),
+      max_pending_(shared->admission.max_pending()),
+      core_(kLongYieldUs) {}
 
 Result<std::unique_ptr<Worker>> Worker::start(std::vector<Listener> listeners, Shared* shared) {
   std::unique_ptr<Worker> worker(new Worker(std::move(listeners), shared));
@@ -113,14 +118,15 @@ bool Worker::wait(int timeout_ms) {
 
 int Worker::sleep_ms() const {
   if (accept_after_ns_ != 0) return kAcceptBackoffNs / 1'000'000;
-  return pending_ > 0 || shared_->pool.keeps_abandoned() ? kSweepNs / 1'000'000 : -1;
+  return needs_sweep() ? kSweepNs / 1'000'000 : -1;
 }
 
 void Worker::accept_from(const Listener& listener) {
   constexpr int kBurst = 16;
   for (int i = 0; i < kBurst; i++) {
-    if (pending_ >= kMaxPending) pending_ = count_pending();
-    if (pending_ >= kMaxPending) return pause_accepting();  // the others wait in the backlog
+    if (pending_ >= max_pending_) pending_ = count_pending();
+    if (pending_ >= max_pending_ && !close_oldest_pending())
+      return pause_accepting();  // the others wait in the backlog
     int fd = accept4(listener.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       add(fd, listener.is_unix);
@@ -128,10 +134,31 @@ void Worker::accept_from(const Listener& listener) {
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
       log(LogLevel::kWarning, "no descriptor for a new connection; raise the limit on open files (ulimit -n)");
-      pause_accepting();
+      if (!close_oldest_pending()) pause_accepting();
     }
     return;
   }
+}
+
+// Makes room by closing the oldest connection without a greeting, of the source that has the most of them. False: all
+// are new.
+bool Worker::close_oldest_pending() {
+  std::unordered_map<std::string, unsigned> by_source;
+  Session* oldest = nullptr;
+  for (auto& [fd, session] : sessions_) {
+    if (!session->is_open()) by_source[session->source()]++;
+  }
+  auto most = std::max_element(by_source.begin(), by_source.end(),
+                               [](const auto& a, const auto& b) { return a.second < b.second; });
+  uint64_t now = now_ns();
+  for (auto& [fd, session] : sessions_) {
+    if (session->is_open() || session->source() != most->first) continue;
+    if (!oldest || session->age_ns(now) > oldest->age_ns(now)) oldest = session.get();
+  }
+  if (!oldest || oldest->age_ns(now) < kGreetingNs) return false;
+  close(oldest);
+  pending_--;
+  return true;
 }
 
 void Worker::pause_accepting() {
@@ -192,10 +219,11 @@ void Worker::close(Session* session) {
   // may soon belong to another session.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, session->fd(), nullptr);
   sessions_.erase(session->fd());
+  closed_++;
 }
 
 void Worker::close_expired() {
-  if (pending_ == 0 && accept_after_ns_ == 0 && !shared_->pool.keeps_abandoned()) return;
+  if (!needs_sweep() && accept_after_ns_ == 0) return;
   uint64_t now = now_ns();
   if (accept_after_ns_ != 0 && now >= accept_after_ns_) {
     accept_after_ns_ = 0;
@@ -210,6 +238,14 @@ void Worker::close_expired() {
   }
   for (Session* session : expired) close(session);
   pending_ = count_pending();
+  if (closed_ < kClosedPerTrim) return;
+  closed_ = 0;
+  malloc_trim(0);
+}
+
+// There may be expired connections or regions, or memory to return to the kernel.
+bool Worker::needs_sweep() const {
+  return pending_ > 0 || closed_ >= kClosedPerTrim || shared_->pool.keeps_abandoned();
 }
 
 size_t Worker::count_pending() const {

@@ -33,8 +33,10 @@ class Worker {
   bool wait(int timeout_ms);
   int sleep_ms() const;
   void accept_from(const Listener& listener);
+  bool close_oldest_pending();
   void pause_accepting();
   size_t count_pending() const;
+  bool needs_sweep() const;
   void add(int fd, bool is_unix);
   void serve(Session* session, uint32_t events);
   void update(Session* session);
@@ -46,13 +48,15 @@ class Worker {
 
   std::vector<Listener> listeners_;
   Shared* const shared_;
+  const size_t max_pending_;
   int epoll_ = -1, stop_event_ = -1;
   std::thread thread_;
 
   // Used only by the thread.
   std::unordered_map<int, std::unique_ptr<Session>> sessions_;
   std::vector<Session*> active_;  // at most kMaxActive, most recent first
-  size_t pending_ = 0;  // sessions that were not open when they were last counted, and new ones: they can expire
+  size_t pending_ = 0;   // sessions that were not open when they were last counted, and new ones: they can expire
+  unsigned closed_ = 0;  // connections, since memory was returned to the kernel
   uint64_t last_request_ = 0;
   CoreSharing core_;
   uint64_t last_sweep_ = 0;

@@ -20,7 +20,10 @@ class RawClient {
     timeval timeout = {10, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
   }
-  ~RawClient() { close(fd_); }
+  RawClient(RawClient&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~RawClient() {
+    if (fd_ >= 0) close(fd_);
+  }
 
   // Errors are ignored: the server may have closed the connection.
   void send(const Frame& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
@@ -258,12 +261,28 @@ TEST_F(HostileClient, ConnectionsWithoutAGreetingTakeLittleMemory) {
   EXPECT_LT(private_bytes() - before, uint64_t{8} * kMiB);
 }
 
-// Many of them delay others, but do not keep them out.
+// They do not keep others out: the oldest is closed for each new one.
 TEST_F(HostileClient, ManyConnectionsWithoutAGreeting) {
   std::vector<std::unique_ptr<RawClient>> clients;
   for (int i = 0; i < 700; i++) clients.push_back(std::make_unique<RawClient>(server_.port()));
-  RawClient honest = greeted();  // accepted when those that are silent have been closed
+  RawClient honest = greeted();
   EXPECT_TRUE(clients[0]->ended());
+  EXPECT_GT(server_->stats().clients, 500u);  // not all of them were closed
+}
+
+// What the server allocated for many connections is returned to the kernel when they have ended.
+TEST_F(HostileClient, MemoryIsReturnedAfterAFlood) {
+  Frame large = list_frame(wire::Op::kWrite, 3, {{0, 100'000}}, 100'000), part(large.begin(), large.end() - 1);
+  uint64_t before = private_bytes();
+  {
+    std::vector<std::unique_ptr<RawClient>> clients;
+    for (int i = 0; i < 400; i++) {
+      clients.push_back(std::make_unique<RawClient>(greeted()));
+      clients.back()->send(part);
+    }
+    EXPECT_TRUE(server_.eventually([&](auto) { return private_bytes() - before > uint64_t{40} * kMiB; }));
+  }
+  EXPECT_TRUE(server_.eventually([&](auto) { return private_bytes() < before + uint64_t{4} * kMiB; }));
 }
 
 TEST_F(HostileClient, ServersSurviveMutatedFrames) {

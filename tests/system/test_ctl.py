@@ -139,6 +139,7 @@ class CtlTest(SystemTest):
         self.refused(USAGE, "too little", os.getpid(), "--local", "1M")
         self.refused(USAGE, "--local", os.getpid(), "--local", "much")
         self.refused(USAGE, "", "-5")
+        self.refused(USAGE, "pid: 'abc' is not a number above 0; see farside ctl --help", "abc")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import time
 import unittest
 from pathlib import Path
 
@@ -98,6 +99,10 @@ class LauncherTest(SystemTest):
             result = run([FARSIDE, *words], seconds=30)
             self.assertEqual(result.status, 0, words)
             self.assertTrue(result.output)
+
+    def test_statuses_in_the_help(self):
+        for status in (b"134", b"137", b"139"):
+            self.assertIn(status, self.launch("--help").output)
 
     def test_errors(self):
         self.refused(USAGE, ["--lokal"], "--lokal", "1G", "--", "true")
@@ -254,6 +259,31 @@ __attribute__((destructor)) static void end(void) { pthread_join(thread, NULL); 
         self.assertGreaterEqual(statistics["totals"]["unmanaged_private_bytes"], 10 << 20)
         self.assertLess(statistics["totals"]["unmanaged_private_bytes"], 20 << 20)
         self.assertRegex(result.errors.decode(), r"since it cannot be far: at most 2\d.\d MiB of shared memory, 1\d.\d MiB")
+
+    def test_a_killed_launcher_leaves_no_directory(self):
+        """The next run removes the directory of a launcher that was killed, and no other one."""
+        folder = self.folder / "temporary"
+        others = [folder / "farside-run-abcdef", folder / "farside-backup"]
+        for other in others:
+            other.mkdir(parents=True)
+        env = environment(TMPDIR=str(folder))
+        command = [FARSIDE, "run", "--quiet", "--", "sleep"]
+        killed, living = (subprocess.Popen([*command, "20"], env=env, start_new_session=True) for _ in range(2))
+        for process in (killed, living):
+            self.addCleanup(end_group, process)
+        deadline = time.monotonic() + 20
+        while len(list(folder.glob("*/socket-*"))) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        killed.kill()
+        killed.wait()
+        self.assertEqual(len(list(folder.iterdir())), 4)
+        self.assertEqual(run([*command, "0"], env=env).status, 0)
+        left = set(folder.iterdir())
+        self.assertEqual(len(left), 3)
+        self.assertLess(set(others), left)
+        self.assertEqual(len(list(folder.glob("*/socket-*"))), 1)
+        end_group(living)
+        living.wait()
 
     def test_setuid_program(self):
         program = self.folder / "setuid"

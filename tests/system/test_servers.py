@@ -1,5 +1,7 @@
 """Memory servers: reachable, unreachable, full, killed while programs use them."""
+import http.client
 import os
+import re
 import select
 import signal
 import socket
@@ -34,6 +36,13 @@ def read_until(stream, word, seconds):
     return got
 
 
+def http_status(port, path):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", path)
+    with connection.getresponse() as response:
+        return response.status
+
+
 def greet(listener):
     """Sends every client text that is not Farside's protocol, until the listener is shut down."""
     callers = []
@@ -52,6 +61,7 @@ class Servers(SystemTest):
     def setUp(self):
         self.token_file = self.folder / "token"
         self.token_file.write_text(TOKEN + "\n")
+        self.token_file.chmod(0o600)
 
     def start(self, command):
         process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -93,6 +103,7 @@ class ServerTest(Servers):
     def test_no_listener(self):
         place = f"127.0.0.1:{free_port()}"
         self.refused([place], "--far", f"tcp://{place}")
+        self.refused(["tcp://h:99999", "1 to 65535"], "--far", "tcp://h:99999")
         self.refused(["nowhere"], "--far", f"shm://{self.folder}/nowhere")
 
     def test_silent_listener(self):
@@ -192,6 +203,45 @@ class ServerTest(Servers):
         for program in programs:
             output, errors = program.communicate(timeout=60)
             self.assertEqual((program.returncode, output), (0, b"ready\ndone\n"), errors)
+
+    def test_places_in_messages(self):
+        """Port 0: the messages have the port that was taken. Metrics that everyone can read give a warning."""
+        server = self.start([FARSIDE, "serve", "--memory", "64M", "--listen", "127.0.0.1:0", "--token-file", self.token_file,
+                             "--metrics", "0.0.0.0:0"])
+        text = read_until(server.stderr, b"lending", START_SECONDS).decode()
+        self.assertRegex(text, r"--metrics 0\.0\.0\.0:0: everyone")
+        metrics = re.search(r"metrics at http://0\.0\.0\.0:(\d+)/", text)[1]
+        self.assertEqual(http_status(int(metrics), "/healthz"), 200)
+        if "tcp://" not in text:
+            text += read_until(server.stderr, b"tcp://", START_SECONDS).decode()
+        address = re.search(r"tcp://127\.0\.0\.1:[1-9]\d*", text)[0]
+        result = run(self.client(SMALL[0], address, STEADY, 12, 1), seconds=60, cwd=self.folder)
+        self.assertEqual(result.status, 0, tail(result.errors))
+
+    def test_few_descriptors(self):
+        """A server with 64 descriptors refuses new programs, with a message, before it fails the old ones."""
+        place = f"127.0.0.1:{free_port()}"
+        server = self.start(["sh", "-c", f"ulimit -n 64; exec {FARSIDE} serve --memory 2G --listen {place} "
+                                         f"--token-file {self.token_file} --metrics 127.0.0.1:{(port := free_port())}"])
+        read_until(server.stderr, b"lending", START_SECONDS)
+        silent = [socket.create_connection(place.split(":")) for _ in range(50)]
+        self.assertEqual(http_status(port, "/readyz"), 200)
+        address, programs, refused = f"tcp://{place}", [], None
+        while refused is None and len(programs) < 20:
+            program = self.start(self.client(SMALL[0], address, STEADY, 16, 30))
+            ready, _, _ = select.select([program.stdout, program.stderr], [], [], 60)
+            if program.stderr in ready:
+                refused = program.communicate(timeout=60)[1]
+            else:
+                programs.append(program)
+        self.assertIn(b"no file descriptors left", refused)
+        self.assertEqual(http_status(port, "/readyz"), 503)
+        self.assertGreater(len(programs), 2)
+        for program in programs:
+            output, errors = program.communicate(timeout=120)
+            self.assertEqual((program.returncode, output), (0, b"ready\ndone\n"), tail(errors))
+        for connection in silent:
+            connection.close()
 
     @variations(SMALL)
     def test_quota(self, variation):
