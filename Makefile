@@ -11,7 +11,7 @@ LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
 BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo lint format layers docs tidy test-programs test-docs test-package install package clean
+.PHONY: build test demo lint format layers docs tidy test-fuzz test-programs test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
@@ -22,7 +22,7 @@ build: bootstrap-build configure-release
 # What CI runs: each step with a heading and its time, and a summary at the end.
 test:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-programs bootstrap-package bootstrap-lint lint test-release \
-	  test-programs test-docs test-package $(SANITIZERS:%=test-%)
+	  test-fuzz test-programs test-docs test-package $(SANITIZERS:%=test-%)
 
 demo: bootstrap-build bootstrap-demo configure-release
 	$(BUILD_RELEASE) --target farside farside_preload
@@ -67,6 +67,11 @@ build-%: configure-%
 test-release: build-release
 	ctest --preset release --parallel $(JOBS) --label-exclude 'system|package'
 	ctest --preset release --parallel $(JOBS) --label-regex system --repeat until-pass:2
+
+# What reads bytes from outside, instrumented for libFuzzer: a minute of it.
+test-fuzz: configure-fuzz
+	cmake --build --preset fuzz --parallel $(JOBS) --target fuzzers
+	ctest --preset fuzz --parallel $(JOBS) --label-regex fuzz
 
 # Programs that nobody here wrote, natively and far. `tests/programs/run` runs all of them.
 test-programs: build-release

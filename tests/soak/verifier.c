@@ -1,5 +1,6 @@
-// verifier SECONDS MIB SEED [OPERATION...]: random operations on MIB of memory, every byte of which is known. A wrong value ends it with
-// status 99. Operations: fork, user (becomes uid 65534 at first), threads; none: reads, writes, frees, and discards only.
+// verifier SECONDS MIB SEED [OPERATION...]: random operations on MIB of memory, every byte of which is known. A wrong
+// value ends it with status 99. Operations: fork, user (becomes uid 65534 at first), threads; none: reads, writes,
+// frees, and discards only.
 //
 // A page holds (slot, version) mixed into each of its words. The versions are in .bss, which is always near.
 #define THREADS 3
@@ -41,8 +42,8 @@ static void verify(unsigned page) {
   const uint64_t* words = page_at(page);
   for (size_t i = 0; i < WORDS; i++) {
     if (words[i] == word_of(page, i)) continue;
-    dprintf(2, "page %u at %p, word %zu: %lx instead of %lx, version %lu\n", page, (void*)words, i, (unsigned long)words[i],
-            (unsigned long)word_of(page, i), (unsigned long)versions[page]);
+    dprintf(2, "page %u at %p, word %zu: %lx instead of %lx, version %lu\n", page, (void*)words, i,
+            (unsigned long)words[i], (unsigned long)word_of(page, i), (unsigned long)versions[page]);
     _exit(99);
   }
 }
@@ -126,7 +127,8 @@ int main(int argc, char** argv) {
     else if (!strcmp(argv[i], "user")) CHECK(setgid(65534) == 0 && setuid(65534) == 0);
     else return 2;
   }
-  pages_per_thread = (unsigned)(strtoul(argv[2], NULL, 10) * (MIB / PAGE)) / (unsigned)threads / BLOCK_PAGES * BLOCK_PAGES;
+  pages_per_thread =
+      (unsigned)(strtoul(argv[2], NULL, 10) * (MIB / PAGE)) / (unsigned)threads / BLOCK_PAGES * BLOCK_PAGES;
   CHECK(pages_per_thread > 0 && pages_per_thread * (unsigned)threads <= MAX_PAGES);
   pthread_t others[THREADS];
   uint64_t seeds[THREADS];
