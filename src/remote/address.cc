@@ -86,7 +86,8 @@ Status parse_tcp(string_view rest, Address* out) {
   size_t colon = rest.rfind(':');
   uint16_t port = 0;
   if (colon == string_view::npos || !parse_number(rest.substr(colon + 1), &port) || port == 0) {
-    return Status::error(EINVAL, "'{}' has no valid port; write host:port, with a port from 1 to 65535", out->endpoint.name);
+    return Status::error(EINVAL, "'{}' has no valid port; write host:port, with a port from 1 to 65535",
+                         out->endpoint.name);
   }
   string_view host = rest.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
