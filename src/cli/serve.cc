@@ -2,12 +2,15 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
+#include <mutex>
 
 #include "base/log.h"
 #include "base/size.h"
 #include "cli/commands.h"
 #include "cli/metrics_http.h"
+#include "cli/process_metrics.h"
 #include "cli/run_settings.h"
 #include "launch/child.h"
 #include "remote/address.h"
@@ -38,6 +41,7 @@ constexpr uint64_t kSecondNs = 1'000'000'000;
 
 struct ServeArguments {
   std::string memory, listen, unix_path, token_file, quota, metrics, pool, address;
+  std::string log = "info", log_format = "text";
   unsigned workers = 1;
   double grace = kGraceSeconds;
   bool controller = false;
@@ -158,18 +162,31 @@ Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& argume
 void wait_for_clients(const server::Server& server, const SignalHold& hold) {
   uint64_t regions = server.stats().regions;
   if (regions == 0) return;
-  fmt::print(stderr,
-             "farside: leaving the pool; waiting for the programs that use {} regions (interrupt again to stop now)\n",
-             regions);
+  log(LogLevel::kInfo, "leaving the pool; waiting for the programs that use {} regions (interrupt again to stop now)",
+      regions);
   while (server.stats().regions > 0 && !stop_signal_within(hold, kStatusEveryMs)) {}
 }
 
+// Erases the status line of a terminal.
+constexpr char kErase[] = "\r\033[K";
+
+bool shows_status() { return isatty(STDERR_FILENO) != 0; }
+
+void set_up_log(const ServeArguments& arguments) {
+  LogLevel level;
+  log_level_from_name(arguments.log.c_str(), &level);
+  set_log_level(level);
+  bool json = arguments.log_format == "json";
+  set_log_format(json ? LogFormat::kJson : LogFormat::kText);
+  if (shows_status() && !json) set_log_prefix(kErase);
+}
+
 void serve_until_signal(const server::Server& server, const SignalHold& hold) {
-  bool terminal = isatty(STDERR_FILENO) != 0;
+  bool terminal = shows_status();
   while (!stop_signal_within(hold, kStatusEveryMs)) {
-    if (terminal) fmt::print(stderr, "\r\033[K{}", status_text(server.stats()));
+    if (terminal) fmt::print(stderr, "{}{}", kErase, status_text(server.stats()));
   }
-  if (terminal) fputs("\r\033[K", stderr);
+  if (terminal) fputs(kErase, stderr);
 }
 
 // Each thread of a client has a connection, and each region on shared memory a file: as many as this user may have.
@@ -180,52 +197,95 @@ void raise_descriptor_limit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-Result<std::unique_ptr<MetricsEndpoint>> serve_metrics(const std::string& address, const server::Server& server) {
-  auto endpoint = MetricsEndpoint::start(
-      address, {[&server] { return server.prometheus_text(); }, [&server] { return server.ready(); }});
+// The state of this server in its pool. Joined when the endpoint's thread runs already.
+class Membership {
+ public:
+  void join(std::unique_ptr<server::Reporter> reporter) {
+    std::lock_guard hold(mutex_);
+    reporter_ = std::move(reporter);
+  }
+  bool is_member() const { return reporter_ != nullptr; }
+  void leave() {
+    reporter_->leave();
+    leaving_ = true;
+  }
+  bool is_leaving() const { return leaving_; }
+
+  void append_metrics(Exposition* out) {
+    std::lock_guard hold(mutex_);
+    if (!reporter_) return;
+    out->begin("farside_server_pool_reports_total", "counter", "Reports to the pool's controller, by result.");
+    out->sample(reporter_->accepted(), {{"result", "accepted"}});
+    out->sample(reporter_->failed(), {{"result", "failed"}});
+    out->gauge("farside_server_leaving", "1 if the server leaves its pool.", leaving_ ? 1 : 0);
+  }
+
+ private:
+  std::mutex mutex_;  // guards reporter_
+  std::unique_ptr<server::Reporter> reporter_;
+  std::atomic<bool> leaving_{false};
+};
+
+std::string metrics_text(const server::Server& server, Membership* membership) {
+  Exposition out;
+  append_process_metrics(&out);
+  server.append_metrics(&out);
+  membership->append_metrics(&out);
+  return out.take();
+}
+
+Status readiness(const server::Server& server, const Membership& membership) {
+  return membership.is_leaving() ? Status::error(ESHUTDOWN, "the server leaves its pool") : server.ready();
+}
+
+Result<std::unique_ptr<MetricsEndpoint>> serve_metrics(const std::string& address, const server::Server& server,
+                                                       Membership* membership) {
+  auto endpoint = MetricsEndpoint::start(address, {[&server, membership] { return metrics_text(server, membership); },
+                                                   [&server, membership] { return readiness(server, *membership); }});
   if (!endpoint.ok()) return endpoint;
   std::string host = address.substr(0, address.rfind(':'));
   if (parse_host_port(address)->is_everywhere()) {
     log(LogLevel::kWarning,
         "--metrics {}: everyone who can reach this machine can read the metrics; bind it to one address", address);
   }
-  fmt::print(stderr, "farside: metrics at http://{}:{}/metrics\n", host, (*endpoint)->port());
+  log(LogLevel::kInfo, "metrics at http://{}:{}/metrics", host, (*endpoint)->port());
   return endpoint;
 }
 
 int serve(const ServeArguments& arguments) {
+  set_up_log(arguments);
   raise_descriptor_limit();
   Result<server::ServerConfig> config = make_config(arguments);
   if (!config.ok()) return fail(config.status(), kExitUsage);
   SignalHold hold;
   auto server = server::Server::start(*config);
   if (!server.ok()) return fail(server.status());
+  Membership membership;
   std::unique_ptr<MetricsEndpoint> metrics;
   if (!arguments.metrics.empty()) {
-    auto endpoint = serve_metrics(arguments.metrics, **server);
+    auto endpoint = serve_metrics(arguments.metrics, **server, &membership);
     if (!endpoint.ok()) return fail(endpoint.status());
     metrics = std::move(*endpoint);
   }
-  std::unique_ptr<server::Reporter> reporter;
   if (!arguments.pool.empty()) {
     auto joined = join_pool(arguments, config->token, **server);
     if (!joined.ok()) return fail(joined.status(), kExitUsage);
-    reporter = std::move(*joined);
+    membership.join(std::move(*joined));
   }
   if (config->memory > 0)
-    fmt::print(stderr, "farside: lending {} at {}\n", format_size(config->memory), places(arguments, **server));
+    log(LogLevel::kInfo, "lending {} at {}", format_size(config->memory), places(arguments, **server));
   if (config->controller)
-    fmt::print(stderr, "farside: serving a pool's list of servers at pool://{}\n", tcp_place(arguments, **server));
+    log(LogLevel::kInfo, "serving a pool's list of servers at pool://{}", tcp_place(arguments, **server));
   serve_until_signal(**server, hold);
-  if (reporter) {
-    reporter->leave();
+  if (membership.is_member()) {
+    membership.leave();
     wait_for_clients(**server, hold);
-    reporter.reset();
+    membership.join(nullptr);
   }
   metrics.reset();
   std::string held = status_text((*server)->stats());
   (*server)->stop();
-  fmt::print(stderr, "farside: stopped; {}\n", held);
+  log(LogLevel::kInfo, "stopped; {}", held);
   return 0;
 }
 
@@ -244,6 +304,15 @@ void add_serve_command(Command& parent) {
   command.add_option("--quota", &arguments->quota, "limit on the memory of one client (default: all)").value("SIZE");
   command.add_option("--metrics", &arguments->metrics, "HTTP address of the metrics, for Prometheus")
       .value("HOST:PORT");
+  command.add_option("--log", &arguments->log, "least severe messages to print: error, warning, info or debug")
+      .value("LEVEL")
+      .one_of({"error", "warning", "info", "debug"})
+      .show_default();
+  command
+      .add_option("--log-format", &arguments->log_format, "form of the messages: text, or json for one object a line")
+      .value("FORMAT")
+      .one_of({"text", "json"})
+      .show_default();
   command.add_option("--workers", &arguments->workers, "server threads (default: 1)").value("N").range(1U, kMaxWorkers);
   command.add_option("--grace", &arguments->grace, "seconds for which a region is kept after its connections broke")
       .value("S")

@@ -4,6 +4,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/exposition.h"
+#include "wire/protocol.h"
+
 namespace farside::server {
 
 using Counter = std::atomic<uint64_t>;
@@ -11,6 +14,7 @@ using Counter = std::atomic<uint64_t>;
 struct Counters {
   Counter clients{0};  // open connections; the others count since the start
   Counter reads{0}, writes{0}, discards{0};
+  DurationHistogram durations[wire::kOps];  // of requests, by operation
   Counter bytes_in{0}, bytes_out{0};
   Counter refused_tokens{0}, bad_frames{0}, refused_requests{0};
 };

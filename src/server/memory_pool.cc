@@ -4,6 +4,7 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
 
@@ -52,7 +53,7 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
 }
 
 void MemoryPool::release(Region* region, bool broken) {
-  Removed removed;  // destroyed after the locks are released, since freeing memory takes long
+  Removed removed;
   std::lock_guard hold(mutex_);
   if (!broken || region->connections_ > 1 || grace_ns_ == 0) return release_locked(region, &removed);
   abandoned_.push_back({region, now_ns() + grace_ns_});
@@ -61,6 +62,9 @@ void MemoryPool::release(Region* region, bool broken) {
 
 void MemoryPool::release_locked(Region* region, Removed* removed) {
   if (--region->connections_ > 0) return;
+  const Region::Client& c = region->client;
+  removed->departures.push_back({c.peer, region->name().id, region->reserved_bytes(), region->stored_bytes(),
+                                 c.requests, c.received, c.sent, now_ns() - c.since_ns});
   auto family_alive = region->family_;
   std::unique_lock family(family_alive->lock);
   reap(region, removed);
@@ -75,6 +79,21 @@ void MemoryPool::free_abandoned(uint64_t now) {
     return true;
   });
   abandoned_count_ = abandoned_.size();
+}
+
+MemoryPool::Removed::~Removed() {
+  for (const Departure& d : departures) {
+    log_with(LogLevel::kInfo,
+             {{"peer", d.peer},
+              {"region", d.region},
+              {"reserved_bytes", d.reserved},
+              {"stored_bytes", d.stored},
+              {"requests", d.requests},
+              {"received_bytes", d.received},
+              {"sent_bytes", d.sent},
+              {"duration_ms", d.ns / 1'000'000}},
+             "client disconnected");
+  }
 }
 
 std::shared_ptr<Fence> MemoryPool::fence(Region* region, uint64_t channel) {
@@ -136,6 +155,22 @@ MemoryPool::Usage MemoryPool::usage() {
   return usage;
 }
 
+void MemoryPool::set_client(Region* region, const std::string& peer, const std::string& source) {
+  std::lock_guard hold(mutex_);
+  region->client.peer = peer;
+  region->client.source = source;
+}
+
+std::vector<MemoryPool::RegionUsage> MemoryPool::regions() {
+  std::lock_guard hold(mutex_);
+  std::vector<RegionUsage> all;
+  for (auto& [id, region] : regions_) {
+    all.push_back(
+        {id, region->client.source, region->reserved_bytes(), region->stored_bytes(), region->client.requests});
+  }
+  return all;
+}
+
 Region* MemoryPool::find(uint64_t id, const uint8_t* secret) {
   auto it = regions_.find(id);
   if (it == regions_.end()) return nullptr;
@@ -158,7 +193,7 @@ void MemoryPool::reap(Region* region, Removed* removed) {
     if (region->overlays_.size() == 1) region->overlays_[0]->replace_base();
     else region->detach_from_base();
     auto node = regions_.extract(region->name().id);
-    removed->push_back(std::move(node.mapped()));
+    removed->regions.push_back(std::move(node.mapped()));
     region = base;
   }
 }

@@ -25,6 +25,9 @@ class MemoryPool {
   // broken: the connection was not closed by the client, so the grace time applies.
   void release(Region* region, bool broken = false);
 
+  // Where the region's client comes from, for logs and metrics.
+  void set_client(Region* region, const std::string& peer, const std::string& source);
+
   // The fence that is shared by all connections of this channel to the region.
   std::shared_ptr<Fence> fence(Region* region, uint64_t channel);
 
@@ -42,8 +45,25 @@ class MemoryPool {
   };
   Usage usage();
 
+  // What one region has, and what its client did.
+  struct RegionUsage {
+    uint64_t id;
+    std::string source;
+    uint64_t reserved, stored, requests;
+  };
+  std::vector<RegionUsage> regions();
+
  private:
-  using Removed = std::vector<std::unique_ptr<Region>>;
+  // What a call removed. Logged and destroyed after the locks are released, since both take long.
+  struct Removed {
+    struct Departure {
+      std::string peer;
+      uint64_t region, reserved, stored, requests, received, sent, ns;
+    };
+    std::vector<std::unique_ptr<Region>> regions;
+    std::vector<Departure> departures;
+    ~Removed();
+  };
 
   struct Abandoned {
     Region* region;

@@ -14,9 +14,11 @@
 #include <atomic>
 #include <memory>
 #include <shared_mutex>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "base/clock.h"
 #include "server/account.h"
 #include "server/fence.h"
 #include "server/memory_file.h"
@@ -37,6 +39,12 @@ class Region {
     uint64_t id;
     uint8_t secret[wire::kSecretBytes];
   };
+  // The process that made the region, for logs and metrics.
+  struct Client {
+    std::string peer, source;  // guarded by the pool's mutex
+    uint64_t since_ns = now_ns();
+    std::atomic<uint64_t> requests{0}, received{0}, sent{0};
+  };
 
   // Memory that a region needs even if it is empty: its file, descriptor and this object.
   static constexpr uint64_t kOverheadBytes = 16 * 1024;
@@ -44,6 +52,8 @@ class Region {
   Region(Name name, uint64_t bytes, MemoryFile memory, uint64_t quota, Account* server);  // an empty root
   Region(Name name, MemoryFile memory, Region* base);  // a snapshot of *base; the family lock is held
   ~Region();
+
+  Client client;
 
   const Name& name() const { return name_; }
   uint64_t bytes() const { return bytes_; }
@@ -58,6 +68,7 @@ class Region {
   int discard(const wire::ExtentList& extents);
 
   uint64_t stored_bytes() const { return memory_.stored_bytes(); }
+  uint64_t reserved_bytes() const { return reserved_; }
   uint64_t overhead_bytes() const { return overhead_; }
   // Makes the charge exact. A root with connections is charged for its reservation, or for what it stores if that is
   // more; all others for what they store. The pool's mutex is held.

@@ -55,6 +55,7 @@ void Reporter::run() {
     leaving = leaving_;
     hold.unlock();
     int r = report();
+    (r < 0 ? failed_ : accepted_)++;
     if (r < 0 && !failing) {
       const char* what = fd_ < 0 ? "cannot be reached" : "rejected a report";  // a connection is closed without a reply
       log(LogLevel::kWarning, "the controller {} {}; retrying", dialer_.endpoint.name, what);

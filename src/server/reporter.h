@@ -2,6 +2,7 @@
 // cannot be reached, the reporter retries for as long as the server runs; clients that use the server are not affected.
 // Thread-safe.
 #pragma once
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -21,6 +22,10 @@ class Reporter {
            std::function<void(wire::ServerReport*)> read);
   ~Reporter();  // without a last report: the controller then detects that the server is silent
 
+  // Reports that the controller accepted, and attempts that failed.
+  uint64_t accepted() const { return accepted_; }
+  uint64_t failed() const { return failed_; }
+
   // Reports that the server leaves, so that it gets no new slabs. Returns at once, before the report.
   void leave();
 
@@ -33,6 +38,7 @@ class Reporter {
   const std::string address_;
   const std::function<void(wire::ServerReport*)> read_;
   int fd_ = -1;
+  std::atomic<uint64_t> accepted_{0}, failed_{0};
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

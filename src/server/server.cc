@@ -1,13 +1,12 @@
 #include "server/server.h"
 
-#include <fmt/format.h>
 #include <unistd.h>
 
-#include <iterator>
 #include <vector>
 
 #include "base/os.h"
 #include "server/listen.h"
+#include "server/metrics.h"
 #include "server/worker.h"
 
 namespace farside::server {
@@ -92,34 +91,6 @@ Status Server::ready() const {
   return Status::error(ENOMEM, "all memory is reserved");
 }
 
-std::string Server::prometheus_text() const {
-  ServerStats s = stats();
-  const struct {
-    const char *name, *type, *help;
-    uint64_t value;
-  } rows[] = {
-      {"capacity_bytes", "gauge", "Memory lent to all clients together.", s.capacity_bytes},
-      {"reserved_bytes", "gauge", "Memory reserved by clients.", s.reserved_bytes},
-      {"stored_bytes", "gauge", "Memory that stores data of clients.", s.stored_bytes},
-      {"clients", "gauge", "Open connections.", s.clients},
-      {"regions", "gauge", "Regions, snapshots included.", s.regions},
-      {"snapshots", "gauge", "Snapshots that share pages with their parent.", s.snapshots},
-      {"reads_total", "counter", "Read requests served.", s.reads},
-      {"writes_total", "counter", "Write requests served.", s.writes},
-      {"discards_total", "counter", "Discard requests served.", s.discards},
-      {"received_bytes_total", "counter", "Bytes received from clients.", s.bytes_in},
-      {"sent_bytes_total", "counter", "Bytes sent to clients.", s.bytes_out},
-      {"refused_tokens_total", "counter", "Connections rejected for a wrong token.", s.refused_tokens},
-      {"bad_frames_total", "counter", "Connections closed for a violation of the protocol.", s.bad_frames},
-      {"refused_requests_total", "counter", "Requests answered with an error.", s.refused_requests},
-  };
-  std::string text;
-  for (auto& r : rows) {
-    fmt::format_to(std::back_inserter(text),
-                   "# HELP farside_server_{0} {1}\n# TYPE farside_server_{0} {2}\nfarside_server_{0} {3}\n", r.name,
-                   r.help, r.type, r.value);
-  }
-  return text;
-}
+void Server::append_metrics(Exposition* out) const { server::append_metrics(&impl_->shared, out); }
 
 }  // namespace farside::server

@@ -1,12 +1,16 @@
 // A memory server: lends memory of this machine to clients over TCP, and over a Unix socket to clients on the same
 // machine, which may map their region. It runs in threads of the process that starts it: `farside serve`, the launcher
-// with an embedded server, a test. stats() and prometheus_text() are thread-safe.
+// with an embedded server, a test. stats(), ready() and append_metrics() are thread-safe.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "base/status.h"
+
+namespace farside {
+class Exposition;
+}
 
 namespace farside::server {
 
@@ -40,7 +44,7 @@ class Server {
   void stop();  // closes all connections and frees all memory; may be called twice
   ServerStats stats() const;
   Status ready() const;  // or why no new client should be sent here
-  std::string prometheus_text() const;
+  void append_metrics(Exposition* out) const;
   uint16_t tcp_port() const;  // 0 without TCP
 
  private:

@@ -34,11 +34,12 @@ const char* text_of(int code) {
 }
 
 // At most one line a second, so that peers cannot flood the log.
-void log_bad_peer(const char* what) {
+void log_bad_peer(const std::string& peer, wire::Op request, uint64_t region, const char* what) {
   static std::atomic<uint64_t> last{0};
   uint64_t now = now_ns(), before = last.load();
   if (now - before < 1'000'000'000 || !last.compare_exchange_strong(before, now)) return;
-  log(LogLevel::kWarning, "closed a connection: {}", what);
+  log_with(LogLevel::kWarning, {{"peer", peer}, {"region", region}, {"request", wire::name_of(request)}},
+           "closed a connection: {}", what);
 }
 
 }  // namespace
@@ -51,16 +52,25 @@ wire::StatsReply collect_stats(Shared* shared) {
 }
 
 Session::Session(int fd, bool is_unix, uint64_t now, Shared* shared)
-    : fd_(fd), is_unix_(is_unix), since_(now), shared_(shared) {
+    : fd_(fd), is_unix_(is_unix), accepted_ns_(now), since_(now), shared_(shared) {
   sockaddr_storage peer = {};
   socklen_t length = sizeof peer;
   getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length);
   source_ = source_of(peer);
+  peer_ = peer_of(fd, peer);
   refusal_ = shared_->admission.enter(fd, source_);
   count(shared_->counters.clients);
 }
 
 Session::~Session() {
+  log_with(LogLevel::kDebug,
+           {{"peer", peer_},
+            {"region", region_ ? region_->name().id : 0},
+            {"requests", requests_},
+            {"received_bytes", received_},
+            {"sent_bytes", sent_},
+            {"duration_ms", (now_ns() - accepted_ns_) / 1'000'000}},
+           "connection closed");
   os::close(fd_);
   if (region_) shared_->pool.release(region_, broken_ && !is_unix_);
   shared_->counters.clients.fetch_sub(1);
@@ -93,6 +103,8 @@ bool Session::receive_some() {
     return true;
   }
   input_.commit(static_cast<size_t>(n));
+  received_ += static_cast<uint64_t>(n);
+  if (region_) count(region_->client.received, static_cast<uint64_t>(n));
   count(shared_->counters.bytes_in, static_cast<uint64_t>(n));
   return true;
 }
@@ -112,11 +124,15 @@ void Session::answer_complete_frames() {
     if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) != header.crc) {
       return close_with_error(EBADMSG, "wrong checksum");
     }
+    uint64_t begin = now_ns();
     try {
       handle(header, payload);
     } catch (const std::bad_alloc&) {
       refuse(ENOMEM);
     }
+    requests_++;
+    shared_->counters.durations[header.op].add(now_ns() - begin);
+    if (region_) count(region_->client.requests);
     input_.consume(sizeof header + header.payload_bytes);
   }
 }
@@ -178,6 +194,7 @@ void Session::greet(wire::Bytes payload) {
     auto region = region_for(hello);
     if (!region.ok()) return close_with_error(region.status().code(), region.status().text());
     region_ = *region;
+    note_client(hello);
     if (!replace_older(hello)) return close_with_error(ESTALE, "a newer connection has replaced this one");
     answer.region = region_->name().id;
     memcpy(answer.secret, region_->name().secret, sizeof answer.secret);
@@ -186,6 +203,13 @@ void Session::greet(wire::Bytes payload) {
   }
   state_ = State::kOpen;
   reply(wire::bytes_of(answer));
+}
+
+void Session::note_client(const wire::HelloRequest& hello) {
+  bool is_new = hello.mode != wire::HelloMode::kAttach;
+  log_with(is_new ? LogLevel::kInfo : LogLevel::kDebug, {{"peer", peer_}, {"region", region_->name().id}}, "{}",
+           is_new ? "client connected" : "connection opened");
+  if (is_new) shared_->pool.set_client(region_, peer_, source_);
 }
 
 // Excludes older connections of the channel. False: a newer one has done so already.
@@ -281,6 +305,11 @@ void Session::reply(wire::Bytes payload) { append_frame(static_cast<wire::Op>(re
 
 void Session::refuse(int code, const char* text) {
   count(shared_->counters.refused_requests);
+  log_with(LogLevel::kDebug,
+           {{"peer", peer_},
+            {"region", region_ ? region_->name().id : 0},
+            {"request", wire::name_of(static_cast<wire::Op>(request_.op))}},
+           "refused a request: {}", text);
   append_frame(wire::Op::kError, wire::bytes_of(wire::make_error(code, text)));
 }
 void Session::refuse(int code) { refuse(code, text_of(code)); }
@@ -295,7 +324,7 @@ void Session::append_frame(wire::Op op, wire::Bytes payload) {
 // Sends one error reply and then closes the connection.
 void Session::close_with_error(int code, const char* what) {
   if (code == EBADMSG) count(shared_->counters.bad_frames);
-  log_bad_peer(what);
+  log_bad_peer(peer_, static_cast<wire::Op>(request_.op), region_ ? region_->name().id : 0, what);
   append_frame(wire::Op::kError, wire::bytes_of(wire::make_error(code, what)));
   state_ = State::kClosing;
   since_ = now_ns();
@@ -313,6 +342,8 @@ void Session::send() {
       return;
     }
     output_.consume(static_cast<size_t>(n));
+    sent_ += static_cast<uint64_t>(n);
+    if (region_) count(region_->client.sent, static_cast<uint64_t>(n));
     count(shared_->counters.bytes_out, static_cast<uint64_t>(n));
     // Requests that were not executed because output_ was full are in input_ already; no event will report them.
     if (output_.empty()) answer_complete_frames();

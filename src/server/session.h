@@ -80,14 +80,17 @@ class Session {
   void refuse(int code);
   void append_frame(wire::Op op, wire::Bytes payload);
   void close_with_error(int code, const char* what);
+  void note_client(const wire::HelloRequest& hello);
   void send_memory_fd();
 
   int fd_;
   const bool is_unix_;
   State state_ = State::kGreeting;
+  const uint64_t accepted_ns_;
   uint64_t since_;  // time of acceptance, or of the error reply
   Shared* const shared_;
-  std::string source_;
+  std::string source_, peer_;  // see source_of() and peer_of()
+  uint64_t requests_ = 0, received_ = 0, sent_ = 0;
   Admission::Refusal refusal_ = Admission::Refusal::kNone;  // the reply to the greeting
   Region* region_ = nullptr;
   std::shared_ptr<Fence> fence_;  // of the connection's channel; null if it has none

@@ -41,6 +41,12 @@ bool check_report(const ServerReport& report) {
 
 }  // namespace
 
+const char* name_of(Op op) {
+  static constexpr const char* kNames[kOps] = {"unknown", "hello", "read", "write", "discard",  "grow",
+                                               "shrink",  "stats", "ping", "error", "register", "servers"};
+  return kNames[op <= kLastOp ? static_cast<size_t>(op) : 0];
+}
+
 FrameHeader make_header(Op op, uint16_t flags, uint64_t request, uint32_t payload_bytes) {
   return {kMagic, kVersion, static_cast<uint8_t>(op), flags, request, payload_bytes, 0};
 }

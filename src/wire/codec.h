@@ -10,6 +10,9 @@
 
 namespace farside::wire {
 
+// "read", for logs and metrics.
+const char* name_of(Op op);
+
 using Bytes = std::span<const std::byte>;
 
 // The bytes of one of the structs of protocol.h, as they are sent.

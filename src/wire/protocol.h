@@ -35,6 +35,7 @@ enum class Op : uint8_t {
   kServers = 11,   // to a controller: empty -> ServersReply
 };
 inline constexpr Op kLastOp = Op::kServers;
+inline constexpr size_t kOps = static_cast<size_t>(kLastOp) + 1;
 
 struct FrameHeader {
   uint32_t magic;

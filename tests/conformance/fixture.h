@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/exposition.h"
 #include "base/os.h"
 #include "remote/remote_store.h"
 #include "server/server.h"
@@ -66,7 +67,9 @@ class TestServer {
       if (condition(server_->stats())) return ::testing::AssertionSuccess();
       os::nanosleep_ns(1'000'000);
     }
-    return ::testing::AssertionFailure() << server_->prometheus_text();
+    Exposition metrics;
+    server_->append_metrics(&metrics);
+    return ::testing::AssertionFailure() << metrics.take();
   }
 
  private:
