@@ -60,6 +60,7 @@ void ServerStore::attach_to(uint64_t region, const void* secret) {
   attach_.hello.mode = wire::HelloMode::kAttach;
   attach_.hello.region = region;
   memcpy(attach_.hello.secret, secret, wire::kSecretBytes);
+  if (address_.is_shm()) attach_.passing_fd = control_fd_;
 }
 
 // The mapping of far memory is removed before its descriptor is closed.
@@ -125,7 +126,7 @@ Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::s
     int r = transport::exchange(control_fd_, op, request, reply, now_ns() + timeout, &error);
     if (r == 0) return {};
     if (error.code != 0) return Status::error(-r, "memory server {} rejected a request: {}", address(), error.text);
-    fds_.close(control_fd_);
+    if (!address_.is_shm()) fds_.close(control_fd_);  // else further connections are passed over it
     Status status;
     bool again = transport::is_transient(r) && !address_.is_shm() && now_ns() < end;
     control_fd_ = again ? transport::dial_with_retry(attach_, retry_, &status) : -1;

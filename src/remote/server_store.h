@@ -41,7 +41,7 @@ class ServerStore final : public RemoteStore {
   ServerStore(const Address& address, transport::RetryPolicy retry) : address_(address), retry_(retry) {}
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
-  void attach_to(uint64_t region, const void* secret);
+  void attach_to(uint64_t region, const void* secret);  // control_fd_ is set
   void keep_region_alive();
   Status change_reservation(wire::Op op, uint64_t bytes);
   Status call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);

@@ -35,6 +35,7 @@ class Worker {
   void accept_from(const Listener& listener);
   void pause_accepting();
   size_t count_pending() const;
+  void add_passed(int fd);
   void add(int fd, bool is_unix);
   void serve(Session* session, uint32_t events);
   void update(Session* session);

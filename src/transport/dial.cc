@@ -61,34 +61,12 @@ int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns) {
   return 0;
 }
 
-// Stores the first descriptor passed with a message in *wanted, where one is wanted; closes all others.
-void take_passed_fds(msghdr* message, int* wanted) {
-  for (cmsghdr* c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; i++) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-      if (wanted && *wanted < 0) *wanted = fd;
-      else os::close(fd);
-    }
-  }
-}
-
 int receive_all(int fd, void* data, size_t bytes, uint64_t deadline_ns, int* passed_fd) {
   auto* at = static_cast<std::byte*>(data);
   while (bytes > 0) {
-    iovec piece = {at, bytes};
-    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
-    msghdr message = {};
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    ssize_t n = os::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t n = os::recv_with_fd(fd, at, bytes, passed_fd);
     if (n == 0) return -ECONNRESET;
     if (n == -EINTR) continue;
-    if (n > 0) take_passed_fds(&message, passed_fd);
     if (n == -EAGAIN) n = wait_for(fd, POLLIN, deadline_ns);
     if (n < 0) return static_cast<int>(n);
     at += n;
@@ -110,6 +88,21 @@ int receive_reply(int fd, wire::Op op, std::span<std::byte> reply, uint64_t dead
   if (int r = receive_all(fd, body.data(), body.size(), deadline_ns, passed_fd); r < 0) return r;
   if (wire::crc32c(wire::header_crc(header), body.data(), body.size()) != header.crc) return -EBADMSG;
   return is_error ? wire::decode_error(body, error) : 0;
+}
+
+// A new connection: one end of a pair of sockets, whose other end the server receives over an existing connection. One
+// message without a reply, so that threads need no lock, and a connection that is used for requests stays usable.
+int pass_connection(int passing_fd) {
+  int ends[2];
+  int r = os::call(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
+  if (r < 0) return r;
+  wire::FrameHeader frame = wire::make_header(wire::Op::kConnect, 0, 1, 0);
+  frame.crc = wire::header_crc(frame);
+  ssize_t sent = os::send_with_fd(passing_fd, &frame, sizeof frame, ends[1]);
+  os::close(ends[1]);
+  if (sent == static_cast<ssize_t>(sizeof frame)) return ends[0];
+  os::close(ends[0]);
+  return sent < 0 ? static_cast<int>(sent) : -EPIPE;
 }
 
 Status greeting_failed(const Endpoint& endpoint, int code, const wire::ErrorReply& error) {
@@ -211,7 +204,7 @@ int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<
 
 int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64_t timeout_ns) const {
   uint64_t deadline = now_ns() + timeout_ns;
-  int fd = dial(endpoint, deadline);
+  int fd = passing_fd >= 0 ? pass_connection(passing_fd) : dial(endpoint, deadline);
   if (fd < 0) {
     *status = dialing_failed(endpoint, fd);
     return fd;

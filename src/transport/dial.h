@@ -41,6 +41,9 @@ struct Dialer {
   Endpoint endpoint;
   wire::HelloRequest hello = {};
   OwnFds* fds = nullptr;
+  // An open connection over which new ones are passed to the server: its path need not be visible any more, as after
+  // chroot, nor be permitted to this user. -1: connects to the endpoint.
+  int passing_fd = -1;
 
   // Connects and sends the greeting. Returns a descriptor registered in *fds, or -errno with the reason in *status.
   int open(Status* status, wire::HelloReply* reply = nullptr, int* memory_fd = nullptr,

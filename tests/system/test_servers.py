@@ -166,6 +166,13 @@ class ServerTest(Servers):
             self.assertIn(str(self.folder / "socket"), errors.decode())
 
     @variations(SMALL)
+    def test_a_unix_socket_is_reached_after_chroot(self, variation):
+        """Its path is not visible then, nor permitted to the process's new user."""
+        _, address = self.serve(kind="unix")
+        result = run(self.client(variation, address, PROGRAMS / "identity", "after_chroot"), seconds=60, cwd=self.folder)
+        self.assertEqual(result.status, 0, tail(result.errors))
+
+    @variations(SMALL)
     def test_a_stopped_server_continues(self, variation):
         """The server is stopped: the program waits, and continues when the server does."""
         server, address = self.serve()
