@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/inject.h"
+#include "base/log.h"
 #include "transport/tcp_options.h"
 #include "wire/codec.h"
 #include "wire/crc32c.h"
@@ -105,23 +106,25 @@ int pass_connection(int passing_fd) {
   return sent < 0 ? static_cast<int>(sent) : -EPIPE;
 }
 
-Status greeting_failed(const Endpoint& endpoint, int code, const wire::ErrorReply& error) {
-  const char* name = endpoint.name;
+const char* peer(const Dialer& dialer) { return dialer.to_controller ? "controller" : "memory server"; }
+
+Status greeting_failed(const Dialer& dialer, int code, const wire::ErrorReply& error) {
+  const char* name = dialer.endpoint.name;
   if (code == -EPROTONOSUPPORT) {
     return Status::error(EPROTONOSUPPORT,
-                         "memory server {} uses another version of the protocol (this side uses {}); install the "
+                         "{} {} uses another version of the protocol (this side uses {}); install the "
                          "same version of farside on both sides",
-                         name, wire::kVersion);
+                         peer(dialer), name, wire::kVersion);
   }
   if (error.code == EACCES) {
-    return Status::error(
-        EACCES, "memory server {} rejected the token; use the one that it was started with (--token-file)", name);
+    return Status::error(EACCES, "{} {} rejected the token; use the one that it was started with (--token-file)",
+                         peer(dialer), name);
   }
-  if (error.code != 0) return Status::error(-code, "memory server {} rejected the connection: {}", name, error.text);
+  if (error.code != 0) return Status::error(-code, "{} {} rejected the connection: {}", peer(dialer), name, error.text);
   if (code == -EBADMSG) return Status::error(EBADMSG, "{} is not a Farside server", name);
   return Status::error(
-      -code, "memory server {} accepted the connection but sent no reply ({}); check whether it is overloaded", name,
-      code == -ETIMEDOUT ? "timeout" : "it closed the connection");
+      -code, "{} {} accepted the connection but sent no reply ({}); check whether it is stopped or overloaded",
+      peer(dialer), name, code == -ETIMEDOUT ? "timeout" : "it closed the connection");
 }
 
 const char* reason(int code) {
@@ -146,12 +149,13 @@ const char* reason(int code) {
   }
 }
 
-Status dialing_failed(const Endpoint& endpoint, int code) {
+Status dialing_failed(const Dialer& dialer, int code) {
+  const Endpoint& endpoint = dialer.endpoint;
   const char* scheme = strstr(endpoint.name, "://");
   const char* place = scheme ? scheme + 3 : endpoint.name;
-  const char* option = endpoint.is_unix() ? "--unix" : "--listen";
-  return Status::error(-code, "cannot reach memory server {}: {}; start it with 'farside serve {} {}' or check --far",
-                       endpoint.name, reason(code), option, fmt::string_view(place, strcspn(place, "?")));
+  const char* option = endpoint.is_unix() ? "--unix" : dialer.to_controller ? "--controller --listen" : "--listen";
+  return Status::error(-code, "cannot reach {} {}: {}; start it with 'farside serve {} {}' or check its address",
+                       peer(dialer), endpoint.name, reason(code), option, fmt::string_view(place, strcspn(place, "?")));
 }
 
 }  // namespace
@@ -206,7 +210,7 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
   uint64_t deadline = now_ns() + timeout_ns;
   int fd = passing_fd >= 0 ? pass_connection(passing_fd) : dial(endpoint, deadline);
   if (fd < 0) {
-    *status = dialing_failed(endpoint, fd);
+    *status = dialing_failed(*this, fd);
     return fd;
   }
   wire::HelloReply answer;
@@ -215,7 +219,7 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
                    &error, memory_fd);
   if (r == 0) r = wire::decode_hello_reply(wire::bytes_of(answer), &answer);
   if (r < 0) {
-    *status = greeting_failed(endpoint, r, error);
+    *status = greeting_failed(*this, r, error);
     os::close(fd);
     return r;
   }
@@ -223,6 +227,48 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
   if (fd < 0) *status = Status::error(-fd, "too many open files: no descriptor for a connection to {}", endpoint.name);
   if (fd >= 0 && reply) *reply = answer;
   return fd;
+}
+
+void Dialer::report_loss(int error, uint64_t silence_ns, const char* refusal) const {
+  if (!failures) return;
+  if (refusal) {
+    failures->report(Status::error(-error, "memory server {} is lost: {}", endpoint.name, refusal));
+  } else if (error == -EBADMSG) {
+    failures->report(Status::error(EBADMSG,
+                                   "memory server {} is lost: what it sent is not Farside's protocol. Install the same "
+                                   "version of farside on both sides, and check what is between them",
+                                   endpoint.name));
+  } else if (error == -ETIMEDOUT) {
+    failures->report(Status::error(ETIMEDOUT,
+                                   "memory server {} is lost: it has not responded for {:.1f} s (--patience). Check "
+                                   "that it runs, is not stopped, and can be reached",
+                                   endpoint.name, static_cast<double>(silence_ns) / 1e9));
+  } else {
+    failures->report(Status::error(ECONNRESET,
+                                   "memory server {} is lost: it closed the connection and accepts no new one. Check "
+                                   "why it ended, and restart it",
+                                   endpoint.name));
+  }
+}
+
+void Dialer::report_refusal(int code, const char* text) const {
+  if (!failures) return;
+  bool full = code == ENOMEM || code == EIO || code == ENOSPC;
+  failures->report(Status::error(code, "memory server {} refused a request: {}. {}", endpoint.name, text,
+                                 full ? "Give it more memory (farside serve --memory): forked processes need memory of "
+                                        "their own for what they change"
+                                      : "Check its log"));
+}
+
+void Dialer::warn_of_silence(uint64_t silence_ns, uint64_t limit_ns) const {
+  if (!failures || failures->silence_logged.exchange(true)) return;
+  log(LogLevel::kWarning,
+      "memory server {} has not responded for {:.1f} s; the program waits for it, {:.1f} s at most (--patience)",
+      endpoint.name, static_cast<double>(silence_ns) / 1e9, static_cast<double>(limit_ns) / 1e9);
+}
+
+void Dialer::silence_is_over() const {
+  if (failures) failures->silence_logged.store(false);
 }
 
 }  // namespace farside::transport
