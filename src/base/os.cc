@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include "base/inject.h"
 #include "base/log.h"
@@ -149,6 +150,38 @@ ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   return call(SYS_sendmsg, fd, message, flags | MSG_NOSIGNAL);
 }
 ssize_t recvmsg(int fd, msghdr* message, int flags) { return call(SYS_recvmsg, fd, message, flags); }
+
+ssize_t send_with_fd(int fd, const void* buffer, size_t bytes, int passed) {
+  iovec piece = {const_cast<void*>(buffer), bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof passed)] = {};
+  msghdr message = {nullptr, 0, &piece, 1, control, sizeof control, 0};
+  cmsghdr* c = CMSG_FIRSTHDR(&message);
+  c->cmsg_level = SOL_SOCKET;
+  c->cmsg_type = SCM_RIGHTS;
+  c->cmsg_len = CMSG_LEN(sizeof passed);
+  memcpy(CMSG_DATA(c), &passed, sizeof passed);
+  return os::sendmsg(fd, &message, MSG_DONTWAIT);
+}
+
+ssize_t recv_with_fd(int fd, void* buffer, size_t bytes, int* passed) {
+  iovec piece = {buffer, bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+  msghdr message = {nullptr, 0, &piece, 1, control, sizeof control, 0};
+  ssize_t received = os::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  if (received <= 0) return received;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+      int one;
+      memcpy(&one, CMSG_DATA(c) + i * sizeof one, sizeof one);
+      if (passed && *passed < 0) *passed = one;
+      else os::close(one);
+    }
+  }
+  return received;
+}
+
 int open(const char* path, int flags, int mode) { return call(SYS_openat, AT_FDCWD, path, flags, mode); }
 int close(int fd) { return call(SYS_close, fd); }
 int pipe(int fds[2], int flags) { return call(SYS_pipe2, fds, flags); }

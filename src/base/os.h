@@ -55,6 +55,10 @@ ssize_t recv(int fd, void* buffer, size_t bytes, int flags);
 ssize_t send(int fd, const void* buffer, size_t bytes, int flags);
 ssize_t sendmsg(int fd, const msghdr* message, int flags);
 ssize_t recvmsg(int fd, msghdr* message, int flags);
+// As send and recv with MSG_DONTWAIT, with a descriptor that is passed over a Unix socket. recv_with_fd stores the
+// first one that arrives in *passed if that is -1, and closes all others; passed may be null.
+ssize_t send_with_fd(int fd, const void* buffer, size_t bytes, int passed);
+ssize_t recv_with_fd(int fd, void* buffer, size_t bytes, int* passed);
 int open(const char* path, int flags, int mode = 0);
 int close(int fd);
 int pipe(int fds[2], int flags);

@@ -75,6 +75,11 @@ ReportContext report_context(const Runtime& r) {
   return {*r.pager, r.pager->stats(), r.mode, r.mode_reason, r.forked, r.forks.load(), seconds, {}};
 }
 
+// Async-signal-safe: channels call it under a page fault.
+[[noreturn]] void end_without_far_memory(const Status& reason) {
+  die("{}. The program ends, since pages of its memory are stored there", reason.text());
+}
+
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
   auto store = remote::RemoteStore::connect({.address = r.options.far_address,
@@ -82,6 +87,7 @@ Status start_pager(Runtime& r) {
                                              .region_bytes = r.options.space,
                                              .replicas = r.options.replicas,
                                              .retry = {r.options.patience_ns},
+                                             .on_failure = end_without_far_memory,
                                              .all_needed = false});
   if (!store.ok()) return store.status();
   auto pager = pager::Pager::create(r.options, store->get(), delivery);

@@ -11,7 +11,7 @@ Status list_servers(const transport::Endpoint& controller, const char* token, wi
   size_t token_bytes = token ? strlen(token) : 0;
   if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
   transport::OwnFds fds;
-  transport::Dialer dialer = {controller, {}, &fds};
+  transport::Dialer dialer = {.endpoint = controller, .fds = &fds, .to_controller = true};
   dialer.hello.mode = wire::HelloMode::kObserve;
   dialer.hello.token_bytes = static_cast<uint32_t>(token_bytes);
   if (token_bytes > 0) memcpy(dialer.hello.token, token, token_bytes);

@@ -126,7 +126,7 @@ int PoolChannel::targets(const Slot& slot, ServerSet lost, ServerSet* all) {
     if (holders == 0 && slot.kind == Kind::kWrite) return -ENOSPC;
     if (holders == 0 && slot.kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
     bool gone = holders != 0 && (holders & ~lost) == 0;
-    if (gone && slot.kind != Kind::kDiscard) return -ECONNRESET;
+    if (gone && slot.kind != Kind::kDiscard) return store_->fail_request(-ECONNRESET);
     *all |= targets_of(slot.kind, slab, lost);
     return 0;
   });
@@ -241,7 +241,7 @@ void PoolChannel::answered(Slot* slot, unsigned server, int result) {
   slot->incomplete = true;
   slot->error = result;
   // Without replicas a refusal is the result of the request. With replicas, the server that refused has missed a write.
-  if (!is_loss(result) && store_->replicas() == 1) return;
+  if (!is_loss(result) && store_->replicas() == 1) return store_->note_refusal(server);
   const char* why = result == -EBADMSG ? "protocol violation" : is_loss(result) ? "connection lost" : "request refused";
   store_->lose(server, why);
   close(server);
@@ -257,8 +257,8 @@ void PoolChannel::close(unsigned server) {
 // All servers have replied. 1: complete; 0: sent again to other holders; else the error.
 int PoolChannel::conclude(Slot* slot) {
   if (!slot->incomplete) return 1;
-  if (!is_loss(slot->error) && store_->replicas() == 1) return slot->error;
-  if (slot->kind != Kind::kRead) return still_held(*slot) ? 1 : slot->error;
+  if (!is_loss(slot->error) && store_->replicas() == 1) return store_->fail_request(slot->error);
+  if (slot->kind != Kind::kRead) return still_held(*slot) ? 1 : store_->fail_request(slot->error);
   return send(slot);
 }
 

@@ -94,7 +94,8 @@ PoolStore::PoolStore(const StoreConfig& config)
     : region_bytes_(config.region_bytes),
       replicas_(config.replicas),
       retry_(config.retry),
-      table_(config.region_bytes) {
+      table_(config.region_bytes),
+      on_failure_(config.on_failure) {
   strcpy(address_, config.address);
   strcpy(token_, config.token ? config.token : "");
 }
@@ -309,14 +310,21 @@ unsigned PoolStore::reader_of(uint64_t slab, ServerSet holders) const {
   return static_cast<unsigned>(std::countr_zero(holders));
 }
 
-void PoolStore::lose(unsigned server, const char* why) {
+void PoolStore::lose(unsigned server, const char* reason) {
   if (lost_.fetch_or(only(server), std::memory_order_acq_rel) & only(server)) return;
+  failed_.store(server, std::memory_order_relaxed);
+  servers_[server]->keep_failure(reason);
   int left = std::popcount(usable());
-  if (left == 0) return;  // the caller ends the program with a message
-  log(LogLevel::kWarning, "memory server {} is lost ({}); {} of {} {} left{}", servers_[server]->address(), why, left,
-      count(), replicas_ >= count() ? "replicas" : "servers",
+  if (left == 0) return;  // fail_request reports it
+  log(LogLevel::kWarning, "{}; {} of {} {} left{}", servers_[server]->failure().text(), left, count(),
+      replicas_ >= count() ? "replicas" : "servers",
       replicas_ > 1 ? ""
                     : "; the program ends when it accesses data that was stored there (--replicas 2 keeps copies)");
+}
+
+int PoolStore::fail_request(int error) const {
+  if (on_failure_) on_failure_(servers_[failed_.load(std::memory_order_relaxed)]->failure());
+  return error;
 }
 
 // A mapping exists only if each page is on all servers: then each of them holds every slab.

@@ -54,8 +54,12 @@ class PoolStore final : public RemoteStore {
   ServerSet place_unclaimed(uint64_t slab);
   // The holder to which reads of the slab are sent. `holders` is not empty.
   unsigned reader_of(uint64_t slab, ServerSet holders) const;
-  // Marks a server as lost. Logs it once, unless it was the last one.
-  void lose(unsigned server, const char* why);
+  // Marks a server as lost. Logs it once with the reason, unless it was the last one.
+  void lose(unsigned server, const char* reason);
+  // Notes that a server refused a request which no other server can serve.
+  void note_refusal(unsigned server) { failed_.store(server, std::memory_order_relaxed); }
+  // Reports that a request fails for good, with the reason of the server that failed last. Returns the error.
+  int fail_request(int error) const;
   // The mapping of far memory, if one mapped server holds every slab; else none.
   transport::Mapping mapping() const;
 
@@ -94,6 +98,8 @@ class PoolStore final : public RemoteStore {
   std::unique_ptr<ServerStore> servers_[kMaxServers];  // the first count_ are set and remain
   std::atomic<unsigned> count_{0};
   std::atomic<ServerSet> lost_{0};
+  std::atomic<unsigned> failed_{0};  // the last server that was lost or refused a request
+  const transport::FailureReport::Handler on_failure_;
 
   Mutex lock_;            // guards changes of table_, and what follows. Held during round trips
   Slabs spare_ = {};      // slabs reserved on each server and not yet used

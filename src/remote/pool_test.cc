@@ -27,7 +27,7 @@ class Pool : public testing::Test {
     for (auto& server : servers_) list_ += (list_.empty() ? "" : ",") + server->address();
   }
   Status try_connect(const std::string& list, unsigned replicas = 1, bool all_needed = true) {
-    auto made = PoolStore::connect({list.c_str(), "", kTestRegion, replicas, {}, all_needed});
+    auto made = PoolStore::connect({list.c_str(), "", kTestRegion, replicas, {}, nullptr, all_needed});
     if (!made.ok()) return made.status();
     owner_ = std::unique_ptr<RemoteStore>(std::move(*made));
     store_ = static_cast<PoolStore*>(owner_.get());

@@ -10,6 +10,7 @@
 
 #include "base/near.h"
 #include "base/status.h"
+#include "transport/failure.h"
 #include "transport/retry_policy.h"
 #include "transport/transport.h"
 
@@ -24,7 +25,10 @@ struct StoreConfig {
   uint64_t region_bytes;              // size of the far space
   unsigned replicas = 1;              // servers that store each page
   transport::RetryPolicy retry = {};  // for servers over tcp that do not reply
-  bool all_needed = true;             // false: with replicas, servers that cannot be reached are left out
+  // Called when far memory is lost or a request is refused for good, before the pager receives the error. It may end
+  // the process. Async-signal-safe.
+  transport::FailureReport::Handler on_failure = nullptr;
+  bool all_needed = true;  // false: with replicas, servers that cannot be reached are left out
 };
 
 // One server's snapshot of its region, made before a fork for the child.

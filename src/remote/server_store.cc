@@ -23,7 +23,7 @@ constexpr uint64_t kControlTimeoutNs = 5'000'000'000;
 }  // namespace
 
 Result<std::unique_ptr<ServerStore>> ServerStore::connect(const Address& address, const StoreConfig& config) {
-  std::unique_ptr<ServerStore> store(new ServerStore(address, config.retry));
+  std::unique_ptr<ServerStore> store(new ServerStore(address, config));
   if (Status s = store->create_region(config); !s.ok()) return s;
   return store;
 }
@@ -31,7 +31,7 @@ Result<std::unique_ptr<ServerStore>> ServerStore::connect(const Address& address
 Status ServerStore::create_region(const StoreConfig& config) {
   size_t token_bytes = config.token ? strlen(config.token) : 0;
   if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
-  Dialer create = {address_.endpoint, {}, &fds_};
+  Dialer create = {.endpoint = address_.endpoint, .fds = &fds_};
   create.hello.mode = wire::HelloMode::kCreate;
   create.hello.token_bytes = static_cast<uint32_t>(token_bytes);
   create.hello.region_bytes = config.region_bytes;
@@ -56,10 +56,11 @@ Status ServerStore::map_memory(int memory_fd, uint64_t bytes) {
 }
 
 void ServerStore::attach_to(uint64_t region, const void* secret) {
-  attach_ = {address_.endpoint, {}, &fds_};
+  attach_ = {.endpoint = address_.endpoint, .fds = &fds_, .failures = &failures_};
   attach_.hello.mode = wire::HelloMode::kAttach;
   attach_.hello.region = region;
   memcpy(attach_.hello.secret, secret, wire::kSecretBytes);
+  if (address_.is_shm()) attach_.passing_fd = control_fd_;
 }
 
 // The mapping of far memory is removed before its descriptor is closed.
@@ -71,8 +72,7 @@ ServerStore::~ServerStore() {
 transport::Channel* ServerStore::open_channel(Status* status) {
   if (shm_) return new transport::ShmChannel(shm_.get(), &attach_);
   if (address_.is_shm()) return transport::StreamChannel::open(attach_, status).release();
-  transport::Channel* channel =
-      transport::ReconnectingChannel::open(attach_, retry_, &refusal_logged_, status).release();
+  transport::Channel* channel = transport::ReconnectingChannel::open(attach_, retry_, status).release();
   // The region did exist, so the server's reply is the reason why it does not any more.
   bool lost = !channel && status->code() != EMFILE;
   if (lost) *status = Status::error(status->code(), "memory server {} is lost: {}", address(), status->text());
@@ -119,18 +119,23 @@ Result<uint64_t> ServerStore::free_bytes() {
 
 // A request without a reply is repeated over a new connection. It takes effect only once: see ReserveRequest.
 Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) {
-  for (uint64_t end = now_ns() + retry_.limit_ns; control_fd_ >= 0;) {
+  uint64_t start = now_ns();
+  int r = -ECONNRESET;
+  while (control_fd_ >= 0) {
     wire::ErrorReply error;
     uint64_t timeout = std::min(kControlTimeoutNs, retry_.attempt_timeout_ns());
-    int r = transport::exchange(control_fd_, op, request, reply, now_ns() + timeout, &error);
+    r = transport::exchange(control_fd_, op, request, reply, now_ns() + timeout, &error);
     if (r == 0) return {};
     if (error.code != 0) return Status::error(-r, "memory server {} rejected a request: {}", address(), error.text);
-    fds_.close(control_fd_);
+    if (!address_.is_shm()) fds_.close(control_fd_);  // else further connections are passed over it
     Status status;
-    bool again = transport::is_transient(r) && !address_.is_shm() && now_ns() < end;
+    bool again = transport::is_transient(r) && !address_.is_shm() && now_ns() < start + retry_.limit_ns;
     control_fd_ = again ? transport::dial_with_retry(attach_, retry_, &status) : -1;
   }
-  return Status::error(ECONNRESET, "the connection to memory server {} was lost", address());
+  if (r != -ETIMEDOUT)
+    return Status::error(ECONNRESET, "memory server {} closed the connection; check why it ended", address());
+  return Status::error(ECONNRESET, "memory server {} has not responded for {:.1f} s; check that it is not stopped",
+                       address(), static_cast<double>(now_ns() - start) / 1e9);
 }
 
 Result<Snapshot> ServerStore::snapshot() {

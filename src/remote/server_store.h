@@ -34,14 +34,22 @@ class ServerStore final : public RemoteStore {
   // The memory that the server has left to reserve, for all clients. One round trip.
   Result<uint64_t> free_bytes();
 
+  // Why the server was lost, or refused a request; success if it was not.
+  Status failure() const { return failures_.reason(); }
+  // The reason, where no channel has reported one.
+  void keep_failure(const char* reason) {
+    failures_.keep(Status::error(ECONNRESET, "memory server {} is lost: {}", address(), reason));
+  }
+
   // The mapped region; nullptr over TCP, and in forked children, whose regions only the server can read.
   const transport::ShmRegion* mapped() const { return shm_.get(); }
 
  private:
-  ServerStore(const Address& address, transport::RetryPolicy retry) : address_(address), retry_(retry) {}
+  ServerStore(const Address& address, const StoreConfig& config)
+      : address_(address), retry_(config.retry), failures_(config.on_failure) {}
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
-  void attach_to(uint64_t region, const void* secret);
+  void attach_to(uint64_t region, const void* secret);  // control_fd_ is set
   void keep_region_alive();
   Status change_reservation(wire::Op op, uint64_t bytes);
   Status call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);
@@ -49,8 +57,8 @@ class ServerStore final : public RemoteStore {
   const Address address_;
   const transport::RetryPolicy retry_;
   transport::OwnFds fds_;
-  transport::Dialer attach_;                 // opens further connections to the region
-  std::atomic<bool> refusal_logged_{false};  // that the server rejected a connection to the region
+  transport::FailureReport failures_;
+  transport::Dialer attach_;  // opens further connections to the region
   std::unique_ptr<transport::ShmRegion> shm_;
   int memory_fd_ = -1;
 

@@ -72,10 +72,7 @@ class FakeEndpoint {
       for (;;) {
         transport::Fd fd(::accept(socket_.get(), nullptr, nullptr));
         if (fd.get() < 0) return;
-        std::lock_guard hold(lock_);
-        int number = fd.get();
-        connections_.push_back(std::move(fd));
-        threads_.emplace_back([this, number] { serve(number); });
+        add(std::move(fd));
       }
     });
   }
@@ -96,9 +93,16 @@ class FakeEndpoint {
   const bool tcp_;
 
  private:
+  void add(transport::Fd fd) {
+    std::lock_guard hold(lock_);
+    int number = fd.get();
+    connections_.push_back(std::move(fd));
+    threads_.emplace_back([this, number] { serve(number); });
+  }
   void serve(int fd) {
     transport::Request request;
-    while (transport::receive_request(fd, &request)) answer(fd, request);
+    while (transport::receive_request(fd, &request))
+      request.op() == wire::Op::kConnect ? add(std::move(request.passed)) : answer(fd, request);
     ::shutdown(fd, SHUT_RDWR);  // the client sees the end of the connection
   }
   transport::Fd socket_;
@@ -165,20 +169,7 @@ class FakeServer final : public FakeEndpoint {
     answer.has_memory = !tcp_ && hello.mode == wire::HelloMode::kCreate;
     auto frame = transport::reply_frame(wire::Op::kHello, request.header.request, transport::bytes_of_value(answer));
     if (!answer.has_memory) return send(fd, frame);
-    iovec piece = {frame.data(), frame.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message = {};
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* c = CMSG_FIRSTHDR(&message);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof(int));
-    int passed = file_.get();
-    memcpy(CMSG_DATA(c), &passed, sizeof passed);
-    EXPECT_EQ(::sendmsg(fd, &message, 0), static_cast<ssize_t>(frame.size()));
+    EXPECT_EQ(os::send_with_fd(fd, frame.data(), frame.size(), file_.get()), static_cast<ssize_t>(frame.size()));
   }
   void reserve(int fd, const transport::Request& request) {
     wire::ReserveRequest wanted;

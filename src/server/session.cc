@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <new>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -72,6 +73,9 @@ Session::~Session() {
             {"duration_ms", (now_ns() - accepted_ns_) / 1'000'000}},
            "connection closed");
   os::close(fd_);
+  for (int fd : {passed_fd_, accepted_fd_}) {
+    if (fd >= 0) os::close(fd);
+  }
   if (region_) shared_->pool.release(region_, broken_ && !is_unix_);
   shared_->counters.clients.fetch_sub(1);
   shared_->admission.leave(source_);
@@ -95,7 +99,8 @@ bool Session::receive_some() {
   }
   std::byte* space = input_.reserve(wanted);
   size_t room = state_ == State::kGreeting ? wanted : input_.room();
-  ssize_t n = os::recv(fd_, space, room, MSG_DONTWAIT);
+  ssize_t n = is_unix_ ? os::recv_with_fd(fd_, space, room, is_open() ? &passed_fd_ : nullptr)
+                       : os::recv(fd_, space, room, MSG_DONTWAIT);
   if (n == -EAGAIN || n == -EINTR) return false;
   if (n <= 0) {
     broken_ = n < 0;
@@ -172,6 +177,8 @@ void Session::execute(wire::Op op, wire::Bytes payload) {
       return take_report(payload);
     case wire::Op::kServers:
       return list_servers();
+    case wire::Op::kConnect:
+      return accept_passed(payload);
     case wire::Op::kHello:
     case wire::Op::kError:
       break;  // rejected by the caller
@@ -301,6 +308,13 @@ void Session::list_servers() {
   reply(wire::bytes_of(*answer));
 }
 
+// No reply: the client expects its first reply on the new connection.
+void Session::accept_passed(wire::Bytes payload) {
+  bool valid = payload.empty() && passed_fd_ >= 0 && accepted_fd_ < 0;
+  if (!valid) return close_with_error(EBADMSG, "a request to connect without a socket");
+  accepted_fd_ = std::exchange(passed_fd_, -1);
+}
+
 void Session::reply(wire::Bytes payload) { append_frame(static_cast<wire::Op>(request_.op), payload); }
 
 void Session::refuse(int code, const char* text) {
@@ -354,23 +368,12 @@ void Session::send() {
 // The reply to the greeting is the first data of this socket, so it is sent as a whole.
 void Session::send_memory_fd() {
   pass_memory_ = false;
-  iovec piece = {const_cast<std::byte*>(output_.data()), output_.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = &piece;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* c = CMSG_FIRSTHDR(&message);
-  c->cmsg_level = SOL_SOCKET;
-  c->cmsg_type = SCM_RIGHTS;
-  c->cmsg_len = CMSG_LEN(sizeof(int));
-  int memory = region_->memory_fd();
-  memcpy(CMSG_DATA(c), &memory, sizeof memory);
-  ssize_t n = os::sendmsg(fd_, &message, MSG_DONTWAIT);
+  ssize_t n = os::send_with_fd(fd_, output_.data(), output_.size(), region_->memory_fd());
   if (n > 0) output_.consume(static_cast<size_t>(n));
   else state_ = State::kOver;
 }
+
+int Session::take_connection() { return std::exchange(accepted_fd_, -1); }
 
 void Session::trim() {
   input_.trim(kIdleBytes);

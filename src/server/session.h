@@ -48,6 +48,8 @@ class Session {
   bool receive();
   void send();
   void trim();
+  // A new connection that the client passed over this one, or -1. The caller closes it.
+  int take_connection();
 
   uint32_t interest = 0;  // for the worker: the epoll events that are registered
 
@@ -74,6 +76,7 @@ class Session {
   void stats();
   void take_report(wire::Bytes payload);
   void list_servers();
+  void accept_passed(wire::Bytes payload);
 
   void reply(wire::Bytes payload);
   void refuse(int code, const char* text);
@@ -96,6 +99,8 @@ class Session {
   std::shared_ptr<Fence> fence_;  // of the connection's channel; null if it has none
   uint64_t generation_ = 0;
   bool broken_ = false;             // the connection failed; the peer did not close it
+  int passed_fd_ = -1;              // arrived, its request was not executed yet
+  int accepted_fd_ = -1;            // for take_connection
   bool pass_memory_ = false;        // the region's descriptor is passed with the reply in output_
   wire::FrameHeader request_ = {};  // the request that is being executed
   Buffer input_, output_;

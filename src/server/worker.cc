@@ -166,6 +166,13 @@ void Worker::pause_accepting() {
   listen_to(false);
 }
 
+// Of a client that was accepted. Its peer sees a closed connection if there are too many without a greeting.
+void Worker::add_passed(int fd) {
+  if (pending_ >= kMaxPending) pending_ = count_pending();
+  if (pending_ >= kMaxPending) os::close(fd);
+  else add(fd, true);
+}
+
 void Worker::add(int fd, bool is_unix) {
   if (!is_unix) transport::set_tcp_options(fd, kKeepAlive);
   auto session = std::make_unique<Session>(fd, is_unix, now_ns(), shared_);
@@ -190,6 +197,7 @@ void Worker::serve(Session* session, uint32_t events) {
 }
 
 void Worker::update(Session* session) {
+  if (int fd = session->take_connection(); fd >= 0) add_passed(fd);
   if (session->over()) return close(session);
   uint32_t wanted = (session->wants_input() ? EPOLLIN : 0u) | (session->wants_output() ? EPOLLOUT : 0u);
   if (wanted == session->interest) return;

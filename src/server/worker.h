@@ -37,6 +37,7 @@ class Worker {
   void pause_accepting();
   size_t count_pending() const;
   bool needs_sweep() const;
+  void add_passed(int fd);
   void add(int fd, bool is_unix);
   void serve(Session* session, uint32_t events);
   void update(Session* session);

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/inject.h"
+#include "base/log.h"
 #include "transport/tcp_options.h"
 #include "wire/codec.h"
 #include "wire/crc32c.h"
@@ -61,34 +62,12 @@ int send_all(int fd, const void* data, size_t bytes, uint64_t deadline_ns) {
   return 0;
 }
 
-// Stores the first descriptor passed with a message in *wanted, where one is wanted; closes all others.
-void take_passed_fds(msghdr* message, int* wanted) {
-  for (cmsghdr* c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < count; i++) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(c) + i * sizeof fd, sizeof fd);
-      if (wanted && *wanted < 0) *wanted = fd;
-      else os::close(fd);
-    }
-  }
-}
-
 int receive_all(int fd, void* data, size_t bytes, uint64_t deadline_ns, int* passed_fd) {
   auto* at = static_cast<std::byte*>(data);
   while (bytes > 0) {
-    iovec piece = {at, bytes};
-    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
-    msghdr message = {};
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    ssize_t n = os::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    ssize_t n = os::recv_with_fd(fd, at, bytes, passed_fd);
     if (n == 0) return -ECONNRESET;
     if (n == -EINTR) continue;
-    if (n > 0) take_passed_fds(&message, passed_fd);
     if (n == -EAGAIN) n = wait_for(fd, POLLIN, deadline_ns);
     if (n < 0) return static_cast<int>(n);
     at += n;
@@ -112,23 +91,40 @@ int receive_reply(int fd, wire::Op op, std::span<std::byte> reply, uint64_t dead
   return is_error ? wire::decode_error(body, error) : 0;
 }
 
-Status greeting_failed(const Endpoint& endpoint, int code, const wire::ErrorReply& error) {
-  const char* name = endpoint.name;
+// A new connection: one end of a pair of sockets, whose other end the server receives over an existing connection. One
+// message without a reply, so that threads need no lock, and a connection that is used for requests stays usable.
+int pass_connection(int passing_fd) {
+  int ends[2];
+  int r = os::call(SYS_socketpair, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends);
+  if (r < 0) return r;
+  wire::FrameHeader frame = wire::make_header(wire::Op::kConnect, 0, 1, 0);
+  frame.crc = wire::header_crc(frame);
+  ssize_t sent = os::send_with_fd(passing_fd, &frame, sizeof frame, ends[1]);
+  os::close(ends[1]);
+  if (sent == static_cast<ssize_t>(sizeof frame)) return ends[0];
+  os::close(ends[0]);
+  return sent < 0 ? static_cast<int>(sent) : -EPIPE;
+}
+
+const char* peer(const Dialer& dialer) { return dialer.to_controller ? "controller" : "memory server"; }
+
+Status greeting_failed(const Dialer& dialer, int code, const wire::ErrorReply& error) {
+  const char* name = dialer.endpoint.name;
   if (code == -EPROTONOSUPPORT) {
     return Status::error(EPROTONOSUPPORT,
-                         "memory server {} uses another version of the protocol (this side uses {}); install the "
+                         "{} {} uses another version of the protocol (this side uses {}); install the "
                          "same version of farside on both sides",
-                         name, wire::kVersion);
+                         peer(dialer), name, wire::kVersion);
   }
   if (error.code == EACCES) {
-    return Status::error(
-        EACCES, "memory server {} rejected the token; use the one that it was started with (--token-file)", name);
+    return Status::error(EACCES, "{} {} rejected the token; use the one that it was started with (--token-file)",
+                         peer(dialer), name);
   }
-  if (error.code != 0) return Status::error(-code, "memory server {} rejected the connection: {}", name, error.text);
+  if (error.code != 0) return Status::error(-code, "{} {} rejected the connection: {}", peer(dialer), name, error.text);
   if (code == -EBADMSG) return Status::error(EBADMSG, "{} is not a Farside server", name);
   return Status::error(
-      -code, "memory server {} accepted the connection but sent no reply ({}); check whether it is overloaded", name,
-      code == -ETIMEDOUT ? "timeout" : "it closed the connection");
+      -code, "{} {} accepted the connection but sent no reply ({}); check whether it is stopped or overloaded",
+      peer(dialer), name, code == -ETIMEDOUT ? "timeout" : "it closed the connection");
 }
 
 const char* reason(int code) {
@@ -153,12 +149,13 @@ const char* reason(int code) {
   }
 }
 
-Status dialing_failed(const Endpoint& endpoint, int code) {
+Status dialing_failed(const Dialer& dialer, int code) {
+  const Endpoint& endpoint = dialer.endpoint;
   const char* scheme = strstr(endpoint.name, "://");
   const char* place = scheme ? scheme + 3 : endpoint.name;
-  const char* option = endpoint.is_unix() ? "--unix" : "--listen";
-  return Status::error(-code, "cannot reach memory server {}: {}; start it with 'farside serve {} {}' or check --far",
-                       endpoint.name, reason(code), option, fmt::string_view(place, strcspn(place, "?")));
+  const char* option = endpoint.is_unix() ? "--unix" : dialer.to_controller ? "--controller --listen" : "--listen";
+  return Status::error(-code, "cannot reach {} {}: {}; start it with 'farside serve {} {}' or check its address",
+                       peer(dialer), endpoint.name, reason(code), option, fmt::string_view(place, strcspn(place, "?")));
 }
 
 }  // namespace
@@ -211,9 +208,9 @@ int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<
 
 int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64_t timeout_ns) const {
   uint64_t deadline = now_ns() + timeout_ns;
-  int fd = dial(endpoint, deadline);
+  int fd = passing_fd >= 0 ? pass_connection(passing_fd) : dial(endpoint, deadline);
   if (fd < 0) {
-    *status = dialing_failed(endpoint, fd);
+    *status = dialing_failed(*this, fd);
     return fd;
   }
   wire::HelloReply answer;
@@ -222,7 +219,7 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
                    &error, memory_fd);
   if (r == 0) r = wire::decode_hello_reply(wire::bytes_of(answer), &answer);
   if (r < 0) {
-    *status = greeting_failed(endpoint, r, error);
+    *status = greeting_failed(*this, r, error);
     os::close(fd);
     return r;
   }
@@ -230,6 +227,54 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
   if (fd < 0) *status = Status::error(-fd, "too many open files: no descriptor for a connection to {}", endpoint.name);
   if (fd >= 0 && reply) *reply = answer;
   return fd;
+}
+
+void Dialer::report_loss(int error, uint64_t silence_ns, const char* refusal) const {
+  if (!failures) return;
+  if (refusal) {
+    failures->report(Status::error(-error, "memory server {} is lost: {}", endpoint.name, refusal));
+  } else if (error == -EBADMSG) {
+    failures->report(Status::error(EBADMSG,
+                                   "memory server {} is lost: what it sent is not Farside's protocol. Install the same "
+                                   "version of farside on both sides, and check what is between them",
+                                   endpoint.name));
+  } else if (error == -ETIMEDOUT) {
+    failures->report(Status::error(ETIMEDOUT,
+                                   "memory server {} is lost: it has not responded for {:.1f} s (--patience). Check "
+                                   "that it runs, is not stopped, and can be reached",
+                                   endpoint.name, static_cast<double>(silence_ns) / 1e9));
+  } else {
+    failures->report(Status::error(ECONNRESET,
+                                   "memory server {} is lost: it closed the connection and accepts no new one. Check "
+                                   "why it ended, and restart it",
+                                   endpoint.name));
+  }
+}
+
+void Dialer::report_refusal(int code, const char* text) const {
+  if (!failures) return;
+  bool full = code == ENOMEM || code == EIO || code == ENOSPC;
+  failures->report(Status::error(code, "memory server {} refused a request: {}. {}", endpoint.name, text,
+                                 full ? "Give it more memory (farside serve --memory): forked processes need memory of "
+                                        "their own for what they change"
+                                      : "Check its log"));
+}
+
+void Dialer::warn_of_silence(uint64_t silence_ns, uint64_t limit_ns) const {
+  if (!failures || failures->silence_logged.exchange(true)) return;
+  log(LogLevel::kWarning,
+      "memory server {} has not responded for {:.1f} s; the program waits for it, {:.1f} s at most (--patience)",
+      endpoint.name, static_cast<double>(silence_ns) / 1e9, static_cast<double>(limit_ns) / 1e9);
+}
+
+void Dialer::warn_of_damage() const {
+  if (!failures || failures->damage_logged.exchange(true)) return;
+  log(LogLevel::kWarning, "a message from memory server {} was damaged, and is requested again; check the network",
+      endpoint.name);
+}
+
+void Dialer::silence_is_over() const {
+  if (failures) failures->silence_logged.store(false);
 }
 
 }  // namespace farside::transport

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "transport/failure.h"
 #include "transport/own_fds.h"
 #include "wire/protocol.h"
 
@@ -41,6 +42,21 @@ struct Dialer {
   Endpoint endpoint;
   wire::HelloRequest hello = {};
   OwnFds* fds = nullptr;
+  // An open connection over which new ones are passed to the server: its path need not be visible any more, as after
+  // chroot, nor be permitted to this user. -1: connects to the endpoint.
+  int passing_fd = -1;
+  FailureReport* failures = nullptr;  // of the channels that use this dialer; may be null
+  bool to_controller = false;         // for messages
+
+  // Reports that the server is lost: -ETIMEDOUT after this silence, -EBADMSG, -ECONNRESET, or the text of its refusal.
+  void report_loss(int error, uint64_t silence_ns, const char* refusal = nullptr) const;
+  // Reports that the server refused a request, in these words.
+  void report_refusal(int code, const char* text) const;
+  // Logs that the server does not respond, once for all channels until `over`.
+  void warn_of_silence(uint64_t silence_ns, uint64_t limit_ns) const;
+  void silence_is_over() const;
+  // Logs, once for all channels, that a message of the server was damaged.
+  void warn_of_damage() const;
 
   // Connects and sends the greeting. Returns a descriptor registered in *fds, or -errno with the reason in *status.
   int open(Status* status, wire::HelloReply* reply = nullptr, int* memory_fd = nullptr,

@@ -391,7 +391,7 @@ TEST_F(DialServer, RequestsWithoutAReplyAreResentInOrder) {
                    },
                    [&](int fd) {
                      hello(fd, 1);
-                     for (Request r; again.size() < 2 && receive_request(fd, &r);) again.push_back(r);
+                     for (Request r; again.size() < 2 && receive_request(fd, &r);) again.push_back(std::move(r));
                      for (const Request& r : again) {
                        bool read = r.op() == wire::Op::kRead;
                        send_bytes(fd, reply_frame(r.op(), r.header.request, read ? numbered(8) : FrameBytes()));
@@ -399,9 +399,10 @@ TEST_F(DialServer, RequestsWithoutAReplyAreResentInOrder) {
                      Request r;
                      EXPECT_FALSE(receive_request(fd, &r));  // no more requests until the channel is closed
                    }});
-  std::atomic<bool> refusal_logged{false};
+  FailureReport failures(nullptr);
   Dialer dialer = dialer_to(server.endpoint());
-  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &refusal_logged, &status_));
+  dialer.failures = &failures;
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &status_));
   ASSERT_TRUE(channel) << status_.text();
   FrameBytes data = numbered(8), back(8);
   Segment write = {0, 8, data.data()}, discard = {4096, 4096, nullptr}, read = {8192, 8, back.data()};
@@ -422,7 +423,7 @@ TEST_F(DialServer, RequestsWithoutAReplyAreResentInOrder) {
   EXPECT_NE(hellos[0].channel, 0u);
   EXPECT_EQ(hellos[1].channel, hellos[0].channel);
   EXPECT_GT(hellos[1].generation, hellos[0].generation);
-  EXPECT_FALSE(refusal_logged);
+  EXPECT_TRUE(failures.reason().ok());
 }
 
 TEST_F(DialServer, ARefusedReconnectionFailsTheChannel) {
@@ -435,18 +436,49 @@ TEST_F(DialServer, ARefusedReconnectionFailsTheChannel) {
                      read_hello(fd);
                      send_bytes(fd, error_frame(1, ENOENT, "no such region"));
                    }});
-  std::atomic<bool> refusal_logged{false};
+  FailureReport failures(nullptr);
   Dialer dialer = dialer_to(server.endpoint());
-  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &refusal_logged, &status_));
+  dialer.failures = &failures;
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &status_));
   ASSERT_TRUE(channel) << status_.text();
   std::byte b[8];
   Segment read = {0, 8, b};
   Token token;
   ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
   EXPECT_EQ(channel->wait(token, kPatience), -ECONNRESET);
-  EXPECT_TRUE(refusal_logged);
+  EXPECT_NE(std::string(failures.reason().text()).find("no such region"), std::string::npos);
   EXPECT_EQ(channel->submit_read({&read, 1}, &token), -ECONNRESET);
   EXPECT_EQ(server.accepted(), 2);
+}
+
+// A request that is refused, and silence: the reasons name the server, its words, and the time.
+TEST_F(DialServer, ReasonsOfFailuresAreReported) {
+  std::atomic<bool> refused{false};
+  Listener server({[&](int fd) {
+    greet(fd);
+    Request r;
+    while (receive_request(fd, &r)) {  // until the client gives up
+      if (!refused.exchange(true)) send_bytes(fd, error_frame(r.header.request, ENOMEM, "the server is full"));
+    }
+  }});
+  static std::vector<std::string> reasons;
+  reasons.clear();
+  FailureReport failures([](const Status& reason) { reasons.push_back(reason.text()); });
+  Dialer dialer = dialer_to(server.endpoint());
+  dialer.failures = &failures;
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {.limit_ns = 300'000'000}, &status_));
+  ASSERT_TRUE(channel) << status_.text();
+  std::byte b[8] = {};
+  Segment segment = {0, 8, b};
+  Token token;
+  ASSERT_EQ(channel->submit_write({&segment, 1}, -1, &token), 0);
+  EXPECT_EQ(channel->wait(token, kPatience), -ENOMEM);
+  ASSERT_EQ(channel->submit_write({&segment, 1}, -1, &token), 0);
+  EXPECT_EQ(channel->wait(token, kPatience), -ECONNRESET);
+  ASSERT_EQ(reasons.size(), 2u);
+  EXPECT_NE(reasons[0].find("the server is full"), std::string::npos) << reasons[0];
+  EXPECT_NE(reasons[1].find("has not responded for 0.3 s"), std::string::npos) << reasons[1];
+  for (const std::string& reason : reasons) EXPECT_NE(reason.find(dialer.endpoint.name), std::string::npos);
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "transport/segments.h"
 
 namespace farside::transport {
@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kReconnectSleepNs = 2'000'000;  // of wait(), between attempts to connect
 constexpr uint64_t kCheckNs = 50'000'000;          // wait() checks the timeouts this often
+constexpr uint64_t kWarnOfSilenceNs = 5'000'000'000;
 constexpr unsigned kMaxDamaged = 4;  // connections in sequence that broke by damage, without an intact reply
 constexpr uint64_t kCallerAbsentNs = 500'000'000;  // without a poll: the time does not count
 
@@ -23,27 +24,33 @@ bool is_transient(int error) {
 }
 
 int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wire::HelloReply* reply) {
-  uint64_t deadline = now_ns() + retry.limit_ns, pause = ReconnectingChannel::kFirstPauseNs;
+  uint64_t start = now_ns(), pause = ReconnectingChannel::kFirstPauseNs;
   for (;;) {
     uint64_t timeout = std::min(kDialTimeoutNs, retry.attempt_timeout_ns());
     int fd = dialer.open(status, reply, nullptr, timeout);
-    if (fd >= 0 || !is_transient(fd) || now_ns() + pause >= deadline) return fd;
+    if (fd >= 0 || !is_transient(fd)) return fd;
+    uint64_t waited = now_ns() - start;
+    if (waited + pause >= retry.limit_ns) {
+      *status = Status::error(status->code(), "{}; waited {:.1f} s (--patience)", status->text(),
+                              static_cast<double>(waited) / 1e9);
+      return fd;
+    }
+    if (waited >= kWarnOfSilenceNs) dialer.warn_of_silence(waited, retry.limit_ns);
     os::nanosleep_ns(pause);
     pause = std::min(2 * pause, retry.attempt_timeout_ns());
   }
 }
 
 std::unique_ptr<ReconnectingChannel> ReconnectingChannel::open(const Dialer& dialer, RetryPolicy retry,
-                                                               std::atomic<bool>* refusal_logged, Status* status) {
+                                                               Status* status) {
   Dialer first = dialer;
   first.hello.channel = os::random_u64() | 1;
   first.hello.generation = 1;
   int fd = dial_with_retry(first, retry, status);
   if (fd < 0) return nullptr;
-  std::unique_ptr<ReconnectingChannel> channel(
-      new ReconnectingChannel(dialer, retry, refusal_logged, first.hello.channel));
+  std::unique_ptr<ReconnectingChannel> channel(new ReconnectingChannel(dialer, retry, first.hello.channel));
   channel->generation_ = first.hello.generation;
-  channel->stream_ = std::make_unique<StreamChannel>(fd, dialer.fds);
+  channel->stream_ = std::make_unique<StreamChannel>(fd, dialer.fds, &dialer);
   return channel;
 }
 
@@ -148,13 +155,13 @@ void ReconnectingChannel::handle_result(Slot* slot, int result) {
 
 // A network damaged a request or a reply, or the server does not follow the protocol: only repetition shows which.
 void ReconnectingChannel::handle_damage() {
-  if (++damaged_ > kMaxDamaged) return fail(-EBADMSG);
-  if (!refusal_logged_->exchange(true))
-    log(LogLevel::kWarning, "a damaged message from {}; requests are repeated", dialer_->endpoint.name);
+  if (++damaged_ > kMaxDamaged) return give_up(-EBADMSG, 0);
+  dialer_->warn_of_damage();
   drop_connection();
 }
 
 void ReconnectingChannel::complete(Slot* slot, int result) {
+  if (std::exchange(warned_, false)) dialer_->silence_is_over();
   slot->result = result;
   if (result == 0) damaged_ = 0;
   completed_ns_ = now_ns();
@@ -175,9 +182,15 @@ uint64_t ReconnectingChannel::update_clock() {
 
 void ReconnectingChannel::check_timeouts() {
   uint64_t now = update_clock();
+  warn_of_silence(now - completed_ns_);
   if (stream_->bytes_transferred() != transferred_) transferred_ns_ = now;
   transferred_ = stream_->bytes_transferred();
   if (now - transferred_ns_ > retry_.attempt_timeout_ns() || now - completed_ns_ > retry_.limit_ns) drop_connection();
+}
+
+void ReconnectingChannel::warn_of_silence(uint64_t ns) {
+  if (ns < kWarnOfSilenceNs || std::exchange(warned_, true)) return;
+  dialer_->warn_of_silence(ns, retry_.limit_ns);
 }
 
 // Keeps the replies that have arrived. After it nothing writes into the buffers of the other requests.
@@ -196,22 +209,20 @@ void ReconnectingChannel::drop_connection() {
 
 void ReconnectingChannel::reconnect() {
   uint64_t now = update_clock(), silence = now - completed_ns_;
-  if (silence > retry_.limit_ns) return fail(-ECONNRESET);
+  warn_of_silence(silence);
+  if (silence > retry_.limit_ns) return give_up(-ETIMEDOUT, silence);
   if (now < next_try_ns_) return;
   Status status;
   int fd = connect(&status, std::min({kDialTimeoutNs, retry_.attempt_timeout_ns(), retry_.limit_ns - silence + 1}));
   checked_ns_ = now_ns();  // the time of connecting counts
   bool damaged = fd == -EBADMSG && ++damaged_ <= kMaxDamaged;
-  if (fd < 0 && !is_transient(fd) && !damaged) {
-    // A refused connection needs no log line: the caller reports that the server is lost.
-    if (fd != -ECONNREFUSED && !refusal_logged_->exchange(true)) log(LogLevel::kWarning, "{}", status.text());
-    return fail(-ECONNRESET);
-  }
+  if (fd < 0 && !is_transient(fd) && !damaged)
+    return give_up(fd, silence, fd == -ECONNREFUSED ? nullptr : status.text());
   // The pause grows also when the connection succeeds, for servers that accept it and then close it.
   next_try_ns_ = checked_ns_ + pause_ns_;
   pause_ns_ = std::min(2 * pause_ns_, retry_.attempt_timeout_ns());
   if (fd < 0) return;
-  stream_ = std::make_unique<StreamChannel>(fd, dialer_->fds);
+  stream_ = std::make_unique<StreamChannel>(fd, dialer_->fds, dialer_);
   stream_->gather(gathers_);
   transferred_ns_ = checked_ns_;
   // In the order of submission: tokens increase.
@@ -229,6 +240,12 @@ int ReconnectingChannel::connect(Status* status, uint64_t timeout_ns) {
   next.hello.channel = channel_;
   next.hello.generation = ++generation_;
   return next.open(status, nullptr, nullptr, timeout_ns);
+}
+
+// The server is lost, for this reason. Callers receive -EBADMSG or -ECONNRESET.
+void ReconnectingChannel::give_up(int reason, uint64_t silence_ns, const char* refusal) {
+  dialer_->report_loss(reason, silence_ns, refusal);
+  fail(reason == -EBADMSG ? reason : -ECONNRESET);
 }
 
 void ReconnectingChannel::fail(int error) {

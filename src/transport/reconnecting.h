@@ -13,7 +13,6 @@
 //     completed write is not repeated.
 // Data from a pipe is kept in a staging buffer until the write is acknowledged.
 #pragma once
-#include <atomic>
 #include <memory>
 
 #include "transport/retry_policy.h"
@@ -31,11 +30,9 @@ class ReconnectingChannel final : public Channel {
  public:
   static constexpr uint64_t kFirstPauseNs = 10'000'000;  // between attempts to connect; doubled after each
 
-  // Connects and attaches; nullptr with the reason in *status. The dialer's mode is kAttach. The dialer and
-  // *refusal_logged outlive the channel; the flag is shared by all channels of a server, so that only the first one
-  // whose reconnection is refused logs it.
-  static std::unique_ptr<ReconnectingChannel> open(const Dialer& dialer, RetryPolicy retry,
-                                                   std::atomic<bool>* refusal_logged, Status* status);
+  // Connects and attaches; nullptr with the reason in *status. The dialer's mode is kAttach, and it outlives the
+  // channel.
+  static std::unique_ptr<ReconnectingChannel> open(const Dialer& dialer, RetryPolicy retry, Status* status);
   ~ReconnectingChannel() override;
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
@@ -61,8 +58,8 @@ class ReconnectingChannel final : public Channel {
     Segment segments[kMaxSegments];
   };
 
-  ReconnectingChannel(const Dialer& dialer, RetryPolicy retry, std::atomic<bool>* refusal_logged, uint64_t channel)
-      : dialer_(&dialer), retry_(retry), refusal_logged_(refusal_logged), channel_(channel) {}
+  ReconnectingChannel(const Dialer& dialer, RetryPolicy retry, uint64_t channel)
+      : dialer_(&dialer), retry_(retry), channel_(channel) {}
   int connect(Status* status, uint64_t timeout_ns);
   int begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot);
   int stage(Slot* slot, int pipe);
@@ -75,18 +72,20 @@ class ReconnectingChannel final : public Channel {
   void drop_connection();
   void reconnect();
   void complete(Slot* slot, int result);
+  void warn_of_silence(uint64_t ns);
+  void give_up(int reason, uint64_t silence_ns, const char* refusal = nullptr);
   void fail(int error);
   Slot* find(Token token);
   Slot* free_slot();
 
   const Dialer* dialer_;
   const RetryPolicy retry_;
-  std::atomic<bool>* const refusal_logged_;
   const uint64_t channel_;                 // identifies our sequence of connections to the server
   uint64_t generation_ = 0;                // of the connection
   std::unique_ptr<StreamChannel> stream_;  // null while disconnected
   int error_ = 0;                          // not 0: the channel has failed
   bool gathers_ = false;
+  bool warned_ = false;  // of silence
   uint64_t sequence_ = 0;
   unsigned in_flight_ = 0;  // requests without a result
   unsigned damaged_ = 0;    // connections that broke by a damaged message, since the last intact reply

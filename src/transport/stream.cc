@@ -22,7 +22,10 @@ constexpr uint64_t kPollNs = 60'000;
 
 std::unique_ptr<StreamChannel> StreamChannel::open(const Dialer& dialer, Status* status) {
   int fd = dialer.open(status);
-  return fd < 0 ? nullptr : std::make_unique<StreamChannel>(fd, dialer.fds);
+  if (fd < 0) return nullptr;
+  auto channel = std::make_unique<StreamChannel>(fd, dialer.fds, &dialer);
+  channel->reports_end_ = true;
+  return channel;
 }
 
 StreamChannel::~StreamChannel() {
@@ -133,6 +136,7 @@ void StreamChannel::fail(int error) {
   for (Slot& slot : slots_) {
     if (slot.token != 0 && slot.result == kInFlight) slot.result = error;
   }
+  if (reports_end_) dialer_->report_loss(error, 0);
 }
 
 void StreamChannel::pump() {
@@ -265,6 +269,7 @@ int StreamChannel::finish_reply() {
   if (reply_crc_ != reply_.crc) return -EBADMSG;
   bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
   reply_slot_->result = is_error ? wire::decode_error(wire::bytes_of(error_), &error_) : 0;
+  if (is_error && dialer_) dialer_->report_refusal(-reply_slot_->result, error_.text);
   reply_slot_ = nullptr;
   reply_header_bytes_ = 0;
   return 0;

@@ -18,7 +18,8 @@ class StreamChannel final : public Channel {
   static std::unique_ptr<StreamChannel> open(const Dialer& dialer, Status* status);
 
   // Takes ownership of a non-blocking connection whose greeting is complete, and which is registered in *fds.
-  StreamChannel(int fd, OwnFds* fds) : fd_(fd), fds_(fds) {}
+  // The dialer, which may be null, outlives the channel. Requests that the server refuses are reported through it.
+  StreamChannel(int fd, OwnFds* fds, const Dialer* dialer = nullptr) : fd_(fd), fds_(fds), dialer_(dialer) {}
   ~StreamChannel() override;
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
@@ -77,6 +78,8 @@ class StreamChannel final : public Channel {
 
   int fd_;  // -1: the channel has failed
   OwnFds* fds_;
+  const Dialer* const dialer_;
+  bool reports_end_ = false;  // nobody makes a new connection in place of this one
   uint64_t sequence_ = 0;
   uint64_t transferred_ = 0;
 

@@ -71,6 +71,7 @@ class Fd {
 struct Request {
   wire::FrameHeader header = {};
   FrameBytes payload;
+  Fd passed;  // with the header
   wire::Op op() const { return static_cast<wire::Op>(header.op); }
 };
 
@@ -82,9 +83,12 @@ inline void send_bytes(int fd, std::span<const std::byte> bytes) {
   }
 }
 
-inline bool receive_bytes(int fd, void* to, size_t bytes) {
+inline bool receive_bytes(int fd, void* to, size_t bytes, int* passed = nullptr) {
   for (auto* at = static_cast<std::byte*>(to); bytes > 0;) {
-    ssize_t n = os::recv(fd, at, bytes, MSG_WAITALL);
+    pollfd ready = {fd, POLLIN, 0};
+    os::poll(&ready, 1, -1);
+    ssize_t n = os::recv_with_fd(fd, at, bytes, passed);
+    if (n == -EAGAIN) continue;
     if (n <= 0) return false;
     at += n;
     bytes -= static_cast<size_t>(n);
@@ -94,7 +98,9 @@ inline bool receive_bytes(int fd, void* to, size_t bytes) {
 
 // The next request, checked. False at the connection's end.
 inline bool receive_request(int fd, Request* out) {
-  if (!receive_bytes(fd, &out->header, sizeof out->header)) return false;
+  int passed = -1;
+  if (!receive_bytes(fd, &out->header, sizeof out->header, &passed)) return false;
+  out->passed = Fd(passed);
   EXPECT_EQ(wire::check_request_header(out->header), 0);
   out->payload.resize(out->header.payload_bytes);
   if (!receive_bytes(fd, out->payload.data(), out->payload.size())) return false;

@@ -33,8 +33,9 @@ enum class Op : uint8_t {
   kError = 9,      // only as a reply: ErrorReply
   kRegister = 10,  // to a controller: ServerReport -> empty; sent by servers about once a second
   kServers = 11,   // to a controller: empty -> ServersReply
+  kConnect = 12,   // empty, no reply: the socket passed with it is a new connection (Unix sockets only)
 };
-inline constexpr Op kLastOp = Op::kServers;
+inline constexpr Op kLastOp = Op::kConnect;
 inline constexpr size_t kOps = static_cast<size_t>(kLastOp) + 1;
 
 struct FrameHeader {

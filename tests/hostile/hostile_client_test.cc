@@ -1,6 +1,9 @@
 // Clients that violate the protocol. The server must reject them, and serve a well-behaved client meanwhile.
+#include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include <fstream>
 
@@ -16,9 +19,12 @@ class RawClient {
  public:
   explicit RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {AF_INET, htons(port), {htonl(INADDR_LOOPBACK)}, {}};
-    if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) throw std::runtime_error("connect");
-    timeval timeout = {10, 0};
-    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+    connect_to(reinterpret_cast<sockaddr*>(&address), sizeof address);
+  }
+  explicit RawClient(const std::string& unix_path) : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address = {AF_UNIX, {}};
+    strcpy(address.sun_path, unix_path.c_str());
+    connect_to(reinterpret_cast<sockaddr*>(&address), sizeof address);
   }
   RawClient(RawClient&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   ~RawClient() {
@@ -27,6 +33,7 @@ class RawClient {
 
   // Errors are ignored: the server may have closed the connection.
   void send(const Frame& bytes) { (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL); }
+  void send_passing(const Frame& bytes, int fd) { (void)!os::send_with_fd(fd_, bytes.data(), bytes.size(), fd); }
   void end() { shutdown(fd_, SHUT_WR); }
 
   // The op of the next reply and 0 or the error code in *error; or kHello and -1 if the connection ended.
@@ -59,6 +66,12 @@ class RawClient {
   }
 
  private:
+  void connect_to(const sockaddr* address, socklen_t length) {
+    if (::connect(fd_, address, length) < 0) throw std::runtime_error("connect");
+    timeval timeout = {10, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+  }
+
   int fd_;
 };
 
@@ -188,6 +201,33 @@ TEST_F(HostileClient, AReplacedConnectionIsExcluded) {
   EXPECT_EQ(attach(late, 2), wire::Op::kError);  // its greeting arrived after that of a newer connection
   EXPECT_EQ(error, ESTALE);
   EXPECT_TRUE(late.ended());
+}
+
+// A request to connect needs a socket. What else is passed is closed, at the latest with its connection.
+TEST_F(HostileClient, PassedDescriptorsAreCheckedAndClosed) {
+  Frame connect = frame(wire::Op::kConnect, 2, {});
+  RawClient over_tcp = greeted();
+  over_tcp.send(connect);
+  EXPECT_EQ(over_tcp.error_reply(), EBADMSG);
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  {
+    RawClient early(server_.config().unix_path), client(server_.config().unix_path);
+    early.send_passing(connect, ends[1]);
+    EXPECT_EQ(early.error_reply(), EBADMSG);
+    int error;
+    client.send(hello_frame(token(), kRegion));
+    EXPECT_EQ(client.reply(&error), wire::Op::kHello);
+    for (int i = 0; i < 100; i++) client.send_passing(frame(wire::Op::kPing, 2, {}), ends[1]);
+    for (int i = 0; i < 100; i++) EXPECT_EQ(client.reply(&error), wire::Op::kPing);
+    client.send_passing(connect, ends[1]);  // not a socket
+    client.send(connect);
+    EXPECT_EQ(client.error_reply(), EBADMSG);
+  }
+  close(ends[1]);
+  pollfd other_end = {ends[0], 0, 0};
+  EXPECT_EQ(poll(&other_end, 1, 5000), 1);  // no process has the writing end any more
+  close(ends[0]);
 }
 
 TEST_F(HostileClient, OnlyAControllerAcceptsReports) {

@@ -9,13 +9,27 @@ import subprocess
 import threading
 import time
 
-from support import FARSIDE, PROGRAMS, SMALL, SystemTest, end_group, environment, expand, main, run, tail, variations
+from support import (FARSIDE, PROGRAMS, PYTHON, SMALL, SystemTest, end_group, environment, expand, main, run, tail,
+                     variations)
 
 STEADY = PROGRAMS / "steady"
 START_SECONDS = 20
 REPORTED_WITHIN = 5  # time in which an unreachable server must be reported
 ENDS_WITHIN = 30  # time in which a program whose server was killed must end
 TOKEN = "open sesame"
+
+# Changes all of its memory after a fork, and exits with the status of its child, which does the same.
+CHANGED_BY_BOTH = """
+import os, sys
+block = bytearray(56 << 20)
+def change():
+    for at in range(0, len(block), 512): block[at] = (block[at] + at // 512) % 255 + 1
+change()
+child = os.fork()
+change(), change()
+if child == 0: os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 def free_port():
@@ -75,11 +89,11 @@ class Servers(SystemTest):
         process.stdout.close()
         process.stderr.close()
 
-    def serve(self, *options, kind="tcp"):
+    def serve(self, *options, kind="tcp", memory="512M"):
         """Starts a server; returns its process and address."""
         place = f"127.0.0.1:{free_port()}" if kind == "tcp" else str(self.folder / "socket")
         where = ["--listen", place] if kind == "tcp" else ["--unix", place]
-        server = self.start([FARSIDE, "serve", "--memory", "512M", *where, "--token-file", self.token_file, *options])
+        server = self.start([FARSIDE, "serve", "--memory", memory, *where, "--token-file", self.token_file, *options])
         read_until(server.stderr, b"lending", START_SECONDS)
         return server, f"{'tcp' if kind == 'tcp' else 'shm'}://{place}"
 
@@ -175,6 +189,43 @@ class ServerTest(Servers):
         else:
             self.assertNotEqual(program.returncode, 99, tail(errors))
             self.assertIn(str(self.folder / "socket"), errors.decode())
+
+    @variations(SMALL)
+    def test_a_stopped_server_is_reported_as_silent(self, variation):
+        """With its address and the time for which the program waited, and not by a number."""
+        server, address = self.serve()
+        program = self.start(self.client(variation, address, STEADY, 48, 100_000, options=("--patience", "6")))
+        read_until(program.stdout, b"ready", 60)
+        server.send_signal(signal.SIGSTOP)
+        _, errors = program.communicate(timeout=60)
+        self.assertEqual(program.returncode, 134, tail(errors))
+        lines = errors.decode().splitlines()
+        if variation.fault == "signal":  # else a thread may wait for a new connection, which is tried for seconds
+            self.assertIn(f"{address} has not responded for 5.", lines[0])
+        self.assertIn(f"{address} is lost: ", lines[-1])
+        self.assertRegex(lines[-1], r"(has not responded for|waited) [56]\.")
+        self.assertNotIn("error 1", errors.decode())
+
+    @variations(SMALL[:1])
+    def test_a_server_that_is_full_after_a_fork(self, variation):
+        """The child ends, with the reason: its copy of what the parent changes needs memory."""
+        for kind in ("tcp", "unix"):
+            _, address = self.serve(kind=kind, memory="80M")
+            result = run(self.client(variation, address, PYTHON, "-c", CHANGED_BY_BOTH), seconds=120, cwd=self.folder)
+            self.assertEqual(result.status, 134, tail(result.errors))
+            for words in (address, "full", "--memory"):
+                self.assertIn(words, result.errors.decode())
+
+    def test_no_controller(self):
+        place = f"127.0.0.1:{free_port()}"
+        self.refused([f"controller pool://{place}", "farside serve --controller"], "--far", f"pool://{place}")
+
+    @variations(SMALL)
+    def test_a_unix_socket_is_reached_after_chroot(self, variation):
+        """Its path is not visible then, nor permitted to the process's new user."""
+        _, address = self.serve(kind="unix")
+        result = run(self.client(variation, address, PROGRAMS / "identity", "after_chroot"), seconds=60, cwd=self.folder)
+        self.assertEqual(result.status, 0, tail(result.errors))
 
     @variations(SMALL)
     def test_a_stopped_server_continues(self, variation):

@@ -59,6 +59,8 @@ std::atomic<bool> g_purges_at_once{false};
 
 void report_full(const Status& status, size_t bytes) {
   if (g_full_reported.exchange(true)) return;
+  if (status.code() == ECONNRESET)
+    return log(LogLevel::kError, "no far memory can be reserved: {}. The program gets ENOMEM", status.text());
   log(LogLevel::kError,
       "far memory is full: {} more bytes cannot be reserved ({}); the program gets ENOMEM. Raise --memory of the "
       "server",

@@ -135,6 +135,32 @@ static void after_a_change_of_user(void) {
   CHECK(ended_with(child, 0));
 }
 
+// As daemons do: nothing of the file system is visible after the change of the root directory, the new user may not use
+// the server's socket, and no descriptor of the program is open. A fork and a new thread reach the memory server.
+static void after_chroot(void) {
+  if (geteuid() != 0) return;
+  char empty[] = "/tmp/farside-root-XXXXXX";
+  CHECK(mkdtemp(empty));
+  pid_t child = fork();
+  if (child == 0) {
+    use_far_memory(13);
+    CHECK(chroot(empty) == 0 && chdir("/") == 0 && close_range(3, ~0U, 0) == 0);
+    CHECK(setgroups(0, NULL) == 0 && setresgid(65534, 65534, 65534) == 0 && setresuid(65534, 65534, 65534) == 0);
+    pid_t fork_of_child = fork();
+    if (fork_of_child == 0) {
+      use_far_memory(14);
+      _exit(0);
+    }
+    CHECK(ended_with(fork_of_child, 0));
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, outlive_main, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    use_far_memory(15);
+    _exit(0);
+  }
+  CHECK(ended_with(child, 0));
+  CHECK(rmdir(empty) == 0);
+}
+
 // Unless the machine forbids them.
 static void namespaces(void) {
   if (in_handler_mode()) return;
@@ -174,6 +200,7 @@ int main(int argc, char** argv) {
                                            {"fork_in_thread", fork_in_thread},
                                            {"credentials", credentials},
                                            {"after_a_change_of_user", after_a_change_of_user},
+                                           {"after_chroot", after_chroot},
                                            {"namespaces", namespaces},
                                            {"process_namespace", process_namespace},
                                            {NULL, NULL}};
