@@ -168,8 +168,8 @@ void Worker::pause_accepting() {
 
 // Of a client that was accepted. Its peer sees a closed connection if there are too many without a greeting.
 void Worker::add_passed(int fd) {
-  if (pending_ >= kMaxPending) pending_ = count_pending();
-  if (pending_ >= kMaxPending) os::close(fd);
+  if (pending_ >= max_pending_) pending_ = count_pending();
+  if (pending_ >= max_pending_) os::close(fd);
   else add(fd, true);
 }
 
