@@ -1,7 +1,9 @@
 #include "abi/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <iterator>
 
 #include "base/bits.h"
 #include "base/log.h"
@@ -14,8 +16,8 @@ constexpr OptionName kNames[] = {
      "near memory for the program's heap: a size (256M) or a share of its largest size so far (25%); default 50%",
      false},
     {"FARSIDE_FAR", "--far",
-     "memory servers, separated by commas: tcp://HOST:PORT or shm://SOCKET; or a pool's controller: pool://HOST:PORT "
-     "(default: a server is started for this run)",
+     "memory servers, separated by commas: tcp://HOST:PORT, tls://HOST:PORT or shm://SOCKET; or a pool's controller: "
+     "pool://HOST:PORT or pool+tls://HOST:PORT (default: a server is started for this run)",
      false},
     {"FARSIDE_REPLICAS", "--replicas", "memory servers that store each page, 1 to 16; all but one may fail (default 1)",
      false},
@@ -24,6 +26,13 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_PATIENCE", "--patience",
      "seconds to wait for a memory server that does not respond, 0.1 to 29 (default 25)", false},
     {"FARSIDE_TOKEN_FILE", "--token-file", "file whose first line is the servers' secret", false},
+    {"FARSIDE_TLS_CA", "--tls-ca",
+     "PEM file of the authorities that servers' certificates must be of (default: the system's)", false},
+    {"FARSIDE_TLS_CERT", "--tls-cert", "PEM file of the certificate that servers over TLS may require", false},
+    {"FARSIDE_TLS_KEY", "--tls-key", "PEM file of its private key", false},
+    {"FARSIDE_TLS_NAME", "--tls-name", "name in the certificates of the servers (default: the host in their address)",
+     false},
+    {"FARSIDE_REQUIRE_TLS", "--require-tls", "refuse connections to other hosts that are not encrypted", false},
     {"FARSIDE_FAULT", "--fault", "how page faults are served: auto, signal or handler (default auto)", false,
      "auto,signal,handler"},
     {"FARSIDE_POLICY", "--policy",
@@ -42,6 +51,7 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_QUIET", "--quiet", "print nothing but errors", false},
     {"FARSIDE_LOG", "--log", "least severe messages to print: error, warning, info or debug (default warning)", false,
      "error,warning,info,debug"},
+    {"FARSIDE_TLS_RELAY", "", "socket of the TLS relay, from the launcher", true},
     {"FARSIDE_TOKEN", "", "the server's secret itself, from the launcher", true},
     {"FARSIDE_ANNOUNCE", "", "say which fault mode was taken, from the launcher", true},
     {"FARSIDE_STATIC_PROGRAM", "", "the program that static_loader is to execute", true},
@@ -60,6 +70,21 @@ Status copy_text(std::string_view value, char* to, size_t room, std::string_view
 
 Status bad_value(std::string_view variable, std::string_view value, std::string_view allowed) {
   return Status::error(EINVAL, "{}={} is not known; use {}", variable, value, allowed);
+}
+
+Status set_far(Options* options, std::string_view variable, std::string_view value) {
+  constexpr std::string_view kSchemes[] = {"tcp://", "tls://", "shm://", "pool://", "pool+tls://"};
+  bool known = std::any_of(std::begin(kSchemes), std::end(kSchemes), [&](auto s) { return value.starts_with(s); });
+  if (value.empty() || known) return copy_text(value, options->far_address, sizeof options->far_address, variable);
+  return bad_value("--far", value, "tcp://host:port, tls://host:port, shm://socket or pool://host:port");
+}
+
+// What only the launcher reads, and has checked.
+bool is_for_launcher(std::string_view variable) {
+  constexpr std::string_view kVariables[] = {"FARSIDE_FAR_MEMORY", "FARSIDE_TOKEN_FILE", "FARSIDE_STATS",
+                                             "FARSIDE_TLS_CA",     "FARSIDE_TLS_CERT",   "FARSIDE_TLS_KEY",
+                                             "FARSIDE_TLS_NAME"};
+  return std::find(std::begin(kVariables), std::end(kVariables), variable) != std::end(kVariables);
 }
 
 Status set_flag(bool* flag, std::string_view variable, std::string_view value) {
@@ -181,11 +206,8 @@ std::span<const OptionName> option_names() { return kNames; }
 
 Status set_option(Options* options, std::string_view variable, std::string_view value) {
   if (variable == "FARSIDE_LOCAL") return set_local(options, value);
-  if (variable == "FARSIDE_FAR" && !value.empty() && !value.starts_with("tcp://") && !value.starts_with("shm://") &&
-      !value.starts_with("pool://")) {
-    return bad_value("--far", value, "tcp://host:port, shm://socket or pool://host:port");
-  }
-  if (variable == "FARSIDE_FAR") return copy_text(value, options->far_address, sizeof options->far_address, variable);
+  if (variable == "FARSIDE_FAR") return set_far(options, variable, value);
+  if (variable == "FARSIDE_TLS_RELAY") return copy_text(value, options->tls_relay, sizeof options->tls_relay, variable);
   if (variable == "FARSIDE_PATIENCE") return set_patience(options, variable, value);
   if (variable == "FARSIDE_REPLICAS") return set_replicas(options, variable, value);
   if (variable == "FARSIDE_TOKEN") return copy_text(value, options->token, sizeof options->token, variable);
@@ -199,6 +221,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   if (variable == "FARSIDE_EVICTORS") return set_evictors(options, variable, value);
   if (variable == "FARSIDE_PREFETCH") return set_flag(&options->prefetch, variable, value);
   if (variable == "FARSIDE_SPACE") return set_space(options, variable, value);
+  if (variable == "FARSIDE_REQUIRE_TLS") return set_flag(&options->require_tls, variable, value);
   if (variable == "FARSIDE_QUIET") return set_flag(&options->quiet, variable, value);
   if (variable == "FARSIDE_ANNOUNCE") return set_flag(&options->announce, variable, value);
   if (variable == "FARSIDE_LOG") {
@@ -211,8 +234,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
     set_log_level(level);
     return {};
   }
-  // These three are for the launcher only, which has checked them.
-  if (variable == "FARSIDE_FAR_MEMORY" || variable == "FARSIDE_TOKEN_FILE" || variable == "FARSIDE_STATS") return {};
+  if (is_for_launcher(variable)) return {};
   return Status::error(EINVAL, "{} is not an option of Farside; did you mean {}?", variable, nearest_name(variable));
 }
 

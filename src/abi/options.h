@@ -29,6 +29,8 @@ struct Options {
   unsigned replicas = 1;                  // servers that store each page
   uint64_t patience_ns = 25'000'000'000;  // how long to wait for memory servers that do not reply
   char token[128] = "";                   // secret for the server
+  char tls_relay[108] = "";               // socket of the launcher's TLS relay
+  bool require_tls = false;               // to servers and controllers that are not on this machine
   FaultMode fault = FaultMode::kAuto;
   PolicyKind policy = PolicyKind::kTwoQueue;
   unsigned evictors = 0;  // maximum, 1 .. kMaxEvictors; 0: one for every four processors

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "cli/commands.h"
 #include "cli/run_settings.h"
-#include "remote/address.h"
+#include "cli/tls_options.h"
 #include "remote/controller.h"
 #include "report/format.h"
 
@@ -18,6 +18,7 @@ using nlohmann::json;
 
 struct StatusArguments {
   std::string controller, token_file;
+  TlsArguments tls;
   bool json = false;
 };
 
@@ -34,12 +35,12 @@ std::string name_of(wire::ServerState state) {
 }
 
 Status ask(const StatusArguments& arguments, wire::ServersReply* servers) {
-  Result<remote::Address> controller = remote::parse_address(("pool://" + arguments.controller).c_str());
-  if (!controller.ok()) return controller.status();
+  ControllerAddress controller;
+  if (Status opened = controller.open(arguments.controller, arguments.tls); !opened.ok()) return opened;
   Result<std::string> token = std::string();
   if (!arguments.token_file.empty()) token = read_token_file(arguments.token_file);
   if (!token.ok()) return token.status();
-  return remote::list_servers(controller->endpoint, token->c_str(), servers);
+  return remote::list_servers(controller.endpoint(), token->c_str(), servers);
 }
 
 json to_json(std::span<const wire::ServerEntry> servers) {
@@ -91,9 +92,13 @@ void add_pool_command(Command& parent) {
   pool.require_command();
   Command& command = pool.add_command("status", "List the servers, the memory that they lend, and their state");
   auto arguments = std::make_shared<StatusArguments>();
-  command.add_option("--controller", &arguments->controller, "the pool's controller").required().value("HOST:PORT");
+  command
+      .add_option("--controller", &arguments->controller, "the pool's controller: HOST:PORT, or pool+tls://HOST:PORT")
+      .required()
+      .value("ADDRESS");
   command.add_option("--token-file", &arguments->token_file, "file whose first line is the pool's secret")
       .value("FILE");
+  add_tls_options(command, &arguments->tls);
   command.add_flag("--json", &arguments->json, "print JSON");
   command.set_footer(
       "Clients are regions: one for each process that uses the server, and one for each forked child of such a "

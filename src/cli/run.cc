@@ -17,6 +17,7 @@
 #include "launch/embedded_server.h"
 #include "launch/installation.h"
 #include "launch/preload.h"
+#include "launch/private_relay.h"
 #include "launch/program_check.h"
 #include "remote/remote_store.h"
 #include "report/files.h"
@@ -50,9 +51,20 @@ constexpr const char* kHelp =
 
 // Connects to the named server once before the program starts, so that a wrong address or token is reported at once.
 Status check_server(const Options& options) {
-  auto store = remote::RemoteStore::connect(
-      {options.far_address, options.token, remote::kSlabBytes, options.replicas, {options.patience_ns}});
-  return store.status();
+  return remote::RemoteStore::connect(
+             {.address = options.far_address,
+              .token = options.token,
+              .region_bytes = remote::kSlabBytes,
+              .replicas = options.replicas,
+              .retry = {options.patience_ns},
+              .tls_relay = options.tls_relay,
+              .plain_text = options.require_tls ? remote::PlainText::kRefused : remote::PlainText::kReported})
+      .status();
+}
+
+// The servers in a controller's list may use TLS, even if the controller does not.
+bool may_use_tls(std::string_view address) {
+  return address.find("tls://") != address.npos || address.starts_with("pool");
 }
 
 // What the kernel is to execute: the program, or the loader of static programs.
@@ -64,8 +76,8 @@ Result<std::string> executable_for(const std::string& path) {
   return installation->static_loader();
 }
 
-// What a run sets up before its program starts (a private directory, the server, the environment) and releases after
-// its end.
+// What a run sets up before its program starts (a private directory, the server or relay, the environment) and releases
+// after its end.
 class Run {
  public:
   Run(RunSettings settings, std::vector<std::string> program)
@@ -80,12 +92,15 @@ class Run {
     directory_ = std::move(*directory);
     Status made = make_report_file();
     if (!made.ok()) return made;
+    Status relayed = may_use_tls(settings_.options.far_address) ? start_relay() : Status();
+    if (!relayed.ok()) return relayed;
     Status reached = settings_.embedded() ? start_server() : check_server(settings_.options);
     if (!reached.ok()) return reached;
     return fill_environment(library);
   }
 
-  // Starts the program and returns when neither it nor a process that outlives it uses the embedded server.
+  // Starts the program and returns when neither it nor a process that outlives it uses the embedded server or the
+  // relay.
   Result<int> start_and_wait(const std::string& path) {
     Result<std::string> executable = executable_for(path);
     if (!executable.ok()) return executable.status();
@@ -123,10 +138,18 @@ class Run {
     return set_option(&settings_.options, "FARSIDE_TOKEN", server_->token());
   }
 
+  Status start_relay() {
+    auto relay = PrivateRelay::start(*directory_, settings_.tls);
+    if (!relay.ok()) return relay.status();
+    relay_ = std::move(*relay);
+    return set_option(&settings_.options, "FARSIDE_TLS_RELAY", relay_->socket());
+  }
+
   Status fill_environment(const std::string& library) {
     Result<std::string> list = preload_list(getenv("LD_PRELOAD"), library);
     if (!list.ok()) return list.status();
     setenv("FARSIDE_TOKEN", settings_.options.token, 1);
+    setenv("FARSIDE_TLS_RELAY", settings_.options.tls_relay, 1);
     setenv("FARSIDE_REPORT", report_file_.c_str(), 1);
     setenv("FARSIDE_ANNOUNCE", "1", 1);
     setenv("LD_PRELOAD", list->c_str(), 1);
@@ -134,23 +157,26 @@ class Run {
     return {};
   }
 
+  // Of processes that reach far memory through this one.
+  uint64_t connections() const { return (server_ ? server_->clients() : 0) + (relay_ ? relay_->connections() : 0); }
+
   bool clients_disconnect_within(int milliseconds) {
-    for (int waited = 0; server_->clients() > 0; waited += kPollMs) {
+    for (int waited = 0; connections() > 0; waited += kPollMs) {
       if (waited >= milliseconds || stop_signal_within(hold_, kPollMs)) return false;
     }
     return true;
   }
 
-  // The far pages of a daemon are stored in the embedded server: stopping it would lose them.
+  // The far pages of a daemon are stored in the embedded server, or reached through the relay.
   void serve_remaining_processes() {
-    if (!server_ || clients_disconnect_within(kDisconnectMs)) return;
+    if (clients_disconnect_within(kDisconnectMs)) return;
     if (!settings_.options.quiet) {
       fmt::print(
           stderr,
           "farside: the program ended, but processes that it started use far memory; serving them until they end "
           "(an interrupt ends them)\n");
     }
-    while (server_->clients() > 0 && !stop_signal_within(hold_, kDisconnectMs)) {}
+    while (connections() > 0 && !stop_signal_within(hold_, kDisconnectMs)) {}
   }
 
   SignalHold hold_;  // before the server's threads
@@ -158,6 +184,7 @@ class Run {
   std::vector<std::string> program_;
   std::unique_ptr<PrivateDirectory> directory_;
   std::unique_ptr<EmbeddedServer> server_;
+  std::unique_ptr<PrivateRelay> relay_;
   std::string report_file_;
 };
 

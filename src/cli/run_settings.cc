@@ -16,8 +16,8 @@
 namespace farside::cli {
 namespace {
 
-// The only option without a value.
-constexpr std::string_view kBareFlag = "--quiet";
+// The options without a value.
+constexpr std::string_view kBareFlags[] = {"--quiet", "--require-tls"};
 
 std::string variable_text(const char* variable) {
   const char* value = getenv(variable);
@@ -72,7 +72,7 @@ void add_table_options(Command& command, GivenOptions* given, const std::set<std
     if (name.internal || without.contains(name.flag)) continue;
     std::string variable(name.variable), flag(name.flag), help = fmt::format("{}  [{}]", name.help, name.variable);
     auto keep = [given, variable](const std::string& value) { (*given)[variable] = value; };
-    if (flag == kBareFlag)
+    if (std::find(std::begin(kBareFlags), std::end(kBareFlags), flag) != std::end(kBareFlags))
       command.add_flag(
           flag, [keep] { keep("on"); }, help);
     else command.add_option(flag, keep, help).value("VALUE").choices(split(name.choices));
@@ -95,6 +95,9 @@ Result<RunSettings> settle(const GivenOptions& given) {
   Result<std::string> stats = parse_stats(variable_text("FARSIDE_STATS"));
   if (!stats.ok()) return stats.status();
   settings.stats_file = *stats;
+  settings.tls = {
+      {variable_text("FARSIDE_TLS_CERT"), variable_text("FARSIDE_TLS_KEY"), variable_text("FARSIDE_TLS_CA")},
+      variable_text("FARSIDE_TLS_NAME")};
   return settings;
 }
 

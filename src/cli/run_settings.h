@@ -8,6 +8,7 @@
 
 #include "abi/options.h"
 #include "command/command.h"
+#include "launch/private_relay.h"
 
 namespace farside::cli {
 
@@ -18,6 +19,7 @@ struct RunSettings {
   Options options;          // read by the program's processes
   uint64_t far_memory = 0;  // bytes that an embedded server lends
   std::string stats_file;   // "" where no statistics were requested
+  TlsSettings tls;
   bool embedded() const { return options.far_address[0] == 0; }
 };
 

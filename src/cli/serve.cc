@@ -12,8 +12,8 @@
 #include "cli/metrics_http.h"
 #include "cli/process_metrics.h"
 #include "cli/run_settings.h"
+#include "cli/tls_options.h"
 #include "launch/child.h"
-#include "remote/address.h"
 #include "report/machine.h"
 #include "server/reporter.h"
 #include "server/server.h"
@@ -32,6 +32,7 @@ constexpr const char* kHelp =
     "  farside serve --memory 4G --listen 127.0.0.1:7170\n"
     "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --quota 8G --metrics 127.0.0.1:9170\n"
     "  farside serve --memory 4G --unix /run/farside.sock\n"
+    "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --tls-cert cert.pem --tls-key key.pem\n"
     "A pool (docs/guide/pool.md):\n"
     "  farside serve --controller --listen 10.0.0.1:7100 --token-file secret\n"
     "  farside serve --memory 64G --listen 10.0.0.2:7170 --pool 10.0.0.1:7100 --token-file secret";
@@ -45,6 +46,11 @@ struct ServeArguments {
   unsigned workers = 1;
   double grace = kGraceSeconds;
   bool controller = false;
+  TlsArguments tls;
+  bool tls_verify_clients = false;
+  // The scheme of its addresses, and that of a controller's.
+  const char* scheme() const { return tls.files.certificate.empty() ? "tcp://" : "tls://"; }
+  const char* pool_scheme() const { return tls.files.certificate.empty() ? "pool://" : "pool+tls://"; }
 };
 
 Result<uint64_t> memory_to_lend(const std::string& text) {
@@ -68,11 +74,32 @@ Status check_listen(const ServeArguments& arguments) {
   if (arguments.listen.empty()) return {};
   Result<HostPort> address = parse_host_port(arguments.listen);
   if (!address.ok()) return address.status();
-  if (!address->is_loopback() && arguments.token_file.empty()) {
+  if (address->is_loopback()) return {};
+  if (arguments.token_file.empty() && !arguments.tls_verify_clients) {
     log(LogLevel::kWarning,
         "{} can be reached from other machines and no --token-file is given: any client may reserve memory",
         arguments.listen);
   }
+  if (!arguments.tls.files.certificate.empty()) return {};
+  if (arguments.tls.required)
+    return Status::error(
+        EACCES, "{} would be served without encryption, which --require-tls forbids; give --tls-cert and --tls-key",
+        arguments.listen);
+  log(LogLevel::kWarning,
+      "{} can be reached from other machines and is not encrypted: who reads the network sees the token and the data; "
+      "give --tls-cert and --tls-key",
+      arguments.listen);
+  return {};
+}
+
+// Over which TCP is served.
+Status set_tls(const ServeArguments& arguments, server::ServerConfig* config) {
+  const tls::Files& files = arguments.tls.files;
+  if (files.certificate.empty() && files.key.empty() && !arguments.tls_verify_clients) return {};
+  if (arguments.listen.empty()) return Status::error(EINVAL, "--tls-cert is for TCP; give --listen, too");
+  auto context = tls::Context::for_server(files, arguments.tls_verify_clients);
+  if (!context.ok()) return context.status();
+  config->tls = *context;
   return {};
 }
 
@@ -90,6 +117,7 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   config.controller = arguments.controller;
   config.grace_ns = static_cast<uint64_t>(arguments.grace * static_cast<double>(kSecondNs));
   config.listen = arguments.listen;
+  if (Status tls = set_tls(arguments, &config); !tls.ok()) return tls;
   config.unix_path = arguments.unix_path;
   config.workers = arguments.workers;
   if (!arguments.quota.empty()) {
@@ -118,7 +146,7 @@ std::string tcp_place(const ServeArguments& arguments, const server::Server& ser
 }
 
 std::string places(const ServeArguments& arguments, const server::Server& server) {
-  std::string text = arguments.listen.empty() ? "" : "tcp://" + tcp_place(arguments, server);
+  std::string text = arguments.listen.empty() ? "" : arguments.scheme() + tcp_place(arguments, server);
   if (arguments.unix_path.empty()) return text;
   return text + (text.empty() ? "" : " and ") + "shm://" + arguments.unix_path;
 }
@@ -132,23 +160,21 @@ Result<std::string> address_in_pool(const ServeArguments& arguments, const serve
     if (!listen.ok()) return listen.status();
     if (listen->is_everywhere()) {
       return Status::error(EINVAL,
-                           "clients cannot connect to {}; name the address of this server with --address "
-                           "tcp://HOST:PORT",
-                           arguments.listen);
+                           "clients cannot connect to {}; name the address of this server with --address {}HOST:PORT",
+                           arguments.listen, arguments.scheme());
     }
-    address = "tcp://" + tcp_place(arguments, server);
+    address = arguments.scheme() + tcp_place(arguments, server);
   }
   if (address.size() < wire::kAddressBytes) return address;
   return Status::error(EINVAL, "the address {} is longer than {} bytes", address, wire::kAddressBytes - 1);
 }
 
 Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& arguments, const std::string& token,
-                                                    const server::Server& server) {
+                                                    const server::Server& server, ControllerAddress* controller) {
   Result<std::string> address = address_in_pool(arguments, server);
   if (!address.ok()) return address.status();
-  Result<remote::Address> controller = remote::parse_address(("pool://" + arguments.pool).c_str());
-  if (!controller.ok()) return controller.status();
-  return std::make_unique<server::Reporter>(controller->endpoint, token, *address,
+  if (Status opened = controller->open(arguments.pool, arguments.tls); !opened.ok()) return opened;
+  return std::make_unique<server::Reporter>(controller->endpoint(), token, *address,
                                             [&server](wire::ServerReport* report) {
                                               server::ServerStats stats = server.stats();
                                               report->lent = stats.capacity_bytes;
@@ -267,15 +293,17 @@ int serve(const ServeArguments& arguments) {
     if (!endpoint.ok()) return fail(endpoint.status());
     metrics = std::move(*endpoint);
   }
+  ControllerAddress controller;
   if (!arguments.pool.empty()) {
-    auto joined = join_pool(arguments, config->token, **server);
+    auto joined = join_pool(arguments, config->token, **server, &controller);
     if (!joined.ok()) return fail(joined.status(), kExitUsage);
     membership.join(std::move(*joined));
   }
   if (config->memory > 0)
     log(LogLevel::kInfo, "lending {} at {}", format_size(config->memory), places(arguments, **server));
   if (config->controller)
-    log(LogLevel::kInfo, "serving a pool's list of servers at pool://{}", tcp_place(arguments, **server));
+    log(LogLevel::kInfo, "serving a pool's list of servers at {}{}", arguments.pool_scheme(),
+        tcp_place(arguments, **server));
   serve_until_signal(**server, hold);
   if (membership.is_member()) {
     membership.leave();
@@ -301,6 +329,9 @@ void add_serve_command(Command& parent) {
       .add_option("--token-file", &arguments->token_file,
                   "file whose first line is the secret that clients must present")
       .value("FILE");
+  add_tls_options(command, &arguments->tls);
+  command.add_flag("--tls-verify-clients", &arguments->tls_verify_clients,
+                   "require certificates of clients, of an authority in --tls-ca");
   command.add_option("--quota", &arguments->quota, "limit on the memory of one client (default: all)").value("SIZE");
   command.add_option("--metrics", &arguments->metrics, "HTTP address of the metrics, for Prometheus")
       .value("HOST:PORT");
@@ -320,7 +351,8 @@ void add_serve_command(Command& parent) {
       .show_default();
   command.add_flag("--controller", &arguments->controller,
                    "run a pool's controller, which lists its servers; --memory is optional");
-  command.add_option("--pool", &arguments->pool, "controller of the pool to join").value("HOST:PORT");
+  command.add_option("--pool", &arguments->pool, "controller of the pool to join: HOST:PORT, or pool+tls://HOST:PORT")
+      .value("ADDRESS");
   command
       .add_option("--address", &arguments->address,
                   "address at which a pool's clients reach this server (default: as --listen)")

@@ -74,9 +74,14 @@ std::string PrivateDirectory::secret_file(const char* name) const {
   return fmt::format("{}/{}-{:016x}", path_, name, os::random_u64());
 }
 
+Result<std::string> PrivateDirectory::hide_socket(const std::string& path) const {
+  std::string secret = secret_file("socket");
+  if (rename(path.c_str(), secret.c_str()) == 0) return secret;
+  return Status::error(errno, "cannot rename {}: {}", path, strerror(errno));
+}
+
 Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory) {
   std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
-  embedded->socket_ = directory.secret_file("socket");
   embedded->token_ = fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64());
   server::ServerConfig config;
   config.memory = memory;
@@ -86,9 +91,9 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirec
   auto started = server::Server::start(config);
   if (!started.ok()) return started.status();
   embedded->server_ = std::move(*started);
-  // /proc/net/unix shows everybody the name under which a socket was bound.
-  if (rename(config.unix_path.c_str(), embedded->socket_.c_str()) != 0)
-    return Status::error(errno, "cannot rename {}: {}", config.unix_path, strerror(errno));
+  auto hidden = directory.hide_socket(config.unix_path);
+  if (!hidden.ok()) return hidden.status();
+  embedded->socket_ = *hidden;
   return embedded;
 }
 

@@ -20,6 +20,8 @@ class PrivateDirectory {
   std::string file(const char* name) const { return path_ + "/" + name; }
   // A file whose name nobody can guess.
   std::string secret_file(const char* name) const;
+  // Gives the socket a secret name and returns it: /proc/net/unix shows everybody that under which it was bound.
+  Result<std::string> hide_socket(const std::string& path) const;
 
  private:
   PrivateDirectory(std::string path, int lock) : path_(std::move(path)), lock_(lock) {}

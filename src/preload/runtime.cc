@@ -82,13 +82,16 @@ ReportContext report_context(const Runtime& r) {
 
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
-  auto store = remote::RemoteStore::connect({.address = r.options.far_address,
-                                             .token = r.options.token,
-                                             .region_bytes = r.options.space,
-                                             .replicas = r.options.replicas,
-                                             .retry = {r.options.patience_ns},
-                                             .on_failure = end_without_far_memory,
-                                             .all_needed = false});
+  auto store = remote::RemoteStore::connect(
+      {.address = r.options.far_address,
+       .token = r.options.token,
+       .region_bytes = r.options.space,
+       .replicas = r.options.replicas,
+       .retry = {r.options.patience_ns},
+       .on_failure = end_without_far_memory,
+       .all_needed = false,
+       .tls_relay = r.options.tls_relay,
+       .plain_text = r.options.require_tls ? remote::PlainText::kRefused : remote::PlainText::kAllowed});
   if (!store.ok()) return store.status();
   auto pager = pager::Pager::create(r.options, store->get(), delivery);
   if (!pager.ok()) return pager.status();

@@ -8,12 +8,22 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/log.h"
+
 namespace farside::remote {
 namespace {
 
 using std::string_view;
 
-constexpr string_view kPool = "pool://";
+constexpr string_view kShm = "shm://";
+
+// The schemes of addresses over TCP.
+struct Scheme {
+  string_view prefix;
+  bool is_pool, is_tls;
+};
+constexpr Scheme kSchemes[] = {
+    {"tcp://", false, false}, {"tls://", false, true}, {"pool://", true, false}, {"pool+tls://", true, true}};
 
 template <typename T>
 bool parse_number(string_view text, T* out) {
@@ -97,9 +107,46 @@ Status parse_tcp(string_view rest, Address* out) {
   return set_numeric(name, port, &out->endpoint) ? Status() : look_up(name, port, &out->endpoint);
 }
 
+Status set_relay(const char* path, transport::Endpoint* endpoint) {
+  size_t bytes = path ? strlen(path) : 0;
+  if (bytes == 0 || bytes >= sizeof endpoint->relay) {
+    return Status::error(EINVAL, "{} cannot be reached here: TLS needs the relay that 'farside run' starts",
+                         endpoint->name);
+  }
+  memcpy(endpoint->relay, path, bytes);
+  return {};
+}
+
+const Scheme* scheme_of(string_view text) {
+  for (const Scheme& scheme : kSchemes) {
+    if (text.starts_with(scheme.prefix)) return &scheme;
+  }
+  return nullptr;
+}
+
+bool is_loopback(const sockaddr_storage& address) {
+  if (address.ss_family == AF_INET) {
+    return ntohl(reinterpret_cast<const sockaddr_in&>(address).sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  }
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
+}
+
 }  // namespace
 
-Result<Address> parse_address(const char* text) {
+Status check_plain_text(const Address& address, PlainText plain_text) {
+  bool is_safe = address.is_shm() || address.is_tls() || is_loopback(address.endpoint.address);
+  if (is_safe || plain_text == PlainText::kAllowed) return {};
+  if (plain_text == PlainText::kRefused) {
+    return Status::error(EACCES, "{} would be reached without encryption, which --require-tls forbids; use {}",
+                         address.endpoint.name, address.is_pool ? "pool+tls://HOST:PORT" : "tls://HOST:PORT");
+  }
+  log(LogLevel::kWarning,
+      "the connection to {} is not encrypted: who reads the network sees the token and the data; use {}",
+      address.endpoint.name, address.is_pool ? "pool+tls://HOST:PORT" : "tls://HOST:PORT");
+  return {};
+}
+
+Result<Address> parse_address(const char* text, const char* tls_relay) {
   Address out;
   string_view all(text);
   if (all.size() >= sizeof out.endpoint.name) {
@@ -108,16 +155,19 @@ Result<Address> parse_address(const char* text) {
   }
   all.copy(out.endpoint.name, all.size());
   Status status;
-  if (all.starts_with("tcp://")) status = parse_tcp(all.substr(6), &out);
-  else if (all.starts_with("shm://")) status = parse_shm(all.substr(6), &out);
-  else if (all.starts_with(kPool)) status = parse_tcp(all.substr(kPool.size()), &out);
-  else
+  if (all.starts_with(kShm)) {
+    status = parse_shm(all.substr(kShm.size()), &out);
+  } else if (const Scheme* scheme = scheme_of(all)) {
+    out.is_pool = scheme->is_pool;
+    status = parse_tcp(all.substr(scheme->prefix.size()), &out);
+    if (status.ok() && scheme->is_tls) status = set_relay(tls_relay, &out.endpoint);
+  } else {
     status = Status::error(EINVAL,
-                           "'{}' is not an address of a memory server; write tcp://host:port, shm://path or "
-                           "pool://host:port",
+                           "'{}' is not an address of a memory server; write tcp://host:port, tls://host:port, "
+                           "shm://path, pool://host:port or pool+tls://host:port",
                            text);
+  }
   if (!status.ok()) return status;
-  out.is_pool = all.starts_with(kPool);
   return out;
 }
 

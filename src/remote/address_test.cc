@@ -66,9 +66,41 @@ TEST(Address, KindsAreDistinguished) {
   EXPECT_EQ(place_of(pool), "127.0.0.1 7171");
 }
 
+TEST(Address, TlsIsReachedThroughARelay) {
+  for (const char* text : {"tls://127.0.0.1:7170", "pool+tls://127.0.0.1:7170"}) {
+    Result<Address> address = parse_address(text, "/run/relay");
+    ASSERT_TRUE(address.ok()) << address.status().text();
+    EXPECT_TRUE(address->is_tls() && !address->is_shm());
+    EXPECT_EQ(address->is_pool, *text == 'p');
+    EXPECT_EQ(place_of(*address), "127.0.0.1 7170");
+    EXPECT_STREQ(address->endpoint.relay, "/run/relay");
+    EXPECT_STREQ(address->endpoint.name, text);
+    EXPECT_NE(strstr(failure_of(text).text(), "relay"), nullptr);
+    EXPECT_FALSE(parse_address(text, std::string(108, 'p').c_str()).ok());
+  }
+  Result<Address> plain = parse_address("tcp://127.0.0.1:7170", "/run/relay");
+  EXPECT_TRUE(plain.ok() && !plain->is_tls());
+}
+
+TEST(Address, PlainTextToOtherHostsIsRefusedWhereAsked) {
+  for (const char* text : {"tcp://10.0.0.1:1", "pool://10.0.0.1:1", "tcp://[2001:db8::5]:1"}) {
+    EXPECT_TRUE(check_plain_text(parsed(text), PlainText::kAllowed).ok()) << text;
+    Status refused = check_plain_text(parsed(text), PlainText::kRefused);
+    EXPECT_EQ(refused.code(), EACCES) << text;
+    EXPECT_NE(strstr(refused.text(), text), nullptr) << refused.text();
+    testing::internal::CaptureStderr();
+    EXPECT_TRUE(check_plain_text(parsed(text), PlainText::kReported).ok());
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("is not encrypted"), std::string::npos) << text;
+  }
+  for (const char* text : {"tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "shm:///x"})
+    EXPECT_TRUE(check_plain_text(parsed(text), PlainText::kRefused).ok()) << text;
+  Result<Address> over_tls = parse_address("tls://10.0.0.1:1", "/run/relay");
+  EXPECT_TRUE(over_tls.ok() && check_plain_text(*over_tls, PlainText::kRefused).ok());
+}
+
 TEST(Address, PortsAreNumbersFrom1To65535) {
   for (const char* port : {"", "0", "65536", "99999999999999999999", "-1", "+1", " 1", "1 ", "7x", "0x10", "seven"}) {
-    for (const char* scheme : {"tcp://", "pool://"}) {
+    for (const char* scheme : {"tcp://", "pool://", "tls://", "pool+tls://"}) {
       std::string text = std::string(scheme) + "127.0.0.1:" + port;
       Status status = failure_of(text);
       EXPECT_EQ(status.code(), EINVAL) << text;

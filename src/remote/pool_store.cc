@@ -41,6 +41,7 @@ Result<std::unique_ptr<RemoteStore>> PoolStore::connect(const StoreConfig& confi
     return Status::error(EINVAL, "the list of memory servers is longer than {} bytes", sizeof address_ - 1);
   std::unique_ptr<PoolStore> store(new PoolStore(config));
   Status added = strchr(config.address, ',') ? Status() : store->parse(config.address, &store->controller_);
+  if (added.ok() && store->controller_.is_pool) added = check_plain_text(store->controller_, config.plain_text);
   if (added.ok())
     added = store->controller_.is_pool ? store->add_from_controller() : store->add_listed(config.all_needed);
   if (added.ok() && store->count() < config.replicas) {
@@ -94,10 +95,12 @@ PoolStore::PoolStore(const StoreConfig& config)
     : region_bytes_(config.region_bytes),
       replicas_(config.replicas),
       retry_(config.retry),
+      plain_text_(config.plain_text),
       table_(config.region_bytes),
       on_failure_(config.on_failure) {
   strcpy(address_, config.address);
   strcpy(token_, config.token ? config.token : "");
+  if (config.tls_relay) strncpy(tls_relay_, config.tls_relay, sizeof tls_relay_ - 1);
 }
 
 PoolStore::~PoolStore() = default;
@@ -109,7 +112,11 @@ Status PoolStore::add_server(std::string_view address) {
   if (parsed.is_pool)
     return Status::error(EINVAL, "{} is a controller; it cannot be combined with other servers", parsed.endpoint.name);
   if (find(parsed.endpoint.name) != 0) return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
-  auto server = ServerStore::connect(parsed, {parsed.endpoint.name, token_, region_bytes_, 1, retry_});
+  auto server = ServerStore::connect(parsed, {.address = parsed.endpoint.name,
+                                              .token = token_,
+                                              .region_bytes = region_bytes_,
+                                              .retry = retry_,
+                                              .plain_text = plain_text_});
   if (!server.ok()) return server.status();
   servers_[count()] = std::move(*server);
   count_.fetch_add(1, std::memory_order_release);
@@ -121,7 +128,7 @@ Status PoolStore::parse(std::string_view address, Address* out) const {
   if (address.size() >= sizeof text)
     return Status::error(EINVAL, "an address in --far is longer than {} bytes", sizeof text - 1);
   memcpy(text, address.data(), address.size());
-  Result<Address> parsed = parse_address(text);
+  Result<Address> parsed = parse_address(text, tls_relay_);
   if (parsed.ok()) *out = *parsed;
   return parsed.status();
 }

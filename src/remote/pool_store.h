@@ -90,9 +90,11 @@ class PoolStore final : public RemoteStore {
 
   char address_[1024];  // as configured
   char token_[wire::kMaxToken + 1];
+  char tls_relay_[sizeof(transport::Endpoint::relay)] = {};
   const uint64_t region_bytes_;
   const unsigned replicas_;
   const transport::RetryPolicy retry_;
+  const PlainText plain_text_;
   SlabTable table_;
   Address controller_;                                 // where is_pool is true
   std::unique_ptr<ServerStore> servers_[kMaxServers];  // the first count_ are set and remain

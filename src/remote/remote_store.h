@@ -10,6 +10,7 @@
 
 #include "base/near.h"
 #include "base/status.h"
+#include "remote/address.h"
 #include "transport/failure.h"
 #include "transport/retry_policy.h"
 #include "transport/transport.h"
@@ -28,7 +29,9 @@ struct StoreConfig {
   // Called when far memory is lost or a request is refused for good, before the pager receives the error. It may end
   // the process. Async-signal-safe.
   transport::FailureReport::Handler on_failure = nullptr;
-  bool all_needed = true;  // false: with replicas, servers that cannot be reached are left out
+  bool all_needed = true;           // false: with replicas, servers that cannot be reached are left out
+  const char* tls_relay = nullptr;  // the socket of the relay through which servers over TLS are reached
+  PlainText plain_text = PlainText::kAllowed;
 };
 
 // One server's snapshot of its region, made before a fork for the child.

@@ -23,6 +23,7 @@ constexpr uint64_t kControlTimeoutNs = 5'000'000'000;
 }  // namespace
 
 Result<std::unique_ptr<ServerStore>> ServerStore::connect(const Address& address, const StoreConfig& config) {
+  if (Status s = check_plain_text(address, config.plain_text); !s.ok()) return s;
   std::unique_ptr<ServerStore> store(new ServerStore(address, config));
   if (Status s = store->create_region(config); !s.ok()) return s;
   return store;

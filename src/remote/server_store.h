@@ -23,7 +23,7 @@ class ServerStore final : public RemoteStore {
   void forked_in_parent(ForkTicket ticket) override { close_snapshot(ticket.of[0]); }
   Status adopt_in_child(ForkTicket ticket) override { return adopt(ticket.of[0]); }
   const char* address() const override { return address_.endpoint.name; }
-  const char* transport_name() const override { return address_.is_shm() ? "shm" : "tcp"; }
+  const char* transport_name() const override { return address_.is_shm() ? "shm" : address_.is_tls() ? "tls" : "tcp"; }
   bool owns_fd(int fd) const override { return fds_.contains(fd); }
 
   // The parts of prepare_fork, forked_in_parent and adopt_in_child that concern one server.

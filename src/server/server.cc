@@ -51,12 +51,12 @@ Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
   if (!config.listen.empty()) {
     auto fd = listen_tcp(config.listen, &impl.port);
     if (!fd.ok()) return fd.status();
-    impl.listeners.push_back({*fd, false});
+    impl.listeners.push_back({*fd, false, config.tls.get()});
   }
   if (!config.unix_path.empty()) {
     auto fd = listen_unix(config.unix_path, config.unix_for_all_users);
     if (!fd.ok()) return fd.status();
-    impl.listeners.push_back({*fd, true});
+    impl.listeners.push_back({*fd, true, nullptr});
   }
   for (unsigned i = 0; i < config.workers; i++) {
     auto worker = Worker::start(impl.listeners, &impl.shared);

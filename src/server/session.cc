@@ -52,7 +52,7 @@ wire::StatsReply collect_stats(Shared* shared) {
           c.writes,   c.discards, c.bytes_in, c.bytes_out, c.refused_tokens, c.bad_frames, c.refused_requests};
 }
 
-Session::Session(int fd, bool is_unix, uint64_t now, Shared* shared)
+Session::Session(int fd, bool is_unix, const tls::Context* tls, uint64_t now, Shared* shared)
     : fd_(fd), is_unix_(is_unix), accepted_ns_(now), since_(now), shared_(shared) {
   sockaddr_storage peer = {};
   socklen_t length = sizeof peer;
@@ -61,6 +61,9 @@ Session::Session(int fd, bool is_unix, uint64_t now, Shared* shared)
   peer_ = peer_of(fd, peer);
   refusal_ = shared_->admission.enter(fd, source_);
   count(shared_->counters.clients);
+  if (!tls) return;
+  tls_ = tls::Stream::accept(*tls, fd);
+  if (!tls_) state_ = State::kOver;  // no memory
 }
 
 Session::~Session() {
@@ -72,6 +75,7 @@ Session::~Session() {
             {"sent_bytes", sent_},
             {"duration_ms", (now_ns() - accepted_ns_) / 1'000'000}},
            "connection closed");
+  tls_.reset();
   os::close(fd_);
   for (int fd : {passed_fd_, accepted_fd_}) {
     if (fd >= 0) os::close(fd);
@@ -83,9 +87,38 @@ Session::~Session() {
 
 bool Session::receive() {
   if (!wants_input() || !receive_some()) return false;
-  answer_complete_frames();
-  send();
+  do {
+    answer_complete_frames();
+    send();
+  } while (tls_ && tls_->has_received() && wants_input() && receive_some());  // no event reports what is decrypted
   return true;
+}
+
+ssize_t Session::receive_bytes(std::byte* to, size_t bytes) {
+  if (is_unix_) return os::recv_with_fd(fd_, to, bytes, is_open() ? &passed_fd_ : nullptr);
+  if (!tls_) return os::recv(fd_, to, bytes, MSG_DONTWAIT);
+  ssize_t n = tls_->receive(to, bytes);
+  if (n == -EPROTO) {
+    count(shared_->counters.bad_frames);
+    log_bad_peer(peer_, wire::Op::kHello, 0, tls_->failure());
+  }
+  if (n == -EPROTONOSUPPORT) refuse_plain_text();
+  return n;
+}
+
+// The reply is for a client of Farside without TLS. What it sent is received first: unread data would make the kernel
+// reset the connection, which may overtake the reply.
+void Session::refuse_plain_text() {
+  tls_.reset();
+  os::recv(fd_, input_.reserve(kGreetingBytes), kGreetingBytes, MSG_DONTWAIT);
+  request_.request = 1;  // a greeting's
+  close_with_error(EBADMSG, "this server is reached over TLS only; use tls://HOST:PORT");
+  send();
+}
+
+ssize_t Session::send_bytes() {
+  if (!tls_) return os::send(fd_, output_.data(), output_.size(), MSG_DONTWAIT);
+  return tls_->send(output_.data(), output_.size());
 }
 
 bool Session::receive_some() {
@@ -99,8 +132,7 @@ bool Session::receive_some() {
   }
   std::byte* space = input_.reserve(wanted);
   size_t room = state_ == State::kGreeting ? wanted : input_.room();
-  ssize_t n = is_unix_ ? os::recv_with_fd(fd_, space, room, is_open() ? &passed_fd_ : nullptr)
-                       : os::recv(fd_, space, room, MSG_DONTWAIT);
+  ssize_t n = receive_bytes(space, room);
   if (n == -EAGAIN || n == -EINTR) return false;
   if (n <= 0) {
     broken_ = n < 0;
@@ -347,7 +379,7 @@ void Session::close_with_error(int code, const char* what) {
 void Session::send() {
   if (pass_memory_) send_memory_fd();
   while (!output_.empty() && state_ != State::kOver) {
-    ssize_t n = os::send(fd_, output_.data(), output_.size(), MSG_DONTWAIT);
+    ssize_t n = send_bytes();
     if (n == -EINTR) continue;
     if (n == -EAGAIN) return;
     if (n < 0) {

@@ -2,8 +2,8 @@
 // All input is checked by the codec; a violation of the protocol ends the connection with an error reply. Memory is
 // bounded: the greeting, then one frame of input, and no request is read while kMaxOutput bytes of replies are not sent
 // yet.
-// States: greeting (only kHello is accepted) -> open -> closing (an error reply is being sent) -> over.
-// Used by one worker thread.
+// States: greeting (the handshake of TLS, then only kHello is accepted) -> open -> closing (an error reply is being
+// sent) -> over. Used by one worker thread.
 #pragma once
 #include <string>
 
@@ -12,6 +12,7 @@
 #include "server/counters.h"
 #include "server/memory_pool.h"
 #include "server/registry.h"
+#include "tls/stream.h"
 #include "wire/codec.h"
 
 namespace farside::server {
@@ -27,7 +28,8 @@ struct Shared {
 
 class Session {
  public:
-  Session(int fd, bool is_unix, uint64_t now, Shared* shared);
+  // tls: null for a plain connection.
+  Session(int fd, bool is_unix, const tls::Context* tls, uint64_t now, Shared* shared);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -39,12 +41,12 @@ class Session {
   uint64_t age_ns(uint64_t now) const { return now - since_; }
   bool over() const { return state_ == State::kOver; }
   bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput; }
-  bool wants_output() const { return !output_.empty(); }
+  bool wants_output() const { return !output_.empty() || (tls_ && tls_->wants_write()); }
   // The time for the greeting, or for sending the error reply, has passed.
   bool is_expired(uint64_t now) const { return !is_open() && now - since_ > kTimeoutNs; }
 
-  // Receives once, executes the complete requests, and sends what the socket accepts. True: something was received, or
-  // the connection is over.
+  // Receives what arrived, executes the complete requests, and sends what the socket accepts. True: something was
+  // received, or the connection is over.
   bool receive();
   void send();
   void trim();
@@ -61,6 +63,9 @@ class Session {
   static constexpr size_t kIdleBytes = 128 * 1024;    // capacity kept in each buffer of an idle connection
   static constexpr uint64_t kTimeoutNs = 5'000'000'000;
 
+  ssize_t receive_bytes(std::byte* to, size_t bytes);
+  void refuse_plain_text();
+  ssize_t send_bytes();
   bool receive_some();
   void answer_complete_frames();
   void handle(const wire::FrameHeader& header, wire::Bytes payload);
@@ -88,6 +93,7 @@ class Session {
 
   int fd_;
   const bool is_unix_;
+  std::unique_ptr<tls::Stream> tls_;  // null: plain
   State state_ = State::kGreeting;
   const uint64_t accepted_ns_;
   uint64_t since_;  // time of acceptance, or of the error reply

@@ -129,7 +129,7 @@ void Worker::accept_from(const Listener& listener) {
       return pause_accepting();  // the others wait in the backlog
     int fd = accept4(listener.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-      add(fd, listener.is_unix);
+      add(fd, listener);
       continue;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -170,12 +170,12 @@ void Worker::pause_accepting() {
 void Worker::add_passed(int fd) {
   if (pending_ >= max_pending_) pending_ = count_pending();
   if (pending_ >= max_pending_) os::close(fd);
-  else add(fd, true);
+  else add(fd, {.is_unix = true});
 }
 
-void Worker::add(int fd, bool is_unix) {
-  if (!is_unix) transport::set_tcp_options(fd, kKeepAlive);
-  auto session = std::make_unique<Session>(fd, is_unix, now_ns(), shared_);
+void Worker::add(int fd, const Listener& listener) {
+  if (!listener.is_unix) transport::set_tcp_options(fd, kKeepAlive);
+  auto session = std::make_unique<Session>(fd, listener.is_unix, listener.tls, now_ns(), shared_);
   epoll_event event = {EPOLLIN, {.fd = fd}};
   session->interest = event.events;
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) < 0) return;

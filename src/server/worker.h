@@ -16,6 +16,7 @@ namespace farside::server {
 struct Listener {
   int fd = -1;
   bool is_unix = false;
+  const tls::Context* tls = nullptr;  // null: plain
 };
 
 class Worker {
@@ -38,7 +39,7 @@ class Worker {
   size_t count_pending() const;
   bool needs_sweep() const;
   void add_passed(int fd);
-  void add(int fd, bool is_unix);
+  void add(int fd, const Listener& listener);
   void serve(Session* session, uint32_t events);
   void update(Session* session);
   void make_active(Session* session);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/inject.h"
 #include "base/log.h"
+#include "transport/relay_protocol.h"
 #include "transport/tcp_options.h"
 #include "wire/codec.h"
 #include "wire/crc32c.h"
@@ -76,6 +77,18 @@ int receive_all(int fd, void* data, size_t bytes, uint64_t deadline_ns, int* pas
   return 0;
 }
 
+int send_request(int fd, wire::Op op, std::span<const std::byte> payload, uint64_t deadline_ns) {
+  struct {
+    wire::FrameHeader header;
+    std::byte payload[sizeof(wire::HelloRequest)];  // the largest request that is exchanged this way
+  } frame;
+  if (payload.size() > sizeof frame.payload) return -EINVAL;
+  frame.header = wire::make_header(op, 0, 1, static_cast<uint32_t>(payload.size()));
+  if (!payload.empty()) memcpy(frame.payload, payload.data(), payload.size());
+  frame.header.crc = wire::crc32c(wire::header_crc(frame.header), payload.data(), payload.size());
+  return send_all(fd, &frame, sizeof frame.header + payload.size(), deadline_ns);
+}
+
 int receive_reply(int fd, wire::Op op, std::span<std::byte> reply, uint64_t deadline_ns, wire::ErrorReply* error,
                   int* passed_fd) {
   wire::FrameHeader header;
@@ -107,6 +120,32 @@ int pass_connection(int passing_fd) {
 }
 
 const char* peer(const Dialer& dialer) { return dialer.to_controller ? "controller" : "memory server"; }
+
+int send_relay_request(int fd, const Endpoint& endpoint, uint64_t deadline_ns) {
+  RelayRequest request = {endpoint.address, endpoint.length, {}};
+  memcpy(request.name, endpoint.name, sizeof request.name);
+  return send_all(fd, &request, sizeof request, deadline_ns);
+}
+
+int receive_relay_reply(int fd, uint64_t deadline_ns, RelayReply* reply) {
+  int r = receive_all(fd, reply, sizeof *reply, deadline_ns, nullptr);
+  return r < 0 ? r : -reply->error;
+}
+
+// As exchange(); `relayed`, if it is not null, is filled in before the reply.
+int exchange_once(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply,
+                  uint64_t deadline_ns, wire::ErrorReply* error, int* passed_fd, RelayReply* relayed) {
+  error->code = 0;
+  if (passed_fd) *passed_fd = -1;
+  int r = send_request(fd, op, payload, deadline_ns);
+  if (r == 0 && relayed) r = receive_relay_reply(fd, deadline_ns, relayed);
+  if (r == 0) r = receive_reply(fd, op, reply, deadline_ns, error, passed_fd);
+  if (r < 0 && passed_fd && *passed_fd >= 0) {
+    os::close(*passed_fd);
+    *passed_fd = -1;
+  }
+  return r;
+}
 
 Status greeting_failed(const Dialer& dialer, int code, const wire::ErrorReply& error) {
   const char* name = dialer.endpoint.name;
@@ -158,6 +197,16 @@ Status dialing_failed(const Dialer& dialer, int code) {
                        peer(dialer), endpoint.name, reason(code), option, fmt::string_view(place, strcspn(place, "?")));
 }
 
+Status relay_failed(const Dialer& dialer, const RelayReply& reply) {
+  if (reply.text[0] == 0) return dialing_failed(dialer, -reply.error);
+  return Status::error(reply.error, "cannot reach {} {} over TLS: {}", peer(dialer), dialer.endpoint.name, reply.text);
+}
+
+Status relay_lost(const Dialer& dialer, int code) {
+  return Status::error(-code, "cannot reach {} {}: the TLS relay of 'farside run' is gone ({})", peer(dialer),
+                       dialer.endpoint.name, reason(code));
+}
+
 }  // namespace
 
 int set_unix_path(Endpoint* endpoint, const char* path, size_t length) {
@@ -170,16 +219,23 @@ int set_unix_path(Endpoint* endpoint, const char* path, size_t length) {
   return 0;
 }
 
-int dial(const Endpoint& endpoint, uint64_t deadline_ns) {
-  if (inject::fails("dial")) return -ECONNREFUSED;
-  int family = endpoint.address.ss_family;
+int open_socket(int family) {
   int fd = os::call(SYS_socket, family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0) return fd;
-  if (family != AF_UNIX) {
+  if (fd >= 0 && family != AF_UNIX) {
     set_tcp_options(fd, kKeepAlive);
     set_tcp_timeout(fd, kDeadPeerMs);
   }
-  int r = connect_before(fd, endpoint, deadline_ns);
+  return fd;
+}
+
+int dial(const Endpoint& endpoint, uint64_t deadline_ns) {
+  if (inject::fails("dial")) return -ECONNREFUSED;
+  Endpoint relay;
+  if (endpoint.is_relayed()) set_unix_path(&relay, endpoint.relay, strlen(endpoint.relay));
+  const Endpoint& to = endpoint.is_relayed() ? relay : endpoint;
+  int fd = open_socket(to.address.ss_family);
+  if (fd < 0) return fd;
+  int r = connect_before(fd, to, deadline_ns);
   if (r == 0) return fd;
   os::close(fd);
   return r;
@@ -187,22 +243,20 @@ int dial(const Endpoint& endpoint, uint64_t deadline_ns) {
 
 int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply, uint64_t deadline_ns,
              wire::ErrorReply* error, int* passed_fd) {
-  error->code = 0;
-  if (passed_fd) *passed_fd = -1;
-  struct {
-    wire::FrameHeader header;
-    std::byte payload[sizeof(wire::HelloRequest)];  // the largest request that is exchanged this way
-  } frame;
-  if (payload.size() > sizeof frame.payload) return -EINVAL;
-  frame.header = wire::make_header(op, 0, 1, static_cast<uint32_t>(payload.size()));
-  if (!payload.empty()) memcpy(frame.payload, payload.data(), payload.size());
-  frame.header.crc = wire::crc32c(wire::header_crc(frame.header), payload.data(), payload.size());
-  int r = send_all(fd, &frame, sizeof frame.header + payload.size(), deadline_ns);
-  if (r == 0) r = receive_reply(fd, op, reply, deadline_ns, error, passed_fd);
-  if (r < 0 && passed_fd && *passed_fd >= 0) {
-    os::close(*passed_fd);
-    *passed_fd = -1;
+  return exchange_once(fd, op, payload, reply, deadline_ns, error, passed_fd, nullptr);
+}
+
+int Dialer::greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, int* memory_fd, Status* status) const {
+  wire::ErrorReply error;
+  RelayReply relayed = {};
+  auto bytes = std::as_writable_bytes(std::span(reply, 1));
+  int r = endpoint.is_relayed() ? send_relay_request(fd, endpoint, deadline_ns) : 0;
+  if (r == 0) {
+    r = exchange_once(fd, wire::Op::kHello, wire::bytes_of(hello), bytes, deadline_ns, &error, memory_fd,
+                      endpoint.is_relayed() ? &relayed : nullptr);
   }
+  if (r == 0) r = wire::decode_hello_reply(bytes, reply);
+  if (r < 0) *status = relayed.error != 0 ? relay_failed(*this, relayed) : greeting_failed(*this, r, error);
   return r;
 }
 
@@ -210,16 +264,12 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
   uint64_t deadline = now_ns() + timeout_ns;
   int fd = passing_fd >= 0 ? pass_connection(passing_fd) : dial(endpoint, deadline);
   if (fd < 0) {
-    *status = dialing_failed(*this, fd);
+    *status = endpoint.is_relayed() ? relay_lost(*this, fd) : dialing_failed(*this, fd);
     return fd;
   }
   wire::HelloReply answer;
-  wire::ErrorReply error;
-  int r = exchange(fd, wire::Op::kHello, wire::bytes_of(hello), std::as_writable_bytes(std::span(&answer, 1)), deadline,
-                   &error, memory_fd);
-  if (r == 0) r = wire::decode_hello_reply(wire::bytes_of(answer), &answer);
+  int r = greet(fd, deadline, &answer, memory_fd, status);
   if (r < 0) {
-    *status = greeting_failed(*this, r, error);
     os::close(fd);
     return r;
   }

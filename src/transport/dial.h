@@ -20,14 +20,19 @@ inline constexpr uint64_t kDialTimeoutNs = 4'500'000'000;
 struct Endpoint {
   sockaddr_storage address = {};
   socklen_t length = 0;
-  char name[192] = {};  // as given by the user, for messages
+  char name[192] = {};   // as given by the user, for messages
+  char relay[108] = {};  // path of the socket through which the address is reached over TLS; "": directly
   bool is_unix() const { return address.ss_family == AF_UNIX; }
+  bool is_relayed() const { return relay[0] != 0; }
 };
 
 // Sets the address of a Unix socket. 0, or -ENAMETOOLONG when the path is empty or does not fit.
 int set_unix_path(Endpoint* endpoint, const char* path, size_t length);
 
-// Connects. Returns a non-blocking, close-on-exec socket, or -errno. deadline_ns is a time of now_ns().
+// A non-blocking, close-on-exec socket with the options of a client's connections; or -errno.
+int open_socket(int family);
+
+// Connects, to the relay if there is one. Returns a socket as above, or -errno. deadline_ns is a time of now_ns().
 int dial(const Endpoint& endpoint, uint64_t deadline_ns);
 
 // Sends one request and waits for its reply, on a connection that has no other request in flight. The reply's payload
@@ -61,6 +66,9 @@ struct Dialer {
   // Connects and sends the greeting. Returns a descriptor registered in *fds, or -errno with the reason in *status.
   int open(Status* status, wire::HelloReply* reply = nullptr, int* memory_fd = nullptr,
            uint64_t timeout_ns = kDialTimeoutNs) const;
+
+ private:
+  int greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, int* memory_fd, Status* status) const;
 };
 
 }  // namespace farside::transport

@@ -1,0 +1,32 @@
+// The options of commands that connect to servers or controllers over TLS. `farside run` has the same in its table.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "command/command.h"
+#include "launch/private_relay.h"
+#include "remote/address.h"
+
+namespace farside::cli {
+
+struct TlsArguments : TlsSettings {
+  bool required = false;  // for connections to other hosts
+};
+
+// --tls-ca, --tls-cert, --tls-key, --tls-name, --require-tls.
+void add_tls_options(Command& command, TlsArguments* arguments);
+
+// A controller and, where it is reached over TLS, the relay to it, which is kept as long as the address is used.
+class ControllerAddress {
+ public:
+  // "host:port", or an address with one of the schemes pool:// and pool+tls://.
+  Status open(const std::string& text, const TlsArguments& arguments);
+  const transport::Endpoint& endpoint() const { return address_.endpoint; }
+
+ private:
+  std::unique_ptr<PrivateDirectory> directory_;
+  std::unique_ptr<PrivateRelay> relay_;
+  remote::Address address_;
+};
+
+}  // namespace farside::cli
