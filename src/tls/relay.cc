@@ -18,7 +18,8 @@ namespace farside::tls {
 namespace {
 
 constexpr uint64_t kAcceptBackoffNs = 100'000'000;
-constexpr int kSweepMs = 500;  // interval of the search for connections that were not opened in time
+constexpr uint64_t kPollNs = 100'000;  // of polling after the last event
+constexpr int kSweepMs = 500;          // interval of the search for connections that were not opened in time
 constexpr long kProcessorsPerThread = 4;
 constexpr long kMaxThreads = 4;
 
@@ -71,7 +72,10 @@ RelayThread::~RelayThread() {
 void RelayThread::run() {
   for (;;) {
     epoll_event events[64];
-    int count = epoll_wait(epoll_, events, 64, sleep_ms());
+    bool polling = polls(now_ns());
+    int count = epoll_wait(epoll_, events, 64, polling ? 0 : sleep_ms());
+    if (count > 0) last_event_ns_ = now_ns();
+    else if (polling) core_.yield();
     for (int i = 0; i < count; i++) {
       int fd = events[i].data.fd;
       if (fd == stop_event_) return links_.clear();
@@ -84,6 +88,8 @@ void RelayThread::run() {
     watch_time();
   }
 }
+
+bool RelayThread::polls(uint64_t now) const { return now - last_event_ns_ < kPollNs && !core_.is_crowded(); }
 
 int RelayThread::sleep_ms() const {
   if (!unfinished_.empty()) return 0;
