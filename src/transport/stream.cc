@@ -268,8 +268,11 @@ int StreamChannel::begin_reply() {
 int StreamChannel::finish_reply() {
   if (reply_crc_ != reply_.crc) return -EBADMSG;
   bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
-  reply_slot_->result = is_error ? wire::decode_error(wire::bytes_of(error_), &error_) : 0;
-  if (is_error && dialer_) dialer_->report_refusal(-reply_slot_->result, error_.text);
+  int result = is_error ? wire::decode_error(wire::bytes_of(error_), &error_) : 0;
+  // The server could not read what it received, and closes the connection.
+  if (result == -EBADMSG || result == -EPROTONOSUPPORT) return -EBADMSG;
+  reply_slot_->result = result;
+  if (is_error && dialer_) dialer_->report_refusal(-result, error_.text);
   reply_slot_ = nullptr;
   reply_header_bytes_ = 0;
   return 0;
