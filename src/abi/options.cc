@@ -48,6 +48,9 @@ constexpr OptionName kNames[] = {
      false, "page,line,auto"},
     {"FARSIDE_SPACE", "--space", "addresses reserved for far memory, 64M to 16T (default 256G)", false},
     {"FARSIDE_STATS", "--stats", "json:FILE writes the run's statistics to FILE", false},
+    {"FARSIDE_METRICS", "--metrics", "HOST:PORT to serve the run's metrics at, for Prometheus", false},
+    {"FARSIDE_METRICS_FILE", "--metrics-file",
+     "file to write the run's metrics to every 5 s, for the node exporter's textfile collector", false},
     {"FARSIDE_QUIET", "--quiet", "print nothing but errors", false},
     {"FARSIDE_LOG", "--log", "least severe messages to print: error, warning, info or debug (default warning)", false,
      "error,warning,info,debug"},
@@ -83,7 +86,7 @@ Status set_far(Options* options, std::string_view variable, std::string_view val
 bool is_for_launcher(std::string_view variable) {
   constexpr std::string_view kVariables[] = {"FARSIDE_FAR_MEMORY", "FARSIDE_TOKEN_FILE", "FARSIDE_STATS",
                                              "FARSIDE_TLS_CA",     "FARSIDE_TLS_CERT",   "FARSIDE_TLS_KEY",
-                                             "FARSIDE_TLS_NAME"};
+                                             "FARSIDE_TLS_NAME",   "FARSIDE_METRICS",    "FARSIDE_METRICS_FILE"};
   return std::find(std::begin(kVariables), std::end(kVariables), variable) != std::end(kVariables);
 }
 

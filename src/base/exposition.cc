@@ -42,17 +42,28 @@ void Exposition::sample(const DurationHistogram::Counts& counts, const Labels& l
   add_sample("_count", labels, fmt::format("{}", below));
 }
 
+void Exposition::summary(std::string_view name, std::string_view help,
+                         const std::vector<std::pair<std::string_view, double>>& quantiles, double sum,
+                         uint64_t count) {
+  begin(name, "summary", help);
+  for (const auto& [quantile, value] : quantiles) sample(value, {{"quantile", quantile}});
+  add_sample("_sum", {}, fmt::format("{}", sum));
+  add_sample("_count", {}, fmt::format("{}", count));
+}
+
 void Exposition::add_sample(std::string_view suffix, const Labels& labels, std::string_view value) {
+  Labels all(constant_.begin(), constant_.end());
+  all.insert(all.end(), labels.begin(), labels.end());
   text_ += name_;
   text_ += suffix;
-  for (size_t i = 0; i < labels.size(); i++) {
+  for (size_t i = 0; i < all.size(); i++) {
     text_ += i == 0 ? '{' : ',';
-    text_ += labels[i].first;
+    text_ += all[i].first;
     text_ += "=\"";
-    append_escaped(&text_, labels[i].second);
+    append_escaped(&text_, all[i].second);
     text_ += '"';
   }
-  if (!labels.empty()) text_ += '}';
+  if (!all.empty()) text_ += '}';
   text_ += ' ';
   text_ += value;
   text_ += '\n';

@@ -42,12 +42,20 @@ class Exposition {
  public:
   using Labels = std::vector<std::pair<std::string_view, std::string_view>>;
 
+  // `constant` labels are added to every sample.
+  explicit Exposition(std::vector<std::pair<std::string, std::string>> constant = {})
+      : constant_(std::move(constant)) {}
+
   // Begins a metric; its samples follow.
   void begin(std::string_view name, std::string_view type, std::string_view help);
   template <typename Number>
   requires std::integral<Number> || std::floating_point<Number>
   void sample(Number value, const Labels& labels = {}) { add_sample("", labels, fmt::format("{}", value)); }
   void sample(const DurationHistogram::Counts& counts, const Labels& labels);
+
+  // A metric of quantiles, by their names ("0.99"), and of what they are the quantiles of.
+  void summary(std::string_view name, std::string_view help,
+               const std::vector<std::pair<std::string_view, double>>& quantiles, double sum, uint64_t count);
 
   // A metric with one sample.
   template <typename Number>
@@ -66,6 +74,7 @@ class Exposition {
  private:
   void add_sample(std::string_view suffix, const Labels& labels, std::string_view value);
 
+  const std::vector<std::pair<std::string, std::string>> constant_;
   std::string name_, text_;
 };
 

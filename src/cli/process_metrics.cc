@@ -39,9 +39,12 @@ double start_time() {
 
 }  // namespace
 
-void append_process_metrics(Exposition* out) {
+void append_build_info(Exposition* out) {
   out->begin("farside_build_info", "gauge", "The version of farside; the value is 1.");
   out->sample(1, {{"version", FARSIDE_VERSION_TEXT}, {"commit", build_commit()}});
+}
+
+void append_process_metrics(Exposition* out) {
   rusage usage = {};
   getrusage(RUSAGE_SELF, &usage);
   rlimit limit = {};

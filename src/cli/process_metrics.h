@@ -4,6 +4,7 @@
 
 namespace farside::cli {
 
+void append_build_info(Exposition* out);
 void append_process_metrics(Exposition* out);
 
 }  // namespace farside::cli

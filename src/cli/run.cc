@@ -8,9 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "base/log.h"
 #include "cli/commands.h"
+#include "cli/run_metrics.h"
 #include "cli/run_report.h"
 #include "cli/run_settings.h"
 #include "launch/child.h"
@@ -96,6 +98,8 @@ class Run {
     if (!relayed.ok()) return relayed;
     Status reached = settings_.embedded() ? start_server() : check_server(settings_.options);
     if (!reached.ok()) return reached;
+    Status measured = start_metrics();
+    if (!measured.ok()) return measured;
     return fill_environment(library);
   }
 
@@ -112,6 +116,7 @@ class Run {
   }
 
   void publish_report(int wait_status) const {
+    if (metrics_) metrics_->finish(wait_status);
     RunReport report = RunReport::read(report_file_);
     report.forget_running_processes();
     if (!settings_.options.quiet) fputs(report.summary(wait_status).c_str(), stderr);
@@ -145,6 +150,18 @@ class Run {
     return set_option(&settings_.options, "FARSIDE_TLS_RELAY", relay_->socket());
   }
 
+  Status start_metrics() {
+    RunMetrics::Outputs outputs = {settings_.metrics_address, settings_.metrics_file};
+    if (!outputs.any()) return {};
+    auto metrics = RunMetrics::start(outputs, std::filesystem::path(program_.front()).filename(), report_file_,
+                                     [this](Exposition* out) {
+                                       if (server_) server_->append_metrics(out);
+                                     });
+    if (!metrics.ok()) return metrics.status();
+    metrics_ = std::move(*metrics);
+    return {};
+  }
+
   Status fill_environment(const std::string& library) {
     Result<std::string> list = preload_list(getenv("LD_PRELOAD"), library);
     if (!list.ok()) return list.status();
@@ -153,6 +170,8 @@ class Run {
     setenv("FARSIDE_REPORT", report_file_.c_str(), 1);
     setenv("FARSIDE_ANNOUNCE", "1", 1);
     setenv("LD_PRELOAD", list->c_str(), 1);
+    // A run within this one has metrics of its own.
+    for (const char* name : {"FARSIDE_METRICS", "FARSIDE_METRICS_FILE"}) unsetenv(name);
     for (const auto& [name, value] : kWithoutDirectCopies) setenv(name, value, 0);
     return {};
   }
@@ -186,6 +205,7 @@ class Run {
   std::unique_ptr<EmbeddedServer> server_;
   std::unique_ptr<PrivateRelay> relay_;
   std::string report_file_;
+  std::unique_ptr<RunMetrics> metrics_;
 };
 
 Result<int> run_to_the_end(RunSettings settings, const std::vector<std::string>& program, const std::string& path,

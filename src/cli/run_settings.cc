@@ -98,6 +98,8 @@ Result<RunSettings> settle(const GivenOptions& given) {
   settings.tls = {
       {variable_text("FARSIDE_TLS_CERT"), variable_text("FARSIDE_TLS_KEY"), variable_text("FARSIDE_TLS_CA")},
       variable_text("FARSIDE_TLS_NAME")};
+  settings.metrics_address = variable_text("FARSIDE_METRICS");
+  settings.metrics_file = variable_text("FARSIDE_METRICS_FILE");
   return settings;
 }
 

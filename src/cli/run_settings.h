@@ -20,6 +20,7 @@ struct RunSettings {
   uint64_t far_memory = 0;  // bytes that an embedded server lends
   std::string stats_file;   // "" where no statistics were requested
   TlsSettings tls;
+  std::string metrics_address, metrics_file;  // "" where no metrics were requested
   bool embedded() const { return options.far_address[0] == 0; }
 };
 

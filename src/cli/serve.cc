@@ -202,9 +202,13 @@ void set_up_log(const ServeArguments& arguments) {
   LogLevel level;
   log_level_from_name(arguments.log.c_str(), &level);
   set_log_level(level);
-  bool json = arguments.log_format == "json";
-  set_log_format(json ? LogFormat::kJson : LogFormat::kText);
-  if (shows_status() && !json) set_log_prefix(kErase);
+  if (arguments.log_format == "json") set_log_format(LogFormat::kJson);
+}
+
+// From now on lines have a time: before, a person reads what is wrong with the options.
+void begin_text_log() {
+  set_log_format(LogFormat::kText);
+  if (shows_status()) set_log_prefix(kErase);
 }
 
 void serve_until_signal(const server::Server& server, const SignalHold& hold) {
@@ -254,6 +258,7 @@ class Membership {
 
 std::string metrics_text(const server::Server& server, Membership* membership) {
   Exposition out;
+  append_build_info(&out);
   append_process_metrics(&out);
   server.append_metrics(&out);
   membership->append_metrics(&out);
@@ -283,6 +288,7 @@ int serve(const ServeArguments& arguments) {
   raise_descriptor_limit();
   Result<server::ServerConfig> config = make_config(arguments);
   if (!config.ok()) return fail(config.status(), kExitUsage);
+  if (arguments.log_format == "text") begin_text_log();
   SignalHold hold;
   auto server = server::Server::start(*config);
   if (!server.ok()) return fail(server.status());

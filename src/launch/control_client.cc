@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -47,6 +48,8 @@ ControlPage* map_control(int fd) {
   munmap(memory, ControlPage::kBytes);
   return nullptr;
 }
+
+bool has_ended(pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; }
 
 pid_t parent_of(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
@@ -137,12 +140,13 @@ Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
   page_->local_share = local.share;
   uint32_t asked = page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;
   bool answered = false;
-  while (!answered && now_ns() - begin < kReplyTimeoutNs) {
+  while (!answered && now_ns() - begin < kReplyTimeoutNs && !has_ended(pid_)) {
     os::nanosleep_ns(kPollNs);
     answered = page_->answered.load(std::memory_order_acquire) == asked;
   }
   std::string report = answered ? std::string(page_->report, strnlen(page_->report, sizeof page_->report)) : "";
   flock(fd_, LOCK_UN);
+  if (!answered && has_ended(pid_)) return Status::error(ESRCH, "process {} has ended", pid_);
   if (!answered) return Status::error(ETIMEDOUT, "process {} does not reply; it may be stopped or exiting", pid_);
   auto parsed = nlohmann::json::parse(report, nullptr, false);
   if (parsed.is_object() && is_plausible(parsed)) return parsed;

@@ -35,6 +35,7 @@ class EmbeddedServer {
   std::string address() const { return "shm://" + socket_; }
   const std::string& token() const { return token_; }
   uint64_t clients() const;
+  void append_metrics(Exposition* out) const { server_->append_metrics(out); }
 
  private:
   EmbeddedServer() = default;

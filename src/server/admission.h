@@ -1,6 +1,6 @@
 // Who may connect, and when descriptors become few. A server refuses first what it can refuse without harm: new
 // clients. Connections of clients that it has already are accepted until nearly all descriptors are in use, and a part
-// is left for connections that are only told why they are refused. Thread-safe.
+// is left for connections that only receive the reason why they are refused. Thread-safe.
 //
 //   descriptors in use   0                        3/4                    7/8            limit (ulimit -n)
 //                        | all are accepted        | no new regions       | all refused   |

@@ -69,8 +69,8 @@ int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
   int r = os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                         static_cast<off_t>(bytes));
   if (r < 0) return r;
-  for (uint64_t at = align_down(offset, wire::kSlabBytes); at < offset + bytes; at += wire::kSlabBytes) {
-    if (slabs_.contains(at) && next_data(at) >= at + wire::kSlabBytes) slabs_.remove(at);
+  for (uint64_t at = slabs_.next(offset); at < offset + bytes; at = slabs_.next(at + wire::kSlabBytes)) {
+    if (next_data(at) >= at + wire::kSlabBytes) slabs_.remove(at);
   }
   return r;
 }

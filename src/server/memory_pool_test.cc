@@ -213,6 +213,22 @@ TEST(MemoryPool, WhatDescribesTheDataIsChargedAndBounded) {
   EXPECT_EQ(pool.usage().charged + pool.usage().overhead, 0u);
 }
 
+TEST(SlabSet, FindsTheNextSlab) {
+  constexpr uint64_t kTiB = uint64_t{1} << 40;
+  SlabSet slabs(64 * kTiB);
+  EXPECT_EQ(slabs.next(0), SlabSet::kNone);
+  for (uint64_t at : {3 * kSlab, 63 * kSlab, 40 * kTiB, 64 * kTiB - kSlab}) slabs.add(at + 5);
+  EXPECT_EQ(slabs.count(), 4u);
+  EXPECT_EQ(slabs.next(0), 3 * kSlab);
+  EXPECT_EQ(slabs.next(3 * kSlab + 7), 3 * kSlab);
+  EXPECT_EQ(slabs.next(4 * kSlab), 63 * kSlab);
+  EXPECT_EQ(slabs.next(64 * kSlab), 40 * kTiB);
+  EXPECT_EQ(slabs.next(40 * kTiB + kSlab), 64 * kTiB - kSlab);
+  slabs.remove(64 * kTiB - kSlab);
+  EXPECT_EQ(slabs.next(40 * kTiB + kSlab), SlabSet::kNone);
+  EXPECT_EQ(slabs.next(64 * kTiB), SlabSet::kNone);
+}
+
 TEST(PageBitmap, TakesMemoryWhereBitsAreSet) {
   PageBitmap bitmap(uint64_t{1} << 34);
   uint64_t empty = bitmap.memory_bytes();

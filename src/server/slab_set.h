@@ -1,6 +1,7 @@
 // The slabs of a region that may hold data. The kernel's index of a sparse file needs memory for each of them, however
 // few pages it has. Thread-safe, except moves.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -25,6 +26,16 @@ class SlabSet {
   void remove(uint64_t offset) {
     uint64_t before = __atomic_fetch_and(&words_[word(offset)], ~bit(offset), __ATOMIC_RELAXED);
     if (before & bit(offset)) __atomic_fetch_sub(&count_, 1, __ATOMIC_RELAXED);
+  }
+  // The first slab from the one of `offset` on that is in the set; its offset, or kNone. Skips 64 slabs at a time.
+  static constexpr uint64_t kNone = ~uint64_t{0};
+  uint64_t next(uint64_t offset) const {
+    uint64_t mask = ~(bit(offset) - 1);
+    for (size_t w = word(offset); w < words_.size(); w++, mask = ~uint64_t{0}) {
+      uint64_t found = __atomic_load_n(&words_[w], __ATOMIC_RELAXED) & mask;
+      if (found) return (w * 64 + static_cast<uint64_t>(std::countr_zero(found))) * wire::kSlabBytes;
+    }
+    return kNone;
   }
   uint64_t count() const { return __atomic_load_n(&count_, __ATOMIC_RELAXED); }
   uint64_t memory_bytes() const { return words_.size() * sizeof words_[0]; }

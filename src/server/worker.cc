@@ -124,9 +124,7 @@ int Worker::sleep_ms() const {
 void Worker::accept_from(const Listener& listener) {
   constexpr int kBurst = 16;
   for (int i = 0; i < kBurst; i++) {
-    if (pending_ >= max_pending_) pending_ = count_pending();
-    if (pending_ >= max_pending_ && !close_oldest_pending())
-      return pause_accepting();  // the others wait in the backlog
+    if (!make_room_for_pending()) return pause_accepting();  // the others wait in the backlog
     int fd = accept4(listener.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
       add(fd, listener);
@@ -138,6 +136,12 @@ void Worker::accept_from(const Listener& listener) {
     }
     return;
   }
+}
+
+bool Worker::make_room_for_pending() {
+  if (pending_ < max_pending_) return true;
+  pending_ = count_pending();
+  return pending_ < max_pending_ || close_oldest_pending();
 }
 
 // Makes room by closing the oldest connection without a greeting, of the source that has the most of them. False: all
@@ -168,9 +172,8 @@ void Worker::pause_accepting() {
 
 // Of a client that was accepted. Its peer sees a closed connection if there are too many without a greeting.
 void Worker::add_passed(int fd) {
-  if (pending_ >= max_pending_) pending_ = count_pending();
-  if (pending_ >= max_pending_) os::close(fd);
-  else add(fd, {.is_unix = true});
+  if (make_room_for_pending()) add(fd, {.is_unix = true});
+  else os::close(fd);
 }
 
 void Worker::add(int fd, const Listener& listener) {

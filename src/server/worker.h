@@ -34,6 +34,7 @@ class Worker {
   bool wait(int timeout_ms);
   int sleep_ms() const;
   void accept_from(const Listener& listener);
+  bool make_room_for_pending();
   bool close_oldest_pending();
   void pause_accepting();
   size_t count_pending() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 
 #include "wire/crc32c.h"
 
@@ -42,8 +43,9 @@ bool check_report(const ServerReport& report) {
 }  // namespace
 
 const char* name_of(Op op) {
-  static constexpr const char* kNames[kOps] = {"unknown", "hello", "read", "write", "discard",  "grow",
-                                               "shrink",  "stats", "ping", "error", "register", "servers"};
+  static constexpr const char* kNames[] = {"unknown", "hello", "read",  "write",    "discard", "grow",   "shrink",
+                                           "stats",   "ping",  "error", "register", "servers", "connect"};
+  static_assert(std::size(kNames) == kOps);
   return kNames[op <= kLastOp ? static_cast<size_t>(op) : 0];
 }
 

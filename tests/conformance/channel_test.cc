@@ -93,20 +93,19 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   // A channel to a snapshot of the store's region, over a separate connection.
   std::unique_ptr<Channel> open_snapshot() {
     if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
-    transport::Dialer dialer;
-    dialer.fds = &fds_;
-    dialer.hello.mode = wire::HelloMode::kAttach;
-    dialer.hello.region = ticket_.of[0].region;
-    memcpy(dialer.hello.secret, ticket_.of[0].secret, sizeof ticket_.of[0].secret);
+    dialer_.fds = &fds_;
+    dialer_.hello.mode = wire::HelloMode::kAttach;
+    dialer_.hello.region = ticket_.of[0].region;
+    memcpy(dialer_.hello.secret, ticket_.of[0].secret, sizeof ticket_.of[0].secret);
     if (GetParam() == Kind::kUnixSnapshot) {
-      transport::set_unix_path(&dialer.endpoint, server_.config().unix_path.data(), server_.config().unix_path.size());
+      transport::set_unix_path(&dialer_.endpoint, server_.config().unix_path.data(), server_.config().unix_path.size());
     } else {
       sockaddr_in address = {AF_INET, htons(server_.port()), {htonl(INADDR_LOOPBACK)}, {}};
-      memcpy(&dialer.endpoint.address, &address, sizeof address);
-      dialer.endpoint.length = sizeof address;
+      memcpy(&dialer_.endpoint.address, &address, sizeof address);
+      dialer_.endpoint.length = sizeof address;
     }
     Status status;
-    std::unique_ptr<Channel> channel(transport::StreamChannel::open(dialer, &status));
+    std::unique_ptr<Channel> channel(transport::StreamChannel::open(dialer_, &status));
     if (!channel) throw std::runtime_error(status.text());
     return channel;
   }
@@ -122,6 +121,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
 
   TestServer server_, second_server_;
   transport::OwnFds fds_;
+  transport::Dialer dialer_;  // of a channel to a snapshot, which refers to it
   std::unique_ptr<remote::RemoteStore> store_;
   remote::ForkTicket ticket_;
   std::unique_ptr<Channel> channel_;  // destroyed before the store

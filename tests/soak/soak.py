@@ -32,7 +32,7 @@ START_SECONDS = 20
 GROWTH = 48 * MIB  # what a server may keep resident beyond its first load: allocator, buffers, page tables
 PROGRAM_SECONDS = 8
 MAX_SHOWN = 40
-HELD = ("farside_server_stored_bytes", "farside_server_regions", "farside_server_clients")
+HELD = ("farside_server_stored_bytes", "farside_server_regions", "farside_server_connections")
 
 
 class Failures:

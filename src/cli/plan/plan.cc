@@ -136,7 +136,7 @@ void add_plan_command(Command& parent, std::vector<std::string> program) {
       .value("FILE");
   command.add_option("--json", &arguments->json, "file for all figures, the machine and the commit").value("FILE");
   command.add_option("--svg", &arguments->svg, "file for a line chart").value("FILE");
-  add_table_options(command, &arguments->options, {"--local", "--stats"});
+  add_table_options(command, &arguments->options, {"--local", "--stats", "--metrics", "--metrics-file"});
   command.set_footer(kHelp);
   command.set_action([arguments, program = std::move(program)] { return plan_program(*arguments, program); });
 }
