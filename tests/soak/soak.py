@@ -134,6 +134,10 @@ class Soak:
         self.token = folder / "token"
         self.token.write_text("soak secret\n")
         self.token.chmod(0o600)
+        self.certificate, self.key = str(folder / "server.pem"), str(folder / "server.key")
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+                        "/CN=soak", "-addext", "subjectAltName=IP:10.213.2.2", "-keyout", self.key, "-out", self.certificate],
+                       check=True, stderr=subprocess.DEVNULL)
         self.text = folder / "text"
         self.text.write_bytes(b"".join(b"%d line %d\n" % (i * 7919 % 100003, i) for i in range(150000)))
         self.sorted = subprocess.run(["sort", "-n", str(self.text)], stdout=subprocess.PIPE, check=True,
@@ -211,8 +215,9 @@ def build(soak):
     small = Server(soak, hosts[3], 7174, "--memory", "96M", "--quota", "64M")
     controller = Server(soak, hosts[4], 7175, "--controller")
     pooled = [Server(soak, host, 7176, "--memory", "1G", "--pool", controller.place) for host in hosts[:2]]
+    encrypted = Server(soak, hosts[1], 7177, "--memory", "1G", "--tls-cert", soak.certificate, "--tls-key", soak.key)
     proxy = CorruptingProxy((steady.host.ip, 7171), soak.seed)
-    hostile = Hostile([(steady.host.ip, 7171), (small.host.ip, 7174), (controller.host.ip, 7175)], (steady.host.ip, 8171),
+    hostile = Hostile([(steady.host.ip, 7171), (encrypted.host.ip, 7177), (small.host.ip, 7174), (controller.host.ip, 7175)], (steady.host.ip, 8171),
                       soak.seed)
     pool = f"pool://{controller.place}"
     two = f"{spare.address},{mortal.address}"
@@ -226,6 +231,10 @@ def build(soak):
 
     def two_replicas():
         soak.verify("two replicas", two, *random.choice(kinds[:3]), options=("--replicas", "2"), may_refuse=True)
+
+    def server_over_tls():
+        far = f"tls://{encrypted.place}"
+        soak.verify("TLS", far, *random.choice(kinds), options=("--tls-ca", soak.certificate))
 
     def pool_of_servers():
         soak.sort("pool", pool, options=("--replicas", "2"), may_refuse=True)
@@ -267,9 +276,9 @@ def build(soak):
             time.sleep(2)  # its list is complete
             soak.count("controller's deaths")
 
-    lanes = [one_server, corrupting_network, two_replicas, pool_of_servers, own_server, full_server, killed_clients,
+    lanes = [one_server, server_over_tls, corrupting_network, two_replicas, pool_of_servers, own_server, full_server, killed_clients,
              hostile_clients, failures_of_the_network, failures_of_servers]
-    return hosts, [steady, spare, mortal, small, *pooled, controller], lanes, proxy
+    return hosts, [steady, encrypted, spare, mortal, small, *pooled, controller], lanes, proxy
 
 
 def stored(server):
