@@ -292,6 +292,7 @@ int serve(const ServeArguments& arguments) {
   SignalHold hold;
   auto server = server::Server::start(*config);
   if (!server.ok()) return fail(server.status());
+  ControllerAddress controller;
   Membership membership;
   std::unique_ptr<MetricsEndpoint> metrics;
   if (!arguments.metrics.empty()) {
@@ -299,7 +300,6 @@ int serve(const ServeArguments& arguments) {
     if (!endpoint.ok()) return fail(endpoint.status());
     metrics = std::move(*endpoint);
   }
-  ControllerAddress controller;
   if (!arguments.pool.empty()) {
     auto joined = join_pool(arguments, config->token, **server, &controller);
     if (!joined.ok()) return fail(joined.status(), kExitUsage);
