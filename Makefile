@@ -11,7 +11,7 @@ LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
 BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo lint format layers docs tidy test-fuzz test-programs test-docs test-package install package clean
+.PHONY: build test demo lint format layers docs messages tidy test-fuzz test-programs test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
@@ -29,7 +29,7 @@ demo: bootstrap-build bootstrap-demo configure-release
 	scripts/demo.py $(DEMO_ARGS)
 
 # What can be checked without a build.
-lint: format layers docs
+lint: format layers docs messages
 
 format: bootstrap-lint
 	$(CLANG_FORMAT) --dry-run --Werror $(FORMATTED)
@@ -42,6 +42,9 @@ layers:
 
 docs:
 	scripts/check_docs.py
+
+messages:
+	scripts/check_messages.py
 
 # Without debug information; it stays in the files below build/release.
 install: build

@@ -46,6 +46,10 @@ constexpr OptionName kNames[] = {
      "hybrid,page,object"},
     {"FARSIDE_WRITEBACK", "--writeback", "what of a changed page is written back: page, line or auto (default page)",
      false, "page,line,auto"},
+    {"FARSIDE_CORE", "--core",
+     "what core dumps have of far memory: near (what was near), all (fetched at a crash) or none (no core is written) "
+     "(default near)",
+     false, "near,all,none"},
     {"FARSIDE_SPACE", "--space", "addresses reserved for far memory, 64M to 16T (default 256G)", false},
     {"FARSIDE_STATS", "--stats", "json:FILE writes the run's statistics to FILE", false},
     {"FARSIDE_METRICS", "--metrics", "HOST:PORT to serve the run's metrics at, for Prometheus", false},
@@ -73,6 +77,14 @@ Status copy_text(std::string_view value, char* to, size_t room, std::string_view
 
 Status bad_value(std::string_view variable, std::string_view value, std::string_view allowed) {
   return Status::error(EINVAL, "{}={} is not known; use {}", variable, value, allowed);
+}
+
+Status set_core(Options* options, std::string_view variable, std::string_view value) {
+  if (value == "near") options->core = CoreContent::kNear;
+  else if (value == "all") options->core = CoreContent::kAll;
+  else if (value == "none") options->core = CoreContent::kNone;
+  else return bad_value(variable, value, "near, all or none");
+  return {};
 }
 
 Status set_far(Options* options, std::string_view variable, std::string_view value) {
@@ -218,6 +230,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   if (variable == "FARSIDE_REPORT") return copy_text(value, options->report, sizeof options->report, variable);
   if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);
   if (variable == "FARSIDE_FAULT") return set_fault(options, variable, value);
+  if (variable == "FARSIDE_CORE") return set_core(options, variable, value);
   if (variable == "FARSIDE_PATHS") return set_paths(options, variable, value);
   if (variable == "FARSIDE_WRITEBACK") return set_writeback(options, variable, value);
   if (variable == "FARSIDE_POLICY") return set_policy(options, variable, value);

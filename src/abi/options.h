@@ -19,6 +19,9 @@ enum class Paths { kHybrid, kPageOnly, kObjectOnly };
 // What is written back of a changed page: the whole page, its changed cache lines, or what measures faster.
 enum class WriteBack { kAuto, kPage, kLine };
 
+// What of far memory a core dump has: the pages that were near, all of it, or nothing, since no core is written.
+enum class CoreContent { kNear, kAll, kNone };
+
 // "fifo", "second-chance", "lru", "priority", "2q"; followed by a zero byte.
 std::string_view policy_name(PolicyKind kind);
 bool policy_from_name(std::string_view name, PolicyKind* kind);
@@ -37,6 +40,7 @@ struct Options {
   bool prefetch = true;
   Paths paths = Paths::kHybrid;
   WriteBack writeback = WriteBack::kPage;
+  CoreContent core = CoreContent::kNear;
   uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
   char report[256] = "";                 // file to which each process appends its statistics as one line of JSON
   char trace[256] = "";                  // file to which each process appends its recorded faults

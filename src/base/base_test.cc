@@ -203,5 +203,21 @@ TEST(ServiceThread, StartsAgainInTheChildOfAFork) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(MessageTest, IdentifiersAreAppended) {
+  EXPECT_STREQ(Status::error(EIO, "{} has not responded for {} s", "it", 3).text(),
+               "it has not responded for 3 s [F201]");
+  EXPECT_STREQ(Status::error(EIO, "nothing known").text(), "nothing known");
+  // A message that contains another one has that one's identifier already.
+  EXPECT_STREQ(Status::error(EIO, "{}", "a [F201]").text(), "a [F201]");
+}
+
+TEST(MessageTest, AnIdentifierIsNotCut) {
+  Status cut = Status::error(EIO, "{} has not responded for long", std::string(1000, 'x'));
+  EXPECT_TRUE(std::string_view(cut.text()).ends_with("x [F201]"));
+  EXPECT_EQ(strlen(cut.text()), 251u);
+  char little[4] = "abc";
+  EXPECT_EQ(append_id(little, 3, sizeof little, "F201"), 3u);
+}
+
 }  // namespace
 }  // namespace farside

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/messages.h"
 #include "base/os.h"
 
 namespace farside {
@@ -122,9 +123,18 @@ bool log_level_from_name(const char* name, LogLevel* level) {
 void vlog(LogLevel level, LogFields fields, fmt::string_view format, fmt::format_args args) {
   char message[kMaxLine];
   auto end = fmt::vformat_to_n(message, sizeof message, format, args);
-  std::string_view text(message, std::min(end.size, sizeof message));
+  size_t used = std::min(end.size, sizeof message);
+  used = append_id(message, used, sizeof message, message_id({format.data(), format.size()}));
+  std::string_view text(message, used);
   if (g_format == LogFormat::kJson) write_json(level, fields, text);
   else write_text(level, fields, text);
+}
+
+void log_failure(const Status& status, std::string_view family) {
+  std::string_view text = status.text();
+  bool identified = text.ends_with(']') && text.find(" [F") != text.npos;
+  if (identified) log(LogLevel::kError, "{}", text);
+  else log(LogLevel::kError, "{} [{}]", text, family);
 }
 
 void vdie(fmt::string_view format, fmt::format_args args) {

@@ -13,6 +13,8 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "base/status.h"
+
 namespace farside {
 
 enum class LogLevel : int { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
@@ -39,6 +41,9 @@ using LogFields = std::initializer_list<LogField>;
 
 void vlog(LogLevel level, LogFields fields, fmt::string_view format, fmt::format_args args);
 [[noreturn]] void vdie(fmt::string_view format, fmt::format_args args);
+
+// Logs an error whose text may have no identifier: then it gets that of the family.
+void log_failure(const Status& status, std::string_view family);
 
 template <typename... Args>
 void log_with(LogLevel level, LogFields fields, fmt::format_string<Args...> format, Args&&... args) {

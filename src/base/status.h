@@ -1,6 +1,7 @@
 // Errors as values. A Status has an errno value and one line of text: what happened, to what, and what to do about it.
 // It allocates no memory, so it may be created during a fault and before the heap exists. The function that detects the
-// error writes the text (at most 251 characters; longer ones are cut); callers return it unchanged.
+// error writes the text (at most 251 characters; longer ones are cut), which gets the identifier of messages.h; callers
+// return it unchanged.
 #pragma once
 #include <fmt/core.h>
 
@@ -8,6 +9,8 @@
 #include <cstddef>
 #include <optional>
 #include <utility>
+
+#include "base/messages.h"
 
 namespace farside {
 
@@ -19,8 +22,11 @@ class [[nodiscard]] Status {
   static Status error(int code, fmt::format_string<Args...> format, Args&&... args) {
     Status s;
     s.code_ = code == 0 ? EINVAL : code;
-    auto end = fmt::format_to_n(s.text_, sizeof s.text_ - 1, format, std::forward<Args>(args)...);
-    s.text_[end.size < sizeof s.text_ ? end.size : sizeof s.text_ - 1] = 0;
+    constexpr size_t kRoom = sizeof s.text_ - 1;
+    auto end = fmt::format_to_n(s.text_, kRoom, format, std::forward<Args>(args)...);
+    fmt::string_view text = format;
+    std::string_view id = message_id({text.data(), text.size()});
+    s.text_[append_id(s.text_, end.size < kRoom ? end.size : kRoom, kRoom, id)] = 0;
     return s;
   }
 

@@ -2,7 +2,9 @@
 #include "cli/run.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -18,6 +20,7 @@
 #include "launch/child.h"
 #include "launch/embedded_server.h"
 #include "launch/installation.h"
+#include "launch/machine_check.h"
 #include "launch/preload.h"
 #include "launch/private_relay.h"
 #include "launch/program_check.h"
@@ -69,6 +72,18 @@ bool may_use_tls(std::string_view address) {
   return address.find("tls://") != address.npos || address.starts_with("pool");
 }
 
+// No process of the run writes a core: with a limit of 1 the kernel also starts no program that receives cores.
+void forbid_cores() {
+  rlimit one = {1, 1};
+  setrlimit(RLIMIT_CORE, &one);
+}
+
+// What a core that the program left has of far memory.
+std::string core_line(int wait_status, CoreContent core) {
+  if (!WIFSIGNALED(wait_status) || !WCOREDUMP(wait_status) || core == CoreContent::kAll) return "";
+  return "farside: the core has the pages that were near; far pages read as zeros in it (--core=all fetches them)\n";
+}
+
 // What the kernel is to execute: the program, or the loader of static programs.
 Result<std::string> executable_for(const std::string& path) {
   if (!is_static_program(path)) return path;
@@ -108,6 +123,7 @@ class Run {
   Result<int> start_and_wait(const std::string& path) {
     Result<std::string> executable = executable_for(path);
     if (!executable.ok()) return executable.status();
+    if (settings_.options.core == CoreContent::kNone) forbid_cores();
     Result<pid_t> child = start_child(*executable, program_, hold_);
     if (!child.ok()) return child.status();
     int status = wait_for_child(*child, hold_);
@@ -119,10 +135,12 @@ class Run {
     if (metrics_) metrics_->finish(wait_status);
     RunReport report = RunReport::read(report_file_);
     report.forget_running_processes();
-    if (!settings_.options.quiet) fputs(report.summary(wait_status).c_str(), stderr);
+    if (!settings_.options.quiet) {
+      fputs((report.summary(wait_status) + core_line(wait_status, settings_.options.core)).c_str(), stderr);
+    }
     if (settings_.stats_file.empty()) return;
     Status written = write_file(settings_.stats_file, report.to_json(program_, wait_status).dump(2) + "\n");
-    if (!written.ok()) log(LogLevel::kError, "{}", written.text());
+    if (!written.ok()) log_failure(written, kCommandFailed);
   }
 
  private:
@@ -243,6 +261,9 @@ Result<int> run_program(const char* command, const GivenOptions& given, const st
   Result<std::string> path = find_runnable(command, program, exit_status, StaticPrograms::kAccepted);
   if (!path.ok()) return path.status();
   *exit_status = kExitFailure;
+  bool shares_memory = settings->embedded() || strstr(settings->options.far_address, "shm://");
+  Status possible = check_machine(settings->options, shares_memory);
+  if (!possible.ok()) return possible;
   Result<std::string> library = find_preload_library();
   if (!library.ok()) return library.status();
   return run_to_the_end(std::move(*settings), program, *path, *library);

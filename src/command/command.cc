@@ -33,7 +33,8 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error) {
 }  // namespace
 
 int fail(const Status& status, int exit_status) {
-  log(LogLevel::kError, "{}", status.text());
+  bool not_runnable = exit_status >= 126;  // as in shells
+  log_failure(status, exit_status == kExitUsage ? kUsageError : not_runnable ? kProgramNotRunnable : kCommandFailed);
   return exit_status;
 }
 

@@ -17,6 +17,7 @@
 #include "objects/api.h"
 #include "pager/handler.h"
 #include "preload/control.h"
+#include "preload/guard/core_dump.h"
 #include "preload/guard/exec.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/process.h"
@@ -47,7 +48,7 @@ struct Runtime {
 Runtime g_runtime;
 
 [[noreturn]] void stop_with(const Status& status) {
-  log(LogLevel::kError, "{}", status.text());
+  log_failure(status, kCommandFailed);
   os::exit_group(1);
 }
 
@@ -110,6 +111,11 @@ Status start_pager(Runtime& r) {
   return r.handler->start();
 }
 
+void check_core(const Runtime& r) {
+  if (r.options.core != CoreContent::kAll || r.mode == FaultMode::kSignal) return;
+  stop_with(Status::error(ENOTSUP, "--core=all needs signal mode ({}); use --core=near", r.mode_reason));
+}
+
 Status start_tracing(const Runtime& r) {
   if (r.options.trace[0] == 0) return {};
   if (r.mode == FaultMode::kSignal) return start_trace(r.options.trace, r.pager);
@@ -126,6 +132,7 @@ void note_begin(const Runtime& r) {
 
 void set_up_guard(Runtime& r) {
   find_own_library();
+  if (r.options.core == CoreContent::kAll) fetch_before_core_dumps(r.pager);
   set_guard_pager(r.pager);
   show_far_memory_to_hints(r.pager);
   objects::enable_objects(r.pager, r.options.paths);
@@ -181,6 +188,7 @@ __attribute__((constructor(101))) void start() {
   NearScope near;
   refuse_valgrind();
   choose_mode(r);
+  check_core(r);
   r.began_in_handler_mode = r.mode == FaultMode::kHandler;
   Status started = start_pager(r);
   if (!started.ok()) stop_with(started);

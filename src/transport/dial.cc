@@ -147,6 +147,28 @@ int exchange_once(int fd, wire::Op op, std::span<const std::byte> payload, std::
   return r;
 }
 
+Status loss_of(const char* name, int error, uint64_t silence_ns, const char* refusal) {
+  if (refusal) return Status::error(-error, "memory server {} is lost: {}", name, refusal);
+  if (error == -EBADMSG) {
+    return Status::error(
+        EBADMSG,
+        "memory server {} is lost: what it sent is not Farside's protocol. Install the same version of "
+        "farside on both sides, and check what is between them",
+        name);
+  }
+  if (error == -ETIMEDOUT) {
+    return Status::error(
+        ETIMEDOUT,
+        "memory server {} is lost: it has not responded for {:.1f} s (--patience). Check that it runs, "
+        "is not stopped, and can be reached",
+        name, static_cast<double>(silence_ns) / 1e9);
+  }
+  return Status::error(ECONNRESET,
+                       "memory server {} is lost: it closed the connection and accepts no new one. Check why it ended, "
+                       "and restart it",
+                       name);
+}
+
 Status greeting_failed(const Dialer& dialer, int code, const wire::ErrorReply& error) {
   const char* name = dialer.endpoint.name;
   if (code == -EPROTONOSUPPORT) {
@@ -280,25 +302,7 @@ int Dialer::open(Status* status, wire::HelloReply* reply, int* memory_fd, uint64
 }
 
 void Dialer::report_loss(int error, uint64_t silence_ns, const char* refusal) const {
-  if (!failures) return;
-  if (refusal) {
-    failures->report(Status::error(-error, "memory server {} is lost: {}", endpoint.name, refusal));
-  } else if (error == -EBADMSG) {
-    failures->report(Status::error(EBADMSG,
-                                   "memory server {} is lost: what it sent is not Farside's protocol. Install the same "
-                                   "version of farside on both sides, and check what is between them",
-                                   endpoint.name));
-  } else if (error == -ETIMEDOUT) {
-    failures->report(Status::error(ETIMEDOUT,
-                                   "memory server {} is lost: it has not responded for {:.1f} s (--patience). Check "
-                                   "that it runs, is not stopped, and can be reached",
-                                   endpoint.name, static_cast<double>(silence_ns) / 1e9));
-  } else {
-    failures->report(Status::error(ECONNRESET,
-                                   "memory server {} is lost: it closed the connection and accepts no new one. Check "
-                                   "why it ended, and restart it",
-                                   endpoint.name));
-  }
+  if (failures) failures->report(loss_of(endpoint.name, error, silence_ns, refusal));
 }
 
 void Dialer::report_refusal(int code, const char* text) const {

@@ -1,17 +1,20 @@
 """The command line of farside run: exit statuses, signals, arguments, errors."""
+import ctypes
 import json
 import os
 import shutil
 import signal
 import stat
+import struct
 import subprocess
 import time
 import unittest
 from pathlib import Path
 
-from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environment, main, require, run
+from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environment, main, require, run, tail
 
 STATUS = PROGRAMS / "status"
+VMSPLICE, MEMFD_CREATE = 278, 319  # numbers of system calls, x86-64
 USAGE, NOT_RUNNABLE, NOT_FOUND = 2, 126, 127
 
 
@@ -49,6 +52,36 @@ class LauncherTest(SystemTest):
             self.skipTest("this machine writes cores elsewhere")
         self.assertLess(cores[0].stat().st_size, 1 << 30)
         cores[0].unlink()
+
+    def core_of(self, *options):
+        """The bytes of the core of a program that fills 48 MiB and then aborts; None if it left none."""
+        if Path("/proc/sys/kernel/core_pattern").read_text().startswith("|"):
+            self.skipTest("cores are written to a program")
+        program = "import os; b = [b'%015d\\n' % i * 256 for i in range(12288)]; os.abort()"
+        command = f'ulimit -c unlimited; exec "$0" run --local 8M "$@" -- {PYTHON} -c "{program}"'
+        result = run(["sh", "-c", command, FARSIDE, *options], seconds=60, cwd=self.folder, env=environment())
+        self.assertIn(result.status, (-6, 134), tail(result.errors))
+        cores = list(self.folder.glob("core*"))
+        data = cores[0].read_bytes() if cores else None
+        for core in cores:
+            core.unlink()
+        return data, result.errors.decode()
+
+    def test_content_of_cores(self):
+        """--core: what was near, all of far memory, or no core."""
+        near, errors = self.core_of()
+        if near is None:
+            self.skipTest("this machine writes cores elsewhere")
+        pages = [b"%015d\n" % i * 200 for i in range(0, 12288, 256)]
+        self.assertLess(sum(page in near for page in pages), len(pages) // 2)
+        self.assertIn("--core=all", errors)
+        everything, errors = self.core_of("--core=all")
+        self.assertEqual(sum(page in everything for page in pages), len(pages), errors)
+        self.assertNotIn("--core=all", errors)
+        self.assertIsNone(self.core_of("--core=none")[0])
+        self.refused(USAGE, ["--core", "some"], "--core=some", "--", "true")
+        self.refused(1, ["--core=all", "signal mode"], "--quiet", "--core=all", "--fault=handler", "--",
+                     "true")
 
     def test_signals_reach_the_program(self):
         process = subprocess.Popen([FARSIDE, "run", "--quiet", "--", STATUS, "wait"], stdout=subprocess.PIPE,
@@ -116,6 +149,43 @@ class LauncherTest(SystemTest):
         self.refused(USAGE, ["program"], "--local", "1G", "--")
         self.refused(USAGE, ["no/such/token"], "--token-file", "no/such/token", "--", "true")
         self.refused(USAGE, ["nonsense"], "--far", "nonsense", "--", "true")
+
+    def without_call(self, *numbers):
+        """Forbids system calls (EPERM) in the process that calls it, and in what it executes."""
+        allow, deny, load, equal = 0x7FFF0000, 0x00050000 | 1, 0x20, 0x15
+        lines = [(load, 0, 0, 0)]
+        for number in numbers:
+            lines += [(equal, 0, 1, number), (6, 0, 0, deny)]
+        lines.append((6, 0, 0, allow))
+        program = b"".join(struct.pack("HBBI", *line) for line in lines)
+        buffer = ctypes.create_string_buffer(program)
+        header = struct.pack("HxxxxxxQ", len(lines), ctypes.addressof(buffer))
+        libc = ctypes.CDLL(None)
+        libc.prctl(38, 1, 0, 0, 0)  # PR_SET_NO_NEW_PRIVS
+        if libc.prctl(22, 2, ctypes.create_string_buffer(header), 0, 0) != 0:  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+            os._exit(99)
+
+    def advice_of_doctor(self, name, **options):
+        checks = json.loads(run([FARSIDE, "doctor", "--json"], env=environment(), **options).output)["checks"]
+        return next(check["advice"] for check in checks if check["name"] == name)
+
+    def test_what_cannot_work_is_refused_as_doctor_says(self):
+        """In the same words, before the program starts."""
+        cases = [("page hold", [VMSPLICE], []), ("memory files", [MEMFD_CREATE], [])]
+        if os.geteuid() == 0 and Path("/proc/sys/vm/unprivileged_userfaultfd").read_text().strip() == "0":
+            nobody = {"user": 65534, "group": 65534, "extra_groups": []}
+            cases.append(("userfaultfd", [], ["--fault=handler"]))
+        for check, forbidden, options in cases:
+            how = {"preexec_fn": lambda: self.without_call(*forbidden)} if forbidden else nobody
+            result = run([FARSIDE, "run", *options, "--", "/bin/echo", "started"], env=environment(), **how)
+            self.assertEqual((result.status, result.output), (1, b""), tail(result.errors))
+            self.assertIn(self.advice_of_doctor(check, **how), result.errors.decode())
+            self.assertIn("[F504]", result.errors.decode())
+
+    def test_identifiers(self):
+        for words, identifier in ((["--lokal"], "F001"), (["--", "/no/such"], "F003"),
+                                  (["--far", "tcp://127.0.0.1:1", "--", "true"], "F101")):
+            self.assertTrue(self.launch(*words).errors.rstrip().endswith(f"[{identifier}]".encode()), words)
 
     def test_unknown_variable(self):
         self.refused(USAGE, ["FARSIDE_LOCALL", "FARSIDE_LOCAL?"], "--", "true", env=environment(FARSIDE_LOCALL="1G"))

@@ -14,9 +14,9 @@
 
 #include "base/bits.h"
 #include "base/size.h"
-#include "cli/doctor/probes.h"
 #include "cli/track/write_tracker.h"
 #include "launch/preload.h"
+#include "launch/probes.h"
 #include "report/machine.h"
 
 namespace farside::cli {
@@ -25,14 +25,6 @@ namespace {
 constexpr int kOldestKernel = 5 * 1000 + 11;
 constexpr int kBatchKernel = 6 * 1000 + 16;
 constexpr uint64_t kUsefulDescriptors = 1024;
-
-Health health_of(bool good, Health otherwise) { return good ? Health::kOk : otherwise; }
-
-// One finding; without advice where the check succeeded.
-Finding finding(std::string name, Health health, std::string found, std::string advice) {
-  if (health == Health::kOk) advice.clear();
-  return {std::move(name), health, std::move(found), std::move(advice)};
-}
 
 Finding check_kernel() {
   utsname names;
@@ -43,20 +35,6 @@ Finding check_kernel() {
   }
   return finding("kernel", health_of(number >= kBatchKernel, Health::kLimited), names.release,
                  "works; Linux 6.16 unmaps pages in batches, which makes eviction faster");
-}
-
-Finding check_userfaultfd(bool by_syscall, bool by_device, bool user_only) {
-  std::string sysctl = read_line("/proc/sys/vm/unprivileged_userfaultfd");
-  std::string setting = sysctl.empty() ? "" : fmt::format(" (vm.unprivileged_userfaultfd={})", sysctl);
-  if (by_syscall) return finding("userfaultfd", Health::kOk, "all faults, by the system call" + setting, "");
-  if (by_device) return finding("userfaultfd", Health::kOk, "all faults, by /dev/userfaultfd" + setting, "");
-  if (user_only) {
-    return finding("userfaultfd", Health::kLimited, "faults of user code only" + setting,
-                   "enough for signal mode; for handler mode: chmod a+rw /dev/userfaultfd, or "
-                   "sysctl vm.unprivileged_userfaultfd=1");
-  }
-  return finding("userfaultfd", Health::kMissing, "refused" + setting,
-                 "a container may forbid it: allow the userfaultfd system call, or pass --device /dev/userfaultfd");
 }
 
 Finding check_features(uint64_t features) {
@@ -78,43 +56,11 @@ Finding check_features(uint64_t features) {
       "write protection is needed to detect dirty pages; use a kernel built with it (5.7 or newer, x86-64 or arm64)");
 }
 
-Finding check_self_paging(bool works) {
-  return finding("self-paging", health_of(works, Health::kLimited),
-                 works ? "a fault and a first write were served on SIGBUS" : "SIGBUS faults were not delivered",
-                 "signal mode will not work; handler mode, which is slower, can");
-}
-
-Finding check_dispatch(bool works) {
-  return finding("system call guard", health_of(works, Health::kLimited),
-                 works ? "Syscall User Dispatch traps calls" : "no Syscall User Dispatch",
-                 "signal mode needs CONFIG_GENERIC_ENTRY and Linux 5.11; handler mode does not need it");
-}
-
 Finding check_batches() {
   bool works = unmaps_in_batches();
   return finding("batched unmapping", health_of(works, Health::kLimited),
                  works ? "process_madvise drops scattered pages in one call" : "one madvise call for each run of pages",
                  "works, with more time per eviction; Linux 6.16 has it");
-}
-
-Finding check_pipe() {
-  bool large = holds_pages_in_pipe(true);
-  bool works = large || holds_pages_in_pipe(false);
-  if (!works) {
-    return finding("page hold", Health::kMissing, "vmsplice into a pipe is refused",
-                   "permit pipe2 and vmsplice in the container's seccomp profile");
-  }
-  return finding("page hold", health_of(large, Health::kLimited),
-                 large ? "vmsplice holds 256 pages in a pipe" : "vmsplice holds pages, in small pipes only",
-                 "works, with more time per eviction; raise fs.pipe-max-size to 1048576 and fs.pipe-user-pages-soft: a "
-                 "process that evicts uses 1024 pages");
-}
-
-Finding check_memory_files() {
-  bool works = shares_memory_files();
-  return finding("memory files", health_of(works, Health::kLimited),
-                 works ? "memfd shared between mappings" : "refused",
-                 "the shm transport and the embedded server need memfd_create; use --far tcp://");
 }
 
 Finding check_space(uint64_t wanted) {
@@ -204,16 +150,6 @@ Finding check_transports() {
 }
 
 }  // namespace
-
-ModeChoice choose_mode(const FaultAbilities& abilities) {
-  if (abilities.self_paging && abilities.traps_syscalls) {
-    return {true, "signal", "threads can handle their own faults and the system call guard can be armed"};
-  }
-  std::string lack =
-      abilities.self_paging ? "the system call guard cannot be armed" : "SIGBUS faults are not delivered";
-  if (abilities.kernel_faults) return {true, "handler", lack};
-  return {false, "none", lack + ", and handler mode needs a userfaultfd that also reports faults of the kernel"};
-}
 
 bool Diagnosis::usable() const {
   auto missing = [](const Finding& finding) { return finding.health == Health::kMissing; };

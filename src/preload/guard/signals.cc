@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/sync.h"
 #include "fiber/wait.h"
+#include "preload/guard/core_dump.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/interruptions.h"
 #include "preload/guard/thread_pointer.h"
@@ -35,6 +36,11 @@ std::atomic<uint64_t> g_entered{0}, g_left{0};
 
 bool has_handler(const KernelSigaction& a) {
   return a.handler != reinterpret_cast<void*>(SIG_DFL) && a.handler != reinterpret_cast<void*>(SIG_IGN);
+}
+
+// Whether the kernel is given Farside's handler for this action of the program.
+bool is_received(int signal, const KernelSigaction& a) {
+  return has_handler(a) || (a.handler == reinterpret_cast<void*>(SIG_DFL) && is_core_dump_prepared(signal));
 }
 
 bool is_write_fault(const ucontext_t* context) { return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; }
@@ -111,12 +117,13 @@ class OutsideHandlers {
   HandlersRunning before_;
 };
 
-// The default action: the process is terminated by the signal, as it would be natively.
-[[noreturn]] void terminate_by(int signal) {
+// The default action: the signal terminates the process, as it would natively. At once, or, where it is blocked while
+// the handler runs, when the handler has returned: a core then has the registers of the program.
+void take_default_action(int signal) {
+  prepare_core_dump(signal);
   KernelSigaction action = {};
   os::call(SYS_rt_sigaction, signal, &action, nullptr, sizeof(os::SignalSet));
   os::call(SYS_tgkill, os::getpid(), os::gettid(), signal);
-  os::exit_group(128 + signal);
 }
 
 }  // namespace
@@ -128,7 +135,7 @@ void install_fault_handler(bool all_handlers_are_ours) {
     KernelSigaction now = {};
     bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
     if (ours || os::call(SYS_rt_sigaction, signal, nullptr, &now, sizeof(os::SignalSet)) < 0) continue;
-    if (has_handler(now)) guarded_sigaction(signal, &now, nullptr, sizeof(os::SignalSet));
+    if (is_received(signal, now)) guarded_sigaction(signal, &now, nullptr, sizeof(os::SignalSet));
   }
 }
 
@@ -185,18 +192,6 @@ class ActionsLock {
   os::SignalSet before_ = 0;
 };
 
-// The program's action for a signal that is being delivered; SA_RESETHAND takes effect.
-KernelSigaction take_action(int signal) {
-  ActionsLock lock;
-  KernelSigaction action = g_program_actions[signal];
-  if (action.flags & SA_RESETHAND) {
-    g_program_actions[signal] = {};
-    bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
-    if (!ours) os::call(SYS_rt_sigaction, signal, &g_program_actions[signal], nullptr, sizeof(os::SignalSet));
-  }
-  return action;
-}
-
 // The action that is passed to the kernel in place of the program's.
 KernelSigaction wrapped_action(const KernelSigaction& wanted) {
   KernelSigaction action = wanted;
@@ -207,9 +202,22 @@ KernelSigaction wrapped_action(const KernelSigaction& wanted) {
   return action;
 }
 
+// The program's action for a signal that is being delivered; SA_RESETHAND takes effect.
+KernelSigaction take_action(int signal) {
+  ActionsLock lock;
+  KernelSigaction action = g_program_actions[signal];
+  if (action.flags & SA_RESETHAND) {
+    g_program_actions[signal] = {};
+    bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
+    KernelSigaction next = is_received(signal, {}) ? wrapped_action({}) : KernelSigaction();
+    if (!ours) os::call(SYS_rt_sigaction, signal, &next, nullptr, sizeof(os::SignalSet));
+  }
+  return action;
+}
+
 long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction* previous) {
   bool ours = signal > 0 && signal < kSignals && (os::signal_bit(signal) & kOurSignals) != 0;
-  bool handled = wanted && has_handler(*wanted);
+  bool handled = wanted && is_received(signal, *wanted);
   if (!ours) {
     KernelSigaction action = handled ? wrapped_action(*wanted) : (wanted ? *wanted : KernelSigaction());
     long r = os::call(SYS_rt_sigaction, signal, wanted ? &action : nullptr, previous, sizeof(os::SignalSet));
@@ -230,7 +238,7 @@ void call_handler(const KernelSigaction& action, int signal, siginfo_t* info, vo
 void chain_signal(int signal, siginfo_t* info, void* context, os::SignalSet mask) {
   KernelSigaction action = take_action(signal);
   if (action.handler == reinterpret_cast<void*>(SIG_IGN) && info->si_code <= 0) return;
-  if (!has_handler(action)) terminate_by(signal);
+  if (!has_handler(action)) return take_default_action(signal);
   os::SignalSet before = 0;
   mask |= action.mask | ((action.flags & SA_NODEFER) ? 0 : os::signal_bit(signal));
   mask = without_ours(mask);

@@ -323,6 +323,16 @@ void inherit_far_memory(bool inherit) {
   g_pager->inherit_in_fork(inherit);
 }
 
+void visit_far_mappings_outside(void (*visit)(void*, uint64_t, uint64_t), void* argument) {
+  if (!g_any_outside.load() || !g_mutex.try_lock()) return;
+  for (const auto& [begin, mapping] : mappings()) {
+    for (uint64_t at = begin; at < mapping.end && !g_pager->in_space(at); at += kPageSize) {
+      if (g_pager->contains(at) && !g_pager->is_foreign(at)) visit(argument, at, at + kPageSize);
+    }
+  }
+  g_mutex.unlock();
+}
+
 void lock_mappings() { g_mutex.lock(); }
 void unlock_mappings() { g_mutex.unlock(); }
 

@@ -27,6 +27,15 @@ long far_mlock(long number, void* address, size_t bytes, long flags);
 // As Pager::inherit_in_fork, while no mapping changes.
 void inherit_far_memory(bool inherit);
 
+// Calls visit(begin, end) for each range outside of the far space that is or may become far. None if a mapping is being
+// changed. Async-signal-safe.
+void visit_far_mappings_outside(void (*visit)(void* argument, uint64_t begin, uint64_t end), void* argument);
+template <typename Visit>
+void visit_far_mappings_outside(Visit visit) {
+  auto call = [](void* argument, uint64_t begin, uint64_t end) { (*static_cast<Visit*>(argument))(begin, end); };
+  visit_far_mappings_outside(call, &visit);
+}
+
 // For fork: the list must not be locked by another thread when the process is copied.
 void lock_mappings();
 void unlock_mappings();

@@ -28,7 +28,7 @@ namespace {
 constexpr int kCannotBeRun = 126;
 
 [[noreturn]] void stop_with(const Status& status) {
-  log(LogLevel::kError, "{}", status.text());
+  log_failure(status, kProgramNotRunnable);
   os::exit_group(kCannotBeRun);
 }
 

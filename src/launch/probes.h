@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace farside::cli {
+namespace farside {
 
 // Methods of creating a userfaultfd. The first two also report faults of the kernel; the last only those of user code.
 bool userfaultfd_by_syscall();
@@ -37,4 +37,4 @@ uint64_t reservable_space(uint64_t wanted);
 double tcp_round_trip_us();  // 4 KiB over loopback, both sides polling
 double shm_copy_us();        // 4 KiB out of a mapped memory file
 
-}  // namespace farside::cli
+}  // namespace farside

@@ -1,4 +1,4 @@
-#include "cli/doctor/probes.h"
+#include "launch/probes.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/os.h"
 
-namespace farside::cli {
+namespace farside {
 namespace {
 
 constexpr unsigned kChildSeconds = 5;
@@ -299,4 +299,4 @@ double shm_copy_us() {
   return median_us(std::move(times));
 }
 
-}  // namespace farside::cli
+}  // namespace farside
