@@ -9,6 +9,9 @@
 
 #include "base/clock.h"
 #include "fixture.h"
+#include "server/listen.h"
+#include "tls/relay.h"
+#include "tls/test_support.h"
 #include "transport/faulty.h"
 #include "transport/stream.h"
 
@@ -24,6 +27,7 @@ enum class Kind {
   kSlowShm,
   kShmWithSnapshot,
   kTcp,
+  kTls,
   kTcpSnapshot,
   kUnixSnapshot,
   kDelayedTcp,
@@ -43,6 +47,8 @@ const char* name_of(Kind kind) {
       return "ShmWithSnapshot";  // writes use the stream connection
     case Kind::kTcp:
       return "Tcp";
+    case Kind::kTls:
+      return "Tls";  // through a relay
     case Kind::kTcpSnapshot:
       return "TcpSnapshot";  // as used by a forked child
     case Kind::kUnixSnapshot:
@@ -61,15 +67,44 @@ const char* name_of(Kind kind) {
   return "";
 }
 
+// The relay of a run, in this process.
+struct TestRelay {
+  explicit TestRelay(const tls::Files& files) {
+    int listener = *server::listen_unix(socket);
+    relay = std::move(*tls::Relay::start(listener, {tls::client_context(files), ""}));
+  }
+  ~TestRelay() { unlink(socket.c_str()); }
+
+  const std::string socket = unix_path();
+  std::unique_ptr<tls::Relay> relay;
+};
+
 class ChannelTest : public ::testing::TestWithParam<Kind> {
  protected:
+  static void SetUpTestSuite() { certificates = new tls::TestCertificates; }
+  static void TearDownTestSuite() {
+    delete certificates;
+    certificates = nullptr;
+  }
+  static bool uses_tls() { return GetParam() == Kind::kTls; }
+  static server::ServerConfig config() {
+    server::ServerConfig config = default_config();
+    if (uses_tls()) config.tls = tls::server_context(certificates->files("server"));
+    return config;
+  }
+
   void SetUp() override {
     bool shm = GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm || GetParam() == Kind::kShmWithSnapshot ||
                GetParam() == Kind::kUnixSnapshot || GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmReplicas;
     std::string address = server_.address(shm ? "shm" : "tcp");
+    if (uses_tls()) {
+      relay_ = std::make_unique<TestRelay>(certificates->files(""));
+      address.replace(0, 3, "tls");
+    }
     if (GetParam() == Kind::kSlowShm) address += "?latency_us=20&gbps=40";
     if (has_two_servers()) address += "," + second_server_.tcp();
-    store_ = connect(address, server_.config().token, 2 * kSlab, replicates() ? 2 : 1);
+    store_ = connect(address, server_.config().token, 2 * kSlab, replicates() ? 2 : 1, {},
+                     relay_ ? relay_->socket.c_str() : nullptr);
     channel_ = open_one();
   }
 
@@ -119,7 +154,9 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
            GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmWithSnapshot;
   }
 
-  TestServer server_, second_server_;
+  static tls::TestCertificates* certificates;
+  TestServer server_{config()}, second_server_;
+  std::unique_ptr<TestRelay> relay_;
   transport::OwnFds fds_;
   transport::Dialer dialer_;  // of a channel to a snapshot, which refers to it
   std::unique_ptr<remote::RemoteStore> store_;
@@ -127,8 +164,10 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   std::unique_ptr<Channel> channel_;  // destroyed before the store
 };
 
+tls::TestCertificates* ChannelTest::certificates = nullptr;
+
 INSTANTIATE_TEST_SUITE_P(All, ChannelTest,
-                         ::testing::Values(Kind::kShm, Kind::kSlowShm, Kind::kShmWithSnapshot, Kind::kTcp,
+                         ::testing::Values(Kind::kShm, Kind::kSlowShm, Kind::kShmWithSnapshot, Kind::kTcp, Kind::kTls,
                                            Kind::kTcpSnapshot, Kind::kUnixSnapshot, Kind::kDelayedTcp,
                                            Kind::kDelayedShm, Kind::kReplicas, Kind::kShmReplicas, Kind::kSpread),
                          [](const auto& kind) { return name_of(kind.param); });

@@ -114,8 +114,14 @@ class ServerProcess {
 
 inline std::unique_ptr<remote::RemoteStore> connect(const std::string& address, const std::string& token,
                                                     uint64_t reserve = 2 * kSlab, unsigned replicas = 1,
-                                                    transport::RetryPolicy retry = {}) {
-  auto store = remote::RemoteStore::connect({address.c_str(), token.c_str(), kRegion, replicas, retry});
+                                                    transport::RetryPolicy retry = {},
+                                                    const char* tls_relay = nullptr) {
+  auto store = remote::RemoteStore::connect({.address = address.c_str(),
+                                             .token = token.c_str(),
+                                             .region_bytes = kRegion,
+                                             .replicas = replicas,
+                                             .retry = retry,
+                                             .tls_relay = tls_relay});
   if (!store.ok()) throw std::runtime_error(store.status().text());
   Status grown = reserve ? (*store)->grow(reserve) : Status();
   if (!grown.ok()) throw std::runtime_error(grown.text());
