@@ -276,11 +276,15 @@ int nanosleep_ns(uint64_t ns) {
 void exit_group(int status) {
   for (;;) call(SYS_exit_group, status);
 }
-uint64_t random_u64() {
-  uint64_t value = 0;
+void fill_random(void* to, size_t bytes) {
   long r = -EINTR;
-  while (r == -EINTR) r = call(SYS_getrandom, &value, sizeof value, 0);
-  if (r != sizeof value) die("no random numbers for a secret (getrandom: error {}); permit this system call", -r);
+  while (r == -EINTR) r = call(SYS_getrandom, to, bytes, 0);
+  if (r != static_cast<long>(bytes))
+    die("no random numbers for a secret (getrandom: error {}); permit this system call", -r);
+}
+uint64_t random_u64() {
+  uint64_t value;
+  fill_random(&value, sizeof value);
   return value;
 }
 

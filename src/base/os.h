@@ -94,6 +94,8 @@ int futex_wake(const uint32_t* word, int count);
 int sched_yield();
 int nanosleep_ns(uint64_t ns);
 [[noreturn]] void exit_group(int status);
-uint64_t random_u64();  // ends the process if the kernel grants none
+// These end the process if the kernel grants none. At most 256 bytes.
+void fill_random(void* to, size_t bytes);
+uint64_t random_u64();
 
 }  // namespace farside::os

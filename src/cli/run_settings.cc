@@ -103,14 +103,18 @@ Result<RunSettings> settle(const GivenOptions& given) {
   return settings;
 }
 
-Result<std::string> read_token_file(const std::string& path) {
-  std::ifstream file(path);
-  std::string token;
-  if (!file) return Status::error(ENOENT, "cannot read the token file {}: {}", path, strerror(errno));
+void warn_if_public(const std::string& path) {
   struct stat info = {};
   bool is_public = stat(path.c_str(), &info) == 0 && (info.st_mode & S_IROTH);
   if (is_public)
     log(LogLevel::kWarning, "every user of this machine can read the token file {0}; run chmod 600 {0}", path);
+}
+
+Result<std::string> read_token_file(const std::string& path) {
+  std::ifstream file(path);
+  std::string token;
+  if (!file) return Status::error(ENOENT, "cannot read the token file {}: {}", path, strerror(errno));
+  warn_if_public(path);
   std::getline(file, token);
   if (!token.empty()) return token;
   return Status::error(EINVAL, "the token file {} has an empty first line; write the server's secret there", path);

@@ -32,6 +32,9 @@ void add_table_options(Command& command, GivenOptions* given, const std::set<std
 // holds the token, whether it was given directly or in a file.
 Result<RunSettings> settle(const GivenOptions& given);
 
+// Warns if every user can read a file that holds secrets.
+void warn_if_public(const std::string& path);
+
 // First line of a file that holds a secret.
 Result<std::string> read_token_file(const std::string& path);
 

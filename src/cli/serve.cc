@@ -11,7 +11,7 @@
 #include "cli/commands.h"
 #include "cli/metrics_http.h"
 #include "cli/process_metrics.h"
-#include "cli/run_settings.h"
+#include "cli/server_tokens.h"
 #include "cli/tls_options.h"
 #include "launch/child.h"
 #include "report/machine.h"
@@ -34,14 +34,15 @@ constexpr const char* kHelp =
     "  farside serve --memory 4G --unix /run/farside.sock\n"
     "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --tls-cert cert.pem --tls-key key.pem\n"
     "A pool (docs/guide/pool.md):\n"
-    "  farside serve --controller --listen 10.0.0.1:7100 --token-file secret\n"
-    "  farside serve --memory 64G --listen 10.0.0.2:7170 --pool 10.0.0.1:7100 --token-file secret";
+    "  farside serve --controller --listen 10.0.0.1:7100 --tokens tokens\n"
+    "  farside serve --memory 64G --listen 10.0.0.2:7170 --pool 10.0.0.1:7100 --tokens tokens";
 
 constexpr double kGraceSeconds = 30;
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
 struct ServeArguments {
-  std::string memory, listen, unix_path, token_file, quota, metrics, pool, address;
+  std::string memory, listen, unix_path, quota, metrics, pool, address;
+  TokenFiles tokens;
   std::string log = "info", log_format = "text";
   unsigned workers = 1;
   double grace = kGraceSeconds;
@@ -75,9 +76,10 @@ Status check_listen(const ServeArguments& arguments) {
   Result<HostPort> address = parse_host_port(arguments.listen);
   if (!address.ok()) return address.status();
   if (address->is_loopback()) return {};
-  if (arguments.token_file.empty() && !arguments.tls_verify_clients) {
+  if (!arguments.tokens.any() && !arguments.tls_verify_clients) {
     log(LogLevel::kWarning,
-        "{} can be reached from other machines and no --token-file is given: any client may reserve memory",
+        "{} can be reached from other machines and neither --tokens nor --token-file is given: any client may reserve "
+        "memory",
         arguments.listen);
   }
   if (!arguments.tls.files.certificate.empty()) return {};
@@ -86,7 +88,7 @@ Status check_listen(const ServeArguments& arguments) {
         EACCES, "{} would be served without encryption, which --require-tls forbids; give --tls-cert and --tls-key",
         arguments.listen);
   log(LogLevel::kWarning,
-      "{} can be reached from other machines and is not encrypted: who reads the network sees the token and the data; "
+      "{} can be reached from other machines and is not encrypted: who reads the network sees the data; "
       "give --tls-cert and --tls-key",
       arguments.listen);
   return {};
@@ -125,10 +127,12 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
     if (!quota.ok()) return quota.status();
     config.quota = *quota;
   }
-  if (!arguments.token_file.empty()) {
-    Result<std::string> token = read_token_file(arguments.token_file);
-    if (!token.ok()) return token.status();
-    config.token = *token;
+  auto tokens = read_tokens(arguments.tokens);
+  if (!tokens.ok()) return tokens.status();
+  config.tokens = *tokens;
+  if (arguments.controller || !arguments.pool.empty()) {
+    Result<std::string> secret = secret_for_reports(config.tokens);
+    if (!secret.ok()) return secret.status();
   }
   return config;
 }
@@ -169,12 +173,13 @@ Result<std::string> address_in_pool(const ServeArguments& arguments, const serve
   return Status::error(EINVAL, "the address {} is longer than {} bytes", address, wire::kAddressBytes - 1);
 }
 
-Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& arguments, const std::string& token,
+Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& arguments,
+                                                    const std::vector<server::TokenEntry>& tokens,
                                                     const server::Server& server, ControllerAddress* controller) {
   Result<std::string> address = address_in_pool(arguments, server);
   if (!address.ok()) return address.status();
   if (Status opened = controller->open(arguments.pool, arguments.tls); !opened.ok()) return opened;
-  return std::make_unique<server::Reporter>(controller->endpoint(), token, *address,
+  return std::make_unique<server::Reporter>(controller->endpoint(), *secret_for_reports(tokens), *address,
                                             [&server](wire::ServerReport* report) {
                                               server::ServerStats stats = server.stats();
                                               report->lent = stats.capacity_bytes;
@@ -182,15 +187,6 @@ Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& argume
                                               report->stored = stats.stored_bytes;
                                               report->clients = stats.regions;
                                             });
-}
-
-// In a pool: no new slabs are placed here; those already here are served until their programs end.
-void wait_for_clients(const server::Server& server, const SignalHold& hold) {
-  uint64_t regions = server.stats().regions;
-  if (regions == 0) return;
-  log(LogLevel::kInfo, "leaving the pool; waiting for the programs that use {} regions (interrupt again to stop now)",
-      regions);
-  while (server.stats().regions > 0 && !stop_signal_within(hold, kStatusEveryMs)) {}
 }
 
 // Erases the status line of a terminal.
@@ -209,14 +205,6 @@ void set_up_log(const ServeArguments& arguments) {
 void begin_text_log() {
   set_log_format(LogFormat::kText);
   if (shows_status()) set_log_prefix(kErase);
-}
-
-void serve_until_signal(const server::Server& server, const SignalHold& hold) {
-  bool terminal = shows_status();
-  while (!stop_signal_within(hold, kStatusEveryMs)) {
-    if (terminal) fmt::print(stderr, "{}{}", kErase, status_text(server.stats()));
-  }
-  if (terminal) fputs(kErase, stderr);
 }
 
 // Each thread of a client has a connection, and each region on shared memory a file: as many as this user may have.
@@ -240,6 +228,7 @@ class Membership {
     leaving_ = true;
   }
   bool is_leaving() const { return leaving_; }
+  void set_token(const std::string& token) { reporter_->set_token(token); }
 
   void append_metrics(Exposition* out) {
     std::lock_guard hold(mutex_);
@@ -255,6 +244,55 @@ class Membership {
   std::unique_ptr<server::Reporter> reporter_;
   std::atomic<bool> leaving_{false};
 };
+
+// Reads the tokens again. Keeps those that it has if that fails.
+void reload_tokens(const TokenFiles& files, server::Server* server, Membership* membership) {
+  auto tokens = read_tokens(files);
+  Result<std::string> secret = std::string();
+  if (tokens.ok() && membership->is_member()) secret = secret_for_reports(*tokens);
+  if (!tokens.ok() || !secret.ok()) {
+    log(LogLevel::kError, "{}; the tokens stay as they were",
+        tokens.ok() ? secret.status().text() : tokens.status().text());
+    return;
+  }
+  server->set_tokens(*tokens);
+  if (membership->is_member()) membership->set_token(*secret);
+  log(LogLevel::kInfo, "read the tokens again");
+}
+
+// A server that runs, and the signals to it.
+struct Running {
+  const ServeArguments& arguments;
+  const SignalHold& hold;
+  server::Server* server;
+  Membership* membership;
+
+  // SIGHUP reads the tokens again where they are in a file, and stops the server elsewhere.
+  bool is_stopped_within(int milliseconds) const {
+    int signal = signal_within(hold, milliseconds);
+    if (signal != SIGHUP || !arguments.tokens.any()) return is_stop_signal(signal);
+    reload_tokens(arguments.tokens, server, membership);
+    return false;
+  }
+};
+
+// In a pool: no new slabs are placed here; those already here are served until their programs end.
+void wait_for_clients(const Running& running) {
+  const server::Server& server = *running.server;
+  uint64_t regions = server.stats().regions;
+  if (regions == 0) return;
+  log(LogLevel::kInfo, "leaving the pool; waiting for the programs that use {} regions (interrupt again to stop now)",
+      regions);
+  while (server.stats().regions > 0 && !running.is_stopped_within(kStatusEveryMs)) {}
+}
+
+void serve_until_signal(const Running& running) {
+  bool terminal = shows_status();
+  while (!running.is_stopped_within(kStatusEveryMs)) {
+    if (terminal) fmt::print(stderr, "{}{}", kErase, status_text(running.server->stats()));
+  }
+  if (terminal) fputs(kErase, stderr);
+}
 
 std::string metrics_text(const server::Server& server, Membership* membership) {
   Exposition out;
@@ -301,7 +339,7 @@ int serve(const ServeArguments& arguments) {
     metrics = std::move(*endpoint);
   }
   if (!arguments.pool.empty()) {
-    auto joined = join_pool(arguments, config->token, **server, &controller);
+    auto joined = join_pool(arguments, config->tokens, **server, &controller);
     if (!joined.ok()) return fail(joined.status(), kExitUsage);
     membership.join(std::move(*joined));
   }
@@ -310,10 +348,11 @@ int serve(const ServeArguments& arguments) {
   if (config->controller)
     log(LogLevel::kInfo, "serving a pool's list of servers at {}{}", arguments.pool_scheme(),
         tcp_place(arguments, **server));
-  serve_until_signal(**server, hold);
+  const Running running = {arguments, hold, server->get(), &membership};
+  serve_until_signal(running);
   if (membership.is_member()) {
     membership.leave();
-    wait_for_clients(**server, hold);
+    wait_for_clients(running);
     membership.join(nullptr);
   }
   metrics.reset();
@@ -332,8 +371,13 @@ void add_serve_command(Command& parent) {
   command.add_option("--listen", &arguments->listen, "TCP address to serve").value("HOST:PORT");
   command.add_option("--unix", &arguments->unix_path, "Unix socket to serve shared memory on").value("PATH");
   command
-      .add_option("--token-file", &arguments->token_file,
-                  "file whose first line is the secret that clients must present")
+      .add_option("--token-file", &arguments->tokens.single,
+                  "file whose first line is the secret that all clients must know")
+      .value("FILE");
+  command
+      .add_option(
+          "--tokens", &arguments->tokens.named,
+          "file that names clients and servers with their secrets, quotas and operations; SIGHUP reads it again")
       .value("FILE");
   add_tls_options(command, &arguments->tls);
   command.add_flag("--tls-verify-clients", &arguments->tls_verify_clients,

@@ -51,10 +51,18 @@ int wait_for_child(pid_t child, const SignalHold& hold) {
   }
 }
 
-bool stop_signal_within(const SignalHold& hold, int milliseconds) {
+int signal_within(const SignalHold& hold, int milliseconds) {
   timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
   int signal = sigtimedwait(&hold.held(), nullptr, &time);
+  return signal > 0 ? signal : 0;
+}
+
+bool is_stop_signal(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+bool stop_signal_within(const SignalHold& hold, int milliseconds) {
+  return is_stop_signal(signal_within(hold, milliseconds));
 }
 
 int end_like_child(int wait_status) {

@@ -33,7 +33,13 @@ Result<pid_t> start_child(const std::string& path, const std::vector<std::string
 // Signals that the terminal generates reach the whole process group, hence the child, and are not passed on.
 int wait_for_child(pid_t child, const SignalHold& hold);
 
-// True if SIGINT, SIGTERM, SIGHUP or SIGQUIT arrives within the time.
+// The held signal that arrives within the time, or 0.
+int signal_within(const SignalHold& hold, int milliseconds);
+
+// SIGINT, SIGTERM, SIGHUP or SIGQUIT.
+bool is_stop_signal(int signal);
+
+// True if one of them arrives within the time.
 bool stop_signal_within(const SignalHold& hold, int milliseconds);
 
 // Ends this process like the child: with its exit status or by the same signal, so that a shell sees the same result.

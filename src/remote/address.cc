@@ -140,8 +140,7 @@ Status check_plain_text(const Address& address, PlainText plain_text) {
     return Status::error(EACCES, "{} would be reached without encryption, which --require-tls forbids; use {}",
                          address.endpoint.name, address.is_pool ? "pool+tls://HOST:PORT" : "tls://HOST:PORT");
   }
-  log(LogLevel::kWarning,
-      "the connection to {} is not encrypted: who reads the network sees the token and the data; use {}",
+  log(LogLevel::kWarning, "the connection to {} is not encrypted: who reads the network sees the data; use {}",
       address.endpoint.name, address.is_pool ? "pool+tls://HOST:PORT" : "tls://HOST:PORT");
   return {};
 }

@@ -13,8 +13,7 @@ Status list_servers(const transport::Endpoint& controller, const char* token, wi
   transport::OwnFds fds;
   transport::Dialer dialer = {.endpoint = controller, .fds = &fds, .to_controller = true};
   dialer.hello.mode = wire::HelloMode::kObserve;
-  dialer.hello.token_bytes = static_cast<uint32_t>(token_bytes);
-  if (token_bytes > 0) memcpy(dialer.hello.token, token, token_bytes);
+  dialer.key = wire::key_of_token({token, token_bytes});
   Status status;
   int fd = dialer.open(&status);
   if (fd < 0) return status;

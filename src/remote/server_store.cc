@@ -34,9 +34,8 @@ Status ServerStore::create_region(const StoreConfig& config) {
   if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
   Dialer create = {.endpoint = address_.endpoint, .fds = &fds_};
   create.hello.mode = wire::HelloMode::kCreate;
-  create.hello.token_bytes = static_cast<uint32_t>(token_bytes);
   create.hello.region_bytes = config.region_bytes;
-  if (token_bytes > 0) memcpy(create.hello.token, config.token, token_bytes);
+  create.key = wire::key_of_token({config.token, token_bytes});
 
   Status status;
   wire::HelloReply reply;
@@ -56,11 +55,11 @@ Status ServerStore::map_memory(int memory_fd, uint64_t bytes) {
   return status;
 }
 
-void ServerStore::attach_to(uint64_t region, const void* secret) {
+void ServerStore::attach_to(uint64_t region, const uint8_t* secret) {
   attach_ = {.endpoint = address_.endpoint, .fds = &fds_, .failures = &failures_};
   attach_.hello.mode = wire::HelloMode::kAttach;
   attach_.hello.region = region;
-  memcpy(attach_.hello.secret, secret, wire::kSecretBytes);
+  attach_.key = wire::key_of_secret(secret);
   if (address_.is_shm()) attach_.passing_fd = control_fd_;
 }
 

@@ -49,7 +49,7 @@ class ServerStore final : public RemoteStore {
       : address_(address), retry_(config.retry), failures_(config.on_failure) {}
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
-  void attach_to(uint64_t region, const void* secret);  // control_fd_ is set
+  void attach_to(uint64_t region, const uint8_t* secret);  // control_fd_ is set
   void keep_region_alive();
   Status change_reservation(wire::Op op, uint64_t bytes);
   Status call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);

@@ -76,6 +76,9 @@ class FakeEndpoint {
       }
     });
   }
+  virtual void greet(int fd, const wire::Greeting& greeting) {
+    send(fd, transport::reply_frame(wire::Op::kProve, 1, transport::bytes_of_value(transport::proven(greeting, {}))));
+  }
   virtual void answer(int fd, const transport::Request& request) = 0;
   static void reply(int fd, const transport::Request& to, const transport::FrameBytes& payload = {}) {
     send(fd, transport::reply_frame(to.op(), to.header.request, payload));
@@ -100,7 +103,9 @@ class FakeEndpoint {
     threads_.emplace_back([this, number] { serve(number); });
   }
   void serve(int fd) {
+    wire::Greeting greeting;
     transport::Request request;
+    if (transport::receive_greeting(fd, &greeting)) greet(fd, greeting);
     while (transport::receive_request(fd, &request))
       request.op() == wire::Op::kConnect ? add(std::move(request.passed)) : answer(fd, request);
     ::shutdown(fd, SHUT_RDWR);  // the client sees the end of the connection
@@ -142,8 +147,6 @@ class FakeServer final : public FakeEndpoint {
  private:
   void answer(int fd, const transport::Request& request) override {
     switch (request.op()) {
-      case wire::Op::kHello:
-        return greet(fd, request);
       case wire::Op::kGrow:
       case wire::Op::kShrink:
         return reserve(fd, request);
@@ -157,17 +160,17 @@ class FakeServer final : public FakeEndpoint {
         return move_data(fd, request);
     }
   }
-  void greet(int fd, const transport::Request& request) {
-    wire::HelloRequest hello;
-    ASSERT_EQ(wire::decode_hello(request.payload, &hello), 0);
+  void greet(int fd, const wire::Greeting& greeting) override {
+    const wire::HelloRequest& hello = greeting.hello;
     bool snapshot = hello.mode == wire::HelloMode::kSnapshot;
-    if (snapshot && refuse_snapshots) return refuse(fd, request, refuse_snapshots);
+    if (snapshot && refuse_snapshots) return send(fd, transport::error_frame(1, refuse_snapshots, "refused"));
     snapshots += snapshot;
     wire::HelloReply answer = {};
     answer.region = snapshot ? 2 : 1;
     answer.region_bytes = hello.region_bytes;
     answer.has_memory = !tcp_ && hello.mode == wire::HelloMode::kCreate;
-    auto frame = transport::reply_frame(wire::Op::kHello, request.header.request, transport::bytes_of_value(answer));
+    answer = transport::proven(greeting, answer);
+    auto frame = transport::reply_frame(wire::Op::kProve, 1, transport::bytes_of_value(answer));
     if (!answer.has_memory) return send(fd, frame);
     EXPECT_EQ(os::send_with_fd(fd, frame.data(), frame.size(), file_.get()), static_cast<ssize_t>(frame.size()));
   }
@@ -225,7 +228,6 @@ class FakeController final : public FakeEndpoint {
 
  private:
   void answer(int fd, const transport::Request& request) override {
-    if (request.op() == wire::Op::kHello) return reply(fd, request, transport::bytes_of_value(wire::HelloReply{}));
     ASSERT_EQ(request.op(), wire::Op::kServers);
     list_requests++;
     if (refuse_lists) return refuse(fd, request, refuse_lists);

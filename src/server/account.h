@@ -1,7 +1,7 @@
 // The memory that clients make the server use: the data of regions, which is reserved ahead, and the overhead, which is
 // what the server and the kernel need to describe it (files, page indexes, bitmaps of snapshots). Accounts form a
-// chain: a program with its forked children, then the whole server; what is charged to one is charged to all of them.
-// Lock-free and thread-safe, since writes to overlays charge without the pool's mutex.
+// chain: a program with its forked children, the holders of a token, then the whole server; what is charged to one is
+// charged to all of them. Lock-free and thread-safe, since writes to overlays charge without the pool's mutex.
 //
 //   0                                capacity           capacity + headroom
 //   | data                           |                  |
@@ -22,7 +22,8 @@ class Account {
   Account(const Account&) = delete;
   Account& operator=(const Account&) = delete;
 
-  uint64_t capacity() const { return capacity_; }
+  uint64_t capacity() const { return capacity_.load(std::memory_order_relaxed); }
+  void set_capacity(uint64_t bytes) { capacity_ = bytes; }
   uint64_t data() const { return data_.load(std::memory_order_relaxed); }
   uint64_t overhead() const { return overhead_.load(std::memory_order_relaxed); }
 
@@ -30,7 +31,8 @@ class Account {
   const Account* try_charge(uint64_t bytes) {
     uint64_t now = data();
     do {
-      if (now > capacity_ || bytes > capacity_ - now || now + bytes + overhead() > limit()) return this;
+      if (uint64_t most = capacity(); now > most || bytes > most - now || now + bytes + overhead() > limit())
+        return this;
     } while (!data_.compare_exchange_weak(now, now + bytes, std::memory_order_relaxed));
     const Account* full = parent_ ? parent_->try_charge(bytes) : nullptr;
     if (full) data_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -50,9 +52,9 @@ class Account {
 
  private:
   // A server whose memory is all reserved must still be able to describe what it has.
-  uint64_t limit() const { return capacity_ + capacity_ / 16 + wire::kSlabBytes; }
+  uint64_t limit() const { return capacity() + capacity() / 16 + wire::kSlabBytes; }
 
-  const uint64_t capacity_;
+  std::atomic<uint64_t> capacity_;
   Account* const parent_;
   std::atomic<uint64_t> data_{0}, overhead_{0};
 };

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/size.h"
+#include "wire/auth.h"
 
 namespace farside::server {
 namespace {
@@ -17,19 +18,15 @@ Status no_file(int code) {
 
 }  // namespace
 
-bool same_secret(const void* a, const void* b, size_t bytes) {
-  auto *x = static_cast<const volatile uint8_t*>(a), *y = static_cast<const volatile uint8_t*>(b);
-  uint8_t difference = 0;
-  for (size_t i = 0; i < bytes; i++) difference = static_cast<uint8_t>(difference | (x[i] ^ y[i]));
-  return difference == 0;
-}
-
-Result<Region*> MemoryPool::create(uint64_t bytes) {
-  if (account_.is_exhausted()) return full(&account_);
+Result<Region*> MemoryPool::create(uint64_t bytes, std::shared_ptr<Tenant> tenant) {
+  Account* account = tenant ? &tenant->account : &account_;
+  if (account->is_exhausted()) return full(account_.is_exhausted() ? &account_ : account, tenant.get());
   MemoryFile memory;
   if (int r = memory.create(bytes); r < 0) return no_file(r);
   std::lock_guard hold(mutex_);
-  return add(std::make_unique<Region>(new_name(), bytes, std::move(memory), quota_, &account_));
+  auto region = std::make_unique<Region>(new_name(), bytes, std::move(memory), quota_, account);
+  region->tenant_ = std::move(tenant);
+  return add(std::move(region));
 }
 
 Result<Region*> MemoryPool::attach(uint64_t id, const uint8_t* secret) {
@@ -44,12 +41,22 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
   std::lock_guard hold(mutex_);
   Region* base = find(id, secret);
   if (!base) return Status::error(ENOENT, "no such region; its last connection was closed, or the server restarted");
-  if (base->account_->is_exhausted()) return full(account_.is_exhausted() ? &account_ : base->account_);
+  if (base->account_->is_exhausted())
+    return full(account_.is_exhausted() ? &account_ : base->account_, base->tenant_.get());
   MemoryFile memory;
   if (int r = memory.create(base->bytes()); r < 0) return no_file(r);
   std::unique_lock family(base->family_->lock);
   if (base->given_up_) return Status::error(EIO, "the snapshot of this region was given up for lack of memory");
-  return add(std::make_unique<Region>(new_name(), std::move(memory), base));
+  auto region = std::make_unique<Region>(new_name(), std::move(memory), base);
+  region->tenant_ = base->tenant_;
+  return add(std::move(region));
+}
+
+std::optional<std::array<uint8_t, wire::kSecretBytes>> MemoryPool::secret_of(uint64_t id) {
+  std::lock_guard hold(mutex_);
+  auto it = regions_.find(id);
+  if (it == regions_.end()) return {};
+  return std::to_array(it->second->name().secret);
 }
 
 void MemoryPool::release(Region* region, bool broken) {
@@ -117,7 +124,7 @@ Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t seque
     settle_all();
     without_room = region->account_->try_charge(bytes);
   }
-  if (without_room) return full(without_room);
+  if (without_room) return full(without_room, region->tenant_.get());
   region->last_sequence_ = sequence;
   region->reserved_ = reserved + bytes;
   if (region->is_overlay()) region->account_->correct(bytes, 0);  // overlays are charged for what they store
@@ -125,7 +132,11 @@ Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t seque
   return reserved + bytes;
 }
 
-Status MemoryPool::full(const Account* account) const {
+Status MemoryPool::full(const Account* account, const Tenant* tenant) const {
+  if (tenant && account == &tenant->account) {
+    return Status::error(ENOMEM, "the quota of the token {} ({}) is exhausted", tenant->name,
+                         format_size(account->capacity()));
+  }
   if (account != &account_) {
     return Status::error(ENOMEM, "this client's quota of {} is exhausted; it includes forked processes",
                          format_size(account->capacity()));
@@ -174,7 +185,7 @@ std::vector<MemoryPool::RegionUsage> MemoryPool::regions() {
 Region* MemoryPool::find(uint64_t id, const uint8_t* secret) {
   auto it = regions_.find(id);
   if (it == regions_.end()) return nullptr;
-  return same_secret(it->second->name().secret, secret, wire::kSecretBytes) ? it->second.get() : nullptr;
+  return wire::same_secret(it->second->name().secret, secret, wire::kSecretBytes) ? it->second.get() : nullptr;
 }
 
 Region* MemoryPool::add(std::unique_ptr<Region> region) {
@@ -205,10 +216,7 @@ void MemoryPool::settle_all() {
 
 Region::Name MemoryPool::new_name() {
   Region::Name name = {++last_id_, {}};
-  for (size_t i = 0; i < wire::kSecretBytes; i += 8) {
-    uint64_t random = os::random_u64();
-    memcpy(name.secret + i, &random, sizeof random);
-  }
+  os::fill_random(name.secret, sizeof name.secret);
   return name;
 }
 

@@ -2,7 +2,9 @@
 // exists while it has a connection or an overlay, and for a grace time after its last connection broke, so that its
 // client can reconnect. Thread-safe.
 #pragma once
+#include <array>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 
@@ -19,9 +21,11 @@ class MemoryPool {
       : account_(capacity), quota_(quota ? quota : Account::kUnlimited), grace_ns_(grace_ns) {}
 
   // These return a region and count one more connection to it, until release().
-  Result<Region*> create(uint64_t bytes);
+  Result<Region*> create(uint64_t bytes, std::shared_ptr<Tenant> tenant = nullptr);
   Result<Region*> attach(uint64_t id, const uint8_t* secret);
   Result<Region*> snapshot(uint64_t id, const uint8_t* secret);
+  // The secret of a region, or nothing if there is no such region.
+  std::optional<std::array<uint8_t, wire::kSecretBytes>> secret_of(uint64_t id);
   // broken: the connection was not closed by the client, so the grace time applies.
   void release(Region* region, bool broken = false);
 
@@ -39,6 +43,9 @@ class MemoryPool {
   // not larger than the last one granted is a repetition, which changes nothing.
   Result<uint64_t> grow(Region* region, uint64_t bytes, uint64_t sequence);
   uint64_t shrink(Region* region, uint64_t bytes, uint64_t sequence);
+
+  // What all regions together are charged to.
+  Account* account() { return &account_; }
 
   struct Usage {
     uint64_t capacity, charged, overhead, stored, regions, snapshots;
@@ -75,7 +82,7 @@ class MemoryPool {
   Region* add(std::unique_ptr<Region> region);
   void reap(Region* region, Removed* removed);
   void settle_all();
-  Status full(const Account* account) const;
+  Status full(const Account* account, const Tenant* tenant) const;
   Region::Name new_name();
 
   Account account_;
@@ -88,8 +95,5 @@ class MemoryPool {
   std::vector<Abandoned> abandoned_;  // each counts one connection, the broken one
   std::atomic<size_t> abandoned_count_{0};
 };
-
-// Compares in constant time.
-bool same_secret(const void* a, const void* b, size_t bytes);
 
 }  // namespace farside::server

@@ -23,6 +23,7 @@
 #include "server/fence.h"
 #include "server/memory_file.h"
 #include "server/page_bitmap.h"
+#include "server/tokens.h"
 #include "wire/codec.h"
 
 namespace farside::server {
@@ -31,7 +32,7 @@ class Region {
  public:
   // What a program and its forked children share.
   struct Family {
-    Family(uint64_t quota, Account* server) : account(quota, server) {}
+    Family(uint64_t quota, Account* parent) : account(quota, parent) {}
     std::shared_mutex lock;
     Account account;
   };
@@ -49,7 +50,8 @@ class Region {
   // Memory that a region needs even if it is empty: its file, descriptor and this object.
   static constexpr uint64_t kOverheadBytes = 16 * 1024;
 
-  Region(Name name, uint64_t bytes, MemoryFile memory, uint64_t quota, Account* server);  // an empty root
+  // An empty root. `parent` is the account of its tenant, or of the server.
+  Region(Name name, uint64_t bytes, MemoryFile memory, uint64_t quota, Account* parent);
   Region(Name name, MemoryFile memory, Region* base);  // a snapshot of *base; the family lock is held
   ~Region();
 
@@ -59,6 +61,7 @@ class Region {
   uint64_t bytes() const { return bytes_; }
   bool is_overlay() const { return base_ != nullptr; }
   int memory_fd() const { return memory_.fd(); }
+  const std::shared_ptr<Tenant>& tenant() const { return tenant_; }
 
   // Access to the content, thread-safe. The extents are inside the region. 0 or -errno: -ENOSPC if the reservation
   // would be exceeded, -ENOMEM if the server is full, -EIO if this snapshot was given up because the server had no
@@ -105,7 +108,8 @@ class Region {
   const Name name_;
   const uint64_t bytes_;
   const std::shared_ptr<Family> family_;
-  Account* const account_;  // of the family
+  std::shared_ptr<Tenant> tenant_;  // of the family; may be null. Constant once the region is known
+  Account* const account_;          // of the family
 
   // Guarded by the family lock.
   MemoryFile memory_;

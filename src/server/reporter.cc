@@ -20,8 +20,7 @@ Reporter::Reporter(const transport::Endpoint& controller, const std::string& tok
     : address_(address), read_(std::move(read)) {
   dialer_ = {controller, {}, &fds_};
   dialer_.hello.mode = wire::HelloMode::kObserve;
-  dialer_.hello.token_bytes = static_cast<uint32_t>(std::min(token.size(), wire::kMaxToken));
-  memcpy(dialer_.hello.token, token.data(), dialer_.hello.token_bytes);
+  dialer_.key = wire::key_of_token(token);
   // Signals of the process are handled by the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -38,6 +37,11 @@ Reporter::~Reporter() {
   changed_.notify_all();
   thread_.join();
   fds_.close_all_but(-1);
+}
+
+void Reporter::set_token(const std::string& token) {
+  std::lock_guard hold(mutex_);
+  dialer_.key = wire::key_of_token(token);
 }
 
 void Reporter::leave() {
@@ -57,7 +61,9 @@ void Reporter::run() {
     int r = report();
     (r < 0 ? failed_ : accepted_)++;
     if (r < 0 && !failing) {
-      const char* what = fd_ < 0 ? "cannot be reached" : "rejected a report";  // a connection is closed without a reply
+      const char* what = fd_ >= 0       ? "rejected a report"  // a connection is closed without a reply
+                         : r == -EACCES ? "rejected the secret of this server (--tokens)"
+                                        : "cannot be reached";
       log(LogLevel::kWarning, "the controller {} {}; retrying", dialer_.endpoint.name, what);
     }
     if (r == 0 && failing) log(LogLevel::kWarning, "the controller {} accepts reports again", dialer_.endpoint.name);
@@ -68,9 +74,14 @@ void Reporter::run() {
   }
 }
 
+transport::Dialer Reporter::dialer() {
+  std::lock_guard hold(mutex_);
+  return dialer_;
+}
+
 int Reporter::report() {
   Status status;
-  if (fd_ < 0) fd_ = dialer_.open(&status);
+  if (fd_ < 0) fd_ = dialer().open(&status);
   if (fd_ < 0) return fd_;
   wire::ServerReport report = {};
   memcpy(report.address, address_.data(), std::min(address_.size(), sizeof report.address - 1));

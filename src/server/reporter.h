@@ -26,14 +26,16 @@ class Reporter {
   uint64_t accepted() const { return accepted_; }
   uint64_t failed() const { return failed_; }
 
+  // Connections from now on authenticate by this one.
+  void set_token(const std::string& token);
   // Reports that the server leaves, so that it gets no new slabs. Returns at once, before the report.
   void leave();
 
  private:
   void run();
   int report();
+  transport::Dialer dialer();
 
-  transport::Dialer dialer_;
   transport::OwnFds fds_;
   const std::string address_;
   const std::function<void(wire::ServerReport*)> read_;
@@ -42,6 +44,7 @@ class Reporter {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
+  transport::Dialer dialer_;  // only its key changes
   bool leaving_ = false, stopping_ = false;
   std::thread thread_;
 };

@@ -13,7 +13,12 @@ namespace farside::server {
 
 struct Server::Impl {
   explicit Impl(const ServerConfig& c)
-      : config(c), shared{MemoryPool(c.memory, c.quota, c.grace_ns), c.token, {}, {}, {}} {
+      : config(c),
+        shared{MemoryPool(c.memory, c.quota, c.grace_ns),
+               Tokens(c.tokens.empty() ? single_token(c.token) : c.tokens, shared.pool.account()),
+               {},
+               {},
+               {}} {
     if (c.controller) shared.registry = std::make_unique<MemoryRegistry>();
   }
 
@@ -74,6 +79,8 @@ void Server::stop() {
   }
   impl_->listeners.clear();
 }
+
+void Server::set_tokens(const std::vector<TokenEntry>& tokens) { impl_->shared.tokens.replace(tokens); }
 
 uint16_t Server::tcp_port() const { return impl_->port; }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "server/tokens.h"
 #include "tls/context.h"
 
 namespace farside {
@@ -21,7 +22,8 @@ struct ServerConfig {
   std::shared_ptr<const tls::Context> tls;  // over which TCP is served; null: plain
   std::string unix_path;                    // path of a Unix socket; empty: no such socket
   bool unix_for_all_users = false;          // and not only for the user who starts the server; all need the token
-  std::string token;                        // secret that clients must present; empty: none
+  std::string token;                        // secret that clients must know; empty: none
+  std::vector<TokenEntry> tokens;           // several of them, instead
   uint64_t quota = 0;                       // bytes that one client may reserve; 0: no limit
   unsigned workers = 1;                     // threads
   uint64_t grace_ns = 0;                    // how long a region is kept after its last connection broke
@@ -44,6 +46,8 @@ class Server {
   ~Server();
 
   void stop();  // closes all connections and frees all memory; may be called twice
+  // Replaces all tokens. Thread-safe.
+  void set_tokens(const std::vector<TokenEntry>& tokens);
   ServerStats stats() const;
   Status ready() const;  // or why no new client should be sent here
   void append_metrics(Exposition* out) const;

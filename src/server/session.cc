@@ -1,5 +1,6 @@
 #include "server/session.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -122,7 +123,7 @@ ssize_t Session::send_bytes() {
 }
 
 bool Session::receive_some() {
-  size_t wanted = state_ == State::kGreeting ? kGreetingBytes - input_.size() : kReceiveBytes;
+  size_t wanted = !is_open() ? kGreetingBytes - input_.size() : kReceiveBytes;
   if (state_ == State::kOpen &&
       input_.size() >= sizeof(wire::FrameHeader)) {  // its length was checked when the header was complete
     wire::FrameHeader header;
@@ -131,7 +132,7 @@ bool Session::receive_some() {
     if (frame_bytes > input_.size()) wanted = std::max(wanted, frame_bytes - input_.size());
   }
   std::byte* space = input_.reserve(wanted);
-  size_t room = state_ == State::kGreeting ? wanted : input_.room();
+  size_t room = !is_open() ? wanted : input_.room();
   ssize_t n = receive_bytes(space, room);
   if (n == -EAGAIN || n == -EINTR) return false;
   if (n <= 0) {
@@ -154,8 +155,8 @@ void Session::answer_complete_frames() {
     int r = wire::check_request_header(header);
     if (r == -EPROTONOSUPPORT) return close_with_error(EPROTONOSUPPORT, "unsupported version of the protocol");
     if (r < 0) return close_with_error(EBADMSG, "not a request of the Farside protocol");
-    if (state_ == State::kGreeting && sizeof header + header.payload_bytes > kGreetingBytes)
-      return close_with_error(EBADMSG, "the first request must be HELLO");
+    if (!is_open() && sizeof header + header.payload_bytes > kGreetingBytes)
+      return close_with_error(EBADMSG, "the first requests must be HELLO and a proof");
     if (input_.size() < sizeof header + header.payload_bytes) return;
     wire::Bytes payload(input_.data() + sizeof header, header.payload_bytes);
     if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) != header.crc) {
@@ -179,7 +180,11 @@ void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
   if ((state_ == State::kGreeting) != (op == wire::Op::kHello)) {
     return close_with_error(EBADMSG, "the first request, and no other, must be HELLO");
   }
+  if ((state_ == State::kChallenged) != (op == wire::Op::kProve)) {
+    return close_with_error(EBADMSG, "the second request, and no other, must be a proof");
+  }
   if (op == wire::Op::kHello) return greet(payload);
+  if (op == wire::Op::kProve) return prove(payload);
   if (!fence_) return execute(op, payload);
   auto inside = fence_->enter(generation_);
   if (inside.owns_lock()) execute(op, payload);
@@ -212,27 +217,36 @@ void Session::execute(wire::Op op, wire::Bytes payload) {
     case wire::Op::kConnect:
       return accept_passed(payload);
     case wire::Op::kHello:
+    case wire::Op::kProve:
     case wire::Op::kError:
       break;  // rejected by the caller
   }
 }
 
 void Session::greet(wire::Bytes payload) {
-  wire::HelloRequest hello;
-  int r = wire::decode_hello(payload, &hello);
+  int r = wire::decode_hello(payload, &greeting_.hello);
   if (r < 0) return close_with_error(-r, "malformed HELLO");
   // Clients try again: connections may end meanwhile.
   if (refusal_ != Admission::Refusal::kNone) return close_with_error(EAGAIN, text_of(refusal_));
-  bool by_token = hello.mode == wire::HelloMode::kCreate || hello.mode == wire::HelloMode::kObserve;
-  if (by_token && !token_is_right(hello)) {
-    count(shared_->counters.refused_tokens);
-    return close_with_error(EACCES, "wrong token");
-  }
+  os::fill_random(greeting_.challenge.nonce, sizeof greeting_.challenge.nonce);
+  state_ = State::kChallenged;
+  reply(wire::bytes_of(greeting_.challenge));
+}
+
+void Session::prove(wire::Bytes payload) {
+  const wire::HelloRequest& hello = greeting_.hello;
+  wire::Proof proof;
+  wire::Key key;
+  if (wire::decode_proof(payload, &proof) < 0) return close_with_error(EBADMSG, "malformed proof");
+  if (!authenticate(proof, &key)) return;
   wire::HelloReply answer = {};
   if (hello.mode != wire::HelloMode::kObserve) {
-    auto region = region_for(hello);
+    auto region = region_for(hello, key);
     if (!region.ok()) return close_with_error(region.status().code(), region.status().text());
     region_ = *region;
+    tenant_ = region_->tenant();
+    if (hello.mode == wire::HelloMode::kSnapshot && !tenant_->may(kMayFork))
+      return close_with_error(EPERM, fmt::format("the token {} may not fork", tenant_->name).c_str());
     note_client(hello);
     if (!replace_older(hello)) return close_with_error(ESTALE, "a newer connection has replaced this one");
     answer.region = region_->name().id;
@@ -240,6 +254,9 @@ void Session::greet(wire::Bytes payload) {
     answer.region_bytes = region_->bytes();
     answer.has_memory = pass_memory_ = is_unix_ && hello.mode == wire::HelloMode::kCreate;
   }
+  wire::mask_secret(key, greeting_, &answer);
+  wire::Proof own = wire::server_proof(key, greeting_, answer);
+  memcpy(answer.proof, own.proof, sizeof answer.proof);
   state_ = State::kOpen;
   reply(wire::bytes_of(answer));
 }
@@ -251,6 +268,25 @@ void Session::note_client(const wire::HelloRequest& hello) {
   if (is_new) shared_->pool.set_client(region_, peer_, source_);
 }
 
+// Whether the client knows a token, or the secret of the region. False: an error reply is on its way.
+bool Session::authenticate(const wire::Proof& proof, wire::Key* key) {
+  const wire::HelloRequest& hello = greeting_.hello;
+  bool by_token = hello.mode == wire::HelloMode::kCreate || hello.mode == wire::HelloMode::kObserve;
+  if (by_token) {
+    tenant_ = shared_->tokens.find(greeting_, proof, key);
+    if (tenant_) return true;
+    count(shared_->counters.refused_tokens);
+    close_with_error(EACCES, "wrong token");
+    return false;
+  }
+  auto secret = shared_->pool.secret_of(hello.region);
+  if (secret) *key = wire::key_of_secret(secret->data());
+  wire::Proof right = wire::client_proof(*key, greeting_);
+  if (secret && wire::same_secret(&right, &proof, sizeof right)) return true;
+  close_with_error(ENOENT, "no such region; its last connection was closed, or the server restarted");
+  return false;
+}
+
 // Excludes older connections of the channel. False: a newer one has done so already.
 bool Session::replace_older(const wire::HelloRequest& hello) {
   if (hello.channel == 0) return true;
@@ -259,24 +295,15 @@ bool Session::replace_older(const wire::HelloRequest& hello) {
   return fence_->advance(generation_);
 }
 
-Result<Region*> Session::region_for(const wire::HelloRequest& hello) {
-  switch (hello.mode) {
-    case wire::HelloMode::kCreate:
-      if (auto refusal = shared_->admission.enter_region(fd_, source_); refusal != Admission::Refusal::kNone)
-        return Status::error(EAGAIN, "{}", text_of(refusal));
-      return shared_->pool.create(hello.region_bytes);
-    case wire::HelloMode::kAttach:
-      return shared_->pool.attach(hello.region, hello.secret);
-    default:
-      return shared_->pool.snapshot(hello.region, hello.secret);
-  }
-}
-
-bool Session::token_is_right(const wire::HelloRequest& hello) const {
-  uint8_t right[wire::kMaxToken] = {};
-  memcpy(right, shared_->token.data(), std::min(shared_->token.size(), sizeof right));
-  bool same = same_secret(right, hello.token, sizeof right);  // both are filled with zeros
-  return same && hello.token_bytes == shared_->token.size();
+// key: by which the client proved itself.
+Result<Region*> Session::region_for(const wire::HelloRequest& hello, const wire::Key& key) {
+  MemoryPool& pool = shared_->pool;
+  if (hello.mode == wire::HelloMode::kAttach) return pool.attach(hello.region, key.bytes);
+  if (hello.mode == wire::HelloMode::kSnapshot) return pool.snapshot(hello.region, key.bytes);
+  if (!tenant_->may(kMayCreate)) return Status::error(EPERM, "the token {} may not create regions", tenant_->name);
+  auto refusal = shared_->admission.enter_region(fd_, source_);
+  if (refusal != Admission::Refusal::kNone) return Status::error(EAGAIN, "{}", text_of(refusal));
+  return pool.create(hello.region_bytes, tenant_);
 }
 
 // Reads the data directly into the reply.
@@ -324,9 +351,18 @@ void Session::reserve(wire::Op op, wire::Bytes payload) {
   reply(wire::bytes_of(wire::ReserveReply{*reserved}));
 }
 
-void Session::stats() { reply(wire::bytes_of(collect_stats(shared_))); }
+// Clients need to know how much is free in order to place their data, but not what others do.
+void Session::stats() {
+  wire::StatsReply all = collect_stats(shared_);
+  if (tenant_->may(kMaySeeCounts)) return reply(wire::bytes_of(all));
+  wire::StatsReply space = {};
+  space.capacity_bytes = all.capacity_bytes;
+  space.charged_bytes = all.charged_bytes;
+  reply(wire::bytes_of(space));
+}
 
 void Session::take_report(wire::Bytes payload) {
+  if (!tenant_->may(kMayReport)) return refuse(EPERM, "only the token of a server may report one");
   wire::ServerReport report;
   if (int r = wire::decode_report(payload, &report); r < 0) return refuse(EINVAL);
   int r = shared_->registry->report(report, now_ns());
@@ -334,6 +370,7 @@ void Session::take_report(wire::Bytes payload) {
 }
 
 void Session::list_servers() {
+  if (!tenant_->may(kClientOperations)) return refuse(EPERM, "only the token of a client may list servers");
   auto answer = std::make_unique<wire::ServersReply>();
   for (const wire::ServerEntry& server : shared_->registry->servers(now_ns()))
     answer->servers[answer->count++] = server;

@@ -2,8 +2,8 @@
 // All input is checked by the codec; a violation of the protocol ends the connection with an error reply. Memory is
 // bounded: the greeting, then one frame of input, and no request is read while kMaxOutput bytes of replies are not sent
 // yet.
-// States: greeting (the handshake of TLS, then only kHello is accepted) -> open -> closing (an error reply is being
-// sent) -> over. Used by one worker thread.
+// States: greeting (the handshake of TLS, then only kHello is accepted) -> challenged (only kProve) -> open -> closing
+// (an error reply is being sent) -> over. Used by one worker thread.
 #pragma once
 #include <string>
 
@@ -20,7 +20,7 @@ namespace farside::server {
 // Data shared by all sessions of a server. Its members are thread-safe or constant.
 struct Shared {
   MemoryPool pool;
-  std::string token;
+  Tokens tokens;
   Counters counters;
   std::unique_ptr<Registry> registry;  // of a controller; null elsewhere
   Admission admission;
@@ -42,7 +42,7 @@ class Session {
   bool over() const { return state_ == State::kOver; }
   bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput; }
   bool wants_output() const { return !output_.empty() || (tls_ && tls_->wants_write()); }
-  // The time for the greeting, or for sending the error reply, has passed.
+  // The time for the greeting and its proof, or for sending the error reply, has passed.
   bool is_expired(uint64_t now) const { return !is_open() && now - since_ > kTimeoutNs; }
 
   // Receives what arrived, executes the complete requests, and sends what the socket accepts. True: something was
@@ -56,7 +56,7 @@ class Session {
   uint32_t interest = 0;  // for the worker: the epoll events that are registered
 
  private:
-  enum class State { kGreeting, kOpen, kClosing, kOver };
+  enum class State { kGreeting, kChallenged, kOpen, kClosing, kOver };
   static constexpr size_t kMaxOutput = 2 * 1024 * 1024;
   static constexpr size_t kGreetingBytes = sizeof(wire::FrameHeader) + sizeof(wire::HelloRequest);
   static constexpr size_t kReceiveBytes = 32 * 1024;  // smallest size of a receive
@@ -72,8 +72,9 @@ class Session {
   void execute(wire::Op op, wire::Bytes payload);
   void greet(wire::Bytes payload);
   bool replace_older(const wire::HelloRequest& hello);
-  Result<Region*> region_for(const wire::HelloRequest& hello);
-  bool token_is_right(const wire::HelloRequest& hello) const;
+  Result<Region*> region_for(const wire::HelloRequest& hello, const wire::Key& key);
+  void prove(wire::Bytes payload);
+  bool authenticate(const wire::Proof& proof, wire::Key* key);
   void read(wire::Bytes payload);
   void write(wire::Bytes payload);
   void discard(wire::Bytes payload);
@@ -101,6 +102,8 @@ class Session {
   std::string source_, peer_;  // see source_of() and peer_of()
   uint64_t requests_ = 0, received_ = 0, sent_ = 0;
   Admission::Refusal refusal_ = Admission::Refusal::kNone;  // the reply to the greeting
+  wire::Greeting greeting_ = {};
+  std::shared_ptr<Tenant> tenant_;  // of an open connection
   Region* region_ = nullptr;
   std::shared_ptr<Fence> fence_;  // of the connection's channel; null if it has none
   uint64_t generation_ = 0;

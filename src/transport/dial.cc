@@ -4,6 +4,7 @@
 #include <sys/un.h>
 
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/inject.h"
@@ -80,7 +81,7 @@ int receive_all(int fd, void* data, size_t bytes, uint64_t deadline_ns, int* pas
 int send_request(int fd, wire::Op op, std::span<const std::byte> payload, uint64_t deadline_ns) {
   struct {
     wire::FrameHeader header;
-    std::byte payload[sizeof(wire::HelloRequest)];  // the largest request that is exchanged this way
+    std::byte payload[sizeof(wire::ServerReport)];  // the largest request that is exchanged this way
   } frame;
   if (payload.size() > sizeof frame.payload) return -EINVAL;
   frame.header = wire::make_header(op, 0, 1, static_cast<uint32_t>(payload.size()));
@@ -181,6 +182,12 @@ Status greeting_failed(const Dialer& dialer, int code, const wire::ErrorReply& e
     return Status::error(EACCES, "{} {} rejected the token; use the one that it was started with (--token-file)",
                          peer(dialer), name);
   }
+  if (code == -EKEYREJECTED) {
+    return Status::error(EACCES,
+                         "{} did not prove that it knows the token, so it gets no data: it is not the {} "
+                         "that was meant; check its address and what listens there",
+                         name, peer(dialer));
+  }
   if (error.code != 0) return Status::error(-code, "{} {} rejected the connection: {}", peer(dialer), name, error.text);
   if (code == -EBADMSG) return Status::error(EBADMSG, "{} is not a Farside server", name);
   return Status::error(
@@ -268,16 +275,40 @@ int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<
   return exchange_once(fd, op, payload, reply, deadline_ns, error, passed_fd, nullptr);
 }
 
+namespace {
+
+template <typename T>
+std::span<std::byte> writable_bytes(T* value) {
+  return std::as_writable_bytes(std::span(value, 1));
+}
+
+// The proofs of both sides. Results as those of exchange(); -EKEYREJECTED: the server does not know the key.
+int prove(int fd, const wire::Key& key, const wire::Greeting& greeting, uint64_t deadline_ns, wire::HelloReply* reply,
+          wire::ErrorReply* error, int* passed_fd) {
+  wire::Proof proof = wire::client_proof(key, greeting);
+  int r = exchange(fd, wire::Op::kProve, wire::bytes_of(proof), writable_bytes(reply), deadline_ns, error, passed_fd);
+  if (r < 0) return r;
+  wire::Proof expected = wire::server_proof(key, greeting, *reply);
+  bool proven = wire::same_secret(&expected, reply->proof, sizeof expected);
+  if (!proven && passed_fd && *passed_fd >= 0) os::close(std::exchange(*passed_fd, -1));
+  if (!proven) return -EKEYREJECTED;
+  wire::mask_secret(key, greeting, reply);
+  return wire::decode_hello_reply(wire::bytes_of(*reply), reply);
+}
+
+}  // namespace
+
 int Dialer::greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, int* memory_fd, Status* status) const {
-  wire::ErrorReply error;
+  wire::Greeting greeting = {hello, {}};
+  os::fill_random(greeting.hello.nonce, sizeof greeting.hello.nonce);
+  wire::ErrorReply error = {};
   RelayReply relayed = {};
-  auto bytes = std::as_writable_bytes(std::span(reply, 1));
   int r = endpoint.is_relayed() ? send_relay_request(fd, endpoint, deadline_ns) : 0;
   if (r == 0) {
-    r = exchange_once(fd, wire::Op::kHello, wire::bytes_of(hello), bytes, deadline_ns, &error, memory_fd,
-                      endpoint.is_relayed() ? &relayed : nullptr);
+    r = exchange_once(fd, wire::Op::kHello, wire::bytes_of(greeting.hello), writable_bytes(&greeting.challenge),
+                      deadline_ns, &error, nullptr, endpoint.is_relayed() ? &relayed : nullptr);
   }
-  if (r == 0) r = wire::decode_hello_reply(bytes, reply);
+  if (r == 0) r = prove(fd, key, greeting, deadline_ns, reply, &error, memory_fd);
   if (r < 0) *status = relayed.error != 0 ? relay_failed(*this, relayed) : greeting_failed(*this, r, error);
   return r;
 }

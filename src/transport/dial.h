@@ -11,7 +11,7 @@
 #include "base/status.h"
 #include "transport/failure.h"
 #include "transport/own_fds.h"
-#include "wire/protocol.h"
+#include "wire/auth.h"
 
 namespace farside::transport {
 
@@ -52,6 +52,7 @@ struct Dialer {
   int passing_fd = -1;
   FailureReport* failures = nullptr;  // of the channels that use this dialer; may be null
   bool to_controller = false;         // for messages
+  wire::Key key = {};                 // a token or the secret of a region, as hello.mode requires
 
   // Reports that the server is lost: -ETIMEDOUT after this silence, -EBADMSG, -ECONNRESET, or the text of its refusal.
   void report_loss(int error, uint64_t silence_ns, const char* refusal = nullptr) const;
@@ -63,7 +64,8 @@ struct Dialer {
   // Logs, once for all channels, that a message of the server was damaged.
   void warn_of_damage() const;
 
-  // Connects and sends the greeting. Returns a descriptor registered in *fds, or -errno with the reason in *status.
+  // Connects, sends the greeting, and authenticates both sides. Returns a descriptor registered in *fds, or -errno with
+  // the reason in *status.
   int open(Status* status, wire::HelloReply* reply = nullptr, int* memory_fd = nullptr,
            uint64_t timeout_ns = kDialTimeoutNs) const;
 

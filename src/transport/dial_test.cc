@@ -201,7 +201,7 @@ TEST_F(Exchange, APeerThatClosesIsLost) {
 }
 
 TEST_F(Exchange, RequestsThatAreTooLargeAreNotSent) {
-  FrameBytes large(sizeof(wire::HelloRequest) + 1);
+  FrameBytes large(sizeof(wire::ServerReport) + 1);
   std::byte reply[8];
   EXPECT_EQ(exchange(fd_.get(), wire::Op::kHello, large, reply, now_ns() + kPatience, &error_), -EINVAL);
   std::byte b;
@@ -271,24 +271,32 @@ class Listener {
   std::thread thread_;
 };
 
-bool receive_hello(int fd, wire::HelloRequest* hello) {
-  Request r;
-  return receive_request(fd, &r) && r.op() == wire::Op::kHello && wire::decode_hello(r.payload, hello) == 0;
+// The reply of a server that has the region.
+wire::HelloReply reply_to(const wire::Greeting& greeting) {
+  wire::HelloReply reply = {};
+  reply.region = greeting.hello.region;
+  reply.region_bytes = 1 << 20;
+  return proven(greeting, reply);
 }
 
+bool greet(int fd, wire::Greeting* greeting) {
+  if (!receive_greeting(fd, greeting)) return false;
+  send_bytes(fd, reply_frame(wire::Op::kProve, 1, bytes_of_value(reply_to(*greeting))));
+  return true;
+}
 void greet(int fd) {
-  wire::HelloRequest hello;
-  if (!receive_hello(fd, &hello)) return;
-  wire::HelloReply reply = {};
-  reply.region = hello.region;
-  reply.region_bytes = 1 << 20;
-  send_bytes(fd, reply_frame(wire::Op::kHello, 1, bytes_of_value(reply)));
+  wire::Greeting greeting;
+  greet(fd, &greeting);
 }
 
 // Sends no reply; as a script by itself, it closes the connection.
 void read_hello(int fd) {
-  wire::HelloRequest hello;
-  receive_hello(fd, &hello);
+  Request r;
+  receive_request(fd, &r);
+}
+void read_proof(int fd) {
+  wire::Greeting greeting;
+  receive_greeting(fd, &greeting);
 }
 
 class DialServer : public testing::Test {
@@ -297,6 +305,7 @@ class DialServer : public testing::Test {
     Dialer dialer = {endpoint, {}, fds_.get()};
     dialer.hello.mode = wire::HelloMode::kAttach;
     dialer.hello.region = 42;
+    dialer.key = key_for(dialer.hello);
     return dialer;
   }
   ~DialServer() override { fds_->close_all_but(-1); }
@@ -307,12 +316,52 @@ class DialServer : public testing::Test {
 constexpr RetryPolicy kShort = {400'000'000};  // less than the 25 s of real use
 
 TEST_F(DialServer, AGreetedConnectionIsRegistered) {
-  Listener server({greet});
+  Listener server({[](int fd) { greet(fd); }});
   wire::HelloReply reply;
   int fd = dialer_to(server.endpoint()).open(&status_, &reply);
   ASSERT_GE(fd, 0) << status_.text();
   EXPECT_TRUE(fds_->contains(fd));
   EXPECT_EQ(reply.region, 42u);
+  EXPECT_EQ(std::count(reply.secret, std::end(reply.secret), 0), wire::kSecretBytes);  // decrypted
+}
+
+// Whoever took the address of a server learns no secret, and the client sends it nothing more.
+TEST_F(DialServer, AServerThatDoesNotKnowTheKeyIsRefused) {
+  bool ended[3] = {};
+  auto answer = [&](int fd, const auto& change, bool* end) {
+    wire::Greeting greeting;
+    if (!receive_greeting(fd, &greeting)) return;
+    wire::HelloReply reply = reply_to(greeting);
+    change(&reply, greeting);
+    send_bytes(fd, reply_frame(wire::Op::kProve, 1, bytes_of_value(reply)));
+    Request r;
+    *end = !receive_request(fd, &r);
+  };
+  Listener server({[&](int fd) {
+                     answer(
+                         fd, [](auto* r, auto&) { r->proof[31] ^= 1; }, &ended[0]);
+                   },
+                   [&](int fd) {
+                     answer(
+                         fd, [](auto* r, auto&) { r->region++; }, &ended[1]);
+                   },
+                   [&](int fd) {  // sends the client's proof back
+                     answer(
+                         fd,
+                         [](auto* r, auto& greeting) {
+                           wire::Proof proof = wire::client_proof(key_for(greeting.hello), greeting);
+                           memcpy(r->proof, proof.proof, sizeof r->proof);
+                         },
+                         &ended[2]);
+                   }});
+  for (int i = 0; i < 3; i++) {
+    EXPECT_EQ(dial_with_retry(dialer_to(server.endpoint()), {}, &status_), -EKEYREJECTED);
+    EXPECT_EQ(status_.code(), EACCES);
+    EXPECT_NE(strstr(status_.text(), "did not prove"), nullptr) << status_.text();
+  }
+  server.stop();
+  EXPECT_EQ(server.accepted(), 3);
+  for (bool end : ended) EXPECT_TRUE(end);
 }
 
 TEST_F(DialServer, ARefusedConnectionIsNotRetried) {
@@ -327,7 +376,7 @@ TEST_F(DialServer, ARefusedConnectionIsNotRetried) {
 
 TEST_F(DialServer, AnErrorReplyIsNotRetried) {
   Listener server({[](int fd) {
-    read_hello(fd);
+    read_proof(fd);
     send_bytes(fd, error_frame(1, EACCES, "wrong token"));
   }});
   EXPECT_EQ(dial_with_retry(dialer_to(server.endpoint()), {3600'000'000'000}, &status_), -EACCES);
@@ -336,7 +385,7 @@ TEST_F(DialServer, AnErrorReplyIsNotRetried) {
 }
 
 TEST_F(DialServer, BrokenGreetingsAreRepeatedUntilOneSucceeds) {
-  Listener server({read_hello, read_hello, read_hello, greet});
+  Listener server({read_hello, read_proof, read_hello, [](int fd) { greet(fd); }});
   int fd = dial_with_retry(dialer_to(server.endpoint()), {}, &status_);
   EXPECT_GE(fd, 0) << status_.text();
   EXPECT_EQ(server.accepted(), 4);
@@ -375,22 +424,15 @@ TEST(RetryPolicyTest, SeveralAttemptsFitInTheLimit) {
 // ---- A channel over several connections ----
 
 TEST_F(DialServer, RequestsWithoutAReplyAreResentInOrder) {
-  std::vector<wire::HelloRequest> hellos(2);
+  std::vector<wire::Greeting> greetings(2);
   std::vector<Request> first(3), again;
-  auto hello = [&](int fd, size_t i) {
-    ASSERT_TRUE(receive_hello(fd, &hellos[i]));
-    wire::HelloReply reply = {};
-    reply.region = hellos[i].region;
-    reply.region_bytes = 1 << 20;
-    send_bytes(fd, reply_frame(wire::Op::kHello, 1, bytes_of_value(reply)));
-  };
   Listener server({[&](int fd) {
-                     hello(fd, 0);
+                     ASSERT_TRUE(greet(fd, &greetings[0]));
                      for (Request& r : first) ASSERT_TRUE(receive_request(fd, &r));
                      send_bytes(fd, reply_frame(wire::Op::kWrite, first[0].header.request));
                    },
                    [&](int fd) {
-                     hello(fd, 1);
+                     ASSERT_TRUE(greet(fd, &greetings[1]));
                      for (Request r; again.size() < 2 && receive_request(fd, &r);) again.push_back(std::move(r));
                      for (const Request& r : again) {
                        bool read = r.op() == wire::Op::kRead;
@@ -420,9 +462,11 @@ TEST_F(DialServer, RequestsWithoutAReplyAreResentInOrder) {
   EXPECT_EQ(again[0].payload, first[1].payload);
   EXPECT_EQ(again[1].op(), wire::Op::kRead);
   EXPECT_EQ(again[1].payload, first[2].payload);
-  EXPECT_NE(hellos[0].channel, 0u);
-  EXPECT_EQ(hellos[1].channel, hellos[0].channel);
-  EXPECT_GT(hellos[1].generation, hellos[0].generation);
+  const wire::HelloRequest &before = greetings[0].hello, &after = greetings[1].hello;
+  EXPECT_NE(before.channel, 0u);
+  EXPECT_EQ(after.channel, before.channel);
+  EXPECT_GT(after.generation, before.generation);
+  EXPECT_NE(memcmp(before.nonce, after.nonce, sizeof before.nonce), 0);
   EXPECT_TRUE(failures.reason().ok());
 }
 
@@ -433,7 +477,7 @@ TEST_F(DialServer, ARefusedReconnectionFailsTheChannel) {
                      receive_request(fd, &r);
                    },
                    [](int fd) {
-                     read_hello(fd);
+                     read_proof(fd);
                      send_bytes(fd, error_frame(1, ENOENT, "no such region"));
                    }});
   FailureReport failures(nullptr);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/os.h"
 #include "transport/transport.h"
+#include "wire/auth.h"
 #include "wire/codec.h"
 #include "wire/crc32c.h"
 
@@ -106,6 +107,34 @@ inline bool receive_request(int fd, Request* out) {
   if (!receive_bytes(fd, out->payload.data(), out->payload.size())) return false;
   uint32_t crc = wire::crc32c(wire::header_crc(out->header), out->payload.data(), out->payload.size());
   EXPECT_EQ(crc, out->header.crc);
+  return true;
+}
+
+// The key of a client without a token, or of a region whose secret is zero.
+inline wire::Key key_for(const wire::HelloRequest& hello) {
+  constexpr uint8_t kZero[wire::kSecretBytes] = {};
+  bool by_token = hello.mode == wire::HelloMode::kCreate || hello.mode == wire::HelloMode::kObserve;
+  return by_token ? wire::Key{} : wire::key_of_secret(kZero);
+}
+
+// The reply with the server's proof.
+inline wire::HelloReply proven(const wire::Greeting& greeting, wire::HelloReply reply) {
+  wire::Key key = key_for(greeting.hello);
+  wire::mask_secret(key, greeting, &reply);
+  wire::Proof proof = wire::server_proof(key, greeting, reply);
+  memcpy(reply.proof, proof.proof, sizeof reply.proof);
+  return reply;
+}
+
+// Receives a greeting and the client's proof, which must be right. False at the connection's end.
+inline bool receive_greeting(int fd, wire::Greeting* greeting) {
+  Request r;
+  if (!receive_request(fd, &r) || r.op() != wire::Op::kHello) return false;
+  EXPECT_EQ(wire::decode_hello(r.payload, &greeting->hello), 0);
+  greeting->challenge = {{1, 2, 3}};
+  send_bytes(fd, reply_frame(wire::Op::kHello, r.header.request, bytes_of_value(greeting->challenge)));
+  if (!receive_request(fd, &r) || r.op() != wire::Op::kProve) return false;
+  EXPECT_EQ(r.payload, bytes_of_value(wire::client_proof(key_for(greeting->hello), *greeting)));
   return true;
 }
 

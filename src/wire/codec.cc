@@ -43,8 +43,8 @@ bool check_report(const ServerReport& report) {
 }  // namespace
 
 const char* name_of(Op op) {
-  static constexpr const char* kNames[] = {"unknown", "hello", "read",  "write",    "discard", "grow",   "shrink",
-                                           "stats",   "ping",  "error", "register", "servers", "connect"};
+  static constexpr const char* kNames[] = {"unknown", "hello", "read",  "write",    "discard", "grow",    "shrink",
+                                           "stats",   "ping",  "error", "register", "servers", "connect", "prove"};
   static_assert(std::size(kNames) == kOps);
   return kNames[op <= kLastOp ? static_cast<size_t>(op) : 0];
 }
@@ -95,8 +95,7 @@ int decode_hello(Bytes payload, HelloRequest* out) {
   HelloRequest hello;
   if (!load_exact(payload, &hello)) return -EBADMSG;
   if (hello.mode < HelloMode::kCreate || hello.mode > HelloMode::kObserve) return -EBADMSG;
-  if (hello.token_bytes > kMaxToken) return -EBADMSG;
-  if (!all_zero(hello.token + hello.token_bytes, kMaxToken - hello.token_bytes)) return -EBADMSG;
+  if (hello.zero != 0) return -EBADMSG;
   bool replaces = hello.channel != 0 || hello.generation != 0;
   if (replaces && (hello.mode != HelloMode::kAttach || hello.channel == 0 || hello.generation == 0)) return -EBADMSG;
   if (hello.mode == HelloMode::kCreate) {
@@ -107,6 +106,8 @@ int decode_hello(Bytes payload, HelloRequest* out) {
   *out = hello;
   return 0;
 }
+
+int decode_proof(Bytes payload, Proof* out) { return load_exact(payload, out) ? 0 : -EBADMSG; }
 
 int decode_hello_reply(Bytes payload, HelloReply* out) {
   HelloReply reply;

@@ -59,6 +59,7 @@ struct ListRequest {
 int decode_list(Op op, Bytes payload, uint64_t region_bytes, ListRequest* out);
 
 int decode_hello(Bytes payload, HelloRequest* out);
+int decode_proof(Bytes payload, Proof* out);
 int decode_hello_reply(Bytes payload, HelloReply* out);
 int decode_reserve(Bytes payload, ReserveRequest* out);
 int decode_report(Bytes payload, ServerReport* out);

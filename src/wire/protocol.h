@@ -18,11 +18,11 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 2;
+inline constexpr uint8_t kVersion = 3;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
-  kHello = 1,      // HelloRequest -> HelloReply; the first frame of every connection, and only the first
+  kHello = 1,      // HelloRequest -> Challenge; the first frame of every connection, and only the first
   kRead = 2,       // list -> the bytes of its extents, in order
   kWrite = 3,      // list, then the bytes -> empty
   kDiscard = 4,    // list -> empty; the extents read as zero from now on
@@ -34,8 +34,9 @@ enum class Op : uint8_t {
   kRegister = 10,  // to a controller: ServerReport -> empty; sent by servers about once a second
   kServers = 11,   // to a controller: empty -> ServersReply
   kConnect = 12,   // empty, no reply: the socket passed with it is a new connection (Unix sockets only)
+  kProve = 13,     // Proof -> HelloReply; the second frame of every connection, and only the second
 };
-inline constexpr Op kLastOp = Op::kConnect;
+inline constexpr Op kLastOp = Op::kProve;
 inline constexpr size_t kOps = static_cast<size_t>(kLastOp) + 1;
 
 struct FrameHeader {
@@ -73,48 +74,61 @@ inline constexpr uint64_t kSlabBytes = 16 * 1024 * 1024;        // unit of reser
 inline constexpr size_t kListBytes = sizeof(ListHeader) + kMaxExtents * sizeof(Extent);
 inline constexpr size_t kMaxPayload = kListBytes + kMaxDataBytes;
 
+// Both sides prove that they know a key, which is never sent: a token, or the secret of the region (auth.h).
 enum class HelloMode : uint32_t {
-  kCreate = 1,    // token, region_bytes: a new empty region
-  kAttach = 2,    // region, secret, channel, generation: one more connection to a region
-  kSnapshot = 3,  // region, secret: a new copy-on-write child of that region; this is its first connection
-  kObserve = 4,   // token: no region, for kStats and kPing
+  kCreate = 1,  // by a token; region_bytes: a new empty region
+  kAttach = 2,  // by the region's secret; region, channel, generation: one more connection to a region
+  kSnapshot =
+      3,  // by the region's secret; region: a new copy-on-write child of that region; this is its first connection
+  kObserve = 4,  // by a token: no region, for kStats, kPing, kRegister and kServers
 };
 
 inline constexpr size_t kSecretBytes = 16;
 inline constexpr size_t kMaxToken = 128;
+inline constexpr size_t kNonceBytes = 32;  // random, of one connection
+inline constexpr size_t kProofBytes = 32;  // HMAC-SHA-256
 
-//    0      4             8               16        24           40        48           56                  184
-//    +------+-------------+---------------+---------+------------+---------+------------+-------------------+
-//    | mode | token_bytes | region_bytes  | region  | secret[16] | channel | generation | token[128]        |
-//    +------+-------------+---------------+---------+------------+---------+------------+-------------------+
+//    0      4      8               16        24        32           40               72
+//    +------+------+---------------+---------+---------+------------+----------------+
+//    | mode | zero | region_bytes  | region  | channel | generation | nonce[32]      |
+//    +------+------+---------------+---------+---------+------------+----------------+
 // channel: a number chosen by the client for a sequence of connections, each of which replaces the previous one;
-// generation numbers them, from 1. After the reply to this request, the server executes no requests of older
-// generations of the channel. Both 0: a connection that is never replaced.
+// generation numbers them, from 1. After the HelloReply, the server executes no requests of older generations of the
+// channel. Both 0: a connection that is never replaced.
 struct HelloRequest {
   HelloMode mode;
-  uint32_t token_bytes;
+  uint32_t zero;
   uint64_t region_bytes;
   uint64_t region;
-  uint8_t secret[kSecretBytes];
   uint64_t channel;
   uint64_t generation;
-  uint8_t token[kMaxToken];
+  uint8_t nonce[kNonceBytes];
 };
-static_assert(sizeof(HelloRequest) == 184);
+static_assert(sizeof(HelloRequest) == 72);
 
-// has_memory: the descriptor of the region's memory file is passed with the reply (Unix sockets, kCreate only).
-//    0         8            24              32           36      40
-//    +---------+------------+---------------+------------+-------+
-//    | region  | secret[16] | region_bytes  | has_memory | zero  |
-//    +---------+------------+---------------+------------+-------+
+struct Challenge {
+  uint8_t nonce[kNonceBytes];
+};
+struct Proof {
+  uint8_t proof[kProofBytes];
+};
+static_assert(sizeof(Challenge) == 32 && sizeof(Proof) == 32);
+
+// secret: of the region, encrypted with the key of the connection. has_memory: the descriptor of the region's memory
+// file is passed with the reply (Unix sockets, kCreate only). proof: of the server.
+//    0         8            24              32           36     40               72
+//    +---------+------------+---------------+------------+------+----------------+
+//    | region  | secret[16] | region_bytes  | has_memory | zero | proof[32]      |
+//    +---------+------------+---------------+------------+------+----------------+
 struct HelloReply {
   uint64_t region;
   uint8_t secret[kSecretBytes];
   uint64_t region_bytes;
   uint32_t has_memory;
   uint32_t zero;
+  uint8_t proof[kProofBytes];
 };
-static_assert(sizeof(HelloReply) == 40);
+static_assert(sizeof(HelloReply) == 72);
 
 struct ReserveRequest {
   uint64_t bytes;     // a multiple of kSlabBytes, not 0

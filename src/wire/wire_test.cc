@@ -87,15 +87,13 @@ TEST(Codec, ChecksHeaders) {
 }
 
 TEST(Codec, ChecksHello) {
-  HelloRequest hello = {HelloMode::kCreate, 3, 4096, 0, {}, 0, 0, {'a', 'b', 'c'}};
+  HelloRequest hello = {HelloMode::kCreate, 0, 4096, 0, 0, 0, {}};
   HelloRequest out;
   auto decode = [&] { return decode_hello(bytes_of(hello), &out); };
   EXPECT_EQ(decode(), 0);
-  hello.token[3] = 'd';
+  hello.zero = 1;
   EXPECT_EQ(decode(), -EBADMSG);
-  hello.token_bytes = kMaxToken + 1;
-  EXPECT_EQ(decode(), -EBADMSG);
-  hello.token_bytes = 4;
+  hello.zero = 0;
   hello.region_bytes = 4097;
   EXPECT_EQ(decode(), -EINVAL);
   hello.region_bytes = 4096;

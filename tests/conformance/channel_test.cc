@@ -131,7 +131,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
     dialer_.fds = &fds_;
     dialer_.hello.mode = wire::HelloMode::kAttach;
     dialer_.hello.region = ticket_.of[0].region;
-    memcpy(dialer_.hello.secret, ticket_.of[0].secret, sizeof ticket_.of[0].secret);
+    dialer_.key = wire::key_of_secret(ticket_.of[0].secret);
     if (GetParam() == Kind::kUnixSnapshot) {
       transport::set_unix_path(&dialer_.endpoint, server_.config().unix_path.data(), server_.config().unix_path.size());
     } else {

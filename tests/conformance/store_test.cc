@@ -134,6 +134,45 @@ TEST(Store, QuotaPerClient) {
   EXPECT_TRUE(strstr(refused.text(), "quota")) << refused.text();
 }
 
+constexpr char kBuilder[] = "the secret of a builder", kWatcher[] = "the secret of a watcher";
+
+std::vector<server::TokenEntry> two_tokens(unsigned builder) {
+  return {{"builder", kBuilder, builder, 3 * kSlab}, {"watcher", kWatcher, server::kMaySeeCounts, 0}};
+}
+
+TEST(Store, EachTokenHasItsOperationsAndQuota) {
+  auto config = default_config();
+  config.tokens = two_tokens(server::kMayCreate);
+  TestServer server(config);
+  EXPECT_EQ(RemoteStore::connect({server.tcp().c_str(), config.token.c_str(), kRegion}).status().code(), EACCES);
+  Status watching = RemoteStore::connect({server.tcp().c_str(), kWatcher, kRegion}).status();
+  EXPECT_EQ(watching.code(), EPERM);
+  EXPECT_TRUE(strstr(watching.text(), "watcher")) << watching.text();
+  auto store = connect(server.tcp(), kBuilder), second = connect(server.tcp(), kBuilder, 0);
+  Status beyond = second->grow(2 * kSlab);  // of both together
+  EXPECT_EQ(beyond.code(), ENOMEM);
+  EXPECT_TRUE(strstr(beyond.text(), "token builder")) << beyond.text();
+  EXPECT_TRUE(second->grow(kSlab).ok());
+  EXPECT_EQ(store->prepare_fork().status().code(), EPERM);
+}
+
+TEST(Store, NewTokensApplyAtOnce) {
+  auto config = default_config();
+  config.tokens = two_tokens(server::kMayCreate | server::kMayFork);
+  TestServer server(config);
+  auto store = connect(server.tcp(), kBuilder);
+  auto channel = open(store.get());
+  store->forked_in_parent(*store->prepare_fork());
+  server->set_tokens({{"watcher", "another secret of a watcher", server::kClientOperations, 0}});
+  EXPECT_EQ(RemoteStore::connect({server.tcp().c_str(), kBuilder, kRegion}).status().code(), EACCES);
+  EXPECT_EQ(RemoteStore::connect({server.tcp().c_str(), kWatcher, kRegion}).status().code(), EACCES);
+  connect(server.tcp(), "another secret of a watcher");
+  EXPECT_EQ(store->prepare_fork().status().code(), EPERM);
+  auto more = open(store.get());  // programs that run keep their memory
+  EXPECT_EQ(write(more.get(), 0, Bytes(10, 1)), 0);
+  EXPECT_EQ(read(channel.get(), 0, 10), Bytes(10, 1));
+}
+
 TEST(Store, WritesBeyondTheReservationAreRejected) {
   TestServer server;
   auto store = connect(server.tcp(), server.config().token, 0);

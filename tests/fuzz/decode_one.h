@@ -44,11 +44,13 @@ inline int decode_one(wire::Bytes input) {
   }
   wire::HelloRequest hello;
   wire::HelloReply reply;
+  wire::Proof proof;
   wire::ReserveRequest reserve;
   wire::ServerReport report;
   wire::ErrorReply error;
   accepted += wire::decode_hello(input, &hello) == 0;
   accepted += wire::decode_hello_reply(input, &reply) == 0;
+  accepted += wire::decode_proof(input, &proof) == 0;
   accepted += wire::decode_reserve(input, &reserve) == 0;
   if (wire::decode_report(input, &report) == 0) {
     accepted++;

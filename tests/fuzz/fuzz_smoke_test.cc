@@ -14,8 +14,9 @@ TEST(FuzzSmoke, MutatedFrames) {
   wire::ServersReply servers = {};
   servers.count = 1;
   servers.servers[0] = {report, wire::ServerState::kUp, 10};
-  const Frame seeds[] = {hello_frame("token", 1 << 20),
-                         frame_of(wire::Op::kHello, 1, wire::HelloReply{}, wire::kFlagReply),
+  const Frame seeds[] = {hello_frame(1 << 20),
+                         frame_of(wire::Op::kProve, 1, wire::Proof{}),
+                         frame_of(wire::Op::kProve, 1, wire::HelloReply{}, wire::kFlagReply),
                          list_frame(wire::Op::kRead, 2, {{0, 4096}, {1 << 20, 17}}),
                          list_frame(wire::Op::kWrite, 3, {{100, 33}, {0, 5}}, 38),
                          list_frame(wire::Op::kDiscard, 4, {{0, 1 << 29}}),

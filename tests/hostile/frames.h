@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "wire/auth.h"
 #include "wire/codec.h"
 #include "wire/crc32c.h"
 
@@ -42,12 +43,16 @@ inline Frame list_frame(wire::Op op, uint64_t request, std::vector<wire::Extent>
   return frame(op, request, payload);
 }
 
-inline Frame hello_frame(const std::string& token, uint64_t region_bytes) {
+inline wire::HelloRequest hello_of(wire::HelloMode mode) {
   wire::HelloRequest hello = {};
-  hello.mode = wire::HelloMode::kCreate;
-  hello.token_bytes = static_cast<uint32_t>(token.size());
+  hello.mode = mode;
+  return hello;
+}
+
+// A greeting that makes a region.
+inline Frame hello_frame(uint64_t region_bytes) {
+  wire::HelloRequest hello = hello_of(wire::HelloMode::kCreate);
   hello.region_bytes = region_bytes;
-  memcpy(hello.token, token.data(), token.size());
   return frame_of(wire::Op::kHello, 1, hello);
 }
 

@@ -26,7 +26,7 @@ class RawClient {
     strcpy(address.sun_path, unix_path.c_str());
     connect_to(reinterpret_cast<sockaddr*>(&address), sizeof address);
   }
-  RawClient(RawClient&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  RawClient(RawClient&& other) noexcept : fd_(std::exchange(other.fd_, -1)), greeting_(other.greeting_) {}
   ~RawClient() {
     if (fd_ >= 0) close(fd_);
   }
@@ -47,11 +47,19 @@ class RawClient {
     if (header.op == static_cast<uint8_t>(wire::Op::kError)) memcpy(error, payload.data(), sizeof *error);
     return static_cast<wire::Op>(header.op);
   }
-  bool greeting(wire::HelloReply* reply) {
+  template <typename T>
+  bool receive(T* payload) {
     wire::FrameHeader header;
-    return recv(fd_, &header, sizeof header, MSG_WAITALL) == sizeof header &&
-           recv(fd_, reply, sizeof *reply, MSG_WAITALL) == sizeof *reply;
+    return recv(fd_, &header, sizeof header, MSG_WAITALL) == sizeof header && header.payload_bytes == sizeof *payload &&
+           recv(fd_, payload, sizeof *payload, MSG_WAITALL) == sizeof *payload;
   }
+  // Sends the greeting and, when it is challenged, the proof.
+  void greet(const wire::HelloRequest& hello, const wire::Key& key) {
+    greeting_.hello = hello;
+    send(frame_of(wire::Op::kHello, 1, hello));
+    if (receive(&greeting_.challenge)) send(frame_of(wire::Op::kProve, 1, wire::client_proof(key, greeting_)));
+  }
+  const wire::Greeting& greeting() const { return greeting_; }
   int error_reply() {
     int error;
     wire::Op op = reply(&error);
@@ -73,7 +81,10 @@ class RawClient {
   }
 
   int fd_;
+  wire::Greeting greeting_ = {};
 };
+
+constexpr char kServerSecret[] = "of the servers of this pool";
 
 class HostileClient : public ::testing::Test {
  protected:
@@ -86,11 +97,17 @@ class HostileClient : public ::testing::Test {
 
   const std::string& token() const { return server_.config().token; }
   RawClient raw() { return RawClient(server_.port()); }
+  wire::Key key() const { return wire::key_of_token(token()); }
+  static wire::HelloRequest new_region() {
+    wire::HelloRequest hello = hello_of(wire::HelloMode::kCreate);
+    hello.region_bytes = kRegion;
+    return hello;
+  }
   RawClient greeted() {
     RawClient client(server_.port());
-    client.send(hello_frame(token(), kRegion));
+    client.greet(new_region(), key());
     int error;
-    EXPECT_EQ(client.reply(&error), wire::Op::kHello);
+    EXPECT_EQ(client.reply(&error), wire::Op::kProve);
     EXPECT_EQ(error, 0);
     return client;
   }
@@ -115,7 +132,7 @@ TEST_F(HostileClient, GarbageEndsTheConnection) {
 }
 
 TEST_F(HostileClient, OtherVersionsAreRejected) {
-  Frame f = hello_frame(token(), kRegion);
+  Frame f = hello_frame(kRegion);
   f[4] = std::byte{wire::kVersion + 1};
   seal(&f);
   RawClient client = raw();
@@ -132,10 +149,56 @@ TEST_F(HostileClient, TheGreetingIsFirstAndOnlyOnce) {
     EXPECT_EQ(client.error_reply(), EBADMSG);
     EXPECT_TRUE(client.ended());
   }
-  RawClient client = greeted();
-  client.send(hello_frame(token(), kRegion));
+  RawClient client = greeted(), prover = greeted();
+  client.send(hello_frame(kRegion));
   EXPECT_EQ(client.error_reply(), EBADMSG);
   EXPECT_TRUE(client.ended());
+  prover.send(frame_of(wire::Op::kProve, 1, wire::Proof{}));
+  EXPECT_EQ(prover.error_reply(), EBADMSG);
+  EXPECT_TRUE(prover.ended());
+}
+
+TEST_F(HostileClient, NothingButAProofFollowsTheGreeting) {
+  for (auto& f : {hello_frame(kRegion), frame(wire::Op::kStats, 1, {}), frame(wire::Op::kPing, 1, {}),
+                  frame(wire::Op::kProve, 1, {}), frame_of(wire::Op::kRegister, 1, wire::ServerReport{})}) {
+    RawClient client = raw();
+    client.send(hello_frame(kRegion));
+    wire::Challenge challenge;
+    ASSERT_TRUE(client.receive(&challenge));
+    client.send(f);
+    EXPECT_EQ(client.error_reply(), EBADMSG);
+    EXPECT_TRUE(client.ended());
+  }
+}
+
+TEST_F(HostileClient, AProofOfAnotherConnectionIsRefused) {
+  RawClient first = greeted(), second = raw();
+  second.send(frame_of(wire::Op::kHello, 1, first.greeting().hello));
+  wire::Challenge challenge;
+  ASSERT_TRUE(second.receive(&challenge));
+  second.send(frame_of(wire::Op::kProve, 1, wire::client_proof(key(), first.greeting())));
+  EXPECT_EQ(second.error_reply(), EACCES);
+  EXPECT_TRUE(second.ended());
+  EXPECT_EQ(server_->stats().refused_tokens, 1u);
+}
+
+// What a listener on the network sees of a client that makes a region and attaches to it.
+TEST_F(HostileClient, NoSecretIsSent) {
+  RawClient client = raw();
+  client.greet(new_region(), key());
+  wire::HelloReply reply, clear;
+  ASSERT_TRUE(client.receive(&reply));
+  clear = reply;
+  wire::mask_secret(key(), client.greeting(), &clear);
+  EXPECT_NE(memcmp(reply.secret, clear.secret, sizeof clear.secret), 0);
+  wire::HelloRequest attach = hello_of(wire::HelloMode::kAttach);
+  attach.region = reply.region;
+  RawClient guest = raw(), thief = raw();
+  guest.greet(attach, wire::key_of_secret(clear.secret));
+  int error;
+  EXPECT_EQ(guest.reply(&error), wire::Op::kProve);
+  thief.greet(attach, wire::key_of_secret(reply.secret));
+  EXPECT_EQ(thief.error_reply(), ENOENT);
 }
 
 TEST_F(HostileClient, ImpossibleRequestsGetErrorRepliesAndTheConnectionContinues) {
@@ -160,39 +223,37 @@ TEST_F(HostileClient, ImpossibleRequestsGetErrorRepliesAndTheConnectionContinues
 
 TEST_F(HostileClient, RegionsOfOtherClientsAreNotAccessible) {
   RawClient client = raw();
-  wire::HelloRequest hello = {};
-  hello.mode = wire::HelloMode::kAttach;
+  wire::HelloRequest hello = hello_of(wire::HelloMode::kAttach);
   hello.region = 1;  // of the well-behaved client
-  client.send(frame_of(wire::Op::kHello, 1, hello));
+  client.greet(hello, key());
   EXPECT_EQ(client.error_reply(), ENOENT);
   hello.mode = wire::HelloMode::kSnapshot;
   RawClient other = raw();
-  other.send(frame_of(wire::Op::kHello, 1, hello));
+  other.greet(hello, key());
   EXPECT_EQ(other.error_reply(), ENOENT);
 }
 
 // Requests of an old connection of a channel are not executed after the greeting of a newer one.
 TEST_F(HostileClient, AReplacedConnectionIsExcluded) {
   RawClient owner = raw();
-  owner.send(hello_frame(token(), kRegion));
+  owner.greet(new_region(), key());
   wire::HelloReply region;
-  ASSERT_TRUE(owner.greeting(&region));
-  wire::HelloRequest hello = {};
-  hello.mode = wire::HelloMode::kAttach;
+  ASSERT_TRUE(owner.receive(&region));
+  wire::mask_secret(key(), owner.greeting(), &region);
+  wire::HelloRequest hello = hello_of(wire::HelloMode::kAttach);
   hello.region = region.region;
-  memcpy(hello.secret, region.secret, sizeof hello.secret);
   hello.channel = 5;
   int error;
   auto attach = [&](RawClient& client, uint64_t generation) {
     hello.generation = generation;
-    client.send(frame_of(wire::Op::kHello, 1, hello));
+    client.greet(hello, wire::key_of_secret(region.secret));
     return client.reply(&error);
   };
   RawClient old = raw(), newer = raw(), late = raw();
-  EXPECT_EQ(attach(old, 1), wire::Op::kHello);
+  EXPECT_EQ(attach(old, 1), wire::Op::kProve);
   old.send(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{kSlab, 1}));
   EXPECT_EQ(old.reply(&error), wire::Op::kGrow);
-  EXPECT_EQ(attach(newer, 3), wire::Op::kHello);
+  EXPECT_EQ(attach(newer, 3), wire::Op::kProve);
   newer.send(list_frame(wire::Op::kDiscard, 2, {{0, 4096}}));
   EXPECT_EQ(newer.reply(&error), wire::Op::kDiscard);
   old.send(list_frame(wire::Op::kWrite, 3, {{0, 64}}, 64));
@@ -216,8 +277,8 @@ TEST_F(HostileClient, PassedDescriptorsAreCheckedAndClosed) {
     early.send_passing(connect, ends[1]);
     EXPECT_EQ(early.error_reply(), EBADMSG);
     int error;
-    client.send(hello_frame(token(), kRegion));
-    EXPECT_EQ(client.reply(&error), wire::Op::kHello);
+    client.greet(new_region(), key());
+    EXPECT_EQ(client.reply(&error), wire::Op::kProve);
     for (int i = 0; i < 100; i++) client.send_passing(frame(wire::Op::kPing, 2, {}), ends[1]);
     for (int i = 0; i < 100; i++) EXPECT_EQ(client.reply(&error), wire::Op::kPing);
     client.send_passing(connect, ends[1]);  // not a socket
@@ -244,32 +305,57 @@ TEST_F(HostileClient, ControllersSurviveMutatedReports) {
   auto config = default_config();
   config.controller = true;
   config.memory = 0;
+  config.tokens = {{"rack", kServerSecret, server::kMayReport}, {"client", token()}};
   TestServer controller(config);
   std::mt19937_64 random(9);
-  wire::HelloRequest hello = {};
-  hello.mode = wire::HelloMode::kObserve;
-  hello.token_bytes = static_cast<uint32_t>(token().size());
-  memcpy(hello.token, token().data(), token().size());
+  const wire::HelloRequest hello = hello_of(wire::HelloMode::kObserve);
+  const wire::Key of_server = wire::key_of_token(kServerSecret);
   wire::ServerReport report = {};
   strcpy(report.address, "tcp://a:1");
   int error;
   for (int i = 0; i < 200; i++) {
     RawClient client(controller.port());
-    client.send(frame_of(wire::Op::kHello, 1, hello));
-    EXPECT_EQ(client.reply(&error), wire::Op::kHello);
+    client.greet(hello, of_server);
+    EXPECT_EQ(client.reply(&error), wire::Op::kProve);
     Frame f = frame_of(wire::Op::kRegister, 2, report);
     mutate(&f, &random);
     client.send(f);
     client.end();
     EXPECT_TRUE(client.ended());
   }
-  RawClient client(controller.port());
-  client.send(frame_of(wire::Op::kHello, 1, hello));
-  EXPECT_EQ(client.reply(&error), wire::Op::kHello);
+  RawClient server(controller.port()), client(controller.port());
+  server.greet(hello, of_server);
+  EXPECT_EQ(server.reply(&error), wire::Op::kProve);
+  server.send(frame(wire::Op::kRegister, 2, {}));
+  EXPECT_EQ(server.error_reply(), EINVAL);
+  client.greet(hello, key());
+  EXPECT_EQ(client.reply(&error), wire::Op::kProve);
   client.send(frame(wire::Op::kServers, 2, {}));
   EXPECT_EQ(client.reply(&error), wire::Op::kServers);
-  client.send(frame(wire::Op::kRegister, 3, {}));
-  EXPECT_EQ(client.error_reply(), EINVAL);
+}
+
+// A client of a pool cannot add a server to it, nor mark one as leaving.
+TEST_F(HostileClient, OnlyAServersTokenReports) {
+  auto config = default_config();
+  config.controller = true;
+  config.tokens = {{"rack", kServerSecret, server::kMayReport}, {"client", token()}};
+  TestServer controller(config);
+  wire::ServerReport report = {};
+  strcpy(report.address, "tcp://rogue:1");
+  int error;
+  RawClient client(controller.port()), server(controller.port()), maker(controller.port());
+  client.greet(hello_of(wire::HelloMode::kObserve), key());
+  EXPECT_EQ(client.reply(&error), wire::Op::kProve);
+  client.send(frame_of(wire::Op::kRegister, 2, report));
+  EXPECT_EQ(client.error_reply(), EPERM);
+  server.greet(hello_of(wire::HelloMode::kObserve), wire::key_of_token(kServerSecret));
+  EXPECT_EQ(server.reply(&error), wire::Op::kProve);
+  server.send(frame_of(wire::Op::kRegister, 2, report));
+  EXPECT_EQ(server.reply(&error), wire::Op::kRegister);
+  server.send(frame(wire::Op::kServers, 3, {}));
+  EXPECT_EQ(server.error_reply(), EPERM);
+  maker.greet(new_region(), wire::key_of_token(kServerSecret));
+  EXPECT_EQ(maker.error_reply(), EPERM);
 }
 
 TEST_F(HostileClient, SilentConnectionsAreClosed) {
@@ -289,7 +375,7 @@ uint64_t private_bytes() {
 // Before its greeting a connection has no more memory than the greeting needs, whatever length it announces.
 TEST_F(HostileClient, ConnectionsWithoutAGreetingTakeLittleMemory) {
   Frame large = frame(wire::Op::kHello, 3, Frame(wire::kMaxPayload));
-  Frame cut(large.begin(), large.begin() + 100000), part = hello_frame(token(), kRegion);
+  Frame cut(large.begin(), large.begin() + 100000), part = hello_frame(kRegion);
   part.resize(part.size() - 1);
   uint64_t before = private_bytes();
   std::vector<std::unique_ptr<RawClient>> clients;
@@ -301,10 +387,14 @@ TEST_F(HostileClient, ConnectionsWithoutAGreetingTakeLittleMemory) {
   EXPECT_LT(private_bytes() - before, uint64_t{8} * kMiB);
 }
 
-// They do not keep others out: the oldest is closed for each new one.
+// They do not keep others out: the oldest is closed for each new one. The same holds for connections that were
+// challenged.
 TEST_F(HostileClient, ManyConnectionsWithoutAGreeting) {
   std::vector<std::unique_ptr<RawClient>> clients;
-  for (int i = 0; i < 700; i++) clients.push_back(std::make_unique<RawClient>(server_.port()));
+  for (int i = 0; i < 700; i++) {
+    clients.push_back(std::make_unique<RawClient>(server_.port()));
+    if (i % 2 == 0) clients.back()->send(hello_frame(kRegion));
+  }
   RawClient honest = greeted();
   EXPECT_TRUE(clients[0]->ended());
   EXPECT_GT(server_->stats().clients, 500u);  // not all of them were closed
@@ -320,7 +410,7 @@ TEST_F(HostileClient, MemoryIsReturnedAfterAFlood) {
       clients.push_back(std::make_unique<RawClient>(greeted()));
       clients.back()->send(part);
     }
-    EXPECT_TRUE(server_.eventually([&](auto) { return private_bytes() - before > uint64_t{40} * kMiB; }));
+    EXPECT_TRUE(server_.eventually([&](auto) { return private_bytes() - before > uint64_t{32} * kMiB; }));
   }
   EXPECT_TRUE(server_.eventually([&](auto) { return private_bytes() < before + uint64_t{4} * kMiB; }));
 }
@@ -330,7 +420,7 @@ TEST_F(HostileClient, ServersSurviveMutatedFrames) {
   for (int i = 0; i < 300; i++) {
     RawClient client = i % 4 == 0 ? raw() : greeted();
     for (int n = 0; n < 4; n++) {
-      Frame choices[] = {hello_frame(token(), kRegion),
+      Frame choices[] = {hello_frame(kRegion),
                          list_frame(wire::Op::kRead, 5, {{0, 4096}, {8192, 100}}),
                          list_frame(wire::Op::kWrite, 6, {{4096, 64}}, 64),
                          list_frame(wire::Op::kDiscard, 7, {{0, 1 << 20}}),

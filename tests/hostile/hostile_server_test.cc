@@ -49,21 +49,34 @@ class FakeServer {
   std::vector<std::thread> connections_;
 };
 
-bool receive(int fd, wire::FrameHeader* header) {
+bool receive(int fd, wire::FrameHeader* header, Frame* payload) {
   if (recv(fd, header, sizeof *header, MSG_WAITALL) != sizeof *header) return false;
-  Frame payload(header->payload_bytes);
-  return payload.empty() ||
-         recv(fd, payload.data(), payload.size(), MSG_WAITALL) == static_cast<ssize_t>(payload.size());
+  payload->resize(header->payload_bytes);
+  return payload->empty() ||
+         recv(fd, payload->data(), payload->size(), MSG_WAITALL) == static_cast<ssize_t>(payload->size());
+}
+bool receive(int fd, wire::FrameHeader* header) {
+  Frame payload;
+  return receive(fd, header, &payload);
 }
 void send_frame(int fd, const Frame& f) { (void)!::send(fd, f.data(), f.size(), MSG_NOSIGNAL); }
 
 bool greet(int fd) {
   wire::FrameHeader header;
+  Frame payload;
+  wire::Greeting greeting = {};
+  if (!receive(fd, &header, &payload) || wire::decode_hello(payload, &greeting.hello) < 0) return false;
+  send_frame(fd, frame_of(wire::Op::kHello, header.request, greeting.challenge, wire::kFlagReply));
   if (!receive(fd, &header)) return false;
   wire::HelloReply reply = {};
   reply.region = 1;
   reply.region_bytes = kRegion;
-  send_frame(fd, frame_of(wire::Op::kHello, header.request, reply, wire::kFlagReply));
+  bool by_token = greeting.hello.mode == wire::HelloMode::kCreate;
+  wire::Key key = by_token ? wire::Key{} : wire::key_of_secret(reply.secret);
+  wire::mask_secret(key, greeting, &reply);
+  wire::Proof proof = wire::server_proof(key, greeting, reply);
+  memcpy(reply.proof, proof.proof, sizeof reply.proof);
+  send_frame(fd, frame_of(wire::Op::kProve, header.request, reply, wire::kFlagReply));
   return true;
 }
 
@@ -71,7 +84,7 @@ TEST(HostileServer, GarbageInsteadOfAGreeting) {
   std::atomic<uint64_t> seed{0};
   FakeServer server([&](int fd) {
     std::mt19937_64 random(++seed);
-    Frame f = frame_of(wire::Op::kHello, 1, wire::HelloReply{}, wire::kFlagReply);
+    Frame f = frame_of(wire::Op::kHello, 1, wire::Challenge{}, wire::kFlagReply);
     if (random() % 2) mutate(&f, &random);
     else
       for (auto& b : f) b = static_cast<std::byte>(random());
@@ -87,7 +100,7 @@ TEST(HostileServer, GarbageInsteadOfAGreeting) {
 
 TEST(HostileServer, OtherVersionsAreReported) {
   FakeServer server([](int fd) {
-    Frame f = frame_of(wire::Op::kHello, 1, wire::HelloReply{}, wire::kFlagReply);
+    Frame f = frame_of(wire::Op::kHello, 1, wire::Challenge{}, wire::kFlagReply);
     f[4] = std::byte{wire::kVersion + 1};
     seal(&f);
     send_frame(fd, f);

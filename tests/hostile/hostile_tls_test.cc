@@ -71,7 +71,7 @@ class HostileTls : public ::testing::Test {
     Fd fd = connect();
     auto stream = stream_over(fd);
     ASSERT_EQ(stream->handshake(), 0) << stream->failure();
-    Frame hello = hello_frame(server_.config().token, kRegion);
+    Frame hello = hello_frame(kRegion);
     ASSERT_EQ(stream->send(hello.data(), hello.size()), static_cast<ssize_t>(hello.size()));
     wire::FrameHeader header;
     ASSERT_EQ(stream->receive(&header, sizeof header), static_cast<ssize_t>(sizeof header)) << stream->failure();

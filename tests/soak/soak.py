@@ -97,7 +97,7 @@ class Server:
         self.start()
 
     def start(self):
-        command = [*self.host.enter(), FARSIDE, "serve", "--listen", self.place, "--token-file", str(self.soak.token),
+        command = [*self.host.enter(), FARSIDE, "serve", "--listen", self.place, "--tokens", str(self.soak.tokens),
                    "--grace", str(GRACE), "--metrics", self.metrics, *self.options]
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment())
@@ -132,8 +132,11 @@ class Soak:
         self.ends = time.monotonic() + seconds
         self.failures, self.counts = Failures(), {}
         self.token = folder / "token"
-        self.token.write_text("soak secret\n")
+        self.tokens = folder / "tokens"
+        self.token.write_text("known-to-clients-of-the-soak\n")
+        self.tokens.write_text(f"client all {self.token.read_text()}server all-servers known-to-servers-of-the-soak\n")
         self.token.chmod(0o600)
+        self.tokens.chmod(0o600)
         self.certificate, self.key = str(folder / "server.pem"), str(folder / "server.key")
         subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
                         "/CN=soak", "-addext", "subjectAltName=IP:10.213.2.2", "-keyout", self.key, "-out", self.certificate],

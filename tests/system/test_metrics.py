@@ -6,7 +6,7 @@ import time
 import urllib.request
 
 from support import FARSIDE, PROGRAMS, ROOT, SMALL, environment, main, require, run, tail
-from test_servers import START_SECONDS, Servers, free_port, read_until
+from test_servers import SERVER_SECRET, START_SECONDS, TOKEN, Servers, free_port, read_until
 
 STEADY = PROGRAMS / "steady"
 DEPLOY = ROOT / "deploy"
@@ -44,7 +44,8 @@ class MetricsTest(Servers):
     def server_metrics(self):
         """What a server, a controller and a program print, after a program has used the server."""
         pool, controller, member = (free_port() for _ in range(3))
-        self.start([FARSIDE, "serve", "--controller", "--listen", f"127.0.0.1:{pool}", "--token-file", self.token_file,
+        self.secrets = self.tokens(f"client all {TOKEN}", f"server rack {SERVER_SECRET}")
+        self.start([FARSIDE, "serve", "--controller", "--listen", f"127.0.0.1:{pool}", *self.secrets,
                     "--metrics", f"127.0.0.1:{controller}"])
         server, address = self.serve("--metrics", f"127.0.0.1:{member}", "--pool", f"127.0.0.1:{pool}")
         file = self.folder / "run.prom"
@@ -122,7 +123,7 @@ class MetricsTest(Servers):
         self.assertGreater(largest["received_bytes"], largest["stored_bytes"])
         self.assertGreater(largest["duration_ms"], 0)
         refused = [line for line in lines if "token" in line["message"]]
-        self.assertEqual([(line["level"], line["request"]) for line in refused], [("warning", "hello")])
+        self.assertEqual([(line["level"], line["request"]) for line in refused], [("warning", "prove")])
         self.assertTrue(refused[0]["peer"].startswith("127.0.0.1:"))
 
     def test_metrics_of_a_run_over_http(self):

@@ -6,13 +6,17 @@ import subprocess
 import time
 
 from support import FARSIDE, PROGRAMS, SMALL, expand, main, require, run, tail, variations
-from test_servers import ENDS_WITHIN, START_SECONDS, STEADY, Servers, free_port, read_until
+from test_servers import ENDS_WITHIN, SERVER_SECRET, START_SECONDS, STEADY, TOKEN, Servers, free_port, read_until
 
 LIST_SECONDS = 20  # time in which the controller's list must show a change
 
 
 @expand
 class PoolTest(Servers):
+    def setUp(self):
+        super().setUp()
+        self.secrets = self.tokens(f"client all {TOKEN}", f"server rack {SERVER_SECRET}")
+
     def place(self, server_address):
         return server_address.partition("//")[2]
 
@@ -24,7 +28,7 @@ class PoolTest(Servers):
 
     def controller(self):
         place = f"127.0.0.1:{free_port()}"
-        process = self.start([FARSIDE, "serve", "--controller", "--listen", place, "--token-file", self.token_file])
+        process = self.start([FARSIDE, "serve", "--controller", "--listen", place, *self.secrets])
         read_until(process.stderr, b"list", START_SECONDS)
         return place
 
@@ -137,6 +141,17 @@ class PoolTest(Servers):
         output, errors = program.communicate(timeout=120)
         self.assertEqual((program.returncode, output), (0, b"out of memory, contents intact\n"), tail(errors))
         self.assertIn(second, self.status(controller))
+
+    def test_a_server_needs_a_secret_that_clients_do_not_know(self):
+        controller = self.controller()
+        self.secrets = self.tokens(f"client all {SERVER_SECRET}", f"server rogue {TOKEN}", name="rogue")
+        rogue, _ = self.serve("--pool", controller)
+        read_until(rogue.stderr, b"rejected a report", START_SECONDS)
+        self.assertEqual(self.status(controller), {})
+        self.secrets = self.tokens(f"client all {TOKEN}", "server rogue neither-of-them-here", name="rogue")
+        rogue, _ = self.serve("--pool", controller)
+        read_until(rogue.stderr, b"rejected the secret of this server", START_SECONDS)
+        self.assertEqual(self.status(controller), {})
 
     def test_status_text(self):
         controller = self.controller()

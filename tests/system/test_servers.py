@@ -16,7 +16,8 @@ STEADY = PROGRAMS / "steady"
 START_SECONDS = 20
 REPORTED_WITHIN = 5  # time in which an unreachable server must be reported
 ENDS_WITHIN = 30  # time in which a program whose server was killed must end
-TOKEN = "open sesame"
+TOKEN = "open-sesame-and-wide"
+SERVER_SECRET = "known-to-servers-only"
 
 # Changes all of its memory after a fork, and exits with the status of its child, which does the same.
 CHANGED_BY_BOTH = """
@@ -76,6 +77,7 @@ class Servers(SystemTest):
         self.token_file = self.folder / "token"
         self.token_file.write_text(TOKEN + "\n")
         self.token_file.chmod(0o600)
+        self.secrets = ["--token-file", self.token_file]  # of servers
 
     def start(self, command):
         process = subprocess.Popen(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -89,11 +91,18 @@ class Servers(SystemTest):
         process.stdout.close()
         process.stderr.close()
 
+    def tokens(self, *lines, name="tokens"):
+        """Writes a file of tokens; returns the options that name it."""
+        path = self.folder / name
+        path.write_text("\n".join(lines) + "\n")
+        path.chmod(0o600)
+        return ["--tokens", path]
+
     def serve(self, *options, kind="tcp", memory="512M"):
         """Starts a server; returns its process and address."""
         place = f"127.0.0.1:{free_port()}" if kind == "tcp" else str(self.folder / "socket")
         where = ["--listen", place] if kind == "tcp" else ["--unix", place]
-        server = self.start([FARSIDE, "serve", "--memory", memory, *where, "--token-file", self.token_file, *options])
+        server = self.start([FARSIDE, "serve", "--memory", memory, *where, *self.secrets, *options])
         read_until(server.stderr, b"lending", START_SECONDS)
         return server, f"{'tcp' if kind == 'tcp' else 'shm'}://{place}"
 
@@ -300,6 +309,56 @@ class ServerTest(Servers):
         result = run(self.client(variation, address, PROGRAMS / "hog"), seconds=120)
         self.assertEqual((result.status, result.output), (0, b"out of memory, contents intact\n"), tail(result.errors))
         self.assertIn("far memory", result.errors.decode())
+
+    def test_quota_of_a_token(self):
+        """A token's programs share its quota; another token has its own."""
+        self.secrets = self.tokens(f"client small {TOKEN} quota=96M", f"client large {SERVER_SECRET}")
+        _, address = self.serve()
+        result = run(self.client(SMALL[0], address, PROGRAMS / "hog"), seconds=120)
+        self.assertEqual((result.status, result.output), (0, b"out of memory, contents intact\n"), tail(result.errors))
+        self.token_file.write_text(SERVER_SECRET + "\n")
+        result = run(self.client(SMALL[0], address, STEADY, 128, 1), seconds=60)
+        self.assertEqual((result.status, result.output), (0, b"ready\ndone\n"), tail(result.errors))
+
+    def test_operations_of_a_token(self):
+        self.secrets = self.tokens(f"client watcher {TOKEN} allow=statistics")
+        _, address = self.serve()
+        self.refused(["watcher", "may not create"], "--far", address, "--token-file", str(self.token_file))
+
+    def test_tokens_are_read_again(self):
+        self.secrets = self.tokens(f"client first {TOKEN}")
+        server, address = self.serve()
+        program = self.start(self.client(SMALL[0], address, STEADY, 32, 1_000_000))
+        read_until(program.stdout, b"ready", 60)
+        self.tokens("client first nonsense")
+        server.send_signal(signal.SIGHUP)
+        errors = read_until(server.stderr, b"the tokens stay as they were", START_SECONDS)
+        self.assertIn(b"tokens:1: the secret of first has 8 characters", errors)
+        result = run(self.client(SMALL[0], address, STEADY, 16, 1), seconds=60)
+        self.assertEqual(result.status, 0, tail(result.errors))
+        self.tokens(f"client second {SERVER_SECRET}")
+        server.send_signal(signal.SIGHUP)
+        read_until(server.stderr, b"read the tokens again", START_SECONDS)
+        self.refused(["token"], "--far", address, "--token-file", str(self.token_file))
+        self.assertIsNone(program.poll())  # it keeps its memory
+        self.token_file.write_text(SERVER_SECRET + "\n")
+        result = run(self.client(SMALL[0], address, STEADY, 16, 1), seconds=60)
+        self.assertEqual(result.status, 0, tail(result.errors))
+
+    def test_bad_files_of_tokens(self):
+        def refused(expected, *options):
+            result = run([FARSIDE, "serve", "--memory", "64M", "--listen", "127.0.0.1:0", *map(str, options)], seconds=30)
+            errors = result.errors.decode()
+            self.assertEqual((result.status, errors.count("\n")), (2, 1), errors)
+            self.assertIn(expected, errors)
+            self.assertNotIn(TOKEN, errors)
+        good = self.tokens(f"client all {TOKEN}")
+        refused("exclude each other", *good, "--token-file", self.token_file)
+        refused("nowhere", "--tokens", self.folder / "nowhere")
+        refused("client or server", *self.tokens(f"user all {TOKEN}", name="bad"))
+        refused("create, fork or statistics", *self.tokens(f"client all {TOKEN} allow=everything", name="bad"))
+        refused("server NAME SECRET", "--controller", *good)
+        refused("server NAME SECRET", "--pool", "127.0.0.1:1", *good)
 
 
 if __name__ == "__main__":
