@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -12,6 +11,7 @@
 #include "base/size.h"
 #include "bench/redis_server.h"
 #include "launch/installation.h"
+#include "launch/preload.h"
 #include "measure/process.h"
 #include "measure/swap.h"
 #include "report/format.h"
@@ -79,7 +79,6 @@ class RedisRun {
   using Words = std::vector<std::string>;
 
   Words far_launcher(const std::string& local, const std::string& address, const char* writeback = "page") const {
-    setenv("FARSIDE_TOKEN", server_->token().c_str(), 1);  // not on the command line, which other users can read
     return {farside_, "run", "--quiet", "--local", local, "--far", address, "--writeback", writeback, "--"};
   }
 
@@ -87,6 +86,8 @@ class RedisRun {
     auto server = ServerProcess::start(hold_, 2 * native_bytes_ + kAllowance);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
+    Status handed_over = hand_over_token(server_->token());
+    if (!handed_over.ok()) return handed_over;
     if (!settings_.zram) {
       skipped_["zram swap"] = "left out by --no-zram";
       return {};

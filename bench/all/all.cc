@@ -9,6 +9,7 @@
 #include "abi/options.h"
 #include "bench/all/workloads.h"
 #include "launch/installation.h"
+#include "launch/preload.h"
 #include "launch/run_captured.h"
 #include "measure/configurations.h"
 #include "measure/costs.h"
@@ -105,7 +106,8 @@ class AllRun {
     auto server = ServerProcess::start(hold_, 4 * settings_.size + 32 * remote::kSlabBytes);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
-    setenv("FARSIDE_TOKEN", server_->token().c_str(), 1);  // not on the command line, which other users can read
+    Status handed_over = hand_over_token(server_->token());
+    if (!handed_over.ok()) return handed_over;
     Status done = find_available();
     return done.ok() ? measure_link() : done;
   }

@@ -59,7 +59,7 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_LOG", "--log", "least severe messages to print: error, warning, info or debug (default warning)", false,
      "error,warning,info,debug"},
     {"FARSIDE_TLS_RELAY", "", "socket of the TLS relay, from the launcher", true},
-    {"FARSIDE_TOKEN", "", "the server's secret itself, from the launcher", true},
+    {"FARSIDE_TOKEN_FD", "", "the descriptor that has the servers' secret, from the launcher", true},
     {"FARSIDE_ANNOUNCE", "", "say which fault mode was taken, from the launcher", true},
     {"FARSIDE_STATIC_PROGRAM", "", "the program that static_loader is to execute", true},
     {"FARSIDE_REPORT", "", "file for each process's statistics, from the launcher", true},
@@ -152,6 +152,15 @@ Status set_replicas(Options* options, std::string_view variable, std::string_vie
   return bad_value(variable, value, "a number from 1 to 16");
 }
 
+Status set_token_fd(Options* options, std::string_view variable, std::string_view value) {
+  int fd = -1;
+  auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), fd);
+  if (error != std::errc() || end != value.data() + value.size() || fd < 0)
+    return bad_value(variable, value, "the number of a descriptor");
+  options->token_fd = fd;
+  return {};
+}
+
 Status set_patience(Options* options, std::string_view variable, std::string_view value) {
   constexpr double kMin = 0.1, kMax = 29, kSecondNs = 1e9;
   double seconds = 0;
@@ -225,7 +234,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   if (variable == "FARSIDE_TLS_RELAY") return copy_text(value, options->tls_relay, sizeof options->tls_relay, variable);
   if (variable == "FARSIDE_PATIENCE") return set_patience(options, variable, value);
   if (variable == "FARSIDE_REPLICAS") return set_replicas(options, variable, value);
-  if (variable == "FARSIDE_TOKEN") return copy_text(value, options->token, sizeof options->token, variable);
+  if (variable == "FARSIDE_TOKEN_FD") return set_token_fd(options, variable, value);
   if (variable == "FARSIDE_STATIC_PROGRAM") return {};  // static_loader reads it
   if (variable == "FARSIDE_REPORT") return copy_text(value, options->report, sizeof options->report, variable);
   if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);
@@ -252,6 +261,10 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   }
   if (is_for_launcher(variable)) return {};
   return Status::error(EINVAL, "{} is not an option of Farside; did you mean {}?", variable, nearest_name(variable));
+}
+
+Status set_token(Options* options, std::string_view token) {
+  return copy_text(token, options->token, sizeof options->token, "the token");
 }
 
 Status options_from_environment(const char* const* environment, Options* options) {

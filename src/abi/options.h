@@ -31,7 +31,8 @@ struct Options {
   char far_address[1024] = "";            // of the memory servers; the launcher sets it for the embedded server, too
   unsigned replicas = 1;                  // servers that store each page
   uint64_t patience_ns = 25'000'000'000;  // how long to wait for memory servers that do not reply
-  char token[128] = "";                   // secret for the server
+  int token_fd = -1;                      // has the token (abi/token_fd.h); -1: there is none
+  char token[128] = "";                   // not from the environment: the launcher and the program set it
   char tls_relay[108] = "";               // socket of the launcher's TLS relay
   bool require_tls = false;               // to servers and controllers that are not on this machine
   FaultMode fault = FaultMode::kAuto;
@@ -61,6 +62,9 @@ std::span<const OptionName> option_names();
 // Sets one option from the text of its variable. EINVAL with a text for the user when the name or the value is invalid.
 // FARSIDE_LOG sets the level of base/log.h at once.
 Status set_option(Options* options, std::string_view variable, std::string_view value);
+
+// Sets options->token. EINVAL if it is too long.
+Status set_token(Options* options, std::string_view token);
 
 // Reads all FARSIDE_* variables of an environment. The error of an unknown name suggests the most similar one.
 // Allocates no memory, so it may be called before the heap exists.

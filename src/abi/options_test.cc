@@ -43,6 +43,9 @@ TEST(Options, RejectsInvalidValues) {
                              {"FARSIDE_LOCAL", "1M"},
                              {"FARSIDE_SPACE", "1K"},
                              {"FARSIDE_PREFETCH", "maybe"},
+                             {"FARSIDE_TOKEN_FD", "-1"},
+                             {"FARSIDE_TOKEN_FD", "3x"},
+                             {"FARSIDE_TOKEN", "a secret in the environment"},
                              {"FARSIDE_LOG", "loud"}}) {
     EXPECT_FALSE(set_option(&o, name, value).ok()) << name;
   }

@@ -158,7 +158,7 @@ class Run {
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     setenv("FARSIDE_FAR", server_->address().c_str(), 1);
-    return set_option(&settings_.options, "FARSIDE_TOKEN", server_->token());
+    return set_token(&settings_.options, server_->token());
   }
 
   Status start_relay() {
@@ -183,7 +183,8 @@ class Run {
   Status fill_environment(const std::string& library) {
     Result<std::string> list = preload_list(getenv("LD_PRELOAD"), library);
     if (!list.ok()) return list.status();
-    setenv("FARSIDE_TOKEN", settings_.options.token, 1);
+    Status handed_over = hand_over_token(settings_.options.token);
+    if (!handed_over.ok()) return handed_over;
     setenv("FARSIDE_TLS_RELAY", settings_.options.tls_relay, 1);
     setenv("FARSIDE_REPORT", report_file_.c_str(), 1);
     setenv("FARSIDE_ANNOUNCE", "1", 1);

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "abi/token_fd.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "report/machine.h"
@@ -45,14 +46,23 @@ Result<uint64_t> far_memory_size() {
   return Status::error(EINVAL, "--far-memory {} is more than this machine has ({})", value, format_size(machine));
 }
 
+// A run that is started by another one, or by a benchmark, uses the same servers.
+Status inherit_token(Options* options) {
+  if (options->token_fd < 0) return {};
+  int r = read_token_fd(options->token_fd, options->token, sizeof options->token);
+  if (r == 0) return {};
+  return Status::error(-r,
+                       "FARSIDE_TOKEN_FD={}: this descriptor has no token; unset the variable, or give --token-file",
+                       options->token_fd);
+}
+
 Status settle_token(Options* options) {
   std::string file = variable_text("FARSIDE_TOKEN_FILE");
-  if (file.empty()) return {};
+  if (file.empty()) return inherit_token(options);
   // A program of the run that calls farside itself may do so in another directory.
   setenv("FARSIDE_TOKEN_FILE", std::filesystem::absolute(file).c_str(), 1);
   Result<std::string> token = read_token_file(file);
-  if (!token.ok()) return token.status();
-  return set_option(options, "FARSIDE_TOKEN", *token);
+  return token.ok() ? set_token(options, *token) : token.status();
 }
 
 // The words of "a,b".

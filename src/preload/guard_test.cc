@@ -46,6 +46,8 @@
 namespace farside::preload {
 
 bool owns_fd(int) { return false; }
+int token_fd() { return -1; }
+void pass_token(bool) {}
 bool in_handler_mode() { return false; }
 void report_at_exit() {}
 void note_exec() {}

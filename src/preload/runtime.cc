@@ -27,6 +27,7 @@
 #include "preload/heap/mappings.h"
 #include "preload/program_api.h"
 #include "preload/report.h"
+#include "preload/token.h"
 #include "preload/trace/trace.h"
 #include "preload/unmanaged.h"
 
@@ -186,6 +187,11 @@ __attribute__((constructor(101))) void start() {
   if (!read.ok()) stop_with(read);
   if (r.options.far_address[0] == 0) return;  // preloaded without a launcher: the program runs natively
   NearScope near;
+  Status token = take_token(&r.options);
+  if (!token.ok()) {
+    log(LogLevel::kWarning, "{}: process {} runs natively", token.text(), os::getpid());
+    return;
+  }
   refuse_valgrind();
   choose_mode(r);
   check_core(r);
@@ -249,7 +255,7 @@ void note_native_program(const char* path, const char* reason) {
 
 bool owns_fd(int fd) {
   const Runtime& r = g_runtime;
-  return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || owns_unmanaged_fd(fd) ||
+  return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || owns_unmanaged_fd(fd) || owns_token_fd(fd) ||
                      (r.handler && r.handler->owns_fd(fd)));
 }
 

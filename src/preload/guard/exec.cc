@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 
 #include "abi/program_kind.h"
@@ -83,6 +84,7 @@ FoundProgram look_at_program(const char* path, const char* const* environment) {
   os::close(fd);
   if (!found.exists) return found;
   const char* libraries = preloads(environment);
+  found.privileged = (info.st_mode & (S_ISUID | S_ISGID)) != 0 || has_capabilities;
   found.without_library = kind == ProgramKind::kSanitizer;
   if (!libraries || !*libraries) found.native = "started without LD_PRELOAD";
   else if (info.st_mode & (S_ISUID | S_ISGID)) found.native = "setuid or setgid";
@@ -194,6 +196,21 @@ NearStart::NearStart(const char* path, const char* const* arguments, const char*
 
 const char* NearStart::path() const { return found_.by_loader ? g_static_loader : path_.get(); }
 
+namespace {
+
+// The environment loads the library, and names the descriptor that has the token.
+bool asks_for_token(const char* const* environment) {
+  const char *libraries = preloads(environment), *descriptor = value_of(environment, "FARSIDE_TOKEN_FD=");
+  if (!libraries || !strstr(libraries, g_library) || !descriptor) return false;
+  int fd = -1;
+  std::from_chars(descriptor, descriptor + strlen(descriptor), fd);
+  return fd == token_fd();
+}
+
+}  // namespace
+
+bool NearStart::gets_token() const { return !found_.privileged && asks_for_token(environment()); }
+
 void NearStart::note() const {
   if (found_.native) note_native_program(path_.get(), found_.native);
 }
@@ -206,19 +223,26 @@ bool names_file_by_path(const Call& execveat) {
   return from_here && execveat.arg[4] == 0;
 }
 
+// Returns if the call fails.
+long issue_exec(const Call& near, bool with_token) {
+  note_exec();
+  pass_token(with_token);
+  long r = issue(near);
+  pass_token(true);
+  note_failed_exec();
+  return r;
+}
+
 // execveat with a directory or a file of its own: what is executed is not looked at.
 long exec_at(const Call& call) {
   NearPath path(reinterpret_cast<const char*>(call.arg[1]));
   NearStrings arguments(reinterpret_cast<const char* const*>(call.arg[2]));
   NearEnvironment environment(reinterpret_cast<const char* const*>(call.arg[3]), true, nullptr);
-  note_exec();
   Call near = call;
   near.arg[1] = reinterpret_cast<long>(path.get());
   near.arg[2] = reinterpret_cast<long>(arguments.get());
   near.arg[3] = reinterpret_cast<long>(environment.get());
-  long r = issue(near);
-  note_failed_exec();
-  return r;
+  return issue_exec(near, asks_for_token(environment.get()));
 }
 
 }  // namespace
@@ -230,14 +254,11 @@ long guarded_exec(const Call& call) {
                   reinterpret_cast<const char* const*>(call.arg[shift + 1]),
                   reinterpret_cast<const char* const*>(call.arg[shift + 2]));
   start.note();
-  note_exec();
   Call near = call;
   near.arg[shift] = reinterpret_cast<long>(start.path());
   near.arg[shift + 1] = reinterpret_cast<long>(start.arguments());
   near.arg[shift + 2] = reinterpret_cast<long>(start.environment());
-  long r = issue(near);
-  note_failed_exec();
-  return r;
+  return issue_exec(near, start.gets_token());
 }
 
 }  // namespace farside::preload

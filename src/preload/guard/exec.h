@@ -63,6 +63,7 @@ bool is_own_executable(const char* path);
 struct FoundProgram {
   bool exists = false;           // and can be read
   const char* native = nullptr;  // why it runs natively; nullptr: it does not, or that is unknown
+  bool privileged = false;       // it gets other rights than this process
   bool without_library = false;  // it does not work with the preload library
   bool by_loader = false;        // a static program that static_loader executes
 };
@@ -76,6 +77,8 @@ class NearStart {
   char* const* environment() const { return environment_.get(); }
   // Notes for the report of the run that the program runs natively, if it does.
   void note() const;
+  // Whether the program gets the run's token: it is not privileged, and it or what it starts loads the library.
+  bool gets_token() const;
 
  private:
   NearPath path_;

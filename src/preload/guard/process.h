@@ -6,6 +6,13 @@ namespace farside::preload {
 // True if Farside uses the descriptor. The guard protects it from the program. Async-signal-safe.
 bool owns_fd(int fd);
 
+// The descriptor that has the run's token, or -1.
+int token_fd();
+
+// Whether programs that this process executes inherit that descriptor. They do unless this is called.
+// Async-signal-safe.
+void pass_token(bool pass);
+
 // Appends the statistics and the trace of this process to the launcher's files. Later calls do nothing.
 void report_at_exit();
 

@@ -98,8 +98,6 @@ long guarded_close(int fd) { return owns_fd(fd) ? -EBADF : os::close(fd); }
 
 long guarded_close_range(unsigned first, unsigned last, unsigned flags) {
   if (first > last) return -EINVAL;
-  if (flags & CLOSE_RANGE_CLOEXEC)
-    return os::call(SYS_close_range, first, last, flags);  // Farside's are close-on-exec already
   // Farside's descriptors have high numbers: close the ranges between them.
   constexpr unsigned kHighest = 65536;
   unsigned begin = first;
