@@ -20,6 +20,13 @@ namespace {
 
 using transport::Fd;
 
+// Sanitizers keep freed memory for a while.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 class HostileTls : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -107,8 +114,10 @@ TEST_F(HostileTls, SilentConnectionsAreBoundedAndClosed) {
   }
   EXPECT_TRUE(server_.eventually([](auto s) { return s.clients >= 500; }));
   EXPECT_LE(server_->stats().clients, 520u);
-  EXPECT_LT(private_bytes() - before, uint64_t{40} * kMiB);
-  expect_service();  // accepted when those that are silent have been closed
+  if (!kSanitized) {
+    EXPECT_LT(private_bytes() - before, uint64_t{40} * kMiB);
+  }
+  expect_service();  // the oldest silent ones are closed for it
   char byte;
   EXPECT_EQ(stream->receive(&byte, 1), 0);
   for (int i = 0; i < 3; i++) EXPECT_TRUE(ended(clients[static_cast<size_t>(i)]));
