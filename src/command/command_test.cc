@@ -85,14 +85,17 @@ TEST_F(CommandTest, OptionsAreStoredInTheirTargets) {
 }
 
 TEST_F(CommandTest, MistakesAreOneLineThatNamesTheCommand) {
-  EXPECT_EQ(run({}), (Outcome{kExitUsage, "farside: error: A subcommand is required; see test --help\n"}));
+  EXPECT_EQ(run({}), (Outcome{kExitUsage, "farside: error: A subcommand is required; see test --help [F001]\n"}));
   EXPECT_EQ(run({"measure", "--repeat", "10"}),
-            (Outcome{kExitUsage, "farside: error: --repeat: Value 10 not in range 1 to 9; see test measure --help\n"}));
-  EXPECT_EQ(run({"measure", "--name", "nowhere"}),
-            (Outcome{kExitUsage, "farside: error: --name: nowhere not in {near,far}; see test measure --help\n"}));
+            (Outcome{kExitUsage,
+                     "farside: error: --repeat: Value 10 not in range 1 to 9; see test measure --help [F001]\n"}));
+  EXPECT_EQ(
+      run({"measure", "--name", "nowhere"}),
+      (Outcome{kExitUsage, "farside: error: --name: nowhere not in {near,far}; see test measure --help [F001]\n"}));
   EXPECT_EQ(run({"measure", "--seconds", "1"}),
-            (Outcome{kExitUsage, "farside: error: --seconds requires --all; see test measure --help\n"}));
-  EXPECT_EQ(run({"status"}), (Outcome{kExitUsage, "farside: error: --pool is required; see test status --help\n"}));
+            (Outcome{kExitUsage, "farside: error: --seconds requires --all; see test measure --help [F001]\n"}));
+  EXPECT_EQ(run({"status"}),
+            (Outcome{kExitUsage, "farside: error: --pool is required; see test status --help [F001]\n"}));
   for (const char* pid : {"0", "-1", "x"}) EXPECT_EQ(run({"measure", pid}).first, kExitUsage);
 }
 

@@ -4,10 +4,10 @@
 
 namespace farside::pager {
 
-void die_of_lost_memory(remote::RemoteStore* store, uint64_t page_count, int error) {
-  die("memory server {} is lost (error {}): it stored {} pages of this program's memory, so the program cannot "
+void die_of_lost_memory(remote::RemoteStore* store, int error) {
+  die("memory server {} is lost (error {}): pages of this program's memory are stored there, so the program cannot "
       "continue. Restart it, and check the server's log",
-      store->address(), -error, page_count);
+      store->address(), -error);
 }
 
 }  // namespace farside::pager

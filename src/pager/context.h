@@ -42,6 +42,6 @@ inline constexpr uint64_t kTransportTimeoutNs = 30ull * 1000 * 1000 * 1000;
 
 // Ends the process with a message: far pages of the program are lost. To continue would mean zeros in their place, or a
 // hang.
-[[noreturn]] void die_of_lost_memory(remote::RemoteStore* store, uint64_t page_count, int error);
+[[noreturn]] void die_of_lost_memory(remote::RemoteStore* store, int error);
 
 }  // namespace farside::pager

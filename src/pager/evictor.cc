@@ -348,7 +348,7 @@ void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments,
   Batch::Write& write = batch.writes[batch.write_count];
   int error;
   while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) poll_writes();
-  if (error) die_of_lost_memory(c_.store, c_.budget.populated(), error);
+  if (error) die_of_lost_memory(c_.store, error);
   write.pages = pages;
   write.method = pipe < 0 ? Twins::kByLines : Twins::kWhole;
   write.sent = ticks();
@@ -372,7 +372,7 @@ bool Evictor::poll_writes_of(Batch& batch) {
     if (write.token == 0) continue;
     int r = channel_->poll(write.token);
     if (r == 0) break;  // they complete in order
-    if (r < 0) die_of_lost_memory(c_.store, c_.budget.populated(), r);
+    if (r < 0) die_of_lost_memory(c_.store, r);
     write.token = 0;
     FARSIDE_CHECK(batch.unwritten > 0);
     if (c_.twins.enabled()) record_acknowledged(write);

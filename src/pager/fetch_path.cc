@@ -50,7 +50,8 @@ void FetchPath::take_frame(ThreadSlot& t) {
     if (!warned && now_ns() - started_ns > kWarnAfterNs) {
       warned = true;
       log(LogLevel::kWarning,
-          "a thread has waited 10 s for near memory: system calls in progress hold all of it; raise --local");
+          "a thread has waited 10 s for near memory: a memory server does not respond, or system calls in progress "
+          "hold all of it; in the second case raise --local");
     }
   }
   uint64_t waited = ticks() - start;
@@ -151,7 +152,7 @@ void FetchPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
   }
   channel.gather(gather);
   int error = channel.submit_read({segments, claim.count}, &fetch->token);
-  if (error) die_of_lost_memory(c_.store, claim.count, error);
+  if (error) die_of_lost_memory(c_.store, error);
   t.reads.started(*fetch, Fetch::Progress::kInFlight);
 }
 
@@ -199,7 +200,7 @@ void FetchPath::finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
   if (fetch.progress == Fetch::Progress::kInFlight) {
     uint64_t start = ticks();
     int error = owner.reads.channel(c_.store).wait(fetch.token, kTransportTimeoutNs);
-    if (error) die_of_lost_memory(c_.store, fetch.count, error);
+    if (error) die_of_lost_memory(c_.store, error);
     self.counters.add(Counter::kFetchTicks, ticks() - start);
   }
   finish_arrived(self, owner, fetch);
@@ -225,7 +226,7 @@ void FetchPath::finish_oldest(ThreadSlot& t) { finish(t, t, *t.reads.oldest()); 
 bool FetchPath::has_arrived(ThreadSlot& owner, Fetch& fetch) {
   if (fetch.progress == Fetch::Progress::kArrived) return true;
   int r = owner.reads.channel(c_.store).poll(fetch.token);
-  if (r < 0) die_of_lost_memory(c_.store, fetch.count, r);
+  if (r < 0) die_of_lost_memory(c_.store, r);
   if (r > 0) fetch.progress = Fetch::Progress::kArrived;
   return r > 0;
 }

@@ -186,7 +186,7 @@ void RangeOps::discard_far(ThreadSlot& t, PageIndex first, unsigned count) {
   transport::Segment segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
   ReadQueueLock lock(t.reads);
   int error = discard_now(t.reads.channel(c_.store), segment);
-  if (error) die_of_lost_memory(c_.store, count, error);
+  if (error) die_of_lost_memory(c_.store, error);
   t.counters.add(Counter::kBytesDiscarded, segment.bytes);
 }
 
@@ -214,7 +214,7 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
     transport::Segment segment = {PageTable::far_of(page), kPageSize, address};
     ReadQueueLock lock(t.reads);
     int error = write_now(t.reads.channel(c_.store), segment);
-    if (error) die_of_lost_memory(c_.store, 1, error);
+    if (error) die_of_lost_memory(c_.store, error);
     t.counters.add(Counter::kBytesWritten, kPageSize);
   }
   if (near) unmap_owned(page, 1);

@@ -67,7 +67,7 @@ void FetchPath::send_subpage_reads(ThreadSlot& t) {
   while (queue.has_queued()) {
     int error = queue.is_full() ? -EAGAIN : queue.send(channel);
     if (error == 0) continue;
-    if (error != -EAGAIN) die_of_lost_memory(c_.store, 1, error);
+    if (error != -EAGAIN) die_of_lost_memory(c_.store, error);
     if (!finish_subpage_reads(t, true)) finish_oldest(t);  // too many requests in flight
   }
 }
@@ -82,7 +82,7 @@ bool FetchPath::finish_subpage_reads(ThreadSlot& owner, bool wait) {
   for (;;) {
     size_t done = 0;
     int r = queue.finish_oldest(channel, wait && !any, kTransportTimeoutNs, &done);
-    if (r < 0) die_of_lost_memory(c_.store, 1, r);
+    if (r < 0) die_of_lost_memory(c_.store, r);
     if (r == 0) break;
     owner.reads.subpage_reads_done(done);
     any = true;
@@ -90,7 +90,7 @@ bool FetchPath::finish_subpage_reads(ThreadSlot& owner, bool wait) {
   while (queue.should_send()) {
     int error = queue.send(channel);
     if (error == -EAGAIN) break;
-    if (error) die_of_lost_memory(c_.store, 1, error);
+    if (error) die_of_lost_memory(c_.store, error);
   }
   return any;
 }
