@@ -31,7 +31,7 @@ Proof finish(HmacSha256* mac) {
 Key key_of(const void* bytes, size_t size) {
   Key key;
   key.size = std::min(size, sizeof key.bytes);
-  memcpy(key.bytes, bytes, key.size);
+  if (key.size > 0) memcpy(key.bytes, bytes, key.size);  // without a token, bytes may be null
   return key;
 }
 
