@@ -57,6 +57,7 @@ int run_farside(int argc, const char* const* argv) {
   add_ctl_command(farside);
   add_serve_command(farside);
   add_pool_command(farside);
+  add_core_command(farside);
   add_doctor_command(farside);
   add_bench_command(farside, benchmark);
   add_version_command(farside);

@@ -16,6 +16,7 @@ void add_plan_command(Command& parent, std::vector<std::string> program);
 void add_track_command(Command& parent, std::vector<std::string> program);
 void add_ctl_command(Command& parent);
 void add_serve_command(Command& parent);
+void add_core_command(Command& parent);
 void add_pool_command(Command& parent);
 void add_doctor_command(Command& parent);
 void add_bench_command(Command& parent, std::vector<std::string> arguments);

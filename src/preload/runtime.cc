@@ -133,7 +133,8 @@ void note_begin(const Runtime& r) {
 
 void set_up_guard(Runtime& r) {
   find_own_library();
-  if (r.options.core == CoreContent::kAll) fetch_before_core_dumps(r.pager);
+  if (r.options.core != CoreContent::kNone && r.mode == FaultMode::kSignal)
+    prepare_core_dumps(r.pager, r.options.core == CoreContent::kAll);
   set_guard_pager(r.pager);
   show_far_memory_to_hints(r.pager);
   objects::enable_objects(r.pager, r.options.paths);

@@ -63,9 +63,18 @@ class LauncherTest(SystemTest):
         self.assertIn(result.status, (-6, 134), tail(result.errors))
         cores = list(self.folder.glob("core*"))
         data = cores[0].read_bytes() if cores else None
+        self.far_ranges = self.ranges_of(cores[0]) if cores else None
         for core in cores:
             core.unlink()
         return data, result.errors.decode()
+
+    def ranges_of(self, core):
+        """What `farside core` prints, of the file, of an address in the first range, and of one before it."""
+        ranges = json.loads(run([FARSIDE, "core", "--json", core], seconds=30).output)["far"]
+        for address in (ranges[0]["begin"], ranges[0]["begin"] - 1) if ranges else ():
+            answer = run([FARSIDE, "core", core, hex(address)], seconds=30).output.decode()
+            self.assertIn("not far" if address < ranges[0]["begin"] else "far: ", answer)
+        return ranges
 
     def test_content_of_cores(self):
         """--core: what was near, all of far memory, or no core."""
@@ -75,10 +84,17 @@ class LauncherTest(SystemTest):
         pages = [b"%015d\n" % i * 200 for i in range(0, 12288, 256)]
         self.assertLess(sum(page in near for page in pages), len(pages) // 2)
         self.assertIn("--core=all", errors)
+        far_bytes = sum(r["end"] - r["begin"] for r in self.far_ranges)
+        self.assertTrue(30 << 20 < far_bytes < 80 << 20, far_bytes)
         everything, errors = self.core_of("--core=all")
         self.assertEqual(sum(page in everything for page in pages), len(pages), errors)
+        self.assertEqual(self.far_ranges, [])
         self.assertNotIn("--core=all", errors)
         self.assertIsNone(self.core_of("--core=none")[0])
+        for file, words in ((FARSIDE, "is not a core dump"), (self.folder / "nothing", "cannot open")):
+            result = run([FARSIDE, "core", file], seconds=30)
+            self.assertEqual(result.status, 1)
+            self.assertIn(words, result.errors.decode())
         self.refused(USAGE, ["--core", "some"], "--core=some", "--", "true")
         self.refused(1, ["--core=all", "signal mode"], "--quiet", "--core=all", "--fault=handler", "--",
                      "true")
