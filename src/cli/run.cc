@@ -81,7 +81,8 @@ void forbid_cores() {
 // What a core that the program left has of far memory.
 std::string core_line(int wait_status, CoreContent core) {
   if (!WIFSIGNALED(wait_status) || !WCOREDUMP(wait_status) || core == CoreContent::kAll) return "";
-  return "farside: the core has the pages that were near; far pages read as zeros in it (farside core shows which, --core=all fetches them)\n";
+  return "farside: the core has the pages that were near; far pages read as zeros in it (farside core shows which, "
+         "--core=all fetches them)\n";
 }
 
 // What the kernel is to execute: the program, or the loader of static programs.
