@@ -51,8 +51,6 @@ const std::vector<Candidate>& candidates() {
       of_policy("2q", PolicyKind::kTwoQueue, Known::kFaults),
       of_policy("2q, hints", PolicyKind::kTwoQueue, Known::kUses, false),
       of_policy("fifo", PolicyKind::kFifo, Known::kFaults),
-      of_policy("second-chance", PolicyKind::kSecondChance, Known::kFaults, false),
-      of_policy("second-chance, hints", PolicyKind::kSecondChance, Known::kUses),
       of_policy("lru", PolicyKind::kLru, Known::kFaults),
       of_policy("lru, hints", PolicyKind::kLru, Known::kUses),
       of_policy("priority, hints", PolicyKind::kPriority, Known::kPriority),

@@ -111,7 +111,7 @@ typedef struct farside_region farside_region;
 
 /* Reserves addresses for `capacity` bytes, rounded up to 4 KiB pages and to at least 64 KiB. The first `bytes`, rounded
  * up to pages, are usable and read as zero; the rest cannot be accessed and takes no memory. policy: "2q",
- * "fifo", "second-chance", "lru" or "priority"; NULL: the policy of the process. *region is set on success only.
+ * "fifo", "lru" or "priority"; NULL: the policy of the process. *region is set on success only.
  * Errors: -EINVAL (unknown policy, capacity 0, bytes > capacity), -ENOMEM (far memory or addresses are used up),
  * -ENOSPC (64 regions with a policy exist). Cost: a few system calls. */
 int farside_region_create(farside_region** region, size_t bytes, size_t capacity, const char* policy);

@@ -122,7 +122,7 @@ static inline void* farside_object_deref(uint64_t* owner, struct farside_object_
  * Source of the idea: AIFM 4.2.3 and 5.1, with a query in place of the handler: docs/decisions/0014. */
 struct farside_structure_options {
   size_t capacity;     /* bytes that its objects may take; addresses are reserved, memory is used by objects only */
-  const char* policy;  /* "2q", "fifo", "second-chance", "lru" or "priority"; NULL: the policy of the process */
+  const char* policy;  /* "2q", "fifo", "lru" or "priority"; NULL: the policy of the process */
   int track_evictions; /* 1: record evictions for farside_structure_take_evicted */
 };
 /* Creates a data structure and returns its number, 1 to 63, for FARSIDE_OBJECT_IN. It exists as long as the process.

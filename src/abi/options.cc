@@ -35,9 +35,8 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_REQUIRE_TLS", "--require-tls", "refuse connections to other hosts that are not encrypted", false},
     {"FARSIDE_FAULT", "--fault", "how page faults are served: auto, signal or handler (default auto)", false,
      "auto,signal,handler"},
-    {"FARSIDE_POLICY", "--policy",
-     "which pages are evicted first: 2q, fifo, second-chance, lru or priority (default 2q)", false,
-     "2q,fifo,second-chance,lru,priority"},
+    {"FARSIDE_POLICY", "--policy", "which pages are evicted first: 2q, fifo, lru or priority (default 2q)", false,
+     "2q,fifo,lru,priority"},
     {"FARSIDE_EVICTORS", "--evictors",
      "maximum number of threads that evict pages, 1 to 8 (default: one for every four processors)", false},
     {"FARSIDE_PREFETCH", "--prefetch", "fetch ahead of sequential and strided access: on or off (default on)", false,
@@ -66,7 +65,7 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_TRACE", "", "file for each process's recorded faults, from farside trace", true},
 };
 
-constexpr std::string_view kPolicyNames[kPolicyKinds] = {"fifo", "second-chance", "lru", "priority", "2q"};
+constexpr std::string_view kPolicyNames[kPolicyKinds] = {"fifo", "lru", "priority", "2q"};
 
 Status copy_text(std::string_view value, char* to, size_t room, std::string_view variable) {
   if (value.size() >= room) return Status::error(EINVAL, "{} is longer than {} characters", variable, room - 1);
@@ -118,7 +117,7 @@ Status set_fault(Options* options, std::string_view variable, std::string_view v
 
 Status set_policy(Options* options, std::string_view variable, std::string_view value) {
   if (policy_from_name(value, &options->policy)) return {};
-  return bad_value(variable, value, "2q, fifo, second-chance, lru or priority");
+  return bad_value(variable, value, "2q, fifo, lru or priority");
 }
 
 Status set_writeback(Options* options, std::string_view variable, std::string_view value) {

@@ -11,8 +11,8 @@
 namespace farside {
 
 enum class FaultMode { kAuto, kSignal, kHandler };
-enum class PolicyKind { kFifo, kSecondChance, kLru, kPriority, kTwoQueue };
-inline constexpr unsigned kPolicyKinds = 5;
+enum class PolicyKind { kFifo, kLru, kPriority, kTwoQueue };
+inline constexpr unsigned kPolicyKinds = 4;
 inline constexpr unsigned kMaxEvictors = 8;
 // How far objects are fetched: per segment, according to the share of it that was accessed; or all by one path.
 enum class Paths { kHybrid, kPageOnly, kObjectOnly };
@@ -22,7 +22,7 @@ enum class WriteBack { kAuto, kPage, kLine };
 // What of far memory a core dump has: the pages that were near, all of it, or nothing, since no core is written.
 enum class CoreContent { kNear, kAll, kNone };
 
-// "fifo", "second-chance", "lru", "priority", "2q"; followed by a zero byte.
+// "fifo", "lru", "priority", "2q"; followed by a zero byte.
 std::string_view policy_name(PolicyKind kind);
 bool policy_from_name(std::string_view name, PolicyKind* kind);
 

@@ -18,7 +18,7 @@ TEST(Options, ReadsTheEnvironment) {
 }
 
 TEST(Options, PoliciesHaveNames) {
-  for (const char* name : {"2q", "fifo", "second-chance", "lru", "priority"}) {
+  for (const char* name : {"2q", "fifo", "lru", "priority"}) {
     Options o;
     EXPECT_TRUE(set_option(&o, "FARSIDE_POLICY", name).ok());
     EXPECT_EQ(policy_name(o.policy), name);

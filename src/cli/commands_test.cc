@@ -51,12 +51,12 @@ TEST(CommandsTest, TheDescriptionNamesCommandsOptionsAndChoices) {
   Outcome outcome = farside({"--describe"});
   EXPECT_EQ(outcome.exit_status, 0);
   auto document = nlohmann::json::parse(outcome.out);
-  EXPECT_EQ(document["commands"].size(), 10u);
+  EXPECT_EQ(document["commands"].size(), 11u);
   EXPECT_EQ(document["commands"][0]["name"], "run");
   EXPECT_NE(document["commands"][0]["footer"].get<std::string>().find("Examples:\n  "), std::string::npos);
   std::map<std::string, nlohmann::json> options;
   for (const nlohmann::json& option : document["commands"][0]["options"]) options[option["names"].back()] = option;
-  EXPECT_EQ(options["--policy"]["choices"], nlohmann::json({"2q", "fifo", "second-chance", "lru", "priority"}));
+  EXPECT_EQ(options["--policy"]["choices"], nlohmann::json({"2q", "fifo", "lru", "priority"}));
   EXPECT_EQ(options["--local"]["value"], "VALUE");
   EXPECT_EQ(options["--quiet"]["value"], "");
   for (const nlohmann::json& variable : document["environment"]) EXPECT_TRUE(options.contains(variable["flag"]));

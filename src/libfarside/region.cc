@@ -29,7 +29,7 @@ int free_after_error(farside_region* region, int error) {
 }
 
 bool is_policy(const char* name) {
-  const char* const kNames[] = {"fifo", "second-chance", "lru", "priority", "2q"};
+  const char* const kNames[] = {"fifo", "lru", "priority", "2q"};
   for (const char* known : kNames) {
     if (strcmp(name, known) == 0) return true;
   }

@@ -288,12 +288,12 @@ TEST_P(PagerTest, RegionsAreAddedAndRemovedAroundNearPages) {
 
 INSTANTIATE_TEST_SUITE_P(Modes, PagerTest,
                          testing::Values(Case{Delivery::kSignal, true, PolicyKind::kFifo, 1},
-                                         Case{Delivery::kSignal, false, PolicyKind::kSecondChance, 2},
-                                         Case{Delivery::kMessages, true, PolicyKind::kSecondChance, 1},
+                                         Case{Delivery::kSignal, false, PolicyKind::kTwoQueue, 2},
+                                         Case{Delivery::kMessages, true, PolicyKind::kTwoQueue, 1},
                                          Case{Delivery::kMessages, false, PolicyKind::kFifo, 4},
                                          Case{Delivery::kSignal, true, PolicyKind::kLru, 2},
                                          Case{Delivery::kSignal, false, PolicyKind::kPriority, 1},
-                                         Case{Delivery::kSignal, false, PolicyKind::kSecondChance, 1, WriteBack::kLine},
+                                         Case{Delivery::kSignal, false, PolicyKind::kTwoQueue, 1, WriteBack::kLine},
                                          Case{Delivery::kMessages, true, PolicyKind::kLru, 2, WriteBack::kLine}));
 
 // ---- Lines ----

@@ -44,7 +44,7 @@ TEST_P(RealPager, HasTheSimulatedHitRate) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RealPager,
-                         testing::Values(RealCase{PolicyKind::kFifo, 1}, RealCase{PolicyKind::kSecondChance, 1},
+                         testing::Values(RealCase{PolicyKind::kFifo, 1},
                                          RealCase{PolicyKind::kLru, 1}, RealCase{PolicyKind::kLru, 4},
                                          RealCase{PolicyKind::kTwoQueue, 1}, RealCase{PolicyKind::kTwoQueue, 4}),
                          [](const auto& c) {

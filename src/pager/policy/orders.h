@@ -5,9 +5,7 @@
 
 namespace farside::pager {
 
-// First in, first out. With kSecondChance, a page that is hot at its turn is inserted again, once for each time it
-// became hot.
-template <bool kSecondChance>
+// First in, first out. Hot bits are ignored.
 class FifoOrder {
  public:
   using Shared = NothingShared;
@@ -16,12 +14,7 @@ class FifoOrder {
   uint64_t available(unsigned) const { return queue_.size(); }
   uint64_t queued() const { return queue_.size(); }
 
-  Look look(PageTable& table, unsigned, bool spare_hot, PageIndex* page) {
-    if (!queue_.pop(page)) return Look::kEmpty;
-    if (!kSecondChance || !spare_hot || !clear_hot(table, *page)) return Look::kOut;
-    queue_.push(*page);
-    return Look::kSpared;
-  }
+  Look look(PageTable&, unsigned, bool, PageIndex* page) { return queue_.pop(page) ? Look::kOut : Look::kEmpty; }
 
  private:
   PageQueue queue_;
@@ -30,7 +23,8 @@ class FifoOrder {
 // Generations of equal size; the pages in each were made near at about the same time. Pages age from one generation to
 // the next as the oldest are evicted, and a page that is hot at such a step becomes young again. So a page is examined,
 // and its hot bit cleared, kGenerations times before it is evicted, and the time of its last use is known to that
-// fraction. (Second chance examines a page once, and cannot distinguish a use just after the fetch from one just now.)
+// fraction. (Second chance, as in CLOCK, examines a page once, and cannot distinguish a use just after the fetch from
+// one just now.)
 // A new page has half of that time to be used again, so pages that are used once do not displace pages that are used
 // often. A page that is fetched again soon after its eviction is hot already and starts young.
 class GenerationsOrder {
@@ -88,7 +82,8 @@ class GenerationsOrder {
 };
 
 // A queue for each priority; 3 is evicted first. A few pages of each are kept while others can be evicted, so that a
-// page is not evicted before the access that fetched it has completed. Within a priority: second chance.
+// page is not evicted before the access that fetched it has completed. Within a priority first in, first out, and a
+// page that is hot at its turn is inserted again.
 class PriorityOrder {
  public:
   using Shared = NothingShared;

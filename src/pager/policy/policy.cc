@@ -10,17 +10,15 @@ Policy* new_policy(PolicyKind kind, PageTable& table) {
   const char* name = policy_name(kind).data();
   switch (kind) {
     case PolicyKind::kFifo:
-      return new ShardedPolicy<FifoOrder<false>>(table, name);
-    case PolicyKind::kSecondChance:
-      break;
+      return new ShardedPolicy<FifoOrder>(table, name);
     case PolicyKind::kLru:
       return new ShardedPolicy<GenerationsOrder>(table, name);
     case PolicyKind::kPriority:
       return new ShardedPolicy<PriorityOrder>(table, name);
     case PolicyKind::kTwoQueue:
-      return new ShardedPolicy<TwoQueueOrder>(table, name);
+      break;
   }
-  return new ShardedPolicy<FifoOrder<true>>(table, name);
+  return new ShardedPolicy<TwoQueueOrder>(table, name);
 }
 
 }  // namespace farside::pager

@@ -12,7 +12,6 @@
 //   streams, and a part
 //                  of a loop that does not fit.
 //   fifo           1. A baseline; programs whose working set moves on all the time.
-//   second-chance  1, and one for each hot page passed.
 //   lru            about 2, and more for each hot page. Better than exact LRU with hints.
 //   priority       2, and one for each hot page. With hints that state what is used once: streams, large objects beside
 //                  an index.

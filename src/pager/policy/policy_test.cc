@@ -18,8 +18,7 @@
 namespace farside::pager {
 namespace {
 
-constexpr PolicyKind kKinds[] = {PolicyKind::kFifo, PolicyKind::kSecondChance, PolicyKind::kLru, PolicyKind::kPriority,
-                                 PolicyKind::kTwoQueue};
+constexpr PolicyKind kKinds[] = {PolicyKind::kFifo, PolicyKind::kLru, PolicyKind::kPriority, PolicyKind::kTwoQueue};
 
 class Table : public PageTable {
  public:
@@ -182,9 +181,9 @@ TEST(Fifo, IsFirstInFirstOut) {
   EXPECT_TRUE(std::is_sorted(all.begin(), all.end()));
 }
 
-TEST(SecondChance, SparesHotPagesOnce) {
+TEST(Priority, SparesHotPagesOnce) {
   Table table(1000);
-  std::unique_ptr<Policy> policy(new_policy(PolicyKind::kSecondChance, table));
+  std::unique_ptr<Policy> policy(new_policy(PolicyKind::kPriority, table));
   for (PageIndex page = 0; page < 1000; page++) table.make_near(*policy, 0, page, page < 100 ? PageWord::kHot : 0);
   std::vector<PageIndex> all = drain(*policy, 50);
   ASSERT_EQ(all.size(), 1000u);
@@ -351,7 +350,7 @@ class Regions : public testing::Test {
  protected:
   static constexpr PageIndex kPages = 10000;
   Table table_{kPages};
-  PolicySet set_{PolicyKind::kSecondChance, table_};
+  PolicySet set_{PolicyKind::kPriority, table_};
 };
 
 TEST_F(Regions, RefuseInvalidRanges) {
@@ -366,7 +365,7 @@ TEST_F(Regions, RefuseInvalidRanges) {
   set_.remove(10);
   set_.remove(11);  // names no region
   EXPECT_TRUE(set_.add(5, 10, PolicyKind::kLru).ok());
-  EXPECT_STREQ(set_.name(), "second-chance");
+  EXPECT_STREQ(set_.name(), "priority");
 }
 
 TEST_F(Regions, AreEvictedByTheirOwnPolicy) {
