@@ -44,9 +44,9 @@ TEST_P(RealPager, HasTheSimulatedHitRate) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, RealPager,
-                         testing::Values(RealCase{PolicyKind::kFifo, 1},
-                                         RealCase{PolicyKind::kLru, 1}, RealCase{PolicyKind::kLru, 4},
-                                         RealCase{PolicyKind::kTwoQueue, 1}, RealCase{PolicyKind::kTwoQueue, 4}),
+                         testing::Values(RealCase{PolicyKind::kFifo, 1}, RealCase{PolicyKind::kLru, 1},
+                                         RealCase{PolicyKind::kLru, 4}, RealCase{PolicyKind::kTwoQueue, 1},
+                                         RealCase{PolicyKind::kTwoQueue, 4}),
                          [](const auto& c) {
                            std::string name(policy_name(c.param.kind));
                            std::erase(name, '-');
