@@ -457,6 +457,7 @@ void Pager::fork_in_child() {
   gate_.reset_in_child();
   frames_.reset_in_child();
   evictors_.reset_in_child();
+  transport::Waiting::reset_in_child();
   Status adopted = store_->adopt_in_child(ticket_);
   if (!adopted.ok() && ticket_.valid()) log(LogLevel::kWarning, "{}", adopted.text());
   snapshot_failed_ = !adopted.ok();

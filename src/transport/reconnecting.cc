@@ -128,18 +128,20 @@ int ReconnectingChannel::poll(Token token) {
 
 int ReconnectingChannel::wait(Token token, uint64_t timeout_ns) {
   uint64_t start = now_ns();
-  for (;;) {
-    int r = poll(token);
-    if (r != 0) return r > 0 ? 0 : r;
-    uint64_t passed = now_ns() - start;
-    if (passed >= timeout_ns) return -ETIMEDOUT;
-    if (!stream_) {
-      os::nanosleep_ns(std::min(kReconnectSleepNs, timeout_ns - passed));
-      continue;
+  Slot* slot = find(token);
+  if (!slot) return -EINVAL;
+  for (uint64_t passed = 0;; passed = now_ns() - start) {
+    uint64_t left = timeout_ns - std::min(timeout_ns, passed);
+    if (slot->result == kInFlight && stream_) {
+      int r = stream_->wait(slot->stream_token, std::min(kCheckNs, left));
+      handle_result(slot, r == 0 ? 1 : r == -ETIMEDOUT ? 0 : r);
     }
-    Slot* slot = find(token);
-    r = stream_->wait(slot->stream_token, std::min(kCheckNs, timeout_ns - passed));
-    if (r != -ETIMEDOUT) handle_result(slot, r == 0 ? 1 : r);
+    if (slot->result != kInFlight || !stream_) {
+      int r = poll(token);
+      if (r != 0) return r > 0 ? 0 : r;
+    }
+    if (left == 0) return -ETIMEDOUT;
+    if (!stream_) os::nanosleep_ns(std::min(kReconnectSleepNs, left));
   }
 }
 

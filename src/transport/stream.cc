@@ -1,5 +1,10 @@
 #include "transport/stream.h"
 
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -14,11 +19,15 @@ namespace {
 static_assert(kMaxSegments == wire::kMaxExtents && kMaxRequestBytes == wire::kMaxDataBytes);
 static_assert(kMaxInFlight == 16, "a token's low four bits are its slot");
 
-// Waking a sleeping thread costs about ten polled round trips, so wait() polls for about as long as a wake-up takes
-// before it sleeps. It does not yield: on a crowded machine a yield takes a whole time slice.
-constexpr uint64_t kPollNs = 60'000;
+constexpr uint64_t kReceiveTimeoutNs = 20'000'000;  // of a receive that waits for data
 
 }  // namespace
+
+StreamChannel::StreamChannel(int fd, OwnFds* fds, const Dialer* dialer) : fd_(fd), fds_(fds), dialer_(dialer) {
+  os::fcntl(fd, F_SETFL, 0);
+  timeval timeout = {0, kReceiveTimeoutNs / 1000};
+  os::call(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
+}
 
 std::unique_ptr<StreamChannel> StreamChannel::open(const Dialer& dialer, Status* status) {
   int fd = dialer.open(status);
@@ -86,14 +95,20 @@ int StreamChannel::poll(Token token) {
 }
 
 int StreamChannel::wait(Token token, uint64_t timeout_ns) {
-  uint64_t start = now_ns();
-  for (;;) {
-    if (int r = poll(token); r != 0) return r > 0 ? 0 : r;
-    uint64_t passed = now_ns() - start;
-    if (passed >= timeout_ns) return -ETIMEDOUT;
-    if (passed >= kPollNs) sleep(timeout_ns - passed);
-    else cpu_relax();
+  Slot* slot = find(token);
+  if (!slot) return -EINVAL;
+  Waiting waiting(reply_times_);
+  uint64_t start = now_ns(), passed = 0;
+  while (slot->result == kInFlight) {
+    bool last = passed >= timeout_ns;
+    if (last || waiting.polls(start + passed)) pump();
+    else sleep(timeout_ns - passed);
+    if (last && slot->result == kInFlight) return -ETIMEDOUT;
+    passed = now_ns() - start;
   }
+  waiting.complete(start + passed);
+  slot->token = 0;
+  return slot->result;
 }
 
 StreamChannel::Slot* StreamChannel::find(Token token) { return find_slot(slots_, token); }
@@ -141,7 +156,7 @@ void StreamChannel::fail(int error) {
 
 void StreamChannel::pump() {
   pump_send();
-  pump_receive();
+  pump_receive(MSG_DONTWAIT);
 }
 
 void StreamChannel::pump_send() {
@@ -188,10 +203,11 @@ void StreamChannel::sent(size_t bytes) {
   }
 }
 
-void StreamChannel::pump_receive() {
+void StreamChannel::pump_receive(int flags) {
   bool drained = false;
   while (fd_ >= 0 && !drained) {
-    ssize_t n = receive_once(&drained);
+    ssize_t n = receive_once(flags, &drained);
+    flags = MSG_DONTWAIT;
     if (n == -EINTR) continue;
     if (n == -EAGAIN) return;
     if (n <= 0) return fail(-ECONNRESET);
@@ -200,7 +216,7 @@ void StreamChannel::pump_receive() {
 }
 
 // One receive: into the rest of the reply's buffers, then into buffer_, which is empty at this point.
-ssize_t StreamChannel::receive_once(bool* drained) {
+ssize_t StreamChannel::receive_once(int flags, bool* drained) {
   iovec only_buffer;
   iovec* first = reply_slot_ ? land_next_ : &only_buffer;
   iovec* last = reply_slot_ ? land_end_ : &only_buffer;
@@ -208,7 +224,7 @@ ssize_t StreamChannel::receive_once(bool* drained) {
   msghdr message = {};
   message.msg_iov = first;
   message.msg_iovlen = static_cast<size_t>(last - first) + 1;
-  ssize_t n = os::recvmsg(fd_, &message, MSG_DONTWAIT);
+  ssize_t n = os::recvmsg(fd_, &message, flags);
   if (n <= 0) return n;
   transferred_ += static_cast<size_t>(n);
   size_t direct = std::min(static_cast<size_t>(n), reply_left_);
@@ -289,13 +305,16 @@ void StreamChannel::landed(size_t bytes) {
   }
 }
 
-// Sleeps until the socket is readable, or writable if there is data to send, for at most ns and at most a second.
+// Sleeps until the socket is readable, or writable if there is data to send, for at most ns and at most a second. Then
+// receives and sends.
 void StreamChannel::sleep(uint64_t ns) {
+  if (send_count_ == 0 && ns >= kReceiveTimeoutNs) return pump_receive(0);
   constexpr uint64_t kMaxMs = 1000;
   int ms = static_cast<int>(std::min(kMaxMs, ns / 1'000'000 + 1));
   short events = static_cast<short>(POLLIN | (send_count_ > 0 ? POLLOUT : 0));
   pollfd p = {fd_, events, 0};
   os::poll(&p, 1, ms);
+  pump();
 }
 
 }  // namespace farside::transport

@@ -8,6 +8,7 @@
 
 #include "transport/dial.h"
 #include "transport/transport.h"
+#include "transport/waiting.h"
 #include "wire/protocol.h"
 
 namespace farside::transport {
@@ -19,7 +20,7 @@ class StreamChannel final : public Channel {
 
   // Takes ownership of a non-blocking connection whose greeting is complete, and which is registered in *fds.
   // The dialer, which may be null, outlives the channel. Requests that the server refuses are reported through it.
-  StreamChannel(int fd, OwnFds* fds, const Dialer* dialer = nullptr) : fd_(fd), fds_(fds), dialer_(dialer) {}
+  StreamChannel(int fd, OwnFds* fds, const Dialer* dialer = nullptr);
   ~StreamChannel() override;
 
   int submit_read(std::span<const Segment> segments, Token* token) override;
@@ -64,8 +65,8 @@ class StreamChannel final : public Channel {
   void pump_send();
   int collect(iovec* pieces);
   void sent(size_t bytes);
-  void pump_receive();
-  ssize_t receive_once(bool* drained);
+  void pump_receive(int flags);
+  ssize_t receive_once(int flags, bool* drained);
   int consume();
   int begin_reply();
   int finish_reply();
@@ -82,6 +83,7 @@ class StreamChannel final : public Channel {
   bool reports_end_ = false;  // nobody makes a new connection in place of this one
   uint64_t sequence_ = 0;
   uint64_t transferred_ = 0;
+  ReplyTimes reply_times_;
 
   // Slots whose request is not sent completely, in the order of submission.
   uint8_t send_queue_[kMaxInFlight];
