@@ -27,6 +27,7 @@ LAYERS = [
     ["remote", "server"],
     ["tls"],
     ["transport"],
+    ["offload"],
     ["wire", "fiber"],
     ["abi"],
     ["base"],
@@ -66,6 +67,8 @@ OWNERS = {
     "farside/ptr.hpp": {"objects"},
     "farside/scope.hpp": {"objects"},
     "farside/structure.hpp": {"objects"},
+    "farside/offload.h": {"offload"},
+    "farside/offload.hpp": {"offload"},
     "farside/containers/": {"containers"},
 }
 
