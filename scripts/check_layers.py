@@ -25,7 +25,7 @@ LAYERS = [
     ["objects"],
     ["pager"],
     ["remote", "server"],
-    ["tls"],
+    ["tls", "sandbox"],
     ["transport"],
     ["offload"],
     ["wire", "fiber"],
