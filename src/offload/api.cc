@@ -70,9 +70,17 @@ int call_here(const farside_offload_request& request, farside_offload_reply* rep
   return result;
 }
 
+// Where the server cannot execute it, the call is executed here, unless it must not be.
+int call_there(const farside_offload_request& request, farside_offload_reply* reply) {
+  bool may_repeat = false;
+  int result = g_backend->call(request, reply, &may_repeat);
+  if (result < 0 && may_repeat && request.mode == FARSIDE_OFFLOAD_AUTOMATIC) return call_here(request, reply);
+  return result;
+}
+
 void* run(void* argument) {
   auto* task = static_cast<farside_offload_task*>(argument);
-  task->result = g_backend->call(*task->request, task->reply);
+  task->result = call_there(*task->request, task->reply);
   uint64_t one = 1;
   [[maybe_unused]] ssize_t n = write(task->done, &one, sizeof one);
   return nullptr;
@@ -100,7 +108,7 @@ int start(const farside_offload_request& request, farside_offload_reply* reply, 
 int finish(farside_offload_task* task) {
   std::unique_ptr<farside_offload_task> owned(task);
   bool has_thread = task->done >= 0;
-  if (!has_thread && task->result > 0) return g_backend->call(*task->request, task->reply);
+  if (!has_thread && task->result > 0) return call_there(*task->request, task->reply);
   if (!has_thread) return task->result < 0 ? task->result : call_here(*task->request, task->reply);
   if (farside_fiber_self()) farside_fiber_wait_ready(task->done, FARSIDE_FIBER_READABLE);
   pthread_join(task->thread, nullptr);
@@ -129,7 +137,7 @@ FARSIDE_PUBLIC int farside_offload_call(const farside_offload_request* request, 
   int where = choose(*request, reply);
   if (where < 0) return where;
   if (where == 0) return call_here(*request, reply);
-  if (!farside_fiber_self()) return g_backend->call(*request, reply);
+  if (!farside_fiber_self()) return call_there(*request, reply);
   farside_offload_task* task = nullptr;
   if (int error = start(*request, reply, where, &task)) return error;
   return finish(task);

@@ -11,8 +11,9 @@ class Backend {
   // Whether a server should execute the call. The mode is not LOCAL. 0: no; 1: yes; negative: the call fails with this
   // error, and the reply has its text.
   virtual int choose(const farside_offload_request& request, farside_offload_reply* reply) = 0;
-  // Executes a call for which choose() returned 1. As farside_offload_call.
-  virtual int call(const farside_offload_request& request, farside_offload_reply* reply) = 0;
+  // Executes a call for which choose() returned 1. As farside_offload_call. *may_repeat: after an error, the function
+  // did not run, or changed nothing.
+  virtual int call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) = 0;
   // A call was executed in the program, in this time.
   virtual void note_local(const farside_offload_request& request, uint64_t ns) = 0;
   virtual int servers() = 0;
