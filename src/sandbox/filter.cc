@@ -18,6 +18,8 @@ namespace farside::sandbox {
 namespace {
 
 constexpr uint32_t kKill = SECCOMP_RET_KILL_PROCESS, kAllow = SECCOMP_RET_ALLOW, kRefuse = SECCOMP_RET_ERRNO | EPERM;
+// The call does nothing and returns 0.
+constexpr uint32_t kSkip = SECCOMP_RET_ERRNO;
 
 // A filter in classic BPF. Each rule compares the number of the call, and goes on to the next rule if it is another.
 class Filter {
@@ -60,16 +62,18 @@ class Filter {
 };
 
 // What neither reaches anything nor is worth ending a function for.
-constexpr long kHarmless[] = {SYS_rt_sigprocmask,  SYS_rt_sigaction, SYS_sigaltstack,      SYS_gettid,   SYS_getpid,
-                              SYS_tgkill,          SYS_futex,        SYS_newfstatat,       SYS_fstat,    SYS_ioctl,
-                              SYS_sched_yield,     SYS_getuid,       SYS_geteuid,          SYS_rseq,     SYS_lseek,
-                              SYS_openat,          SYS_writev,       SYS_readlink,         SYS_mprotect, SYS_close,
-                              SYS_set_robust_list, SYS_prlimit64,    SYS_sched_getaffinity};
+constexpr long kHarmless[] = {
+    SYS_rt_sigprocmask, SYS_rt_sigaction,    SYS_sigaltstack, SYS_gettid,           SYS_getpid,   SYS_tgkill,
+    SYS_newfstatat,     SYS_fstat,           SYS_ioctl,       SYS_sched_yield,      SYS_getuid,   SYS_geteuid,
+    SYS_rseq,           SYS_lseek,           SYS_openat,      SYS_writev,           SYS_readlink, SYS_mprotect,
+    SYS_close,          SYS_set_robust_list, SYS_prlimit64,   SYS_sched_getaffinity};
 
 void allow_memory_and_time(Filter& filter) {
   for (long number : {SYS_munmap, SYS_brk, SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_clock_gettime,
                       SYS_gettimeofday, SYS_time, SYS_clock_getres, SYS_getcpu, SYS_getrandom})
     filter.rule(number, kAllow);
+  // libc ends the process when it cannot wake other threads. There is one only.
+  filter.rule(SYS_futex, kSkip);
   filter.rule_if(SYS_madvise, 2, ~0u, MADV_DONTNEED, MADV_FREE);
 }
 

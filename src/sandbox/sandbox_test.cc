@@ -129,6 +129,11 @@ TEST_F(SandboxTest, FunctionsArePassedToTheEntry) {
   EXPECT_EQ(result(), 42u);
 }
 
+TEST_F(SandboxTest, FunctionsMayThrowAndCatch) {
+  EXPECT_EQ(call("throw_and_catch"), 0) << text_;
+  EXPECT_EQ(result(), 6u);
+}
+
 TEST_F(SandboxTest, OnlyCodeOfTheObjectsIsCalled) {
   for (uint64_t offset : {uint64_t{0}, uint64_t{64}, uint64_t{1} << 40, ~uint64_t{0}}) {
     EXPECT_EQ(call_at(offset, {}, {}), -ENOEXEC);

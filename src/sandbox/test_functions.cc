@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 
 #include "farside/offload.h"
 #include "sandbox/test_functions.h"
@@ -134,4 +135,12 @@ FUNCTION(lie) {
   uint32_t reply[4] = {0, 1, ~0u, 0};
   while (write(3, reply, sizeof reply) > 0) {}
   return 0;
+}
+
+FUNCTION(throw_and_catch) {
+  try {
+    throw std::runtime_error("thrown");
+  } catch (const std::exception& thrown) {
+    return store(output, strlen(thrown.what()));
+  }
 }

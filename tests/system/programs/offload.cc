@@ -93,8 +93,10 @@ void scan() {
   auto none = offload::call([](int i) { return i + 1; }, 41, {});
   if (check(none, "none")) printf("none %d\n", *none);
   auto parts = offload::for_each_server(
-      [](int, const uint64_t* first, size_t count) { return sum({first, count}); }, 0, words, kWords,
-      [](uint64_t a, uint64_t b) { return a + b; });
+      [](int, const uint64_t* first, size_t count) {
+        return sum({first, count});
+      },
+      0, words, kWords, [](uint64_t a, uint64_t b) { return a + b; });
   if (check(parts, "for_each")) printf("for_each %lu\n", *parts);
 }
 
@@ -171,7 +173,8 @@ void fibers() {
     printf("%lu\n", sums.load());
   });
   std::vector<offload::pending<uint64_t>> calls;
-  for (size_t i = 0; i < 8; i++) calls.push_back(offload::async(sum, {words + i * 1000, 1000}, {{words + i * 1000, 1000}}));
+  for (size_t i = 0; i < 8; i++)
+    calls.push_back(offload::async(sum, {words + i * 1000, 1000}, {{words + i * 1000, 1000}}));
   uint64_t sums = 0;
   for (auto& call : calls) sums += call.get().value();
   printf("%lu\n", sums);
@@ -182,23 +185,107 @@ void forks() {
   auto before = offload::call(sum, {words, kWords}, {{words, kWords}});
   if (check(before, "before")) printf("%lu\n", *before);
   fflush(stdout);
+  int printed[2];
+  if (pipe(printed) != 0) return;
   pid_t child = fork();
   words[0] += child ? 1 : 2;
+  char end = 0;
+  if (child == 0 && read(printed[0], &end, 1) != 1) _exit(1);
   auto both = offload::call(sum, {words, kWords}, {{words, kWords}});
   if (check(both, child ? "parent" : "child")) printf("%lu\n", *both);
   fflush(stdout);
   if (child == 0) _exit(0);
+  if (write(printed[1], &end, 1) != 1) return;
   waitpid(child, nullptr, 0);
   auto after = offload::call(sum, {words, kWords}, {{words, kWords}});
   if (check(after, "after")) printf("%lu\n", *after);
+}
+
+// Threads that change words of the same pages, near or by calls, and compare all of theirs with a shadow copy.
+constexpr size_t kStormWords = 1 << 19, kThreads = 3;
+struct Step {
+  uint64_t* first;  // every kThreads-th word belongs to the thread
+  size_t count;
+  uint64_t value;
+};
+void add_step(const Step& s) {
+  for (size_t i = 0; i < s.count; i++) s.first[i * kThreads] += s.value + i;
+}
+uint64_t sum_step(const Step& s) {
+  uint64_t all = 0;
+  for (size_t i = 0; i < s.count; i++) all += s.first[i * kThreads];
+  return all;
+}
+
+bool storm_by(uint64_t* words, size_t thread, unsigned rounds) {
+  std::vector<uint64_t> shadow(kStormWords);
+  for (size_t i = thread; i < kStormWords; i += kThreads) shadow[i] = words[i];
+  uint64_t random = thread + 1;
+  auto next = [&random](size_t limit) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return (random >> 33) % limit;
+  };
+  for (unsigned round = 0; round < rounds; round++) {
+    size_t count = 1 + next(3000), first = next(kStormWords / kThreads - count) * kThreads + thread;
+    Step step = {words + first, count, next(1000)}, near = {shadow.data() + first, count, step.value};
+    offload::ranges range = {{words + first, (count - 1) * kThreads + 1}};
+    switch (next(4)) {
+      case 0:
+        add_step(step);
+        add_step(near);
+        break;
+      case 1: {
+        // In the gaps between the words of this thread, others write: the range is theirs, too, for reading only.
+        auto sum = offload::call(sum_step, step, range);
+        if (!sum || *sum != sum_step(near)) return check(sum, "sum"), false;
+        break;
+      }
+      default: {
+        auto done = thread == 0 ? offload::call(add_step, step, {}, range)
+                                : offload::call(add_step, step, {}, {}, offload::mode::local);
+        if (!done) return check(done, "add"), false;
+        add_step(near);
+      }
+    }
+  }
+  for (size_t i = thread; i < kStormWords; i += kThreads) {
+    if (words[i] != shadow[i]) return fprintf(stderr, "word %zu is %lu, not %lu\n", i, words[i], shadow[i]), false;
+  }
+  return true;
+}
+
+void storm() {
+  const char* rounds = getenv("OFFLOAD_STORM_ROUNDS");
+  uint64_t* words = far_words();
+  std::atomic<unsigned> right{0};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; t++)
+    threads.emplace_back([&, t] { right += storm_by(words, t, rounds ? static_cast<unsigned>(atoi(rounds)) : 300); });
+  for (std::thread& thread : threads) thread.join();
+  printf("%u\n", right.load());
+}
+
+// Until a server is killed by another process; then one that has a copy executes the calls.
+void replicas() {
+  uint64_t* words = far_words();
+  uint64_t expected = sum({words, kWords});
+  puts("ready");
+  fflush(stdout);
+  for (int i = 0; i < 60; i++) {
+    auto all = offload::call(sum, {words, kWords}, {{words, kWords}}, {}, offload::mode::server);
+    if (!check(all, "sum") || *all != expected) return;
+    usleep(50000);
+  }
+  puts("done");
 }
 
 struct Case {
   const char* name;
   void (*run)();
 };
-constexpr Case kCases[] = {{"scan", scan},     {"change", change}, {"share", share}, {"list", list},
-                           {"errors", errors}, {"fibers", fibers}, {"forks", forks}};
+constexpr Case kCases[] = {{"scan", scan},   {"change", change}, {"share", share},
+                           {"list", list},   {"errors", errors}, {"fibers", fibers},
+                           {"forks", forks}, {"storm", storm},   {"replicas", replicas}};
 
 }  // namespace
 
