@@ -34,7 +34,8 @@ Status CallChannel::open() {
   if (is_open()) return {};
   Status status;
   fd_ = store_.open_connection(&status);
-  if (fd_ < 0) return status;
+  if (fd_ < 0)
+    return Status::error(ECONNRESET, "cannot call functions on memory server {}: {}", store_.address(), status.text());
   known_count_ = 0;
   struct {
     wire::FrameHeader header;
