@@ -25,8 +25,8 @@ LAYERS = [
     ["objects"],
     ["pager"],
     ["remote", "server"],
-    ["tls"],
-    ["transport"],
+    ["tls", "sandbox"],
+    ["transport", "offload"],
     ["wire", "fiber"],
     ["abi"],
     ["base"],
@@ -66,6 +66,8 @@ OWNERS = {
     "farside/ptr.hpp": {"objects"},
     "farside/scope.hpp": {"objects"},
     "farside/structure.hpp": {"objects"},
+    "farside/offload.h": {"offload"},
+    "farside/offload.hpp": {"offload"},
     "farside/containers/": {"containers"},
 }
 

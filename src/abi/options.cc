@@ -23,6 +23,8 @@ constexpr OptionName kNames[] = {
      false},
     {"FARSIDE_FAR_MEMORY", "--far-memory",
      "memory that the server started for this run lends (default: half of this machine's RAM)", false},
+    {"FARSIDE_OFFLOAD", "--offload",
+     "the server started for this run executes functions of the program (see farside/offload.hpp)", false},
     {"FARSIDE_PATIENCE", "--patience",
      "seconds to wait for a memory server that does not respond, 0.1 to 29 (default 25)", false},
     {"FARSIDE_TOKEN_FILE", "--token-file", "file whose first line is the servers' secret", false},
@@ -95,9 +97,9 @@ Status set_far(Options* options, std::string_view variable, std::string_view val
 
 // What only the launcher reads, and has checked.
 bool is_for_launcher(std::string_view variable) {
-  constexpr std::string_view kVariables[] = {"FARSIDE_FAR_MEMORY", "FARSIDE_TOKEN_FILE", "FARSIDE_STATS",
-                                             "FARSIDE_TLS_CA",     "FARSIDE_TLS_CERT",   "FARSIDE_TLS_KEY",
-                                             "FARSIDE_TLS_NAME",   "FARSIDE_METRICS",    "FARSIDE_METRICS_FILE"};
+  constexpr std::string_view kVariables[] = {
+      "FARSIDE_FAR_MEMORY", "FARSIDE_TOKEN_FILE", "FARSIDE_STATS",   "FARSIDE_TLS_CA",       "FARSIDE_TLS_CERT",
+      "FARSIDE_TLS_KEY",    "FARSIDE_TLS_NAME",   "FARSIDE_METRICS", "FARSIDE_METRICS_FILE", "FARSIDE_OFFLOAD"};
   return std::find(std::begin(kVariables), std::end(kVariables), variable) != std::end(kVariables);
 }
 

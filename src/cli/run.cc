@@ -155,7 +155,7 @@ class Run {
   }
 
   Status start_server() {
-    auto server = EmbeddedServer::start(*directory_, settings_.far_memory);
+    auto server = EmbeddedServer::start(*directory_, settings_.far_memory, settings_.offload);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     setenv("FARSIDE_FAR", server_->address().c_str(), 1);

@@ -18,7 +18,7 @@ namespace farside::cli {
 namespace {
 
 // The options without a value.
-constexpr std::string_view kBareFlags[] = {"--quiet", "--require-tls"};
+constexpr std::string_view kBareFlags[] = {"--quiet", "--require-tls", "--offload"};
 
 std::string variable_text(const char* variable) {
   const char* value = getenv(variable);
@@ -44,6 +44,15 @@ Result<uint64_t> far_memory_size() {
   Result<uint64_t> bytes = parse_size(value);
   if (!bytes.ok() || *bytes <= machine) return bytes;
   return Status::error(EINVAL, "--far-memory {} is more than this machine has ({})", value, format_size(machine));
+}
+
+Status settle_offload(RunSettings* settings) {
+  std::string value = variable_text("FARSIDE_OFFLOAD");
+  settings->offload = value == "on" || value == "1";
+  if (!settings->offload && !value.empty() && value != "off" && value != "0")
+    return Status::error(EINVAL, "FARSIDE_OFFLOAD={} is not known; use on or off", value);
+  if (!settings->offload || settings->embedded()) return {};
+  return Status::error(EINVAL, "--offload is for the server of this run; start others with farside serve --offload");
 }
 
 // A run that is started by another one, or by a benchmark, uses the same servers.
@@ -102,6 +111,7 @@ Result<RunSettings> settle(const GivenOptions& given) {
   Result<uint64_t> far_memory = far_memory_size();
   if (!far_memory.ok()) return far_memory.status();
   settings.far_memory = *far_memory;
+  if (Status s = settle_offload(&settings); !s.ok()) return s;
   Result<std::string> stats = parse_stats(variable_text("FARSIDE_STATS"));
   if (!stats.ok()) return stats.status();
   settings.stats_file = *stats;

@@ -18,6 +18,7 @@ using GivenOptions = std::map<std::string, std::string>;
 struct RunSettings {
   Options options;          // read by the program's processes
   uint64_t far_memory = 0;  // bytes that an embedded server lends
+  bool offload = false;     // an embedded server executes functions
   std::string stats_file;   // "" where no statistics were requested
   TlsSettings tls;
   std::string metrics_address, metrics_file;  // "" where no metrics were requested

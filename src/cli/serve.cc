@@ -14,6 +14,7 @@
 #include "cli/server_tokens.h"
 #include "cli/tls_options.h"
 #include "launch/child.h"
+#include "launch/installation.h"
 #include "report/machine.h"
 #include "server/reporter.h"
 #include "server/server.h"
@@ -38,6 +39,7 @@ constexpr const char* kHelp =
     "  farside serve --memory 64G --listen 10.0.0.2:7170 --pool 10.0.0.1:7100 --tokens tokens";
 
 constexpr double kGraceSeconds = 30;
+constexpr double kOffloadSeconds = 20, kOffloadCpuSeconds = 10;  // of one call
 constexpr uint64_t kSecondNs = 1'000'000'000;
 
 struct ServeArguments {
@@ -47,6 +49,9 @@ struct ServeArguments {
   unsigned workers = 1;
   double grace = kGraceSeconds;
   bool controller = false;
+  bool offload = false;
+  std::string offload_memory = "256M", offload_code = "64M";
+  double offload_seconds = kOffloadSeconds, offload_cpu = kOffloadCpuSeconds;
   TlsArguments tls;
   bool tls_verify_clients = false;
   // The scheme of its addresses, and that of a controller's.
@@ -105,6 +110,20 @@ Status set_tls(const ServeArguments& arguments, server::ServerConfig* config) {
   return {};
 }
 
+// Functions of clients.
+Status set_calls(const ServeArguments& arguments, server::CallConfig* calls) {
+  if (!arguments.offload) return {};
+  auto installation = find_installation();
+  if (!installation.ok()) return installation.status();
+  calls->host_program = installation->offload_host();
+  Result<uint64_t> memory = parse_size(arguments.offload_memory), code = parse_size(arguments.offload_code);
+  if (!memory.ok()) return memory.status();
+  if (!code.ok()) return code.status();
+  auto nanoseconds = [](double seconds) { return static_cast<uint64_t>(seconds * static_cast<double>(kSecondNs)); };
+  calls->limits = {*memory, nanoseconds(arguments.offload_cpu), nanoseconds(arguments.offload_seconds), *code};
+  return {};
+}
+
 Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   Status listen = check_listen(arguments);
   if (!listen.ok()) return listen;
@@ -120,6 +139,7 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   config.grace_ns = static_cast<uint64_t>(arguments.grace * static_cast<double>(kSecondNs));
   config.listen = arguments.listen;
   if (Status tls = set_tls(arguments, &config); !tls.ok()) return tls;
+  if (Status calls = set_calls(arguments, &config.calls); !calls.ok()) return calls;
   config.unix_path = arguments.unix_path;
   config.workers = arguments.workers;
   if (!arguments.quota.empty()) {
@@ -398,6 +418,24 @@ void add_serve_command(Command& parent) {
   command.add_option("--grace", &arguments->grace, "seconds for which a region is kept after its connections broke")
       .value("S")
       .non_negative()
+      .show_default();
+  command.add_flag("--offload", &arguments->offload,
+                   "execute functions of clients next to their data, each client's in an isolated process");
+  command
+      .add_option("--offload-memory", &arguments->offload_memory, "memory that the functions of a client may allocate")
+      .value("SIZE")
+      .show_default();
+  command.add_option("--offload-time", &arguments->offload_seconds, "seconds that a call may take")
+      .value("S")
+      .non_negative()
+      .show_default();
+  command.add_option("--offload-cpu", &arguments->offload_cpu, "seconds of processor time that a call may take")
+      .value("S")
+      .non_negative()
+      .show_default();
+  command
+      .add_option("--offload-code", &arguments->offload_code, "largest program or shared object that a client may send")
+      .value("SIZE")
       .show_default();
   command.add_flag("--controller", &arguments->controller,
                    "run a pool's controller, which lists its servers; --memory is optional");

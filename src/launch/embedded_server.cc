@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "base/os.h"
+#include "launch/installation.h"
 
 namespace farside {
 namespace {
@@ -80,7 +81,8 @@ Result<std::string> PrivateDirectory::hide_socket(const std::string& path) const
   return Status::error(errno, "cannot rename {}: {}", path, strerror(errno));
 }
 
-Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory) {
+Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory,
+                                                              bool offload) {
   std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
   embedded->token_ = fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64());
   server::ServerConfig config;
@@ -88,6 +90,11 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirec
   config.unix_path = directory.file("listening");
   config.unix_for_all_users = true;
   config.token = embedded->token_;
+  if (offload) {
+    auto installation = find_installation();
+    if (!installation.ok()) return installation.status();
+    config.calls.host_program = installation->offload_host();
+  }
   auto started = server::Server::start(config);
   if (!started.ok()) return started.status();
   embedded->server_ = std::move(*started);

@@ -31,7 +31,9 @@ class PrivateDirectory {
 
 class EmbeddedServer {
  public:
-  static Result<std::unique_ptr<EmbeddedServer>> start(const PrivateDirectory& directory, uint64_t memory);
+  // offload: it executes functions of the program.
+  static Result<std::unique_ptr<EmbeddedServer>> start(const PrivateDirectory& directory, uint64_t memory,
+                                                       bool offload);
   std::string address() const { return "shm://" + socket_; }
   const std::string& token() const { return token_; }
   uint64_t clients() const;

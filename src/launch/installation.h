@@ -3,6 +3,7 @@
 //   PREFIX/bin/farside
 //   PREFIX/lib/farside/libfarside_preload.so
 //   PREFIX/lib/farside/static_loader            executes static programs
+//   PREFIX/lib/farside/offload_host             executes functions of clients on a server
 //   PREFIX/libexec/farside/farside-bench
 //   PREFIX/libexec/farside/apps/     programs for benchmarks
 #pragma once
@@ -17,6 +18,7 @@ struct Installation {
   std::string farside() const { return prefix + "/bin/farside"; }
   std::string preload_library() const { return prefix + "/lib/farside/libfarside_preload.so"; }
   std::string static_loader() const { return prefix + "/lib/farside/static_loader"; }
+  std::string offload_host() const { return prefix + "/lib/farside/offload_host"; }
   std::string bench() const { return prefix + "/libexec/farside/farside-bench"; }
   std::string applications() const { return prefix + "/libexec/farside/apps"; }
 };

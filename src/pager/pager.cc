@@ -348,6 +348,56 @@ void Pager::uncharge(const std::byte* address, size_t bytes) {
   FARSIDE_CHECK(reserved_ >= charged_);
 }
 
+Pager::CallShare Pager::share_of(std::span<const CallRange> ranges) {
+  CallShare share;
+  for (const CallRange& range : ranges) {
+    PageIndex first = table_.index_of(number(range.address));
+    uint64_t count = range.bytes / kPageSize;
+    share.pages += count;
+    for (uint64_t i = 0; i < count; i++) {
+      PageWord word = table_[first + static_cast<PageIndex>(i)].load();
+      share.near += word.is(PageState::kNear);
+      share.dirty += word.is(PageState::kNear) && word.has(PageWord::kDirty);
+    }
+  }
+  return share;
+}
+
+int Pager::begin_call(std::span<const CallRange> ranges) {
+  auto is_written = [](const CallRange& range) { return range.written; };
+  bool readable = std::all_of(ranges.begin(), ranges.end(), [&](const CallRange& range) {
+    PageIndex first = table_.index_of(number(range.address));
+    return in_space(number(range.address)) && ranges_.all_mapped(first, range.bytes / kPageSize);
+  });
+  if (!readable) return -EFAULT;
+  if (std::any_of(ranges.begin(), ranges.end(), is_written)) written_call_mutex_.lock();
+  for (size_t i = 0; i < ranges.size(); i++) {
+    PageIndex first = table_.index_of(number(ranges[i].address));
+    uint64_t count = ranges[i].bytes / kPageSize;
+    if (!ranges[i].written) {
+      ranges_.write_back(first, count);
+      continue;
+    }
+    uint64_t taken = ranges_.take(first, count);
+    if (taken == count) continue;
+    ranges_.give_back(first, taken);
+    end_call(ranges.first(i));
+    bool ended = std::any_of(ranges.begin(), ranges.begin() + static_cast<ptrdiff_t>(i), is_written);
+    if (!ended) written_call_mutex_.unlock();
+    return -EFAULT;
+  }
+  return 0;
+}
+
+void Pager::end_call(std::span<const CallRange> ranges) {
+  bool any = false;
+  for (const CallRange& range : ranges) {
+    if (range.written) ranges_.give_back(table_.index_of(number(range.address)), range.bytes / kPageSize);
+    any |= range.written;
+  }
+  if (any) written_call_mutex_.unlock();
+}
+
 uint64_t Pager::used_pages() {
   uint64_t base = reinterpret_cast<uint64_t>(space_->base());
   return (addresses_.used_end(base + space_->bytes()) - base) / kPageSize;
@@ -357,6 +407,7 @@ uint64_t Pager::used_pages() {
 // evictors; then the locks of ordinary code, so that the child inherits complete structures.
 void Pager::prepare_fork() {
   ThreadSlot& self = threads_.current();
+  written_call_mutex_.lock();
   gate_.shut(threads_, self);
   threads_.for_each([&](ThreadSlot& t) { fetches_.drain(self, t); });
   evictors_.pause();
@@ -379,6 +430,7 @@ void Pager::unlock_after_fork() {
   protection_mutex_.unlock();
   charge_mutex_.unlock();
   address_mutex_.unlock();
+  written_call_mutex_.unlock();
 }
 
 void Pager::fork_in_parent(bool forked) {

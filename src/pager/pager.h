@@ -117,6 +117,25 @@ class Pager : public NearObject {
   // left as it is.
   void guard_page(uint64_t address);
 
+  // ---- Calls of functions on memory servers (docs/internals/offload.md). Ordinary code with signals blocked. ----
+
+  // Whole pages of the far space; those of one call are in the order of their addresses.
+  struct CallRange {
+    std::byte* address;
+    size_t bytes;
+    bool written;
+  };
+  // What a call would have to do.
+  struct CallShare {
+    uint64_t pages = 0, near = 0, dirty = 0;
+  };
+  CallShare share_of(std::span<const CallRange> ranges);
+  // Brings the ranges to the servers: near changes are written back, and of written ranges no page is near, nor becomes
+  // near, before end_call. One call with written ranges at a time, and no fork meanwhile; other calls of this function
+  // and forks wait. -EFAULT: a page belongs to no allocation, or the program may not access it.
+  int begin_call(std::span<const CallRange> ranges);
+  void end_call(std::span<const CallRange> ranges);
+
   // ---- Regions: reserved ranges with their own eviction policy. At most 64. ----
 
   // EINVAL: overlaps another one; ENOSPC: 64 exist.
@@ -209,7 +228,8 @@ class Pager : public NearObject {
   HintPath hints_;
   RangeOps ranges_;
 
-  Mutex address_mutex_;  // guards addresses_, and changes of the ranges of policy_
+  Mutex written_call_mutex_;  // held during a call with written ranges, and during a fork
+  Mutex address_mutex_;       // guards addresses_, and changes of the ranges of policy_
   SpaceAllocator addresses_;
   uint64_t lent_bytes_ = 0;  // guarded by address_mutex_
   Mutex protection_mutex_;   // guard_page() protects no page that is committed or abandoned

@@ -236,6 +236,141 @@ void RangeOps::unseal(PageIndex first, uint64_t count) {
   }
 }
 
+// Dirty pages that the caller owns, and their words before.
+struct RangeOps::DirtyPages {
+  static constexpr size_t kMax = transport::kMaxRequestBytes / kPageSize;
+  PageIndex pages[kMax];
+  PageWord before[kMax];
+  size_t count = 0;
+};
+
+void RangeOps::write_back(PageIndex first, uint64_t count) {
+  ThreadSlot& t = c_.threads.current();
+  for (PageIndex page = first, end = first + static_cast<PageIndex>(count); page < end;) {
+    InGate inside(c_.gate, t);
+    DirtyPages dirty;
+    for (; page < end && dirty.count < DirtyPages::kMax; page++) own_dirty(t, page, dirty);
+    if (dirty.count == 0) continue;
+    store(t, dirty);
+    for (size_t i = 0; i < dirty.count; i++) {
+      // A system call in progress may still write to a pinned page, which was not protected.
+      bool stays_dirty = dirty.before[i].pins() > 0;
+      c_.table[dirty.pages[i]].update([&](PageWord w) {
+        PageWord near = w.with(PageWord::kStored).with_owner(dirty.before[i].owner()).with_state(PageState::kNear);
+        return stays_dirty ? near : near.without(PageWord::kDirty);
+      });
+      c_.policy.insert(t.index, dirty.pages[i]);  // an evictor may have taken it out of its queue meanwhile
+    }
+  }
+}
+
+// Owns the page if it is near and dirty, and adds it. False: it need not be written.
+bool RangeOps::own_dirty(ThreadSlot& t, PageIndex page, DirtyPages& dirty) {
+  for (;;) {
+    PageWord w = c_.table[page].load();
+    if (w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading)) {
+      faults_.wait_for_owner(t, page);
+      continue;
+    }
+    if (!w.is(PageState::kNear) || !w.has(PageWord::kDirty) || w.is_free()) return false;
+    if (!c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(kKeptFrame))) continue;
+    dirty.pages[dirty.count] = page;
+    dirty.before[dirty.count++] = w;
+    return true;
+  }
+}
+
+// Writes owned pages from their addresses, protected so that the program does not change them meanwhile.
+void RangeOps::store(ThreadSlot& t, DirtyPages& dirty) {
+  transport::Segment segments[DirtyPages::kMax];
+  size_t used = 0;
+  for (size_t i = 0; i < dirty.count; i++) {
+    PageIndex page = dirty.pages[i];
+    std::byte* address = c_.table.address_of(page);
+    if (int error = dirty.before[i].pins() > 0 ? 0 : c_.space.write_protect(address, kPageSize, true))
+      die("internal error: cannot protect page {} (error {})", page, -error);
+    c_.twins.drop(page);
+    transport::Segment* last = used > 0 ? &segments[used - 1] : nullptr;
+    bool follows = last && last->far + last->bytes == PageTable::far_of(page) &&
+                   static_cast<std::byte*>(last->near) + last->bytes == address;
+    if (follows) last->bytes += kPageSize;
+    else segments[used++] = {PageTable::far_of(page), kPageSize, address};
+  }
+  inject::pause("store:protected");
+  transport::Token token = 0;
+  ReadQueueLock lock(t.reads);
+  transport::Channel& channel = t.reads.channel(c_.store);
+  int error = channel.submit_write({segments, used}, -1, &token);
+  if (!error) error = channel.wait(token, kTransportTimeoutNs);
+  if (error) die_of_lost_memory(c_.store, error);
+  t.counters.add(Counter::kBytesWritten, dirty.count * kPageSize);
+}
+
+uint64_t RangeOps::take(PageIndex first, uint64_t count) {
+  ThreadSlot& t = c_.threads.current();
+  uint64_t taken = 0;
+  while (taken < count) {
+    InGate inside(c_.gate, t);
+    DirtyPages dirty;
+    auto begin = first + static_cast<PageIndex>(taken);
+    uint64_t near = 0, untouched = 0;
+    bool refused = false;
+    while (taken < count && dirty.count < DirtyPages::kMax && !refused) {
+      PageIndex page = first + static_cast<PageIndex>(taken);
+      refused = !own_unpinned(t, page);
+      if (refused) break;
+      PageWord w = c_.table[page].load();
+      near += held_frame(w);
+      untouched += !held_frame(w) && !w.has(PageWord::kStored);
+      if (w.has(PageWord::kDirty)) {
+        dirty.pages[dirty.count] = page;
+        dirty.before[dirty.count++] = w;
+      }
+      taken++;
+    }
+    auto piece = static_cast<unsigned>(first + static_cast<PageIndex>(taken) - begin);
+    if (dirty.count > 0) store(t, dirty);
+    if (near > 0) unmap_owned(begin, piece);
+    for (PageIndex page = begin; page < begin + piece; page++) {
+      c_.table[page].update([](PageWord w) {
+        constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kCow | PageWord::kPrefetched;
+        return w.without(kGone).with(PageWord::kStored).with_owner(kNoFrame);
+      });
+    }
+    if (untouched > 0) c_.budget.populate(untouched);
+    c_.frames.give(near);
+    if (refused) break;
+  }
+  return taken;
+}
+
+// As own, for a page that is the program's to read and write. A system call that uses the page is waited for.
+bool RangeOps::own_unpinned(ThreadSlot& t, PageIndex page) {
+  for (;;) {
+    PageWord w = c_.table[page].load();
+    if (w.is_free() || w.has(PageWord::kSealed) || w.has(PageWord::kObjects)) return false;
+    if (w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading)) {
+      faults_.wait_for_owner(t, page);
+    } else if (w.pins() > 0) {
+      os::sched_yield();
+    } else {
+      uint16_t frame = w.is(PageState::kNear) ? kHeldFrame : kNoFrame;
+      if (c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(frame))) return true;
+    }
+  }
+}
+
+void RangeOps::give_back(PageIndex first, uint64_t count) {
+  ThreadSlot& t = c_.threads.current();
+  InGate inside(c_.gate, t);
+  uint16_t epoch = c_.frames.epoch();
+  for (PageIndex page = first; page < first + count; page++) {
+    [[maybe_unused]] PageWord old =
+        c_.table[page].update([&](PageWord w) { return w.with_state(PageState::kFar).with_epoch(epoch); });
+    FARSIDE_DCHECK(old.is(PageState::kEvicting) && old.has(PageWord::kStored));
+  }
+}
+
 uint64_t RangeOps::pin(PageIndex first, uint64_t count, bool write) {
   FARSIDE_DCHECK(first + count <= c_.table.pages());
   ThreadSlot& t = c_.threads.current();

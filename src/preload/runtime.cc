@@ -25,6 +25,7 @@
 #include "preload/guard/traps.h"
 #include "preload/heap/far_heap.h"
 #include "preload/heap/mappings.h"
+#include "preload/offload.h"
 #include "preload/program_api.h"
 #include "preload/report.h"
 #include "preload/token.h"
@@ -138,6 +139,7 @@ void set_up_guard(Runtime& r) {
   set_guard_pager(r.pager);
   show_far_memory_to_hints(r.pager);
   objects::enable_objects(r.pager, r.options.paths);
+  enable_offload(r.pager);
   install_fault_handler(r.mode == FaultMode::kSignal);
   install_trap_handler();
   fibers::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); },
@@ -275,6 +277,7 @@ void note_fork_in_child() {
   g_runtime.handler = nullptr;
   note_begin(g_runtime);
   reset_unmanaged();
+  reset_offload_in_child();
   reopen_control_in_child();
   trace_in_child();
 }

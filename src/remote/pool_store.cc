@@ -306,6 +306,17 @@ ServerSet PoolStore::place_unclaimed(uint64_t slab) {
   return placed != 0 ? placed : place_on_reserve(slab);
 }
 
+// Slabs without holder read as zeros on every server.
+uint32_t PoolStore::call_holders(uint64_t far, uint64_t bytes, bool written) {
+  ServerSet all = usable();
+  for_each_slab(far, bytes, [&](uint64_t slab, uint64_t) {
+    ServerSet holders = table_.holders(slab);
+    if (written && std::popcount(holders) != 1) all = 0;
+    if (holders != 0) all &= holders;
+  });
+  return all;
+}
+
 unsigned PoolStore::reader_of(uint64_t slab, ServerSet holders) const {
   unsigned mapped = kMaxServers;
   for_each(holders, [&](unsigned s) {

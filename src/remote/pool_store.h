@@ -36,6 +36,8 @@ class PoolStore final : public RemoteStore {
   void shrink(uint64_t bytes) override;
   Status claim(uint64_t far, uint64_t bytes) override;
   void unclaim(uint64_t far, uint64_t bytes) override;
+  ServerStore* call_server(unsigned i) override { return i < count() ? servers_[i].get() : nullptr; }
+  uint32_t call_holders(uint64_t far, uint64_t bytes, bool written) override;
   Result<ForkTicket> prepare_fork() override;
   void forked_in_parent(ForkTicket ticket) override;
   Status adopt_in_child(ForkTicket ticket) override;

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "transport/reconnecting.h"
 #include "wire/codec.h"
 
 namespace farside::remote {

@@ -5,6 +5,7 @@
 #include "remote/address.h"
 #include "remote/remote_store.h"
 #include "transport/dial.h"
+#include "transport/reconnecting.h"
 #include "transport/shm.h"
 
 namespace farside::remote {
@@ -25,6 +26,14 @@ class ServerStore final : public RemoteStore {
   const char* address() const override { return address_.endpoint.name; }
   const char* transport_name() const override { return address_.is_shm() ? "shm" : address_.is_tls() ? "tls" : "tcp"; }
   bool owns_fd(int fd) const override { return fds_.contains(fd); }
+
+  ServerStore* call_server(unsigned i) override { return i == 0 ? this : nullptr; }
+  uint32_t call_holders(uint64_t, uint64_t, bool) override { return 1; }
+
+  // One more connection to the region, or -1 with the reason in *status.
+  int open_connection(Status* status) { return transport::dial_with_retry(attach_, retry_, status); }
+  void close_connection(int fd) { fds_.close(fd); }
+  const transport::RetryPolicy& retry() const { return retry_; }
 
   // The parts of prepare_fork, forked_in_parent and adopt_in_child that concern one server.
   Result<Snapshot> snapshot();

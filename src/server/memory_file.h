@@ -43,6 +43,9 @@ class MemoryFile {
 
   void set_live_overlays(uint64_t count);
 
+  // The range may hold data from now on.
+  void note_written(uint64_t offset, uint64_t bytes);
+
   // Slabs that may hold data. Those that clients wrote through a mapping of the file are not known.
   const SlabSet& slabs() const { return slabs_; }
   // An upper bound of what the kernel and this object need to find the pages.
@@ -59,8 +62,6 @@ class MemoryFile {
   // The kernel indexes 64 pages with a node of 576 bytes, and 64 nodes with another one: for a slab at most 64 leaves
   // and the nodes above them.
   static constexpr uint64_t kSlabOverheadBytes = (64 + 5) * 576;
-
-  void note_written(uint64_t offset, uint64_t bytes);
 
   int fd_ = -1;
   uint64_t bytes_ = 0;  // without the trailer

@@ -103,6 +103,20 @@ int Region::write(const wire::ExtentList& extents, const std::byte* from) {
   return result;
 }
 
+// The pages that functions write, and holes that they read, are stored without passing admit(), so the bound grows by
+// all of them.
+int Region::admit_call(wire::Bytes ranges, uint32_t count) {
+  std::shared_lock hold(family_->lock);
+  if (!is_plain()) return -ENOTSUP;
+  for (uint32_t i = 0; i < count; i++) {
+    wire::CallRange range = wire::call_range(ranges, i);
+    memory_.note_written(range.offset, range.bytes);
+    stored_bound_ += range.bytes;
+  }
+  charge_overhead();
+  return 0;
+}
+
 int Region::write_plain(const wire::ExtentList& extents, const std::byte* from) {
   for (uint32_t i = 0; i < extents.size();) {
     uint32_t end = end_of_page(extents, i);

@@ -70,6 +70,10 @@ class Region {
   int write(const wire::ExtentList& extents, const std::byte* from);
   int discard(const wire::ExtentList& extents);
 
+  // Notes that functions will access these ranges (wire::CallRange) through a mapping of the file. -ENOTSUP: the region
+  // is a snapshot or has some, so that accesses must not bypass it.
+  int admit_call(wire::Bytes ranges, uint32_t count);
+
   uint64_t stored_bytes() const { return memory_.stored_bytes(); }
   uint64_t reserved_bytes() const { return reserved_; }
   uint64_t overhead_bytes() const { return overhead_; }

@@ -18,7 +18,9 @@ struct Server::Impl {
                Tokens(c.tokens.empty() ? single_token(c.token) : c.tokens, shared.pool.account()),
                {},
                {},
+               {},
                {}} {
+    if (!c.calls.host_program.empty()) shared.calls = std::make_unique<CallService>(c.calls);
     if (c.controller) shared.registry = std::make_unique<MemoryRegistry>();
   }
 
@@ -39,6 +41,9 @@ Status check(const ServerConfig& config) {
   }
   if (config.token.size() > wire::kMaxToken) {
     return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
+  }
+  if (!config.calls.host_program.empty()) {
+    if (Status s = sandbox::check_isolation(config.calls.host_program); !s.ok()) return s;
   }
   if (config.workers == 0 || config.workers > 64) return Status::error(EINVAL, "workers must be 1 to 64");
   return {};
@@ -73,6 +78,7 @@ Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
 
 void Server::stop() {
   impl_->workers.clear();
+  if (impl_->shared.calls) impl_->shared.calls->stop();
   for (const Listener& l : impl_->listeners) {
     os::close(l.fd);
     if (l.is_unix) unlink(impl_->config.unix_path.c_str());

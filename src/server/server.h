@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "server/calls.h"
 #include "server/tokens.h"
 #include "tls/context.h"
 
@@ -27,6 +28,7 @@ struct ServerConfig {
   uint64_t quota = 0;                       // bytes that one client may reserve; 0: no limit
   unsigned workers = 1;                     // threads
   uint64_t grace_ns = 0;                    // how long a region is kept after its last connection broke
+  CallConfig calls;                         // functions of clients
   bool controller = false;                  // has the list of a pool's servers; then `memory` may be 0
 };
 

@@ -1,6 +1,7 @@
 #include "server/session.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -76,6 +77,7 @@ Session::~Session() {
             {"sent_bytes", sent_},
             {"duration_ms", (now_ns() - accepted_ns_) / 1'000'000}},
            "connection closed");
+  calls_.reset();  // before the region
   tls_.reset();
   os::close(fd_);
   for (int fd : {passed_fd_, accepted_fd_}) {
@@ -162,6 +164,10 @@ void Session::answer_complete_frames() {
     if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) != header.crc) {
       return close_with_error(EBADMSG, "wrong checksum");
     }
+    if (needs_thread(static_cast<wire::Op>(header.op))) {
+      wants_thread_ = true;
+      return;
+    }
     uint64_t begin = now_ns();
     try {
       handle(header, payload);
@@ -192,7 +198,7 @@ void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
 }
 
 void Session::execute(wire::Op op, wire::Bytes payload) {
-  bool needs_region = op >= wire::Op::kRead && op <= wire::Op::kShrink;
+  bool needs_region = (op >= wire::Op::kRead && op <= wire::Op::kShrink) || op >= wire::Op::kCallOpen;
   if (needs_region && !region_) return refuse(EINVAL, "this connection has no region");
   bool needs_registry = op == wire::Op::kRegister || op == wire::Op::kServers;
   if (needs_registry && !shared_->registry) return refuse(ENOTSUP, "this server is not a controller");
@@ -216,6 +222,12 @@ void Session::execute(wire::Op op, wire::Bytes payload) {
       return list_servers();
     case wire::Op::kConnect:
       return accept_passed(payload);
+    case wire::Op::kCallOpen:
+      return open_calls(payload);
+    case wire::Op::kCallCode:
+      return add_code(payload);
+    case wire::Op::kCall:
+      return call(payload);
     case wire::Op::kHello:
     case wire::Op::kProve:
     case wire::Op::kError:
@@ -382,6 +394,66 @@ void Session::accept_passed(wire::Bytes payload) {
   bool valid = payload.empty() && passed_fd_ >= 0 && accepted_fd_ < 0;
   if (!valid) return close_with_error(EBADMSG, "a request to connect without a socket");
   accepted_fd_ = std::exchange(passed_fd_, -1);
+}
+
+// Waits for the end of processes, so it is not executed by a worker.
+bool Session::needs_thread(wire::Op op) const {
+  return op == wire::Op::kCallOpen && state_ == State::kOpen && !has_thread_ && region_ && shared_->calls &&
+         tenant_->may(kMayOffload);
+}
+
+void Session::begin_calls() {
+  has_thread_ = true;
+  wants_thread_ = false;
+  answer_complete_frames();
+  send();
+}
+
+void Session::refuse_calls() {
+  wants_thread_ = false;
+  close_with_error(EAGAIN, "as many clients call functions as the server permits; try again later");
+  send();
+}
+
+void Session::open_calls(wire::Bytes payload) {
+  wire::CallOpen open;
+  if (!shared_->calls) return refuse(ENOTSUP, "this server executes no functions; start it with --offload");
+  if (!tenant_->may(kMayOffload)) return refuse(EPERM, "this token may not call functions; see allow= of --tokens");
+  if (calls_ || wire::decode_call_open(payload, &open) < 0) return refuse(EINVAL);
+  calls_ = std::make_unique<Calls>(*shared_->calls, *region_, open.base, [this] {
+    pollfd fd = {fd_, POLLRDHUP, 0};
+    return poll(&fd, 1, 0) > 0;
+  });
+  const sandbox::Limits& limits = shared_->calls->config().limits;
+  reply(wire::bytes_of(wire::CallLimits{limits.code_bytes, limits.wall_ns}));
+}
+
+void Session::add_code(wire::Bytes payload) {
+  wire::CallCodeRequest request;
+  wire::CallCodeReply answer;
+  if (!calls_) return refuse(EINVAL);
+  int r = wire::decode_call_code(payload, &request);
+  if (r == 0) r = calls_->add_code(request, &answer);
+  if (r == -E2BIG) return refuse(E2BIG, "the program or shared object is larger than --offload-code permits");
+  if (r < 0) return refuse(-r);
+  reply(wire::bytes_of(answer));
+}
+
+// The reply is stored in the output directly.
+void Session::call(wire::Bytes payload) {
+  wire::CallPayload request;
+  if (!calls_) return refuse(EINVAL);
+  if (int r = wire::decode_call(payload, region_->bytes(), &request); r < 0) return refuse(-r);
+  std::byte* frame = output_.reserve(sizeof(wire::FrameHeader) + sizeof(wire::CallReply) + wire::kMaxCallBytes);
+  std::byte* answer = frame + sizeof(wire::FrameHeader);
+  calls_->call(request, payload, answer);
+  wire::CallReply reply;
+  memcpy(&reply, answer, sizeof reply);
+  uint32_t bytes = static_cast<uint32_t>(sizeof reply) + reply.result_bytes;
+  auto header = wire::make_header(wire::Op::kCall, wire::kFlagReply, request_.request, bytes);
+  header.crc = wire::crc32c(wire::header_crc(header), answer, bytes);
+  memcpy(frame, &header, sizeof header);
+  output_.commit(sizeof header + bytes);
 }
 
 void Session::reply(wire::Bytes payload) { append_frame(static_cast<wire::Op>(request_.op), payload); }

@@ -9,6 +9,7 @@
 
 #include "server/admission.h"
 #include "server/buffer.h"
+#include "server/calls.h"
 #include "server/counters.h"
 #include "server/memory_pool.h"
 #include "server/registry.h"
@@ -24,6 +25,7 @@ struct Shared {
   Counters counters;
   std::unique_ptr<Registry> registry;  // of a controller; null elsewhere
   Admission admission;
+  std::unique_ptr<CallService> calls;  // null: the server executes no functions
 };
 
 class Session {
@@ -40,7 +42,7 @@ class Session {
   const std::string& source() const { return source_; }
   uint64_t age_ns(uint64_t now) const { return now - since_; }
   bool over() const { return state_ == State::kOver; }
-  bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput; }
+  bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput && !wants_thread_; }
   bool wants_output() const { return !output_.empty() || (tls_ && tls_->wants_write()); }
   // The time for the greeting and its proof, or for sending the error reply, has passed.
   bool is_expired(uint64_t now) const { return !is_open() && now - since_ > kTimeoutNs; }
@@ -50,6 +52,11 @@ class Session {
   bool receive();
   void send();
   void trim();
+  // The client calls functions: the connection needs a thread of its own, which begins with begin_calls().
+  bool wants_thread() const { return wants_thread_; }
+  void begin_calls();
+  // There is no thread for it.
+  void refuse_calls();
   // A new connection that the client passed over this one, or -1. The caller closes it.
   int take_connection();
 
@@ -83,6 +90,10 @@ class Session {
   void take_report(wire::Bytes payload);
   void list_servers();
   void accept_passed(wire::Bytes payload);
+  bool needs_thread(wire::Op op) const;
+  void open_calls(wire::Bytes payload);
+  void add_code(wire::Bytes payload);
+  void call(wire::Bytes payload);
 
   void reply(wire::Bytes payload);
   void refuse(int code, const char* text);
@@ -107,6 +118,9 @@ class Session {
   Region* region_ = nullptr;
   std::shared_ptr<Fence> fence_;  // of the connection's channel; null if it has none
   uint64_t generation_ = 0;
+  bool wants_thread_ = false;
+  bool has_thread_ = false;
+  std::unique_ptr<Calls> calls_;    // of a connection for calls
   bool broken_ = false;             // the connection failed; the peer did not close it
   int passed_fd_ = -1;              // arrived, its request was not executed yet
   int accepted_fd_ = -1;            // for take_connection

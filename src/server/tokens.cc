@@ -31,6 +31,7 @@ unsigned operation_of(std::string_view name) {
   if (name == "create") return kMayCreate;
   if (name == "fork") return kMayFork;
   if (name == "statistics") return kMaySeeCounts;
+  if (name == "offload") return kMayOffload;
   return 0;
 }
 
@@ -39,7 +40,7 @@ Status set_operations(std::string_view list, TokenEntry* entry) {
   while (!list.empty()) {
     std::string_view name = take(&list, ",");
     unsigned operation = operation_of(name);
-    if (!operation) return Status::error(EINVAL, "{} is no operation; use create, fork or statistics", name);
+    if (!operation) return Status::error(EINVAL, "{} is no operation; use create, fork, statistics or offload", name);
     entry->operations |= operation;
   }
   return {};
@@ -103,7 +104,7 @@ Result<std::vector<TokenEntry>> parse_tokens(std::string_view text, std::string_
 }
 
 std::vector<TokenEntry> single_token(const std::string& secret) {
-  return {{"", secret, kClientOperations | (secret.empty() ? kMayReport : 0u), 0}};
+  return {{"", secret, kClientOperations | kMayOffload | (secret.empty() ? kMayReport : 0u), 0}};
 }
 
 void Tokens::replace(const std::vector<TokenEntry>& entries) {

@@ -20,6 +20,7 @@ enum Operation : unsigned {
   kMayFork = 2,       // make snapshots of its regions, for forked children
   kMaySeeCounts = 4,  // of all clients
   kMayReport = 8,     // to a controller, as one of its servers
+  kMayOffload = 16,   // have the server execute functions of its own, where the server does so
   kClientOperations = kMayCreate | kMayFork | kMaySeeCounts,
 };
 
@@ -32,7 +33,7 @@ struct TokenEntry {
 };
 
 // The entries of a token file. Each line is
-//   client NAME SECRET [quota=SIZE] [allow=create,fork,statistics]
+//   client NAME SECRET [quota=SIZE] [allow=create,fork,statistics,offload]
 //   server NAME SECRET
 // or empty, or a comment that begins with #. `file` is for messages; none of them contains a secret.
 Result<std::vector<TokenEntry>> parse_tokens(std::string_view text, std::string_view file);

@@ -84,8 +84,8 @@ TEST_F(TokensTest, NewRightsApplyToTenantsThatAreConnected) {
 }
 
 TEST(SingleToken, WithoutASecretEverybodyMayDoEverything) {
-  EXPECT_EQ(single_token("")[0].operations, kClientOperations | kMayReport);
-  EXPECT_EQ(single_token("secret")[0].operations, kClientOperations);
+  EXPECT_EQ(single_token("")[0].operations, kClientOperations | kMayOffload | kMayReport);
+  EXPECT_EQ(single_token("secret")[0].operations, kClientOperations | kMayOffload);
 }
 
 TEST(TokenQuota, IsOfAllRegionsTogether) {

@@ -201,12 +201,25 @@ void Worker::serve(Session* session, uint32_t events) {
 
 void Worker::update(Session* session) {
   if (int fd = session->take_connection(); fd >= 0) add_passed(fd);
+  if (session->wants_thread()) return hand_over(session);
   if (session->over()) return close(session);
   uint32_t wanted = (session->wants_input() ? EPOLLIN : 0u) | (session->wants_output() ? EPOLLOUT : 0u);
   if (wanted == session->interest) return;
   epoll_event event = {wanted, {.fd = session->fd()}};
   epoll_ctl(epoll_, EPOLL_CTL_MOD, session->fd(), &event);
   session->interest = wanted;
+}
+
+// To a thread of its own, because it calls functions.
+void Worker::hand_over(Session* session) {
+  std::erase(active_, session);
+  auto found = sessions_.find(session->fd());
+  std::unique_ptr<Session> owned = std::move(found->second);
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, owned->fd(), nullptr);
+  sessions_.erase(found);
+  if (shared_->calls->adopt(&owned)) return;
+  owned->refuse_calls();
+  closed_++;
 }
 
 void Worker::make_active(Session* session) {

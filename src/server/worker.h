@@ -43,6 +43,7 @@ class Worker {
   void add(int fd, const Listener& listener);
   void serve(Session* session, uint32_t events);
   void update(Session* session);
+  void hand_over(Session* session);
   void make_active(Session* session);
   void deactivate_all();
   void close(Session* session);

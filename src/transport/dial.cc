@@ -90,18 +90,21 @@ int send_request(int fd, wire::Op op, std::span<const std::byte> payload, uint64
   return send_all(fd, &frame, sizeof frame.header + payload.size(), deadline_ns);
 }
 
+// bytes: receives the size of a reply that may be shorter; null: it has the size of `reply`.
 int receive_reply(int fd, wire::Op op, std::span<std::byte> reply, uint64_t deadline_ns, wire::ErrorReply* error,
-                  int* passed_fd) {
+                  int* passed_fd, size_t* bytes = nullptr) {
   wire::FrameHeader header;
   if (int r = receive_all(fd, &header, sizeof header, deadline_ns, passed_fd); r < 0) return r;
   if (int r = wire::check_reply_header(header); r < 0) return r;
   bool is_error = header.op == static_cast<uint8_t>(wire::Op::kError);
   wire::ErrorReply raw;
   std::span<std::byte> body = is_error ? std::as_writable_bytes(std::span(&raw, 1)) : reply;
+  if (bytes && !is_error && header.payload_bytes < body.size()) body = body.first(header.payload_bytes);
   if (header.request != 1 || header.payload_bytes != body.size()) return -EBADMSG;
   if (!is_error && header.op != static_cast<uint8_t>(op)) return -EBADMSG;
   if (int r = receive_all(fd, body.data(), body.size(), deadline_ns, passed_fd); r < 0) return r;
   if (wire::crc32c(wire::header_crc(header), body.data(), body.size()) != header.crc) return -EBADMSG;
+  if (bytes) *bytes = body.size();
   return is_error ? wire::decode_error(body, error) : 0;
 }
 
@@ -273,6 +276,17 @@ int dial(const Endpoint& endpoint, uint64_t deadline_ns) {
 int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply, uint64_t deadline_ns,
              wire::ErrorReply* error, int* passed_fd) {
   return exchange_once(fd, op, payload, reply, deadline_ns, error, passed_fd, nullptr);
+}
+
+int exchange_frame(int fd, wire::Op op, std::span<std::byte> frame, std::span<std::byte> reply, size_t* reply_bytes,
+                   uint64_t deadline_ns, wire::ErrorReply* error) {
+  auto payload = frame.subspan(sizeof(wire::FrameHeader));
+  auto header = wire::make_header(op, 0, 1, static_cast<uint32_t>(payload.size()));
+  header.crc = wire::crc32c(wire::header_crc(header), payload.data(), payload.size());
+  memcpy(frame.data(), &header, sizeof header);
+  error->code = 0;
+  int r = send_all(fd, frame.data(), frame.size(), deadline_ns);
+  return r < 0 ? r : receive_reply(fd, op, reply, deadline_ns, error, nullptr, reply_bytes);
 }
 
 namespace {

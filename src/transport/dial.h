@@ -42,6 +42,11 @@ int dial(const Endpoint& endpoint, uint64_t deadline_ns);
 int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<std::byte> reply, uint64_t deadline_ns,
              wire::ErrorReply* error, int* passed_fd = nullptr);
 
+// As exchange, for requests of any size and a reply of at most reply.size() bytes. `frame` is the payload after room
+// for a header, which is filled in.
+int exchange_frame(int fd, wire::Op op, std::span<std::byte> frame, std::span<std::byte> reply, size_t* reply_bytes,
+                   uint64_t deadline_ns, wire::ErrorReply* error);
+
 // Everything that is needed to open a further connection to the same server with the same greeting.
 struct Dialer {
   Endpoint endpoint;

@@ -43,8 +43,9 @@ bool check_report(const ServerReport& report) {
 }  // namespace
 
 const char* name_of(Op op) {
-  static constexpr const char* kNames[] = {"unknown", "hello", "read",  "write",    "discard", "grow",    "shrink",
-                                           "stats",   "ping",  "error", "register", "servers", "connect", "prove"};
+  static constexpr const char* kNames[] = {"unknown", "hello", "read",      "write",     "discard",  "grow",
+                                           "shrink",  "stats", "ping",      "error",     "register", "servers",
+                                           "connect", "prove", "call_open", "call_code", "call"};
   static_assert(std::size(kNames) == kOps);
   return kNames[op <= kLastOp ? static_cast<size_t>(op) : 0];
 }
@@ -145,6 +146,52 @@ int decode_servers(Bytes payload, ServersReply* out) {
     if (!check_report(e.report) || e.state < ServerState::kUp || e.state > ServerState::kSilent) return -EBADMSG;
   }
   memmove(out, payload.data(), sizeof *out);
+  return 0;
+}
+
+int decode_call_open(Bytes payload, CallOpen* out) {
+  CallOpen open;
+  if (!load_exact(payload, &open) || open.base % kPageBytes != 0) return -EBADMSG;
+  *out = open;
+  return 0;
+}
+
+int decode_call_code(Bytes payload, CallCodeRequest* out) {
+  CallCode head;
+  if (payload.size() < sizeof head) return -EBADMSG;
+  memcpy(&head, payload.data(), sizeof head);
+  Bytes part = payload.subspan(sizeof head);
+  if (head.bytes == 0 || head.offset > head.bytes || part.size() > head.bytes - head.offset) return -EBADMSG;
+  *out = {head, part};
+  return 0;
+}
+
+int decode_call(Bytes payload, uint64_t region_bytes, CallPayload* out) {
+  CallRequest head;
+  if (payload.size() < sizeof head) return -EBADMSG;
+  memcpy(&head, payload.data(), sizeof head);
+  if (head.range_count > kMaxCallRanges || head.argument_bytes > kMaxCallBytes) return -EBADMSG;
+  size_t range_bytes = head.range_count * sizeof(CallRange);
+  if (payload.size() != sizeof head + range_bytes + head.argument_bytes) return -EBADMSG;
+  Bytes ranges = payload.subspan(sizeof head, range_bytes);
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < head.range_count; i++) {
+    CallRange r = call_range(ranges, i);
+    if (r.bytes == 0 || r.offset % kPageBytes != 0 || r.bytes % kPageBytes != 0 || r.written > 1) return -EINVAL;
+    if (r.bytes > region_bytes || r.offset > region_bytes - r.bytes || r.offset < end) return -ERANGE;
+    end = r.offset + r.bytes;
+  }
+  *out = {head, ranges, payload.subspan(sizeof head + range_bytes)};
+  return 0;
+}
+
+int decode_call_reply(Bytes payload, CallReply* out) {
+  CallReply reply;
+  if (payload.size() < sizeof reply) return -EBADMSG;
+  memcpy(&reply, payload.data(), sizeof reply);
+  if (reply.status > 0 || reply.status < -kMaxErrno || reply.started > 1 || reply.zero != 0) return -EBADMSG;
+  if (reply.result_bytes > kMaxCallBytes || payload.size() != sizeof reply + reply.result_bytes) return -EBADMSG;
+  *out = reply;
   return 0;
 }
 

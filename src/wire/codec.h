@@ -65,6 +65,26 @@ int decode_reserve(Bytes payload, ReserveRequest* out);
 int decode_report(Bytes payload, ServerReport* out);
 int decode_servers(Bytes payload, ServersReply* out);
 
+struct CallCodeRequest {
+  CallCode head;
+  Bytes part;
+};
+struct CallPayload {
+  CallRequest head;
+  Bytes ranges;     // of CallRange, checked; maybe unaligned
+  Bytes arguments;  // exactly argument_bytes
+};
+int decode_call_open(Bytes payload, CallOpen* out);
+int decode_call_code(Bytes payload, CallCodeRequest* out);
+int decode_call(Bytes payload, uint64_t region_bytes, CallPayload* out);
+int decode_call_reply(Bytes payload, CallReply* out);
+// Range number i of CallPayload::ranges.
+inline CallRange call_range(Bytes ranges, uint32_t i) {
+  CallRange range;
+  memcpy(&range, ranges.data() + i * sizeof range, sizeof range);
+  return range;
+}
+
 // Returns the error that a peer reports, always a valid negative errno value; -EBADMSG for a malformed payload. The
 // text in *out is terminated and printable.
 int decode_error(Bytes payload, ErrorReply* out);

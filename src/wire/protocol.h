@@ -35,8 +35,11 @@ enum class Op : uint8_t {
   kServers = 11,   // to a controller: empty -> ServersReply
   kConnect = 12,   // empty, no reply: the socket passed with it is a new connection (Unix sockets only)
   kProve = 13,     // Proof -> HelloReply; the second frame of every connection, and only the second
+  kCallOpen = 14,  // CallOpen -> CallLimits; from now on the connection is for calls only
+  kCallCode = 15,  // CallCode, then a part of the file -> CallCodeReply
+  kCall = 16,      // CallRequest, its ranges, the arguments -> CallReply, then the result
 };
-inline constexpr Op kLastOp = Op::kProve;
+inline constexpr Op kLastOp = Op::kCall;
 inline constexpr size_t kOps = static_cast<size_t>(kLastOp) + 1;
 
 struct FrameHeader {
@@ -72,7 +75,63 @@ inline constexpr uint64_t kMaxRegionBytes = uint64_t{1} << 46;  // 64 TiB
 inline constexpr uint64_t kPageBytes = 4096;                    // unit of snapshots and of accounting
 inline constexpr uint64_t kSlabBytes = 16 * 1024 * 1024;        // unit of reservations
 inline constexpr size_t kListBytes = sizeof(ListHeader) + kMaxExtents * sizeof(Extent);
-inline constexpr size_t kMaxPayload = kListBytes + kMaxDataBytes;
+
+// Calls of functions that the server executes next to the data. A server that executes none refuses kCallOpen with
+// ENOTSUP; one of before there were calls closes the connection with EBADMSG.
+inline constexpr uint32_t kMaxCallRanges = 256;
+inline constexpr uint32_t kMaxCallBytes = 1024 * 1024;  // of the arguments, and of the result
+inline constexpr uint32_t kMaxCallObjects = 8;          // programs and shared objects of one connection
+
+// base: the address of the region's byte 0 in the client.
+struct CallOpen {
+  uint64_t base;
+};
+struct CallLimits {
+  uint64_t max_code_bytes;  // of one object
+  uint64_t wall_ns;         // of one call
+};
+static_assert(sizeof(CallOpen) == 8 && sizeof(CallLimits) == 16);
+
+// A part of an object: a program or shared object without what is not loaded. Parts are sent in order; a first request
+// without any asks whether the server has the object.
+struct CallCode {
+  uint8_t hash[32];  // SHA-256 of the object
+  uint64_t bytes;    // of the object
+  uint64_t offset;   // of the part
+};
+struct CallCodeReply {
+  uint32_t complete;  // 1: the server has the object
+  uint32_t object;    // then its number for this connection
+};
+static_assert(sizeof(CallCode) == 48 && sizeof(CallCodeReply) == 8);
+
+// The function and its entry: object numbers, and offsets from the addresses at which the objects are loaded. The
+// ranges are disjoint, in order, and consist of whole pages of the region.
+struct CallRange {
+  uint64_t offset;
+  uint64_t bytes;
+  uint64_t written;  // 0 or 1
+};
+struct CallRequest {
+  uint32_t entry_object, function_object;
+  uint64_t entry, function;  // function 0: none
+  uint32_t range_count;
+  uint32_t argument_bytes;
+};
+static_assert(sizeof(CallRange) == 24 && sizeof(CallRequest) == 32);
+
+// After an error, the result is its text.
+struct CallReply {
+  int32_t status;    // 0 or a negative errno value
+  uint32_t started;  // 0: the function was not called, and the written ranges are as they were
+  uint32_t result_bytes;
+  uint32_t zero;
+};
+static_assert(sizeof(CallReply) == 16);
+
+inline constexpr size_t kMaxPayload = sizeof(CallRequest) + kMaxCallRanges * sizeof(CallRange) +
+                                      (kMaxDataBytes > kMaxCallBytes ? kMaxDataBytes : kMaxCallBytes);
+static_assert(kMaxPayload >= kListBytes + kMaxDataBytes);
 
 // Both sides prove that they know a key, which is never sent: a token, or the secret of the region (auth.h).
 enum class HelloMode : uint32_t {

@@ -21,6 +21,7 @@ SAMPLE_WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused"]
 SURROUNDINGS = {
     "farside/farside.h": ("struct item { int value; };", "struct item* item, uint64_t* column, size_t count"),
     "farside/fiber.hpp": ("#include <cstdio>\n#include <string>", ""),
+    "farside/offload.hpp": ("#include <cstdio>", ""),
     "farside/ptr.hpp": ("struct Point { int x, y; };", ""),
     "farside/scope.hpp": ("#include <farside/ptr.hpp>\nstruct Node { int value; };",
                           "const farside::unique_ptr<Node>& pointer"),
@@ -36,7 +37,7 @@ SURROUNDINGS = {
     "farside/containers/vector.hpp": ("struct Record { int key[16]; };", ""),
 }
 STATEMENT = re.compile(r";\s*(//.*)?$", re.M)
-FILE_SCOPE = re.compile(r"^(static .*\) \{|struct Node)", re.M)
+FILE_SCOPE = re.compile(r"^(static .*\) \{|struct Node|struct Scan)", re.M)
 
 
 def languages(header):

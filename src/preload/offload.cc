@@ -1,0 +1,355 @@
+#include "preload/offload.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "base/sync.h"
+#include "offload/backend.h"
+#include "offload/image.h"
+#include "remote/call_channel.h"
+
+namespace farside::preload {
+namespace {
+
+using offload::fail;
+using offload::Image;
+using pager::Pager;
+using CallRange = Pager::CallRange;
+
+constexpr unsigned kMaxModules = wire::kMaxCallObjects;
+
+// The pages of a call, in order and disjoint.
+struct Pages {
+  CallRange ranges[wire::kMaxCallRanges];
+  size_t count = 0;
+  bool written = false;
+  std::span<const CallRange> all() const { return {ranges, count}; }
+};
+
+struct Place {
+  unsigned module;
+  uint64_t offset;
+};
+
+// A program or shared object of this process.
+struct Module {
+  uintptr_t base;
+  Image* image;
+};
+
+struct Server {
+  enum class Offer { kUnknown, kYes, kNo };
+  Server(remote::ServerStore& store, uint64_t base) : channel(store, base) {}
+  Mutex lock;  // guards the channel, during a call
+  remote::CallChannel channel;
+  std::atomic<Offer> offer{Offer::kUnknown};
+};
+
+class ServerBackend final : public offload::Backend, public NearObject {
+ public:
+  explicit ServerBackend(Pager* pager) : pager_(*pager) {}
+
+  int choose(const farside_offload_request& request, farside_offload_reply* reply) override;
+  int call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) override;
+  void note_local(const farside_offload_request&, uint64_t) override {}
+  int servers() override;
+  int place(uint64_t address, size_t bytes, size_t* same_bytes) override;
+  void reset_in_child();
+
+ private:
+  int find_pages(const farside_offload_request& request, Pages* pages);
+  uint32_t holders_of(const Pages& pages);
+  uint32_t offering(uint32_t holders);
+  Server* server(unsigned i);
+  bool offers(unsigned i);
+  Status find(const void* address, Place* place);
+  Status call_on(Server& server, const farside_offload_request& request, const Pages& pages,
+                 farside_offload_reply* reply, int* result, bool* may_repeat);
+
+  Pager& pager_;
+  bool is_child_ = false;
+  Mutex lock_;  // guards the creation of servers_, and modules_
+  std::atomic<Server*> servers_[remote::kMaxServers] = {};
+  Module modules_[kMaxModules] = {};
+  unsigned module_count_ = 0;
+};
+
+// The frame of a call: a header, the request, its ranges, its arguments. Near memory.
+class CallFrame {
+ public:
+  CallFrame(const farside_offload_request& request, const Pages& pages)
+      : bytes_(kArguments + pages.count * sizeof(wire::CallRange) + request.argument_bytes),
+        data_(static_cast<std::byte*>(near_alloc(bytes_))) {
+    auto* arguments = data_ + kArguments + pages.count * sizeof(wire::CallRange);
+    if (request.argument_bytes > 0) memcpy(arguments, request.arguments, request.argument_bytes);
+    head_.range_count = static_cast<uint32_t>(pages.count);
+    head_.argument_bytes = static_cast<uint32_t>(request.argument_bytes);
+  }
+  ~CallFrame() { near_free(data_, bytes_); }
+  CallFrame(const CallFrame&) = delete;
+  CallFrame& operator=(const CallFrame&) = delete;
+
+  void set_entry(uint32_t object, uint64_t offset) { head_.entry_object = object, head_.entry = offset; }
+  void set_function(uint32_t object, uint64_t offset) { head_.function_object = object, head_.function = offset; }
+  std::span<std::byte> finish(const Pages& pages, const std::byte* base) {
+    memcpy(data_ + sizeof(wire::FrameHeader), &head_, sizeof head_);
+    std::byte* at = data_ + kArguments;
+    for (const CallRange& r : pages.all()) {
+      wire::CallRange range = {static_cast<uint64_t>(r.address - base), r.bytes, r.written ? 1u : 0u};
+      memcpy(at, &range, sizeof range);
+      at += sizeof range;
+    }
+    return {data_, bytes_};
+  }
+
+ private:
+  static constexpr size_t kArguments = sizeof(wire::FrameHeader) + sizeof(wire::CallRequest);
+  const size_t bytes_;
+  std::byte* const data_;
+  wire::CallRequest head_ = {};
+};
+
+// Adds a range of pages to the end of the list; extends the last one where it follows or overlaps. -E2BIG: the list is
+// full.
+int append(Pages* pages, uint64_t begin, uint64_t end, bool written) {
+  if (begin >= end) return 0;
+  auto* at = reinterpret_cast<std::byte*>(begin);
+  CallRange* last = pages->count > 0 ? &pages->ranges[pages->count - 1] : nullptr;
+  if (last && last->written == written && last->address + last->bytes == at) {
+    last->bytes += end - begin;
+    return 0;
+  }
+  if (pages->count == wire::kMaxCallRanges) return -E2BIG;
+  pages->ranges[pages->count++] = {at, end - begin, written};
+  return 0;
+}
+
+// 0; -E2BIG; -EOPNOTSUPP: a range is not in the far space. A page that is both read and written is written.
+int ServerBackend::find_pages(const farside_offload_request& request, Pages* pages) {
+  farside_offload_range sorted[wire::kMaxCallRanges];
+  size_t count = 0;
+  for (size_t i = 0; i < request.range_count; i++) {
+    const farside_offload_range& r = request.ranges[i];
+    if (r.bytes == 0) continue;
+    auto begin = align_down(reinterpret_cast<uint64_t>(r.data), kPageSize);
+    auto end = align_up(reinterpret_cast<uint64_t>(r.data) + r.bytes, kPageSize);
+    if (!pager_.in_space(begin) || !pager_.in_space(end - 1)) return -EOPNOTSUPP;
+    sorted[count++] = {reinterpret_cast<void*>(begin), end - begin, r.written != 0};
+    pages->written |= r.written != 0;
+  }
+  auto begin_of = [](const farside_offload_range& r) { return reinterpret_cast<uint64_t>(r.data); };
+  std::sort(sorted, sorted + count, [&](const auto& a, const auto& b) { return begin_of(a) < begin_of(b); });
+  // What is not covered by written ranges is read. `read_until`, `written_until`: ends of what came before.
+  uint64_t at = 0, read_until = 0, written_until = 0;
+  for (size_t i = 0; i <= count; i++) {
+    uint64_t next = i < count ? begin_of(sorted[i]) : ~uint64_t{0};
+    while (at < next && at < std::max(read_until, written_until)) {
+      bool written = at < written_until;
+      uint64_t end = std::min(next, written ? written_until : read_until);
+      if (int error = append(pages, at, end, written)) return error;
+      at = end;
+    }
+    if (i == count) break;
+    at = next;
+    uint64_t& until = sorted[i].written ? written_until : read_until;
+    until = std::max(until, next + sorted[i].bytes);
+  }
+  return 0;
+}
+
+uint32_t ServerBackend::holders_of(const Pages& pages) {
+  uint32_t all = ~0u;
+  for (const CallRange& r : pages.all())
+    all &= pager_.store()->call_holders(static_cast<uint64_t>(r.address - pager_.base()), r.bytes, r.written);
+  return all;
+}
+
+Server* ServerBackend::server(unsigned i) {
+  Server* known = servers_[i].load(std::memory_order_acquire);
+  if (known) return known;
+  LockGuard hold(lock_);
+  if (Server* made = servers_[i].load()) return made;
+  remote::ServerStore* store = pager_.store()->call_server(i);
+  if (!store) return nullptr;
+  auto* made = new (near_alloc(sizeof(Server))) Server(*store, reinterpret_cast<uint64_t>(pager_.base()));
+  servers_[i].store(made, std::memory_order_release);
+  return made;
+}
+
+// Opens the connection at the first time.
+bool ServerBackend::offers(unsigned i) {
+  Server* s = server(i);
+  if (!s) return false;
+  if (s->offer == Server::Offer::kUnknown) {
+    LockGuard hold(s->lock);
+    Status opened = s->channel.open();
+    // EAGAIN: the server has as many clients as it permits; the next call asks again.
+    if (opened.ok()) s->offer = Server::Offer::kYes;
+    else if (opened.code() != EAGAIN) s->offer = Server::Offer::kNo;
+  }
+  return s->offer == Server::Offer::kYes;
+}
+
+uint32_t ServerBackend::offering(uint32_t holders) {
+  uint32_t offering = 0;
+  for (unsigned i = 0; i < remote::kMaxServers; i++) {
+    if ((holders >> i & 1) && offers(i)) offering |= 1u << i;
+  }
+  return offering;
+}
+
+int ServerBackend::servers() { return is_child_ ? 0 : std::popcount(offering(~0u)); }
+
+int ServerBackend::place(uint64_t address, size_t bytes, size_t* same_bytes) {
+  if (bytes == 0 || is_child_ || !pager_.in_space(address) || !pager_.in_space(address + bytes - 1)) return -1;
+  uint64_t far = address - reinterpret_cast<uint64_t>(pager_.base());
+  uint32_t holders = offering(pager_.store()->call_holders(far, 1, false));
+  if (holders == 0) return -1;
+  uint64_t same = std::min(bytes, align_up(far + 1, remote::kSlabBytes) - far);
+  while (same < bytes) {
+    uint64_t step = std::min<uint64_t>(remote::kSlabBytes, bytes - same);
+    uint32_t both = holders & pager_.store()->call_holders(far + same, step, false);
+    if (both == 0) break;
+    holders = both;
+    same += step;
+  }
+  *same_bytes = same;
+  return std::countr_zero(holders);
+}
+
+int ServerBackend::choose(const farside_offload_request& request, farside_offload_reply* reply) {
+  Pages pages;
+  bool automatic = request.mode == FARSIDE_OFFLOAD_AUTOMATIC;
+  int found = is_child_ ? -EOPNOTSUPP : find_pages(request, &pages);
+  if (found == -E2BIG && !automatic) return fail(reply, found, "the pages of a call are more than 256 ranges");
+  uint32_t holders = found == 0 ? holders_of(pages) : 0;
+  bool possible = holders != 0 && offering(holders) != 0;
+  if (possible) return 1;
+  if (automatic) return 0;
+  return fail(reply, -EOPNOTSUPP,
+              is_child_      ? "memory servers execute no functions of forked processes"
+              : found != 0   ? "a range of the call is not far memory"
+              : holders == 0 ? "no single memory server holds all ranges of the call; see for_each_server"
+                             : "the memory server executes no functions for this client; see farside serve --offload");
+}
+
+Status ServerBackend::find(const void* address, Place* place) {
+  Dl_info info;
+  link_map* map = nullptr;
+  if (!dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !map)
+    return Status::error(ENOEXEC,
+                         "a function that is called on a memory server is in no loaded program or shared object");
+  LockGuard hold(lock_);
+  place->offset = reinterpret_cast<uint64_t>(address) - map->l_addr;
+  for (place->module = 0; place->module < module_count_; place->module++) {
+    if (modules_[place->module].base == map->l_addr) return {};
+  }
+  if (module_count_ == kMaxModules)
+    return Status::error(ENOSPC, "functions of more than {} shared objects are called on memory servers", kMaxModules);
+  Result<Image*> image = Image::read(map->l_name[0] ? map->l_name : nullptr);
+  if (!image.ok()) return image.status();
+  modules_[module_count_++] = {map->l_addr, *image};
+  return {};
+}
+
+int ServerBackend::call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) {
+  Pages pages;
+  *may_repeat = true;
+  int result = find_pages(request, &pages);
+  if (result < 0) return fail(reply, result, "the ranges of the call have changed");
+  constexpr int kTries = 3;
+  Status status;
+  for (int i = 0; i < kTries; i++) {
+    uint32_t holders = offering(holders_of(pages));
+    if (holders == 0) return fail(reply, -EOPNOTSUPP, "no memory server executes the call");
+    // Another server that has a copy, after a failure.
+    for (int skip = i % std::popcount(holders); skip > 0; skip--) holders &= holders - 1;
+    status =
+        call_on(*server(static_cast<unsigned>(std::countr_zero(holders))), request, pages, reply, &result, may_repeat);
+    if (status.ok()) return result;
+    if (status.code() != ECONNRESET || !*may_repeat) break;
+  }
+  reply->written_undefined = !*may_repeat;
+  return fail(reply, -status.code(), status.text());
+}
+
+// Between begin_call and end_call nothing may touch far memory: a written range may be on the same page.
+Status ServerBackend::call_on(Server& server, const farside_offload_request& request, const Pages& pages,
+                              farside_offload_reply* reply, int* result, bool* may_repeat) {
+  Place entry, function = {};
+  Status status = find(reinterpret_cast<const void*>(request.entry), &entry);
+  if (status.ok() && request.function) status = find(request.function, &function);
+  if (!status.ok()) return status;
+  CallFrame frame(request, pages);
+  std::byte* copy = nullptr;
+  wire::CallReply answer = {};
+  {
+    LockGuard hold(server.lock);
+    uint32_t number = 0;
+    auto add = [&](const Place& place) {
+      const Image& image = *modules_[place.module].image;
+      if (status.ok()) status = server.channel.add({image.bytes(), image.hash()}, &number);
+      return number;
+    };
+    status = server.channel.open();
+    frame.set_entry(add(entry), entry.offset);
+    if (request.function) frame.set_function(add(function), function.offset);
+    if (!status.ok()) return status;
+    std::span<std::byte> bytes = frame.finish(pages, pager_.base());
+    SignalsBlocked blocked;
+    if (int error = pager_.begin_call(pages.all()))
+      return Status::error(-error, "a range of the call is not memory that the program may access");
+    *may_repeat = false;
+    status = server.channel.call(bytes, &answer);
+    bool unknown = status.code() == ECONNRESET;
+    // Answered when nothing of the call is left on the server. Without a connection, its memory is lost anyway.
+    if (unknown && pages.written) (void)server.channel.open();
+    pager_.end_call(pages.all());
+    if (!status.ok()) {
+      *may_repeat = !unknown || !pages.written;
+      return status;
+    }
+    copy = static_cast<std::byte*>(near_alloc(answer.result_bytes + 1));
+    memcpy(copy, server.channel.result().data(), answer.result_bytes);
+  }
+  *result = answer.status;
+  *may_repeat = answer.status < 0 && answer.started == 0;
+  if (answer.status < 0) {
+    copy[answer.result_bytes] = std::byte{0};
+    reply->written_undefined = answer.started != 0;
+    fail(reply, answer.status, reinterpret_cast<const char*>(copy));
+  } else {
+    reply->result.bytes = std::min<size_t>(answer.result_bytes, reply->result.capacity);
+    memcpy(reply->result.data, copy, reply->result.bytes);
+    reply->on_server = 1;
+  }
+  near_free(copy, answer.result_bytes + 1);
+  return {};
+}
+
+// Other threads may have held the locks at the fork.
+void ServerBackend::reset_in_child() {
+  is_child_ = true;
+  new (&lock_) Mutex;
+}
+
+ServerBackend* g_backend = nullptr;
+
+}  // namespace
+
+void enable_offload(pager::Pager* pager) {
+  g_backend = new ServerBackend(pager);
+  offload::set_backend(g_backend);
+}
+
+void reset_offload_in_child() {
+  if (g_backend) g_backend->reset_in_child();
+}
+
+}  // namespace farside::preload

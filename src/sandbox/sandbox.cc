@@ -1,0 +1,287 @@
+#include "sandbox/sandbox.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/personality.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/os.h"
+#include "sandbox/protocol.h"
+
+namespace farside::sandbox {
+namespace {
+
+constexpr int kTickMs = 50;
+constexpr unsigned kNobody = 65534;
+constexpr int kSpareFds = 64;  // above those of the host
+
+// Closes at the end of its scope.
+struct Descriptor {
+  int fd = -1;
+  ~Descriptor() {
+    if (fd >= 0) close(fd);
+  }
+};
+
+// A second open file of the region, which cannot become writable by mprotect.
+int open_read_only(int fd) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+bool write_file(pid_t pid, const char* name, const std::string& text) {
+  std::string path = "/proc/" + std::to_string(pid) + "/" + name;
+  Descriptor file{open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+  return file.fd >= 0 && write(file.fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+}
+
+std::string mapping_of(unsigned own) {
+  return own == 0 ? "0 0 1\n1 " + std::to_string(kNobody) + " 1\n" : "0 " + std::to_string(own) + " 1\n";
+}
+
+// What the new process executes: no memory is allocated in it, since other threads of the server may hold locks.
+struct Start {
+  const int* fds;  // at the numbers 0, 1, ...
+  int count;
+  const char* program;
+  char* const* arguments;
+};
+
+[[noreturn]] void become_host(const Start& start) {
+  char ready;
+  if (os::recv(start.fds[kSocketFd], &ready, 1, 0) != 1) os::exit_group(1);  // the user is mapped
+  int moved[kFirstObjectFd + wire::kMaxCallObjects];
+  for (int i = 0; i < start.count; i++)
+    moved[i] = static_cast<int>(os::call(SYS_fcntl, start.fds[i], F_DUPFD, kSpareFds));
+  for (int i = 0; i < start.count; i++) os::call(SYS_dup3, moved[i], i, 0);
+  os::call(SYS_close_range, start.count, ~0U, 0);
+  constexpr os::SignalSet kNone = 0;
+  os::sigprocmask(SIG_SETMASK, &kNone, nullptr);
+  os::call(SYS_setsid);
+  // Libraries far from where the client's far memory usually is.
+  os::call(SYS_personality, ADDR_COMPAT_LAYOUT);
+  char* const environment[] = {nullptr};
+  os::call(SYS_execve, start.program, start.arguments, environment);
+  os::exit_group(127);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sandbox>> Sandbox::start(const Setup& setup, const std::function<bool()>& is_abandoned) {
+  std::unique_ptr<Sandbox> sandbox(new Sandbox(setup));
+  if (Status s = sandbox->spawn(setup); !s.ok()) return s;
+  if (Status s = sandbox->load(is_abandoned); !s.ok()) return s;
+  return sandbox;
+}
+
+Sandbox::~Sandbox() {
+  end();
+  if (socket_ >= 0) close(socket_);
+}
+
+Status Sandbox::spawn(const Setup& setup) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+    return Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
+  Descriptor theirs{pair[1]}, null{open("/dev/null", O_RDWR | O_CLOEXEC)}, read_only{open_read_only(setup.region_fd)};
+  socket_ = pair[0];
+  if (null.fd < 0 || read_only.fd < 0)
+    return Status::error(errno, "cannot start a process for functions: {}; is /proc mounted?", strerror(errno));
+  std::vector<int> fds = {null.fd, null.fd, null.fd, theirs.fd, read_only.fd, setup.region_fd};
+  static_assert(kFirstObjectFd == 6);
+  fds.insert(fds.end(), setup.objects.begin(), setup.objects.end());
+  std::string texts[] = {setup.program, std::to_string(setup.objects.size()), std::to_string(setup.limits.memory),
+                         std::to_string(setup.base), geteuid() == 0 ? "1" : "0"};
+  char* arguments[6] = {};
+  std::transform(std::begin(texts), std::end(texts), arguments, [](std::string& text) { return text.data(); });
+  Start start = {fds.data(), static_cast<int>(fds.size()), setup.program.c_str(), arguments};
+  constexpr long kNamespaces =
+      CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP;
+  long pid = os::call(SYS_clone, kNamespaces, nullptr, nullptr, nullptr, nullptr);
+  if (pid == 0) become_host(start);
+  if (pid < 0)
+    return Status::error(static_cast<int>(-pid), "cannot make namespaces for a process for functions: {}",
+                         strerror(static_cast<int>(-pid)));
+  pid_ = static_cast<pid_t>(pid);
+  if (Status s = map_user(); !s.ok()) return s;
+  char ready = 0;
+  os::send(socket_, &ready, 1, MSG_NOSIGNAL);
+  fcntl(socket_, F_SETFL, O_NONBLOCK);
+  return {};
+}
+
+Status Sandbox::map_user() const {
+  bool mapped = write_file(pid_, "setgroups", "deny") && write_file(pid_, "uid_map", mapping_of(geteuid())) &&
+                write_file(pid_, "gid_map", mapping_of(getegid() == 0 && geteuid() == 0 ? 0 : getegid()));
+  if (mapped) return {};
+  return Status::error(errno, "cannot map the user of a process for functions: {}", strerror(errno));
+}
+
+// The first reply says whether the objects were loaded.
+Status Sandbox::load(const std::function<bool()>& is_abandoned) {
+  HostReply reply;
+  char text[256] = {};
+  begin_limits();
+  int r = receive(reinterpret_cast<std::byte*>(&reply), sizeof reply, is_abandoned);
+  if (r == 0 && reply.bytes >= sizeof text) r = -EBADMSG;
+  if (r == 0) r = receive(reinterpret_cast<std::byte*>(text), reply.bytes, is_abandoned);
+  if (r < 0) {
+    int code;
+    describe_end(r, &code, text, sizeof text);
+    return Status::error(code, "cannot start a process for functions: while it was loaded, {}", text);
+  }
+  if (reply.status < 0) return Status::error(-std::max(reply.status, -4095), "{}", static_cast<const char*>(text));
+  std::string path = "/proc/" + std::to_string(pid_) + "/statm";
+  Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  ssize_t n = file.fd < 0 ? -1 : read(file.fd, text, sizeof text - 1);
+  if (n <= 0) return Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
+  text[n] = 0;
+  own_addresses_ = strtoull(text, nullptr, 10) * 4096 + limits_.memory;
+  return {};
+}
+
+// The ranges are not memory of the process, but the addresses that it may map include them.
+bool Sandbox::limit_addresses(uint64_t range_bytes) {
+  if (range_addresses_ == range_bytes) return true;
+  rlimit limit = {own_addresses_ + range_bytes, RLIM_INFINITY};
+  range_addresses_ = range_bytes;
+  return prlimit(pid_, RLIMIT_AS, &limit, nullptr) == 0;
+}
+
+bool Sandbox::call(const wire::CallPayload& call, wire::Bytes payload, const std::function<bool()>& is_abandoned,
+                   std::byte* reply) {
+  uint64_t range_bytes = 0;
+  for (uint32_t i = 0; i < call.head.range_count; i++) range_bytes += wire::call_range(call.ranges, i).bytes;
+  HostReply answer = {};
+  begin_limits();
+  int r = limit_addresses(std::max<uint64_t>(range_bytes, 1)) ? send(payload, is_abandoned) : -EPERM;
+  if (r == 0) r = receive(reinterpret_cast<std::byte*>(&answer), sizeof answer, is_abandoned);
+  bool valid = answer.status <= 0 && answer.status >= -4095 && answer.bytes <= wire::kMaxCallBytes;
+  if (r == 0 && !valid) r = -EBADMSG;
+  if (r == 0) r = receive(reply + sizeof(wire::CallReply), answer.bytes, is_abandoned);
+  wire::CallReply header = {answer.status, answer.started ? 1u : 0u, answer.bytes, 0};
+  if (r < 0) {
+    int code;
+    auto* text = reinterpret_cast<char*>(reply + sizeof header);
+    header.result_bytes = static_cast<uint32_t>(describe_end(r, &code, text, wire::kMaxCallBytes));
+    header.status = -code;
+    header.started = 1;
+  }
+  memcpy(reply, &header, sizeof header);
+  return r == 0;
+}
+
+int Sandbox::send(wire::Bytes bytes, const std::function<bool()>& is_abandoned) {
+  while (!bytes.empty()) {
+    ssize_t n = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n > 0) bytes = bytes.subspan(static_cast<size_t>(n));
+    else if (errno != EAGAIN && errno != EINTR) return -ECONNRESET;
+    else if (int r = wait_ready(POLLOUT, is_abandoned); r < 0) return r;
+  }
+  return 0;
+}
+
+int Sandbox::receive(std::byte* to, size_t bytes, const std::function<bool()>& is_abandoned) {
+  while (bytes > 0) {
+    ssize_t n = ::recv(socket_, to, bytes, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return -ECONNRESET;
+    if (n > 0) {
+      to += n;
+      bytes -= static_cast<size_t>(n);
+    } else if (int r = wait_ready(POLLIN, is_abandoned); r < 0) {
+      return r;
+    }
+  }
+  return 0;
+}
+
+// 0: ready, or a signal came; -ETIME, -ECANCELED: the limit is reached, or the caller gives up.
+int Sandbox::wait_ready(short events, const std::function<bool()>& is_abandoned) {
+  for (;;) {
+    pollfd poll_fd = {socket_, events, 0};
+    if (poll(&poll_fd, 1, kTickMs) != 0) return 0;
+    if (now_ns() > deadline_ns_ || cpu_ns() > cpu_limit_ns_) return -ETIME;
+    if (is_abandoned()) return -ECANCELED;
+  }
+}
+
+uint64_t Sandbox::cpu_ns() const {
+  clockid_t clock;
+  timespec time;
+  if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &time) != 0) return 0;
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
+void Sandbox::begin_limits() {
+  deadline_ns_ = now_ns() + limits_.wall_ns;
+  cpu_limit_ns_ = cpu_ns() + limits_.cpu_ns;
+}
+
+// When the process has been waited for, its memory is unmapped: it writes nothing more.
+void Sandbox::end() {
+  if (pid_ < 0) return;
+  kill(pid_, SIGKILL);
+  while (waitpid(pid_, &wait_status_, __WALL) < 0 && errno == EINTR) {}
+  pid_ = -1;
+}
+
+// Ends the process, and says why in a text, whose length is returned.
+size_t Sandbox::describe_end(int error, int* code, char* text, size_t room) {
+  siginfo_t info = {};
+  // It may take a moment from the closed socket to the end.
+  if (error == -ECONNRESET) waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT | __WALL);
+  end();
+  int signal = WIFSIGNALED(wait_status_) ? WTERMSIG(wait_status_) : 0;
+  const char* what = "the function ended its process";
+  *code = EFAULT;
+  if (error == -ETIME) {
+    *code = ETIME;
+    what = "the function exceeded the server's limit on its time";
+  } else if (error == -ECANCELED) {
+    *code = ECANCELED;
+    what = "the call was given up";
+  } else if (error == -EBADMSG) {
+    what = "the function damaged its process";
+  } else if (signal == SIGSYS) {
+    what = "the function made a system call; only memory and time are allowed";
+  } else if (signal == SIGKILL) {
+    *code = ENOMEM;
+    what = "the function's process was killed; the server may be out of memory";
+  } else if (signal != 0) {
+    int length = snprintf(text, room, "the function crashed (%s); does it access memory outside of its ranges?",
+                          sigdescr_np(signal));
+    return static_cast<size_t>(length);
+  } else if (WEXITSTATUS(wait_status_) == 127) {
+    *code = ENOEXEC;
+    what = "offload_host could not be executed; install Farside again";
+  }
+  return static_cast<size_t>(snprintf(text, room, "%s", what));
+}
+
+Status check_isolation(const std::string& program) {
+  Descriptor memory{os::memfd_create("farside-check", 0)};
+  Setup setup;
+  setup.program = program;
+  setup.region_fd = memory.fd;
+  auto started = Sandbox::start(setup, [] { return false; });
+  if (started.ok()) return {};
+  return Status::error(
+      started.status().code(),
+      "--offload needs user, mount and network namespaces and seccomp, which this machine or container "
+      "does not permit: {}",
+      started.status().text());
+}
+
+}  // namespace farside::sandbox

@@ -1,0 +1,235 @@
+#include "sandbox/sandbox.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <link.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "base/clock.h"
+#include "sandbox/test_functions.h"
+
+namespace farside::sandbox {
+namespace {
+
+constexpr uint64_t kMiB = 1 << 20, kPage = 4096, kRegionBytes = 64 * kMiB;
+constexpr uint64_t kBase = 0x7e0000000000;
+
+uint64_t offset_of(const char* path, const char* symbol) {
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  link_map* map = nullptr;
+  dlinfo(library, RTLD_DI_LINKMAP, &map);
+  return reinterpret_cast<uint64_t>(dlsym(library, symbol)) - map->l_addr;
+}
+
+class SandboxTest : public testing::Test {
+ protected:
+  SandboxTest() {
+    region_ = memfd_create("region", 0);
+    EXPECT_EQ(ftruncate(region_, kRegionBytes), 0);
+    words_ = static_cast<uint64_t*>(mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, region_, 0));
+    setup_.program = FARSIDE_OFFLOAD_HOST;
+    setup_.region_fd = region_;
+    setup_.base = kBase;
+    setup_.objects = {open(FARSIDE_TEST_FUNCTIONS, O_RDONLY)};
+    setup_.limits = {16 * kMiB, 300'000'000, 2'000'000'000, 64 * kMiB};
+  }
+  ~SandboxTest() override {
+    sandbox_.reset();
+    munmap(words_, kRegionBytes);
+    close(region_);
+    for (int fd : setup_.objects) close(fd);
+  }
+
+  bool start() {
+    auto started = Sandbox::start(setup_, [] { return false; });
+    if (!started.ok()) ADD_FAILURE() << started.status().text();
+    else sandbox_ = std::move(*started);
+    return started.ok();
+  }
+
+  // Calls a function at this offset; 0: none. The status of the reply.
+  int call_at(uint64_t entry, const TestArguments& arguments, const std::vector<wire::CallRange>& ranges,
+              uint64_t function = 0) {
+    if (!sandbox_ && !start()) return -1;
+    std::vector<std::byte> payload(sizeof(wire::CallRequest) + ranges.size() * sizeof(wire::CallRange) +
+                                   sizeof arguments);
+    wire::CallRequest head = {0, 0, entry, function, static_cast<uint32_t>(ranges.size()), sizeof arguments};
+    memcpy(payload.data(), &head, sizeof head);
+    if (!ranges.empty()) memcpy(payload.data() + sizeof head, ranges.data(), ranges.size() * sizeof(wire::CallRange));
+    memcpy(payload.data() + payload.size() - sizeof arguments, &arguments, sizeof arguments);
+    wire::CallPayload decoded;
+    EXPECT_EQ(wire::decode_call(payload, kRegionBytes, &decoded), 0);
+    reply_.resize(sizeof(wire::CallReply) + wire::kMaxCallBytes);
+    if (!sandbox_->call(
+            decoded, payload, [this] { return abandon_; }, reply_.data()))
+      sandbox_.reset();
+    wire::CallReply header;
+    memcpy(&header, reply_.data(), sizeof header);
+    text_.assign(reinterpret_cast<char*>(reply_.data()) + sizeof header, header.result_bytes);
+    started_ = header.started != 0;
+    return header.status;
+  }
+  int call(const char* function, const TestArguments& arguments = {}, const std::vector<wire::CallRange>& ranges = {}) {
+    return call_at(offset_of(FARSIDE_TEST_FUNCTIONS, function), arguments, ranges);
+  }
+  uint64_t result() const {
+    uint64_t value = 0;
+    memcpy(&value, text_.data(), std::min(text_.size(), sizeof value));
+    return value;
+  }
+  // The next call works, in a new process if necessary.
+  void expect_alive() {
+    EXPECT_EQ(call("count_calls"), 0) << text_;
+    EXPECT_GE(result(), 1u);
+  }
+  static uint64_t* at(uint64_t offset) { return reinterpret_cast<uint64_t*>(kBase + offset); }
+
+  sandbox::Setup setup_;
+  std::unique_ptr<Sandbox> sandbox_;
+  int region_;
+  uint64_t* words_;
+  std::vector<std::byte> reply_;
+  std::string text_;
+  bool started_ = false;
+  bool abandon_ = false;
+};
+
+TEST_F(SandboxTest, FunctionsSeeTheRangesAtTheAddressesOfTheClient) {
+  for (uint64_t i = 0; i < 1000; i++) words_[kPage / 8 + i] = i;
+  ASSERT_EQ(call("sum", {at(kPage), 1000, 0}, {{kPage, 2 * kPage, 0}}), 0) << text_;
+  EXPECT_EQ(result(), 999u * 500);
+  ASSERT_EQ(call("fill", {at(4 * kPage), 512, 7}, {{kPage, kPage, 0}, {4 * kPage, kPage, 1}}), 0) << text_;
+  EXPECT_EQ(words_[4 * kPage / 8 + 511], 7u + 511);
+}
+
+TEST_F(SandboxTest, TheProcessStaysBetweenCalls) {
+  EXPECT_EQ(call("count_calls"), 0);
+  EXPECT_EQ(call("count_calls"), 0);
+  EXPECT_EQ(result(), 2u);
+}
+
+TEST_F(SandboxTest, ErrorsOfFunctionsAreErrorsOfTheCall) {
+  EXPECT_EQ(call("fail"), -ERANGE);
+  EXPECT_EQ(text_, "no luck");
+  EXPECT_TRUE(started_);
+  expect_alive();
+}
+
+TEST_F(SandboxTest, FunctionsArePassedToTheEntry) {
+  uint64_t entry = offset_of(FARSIDE_TEST_FUNCTIONS, "call_function"),
+           twice = offset_of(FARSIDE_TEST_FUNCTIONS, "twice");
+  EXPECT_EQ(call_at(entry, {nullptr, 0, 21}, {}, twice), 0);
+  EXPECT_EQ(result(), 42u);
+}
+
+TEST_F(SandboxTest, FunctionsMayThrowAndCatch) {
+  EXPECT_EQ(call("throw_and_catch"), 0) << text_;
+  EXPECT_EQ(result(), 6u);
+}
+
+TEST_F(SandboxTest, OnlyCodeOfTheObjectsIsCalled) {
+  for (uint64_t offset : {uint64_t{0}, uint64_t{64}, uint64_t{1} << 40, ~uint64_t{0}}) {
+    EXPECT_EQ(call_at(offset, {}, {}), -ENOEXEC);
+    EXPECT_FALSE(started_);
+  }
+  expect_alive();
+}
+
+TEST_F(SandboxTest, AccessesOutsideOfTheRangesEndTheProcess) {
+  std::vector<wire::CallRange> first = {{0, kPage, 0}};
+  EXPECT_EQ(call("sum", {at(0), 512, 0}, first), 0);
+  EXPECT_EQ(call("sum", {at(0), 513, 0}, first), -EFAULT) << "reads the next page";
+  EXPECT_EQ(call("fill", {at(0), 1, 5}, first), -EFAULT) << "writes what is only read";
+  EXPECT_EQ(words_[0], 0u);
+  EXPECT_EQ(call("sum", {at(0), 512, 0}), -EFAULT) << "ranges of earlier calls are gone";
+  expect_alive();
+}
+
+TEST_F(SandboxTest, CrashesAreErrors) {
+  for (const char* function : {"crash", "use_all_stack", "call_abort", "leave", "lie"}) {
+    EXPECT_EQ(call(function), -EFAULT) << function << ": " << text_;
+    expect_alive();
+  }
+}
+
+TEST_F(SandboxTest, SystemCallsEndTheProcess) {
+  for (const char* function : {"fork_bomb", "connect_somewhere", "kill_all"}) {
+    EXPECT_EQ(call(function), -EFAULT) << function;
+    EXPECT_NE(text_.find("system call"), std::string::npos) << function << ": " << text_;
+    expect_alive();
+  }
+}
+
+TEST_F(SandboxTest, HarmlessSystemCallsFail) {
+  EXPECT_EQ(call("open_file"), -EPERM);
+  EXPECT_EQ(call("map_executable"), 0);
+  EXPECT_EQ(result(), 1u);
+  EXPECT_EQ(call("make_writable"), 0);
+  EXPECT_EQ(result(), 1u);
+}
+
+TEST_F(SandboxTest, ProcessorTimeIsLimited) {
+  uint64_t start = now_ns();
+  EXPECT_EQ(call("loop"), -ETIME);
+  EXPECT_LT(now_ns() - start, 3'000'000'000u);
+  expect_alive();
+}
+
+TEST_F(SandboxTest, MemoryIsLimited) {
+  EXPECT_EQ(call("allocate_all"), 0) << text_;
+  EXPECT_LE(result(), 32 * kMiB);
+}
+
+TEST_F(SandboxTest, TheCallerMayGiveUp) {
+  setup_.limits.cpu_ns = 100'000'000'000;
+  ASSERT_TRUE(start());
+  abandon_ = true;
+  EXPECT_EQ(call("loop"), -ECANCELED);
+}
+
+TEST_F(SandboxTest, WhatIsNoObjectIsNotLoaded) {
+  int fd = memfd_create("text", 0);
+  ASSERT_EQ(write(fd, "no object", 9), 9);
+  setup_.objects.push_back(fd);
+  auto started = Sandbox::start(setup_, [] { return false; });
+  ASSERT_FALSE(started.ok());
+  EXPECT_EQ(started.status().code(), ENOEXEC);
+  EXPECT_NE(std::string(started.status().text()).find("cannot load"), std::string::npos);
+}
+
+TEST_F(SandboxTest, MissingSymbolsAreNamed) {
+  setup_.objects.push_back(open(FARSIDE_TEST_MISSING, O_RDONLY));
+  auto started = Sandbox::start(setup_, [] { return false; });
+  ASSERT_FALSE(started.ok());
+  EXPECT_EQ(started.status().code(), ENOEXEC);
+  EXPECT_NE(std::string(started.status().text()).find("no_such_symbol"), std::string::npos) << started.status().text();
+}
+
+TEST_F(SandboxTest, TheIsolationIsThatOfTheDocumentation) {
+  ASSERT_TRUE(start());
+  int pid = sandbox_->pid();
+  auto link = [](int of, const char* name) {
+    char target[64] = {};
+    std::string path = "/proc/" + std::to_string(of) + "/ns/" + name;
+    return readlink(path.c_str(), target, sizeof target - 1) > 0 ? std::string(target) : std::string();
+  };
+  for (const char* name : {"user", "pid", "mnt", "net", "ipc", "uts"})
+    EXPECT_NE(link(pid, name), link(getpid(), name)) << name;
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  std::string all(std::istreambuf_iterator<char>(status), {});
+  for (const char* line : {"Seccomp:\t2", "NoNewPrivs:\t1", "CapEff:\t0000000000000000", "CapPrm:\t0000000000000000",
+                           "CapBnd:\t0000000000000000", "Threads:\t1"})
+    EXPECT_NE(all.find(line), std::string::npos) << line << "\n" << all;
+  bool is_root = geteuid() == 0;
+  EXPECT_EQ(all.find("Uid:\t65534\t65534") != std::string::npos, is_root) << all;
+}
+
+}  // namespace
+}  // namespace farside::sandbox

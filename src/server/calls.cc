@@ -1,0 +1,154 @@
+#include "server/calls.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/log.h"
+#include "server/session.h"
+
+namespace farside::server {
+namespace {
+
+constexpr int kStopCheckMs = 200;
+// By which functions may exceed the reservation of their region until that is noticed.
+constexpr uint64_t kReservationSlack = wire::kSlabBytes;
+
+void serve(Session& session, const CallService& service) {
+  session.begin_calls();
+  while (!session.over() && !service.is_stopping()) {
+    pollfd fd = {session.fd(),
+                 static_cast<short>((session.wants_input() ? POLLIN : 0) | (session.wants_output() ? POLLOUT : 0)), 0};
+    if (poll(&fd, 1, kStopCheckMs) <= 0) continue;
+    if (fd.revents & POLLOUT) session.send();
+    bool progress = session.receive();
+    if (!progress && (fd.revents & (POLLHUP | POLLERR))) return;
+  }
+}
+
+}  // namespace
+
+Calls::Calls(CallService& service, Region& region, uint64_t base, std::function<bool()> is_gone)
+    : service_(service), region_(region), base_(base), is_gone_(std::move(is_gone)) {
+  service_.enter(region_.name().id, this);
+}
+
+Calls::~Calls() {
+  sandbox_.reset();
+  service_.leave(region_.name().id, this);
+}
+
+int Calls::add_code(const wire::CallCodeRequest& request, wire::CallCodeReply* reply) {
+  wire::Digest hash;
+  memcpy(hash.data(), request.head.hash, sizeof hash);
+  if (request.head.bytes > service_.config().limits.code_bytes) return -E2BIG;
+  *reply = {};
+  auto known = std::find_if(objects_.begin(), objects_.end(), [&](const auto& o) { return o.first == hash; });
+  std::shared_ptr<sandbox::Code> added;
+  if (known == objects_.end()) {
+    if (objects_.size() == wire::kMaxCallObjects) return -ENOSPC;
+    added = service_.codes.find(hash);
+    if (!added && request.part.empty()) return 0;
+    int r = added ? 1 : upload_.add(request);
+    if (r <= 0) return r;
+    if (!added) service_.codes.add(hash, added = upload_.take());
+    objects_.emplace_back(hash, added);
+    known = objects_.end() - 1;
+    sandbox_.reset();  // the next call starts a process that has all of them
+  }
+  *reply = {1, static_cast<uint32_t>(known - objects_.begin())};
+  return 0;
+}
+
+void Calls::call(const wire::CallPayload& call, wire::Bytes payload, std::byte* reply) {
+  Status ready = prepare();
+  if (ready.ok()) {
+    if (int r = region_.admit_call(call.ranges, call.head.range_count); r < 0)
+      ready = Status::error(-r, "the region has snapshots, of forked processes: functions cannot be called for now");
+  }
+  if (!ready.ok()) {
+    auto bytes = static_cast<uint32_t>(strlen(ready.text()));
+    wire::CallReply header = {-ready.code(), 0, bytes, 0};
+    memcpy(reply, &header, sizeof header);
+    memcpy(reply + sizeof header, ready.text(), bytes);
+    return;
+  }
+  if (!sandbox_->call(
+          call, payload, [this] { return is_abandoned(); }, reply))
+    sandbox_.reset();
+}
+
+Status Calls::prepare() {
+  if (sandbox_) return {};
+  sandbox::Setup setup;
+  setup.program = service_.config().host_program;
+  setup.region_fd = region_.memory_fd();
+  setup.base = base_;
+  setup.limits = service_.config().limits;
+  for (const auto& [hash, code] : objects_) setup.objects.push_back(code->fd());
+  auto started = sandbox::Sandbox::start(setup, [this] { return is_abandoned(); });
+  if (!started.ok()) return started.status();
+  sandbox_ = std::move(*started);
+  return {};
+}
+
+bool Calls::is_abandoned() { return ends_ || service_.is_stopping() || is_gone_() || exceeds_reservation(); }
+
+// A function that writes pages which the client has not reserved, on purpose: the ranges of a call lie within what the
+// client has committed.
+bool Calls::exceeds_reservation() const {
+  return region_.stored_bytes() > region_.reserved_bytes() + kReservationSlack;
+}
+
+bool CallService::adopt(std::unique_ptr<Session>* session) {
+  std::lock_guard hold(mutex_);
+  join_ended();
+  if (stopping_ || threads_.size() >= config_.max_clients) return false;
+  Thread& thread = threads_.emplace_back();
+  std::shared_ptr<Session> owned = std::move(*session);
+  thread.thread = std::thread([this, &thread, owned]() mutable {
+    serve(*owned, *this);
+    owned.reset();
+    thread.ended = true;
+  });
+  return true;
+}
+
+// mutex_ is held.
+void CallService::join_ended() {
+  threads_.remove_if([](Thread& t) {
+    if (!t.ended) return false;
+    t.thread.join();
+    return true;
+  });
+}
+
+void CallService::stop() {
+  stopping_ = true;
+  std::list<Thread> all;
+  {
+    std::lock_guard hold(mutex_);
+    all.swap(threads_);
+  }
+  for (Thread& t : all) t.thread.join();
+}
+
+void CallService::enter(uint64_t region, Calls* calls) {
+  std::unique_lock hold(mutex_);
+  while (current_.contains(region)) {
+    current_[region]->request_end();
+    left_.wait(hold);
+  }
+  current_[region] = calls;
+}
+
+void CallService::leave(uint64_t region, Calls* calls) {
+  std::lock_guard hold(mutex_);
+  auto found = current_.find(region);
+  if (found != current_.end() && found->second == calls) current_.erase(found);
+  left_.notify_all();
+}
+
+}  // namespace farside::server

@@ -1,0 +1,93 @@
+// Calls of functions: a connection for calls leaves its worker for a thread of its own, which may wait for the isolated
+// process of the client (sandbox/sandbox.h). A region has one such connection: a new one ends the older one's process
+// before it is answered, so that the client knows that nothing of an earlier call is written any more.
+#pragma once
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+
+#include "sandbox/code.h"
+#include "sandbox/sandbox.h"
+#include "server/region.h"
+
+namespace farside::server {
+
+class Session;
+
+struct CallConfig {
+  std::string host_program;  // path of offload_host; empty: the server executes no calls
+  sandbox::Limits limits;
+  unsigned max_clients = 64;  // that call functions at a time, each of which has a thread and a process
+};
+
+class CallService;
+
+// The calls of one connection. Used by its thread, except request_end().
+class Calls {
+ public:
+  // is_gone: whether the client has closed the connection.
+  Calls(CallService& service, Region& region, uint64_t base, std::function<bool()> is_gone);
+  ~Calls();
+
+  // 0; -EBADMSG, -E2BIG, -ENOSPC, -ENOMEM.
+  int add_code(const wire::CallCodeRequest& request, wire::CallCodeReply* reply);
+  // Stores a CallReply and its bytes at `reply`, which has room for the largest.
+  void call(const wire::CallPayload& call, wire::Bytes payload, std::byte* reply);
+
+  void request_end() { ends_ = true; }
+
+ private:
+  bool is_abandoned();
+  bool exceeds_reservation() const;
+  Status prepare();
+
+  CallService& service_;
+  Region& region_;
+  const uint64_t base_;
+  const std::function<bool()> is_gone_;
+  std::atomic<bool> ends_{false};
+  std::vector<std::pair<wire::Digest, std::shared_ptr<sandbox::Code>>> objects_;
+  sandbox::CodeUpload upload_;
+  std::unique_ptr<sandbox::Sandbox> sandbox_;
+};
+
+// Thread-safe.
+class CallService {
+ public:
+  explicit CallService(const CallConfig& config) : config_(config) {}
+  ~CallService() { stop(); }
+
+  const CallConfig& config() const { return config_; }
+  // Runs the session on a thread of its own. False: there are too many, and the session stays with the caller.
+  bool adopt(std::unique_ptr<Session>* session);
+  void stop();
+
+  // Makes `calls` the only one of its region; waits until the one before it has ended.
+  void enter(uint64_t region, Calls* calls);
+  void leave(uint64_t region, Calls* calls);
+  bool is_stopping() const { return stopping_; }
+
+  sandbox::CodeCache codes;
+
+ private:
+  struct Thread {
+    std::thread thread;
+    std::atomic<bool> ended{false};
+  };
+  void join_ended();
+
+  const CallConfig config_;
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable left_;
+  std::unordered_map<uint64_t, Calls*> current_;
+  std::list<Thread> threads_;
+};
+
+}  // namespace farside::server
