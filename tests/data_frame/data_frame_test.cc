@@ -198,10 +198,13 @@ TEST(With, PartsOfDates) {
   EXPECT_EQ(values_of<int64_t>(dates["m"]), (values<int64_t>{1, 12, 3, 2, 7, 6}));
   EXPECT_EQ(values_of<int64_t>(dates["n"]), (values<int64_t>{1, 31, 1, 29, 11, 23}));
   EXPECT_EQ(values_of<int64_t>(dates["w"]), (values<int64_t>{4, 3, 0, 4, 5, 2}));
-  for (auto unit : {frame::time_unit::second, frame::time_unit::millisecond, frame::time_unit::microsecond,
-                    frame::time_unit::nanosecond}) {
+  using frame::time_unit;
+  for (auto [unit, per_second] : {std::pair{time_unit::second, 1L},
+                                  {time_unit::millisecond, 1000L},
+                                  {time_unit::microsecond, 1000000L},
+                                  {time_unit::nanosecond, 1000000000L}}) {
     std::vector<int64_t> times;
-    for (int64_t s : seconds) times.push_back(s * frame::units_per_second(unit));
+    for (int64_t s : seconds) times.push_back(s * per_second);
     data_frame f = frame_of({{"t", column::of<int64_t>(times, {type_id::timestamp, unit})}});
     f = f.with("h", hour(col("t"))).with("m", minute(col("t"))).with("d", day(col("t"))).with("y", year(col("t")));
     EXPECT_EQ(values_of<int64_t>(f["h"]), (values<int64_t>{0, 23, 13}));

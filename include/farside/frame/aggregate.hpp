@@ -47,46 +47,91 @@ void with_batch_values(const column_view& v, int64_t begin, int64_t n, F f) {
   with_stored_type(v.id, [&](auto zero) { f(v.as<decltype(zero)>() + begin); });
 }
 
-// The sum of a batch. The order of additions depends on the rows' places only, so it is the same near and on a server.
-template <typename T>
-void add_batch(aggregate_state& s, const T* values, const row_bits& rows) {
-  if constexpr (std::is_floating_point_v<T>) {
-    std::array<double, 8> lanes = {};
-    for_each_set(rows, [&](size_t i) { lanes[i % 8] += static_cast<double>(values[i]); });
-    s.add_real(((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7])));
-  } else if constexpr (sizeof(T) < 8) {
-    int64_t sum = 0;  // of 1024 numbers of 32 bits
-    for_each_set(rows, [&](size_t i) { sum += values[i]; });
-    s.whole += sum;
-  } else {
-    int64_t high = 0;  // sums of the halves, which do not overflow and can be vectorized
-    uint64_t low = 0;
-    for_each_set(rows, [&](size_t i) {
-      high += static_cast<int64_t>(values[i] >> 32);
-      low += static_cast<uint32_t>(values[i]);
-    });
-    s.whole += static_cast<int128>(high) * (int128{1} << 32) + static_cast<int128>(low);
+// Folds the selected values of a batch into eight lanes, so that the loop can be vectorized and additions do not wait
+// for each other. Which lane a row goes to follows from its place only, so that results are the same near and on a
+// server.
+template <typename Lane, typename T, typename Step>
+std::array<Lane, 8> fold(const T* values, const row_bits& rows, Lane start, Step step) {
+  std::array<Lane, 8> lanes;
+  lanes.fill(start);
+  for (size_t w = 0; w < rows.words.size(); w++) {
+    const T* from = values + w * 64;
+    uint64_t word = rows.words[w];
+    if (word == ~uint64_t{0}) {
+      for (size_t i = 0; i < 64; i += 8) {
+        for (size_t lane = 0; lane < 8; lane++) lanes[lane] = step(lanes[lane], from[i + lane]);
+      }
+    } else {
+      for_each_set(word, 0, [&](size_t i) { lanes[i % 8] = step(lanes[i % 8], from[i]); });
+    }
   }
+  return lanes;
+}
+inline double sum_of(const std::array<double, 8>& l) {
+  return ((l[0] + l[1]) + (l[2] + l[3])) + ((l[4] + l[5]) + (l[6] + l[7]));
+}
+template <typename Lane>
+int128 whole_sum_of(const std::array<Lane, 8>& lanes) {
+  int128 sum = 0;
+  for (Lane lane : lanes) sum += lane;
+  return sum;
+}
+template <typename T>
+std::array<double, 8> real_sums(const T* values, const row_bits& rows) {
+  return fold(values, rows, 0.0, [](double sum, T v) { return sum + static_cast<double>(v); });
 }
 
 template <typename T>
-void add_batch_extreme(aggregate_state& s, const T* values, const row_bits& rows, bool is_minimum) {
+void add_batch(aggregate_state& s, const T* values, const row_bits& rows) {
+  if constexpr (std::is_floating_point_v<T>) {
+    s.add_real(sum_of(real_sums(values, rows)));
+  } else if constexpr (sizeof(T) < 8) {
+    s.whole += whole_sum_of(fold(values, rows, int64_t{0}, [](int64_t sum, T v) { return sum + v; }));
+  } else {  // the halves, whose sums do not overflow
+    int128 high = whole_sum_of(
+        fold(values, rows, int64_t{0}, [](int64_t sum, T v) { return sum + static_cast<int64_t>(v >> 32); }));
+    s.whole +=
+        high * (int128{1} << 32) +
+        whole_sum_of(fold(values, rows, uint64_t{0}, [](uint64_t sum, T v) { return sum + static_cast<uint32_t>(v); }));
+  }
+}
+
+// The extreme of a batch that has NaNs, or nothing but infinities.
+template <typename T>
+T ordered_extreme(const T* values, const row_bits& rows, bool is_minimum) {
   uint64_t flip = is_minimum ? 0 : ~uint64_t{0}, best = ~uint64_t{0};
-  bool any = false;
   T extreme{};
   for_each_set(rows, [&](size_t i) {
     uint64_t order = ordered_bits(values[i]) ^ flip;
-    if (order < best || !any) best = order, extreme = values[i], any = true;
+    if (order <= best) best = order, extreme = values[i];
   });
-  if (any) s.add_extreme(extreme, is_minimum);
+  return extreme;
+}
+template <typename T>
+T batch_extreme(const T* values, const row_bits& rows, bool is_minimum) {
+  using limits = std::numeric_limits<T>;
+  constexpr bool kIsReal = std::is_floating_point_v<T>;
+  T worst =
+      is_minimum ? (kIsReal ? limits::infinity() : limits::max()) : (kIsReal ? -limits::infinity() : limits::lowest());
+  auto lanes = is_minimum ? fold(values, rows, worst, [](T best, T v) { return v < best ? v : best; })
+                          : fold(values, rows, worst, [](T best, T v) { return v > best ? v : best; });
+  T extreme =
+      is_minimum ? *std::min_element(lanes.begin(), lanes.end()) : *std::max_element(lanes.begin(), lanes.end());
+  if constexpr (kIsReal) {
+    bool has_nan = !is_minimum && std::isnan(sum_of(real_sums(values, rows)));  // or infinities of both signs
+    if (extreme == worst || has_nan) return ordered_extreme(values, rows, is_minimum);
+  }
+  return extreme;
 }
 
 template <typename T>
 void aggregate_batch(aggregate_state& s, aggregate_op op, const T* values, const row_bits& rows) {
   if (op == aggregate_op::sum || op == aggregate_op::mean) add_batch(s, values, rows);
-  if (op == aggregate_op::minimum || op == aggregate_op::maximum)
-    add_batch_extreme(s, values, rows, op == aggregate_op::minimum);
-  s.count += count_of(rows);
+  int64_t count = count_of(rows);
+  bool is_minimum = op == aggregate_op::minimum;
+  if (count > 0 && (is_minimum || op == aggregate_op::maximum))
+    s.add_extreme(batch_extreme(values, rows, is_minimum), is_minimum);
+  s.count += count;
 }
 
 // An aggregate: op over a program's value, or the number of rows (program -1, count).

@@ -52,13 +52,20 @@ void for_each_set(const row_bits& bits, F f) {
   for (size_t w = 0; w < bits.words.size(); w++) for_each_set(bits.words[w], w * 64, f);
 }
 
-// The bits of f(i) for i in [0, n).
+// The bits of f(i) for i in [0, n). First a byte for each, in a loop of constant length; then eight bytes become eight
+// bits by a multiplication.
 template <typename F>
 void collect_bits(uint64_t* words, int64_t n, F f) {
+  std::array<uint8_t, 64> is = {};
   for (int64_t first = 0; first < n; first += 64) {
-    int64_t count = std::min<int64_t>(64, n - first);
+    if (n - first >= 64) {
+      for (int64_t i = 0; i < 64; i++) is[static_cast<size_t>(i)] = f(first + i);
+    } else {
+      for (int64_t i = 0; i < n - first; i++) is[static_cast<size_t>(i)] = f(first + i);
+    }
     uint64_t word = 0;
-    for (int64_t i = 0; i < count; i++) word |= static_cast<uint64_t>(f(first + i)) << i;
+    for (int64_t byte = 0; byte < 8; byte++)
+      word |= (word_at(is.data(), byte * 64) * 0x0102040810204080 >> 56) << (byte * 8);
     words[first / 64] = word;
   }
 }

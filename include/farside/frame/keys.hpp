@@ -96,6 +96,7 @@ class key_table {
   explicit key_table(size_t values) : words_(values + 1), texts_(values) {}
 
   size_t size() const { return keys_.size() / words_; }
+  size_t values() const { return words_ - 1; }
   const uint64_t* at(uint32_t n) const { return &keys_[n * words_]; }
   text_table& texts(size_t value) { return texts_[value]; }
   const text_table& texts(size_t value) const { return texts_[value]; }
@@ -124,6 +125,26 @@ class key_table {
   hash_index index_;
   std::vector<uint64_t> keys_;
   std::vector<text_table> texts_;
+};
+
+// The numbers of keys that were looked up lately, for tables with one key: most tables have few.
+class key_cache {
+ public:
+  // look_up(): the key's number in the table.
+  template <typename LookUp>
+  uint32_t get(const uint64_t* key, LookUp look_up) {
+    entry& e = entries_[(key[0] ^ key[0] >> 8 ^ key[0] >> 52) % entries_.size()];
+    if (!e.is_used || e.value != key[0] || e.nulls != key[1]) e = {key[0], key[1], look_up(), true};
+    return e.number;
+  }
+
+ private:
+  struct entry {
+    uint64_t value, nulls;
+    uint32_t number;
+    bool is_used = false;
+  };
+  std::array<entry, 256> entries_ = {};
 };
 
 // The word of a key's value. Equal values have equal words, also NaNs, and 0 and -0.
@@ -196,9 +217,13 @@ class grouping {
     row_bits selected = where_(begin, n);
     reader_.read(begin, n, selected,
                  [&](size_t k, std::string_view text) { return table_.texts(k).find_or_add(text); });
-    for_each_set(selected, [&](size_t i) { groups_[i] = table_.find_or_add(reader_.tuple(i)); });
+    for_each_set(selected, [&](size_t i) { groups_[i] = group_of(reader_.tuple(i)); });
     states_.resize(table_.size() * specs_.size());
     for (size_t a = 0; a < specs_.size(); a++) add(a, begin, n, selected);
+  }
+  uint32_t group_of(const uint64_t* key) {
+    auto look_up = [&] { return table_.find_or_add(key); };
+    return table_.values() == 1 ? cache_.get(key, look_up) : look_up();
   }
   void add(size_t a, int64_t begin, int64_t n, row_bits rows) {
     aggregate_op op = specs_[a].op;
@@ -220,6 +245,7 @@ class grouping {
   selector where_;
   key_reader reader_;
   key_table table_;
+  key_cache cache_;
   std::span<const aggregate_spec> specs_;
   std::vector<batch_input> inputs_;
   std::array<uint32_t, kBatchRows> groups_;
@@ -242,14 +268,15 @@ class join_table {
   // Calls f(row, row of the small table) for the pairs with equal keys, in order of both. Rows without a partner are
   // left out.
   template <typename F>
-  void probe(key_reader& reader, int64_t begin, int64_t n, const row_bits& selected, F f) const {
+  void probe(key_reader& reader, key_cache& cache, int64_t begin, int64_t n, const row_bits& selected, F f) const {
     reader.read(begin, n, selected, [&](size_t k, std::string_view text) -> uint64_t {
       uint32_t found = table_.texts(k).find(text);
       return found == hash_index::kNone ? ~uint64_t{0} : found;  // a number that no text has
     });
     for_each_set(selected, [&](size_t i) {
       if (reader.has_null(i)) return;
-      uint32_t found = table_.find(reader.tuple(i));
+      auto look_up = [&] { return table_.find(reader.tuple(i)); };
+      uint32_t found = table_.values() == 1 ? cache.get(reader.tuple(i), look_up) : look_up();
       if (found == hash_index::kNone) return;
       for (int64_t row = first_[found]; row >= 0; row = next_[static_cast<size_t>(row)])
         f(begin + static_cast<int64_t>(i), row);

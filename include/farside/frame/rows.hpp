@@ -198,7 +198,7 @@ class joining {
       : reader_(big, keys), small_(small), big_rows_(big_rows), small_rows_(small_rows) {}
   void rows(int64_t begin, int64_t end) {
     for_each_batch(begin, end, [&](int64_t first, int64_t n) {
-      small_.probe(reader_, first, n, first_rows(n), [&](int64_t row, int64_t partner) {
+      small_.probe(reader_, cache_, first, n, first_rows(n), [&](int64_t row, int64_t partner) {
         if (big_rows_) big_rows_[count_] = row, small_rows_[count_] = partner;
         count_++;
       });
@@ -208,6 +208,7 @@ class joining {
 
  private:
   key_reader reader_;
+  key_cache cache_;
   const join_table& small_;
   int64_t *big_rows_, *small_rows_;
   int64_t count_ = 0;

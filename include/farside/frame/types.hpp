@@ -58,11 +58,6 @@ constexpr size_t width_of(type_id id) {
   return kWidths[static_cast<size_t>(id)];
 }
 
-constexpr int64_t units_per_second(time_unit unit) {
-  constexpr int64_t kUnits[] = {1, 1000, 1000000, 1000000000};
-  return kUnits[static_cast<size_t>(unit)];
-}
-
 // Calls f with a value of the C++ type that stores `id`, which is neither boolean nor utf8.
 template <typename F>
 auto with_stored_type(type_id id, F f) {
