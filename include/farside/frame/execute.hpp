@@ -104,6 +104,35 @@ class cost_model {
   std::map<uint64_t, estimate> queries_;
 };
 
+// Near, rows are computed in blocks. The pages of a block are requested before it, together with those of the next
+// ones.
+struct blocks {
+  static constexpr bool is_near = true;
+  template <typename F>
+  void operator()(std::span<const column_view> columns, int64_t rows, F f) const {
+    constexpr int64_t kBlock = 8 * kBatchRows;  // 16 pages of a column of 8 bytes
+    for (int64_t begin = 0; begin < rows; begin += kBlock) {
+      int64_t end = std::min(rows, begin + kBlock);
+      for (const column_view& v : columns) hint_rows(v, begin, end);
+      f(begin, end);
+    }
+  }
+
+ private:
+  static void hint_rows(const column_view& v, int64_t begin, int64_t end) {
+    constexpr unsigned kAhead = FARSIDE_READ | FARSIDE_AHEAD(32);
+    auto part = [&](const void* data, int64_t from, int64_t to) {
+      farside_hint(static_cast<const char*>(data) + from, static_cast<size_t>(to - from), kAhead);
+    };
+    auto width = static_cast<int64_t>(width_of(v.id));
+    if (v.validity) part(v.validity, begin / 8, (end + 7) / 8);
+    if (v.id == type_id::boolean) return part(v.values, begin / 8, (end + 7) / 8);
+    if (v.id != type_id::utf8) return part(v.values, begin * width, end * width);
+    part(v.values, begin * 4, (end + 1) * 4);
+    if (v.as<int32_t>()[end] > v.as<int32_t>()[begin]) part(v.text, v.as<int32_t>()[begin], v.as<int32_t>()[end]);
+  }
+};
+
 class query {
  public:
   explicit query(const request_view& r) : r_(r) {
@@ -173,30 +202,7 @@ class query {
     for (const aggregate_spec& a : r_.aggregates) hash = mix_hash(hash * 64 + static_cast<uint64_t>(a.op));
     return hash;
   }
-
-  // Rows are computed in blocks. The pages of a block are requested before it, together with those of the next ones.
-  message near() {
-    return execute(r_, [](std::span<const column_view> columns, int64_t rows, auto f) {
-      constexpr int64_t kBlock = 8 * kBatchRows;  // 16 pages of a column of 8 bytes
-      for (int64_t begin = 0; begin < rows; begin += kBlock) {
-        int64_t end = std::min(rows, begin + kBlock);
-        for (const column_view& v : columns) hint_rows(v, begin, end);
-        f(begin, end);
-      }
-    });
-  }
-  static void hint_rows(const column_view& v, int64_t begin, int64_t end) {
-    constexpr unsigned kAhead = FARSIDE_READ | FARSIDE_AHEAD(32);
-    auto part = [&](const void* data, int64_t from, int64_t to) {
-      farside_hint(static_cast<const char*>(data) + from, static_cast<size_t>(to - from), kAhead);
-    };
-    if (v.validity) part(v.validity, begin / 8, (end + 7) / 8);
-    if (v.id == type_id::boolean) return part(v.values, begin / 8, (end + 7) / 8);
-    if (v.id != type_id::utf8) return part(v.values, begin * width(v), end * width(v));
-    part(v.values, begin * 4, (end + 1) * 4);
-    if (v.as<int32_t>()[end] > v.as<int32_t>()[begin]) part(v.text, v.as<int32_t>()[begin], v.as<int32_t>()[end]);
-  }
-  static int64_t width(const column_view& v) { return static_cast<int64_t>(width_of(v.id)); }
+  message near() { return execute(r_, blocks()); }
 
   const request_view& r_;
   offload::ranges read_, written_;

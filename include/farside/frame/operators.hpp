@@ -212,12 +212,38 @@ class executor {
     return packer().add(std::span<const column_output>(r_.outputs)).take();
   }
   message copy_picked() {
+    std::vector<placed_row> by_row;
+    if (drive_.is_near) by_row = picks_by_row();
     for (size_t c = 0; c < r_.outputs.size(); c++) {
-      row_copier(r_.columns.columns[c], r_.outputs[c]).copy([&](auto each) {
-        for (int64_t i = 0; i < fixed_.pick_count; i++) each(fixed_.picks[i]);
-      });
+      const column_view& from = r_.columns.columns[c];
+      if (drive_.is_near && from.id != type_id::utf8) {
+        copy_in_order_of_rows(from, r_.outputs[c], by_row);
+      } else {
+        row_copier(from, r_.outputs[c]).copy([&](auto each) {
+          for (int64_t i = 0; i < fixed_.pick_count; i++) each(fixed_.picks[i]);
+        });
+      }
     }
     return packer().add(std::span<const column_output>(r_.outputs)).take();
+  }
+  // Near, each page of the column is fetched once, in order.
+  std::vector<placed_row> picks_by_row() const {
+    std::vector<placed_row> made;
+    for (int64_t i = 0; i < fixed_.pick_count; i++) made.push_back({fixed_.picks[i], i});
+    std::sort(made.begin(), made.end(), [](const placed_row& a, const placed_row& b) { return a.row < b.row; });
+    return made;
+  }
+  // Pages are requested ahead where there is about one pick on each.
+  void copy_in_order_of_rows(const column_view& from, column_output& to, std::span<const placed_row> picks) {
+    constexpr int64_t kRowsOfPage = 512;  // of 8 bytes
+    row_copier copier(from, to);
+    if (fixed_.pick_count < fixed_.rows / kRowsOfPage) return copier.copy_placed(picks);
+    drive_({&from, 1}, fixed_.rows, [&](int64_t, int64_t end) {
+      auto behind = std::find_if(picks.begin(), picks.end(), [end](const placed_row& p) { return p.row >= end; });
+      auto count = static_cast<size_t>(behind - picks.begin());
+      copier.copy_placed(picks.first(count));
+      picks = picks.subspan(count);
+    });
   }
   message compute() {
     computation job(r_.columns, fixed_.what, r_.outputs[0]);
@@ -256,11 +282,19 @@ message execute(const request_view& r, Drive drive) {
   return executor<Drive>(r, drive).run();
 }
 
+// On a memory server, all rows at once.
+struct whole {
+  static constexpr bool is_near = false;
+  template <typename F>
+  void operator()(std::span<const column_view>, int64_t rows, F f) const {
+    f(int64_t{0}, rows);
+  }
+};
+
 // What a memory server calls.
 inline message execute_encoded(const message& encoded) {
   message copy = encoded;
-  request_view r = decode(copy);
-  return execute(r, [](std::span<const column_view>, int64_t rows, auto f) { f(int64_t{0}, rows); });
+  return execute(decode(copy), whole());
 }
 
 }  // namespace farside::frame

@@ -62,7 +62,12 @@ class computation {
   bool is_boolean_;
 };
 
-// Copies rows of a column to the end of an output, one after another.
+// A row to copy, and its place in the output.
+struct placed_row {
+  int64_t row, at;
+};
+
+// Copies rows of a column to the end of an output, one after another; or, with copy_placed, each to its own place.
 class row_copier {
  public:
   row_copier(const column_view& from, column_output& to) : from_(from), to_(to) {}
@@ -73,6 +78,20 @@ class row_copier {
     if (from_.id == type_id::utf8) copy_texts(rows);
     else if (from_.id == type_id::boolean) copy_bits(rows);
     else with_width([&](auto zero) { copy_values(zero, rows); });
+  }
+  // Not of utf8 columns.
+  void copy_placed(std::span<const placed_row> rows) {
+    for (const placed_row& r : rows) {
+      copy_validity(r.row, r.at);
+      if (from_.id == type_id::boolean && from_.bit(r.row)) set_bit(static_cast<uint8_t*>(to_.values), r.at);
+    }
+    if (from_.id != type_id::boolean) {
+      with_width([&](auto zero) {
+        using T = decltype(zero);
+        for (const placed_row& r : rows) static_cast<T*>(to_.values)[r.at] = from_.as<T>()[r.row];
+      });
+    }
+    to_.rows += static_cast<int64_t>(rows.size());
   }
 
  private:
