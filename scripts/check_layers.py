@@ -14,13 +14,14 @@ import sys
 from collections import defaultdict
 from pathlib import Path, PurePosixPath
 
-# Highest first. Folders in one row may not include each other. `bench` is at the root, `containers` stands for
-# include/farside/containers, all others are in src/.
+# Highest first. Folders in one row may not include each other. `bench` is at the root, `containers` and `frame`
+# stand for the folders of these names in include/farside, all others are in src/.
 LAYERS = [
     ["cli", "bench"],
     ["measure"],
     ["launch"],
     ["report", "command"],
+    ["frame"],
     ["preload", "libfarside", "containers"],
     ["objects"],
     ["pager"],
@@ -69,6 +70,7 @@ OWNERS = {
     "farside/offload.h": {"offload"},
     "farside/offload.hpp": {"offload"},
     "farside/containers/": {"containers"},
+    "farside/frame/": {"frame"},
 }
 
 MAX_FILES = 40

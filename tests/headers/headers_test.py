@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Every public header compiles alone and without warnings, in the languages that it supports: *.h as C11 and C++17,
-*.hpp as C++17 and C++20, containers/*.hpp as C++20. The samples in the headers' first comments compile, too.
+*.hpp as C++17 and C++20, those of containers and data frames as C++20. The samples in the headers' first comments compile, too.
 
 headers_test.py CC CXX INCLUDE
 
@@ -17,6 +17,8 @@ CC, CXX, INCLUDE = sys.argv[1:]
 WARNINGS = ["-pedantic", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
 SAMPLE_WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-unused"]
 
+CXX20 = ("farside/containers/", "farside/frame/")
+
 # Before the function, and parameters of the function, of all samples of a header.
 SURROUNDINGS = {
     "farside/farside.h": ("struct item { int value; };", "struct item* item, uint64_t* column, size_t count"),
@@ -30,6 +32,8 @@ SURROUNDINGS = {
                                      "size_t width, size_t height"),
     "farside/containers/hash_map.hpp": ("struct Session { int user, last; Session(int u, int l) : user(u), last(l) {} };",
                                         "int user, int now"),
+    "farside/frame/data_frame.hpp": ("#include <cstdio>", "std::vector<int32_t> metres, std::vector<double> fares"),
+    "farside/frame/column.hpp": ("#include <vector>", ""),
     "farside/containers/list.hpp": ("#include <cstdio>", ""),
     "farside/containers/positions.hpp": ("#include <farside/containers/vector.hpp>\n#include <algorithm>",
                                          "farside::vector<uint64_t>& v, uint64_t& sum"),
@@ -43,7 +47,7 @@ FILE_SCOPE = re.compile(r"^(static .*\) \{|struct Node|struct Scan)", re.M)
 def languages(header):
     if header.endswith(".h"):
         return ["c11", "c++17"]
-    return ["c++20"] if "containers/" in header else ["c++17", "c++20"]
+    return ["c++20"] if header.startswith(CXX20) else ["c++17", "c++20"]
 
 
 def samples(path):

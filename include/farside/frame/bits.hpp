@@ -1,0 +1,74 @@
+// Bitmaps of the rows of one batch. Programs do not name these.
+#ifndef FARSIDE_FRAME_BITS_HPP
+#define FARSIDE_FRAME_BITS_HPP
+
+#include <farside/frame/plan.hpp>
+
+#include <array>
+
+namespace farside::frame {
+
+constexpr int64_t kBatchWords = kBatchRows / 64;
+
+struct row_bits {
+  std::array<uint64_t, kBatchWords> words;
+};
+
+// The first n bits of a batch are set, the others not.
+inline row_bits first_rows(int64_t n) {
+  row_bits made;
+  for (int64_t w = 0; w < kBatchWords; w++) {
+    int64_t left = n - w * 64;
+    made.words[static_cast<size_t>(w)] = left >= 64 ? ~uint64_t{0} : left <= 0 ? 0 : (uint64_t{1} << left) - 1;
+  }
+  return made;
+}
+
+constexpr size_t words_of(int64_t rows) { return static_cast<size_t>((rows + 63) / 64); }
+
+// Removes from `bits` the rows that are null in a column; `begin` is the batch's first row.
+inline void remove_nulls(row_bits& bits, const column_view& v, int64_t begin, int64_t n) {
+  if (!v.validity) return;
+  for (size_t w = 0; w < words_of(n); w++) bits.words[w] &= word_at(v.validity, begin + static_cast<int64_t>(w) * 64);
+}
+
+inline int64_t count_of(const row_bits& bits) {
+  int64_t count = 0;
+  for (uint64_t word : bits.words) count += std::popcount(word);
+  return count;
+}
+
+// Calls f(i) for each set bit, in order. The loop over a full word has a constant length, so that it can be vectorized.
+template <typename F>
+void for_each_set(uint64_t word, size_t base, F f) {
+  if (word == ~uint64_t{0}) {
+    for (size_t i = 0; i < 64; i++) f(base + i);
+    return;
+  }
+  for (; word; word &= word - 1) f(base + static_cast<size_t>(std::countr_zero(word)));
+}
+template <typename F>
+void for_each_set(const row_bits& bits, F f) {
+  for (size_t w = 0; w < bits.words.size(); w++) for_each_set(bits.words[w], w * 64, f);
+}
+
+// The bits of f(i) for i in [0, n). First a byte for each, in a loop of constant length; then eight bytes become eight
+// bits by a multiplication.
+template <typename F>
+void collect_bits(uint64_t* words, int64_t n, F f) {
+  std::array<uint8_t, 64> is = {};
+  for (int64_t first = 0; first < n; first += 64) {
+    if (n - first >= 64) {
+      for (int64_t i = 0; i < 64; i++) is[static_cast<size_t>(i)] = f(first + i);
+    } else {
+      for (int64_t i = 0; i < n - first; i++) is[static_cast<size_t>(i)] = f(first + i);
+    }
+    uint64_t word = 0;
+    for (int64_t byte = 0; byte < 8; byte++)
+      word |= (word_at(is.data(), byte * 64) * 0x0102040810204080 >> 56) << (byte * 8);
+    words[first / 64] = word;
+  }
+}
+
+}  // namespace farside::frame
+#endif
