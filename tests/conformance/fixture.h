@@ -114,14 +114,13 @@ class ServerProcess {
 
 inline std::unique_ptr<remote::RemoteStore> connect(const std::string& address, const std::string& token,
                                                     uint64_t reserve = 2 * kSlab, unsigned replicas = 1,
-                                                    transport::RetryPolicy retry = {},
-                                                    const char* tls_relay = nullptr) {
+                                                    transport::RetryPolicy retry = {}, remote::Relays relays = {}) {
   auto store = remote::RemoteStore::connect({.address = address.c_str(),
                                              .token = token.c_str(),
                                              .region_bytes = kRegion,
                                              .replicas = replicas,
                                              .retry = retry,
-                                             .tls_relay = tls_relay});
+                                             .relays = relays});
   if (!store.ok()) throw std::runtime_error(store.status().text());
   Status grown = reserve ? (*store)->grow(reserve) : Status();
   if (!grown.ok()) throw std::runtime_error(grown.text());
