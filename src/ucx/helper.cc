@@ -15,6 +15,7 @@
 #include <string_view>
 
 #include "base/os.h"
+#include "ucx/ready.h"
 #include "ucx/transports.h"
 
 namespace farside::ucx {
@@ -22,7 +23,6 @@ namespace {
 
 constexpr int kSurveyMs = 10'000;
 constexpr size_t kSurveyBytes = 16 * 1024;
-constexpr std::string_view kLibrary = "libuc";  // with which messages of the dynamic linker begin
 
 // Secrets in the environment are not for peers of UCX.
 std::vector<char*> environment_of_helper() {
@@ -134,15 +134,14 @@ bool Survey::has_only_cards() const {
 }
 
 Status wait_until_ready(Helper* helper, const Settings& settings, int timeout_ms) {
-  std::string failure(kSurveyBytes, 0);
-  int n = helper->wait(timeout_ms) ? helper->receive(failure.data(), failure.size()) : -ETIMEDOUT;
-  if (n <= 0) return no_answer(settings);
-  failure.resize(strlen(failure.c_str()));
-  if (failure.empty()) return {};
-  if (failure.starts_with(kLibrary))
-    return Status::error(ENOENT, "UCX cannot be loaded: {}; install it (Debian: libucx0), or use tcp://", failure);
+  Ready message;
+  int n = helper->wait(timeout_ms) ? helper->receive(&message, sizeof message) : -ETIMEDOUT;
+  if (n != sizeof message) return no_answer(settings);
+  if (message.error == 0) return {};
+  if (message.error == ENOENT)
+    return Status::error(ENOENT, "UCX cannot be loaded: {}; install it (Debian: libucx0), or use tcp://", message.text);
   return Status::error(ENODEV, "UCX finds none of the transports '{}' here ({}); choose others with --ucx",
-                       settings.transports, failure);
+                       settings.transports, message.text);
 }
 
 Result<Survey> survey(const Settings& settings) {

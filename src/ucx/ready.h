@@ -2,6 +2,7 @@
 #pragma once
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <cstring>
 
 #include "base/status.h"
@@ -9,10 +10,16 @@
 
 namespace farside::ucx {
 
+struct Ready {
+  int32_t error;  // 0; ENOENT: UCX cannot be loaded; others: it has none of the transports
+  char text[1020];
+};
+
 // False: UCX cannot be used, or the owner has ended.
 inline bool report_ready(const Status& status) {
-  const char* failure = status.ok() ? "" : status.text();
-  return send(kControlFd, failure, strlen(failure) + 1, MSG_NOSIGNAL) > 0 && status.ok();
+  Ready message = {status.ok() ? 0 : status.code(), {}};
+  if (!status.ok()) strncpy(message.text, status.text(), sizeof message.text - 1);
+  return send(kControlFd, &message, sizeof message, MSG_NOSIGNAL) > 0 && status.ok();
 }
 
 }  // namespace farside::ucx
