@@ -45,11 +45,19 @@ class UcxTest(Servers):
         self.exporters_become(server, 0)
 
     def test_the_end_of_the_servers_process_is_survived(self):
-        """Its client goes on over TCP, loses nothing, and uses UCX again later."""
-        server, address = self.serve_ucx()
-        program = self.start(self.client(SMALL[0], address, STEADY, 48, 6, options=("--ucx", "tcp")))
+        self.survives("tcp", signal.SIGKILL)
+
+    def test_a_servers_process_that_hangs_is_survived(self):
+        for transports in "tcp", "posix":
+            with self.subTest(transports):
+                self.survives(transports, signal.SIGSTOP)
+
+    def survives(self, transports, reason):
+        """The client goes on over TCP, loses nothing, and uses UCX again later."""
+        server, address = self.serve_ucx(transports=transports)
+        program = self.start(self.client(SMALL[0], address, STEADY, 48, 6, options=("--ucx", transports)))
         before = self.exporters_become(server, 1)
-        os.kill(before[0], signal.SIGKILL)
+        os.kill(before[0], reason)
         begin = time.monotonic()
         while children(server.pid) in ([], before) and time.monotonic() - begin < WITHIN:
             time.sleep(0.02)
