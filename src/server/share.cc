@@ -25,7 +25,7 @@ int RegionShare::share(const ucx::Settings& settings, int memory_fd, wire::Exten
 }
 
 int RegionShare::start(const ucx::Settings& settings, int memory_fd) {
-  if (now_ns() < not_before_ns_) return -EIO;
+  if (now_ns() < not_before_ns_) return pause_reason_;
   auto helper = std::make_unique<ucx::Helper>();
   if (Status s = helper->start(settings, "export", "-", memory_fd); !s.ok()) {
     log(LogLevel::kWarning, "{}", s.text());
@@ -61,9 +61,9 @@ int RegionShare::take_replies() {
 
 // The client goes on without it, and asks again.
 int RegionShare::fail() {
-  not_before_ns_ = now_ns() + kBackoffNs;
   end();
-  return -EIO;
+  not_before_ns_ = now_ns() + kBackoffNs;
+  return pause_reason_ = -EIO;
 }
 
 void RegionShare::unshare(uint64_t offset) {
@@ -82,6 +82,8 @@ RegionShare::Remains RegionShare::revoke() {
 
 RegionShare::Remains RegionShare::end() {
   if (helper_) helper_->kill();
+  not_before_ns_ = now_ns() + kPauseNs;
+  pause_reason_ = -EAGAIN;
   shared_.clear();
   requested_.clear();
   active_ = false;

@@ -29,6 +29,7 @@ class RegionShare {
 
  private:
   static constexpr uint64_t kBackoffNs = 5'000'000'000;  // after the process has failed
+  static constexpr uint64_t kPauseNs = 100'000'000;      // between processes, however often a client revokes
 
   int start(const ucx::Settings& settings, int memory_fd);
   int request(wire::Extent slab);
@@ -41,6 +42,7 @@ class RegionShare {
   std::unique_ptr<ucx::Helper> helper_;
   uint64_t epoch_ = 0;
   uint64_t not_before_ns_ = 0;
+  int pause_reason_ = 0;  // -errno, before then
   std::unordered_map<uint64_t, std::unique_ptr<wire::ShareReply>> shared_;  // by offset
   std::unordered_map<uint64_t, bool> requested_;  // offsets without a reply yet; false: it was unshared meanwhile
 };

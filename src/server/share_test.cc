@@ -59,7 +59,7 @@ TEST_F(RegionShareTest, ASlabThatIsUnsharedBeforeTheReplyIsNotShared) {
   wire::ShareReply reply;
   ASSERT_EQ(wait_for(0, kSlabs, &reply), 0);
   EXPECT_EQ(share(1, kSlabs, &reply), -EAGAIN);
-  share_.unshare(1);
+  share_.unshare(wire::kSlabBytes);
   ASSERT_EQ(wait_for(2, kSlabs, &reply), 0);
   EXPECT_EQ(share_.slabs(), 2U);
 }

@@ -44,7 +44,7 @@ class Relay final : public Regions {
     name.append(reinterpret_cast<const char*>(&id), sizeof id);
     std::shared_ptr<RemoteRegion>& region = regions_[name];
     if (region && is_new) retired_.push_back(std::exchange(region, nullptr));
-    if (!region && bytes > 0) region = std::make_shared<RemoteRegion>(worker_, bytes);
+    if (!region && bytes > 0) region = std::make_shared<RemoteRegion>(worker_, bytes, is_new);
     std::shared_ptr<RemoteRegion> found = region;
     if (!found) regions_.erase(name);
     return found;

@@ -241,16 +241,18 @@ void RemoteRegion::drop_all_keys() {
 }
 
 void RemoteRegion::settle(uint64_t now) {
-  bool failed = endpoint_failed_ && state_ == State::kTogether;
+  bool failed = endpoint_failed_ && state_ == State::kTogether, ended = false;
   for (auto it = requests_.begin(); it != requests_.end();) {
     Request* request = it->get();
     bool over = request->pending == 0 && (request->abandoned || request->status == UCS_OK);
     failed = failed || (!request->abandoned && request->status != UCS_OK) ||
              (!request->abandoned && request->pending > 0 && now - request->since_ns > kTimeoutNs);
     if (over && !request->abandoned) answer(request);
+    ended = ended || over;
     it = over ? requests_.erase(it) : std::next(it);
   }
   if (failed) abandon(now);
+  else if (ended) resume_links();
   if (requests_.empty() && !old_keys_.empty()) {
     for (ucp_rkey_h key : old_keys_) ucp_.ucp_rkey_destroy(key);
     old_keys_.clear();
@@ -305,6 +307,12 @@ void RemoteRegion::revoked(uint64_t now) {
     auto link = repetition.link.lock();
     if (link && link->is_open()) link->repeat(repetition.frame);
   }
+  resume_links();
+}
+
+// Those whose next write or discard had to wait.
+void RemoteRegion::resume_links() {
+  if (!may_change()) return;
   for (Link* link : std::vector<Link*>(links_)) link->resume();
 }
 

@@ -23,7 +23,9 @@ class Link;
 
 class RemoteRegion {
  public:
-  RemoteRegion(Worker* worker, uint64_t bytes) : worker_(*worker), ucp_(worker->ucp()), bytes_(bytes) {}
+  // is_new: the server has just made it, so it has no snapshots.
+  RemoteRegion(Worker* worker, uint64_t bytes, bool is_new)
+      : worker_(*worker), ucp_(worker->ucp()), bytes_(bytes), has_snapshots_(!is_new) {}
   ~RemoteRegion();
   RemoteRegion(const RemoteRegion&) = delete;
   RemoteRegion& operator=(const RemoteRegion&) = delete;
@@ -110,6 +112,7 @@ class RemoteRegion {
   void drop_key(Slab* slab);
   void drop_all_keys();
   void answer(Request* request);
+  void resume_links();
   void note_no_snapshots(const wire::ShareReply& reply, uint64_t asked_after);
 
   Worker& worker_;
@@ -130,7 +133,7 @@ class RemoteRegion {
   uint64_t not_before_ns_ = 0, pause_ns_ = kLaterNs;  // until access is asked for again
   bool never_ = false;                                // the server has no UCX
 
-  bool has_snapshots_ = false;
+  bool has_snapshots_;  // or may have
   unsigned snapshots_pending_ = 0;
   uint64_t snapshots_seen_ = 0;  // requests for snapshots and their replies
   uint64_t next_look_ns_ = 0;    // whether there still are snapshots
