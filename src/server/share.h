@@ -42,7 +42,7 @@ class RegionShare {
   std::unique_ptr<ucx::Helper> helper_;
   uint64_t epoch_ = 0;
   uint64_t not_before_ns_ = 0;
-  int pause_reason_ = 0;  // -errno, before then
+  int pause_reason_ = 0;                                                    // -errno, before then
   std::unordered_map<uint64_t, std::unique_ptr<wire::ShareReply>> shared_;  // by offset
   std::unordered_map<uint64_t, bool> requested_;  // offsets without a reply yet; false: it was unshared meanwhile
 };
