@@ -209,7 +209,7 @@ TEST_F(PagingSmokeTest, EveryConfigurationHasEveryWorkload) {
     EXPECT_GT(cell["us"]["median"], 0) << cell;
     EXPECT_GT(cell["counters"]["accesses"], 0) << cell;
   }
-  EXPECT_EQ(cells, (std::map<std::string, int>{{"native", 8}, {"shm", 8}, {"tcp", 8}, {"shm handler", 8}}));
+  EXPECT_EQ(cells, (std::map<std::string, int>{{"native", 8}, {"shm", 8}, {"tcp", 8}, {"ucx", 8}, {"shm handler", 8}}));
   EXPECT_TRUE(document_["skipped"].contains("zram swap"));
 }
 
@@ -227,7 +227,7 @@ TEST_F(PagingSmokeTest, FarMemoryFaultedAndEvicted) {
 }
 
 TEST_F(PagingSmokeTest, HasMissesRoundTripsAndTheMachine) {
-  for (const char* configuration : {"shm", "tcp", "shm handler"}) {
+  for (const char* configuration : {"shm", "tcp", "ucx", "shm handler"}) {
     const json& miss = document_["misses"][configuration];
     EXPECT_GT(miss["share"], 0.3) << configuration;  // three quarters of the pages are far
     EXPECT_GE(miss["p99_us"], miss["median_us"]) << configuration;
@@ -235,6 +235,7 @@ TEST_F(PagingSmokeTest, HasMissesRoundTripsAndTheMachine) {
   }
   EXPECT_GT(document_["round_trip_us"]["tcp"]["median"], 0);
   EXPECT_GT(document_["round_trip_us"]["shm"]["median"], 0);
+  EXPECT_GT(document_["round_trip_us"]["ucx"]["median"], 0);
   EXPECT_GT(document_["all_near_ratio"]["median"], 0);
   EXPECT_EQ(document_["goals"].size(), 3u);  // those that do not need zram
   for (const char* field : {"processor", "kernel", "commit", "date", "load_average"}) {

@@ -7,6 +7,8 @@
 
 #include "base/log.h"
 #include "base/size.h"
+#include "launch/installation.h"
+#include "launch/ucx_relay.h"
 #include "measure/configurations.h"
 #include "measure/process.h"
 #include "report/format.h"
@@ -18,6 +20,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kSwap = "zram swap";
+constexpr const char* kUcx = "ucx";
+constexpr const char* kUcxRoundTrip = "round trip ucx";
 
 class PagingRun {
  public:
@@ -25,7 +29,8 @@ class PagingRun {
       : settings_(settings), hold_(hold), progress_(settings.repetitions * configurations().size(), settings.quiet) {}
 
   Status prepare() {
-    auto server = ServerProcess::start(hold_, 2 * settings_.bytes + 32 * remote::kSlabBytes);
+    ucx::Settings ucx = prepare_ucx();
+    auto server = ServerProcess::start(hold_, 2 * settings_.bytes + 32 * remote::kSlabBytes, "", ucx);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
     prepare_swap();
@@ -72,14 +77,22 @@ class PagingRun {
     auto far = [this](bool shm, Delivery delivery) {
       return [this, shm, delivery] { return measure_far(settings_, far_config(shm, delivery)); };
     };
+    auto ucx = [this] {
+      FarMemoryConfig config = far_config(false, Delivery::kSignal);
+      config.address = server_->ucx();
+      config.ucx_relay = ucx_relay_->socket();
+      return config;
+    };
     std::vector<Configuration> all = {
         {"native", [this] { return measure_plain(settings_, nullptr); }},
         {"shm", far(true, Delivery::kSignal)},
         {"tcp", far(false, Delivery::kSignal)},
+        {kUcx, [this, ucx] { return measure_far(settings_, ucx()); }},
         {"shm handler", far(true, Delivery::kMessages)},
         {"zram swap", [this] { return measure_swap(); }},
         {"round trip shm", [this] { return measure_round_trip(far_config(true, Delivery::kSignal)); }},
         {"round trip tcp", [this] { return measure_round_trip(far_config(false, Delivery::kSignal)); }},
+        {kUcxRoundTrip, [ucx] { return measure_round_trip(ucx()); }},
         {"all near", [this] { return measure_all_near(settings_, far_config(true, Delivery::kSignal)); }},
     };
     if (settings_.configurations.empty()) return all;
@@ -103,6 +116,28 @@ class PagingRun {
 
   uint64_t near_bytes() const { return static_cast<uint64_t>(settings_.local * static_cast<double>(settings_.bytes)); }
 
+  // The transports of a card where there is one that can serve memory, else TCP on loopback.
+  ucx::Settings prepare_ucx() {
+    auto installation = find_installation();
+    ucx::Settings settings = {installation.ok() ? installation->ucx_helper() : "", "all"};
+    auto found = installation.ok() ? ucx::survey(settings) : installation.status();
+    bool serves = found.ok() && found->has_card && found->pages_on_demand;
+    settings.transports = serves ? ucx::kDefaultTransports : "tcp";
+    Status ready = found.ok() ? start_relay(settings) : found.status();
+    if (ready.ok()) return settings;
+    for (const char* name : {kUcx, kUcxRoundTrip}) skipped_[name] = ready.text();
+    return {};
+  }
+
+  Status start_relay(const ucx::Settings& settings) {
+    auto directory = PrivateDirectory::create();
+    if (!directory.ok()) return directory.status();
+    directory_ = std::move(*directory);
+    auto relay = UcxRelay::start(*directory_, settings);
+    if (relay.ok()) ucx_relay_ = std::move(*relay);
+    return relay.status();
+  }
+
   void prepare_swap() {
     auto swap = settings_.zram ? KernelSwap::create(settings_.bytes, settings_.local)
                                : Status::error(ECANCELED, "left out by --no-zram");
@@ -117,6 +152,8 @@ class PagingRun {
   PagingSettings settings_;
   const SignalHold& hold_;
   Progress progress_;
+  std::unique_ptr<PrivateDirectory> directory_;  // of the relay
+  std::unique_ptr<UcxRelay> ucx_relay_;
   std::unique_ptr<ServerProcess> server_;
   std::unique_ptr<KernelSwap> swap_;
   std::map<std::string, std::string> skipped_;
@@ -192,7 +229,8 @@ Result<json> measure_paging(const PagingSettings& settings) {
 }
 
 std::vector<std::string> paging_configurations() {
-  return {"native", "shm", "tcp", "shm handler", "zram swap", "round trip shm", "round trip tcp", "all near"};
+  return {"native",         "shm",         "tcp",     kUcx, "shm handler", "zram swap", "round trip shm",
+          "round trip tcp", kUcxRoundTrip, "all near"};
 }
 
 // A goal is left out if the document lacks its values.

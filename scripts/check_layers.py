@@ -26,7 +26,7 @@ LAYERS = [
     ["objects"],
     ["pager"],
     ["remote", "server"],
-    ["tls", "sandbox"],
+    ["tls", "sandbox", "ucx"],
     ["transport", "offload"],
     ["wire", "fiber"],
     ["abi"],

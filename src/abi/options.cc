@@ -16,7 +16,8 @@ constexpr OptionName kNames[] = {
      "near memory for the program's heap: a size (256M) or a share of its largest size so far (25%); default 50%",
      false},
     {"FARSIDE_FAR", "--far",
-     "memory servers, separated by commas: tcp://HOST:PORT, tls://HOST:PORT or shm://SOCKET; or a pool's controller: "
+     "memory servers, separated by commas: tcp://HOST:PORT, tls://HOST:PORT, ucx://HOST:PORT or shm://SOCKET; or a "
+     "pool's controller: "
      "pool://HOST:PORT or pool+tls://HOST:PORT (default: a server is started for this run)",
      false},
     {"FARSIDE_REPLICAS", "--replicas", "memory servers that store each page, 1 to 16; all but one may fail (default 1)",
@@ -35,6 +36,8 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_TLS_NAME", "--tls-name", "name in the certificates of the servers (default: the host in their address)",
      false},
     {"FARSIDE_REQUIRE_TLS", "--require-tls", "refuse connections to other hosts that are not encrypted", false},
+    {"FARSIDE_UCX", "--ucx", "transports of UCX for ucx:// addresses, as in UCX_TLS (default ib: network cards)",
+     false},
     {"FARSIDE_FAULT", "--fault", "how page faults are served: auto, signal or handler (default auto)", false,
      "auto,signal,handler"},
     {"FARSIDE_POLICY", "--policy", "which pages are evicted first: 2q, fifo, lru or priority (default 2q)", false,
@@ -60,6 +63,7 @@ constexpr OptionName kNames[] = {
     {"FARSIDE_LOG", "--log", "least severe messages to print: error, warning, info or debug (default warning)", false,
      "error,warning,info,debug"},
     {"FARSIDE_TLS_RELAY", "", "socket of the TLS relay, from the launcher", true},
+    {"FARSIDE_UCX_RELAY", "", "socket of the UCX relay, from the launcher", true},
     {"FARSIDE_TOKEN_FD", "", "the descriptor that has the servers' secret, from the launcher", true},
     {"FARSIDE_ANNOUNCE", "", "say which fault mode was taken, from the launcher", true},
     {"FARSIDE_STATIC_PROGRAM", "", "the program that static_loader is to execute", true},
@@ -89,17 +93,19 @@ Status set_core(Options* options, std::string_view variable, std::string_view va
 }
 
 Status set_far(Options* options, std::string_view variable, std::string_view value) {
-  constexpr std::string_view kSchemes[] = {"tcp://", "tls://", "shm://", "pool://", "pool+tls://"};
+  constexpr std::string_view kSchemes[] = {"tcp://", "tls://", "ucx://", "shm://", "pool://", "pool+tls://"};
   bool known = std::any_of(std::begin(kSchemes), std::end(kSchemes), [&](auto s) { return value.starts_with(s); });
   if (value.empty() || known) return copy_text(value, options->far_address, sizeof options->far_address, variable);
-  return bad_value("--far", value, "tcp://host:port, tls://host:port, shm://socket or pool://host:port");
+  return bad_value("--far", value,
+                   "tcp://host:port, tls://host:port, ucx://host:port, shm://socket or pool://host:port");
 }
 
 // What only the launcher reads, and has checked.
 bool is_for_launcher(std::string_view variable) {
   constexpr std::string_view kVariables[] = {
       "FARSIDE_FAR_MEMORY", "FARSIDE_TOKEN_FILE", "FARSIDE_STATS",   "FARSIDE_TLS_CA",       "FARSIDE_TLS_CERT",
-      "FARSIDE_TLS_KEY",    "FARSIDE_TLS_NAME",   "FARSIDE_METRICS", "FARSIDE_METRICS_FILE", "FARSIDE_OFFLOAD"};
+      "FARSIDE_TLS_KEY",    "FARSIDE_TLS_NAME",   "FARSIDE_METRICS", "FARSIDE_METRICS_FILE", "FARSIDE_OFFLOAD",
+      "FARSIDE_UCX"};
   return std::find(std::begin(kVariables), std::end(kVariables), variable) != std::end(kVariables);
 }
 
@@ -232,6 +238,7 @@ std::span<const OptionName> option_names() { return kNames; }
 Status set_option(Options* options, std::string_view variable, std::string_view value) {
   if (variable == "FARSIDE_LOCAL") return set_local(options, value);
   if (variable == "FARSIDE_FAR") return set_far(options, variable, value);
+  if (variable == "FARSIDE_UCX_RELAY") return copy_text(value, options->ucx_relay, sizeof options->ucx_relay, variable);
   if (variable == "FARSIDE_TLS_RELAY") return copy_text(value, options->tls_relay, sizeof options->tls_relay, variable);
   if (variable == "FARSIDE_PATIENCE") return set_patience(options, variable, value);
   if (variable == "FARSIDE_REPLICAS") return set_replicas(options, variable, value);

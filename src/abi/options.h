@@ -34,6 +34,7 @@ struct Options {
   int token_fd = -1;                      // has the token (abi/token_fd.h); -1: there is none
   char token[128] = "";                   // not from the environment: the launcher and the program set it
   char tls_relay[108] = "";               // socket of the launcher's TLS relay
+  char ucx_relay[108] = "";               // socket of its UCX relay
   bool require_tls = false;               // to servers and controllers that are not on this machine
   FaultMode fault = FaultMode::kAuto;
   PolicyKind policy = PolicyKind::kTwoQueue;

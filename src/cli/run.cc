@@ -24,6 +24,7 @@
 #include "launch/preload.h"
 #include "launch/private_relay.h"
 #include "launch/program_check.h"
+#include "launch/ucx_relay.h"
 #include "remote/remote_store.h"
 #include "report/files.h"
 
@@ -62,7 +63,7 @@ Status check_server(const Options& options) {
               .region_bytes = remote::kSlabBytes,
               .replicas = options.replicas,
               .retry = {options.patience_ns},
-              .tls_relay = options.tls_relay,
+              .relays = {.tls = options.tls_relay, .ucx = options.ucx_relay},
               .plain_text = options.require_tls ? remote::PlainText::kRefused : remote::PlainText::kReported})
       .status();
 }
@@ -71,6 +72,8 @@ Status check_server(const Options& options) {
 bool may_use_tls(std::string_view address) {
   return address.find("tls://") != address.npos || address.starts_with("pool");
 }
+
+bool may_use_ucx(std::string_view address) { return address.find("ucx://") != address.npos; }
 
 // No process of the run writes a core: with a limit of 1 the kernel also starts no program that receives cores.
 void forbid_cores() {
@@ -111,6 +114,7 @@ class Run {
     Status made = make_report_file();
     if (!made.ok()) return made;
     Status relayed = may_use_tls(settings_.options.far_address) ? start_relay() : Status();
+    if (relayed.ok() && may_use_ucx(settings_.options.far_address)) relayed = start_ucx_relay();
     if (!relayed.ok()) return relayed;
     Status reached = settings_.embedded() ? start_server() : check_server(settings_.options);
     if (!reached.ok()) return reached;
@@ -169,6 +173,15 @@ class Run {
     return set_option(&settings_.options, "FARSIDE_TLS_RELAY", relay_->socket());
   }
 
+  Status start_ucx_relay() {
+    auto installation = find_installation();
+    if (!installation.ok()) return installation.status();
+    auto relay = UcxRelay::start(*directory_, {installation->ucx_helper(), settings_.ucx_transports});
+    if (!relay.ok()) return relay.status();
+    ucx_relay_ = std::move(*relay);
+    return set_option(&settings_.options, "FARSIDE_UCX_RELAY", ucx_relay_->socket());
+  }
+
   Status start_metrics() {
     RunMetrics::Outputs outputs = {settings_.metrics_address, settings_.metrics_file};
     if (!outputs.any()) return {};
@@ -187,6 +200,7 @@ class Run {
     Status handed_over = hand_over_token(settings_.options.token);
     if (!handed_over.ok()) return handed_over;
     setenv("FARSIDE_TLS_RELAY", settings_.options.tls_relay, 1);
+    setenv("FARSIDE_UCX_RELAY", settings_.options.ucx_relay, 1);
     setenv("FARSIDE_REPORT", report_file_.c_str(), 1);
     setenv("FARSIDE_ANNOUNCE", "1", 1);
     setenv("LD_PRELOAD", list->c_str(), 1);
@@ -197,7 +211,10 @@ class Run {
   }
 
   // Of processes that reach far memory through this one.
-  uint64_t connections() const { return (server_ ? server_->clients() : 0) + (relay_ ? relay_->connections() : 0); }
+  uint64_t connections() const {
+    return (server_ ? server_->clients() : 0) + (relay_ ? relay_->connections() : 0) +
+           (ucx_relay_ ? ucx_relay_->connections() : 0);
+  }
 
   bool clients_disconnect_within(int milliseconds) {
     for (int waited = 0; connections() > 0; waited += kPollMs) {
@@ -224,6 +241,7 @@ class Run {
   std::unique_ptr<PrivateDirectory> directory_;
   std::unique_ptr<EmbeddedServer> server_;
   std::unique_ptr<PrivateRelay> relay_;
+  std::unique_ptr<UcxRelay> ucx_relay_;
   std::string report_file_;
   std::unique_ptr<RunMetrics> metrics_;
 };

@@ -118,6 +118,8 @@ Result<RunSettings> settle(const GivenOptions& given) {
   settings.tls = {
       {variable_text("FARSIDE_TLS_CERT"), variable_text("FARSIDE_TLS_KEY"), variable_text("FARSIDE_TLS_CA")},
       variable_text("FARSIDE_TLS_NAME")};
+  settings.ucx_transports = variable_text("FARSIDE_UCX");
+  if (settings.ucx_transports.empty()) settings.ucx_transports = ucx::kDefaultTransports;
   settings.metrics_address = variable_text("FARSIDE_METRICS");
   settings.metrics_file = variable_text("FARSIDE_METRICS_FILE");
   return settings;

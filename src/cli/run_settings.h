@@ -9,6 +9,7 @@
 #include "abi/options.h"
 #include "command/command.h"
 #include "launch/private_relay.h"
+#include "ucx/helper.h"
 
 namespace farside::cli {
 
@@ -21,6 +22,7 @@ struct RunSettings {
   bool offload = false;     // an embedded server executes functions
   std::string stats_file;   // "" where no statistics were requested
   TlsSettings tls;
+  std::string ucx_transports;
   std::string metrics_address, metrics_file;  // "" where no metrics were requested
   bool embedded() const { return options.far_address[0] == 0; }
 };

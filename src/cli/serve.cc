@@ -54,6 +54,7 @@ struct ServeArguments {
   double offload_seconds = kOffloadSeconds, offload_cpu = kOffloadCpuSeconds;
   TlsArguments tls;
   bool tls_verify_clients = false;
+  std::string ucx;
   // The scheme of its addresses, and that of a controller's.
   const char* scheme() const { return tls.files.certificate.empty() ? "tcp://" : "tls://"; }
   const char* pool_scheme() const { return tls.files.certificate.empty() ? "pool://" : "pool+tls://"; }
@@ -124,6 +125,26 @@ Status set_calls(const ServeArguments& arguments, server::CallConfig* calls) {
   return {};
 }
 
+// One-sided access to the memory of clients.
+Status set_ucx(const std::string& transports, server::ServerConfig* config) {
+  if (transports.empty()) return {};
+  if (config->listen.empty()) return Status::error(EINVAL, "--ucx is for clients over TCP; give --listen, too");
+  auto installation = find_installation();
+  if (!installation.ok()) return installation.status();
+  config->ucx = {installation->ucx_helper(), transports};
+  auto found = ucx::survey(config->ucx);
+  if (!found.ok()) return found.status();
+  if (found->has_card && !found->pages_on_demand)
+    log(LogLevel::kWarning, "the network card of --ucx {} cannot fault pages in on demand, so UCX does not use it",
+        transports);
+  if (!found->has_only_cards())
+    log(LogLevel::kWarning,
+        "--ucx {} has transports without checks of who reads and writes the memory of clients; use it only where all "
+        "machines of the network are trusted",
+        transports);
+  return {};
+}
+
 Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   Status listen = check_listen(arguments);
   if (!listen.ok()) return listen;
@@ -140,6 +161,7 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   config.listen = arguments.listen;
   if (Status tls = set_tls(arguments, &config); !tls.ok()) return tls;
   if (Status calls = set_calls(arguments, &config.calls); !calls.ok()) return calls;
+  if (Status ucx = set_ucx(arguments.ucx, &config); !ucx.ok()) return ucx;
   config.unix_path = arguments.unix_path;
   config.workers = arguments.workers;
   if (!arguments.quota.empty()) {
@@ -402,6 +424,10 @@ void add_serve_command(Command& parent) {
   add_tls_options(command, &arguments->tls);
   command.add_flag("--tls-verify-clients", &arguments->tls_verify_clients,
                    "require certificates of clients, of an authority in --tls-ca");
+  command
+      .add_option("--ucx", &arguments->ucx,
+                  "transports of UCX by which clients read and write their memory, as in UCX_TLS; ib: network cards")
+      .value("TRANSPORTS");
   command.add_option("--quota", &arguments->quota, "limit on the memory of one client (default: all)").value("SIZE");
   command.add_option("--metrics", &arguments->metrics, "HTTP address of the metrics, for Prometheus")
       .value("HOST:PORT");

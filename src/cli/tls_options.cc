@@ -28,7 +28,7 @@ Status ControllerAddress::open(const std::string& text, const TlsArguments& argu
     relay_ = std::move(*relay);
     socket = relay_->socket();
   }
-  auto parsed = remote::parse_address(address.c_str(), socket.c_str());
+  auto parsed = remote::parse_address(address.c_str(), {.tls = socket.c_str()});
   if (!parsed.ok()) return parsed.status();
   if (!parsed->is_pool)
     return Status::error(EINVAL, "{} is not the address of a controller; write HOST:PORT or pool+tls://HOST:PORT",

@@ -4,6 +4,7 @@
 //   PREFIX/lib/farside/libfarside_preload.so
 //   PREFIX/lib/farside/static_loader            executes static programs
 //   PREFIX/lib/farside/offload_host             executes functions of clients on a server
+//   PREFIX/lib/farside/farside-ucx              uses UCX
 //   PREFIX/libexec/farside/farside-bench
 //   PREFIX/libexec/farside/apps/     programs for benchmarks
 #pragma once
@@ -17,6 +18,7 @@ struct Installation {
   std::string prefix;
   std::string farside() const { return prefix + "/bin/farside"; }
   std::string preload_library() const { return prefix + "/lib/farside/libfarside_preload.so"; }
+  std::string ucx_helper() const { return prefix + "/lib/farside/farside-ucx"; }
   std::string static_loader() const { return prefix + "/lib/farside/static_loader"; }
   std::string offload_host() const { return prefix + "/lib/farside/offload_host"; }
   std::string bench() const { return prefix + "/libexec/farside/farside-bench"; }

@@ -121,7 +121,10 @@ Result<json> measure_plain(const AccessSettings& settings, const KernelSwap* swa
 }
 
 Result<json> measure_round_trip(const FarMemoryConfig& config) {
-  auto store = remote::RemoteStore::connect({config.address.c_str(), config.token.c_str(), remote::kSlabBytes});
+  auto store = remote::RemoteStore::connect({.address = config.address.c_str(),
+                                             .token = config.token.c_str(),
+                                             .region_bytes = remote::kSlabBytes,
+                                             .relays = {.ucx = config.ucx_relay.c_str()}});
   if (!store.ok()) return store.status();
   Status grown = (*store)->grow(remote::kSlabBytes);
   if (!grown.ok()) return grown;

@@ -22,7 +22,8 @@ struct FarMemoryConfig {
   unsigned evictors = 1;
   WriteBack writeback = WriteBack::kPage;
   unsigned replicas = 1;
-  uint64_t more_bytes = 0;  // further far memory, which the caller reserves from the pager
+  std::string ucx_relay = "";  // the socket of the relay for ucx:// addresses
+  uint64_t more_bytes = 0;     // further far memory, which the caller reserves from the pager
   // Called with the pager before its threads start; called before the pager is destroyed.
   std::function<void(pager::Pager&)> opened = [](pager::Pager&) {};
   std::function<void()> closing = [] {};

@@ -117,7 +117,7 @@ Result<json> run_in_child(const SignalHold& hold, const std::function<Result<jso
 }
 
 Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& hold, uint64_t memory,
-                                                            const std::string& token) {
+                                                            const std::string& token, const ucx::Settings& ucx) {
   auto directory = PrivateDirectory::create();
   if (!directory.ok()) return directory.status();
   std::unique_ptr<ServerProcess> made(new ServerProcess);
@@ -128,6 +128,7 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& ho
   config.listen = "127.0.0.1:0";
   config.unix_path = made->directory_->file("server.sock");
   config.token = made->token_;
+  config.ucx = ucx;
   Result<Worker> worker = fork_worker([&](int output) { serve(config, hold, output); });
   if (!worker.ok()) return worker.status();
   made->pid_ = worker->pid;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "launch/child.h"
 #include "launch/embedded_server.h"
+#include "ucx/helper.h"
 
 namespace farside {
 
@@ -23,13 +24,14 @@ class ServerProcess {
  public:
   // With an empty token it generates one. `memory` is its capacity in bytes.
   static Result<std::unique_ptr<ServerProcess>> start(const SignalHold& hold, uint64_t memory,
-                                                      const std::string& token = "");
+                                                      const std::string& token = "", const ucx::Settings& ucx = {});
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
 
   const std::string& shm() const { return shm_; }
   const std::string& tcp() const { return tcp_; }
+  std::string ucx() const { return "ucx" + tcp_.substr(3); }
   const std::string& token() const { return token_; }
 
  private:

@@ -93,7 +93,7 @@ Status start_pager(Runtime& r) {
        .retry = {r.options.patience_ns},
        .on_failure = end_without_far_memory,
        .all_needed = false,
-       .tls_relay = r.options.tls_relay,
+       .relays = {.tls = r.options.tls_relay, .ucx = r.options.ucx_relay},
        .plain_text = r.options.require_tls ? remote::PlainText::kRefused : remote::PlainText::kAllowed});
   if (!store.ok()) return store.status();
   auto pager = pager::Pager::create(r.options, store->get(), delivery);

@@ -20,10 +20,14 @@ constexpr string_view kShm = "shm://";
 // The schemes of addresses over TCP.
 struct Scheme {
   string_view prefix;
-  bool is_pool, is_tls;
+  bool is_pool;
+  enum { kNone, kTls, kUcx } relay;
 };
-constexpr Scheme kSchemes[] = {
-    {"tcp://", false, false}, {"tls://", false, true}, {"pool://", true, false}, {"pool+tls://", true, true}};
+constexpr Scheme kSchemes[] = {{"tcp://", false, Scheme::kNone},
+                               {"tls://", false, Scheme::kTls},
+                               {"ucx://", false, Scheme::kUcx},
+                               {"pool://", true, Scheme::kNone},
+                               {"pool+tls://", true, Scheme::kTls}};
 
 template <typename T>
 bool parse_number(string_view text, T* out) {
@@ -107,11 +111,11 @@ Status parse_tcp(string_view rest, Address* out) {
   return set_numeric(name, port, &out->endpoint) ? Status() : look_up(name, port, &out->endpoint);
 }
 
-Status set_relay(const char* path, transport::Endpoint* endpoint) {
+Status set_relay(const char* protocol, const char* path, transport::Endpoint* endpoint) {
   size_t bytes = path ? strlen(path) : 0;
   if (bytes == 0 || bytes >= sizeof endpoint->relay) {
-    return Status::error(EINVAL, "{} cannot be reached here: TLS needs the relay that 'farside run' starts",
-                         endpoint->name);
+    return Status::error(EINVAL, "{} cannot be reached here: {} needs the relay that 'farside run' starts",
+                         endpoint->name, protocol);
   }
   memcpy(endpoint->relay, path, bytes);
   return {};
@@ -145,7 +149,7 @@ Status check_plain_text(const Address& address, PlainText plain_text) {
   return {};
 }
 
-Result<Address> parse_address(const char* text, const char* tls_relay) {
+Result<Address> parse_address(const char* text, Relays relays) {
   Address out;
   string_view all(text);
   if (all.size() >= sizeof out.endpoint.name) {
@@ -159,11 +163,13 @@ Result<Address> parse_address(const char* text, const char* tls_relay) {
   } else if (const Scheme* scheme = scheme_of(all)) {
     out.is_pool = scheme->is_pool;
     status = parse_tcp(all.substr(scheme->prefix.size()), &out);
-    if (status.ok() && scheme->is_tls) status = set_relay(tls_relay, &out.endpoint);
+    out.is_ucx = scheme->relay == Scheme::kUcx;
+    if (status.ok() && scheme->relay == Scheme::kTls) status = set_relay("TLS", relays.tls, &out.endpoint);
+    if (status.ok() && out.is_ucx) status = set_relay("UCX", relays.ucx, &out.endpoint);
   } else {
     status = Status::error(EINVAL,
                            "'{}' is not an address of a memory server; write tcp://host:port, tls://host:port, "
-                           "shm://path, pool://host:port or pool+tls://host:port",
+                           "ucx://host:port, shm://path, pool://host:port or pool+tls://host:port",
                            text);
   }
   if (!status.ok()) return status;

@@ -10,7 +10,8 @@ struct Address {
   transport::Endpoint endpoint;
   transport::ShmRegion::Link link;  // simulated latency and bandwidth, for shm only
   bool is_pool = false;             // the endpoint is a controller, which has the list of memory servers
-  bool is_tls() const { return endpoint.is_relayed(); }
+  bool is_ucx = false;
+  bool is_tls() const { return endpoint.is_relayed() && !is_ucx; }
   bool is_shm() const { return endpoint.is_unix(); }
 };
 
@@ -20,9 +21,15 @@ enum class PlainText { kAllowed, kReported, kRefused };
 // Reports or refuses such a connection before it is made.
 Status check_plain_text(const Address& address, PlainText plain_text);
 
-// "tcp://host:port", "shm://path[?latency_us=4&gbps=10]" or "pool://host:port"; over TLS "tls://host:port" and
-// "pool+tls://host:port". tls_relay: the socket of a tls::Relay, "" or null where there is none. A host name is
-// resolved once, here; numeric addresses need no resolution, and parsing them allocates no memory.
-Result<Address> parse_address(const char* text, const char* tls_relay = nullptr);
+// The sockets of relays in other processes; "" or null where there is none.
+struct Relays {
+  const char* tls = nullptr;
+  const char* ucx = nullptr;
+};
+
+// "tcp://host:port", "shm://path[?latency_us=4&gbps=10]", "ucx://host:port" or "pool://host:port"; over TLS
+// "tls://host:port" and "pool+tls://host:port". A host name is resolved once, here; numeric addresses need no
+// resolution, and parsing them allocates no memory.
+Result<Address> parse_address(const char* text, Relays relays = {});
 
 }  // namespace farside::remote

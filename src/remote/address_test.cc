@@ -68,7 +68,7 @@ TEST(Address, KindsAreDistinguished) {
 
 TEST(Address, TlsIsReachedThroughARelay) {
   for (const char* text : {"tls://127.0.0.1:7170", "pool+tls://127.0.0.1:7170"}) {
-    Result<Address> address = parse_address(text, "/run/relay");
+    Result<Address> address = parse_address(text, {.tls = "/run/relay"});
     ASSERT_TRUE(address.ok()) << address.status().text();
     EXPECT_TRUE(address->is_tls() && !address->is_shm());
     EXPECT_EQ(address->is_pool, *text == 'p');
@@ -76,10 +76,21 @@ TEST(Address, TlsIsReachedThroughARelay) {
     EXPECT_STREQ(address->endpoint.relay, "/run/relay");
     EXPECT_STREQ(address->endpoint.name, text);
     EXPECT_NE(strstr(failure_of(text).text(), "relay"), nullptr);
-    EXPECT_FALSE(parse_address(text, std::string(108, 'p').c_str()).ok());
+    EXPECT_FALSE(parse_address(text, {.tls = std::string(108, 'p').c_str()}).ok());
   }
-  Result<Address> plain = parse_address("tcp://127.0.0.1:7170", "/run/relay");
+  Result<Address> plain = parse_address("tcp://127.0.0.1:7170", {.tls = "/run/relay"});
   EXPECT_TRUE(plain.ok() && !plain->is_tls());
+}
+
+TEST(Address, UcxIsReachedThroughARelayOfItsOwn) {
+  constexpr const char* kText = "ucx://10.0.0.1:7170";
+  Result<Address> address = parse_address(kText, {.tls = "/run/tls", .ucx = "/run/ucx"});
+  ASSERT_TRUE(address.ok()) << address.status().text();
+  EXPECT_TRUE(address->is_ucx && !address->is_tls() && !address->is_shm() && !address->is_pool);
+  EXPECT_EQ(place_of(*address), "10.0.0.1 7170");
+  EXPECT_STREQ(address->endpoint.relay, "/run/ucx");
+  EXPECT_NE(strstr(failure_of(kText).text(), "UCX needs the relay"), nullptr);
+  EXPECT_EQ(check_plain_text(*address, PlainText::kRefused).code(), EACCES);
 }
 
 TEST(Address, PlainTextToOtherHostsIsRefusedWhereAsked) {
@@ -94,7 +105,7 @@ TEST(Address, PlainTextToOtherHostsIsRefusedWhereAsked) {
   }
   for (const char* text : {"tcp://127.0.0.1:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "shm:///x"})
     EXPECT_TRUE(check_plain_text(parsed(text), PlainText::kRefused).ok()) << text;
-  Result<Address> over_tls = parse_address("tls://10.0.0.1:1", "/run/relay");
+  Result<Address> over_tls = parse_address("tls://10.0.0.1:1", {.tls = "/run/relay"});
   EXPECT_TRUE(over_tls.ok() && check_plain_text(*over_tls, PlainText::kRefused).ok());
 }
 

@@ -100,7 +100,8 @@ PoolStore::PoolStore(const StoreConfig& config)
       on_failure_(config.on_failure) {
   strcpy(address_, config.address);
   strcpy(token_, config.token ? config.token : "");
-  if (config.tls_relay) strncpy(tls_relay_, config.tls_relay, sizeof tls_relay_ - 1);
+  if (config.relays.tls) strncpy(tls_relay_, config.relays.tls, sizeof tls_relay_ - 1);
+  if (config.relays.ucx) strncpy(ucx_relay_, config.relays.ucx, sizeof ucx_relay_ - 1);
 }
 
 PoolStore::~PoolStore() = default;
@@ -128,7 +129,7 @@ Status PoolStore::parse(std::string_view address, Address* out) const {
   if (address.size() >= sizeof text)
     return Status::error(EINVAL, "an address in --far is longer than {} bytes", sizeof text - 1);
   memcpy(text, address.data(), address.size());
-  Result<Address> parsed = parse_address(text, tls_relay_);
+  Result<Address> parsed = parse_address(text, {tls_relay_, ucx_relay_});
   if (parsed.ok()) *out = *parsed;
   return parsed.status();
 }

@@ -93,6 +93,7 @@ class PoolStore final : public RemoteStore {
   char address_[1024];  // as configured
   char token_[wire::kMaxToken + 1];
   char tls_relay_[sizeof(transport::Endpoint::relay)] = {};
+  char ucx_relay_[sizeof(transport::Endpoint::relay)] = {};
   const uint64_t region_bytes_;
   const unsigned replicas_;
   const transport::RetryPolicy retry_;

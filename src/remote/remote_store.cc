@@ -10,7 +10,7 @@ namespace farside::remote {
 
 Result<std::unique_ptr<RemoteStore>> RemoteStore::connect(const StoreConfig& config) {
   if (strchr(config.address, ',') || config.replicas > 1) return PoolStore::connect(config);
-  Result<Address> address = parse_address(config.address, config.tls_relay);
+  Result<Address> address = parse_address(config.address, config.relays);
   if (!address.ok()) return address.status();
   if (address->is_pool) return PoolStore::connect(config);
   auto store = ServerStore::connect(*address, config);

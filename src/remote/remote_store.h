@@ -29,8 +29,8 @@ struct StoreConfig {
   // Called when far memory is lost or a request is refused for good, before the pager receives the error. It may end
   // the process. Async-signal-safe.
   transport::FailureReport::Handler on_failure = nullptr;
-  bool all_needed = true;           // false: with replicas, servers that cannot be reached are left out
-  const char* tls_relay = nullptr;  // the socket of the relay through which servers over TLS are reached
+  bool all_needed = true;  // false: with replicas, servers that cannot be reached are left out
+  Relays relays = {};      // through which servers over TLS and UCX are reached
   PlainText plain_text = PlainText::kAllowed;
 };
 
@@ -100,7 +100,7 @@ class RemoteStore : public NearObject {
   virtual Status adopt_in_child(ForkTicket ticket) = 0;
 
   virtual const char* address() const = 0;         // as configured, for messages
-  virtual const char* transport_name() const = 0;  // "shm", "tcp", or "pool" for several servers
+  virtual const char* transport_name() const = 0;  // "shm", "tcp", "tls", "ucx", or "pool" for several servers
 
   // True if fd is a descriptor of the store, which the program must not close. Async-signal-safe.
   virtual bool owns_fd(int fd) const = 0;

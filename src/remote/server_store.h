@@ -24,7 +24,9 @@ class ServerStore final : public RemoteStore {
   void forked_in_parent(ForkTicket ticket) override { close_snapshot(ticket.of[0]); }
   Status adopt_in_child(ForkTicket ticket) override { return adopt(ticket.of[0]); }
   const char* address() const override { return address_.endpoint.name; }
-  const char* transport_name() const override { return address_.is_shm() ? "shm" : address_.is_tls() ? "tls" : "tcp"; }
+  const char* transport_name() const override {
+    return address_.is_shm() ? "shm" : address_.is_tls() ? "tls" : address_.is_ucx ? "ucx" : "tcp";
+  }
   bool owns_fd(int fd) const override { return fds_.contains(fd); }
 
   ServerStore* call_server(unsigned i) override { return i == 0 ? this : nullptr; }

@@ -63,12 +63,14 @@ void MemoryPool::release(Region* region, bool broken) {
   Removed removed;
   std::lock_guard hold(mutex_);
   if (!broken || region->connections_ > 1 || grace_ns_ == 0) return release_locked(region, &removed);
+  removed.shares.push_back(region->revoke_share());
   abandoned_.push_back({region, now_ns() + grace_ns_});
   abandoned_count_ = abandoned_.size();
 }
 
 void MemoryPool::release_locked(Region* region, Removed* removed) {
   if (--region->connections_ > 0) return;
+  removed->shares.push_back(region->revoke_share());
   const Region::Client& c = region->client;
   removed->departures.push_back({c.peer, region->name().id, region->reserved_bytes(), region->stored_bytes(),
                                  c.requests, c.received, c.sent, now_ns() - c.since_ns});
@@ -146,11 +148,13 @@ Status MemoryPool::full(const Account* account, const Tenant* tenant) const {
 }
 
 uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
+  Removed removed;
   std::lock_guard hold(mutex_);
   uint64_t reserved = region->reserved_;
   if (sequence <= region->last_sequence_) return reserved;
   region->last_sequence_ = sequence;
   region->reserved_ = reserved - std::min(reserved, bytes);
+  if (region->share_.slabs() > region->reserved_ / wire::kSlabBytes) removed.shares.push_back(region->revoke_share());
   region->settle();
   return region->reserved_;
 }

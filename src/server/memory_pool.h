@@ -69,6 +69,7 @@ class MemoryPool {
     };
     std::vector<std::unique_ptr<Region>> regions;
     std::vector<Departure> departures;
+    std::vector<RegionShare::Remains> shares;
     ~Removed();
   };
 

@@ -150,6 +150,7 @@ int Region::discard(const wire::ExtentList& extents) {
     std::shared_lock hold(family_->lock);
     if (is_plain()) {
       int r = for_each_run(extents, [&](uint64_t o, uint64_t n) { return memory_.punch(o, n); });
+      unshare_empty_slabs(extents);
       charge_overhead();
       return r;
     }
@@ -157,8 +158,30 @@ int Region::discard(const wire::ExtentList& extents) {
   std::unique_lock hold(family_->lock);
   if (given_up_) return -EIO;
   int r = for_each_run(extents, [&](uint64_t o, uint64_t n) { return discard_run(o, n); });
+  unshare_empty_slabs(extents);
   charge_overhead();
   return r;
+}
+
+int Region::share(const ucx::Settings& settings, uint64_t offset, wire::ShareReply* out) {
+  if (!settings.is_on()) return -ENOTSUP;
+  std::shared_lock hold(family_->lock);
+  if (base_) return -EBUSY;
+  if (!memory_.slabs().contains(offset)) return -EAGAIN;
+  wire::Extent slab = {offset, std::min(wire::kSlabBytes, bytes_ - offset)};
+  int r = share_.share(settings, memory_.fd(), slab, reserved_ / wire::kSlabBytes, out);
+  out->live_overlays = overlays_.size();
+  return r;
+}
+
+void Region::unshare_empty_slabs(const wire::ExtentList& extents) {
+  if (!share_.is_active()) return;
+  for_each_run(extents, [&](uint64_t offset, uint64_t bytes) {
+    for (uint64_t at = align_down(offset, wire::kSlabBytes); at < offset + bytes; at += wire::kSlabBytes) {
+      if (!memory_.slabs().contains(at)) share_.unshare(at);
+    }
+    return 0;
+  });
 }
 
 void Region::settle() {

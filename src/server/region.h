@@ -23,6 +23,7 @@
 #include "server/fence.h"
 #include "server/memory_file.h"
 #include "server/page_bitmap.h"
+#include "server/share.h"
 #include "server/tokens.h"
 #include "wire/codec.h"
 
@@ -74,6 +75,10 @@ class Region {
   // is a snapshot or has some, so that accesses must not bypass it.
   int admit_call(wire::Bytes ranges, uint32_t count);
 
+  // One-sided access to a slab; errors as those of wire::ShareRequest.
+  int share(const ucx::Settings& settings, uint64_t offset, wire::ShareReply* out);
+  [[nodiscard]] RegionShare::Remains revoke_share() { return share_.revoke(); }
+
   uint64_t stored_bytes() const { return memory_.stored_bytes(); }
   uint64_t reserved_bytes() const { return reserved_; }
   uint64_t overhead_bytes() const { return overhead_; }
@@ -93,6 +98,7 @@ class Region {
   bool charge_pages(uint64_t bytes);
   void charge_what_is_stored();
   void charge_overhead();
+  void unshare_empty_slabs(const wire::ExtentList& extents);
   bool may_scatter(const wire::ExtentList& extents) const;
   bool has_room_to_save(uint64_t page, bool zero);
   bool owns(uint64_t page) const { return !base_ || own_->test(page); }
@@ -128,6 +134,8 @@ class Region {
   unsigned connections_ = 0;
   uint64_t last_sequence_ = 0;                                 // of the last reservation granted
   std::unordered_map<uint64_t, std::weak_ptr<Fence>> fences_;  // by channel
+
+  RegionShare share_;  // of memory_; of roots only
 
   std::atomic<uint64_t> reserved_{0};      // written while the pool's mutex is held
   std::atomic<uint64_t> stored_bound_{0};  // upper bound of what is stored; settle() makes it exact

@@ -18,7 +18,7 @@ struct Server::Impl {
                Tokens(c.tokens.empty() ? single_token(c.token) : c.tokens, shared.pool.account()),
                {},
                {},
-               {},
+               c.ucx,
                {}} {
     if (!c.calls.host_program.empty()) shared.calls = std::make_unique<CallService>(c.calls);
     if (c.controller) shared.registry = std::make_unique<MemoryRegistry>();

@@ -10,6 +10,7 @@
 #include "server/calls.h"
 #include "server/tokens.h"
 #include "tls/context.h"
+#include "ucx/helper.h"
 
 namespace farside {
 class Exposition;
@@ -29,6 +30,7 @@ struct ServerConfig {
   unsigned workers = 1;                     // threads
   uint64_t grace_ns = 0;                    // how long a region is kept after its last connection broke
   CallConfig calls;                         // functions of clients
+  ucx::Settings ucx;                        // for one-sided access to regions; off by default
   bool controller = false;                  // has the list of a pool's servers; then `memory` may be 0
 };
 

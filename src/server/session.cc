@@ -31,6 +31,8 @@ const char* text_of(int code) {
       return "the server is full";
     case EIO:
       return "this snapshot was given up because the server was full";
+    case ENOTSUP:
+      return "this server has no UCX; start it with --ucx";
     default:
       return "the server cannot execute this request";
   }
@@ -228,6 +230,10 @@ void Session::execute(wire::Op op, wire::Bytes payload) {
       return add_code(payload);
     case wire::Op::kCall:
       return call(payload);
+    case wire::Op::kShare:
+      return share(payload);
+    case wire::Op::kRevoke:
+      return revoke(payload);
     case wire::Op::kHello:
     case wire::Op::kProve:
     case wire::Op::kError:
@@ -361,6 +367,22 @@ void Session::reserve(wire::Op op, wire::Bytes payload) {
                                                     : shared_->pool.shrink(region_, request.bytes, request.sequence);
   if (!reserved.ok()) return refuse(reserved.status().code(), reserved.status().text());
   reply(wire::bytes_of(wire::ReserveReply{*reserved}));
+}
+
+void Session::share(wire::Bytes payload) {
+  wire::ShareRequest request;
+  if (int r = wire::decode_share(payload, region_->bytes(), &request); r < 0) return refuse(-r);
+  auto answer = std::make_unique<wire::ShareReply>();
+  int r = region_->share(shared_->ucx, request.offset, answer.get());
+  return r < 0 ? refuse(-r) : reply(wire::bytes_of(*answer));
+}
+
+// The reply says that nothing reaches the region's memory any more, so it waits for the end of a process that was
+// killed.
+void Session::revoke(wire::Bytes payload) {
+  if (!payload.empty()) return refuse(EINVAL);
+  region_->revoke_share().reset();
+  reply({});
 }
 
 // Clients need to know how much is free in order to place their data, but not what others do.

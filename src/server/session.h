@@ -7,8 +7,8 @@
 #pragma once
 #include <string>
 
+#include "base/buffer.h"
 #include "server/admission.h"
-#include "server/buffer.h"
 #include "server/calls.h"
 #include "server/counters.h"
 #include "server/memory_pool.h"
@@ -24,6 +24,7 @@ struct Shared {
   Tokens tokens;
   Counters counters;
   std::unique_ptr<Registry> registry;  // of a controller; null elsewhere
+  ucx::Settings ucx;
   Admission admission;
   std::unique_ptr<CallService> calls;  // null: the server executes no functions
 };
@@ -86,6 +87,8 @@ class Session {
   void write(wire::Bytes payload);
   void discard(wire::Bytes payload);
   void reserve(wire::Op op, wire::Bytes payload);
+  void share(wire::Bytes payload);
+  void revoke(wire::Bytes payload);
   void stats();
   void take_report(wire::Bytes payload);
   void list_servers();

@@ -235,7 +235,7 @@ Status relay_failed(const Dialer& dialer, const RelayReply& reply) {
 }
 
 Status relay_lost(const Dialer& dialer, int code) {
-  return Status::error(-code, "cannot reach {} {}: the TLS relay of 'farside run' is gone ({})", peer(dialer),
+  return Status::error(-code, "cannot reach {} {}: the relay of 'farside run' is gone ({})", peer(dialer),
                        dialer.endpoint.name, reason(code));
 }
 

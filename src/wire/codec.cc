@@ -45,7 +45,8 @@ bool check_report(const ServerReport& report) {
 const char* name_of(Op op) {
   static constexpr const char* kNames[] = {"unknown", "hello", "read",      "write",     "discard",  "grow",
                                            "shrink",  "stats", "ping",      "error",     "register", "servers",
-                                           "connect", "prove", "call_open", "call_code", "call"};
+                                           "connect", "prove", "call_open", "call_code", "call",
+                                           "share",   "revoke"};
   static_assert(std::size(kNames) == kOps);
   return kNames[op <= kLastOp ? static_cast<size_t>(op) : 0];
 }
@@ -124,6 +125,24 @@ int decode_reserve(Bytes payload, ReserveRequest* out) {
   if (request.bytes == 0 || request.bytes % kSlabBytes != 0 || request.bytes > kMaxRegionBytes) return -EINVAL;
   if (request.sequence == 0) return -EINVAL;
   *out = request;
+  return 0;
+}
+
+int decode_share(Bytes payload, uint64_t region_bytes, ShareRequest* out) {
+  ShareRequest request;
+  if (!load_exact(payload, &request)) return -EBADMSG;
+  if (request.offset % kSlabBytes != 0) return -EINVAL;
+  if (request.offset >= region_bytes) return -ERANGE;
+  *out = request;
+  return 0;
+}
+
+int decode_share_reply(Bytes payload, ShareReply* out) {
+  ShareReply reply;
+  if (!load_exact(payload, &reply)) return -EBADMSG;
+  if (reply.epoch == 0 || reply.worker_bytes == 0 || reply.worker_bytes > sizeof reply.worker) return -EBADMSG;
+  if (reply.key_bytes == 0 || reply.key_bytes > sizeof reply.key) return -EBADMSG;
+  *out = reply;
   return 0;
 }
 

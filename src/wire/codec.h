@@ -62,6 +62,8 @@ int decode_hello(Bytes payload, HelloRequest* out);
 int decode_proof(Bytes payload, Proof* out);
 int decode_hello_reply(Bytes payload, HelloReply* out);
 int decode_reserve(Bytes payload, ReserveRequest* out);
+int decode_share(Bytes payload, uint64_t region_bytes, ShareRequest* out);
+int decode_share_reply(Bytes payload, ShareReply* out);
 int decode_report(Bytes payload, ServerReport* out);
 int decode_servers(Bytes payload, ServersReply* out);
 

@@ -18,7 +18,7 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 3;
+inline constexpr uint8_t kVersion = 4;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
@@ -38,8 +38,10 @@ enum class Op : uint8_t {
   kCallOpen = 14,  // CallOpen -> CallLimits; from now on the connection is for calls only
   kCallCode = 15,  // CallCode, then a part of the file -> CallCodeReply
   kCall = 16,      // CallRequest, its ranges, the arguments -> CallReply, then the result
+  kShare = 17,     // ShareRequest -> ShareReply: one-sided access to a slab of the region
+  kRevoke = 18,    // empty -> empty; ends all one-sided access to the region, before the reply
 };
-inline constexpr Op kLastOp = Op::kCall;
+inline constexpr Op kLastOp = Op::kRevoke;
 inline constexpr size_t kOps = static_cast<size_t>(kLastOp) + 1;
 
 struct FrameHeader {
@@ -197,6 +199,28 @@ struct ReserveReply {
   uint64_t reserved;  // of the region, after the request
 };
 static_assert(sizeof(ReserveRequest) == 16 && sizeof(ReserveReply) == 8);
+
+// One-sided access to one slab of a region, by UCX (docs/decisions/0034-ucx.md). Errors: EAGAIN, not yet: the slab has
+// no data, or the access is being prepared; EBUSY, the region is a snapshot's; ENOSPC, as many slabs as are reserved
+// are shared; EIO, it failed; ENOTSUP, this server has no UCX.
+struct ShareRequest {
+  uint64_t offset;  // of the slab, a multiple of kSlabBytes
+};
+//    0        8          16              24             28          32                32 + 3072     4096
+//    +--------+----------+---------------+--------------+-----------+-----------------+--------------+
+//    | epoch  | address  | live_overlays | worker_bytes | key_bytes | worker          | key          |
+//    +--------+----------+---------------+--------------+-----------+-----------------+--------------+
+inline constexpr size_t kWorkerAddressBytes = 3072;
+inline constexpr size_t kRemoteKeyBytes = 992;
+struct ShareReply {
+  uint64_t epoch;          // replies with the same epoch have the same worker; 0: none
+  uint64_t address;        // of the slab's first byte, in the worker's process
+  uint64_t live_overlays;  // of the region; see RegionTrailer
+  uint32_t worker_bytes, key_bytes;
+  uint8_t worker[kWorkerAddressBytes];  // the address of a UCX worker, zero filled
+  uint8_t key[kRemoteKeyBytes];         // a packed remote key of UCX, zero filled
+};
+static_assert(sizeof(ShareRequest) == 8 && sizeof(ShareReply) == 4096);
 
 // Of the whole server. The fields from `reads` on count since its start.
 struct StatsReply {

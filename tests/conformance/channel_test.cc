@@ -14,6 +14,7 @@
 #include "tls/test_support.h"
 #include "transport/faulty.h"
 #include "transport/stream.h"
+#include "ucx_relay.h"
 
 namespace farside::testing {
 namespace {
@@ -28,6 +29,11 @@ enum class Kind {
   kShmWithSnapshot,
   kTcp,
   kTls,
+  kUcxTcp,
+  kUcxPosix,
+  kUcxSysv,
+  kUcxWithSnapshot,
+  kUcxWithoutServer,
   kTcpSnapshot,
   kUnixSnapshot,
   kDelayedTcp,
@@ -49,6 +55,16 @@ const char* name_of(Kind kind) {
       return "Tcp";
     case Kind::kTls:
       return "Tls";  // through a relay
+    case Kind::kUcxTcp:
+      return "UcxTcp";  // through UCX's relay; pages that are stored are read and written one-sidedly
+    case Kind::kUcxPosix:
+      return "UcxPosix";
+    case Kind::kUcxSysv:
+      return "UcxSysv";
+    case Kind::kUcxWithSnapshot:
+      return "UcxWithSnapshot";  // only reads are one-sided
+    case Kind::kUcxWithoutServer:
+      return "UcxWithoutServer";  // through the relay, to a server without UCX
     case Kind::kTcpSnapshot:
       return "TcpSnapshot";  // as used by a forked child
     case Kind::kUnixSnapshot:
@@ -87,8 +103,27 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
     certificates = nullptr;
   }
   static bool uses_tls() { return GetParam() == Kind::kTls; }
+  // "": the relay of UCX is not used.
+  static const char* ucx_transports() {
+    switch (GetParam()) {
+      case Kind::kUcxTcp:
+      case Kind::kUcxWithSnapshot:
+      case Kind::kUcxWithoutServer:
+        return "tcp";
+      case Kind::kUcxPosix:
+        return "posix";
+      case Kind::kUcxSysv:
+        return "sysv";
+      default:
+        return "";
+    }
+  }
+  static bool uses_ucx() { return *ucx_transports() != 0; }
+  static bool is_one_sided() { return uses_ucx() && GetParam() != Kind::kUcxWithoutServer; }
+  static ucx::Settings ucx_settings() { return {FARSIDE_UCX_HELPER, ucx_transports()}; }
   static server::ServerConfig config() {
     server::ServerConfig config = default_config();
+    if (is_one_sided()) config.ucx = ucx_settings();
     if (uses_tls()) config.tls = tls::server_context(certificates->files("server"));
     return config;
   }
@@ -101,11 +136,17 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
       relay_ = std::make_unique<TestRelay>(certificates->files(""));
       address.replace(0, 3, "tls");
     }
+    if (uses_ucx()) {
+      ucx_relay_ = std::make_unique<UcxTestRelay>(ucx_settings(), unix_path());
+      address.replace(0, 3, "ucx");
+    }
     if (GetParam() == Kind::kSlowShm) address += "?latency_us=20&gbps=40";
     if (has_two_servers()) address += "," + second_server_.tcp();
-    store_ = connect(address, server_.config().token, 2 * kSlab, replicates() ? 2 : 1, {},
-                     relay_ ? relay_->socket.c_str() : nullptr);
+    store_ = connect(
+        address, server_.config().token, 2 * kSlab, replicates() ? 2 : 1, {},
+        {.tls = relay_ ? relay_->socket.c_str() : nullptr, .ucx = ucx_relay_ ? ucx_relay_->socket().c_str() : nullptr});
     channel_ = open_one();
+    if (is_one_sided()) wait_for_one_sided_reads(&server_, channel_.get());
   }
 
   std::unique_ptr<Channel> open_one() {
@@ -114,6 +155,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
       case Kind::kUnixSnapshot:
         return open_snapshot();
       case Kind::kShmWithSnapshot:
+      case Kind::kUcxWithSnapshot:
         if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
         return open(store_.get());
       case Kind::kDelayedTcp:
@@ -157,6 +199,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   static tls::TestCertificates* certificates;
   TestServer server_{config()}, second_server_;
   std::unique_ptr<TestRelay> relay_;
+  std::unique_ptr<UcxTestRelay> ucx_relay_;
   transport::OwnFds fds_;
   transport::Dialer dialer_;  // of a channel to a snapshot, which refers to it
   std::unique_ptr<remote::RemoteStore> store_;
@@ -168,8 +211,10 @@ tls::TestCertificates* ChannelTest::certificates = nullptr;
 
 INSTANTIATE_TEST_SUITE_P(All, ChannelTest,
                          ::testing::Values(Kind::kShm, Kind::kSlowShm, Kind::kShmWithSnapshot, Kind::kTcp, Kind::kTls,
-                                           Kind::kTcpSnapshot, Kind::kUnixSnapshot, Kind::kDelayedTcp,
-                                           Kind::kDelayedShm, Kind::kReplicas, Kind::kShmReplicas, Kind::kSpread),
+                                           Kind::kUcxTcp, Kind::kUcxPosix, Kind::kUcxSysv, Kind::kUcxWithSnapshot,
+                                           Kind::kUcxWithoutServer, Kind::kTcpSnapshot, Kind::kUnixSnapshot,
+                                           Kind::kDelayedTcp, Kind::kDelayedShm, Kind::kReplicas, Kind::kShmReplicas,
+                                           Kind::kSpread),
                          [](const auto& kind) { return name_of(kind.param); });
 
 TEST_P(ChannelTest, OddSizesAndOffsetsAreReadBack) {

@@ -81,7 +81,8 @@ class TestServer {
 // A server in a separate process, so that tests can fork without inheriting its sockets.
 class ServerProcess {
  public:
-  ServerProcess() : config_(default_config()) {
+  explicit ServerProcess(ucx::Settings ucx = {}) : config_(default_config()) {
+    config_.ucx = std::move(ucx);
     int fds[2];
     if (pipe(fds) < 0) throw std::runtime_error("no pipe");
     pid_ = fork();
@@ -96,7 +97,8 @@ class ServerProcess {
     unlink(config_.unix_path.c_str());
   }
   std::string address(const std::string& transport) const {
-    return transport == "shm" ? "shm://" + config_.unix_path : "tcp://127.0.0.1:" + std::to_string(port_);
+    if (transport == "shm") return "shm://" + config_.unix_path;
+    return transport + "://127.0.0.1:" + std::to_string(port_);
   }
   const std::string& token() const { return config_.token; }
 
@@ -114,14 +116,13 @@ class ServerProcess {
 
 inline std::unique_ptr<remote::RemoteStore> connect(const std::string& address, const std::string& token,
                                                     uint64_t reserve = 2 * kSlab, unsigned replicas = 1,
-                                                    transport::RetryPolicy retry = {},
-                                                    const char* tls_relay = nullptr) {
+                                                    transport::RetryPolicy retry = {}, remote::Relays relays = {}) {
   auto store = remote::RemoteStore::connect({.address = address.c_str(),
                                              .token = token.c_str(),
                                              .region_bytes = kRegion,
                                              .replicas = replicas,
                                              .retry = retry,
-                                             .tls_relay = tls_relay});
+                                             .relays = relays});
   if (!store.ok()) throw std::runtime_error(store.status().text());
   Status grown = reserve ? (*store)->grow(reserve) : Status();
   if (!grown.ok()) throw std::runtime_error(grown.text());

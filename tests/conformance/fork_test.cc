@@ -3,7 +3,7 @@
 #include <functional>
 #include <random>
 
-#include "fixture.h"
+#include "ucx_relay.h"
 
 namespace farside::testing {
 namespace {
@@ -13,7 +13,8 @@ using remote::RemoteStore;
 class ForkTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<RemoteStore> connect_one() {
-    if (strcmp(GetParam(), "replicas") != 0) return connect(server_.address(GetParam()), server_.token());
+    if (strcmp(GetParam(), "replicas") != 0)
+      return connect(server_.address(GetParam()), server_.token(), 2 * kSlab, 1, {}, {.ucx = relay_.socket().c_str()});
     std::string both = server_.address("shm") + "," + second_server_.address("tcp");
     return connect(both, server_.token(), 2 * kSlab, 2);
   }
@@ -34,9 +35,11 @@ class ForkTest : public ::testing::TestWithParam<const char*> {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   }
 
-  ServerProcess server_, second_server_;
+  const ucx::Settings ucx_ = {FARSIDE_UCX_HELPER, "tcp"};
+  ServerProcess server_{ucx_}, second_server_;
+  UcxTestRelay relay_{ucx_, unix_path()};
 };
-INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "replicas"),
+INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "ucx", "replicas"),
                          [](const auto& kind) { return kind.param; });
 
 // In a child, failures of gtest's macros would not be reported: bodies return 0, or a number that depends on the line

@@ -6,10 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/os.h"
+#include "server/listen.h"
+
 namespace farside::stress {
 namespace {
 constexpr const char* kToken = "stress";
-}
+const ucx::Settings kUcx = {FARSIDE_UCX_HELPER, "tcp"};
+}  // namespace
 
 FarSide::FarSide(const std::string& transport, uint64_t region_bytes, uint64_t server_bytes) {
   if (transport == "direct" || transport == "copy") {
@@ -21,13 +25,19 @@ FarSide::FarSide(const std::string& transport, uint64_t region_bytes, uint64_t s
   directory_ = pattern;
   std::string address = start_servers(transport, server_bytes);
   unsigned replicas = processes_.empty() ? 1 : 2;
-  auto store = remote::RemoteStore::connect({address.c_str(), kToken, region_bytes, replicas});
+  if (transport == "ucx") start_ucx_relay();
+  std::string relay = directory_ + "/relay";
+  auto store = remote::RemoteStore::connect({.address = address.c_str(),
+                                             .token = kToken,
+                                             .region_bytes = region_bytes,
+                                             .replicas = replicas,
+                                             .relays = {.ucx = relay.c_str()}});
   if (!store.ok()) die("{}", store.status().text());
   store_ = store->release();
 }
 
 std::string FarSide::start_servers(const std::string& transport, uint64_t server_bytes) {
-  if (transport == "shm" || transport == "tcp") return start_server(transport, server_bytes);
+  if (transport == "shm" || transport == "tcp" || transport == "ucx") return start_server(transport, server_bytes);
   std::string first = start_server_process(transport == "replicas" ? "tcp" : "shm", server_bytes);
   return first + "," + start_server_process("tcp", server_bytes);
 }
@@ -36,12 +46,23 @@ std::string FarSide::start_server(const std::string& transport, uint64_t server_
   server::ServerConfig config;
   config.memory = server_bytes;
   config.token = kToken;
-  if (transport == "tcp") config.listen = "127.0.0.1:0";
-  else config.unix_path = directory_ + "/socket";
+  if (transport == "shm") config.unix_path = directory_ + "/socket";
+  else config.listen = "127.0.0.1:0";
+  if (transport == "ucx") config.ucx = kUcx;
   Result<std::unique_ptr<server::Server>> server = server::Server::start(config);
   if (!server.ok()) die("{}", server.status().text());
   server_ = std::move(*server);
-  return transport == "tcp" ? "tcp://127.0.0.1:" + std::to_string(server_->tcp_port()) : "shm://" + config.unix_path;
+  if (transport == "shm") return "shm://" + config.unix_path;
+  return transport + "://127.0.0.1:" + std::to_string(server_->tcp_port());
+}
+
+void FarSide::start_ucx_relay() {
+  auto listener = server::listen_unix(directory_ + "/relay");
+  if (!listener.ok()) die("{}", listener.status().text());
+  Status started = ucx_relay_.start(kUcx, "relay", "-", *listener);
+  os::close(*listener);
+  if (started.ok()) started = ucx::wait_until_ready(&ucx_relay_, kUcx, 10'000);
+  if (!started.ok()) die("{}", started.text());
 }
 
 // Called before this process has threads. The server sends its address through a pipe, and is killed when this process
@@ -76,7 +97,7 @@ FarSide::~FarSide() {
     waitpid(pid, nullptr, 0);
   }
   if (directory_.empty()) return;
-  unlink((directory_ + "/socket").c_str());
+  for (const char* name : {"/socket", "/relay"}) unlink((directory_ + name).c_str());
   rmdir(directory_.c_str());
 }
 

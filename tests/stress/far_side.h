@@ -9,6 +9,7 @@
 
 #include "pager/test_support.h"
 #include "server/server.h"
+#include "ucx/helper.h"
 
 namespace farside::stress {
 
@@ -22,8 +23,8 @@ class ForkableStore : public pager::LocalStore {
 
 class FarSide {
  public:
-  // transport: direct, copy (both without a server), shm, tcp, replicas (two over tcp) or shm_replicas (shm and tcp).
-  // Forks the servers of replicas, so construct it before threads exist. Failures end the process.
+  // transport: direct, copy (both without a server), shm, tcp, ucx, replicas (two over tcp) or shm_replicas (shm and
+  // tcp). Forks the servers of replicas, so construct it before threads exist. Failures end the process.
   FarSide(const std::string& transport, uint64_t region_bytes, uint64_t server_bytes);
   ~FarSide();
   remote::RemoteStore* store() { return store_; }  // the caller (the pager fixture) deletes it
@@ -36,9 +37,11 @@ class FarSide {
   std::string start_server(const std::string& transport, uint64_t server_bytes);
   std::string start_server_process(const std::string& transport, uint64_t server_bytes);
   std::string start_servers(const std::string& transport, uint64_t server_bytes);
+  void start_ucx_relay();
   std::string directory_;
   std::vector<pid_t> processes_;
   std::unique_ptr<server::Server> server_;
+  ucx::Helper ucx_relay_;
   remote::RemoteStore* store_ = nullptr;
 };
 

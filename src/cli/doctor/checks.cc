@@ -1,6 +1,7 @@
 #include "cli/doctor/checks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <linux/userfaultfd.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
@@ -15,9 +16,11 @@
 #include "base/bits.h"
 #include "base/size.h"
 #include "cli/track/write_tracker.h"
+#include "launch/installation.h"
 #include "launch/preload.h"
 #include "launch/probes.h"
 #include "report/machine.h"
+#include "ucx/helper.h"
 
 namespace farside::cli {
 namespace {
@@ -149,6 +152,20 @@ Finding check_transports() {
                  "a transport that fails cannot be used; check that the loopback interface is up");
 }
 
+// UCX is needed for ucx:// addresses only.
+Finding check_ucx() {
+  auto installation = find_installation();
+  if (!installation.ok()) return finding("ucx", Health::kLimited, "not found", installation.status().text());
+  auto found = ucx::survey({installation->ucx_helper(), "all"});
+  if (!found.ok()) return finding("ucx", Health::kLimited, "cannot be used", found.status().text());
+  bool good = found->has_card && found->pages_on_demand;
+  return finding("ucx", health_of(good, Health::kLimited),
+                 fmt::format("UCX {}: {}", found->version, fmt::join(found->transports, ", ")),
+                 found->has_card
+                     ? "the network card cannot fault pages in on demand: it serves clients, but not servers"
+                     : "no network card with RDMA: ucx:// works over --ucx tcp, on trusted networks only");
+}
+
 }  // namespace
 
 bool Diagnosis::usable() const {
@@ -175,6 +192,7 @@ Diagnosis diagnose(const Options& options) {
                         check_cores(),
                         check_memory(),
                         check_transports(),
+                        check_ucx(),
                         check_library(),
                         check_write_tracking(),
                         check_comparisons()};

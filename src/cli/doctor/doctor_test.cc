@@ -32,7 +32,7 @@ TEST(DoctorTest, AMissingRequirementMakesTheMachineUnusable) {
 
 TEST(DoctorTest, EveryProbeRunsAndFailuresHaveAdvice) {
   Diagnosis diagnosis = diagnose(Options{});
-  EXPECT_GE(diagnosis.findings.size(), 17U);
+  EXPECT_GE(diagnosis.findings.size(), 18U);
   for (const Finding& finding : diagnosis.findings) {
     EXPECT_FALSE(finding.found.empty()) << finding.name;
     EXPECT_EQ(finding.advice.empty(), finding.health == Health::kOk) << finding.name;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-namespace farside::server {
+namespace farside {
 
 class Buffer {
  public:
@@ -58,4 +58,4 @@ class Buffer {
   size_t capacity_ = 0, begin_ = 0, end_ = 0;
 };
 
-}  // namespace farside::server
+}  // namespace farside

@@ -1,0 +1,25 @@
+// The first message of a helper to its owner, for wait_until_ready().
+#pragma once
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <cstring>
+
+#include "base/status.h"
+#include "ucx/helper.h"
+
+namespace farside::ucx {
+
+struct Ready {
+  int32_t error;  // 0; ENOENT: UCX cannot be loaded; others: it has none of the transports
+  char text[1020];
+};
+
+// False: UCX cannot be used, or the owner has ended.
+inline bool report_ready(const Status& status) {
+  Ready message = {status.ok() ? 0 : status.code(), {}};
+  if (!status.ok()) strncpy(message.text, status.text(), sizeof message.text - 1);
+  return send(kControlFd, &message, sizeof message, MSG_NOSIGNAL) > 0 && status.ok();
+}
+
+}  // namespace farside::ucx
