@@ -34,6 +34,9 @@ inline std::string unix_path() {
   return "/tmp/farside-test-" + std::to_string(getpid()) + "-" + std::to_string(count++);
 }
 
+// The address of a far file in the folder of temporary files.
+inline std::string far_file(const std::string& settings = "") { return "file:/tmp?size=128M" + settings; }
+
 inline server::ServerConfig default_config() {
   server::ServerConfig config;
   config.memory = 64 * kSlab;

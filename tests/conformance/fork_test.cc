@@ -13,6 +13,7 @@ using remote::RemoteStore;
 class ForkTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<RemoteStore> connect_one() {
+    if (strcmp(GetParam(), "file") == 0) return connect(far_file(), "");
     if (strcmp(GetParam(), "replicas") != 0) return connect(server_.address(GetParam()), server_.token());
     std::string both = server_.address("shm") + "," + second_server_.address("tcp");
     return connect(both, server_.token(), 2 * kSlab, 2);
@@ -36,7 +37,7 @@ class ForkTest : public ::testing::TestWithParam<const char*> {
 
   ServerProcess server_, second_server_;
 };
-INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "replicas"),
+INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "replicas", "file"),
                          [](const auto& kind) { return kind.param; });
 
 // In a child, failures of gtest's macros would not be reported: bodies return 0, or a number that depends on the line
