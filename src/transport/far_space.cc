@@ -52,17 +52,21 @@ struct FarSpace::Header {
   struct Entry {
     std::atomic<uint32_t> state;
     std::atomic<uint64_t> reserved;
+    std::atomic<uint64_t> generation;  // regions that were released here
     uint64_t bytes;
   } entries[kMaxRegions];
 };
 
-FarRegion::FarRegion(unsigned id, uint64_t bytes, std::byte* base, size_t mapped_bytes)
+FarRegion::FarRegion(unsigned id, uint64_t bytes, std::byte* base, size_t mapped_bytes,
+                     const std::atomic<uint64_t>& generation)
     : id_(id),
       bytes_(bytes),
       base_(base),
       mapped_bytes_(mapped_bytes),
       used_(reinterpret_cast<std::atomic<uint64_t>*>(base)),
-      words_(reinterpret_cast<std::atomic<uint64_t>*>(base + bits_bytes(bytes, kChunkPages))) {}
+      words_(reinterpret_cast<std::atomic<uint64_t>*>(base + bits_bytes(bytes, kChunkPages))),
+      generation_(generation),
+      made_in_(generation.load()) {}
 
 FarRegion::~FarRegion() { os::munmap(base_, mapped_bytes_); }
 
@@ -162,7 +166,8 @@ std::unique_ptr<FarRegion> FarSpace::map_region(unsigned id, uint64_t bytes, Sta
     return nullptr;
   }
   os::madvise(reinterpret_cast<void*>(r), size, MADV_DONTDUMP);
-  return std::unique_ptr<FarRegion>(new FarRegion(id, bytes, reinterpret_cast<std::byte*>(r), size));
+  return std::unique_ptr<FarRegion>(
+      new FarRegion(id, bytes, reinterpret_cast<std::byte*>(r), size, header_->entries[id].generation));
 }
 
 // A free entry, locked by this process; -EMFILE: there is none.
@@ -199,6 +204,7 @@ std::unique_ptr<FarRegion> FarSpace::add_region(uint64_t bytes, Status* status) 
 void FarSpace::remove_region(std::unique_ptr<FarRegion> region) {
   LockGuard hold(regions_lock_);
   unsigned id = region->id();
+  if (!region->is_intact()) return;
   empty(*region);
   region.reset();
   free_entry(id);
@@ -274,6 +280,7 @@ unsigned FarSpace::release_abandoned() {
     if (header_->entries[id].state == kFree || owned_[id] || is_locked(id)) continue;
     bool mine = lock(id, 0, F_WRLCK) && lock(id, 1, F_WRLCK);
     if (mine && header_->entries[id].state != kFree) {
+      header_->entries[id].generation++;  // before its words change
       Status status;
       if (std::unique_ptr<FarRegion> region = map_region(id, header_->entries[id].bytes, &status)) empty(*region);
       free_entry(id);

@@ -46,6 +46,9 @@ class FarRegion : public NearObject {
   ~FarRegion();
   unsigned id() const { return id_; }
   uint64_t bytes() const { return bytes_; }
+  // False: its descriptor was closed, so that other processes took this one for dead and released its pages. Words
+  // that were read before the call are then invalid.
+  bool is_intact() const { return generation_.load(std::memory_order_acquire) == made_in_; }
 
   uint64_t word(uint64_t page) const { return words_[page].load(std::memory_order_acquire); }
   uint64_t exchange(uint64_t page, uint64_t word);
@@ -65,7 +68,7 @@ class FarRegion : public NearObject {
   friend class FarSpace;
   static constexpr uint64_t kChunkPages = 512;  // for each bit of used_
 
-  FarRegion(unsigned id, uint64_t bytes, std::byte* base, size_t mapped_bytes);
+  FarRegion(unsigned id, uint64_t bytes, std::byte* base, size_t mapped_bytes, const std::atomic<uint64_t>& generation);
   bool is_used(uint64_t page) const {
     uint64_t chunk = page / kChunkPages;
     return (used_[chunk / 64].load(std::memory_order_acquire) >> (chunk % 64) & 1) != 0;
@@ -77,6 +80,8 @@ class FarRegion : public NearObject {
   const size_t mapped_bytes_;
   std::atomic<uint64_t>* const used_;  // one bit for each chunk of words
   std::atomic<uint64_t>* const words_;
+  const std::atomic<uint64_t>& generation_;  // of the entry
+  const uint64_t made_in_;
 };
 
 class FarSpace : public NearObject {

@@ -27,8 +27,7 @@ bool all_zero(const std::byte* page) { return page[0] == std::byte{0} && memcmp(
 FileChannel::~FileChannel() {
   queue_.reset();
   for (Request& r : requests_) {
-    if (r.token == 0 || !r.writes || r.result != kInFlight) continue;
-    for (uint32_t i = 0; i < r.pages; i++) file_.space->release(r.page[i].slot);
+    if (r.token != 0 && r.writes && r.result == kInFlight) release_slots(r);
   }
 }
 
@@ -211,6 +210,7 @@ int FileChannel::take_slots(Request& r) {
 }
 
 void FileChannel::release_slots(Request& r) {
+  if (!file_.region->is_intact()) return;  // they were released with it
   for (uint32_t i = 0; i < r.pages; i++) file_.space->release(r.page[i].slot);
 }
 
@@ -250,6 +250,7 @@ void FileChannel::prepare_write(Request& r, Page& page) {
 }
 
 void FileChannel::finish_writes(Request& r) {
+  if (!file_.region->is_intact()) return fail_released();
   for (uint32_t i = 0; i < r.pages; i++) {
     const Page& page = r.page[i];
     if (page.in_file) {
@@ -269,6 +270,7 @@ void FileChannel::finish_reads(Request& r) {
     Page& page = r.page[i];
     if (page.in_file && !has_arrived(page) && !read_again(page)) return;
   }
+  if (!file_.region->is_intact()) return fail_released();
   if (r.writes) return start_publishing(r);
   for (uint32_t i = 0; i < r.pages; i++) {
     const Page& page = r.page[i];
@@ -400,14 +402,31 @@ int FileChannel::poll(Token token) {
 }
 
 int FileChannel::wait(Token token, uint64_t timeout_ns) {
+  if (int r = poll_for_a_while(token); r != 0) return r > 0 ? 0 : r;
   uint64_t start = now_ns();
   for (;;) {
-    if (int r = poll(token); r != 0) return r > 0 ? 0 : r;
     uint64_t passed = now_ns() - start;
     if (passed >= timeout_ns) return -ETIMEDOUT;
-    if (passed >= kPollNs) queue_->sleep(timeout_ns - passed);
-    else cpu_relax();
+    queue_->sleep(timeout_ns - passed);
+    if (int r = poll(token); r != 0) return r > 0 ? 0 : r;
   }
+}
+
+// Longer than a read of an SSD takes.
+int FileChannel::poll_for_a_while(Token token) {
+  int r = poll(token);
+  if (r != 0) return r;
+  uint64_t before = ticks();
+  if (!file_.waiting->begin(before)) return 0;
+  for (uint64_t start = now_ns(); r == 0 && now_ns() - start < kPollNs;) {
+    cpu_relax();
+    r = poll(token);
+    uint64_t now = ticks();
+    if (!file_.waiting->goes_on(before, now)) break;
+    before = now;
+  }
+  file_.waiting->end();
+  return r;
 }
 
 void FileChannel::fail_transfer(bool write, int64_t result) {
@@ -420,6 +439,11 @@ void FileChannel::fail_transfer(bool write, int64_t result) {
   }
   fail(Status::error(error, "the far file {} cannot be {} (error {}); check the device and the kernel's log",
                      file_.name, write ? "written" : "read", error));
+}
+
+void FileChannel::fail_released() {
+  fail(Status::error(EBADF, "the program closed descriptors of Farside, among them the table of the far file {}",
+                     file_.name));
 }
 
 // After this nothing is read to a buffer of the caller.

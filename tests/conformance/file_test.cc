@@ -235,6 +235,28 @@ TEST_F(FarFileOfARun, MemoryOfKilledProcessesIsReleased) {
   EXPECT_EQ(file_->users(), 0u);
 }
 
+// As a program in handler mode does that closes all descriptors: its lock is gone, and its pages with it.
+TEST_F(FarFileOfARun, AProcessThatClosesTheTableReadsNoZeros) {
+  Turn closed, released;
+  pid_t pid = fork();
+  if (pid == 0) {
+    auto store = connect_file(far_file(), token_);
+    auto channel = open(store.get());
+    if (!store->grow(kSlab).ok() || write(channel.get(), 0, Bytes(4096, 1)) != 0) _exit(1);
+    close(file_->space().space_fd());
+    closed.give();
+    released.take();
+    Bytes back(4096);
+    _exit(read(channel.get(), 0, &back) == -ECONNRESET && g_failure.find("[F603]") != g_failure.npos ? 0 : 2);
+  }
+  closed.take();
+  connect_file(far_file(), token_);
+  released.give();
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(FarFileOfARun, ProcessesAreIsolated) {
   auto mine = connect_file(far_file(), token_);
   ASSERT_TRUE(mine->grow(kSlab).ok());

@@ -189,4 +189,21 @@ inline int open_fds() {
   return count;
 }
 
+// A signal from one process to another: take() waits for give().
+struct Turn {
+  int fds[2];
+  Turn() {
+    if (pipe(fds) < 0) throw std::runtime_error("no pipe");
+  }
+  ~Turn() {
+    close(fds[0]);
+    close(fds[1]);
+  }
+  void give() { (void)!::write(fds[1], "x", 1); }
+  void take() {
+    char c;
+    (void)!::read(fds[0], &c, 1);
+  }
+};
+
 }  // namespace farside::testing

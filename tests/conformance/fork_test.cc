@@ -45,23 +45,6 @@ INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "replica
 #define CHILD_EXPECT(condition) \
   if (!(condition)) return __LINE__ % 90 + 1
 
-// A signal from one process to another: take() waits for give().
-struct Turn {
-  int fds[2];
-  Turn() {
-    if (pipe(fds) < 0) throw std::runtime_error("no pipe");
-  }
-  ~Turn() {
-    close(fds[0]);
-    close(fds[1]);
-  }
-  void give() { (void)!::write(fds[1], "x", 1); }
-  void take() {
-    char c;
-    (void)!::read(fds[0], &c, 1);
-  }
-};
-
 TEST_P(ForkTest, ParentAndChildAreIsolated) {
   auto store = connect_one();
   auto channel = open(store.get());
