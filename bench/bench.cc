@@ -11,6 +11,7 @@
 #include "bench/all/all_command.h"
 #include "bench/bench.h"
 #include "bench/fibers.h"
+#include "bench/file.h"
 #include "bench/hints.h"
 #include "bench/objects/objects.h"
 #include "bench/paging.h"
@@ -341,6 +342,22 @@ void add_writeback(Command& parent) {
       [arguments] { return bench_paged(*arguments, measure_writeback, writeback_text, writeback_charts); });
 }
 
+void add_file(Command& parent) {
+  Command& command = parent.add_command("file", "Far memory in a file, kernel swap to a file, and a mapped file");
+  auto arguments = std::make_shared<PagedArguments<FileSettings>>();
+  arguments->data.size = "1G";
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &arguments->settings.repetitions);
+  add_accesses_option(command, &arguments->settings.accesses);
+  command.add_option("--folder", &arguments->settings.folder, "on the disk that is measured")
+      .value("DIR")
+      .show_default();
+  add_output_options(command, &arguments->output);
+  command.set_footer("Example: farside bench file --folder /mnt/nvme\nWhat is measured: docs/benchmarks.md.");
+  command.set_action([arguments] { return bench_paged(*arguments, measure_file, file_text, no_chart); });
+}
+
 void add_replicas(Command& parent) {
   Command& command = parent.add_command("replicas", "What the second copy of every page costs, over shm and tcp");
   auto arguments = std::make_shared<PagingArguments>();
@@ -445,6 +462,7 @@ int run_bench(int argc, const char* const* argv) {
   add_objects(bench);
   add_writeback(bench);
   add_redis(bench);
+  add_file(bench);
   add_replicas(bench);
   add_policies(bench);
   add_scaling(bench);

@@ -17,8 +17,8 @@ constexpr OptionName kNames[] = {
      false},
     {"FARSIDE_FAR", "--far",
      "memory servers, separated by commas: tcp://HOST:PORT, tls://HOST:PORT, ucx://HOST:PORT or shm://SOCKET; or a "
-     "pool's controller: "
-     "pool://HOST:PORT or pool+tls://HOST:PORT (default: a server is started for this run)",
+     "pool's controller: pool://HOST:PORT or pool+tls://HOST:PORT; or a file or block device of this machine: "
+     "file:/PATH?size=64G (default: a server is started for this run)",
      false},
     {"FARSIDE_REPLICAS", "--replicas", "memory servers that store each page, 1 to 16; all but one may fail (default 1)",
      false},
@@ -93,11 +93,12 @@ Status set_core(Options* options, std::string_view variable, std::string_view va
 }
 
 Status set_far(Options* options, std::string_view variable, std::string_view value) {
-  constexpr std::string_view kSchemes[] = {"tcp://", "tls://", "ucx://", "shm://", "pool://", "pool+tls://"};
+  constexpr std::string_view kSchemes[] = {"tcp://", "tls://", "ucx://", "shm://", "file:", "pool://", "pool+tls://"};
   bool known = std::any_of(std::begin(kSchemes), std::end(kSchemes), [&](auto s) { return value.starts_with(s); });
   if (value.empty() || known) return copy_text(value, options->far_address, sizeof options->far_address, variable);
-  return bad_value("--far", value,
-                   "tcp://host:port, tls://host:port, ucx://host:port, shm://socket or pool://host:port");
+  return bad_value(
+      "--far", value,
+      "tcp://host:port, tls://host:port, ucx://host:port, shm://socket, file:/path?size=64G or pool://host:port");
 }
 
 // What only the launcher reads, and has checked.

@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 
 #include <cerrno>
+#include <charconv>
+#include <cstring>
 
 #include "base/os.h"
 
@@ -41,6 +43,14 @@ int read_token_fd(int fd, char* token, size_t room) {
   if (static_cast<size_t>(bytes) == room) return -E2BIG;
   token[bytes] = 0;
   return 0;
+}
+
+bool parse_far_file_fds(const char* token, FarFileFds* fds) {
+  const char* end = token + strlen(token);
+  auto file = std::from_chars(token, end, fds->file);
+  if (file.ec != std::errc() || file.ptr == end || *file.ptr != ',') return false;
+  auto space = std::from_chars(file.ptr + 1, end, fds->space);
+  return space.ec == std::errc() && space.ptr == end && fds->file >= 0 && fds->space >= 0;
 }
 
 }  // namespace farside

@@ -13,4 +13,12 @@ int make_token_fd(std::string_view token);
 // room. Async-signal-safe.
 int read_token_fd(int fd, char* token, size_t room);
 
+// The token of a run with a far file: "FILE,SPACE", the descriptors of the file and of its table, which the processes
+// of the run inherit as well. False: another token. Async-signal-safe.
+struct FarFileFds {
+  int file = -1;
+  int space = -1;
+};
+bool parse_far_file_fds(const char* token, FarFileFds* fds);
+
 }  // namespace farside

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "abi/token_fd.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/run_metrics.h"
@@ -25,6 +26,7 @@
 #include "launch/private_relay.h"
 #include "launch/program_check.h"
 #include "launch/ucx_relay.h"
+#include "remote/far_file.h"
 #include "remote/remote_store.h"
 #include "report/files.h"
 
@@ -53,6 +55,7 @@ constexpr const char* kHelp =
     "  farside run --local 256M -- sort big.txt\n"
     "  farside run --local 25% --far tcp://10.0.0.2:7170 --token-file secret -- redis-server --save ''\n"
     "  farside run --local 25% --stats=json:stats.json -- python3 job.py\n"
+    "  farside run --local 1G --far 'file:/mnt/nvme/far?size=64G' -- ./simulation\n"
     "  FARSIDE_LOCAL=1G farside run --quiet -- make -j8";
 
 // Connects to the named server once before the program starts, so that a wrong address or token is reported at once.
@@ -116,7 +119,7 @@ class Run {
     Status relayed = may_use_tls(settings_.options.far_address) ? start_relay() : Status();
     if (relayed.ok() && may_use_ucx(settings_.options.far_address)) relayed = start_ucx_relay();
     if (!relayed.ok()) return relayed;
-    Status reached = settings_.embedded() ? start_server() : check_server(settings_.options);
+    Status reached = prepare_far_memory();
     if (!reached.ok()) return reached;
     Status measured = start_metrics();
     if (!measured.ok()) return measured;
@@ -156,6 +159,22 @@ class Run {
     bool made = fd >= 0 && fchmod(fd, 0622) == 0;
     if (fd >= 0) close(fd);
     return made ? Status() : Status::error(errno, "cannot create {}: {}", report_file_, strerror(errno));
+  }
+
+  Status prepare_far_memory() {
+    if (settings_.embedded()) return start_server();
+    return settings_.in_file() ? create_far_file() : check_server(settings_.options);
+  }
+
+  Status create_far_file() {
+    FarFileFds inherited;
+    if (parse_far_file_fds(settings_.options.token, &inherited)) return {};
+    auto address = remote::parse_address(settings_.options.far_address);
+    if (!address.ok()) return address.status();
+    auto file = remote::FarFile::create(*address);
+    if (!file.ok()) return file.status();
+    far_file_ = std::move(*file);
+    return set_token(&settings_.options, far_file_->hand_over());
   }
 
   Status start_server() {
@@ -210,9 +229,10 @@ class Run {
     return {};
   }
 
-  // Of processes that reach far memory through this one.
+  // Of processes that reach far memory through this one, or whose far memory it overwrites in the end.
   uint64_t connections() const {
-    return (server_ ? server_->clients() : 0) + (relay_ ? relay_->connections() : 0) +
+    uint64_t users = far_file_ && far_file_->is_wiped() ? far_file_->users() : 0;
+    return users + (server_ ? server_->clients() : 0) + (relay_ ? relay_->connections() : 0) +
            (ucx_relay_ ? ucx_relay_->connections() : 0);
   }
 
@@ -242,6 +262,7 @@ class Run {
   std::unique_ptr<EmbeddedServer> server_;
   std::unique_ptr<PrivateRelay> relay_;
   std::unique_ptr<UcxRelay> ucx_relay_;
+  std::unique_ptr<remote::FarFile> far_file_;
   std::string report_file_;
   std::unique_ptr<RunMetrics> metrics_;
 };
@@ -281,7 +302,7 @@ Result<int> run_program(const char* command, const GivenOptions& given, const st
   Result<std::string> path = find_runnable(command, program, exit_status, StaticPrograms::kAccepted);
   if (!path.ok()) return path.status();
   *exit_status = kExitFailure;
-  bool shares_memory = settings->embedded() || strstr(settings->options.far_address, "shm://");
+  bool shares_memory = settings->embedded() || settings->in_file() || strstr(settings->options.far_address, "shm://");
   Status possible = check_machine(settings->options, shares_memory);
   if (!possible.ok()) return possible;
   Result<std::string> library = find_preload_library();

@@ -55,7 +55,7 @@ Status settle_offload(RunSettings* settings) {
   return Status::error(EINVAL, "--offload is for the server of this run; start others with farside serve --offload");
 }
 
-// A run that is started by another one, or by a benchmark, uses the same servers.
+// A run that is started by another one, or by a benchmark, uses the same servers or the same far file.
 Status inherit_token(Options* options) {
   if (options->token_fd < 0) return {};
   int r = read_token_fd(options->token_fd, options->token, sizeof options->token);
@@ -63,6 +63,11 @@ Status inherit_token(Options* options) {
   return Status::error(-r,
                        "FARSIDE_TOKEN_FD={}: this descriptor has no token; unset the variable, or give --token-file",
                        options->token_fd);
+}
+
+// The descriptors of the run in which this one is started belong to another far file.
+void forget_far_file() {
+  if (variable_text("FARSIDE_FAR").starts_with("file:")) unsetenv("FARSIDE_TOKEN_FD");
 }
 
 Status settle_token(Options* options) {
@@ -101,6 +106,7 @@ void add_table_options(Command& command, GivenOptions* given, const std::set<std
 Result<RunSettings> settle(const GivenOptions& given) {
   for (const auto& [variable, value] : given) setenv(variable.c_str(), value.c_str(), 1);
   RunSettings settings;
+  if (given.contains("FARSIDE_FAR")) forget_far_file();
   Status read = options_from_environment(environ, &settings.options);
   if (!read.ok()) return in_terms_of_flags(read, given);
   Status token = settle_token(&settings.options);

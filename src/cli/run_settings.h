@@ -25,6 +25,7 @@ struct RunSettings {
   std::string ucx_transports;
   std::string metrics_address, metrics_file;  // "" where no metrics were requested
   bool embedded() const { return options.far_address[0] == 0; }
+  bool in_file() const { return std::string_view(options.far_address).starts_with("file:"); }
 };
 
 // Adds every option of the table that has a command line form, except the flags in `without`. Parsing the command line

@@ -58,6 +58,14 @@ Finding check_memory_files() {
                  "the shm transport and the embedded server need memfd_create; use --far tcp://");
 }
 
+Finding check_file_requests() {
+  bool works = reads_files_in_background();
+  return finding("far files", health_of(works, Health::kLimited),
+                 works ? "asynchronous file I/O works" : "asynchronous file I/O is refused",
+                 "--far file: works, but every transfer waits; raise fs.aio-max-nr, or permit io_setup, io_submit and "
+                 "io_getevents in the container's seccomp profile");
+}
+
 namespace {
 
 // Of the fault mode that the options select.

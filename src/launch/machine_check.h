@@ -40,6 +40,7 @@ Finding check_self_paging(bool works);
 Finding check_dispatch(bool works);
 Finding check_pipe();
 Finding check_memory_files();
+Finding check_file_requests();
 
 // Refuses what cannot work on this machine with these options, in the words of the findings. Takes about a millisecond;
 // to be called before threads exist.

@@ -20,6 +20,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/os.h"
+#include "transport/file_queue.h"
 
 namespace farside {
 namespace {
@@ -254,6 +255,8 @@ bool shares_memory_files() {
   *file.first = std::byte{42};
   return *static_cast<volatile std::byte*>(file.second) == std::byte{42};
 }
+
+bool reads_files_in_background() { return transport::FileQueue::probe() == 0; }
 
 uint64_t reservable_space(uint64_t wanted) {
   for (uint64_t bytes = wanted; bytes >= kGiB; bytes /= 2) {

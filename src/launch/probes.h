@@ -30,6 +30,9 @@ bool holds_pages_in_pipe(bool large);
 // A memory file that is mapped twice shows a write through the other mapping.
 bool shares_memory_files();
 
+// The kernel reads files while the caller goes on (io_setup), for far files.
+bool reads_files_in_background();
+
 // The largest of `wanted`, a half, a quarter, ... down to 1 GiB that can be reserved as addresses; 0 if none.
 uint64_t reservable_space(uint64_t wanted);
 

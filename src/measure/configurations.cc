@@ -11,7 +11,6 @@ namespace {
 using nlohmann::json;
 using pager::Counter;
 
-constexpr unsigned kThreadCounts[] = {1, 2};
 constexpr double kMissUs = 1;  // a near access takes less, a fault more
 constexpr uint64_t kComputeBytes = 64 * kMiB;
 constexpr unsigned kComputeRounds = 30;
@@ -58,7 +57,7 @@ json measure_all(const AccessSettings& settings, const Arena& arena, const ReadS
   populate(arena);
   json cells = json::array(), miss;
   for (const Workload& workload : kWorkloads) {
-    for (unsigned threads : kThreadCounts) {
+    for (unsigned threads : settings.threads) {
       cells.push_back(measure_cell(settings, arena, workload, threads, stats));
       // At this point memory is in the steady state of random reads.
       if (cells.size() == 1) miss = measure_misses(settings, arena);
@@ -114,10 +113,14 @@ Result<json> measure_far(const AccessSettings& settings, const FarMemoryConfig& 
   return measure_all(settings, (*far)->arena(), [&] { return (*far)->stats(); });
 }
 
+Result<json> measure_memory(const AccessSettings& settings, std::byte* memory) {
+  return measure_all(settings, {memory, settings.bytes / kPageSize}, nullptr);
+}
+
 Result<json> measure_plain(const AccessSettings& settings, const KernelSwap* swap) {
   Result<std::byte*> memory = swap ? swap->enter_and_map(settings.bytes) : map_plain(settings.bytes);
   if (!memory.ok()) return memory.status();
-  return measure_all(settings, {*memory, settings.bytes / kPageSize}, nullptr);
+  return measure_memory(settings, *memory);
 }
 
 Result<json> measure_round_trip(const FarMemoryConfig& config) {

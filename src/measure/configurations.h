@@ -15,11 +15,13 @@ struct AccessSettings {
   double local = 0;            // share of it that may be near
   uint64_t accesses = 200000;  // per thread, in one measurement
   double seconds = 3;          // after which a measurement ends in any case
+  std::vector<unsigned> threads = {1, 2};
 };
 
 // {"cells": [{"workload", "threads", "us", "counters"}], "miss": {"share", "median_us", "p99_us", "p999_us"}}: all
-// workloads with one thread and with two, and the latency of random reads that miss. "miss" is null if there were none.
+// workloads with each number of threads, and the latency of random reads that miss. "miss" is null if there were none.
 Result<nlohmann::json> measure_far(const AccessSettings& settings, const FarMemoryConfig& far);
+Result<nlohmann::json> measure_memory(const AccessSettings& settings, std::byte* memory);      // of settings.bytes
 Result<nlohmann::json> measure_plain(const AccessSettings& settings, const KernelSwap* swap);  // nullptr: native
 
 // {"us"}: the median of 4 KiB reads that are submitted and polled on one channel, without a pager.

@@ -95,6 +95,36 @@ std::string ZramSwap::algorithm() const {
   return open == all.npos || close == all.npos ? all : all.substr(open + 1, close - open - 1);
 }
 
+Result<std::unique_ptr<FileSwap>> FileSwap::create(const std::string& folder, uint64_t bytes) {
+  if (geteuid() != 0) return Status::error(EPERM, "needs root");
+  std::unique_ptr<FileSwap> made(new FileSwap(fmt::format("{}/farside-swap-{}", folder, getpid())));
+  Status prepared = made->prepare(align_up(bytes, kPageSize));
+  if (!prepared.ok()) return prepared;
+  return made;
+}
+
+Status FileSwap::prepare(uint64_t bytes) {
+  int fd = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  int error = fd < 0 ? -errno : os::fallocate(fd, 0, 0, static_cast<off_t>(bytes));
+  if (fd >= 0) close(fd);
+  if (error < 0) return Status::error(-error, "cannot create {}: {}", path_, strerror(-error));
+  Status header = write_swap_header(path_, bytes);
+  if (!header.ok()) return header;
+  if (swapon(path_.c_str(), SWAP_FLAG_PREFER | SWAP_FLAG_PRIO_MASK) != 0)
+    return Status::error(errno, "cannot use {} as swap: {}", path_, strerror(errno));
+  swapping_ = true;
+  return {};
+}
+
+FileSwap::~FileSwap() {
+  if (swapping_) swapoff(path_.c_str());
+  unlink(path_.c_str());
+}
+
+Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create_for(uint64_t bytes, double local) {
+  return create(static_cast<uint64_t>(local * static_cast<double>(bytes)) + kProcessAllowance);
+}
+
 Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create(uint64_t bytes) {
   bool version1 = exists(fmt::format("{}/memory.limit_in_bytes", kCgroup1));
   if (!version1) (void)write_file(fmt::format("{}/cgroup.subtree_control", kCgroup2), "+memory");
@@ -134,7 +164,7 @@ Result<std::unique_ptr<KernelSwap>> KernelSwap::create(uint64_t bytes, double lo
   // Twice the data: when a swap area is nearly full, the kernel frees the slots of pages that were swapped in.
   auto swap = ZramSwap::create(2 * bytes);
   if (!swap.ok()) return swap.status();
-  auto limit = MemoryLimit::create(static_cast<uint64_t>(local * static_cast<double>(bytes)) + kProcessAllowance);
+  auto limit = MemoryLimit::create_for(bytes, local);
   if (!limit.ok()) return limit.status();
   std::unique_ptr<KernelSwap> made(new KernelSwap);
   made->swap_ = std::move(*swap);

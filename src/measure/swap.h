@@ -27,10 +27,27 @@ class ZramSwap {
   bool swapping_ = false;
 };
 
+// A file in use as swap, with the highest priority.
+class FileSwap {
+ public:
+  static Result<std::unique_ptr<FileSwap>> create(const std::string& folder, uint64_t bytes);
+  ~FileSwap();
+  FileSwap(const FileSwap&) = delete;
+  FileSwap& operator=(const FileSwap&) = delete;
+
+ private:
+  explicit FileSwap(std::string path) : path_(std::move(path)) {}
+  Status prepare(uint64_t bytes);
+  const std::string path_;
+  bool swapping_ = false;
+};
+
 // A cgroup whose processes may use that much memory in total.
 class MemoryLimit {
  public:
   static Result<std::unique_ptr<MemoryLimit>> create(uint64_t bytes);
+  // For a process with `bytes` of data, of which `local` (a share) may be resident.
+  static Result<std::unique_ptr<MemoryLimit>> create_for(uint64_t bytes, double local);
   ~MemoryLimit();
   MemoryLimit(const MemoryLimit&) = delete;
   MemoryLimit& operator=(const MemoryLimit&) = delete;

@@ -1,5 +1,5 @@
 // The run's token in this process: the descriptor by which it was inherited stays open, hidden from the program, for
-// the programs that this one executes (pass_token in guard/process.h).
+// the programs that this one executes (pass_token in guard/process.h). So do the descriptors of a far file.
 #pragma once
 #include "abi/options.h"
 

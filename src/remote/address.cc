@@ -8,14 +8,17 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/bits.h"
 #include "base/log.h"
+#include "base/size.h"
+#include "wire/protocol.h"
 
 namespace farside::remote {
 namespace {
 
 using std::string_view;
 
-constexpr string_view kShm = "shm://";
+constexpr string_view kShm = "shm://", kFile = "file:";
 
 // The schemes of addresses over TCP.
 struct Scheme {
@@ -35,11 +38,17 @@ bool parse_number(string_view text, T* out) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
+// Removes the first setting of "a=1&b=2" and returns it.
+string_view take_setting(string_view* query) {
+  size_t end = query->find('&');
+  string_view setting = query->substr(0, end);
+  *query = end == string_view::npos ? string_view() : query->substr(end + 1);
+  return setting;
+}
+
 Status parse_link(string_view query, transport::ShmRegion::Link* link) {
   while (!query.empty()) {
-    size_t end = query.find('&');
-    string_view setting = query.substr(0, end);
-    query = end == string_view::npos ? string_view() : query.substr(end + 1);
+    string_view setting = take_setting(&query);
     size_t equals = setting.find('=');
     string_view name = setting.substr(0, equals);
     double* target = name == "latency_us" ? &link->latency_us : name == "gbps" ? &link->gbps : nullptr;
@@ -58,6 +67,36 @@ Status parse_shm(string_view rest, Address* out) {
     return Status::error(EINVAL, "'{}' is not a path of a Unix socket, which has 1 to 107 bytes", path);
   }
   return question == string_view::npos ? Status() : parse_link(rest.substr(question + 1), &out->link);
+}
+
+Status parse_file_setting(string_view setting, FileSettings* file) {
+  if (setting.starts_with("size=")) {
+    Result<uint64_t> bytes = parse_size(setting.substr(5));
+    if (bytes.ok()) file->bytes = align_up(*bytes, wire::kSlabBytes);
+    return bytes.status();
+  }
+  if (setting == "alloc=full") file->is_allocated = true;
+  else if (setting == "keep=wipe") file->wipe = true;
+  else if (setting == "crypt=yes") file->crypt = true;
+  else if (setting != "alloc=demand" && setting != "keep=no" && setting != "crypt=no") {
+    return Status::error(
+        EINVAL, "'{}' is not a setting of file:; write size=64G, alloc=full, keep=no, keep=wipe or crypt=yes", setting);
+  }
+  return {};
+}
+
+Status parse_file(string_view rest, FileSettings* file) {
+  size_t question = rest.find('?');
+  string_view path = rest.substr(0, question),
+              query = question == rest.npos ? string_view() : rest.substr(question + 1);
+  if (path.empty() || path.front() != '/' || path.size() >= sizeof file->path)
+    return Status::error(EINVAL, "'{}' is not an absolute path of a far file, which has 1 to {} bytes", path,
+                         sizeof file->path - 1);
+  path.copy(file->path, path.size());
+  while (!query.empty()) {
+    if (Status s = parse_file_setting(take_setting(&query), file); !s.ok()) return s;
+  }
+  return {};
 }
 
 bool set_numeric(const char* host, uint16_t port, transport::Endpoint* endpoint) {
@@ -160,6 +199,8 @@ Result<Address> parse_address(const char* text, Relays relays) {
   Status status;
   if (all.starts_with(kShm)) {
     status = parse_shm(all.substr(kShm.size()), &out);
+  } else if (all.starts_with(kFile)) {
+    status = parse_file(all.substr(kFile.size()), &out.file);
   } else if (const Scheme* scheme = scheme_of(all)) {
     out.is_pool = scheme->is_pool;
     status = parse_tcp(all.substr(scheme->prefix.size()), &out);
@@ -169,7 +210,7 @@ Result<Address> parse_address(const char* text, Relays relays) {
   } else {
     status = Status::error(EINVAL,
                            "'{}' is not an address of a memory server; write tcp://host:port, tls://host:port, "
-                           "ucx://host:port, shm://path, pool://host:port or pool+tls://host:port",
+                           "ucx://host:port, shm://path, file:/path?size=64G, pool://host:port or pool+tls://host:port",
                            text);
   }
   if (!status.ok()) return status;

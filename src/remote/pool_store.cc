@@ -110,6 +110,9 @@ Status PoolStore::add_server(std::string_view address) {
   if (count() == kMaxServers) return Status::error(EINVAL, "--far names more than {} memory servers", kMaxServers);
   Address parsed;
   if (Status s = parse(address, &parsed); !s.ok()) return s;
+  if (parsed.is_file())
+    return Status::error(EINVAL, "--far names the far file {}, which cannot be combined with servers or --replicas",
+                         parsed.endpoint.name);
   if (parsed.is_pool)
     return Status::error(EINVAL, "{} is a controller; it cannot be combined with other servers", parsed.endpoint.name);
   if (find(parsed.endpoint.name) != 0) return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);

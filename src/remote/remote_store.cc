@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "remote/file_store.h"
 #include "remote/pool_store.h"
 #include "remote/server_store.h"
 
@@ -13,6 +14,11 @@ Result<std::unique_ptr<RemoteStore>> RemoteStore::connect(const StoreConfig& con
   Result<Address> address = parse_address(config.address, config.relays);
   if (!address.ok()) return address.status();
   if (address->is_pool) return PoolStore::connect(config);
+  if (address->is_file()) {
+    auto store = FileStore::connect(*address, config);
+    if (!store.ok()) return store.status();
+    return std::unique_ptr<RemoteStore>(std::move(*store));
+  }
   auto store = ServerStore::connect(*address, config);
   if (!store.ok()) return store.status();
   return std::unique_ptr<RemoteStore>(std::move(*store));

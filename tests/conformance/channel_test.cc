@@ -40,7 +40,10 @@ enum class Kind {
   kDelayedShm,
   kReplicas,
   kShmReplicas,
-  kSpread
+  kSpread,
+  kFile,
+  kEncryptedFile,
+  kFileSnapshot
 };
 
 const char* name_of(Kind kind) {
@@ -79,6 +82,12 @@ const char* name_of(Kind kind) {
       return "ShmReplicas";  // one over shm, one over tcp
     case Kind::kSpread:
       return "Spread";  // two servers, each with its own slabs
+    case Kind::kFile:
+      return "File";
+    case Kind::kEncryptedFile:
+      return "EncryptedFile";
+    case Kind::kFileSnapshot:
+      return "FileSnapshot";  // every slot has two references
   }
   return "";
 }
@@ -141,6 +150,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
       address.replace(0, 3, "ucx");
     }
     if (GetParam() == Kind::kSlowShm) address += "?latency_us=20&gbps=40";
+    if (uses_file()) address = far_file(GetParam() == Kind::kEncryptedFile ? "&crypt=yes" : "");
     if (has_two_servers()) address += "," + second_server_.tcp();
     store_ = connect(
         address, server_.config().token, 2 * kSlab, replicates() ? 2 : 1, {},
@@ -156,6 +166,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
         return open_snapshot();
       case Kind::kShmWithSnapshot:
       case Kind::kUcxWithSnapshot:
+      case Kind::kFileSnapshot:
         if (!ticket_.valid()) ticket_ = *store_->prepare_fork();
         return open(store_.get());
       case Kind::kDelayedTcp:
@@ -188,11 +199,14 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
   }
 
   bool replicates() const { return GetParam() == Kind::kReplicas || GetParam() == Kind::kShmReplicas; }
+  bool uses_file() const {
+    return GetParam() == Kind::kFile || GetParam() == Kind::kEncryptedFile || GetParam() == Kind::kFileSnapshot;
+  }
   bool has_two_servers() const { return replicates() || GetParam() == Kind::kSpread; }
 
   // Reads need no server; neither do writes, because a stopped server has removed the snapshots.
   bool outlives_server() const {
-    return replicates() || GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm ||
+    return replicates() || uses_file() || GetParam() == Kind::kShm || GetParam() == Kind::kSlowShm ||
            GetParam() == Kind::kDelayedShm || GetParam() == Kind::kShmWithSnapshot;
   }
 
@@ -214,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(All, ChannelTest,
                                            Kind::kUcxTcp, Kind::kUcxPosix, Kind::kUcxSysv, Kind::kUcxWithSnapshot,
                                            Kind::kUcxWithoutServer, Kind::kTcpSnapshot, Kind::kUnixSnapshot,
                                            Kind::kDelayedTcp, Kind::kDelayedShm, Kind::kReplicas, Kind::kShmReplicas,
-                                           Kind::kSpread),
+                                           Kind::kSpread, Kind::kFile, Kind::kEncryptedFile, Kind::kFileSnapshot),
                          [](const auto& kind) { return name_of(kind.param); });
 
 TEST_P(ChannelTest, OddSizesAndOffsetsAreReadBack) {

@@ -34,6 +34,9 @@ inline std::string unix_path() {
   return "/tmp/farside-test-" + std::to_string(getpid()) + "-" + std::to_string(count++);
 }
 
+// The address of a far file in the folder of temporary files.
+inline std::string far_file(const std::string& settings = "") { return "file:/tmp?size=128M" + settings; }
+
 inline server::ServerConfig default_config() {
   server::ServerConfig config;
   config.memory = 64 * kSlab;
@@ -186,5 +189,22 @@ inline int open_fds() {
   for (int fd = 0; fd < 65536; fd++) count += os::fcntl(fd, 1 /* F_GETFD */, 0) >= 0;
   return count;
 }
+
+// A signal from one process to another: take() waits for give().
+struct Turn {
+  int fds[2];
+  Turn() {
+    if (pipe(fds) < 0) throw std::runtime_error("no pipe");
+  }
+  ~Turn() {
+    close(fds[0]);
+    close(fds[1]);
+  }
+  void give() { (void)!::write(fds[1], "x", 1); }
+  void take() {
+    char c;
+    (void)!::read(fds[0], &c, 1);
+  }
+};
 
 }  // namespace farside::testing

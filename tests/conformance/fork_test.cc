@@ -13,6 +13,7 @@ using remote::RemoteStore;
 class ForkTest : public ::testing::TestWithParam<const char*> {
  protected:
   std::unique_ptr<RemoteStore> connect_one() {
+    if (strcmp(GetParam(), "file") == 0) return connect(far_file(), "");
     if (strcmp(GetParam(), "replicas") != 0)
       return connect(server_.address(GetParam()), server_.token(), 2 * kSlab, 1, {}, {.ucx = relay_.socket().c_str()});
     std::string both = server_.address("shm") + "," + second_server_.address("tcp");
@@ -39,30 +40,13 @@ class ForkTest : public ::testing::TestWithParam<const char*> {
   ServerProcess server_{ucx_}, second_server_;
   UcxTestRelay relay_{ucx_, unix_path()};
 };
-INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "ucx", "replicas"),
+INSTANTIATE_TEST_SUITE_P(All, ForkTest, ::testing::Values("tcp", "shm", "ucx", "replicas", "file"),
                          [](const auto& kind) { return kind.param; });
 
 // In a child, failures of gtest's macros would not be reported: bodies return 0, or a number that depends on the line
 // of the failed check.
 #define CHILD_EXPECT(condition) \
   if (!(condition)) return __LINE__ % 90 + 1
-
-// A signal from one process to another: take() waits for give().
-struct Turn {
-  int fds[2];
-  Turn() {
-    if (pipe(fds) < 0) throw std::runtime_error("no pipe");
-  }
-  ~Turn() {
-    close(fds[0]);
-    close(fds[1]);
-  }
-  void give() { (void)!::write(fds[1], "x", 1); }
-  void take() {
-    char c;
-    (void)!::read(fds[0], &c, 1);
-  }
-};
 
 TEST_P(ForkTest, ParentAndChildAreIsolated) {
   auto store = connect_one();

@@ -37,6 +37,7 @@ FarSide::FarSide(const std::string& transport, uint64_t region_bytes, uint64_t s
 }
 
 std::string FarSide::start_servers(const std::string& transport, uint64_t server_bytes) {
+  if (transport == "file") return "file:" + directory_ + "?crypt=yes&size=" + std::to_string(server_bytes);
   if (transport == "shm" || transport == "tcp" || transport == "ucx") return start_server(transport, server_bytes);
   std::string first = start_server_process(transport == "replicas" ? "tcp" : "shm", server_bytes);
   return first + "," + start_server_process("tcp", server_bytes);

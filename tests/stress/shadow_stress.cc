@@ -213,7 +213,7 @@ void add_options(Command& command, Settings* s, std::string* memory) {
   command.add_option("--local", &s->local, "percent of it that may be near; 0: changes continuously").range(0u, 100u);
   command.add_option("--delivery", &s->delivery, "").one_of({"signal", "handler"});
   command.add_option("--transport", &s->transport, "")
-      .one_of({"direct", "copy", "shm", "tcp", "ucx", "replicas", "shm_replicas"});
+      .one_of({"direct", "copy", "shm", "tcp", "ucx", "file", "replicas", "shm_replicas"});
   command.add_option("--policy", &s->policy, "").one_of({"2q", "fifo", "lru", "priority"});
   command.add_option("--evictors", &s->evictors, "").range(1U, kMaxEvictors);
   command.add_option("--writeback", &s->writeback, "").one_of({"auto", "page", "line"});

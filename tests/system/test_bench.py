@@ -107,6 +107,13 @@ class BenchTest(SystemTest):
         for cell in document["cells"]:
             self.assertAlmostEqual(median(cell, "ratio"), median(cell, "two_us") / median(cell, "one_us"))
 
+    def test_file(self):
+        document = self.bench("file", "--size", "16M", "--accesses", 500, "--repeat", 1, svg=False)
+        self.assertEqual({cell["threads"] for cell in document["cells"]}, {1, 16})
+        for cell in document["cells"]:
+            for configuration in {"far file", "encrypted"}:
+                self.assertGreater(cell["us"][configuration]["median"], 0)
+
     def test_policies(self):
         document = self.bench("policies", "--pages", 500, "--accesses", 5000, "--shares", "10,60")
         self.assertEqual(len(document["traces"]), 6)

@@ -186,6 +186,7 @@ Diagnosis diagnose(const Options& options) {
                         check_batches(),
                         check_pipe(),
                         check_memory_files(),
+                        check_file_requests(),
                         check_space(options.space),
                         check_limits(),
                         check_seccomp(),

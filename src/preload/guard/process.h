@@ -9,7 +9,8 @@ bool owns_fd(int fd);
 // The descriptor that has the run's token, or -1.
 int token_fd();
 
-// Whether programs that this process executes inherit that descriptor. They do unless this is called.
+// Whether programs that this process executes inherit that descriptor, and those of a far file. They do unless this is
+// called.
 // Async-signal-safe.
 void pass_token(bool pass);
 
