@@ -103,10 +103,10 @@ Status set_far(Options* options, std::string_view variable, std::string_view val
 
 // What only the launcher reads, and has checked.
 bool is_for_launcher(std::string_view variable) {
-  constexpr std::string_view kVariables[] = {
-      "FARSIDE_FAR_MEMORY", "FARSIDE_TOKEN_FILE", "FARSIDE_STATS",   "FARSIDE_TLS_CA",       "FARSIDE_TLS_CERT",
-      "FARSIDE_TLS_KEY",    "FARSIDE_TLS_NAME",   "FARSIDE_METRICS", "FARSIDE_METRICS_FILE", "FARSIDE_OFFLOAD",
-      "FARSIDE_UCX"};
+  constexpr std::string_view kVariables[] = {"FARSIDE_FAR_MEMORY", "FARSIDE_TOKEN_FILE", "FARSIDE_STATS",
+                                             "FARSIDE_TLS_CA",     "FARSIDE_TLS_CERT",   "FARSIDE_TLS_KEY",
+                                             "FARSIDE_TLS_NAME",   "FARSIDE_METRICS",    "FARSIDE_METRICS_FILE",
+                                             "FARSIDE_OFFLOAD",    "FARSIDE_UCX"};
   return std::find(std::begin(kVariables), std::end(kVariables), variable) != std::end(kVariables);
 }
 

@@ -39,8 +39,8 @@ struct Relays {
 };
 
 // "tcp://host:port", "shm://path[?latency_us=4&gbps=10]", "file:path?size=64G[&alloc=full][&keep=wipe][&crypt=yes]",
-// "ucx://host:port" or "pool://host:port"; over TLS "tls://host:port" and "pool+tls://host:port". A host name is resolved
-// once, here; numeric addresses need no resolution, and parsing them allocates no memory.
+// "ucx://host:port" or "pool://host:port"; over TLS "tls://host:port" and "pool+tls://host:port". A host name is
+// resolved once, here; numeric addresses need no resolution, and parsing them allocates no memory.
 Result<Address> parse_address(const char* text, Relays relays = {});
 
 }  // namespace farside::remote

@@ -23,8 +23,8 @@ class ForkableStore : public pager::LocalStore {
 
 class FarSide {
  public:
-  // transport: direct, copy (both without a server), shm, tcp, ucx, file, replicas (two over tcp) or shm_replicas (shm and
-  // tcp). Forks the servers of replicas, so construct it before threads exist. Failures end the process.
+  // transport: direct, copy (both without a server), shm, tcp, ucx, file, replicas (two over tcp) or shm_replicas (shm
+  // and tcp). Forks the servers of replicas, so construct it before threads exist. Failures end the process.
   FarSide(const std::string& transport, uint64_t region_bytes, uint64_t server_bytes);
   ~FarSide();
   remote::RemoteStore* store() { return store_; }  // the caller (the pager fixture) deletes it
