@@ -55,7 +55,7 @@ struct Columns {
 };
 
 std::vector<int64_t> picked_rows(uint64_t rows, uint64_t seed) {
-  std::vector<int64_t> made(rows / 100);
+  std::vector<int64_t> made(rows / 1000);
   for (uint64_t i = 0; i < made.size(); i++) made[i] = static_cast<int64_t>(mix(seed + i) % rows);
   return made;
 }
