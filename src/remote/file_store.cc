@@ -1,16 +1,8 @@
 #include "remote/file_store.h"
 
-#include <unistd.h>
-
 #include "abi/token_fd.h"
-#include "base/clock.h"
 
 namespace farside::remote {
-
-FileStore::FileStore(const Address& address, const StoreConfig& config)
-    : address_(address),
-      failures_(config.on_failure),
-      waiting_(static_cast<unsigned>(sysconf(_SC_NPROCESSORS_ONLN)), ticks_per_us()) {}
 
 Result<std::unique_ptr<FileStore>> FileStore::connect(const Address& address, const StoreConfig& config) {
   std::unique_ptr<FileStore> store(new FileStore(address, config));
@@ -42,7 +34,7 @@ FileStore::~FileStore() {
 }
 
 transport::Channel* FileStore::open_channel(Status* status) {
-  if (region_) return new transport::FileChannel({space_, region_.get(), &failures_, &waiting_, address()});
+  if (region_) return new transport::FileChannel({space_, region_.get(), &failures_, address()});
   *status = Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
   return nullptr;
 }
@@ -72,7 +64,6 @@ Result<ForkTicket> FileStore::prepare_fork() {
 // The parent's map stays mapped in the parent only.
 Status FileStore::adopt_in_child(ForkTicket ticket) {
   Status status;
-  waiting_.reset_in_child();
   region_.reset();
   if (!ticket.valid())
     return Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");

@@ -25,12 +25,11 @@ class FileStore final : public RemoteStore {
   bool owns_fd(int fd) const override { return fd == space_->file_fd() || fd == space_->space_fd(); }
 
  private:
-  FileStore(const Address& address, const StoreConfig& config);
+  FileStore(const Address& address, const StoreConfig& config) : address_(address), failures_(config.on_failure) {}
   Status find_space(const char* token);
 
   const Address address_;
   transport::FailureReport failures_;
-  transport::WaitPolicy waiting_;
   std::unique_ptr<FarFile> own_file_;               // null where the file is that of the run
   std::unique_ptr<transport::FarSpace> run_space_;  // null where it is not
   transport::FarSpace* space_ = nullptr;

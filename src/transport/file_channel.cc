@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kAlignment = 512;  // of the memory for direct I/O
 constexpr unsigned kGathered = 16;  // transfers that are delayed at most
-constexpr uint64_t kPollNs = 60'000;
 
 uint32_t checksum(const std::byte* content) { return wire::crc32c(0, content, kPageSize); }
 
@@ -402,31 +401,20 @@ int FileChannel::poll(Token token) {
 }
 
 int FileChannel::wait(Token token, uint64_t timeout_ns) {
-  if (int r = poll_for_a_while(token); r != 0) return r > 0 ? 0 : r;
-  uint64_t start = now_ns();
-  for (;;) {
-    uint64_t passed = now_ns() - start;
-    if (passed >= timeout_ns) return -ETIMEDOUT;
-    queue_->sleep(timeout_ns - passed);
-    if (int r = poll(token); r != 0) return r > 0 ? 0 : r;
+  Request* r = find_slot(requests_, token);
+  if (!r) return -EINVAL;
+  Waiting waiting(reply_times_);
+  uint64_t start = now_ns(), passed = 0;
+  while (r->result == kInFlight) {
+    bool last = passed >= timeout_ns;
+    if (!last && !waiting.polls(start + passed)) queue_->sleep(timeout_ns - passed);
+    pump();
+    if (last && r->result == kInFlight) return -ETIMEDOUT;
+    passed = now_ns() - start;
   }
-}
-
-// Longer than a read of an SSD takes.
-int FileChannel::poll_for_a_while(Token token) {
-  int r = poll(token);
-  if (r != 0) return r;
-  uint64_t before = ticks();
-  if (!file_.waiting->begin(before)) return 0;
-  for (uint64_t start = now_ns(); r == 0 && now_ns() - start < kPollNs;) {
-    cpu_relax();
-    r = poll(token);
-    uint64_t now = ticks();
-    if (!file_.waiting->goes_on(before, now)) break;
-    before = now;
-  }
-  file_.waiting->end();
-  return r;
+  waiting.complete(start + passed);
+  r->token = 0;
+  return r->result;
 }
 
 void FileChannel::fail_transfer(bool write, int64_t result) {

@@ -11,47 +11,15 @@
 #include "transport/far_space.h"
 #include "transport/file_queue.h"
 #include "transport/transport.h"
+#include "transport/waiting.h"
 
 namespace farside::transport {
-
-// Whether the channels of a process wait by polling, which sees a result some microseconds earlier, or by sleeping,
-// which leaves the processor to others. Polling pays while there are no more threads than processors; a thread that was
-// interrupted while it polled shows that there are more. Thread-safe, async-signal-safe.
-class WaitPolicy : public NearObject {
- public:
-  WaitPolicy(unsigned processors, double ticks_per_us)
-      : processors_(processors),
-        interruption_ticks_(static_cast<uint64_t>(30 * ticks_per_us)),
-        pause_ticks_(static_cast<uint64_t>(50'000 * ticks_per_us)) {}
-  // True: the caller may poll, until it calls end.
-  bool begin(uint64_t now) {
-    if (now < crowded_until_.load(std::memory_order_relaxed)) return false;
-    if (polling_.fetch_add(1, std::memory_order_relaxed) < processors_) return true;
-    end();
-    return false;
-  }
-  void end() { polling_.fetch_sub(1, std::memory_order_relaxed); }
-  // The ticks between two polls. False: polling is over.
-  bool goes_on(uint64_t before, uint64_t now) {
-    if (now - before < interruption_ticks_) return true;
-    crowded_until_.store(now + pause_ticks_, std::memory_order_relaxed);
-    return false;
-  }
-  void reset_in_child() { polling_ = 0; }  // a forked child has only the forking thread
-
- private:
-  const unsigned processors_;
-  const uint64_t interruption_ticks_, pause_ticks_;
-  std::atomic<unsigned> polling_{0};
-  std::atomic<uint64_t> crowded_until_{0};
-};
 
 // What the channels of a process share.
 struct FileTarget {
   FarSpace* space;
   FarRegion* region;
   FailureReport* failures;
-  WaitPolicy* waiting;
   const char* name;  // the address, for messages
 };
 
@@ -153,7 +121,6 @@ class FileChannel final : public Channel {
   void pump();
   void handle(const io_event& event);
   void finish_phase(Request& r);
-  int poll_for_a_while(Token token);
   void fail_transfer(bool write, int64_t result);
   void fail_released();
   void fail(const Status& reason);
@@ -163,6 +130,7 @@ class FileChannel final : public Channel {
   std::unique_ptr<FileQueue> queue_;
   int error_ = 0;  // not 0: the channel has failed
   bool gathers_ = false;
+  ReplyTimes reply_times_;
   uint64_t sequence_ = 0;
   unsigned waiting_runs_ = 0;  // not submitted to the kernel yet
   Request requests_[kMaxInFlight];

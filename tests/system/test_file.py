@@ -1,4 +1,5 @@
 """Programs whose far memory is in a file: their processes, what damages the file, and what ends the launcher."""
+import mmap
 import os
 import signal
 import subprocess
@@ -53,11 +54,12 @@ class FileTest(SystemTest):
 
     def test_a_damaged_file_ends_the_program(self):
         process = self.start(PROGRAMS / "rounds", 20000, 1000000)
-        with open(self.far_file_of(process), "r+b") as file:
-            for at in range(LAYOUT_HEADER, LAYOUT_HEADER + 64 * MIB, MIB):
-                file.seek(at)
-                file.write(b"damage" * 100000)
-            os.fsync(file.fileno())
+        damage = mmap.mmap(-1, MIB)  # direct I/O needs aligned memory
+        damage.write((b"damage" * MIB)[:MIB])
+        file = os.open(self.far_file_of(process), os.O_RDWR | os.O_DIRECT)
+        self.addCleanup(os.close, file)
+        for at in range(LAYOUT_HEADER, LAYOUT_HEADER + 64 * MIB, MIB):
+            os.pwrite(file, damage, at)
         _, errors = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 128 + signal.SIGABRT, tail(errors))
         self.assertIn(b"[F209]", errors)
