@@ -177,7 +177,7 @@ bool is_loopback(const sockaddr_storage& address) {
 }  // namespace
 
 Status check_plain_text(const Address& address, PlainText plain_text) {
-  bool is_safe = address.is_shm() || address.is_tls() || is_loopback(address.endpoint.address);
+  bool is_safe = address.is_shm() || address.is_file() || address.is_tls() || is_loopback(address.endpoint.address);
   if (is_safe || plain_text == PlainText::kAllowed) return {};
   if (plain_text == PlainText::kRefused) {
     return Status::error(EACCES, "{} would be reached without encryption, which --require-tls forbids; use {}",
