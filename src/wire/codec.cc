@@ -43,10 +43,9 @@ bool check_report(const ServerReport& report) {
 }  // namespace
 
 const char* name_of(Op op) {
-  static constexpr const char* kNames[] = {"unknown", "hello", "read",      "write",     "discard",  "grow",
-                                           "shrink",  "stats", "ping",      "error",     "register", "servers",
-                                           "connect", "prove", "call_open", "call_code", "call",
-                                           "share",   "revoke"};
+  static constexpr const char* kNames[] = {
+      "unknown",  "hello",   "read",    "write", "discard",   "grow",      "shrink", "stats", "ping",  "error",
+      "register", "servers", "connect", "prove", "call_open", "call_code", "call",   "share", "revoke"};
   static_assert(std::size(kNames) == kOps);
   return kNames[op <= kLastOp ? static_cast<size_t>(op) : 0];
 }
