@@ -92,7 +92,7 @@ TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
   const json& document = *measured;
   ASSERT_EQ(document["traces"].size(), 6u);
   for (const json& trace : document["traces"]) {
-    EXPECT_EQ(trace["curves"].size(), 18u);
+    EXPECT_EQ(trace["curves"].size(), 16u);
     for (const json& curve : trace["curves"]) {
       ASSERT_EQ(curve["points"].size(), 2u);
       for (const json& point : curve["points"]) {
@@ -103,7 +103,7 @@ TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
   }
   EXPECT_NE(policies_text(document).find("probation 30%"), std::string::npos);
   EXPECT_EQ(policies_charts(document).size(), 6u);
-  EXPECT_EQ(policies_charts(document)[0].series.size(), 8u);
+  EXPECT_EQ(policies_charts(document)[0].series.size(), 7u);
 }
 
 TEST(PoliciesTest, RecordedTracesAreReadAndCountedInFetches) {

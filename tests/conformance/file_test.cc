@@ -77,7 +77,7 @@ TEST(FarFile, RefusesWhatItWouldOverwrite) {
   std::ofstream(path) << "valuable";
   std::string text = refusal_of("file:" + path + "?size=64M");
   EXPECT_NE(text.find("exists"), text.npos) << text;
-  EXPECT_NE(text.find("[F112]"), text.npos) << text;
+  EXPECT_NE(text.find("[F113]"), text.npos) << text;
   unlink(path.c_str());
   EXPECT_NE(refusal_of("file:/no/such/folder/file?size=64M").find("cannot create"), std::string::npos);
   EXPECT_NE(refusal_of("file:/tmp").find("size="), std::string::npos);

@@ -74,7 +74,7 @@ class FileTest(SystemTest):
 
     def test_what_cannot_be_used_is_refused(self):
         (self.folder / "valuable").write_text("data")
-        for address, identifier in ((f"file:{self.folder}/valuable?size=64M", b"[F112]"), ("file:relative", b"[F110]"),
+        for address, identifier in ((f"file:{self.folder}/valuable?size=64M", b"[F113]"), ("file:relative", b"[F110]"),
                                     (f"file:{self.folder}?size=64M&speed=high", b"[F110]")):
             result = run([FARSIDE, "run", "--far", address, "--", "/bin/true"])
             self.assertEqual(result.status, 1, address)
