@@ -161,6 +161,20 @@ inline constexpr MessageId kMessageIds[] = {
     {"F704", "no such region"},
     {"F705", "this region was given up"},
     {"F706", "the controller {} {}; retrying"},
+    // Functions on memory servers
+    {"F801", "cannot call functions on memory server"},
+    {"F801", "broke during a call"},
+    {"F801", "to a call was damaged"},
+    {"F802", "knows no functions"},
+    {"F802", "refused a call"},
+    {"F803", "is in no loaded program or shared object"},
+    {"F803", "shared objects are called on memory servers"},
+    {"F803", "whose functions are called on memory servers"},
+    {"F803", "is not position-independent"},
+    {"F804", "a range of the call is not memory"},
+    {"F805", "the region has snapshots, of forked processes"},
+    {"F806", "a process for functions"},
+    {"F806", "--offload needs user, mount and network namespaces"},
 };
 
 // The identifier of messages with this format; "" if there is none.

@@ -1,0 +1,141 @@
+// Queries on far memory that are offloaded to the memory server, or not: an aggregate, a filter, a gather, and chains
+// of pointers. `farside bench offload` runs it.
+//
+//   offload_queries BYTES REPETITIONS MODE...      modes: local, server, automatic
+//
+// Prints a line for each query and mode: NAME MODE SECONDS, the median of the repetitions, in which the modes
+// alternate. Every result is compared with the first one.
+#include <farside/offload.hpp>
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace offload = farside::offload;
+
+namespace {
+
+constexpr size_t kPart = 1 << 22;      // words of one call of the filter
+constexpr size_t kGathered = 100'000;  // words
+constexpr size_t kChains = 500;        // of kLinks links each, one call each
+constexpr unsigned kLinks = 8;
+constexpr uint64_t kOneInHundred = ~uint64_t{0} / 100;
+
+struct Column {
+  const uint64_t* first;
+  size_t count;
+};
+
+uint64_t aggregate(const Column& column) {
+  return std::accumulate(column.first, column.first + column.count, uint64_t{0});
+}
+
+std::vector<uint32_t> filter(const Column& column) {
+  std::vector<uint32_t> found;
+  for (size_t i = 0; i < column.count; i++) {
+    if (column.first[i] < kOneInHundred) found.push_back(static_cast<uint32_t>(i));
+  }
+  return found;
+}
+
+std::vector<uint64_t> gather(const std::pair<Column, std::vector<uint32_t>>& arguments) {
+  std::vector<uint64_t> values;
+  values.reserve(arguments.second.size());
+  for (uint32_t at : arguments.second) values.push_back(arguments.first.first[at]);
+  return values;
+}
+
+// The value of a word is the next one's position.
+uint64_t follow(const std::pair<Column, uint64_t>& arguments) {
+  const Column& column = arguments.first;
+  uint64_t at = arguments.second;
+  for (unsigned i = 0; i < kLinks; i++) at = column.first[at % column.count];
+  return at;
+}
+
+uint64_t mix(uint64_t x) {
+  x = (x ^ (x >> 31)) * 0x7fb5d329728ea185;
+  x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;
+  return x ^ (x >> 33);
+}
+
+class Queries {
+ public:
+  explicit Queries(size_t bytes) : count_(bytes / 8) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) exit(2);
+    words_ = static_cast<uint64_t*>(memory);
+    for (size_t i = 0; i < count_; i++) words_[i] = mix(i);
+    for (size_t i = 0; i < kGathered; i++) positions_.push_back(static_cast<uint32_t>(mix(i + count_) % count_));
+  }
+
+  uint64_t run(const std::string& name, offload::mode where) {
+    if (name == "aggregate") return offload::call(aggregate, all(), ranges(), {}, where).value();
+    if (name == "gather") {
+      auto values = offload::call(gather, {all(), positions_}, ranges(), {}, where).value();
+      return std::accumulate(values.begin(), values.end(), uint64_t{0});
+    }
+    uint64_t sum = 0;
+    if (name == "filter, 1 %") {
+      for (size_t at = 0; at < count_; at += kPart) {
+        Column part = {words_ + at, std::min(kPart, count_ - at)};
+        auto found = offload::call(filter, part, {{part.first, part.count}}, {}, where).value();
+        for (uint32_t i : found) sum += at + i;
+      }
+    } else {
+      for (size_t i = 0; i < kChains; i++)
+        sum += offload::call(follow, {all(), mix(i + turn_)}, ranges(), {}, where).value();
+    }
+    return sum;
+  }
+  // Other chains than those that were followed before.
+  void next_turn() { turn_ += kChains; }
+
+ private:
+  Column all() const { return {words_, count_}; }
+  offload::ranges ranges() const { return {{words_, count_}}; }
+
+  const size_t count_;
+  uint64_t* words_;
+  std::vector<uint32_t> positions_;
+  size_t turn_ = 0;
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 4) return fprintf(stderr, "usage: offload_queries BYTES REPETITIONS MODE...\n"), 2;
+  const std::map<std::string, offload::mode> kModes = {
+      {"local", offload::mode::local}, {"server", offload::mode::server}, {"automatic", offload::mode::automatic}};
+  Queries queries(strtoull(argv[1], nullptr, 10));
+  for (const char* name : {"aggregate", "filter, 1 %", "gather", "chain of 8"}) {
+    std::map<std::string, std::vector<double>> seconds;
+    for (int repetition = 0; repetition < atoi(argv[2]); repetition++) {
+      uint64_t expected = 0;
+      for (int i = 3; i < argc; i++) {
+        bool chains = strcmp(name, "chain of 8") == 0;
+        if (chains) queries.next_turn();
+        auto begin = std::chrono::steady_clock::now();
+        uint64_t result = queries.run(name, kModes.at(argv[i]));
+        seconds[argv[i]].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+        if (i == 3) expected = result;
+        else if (!chains && result != expected) return fprintf(stderr, "%s: results differ\n", name), 1;
+      }
+    }
+    for (int i = 3; i < argc; i++) printf("%s\t%s\t%.9f\n", name, argv[i], median(seconds[argv[i]]));
+  }
+}
