@@ -19,6 +19,7 @@ struct Server::Impl {
                {},
                {},
                c.ucx,
+               {},
                {}} {
     if (!c.calls.host_program.empty()) shared.calls = std::make_unique<CallService>(c.calls);
     if (c.controller) shared.registry = std::make_unique<MemoryRegistry>();

@@ -167,6 +167,7 @@ void Link::take_requests() {
 // False: it has to wait.
 bool Link::take_request(const wire::FrameHeader& header, wire::Bytes frame) {
   auto op = static_cast<wire::Op>(header.op);
+  if (op == wire::Op::kCallOpen) leave();  // the connection is for calls only: not for requests of the relay
   if (op == wire::Op::kHello) note_greeting(frame.subspan(sizeof header));
   bool has_list = op == wire::Op::kRead || op == wire::Op::kWrite || op == wire::Op::kDiscard;
   if (is_open() && region_ && has_list) return take_list(header, op, frame);
