@@ -2,6 +2,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 from support import PROGRAMS, SMALL, expand, main, run, tail, variations
 from test_servers import START_SECONDS, TOKEN, Servers, read_until
@@ -13,8 +14,8 @@ BY_SERVER = ("scan", "change", "list")  # every call of these runs on a server
 
 def children_of(process):
     """The isolated processes of a server."""
-    return [int(pid) for task in os.listdir(f"/proc/{process.pid}/task")
-            for pid in open(f"/proc/{process.pid}/task/{task}/children", encoding="utf8").read().split()]
+    tasks = Path(f"/proc/{process.pid}/task")
+    return [int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text(encoding="utf8").split()]
 
 
 @expand
