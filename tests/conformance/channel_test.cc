@@ -423,11 +423,13 @@ TEST_P(ChannelTest, RandomOperationsMatchAModel) {
 }
 
 TEST_P(ChannelTest, StoppingTheServerFailsRequestsInFlight) {
-  Bytes data = pattern(kMaxRequestBytes, 1), back(data.size());
+  Bytes data = pattern(kMaxRequestBytes, 1), back(kMaxInFlight * data.size());
   ASSERT_EQ(write(channel_.get(), 0, data), 0);
   Token tokens[kMaxInFlight];
-  Segment s = {0, kMaxRequestBytes, back.data()};
-  for (Token& t : tokens) ASSERT_EQ(channel_->submit_read({&s, 1}, &t), 0);
+  for (size_t i = 0; i < kMaxInFlight; i++) {
+    Segment s = {0, kMaxRequestBytes, back.data() + i * data.size()};
+    ASSERT_EQ(channel_->submit_read({&s, 1}, &tokens[i]), 0);
+  }
   server_->stop();
   if (!replicates()) second_server_->stop();
   int failures = 0;
