@@ -39,7 +39,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-unread = {}  # what read_until has read beyond its word, by stream
+unread = {}  # what read_until has read except for its words, by stream: lines of threads come in any order
 
 
 def read_until(stream, word, seconds):
@@ -51,7 +51,7 @@ def read_until(stream, word, seconds):
         if not block:
             raise AssertionError(f"waited for {word!r}, got {got!r}")
         got += block
-    unread[stream] = got[got.index(word) + len(word):]
+    unread[stream] = got.replace(word, b"", 1)
     return got
 
 
