@@ -35,7 +35,7 @@ class TraceTest(SystemTest):
     def check_place(self, place, wanted):
         kind, pattern, site = wanted.split(", ")
         where = f"{place['function']}:{place['line']}: {place['kinds']} {place['pattern']} {place['data']}"
-        self.assertEqual(place["pattern"]["name"], pattern, where)
+        self.assertIn(place["pattern"]["name"], pattern.split("/"), where)  # memcpy chooses by the addresses
         if kind != "any":
             self.assertGreater(place["kinds"][kind], 0.9 * place["faults"], where)
         lines = {name: line for line, name in marks("traced.c", "SITE").items()}

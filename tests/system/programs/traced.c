@@ -80,7 +80,7 @@ __attribute__((noinline)) static size_t walk(const struct node* node) {
 
 // libc faults here; the report must name the line that calls it.
 __attribute__((noinline)) static void copy(char* to, const char* from) {
-  for (size_t at = 0; at < BIG; at += MIB) memcpy(to + at, from + at, MIB);  // FAULTS: any, sequential, copy
+  for (size_t at = 0; at < BIG; at += MIB) memcpy(to + at, from + at, MIB);  // FAULTS: any, sequential/backwards, copy
 }
 
 int main(void) {
