@@ -22,6 +22,7 @@ class Buffer {
   void commit(size_t bytes) { end_ += bytes; }
   void truncate(size_t bytes) { end_ = begin_ + bytes; }  // keeps the first `bytes`
   void append(const void* from, size_t bytes) {
+    if (bytes == 0) return;  // `from` may be null
     memcpy(reserve(bytes), from, bytes);
     commit(bytes);
   }
