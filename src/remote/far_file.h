@@ -1,6 +1,6 @@
 // The file or block device in which a run stores far memory, with the space that its processes share. Ordinary code.
 //
-// The file is created with mode 0600 and has no name from then on, so that nobody else can open it, and its room is
+// The file is created with mode 0600 and has no name from then on, so that others cannot open it, and its room is
 // free when the last process of the run has ended, however that happens. A block device is opened exclusively.
 #pragma once
 #include <memory>

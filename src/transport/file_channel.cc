@@ -403,16 +403,13 @@ int FileChannel::poll(Token token) {
 int FileChannel::wait(Token token, uint64_t timeout_ns) {
   Request* r = find_slot(requests_, token);
   if (!r) return -EINVAL;
-  Waiting waiting(reply_times_);
-  uint64_t start = now_ns(), passed = 0;
-  while (r->result == kInFlight) {
-    bool last = passed >= timeout_ns;
-    if (!last && !waiting.polls(start + passed)) queue_->sleep(timeout_ns - passed);
-    pump();
-    if (last && r->result == kInFlight) return -ETIMEDOUT;
-    passed = now_ns() - start;
-  }
-  waiting.complete(start + passed);
+  bool completed = wait_until(
+      reply_times_, timeout_ns, [r] { return r->result != kInFlight; }, [this] { pump(); },
+      [this](uint64_t ns) {
+        queue_->sleep(ns);
+        pump();
+      });
+  if (!completed) return -ETIMEDOUT;
   r->token = 0;
   return r->result;
 }

@@ -97,16 +97,10 @@ int StreamChannel::poll(Token token) {
 int StreamChannel::wait(Token token, uint64_t timeout_ns) {
   Slot* slot = find(token);
   if (!slot) return -EINVAL;
-  Waiting waiting(reply_times_);
-  uint64_t start = now_ns(), passed = 0;
-  while (slot->result == kInFlight) {
-    bool last = passed >= timeout_ns;
-    if (last || waiting.polls(start + passed)) pump();
-    else sleep(timeout_ns - passed);
-    if (last && slot->result == kInFlight) return -ETIMEDOUT;
-    passed = now_ns() - start;
-  }
-  waiting.complete(start + passed);
+  bool completed = wait_until(
+      reply_times_, timeout_ns, [slot] { return slot->result != kInFlight; }, [this] { pump(); },
+      [this](uint64_t ns) { sleep(ns); });
+  if (!completed) return -ETIMEDOUT;
   slot->token = 0;
   return slot->result;
 }

@@ -1,5 +1,5 @@
 // How a thread waits for a reply. Waking a sleeping thread costs as much as several polled round trips where a core is
-// idle, and little where none is; polling takes a core from whoever needs it. So a thread polls for as long as a
+// idle, and little where none is; polling takes a core that other threads may need. So a thread polls for as long as a
 // wake-up takes, and sleeps at once where
 //   - more threads of the process wait than half of the cores: their replies need cores, too;
 //   - replies took longer than a wake-up lately;
@@ -7,6 +7,8 @@
 // Everything here is async-signal-safe.
 #pragma once
 #include <cstdint>
+
+#include "base/clock.h"
 
 namespace farside::transport {
 
@@ -53,5 +55,23 @@ class Waiting {
   bool polls_ = false;  // since seen_ns_
   long switches_ = -1;  // involuntary ones of this thread when the wait began; -1: not counted
 };
+
+// The wait of a channel, for at most timeout_ns: until is_complete(), with pump() to receive and send without waiting,
+// and sleep(ns), which waits for something to receive for at most ns and then does the same. False: the time has
+// passed.
+template <typename IsComplete, typename Pump, typename Sleep>
+bool wait_until(ReplyTimes& times, uint64_t timeout_ns, IsComplete is_complete, Pump pump, Sleep sleep) {
+  Waiting waiting(times);
+  uint64_t start = now_ns(), passed = 0;
+  while (!is_complete()) {
+    bool last = passed >= timeout_ns;
+    if (last || waiting.polls(start + passed)) pump();
+    else sleep(timeout_ns - passed);
+    if (last && !is_complete()) return false;
+    passed = now_ns() - start;
+  }
+  waiting.complete(start + passed);
+  return true;
+}
 
 }  // namespace farside::transport
