@@ -82,6 +82,10 @@ void EvictorGroup::request_background_work() {
   wake(0);
 }
 
+void EvictorGroup::request_frame() {
+  if (c_.pool.wants_frame()) wake(0);
+}
+
 // Eviction has priority: a page that is not mapped ahead is mapped by the thread that faults on it.
 bool EvictorGroup::work_in_background() {
   if (c_.frames.is_below(1)) return false;
@@ -136,7 +140,8 @@ void EvictorGroup::sleep(unsigned index) {
   EvictorSlot& slot = slots_[index];
   uint32_t seen = slot.work.value();
   slot.asleep.store(true, std::memory_order_seq_cst);
-  if (c_.frames.is_below(index)) os::nanosleep_ns(50000);  // every page is pinned or in transition
+  bool frame_wanted = index == 0 && c_.pool.wants_frame();
+  if (c_.frames.is_below(index) || frame_wanted) os::nanosleep_ns(50000);  // every page is pinned or in transition
   else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) slot.work.wait(seen, kIdleSleepNs);
   slot.asleep.store(false, std::memory_order_seq_cst);
 }

@@ -40,7 +40,10 @@ bool for_each_part(const PageTable& table, const std::byte* address, size_t byte
 Result<std::unique_ptr<Pager>> Pager::create(const Options& options, remote::RemoteStore* store, Delivery delivery) {
   auto space = FarSpace::reserve(options.space, delivery);
   if (!space.ok()) return space.status();
-  return std::unique_ptr<Pager>(new Pager(options, store, std::move(*space)));
+  std::unique_ptr<Pager> pager(new Pager(options, store, std::move(*space)));
+  // The handler thread may act on messages that are outdated, while the program runs.
+  if (delivery == Delivery::kMessages) pager->assume_other_writers();
+  return pager;
 }
 
 Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr<FarSpace> space)
@@ -51,10 +54,15 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       twins_(options.writeback, table_.pages(), frames_),
       threads_(store, frames_),
       budget_(frames_, options.local, sizeof(PageWord) + twins_.entry_bytes()),
-      context_{store, *space_, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_},
+      context_{store,    *space_, table_,    policy_,       frames_,       budget_, twins_,
+               threads_, gate_,   evictors_, extent_table_, extent_queue_, pool_},
+      extent_table_(table_.pages()),
+      extent_queue_(extent_table_),
+      pool_(*space_, frames_),
       evictors_(context_, options.evictors),
-      fetches_(context_),
-      faults_(context_, fetches_, options.prefetch),
+      extents_(context_, options.huge),
+      fetches_(context_, extents_),
+      faults_(context_, fetches_, extents_, options.prefetch),
       hints_(context_, fetches_, faults_),
       ranges_(context_, faults_),
       addresses_(reinterpret_cast<uint64_t>(space_->base()),
@@ -67,7 +75,15 @@ Pager::~Pager() {
   threads_.close_channels();
 }
 
-void Pager::start_threads() { evictors_.start(); }
+void Pager::start_threads() {
+  extents_.open();
+  evictors_.start();
+}
+
+void Pager::advise(std::byte* address, size_t bytes, int advice) {
+  for_each_part(table_, address, bytes,
+                [&](std::byte*, PageIndex first, uint64_t count) { extents_.advise(first, count, advice); });
+}
 
 std::byte* Pager::reserve(size_t bytes, size_t alignment) {
   SignalsBlocked blocked;
@@ -94,6 +110,7 @@ Status Pager::commit(std::byte* address, size_t bytes) {
     charged = charge(at, count * kPageSize);
     if (!charged.ok()) return false;
     make_accessible(at, count * kPageSize);  // commit() fills freed pages with zeros
+    extents_.forget_advice(first, count);
     ranges_.commit(first, count);
     make_accessible(at, count * kPageSize);  // guard_page() may have run before a page was committed
     done = at + count * kPageSize;
@@ -508,6 +525,7 @@ void Pager::fork_in_child() {
   unlock_after_fork();
   gate_.reset_in_child();
   frames_.reset_in_child();
+  pool_.reset_in_child();
   evictors_.reset_in_child();
   transport::Waiting::reset_in_child();
   Status adopted = store_->adopt_in_child(ticket_);
@@ -532,7 +550,9 @@ void Pager::clear_pins() {
 }
 
 void Pager::start_threads_in_child() {
-  if (!snapshot_failed_) evictors_.start();
+  if (snapshot_failed_) return;
+  extents_.open();
+  evictors_.start();
 }
 
 Stats Pager::stats() {
@@ -546,6 +566,7 @@ Stats Pager::stats() {
     spare += t.spare_frames.count();
   });
   evictors_.add_counters(s);
+  spare += pool_.free() * kExtentPages;
   s.near_pages = frames_.used() - std::min(spare, frames_.used());
   s.near_peak_pages = frames_.peak();
   s.populated_pages = budget_.populated();

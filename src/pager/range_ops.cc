@@ -256,7 +256,10 @@ void RangeOps::write_back(PageIndex first, uint64_t count) {
       // A system call in progress may still write to a pinned page, which was not protected.
       bool stays_dirty = dirty.before[i].pins() > 0;
       c_.table[dirty.pages[i]].update([&](PageWord w) {
-        PageWord near = w.with(PageWord::kStored).with_owner(dirty.before[i].owner()).with_state(PageState::kNear);
+        // Without kExtent: the sum of the page is not that of what is stored now.
+        PageWord near = w.with(PageWord::kStored)
+                            .with_owner(dirty.before[i].without(PageWord::kExtent).owner())
+                            .with_state(PageState::kNear);
         return stays_dirty ? near : near.without(PageWord::kDirty);
       });
       c_.policy.insert(t.index, dirty.pages[i]);  // an evictor may have taken it out of its queue meanwhile

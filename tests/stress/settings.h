@@ -16,6 +16,7 @@ struct Settings {
   std::string policy = "2q";
   unsigned evictors = 1;
   std::string writeback = "auto";
+  std::string huge = "auto";
   bool prefetch = true;
   bool faults = false;  // inject failures and pauses; needs FARSIDE_EXPENSIVE_CHECKS
   bool forks = true;    // signal delivery only

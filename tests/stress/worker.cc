@@ -74,6 +74,7 @@ void Worker::operate() {
   if (dice < 970) return reallocate();
   if (dice < 980) return world_.settings.protect ? protect_none() : write_run();
   if (dice < 990) return world_.settings.protect ? protect_read() : read_run();
+  if (dice < 994) return advise();
   if (dice == 999 && world_.settings.forks && !world_.in_child) return fork();
 }
 
@@ -157,6 +158,12 @@ void Worker::sweep() {
     }
     world_.compare(b.far + offset, b.shadow.data() + offset, 8, "a sweep");
   }
+}
+
+void Worker::advise() {
+  constexpr int kAdvice[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_SEQUENTIAL, MADV_NORMAL};
+  Range r = any_pages(4096);
+  world_.pager.advise(r.far(), r.bytes, kAdvice[random_.below(std::size(kAdvice))]);
 }
 
 void Worker::access_shared_pages() {

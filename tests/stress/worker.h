@@ -54,6 +54,7 @@ class Worker {
   void copy_run();
   void hint();
   void sweep();
+  void advise();
   void access_shared_pages();
   void discard();
   void recommit();
