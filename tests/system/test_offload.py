@@ -28,6 +28,12 @@ class OffloadTest(Servers):
             self.assertNotIn(b"local", result.errors)
             self.assertIn(b"server", result.errors)
 
+    def wait_until_no_process(self, server):
+        deadline = time.monotonic() + START_SECONDS
+        while children_of(server):
+            self.assertLess(time.monotonic(), deadline, "processes outlive their clients")
+            time.sleep(0.05)
+
     @variations(SMALL)
     def test_results_are_the_same_over_shared_memory(self, variation):
         for case in CASES:
@@ -40,7 +46,7 @@ class OffloadTest(Servers):
         for case in CASES:
             with self.subTest(case):
                 self.check_case(case, self.client(variation, address, OFFLOAD, case))
-        self.assertEqual(children_of(server), [], "processes outlive their clients")
+        self.wait_until_no_process(server)
 
     def test_pools_reduce_on_each_server(self):
         servers = [self.serve("--offload") for _ in range(2)]
@@ -75,10 +81,7 @@ class OffloadTest(Servers):
         read_until(program.stderr, b"server", 60)
         self.assertEqual(len(children_of(server)), 1)
         os.killpg(program.pid, signal.SIGKILL)
-        deadline = time.monotonic() + START_SECONDS
-        while children_of(server):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
+        self.wait_until_no_process(server)
 
     def test_a_server_that_stops_ends_its_processes(self):
         server, address = self.serve("--offload")
