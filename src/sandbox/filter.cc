@@ -6,12 +6,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <vector>
 
-#include "base/os.h"
 #include "sandbox/protocol.h"
 
 namespace farside::sandbox {
@@ -59,7 +59,7 @@ class Filter {
   int install(uint32_t otherwise) {
     end(otherwise);
     sock_fprog program = {static_cast<unsigned short>(code_.size()), code_.data()};
-    return static_cast<int>(os::call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0 ? 0 : -errno;
   }
 
  private:
