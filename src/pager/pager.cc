@@ -349,16 +349,19 @@ void Pager::uncharge(const std::byte* address, size_t bytes) {
 }
 
 Pager::CallShare Pager::share_of(std::span<const CallRange> ranges) {
+  constexpr uint64_t kMaxSeen = 64;
   CallShare share;
   for (const CallRange& range : ranges) {
     PageIndex first = table_.index_of(number(range.address));
-    uint64_t count = range.bytes / kPageSize;
-    share.pages += count;
-    for (uint64_t i = 0; i < count; i++) {
-      PageWord word = table_[first + static_cast<PageIndex>(i)].load();
-      share.near += word.is(PageState::kNear);
-      share.dirty += word.is(PageState::kNear) && word.has(PageWord::kDirty);
+    uint64_t count = range.bytes / kPageSize, seen = std::min(count, kMaxSeen), far = 0, dirty = 0;
+    for (uint64_t i = 0; i < seen; i++) {
+      PageWord word = table_[first + static_cast<PageIndex>(i * count / seen)].load();
+      far += word.is(PageState::kFar);
+      dirty += word.is(PageState::kNear) && word.has(PageWord::kDirty);
     }
+    share.pages += count;
+    share.far += far * count / seen;
+    share.dirty += dirty * count / seen;
   }
   return share;
 }

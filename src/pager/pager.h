@@ -125,9 +125,9 @@ class Pager : public NearObject {
     size_t bytes;
     bool written;
   };
-  // What a call would have to do.
+  // What a call would have to do, from up to 64 pages of each range.
   struct CallShare {
-    uint64_t pages = 0, near = 0, dirty = 0;
+    uint64_t pages = 0, far = 0, dirty = 0;
   };
   CallShare share_of(std::span<const CallRange> ranges);
   // Brings the ranges to the servers: near changes are written back, and of written ranges no page is near, nor becomes

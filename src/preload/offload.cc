@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/clock.h"
 #include "base/sync.h"
 #include "offload/backend.h"
 #include "preload/functions.h"
@@ -14,6 +15,7 @@
 namespace farside::preload {
 namespace {
 
+using offload::Expected;
 using offload::fail;
 using pager::Pager;
 using CallRange = Pager::CallRange;
@@ -38,14 +40,17 @@ class ServerBackend final : public offload::Backend, public NearObject {
  public:
   explicit ServerBackend(Pager* pager) : pager_(*pager) {}
 
-  int choose(const farside_offload_request& request, farside_offload_reply* reply) override;
-  int call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) override;
-  void note_local(const farside_offload_request&, uint64_t) override {}
+  int choose(const farside_offload_request& request, farside_offload_reply* reply, Expected* expected) override;
+  int call(const farside_offload_request& request, const Expected& expected, farside_offload_reply* reply,
+           bool* may_repeat) override;
+  void note_local(const Expected& expected, uint64_t ns) override { costs_.ran_locally(expected, ns); }
   int servers() override;
   int place(uint64_t address, size_t bytes, size_t* same_bytes) override;
   void reset_in_child();
 
  private:
+  int call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat);
+  Expected expect(const farside_offload_request& request, const Pages& pages);
   int find_pages(const farside_offload_request& request, Pages* pages);
   uint32_t holders_of(const Pages& pages);
   uint32_t offering(uint32_t holders);
@@ -58,6 +63,7 @@ class ServerBackend final : public offload::Backend, public NearObject {
   Pager& pager_;
   bool is_child_ = false;
   Functions functions_;
+  offload::Costs costs_;
   Mutex lock_;  // guards the creation of servers_
   std::atomic<Server*> servers_[remote::kMaxServers] = {};
 };
@@ -205,13 +211,21 @@ int ServerBackend::place(uint64_t address, size_t bytes, size_t* same_bytes) {
   return std::countr_zero(holders);
 }
 
-int ServerBackend::choose(const farside_offload_request& request, farside_offload_reply* reply) {
+Expected ServerBackend::expect(const farside_offload_request& request, const Pages& pages) {
+  Pager::CallShare share = pager_.share_of(pages.all());
+  auto bytes_of = [](uint64_t count) { return static_cast<double>(count * kPageSize); };
+  auto entry = reinterpret_cast<uint64_t>(request.entry), function = reinterpret_cast<uint64_t>(request.function);
+  return {std::rotl(entry, 20) ^ function, bytes_of(share.pages), bytes_of(share.far), bytes_of(share.dirty)};
+}
+
+int ServerBackend::choose(const farside_offload_request& request, farside_offload_reply* reply, Expected* expected) {
   Pages pages;
   bool automatic = request.mode == FARSIDE_OFFLOAD_AUTOMATIC;
   int found = is_child_ ? -EOPNOTSUPP : find_pages(request, &pages);
   if (found == -E2BIG && !automatic) return fail(reply, found, "the pages of a call are more than 256 ranges");
   uint32_t holders = found == 0 ? holders_of(pages) : 0;
   bool possible = holders != 0 && offering(holders) != 0;
+  if (automatic && possible) return costs_.prefers_server(*expected = expect(request, pages));
   if (possible) return 1;
   if (automatic) return 0;
   return fail(reply, -EOPNOTSUPP,
@@ -230,6 +244,16 @@ Status ServerBackend::prepare(remote::CallChannel& channel, std::span<const Func
     if (Status s = channel.add({place.image->bytes(), place.image->hash()}, objects++); !s.ok()) return s;
   }
   return {};
+}
+
+int ServerBackend::call(const farside_offload_request& request, const Expected& expected, farside_offload_reply* reply,
+                        bool* may_repeat) {
+  uint64_t start = now_ns();
+  int result = call(request, reply, may_repeat);
+  if (expected.function == 0) return result;
+  if (result < 0) costs_.failed_on_server(expected);
+  else costs_.ran_on_server(expected, now_ns() - start);
+  return result;
 }
 
 int ServerBackend::call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) {
