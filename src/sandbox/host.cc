@@ -71,7 +71,8 @@ struct Mapping {
   uint64_t last_call;  // that had it
 };
 constexpr uint32_t kMaxMappings = 2 * wire::kMaxCallRanges;
-constexpr uint64_t kTableBytes = 2 << 20;  // of addresses: what one page table maps
+constexpr uint64_t kMinParked = 512 << 10;  // for less, page faults cost less than moves
+constexpr uint64_t kTableBytes = 2 << 20;   // of addresses: what one page table maps
 Mapping g_mappings[kMaxMappings];
 uint32_t g_mapping_count = 0;
 uint64_t g_calls = 0;
@@ -228,7 +229,7 @@ bool move_to(Mapping& m, char* to) {
 
 // At the same place within a page table, so that the kernel moves whole ones.
 bool park(Mapping& m) {
-  if (m.range.bytes > kParkedAddresses) return false;
+  if (m.range.bytes < kMinParked || m.range.bytes > kParkedAddresses) return false;
   uint64_t bytes = m.range.bytes + kTableBytes;
   void* spare = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (spare == MAP_FAILED) return false;
