@@ -14,6 +14,7 @@
 #include "bench/file.h"
 #include "bench/hints.h"
 #include "bench/objects/objects.h"
+#include "bench/offload.h"
 #include "bench/paging.h"
 #include "bench/paging_report.h"
 #include "bench/policies.h"
@@ -358,6 +359,19 @@ void add_file(Command& parent) {
   command.set_action([arguments] { return bench_paged(*arguments, measure_file, file_text, no_chart); });
 }
 
+void add_offload(Command& parent) {
+  Command& command = parent.add_command("offload", "Queries natively, on far memory, and on the memory server");
+  auto arguments = std::make_shared<PagedArguments<OffloadSettings>>();
+  arguments->data.size = "256M";
+  arguments->data.local = "10%";
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &arguments->settings.repetitions);
+  add_output_options(command, &arguments->output);
+  command.set_footer("Example: farside bench offload --json offload.json\nWhat is measured: docs/benchmarks.md.");
+  command.set_action([arguments] { return bench_paged(*arguments, measure_offload, offload_text, no_chart); });
+}
+
 void add_replicas(Command& parent) {
   Command& command = parent.add_command("replicas", "What the second copy of every page costs, over shm and tcp");
   auto arguments = std::make_shared<PagingArguments>();
@@ -463,6 +477,7 @@ int run_bench(int argc, const char* const* argv) {
   add_writeback(bench);
   add_redis(bench);
   add_file(bench);
+  add_offload(bench);
   add_replicas(bench);
   add_policies(bench);
   add_scaling(bench);

@@ -169,7 +169,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F802", "knows no functions"},
     {"F802", "refused a call"},
     {"F803", "is in no loaded program or shared object"},
-    {"F803", "shared objects are called on memory servers"},
+    {"F803", "has changed since it was loaded"},
     {"F803", "whose functions are called on memory servers"},
     {"F803", "is not position-independent"},
     {"F804", "a range of the call is not memory"},

@@ -104,7 +104,7 @@ bool ExtentEvictor::evict(ExtentIndex extent, ExtentQueue::Kind kind) {
 unsigned ExtentEvictor::claim(ExtentIndex extent, ExtentBits* claimed, bool* may_retry) {
   unsigned count = 0;
   for (unsigned i = 0; i < kExtentPages; i++) {
-    AtomicPageWord& page = c_.table[first_page(extent) + i];
+    PageTable::Entry page = c_.table[first_page(extent) + i];
     PageWord word = page.load();
     bool done = false;
     while (!done && word.is(PageState::kNear) && word.pins() == 0 && !word.has(PageWord::kUpgrading) &&
@@ -243,7 +243,7 @@ void ExtentEvictor::finish(Leaving& leaving) {
   uint64_t emptied = 0;
   c_.extents.drop_sums(leaving.extent);
   for (unsigned i = 0; i < kExtentPages; i++) {
-    AtomicPageWord& page = c_.table[first_page(leaving.extent) + i];
+    PageTable::Entry page = c_.table[first_page(leaving.extent) + i];
     PageWord word = page.load();
     bool freed = word.has(PageWord::kFreed);
     bool stored = word.has(PageWord::kStored) || (word.has(PageWord::kDirty) && !is_zero_page(content + i * kPageSize));

@@ -114,7 +114,7 @@ void FaultPath::suspend_fiber(ThreadSlot& t, PageIndex page) {
   };
   FARSIDE_DCHECK(t.depth.load(std::memory_order_relaxed) == 1);
   c_.gate.leave(t);
-  fibers::wait_until(settled, &c_.table[page]);
+  fibers::wait_until(settled, c_.table.word_at(page));
   c_.gate.enter(t);
 }
 

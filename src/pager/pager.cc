@@ -366,53 +366,60 @@ void Pager::uncharge(const std::byte* address, size_t bytes) {
 }
 
 Pager::CallShare Pager::share_of(std::span<const CallRange> ranges) {
+  constexpr uint64_t kMaxSeen = 64;
   CallShare share;
   for (const CallRange& range : ranges) {
     PageIndex first = table_.index_of(number(range.address));
-    uint64_t count = range.bytes / kPageSize;
-    share.pages += count;
-    for (uint64_t i = 0; i < count; i++) {
-      PageWord word = table_[first + static_cast<PageIndex>(i)].load();
-      share.near += word.is(PageState::kNear);
-      share.dirty += word.is(PageState::kNear) && word.has(PageWord::kDirty);
+    uint64_t count = range.bytes / kPageSize, seen = std::min(count, kMaxSeen), far = 0, dirty = 0;
+    for (uint64_t i = 0; i < seen; i++) {
+      PageWord word = table_[first + static_cast<PageIndex>(i * count / seen)].load();
+      far += word.is(PageState::kFar);
+      dirty += word.is(PageState::kNear) && word.has(PageWord::kDirty);
     }
+    share.pages += count;
+    share.far += far * count / seen;
+    share.dirty += dirty * count / seen;
   }
   return share;
 }
 
 int Pager::begin_call(std::span<const CallRange> ranges) {
-  auto is_written = [](const CallRange& range) { return range.written; };
-  bool readable = std::all_of(ranges.begin(), ranges.end(), [&](const CallRange& range) {
-    PageIndex first = table_.index_of(number(range.address));
-    return in_space(number(range.address)) && ranges_.all_mapped(first, range.bytes / kPageSize);
-  });
-  if (!readable) return -EFAULT;
-  if (std::any_of(ranges.begin(), ranges.end(), is_written)) written_call_mutex_.lock();
+  bool all_far =
+      std::all_of(ranges.begin(), ranges.end(), [&](const CallRange& r) { return in_space(number(r.address)); });
+  if (!all_far) return -EFAULT;
+  if (is_written(ranges)) written_call_mutex_.lock();
   for (size_t i = 0; i < ranges.size(); i++) {
-    PageIndex first = table_.index_of(number(ranges[i].address));
-    uint64_t count = ranges[i].bytes / kPageSize;
-    if (!ranges[i].written) {
-      ranges_.write_back(first, count);
-      continue;
-    }
-    uint64_t taken = ranges_.take(first, count);
-    if (taken == count) continue;
-    ranges_.give_back(first, taken);
-    end_call(ranges.first(i));
-    bool ended = std::any_of(ranges.begin(), ranges.begin() + static_cast<ptrdiff_t>(i), is_written);
-    if (!ended) written_call_mutex_.unlock();
+    if (bring_to_server(ranges[i])) continue;
+    take_back(ranges.first(i));
+    if (is_written(ranges)) written_call_mutex_.unlock();
     return -EFAULT;
   }
   return 0;
 }
 
+bool Pager::bring_to_server(const CallRange& range) {
+  PageIndex first = table_.index_of(number(range.address));
+  uint64_t count = range.bytes / kPageSize;
+  if (!range.written) return ranges_.write_back(first, count);
+  uint64_t taken = ranges_.take(first, count);
+  if (taken == count) return true;
+  ranges_.give_back(first, taken);
+  return false;
+}
+
 void Pager::end_call(std::span<const CallRange> ranges) {
-  bool any = false;
+  take_back(ranges);
+  if (is_written(ranges)) written_call_mutex_.unlock();
+}
+
+void Pager::take_back(std::span<const CallRange> ranges) {
   for (const CallRange& range : ranges) {
     if (range.written) ranges_.give_back(table_.index_of(number(range.address)), range.bytes / kPageSize);
-    any |= range.written;
   }
-  if (any) written_call_mutex_.unlock();
+}
+
+bool Pager::is_written(std::span<const CallRange> ranges) {
+  return std::any_of(ranges.begin(), ranges.end(), [](const CallRange& range) { return range.written; });
 }
 
 uint64_t Pager::used_pages() {
@@ -544,7 +551,7 @@ void Pager::fork_in_child() {
 void Pager::clear_pins() {
   uint64_t pages = used_pages();
   for (uint64_t i = 0; i < pages; i++) {
-    AtomicPageWord& word = table_[static_cast<PageIndex>(i)];
+    PageTable::Entry word = table_[static_cast<PageIndex>(i)];
     if (word.load().pins() != 0) word.clear(PageWord::kPinMask);
   }
 }

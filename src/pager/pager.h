@@ -125,9 +125,9 @@ class Pager : public NearObject {
     size_t bytes;
     bool written;
   };
-  // What a call would have to do.
+  // What a call would have to do, from up to 64 pages of each range.
   struct CallShare {
-    uint64_t pages = 0, near = 0, dirty = 0;
+    uint64_t pages = 0, far = 0, dirty = 0;
   };
   CallShare share_of(std::span<const CallRange> ranges);
   // Brings the ranges to the servers: near changes are written back, and of written ranges no page is near, nor becomes
@@ -188,7 +188,7 @@ class Pager : public NearObject {
   int uffd() const { return space_->uffd(); }
   void wake_waiters(uint64_t address) { space_->wake(table_.address_of(table_.index_of(address)), kPageSize); }
   std::byte* base() const { return space_->base(); }
-  const uint64_t* page_words() { return reinterpret_cast<const uint64_t*>(&table_[0]); }
+  const uint64_t* page_words() { return reinterpret_cast<const uint64_t*>(table_.word_at(0)); }
   uint64_t space_bytes() const { return space_->bytes(); }
   bool owns_fd(int fd) const { return space_->owns_fd(fd) || store_->owns_fd(fd) || evictors_.owns_fd(fd); }
   remote::RemoteStore* store() { return store_; }
@@ -204,6 +204,9 @@ class Pager : public NearObject {
   Status charge(const std::byte* address, size_t bytes);
   void uncharge(const std::byte* address, size_t bytes);
   uint64_t reserve_ahead() const;
+  bool bring_to_server(const CallRange& range);
+  void take_back(std::span<const CallRange> ranges);
+  static bool is_written(std::span<const CallRange> ranges);
   uint64_t used_pages();
   uint64_t contained_bytes(uint64_t address, uint64_t bytes) const;
   Status lend(uint64_t begin, uint64_t end);

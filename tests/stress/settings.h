@@ -21,6 +21,9 @@ struct Settings {
   bool faults = false;  // inject failures and pauses; needs FARSIDE_EXPENSIVE_CHECKS
   bool forks = true;    // signal delivery only
   bool protect = true;
+
+  // Without a server: the far memory is that of this process.
+  bool is_local() const { return transport == "direct" || transport == "copy"; }
 };
 
 }  // namespace farside::stress
