@@ -504,6 +504,7 @@ void Session::close_with_error(int code, const char* what) {
   log_bad_peer(peer_, static_cast<wire::Op>(request_.op), region_ ? region_->name().id : 0, what);
   append_frame(wire::Op::kError, wire::bytes_of(wire::make_error(code, what)));
   state_ = State::kClosing;
+  broken_ = true;
   since_ = now_ns();
 }
 

@@ -124,7 +124,7 @@ class Session {
   bool wants_thread_ = false;
   bool has_thread_ = false;
   std::unique_ptr<Calls> calls_;    // of a connection for calls
-  bool broken_ = false;             // the connection failed; the peer did not close it
+  bool broken_ = false;             // the connection failed or this side closed it: it is not the client's end
   int passed_fd_ = -1;              // arrived, its request was not executed yet
   int accepted_fd_ = -1;            // for take_connection
   bool pass_memory_ = false;        // the region's descriptor is passed with the reply in output_
