@@ -51,6 +51,8 @@ SUBFOLDERS = {
     "pager/pages": set(),
     "pager/policy": {"pager/pages"},
     "preload": {"preload/guard", "preload/heap", "preload/trace"},
+    "server": {"server/memory"},
+    "server/memory": set(),
     "preload/static_program": {"preload/guard"},
     "preload/guard": {"preload/heap", "preload/trace"},
     "preload/heap": {"preload/trace"},

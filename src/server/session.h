@@ -68,6 +68,7 @@ class Session {
   static constexpr size_t kMaxOutput = 2 * 1024 * 1024;
   static constexpr size_t kGreetingBytes = sizeof(wire::FrameHeader) + sizeof(wire::HelloRequest);
   static constexpr size_t kReceiveBytes = 32 * 1024;  // smallest size of a receive
+  static constexpr size_t kInPlaceBytes = 16 * 1024;  // reads of as much are sent without a copy
   static constexpr size_t kIdleBytes = 128 * 1024;    // capacity kept in each buffer of an idle connection
   static constexpr uint64_t kTimeoutNs = 5'000'000'000;
 
@@ -84,6 +85,9 @@ class Session {
   void prove(wire::Bytes payload);
   bool authenticate(const wire::Proof& proof, wire::Key* key);
   void read(wire::Bytes payload);
+  bool send_in_place(std::span<iovec> pieces, uint64_t bytes);
+  bool flush();
+  void note_sent(size_t bytes);
   void write(wire::Bytes payload);
   void discard(wire::Bytes payload);
   void reserve(wire::Op op, wire::Bytes payload);
