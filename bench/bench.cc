@@ -18,6 +18,7 @@
 #include "bench/paging.h"
 #include "bench/paging_report.h"
 #include "bench/policies.h"
+#include "bench/reads.h"
 #include "bench/redis.h"
 #include "bench/replicas.h"
 #include "bench/scaling/calibrate.h"
@@ -385,6 +386,28 @@ void add_replicas(Command& parent) {
   command.set_action([arguments] { return bench_paged(*arguments, measure_replicas, replicas_text, no_chart); });
 }
 
+void add_reads(Command& parent) {
+  Command& command = parent.add_command("reads", "What requests cost both ends over tcp, one and many in flight");
+  auto arguments = std::make_shared<PagedArguments<ReadsSettings>>();
+  ReadsSettings& settings = arguments->settings;
+  arguments->data.size = "256M";
+  add_size_option(command, &arguments->data.size);
+  add_repeat_option(command, &settings.repetitions);
+  command.add_option("--seconds", &settings.seconds, "of each measurement").value("S").range(0.05, 60.0).show_default();
+  command.add_option("--kinds", &settings.kinds, "kinds of accesses, separated by ';' (default: all)")
+      .separator(';')
+      .value("LIST")
+      .one_of(reads_kinds());
+  command
+      .add_option("--added-latency", &settings.latencies_us, "us that a proxy adds to each reply, separated by commas")
+      .separator(',')
+      .value("LIST")
+      .range(0u, 1000000u);
+  add_output_options(command, &arguments->output);
+  command.set_footer("Example: farside bench reads --added-latency 0,50,500\nWhat is measured: docs/benchmarks.md.");
+  command.set_action([arguments] { return bench_paged(*arguments, measure_reads, reads_text, no_chart); });
+}
+
 void add_hints(Command& parent) {
   Command& command = parent.add_command("hints", "What a hint on near memory costs: instructions and cycles");
   auto arguments = std::make_shared<HintsArguments>();
@@ -479,6 +502,7 @@ int run_bench(int argc, const char* const* argv) {
   add_file(bench);
   add_offload(bench);
   add_replicas(bench);
+  add_reads(bench);
   add_policies(bench);
   add_scaling(bench);
   add_all_command(bench);

@@ -53,6 +53,8 @@ SUBFOLDERS = {
     "pager/policy": {"pager/pages"},
     "pager/space": set(),
     "preload": {"preload/guard", "preload/heap", "preload/trace"},
+    "server": {"server/memory"},
+    "server/memory": set(),
     "preload/static_program": {"preload/guard"},
     "preload/guard": {"preload/heap", "preload/trace"},
     "preload/heap": {"preload/trace"},

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -140,6 +141,13 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& ho
   made->shm_ = "shm://" + config.unix_path;
   made->tcp_ = "tcp://127.0.0.1" + answer;
   return made;
+}
+
+uint64_t ServerProcess::cpu_ns() const {
+  clockid_t clock;
+  timespec used = {};
+  if (clock_getcpuclockid(pid_, &clock) == 0) clock_gettime(clock, &used);
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
 }
 
 ServerProcess::~ServerProcess() {

@@ -33,6 +33,7 @@ class ServerProcess {
   const std::string& tcp() const { return tcp_; }
   std::string ucx() const { return "ucx" + tcp_.substr(3); }
   const std::string& token() const { return token_; }
+  uint64_t cpu_ns() const;  // processor time used so far
 
  private:
   ServerProcess() = default;

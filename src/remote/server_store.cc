@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "transport/tcp_options.h"
 #include "wire/codec.h"
 
 namespace farside::remote {
@@ -126,9 +127,13 @@ Status ServerStore::call(wire::Op op, std::span<const std::byte> request, std::s
     r = transport::exchange(control_fd_, op, request, reply, now_ns() + timeout, &error);
     if (r == 0) return {};
     if (error.code != 0) return Status::error(-r, "memory server {} rejected a request: {}", address(), error.text);
-    if (!address_.is_shm()) fds_.close(control_fd_);  // else further connections are passed over it
+    bool over_network = !address_.is_shm();  // else further connections are passed over it
+    if (over_network) {
+      transport::reset_on_close(control_fd_);  // the region may have no other connection
+      fds_.close(control_fd_);
+    }
     Status status;
-    bool again = transport::is_transient(r) && !address_.is_shm() && now_ns() < start + retry_.limit_ns;
+    bool again = transport::is_transient(r) && over_network && now_ns() < start + retry_.limit_ns;
     control_fd_ = again ? transport::dial_with_retry(attach_, retry_, &status) : -1;
   }
   if (r != -ETIMEDOUT)

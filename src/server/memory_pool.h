@@ -26,7 +26,7 @@ class MemoryPool {
   Result<Region*> snapshot(uint64_t id, const uint8_t* secret);
   // The secret of a region, or nothing if there is no such region.
   std::optional<std::array<uint8_t, wire::kSecretBytes>> secret_of(uint64_t id);
-  // broken: the connection was not closed by the client, so the grace time applies.
+  // broken: the connection was not closed by the client in good order, so the grace time applies.
   void release(Region* region, bool broken = false);
 
   // Where the region's client comes from, for logs and metrics.

@@ -3,10 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <random>
+#include <thread>
 
 #include "base/clock.h"
+#include "server/memory/guarded.h"
 
 namespace farside::server {
 namespace {
@@ -437,6 +440,34 @@ TEST(Snapshots, RandomForestsMatchTheModel) {
     }
     forest.check_all();
   }
+}
+
+// A read that has found a page stored must not access it when it is discarded: that would store a page of zeros.
+TEST(MemoryPool, DiscardsExcludeReads) {
+  MemoryPool pool(8 * kSlab, 0);
+  Region* region = *pool.create(kSlab);
+  ASSERT_TRUE(pool.grow(region, kSlab, 1).ok());
+  wire::Extent extent = {0, kPage};
+  wire::ExtentList list(reinterpret_cast<const std::byte*>(&extent), 1);
+  const std::vector<std::byte> content(kPage, std::byte{1});
+  std::atomic<bool> over{false};
+  std::thread reader([&] {
+    std::vector<std::byte> page(kPage);
+    while (!over) {
+      EXPECT_EQ(region->read(list, page.data()), 0);
+      region->use_in_place(list, [&](std::span<iovec> pieces) {
+        return guarded([&] { copy_shared(page.data(), pieces[0].iov_base, kPage); });
+      });
+    }
+  });
+  for (int i = 0; i < 2000 && !HasFailure(); i++) {
+    EXPECT_EQ(region->write(list, content.data()), 0);
+    EXPECT_EQ(region->discard(list), 0);
+    EXPECT_EQ(region->stored_bytes(), 0u) << i;
+  }
+  over = true;
+  reader.join();
+  pool.release(region);
 }
 
 }  // namespace

@@ -146,18 +146,11 @@ int Region::patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t
 }
 
 int Region::discard(const wire::ExtentList& extents) {
-  {
-    std::shared_lock hold(family_->lock);
-    if (is_plain()) {
-      int r = for_each_run(extents, [&](uint64_t o, uint64_t n) { return memory_.punch(o, n); });
-      unshare_empty_slabs(extents);
-      charge_overhead();
-      return r;
-    }
-  }
   std::unique_lock hold(family_->lock);
   if (given_up_) return -EIO;
-  int r = for_each_run(extents, [&](uint64_t o, uint64_t n) { return discard_run(o, n); });
+  bool plain = is_plain();
+  int r =
+      for_each_run(extents, [&](uint64_t o, uint64_t n) { return plain ? memory_.punch(o, n) : discard_run(o, n); });
   unshare_empty_slabs(extents);
   charge_overhead();
   return r;
@@ -235,12 +228,13 @@ void Region::for_each_page_run(const wire::ExtentList& extents, Work work) {
 }
 
 // Checks that there is memory for the pages of a write. A root was charged for its reservation and must stay within it:
-// the upper bound counts every written page as new, and is made exact before a write is refused. An overlay is charged
-// for each new page, so there the count is exact.
+// the upper bound counts every written page as new that is not stored for certain, and is made exact before a write is
+// refused. An overlay is charged for each new page, so there the count is exact.
 int Region::admit(const wire::ExtentList& extents) {
   if (!may_scatter(extents)) return -ENOMEM;
   uint64_t bytes = 0;
-  for_each_page_run(extents, [&](uint64_t, uint64_t run) { bytes += run; });
+  for_each_page_run(extents, [&](uint64_t at, uint64_t run) { bytes += memory_.is_stored(at, run) ? 0 : run; });
+  if (!base_ && bytes == 0) return 0;
   if (!base_ && stored_bound_ + bytes <= reserved_) {
     stored_bound_ += bytes;
     return 0;

@@ -6,14 +6,18 @@
 // there.
 //
 // Locks. All regions of one tree share a family lock:
-//   shared     reads; writes and discards of a root without overlays (clients never have two of them in flight for one
-//              page; a client that does can damage only its own data)
-//   exclusive  all other writes and discards; every change of the shape of the tree
+//   shared     reads; writes of a root without overlays (clients never have two of them in flight for one page; a
+//              client that does can damage only its own data)
+//   exclusive  all other writes; discards, since a read through the mapping of a page that is just being discarded
+//              would store a page of zeros; every change of the shape of the tree
 // The pool's mutex is taken before the family lock.
 #pragma once
+#include <sys/uio.h>
+
 #include <atomic>
 #include <memory>
 #include <shared_mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -21,8 +25,8 @@
 #include "base/clock.h"
 #include "server/account.h"
 #include "server/fence.h"
-#include "server/memory_file.h"
-#include "server/page_bitmap.h"
+#include "server/memory/memory_file.h"
+#include "server/memory/page_bitmap.h"
 #include "server/share.h"
 #include "server/tokens.h"
 #include "wire/codec.h"
@@ -70,6 +74,13 @@ class Region {
   int read(const wire::ExtentList& extents, std::byte* to);
   int write(const wire::ExtentList& extents, const std::byte* from);
   int discard(const wire::ExtentList& extents);
+  // Calls use() with the memory of the extents, while nothing discards it, and returns its result. Access by guarded().
+  // False: the memory cannot be read in place.
+  template <typename Use>
+  bool use_in_place(const wire::ExtentList& extents, Use use) const;
+
+  // The client maps the memory, too. Before anything is written.
+  void note_shared() { memory_.note_shared(); }
 
   // Notes that functions will access these ranges (wire::CallRange) through a mapping of the file. -ENOTSUP: the region
   // is a snapshot or has some, so that accesses must not bypass it.
@@ -142,5 +153,19 @@ class Region {
   std::atomic<uint64_t> charged_{0};       // the share of this region in the account
   std::atomic<uint64_t> overhead_{0};      // likewise, of the overhead
 };
+
+template <typename Use>
+bool Region::use_in_place(const wire::ExtentList& extents, Use use) const {
+  std::shared_lock hold(family_->lock);
+  if (base_ || given_up_) return false;
+  iovec pieces[wire::kMaxExtents];
+  for (uint32_t i = 0; i < extents.size(); i++) {
+    wire::Extent e = extents[i];
+    const std::byte* memory = memory_.view(e.offset, e.bytes);
+    if (!memory) return false;
+    pieces[i] = {const_cast<std::byte*>(memory), e.bytes};
+  }
+  return use(std::span<iovec>(pieces, extents.size()));
+}
 
 }  // namespace farside::server

@@ -12,6 +12,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "server/memory/guarded.h"
+#include "transport/segments.h"
 #include "wire/crc32c.h"
 
 namespace farside::server {
@@ -271,6 +273,7 @@ void Session::prove(wire::Bytes payload) {
     memcpy(answer.secret, region_->name().secret, sizeof answer.secret);
     answer.region_bytes = region_->bytes();
     answer.has_memory = pass_memory_ = is_unix_ && hello.mode == wire::HelloMode::kCreate;
+    if (pass_memory_) region_->note_shared();
   }
   wire::mask_secret(key, greeting_, &answer);
   wire::Proof own = wire::server_proof(key, greeting_, answer);
@@ -324,11 +327,14 @@ Result<Region*> Session::region_for(const wire::HelloRequest& hello, const wire:
   return pool.create(hello.region_bytes, tenant_);
 }
 
-// Reads the data directly into the reply.
+// A large reply is sent from the region's memory. Into others the data is read.
 void Session::read(wire::Bytes payload) {
   wire::ListRequest list;
   int r = wire::decode_list(wire::Op::kRead, payload, region_->bytes(), &list);
   if (r < 0) return refuse(-r);
+  auto send_it = [&](std::span<iovec> pieces) { return send_in_place(pieces, list.total_bytes); };
+  if (!tls_ && list.total_bytes >= kInPlaceBytes && region_->use_in_place(list.extents, send_it))
+    return count(shared_->counters.reads);
   size_t frame_bytes = sizeof(wire::FrameHeader) + list.total_bytes;
   std::byte* frame = output_.reserve(frame_bytes);
   std::byte* data = frame + sizeof(wire::FrameHeader);
@@ -340,6 +346,44 @@ void Session::read(wire::Bytes payload) {
   memcpy(frame, &header, sizeof header);
   output_.commit(frame_bytes);
   count(shared_->counters.reads);
+}
+
+// What the socket does not accept at once is copied, since the memory may be discarded later. False: nothing was sent.
+bool Session::send_in_place(std::span<iovec> pieces, uint64_t bytes) {
+  if (!flush()) return false;
+  auto header = wire::make_header(wire::Op::kRead, wire::kFlagReply, request_.request, static_cast<uint32_t>(bytes));
+  uint32_t crc = wire::header_crc(header);
+  bool readable = guarded([&] {
+    for (const iovec& p : pieces) crc = wire::crc32c(crc, p.iov_base, p.iov_len);
+  });
+  if (!readable) return false;
+  header.crc = crc;
+  iovec all[1 + wire::kMaxExtents] = {{&header, sizeof header}};
+  std::copy(pieces.begin(), pieces.end(), all + 1);
+  msghdr message = {};
+  message.msg_iov = all;
+  message.msg_iovlen = 1 + pieces.size();
+  ssize_t n = os::sendmsg(fd_, &message, MSG_DONTWAIT);
+  if (n == -EAGAIN || n == -EINTR) n = 0;
+  if (n >= 0) note_sent(static_cast<size_t>(n));
+  if (n >= 0 && static_cast<size_t>(n) == sizeof header + bytes) return true;
+  broken_ = true;  // unless the rest can be copied
+  state_ = State::kOver;
+  if (n < 0) return true;
+  size_t left = sizeof header + bytes - static_cast<size_t>(n);
+  std::byte* rest = output_.reserve(left);
+  iovec* at = all;
+  transport::advance(&at, static_cast<size_t>(n));
+  bool copied = guarded([=] {
+    const iovec* piece = at;
+    for (size_t done = 0; done < left; done += (piece++)->iov_len)
+      copy_shared(rest + done, piece->iov_base, piece->iov_len);
+  });
+  if (!copied) return true;
+  output_.commit(left);
+  broken_ = false;
+  state_ = State::kOpen;
+  return true;
 }
 
 void Session::write(wire::Bytes payload) {
@@ -504,28 +548,40 @@ void Session::close_with_error(int code, const char* what) {
   log_bad_peer(peer_, static_cast<wire::Op>(request_.op), region_ ? region_->name().id : 0, what);
   append_frame(wire::Op::kError, wire::bytes_of(wire::make_error(code, what)));
   state_ = State::kClosing;
+  broken_ = true;
   since_ = now_ns();
 }
 
 void Session::send() {
   if (pass_memory_) send_memory_fd();
+  while (!output_.empty() && flush()) {
+    // Requests that were not executed because output_ was full are in input_ already; no event will report them.
+    answer_complete_frames();
+  }
+  if (state_ == State::kClosing && output_.empty()) state_ = State::kOver;
+}
+
+// Sends what is in output_. False: not all of it was accepted, or the connection broke.
+bool Session::flush() {
   while (!output_.empty() && state_ != State::kOver) {
     ssize_t n = send_bytes();
     if (n == -EINTR) continue;
-    if (n == -EAGAIN) return;
+    if (n == -EAGAIN) return false;
     if (n < 0) {
       broken_ = true;
       state_ = State::kOver;
-      return;
+      return false;
     }
     output_.consume(static_cast<size_t>(n));
-    sent_ += static_cast<uint64_t>(n);
-    if (region_) count(region_->client.sent, static_cast<uint64_t>(n));
-    count(shared_->counters.bytes_out, static_cast<uint64_t>(n));
-    // Requests that were not executed because output_ was full are in input_ already; no event will report them.
-    if (output_.empty()) answer_complete_frames();
+    note_sent(static_cast<size_t>(n));
   }
-  if (state_ == State::kClosing && output_.empty()) state_ = State::kOver;
+  return state_ != State::kOver;
+}
+
+void Session::note_sent(size_t bytes) {
+  sent_ += bytes;
+  if (region_) count(region_->client.sent, bytes);
+  count(shared_->counters.bytes_out, bytes);
 }
 
 // The reply to the greeting is the first data of this socket, so it is sent as a whole.

@@ -68,6 +68,7 @@ class Session {
   static constexpr size_t kMaxOutput = 2 * 1024 * 1024;
   static constexpr size_t kGreetingBytes = sizeof(wire::FrameHeader) + sizeof(wire::HelloRequest);
   static constexpr size_t kReceiveBytes = 32 * 1024;  // smallest size of a receive
+  static constexpr size_t kInPlaceBytes = 16 * 1024;  // reads of as much are sent without a copy
   static constexpr size_t kIdleBytes = 128 * 1024;    // capacity kept in each buffer of an idle connection
   static constexpr uint64_t kTimeoutNs = 5'000'000'000;
 
@@ -84,6 +85,9 @@ class Session {
   void prove(wire::Bytes payload);
   bool authenticate(const wire::Proof& proof, wire::Key* key);
   void read(wire::Bytes payload);
+  bool send_in_place(std::span<iovec> pieces, uint64_t bytes);
+  bool flush();
+  void note_sent(size_t bytes);
   void write(wire::Bytes payload);
   void discard(wire::Bytes payload);
   void reserve(wire::Op op, wire::Bytes payload);
@@ -124,7 +128,7 @@ class Session {
   bool wants_thread_ = false;
   bool has_thread_ = false;
   std::unique_ptr<Calls> calls_;    // of a connection for calls
-  bool broken_ = false;             // the connection failed; the peer did not close it
+  bool broken_ = false;             // the connection failed or this side closed it: it is not the client's end
   int passed_fd_ = -1;              // arrived, its request was not executed yet
   int accepted_fd_ = -1;            // for take_connection
   bool pass_memory_ = false;        // the region's descriptor is passed with the reply in output_

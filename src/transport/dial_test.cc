@@ -495,6 +495,47 @@ TEST_F(DialServer, ARefusedReconnectionFailsTheChannel) {
   EXPECT_EQ(server.accepted(), 2);
 }
 
+// A connection that is replaced is reset, however it failed. Its end in good order would free the region.
+TEST_F(DialServer, AReplacedConnectionIsReset) {
+  std::atomic<ssize_t> after_damage{1}, at_end{1};
+  auto receive_last = [](int fd) {
+    std::byte byte;
+    ssize_t n;
+    do n = ::recv(fd, &byte, 1, 0);
+    while (n > 0);
+    return n < 0 ? -errno : n;
+  };
+  Listener server({[&](int fd) {
+                     greet(fd);
+                     Request r;
+                     receive_request(fd, &r);
+                     FrameBytes damaged = reply_frame(wire::Op::kRead, r.header.request, numbered(8));
+                     damaged.back() ^= std::byte{1};
+                     send_bytes(fd, damaged);
+                     after_damage = receive_last(fd);
+                   },
+                   [&](int fd) {
+                     greet(fd);
+                     Request r;
+                     receive_request(fd, &r);
+                     send_bytes(fd, reply_frame(wire::Op::kRead, r.header.request, numbered(8)));
+                     at_end = receive_last(fd);
+                   }});
+  Dialer dialer = dialer_to(server.endpoint());
+  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &status_));
+  ASSERT_TRUE(channel) << status_.text();
+  FrameBytes back(8);
+  Segment read = {0, 8, back.data()};
+  Token token;
+  ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
+  EXPECT_EQ(channel->wait(token, kPatience), 0);
+  EXPECT_EQ(back, numbered(8));
+  channel.reset();
+  server.stop();
+  EXPECT_EQ(after_damage, -ECONNRESET);
+  EXPECT_EQ(at_end, 0);  // the client's end
+}
+
 // A request that is refused, and silence: the reasons name the server, its words, and the time.
 TEST_F(DialServer, ReasonsOfFailuresAreReported) {
   std::atomic<bool> refused{false};

@@ -204,6 +204,7 @@ void ReconnectingChannel::drop_connection() {
     if (r > 0) complete(&slot, 0);
     else if (r < 0 && r != -ECONNRESET && r != -EINVAL && r != -EBADMSG) complete(&slot, r);
   }
+  if (stream_) stream_->abandon();
   stream_.reset();
   transferred_ = 0;
   if (in_flight_ > 0) reconnect();

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "transport/segments.h"
+#include "transport/tcp_options.h"
 #include "wire/codec.h"
 #include "wire/crc32c.h"
 
@@ -137,8 +138,10 @@ int StreamChannel::start(Slot* slot, Token* token) {
   return 0;
 }
 
-// The channel has failed. After this no buffer is written.
+// The channel has failed. After this no buffer is written. The server frees the region with its last connection, unless
+// that was reset.
 void StreamChannel::fail(int error) {
+  if (fd_ >= 0) reset_on_close(fd_);
   fds_->close(fd_);
   fd_ = -1;
   send_count_ = 0;

@@ -1,7 +1,8 @@
 // A channel over a stream socket, TCP or Unix, to a memory server. Each sendmsg sends one or several requests; replies
 // are matched by request id. Read data is received directly into the buffers of the segments, and its checksum is
 // verified before the token completes. After an error of the connection or a violation of the protocol the socket is
-// closed, and the channel has failed; reconnecting.h replaces such channels.
+// reset, and the channel has failed; reconnecting.h replaces such channels. A channel that is destroyed closes its
+// socket in good order, which tells the server that the client needs the connection no more.
 #pragma once
 #include <sys/uio.h>
 #include <memory>
@@ -29,6 +30,9 @@ class StreamChannel final : public Channel {
   void gather(bool on) override { gathers_ = on; }
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
+
+  // Gives the connection up, so that another one can replace it. Requests without a reply fail with -ECONNRESET.
+  void abandon() { fail(-ECONNRESET); }
 
   // Bytes sent and received so far: it changes while the connection makes progress.
   uint64_t bytes_transferred() const { return transferred_; }

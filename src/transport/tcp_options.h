@@ -28,6 +28,13 @@ inline void set_tcp_options(int fd, const KeepAlive& keep_alive) {
   set(IPPROTO_TCP, TCP_KEEPCNT, keep_alive.probes);
 }
 
+// Closing the socket resets the connection: the peer sees a failure and not its end in good order. Async-signal-safe.
+// Errors are ignored, as those of Unix sockets, which have no such option.
+inline void reset_on_close(int fd) {
+  linger at_once = {1, 0};
+  os::call(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+}
+
 // Unacknowledged data for this long resets the connection. Async-signal-safe.
 inline void set_tcp_timeout(int fd, int timeout_ms) {
   os::call(SYS_setsockopt, fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof timeout_ms);

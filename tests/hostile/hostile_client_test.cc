@@ -264,6 +264,36 @@ TEST_F(HostileClient, AReplacedConnectionIsExcluded) {
   EXPECT_TRUE(late.ended());
 }
 
+// A damaged request ends its connection, but not the region: the client comes back.
+TEST(HostileGrace, ARegionIsKeptWhenTheServerClosesItsConnection) {
+  auto config = default_config();
+  config.grace_ns = 60'000'000'000;
+  TestServer server(config);
+  wire::HelloRequest hello = hello_of(wire::HelloMode::kCreate);
+  hello.region_bytes = kRegion;
+  wire::Key key = wire::key_of_token(config.token);
+  wire::HelloReply region;
+  {
+    RawClient client(server.port());
+    client.greet(hello, key);
+    ASSERT_TRUE(client.receive(&region));
+    wire::mask_secret(key, client.greeting(), &region);
+    Frame damaged = list_frame(wire::Op::kWrite, 2, {{0, 64}}, 64);
+    damaged.back() ^= std::byte{1};
+    client.send(damaged);
+    EXPECT_EQ(client.error_reply(), EBADMSG);
+    EXPECT_TRUE(client.ended());
+  }
+  EXPECT_TRUE(server.eventually([](auto s) { return s.clients == 0; }));
+  RawClient again(server.port());
+  hello = hello_of(wire::HelloMode::kAttach);
+  hello.region = region.region;
+  again.greet(hello, wire::key_of_secret(region.secret));
+  int error;
+  EXPECT_EQ(again.reply(&error), wire::Op::kProve);
+  EXPECT_EQ(error, 0);
+}
+
 // A request to connect needs a socket. What else is passed is closed, at the latest with its connection.
 TEST_F(HostileClient, PassedDescriptorsAreCheckedAndClosed) {
   Frame connect = frame(wire::Op::kConnect, 2, {});

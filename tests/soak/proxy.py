@@ -2,6 +2,7 @@
 import random
 import select
 import socket
+import struct
 import threading
 import time
 
@@ -9,8 +10,13 @@ SOUND_BYTES = 4096  # at the start of each connection nothing is damaged
 BLOCK = 1 << 16
 
 
+def reset(connection):
+    """Closing it is then no end in good order."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
 class CorruptingProxy:
-    """Flips a bit in one of `rare` blocks, and cuts or delays as many. Each connection has a thread."""
+    """Flips a bit in one of `rare` blocks, and resets or delays as many. Each connection has a thread. Resets are passed on."""
     def __init__(self, target, seed, rare=400):
         self.target, self.random, self.rare = target, random.Random(seed), rare
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -32,23 +38,29 @@ class CorruptingProxy:
         with client:
             try:
                 with socket.create_connection(self.target, timeout=10) as server:
-                    self.pass_bytes(client, server)
+                    if not self.pass_bytes(client, server):
+                        reset(client)
+                        reset(server)
             except OSError:
-                pass
+                reset(client)
 
     def pass_bytes(self, client, server):
+        """Returns whether one side ended the connection in good order."""
         passed = 0
         others = {client: server, server: client}
         while True:
             ready, _, _ = select.select(list(others), [], [])
             for source in ready:
-                block = bytearray(source.recv(BLOCK))
-                if not block:
-                    return
-                passed += len(block)
-                if passed > SOUND_BYTES and not self.spoil(block):
-                    return
-                others[source].sendall(block)
+                try:
+                    block = bytearray(source.recv(BLOCK))
+                    if not block:
+                        return True
+                    passed += len(block)
+                    if passed > SOUND_BYTES and not self.spoil(block):
+                        return False
+                    others[source].sendall(block)
+                except OSError:
+                    return False
 
     def spoil(self, block):
         """Returns whether the connection stays."""

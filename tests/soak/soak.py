@@ -29,6 +29,7 @@ VERIFIER = PROGRAMS / "verifier"
 PATIENCE = 25  # seconds after which an unreachable server counts as lost; stalls and partitions of the test are shorter
 GRACE = 5  # of the servers: for how long they keep regions of broken connections
 START_SECONDS = 20
+KEEPALIVE = 20  # seconds after which a server detects that a client is gone whose reset the network lost
 GROWTH = 48 * MIB  # what a server may keep resident beyond its first load: allocator, buffers, page tables
 PROGRAM_SECONDS = 8
 MAX_SHOWN = 40
@@ -290,13 +291,22 @@ def stored(server):
     return {name: int(float(line.split()[-1])) for line in text.splitlines() for name in HELD if line.startswith(name + " ")}
 
 
+def left_on(server, until):
+    """What the server holds at that time, or all zeros as soon as it holds nothing."""
+    while True:
+        server.check_alive()
+        held = stored(server) if server.lends else dict.fromkeys(HELD, 0)
+        if time.monotonic() > until or (len(held) == len(HELD) and not any(held.values())):
+            return held
+        time.sleep(0.5)
+
+
 def check_end(soak, servers, before):
     """When all programs have ended: nothing is stored, nothing resident beyond what a server needs."""
-    time.sleep(GRACE + 3)
+    until = time.monotonic() + KEEPALIVE + GRACE + 5
     for server in servers:
         try:
-            server.check_alive()
-            held = stored(server) if server.lends else dict.fromkeys(HELD, 0)
+            held = left_on(server, until)
             if len(held) < len(HELD) or any(held.values()):
                 soak.failures.add(f"{server.address} holds {held}")
             grown = server.resident() - before[server]

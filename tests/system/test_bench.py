@@ -107,6 +107,14 @@ class BenchTest(SystemTest):
         for cell in document["cells"]:
             self.assertAlmostEqual(median(cell, "ratio"), median(cell, "two_us") / median(cell, "one_us"))
 
+    def test_reads(self):
+        document = self.bench("reads", "--size", "16M", "--seconds", "0.05", "--repeat", 1, "--kinds", "threads;2 MiB pieces, read",
+                              "--added-latency", "0,200", svg=False)
+        self.assertEqual(Counter(cell["kind"] for cell in document["cells"]), {"threads": 8, "2 MiB pieces, read": 1})
+        for cell in document["cells"]:
+            self.assertGreaterEqual(median(cell, "us") * cell["in_flight"], cell["latency_us"])
+            self.assertAlmostEqual(median(cell, "processor_us"), median(cell, "client_us") + median(cell, "server_us"))
+
     def test_file(self):
         document = self.bench("file", "--size", "16M", "--accesses", 500, "--repeat", 1, svg=False)
         self.assertEqual({cell["threads"] for cell in document["cells"]}, {1, 16})

@@ -1,4 +1,4 @@
-#include "server/memory_file.h"
+#include "server/memory/memory_file.h"
 
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -8,14 +8,28 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 
 #include "base/bits.h"
 #include "base/os.h"
+#include "server/memory/guarded.h"
 
 namespace farside::server {
 
+namespace {
+
+// Of all files together. More would leave too little for the server itself.
+constexpr uint64_t kMaxMappedBytes = uint64_t{96} << 40;
+std::atomic<uint64_t> g_mapped_bytes{0};
+
+// The first write to a page through the mapping is a fault, which costs more than its part of a large system call.
+constexpr size_t kMaxWriteInPlace = 16 * 1024;
+
+}  // namespace
+
 MemoryFile::~MemoryFile() {
+  unmap();
   if (trailer_) os::munmap(trailer_, sizeof *trailer_);
   if (fd_ >= 0) os::close(fd_);
 }
@@ -31,10 +45,50 @@ int MemoryFile::create(uint64_t bytes) {
   bytes_ = bytes;
   slabs_ = SlabSet(bytes);
   set_live_overlays(0);  // allocates the trailer's page, which stored_bytes() subtracts
+  map();
   return 0;
 }
 
+void MemoryFile::map() {
+  if (g_mapped_bytes.fetch_add(bytes_) + bytes_ > kMaxMappedBytes) {
+    g_mapped_bytes -= bytes_;
+    return;
+  }
+  long r = os::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
+  if (r < 0 && r > -4096) {
+    g_mapped_bytes -= bytes_;
+    return;
+  }
+  mapping_ = reinterpret_cast<std::byte*>(r);
+  os::madvise(mapping_, bytes_, MADV_DONTFORK);  // processes that the server starts do not see it
+  os::madvise(mapping_, bytes_, MADV_DONTDUMP);
+  install_guard();
+  StoredPages none(bytes_ / wire::kPageBytes);
+  stored_.swap(none);
+}
+
+void MemoryFile::unmap() {
+  if (!mapping_) return;
+  os::munmap(mapping_, bytes_);
+  g_mapped_bytes -= bytes_;
+  mapping_ = nullptr;
+  StoredPages none;
+  stored_.swap(none);
+}
+
+// A slab without data keeps no page tables, else a client could make the server store them without end.
+void MemoryFile::release_tables(uint64_t slab) {
+  uint64_t bytes = std::min(wire::kSlabBytes, bytes_ - slab);
+  long r = os::mmap(mapping_ + slab, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_,
+                    static_cast<off_t>(slab));
+  if (r < 0 && r > -4096) return unmap();
+  os::madvise(mapping_ + slab, bytes, MADV_DONTFORK);
+  os::madvise(mapping_ + slab, bytes, MADV_DONTDUMP);
+}
+
 int MemoryFile::read(uint64_t offset, void* to, size_t bytes) const {
+  const std::byte* from = view(offset, bytes);
+  if (from && guarded([=] { copy_shared(to, from, bytes); })) return 0;
   auto* at = static_cast<char*>(to);
   while (bytes > 0) {
     ssize_t n = pread(fd_, at, bytes, static_cast<off_t>(offset));
@@ -48,6 +102,14 @@ int MemoryFile::read(uint64_t offset, void* to, size_t bytes) const {
 }
 
 int MemoryFile::write(uint64_t offset, const void* from, size_t bytes) {
+  bool in_place = bytes <= kMaxWriteInPlace && is_mapped(offset, bytes);
+  if (in_place && guarded([=, this] { copy_shared(mapping_ + offset, from, bytes); })) return 0;
+  int r = write_new(offset, from, bytes);
+  if (r == 0 && mapping_) stored_.add(offset / wire::kPageBytes, end_page(offset, bytes));
+  return r;
+}
+
+int MemoryFile::write_new(uint64_t offset, const void* from, size_t bytes) {
   note_written(offset, bytes);
   auto* at = static_cast<const char*>(from);
   while (bytes > 0) {
@@ -66,11 +128,14 @@ void MemoryFile::note_written(uint64_t offset, uint64_t bytes) {
 }
 
 int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
+  if (mapping_) stored_.remove(offset / wire::kPageBytes, end_page(offset, bytes));
   int r = os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),
                         static_cast<off_t>(bytes));
   if (r < 0) return r;
   for (uint64_t at = slabs_.next(offset); at < offset + bytes; at = slabs_.next(at + wire::kSlabBytes)) {
-    if (next_data(at) >= at + wire::kSlabBytes) slabs_.remove(at);
+    if (next_data(at) < at + wire::kSlabBytes) continue;
+    slabs_.remove(at);
+    if (mapping_) release_tables(at);
   }
   return r;
 }
@@ -82,11 +147,15 @@ uint64_t MemoryFile::stored_bytes() const {
   return all - std::min<uint64_t>(all, sizeof *trailer_);
 }
 
-// Page by page, with SEEK_DATA only: SEEK_HOLE examines every page up to the next hole, which may be the whole file,
-// while SEEK_DATA returns at once when there is data at the offset.
+// Page by page where they are not stored for certain, with SEEK_DATA only: SEEK_HOLE examines every page up to the next
+// hole, which may be the whole file, while SEEK_DATA returns at once when there is data at the offset.
 uint64_t MemoryFile::missing_bytes(uint64_t offset, uint64_t bytes) const {
   uint64_t at = align_down(offset, kPageSize), end = align_up(offset + bytes, kPageSize), missing = 0;
   while (at < end) {
+    if (is_mapped(at, kPageSize)) {
+      at += kPageSize;
+      continue;
+    }
     uint64_t data = std::min(next_data(at), end);
     missing += data - at;
     at = data + kPageSize;

@@ -1,0 +1,105 @@
+// The memory of one region: a sparse memory file whose offsets are the far addresses, followed by a trailer page for
+// clients that map the file. Bytes that were never written, or were punched out, are holes: they read as zero and use
+// no memory, so a client never sees data of another one. The size of the file is sealed, so a client with its
+// descriptor cannot truncate it.
+//
+// Pages that are stored for certain (stored_pages.h) are accessed through a mapping, without a system call. All others
+// are read and written by system calls: reading a hole then allocates nothing, and a lack of memory is an error and not
+// a signal. A mapped page that the machine has lost is an error of the access. There is no mapping for a file that a
+// client has mapped, too, since it can discard pages, nor where address space is short.
+//
+// Threads may read and write at the same time; all other calls that are not const exclude all calls. Results of type
+// int are 0 or -errno.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "server/memory/slab_set.h"
+#include "server/memory/stored_pages.h"
+#include "wire/protocol.h"
+
+namespace farside::server {
+
+class MemoryFile {
+ public:
+  MemoryFile() = default;
+  ~MemoryFile();
+  MemoryFile(MemoryFile&& other) noexcept { swap(other); }
+  MemoryFile& operator=(MemoryFile&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  int create(uint64_t bytes);  // `bytes`: a multiple of the page size
+
+  int fd() const { return fd_; }
+  int read(uint64_t offset, void* to, size_t bytes) const;
+  int write(uint64_t offset, const void* from, size_t bytes);
+  int punch(uint64_t offset, uint64_t bytes);
+  // Where the range can be read in place until it is discarded; nullptr: it cannot, use read(). Access by guarded().
+  const std::byte* view(uint64_t offset, uint64_t bytes) const {
+    return is_mapped(offset, bytes) ? mapping_ + offset : nullptr;
+  }
+
+  // A client gets the file's descriptor. Before anything is written.
+  void note_shared() { unmap(); }
+
+  // The memory that the kernel uses for this region, in bytes.
+  uint64_t stored_bytes() const;
+  // Whether all pages of the range are stored for certain.
+  bool is_stored(uint64_t offset, uint64_t bytes) const { return is_mapped(offset, bytes); }
+  // The size of the pages of a range that are holes.
+  uint64_t missing_bytes(uint64_t offset, uint64_t bytes) const;
+  // The first offset from `from` on that is not in a hole; bytes() if there is none.
+  uint64_t next_data(uint64_t from) const;
+  uint64_t bytes() const { return bytes_; }
+
+  void set_live_overlays(uint64_t count);
+
+  // The range may hold data from now on.
+  void note_written(uint64_t offset, uint64_t bytes);
+
+  // Slabs that may hold data. Those that clients wrote through a mapping of the file are not known.
+  const SlabSet& slabs() const { return slabs_; }
+  // An upper bound of what the kernel and this object need to find the pages.
+  uint64_t overhead_bytes() const {
+    uint64_t for_slab = kSlabOverheadBytes + (mapping_ ? kSlabTableBytes : 0);
+    return slabs_.memory_bytes() + stored_.memory_bytes() + slabs_.count() * for_slab;
+  }
+
+ private:
+  void swap(MemoryFile& other) {
+    std::swap(fd_, other.fd_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(trailer_, other.trailer_);
+    std::swap(slabs_, other.slabs_);
+    std::swap(mapping_, other.mapping_);
+    stored_.swap(other.stored_);
+  }
+  int write_new(uint64_t offset, const void* from, size_t bytes);
+  void map();
+  void unmap();
+  void release_tables(uint64_t slab);
+  bool is_mapped(uint64_t offset, uint64_t bytes) const {
+    return mapping_ && stored_.contains(offset / wire::kPageBytes, end_page(offset, bytes));
+  }
+  static uint64_t end_page(uint64_t offset, uint64_t bytes) {
+    return (offset + bytes + wire::kPageBytes - 1) / wire::kPageBytes;
+  }
+
+  // The kernel indexes 64 pages with a node of 576 bytes, and 64 nodes with another one: for a slab at most 64 leaves
+  // and the nodes above them.
+  static constexpr uint64_t kSlabOverheadBytes = (64 + 5) * 576;
+  // The page tables of a mapped slab: one for each 2 MiB, and a share of the one above.
+  static constexpr uint64_t kSlabTableBytes = 9 * wire::kPageBytes;
+
+  int fd_ = -1;
+  uint64_t bytes_ = 0;  // without the trailer
+  wire::RegionTrailer* trailer_ = nullptr;
+  SlabSet slabs_;
+  std::byte* mapping_ = nullptr;  // of the whole file; null: none
+  StoredPages stored_;            // without a mapping: empty
+};
+
+}  // namespace farside::server
