@@ -352,11 +352,19 @@ void add_file(Command& parent) {
   add_local_option(command, &arguments->data.local);
   add_repeat_option(command, &arguments->settings.repetitions);
   add_accesses_option(command, &arguments->settings.accesses);
-  command.add_option("--folder", &arguments->settings.folder, "on the disk that is measured")
-      .value("DIR")
+  command
+      .add_option("--on", &arguments->settings.place, "a folder on the disk that is measured, or a device without data")
+      .value("PATH")
       .show_default();
+  command
+      .add_option("--configurations", &arguments->settings.configurations,
+                  "configurations to run besides the far file, separated by commas (default: all)")
+      .value("NAMES")
+      .separator(',')
+      .one_of(file_configurations());
+  command.add_flag("!--no-programs", &arguments->settings.programs, "leave out redis, sort and SQLite");
   add_output_options(command, &arguments->output);
-  command.set_footer("Example: farside bench file --folder /mnt/nvme\nWhat is measured: docs/benchmarks.md.");
+  command.set_footer("Example: farside bench file --on /mnt/nvme\nWhat is measured: docs/benchmarks.md.");
   command.set_action([arguments] { return bench_paged(*arguments, measure_file, file_text, no_chart); });
 }
 

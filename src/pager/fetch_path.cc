@@ -107,7 +107,8 @@ void FetchPath::fetch(const Caller& caller, const Claim& claim) {
   ReadQueueLock lock(t.reads);
   transport::Mapping far = t.reads.channel(c_.store).mapping();
   if (far.immediate && !claim.ahead) return map_and_publish(t, claim, 0, claim.count, {far.base, false}, true);
-  start_read(t, claim, caller.may_suspend && fibers::polls_soon());
+  bool waits_at_once = !claim.ahead && claim.count == 1 && !caller.may_suspend;
+  start_read(t, claim, waits_at_once || (caller.may_suspend && fibers::polls_soon()));
 }
 
 // Starts a read of the next window only if it can overlap with the program: the read takes time, or an evictor maps the
