@@ -109,7 +109,8 @@ class OffloadRun {
     progress_.step(name.c_str());
     std::vector<std::string> words;
     if (name != "native") {
-      auto local = static_cast<uint64_t>(settings_.local * static_cast<double>(settings_.bytes)) + kOwn;
+      auto share = static_cast<uint64_t>(settings_.local * static_cast<double>(settings_.bytes));
+      uint64_t local = std::max(share + kOwn, kMinLocal);
       words = {installation_.farside(), "run", "--quiet", "--local", std::to_string(local)};
       words.insert(words.end(), options.begin(), options.end());
       words.push_back("--");
@@ -136,6 +137,7 @@ class OffloadRun {
   }
 
   static constexpr uint64_t kOwn = 4 * kMiB;  // of the program, beside its data
+  static constexpr uint64_t kMinLocal = 8 * kMiB;
   const OffloadSettings& settings_;
   const Installation installation_;
   SignalHold hold_;

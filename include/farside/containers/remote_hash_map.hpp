@@ -121,7 +121,7 @@ class remote_hash_map {
 
   static page* home(const table& in, const K& key) {
     auto mixed = static_cast<uint64_t>(Hash()(key)) * 0x9e3779b97f4a7c15;
-    return in.first + static_cast<size_t>(static_cast<unsigned __int128>(mixed) * in.pages >> 64);
+    return in.first + (mixed >> 32) * in.pages / (uint64_t{1} << 32);  // pages: less than 2^32
   }
   template <typename Page>
   static auto* look_up(Page* chain, const K& key, Page** found_on = nullptr) {
