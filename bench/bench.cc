@@ -14,6 +14,7 @@
 #include "bench/file.h"
 #include "bench/hints.h"
 #include "bench/objects/objects.h"
+#include "bench/offload.h"
 #include "bench/paging.h"
 #include "bench/paging_report.h"
 #include "bench/policies.h"
@@ -351,12 +352,33 @@ void add_file(Command& parent) {
   add_local_option(command, &arguments->data.local);
   add_repeat_option(command, &arguments->settings.repetitions);
   add_accesses_option(command, &arguments->settings.accesses);
-  command.add_option("--folder", &arguments->settings.folder, "on the disk that is measured")
-      .value("DIR")
+  command
+      .add_option("--on", &arguments->settings.place, "a folder on the disk that is measured, or a device without data")
+      .value("PATH")
       .show_default();
+  command
+      .add_option("--configurations", &arguments->settings.configurations,
+                  "configurations to run besides the far file, separated by commas (default: all)")
+      .value("NAMES")
+      .separator(',')
+      .one_of(file_configurations());
+  command.add_flag("!--no-programs", &arguments->settings.programs, "leave out redis, sort and SQLite");
   add_output_options(command, &arguments->output);
-  command.set_footer("Example: farside bench file --folder /mnt/nvme\nWhat is measured: docs/benchmarks.md.");
+  command.set_footer("Example: farside bench file --on /mnt/nvme\nWhat is measured: docs/benchmarks.md.");
   command.set_action([arguments] { return bench_paged(*arguments, measure_file, file_text, no_chart); });
+}
+
+void add_offload(Command& parent) {
+  Command& command = parent.add_command("offload", "Queries natively, on far memory, and on the memory server");
+  auto arguments = std::make_shared<PagedArguments<OffloadSettings>>();
+  arguments->data.size = "256M";
+  arguments->data.local = "10%";
+  add_size_option(command, &arguments->data.size);
+  add_local_option(command, &arguments->data.local);
+  add_repeat_option(command, &arguments->settings.repetitions);
+  add_output_options(command, &arguments->output);
+  command.set_footer("Example: farside bench offload --json offload.json\nWhat is measured: docs/benchmarks.md.");
+  command.set_action([arguments] { return bench_paged(*arguments, measure_offload, offload_text, no_chart); });
 }
 
 void add_replicas(Command& parent) {
@@ -486,6 +508,7 @@ int run_bench(int argc, const char* const* argv) {
   add_writeback(bench);
   add_redis(bench);
   add_file(bench);
+  add_offload(bench);
   add_replicas(bench);
   add_reads(bench);
   add_policies(bench);

@@ -35,18 +35,6 @@ uint64_t read_pages(FarMemory& far, const Arena& arena, uint64_t seed, uint64_t 
   return sum;
 }
 
-double time_fibers(FarMemory& far, const Arena& arena, unsigned count, uint64_t accesses, bool hinted) {
-  std::atomic<uint64_t> sum{0};
-  uint64_t begin = now_ns();
-  run_fibers(1, [&] {
-    std::vector<fiber> fibers;
-    for (unsigned f = 0; f < count; f++) {
-      fibers.emplace_back([&, f] { sum += read_pages(far, arena, begin + f, accesses / count, hinted); });
-    }
-  });
-  return static_cast<double>(accesses) * 1e9 / static_cast<double>(now_ns() - begin);
-}
-
 double time_threads(const Arena& arena, unsigned count, uint64_t accesses) {
   uint64_t start = 0;
   Pace pace = run_accesses(arena, kRandomRead, count, {accesses / count, 1e6}, &start);
@@ -134,6 +122,18 @@ std::vector<Goal> goals_of(const json& document) {
 }
 
 }  // namespace
+
+double time_fibers(FarMemory& far, const Arena& arena, unsigned count, uint64_t accesses, bool hinted) {
+  std::atomic<uint64_t> sum{0};
+  uint64_t begin = now_ns();
+  run_fibers(1, [&] {
+    std::vector<fiber> fibers;
+    for (unsigned f = 0; f < count; f++) {
+      fibers.emplace_back([&, f] { sum += read_pages(far, arena, begin + f, accesses / count, hinted); });
+    }
+  });
+  return static_cast<double>(accesses) * 1e9 / static_cast<double>(now_ns() - begin);
+}
 
 Result<json> measure_fibers(const FibersSettings& s) {
   SignalHold hold;

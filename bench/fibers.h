@@ -5,6 +5,7 @@
 #include <string>
 
 #include "launch/child.h"
+#include "measure/far_memory.h"
 #include "report/chart.h"
 
 namespace farside::bench {
@@ -22,5 +23,8 @@ struct FibersSettings {
 Result<nlohmann::json> measure_fibers(const FibersSettings& settings);
 std::string fibers_text(const nlohmann::json& document);
 std::vector<LineChart> fibers_charts(const nlohmann::json& document);
+
+// Random reads a second by so many fibers on one worker, which make `accesses` together.
+double time_fibers(FarMemory& far, const Arena& arena, unsigned count, uint64_t accesses, bool hinted);
 
 }  // namespace farside::bench

@@ -1,11 +1,11 @@
-// Queries on far memory that are offloaded to the memory server, or not: an aggregate, a filter, a gather, and chains
-// of pointers. `farside bench offload` runs it.
+// Queries on far memory that are offloaded to the memory server, or not: an aggregate, a filter, a gather, chains of
+// pointers, single words, and look-ups in a map. `farside bench offload` runs it.
 //
 //   offload_queries BYTES REPETITIONS MODE...      modes: local, server, automatic
 //
 // Prints a line for each query and mode: NAME MODE SECONDS, the median of the repetitions, in which the modes
-// alternate. Every result is compared with the first one.
-#include <farside/offload.hpp>
+// alternate, after one repetition that is not counted. Every result is compared with that of the first mode.
+#include <farside/containers/remote_hash_map.hpp>
 
 #include <sys/mman.h>
 
@@ -24,9 +24,11 @@ namespace offload = farside::offload;
 
 namespace {
 
-constexpr size_t kPart = 1 << 22;      // words of one call of the filter
-constexpr size_t kGathered = 100'000;  // words
-constexpr size_t kChains = 500;        // of kLinks links each, one call each
+constexpr size_t kPart = 1 << 22;                     // words of one call of the filter
+constexpr size_t kGathered = 20'000;                  // words
+constexpr size_t kEntries = 200'000, kLookUps = 500;  // of the map
+constexpr size_t kWords = 500;                        // single ones, a call each
+constexpr size_t kChains = 500;                       // of kLinks links each, one call each
 constexpr unsigned kLinks = 8;
 constexpr uint64_t kOneInHundred = ~uint64_t{0} / 100;
 
@@ -62,6 +64,8 @@ uint64_t follow(const std::pair<Column, uint64_t>& arguments) {
   return at;
 }
 
+uint64_t word_at(const std::pair<Column, uint64_t>& arguments) { return arguments.first.first[arguments.second]; }
+
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 31)) * 0x7fb5d329728ea185;
   x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;
@@ -75,6 +79,8 @@ class Queries {
     if (memory == MAP_FAILED) exit(2);
     words_ = static_cast<uint64_t*>(memory);
     for (size_t i = 0; i < count_; i++) words_[i] = mix(i);
+    map_.reserve(kEntries, offload::mode::local);
+    for (uint64_t key = 0; key < kEntries; key++) map_.insert(key, mix(key), offload::mode::local);
     for (size_t i = 0; i < kGathered; i++) positions_.push_back(static_cast<uint32_t>(mix(i + count_) % count_));
   }
 
@@ -91,14 +97,19 @@ class Queries {
         auto found = offload::call(filter, part, {{part.first, part.count}}, {}, where).value();
         for (uint32_t i : found) sum += at + i;
       }
+    } else if (name == "map look-up") {
+      for (size_t i = 0; i < kLookUps; i++) sum += *map_.find(mix(i + turn_) % kEntries, where);
+    } else if (name == "one word") {
+      for (size_t i = 0; i < kWords; i++)
+        sum += offload::call(word_at, {all(), mix(i + turn_) % count_}, ranges(), {}, where).value();
     } else {
       for (size_t i = 0; i < kChains; i++)
         sum += offload::call(follow, {all(), mix(i + turn_)}, ranges(), {}, where).value();
     }
     return sum;
   }
-  // Other chains than those that were followed before.
-  void next_turn() { turn_ += kChains; }
+  // Other chains and words than those that were used before.
+  void next_turn() { turn_ += std::max({kChains, kWords, kLookUps}); }
 
  private:
   Column all() const { return {words_, count_}; }
@@ -108,6 +119,7 @@ class Queries {
   uint64_t* words_;
   std::vector<uint32_t> positions_;
   size_t turn_ = 0;
+  farside::remote_hash_map<uint64_t, uint64_t> map_;
 };
 
 double median(std::vector<double> values) {
@@ -115,27 +127,33 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
+bool measure(Queries& queries, const std::string& name, int repetitions, const std::vector<std::string>& modes) {
+  const std::map<std::string, offload::mode> kModes = {
+      {"local", offload::mode::local}, {"server", offload::mode::server}, {"automatic", offload::mode::automatic}};
+  bool changes = name == "chain of 8" || name == "one word" || name == "map look-up";
+  std::map<std::string, std::vector<double>> seconds;
+  for (int repetition = 0; repetition <= repetitions; repetition++) {
+    uint64_t expected = 0;
+    for (const std::string& mode : modes) {
+      if (changes) queries.next_turn();
+      auto begin = std::chrono::steady_clock::now();
+      uint64_t result = queries.run(name, kModes.at(mode));
+      double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+      if (repetition > 0) seconds[mode].push_back(taken);
+      if (mode == modes[0]) expected = result;
+      else if (!changes && result != expected) return fprintf(stderr, "%s: results differ\n", name.c_str()), false;
+    }
+  }
+  for (const std::string& mode : modes) printf("%s\t%s\t%.9f\n", name.c_str(), mode.c_str(), median(seconds[mode]));
+  return true;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 4) return fprintf(stderr, "usage: offload_queries BYTES REPETITIONS MODE...\n"), 2;
-  const std::map<std::string, offload::mode> kModes = {
-      {"local", offload::mode::local}, {"server", offload::mode::server}, {"automatic", offload::mode::automatic}};
+  if (argc < 4 || atoi(argv[2]) < 1) return fprintf(stderr, "usage: offload_queries BYTES REPETITIONS MODE...\n"), 2;
   Queries queries(strtoull(argv[1], nullptr, 10));
-  for (const char* name : {"aggregate", "filter, 1 %", "gather", "chain of 8"}) {
-    std::map<std::string, std::vector<double>> seconds;
-    for (int repetition = 0; repetition < atoi(argv[2]); repetition++) {
-      uint64_t expected = 0;
-      for (int i = 3; i < argc; i++) {
-        bool chains = strcmp(name, "chain of 8") == 0;
-        if (chains) queries.next_turn();
-        auto begin = std::chrono::steady_clock::now();
-        uint64_t result = queries.run(name, kModes.at(argv[i]));
-        seconds[argv[i]].push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-        if (i == 3) expected = result;
-        else if (!chains && result != expected) return fprintf(stderr, "%s: results differ\n", name), 1;
-      }
-    }
-    for (int i = 3; i < argc; i++) printf("%s\t%s\t%.9f\n", name, argv[i], median(seconds[argv[i]]));
+  for (const char* name : {"aggregate", "filter, 1 %", "gather", "chain of 8", "one word", "map look-up"}) {
+    if (!measure(queries, name, atoi(argv[2]), {argv + 3, argv + argc})) return 1;
   }
 }

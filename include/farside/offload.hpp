@@ -27,6 +27,7 @@
 
 #include <farside/offload.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -218,12 +219,50 @@ __attribute__((visibility("hidden"))) int entry(void* function, const void* argu
   });
 }
 
+// Where results are stored until they are decoded. One of the largest is kept, since a call may take less time than an
+// allocation of 1 MiB.
+class result_buffer {
+ public:
+  explicit result_buffer(size_t bytes) : bytes_(bytes) {
+    if (bytes <= sizeof small_) return;
+    large_.reset(spare().exchange(nullptr));
+    if (!large_) large_.reset(new char[FARSIDE_OFFLOAD_MAX_BYTES]);
+  }
+  ~result_buffer() {
+    if (large_) delete[] spare().exchange(large_.release());
+  }
+  result_buffer(const result_buffer&) = delete;
+  result_buffer& operator=(const result_buffer&) = delete;
+  char* data() { return large_ ? large_.get() : small_; }
+  const char* data() const { return large_ ? large_.get() : small_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  static std::atomic<char*>& spare() {
+    static std::atomic<char*> buffer{nullptr};
+    return buffer;
+  }
+  const size_t bytes_;
+  std::unique_ptr<char[]> large_;
+  alignas(16) char small_[512];
+};
+
+// The bytes that results of a type, or the text of an error, may have.
+template <typename R>
+constexpr size_t result_bytes() {
+  if constexpr (std::is_void_v<R>) return 256;
+  else if constexpr (std::is_trivially_copyable_v<R>)
+    return sizeof(R) < 256 ? 256 : sizeof(R) < FARSIDE_OFFLOAD_MAX_BYTES ? sizeof(R) : FARSIDE_OFFLOAD_MAX_BYTES;
+  else return FARSIDE_OFFLOAD_MAX_BYTES;
+}
+
 // What a call needs until it ends.
 class request {
  public:
   request(farside_offload_entry entry, void* function, std::vector<char> arguments, const ranges& read,
-          const ranges& written, mode where)
-      : arguments_(std::move(arguments)), result_(new char[FARSIDE_OFFLOAD_MAX_BYTES]) {
+          const ranges& written, mode where, size_t result_bytes)
+      : arguments_(std::move(arguments)), result_(result_bytes) {
+    ranges_.reserve(read.size() + written.size());
     for (const range& r : read) ranges_.push_back({r.data, r.bytes, 0});
     for (const range& r : written) ranges_.push_back({r.data, r.bytes, 1});
     request_ = {entry,
@@ -234,7 +273,7 @@ class request {
                 ranges_.size(),
                 static_cast<farside_offload_mode>(where)};
     reply_ = {};
-    reply_.result = {result_.get(), FARSIDE_OFFLOAD_MAX_BYTES, 0};
+    reply_.result = {result_.data(), result_.bytes(), 0};
   }
   request(const request&) = delete;
   request& operator=(const request&) = delete;
@@ -245,13 +284,13 @@ class request {
   template <typename R>
   result<R> take(int returned) const {
     if (returned < 0) return error{-returned, reply_.written_undefined != 0, reply_.text};
-    const char* from = result_.get();
+    const char* from = result_.data();
     return {codec<typename result<R>::stored>::get(from), reply_.on_server != 0};
   }
 
  private:
   const std::vector<char> arguments_;
-  const std::unique_ptr<char[]> result_;
+  result_buffer result_;
   std::vector<farside_offload_range> ranges_;
   farside_offload_request request_;
   farside_offload_reply reply_;
@@ -262,7 +301,7 @@ std::unique_ptr<request> make_request(Function function, const argument_of<Funct
                                       const ranges& written, mode where) {
   auto pointer = +function;
   return std::make_unique<request>(entry<pointer_to<Function>>, reinterpret_cast<void*>(pointer), encode(argument),
-                                   read, written, where);
+                                   read, written, where, result_bytes<result_of<Function>>());
 }
 
 }  // namespace detail
@@ -420,7 +459,7 @@ result<typename detail::part_of<Map>::result> for_each_server(Map map,
     auto request = std::make_unique<detail::request>(
         detail::part_entry<pointer>, reinterpret_cast<void*>(function),
         detail::encode(detail::part_arguments<pointer>({distance, argument}, part.pieces)), all, ranges(),
-        part.server < 0 ? mode::local : where);
+        part.server < 0 ? mode::local : where, detail::result_bytes<R>());
     farside_offload_task* task = nullptr;
     int started = request->start(&task);
     calls.emplace_back(std::move(request), task, started);

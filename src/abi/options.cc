@@ -46,6 +46,10 @@ constexpr OptionName kNames[] = {
      "maximum number of threads that evict pages, 1 to 8 (default: one for every four processors)", false},
     {"FARSIDE_PREFETCH", "--prefetch", "fetch ahead of sequential and strided access: on or off (default on)", false,
      "on,off"},
+    {"FARSIDE_HUGE", "--huge",
+     "use of 2 MiB pages: auto (streams, and where the kernel would use them), always (all large blocks) or never "
+     "(default auto)",
+     false, "auto,always,never"},
     {"FARSIDE_PATHS", "--paths", "how far objects are fetched: hybrid, page or object (default hybrid)", false,
      "hybrid,page,object"},
     {"FARSIDE_WRITEBACK", "--writeback", "what of a changed page is written back: page, line or auto (default page)",
@@ -82,6 +86,14 @@ Status copy_text(std::string_view value, char* to, size_t room, std::string_view
 
 Status bad_value(std::string_view variable, std::string_view value, std::string_view allowed) {
   return Status::error(EINVAL, "{}={} is not known; use {}", variable, value, allowed);
+}
+
+Status set_huge(Options* options, std::string_view variable, std::string_view value) {
+  if (value == "auto") options->huge = HugePages::kAuto;
+  else if (value == "always") options->huge = HugePages::kAlways;
+  else if (value == "never") options->huge = HugePages::kNever;
+  else return bad_value(variable, value, "auto, always or never");
+  return {};
 }
 
 Status set_core(Options* options, std::string_view variable, std::string_view value) {
@@ -249,6 +261,7 @@ Status set_option(Options* options, std::string_view variable, std::string_view 
   if (variable == "FARSIDE_TRACE") return copy_text(value, options->trace, sizeof options->trace, variable);
   if (variable == "FARSIDE_FAULT") return set_fault(options, variable, value);
   if (variable == "FARSIDE_CORE") return set_core(options, variable, value);
+  if (variable == "FARSIDE_HUGE") return set_huge(options, variable, value);
   if (variable == "FARSIDE_PATHS") return set_paths(options, variable, value);
   if (variable == "FARSIDE_WRITEBACK") return set_writeback(options, variable, value);
   if (variable == "FARSIDE_POLICY") return set_policy(options, variable, value);

@@ -19,6 +19,10 @@ enum class Paths { kHybrid, kPageOnly, kObjectOnly };
 // What is written back of a changed page: the whole page, its changed cache lines, or what measures faster.
 enum class WriteBack { kAuto, kPage, kLine };
 
+// When near memory is made of huge pages of 2 MiB: for streams, and where the kernel would give the program huge pages;
+// for all large blocks as well; or never.
+enum class HugePages { kAuto, kAlways, kNever };
+
 // What of far memory a core dump has: the pages that were near, all of it, or nothing, since no core is written.
 enum class CoreContent { kNear, kAll, kNone };
 
@@ -42,6 +46,7 @@ struct Options {
   bool prefetch = true;
   Paths paths = Paths::kHybrid;
   WriteBack writeback = WriteBack::kPage;
+  HugePages huge = HugePages::kAuto;
   CoreContent core = CoreContent::kNear;
   uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
   char report[256] = "";                 // file to which each process appends its statistics as one line of JSON

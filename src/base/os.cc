@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -131,6 +132,36 @@ long uffd_copy(int uffd, void* to, const void* from, size_t bytes, uint64_t mode
 int uffd_write_protect(int uffd, void* address, size_t bytes, bool protect) {
   uffdio_writeprotect w = {{reinterpret_cast<uint64_t>(address), bytes}, protect ? UFFDIO_WRITEPROTECT_MODE_WP : 0};
   return call(SYS_ioctl, uffd, UFFDIO_WRITEPROTECT, &w);
+}
+long uffd_move(int uffd, void* to, void* from, size_t bytes) {
+  struct Move {  // struct uffdio_move; not in the headers of older kernels
+    uint64_t to, from, bytes, mode;
+    int64_t moved;
+  };
+  if (inject::fails("uffd_move")) return -EBUSY;
+  Move m = {reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, 0, 0};
+  long r = call(SYS_ioctl, uffd, _IOWR(UFFDIO, 0x05, Move), &m);
+  return m.moved > 0 ? m.moved : (r < 0 ? r : m.moved);
+}
+int is_huge_mapped(int pagemap, const void* address, size_t bytes) {
+  struct Region {  // struct page_region; not in the headers of older kernels, nor struct pm_scan_arg
+    uint64_t begin, end, categories;
+  };
+  struct Scan {
+    uint64_t size, flags, begin, end, walk_end, regions, region_count, max_pages, inverted, all_of, any_of, returned;
+  };
+  constexpr uint64_t kPageIsHuge = 1 << 6;
+  Region region = {};
+  Scan scan = {};
+  scan.size = sizeof scan;
+  scan.begin = reinterpret_cast<uint64_t>(address);
+  scan.end = scan.begin + bytes;
+  scan.regions = reinterpret_cast<uint64_t>(&region);
+  scan.region_count = 1;
+  scan.all_of = scan.returned = kPageIsHuge;
+  long r = call(SYS_ioctl, pagemap, _IOWR('f', 16, Scan), &scan);
+  if (r < 0) return static_cast<int>(r);
+  return r == 1 && region.begin == scan.begin && region.end == scan.end;
 }
 int uffd_wake(int uffd, void* address, size_t bytes) {
   uffdio_range r = {reinterpret_cast<uint64_t>(address), bytes};
@@ -262,6 +293,11 @@ int membarrier() {
   if (r != -EPERM) return r;
   r = static_cast<int>(call(SYS_membarrier, kRegister, 0, 0));
   return r < 0 ? r : static_cast<int>(call(SYS_membarrier, kBarrier, 0, 0));
+}
+int thread_count() {
+  struct stat directory;
+  int r = call(SYS_newfstatat, AT_FDCWD, "/proc/self/task", &directory, 0);
+  return r < 0 ? r : static_cast<int>(directory.st_nlink) - 2;
 }
 int futex_wait(const uint32_t* word, uint32_t expected, const timespec* timeout) {
   return call(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, timeout, 0, 0);

@@ -46,6 +46,14 @@ int uffd_register(int uffd, void* address, size_t bytes, uint64_t mode);
 long uffd_copy(int uffd, void* to, const void* from, size_t bytes, uint64_t mode);
 int uffd_write_protect(int uffd, void* address, size_t bytes, bool protect);
 int uffd_wake(int uffd, void* address, size_t bytes);
+// UFFD_FEATURE_MOVE and UFFDIO_MOVE (Linux 6.8): moves present pages to where none are, by exchanging entries of the
+// page tables; a whole huge page by exchanging one. What arrives is mapped writable. Returns the number of bytes moved,
+// possibly fewer than `bytes`, or -errno when none was. -EBUSY: a forked process shares the page, or the kernel uses
+// it.
+inline constexpr uint64_t kUffdFeatureMove = uint64_t{1} << 16;
+long uffd_move(int uffd, void* to, void* from, size_t bytes);
+// Whether all of the range is mapped by huge pages (PAGEMAP_SCAN, Linux 6.7). pagemap: /proc/self/pagemap. -errno.
+int is_huge_mapped(int pagemap, const void* address, size_t bytes);
 
 // Files and sockets.
 ssize_t read(int fd, void* buffer, size_t bytes);
@@ -84,6 +92,7 @@ uint64_t thread_cpu_ns();            // processor time of the calling thread
 void name_thread(const char* name);  // the calling thread, as shown by ps and top
 int getpid();
 bool thread_is_gone(int process, int tid);  // no such thread in this process
+int thread_count();                         // threads of this process, as /proc tells; -errno
 int pidfd_open(int pid);
 // A memory barrier on every running thread of the process (MEMBARRIER_CMD_PRIVATE_EXPEDITED; registered at the first
 // call). -ENOSYS, or -EPERM where a seccomp filter forbids it.

@@ -107,10 +107,16 @@ Result<json> time_round_trips(transport::Channel& channel) {
 
 }  // namespace
 
-Result<json> measure_far(const AccessSettings& settings, const FarMemoryConfig& config) {
+Result<json> measure_far(const AccessSettings& settings, const FarMemoryConfig& config, const MeasureMore& more) {
   auto far = FarMemory::create(config);
   if (!far.ok()) return far.status();
-  return measure_all(settings, (*far)->arena(), [&] { return (*far)->stats(); });
+  json measured = measure_all(settings, (*far)->arena(), [&] { return (*far)->stats(); });
+  more(**far, &measured);
+  return measured;
+}
+
+Result<json> measure_far(const AccessSettings& settings, const FarMemoryConfig& config) {
+  return measure_far(settings, config, [](FarMemory&, json*) {});
 }
 
 Result<json> measure_memory(const AccessSettings& settings, std::byte* memory) {

@@ -21,6 +21,9 @@ struct AccessSettings {
 // {"cells": [{"workload", "threads", "us", "counters"}], "miss": {"share", "median_us", "p99_us", "p999_us"}}: all
 // workloads with each number of threads, and the latency of random reads that miss. "miss" is null if there were none.
 Result<nlohmann::json> measure_far(const AccessSettings& settings, const FarMemoryConfig& far);
+// The same, and then what else `more` measures there and adds.
+using MeasureMore = std::function<void(FarMemory&, nlohmann::json*)>;
+Result<nlohmann::json> measure_far(const AccessSettings& settings, const FarMemoryConfig& far, const MeasureMore& more);
 Result<nlohmann::json> measure_memory(const AccessSettings& settings, std::byte* memory);      // of settings.bytes
 Result<nlohmann::json> measure_plain(const AccessSettings& settings, const KernelSwap* swap);  // nullptr: native
 

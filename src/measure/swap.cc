@@ -2,9 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/fs.h>
+#include <linux/major.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/swap.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -13,6 +20,7 @@
 
 #include "base/bits.h"
 #include "base/os.h"
+#include "remote/far_file.h"
 #include "report/machine.h"
 
 namespace farside {
@@ -21,6 +29,7 @@ namespace {
 constexpr const char* kControl = "/sys/class/zram-control";
 constexpr const char* kCgroup2 = "/sys/fs/cgroup";
 constexpr const char* kCgroup1 = "/sys/fs/cgroup/memory";
+constexpr size_t kHeadBytes = 256 * 1024;  // that remote::FarFile looks at
 constexpr int kRemovalTries = 500;
 constexpr uint64_t kRemovalWaitNs = 10'000'000;
 // Code, stacks and page tables of a process count in its memory limit, too.
@@ -36,18 +45,23 @@ Status write_file(const std::string& path, const std::string& text) {
   return Status::error(error, "cannot write {} to {}: {}", text, path, strerror(error));
 }
 
+// At the begin of a file or device.
+Status write_head(const std::string& path, const std::vector<char>& head) {
+  int fd = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return Status::error(errno, "cannot open {}: {}", path, strerror(errno));
+  ssize_t n = write(fd, head.data(), head.size());
+  bool stored = n == static_cast<ssize_t>(head.size()) && fsync(fd) == 0;
+  close(fd);
+  return stored ? Status() : Status::error(EIO, "cannot write {}", path);
+}
+
 // The header that mkswap writes: version, last page, and the magic number at the end of the first page.
 Status write_swap_header(const std::string& device, uint64_t bytes) {
   std::vector<char> page(kPageSize, 0);
   uint32_t fields[] = {1, static_cast<uint32_t>(bytes / kPageSize - 1)};
   memcpy(page.data() + 1024, fields, sizeof fields);
   memcpy(page.data() + kPageSize - 10, "SWAPSPACE2", 10);
-  int fd = open(device.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return Status::error(errno, "cannot open {}: {}", device, strerror(errno));
-  ssize_t n = write(fd, page.data(), page.size());
-  bool stored = n == static_cast<ssize_t>(page.size()) && fsync(fd) == 0;
-  close(fd);
-  return stored ? Status() : Status::error(EIO, "cannot write {}", device);
+  return write_head(device, page);
 }
 
 bool exists(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
@@ -95,19 +109,47 @@ std::string ZramSwap::algorithm() const {
   return open == all.npos || close == all.npos ? all : all.substr(open + 1, close - open - 1);
 }
 
-Result<std::unique_ptr<FileSwap>> FileSwap::create(const std::string& folder, uint64_t bytes) {
+bool is_block_device(const std::string& path) {
+  struct stat info = {};
+  return stat(path.c_str(), &info) == 0 && S_ISBLK(info.st_mode);
+}
+
+void clear_head(const std::string& device) { (void)write_head(device, std::vector<char>(kHeadBytes, 0)); }
+
+Result<std::unique_ptr<FileSwap>> FileSwap::create(const std::string& place, uint64_t bytes) {
   if (geteuid() != 0) return Status::error(EPERM, "needs root");
-  std::unique_ptr<FileSwap> made(new FileSwap(fmt::format("{}/farside-swap-{}", folder, getpid())));
-  Status prepared = made->prepare(align_up(bytes, kPageSize));
+  bool is_device = is_block_device(place);
+  std::string path = is_device ? place : fmt::format("{}/farside-swap-{}", place, getpid());
+  std::unique_ptr<FileSwap> made(new FileSwap(path, is_device));
+  struct stat info = {};
+  if (!is_device && stat(place.c_str(), &info) == 0 && major(info.st_dev) == LOOP_MAJOR)
+    return Status::error(EINVAL, "a swap file on a loop device can lock up the kernel; name the device itself");
+  Status prepared = is_device ? made->prepare_device() : made->prepare_file(align_up(bytes, kPageSize));
   if (!prepared.ok()) return prepared;
   return made;
 }
 
-Status FileSwap::prepare(uint64_t bytes) {
+Status FileSwap::prepare_file(uint64_t bytes) {
   int fd = open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   int error = fd < 0 ? -errno : os::fallocate(fd, 0, 0, static_cast<off_t>(bytes));
   if (fd >= 0) close(fd);
   if (error < 0) return Status::error(-error, "cannot create {}: {}", path_, strerror(-error));
+  return use(bytes);
+}
+
+Status FileSwap::prepare_device() {
+  int fd = open(path_.c_str(), O_RDWR | O_EXCL | O_CLOEXEC);
+  uint64_t bytes = 0;
+  bool known = fd >= 0 && ioctl(fd, BLKGETSIZE64, &bytes) == 0;
+  int error = errno;
+  bool unused = known && remote::FarFile::is_unused(fd);
+  if (fd >= 0) close(fd);
+  if (!known) return Status::error(error, "cannot open {}: {}", path_, strerror(error));
+  if (!unused) return Status::error(EEXIST, "the device {} has data", path_);
+  return use(align_down(bytes, kPageSize));
+}
+
+Status FileSwap::use(uint64_t bytes) {
   Status header = write_swap_header(path_, bytes);
   if (!header.ok()) return header;
   if (swapon(path_.c_str(), SWAP_FLAG_PREFER | SWAP_FLAG_PRIO_MASK) != 0)
@@ -118,7 +160,8 @@ Status FileSwap::prepare(uint64_t bytes) {
 
 FileSwap::~FileSwap() {
   if (swapping_) swapoff(path_.c_str());
-  unlink(path_.c_str());
+  if (!is_device_) unlink(path_.c_str());
+  else if (swapping_) clear_head(path_);
 }
 
 Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create_for(uint64_t bytes, double local) {
@@ -134,14 +177,44 @@ Result<std::unique_ptr<MemoryLimit>> MemoryLimit::create(uint64_t bytes) {
   made->path_ = path;
   made->version1_ = version1;
   made->members_ = path + "/cgroup.procs";
-  const char* limit = version1 ? "memory.limit_in_bytes" : "memory.max";
-  Status limited = write_file(fmt::format("{}/{}", path, limit), std::to_string(bytes));
+  made->bytes_ = bytes;
+  Status limited = write_file(made->limit(), std::to_string(bytes));
   if (!limited.ok()) return limited;
   return made;
 }
 
+std::string MemoryLimit::limit() const {
+  return fmt::format("{}/{}", path_, version1_ ? "memory.limit_in_bytes" : "memory.max");
+}
+
+void MemoryLimit::keep_alive() {
+  if (!version1_ || !write_file(path_ + "/memory.oom_control", "1").ok()) return;
+  keeper_ = fork();
+  if (keeper_ == 0) relieve();
+}
+
+// A raised limit wakes the processes that wait for memory.
+void MemoryLimit::relieve() const {
+  constexpr uint64_t kPauseNs = 1'000'000;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  for (;; os::nanosleep_ns(kPauseNs)) {
+    std::ifstream file(path_ + "/memory.oom_control");
+    uint64_t waits = 0, value = 0;
+    for (std::string name; file >> name >> value;) {
+      if (name == "under_oom") waits = value;
+    }
+    if (waits == 0) continue;
+    (void)write_file(limit(), std::to_string(bytes_ + kPageSize));
+    (void)write_file(limit(), std::to_string(bytes_));
+  }
+}
+
 MemoryLimit::~MemoryLimit() {
   if (path_.empty()) return;
+  if (keeper_ > 0) {
+    kill(keeper_, SIGKILL);
+    waitpid(keeper_, nullptr, 0);
+  }
   for (int i = 0; i < kRemovalTries && rmdir(path_.c_str()) != 0; i++) os::nanosleep_ns(kRemovalWaitNs);
 }
 

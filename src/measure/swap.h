@@ -1,6 +1,8 @@
 // Swap by the kernel, for comparison: a compressed RAM disk (zram) as swap area, and a memory cgroup (version 1 or 2)
 // that forces a process to use it. Needs root. Every object undoes its settings when it is destroyed.
 #pragma once
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,20 +29,29 @@ class ZramSwap {
   bool swapping_ = false;
 };
 
-// A file in use as swap, with the highest priority.
+// A file, or all of a block device, in use as swap, with the highest priority.
 class FileSwap {
  public:
-  static Result<std::unique_ptr<FileSwap>> create(const std::string& folder, uint64_t bytes);
+  // place: a folder, or a device without data, whose first page is cleared at the end. A folder on a loop device is
+  // refused: kernels have locked up when the file system below, or tmpfs, needed memory in order to write swap.
+  static Result<std::unique_ptr<FileSwap>> create(const std::string& place, uint64_t bytes);
   ~FileSwap();
   FileSwap(const FileSwap&) = delete;
   FileSwap& operator=(const FileSwap&) = delete;
 
  private:
-  explicit FileSwap(std::string path) : path_(std::move(path)) {}
-  Status prepare(uint64_t bytes);
+  FileSwap(std::string path, bool is_device) : path_(std::move(path)), is_device_(is_device) {}
+  Status prepare_file(uint64_t bytes);
+  Status prepare_device();
+  Status use(uint64_t bytes);
   const std::string path_;
+  const bool is_device_;
   bool swapping_ = false;
 };
+
+bool is_block_device(const std::string& path);
+// Overwrites what shows that a device has data.
+void clear_head(const std::string& device);
 
 // A cgroup whose processes may use that much memory in total.
 class MemoryLimit {
@@ -55,13 +66,20 @@ class MemoryLimit {
   std::vector<std::string> launcher() const;
   // Moves this process into the cgroup.
   Status enter() const;
+  // From now on, processes for which the kernel finds no memory are not killed, but wait until swap has been written: a
+  // process of this one's looks every millisecond. Without effect with version 2.
+  void keep_alive();
   // The number of its processes that the kernel killed for lack of memory.
   uint64_t kills() const;
 
  private:
   MemoryLimit() = default;
+  [[noreturn]] void relieve() const;
+  std::string limit() const;
   std::string path_, members_;
+  uint64_t bytes_ = 0;
   bool version1_ = false;
+  pid_t keeper_ = -1;
 };
 
 // Swap and a memory limit for processes that run one after another with `bytes` of data, of which `local` (a share) may

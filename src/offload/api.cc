@@ -21,6 +21,7 @@
 struct farside_offload_task {
   const farside_offload_request* request;
   farside_offload_reply* reply;
+  farside::offload::Expected expected;
   int result = 0;
   int done = -1;  // an eventfd, on which fibers wait; -1: there is no thread
   pthread_t thread = {};
@@ -45,18 +46,18 @@ int check(const farside_offload_request& request, farside_offload_reply* reply) 
 }
 
 // 1: on a server; 0: in the program; negative: the call fails.
-int choose(const farside_offload_request& request, farside_offload_reply* reply) {
+int choose(const farside_offload_request& request, farside_offload_reply* reply, Expected* expected) {
   reply->result.bytes = 0;
   reply->on_server = reply->written_undefined = 0;
   reply->text[0] = 0;
   if (int error = check(request, reply)) return error;
   if (request.mode == FARSIDE_OFFLOAD_LOCAL) return 0;
-  if (g_backend) return g_backend->choose(request, reply);
+  if (g_backend) return g_backend->choose(request, reply, expected);
   if (request.mode == FARSIDE_OFFLOAD_AUTOMATIC) return 0;
   return fail(reply, -EOPNOTSUPP, "no memory server executes calls: the program does not run under Farside");
 }
 
-int call_here(const farside_offload_request& request, farside_offload_reply* reply) {
+int call_here(const farside_offload_request& request, const Expected& expected, farside_offload_reply* reply) {
   uint64_t start = now_ns();
   int result = request.entry(request.function, request.arguments, request.argument_bytes, &reply->result);
   if (result < 0) {
@@ -64,23 +65,23 @@ int call_here(const farside_offload_request& request, farside_offload_reply* rep
     memcpy(reply->text, reply->result.data, length);
     reply->text[length] = 0;
     reply->written_undefined = 1;
-  } else if (g_backend && request.mode == FARSIDE_OFFLOAD_AUTOMATIC) {
-    g_backend->note_local(request, now_ns() - start);
+  } else if (expected.function != 0) {
+    g_backend->note_local(expected, now_ns() - start);
   }
   return result;
 }
 
 // Where the server cannot execute it, the call is executed here, unless it must not be.
-int call_there(const farside_offload_request& request, farside_offload_reply* reply) {
+int call_there(const farside_offload_request& request, const Expected& expected, farside_offload_reply* reply) {
   bool may_repeat = false;
-  int result = g_backend->call(request, reply, &may_repeat);
-  if (result < 0 && may_repeat && request.mode == FARSIDE_OFFLOAD_AUTOMATIC) return call_here(request, reply);
+  int result = g_backend->call(request, expected, reply, &may_repeat);
+  if (result < 0 && may_repeat && request.mode == FARSIDE_OFFLOAD_AUTOMATIC) return call_here(request, expected, reply);
   return result;
 }
 
 void* run(void* argument) {
   auto* task = static_cast<farside_offload_task*>(argument);
-  task->result = call_there(*task->request, task->reply);
+  task->result = call_there(*task->request, task->expected, task->reply);
   uint64_t one = 1;
   [[maybe_unused]] ssize_t n = write(task->done, &one, sizeof one);
   return nullptr;
@@ -95,9 +96,9 @@ void start_thread(farside_offload_task* task) {
   task->done = -1;
 }
 
-int start(const farside_offload_request& request, farside_offload_reply* reply, int where,
+int start(const farside_offload_request& request, farside_offload_reply* reply, int where, const Expected& expected,
           farside_offload_task** task) {
-  auto* made = new (std::nothrow) farside_offload_task{&request, reply};
+  auto* made = new (std::nothrow) farside_offload_task{&request, reply, expected};
   if (!made) return fail(reply, -ENOMEM, "no memory for a call");
   made->result = where;
   if (where > 0) start_thread(made);
@@ -108,8 +109,8 @@ int start(const farside_offload_request& request, farside_offload_reply* reply, 
 int finish(farside_offload_task* task) {
   std::unique_ptr<farside_offload_task> owned(task);
   bool has_thread = task->done >= 0;
-  if (!has_thread && task->result > 0) return call_there(*task->request, task->reply);
-  if (!has_thread) return task->result < 0 ? task->result : call_here(*task->request, task->reply);
+  if (!has_thread && task->result > 0) return call_there(*task->request, task->expected, task->reply);
+  if (!has_thread) return task->result < 0 ? task->result : call_here(*task->request, task->expected, task->reply);
   if (farside_fiber_self()) farside_fiber_wait_ready(task->done, FARSIDE_FIBER_READABLE);
   pthread_join(task->thread, nullptr);
   if (farside_fiber_self()) farside_fiber_close(std::exchange(task->done, -1));
@@ -134,18 +135,21 @@ extern "C" {
 using namespace farside::offload;
 
 FARSIDE_PUBLIC int farside_offload_call(const farside_offload_request* request, farside_offload_reply* reply) {
-  int where = choose(*request, reply);
+  Expected expected;
+  int where = choose(*request, reply, &expected);
   if (where < 0) return where;
-  if (where == 0) return call_here(*request, reply);
-  if (!farside_fiber_self()) return call_there(*request, reply);
+  if (where == 0) return call_here(*request, expected, reply);
+  if (!farside_fiber_self()) return call_there(*request, expected, reply);
   farside_offload_task* task = nullptr;
-  if (int error = start(*request, reply, where, &task)) return error;
+  if (int error = start(*request, reply, where, expected, &task)) return error;
   return finish(task);
 }
 
 FARSIDE_PUBLIC int farside_offload_start(const farside_offload_request* request, farside_offload_reply* reply,
                                          farside_offload_task** task) {
-  return start(*request, reply, choose(*request, reply), task);
+  Expected expected;
+  int where = choose(*request, reply, &expected);
+  return start(*request, reply, where, expected, task);
 }
 
 FARSIDE_PUBLIC int farside_offload_finish(farside_offload_task* task) { return finish(task); }

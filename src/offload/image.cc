@@ -57,12 +57,9 @@ Status Image::prepare(const char* path) {
   }
   header.e_shoff = header.e_shnum = header.e_shstrndx = 0;
   memcpy(data_, &header, sizeof header);
-  for (unsigned i = 0; i < header.e_phnum; i++) {
-    Elf64_Phdr segment;
-    memcpy(&segment, data_ + header.e_phoff + i * sizeof segment, sizeof segment);
-    if (segment.p_offset > mapped_ || segment.p_filesz > mapped_ - segment.p_offset) continue;
+  for_each_segment([this](const Elf64_Phdr& segment) {
     if (segment.p_type == PT_LOAD) bytes_ = std::max<size_t>(bytes_, segment.p_offset + segment.p_filesz);
-    if (segment.p_type != PT_DYNAMIC) continue;
+    if (segment.p_type != PT_DYNAMIC) return;
     for (size_t at = segment.p_offset; at + sizeof(Elf64_Dyn) <= segment.p_offset + segment.p_filesz;
          at += sizeof(Elf64_Dyn)) {
       Elf64_Dyn entry;
@@ -70,11 +67,36 @@ Status Image::prepare(const char* path) {
       if (entry.d_tag == DT_FLAGS_1) entry.d_un.d_val &= ~static_cast<Elf64_Xword>(DF_1_PIE);
       memcpy(data_ + at, &entry, sizeof entry);
     }
-  }
+  });
   wire::Sha256 hash;
   hash.update(bytes());
   hash_ = hash.finish();
   return {};
+}
+
+// The program headers that lie in the file.
+template <typename Visit>
+void Image::for_each_segment(Visit visit) const {
+  Elf64_Ehdr header;
+  memcpy(&header, data_, sizeof header);
+  for (unsigned i = 0; i < header.e_phnum; i++) {
+    Elf64_Phdr segment;
+    memcpy(&segment, data_ + header.e_phoff + i * sizeof segment, sizeof segment);
+    if (segment.p_offset <= mapped_ && segment.p_filesz <= mapped_ - segment.p_offset) visit(segment);
+  }
+}
+
+// The file's header differs: prepare() has changed it.
+bool Image::is_loaded_at(uintptr_t base) const {
+  bool same = true;
+  for_each_segment([&](const Elf64_Phdr& segment) {
+    bool constant = segment.p_type == PT_LOAD && (segment.p_flags & PF_R) && !(segment.p_flags & PF_W);
+    size_t skipped = segment.p_offset < sizeof(Elf64_Ehdr) ? sizeof(Elf64_Ehdr) - segment.p_offset : 0;
+    if (!same || !constant || segment.p_filesz <= skipped) return;
+    const auto* loaded = reinterpret_cast<const std::byte*>(base + segment.p_vaddr + skipped);
+    same = memcmp(loaded, data_ + segment.p_offset + skipped, segment.p_filesz - skipped) == 0;
+  });
+  return same;
 }
 
 }  // namespace farside::offload

@@ -18,10 +18,14 @@ class Image : public NearObject {
   ~Image();
   std::span<const std::byte> bytes() const { return {data_, bytes_}; }
   const wire::Digest& hash() const { return hash_; }
+  // Whether what is loaded at this address is this file: compares code and constants.
+  bool is_loaded_at(uintptr_t base) const;
 
  private:
   Image(std::byte* data, size_t mapped) : data_(data), mapped_(mapped) {}
   Status prepare(const char* path);
+  template <typename Visit>
+  void for_each_segment(Visit visit) const;
 
   std::byte* const data_;
   const size_t mapped_;

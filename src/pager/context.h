@@ -7,7 +7,10 @@ namespace farside::pager {
 
 class Budget;
 class EvictorGroup;
+class ExtentQueue;
+class ExtentTable;
 class FarSpace;
+class FramePool;
 class Frames;
 class Gate;
 class PageTable;
@@ -28,6 +31,9 @@ struct Context {
   ThreadRegistry& threads;
   Gate& gate;
   EvictorGroup& evictors;
+  ExtentTable& extents;
+  ExtentQueue& extent_queue;
+  FramePool& pool;
 };
 
 // The thread that makes a request, and whether it may be suspended while pages are fetched for it.

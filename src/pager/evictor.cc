@@ -41,6 +41,7 @@ Status Evictor::open() {
   Status status;
   if (!channel_) channel_ = c_.store->open_channel(&status);
   if (channel_) c_.twins.set_remote(!channel_->mapping().immediate);
+  extents_.set_channel(channel_);
   return status;
 }
 
@@ -64,6 +65,7 @@ void Evictor::close_pipes() {
 void Evictor::reset_in_child() {
   close_pipes();
   channel_ = nullptr;
+  extents_.set_channel(nullptr);
   counters_.clear();
 }
 
@@ -75,17 +77,29 @@ bool Evictor::owns_fd(int fd) const {
 }
 
 bool Evictor::step(bool frames_wanted) {
-  bool progress = poll_writes();
-  if (!frames_wanted) return progress;
+  bool progress = poll();
+  bool extent_wanted = index_ == 0 && c_.pool.wants_frame();
+  if (extent_wanted && extents_.provide_frame()) return true;
+  if (!frames_wanted && !extent_wanted) return progress;
+  if (frames_wanted && extents_.free_frames(std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages)))
+    return true;
   for (Batch& batch : batches_) {
-    if (batch.unwritten == 0) return start(batch) || progress;
+    if (batch.unwritten > 0) continue;
+    if (start(batch) || extents_.free_any()) return true;
+    if (extent_wanted && !busy()) c_.pool.give_up();
+    return progress;
   }
   return progress;  // all batches are in flight: the transport is the bottleneck
 }
 
+bool Evictor::poll() {
+  bool progress = poll_writes();
+  return extents_.poll() || progress;
+}
+
 void Evictor::drain() {
-  while (in_flight_ > 0) {
-    if (!poll_writes()) cpu_relax();
+  while (busy()) {
+    if (!poll()) cpu_relax();
   }
 }
 
@@ -94,13 +108,15 @@ size_t Evictor::select(Batch& batch) {
   FARSIDE_CHECK(batch.unwritten == 0);
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
-  size_t wanted = std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages);
+  bool for_extent = index_ == 0 && c_.pool.wants_frame();
+  size_t wanted = for_extent ? kBatchPages : std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages);
   wanted = std::min(wanted, batch.room);
   size_t found = take_freed({candidates, wanted});
   if (found < wanted) found += preferred_.take({candidates + found, wanted - found});
   if (found < wanted) found += c_.policy.select(index_, {candidates + found, wanted - found});
   for (size_t i = 0; i < found; i++) {
-    PageWord word;
+    PageWord word = c_.table[candidates[i]].load();
+    if (word.is(PageState::kNear) && word.has(PageWord::kExtent)) continue;  // it leaves with its extent
     if (claim(candidates[i], &word)) batch.pages[batch.count++] = candidates[i];
     else if (word.is(PageState::kNear)) c_.policy.insert(index_, candidates[i]);
   }
@@ -246,7 +262,7 @@ void Evictor::release_clean(Batch& batch) {
     PageWord old = c_.table[batch.pages[i]].update([&](PageWord w) {
       if (w.has(PageWord::kFreed)) return w.without_content().with_state(PageState::kUnmapped);
       PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
-      return w.with_state(to).without(PageWord::kHot | PageWord::kCow).with_epoch(epoch);
+      return w.with_state(to).without(PageWord::kHot | PageWord::kCow | PageWord::kExtent).with_epoch(epoch);
     });
     FARSIDE_CHECK(old.is(PageState::kEvicting) && !old.has(PageWord::kDirty));
     if (!old.has(PageWord::kStored)) emptied++;
@@ -347,7 +363,7 @@ void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments,
   FARSIDE_CHECK(batch.write_count < Batch::kMaxWrites);
   Batch::Write& write = batch.writes[batch.write_count];
   int error;
-  while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) poll_writes();
+  while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) poll();
   if (error) die_of_lost_memory(c_.store, error);
   write.pages = pages;
   write.method = pipe < 0 ? Twins::kByLines : Twins::kWhole;
@@ -393,7 +409,7 @@ void Evictor::finish(Batch& batch) {
   uint16_t epoch = c_.frames.epoch();
   for (size_t i = 0; i < batch.dirty_count; i++) {
     PageWord old = c_.table[batch.dirty[i]].update([&](PageWord w) {
-      constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kCow;
+      constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kCow | PageWord::kExtent;
       return w.with_state(PageState::kFar).without(kGone).with(PageWord::kStored).with_epoch(epoch);
     });
     FARSIDE_CHECK(old.is(PageState::kEvicting) && old.has(PageWord::kDirty));

@@ -25,12 +25,13 @@
 #include "base/os.h"
 #include "base/sync.h"
 #include "pager/context.h"
-#include "pager/far_space.h"
+#include "pager/extent_evictor.h"
 #include "pager/pages/budget.h"
 #include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
 #include "pager/pages/twins.h"
 #include "pager/policy/policy.h"
+#include "pager/space/far_space.h"
 #include "pager/stats.h"
 #include "remote/remote_store.h"
 
@@ -109,16 +110,23 @@ class Evictor : public NearObject {
   // still.
   Evictor(const Context& context, unsigned index, const std::atomic<PageObserver*>& observer, PageFifo& freed,
           PageFifo& preferred)
-      : c_(context), index_(index), observer_(observer), freed_(freed), preferred_(preferred) {}
+      : c_(context),
+        index_(index),
+        observer_(observer),
+        freed_(freed),
+        preferred_(preferred),
+        extents_(context, index, counters_, *this) {}
   ~Evictor();
 
   Status open();  // opens the pipes and the channel
   // Completes batches whose writes are acknowledged, then starts a batch if frames are wanted. False: there was nothing
   // to do.
   bool step(bool frames_wanted);
+  // Completes what is acknowledged, of pages and of extents. True: there was progress.
+  bool poll();
   // Waits until no batch is in flight.
   void drain();
-  bool busy() const { return in_flight_ > 0; }
+  bool busy() const { return in_flight_ > 0 || extents_.busy(); }
   // Updates the counter of processor time. Called by the thread that runs this evictor.
   void count_cpu_time() { counters_.set(Counter::kEvictorCpuNs, os::thread_cpu_ns()); }
   const CounterBlock& counters() const { return counters_; }
@@ -166,6 +174,7 @@ class Evictor : public NearObject {
   uint64_t last_acknowledged_ = 0;  // when the last write was acknowledged, in ticks
   std::byte* held_ = nullptr;       // content of kCompared evicted pages, for comparison; allocated at first use
   CounterBlock counters_;
+  ExtentEvictor extents_;
 };
 
 }  // namespace farside::pager

@@ -12,6 +12,7 @@ namespace farside::pager {
 namespace {
 
 constexpr unsigned kIdleSpins = 400;  // 10 to 20 us: shorter than it takes to wake the thread
+constexpr uint64_t kWriteSleepNs = 20'000;
 constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
 constexpr uint64_t kLongYieldUs = 20;  // a yield of this length shows that another thread needed the core
 
@@ -82,6 +83,10 @@ void EvictorGroup::request_background_work() {
   wake(0);
 }
 
+void EvictorGroup::request_frame() {
+  if (c_.pool.wants_frame()) wake(0);
+}
+
 // Eviction has priority: a page that is not mapped ahead is mapped by the thread that faults on it.
 bool EvictorGroup::work_in_background() {
   if (c_.frames.is_below(1)) return false;
@@ -106,8 +111,10 @@ void EvictorGroup::run(unsigned index) {
     progress |= work_in_background();
     if (progress) {
       idle = 0;
-    } else if (++idle <= kIdleSpins || evictor.busy()) {
+    } else if (++idle <= kIdleSpins) {
       cpu_relax();
+    } else if (evictor.busy()) {
+      os::nanosleep_ns(kWriteSleepNs);  // writes in flight: others may need this core meanwhile
     } else {
       sleep(index);
       idle = 0;
@@ -136,7 +143,8 @@ void EvictorGroup::sleep(unsigned index) {
   EvictorSlot& slot = slots_[index];
   uint32_t seen = slot.work.value();
   slot.asleep.store(true, std::memory_order_seq_cst);
-  if (c_.frames.is_below(index)) os::nanosleep_ns(50000);  // every page is pinned or in transition
+  bool frame_wanted = index == 0 && c_.pool.wants_frame();
+  if (c_.frames.is_below(index) || frame_wanted) os::nanosleep_ns(50000);  // every page is pinned or in transition
   else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) slot.work.wait(seen, kIdleSleepNs);
   slot.asleep.store(false, std::memory_order_seq_cst);
 }

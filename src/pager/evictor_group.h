@@ -55,6 +55,9 @@ class EvictorGroup {
     return result;
   }
 
+  // The first evictor makes a huge frame ready if one is wanted. Async-signal-safe.
+  void request_frame();
+
   // Wakes the evictors whose level the free frames have reached. Async-signal-safe; cheap while the evictors are awake.
   void wake() {
     for (unsigned i = 0; i < wanted_ && c_.frames.is_below(i); i++) wake(i);

@@ -43,6 +43,12 @@ FaultOutcome FaultPath::resolve(const Caller& caller, PageIndex page, bool write
           count_repeat(t, page);
           return FaultOutcome::kResolved;
         }
+        if (extents_.upgrades_whole(page, word)) {
+          bool read_only;
+          extents_.upgrade(t, page, &read_only);
+          if (read_only) return FaultOutcome::kReadOnly;
+          break;
+        }
         if (FaultOutcome outcome; upgrade(t, page, word, &outcome)) return outcome;
         break;
       case PageState::kFetching:
@@ -108,7 +114,7 @@ void FaultPath::suspend_fiber(ThreadSlot& t, PageIndex page) {
   };
   FARSIDE_DCHECK(t.depth.load(std::memory_order_relaxed) == 1);
   c_.gate.leave(t);
-  fibers::wait_until(settled, &c_.table[page]);
+  fibers::wait_until(settled, c_.table.word_at(page));
   c_.gate.enter(t);
 }
 
@@ -159,6 +165,7 @@ bool FaultPath::protect_again(PageIndex page, std::byte* address) {
 bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bool write) {
   ThreadSlot& t = caller.thread;
   PageState state = word.state();
+  if (prefetch_ && extents_.fault_in(caller, page, word, write)) return true;
   if (state == PageState::kFar) t.reads.prefetch(PageTable::far_of(page));
   fetches_.take_frame(t);
   if (!fetches_.claim(t, page, word)) return false;
@@ -185,11 +192,15 @@ Window FaultPath::claim_stream(ThreadSlot& t, Claim& claim, PageState state) {
   Window window = t.prefetcher.on_fault(claim.pages[0]);
   bool far = state == PageState::kFar;
   if (far) fetches_.record_used_window(t);
+  if (far) extents_.shorten(t, window);
   if (window.count == 0) return {};
   // Untouched pages are mapped ahead of a stream of writes only: a page that is only read costs nothing until then.
   unsigned reached = far || claim.write ? fetches_.claim_window(t, claim, window, state) : 0;
   t.prefetcher.record_window(reached, far ? claim.count - 1 : 0);
-  return claim.count > 1 ? t.prefetcher.next_window() : Window();
+  if (claim.count == 1) return {};
+  Window next = t.prefetcher.next_window();
+  if (far) extents_.shorten(t, next);
+  return next;
 }
 
 // A page that was read first and then written in its last stay is mapped writable at once: the write would fault again,

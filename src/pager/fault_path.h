@@ -21,8 +21,8 @@ enum class FaultOutcome {
 
 class FaultPath {
  public:
-  FaultPath(const Context& context, FetchPath& fetches, bool prefetch)
-      : c_(context), fetches_(fetches), prefetch_(prefetch) {}
+  FaultPath(const Context& context, FetchPath& fetches, ExtentPath& extents, bool prefetch)
+      : c_(context), fetches_(fetches), extents_(extents), prefetch_(prefetch) {}
 
   // may_suspend: as Caller::may_suspend.
   FaultOutcome fault(uint64_t address, bool write, bool may_suspend = false);
@@ -45,6 +45,7 @@ class FaultPath {
 
   Context c_;
   FetchPath& fetches_;
+  ExtentPath& extents_;
   bool prefetch_;
 };
 

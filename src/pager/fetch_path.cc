@@ -107,14 +107,15 @@ void FetchPath::fetch(const Caller& caller, const Claim& claim) {
   ReadQueueLock lock(t.reads);
   transport::Mapping far = t.reads.channel(c_.store).mapping();
   if (far.immediate && !claim.ahead) return map_and_publish(t, claim, 0, claim.count, {far.base, false}, true);
-  start_read(t, claim, caller.may_suspend && fibers::polls_soon());
+  bool waits_at_once = !claim.ahead && claim.count == 1 && !caller.may_suspend;
+  start_read(t, claim, waits_at_once || (caller.may_suspend && fibers::polls_soon()));
 }
 
 // Starts a read of the next window only if it can overlap with the program: the read takes time, or an evictor maps the
 // window. And only while the buffers, 260 KiB for each stream, leave most of the budget to pages.
 void FetchPath::start_next_window(ThreadSlot& t, const Window& window, bool write) {
   constexpr uint64_t kMaxMetadataShare = 6;
-  if (window.count == 0) return;
+  if (extents_.start_next(t, window, write) || window.count == 0) return;
   if (t.ahead_pause > 0) t.ahead_pause--;
   bool delegates = t.ahead_pause == 0 && c_.evictors.has_spare_core();
   if (c_.budget.metadata_bytes() > c_.frames.limit() * kPageSize / kMaxMetadataShare) return;
@@ -160,23 +161,29 @@ void FetchPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
 
 bool FetchPath::finish_own(ThreadSlot& t, PageIndex page) {
   bool marker, write;
-  {
-    ReadQueueLock lock(t.reads);
-    Fetch* fetch = t.reads.find(page);
-    if (!fetch) return false;
-    marker = fetch->ahead && fetch->pages[0] == page;
-    write = fetch->write;
-    if (marker) count_ahead(t, *fetch);
-    // If an evictor is mapping the window, it continues. The stream needs only this page at once.
-    bool continues = marker && fetch->mapped > 1 && fetch->mapped < fetch->count;
-    if (continues) finish_first(t, *fetch);
-    else finish(t, t, *fetch);
-  }
+  if (!finish_fetch_of(t, page, &marker, &write)) return extents_.finish_own(t, page);
   record_used(t, page);
   if (!marker) return true;
   Window window = t.prefetcher.on_fault(page);
   record_used_window(t);
+  t.extent_streams.on_fault(page);
+  extents_.shorten(t, window);
   start_next_window(t, window, write);
+  return true;
+}
+
+// marker: the page is the first one of a window that was fetched ahead. write: the window is mapped writable.
+bool FetchPath::finish_fetch_of(ThreadSlot& t, PageIndex page, bool* marker, bool* write) {
+  ReadQueueLock lock(t.reads);
+  Fetch* fetch = t.reads.find(page);
+  if (!fetch) return false;
+  *marker = fetch->ahead && fetch->pages[0] == page;
+  *write = fetch->write;
+  if (*marker) count_ahead(t, *fetch);
+  // If an evictor is mapping the window, it continues. The stream needs only this page at once.
+  bool continues = *marker && fetch->mapped > 1 && fetch->mapped < fetch->count;
+  if (continues) finish_first(t, *fetch);
+  else finish(t, t, *fetch);
   return true;
 }
 
@@ -238,6 +245,7 @@ bool FetchPath::complete_arrived(ThreadSlot& self, ThreadSlot& owner) {
   for (Fetch* oldest; (oldest = owner.reads.oldest()) && has_arrived(owner, *oldest); any = true) {
     finish_arrived(self, owner, *oldest);
   }
+  any |= extents_.advance(self, owner, true);
   owner.reads.unlock();
   return any;
 }
@@ -256,6 +264,7 @@ void FetchPath::drain(ThreadSlot& self, ThreadSlot& owner) {
   for (Fetch& f : owner.reads.fetches()) {
     if (!f.is_free()) finish(self, owner, f);
   }
+  extents_.drain(self, owner);
   FARSIDE_CHECK(!owner.reads.is_reading());
 }
 
@@ -278,8 +287,9 @@ bool FetchPath::map_ahead_of(ThreadSlot& self, ThreadSlot& owner) {
   constexpr unsigned kAtOnce = 16;
   if (!owner.reads.try_lock()) return false;
   Fetch* fetch = owner.reads.ahead();
-  bool any = fetch && has_arrived(owner, *fetch);
-  if (any) {
+  bool arrived = fetch && has_arrived(owner, *fetch);
+  bool any = arrived || extents_.advance(self, owner, false);
+  if (arrived) {
     uint64_t start = ticks();
     unsigned begin = fetch->mapped, end = std::min(begin + kAtOnce, fetch->count);
     map_runs(*fetch, begin, end, fetch->content);
@@ -290,7 +300,8 @@ bool FetchPath::map_ahead_of(ThreadSlot& self, ThreadSlot& owner) {
     self.counters.add(Counter::kMappedAhead, end - begin);
     self.counters.add(Counter::kAheadTicks, ticks() - start);
   }
-  if (!owner.reads.ahead()) owner.reads.wants_mapping.store(false, std::memory_order_relaxed);
+  if (!owner.reads.ahead() && !owner.reads.unfilled_extent())
+    owner.reads.wants_mapping.store(false, std::memory_order_relaxed);
   owner.reads.unlock();
   return any;
 }

@@ -13,11 +13,12 @@
 #pragma once
 #include "pager/context.h"
 #include "pager/evictor_group.h"
-#include "pager/far_space.h"
+#include "pager/extent_path.h"
 #include "pager/pages/budget.h"
 #include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
 #include "pager/policy/policy.h"
+#include "pager/space/far_space.h"
 #include "pager/thread_slot.h"
 
 namespace farside::pager {
@@ -33,7 +34,7 @@ struct SubpageRead {
 
 class FetchPath {
  public:
-  explicit FetchPath(const Context& context) : c_(context) {}
+  FetchPath(const Context& context, ExtentPath& extents) : c_(context), extents_(extents) {}
 
   // ---- Claims ----
 
@@ -82,6 +83,7 @@ class FetchPath {
   void read_subpages(std::span<SubpageRead> reads, bool may_suspend);
 
  private:
+  bool finish_fetch_of(ThreadSlot& thread, PageIndex page, bool* marker, bool* write);
   void record_used(ThreadSlot& thread, PageIndex page);
   void start_read(ThreadSlot& thread, const Claim& claim, bool gather);
   void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
@@ -101,6 +103,7 @@ class FetchPath {
   bool finish_subpage_reads(ThreadSlot& owner, bool wait);
 
   Context c_;
+  ExtentPath& extents_;
 };
 
 }  // namespace farside::pager

@@ -26,7 +26,7 @@ bool HintPath::is_satisfied(const Hint& hint) {
 // A page becomes hot at its second use: the first use of a prefetched page clears `prefetched`, so that it is treated
 // like a page that was fetched by its first use. Best effort: the page may be evicted meanwhile.
 void HintPath::record_use(PageIndex page) {
-  AtomicPageWord& word = c_.table[page];
+  PageTable::Entry word = c_.table[page];
   PageWord now = word.load();
   if (now.has(PageWord::kPrefetched)) word.clear(PageWord::kPrefetched);
   else if (!now.has(PageWord::kHot)) word.set(PageWord::kHot);

@@ -40,7 +40,10 @@ bool for_each_part(const PageTable& table, const std::byte* address, size_t byte
 Result<std::unique_ptr<Pager>> Pager::create(const Options& options, remote::RemoteStore* store, Delivery delivery) {
   auto space = FarSpace::reserve(options.space, delivery);
   if (!space.ok()) return space.status();
-  return std::unique_ptr<Pager>(new Pager(options, store, std::move(*space)));
+  std::unique_ptr<Pager> pager(new Pager(options, store, std::move(*space)));
+  // The handler thread may act on messages that are outdated, while the program runs.
+  if (delivery == Delivery::kMessages) pager->assume_other_writers();
+  return pager;
 }
 
 Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr<FarSpace> space)
@@ -51,10 +54,15 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       twins_(options.writeback, table_.pages(), frames_),
       threads_(store, frames_),
       budget_(frames_, options.local, sizeof(PageWord) + twins_.entry_bytes()),
-      context_{store, *space_, table_, policy_, frames_, budget_, twins_, threads_, gate_, evictors_},
+      context_{store,    *space_, table_,    policy_,       frames_,       budget_, twins_,
+               threads_, gate_,   evictors_, extent_table_, extent_queue_, pool_},
+      extent_table_(table_.pages()),
+      extent_queue_(extent_table_),
+      pool_(*space_, frames_),
       evictors_(context_, options.evictors),
-      fetches_(context_),
-      faults_(context_, fetches_, options.prefetch),
+      extents_(context_, options.huge),
+      fetches_(context_, extents_),
+      faults_(context_, fetches_, extents_, options.prefetch),
       hints_(context_, fetches_, faults_),
       ranges_(context_, faults_),
       addresses_(reinterpret_cast<uint64_t>(space_->base()),
@@ -67,7 +75,15 @@ Pager::~Pager() {
   threads_.close_channels();
 }
 
-void Pager::start_threads() { evictors_.start(); }
+void Pager::start_threads() {
+  extents_.open();
+  evictors_.start();
+}
+
+void Pager::advise(std::byte* address, size_t bytes, int advice) {
+  for_each_part(table_, address, bytes,
+                [&](std::byte*, PageIndex first, uint64_t count) { extents_.advise(first, count, advice); });
+}
 
 std::byte* Pager::reserve(size_t bytes, size_t alignment) {
   SignalsBlocked blocked;
@@ -94,6 +110,7 @@ Status Pager::commit(std::byte* address, size_t bytes) {
     charged = charge(at, count * kPageSize);
     if (!charged.ok()) return false;
     make_accessible(at, count * kPageSize);  // commit() fills freed pages with zeros
+    extents_.forget_advice(first, count);
     ranges_.commit(first, count);
     make_accessible(at, count * kPageSize);  // guard_page() may have run before a page was committed
     done = at + count * kPageSize;
@@ -349,53 +366,60 @@ void Pager::uncharge(const std::byte* address, size_t bytes) {
 }
 
 Pager::CallShare Pager::share_of(std::span<const CallRange> ranges) {
+  constexpr uint64_t kMaxSeen = 64;
   CallShare share;
   for (const CallRange& range : ranges) {
     PageIndex first = table_.index_of(number(range.address));
-    uint64_t count = range.bytes / kPageSize;
-    share.pages += count;
-    for (uint64_t i = 0; i < count; i++) {
-      PageWord word = table_[first + static_cast<PageIndex>(i)].load();
-      share.near += word.is(PageState::kNear);
-      share.dirty += word.is(PageState::kNear) && word.has(PageWord::kDirty);
+    uint64_t count = range.bytes / kPageSize, seen = std::min(count, kMaxSeen), far = 0, dirty = 0;
+    for (uint64_t i = 0; i < seen; i++) {
+      PageWord word = table_[first + static_cast<PageIndex>(i * count / seen)].load();
+      far += word.is(PageState::kFar);
+      dirty += word.is(PageState::kNear) && word.has(PageWord::kDirty);
     }
+    share.pages += count;
+    share.far += far * count / seen;
+    share.dirty += dirty * count / seen;
   }
   return share;
 }
 
 int Pager::begin_call(std::span<const CallRange> ranges) {
-  auto is_written = [](const CallRange& range) { return range.written; };
-  bool readable = std::all_of(ranges.begin(), ranges.end(), [&](const CallRange& range) {
-    PageIndex first = table_.index_of(number(range.address));
-    return in_space(number(range.address)) && ranges_.all_mapped(first, range.bytes / kPageSize);
-  });
-  if (!readable) return -EFAULT;
-  if (std::any_of(ranges.begin(), ranges.end(), is_written)) written_call_mutex_.lock();
+  bool all_far =
+      std::all_of(ranges.begin(), ranges.end(), [&](const CallRange& r) { return in_space(number(r.address)); });
+  if (!all_far) return -EFAULT;
+  if (is_written(ranges)) written_call_mutex_.lock();
   for (size_t i = 0; i < ranges.size(); i++) {
-    PageIndex first = table_.index_of(number(ranges[i].address));
-    uint64_t count = ranges[i].bytes / kPageSize;
-    if (!ranges[i].written) {
-      ranges_.write_back(first, count);
-      continue;
-    }
-    uint64_t taken = ranges_.take(first, count);
-    if (taken == count) continue;
-    ranges_.give_back(first, taken);
-    end_call(ranges.first(i));
-    bool ended = std::any_of(ranges.begin(), ranges.begin() + static_cast<ptrdiff_t>(i), is_written);
-    if (!ended) written_call_mutex_.unlock();
+    if (bring_to_server(ranges[i])) continue;
+    take_back(ranges.first(i));
+    if (is_written(ranges)) written_call_mutex_.unlock();
     return -EFAULT;
   }
   return 0;
 }
 
+bool Pager::bring_to_server(const CallRange& range) {
+  PageIndex first = table_.index_of(number(range.address));
+  uint64_t count = range.bytes / kPageSize;
+  if (!range.written) return ranges_.write_back(first, count);
+  uint64_t taken = ranges_.take(first, count);
+  if (taken == count) return true;
+  ranges_.give_back(first, taken);
+  return false;
+}
+
 void Pager::end_call(std::span<const CallRange> ranges) {
-  bool any = false;
+  take_back(ranges);
+  if (is_written(ranges)) written_call_mutex_.unlock();
+}
+
+void Pager::take_back(std::span<const CallRange> ranges) {
   for (const CallRange& range : ranges) {
     if (range.written) ranges_.give_back(table_.index_of(number(range.address)), range.bytes / kPageSize);
-    any |= range.written;
   }
-  if (any) written_call_mutex_.unlock();
+}
+
+bool Pager::is_written(std::span<const CallRange> ranges) {
+  return std::any_of(ranges.begin(), ranges.end(), [](const CallRange& range) { return range.written; });
 }
 
 uint64_t Pager::used_pages() {
@@ -508,6 +532,7 @@ void Pager::fork_in_child() {
   unlock_after_fork();
   gate_.reset_in_child();
   frames_.reset_in_child();
+  pool_.reset_in_child();
   evictors_.reset_in_child();
   transport::Waiting::reset_in_child();
   Status adopted = store_->adopt_in_child(ticket_);
@@ -526,13 +551,15 @@ void Pager::fork_in_child() {
 void Pager::clear_pins() {
   uint64_t pages = used_pages();
   for (uint64_t i = 0; i < pages; i++) {
-    AtomicPageWord& word = table_[static_cast<PageIndex>(i)];
+    PageTable::Entry word = table_[static_cast<PageIndex>(i)];
     if (word.load().pins() != 0) word.clear(PageWord::kPinMask);
   }
 }
 
 void Pager::start_threads_in_child() {
-  if (!snapshot_failed_) evictors_.start();
+  if (snapshot_failed_) return;
+  extents_.open();
+  evictors_.start();
 }
 
 Stats Pager::stats() {
@@ -546,6 +573,7 @@ Stats Pager::stats() {
     spare += t.spare_frames.count();
   });
   evictors_.add_counters(s);
+  spare += pool_.free() * kExtentPages;
   s.near_pages = frames_.used() - std::min(spare, frames_.used());
   s.near_peak_pages = frames_.peak();
   s.populated_pages = budget_.populated();

@@ -17,14 +17,14 @@
 #include "abi/options.h"
 #include "base/near.h"
 #include "pager/evictor_group.h"
-#include "pager/far_space.h"
 #include "pager/fault_path.h"
 #include "pager/hint_path.h"
 #include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
 #include "pager/policy/policy_set.h"
 #include "pager/range_ops.h"
-#include "pager/space_allocator.h"
+#include "pager/space/far_space.h"
+#include "pager/space/space_allocator.h"
 #include "pager/thread_slot.h"
 #include "remote/remote_store.h"
 
@@ -125,9 +125,9 @@ class Pager : public NearObject {
     size_t bytes;
     bool written;
   };
-  // What a call would have to do.
+  // What a call would have to do, from up to 64 pages of each range.
   struct CallShare {
-    uint64_t pages = 0, near = 0, dirty = 0;
+    uint64_t pages = 0, far = 0, dirty = 0;
   };
   CallShare share_of(std::span<const CallRange> ranges);
   // Brings the ranges to the servers: near changes are written back, and of written ranges no page is near, nor becomes
@@ -155,6 +155,12 @@ class Pager : public NearObject {
 
   // Changes the limit of near memory while the program runs. Thread-safe.
   void set_local(SizeOrShare local);
+  // Whether near memory may consist of huge pages. Known after start_threads().
+  bool uses_huge_pages() const { return extents_.is_enabled(); }
+  // Advice for huge pages and streams (ExtentPath::advise).
+  void advise(std::byte* address, size_t bytes, int advice);
+  // As ExtentPath::assume_other_writers.
+  void assume_other_writers() { extents_.assume_other_writers(); }
   uint64_t near_limit_bytes() const { return frames_.limit() * kPageSize; }
 
   // Whether near memory was full at some time.
@@ -182,7 +188,7 @@ class Pager : public NearObject {
   int uffd() const { return space_->uffd(); }
   void wake_waiters(uint64_t address) { space_->wake(table_.address_of(table_.index_of(address)), kPageSize); }
   std::byte* base() const { return space_->base(); }
-  const uint64_t* page_words() { return reinterpret_cast<const uint64_t*>(&table_[0]); }
+  const uint64_t* page_words() { return reinterpret_cast<const uint64_t*>(table_.word_at(0)); }
   uint64_t space_bytes() const { return space_->bytes(); }
   bool owns_fd(int fd) const { return space_->owns_fd(fd) || store_->owns_fd(fd) || evictors_.owns_fd(fd); }
   remote::RemoteStore* store() { return store_; }
@@ -198,6 +204,9 @@ class Pager : public NearObject {
   Status charge(const std::byte* address, size_t bytes);
   void uncharge(const std::byte* address, size_t bytes);
   uint64_t reserve_ahead() const;
+  bool bring_to_server(const CallRange& range);
+  void take_back(std::span<const CallRange> ranges);
+  static bool is_written(std::span<const CallRange> ranges);
   uint64_t used_pages();
   uint64_t contained_bytes(uint64_t address, uint64_t bytes) const;
   Status lend(uint64_t begin, uint64_t end);
@@ -222,7 +231,11 @@ class Pager : public NearObject {
   Gate gate_;
   Budget budget_;
   Context context_;
+  ExtentTable extent_table_;
+  ExtentQueue extent_queue_;
+  FramePool pool_;
   EvictorGroup evictors_;
+  ExtentPath extents_;
   FetchPath fetches_;
   FaultPath faults_;
   HintPath hints_;

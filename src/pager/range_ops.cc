@@ -1,5 +1,6 @@
 #include "pager/range_ops.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/inject.h"
@@ -244,39 +245,90 @@ struct RangeOps::DirtyPages {
   size_t count = 0;
 };
 
-void RangeOps::write_back(PageIndex first, uint64_t count) {
+// What a pass over a range sees of each window. One that was seen as a whole, and in which nothing had to be written,
+// is settled.
+class RangeOps::WindowScan {
+ public:
+  WindowScan(PageTable& table, PageIndex end) : table_(table), end_(end) {}
+
+  // The first page from `page` on that has to be looked at.
+  PageIndex next(PageIndex page) {
+    while (page < end_ && page % PageTable::kWindowPages == 0) {
+      finish();
+      PageIndex after = page + static_cast<PageIndex>(PageTable::kWindowPages);
+      if (!table_.is_settled(page)) {
+        is_whole_ = after <= end_;
+        first_ = page;
+        if (is_whole_) ticket_ = table_.begin_settling(page);
+        return page;
+      }
+      page = std::min(after, end_);
+    }
+    return page;
+  }
+  void found_dirty() { is_whole_ = false; }
+  void finish() {
+    if (is_whole_) table_.end_settling(first_, ticket_);
+    is_whole_ = false;
+  }
+
+ private:
+  PageTable& table_;
+  const PageIndex end_;
+  PageIndex first_ = 0;
+  uint32_t ticket_ = 0;
+  bool is_whole_ = false;
+};
+
+bool RangeOps::write_back(PageIndex first, uint64_t count) {
   ThreadSlot& t = c_.threads.current();
-  for (PageIndex page = first, end = first + static_cast<PageIndex>(count); page < end;) {
+  PageIndex end = first + static_cast<PageIndex>(count);
+  WindowScan scan(c_.table, end);
+  Sync found = Sync::kClean;
+  for (PageIndex page = scan.next(first); page < end && found != Sync::kFree;) {
     InGate inside(c_.gate, t);
     DirtyPages dirty;
-    for (; page < end && dirty.count < DirtyPages::kMax; page++) own_dirty(t, page, dirty);
-    if (dirty.count == 0) continue;
-    store(t, dirty);
-    for (size_t i = 0; i < dirty.count; i++) {
-      // A system call in progress may still write to a pinned page, which was not protected.
-      bool stays_dirty = dirty.before[i].pins() > 0;
-      c_.table[dirty.pages[i]].update([&](PageWord w) {
-        PageWord near = w.with(PageWord::kStored).with_owner(dirty.before[i].owner()).with_state(PageState::kNear);
-        return stays_dirty ? near : near.without(PageWord::kDirty);
-      });
-      c_.policy.insert(t.index, dirty.pages[i]);  // an evictor may have taken it out of its queue meanwhile
+    while (page < end && dirty.count < DirtyPages::kMax) {
+      found = own_dirty(t, page, dirty);
+      if (found != Sync::kClean) scan.found_dirty();
+      if (found == Sync::kFree) break;
+      page = scan.next(page + 1);
     }
+    if (dirty.count > 0) store_and_release(t, dirty);
+  }
+  scan.finish();
+  return found != Sync::kFree;
+}
+
+void RangeOps::store_and_release(ThreadSlot& t, DirtyPages& dirty) {
+  store(t, dirty);
+  for (size_t i = 0; i < dirty.count; i++) {
+    // A system call in progress may still write to a pinned page, which was not protected.
+    bool stays_dirty = dirty.before[i].pins() > 0;
+    c_.table[dirty.pages[i]].update([&](PageWord w) {
+      // Without kExtent: the sum of the page is not that of what is stored now.
+      uint16_t owner = dirty.before[i].without(PageWord::kExtent).owner();
+      PageWord near = w.with(PageWord::kStored).with_owner(owner).with_state(PageState::kNear);
+      return stays_dirty ? near : near.without(PageWord::kDirty);
+    });
+    c_.policy.insert(t.index, dirty.pages[i]);  // an evictor may have taken it out of its queue meanwhile
   }
 }
 
-// Owns the page if it is near and dirty, and adds it. False: it need not be written.
-bool RangeOps::own_dirty(ThreadSlot& t, PageIndex page, DirtyPages& dirty) {
+// Owns the page if it is near and dirty, and adds it. kClean: the server has its content.
+RangeOps::Sync RangeOps::own_dirty(ThreadSlot& t, PageIndex page, DirtyPages& dirty) {
   for (;;) {
     PageWord w = c_.table[page].load();
     if (w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading)) {
       faults_.wait_for_owner(t, page);
       continue;
     }
-    if (!w.is(PageState::kNear) || !w.has(PageWord::kDirty) || w.is_free()) return false;
+    if (w.is_free()) return Sync::kFree;
+    if (!w.has(PageWord::kDirty)) return Sync::kClean;
     if (!c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(kKeptFrame))) continue;
     dirty.pages[dirty.count] = page;
     dirty.before[dirty.count++] = w;
-    return true;
+    return Sync::kOwned;
   }
 }
 

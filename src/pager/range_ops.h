@@ -28,10 +28,11 @@ class RangeOps {
   void set_foreign(PageIndex first, uint64_t count, bool foreign);
 
   // For functions that a memory server executes (docs/internals/offload.md). write_back: the server has the content of
-  // the range as it is now; pages that are near stay near. take: the caller owns the pages, without near copies, until
+  // the range as it is now; pages that are near stay near. Skips settled windows. False: a page belongs to no
+  // allocation. take: the caller owns the pages, without near copies, until
   // give_back, and other threads that access them wait. What take() returns is the number of pages that it took: all,
   // or up to one that the program may not access, or that holds far objects.
-  void write_back(PageIndex first, uint64_t count);
+  bool write_back(PageIndex first, uint64_t count);
   uint64_t take(PageIndex first, uint64_t count);
   void give_back(PageIndex first, uint64_t count);
 
@@ -54,7 +55,10 @@ class RangeOps {
   void discard_far(ThreadSlot& thread, PageIndex first, unsigned count);
   void push_out(ThreadSlot& thread, PageIndex page);
   struct DirtyPages;
-  bool own_dirty(ThreadSlot& thread, PageIndex page, DirtyPages& pages);
+  class WindowScan;
+  enum class Sync { kClean, kOwned, kFree };
+  Sync own_dirty(ThreadSlot& thread, PageIndex page, DirtyPages& pages);
+  void store_and_release(ThreadSlot& thread, DirtyPages& pages);
   void store(ThreadSlot& thread, DirtyPages& pages);
   bool own_unpinned(ThreadSlot& thread, PageIndex page);
   bool pin_one(ThreadSlot& thread, PageIndex page, bool write);

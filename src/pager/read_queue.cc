@@ -1,5 +1,6 @@
 #include "pager/read_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -24,10 +25,57 @@ Fetch* ReadQueue::find(PageIndex page) {
 
 Fetch* ReadQueue::free_fetch() {
   FARSIDE_DCHECK(is_locked());
+  Fetch* free = nullptr;
+  unsigned in_flight = extent_requests_;
   for (Fetch& f : fetches()) {
-    if (f.is_free()) return &f;
+    if (!f.is_free()) in_flight++;
+    else if (!free) free = &f;
   }
-  return used_ < kMaxReads ? &fetches_[used_++] : nullptr;
+  if (in_flight >= kMaxReads) return nullptr;
+  return free ? free : &fetches_[used_++];
+}
+
+ExtentFetch* ReadQueue::free_extent(unsigned requests) {
+  FARSIDE_DCHECK(is_locked());
+  auto in_flight =
+      static_cast<unsigned>(std::count_if(fetches_, fetches_ + used_, [](const Fetch& f) { return !f.is_free(); }));
+  if (requests > 0 && (extent_requests_ > 0 || in_flight + requests > kMaxReads)) return nullptr;
+  auto* free = std::find_if(extents_, extents_ + kMaxExtents, [](const ExtentFetch& f) { return f.is_free(); });
+  return free == extents_ + kMaxExtents ? nullptr : free;
+}
+
+ExtentFetch* ReadQueue::find_extent(ExtentIndex extent) {
+  FARSIDE_DCHECK(is_locked());
+  for (ExtentFetch& f : extents_) {
+    if (!f.is_free() && f.extent == extent) return &f;
+  }
+  return nullptr;
+}
+
+ExtentFetch* ReadQueue::unfilled_extent() {
+  FARSIDE_DCHECK(is_locked());
+  ExtentFetch* oldest = nullptr;
+  for (ExtentFetch& f : extents_) {
+    if (f.is_free() || f.is_filled()) continue;
+    if (!oldest || f.sequence < oldest->sequence) oldest = &f;
+  }
+  return oldest;
+}
+
+void ReadQueue::started(ExtentFetch& fetch, Slot slot, unsigned requests) {
+  FARSIDE_DCHECK(is_locked() && fetch.is_free() && slot >= 0);
+  fetch.slot = slot;
+  fetch.filled = 0;
+  fetch.sequence = ++sequence_;
+  extent_requests_ += requests;
+  reading_.fetch_add(1, std::memory_order_acq_rel);
+}
+
+void ReadQueue::ended(ExtentFetch& fetch) {
+  FARSIDE_DCHECK(is_locked() && fetch.is_filled());
+  fetch.slot = -1;
+  unsigned before = reading_.fetch_sub(1, std::memory_order_acq_rel);
+  FARSIDE_CHECK(before > 0);
 }
 
 Fetch* ReadQueue::oldest() {
@@ -59,6 +107,8 @@ void ReadQueue::close(remote::RemoteStore* store) {
     unsigned room = std::exchange(f.room, 0);
     if (std::byte* buffer = std::exchange(f.buffer, nullptr)) near_free(buffer, room * kPageSize);
   }
+  for (ExtentFetch& f : extents_) f.slot = -1;
+  extent_requests_ = 0;
   used_ = 0;
   reading_.store(0);
 }

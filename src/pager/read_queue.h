@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/near.h"
 #include "base/sync.h"
+#include "pager/extents/frame_pool.h"
 #include "pager/pages/page_table.h"
 #include "pager/pages/page_word.h"
 #include "pager/prefetch.h"
@@ -69,11 +70,32 @@ struct Fetch : Claim {
   }
 };
 
+// A whole extent that is read into a huge frame. Its pages are in kFetching, but for those that were near.
+struct ExtentFetch {
+  static constexpr unsigned kMaxRequests = 4;
+  static constexpr unsigned kRequestPages = kExtentPages / kMaxRequests;
+  ExtentIndex extent = 0;
+  Slot slot = -1;            // of the frame pool; -1: this fetch is free
+  bool write = false;        // mapped writable, and dirty
+  bool hot = false;          // it returned soon after its eviction
+  ExtentBits claimed;        // pages that were claimed before the read
+  ExtentBits empty;          // of these, pages that were never touched
+  ExtentBits near;           // pages that were near, and are owned since the read is complete (kEvicting)
+  uint64_t* sums = nullptr;  // where the sums of its pages are recorded, or nullptr
+  unsigned filled = 0;       // pages that are in the frame
+  transport::Token tokens[kMaxRequests] = {};  // 0: has arrived, or there is none
+  uint64_t sequence = 0;
+
+  bool is_free() const { return slot < 0; }
+  bool is_filled() const { return filled == kExtentPages; }
+};
+
 class ReadQueue {
  public:
   // Besides these and the sub-page reads, the channel has room for one more request: a discard or write that is waited
   // for.
   static constexpr unsigned kMaxReads = transport::kMaxInFlight - SubpageQueue::kMaxInFlight - 1;
+  static constexpr unsigned kMaxExtents = 4;
 
   bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
   bool is_locked() const { return locked_.load(std::memory_order_relaxed); }
@@ -113,6 +135,20 @@ class ReadQueue {
   std::span<Fetch> fetches() { return {fetches_, used_}; }
   // A free one, or nullptr if kMaxReads are in flight.
   Fetch* free_fetch();
+
+  // Fetches of whole extents, guarded by the same lock. Their requests take the place of other reads.
+  std::span<ExtentFetch> extents() { return extents_; }
+  // A free one, or nullptr. requests: how many it will have in flight.
+  ExtentFetch* free_extent(unsigned requests);
+  ExtentFetch* find_extent(ExtentIndex extent);
+  // The oldest one that is not filled, or nullptr.
+  ExtentFetch* unfilled_extent();
+  void started(ExtentFetch& fetch, Slot slot, unsigned requests);
+  void request_arrived() {
+    FARSIDE_CHECK(extent_requests_ > 0);
+    extent_requests_--;
+  }
+  void ended(ExtentFetch& fetch);
 
   // Reads of parts of pages, guarded by the same lock.
   SubpageQueue& subpage_reads() { return subpage_reads_; }
@@ -161,6 +197,8 @@ class ReadQueue {
   unsigned used_ = 0;  // number of fetches_ that were ever used
   SubpageQueue subpage_reads_;
   Fetch fetches_[kMaxReads];
+  ExtentFetch extents_[kMaxExtents];
+  unsigned extent_requests_ = 0;  // of all extents, in flight
 };
 
 using ReadQueueLock = LockGuard<ReadQueue>;

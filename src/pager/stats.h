@@ -22,6 +22,11 @@ enum class Counter : unsigned {
   kPrefetched,        // pages fetched ahead
   kPrefetchUsed,      // of these, pages whose use was seen (the stream passed them, or they were written)
   kMappedAhead,       // pages of windows that evictors mapped
+  kExtentsFetched,    // whole extents of 2 MiB, of streams
+  kExtentsFilled,     // extents whose pages were touched for the first time, all at once
+  kExtentsEvicted,    // extents that left as a whole
+  kExtentsBroken,     // extents that could not, and went by pages
+  kExtentsUpgraded,   // extents made writable as a whole
   kPresumedDirty,     // pages mapped writable ahead of a stream of writes, or since a write followed last time
   kHints,             // hints that passed the inline check
   kHintsFetched,      // pages that hints fetched
@@ -72,6 +77,11 @@ inline constexpr NamedCounter kNamedCounters[] = {
     {"prefetched", Counter::kPrefetched, Unit::kEvents},
     {"prefetch_used", Counter::kPrefetchUsed, Unit::kEvents},
     {"mapped_ahead", Counter::kMappedAhead, Unit::kEvents},
+    {"extents_fetched", Counter::kExtentsFetched, Unit::kEvents},
+    {"extents_filled", Counter::kExtentsFilled, Unit::kEvents},
+    {"extents_evicted", Counter::kExtentsEvicted, Unit::kEvents},
+    {"extents_broken", Counter::kExtentsBroken, Unit::kEvents},
+    {"extents_upgraded", Counter::kExtentsUpgraded, Unit::kEvents},
     {"presumed_dirty", Counter::kPresumedDirty, Unit::kEvents},
     {"hints", Counter::kHints, Unit::kEvents},
     {"hints_fetched", Counter::kHintsFetched, Unit::kEvents},

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/near.h"
 #include "base/sync.h"
+#include "pager/extents/streams.h"
 #include "pager/pages/frames.h"
 #include "pager/prefetch.h"
 #include "pager/read_queue.h"
@@ -22,6 +23,7 @@ struct ThreadSlot : NearObject {
   std::atomic<uint32_t> depth{0};  // how many times inside the gate; only the thread itself writes it
   ReadQueue reads;
   Prefetcher prefetcher;
+  ExtentStreams extent_streams;
   SpareFrames spare_frames;
   // Consecutive windows that no evictor mapped ahead; and for how many windows evictors are not requested to
   // (FetchPath::count_ahead).

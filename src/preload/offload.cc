@@ -1,28 +1,24 @@
 #include "preload/offload.h"
 
-#include <dlfcn.h>
-#include <link.h>
-
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
 
+#include "base/clock.h"
 #include "base/sync.h"
 #include "offload/backend.h"
-#include "offload/image.h"
+#include "preload/functions.h"
 #include "remote/call_channel.h"
 
 namespace farside::preload {
 namespace {
 
+using offload::Expected;
 using offload::fail;
-using offload::Image;
 using pager::Pager;
 using CallRange = Pager::CallRange;
-
-constexpr unsigned kMaxModules = wire::kMaxCallObjects;
 
 // The pages of a call, in order and disjoint.
 struct Pages {
@@ -30,17 +26,6 @@ struct Pages {
   size_t count = 0;
   bool written = false;
   std::span<const CallRange> all() const { return {ranges, count}; }
-};
-
-struct Place {
-  unsigned module;
-  uint64_t offset;
-};
-
-// A program or shared object of this process.
-struct Module {
-  uintptr_t base;
-  Image* image;
 };
 
 struct Server {
@@ -55,29 +40,32 @@ class ServerBackend final : public offload::Backend, public NearObject {
  public:
   explicit ServerBackend(Pager* pager) : pager_(*pager) {}
 
-  int choose(const farside_offload_request& request, farside_offload_reply* reply) override;
-  int call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) override;
-  void note_local(const farside_offload_request&, uint64_t) override {}
+  int choose(const farside_offload_request& request, farside_offload_reply* reply, Expected* expected) override;
+  int call(const farside_offload_request& request, const Expected& expected, farside_offload_reply* reply,
+           bool* may_repeat) override;
+  void note_local(const Expected& expected, uint64_t ns) override { costs_.ran_locally(expected, ns); }
   int servers() override;
   int place(uint64_t address, size_t bytes, size_t* same_bytes) override;
   void reset_in_child();
 
  private:
+  int call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat);
+  Expected expect(const farside_offload_request& request, const Pages& pages);
   int find_pages(const farside_offload_request& request, Pages* pages);
   uint32_t holders_of(const Pages& pages);
   uint32_t offering(uint32_t holders);
   Server* server(unsigned i);
   bool offers(unsigned i);
-  Status find(const void* address, Place* place);
+  static Status prepare(remote::CallChannel& channel, std::span<const FunctionPlace> places, uint32_t* objects);
   Status call_on(Server& server, const farside_offload_request& request, const Pages& pages,
                  farside_offload_reply* reply, int* result, bool* may_repeat);
 
   Pager& pager_;
   bool is_child_ = false;
-  Mutex lock_;  // guards the creation of servers_, and modules_
+  Functions functions_;
+  offload::Costs costs_;
+  Mutex lock_;  // guards the creation of servers_
   std::atomic<Server*> servers_[remote::kMaxServers] = {};
-  Module modules_[kMaxModules] = {};
-  unsigned module_count_ = 0;
 };
 
 // The frame of a call: a header, the request, its ranges, its arguments. Near memory.
@@ -223,13 +211,21 @@ int ServerBackend::place(uint64_t address, size_t bytes, size_t* same_bytes) {
   return std::countr_zero(holders);
 }
 
-int ServerBackend::choose(const farside_offload_request& request, farside_offload_reply* reply) {
+Expected ServerBackend::expect(const farside_offload_request& request, const Pages& pages) {
+  Pager::CallShare share = pager_.share_of(pages.all());
+  auto bytes_of = [](uint64_t count) { return static_cast<double>(count * kPageSize); };
+  auto entry = reinterpret_cast<uint64_t>(request.entry), function = reinterpret_cast<uint64_t>(request.function);
+  return {std::rotl(entry, 20) ^ function, bytes_of(share.pages), bytes_of(share.far), bytes_of(share.dirty)};
+}
+
+int ServerBackend::choose(const farside_offload_request& request, farside_offload_reply* reply, Expected* expected) {
   Pages pages;
   bool automatic = request.mode == FARSIDE_OFFLOAD_AUTOMATIC;
   int found = is_child_ ? -EOPNOTSUPP : find_pages(request, &pages);
   if (found == -E2BIG && !automatic) return fail(reply, found, "the pages of a call are more than 256 ranges");
   uint32_t holders = found == 0 ? holders_of(pages) : 0;
   bool possible = holders != 0 && offering(holders) != 0;
+  if (automatic && possible) return costs_.prefers_server(*expected = expect(request, pages));
   if (possible) return 1;
   if (automatic) return 0;
   return fail(reply, -EOPNOTSUPP,
@@ -239,23 +235,25 @@ int ServerBackend::choose(const farside_offload_request& request, farside_offloa
                              : "the memory server executes no functions for this client; see farside serve --offload");
 }
 
-Status ServerBackend::find(const void* address, Place* place) {
-  Dl_info info;
-  link_map* map = nullptr;
-  if (!dladdr1(address, &info, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !map)
-    return Status::error(ENOEXEC,
-                         "a function that is called on a memory server is in no loaded program or shared object");
-  LockGuard hold(lock_);
-  place->offset = reinterpret_cast<uint64_t>(address) - map->l_addr;
-  for (place->module = 0; place->module < module_count_; place->module++) {
-    if (modules_[place->module].base == map->l_addr) return {};
+// Opens the connection and sends the objects, unless that was done before.
+Status ServerBackend::prepare(remote::CallChannel& channel, std::span<const FunctionPlace> places, uint32_t* objects) {
+  auto is_new = [&](const FunctionPlace& place) { return !channel.knows(place.image->hash()); };
+  if (std::count_if(places.begin(), places.end(), is_new) > channel.room()) channel.close();
+  if (Status s = channel.open(); !s.ok()) return s;
+  for (const FunctionPlace& place : places) {
+    if (Status s = channel.add({place.image->bytes(), place.image->hash()}, objects++); !s.ok()) return s;
   }
-  if (module_count_ == kMaxModules)
-    return Status::error(ENOSPC, "functions of more than {} shared objects are called on memory servers", kMaxModules);
-  Result<Image*> image = Image::read(map->l_name[0] ? map->l_name : nullptr);
-  if (!image.ok()) return image.status();
-  modules_[module_count_++] = {map->l_addr, *image};
   return {};
+}
+
+int ServerBackend::call(const farside_offload_request& request, const Expected& expected, farside_offload_reply* reply,
+                        bool* may_repeat) {
+  uint64_t start = now_ns();
+  int result = call(request, reply, may_repeat);
+  if (expected.function == 0) return result;
+  if (result < 0) costs_.failed_on_server(expected);
+  else costs_.ran_on_server(expected, now_ns() - start);
+  return result;
 }
 
 int ServerBackend::call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) {
@@ -282,25 +280,21 @@ int ServerBackend::call(const farside_offload_request& request, farside_offload_
 // Between begin_call and end_call nothing may touch far memory: a written range may be on the same page.
 Status ServerBackend::call_on(Server& server, const farside_offload_request& request, const Pages& pages,
                               farside_offload_reply* reply, int* result, bool* may_repeat) {
-  Place entry, function = {};
-  Status status = find(reinterpret_cast<const void*>(request.entry), &entry);
-  if (status.ok() && request.function) status = find(request.function, &function);
+  FunctionPlace places[2];  // of the entry, and of the function if there is one
+  unsigned count = request.function ? 2 : 1;
+  Status status = functions_.find(reinterpret_cast<const void*>(request.entry), &places[0]);
+  if (status.ok() && request.function) status = functions_.find(request.function, &places[1]);
   if (!status.ok()) return status;
   CallFrame frame(request, pages);
   std::byte* copy = nullptr;
   wire::CallReply answer = {};
   {
     LockGuard hold(server.lock);
-    uint32_t number = 0;
-    auto add = [&](const Place& place) {
-      const Image& image = *modules_[place.module].image;
-      if (status.ok()) status = server.channel.add({image.bytes(), image.hash()}, &number);
-      return number;
-    };
-    status = server.channel.open();
-    frame.set_entry(add(entry), entry.offset);
-    if (request.function) frame.set_function(add(function), function.offset);
+    uint32_t objects[2] = {};
+    status = prepare(server.channel, {places, count}, objects);
     if (!status.ok()) return status;
+    frame.set_entry(objects[0], places[0].offset);
+    if (request.function) frame.set_function(objects[1], places[1].offset);
     std::span<std::byte> bytes = frame.finish(pages, pager_.base());
     SignalsBlocked blocked;
     if (int error = pager_.begin_call(pages.all()))
@@ -336,6 +330,7 @@ Status ServerBackend::call_on(Server& server, const farside_offload_request& req
 // Other threads may have held the locks at the fork.
 void ServerBackend::reset_in_child() {
   is_child_ = true;
+  functions_.reset_in_child();
   new (&lock_) Mutex;
 }
 

@@ -161,10 +161,13 @@ void announce(const Runtime& r) {
     fmt::format_to_n(local, sizeof local, "{:.0f} % of the heap near{}", r.options.local.share * 100, '\0');
   else fmt::format_to_n(local, sizeof local, "{} MiB near{}", r.options.local.bytes / kMiB, '\0');
   bool signal = r.mode == FaultMode::kSignal;
+  bool lacks_huge =
+      !r.pager->uses_huge_pages() && r.options.huge != HugePages::kNever && r.options.writeback == WriteBack::kPage;
   char line[512];
-  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {}, far memory over {}{}\n",
+  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {}, far memory over {}{}{}\n",
                               signal ? "signal" : "handler", r.mode_reason, local, r.pager->store()->transport_name(),
-                              r.pager->unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)");
+                              r.pager->unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)",
+                              lacks_huge ? ", without huge pages (see farside doctor)" : "");
   os::write(2, line, end.size < sizeof line ? end.size : sizeof line);
 }
 

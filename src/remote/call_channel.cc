@@ -55,13 +55,17 @@ Status CallChannel::open() {
 Status CallChannel::exchange(wire::Op op, std::span<std::byte> frame, std::span<std::byte> reply, size_t* bytes,
                              uint64_t timeout) {
   wire::ErrorReply error;
-  int r = transport::exchange_frame(fd_, op, frame, reply, bytes, now_ns() + timeout, &error);
+  int r = transport::exchange_frame(fd_, op, frame, reply, bytes, now_ns() + timeout, times_, &error);
   if (r == 0) return {};
   if (error.code != 0) return Status::error(-r, "memory server {} refused a call: {}", store_.address(), error.text);
   close();
   if (r == -EBADMSG)
     return Status::error(EBADMSG, "a reply of memory server {} to a call was damaged", store_.address());
   return Status::error(ECONNRESET, "the connection to memory server {} broke during a call", store_.address());
+}
+
+bool CallChannel::knows(const wire::Digest& hash) const {
+  return std::find(known_, known_ + known_count_, hash) != known_ + known_count_;
 }
 
 Status CallChannel::add(const CallObject& object, uint32_t* number) {

@@ -32,11 +32,14 @@ class CallChannel : public NearObject {
   Status call(std::span<std::byte> frame, wire::CallReply* reply);
   // The result of the last call, or the text of its error.
   std::span<const std::byte> result() const { return {reply_ + sizeof(wire::CallReply), result_bytes_}; }
+  // How many further objects add() takes. A new connection has none.
+  uint32_t room() const { return wire::kMaxCallObjects - known_count_; }
+  bool knows(const wire::Digest& hash) const;
+  void close();
   // In a forked child, whose store has closed the connection.
   void forget() { fd_ = -1; }
 
  private:
-  void close();
   Status exchange(wire::Op op, std::span<std::byte> frame, std::span<std::byte> reply, size_t* bytes, uint64_t timeout);
 
   ServerStore& store_;
@@ -45,6 +48,7 @@ class CallChannel : public NearObject {
   wire::CallLimits limits_ = {};
   wire::Digest known_[wire::kMaxCallObjects] = {};
   uint32_t known_count_ = 0;
+  transport::ReplyTimes times_;
   std::byte* reply_ = nullptr;
   size_t result_bytes_ = 0;
 };

@@ -38,20 +38,19 @@ struct Aligned {
   char* const data;
 };
 
-// Whether a device has no data: file systems, partition tables, LVM, RAID, LUKS and swap leave a mark there.
-bool is_unused(int fd) {
-  Aligned head(FarSpace::kHeaderBytes);
-  if (pread(fd, head.data, head.bytes, 0) != static_cast<ssize_t>(head.bytes)) return false;
-  if (memcmp(head.data, kDeviceMark, sizeof kDeviceMark) == 0) return true;
-  return std::all_of(head.data, head.data + head.bytes, [](char c) { return c == 0; });
-}
-
 bool is_in_ram(int fd) {
   struct statfs system = {};
   return fstatfs(fd, &system) == 0 && (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
 }
 
 }  // namespace
+
+bool FarFile::is_unused(int fd) {
+  Aligned head(FarSpace::kHeaderBytes);
+  if (pread(fd, head.data, head.bytes, 0) != static_cast<ssize_t>(head.bytes)) return false;
+  if (memcmp(head.data, kDeviceMark, sizeof kDeviceMark) == 0) return true;
+  return std::all_of(head.data, head.data + head.bytes, [](char c) { return c == 0; });
+}
 
 Result<std::unique_ptr<FarFile>> FarFile::create(const Address& address) {
   std::unique_ptr<FarFile> file(new FarFile(address));

@@ -15,6 +15,8 @@ namespace farside::remote {
 class FarFile {
  public:
   static Result<std::unique_ptr<FarFile>> create(const Address& address);
+  // Whether a device has no data: file systems, partition tables, LVM, RAID, LUKS and swap leave a mark at its begin.
+  static bool is_unused(int fd);
   ~FarFile();  // overwrites the content if the address has keep=wipe
   FarFile(const FarFile&) = delete;
   FarFile& operator=(const FarFile&) = delete;

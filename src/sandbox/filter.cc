@@ -6,12 +6,12 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <vector>
 
-#include "base/os.h"
 #include "sandbox/protocol.h"
 
 namespace farside::sandbox {
@@ -46,10 +46,20 @@ class Filter {
     end(kAllow);
   }
 
+  // The call fails with EPERM if the lower half of argument `index`, masked, is this value; else the next rules decide.
+  void refuse_if(long number, unsigned index, uint32_t mask, uint32_t value) {
+    add(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(number), 0, 5);
+    load(offsetof(seccomp_data, args) + index * sizeof(uint64_t));
+    add(BPF_ALU | BPF_AND | BPF_K, mask, 0, 0);
+    add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1);
+    end(kRefuse);
+    load(offsetof(seccomp_data, nr));
+  }
+
   int install(uint32_t otherwise) {
     end(otherwise);
     sock_fprog program = {static_cast<unsigned short>(code_.size()), code_.data()};
-    return static_cast<int>(os::call(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0 ? 0 : -errno;
   }
 
  private:
@@ -92,7 +102,10 @@ int install_loading_filter() {
 int install_call_filter() {
   Filter filter;
   filter.rule_if(SYS_read, 0, ~0u, kSocketFd, kSocketFd);
+  // Shared anonymous memory: RLIMIT_DATA does not count it, and ranges make RLIMIT_AS large.
+  filter.refuse_if(SYS_mmap, 3, MAP_TYPE | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS);
   filter.rule_if(SYS_mmap, 2, PROT_EXEC, 0, 0);
+  filter.rule(SYS_mremap, kAllow);  // the host moves ranges
   allow_memory_and_time(filter);
   filter.rule_if(SYS_write, 0, ~0u, kSocketFd, kSocketFd);
   for (long number : kHarmless) filter.rule(number, kRefuse);

@@ -58,10 +58,26 @@ struct Buffers {
   char result[wire::kMaxCallBytes];
   alignas(16) char request[wire::kMaxPayload];
   alignas(16) char arguments[wire::kMaxCallBytes];
-  CallRange mapped[wire::kMaxCallRanges];  // of the last call; its ranges stay mapped
-  uint32_t mapped_count;
 };
 Buffers g;
+
+// A range of this call or an earlier one. Those that the call does not have are parked: moved to other addresses with
+// their page tables, so that a later call that has them takes no page faults. An access to their places in between ends
+// the process.
+struct Mapping {
+  CallRange range;
+  char* at;            // where it is now
+  bool is_wanted;      // by this call
+  uint64_t last_call;  // that had it
+};
+constexpr uint32_t kMaxMappings = 2 * wire::kMaxCallRanges;
+constexpr uint64_t kMinParked = 512 << 10;  // for less, page faults cost less than moves
+constexpr uint64_t kTableBytes = 2 << 20;   // of addresses: what one page table maps
+Mapping g_mappings[kMaxMappings];
+uint32_t g_mapping_count = 0;
+uint64_t g_calls = 0;
+CallRange g_last[wire::kMaxCallRanges];  // of the last call
+uint32_t g_last_count = 0;
 
 void send_all(const void* data, size_t bytes) {
   for (auto* at = static_cast<const char*>(data); bytes > 0;) {
@@ -192,27 +208,100 @@ void* code_at(uint32_t object, uint64_t offset) {
   return search.found ? reinterpret_cast<void*>(search.base + offset) : nullptr;
 }
 
-void unmap_ranges() {
-  for (uint32_t i = 0; i < g.mapped_count; i++)
-    munmap(reinterpret_cast<void*>(g_region + g.mapped[i].offset), g.mapped[i].bytes);
-  g.mapped_count = 0;
+char* place_of(const CallRange& range) { return reinterpret_cast<char*>(g_region + range.offset); }
+bool is_parked(const Mapping& m) { return m.at != place_of(m.range); }
+
+void drop(uint32_t index) {
+  munmap(g_mappings[index].at, g_mappings[index].range.bytes);
+  g_mappings[index] = g_mappings[--g_mapping_count];
 }
 
-// Only these ranges are mapped: an access to others ends the process.
+void unmap_ranges() {
+  while (g_mapping_count > 0) drop(0);
+  g_last_count = 0;
+}
+
+bool move_to(Mapping& m, char* to) {
+  if (mremap(m.at, m.range.bytes, m.range.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) == MAP_FAILED) return false;
+  m.at = to;
+  return true;
+}
+
+// At the same place within a page table, so that the kernel moves whole ones.
+bool park(Mapping& m) {
+  if (m.range.bytes < kMinParked || m.range.bytes > kParkedAddresses) return false;
+  uint64_t bytes = m.range.bytes + kTableBytes;
+  void* spare = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (spare == MAP_FAILED) return false;
+  auto* begin = static_cast<char*>(spare);
+  char* to = begin + (g_region + m.range.offset - reinterpret_cast<uint64_t>(begin)) % kTableBytes;
+  bool moved = move_to(m, to);
+  if (!moved) return munmap(spare, bytes), false;
+  if (to > begin) munmap(begin, static_cast<size_t>(to - begin));
+  munmap(to + m.range.bytes, bytes - m.range.bytes - static_cast<uint64_t>(to - begin));
+  return true;
+}
+
+// Parks what the call does not want. What has not been used for longest is unmapped where there is too much.
+void clear_places() {
+  for (uint32_t i = 0; i < g_mapping_count;) {
+    Mapping& m = g_mappings[i];
+    if (!m.is_wanted && !is_parked(m) && !park(m)) drop(i);
+    else i++;
+  }
+  for (;;) {
+    uint64_t parked = 0;
+    uint32_t oldest = kMaxMappings, count = 0;
+    for (uint32_t i = 0; i < g_mapping_count; i++) {
+      if (g_mappings[i].is_wanted) continue;
+      parked += g_mappings[i].range.bytes;
+      count++;
+      if (oldest == kMaxMappings || g_mappings[i].last_call < g_mappings[oldest].last_call) oldest = i;
+    }
+    if (parked <= kParkedAddresses && count <= kMaxMappings - wire::kMaxCallRanges) return;
+    drop(oldest);
+  }
+}
+
+Mapping* find(const CallRange& range) {
+  for (uint32_t i = 0; i < g_mapping_count; i++) {
+    if (memcmp(&g_mappings[i].range, &range, sizeof range) == 0) return &g_mappings[i];
+  }
+  return nullptr;
+}
+
+bool map(const CallRange& r) {
+  if (Mapping* m = find(r)) return !is_parked(*m) || move_to(*m, place_of(r));
+  int protection = PROT_READ | (r.written ? PROT_WRITE : 0);
+  void* at = mmap(place_of(r), r.bytes, protection, MAP_SHARED | MAP_FIXED_NOREPLACE,
+                  r.written ? kWritableFd : kReadOnlyFd, static_cast<off_t>(r.offset));
+  if (at == MAP_FAILED) return false;
+  g_mappings[g_mapping_count++] = {r, static_cast<char*>(at), true, g_calls};
+  return true;
+}
+
+CallRange range_at(uint32_t index) {
+  CallRange r;
+  memcpy(&r, g.request + sizeof(CallRequest) + index * sizeof r, sizeof r);
+  return r;
+}
+
+// Only these ranges are at their places: an access to others ends the process.
 bool map_ranges(const CallRequest& head) {
   const char* ranges = g.request + sizeof head;
-  size_t bytes = head.range_count * sizeof(CallRange);
-  if (head.range_count == g.mapped_count && memcmp(g.mapped, ranges, bytes) == 0) return true;
-  unmap_ranges();
+  if (head.range_count == g_last_count && memcmp(g_last, ranges, g_last_count * sizeof(CallRange)) == 0) return true;
+  g_calls++;
+  for (uint32_t i = 0; i < g_mapping_count; i++) g_mappings[i].is_wanted = false;
   for (uint32_t i = 0; i < head.range_count; i++) {
-    CallRange r;
-    memcpy(&r, ranges + i * sizeof r, sizeof r);
-    int protection = PROT_READ | (r.written ? PROT_WRITE : 0);
-    void* at = mmap(reinterpret_cast<void*>(g_region + r.offset), r.bytes, protection, MAP_SHARED | MAP_FIXED_NOREPLACE,
-                    r.written ? kWritableFd : kReadOnlyFd, static_cast<off_t>(r.offset));
-    if (at == MAP_FAILED) return false;
-    g.mapped[g.mapped_count++] = r;
+    Mapping* m = find(range_at(i));
+    if (m) m->is_wanted = true, m->last_call = g_calls;
   }
+  clear_places();
+  for (uint32_t i = 0; i < head.range_count; i++) {
+    if (!map(range_at(i))) return false;
+  }
+  g_last_count = head.range_count;
+  memcpy(g_last, ranges, g_last_count * sizeof(CallRange));
   return true;
 }
 

@@ -11,6 +11,9 @@ namespace farside::sandbox {
 // Descriptors of the host. Objects follow.
 inline constexpr int kSocketFd = 3, kReadOnlyFd = 4, kWritableFd = 5, kFirstObjectFd = 6;
 
+// Addresses that ranges of earlier calls may take in the host, beside those of the call.
+inline constexpr uint64_t kParkedAddresses = uint64_t{16} << 30;
+
 struct HostReply {
   int32_t status;  // 0 or a negative errno value; then the bytes are a text
   uint32_t started;

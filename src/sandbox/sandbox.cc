@@ -23,6 +23,7 @@ namespace farside::sandbox {
 namespace {
 
 constexpr int kTickMs = 50;
+constexpr uint64_t kPollNs = 60'000;  // about what it takes to wake a thread where cores are idle
 constexpr unsigned kNobody = 65534;
 constexpr int kSpareFds = 64;  // above those of the host
 
@@ -148,14 +149,20 @@ Status Sandbox::load(const std::function<bool()>& is_abandoned) {
   ssize_t n = file.fd < 0 ? -1 : read(file.fd, text, sizeof text - 1);
   if (n <= 0) return Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
   text[n] = 0;
-  own_addresses_ = strtoull(text, nullptr, 10) * 4096 + limits_.memory;
-  return {};
+  uint64_t all = 0, data = 0;  // pages: of the process, and of its private writable memory and stack
+  if (sscanf(text, "%lu %*u %*u %*u %*u %lu", &all, &data) != 2)
+    return Status::error(EINVAL, "cannot start a process for functions: {} has an unknown format", path);
+  own_addresses_ = all * 4096 + limits_.memory;
+  rlimit limit = {data * 4096 + limits_.memory, data * 4096 + limits_.memory};
+  if (prlimit(pid_, RLIMIT_DATA, &limit, nullptr) == 0) return {};
+  return Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
 }
 
-// The ranges are not memory of the process, but the addresses that it may map include them.
+// The ranges are not memory of the process, but the addresses that it may map include them, those of earlier calls, and
+// a place to move them to.
 bool Sandbox::limit_addresses(uint64_t range_bytes) {
   if (range_addresses_ == range_bytes) return true;
-  rlimit limit = {own_addresses_ + range_bytes, RLIM_INFINITY};
+  rlimit limit = {own_addresses_ + kParkedAddresses + 2 * range_bytes, RLIM_INFINITY};
   range_addresses_ = range_bytes;
   return prlimit(pid_, RLIMIT_AS, &limit, nullptr) == 0;
 }
@@ -209,6 +216,11 @@ int Sandbox::receive(std::byte* to, size_t bytes, const std::function<bool()>& i
 
 // 0: ready, or a signal came; -ETIME, -ECANCELED: the limit is reached, or the caller gives up.
 int Sandbox::wait_ready(short events, const std::function<bool()>& is_abandoned) {
+  for (uint64_t start = now_ns(); now_ns() - start < kPollNs && !core_.is_crowded();) {
+    pollfd poll_fd = {socket_, events, 0};
+    if (poll(&poll_fd, 1, 0) != 0) return 0;
+    core_.yield();  // the process may need this core
+  }
   for (;;) {
     pollfd poll_fd = {socket_, events, 0};
     if (poll(&poll_fd, 1, kTickMs) != 0) return 0;

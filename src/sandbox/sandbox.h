@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/core_sharing.h"
 #include "base/status.h"
 #include "wire/codec.h"
 
@@ -68,6 +69,7 @@ class Sandbox {
   const Limits limits_;
   pid_t pid_ = -1;
   int socket_ = -1;
+  CoreSharing core_{1000};
   int wait_status_ = 0;           // after end()
   uint64_t own_addresses_ = 0;    // bytes of addresses without ranges
   uint64_t range_addresses_ = 0;  // of the last call

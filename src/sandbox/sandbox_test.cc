@@ -152,6 +152,47 @@ TEST_F(SandboxTest, AccessesOutsideOfTheRangesEndTheProcess) {
   expect_alive();
 }
 
+// Ranges of earlier calls are moved aside and come back; ranges may overlap those of earlier calls in any way.
+TEST_F(SandboxTest, EachCallSeesItsRangesOnly) {
+  ASSERT_TRUE(start());
+  int pid = sandbox_->pid();
+  std::vector<wire::CallRange> choices;
+  for (uint64_t first = 0; first < 4; first++) {
+    for (uint64_t pages : {3, 128, 600}) {  // the first is not moved but unmapped
+      for (uint64_t written = 0; written <= 1; written++)
+        choices.push_back({(511 + first) * kPage, pages * kPage, written});  // across the border of a page table
+    }
+  }
+  for (uint64_t round = 0; round < 150; round++) {
+    const wire::CallRange& r = choices[round * 7 % choices.size()];
+    uint64_t count = r.bytes / 8, sum = 0;
+    for (uint64_t i = 0; i < count; i++) sum += words_[r.offset / 8 + i] = round * i;
+    ASSERT_EQ(call("sum", {at(r.offset), count, 0}, {r}), 0) << round << ": " << text_;
+    ASSERT_EQ(result(), sum) << round;
+    if (r.written == 0) continue;
+    ASSERT_EQ(call("fill", {at(r.offset), count, round}, {r}), 0) << text_;
+    ASSERT_EQ(words_[r.offset / 8 + count - 1], round + count - 1);
+  }
+  EXPECT_EQ(sandbox_->pid(), pid);
+  for (const wire::CallRange& r : choices) {
+    ASSERT_EQ(call("sum", {at(r.offset), r.bytes / 8, 0}, {r}), 0) << text_;
+    ASSERT_EQ(call("sum", {at(r.offset), 1, 0}, {{0, kPage, 0}}), -EFAULT);
+  }
+}
+
+// More ranges, and more addresses, than are kept.
+TEST_F(SandboxTest, RangesOfManyCallsAreForgotten) {
+  for (uint64_t round = 0; round < 3; round++) {
+    for (uint64_t first = 0; first < 8; first++) {
+      std::vector<wire::CallRange> ranges;
+      for (uint64_t i = 0; i < 127; i++) ranges.push_back({(i * 128 + first) * kPage, 128 * kPage, 0});
+      words_[ranges.back().offset / 8] = round * 100 + first;
+      ASSERT_EQ(call("sum", {at(ranges.back().offset), 1, 0}, ranges), 0) << text_;
+      ASSERT_EQ(result(), round * 100 + first);
+    }
+  }
+}
+
 TEST_F(SandboxTest, CrashesAreErrors) {
   for (const char* function : {"crash", "use_all_stack", "call_abort", "leave", "lie"}) {
     EXPECT_EQ(call(function), -EFAULT) << function << ": " << text_;
@@ -170,6 +211,8 @@ TEST_F(SandboxTest, SystemCallsEndTheProcess) {
 TEST_F(SandboxTest, HarmlessSystemCallsFail) {
   EXPECT_EQ(call("open_file"), -EPERM);
   EXPECT_EQ(call("map_executable"), 0);
+  EXPECT_EQ(result(), 1u);
+  EXPECT_EQ(call("map_shared"), 0) << "memory that no limit counts";
   EXPECT_EQ(result(), 1u);
   EXPECT_EQ(call("make_writable"), 0);
   EXPECT_EQ(result(), 1u);

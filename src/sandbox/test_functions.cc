@@ -107,6 +107,11 @@ FUNCTION(allocate_all) {
   return store(output, got);
 }
 
+FUNCTION(map_shared) {
+  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return store(output, page == MAP_FAILED);
+}
+
 FUNCTION(map_executable) {
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   return store(output, page == MAP_FAILED);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/clock.h"
+#include "base/core_sharing.h"
 #include "base/log.h"
 #include "server/session.h"
 
@@ -13,18 +15,26 @@ namespace farside::server {
 namespace {
 
 constexpr int kStopCheckMs = 200;
+constexpr uint64_t kPollNs = 200'000;    // of polling after the last request, as workers do
+constexpr uint64_t kLongYieldUs = 1000;  // after a yield this long, the thread sleeps instead of polling
 // By which functions may exceed the reservation of their region until that is noticed.
 constexpr uint64_t kReservationSlack = wire::kSlabBytes;
 
 void serve(Session& session, const CallService& service) {
   session.begin_calls();
-  while (!session.over() && !service.is_stopping()) {
+  CoreSharing core(kLongYieldUs);
+  for (uint64_t last = now_ns(); !session.over() && !service.is_stopping();) {
     pollfd fd = {session.fd(),
                  static_cast<short>((session.wants_input() ? POLLIN : 0) | (session.wants_output() ? POLLOUT : 0)), 0};
-    if (poll(&fd, 1, kStopCheckMs) <= 0) continue;
+    bool polling = now_ns() - last < kPollNs && !core.is_crowded();
+    if (poll(&fd, 1, polling ? 0 : kStopCheckMs) <= 0) {
+      if (polling) core.yield();  // the client may need this core for its next request
+      continue;
+    }
     if (fd.revents & POLLOUT) session.send();
     bool progress = session.receive();
     if (!progress && (fd.revents & (POLLHUP | POLLERR))) return;
+    last = now_ns();
   }
 }
 

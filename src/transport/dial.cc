@@ -278,15 +278,29 @@ int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<
   return exchange_once(fd, op, payload, reply, deadline_ns, error, passed_fd, nullptr);
 }
 
+namespace {
+
+bool is_readable(int fd, uint64_t timeout_ns) {
+  pollfd p = {fd, POLLIN, 0};
+  return os::poll(&p, 1, static_cast<int>((timeout_ns + 999'999) / 1'000'000)) > 0;
+}
+
+}  // namespace
+
 int exchange_frame(int fd, wire::Op op, std::span<std::byte> frame, std::span<std::byte> reply, size_t* reply_bytes,
-                   uint64_t deadline_ns, wire::ErrorReply* error) {
+                   uint64_t deadline_ns, ReplyTimes& times, wire::ErrorReply* error) {
   auto payload = frame.subspan(sizeof(wire::FrameHeader));
   auto header = wire::make_header(op, 0, 1, static_cast<uint32_t>(payload.size()));
   header.crc = wire::crc32c(wire::header_crc(header), payload.data(), payload.size());
   memcpy(frame.data(), &header, sizeof header);
   error->code = 0;
-  int r = send_all(fd, frame.data(), frame.size(), deadline_ns);
-  return r < 0 ? r : receive_reply(fd, op, reply, deadline_ns, error, nullptr, reply_bytes);
+  if (int r = send_all(fd, frame.data(), frame.size(), deadline_ns); r < 0) return r;
+  bool ready = false;
+  auto poll_for = [&](uint64_t ns) { ready = is_readable(fd, ns); };
+  uint64_t now = now_ns();
+  bool in_time = wait_until(
+      times, deadline_ns - std::min(now, deadline_ns), [&] { return ready; }, [&] { poll_for(0); }, poll_for);
+  return in_time ? receive_reply(fd, op, reply, deadline_ns, error, nullptr, reply_bytes) : -ETIMEDOUT;
 }
 
 namespace {

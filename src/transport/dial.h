@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "transport/failure.h"
 #include "transport/own_fds.h"
+#include "transport/waiting.h"
 #include "wire/auth.h"
 
 namespace farside::transport {
@@ -43,9 +44,9 @@ int exchange(int fd, wire::Op op, std::span<const std::byte> payload, std::span<
              wire::ErrorReply* error, int* passed_fd = nullptr);
 
 // As exchange, for requests of any size and a reply of at most reply.size() bytes. `frame` is the payload after room
-// for a header, which is filled in.
+// for a header, which is filled in. Polls for the reply as long as `times`, those of this connection, permit.
 int exchange_frame(int fd, wire::Op op, std::span<std::byte> frame, std::span<std::byte> reply, size_t* reply_bytes,
-                   uint64_t deadline_ns, wire::ErrorReply* error);
+                   uint64_t deadline_ns, ReplyTimes& times, wire::ErrorReply* error);
 
 // Everything that is needed to open a further connection to the same server with the same greeting.
 struct Dialer {

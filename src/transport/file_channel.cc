@@ -130,9 +130,9 @@ int FileChannel::submit_read(std::span<const Segment> segments, Token* token) {
 
 int FileChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
   uint64_t bytes;
+  Request* r = free_slot(requests_);  // evictors try until there is one
+  if (!r) return error_ ? error_ : -EAGAIN;
   if (int e = check(segments, kMaxRequestBytes, &bytes); e < 0) return e;
-  Request* r = free_slot(requests_);
-  if (!r) return -EAGAIN;
   begin(*r, max_parts(segments.size(), bytes), true);
   if (pipe >= 0) r->staging.make_room(align_up(bytes, kPageSize));
   std::byte* at = pipe >= 0 ? r->staging.data() : nullptr;
@@ -368,6 +368,25 @@ void FileChannel::submit_runs() {
   }
 }
 
+// Whether nothing waits to be submitted but the last transfer of this request.
+bool FileChannel::is_alone(const Request& r) const {
+  return waiting_runs_ == 1 && r.runs_left == 1 && r.next_run + 1 == r.runs;
+}
+
+// Makes the transfer and waits for it: one system call, and no completion that has to wake this thread.
+void FileChannel::execute(Request& r) {
+  const iocb& request = r.run[r.next_run++].request;
+  waiting_runs_--;
+  handle({request.aio_data, 0, FileQueue::execute(request), 0});
+}
+
+void FileChannel::sleep(Request& r, uint64_t timeout_ns) {
+  if (is_alone(r)) return execute(r);
+  if (waiting_runs_ > 0) submit_runs();
+  queue_->sleep(timeout_ns);
+  pump();
+}
+
 void FileChannel::pump() {
   io_event events[FileQueue::kDepth];
   size_t count = queue_->take(events);
@@ -405,10 +424,7 @@ int FileChannel::wait(Token token, uint64_t timeout_ns) {
   if (!r) return -EINVAL;
   bool completed = wait_until(
       reply_times_, timeout_ns, [r] { return r->result != kInFlight; }, [this] { pump(); },
-      [this](uint64_t ns) {
-        queue_->sleep(ns);
-        pump();
-      });
+      [&](uint64_t ns) { sleep(*r, ns); });
   if (!completed) return -ETIMEDOUT;
   r->token = 0;
   return r->result;

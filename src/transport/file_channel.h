@@ -118,6 +118,9 @@ class FileChannel final : public Channel {
   void transfer(Request& r, bool write);
   void add_run(Request& r, uint32_t first, uint32_t end, Slot slot, bool write);
   void submit_runs();
+  bool is_alone(const Request& r) const;
+  void execute(Request& r);
+  void sleep(Request& r, uint64_t timeout_ns);
   void pump();
   void handle(const io_event& event);
   void finish_phase(Request& r);

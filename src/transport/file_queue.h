@@ -37,6 +37,9 @@ class FileQueue : public NearObject {
   // Stores results and returns how many. io_event::data is iocb::aio_data, res the bytes or -errno. No system call.
   size_t take(std::span<io_event> results);
 
+  // Executes a request that was not submitted. The bytes, or -errno.
+  static int64_t execute(const iocb& request);
+
   // Sleeps until take() has something, or the time has passed, or a signal arrived.
   void sleep(uint64_t timeout_ns);
 
@@ -45,7 +48,6 @@ class FileQueue : public NearObject {
 
  private:
   size_t keep(const io_event& result);
-  static int64_t execute(const iocb& request);
 
   aio_context_t context_ = 0;
   unsigned in_flight_ = 0;

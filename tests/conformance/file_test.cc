@@ -42,7 +42,7 @@ std::string refusal_of(const std::string& address) {
 int file_of(const RemoteStore& store) {
   for (int fd = 0; fd < 65536; fd++) {
     struct stat info = {};
-    if (store.owns_fd(fd) && fstat(fd, &info) == 0 && info.st_size < (1 << 30)) return fd;
+    if (store.owns_fd(fd) && fstat(fd, &info) == 0 && info.st_size < (int64_t{1} << 31)) return fd;
   }
   throw std::runtime_error("no file");
 }
@@ -199,6 +199,27 @@ TEST(FarFile, SlotsAreUsedAgain) {
   }
   for (uint64_t at = 0; at < kRegion; at += 1 << 20)
     EXPECT_EQ(read(channel.get(), at, 1 << 20), pattern(1 << 20, at + 3));
+}
+
+// A program that writes for ever, and one that frees and reserves again: the file takes room for what is reserved at a
+// time, and its spare.
+TEST(FarFile, RewritingDoesNotMakeItGrow) {
+  constexpr uint64_t kReserved = 2 * kSlab, kProvided = 64 << 20, kBlock = 512;
+  auto store = connect_file("file:/tmp?size=1G");
+  auto room = [&] {
+    struct stat info = {};
+    fstat(file_of(*store), &info);
+    return static_cast<uint64_t>(info.st_blocks) * kBlock;
+  };
+  auto channel = open(store.get());
+  for (uint64_t round = 0; round < 8; round++) {
+    ASSERT_TRUE(store->grow(kReserved).ok());
+    for (uint64_t at = 0; at < kReserved; at += 1 << 20)
+      ASSERT_EQ(write(channel.get(), at, pattern(1 << 20, at + round)), 0);
+    EXPECT_LE(room(), kReserved + kProvided + (1 << 20)) << round;
+    ASSERT_EQ(discard(channel.get(), 0, kReserved), 0);
+    store->shrink(kReserved);
+  }
 }
 
 // The processes of a run, which inherit the descriptors of one file.

@@ -57,7 +57,9 @@ class TestServer {
   }
   std::string tcp() const { return "tcp://127.0.0.1:" + std::to_string(port_); }
   std::string shm() const { return "shm://" + config_.unix_path; }
-  std::string address(const std::string& transport) const { return transport == "shm" ? shm() : tcp(); }
+  std::string address(const std::string& transport) const {
+    return transport == "shm" ? shm() : transport + "://127.0.0.1:" + std::to_string(port_);
+  }
   uint16_t port() const { return port_; }
   const server::ServerConfig& config() const { return config_; }
   server::Server* operator->() { return server_.get(); }

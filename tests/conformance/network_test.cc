@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "proxy.h"
+#include "ucx_relay.h"
 
 namespace farside::testing {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 using remote::RemoteStore;
 
 constexpr uint64_t kSecond = 1'000'000'000;
+const ucx::Settings kUcx = {FARSIDE_UCX_HELPER, "tcp"};
 
 server::ServerConfig config_with_grace() {
   auto config = default_config();
@@ -31,9 +33,39 @@ class Network : public ::testing::Test {
   Proxy proxy_{server_.port()};
 };
 
-TEST_F(Network, BrokenConnectionsAreReplacedWithoutLoss) {
-  auto store = connect_with(10, proxy_.address());
+// What breaks and returns, also where pages are read and written one-sidedly, which the proxy does not see: the server
+// ends that access with the last connection of a region, and grants it again.
+class NetworkOver : public ::testing::TestWithParam<const char*> {
+ protected:
+  NetworkOver() {
+    if (uses_ucx()) relay_ = std::make_unique<UcxTestRelay>(kUcx, unix_path());
+  }
+  static bool uses_ucx() { return std::string(GetParam()) == "ucx"; }
+  static server::ServerConfig config() {
+    auto made = config_with_grace();
+    if (uses_ucx()) made.ucx = kUcx;
+    return made;
+  }
+  std::unique_ptr<RemoteStore> connect_through_proxy() {
+    std::string address = GetParam() + proxy_.address().substr(3);
+    return connect(address, server_.config().token, 2 * kSlab, 1, {10 * kSecond},
+                   {.ucx = relay_ ? relay_->socket().c_str() : nullptr});
+  }
+  void become_one_sided(Channel* channel) {
+    if (uses_ucx()) wait_for_one_sided_reads(&server_, channel);
+  }
+
+  TestServer server_{config()};
+  Proxy proxy_{server_.port()};
+  std::unique_ptr<UcxTestRelay> relay_;
+};
+INSTANTIATE_TEST_SUITE_P(All, NetworkOver, ::testing::Values("tcp", "ucx"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
+
+TEST_P(NetworkOver, BrokenConnectionsAreReplacedWithoutLoss) {
+  auto store = connect_through_proxy();
   auto channel = open(store.get());
+  become_one_sided(channel.get());
   std::mt19937_64 random(3);
   constexpr size_t kBytes = 2 << 20;
   Bytes model(kBytes);
@@ -82,9 +114,10 @@ TEST_F(Network, ANetworkThatDamagesEverythingEndsTheChannel) {
   proxy_.damage = 0;
 }
 
-TEST_F(Network, DataFromAPipeIsKeptUntilAcknowledged) {
-  auto store = connect_with(10, proxy_.address());
+TEST_P(NetworkOver, DataFromAPipeIsKeptUntilAcknowledged) {
+  auto store = connect_through_proxy();
   auto channel = open(store.get());
+  become_one_sided(channel.get());
   int fds[2];
   ASSERT_EQ(os::pipe(fds, O_CLOEXEC), 0);
   for (int i = 0; i < 20; i++) {
@@ -151,8 +184,8 @@ TEST_F(Network, TimeWithoutPollingDoesNotCount) {
   EXPECT_EQ(back, data);
 }
 
-TEST_F(Network, RepeatedReservationsCountOnce) {
-  auto store = connect_with(10, proxy_.address());
+TEST_P(NetworkOver, RepeatedReservationsCountOnce) {
+  auto store = connect_through_proxy();
   for (int i = 0; i < 20; i++) {
     proxy_.cut();
     ASSERT_TRUE(store->grow(2 * kSlab).ok());
@@ -162,9 +195,10 @@ TEST_F(Network, RepeatedReservationsCountOnce) {
   EXPECT_EQ(server_->stats().reserved_bytes, 2 * kSlab);
 }
 
-TEST_F(Network, SnapshotsReconnect) {
-  auto store = connect_with(10, proxy_.address());
+TEST_P(NetworkOver, SnapshotsReconnect) {
+  auto store = connect_through_proxy();
   auto channel = open(store.get());
+  become_one_sided(channel.get());
   Bytes data = pattern(5000, 9);
   ASSERT_EQ(write(channel.get(), 0, data), 0);
   proxy_.cut();
@@ -175,9 +209,10 @@ TEST_F(Network, SnapshotsReconnect) {
 }
 
 // All connections of a region break; the client reconnects within the grace time.
-TEST_F(Network, ARegionWithoutConnectionsIsKeptForTheGraceTime) {
-  auto store = connect_with(10, proxy_.address());
+TEST_P(NetworkOver, ARegionWithoutConnectionsIsKeptForTheGraceTime) {
+  auto store = connect_through_proxy();
   auto channel = open(store.get());
+  become_one_sided(channel.get());
   Bytes data = pattern(50'000, 4);
   ASSERT_EQ(write(channel.get(), 0, data), 0);
   proxy_.cut();
@@ -189,10 +224,11 @@ TEST_F(Network, ARegionWithoutConnectionsIsKeptForTheGraceTime) {
 }
 
 // The control connection, which keeps the region alive, breaks while it is idle, and then the last channel is closed.
-TEST_F(Network, TheControlConnectionIsRestoredBeforeTheLastChannelCloses) {
-  auto store = connect_with(10, proxy_.address());
+TEST_P(NetworkOver, TheControlConnectionIsRestoredBeforeTheLastChannelCloses) {
+  auto store = connect_through_proxy();
   proxy_.cut();
   auto channel = open(store.get());
+  become_one_sided(channel.get());
   Bytes data = pattern(50'000, 4);
   ASSERT_EQ(write(channel.get(), 0, data), 0);
   store->close_channel(channel.release());

@@ -3,7 +3,7 @@
 #include <random>
 #include <thread>
 
-#include "fixture.h"
+#include "ucx_relay.h"
 
 namespace farside::testing {
 namespace {
@@ -11,17 +11,24 @@ namespace {
 using remote::RemoteStore;
 
 constexpr uint64_t kWide = 64 * kSlab;
+const ucx::Settings kUcx = {FARSIDE_UCX_HELPER, "tcp"};
 
 class Pool {
  public:
-  Pool(size_t servers, unsigned replicas, const char* transport = "tcp", uint64_t slabs = 64) {
+  Pool(size_t servers, unsigned replicas, const std::string& transport = "tcp", uint64_t slabs = 64) {
+    if (transport == "ucx") ucx_relay_ = std::make_unique<UcxTestRelay>(kUcx, unix_path());
     for (size_t i = 0; i < servers; i++) {
       auto config = default_config();
       config.memory = slabs * kSlab;
+      if (ucx_relay_) config.ucx = kUcx;
       servers_.push_back(std::make_unique<TestServer>(config));
       address_ += (i ? "," : "") + servers_[i]->address(transport);
     }
-    auto store = RemoteStore::connect({address_.c_str(), default_config().token.c_str(), kWide, replicas});
+    auto store = RemoteStore::connect({.address = address_.c_str(),
+                                       .token = default_config().token.c_str(),
+                                       .region_bytes = kWide,
+                                       .replicas = replicas,
+                                       .relays = {.ucx = ucx_relay_ ? ucx_relay_->socket().c_str() : nullptr}});
     if (!store.ok()) throw std::runtime_error(store.status().text());
     store_ = std::move(*store);
   }
@@ -30,12 +37,27 @@ class Pool {
   server::Server& server(size_t i) { return *servers_[i]->operator->(); }
   uint64_t stored(size_t i) { return server(i).stats().stored_bytes; }
   uint64_t reserved(size_t i) { return server(i).stats().reserved_bytes; }
+  // Over UCX: waits until these slabs are read and written without the servers.
+  void become_one_sided(Channel* channel, std::initializer_list<uint64_t> slabs) {
+    auto reads = [this] {
+      uint64_t all = 0;
+      for (auto& server : servers_) all += (*server)->stats().reads;
+      return all;
+    };
+    if (ucx_relay_) wait_for_one_sided_reads(reads, channel, slabs);
+  }
 
  private:
+  std::unique_ptr<UcxTestRelay> ucx_relay_;
   std::vector<std::unique_ptr<TestServer>> servers_;
   std::string address_;
   std::unique_ptr<RemoteStore> store_;
 };
+
+// What concerns requests is tested with each transport.
+class PoolOver : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(All, PoolOver, ::testing::Values("tcp", "ucx"),
+                         [](const auto& parameter) { return std::string(parameter.param); });
 
 TEST(Pool, SlabsArePlacedOnTheServersWithMostRoom) {
   Pool pool(3, 1);
@@ -49,10 +71,11 @@ TEST(Pool, SlabsArePlacedOnTheServersWithMostRoom) {
   }
 }
 
-TEST(Pool, RequestsThatSpanSlabsAreSplitAndJoined) {
-  Pool pool(3, 1);
+TEST_P(PoolOver, RequestsThatSpanSlabsAreSplitAndJoined) {
+  Pool pool(3, 1, GetParam());
   ASSERT_TRUE(pool->claim(0, kWide).ok());
   auto channel = open(pool.store());
+  pool.become_one_sided(channel.get(), {1, 2, 3});
   Bytes data = pattern(transport::kMaxRequestBytes, 1), back(data.size());
   for (uint64_t i = 1; i < 8; i++) ASSERT_EQ(write(channel.get(), i * kSlab - 400'000, data), 0);
   for (uint64_t i = 1; i < 8; i++) EXPECT_EQ(read(channel.get(), i * kSlab - 400'000, data.size()), data);
@@ -110,10 +133,11 @@ TEST(Pool, ReplicasRequireAsManyServers) {
 }
 
 TEST(Pool, EveryReplicaStoresEveryByte) {
-  for (const char* transport : {"tcp", "shm"}) {
+  for (const char* transport : {"tcp", "shm", "ucx"}) {
     Pool pool(3, 3, transport);
     ASSERT_TRUE(pool->claim(0, 4 * kSlab).ok());
     auto channel = open(pool.store());
+    pool.become_one_sided(channel.get(), {0, 1});
     Bytes data = pattern(300'000, 5);
     ASSERT_EQ(write(channel.get(), kSlab - 1000, data), 0);
     for (size_t s = 0; s < 3; s++) EXPECT_GE(pool.stored(s), data.size());
@@ -122,10 +146,11 @@ TEST(Pool, EveryReplicaStoresEveryByte) {
   }
 }
 
-TEST(Pool, AllButOneReplicaMayFail) {
-  Pool pool(3, 3);
+TEST_P(PoolOver, AllButOneReplicaMayFail) {
+  Pool pool(3, 3, GetParam());
   ASSERT_TRUE(pool->claim(0, 4 * kSlab).ok());
   auto channel = open(pool.store());
+  pool.become_one_sided(channel.get(), {0, 1});
   Bytes model = pattern(transport::kMaxRequestBytes, 1);
   for (size_t s = 0; s < 3; s++) {
     ASSERT_EQ(write(channel.get(), kSlab - 5000, model), 0);
@@ -147,11 +172,12 @@ TEST(Pool, AllButOneReplicaMayFail) {
 }
 
 // Reads and writes in flight when a replica fails must all complete successfully.
-TEST(Pool, RequestsInFlightCompleteWhenAReplicaFails) {
+TEST_P(PoolOver, RequestsInFlightCompleteWhenAReplicaFails) {
   for (int round = 0; round < 10; round++) {
-    Pool pool(2, 2);
+    Pool pool(2, 2, GetParam());
     ASSERT_TRUE(pool->claim(0, 32 * kSlab).ok());
     auto channel = open(pool.store());
+    pool.become_one_sided(channel.get(), {0, 1});
     Bytes data = pattern(8 * transport::kMaxRequestBytes, 3), back(data.size());
     Token writes[8], reads[8];
     for (size_t i = 0; i < 8; i++) {
@@ -170,8 +196,8 @@ TEST(Pool, RequestsInFlightCompleteWhenAReplicaFails) {
 }
 
 // Each thread compares its data with a copy while servers fail.
-TEST(Pool, ShadowCopiesMatchAfterFailures) {
-  Pool pool(3, 3);
+TEST_P(PoolOver, ShadowCopiesMatchAfterFailures) {
+  Pool pool(3, 3, GetParam());
   ASSERT_TRUE(pool->claim(0, 16 * kSlab).ok());
   std::atomic<int> wrong{0}, done{0};
   std::vector<std::thread> threads;
@@ -205,10 +231,11 @@ TEST(Pool, ShadowCopiesMatchAfterFailures) {
   EXPECT_EQ(wrong, 0);
 }
 
-TEST(Pool, SlabsWithoutReplicaAreLostWithTheirServer) {
-  Pool pool(2, 1);
+TEST_P(PoolOver, SlabsWithoutReplicaAreLostWithTheirServer) {
+  Pool pool(2, 1, GetParam());
   ASSERT_TRUE(pool->claim(0, 4 * kSlab).ok());
   auto channel = open(pool.store());
+  pool.become_one_sided(channel.get(), {0, 1, 2, 3});
   for (uint64_t i = 0; i < 4; i++) ASSERT_EQ(write(channel.get(), i * kSlab, Bytes(10, 1)), 0);
   pool.server(0).stop();
   int lost = 0, kept = 0;

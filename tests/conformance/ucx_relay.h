@@ -30,19 +30,26 @@ class UcxTestRelay {
   ucx::Helper helper_;
 };
 
-// Waits until reads of the first two slabs are not requests to the server any more. A page of zeros is stored in each.
-inline void wait_for_one_sided_reads(TestServer* server, Channel* channel) {
-  for (uint64_t slab : {0, 1}) {
+// Stores a page of zeros at the end of each slab, and waits until reads of it are not requests to a server any more.
+// reads(): those that the servers have executed.
+template <typename Reads>
+void wait_for_one_sided_reads(Reads reads, Channel* channel, std::initializer_list<uint64_t> slabs) {
+  constexpr int kReads = 4;  // replicas take turns
+  for (uint64_t slab : slabs) {
     uint64_t page = (slab + 1) * kSlab - wire::kPageBytes;
     ASSERT_EQ(write(channel, page, Bytes(wire::kPageBytes)), 0);
     uint64_t begin = now_ns(), before;
     do {
-      before = (*server)->stats().reads;
-      read(channel, page, wire::kPageBytes);
+      before = reads();
+      for (int i = 0; i < kReads; i++) read(channel, page, wire::kPageBytes);
       os::nanosleep_ns(1'000'000);
       ASSERT_LT(now_ns() - begin, kTestTimeoutNs);
-    } while ((*server)->stats().reads != before);
+    } while (reads() != before);
   }
+}
+
+inline void wait_for_one_sided_reads(TestServer* server, Channel* channel) {
+  wait_for_one_sided_reads([server] { return (*server)->stats().reads; }, channel, {0, 1});
 }
 
 }  // namespace farside::testing

@@ -9,6 +9,42 @@
 
 namespace farside::testing {
 
+// The messages of calls. As decode_one.
+template <typename Require>
+int decode_calls(wire::Bytes input, Require require) {
+  int accepted = 0;
+  wire::CallOpen open;
+  wire::CallCodeRequest code;
+  wire::CallPayload call;
+  wire::CallReply reply;
+  if (wire::decode_call_open(input, &open) == 0) {
+    accepted++;
+    require(open.base % 4096 == 0);
+  }
+  if (wire::decode_call_code(input, &code) == 0) {
+    accepted++;
+    require(code.head.offset <= code.head.bytes && code.part.size() <= code.head.bytes - code.head.offset);
+    wire::crc32c(0, code.part.data(), code.part.size());  // all of it must be readable
+  }
+  for (uint64_t region : {uint64_t{4096}, uint64_t{1} << 30, wire::kMaxRegionBytes}) {
+    if (wire::decode_call(input, region, &call) != 0) continue;
+    accepted++;
+    require(call.head.range_count <= wire::kMaxCallRanges && call.arguments.size() == call.head.argument_bytes);
+    uint64_t end = 0;
+    for (uint32_t i = 0; i < call.head.range_count; i++) {
+      wire::CallRange r = wire::call_range(call.ranges, i);
+      require(r.bytes > 0 && r.offset >= end && r.offset < region && r.bytes <= region - r.offset && r.written <= 1);
+      end = r.offset + r.bytes;
+    }
+    wire::crc32c(0, call.arguments.data(), call.arguments.size());
+  }
+  if (wire::decode_call_reply(input, &reply) == 0) {
+    accepted++;
+    require(reply.status <= 0 && reply.status > -4096 && reply.result_bytes == input.size() - sizeof reply);
+  }
+  return accepted;
+}
+
 // Aborts when accepted input violates a guarantee of the codec. Returns the number of functions that accepted the
 // input.
 inline int decode_one(wire::Bytes input) {
@@ -64,7 +100,7 @@ inline int decode_one(wire::Bytes input) {
   int code = wire::decode_error(input, &error);
   require(code < 0 && code > -4096);
   if (input.size() == sizeof error && code != -EBADMSG) require(strlen(error.text) == error.text_bytes);
-  return accepted;
+  return accepted + decode_calls(input, require);
 }
 
 }  // namespace farside::testing

@@ -7,6 +7,16 @@
 namespace farside::testing {
 namespace {
 
+struct CallWithRanges {
+  wire::CallRequest head = {0, 0, 64, 128, 2, 8};
+  wire::CallRange ranges[2] = {{0, 4096, 0}, {8192, 8192, 1}};
+  uint64_t argument = 7;
+};
+struct ReplyWithResult {
+  wire::CallReply head = {0, 1, 8, 0};
+  uint64_t result = 7;
+};
+
 TEST(FuzzSmoke, MutatedFrames) {
   std::mt19937_64 random(2024);
   wire::ServerReport report = {};
@@ -23,6 +33,10 @@ TEST(FuzzSmoke, MutatedFrames) {
                          frame_of(wire::Op::kGrow, 5, wire::ReserveRequest{wire::kSlabBytes, 1}),
                          frame_of(wire::Op::kRegister, 7, report),
                          frame_of(wire::Op::kServers, 8, servers, wire::kFlagReply),
+                         frame_of(wire::Op::kCallOpen, 9, wire::CallOpen{uint64_t{1} << 40}),
+                         frame_of(wire::Op::kCallCode, 10, wire::CallCode{{}, 100, 0}),
+                         frame_of(wire::Op::kCall, 11, CallWithRanges()),
+                         frame_of(wire::Op::kCall, 12, ReplyWithResult(), wire::kFlagReply),
                          frame_of(wire::Op::kError, 6, wire::make_error(5, "why"), wire::kFlagReply)};
   int accepted = 0;
   for (const Frame& seed : seeds) EXPECT_GT(decode_one(seed), 0);

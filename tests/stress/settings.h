@@ -16,10 +16,14 @@ struct Settings {
   std::string policy = "2q";
   unsigned evictors = 1;
   std::string writeback = "auto";
+  std::string huge = "auto";
   bool prefetch = true;
   bool faults = false;  // inject failures and pauses; needs FARSIDE_EXPENSIVE_CHECKS
   bool forks = true;    // signal delivery only
   bool protect = true;
+
+  // Without a server: the far memory is that of this process.
+  bool is_local() const { return transport == "direct" || transport == "copy"; }
 };
 
 }  // namespace farside::stress

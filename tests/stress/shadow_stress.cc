@@ -29,6 +29,7 @@ Options options_of(const Settings& s) {
   policy_from_name(s.policy, &o.policy);
   o.evictors = s.evictors;
   if (Status known = set_option(&o, "FARSIDE_WRITEBACK", s.writeback); !known.ok()) die("{}", known.text());
+  if (Status known = set_option(&o, "FARSIDE_HUGE", s.huge); !known.ok()) die("{}", known.text());
   o.prefetch = s.prefetch;
   o.space = align_up(s.memory * 4, remote::kSlabBytes);
   return o;
@@ -46,8 +47,10 @@ void arm_faults() {
 #ifdef FARSIDE_EXPENSIVE_CHECKS
   inject::arm_failure("uffd_copy", 13);
   inject::arm_failure("vmsplice", 29);
+  inject::arm_failure("uffd_move", 7);
   for (const char* point : {"evict:selected", "evict:held", "evict:unmapped", "fault:claimed", "fault:upgrading",
-                            "fault:mapped", "drop:owned", "commit:owned"}) {
+                            "fault:mapped", "drop:owned", "commit:owned", "extent:claimed", "extent:protected",
+                            "extent:moved", "extent:published", "extent:evicting", "extent:upgrading"}) {
     inject::arm_pause(point, dawdle, nullptr);
   }
 #endif
@@ -172,10 +175,12 @@ void print_summary(const Settings& s, uint64_t operations, const pager::Stats& s
   using pager::Counter;
   printf(
       "ok: seed %lu, %lu operations, %lu faults (%lu fetched, %lu first writes, %lu waits), %lu prefetched, %lu "
-      "evicted (%lu dirty)\n",
+      "evicted (%lu dirty); extents: %lu fetched, %lu filled, %lu evicted, %lu broken, %lu upgraded\n",
       static_cast<unsigned long>(s.seed), static_cast<unsigned long>(operations), stats.get(Counter::kFaults),
       stats.get(Counter::kMajorFaults), stats.get(Counter::kProtectionFaults), stats.get(Counter::kWaitFaults),
-      stats.get(Counter::kPrefetched), stats.get(Counter::kEvictions), stats.get(Counter::kDirtyEvictions));
+      stats.get(Counter::kPrefetched), stats.get(Counter::kEvictions), stats.get(Counter::kDirtyEvictions),
+      stats.get(Counter::kExtentsFetched), stats.get(Counter::kExtentsFilled), stats.get(Counter::kExtentsEvicted),
+      stats.get(Counter::kExtentsBroken), stats.get(Counter::kExtentsUpgraded));
 }
 
 void run(const Settings& s) {
@@ -199,6 +204,9 @@ void run(const Settings& s) {
     pager::Stats stats = world.pager.stats();
     if (stats.get(pager::Counter::kDirtyEvictions) == 0)
       die("nothing was evicted: this run tested nothing; lower --local");
+    bool whole = stats.get(pager::Counter::kExtentsFetched) > 0 && stats.get(pager::Counter::kExtentsEvicted) > 0;
+    if (s.huge == "always" && world.pager.uses_huge_pages() && !whole)
+      die("no extent was fetched and evicted as a whole: this run did not test them; raise --memory");
     check_nothing_left(world);
     print_summary(s, driver.operations(), stats);
   }
@@ -217,6 +225,7 @@ void add_options(Command& command, Settings* s, std::string* memory) {
   command.add_option("--policy", &s->policy, "").one_of({"2q", "fifo", "lru", "priority"});
   command.add_option("--evictors", &s->evictors, "").range(1U, kMaxEvictors);
   command.add_option("--writeback", &s->writeback, "").one_of({"auto", "page", "line"});
+  command.add_option("--huge", &s->huge, "").one_of({"auto", "always", "never"});
   command.add_flag("--prefetch,!--no-prefetch", &s->prefetch, "");
   command.add_flag("--forks,!--no-forks", &s->forks, "");
   command.add_flag("--protect,!--no-protect", &s->protect, "");

@@ -18,6 +18,7 @@ constexpr size_t kMaxRun = 24 * kKiB;
 constexpr size_t kMaxPinned = 2 * kPageSize;  // 8 threads pin at most 24 pages, far fewer than the smallest budget
 constexpr unsigned kChildSeconds = 120;
 constexpr int kChildOperations = 300;
+constexpr uint64_t kTransferNs = 60'000'000'000;
 
 }  // namespace
 
@@ -29,6 +30,10 @@ Worker::Worker(World& world, unsigned index)
       stripe_shadow_(world.shared_pages.pages * SharedPages::kStripe) {
   open_pipe();
   for (Block& b : blocks_) allocate(b);
+}
+
+Worker::~Worker() {
+  if (server_) world_.pager.store()->close_channel(server_);
 }
 
 void Worker::open_pipe() {
@@ -68,12 +73,14 @@ void Worker::operate() {
   if (dice < 680) return copy_run();
   if (dice < 860) return access_shared_pages();
   if (dice < 880) return sweep();
-  if (dice < 920) return call_kernel();
+  if (dice < 910) return call_kernel();
+  if (dice < 930) return call_function();
   if (dice < 950) return discard();
   if (dice < 965) return recommit();
   if (dice < 970) return reallocate();
   if (dice < 980) return world_.settings.protect ? protect_none() : write_run();
   if (dice < 990) return world_.settings.protect ? protect_read() : read_run();
+  if (dice < 994) return advise();
   if (dice == 999 && world_.settings.forks && !world_.in_child) return fork();
 }
 
@@ -96,11 +103,15 @@ void Worker::fill(std::byte* to, size_t bytes) {
 
 void Worker::write_word() {
   Block& b = blocks_[random_.below(blocks_.size())];
-  size_t offset = random_.below(b.bytes() / 8) * 8;
+  write_word({&b, 0, b.bytes()});
+}
+
+void Worker::write_word(const Range& r) {
+  size_t offset = random_.below(r.bytes / 8) * 8;
   uint64_t value = random_.next();
-  if (random_.one_in(4)) memcpy(&value, b.shadow.data() + offset, 8);  // a write that changes nothing
-  *reinterpret_cast<volatile uint64_t*>(b.far + offset) = value;
-  memcpy(b.shadow.data() + offset, &value, 8);
+  if (random_.one_in(4)) memcpy(&value, r.shadow() + offset, 8);  // a write that changes nothing
+  *reinterpret_cast<volatile uint64_t*>(r.far() + offset) = value;
+  memcpy(r.shadow() + offset, &value, 8);
 }
 
 void Worker::read_word() {
@@ -159,6 +170,12 @@ void Worker::sweep() {
   }
 }
 
+void Worker::advise() {
+  constexpr int kAdvice[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_SEQUENTIAL, MADV_NORMAL};
+  Range r = any_pages(4096);
+  world_.pager.advise(r.far(), r.bytes, kAdvice[random_.below(std::size(kAdvice))]);
+}
+
 void Worker::access_shared_pages() {
   size_t page = random_.below(random_.one_in(2) ? world_.shared_pages.pages : 32);  // half on 32 hot pages
   size_t bytes = random_.between(1, SharedPages::kStripe), offset = random_.below(SharedPages::kStripe - bytes + 1);
@@ -192,7 +209,7 @@ void Worker::recommit() {
 void Worker::allocate(Block& block) {
   size_t share = world_.settings.memory / world_.settings.threads / kBlocks / kPageSize;
   size_t bytes = random_.between(share / 2 + 1, share + share / 2 + 1) * kPageSize;
-  block.far = world_.pager.reserve(bytes, kPageSize);
+  block.far = world_.pager.reserve(bytes, random_.one_in(2) ? kPageSize : 2 * kMiB);
   if (!block.far) die("no addresses left");
   Status s = world_.pager.commit(block.far, bytes);
   if (!s.ok()) die("{}", s.text());
@@ -258,6 +275,83 @@ void Worker::call_kernel() {
 void Worker::pump(std::byte* buffer, size_t bytes, bool fresh) {
   if (fresh) fill(buffer, bytes);
   if (write(pipe_[1], buffer, bytes) != static_cast<ssize_t>(bytes)) world_.fail("write to a pipe failed");
+}
+
+// A call of a function on the memory server, whose part this thread plays: while the call has the range, the server's
+// copy is read and changed over a channel. Far memory is not touched meanwhile.
+void Worker::call_function() {
+  if (world_.in_child) return;
+  if (!server_) {
+    Status status;
+    server_ = world_.pager.store()->open_channel(&status);
+    if (!server_) die("{}", status.text());
+  }
+  // Evictors copy to local stores in this process, so a read of a page that others change would be a data race.
+  !world_.settings.is_local() && random_.one_in(3) ? call_on_shared_pages() : call_on_blocks();
+}
+
+void Worker::transfer(std::byte* far, std::byte* near, size_t bytes, bool write) {
+  for (size_t at = 0; at < bytes; at += transport::kMaxRequestBytes) {
+    auto part = static_cast<uint32_t>(std::min(bytes - at, transport::kMaxRequestBytes));
+    transport::Segment segment = {static_cast<uint64_t>(far + at - world_.pager.base()), part, near + at};
+    transport::Token token = 0;
+    int error = write ? server_->submit_write({&segment, 1}, -1, &token) : server_->submit_read({&segment, 1}, &token);
+    if (!error) error = server_->wait(token, kTransferNs);
+    if (error) die("a transfer of a call failed (error {})", error);
+  }
+}
+
+// Often a whole block, which has whole windows of the page table: the second call finds them settled
+// (PageTable::is_settled) unless something has changed them.
+void Worker::call_on_blocks() {
+  Range r = any_pages(32);
+  if (random_.one_in(2)) r = {r.block, 0, r.block->bytes()};
+  for (uint64_t calls = random_.between(1, 6); calls > 0; calls--) {
+    call_on(r, random_.one_in(6));
+    for (uint64_t writes = random_.below(3); writes > 0; writes--) write_word(r);
+  }
+}
+
+void Worker::call_on(const Range& r, bool written) {
+  pager::Pager::CallRange range = {r.far(), r.bytes, written};
+  std::vector<std::byte> content(r.bytes);
+  SignalsBlocked blocked;
+  if (int error = world_.pager.begin_call({&range, 1})) die("a call did not begin (error {})", error);
+  transfer(r.far(), content.data(), r.bytes, false);
+  for (size_t at = 0; at < r.bytes; at += kPageSize) {
+    if (!is_on_server(r.far() + at, written)) continue;
+    world_.compare_on_server(content.data() + at, r.far() + at, r.shadow() + at, kPageSize);
+  }
+  if (written) {
+    fill(r.shadow(), r.bytes);
+    transfer(r.far(), r.shadow(), r.bytes, true);
+  }
+  world_.pager.end_call({&range, 1});
+}
+
+// A store without a server has anything for pages that are not stored. Those that are to be written count as stored.
+bool Worker::is_on_server(const std::byte* far, bool written) const {
+  if (!world_.settings.is_local()) return true;
+  auto page = static_cast<pager::PageIndex>((far - world_.pager.base()) / static_cast<ptrdiff_t>(kPageSize));
+  return !written && word_at(world_.pager, page).has(pager::PageWord::kStored);
+}
+
+// Others change other bytes of the page, before and after, and if the page is only read meanwhile.
+void Worker::call_on_shared_pages() {
+  size_t page = random_.below(32);
+  std::byte* stripe = world_.shared_pages.at(page, index_);
+  std::byte* shadow = stripe_shadow_.data() + page * SharedPages::kStripe;
+  std::byte content[SharedPages::kStripe];
+  pager::Pager::CallRange range = {world_.shared_pages.far + page * kPageSize, kPageSize, random_.one_in(2)};
+  SignalsBlocked blocked;
+  if (int error = world_.pager.begin_call({&range, 1})) die("a call did not begin (error {})", error);
+  transfer(stripe, content, sizeof content, false);
+  world_.compare_on_server(content, stripe, shadow, sizeof content);
+  if (range.written) {
+    fill(shadow, sizeof content);
+    transfer(stripe, shadow, sizeof content, true);
+  }
+  world_.pager.end_call({&range, 1});
 }
 
 // In half of the forks all workers are stopped, and the child verifies everything. In the others they continue, and the

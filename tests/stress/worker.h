@@ -22,6 +22,9 @@ struct Block {
 class Worker {
  public:
   Worker(World& world, unsigned index);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
   // Performs 500 to 4000 operations; then the calling thread ends. One thread at a time.
   void run_for_a_while();
   // Compares everything with the shadow copies; a difference ends the process.
@@ -48,12 +51,14 @@ class Worker {
   void fill(std::byte* to, size_t bytes);
 
   void write_word();
+  void write_word(const Range& range);
   void read_word();
   void write_run();
   void read_run();
   void copy_run();
   void hint();
   void sweep();
+  void advise();
   void access_shared_pages();
   void discard();
   void recommit();
@@ -63,6 +68,12 @@ class Worker {
   void protect_none();
   void protect_read();
   void call_kernel();
+  void call_function();
+  void call_on_blocks();
+  void call_on(const Range& range, bool written);
+  void call_on_shared_pages();
+  bool is_on_server(const std::byte* far, bool written) const;
+  void transfer(std::byte* far, std::byte* near, size_t bytes, bool write);
   void open_pipe();
   void pump(std::byte* buffer, size_t bytes, bool into_far);
   void fork();
@@ -75,6 +86,7 @@ class Worker {
   std::vector<Block> blocks_;
   std::vector<std::byte> stripe_shadow_;
   int pipe_[2];
+  transport::Channel* server_ = nullptr;  // what functions see: the server's copy
   std::vector<pid_t> children_;
 };
 

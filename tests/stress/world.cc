@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "worker.h"
 
@@ -42,6 +44,13 @@ void World::compare(const std::byte* far, const std::byte* shadow, size_t bytes,
     if (far[i] != shadow[i]) fail(what, far + i, shadow + i);
   }
   fail("memory differed once, but not when compared again", far, shadow);
+}
+
+void World::compare_on_server(const std::byte* copy, const std::byte* far, const std::byte* shadow, size_t bytes) {
+  size_t same = static_cast<size_t>(std::mismatch(copy, copy + bytes, shadow).first - copy);
+  if (same == bytes) return;
+  log(LogLevel::kError, "a function would have read {:#04x}", static_cast<unsigned>(copy[same]));
+  fail("the server's copy in a call; what is near", far + same, shadow + same);
 }
 
 void World::fail(const char* what, const std::byte* far, const std::byte* shadow) {

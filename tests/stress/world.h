@@ -53,6 +53,8 @@ class World {
 
   // Reports the first difference between far memory and its shadow copy, and ends the process with status 1.
   void compare(const std::byte* far, const std::byte* shadow, size_t bytes, const char* what);
+  // As compare, for a copy of what the server has for `far`.
+  void compare_on_server(const std::byte* copy, const std::byte* far, const std::byte* shadow, size_t bytes);
   [[noreturn]] void fail(const char* what, const std::byte* far = nullptr, const std::byte* shadow = nullptr);
   // No progress: reports every page that is owned or pinned, and aborts to leave a core file.
   [[noreturn]] void abort_stuck();

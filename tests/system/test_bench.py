@@ -122,6 +122,13 @@ class BenchTest(SystemTest):
             for configuration in {"far file", "encrypted"}:
                 self.assertGreater(cell["us"][configuration]["median"], 0)
 
+    def test_offload(self):
+        document = self.bench("offload", "--size", "16M", "--repeat", 1, svg=False)
+        self.assertEqual(Counter(cell["transport"] for cell in document["cells"]), {"tcp": 6, "shm": 6})
+        for cell in document["cells"]:
+            for way in ("native", "local", "server", "automatic"):
+                self.assertGreater(cell["ms"][way], 0, cell)
+
     def test_policies(self):
         document = self.bench("policies", "--pages", 500, "--accesses", 5000, "--shares", "10,60")
         self.assertEqual(len(document["traces"]), 6)

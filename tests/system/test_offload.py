@@ -8,7 +8,8 @@ from support import PROGRAMS, SMALL, expand, main, run, tail, variations
 from test_servers import START_SECONDS, TOKEN, Servers, read_until
 
 OFFLOAD = PROGRAMS / "offload"
-CASES = ("scan", "change", "share", "list", "errors", "fibers", "forks", "storm")
+CASES = ("scan", "change", "share", "list", "errors", "fibers", "forks", "storm", "map", "algorithms",
+         "objects")
 BY_SERVER = ("scan", "change", "list")  # every call of these runs on a server
 
 
@@ -22,11 +23,18 @@ def children_of(process):
 class OffloadTest(Servers):
     def check_case(self, case, command):
         expected = self.once(case, lambda: run([OFFLOAD, case]))
-        result = run(command, cwd=self.folder, seconds=120)
+        on_server = ["env", "OFFLOAD_ON_SERVER=1"] if case in BY_SERVER else []
+        result = run([*on_server, *command], cwd=self.folder, seconds=120)
         self.assertEqual((result.status, result.output), (0, expected.output), tail(result.errors))
         if case in BY_SERVER:
             self.assertNotIn(b"local", result.errors)
             self.assertIn(b"server", result.errors)
+
+    def wait_until_no_process(self, server):
+        deadline = time.monotonic() + START_SECONDS
+        while children_of(server):
+            self.assertLess(time.monotonic(), deadline, "processes outlive their clients")
+            time.sleep(0.05)
 
     @variations(SMALL)
     def test_results_are_the_same_over_shared_memory(self, variation):
@@ -40,7 +48,13 @@ class OffloadTest(Servers):
         for case in CASES:
             with self.subTest(case):
                 self.check_case(case, self.client(variation, address, OFFLOAD, case))
-        self.assertEqual(children_of(server), [], "processes outlive their clients")
+        self.wait_until_no_process(server)
+
+    def test_functions_of_linked_objects(self):
+        _, address = self.serve("--offload")
+        result = run(self.client(SMALL[0], address, PROGRAMS / "offload_linked"), cwd=self.folder)
+        self.assertEqual((result.status, result.output), (0, b"3 0\n"), tail(result.errors))
+        self.assertIn(b"server", result.errors)
 
     def test_pools_reduce_on_each_server(self):
         servers = [self.serve("--offload") for _ in range(2)]
@@ -75,10 +89,7 @@ class OffloadTest(Servers):
         read_until(program.stderr, b"server", 60)
         self.assertEqual(len(children_of(server)), 1)
         os.killpg(program.pid, signal.SIGKILL)
-        deadline = time.monotonic() + START_SECONDS
-        while children_of(server):
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
+        self.wait_until_no_process(server)
 
     def test_a_server_that_stops_ends_its_processes(self):
         server, address = self.serve("--offload")

@@ -1,6 +1,11 @@
 // The array of page words, one for each page of far space. It is reserved as a whole and populated by the kernel when
 // touched, so a table for 256 GiB uses only memory for its touched part (8 bytes a page, 0.2 %).
 //
+// The words of 2 MiB are a window. A window is *settled* from when a call of a function on a memory server has seen
+// that all its pages are allocated, not owned, and equal to the server's copies, until one of its words changes to
+// something else: a page becomes dirty, is claimed by a fetch, or is freed (docs/internals/offload.md). So calls look
+// at few words. Each change of a word through the table is checked, which costs one load.
+//
 // Most pages are at their place in the far space, which is one range of addresses. A program may also want far memory
 // at addresses of its own choice. Page numbers are lent for those, in windows of 2 MiB: while a window is lent, its
 // pages are at another address, and the addresses in the far space are not used. Both directions are one array access.
@@ -25,20 +30,77 @@ class PageTable {
       : space_(space),
         pages_(bytes / kPageSize),
         words_(static_cast<AtomicPageWord*>(os::map_near(pages_ * sizeof(AtomicPageWord)))),
+        settled_(static_cast<std::atomic<uint32_t>*>(os::map_near(settled_bytes()))),
         windows_(static_cast<std::atomic<uint32_t>*>(os::map_near(kWindows * sizeof(uint32_t)))),
         places_(static_cast<std::atomic<uint64_t>*>(os::map_near(places_bytes()))) {
-    if (!words_ || !windows_ || !places_)
+    if (!words_ || !settled_ || !windows_ || !places_)
       die("cannot reserve a page table of {} bytes; lower --space or raise the limit on virtual memory", pages_ * 8);
   }
   ~PageTable() {
     os::unmap(words_, pages_ * sizeof(AtomicPageWord));
+    os::unmap(settled_, settled_bytes());
     os::unmap(windows_, kWindows * sizeof(uint32_t));
     os::unmap(places_, places_bytes());
   }
   PageTable(const PageTable&) = delete;
   PageTable& operator=(const PageTable&) = delete;
 
-  AtomicPageWord& operator[](PageIndex page) { return words_[page]; }
+  // The word of a page: as AtomicPageWord.
+  class Entry {
+   public:
+    PageWord load() const { return word_->load(); }
+    bool try_change(PageWord& expected, PageWord desired) {
+      bool changed = word_->try_change(expected, desired);
+      if (changed && unsettles(expected, desired)) table_->unsettle(page_);
+      return changed;
+    }
+    PageWord set(uint64_t flags) {
+      FARSIDE_DCHECK((flags & PageWord::kDirty) == 0);
+      return word_->set(flags);
+    }
+    PageWord clear(uint64_t flags) { return word_->clear(flags); }
+    void unpin() { word_->unpin(); }
+    void force(PageWord word) { word_->force(word); }
+    template <typename Change>
+    PageWord update(Change change) {
+      PageWord old = load();
+      while (!try_change(old, change(old))) {}
+      return old;
+    }
+
+   private:
+    friend class PageTable;
+    Entry(PageTable* table, PageIndex page) : table_(table), word_(&table->words_[page]), page_(page) {}
+    static constexpr bool unsettles(PageWord old, PageWord now) {
+      return (now.has(PageWord::kDirty) && !old.has(PageWord::kDirty)) || now.is(PageState::kFetching) ||
+             now.is(PageState::kUnmapped);
+    }
+    PageTable* table_;
+    AtomicPageWord* word_;
+    PageIndex page_;
+  };
+  Entry operator[](PageIndex page) { return {this, page}; }
+  // For readers.
+  AtomicPageWord* word_at(PageIndex page) { return &words_[page]; }
+
+  // ---- Settled windows. A call begins to settle a window that is not, looks at all its words, and ends with what it
+  // has seen. It has no effect if a word changed meanwhile, or another call began. ----
+
+  bool is_settled(PageIndex page) const { return settled_[page / kWindowPages].load() == kSettled; }
+  uint32_t begin_settling(PageIndex page) {
+    uint32_t ticket = next_ticket_.fetch_add(1, std::memory_order_relaxed) % (kSettled - 1) + 1;
+    settled_[page / kWindowPages].store(ticket);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // the words are read after it
+    return ticket;
+  }
+  void end_settling(PageIndex page, uint32_t ticket) {
+    settled_[page / kWindowPages].compare_exchange_strong(ticket, kSettled);
+  }
+  // After a word has changed, and before what it permits.
+  void unsettle(PageIndex page) {
+    std::atomic<uint32_t>& window = settled_[page / kWindowPages];
+    if (window.load() != 0) window.store(0);
+  }
   uint64_t pages() const { return pages_; }
 
   // True if a page word belongs to the address. It may still be foreign: not far memory.
@@ -91,7 +153,12 @@ class PageTable {
 
   std::byte* space_;
   uint64_t pages_;
+  uint64_t settled_bytes() const { return (pages_ / kWindowPages + 1) * sizeof(uint32_t); }
+
+  static constexpr uint32_t kSettled = ~uint32_t{0};
   AtomicPageWord* words_;
+  std::atomic<uint32_t>* settled_;  // of each window: 0, the ticket of a call that looks at it, or kSettled
+  std::atomic<uint32_t> next_ticket_{0};
   std::atomic<uint32_t>* windows_;
   std::atomic<uint64_t>* places_;
   std::atomic<bool> any_lent_{false};

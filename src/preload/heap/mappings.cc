@@ -517,9 +517,11 @@ long advise(std::byte* address, size_t bytes, int advice) {
     case MADV_NORMAL:
     case MADV_RANDOM:
     case MADV_SEQUENTIAL:
-    case MADV_WILLNEED:
     case MADV_HUGEPAGE:
     case MADV_NOHUGEPAGE:
+      g_pager->advise(address, bytes, advice);
+      return 0;
+    case MADV_WILLNEED:
     case MADV_MERGEABLE:
     case MADV_UNMERGEABLE:
     case MADV_DONTDUMP:

@@ -1,18 +1,24 @@
 // Calls functions on memory servers and locally, and prints the results, which do not depend on where they ran, to
 // standard output; where they ran to standard error. Argument: the case.
-#include <farside/offload.hpp>
+#include <farside/containers/remote_hash_map.hpp>
+#include <farside/offload_algorithms.hpp>
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <numeric>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #include <farside/fiber.hpp>
@@ -22,6 +28,9 @@ namespace offload = farside::offload;
 namespace {
 
 constexpr size_t kWords = 4 << 20;  // 32 MiB
+
+// Of the cases of which every call is to run on a server.
+offload::mode where() { return getenv("OFFLOAD_ON_SERVER") ? offload::mode::server : offload::mode::automatic; }
 
 uint64_t* far_words() {
   void* memory = mmap(nullptr, kWords * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -81,31 +90,31 @@ bool check(const offload::result<R>& result, const char* what) {
 
 void scan() {
   uint64_t* words = far_words();
-  auto all = offload::call(sum, {words, kWords}, {{words, kWords}});
+  auto all = offload::call(sum, {words, kWords}, {{words, kWords}}, {}, where());
   if (check(all, "sum")) printf("sum %lu\n", *all);
-  auto found = offload::call(find, {{words, 100000}, {7, 999}}, {{words, 100000}});
+  auto found = offload::call(find, {{words, 100000}, {7, 999}}, {{words, 100000}}, {}, where());
   if (check(found, "find")) printf("find %zu %lu\n", found->size(), found->back());
   words[3] += 1000;  // near and dirty
-  auto again = offload::call(sum, {words, kWords}, {{words, kWords}});
+  auto again = offload::call(sum, {words, kWords}, {{words, kWords}}, {}, where());
   if (check(again, "again")) printf("again %lu\n", *again);
-  auto part = offload::call([](Column c) { return sum(c) * 2; }, {words + 5, 10}, {{words + 5, 10}});
+  auto part = offload::call([](Column c) { return sum(c) * 2; }, {words + 5, 10}, {{words + 5, 10}}, {}, where());
   if (check(part, "lambda")) printf("lambda %lu\n", *part);
-  auto none = offload::call([](int i) { return i + 1; }, 41, {});
+  auto none = offload::call([](int i) { return i + 1; }, 41, {}, {}, where());
   if (check(none, "none")) printf("none %d\n", *none);
   auto parts = offload::for_each_server(
       [](int, const uint64_t* first, size_t count) {
         return sum({first, count});
       },
-      0, words, kWords, [](uint64_t a, uint64_t b) { return a + b; });
+      0, words, kWords, [](uint64_t a, uint64_t b) { return a + b; }, {}, where());
   if (check(parts, "for_each")) printf("for_each %lu\n", *parts);
 }
 
 void change() {
   uint64_t* words = far_words();
-  auto done = offload::call(fill, {words + 100, 1 << 20, 5}, {}, {{words + 100, 1 << 20}});
+  auto done = offload::call(fill, {words + 100, 1 << 20, 5}, {}, {{words + 100, 1 << 20}}, where());
   if (check(done, "fill")) printf("%lu\n", sum({words, kWords}));
   words[100] = 1;
-  auto more = offload::call(fill, {words + 100, 1 << 20, 6}, {}, {{words + 100, 1 << 20}});
+  auto more = offload::call(fill, {words + 100, 1 << 20, 6}, {}, {{words + 100, 1 << 20}}, where());
   if (check(more, "more")) printf("%lu %lu\n", sum({words, kWords}), words[100]);
 }
 
@@ -135,7 +144,7 @@ void list() {
     *node = {first, i};
     first = node;
   }
-  auto all = offload::call(walk, first, {{nodes, count}});
+  auto all = offload::call(walk, first, {{nodes, count}}, {}, where());
   if (check(all, "walk")) printf("%lu\n", *all);
 }
 
@@ -279,13 +288,146 @@ void replicas() {
   puts("done");
 }
 
+// All results are compared with those of the standard library.
+struct Wide {  // so that there are many pages
+  uint64_t value, rest[14];
+  bool operator==(uint64_t other) const { return value == other; }
+};
+void map() {
+  farside::remote_hash_map<uint64_t, Wide> map;
+  std::unordered_map<uint64_t, uint64_t> expected;
+  uint64_t random = 1, wrong = 0;
+  auto where = offload::available() ? offload::mode::server : offload::mode::local;
+  auto add = [](Wide& wide, uint64_t by) { wide.value += by; };
+  for (int i = 0; i < 4000; i++) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    uint64_t key = (random >> 33) % 2000, value = random >> 40;
+    auto mode = i % 3 == 0 ? offload::mode::automatic : where;
+    switch (random >> 60) {
+      case 0:
+        wrong += map.erase(key, mode) != (expected.erase(key) == 1);
+        break;
+      case 1:
+      case 2: {
+        auto sum = map.update(key, add, value, mode);
+        wrong += sum.has_value() != (expected.count(key) == 1);
+        if (sum) wrong += !(*sum == (expected[key] += value));
+        break;
+      }
+      case 3:
+      case 4:
+        wrong += map.insert_or_assign(key, {value, {}}, mode) != expected.insert_or_assign(key, value).second;
+        break;
+      case 5:
+      case 6: {
+        auto found = map.find(key, mode);
+        wrong += found.has_value() != (expected.count(key) == 1) || (found && !(*found == expected[key]));
+        break;
+      }
+      default:
+        wrong += map.insert(key, {value, {}}, mode) != expected.emplace(key, value).second;
+    }
+  }
+  std::vector<uint64_t> keys(2500);
+  std::iota(keys.begin(), keys.end(), 0);
+  auto values = map.find_all(keys, where);
+  for (uint64_t key : keys)
+    wrong += values[key].has_value() != (expected.count(key) == 1) || (values[key] && !(*values[key] == expected[key]));
+  printf("%lu wrong, %d\n", wrong, map.size() == expected.size());
+}
+
+void algorithms() {
+  uint64_t* words = far_words();
+  constexpr size_t kCount = 100000;
+  std::vector<uint64_t> plain(words, words + kCount);
+  bool (*is_above)(const uint64_t&, const uint64_t&) = [](const uint64_t& v, const uint64_t& limit) {
+    return v > limit;
+  };
+  uint64_t (*add)(uint64_t, const uint64_t&) = [](uint64_t all, const uint64_t& v) { return all * 3 + v; };
+  auto expected = [&](uint64_t limit) {
+    return std::count_if(plain.begin(), plain.end(), [=](uint64_t v) { return v > limit; });
+  };
+  auto count = offload::count_if(words, kCount, is_above, uint64_t{900});
+  auto first = offload::find_if(words, kCount, is_above, uint64_t{998});
+  auto none = offload::find_if(words, kCount, is_above, uint64_t{1000});
+  auto all = offload::reduce(words, kCount, uint64_t{1}, add);
+  printf("%d", check(count, "count_if") && *count == static_cast<size_t>(expected(900)));
+  printf("%d", check(first, "find_if") && plain[*first] == 999 && *none == kCount);
+  printf("%d", check(all, "reduce") && *all == std::accumulate(plain.begin(), plain.end(), uint64_t{1}, add));
+  auto picked = offload::gather(words, kCount, {5, 70000, 5});
+  printf("%d", check(picked, "gather") && *picked == std::vector<uint64_t>({plain[5], plain[70000], plain[5]}));
+  auto moved = offload::copy(words, kCount, words + kCount / 2);
+  std::copy_backward(plain.begin(), plain.begin() + kCount / 2, plain.end());
+  printf("%d", check(moved, "copy") && std::equal(plain.begin(), plain.end(), words));
+  auto sorted = offload::sort(words + 7, kCount - 7);
+  std::sort(plain.begin() + 7, plain.end());
+  printf("%d\n", check(sorted, "sort") && std::equal(plain.begin(), plain.end(), words));
+}
+
+// ---- Functions in shared objects: loaded, unloaded, replaced ----
+
+int version_of(farside_offload_entry entry, farside_offload_mode mode) {
+  int version = 0;
+  farside_offload_request request = {entry, nullptr, nullptr, 0, nullptr, 0, mode};
+  farside_offload_reply reply = {{&version, sizeof version, 0}, 0, 0, {}};
+  int result = farside_offload_call(&request, &reply);
+  if (result < 0) fprintf(stderr, "version: error %d: %s\n", result, reply.text);
+  else fprintf(stderr, "version: %s\n", reply.on_server ? "server" : "local");
+  return result < 0 ? result : version;
+}
+
+farside_offload_mode by_server() { return offload::available() ? FARSIDE_OFFLOAD_SERVER : FARSIDE_OFFLOAD_LOCAL; }
+
+struct Library {
+  explicit Library(const std::string& path) : handle(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    if (!handle) fprintf(stderr, "%s\n", dlerror()), exit(1);
+  }
+  ~Library() { dlclose(handle); }
+  farside_offload_entry entry() const {
+    return reinterpret_cast<farside_offload_entry>(dlsym(handle, "offload_version"));
+  }
+  void* handle;
+};
+
+void replace(const std::string& path, const std::string& by) {
+  std::string next = path + ".next";
+  std::ofstream(next, std::ios::binary) << std::ifstream(by, std::ios::binary).rdbuf();
+  if (rename(next.c_str(), path.c_str()) != 0) exit(1);
+}
+
+void objects() {
+  char program[4096] = {};
+  if (readlink("/proc/self/exe", program, sizeof program - 1) < 0) exit(1);
+  std::string folder = program;
+  folder.erase(folder.rfind('/'));
+  std::string first = folder + "/liboffload_functions_1.so", second = folder + "/liboffload_functions_2.so";
+  for (int round = 0; round < 10; round++) {  // the second is loaded where the first was
+    printf("%d", version_of(Library(first).entry(), by_server()));
+    printf("%d\n", version_of(Library(second).entry(), by_server()));
+  }
+  char temporary[] = "/tmp/offload_objects_XXXXXX";
+  if (!mkdtemp(temporary)) exit(1);
+  std::string path = std::string(temporary) + "/functions.so";
+  replace(path, first);
+  {
+    Library loaded(path);
+    replace(path, second);  // what is loaded is the first still
+    bool refused = !offload::available() || version_of(loaded.entry(), FARSIDE_OFFLOAD_SERVER) == -ENOEXEC;
+    printf("replaced %d %d\n", version_of(loaded.entry(), FARSIDE_OFFLOAD_AUTOMATIC), refused);
+  }
+  printf("loaded again %d\n", version_of(Library(path).entry(), by_server()));
+  unlink(path.c_str());
+  rmdir(temporary);
+}
+
 struct Case {
   const char* name;
   void (*run)();
 };
-constexpr Case kCases[] = {{"scan", scan},   {"change", change}, {"share", share},
-                           {"list", list},   {"errors", errors}, {"fibers", fibers},
-                           {"forks", forks}, {"storm", storm},   {"replicas", replicas}};
+constexpr Case kCases[] = {{"scan", scan},   {"change", change},         {"share", share},
+                           {"list", list},   {"errors", errors},         {"fibers", fibers},
+                           {"forks", forks}, {"storm", storm},           {"replicas", replicas},
+                           {"map", map},     {"algorithms", algorithms}, {"objects", objects}};
 
 }  // namespace
 

@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/near.h"
+#include "base/os.h"
 #include "base/status.h"
 
 namespace farside::pager {
@@ -49,9 +50,18 @@ class FarSpace : public NearObject {
   // Drops the pages: one TLB shootdown for all runs where the kernel can do so (6.16 and later).
   int unmap(std::span<const PageRun> runs);
   int wake(std::byte* address, size_t bytes);
-  // Makes this process's mapping of a present, unprotected page writable at once, on a frame that no other process
+
+  // Huge frames. False where the kernel cannot move them or cannot tell them apart.
+  bool moves_frames() const { return moves_ && pagemap_ >= 0; }
+  // Moves present pages to `to`, where none are, as os::uffd_move. Retries while the kernel is busy with a page.
+  long move(std::byte* to, std::byte* from, size_t bytes);
+  // Whether the range is mapped by huge pages only.
+  bool is_huge(const std::byte* address, size_t bytes) const {
+    return os::is_huge_mapped(pagemap_, address, bytes) == 1;
+  }
+  // Makes this process's mapping of present, unprotected pages writable at once, on frames that no other process
   // shares. Fails where the program's protection forbids writing.
-  int make_own(std::byte* page);
+  int make_own(std::byte* pages, size_t bytes = kPageSize);
   // Kernels before 6.0 may map a page read-only after its protection was lifted, and then copy it on the first write
   // although no process shares it. There make_own() is necessary for every such page.
   bool shares_unprotected_frames() const { return old_kernel_; }
@@ -71,11 +81,12 @@ class FarSpace : public NearObject {
   int open_in_child();
   int watch(std::byte* address, size_t bytes);
 
-  bool owns_fd(int fd) const { return fd == uffd_ || (fd == pidfd_ && fd >= 0); }
+  bool owns_fd(int fd) const { return fd >= 0 && (fd == uffd_ || fd == pidfd_ || fd == pagemap_); }
 
  private:
   int open(Delivery delivery);
   void probe_batches();
+  void open_pagemap();
 
   std::byte* base_ = nullptr;
   uint64_t bytes_ = 0;
@@ -84,6 +95,8 @@ class FarSpace : public NearObject {
   bool old_kernel_ = false;
   bool populates_ = false;  // the kernel has MADV_POPULATE_WRITE (5.14)
   int pidfd_ = -1;          // of this process; -1 where one call cannot unmap several runs
+  bool moves_ = false;      // the kernel has UFFDIO_MOVE
+  int pagemap_ = -1;        // /proc/self/pagemap, if it tells huge pages apart
 };
 
 }  // namespace farside::pager

@@ -1,5 +1,6 @@
-#include "pager/far_space.h"
+#include "pager/space/far_space.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/utsname.h>
 
@@ -62,18 +63,22 @@ Result<std::unique_ptr<FarSpace>> FarSpace::reserve(uint64_t bytes, Delivery del
     return Status::error(-error, "userfaultfd is not usable (error {}); {}", -error, fix_for_uffd(error));
   }
   space->probe_batches();
+  space->open_pagemap();
   return space;
 }
 
 FarSpace::~FarSpace() {
   if (uffd_ >= 0) os::close(uffd_);
   if (pidfd_ >= 0) os::close(pidfd_);
+  if (pagemap_ >= 0) os::close(pagemap_);
   if (base_) os::unmap(base_, bytes_);
 }
 
 int FarSpace::open(Delivery delivery) {
   uint64_t features = kFeatures | (delivery == Delivery::kSignal ? UFFD_FEATURE_SIGBUS : 0);
-  int fd = os::open_userfaultfd(features, nullptr);
+  int fd = os::open_userfaultfd(features | os::kUffdFeatureMove, nullptr);
+  moves_ = fd >= 0;
+  if (fd == -EINVAL) fd = os::open_userfaultfd(features, nullptr);
   if (fd < 0) return fd;
   uffd_ = os::move_fd_high(fd);
   return 0;
@@ -113,6 +118,21 @@ void FarSpace::probe_batches() {
   }
 }
 
+void FarSpace::open_pagemap() {
+  int fd = moves_ ? os::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC) : -1;
+  if (fd < 0) return;
+  if (os::is_huge_mapped(fd, base_, kPageSize) == 0) pagemap_ = os::move_fd_high(fd);
+  else os::close(fd);
+}
+
+// EAGAIN: the kernel holds the lock of a page for a moment.
+long FarSpace::move(std::byte* to, std::byte* from, size_t bytes) {
+  constexpr int kTries = 100;
+  long r = -EAGAIN;
+  for (int i = 0; i < kTries && (r == -EAGAIN || r == -EINTR); i++) r = os::uffd_move(uffd_, to, from, bytes);
+  return r;
+}
+
 int FarSpace::map(std::byte* to, const void* from, size_t bytes, bool write_protect) {
   auto* source = static_cast<const std::byte*>(from);
   size_t done = 0;
@@ -150,15 +170,17 @@ int FarSpace::unmap(std::span<const PageRun> runs) {
   return 0;
 }
 
-int FarSpace::make_own(std::byte* page) {
+int FarSpace::make_own(std::byte* pages, size_t bytes) {
   int r;
   do {
-    r = os::madvise(page, kPageSize, MADV_POPULATE_WRITE);
+    r = os::madvise(pages, bytes, MADV_POPULATE_WRITE);
   } while (r == -EAGAIN || r == -EINTR);
   if (populates_) return r;
   // Kernels before 5.14 cannot populate. A write that changes nothing has the same effect if the program's protection
   // allows writing.
-  reinterpret_cast<std::atomic<uint32_t>*>(page)->fetch_or(0);
+  for (size_t at = 0; at < bytes; at += kPageSize) {
+    reinterpret_cast<std::atomic<uint32_t>*>(pages + at)->fetch_or(0);
+  }
   return 0;
 }
 
@@ -168,12 +190,14 @@ int FarSpace::open_in_child() {
   os::close(uffd_);
   bool batches = pidfd_ >= 0;
   if (batches) os::close(pidfd_);
-  pidfd_ = -1;
+  if (pagemap_ >= 0) os::close(pagemap_);
+  pidfd_ = pagemap_ = -1;
   if (int error = open(Delivery::kSignal)) return error;
   if (batches) {
     int fd = os::pidfd_open(os::getpid());
     if (fd >= 0) pidfd_ = os::move_fd_high(fd);
   }
+  open_pagemap();
   return 0;
 }
 

@@ -1,0 +1,93 @@
+#include "offload/costs.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace farside::offload {
+namespace {
+
+constexpr double kComputeByteNs = 0.5, kFetchByteNs = 1, kNever = 1e9;  // before they are measured
+constexpr double kShortCalls = 4;    // a call that takes fewer round trips touches few bytes
+constexpr double kNearShare = 0.05;  // with less that is far, the time is that of the computation
+constexpr uint32_t kTrialGrowth = 8;
+
+void learn(double* value, bool* known, double measured) {
+  *value = *known ? (*value + measured) / 2 : measured;
+  *known = true;
+}
+
+}  // namespace
+
+// Ranges of similar sizes count as one, since a function need not use all of its ranges.
+uint64_t Costs::key_of(const Expected& call) {
+  auto size_class = static_cast<uint64_t>(std::ilogb(std::max(call.bytes, 1.0)));
+  return (call.function * 64 + size_class + 1) * 0x9e3779b97f4a7c15;
+}
+
+// Two functions may have the same place: then each begins anew.
+Costs::Estimate& Costs::estimate_of(const Expected& call) {
+  uint64_t key = key_of(call);
+  Estimate& e = estimates_[key >> 56];
+  if (e.key == key) return e;
+  e = Estimate();
+  e.key = key;
+  return e;
+}
+
+double Costs::near_byte_ns(const Estimate& e) {
+  if (e.has_local) return e.local_byte_ns;
+  return e.has_server ? std::min(e.server_byte_ns, kComputeByteNs) : kComputeByteNs;
+}
+
+double Costs::local_ns(const Estimate& e, const Expected& call) const {
+  return call.bytes * near_byte_ns(e) + call.far * (e.has_fetch ? e.fetch_byte_ns : kFetchByteNs);
+}
+
+double Costs::server_ns(const Estimate& e, const Expected& call) const {
+  double compute = e.has_server ? e.server_byte_ns : near_byte_ns(e);
+  return call_ns_ + call.bytes * compute + call.dirty * write_byte_ns_;
+}
+
+bool Costs::prefers_server(const Expected& call) {
+  LockGuard hold(lock_);
+  Estimate& e = estimate_of(call);
+  double server = server_ns(e, call);
+  bool is_short = e.has_server && call.bytes * e.server_byte_ns < kShortCalls * call_ns_;
+  if (is_short && ++e.calls >= e.next_trial) {
+    e.calls = 0;
+    e.next_trial *= kTrialGrowth;
+    return false;
+  }
+  return server < local_ns(e, call);
+}
+
+void Costs::ran_locally(const Expected& call, uint64_t ns) {
+  LockGuard hold(lock_);
+  Estimate& e = estimate_of(call);
+  auto time = static_cast<double>(ns);
+  double bytes = std::max(call.bytes, 1.0);
+  if (call.far < kNearShare * bytes) return learn(&e.local_byte_ns, &e.has_local, time / bytes);
+  learn(&e.fetch_byte_ns, &e.has_fetch,
+        std::max(0.0, time - bytes * std::min(near_byte_ns(e), time / bytes)) / call.far);
+}
+
+void Costs::ran_on_server(const Expected& call, uint64_t ns) {
+  LockGuard hold(lock_);
+  Estimate& e = estimate_of(call);
+  auto time = static_cast<double>(ns);
+  double bytes = std::max(call.bytes, 1.0), known = call_ns_ + bytes * e.server_byte_ns;
+  if (time < call_ns_) call_ns_ = (call_ns_ + time) / 2;
+  // With much to write back, the rest of the time is that of the write-back.
+  bool writes = e.has_server && call.dirty * write_byte_ns_ > known;
+  if (writes) write_byte_ns_ = (write_byte_ns_ + std::max(0.0, time - known) / call.dirty) / 2;
+  else learn(&e.server_byte_ns, &e.has_server, std::max(0.0, time - call_ns_ - call.dirty * write_byte_ns_) / bytes);
+}
+
+void Costs::failed_on_server(const Expected& call) {
+  LockGuard hold(lock_);
+  Estimate& e = estimate_of(call);
+  e.server_byte_ns = kNever;
+  e.has_server = true;
+}
+
+}  // namespace farside::offload

@@ -1,0 +1,51 @@
+// What calls cost in the program and on a server, and where the next one should be executed. Learned for each function
+// and size class of its ranges, from calls of the mode AUTOMATIC in this process:
+//
+//   in the program   bytes x (computation + far share x fetch)
+//   on a server      call + bytes x computation + dirty bytes x write-back
+//
+// Each measurement changes one term, with weight one half. What was not measured yet is assumed to compute 2 GB/s, or
+// as fast as the other way if that is faster, and to fetch and write back 1 GB/s. A function that takes little more
+// than a call touches few bytes, so the program may be as fast although the assumption says otherwise: that is tried,
+// at growing intervals. Thread-safe.
+#pragma once
+#include <cstdint>
+
+#include "base/sync.h"
+
+namespace farside::offload {
+
+// A call that may be executed in both ways.
+struct Expected {
+  uint64_t function = 0;  // identifies it
+  double bytes = 0, far = 0, dirty = 0;
+};
+
+class Costs {
+ public:
+  bool prefers_server(const Expected& call);
+  void ran_locally(const Expected& call, uint64_t ns);
+  void ran_on_server(const Expected& call, uint64_t ns);
+  // The server refused it, or the function failed there.
+  void failed_on_server(const Expected& call);
+
+ private:
+  struct Estimate {
+    uint64_t key = 0;
+    double local_byte_ns = 0, fetch_byte_ns = 0, server_byte_ns = 0;
+    bool has_local = false, has_fetch = false, has_server = false;
+    uint32_t calls = 0, next_trial = 2;  // of the program
+  };
+  static uint64_t key_of(const Expected& call);
+  static double near_byte_ns(const Estimate& estimate);
+  double local_ns(const Estimate& estimate, const Expected& call) const;
+  double server_ns(const Estimate& estimate, const Expected& call) const;
+  Estimate& estimate_of(const Expected& call);
+
+  static constexpr unsigned kEstimates = 256;
+  Mutex lock_;  // guards what follows
+  double call_ns_ = 30'000, write_byte_ns_ = 1;
+  Estimate estimates_[kEstimates];
+};
+
+}  // namespace farside::offload

@@ -1,0 +1,95 @@
+// Simulated machines: the model finds the better way for functions of every kind, from its own measurements.
+#include "offload/costs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace farside::offload {
+namespace {
+
+constexpr double kPage = 4096, kMiB = 1 << 20;
+
+// A function on a machine: what it takes in both ways.
+struct Machine {
+  double compute_ns;     // of the whole function
+  double touched_pages;  // of its ranges, spread evenly
+  double fetch_page_ns;  // a page that is read in order, or one by one
+  double call_ns = 30'000, write_byte_ns = 0.5, server_slowdown = 1;
+
+  double local(const Expected& e) const { return compute_ns + touched_pages * fetch_page_ns * e.far / e.bytes; }
+  double server(const Expected& e) const { return call_ns + compute_ns * server_slowdown + e.dirty * write_byte_ns; }
+};
+
+// The share of calls from the 20th on for which the better way was chosen.
+double right_choices(Costs& costs, const Machine& machine, const Expected& call, int calls = 200) {
+  int right = 0, counted = 0;
+  for (int i = 0; i < calls; i++) {
+    bool server = costs.prefers_server(call);
+    double local_ns = machine.local(call), server_ns = machine.server(call);
+    if (server) costs.ran_on_server(call, static_cast<uint64_t>(server_ns));
+    else costs.ran_locally(call, static_cast<uint64_t>(local_ns));
+    if (i < 20) continue;
+    counted++;
+    right += server == (server_ns < local_ns) || std::max(local_ns, server_ns) < 1.1 * std::min(local_ns, server_ns);
+  }
+  return static_cast<double>(right) / counted;
+}
+
+Expected far_range(uint64_t function, double bytes) { return {function, bytes, 0.9 * bytes, 0}; }
+
+TEST(Costs, ScansOfFarMemoryRunOnServers) {
+  Costs costs;
+  EXPECT_EQ(right_choices(costs, {30e6, 65536, 1500}, far_range(1, 256 * kMiB)), 1);
+}
+
+TEST(Costs, ScansOfNearMemoryRunInTheProgram) {
+  Costs costs;
+  EXPECT_GT(right_choices(costs, {30e6, 65536, 1500}, {1, 256 * kMiB, 0, 0}), 0.9);
+  EXPECT_EQ(right_choices(costs, {30e6, 65536, 1500}, {2, 256 * kMiB, 0, 256 * kMiB}), 1) << "all is dirty";
+}
+
+TEST(Costs, ChainsRunOnServersAndSingleWordsInTheProgram) {
+  Costs costs;
+  EXPECT_GT(right_choices(costs, {1000, 8, 12'000}, far_range(1, 256 * kMiB)), 0.97);
+  EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(2, 256 * kMiB)), 0.97);
+  EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(3, kPage)), 0.97);
+}
+
+TEST(Costs, SlowServersAreAvoided) {
+  Costs costs;
+  EXPECT_EQ(right_choices(costs, {100e6, 65536, 500, 30'000, 0.5, 10}, far_range(1, 256 * kMiB)), 1);
+}
+
+TEST(Costs, TheChoiceFollowsWhatIsFar) {
+  Costs costs;
+  Machine machine = {10e6, 16384, 1500};
+  EXPECT_EQ(right_choices(costs, machine, far_range(1, 64 * kMiB), 50), 1);
+  EXPECT_GT(right_choices(costs, machine, {1, 64 * kMiB, 0, 0}, 50), 0.9);
+  EXPECT_EQ(right_choices(costs, machine, far_range(1, 64 * kMiB), 50), 1) << "far again";
+}
+
+TEST(Costs, WhatFailsOnServersRunsInTheProgram) {
+  Costs costs;
+  Expected call = far_range(1, 256 * kMiB);
+  ASSERT_TRUE(costs.prefers_server(call));
+  costs.failed_on_server(call);
+  for (int i = 0; i < 100; i++) {
+    EXPECT_FALSE(costs.prefers_server(call));
+    costs.ran_locally(call, 500'000'000);
+  }
+  EXPECT_TRUE(costs.prefers_server(far_range(2, 256 * kMiB))) << "another function";
+}
+
+TEST(Costs, RangesOfAnySizeAreAccepted) {
+  Costs costs;
+  Expected none = {1, 0, 0, 0};
+  for (int i = 0; i < 10; i++) {
+    if (costs.prefers_server(none)) costs.ran_on_server(none, 20'000);
+    else costs.ran_locally(none, 100);
+  }
+  EXPECT_FALSE(costs.prefers_server(none)) << "no range: a call only costs";
+}
+
+}  // namespace
+}  // namespace farside::offload

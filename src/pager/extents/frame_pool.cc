@@ -1,0 +1,114 @@
+#include "pager/extents/frame_pool.h"
+
+#include <sys/mman.h>
+
+#include <bit>
+#include <cerrno>
+
+#include "base/os.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+
+// 2 MiB-aligned addresses of private memory, which a forked child does not have.
+std::byte* reserve(uint64_t bytes) {
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  long mapped = os::mmap(nullptr, bytes + kExtentBytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  if (mapped < 0 && mapped > -4096) return nullptr;
+  auto begin = static_cast<uint64_t>(mapped), base = align_up(begin, kExtentBytes);
+  if (base > begin) os::munmap(reinterpret_cast<void*>(begin), base - begin);
+  os::munmap(reinterpret_cast<void*>(base + bytes), kExtentBytes - (base - begin));
+  auto* area = reinterpret_cast<std::byte*>(base);
+  os::madvise(area, bytes, MADV_DONTFORK);
+  os::madvise(area, bytes, MADV_DONTDUMP);
+  os::madvise(area, bytes, MADV_HUGEPAGE);
+  return area;
+}
+
+}  // namespace
+
+FramePool::~FramePool() { close(); }
+
+void FramePool::close() {
+  if (slots_) os::munmap(slots_, kSlots * kExtentBytes);
+  if (scratch_) os::munmap(scratch_, kSlots * kExtentBytes);
+  slots_ = scratch_ = nullptr;
+}
+
+bool FramePool::open() {
+  if (is_open()) return true;
+  if (!space_.moves_frames()) return false;
+  scratch_ = reserve(kSlots * kExtentBytes);
+  std::byte* slots = reserve(kSlots * kExtentBytes);
+  if (!slots || !scratch_ || space_.watch(slots, kSlots * kExtentBytes) != 0) {
+    slots_ = slots;
+    close();
+    return false;
+  }
+  free_.store(0);
+  empty_.store(~uint64_t{0});
+  slots_ = slots;
+  return true;
+}
+
+Slot FramePool::take_bit(std::atomic<uint64_t>& bits) {
+  uint64_t now = bits.load(std::memory_order_acquire);
+  while (now != 0) {
+    if (bits.compare_exchange_weak(now, now & (now - 1), std::memory_order_acq_rel)) return std::countr_zero(now);
+  }
+  return -1;
+}
+
+void FramePool::put_bit(std::atomic<uint64_t>& bits, Slot slot) {
+  uint64_t bit = uint64_t{1} << slot;
+  [[maybe_unused]] uint64_t before = bits.fetch_or(bit, std::memory_order_acq_rel);
+  FARSIDE_DCHECK((before & bit) == 0);
+}
+
+Slot FramePool::take() { return take_bit(free_); }
+void FramePool::put(Slot slot) { put_bit(free_, slot); }
+Slot FramePool::take_empty() { return take_bit(empty_); }
+void FramePool::put_empty(Slot slot) { put_bit(empty_, slot); }
+
+Slot FramePool::grow(uint64_t spare) {
+  uint64_t refused = refused_.load(std::memory_order_relaxed);
+  if (!is_open() || (refused != 0 && now_ns() - refused < kRetryNs)) return -1;
+  if (!frames_.try_take(kExtentPages + spare)) return -1;
+  if (spare > 0) frames_.give(spare);
+  Slot slot = take_empty();
+  if (slot < 0) {
+    frames_.give(kExtentPages);
+    return -1;
+  }
+  std::byte* made = scratch_ + static_cast<uint64_t>(slot) * kExtentBytes;
+  bool huge = os::madvise(made, kExtentBytes, kPopulateWrite) == 0 && space_.is_huge(made, kExtentBytes);
+  if (huge && space_.move(address_of(slot), made, kExtentBytes) == static_cast<long>(kExtentBytes)) return slot;
+  refused_.store(now_ns(), std::memory_order_relaxed);
+  os::madvise(made, kExtentBytes, MADV_DONTNEED);
+  drop(slot);
+  return -1;
+}
+
+void FramePool::drop(Slot slot) {
+  drop_copied(slot);
+  frames_.give(kExtentPages);
+}
+
+void FramePool::drop_copied(Slot slot) {
+  os::madvise(address_of(slot), kExtentBytes, MADV_DONTNEED);
+  put_empty(slot);
+}
+
+void FramePool::reset_in_child() {
+  uint64_t frames = free() * kExtentPages;
+  slots_ = scratch_ = nullptr;  // the child does not have the addresses
+  free_.store(0);
+  empty_.store(0);
+  asked_.store(0);
+  target_.store(kMinReady);
+  if (frames > 0) frames_.give(frames);
+}
+
+}  // namespace farside::pager
