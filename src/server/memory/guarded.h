@@ -4,8 +4,8 @@
 #pragma once
 #include <setjmp.h>
 
+#include <atomic>
 #include <cstddef>
-#include <utility>
 
 namespace farside::server {
 
@@ -25,7 +25,9 @@ bool guarded(Access access) {
     return false;
   }
   guard_of_thread = &back;
+  std::atomic_signal_fence(std::memory_order_seq_cst);  // the handler reads it
   access();
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   guard_of_thread = nullptr;
   return true;
 }
