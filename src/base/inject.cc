@@ -13,7 +13,7 @@ struct Point {
   void* context = nullptr;
   std::atomic<uint64_t> calls{0};
 };
-constexpr int kMaxPoints = 16;
+constexpr int kMaxPoints = 32;
 Point g_points[kMaxPoints];
 std::atomic<int> g_count{0};
 

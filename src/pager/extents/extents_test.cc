@@ -1,0 +1,127 @@
+// Tests of what extents consist of: streams, the queue, sums, sets of pages. The pager with extents: ../extent_test.cc.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "pager/extents/content_sums.h"
+#include "pager/extents/extent_queue.h"
+#include "pager/extents/streams.h"
+
+namespace farside::pager {
+namespace {
+
+TEST(ExtentStreams, IsSureAfterThreeWindows) {
+  ExtentStreams streams;
+  PageIndex page = 1000;
+  for (; page < 1000 + 192; page += 65) EXPECT_FALSE(streams.on_fault(page).is_sure()) << page;
+  EXPECT_TRUE(streams.on_fault(page).is_sure());
+  EXPECT_EQ(streams.current().direction, 1);
+}
+
+TEST(ExtentStreams, FollowsStreamsThatTakeTurnsInBothDirections) {
+  ExtentStreams streams;
+  for (unsigned i = 0; i < 5; i++) {
+    streams.on_fault(10000 + i * 65);
+    streams.on_fault(50000 - i * 65);
+    streams.on_fault(i * 7919 + 100000);  // a random access in between
+  }
+  EXPECT_TRUE(streams.on_fault(10000 + 5 * 65).is_sure());
+  ExtentStreams::Stream& backwards = streams.on_fault(50000 - 5 * 65);
+  EXPECT_TRUE(backwards.is_sure());
+  EXPECT_EQ(backwards.direction, -1);
+}
+
+TEST(ExtentStreams, RandomFaultsAreNoStream) {
+  ExtentStreams streams;
+  uint32_t random = 1;
+  for (int i = 0; i < 10000; i++) {
+    random = random * 1664525 + 1013904223;
+    EXPECT_FALSE(streams.on_fault(random >> 8).is_sure()) << i;
+  }
+}
+
+TEST(ExtentStreams, ContinuesAtTheNextExtentAndAtTheOneAfter) {
+  ExtentStreams streams;
+  for (PageIndex page = 0; page <= 260; page += 65) streams.on_fault(page);
+  ExtentStreams::pass_extent(streams.current(), 1);
+  EXPECT_TRUE(streams.on_fault(2 * kExtentPages).is_sure());
+  ExtentStreams::pass_extent(streams.current(), 2);
+  EXPECT_TRUE(streams.on_fault(4 * kExtentPages).is_sure()) << "another thread completed extent 3";
+}
+
+TEST(ExtentStreams, RemembersThatTheProgramWrites) {
+  ExtentStreams streams;
+  for (PageIndex page = 0; page <= 260; page += 65) streams.on_fault(page);
+  ExtentStreams::pass_extent(streams.current(), 1);
+  streams.record_write(7);
+  EXPECT_FALSE(streams.current().writes);
+  streams.record_write(1);
+  EXPECT_TRUE(streams.current().writes);
+}
+
+TEST(ExtentQueue, KeepsARecentPartAndFindsTheOldestFirst) {
+  ExtentTable table(1000 * kExtentPages);
+  ExtentQueue queue(table);
+  const uint64_t near_pages = 160 * kExtentPages;  // of which a sixteenth is kept: 10 extents
+  ExtentIndex extent;
+  for (ExtentIndex e = 0; e < 12; e++) queue.push(e, ExtentQueue::kRecent);
+  queue.push(3, ExtentQueue::kRecent);  // it has an entry already
+  EXPECT_EQ(queue.size(ExtentQueue::kRecent), 12u);
+  ASSERT_TRUE(queue.pop_surplus(near_pages, &extent));
+  EXPECT_EQ(extent, 0u);
+  ASSERT_TRUE(queue.pop_surplus(near_pages, &extent));
+  EXPECT_EQ(extent, 1u);
+  EXPECT_FALSE(queue.pop_surplus(near_pages, &extent));
+  EXPECT_FALSE(queue.pop(ExtentQueue::kMain, &extent));
+  queue.push(0, ExtentQueue::kMain);
+  ASSERT_TRUE(queue.pop(ExtentQueue::kMain, &extent));
+  EXPECT_EQ(extent, 0u);
+}
+
+TEST(ExtentTable, AdviceIsForgottenAndSumsAreDropped) {
+  ExtentTable table(10 * kExtentPages);
+  table.set(4, ExtentTable::kAdviseHuge);
+  table.set(4, ExtentTable::kQueued);
+  table.forget_advice(4);
+  EXPECT_FALSE(table.has(4, ExtentTable::kAdviseHuge));
+  EXPECT_TRUE(table.has(4, ExtentTable::kQueued));
+  uint64_t* sums = table.make_sums(4);
+  EXPECT_EQ(table.make_sums(4), sums);
+  table.drop_sums(4);
+  EXPECT_EQ(table.sums(4), nullptr);
+}
+
+TEST(ContentSums, EveryBitCounts) {
+  ContentSums::init();
+  alignas(64) std::byte page[kPageSize];
+  for (size_t i = 0; i < sizeof page; i++) page[i] = static_cast<std::byte>(i * 131 >> 3);
+  uint64_t sum = ContentSums::of(page);
+  for (size_t bit = 0; bit < kPageSize * 8; bit += 13) {
+    page[bit / 8] ^= std::byte{1} << bit % 8;
+    EXPECT_NE(ContentSums::of(page), sum) << bit;
+    page[bit / 8] ^= std::byte{1} << bit % 8;
+  }
+  EXPECT_EQ(ContentSums::of(page), sum);
+}
+
+TEST(ContentSums, FindsPagesOfZeros) {
+  alignas(64) std::byte page[kPageSize] = {};
+  EXPECT_TRUE(is_zero_page(page));
+  for (size_t at : {size_t{0}, size_t{7}, size_t{8}, size_t{4095}}) {
+    page[at] = std::byte{1};
+    EXPECT_FALSE(is_zero_page(page)) << at;
+    page[at] = std::byte{0};
+  }
+}
+
+TEST(ExtentBits, CountsPages) {
+  ExtentBits bits;
+  EXPECT_EQ(bits.count(), 0u);
+  for (unsigned i = 0; i < kExtentPages; i++) bits.set(i);
+  EXPECT_TRUE(bits.is_full());
+  EXPECT_TRUE(bits.has(511));
+}
+
+}  // namespace
+}  // namespace farside::pager
