@@ -1,14 +1,21 @@
 #include "bench/scaling/calibrate.h"
 
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "measure/configurations.h"
 #include "measure/process.h"
 #include "report/format.h"
@@ -18,6 +25,15 @@ namespace farside::bench::scaling {
 namespace {
 
 using nlohmann::json;
+
+// Of Linux 6.8, which older headers lack.
+struct FrameMove {
+  uint64_t to, from, bytes, mode;
+  int64_t moved;
+};
+constexpr uint64_t kFeatureMove = uint64_t{1} << 16;
+constexpr unsigned long kIoctlMove = _IOWR(UFFDIO, 0x05, FrameMove);
+constexpr int kUserModeOnly = 1;
 
 constexpr double kBatchPages = 128;  // batch size of the measured evictor
 
@@ -89,7 +105,207 @@ double measure_shootdown() {
   return std::max(0.0, beside - alone);
 }
 
-Result<json> measure_machine() { return json{{"line", measure_line()}, {"shootdown", measure_shootdown()}}; }
+// Two threads on two cores wake each other in turn: the processor time of a wake-up, and the time until the other runs.
+json measure_wake_ups() {
+  constexpr unsigned kTurns = 300;
+  int there[2], back[2];
+  if (pipe(there) != 0 || pipe(back) != 0) return {{"wake", 0}, {"wake_latency", 0}};
+  std::vector<double> wakes, latencies;
+  char turn = 0;
+  std::thread other([&] {
+    run_on(1, 1);
+    char t;
+    while (read(there[0], &t, 1) == 1 && t != 0) (void)!write(back[1], &t, 1);
+  });
+  std::thread([&] {
+    run_on(0, 1);
+    for (unsigned i = 0; i < kTurns; i++) {
+      usleep(100);  // the other thread is asleep by then
+      uint64_t start = now_ns();
+      turn = 1;
+      (void)!write(there[1], &turn, 1);
+      uint64_t woken = now_ns();
+      (void)!read(back[0], &turn, 1);
+      wakes.push_back(static_cast<double>(woken - start) / 1000);
+      latencies.push_back(static_cast<double>(now_ns() - start) / 2000);
+    }
+  }).join();
+  turn = 0;
+  (void)!write(there[1], &turn, 1);
+  other.join();
+  for (int fd : {there[0], there[1], back[0], back[1]}) close(fd);
+  return {{"wake", median(wakes)}, {"wake_latency", std::max(0.0, median(latencies) - median(wakes))}};
+}
+
+// The time to move a frame of 2 MiB to another address and back, by half; 0 where the kernel has no UFFDIO_MOVE, or no
+// huge page for it.
+double measure_move() {
+  constexpr uint64_t kFrame = 2 * kMiB;
+  constexpr unsigned kMoves = 200;
+  void* raw = mmap(nullptr, 3 * kFrame, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return 0;
+  uint64_t at[] = {align_up(reinterpret_cast<uint64_t>(raw), kFrame), 0};
+  at[1] = at[0] + kFrame;
+  madvise(reinterpret_cast<void*>(at[0]), 2 * kFrame, MADV_HUGEPAGE);
+  auto* frame = reinterpret_cast<volatile char*>(at[0]);
+  for (uint64_t i = 0; i < kFrame; i += kPageSize) frame[i] = 1;
+  int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
+  uffdio_api api = {UFFD_API, kFeatureMove, 0};
+  uffdio_register range = {{at[0], 2 * kFrame}, UFFDIO_REGISTER_MODE_MISSING, 0};
+  std::vector<double> times;
+  bool works = fd >= 0 && ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &range) == 0;
+  for (unsigned i = 0; works && i < kMoves; i++) {
+    FrameMove move = {at[1 - i % 2], at[i % 2], kFrame, 0, 0};
+    uint64_t start = now_ns();
+    works = ioctl(fd, kIoctlMove, &move) == 0;
+    times.push_back(static_cast<double>(now_ns() - start) / 1000);
+  }
+  if (fd >= 0) close(fd);
+  munmap(raw, 3 * kFrame);
+  return works ? median(times) : 0;
+}
+
+// The time to copy a page of memory that is in no cache.
+double measure_copy() {
+  constexpr uint64_t kBytes = 64 * kMiB;
+  std::vector<char> from(kBytes, 1), to(kBytes, 2);
+  uint64_t start = now_ns();
+  memcpy(to.data(), from.data(), kBytes);
+  return static_cast<double>(now_ns() - start) / 1000 / (kBytes / kPageSize) + (to[kPageSize] == 2 ? 1 : 0);
+}
+
+Result<json> measure_machine() {
+  json measured = measure_wake_ups();
+  measured.update({{"line", measure_line()},
+                   {"shootdown", measure_shootdown()},
+                   {"move", measure_move()},
+                   {"copy", measure_copy()}});
+  return measured;
+}
+
+// ---- Tiers ----
+
+// Requests of one client, without a pager.
+class Requests {
+ public:
+  Requests(transport::Channel& channel, const ServerProcess* server)
+      : channel_(channel),
+        server_(server),
+        buffer_(static_cast<std::byte*>(near_alloc(kMaxPages * kPageSize))),
+        per_us_(ticks_per_us()) {}
+  ~Requests() { near_free(buffer_, kMaxPages * kPageSize); }
+
+  static constexpr unsigned kMaxPages = 64, kSlots = 4096;
+
+  Status store() {
+    memset(buffer_, 1, kMaxPages * kPageSize);
+    for (unsigned at = 0; at < kSlots; at += kMaxPages) {
+      transport::Token token;
+      transport::Segment s = {at * kPageSize, kMaxPages * kPageSize, buffer_};
+      int error = channel_.submit_write({&s, 1}, -1, &token);
+      if (error == 0) error = channel_.wait(token, kTimeoutNs);
+      if (error) return Status::error(-error, "cannot write to far memory: {}", strerror(-error));
+    }
+    return {};
+  }
+
+  struct Parts {
+    double submit, complete;
+  };
+  // A pause between submission and completion separates the work of the two ends. Reads are of neighbours.
+  Parts parts(unsigned pages) {
+    constexpr unsigned kRounds = 200, kPauseUs = 400;
+    std::vector<double> submits, completes;
+    for (unsigned i = 0; i < kRounds; i++) {
+      uint64_t start = ticks();
+      transport::Token token = submit(i * 67 % (kSlots / kMaxPages) * kMaxPages, pages);
+      submits.push_back(us_since(start));
+      usleep(kPauseUs);
+      start = ticks();
+      finish(token);
+      completes.push_back(us_since(start));
+    }
+    return {median(submits), median(completes)};
+  }
+
+  double round_trip() {
+    constexpr unsigned kRounds = 2000;
+    std::vector<double> times;
+    for (unsigned i = 0; i < kRounds; i++) {
+      uint64_t start = ticks();
+      finish(submit(i * 67 % (kSlots / kMaxPages) * kMaxPages, 1));
+      times.push_back(us_since(start));
+    }
+    return median(times);
+  }
+
+  // us for each of several reads in flight, and the server's processor time for it: a server that is busy polls little.
+  struct Shares {
+    double us, serve;
+  };
+  Shares in_parallel(unsigned pages, unsigned reads) {
+    constexpr unsigned kRounds = 300;
+    std::vector<double> times;
+    uint64_t before = server_ ? server_->cpu_ns() : 0;
+    for (unsigned i = 0; i < kRounds; i++) {
+      transport::Token tokens[transport::kMaxInFlight];
+      uint64_t start = ticks();
+      channel_.gather(true);
+      for (unsigned k = 0; k < reads; k++) tokens[k] = submit((i * reads + k) * 2654435761u % (kSlots - pages), pages);
+      channel_.gather(false);
+      for (unsigned k = 0; k < reads; k++) finish(tokens[k]);
+      times.push_back(us_since(start) / reads);
+    }
+    return {median(times), server_ ? static_cast<double>(server_->cpu_ns() - before) / 1000 / kRounds / reads : 0};
+  }
+
+ private:
+  static constexpr uint64_t kTimeoutNs = 5'000'000'000;
+  double us_since(uint64_t start) const { return static_cast<double>(ticks() - start) / per_us_; }
+  transport::Token submit(unsigned slot, unsigned pages) {
+    transport::Segment s = {slot * kPageSize, static_cast<uint32_t>(pages * kPageSize), buffer_};
+    transport::Token token = 0;
+    if (channel_.submit_read({&s, 1}, &token) != 0) die("a read of far memory failed during calibration");
+    return token;
+  }
+  void finish(transport::Token token) {
+    int state;
+    while ((state = channel_.poll(token)) == 0) {}
+    if (state < 0) die("a read of far memory failed during calibration");
+  }
+
+  transport::Channel& channel_;
+  const ServerProcess* const server_;  // nullptr: there is none
+  std::byte* const buffer_;
+  const double per_us_;
+};
+
+Result<json> measure_tier(const std::string& address, const ServerProcess* server) {
+  auto store = remote::RemoteStore::connect(
+      {.address = address.c_str(), .token = server ? server->token().c_str() : "", .region_bytes = remote::kSlabBytes});
+  if (!store.ok()) return store.status();
+  if (Status grown = (*store)->grow(remote::kSlabBytes); !grown.ok()) return grown;
+  Status opened;
+  transport::Channel* channel = (*store)->open_channel(&opened);
+  if (!channel) return opened;
+  json measured;
+  {
+    Requests requests(*channel, server);
+    if (Status stored = requests.store(); !stored.ok()) return stored;
+    auto one = requests.parts(1), many = requests.parts(Requests::kMaxPages);
+    auto singles = requests.in_parallel(1, transport::kMaxInFlight - 1);
+    auto windows = requests.in_parallel(Requests::kMaxPages, 4);
+    measured = {{"submit", one.submit},
+                {"complete", one.complete},
+                {"complete_many", many.complete},
+                {"serve", singles.serve},
+                {"serve_many", windows.serve},
+                {"parallel", singles.us},
+                {"round_trip", requests.round_trip()}};
+  }
+  (*store)->close_channel(channel);
+  return measured;
+}
 
 // Several runs of the same cells.
 class Runs {
@@ -131,7 +347,10 @@ class Calibration {
     if (!server.ok()) return server.status();
     auto near = static_cast<uint64_t>(s_.local * static_cast<double>(s_.bytes));
     FarMemoryConfig far = {(*server)->shm(), (*server)->token(), s_.bytes, near, pager::Delivery::kSignal, 1};
-    Progress progress(size_t{s_.repetitions} * (cores_ + 1), s_.quiet);
+    FarMemoryConfig tcp = far, file = far;
+    tcp.address = (*server)->tcp();
+    file.address = fmt::format("file:{}?size={}&alloc=full", s_.folder, 2 * s_.bytes + 32 * remote::kSlabBytes);
+    Progress progress(size_t{s_.repetitions} * (cores_ + 2), s_.quiet);
     Status done;
     for (unsigned i = 0; done.ok() && i < s_.repetitions; i++) {
       progress.step("plain memory");
@@ -145,6 +364,9 @@ class Calibration {
           return measure_far(paging_, far);
         });
       }
+      progress.step("tcp and a file");
+      if (done.ok()) done = measure_over("tcp", tcp, server->get());
+      if (done.ok()) done = measure_over("file", file, nullptr);
     }
     return done;
   }
@@ -164,6 +386,13 @@ class Calibration {
     for (unsigned n = 1; n <= cores_; n++) {
       for (size_t i = 0; i < far_[n - 1].cells(); i++) add_cell(i, n, &c);
     }
+    if (cores_ > 1) {
+      c.here.wake = machine_.median_of("/wake"_json_pointer);
+      c.here.wake_latency = machine_.median_of("/wake_latency"_json_pointer);
+      c.here.copy = machine_.minimum("/copy"_json_pointer);
+      if (double move = machine_.minimum("/move"_json_pointer); move > 0) c.here.move = move;
+    }
+    for (const auto& [name, tier] : tiers_) add_tier(name, tier, &c);
     return c;
   }
 
@@ -175,11 +404,52 @@ class Calibration {
     return {};
   }
 
+  struct TierRuns {
+    Runs requests, paging;
+  };
+
+  Status measure_over(const char* name, const FarMemoryConfig& far, const ServerProcess* server) {
+    TierRuns& tier = tiers_[name];
+    Status done = collect(&tier.requests, [&] { return measure_tier(far.address, server); });
+    AccessSettings paging = paging_;
+    paging.threads = {1, 4};
+    if (server) paging.threads.push_back(16);
+    return done.ok() ? collect(&tier.paging, [&] { return measure_far(paging, far); }) : done;
+  }
+
+  // A disk's latency is what its reads take without the thread's work; a server's without its work, too.
+  void add_tier(const std::string& name, const TierRuns& tier, Costs* costs) const {
+    auto get = [&](const char* value) { return tier.requests.minimum(json::json_pointer() / value); };
+    constexpr double kMore = Requests::kMaxPages - 1;
+    LinkCosts link;
+    link.submit = get("submit");
+    link.complete_page = std::max(0.0, get("complete_many") - get("complete")) / kMore;
+    link.complete = std::max(0.0, get("complete") - link.complete_page);
+    link.serve_page = std::max(0.0, get("serve_many") - get("serve")) / kMore;
+    link.serve = std::max(0.0, get("serve") - link.serve_page);
+    double work = get("submit") + get("complete") + get("serve");
+    link.latency = std::max(0.1, get("round_trip") - work);
+    if (link.serve == 0) link.page = get("parallel");
+    costs->tiers[name] = link;
+    for (size_t i = 0; i < tier.paging.cells(); i++) add_tier_cell(name, link, tier.paging.cell(i), costs);
+  }
+
+  void add_tier_cell(const std::string& name, const LinkCosts& link, const json& cell, Costs* costs) const {
+    std::string workload = cell["workload"];
+    if (workload.ends_with("write")) return;  // the model's evictors do not share a server with reads
+    costs->measured.push_back({workload, name, cores_, cell["threads"], cell["us"]});
+    if (cell["threads"] != 1) return;
+    WorkloadCosts w = costs_of_cell(cell, costs->workloads.at(workload).access, cores_ > 1 ? costs->here.shootdown : 0);
+    w.fetch = 0;  // the link's costs
+    w.handle = std::max(0.0, w.handle - link.submit);
+    costs->workloads[workload + ", " + name] = w;
+  }
+
   // The costs are taken from one thread on all available cores.
   void add_cell(size_t i, unsigned cores, Costs* costs) const {
     json cell = far_[cores - 1].cell(i);
     std::string workload = cell["workload"];
-    costs->measured.push_back({workload, cores, cell["threads"], cell["us"]});
+    costs->measured.push_back({workload, "shm", cores, cell["threads"], cell["us"]});
     if (cores != cores_ || cell["threads"] != 1) return;
     costs->workloads[workload] = costs_of_cell(cell, native_.cell(i)["us"], cores > 1 ? costs->here.shootdown : 0);
   }
@@ -189,6 +459,7 @@ class Calibration {
   unsigned cores_;
   AccessSettings paging_;
   Runs native_, machine_, far_[2];
+  std::map<std::string, TierRuns> tiers_;
 };
 
 }  // namespace

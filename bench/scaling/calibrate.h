@@ -1,6 +1,6 @@
 // Measures the inputs of the simulation, and the results it is validated with, on this machine: the phases of faults
 // and evictions by the pager's counters, in the workloads of `bench paging` over shared memory; the cost of moving a
-// cache line and of a TLB shootdown.
+// cache line, of a TLB shootdown, of a wake-up and of a 2 MiB frame; the parts of requests over tcp and to a file.
 #pragma once
 #include "bench/scaling/costs.h"
 
@@ -12,6 +12,7 @@ struct CalibrationSettings {
   uint64_t accesses = 100000;
   double seconds = 1;
   unsigned repetitions = 3;
+  std::string folder = "/tmp";  // of the far file
   bool quiet = false;
 };
 

@@ -35,6 +35,18 @@ constexpr Field<MachineCosts> kMachineFields[] = {
     {"shootdown", &MachineCosts::shootdown},
     {"wake", &MachineCosts::wake},
     {"wake_latency", &MachineCosts::wake_latency},
+    {"move", &MachineCosts::move},
+    {"copy", &MachineCosts::copy},
+};
+
+constexpr Field<LinkCosts> kLinkFields[] = {
+    {"submit", &LinkCosts::submit},
+    {"complete", &LinkCosts::complete},
+    {"complete_page", &LinkCosts::complete_page},
+    {"serve", &LinkCosts::serve},
+    {"serve_page", &LinkCosts::serve_page},
+    {"latency", &LinkCosts::latency},
+    {"page", &LinkCosts::page},
 };
 
 template <typename Owner, size_t kCount>
@@ -62,12 +74,14 @@ json to_json(const Costs& costs) {
   json document = {{"machine", write_fields(kMachineFields, costs.here)}, {"workloads", json::object()}};
   document["machine"]["cores"] = costs.here.cores;
   for (const auto& [name, w] : costs.workloads) document["workloads"][name] = write_fields(kWorkloadFields, w);
+  document["tiers"] = json::object();
+  for (const auto& [name, link] : costs.tiers) document["tiers"][name] = write_fields(kLinkFields, link);
   document["frames"] = costs.frames;
   document["miss"] = {{"median_us", costs.miss_median}, {"p99_us", costs.miss_p99}};
   document["measured"] = json::array();
   for (const Measured& m : costs.measured) {
     document["measured"].push_back(
-        {{"workload", m.workload}, {"cores", m.cores}, {"threads", m.threads}, {"us", m.us}});
+        {{"workload", m.workload}, {"tier", m.tier}, {"cores", m.cores}, {"threads", m.threads}, {"us", m.us}});
   }
   return document;
 }
@@ -90,13 +104,19 @@ Result<Costs> parse_costs(const json& document) {
       return Status::error(EINVAL, "costs: {} has no faults; create the file again with --save-costs", name);
     }
   }
+  json tiers = document.value("tiers", json::object());
+  for (const auto& [name, object] : tiers.items()) {
+    read = read_fields(kLinkFields, object, &costs.tiers[name]);
+    if (!read.ok()) return read;
+  }
   costs.frames = document.value("frames", uint64_t{0});
   json miss = document.value("miss", json::object());
   costs.miss_median = miss.value("median_us", 0.0);
   costs.miss_p99 = miss.value("p99_us", 0.0);
   for (const json& m : document.value("measured", json::array())) {
     if (!costs.workloads.contains(m.value("workload", ""))) continue;
-    costs.measured.push_back({m["workload"], m.value("cores", 0u), m.value("threads", 0u), m.value("us", 0.0)});
+    costs.measured.push_back(
+        {m["workload"], m.value("tier", "shm"), m.value("cores", 0u), m.value("threads", 0u), m.value("us", 0.0)});
   }
   return costs;
 }
@@ -110,8 +130,8 @@ MachineCosts large_machine(unsigned cores) {
   m.shootdown = 2.6;
   m.shootdown_per_core = (27 - 2.6) / 47;  // 27 us at 48 threads
   m.wake_latency = 10;
-  m.link_latency = 3.9;
-  m.link_page = 4096 * 8 / 192e3;  // 192 Gbit/s in each direction
+  m.link.latency = 3.9;
+  m.link.page = 4096 * 8 / 192e3;  // 192 Gbit/s in each direction
   return m;
 }
 
@@ -122,6 +142,11 @@ WorkloadCosts over_link(WorkloadCosts w) {
   w.handle += kPost;
   w.write = std::min(w.write, w.dirty * (kPost + kCopyOut));
   return w;
+}
+
+const WorkloadCosts& costs_over(const Costs& costs, const std::string& workload, const std::string& tier) {
+  auto own = costs.workloads.find(workload + ", " + tier);
+  return own != costs.workloads.end() ? own->second : costs.workloads.at(workload);
 }
 
 }  // namespace farside::bench::scaling

@@ -27,6 +27,16 @@ struct WorkloadCosts {
   double release = 0;
 };
 
+// How far memory is reached. All 0: it is read and written in place.
+struct LinkCosts {
+  double submit = 0;                       // per request: the thread's work to send it
+  double complete = 0, complete_page = 0;  // per request and page: the thread's work to take the reply
+  double serve = 0, serve_page = 0;        // the same of the server's; 0: no server's processor is involved
+  double latency = 0;                      // of a request of one page, without the work above
+  double page = 0;                         // per page: what the network or the disk transfers one after the other
+  bool in_place() const { return latency == 0 && page == 0; }
+};
+
 struct MachineCosts {
   unsigned cores = 2, cores_per_socket = 2;
   double line_near = 0.05, line_far = 0.13;  // to move a cache line to another core of the socket; of another socket
@@ -40,18 +50,23 @@ struct MachineCosts {
   double interrupt = 1.0;                          // time that a core loses to a shootdown by another core
   double wake = 1.5, wake_latency = 35;            // a wake-up: CPU time of the waker; until the sleeper runs
   double slice = 3000;                             // time slice, where threads share a core
-  double link_latency = 0, link_page = 0;          // both 0: far memory is read and written in place
+  double move = 5;                                 // of a frame of 2 MiB between two addresses (UFFDIO_MOVE)
+  double copy = 0.25;                              // of a page, from shared memory to a frame
+  LinkCosts link;
+  unsigned servers = 1;         // threads of the memory server, each with some of the connections
+  bool server_is_here = false;  // they share the program's cores
 };
 
 // A measurement on this machine that the model must reproduce.
 struct Measured {
-  std::string workload;
+  std::string workload, tier;  // "shm", "tcp", "file"
   unsigned cores, threads;
   double us;  // per access of one thread
 };
 
 struct Costs {
-  std::map<std::string, WorkloadCosts> workloads;
+  std::map<std::string, WorkloadCosts> workloads;  // over shm; "random read, tcp": over other tiers
+  std::map<std::string, LinkCosts> tiers;          // "tcp", "file": of this machine
   MachineCosts here;
   uint64_t frames = 0;  // frames of near memory in the measurements
   std::vector<Measured> measured;
@@ -66,5 +81,8 @@ Result<Costs> parse_costs(const nlohmann::json& document);
 MachineCosts large_machine(unsigned cores);
 // The costs of the workload there: pages are fetched over the link, and evictors post writes to it.
 WorkloadCosts over_link(WorkloadCosts workload);
+
+// The costs of a workload over a tier are those over shm where they were not measured.
+const WorkloadCosts& costs_over(const Costs& costs, const std::string& workload, const std::string& tier);
 
 }  // namespace farside::bench::scaling

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <memory>
 
 #include "bench/scaling/cores.h"
@@ -42,6 +43,7 @@ class Model {
   explicit Model(const Scenario& s)
       : s_(s), w_(s.work), m_(s.machine), d_(s.design), random_(s.seed), cores_(simulation_, m_.cores, m_.slice) {
     shards_.resize(d_.shards);
+    servers_.resize(std::max(1u, m_.servers));
     queues_.assign(d_.shards, 0);
     for (auto* lines : {&vma_, &file_, &map_lock_}) lines->resize(d_.stripes);
     for (auto* locks : {&zones_, &lrus_}) locks->resize((m_.cores + m_.cores_per_socket - 1) / m_.cores_per_socket);
@@ -51,6 +53,7 @@ class Model {
   Outcome run() {
     for (unsigned i = 0; i < s_.threads; i++) start_thread(i);
     for (unsigned i = 0; i < d_.evictors; i++) start_evictor(i);
+    if (m_.server_is_here) simulation_.start(server(server_thread_));
     while (!done_ && simulation_.step()) {}
     return outcome();
   }
@@ -262,15 +265,99 @@ class Model {
     out_fetching_ += *pages;
   }
 
-  // The thread polls, so it keeps its core. Several pages arrive one after the other.
+  // Several pages arrive one after the other.
   Task fetch(Thread& t, uint64_t pages) {
-    Time start = now();
     auto n = static_cast<Time>(pages);
-    Time arrived = start + n * w_.fetch;
-    if (m_.link_latency > 0) arrived = link_in_.use(start, n * m_.link_page) + m_.link_latency - m_.link_page;
-    t.used += arrived - start;
-    count(t, Phase::kFetch, arrived - start);
+    if (m_.link.in_place()) {
+      Time arrived = now() + n * w_.fetch;
+      hold_core(t, arrived - now());
+      co_await simulation_.until(arrived);
+      co_return;
+    }
+    if (m_.link.submit > 0) co_await spend(t, spread(m_.link.submit), Phase::kFetch);
+    if (m_.server_is_here) co_await ask_server_here(t, pages);
+    else co_await await_reply(t, reply_time(t, n));
+    Time taking = m_.link.complete + n * m_.link.complete_page;
+    if (taking > 0) co_await spend(t, spread(taking), Phase::kFetch);
+  }
+
+  // The time at which the pages are here. A server's thread answers its connections one after the other.
+  Time reply_time(const Thread& t, Time pages) {
+    Time asked = now() + m_.link.latency / 2, work = m_.link.serve + pages * m_.link.serve_page;
+    if (work > 0) asked = servers_[t.index % servers_.size()].use(asked, work);
+    return link_in_.use(asked, pages * m_.link.page) + m_.link.latency / 2;
+  }
+
+  void hold_core(Thread& t, Time us) {
+    t.used += us;
+    count(t, Phase::kFetch, us);
+  }
+
+  bool sleeps() const {
+    return d_.wait == Wait::kSleep || (d_.wait == Wait::kAdaptive && waiting_ > std::max(1u, m_.cores / 2));
+  }
+
+  Task await_reply(Thread& t, Time arrived) {
+    waiting_++;
+    bool asleep = sleeps();
+    if (asleep) {
+      cores_.leave(t);
+      count(t, Phase::kFetch, arrived - now());
+    } else {
+      hold_core(t, arrived - now());
+    }
     co_await simulation_.until(arrived);
+    waiting_--;
+    if (asleep) co_await wake_up(t);
+  }
+
+  // The kernel's part of the wake-up takes the core's time, too.
+  Task wake_up(Thread& t) {
+    Time arrived = now();
+    co_await simulation_.delay(m_.wake_latency);
+    co_await cores_.enter(t);
+    t.used += m_.wake;
+    co_await simulation_.delay(m_.wake);
+    count(t, Phase::kWake, now() - arrived);
+  }
+
+  // ---- A memory server on the same cores ----
+
+  struct Request {
+    uint64_t pages;
+    Sleepers answered;
+  };
+
+  Task ask_server_here(Thread& t, uint64_t pages) {
+    Request request{pages, {}};
+    Time start = now();
+    inbox_.push_back(&request);
+    if (server_idle_.count() > 0) server_idle_.wake(simulation_, 1, now() + m_.link.latency / 2, 0);
+    waiting_++;
+    bool asleep = sleeps();
+    if (asleep) cores_.leave(t);
+    co_await request.answered.sleep();
+    waiting_--;
+    if (!asleep) hold_core(t, now() - start);
+    else count(t, Phase::kFetch, now() - start);
+    if (asleep) co_await wake_up(t);
+  }
+
+  Task server(Thread& t) {
+    co_await cores_.enter(t);
+    while (!done_) {
+      if (inbox_.empty()) {
+        cores_.leave(t);
+        co_await server_idle_.sleep();
+        co_await cores_.enter(t);
+        continue;
+      }
+      Request& request = *inbox_.front();
+      inbox_.pop_front();
+      co_await spend(t, spread(m_.link.serve + static_cast<Time>(request.pages) * m_.link.serve_page), Phase::kHandle);
+      request.answered.wake(simulation_, 1, now() + m_.link.latency / 2, 0);
+    }
+    cores_.leave(t);
   }
 
   // UFFDIO_COPY. It takes and returns a reference to each of: the userfaultfd's file, the process's memory descriptor,
@@ -278,12 +365,21 @@ class Model {
   Task map(Thread& t, uint64_t pages, unsigned stripe) {
     Serial* lines[] = {&file_[stripe], &mm_, &map_lock_[stripe], &vma_[stripe]};
     for (Serial* line : lines) co_await touch(t, *line, Phase::kKernel);
+    if (by_frames()) {  // recycled ones, which the kernel neither allocates nor frees
+      Time copying = m_.link.in_place() ? static_cast<Time>(pages) * m_.copy : 0;
+      co_await spend(t, spread(frames_of(pages) * m_.move + copying), Phase::kMap);
+      for (Serial* line : lines) co_await touch(t, *line, Phase::kKernel);
+      co_return;
+    }
     Time own = std::max(0.0, w_.map - m_.zone_hold - m_.lru_hold);
     co_await spend(t, spread(static_cast<Time>(pages) * own), Phase::kMap);
     co_await zone(t, pages);
     co_await lru(t, pages, kLruPages);
     for (Serial* line : lines) co_await touch(t, *line, Phase::kKernel);
   }
+
+  bool by_frames() const { return d_.frame_pages > 1; }
+  Time frames_of(uint64_t pages) const { return static_cast<Time>(pages) / d_.frame_pages; }
 
   // Takes pages from, or returns them to, the kernel's free pages of the socket.
   Task zone(Thread& t, uint64_t pages) {
@@ -301,9 +397,10 @@ class Model {
 
   Task insert(Thread& t, uint64_t pages) {
     unsigned shard = t.index % d_.shards;
-    uint64_t at_once = d_.insert_window_at_once ? pages : 1;
+    uint64_t at_once = d_.insert_window_at_once || by_frames() ? pages : 1;
     for (uint64_t i = 0; i < pages; i += at_once) {
-      co_await touch(t, shards_[shard], Phase::kPolicy, m_.shard_hold * static_cast<Time>(at_once));
+      Time entries = by_frames() ? frames_of(at_once) : static_cast<Time>(at_once);
+      co_await touch(t, shards_[shard], Phase::kPolicy, m_.shard_hold * entries);
       queues_[shard] += at_once;
       out_.inserted += at_once;
       out_fetching_ -= at_once;
@@ -373,11 +470,14 @@ class Model {
     *progress = true;
     auto n = static_cast<Time>(pages);
     uint64_t dirty = std::min(pages, static_cast<uint64_t>(w_.dirty * n + random_.uniform()));
-    co_await spend(t, spread(n * (w_.hold + own_unmap())), Phase::kHandle);
+    Time unmapping = by_frames() ? frames_of(pages) * m_.move : n * (w_.hold + own_unmap());
+    co_await spend(t, spread(unmapping), Phase::kHandle);
     co_await touch(t, mm_, Phase::kKernel);
     co_await shoot_down(t);
-    co_await zone(t, pages);
-    co_await lru(t, pages - dirty, kLruPages);
+    if (!by_frames()) {
+      co_await zone(t, pages);
+      co_await lru(t, pages - dirty, kLruPages);
+    }
     out_.batches++;
     out_.evicted += pages;
     out_writing_ += dirty;
@@ -386,8 +486,8 @@ class Model {
     // The pipe holds the last references to the frames, so the kernel frees them one by one.
     co_await spend(t, spread(std::max(0.0, n * w_.write - static_cast<Time>(dirty) * m_.lru_hold)), Phase::kHandle);
     co_await lru(t, dirty, 1);
-    Time sent = m_.link_latency > 0 ? link_out_.use(now(), static_cast<Time>(dirty) * m_.link_page) : now();
-    batch = {dirty, sent + m_.link_latency};
+    Time sent = !m_.link.in_place() ? link_out_.use(now(), static_cast<Time>(dirty) * m_.link.page) : now();
+    batch = {dirty, sent + m_.link.latency};
   }
 
   // The cost of unmapping a page without the locks that are modelled separately.
@@ -398,17 +498,19 @@ class Model {
     std::vector<size_t> shares(d_.shards);
     pager::share_out(d_.batch, turn, queues_, shares);
     Time word = std::max(0.0, m_.line_far - 0.05) / 2;
-    for (unsigned i = 0; i < d_.shards; i++) {
+    for (unsigned i = 0; i < d_.shards; i++) {  // a frame is one entry
       unsigned shard = (index * d_.shards / std::max(1u, d_.evictors) + i) % d_.shards;
-      for (size_t k = 0; k < shares[shard] && queues_[shard] > 0; k++) {
-        queues_[shard]--;
-        out_.taken_out++;
-        ++*pages;
+      for (size_t k = 0; k < shares[shard] && queues_[shard] > 0;) {
+        uint64_t entry = std::min<uint64_t>(d_.frame_pages, queues_[shard]);
+        queues_[shard] -= entry;
+        out_.taken_out += entry;
+        *pages += entry;
+        k += entry;
         co_await touch(t, shards_[shard], Phase::kPolicy, m_.shard_hold);
       }
     }
-    co_await spend(t, spread(static_cast<Time>(*pages) * (std::max(0.0, w_.select - m_.shard_hold) + word)),
-                   Phase::kHandle);
+    Time entries = frames_of(*pages);
+    co_await spend(t, spread(entries * (std::max(0.0, w_.select - m_.shard_hold) + word)), Phase::kHandle);
   }
 
   // The cores that run the program are interrupted one after the other; then all must have acknowledged.
@@ -466,6 +568,7 @@ class Model {
             {"policy shards", all(shards_)},
             {"free pages", all(zones_)},
             {"LRU lists", all(lrus_)},
+            {"server threads", all(servers_)},
             {"link in", {&link_in_}},
             {"link out", {&link_out_}},
             {"interrupts", {&interrupts_}}};
@@ -521,7 +624,11 @@ class Model {
   std::vector<std::unique_ptr<EvictorState>> evictors_;
 
   Serial siglock_, mm_, used_line_, released_line_, link_in_, link_out_, interrupts_;
-  std::vector<Serial> vma_, file_, map_lock_, shards_, zones_, lrus_;
+  std::vector<Serial> vma_, file_, map_lock_, shards_, zones_, lrus_, servers_;
+  Thread server_thread_;
+  std::deque<Request*> inbox_;
+  Sleepers server_idle_;
+  unsigned waiting_ = 0;          // threads, for a page that comes over the link
   std::vector<uint64_t> queues_;  // entries per shard
   uint64_t used_ = 0;             // the shared counter, including additions that will be subtracted again
   uint64_t held_ = 0;             // frames that are held
@@ -539,8 +646,8 @@ class Model {
 }  // namespace
 
 const char* phase_name(Phase phase) {
-  constexpr const char* kNames[kPhases] = {"signal", "signal lock",  "own work", "frames",     "no frame", "fetch",
-                                           "map",    "kernel lines", "policy",   "interrupts", "core"};
+  constexpr const char* kNames[kPhases] = {"signal",  "signal lock", "own work",     "frames", "no frame",   "fetch",
+                                           "wake-up", "map",         "kernel lines", "policy", "interrupts", "core"};
   return kNames[static_cast<size_t>(phase)];
 }
 

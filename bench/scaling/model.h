@@ -10,6 +10,13 @@
 
 namespace farside::bench::scaling {
 
+// How a thread waits for a page that comes over a link.
+enum class Wait {
+  kPoll,      // it keeps its core
+  kSleep,     // it gives it up, and needs a wake-up
+  kAdaptive,  // it polls while at most half as many threads as cores wait (transport/waiting.h)
+};
+
 struct Design {
   unsigned evictors = 4;
   unsigned batch = 128;
@@ -23,6 +30,8 @@ struct Design {
   unsigned frame_spins = 500;          // attempts to take a frame before a thread sleeps
   unsigned frames_per_wake = 0;        // released frames per woken thread; 0: all are woken
   bool synchronous = false;            // a thread without a frame evicts a batch itself
+  Wait wait = Wait::kPoll;
+  unsigned frame_pages = 1;   // 512: what a stream fetches is mapped and evicted by moves of 2 MiB frames
   unsigned signal_locks = 4;  // acquisitions of the process's signal lock per fault; 0: a hint, without a signal
 };
 
@@ -44,6 +53,7 @@ enum class Phase {
   kFrames,      // moving the cache line of the frame counter
   kNoFrame,     // waiting for the evictors
   kFetch,       // the link, and waiting for it
+  kWake,        // from the arrival of a page until a thread that slept runs
   kMap,         // UFFDIO_COPY, without waiting
   kKernel,      // data that the kernel shares between the mappings of a process, and its free pages
   kPolicy,      // locks of the policy's queues

@@ -14,6 +14,11 @@ constexpr unsigned kManyThreads = 48;  // MAGE's figures 5, 6, 16 and 18
 constexpr unsigned kSpareCores = 8;    // cores for the evictors
 constexpr unsigned kLongSpin = 3000;   // iterations: about as long as a batch takes
 constexpr double kMinGain = 1.01;      // factor below which a change is not worth making
+constexpr unsigned kTierThreads = 64;
+constexpr unsigned kFramePages = 512;
+constexpr double kPage100G = 4096 * 8 / 100e3;      // us of a page at 100 Gbit/s
+constexpr double kTcpLatency = 15;                  // of a network and two kernels, assumed
+constexpr double kNvmeLatency = 80, kNvmePage = 1;  // a data centre SSD: 1 million reads a second, assumed
 constexpr const char* kRandomRead = "random read";
 constexpr const char* kRandomWrite = "random write";
 constexpr const char* kSequentialRead = "sequential read";
@@ -65,7 +70,7 @@ json to_json(const Outcome& o) {
 class Prediction {
  public:
   Prediction(const Costs& costs, const ScalingSettings& settings)
-      : costs_(costs), s_(settings), progress_(7, settings.quiet) {}
+      : costs_(costs), s_(settings), progress_(8, settings.quiet) {}
 
   json document() {
     json d = {{"benchmark", "scaling"}, {"machine", machine_json()}, {"costs", scaling::to_json(costs_)}};
@@ -77,6 +82,7 @@ class Prediction {
     d["changes"] = step("changes", [this] { return all_changes(); });
     d["sensitivity"] = step("other costs", [this] { return sensitivity(); });
     d["others"] = step("other designs", [this] { return others(); });
+    d["tiers"] = step("tiers", [this] { return tiers(); });
     return d;
   }
 
@@ -107,10 +113,13 @@ class Prediction {
 
   Scenario here(const Measured& m) const {
     Scenario s;
-    s.work = costs_.workloads.at(m.workload);
+    s.work = costs_over(costs_, m.workload, m.tier);
     s.machine = costs_.here;
     s.machine.cores = s.machine.cores_per_socket = m.cores;
+    if (costs_.tiers.contains(m.tier)) s.machine.link = costs_.tiers.at(m.tier);
+    s.machine.server_is_here = m.tier == "tcp";
     s.design = current_design();
+    s.design.wait = Wait::kAdaptive;
     s.design.evictors = 1;
     s.threads = m.threads;
     s.frames = costs_.frames;
@@ -123,11 +132,16 @@ class Prediction {
     json rows = json::array();
     for (const Measured& m : costs_.measured) {
       Outcome o = simulate(here(m));
-      json row = {{"workload", m.workload}, {"cores", m.cores}, {"threads", m.threads}, {"measured_us", m.us}};
+      json row = {{"workload", m.workload},
+                  {"tier", m.tier},
+                  {"cores", m.cores},
+                  {"threads", m.threads},
+                  {"measured_us", m.us}};
       row["simulated_us"] = o.access_us;
       row["error"] = o.access_us / m.us - 1;
       row["simulated"] = to_json(o);
-      if (m.workload == kRandomRead && m.threads == 1 && m.cores == costs_.here.cores && costs_.miss_median > 0) {
+      if (m.workload == kRandomRead && m.tier == "shm" && m.threads == 1 && m.cores == costs_.here.cores &&
+          costs_.miss_median > 0) {
         row["miss"] = {{"measured_median_us", costs_.miss_median}, {"measured_p99_us", costs_.miss_p99}};
       }
       rows.push_back(row);
@@ -294,6 +308,76 @@ class Prediction {
       rows.push_back(row);
     }
     return rows;
+  }
+
+  // 1 to 64 threads over each tier: random reads that poll or sleep, and streams in pages of 4 KiB or frames of 2 MiB.
+  json tiers() const {
+    json rows = json::array();
+    for (const Tier& tier : tiers_here_and_elsewhere()) {
+      for (unsigned cores : {16u, kTierThreads + kSpareCores}) {
+        for (unsigned n : {1u, 16u, kTierThreads}) {
+          for (Wait wait : {Wait::kPoll, Wait::kSleep}) {
+            if (has(kRandomRead)) add_tier(tier, kRandomRead, cores, n, wait, 1, &rows);
+          }
+          for (unsigned pages : {1u, kFramePages}) {
+            if (has(kSequentialRead)) add_tier(tier, kSequentialRead, cores, n, Wait::kAdaptive, pages, &rows);
+          }
+        }
+      }
+    }
+    return rows;
+  }
+
+  struct Tier {
+    const char *name, *measured;  // measured: whose processor costs of this machine are taken
+    LinkCosts link;               // the latency and the rate of others
+    unsigned servers;
+  };
+
+  std::vector<Tier> tiers_here_and_elsewhere() const {
+    auto with = [this](const char* measured, double latency, double page) {
+      LinkCosts link = costs_.tiers.contains(measured) ? costs_.tiers.at(measured) : LinkCosts();
+      link.latency = latency;
+      link.page = page;
+      return link;
+    };
+    std::vector<Tier> all = {{"shm", "shm", {}, 1}, {"RDMA, 100 Gbit/s", "shm", with("", 3.9, kPage100G), 1}};
+    if (costs_.tiers.contains("tcp")) {
+      all.push_back({"tcp, 100 Gbit/s, 1 server thread", "tcp", with("tcp", kTcpLatency, kPage100G), 1});
+      all.push_back({"tcp, 100 Gbit/s, 8 server threads", "tcp", with("tcp", kTcpLatency, kPage100G), 8});
+    }
+    if (costs_.tiers.contains("file")) all.push_back({"file, NVMe", "file", with("file", kNvmeLatency, kNvmePage), 1});
+    return all;
+  }
+
+  void add_tier(const Tier& tier, const char* workload, unsigned cores, unsigned threads, Wait wait, unsigned pages,
+                json* rows) const {
+    Scenario s = large(workload, threads, hinted());
+    s.work = costs_over(costs_, workload, tier.measured);
+    s.machine.cores = cores;
+    s.machine.move = costs_.here.move;
+    s.machine.copy = costs_.here.copy;
+    s.machine.link = tier.link;
+    s.machine.servers = tier.servers;
+    s.design.signal_locks = current_design().signal_locks;
+    s.design.wait = wait;
+    if (pages > 1) {
+      s.design.frame_pages = pages;
+      s.design.batch = pages;
+      s.design.take_window_at_once = true;
+      s.work.faults_per_access *= s.work.pages_per_fault / pages;
+      s.work.pages_per_fault = pages;
+      s.faults = faults_of(s.work) / 6;
+    }
+    json row = to_json(simulate(s));
+    constexpr const char* kWaits[] = {"polls", "sleeps", "adapts"};
+    row.update({{"tier", tier.name},
+                {"workload", workload},
+                {"cores", cores},
+                {"threads", threads},
+                {"wait", kWaits[static_cast<int>(wait)]},
+                {"frame_pages", pages}});
+    rows->push_back(row);
   }
 
   json others() const {

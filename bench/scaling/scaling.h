@@ -29,8 +29,8 @@ struct Change {
 };
 const std::vector<Change>& changes();
 
-// {"settings", "costs", "validation", "threads", "batches", "breakdown", "changes", "sensitivity", "others"}, described
-// in docs/internals/scaling.md.
+// {"settings", "costs", "validation", "threads", "batches", "breakdown", "changes", "sensitivity", "others", "tiers"},
+// described in docs/internals/scaling.md.
 nlohmann::json predict(const Costs& costs, const ScalingSettings& settings);
 
 std::string scaling_text(const nlohmann::json& document);

@@ -32,10 +32,10 @@ std::string busiest(const json& row, size_t count) {
 }
 
 std::string validation_text(const json& document) {
-  Rows rows = {{"this machine: us per access", "cores", "threads", "measured", "simulated", "error"}};
+  Rows rows = {{"this machine: us per access", "over", "cores", "threads", "measured", "simulated", "error"}};
   for (const json& row : document["validation"]) {
-    rows.push_back({row["workload"], std::to_string(row["cores"].get<int>()), std::to_string(row["threads"].get<int>()),
-                    us(row["measured_us"]), us(row["simulated_us"]),
+    rows.push_back({row["workload"], row["tier"], std::to_string(row["cores"].get<int>()),
+                    std::to_string(row["threads"].get<int>()), us(row["measured_us"]), us(row["simulated_us"]),
                     fmt::format("{:+.0f}%", 100 * row["error"].get<double>())});
   }
   std::string text = format_table(rows);
@@ -133,6 +133,21 @@ std::string others_text(const json& document) {
   return format_table(rows);
 }
 
+// What is used most is what limits.
+std::string tiers_text(const json& document) {
+  if (document["tiers"].empty()) return "";
+  Rows rows = {{"tiers", "cores", "threads", "waiting", "pages", "M pages/s", "Gbit/s", "p99 us", "busiest"}};
+  for (const json& row : document["tiers"]) {
+    bool frames = row["frame_pages"] > 1;
+    rows.push_back({fmt::format("{}, {}", row["tier"].get<std::string>(), row["workload"].get<std::string>()),
+                    std::to_string(row["cores"].get<unsigned>()), std::to_string(row["threads"].get<unsigned>()),
+                    row["wait"], frames ? "2 MiB" : "4 KiB", millions(row),
+                    fmt::format("{:.0f}", row["pages_per_s"].get<double>() * 4096 * 8 / 1e9), us(row["p99_us"]),
+                    busiest(row, 2)});
+  }
+  return "\n" + format_table(rows);
+}
+
 // ---- Plots ----
 
 using Points = std::vector<std::pair<double, double>>;
@@ -217,7 +232,7 @@ Chart breakdown_chart(const json& document) {
 std::string scaling_text(const json& document) {
   return machine_text(document["machine"]) + "\n\n" + validation_text(document) + threads_text(document) +
          batches_text(document) + breakdown_text(document) + changes_text(document) + sensitivity_text(document) +
-         others_text(document);
+         others_text(document) + tiers_text(document);
 }
 
 std::vector<std::pair<std::string, std::string>> scaling_plots(const json& document) {

@@ -111,7 +111,7 @@ Scenario free_scenario(unsigned threads) {
 TEST(ModelTest, TheLinksBandwidthIsReachedAndNotExceeded) {
   Scenario s = free_scenario(48);
   Outcome o = simulate(s);
-  EXPECT_NEAR(o.pages_per_s, 1e6 / s.machine.link_page, 0.01e6 / s.machine.link_page);
+  EXPECT_NEAR(o.pages_per_s, 1e6 / s.machine.link.page, 0.01e6 / s.machine.link.page);
   EXPECT_EQ(o.uses.front().name, "link in");
 }
 
@@ -120,7 +120,7 @@ TEST(ModelTest, FarFromAnyLimitThroughputIsThreadsByLatency) {
     Scenario s = free_scenario(threads);
     s.work.map = 2;
     s.work.signal = 3;
-    s.machine.link_page = 1e-6;
+    s.machine.link.page = 1e-6;
     Outcome o = simulate(s);
     double fault = 3.9 + 2 + 3;
     EXPECT_NEAR(o.pages_per_s, threads / fault * 1e6, 0.01e6 * threads / fault) << threads;
@@ -202,7 +202,7 @@ TEST(ModelTest, TheSameSeedGivesTheSameRun) {
 TEST(ModelTest, MoreThreadsThanCoresShareThem) {
   Scenario s = free_scenario(8);
   s.machine.cores = 2;
-  s.machine.link_latency = 0;
+  s.machine.link.latency = 0;
   s.work.map = 5;
   Outcome o = simulate(s);
   EXPECT_NEAR(o.pages_per_s, 2 / 5.0 * 1e6, 0.03e6);
@@ -214,12 +214,61 @@ TEST(ModelTest, ThePartsOfAFaultAddUpToIt) {
   EXPECT_NEAR(sum, o.mean_us, 0.05 * o.mean_us);
 }
 
+TEST(ModelTest, AServersThreadsLimitThroughputToWhatTheyServe) {
+  Scenario s = free_scenario(32);
+  s.machine.link = {.serve = 1, .serve_page = 1, .latency = 10, .page = 0.01};
+  s.machine.servers = 4;
+  Outcome o = simulate(s);
+  EXPECT_NEAR(o.pages_per_s, 4 / 2.0 * 1e6, 0.04e6);
+  EXPECT_EQ(o.uses.front().name, "server threads");
+}
+
+TEST(ModelTest, ThreadsThatSleepLeaveTheirCores) {
+  Scenario s = free_scenario(16);
+  s.machine.cores = 2;
+  s.machine.link = {.latency = 100, .page = 0.01};
+  s.machine.wake_latency = 0;
+  s.work.map = 4;
+  double polling = simulate(s).pages_per_s;
+  s.design.wait = Wait::kSleep;
+  double sleeping = simulate(s).pages_per_s;
+  EXPECT_GT(sleeping, 5 * polling);
+  s.design.wait = Wait::kAdaptive;
+  EXPECT_GT(simulate(s).pages_per_s, 0.8 * sleeping);
+}
+
+TEST(ModelTest, AServerOnTheSameCoresTakesTheirTime) {
+  Scenario s = free_scenario(4);
+  s.machine.cores = 2;
+  s.machine.server_is_here = true;
+  s.machine.link = {.serve = 3, .serve_page = 1, .latency = 1, .page = 0};
+  s.machine.wake_latency = 0;
+  s.work.map = 4;
+  s.design.wait = Wait::kSleep;
+  Outcome o = simulate(s);
+  EXPECT_GT(o.pages_per_s, 0.15e6);
+  EXPECT_LE(o.pages_per_s, 1e6 / 4);  // one thread serves
+}
+
+TEST(ModelTest, FramesAreMovedWhole) {
+  Scenario s = free_scenario(1);
+  s.machine.link = {.latency = 10, .page = 0.001};
+  s.machine.move = 5;
+  s.work.pages_per_fault = 512;
+  s.design.frame_pages = s.design.batch = 512;
+  s.design.take_window_at_once = true;
+  s.frames = 1 << 17;
+  s.faults = 1000;
+  expect_conserved(s);
+  EXPECT_NEAR(simulate(s).mean_us, 10 + 511 * 0.001 + 5, 0.5);
+}
+
 TEST(CostsTest, SurviveAFile) {
   Costs costs;
   costs.workloads["random read"] = {.access = 0.25, .signal = 3};
   costs.here.shootdown = 7;
   costs.frames = 99;
-  costs.measured.push_back({"random read", 2, 1, 4.5});
+  costs.measured.push_back({"random read", "shm", 2, 1, 4.5});
   auto read = parse_costs(to_json(costs));
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(to_json(*read), to_json(costs));
@@ -258,7 +307,7 @@ TEST(ScalingTest, PredictsForEveryNumberOfThreadsAndShowsIt) {
   Costs costs;
   costs.workloads["random read"] = {.faults_per_access = 0.75};
   costs.frames = 1 << 14;
-  costs.measured.push_back({"random read", 2, 1, 3.0});
+  costs.measured.push_back({"random read", "shm", 2, 1, 3.0});
   ScalingSettings settings;
   settings.threads = {4, 8};
   settings.evictors = {1, 4};
@@ -268,6 +317,7 @@ TEST(ScalingTest, PredictsForEveryNumberOfThreadsAndShowsIt) {
   json document = predict(costs, settings);
   EXPECT_EQ(document["threads"].size(), 3u * 2 * 2);
   EXPECT_EQ(document["validation"].size(), 1u);
+  EXPECT_EQ(document["tiers"].size(), 2u * 2 * 3 * 2);  // in place and RDMA; no streams were measured
   EXPECT_NE(scaling_text(document).find("signal lock"), std::string::npos);
   for (const auto& [name, svg] : scaling_plots(document)) EXPECT_TRUE(svg.ends_with("</svg>\n")) << name;
 }

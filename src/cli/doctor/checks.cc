@@ -165,15 +165,35 @@ Finding check_transports() {
                  "a transport that fails cannot be used; check that the loopback interface is up");
 }
 
-// UCX is needed for ucx:// addresses only.
+// "tcp/lo", "tcp/eth0", "posix/memory" -> "tcp (lo, eth0), posix". A process reaches itself by "self", which is of no
+// use.
+std::string by_transport(const std::vector<std::string>& transports) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> grouped;
+  for (const std::string& transport : transports) {
+    std::string name = transport.substr(0, transport.find('/')), device = transport.substr(name.size());
+    if (name == "self") continue;
+    auto at = std::find_if(grouped.begin(), grouped.end(), [&](const auto& group) { return group.first == name; });
+    if (at == grouped.end()) at = grouped.insert(at, {name, {}});
+    if (device.size() > 1 && device != "/memory") at->second.push_back(device.substr(1));
+  }
+  std::vector<std::string> shown;
+  for (const auto& [name, devices] : grouped)
+    shown.push_back(devices.empty() ? name : fmt::format("{} ({})", name, fmt::join(devices, ", ")));
+  return fmt::format("{}", fmt::join(shown, ", "));
+}
+
+// UCX is needed for ucx:// addresses only, so its absence is no mistake.
 Finding check_ucx() {
   auto installation = find_installation();
   if (!installation.ok()) return finding("ucx", Health::kLimited, "not found", installation.status().text());
   auto found = ucx::survey({installation->ucx_helper(), "all"});
+  if (!found.ok() && found.status().code() == ENOENT)
+    return finding("ucx", Health::kLimited, "not installed",
+                   fmt::format("only ucx:// addresses need it; {}", found.status().text()));
   if (!found.ok()) return finding("ucx", Health::kLimited, "cannot be used", found.status().text());
   bool good = found->has_card && found->pages_on_demand;
   return finding("ucx", health_of(good, Health::kLimited),
-                 fmt::format("UCX {}: {}", found->version, fmt::join(found->transports, ", ")),
+                 fmt::format("UCX {}, transports and devices: {}", found->version, by_transport(found->transports)),
                  found->has_card
                      ? "the network card cannot fault pages in on demand: it serves clients, but not servers"
                      : "no network card with RDMA: ucx:// works over --ucx tcp, on trusted networks only");
