@@ -58,7 +58,7 @@ class ExtentTest : public testing::TestWithParam<bool> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Stores, ExtentTest, testing::Bool(),
-                         [](const auto& info) { return info.param ? "InPlace" : "Copying"; });
+                         [](const auto& store) { return store.param ? "InPlace" : "Copying"; });
 
 TEST_P(ExtentTest, StreamsComeAndLeaveWhole) {
   if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
