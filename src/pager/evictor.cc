@@ -236,7 +236,9 @@ void Evictor::skip_unheld(Batch& batch, size_t held) {
   for (size_t i = held; i < batch.dirty_count; i++) {
     PageIndex page = batch.dirty[i];
     batch.count = static_cast<size_t>(std::remove(batch.pages, batch.pages + batch.count, page) - batch.pages);
-    PageWord old = c_.table[page].update([](PageWord w) { return w.with_state(PageState::kNear); });
+    // Without kExtent: its extent may have been taken out of its queue meanwhile, without this page.
+    PageWord old =
+        c_.table[page].update([](PageWord w) { return w.with_state(PageState::kNear).without(PageWord::kExtent); });
     FARSIDE_CHECK(old.is(PageState::kEvicting));
     c_.policy.insert(index_, page);
   }

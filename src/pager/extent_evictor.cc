@@ -37,6 +37,7 @@ bool ExtentEvictor::grow(uint64_t spare) {
 }
 
 bool ExtentEvictor::free_frames(size_t pages) {
+  if (!c_.pool.is_open() && break_up_any()) return true;
   if (!is_ready()) return false;
   if (c_.pool.free() > c_.pool.target()) {
     Slot slot = c_.pool.take();
@@ -53,6 +54,17 @@ bool ExtentEvictor::free_any() {
   ExtentIndex extent;
   for (ExtentQueue::Kind kind : {ExtentQueue::kRecent, ExtentQueue::kMain}) {
     if (c_.extent_queue.pop(kind, &extent)) return evict(extent, kind);
+  }
+  return false;
+}
+
+// There are no frames in this process, but near extents: a forked child has them of its parent.
+bool ExtentEvictor::break_up_any() {
+  ExtentIndex extent;
+  for (ExtentQueue::Kind kind : {ExtentQueue::kRecent, ExtentQueue::kMain}) {
+    if (!c_.extent_queue.pop(kind, &extent)) continue;
+    break_up(extent);
+    return true;
   }
   return false;
 }
@@ -76,12 +88,11 @@ bool ExtentEvictor::evict(ExtentIndex extent, ExtentQueue::Kind kind) {
   bool may_retry = true;
   unsigned count = claim(extent, &claimed, &may_retry);
   inject::pause("extent:evicting");
-  uint64_t moved_back = 0;
-  Slot slot = count == kExtentPages ? move_out(extent, &moved_back) : -1;
+  Slot slot = count == kExtentPages ? move_out(extent) : -1;
   uint64_t moved = ticks();
   counters_.add(Counter::kUnmapTicks, moved - start);
   if (slot < 0) {
-    unclaim(extent, claimed, moved_back);
+    unclaim(extent, claimed);
     if (count < kExtentPages && may_retry) c_.extent_queue.push(extent, kind);
     else break_up(extent);
     return count == kExtentPages || !may_retry;
@@ -117,9 +128,8 @@ unsigned ExtentEvictor::claim(ExtentIndex extent, ExtentBits* claimed, bool* may
   return count;
 }
 
-// All pages are claimed. Returns the slot with the frame, or -1. moved_back: bytes at its beginning that were moved out
-// and back, and are mapped writable now.
-Slot ExtentEvictor::move_out(ExtentIndex extent, uint64_t* moved_back) {
+// All pages are claimed. Returns the slot with the frame, or -1.
+Slot ExtentEvictor::move_out(ExtentIndex extent) {
   std::byte* address = c_.table.address_of(first_page(extent));
   if (!c_.space.is_huge(address, kExtentBytes)) return -1;
   Slot slot = c_.pool.take_empty();
@@ -131,26 +141,28 @@ Slot ExtentEvictor::move_out(ExtentIndex extent, uint64_t* moved_back) {
     c_.pool.put_empty(slot);
     return -1;
   }
-  // The kernel split the huge page meanwhile, and stopped in the middle.
+  // The kernel split the huge page meanwhile, and stopped in the middle. What it moves back is mapped writable.
   auto bytes = static_cast<size_t>(moved);
+  for (unsigned i = 0; i < bytes / kPageSize; i++) {
+    c_.table[first_page(extent) + i].update(
+        [](PageWord w) { return w.without(PageWord::kCow).with(PageWord::kDirty); });
+  }
   long back = c_.space.move(address, to, bytes);
   size_t done = back > 0 ? static_cast<size_t>(back) : 0;
   if (int error = done < bytes ? c_.space.map(address + done, to + done, bytes - done, false) : 0)
     die("internal error: cannot map page {} (error {})", first_page(extent), -error);
   c_.pool.drop_copied(slot);
-  *moved_back = bytes;
   return -1;
 }
 
-void ExtentEvictor::unclaim(ExtentIndex extent, const ExtentBits& claimed, uint64_t writable_bytes) {
+// A page without kExtent is in a queue of the policy, but an evictor may have taken it out of there meanwhile.
+void ExtentEvictor::unclaim(ExtentIndex extent, const ExtentBits& claimed) {
   for (unsigned i = 0; i < kExtentPages; i++) {
     if (!claimed.has(i)) continue;
-    bool writable = i * kPageSize < writable_bytes;
-    PageWord old = c_.table[first_page(extent) + i].update([&](PageWord w) {
-      PageWord near = w.with_state(PageState::kNear);
-      return writable ? near.without(PageWord::kCow).with(PageWord::kDirty) : near;
-    });
+    PageIndex page = first_page(extent) + i;
+    PageWord old = c_.table[page].update([](PageWord w) { return w.with_state(PageState::kNear); });
     FARSIDE_CHECK(old.is(PageState::kEvicting));
+    if (!old.has(PageWord::kExtent)) c_.policy.insert(index_, page);
   }
 }
 

@@ -56,13 +56,14 @@ class ExtentEvictor {
   };
   bool evict(ExtentIndex extent, ExtentQueue::Kind kind);
   unsigned claim(ExtentIndex extent, ExtentBits* claimed, bool* may_retry);
-  void unclaim(ExtentIndex extent, const ExtentBits& claimed, uint64_t writable_bytes);
-  Slot move_out(ExtentIndex extent, uint64_t* moved_back);
+  void unclaim(ExtentIndex extent, const ExtentBits& claimed);
+  Slot move_out(ExtentIndex extent);
   void break_up(ExtentIndex extent);
   ExtentBits find_changed(const Leaving& leaving);
   void write(Leaving& leaving, const ExtentBits& changed);
   void submit(Leaving& leaving, std::span<const transport::Segment> segments);
   void finish(Leaving& leaving);
+  bool break_up_any();
   bool grow(uint64_t spare);
   bool pop_main(size_t pages, ExtentIndex* extent);
 

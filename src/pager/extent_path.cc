@@ -168,8 +168,11 @@ bool ExtentPath::fill(ThreadSlot& t, ExtentIndex extent, Slot slot, bool is_zero
 }
 
 bool ExtentPath::fetch(ThreadSlot& t, ExtentIndex extent, bool write) {
+  if (!comes_whole(extent)) return false;
+  Slot slot = take_frame(true);  // before the lock: no other thread waits while this one waits for a frame
+  if (slot < 0) return false;
   ReadQueueLock lock(t.reads);
-  ExtentFetch* fetch = start(t, extent, write, true);
+  ExtentFetch* fetch = start(t, extent, write, slot);
   if (!fetch) return false;
   t.counters.add(Counter::kMajorFaults);
   finish(t, t, *fetch);
@@ -186,7 +189,9 @@ void ExtentPath::start_ahead(ThreadSlot& t, const ExtentStreams::Stream& stream,
   {
     ReadQueueLock lock(t.reads);
     bool immediate = t.reads.channel(c_.store).mapping().immediate;
-    if ((immediate && !delegates) || !start(t, extent, write, false)) return;
+    if ((immediate && !delegates) || !comes_whole(extent)) return;
+    Slot slot = take_frame(false);
+    if (slot < 0 || !start(t, extent, write, slot)) return;
   }
   if (!delegates) return;
   t.reads.wants_mapping.store(true, std::memory_order_release);
@@ -268,14 +273,16 @@ Slot ExtentPath::take_frame(bool wait) {
   return slot;
 }
 
-// Claims the extent and starts to read it. nullptr: it does not come whole now. wait: as take_frame.
-ExtentFetch* ExtentPath::start(ThreadSlot& t, ExtentIndex extent, bool write, bool wait) {
+// Claims the extent and starts to read it into the slot's frame. nullptr: too many reads are in flight, and the frame
+// is free again.
+ExtentFetch* ExtentPath::start(ThreadSlot& t, ExtentIndex extent, bool write, Slot slot) {
   bool immediate = t.reads.channel(c_.store).mapping().immediate;
   unsigned requests = immediate ? 0 : ExtentFetch::kMaxRequests;
   ExtentFetch* fetch = t.reads.free_extent(requests);
-  if (!fetch || !comes_whole(extent)) return nullptr;
-  Slot slot = take_frame(wait);
-  if (slot < 0) return nullptr;
+  if (!fetch) {
+    c_.pool.put(slot);
+    return nullptr;
+  }
   PageWord word = c_.table[first_page(extent)].load();
   uint64_t age = c_.frames.age_of(word.epoch());
   *fetch = ExtentFetch();
@@ -285,8 +292,7 @@ ExtentFetch* ExtentPath::start(ThreadSlot& t, ExtentIndex extent, bool write, bo
   bool presumed = !write && c_.extents.has(extent, ExtentTable::kWritten);
   fetch->write = write || presumed;
   fetch->hot = word.is(PageState::kFar) && c_.policy.is_hot(t.index, first_page(extent), word, age, c_.frames.limit());
-  c_.extents.drop_sums(extent);
-  fetch->sums = presumed || (!write && !is_only_writer()) ? c_.extents.make_sums(extent) : nullptr;
+  fetch->sums = presumed || (!write && !is_only_writer()) ? ExtentTable::make_sums() : nullptr;
   t.reads.started(*fetch, slot, requests);
   if (!immediate) submit(t, *fetch);
   t.counters.add(Counter::kReads);
@@ -508,6 +514,7 @@ void ExtentPath::copy_in(ThreadSlot& self, ExtentFetch& fetch, uint64_t moved) {
     owned++;
   }
   if (unsigned empty = fetch.empty.count()) c_.budget.populate(empty);
+  ExtentTable::free_sums(fetch.sums);
   c_.pool.drop_copied(fetch.slot);
   c_.frames.give(kExtentPages - owned);
 }
@@ -515,6 +522,7 @@ void ExtentPath::copy_in(ThreadSlot& self, ExtentFetch& fetch, uint64_t moved) {
 // From now on other threads may use the pages. Their words have kExtent before the extent is queued. Unless this thread
 // is the only writer, what was fetched for reads may have been written before it was protected.
 void ExtentPath::publish(const ExtentFetch& fetch, bool alone) {
+  c_.extents.set_sums(fetch.extent, fetch.sums);
   uint64_t flags = PageWord::kExtent | (fetch.write ? PageWord::kDirty : 0);
   for (unsigned i = 0; i < kExtentPages; i++) {
     PageWord old = c_.table[first_page(fetch.extent) + i].update([&](PageWord w) {

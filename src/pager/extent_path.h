@@ -76,7 +76,7 @@ class ExtentPath {
   bool fetch(ThreadSlot& thread, ExtentIndex extent, bool write);
   void start_ahead(ThreadSlot& thread, const ExtentStreams::Stream& stream, bool write);
   Slot take_frame(bool wait);
-  ExtentFetch* start(ThreadSlot& thread, ExtentIndex extent, bool write, bool wait);
+  ExtentFetch* start(ThreadSlot& thread, ExtentIndex extent, bool write, Slot slot);
   void submit(ThreadSlot& thread, ExtentFetch& fetch);
   static bool is_excluded(PageWord word);
   bool is_untouched(ExtentIndex extent);

@@ -81,20 +81,16 @@ class ExtentTable {
   }
 
   // The sums of the extent's pages as they were fetched, or nullptr. That of a page is valid while its word has
-  // kExtent. Only the owner of all pages of the extent reads, makes and drops them.
+  // kExtent. Only the owner of all pages of the extent reads, sets and drops them.
   uint64_t* sums(ExtentIndex extent) const { return sums_[extent].load(std::memory_order_acquire); }
-  uint64_t* make_sums(ExtentIndex extent) {
-    if (uint64_t* existing = sums(extent)) return existing;
-    auto* made = static_cast<uint64_t*>(near_alloc(kExtentPages * sizeof(uint64_t)));
-    sums_[extent].store(made, std::memory_order_release);
-    uint64_t used = used_.load();
-    while (used <= extent && !used_.compare_exchange_weak(used, uint64_t{extent} + 1)) {}
-    return made;
+  void set_sums(ExtentIndex extent, uint64_t* sums) {
+    free_sums(sums_[extent].exchange(sums, std::memory_order_acq_rel));
+    uint64_t used = used_.load(std::memory_order_relaxed);
+    while (sums && used <= extent && !used_.compare_exchange_weak(used, uint64_t{extent} + 1)) {}
   }
-  void drop_sums(ExtentIndex extent) {
-    uint64_t* old = sums_[extent].exchange(nullptr, std::memory_order_acq_rel);
-    if (old) near_free(old, kExtentPages * sizeof(uint64_t));
-  }
+  void drop_sums(ExtentIndex extent) { set_sums(extent, nullptr); }
+  static uint64_t* make_sums() { return static_cast<uint64_t*>(near_alloc(kExtentPages * sizeof(uint64_t))); }
+  static void free_sums(uint64_t* sums) { near_free(sums, kExtentPages * sizeof(uint64_t)); }
 
  private:
   uint64_t count_;
