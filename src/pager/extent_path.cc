@@ -273,8 +273,8 @@ Slot ExtentPath::take_frame(bool wait) {
   return slot;
 }
 
-// Claims the extent and starts to read it into the slot's frame. nullptr: too many reads are in flight, and the frame
-// is free again.
+// Claims the extent and starts to read it into the slot's frame. nullptr: too many reads are in flight, or another
+// thread has claimed all of it; the frame is free again.
 ExtentFetch* ExtentPath::start(ThreadSlot& t, ExtentIndex extent, bool write, Slot slot) {
   bool immediate = t.reads.channel(c_.store).mapping().immediate;
   unsigned requests = immediate ? 0 : ExtentFetch::kMaxRequests;
@@ -288,6 +288,10 @@ ExtentFetch* ExtentPath::start(ThreadSlot& t, ExtentIndex extent, bool write, Sl
   *fetch = ExtentFetch();
   fetch->extent = extent;
   claim(t, extent, &fetch->claimed, &fetch->empty);
+  if (fetch->claimed.count() == 0) {
+    c_.pool.put(slot);
+    return nullptr;
+  }
   inject::pause("extent:claimed");
   bool presumed = !write && c_.extents.has(extent, ExtentTable::kWritten);
   fetch->write = write || presumed;
