@@ -74,8 +74,10 @@ class PagingRun {
 
   std::vector<Configuration> configurations() const {
     using pager::Delivery;
-    auto far = [this](bool shm, Delivery delivery) {
-      return [this, shm, delivery] { return measure_far(settings_, far_config(shm, delivery)); };
+    auto far = [this](bool shm, Delivery delivery, HugePages huge = HugePages::kAuto) {
+      FarMemoryConfig config = far_config(shm, delivery);
+      config.huge = huge;
+      return [this, config] { return measure_far(settings_, config); };
     };
     auto ucx = [this] {
       FarMemoryConfig config = far_config(false, Delivery::kSignal);
@@ -87,6 +89,8 @@ class PagingRun {
         {"native", [this] { return measure_plain(settings_, nullptr); }},
         {"shm", far(true, Delivery::kSignal)},
         {"tcp", far(false, Delivery::kSignal)},
+        {"shm pages", far(true, Delivery::kSignal, HugePages::kNever)},
+        {"tcp pages", far(false, Delivery::kSignal, HugePages::kNever)},
         {kUcx, [this, ucx] { return measure_far(settings_, ucx()); }},
         {"shm handler", far(true, Delivery::kMessages)},
         {"zram swap", [this] { return measure_swap(); }},
@@ -214,6 +218,26 @@ double cell_us(const json& document, const std::string& configuration, const std
   return -1;
 }
 
+// Streams with huge frames against pages of 4 KiB and kernel swap, and accesses that huge frames must not slow down.
+void add_huge_page_goals(const json& document, std::vector<Goal>& goals) {
+  struct Ratio {
+    const char *slower, *faster, *workload;
+    double least;
+  };
+  for (Ratio r : {Ratio{"shm pages", "shm", "sequential read", 3}, Ratio{"shm pages", "shm", "sequential write", 2},
+                  Ratio{"zram swap", "shm", "sequential read", 15}, Ratio{"zram swap", "shm", "sequential write", 12},
+                  Ratio{"shm pages", "shm", "random read", 0.97}, Ratio{"shm pages", "shm", "random write", 0.97}}) {
+    double slower = cell_us(document, r.slower, r.workload, 1), faster = cell_us(document, r.faster, r.workload, 1);
+    if (slower <= 0 || faster <= 0) continue;
+    goals.push_back({fmt::format("{}: {} with huge pages, times as fast as {}", r.workload, r.faster, r.slower),
+                     slower / faster, r.least, true, "x"});
+  }
+  for (auto [workload, most] : {std::pair{"sequential read", 1.3}, std::pair{"sequential write", 2.5}}) {
+    double tcp = cell_us(document, "tcp", workload, 1);
+    if (tcp > 0) goals.push_back({fmt::format("{}: tcp with huge pages", workload), tcp, most, false, " us"});
+  }
+}
+
 }  // namespace
 
 Result<json> measure_paging(const PagingSettings& settings) {
@@ -229,8 +253,9 @@ Result<json> measure_paging(const PagingSettings& settings) {
 }
 
 std::vector<std::string> paging_configurations() {
-  return {"native",         "shm",         "tcp",     kUcx, "shm handler", "zram swap", "round trip shm",
-          "round trip tcp", kUcxRoundTrip, "all near"};
+  return {"native",      "shm",         "tcp",       "shm pages",      "tcp pages",
+          kUcx,          "shm handler", "zram swap", "round trip shm", "round trip tcp",
+          kUcxRoundTrip, "all near"};
 }
 
 // A goal is left out if the document lacks its values.
@@ -247,6 +272,7 @@ std::vector<Goal> paging_goals(const json& document) {
           {fmt::format("{}: shm, times as fast as zram swap", s.workload), swap / far, s.factor, true, "x"});
     }
   }
+  add_huge_page_goals(document, goals);
   double tcp = number_at(document, "/misses/tcp/median_us"), trip = number_at(document, "/round_trip_us/tcp/median");
   if (tcp > 0 && trip > 0) {
     double beyond = tcp - trip;

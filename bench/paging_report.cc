@@ -18,7 +18,8 @@ using Table = std::vector<std::vector<std::string>>;
 
 constexpr const char* kSwap = "zram swap";
 constexpr const char* kNative = "native";
-constexpr const char* kConfigurations[] = {kNative, "shm", "tcp", "ucx", "shm handler", kSwap};
+constexpr const char* kConfigurations[] = {kNative,     "shm", "tcp",         "shm pages",
+                                           "tcp pages", "ucx", "shm handler", kSwap};
 
 const json* find_cell(const json& document, const std::string& configuration, const std::string& workload,
                       unsigned threads) {

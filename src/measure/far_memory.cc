@@ -62,6 +62,7 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   options.local = {config.local, 0};
   options.evictors = config.evictors;
   options.writeback = config.writeback;
+  options.huge = config.huge;
   options.space = align_up(config.bytes, remote::kSlabBytes) + align_up(config.more_bytes, remote::kSlabBytes) +
                   8 * remote::kSlabBytes;
   old_ = catch_sigbus();

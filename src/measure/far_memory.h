@@ -21,6 +21,7 @@ struct FarMemoryConfig {
   pager::Delivery delivery = pager::Delivery::kSignal;
   unsigned evictors = 1;
   WriteBack writeback = WriteBack::kPage;
+  HugePages huge = HugePages::kAuto;
   unsigned replicas = 1;
   std::string ucx_relay = "";  // the socket of the relay for ucx:// addresses
   uint64_t more_bytes = 0;     // further far memory, which the caller reserves from the pager
