@@ -23,7 +23,7 @@ bool ExtentEvictor::provide_frame() {
   if (!c_.pool.wants_frame() || !is_ready()) return false;
   if (grow(c_.frames.limit() / kSpareShare)) return true;  // near memory is not short
   ExtentIndex extent;
-  if (c_.extent_queue.pop_surplus(c_.frames.limit(), &extent)) return evict(extent, ExtentQueue::kRecent);
+  if (c_.extent_queue.pop_surplus(&extent)) return evict(extent, ExtentQueue::kRecent);
   if (pop_main(kExtentPages, &extent)) return evict(extent, ExtentQueue::kMain);
   return grow(c_.frames.low_water());
 }
@@ -45,7 +45,7 @@ bool ExtentEvictor::free_frames(size_t pages) {
     return slot >= 0;
   }
   ExtentIndex extent;
-  if (c_.extent_queue.pop_surplus(c_.frames.limit(), &extent)) return evict(extent, ExtentQueue::kRecent);
+  if (c_.extent_queue.pop_surplus(&extent)) return evict(extent, ExtentQueue::kRecent);
   return pop_main(pages, &extent) && evict(extent, ExtentQueue::kMain);
 }
 

@@ -17,8 +17,6 @@
 namespace farside::pager {
 namespace {
 
-constexpr uint64_t kMinLimitPages = 16 * uint64_t{kExtentPages};  // of near memory, below which pages are used
-
 // "always [madvise] never": the setting in brackets.
 std::string_view thp_setting(std::span<char> buffer) {
   int fd = os::open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
@@ -45,13 +43,13 @@ void ExtentPath::open() {
 }
 
 void ExtentPath::forget_advice(PageIndex first, uint64_t count) {
-  if (!is_enabled() || count == 0) return;
+  if (!is_open() || count == 0) return;
   ExtentIndex last = extent_of(static_cast<PageIndex>(first + count - 1));
   for (ExtentIndex e = extent_of(first); e <= last && e < c_.extents.count(); e++) c_.extents.forget_advice(e);
 }
 
 void ExtentPath::advise(PageIndex first, uint64_t count, int advice) {
-  if (!is_enabled() || count == 0) return;
+  if (!is_open() || count == 0) return;
   ExtentIndex last = extent_of(static_cast<PageIndex>(first + count - 1));
   for (ExtentIndex e = extent_of(first); e <= last && e < c_.extents.count(); e++) {
     if (advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE) {
@@ -70,7 +68,6 @@ void ExtentPath::advise(PageIndex first, uint64_t count, int advice) {
 bool ExtentPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bool write) {
   ExtentIndex extent = extent_of(page);
   if (!is_enabled() || caller.may_suspend || extent >= c_.extents.count()) return false;
-  if (c_.frames.limit() < kMinLimitPages) return false;
   ThreadSlot& t = caller.thread;
   bool untouched = word.is(PageState::kUntouched);
   ExtentStreams::Stream& stream = t.extent_streams.on_fault(page);
@@ -284,6 +281,7 @@ ExtentFetch* ExtentPath::start(ThreadSlot& t, ExtentIndex extent, bool write, Sl
     return nullptr;
   }
   PageWord word = c_.table[first_page(extent)].load();
+  PageWord last = c_.table[first_page(extent) + kExtentPages - 1].load();
   uint64_t age = c_.frames.age_of(word.epoch());
   *fetch = ExtentFetch();
   fetch->extent = extent;
@@ -297,6 +295,8 @@ ExtentFetch* ExtentPath::start(ThreadSlot& t, ExtentIndex extent, bool write, Sl
   fetch->write = write || presumed;
   fetch->hot = word.is(PageState::kFar) && c_.policy.is_hot(t.index, first_page(extent), word, age, c_.frames.limit());
   fetch->sums = presumed || (!write && !is_only_writer()) ? ExtentTable::make_sums() : nullptr;
+  bool left_whole = word.is(PageState::kFar) && word.epoch() == last.epoch() && last.is(PageState::kFar);
+  if (left_whole) c_.extent_queue.record_return(age);
   t.reads.started(*fetch, slot, requests);
   if (!immediate) submit(t, *fetch);
   t.counters.add(Counter::kReads);

@@ -36,7 +36,7 @@ class ExtentPath {
 
   // Ordinary code. Without it, or where it finds that the kernel lacks what is needed, no extent is fetched whole.
   void open();
-  bool is_enabled() const { return c_.pool.is_open(); }
+  bool is_open() const { return c_.pool.is_open(); }
   // For programs with processes that share its memory but are not its threads.
   void assume_other_writers() { other_writers_.store(true, std::memory_order_relaxed); }
   // The program's advice (MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_SEQUENTIAL, MADV_NORMAL) for a range of pages.
@@ -69,6 +69,10 @@ class ExtentPath {
   bool finish_own(ThreadSlot& thread, PageIndex page);
 
  private:
+  // Where near memory is smaller, a few frames would be too large a part of it.
+  static constexpr uint64_t kMinLimitPages = 16 * uint64_t{kExtentPages};
+
+  bool is_enabled() const { return is_open() && c_.frames.limit() >= kMinLimitPages; }
   bool wants_first_touch(ExtentIndex extent) const;
   bool fill(ThreadSlot& thread, ExtentIndex extent, Slot slot, bool is_zero, ExtentQueue::Kind kind);
   bool fill_first_touch(ThreadSlot& thread, ExtentIndex extent);

@@ -80,6 +80,28 @@ TEST_P(ExtentTest, BackwardsToo) {
   free_all();
 }
 
+// Eight streams in turn, of which each has an extent in use: none may push out another's.
+TEST_P(ExtentTest, ManyStreamsTakeTurns) {
+  if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
+  constexpr size_t kStreams = 8, kEach = kPages / kStreams;
+  write_all(1);
+  size_t bad = 0;
+  auto pass = [&] {
+    for (size_t i = 0; i < kEach; i++) {
+      for (size_t s = 0; s < kStreams; s++) {
+        size_t page = s * kEach + i;
+        bad += word(page, page % 512) != page * 0x9e3779b97f4a7c15 + 1;
+      }
+    }
+  };
+  pass();
+  uint64_t before = count(Counter::kExtentsFetched);
+  pass();
+  EXPECT_EQ(bad, 0u);
+  EXPECT_LT(count(Counter::kExtentsFetched) - before, 2 * kPages / kExtentPages);
+  free_all();
+}
+
 TEST_P(ExtentTest, StreamsOfWritesLoseNothing) {
   if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
   for (uint64_t pass = 0; pass < 3; pass++) {

@@ -57,7 +57,7 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       context_{store,    *space_, table_,    policy_,       frames_,       budget_, twins_,
                threads_, gate_,   evictors_, extent_table_, extent_queue_, pool_},
       extent_table_(table_.pages()),
-      extent_queue_(extent_table_),
+      extent_queue_(extent_table_, frames_),
       pool_(*space_, frames_),
       evictors_(context_, options.evictors),
       extents_(context_, options.huge),

@@ -156,7 +156,7 @@ class Pager : public NearObject {
   // Changes the limit of near memory while the program runs. Thread-safe.
   void set_local(SizeOrShare local);
   // Whether near memory may consist of huge pages. Known after start_threads().
-  bool uses_huge_pages() const { return extents_.is_enabled(); }
+  bool uses_huge_pages() const { return extents_.is_open(); }
   // Advice for huge pages and streams (ExtentPath::advise).
   void advise(std::byte* address, size_t bytes, int advice);
   // As ExtentPath::assume_other_writers.

@@ -6,8 +6,11 @@
 //
 // Thread-safe and async-signal-safe.
 #pragma once
+#include <algorithm>
+
 #include "base/sync.h"
 #include "pager/extents/extent_table.h"
+#include "pager/pages/frames.h"
 #include "pager/policy/page_queue.h"
 
 namespace farside::pager {
@@ -15,17 +18,19 @@ namespace farside::pager {
 class ExtentQueue {
  public:
   enum Kind { kRecent, kMain };
-  static constexpr size_t kMinRecent =
-      4;  // extents that streams keep: the one in use, and the one ahead, of two streams
-  static constexpr size_t kRecentShare = 16;  // or this part of near memory
+  static constexpr size_t kMinRecent = 2;     // extents that streams keep: the one in use, and the one before,
+  static constexpr size_t kRecentShare = 32;  // or this part of near memory
 
-  explicit ExtentQueue(ExtentTable& table) : table_(table) {}
+  ExtentQueue(ExtentTable& table, const Frames& frames) : table_(table), frames_(frames) {}
 
   // Adds an entry, unless the extent has one. All its pages that are near have kExtent already.
   void push(ExtentIndex extent, Kind kind) {
     if (table_.set(extent, ExtentTable::kQueued)) return;
     LockGuard guard(lock_);
     queues_[kind].push(extent);
+    if (kind != kRecent) return;
+    last_push_.store(frames_.evicted(), std::memory_order_relaxed);
+    if (++pushed_ % kForget == 0 && more_recent_ > 0) more_recent_--;
   }
 
   // Removes the oldest entry. The caller evicts the extent, adds it again, or moves its pages to the policy's queues.
@@ -41,21 +46,37 @@ class ExtentQueue {
   }
 
   // Takes that extent which can be missed first because it was used once: the oldest of the recent queue, as far as it
-  // has more than it keeps. near_pages: the limit of near memory.
-  bool pop_surplus(uint64_t near_pages, ExtentIndex* extent) {
-    return size(kRecent) > kept(near_pages) && pop(kRecent, extent);
+  // has more than it keeps.
+  bool pop_surplus(ExtentIndex* extent) { return size(kRecent) > kept() && pop(kRecent, extent); }
+
+  // A stream came back to an extent after `age` evictions of pages. If that is at once, there are more streams than the
+  // recent queue has extents, and it keeps more for a while.
+  void record_return(uint64_t age) {
+    if (age <= 2 * kept() * kExtentPages && more_recent_ < kMaxMore) more_recent_++;
   }
 
   size_t size(Kind kind) const { return queues_[kind].size(); }
-  static size_t kept(uint64_t near_pages) {
-    size_t share = near_pages / kExtentPages / kRecentShare;
-    return share < kMinRecent ? kMinRecent : share;
+  // How many extents the recent queue keeps: none if no stream has come for long.
+  size_t kept() const {
+    uint64_t idle = frames_.evicted() - last_push_.load(std::memory_order_relaxed);
+    if (idle > frames_.limit() / kIdleShare) return 0;
+    size_t all = frames_.limit() / kExtentPages, least = kMinRecent + more_recent_.load(std::memory_order_relaxed);
+    return std::max({all / kRecentShare, kMinRecent, std::min(least, all / kMaxShare)});
   }
 
  private:
+  static constexpr uint64_t kForget = 32;    // extents, after which the recent queue keeps one less
+  static constexpr uint64_t kIdleShare = 4;  // of near memory: so many pages were evicted since the last extent came
+  static constexpr size_t kMaxShare = 8;     // of near memory, at most
+  static constexpr unsigned kMaxMore = 30;
+
   ExtentTable& table_;
-  SpinLock lock_;  // guards queues_; sizes are also read without it
+  const Frames& frames_;
+  SpinLock lock_;  // guards queues_ and pushed_; sizes are also read without it
   PageQueue queues_[2];
+  uint64_t pushed_ = 0;
+  std::atomic<uint64_t> last_push_{0};    // of the recent queue, in evicted pages
+  std::atomic<unsigned> more_recent_{0};  // advice
 };
 
 }  // namespace farside::pager

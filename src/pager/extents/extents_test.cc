@@ -60,23 +60,48 @@ TEST(ExtentStreams, RemembersThatTheProgramWrites) {
   EXPECT_TRUE(streams.current().writes);
 }
 
-TEST(ExtentQueue, KeepsARecentPartAndFindsTheOldestFirst) {
-  ExtentTable table(1000 * kExtentPages);
-  ExtentQueue queue(table);
-  const uint64_t near_pages = 160 * kExtentPages;  // of which a sixteenth is kept: 10 extents
-  ExtentIndex extent;
-  for (ExtentIndex e = 0; e < 12; e++) queue.push(e, ExtentQueue::kRecent);
-  queue.push(3, ExtentQueue::kRecent);  // it has an entry already
-  EXPECT_EQ(queue.size(ExtentQueue::kRecent), 12u);
-  ASSERT_TRUE(queue.pop_surplus(near_pages, &extent));
-  EXPECT_EQ(extent, 0u);
-  ASSERT_TRUE(queue.pop_surplus(near_pages, &extent));
-  EXPECT_EQ(extent, 1u);
-  EXPECT_FALSE(queue.pop_surplus(near_pages, &extent));
-  EXPECT_FALSE(queue.pop(ExtentQueue::kMain, &extent));
-  queue.push(0, ExtentQueue::kMain);
-  ASSERT_TRUE(queue.pop(ExtentQueue::kMain, &extent));
-  EXPECT_EQ(extent, 0u);
+class ExtentQueueTest : public testing::Test {
+ protected:
+  ExtentTable table_{1000 * kExtentPages};
+  Frames frames_;
+  ExtentQueue queue_{table_, frames_};
+  ExtentIndex extent_ = 0;
+};
+
+TEST_F(ExtentQueueTest, KeepsARecentPartAndFindsTheOldestFirst) {
+  frames_.set_limit(320 * kExtentPages);  // of which a thirty-second is kept: 10 extents
+  for (ExtentIndex e = 0; e < 12; e++) queue_.push(e, ExtentQueue::kRecent);
+  queue_.push(3, ExtentQueue::kRecent);  // it has an entry already
+  EXPECT_EQ(queue_.size(ExtentQueue::kRecent), 12u);
+  ASSERT_TRUE(queue_.pop_surplus(&extent_));
+  EXPECT_EQ(extent_, 0u);
+  ASSERT_TRUE(queue_.pop_surplus(&extent_));
+  EXPECT_EQ(extent_, 1u);
+  EXPECT_FALSE(queue_.pop_surplus(&extent_));
+  EXPECT_FALSE(queue_.pop(ExtentQueue::kMain, &extent_));
+  queue_.push(0, ExtentQueue::kMain);
+  ASSERT_TRUE(queue_.pop(ExtentQueue::kMain, &extent_));
+  EXPECT_EQ(extent_, 0u);
+}
+
+TEST_F(ExtentQueueTest, KeepsMoreWhileExtentsReturnAtOnce) {
+  frames_.set_limit(64 * kExtentPages);
+  queue_.push(0, ExtentQueue::kRecent);
+  size_t least = queue_.kept();
+  queue_.record_return(1'000'000);
+  EXPECT_EQ(queue_.kept(), least);
+  for (int i = 0; i < 100; i++) queue_.record_return(kExtentPages);
+  EXPECT_EQ(queue_.kept(), 8u) << "at most an eighth";
+  for (ExtentIndex e = 1; e < 999; e++) queue_.push(e, ExtentQueue::kRecent);
+  EXPECT_EQ(queue_.kept(), least) << "forgotten after 30 times 32 extents";
+}
+
+TEST_F(ExtentQueueTest, KeepsNothingWhenNoStreamComes) {
+  frames_.set_limit(64 * kExtentPages);
+  queue_.push(0, ExtentQueue::kRecent);
+  EXPECT_FALSE(queue_.pop_surplus(&extent_));
+  frames_.count_evicted(17 * kExtentPages);
+  EXPECT_TRUE(queue_.pop_surplus(&extent_));
 }
 
 TEST(ExtentTable, AdviceIsForgottenAndSumsAreDropped) {

@@ -66,8 +66,8 @@ class FramePool : public NearObject {
 
  private:
   static constexpr unsigned kSlots = 64;
-  static constexpr unsigned kMinReady = 2, kMaxReady = 16;
-  static constexpr uint64_t kMinShare = 8;  // of near memory; more is not kept ready
+  static constexpr unsigned kMinReady = 1, kMaxReady = 16;
+  static constexpr uint64_t kMinShare = 32;  // of near memory; more is not kept ready
   static constexpr uint64_t kDemandNs = 500'000'000, kRetryNs = 1'000'000'000;
 
   bool is_in_demand() const {

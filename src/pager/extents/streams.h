@@ -28,7 +28,7 @@ class ExtentStreams {
     Stream* oldest = &streams_[0];
     for (Stream& s : streams_) {
       if (continues(s, page)) return *(current_ = &advance(s, page));
-      if (s.age < oldest->age) oldest = &s;
+      if (priority_of(s) < priority_of(*oldest)) oldest = &s;
     }
     *oldest = Stream{page, 0, 0, false, ++clock_};
     return *(current_ = oldest);
@@ -62,6 +62,13 @@ class ExtentStreams {
     distance *= s.direction;
     if (s.is_sure() && distance >= kExtentPages) distance -= kExtentPages;  // another thread completed an extent
     return distance >= 0 && distance <= kReach;
+  }
+
+  // The one with the least is replaced. Faults at random places between those of a stream must not displace it.
+  int64_t priority_of(const Stream& s) const {
+    constexpr uint32_t kPatience = 4096;  // faults
+    uint32_t idle = clock_ - s.age;
+    return -static_cast<int64_t>(idle) + (s.is_sure() && idle < kPatience ? 2 * int64_t{kPatience} : 0);
   }
 
   Stream& advance(Stream& s, int64_t page) {
