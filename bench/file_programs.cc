@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 
@@ -93,12 +94,18 @@ class Programs {
     return row;
   }
 
+  // At least what `farside run` demands.
+  double near_share(uint64_t bytes) const {
+    constexpr double kMinNear = 8 * kMiB;
+    return std::max(settings_.local, kMinNear / static_cast<double>(bytes));
+  }
+
   Words far_launcher(uint64_t bytes) const {
     return {farside_,
             "run",
             "--quiet",
             "--local",
-            fmt::format("{}", static_cast<uint64_t>(settings_.local * static_cast<double>(bytes))),
+            fmt::format("{}", static_cast<uint64_t>(near_share(bytes) * static_cast<double>(bytes))),
             "--far",
             fmt::format("file:{}?size={}", settings_.place, 2 * bytes + kSwapAllowance),
             "--"};
@@ -107,7 +114,7 @@ class Programs {
   Result<Measured> measure_swap(const Measure& measure, uint64_t bytes) {
     auto swap = FileSwap::create(settings_.place, 2 * bytes + kSwapAllowance);
     if (!swap.ok()) return swap.status();
-    auto limit = MemoryLimit::create_for(bytes, settings_.local);
+    auto limit = MemoryLimit::create_for(bytes, near_share(bytes));
     if (!limit.ok()) return limit.status();
     (*limit)->keep_alive();
     Result<Measured> made = measure((*limit)->launcher());

@@ -75,9 +75,11 @@ class PagingRun {
   std::vector<Configuration> configurations() const {
     using pager::Delivery;
     auto far = [this](bool shm, Delivery delivery, HugePages huge = HugePages::kAuto) {
-      FarMemoryConfig config = far_config(shm, delivery);
-      config.huge = huge;
-      return [this, config] { return measure_far(settings_, config); };
+      return [this, shm, delivery, huge] {
+        FarMemoryConfig config = far_config(shm, delivery);
+        config.huge = huge;
+        return measure_far(settings_, config);
+      };
     };
     auto ucx = [this] {
       FarMemoryConfig config = far_config(false, Delivery::kSignal);

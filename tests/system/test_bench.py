@@ -117,7 +117,7 @@ class BenchTest(SystemTest):
             self.assertAlmostEqual(median(cell, "processor_us"), median(cell, "client_us") + median(cell, "server_us"))
 
     def test_file(self):
-        document = self.bench("file", "--size", "16M", "--accesses", 500, "--repeat", 1, svg=False)
+        document = self.bench("file", "--size", "16M", "--accesses", 500, "--repeat", 1, "--no-programs", svg=False)
         self.assertEqual({cell["threads"] for cell in document["cells"]}, {1, 16})
         for cell in document["cells"]:
             for configuration in {"far file", "encrypted"}:
