@@ -238,7 +238,10 @@ class ExtentModel {
   void next_op(State& s, unsigned i) const;
 
   // extent_model.cc: the kernel, threads, invariants
-  static PageWord word_of(const State& s, unsigned page) { return PageWord(s.pages[page].word); }
+  // Beyond the last page, where loops end: a word that no step uses.
+  static PageWord word_of(const State& s, unsigned page) {
+    return page < kPages ? PageWord(s.pages[page].word) : PageWord();
+  }
   static void change(State& s, unsigned page, PageWord next);
   static void insert(State& s, unsigned page);
   static unsigned references(const State& s, unsigned page, uint8_t frame);
