@@ -255,7 +255,7 @@ bool CallModel::step_written_call(State& s, unsigned i, const char** wrong) cons
   }
 }
 
-// The page is written from its frame, which nobody changes once it is unmapped.
+// The page is written from its frame, which no store can reach once it is unmapped.
 bool CallModel::step_evictor(State& s) const {
   switch (s.eviction) {
     case 0:
