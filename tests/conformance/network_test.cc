@@ -59,7 +59,14 @@ class NetworkOver : public ::testing::TestWithParam<const char*> {
   Proxy proxy_{server_.port()};
   std::unique_ptr<UcxTestRelay> relay_;
 };
-INSTANTIATE_TEST_SUITE_P(All, NetworkOver, ::testing::Values("tcp", "ucx"),
+// The thread sanitizer does not see that the server closes descriptors, by system calls of its own, whose numbers the
+// proxy then gets: it takes that for a race.
+#ifdef __SANITIZE_THREAD__
+const auto kTransports = ::testing::Values("tcp");
+#else
+const auto kTransports = ::testing::Values("tcp", "ucx");
+#endif
+INSTANTIATE_TEST_SUITE_P(All, NetworkOver, kTransports,
                          [](const auto& parameter) { return std::string(parameter.param); });
 
 TEST_P(NetworkOver, BrokenConnectionsAreReplacedWithoutLoss) {
