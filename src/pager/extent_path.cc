@@ -42,16 +42,20 @@ void ExtentPath::open() {
   c_.pool.open();
 }
 
-void ExtentPath::forget_advice(PageIndex first, uint64_t count) {
+// Calls visit(extent) for each extent of which the range has pages. None where there are no extents.
+template <typename Visit>
+void ExtentPath::for_each_extent(PageIndex first, uint64_t count, Visit visit) {
   if (!is_open() || count == 0) return;
   ExtentIndex last = extent_of(static_cast<PageIndex>(first + count - 1));
-  for (ExtentIndex e = extent_of(first); e <= last && e < c_.extents.count(); e++) c_.extents.forget_advice(e);
+  for (ExtentIndex e = extent_of(first); e <= last && e < c_.extents.count(); e++) visit(e);
+}
+
+void ExtentPath::forget_advice(PageIndex first, uint64_t count) {
+  for_each_extent(first, count, [&](ExtentIndex e) { c_.extents.forget_advice(e); });
 }
 
 void ExtentPath::advise(PageIndex first, uint64_t count, int advice) {
-  if (!is_open() || count == 0) return;
-  ExtentIndex last = extent_of(static_cast<PageIndex>(first + count - 1));
-  for (ExtentIndex e = extent_of(first); e <= last && e < c_.extents.count(); e++) {
+  for_each_extent(first, count, [&](ExtentIndex e) {
     if (advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE) {
       c_.extents.clear(e, ExtentTable::kAdviseHuge | ExtentTable::kAdviseNone);
       c_.extents.set(e, advice == MADV_HUGEPAGE ? ExtentTable::kAdviseHuge : ExtentTable::kAdviseNone);
@@ -60,7 +64,7 @@ void ExtentPath::advise(PageIndex first, uint64_t count, int advice) {
     } else {
       c_.extents.clear(e, ExtentTable::kSequential);
     }
-  }
+  });
 }
 
 // ---- Faults ----

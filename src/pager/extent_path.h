@@ -73,6 +73,8 @@ class ExtentPath {
   static constexpr uint64_t kMinLimitPages = 16 * uint64_t{kExtentPages};
 
   bool is_enabled() const { return is_open() && c_.frames.limit() >= kMinLimitPages; }
+  template <typename Visit>
+  void for_each_extent(PageIndex first, uint64_t count, Visit visit);
   bool wants_first_touch(ExtentIndex extent) const;
   bool fill(ThreadSlot& thread, ExtentIndex extent, Slot slot, bool is_zero, ExtentQueue::Kind kind);
   bool fill_first_touch(ThreadSlot& thread, ExtentIndex extent);
