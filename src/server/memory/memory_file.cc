@@ -26,6 +26,30 @@ std::atomic<uint64_t> g_mapped_bytes{0};
 // The first write to a page through the mapping is a fault, which costs more than its part of a large system call.
 constexpr size_t kMaxWriteInPlace = 16 * 1024;
 
+// The address space that one page of page table entries maps.
+constexpr uint64_t kPageTableSpan = wire::kPageBytes / sizeof(uint64_t) * wire::kPageBytes;
+static_assert(wire::kSlabBytes % kPageTableSpan == 0);
+
+bool is_error(long result) { return result < 0 && result > -4096; }
+
+// Aligned to the span of a page table, so that no slab shares a table with its neighbour. Null: there is no room.
+std::byte* map_aligned(int fd, uint64_t bytes) {
+  long reserved =
+      os::mmap(nullptr, bytes + kPageTableSpan, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (is_error(reserved)) return nullptr;
+  auto* begin = reinterpret_cast<std::byte*>(reserved);
+  uint64_t before = align_up(static_cast<uint64_t>(reserved), kPageTableSpan) - static_cast<uint64_t>(reserved);
+  std::byte* at = begin + before;
+  long r = os::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+  if (is_error(r)) {
+    os::munmap(begin, bytes + kPageTableSpan);
+    return nullptr;
+  }
+  if (before > 0) os::munmap(begin, before);
+  os::munmap(at + bytes, kPageTableSpan - before);
+  return at;
+}
+
 }  // namespace
 
 MemoryFile::~MemoryFile() {
@@ -40,7 +64,7 @@ int MemoryFile::create(uint64_t bytes) {
   if (int r = os::ftruncate(fd_, static_cast<off_t>(bytes + sizeof *trailer_)); r < 0) return r;
   if (int r = os::fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL); r < 0) return r;
   long r = os::mmap(nullptr, sizeof *trailer_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(bytes));
-  if (r < 0 && r > -4096) return static_cast<int>(r);
+  if (is_error(r)) return static_cast<int>(r);
   trailer_ = reinterpret_cast<wire::RegionTrailer*>(r);
   bytes_ = bytes;
   slabs_ = SlabSet(bytes);
@@ -54,12 +78,11 @@ void MemoryFile::map() {
     g_mapped_bytes -= bytes_;
     return;
   }
-  long r = os::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_, 0);
-  if (r < 0 && r > -4096) {
+  mapping_ = map_aligned(fd_, bytes_);
+  if (!mapping_) {
     g_mapped_bytes -= bytes_;
     return;
   }
-  mapping_ = reinterpret_cast<std::byte*>(r);
   os::madvise(mapping_, bytes_, MADV_DONTFORK);  // processes that the server starts do not see it
   os::madvise(mapping_, bytes_, MADV_DONTDUMP);
   install_guard();
@@ -81,7 +104,7 @@ void MemoryFile::release_tables(uint64_t slab) {
   uint64_t bytes = std::min(wire::kSlabBytes, bytes_ - slab);
   long r = os::mmap(mapping_ + slab, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_,
                     static_cast<off_t>(slab));
-  if (r < 0 && r > -4096) return unmap();
+  if (is_error(r)) return unmap();
   os::madvise(mapping_ + slab, bytes, MADV_DONTFORK);
   os::madvise(mapping_ + slab, bytes, MADV_DONTDUMP);
 }
