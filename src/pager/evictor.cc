@@ -97,10 +97,18 @@ bool Evictor::poll() {
   return extents_.poll() || progress;
 }
 
-void Evictor::drain() {
-  while (busy()) {
-    if (!poll()) cpu_relax();
+// The kernel completes direct writes of files by a thread of its own, which gets this core late, or not for seconds on a
+// loaded machine, while this thread makes no system call.
+void Evictor::wait_for_write() {
+  for (unsigned spins = 0; spins < kIdleSpins; spins++) {
+    if (poll()) return;
+    cpu_relax();
   }
+  os::nanosleep_ns(kWriteSleepNs);
+}
+
+void Evictor::drain() {
+  while (busy()) wait_for_write();
 }
 
 // Phase 1. Pages that are pinned or being upgraded are inserted into the policy again.
@@ -365,7 +373,7 @@ void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments,
   FARSIDE_CHECK(batch.write_count < Batch::kMaxWrites);
   Batch::Write& write = batch.writes[batch.write_count];
   int error;
-  while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) poll();
+  while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) wait_for_write();
   if (error) die_of_lost_memory(c_.store, error);
   write.pages = pages;
   write.method = pipe < 0 ? Twins::kByLines : Twins::kWhole;

@@ -106,6 +106,9 @@ struct Batch : NearObject {
 // thread, or while it does not run.
 class Evictor : public NearObject {
  public:
+  static constexpr unsigned kIdleSpins = 400;  // 10 to 20 us: shorter than it takes to wake the thread
+  static constexpr uint64_t kWriteSleepNs = 20'000;
+
   // freed, preferred: pages that are evicted before those that the policy selects. Of `freed` only those that are free
   // still.
   Evictor(const Context& context, unsigned index, const std::atomic<PageObserver*>& observer, PageFifo& freed,
@@ -124,6 +127,8 @@ class Evictor : public NearObject {
   bool step(bool frames_wanted);
   // Completes what is acknowledged, of pages and of extents. True: there was progress.
   bool poll();
+  // Polls until there is progress, and sleeps where there is none for a while.
+  void wait_for_write();
   // Waits until no batch is in flight.
   void drain();
   bool busy() const { return in_flight_ > 0 || extents_.busy(); }

@@ -11,8 +11,6 @@
 namespace farside::pager {
 namespace {
 
-constexpr unsigned kIdleSpins = 400;  // 10 to 20 us: shorter than it takes to wake the thread
-constexpr uint64_t kWriteSleepNs = 20'000;
 constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
 constexpr uint64_t kLongYieldUs = 20;  // a yield of this length shows that another thread needed the core
 
@@ -111,10 +109,10 @@ void EvictorGroup::run(unsigned index) {
     progress |= work_in_background();
     if (progress) {
       idle = 0;
-    } else if (++idle <= kIdleSpins) {
+    } else if (++idle <= Evictor::kIdleSpins) {
       cpu_relax();
     } else if (evictor.busy()) {
-      os::nanosleep_ns(kWriteSleepNs);  // writes in flight: others may need this core meanwhile
+      os::nanosleep_ns(Evictor::kWriteSleepNs);  // writes in flight: others may need this core meanwhile
     } else {
       sleep(index);
       idle = 0;

@@ -226,7 +226,7 @@ void ExtentEvictor::submit(Leaving& leaving, std::span<const transport::Segment>
   FARSIDE_CHECK(leaving.writes < Leaving::kMaxWrites);
   transport::Token& token = leaving.tokens[leaving.writes];
   int error;
-  while ((error = channel_->submit_write(segments, -1, &token)) == -EAGAIN) evictor_.poll();
+  while ((error = channel_->submit_write(segments, -1, &token)) == -EAGAIN) evictor_.wait_for_write();
   if (error) die_of_lost_memory(c_.store, error);
   leaving.writes++;
 }
