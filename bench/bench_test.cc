@@ -123,7 +123,9 @@ TEST(PoliciesTest, RecordedTracesAreReadAndCountedInFetches) {
   for (const json& curve : (*measured)["traces"][0]["curves"]) {
     EXPECT_EQ(curve["points"][1]["fetches"], 0u) << curve["policy"];
     EXPECT_GE(curve["points"][0]["fetches"], 1000u) << curve["policy"];  // half of each of the two later rounds
-    if (curve["policy"] == "exact LRU") EXPECT_EQ(curve["points"][0]["fetches"], 2000u);
+    if (curve["policy"] == "exact LRU") {
+      EXPECT_EQ(curve["points"][0]["fetches"], 2000u);
+    }
   }
   EXPECT_NE(policies_text(*measured).find("multiples of the optimum"), std::string::npos);
   std::filesystem::remove(path);
