@@ -97,8 +97,8 @@ bool Evictor::poll() {
   return extents_.poll() || progress;
 }
 
-// The kernel completes direct writes of files by a thread of its own, which gets this core late, or not for seconds on a
-// loaded machine, while this thread makes no system call.
+// The kernel completes direct writes of files by a thread of its own, which gets this core late, or not for seconds on
+// a loaded machine, while this thread makes no system call.
 void Evictor::wait_for_write() {
   for (unsigned spins = 0; spins < kIdleSpins; spins++) {
     if (poll()) return;

@@ -194,9 +194,28 @@ void ExtentPath::start_ahead(ThreadSlot& t, const ExtentStreams::Stream& stream,
     Slot slot = take_frame(false);
     if (slot < 0 || !start(t, extent, write, slot)) return;
   }
-  if (!delegates) return;
+  if (delegates) map_in_background(t);
+}
+
+void ExtentPath::map_in_background(ThreadSlot& t) {
   t.reads.wants_mapping.store(true, std::memory_order_release);
   c_.evictors.request_background_work();
+}
+
+bool ExtentPath::fetch_announced(ThreadSlot& t, ExtentIndex extent, bool write, bool wait) {
+  if (!is_enabled() || extent >= c_.extents.count() || c_.extents.has(extent, ExtentTable::kRefused)) return false;
+  if (is_untouched(extent)) return write && wants_first_touch(extent) && fill_first_touch(t, extent);
+  if (!comes_whole(extent)) return false;
+  Slot slot = take_frame(wait);
+  if (slot < 0) return false;
+  {
+    ReadQueueLock lock(t.reads);
+    bool immediate = t.reads.channel(c_.store).mapping().immediate;
+    if (!t.reads.free_extent(immediate ? 0 : ExtentFetch::kMaxRequests)) drain(t, t);
+    if (!start(t, extent, write, slot)) return false;
+  }
+  if (c_.evictors.has_spare_core()) map_in_background(t);
+  return true;
 }
 
 // ---- Claims ----

@@ -50,6 +50,9 @@ class ExtentPath {
   bool fault_in(const Caller& caller, PageIndex page, PageWord word, bool write);
   // Shortens a window that would cross into an extent which the stream of the last fault will fetch whole.
   void shorten(ThreadSlot& thread, Window& window);
+  // Starts to read an extent that the program has announced, if it should come whole; zeros where it was never touched.
+  // wait: for a frame. Part of what is read may be near only when it is used. False: its pages should come one by one.
+  bool fetch_announced(ThreadSlot& thread, ExtentIndex extent, bool write, bool wait);
   // If that stream has reached the end of an extent: starts to read the next one. False: it has not.
   bool start_next(ThreadSlot& thread, const Window& window, bool write);
 
@@ -81,6 +84,7 @@ class ExtentPath {
   bool fill_stream(ThreadSlot& thread, ExtentIndex extent);
   bool fetch(ThreadSlot& thread, ExtentIndex extent, bool write);
   void start_ahead(ThreadSlot& thread, const ExtentStreams::Stream& stream, bool write);
+  void map_in_background(ThreadSlot& thread);
   Slot take_frame(bool wait);
   ExtentFetch* start(ThreadSlot& thread, ExtentIndex extent, bool write, Slot slot);
   void submit(ThreadSlot& thread, ExtentFetch& fetch);

@@ -235,6 +235,26 @@ TEST_P(ExtentTest, FirstTouchesFollowTheAdvice) {
   free_all();
 }
 
+TEST_P(ExtentTest, AnnouncedExtentsComeWhole) {
+  if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
+  constexpr size_t kAnnounced = 8 * kExtentPages;
+  write_all(1);  // what was written first is far
+  uint64_t fetched = count(Counter::kExtentsFetched);
+  pager()->fetch_range(memory_, kAnnounced * kPageSize, false, true);
+  uint64_t faults = count(Counter::kMajorFaults);
+  size_t bad = 0;
+  for (size_t i = 0; i < kAnnounced; i++) bad += word(i, i % 512) != i * 0x9e3779b97f4a7c15 + 1;
+  EXPECT_EQ(bad, 0u);
+  EXPECT_LT(count(Counter::kMajorFaults) - faults, kAnnounced / 10);
+  for (size_t begin = kAnnounced; begin < kPages; begin += kAnnounced) {  // without waiting, and for writes
+    pager()->fetch_range(memory_ + begin * kPageSize, kAnnounced * kPageSize, begin % (2 * kAnnounced) == 0, false);
+  }
+  EXPECT_GT(count(Counter::kExtentsFetched), fetched);  // not all: a fresh huge page may take the kernel 10 ms
+  EXPECT_EQ(differences(1), 0u);
+  EXPECT_LE(pager()->stats().near_peak_pages, pager()->near_limit_bytes() / kPageSize);
+  free_all();
+}
+
 TEST_P(ExtentTest, NeverMeansNever) {
   Options o;
   o.huge = HugePages::kNever;

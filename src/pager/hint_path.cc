@@ -46,9 +46,7 @@ unsigned HintPath::hint(const Hint& hint, bool may_suspend) {
   uint64_t end = hint.address + hint.bytes - 1;
   PageIndex last = c_.table.contains(end) ? c_.table.index_of(end) : first;
   if (last < first) last = first;  // the hint's pages have no successive numbers
-  // A hint must not displace all other pages, whatever its size.
-  auto max = static_cast<PageIndex>(std::min<uint64_t>(kMaxPages, c_.frames.limit() / 8));
-  if (last - first >= max) last = first + max - 1;
+  if (last - first >= most_at_once()) last = first + static_cast<PageIndex>(most_at_once()) - 1;
   Claims claims;
   claims.far.write = claims.untouched.write = hint.write;
   claim_all(caller, claims, first, last, hint);
@@ -59,14 +57,50 @@ unsigned HintPath::hint(const Hint& hint, bool may_suspend) {
   return claims.fetched;
 }
 
+// A hint must not displace all other pages, whatever its size.
+uint64_t HintPath::most_at_once() const { return std::min<uint64_t>(kMaxPages, c_.frames.limit() / 8); }
+
+void HintPath::fetch_range(PageIndex first, uint64_t count, bool write, bool wait) {
+  uint64_t end = first + std::min<uint64_t>(count, c_.frames.limit() / 2);
+  for (uint64_t page = first; page < end;) {
+    if (c_.table[static_cast<PageIndex>(page)].load().is(PageState::kUnmapped)) {
+      page++;
+      continue;
+    }
+    uint64_t next = std::min({end, align_down(page, kExtentPages) + kExtentPages, page + most_at_once()});
+    Hint part;
+    part.address = reinterpret_cast<uint64_t>(c_.table.address_of(static_cast<PageIndex>(page)));
+    part.bytes = (next - page) * kPageSize;
+    part.write = write;
+    part.priority = c_.table[static_cast<PageIndex>(page)].load().priority();
+    part.wait = wait;
+    part.wait_for_frames = true;
+    hint(part, false);
+    page = next;
+  }
+}
+
 void HintPath::claim_all(const Caller& caller, Claims& claims, PageIndex first, PageIndex last, const Hint& hint) {
-  for (PageIndex page = first; page <= last; page++) claim_page(caller, claims, page, hint, true);
+  for (PageIndex page = first; page <= last; page++) {
+    if (fetch_extent(caller, claims, page, last, hint)) page += kExtentPages - 1;
+    else claim_page(caller, claims, page, hint, true);
+  }
   for (uint64_t i = 1; i <= hint.ahead && last + i < c_.table.pages(); i++) {
     if (!claim_page(caller, claims, static_cast<PageIndex>(last + i), hint, false)) break;
   }
   for (uint64_t i = 1; i <= hint.behind && i <= first; i++) {
     if (!claim_page(caller, claims, static_cast<PageIndex>(first - i), hint, false)) break;
   }
+}
+
+// The extent that begins at the page, where all of it is announced. False: its pages are to be claimed.
+bool HintPath::fetch_extent(const Caller& caller, Claims& claims, PageIndex page, PageIndex last, const Hint& hint) {
+  bool whole = page % kExtentPages == 0 && last - page >= kExtentPages - 1 && hint.priority == 0;
+  if (!whole || caller.may_suspend) return false;
+  if (!extents_.fetch_announced(caller.thread, extent_of(page), hint.write, hint.wait_for_frames)) return false;
+  caller.thread.counters.add(Counter::kHintsFetched, kExtentPages);
+  claims.fetched += kExtentPages;
+  return true;
 }
 
 // asked: the page holds bytes of the hint. False: no further page can be claimed in this direction.
@@ -87,7 +121,11 @@ bool HintPath::claim_page(const Caller& caller, Claims& claims, PageIndex page, 
   Claim& claim = far ? claims.far : claims.untouched;
   if (claim.is_full()) flush(caller, claims);
   if (c_.frames.low()) c_.evictors.wake();
-  if (!fetches_.try_take_frame(t)) return false;  // the access itself will wait for a frame
+  if (!fetches_.try_take_frame(t)) {
+    if (!hint.wait_for_frames) return false;  // the access itself will wait for a frame
+    flush(caller, claims);                    // no thread waits for a page whose read this thread has not begun
+    fetches_.take_frame(t);
+  }
   word = c_.table[page].load();
   bool same = word.is(far ? PageState::kFar : PageState::kUntouched) && !word.has(PageWord::kSealed);
   if (!same) t.spare_frames.put(1);

@@ -63,7 +63,7 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       extents_(context_, options.huge),
       fetches_(context_, extents_),
       faults_(context_, fetches_, extents_, options.prefetch),
-      hints_(context_, fetches_, faults_),
+      hints_(context_, fetches_, faults_, extents_),
       ranges_(context_, faults_),
       addresses_(reinterpret_cast<uint64_t>(space_->base()),
                  reinterpret_cast<uint64_t>(space_->base()) + space_->bytes()) {
@@ -83,6 +83,12 @@ void Pager::start_threads() {
 void Pager::advise(std::byte* address, size_t bytes, int advice) {
   for_each_part(table_, address, bytes,
                 [&](std::byte*, PageIndex first, uint64_t count) { extents_.advise(first, count, advice); });
+}
+
+void Pager::fetch_range(std::byte* address, size_t bytes, bool write, bool wait) {
+  SignalsBlocked blocked;
+  for_each_part(table_, address, bytes,
+                [&](std::byte*, PageIndex first, uint64_t count) { hints_.fetch_range(first, count, write, wait); });
 }
 
 std::byte* Pager::reserve(size_t bytes, size_t alignment) {

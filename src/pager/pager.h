@@ -159,6 +159,8 @@ class Pager : public NearObject {
   bool uses_huge_pages() const { return extents_.is_open(); }
   // Advice for huge pages and streams (ExtentPath::advise).
   void advise(std::byte* address, size_t bytes, int advice);
+  // Reads a range ahead (HintPath::fetch_range). What is not mapped, or not far memory, is skipped.
+  void fetch_range(std::byte* address, size_t bytes, bool write, bool wait);
   // As ExtentPath::assume_other_writers.
   void assume_other_writers() { extents_.assume_other_writers(); }
   uint64_t near_limit_bytes() const { return frames_.limit() * kPageSize; }

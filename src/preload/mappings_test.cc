@@ -467,6 +467,32 @@ TEST_F(MappingsTest, DiscardedPagesAreZero) {
   far_munmap(at, kMiB);
 }
 
+TEST_F(MappingsTest, WhatWillBeNeededIsReadAhead) {
+  constexpr size_t kBytes = kMiB;
+  char* at = map(kBytes);
+  memset(at, 7, kBytes);
+  auto faults_of_touching = [&] {
+    uint64_t before =
+        pager_->stats().get(pager::Counter::kMajorFaults) + pager_->stats().get(pager::Counter::kZeroFaults);
+    for (size_t i = 0; i < kBytes; i += kPageSize) at[i]++;
+    return pager_->stats().get(pager::Counter::kMajorFaults) + pager_->stats().get(pager::Counter::kZeroFaults) -
+           before;
+  };
+  for (int advice : {MADV_WILLNEED, MADV_POPULATE_READ, MADV_POPULATE_WRITE}) {
+    pager_.evict(at, kBytes);
+    uint64_t fetched = pager_->stats().get(pager::Counter::kHintsFetched);
+    EXPECT_EQ(far_madvise(at, kBytes, advice), 0) << advice;
+    EXPECT_GT(pager_->stats().get(pager::Counter::kHintsFetched) - fetched, kBytes / kPageSize / 2) << advice;
+    EXPECT_LT(faults_of_touching(), kBytes / kPageSize / 2) << advice;
+  }
+  for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(at[i], 10) << i;
+  EXPECT_EQ(far_madvise(at, kBytes, MADV_DONTNEED), 0);
+  EXPECT_EQ(far_madvise(at, kBytes, MADV_POPULATE_WRITE), 0);
+  EXPECT_LT(faults_of_touching(), kBytes / kPageSize / 2);
+  for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(at[i], 1) << i;
+  far_munmap(at, kBytes);
+}
+
 TEST_F(MappingsTest, LockingIsAccepted) {
   char* at = map(kMiB);
   EXPECT_EQ(far_mlock(SYS_mlock, at, kMiB, 0), 0);

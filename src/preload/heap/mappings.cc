@@ -522,6 +522,9 @@ long advise(std::byte* address, size_t bytes, int advice) {
       g_pager->advise(address, bytes, advice);
       return 0;
     case MADV_WILLNEED:
+    case MADV_POPULATE_READ:
+    case MADV_POPULATE_WRITE:
+      return 0;  // by fetch_ahead()
     case MADV_MERGEABLE:
     case MADV_UNMERGEABLE:
     case MADV_DONTDUMP:
@@ -536,14 +539,8 @@ long advise(std::byte* address, size_t bytes, int advice) {
   }
 }
 
-}  // namespace
-
-long far_madvise(void* address, size_t bytes, int advice) {
-  auto part = [&](void* at, size_t size) { return far_madvise(at, size, advice); };
-  if (size_t first = until_border(address, bytes)) return apply_to_parts(address, bytes, first, part);
-  if (!may_be_listed(address)) return os::madvise(address, bytes, advice);
-  if (!is_aligned(number(address), kPageSize)) return -EINVAL;
-  uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
+long advise_mappings(void* address, size_t bytes, int advice) {
+  uint64_t begin = number(address), end = begin + bytes;
   bool outside = !in_far_space(address);
   Locked locked;
   auto visit = [&](Mappings::iterator it) {
@@ -562,6 +559,26 @@ long far_madvise(void* address, size_t bytes, int advice) {
   };
   int error = for_each_mapping(begin, end, visit, gap);
   return error == 0 && hole ? -ENOMEM : error;
+}
+
+// Without the lock of the mappings: a part that is unmapped meanwhile is skipped.
+void fetch_ahead(void* address, size_t bytes, int advice) {
+  bool waits = advice == MADV_POPULATE_READ || advice == MADV_POPULATE_WRITE;
+  if (!g_pager || (!waits && advice != MADV_WILLNEED)) return;
+  g_pager->fetch_range(static_cast<std::byte*>(address), bytes, advice == MADV_POPULATE_WRITE, waits);
+}
+
+}  // namespace
+
+long far_madvise(void* address, size_t bytes, int advice) {
+  auto part = [&](void* at, size_t size) { return far_madvise(at, size, advice); };
+  if (size_t first = until_border(address, bytes)) return apply_to_parts(address, bytes, first, part);
+  if (!may_be_listed(address)) return os::madvise(address, bytes, advice);
+  if (!is_aligned(number(address), kPageSize)) return -EINVAL;
+  bytes = align_up(bytes, kPageSize);
+  long r = advise_mappings(address, bytes, advice);
+  if (r == 0 || r == -ENOMEM) fetch_ahead(address, bytes, advice);
+  return r;
 }
 
 long far_mlock(long call_number, void* address, size_t bytes, long flags) {
