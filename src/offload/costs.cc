@@ -10,6 +10,9 @@ constexpr double kComputeByteNs = 0.5, kFetchByteNs = 1, kNever = 1e9;  // befor
 constexpr double kShortCalls = 4;    // a call that takes fewer round trips touches few bytes
 constexpr double kNearShare = 0.05;  // with less that is far, the time is that of the computation
 constexpr uint32_t kTrialGrowth = 8;
+constexpr double kCloseLoss = 1;     // below it one slow measurement may have decided
+constexpr double kTrialCost = 0.02;  // of the time of all calls, where both ways are close
+constexpr uint32_t kMinInterval = 8;
 
 void learn(double* value, bool* known, double measured) {
   *value = *known ? (*value + measured) / 2 : measured;
@@ -51,14 +54,23 @@ double Costs::server_ns(const Estimate& e, const Expected& call) const {
 bool Costs::prefers_server(const Expected& call) {
   LockGuard hold(lock_);
   Estimate& e = estimate_of(call);
-  double server = server_ns(e, call);
+  double server = server_ns(e, call), local = local_ns(e, call);
+  bool prefers = server < local;
+  double loss = std::max(server, local) / std::max(std::min(server, local), 1.0) - 1;
+  return is_time_for_trial(e, call, loss) ? !prefers : prefers;
+}
+
+// loss: what the worse way takes more, as a share of the better way.
+bool Costs::is_time_for_trial(Estimate& e, const Expected& call, double loss) const {
+  bool is_measured = e.has_server && (e.has_local || e.has_fetch);
   bool is_short = e.has_server && call.bytes * e.server_byte_ns < kShortCalls * call_ns_;
-  if (is_short && ++e.calls >= e.next_trial) {
-    e.calls = 0;
-    e.next_trial *= kTrialGrowth;
-    return false;
-  }
-  return server < local_ns(e, call);
+  bool is_close = is_measured && loss < kCloseLoss;
+  if (!is_close && !is_short) return false;
+  double interval = is_close ? std::max<double>(kMinInterval, loss / kTrialCost) : e.next_trial;
+  if (++e.calls < interval) return false;
+  if (!is_close) e.next_trial *= kTrialGrowth;
+  e.calls = 0;
+  return true;
 }
 
 void Costs::ran_locally(const Expected& call, uint64_t ns) {

@@ -5,9 +5,10 @@
 //   on a server      call + bytes x computation + dirty bytes x write-back
 //
 // Each measurement changes one term, with weight one half. What was not measured yet is assumed to compute 2 GB/s, or
-// as fast as the other way if that is faster, and to fetch and write back 1 GB/s. A function that takes little more
-// than a call touches few bytes, so the program may be as fast although the assumption says otherwise: that is tried,
-// at growing intervals. Thread-safe.
+// as fast as the other way if that is faster, and to fetch and write back 1 GB/s. The way that
+// seems to be worse is tried now and then: where both are close, since one slow measurement may have decided, as often
+// as costs 2 % of the time; and at growing intervals where the function takes little more than a call, since it touches
+// few bytes then, and the assumption errs most. Thread-safe.
 #pragma once
 #include <cstdint>
 
@@ -34,13 +35,14 @@ class Costs {
     uint64_t key = 0;
     double local_byte_ns = 0, fetch_byte_ns = 0, server_byte_ns = 0;
     bool has_local = false, has_fetch = false, has_server = false;
-    uint32_t calls = 0, next_trial = 2;  // of the program
+    uint32_t calls = 0, next_trial = 2;  // since the last trial, and until the next one
   };
   static uint64_t key_of(const Expected& call);
   static double near_byte_ns(const Estimate& estimate);
   double local_ns(const Estimate& estimate, const Expected& call) const;
   double server_ns(const Estimate& estimate, const Expected& call) const;
   Estimate& estimate_of(const Expected& call);
+  bool is_time_for_trial(Estimate& estimate, const Expected& call, double loss) const;
 
   static constexpr unsigned kEstimates = 256;
   Mutex lock_;  // guards what follows

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace farside::offload {
 namespace {
@@ -54,6 +55,25 @@ TEST(Costs, ChainsRunOnServersAndSingleWordsInTheProgram) {
   EXPECT_GT(right_choices(costs, {1000, 8, 12'000}, far_range(1, 256 * kMiB)), 0.97);
   EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(2, 256 * kMiB)), 0.97);
   EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(3, kPage)), 0.97);
+}
+
+TEST(Costs, OneSlowMeasurementDoesNotDecide) {
+  for (bool server_is_slow_once : {false, true}) {
+    Costs costs;
+    Expected call = far_range(1, 256 * kMiB);
+    uint64_t local_ns = 70'000, server_ns = 100'000, choices = 0;
+    bool slow = true;
+    if (server_is_slow_once) std::swap(local_ns, server_ns);
+    for (int i = 0; i < 400; i++) {
+      bool server = costs.prefers_server(call);
+      bool better = server == server_is_slow_once;
+      uint64_t factor = better && std::exchange(slow, false) ? 2 : 1;
+      if (server) costs.ran_on_server(call, server_ns * factor);
+      else costs.ran_locally(call, local_ns * factor);
+      if (i >= 200) choices += better;
+    }
+    EXPECT_GT(choices, 185u) << server_is_slow_once;
+  }
 }
 
 TEST(Costs, SlowServersAreAvoided) {
