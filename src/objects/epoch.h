@@ -2,10 +2,10 @@
 // record; the waiting thread reads all records after a membarrier, which takes the place of the fences that readers
 // omit (AIFM 5.3, "evacuator waiting phase").
 //
-// Why it is correct. A change is made, then the epoch is read: `since`. A scope that began with an epoch above `since`
-// read an epoch that was raised after the change, so it sees the change. A scope that began with an older epoch is
-// either seen in its record, because its store preceded the membarrier; or its first read followed the membarrier, and
-// saw the change.
+// Why it is correct. A change is made, then the epoch is read, at the earliest when the change is seen: `since`. A
+// scope that began with an epoch above `since` read an epoch that was raised after the change, so it sees the change. A
+// scope that began with an older epoch is either seen in its record, because its store preceded the membarrier; or its
+// first read followed the membarrier, and saw the change.
 #pragma once
 #include <atomic>
 #include <cstdint>

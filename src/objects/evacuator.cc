@@ -30,7 +30,6 @@ void Evacuator::on_evict(std::span<const pager::PageIndex> pages) {
     if (structure.tracks_evictions) structure.evicted.push(page);
     if (state == SegmentState::kHuge || s.filling.load(std::memory_order_acquire) != 0) continue;
     if (space_.selector().as_page(s, used_lines) || !s.change(SegmentState::kOpen, SegmentState::kClosing)) continue;
-    s.since.store(Epochs::now(), std::memory_order_release);
     space_.put_in_list(page);
   }
 }
@@ -63,24 +62,24 @@ void Evacuator::collect() {
 }
 
 // Advances a segment by one state, if all scopes have ended that were open at its last change. False: the segment is
-// not pending any more.
+// not pending any more. Other threads change states, but cannot note the epoch at the same time: so a grace period
+// begins when the state is seen here. It can return to the same state only through others that are seen here.
 bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
-  Segment& s = space_.table()[p.page];
-  if (!is_before(s.since.load(std::memory_order_acquire), oldest)) return true;
-  switch (s.word().state()) {
+  SegmentState state = space_.table()[p.page].word().state();
+  if (state != p.seen) {
+    p.seen = state;
+    p.since = Epochs::now();
+  }
+  bool has_passed = is_before(p.since, oldest);
+  switch (state) {
     case SegmentState::kClosing:
-      close(p);
+      if (has_passed) close(p);
       return true;
     case SegmentState::kClosed:
-      return empty(p);
+      return !has_passed || empty(p);
     case SegmentState::kDead:
-      FARSIDE_CHECK(s.live_units.load(std::memory_order_relaxed) == 0 && s.word().holders() == 0);
-      FARSIDE_CHECK(s.owner_overrides.load(std::memory_order_relaxed) == 0);
-      s.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
-      s.listed.store(0, std::memory_order_seq_cst);
-      space_.count(Tally::kFreed, 1);
-      space_.structures()[s.structure.load(std::memory_order_relaxed)].pool.give(p.page);
-      return false;
+      if (has_passed) give_back(p.page);
+      return !has_passed;
     case SegmentState::kEmptying:
       queue_if_garbage(p);
       return false;
@@ -90,13 +89,24 @@ bool Evacuator::advance_one(Pending& p, uint32_t oldest) {
   }
 }
 
+// Phase 6: no thread has an old word that refers to the segment.
+void Evacuator::give_back(PageIndex page) {
+  Segment& s = space_.table()[page];
+  FARSIDE_CHECK(s.live_units.load(std::memory_order_relaxed) == 0 && s.word().holders() == 0);
+  FARSIDE_CHECK(s.owner_overrides.load(std::memory_order_relaxed) == 0);
+  s.state.store(static_cast<uint32_t>(SegmentState::kNone), std::memory_order_seq_cst);
+  s.listed.store(0, std::memory_order_seq_cst);
+  space_.count(Tally::kFreed, 1);
+  space_.structures()[s.structure.load(std::memory_order_relaxed)].pool.give(page);
+}
+
 // Phase 3: no thread sets access bits any more, so the bits that are cleared stay cleared.
 void Evacuator::close(Pending& p) {
   Segment& s = space_.table()[p.page];
   FARSIDE_DCHECK(s.listed.load(std::memory_order_relaxed) == 1);
   p.hot |= s.read_bits.exchange(0, std::memory_order_seq_cst);
   s.write_bits.store(0, std::memory_order_seq_cst);
-  if (s.change(SegmentState::kClosing, SegmentState::kClosed)) s.since.store(Epochs::now(), std::memory_order_release);
+  s.change(SegmentState::kClosing, SegmentState::kClosed);
 }
 
 // Phase 4: no scope has a pointer into the segment, and none holds it. From now on objects are moved out of it when
@@ -148,7 +158,7 @@ bool Evacuator::reclaim(PageIndex page) {
   if (state != SegmentState::kOpen && state != SegmentState::kEmptying) return false;
   if (!s.is_mostly_garbage() || s.filling.load(std::memory_order_acquire) != 0) return false;
   if (s.listed.load(std::memory_order_relaxed) != 0) return false;
-  if (s.change(SegmentState::kOpen, SegmentState::kClosing)) s.since.store(Epochs::now(), std::memory_order_release);
+  s.change(SegmentState::kOpen, SegmentState::kClosing);
   space_.put_in_list(page);
   return true;
 }

@@ -28,7 +28,9 @@ class Evacuator : public NearObject, public pager::PageObserver {
  private:
   struct Pending {
     PageIndex page;
-    uint64_t hot;  // lines with access bits when it was closed
+    uint64_t hot;                             // lines with access bits when it was closed
+    SegmentState seen = SegmentState::kNone;  // in the last round
+    uint32_t since = 0;                       // epoch in which that was seen first
   };
   using List = std::vector<Pending, NearAllocator<Pending>>;
 
@@ -44,6 +46,7 @@ class Evacuator : public NearObject, public pager::PageObserver {
   bool advance_one(Pending& pending, uint32_t oldest);
   void close(Pending& pending);
   bool empty(Pending& pending);
+  void give_back(PageIndex page);
   void queue_if_garbage(const Pending& pending);
   void sweep();
   bool reclaim(PageIndex page);

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "base/clock.h"
+#include "base/inject.h"
 #include "fiber/wait.h"
 #include "objects/object_space_internal.h"
 
@@ -84,13 +85,13 @@ void ObjectSpace::remove_live_units(Segment& segment, PageIndex page, size_t uni
     if (now.state() == SegmentState::kEmptying) count(Tally::kObjectPath, -uint64_t{1});
     uint32_t bits = now.bits();
     while (!segment.state.compare_exchange_weak(bits, SegmentWord(bits).with(SegmentState::kDead).bits())) {}
-    segment.since.store(Epochs::now(), std::memory_order_release);
+    inject::pause("objects:dead");
   } else {
     unsigned used = segment.used_units.load(std::memory_order_relaxed);
     if (left >= used / 2 || segment.filling.load(std::memory_order_acquire) != 0) return;
-    if (segment.change(SegmentState::kOpen, SegmentState::kClosing))
-      segment.since.store(Epochs::now(), std::memory_order_release);
-    else if (left + units < used / 2 || segment.word().state() != SegmentState::kEmptying) return;
+    bool closes = segment.change(SegmentState::kOpen, SegmentState::kClosing);
+    bool newly_garbage = left + units >= used / 2 && segment.word().state() == SegmentState::kEmptying;
+    if (!closes && !newly_garbage) return;
   }
   put_in_list(page);
 }

@@ -2,10 +2,12 @@
 // concurrently.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "base/inject.h"
 #include "farside/fiber.hpp"
 #include "farside/structure.hpp"
 #include "objects/test_support.h"
@@ -261,6 +263,56 @@ TEST(Objects, GarbageIsCollectedAndSurvivorsStay) {
   wait_for([&] { return far.stats().segments < before / 5; });
   EXPECT_GT(far.stats().moved, kCount / 10 / 2);
   for (uint64_t i = 0; i < kCount; i += 10) ASSERT_EQ(lines[i].load().words[0], i);
+}
+
+// Two scopes overlap, so that a segment stays closed while the epoch rises, and the objects are destroyed in the second
+// one. The segments are not used again before it ends, even if the evacuator sees the death before the thread goes on.
+TEST(Objects, SegmentsThatDieInAScopeAreUsedAgainAfterIt) {
+  ObjectFixture far(64 * kMiB);
+  constexpr uint64_t kCount = 200;
+  constexpr int kTries = 20000;
+  inject::arm_pause(
+      "objects:dead", [](void*) { os::nanosleep_ns(2'000'000); }, nullptr);
+  int closed = 0;
+  for (int attempt = 0; attempt < 50 && closed < 5; attempt++) {
+    std::vector<unique_ptr<Line>> lines(kCount);
+    for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
+    for (uint64_t i = 0; i < kCount; i++) {
+      if (i % 5 < 3) lines[i] = nullptr;  // more than half: the segments are closed
+    }
+    auto use_all = [&](deref_scope& scope) {
+      for (uint64_t i = 0; i < kCount; i++) {
+        if (!lines[i]) continue;
+        EXPECT_EQ(lines[i].deref(scope)->words[0], i);
+      }
+      return Epochs::here().held > 0;
+    };
+    std::atomic<bool> is_held{false}, is_held_twice{false}, gives_up{false};
+    std::thread first([&] {
+      for (int i = 0; i < kTries && !is_held; i++) {
+        deref_scope scope;
+        if (!use_all(scope)) continue;
+        is_held = true;
+        while (!is_held_twice) os::nanosleep_ns(100'000);
+      }
+      gives_up = true;
+      forget_thread();
+    });
+    while (!is_held && !gives_up) os::nanosleep_ns(100'000);
+    if (is_held) {
+      os::nanosleep_ns(2'000'000);
+      deref_scope scope;
+      closed += use_all(scope);
+      is_held_twice = true;
+      first.join();
+      lines.clear();
+    } else {
+      first.join();
+    }
+  }
+  inject::arm_pause("objects:dead", nullptr, nullptr);
+  EXPECT_GT(closed, 0);
+  wait_for([&] { return far.stats().segments < 10; });
 }
 
 // Far segments are emptied without being fetched: of each page, only headers and live objects are read.

@@ -86,7 +86,6 @@ struct alignas(kCacheLine) Segment {
   std::atomic<uint64_t> write_bits;        // access bits for writing
   std::atomic<uint64_t> live[kLiveWords];  // slots of live objects; live[0] of a huge object: its size in bytes
   std::atomic<uint32_t> state;             // a SegmentWord
-  std::atomic<uint32_t> since;             // epoch in which the state began
   std::atomic<uint16_t> live_units;        // of live objects; plus one while a log fills the segment
   std::atomic<uint16_t> used_units;        // of all objects ever placed here
   std::atomic<uint16_t> owner_overrides;   // objects whose header is out of date
