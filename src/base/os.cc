@@ -71,18 +71,35 @@ namespace farside::os {
 
 std::span<const std::byte> syscall_text() { return {&__start_farside_syscalls, &__stop_farside_syscalls}; }
 
+// The thread sanitizer does not see the calls that map and unmap: what one thread has used and unmapped, and another
+// one maps at the same address, would be a race.
+#ifdef __SANITIZE_THREAD__
+static std::atomic<unsigned> g_unmapped{0};
+static void before_unmapping() { g_unmapped.fetch_add(1, std::memory_order_release); }
+static void after_mapping() { g_unmapped.load(std::memory_order_acquire); }
+#else
+static void before_unmapping() {}
+static void after_mapping() {}
+#endif
+
 void* map_near(size_t bytes) {
   if (inject::fails("map_near")) return nullptr;
   long r = call(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  after_mapping();
   if (r < 0 && r > -4096) return nullptr;
   call(SYS_madvise, r, bytes, MADV_DONTDUMP);  // a core of the program does not need it
   return reinterpret_cast<void*>(r);
 }
-void unmap(void* address, size_t bytes) { call(SYS_munmap, address, bytes); }
+void unmap(void* address, size_t bytes) { munmap(address, bytes); }
 long mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
-  return call(SYS_mmap, address, bytes, protection, flags, fd, offset);
+  long r = call(SYS_mmap, address, bytes, protection, flags, fd, offset);
+  after_mapping();
+  return r;
 }
-int munmap(void* address, size_t bytes) { return call(SYS_munmap, address, bytes); }
+int munmap(void* address, size_t bytes) {
+  before_unmapping();
+  return call(SYS_munmap, address, bytes);
+}
 int mprotect(void* address, size_t bytes, int protection) { return call(SYS_mprotect, address, bytes, protection); }
 int madvise(void* address, size_t bytes, int advice) { return call(SYS_madvise, address, bytes, advice); }
 long process_madvise(int pidfd, const iovec* ranges, size_t count, int advice) {

@@ -19,8 +19,10 @@ constexpr size_t kMaxPinned = 2 * kPageSize;  // 8 threads pin at most 24 pages,
 constexpr unsigned kChildSeconds = 120;
 constexpr int kChildOperations = 300;
 
-// Not under the thread sanitizer, which does not know the fences by which calls see that a window is settled: it takes
-// what they order for races. Release builds and the address sanitizer call functions.
+// Not under the thread sanitizer. A call reads pages at the server while evictors may write back those that another
+// thread has fetched ahead and that count as changed. They write what is there already; but the reader changes no page
+// word, so the sanitizer sees no order between both, and reports a race. (If the reader changes the words after it,
+// there are no reports.) Release builds and the address sanitizer call functions and compare the contents.
 #ifdef __SANITIZE_THREAD__
 constexpr bool kCallsFunctions = false;
 #else
