@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/core_sharing.h"
 #include "farside/fiber.hpp"
 #include "pager/test_support.h"
 
@@ -75,21 +76,34 @@ TEST_P(ReadsTest, TheNextWindowOfAStreamIsInFlight) {
   EXPECT_GT(count(Counter::kPrefetchUsed), 500u);
 }
 
-// All but its first page, whose fault shows that the stream has reached the window.
+// All but its first page, whose fault shows that the stream has reached the window. On a busy machine there may be no
+// free frame for a window, so several streams are tried; and where no core is free, evictors map nothing ahead.
 TEST_P(ReadsTest, ABackgroundThreadMapsTheWindowAhead) {
-  for (size_t i = 0; i < 41; i++) {
-    ASSERT_EQ(at(i), i);
-    os::nanosleep_ns(1000000);  // slower than the evictors map, even on a busy machine
+  constexpr size_t kRead = 41, kLength = 400, kApart = 500;
+  bool is_mapped = false, is_crowded = false;
+  CoreSharing core(20);
+  for (size_t from = 0; from < 7 * kApart && !is_mapped; from += kApart) {
+    wait_for_free_frames();
+    uint64_t before = count(Counter::kMappedAhead);
+    for (size_t i = from; i < from + kRead; i++) {
+      ASSERT_EQ(at(i), i);
+      os::nanosleep_ns(1000000);  // slower than the evictors map, even on a busy machine
+    }
+    auto fetching = [&] {
+      size_t pages = 0;
+      for (size_t i = from + kRead; i < from + kLength; i++) pages += word(i).is(PageState::kFetching);
+      return pages;
+    };
+    for (int i = 0; i < 1000 && !is_mapped; i++) {
+      core.yield();
+      is_crowded |= core.is_crowded();
+      is_mapped = count(Counter::kMappedAhead) > before && fetching() == 1;
+      os::nanosleep_ns(1000000);
+    }
+    for (size_t i = from + kRead; i < from + kLength; i++) ASSERT_EQ(at(i), i);
   }
-  auto fetching = [&] {
-    size_t pages = 0;
-    for (size_t i = 41; i < 400; i++) pages += word(i).is(PageState::kFetching);
-    return pages;
-  };
-  for (int i = 0; i < 5000 && (count(Counter::kMappedAhead) == 0 || fetching() > 1); i++) os::nanosleep_ns(1000000);
-  EXPECT_GT(count(Counter::kMappedAhead), 0u);
-  EXPECT_EQ(fetching(), 1u);
-  for (size_t i = 41; i < 400; i++) ASSERT_EQ(at(i), i);
+  if (!is_mapped && is_crowded) GTEST_SKIP() << "no core is free";
+  EXPECT_TRUE(is_mapped);
 }
 
 TEST_P(ReadsTest, OtherThreadsCompleteTheReadsOfABusyThread) {
