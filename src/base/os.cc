@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/bits.h"
 #include "base/inject.h"
 #include "base/log.h"
 
@@ -99,6 +100,14 @@ long mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t 
 int munmap(void* address, size_t bytes) {
   before_unmapping();
   return call(SYS_munmap, address, bytes);
+}
+long map_aligned(size_t bytes, size_t alignment, int protection) {
+  long mapped = mmap(nullptr, bytes + alignment, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped < 0 && mapped > -4096) return mapped;
+  auto begin = static_cast<uint64_t>(mapped), base = align_up(begin, alignment);
+  if (base > begin) munmap(reinterpret_cast<void*>(begin), base - begin);
+  munmap(reinterpret_cast<void*>(base + bytes), alignment - (base - begin));
+  return static_cast<long>(base);
 }
 int mprotect(void* address, size_t bytes, int protection) { return call(SYS_mprotect, address, bytes, protection); }
 int madvise(void* address, size_t bytes, int advice) { return call(SYS_madvise, address, bytes, advice); }

@@ -33,6 +33,8 @@ void* map_near(size_t bytes);
 void unmap(void* address, size_t bytes);
 long mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset);
 int munmap(void* address, size_t bytes);
+// Reserves private memory at a multiple of `alignment`, a power of two. -errno: there is no room.
+long map_aligned(size_t bytes, size_t alignment, int protection);
 int mprotect(void* address, size_t bytes, int protection);
 int madvise(void* address, size_t bytes, int advice);
 long process_madvise(int pidfd, const iovec* ranges, size_t count, int advice);

@@ -14,13 +14,9 @@ constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
 
 // 2 MiB-aligned addresses of private memory, which a forked child does not have.
 std::byte* reserve(uint64_t bytes) {
-  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  long mapped = os::mmap(nullptr, bytes + kExtentBytes, PROT_READ | PROT_WRITE, kFlags, -1, 0);
+  long mapped = os::map_aligned(bytes, kExtentBytes, PROT_READ | PROT_WRITE);
   if (mapped < 0 && mapped > -4096) return nullptr;
-  auto begin = static_cast<uint64_t>(mapped), base = align_up(begin, kExtentBytes);
-  if (base > begin) os::munmap(reinterpret_cast<void*>(begin), base - begin);
-  os::munmap(reinterpret_cast<void*>(base + bytes), kExtentBytes - (base - begin));
-  auto* area = reinterpret_cast<std::byte*>(base);
+  auto* area = reinterpret_cast<std::byte*>(mapped);
   os::madvise(area, bytes, MADV_DONTFORK);
   os::madvise(area, bytes, MADV_DONTDUMP);
   os::madvise(area, bytes, MADV_HUGEPAGE);

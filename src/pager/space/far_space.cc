@@ -24,18 +24,6 @@ const char* fix_for_uffd(int error) {
              : "run 'farside doctor' to see what this kernel lacks";
 }
 
-// Maps memory at a multiple of 2 MiB.
-long map_aligned(uint64_t bytes) {
-  constexpr uint64_t kAlignment = 2 * kMiB;
-  long mapped =
-      os::mmap(nullptr, bytes + kAlignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped < 0 && mapped > -4096) return mapped;
-  auto begin = static_cast<uint64_t>(mapped), base = align_up(begin, kAlignment);
-  if (base > begin) os::munmap(reinterpret_cast<void*>(begin), base - begin);
-  os::munmap(reinterpret_cast<void*>(base + bytes), kAlignment - (base - begin));
-  return static_cast<long>(base);
-}
-
 bool kernel_is_before_6() {
   utsname name;
   return uname(&name) == 0 && atoi(name.release) < 6;
@@ -44,7 +32,8 @@ bool kernel_is_before_6() {
 }  // namespace
 
 Result<std::unique_ptr<FarSpace>> FarSpace::reserve(uint64_t bytes, Delivery delivery) {
-  long base = map_aligned(bytes);
+  constexpr uint64_t kAlignment = 2 * kMiB;
+  long base = os::map_aligned(bytes, kAlignment, PROT_READ | PROT_WRITE);
   if (base < 0 && base > -4096) {
     return Status::error(static_cast<int>(-base),
                          "cannot reserve {} bytes of addresses; lower --space or raise 'ulimit -v'", bytes);

@@ -33,21 +33,14 @@ static_assert(wire::kSlabBytes % kPageTableSpan == 0);
 bool is_error(long result) { return result < 0 && result > -4096; }
 
 // Aligned to the span of a page table, so that no slab shares a table with its neighbour. Null: there is no room.
-std::byte* map_aligned(int fd, uint64_t bytes) {
-  long reserved =
-      os::mmap(nullptr, bytes + kPageTableSpan, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (is_error(reserved)) return nullptr;
-  auto* begin = reinterpret_cast<std::byte*>(reserved);
-  uint64_t before = align_up(static_cast<uint64_t>(reserved), kPageTableSpan) - static_cast<uint64_t>(reserved);
-  std::byte* at = begin + before;
-  long r = os::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
-  if (is_error(r)) {
-    os::munmap(begin, bytes + kPageTableSpan);
-    return nullptr;
-  }
-  if (before > 0) os::munmap(begin, before);
-  os::munmap(at + bytes, kPageTableSpan - before);
-  return at;
+std::byte* map_file(int fd, uint64_t bytes) {
+  long at = os::map_aligned(bytes, kPageTableSpan, PROT_NONE);
+  if (is_error(at)) return nullptr;
+  auto* place = reinterpret_cast<std::byte*>(at);
+  long r = os::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
+  if (!is_error(r)) return place;
+  os::munmap(place, bytes);
+  return nullptr;
 }
 
 }  // namespace
@@ -78,7 +71,7 @@ void MemoryFile::map() {
     g_mapped_bytes -= bytes_;
     return;
   }
-  mapping_ = map_aligned(fd_, bytes_);
+  mapping_ = map_file(fd_, bytes_);
   if (!mapping_) {
     g_mapped_bytes -= bytes_;
     return;
