@@ -81,6 +81,11 @@ void EvictorGroup::request_background_work() {
   wake(0);
 }
 
+void EvictorGroup::request_mapping(ThreadSlot& thread) {
+  thread.reads.wants_mapping.store(true, std::memory_order_release);
+  request_background_work();
+}
+
 void EvictorGroup::request_frame() {
   if (c_.pool.wants_frame()) wake(0);
 }

@@ -33,6 +33,8 @@ class EvictorGroup {
   void add_freed(PageIndex page) { freed_.push(page); }
   // An evictor runs the background work soon. Async-signal-safe.
   void request_background_work();
+  // The background work maps what the thread has read ahead. Async-signal-safe.
+  void request_mapping(ThreadSlot& thread);
   // False for a while after an evictor that waited for the background work lost its processor to another thread.
   bool has_spare_core() const { return !core_.is_crowded(); }
 

@@ -194,12 +194,7 @@ void ExtentPath::start_ahead(ThreadSlot& t, const ExtentStreams::Stream& stream,
     Slot slot = take_frame(false);
     if (slot < 0 || !start(t, extent, write, slot)) return;
   }
-  if (delegates) map_in_background(t);
-}
-
-void ExtentPath::map_in_background(ThreadSlot& t) {
-  t.reads.wants_mapping.store(true, std::memory_order_release);
-  c_.evictors.request_background_work();
+  if (delegates) c_.evictors.request_mapping(t);
 }
 
 bool ExtentPath::fetch_announced(ThreadSlot& t, ExtentIndex extent, bool write, bool wait) {
@@ -214,7 +209,7 @@ bool ExtentPath::fetch_announced(ThreadSlot& t, ExtentIndex extent, bool write, 
     if (!t.reads.free_extent(immediate ? 0 : ExtentFetch::kMaxRequests)) drain(t, t);
     if (!start(t, extent, write, slot)) return false;
   }
-  if (c_.evictors.has_spare_core()) map_in_background(t);
+  if (c_.evictors.has_spare_core()) c_.evictors.request_mapping(t);
   return true;
 }
 

@@ -84,7 +84,6 @@ class ExtentPath {
   bool fill_stream(ThreadSlot& thread, ExtentIndex extent);
   bool fetch(ThreadSlot& thread, ExtentIndex extent, bool write);
   void start_ahead(ThreadSlot& thread, const ExtentStreams::Stream& stream, bool write);
-  void map_in_background(ThreadSlot& thread);
   Slot take_frame(bool wait);
   ExtentFetch* start(ThreadSlot& thread, ExtentIndex extent, bool write, Slot slot);
   void submit(ThreadSlot& thread, ExtentFetch& fetch);

@@ -128,8 +128,7 @@ void FetchPath::start_next_window(ThreadSlot& t, const Window& window, bool writ
   if (claimed.count == 0) return;
   fetch({t}, claimed);
   if (claimed.count == 1 || !delegates) return;
-  t.reads.wants_mapping.store(true, std::memory_order_release);
-  c_.evictors.request_background_work();
+  c_.evictors.request_mapping(t);
 }
 
 // The lock of the read queue is held, here and in finish_oldest.

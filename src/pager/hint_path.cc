@@ -63,7 +63,8 @@ uint64_t HintPath::most_at_once() const { return std::min<uint64_t>(kMaxPages, c
 void HintPath::fetch_range(PageIndex first, uint64_t count, bool write, bool wait) {
   uint64_t end = first + std::min<uint64_t>(count, c_.frames.limit() / 2);
   for (uint64_t page = first; page < end;) {
-    if (c_.table[static_cast<PageIndex>(page)].load().is(PageState::kUnmapped)) {
+    PageWord word = c_.table[static_cast<PageIndex>(page)].load();
+    if (word.is(PageState::kUnmapped)) {
       page++;
       continue;
     }
@@ -72,7 +73,7 @@ void HintPath::fetch_range(PageIndex first, uint64_t count, bool write, bool wai
     part.address = reinterpret_cast<uint64_t>(c_.table.address_of(static_cast<PageIndex>(page)));
     part.bytes = (next - page) * kPageSize;
     part.write = write;
-    part.priority = c_.table[static_cast<PageIndex>(page)].load().priority();
+    part.priority = word.priority();
     part.wait = wait;
     part.wait_for_frames = true;
     hint(part, false);
