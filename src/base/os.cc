@@ -167,6 +167,7 @@ long uffd_move(int uffd, void* to, void* from, size_t bytes) {
   if (inject::fails("uffd_move")) return -EBUSY;
   Move m = {reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from), bytes, 0, 0};
   long r = call(SYS_ioctl, uffd, _IOWR(UFFDIO, 0x05, Move), &m);
+  if (inject::fails("uffd_move:unreported")) return -EEXIST;
   return m.moved > 0 ? m.moved : (r < 0 ? r : m.moved);
 }
 int is_huge_mapped(int pagemap, const void* address, size_t bytes) {

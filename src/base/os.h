@@ -51,7 +51,7 @@ int uffd_wake(int uffd, void* address, size_t bytes);
 // UFFD_FEATURE_MOVE and UFFDIO_MOVE (Linux 6.8): moves present pages to where none are, by exchanging entries of the
 // page tables; a whole huge page by exchanging one. What arrives is mapped writable. Returns the number of bytes moved,
 // possibly fewer than `bytes`, or -errno when none was. -EBUSY: a forked process shares the page, or the kernel uses
-// it.
+// it. Linux 6.17 and later may have moved more than they report (FarSpace::move).
 inline constexpr uint64_t kUffdFeatureMove = uint64_t{1} << 16;
 long uffd_move(int uffd, void* to, void* from, size_t bytes);
 // Whether all of the range is mapped by huge pages (PAGEMAP_SCAN, Linux 6.7). pagemap: /proc/self/pagemap. -errno.

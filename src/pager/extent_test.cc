@@ -312,6 +312,18 @@ TEST_P(ExtentTest, AKernelThatRefusesToMoveCostsTimeOnly) {
   EXPECT_GT(count(Counter::kExtentsBroken), 0u);
   free_all();
 }
+
+// As Linux 6.17 does now and then.
+TEST_P(ExtentTest, AKernelThatReportsAMoveAsFailedLosesNothing) {
+  if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
+  inject::arm_failure("uffd_move:unreported", 3);
+  for (uint64_t pass = 0; pass < 3; pass++) {
+    write_all(pass);
+    EXPECT_EQ(differences(pass), 0u);
+  }
+  inject::arm_failure("uffd_move:unreported", 0);
+  free_all();
+}
 #endif
 
 }  // namespace

@@ -48,6 +48,7 @@ void arm_faults() {
   inject::arm_failure("uffd_copy", 13);
   inject::arm_failure("vmsplice", 29);
   inject::arm_failure("uffd_move", 7);
+  inject::arm_failure("uffd_move:unreported", 11);
   for (const char* point : {"evict:selected", "evict:held", "evict:unmapped", "fault:claimed", "fault:upgrading",
                             "fault:mapped", "drop:owned", "commit:owned", "extent:claimed", "extent:protected",
                             "extent:moved", "extent:published", "extent:evicting", "extent:upgrading"}) {

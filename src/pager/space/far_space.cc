@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 
 #include <algorithm>
@@ -115,11 +116,34 @@ void FarSpace::open_pagemap() {
 }
 
 // EAGAIN: the kernel holds the lock of a page for a moment.
+// Linux 6.17 and later move pages of a split huge page in batches, and forget a batch if they had to repeat a step
+// before: move_pages() keeps the old error, repeats the batch, finds it mapped already, and returns -EEXIST or too few
+// bytes. What arrived is looked up, therefore.
 long FarSpace::move(std::byte* to, std::byte* from, size_t bytes) {
   constexpr int kTries = 100;
   long r = -EAGAIN;
   for (int i = 0; i < kTries && (r == -EAGAIN || r == -EINTR); i++) r = os::uffd_move(uffd_, to, from, bytes);
-  return r;
+  if (r == static_cast<long>(bytes)) return r;
+  auto arrived = static_cast<long>(present_bytes(to, bytes));
+  return arrived > 0 ? arrived : r;
+}
+
+size_t FarSpace::present_bytes(const std::byte* address, size_t bytes) const {
+  constexpr size_t kPagesAtOnce = 64;
+  constexpr uint64_t kPresent = uint64_t{1} << 63, kSwapped = uint64_t{1} << 62;
+  uint64_t entries[kPagesAtOnce];
+  size_t pages = bytes / kPageSize;
+  for (size_t page = 0; page < pages; page++) {
+    size_t at = page % kPagesAtOnce;
+    if (at == 0) {
+      size_t size = std::min(kPagesAtOnce, pages - page) * sizeof(uint64_t);
+      auto offset = (reinterpret_cast<uintptr_t>(address) / kPageSize + page) * sizeof(uint64_t);
+      long got = os::call(SYS_pread64, pagemap_, entries, size, offset);
+      if (got != static_cast<long>(size)) die("internal error: cannot read the page map (error {})", -got);
+    }
+    if ((entries[at] & (kPresent | kSwapped)) == 0) return page * kPageSize;
+  }
+  return bytes;
 }
 
 int FarSpace::map(std::byte* to, const void* from, size_t bytes, bool write_protect) {

@@ -53,7 +53,8 @@ class FarSpace : public NearObject {
 
   // Huge frames. False where the kernel cannot move them or cannot tell them apart.
   bool moves_frames() const { return moves_ && pagemap_ >= 0; }
-  // Moves present pages to `to`, where none are, as os::uffd_move. Retries while the kernel is busy with a page.
+  // Moves present pages to `to`, where none are. The caller owns both ranges. Retries while the kernel is busy with a
+  // page. Returns how many bytes were moved, from the first, or an error if none.
   long move(std::byte* to, std::byte* from, size_t bytes);
   // Whether the range is mapped by huge pages only.
   bool is_huge(const std::byte* address, size_t bytes) const {
@@ -87,6 +88,8 @@ class FarSpace : public NearObject {
   int open(Delivery delivery);
   void probe_batches();
   void open_pagemap();
+  // How many bytes have pages, from the first.
+  size_t present_bytes(const std::byte* address, size_t bytes) const;
 
   std::byte* base_ = nullptr;
   uint64_t bytes_ = 0;
