@@ -199,8 +199,9 @@ class AllRun {
     std::string file = directory_->file("stats.json");
     unlink(file.c_str());
     Words words = {farside_,   "run",  "--quiet", "--local", fmt::format("{}%", task.share),
-                   "--policy", policy, "--far",   address(), "--stats=json:" + file,
-                   "--"};
+                   "--policy", policy, "--far",   address(), "--stats=json:" + file};
+    if (task.configuration == kPages) words.insert(words.end(), {"--huge", "never"});
+    words.push_back("--");
     Words app = program(task.app, hints);
     words.insert(words.end(), app.begin(), app.end());
     Result<CapturedRun> done = run_captured(words, hold_, {.seconds = limit(task.app)});

@@ -21,17 +21,16 @@ using nlohmann::json;
 
 constexpr uint64_t kMinBytes = 1 * kMiB, kQuickBytes = 40 * kMiB;
 constexpr unsigned kMaxRepetitions = 100, kMaxThreads = 64;
-const std::vector<std::string> kConfigurations = {kNative, kFar, kHinted, kZram};
+const std::vector<std::string> kConfigurations = {kNative, kFar, kPages, kHinted, kZram};
 const std::vector<unsigned> kQuickShares = {25, 50, 100};
 
 constexpr const char* kHelp =
-    "Runs each application natively, over far memory without and with hints, and under a memory limit with swap on "
-    "zram\n"
-    "(root), in turn, and puts an ideal system beside them. Every figure is written at once: started again with the\n"
-    "same settings, it goes on where it was stopped. --out gets results.json, results.txt, and for each application a\n"
-    "plot of throughput by share, of time lines and of latencies where it has them. Ends with status 1 if a program "
-    "fails\n"
-    "or configurations compute different results. What the figures mean: docs/benchmarks.md.\n\n"
+    "Runs each application natively, over far memory (far: as it is; pages: without huge pages; hinted: with the\n"
+    "hints of the application), and under a memory limit with swap on zram (root), in turn, and puts an ideal system\n"
+    "beside them. Every figure is written at once: started again with the same settings, it goes on where it was\n"
+    "stopped. --out gets results.json, results.txt, and for each application a plot of throughput by share, of time\n"
+    "lines and of latencies where it has them. Ends with status 1 if a program fails or configurations compute\n"
+    "different results. What the figures mean: docs/benchmarks.md.\n\n"
     "Examples:\n"
     "  farside bench all --quick\n"
     "  farside bench all --out results --size 512M\n"
@@ -110,7 +109,7 @@ void add_what(Command& command, AllArguments* a) {
       .one_of(application_names());
   command
       .add_option("--configurations", &s.list.configurations,
-                  "beside native: far, hinted, zram, separated by commas (default: all)")
+                  "beside native: far, pages, hinted, zram, separated by commas (default: all)")
       .value("NAMES")
       .separator(',')
       .one_of(kConfigurations);

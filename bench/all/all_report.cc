@@ -19,10 +19,10 @@ using Table = std::vector<std::vector<std::string>>;
 using Series = LineChart::Series;
 
 constexpr unsigned kAllNear = 100;
-constexpr const char* kMeasured[] = {kFar, kHinted, kZram};
+constexpr const char* kMeasured[] = {kFar, kPages, kHinted, kZram};
 constexpr const char* kIdeal = "ideal";
 // In a fixed order, so that a configuration has the same colour in every plot.
-constexpr const char* kCurves[] = {kFar, kHinted, kIdeal, kZram, kNative};
+constexpr const char* kCurves[] = {kFar, kHinted, kIdeal, kZram, kNative, kPages};
 
 const char* figure_of(const std::string& app) { return find_application(app)->figure; }
 

@@ -12,6 +12,7 @@ namespace farside::bench {
 
 inline constexpr const char* kNative = "native";
 inline constexpr const char* kFar = "far";
+inline constexpr const char* kPages = "pages";  // far without huge pages
 inline constexpr const char* kHinted = "hinted";
 inline constexpr const char* kZram = "zram";
 
