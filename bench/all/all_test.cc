@@ -145,7 +145,7 @@ TEST(AllReportTest, ThereIsAChartForEveryMeasurement) {
   auto charts = all_charts(all_document(), kList);
   ASSERT_EQ(charts.size(), 2u);
   const LineChart& shares = charts["gups.svg"].at(0);
-  ASSERT_EQ(shares.series.size(), 5u);
+  ASSERT_EQ(shares.series.size(), 6u);
   EXPECT_DOUBLE_EQ(shares.series[0].points.at(0).second, 25);
   EXPECT_TRUE(shares.series[3].points.empty());  // killed
   const LineChart& line = charts["gups_timeline.svg"].at(0);

@@ -7,6 +7,7 @@ namespace farside::pager {
 
 class Budget;
 class EvictorGroup;
+class ExtentDensity;
 class ExtentQueue;
 class ExtentTable;
 class FarSpace;
@@ -33,6 +34,7 @@ struct Context {
   EvictorGroup& evictors;
   ExtentTable& extents;
   ExtentQueue& extent_queue;
+  ExtentDensity& density;
   FramePool& pool;
 };
 

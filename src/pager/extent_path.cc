@@ -81,10 +81,11 @@ bool ExtentPath::fault_in(const Caller& caller, PageIndex page, PageWord word, b
     return true;
   }
   if (c_.extents.has(extent, ExtentTable::kSequential)) stream.passed = ExtentStreams::kSure;
-  if (!stream.is_sure()) return false;
+  if (!stream.is_sure())
+    return !untouched && c_.density.expects_use(extent) && fetch(t, extent, write, ExtentQueue::kMain);
   if (stream.direction == 0) stream.direction = 1;
   write |= stream.writes;
-  if (untouched ? !write || !fill_stream(t, extent) : !fetch(t, extent, write)) return false;
+  if (untouched ? !write || !fill_stream(t, extent) : !fetch(t, extent, write, ExtentQueue::kRecent)) return false;
   ExtentStreams::pass_extent(stream, extent);
   start_ahead(t, stream, write);
   return true;
@@ -168,13 +169,15 @@ bool ExtentPath::fill(ThreadSlot& t, ExtentIndex extent, Slot slot, bool is_zero
   return true;
 }
 
-bool ExtentPath::fetch(ThreadSlot& t, ExtentIndex extent, bool write) {
+// kind: the queue that it enters at least.
+bool ExtentPath::fetch(ThreadSlot& t, ExtentIndex extent, bool write, ExtentQueue::Kind kind) {
   if (!comes_whole(extent)) return false;
   Slot slot = take_frame(true);  // before the lock: no other thread waits while this one waits for a frame
   if (slot < 0) return false;
   ReadQueueLock lock(t.reads);
   ExtentFetch* fetch = start(t, extent, write, slot);
   if (!fetch) return false;
+  fetch->hot |= kind == ExtentQueue::kMain;
   t.counters.add(Counter::kMajorFaults);
   finish(t, t, *fetch);
   return true;

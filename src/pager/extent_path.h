@@ -5,6 +5,7 @@
 //   - a stream reaches it (streams.h), and most of its pages are far. The next one is read into a frame while the
 //   program works in the one before; the
 //     fault at its first page moves the frame into place.
+//   - most of its pages were used when it was near before, in whatever order (extent_density.h);
 //   - its pages were never touched, near memory is not short, and the kernel would give the program a huge page there.
 // Otherwise, or where the kernel refuses, its pages come one by one as without extents.
 //
@@ -20,6 +21,7 @@
 #include "pager/context.h"
 #include "pager/evictor_group.h"
 #include "pager/extents/content_sums.h"
+#include "pager/extents/extent_density.h"
 #include "pager/extents/extent_queue.h"
 #include "pager/extents/frame_pool.h"
 #include "pager/pages/budget.h"
@@ -48,6 +50,10 @@ class ExtentPath {
   // A fault on a page that is kFar or kUntouched: makes its extent near if it should come whole. False: it should not,
   // or cannot.
   bool fault_in(const Caller& caller, PageIndex page, PageWord word, bool write);
+  // A fault on a far page has fetched this one and the next ones.
+  void record_fetch(PageIndex page, unsigned pages) {
+    if (is_enabled()) c_.density.record_fetch(extent_of(page), pages);
+  }
   // Shortens a window that would cross into an extent which the stream of the last fault will fetch whole.
   void shorten(ThreadSlot& thread, Window& window);
   // Starts to read an extent that the program has announced, if it should come whole; zeros where it was never touched.
@@ -82,7 +88,7 @@ class ExtentPath {
   bool fill(ThreadSlot& thread, ExtentIndex extent, Slot slot, bool is_zero, ExtentQueue::Kind kind);
   bool fill_first_touch(ThreadSlot& thread, ExtentIndex extent);
   bool fill_stream(ThreadSlot& thread, ExtentIndex extent);
-  bool fetch(ThreadSlot& thread, ExtentIndex extent, bool write);
+  bool fetch(ThreadSlot& thread, ExtentIndex extent, bool write, ExtentQueue::Kind kind);
   void start_ahead(ThreadSlot& thread, const ExtentStreams::Stream& stream, bool write);
   Slot take_frame(bool wait);
   ExtentFetch* start(ThreadSlot& thread, ExtentIndex extent, bool write, Slot slot);

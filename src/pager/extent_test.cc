@@ -22,12 +22,12 @@ class ExtentTest : public testing::TestWithParam<bool> {
   void SetUp() override { start({}); }
 
   // immediate: far memory is read in place.
-  void start(Options o) {
+  void start(Options o, uint64_t near = 48 * kMiB, size_t bytes = kBytes) {
     o.space = kSpace;
-    o.local = {48 * kMiB, 0};
+    o.local = {near, 0};
     pager_.reset();
     pager_ = std::make_unique<PagerFixture>(o, new LocalStore(kSpace, kSpace, GetParam()), Delivery::kSignal);
-    memory_ = pager().allocate(kBytes);
+    memory_ = pager().allocate(bytes);
   }
   PagerFixture& pager() { return *pager_; }
   bool has_huge_pages() { return pager()->uses_huge_pages(); }
@@ -100,6 +100,40 @@ TEST_P(ExtentTest, ManyStreamsTakeTurns) {
   EXPECT_EQ(bad, 0u);
   EXPECT_LT(count(Counter::kExtentsFetched) - before, 2 * kPages / kExtentPages);
   free_all();
+}
+
+// Blocks are used whole, in random order: no stream. When they return, most come whole. When the use becomes sparse,
+// that ends.
+TEST_P(ExtentTest, BlocksThatWereUsedWholeReturnWhole) {
+  constexpr size_t kBlockPages = 20 * kExtentPages, kAll = 6 * kBlockPages;
+  pager().free(memory_, kBytes);
+  start({}, 96 * kMiB, kAll * kPageSize);
+  if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
+  for (size_t i = 0; i < kAll; i++) word(i) = i + 1;
+  size_t bad = 0;
+  uint32_t random = 1;
+  auto next = [&](size_t bound) { return (random = random * 1664525 + 1013904223, random >> 8) % bound; };
+  auto pass = [&] {
+    uint64_t before = count(Counter::kMajorFaults);
+    std::vector<size_t> order(kBlockPages);
+    for (size_t block = 0; block < kAll; block += kBlockPages) {
+      for (size_t i = 0; i < kBlockPages; i++) order[i] = block + i;
+      for (size_t i = kBlockPages; i > 1; i--) std::swap(order[i - 1], order[next(i)]);
+      for (size_t page : order) bad += word(page) != page + 1;
+    }
+    return count(Counter::kMajorFaults) - before;
+  };
+  uint64_t first = pass();
+  pass();
+  EXPECT_LT(pass(), first / 2);
+  uint64_t before = count(Counter::kExtentsFetched);
+  for (size_t i = 0; i < kAll / 4; i++) {
+    size_t page = next(kAll);
+    bad += word(page) != page + 1;
+  }
+  EXPECT_LT(count(Counter::kExtentsFetched) - before, 3 * 48u) << "near memory has 48";
+  EXPECT_EQ(bad, 0u);
+  pager().free(memory_, kAll * kPageSize);
 }
 
 TEST_P(ExtentTest, StreamsOfWritesLoseNothing) {

@@ -177,10 +177,11 @@ bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bo
   Window next;
   if (prefetch_) next = claim_stream(t, claim, state);
   if (!write && claim.count == 1) claim.write = presume_write(t, page, word);
-  if (state == PageState::kFar) t.counters.add(Counter::kMajorFaults);
   if (state == PageState::kUntouched) {
     fetches_.fill_with_zeros(t, claim);
   } else {
+    t.counters.add(Counter::kMajorFaults);
+    extents_.record_fetch(page, claim.count);
     fetches_.fetch(caller, claim);
     fetches_.start_next_window(t, next, write);
   }

@@ -235,6 +235,7 @@ class Pager : public NearObject {
   Context context_;
   ExtentTable extent_table_;
   ExtentQueue extent_queue_;
+  ExtentDensity density_;
   FramePool pool_;
   EvictorGroup evictors_;
   ExtentPath extents_;

@@ -1,7 +1,7 @@
 // What is kept for each extent: 512 pages of far space that may share one huge frame. The page words have the states of
 // its pages; this table has what concerns all of them.
 //
-// Thread-safe and async-signal-safe. Populated by the kernel when touched: 12 bytes for 2 MiB.
+// Thread-safe and async-signal-safe. Populated by the kernel when touched: 16 bytes for 2 MiB.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -46,17 +46,20 @@ class ExtentTable {
   static constexpr uint32_t kSequential = 1u << 3;  // MADV_SEQUENTIAL: a stream is expected
   static constexpr uint32_t kWritten = 1u << 4;     // was fetched for reads in its last stay, and then written
   static constexpr uint32_t kRefused = 1u << 5;     // the kernel did not move its frame: it goes by pages
+  static constexpr uint32_t kDense = 1u << 6;       // most of its pages were used (extent_density.h)
 
   explicit ExtentTable(uint64_t pages)
       : count_(pages / kExtentPages),
         flags_(static_cast<std::atomic<uint32_t>*>(os::map_near(count_ * sizeof(uint32_t)))),
+        uses_(static_cast<std::atomic<uint32_t>*>(os::map_near(count_ * sizeof(uint32_t)))),
         sums_(static_cast<std::atomic<uint64_t*>*>(os::map_near(count_ * sizeof(uint64_t*)))) {
-    if (!flags_ || !sums_)
+    if (!flags_ || !uses_ || !sums_)
       die("cannot reserve a table of {} extents; lower --space or raise the limit on virtual memory", count_);
   }
   ~ExtentTable() {
     for (uint64_t e = 0; e < used_.load(); e++) drop_sums(static_cast<ExtentIndex>(e));
     os::unmap(flags_, count_ * sizeof(uint32_t));
+    os::unmap(uses_, count_ * sizeof(uint32_t));
     os::unmap(sums_, count_ * sizeof(uint64_t*));
   }
   ExtentTable(const ExtentTable&) = delete;
@@ -74,9 +77,13 @@ class ExtentTable {
     return (flags_[extent].fetch_and(~flag, std::memory_order_acq_rel) & flag) != 0;
   }
 
-  // What the program advised, and what the kernel refused: for memory that is mapped anew.
+  // For ExtentDensity, which gives it its meaning.
+  uint32_t use(ExtentIndex extent) const { return uses_[extent].load(std::memory_order_relaxed); }
+  void set_use(ExtentIndex extent, uint32_t use) { uses_[extent].store(use, std::memory_order_relaxed); }
+
+  // What the program advised, how it used it, and what the kernel refused: for memory that is mapped anew.
   void forget_advice(ExtentIndex extent) {
-    constexpr uint32_t kAll = kAdviseHuge | kAdviseNone | kSequential | kWritten | kRefused;
+    constexpr uint32_t kAll = kAdviseHuge | kAdviseNone | kSequential | kWritten | kRefused | kDense;
     if (has(extent, kAll)) clear(extent, kAll);
   }
 
@@ -95,6 +102,7 @@ class ExtentTable {
  private:
   uint64_t count_;
   std::atomic<uint32_t>* flags_;
+  std::atomic<uint32_t>* uses_;
   std::atomic<uint64_t*>* sums_;
   std::atomic<uint64_t> used_{0};  // extents from here on never had sums
 };

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "pager/extents/content_sums.h"
+#include "pager/extents/extent_density.h"
 #include "pager/extents/extent_queue.h"
 #include "pager/extents/streams.h"
 
@@ -102,6 +103,65 @@ TEST_F(ExtentQueueTest, KeepsNothingWhenNoStreamComes) {
   EXPECT_FALSE(queue_.pop_surplus(&extent_));
   frames_.count_evicted(17 * kExtentPages);
   EXPECT_TRUE(queue_.pop_surplus(&extent_));
+}
+
+class ExtentDensityTest : public testing::Test {
+ protected:
+  ExtentDensityTest() { frames_.set_limit(64 * kExtentPages); }
+  void use(ExtentIndex extent, unsigned pages) {
+    for (unsigned i = 0; i < pages; i++) density_.record_fetch(extent, 1);
+  }
+  void use_two() {
+    for (ExtentIndex e : {0u, 1u}) use(e, ExtentDensity::kDensePages);
+  }
+
+  ExtentTable table_{1000 * kExtentPages};
+  Frames frames_;
+  ExtentDensity density_{table_, frames_};
+};
+
+TEST_F(ExtentDensityTest, ExtentsWhoseUseIsSeenComeWhole) {
+  use(0, ExtentDensity::kDensePages);
+  EXPECT_FALSE(density_.expects_use(0)) << "one may be chance";
+  use_two();
+  EXPECT_FALSE(density_.expects_use(2));
+  density_.expects_use(0);  // may be a trial
+  EXPECT_TRUE(density_.expects_use(1));
+}
+
+TEST_F(ExtentDensityTest, UseThatTakesLongIsSparse) {
+  for (ExtentIndex e : {0u, 1u, 2u}) {
+    use(e, ExtentDensity::kDensePages - 1);
+    frames_.count_evicted(33 * kExtentPages);
+    use(e, 1);
+    EXPECT_FALSE(table_.has(e, ExtentTable::kDense));
+  }
+}
+
+TEST_F(ExtentDensityTest, TrialsThatFailEndIt) {
+  for (ExtentIndex e = 0; e < 100; e++) use(e, ExtentDensity::kDensePages);
+  unsigned whole = 0;
+  for (ExtentIndex e = 0; e < 100; e++) {
+    if (!density_.expects_use(e)) continue;
+    frames_.count_evicted(kExtentPages);
+    whole++;
+  }
+  EXPECT_GT(whole, 32u);
+  EXPECT_LE(whole, 3 * 33u) << "two trials, of half of near memory each, and what is between them";
+  EXPECT_FALSE(density_.expects_use(99));
+}
+
+TEST_F(ExtentDensityTest, TrialsThatSucceedKeepIt) {
+  unsigned whole = 0;
+  for (int round = 0; round < 10; round++) {
+    for (ExtentIndex e = 0; e < 100; e++) {
+      bool is_whole = round > 0 && density_.expects_use(e);
+      whole += is_whole;
+      if (!is_whole) use(e, ExtentDensity::kDensePages);
+      frames_.count_evicted(kExtentPages);
+    }
+  }
+  EXPECT_GT(whole, 900u * 9 / 10);
 }
 
 TEST(ExtentTable, AdviceIsForgottenAndSumsAreDropped) {
