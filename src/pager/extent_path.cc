@@ -74,7 +74,7 @@ bool ExtentPath::fault_in(const Caller& caller, PageIndex page, PageWord word, b
   if (!is_enabled() || caller.may_suspend || extent >= c_.extents.count()) return false;
   ThreadSlot& t = caller.thread;
   bool untouched = word.is(PageState::kUntouched);
-  ExtentStreams::Stream& stream = t.extent_streams.on_fault(page);
+  ExtentStreams::Stream& stream = record_fault(t, page);
   if (c_.extents.has(extent, ExtentTable::kRefused)) return false;
   if (untouched && wants_first_touch(extent) && fill_first_touch(t, extent)) {
     ExtentStreams::pass_extent(stream, extent);
@@ -89,6 +89,16 @@ bool ExtentPath::fault_in(const Caller& caller, PageIndex page, PageWord word, b
   ExtentStreams::pass_extent(stream, extent);
   start_ahead(t, stream, write);
   return true;
+}
+
+ExtentStreams::Stream& ExtentPath::record_fault(ThreadSlot& t, PageIndex page) {
+  return t.extent_streams.on_fault(page, [this](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; p++) {
+      PageWord word = c_.table[static_cast<PageIndex>(p)].load();
+      if (word.is(PageState::kFar) || word.is(PageState::kUntouched)) return false;
+    }
+    return true;
+  });
 }
 
 bool ExtentPath::may_follow(const ExtentStreams::Stream& stream, ExtentIndex extent, ExtentIndex* next) const {
@@ -405,7 +415,7 @@ bool ExtentPath::finish_own(ThreadSlot& t, PageIndex page) {
     count_ahead(t, *fetch);
     finish(t, t, *fetch);
   }
-  ExtentStreams::Stream& stream = t.extent_streams.on_fault(page);
+  ExtentStreams::Stream& stream = record_fault(t, page);
   if (!stream.is_sure()) return true;
   ExtentStreams::pass_extent(stream, extent);
   start_ahead(t, stream, write || stream.writes);

@@ -54,6 +54,8 @@ class ExtentPath {
   void record_fetch(PageIndex page, unsigned pages) {
     if (is_enabled()) c_.density.record_fetch(extent_of(page), pages);
   }
+  // Another fault of the thread, which completed a window that was fetched ahead.
+  ExtentStreams::Stream& record_fault(ThreadSlot& thread, PageIndex page);
   // Shortens a window that would cross into an extent which the stream of the last fault will fetch whole.
   void shorten(ThreadSlot& thread, Window& window);
   // Starts to read an extent that the program has announced, if it should come whole; zeros where it was never touched.

@@ -165,7 +165,7 @@ bool FetchPath::finish_own(ThreadSlot& t, PageIndex page) {
   if (!marker) return true;
   Window window = t.prefetcher.on_fault(page);
   record_used_window(t);
-  t.extent_streams.on_fault(page);
+  extents_.record_fault(t, page);
   extents_.shorten(t, window);
   start_next_window(t, window, write);
   return true;

@@ -1,6 +1,7 @@
 // Tests of what extents consist of: streams, the queue, sums, sets of pages. The pager with extents: ../extent_test.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -12,23 +13,25 @@
 namespace farside::pager {
 namespace {
 
+constexpr auto kAllPassed = [](int64_t, int64_t) { return true; };
+
 TEST(ExtentStreams, IsSureAfterThreeWindows) {
   ExtentStreams streams;
   PageIndex page = 1000;
-  for (; page < 1000 + 192; page += 65) EXPECT_FALSE(streams.on_fault(page).is_sure()) << page;
-  EXPECT_TRUE(streams.on_fault(page).is_sure());
+  for (; page < 1000 + 192; page += 65) EXPECT_FALSE(streams.on_fault(page, kAllPassed).is_sure()) << page;
+  EXPECT_TRUE(streams.on_fault(page, kAllPassed).is_sure());
   EXPECT_EQ(streams.current().direction, 1);
 }
 
 TEST(ExtentStreams, FollowsStreamsThatTakeTurnsInBothDirections) {
   ExtentStreams streams;
   for (unsigned i = 0; i < 5; i++) {
-    streams.on_fault(10000 + i * 65);
-    streams.on_fault(50000 - i * 65);
-    streams.on_fault(i * 7919 + 100000);  // a random access in between
+    streams.on_fault(10000 + i * 65, kAllPassed);
+    streams.on_fault(50000 - i * 65, kAllPassed);
+    streams.on_fault(i * 7919 + 100000, kAllPassed);  // a random access in between
   }
-  EXPECT_TRUE(streams.on_fault(10000 + 5 * 65).is_sure());
-  ExtentStreams::Stream& backwards = streams.on_fault(50000 - 5 * 65);
+  EXPECT_TRUE(streams.on_fault(10000 + 5 * 65, kAllPassed).is_sure());
+  ExtentStreams::Stream& backwards = streams.on_fault(50000 - 5 * 65, kAllPassed);
   EXPECT_TRUE(backwards.is_sure());
   EXPECT_EQ(backwards.direction, -1);
 }
@@ -38,22 +41,43 @@ TEST(ExtentStreams, RandomFaultsAreNoStream) {
   uint32_t random = 1;
   for (int i = 0; i < 10000; i++) {
     random = random * 1664525 + 1013904223;
-    EXPECT_FALSE(streams.on_fault(random >> 8).is_sure()) << i;
+    EXPECT_FALSE(streams.on_fault(random >> 8, kAllPassed).is_sure()) << i;
   }
+}
+
+// All pages of a small block in random order: faults are near each other, but leave far pages behind.
+TEST(ExtentStreams, RandomFaultsInASmallBlockAreNoStream) {
+  constexpr size_t kBlock = 4096;
+  ExtentStreams streams;
+  std::vector<bool> is_near(kBlock);
+  uint32_t random = 1;
+  unsigned sure = 0;
+  for (size_t near = 0; near < kBlock / 2;) {
+    random = random * 1664525 + 1013904223;
+    PageIndex page = (random >> 8) % kBlock;
+    if (is_near[page]) continue;
+    auto is_passed = [&](int64_t begin, int64_t end) {
+      return std::all_of(is_near.begin() + begin, is_near.begin() + end, [](bool n) { return n; });
+    };
+    sure += streams.on_fault(page, is_passed).is_sure();
+    is_near[page] = true;
+    near++;
+  }
+  EXPECT_EQ(sure, 0u);
 }
 
 TEST(ExtentStreams, ContinuesAtTheNextExtentAndAtTheOneAfter) {
   ExtentStreams streams;
-  for (PageIndex page = 0; page <= 260; page += 65) streams.on_fault(page);
+  for (PageIndex page = 0; page <= 260; page += 65) streams.on_fault(page, kAllPassed);
   ExtentStreams::pass_extent(streams.current(), 1);
-  EXPECT_TRUE(streams.on_fault(2 * kExtentPages).is_sure());
+  EXPECT_TRUE(streams.on_fault(2 * kExtentPages, kAllPassed).is_sure());
   ExtentStreams::pass_extent(streams.current(), 2);
-  EXPECT_TRUE(streams.on_fault(4 * kExtentPages).is_sure()) << "another thread completed extent 3";
+  EXPECT_TRUE(streams.on_fault(4 * kExtentPages, kAllPassed).is_sure()) << "another thread completed extent 3";
 }
 
 TEST(ExtentStreams, RemembersThatTheProgramWrites) {
   ExtentStreams streams;
-  for (PageIndex page = 0; page <= 260; page += 65) streams.on_fault(page);
+  for (PageIndex page = 0; page <= 260; page += 65) streams.on_fault(page, kAllPassed);
   ExtentStreams::pass_extent(streams.current(), 1);
   streams.record_write(7);
   EXPECT_FALSE(streams.current().writes);

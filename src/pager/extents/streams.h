@@ -1,6 +1,7 @@
 // Recognizes streams by one thread's faults, for whole extents: faults that follow each other at short distances in one
 // direction. prefetch.h finds out more (strides, windows); this finds what has passed enough pages to fetch extents at
-// once. Several streams may take turns, as where a program copies or merges.
+// once. Several streams may take turns, as where a program copies or merges. A stream leaves no far page behind: faults
+// at random places of a small block are near each other as well, and are no stream.
 //
 // Not thread-safe. Makes no system calls. Async-signal-safe.
 #pragma once
@@ -22,12 +23,15 @@ class ExtentStreams {
   };
   static constexpr unsigned kSure = 192;  // pages: three windows
 
-  // Records a fault, and returns its stream; the reference is valid until the next fault.
-  Stream& on_fault(PageIndex index) {
+  // Records a fault, and returns its stream; the reference is valid until the next fault. is_passed(begin, end):
+  // whether no page of [begin, end) is far.
+  template <typename IsPassed>
+  Stream& on_fault(PageIndex index, IsPassed is_passed) {
     auto page = static_cast<int64_t>(index);
     Stream* oldest = &streams_[0];
     for (Stream& s : streams_) {
-      if (continues(s, page)) return *(current_ = &advance(s, page));
+      if (continues(s, page) && (page > s.next ? is_passed(s.next, page) : is_passed(page + 1, s.next + 1)))
+        return *(current_ = &advance(s, page));
       if (priority_of(s) < priority_of(*oldest)) oldest = &s;
     }
     *oldest = Stream{page, 0, 0, false, ++clock_};
