@@ -80,6 +80,10 @@ bool Evictor::step(bool frames_wanted) {
   bool progress = poll();
   bool extent_wanted = index_ == 0 && c_.pool.wants_frame();
   if (extent_wanted && extents_.provide_frame()) return true;
+  if (extent_wanted && !c_.pool.wants_pages()) {
+    if (!busy()) c_.pool.give_up();
+    extent_wanted = false;
+  }
   if (!frames_wanted && !extent_wanted) return progress;
   if (frames_wanted && extents_.free_frames(std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages)))
     return true;
@@ -116,7 +120,7 @@ size_t Evictor::select(Batch& batch) {
   FARSIDE_CHECK(batch.unwritten == 0);
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
-  bool for_extent = index_ == 0 && c_.pool.wants_frame();
+  bool for_extent = index_ == 0 && c_.pool.wants_pages();
   size_t wanted = for_extent ? kBatchPages : std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages);
   wanted = std::min(wanted, batch.room);
   size_t found = take_freed({candidates, wanted});

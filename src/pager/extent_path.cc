@@ -181,7 +181,7 @@ bool ExtentPath::fill(ThreadSlot& t, ExtentIndex extent, Slot slot, bool is_zero
 
 // kind: the queue that it enters at least.
 bool ExtentPath::fetch(ThreadSlot& t, ExtentIndex extent, bool write, ExtentQueue::Kind kind) {
-  if (!comes_whole(extent)) return false;
+  if (!c_.pool.is_hopeful() || !comes_whole(extent)) return false;
   Slot slot = take_frame(true);  // before the lock: no other thread waits while this one waits for a frame
   if (slot < 0) return false;
   ReadQueueLock lock(t.reads);

@@ -69,8 +69,7 @@ Slot FramePool::take_empty() { return take_bit(empty_); }
 void FramePool::put_empty(Slot slot) { put_bit(empty_, slot); }
 
 Slot FramePool::grow(uint64_t spare) {
-  uint64_t refused = refused_.load(std::memory_order_relaxed);
-  if (!is_open() || (refused != 0 && now_ns() - refused < kRetryNs)) return -1;
+  if (!is_open() || !may_grow()) return -1;
   if (!frames_.try_take(kExtentPages + spare)) return -1;
   if (spare > 0) frames_.give(spare);
   Slot slot = take_empty();

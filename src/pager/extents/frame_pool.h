@@ -58,8 +58,12 @@ class FramePool : public NearObject {
   }
   size_t target() const { return is_in_demand() ? target_.load(std::memory_order_relaxed) : 0; }
   bool wants_frame() const { return is_open() && free() < target(); }
-  // The frame that is wanted cannot be had: no one is, until a stream asks again.
-  void give_up() { asked_.store(0, std::memory_order_relaxed); }
+  // Whether frames of single pages that become free would help to make the frame that is wanted.
+  bool wants_pages() const { return wants_frame() && may_grow(); }
+  // The frame that is wanted cannot be had. For a while none is wanted.
+  void give_up() { gave_up_.store(now_ns(), std::memory_order_relaxed); }
+  // Whether a stream may have a frame now or soon.
+  bool is_hopeful() const { return free() > 0 || !has_given_up(); }
 
   // In the child of a fork, which has none of the frames. The addresses are reserved anew by open().
   void reset_in_child();
@@ -68,11 +72,20 @@ class FramePool : public NearObject {
   static constexpr unsigned kSlots = 64;
   static constexpr unsigned kMinReady = 1, kMaxReady = 16;
   static constexpr uint64_t kMinShare = 32;  // of near memory; more is not kept ready
-  static constexpr uint64_t kDemandNs = 500'000'000, kRetryNs = 1'000'000'000;
+  static constexpr uint64_t kDemandNs = 500'000'000, kRetryNs = 1'000'000'000, kGiveUpNs = 10'000'000;
 
   bool is_in_demand() const {
     uint64_t asked = asked_.load(std::memory_order_relaxed);
-    return asked != 0 && now_ns() - asked < kDemandNs;
+    return asked != 0 && now_ns() - asked < kDemandNs && !has_given_up();
+  }
+  bool has_given_up() const {
+    uint64_t gave_up = gave_up_.load(std::memory_order_relaxed);
+    return gave_up != 0 && now_ns() - gave_up < kGiveUpNs;
+  }
+  // Not while the kernel has no huge pages. It may have to move others for one.
+  bool may_grow() const {
+    uint64_t refused = refused_.load(std::memory_order_relaxed);
+    return refused == 0 || now_ns() - refused >= kRetryNs;
   }
   static Slot take_bit(std::atomic<uint64_t>& bits);
   static void put_bit(std::atomic<uint64_t>& bits, Slot slot);
@@ -87,6 +100,7 @@ class FramePool : public NearObject {
   std::atomic<uint64_t> asked_{0};  // when a stream asked last; 0: never
   std::atomic<unsigned> target_{kMinReady};
   std::atomic<uint64_t> refused_{0};  // when the kernel had no huge page
+  std::atomic<uint64_t> gave_up_{0};  // when the evictors found none
 };
 
 }  // namespace farside::pager
