@@ -36,7 +36,7 @@ class ExtentDensity {
     table_.set_use(extent, use.bits());
     if (!dense) return;
     table_.set(extent, ExtentTable::kDense);
-    confidence_.store(std::min(confidence() + 1, kMostConfidence), std::memory_order_relaxed);
+    confidence_.store(std::min(confidence() + 1, kMaxConfidence), std::memory_order_relaxed);
     ExtentIndex trial = extent;
     trial_.compare_exchange_strong(trial, kNone, std::memory_order_relaxed);
   }
@@ -52,7 +52,7 @@ class ExtentDensity {
 
  private:
   static constexpr unsigned kTrialEvery = 16;  // extents
-  static constexpr int kMinConfidence = 2, kMostConfidence = 8, kFailureCosts = 4;
+  static constexpr int kMinConfidence = 2, kMaxConfidence = 8, kFailureCosts = 4;
   static constexpr ExtentIndex kNone = ~ExtentIndex{0};
 
   // How many pages of an extent came, and since which epoch of evictions they are counted.
