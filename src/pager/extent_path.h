@@ -52,7 +52,7 @@ class ExtentPath {
   bool fault_in(const Caller& caller, PageIndex page, PageWord word, bool write);
   // A fault on a far page has fetched this one and the next ones.
   void record_fetch(PageIndex page, unsigned pages) {
-    if (is_enabled()) c_.density.record_fetch(extent_of(page), pages);
+    if (is_enabled() && extent_of(page) < c_.extents.count()) c_.density.record_fetch(extent_of(page), pages);
   }
   // Another fault of the thread, which completed a window that was fetched ahead.
   ExtentStreams::Stream& record_fault(ThreadSlot& thread, PageIndex page);

@@ -57,10 +57,10 @@ class FramePool : public NearObject {
     if (now < kMaxReady && now < most) target_.store(now + 1, std::memory_order_relaxed);
   }
   size_t target() const { return is_in_demand() ? target_.load(std::memory_order_relaxed) : 0; }
-  bool wants_frame() const { return is_open() && free() < target(); }
+  bool wants_frame() const { return is_open() && !has_given_up() && free() < target(); }
   // Whether frames of single pages that become free would help to make the frame that is wanted.
   bool wants_pages() const { return wants_frame() && may_grow(); }
-  // The frame that is wanted cannot be had. For a while none is wanted.
+  // The frame that is wanted cannot be had. For a while none is; those of extents that leave are kept, though.
   void give_up() { gave_up_.store(now_ns(), std::memory_order_relaxed); }
   // Whether a stream may have a frame now or soon.
   bool is_hopeful() const { return free() > 0 || !has_given_up(); }
@@ -76,7 +76,7 @@ class FramePool : public NearObject {
 
   bool is_in_demand() const {
     uint64_t asked = asked_.load(std::memory_order_relaxed);
-    return asked != 0 && now_ns() - asked < kDemandNs && !has_given_up();
+    return asked != 0 && now_ns() - asked < kDemandNs;
   }
   bool has_given_up() const {
     uint64_t gave_up = gave_up_.load(std::memory_order_relaxed);
