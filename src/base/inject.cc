@@ -8,7 +8,7 @@ namespace farside::inject {
 namespace {
 struct Point {
   const char* name = nullptr;
-  uint64_t every = 0;
+  std::atomic<uint64_t> every{0};
   void (*action)(void*) = nullptr;
   void* context = nullptr;
   std::atomic<uint64_t> calls{0};
@@ -37,8 +37,8 @@ Point* find_or_add(const char* name) {
 
 bool fails(const char* point) {
   Point* p = find(point);
-  if (!p || p->every == 0) return false;
-  return p->calls.fetch_add(1) % p->every == p->every - 1;
+  uint64_t every = p ? p->every.load(std::memory_order_relaxed) : 0;
+  return every != 0 && p->calls.fetch_add(1) % every == every - 1;
 }
 
 void pause(const char* point) {
@@ -47,7 +47,7 @@ void pause(const char* point) {
 }
 
 void arm_failure(const char* point, uint64_t every) {
-  if (Point* p = find_or_add(point)) p->every = every;
+  if (Point* p = find_or_add(point)) p->every.store(every, std::memory_order_relaxed);
 }
 void arm_pause(const char* point, void (*action)(void*), void* context) {
   Point* p = find_or_add(point);

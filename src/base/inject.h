@@ -11,7 +11,8 @@ bool fails(const char* point);
 // Calls the function that the test has set for this point, if any. Thread-safe.
 void pause(const char* point);
 
-// Arms a point: every call fails, or every n-th if every > 1. Not thread-safe: arm before threads start.
+// Arms a point. arm_failure: every call fails, every n-th if every > 1, none if it is 0; while threads run, one thread
+// may arm failures. arm_pause is not thread-safe: arm before threads start.
 void arm_failure(const char* point, uint64_t every);
 void arm_pause(const char* point, void (*action)(void*), void* context);
 #else
