@@ -13,6 +13,9 @@ constexpr uint32_t kTrialGrowth = 8;
 constexpr double kCloseLoss = 1;     // below it one slow measurement may have decided
 constexpr double kTrialCost = 0.02;  // of the time of all calls, where both ways are close
 constexpr uint32_t kMinInterval = 8;
+// The first call of a trial is slower than the others: what it needs has been idle. Its time is not learned.
+constexpr uint32_t kTrialCalls = 3;
+constexpr double kMaxGrowth = 2;  // of an expected time by one measurement: it may have been interrupted
 
 void learn(double* value, bool* known, double measured) {
   *value = *known ? (*value + measured) / 2 : measured;
@@ -39,6 +42,7 @@ Costs::Estimate& Costs::estimate_of(const Expected& call) {
 
 double Costs::near_byte_ns(const Estimate& e) {
   if (e.has_local) return e.local_byte_ns;
+  if (e.has_fetch) return 0;  // the computation is part of what was measured
   return e.has_server ? std::min(e.server_byte_ns, kComputeByteNs) : kComputeByteNs;
 }
 
@@ -57,7 +61,13 @@ bool Costs::prefers_server(const Expected& call) {
   double server = server_ns(e, call), local = local_ns(e, call);
   bool prefers = server < local;
   double loss = std::max(server, local) / std::max(std::min(server, local), 1.0) - 1;
-  return is_time_for_trial(e, call, loss) ? !prefers : prefers;
+  if (e.trial_calls == 0 && is_time_for_trial(e, call, loss)) {
+    e.trial_calls = kTrialCalls;
+    e.tries_server = !prefers;
+  }
+  if (e.trial_calls == 0) return prefers;
+  e.trial_calls--;
+  return e.tries_server;
 }
 
 // loss: what the worse way takes more, as a share of the better way.
@@ -66,17 +76,25 @@ bool Costs::is_time_for_trial(Estimate& e, const Expected& call, double loss) co
   bool is_short = e.has_server && call.bytes * e.server_byte_ns < kShortCalls * call_ns_;
   bool is_close = is_measured && loss < kCloseLoss;
   if (!is_close && !is_short) return false;
-  double interval = is_close ? std::max<double>(kMinInterval, loss / kTrialCost) : e.next_trial;
+  double interval = is_close ? std::max<double>(kMinInterval, kTrialCalls * loss / kTrialCost) : e.next_trial;
   if (++e.calls < interval) return false;
   if (!is_close) e.next_trial *= kTrialGrowth;
   e.calls = 0;
   return true;
 }
 
+// Whether the first call of a trial has ended, of a way whose costs are known.
+bool Costs::is_cold(const Estimate& e, bool on_server) {
+  bool is_known = on_server ? e.has_server : e.has_local || e.has_fetch;
+  return is_known && e.trial_calls == kTrialCalls - 1 && e.tries_server == on_server;
+}
+
 void Costs::ran_locally(const Expected& call, uint64_t ns) {
   LockGuard hold(lock_);
   Estimate& e = estimate_of(call);
+  if (is_cold(e, false)) return;
   auto time = static_cast<double>(ns);
+  if (e.has_local || e.has_fetch) time = std::min(time, kMaxGrowth * local_ns(e, call));
   double bytes = std::max(call.bytes, 1.0);
   if (call.far < kNearShare * bytes) return learn(&e.local_byte_ns, &e.has_local, time / bytes);
   learn(&e.fetch_byte_ns, &e.has_fetch,
@@ -86,7 +104,9 @@ void Costs::ran_locally(const Expected& call, uint64_t ns) {
 void Costs::ran_on_server(const Expected& call, uint64_t ns) {
   LockGuard hold(lock_);
   Estimate& e = estimate_of(call);
+  if (is_cold(e, true)) return;
   auto time = static_cast<double>(ns);
+  if (e.has_server) time = std::min(time, kMaxGrowth * server_ns(e, call));
   double bytes = std::max(call.bytes, 1.0), known = call_ns_ + bytes * e.server_byte_ns;
   if (time < call_ns_) call_ns_ = (call_ns_ + time) / 2;
   // With much to write back, the rest of the time is that of the write-back.

@@ -52,9 +52,9 @@ TEST(Costs, ScansOfNearMemoryRunInTheProgram) {
 
 TEST(Costs, ChainsRunOnServersAndSingleWordsInTheProgram) {
   Costs costs;
-  EXPECT_GT(right_choices(costs, {1000, 8, 12'000}, far_range(1, 256 * kMiB)), 0.97);
-  EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(2, 256 * kMiB)), 0.97);
-  EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(3, kPage)), 0.97);
+  EXPECT_GT(right_choices(costs, {1000, 8, 12'000}, far_range(1, 256 * kMiB)), 0.96);
+  EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(2, 256 * kMiB)), 0.96);
+  EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(3, kPage)), 0.96);
 }
 
 TEST(Costs, OneSlowMeasurementDoesNotDecide) {
@@ -73,6 +73,25 @@ TEST(Costs, OneSlowMeasurementDoesNotDecide) {
       if (i >= 200) choices += better;
     }
     EXPECT_GT(choices, 185u) << server_is_slow_once;
+  }
+}
+
+// As on two cores: what the other way needs has fallen asleep, and one call in 20 is interrupted.
+TEST(Costs, ColdAndInterruptedCallsDoNotDecide) {
+  for (bool server_is_better : {false, true}) {
+    Costs costs;
+    Expected call = far_range(1, 256 * kMiB);
+    uint64_t local_ns = server_is_better ? 80'000 : 25'000, server_ns = 50'000, choices = 0;
+    bool last = true;
+    for (int i = 0; i < 2000; i++) {
+      bool server = costs.prefers_server(call);
+      uint64_t ns = (server ? server_ns : local_ns) + (server != last ? 120'000 : 0) + (i % 20 == 7 ? 700'000 : 0);
+      if (server) costs.ran_on_server(call, ns);
+      else costs.ran_locally(call, ns);
+      last = server;
+      choices += server == server_is_better;
+    }
+    EXPECT_GT(choices, 1800u) << server_is_better;
   }
 }
 
