@@ -72,11 +72,11 @@ class Filter {
 };
 
 // What neither reaches anything nor is worth ending a function for.
-constexpr long kHarmless[] = {
-    SYS_rt_sigprocmask, SYS_rt_sigaction,    SYS_sigaltstack, SYS_gettid,           SYS_getpid,   SYS_tgkill,
-    SYS_newfstatat,     SYS_fstat,           SYS_ioctl,       SYS_sched_yield,      SYS_getuid,   SYS_geteuid,
-    SYS_rseq,           SYS_lseek,           SYS_openat,      SYS_writev,           SYS_readlink, SYS_mprotect,
-    SYS_close,          SYS_set_robust_list, SYS_prlimit64,   SYS_sched_getaffinity};
+constexpr long kHarmless[] = {SYS_rt_sigprocmask, SYS_rt_sigaction,    SYS_sigaltstack, SYS_gettid,
+                              SYS_getpid,         SYS_tgkill,          SYS_newfstatat,  SYS_fstat,
+                              SYS_ioctl,          SYS_getuid,          SYS_geteuid,     SYS_rseq,
+                              SYS_lseek,          SYS_openat,          SYS_writev,      SYS_readlink,
+                              SYS_close,          SYS_set_robust_list, SYS_prlimit64,   SYS_sched_getaffinity};
 
 void allow_memory_and_time(Filter& filter) {
   for (long number : {SYS_munmap, SYS_brk, SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_clock_gettime,
@@ -89,11 +89,12 @@ void allow_memory_and_time(Filter& filter) {
 
 }  // namespace
 
-// mmap may map anything that is open; RLIMIT_AS bounds how much.
+// mmap may map anything that is open; RLIMIT_AS bounds how much. Both filters apply to calls of functions later.
 int install_loading_filter() {
   Filter filter;
-  for (long number : {SYS_mmap, SYS_mprotect, SYS_openat, SYS_read, SYS_pread64, SYS_write, SYS_close, SYS_fstat,
-                      SYS_newfstatat, SYS_lseek, SYS_seccomp, SYS_access, SYS_readlink})
+  for (long number :
+       {SYS_mmap, SYS_mprotect, SYS_openat, SYS_read, SYS_pread64, SYS_write, SYS_close, SYS_fstat, SYS_newfstatat,
+        SYS_lseek, SYS_seccomp, SYS_access, SYS_readlink, SYS_recvfrom, SYS_sched_yield, SYS_mremap})
     filter.rule(number, kAllow);
   allow_memory_and_time(filter);
   return filter.install(kRefuse);
@@ -101,13 +102,14 @@ int install_loading_filter() {
 
 int install_call_filter() {
   Filter filter;
-  filter.rule_if(SYS_read, 0, ~0u, kSocketFd, kSocketFd);
+  for (long number : {SYS_read, SYS_recvfrom, SYS_write}) filter.rule_if(number, 0, ~0u, kControlFd, kConnectionFd);
+  filter.rule(SYS_sched_yield, kAllow);  // the host, where the client may need its core
   // Shared anonymous memory: RLIMIT_DATA does not count it, and ranges make RLIMIT_AS large.
   filter.refuse_if(SYS_mmap, 3, MAP_TYPE | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS);
   filter.rule_if(SYS_mmap, 2, PROT_EXEC, 0, 0);
-  filter.rule(SYS_mremap, kAllow);  // the host moves ranges
+  filter.rule(SYS_mremap, kAllow);  // the host moves ranges, and opens them
+  filter.rule_if(SYS_mprotect, 2, ~0u, PROT_NONE, PROT_READ);
   allow_memory_and_time(filter);
-  filter.rule_if(SYS_write, 0, ~0u, kSocketFd, kSocketFd);
   for (long number : kHarmless) filter.rule(number, kRefuse);
   return filter.install(kKill);
 }

@@ -1,13 +1,14 @@
 // The isolated process in which a client's functions run: PREFIX/lib/farside/offload_host. The server starts it in new
 // namespaces, with the descriptors of protocol.h. It gives up everything else, loads the client's objects, and then
-// executes calls until the socket is closed. Foreign code runs from the loading on (its constructors), so nothing that
-// follows protects the server; what is set up before does.
+// executes the calls that arrive on the client's connection. Foreign code runs from the loading on (its constructors),
+// so nothing that follows protects the server; what is set up before does.
 //
-// offload_host OBJECTS MEMORY BASE USER
+// offload_host OBJECTS MEMORY BASE USER WAY
 //   OBJECTS  number of descriptors of objects
 //   MEMORY   bytes that functions may allocate
 //   BASE     address at which the region begins
 //   USER     user and group of the namespace that it changes to
+//   WAY      "direct": the connection is the client's; "relay": the server's
 #include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
@@ -19,6 +20,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -29,13 +31,16 @@
 #include <cstring>
 #include <utility>
 
+#include "base/clock.h"
+#include "base/core_sharing.h"
 #include "farside/offload.h"
 #include "sandbox/filter.h"
 #include "sandbox/protocol.h"
+#include "wire/codec.h"
+#include "wire/crc32c.h"
 
 namespace {
 
-using farside::sandbox::HostReply;
 using farside::wire::CallRange;
 using farside::wire::CallRequest;
 using namespace farside::sandbox;
@@ -51,15 +56,32 @@ struct Object {
 };
 Object g_objects[kMaxObjects];
 int g_count = 0;
-uint64_t g_region = 0;  // address of the region's byte 0
+uint64_t g_region = 0;        // address of the region's byte 0
+uint64_t g_region_bytes = 0;  // without its trailer
+const wire::RegionTrailer* g_trailer = nullptr;
+HostState* g_state = nullptr;
+bool g_is_direct = false;
+farside::CoreSharing g_core(1000);
 
-struct Buffers {
-  HostReply reply;
+constexpr size_t kHeader = sizeof(wire::FrameHeader);
+constexpr uint64_t kPollNs = 200'000;  // after a call, before the process sleeps; as servers poll for requests
+
+// A reply as it is sent.
+struct Reply {
+  wire::FrameHeader header;
+  wire::CallReply head;
   char result[wire::kMaxCallBytes];
-  alignas(16) char request[wire::kMaxPayload];
-  alignas(16) char arguments[wire::kMaxCallBytes];
 };
-Buffers g;
+static_assert(offsetof(Reply, result) == kHeader + sizeof(wire::CallReply));
+
+// What was received and not used yet lies from `begin` to `end`.
+struct Input {
+  size_t begin, end;
+  char bytes[kMaxHandover];
+};
+Reply g_reply;
+Input g_input;
+alignas(16) char g_arguments[wire::kMaxCallBytes];
 
 // A range of this call or an earlier one. Those that the call does not have are parked: moved to other addresses with
 // their page tables, so that a later call that has them takes no page faults. An access to their places in between ends
@@ -79,34 +101,61 @@ uint64_t g_calls = 0;
 CallRange g_last[wire::kMaxCallRanges];  // of the last call
 uint32_t g_last_count = 0;
 
-void send_all(const void* data, size_t bytes) {
+// The region's addresses are reserved by a mapping without access, unless something else is there. Small ranges that
+// are read are opened in it by mprotect, which keeps their page table entries: used again, they take no page faults.
+bool g_has_base = false;
+CallRange g_opened[wire::kMaxCallRanges];
+uint32_t g_opened_count = 0;
+
+void send_all(int fd, const void* data, size_t bytes) {
   for (auto* at = static_cast<const char*>(data); bytes > 0;) {
-    ssize_t n = write(kSocketFd, at, bytes);
+    ssize_t n = write(fd, at, bytes);
     if (n <= 0) _exit(0);
     at += n;
     bytes -= static_cast<size_t>(n);
   }
 }
 
-void reply(int status, bool started, size_t bytes) {
-  g.reply = {status, started, static_cast<uint32_t>(bytes), 0};
-  static_assert(offsetof(Buffers, result) == sizeof(HostReply));
-  send_all(&g.reply, sizeof g.reply + bytes);
+void receive_all(int fd, void* to, size_t bytes) {
+  for (auto* at = static_cast<char*>(to); bytes > 0;) {
+    ssize_t n = read(fd, at, bytes);
+    if (n <= 0) _exit(0);
+    at += n;
+    bytes -= static_cast<size_t>(n);
+  }
 }
 
-void reply_error(int status, bool started, const char* text, const char* more = "") {
-  int length = snprintf(g.result, 256, "%s%s", text, more);
-  reply(status, started, static_cast<size_t>(length < 256 ? length : 255));
+void reply_loaded(int status, const char* text = "", const char* more = "") {
+  char all[256];
+  int length = snprintf(all, sizeof all, "%s%s", text, more);
+  HostReply reply = {status, static_cast<uint32_t>(length < 256 ? length : 255)};
+  send_all(kControlFd, &reply, sizeof reply);
+  send_all(kControlFd, all, reply.bytes);
+}
+
+// The first `bytes` of the result.
+void reply(int status, bool started, size_t bytes) {
+  g_state->phase = HostPhase::kReplies;
+  g_reply.head = {status, started ? 1u : 0u, static_cast<uint32_t>(bytes), 0};
+  auto payload = static_cast<uint32_t>(sizeof g_reply.head + bytes);
+  g_reply.header = wire::make_header(wire::Op::kCall, wire::kFlagReply, g_state->request, payload);
+  g_reply.header.crc = wire::crc32c(wire::header_crc(g_reply.header), &g_reply.head, payload);
+  send_all(kConnectionFd, &g_reply, kHeader + payload);
+  g_state->phase = HostPhase::kWaits;
+}
+
+void reply_error(int status, const char* text, const char* more = "") {
+  int length = snprintf(g_reply.result, 256, "%s%s", text, more);
+  reply(status, false, static_cast<size_t>(length < 256 ? length : 255));
 }
 
 [[noreturn]] void give_up(const char* text) {
-  reply_error(-errno, false, text, strerror(errno));
+  reply_loaded(-errno, text, strerror(errno));
   _exit(1);
 }
 
-// Bounds on what loading, and later a function, may take. The server changes RLIMIT_AS for each call, and limits the
-// time.
-void limit_resources(uint64_t memory) {
+// Bounds on what loading may take. The server sets those of functions, and limits the time.
+void limit_resources(uint64_t memory, uint64_t mapped) {
   auto limit = [](__rlimit_resource what, rlim_t value) {
     rlimit both = {value, value};
     setrlimit(what, &both);
@@ -117,7 +166,7 @@ void limit_resources(uint64_t memory) {
   limit(RLIMIT_MSGQUEUE, 0);
   limit(RLIMIT_STACK, kStackBytes);
   limit(RLIMIT_DATA, kOwnBytes + memory);
-  rlimit addresses = {kOwnAddresses + 2 * memory, RLIM_INFINITY};
+  rlimit addresses = {kOwnAddresses + 2 * memory + mapped, RLIM_INFINITY};
   setrlimit(RLIMIT_AS, &addresses);
 }
 
@@ -181,7 +230,7 @@ void load_objects() {
       object.base = map->l_addr;
       continue;
     }
-    reply_error(-ENOEXEC, false, "the server cannot load the program or shared object: ", dlerror());
+    reply_loaded(-ENOEXEC, "the server cannot load the program or shared object: ", dlerror());
     _exit(1);
   }
 }
@@ -211,12 +260,29 @@ void* code_at(uint32_t object, uint64_t offset) {
 char* place_of(const CallRange& range) { return reinterpret_cast<char*>(g_region + range.offset); }
 bool is_parked(const Mapping& m) { return m.at != place_of(m.range); }
 
+// Reserves the addresses of a range, whatever is there.
+void reserve_place(const CallRange& r) {
+  if (!g_has_base) return;
+  mmap(place_of(r), r.bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, kReadOnlyFd,
+       static_cast<off_t>(r.offset));
+}
+
 void drop(uint32_t index) {
-  munmap(g_mappings[index].at, g_mappings[index].range.bytes);
-  g_mappings[index] = g_mappings[--g_mapping_count];
+  Mapping& m = g_mappings[index];
+  munmap(m.at, m.range.bytes);
+  if (!is_parked(m)) reserve_place(m.range);
+  m = g_mappings[--g_mapping_count];
+}
+
+void close_opened() {
+  while (g_opened_count > 0) {
+    const CallRange& r = g_opened[--g_opened_count];
+    mprotect(place_of(r), r.bytes, PROT_NONE);
+  }
 }
 
 void unmap_ranges() {
+  close_opened();
   while (g_mapping_count > 0) drop(0);
   g_last_count = 0;
 }
@@ -237,6 +303,7 @@ bool park(Mapping& m) {
   char* to = begin + (g_region + m.range.offset - reinterpret_cast<uint64_t>(begin)) % kTableBytes;
   bool moved = move_to(m, to);
   if (!moved) return munmap(spare, bytes), false;
+  reserve_place(m.range);
   if (to > begin) munmap(begin, static_cast<size_t>(to - begin));
   munmap(to + m.range.bytes, bytes - m.range.bytes - static_cast<uint64_t>(to - begin));
   return true;
@@ -270,84 +337,160 @@ Mapping* find(const CallRange& range) {
   return nullptr;
 }
 
+bool is_small(const CallRange& r) { return r.bytes < kMinParked && !r.written; }
+
 bool map(const CallRange& r) {
+  if (g_has_base && is_small(r) && mprotect(place_of(r), r.bytes, PROT_READ) == 0) {
+    g_opened[g_opened_count++] = r;
+    return true;
+  }
   if (Mapping* m = find(r)) return !is_parked(*m) || move_to(*m, place_of(r));
   int protection = PROT_READ | (r.written ? PROT_WRITE : 0);
-  void* at = mmap(place_of(r), r.bytes, protection, MAP_SHARED | MAP_FIXED_NOREPLACE,
+  void* at = mmap(place_of(r), r.bytes, protection, MAP_SHARED | (g_has_base ? MAP_FIXED : MAP_FIXED_NOREPLACE),
                   r.written ? kWritableFd : kReadOnlyFd, static_cast<off_t>(r.offset));
   if (at == MAP_FAILED) return false;
   g_mappings[g_mapping_count++] = {r, static_cast<char*>(at), true, g_calls};
   return true;
 }
 
-CallRange range_at(uint32_t index) {
-  CallRange r;
-  memcpy(&r, g.request + sizeof(CallRequest) + index * sizeof r, sizeof r);
-  return r;
-}
-
 // Only these ranges are at their places: an access to others ends the process.
-bool map_ranges(const CallRequest& head) {
-  const char* ranges = g.request + sizeof head;
-  if (head.range_count == g_last_count && memcmp(g_last, ranges, g_last_count * sizeof(CallRange)) == 0) return true;
+bool map_ranges(const wire::CallPayload& call) {
+  uint32_t count = call.head.range_count;
+  if (count == g_last_count && memcmp(g_last, call.ranges.data(), count * sizeof(CallRange)) == 0) return true;
   g_calls++;
+  close_opened();
   for (uint32_t i = 0; i < g_mapping_count; i++) g_mappings[i].is_wanted = false;
-  for (uint32_t i = 0; i < head.range_count; i++) {
-    Mapping* m = find(range_at(i));
+  for (uint32_t i = 0; i < count; i++) {
+    Mapping* m = find(wire::call_range(call.ranges, i));
     if (m) m->is_wanted = true, m->last_call = g_calls;
   }
   clear_places();
-  for (uint32_t i = 0; i < head.range_count; i++) {
-    if (!map(range_at(i))) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    if (!map(wire::call_range(call.ranges, i))) return false;
   }
-  g_last_count = head.range_count;
-  memcpy(g_last, ranges, g_last_count * sizeof(CallRange));
+  g_last_count = count;
+  memcpy(g_last, call.ranges.data(), count * sizeof(CallRange));
   return true;
 }
 
 // The arguments are copied to where their alignment is that of malloc.
-void execute(const CallRequest& head) {
+void execute(const wire::CallPayload& call) {
+  const CallRequest& head = call.head;
   auto entry = reinterpret_cast<farside_offload_entry>(code_at(head.entry_object, head.entry));
   void* function = head.function ? code_at(head.function_object, head.function) : nullptr;
   if (!entry || (head.function && !function))
-    return reply_error(-ENOEXEC, false, "the program or shared object has no function at this place");
-  if (!map_ranges(head)) {
+    return reply_error(-ENOEXEC, "the program or shared object has no function at this place");
+  if (!map_ranges(call)) {
     int error = errno;
     unmap_ranges();
-    return reply_error(-EADDRINUSE, false, "the server cannot map a range at its address: ", strerror(error));
+    return reply_error(-EADDRINUSE, "the server cannot map a range at its address: ", strerror(error));
   }
-  memcpy(g.arguments, g.request + sizeof head + head.range_count * sizeof(CallRange), head.argument_bytes);
-  farside_offload_output output = {g.result, sizeof g.result, 0};
-  int status = entry(function, g.arguments, head.argument_bytes, &output);
+  memcpy(g_arguments, call.arguments.data(), head.argument_bytes);
+  farside_offload_output output = {g_reply.result, sizeof g_reply.result, 0};
+  int status = entry(function, g_arguments, head.argument_bytes, &output);
   reply(status < -4095 ? -EINVAL
         : status < 0   ? status
                        : 0,
-        true, output.bytes < sizeof g.result ? output.bytes : sizeof g.result);
+        true, output.bytes < sizeof g_reply.result ? output.bytes : sizeof g_reply.result);
 }
 
-void receive_all(char* to, size_t bytes) {
-  while (bytes > 0) {
-    ssize_t n = read(kSocketFd, to, bytes);
-    if (n <= 0) _exit(0);
-    to += n;
-    bytes -= static_cast<size_t>(n);
+// Receives what there is, after a while of polling. With `wanted` bytes more a frame is complete.
+void receive_some(size_t wanted) {
+  Input& in = g_input;
+  if (in.begin > 0 && (in.begin == in.end || in.end + wanted > sizeof in.bytes)) {
+    memmove(in.bytes, in.bytes + in.begin, in.end - in.begin);
+    in.end -= in.begin;
+    in.begin = 0;
   }
+  size_t room = sizeof in.bytes - in.end;
+  ssize_t n = -1;
+  for (uint64_t start = farside::now_ns(); n < 0 && farside::now_ns() - start < kPollNs && !g_core.is_crowded();) {
+    n = recv(kConnectionFd, in.bytes + in.end, room, MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN) _exit(0);
+    if (n < 0) g_core.yield();  // the client may need this core
+  }
+  if (n < 0) n = recv(kConnectionFd, in.bytes + in.end, room, 0);
+  if (n <= 0) _exit(0);
+  in.end += static_cast<size_t>(n);
 }
 
-[[noreturn]] void execute_calls() {
+// What lies at the beginning of the input: 0, a call that may be executed; more, so many bytes of a frame are missing;
+// less, the server has to look at it.
+ssize_t next_call(wire::FrameHeader* header, wire::CallPayload* call) {
+  const char* at = g_input.bytes + g_input.begin;
+  size_t there = g_input.end - g_input.begin;
+  if (there < kHeader) return static_cast<ssize_t>(kHeader - there);
+  memcpy(header, at, kHeader);
+  if (wire::check_request_header(*header) < 0 || header->op != static_cast<uint8_t>(wire::Op::kCall)) return -1;
+  if (there < kHeader + header->payload_bytes) return static_cast<ssize_t>(kHeader + header->payload_bytes - there);
+  wire::Bytes payload(reinterpret_cast<const std::byte*>(at) + kHeader, header->payload_bytes);
+  if (wire::crc32c(wire::header_crc(*header), payload.data(), payload.size()) != header->crc) return -1;
+  if (wire::decode_call(payload, g_region_bytes, call) < 0) return -1;
+  bool has_snapshots = __atomic_load_n(&g_trailer->live_overlays, __ATOMIC_ACQUIRE) != 0;
+  return g_is_direct && has_snapshots ? -1 : 0;
+}
+
+// Until there is something for the server, or, as a relay, until everything is executed.
+void execute_calls() {
   for (;;) {
-    CallRequest head;
-    receive_all(g.request, sizeof head);
-    memcpy(&head, g.request, sizeof head);
-    receive_all(g.request + sizeof head, head.range_count * sizeof(CallRange) + head.argument_bytes);
-    execute(head);
+    wire::FrameHeader header;
+    wire::CallPayload call;
+    ssize_t missing = next_call(&header, &call);
+    if (missing < 0 || (missing > 0 && !g_is_direct)) return;
+    if (missing > 0) {
+      receive_some(static_cast<size_t>(missing));
+      continue;
+    }
+    g_state->request = header.request;
+    g_state->calls.fetch_add(1, std::memory_order_relaxed);
+    g_state->phase = HostPhase::kExecutes;
+    uint64_t changes = g_calls;
+    execute(call);
+    g_input.begin += kHeader + header.payload_bytes;
+    // The next call most likely has other ranges than this one as well: what it would wait for is done now.
+    if (g_calls != changes && g_opened_count > 0) {
+      close_opened();
+      g_last_count = 0;
+    }
   }
+}
+
+[[noreturn]] void serve() {
+  for (;;) {
+    Handover handover;
+    receive_all(kControlFd, &handover, sizeof handover);
+    if (handover.bytes > kMaxHandover) _exit(1);
+    receive_all(kControlFd, g_input.bytes, handover.bytes);
+    g_input.begin = 0;
+    g_input.end = handover.bytes;
+    execute_calls();
+    if (!g_is_direct) continue;
+    handover.bytes = g_input.end - g_input.begin;
+    send_all(kControlFd, &handover, sizeof handover);
+    send_all(kControlFd, g_input.bytes + g_input.begin, handover.bytes);
+  }
+}
+
+// The region's addresses and trailer, and the memory that is shared with the server.
+void map_shared() {
+  struct stat info = {};
+  if (fstat(kReadOnlyFd, &info) != 0) give_up("cannot look at the region: ");
+  g_region_bytes = static_cast<uint64_t>(info.st_size) - sizeof(wire::RegionTrailer);
+  void* trailer =
+      mmap(nullptr, sizeof *g_trailer, PROT_READ, MAP_SHARED, kReadOnlyFd, static_cast<off_t>(g_region_bytes));
+  void* state = mmap(nullptr, sizeof *g_state, PROT_READ | PROT_WRITE, MAP_SHARED, kStateFd, 0);
+  if (trailer == MAP_FAILED || state == MAP_FAILED) give_up("cannot map shared memory: ");
+  g_has_base = mmap(reinterpret_cast<void*>(g_region), g_region_bytes, PROT_NONE,
+                    MAP_SHARED | MAP_FIXED_NOREPLACE | MAP_NORESERVE, kReadOnlyFd, 0) != MAP_FAILED;
+  g_trailer = static_cast<const wire::RegionTrailer*>(trailer);
+  g_state = static_cast<HostState*>(state);
+  close(kStateFd);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
+  if (argc != 6) {
     fputs("offload_host is started by 'farside serve --offload'\n", stderr);
     return 2;
   }
@@ -355,6 +498,7 @@ int main(int argc, char** argv) {
   uint64_t memory = strtoull(argv[2], nullptr, 10);
   g_region = strtoull(argv[3], nullptr, 10);
   auto user = static_cast<unsigned>(atoi(argv[4]));
+  g_is_direct = strcmp(argv[5], "direct") == 0;
   if (g_count < 0 || g_count > kMaxObjects) return 2;
   // Links libfarside, whose functions clients' code calls.
   if (farside_offload_servers() != 0) return 2;
@@ -363,12 +507,14 @@ int main(int argc, char** argv) {
     struct stat info = {};
     if (fstat(kFirstObjectFd + i, &info) == 0) object_bytes += static_cast<uint64_t>(info.st_size);
   }
+  map_shared();
+  farside::ticks_per_us();  // measures now: no later system call does
   leave_files(object_bytes);
-  limit_resources(memory + object_bytes);
+  limit_resources(memory + object_bytes, g_has_base ? g_region_bytes : 0);
   leave_user(user);
   if ((errno = -install_loading_filter()) != 0) give_up("cannot install a seccomp filter: ");
   load_objects();
   if ((errno = -install_call_filter()) != 0) give_up("cannot install a seccomp filter: ");
-  reply(0, false, 0);
-  execute_calls();
+  reply_loaded(0);
+  serve();
 }

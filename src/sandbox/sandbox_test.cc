@@ -5,15 +5,21 @@
 #include <gtest/gtest.h>
 #include <link.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "sandbox/test_functions.h"
+#include "wire/codec.h"
+#include "wire/crc32c.h"
 
 namespace farside::sandbox {
 namespace {
@@ -32,7 +38,7 @@ class SandboxTest : public testing::Test {
  protected:
   SandboxTest() {
     region_ = memfd_create("region", 0);
-    EXPECT_EQ(ftruncate(region_, kRegionBytes), 0);
+    EXPECT_EQ(ftruncate(region_, kRegionBytes + sizeof(wire::RegionTrailer)), 0);
     words_ = static_cast<uint64_t*>(mmap(nullptr, kRegionBytes, PROT_READ | PROT_WRITE, MAP_SHARED, region_, 0));
     setup_.program = FARSIDE_OFFLOAD_HOST;
     setup_.region_fd = region_;
@@ -54,10 +60,9 @@ class SandboxTest : public testing::Test {
     return started.ok();
   }
 
-  // Calls a function at this offset; 0: none. The status of the reply.
-  int call_at(uint64_t entry, const TestArguments& arguments, const std::vector<wire::CallRange>& ranges,
-              uint64_t function = 0) {
-    if (!sandbox_ && !start()) return -1;
+  static std::vector<std::byte> frame_of(uint64_t entry, const TestArguments& arguments,
+                                         const std::vector<wire::CallRange>& ranges, uint64_t function = 0,
+                                         uint64_t request = 1) {
     std::vector<std::byte> payload(sizeof(wire::CallRequest) + ranges.size() * sizeof(wire::CallRange) +
                                    sizeof arguments);
     wire::CallRequest head = {0, 0, entry, function, static_cast<uint32_t>(ranges.size()), sizeof arguments};
@@ -66,9 +71,22 @@ class SandboxTest : public testing::Test {
     memcpy(payload.data() + payload.size() - sizeof arguments, &arguments, sizeof arguments);
     wire::CallPayload decoded;
     EXPECT_EQ(wire::decode_call(payload, kRegionBytes, &decoded), 0);
+    auto header = wire::make_header(wire::Op::kCall, 0, request, static_cast<uint32_t>(payload.size()));
+    header.crc = wire::crc32c(wire::header_crc(header), payload.data(), payload.size());
+    std::vector<std::byte> frame(sizeof header);
+    memcpy(frame.data(), &header, sizeof header);
+    frame.insert(frame.end(), payload.begin(), payload.end());
+    return frame;
+  }
+
+  // Calls a function at this offset; 0: none. The status of the reply.
+  int call_at(uint64_t entry, const TestArguments& arguments, const std::vector<wire::CallRange>& ranges,
+              uint64_t function = 0) {
+    if (!sandbox_ && !start()) return -1;
+    std::vector<std::byte> frame = frame_of(entry, arguments, ranges, function);
     reply_.resize(sizeof(wire::CallReply) + wire::kMaxCallBytes);
     if (!sandbox_->call(
-            decoded, payload, [this] { return abandon_; }, reply_.data()))
+            frame, [this] { return abandon_.load(); }, reply_.data()))
       sandbox_.reset();
     wire::CallReply header;
     memcpy(&header, reply_.data(), sizeof header);
@@ -98,7 +116,7 @@ class SandboxTest : public testing::Test {
   std::vector<std::byte> reply_;
   std::string text_;
   bool started_ = false;
-  bool abandon_ = false;
+  std::atomic<bool> abandon_{false};
 };
 
 TEST_F(SandboxTest, FunctionsSeeTheRangesAtTheAddressesOfTheClient) {
@@ -177,6 +195,27 @@ TEST_F(SandboxTest, EachCallSeesItsRangesOnly) {
   for (const wire::CallRange& r : choices) {
     ASSERT_EQ(call("sum", {at(r.offset), r.bytes / 8, 0}, {r}), 0) << text_;
     ASSERT_EQ(call("sum", {at(r.offset), 1, 0}, {{0, kPage, 0}}), -EFAULT);
+  }
+}
+
+uint64_t page_faults(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string word;
+  for (int field = 1; field <= 10; field++) file >> word;  // the name has no space
+  return std::stoull(word);
+}
+
+// Large ones are moved with their page tables, small ones are opened and closed.
+TEST_F(SandboxTest, RangesThatAreUsedAgainTakeNoPageFaults) {
+  for (uint64_t bytes : {16 * kMiB, 64 * kPage}) {
+    ASSERT_TRUE(start());
+    uint64_t before = 0;
+    for (uint64_t round = 0; round < 6; round++) {
+      if (round == 2) before = page_faults(sandbox_->pid());
+      for (uint64_t offset = 0; offset < 4 * bytes; offset += bytes)
+        ASSERT_EQ(call("sum", {at(offset), bytes / 8, 0}, {{offset, bytes, 0}}), 0) << text_;
+    }
+    EXPECT_LT(page_faults(sandbox_->pid()) - before, 50U) << bytes;
   }
 }
 
@@ -272,6 +311,149 @@ TEST_F(SandboxTest, TheIsolationIsThatOfTheDocumentation) {
     EXPECT_NE(all.find(line), std::string::npos) << line << "\n" << all;
   bool is_root = geteuid() == 0;
   EXPECT_EQ(all.find("Uid:\t65534\t65534") != std::string::npos, is_root) << all;
+}
+
+// The process has the client's connection, whose other end is the test's.
+class ConnectionTest : public SandboxTest {
+ protected:
+  ConnectionTest() {
+    int pair[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    client_ = pair[0];
+    setup_.connection_fd = pair[1];
+    trailer_ = static_cast<wire::RegionTrailer*>(
+        mmap(nullptr, sizeof *trailer_, PROT_READ | PROT_WRITE, MAP_SHARED, region_, kRegionBytes));
+  }
+  ~ConnectionTest() override {
+    abandon_ = true;
+    if (server_.joinable()) server_.join();
+    munmap(trailer_, sizeof *trailer_);
+    close(client_);
+    close(setup_.connection_fd);
+  }
+
+  // Gives the process the connection, with what was received of it.
+  void give(std::vector<std::byte> received) {
+    if (server_.joinable()) server_.join();
+    received_ = std::move(received);
+    reply_.resize(sizeof(wire::CallReply) + wire::kMaxCallBytes);
+    server_ = std::thread([this] {
+      served_ = sandbox_->serve(
+          &received_, [this] { return abandon_.load(); }, &request_, reply_.data());
+    });
+  }
+  Sandbox::Served wait() {
+    server_.join();
+    return served_;
+  }
+  void send(const std::vector<std::byte>& bytes) {
+    ASSERT_EQ(::send(client_, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+  // The reply's result, a word, to this request.
+  uint64_t receive(uint64_t request) {
+    struct {
+      wire::FrameHeader header;
+      wire::CallReply reply;
+      uint64_t word;
+    } frame;
+    EXPECT_EQ(recv(client_, &frame, sizeof frame, MSG_WAITALL), static_cast<ssize_t>(sizeof frame));
+    EXPECT_EQ(wire::check_reply_header(frame.header), 0);
+    EXPECT_EQ(frame.header.request, request);
+    EXPECT_EQ(frame.reply.status, 0);
+    EXPECT_EQ(wire::crc32c(wire::header_crc(frame.header), &frame.reply, frame.header.payload_bytes), frame.header.crc);
+    return frame.word;
+  }
+  std::vector<std::byte> sum_of(uint64_t first_word, uint64_t count, uint64_t request) {
+    return frame_of(function("sum"), {at(first_word * 8), count, 0}, {{0, 16 * kPage, 0}}, 0, request);
+  }
+  static uint64_t function(const char* name) { return offset_of(FARSIDE_TEST_FUNCTIONS, name); }
+
+  int client_;
+  wire::RegionTrailer* trailer_;
+  std::thread server_;
+  Sandbox::Served served_;
+  std::vector<std::byte> received_;
+  uint64_t request_ = 0;
+};
+
+TEST_F(ConnectionTest, CallsAreExecutedUntilTheClientSendsSomethingElse) {
+  ASSERT_TRUE(start());
+  for (uint64_t i = 0; i < 100; i++) words_[i] = i;
+  std::vector<std::byte> both = sum_of(0, 10, 1), second = sum_of(10, 10, 2);
+  both.insert(both.end(), second.begin(), second.begin() + 30);  // the rest has not arrived
+  give(both);
+  EXPECT_EQ(receive(1), 45u);
+  send({second.begin() + 30, second.end()});
+  EXPECT_EQ(receive(2), 145u);
+  for (uint64_t request = 3; request < 200; request++) {
+    send(sum_of(request % 50, 2, request));
+    ASSERT_EQ(receive(request), 2 * (request % 50) + 1);
+  }
+  EXPECT_EQ(sandbox_->calls(), 199u);
+  auto ping = wire::make_header(wire::Op::kPing, 0, 200, 0);
+  std::vector<std::byte> other(sizeof ping);
+  memcpy(other.data(), &ping, sizeof ping);
+  std::vector<std::byte> all = sum_of(1, 1, 199);
+  all.insert(all.end(), other.begin(), other.end());
+  send(all);
+  EXPECT_EQ(receive(199), 1u);
+  EXPECT_EQ(wait(), Sandbox::Served::kGivenBack);
+  EXPECT_EQ(received_, other);
+  give(sum_of(5, 1, 201));
+  EXPECT_EQ(receive(201), 5u) << "the same process";
+  close(std::exchange(client_, -1));
+  EXPECT_EQ(wait(), Sandbox::Served::kLost);
+}
+
+TEST_F(ConnectionTest, WhatIsDamagedIsGivenBack) {
+  ASSERT_TRUE(start());
+  std::vector<std::byte> damaged = sum_of(0, 10, 1);
+  damaged.back() ^= std::byte{1};
+  for (const auto& frame : {damaged, std::vector<std::byte>(100, std::byte{7})}) {
+    give(frame);
+    EXPECT_EQ(wait(), Sandbox::Served::kGivenBack);
+    EXPECT_EQ(received_, frame);
+  }
+}
+
+TEST_F(ConnectionTest, CallsOfRegionsWithSnapshotsAreGivenBack) {
+  ASSERT_TRUE(start());
+  words_[0] = 5;
+  give(sum_of(0, 1, 1));
+  EXPECT_EQ(receive(1), 5u);
+  trailer_->live_overlays = 1;
+  send(sum_of(0, 1, 2));
+  EXPECT_EQ(wait(), Sandbox::Served::kGivenBack);
+  EXPECT_EQ(received_, sum_of(0, 1, 2));
+  trailer_->live_overlays = 0;
+}
+
+TEST_F(ConnectionTest, TheEndOfTheProcessIsTheReplyToItsCall) {
+  struct {
+    const char* name;
+    int status;
+  } kFunctions[] = {{"crash", -EFAULT}, {"leave", -EFAULT}, {"loop", -ETIME}, {"lie", -ETIME}};
+  for (const auto& [name, status] : kFunctions) {
+    ASSERT_TRUE(start());
+    give(sum_of(0, 1, 6));
+    receive(6);
+    send(frame_of(function(name), {}, {}, 0, 7));
+    EXPECT_EQ(wait(), Sandbox::Served::kFailed) << name;
+    EXPECT_EQ(request_, 7u);
+    wire::CallReply reply;
+    memcpy(&reply, reply_.data(), sizeof reply);
+    EXPECT_EQ(reply.status, status) << name;
+    char drain[4096];
+    while (recv(client_, drain, sizeof drain, MSG_DONTWAIT) > 0) {}
+  }
+}
+
+TEST_F(ConnectionTest, TheServerMayGiveUpAnIdleProcess) {
+  ASSERT_TRUE(start());
+  give(sum_of(0, 1, 1));
+  receive(1);
+  abandon_ = true;
+  EXPECT_EQ(wait(), Sandbox::Served::kLost);
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include "farside/offload.h"
 #include "sandbox/test_functions.h"
 
+#include "sandbox/protocol.h"
+
 namespace {
 
 const TestArguments& arguments_of(const void* arguments) { return *static_cast<const TestArguments*>(arguments); }
@@ -138,7 +140,7 @@ FUNCTION(make_writable) {
 // A false reply, as code that has taken over the process may send.
 FUNCTION(lie) {
   uint32_t reply[4] = {0, 1, ~0u, 0};
-  while (write(3, reply, sizeof reply) > 0) {}
+  while (write(farside::sandbox::kConnectionFd, reply, sizeof reply) > 0) {}
   return 0;
 }
 

@@ -19,6 +19,7 @@ constexpr uint64_t kPollNs = 200'000;    // of polling after the last request, a
 constexpr uint64_t kLongYieldUs = 1000;  // after a yield this long, the thread sleeps instead of polling
 // By which functions may exceed the reservation of their region until that is noticed.
 constexpr uint64_t kReservationSlack = wire::kSlabBytes;
+constexpr uint64_t kMaxCounted = 1'000'000'000;  // calls of a process, in statistics
 
 void serve(Session& session, const CallService& service) {
   session.begin_calls();
@@ -34,14 +35,15 @@ void serve(Session& session, const CallService& service) {
     if (fd.revents & POLLOUT) session.send();
     bool progress = session.receive();
     if (!progress && (fd.revents & (POLLHUP | POLLERR))) return;
+    while (session.wants_host() && !session.wants_output() && !session.over()) session.give_to_host();
     last = now_ns();
   }
 }
 
 }  // namespace
 
-Calls::Calls(CallService& service, Region& region, uint64_t base, std::function<bool()> is_gone)
-    : service_(service), region_(region), base_(base), is_gone_(std::move(is_gone)) {
+Calls::Calls(CallService& service, Region& region, uint64_t base, int connection_fd, std::function<bool()> is_gone)
+    : service_(service), region_(region), base_(base), connection_fd_(connection_fd), is_gone_(std::move(is_gone)) {
   service_.enter(region_.name().id, this);
 }
 
@@ -72,29 +74,19 @@ int Calls::add_code(const wire::CallCodeRequest& request, wire::CallCodeReply* r
   return 0;
 }
 
-void Calls::call(const wire::CallPayload& call, wire::Bytes payload, std::byte* reply) {
-  Status ready = prepare();
-  if (ready.ok()) {
-    if (int r = region_.admit_call(call.ranges, call.head.range_count); r < 0)
-      ready = Status::error(-r, "the region has snapshots, of forked processes: functions cannot be called for now");
-  }
-  if (!ready.ok()) {
-    auto bytes = static_cast<uint32_t>(strlen(ready.text()));
-    wire::CallReply header = {-ready.code(), 0, bytes, 0};
-    memcpy(reply, &header, sizeof header);
-    memcpy(reply + sizeof header, ready.text(), bytes);
-    return;
-  }
-  if (!sandbox_->call(
-          call, payload, [this] { return is_abandoned(); }, reply))
-    sandbox_.reset();
+Status Calls::prepare(const wire::CallPayload& call) {
+  if (Status s = start(); !s.ok()) return s;
+  int r = region_.admit_call(call.ranges, call.head.range_count);
+  if (r == 0) return {};
+  return Status::error(-r, "the region has snapshots, of forked processes: functions cannot be called for now");
 }
 
-Status Calls::prepare() {
+Status Calls::start() {
   if (sandbox_) return {};
   sandbox::Setup setup;
   setup.program = service_.config().host_program;
   setup.region_fd = region_.memory_fd();
+  setup.connection_fd = connection_fd_;
   setup.base = base_;
   setup.limits = service_.config().limits;
   for (const auto& [hash, code] : objects_) setup.objects.push_back(code->fd());
@@ -102,6 +94,28 @@ Status Calls::prepare() {
   if (!started.ok()) return started.status();
   sandbox_ = std::move(*started);
   return {};
+}
+
+void Calls::relay(wire::Bytes frame, std::byte* reply) {
+  if (!sandbox_->call(
+          frame, [this] { return is_abandoned(); }, reply))
+    sandbox_.reset();
+}
+
+sandbox::Sandbox::Served Calls::serve(std::vector<std::byte>* received, uint64_t* request, std::byte* reply,
+                                      uint64_t* executed) {
+  uint64_t before = sandbox_->calls(), noted = before;
+  auto watch = [&] {
+    if (sandbox_->calls() != noted) region_.note_stored_by_calls();
+    noted = sandbox_->calls();
+    return is_abandoned();
+  };
+  sandbox::Sandbox::Served result = sandbox_->serve(received, watch, request, reply);
+  region_.note_stored_by_calls();
+  // A function could make up any number.
+  *executed = std::min(sandbox_->calls() - before, kMaxCounted);
+  if (result != sandbox::Sandbox::Served::kGivenBack) sandbox_.reset();
+  return result;
 }
 
 bool Calls::is_abandoned() { return ends_ || service_.is_stopping() || is_gone_() || exceeds_reservation(); }

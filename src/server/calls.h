@@ -1,6 +1,8 @@
-// Calls of functions: a connection for calls leaves its worker for a thread of its own, which may wait for the isolated
-// process of the client (sandbox/sandbox.h). A region has one such connection: a new one ends the older one's process
-// before it is answered, so that the client knows that nothing of an earlier call is written any more.
+// Calls of functions: a connection for calls leaves its worker for a thread of its own, which starts the isolated
+// process of the client (sandbox/sandbox.h), gives it the connection, so that a call takes two messages, and then only
+// watches it. With TLS the thread has the connection and relays each call. A region has one such connection: a new one
+// ends the older one's process before it is answered, so that the client knows that nothing of an earlier call is
+// written any more.
 #pragma once
 #include <atomic>
 #include <condition_variable>
@@ -32,24 +34,33 @@ class CallService;
 class Calls {
  public:
   // is_gone: whether the client has closed the connection.
-  Calls(CallService& service, Region& region, uint64_t base, std::function<bool()> is_gone);
+  // connection_fd: of the client; -1: calls are relayed, because of TLS.
+  Calls(CallService& service, Region& region, uint64_t base, int connection_fd, std::function<bool()> is_gone);
   ~Calls();
 
   // 0; -EBADMSG, -E2BIG, -ENOSPC, -ENOMEM.
   int add_code(const wire::CallCodeRequest& request, wire::CallCodeReply* reply);
-  // Stores a CallReply and its bytes at `reply`, which has room for the largest.
-  void call(const wire::CallPayload& call, wire::Bytes payload, std::byte* reply);
+  // Whether the process executes calls of the connection itself.
+  bool is_direct() const { return connection_fd_ >= 0; }
+  // What is missing for a call; without an error, relay() or serve() follows.
+  Status prepare(const wire::CallPayload& call);
+  // Executes the call of a frame, and stores a CallReply and its bytes at `reply`, which has room for the largest.
+  void relay(wire::Bytes frame, std::byte* reply);
+  // See Sandbox::serve(). *executed: calls.
+  sandbox::Sandbox::Served serve(std::vector<std::byte>* received, uint64_t* request, std::byte* reply,
+                                 uint64_t* executed);
 
   void request_end() { ends_ = true; }
 
  private:
   bool is_abandoned();
   bool exceeds_reservation() const;
-  Status prepare();
+  Status start();
 
   CallService& service_;
   Region& region_;
   const uint64_t base_;
+  const int connection_fd_;
   const std::function<bool()> is_gone_;
   std::atomic<bool> ends_{false};
   std::vector<std::pair<wire::Digest, std::shared_ptr<sandbox::Code>>> objects_;

@@ -117,6 +117,16 @@ int Region::admit_call(wire::Bytes ranges, uint32_t count) {
   return 0;
 }
 
+void Region::note_stored_by_calls() {
+  std::shared_lock hold(family_->lock);
+  uint64_t stored = memory_.stored_bytes();
+  if (stored_by_calls_.exchange(stored) == stored) return;
+  uint64_t bound = stored_bound_;
+  while (bound < stored && !stored_bound_.compare_exchange_weak(bound, stored)) {}
+  memory_.note_data();
+  charge_overhead();
+}
+
 int Region::write_plain(const wire::ExtentList& extents, const std::byte* from) {
   for (uint32_t i = 0; i < extents.size();) {
     uint32_t end = end_of_page(extents, i);

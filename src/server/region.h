@@ -85,6 +85,8 @@ class Region {
   // Notes that functions will access these ranges (wire::CallRange) through a mapping of the file. -ENOTSUP: the region
   // is a snapshot or has some, so that accesses must not bypass it.
   int admit_call(wire::Bytes ranges, uint32_t count);
+  // After calls that were not admitted one by one.
+  void note_stored_by_calls();
 
   // One-sided access to a slab; errors as those of wire::ShareRequest.
   int share(const ucx::Settings& settings, uint64_t offset, wire::ShareReply* out);
@@ -148,10 +150,11 @@ class Region {
 
   RegionShare share_;  // of memory_; of roots only
 
-  std::atomic<uint64_t> reserved_{0};      // written while the pool's mutex is held
-  std::atomic<uint64_t> stored_bound_{0};  // upper bound of what is stored; settle() makes it exact
-  std::atomic<uint64_t> charged_{0};       // the share of this region in the account
-  std::atomic<uint64_t> overhead_{0};      // likewise, of the overhead
+  std::atomic<uint64_t> reserved_{0};         // written while the pool's mutex is held
+  std::atomic<uint64_t> stored_by_calls_{0};  // in all, when it was last noted
+  std::atomic<uint64_t> stored_bound_{0};     // upper bound of what is stored; settle() makes it exact
+  std::atomic<uint64_t> charged_{0};          // the share of this region in the account
+  std::atomic<uint64_t> overhead_{0};         // likewise, of the overhead
 };
 
 template <typename Use>

@@ -1,5 +1,6 @@
 #include "server/session.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -178,6 +179,7 @@ void Session::answer_complete_frames() {
     } catch (const std::bad_alloc&) {
       refuse(ENOMEM);
     }
+    if (wants_host_) return;
     requests_++;
     shared_->counters.durations[header.op].add(now_ns() - begin);
     if (region_) count(region_->client.requests);
@@ -486,7 +488,7 @@ void Session::open_calls(wire::Bytes payload) {
   if (!shared_->calls) return refuse(ENOTSUP, "this server executes no functions; start it with --offload");
   if (!tenant_->may(kMayOffload)) return refuse(EPERM, "this token may not call functions; see allow= of --tokens");
   if (calls_ || wire::decode_call_open(payload, &open) < 0) return refuse(EINVAL);
-  calls_ = std::make_unique<Calls>(*shared_->calls, *region_, open.base, [this] {
+  calls_ = std::make_unique<Calls>(*shared_->calls, *region_, open.base, tls_ ? -1 : fd_, [this] {
     pollfd fd = {fd_, POLLRDHUP, 0};
     return poll(&fd, 1, 0) > 0;
   });
@@ -505,21 +507,62 @@ void Session::add_code(wire::Bytes payload) {
   reply(wire::bytes_of(answer));
 }
 
-// The reply is stored in the output directly.
 void Session::call(wire::Bytes payload) {
   wire::CallPayload request;
   if (!calls_) return refuse(EINVAL);
   if (int r = wire::decode_call(payload, region_->bytes(), &request); r < 0) return refuse(-r);
+  Status ready = calls_->prepare(request);
+  if (ready.ok() && calls_->is_direct()) {
+    wants_host_ = true;
+    return;
+  }
+  std::byte* answer = reserve_call_reply();
+  if (ready.ok()) {
+    calls_->relay({payload.data() - sizeof(wire::FrameHeader), sizeof(wire::FrameHeader) + payload.size()}, answer);
+  } else {
+    auto bytes = static_cast<uint32_t>(strlen(ready.text()));
+    wire::CallReply header = {-ready.code(), 0, bytes, 0};
+    memcpy(answer, &header, sizeof header);
+    memcpy(answer + sizeof header, ready.text(), bytes);
+  }
+  commit_call_reply(request_.request);
+}
+
+// In the output, for a wire::CallReply and its bytes.
+std::byte* Session::reserve_call_reply() {
+  return output_.reserve(sizeof(wire::FrameHeader) + sizeof(wire::CallReply) + wire::kMaxCallBytes) +
+         sizeof(wire::FrameHeader);
+}
+
+void Session::commit_call_reply(uint64_t request) {
   std::byte* frame = output_.reserve(sizeof(wire::FrameHeader) + sizeof(wire::CallReply) + wire::kMaxCallBytes);
-  std::byte* answer = frame + sizeof(wire::FrameHeader);
-  calls_->call(request, payload, answer);
   wire::CallReply reply;
-  memcpy(&reply, answer, sizeof reply);
+  memcpy(&reply, frame + sizeof(wire::FrameHeader), sizeof reply);
   uint32_t bytes = static_cast<uint32_t>(sizeof reply) + reply.result_bytes;
-  auto header = wire::make_header(wire::Op::kCall, wire::kFlagReply, request_.request, bytes);
-  header.crc = wire::crc32c(wire::header_crc(header), answer, bytes);
+  auto header = wire::make_header(wire::Op::kCall, wire::kFlagReply, request, bytes);
+  header.crc = wire::crc32c(wire::header_crc(header), frame + sizeof header, bytes);
   memcpy(frame, &header, sizeof header);
   output_.commit(sizeof header + bytes);
+}
+
+void Session::give_to_host() {
+  wants_host_ = false;
+  if (input_.size() > sandbox::kMaxHandover) return close_with_error(EBADMSG, "too many calls at a time");
+  os::fcntl(fd_, F_SETFL, os::fcntl(fd_, F_GETFL, 0) & ~O_NONBLOCK);  // this side does not rely on it
+  std::vector<std::byte> received(input_.data(), input_.data() + input_.size());
+  input_.consume(input_.size());
+  uint64_t request, executed;
+  auto served = calls_->serve(&received, &request, reserve_call_reply(), &executed);
+  requests_ += executed;
+  count(region_->client.requests, executed);
+  if (served == sandbox::Sandbox::Served::kLost) {
+    state_ = State::kOver;
+    return;
+  }
+  if (served == sandbox::Sandbox::Served::kFailed) commit_call_reply(request);
+  else input_.append(received.data(), received.size());
+  answer_complete_frames();
+  send();
 }
 
 void Session::reply(wire::Bytes payload) { append_frame(static_cast<wire::Op>(request_.op), payload); }

@@ -43,7 +43,9 @@ class Session {
   const std::string& source() const { return source_; }
   uint64_t age_ns(uint64_t now) const { return now - since_; }
   bool over() const { return state_ == State::kOver; }
-  bool wants_input() const { return state_ <= State::kOpen && output_.size() < kMaxOutput && !wants_thread_; }
+  bool wants_input() const {
+    return state_ <= State::kOpen && output_.size() < kMaxOutput && !wants_thread_ && !wants_host_;
+  }
   bool wants_output() const { return !output_.empty() || (tls_ && tls_->wants_write()); }
   // The time for the greeting and its proof, or for sending the error reply, has passed.
   bool is_expired(uint64_t now) const { return !is_open() && now - since_ > kTimeoutNs; }
@@ -58,6 +60,10 @@ class Session {
   void begin_calls();
   // There is no thread for it.
   void refuse_calls();
+  // A call arrived that the client's process executes, with those that follow: give_to_host() returns when that process
+  // does not want the connection any more. Before, what is to be sent must have been sent.
+  bool wants_host() const { return wants_host_; }
+  void give_to_host();
   // A new connection that the client passed over this one, or -1. The caller closes it.
   int take_connection();
 
@@ -101,6 +107,8 @@ class Session {
   void open_calls(wire::Bytes payload);
   void add_code(wire::Bytes payload);
   void call(wire::Bytes payload);
+  std::byte* reserve_call_reply();
+  void commit_call_reply(uint64_t request);
 
   void reply(wire::Bytes payload);
   void refuse(int code, const char* text);
@@ -127,6 +135,7 @@ class Session {
   uint64_t generation_ = 0;
   bool wants_thread_ = false;
   bool has_thread_ = false;
+  bool wants_host_ = false;
   std::unique_ptr<Calls> calls_;    // of a connection for calls
   bool broken_ = false;             // the connection failed or this side closed it: it is not the client's end
   int passed_fd_ = -1;              // arrived, its request was not executed yet

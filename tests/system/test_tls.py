@@ -4,6 +4,7 @@ import subprocess
 import time
 
 from support import FARSIDE, SMALL, expand, main, require, run, tail, variations
+from test_offload import BY_SERVER, OFFLOAD
 from test_servers import ENDS_WITHIN, START_SECONDS, STEADY, Servers, free_port, read_until
 
 ABROAD = "192.0.2.1:7170"  # reserved for documentation: no connection is made to it
@@ -64,6 +65,18 @@ class TlsTest(Servers):
         result = run(self.client(variation, f"tls://{place}", STEADY, 48, 3, options=self.TRUST), cwd=self.folder)
         self.assertEqual((result.status, result.output), (0, b"ready\ndone\n"), tail(result.errors))
         self.refused(["rejected the token"], f"tls://{place}", *self.TRUST)
+
+    def test_functions_on_the_server(self):
+        """The server relays calls, since the isolated process has no keys."""
+        _, place = self.serve_tls("--memory", "512M", "--token-file", self.token_file, "--offload")
+        for case in ("scan", "list", "errors", "map"):
+            with self.subTest(case):
+                expected = run([OFFLOAD, case])
+                command = self.client(SMALL[0], f"tls://{place}", OFFLOAD, case, options=self.TRUST)
+                result = run(["env", "OFFLOAD_ON_SERVER=1", *command] if case in BY_SERVER else command, cwd=self.folder)
+                self.assertEqual((result.status, result.output), (0, expected.output), tail(result.errors))
+                if case in BY_SERVER:
+                    self.assertNotIn(b"local", result.errors)
 
     def test_client_certificates_instead_of_a_token(self):
         server, place = self.serve_tls("--memory", "512M", *self.MUTUAL)

@@ -143,6 +143,11 @@ void MemoryFile::note_written(uint64_t offset, uint64_t bytes) {
   for (uint64_t at = align_down(offset, wire::kSlabBytes); at < offset + bytes; at += wire::kSlabBytes) slabs_.add(at);
 }
 
+void MemoryFile::note_data() {
+  for (uint64_t at = next_data(0); at < bytes_; at = next_data(align_down(at, wire::kSlabBytes) + wire::kSlabBytes))
+    slabs_.add(at);
+}
+
 int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
   if (mapping_) stored_.remove(offset / wire::kPageBytes, end_page(offset, bytes));
   int r = os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset),

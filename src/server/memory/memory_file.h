@@ -59,6 +59,8 @@ class MemoryFile {
 
   // The range may hold data from now on.
   void note_written(uint64_t offset, uint64_t bytes);
+  // The same for all that holds data.
+  void note_data();
 
   // Slabs that may hold data. Those that clients wrote through a mapping of the file are not known.
   const SlabSet& slabs() const { return slabs_; }
