@@ -107,8 +107,8 @@ int install_call_filter() {
   // Shared anonymous memory: RLIMIT_DATA does not count it, and ranges make RLIMIT_AS large.
   filter.refuse_if(SYS_mmap, 3, MAP_TYPE | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS);
   filter.rule_if(SYS_mmap, 2, PROT_EXEC, 0, 0);
-  filter.rule(SYS_mremap, kAllow);  // the host moves ranges, and opens them
-  filter.rule_if(SYS_mprotect, 2, ~0u, PROT_NONE, PROT_READ);
+  filter.rule(SYS_mremap, kAllow);                             // the host moves ranges
+  filter.rule_if(SYS_mprotect, 2, ~0u, PROT_NONE, PROT_READ);  // and opens them
   allow_memory_and_time(filter);
   for (long number : kHarmless) filter.rule(number, kRefuse);
   return filter.install(kKill);
