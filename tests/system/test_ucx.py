@@ -94,7 +94,7 @@ class UcxTest(Servers):
     def test_doctor(self):
         result = run([FARSIDE, "doctor"], cwd=self.folder)
         self.assertIn(b"UCX 1.", result.output)
-        self.assertIn(b"tcp (lo", result.output)
+        self.assertRegex(result.output, rb"tcp \([^)]*\blo\b")
         (self.folder / "libucp.so.0").write_text("no library")
         result = run(["env", f"LD_LIBRARY_PATH={self.folder}", FARSIDE, "doctor"], cwd=self.folder)
         self.assertIn(b"not installed", result.output)
