@@ -206,6 +206,9 @@ void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
 void Session::execute(wire::Op op, wire::Bytes payload) {
   bool needs_region = (op >= wire::Op::kRead && op <= wire::Op::kShrink) || op >= wire::Op::kCallOpen;
   if (needs_region && !region_) return refuse(EINVAL, "this connection has no region");
+  bool is_of_calls = op >= wire::Op::kCallOpen && op <= wire::Op::kCall;
+  // Foreign code may have written this request: see decision 47.
+  if (calls_ && !is_of_calls && op != wire::Op::kPing) return refuse(EPERM, "this connection is for calls only");
   bool needs_registry = op == wire::Op::kRegister || op == wire::Op::kServers;
   if (needs_registry && !shared_->registry) return refuse(ENOTSUP, "this server is not a controller");
   switch (op) {
