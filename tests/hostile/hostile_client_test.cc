@@ -221,6 +221,31 @@ TEST_F(HostileClient, ImpossibleRequestsGetErrorRepliesAndTheConnectionContinues
   EXPECT_EQ(client.reply(&error), wire::Op::kPing);
 }
 
+// Foreign code writes to its client's connection: decision 47.
+TEST(HostileCalls, AConnectionForCallsIsForNothingElse) {
+  server::ServerConfig config = default_config();
+  config.calls.host_program = FARSIDE_OFFLOAD_HOST;
+  TestServer server(config);
+  RawClient client(server.port());
+  wire::HelloRequest hello = hello_of(wire::HelloMode::kCreate);
+  hello.region_bytes = kRegion;
+  client.greet(hello, wire::key_of_token(config.token));
+  int error;
+  ASSERT_EQ(client.reply(&error), wire::Op::kProve);
+  client.send(list_frame(wire::Op::kRead, 2, {{0, 1}}));
+  ASSERT_EQ(client.reply(&error), wire::Op::kRead);
+  client.send(frame_of(wire::Op::kCallOpen, 3, wire::CallOpen{0}));
+  ASSERT_EQ(client.reply(&error), wire::Op::kCallOpen);
+  for (const Frame& f : {list_frame(wire::Op::kRead, 4, {{0, 1}}), list_frame(wire::Op::kDiscard, 4, {{0, 1}}),
+                         frame_of(wire::Op::kGrow, 4, wire::ReserveRequest{0, 1}), frame(wire::Op::kStats, 4, {}),
+                         frame(wire::Op::kRevoke, 4, {})}) {
+    client.send(f);
+    EXPECT_EQ(client.error_reply(), EPERM);
+  }
+  client.send(frame(wire::Op::kPing, 5, {}));
+  EXPECT_EQ(client.reply(&error), wire::Op::kPing);
+}
+
 TEST_F(HostileClient, RegionsOfOtherClientsAreNotAccessible) {
   RawClient client = raw();
   wire::HelloRequest hello = hello_of(wire::HelloMode::kAttach);
