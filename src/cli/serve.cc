@@ -51,6 +51,7 @@ struct ServeArguments {
   bool controller = false;
   bool offload = false;
   std::string offload_memory = "256M", offload_code = "64M";
+  unsigned offload_processes = server::CallConfig().max_processes;
   double offload_seconds = kOffloadSeconds, offload_cpu = kOffloadCpuSeconds;
   TlsArguments tls;
   bool tls_verify_clients = false;
@@ -117,6 +118,7 @@ Status set_calls(const ServeArguments& arguments, server::CallConfig* calls) {
   auto installation = find_installation();
   if (!installation.ok()) return installation.status();
   calls->host_program = installation->offload_host();
+  calls->max_processes = arguments.offload_processes;
   Result<uint64_t> memory = parse_size(arguments.offload_memory), code = parse_size(arguments.offload_code);
   if (!memory.ok()) return memory.status();
   if (!code.ok()) return code.status();
@@ -448,7 +450,13 @@ void add_serve_command(Command& parent) {
   command.add_flag("--offload", &arguments->offload,
                    "execute functions of clients next to their data, each client's in an isolated process");
   command
-      .add_option("--offload-memory", &arguments->offload_memory, "memory that the functions of a client may allocate")
+      .add_option("--offload-processes", &arguments->offload_processes, "calls of a client that are executed at a time")
+      .value("N")
+      .range(1U, wire::kMaxCallProcesses)
+      .show_default();
+  command
+      .add_option("--offload-memory", &arguments->offload_memory,
+                  "memory that functions may allocate in each process of a client")
       .value("SIZE")
       .show_default();
   command.add_option("--offload-time", &arguments->offload_seconds, "seconds that a call may take")

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <new>
 
 #include "base/clock.h"
@@ -28,13 +29,69 @@ struct Pages {
   std::span<const CallRange> all() const { return {ranges, count}; }
 };
 
-struct Server {
+// A memory server, with a channel for each call at a time. Further ones are opened when all others are in use.
+class Server {
+ public:
+  struct Channel {
+    Channel(remote::ServerStore& store, uint64_t base, unsigned process) : calls(store, base, process) {}
+    Mutex lock;  // held during a call
+    remote::CallChannel calls;
+  };
+  Server(remote::ServerStore& store, uint64_t base)
+      : channels_{{store, base, 0}, {store, base, 1}, {store, base, 2}, {store, base, 3}} {}
+
+  // Opens a connection at the first time.
+  bool offers_calls();
+  // A channel that is open and locked. A status: there is none.
+  Status acquire(Channel** channel);
+
+ private:
+  static constexpr unsigned kChannels = 4;
   enum class Offer { kUnknown, kYes, kNo };
-  Server(remote::ServerStore& store, uint64_t base) : channel(store, base) {}
-  Mutex lock;  // guards the channel, during a call
-  remote::CallChannel channel;
-  std::atomic<Offer> offer{Offer::kUnknown};
+  unsigned try_lock_any();
+
+  Channel channels_[kChannels];
+  std::atomic<Offer> offer_{Offer::kUnknown};
+  std::atomic<unsigned> usable_{kChannels};  // that the server permits
+  std::atomic<unsigned> turn_{0};            // which one to wait for
 };
+
+bool Server::offers_calls() {
+  if (offer_ == Offer::kUnknown) {
+    LockGuard hold(channels_[0].lock);
+    Status opened = channels_[0].calls.open();
+    // EAGAIN: the server has as many clients as it permits; the next call asks again.
+    if (opened.ok()) offer_ = Offer::kYes;
+    else if (opened.code() != EAGAIN) offer_ = Offer::kNo;
+  }
+  return offer_ == Offer::kYes;
+}
+
+unsigned Server::try_lock_any() {
+  unsigned usable = usable_;
+  for (unsigned i = 0; i < usable; i++) {
+    if (channels_[i].lock.try_lock()) return i;
+  }
+  unsigned i = turn_.fetch_add(1, std::memory_order_relaxed) % usable;
+  channels_[i].lock.lock();
+  return i;
+}
+
+Status Server::acquire(Channel** channel) {
+  for (;;) {
+    unsigned i = try_lock_any();
+    Status opened = channels_[i].calls.open();
+    if (opened.ok()) {
+      *channel = &channels_[i];
+      return {};
+    }
+    channels_[i].lock.unlock();
+    // EINVAL: a server of before there were several.
+    bool is_refused = opened.code() == EAGAIN || opened.code() == EINVAL;
+    if (i == 0 || !is_refused) return opened;
+    usable_ = std::min<unsigned>(usable_, i);
+  }
+}
 
 class ServerBackend final : public offload::Backend, public NearObject {
  public:
@@ -170,18 +227,9 @@ Server* ServerBackend::server(unsigned i) {
   return made;
 }
 
-// Opens the connection at the first time.
 bool ServerBackend::offers(unsigned i) {
   Server* s = server(i);
-  if (!s) return false;
-  if (s->offer == Server::Offer::kUnknown) {
-    LockGuard hold(s->lock);
-    Status opened = s->channel.open();
-    // EAGAIN: the server has as many clients as it permits; the next call asks again.
-    if (opened.ok()) s->offer = Server::Offer::kYes;
-    else if (opened.code() != EAGAIN) s->offer = Server::Offer::kNo;
-  }
-  return s->offer == Server::Offer::kYes;
+  return s && s->offers_calls();
 }
 
 uint32_t ServerBackend::offering(uint32_t holders) {
@@ -289,9 +337,12 @@ Status ServerBackend::call_on(Server& server, const farside_offload_request& req
   std::byte* copy = nullptr;
   wire::CallReply answer = {};
   {
-    LockGuard hold(server.lock);
+    Server::Channel* channel;
+    if (status = server.acquire(&channel); !status.ok()) return status;
+    std::unique_lock hold(channel->lock, std::adopt_lock);
+    remote::CallChannel& calls = channel->calls;
     uint32_t objects[2] = {};
-    status = prepare(server.channel, {places, count}, objects);
+    status = prepare(calls, {places, count}, objects);
     if (!status.ok()) return status;
     frame.set_entry(objects[0], places[0].offset);
     if (request.function) frame.set_function(objects[1], places[1].offset);
@@ -300,17 +351,17 @@ Status ServerBackend::call_on(Server& server, const farside_offload_request& req
     if (int error = pager_.begin_call(pages.all()))
       return Status::error(-error, "a range of the call is not memory that the program may access");
     *may_repeat = false;
-    status = server.channel.call(bytes, &answer);
+    status = calls.call(bytes, &answer);
     bool unknown = status.code() == ECONNRESET;
     // Answered when nothing of the call is left on the server. Without a connection, its memory is lost anyway.
-    if (unknown && pages.written) (void)server.channel.open();
+    if (unknown && pages.written) (void)calls.open();
     pager_.end_call(pages.all());
     if (!status.ok()) {
       *may_repeat = !unknown || !pages.written;
       return status;
     }
     copy = static_cast<std::byte*>(near_alloc(answer.result_bytes + 1));
-    memcpy(copy, server.channel.result().data(), answer.result_bytes);
+    memcpy(copy, calls.result().data(), answer.result_bytes);
   }
   *result = answer.status;
   *may_repeat = answer.status < 0 && answer.started == 0;

@@ -1,5 +1,6 @@
 // Calls of functions on one server: a connection of its own, over which objects (programs and shared objects) and calls
-// are sent. For one thread at a time. Uses near memory and base/os.h only, so that what is sent may not fault.
+// are sent, to a process of its own there. For one thread at a time. Uses near memory and base/os.h only, so that what
+// is sent may not fault.
 #pragma once
 #include <span>
 
@@ -17,8 +18,8 @@ struct CallObject {
 
 class CallChannel : public NearObject {
  public:
-  // base: the address of the region's byte 0.
-  CallChannel(ServerStore& store, uint64_t base) : store_(store), base_(base) {}
+  // base: the address of the region's byte 0. process: the number of the process, below wire::kMaxCallProcesses.
+  CallChannel(ServerStore& store, uint64_t base, unsigned process) : store_(store), base_(base), process_(process) {}
   ~CallChannel();
 
   // Opens the connection unless it is open. EOPNOTSUPP: the server executes no functions; EPERM: not for this client;
@@ -44,6 +45,7 @@ class CallChannel : public NearObject {
 
   ServerStore& store_;
   const uint64_t base_;
+  const unsigned process_;
   int fd_ = -1;
   wire::CallLimits limits_ = {};
   wire::Digest known_[wire::kMaxCallObjects] = {};

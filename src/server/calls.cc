@@ -42,14 +42,15 @@ void serve(Session& session, const CallService& service) {
 
 }  // namespace
 
-Calls::Calls(CallService& service, Region& region, uint64_t base, int connection_fd, std::function<bool()> is_gone)
-    : service_(service), region_(region), base_(base), connection_fd_(connection_fd), is_gone_(std::move(is_gone)) {
-  service_.enter(region_.name().id, this);
+Calls::Calls(CallService& service, Region& region, const wire::CallOpen& open, int connection_fd,
+             std::function<bool()> is_gone)
+    : service_(service), region_(region), open_(open), connection_fd_(connection_fd), is_gone_(std::move(is_gone)) {
+  service_.enter({region_.name().id, open_.process}, this);
 }
 
 Calls::~Calls() {
   sandbox_.reset();
-  service_.leave(region_.name().id, this);
+  service_.leave({region_.name().id, open_.process}, this);
 }
 
 int Calls::add_code(const wire::CallCodeRequest& request, wire::CallCodeReply* reply) {
@@ -87,7 +88,7 @@ Status Calls::start() {
   setup.program = service_.config().host_program;
   setup.region_fd = region_.memory_fd();
   setup.connection_fd = connection_fd_;
-  setup.base = base_;
+  setup.base = open_.base;
   setup.limits = service_.config().limits;
   for (const auto& [hash, code] : objects_) setup.objects.push_back(code->fd());
   auto started = sandbox::Sandbox::start(setup, [this] { return is_abandoned(); });
@@ -129,7 +130,7 @@ bool Calls::exceeds_reservation() const {
 bool CallService::adopt(std::unique_ptr<Session>* session) {
   std::lock_guard hold(mutex_);
   join_ended();
-  if (stopping_ || threads_.size() >= config_.max_clients) return false;
+  if (stopping_ || threads_.size() >= config_.max_connections) return false;
   Thread& thread = threads_.emplace_back();
   std::shared_ptr<Session> owned = std::move(*session);
   thread.thread = std::thread([this, &thread, owned]() mutable {
@@ -159,18 +160,18 @@ void CallService::stop() {
   for (Thread& t : all) t.thread.join();
 }
 
-void CallService::enter(uint64_t region, Calls* calls) {
+void CallService::enter(Process process, Calls* calls) {
   std::unique_lock hold(mutex_);
-  while (current_.contains(region)) {
-    current_[region]->request_end();
+  while (current_.contains(process)) {
+    current_[process]->request_end();
     left_.wait(hold);
   }
-  current_[region] = calls;
+  current_[process] = calls;
 }
 
-void CallService::leave(uint64_t region, Calls* calls) {
+void CallService::leave(Process process, Calls* calls) {
   std::lock_guard hold(mutex_);
-  auto found = current_.find(region);
+  auto found = current_.find(process);
   if (found != current_.end() && found->second == calls) current_.erase(found);
   left_.notify_all();
 }

@@ -1,18 +1,19 @@
 // Calls of functions: a connection for calls leaves its worker for a thread of its own, which starts the isolated
 // process of the client (sandbox/sandbox.h), gives it the connection, so that a call takes two messages, and then only
-// watches it. With TLS the thread has the connection and relays each call. A region has one such connection: a new one
-// ends the older one's process before it is answered, so that the client knows that nothing of an earlier call is
-// written any more.
+// watches it. With TLS the thread has the connection and relays each call. A region has a process for each call at a
+// time, up to a limit. A new connection for one of them ends the older process before it is answered, so that the
+// client knows that nothing of an earlier call is written any more.
 #pragma once
 #include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
-#include <unordered_map>
+#include <utility>
 
 #include "sandbox/code.h"
 #include "sandbox/sandbox.h"
@@ -25,7 +26,8 @@ class Session;
 struct CallConfig {
   std::string host_program;  // path of offload_host; empty: the server executes no calls
   sandbox::Limits limits;
-  unsigned max_clients = 64;  // that call functions at a time, each of which has a thread and a process
+  unsigned max_processes = 4;     // of a client, for calls at a time
+  unsigned max_connections = 64;  // of all clients, each of which has a thread and a process
 };
 
 class CallService;
@@ -35,7 +37,8 @@ class Calls {
  public:
   // is_gone: whether the client has closed the connection.
   // connection_fd: of the client; -1: calls are relayed, because of TLS.
-  Calls(CallService& service, Region& region, uint64_t base, int connection_fd, std::function<bool()> is_gone);
+  Calls(CallService& service, Region& region, const wire::CallOpen& open, int connection_fd,
+        std::function<bool()> is_gone);
   ~Calls();
 
   // 0; -EBADMSG, -E2BIG, -ENOSPC, -ENOMEM.
@@ -59,7 +62,7 @@ class Calls {
 
   CallService& service_;
   Region& region_;
-  const uint64_t base_;
+  const wire::CallOpen open_;
   const int connection_fd_;
   const std::function<bool()> is_gone_;
   std::atomic<bool> ends_{false};
@@ -79,9 +82,11 @@ class CallService {
   bool adopt(std::unique_ptr<Session>* session);
   void stop();
 
-  // Makes `calls` the only one of its region; waits until the one before it has ended.
-  void enter(uint64_t region, Calls* calls);
-  void leave(uint64_t region, Calls* calls);
+  // A process of a region, by the region's identifier and its own number.
+  using Process = std::pair<uint64_t, uint64_t>;
+  // Makes `calls` the only one of the process; waits until the one before it has ended.
+  void enter(Process process, Calls* calls);
+  void leave(Process process, Calls* calls);
   bool is_stopping() const { return stopping_; }
 
   sandbox::CodeCache codes;
@@ -97,7 +102,7 @@ class CallService {
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;  // guards what follows
   std::condition_variable left_;
-  std::unordered_map<uint64_t, Calls*> current_;
+  std::map<Process, Calls*> current_;
   std::list<Thread> threads_;
 };
 

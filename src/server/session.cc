@@ -491,7 +491,9 @@ void Session::open_calls(wire::Bytes payload) {
   if (!shared_->calls) return refuse(ENOTSUP, "this server executes no functions; start it with --offload");
   if (!tenant_->may(kMayOffload)) return refuse(EPERM, "this token may not call functions; see allow= of --tokens");
   if (calls_ || wire::decode_call_open(payload, &open) < 0) return refuse(EINVAL);
-  calls_ = std::make_unique<Calls>(*shared_->calls, *region_, open.base, tls_ ? -1 : fd_, [this] {
+  if (open.process >= shared_->calls->config().max_processes)
+    return refuse(EAGAIN, "the server executes no more calls of a client at a time; see --offload-processes");
+  calls_ = std::make_unique<Calls>(*shared_->calls, *region_, open, tls_ ? -1 : fd_, [this] {
     pollfd fd = {fd_, POLLRDHUP, 0};
     return poll(&fd, 1, 0) > 0;
   });

@@ -168,8 +168,11 @@ int decode_servers(Bytes payload, ServersReply* out) {
 }
 
 int decode_call_open(Bytes payload, CallOpen* out) {
-  CallOpen open;
-  if (!load_exact(payload, &open) || open.base % kPageBytes != 0) return -EBADMSG;
+  CallOpen open = {};
+  bool valid = payload.size() == sizeof open || payload.size() == sizeof open.base;
+  if (!valid) return -EBADMSG;
+  memcpy(&open, payload.data(), payload.size());
+  if (open.base % kPageBytes != 0 || open.process >= kMaxCallProcesses) return -EBADMSG;
   *out = open;
   return 0;
 }

@@ -84,15 +84,16 @@ inline constexpr uint32_t kMaxCallRanges = 256;
 inline constexpr uint32_t kMaxCallBytes = 1024 * 1024;  // of the arguments, and of the result
 inline constexpr uint32_t kMaxCallObjects = 8;          // programs and shared objects of one connection
 
-// base: the address of the region's byte 0 in the client.
 struct CallOpen {
-  uint64_t base;
+  uint64_t base;     // the client's address of the region's byte 0
+  uint64_t process;  // the number of the client's process that executes calls of this connection; 0 if it is missing
 };
 struct CallLimits {
   uint64_t max_code_bytes;  // of one object
   uint64_t wall_ns;         // of one call
 };
-static_assert(sizeof(CallOpen) == 8 && sizeof(CallLimits) == 16);
+static_assert(sizeof(CallOpen) == 16 && sizeof(CallLimits) == 16);
+inline constexpr unsigned kMaxCallProcesses = 16;  // of a client
 
 // A part of an object: a program or shared object without what is not loaded. Parts are sent in order; a first request
 // without any asks whether the server has the object.

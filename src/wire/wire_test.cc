@@ -145,6 +145,21 @@ TEST(Codec, ChecksListsOfServers) {
   EXPECT_EQ(decode_servers({}, out.get()), -EBADMSG);
 }
 
+TEST(Codec, ChecksOpeningsOfCalls) {
+  CallOpen request = {kPageBytes, 3}, open = {};
+  Bytes bytes = std::as_bytes(std::span(&request, 1));
+  ASSERT_EQ(decode_call_open(bytes, &open), 0);
+  EXPECT_EQ(open.base, kPageBytes);
+  EXPECT_EQ(open.process, 3u);
+  ASSERT_EQ(decode_call_open(bytes.first(8), &open), 0);  // of a client of before there were several processes
+  EXPECT_EQ(open.process, 0u);
+  EXPECT_EQ(decode_call_open(bytes.first(12), &open), -EBADMSG);
+  request.process = kMaxCallProcesses;
+  EXPECT_EQ(decode_call_open(bytes, &open), -EBADMSG);
+  request = {kPageBytes + 1, 0};
+  EXPECT_EQ(decode_call_open(bytes, &open), -EBADMSG);
+}
+
 TEST(Codec, ErrorTextIsMadePrintable) {
   ErrorReply error = make_error(ENOMEM, "no\nmemory"), out;
   EXPECT_EQ(decode_error(bytes_of(error), &out), -ENOMEM);

@@ -19,7 +19,7 @@ int decode_calls(wire::Bytes input, Require require) {
   wire::CallReply reply;
   if (wire::decode_call_open(input, &open) == 0) {
     accepted++;
-    require(open.base % 4096 == 0);
+    require(open.base % 4096 == 0 && open.process < wire::kMaxCallProcesses);
   }
   if (wire::decode_call_code(input, &code) == 0) {
     accepted++;

@@ -33,7 +33,7 @@ TEST(FuzzSmoke, MutatedFrames) {
                          frame_of(wire::Op::kGrow, 5, wire::ReserveRequest{wire::kSlabBytes, 1}),
                          frame_of(wire::Op::kRegister, 7, report),
                          frame_of(wire::Op::kServers, 8, servers, wire::kFlagReply),
-                         frame_of(wire::Op::kCallOpen, 9, wire::CallOpen{uint64_t{1} << 40}),
+                         frame_of(wire::Op::kCallOpen, 9, wire::CallOpen{uint64_t{1} << 40, 0}),
                          frame_of(wire::Op::kCallCode, 10, wire::CallCode{{}, 100, 0}),
                          frame_of(wire::Op::kCall, 11, CallWithRanges()),
                          frame_of(wire::Op::kCall, 12, ReplyWithResult(), wire::kFlagReply),

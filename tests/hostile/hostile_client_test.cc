@@ -234,7 +234,7 @@ TEST(HostileCalls, AConnectionForCallsIsForNothingElse) {
   ASSERT_EQ(client.reply(&error), wire::Op::kProve);
   client.send(list_frame(wire::Op::kRead, 2, {{0, 1}}));
   ASSERT_EQ(client.reply(&error), wire::Op::kRead);
-  client.send(frame_of(wire::Op::kCallOpen, 3, wire::CallOpen{0}));
+  client.send(frame_of(wire::Op::kCallOpen, 3, wire::CallOpen{0, 0}));
   ASSERT_EQ(client.reply(&error), wire::Op::kCallOpen);
   for (const Frame& f : {list_frame(wire::Op::kRead, 4, {{0, 1}}), list_frame(wire::Op::kDiscard, 4, {{0, 1}}),
                          frame_of(wire::Op::kGrow, 4, wire::ReserveRequest{0, 1}), frame(wire::Op::kStats, 4, {}),

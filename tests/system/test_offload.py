@@ -82,6 +82,19 @@ class OffloadTest(Servers):
             self.assertNotIn(b"server", result.errors)
             read_until(server.stderr, reason, START_SECONDS)
 
+    def test_calls_at_a_time_have_a_process_each(self):
+        """As many as the server permits; the others wait."""
+        for permitted in (1, 2, 4):
+            server, address = self.serve("--offload", "--offload-processes", str(permitted))
+            program = self.start(["env", "OFFLOAD_ON_SERVER=1", *self.client(SMALL[0], address, OFFLOAD, "parallel")])
+            most = 0
+            while program.poll() is None:
+                most = max(most, len(children_of(server)))
+                time.sleep(0.005)
+            self.assertEqual((program.returncode, program.stdout.read()), (0, b"30\n"), tail(program.stderr.read()))
+            self.assertEqual(most, permitted)
+            self.wait_until_no_process(server)
+
     def test_a_client_that_is_killed_leaves_no_process(self):
         server, address = self.serve("--offload")
         program = self.start(self.client(SMALL[0], address, OFFLOAD, "replicas"))

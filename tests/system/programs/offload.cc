@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -274,6 +275,34 @@ void storm() {
   printf("%u\n", right.load());
 }
 
+// Sums the words for about as many nanoseconds.
+uint64_t sum_slowly(const std::pair<Column, uint64_t>& arguments) {
+  auto until = std::chrono::steady_clock::now() + std::chrono::nanoseconds(arguments.second);
+  uint64_t all = 0;
+  do all = sum(arguments.first);
+  while (std::chrono::steady_clock::now() < until);
+  return all;
+}
+
+// Calls of several threads at a time.
+void parallel() {
+  constexpr size_t kCallers = 6;
+  uint64_t* words = far_words();
+  std::atomic<unsigned> right{0};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kCallers; t++) {
+    threads.emplace_back([&, t] {
+      Column part = {words + t * 4096, 4096};
+      for (int i = 0; i < 5; i++) {
+        auto all = offload::call(sum_slowly, {part, 100'000'000}, {{part.first, part.count}}, {}, where());
+        right += check(all, "sum") && *all == sum(part);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  printf("%u\n", right.load());
+}
+
 // Until a server is killed by another process; then one that has a copy executes the calls.
 void replicas() {
   uint64_t* words = far_words();
@@ -424,10 +453,10 @@ struct Case {
   const char* name;
   void (*run)();
 };
-constexpr Case kCases[] = {{"scan", scan},   {"change", change},         {"share", share},
-                           {"list", list},   {"errors", errors},         {"fibers", fibers},
-                           {"forks", forks}, {"storm", storm},           {"replicas", replicas},
-                           {"map", map},     {"algorithms", algorithms}, {"objects", objects}};
+constexpr Case kCases[] = {{"scan", scan},         {"change", change},     {"share", share}, {"list", list},
+                           {"errors", errors},     {"fibers", fibers},     {"forks", forks}, {"storm", storm},
+                           {"parallel", parallel}, {"replicas", replicas}, {"map", map},     {"algorithms", algorithms},
+                           {"objects", objects}};
 
 }  // namespace
 
