@@ -23,7 +23,8 @@ bool ExtentEvictor::provide_frame() {
   if (!c_.pool.wants_frame() || !is_ready()) return false;
   if (grow(c_.frames.limit() / kSpareShare)) return true;  // near memory is not short
   ExtentIndex extent;
-  if (c_.extent_queue.pop_surplus(&extent)) return evict(extent, ExtentQueue::kRecent);
+  ExtentQueue::Kind kind;
+  if (c_.extent_queue.pop_surplus(&extent, &kind)) return evict(extent, kind);
   if (pop_main(kExtentPages, &extent)) return evict(extent, ExtentQueue::kMain);
   return grow(c_.frames.low_water());
 }
@@ -45,14 +46,15 @@ bool ExtentEvictor::free_frames(size_t pages) {
     return slot >= 0;
   }
   ExtentIndex extent;
-  if (c_.extent_queue.pop_surplus(&extent)) return evict(extent, ExtentQueue::kRecent);
+  ExtentQueue::Kind kind;
+  if (c_.extent_queue.pop_surplus(&extent, &kind)) return evict(extent, kind);
   return pop_main(pages, &extent) && evict(extent, ExtentQueue::kMain);
 }
 
 bool ExtentEvictor::free_any() {
   if (!is_ready()) return false;
   ExtentIndex extent;
-  for (ExtentQueue::Kind kind : {ExtentQueue::kRecent, ExtentQueue::kMain}) {
+  for (ExtentQueue::Kind kind : {ExtentQueue::kRecent, ExtentQueue::kNew, ExtentQueue::kMain}) {
     if (c_.extent_queue.pop(kind, &extent)) return evict(extent, kind);
   }
   return false;
@@ -61,7 +63,7 @@ bool ExtentEvictor::free_any() {
 // There are no frames in this process, but near extents: a forked child has them of its parent.
 bool ExtentEvictor::break_up_any() {
   ExtentIndex extent;
-  for (ExtentQueue::Kind kind : {ExtentQueue::kRecent, ExtentQueue::kMain}) {
+  for (ExtentQueue::Kind kind : {ExtentQueue::kRecent, ExtentQueue::kNew, ExtentQueue::kMain}) {
     if (!c_.extent_queue.pop(kind, &extent)) continue;
     break_up(extent);
     return true;

@@ -155,8 +155,7 @@ bool ExtentPath::fill_first_touch(ThreadSlot& t, ExtentIndex extent) {
 bool ExtentPath::fill_stream(ThreadSlot& t, ExtentIndex extent) {
   if (!is_untouched(extent)) return false;
   Slot slot = take_frame(true);
-  return slot >= 0 &&
-         fill(t, extent, slot, false, c_.frames.evicted() == 0 ? ExtentQueue::kMain : ExtentQueue::kRecent);
+  return slot >= 0 && fill(t, extent, slot, false, c_.frames.evicted() == 0 ? ExtentQueue::kMain : ExtentQueue::kNew);
 }
 
 bool ExtentPath::fill(ThreadSlot& t, ExtentIndex extent, Slot slot, bool is_zero, ExtentQueue::Kind kind) {
@@ -570,7 +569,12 @@ void ExtentPath::publish(const ExtentFetch& fetch, bool alone) {
   }
   inject::pause("extent:published");
   if (unsigned empty = fetch.empty.count()) c_.budget.populate(empty);
-  c_.extent_queue.push(fetch.extent, fetch.hot ? ExtentQueue::kMain : ExtentQueue::kRecent);
+  c_.extent_queue.push(fetch.extent, queue_of(fetch));
+}
+
+ExtentQueue::Kind ExtentPath::queue_of(const ExtentFetch& fetch) {
+  if (fetch.hot) return ExtentQueue::kMain;
+  return fetch.empty.is_full() ? ExtentQueue::kNew : ExtentQueue::kRecent;
 }
 
 // ---- First writes ----

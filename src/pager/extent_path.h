@@ -110,6 +110,7 @@ class ExtentPath {
   void move_in(ThreadSlot& self, ExtentFetch& fetch);
   void copy_in(ThreadSlot& self, ExtentFetch& fetch, uint64_t moved);
   void publish(const ExtentFetch& fetch, bool alone);
+  static ExtentQueue::Kind queue_of(const ExtentFetch& fetch);
   bool lift_protection(PageIndex first, size_t bytes);
   bool is_only_writer() const;
   void count_ahead(ThreadSlot& thread, const ExtentFetch& fetch);

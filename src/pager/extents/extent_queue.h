@@ -1,5 +1,6 @@
-// Which extents are evicted first. Two queues, each first in, first out:
+// Which extents are evicted first. Three queues, each first in, first out, as those of pages (policy/two_queue.h):
 //   recent   what streams fetched: it passes through here and displaces nothing else
+//   new      what streams of first writes filled: programs often read it soon, so a quarter of near memory is theirs
 //   main     extents that were touched first while near memory was not full, or that returned soon after their eviction
 // An extent has at most one entry (ExtentTable::kQueued). Its entry names all near pages of the extent whose word has
 // kExtent; docs/internals/extents.md shows why none is forgotten.
@@ -17,7 +18,7 @@ namespace farside::pager {
 
 class ExtentQueue {
  public:
-  enum Kind { kRecent, kMain };
+  enum Kind : unsigned { kRecent, kNew, kMain, kKinds };
   static constexpr size_t kMinRecent = 2;     // extents that streams keep: the one in use, and the one before,
   static constexpr size_t kRecentShare = 32;  // or this part of near memory
 
@@ -28,9 +29,8 @@ class ExtentQueue {
     if (table_.set(extent, ExtentTable::kQueued)) return;
     LockGuard guard(lock_);
     queues_[kind].push(extent);
-    if (kind != kRecent) return;
-    last_push_.store(frames_.evicted(), std::memory_order_relaxed);
-    if (++pushed_ % kForget == 0 && more_recent_ > 0) more_recent_--;
+    last_push_[kind].store(frames_.evicted(), std::memory_order_relaxed);
+    if (kind == kRecent && ++pushed_ % kForget == 0 && more_recent_ > 0) more_recent_--;
   }
 
   // Removes the oldest entry. The caller evicts the extent, adds it again, or moves its pages to the policy's queues.
@@ -45,22 +45,29 @@ class ExtentQueue {
     return true;
   }
 
-  // Takes that extent which can be missed first because it was used once: the oldest of the recent queue, as far as it
-  // has more than it keeps.
-  bool pop_surplus(ExtentIndex* extent) { return size(kRecent) > kept() && pop(kRecent, extent); }
+  // Takes that extent which can be missed first because it was used once: the oldest of the recent or the new queue, as
+  // far as it has more than it keeps.
+  bool pop_surplus(ExtentIndex* extent, Kind* kind) {
+    for (Kind k : {kRecent, kNew}) {
+      if (size(k) > kept(k) && pop(*kind = k, extent)) return true;
+    }
+    return false;
+  }
 
   // A stream came back to an extent after `age` evictions of pages. If that is at once, there are more streams than the
   // recent queue has extents, and it keeps more for a while.
   void record_return(uint64_t age) {
-    if (age <= 2 * kept() * kExtentPages && more_recent_ < kMaxMore) more_recent_++;
+    if (age <= 2 * kept(kRecent) * kExtentPages && more_recent_ < kMaxMore) more_recent_++;
   }
 
   size_t size(Kind kind) const { return queues_[kind].size(); }
-  // How many extents the recent queue keeps: none if no stream has come for long.
-  size_t kept() const {
-    uint64_t idle = frames_.evicted() - last_push_.load(std::memory_order_relaxed);
+  // How many extents the recent or the new queue keeps: none if no extent has come for long.
+  size_t kept(Kind kind) const {
+    uint64_t idle = frames_.evicted() - last_push_[kind].load(std::memory_order_relaxed);
     if (idle > frames_.limit() / kIdleShare) return 0;
-    size_t all = frames_.limit() / kExtentPages, least = kMinRecent + more_recent_.load(std::memory_order_relaxed);
+    size_t all = frames_.limit() / kExtentPages;
+    if (kind == kNew) return std::max(all / kNewShare, kMinRecent);
+    size_t least = kMinRecent + more_recent_.load(std::memory_order_relaxed);
     return std::max({all / kRecentShare, kMinRecent, std::min(least, all / kMaxShare)});
   }
 
@@ -68,15 +75,16 @@ class ExtentQueue {
   static constexpr uint64_t kForget = 32;    // extents, after which the recent queue keeps one less
   static constexpr uint64_t kIdleShare = 4;  // of near memory: so many pages were evicted since the last extent came
   static constexpr size_t kMaxShare = 8;     // of near memory, at most
+  static constexpr size_t kNewShare = 4;
   static constexpr unsigned kMaxMore = 30;
 
   ExtentTable& table_;
   const Frames& frames_;
   SpinLock lock_;  // guards queues_ and pushed_; sizes are also read without it
-  PageQueue queues_[2];
+  PageQueue queues_[kKinds];
   uint64_t pushed_ = 0;
-  std::atomic<uint64_t> last_push_{0};    // of the recent queue, in evicted pages
-  std::atomic<unsigned> more_recent_{0};  // advice
+  std::atomic<uint64_t> last_push_[kKinds] = {};  // in evicted pages
+  std::atomic<unsigned> more_recent_{0};          // advice
 };
 
 }  // namespace farside::pager

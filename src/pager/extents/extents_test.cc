@@ -91,6 +91,7 @@ class ExtentQueueTest : public testing::Test {
   Frames frames_;
   ExtentQueue queue_{table_, frames_};
   ExtentIndex extent_ = 0;
+  ExtentQueue::Kind kind_ = ExtentQueue::kMain;
 };
 
 TEST_F(ExtentQueueTest, KeepsARecentPartAndFindsTheOldestFirst) {
@@ -98,11 +99,11 @@ TEST_F(ExtentQueueTest, KeepsARecentPartAndFindsTheOldestFirst) {
   for (ExtentIndex e = 0; e < 12; e++) queue_.push(e, ExtentQueue::kRecent);
   queue_.push(3, ExtentQueue::kRecent);  // it has an entry already
   EXPECT_EQ(queue_.size(ExtentQueue::kRecent), 12u);
-  ASSERT_TRUE(queue_.pop_surplus(&extent_));
+  ASSERT_TRUE(queue_.pop_surplus(&extent_, &kind_));
   EXPECT_EQ(extent_, 0u);
-  ASSERT_TRUE(queue_.pop_surplus(&extent_));
+  ASSERT_TRUE(queue_.pop_surplus(&extent_, &kind_));
   EXPECT_EQ(extent_, 1u);
-  EXPECT_FALSE(queue_.pop_surplus(&extent_));
+  EXPECT_FALSE(queue_.pop_surplus(&extent_, &kind_));
   EXPECT_FALSE(queue_.pop(ExtentQueue::kMain, &extent_));
   queue_.push(0, ExtentQueue::kMain);
   ASSERT_TRUE(queue_.pop(ExtentQueue::kMain, &extent_));
@@ -112,21 +113,34 @@ TEST_F(ExtentQueueTest, KeepsARecentPartAndFindsTheOldestFirst) {
 TEST_F(ExtentQueueTest, KeepsMoreWhileExtentsReturnAtOnce) {
   frames_.set_limit(64 * kExtentPages);
   queue_.push(0, ExtentQueue::kRecent);
-  size_t least = queue_.kept();
+  size_t least = queue_.kept(ExtentQueue::kRecent);
   queue_.record_return(1'000'000);
-  EXPECT_EQ(queue_.kept(), least);
+  EXPECT_EQ(queue_.kept(ExtentQueue::kRecent), least);
   for (int i = 0; i < 100; i++) queue_.record_return(kExtentPages);
-  EXPECT_EQ(queue_.kept(), 8u) << "at most an eighth";
+  EXPECT_EQ(queue_.kept(ExtentQueue::kRecent), 8u) << "at most an eighth";
   for (ExtentIndex e = 1; e < 999; e++) queue_.push(e, ExtentQueue::kRecent);
-  EXPECT_EQ(queue_.kept(), least) << "forgotten after 30 times 32 extents";
+  EXPECT_EQ(queue_.kept(ExtentQueue::kRecent), least) << "forgotten after 30 times 32 extents";
 }
 
 TEST_F(ExtentQueueTest, KeepsNothingWhenNoStreamComes) {
   frames_.set_limit(64 * kExtentPages);
   queue_.push(0, ExtentQueue::kRecent);
-  EXPECT_FALSE(queue_.pop_surplus(&extent_));
+  EXPECT_FALSE(queue_.pop_surplus(&extent_, &kind_));
   frames_.count_evicted(17 * kExtentPages);
-  EXPECT_TRUE(queue_.pop_surplus(&extent_));
+  EXPECT_TRUE(queue_.pop_surplus(&extent_, &kind_));
+}
+
+TEST_F(ExtentQueueTest, KeepsAQuarterForNewExtents) {
+  frames_.set_limit(64 * kExtentPages);
+  for (ExtentIndex e = 0; e < 17; e++) queue_.push(e, ExtentQueue::kNew);
+  queue_.push(20, ExtentQueue::kRecent);
+  ASSERT_TRUE(queue_.pop_surplus(&extent_, &kind_));
+  EXPECT_EQ(extent_, 0u);
+  EXPECT_EQ(kind_, ExtentQueue::kNew);
+  EXPECT_FALSE(queue_.pop_surplus(&extent_, &kind_));
+  frames_.count_evicted(17 * kExtentPages);  // the program fills no more
+  for (unsigned popped = 0; popped < 17; popped++) EXPECT_TRUE(queue_.pop_surplus(&extent_, &kind_));
+  EXPECT_FALSE(queue_.pop_surplus(&extent_, &kind_));
 }
 
 class ExtentDensityTest : public testing::Test {
