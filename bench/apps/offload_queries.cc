@@ -1,10 +1,11 @@
 // Queries on far memory that are offloaded to the memory server, or not: an aggregate, a filter, a gather, chains of
-// pointers, single words, and look-ups in a map. `farside bench offload` runs it.
+// pointers, single words, look-ups in a map, and a count in a vector of far objects. `farside bench offload` runs it.
 //
 //   offload_queries BYTES REPETITIONS MODE...      modes: local, server, automatic
 //
 // Prints a line for each query and mode: NAME MODE SECONDS, the median of the repetitions, in which the modes
 // alternate, after one repetition that is not counted. Every result is compared with that of the first mode.
+#include <farside/containers/offload_algorithms.hpp>
 #include <farside/containers/remote_hash_map.hpp>
 
 #include <sys/mman.h>
@@ -66,6 +67,8 @@ uint64_t follow(const std::pair<Column, uint64_t>& arguments) {
 
 uint64_t word_at(const std::pair<Column, uint64_t>& arguments) { return arguments.first.first[arguments.second]; }
 
+bool is_below(const uint64_t& word, const uint64_t& limit) { return word < limit; }
+
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 31)) * 0x7fb5d329728ea185;
   x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;
@@ -81,6 +84,7 @@ class Queries {
     for (size_t i = 0; i < count_; i++) words_[i] = mix(i);
     map_.reserve(kEntries, offload::mode::local);
     for (uint64_t key = 0; key < kEntries; key++) map_.insert(key, mix(key), offload::mode::local);
+    for (size_t i = 0; i < count_ / 4; i++) vector_.push_back(mix(i));
     for (size_t i = 0; i < kGathered; i++) positions_.push_back(static_cast<uint32_t>(mix(i + count_) % count_));
   }
 
@@ -90,6 +94,7 @@ class Queries {
       auto values = offload::call(gather, {all(), positions_}, ranges(), {}, where).value();
       return std::accumulate(values.begin(), values.end(), uint64_t{0});
     }
+    if (name == "far vector") return offload::count_if(vector_, is_below, kOneInHundred, where).value();
     uint64_t sum = 0;
     if (name == "filter, 1 %") {
       for (size_t at = 0; at < count_; at += kPart) {
@@ -120,6 +125,7 @@ class Queries {
   std::vector<uint32_t> positions_;
   size_t turn_ = 0;
   farside::remote_hash_map<uint64_t, uint64_t> map_;
+  farside::vector<uint64_t> vector_;
 };
 
 double median(std::vector<double> values) {
@@ -153,7 +159,8 @@ bool measure(Queries& queries, const std::string& name, int repetitions, const s
 int main(int argc, char** argv) {
   if (argc < 4 || atoi(argv[2]) < 1) return fprintf(stderr, "usage: offload_queries BYTES REPETITIONS MODE...\n"), 2;
   Queries queries(strtoull(argv[1], nullptr, 10));
-  for (const char* name : {"aggregate", "filter, 1 %", "gather", "chain of 8", "one word", "map look-up"}) {
+  for (const char* name :
+       {"aggregate", "filter, 1 %", "gather", "chain of 8", "one word", "map look-up", "far vector"}) {
     if (!measure(queries, name, atoi(argv[2]), {argv + 3, argv + argc})) return 1;
   }
 }

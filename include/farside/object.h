@@ -68,9 +68,11 @@ struct farside_object_type {
 };
 
 /* Options, combined by |: the access writes; the object is not used again soon, so its page is evicted before others;
- * for farside_object_new, the structure of the object, 1 to 63. */
+ * only the object's address is needed, so nothing is fetched; for farside_object_new, the structure of the object, 1 to
+ * 63. */
 #define FARSIDE_OBJECT_WRITE 1u
 #define FARSIDE_OBJECT_NON_TEMPORAL 2u
+#define FARSIDE_OBJECT_UNFETCHED 4u
 #define FARSIDE_OBJECT_IN(structure) ((structure) << 8)
 
 /* What the inline part of a dereference reads: where the access bits are. Each segment, a page of objects, has one bit
@@ -108,7 +110,8 @@ static inline int farside_object_is_accessible(uint64_t word, unsigned options) 
 }
 /* Returns the object's address, valid until the caller's outermost scope ends. The caller has a scope open. The page
  * may be evicted meanwhile; an access faults and fetches it at the same address. Cost: 10 instructions while the access
- * bit is set; otherwise a call, and a fetch if the object is far. */
+ * bit is set; otherwise a call, and a fetch if the object is far. With FARSIDE_OBJECT_UNFETCHED as a rule no fetch:
+ * only if the object is being moved, because most of its page is unused. */
 static inline void* farside_object_deref(uint64_t* owner, struct farside_object_type* type, unsigned options) {
   uint64_t word = __atomic_load_n(owner, __ATOMIC_RELAXED);
   if (__builtin_expect(farside_object_is_accessible(word, options), 1)) return (void*)(word >> 16);

@@ -90,6 +90,7 @@ void ObjectSpace::move(uint64_t* to, uint64_t* from) {
 
 void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned options) {
   Busy busy(*this);
+  bool fetches = (options & FARSIDE_OBJECT_UNFETCHED) == 0;
   for (;;) {
     PtrWord word = load_owner(owner);
     if (word.is_null()) return nullptr;
@@ -99,17 +100,18 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
     }
     PageIndex page = table_.index_of(word.address());
     Segment& segment = table_[page];
+    auto* address = reinterpret_cast<void*>(word.address());
     switch (segment.word().state()) {
       case SegmentState::kOpen:
-        return use(word, segment, options);
+        return fetches ? use(word, segment, options) : address;
       case SegmentState::kHuge:
-        return use_huge(word, segment, options);
+        return fetches ? use_huge(word, segment, options) : address;
       case SegmentState::kClosed:
         if (!hold(segment, page)) break;
         [[fallthrough]];
       case SegmentState::kClosing:
-        fault_in(word, word.bytes(), options);
-        return reinterpret_cast<void*>(word.address());
+        if (fetches) fault_in(word, word.bytes(), options);
+        return address;
       case SegmentState::kEmptying:
         take(owner, word, *type, (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0);
         break;

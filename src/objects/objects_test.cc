@@ -408,6 +408,66 @@ TEST(Objects, ALongScopeDelaysMovingButNotEviction) {
   EXPECT_EQ(far.stats().moved + far.stats().taken, moved);
 }
 
+// With FARSIDE_OBJECT_UNFETCHED, as for calls on a server: other threads use the objects meanwhile, and have them
+// moved.
+TEST(Objects, AnAddressThatIsNotFetchedStaysUntilTheScopeEnds) {
+  ObjectFixture far(4 * kMiB);
+  constexpr uint64_t kCount = 100000;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
+  auto locate = [&](uint64_t i) {
+    return static_cast<const Line*>(farside_object_deref(farside::detail::access::word(lines[i]),
+                                                         farside::detail::type_of<Line>(), FARSIDE_OBJECT_UNFETCHED));
+  };
+  std::atomic<bool> ends{false};
+  std::vector<std::thread> others;
+  for (unsigned t = 0; t < 2; t++) {
+    others.emplace_back([&, t] {
+      for (std::mt19937_64 random(t); !ends;) {
+        deref_scope scope;
+        uint64_t at = random() % kCount;
+        if (lines[at].deref(scope)->words[0] != at) ends = true;
+      }
+      forget_thread();
+    });
+  }
+  wait_for([&] { return far.stats().taken > 10000; });
+  std::mt19937_64 random(9);
+  for (int round = 0; round < 100; round++) {
+    deref_scope scope;
+    std::vector<std::pair<uint64_t, const Line*>> located(500);
+    for (auto& [at, line] : located) line = locate(at = random() % kCount);
+    os::nanosleep_ns(1000000);
+    for (const auto& [at, line] : located) {
+      ASSERT_EQ(locate(at), line);
+      ASSERT_EQ(line->words[0], at);
+    }
+  }
+  EXPECT_FALSE(ends.exchange(true));
+  for (std::thread& other : others) other.join();
+}
+
+TEST(Objects, NothingIsFetchedForAnAddress) {
+  ObjectFixture far(4 * kMiB);
+  constexpr uint64_t kCount = 100000;
+  std::vector<unique_ptr<Huge>> objects(200);
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (auto& object : objects) object = make_unique<Huge>();
+  for (auto& line : lines) line = make_unique<Line>();
+  uint64_t faults = far.pager().stats().get(pager::Counter::kMajorFaults), taken = far.stats().taken;
+  deref_scope scope;
+  for (auto& object : objects)
+    EXPECT_NE(farside_object_deref(farside::detail::access::word(object), farside::detail::type_of<Huge>(),
+                                   FARSIDE_OBJECT_UNFETCHED),
+              nullptr);
+  for (auto& line : lines)
+    EXPECT_NE(farside_object_deref(farside::detail::access::word(line), farside::detail::type_of<Line>(),
+                                   FARSIDE_OBJECT_UNFETCHED),
+              nullptr);
+  EXPECT_EQ(far.pager().stats().get(pager::Counter::kMajorFaults), faults);
+  EXPECT_EQ(far.stats().taken, taken);
+}
+
 TEST(Objects, PointersInsideObjectsAreUpdated) {
   ObjectFixture far(2 * kMiB);
   constexpr uint64_t kLists = 2000, kLength = 60;

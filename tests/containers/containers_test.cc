@@ -370,6 +370,9 @@ void compare_lists(uint64_t seed, size_t rounds, size_t most) {
     ASSERT_EQ(mine.size(), theirs.size());
     if (round % (rounds / 8) == 0) expect_same(mine, theirs);
   }
+  for (size_t index : {size_t{0}, mine.size() / 2, mine.size() - 1})
+    EXPECT_TRUE(*mine.nth(index) == *std::next(theirs.begin(), static_cast<std::ptrdiff_t>(index)));
+  EXPECT_TRUE(mine.nth(mine.size()) == mine.end());
   auto third = [](const T& value) { return reinterpret_cast<const uint8_t&>(value) % 3 == 0; };
   EXPECT_EQ(mine.remove_if(third), theirs.remove_if(third));
   expect_same(mine, theirs);

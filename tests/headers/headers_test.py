@@ -35,6 +35,7 @@ SURROUNDINGS = {
                                         "int user, int now"),
     "farside/frame/data_frame.hpp": ("#include <cstdio>", "std::vector<int32_t> metres, std::vector<double> fares"),
     "farside/frame/column.hpp": ("#include <vector>", ""),
+    "farside/containers/offload_algorithms.hpp": ("", ""),
     "farside/containers/list.hpp": ("#include <cstdio>", ""),
     "farside/containers/positions.hpp": ("#include <farside/containers/vector.hpp>\n#include <algorithm>",
                                          "farside::vector<uint64_t>& v, uint64_t& sum"),

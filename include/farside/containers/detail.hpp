@@ -65,6 +65,13 @@ inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
   return static_cast<Object*>(farside_object_deref_slow(where, type_of<Object>(), options));
 }
 
+// The object's address, valid until the caller's scope ends. Nothing is fetched as a rule.
+template <typename Object>
+inline const Object* locate(const unique_ptr<Object>& owner) {
+  return static_cast<const Object*>(
+      farside_object_deref(access::word(owner), type_of<Object>(), FARSIDE_OBJECT_UNFETCHED));
+}
+
 // Creates an object in a null owner. The owner is constructed in its final place (copy elision), because moving it
 // would cost a call. options: as for farside_object_new.
 template <typename Object, typename... Arguments>

@@ -25,6 +25,7 @@
 #include <farside/containers/positions.hpp>
 
 #include <initializer_list>
+#include <span>
 
 namespace farside {
 
@@ -74,6 +75,31 @@ class list : public detail::reversible<list<T, ElementsPerObject>,
   auto in_mut(const deref_scope&) {
     using scoped = detail::list_scoped_position<chain, false>;
     return detail::scoped_range<scoped>(scoped(begin()), scoped(end()));
+  }
+
+  // Walks over the elements in pieces that are adjacent in memory. Valid while the list is not changed.
+  class pieces {
+   public:
+    explicit pieces(const list& of) : at_(of.chain_.first()) {}
+    bool is_at_end() const { return at_->is_end(); }
+    // The next piece, valid until the scope ends. fetched: it is used at once; else nothing is fetched as a rule.
+    template <bool fetched>
+    std::span<const T> next(const deref_scope&) {
+      const node* n = std::exchange(at_, at_->next);
+      const T* items;
+      if constexpr (fetched) items = chain::template items<false>(n);
+      else items = detail::locate(n->items)->items;
+      return {items + n->first, n->count};
+    }
+
+   private:
+    const node* at_;
+  };
+  // The element with this index; end() if there is none. O(chunks), fetches nothing.
+  const_iterator nth(size_t index) const {
+    node* n = chain_.first();
+    for (; !n->is_end() && index >= n->count; n = n->next) index -= n->count;
+    return typename chain::place{n, n->is_end() ? 0 : n->first + static_cast<uint32_t>(index)};
   }
 
   // Copies; with a scope, the element itself. The list must not be empty.

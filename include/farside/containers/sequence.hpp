@@ -84,6 +84,27 @@ class sequence : public reversible<sequence<T, requested>, position<sequence<T, 
       for (T& item : run) f(item);
     });
   }
+  // Walks over the elements in pieces that are adjacent in memory. Valid while the size is the same.
+  class pieces {
+   public:
+    explicit pieces(const sequence& of) : of_(&of) {}
+    bool is_at_end() const { return at_ == of_->size_; }
+    // The next piece, valid until the scope ends. fetched: it is used at once; else nothing is fetched as a rule.
+    template <bool fetched>
+    std::span<const T> next(const deref_scope&) {
+      size_t count = std::min(kElementsPerObject, of_->size_ - at_);
+      const object* o;
+      if constexpr (fetched) o = &of_->template chunk_of<false, false>(at_);
+      else o = locate(of_->chunks_[at_ / kElementsPerObject]);
+      at_ += count;
+      return {o->items, count};
+    }
+
+   private:
+    const sequence* of_;
+    size_t at_ = 0;
+  };
+
   // A hint: elements [begin, begin + count) will be used soon. Fetches their chunks as farside::prefetch does.
   void prefetch(size_t begin, size_t count) const {
     if (begin >= size_ || count == 0) return;

@@ -1,5 +1,6 @@
 // Calls functions on memory servers and locally, and prints the results, which do not depend on where they ran, to
 // standard output; where they ran to standard error. Argument: the case.
+#include <farside/containers/offload_algorithms.hpp>
 #include <farside/containers/remote_hash_map.hpp>
 #include <farside/offload_algorithms.hpp>
 
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -393,6 +395,76 @@ void algorithms() {
   printf("%d\n", check(sorted, "sort") && std::equal(plain.begin(), plain.end(), words));
 }
 
+// Compares count_if, find_if and reduce with the same on a plain vector.
+template <typename C>
+void compare(const char* name, const C& container, const std::vector<uint64_t>& plain, offload::mode mode) {
+  bool (*is_above)(const uint64_t&, const uint64_t&) = [](const uint64_t& v, const uint64_t& limit) {
+    return v > limit;
+  };
+  uint64_t (*add)(uint64_t, const uint64_t&) = [](uint64_t all, const uint64_t& v) { return all * 3 + v; };
+  auto above = [](uint64_t limit) { return [limit](uint64_t v) { return v > limit; }; };
+  auto count = offload::count_if(container, is_above, 900, mode);
+  auto first = offload::find_if(container, is_above, 9998, mode);
+  auto none = offload::find_if(container, is_above, 10000, mode);
+  auto all = offload::reduce(container, uint64_t{1}, add, mode);
+  auto found = std::find_if(plain.begin(), plain.end(), above(9998)) - plain.begin();
+  printf("%s %d", name,
+         check(count, "count") && *count == size_t(std::count_if(plain.begin(), plain.end(), above(900))));
+  printf("%d", check(first, "first") && *first == static_cast<size_t>(found));
+  printf("%d", check(none, "none") && *none == plain.size());
+  printf("%d\n", check(all, "reduce") && *all == std::accumulate(plain.begin(), plain.end(), uint64_t{1}, add));
+}
+
+// Containers of far objects, while other threads use theirs, so that objects are moved. What was changed before a call
+// is near and dirty.
+void containers() {
+  auto mode = offload::available() ? offload::mode::server : offload::mode::local;
+  std::mt19937_64 random(3);
+  std::vector<uint64_t> plain(120000);
+  for (uint64_t& v : plain) v = random() % 9999;
+  plain[100000] = 9999;
+  farside::vector<uint64_t> vector(plain.begin(), plain.end());
+  farside::array<uint64_t> array(plain.size());
+  farside::vector<uint64_t, 1> single(plain.begin(), plain.end());   // more pieces than a call may name
+  farside::vector<uint64_t, 9000> huge(plain.begin(), plain.end());  // chunks of several pages
+  farside::vector<uint64_t, 100> shuffled;                           // chunks at scattered places
+  farside::list<uint64_t> list;
+  for (size_t i = 0; i < plain.size(); i++) array.store(i, plain[i]);
+  for (uint64_t v : plain) {
+    shuffled.push_back(v);
+    list.push_back(v);
+  }
+  std::atomic<bool> ends{false};
+  std::thread other([&] {
+    farside::vector<uint64_t, 4> own(200000, 7);
+    for (std::mt19937_64 order(4); !ends;) {
+      for (int i = 0; i < 1000; i++) own.store(order() % own.size(), 7);
+      for (int i = 0; i < 1000; i++) shuffled.load(order() % shuffled.size());
+    }
+  });
+  for (int round = 0; round < 5; round++) {
+    compare("vector", vector, plain, mode);
+    compare("array", array, plain, mode);
+    compare("single", single, plain, mode);
+    compare("huge", huge, plain, mode);
+    compare("shuffled", shuffled, plain, mode);
+    compare("list", list, plain, mode);
+    compare("local", list, plain, offload::mode::local);
+    for (int i = 0; i < 50; i++) {
+      size_t at = random() % 100000;
+      plain[at] = random() % 9999;
+      vector.store(at, plain[at]), array.store(at, plain[at]), single.store(at, plain[at]), huge.store(at, plain[at]);
+      shuffled.store(at, plain[at]);
+      auto after = list.erase(list.nth(at));
+      list.insert(after, plain[at]);
+    }
+  }
+  ends = true;
+  other.join();
+  farside::list<uint64_t> empty;
+  compare("empty", empty, {}, offload::mode::automatic);
+}
+
 // ---- Functions in shared objects: loaded, unloaded, replaced ----
 
 int version_of(farside_offload_entry entry, farside_offload_mode mode) {
@@ -453,9 +525,19 @@ struct Case {
   const char* name;
   void (*run)();
 };
-constexpr Case kCases[] = {{"scan", scan},         {"change", change},     {"share", share}, {"list", list},
-                           {"errors", errors},     {"fibers", fibers},     {"forks", forks}, {"storm", storm},
-                           {"parallel", parallel}, {"replicas", replicas}, {"map", map},     {"algorithms", algorithms},
+constexpr Case kCases[] = {{"scan", scan},
+                           {"change", change},
+                           {"share", share},
+                           {"list", list},
+                           {"errors", errors},
+                           {"fibers", fibers},
+                           {"forks", forks},
+                           {"storm", storm},
+                           {"parallel", parallel},
+                           {"replicas", replicas},
+                           {"map", map},
+                           {"algorithms", algorithms},
+                           {"containers", containers},
                            {"objects", objects}};
 
 }  // namespace

@@ -1,0 +1,233 @@
+// Algorithms on farside::vector, farside::array and farside::list, executed where the data is, by calls
+// (<farside/offload.hpp>). C++20; link with -lfarside.
+//
+//   bool (*old)(const int&, const int&) = [](const int& age, const int& limit) { return age >= limit; };
+//   farside::vector<int> ages = {17, 18, 40};
+//   size_t adults = farside::offload::count_if(ages, old, 18).value();
+//
+// As <farside/offload_algorithms.hpp> for arrays: functions are lambdas without captures; mode, errors: as of call.
+// They read. What writes, as sorting, is done by the program: far objects may be moved while a function would write
+// them.
+//
+// The container must not be changed meanwhile. A call names up to 256 runs of adjacent pages and 32,768 chunks (16
+// bytes each), on one server; larger or scattered containers take several calls, one after the other. So it pays for
+// chunks of many elements, the default, that were filled in order. Without servers that offer calls, and with
+// mode::local, the program reads the elements, prefetched as by for_each.
+//
+// Cost, besides the calls: 10 to 20 ns for each chunk. While a call lasts, the evacuator waits for its scope.
+// Thread-safety: as reading the container. Source of the idea: AIFM 4.2.4, 5.1 (docs/references.md).
+#ifndef FARSIDE_CONTAINERS_OFFLOAD_ALGORITHMS_HPP
+#define FARSIDE_CONTAINERS_OFFLOAD_ALGORITHMS_HPP
+
+#include <farside/containers/array.hpp>
+#include <farside/containers/list.hpp>
+#include <farside/containers/vector.hpp>
+#include <farside/offload_algorithms.hpp>
+
+#include <concepts>
+#include <functional>
+#include <span>
+
+namespace farside::offload {
+
+// A container of far chunks.
+template <typename C>
+concept chunked = requires(const C& c) {
+  typename C::pieces;
+  c.size();
+};
+
+namespace detail {
+
+template <typename T>
+using piece_list = std::vector<array<const T>>;
+
+// The pieces of one call, and the pages that they are on.
+template <typename T>
+class batch {
+ public:
+  // False: the batch is full without the piece, or another server holds it.
+  bool add(std::span<const T> piece) {
+    auto begin = reinterpret_cast<uintptr_t>(piece.data());
+    size_t same = 0;
+    int server = farside_offload_place(piece.data(), piece.size_bytes(), &same);
+    if (server >= 0 && same < piece.size_bytes()) server = -1;
+    if (pieces_.empty()) server_ = server;
+    bool adjacent = !runs_.empty() && begin / kPage >= runs_.back().first && begin / kPage <= runs_.back().last + 1;
+    bool full = pieces_.size() == kMaxPieces || (!adjacent && runs_.size() == FARSIDE_OFFLOAD_MAX_RANGES);
+    if (full || server != server_) return false;
+    if (!adjacent) runs_.push_back({begin / kPage, begin / kPage});
+    runs_.back().last = std::max(runs_.back().last, (begin + piece.size_bytes() - 1) / kPage);
+    pieces_.push_back({piece.data(), piece.size()});
+    elements_ += piece.size();
+    return true;
+  }
+  const piece_list<T>& pieces() const { return pieces_; }
+  size_t elements() const { return elements_; }
+  offload::ranges ranges() const {
+    offload::ranges all;
+    for (const run& r : runs_)
+      all.emplace_back(reinterpret_cast<void*>(r.first * kPage), (r.last - r.first + 1) * kPage);
+    return all;
+  }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  static constexpr size_t kMaxPieces = FARSIDE_OFFLOAD_MAX_BYTES / 2 / sizeof(array<const T>);
+  struct run {
+    uintptr_t first, last;  // numbers of pages
+  };
+  piece_list<T> pieces_;
+  std::vector<run> runs_;
+  size_t elements_ = 0;
+  int server_ = -1;
+};
+
+// Calls each(batch) for all elements, in order, until it returns false.
+template <typename C, typename Each>
+void for_each_batch(const C& container, Each each) {
+  using T = typename C::value_type;
+  typename C::pieces rest(container);
+  bool more = true;
+  while (more && !rest.is_at_end()) {
+    deref_scope scope;  // keeps the objects where they are until the call has ended
+    batch<T> next;
+    while (!rest.is_at_end()) {
+      auto ahead = rest;
+      if (!next.add(ahead.template next<false>(scope))) break;
+      rest = ahead;
+    }
+    more = each(next);
+  }
+}
+// Calls each(piece) for all elements, in order, until it returns false. Fetches them.
+template <typename C, typename Each>
+void for_each_piece(const C& container, Each each) {
+  typename C::pieces rest(container);
+  bool more = true;
+  while (more && !rest.is_at_end()) {
+    deref_scope scope;
+    more = each(rest.template next<true>(scope));
+  }
+}
+
+// What a call does with its pieces: the result of the calls before, and a function with its argument.
+template <typename R, typename Function, typename A>
+struct step {
+  R before;
+  relative<Function> function;
+  A argument;
+};
+template <typename T, typename R, typename Function, typename A>
+using step_arguments = std::pair<step<R, Function, A>, piece_list<T>>;
+struct no_argument {};
+
+template <typename T, typename A>
+__attribute__((visibility("hidden"))) size_t count_step(const step_arguments<T, size_t, predicate<T, A>, A>& a) {
+  auto matches = a.first.function.at(reinterpret_cast<void*>(count_step<T, A>));
+  size_t count = a.first.before;
+  for (const auto& piece : a.second) {
+    for (size_t i = 0; i < piece.count; i++) count += matches(piece.data[i], a.first.argument);
+  }
+  return count;
+}
+// The index of the first element that matches; that behind the last piece if there is none.
+template <typename T, typename A>
+__attribute__((visibility("hidden"))) size_t find_step(const step_arguments<T, size_t, predicate<T, A>, A>& a) {
+  auto matches = a.first.function.at(reinterpret_cast<void*>(find_step<T, A>));
+  size_t index = a.first.before;
+  for (const auto& piece : a.second) {
+    for (size_t i = 0; i < piece.count; i++, index++) {
+      if (matches(piece.data[i], a.first.argument)) return index;
+    }
+  }
+  return index;
+}
+template <typename T, typename R>
+__attribute__((visibility("hidden"))) R reduce_step(const step_arguments<T, R, accumulator<T, R>, no_argument>& a) {
+  auto add = a.first.function.at(reinterpret_cast<void*>(reduce_step<T, R>));
+  R all = a.first.before;
+  for (const auto& piece : a.second) {
+    for (size_t i = 0; i < piece.count; i++) all = add(all, piece.data[i]);
+  }
+  return all;
+}
+
+// Calls run for one batch after the other, until an error, or the end, or until more(result, batch) is false.
+template <typename C, typename R, typename Function, typename A, typename More>
+result<R> call_in_steps(const C& container, R (*run)(const step_arguments<typename C::value_type, R, Function, A>&),
+                        R initial, Function function, const A& argument, mode where, More more) {
+  result<R> all = {initial, container.size() > 0};
+  auto relative_function = relative<Function>::of(function, reinterpret_cast<void*>(run));
+  for_each_batch(container, [&](const batch<typename C::value_type>& next) {
+    bool on_server = all.on_server();
+    all = call(run, {{*all, relative_function, argument}, next.pieces()}, next.ranges(), {}, where);
+    if (!all) return false;
+    all = {*all, on_server && all.on_server()};
+    return more(*all, next);
+  });
+  return all;
+}
+
+inline bool runs_here(mode where) { return where == mode::local || (where == mode::automatic && !available()); }
+
+}  // namespace detail
+
+// How many elements there are for which matches(element, argument) is true.
+template <chunked C, typename A>
+result<size_t> count_if(const C& container, bool (*matches)(const typename C::value_type&, const A&),
+                        const std::type_identity_t<A>& argument, mode where = mode::automatic) {
+  using T = typename C::value_type;
+  size_t count = 0;
+  if (detail::runs_here(where)) {
+    detail::for_each_piece(container, [&](std::span<const T> piece) {
+      for (const T& element : piece) count += matches(element, argument);
+      return true;
+    });
+    return {count, false};
+  }
+  return detail::call_in_steps(container, detail::count_step<T, A>, size_t{0}, matches, A(argument), where,
+                               [](size_t, const auto&) { return true; });
+}
+
+// The index of the first element for which matches(element, argument) is true; size(): there is none. For the iterator:
+// begin() + index, or nth(index) of a list.
+template <chunked C, typename A>
+result<size_t> find_if(const C& container, bool (*matches)(const typename C::value_type&, const A&),
+                       const std::type_identity_t<A>& argument, mode where = mode::automatic) {
+  using T = typename C::value_type;
+  if (detail::runs_here(where)) {
+    size_t before = 0;
+    detail::for_each_piece(container, [&](std::span<const T> piece) {
+      auto at = std::find_if(piece.begin(), piece.end(), [&](const T& element) { return matches(element, argument); });
+      before += static_cast<size_t>(at - piece.begin());
+      return at == piece.end();
+    });
+    return {before, false};
+  }
+  size_t searched = 0;
+  return detail::call_in_steps(container, detail::find_step<T, A>, size_t{0}, matches, A(argument), where,
+                               [&](size_t index, const auto& batch) {
+                                 searched += batch.elements();
+                                 return index == searched;
+                               });
+}
+
+// add(add(initial, first element), second) and so on, in order.
+template <chunked C, typename R>
+result<R> reduce(const C& container, R initial, R (*add)(R, const typename C::value_type&),
+                 mode where = mode::automatic) {
+  using T = typename C::value_type;
+  if (detail::runs_here(where)) {
+    detail::for_each_piece(container, [&](std::span<const T> piece) {
+      for (const T& element : piece) initial = add(initial, element);
+      return true;
+    });
+    return {initial, false};
+  }
+  return detail::call_in_steps(container, detail::reduce_step<T, R>, initial, add, detail::no_argument(), where,
+                               [](const R&, const auto&) { return true; });
+}
+
+}  // namespace farside::offload
+#endif
