@@ -5,9 +5,9 @@
 //   farside::vector<int> ages = {17, 18, 40};
 //   size_t adults = farside::offload::count_if(ages, old, 18).value();
 //
-// As <farside/offload_algorithms.hpp> for arrays: functions are lambdas without captures; mode, errors: as of call.
-// They read. What writes, as sorting, is done by the program: far objects may be moved while a function would write
-// them.
+// As <farside/offload_algorithms.hpp> for plain arrays: functions are lambdas without captures; mode, errors: as of
+// call. They read. What writes, as sorting, is done by the program: far objects may be moved while a function would
+// write them.
 //
 // The container must not be changed meanwhile. A call names up to 256 runs of adjacent pages and 32,768 chunks (16
 // bytes each), on one server; larger or scattered containers take several calls, one after the other. So it pays for
@@ -42,28 +42,23 @@ namespace detail {
 template <typename T>
 using piece_list = std::vector<array<const T>>;
 
-// The pieces of one call, and the pages that they are on.
-template <typename T>
-class batch {
+// Pages of one server, as runs of adjacent ones.
+class page_runs {
  public:
-  // False: the batch is full without the piece, or another server holds it.
-  bool add(std::span<const T> piece) {
-    auto begin = reinterpret_cast<uintptr_t>(piece.data());
+  // False: the runs are full without these bytes, or another server holds them.
+  bool add(const void* data, size_t bytes) {
+    auto begin = reinterpret_cast<uintptr_t>(data);
     size_t same = 0;
-    int server = farside_offload_place(piece.data(), piece.size_bytes(), &same);
-    if (server >= 0 && same < piece.size_bytes()) server = -1;
-    if (pieces_.empty()) server_ = server;
+    int server = farside_offload_place(data, bytes, &same);
+    if (server >= 0 && same < bytes) server = -1;
+    if (runs_.empty()) server_ = server;
     bool adjacent = !runs_.empty() && begin / kPage >= runs_.back().first && begin / kPage <= runs_.back().last + 1;
-    bool full = pieces_.size() == kMaxPieces || (!adjacent && runs_.size() == FARSIDE_OFFLOAD_MAX_RANGES);
+    bool full = !adjacent && runs_.size() == FARSIDE_OFFLOAD_MAX_RANGES;
     if (full || server != server_) return false;
     if (!adjacent) runs_.push_back({begin / kPage, begin / kPage});
-    runs_.back().last = std::max(runs_.back().last, (begin + piece.size_bytes() - 1) / kPage);
-    pieces_.push_back({piece.data(), piece.size()});
-    elements_ += piece.size();
+    runs_.back().last = std::max(runs_.back().last, (begin + bytes - 1) / kPage);
     return true;
   }
-  const piece_list<T>& pieces() const { return pieces_; }
-  size_t elements() const { return elements_; }
   offload::ranges ranges() const {
     offload::ranges all;
     for (const run& r : runs_)
@@ -73,14 +68,33 @@ class batch {
 
  private:
   static constexpr size_t kPage = 4096;
-  static constexpr size_t kMaxPieces = FARSIDE_OFFLOAD_MAX_BYTES / 2 / sizeof(array<const T>);
   struct run {
     uintptr_t first, last;  // numbers of pages
   };
-  piece_list<T> pieces_;
   std::vector<run> runs_;
+  int server_ = -1;  // -1: none that executes calls, or several
+};
+
+// The pieces of one call, and the pages that they are on.
+template <typename T>
+class batch {
+ public:
+  // False: the batch is full without the piece, or another server holds it.
+  bool add(std::span<const T> piece) {
+    if (pieces_.size() == kMaxPieces || !runs_.add(piece.data(), piece.size_bytes())) return false;
+    pieces_.push_back({piece.data(), piece.size()});
+    elements_ += piece.size();
+    return true;
+  }
+  const piece_list<T>& pieces() const { return pieces_; }
+  size_t elements() const { return elements_; }
+  offload::ranges ranges() const { return runs_.ranges(); }
+
+ private:
+  static constexpr size_t kMaxPieces = FARSIDE_OFFLOAD_MAX_BYTES / 2 / sizeof(array<const T>);
+  piece_list<T> pieces_;
+  page_runs runs_;
   size_t elements_ = 0;
-  int server_ = -1;
 };
 
 // Calls each(batch) for all elements, in order, until it returns false.
@@ -169,6 +183,23 @@ result<R> call_in_steps(const C& container, R (*run)(const step_arguments<typena
   return all;
 }
 
+template <typename T>
+__attribute__((visibility("hidden"))) std::vector<T> gather_elements(const std::vector<const T*>& elements) {
+  std::vector<T> values;
+  values.reserve(elements.size());
+  for (const T* element : elements) values.push_back(*element);
+  return values;
+}
+// The pages of all elements. False: they are more than a call may name, or on several servers.
+template <typename C>
+bool add_all(const C& container, const deref_scope& scope, page_runs* runs) {
+  for (typename C::pieces rest(container); !rest.is_at_end();) {
+    auto piece = rest.template next<false>(scope);
+    if (!runs->add(piece.data(), piece.size_bytes())) return false;
+  }
+  return true;
+}
+
 inline bool runs_here(mode where) { return where == mode::local || (where == mode::automatic && !available()); }
 
 }  // namespace detail
@@ -227,6 +258,45 @@ result<R> reduce(const C& container, R initial, R (*add)(R, const typename C::va
   }
   return detail::call_in_steps(container, detail::reduce_step<T, R>, initial, add, detail::no_argument(), where,
                                [](const R&, const auto&) { return true; });
+}
+
+// The elements at these indexes of a vector or array, which are less than its size.
+template <chunked C>
+requires requires(const C& c, const deref_scope& scope) { c.locate(size_t{0}, scope); }
+result<std::vector<typename C::value_type>> gather(const C& container, const std::vector<size_t>& indexes,
+                                                   mode where = mode::automatic) {
+  using T = typename C::value_type;
+  std::vector<T> values;
+  values.reserve(indexes.size());
+  if (detail::runs_here(where)) {
+    constexpr size_t kAhead = 64;
+    for (size_t i = 0; i < indexes.size(); i++) {
+      for (size_t next = i; i % kAhead == 0 && next < std::min(i + kAhead, indexes.size()); next++)
+        container.prefetch(indexes[next], 1);
+      values.push_back(container.load(indexes[i]));
+    }
+    return {std::move(values), false};
+  }
+  constexpr size_t kAtATime = FARSIDE_OFFLOAD_MAX_BYTES / 2 / std::max(sizeof(T), sizeof(T*));
+  static_assert(kAtATime > 0, "the elements are too large for the result of a call");
+  bool on_server = !indexes.empty();
+  deref_scope scope;  // keeps the objects where they are until the calls have ended
+  detail::page_runs all;
+  bool names_all = indexes.size() > FARSIDE_OFFLOAD_MAX_RANGES && detail::add_all(container, scope, &all);
+  for (size_t i = 0; i < indexes.size();) {
+    std::vector<const T*> elements;
+    detail::page_runs runs;
+    for (; i < indexes.size() && elements.size() < kAtATime; i++) {
+      const T* element = container.locate(indexes[i], scope);
+      if (!names_all && !runs.add(element, sizeof(T))) break;
+      elements.push_back(element);
+    }
+    auto part = call(detail::gather_elements<T>, elements, (names_all ? all : runs).ranges(), {}, where);
+    if (!part) return part;
+    on_server &= part.on_server();
+    values.insert(values.end(), part->begin(), part->end());
+  }
+  return {std::move(values), on_server};
 }
 
 }  // namespace farside::offload

@@ -95,7 +95,7 @@ class sequence : public reversible<sequence<T, requested>, position<sequence<T, 
       size_t count = std::min(kElementsPerObject, of_->size_ - at_);
       const object* o;
       if constexpr (fetched) o = &of_->template chunk_of<false, false>(at_);
-      else o = locate(of_->chunks_[at_ / kElementsPerObject]);
+      else o = detail::locate(of_->chunks_[at_ / kElementsPerObject]);
       at_ += count;
       return {o->items, count};
     }
@@ -104,6 +104,11 @@ class sequence : public reversible<sequence<T, requested>, position<sequence<T, 
     const sequence* of_;
     size_t at_ = 0;
   };
+
+  // Where an element is, valid until the scope ends. Nothing is fetched as a rule.
+  const T* locate(size_t i, const deref_scope&) const {
+    return detail::locate(chunks_[i / kElementsPerObject])->items + i % kElementsPerObject;
+  }
 
   // A hint: elements [begin, begin + count) will be used soon. Fetches their chunks as farside::prefetch does.
   void prefetch(size_t begin, size_t count) const {

@@ -420,9 +420,9 @@ void compare(const char* name, const C& container, const std::vector<uint64_t>& 
 void containers() {
   auto mode = offload::available() ? offload::mode::server : offload::mode::local;
   std::mt19937_64 random(3);
-  std::vector<uint64_t> plain(120000);
+  std::vector<uint64_t> plain(40000);
   for (uint64_t& v : plain) v = random() % 9999;
-  plain[100000] = 9999;
+  plain[30000] = 9999;
   farside::vector<uint64_t> vector(plain.begin(), plain.end());
   farside::array<uint64_t> array(plain.size());
   farside::vector<uint64_t, 1> single(plain.begin(), plain.end());   // more pieces than a call may name
@@ -436,13 +436,25 @@ void containers() {
   }
   std::atomic<bool> ends{false};
   std::thread other([&] {
-    farside::vector<uint64_t, 4> own(200000, 7);
+    farside::vector<uint64_t, 4> own(100000, 7);
     for (std::mt19937_64 order(4); !ends;) {
       for (int i = 0; i < 1000; i++) own.store(order() % own.size(), 7);
       for (int i = 0; i < 1000; i++) shuffled.load(order() % shuffled.size());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
-  for (int round = 0; round < 5; round++) {
+  auto gather = [&](const auto& from, size_t count) {
+    std::vector<size_t> indexes(count);
+    for (size_t& index : indexes) index = random() % plain.size();
+    auto values = offload::gather(from, indexes, mode);
+    auto is_right = [&, i = size_t{0}](uint64_t value) mutable { return value == plain[indexes[i++]]; };
+    printf("%d",
+           check(values, "gather") && values->size() == count && std::all_of(values->begin(), values->end(), is_right));
+  };
+  for (int round = 0; round < 3; round++) {
+    for (size_t count : {0, 200, 5000}) gather(vector, count), gather(single, count), gather(shuffled, count);
+    gather(array, 70000);  // several calls
+    printf(" gather\n");
     compare("vector", vector, plain, mode);
     compare("array", array, plain, mode);
     compare("single", single, plain, mode);
@@ -451,7 +463,7 @@ void containers() {
     compare("list", list, plain, mode);
     compare("local", list, plain, offload::mode::local);
     for (int i = 0; i < 50; i++) {
-      size_t at = random() % 100000;
+      size_t at = random() % 30000;
       plain[at] = random() % 9999;
       vector.store(at, plain[at]), array.store(at, plain[at]), single.store(at, plain[at]), huge.store(at, plain[at]);
       shuffled.store(at, plain[at]);
