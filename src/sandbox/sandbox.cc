@@ -90,6 +90,9 @@ struct Start {
   os::exit_group(127);
 }
 
+// By errno.
+Status cannot_start() { return Status::error(errno, "cannot start a process for functions: {}", strerror(errno)); }
+
 }  // namespace
 
 Result<std::unique_ptr<Sandbox>> Sandbox::start(const Setup& setup, const std::function<bool()>& is_abandoned) {
@@ -109,10 +112,9 @@ Sandbox::~Sandbox() {
 
 Status Sandbox::map_state() {
   state_fd_ = os::memfd_create("farside-calls", 0);
-  if (state_fd_ < 0 || ftruncate(state_fd_, sizeof *state_) != 0)
-    return Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
+  if (state_fd_ < 0 || ftruncate(state_fd_, sizeof *state_) != 0) return cannot_start();
   void* at = mmap(nullptr, sizeof *state_, PROT_READ | PROT_WRITE, MAP_SHARED, state_fd_, 0);
-  if (at == MAP_FAILED) return Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
+  if (at == MAP_FAILED) return cannot_start();
   state_ = static_cast<HostState*>(at);
   return {};
 }
@@ -122,7 +124,7 @@ Status Sandbox::spawn(const Setup& setup) {
   Descriptor control, connection;
   if (Status s = map_state(); !s.ok()) return s;
   if (!make_pair(&control_, &control.fd) || (!is_direct && !make_pair(&replies_, &connection.fd)))
-    return Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
+    return cannot_start();
   Descriptor null{open("/dev/null", O_RDWR | O_CLOEXEC)}, read_only{open_read_only(setup.region_fd)};
   if (null.fd < 0 || read_only.fd < 0)
     return Status::error(errno, "cannot start a process for functions: {}; is /proc mounted?", strerror(errno));
@@ -177,10 +179,16 @@ Status Sandbox::load(const Setup& setup, const std::function<bool()>& is_abandon
     return Status::error(code, "cannot start a process for functions: while it was loaded, {}", text);
   }
   if (reply.status < 0) return Status::error(-std::max(reply.status, -4095), "{}", static_cast<const char*>(text));
+  return set_limits(setup);
+}
+
+// What the loaded objects take is not counted.
+Status Sandbox::set_limits(const Setup& setup) const {
+  char text[256];
   std::string path = "/proc/" + std::to_string(pid_) + "/statm";
   Descriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC)};
   ssize_t n = file.fd < 0 ? -1 : read(file.fd, text, sizeof text - 1);
-  if (n <= 0) return Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
+  if (n <= 0) return cannot_start();
   text[n] = 0;
   uint64_t all = 0, data = 0;  // pages: of the process, and of its private writable memory and stack
   if (sscanf(text, "%lu %*u %*u %*u %*u %lu", &all, &data) != 2)
@@ -194,7 +202,7 @@ Status Sandbox::load(const Setup& setup, const std::function<bool()>& is_abandon
   rlimit address_limit = {addresses, addresses};
   bool limited =
       prlimit(pid_, RLIMIT_DATA, &data_limit, nullptr) == 0 && prlimit(pid_, RLIMIT_AS, &address_limit, nullptr) == 0;
-  return limited ? Status() : Status::error(errno, "cannot start a process for functions: {}", strerror(errno));
+  return limited ? Status() : cannot_start();
 }
 
 bool Sandbox::call(wire::Bytes frame, const std::function<bool()>& is_abandoned, std::byte* reply) {

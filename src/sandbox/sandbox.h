@@ -70,6 +70,7 @@ class Sandbox {
   Status spawn(const Setup& setup);
   Status map_user() const;
   Status load(const Setup& setup, const std::function<bool()>& is_abandoned);
+  Status set_limits(const Setup& setup) const;
   Status map_state();
   int hand_over(wire::Bytes bytes, const std::function<bool()>& is_abandoned);
   int receive_reply(std::byte* reply, const std::function<bool()>& is_abandoned);
