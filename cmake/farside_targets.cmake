@@ -21,9 +21,14 @@ if(FARSIDE_SANITIZE)
   target_link_options(farside_flags INTERFACE -fsanitize=${FARSIDE_SANITIZE})
 endif()
 
-# Level 1 of debug information: functions and lines, enough for backtraces. The debug build has all.
-set(CMAKE_C_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
-set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O2 -g1 -DNDEBUG")
+# Level 1 of debug information: functions and lines, enough for backtraces. The debug build has all. Sanitizers need no
+# more than -O1, which compiles in four fifths of the time.
+set(level -O2)
+if(FARSIDE_SANITIZE)
+  set(level -O1)
+endif()
+set(CMAKE_C_FLAGS_RELWITHDEBINFO "${level} -g1 -DNDEBUG")
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "${level} -g1 -DNDEBUG")
 
 # farside_library(name SOURCES ... COLD ... DEPENDS ...): one folder of src/ is one static library. COLD: sources whose
 # speed does not matter, since they parse options or print reports; the release build compiles them at -O1, in about two
@@ -39,7 +44,8 @@ include(GoogleTest)
 
 # farside_test(name SOURCES ... DEPENDS ... [TIMEOUT s] [LABELS l] [EACH]): a GoogleTest program, registered with ctest;
 # without a label it is a unit test. Sanitized builds run what is labelled unit or stress, not what is labelled
-# simulation (one thread, many steps). EACH: ctest runs the program's tests one by one, so that one that hangs is named.
+# simulation (one thread, many steps) or source (checks of the sources). EACH: ctest runs the program's tests one by one,
+# so that one that hangs is named.
 function(farside_test name)
   cmake_parse_arguments(arg "EACH" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
