@@ -125,7 +125,7 @@ class BenchTest(SystemTest):
 
     def test_offload(self):
         document = self.bench("offload", "--size", "16M", "--repeat", 1, svg=False)
-        self.assertEqual(Counter(cell["transport"] for cell in document["cells"]), {"tcp": 6, "shm": 6})
+        self.assertEqual(Counter(cell["transport"] for cell in document["cells"]), {"tcp": 7, "shm": 7})
         for cell in document["cells"]:
             for way in ("native", "local", "server", "automatic"):
                 self.assertGreater(cell["ms"][way], 0, cell)
