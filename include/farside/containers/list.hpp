@@ -86,9 +86,7 @@ class list : public detail::reversible<list<T, ElementsPerObject>,
     template <bool fetched>
     std::span<const T> next(const deref_scope&) {
       const node* n = std::exchange(at_, at_->next);
-      const T* items;
-      if constexpr (fetched) items = chain::template items<false>(n);
-      else items = detail::locate(n->items)->items;
+      const T* items = fetched ? chain::template items<false>(n) : detail::locate(n->items)->items;
       return {items + n->first, n->count};
     }
 

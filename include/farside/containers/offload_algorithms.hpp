@@ -67,7 +67,7 @@ class page_runs {
   }
 
  private:
-  static constexpr size_t kPage = 4096;
+  static constexpr size_t kPage = farside::detail::kPage;
   struct run {
     uintptr_t first, last;  // numbers of pages
   };
@@ -136,13 +136,24 @@ template <typename T, typename R, typename Function, typename A>
 using step_arguments = std::pair<step<R, Function, A>, piece_list<T>>;
 struct no_argument {};
 
+// Calls each(element) for all elements of the pieces, in order, until it returns false.
+template <typename T, typename Each>
+void for_each_element(const piece_list<T>& pieces, Each each) {
+  for (const auto& piece : pieces) {
+    for (size_t i = 0; i < piece.count; i++) {
+      if (!each(piece.data[i])) return;
+    }
+  }
+}
+
 template <typename T, typename A>
 __attribute__((visibility("hidden"))) size_t count_step(const step_arguments<T, size_t, predicate<T, A>, A>& a) {
   auto matches = a.first.function.at(reinterpret_cast<void*>(count_step<T, A>));
   size_t count = a.first.before;
-  for (const auto& piece : a.second) {
-    for (size_t i = 0; i < piece.count; i++) count += matches(piece.data[i], a.first.argument);
-  }
+  for_each_element(a.second, [&](const T& element) {
+    count += matches(element, a.first.argument);
+    return true;
+  });
   return count;
 }
 // The index of the first element that matches; that behind the last piece if there is none.
@@ -150,20 +161,21 @@ template <typename T, typename A>
 __attribute__((visibility("hidden"))) size_t find_step(const step_arguments<T, size_t, predicate<T, A>, A>& a) {
   auto matches = a.first.function.at(reinterpret_cast<void*>(find_step<T, A>));
   size_t index = a.first.before;
-  for (const auto& piece : a.second) {
-    for (size_t i = 0; i < piece.count; i++, index++) {
-      if (matches(piece.data[i], a.first.argument)) return index;
-    }
-  }
+  for_each_element(a.second, [&](const T& element) {
+    if (matches(element, a.first.argument)) return false;
+    index++;
+    return true;
+  });
   return index;
 }
 template <typename T, typename R>
 __attribute__((visibility("hidden"))) R reduce_step(const step_arguments<T, R, accumulator<T, R>, no_argument>& a) {
   auto add = a.first.function.at(reinterpret_cast<void*>(reduce_step<T, R>));
   R all = a.first.before;
-  for (const auto& piece : a.second) {
-    for (size_t i = 0; i < piece.count; i++) all = add(all, piece.data[i]);
-  }
+  for_each_element(a.second, [&](const T& element) {
+    all = add(all, element);
+    return true;
+  });
   return all;
 }
 

@@ -91,13 +91,11 @@ class sequence : public reversible<sequence<T, requested>, position<sequence<T, 
     bool is_at_end() const { return at_ == of_->size_; }
     // The next piece, valid until the scope ends. fetched: it is used at once; else nothing is fetched as a rule.
     template <bool fetched>
-    std::span<const T> next(const deref_scope&) {
+    std::span<const T> next(const deref_scope& scope) {
+      const T* first = fetched ? &of_->get(at_, scope) : of_->locate(at_, scope);
       size_t count = std::min(kElementsPerObject, of_->size_ - at_);
-      const object* o;
-      if constexpr (fetched) o = &of_->template chunk_of<false, false>(at_);
-      else o = detail::locate(of_->chunks_[at_ / kElementsPerObject]);
       at_ += count;
-      return {o->items, count};
+      return {first, count};
     }
 
    private:
