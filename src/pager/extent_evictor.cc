@@ -54,21 +54,17 @@ bool ExtentEvictor::free_frames(size_t pages) {
 bool ExtentEvictor::free_any() {
   if (!is_ready()) return false;
   ExtentIndex extent;
-  for (ExtentQueue::Kind kind : {ExtentQueue::kRecent, ExtentQueue::kNew, ExtentQueue::kMain}) {
-    if (c_.extent_queue.pop(kind, &extent)) return evict(extent, kind);
-  }
-  return false;
+  ExtentQueue::Kind kind;
+  return c_.extent_queue.pop_any(&extent, &kind) && evict(extent, kind);
 }
 
 // There are no frames in this process, but near extents: a forked child has them of its parent.
 bool ExtentEvictor::break_up_any() {
   ExtentIndex extent;
-  for (ExtentQueue::Kind kind : {ExtentQueue::kRecent, ExtentQueue::kNew, ExtentQueue::kMain}) {
-    if (!c_.extent_queue.pop(kind, &extent)) continue;
-    break_up(extent);
-    return true;
-  }
-  return false;
+  ExtentQueue::Kind kind;
+  if (!c_.extent_queue.pop_any(&extent, &kind)) return false;
+  break_up(extent);
+  return true;
 }
 
 // Pages of the policy's queues and extents of the main queue leave in proportion to how many there are.

@@ -48,7 +48,8 @@ class Server {
  private:
   static constexpr unsigned kChannels = 4;
   enum class Offer { kUnknown, kYes, kNo };
-  unsigned try_lock_any();
+  // Locks a channel that is not in use, or waits for one in turn. Returns its number.
+  unsigned lock_any();
 
   Channel channels_[kChannels];
   std::atomic<Offer> offer_{Offer::kUnknown};
@@ -67,7 +68,7 @@ bool Server::offers_calls() {
   return offer_ == Offer::kYes;
 }
 
-unsigned Server::try_lock_any() {
+unsigned Server::lock_any() {
   unsigned usable = usable_;
   for (unsigned i = 0; i < usable; i++) {
     if (channels_[i].lock.try_lock()) return i;
@@ -79,7 +80,7 @@ unsigned Server::try_lock_any() {
 
 Status Server::acquire(Channel** channel) {
   for (;;) {
-    unsigned i = try_lock_any();
+    unsigned i = lock_any();
     Status opened = channels_[i].calls.open();
     if (opened.ok()) {
       *channel = &channels_[i];

@@ -54,6 +54,14 @@ class ExtentQueue {
     return false;
   }
 
+  // Takes any extent, those first that can be missed first.
+  bool pop_any(ExtentIndex* extent, Kind* kind) {
+    for (Kind k : {kRecent, kNew, kMain}) {
+      if (pop(*kind = k, extent)) return true;
+    }
+    return false;
+  }
+
   // A stream came back to an extent after `age` evictions of pages. If that is at once, there are more streams than the
   // recent queue has extents, and it keeps more for a while.
   void record_return(uint64_t age) {
