@@ -1,4 +1,5 @@
 """Functions that programs call on memory servers: the same results everywhere, and servers that survive everything."""
+import contextlib
 import os
 import signal
 import time
@@ -15,8 +16,11 @@ BY_SERVER = ("scan", "change", "list")  # every call of these runs on a server
 
 def children_of(process):
     """The isolated processes of a server."""
-    tasks = Path(f"/proc/{process.pid}/task")
-    return [int(pid) for task in tasks.iterdir() for pid in (task / "children").read_text(encoding="utf8").split()]
+    pids = []
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended, and its child with it
+            pids += [int(pid) for pid in (task / "children").read_text(encoding="utf8").split()]
+    return pids
 
 
 @expand
