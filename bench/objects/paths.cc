@@ -109,7 +109,7 @@ Result<json> measure(const Context& context, const std::string& transport, const
   Lines lines(**far, configuration.configuration, context.settings.bytes / sizeof(Line));
   json shares = json::array();
   double seconds = 0, moved = 0;
-  uint64_t slice = std::max<uint64_t>(lines.count() / 8, kFibers * 64);
+  uint64_t slice = std::max<uint64_t>(std::min(lines.count() / 8, context.settings.accesses), kFibers * 64);
   for (unsigned i = 0; i < kSlices; i++) {
     double before = bytes_fetched(**far);
     double took = run_slice(lines, workload, slice, i + 1);

@@ -20,23 +20,32 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
   return log.place(table_, bytes, alignment, word);
 }
 
-// If there is garbage but no room, waits until the evacuator has made some. Scopes that are younger than the garbage do
-// not delay it; older ones, of other fibers of this worker, must get to run to end them. A fiber may continue on
-// another worker afterwards, so the log is looked up again.
+// If there is garbage but no room, waits until the evacuator has made some, unless it frees nothing for kMaxNs. Scopes
+// that are younger than the garbage do not delay it; older ones, of other fibers of this worker, must get to run to end
+// them. A fiber may continue on another worker afterwards, so the log is looked up again.
 bool ObjectSpace::place_or_wait(LogKind kind, unsigned structure, size_t bytes, size_t alignment, bool is_new,
                                 PtrWord* word) {
   constexpr uint64_t kMaxNs = 10ull * 1000 * 1000 * 1000, kFiberTurnNs = 20'000, kLookNs = 500'000;
   if (place(log_of(kind, structure), bytes, alignment, is_new, word)) return true;
-  for (uint64_t start = now_ns(); is_scarce() && now_ns() - start < kMaxNs;) {
+  uint64_t start = now_ns(), freed = sum(Tally::kFreed);
+  for (;;) {
+    // Segments may be freed or used up at any time: only if garbage is rare before and after there was no room, waiting
+    // is in vain.
+    bool was_scarce = is_scarce();
+    if (place(log_of(kind, structure), bytes, alignment, is_new, word)) return true;
+    if (!was_scarce && !is_scarce()) return false;
+    if (now_ns() - start >= kMaxNs) {
+      if (sum(Tally::kFreed) == freed) return false;
+      start = now_ns();
+      freed = sum(Tally::kFreed);
+    }
     bool in_fiber = fibers::in_fiber();
     os::nanosleep_ns(in_fiber ? kFiberTurnNs : kLookNs);
     if (in_fiber) {
       Waiting waiting(*this);
       farside_fiber_yield();
     }
-    if (place(log_of(kind, structure), bytes, alignment, is_new, word)) return true;
   }
-  return false;
 }
 
 bool ObjectSpace::is_scarce() const { return structures_.segments() * kPageSize / 2 > sum(Tally::kBytes); }

@@ -33,7 +33,7 @@ struct Node {
 };
 
 void wait_for(const std::function<bool()>& condition) {
-  for (int i = 0; i < 20000 && !condition(); i++) os::nanosleep_ns(500000);
+  for (int i = 0; i < 200000 && !condition(); i++) os::nanosleep_ns(500000);
   EXPECT_TRUE(condition());
 }
 
@@ -123,7 +123,7 @@ TEST(Objects, KeepTheirContentWhenFetchedOneByOne) {
   std::vector<unique_ptr<Line>> lines(kCount);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i, i + 1, i + 2}});
   std::mt19937_64 random(1);
-  for (int round = 0; round < 600000; round++) {
+  for (int round = 0; round < 300000; round++) {
     uint64_t i = random() % kCount;
     deref_scope scope;
     const Line* line = lines[i].deref(scope);
@@ -191,8 +191,8 @@ TEST(Objects, FibersFetchThemConcurrently) {
 // Far memory holds little more than twice the live bytes, so garbage must be collected while fibers of one worker are
 // in scopes: they must run in turns to end them, so that the evacuator can make room.
 TEST(Objects, FibersWaitForRoomInTurns) {
-  ObjectFixture far(8 * kMiB, false, kGiB, 64 * kMiB);
-  constexpr uint64_t kCount = 440000, kFibers = 32, kReads = 40000;
+  ObjectFixture far(4 * kMiB, false, kGiB, 32 * kMiB);
+  constexpr uint64_t kCount = 220000, kFibers = 32, kReads = 20000;
   std::vector<unique_ptr<Line>> lines(kCount);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
   run_numbered_fibers(1, kFibers, [&](uint64_t f) {

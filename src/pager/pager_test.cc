@@ -253,7 +253,7 @@ TEST_P(PagerTest, ThreadsSeeTheirOwnWrites) {
     threads.emplace_back([&, t] {
       std::mt19937_64 random(t);
       std::vector<uint64_t> shadow(kPages, 0);
-      for (int i = 0; i < 60000 && !wrong; i++) {
+      for (int i = 0; i < 30000 && !wrong; i++) {
         size_t page = random() % kPages;
         auto* word = reinterpret_cast<volatile uint64_t*>(memory + page * kPageSize + t * 64);
         if (*word != shadow[page]) wrong++;

@@ -19,7 +19,7 @@ class ProgramApiTest(SystemTest):
         cls.prefix = cls.folder / "prefix"
         cls.check("cmake", "--install", BUILD, "--prefix", cls.prefix)
         cls.check("cmake", "-S", OUTSIDE, "-B", cls.folder / "outside", f"-DCMAKE_PREFIX_PATH={cls.prefix}")
-        cls.check("cmake", "--build", cls.folder / "outside")
+        cls.check("cmake", "--build", cls.folder / "outside", "--parallel", "2")
 
     @classmethod
     def check(cls, *command):
