@@ -42,6 +42,10 @@ endfunction()
 
 include(GoogleTest)
 
+# What each sanitizer can detect is described in docs/internals/testing.md.
+set(test_environment
+  "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/tsan.supp:die_after_fork=0:report_signal_unsafe=0:history_size=7:halt_on_error=1")
+
 # farside_test(name SOURCES ... DEPENDS ... [TIMEOUT s] [LABELS l] [EACH]): a GoogleTest program, registered with ctest;
 # without a label it is a unit test. Sanitized builds run what is labelled unit or stress, not what is labelled
 # simulation (one thread, many steps) or source (checks of the sources). EACH: ctest runs the program's tests one by one,
@@ -59,9 +63,10 @@ function(farside_test name)
   endif()
   if(arg_EACH)
     gtest_discover_tests(${name} TEST_PREFIX ${name}: DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-      PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+      PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${test_environment}")
     return()
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  set_tests_properties(${name} PROPERTIES
+    TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}" ENVIRONMENT "${test_environment}")
 endfunction()

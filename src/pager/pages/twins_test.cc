@@ -364,7 +364,7 @@ TEST_F(TwinsTest, NoTwinHasTwoPages) {
   constexpr unsigned kThreads = 4, kOwn = 2 * kChunk;
   frames_.set_limit(6 * kChunk);
   std::atomic<uint64_t> made{0}, wrong{0};
-  for (int round = 0; round < 30; round++) {
+  for (int round = 0; round < 10; round++) {
     Twins twins(WriteBack::kLine, kPages, frames_);
     std::barrier together(kThreads);
     auto work = [&](unsigned thread) {

@@ -23,7 +23,7 @@ namespace {
 struct Record {
   uint64_t key = 0, filler[7] = {};
 };
-constexpr uint64_t kCount = 300000;
+constexpr uint64_t kCount = 150000;
 
 void print(const char* what, uint64_t value) { printf("%s %" PRIu64 "\n", what, value); }
 
