@@ -395,8 +395,12 @@ int Pager::begin_call(std::span<const CallRange> ranges) {
       std::all_of(ranges.begin(), ranges.end(), [&](const CallRange& r) { return in_space(number(r.address)); });
   if (!all_far) return -EFAULT;
   if (is_written(ranges)) written_call_mutex_.lock();
+  RangeOps::WriteBack read(ranges_);
   for (size_t i = 0; i < ranges.size(); i++) {
-    if (bring_to_server(ranges[i])) continue;
+    PageIndex first = table_.index_of(number(ranges[i].address));
+    uint64_t count = ranges[i].bytes / kPageSize;
+    if (ranges[i].written) read.finish();
+    if (ranges[i].written ? take(first, count) : read.add(first, count)) continue;
     take_back(ranges.first(i));
     if (is_written(ranges)) written_call_mutex_.unlock();
     return -EFAULT;
@@ -404,10 +408,8 @@ int Pager::begin_call(std::span<const CallRange> ranges) {
   return 0;
 }
 
-bool Pager::bring_to_server(const CallRange& range) {
-  PageIndex first = table_.index_of(number(range.address));
-  uint64_t count = range.bytes / kPageSize;
-  if (!range.written) return ranges_.write_back(first, count);
+// All of the pages or none.
+bool Pager::take(PageIndex first, uint64_t count) {
   uint64_t taken = ranges_.take(first, count);
   if (taken == count) return true;
   ranges_.give_back(first, taken);

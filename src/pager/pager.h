@@ -206,7 +206,7 @@ class Pager : public NearObject {
   Status charge(const std::byte* address, size_t bytes);
   void uncharge(const std::byte* address, size_t bytes);
   uint64_t reserve_ahead() const;
-  bool bring_to_server(const CallRange& range);
+  bool take(PageIndex first, uint64_t count);
   void take_back(std::span<const CallRange> ranges);
   static bool is_written(std::span<const CallRange> ranges);
   uint64_t used_pages();

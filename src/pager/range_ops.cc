@@ -237,14 +237,6 @@ void RangeOps::unseal(PageIndex first, uint64_t count) {
   }
 }
 
-// Dirty pages that the caller owns, and their words before.
-struct RangeOps::DirtyPages {
-  static constexpr size_t kMax = transport::kMaxRequestBytes / kPageSize;
-  PageIndex pages[kMax];
-  PageWord before[kMax];
-  size_t count = 0;
-};
-
 // What a pass over a range sees of each window. One that was seen as a whole, and in which nothing had to be written,
 // is settled.
 class RangeOps::WindowScan {
@@ -280,24 +272,24 @@ class RangeOps::WindowScan {
   bool is_whole_ = false;
 };
 
-bool RangeOps::write_back(PageIndex first, uint64_t count) {
-  ThreadSlot& t = c_.threads.current();
+bool RangeOps::WriteBack::add(PageIndex first, uint64_t count) {
   PageIndex end = first + static_cast<PageIndex>(count);
-  WindowScan scan(c_.table, end);
-  Sync found = Sync::kClean;
-  for (PageIndex page = scan.next(first); page < end && found != Sync::kFree;) {
-    InGate inside(c_.gate, t);
-    DirtyPages dirty;
-    while (page < end && dirty.count < DirtyPages::kMax) {
-      found = own_dirty(t, page, dirty);
-      if (found != Sync::kClean) scan.found_dirty();
-      if (found == Sync::kFree) break;
-      page = scan.next(page + 1);
-    }
-    if (dirty.count > 0) store_and_release(t, dirty);
+  WindowScan scan(ranges_.c_.table, end);
+  for (PageIndex page = scan.next(first); page < end; page = scan.next(page + 1)) {
+    if (!inside_) inside_.emplace(ranges_.c_.gate, thread_);
+    Sync found = ranges_.own_dirty(thread_, page, dirty_);
+    if (found == Sync::kFree) return false;
+    if (found == Sync::kOwned) scan.found_dirty();
+    if (dirty_.count == DirtyPages::kMax) finish();
   }
   scan.finish();
-  return found != Sync::kFree;
+  return true;
+}
+
+void RangeOps::WriteBack::finish() {
+  if (dirty_.count > 0) ranges_.store_and_release(thread_, dirty_);
+  dirty_.count = 0;
+  inside_.reset();
 }
 
 void RangeOps::store_and_release(ThreadSlot& t, DirtyPages& dirty) {

@@ -3,6 +3,8 @@
 // callers have signals blocked: a handler that interrupted an operation and touched a page that the operation owns
 // would wait for its own thread.
 #pragma once
+#include <optional>
+
 #include "pager/fault_path.h"
 
 namespace farside::pager {
@@ -27,12 +29,12 @@ class RangeOps {
   // Pages of no allocation: whether their addresses are taken by something else than far memory.
   void set_foreign(PageIndex first, uint64_t count, bool foreign);
 
-  // For functions that a memory server executes (docs/internals/offload.md). write_back: the server has the content of
-  // the range as it is now; pages that are near stay near. Skips settled windows. False: a page belongs to no
-  // allocation. take: the caller owns the pages, without near copies, until
-  // give_back, and other threads that access them wait. What take() returns is the number of pages that it took: all,
-  // or up to one that the program may not access, or that holds far objects.
-  bool write_back(PageIndex first, uint64_t count);
+  // For functions that a memory server executes (docs/internals/offload.md). WriteBack: the server gets the content of
+  // ranges. take: the caller owns the pages, without near copies, until give_back, and other threads that access them
+  // wait. What take() returns is the number of pages that it took: all, or up to one that the program may not access,
+  // or that holds far objects. Ranges of one caller are in the order of their addresses, since it waits for pages that
+  // others own while it owns some.
+  class WriteBack;
   uint64_t take(PageIndex first, uint64_t count);
   void give_back(PageIndex first, uint64_t count);
 
@@ -54,7 +56,13 @@ class RangeOps {
   void unmap_owned(PageIndex first, unsigned count);
   void discard_far(ThreadSlot& thread, PageIndex first, unsigned count);
   void push_out(ThreadSlot& thread, PageIndex page);
-  struct DirtyPages;
+  // Dirty pages that the caller owns, and their words before.
+  struct DirtyPages {
+    static constexpr size_t kMax = transport::kMaxRequestBytes / kPageSize;
+    PageIndex pages[kMax];
+    PageWord before[kMax];
+    size_t count = 0;
+  };
   class WindowScan;
   enum class Sync { kClean, kOwned, kFree };
   Sync own_dirty(ThreadSlot& thread, PageIndex page, DirtyPages& pages);
@@ -65,6 +73,26 @@ class RangeOps {
 
   Context c_;
   FaultPath& faults_;
+};
+
+// Brings ranges to the server as they are when they are added; pages that are near stay near. Dirty pages of several
+// ranges share a request. They are owned, and threads that write to them wait, until finish().
+class RangeOps::WriteBack {
+ public:
+  explicit WriteBack(RangeOps& ranges) : ranges_(ranges), thread_(ranges.c_.threads.current()) {}
+  ~WriteBack() { finish(); }
+  WriteBack(const WriteBack&) = delete;
+  WriteBack& operator=(const WriteBack&) = delete;
+
+  // Skips settled windows. False: a page belongs to no allocation.
+  bool add(PageIndex first, uint64_t count);
+  void finish();
+
+ private:
+  RangeOps& ranges_;
+  ThreadSlot& thread_;
+  std::optional<InGate> inside_;  // from the first page that is looked at
+  DirtyPages dirty_;
 };
 
 }  // namespace farside::pager

@@ -149,7 +149,7 @@ bool CallModel::step_pin(State& s, unsigned i) const {
   }
 }
 
-// RangeOps::write_back, own_dirty, store, store_and_release.
+// RangeOps::WriteBack, own_dirty, store, store_and_release.
 bool CallModel::step_read_call(State& s, unsigned i, const char** wrong) const {
   Thread& t = s.threads[i];
   switch (t.pc) {

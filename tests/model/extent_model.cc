@@ -414,7 +414,7 @@ bool ExtentModel::free_step(State& s, unsigned i, const char** wrong) const {
   }
 }
 
-// RangeOps::write_back.
+// RangeOps::WriteBack.
 bool ExtentModel::store_step(State& s, unsigned i) const {
   Thread& t = s.threads[i];
   unsigned at = first_of(i, t);

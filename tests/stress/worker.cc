@@ -346,22 +346,26 @@ bool Worker::is_on_server(const std::byte* far, bool written) const {
   return !written && word_at(world_.pager, page).has(pager::PageWord::kStored);
 }
 
-// Others change other bytes of the page, before and after, and if the page is only read meanwhile.
+// One to four pages, some of them written. Others change other bytes of the pages, before and after, and meanwhile if
+// the page is only read.
 void Worker::call_on_shared_pages() {
-  size_t page = random_.below(32);
-  std::byte* stripe = world_.shared_pages.at(page, index_);
-  std::byte* shadow = stripe_shadow_.data() + page * SharedPages::kStripe;
-  std::byte content[SharedPages::kStripe];
-  pager::Pager::CallRange range = {world_.shared_pages.far + page * kPageSize, kPageSize, random_.one_in(2)};
+  std::vector<pager::Pager::CallRange> ranges;
+  for (size_t page = random_.below(32); page < 32 && ranges.size() < 4; page += random_.between(1, 8))
+    ranges.push_back({world_.shared_pages.far + page * kPageSize, kPageSize, random_.one_in(3)});
   SignalsBlocked blocked;
-  if (int error = world_.pager.begin_call({&range, 1})) die("a call did not begin (error {})", error);
-  transfer(stripe, content, sizeof content, false);
-  world_.compare_on_server(content, stripe, shadow, sizeof content);
-  if (range.written) {
+  if (int error = world_.pager.begin_call(ranges)) die("a call did not begin (error {})", error);
+  for (const pager::Pager::CallRange& range : ranges) {
+    size_t page = static_cast<size_t>(range.address - world_.shared_pages.far) / kPageSize;
+    std::byte* stripe = world_.shared_pages.at(page, index_);
+    std::byte* shadow = stripe_shadow_.data() + page * SharedPages::kStripe;
+    std::byte content[SharedPages::kStripe];
+    transfer(stripe, content, sizeof content, false);
+    world_.compare_on_server(content, stripe, shadow, sizeof content);
+    if (!range.written) continue;
     fill(shadow, sizeof content);
     transfer(stripe, shadow, sizeof content, true);
   }
-  world_.pager.end_call({&range, 1});
+  world_.pager.end_call(ranges);
 }
 
 // In half of the forks all workers are stopped, and the child verifies everything. In the others they continue, and the
