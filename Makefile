@@ -11,7 +11,7 @@ LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
 BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo lint format layers docs messages tidy test-fuzz test-programs test-docs test-package install package clean
+.PHONY: build test demo lint format layers docs messages tidy test-release test-system test-fuzz test-programs test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
@@ -22,7 +22,7 @@ build: bootstrap-build configure-release
 # What CI runs: each step with a heading and its time, and a summary at the end.
 test:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-programs bootstrap-package bootstrap-lint lint test-release \
-	  test-fuzz test-programs test-docs test-package $(SANITIZERS:%=test-%)
+	  test-system test-fuzz test-programs test-docs test-package $(SANITIZERS:%=test-%)
 
 demo: bootstrap-build bootstrap-demo configure-release
 	$(BUILD_RELEASE) --target farside farside_preload
@@ -65,10 +65,13 @@ configure-%:
 build-%: configure-%
 	cmake --build --preset $* --parallel $(JOBS)
 
-# The release build runs every test; sanitized builds run those that a sanitizer can watch. Real programs get a second
-# try, which shows in the output: their time limits are at the mercy of what else the machine does.
+# The release build runs every test; sanitized builds run those that a sanitizer can watch.
 test-release: build-release
 	ctest --preset release --parallel $(JOBS) --label-exclude 'system|package'
+
+# Real programs get a second try, which shows in the output: their time limits are at the mercy of what else the machine
+# does.
+test-system: build-release
 	ctest --preset release --parallel $(JOBS) --label-regex system --repeat until-pass:2
 
 # What reads bytes from outside, instrumented for libFuzzer: a minute of it.
