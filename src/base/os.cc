@@ -87,7 +87,7 @@ void* map_near(size_t bytes) {
   if (inject::fails("map_near")) return nullptr;
   long r = call(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   after_mapping();
-  if (r < 0 && r > -4096) return nullptr;
+  if (is_error(r)) return nullptr;
   call(SYS_madvise, r, bytes, MADV_DONTDUMP);  // a core of the program does not need it
   return reinterpret_cast<void*>(r);
 }
@@ -103,7 +103,7 @@ int munmap(void* address, size_t bytes) {
 }
 long map_aligned(size_t bytes, size_t alignment, int protection) {
   long mapped = mmap(nullptr, bytes + alignment, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapped < 0 && mapped > -4096) return mapped;
+  if (is_error(mapped)) return mapped;
   auto begin = static_cast<uint64_t>(mapped), base = align_up(begin, alignment);
   if (base > begin) munmap(reinterpret_cast<void*>(begin), base - begin);
   munmap(reinterpret_cast<void*>(base + bytes), alignment - (base - begin));

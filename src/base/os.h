@@ -28,6 +28,9 @@ inline long call(long number, Args... args) {
   return farside_raw_syscall(number, v[0], v[1], v[2], v[3], v[4], v[5]);
 }
 
+// Whether the result of a call that returns an address is -errno.
+constexpr bool is_error(long result) { return result < 0 && result > -4096; }
+
 // Memory. map_near maps zeroed private memory; nullptr: out of memory.
 void* map_near(size_t bytes);
 void unmap(void* address, size_t bytes);

@@ -60,7 +60,7 @@ void announce_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] Contex
 bool make_stack(Context* context, size_t bytes) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
   long address = os::mmap(nullptr, bytes + kPageSize, PROT_READ | PROT_WRITE, kFlags, -1, 0);
-  if (address < 0 && address > -4096) return false;
+  if (os::is_error(address)) return false;
   auto* guard = reinterpret_cast<std::byte*>(address);
   bool guarded =
       os::madvise(guard, kPageSize, kAdviceGuardInstall) == 0 || os::mprotect(guard, kPageSize, PROT_NONE) == 0;

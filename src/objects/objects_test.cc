@@ -37,6 +37,13 @@ void wait_for(const std::function<bool()>& condition) {
   EXPECT_TRUE(condition());
 }
 
+// The address of an object, which is not fetched.
+template <typename T>
+const T* locate(unique_ptr<T>& owner) {
+  return static_cast<const T*>(
+      farside_object_deref(detail::access::word(owner), detail::type_of<T>(), FARSIDE_OBJECT_UNFETCHED));
+}
+
 // Runs work(number) in each of `fibers` fibers, and waits until all have ended.
 void run_numbered_fibers(unsigned workers, uint64_t fibers, const std::function<void(uint64_t)>& work) {
   run_fibers(workers, [&] {
@@ -415,10 +422,6 @@ TEST(Objects, AnAddressThatIsNotFetchedStaysUntilTheScopeEnds) {
   constexpr uint64_t kCount = 100000;
   std::vector<unique_ptr<Line>> lines(kCount);
   for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique<Line>(Line{{i}});
-  auto locate = [&](uint64_t i) {
-    return static_cast<const Line*>(farside_object_deref(farside::detail::access::word(lines[i]),
-                                                         farside::detail::type_of<Line>(), FARSIDE_OBJECT_UNFETCHED));
-  };
   std::atomic<bool> ends{false};
   std::vector<std::thread> others;
   for (unsigned t = 0; t < 2; t++) {
@@ -436,10 +439,10 @@ TEST(Objects, AnAddressThatIsNotFetchedStaysUntilTheScopeEnds) {
   for (int round = 0; round < 100; round++) {
     deref_scope scope;
     std::vector<std::pair<uint64_t, const Line*>> located(500);
-    for (auto& [at, line] : located) line = locate(at = random() % kCount);
+    for (auto& [at, line] : located) line = locate(lines[at = random() % kCount]);
     os::nanosleep_ns(1000000);
     for (const auto& [at, line] : located) {
-      ASSERT_EQ(locate(at), line);
+      ASSERT_EQ(locate(lines[at]), line);
       ASSERT_EQ(line->words[0], at);
     }
   }
@@ -456,14 +459,8 @@ TEST(Objects, NothingIsFetchedForAnAddress) {
   for (auto& line : lines) line = make_unique<Line>();
   uint64_t faults = far.pager().stats().get(pager::Counter::kMajorFaults), taken = far.stats().taken;
   deref_scope scope;
-  for (auto& object : objects)
-    EXPECT_NE(farside_object_deref(farside::detail::access::word(object), farside::detail::type_of<Huge>(),
-                                   FARSIDE_OBJECT_UNFETCHED),
-              nullptr);
-  for (auto& line : lines)
-    EXPECT_NE(farside_object_deref(farside::detail::access::word(line), farside::detail::type_of<Line>(),
-                                   FARSIDE_OBJECT_UNFETCHED),
-              nullptr);
+  for (auto& object : objects) EXPECT_NE(locate(object), nullptr);
+  for (auto& line : lines) EXPECT_NE(locate(line), nullptr);
   EXPECT_EQ(far.pager().stats().get(pager::Counter::kMajorFaults), faults);
   EXPECT_EQ(far.stats().taken, taken);
 }

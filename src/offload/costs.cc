@@ -72,7 +72,7 @@ bool Costs::prefers_server(const Expected& call) {
 
 // loss: what the worse way takes more, as a share of the better way.
 bool Costs::is_time_for_trial(Estimate& e, const Expected& call, double loss) const {
-  bool is_measured = e.has_server && (e.has_local || e.has_fetch);
+  bool is_measured = e.has_server && is_local_known(e);
   bool is_short = e.has_server && call.bytes * e.server_byte_ns < kShortCalls * call_ns_;
   bool is_close = is_measured && loss < kCloseLoss;
   if (!is_close && !is_short) return false;
@@ -85,7 +85,7 @@ bool Costs::is_time_for_trial(Estimate& e, const Expected& call, double loss) co
 
 // Whether the first call of a trial has ended, of a way whose costs are known.
 bool Costs::is_cold(const Estimate& e, bool on_server) {
-  bool is_known = on_server ? e.has_server : e.has_local || e.has_fetch;
+  bool is_known = on_server ? e.has_server : is_local_known(e);
   return is_known && e.trial_calls == kTrialCalls - 1 && e.tries_server == on_server;
 }
 
@@ -94,7 +94,7 @@ void Costs::ran_locally(const Expected& call, uint64_t ns) {
   Estimate& e = estimate_of(call);
   if (is_cold(e, false)) return;
   auto time = static_cast<double>(ns);
-  if (e.has_local || e.has_fetch) time = std::min(time, kMaxGrowth * local_ns(e, call));
+  if (is_local_known(e)) time = std::min(time, kMaxGrowth * local_ns(e, call));
   double bytes = std::max(call.bytes, 1.0);
   if (call.far < kNearShare * bytes) return learn(&e.local_byte_ns, &e.has_local, time / bytes);
   learn(&e.fetch_byte_ns, &e.has_fetch,

@@ -40,6 +40,8 @@ class Costs {
     bool tries_server = false;           // in the current trial
   };
   static uint64_t key_of(const Expected& call);
+  // Whether anything is known about calls in the program.
+  static bool is_local_known(const Estimate& e) { return e.has_local || e.has_fetch; }
   static double near_byte_ns(const Estimate& estimate);
   static bool is_cold(const Estimate& estimate, bool on_server);
   double local_ns(const Estimate& estimate, const Expected& call) const;

@@ -28,7 +28,7 @@ void make_page() {
   bool sized = os::ftruncate(fd, ControlPage::kBytes) == 0 &&
                os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
   long address = sized ? os::mmap(nullptr, ControlPage::kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : -1;
-  if (address < 0 && address > -4096) {
+  if (os::is_error(address)) {
     os::close(fd);
     return;
   }

@@ -530,7 +530,7 @@ void Session::call(wire::Bytes payload) {
     memcpy(answer, &header, sizeof header);
     memcpy(answer + sizeof header, ready.text(), bytes);
   }
-  commit_call_reply(request_.request);
+  commit_call_reply(answer, request_.request);
 }
 
 // In the output, for a wire::CallReply and its bytes.
@@ -539,14 +539,14 @@ std::byte* Session::reserve_call_reply() {
          sizeof(wire::FrameHeader);
 }
 
-void Session::commit_call_reply(uint64_t request) {
-  std::byte* frame = output_.reserve(sizeof(wire::FrameHeader) + sizeof(wire::CallReply) + wire::kMaxCallBytes);
+// answer: what reserve_call_reply() returned.
+void Session::commit_call_reply(std::byte* answer, uint64_t request) {
   wire::CallReply reply;
-  memcpy(&reply, frame + sizeof(wire::FrameHeader), sizeof reply);
+  memcpy(&reply, answer, sizeof reply);
   uint32_t bytes = static_cast<uint32_t>(sizeof reply) + reply.result_bytes;
   auto header = wire::make_header(wire::Op::kCall, wire::kFlagReply, request, bytes);
-  header.crc = wire::crc32c(wire::header_crc(header), frame + sizeof header, bytes);
-  memcpy(frame, &header, sizeof header);
+  header.crc = wire::crc32c(wire::header_crc(header), answer, bytes);
+  memcpy(answer - sizeof header, &header, sizeof header);
   output_.commit(sizeof header + bytes);
 }
 
@@ -557,14 +557,15 @@ void Session::give_to_host() {
   std::vector<std::byte> received(input_.data(), input_.data() + input_.size());
   input_.consume(input_.size());
   uint64_t request, executed;
-  auto served = calls_->serve(&received, &request, reserve_call_reply(), &executed);
+  std::byte* answer = reserve_call_reply();
+  auto served = calls_->serve(&received, &request, answer, &executed);
   requests_ += executed;
   count(region_->client.requests, executed);
   if (served == sandbox::Sandbox::Served::kLost) {
     state_ = State::kOver;
     return;
   }
-  if (served == sandbox::Sandbox::Served::kFailed) commit_call_reply(request);
+  if (served == sandbox::Sandbox::Served::kFailed) commit_call_reply(answer, request);
   else input_.append(received.data(), received.size());
   answer_complete_frames();
   send();

@@ -108,7 +108,7 @@ class Session {
   void add_code(wire::Bytes payload);
   void call(wire::Bytes payload);
   std::byte* reserve_call_reply();
-  void commit_call_reply(uint64_t request);
+  void commit_call_reply(std::byte* answer, uint64_t request);
 
   void reply(wire::Bytes payload);
   void refuse(int code, const char* text);

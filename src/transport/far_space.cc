@@ -29,8 +29,6 @@ static_assert(FarSpace::kMaxRegions <= kWriting);
 // Of an entry. kPrepared: a copy for a child that has not adopted it.
 enum State : uint32_t { kFree, kClaimed, kInUse, kPrepared };
 
-bool failed(long address) { return address < 0 && address > -4096; }
-
 uint64_t bits_bytes(uint64_t bytes, uint64_t chunk_pages) {
   return align_up((bytes / kPageSize + chunk_pages - 1) / chunk_pages / 8 + 8, kPageSize);
 }
@@ -120,7 +118,7 @@ Status FarSpace::map() {
     return Status::error(EBADF, "the descriptors of the far file, which this run had, were closed");
   mapped_bytes_ = kReferencesAt + align_up(uint64_t{at.slots} * sizeof(uint16_t), kPageSize);
   long r = os::mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, space_fd_, 0);
-  if (failed(r)) return memory_error(static_cast<int>(-r));
+  if (os::is_error(r)) return memory_error(static_cast<int>(-r));
   os::madvise(reinterpret_cast<void*>(r), mapped_bytes_, MADV_DONTDUMP);
   header_ = reinterpret_cast<Header*>(r);
   references_ = reinterpret_cast<std::atomic<uint16_t>*>(r + static_cast<long>(kReferencesAt));
@@ -161,7 +159,7 @@ std::unique_ptr<FarRegion> FarSpace::map_region(unsigned id, uint64_t bytes, Sta
   FARSIDE_CHECK(size <= kRegionStride);
   long r = os::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, space_fd_,
                     static_cast<off_t>(kRegionsAt + id * kRegionStride));
-  if (failed(r)) {
+  if (os::is_error(r)) {
     *status = memory_error(static_cast<int>(-r));
     return nullptr;
   }

@@ -15,7 +15,7 @@ namespace farside::transport {
 std::unique_ptr<ShmRegion> ShmRegion::map(int memory_fd, uint64_t region_bytes, Link link, Status* status) {
   size_t bytes = region_bytes + sizeof(wire::RegionTrailer);
   long r = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_fd, 0);
-  if (r < 0 && r > -4096) {
+  if (os::is_error(r)) {
     *status = Status::error(static_cast<int>(-r),
                             "cannot map {} bytes of far memory; choose a smaller --space or raise "
                             "the address space limit (ulimit -v)",

@@ -15,7 +15,7 @@ constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
 // 2 MiB-aligned addresses of private memory, which a forked child does not have.
 std::byte* reserve(uint64_t bytes) {
   long mapped = os::map_aligned(bytes, kExtentBytes, PROT_READ | PROT_WRITE);
-  if (mapped < 0 && mapped > -4096) return nullptr;
+  if (os::is_error(mapped)) return nullptr;
   auto* area = reinterpret_cast<std::byte*>(mapped);
   os::madvise(area, bytes, MADV_DONTFORK);
   os::madvise(area, bytes, MADV_DONTDUMP);

@@ -35,7 +35,7 @@ bool kernel_is_before_6() {
 Result<std::unique_ptr<FarSpace>> FarSpace::reserve(uint64_t bytes, Delivery delivery) {
   constexpr uint64_t kAlignment = 2 * kMiB;
   long base = os::map_aligned(bytes, kAlignment, PROT_READ | PROT_WRITE);
-  if (base < 0 && base > -4096) {
+  if (os::is_error(base)) {
     return Status::error(static_cast<int>(-base),
                          "cannot reserve {} bytes of addresses; lower --space or raise 'ulimit -v'", bytes);
   }
@@ -82,7 +82,7 @@ int FarSpace::watch(std::byte* address, size_t bytes) {
 int FarSpace::adopt(std::byte* address, size_t bytes, bool replace, bool inherit_in_fork) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (replace ? MAP_FIXED : MAP_FIXED_NOREPLACE);
   long mapped = os::mmap(address, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-  if (mapped < 0 && mapped > -4096) return static_cast<int>(mapped);
+  if (os::is_error(mapped)) return static_cast<int>(mapped);
   os::madvise(address, bytes, MADV_NOHUGEPAGE);
   if (!inherit_in_fork) os::madvise(address, bytes, MADV_DONTFORK);
   return watch(address, bytes);

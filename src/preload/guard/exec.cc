@@ -53,7 +53,7 @@ const char* text_of(ProgramKind kind) {
 
 ProgramKind kind_of_file(int fd, uint64_t bytes) {
   long file = bytes == 0 ? -1 : os::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-  if (file < 0 && file > -4096) return ProgramKind::kNotElf;
+  if (os::is_error(file)) return ProgramKind::kNotElf;
   ProgramKind kind = kind_of_program(reinterpret_cast<void*>(file), bytes);
   os::munmap(reinterpret_cast<void*>(file), bytes);
   return kind;

@@ -47,8 +47,6 @@ std::atomic<bool> g_any_outside{false};
 Mappings& mappings() { return *reinterpret_cast<Mappings*>(g_storage); }
 std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
-bool is_error(long address) { return address < 0 && address > -4096; }
-
 bool in_far_space(const void* address) { return g_pager && g_pager->in_space(number(address)); }
 // Whether the call may concern listed mappings.
 bool may_be_listed(const void* address) { return g_pager && (in_far_space(address) || g_any_outside.load()); }
@@ -203,7 +201,7 @@ long near_mmap(void* address, size_t bytes, int protection, int flags, int fd, o
 int refusal(int protection, int flags, int fd, off_t offset) {
   if (flags & (MAP_ANONYMOUS | MAP_HUGETLB)) return 0;
   long r = os::mmap(nullptr, kPageSize, protection, flags & ~(MAP_FIXED | MAP_FIXED_NOREPLACE), fd, offset);
-  if (!is_error(r)) os::munmap(reinterpret_cast<void*>(r), kPageSize);
+  if (!os::is_error(r)) os::munmap(reinterpret_cast<void*>(r), kPageSize);
   bool final = r == -EBADF || r == -EACCES || r == -EPERM || r == -ENODEV;
   return final ? static_cast<int>(r) : 0;
 }
@@ -219,7 +217,7 @@ template <typename Place>
 long enter_foreign(std::byte* address, size_t bytes, Place place) {
   g_pager->abandon(address, bytes);
   long r = place();
-  if (is_error(r)) restore(address, bytes);
+  if (os::is_error(r)) restore(address, bytes);
   else list(address, bytes, Kind::kForeign);
   return r;
 }
@@ -249,10 +247,10 @@ long near_instead(std::byte* address, size_t bytes, int protection, int flags) {
 // larger than the far space. It is far from the moment when it is committed, at once or later.
 long map_outside(std::byte* wanted, size_t bytes, int protection, int flags) {
   long r = os::mmap(wanted, bytes, protection, (flags & ~MAP_POPULATE) | MAP_NORESERVE, -1, 0);
-  if (is_error(r)) return r;
+  if (os::is_error(r)) return r;
   std::byte* address = pointer(static_cast<uint64_t>(r));
   long entered = enter(address, bytes, protection);
-  if (!is_error(entered)) return entered;
+  if (!os::is_error(entered)) return entered;
   if (entered == -ENOSPC) return near_instead(address, bytes, protection, flags);
   // The server is full. What the program does not expect to be backed by memory is near.
   if (entered == -ENOMEM && (flags & MAP_NORESERVE)) return near_instead(address, bytes, protection, flags);
@@ -289,7 +287,7 @@ void copy_and_unmap(std::byte* to, std::byte* from, size_t old_bytes, size_t new
 long move_anywhere(std::byte* from, size_t old_bytes, size_t new_bytes) {
   size_t mapped = new_bytes < kMinBytes ? kMinBytes : new_bytes;
   long to = far_mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (is_error(to)) return to;
+  if (os::is_error(to)) return to;
   copy_and_unmap(pointer(static_cast<uint64_t>(to)), from, old_bytes, new_bytes);
   if (new_bytes < mapped) far_munmap(pointer(static_cast<uint64_t>(to)) + new_bytes, mapped - new_bytes);
   return to;
@@ -299,7 +297,7 @@ long move_to_place(std::byte* from, size_t old_bytes, size_t new_bytes, std::byt
   bool overlap = place < from + old_bytes && from < place + new_bytes;
   if (overlap || !is_aligned(number(place), kPageSize)) return -EINVAL;
   long to = far_mmap(place, new_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  if (!is_error(to)) copy_and_unmap(place, from, old_bytes, new_bytes);
+  if (!os::is_error(to)) copy_and_unmap(place, from, old_bytes, new_bytes);
   return to;
 }
 
@@ -371,9 +369,9 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
   if (in_far_space(hint) && g_pager->reserve_at(hint, bytes)) return enter(hint, bytes, protection);
   if (hint && !in_far_space(hint)) {
     long r = map_outside(hint, bytes, protection, flags | MAP_FIXED_NOREPLACE);
-    bool near = !is_error(r) && protection != PROT_NONE && !is_listed_as(static_cast<uint64_t>(r), Kind::kFar);
+    bool near = !os::is_error(r) && protection != PROT_NONE && !is_listed_as(static_cast<uint64_t>(r), Kind::kFar);
     if (near) os::munmap(pointer(static_cast<uint64_t>(r)), bytes);  // far memory elsewhere is better
-    else if (!is_error(r)) return r;
+    else if (!os::is_error(r)) return r;
   }
   if (std::byte* place = g_pager->reserve(bytes, bytes >= 2 * kMiB ? 2 * kMiB : kPageSize))
     return enter(place, bytes, protection);
@@ -420,7 +418,7 @@ long remap_foreign(void* address, size_t old_bytes, size_t new_bytes, int flags,
     if (fixed) remove(number(new_address), number(new_address) + align_up(new_bytes, kPageSize));
     r = os::call(SYS_mremap, address, old_bytes, new_bytes, flags, new_address);
   }
-  bool moved = !is_error(r) && static_cast<uint64_t>(r) != begin && old_bytes > 0 && !(flags & kDontUnmap);
+  bool moved = !os::is_error(r) && static_cast<uint64_t>(r) != begin && old_bytes > 0 && !(flags & kDontUnmap);
   if (moved) remove(begin, end, true);
   return r;
 }

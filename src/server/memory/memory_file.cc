@@ -30,15 +30,13 @@ constexpr size_t kMaxWriteInPlace = 16 * 1024;
 constexpr uint64_t kPageTableSpan = wire::kPageBytes / sizeof(uint64_t) * wire::kPageBytes;
 static_assert(wire::kSlabBytes % kPageTableSpan == 0);
 
-bool is_error(long result) { return result < 0 && result > -4096; }
-
 // Aligned to the span of a page table, so that no slab shares a table with its neighbour. Null: there is no room.
 std::byte* map_file(int fd, uint64_t bytes) {
   long at = os::map_aligned(bytes, kPageTableSpan, PROT_NONE);
-  if (is_error(at)) return nullptr;
+  if (os::is_error(at)) return nullptr;
   auto* place = reinterpret_cast<std::byte*>(at);
   long r = os::mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd, 0);
-  if (!is_error(r)) return place;
+  if (!os::is_error(r)) return place;
   os::munmap(place, bytes);
   return nullptr;
 }
@@ -57,7 +55,7 @@ int MemoryFile::create(uint64_t bytes) {
   if (int r = os::ftruncate(fd_, static_cast<off_t>(bytes + sizeof *trailer_)); r < 0) return r;
   if (int r = os::fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL); r < 0) return r;
   long r = os::mmap(nullptr, sizeof *trailer_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, static_cast<off_t>(bytes));
-  if (is_error(r)) return static_cast<int>(r);
+  if (os::is_error(r)) return static_cast<int>(r);
   trailer_ = reinterpret_cast<wire::RegionTrailer*>(r);
   bytes_ = bytes;
   slabs_ = SlabSet(bytes);
@@ -97,7 +95,7 @@ void MemoryFile::release_tables(uint64_t slab) {
   uint64_t bytes = std::min(wire::kSlabBytes, bytes_ - slab);
   long r = os::mmap(mapping_ + slab, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, fd_,
                     static_cast<off_t>(slab));
-  if (is_error(r)) return unmap();
+  if (os::is_error(r)) return unmap();
   os::madvise(mapping_ + slab, bytes, MADV_DONTFORK);
   os::madvise(mapping_ + slab, bytes, MADV_DONTDUMP);
 }
