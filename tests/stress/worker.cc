@@ -187,7 +187,7 @@ void Worker::advise() {
 }
 
 void Worker::access_shared_pages() {
-  size_t page = random_.below(random_.one_in(2) ? world_.shared_pages.pages : 32);  // half on 32 hot pages
+  size_t page = random_.below(random_.one_in(2) ? world_.shared_pages.pages : SharedPages::kHot);
   size_t bytes = random_.between(1, SharedPages::kStripe), offset = random_.below(SharedPages::kStripe - bytes + 1);
   std::byte* far = world_.shared_pages.at(page, index_) + offset;
   std::byte* shadow = stripe_shadow_.data() + page * SharedPages::kStripe + offset;
@@ -350,7 +350,8 @@ bool Worker::is_on_server(const std::byte* far, bool written) const {
 // the page is only read.
 void Worker::call_on_shared_pages() {
   std::vector<pager::Pager::CallRange> ranges;
-  for (size_t page = random_.below(32); page < 32 && ranges.size() < 4; page += random_.between(1, 8))
+  for (size_t page = random_.below(SharedPages::kHot); page < SharedPages::kHot && ranges.size() < 4;
+       page += random_.between(1, 8))
     ranges.push_back({world_.shared_pages.far + page * kPageSize, kPageSize, random_.one_in(3)});
   SignalsBlocked blocked;
   if (int error = world_.pager.begin_call(ranges)) die("a call did not begin (error {})", error);

@@ -27,6 +27,7 @@ struct SharedPages {
   static constexpr size_t kHead = 64;
   static constexpr unsigned kStripes = 8;
   static constexpr size_t kStripe = 504;
+  static constexpr size_t kHot = 32;  // the first pages, which are used most
   static_assert(kHead + kStripes * kStripe == kPageSize);
   std::byte* far = nullptr;
   size_t pages = 0;
