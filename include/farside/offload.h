@@ -43,11 +43,20 @@ struct farside_offload_output {
 typedef int (*farside_offload_entry)(void* function, const void* arguments, size_t bytes,
                                      struct farside_offload_output* output);
 
-/* Memory that a call reads or writes. Servers see it in whole pages of 4096 bytes. */
+/* Memory that a call reads or writes. Servers see it in whole pages of 4096 bytes.
+ *
+ * Or data structures of far objects (<farside/object.h>): then the function may follow owners inside their objects, of
+ * up to 4080 bytes, to other objects of the structures that the call names. It finds all of them where their owners
+ * say: none is moved during the call, so another thread that uses one which would be moved waits for its end. The
+ * program may use the objects meanwhile, but must not change those that the function reads, nor owners of these. A
+ * pointer to the first object is an argument: its address, looked up with FARSIDE_OBJECT_UNFETCHED in a scope that is
+ * open until the call has ended. */
 struct farside_offload_range {
   void* data;
   size_t bytes;
-  int written; /* 0: only read */
+  int written;         /* 0: only read */
+  uint64_t structures; /* not 0: data and bytes are unused, and bit n stands for structure n, bit 0 for objects of none;
+                          only read */
 };
 
 struct farside_offload_request {
@@ -71,7 +80,8 @@ struct farside_offload_reply {
  * ranges must not be accessed at all, and accesses to other bytes of their pages wait.
  * Errors, besides those that the function returns:
  *   -EOPNOTSUPP  mode SERVER, and no server offers calls, or the ranges are not all far memory of one server
- *   -EINVAL, -E2BIG  too many ranges or bytes; a range that wraps around
+ *   -EINVAL, -E2BIG  too many ranges or bytes; a range that wraps around; no such structure, or a written one
+ *   -EBUSY       mode SERVER, and objects of the structures have been being moved for a second; try again
  *   -EPERM       the server does not allow calls to the holder of this token
  *   -ENOEXEC     the server cannot load the program or shared object, or the function is not in it
  *   -EFAULT      the function crashed, or accessed memory outside of the ranges

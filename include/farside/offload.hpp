@@ -17,6 +17,21 @@
 // nothing needs to be registered or exported. Without servers that offer calls, and without Farside, the function is
 // called in the program, with the same result. What a function may use: <farside/offload.h>, docs/guide/offload.md.
 //
+// Functions may also follow owners inside far objects: a call names their structure in place of a range, and the
+// address of the first object is in the argument. The owners' deref() works there as in the program.
+//
+//   struct Node { long value; farside::unique_ptr<Node> next; };
+//   long sum_list(const Node* const& head) {
+//     farside::deref_scope scope;
+//     long sum = 0;
+//     for (const Node* n = head; n; n = n->next.get_if(scope)) sum += n->value;
+//     return sum;
+//   }
+//   long sum_of(const farside::structure& nodes, const farside::unique_ptr<Node>& head) {
+//     farside::deref_scope scope;  // open until the call has ended: the first node stays where it is
+//     return farside::offload::call(sum_list, head.address(scope), {nodes}).value();
+//   }
+//
 // Arguments and results are passed by value: trivially copyable types, std::string, std::vector of trivially copyable
 // elements, and std::pair of these; at most 1 MiB. Pointers in them refer to far memory that the ranges cover.
 //
@@ -41,6 +56,10 @@
 #include <utility>
 #include <vector>
 
+namespace farside {
+class structure;  // <farside/structure.hpp>
+}
+
 namespace farside::offload {
 
 // Where a call is executed.
@@ -56,9 +75,19 @@ struct range {
   range(T* first, size_t count)
       : data(const_cast<std::remove_cv_t<T>*>(first)),
         bytes(count * sizeof(std::conditional_t<std::is_void_v<T>, char, T>)) {}
+  // The far objects of a structure, of up to 4080 bytes: see farside_offload_range. Only for what a call reads.
+  template <typename Structure, typename = std::enable_if_t<std::is_same_v<Structure, structure>>>
+  range(const Structure& in) : structures(uint64_t{1} << in.id()) {}
+  // Those of no structure.
+  static range plain_objects() {
+    range all(static_cast<void*>(nullptr), 0);
+    all.structures = 1;
+    return all;
+  }
 
-  void* data;
-  size_t bytes;
+  void* data = nullptr;
+  size_t bytes = 0;
+  uint64_t structures = 0;
 };
 using ranges = std::vector<range>;
 
@@ -263,8 +292,8 @@ class request {
           const ranges& written, mode where, size_t result_bytes)
       : arguments_(std::move(arguments)), result_(result_bytes) {
     ranges_.reserve(read.size() + written.size());
-    for (const range& r : read) ranges_.push_back({r.data, r.bytes, 0});
-    for (const range& r : written) ranges_.push_back({r.data, r.bytes, 1});
+    for (const range& r : read) ranges_.push_back({r.data, r.bytes, 0, r.structures});
+    for (const range& r : written) ranges_.push_back({r.data, r.bytes, 1, r.structures});
     request_ = {entry,
                 function,
                 arguments_.data(),

@@ -140,6 +140,13 @@ class unique_ptr {
   // As deref; nullptr if the owner is null.
   const T* get_if(const deref_scope& scope) const { return *this ? deref(scope) : nullptr; }
 
+  // The object's address, valid until the outermost scope ends, without fetching it: for the arguments of calls
+  // (<farside/offload.hpp>). nullptr if the owner is null.
+  const T* address(const deref_scope&) const {
+    return *this ? static_cast<const T*>(at(FARSIDE_OBJECT_UNFETCHED)) : nullptr;
+  }
+  const T* address(const deref_scope&&) const = delete;
+
   // Copy the object out, or in, without an open scope.
   T load() const {
     static_assert(std::is_trivially_copyable_v<T>, "an object with far pointers cannot be copied");

@@ -60,6 +60,12 @@ void forget_thread() {
 
 void drop_scopes(farside_scopes* scopes) { Epochs::detach(static_cast<ScopeRecord*>(scopes)); }
 
+int stop_moves(uint64_t structures) { return space().stop_moves(structures); }
+void permit_moves(uint64_t structures) { space().permit_moves(structures); }
+ssize_t list_memory(uint64_t structures, std::span<std::span<std::byte>> out) {
+  return space().list_memory(structures, out);
+}
+
 void before_fork() {
   if (ObjectSpace* s = g_space.load(std::memory_order_acquire)) s->before_fork();
 }

@@ -15,6 +15,11 @@ void forget_thread();
 // The fiber with these scopes has ended.
 void drop_scopes(farside_scopes* scopes);
 
+// For calls on memory servers: see ObjectSpace.
+int stop_moves(uint64_t structures);
+void permit_moves(uint64_t structures);
+ssize_t list_memory(uint64_t structures, std::span<std::span<std::byte>> out);
+
 // Around a fork: before Pager::prepare_fork, and after its counterparts.
 void before_fork();
 void after_fork_in_parent();

@@ -40,6 +40,12 @@ size_t SegmentPool::list(size_t from, std::span<PageIndex> out) {
   return count;
 }
 
+size_t SegmentPool::list_runs(std::span<std::span<std::byte>> out) {
+  LockGuard guard(mutex_);
+  std::copy_n(runs_.begin(), std::min(out.size(), runs_.size()), out.begin());
+  return runs_.size();
+}
+
 // Makes several neighbouring pages near by one hint, so that they do not fault one by one.
 bool SegmentPool::refill() {
   if (fresh_.empty() && !commit_chunk()) return false;
@@ -68,6 +74,9 @@ bool SegmentPool::commit_chunk() {
   if (!pager_.commit(arena_, kChunkBytes).ok()) return false;
   PageIndex first = table_.index_of(reinterpret_cast<uint64_t>(arena_));
   chunks_.push_back(first);
+  if (!runs_.empty() && runs_.back().data() + runs_.back().size() == arena_)
+    runs_.back() = {runs_.back().data(), runs_.back().size() + kChunkBytes};
+  else runs_.emplace_back(arena_, kChunkBytes);
   for (size_t i = kChunkBytes / kPageSize; i > 0; i--) fresh_.push_back(static_cast<PageIndex>(first + i - 1));
   arena_ += kChunkBytes;
   arena_left_ -= kChunkBytes;

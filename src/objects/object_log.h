@@ -32,6 +32,10 @@ class SegmentPool {
   // Lists the pages of all segments, used or not, from the `from`-th on. Returns how many.
   size_t list(size_t from, std::span<PageIndex> out);
 
+  // Lists the runs of adjacent memory of all segments, used or not. Returns their number, which may be more than
+  // out.size().
+  size_t list_runs(std::span<std::span<std::byte>> out);
+
   // For a fork: no thread is inside take or give.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
@@ -54,7 +58,8 @@ class SegmentPool {
   size_t arena_left_ = 0;
   bool may_grow_ = true;
   uint64_t max_for_new_ = ~uint64_t{0};
-  Pages chunks_;  // the first page of each
+  Pages chunks_;                                                                 // the first page of each
+  std::vector<std::span<std::byte>, NearAllocator<std::span<std::byte>>> runs_;  // of adjacent chunks
   std::atomic<uint64_t> in_use_{0};
 };
 

@@ -1,5 +1,7 @@
 // The part of ObjectSpace that moves objects out of emptying segments (phase 5 of docs/internals/object_paths.md), by
 // the program's threads or by the evacuator, and that maintains the headers which name the owners of objects.
+#include <bit>
+#include <cerrno>
 #include <cstring>
 
 #include "base/inject.h"
@@ -11,10 +13,35 @@ namespace farside::objects {
 // Phase 5, by a thread of the program. The mark gives this thread the object: other threads wait, the evacuator skips
 // it.
 void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal) {
-  if (!change_owner(owner, word, word.moving())) return;
+  if (!begin_move(owner, word, true)) return;
   Batch batch(non_temporal);
   batch.add({owner, word, Header::kind(number_of(type), type.alignment), nullptr, nullptr});
   take_marked(batch);
+}
+
+// Phase 5a, by a thread of the program. False: the word has changed; or, if it does not wait, a call on a memory server
+// follows owners of the structure.
+bool ObjectSpace::begin_move(uint64_t* owner, PtrWord word, bool waits) {
+  MoveGate& moves = gate_of(word);
+  if (!moves.try_begin_move()) {
+    if (!waits) return false;
+    wait_for_calls(moves);
+  }
+  if (change_owner(owner, word, word.moving())) return true;
+  moves.end_move();
+  return false;
+}
+
+// Returns when a move has begun.
+void ObjectSpace::wait_for_calls(MoveGate& moves) {
+  constexpr uint64_t kLookNs = 1'000'000'000;
+  Waiting waiting(*this);
+  if (!fibers::in_fiber()) {
+    while (!moves.begin_move_within(kLookNs)) {}
+    return;
+  }
+  moves.announce_move();
+  while (!moves.try_begin_announced()) farside_fiber_yield();
 }
 
 // No thread writes the objects: there are no pointers into an emptying segment, and the marks prevent new ones.
@@ -45,6 +72,7 @@ bool ObjectSpace::place_moved(Batch& batch, size_t i) {
   PtrWord to;
   if (o.from && !place(*o.log, bytes, alignment, false, &to)) {
     store_owner(o.owner, o.word);
+    gate_of(o.word).end_move();
     o.from->busy = true;
     return false;
   }
@@ -53,6 +81,7 @@ bool ObjectSpace::place_moved(Batch& batch, size_t i) {
     die("far memory is full while an object is fetched; give the memory server more memory");
   memcpy(reinterpret_cast<void*>(to.address()), batch.content(i), o.word.bytes());
   publish_moved(o.owner, o.word, to, o.kind);
+  gate_of(o.word).end_move();
   return true;
 }
 
@@ -88,7 +117,8 @@ void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
 }
 
 // Phase 5, by the evacuator. Headers of emptying segments do not change (change_header), so they are read once, from
-// near or far memory; only the overrides are read under the owner lock.
+// near or far memory; only the overrides are read under the owner lock. Calls in quick succession let it in, since it
+// waits for them for a moment, once; not for each segment, since a call may take long.
 void ObjectSpace::evacuate(std::span<Emptied> segments) {
   Scope scope;
   Busy busy(*this);
@@ -96,8 +126,16 @@ void ObjectSpace::evacuate(std::span<Emptied> segments) {
   for (const Emptied& s : segments) add_headers(headers, s.page);
   read(headers);
   Batch batch;
+  uint64_t patience = 1'000'000;  // ns
   for (size_t i = 0; i < segments.size(); i++) {
-    evacuate_one(segments[i], reinterpret_cast<const uint64_t*>(headers.content(i)), batch);
+    MoveGate& moves = structures_[table_[segments[i].page].structure].moves;
+    if (!moves.begin_move_within(batch.count == 0 ? patience : 0)) {
+      segments[i].busy = true;
+      patience = 0;
+      continue;
+    }
+    evacuate_one(segments[i], reinterpret_cast<const uint64_t*>(headers.content(i)), batch, moves);
+    moves.end_move();
   }
   take_marked(batch);
 }
@@ -108,7 +146,7 @@ void ObjectSpace::add_headers(ReadBuffer& buffer, PageIndex page) {
 }
 
 // headers: in descending order of slots.
-void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch) {
+void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch, MoveGate& moves) {
   Segment& segment = table_[e.page];
   unsigned slots = segment.slots.load(std::memory_order_relaxed);
   for (unsigned slot = 0; slot < slots; slot++) {
@@ -123,6 +161,7 @@ void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch
         e.busy = true;
         break;
       case Marked::kDone: {
+        moves.add_move();
         bool is_hot = (lines_of(word.address(), word.bytes()) & e.hot_lines) != 0;
         batch.add({owner, word, Header::kind(header), is_hot ? e.hot : e.cold, &e});
         if (batch.is_full()) take_marked(batch);
@@ -156,6 +195,38 @@ ObjectSpace::Marked ObjectSpace::mark(PageIndex page, unsigned slot, uint64_t he
   Marked marked = decide();
   segment.unlock_owners();
   return marked;
+}
+
+// ---- Calls that follow owners ----
+
+bool ObjectSpace::has(uint64_t structures) const {
+  unsigned count = structures_.count();
+  return count == Structures::kMax || structures >> count == 0;
+}
+
+// In the order of their numbers, so calls do not wait for each other in a circle: they wait only while moves are
+// waiting, and these wait for the end of calls that have begun.
+int ObjectSpace::stop_moves(uint64_t structures) {
+  constexpr uint64_t kMaxNs = 1'000'000'000;
+  if (!has(structures)) return -EINVAL;
+  for (uint64_t left = structures; left != 0; left &= left - 1) {
+    if (structures_[std::countr_zero(left)].moves.begin_call(kMaxNs)) continue;
+    permit_moves(structures & ~left);
+    return -EBUSY;
+  }
+  return 0;
+}
+
+void ObjectSpace::permit_moves(uint64_t structures) {
+  for (uint64_t left = structures; left != 0; left &= left - 1) structures_[std::countr_zero(left)].moves.end_call();
+}
+
+ssize_t ObjectSpace::list_memory(uint64_t structures, std::span<std::span<std::byte>> out) {
+  if (!has(structures)) return -EINVAL;
+  size_t count = 0;
+  for (uint64_t left = structures; left != 0 && count <= out.size(); left &= left - 1)
+    count += structures_[std::countr_zero(left)].pool.list_runs(out.subspan(count));
+  return static_cast<ssize_t>(count);
 }
 
 // ---- Headers ----

@@ -138,7 +138,7 @@ void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& 
     bool far = pager_.word(word.address()).is(pager::PageState::kFar);
     if (!far) continue;
     if (state != SegmentState::kEmptying) read_ahead(word);
-    else if (change_owner(owners + i, word, word.moving())) batch.add({owners + i, word, kind, nullptr, nullptr});
+    else if (begin_move(owners + i, word, false)) batch.add({owners + i, word, kind, nullptr, nullptr});
     if (batch.is_full()) take_marked(batch);
   }
   take_marked(batch);
@@ -311,6 +311,7 @@ void ObjectSpace::after_fork() {
 void ObjectSpace::reset_in_child() {
   forked_.reset_in_child();
   epochs_.reset_in_child(forker_);
+  structures_.reset_in_child();
   for (ThreadLogs* l = all_logs_.load(); l; l = l->next) {
     if (l != t_logs) l->taken.store(false);
   }

@@ -72,6 +72,16 @@ class ObjectSpace : public NearObject {
   int create(const farside_structure_options& options) { return structures_.create(options); }
   ssize_t take_evicted(unsigned structure, std::span<uint64_t*> owners);
 
+  // ---- For calls on memory servers that follow owners inside objects (docs/internals/offload.md) ----
+
+  // structures: bit n stands for structure n. Until permit_moves(), none of their objects is moved. 0; or nothing is
+  // stopped: -EINVAL (no such structure), -EBUSY (moves have not ended for a second).
+  int stop_moves(uint64_t structures);
+  void permit_moves(uint64_t structures);
+  // The memory of their objects of up to kLargestObject bytes, in no order. Returns the number of runs; more than
+  // out.size(): not all are listed. -EINVAL: there is no such structure.
+  ssize_t list_memory(uint64_t structures, std::span<std::span<std::byte>> out);
+
   // ---- For the evacuator ----
 
   // An emptying segment on which the evacuator works.
@@ -123,10 +133,15 @@ class ObjectSpace : public NearObject {
   void read_ahead(PtrWord word);
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
+  bool has(uint64_t structures) const;
+  bool begin_move(uint64_t* owner, PtrWord word, bool waits);
+  void wait_for_calls(MoveGate& moves);
+  // Of the object's structure.
+  MoveGate& gate_of(PtrWord word) { return structures_[table_.of(word.address()).structure].moves; }
   void take_marked(Batch& batch);
   void read(ReadBuffer& buffer);
   bool place_moved(Batch& batch, size_t i);
-  void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch);
+  void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch, MoveGate& moves);
   void take_evicted_segments(unsigned structure, size_t room, PageIndex* pages, ReadBuffer* headers);
   void add_headers(ReadBuffer& buffer, PageIndex page);
   size_t owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -27,21 +28,18 @@ struct Large {
 struct Huge {
   uint64_t words[3000];
 };
-struct Node {
+// Types with owners inside have their numbers from one fixture, so each is used in one test only.
+template <int test>
+struct NodeOf {
   uint64_t value = 0;
-  farside::unique_ptr<Node> next;
+  farside::unique_ptr<NodeOf> next;
 };
+using Node = NodeOf<0>;
+using ListNode = NodeOf<1>;
 
 void wait_for(const std::function<bool()>& condition) {
   for (int i = 0; i < 200000 && !condition(); i++) os::nanosleep_ns(500000);
   EXPECT_TRUE(condition());
-}
-
-// The address of an object, which is not fetched.
-template <typename T>
-const T* locate(unique_ptr<T>& owner) {
-  return static_cast<const T*>(
-      farside_object_deref(detail::access::word(owner), detail::type_of<T>(), FARSIDE_OBJECT_UNFETCHED));
 }
 
 // Runs work(number) in each of `fibers` fibers, and waits until all have ended.
@@ -118,8 +116,9 @@ TEST(Objects, KeepWhatIsWritten) {
 }  // namespace
 }  // namespace farside::objects
 
-template <>
-struct farside::far_pointers<farside::objects::Node> : farside::fields<&farside::objects::Node::next> {};
+template <int test>
+struct farside::far_pointers<farside::objects::NodeOf<test>> : farside::fields<&farside::objects::NodeOf<test>::next> {
+};
 
 namespace farside::objects {
 namespace {
@@ -439,10 +438,10 @@ TEST(Objects, AnAddressThatIsNotFetchedStaysUntilTheScopeEnds) {
   for (int round = 0; round < 100; round++) {
     deref_scope scope;
     std::vector<std::pair<uint64_t, const Line*>> located(500);
-    for (auto& [at, line] : located) line = locate(lines[at = random() % kCount]);
+    for (auto& [at, line] : located) line = lines[at = random() % kCount].address(scope);
     os::nanosleep_ns(1000000);
     for (const auto& [at, line] : located) {
-      ASSERT_EQ(locate(lines[at]), line);
+      ASSERT_EQ(lines[at].address(scope), line);
       ASSERT_EQ(line->words[0], at);
     }
   }
@@ -459,8 +458,8 @@ TEST(Objects, NothingIsFetchedForAnAddress) {
   for (auto& line : lines) line = make_unique<Line>();
   uint64_t faults = far.pager().stats().get(pager::Counter::kMajorFaults), taken = far.stats().taken;
   deref_scope scope;
-  for (auto& object : objects) EXPECT_NE(locate(object), nullptr);
-  for (auto& line : lines) EXPECT_NE(locate(line), nullptr);
+  for (auto& object : objects) EXPECT_NE(object.address(scope), nullptr);
+  for (auto& line : lines) EXPECT_NE(line.address(scope), nullptr);
   EXPECT_EQ(far.pager().stats().get(pager::Counter::kMajorFaults), faults);
   EXPECT_EQ(far.stats().taken, taken);
 }
@@ -504,6 +503,97 @@ TEST(Objects, PointersInsideObjectsAreUpdated) {
   EXPECT_EQ(heads[3].modify([](Node& node) { return ++node.value; }), 3000 + kLength);
   for (uint64_t list = 0; list < kLists; list += 2) heads[list] = nullptr;
   EXPECT_EQ(far.stats().objects, kLists / 2 * kLength - kLength / 2);
+}
+
+// A call on a memory server, played by the test: follows the owners of a list in the store's copy of far memory.
+// Returns whether the list was found as it is; nothing if objects were being moved.
+std::optional<bool> walk_in_store(ObjectFixture& far, uint64_t structures, const ListNode* head, uint64_t first,
+                                  uint64_t length) {
+  SignalsBlocked blocked;
+  if (int error = stop_moves(structures)) {
+    EXPECT_EQ(error, -EBUSY);
+    return std::nullopt;
+  }
+  std::span<std::byte> memory[8];
+  ssize_t runs = list_memory(structures, memory);
+  EXPECT_EQ(runs, 1);
+  pager::Pager::CallRange range = {memory[0].data(), memory[0].size(), false};
+  EXPECT_EQ(far.pager().begin_call({&range, 1}), 0);
+  bool right = true;
+  auto address = reinterpret_cast<uint64_t>(head);
+  for (uint64_t at = 0; right && at <= length; at++) {
+    right = (address != 0) == (at < length) &&
+            (address == 0 || address - reinterpret_cast<uint64_t>(range.address) < range.bytes);
+    if (!right || address == 0) break;
+    uint64_t node[2];  // its value, and the owner of the next one
+    memcpy(node, far.in_store(address), sizeof node);
+    PtrWord next(node[1]);
+    right = node[0] == first + at && !next.is_moving();
+    address = next.address();
+  }
+  far.pager().end_call({&range, 1});
+  permit_moves(structures);
+  return right;
+}
+
+// Threads use lists, replace nodes, and make garbage, so that the objects are moved at any time, while others call
+// functions that follow the owners inside them. Each list has a lock, as the program's objects would.
+TEST(Objects, CallsFindThemWhereTheirOwnersSay) {
+  ObjectFixture far(4 * kMiB, false);
+  structure nodes({64 * kMiB, nullptr, 0});
+  constexpr uint64_t kLists = 600, kLength = 100;
+  constexpr unsigned kUsers = 2, kCallers = 2;
+  struct List {
+    Mutex lock;
+    uint64_t first = 0;
+    unique_ptr<ListNode> head;
+  };
+  std::vector<List> lists(kLists);
+  auto make_list = [&](List& list, uint64_t first) {
+    list.first = first;
+    list.head = nullptr;
+    for (uint64_t at = kLength; at > 0; at--) {
+      auto node = make_unique_in<ListNode>(nodes);
+      deref_scope scope;
+      ListNode* n = node.deref_mut(scope);
+      n->value = first + at - 1;
+      n->next = std::move(list.head);
+      list.head = std::move(node);
+    }
+  };
+  for (uint64_t i = 0; i < kLists; i++) make_list(lists[i], i * 1000);
+  std::atomic<bool> ends{false};
+  std::atomic<uint64_t> calls{0}, refused{0};
+  auto use = [&](unsigned me) {
+    for (std::mt19937_64 random(me); !ends;) {
+      List& list = lists[random() % kLists];
+      LockGuard hold(list.lock);
+      if (random() % 8 == 0) make_list(list, random() % 1000000);
+      deref_scope scope;
+      const unique_ptr<ListNode>* at = &list.head;
+      for (uint64_t i = 0; i < kLength; i++, at = &at->deref(scope)->next)
+        EXPECT_EQ(at->deref(scope)->value, list.first + i);
+    }
+    forget_thread();
+  };
+  auto call = [&](unsigned me) {
+    for (std::mt19937_64 random(100 + me); !ends;) {
+      List& list = lists[random() % kLists];
+      LockGuard hold(list.lock);
+      deref_scope scope;
+      auto right = walk_in_store(far, uint64_t{1} << nodes.id(), list.head.address(scope), list.first, kLength);
+      if (right && !*right) ADD_FAILURE() << "a list is not as its owners say", ends = true;
+      (right ? calls : refused)++;
+    }
+    forget_thread();
+  };
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < kUsers; t++) threads.emplace_back(use, t);
+  for (unsigned t = 0; t < kCallers; t++) threads.emplace_back(call, t);
+  wait_for([&] { return ends || (calls > 1000 && far.stats().taken > 10000 && far.stats().moved > 1000); });
+  ends = true;
+  for (auto& t : threads) t.join();
+  EXPECT_LT(refused, calls / 10);
 }
 
 // Threads read and write their own and common objects, destroy and create them, and move their pointers, with a quarter

@@ -44,4 +44,8 @@ void Structures::unlock() {
   mutex_.unlock();
 }
 
+void Structures::reset_in_child() {
+  for (unsigned i = 0; i < count(); i++) all_[i]->moves.reset_in_child();
+}
+
 }  // namespace farside::objects

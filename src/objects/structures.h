@@ -7,6 +7,7 @@
 #include "base/near.h"
 #include "base/sync.h"
 #include "farside/object.h"
+#include "objects/move_gate.h"
 #include "objects/object_log.h"
 #include "pager/evictor.h"
 
@@ -15,6 +16,7 @@ namespace farside::objects {
 struct Structure : NearObject {
   Structure(pager::Pager& pager, SegmentTable& table) : pool(pager, table) {}
   SegmentPool pool;
+  MoveGate moves;
   bool tracks_evictions = false;
   pager::PageFifo evicted;  // evicted segments, if tracks_evictions
 };
@@ -36,6 +38,7 @@ class Structures {
   // For a fork: no thread is inside a pool or create().
   void lock();
   void unlock();
+  void reset_in_child();
 
  private:
   pager::Pager& pager_;

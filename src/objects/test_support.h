@@ -9,8 +9,8 @@ class ObjectFixture {
  public:
   // capacity: bytes that the store can hold, of an address space of far_bytes.
   explicit ObjectFixture(size_t local_bytes, bool direct = true, uint64_t far_bytes = kGiB, uint64_t capacity = kGiB)
-      : pager_(options(local_bytes, far_bytes), new pager::LocalStore(far_bytes, capacity, direct),
-               pager::Delivery::kSignal) {
+      : store_(new pager::LocalStore(far_bytes, capacity, direct)),
+        pager_(options(local_bytes, far_bytes), store_, pager::Delivery::kSignal) {
     enable_objects(&*pager_, Paths::kHybrid);
     fibers::set_hooks({nullptr, [] { forget_thread(); }, [] { s_pager->poll_reads(); }, drop_scopes});
     s_pager = &*pager_;
@@ -20,6 +20,10 @@ class ObjectFixture {
     disable_objects();
   }
   pager::Pager& pager() { return *pager_; }
+  // Where the store has the content of far memory at this address.
+  const std::byte* in_store(uint64_t address) const {
+    return store_->memory() + (address - reinterpret_cast<uint64_t>(pager_->base()));
+  }
 
   farside_object_stats stats() {
     farside_object_stats stats;
@@ -35,7 +39,8 @@ class ObjectFixture {
     return o;
   }
   static inline pager::Pager* s_pager = nullptr;
-  pager::PagerFixture pager_;
+  pager::LocalStore* store_;  // owned by pager_
+  mutable pager::PagerFixture pager_;
 };
 
 }  // namespace farside::objects

@@ -42,7 +42,10 @@ int check(const farside_offload_request& request, farside_offload_reply* reply) 
   bool wraps = std::any_of(request.ranges, request.ranges + request.range_count, [](const farside_offload_range& r) {
     return r.bytes > UINTPTR_MAX - reinterpret_cast<uintptr_t>(r.data);
   });
-  return wraps ? fail(reply, -EINVAL, "a range of a call has no valid address") : 0;
+  if (wraps) return fail(reply, -EINVAL, "a range of a call has no valid address");
+  bool writes_objects = std::any_of(request.ranges, request.ranges + request.range_count,
+                                    [](const farside_offload_range& r) { return r.written != 0 && r.structures != 0; });
+  return writes_objects ? fail(reply, -EINVAL, "calls do not write data structures of far objects") : 0;
 }
 
 // 1: on a server; 0: in the program; negative: the call fails.

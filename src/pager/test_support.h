@@ -66,6 +66,7 @@ class LocalStore : public remote::RemoteStore {
   const char* transport_name() const override { return "local"; }
   bool owns_fd(int) const override { return false; }
   uint64_t reserved() const { return reserved_; }
+  const std::byte* memory() const { return far_; }
 
  private:
   uint64_t bytes_, capacity_, reserved_ = 0;

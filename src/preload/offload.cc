@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/sync.h"
+#include "objects/api.h"
 #include "offload/backend.h"
 #include "preload/functions.h"
 #include "remote/call_channel.h"
@@ -27,6 +28,12 @@ struct Pages {
   size_t count = 0;
   bool written = false;
   std::span<const CallRange> all() const { return {ranges, count}; }
+};
+
+// The ranges of a call in whole pages, in the order of their addresses; they may overlap.
+struct SortedRanges {
+  CallRange ranges[wire::kMaxCallRanges];
+  size_t count = 0;
 };
 
 // A memory server, with a channel for each call at a time. Further ones are opened when all others are in use.
@@ -109,6 +116,7 @@ class ServerBackend final : public offload::Backend, public NearObject {
  private:
   int call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat);
   Expected expect(const farside_offload_request& request, const Pages& pages);
+  int sort_ranges(const farside_offload_request& request, SortedRanges* sorted);
   int find_pages(const farside_offload_request& request, Pages* pages);
   uint32_t holders_of(const Pages& pages);
   uint32_t offering(uint32_t holders);
@@ -176,35 +184,55 @@ int append(Pages* pages, uint64_t begin, uint64_t end, bool written) {
   return 0;
 }
 
-// 0; -E2BIG; -EOPNOTSUPP: a range is not in the far space. A page that is both read and written is written.
-int ServerBackend::find_pages(const farside_offload_request& request, Pages* pages) {
-  farside_offload_range sorted[wire::kMaxCallRanges];
-  size_t count = 0;
+uint64_t structures_of(const farside_offload_request& request) {
+  uint64_t all = 0;
+  for (size_t i = 0; i < request.range_count; i++) all |= request.ranges[i].structures;
+  return all;
+}
+
+// 0; -E2BIG; -EINVAL: no such structure; -EOPNOTSUPP: a range is not in the far space.
+int ServerBackend::sort_ranges(const farside_offload_request& request, SortedRanges* sorted) {
   for (size_t i = 0; i < request.range_count; i++) {
     const farside_offload_range& r = request.ranges[i];
-    if (r.bytes == 0) continue;
+    if (r.bytes == 0 || r.structures != 0) continue;
     auto begin = align_down(reinterpret_cast<uint64_t>(r.data), kPageSize);
     auto end = align_up(reinterpret_cast<uint64_t>(r.data) + r.bytes, kPageSize);
     if (!pager_.in_space(begin) || !pager_.in_space(end - 1)) return -EOPNOTSUPP;
-    sorted[count++] = {reinterpret_cast<void*>(begin), end - begin, r.written != 0};
-    pages->written |= r.written != 0;
+    sorted->ranges[sorted->count++] = {reinterpret_cast<std::byte*>(begin), end - begin, r.written != 0};
   }
-  auto begin_of = [](const farside_offload_range& r) { return reinterpret_cast<uint64_t>(r.data); };
-  std::sort(sorted, sorted + count, [&](const auto& a, const auto& b) { return begin_of(a) < begin_of(b); });
+  if (uint64_t structures = structures_of(request)) {
+    std::span<std::byte> memory[wire::kMaxCallRanges];
+    size_t room = wire::kMaxCallRanges - sorted->count;
+    ssize_t count = objects::list_memory(structures, {memory, room});
+    if (count < 0) return static_cast<int>(count);
+    if (static_cast<size_t>(count) > room) return -E2BIG;
+    for (ssize_t i = 0; i < count; i++) sorted->ranges[sorted->count++] = {memory[i].data(), memory[i].size(), false};
+  }
+  std::sort(sorted->ranges, sorted->ranges + sorted->count,
+            [](const CallRange& a, const CallRange& b) { return a.address < b.address; });
+  return 0;
+}
+
+// Errors: as sort_ranges. A page that is both read and written is written.
+int ServerBackend::find_pages(const farside_offload_request& request, Pages* pages) {
+  SortedRanges sorted;
+  if (int error = sort_ranges(request, &sorted)) return error;
   // What is not covered by written ranges is read. `read_until`, `written_until`: ends of what came before.
   uint64_t at = 0, read_until = 0, written_until = 0;
-  for (size_t i = 0; i <= count; i++) {
-    uint64_t next = i < count ? begin_of(sorted[i]) : ~uint64_t{0};
+  for (size_t i = 0; i <= sorted.count; i++) {
+    const CallRange* range = i < sorted.count ? &sorted.ranges[i] : nullptr;
+    uint64_t next = range ? reinterpret_cast<uint64_t>(range->address) : ~uint64_t{0};
     while (at < next && at < std::max(read_until, written_until)) {
       bool written = at < written_until;
       uint64_t end = std::min(next, written ? written_until : read_until);
       if (int error = append(pages, at, end, written)) return error;
       at = end;
     }
-    if (i == count) break;
+    if (!range) break;
     at = next;
-    uint64_t& until = sorted[i].written ? written_until : read_until;
-    until = std::max(until, next + sorted[i].bytes);
+    pages->written |= range->written;
+    uint64_t& until = range->written ? written_until : read_until;
+    until = std::max(until, next + range->bytes);
   }
   return 0;
 }
@@ -271,6 +299,7 @@ int ServerBackend::choose(const farside_offload_request& request, farside_offloa
   Pages pages;
   bool automatic = request.mode == FARSIDE_OFFLOAD_AUTOMATIC;
   int found = is_child_ ? -EOPNOTSUPP : find_pages(request, &pages);
+  if (found == -EINVAL) return fail(reply, found, "a data structure of the call does not exist");
   if (found == -E2BIG && !automatic) return fail(reply, found, "the pages of a call are more than 256 ranges");
   uint32_t holders = found == 0 ? holders_of(pages) : 0;
   bool possible = holders != 0 && offering(holders) != 0;
@@ -305,9 +334,29 @@ int ServerBackend::call(const farside_offload_request& request, const Expected& 
   return result;
 }
 
+// While one lives, no objects of the structures are moved.
+class MovesStopped {
+ public:
+  explicit MovesStopped(uint64_t structures) : structures_(structures) {
+    if (structures_ != 0) error_ = objects::stop_moves(structures_);
+  }
+  ~MovesStopped() {
+    if (structures_ != 0 && error_ == 0) objects::permit_moves(structures_);
+  }
+  MovesStopped(const MovesStopped&) = delete;
+  MovesStopped& operator=(const MovesStopped&) = delete;
+  int error() const { return error_; }
+
+ private:
+  const uint64_t structures_;
+  int error_ = 0;
+};
+
 int ServerBackend::call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) {
   Pages pages;
   *may_repeat = true;
+  MovesStopped stopped(structures_of(request));
+  if (stopped.error() != 0) return fail(reply, stopped.error(), "far objects of the call are being moved");
   int result = find_pages(request, &pages);
   if (result < 0) return fail(reply, result, "the ranges of the call have changed");
   constexpr int kTries = 3;

@@ -10,7 +10,7 @@ from test_servers import START_SECONDS, TOKEN, Servers, read_until
 
 OFFLOAD = PROGRAMS / "offload"
 CASES = ("scan", "change", "share", "list", "errors", "fibers", "forks", "storm", "map", "algorithms",
-         "containers", "objects")
+         "containers", "owners", "objects")
 BY_SERVER = ("scan", "change", "list")  # every call of these runs on a server
 
 

@@ -17,6 +17,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
 #include <numeric>
 #include <random>
 #include <string>
@@ -477,6 +478,157 @@ void containers() {
   compare("empty", empty, {}, offload::mode::automatic);
 }
 
+// ---- Functions that follow owners inside far objects ----
+
+struct Name {
+  char text[24];
+};
+// An entry of a search tree; each has a list of values, and a name in another data structure.
+struct Value {
+  uint64_t value;
+  farside::unique_ptr<Value> next;
+};
+struct Entry {
+  uint64_t key;
+  farside::unique_ptr<Entry> below, above;
+  farside::unique_ptr<Value> values;
+  farside::unique_ptr<Name> name;
+};
+
+}  // namespace
+
+template <>
+struct farside::far_pointers<Value> : farside::fields<&Value::next> {};
+template <>
+struct farside::far_pointers<Entry> : farside::fields<&Entry::below, &Entry::above, &Entry::values, &Entry::name> {};
+
+namespace {
+
+using Lookup = std::pair<const Entry*, uint64_t>;
+const Entry* find_entry(const Lookup& l, const farside::deref_scope& scope) {
+  const Entry* at = l.first;
+  while (at && at->key != l.second) at = (l.second < at->key ? at->below : at->above).get_if(scope);
+  return at;
+}
+// The sum of the values of a key; 0 if there is none.
+uint64_t sum_of_key(const Lookup& l) {
+  farside::deref_scope scope;
+  const Entry* entry = find_entry(l, scope);
+  uint64_t sum = 0;
+  for (const Value* v = entry ? entry->values.get_if(scope) : nullptr; v; v = v->next.get_if(scope)) sum += v->value;
+  return sum;
+}
+std::string name_of_key(const Lookup& l) {
+  farside::deref_scope scope;
+  const Entry* entry = find_entry(l, scope);
+  return entry ? entry->name.deref(scope)->text : "";
+}
+// Keys in order, and the sum of all values.
+std::pair<uint64_t, uint64_t> walk_tree(const Entry* const& root) {
+  farside::deref_scope scope;
+  std::vector<const Entry*> path;
+  std::pair<uint64_t, uint64_t> all = {0, 0};
+  for (const Entry* at = root; at || !path.empty();) {
+    for (; at; at = at->below.get_if(scope)) path.push_back(at);
+    at = path.back();
+    path.pop_back();
+    all.first = all.first * 31 + at->key;
+    for (const Value* v = at->values.get_if(scope); v; v = v->next.get_if(scope)) all.second += v->value;
+    at = at->above.get_if(scope);
+  }
+  return all;
+}
+
+struct Tree {
+  farside::structure entries{{64 << 20, nullptr, 0}}, names{{16 << 20, nullptr, 0}};
+  farside::unique_ptr<Entry> root;
+  std::unordered_map<uint64_t, std::vector<uint64_t>> plain;
+
+  void insert(uint64_t key, std::initializer_list<uint64_t> values) {
+    farside::deref_scope scope;
+    farside::unique_ptr<Entry>* at = &root;
+    while (*at) {
+      Entry* entry = at->deref_mut(scope);
+      if (entry->key == key) break;
+      at = key < entry->key ? &entry->below : &entry->above;
+    }
+    if (!*at) {
+      *at = farside::make_unique_in<Entry>(entries);
+      Entry* fresh = at->deref_mut(scope);
+      fresh->key = key;
+      fresh->name = farside::make_unique_in<Name>(names);
+      snprintf(fresh->name.deref_mut(scope)->text, sizeof(Name), "entry %lu", key);
+    }
+    Entry* entry = at->deref_mut(scope);
+    for (uint64_t value : values) {
+      auto first = farside::make_unique_in<Value>(entries);
+      first.deref_mut(scope)->value = value;
+      first.deref_mut(scope)->next = std::move(entry->values);
+      entry->values = std::move(first);
+      plain[key].push_back(value);
+    }
+  }
+};
+
+// A function that looks keys up in a tree, while another thread uses all of its objects, so that they are moved.
+void owners() {
+  auto mode = offload::available() ? offload::mode::server : offload::mode::local;
+  Tree tree;
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 40000; i++) tree.insert(random() % 60000, {random() % 1000, 1, 2, 3, 4});
+  std::atomic<bool> ends{false};
+  std::mutex inserting;
+  std::thread other([&] {
+    for (std::mt19937_64 order(6); !ends;) {
+      for (int i = 0; i < 200; i++) {
+        std::lock_guard hold(inserting);
+        farside::deref_scope scope;
+        sum_of_key({tree.root.deref(scope), order() % 60000});
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  for (int round = 0; round < 300; round++) {
+    uint64_t key = random() % 62000;
+    auto found = tree.plain.find(key);
+    uint64_t expected = 0;
+    if (found != tree.plain.end()) expected = std::accumulate(found->second.begin(), found->second.end(), uint64_t{0});
+    farside::deref_scope scope;
+    auto sum = offload::call(sum_of_key, {tree.root.address(scope), key}, {tree.entries}, {}, mode);
+    auto name = offload::call(name_of_key, {tree.root.address(scope), key}, {tree.entries, tree.names}, {}, mode);
+    if (!check(sum, "sum") || *sum != expected) printf("key %lu: %lu\n", key, expected);
+    if (!check(name, "name") || *name != (expected ? "entry " + std::to_string(key) : "")) printf("name %lu\n", key);
+    std::lock_guard hold(inserting);
+    if (round % 10 == 0) tree.insert(key, {7});
+  }
+  farside::deref_scope scope;
+  auto all = offload::call(walk_tree, tree.root.address(scope), {tree.entries}, {}, mode);
+  printf("%d\n", check(all, "all") && *all == walk_tree(tree.root.address(scope)));
+  auto plain = farside::make_unique<Value>(Value{8, farside::make_unique<Value>(Value{9, nullptr})});
+  uint64_t (*second)(const Value* const&) = [](const Value* const& first) {
+    farside::deref_scope here;
+    return first->next.deref(here)->value;
+  };
+  auto value = offload::call(second, plain.address(scope), {offload::range::plain_objects()}, {}, mode);
+  printf("%d\n", check(value, "plain") && *value == 9);
+  auto written = offload::call(second, plain.address(scope), {}, {tree.entries}, mode);
+  printf("%d\n", written.error().code == EINVAL);
+  if (mode == offload::mode::server) {
+    auto unnamed =
+        offload::call(name_of_key, {tree.root.address(scope), tree.plain.begin()->first}, {tree.entries}, {}, mode);
+    if (unnamed.error().code != EFAULT) printf("not named: %d\n", unnamed.error().code);
+    offload::range unknown = tree.names;
+    unknown.structures = 1 << 9;
+    auto missing = offload::call(second, plain.address(scope), {unknown}, {}, mode);
+    if (missing.error().code != EINVAL) printf("does not exist: %d\n", missing.error().code);
+  }
+  ends = true;
+  other.join();
+  farside_object_stats stats;
+  if (farside_get_object_stats(&stats) == 0)
+    fprintf(stderr, "%lu fetched alone, %lu moved\n", stats.taken, stats.moved);
+}
+
 // ---- Functions in shared objects: loaded, unloaded, replaced ----
 
 int version_of(farside_offload_entry entry, farside_offload_mode mode) {
@@ -550,6 +702,7 @@ constexpr Case kCases[] = {{"scan", scan},
                            {"map", map},
                            {"algorithms", algorithms},
                            {"containers", containers},
+                           {"owners", owners},
                            {"objects", objects}};
 
 }  // namespace
