@@ -1,5 +1,6 @@
 // Queries on far memory that are offloaded to the memory server, or not: an aggregate, a filter, a gather, chains of
-// pointers, single words, look-ups in a map, and a count in a vector of far objects. `farside bench offload` runs it.
+// pointers and of far objects, single words, look-ups in a map, and a count in a vector of far objects. `farside bench
+// offload` runs it.
 //
 //   offload_queries BYTES REPETITIONS MODE...      modes: local, server, automatic
 //
@@ -18,6 +19,8 @@
 #include <cstring>
 #include <map>
 #include <numeric>
+#include <optional>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -31,7 +34,21 @@ constexpr size_t kEntries = 200'000, kLookUps = 500;  // of the map
 constexpr size_t kWords = 500;                        // single ones, a call each
 constexpr size_t kChains = 500;                       // of kLinks links each, one call each
 constexpr unsigned kLinks = 8;
+constexpr size_t kRecordBytes = 1024;  // of a far object in a chain
 constexpr uint64_t kOneInHundred = ~uint64_t{0} / 100;
+
+struct Record {
+  farside::unique_ptr<Record> next;
+  uint64_t value;
+  char rest[kRecordBytes - 16];
+};
+
+}  // namespace
+
+template <>
+struct farside::far_pointers<Record> : farside::fields<&Record::next> {};
+
+namespace {
 
 struct Column {
   const uint64_t* first;
@@ -65,6 +82,13 @@ uint64_t follow(const std::pair<Column, uint64_t>& arguments) {
   return at;
 }
 
+uint64_t follow_owners(const Record* const& first) {
+  farside::deref_scope scope;
+  uint64_t sum = 0;
+  for (const Record* at = first; at; at = at->next.get_if(scope)) sum += at->value;
+  return sum;
+}
+
 uint64_t word_at(const std::pair<Column, uint64_t>& arguments) { return arguments.first.first[arguments.second]; }
 
 bool is_below(const uint64_t& word, const uint64_t& limit) { return word < limit; }
@@ -77,7 +101,7 @@ uint64_t mix(uint64_t x) {
 
 class Queries {
  public:
-  explicit Queries(size_t bytes) : count_(bytes / 8) {
+  explicit Queries(size_t bytes) : count_(bytes / 8), records_({bytes, nullptr, 0}) {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) exit(2);
     words_ = static_cast<uint64_t*>(memory);
@@ -85,6 +109,7 @@ class Queries {
     map_.reserve(kEntries, offload::mode::local);
     for (uint64_t key = 0; key < kEntries; key++) map_.insert(key, mix(key), offload::mode::local);
     for (size_t i = 0; i < count_ / 4; i++) vector_.push_back(mix(i));
+    make_records(bytes / 2 / kRecordBytes / kLinks);
     for (size_t i = 0; i < kGathered; i++) positions_.push_back(static_cast<uint32_t>(mix(i + count_) % count_));
   }
 
@@ -104,6 +129,14 @@ class Queries {
       }
     } else if (name == "map look-up") {
       for (size_t i = 0; i < kLookUps; i++) sum += *map_.find(mix(i + turn_) % kEntries, where);
+    } else if (name == "chain of 8 objects") {
+      std::optional<farside::moves_stopped> stopped;
+      if (where != offload::mode::local) stopped.emplace(records_);
+      for (size_t i = 0; i < kChains; i++) {
+        farside::deref_scope scope;
+        const Record* first = chains_[mix(i + turn_) % chains_.size()].address(scope);
+        sum += offload::call(follow_owners, first, {records_}, {}, where).value();
+      }
     } else if (name == "one word") {
       for (size_t i = 0; i < kWords; i++)
         sum += offload::call(word_at, {all(), mix(i + turn_) % count_}, ranges(), {}, where).value();
@@ -117,6 +150,22 @@ class Queries {
   void next_turn() { turn_ += std::max({kChains, kWords, kLookUps}); }
 
  private:
+  // Chains whose objects are scattered.
+  void make_records(size_t chains) {
+    std::vector<farside::unique_ptr<Record>> all(chains * kLinks);
+    for (auto& record : all) record = farside::make_unique_in<Record>(records_);
+    std::vector<uint32_t> order(all.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937_64(1));
+    chains_.resize(chains);
+    for (size_t i = 0; i < all.size(); i++) {
+      farside::deref_scope scope;
+      Record* record = all[order[i]].deref_mut(scope);
+      record->value = mix(i);
+      record->next = std::move(chains_[i / kLinks]);
+      chains_[i / kLinks] = std::move(all[order[i]]);
+    }
+  }
   Column all() const { return {words_, count_}; }
   offload::ranges ranges() const { return {{words_, count_}}; }
 
@@ -126,6 +175,8 @@ class Queries {
   size_t turn_ = 0;
   farside::remote_hash_map<uint64_t, uint64_t> map_;
   farside::vector<uint64_t> vector_;
+  farside::structure records_;
+  std::vector<farside::unique_ptr<Record>> chains_;
 };
 
 double median(std::vector<double> values) {
@@ -136,7 +187,7 @@ double median(std::vector<double> values) {
 bool measure(Queries& queries, const std::string& name, int repetitions, const std::vector<std::string>& modes) {
   const std::map<std::string, offload::mode> kModes = {
       {"local", offload::mode::local}, {"server", offload::mode::server}, {"automatic", offload::mode::automatic}};
-  bool changes = name == "chain of 8" || name == "one word" || name == "map look-up";
+  bool changes = name == "chain of 8" || name == "chain of 8 objects" || name == "one word" || name == "map look-up";
   std::map<std::string, std::vector<double>> seconds;
   for (int repetition = 0; repetition <= repetitions; repetition++) {
     uint64_t expected = 0;
@@ -159,8 +210,8 @@ bool measure(Queries& queries, const std::string& name, int repetitions, const s
 int main(int argc, char** argv) {
   if (argc < 4 || atoi(argv[2]) < 1) return fprintf(stderr, "usage: offload_queries BYTES REPETITIONS MODE...\n"), 2;
   Queries queries(strtoull(argv[1], nullptr, 10));
-  for (const char* name :
-       {"aggregate", "filter, 1 %", "gather", "chain of 8", "one word", "map look-up", "far vector"}) {
+  for (const char* name : {"aggregate", "filter, 1 %", "gather", "chain of 8", "chain of 8 objects", "one word",
+                           "map look-up", "far vector"}) {
     if (!measure(queries, name, atoi(argv[2]), {argv + 3, argv + argc})) return 1;
   }
 }

@@ -50,6 +50,24 @@ class structure {
   unsigned id_ = 0;
 };
 
+// While it lives, no object of the structures is moved: for several calls of functions that follow owners
+// (<farside/offload.hpp>). See farside_object_stop_moves. The thread has no scope open when it begins and ends.
+class moves_stopped {
+ public:
+  // std::system_error: a scope is open.
+  template <typename... Structures>
+  explicit moves_stopped(const Structures&... of) {
+    int error = farside_object_stop_moves(((uint64_t{1} << of.id()) | ...), &stopped_);
+    if (error != 0) throw std::system_error(-error, std::generic_category(), "farside_object_stop_moves");
+  }
+  ~moves_stopped() { farside_object_permit_moves(stopped_); }
+  moves_stopped(const moves_stopped&) = delete;
+  moves_stopped& operator=(const moves_stopped&) = delete;
+
+ private:
+  uint64_t stopped_ = 0;
+};
+
 // As make_unique, for an object of the structure.
 template <typename T, typename... Arguments>
 unique_ptr<T> make_unique_in(const structure& in, Arguments&&... arguments) {

@@ -149,6 +149,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F610", "a static program needs /proc"},
     {"F611", "faults cannot be traced in handler mode"},
     {"F611", "cannot write the trace"},
+    {"F612", "moves of far objects are permitted"},
     // Memory servers
     {"F701", "cannot listen on"},
     {"F701", "is not an address to listen on"},

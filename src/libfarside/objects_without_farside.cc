@@ -104,6 +104,13 @@ FARSIDE_PUBLIC int farside_structure_create(const farside_structure_options* opt
 
 FARSIDE_PUBLIC ssize_t farside_structure_take_evicted(unsigned, uint64_t**, size_t) { return 0; }
 
+FARSIDE_PUBLIC int farside_object_stop_moves(uint64_t, uint64_t* stopped) {
+  *stopped = 0;
+  return farside_scopes_here && farside_scopes_here->depth > 0 ? -EDEADLK : 0;
+}
+
+FARSIDE_PUBLIC void farside_object_permit_moves(uint64_t) {}
+
 FARSIDE_PUBLIC int farside_get_object_stats(farside_object_stats* stats) {
   memset(stats, 0, sizeof *stats);
   return -ENOSYS;

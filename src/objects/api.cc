@@ -58,9 +58,10 @@ void forget_thread() {
   if (ObjectSpace* s = g_space.load(std::memory_order_acquire)) s->detach_thread();
 }
 
-void drop_scopes(farside_scopes* scopes) { Epochs::detach(static_cast<ScopeRecord*>(scopes)); }
+void drop_scopes(farside_scopes* scopes) { space().detach(static_cast<ScopeRecord&>(*scopes)); }
 
 int stop_moves(uint64_t structures) { return space().stop_moves(structures); }
+uint64_t stopped_here() { return farside_scopes_here ? Epochs::here().stopped : 0; }
 void permit_moves(uint64_t structures) { space().permit_moves(structures); }
 ssize_t list_memory(uint64_t structures, std::span<std::span<std::byte>> out) {
   return space().list_memory(structures, out);
@@ -126,6 +127,12 @@ FARSIDE_PUBLIC int farside_structure_create(const struct farside_structure_optio
 FARSIDE_PUBLIC ssize_t farside_structure_take_evicted(unsigned structure, uint64_t** owners, size_t max) {
   return space().take_evicted(structure, {owners, max});
 }
+
+FARSIDE_PUBLIC int farside_object_stop_moves(uint64_t structures, uint64_t* stopped) {
+  return space().stop_moves_here(structures, stopped);
+}
+
+FARSIDE_PUBLIC void farside_object_permit_moves(uint64_t stopped) { space().permit_moves_here(stopped); }
 
 FARSIDE_PUBLIC int farside_get_object_stats(struct farside_object_stats* stats) {
   memset(stats, 0, sizeof *stats);

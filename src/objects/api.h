@@ -17,6 +17,7 @@ void drop_scopes(farside_scopes* scopes);
 
 // For calls on memory servers: see ObjectSpace.
 int stop_moves(uint64_t structures);
+uint64_t stopped_here();  // by the calling thread or fiber itself
 void permit_moves(uint64_t structures);
 ssize_t list_memory(uint64_t structures, std::span<std::span<std::byte>> out);
 

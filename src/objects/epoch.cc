@@ -40,6 +40,7 @@ void Epochs::reset_in_child(const ScopeRecord* self) {
     if (r == self) continue;
     __atomic_store_n(&r->epoch, 0, __ATOMIC_RELEASE);
     r->depth = r->held = 0;
+    r->stopped = 0;
     r->taken.store(false, std::memory_order_relaxed);
   }
 }

@@ -24,6 +24,7 @@ struct ScopeRecord : farside_scopes, NearObject {
   static constexpr unsigned kMaxHeld = 30;
   ScopeRecord* next = nullptr;
   std::atomic<bool> taken{true};
+  uint64_t stopped = 0;           // structures whose moves it has stopped
   std::atomic<bool> busy{false};  // inside a function of the library: a fork waits
   PageIndex held_pages[kMaxHeld] = {};
 

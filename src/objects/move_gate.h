@@ -61,18 +61,28 @@ class MoveGate {
     if (GateWord(before).calls() > 0) changed_.wake_all();
   }
 
+  // For a fiber that waits: until announce_call() succeeds, then until moves_have_ended().
+  bool announce_call() {
+    uint64_t word = word_.load();
+    while (GateWord(word).waiting() == 0) {
+      if (word_.compare_exchange_weak(word, word + GateWord::kCall)) return true;
+    }
+    return false;
+  }
+  bool moves_have_ended() const { return GateWord(word_.load()).moving() == 0; }
   // False: moves have not ended for max_ns.
   bool begin_call(uint64_t max_ns) {
-    if (!wait_until([&] { return count_call(); }, max_ns)) return false;
-    if (wait_until([&] { return GateWord(word_.load()).moving() == 0; }, max_ns)) return true;
+    if (!wait_until([&] { return announce_call(); }, max_ns)) return false;
+    if (wait_until([&] { return moves_have_ended(); }, max_ns)) return true;
     end_call();
     return false;
   }
   void end_call() { change(-GateWord::kCall); }
 
-  // In the child of a fork the threads that have begun something do not exist.
-  void reset_in_child() {
-    word_.store(0);
+  // In the child of a fork, threads that have begun something do not exist. is_called: the forking one had begun a
+  // call.
+  void reset_in_child(bool is_called) {
+    word_.store(is_called ? GateWord::kCall : 0);
     changed_.reset_in_child();
   }
 
@@ -83,13 +93,6 @@ class MoveGate {
     uint64_t word = word_.load();
     while (GateWord(word).calls() == 0) {
       if (word_.compare_exchange_weak(word, word + GateWord::kMove - announced)) return true;
-    }
-    return false;
-  }
-  bool count_call() {
-    uint64_t word = word_.load();
-    while (GateWord(word).waiting() == 0) {
-      if (word_.compare_exchange_weak(word, word + GateWord::kCall)) return true;
     }
     return false;
   }

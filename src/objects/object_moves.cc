@@ -221,6 +221,40 @@ void ObjectSpace::permit_moves(uint64_t structures) {
   for (uint64_t left = structures; left != 0; left &= left - 1) structures_[std::countr_zero(left)].moves.end_call();
 }
 
+// The caller has no scope open, so moves that wait for room do not wait for it.
+int ObjectSpace::stop_moves_here(uint64_t structures, uint64_t* stopped) {
+  *stopped = 0;
+  if (farside_scopes_here && farside_scopes_here->depth > 0) return -EDEADLK;
+  if (!has(structures)) return -EINVAL;
+  { Scope first; }
+  uint64_t mine = Epochs::here().stopped;
+  *stopped = structures & ~mine;
+  for (uint64_t left = *stopped; left != 0; left &= left - 1) stop_moves_of(structures_[std::countr_zero(left)].moves);
+  Epochs::here().stopped = mine | structures;
+  return 0;
+}
+
+void ObjectSpace::stop_moves_of(MoveGate& moves) {
+  constexpr uint64_t kLookNs = 1'000'000'000;
+  if (!fibers::in_fiber()) {
+    while (!moves.begin_call(kLookNs)) {}
+    return;
+  }
+  while (!moves.announce_call()) farside_fiber_yield();
+  while (!moves.moves_have_ended()) farside_fiber_yield();
+}
+
+void ObjectSpace::permit_moves_here(uint64_t stopped) {
+  if (stopped == 0) return;
+  ScopeRecord& mine = Epochs::here();
+  if (mine.depth > 0 || (stopped & ~mine.stopped) != 0)
+    die("moves of far objects are permitted with a scope open, or by another thread than stopped them (structures "
+        "{:#x})",
+        stopped);
+  mine.stopped &= ~stopped;
+  permit_moves(stopped);
+}
+
 ssize_t ObjectSpace::list_memory(uint64_t structures, std::span<std::span<std::byte>> out) {
   if (!has(structures)) return -EINVAL;
   size_t count = 0;

@@ -1,6 +1,7 @@
 #include "objects/object_space.h"
 
 #include <cerrno>
+#include <utility>
 
 #include "base/clock.h"
 #include "fiber/wait.h"
@@ -113,6 +114,10 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
         if (fetches) fault_in(word, word.bytes(), options);
         return address;
       case SegmentState::kEmptying:
+        if (Epochs::here().stopped >> segment.structure & 1) {  // its pointers end before moves begin
+          if (fetches) fault_in(word, word.bytes(), options);
+          return address;
+        }
         take(owner, word, *type, (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0);
         break;
       case SegmentState::kNone:
@@ -289,8 +294,13 @@ ThreadLogs& ObjectSpace::thread_logs() {
 void ObjectSpace::detach_thread() {
   if (t_logs) t_logs->taken.store(false, std::memory_order_release);
   t_logs = nullptr;
-  if (farside_scopes_here) Epochs::detach(&Epochs::here());
+  if (farside_scopes_here) detach(Epochs::here());
   farside_scopes_here = nullptr;
+}
+
+void ObjectSpace::detach(ScopeRecord& scopes) {
+  permit_moves(std::exchange(scopes.stopped, 0));
+  Epochs::detach(&scopes);
 }
 
 void ObjectSpace::before_fork() {
@@ -311,7 +321,7 @@ void ObjectSpace::after_fork() {
 void ObjectSpace::reset_in_child() {
   forked_.reset_in_child();
   epochs_.reset_in_child(forker_);
-  structures_.reset_in_child();
+  structures_.reset_in_child(forker_ ? forker_->stopped : 0);
   for (ThreadLogs* l = all_logs_.load(); l; l = l->next) {
     if (l != t_logs) l->taken.store(false);
   }

@@ -68,6 +68,7 @@ class ObjectSpace : public NearObject {
 
   void release_held(ScopeRecord& scopes);
   void detach_thread();
+  void detach(ScopeRecord& scopes);  // of a fiber that has ended
   farside_object_stats stats();
   int create(const farside_structure_options& options) { return structures_.create(options); }
   ssize_t take_evicted(unsigned structure, std::span<uint64_t*> owners);
@@ -78,6 +79,10 @@ class ObjectSpace : public NearObject {
   // stopped: -EINVAL (no such structure), -EBUSY (moves have not ended for a second).
   int stop_moves(uint64_t structures);
   void permit_moves(uint64_t structures);
+  // The same for the calling thread or fiber, which may use the objects meanwhile, and does not give up: see
+  // farside_object_stop_moves.
+  int stop_moves_here(uint64_t structures, uint64_t* stopped);
+  void permit_moves_here(uint64_t stopped);
   // The memory of their objects of up to kLargestObject bytes, in no order. Returns the number of runs; more than
   // out.size(): not all are listed. -EINVAL: there is no such structure.
   ssize_t list_memory(uint64_t structures, std::span<std::span<std::byte>> out);
@@ -134,6 +139,7 @@ class ObjectSpace : public NearObject {
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
   bool has(uint64_t structures) const;
+  void stop_moves_of(MoveGate& moves);
   bool begin_move(uint64_t* owner, PtrWord word, bool waits);
   void wait_for_calls(MoveGate& moves);
   // Of the object's structure.

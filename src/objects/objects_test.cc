@@ -568,6 +568,8 @@ TEST(Objects, CallsFindThemWhereTheirOwnersSay) {
     for (std::mt19937_64 random(me); !ends;) {
       List& list = lists[random() % kLists];
       LockGuard hold(list.lock);
+      std::optional<moves_stopped> stopped;
+      if (random() % 4 == 0) stopped.emplace(nodes);
       if (random() % 8 == 0) make_list(list, random() % 1000000);
       deref_scope scope;
       const unique_ptr<ListNode>* at = &list.head;
@@ -594,6 +596,77 @@ TEST(Objects, CallsFindThemWhereTheirOwnersSay) {
   ends = true;
   for (auto& t : threads) t.join();
   EXPECT_LT(refused, calls / 10);
+}
+
+TEST(Objects, AThreadThatStopsMovesUsesThemWhereTheyAre) {
+  ObjectFixture far(4 * kMiB, false);
+  structure in({64 * kMiB, nullptr, 0});
+  constexpr uint64_t kCount = 200000;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique_in<Line>(in, Line{{i}});
+  std::mt19937_64 random(3);
+  auto use = [&](uint64_t count) {
+    for (uint64_t i = 0; i < count; i++) {
+      deref_scope scope;
+      uint64_t at = random() % kCount;
+      Line* line = lines[at].deref_mut(scope);
+      ASSERT_EQ(line->words[0], at);
+      line->words[1]++;
+    }
+  };
+  auto moves = [&] { return far.stats().taken + far.stats().moved; };
+  use(200000);
+  EXPECT_GT(far.stats().taken, 10000u);
+  std::atomic<bool> done{false};
+  std::thread other;
+  {
+    moves_stopped stopped(in), again(in);
+    uint64_t before = moves();
+    use(20000);
+    EXPECT_EQ(moves(), before);
+    other = std::thread([&] {
+      for (auto& line : lines) line.modify([](Line& l) { l.words[2]++; });
+      done = true;
+      forget_thread();
+    });
+    use(20000);
+    EXPECT_EQ(moves(), before);
+    EXPECT_FALSE(done);
+    deref_scope scope;
+    EXPECT_THROW(moves_stopped{in}, std::system_error);
+  }
+  other.join();
+  EXPECT_TRUE(done);
+  uint64_t changes = 0;
+  for (uint64_t i = 0; i < kCount; i++) {
+    Line line = lines[i].load();
+    ASSERT_EQ(line.words[0], i);
+    ASSERT_EQ(line.words[2], 1u);
+    changes += line.words[1];
+  }
+  EXPECT_EQ(changes, 240000u);
+}
+
+// A fiber that stops moves waits for those of other fibers of its worker, which wait for the store.
+TEST(Objects, FibersStopMovesInTurns) {
+  ObjectFixture far(4 * kMiB, false);
+  structure in({64 * kMiB, nullptr, 0});
+  constexpr uint64_t kCount = 100000, kFibers = 8, kUses = 4000;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique_in<Line>(in, Line{{i}});
+  std::atomic<uint64_t> right{0};
+  run_numbered_fibers(2, kFibers, [&](uint64_t me) {
+    std::mt19937_64 random(me);
+    for (uint64_t i = 0; i < kUses; i++) {
+      std::optional<moves_stopped> stopped;
+      if (i % 16 == me) stopped.emplace(in);
+      uint64_t at = random() % kCount;
+      deref_scope scope;
+      if (lines[at].deref(scope)->words[0] == at) right++;
+    }
+  });
+  EXPECT_EQ(right, kFibers * kUses);
+  EXPECT_GT(far.stats().taken, 1000u);
 }
 
 // Threads read and write their own and common objects, destroy and create them, and move their pointers, with a quarter

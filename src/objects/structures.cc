@@ -44,8 +44,8 @@ void Structures::unlock() {
   mutex_.unlock();
 }
 
-void Structures::reset_in_child() {
-  for (unsigned i = 0; i < count(); i++) all_[i]->moves.reset_in_child();
+void Structures::reset_in_child(uint64_t stopped) {
+  for (unsigned i = 0; i < count(); i++) all_[i]->moves.reset_in_child(stopped >> i & 1);
 }
 
 }  // namespace farside::objects

@@ -38,7 +38,7 @@ class Structures {
   // For a fork: no thread is inside a pool or create().
   void lock();
   void unlock();
-  void reset_in_child();
+  void reset_in_child(uint64_t stopped);  // by the forking thread
 
  private:
   pager::Pager& pager_;

@@ -11,7 +11,7 @@ class Backend {
   virtual ~Backend() = default;
   // Whether a server should execute the call. The mode is not LOCAL. 0: no; 1: yes; negative: the call fails with this
   // error, and the reply has its text. *expected: of a call with the mode AUTOMATIC that both ways can execute; else
-  // its function stays 0.
+  // its function stays 0. Called by the thread or fiber that makes the call, which call() may not be.
   virtual int choose(const farside_offload_request& request, farside_offload_reply* reply, Expected* expected) = 0;
   // Executes a call for which choose() returned 1. As farside_offload_call. *may_repeat: after an error, the function
   // did not run, or changed nothing.

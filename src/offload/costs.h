@@ -20,6 +20,7 @@ namespace farside::offload {
 struct Expected {
   uint64_t function = 0;  // identifies it
   double bytes = 0, far = 0, dirty = 0;
+  uint64_t stopped = 0;  // data structures whose moves the caller itself has stopped
 };
 
 class Costs {

@@ -114,8 +114,9 @@ class ServerBackend final : public offload::Backend, public NearObject {
   void reset_in_child();
 
  private:
-  int call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat);
-  Expected expect(const farside_offload_request& request, const Pages& pages);
+  int call(const farside_offload_request& request, uint64_t stopped_before, farside_offload_reply* reply,
+           bool* may_repeat);
+  void expect(const farside_offload_request& request, const Pages& pages, Expected* expected);
   int sort_ranges(const farside_offload_request& request, SortedRanges* sorted);
   int find_pages(const farside_offload_request& request, Pages* pages);
   uint32_t holders_of(const Pages& pages);
@@ -288,22 +289,27 @@ int ServerBackend::place(uint64_t address, size_t bytes, size_t* same_bytes) {
   return std::countr_zero(holders);
 }
 
-Expected ServerBackend::expect(const farside_offload_request& request, const Pages& pages) {
+void ServerBackend::expect(const farside_offload_request& request, const Pages& pages, Expected* expected) {
   Pager::CallShare share = pager_.share_of(pages.all());
   auto bytes_of = [](uint64_t count) { return static_cast<double>(count * kPageSize); };
   auto entry = reinterpret_cast<uint64_t>(request.entry), function = reinterpret_cast<uint64_t>(request.function);
-  return {std::rotl(entry, 20) ^ function, bytes_of(share.pages), bytes_of(share.far), bytes_of(share.dirty)};
+  expected->function = std::rotl(entry, 20) ^ function;
+  expected->bytes = bytes_of(share.pages), expected->far = bytes_of(share.far), expected->dirty = bytes_of(share.dirty);
 }
 
 int ServerBackend::choose(const farside_offload_request& request, farside_offload_reply* reply, Expected* expected) {
   Pages pages;
   bool automatic = request.mode == FARSIDE_OFFLOAD_AUTOMATIC;
+  expected->stopped = objects::stopped_here();
   int found = is_child_ ? -EOPNOTSUPP : find_pages(request, &pages);
   if (found == -EINVAL) return fail(reply, found, "a data structure of the call does not exist");
   if (found == -E2BIG && !automatic) return fail(reply, found, "the pages of a call are more than 256 ranges");
   uint32_t holders = found == 0 ? holders_of(pages) : 0;
   bool possible = holders != 0 && offering(holders) != 0;
-  if (automatic && possible) return costs_.prefers_server(*expected = expect(request, pages));
+  if (automatic && possible) {
+    expect(request, pages, expected);
+    return costs_.prefers_server(*expected);
+  }
   if (possible) return 1;
   if (automatic) return 0;
   return fail(reply, -EOPNOTSUPP,
@@ -327,7 +333,7 @@ Status ServerBackend::prepare(remote::CallChannel& channel, std::span<const Func
 int ServerBackend::call(const farside_offload_request& request, const Expected& expected, farside_offload_reply* reply,
                         bool* may_repeat) {
   uint64_t start = now_ns();
-  int result = call(request, reply, may_repeat);
+  int result = call(request, expected.stopped, reply, may_repeat);
   if (expected.function == 0) return result;
   if (result < 0) costs_.failed_on_server(expected);
   else costs_.ran_on_server(expected, now_ns() - start);
@@ -352,10 +358,11 @@ class MovesStopped {
   int error_ = 0;
 };
 
-int ServerBackend::call(const farside_offload_request& request, farside_offload_reply* reply, bool* may_repeat) {
+int ServerBackend::call(const farside_offload_request& request, uint64_t stopped_before, farside_offload_reply* reply,
+                        bool* may_repeat) {
   Pages pages;
   *may_repeat = true;
-  MovesStopped stopped(structures_of(request));
+  MovesStopped stopped(structures_of(request) & ~stopped_before);
   if (stopped.error() != 0) return fail(reply, stopped.error(), "far objects of the call are being moved");
   int result = find_pages(request, &pages);
   if (result < 0) return fail(reply, result, "the ranges of the call have changed");

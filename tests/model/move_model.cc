@@ -2,7 +2,7 @@
 
 namespace farside::model {
 
-void MoveModel::next(Thread& t) { t = {Pc::kStart, static_cast<uint8_t>(t.op + 1), 0}; }
+void MoveModel::next(Thread& t) { t = {Pc::kStart, static_cast<uint8_t>(t.op + 1), 0, 0}; }
 
 void MoveModel::write(State& s, unsigned page, uint8_t value) {
   s.near[page] = value;
@@ -24,7 +24,8 @@ bool MoveModel::step(State& s, unsigned actor, const char** wrong) const {
   if (actor >= kPatience) return gives_up(s, actor - kPatience);
   Thread& t = s.threads[actor];
   if (t.pc == Pc::kStart) return begin(s, actor);
-  return t.pc <= Pc::kEndMove ? step_move(s, t) : step_call(s, t, wrong);
+  if (t.pc <= Pc::kEndMove) return step_move(s, t);
+  return t.pc <= Pc::kEndCall ? step_call(s, t, wrong) : step_holder(s, t);
 }
 
 bool MoveModel::begin(State& s, unsigned i) const {
@@ -44,9 +45,11 @@ bool MoveModel::begin(State& s, unsigned i) const {
       return true;
     case 'c':
       if (is_broken(BrokenMoves::kWritesFirst) && t.page < kPages) return store(s, t.page++), true;
+      [[fallthrough]];
+    case 'h':
       if (s.waiting > 0) return false;
       s.calls++;
-      t.pc = Pc::kStopMoves;
+      t.pc = op(i, t) == 'c' ? Pc::kStopMoves : Pc::kStopHere;
       return true;
     default:
       return false;
@@ -92,7 +95,8 @@ bool MoveModel::step_move(State& s, Thread& t) const {
       t.pc = Pc::kCopy;
       return true;
     case Pc::kCopy:
-      write(s, t.page + 1u, s.near[t.page]);
+      if (t.value == 0) return t.value = s.near[t.page], true;
+      write(s, t.page + 1u, t.value);
       t.pc = Pc::kPublish;
       if (is_broken(BrokenMoves::kEndsBeforeOwner)) s.moving--;
       return true;
@@ -126,11 +130,34 @@ bool MoveModel::step_call(State& s, Thread& t, const char** wrong) const {
       if (t.page & kMark) *wrong = "the function finds the owner of an object that is being moved";
       return true;
     case Pc::kReadObject:
-      if (s.far[t.page] != 1) *wrong = "the function does not find the object where its owner says";
+      if (s.far[t.page] == 0) *wrong = "the function does not find the object where its owner says";
       t.pc = Pc::kEndCall;
       return true;
     default:
       if (!is_broken(BrokenMoves::kPermitsEarly)) s.calls--;
+      next(t);
+      return true;
+  }
+}
+
+bool MoveModel::step_holder(State& s, Thread& t) const {
+  bool late = is_broken(BrokenMoves::kUsesLate);
+  switch (t.pc) {
+    case Pc::kStopHere:
+      if (s.moving > 0) return false;
+      t.pc = Pc::kLocate;
+      return true;
+    case Pc::kLocate:
+      t.page = s.near[0];
+      t.pc = Pc::kChange;
+      if (late) s.calls--;
+      return true;
+    case Pc::kChange:
+      write(s, t.page, ++s.truth);
+      t.pc = Pc::kPermit;
+      return true;
+    default:
+      if (!late) s.calls--;
       next(t);
       return true;
   }
@@ -144,7 +171,7 @@ bool MoveModel::done(const State& s) const {
 }
 
 const char* MoveModel::check_done(const State& s) const {
-  if (s.near[0] & kMark || s.near[s.near[0]] != 1) return "the object is lost";
+  if (s.near[0] & kMark || s.near[s.near[0]] != s.truth) return "the object, or a change of it, is lost";
   return s.calls == 0 && s.moving == 0 && s.waiting == 0 ? nullptr : "the gate does not open again";
 }
 

@@ -4,8 +4,8 @@
 // next one. Evictors write changed pages at any time.
 //
 // Threads run scripts of one letter per operation:
-//   m a move, which waits for calls   e a move, which may give up waiting   c a call, which may give up before it
-//   begins
+//   m a move, which waits for calls   e a move, which may give up waiting   c a call, which may give up at its start
+//   h a thread that stops moves itself, and changes the object where it is
 #pragma once
 #include <cstdint>
 #include <string>
@@ -26,6 +26,7 @@ enum class BrokenMoves {
   kStaysCounted,      // a move that finds the owner marked is not ended
   kStaysAnnounced,    // a move that has waited still counts as waiting
   kGivesUpAnnounced,  // so does one that gives up
+  kUsesLate,          // a thread that has stopped moves uses an address after it permits them
 };
 
 struct MoveScenario {
@@ -52,17 +53,24 @@ class MoveModel {
     kStore,
     kFollow,
     kReadObject,
-    kEndCall
+    kEndCall,
+    kStopHere,
+    kLocate,
+    kChange,
+    kPermit
   };
   struct Thread {
     Pc pc = Pc::kStart;
     uint8_t op = 0;
-    uint8_t page = 0;  // of the object; the next one that a call writes
+    uint8_t page = 0;   // of the object; the next one that a call writes
+    uint8_t value = 0;  // of the object
   };
   struct State {
     Thread threads[kThreads];
-    uint8_t calls = 0, moving = 0, waiting = 0;                  // the gate's word
-    uint8_t near[kPages] = {1, 1}, far[kPages] = {}, dirty = 3;  // page 0: the owner; others: 1, the object is there
+    uint8_t calls = 0, moving = 0, waiting = 0;  // the gate's word
+    // Page 0: the owner; others: not 0, the value of the object that is there.
+    uint8_t near[kPages] = {1, 1}, far[kPages] = {}, dirty = 3;
+    uint8_t truth = 1;  // the object's value
   };
   static_assert(std::has_unique_object_representations_v<State>);
 
@@ -86,6 +94,7 @@ class MoveModel {
   bool begin(State& s, unsigned i) const;
   bool step_move(State& s, Thread& t) const;
   bool step_call(State& s, Thread& t, const char** wrong) const;
+  bool step_holder(State& s, Thread& t) const;
 
   MoveScenario scenario_;
 };

@@ -22,7 +22,8 @@ TEST_P(SoundMoves, ViolateNoInvariant) { expect_no_violation<MoveModel>(GetParam
 INSTANTIATE_TEST_SUITE_P(Scenarios, SoundMoves,
                          testing::Values(MoveScenario{{"m", "m", "cc"}}, MoveScenario{{"mm", "cc"}},
                                          MoveScenario{{"e", "m", "c"}}, MoveScenario{{"ee", "cc", "c"}},
-                                         MoveScenario{{"mm", "c", "c"}}));
+                                         MoveScenario{{"mm", "c", "c"}}, MoveScenario{{"mm", "hh", "c"}},
+                                         MoveScenario{{"me", "h", "m"}}));
 
 class BrokenMovesTest : public testing::TestWithParam<MoveScenario> {};
 
@@ -37,7 +38,8 @@ INSTANTIATE_TEST_SUITE_P(Rules, BrokenMovesTest,
                                          MoveScenario{{"m", "c"}, BrokenMoves::kEndsBeforeOwner},
                                          MoveScenario{{"m", "m", "c"}, BrokenMoves::kStaysCounted},
                                          MoveScenario{{"m", "cc"}, BrokenMoves::kStaysAnnounced},
-                                         MoveScenario{{"e", "cc"}, BrokenMoves::kGivesUpAnnounced}));
+                                         MoveScenario{{"e", "cc"}, BrokenMoves::kGivesUpAnnounced},
+                                         MoveScenario{{"m", "h"}, BrokenMoves::kUsesLate}));
 
 }  // namespace
 }  // namespace farside::model

@@ -19,6 +19,7 @@
 #include <fstream>
 #include <mutex>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -570,6 +571,58 @@ struct Tree {
   }
 };
 
+// Calls while the program itself has stopped moves, and a fork meanwhile: the child's objects are moved again.
+void several_calls(const Tree& tree, offload::mode mode) {
+  std::optional<farside::moves_stopped> stopped(std::in_place, tree.entries);
+  for (int i = 0; i < 20; i++) {
+    farside::deref_scope scope;
+    auto sum = offload::call(sum_of_key, {tree.root.address(scope), 3}, {tree.entries}, {}, mode);
+    if (!check(sum, "sum") || *sum != sum_of_key({tree.root.deref(scope), 3})) printf("several calls\n");
+  }
+  auto look_up = [&] {
+    uint64_t sums = 0;
+    for (uint64_t key = 0; key < 1000; key++) {
+      farside::deref_scope scope;
+      sums += sum_of_key({tree.root.deref(scope), key * 20});
+    }
+    return sums;
+  };
+  uint64_t before = look_up();
+  fflush(stdout);
+  pid_t child = fork();
+  stopped.reset();
+  bool is_same = look_up() == before;
+  if (child == 0) _exit(is_same ? 0 : 1);
+  int status = -1;
+  waitpid(child, &status, 0);
+  printf("%d %d\n", is_same, status);
+}
+
+// All of a tree, objects of no structure, and what fails.
+void other_calls(const Tree& tree, offload::mode mode) {
+  farside::deref_scope scope;
+  auto all = offload::call(walk_tree, tree.root.address(scope), {tree.entries}, {}, mode);
+  printf("%d\n", check(all, "all") && *all == walk_tree(tree.root.address(scope)));
+  auto plain = farside::make_unique<Value>(Value{8, farside::make_unique<Value>(Value{9, nullptr})});
+  uint64_t (*second)(const Value* const&) = [](const Value* const& first) {
+    farside::deref_scope here;
+    return first->next.deref(here)->value;
+  };
+  auto value = offload::call(second, plain.address(scope), {offload::range::plain_objects()}, {}, mode);
+  printf("%d\n", check(value, "plain") && *value == 9);
+  auto written = offload::call(second, plain.address(scope), {}, {tree.entries}, mode);
+  printf("%d\n", written.error().code == EINVAL);
+  if (mode == offload::mode::server) {
+    auto unnamed =
+        offload::call(name_of_key, {tree.root.address(scope), tree.plain.begin()->first}, {tree.entries}, {}, mode);
+    if (unnamed.error().code != EFAULT) printf("not named: %d\n", unnamed.error().code);
+    offload::range unknown = tree.names;
+    unknown.structures = 1 << 9;
+    auto missing = offload::call(second, plain.address(scope), {unknown}, {}, mode);
+    if (missing.error().code != EINVAL) printf("does not exist: %d\n", missing.error().code);
+  }
+}
+
 // A function that looks keys up in a tree, while another thread uses all of its objects, so that they are moved.
 void owners() {
   auto mode = offload::available() ? offload::mode::server : offload::mode::local;
@@ -601,27 +654,8 @@ void owners() {
     std::lock_guard hold(inserting);
     if (round % 10 == 0) tree.insert(key, {7});
   }
-  farside::deref_scope scope;
-  auto all = offload::call(walk_tree, tree.root.address(scope), {tree.entries}, {}, mode);
-  printf("%d\n", check(all, "all") && *all == walk_tree(tree.root.address(scope)));
-  auto plain = farside::make_unique<Value>(Value{8, farside::make_unique<Value>(Value{9, nullptr})});
-  uint64_t (*second)(const Value* const&) = [](const Value* const& first) {
-    farside::deref_scope here;
-    return first->next.deref(here)->value;
-  };
-  auto value = offload::call(second, plain.address(scope), {offload::range::plain_objects()}, {}, mode);
-  printf("%d\n", check(value, "plain") && *value == 9);
-  auto written = offload::call(second, plain.address(scope), {}, {tree.entries}, mode);
-  printf("%d\n", written.error().code == EINVAL);
-  if (mode == offload::mode::server) {
-    auto unnamed =
-        offload::call(name_of_key, {tree.root.address(scope), tree.plain.begin()->first}, {tree.entries}, {}, mode);
-    if (unnamed.error().code != EFAULT) printf("not named: %d\n", unnamed.error().code);
-    offload::range unknown = tree.names;
-    unknown.structures = 1 << 9;
-    auto missing = offload::call(second, plain.address(scope), {unknown}, {}, mode);
-    if (missing.error().code != EINVAL) printf("does not exist: %d\n", missing.error().code);
-  }
+  other_calls(tree, mode);
+  several_calls(tree, mode);
   ends = true;
   other.join();
   farside_object_stats stats;
