@@ -89,6 +89,17 @@ __attribute__((visibility("hidden"))) std::vector<T> gather(const std::pair<arra
   return values;
 }
 
+template <typename T, typename Index>
+struct shuffle {
+  const T* from;
+  array<const Index> indexes;
+  T* to;
+};
+template <typename T, typename Index>
+__attribute__((visibility("hidden"))) void gather_into(const shuffle<T, Index>& s) {
+  for (size_t i = 0; i < s.indexes.count; i++) s.to[i] = s.from[s.indexes.data[i]];
+}
+
 }  // namespace detail
 
 // The index of the first element for which matches(element, argument) is true; count: there is none.
@@ -131,6 +142,15 @@ template <typename T>
 result<std::vector<T>> gather(const T* data, size_t count, const std::vector<size_t>& indexes,
                               mode where = mode::automatic) {
   return call(detail::gather<T>, {{data, count}, indexes}, {{data, count}}, {}, where);
+}
+
+// From far memory to far memory: to[i] = data[indexes[i]] for each of `size` indexes, which are less than count.
+// Nothing but the call moves. The arrays do not overlap. Source of the idea: AIFM 5.1, "Shuffle".
+template <typename T, typename Index>
+result<void> gather(const T* data, size_t count, const Index* indexes, size_t size, T* to,
+                    mode where = mode::automatic) {
+  return call(detail::gather_into<T, Index>, {data, {indexes, size}, to}, {{data, count}, {indexes, size}},
+              {{to, size}}, where);
 }
 
 }  // namespace farside::offload

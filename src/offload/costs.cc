@@ -15,12 +15,8 @@ constexpr double kTrialCost = 0.02;  // of the time of all calls, where both way
 constexpr uint32_t kMinInterval = 8;
 // The first call of a trial is slower than the others: what it needs has been idle. Its time is not learned.
 constexpr uint32_t kTrialCalls = 3;
-constexpr double kMaxGrowth = 2;  // of an expected time by one measurement: it may have been interrupted
-
-void learn(double* value, bool* known, double measured) {
-  *value = *known ? (*value + measured) / 2 : measured;
-  *known = true;
-}
+constexpr double kMaxGrowth = 2;      // of an expected time by one measurement: it may have been interrupted
+constexpr double kMinWeight = 0.125;  // of a measurement
 
 }  // namespace
 
@@ -40,18 +36,23 @@ Costs::Estimate& Costs::estimate_of(const Expected& call) {
   return e;
 }
 
+void Costs::Term::learn(double measured) {
+  count++;
+  value += (measured - value) * std::max(kMinWeight, 1.0 / count);
+}
+
 double Costs::near_byte_ns(const Estimate& e) {
-  if (e.has_local) return e.local_byte_ns;
-  if (e.has_fetch) return 0;  // the computation is part of what was measured
-  return e.has_server ? std::min(e.server_byte_ns, kComputeByteNs) : kComputeByteNs;
+  if (e.local_byte_ns.is_known()) return e.local_byte_ns.value;
+  if (e.fetch_byte_ns.is_known()) return 0;  // the computation is part of what was measured
+  return e.server_byte_ns.is_known() ? std::min(e.server_byte_ns.value, kComputeByteNs) : kComputeByteNs;
 }
 
 double Costs::local_ns(const Estimate& e, const Expected& call) const {
-  return call.bytes * near_byte_ns(e) + call.far * (e.has_fetch ? e.fetch_byte_ns : kFetchByteNs);
+  return call.bytes * near_byte_ns(e) + call.far * (e.fetch_byte_ns.is_known() ? e.fetch_byte_ns.value : kFetchByteNs);
 }
 
 double Costs::server_ns(const Estimate& e, const Expected& call) const {
-  double compute = e.has_server ? e.server_byte_ns : near_byte_ns(e);
+  double compute = e.server_byte_ns.is_known() ? e.server_byte_ns.value : near_byte_ns(e);
   return call_ns_ + call.bytes * compute + call.dirty * write_byte_ns_;
 }
 
@@ -72,8 +73,8 @@ bool Costs::prefers_server(const Expected& call) {
 
 // loss: what the worse way takes more, as a share of the better way.
 bool Costs::is_time_for_trial(Estimate& e, const Expected& call, double loss) const {
-  bool is_measured = e.has_server && is_local_known(e);
-  bool is_short = e.has_server && call.bytes * e.server_byte_ns < kShortCalls * call_ns_;
+  bool is_measured = e.server_byte_ns.is_known() && is_local_known(e);
+  bool is_short = e.server_byte_ns.is_known() && call.bytes * e.server_byte_ns.value < kShortCalls * call_ns_;
   bool is_close = is_measured && loss < kCloseLoss;
   if (!is_close && !is_short) return false;
   double interval = is_close ? std::max<double>(kMinInterval, kTrialCalls * loss / kTrialCost) : e.next_trial;
@@ -85,7 +86,7 @@ bool Costs::is_time_for_trial(Estimate& e, const Expected& call, double loss) co
 
 // Whether the first call of a trial has ended, of a way whose costs are known.
 bool Costs::is_cold(const Estimate& e, bool on_server) {
-  bool is_known = on_server ? e.has_server : is_local_known(e);
+  bool is_known = on_server ? e.server_byte_ns.is_known() : is_local_known(e);
   return is_known && e.trial_calls == kTrialCalls - 1 && e.tries_server == on_server;
 }
 
@@ -96,9 +97,8 @@ void Costs::ran_locally(const Expected& call, uint64_t ns) {
   auto time = static_cast<double>(ns);
   if (is_local_known(e)) time = std::min(time, kMaxGrowth * local_ns(e, call));
   double bytes = std::max(call.bytes, 1.0);
-  if (call.far < kNearShare * bytes) return learn(&e.local_byte_ns, &e.has_local, time / bytes);
-  learn(&e.fetch_byte_ns, &e.has_fetch,
-        std::max(0.0, time - bytes * std::min(near_byte_ns(e), time / bytes)) / call.far);
+  if (call.far < kNearShare * bytes) return e.local_byte_ns.learn(time / bytes);
+  e.fetch_byte_ns.learn(std::max(0.0, time - bytes * std::min(near_byte_ns(e), time / bytes)) / call.far);
 }
 
 void Costs::ran_on_server(const Expected& call, uint64_t ns) {
@@ -106,20 +106,19 @@ void Costs::ran_on_server(const Expected& call, uint64_t ns) {
   Estimate& e = estimate_of(call);
   if (is_cold(e, true)) return;
   auto time = static_cast<double>(ns);
-  if (e.has_server) time = std::min(time, kMaxGrowth * server_ns(e, call));
-  double bytes = std::max(call.bytes, 1.0), known = call_ns_ + bytes * e.server_byte_ns;
+  if (e.server_byte_ns.is_known()) time = std::min(time, kMaxGrowth * server_ns(e, call));
+  double bytes = std::max(call.bytes, 1.0), known = call_ns_ + bytes * e.server_byte_ns.value;
   if (time < call_ns_) call_ns_ = (call_ns_ + time) / 2;
   // With much to write back, the rest of the time is that of the write-back.
-  bool writes = e.has_server && call.dirty * write_byte_ns_ > known;
+  bool writes = e.server_byte_ns.is_known() && call.dirty * write_byte_ns_ > known;
   if (writes) write_byte_ns_ = (write_byte_ns_ + std::max(0.0, time - known) / call.dirty) / 2;
-  else learn(&e.server_byte_ns, &e.has_server, std::max(0.0, time - call_ns_ - call.dirty * write_byte_ns_) / bytes);
+  else e.server_byte_ns.learn(std::max(0.0, time - call_ns_ - call.dirty * write_byte_ns_) / bytes);
 }
 
 void Costs::failed_on_server(const Expected& call) {
   LockGuard hold(lock_);
   Estimate& e = estimate_of(call);
-  e.server_byte_ns = kNever;
-  e.has_server = true;
+  e.server_byte_ns = {kNever, 1};
 }
 
 }  // namespace farside::offload

@@ -4,11 +4,12 @@
 //   in the program   bytes x (computation + far share x fetch)
 //   on a server      call + bytes x computation + dirty bytes x write-back
 //
-// Each measurement changes one term, with weight one half, and at most doubles an expected time, since single calls are
-// interrupted. What was not measured yet is assumed to compute 2 GB/s, or as fast as the other way if that is faster,
-// and to fetch and write back 1 GB/s. The way that seems to be worse is tried now and then, by a few calls: where both
-// are close, as often as costs 2 % of the time; and at growing intervals where the function takes little more than a
-// call, since it touches few bytes then, and the assumption errs most. Thread-safe.
+// Each measurement changes one term, which is the mean of all at first, and later of about the last eight; it at most
+// doubles an expected time, since single calls are interrupted. What was not measured yet is assumed to compute 2 GB/s,
+// or as fast as the other way if that is faster, and to fetch and write back 1 GB/s. The way that seems to be worse is
+// tried now and then, by a few calls: where both are close, as often as costs 2 % of the time; and at growing intervals
+// where the function takes little more than a call, since it touches few bytes then, and the assumption errs most.
+// Thread-safe.
 #pragma once
 #include <cstdint>
 
@@ -32,17 +33,22 @@ class Costs {
   void failed_on_server(const Expected& call);
 
  private:
+  struct Term {
+    double value = 0;
+    uint32_t count = 0;  // measurements
+    bool is_known() const { return count > 0; }
+    void learn(double measured);
+  };
   struct Estimate {
     uint64_t key = 0;
-    double local_byte_ns = 0, fetch_byte_ns = 0, server_byte_ns = 0;
-    bool has_local = false, has_fetch = false, has_server = false;
+    Term local_byte_ns, fetch_byte_ns, server_byte_ns;
     uint32_t calls = 0, next_trial = 2;  // since the last trial, and until the next one
     uint32_t trial_calls = 0;            // that the current trial will make
     bool tries_server = false;           // in the current trial
   };
   static uint64_t key_of(const Expected& call);
   // Whether anything is known about calls in the program.
-  static bool is_local_known(const Estimate& e) { return e.has_local || e.has_fetch; }
+  static bool is_local_known(const Estimate& e) { return e.local_byte_ns.is_known() || e.fetch_byte_ns.is_known(); }
   static double near_byte_ns(const Estimate& estimate);
   static bool is_cold(const Estimate& estimate, bool on_server);
   double local_ns(const Estimate& estimate, const Expected& call) const;

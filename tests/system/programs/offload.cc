@@ -389,6 +389,14 @@ void algorithms() {
   printf("%d", check(all, "reduce") && *all == std::accumulate(plain.begin(), plain.end(), uint64_t{1}, add));
   auto picked = offload::gather(words, kCount, {5, 70000, 5});
   printf("%d", check(picked, "gather") && *picked == std::vector<uint64_t>({plain[5], plain[70000], plain[5]}));
+  std::vector<uint32_t> places(kCount / 8);
+  for (uint32_t& place : places) place = static_cast<uint32_t>(random() % kCount);
+  uint64_t* to = far_words();
+  auto* far_places = reinterpret_cast<uint32_t*>(to + kCount);
+  std::copy(places.begin(), places.end(), far_places);
+  auto shuffled = offload::gather(words, kCount, far_places, places.size(), to);
+  printf("%d", check(shuffled, "gather into") && std::equal(places.begin(), places.end(), to,
+                                                            [&](uint32_t at, uint64_t v) { return v == plain[at]; }));
   auto moved = offload::copy(words, kCount, words + kCount / 2);
   std::copy_backward(plain.begin(), plain.begin() + kCount / 2, plain.end());
   printf("%d", check(moved, "copy") && std::equal(plain.begin(), plain.end(), words));
