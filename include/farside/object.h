@@ -140,12 +140,13 @@ int farside_structure_create(const struct farside_structure_options* options);
 ssize_t farside_structure_take_evicted(unsigned structure, uint64_t** owners, size_t max);
 
 /* Until farside_object_permit_moves() no object of these structures is moved: bit n stands for structure n, bit 0 for
- * objects of none. For calls of functions that follow owners (<farside/offload.h>), one after the other. Other threads
- * that need an object which would be moved wait, so the caller must not wait for them meanwhile, for a lock for
- * example; it uses such objects where they are. The caller has no scope open, here and when it permits moves, which the
- * same thread or fiber does. *stopped: those structures that were not stopped by the caller before, to be permitted.
- * Waits until moves in progress have ended. -EINVAL: no such structure. -EDEADLK: a scope is open. Cost: 50 ns for each
- * structure. */
+ * objects of none. For calls of functions that follow owners (<farside/offload.h>), one after the other. The caller
+ * uses objects of these structures where they are. Other threads that need one which would be moved wait, so meanwhile
+ * the caller must not wait for them: it takes no lock that they may hold, stops all structures that it uses by one
+ * call, and ends soon, since no memory of dead objects is made free. It has no scope open, here and when it permits
+ * moves, which the same thread or fiber does. *stopped: those structures that were not stopped by the caller before, to
+ * be permitted. Waits until moves in progress have ended. -EINVAL: no such structure. -EDEADLK: a scope is open. Cost:
+ * 50 ns for each structure. */
 int farside_object_stop_moves(uint64_t structures, uint64_t* stopped);
 void farside_object_permit_moves(uint64_t stopped);
 

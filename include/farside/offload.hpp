@@ -20,7 +20,7 @@
 // Functions may also follow owners inside far objects: a call names their structure in place of a range, and the
 // address of the first object is in the argument. The owners' deref() works there as in the program.
 //
-//   struct Node { long value; farside::unique_ptr<Node> next; };
+//   struct Node { long value; farside::unique_ptr<Node> next; };  // and farside::far_pointers<Node>
 //   long sum_list(const Node* const& head) {
 //     farside::deref_scope scope;
 //     long sum = 0;

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/log.h"
 
@@ -58,11 +59,17 @@ void forget_thread() {
   if (ObjectSpace* s = g_space.load(std::memory_order_acquire)) s->detach_thread();
 }
 
-void drop_scopes(farside_scopes* scopes) { space().detach(static_cast<ScopeRecord&>(*scopes)); }
+void drop_scopes(farside_scopes* scopes) {
+  auto& record = static_cast<ScopeRecord&>(*scopes);
+  permit_moves(std::exchange(record.stopped, 0));
+  Epochs::detach(&record);
+}
 
 int stop_moves(uint64_t structures) { return space().stop_moves(structures); }
 uint64_t stopped_here() { return farside_scopes_here ? Epochs::here().stopped : 0; }
-void permit_moves(uint64_t structures) { space().permit_moves(structures); }
+void permit_moves(uint64_t structures) {
+  if (structures != 0) space().permit_moves(structures);
+}
 ssize_t list_memory(uint64_t structures, std::span<std::span<std::byte>> out) {
   return space().list_memory(structures, out);
 }

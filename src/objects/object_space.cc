@@ -294,13 +294,10 @@ ThreadLogs& ObjectSpace::thread_logs() {
 void ObjectSpace::detach_thread() {
   if (t_logs) t_logs->taken.store(false, std::memory_order_release);
   t_logs = nullptr;
-  if (farside_scopes_here) detach(Epochs::here());
+  if (!farside_scopes_here) return;
+  permit_moves(std::exchange(Epochs::here().stopped, 0));
+  Epochs::detach(&Epochs::here());
   farside_scopes_here = nullptr;
-}
-
-void ObjectSpace::detach(ScopeRecord& scopes) {
-  permit_moves(std::exchange(scopes.stopped, 0));
-  Epochs::detach(&scopes);
 }
 
 void ObjectSpace::before_fork() {

@@ -68,7 +68,6 @@ class ObjectSpace : public NearObject {
 
   void release_held(ScopeRecord& scopes);
   void detach_thread();
-  void detach(ScopeRecord& scopes);  // of a fiber that has ended
   farside_object_stats stats();
   int create(const farside_structure_options& options) { return structures_.create(options); }
   ssize_t take_evicted(unsigned structure, std::span<uint64_t*> owners);

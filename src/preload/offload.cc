@@ -363,7 +363,8 @@ int ServerBackend::call(const farside_offload_request& request, uint64_t stopped
   Pages pages;
   *may_repeat = true;
   MovesStopped stopped(structures_of(request) & ~stopped_before);
-  if (stopped.error() != 0) return fail(reply, stopped.error(), "far objects of the call are being moved");
+  if (stopped.error() != 0)
+    return fail(reply, stopped.error(), "far objects of the call have been being moved for a second; try again");
   int result = find_pages(request, &pages);
   if (result < 0) return fail(reply, result, "the ranges of the call have changed");
   constexpr int kTries = 3;
