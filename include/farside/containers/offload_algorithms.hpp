@@ -6,8 +6,8 @@
 //   size_t adults = farside::offload::count_if(ages, old, 18).value();
 //
 // As <farside/offload_algorithms.hpp> for plain arrays: functions are lambdas without captures; mode, errors: as of
-// call. They read. What writes, as sorting, is done by the program: far objects may be moved while a function would
-// write them.
+// call. They read the containers. copy() writes plain far memory, where offload::sort can sort it. What writes a
+// container is done by the program: far objects may be moved while a function would write them.
 //
 // The container must not be changed meanwhile. A call names up to 256 runs of adjacent pages and 32,768 chunks (16
 // bytes each), on one server; larger or scattered containers take several calls, one after the other. So it pays for
@@ -179,6 +179,15 @@ __attribute__((visibility("hidden"))) R reduce_step(const step_arguments<T, R, a
   return all;
 }
 
+template <typename T>
+__attribute__((visibility("hidden"))) void copy_pieces(const std::pair<T*, piece_list<T>>& a) {
+  T* to = a.first;
+  for_each_element(a.second, [&](const T& element) {
+    *to++ = element;
+    return true;
+  });
+}
+
 // Calls run for one batch after the other, until an error, or the end, or until more(result, batch) is false.
 template <typename C, typename R, typename Function, typename A, typename More>
 result<R> call_in_steps(const C& container, R (*run)(const step_arguments<typename C::value_type, R, Function, A>&),
@@ -270,6 +279,29 @@ result<R> reduce(const C& container, R initial, R (*add)(R, const typename C::va
   }
   return detail::call_in_steps(container, detail::reduce_step<T, R>, initial, add, detail::no_argument(), where,
                                [](const R&, const auto&) { return true; });
+}
+
+// All elements, in order, to far memory that is not the container's. After an error what is there is undefined.
+template <chunked C>
+result<void> copy(const C& container, typename C::value_type* to, mode where = mode::automatic) {
+  using T = typename C::value_type;
+  if (detail::runs_here(where)) {
+    detail::for_each_piece(container, [&](std::span<const T> piece) {
+      to = std::copy(piece.begin(), piece.end(), to);
+      return true;
+    });
+    return {true, false};
+  }
+  result<void> all = {true, container.size() > 0};
+  detail::for_each_batch(container, [&](const detail::batch<T>& next) {
+    bool on_server = all.on_server();
+    all = call(detail::copy_pieces<T>, {to, next.pieces()}, next.ranges(), {{to, next.elements()}}, where);
+    if (!all) return false;
+    all = {true, on_server && all.on_server()};
+    to += next.elements();
+    return true;
+  });
+  return all;
 }
 
 // The elements at these indexes of a vector or array, which are less than its size.

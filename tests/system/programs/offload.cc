@@ -422,6 +422,9 @@ void compare(const char* name, const C& container, const std::vector<uint64_t>& 
          check(count, "count") && *count == size_t(std::count_if(plain.begin(), plain.end(), above(900))));
   printf("%d", check(first, "first") && *first == static_cast<size_t>(found));
   printf("%d", check(none, "none") && *none == plain.size());
+  static uint64_t* copies = far_words();
+  auto copied = offload::copy(container, copies + 3, mode);
+  printf("%d", check(copied, "copy") && std::equal(plain.begin(), plain.end(), copies + 3));
   printf("%d\n", check(all, "reduce") && *all == std::accumulate(plain.begin(), plain.end(), uint64_t{1}, add));
 }
 
