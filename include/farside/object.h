@@ -68,11 +68,12 @@ struct farside_object_type {
 };
 
 /* Options, combined by |: the access writes; the object is not used again soon, so its page is evicted before others;
- * only the object's address is needed, so nothing is fetched; for farside_object_new, the structure of the object, 1 to
- * 63. */
+ * only the object's address is needed, so nothing is fetched; for farside_object_new, that the scope was opened for
+ * this call, and the structure of the object, 1 to 63. */
 #define FARSIDE_OBJECT_WRITE 1u
 #define FARSIDE_OBJECT_NON_TEMPORAL 2u
 #define FARSIDE_OBJECT_UNFETCHED 4u
+#define FARSIDE_OBJECT_OWN_SCOPE 8u
 #define FARSIDE_OBJECT_IN(structure) ((structure) << 8)
 
 /* What the inline part of a dereference reads: where the access bits are. Each segment, a page of objects, has one bit

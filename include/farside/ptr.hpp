@@ -202,6 +202,7 @@ unique_ptr<T> detail::make(unsigned options, Arguments&&... arguments) {
   deref_scope scope;
   unique_ptr<T> pointer;
   void* place;
+  options |= FARSIDE_OBJECT_OWN_SCOPE;
   if (farside_object_new(&pointer.word_, detail::type_of<T>(), options, &place) != 0) throw std::bad_alloc();
   if constexpr (std::is_nothrow_constructible_v<T, Arguments...>) {
     new (place) T(std::forward<Arguments>(arguments)...);

@@ -47,6 +47,9 @@ class Epochs {
     record->taken.store(false, std::memory_order_release);
   }
 
+  // Ends the outermost scope, in which no pointer was taken, and begins it again.
+  static void restart(ScopeRecord& scopes) { __atomic_store_n(&scopes.epoch, uint64_t{now()}, __ATOMIC_RELEASE); }
+
   // The epoch of a change that was just made.
   static uint32_t now() { return static_cast<uint32_t>(__atomic_load_n(&farside_epoch, __ATOMIC_SEQ_CST)); }
 

@@ -10,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/sync.h"
+#include "farside/fiber.h"
+#include "fiber/wait.h"
 
 namespace farside::objects {
 
@@ -36,22 +38,15 @@ class MoveGate {
  public:
   // Counts one move. False: a call is in progress.
   bool try_begin_move() { return begin_move(0); }
-  // For a fiber that waits: announce_move(), then try_begin_announced() until it succeeds. Calls that have not begun
-  // wait meanwhile.
-  void announce_move() { word_.fetch_add(GateWord::kWaiting); }
-  bool try_begin_announced() {
-    if (!begin_move(GateWord::kWaiting)) return false;
-    changed_.wake_all();
-    return true;
-  }
-  // Waits for the end of calls, for up to max_ns.
+  // Waits for the end of calls, for up to max_ns. Calls that have not begun wait meanwhile.
   bool begin_move_within(uint64_t max_ns) {
     if (try_begin_move()) return true;
     if (max_ns == 0) return false;
-    announce_move();
-    if (wait_until([&] { return try_begin_announced(); }, max_ns)) return true;
-    change(-GateWord::kWaiting);
-    return false;
+    word_.fetch_add(GateWord::kWaiting);
+    bool begun = wait_until([&] { return begin_move(GateWord::kWaiting); }, max_ns);
+    if (!begun) word_.fetch_sub(GateWord::kWaiting);
+    changed_.wake_all();
+    return begun;
   }
   // By a caller that has begun a move: one more.
   void add_move() { word_.fetch_add(GateWord::kMove); }
@@ -61,23 +56,18 @@ class MoveGate {
     if (GateWord(before).calls() > 0) changed_.wake_all();
   }
 
-  // For a fiber that waits: until announce_call() succeeds, then until moves_have_ended().
-  bool announce_call() {
-    uint64_t word = word_.load();
-    while (GateWord(word).waiting() == 0) {
-      if (word_.compare_exchange_weak(word, word + GateWord::kCall)) return true;
-    }
-    return false;
-  }
-  bool moves_have_ended() const { return GateWord(word_.load()).moving() == 0; }
   // False: moves have not ended for max_ns.
   bool begin_call(uint64_t max_ns) {
-    if (!wait_until([&] { return announce_call(); }, max_ns)) return false;
-    if (wait_until([&] { return moves_have_ended(); }, max_ns)) return true;
+    if (!wait_until([&] { return count_call(); }, max_ns)) return false;
+    if (wait_until([&] { return GateWord(word_.load()).moving() == 0; }, max_ns)) return true;
     end_call();
     return false;
   }
-  void end_call() { change(-GateWord::kCall); }
+  void end_call() {
+    word_.fetch_sub(GateWord::kCall);
+    changed_.wake_all();
+  }
+  bool has_calls() const { return GateWord(word_.load()).calls() > 0; }
 
   // In the child of a fork, threads that have begun something do not exist. is_called: the forking one had begun a
   // call.
@@ -96,10 +86,14 @@ class MoveGate {
     }
     return false;
   }
-  void change(uint64_t difference) {
-    word_.fetch_add(difference);
-    changed_.wake_all();
+  bool count_call() {
+    uint64_t word = word_.load();
+    while (GateWord(word).waiting() == 0) {
+      if (word_.compare_exchange_weak(word, word + GateWord::kCall)) return true;
+    }
+    return false;
   }
+  // Other fibers of a worker run meanwhile.
   template <typename Try>
   bool wait_until(Try succeeds, uint64_t max_ns) {
     uint64_t end = now_ns() + max_ns;
@@ -108,7 +102,8 @@ class MoveGate {
       if (succeeds()) return true;
       uint64_t now = now_ns();
       if (now >= end) return false;
-      changed_.wait(seen, std::min(kLookNs, end - now));
+      if (fibers::in_fiber()) farside_fiber_yield();
+      else changed_.wait(seen, std::min(kLookNs, end - now));
     }
   }
 

@@ -20,27 +20,30 @@ bool ObjectSpace::place(ObjectLog& log, size_t bytes, size_t alignment, bool is_
   return log.place(table_, bytes, alignment, word);
 }
 
-// If there is garbage but no room, waits until the evacuator has made some, unless it frees nothing for kMaxNs. Scopes
-// that are younger than the garbage do not delay it; older ones, of other fibers of this worker, must get to run to end
-// them. A fiber may continue on another worker afterwards, so the log is looked up again.
-bool ObjectSpace::place_or_wait(LogKind kind, unsigned structure, size_t bytes, size_t alignment, bool is_new,
-                                PtrWord* word) {
-  constexpr uint64_t kMaxNs = 10ull * 1000 * 1000 * 1000, kFiberTurnNs = 20'000, kLookNs = 500'000;
-  if (place(log_of(kind, structure), bytes, alignment, is_new, word)) return true;
+// If there is garbage but no room, waits until the evacuator has made some, unless it frees nothing for kMaxNs, or for
+// kMaxStoppedNs if moves are stopped meanwhile. Scopes that are younger than the garbage do not delay it; older ones,
+// of other fibers of this worker, must get to run to end them. A fiber may continue on another worker afterwards, so
+// the log is looked up again.
+bool ObjectSpace::place_or_wait(const Placement& p, PtrWord* word) {
+  constexpr uint64_t kMaxNs = 10ull * 1000 * 1000 * 1000, kMaxStoppedNs = 6 * kMaxNs;
+  constexpr uint64_t kFiberTurnNs = 20'000, kLookNs = 500'000;
+  auto try_place = [&] { return place(log_of(p.kind, p.structure), p.bytes, p.alignment, p.is_new, word); };
+  if (try_place()) return true;
   uint64_t start = now_ns(), freed = sum(Tally::kFreed);
   for (;;) {
     // Segments may be freed or used up at any time: only if garbage is rare before and after there was no room, waiting
     // is in vain.
     bool was_scarce = is_scarce();
-    if (place(log_of(kind, structure), bytes, alignment, is_new, word)) return true;
+    if (try_place()) return true;
     if (!was_scarce && !is_scarce()) return false;
-    if (now_ns() - start >= kMaxNs) {
+    if (now_ns() - start >= (structures_.moves_are_stopped() ? kMaxStoppedNs : kMaxNs)) {
       if (sum(Tally::kFreed) == freed) return false;
       start = now_ns();
       freed = sum(Tally::kFreed);
     }
     bool in_fiber = fibers::in_fiber();
     os::nanosleep_ns(in_fiber ? kFiberTurnNs : kLookNs);
+    if (p.restarts_scope) Epochs::restart(Epochs::here());
     if (in_fiber) {
       Waiting waiting(*this);
       farside_fiber_yield();

@@ -36,12 +36,7 @@ bool ObjectSpace::begin_move(uint64_t* owner, PtrWord word, bool waits) {
 void ObjectSpace::wait_for_calls(MoveGate& moves) {
   constexpr uint64_t kLookNs = 1'000'000'000;
   Waiting waiting(*this);
-  if (!fibers::in_fiber()) {
-    while (!moves.begin_move_within(kLookNs)) {}
-    return;
-  }
-  moves.announce_move();
-  while (!moves.try_begin_announced()) farside_fiber_yield();
+  while (!moves.begin_move_within(kLookNs)) {}
 }
 
 // No thread writes the objects: there are no pointers into an emptying segment, and the marks prevent new ones.
@@ -77,7 +72,7 @@ bool ObjectSpace::place_moved(Batch& batch, size_t i) {
     return false;
   }
   LogKind kind = batch.used_once ? LogKind::kUsedOnce : LogKind::kTaken;
-  if (!o.from && !place_or_wait(kind, structure, bytes, alignment, false, &to))
+  if (!o.from && !place_or_wait({kind, structure, bytes, alignment, false}, &to))
     die("far memory is full while an object is fetched; give the memory server more memory");
   memcpy(reinterpret_cast<void*>(to.address()), batch.content(i), o.word.bytes());
   publish_moved(o.owner, o.word, to, o.kind);
@@ -221,7 +216,8 @@ void ObjectSpace::permit_moves(uint64_t structures) {
   for (uint64_t left = structures; left != 0; left &= left - 1) structures_[std::countr_zero(left)].moves.end_call();
 }
 
-// The caller has no scope open, so moves that wait for room do not wait for it.
+// A move that has begun may wait for room, which the evacuator makes by moves in all structures: it gets to make them
+// between two tries. The caller has no scope open, for which it would wait.
 int ObjectSpace::stop_moves_here(uint64_t structures, uint64_t* stopped) {
   *stopped = 0;
   if (farside_scopes_here && farside_scopes_here->depth > 0) return -EDEADLK;
@@ -229,19 +225,9 @@ int ObjectSpace::stop_moves_here(uint64_t structures, uint64_t* stopped) {
   { Scope first; }
   uint64_t mine = Epochs::here().stopped;
   *stopped = structures & ~mine;
-  for (uint64_t left = *stopped; left != 0; left &= left - 1) stop_moves_of(structures_[std::countr_zero(left)].moves);
+  while (*stopped != 0 && stop_moves(*stopped) == -EBUSY) {}
   Epochs::here().stopped = mine | structures;
   return 0;
-}
-
-void ObjectSpace::stop_moves_of(MoveGate& moves) {
-  constexpr uint64_t kLookNs = 1'000'000'000;
-  if (!fibers::in_fiber()) {
-    while (!moves.begin_call(kLookNs)) {}
-    return;
-  }
-  while (!moves.announce_call()) farside_fiber_yield();
-  while (!moves.moves_have_ended()) farside_fiber_yield();
 }
 
 void ObjectSpace::permit_moves_here(uint64_t stopped) {

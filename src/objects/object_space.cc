@@ -47,10 +47,10 @@ int ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned optio
   if (type->bytes > kLargestObject) return make_huge(owner, *type, object);
   PtrWord word;
   bool used_once = (options & FARSIDE_OBJECT_NON_TEMPORAL) != 0;
-  if (!place_or_wait(used_once ? LogKind::kUsedOnce : LogKind::kMade, structure, type->bytes, type->alignment, true,
-                     &word)) {
-    return -ENOMEM;
-  }
+  const ScopeRecord& scopes = Epochs::here();
+  bool restarts = (options & FARSIDE_OBJECT_OWN_SCOPE) != 0 && scopes.depth == 1 && scopes.held == 0;
+  LogKind kind = used_once ? LogKind::kUsedOnce : LogKind::kMade;
+  if (!place_or_wait({kind, structure, type->bytes, type->alignment, true, restarts}, &word)) return -ENOMEM;
   write_header(word, owner, Header::kind(number, type->alignment));
   mark_live(word);
   store_owner(owner, word);

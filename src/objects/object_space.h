@@ -126,7 +126,14 @@ class ObjectSpace : public NearObject {
   enum class Marked { kDone, kGone, kBusy };
   enum class LogKind { kMade, kTaken, kUsedOnce };  // of a LogSet
 
-  bool place_or_wait(LogKind kind, unsigned structure, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
+  struct Placement {
+    LogKind kind;
+    unsigned structure;
+    size_t bytes, alignment;
+    bool is_new;
+    bool restarts_scope = false;  // while it waits
+  };
+  bool place_or_wait(const Placement& p, PtrWord* word);
   bool place(ObjectLog& log, size_t bytes, size_t alignment, bool is_new, PtrWord* word);
   int make_huge(uint64_t* owner, const farside_object_type& type, void** object);
   void destroy_huge(uint64_t* owner, PtrWord word);
@@ -138,7 +145,6 @@ class ObjectSpace : public NearObject {
   bool hold(Segment& segment, PageIndex page);
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
   bool has(uint64_t structures) const;
-  void stop_moves_of(MoveGate& moves);
   bool begin_move(uint64_t* owner, PtrWord word, bool waits);
   void wait_for_calls(MoveGate& moves);
   // Of the object's structure.

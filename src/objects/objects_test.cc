@@ -647,6 +647,33 @@ TEST(Objects, AThreadThatStopsMovesUsesThemWhereTheyAre) {
   EXPECT_EQ(changes, 240000u);
 }
 
+// Garbage is collected between the stops, so allocations and moves find room in a structure that is nearly full.
+TEST(Objects, ThereIsRoomAlthoughMovesAreStoppedAgainAndAgain) {
+  ObjectFixture far(4 * kMiB, false);
+  structure in({12 * kMiB, nullptr, 0});
+  constexpr uint64_t kCount = 85000, kReplaced = 200000;
+  std::vector<unique_ptr<Line>> lines(kCount);
+  for (uint64_t i = 0; i < kCount; i++) lines[i] = make_unique_in<Line>(in, Line{{i}});
+  std::atomic<bool> ends{false};
+  std::thread other([&] {
+    while (!ends) {
+      moves_stopped stopped(in);
+      os::nanosleep_ns(2'000'000);
+    }
+    forget_thread();
+  });
+  std::mt19937_64 random(8);
+  for (uint64_t i = 0; i < kReplaced; i++) {
+    uint64_t at = random() % kCount;
+    ASSERT_EQ(lines[at].load().words[0], at);
+    lines[at] = nullptr;
+    ASSERT_NO_THROW(lines[at] = make_unique_in<Line>(in, Line{{at}}));
+  }
+  ends = true;
+  other.join();
+  EXPECT_GT(far.stats().moved, 0u);
+}
+
 // A fiber that stops moves waits for those of other fibers of its worker, which wait for the store.
 TEST(Objects, FibersStopMovesInTurns) {
   ObjectFixture far(4 * kMiB, false);

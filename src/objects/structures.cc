@@ -34,6 +34,13 @@ uint64_t Structures::segments() const {
   return sum;
 }
 
+bool Structures::moves_are_stopped() const {
+  for (unsigned i = 0; i < count(); i++) {
+    if (all_[i]->moves.has_calls()) return true;
+  }
+  return false;
+}
+
 void Structures::lock() {
   mutex_.lock();
   for (unsigned i = 0; i < count(); i++) all_[i]->pool.lock();

@@ -34,6 +34,7 @@ class Structures {
   unsigned count() const { return count_.load(std::memory_order_acquire); }
   Structure& operator[](unsigned number) { return *all_[number]; }
   uint64_t segments() const;
+  bool moves_are_stopped() const;  // of any of them
 
   // For a fork: no thread is inside a pool or create().
   void lock();
