@@ -18,9 +18,11 @@
 // called in the program, with the same result. What a function may use: <farside/offload.h>, docs/guide/offload.md.
 //
 // Functions may also follow owners inside far objects: a call names their structure in place of a range, and the
-// address of the first object is in the argument. The owners' deref() works there as in the program.
+// address of the first object is in the argument. The owners' deref() works there as in the program. With
+// <farside/structure.hpp>:
 //
-//   struct Node { long value; farside::unique_ptr<Node> next; };  // and farside::far_pointers<Node>
+//   struct Node { long value; farside::unique_ptr<Node> next; };
+//   template <> struct farside::far_pointers<Node> : farside::fields<&Node::next> {};
 //   long sum_list(const Node* const& head) {
 //     farside::deref_scope scope;
 //     long sum = 0;

@@ -23,7 +23,7 @@ CXX20 = ("farside/containers/", "farside/frame/")
 SURROUNDINGS = {
     "farside/farside.h": ("struct item { int value; };", "struct item* item, uint64_t* column, size_t count"),
     "farside/fiber.hpp": ("#include <cstdio>\n#include <string>", ""),
-    "farside/offload.hpp": ("#include <cstdio>", ""),
+    "farside/offload.hpp": ("#include <cstdio>\n#include <farside/structure.hpp>", ""),
     "farside/offload_algorithms.hpp": ("", "const int* ages, size_t n"),
     "farside/ptr.hpp": ("struct Point { int x, y; };", ""),
     "farside/scope.hpp": ("#include <farside/ptr.hpp>\nstruct Node { int value; };",
