@@ -46,6 +46,7 @@ void ObjectSpace::take_marked(Batch& batch) {
   read(batch);
   for (size_t i = 0; i < batch.count; i++) {
     if (place_moved(batch, i)) count(batch.objects[i].from ? Tally::kMoved : Tally::kTaken, 1);
+    gate_of(batch.objects[i].word).end_move();
   }
   batch.clear();
 }
@@ -67,7 +68,6 @@ bool ObjectSpace::place_moved(Batch& batch, size_t i) {
   PtrWord to;
   if (o.from && !place(*o.log, bytes, alignment, false, &to)) {
     store_owner(o.owner, o.word);
-    gate_of(o.word).end_move();
     o.from->busy = true;
     return false;
   }
@@ -76,7 +76,6 @@ bool ObjectSpace::place_moved(Batch& batch, size_t i) {
     die("far memory is full while an object is fetched; give the memory server more memory");
   memcpy(reinterpret_cast<void*>(to.address()), batch.content(i), o.word.bytes());
   publish_moved(o.owner, o.word, to, o.kind);
-  gate_of(o.word).end_move();
   return true;
 }
 
