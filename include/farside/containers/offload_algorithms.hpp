@@ -9,7 +9,7 @@
 // call. They read the containers. copy() writes plain far memory, where offload::sort can sort it. What writes a
 // container is done by the program: far objects may be moved while a function would write them.
 //
-// The container must not be changed meanwhile. A call names up to 256 runs of adjacent pages and 32,768 chunks (16
+// The container must not be changed meanwhile. A call names up to 255 runs of adjacent pages and 32,768 chunks (16
 // bytes each), on one server; larger or scattered containers take several calls, one after the other. So it pays for
 // chunks of many elements, the default, that were filled in order. Without servers that offer calls, and with
 // mode::local, the program reads the elements, prefetched as by for_each.
@@ -53,7 +53,7 @@ class page_runs {
     if (server >= 0 && same < bytes) server = -1;
     if (runs_.empty()) server_ = server;
     bool adjacent = !runs_.empty() && begin / kPage >= runs_.back().first && begin / kPage <= runs_.back().last + 1;
-    bool full = !adjacent && runs_.size() == FARSIDE_OFFLOAD_MAX_RANGES;
+    bool full = !adjacent && runs_.size() == kMaxRuns;
     if (full || server != server_) return false;
     if (!adjacent) runs_.push_back({begin / kPage, begin / kPage});
     runs_.back().last = std::max(runs_.back().last, (begin + bytes - 1) / kPage);
@@ -68,6 +68,7 @@ class page_runs {
 
  private:
   static constexpr size_t kPage = farside::detail::kPage;
+  static constexpr size_t kMaxRuns = FARSIDE_OFFLOAD_MAX_RANGES - 1;  // one is left for what the call writes
   struct run {
     uintptr_t first, last;  // numbers of pages
   };
