@@ -147,7 +147,7 @@ ssize_t farside_structure_take_evicted(unsigned structure, uint64_t** owners, si
  * call, and ends soon, since no memory of dead objects is made free. It has no scope open, here and when it permits
  * moves, which the same thread or fiber does. *stopped: those structures that were not stopped by the caller before, to
  * be permitted. Waits until moves in progress have ended. -EINVAL: no such structure. -EDEADLK: a scope is open. Cost:
- * 50 ns for each structure. */
+ * 35 ns for each structure, both together. */
 int farside_object_stop_moves(uint64_t structures, uint64_t* stopped);
 void farside_object_permit_moves(uint64_t stopped);
 

@@ -65,7 +65,7 @@ void drop_scopes(farside_scopes* scopes) {
   Epochs::detach(&record);
 }
 
-int stop_moves(uint64_t structures) { return space().stop_moves(structures); }
+int stop_moves(uint64_t structures) { return structures == 0 ? 0 : space().stop_moves(structures); }
 uint64_t stopped_here() { return farside_scopes_here ? Epochs::here().stopped : 0; }
 void permit_moves(uint64_t structures) {
   if (structures != 0) space().permit_moves(structures);

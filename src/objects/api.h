@@ -15,7 +15,7 @@ void forget_thread();
 // The fiber with these scopes has ended.
 void drop_scopes(farside_scopes* scopes);
 
-// For calls on memory servers: see ObjectSpace.
+// For calls on memory servers: see ObjectSpace. No structures: nothing to do.
 int stop_moves(uint64_t structures);
 uint64_t stopped_here();  // by the calling thread or fiber itself
 void permit_moves(uint64_t structures);

@@ -25,15 +25,15 @@ bool ObjectSpace::begin_move(uint64_t* owner, PtrWord word, bool waits) {
   MoveGate& moves = gate_of(word);
   if (!moves.try_begin_move()) {
     if (!waits) return false;
-    wait_for_calls(moves);
+    wait_to_begin(moves);
   }
   if (change_owner(owner, word, word.moving())) return true;
   moves.end_move();
   return false;
 }
 
-// Returns when a move has begun.
-void ObjectSpace::wait_for_calls(MoveGate& moves) {
+// Until a move has begun.
+void ObjectSpace::wait_to_begin(MoveGate& moves) {
   constexpr uint64_t kLookNs = 1'000'000'000;
   Waiting waiting(*this);
   while (!moves.begin_move_within(kLookNs)) {}
@@ -128,7 +128,7 @@ void ObjectSpace::evacuate(std::span<Emptied> segments) {
       patience = 0;
       continue;
     }
-    evacuate_one(segments[i], reinterpret_cast<const uint64_t*>(headers.content(i)), batch, moves);
+    evacuate_one(segments[i], reinterpret_cast<const uint64_t*>(headers.content(i)), batch);
     moves.end_move();
   }
   take_marked(batch);
@@ -140,7 +140,7 @@ void ObjectSpace::add_headers(ReadBuffer& buffer, PageIndex page) {
 }
 
 // headers: in descending order of slots.
-void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch, MoveGate& moves) {
+void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch) {
   Segment& segment = table_[e.page];
   unsigned slots = segment.slots.load(std::memory_order_relaxed);
   for (unsigned slot = 0; slot < slots; slot++) {
@@ -155,7 +155,7 @@ void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch
         e.busy = true;
         break;
       case Marked::kDone: {
-        moves.add_move();
+        gate_of(word).add_move();
         bool is_hot = (lines_of(word.address(), word.bytes()) & e.hot_lines) != 0;
         batch.add({owner, word, Header::kind(header), is_hot ? e.hot : e.cold, &e});
         if (batch.is_full()) take_marked(batch);

@@ -146,13 +146,13 @@ class ObjectSpace : public NearObject {
   void take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal);
   bool has(uint64_t structures) const;
   bool begin_move(uint64_t* owner, PtrWord word, bool waits);
-  void wait_for_calls(MoveGate& moves);
+  void wait_to_begin(MoveGate& moves);
   // Of the object's structure.
   MoveGate& gate_of(PtrWord word) { return structures_[table_.of(word.address()).structure].moves; }
   void take_marked(Batch& batch);
   void read(ReadBuffer& buffer);
   bool place_moved(Batch& batch, size_t i);
-  void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch, MoveGate& moves);
+  void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch);
   void take_evicted_segments(unsigned structure, size_t room, PageIndex* pages, ReadBuffer* headers);
   void add_headers(ReadBuffer& buffer, PageIndex page);
   size_t owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners);

@@ -21,7 +21,7 @@ class ObjectFixture {
   }
   pager::Pager& pager() { return *pager_; }
   // Where the store has the content of far memory at this address.
-  const std::byte* in_store(uint64_t address) const {
+  const std::byte* in_store(uint64_t address) {
     return store_->memory() + (address - reinterpret_cast<uint64_t>(pager_->base()));
   }
 
@@ -40,7 +40,7 @@ class ObjectFixture {
   }
   static inline pager::Pager* s_pager = nullptr;
   pager::LocalStore* store_;  // owned by pager_
-  mutable pager::PagerFixture pager_;
+  pager::PagerFixture pager_;
 };
 
 }  // namespace farside::objects

@@ -44,16 +44,15 @@ void Costs::Term::learn(double measured) {
 double Costs::near_byte_ns(const Estimate& e) {
   if (e.local_byte_ns.is_known()) return e.local_byte_ns.value;
   if (e.fetch_byte_ns.is_known()) return 0;  // the computation is part of what was measured
-  return e.server_byte_ns.is_known() ? std::min(e.server_byte_ns.value, kComputeByteNs) : kComputeByteNs;
+  return std::min(e.server_byte_ns.value_or(kComputeByteNs), kComputeByteNs);
 }
 
 double Costs::local_ns(const Estimate& e, const Expected& call) const {
-  return call.bytes * near_byte_ns(e) + call.far * (e.fetch_byte_ns.is_known() ? e.fetch_byte_ns.value : kFetchByteNs);
+  return call.bytes * near_byte_ns(e) + call.far * e.fetch_byte_ns.value_or(kFetchByteNs);
 }
 
 double Costs::server_ns(const Estimate& e, const Expected& call) const {
-  double compute = e.server_byte_ns.is_known() ? e.server_byte_ns.value : near_byte_ns(e);
-  return call_ns_ + call.bytes * compute + call.dirty * write_byte_ns_;
+  return call_ns_ + call.bytes * e.server_byte_ns.value_or(near_byte_ns(e)) + call.dirty * write_byte_ns_;
 }
 
 bool Costs::prefers_server(const Expected& call) {

@@ -37,6 +37,7 @@ class Costs {
     double value = 0;
     uint32_t count = 0;  // measurements
     bool is_known() const { return count > 0; }
+    double value_or(double assumed) const { return is_known() ? value : assumed; }
     void learn(double measured);
   };
   struct Estimate {

@@ -343,11 +343,9 @@ int ServerBackend::call(const farside_offload_request& request, const Expected& 
 // While one lives, no objects of the structures are moved.
 class MovesStopped {
  public:
-  explicit MovesStopped(uint64_t structures) : structures_(structures) {
-    if (structures_ != 0) error_ = objects::stop_moves(structures_);
-  }
+  explicit MovesStopped(uint64_t structures) : structures_(structures), error_(objects::stop_moves(structures)) {}
   ~MovesStopped() {
-    if (structures_ != 0 && error_ == 0) objects::permit_moves(structures_);
+    if (error_ == 0) objects::permit_moves(structures_);
   }
   MovesStopped(const MovesStopped&) = delete;
   MovesStopped& operator=(const MovesStopped&) = delete;
@@ -355,7 +353,7 @@ class MovesStopped {
 
  private:
   const uint64_t structures_;
-  int error_ = 0;
+  const int error_;
 };
 
 int ServerBackend::call(const farside_offload_request& request, uint64_t stopped_before, farside_offload_reply* reply,

@@ -189,20 +189,30 @@ __attribute__((visibility("hidden"))) void copy_pieces(const std::pair<T*, piece
   });
 }
 
-// Calls run for one batch after the other, until an error, or the end, or until more(result, batch) is false.
-template <typename C, typename R, typename Function, typename A, typename More>
-result<R> call_in_steps(const C& container, R (*run)(const step_arguments<typename C::value_type, R, Function, A>&),
-                        R initial, Function function, const A& argument, mode where, More more) {
-  result<R> all = {initial, container.size() > 0};
-  auto relative_function = relative<Function>::of(function, reinterpret_cast<void*>(run));
+// Makes call_for(result so far, batch) for one batch after the other, until an error, or the end, or until more(result,
+// batch) is false.
+template <typename R, typename C, typename CallFor, typename More>
+result<R> call_for_each_batch(const C& container, typename result<R>::stored initial, CallFor call_for, More more) {
+  result<R> all = {std::move(initial), container.size() > 0};
   for_each_batch(container, [&](const batch<typename C::value_type>& next) {
     bool on_server = all.on_server();
-    all = call(run, {{*all, relative_function, argument}, next.pieces()}, next.ranges(), {}, where);
+    all = call_for(*all, next);
     if (!all) return false;
     all = {*all, on_server && all.on_server()};
     return more(*all, next);
   });
   return all;
+}
+
+// As call_for_each_batch, where each call is of run, which gets the result of the one before.
+template <typename C, typename R, typename Function, typename A, typename More>
+result<R> call_in_steps(const C& container, R (*run)(const step_arguments<typename C::value_type, R, Function, A>&),
+                        R initial, Function function, const A& argument, mode where, More more) {
+  auto relative_function = relative<Function>::of(function, reinterpret_cast<void*>(run));
+  auto step = [&](const R& before, const batch<typename C::value_type>& next) {
+    return call(run, {{before, relative_function, argument}, next.pieces()}, next.ranges(), {}, where);
+  };
+  return call_for_each_batch<R>(container, std::move(initial), step, more);
 }
 
 template <typename T>
@@ -293,16 +303,11 @@ result<void> copy(const C& container, typename C::value_type* to, mode where = m
     });
     return {true, false};
   }
-  result<void> all = {true, container.size() > 0};
-  detail::for_each_batch(container, [&](const detail::batch<T>& next) {
-    bool on_server = all.on_server();
-    all = call(detail::copy_pieces<T>, {to, next.pieces()}, next.ranges(), {{to, next.elements()}}, where);
-    if (!all) return false;
-    all = {true, on_server && all.on_server()};
-    to += next.elements();
-    return true;
-  });
-  return all;
+  auto copy_batch = [&](bool, const detail::batch<T>& next) {
+    T* first = std::exchange(to, to + next.elements());
+    return call(detail::copy_pieces<T>, {first, next.pieces()}, next.ranges(), {{first, next.elements()}}, where);
+  };
+  return detail::call_for_each_batch<void>(container, true, copy_batch, [](bool, const auto&) { return true; });
 }
 
 // The elements at these indexes of a vector or array, which are less than its size.
