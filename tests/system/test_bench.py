@@ -125,7 +125,11 @@ class BenchTest(SystemTest):
 
     def test_offload(self):
         document = self.bench("offload", "--size", "16M", "--repeat", 1, svg=False)
-        self.assertEqual(Counter(cell["transport"] for cell in document["cells"]), {"tcp": 7, "shm": 7})
+        queries = ["aggregate", "filter, 1 %", "gather", "gather into", "chain of 8", "chain of 8 objects", "one word",
+                   "map look-up", "far vector"]
+        for transport in ("tcp", "shm"):
+            measured = [cell["query"] for cell in document["cells"] if cell["transport"] == transport]
+            self.assertEqual(measured, queries)
         for cell in document["cells"]:
             for way in ("native", "local", "server", "automatic"):
                 self.assertGreater(cell["ms"][way], 0, cell)
