@@ -335,6 +335,7 @@ int ServerBackend::call(const farside_offload_request& request, const Expected& 
   uint64_t start = now_ns();
   int result = call(request, expected.stopped, reply, may_repeat);
   if (expected.function == 0) return result;
+  if (result == -EBUSY && *may_repeat) return result;  // moves did not end: says nothing about the server
   if (result < 0) costs_.failed_on_server(expected);
   else costs_.ran_on_server(expected, now_ns() - start);
   return result;
