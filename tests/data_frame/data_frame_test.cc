@@ -187,6 +187,74 @@ TEST(With, Arithmetic) {
   }
 }
 
+TEST(With, RepeatedAndConstantOperands) {
+  std::mt19937_64 random(15);
+  for (size_t rows : kSizes) {
+    auto a = random_values<double>(random, rows, true);
+    auto b = random_values<int32_t>(random, rows, true);
+    data_frame f = frame_of({{"a", column_of(a)}, {"b", column_of(b)}});
+    frame::expression two(2), sum = col("a") + col("b"), square = sum * sum;
+    f = f.with("c", square * square - sum / sum).with("d", 3 - two * two / (1 - col("b") * col("b")));
+    f = f.with("e", two - two).with("f", two * two > col("a"));
+    for (size_t i = 0; i < rows; i++) {
+      std::optional<double> c, d;
+      if (a[i] && b[i]) {
+        double both = *a[i] + *b[i];
+        c = both * both * (both * both) - both / both;
+      }
+      if (b[i]) d = 3 - 4.0 / (1 - static_cast<double>(*b[i]) * *b[i]);
+      auto found = value_at<double>(f["c"], i);
+      ASSERT_EQ(found.has_value(), c.has_value()) << i;
+      if (c) {
+        ASSERT_TRUE(*found == *c || (std::isnan(*found) && std::isnan(*c))) << i;
+      }
+      ASSERT_EQ(value_at<double>(f["d"], i), d) << i;
+      ASSERT_EQ(value_at<double>(f["e"], i), 0) << i;
+      ASSERT_EQ(value_at<bool>(f["f"], i), a[i] ? std::optional(4 > *a[i]) : std::nullopt) << i;
+    }
+  }
+}
+
+// Integers are converted in two ways, by their size; the first batch has large ones.
+TEST(With, NumbersOfLargeIntegers) {
+  constexpr int64_t kEdge = int64_t{1} << 51, kMax = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> values;
+  for (int64_t base : {int64_t{0}, kEdge, -kEdge, 4 * kEdge, kMax - 2, 2 - kMax}) {
+    for (int64_t i = -2; i <= 2; i++) values.push_back(base + i);
+  }
+  values.resize(64, 1);
+  for (int64_t i = 0; i < 2000; i++) values.push_back((i % 2 ? i : -i) * (kEdge / 2000));
+  data_frame f = frame_of({{"n", column::of<int64_t>(values)}}).with("x", col("n") + 0.0);
+  for (size_t i = 0; i < values.size(); i++)
+    ASSERT_EQ(value_at<double>(f["x"], i), static_cast<double>(values[i])) << values[i];
+}
+
+template <int64_t kSecond>
+void expect_times_of_day(frame::time_unit unit) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max(), kMin = std::numeric_limits<int64_t>::min();
+  std::mt19937_64 random(16);
+  std::vector<int64_t> times = {kMin, kMin + 1, kMax, kMax - 1, -1, 0};
+  for (int64_t day : {int64_t{0}, kMin / 2, kMax / 2}) {
+    for (int i = 0; i < 500; i++) times.push_back(day + static_cast<int64_t>(random() % (172800 * kSecond)));
+  }
+  for (int i = 0; i < 500; i++) times.push_back(kMin + static_cast<int64_t>(random() % (172800 * kSecond)));
+  for (int i = 0; i < 500; i++) times.push_back(kMax - static_cast<int64_t>(random() % (172800 * kSecond)));
+  data_frame f = frame_of({{"t", column::of<int64_t>(times, {type_id::timestamp, unit})}});
+  f = f.with("h", hour(col("t"))).with("m", minute(col("t")));
+  for (size_t i = 0; i < times.size(); i++) {
+    int64_t of_day = times[i] % (86400 * kSecond);
+    if (of_day < 0) of_day += 86400 * kSecond;
+    ASSERT_EQ(value_at<int64_t>(f["h"], i), of_day / (3600 * kSecond)) << times[i];
+    ASSERT_EQ(value_at<int64_t>(f["m"], i), of_day / (60 * kSecond) % 60) << times[i];
+  }
+}
+TEST(With, TimesOfDayOfAllTimes) {
+  expect_times_of_day<1>(frame::time_unit::second);
+  expect_times_of_day<1000>(frame::time_unit::millisecond);
+  expect_times_of_day<1000000>(frame::time_unit::microsecond);
+  expect_times_of_day<1000000000>(frame::time_unit::nanosecond);
+}
+
 TEST(With, PartsOfDates) {
   std::vector<int32_t> days = {
       0, -1, 59, 19782, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()};
@@ -376,6 +444,49 @@ TYPED_TEST(OfEveryType, GroupBy) {
       expect_aggregates(found, static_cast<int64_t>(group.first), group.second);
     }
   }
+}
+
+// One key, of few and of many values, and aggregates of every type.
+template <typename Key, typename T>
+void expect_groups(const values<Key>& keys, const values<T>& values) {
+  data_frame f = frame_of({{"k", column_of(keys)}, {"x", column_of(values)}});
+  std::map<std::optional<Key>, std::pair<int64_t, plain_aggregate<T>>> groups;
+  for (size_t i = 0; i < keys.size(); i++) {
+    auto& [number, sums] = groups.try_emplace(keys[i], groups.size(), plain_aggregate<T>()).first->second;
+    if (values[i]) sums.add(*values[i]);
+  }
+  data_frame found = f.group_by({"k"}, kAllAggregates);
+  ASSERT_EQ(found.rows(), groups.size());
+  for (const auto& [key, group] : groups) {
+    ASSERT_EQ(value_at<Key>(found["k"], static_cast<size_t>(group.first)), key);
+    expect_aggregates(found, group.first, group.second);
+  }
+}
+TYPED_TEST(OfType, GroupByOneKey) {
+  std::mt19937_64 random(17);
+  for (size_t rows : kSizes) {
+    for (bool has_nulls : {false, true}) {
+      auto values = summable<TypeParam>(random, rows, has_nulls);
+      auto bytes = random_values<int8_t>(random, rows, has_nulls);
+      testing::values<uint32_t> some(rows), more(rows);
+      for (size_t i = 0; i < rows; i++) some[i] = random() % 64, more[i] = 1 + static_cast<uint32_t>(i) / 30 % 65;
+      expect_groups(bytes, values);
+      expect_groups(some, values);
+      expect_groups(more, values);  // the limit of few groups is exceeded after a while
+      expect_groups(random_values<std::string>(random, rows, has_nulls), values);
+      expect_groups(random_values<bool>(random, rows, has_nulls), values);
+    }
+  }
+}
+
+TEST(GroupBy, ExtremesOfNaNs) {
+  double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  data_frame f = frame_of({{"k", column::of<int8_t>(std::vector<int8_t>{0, 0, 1, 1, 2, 2})},
+                           {"x", column::of<double>(std::vector<double>{nan, nan, nan, -1, infinity, -infinity})}});
+  f = f.group_by({"k"}, {{"min", aggregate_op::minimum, col("x")}, {"max", aggregate_op::maximum, col("x")}});
+  EXPECT_TRUE(std::isnan(get<double>(f, "min", 0)) && std::isnan(get<double>(f, "max", 0)));
+  EXPECT_TRUE(get<double>(f, "min", 1) == -1 && std::isnan(get<double>(f, "max", 1)));
+  EXPECT_TRUE(get<double>(f, "min", 2) == -infinity && get<double>(f, "max", 2) == infinity);
 }
 
 TEST(GroupBy, NaNAndZeroKeysAndManyGroups) {

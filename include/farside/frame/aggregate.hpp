@@ -47,53 +47,58 @@ void with_batch_values(const column_view& v, int64_t begin, int64_t n, F f) {
   with_stored_type(v.id, [&](auto zero) { f(v.as<decltype(zero)>() + begin); });
 }
 
-// Folds the selected values of a batch into eight lanes, so that the loop can be vectorized and additions do not wait
-// for each other. Which lane a row goes to follows from its place only, so that results are the same near and on a
-// server.
-template <typename Lane, typename T, typename Step>
-std::array<Lane, 8> fold(const T* values, const row_bits& rows, Lane start, Step step) {
-  std::array<Lane, 8> lanes;
-  lanes.fill(start);
+// Folds the selected values of a batch into four lanes of type Lane, each in a variable of its own, so that it stays in
+// a register and steps do not wait for each other. Which lane a row goes to follows from its place only, so that
+// results are the same near and on a server. `at(i)`: the values of row i and, where Lane is a vector, the next;
+// `masked(v, bits)`: v with `start` in place of the values whose bit is not set.
+template <typename Lane, typename At, typename Masked, typename Step>
+Lane fold_lanes(const row_bits& rows, Lane start, size_t width, At at, Masked masked, Step step) {
+  Lane a = start, b = start, c = start, d = start;
   for (size_t w = 0; w < rows.words.size(); w++) {
-    const T* from = values + w * 64;
     uint64_t word = rows.words[w];
+    size_t first = w * 64, end = word == 0 ? first : first + 64;
     if (word == ~uint64_t{0}) {
-      for (size_t i = 0; i < 64; i += 8) {
-        for (size_t lane = 0; lane < 8; lane++) lanes[lane] = step(lanes[lane], from[i + lane]);
+      for (size_t i = first; i < end; i += 4 * width) {
+        a = step(a, at(i)), b = step(b, at(i + width));
+        c = step(c, at(i + 2 * width)), d = step(d, at(i + 3 * width));
       }
     } else {
-      for_each_set(word, 0, [&](size_t i) { lanes[i % 8] = step(lanes[i % 8], from[i]); });
+      for (size_t i = first; i < end; i += 4 * width, word = word >> (3 * width) >> width) {
+        a = step(a, masked(at(i), word)), b = step(b, masked(at(i + width), word >> width));
+        c = step(c, masked(at(i + 2 * width), word >> 2 * width));
+        d = step(d, masked(at(i + 3 * width), word >> 3 * width));
+      }
     }
   }
-  return lanes;
+  return step(step(a, b), step(c, d));
 }
-inline double sum_of(const std::array<double, 8>& l) {
-  return ((l[0] + l[1]) + (l[2] + l[3])) + ((l[4] + l[5]) + (l[6] + l[7]));
+// step(Lane, Lane). Values after the last row are read, and not used.
+template <typename Lane, typename T, typename Step>
+Lane fold(const T* values, const row_bits& rows, Lane start, Step step) {
+  if constexpr (std::is_floating_point_v<T>) {
+    static constexpr two_masks kMasks[4] = {{0, 0}, {-1, 0}, {0, -1}, {-1, -1}};
+    two_reals starts = {start, start};
+    two_reals all = fold_lanes(
+        rows, starts, 2, [values](size_t i) { return two_at(values + i); },
+        [starts](two_reals v, uint64_t bits) { return kMasks[bits & 3] ? v : starts; }, step);
+    return step(all[0], all[1]);
+  } else {
+    return fold_lanes(
+        rows, start, 1, [values](size_t i) { return static_cast<Lane>(values[i]); },
+        [start](Lane v, uint64_t bits) { return bits & 1 ? v : start; }, step);
+  }
 }
-template <typename Lane>
-int128 whole_sum_of(const std::array<Lane, 8>& lanes) {
-  int128 sum = 0;
-  for (Lane lane : lanes) sum += lane;
-  return sum;
-}
+constexpr auto kSum = [](auto a, auto b) { return a + b; };
 template <typename T>
-std::array<double, 8> real_sums(const T* values, const row_bits& rows) {
-  return fold(values, rows, 0.0, [](double sum, T v) { return sum + static_cast<double>(v); });
+double real_sum(const T* values, const row_bits& rows) {
+  return fold(values, rows, 0.0, kSum);
 }
 
 template <typename T>
 void add_batch(aggregate_state& s, const T* values, const row_bits& rows) {
-  if constexpr (std::is_floating_point_v<T>) {
-    s.add_real(sum_of(real_sums(values, rows)));
-  } else if constexpr (sizeof(T) < 8) {
-    s.whole += whole_sum_of(fold(values, rows, int64_t{0}, [](int64_t sum, T v) { return sum + v; }));
-  } else {  // the halves, whose sums do not overflow
-    int128 high = whole_sum_of(
-        fold(values, rows, int64_t{0}, [](int64_t sum, T v) { return sum + static_cast<int64_t>(v >> 32); }));
-    s.whole +=
-        high * (int128{1} << 32) +
-        whole_sum_of(fold(values, rows, uint64_t{0}, [](uint64_t sum, T v) { return sum + static_cast<uint32_t>(v); }));
-  }
+  if constexpr (std::is_floating_point_v<T>) s.add_real(real_sum(values, rows));
+  else if constexpr (sizeof(T) < 8) s.whole += fold(values, rows, int64_t{0}, kSum);
+  else s.whole += fold(values, rows, int128{0}, kSum);
 }
 
 // The extreme of a batch that has NaNs, or nothing but infinities.
@@ -113,12 +118,12 @@ T batch_extreme(const T* values, const row_bits& rows, bool is_minimum) {
   constexpr bool kIsReal = std::is_floating_point_v<T>;
   T worst =
       is_minimum ? (kIsReal ? limits::infinity() : limits::max()) : (kIsReal ? -limits::infinity() : limits::lowest());
-  auto lanes = is_minimum ? fold(values, rows, worst, [](T best, T v) { return v < best ? v : best; })
-                          : fold(values, rows, worst, [](T best, T v) { return v > best ? v : best; });
-  T extreme =
-      is_minimum ? *std::min_element(lanes.begin(), lanes.end()) : *std::max_element(lanes.begin(), lanes.end());
+  using lane = std::conditional_t<kIsReal, double, T>;
+  auto extreme = static_cast<T>(
+      is_minimum ? fold<lane>(values, rows, worst, [](auto best, auto v) { return v < best ? v : best; })
+                 : fold<lane>(values, rows, worst, [](auto best, auto v) { return v > best ? v : best; }));
   if constexpr (kIsReal) {
-    bool has_nan = !is_minimum && std::isnan(sum_of(real_sums(values, rows)));  // or infinities of both signs
+    bool has_nan = !is_minimum && std::isnan(real_sum(values, rows));  // or infinities of both signs
     if (extreme == worst || has_nan) return ordered_extreme(values, rows, is_minimum);
   }
   return extreme;
@@ -147,8 +152,10 @@ class batch_input {
     if (what < 0) return;
     const program& is = p.programs[static_cast<size_t>(what)];
     column_ = is.column;
-    result_ = is.result;
-    if (column_ < 0) value_.emplace(p, is);
+    is_condition_ = is.result == type_id::boolean;
+    if (column_ >= 0) return;
+    if (is.result == type_id::int64) date_part_ = &p.code[is.first];
+    else value_.emplace(p, is);
   }
   // Removes null rows from `rows`, and calls f with an array of the values, of their own type. Of counted texts, and
   // where there is no input, f gets no array and is not called.
@@ -158,12 +165,17 @@ class batch_input {
       const column_view& v = plan_.columns[static_cast<size_t>(column_)];
       remove_nulls(rows, v, begin, n);
       if (v.id != type_id::utf8) with_batch_values(v, begin, n, f);
+    } else if (date_part_) {
+      const column_view& v = plan_.columns[date_part_->column];
+      remove_nulls(rows, v, begin, n);
+      std::array<int64_t, kBatchRows> parts;
+      write_date_parts(date_part_->op, v, begin, static_cast<size_t>(n), parts.data());
+      f(parts.data());
     } else if (value_) {
       const operand& is = (*value_)(begin, n);
       for (size_t w = 0; w < words_of(n); w++) rows.words[w] &= is.valid.words[w];
-      if (result_ == type_id::boolean) with_truths(is, n, f);
-      else if (result_ == type_id::int64) with_integers(is, n, f);
-      else f(is.numbers.data());
+      if (is_condition_) with_truths(is, n, f);
+      else f(is.numbers);
     }
   }
   const column_view* column() const { return column_ < 0 ? nullptr : &plan_.columns[static_cast<size_t>(column_)]; }
@@ -175,16 +187,11 @@ class batch_input {
     for (size_t i = 0; i < static_cast<size_t>(n); i++) truths[i] = is.truths.words[i / 64] >> (i % 64) & 1;
     f(truths.data());
   }
-  template <typename F>
-  static void with_integers(const operand& is, int64_t n, F f) {
-    std::array<int64_t, kBatchRows> integers;
-    for (size_t i = 0; i < static_cast<size_t>(n); i++) integers[i] = static_cast<int64_t>(is.numbers[i]);
-    f(integers.data());
-  }
 
   const plan_view& plan_;
   int32_t column_ = -1;
-  type_id result_ = type_id::int64;
+  const instruction* date_part_ = nullptr;  // which is computed in integers
+  bool is_condition_ = false;
   std::optional<evaluator> value_;
 };
 

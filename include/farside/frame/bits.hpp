@@ -12,6 +12,8 @@ constexpr int64_t kBatchWords = kBatchRows / 64;
 
 struct row_bits {
   std::array<uint64_t, kBatchWords> words;
+
+  bool has(size_t row) const { return words[row / 64] >> (row % 64) & 1; }
 };
 
 // The first n bits of a batch are set, the others not.
@@ -32,17 +34,19 @@ inline void remove_nulls(row_bits& bits, const column_view& v, int64_t begin, in
   for (size_t w = 0; w < words_of(n); w++) bits.words[w] &= word_at(v.validity, begin + static_cast<int64_t>(w) * 64);
 }
 
+// std::popcount is a function call for most processors that a program may be compiled for.
 inline int64_t count_of(const row_bits& bits) {
   int64_t count = 0;
-  for (uint64_t word : bits.words) count += std::popcount(word);
+  for (uint64_t word : bits.words) count += word == ~uint64_t{0} ? 64 : std::popcount(word);
   return count;
 }
 
-// Calls f(i) for each set bit, in order. The loop over a full word has a constant length, so that it can be vectorized.
+// Calls f(i) for each set bit, in order. The loop over a full word takes four rows at a time, so that f is compiled for
+// each i % 4 (`base` is a multiple of 64).
 template <typename F>
 void for_each_set(uint64_t word, size_t base, F f) {
   if (word == ~uint64_t{0}) {
-    for (size_t i = 0; i < 64; i++) f(base + i);
+    for (size_t i = base; i < base + 64; i += 4) f(i), f(i + 1), f(i + 2), f(i + 3);
     return;
   }
   for (; word; word &= word - 1) f(base + static_cast<size_t>(std::countr_zero(word)));
@@ -50,6 +54,27 @@ void for_each_set(uint64_t word, size_t base, F f) {
 template <typename F>
 void for_each_set(const row_bits& bits, F f) {
   for (size_t w = 0; w < bits.words.size(); w++) for_each_set(bits.words[w], w * 64, f);
+}
+
+// Two values that are computed at once. Every 64-bit processor can, whatever options a program is compiled with.
+typedef double two_reals __attribute__((vector_size(16)));
+typedef int64_t two_integers __attribute__((vector_size(16)));
+using two_masks = two_integers;  // -1: true, 0: false
+
+template <typename T>
+two_reals two_at(const T* values) {
+  return two_reals{static_cast<double>(values[0]), static_cast<double>(values[1])};
+}
+
+// The bits of rows [0, n), n <= kBatchRows, and undefined ones up to a multiple of 64. f(i): the masks of rows i, i
+// + 1.
+template <typename F>
+void collect_masks(uint64_t* words, int64_t n, F f) {
+  for (size_t first = 0; first < static_cast<size_t>(n); first += 64) {
+    two_masks all = {}, bit = {1, 2};
+    for (size_t i = 0; i < 64; i += 2, bit <<= 2) all |= f(first + i) & bit;
+    words[first / 64] = static_cast<uint64_t>(all[0] | all[1]);
+  }
 }
 
 // The bits of f(i) for i in [0, n). First a byte for each, in a loop of constant length; then eight bytes become eight

@@ -10,10 +10,12 @@
 namespace farside::frame {
 
 // An operand on the stack: a number or a boolean for each row of a batch. Rows whose bit in `valid` is not set are
-// null. Bits after the last row are undefined.
+// null. Bits and numbers after the last row are undefined; numbers up to a multiple of 64 rows may be read.
 struct operand {
-  std::array<double, kBatchRows> numbers;
+  const double* numbers;  // `own`, or a column's; null: all are `constant`
+  double constant;
   row_bits truths, valid;
+  std::array<double, kBatchRows> own;
 };
 
 constexpr int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
@@ -31,12 +33,70 @@ inline int64_t date_part(opcode part, int64_t days) {
 
 // kSecond, units of a second, is a constant, because division by one is several times as fast.
 template <int64_t kSecond>
-int64_t time_part(opcode part, int64_t time) {
-  constexpr int64_t kDay = 86400 * kSecond;
-  int64_t days = floor_div(time, kDay), of_day = time - days * kDay;
-  if (part == opcode::hour) return of_day / (3600 * kSecond);
-  if (part == opcode::minute) return of_day / (60 * kSecond) % 60;
-  return date_part(part, days);
+struct calendar {
+  static constexpr int64_t kDay = 86400 * kSecond;
+  // Whole days are added, which makes all times positive: the division of unsigned numbers takes half the time.
+  static uint64_t positive(int64_t time) {
+    constexpr uint64_t kDays = (uint64_t{1} << 63) / kDay * kDay;
+    bool is_too_early = time < -static_cast<int64_t>(kDays);
+    return static_cast<uint64_t>(time) + kDays + (is_too_early ? kDay : 0);
+  }
+  static uint64_t hour_of(int64_t time) { return positive(time) / (3600 * kSecond) % 24; }
+  static uint64_t minute_of(int64_t time) { return positive(time) / (60 * kSecond) % 60; }
+  static int64_t day_of(int64_t time) { return floor_div(time, kDay); }
+};
+
+// Writes the parts of n dates, or times, from row `begin` of a column on.
+template <int64_t kSecond, typename Number>
+void write_time_parts(opcode part, const int64_t* times, size_t n, Number* to) {
+  auto write = [&](auto part_of) {
+    for (size_t i = 0; i < n; i++) to[i] = static_cast<Number>(part_of(times[i]));
+  };
+  using times_are = calendar<kSecond>;
+  if (part == opcode::hour) return write(times_are::hour_of);
+  if (part == opcode::minute) return write(times_are::minute_of);
+  write([part](int64_t t) { return date_part(part, times_are::day_of(t)); });
+}
+template <typename Number>
+void write_date_parts(opcode part, const column_view& v, int64_t begin, size_t n, Number* to) {
+  if (v.id == type_id::date32) {
+    const auto* days = v.as<int32_t>() + begin;
+    bool is_time = part == opcode::hour || part == opcode::minute;
+    for (size_t i = 0; i < n; i++) to[i] = is_time ? Number{0} : static_cast<Number>(date_part(part, days[i]));
+    return;
+  }
+  const auto* times = v.as<int64_t>() + begin;
+  switch (v.unit) {
+    case time_unit::second:
+      return write_time_parts<1>(part, times, n, to);
+    case time_unit::millisecond:
+      return write_time_parts<1000>(part, times, n, to);
+    case time_unit::microsecond:
+      return write_time_parts<1000000>(part, times, n, to);
+    case time_unit::nanosecond:
+      return write_time_parts<1000000000>(part, times, n, to);
+  }
+}
+
+// The bits of the number 1.5 * 2^52, whose lowest bit counts ones: an integer of less than 51 bits that is added to
+// them becomes the number 1.5 * 2^52 + the integer. So two are converted at once, for which there is no instruction
+// before AVX-512. Integers of more bits are converted one by one.
+inline void write_reals(const int64_t* from, size_t n, double* to) {
+  constexpr double kReal = 0x1.8p52;
+  constexpr auto kBits = std::bit_cast<int64_t>(kReal);
+  constexpr int64_t kLimit = int64_t{1} << 51;
+  for (size_t first = 0; first < n; first += 64) {
+    two_integers outside = {};
+    for (size_t i = first; i < first + 64; i += 2) {
+      two_integers two;
+      std::memcpy(&two, from + i, sizeof two);
+      outside |= two + kLimit;
+      two_reals reals = std::bit_cast<two_reals>(two + kBits) - kReal;
+      std::memcpy(to + i, &reals, sizeof reals);
+    }
+    if (static_cast<uint64_t>(outside[0] | outside[1]) >> 52 == 0) continue;
+    for (size_t i = first; i < first + 64; i++) to[i] = static_cast<double>(from[i]);
+  }
 }
 
 class evaluator {
@@ -47,6 +107,7 @@ class evaluator {
   const operand& operator()(int64_t begin, int64_t n) {
     begin_ = begin, rows_ = n, used_ = 0;
     for (const instruction& i : plan_.code.subspan(program_.first, program_.count)) execute(i);
+    fill_constant(stack_[0]);
     return stack_[0];
   }
 
@@ -62,13 +123,13 @@ class evaluator {
       case text:
         return;  // compare_column has the texts
       case add:
-        return combine([](double a, double b) { return a + b; });
+        return combine([](auto a, auto b) { return a + b; });
       case subtract:
-        return combine([](double a, double b) { return a - b; });
+        return combine([](auto a, auto b) { return a - b; });
       case multiply:
-        return combine([](double a, double b) { return a * b; });
+        return combine([](auto a, auto b) { return a * b; });
       case divide:
-        return combine([](double a, double b) { return a / b; });
+        return combine([](auto a, auto b) { return a / b; });
       case square_root:
         return apply([](double a) { return std::sqrt(a); });
       case sine:
@@ -96,13 +157,19 @@ class evaluator {
         return negate();
       case is_null:
         return test_null();
+      case duplicate:
+        return push_again();
     }
   }
 
   const column_view& column_of(const instruction& i) const { return plan_.columns[i.column]; }
   size_t rows() const { return static_cast<size_t>(rows_); }
   size_t words() const { return words_of(rows_); }
-  operand& push() { return stack_[used_++]; }
+  operand& push() {
+    operand& to = stack_[used_++];
+    to.numbers = to.own.data();
+    return to;
+  }
   operand& top(size_t below = 0) { return stack_[used_ - 1 - below]; }
 
   operand& push_valid_of(const column_view& v) {
@@ -121,14 +188,23 @@ class evaluator {
       return;
     }
     with_stored_type(v.id, [&](auto zero) {
-      const auto* from = v.as<decltype(zero)>() + begin_;
-      for (size_t i = 0; i < rows(); i++) to.numbers[i] = static_cast<double>(from[i]);
+      using T = decltype(zero);
+      const T* from = v.as<T>() + begin_;
+      if constexpr (std::is_same_v<T, double>) to.numbers = from;
+      else if constexpr (std::is_same_v<T, int64_t>) write_reals(from, rows(), to.own.data());
+      else std::copy_n(from, rows(), to.own.data());
     });
   }
   void load_constant(const instruction& i) {
     operand& to = push();
-    to.numbers.fill(constant_of(i).real());
+    to.numbers = nullptr;
+    to.constant = constant_of(i).real();
     to.valid.words.fill(~uint64_t{0});
+  }
+  void push_again() {
+    operand& to = push();
+    const operand& from = top(1);
+    to.numbers = from.numbers, to.constant = from.constant, to.valid = from.valid;
   }
   static constant constant_of(const instruction& i) {
     constant c;
@@ -137,42 +213,42 @@ class evaluator {
     return c;
   }
   void load_date_part(opcode part, const column_view& v) {
-    operand& to = push_valid_of(v);
-    if (v.id == type_id::date32) {
-      const auto* from = v.as<int32_t>() + begin_;
-      bool is_time = part == hour || part == minute;
-      for (size_t i = 0; i < rows(); i++) to.numbers[i] = is_time ? 0 : static_cast<double>(date_part(part, from[i]));
-      return;
-    }
-    switch (v.unit) {
-      case time_unit::second:
-        return fill_time_parts<1>(part, v, to);
-      case time_unit::millisecond:
-        return fill_time_parts<1000>(part, v, to);
-      case time_unit::microsecond:
-        return fill_time_parts<1000000>(part, v, to);
-      case time_unit::nanosecond:
-        return fill_time_parts<1000000000>(part, v, to);
-    }
-  }
-  template <int64_t kSecond>
-  void fill_time_parts(opcode part, const column_view& v, operand& to) {
-    const auto* from = v.as<int64_t>() + begin_;
-    for (size_t i = 0; i < rows(); i++) to.numbers[i] = static_cast<double>(time_part<kSecond>(part, from[i]));
+    write_date_parts(part, v, begin_, rows(), push_valid_of(v).own.data());
   }
 
-  // Of all rows of the arrays: with a constant number of turns, the loop is vectorized at -O2.
+  static void fill_constant(operand& o) {
+    if (o.numbers) return;
+    o.own.fill(o.constant);
+    o.numbers = o.own.data();
+  }
+  // Calls f with a function that gives the numbers of rows i and i + 1.
+  template <typename F>
+  static void with_pairs(const operand& o, F f) {
+    if (o.numbers) f([at = o.numbers](size_t i) { return two_at(at + i); });
+    else f([two = two_reals{o.constant, o.constant}](size_t) { return two; });
+  }
   template <typename F>
   void combine(F f) {
     operand &a = top(1), &b = top();
-    for (size_t i = 0; i < a.numbers.size(); i++) a.numbers[i] = f(a.numbers[i], b.numbers[i]);
+    size_t end = words() * 64;
+    with_pairs(a, [&a, &b, end, f](auto a_at) {
+      with_pairs(b, [to = a.own.data(), end, f, a_at](auto b_at) {
+        for (size_t i = 0; i < end; i += 2) {
+          two_reals made = f(a_at(i), b_at(i));
+          std::memcpy(to + i, &made, sizeof made);
+        }
+      });
+    });
+    a.numbers = a.own.data();
     both_valid(a, b);
     used_--;
   }
   template <typename F>
   void apply(F f) {
     operand& a = top();
-    for (size_t i = 0; i < rows(); i++) a.numbers[i] = f(a.numbers[i]);
+    fill_constant(a);
+    for (size_t i = 0; i < rows(); i++) a.own[i] = f(a.numbers[i]);
+    a.numbers = a.own.data();
   }
   void both_valid(operand& a, const operand& b) {
     for (size_t w = 0; w < words(); w++) a.valid.words[w] &= b.valid.words[w];
@@ -199,8 +275,10 @@ class evaluator {
   void compare_numbers(comparison relation) {
     operand &a = top(1), &b = top();
     with_comparison(relation, [&](auto compared) {
-      collect_bits(a.truths.words.data(), rows_, [&](int64_t i) {
-        return compared(a.numbers[static_cast<size_t>(i)], b.numbers[static_cast<size_t>(i)]);
+      with_pairs(a, [&](auto a_at) {
+        with_pairs(b, [&](auto b_at) {
+          collect_masks(a.truths.words.data(), rows_, [&](size_t i) { return compared(a_at(i), b_at(i)); });
+        });
       });
     });
     both_valid(a, b);
@@ -229,8 +307,9 @@ class evaluator {
       if (c.is == constant::kind::unsigned_integer) return compare_integers(i.relation, values, c.u, to);
     }
     double wanted = c.real();
-    compare_to(
-        i.relation, to, [&](int64_t row) { return static_cast<double>(values[row]); }, wanted);
+    with_comparison(i.relation, [&](auto compared) {
+      collect_masks(to.truths.words.data(), rows_, [&](int64_t row) { return compared(two_at(values + row), wanted); });
+    });
   }
   // A constant outside of T's range is less, or greater, than every value.
   template <typename T, typename C>

@@ -46,7 +46,8 @@ enum class opcode : uint8_t {
   minute,
   weekday,
   compare,         // two operands to a boolean
-  compare_column,  // a column with a constant to a boolean
+  compare_column,  // a column with a constant to a boolean; in bound expressions only, as the next
+  duplicate,       // pushes the last operand, a number, once more
   logical_and,     // two booleans to a boolean
   logical_or,
   logical_not,

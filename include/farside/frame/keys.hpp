@@ -98,6 +98,7 @@ class key_table {
   size_t size() const { return keys_.size() / words_; }
   size_t values() const { return words_ - 1; }
   const uint64_t* at(uint32_t n) const { return &keys_[n * words_]; }
+  bool has_null(const uint64_t* key) const { return key[words_ - 1] != 0; }
   text_table& texts(size_t value) { return texts_[value]; }
   const text_table& texts(size_t value) const { return texts_[value]; }
 
@@ -127,24 +128,27 @@ class key_table {
   std::vector<text_table> texts_;
 };
 
-// The numbers of keys that were looked up lately, for tables with one key: most tables have few.
-class key_cache {
+// The numbers of words that were looked up lately.
+class number_cache {
  public:
-  // look_up(): the key's number in the table.
+  // The cache is empty: no entry has a word whose place it is.
+  number_cache() { words_[0] = 1; }
+
+  // look_up(word): its number.
   template <typename LookUp>
-  uint32_t get(const uint64_t* key, LookUp look_up) {
-    entry& e = entries_[(key[0] ^ key[0] >> 8 ^ key[0] >> 52) % entries_.size()];
-    if (!e.is_used || e.value != key[0] || e.nulls != key[1]) e = {key[0], key[1], look_up(), true};
-    return e.number;
+  uint32_t get(uint64_t word, LookUp look_up) {
+    size_t at = (word ^ word >> 8 ^ word >> 52) % kEntries;
+    if (words_[at] != word) {
+      numbers_[at] = look_up(word);
+      words_[at] = word;
+    }
+    return numbers_[at];
   }
 
  private:
-  struct entry {
-    uint64_t value, nulls;
-    uint32_t number;
-    bool is_used = false;
-  };
-  std::array<entry, 256> entries_ = {};
+  static constexpr size_t kEntries = 256;
+  std::array<uint64_t, kEntries> words_ = {};
+  std::array<uint32_t, kEntries> numbers_;
 };
 
 // The word of a key's value. Equal values have equal words, also NaNs, and 0 and -0.
@@ -158,32 +162,62 @@ uint64_t key_word(T value) {
   }
 }
 
-// Reads the keys of rows, batch by batch.
+// Numbers the keys of rows, batch by batch.
 class key_reader {
  public:
+  using numbers = std::array<uint32_t, kBatchRows>;  // of selected rows; the others are undefined
+
   key_reader(const plan_view& p, std::span<const int32_t> programs) : width_(programs.size() + 1) {
     for (int32_t program : programs) inputs_.emplace_back(p, program);
   }
 
-  // Fills in the tuples of the selected rows. intern(value, text): the number of a text in the table.
+  // look_up(tuple): the number of a key, always the same one; it is called for rows in their order. intern(value,
+  // text): the number of a text in the table. Valid until the next call.
+  template <typename Intern, typename LookUp>
+  const numbers& operator()(int64_t begin, int64_t n, const row_bits& selected, Intern intern, LookUp look_up) {
+    if (inputs_.size() == 1) {
+      read_words(begin, n, selected, intern, look_up);
+    } else {
+      read_tuples(begin, n, selected, intern);
+      for_each_set(selected, [&](size_t i) { numbers_[i] = look_up(tuple(i)); });
+    }
+    return numbers_;
+  }
+
+ private:
+  // Of one key. Most tables have few keys, so the numbers of those that were looked up last are kept.
+  template <typename Intern, typename LookUp>
+  void read_words(int64_t begin, int64_t n, const row_bits& selected, Intern intern, LookUp look_up) {
+    row_bits rows = selected;
+    auto number = [&](uint64_t word, uint64_t nulls) {
+      const uint64_t key[] = {word, nulls};
+      return look_up(key);
+    };
+    auto fill = [&](auto word_of) {
+      auto fill_row = [&](size_t i) {
+        numbers_[i] = cache_.get(word_of(i), [&](uint64_t word) { return number(word, 0); });
+      };
+      if (rows.words == selected.words) return for_each_set(rows, fill_row);
+      for_each_set(selected, [&](size_t i) { rows.has(i) ? fill_row(i) : void(numbers_[i] = number(0, 1)); });
+    };
+    inputs_[0](begin, n, rows, [&](const auto* values) { fill([values](size_t i) { return key_word(values[i]); }); });
+    if (const column_view* texts = text_column(0))
+      fill([&](size_t i) { return intern(0, texts->text_at(begin + static_cast<int64_t>(i))); });
+  }
+
   template <typename Intern>
-  void read(int64_t begin, int64_t n, const row_bits& selected, Intern intern) {
+  void read_tuples(int64_t begin, int64_t n, const row_bits& selected, Intern intern) {
     tuples_.resize(static_cast<size_t>(kBatchRows) * width_);
     for_each_set(selected, [&](size_t i) { tuple(i)[width_ - 1] = 0; });
     for (size_t k = 0; k < inputs_.size(); k++) read_value(k, begin, n, selected, intern);
   }
-  uint64_t* tuple(size_t row) { return &tuples_[row * width_]; }
-  bool has_null(size_t row) { return tuple(row)[width_ - 1] != 0; }
-
- private:
   template <typename Intern>
   void read_value(size_t k, int64_t begin, int64_t n, const row_bits& selected, Intern intern) {
     row_bits rows = selected;
     inputs_[k](begin, n, rows,
                [&](const auto* values) { for_each_set(rows, [&](size_t i) { tuple(i)[k] = key_word(values[i]); }); });
-    const column_view* column = inputs_[k].column();
-    if (column && column->id == type_id::utf8)
-      for_each_set(rows, [&](size_t i) { tuple(i)[k] = intern(k, column->text_at(begin + static_cast<int64_t>(i))); });
+    if (const column_view* texts = text_column(k))
+      for_each_set(rows, [&](size_t i) { tuple(i)[k] = intern(k, texts->text_at(begin + static_cast<int64_t>(i))); });
     for (size_t w = 0; w < rows.words.size(); w++) {
       for_each_set(selected.words[w] & ~rows.words[w], w * 64, [&](size_t i) {
         tuple(i)[k] = 0;
@@ -191,10 +225,80 @@ class key_reader {
       });
     }
   }
+  // Null if the key is not a column of texts.
+  const column_view* text_column(size_t k) const {
+    const column_view* column = inputs_[k].column();
+    return column && column->id == type_id::utf8 ? column : nullptr;
+  }
+  uint64_t* tuple(size_t row) { return &tuples_[row * width_]; }
 
   size_t width_;
   std::vector<batch_input> inputs_;
+  number_cache cache_;
   std::vector<uint64_t> tuples_;
+  numbers numbers_;
+};
+
+// What the rows of each group of one batch have in common. The groups are few, so a batch is folded first, and the
+// aggregates of the whole are changed once for each group.
+class few_groups {
+ public:
+  static constexpr size_t kMax = 64;
+
+  few_groups(const key_reader::numbers& numbers, size_t count) : numbers_(numbers), count_(count) {}
+
+  // combine(Lane, Lane) of start and value_of(i) for the rows i of each group. Four lanes are used in turn, so that the
+  // rows of a group do not wait for each other; which one follows from the row's place only.
+  template <typename Lane, typename Value, typename Combine>
+  std::array<Lane, kMax> fold(const row_bits& rows, Lane start, Value value_of, Combine combine) const {
+    std::array<std::array<Lane, kMax>, 4> lanes;
+    for (auto& lane : lanes) std::fill_n(lane.begin(), count_, start);
+    for_each_set(rows, [&](size_t i) {
+      Lane& lane = lanes[i % 4][numbers_[i]];
+      lane = combine(lane, value_of(i));
+    });
+    std::array<Lane, kMax> all;
+    for (size_t g = 0; g < count_; g++)
+      all[g] = combine(combine(lanes[0][g], lanes[1][g]), combine(lanes[2][g], lanes[3][g]));
+    return all;
+  }
+  using row_counts = std::array<int64_t, kMax>;
+  row_counts counts(const row_bits& rows) const {
+    return fold(
+        rows, int64_t{0}, [](size_t) { return int64_t{1}; }, kSum);
+  }
+  // Adds the rows to the aggregates of their groups, but does not count them. state_of(group): its aggregate.
+  template <typename T, typename State>
+  void add(aggregate_op op, const T* values, const row_bits& rows, const row_counts& counts, State state_of) const {
+    if (op == aggregate_op::sum || op == aggregate_op::mean) add_sums(values, rows, counts, state_of);
+    else if (op != aggregate_op::count) add_extremes(op == aggregate_op::minimum, values, rows, counts, state_of);
+  }
+
+ private:
+  template <typename T, typename State>
+  void add_sums(const T* values, const row_bits& rows, const row_counts& counts, State state_of) const {
+    using whole = std::conditional_t<sizeof(T) < 8, int64_t, int128>;
+    using sum = std::conditional_t<std::is_floating_point_v<T>, double, whole>;
+    auto sums = fold(
+        rows, sum{0}, [values](size_t i) { return static_cast<sum>(values[i]); }, kSum);
+    for (size_t g = 0; g < count_; g++) {
+      if (counts[g] > 0) state_of(g).add(sums[g]);
+    }
+  }
+  template <typename T, typename State>
+  void add_extremes(bool is_minimum, const T* values, const row_bits& rows, const row_counts& counts,
+                    State state_of) const {
+    uint64_t flip = is_minimum ? 0 : ~uint64_t{0};
+    auto extremes = fold(
+        rows, ~uint64_t{0}, [&](size_t i) { return ordered_bits(values[i]) ^ flip; },
+        [](uint64_t a, uint64_t b) { return std::min(a, b); });
+    for (size_t g = 0; g < count_; g++) {
+      if (counts[g] > 0) state_of(g).add_extreme(from_ordered_bits<T>(extremes[g] ^ flip), is_minimum);
+    }
+  }
+
+  const key_reader::numbers& numbers_;
+  const size_t count_;
 };
 
 // Aggregates of groups of rows with equal keys. Groups are in order of their first rows. Nulls are equal to each other.
@@ -215,19 +319,37 @@ class grouping {
  private:
   void batch(int64_t begin, int64_t n) {
     row_bits selected = where_(begin, n);
-    reader_.read(begin, n, selected,
-                 [&](size_t k, std::string_view text) { return table_.texts(k).find_or_add(text); });
-    for_each_set(selected, [&](size_t i) { groups_[i] = group_of(reader_.tuple(i)); });
+    const key_reader::numbers& groups = reader_(
+        begin, n, selected, [&](size_t k, std::string_view text) { return table_.texts(k).find_or_add(text); },
+        [&](const uint64_t* key) { return table_.find_or_add(key); });
     states_.resize(table_.size() * specs_.size());
-    for (size_t a = 0; a < specs_.size(); a++) add(a, begin, n, selected);
+    if (table_.size() <= few_groups::kMax) {
+      few_groups few(groups, table_.size());
+      few_groups::row_counts counts = few.counts(selected);
+      for (size_t a = 0; a < specs_.size(); a++) add_to_few(few, a, begin, n, selected, counts);
+    } else {
+      for (size_t a = 0; a < specs_.size(); a++) add(groups, a, begin, n, selected);
+    }
   }
-  uint32_t group_of(const uint64_t* key) {
-    auto look_up = [&] { return table_.find_or_add(key); };
-    return table_.values() == 1 ? cache_.get(key, look_up) : look_up();
+  void add_to_few(const few_groups& few, size_t a, int64_t begin, int64_t n, const row_bits& selected,
+                  few_groups::row_counts counts) {
+    row_bits rows = selected;
+    auto state_of = [&](size_t g) -> aggregate_state& { return states_[g * specs_.size() + a]; };
+    auto count = [&] {
+      if (rows.words != selected.words) counts = few.counts(rows);
+    };
+    bool is_counted = false;
+    inputs_[a](begin, n, rows, [&](const auto* values) {
+      count();
+      is_counted = true;
+      few.add(specs_[a].op, values, rows, counts, state_of);
+    });
+    if (!is_counted) count();
+    for (size_t g = 0; g < table_.size(); g++) state_of(g).count += counts[g];
   }
-  void add(size_t a, int64_t begin, int64_t n, row_bits rows) {
+  void add(const key_reader::numbers& groups, size_t a, int64_t begin, int64_t n, row_bits rows) {
     aggregate_op op = specs_[a].op;
-    auto state_of = [&](size_t i) -> aggregate_state& { return states_[groups_[i] * specs_.size() + a]; };
+    auto state_of = [&](size_t i) -> aggregate_state& { return states_[groups[i] * specs_.size() + a]; };
     inputs_[a](begin, n, rows, [&](const auto* values) {
       if (op == aggregate_op::sum || op == aggregate_op::mean)
         for_each_set(rows, [&](size_t i) { state_of(i).add(values[i]); });
@@ -245,10 +367,8 @@ class grouping {
   selector where_;
   key_reader reader_;
   key_table table_;
-  key_cache cache_;
   std::span<const aggregate_spec> specs_;
   std::vector<batch_input> inputs_;
-  std::array<uint32_t, kBatchRows> groups_;
   std::vector<aggregate_state> states_;
 };
 
@@ -260,33 +380,33 @@ class join_table {
     key_reader reader(small, keys);
     next_.resize(static_cast<size_t>(rows), -1);
     for_each_batch(0, rows, [&](int64_t begin, int64_t n) {
-      reader.read(begin, n, first_rows(n),
-                  [&](size_t k, std::string_view t) { return table_.texts(k).find_or_add(t); });
-      for (int64_t i = 0; i < n; i++) add(reader, i, begin + i);
+      const key_reader::numbers& found = reader(
+          begin, n, first_rows(n), [&](size_t k, std::string_view t) { return table_.texts(k).find_or_add(t); },
+          [&](const uint64_t* key) { return table_.has_null(key) ? hash_index::kNone : table_.find_or_add(key); });
+      for (int64_t i = 0; i < n; i++) add(found[static_cast<size_t>(i)], begin + i);
     });
   }
   // Calls f(row, row of the small table) for the pairs with equal keys, in order of both. Rows without a partner are
-  // left out.
+  // left out. `reader` is used for this table only.
   template <typename F>
-  void probe(key_reader& reader, key_cache& cache, int64_t begin, int64_t n, const row_bits& selected, F f) const {
-    reader.read(begin, n, selected, [&](size_t k, std::string_view text) -> uint64_t {
-      uint32_t found = table_.texts(k).find(text);
-      return found == hash_index::kNone ? ~uint64_t{0} : found;  // a number that no text has
-    });
+  void probe(key_reader& reader, int64_t begin, int64_t n, const row_bits& selected, F f) const {
+    const key_reader::numbers& found = reader(
+        begin, n, selected,
+        [&](size_t k, std::string_view text) -> uint64_t {
+          uint32_t number = table_.texts(k).find(text);
+          return number == hash_index::kNone ? ~uint64_t{0} : number;  // a number that no text has
+        },
+        [&](const uint64_t* key) { return table_.has_null(key) ? hash_index::kNone : table_.find(key); });
     for_each_set(selected, [&](size_t i) {
-      if (reader.has_null(i)) return;
-      auto look_up = [&] { return table_.find(reader.tuple(i)); };
-      uint32_t found = table_.values() == 1 ? cache.get(reader.tuple(i), look_up) : look_up();
-      if (found == hash_index::kNone) return;
-      for (int64_t row = first_[found]; row >= 0; row = next_[static_cast<size_t>(row)])
+      if (found[i] == hash_index::kNone) return;
+      for (int64_t row = first_[found[i]]; row >= 0; row = next_[static_cast<size_t>(row)])
         f(begin + static_cast<int64_t>(i), row);
     });
   }
 
  private:
-  void add(key_reader& reader, int64_t i, int64_t row) {
-    if (reader.has_null(static_cast<size_t>(i))) return;
-    uint32_t n = table_.find_or_add(reader.tuple(static_cast<size_t>(i)));
+  void add(uint32_t n, int64_t row) {
+    if (n == hash_index::kNone) return;
     if (n == first_.size()) {
       first_.push_back(row);
       last_.push_back(row);

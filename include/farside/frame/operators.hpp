@@ -201,27 +201,40 @@ class executor {
     }
     return packer().add(counts).take();
   }
+  // Near, a column after the other is copied, since each is a stream, and only a few streams are fetched ahead.
   message copy_selected() {
-    for (size_t c = 0; c < r_.outputs.size(); c++) {
-      const column_view& from = r_.columns.columns[c];
-      row_copier copier(from, r_.outputs[c]);
-      drive_({&from, 1}, fixed_.rows, [&](int64_t begin, int64_t end) {
-        copier.copy([&](auto each) { for_each_selected(fixed_.bitmap, begin, end, each); });
-      });
+    std::span<const column_view> columns = r_.columns.columns;
+    std::vector<row_copier> copiers;
+    for (size_t c = 0; c < columns.size(); c++) copiers.emplace_back(columns[c], r_.outputs[c]);
+    size_t together = drive_.is_near ? 1 : columns.size();
+    for (size_t c = 0; c < columns.size(); c += together) {
+      drive_(columns.subspan(c, together), fixed_.rows,
+             [&](int64_t begin, int64_t end) { copy_selected(begin, end, std::span(copiers).subspan(c, together)); });
     }
     return packer().add(std::span<const column_output>(r_.outputs)).take();
   }
+  // Rows are found once for all columns, and copied without a branch for each.
+  void copy_selected(int64_t begin, int64_t end, std::span<row_copier> copiers) {
+    constexpr int64_t kPiece = 8 * kBatchRows;
+    std::array<int64_t, kPiece> found;
+    for (; begin < end; begin += kPiece) {
+      size_t count = 0;
+      for_each_selected(fixed_.bitmap, begin, std::min(end, begin + kPiece),
+                        [&](int64_t row) { found[count++] = row; });
+      for (row_copier& copier : copiers) copier.copy({found.data(), count});
+    }
+  }
   message copy_picked() {
+    constexpr int64_t kSmall = 1 << 16;  // rows of a column that stays near, whatever the order of the picks
+    bool is_ordered = drive_.is_near && fixed_.rows > kSmall;
     std::vector<placed_row> by_row;
-    if (drive_.is_near) by_row = picks_by_row();
+    if (is_ordered) by_row = picks_by_row();
     for (size_t c = 0; c < r_.outputs.size(); c++) {
       const column_view& from = r_.columns.columns[c];
-      if (drive_.is_near && from.id != type_id::utf8) {
+      if (is_ordered && from.id != type_id::utf8) {
         copy_in_order_of_rows(from, r_.outputs[c], by_row);
       } else {
-        row_copier(from, r_.outputs[c]).copy([&](auto each) {
-          for (int64_t i = 0; i < fixed_.pick_count; i++) each(fixed_.picks[i]);
-        });
+        row_copier(from, r_.outputs[c]).copy({fixed_.picks, static_cast<size_t>(fixed_.pick_count)});
       }
     }
     return packer().add(std::span<const column_output>(r_.outputs)).take();
@@ -230,7 +243,8 @@ class executor {
   std::vector<placed_row> picks_by_row() const {
     std::vector<placed_row> made;
     for (int64_t i = 0; i < fixed_.pick_count; i++) made.push_back({fixed_.picks[i], i});
-    std::sort(made.begin(), made.end(), [](const placed_row& a, const placed_row& b) { return a.row < b.row; });
+    auto before = [](const placed_row& a, const placed_row& b) { return a.row < b.row; };
+    if (!std::is_sorted(made.begin(), made.end(), before)) std::sort(made.begin(), made.end(), before);
     return made;
   }
   // Pages are requested ahead where there is about one pick on each.

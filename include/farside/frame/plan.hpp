@@ -18,6 +18,8 @@ struct instruction {
   uint32_t column = 0;                       // of column, compare_column and the parts of dates
   uint32_t text_offset = 0, text_bytes = 0;  // of a text constant, in plan_view::texts
   uint64_t bits = 0;                         // of a constant number
+
+  bool operator==(const instruction&) const = default;
 };
 
 // A bound expression: instructions [first, first + count) of a plan.
@@ -44,9 +46,9 @@ class plan {
   template <typename Find>
   uint32_t add(const expression& e, Find find) {
     program p{.first = static_cast<uint32_t>(code_.size())};
-    kinds_.clear();
+    operands_.clear();
     for (const auto& node : e.nodes()) add_node(node, p, find);
-    if (kinds_.size() != 1) throw std::invalid_argument("farside: the expression is not complete");
+    if (operands_.size() != 1) throw std::invalid_argument("farside: the expression is not complete");
     p.count = static_cast<uint32_t>(code_.size()) - p.first;
     set_result(p);
     programs_.push_back(p);
@@ -59,6 +61,10 @@ class plan {
 
  private:
   enum class kind { number, boolean, text };
+  struct operand_code {
+    kind is;
+    uint32_t first;  // of its instructions
+  };
 
   [[noreturn]] static void fail(const char* what) { throw std::invalid_argument(std::string("farside: ") + what); }
 
@@ -82,6 +88,7 @@ class plan {
       case opcode::subtract:
       case opcode::multiply:
       case opcode::divide:
+        compute_once();
         operate(node, {kind::number, kind::number}, kind::number);
         break;
       case opcode::square_root:
@@ -109,12 +116,11 @@ class plan {
         operate(node, {kind::boolean}, kind::boolean);
         break;
       case opcode::is_null:
-        pop();
-        code_.push_back({node.op, {}, {}, 0, 0, 0, 0, 0});
-        kinds_.push_back(kind::boolean);
+        operate(node, {last().is}, kind::boolean);
         break;
       case opcode::compare_column:
-        fail("an expression cannot contain a bound comparison");
+      case opcode::duplicate:
+        fail("an expression cannot contain an operation of bound expressions");
     }
   }
 
@@ -131,22 +137,36 @@ class plan {
     return id == type_id::boolean ? kind::boolean : id == type_id::utf8 ? kind::text : kind::number;
   }
 
+  // After the instruction that makes it.
   void push(program& p, kind k) {
-    kinds_.push_back(k);
-    p.depth = std::max(p.depth, static_cast<uint32_t>(kinds_.size()));
+    operands_.push_back({k, static_cast<uint32_t>(code_.size()) - 1});
+    p.depth = std::max(p.depth, static_cast<uint32_t>(operands_.size()));
   }
-  kind pop() {
-    if (kinds_.empty()) fail("the expression lacks an operand");
-    kind k = kinds_.back();
-    kinds_.pop_back();
-    return k;
+  const operand_code& last(size_t below = 0) const {
+    if (operands_.size() <= below) fail("the expression lacks an operand");
+    return operands_[operands_.size() - 1 - below];
+  }
+  operand_code pop() {
+    operand_code is = last();
+    operands_.pop_back();
+    return is;
   }
   void operate(const expression::node& node, std::initializer_list<kind> operands, kind result) {
+    uint32_t first = 0;
     for (kind wanted : operands) {
-      if (pop() != wanted) fail("an operand of the expression has a type that the operation does not take");
+      operand_code is = pop();
+      if (is.is != wanted) fail("an operand of the expression has a type that the operation does not take");
+      first = is.first;
     }
     code_.push_back({node.op, node.relation, {}, 0, 0, 0, 0, 0});
-    kinds_.push_back(result);
+    operands_.push_back({result, first});
+  }
+  // Where both operands are the same, as in the square of an expression.
+  void compute_once() {
+    auto begin = code_.begin() + last(1).first, second = code_.begin() + last().first;
+    if (!std::equal(begin, second, second, code_.end())) return;
+    code_.erase(second, code_.end());
+    code_.push_back({opcode::duplicate, {}, {}, 0, 0, 0, 0, 0});
   }
   // Replaces the column that was just loaded.
   void add_date_part(opcode op) {
@@ -157,13 +177,13 @@ class plan {
     code_.back().op = op;
   }
   void add_comparison(const expression::node& node) {
-    kind b = pop(), a = pop();
-    if (a != b || a == kind::boolean) fail("a comparison needs two numbers, or a utf8 column and a text");
+    operand_code b = pop(), a = pop();
+    if (a.is != b.is || a.is == kind::boolean) fail("a comparison needs two numbers, or a utf8 column and a text");
     if (!compare_with_constant(node.relation)) {
-      if (a == kind::text) fail("texts are compared with constants only");
+      if (a.is == kind::text) fail("texts are compared with constants only");
       code_.push_back({node.op, node.relation, {}, 0, 0, 0, 0, 0});
     }
-    kinds_.push_back(kind::boolean);
+    operands_.push_back({kind::boolean, a.first});
   }
   // Joins `column constant compare` to one instruction. False if the operands are others.
   bool compare_with_constant(comparison relation) {
@@ -197,9 +217,9 @@ class plan {
       p.column = static_cast<int32_t>(last.column);
       p.result = columns_[last.column].id;
       p.unit = columns_[last.column].unit;
-    } else if (kinds_.back() == kind::boolean) {
+    } else if (operands_.back().is == kind::boolean) {
       p.result = type_id::boolean;
-    } else if (kinds_.back() == kind::text) {
+    } else if (operands_.back().is == kind::text) {
       fail("a text constant is not a column");
     } else if (last.op >= opcode::year && last.op <= opcode::weekday) {
       p.result = type_id::int64;
@@ -210,7 +230,7 @@ class plan {
   std::vector<instruction> code_;
   std::vector<program> programs_;
   std::string texts_;
-  std::vector<kind> kinds_;  // of the operands on the stack, while an expression is added
+  std::vector<operand_code> operands_;  // on the stack, while an expression is added
 };
 
 }  // namespace farside::frame

@@ -72,9 +72,8 @@ class row_copier {
  public:
   row_copier(const column_view& from, column_output& to) : from_(from), to_(to) {}
 
-  // rows(each): calls each(row) for the rows, in order. Rows are checked by the caller.
-  template <typename Rows>
-  void copy(Rows rows) {
+  // In the order of `rows`, which the caller has checked.
+  void copy(std::span<const int64_t> rows) {
     if (from_.id == type_id::utf8) copy_texts(rows);
     else if (from_.id == type_id::boolean) copy_bits(rows);
     else with_width([&](auto zero) { copy_values(zero, rows); });
@@ -108,39 +107,32 @@ class row_copier {
         return f(uint64_t{});
     }
   }
-  template <typename T, typename Rows>
-  void copy_values(T, Rows rows) {
+  template <typename T>
+  void copy_values(T, std::span<const int64_t> rows) {
     const T* from = from_.as<T>();
-    T* to = static_cast<T*>(to_.values);
-    int64_t at = to_.rows;
-    if (!from_.validity) {
-      rows([&](int64_t row) { to[at++] = from[row]; });
-    } else {
-      rows([&](int64_t row) {
-        copy_validity(row, at);
-        to[at++] = from[row];
-      });
+    T* to = static_cast<T*>(to_.values) + to_.rows;
+    for (size_t i = 0; i < rows.size(); i++) to[i] = from[rows[i]];
+    if (from_.validity) {
+      for (size_t i = 0; i < rows.size(); i++) copy_validity(rows[i], to_.rows + static_cast<int64_t>(i));
     }
-    to_.rows = at;
+    to_.rows += static_cast<int64_t>(rows.size());
   }
-  template <typename Rows>
-  void copy_bits(Rows rows) {
-    rows([&](int64_t row) {
+  void copy_bits(std::span<const int64_t> rows) {
+    for (int64_t row : rows) {
       copy_validity(row, to_.rows);
       if (from_.bit(row)) set_bit(static_cast<uint8_t*>(to_.values), to_.rows);
       to_.rows++;
-    });
+    }
   }
-  template <typename Rows>
-  void copy_texts(Rows rows) {
+  void copy_texts(std::span<const int64_t> rows) {
     auto* offsets = static_cast<int32_t*>(to_.values);
-    rows([&](int64_t row) {
+    for (int64_t row : rows) {
       copy_validity(row, to_.rows);
       std::string_view text = from_.text_at(row);
       if (!text.empty()) std::memcpy(to_.text + to_.text_bytes, text.data(), text.size());
       to_.text_bytes += static_cast<int64_t>(text.size());
       offsets[++to_.rows] = static_cast<int32_t>(to_.text_bytes);
-    });
+    }
   }
   void copy_validity(int64_t row, int64_t at) {
     if (!from_.validity) return;
@@ -176,6 +168,7 @@ class ranking {
     for_each_batch(begin, end, [&](int64_t first, int64_t n) {
       row_bits selected = where_(first, n);
       input_(first, n, selected, [&](const auto* values) {
+        if (best_.size() == k_) keep_better(values, n, selected);
         for_each_set(selected, [&](size_t i) {
           add({ordered_bits(values[i]) ^ flip_, first + static_cast<int64_t>(i)});
         });
@@ -192,6 +185,23 @@ class ranking {
   }
 
  private:
+  // Removes rows that are not better than the worst of the best: nearly all, after a while. NaNs may stay.
+  template <typename T>
+  void keep_better(const T* values, int64_t n, row_bits& rows) const {
+    T worst = from_ordered_bits<T>(best_.front().order ^ flip_);
+    row_bits better;
+    auto compare = [&](auto is_worse) {
+      if constexpr (std::is_floating_point_v<T>) {
+        double limit = worst;
+        collect_masks(better.words.data(), n, [&](size_t i) { return ~is_worse(two_at(values + i), limit); });
+      } else {
+        collect_bits(better.words.data(), n, [&](int64_t i) { return !is_worse(values[i], worst); });
+      }
+    };
+    if (flip_) compare([](auto value, auto limit) { return value <= limit; });
+    else compare([](auto value, auto limit) { return value >= limit; });
+    for (size_t w = 0; w < words_of(n); w++) rows.words[w] &= better.words[w];
+  }
   void add(ranked_row r) {
     if (best_.size() == k_) {
       if (!(r < best_.front())) return;
@@ -217,7 +227,7 @@ class joining {
       : reader_(big, keys), small_(small), big_rows_(big_rows), small_rows_(small_rows) {}
   void rows(int64_t begin, int64_t end) {
     for_each_batch(begin, end, [&](int64_t first, int64_t n) {
-      small_.probe(reader_, cache_, first, n, first_rows(n), [&](int64_t row, int64_t partner) {
+      small_.probe(reader_, first, n, first_rows(n), [&](int64_t row, int64_t partner) {
         if (big_rows_) big_rows_[count_] = row, small_rows_[count_] = partner;
         count_++;
       });
@@ -227,7 +237,6 @@ class joining {
 
  private:
   key_reader reader_;
-  key_cache cache_;
   const join_table& small_;
   int64_t *big_rows_, *small_rows_;
   int64_t count_ = 0;

@@ -119,6 +119,18 @@ uint64_t ordered_bits(T value) {
     return value;
   }
 }
+template <typename T>
+T from_ordered_bits(uint64_t order) {
+  constexpr uint64_t kSign = uint64_t{1} << 63;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (order == std::numeric_limits<uint64_t>::max()) return std::numeric_limits<T>::quiet_NaN();
+    return static_cast<T>(std::bit_cast<double>(order & kSign ? order ^ kSign : ~order));
+  } else if constexpr (std::is_signed_v<T>) {
+    return static_cast<T>(static_cast<int64_t>(order ^ kSign));
+  } else {
+    return static_cast<T>(order);
+  }
+}
 
 }  // namespace farside::frame
 #endif
