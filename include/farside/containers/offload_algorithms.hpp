@@ -6,8 +6,8 @@
 //   size_t adults = farside::offload::count_if(ages, old, 18).value();
 //
 // As <farside/offload_algorithms.hpp> for plain arrays: functions are lambdas without captures; mode, errors: as of
-// call. They read the containers. copy() writes plain far memory, where offload::sort can sort it. What writes a
-// container is done by the program: far objects may be moved while a function would write them.
+// call. Calls read the containers only: far objects may be moved while a function would write them. So sort() sorts a
+// copy in plain far memory, from where the program writes the container.
 //
 // The container must not be changed meanwhile. A call names up to 255 runs of adjacent pages and 32,768 chunks (16
 // bytes each), on one server; larger or scattered containers take several calls, one after the other. So it pays for
@@ -26,6 +26,7 @@
 
 #include <concepts>
 #include <functional>
+#include <memory>
 #include <span>
 
 namespace farside::offload {
@@ -308,6 +309,20 @@ result<void> copy(const C& container, typename C::value_type* to, mode where = m
     return call(detail::copy_pieces<T>, {first, next.pieces()}, next.ranges(), {{first, next.elements()}}, where);
   };
   return detail::call_for_each_batch<void>(container, true, copy_batch, [](bool, const auto&) { return true; });
+}
+
+// Sorts by <. Needs plain far memory for a copy of the elements, which is sorted where it lies; then the program reads
+// it in order, and writes the container. After an error the container is unchanged. std::bad_alloc.
+template <chunked C>
+result<void> sort(C& container, mode where = mode::automatic) {
+  using T = typename C::value_type;
+  auto sorted = std::make_unique_for_overwrite<T[]>(container.size());
+  auto copied = copy(container, sorted.get(), where);
+  if (!copied) return copied;
+  auto done = sort(sorted.get(), container.size(), where);
+  if (!done) return done;
+  container.for_each_mut([from = sorted.get()](T& element) mutable { element = *from++; });
+  return {true, copied.on_server() && done.on_server()};
 }
 
 // The elements at these indexes of a vector or array, which are less than its size.

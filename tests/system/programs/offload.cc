@@ -484,10 +484,19 @@ void containers() {
       list.insert(after, plain[at]);
     }
   }
+  std::sort(plain.begin(), plain.end());
+  auto sort = [&](auto& container, offload::mode how) {
+    auto sorted = offload::sort(container, how);
+    bool on_server = how == offload::mode::server;
+    printf("%d", check(sorted, "sort") && sorted.on_server() == on_server && container.size() == plain.size());
+    compare(" sorted", container, plain, mode);
+  };
+  sort(vector, mode), sort(single, mode), sort(shuffled, offload::mode::local), sort(list, mode), sort(array, mode);
   ends = true;
   other.join();
   farside::list<uint64_t> empty;
   compare("empty", empty, {}, offload::mode::automatic);
+  printf("%d\n", check(offload::sort(empty, offload::mode::automatic), "sort") && empty.empty());
 }
 
 // ---- Functions that follow owners inside far objects ----
