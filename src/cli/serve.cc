@@ -387,6 +387,10 @@ int serve(const ServeArguments& arguments) {
     if (!joined.ok()) return fail(joined.status(), kExitUsage);
     membership.join(std::move(*joined));
   }
+  if (config->memory > 0 && memory_files_are_huge())
+    log(LogLevel::kWarning,
+        "the kernel gives clients pages of 2 MiB, so sparse data fills the memory that is lent early; "
+        "'echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled' before the server starts");
   if (config->memory > 0)
     log(LogLevel::kInfo, "lending {} at {}", format_size(config->memory), places(arguments, **server));
   if (config->controller)

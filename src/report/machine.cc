@@ -54,6 +54,15 @@ std::string read_line(const std::string& path) {
   return line;
 }
 
+bool memory_files_are_huge(std::string_view setting) {
+  auto is = [setting](const char* chosen) { return setting.find(chosen) != std::string_view::npos; };
+  return is("[always]") || is("[within_size]") || is("[force]");
+}
+
+bool memory_files_are_huge() {
+  return memory_files_are_huge(read_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+}
+
 std::string build_commit() { return FARSIDE_COMMIT; }
 
 nlohmann::json machine_json() {

@@ -79,6 +79,14 @@ Finding check_huge_pages(uint64_t features) {
                  "works, page by page; Linux 6.8 moves huge pages (6.14 is best), which makes streams faster");
 }
 
+Finding check_memory_file_pages() {
+  bool huge = memory_files_are_huge();
+  return finding(
+      "memory file pages", health_of(!huge, Health::kLimited), huge ? "2 MiB" : "4 KiB",
+      "a memory server here is full as soon as its clients use many ranges of 2 MiB, however little of each; "
+      "'echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled'");
+}
+
 Finding check_space(uint64_t wanted) {
   uint64_t got = reservable_space(wanted);
   std::string found = fmt::format("{} of {} reserved (vm.overcommit_memory={})", format_size(got), format_size(wanted),
@@ -220,6 +228,7 @@ Diagnosis diagnose(const Options& options) {
                         check_huge_pages(userfaultfd_features()),
                         check_pipe(),
                         check_memory_files(),
+                        check_memory_file_pages(),
                         check_file_requests(),
                         check_space(options.space),
                         check_limits(),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "launch/preload.h"
+#include "report/machine.h"
 
 namespace farside::cli {
 namespace {
@@ -37,6 +38,17 @@ TEST(DoctorTest, EveryProbeRunsAndFailuresHaveAdvice) {
     EXPECT_FALSE(finding.found.empty()) << finding.name;
     EXPECT_EQ(finding.advice.empty(), finding.health == Health::kOk) << finding.name;
   }
+}
+
+TEST(DoctorTest, HugeMemoryFilesAreRecognized) {
+  for (const char* huge :
+       {"[always] within_size advise never deny force", "always [within_size] advise never deny force",
+        "always within_size advise never deny [force]"})
+    EXPECT_TRUE(memory_files_are_huge(huge)) << huge;
+  for (const char* small :
+       {"always within_size [advise] never deny force", "always within_size advise [never] deny force",
+        "always within_size advise never [deny] force", ""})
+    EXPECT_FALSE(memory_files_are_huge(small)) << small;
 }
 
 TEST(PreloadTest, IsAppendedToTheExistingList) {
