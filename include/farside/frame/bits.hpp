@@ -41,12 +41,11 @@ inline int64_t count_of(const row_bits& bits) {
   return count;
 }
 
-// Calls f(i) for each set bit, in order. The loop over a full word takes four rows at a time, so that f is compiled for
-// each i % 4 (`base` is a multiple of 64).
+// Calls f(i) for each set bit, in order. The loop over a full word has a constant length, so that it can be vectorized.
 template <typename F>
 void for_each_set(uint64_t word, size_t base, F f) {
   if (word == ~uint64_t{0}) {
-    for (size_t i = base; i < base + 64; i += 4) f(i), f(i + 1), f(i + 2), f(i + 3);
+    for (size_t i = 0; i < 64; i++) f(base + i);
     return;
   }
   for (; word; word &= word - 1) f(base + static_cast<size_t>(std::countr_zero(word)));
@@ -56,10 +55,23 @@ void for_each_set(const row_bits& bits, F f) {
   for (size_t w = 0; w < bits.words.size(); w++) for_each_set(bits.words[w], w * 64, f);
 }
 
+// As for_each_set, where f is compiled for each i % 4, which is worth it for short functions.
+template <typename F>
+void for_each_set_of_four(const row_bits& bits, F f) {
+  for (size_t w = 0; w < bits.words.size(); w++) {
+    size_t first = w * 64;
+    if (bits.words[w] != ~uint64_t{0}) {
+      for_each_set(bits.words[w], first, f);
+    } else {
+      for (size_t i = first; i < first + 64; i += 4) f(i), f(i + 1), f(i + 2), f(i + 3);
+    }
+  }
+}
+
 // Two values that are computed at once. Every 64-bit processor can, whatever options a program is compiled with.
 typedef double two_reals __attribute__((vector_size(16)));
-typedef int64_t two_integers __attribute__((vector_size(16)));
-using two_masks = two_integers;  // -1: true, 0: false
+typedef uint64_t two_integers __attribute__((vector_size(16)));
+typedef int64_t two_masks __attribute__((vector_size(16)));  // -1: true, 0: false
 
 template <typename T>
 two_reals two_at(const T* values) {
@@ -71,9 +83,9 @@ two_reals two_at(const T* values) {
 template <typename F>
 void collect_masks(uint64_t* words, int64_t n, F f) {
   for (size_t first = 0; first < static_cast<size_t>(n); first += 64) {
-    two_masks all = {}, bit = {1, 2};
-    for (size_t i = 0; i < 64; i += 2, bit <<= 2) all |= f(first + i) & bit;
-    words[first / 64] = static_cast<uint64_t>(all[0] | all[1]);
+    two_integers all = {}, bit = {1, 2};
+    for (size_t i = 0; i < 64; i += 2, bit <<= 2) all |= std::bit_cast<two_integers>(f(first + i)) & bit;
+    words[first / 64] = all[0] | all[1];
   }
 }
 

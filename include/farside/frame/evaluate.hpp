@@ -83,8 +83,7 @@ void write_date_parts(opcode part, const column_view& v, int64_t begin, size_t n
 // before AVX-512. Integers of more bits are converted one by one.
 inline void write_reals(const int64_t* from, size_t n, double* to) {
   constexpr double kReal = 0x1.8p52;
-  constexpr auto kBits = std::bit_cast<int64_t>(kReal);
-  constexpr int64_t kLimit = int64_t{1} << 51;
+  constexpr auto kBits = std::bit_cast<uint64_t>(kReal), kLimit = uint64_t{1} << 51;
   for (size_t first = 0; first < n; first += 64) {
     two_integers outside = {};
     for (size_t i = first; i < first + 64; i += 2) {
@@ -94,7 +93,7 @@ inline void write_reals(const int64_t* from, size_t n, double* to) {
       two_reals reals = std::bit_cast<two_reals>(two + kBits) - kReal;
       std::memcpy(to + i, &reals, sizeof reals);
     }
-    if (static_cast<uint64_t>(outside[0] | outside[1]) >> 52 == 0) continue;
+    if ((outside[0] | outside[1]) >> 52 == 0) continue;
     for (size_t i = first; i < first + 64; i++) to[i] = static_cast<double>(from[i]);
   }
 }

@@ -197,7 +197,7 @@ class key_reader {
       auto fill_row = [&](size_t i) {
         numbers_[i] = cache_.get(word_of(i), [&](uint64_t word) { return number(word, 0); });
       };
-      if (rows.words == selected.words) return for_each_set(rows, fill_row);
+      if (rows.words == selected.words) return for_each_set_of_four(rows, fill_row);
       for_each_set(selected, [&](size_t i) { rows.has(i) ? fill_row(i) : void(numbers_[i] = number(0, 1)); });
     };
     inputs_[0](begin, n, rows, [&](const auto* values) { fill([values](size_t i) { return key_word(values[i]); }); });
@@ -253,7 +253,7 @@ class few_groups {
   std::array<Lane, kMax> fold(const row_bits& rows, Lane start, Value value_of, Combine combine) const {
     std::array<std::array<Lane, kMax>, 4> lanes;
     for (auto& lane : lanes) std::fill_n(lane.begin(), count_, start);
-    for_each_set(rows, [&](size_t i) {
+    for_each_set_of_four(rows, [&](size_t i) {
       Lane& lane = lanes[i % 4][numbers_[i]];
       lane = combine(lane, value_of(i));
     });
