@@ -3,6 +3,7 @@
 #ifndef FARSIDE_FRAME_OPERATORS_HPP
 #define FARSIDE_FRAME_OPERATORS_HPP
 
+#include <farside/frame/groups.hpp>
 #include <farside/frame/rows.hpp>
 
 namespace farside::frame {
