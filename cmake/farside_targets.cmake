@@ -22,10 +22,12 @@ if(FARSIDE_SANITIZE)
 endif()
 
 # Level 1 of debug information: functions and lines, enough for backtraces. The debug build has all. Sanitizers need no
-# more than -O1, which compiles in four fifths of the time.
+# more than -O1, which compiles in four fifths of the time, and their tests no optimization, in half the time of -O1.
 set(level -O2)
+set(test_level -O1)
 if(FARSIDE_SANITIZE)
   set(level -O1)
+  set(test_level -O0)
 endif()
 set(CMAKE_C_FLAGS_RELWITHDEBINFO "${level} -g1 -DNDEBUG")
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "${level} -g1 -DNDEBUG")
@@ -50,7 +52,7 @@ set(test_environment
 # 8 for a source. (ccache passes such sources on, unless CCACHE_SLOPPINESS has pch_defines and time_macros.)
 if(FARSIDE_SANITIZE)
   add_executable(test_headers ${PROJECT_SOURCE_DIR}/cmake/test_headers.cc)
-  target_compile_options(test_headers PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  target_compile_options(test_headers PRIVATE $<$<CONFIG:RelWithDebInfo>:${test_level}>)
   target_link_libraries(test_headers PRIVATE farside_flags GTest::gtest_main)
   target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> <algorithm> <atomic> <cstring> <functional> <memory> <random>
     <string> <thread> <vector>)
@@ -63,7 +65,7 @@ endif()
 function(farside_test name)
   cmake_parse_arguments(arg "EACH" "TIMEOUT;LABELS" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
-  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O1>)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:RelWithDebInfo>:${test_level}>)
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} GTest::gtest_main)
   if(TARGET test_headers)
     target_precompile_headers(${name} REUSE_FROM test_headers)
