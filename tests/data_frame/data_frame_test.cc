@@ -1,6 +1,7 @@
 // The operators of data frames against a plain implementation: every type, random data with nulls and extreme values,
 // numbers of rows around the borders of words, batches and blocks.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <cmath>
 #include <map>
@@ -605,6 +606,31 @@ TYPED_TEST(OfEveryType, Take) {
 }
 
 // ---- Errors ----
+
+#ifndef __SANITIZE_ADDRESS__  // whose stacks are larger
+void* use_all_operators(void* rows) {
+  std::vector<int64_t> times(20000);
+  for (size_t i = 0; i < times.size(); i++) times[i] = static_cast<int64_t>(i) * 977;
+  data_frame f = frame_of({{"t", column::of<int64_t>(times, {type_id::timestamp, frame::time_unit::second})}});
+  f = f.with("x", col("t") / 977).with("h", hour(col("t")));
+  data_frame hours = f.group_by({"h"}, {{"n"}, {"last", aggregate_op::maximum, col("t")}}).select({"h", "n"});
+  data_frame sum = f.aggregate({{"s", aggregate_op::sum, hour(col("t"))}}, col("x") >= 0);
+  *static_cast<size_t*>(rows) = f.filter(col("x") * col("x") >= 0).rows() + f.join(hours, {"h"}).rows() +
+                                f.top_k(10, col("x")).rows() + f.take({3, 1}).rows() + sum.rows();
+  return nullptr;
+}
+TEST(Stack, OfAFiberIsEnough) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, 64 * 1024);  // the default of fibers
+  pthread_t thread;
+  size_t rows = 0;
+  ASSERT_EQ(pthread_create(&thread, &attributes, use_all_operators, &rows), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+  EXPECT_EQ(rows, 20000u + 20000 + 10 + 2 + 1);
+}
+#endif
 
 TEST(Errors, NamesAndTypes) {
   data_frame f = frame_of({{"n", column::of<int32_t>(std::vector<int32_t>{1, 2})},

@@ -214,15 +214,16 @@ class executor {
     }
     return packer().add(std::span<const column_output>(r_.outputs)).take();
   }
-  // Rows are found once for all columns, and copied without a branch for each.
+  // Rows are found once for all columns, and copied without a branch for each. Pieces of 1024 rows take 1.6 times as
+  // long.
   void copy_selected(int64_t begin, int64_t end, std::span<row_copier> copiers) {
     constexpr int64_t kPiece = 8 * kBatchRows;
-    std::array<int64_t, kPiece> found;
+    found_.resize(kPiece);  // not on the stack, which may be that of a fiber
     for (; begin < end; begin += kPiece) {
       size_t count = 0;
       for_each_selected(fixed_.bitmap, begin, std::min(end, begin + kPiece),
-                        [&](int64_t row) { found[count++] = row; });
-      for (row_copier& copier : copiers) copier.copy({found.data(), count});
+                        [&](int64_t row) { found_[count++] = row; });
+      for (row_copier& copier : copiers) copier.copy({found_.data(), count});
     }
   }
   message copy_picked() {
@@ -290,6 +291,7 @@ class executor {
   const request_view& r_;
   const order& fixed_;
   Drive drive_;
+  std::vector<int64_t> found_;  // selected rows of one piece
 };
 
 template <typename Drive>
