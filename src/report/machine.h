@@ -16,7 +16,7 @@ MachineMemory machine_memory();
 // The first line of a small file, as under /proc or /sys; "" if it cannot be read.
 std::string read_line(const std::string& path);
 
-// Whether the kernel gives memory files, such as those of memory servers, huge pages that nobody asked for. `setting`:
+// Whether the kernel gives memory files, such as those of memory servers, huge pages without advice. `setting`:
 // the content of /sys/kernel/mm/transparent_hugepage/shmem_enabled.
 bool memory_files_are_huge(std::string_view setting);
 bool memory_files_are_huge();

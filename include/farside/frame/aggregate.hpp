@@ -56,14 +56,15 @@ Lane fold_lanes(const row_bits& rows, Lane start, size_t width, At at, Masked ma
   Lane a = start, b = start, c = start, d = start;
   for (size_t w = 0; w < rows.words.size(); w++) {
     uint64_t word = rows.words[w];
-    size_t first = w * 64, end = word == 0 ? first : first + 64;
+    if (word == 0) continue;
+    size_t first = w * 64, end = first + 64;
     if (word == ~uint64_t{0}) {
       for (size_t i = first; i < end; i += 4 * width) {
         a = step(a, at(i)), b = step(b, at(i + width));
         c = step(c, at(i + 2 * width)), d = step(d, at(i + 3 * width));
       }
     } else {
-      for (size_t i = first; i < end; i += 4 * width, word = word >> (3 * width) >> width) {
+      for (size_t i = first; i < end; i += 4 * width, word >>= 4 * width) {
         a = step(a, masked(at(i), word)), b = step(b, masked(at(i + width), word >> width));
         c = step(c, masked(at(i + 2 * width), word >> 2 * width));
         d = step(d, masked(at(i + 3 * width), word >> 3 * width));

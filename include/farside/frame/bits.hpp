@@ -78,8 +78,8 @@ two_reals two_at(const T* values) {
   return two_reals{static_cast<double>(values[0]), static_cast<double>(values[1])};
 }
 
-// The bits of rows [0, n), n <= kBatchRows, and undefined ones up to a multiple of 64. f(i): the masks of rows i, i
-// + 1.
+// The bits of rows [0, n), n <= kBatchRows, and undefined ones up to a multiple of 64. f(i): the masks of two rows, of
+// which i is the first.
 template <typename F>
 void collect_masks(uint64_t* words, int64_t n, F f) {
   for (size_t first = 0; first < static_cast<size_t>(n); first += 64) {

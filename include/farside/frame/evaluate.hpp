@@ -52,10 +52,9 @@ void write_time_parts(opcode part, const int64_t* times, size_t n, Number* to) {
   auto write = [&](auto part_of) {
     for (size_t i = 0; i < n; i++) to[i] = static_cast<Number>(part_of(times[i]));
   };
-  using times_are = calendar<kSecond>;
-  if (part == opcode::hour) return write(times_are::hour_of);
-  if (part == opcode::minute) return write(times_are::minute_of);
-  write([part](int64_t t) { return date_part(part, times_are::day_of(t)); });
+  if (part == opcode::hour) return write(calendar<kSecond>::hour_of);
+  if (part == opcode::minute) return write(calendar<kSecond>::minute_of);
+  write([part](int64_t t) { return date_part(part, calendar<kSecond>::day_of(t)); });
 }
 template <typename Number>
 void write_date_parts(opcode part, const column_view& v, int64_t begin, size_t n, Number* to) {
