@@ -87,9 +87,10 @@ int ServiceThread::start(void (*entry)(void*), void* argument) {
   AllSignalsBlocked blocked;
   is_known_ = true;
   entry_ = {entry, argument};
-  auto run = [](void* self) -> void* {
-    Entry mine = static_cast<ServiceThread*>(self)->entry_;
-    mine.function(mine.argument);
+  auto run = [](void* argument) -> void* {
+    auto& self = *static_cast<ServiceThread*>(argument);
+    self.tid_ = os::gettid();
+    self.entry_.function(self.entry_.argument);
     return nullptr;
   };
   return -pthread_create(&known_, nullptr, run, this);
@@ -141,10 +142,9 @@ void ServiceThread::join() {
   if (is_known_) {
     pthread_join(known_, nullptr);
     is_known_ = false;
-    return;
   }
   while (alive_.load() != 0) os::call(SYS_futex, &alive_, FUTEX_WAIT, 1, nullptr, nullptr, 0);
-  // The word is cleared before the thread leaves its group.
+  // The word, like that which pthread_join waits for, is cleared before the thread leaves its group.
   while (tid_ > 0 && !os::thread_is_gone(os::getpid(), tid_)) os::nanosleep_ns(10000);
   replace_running(tid_, 0);
   tid_ = 0;

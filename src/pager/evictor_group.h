@@ -25,8 +25,14 @@ class EvictorGroup {
   void set_background_work(bool (*work)(void*), void* context) {
     background_work_ = work, background_context_ = context;
   }
-  // Sets the observer of evicted pages that hold objects; nullptr: none. At any time.
-  void set_observer(PageObserver* observer) { observer_.store(observer, std::memory_order_release); }
+  // Sets the observer of evicted pages that hold objects, or removes it: nullptr. At any time. When it has been removed,
+  // no evictor calls it any more.
+  void set_observer(PageObserver* observer) {
+    observer_.store(observer, std::memory_order_release);
+    if (observer) return;
+    pause();
+    resume();
+  }
   // The next batch begins with this page. The caller has signals blocked.
   void evict_first(PageIndex page) { preferred_.push(page); }
   // The program has freed the page, which is near (RangeOps::free). The caller has signals blocked.

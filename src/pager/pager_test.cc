@@ -65,6 +65,29 @@ TEST_P(PagerTest, KeepsWhatWasWritten) {
   EXPECT_LE(s.near_peak_pages, s.limit_pages);
 }
 
+struct SlowObserver : PageObserver {
+  void on_evict(std::span<const PageIndex>) override {
+    calls.fetch_add(1);
+    os::nanosleep_ns(1'000'000);
+    ended.fetch_add(1);
+  }
+  std::atomic<int> calls{0}, ended{0};
+};
+
+TEST_P(PagerTest, ARemovedObserverIsNotInUse) {
+  constexpr size_t kBytes = 64 * kMiB;
+  auto* memory = reinterpret_cast<volatile std::byte*>(pager_.allocate(kBytes));
+  pager_->mark_objects(const_cast<std::byte*>(memory), kBytes);
+  size_t at = 0;
+  for (int round = 0; round < 20; round++) {
+    SlowObserver observer;
+    pager_->set_observer(&observer);
+    for (; observer.calls.load() == 0; at = (at + kPageSize) % kBytes) memory[at] = std::byte{1};
+    pager_->set_observer(nullptr);
+    EXPECT_EQ(observer.ended.load(), observer.calls.load());
+  }
+}
+
 TEST_P(PagerTest, CleanPagesAreNotWrittenAgain) {
   constexpr size_t kPages = 16 * kMiB / kPageSize;
   std::byte* memory = pager_.allocate(kPages * kPageSize);
