@@ -263,6 +263,14 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
 }
 
 namespace {
+// The kernel's limit for an alternate stack. libc's MINSIGSTKSZ grows with the processor's registers, and exceeds the
+// 32 KiB that Go's runtime has where there are tile registers (AMX).
+#if defined(__aarch64__)
+constexpr size_t kMinStackBytes = 5120;
+#else
+constexpr size_t kMinStackBytes = 2048;
+#endif
+
 bool on_own_stack(uint64_t stack_pointer) {
   return stack_pointer >= t_guard.stack_low && stack_pointer < t_guard.stack_high;
 }
@@ -280,7 +288,7 @@ long guarded_sigaltstack(const stack_t* stack, stack_t* old, uint64_t stack_poin
   if (stack) {
     if (on_it && g.app_stack) return -EPERM;
     bool disable = (wanted.ss_flags & SS_DISABLE) != 0;
-    if (!disable && wanted.ss_size < static_cast<size_t>(MINSIGSTKSZ)) return -ENOMEM;
+    if (!disable && wanted.ss_size < kMinStackBytes) return -ENOMEM;
     g.app_stack = disable ? 0 : reinterpret_cast<uint64_t>(wanted.ss_sp);
     g.app_stack_bytes = disable ? 0 : wanted.ss_size;
   }

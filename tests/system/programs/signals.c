@@ -121,6 +121,11 @@ static void alternate_stack(void) {
     CHECK(raise(SIGUSR1) == 0);
   }
   CHECK(count == 10);
+  // The limit is the kernel's; libc's SIGSTKSZ grows with the processor's registers.
+  stack.ss_size = 5120;
+  CHECK(sigaltstack(&stack, NULL) == 0);
+  stack.ss_size = 2047;
+  CHECK(sigaltstack(&stack, NULL) == -1 && errno == ENOMEM);
 }
 
 static int runs_on(const stack_t* stack, const void* at) {
