@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <thread>
 
 #include "base/inject.h"
 #include "base/log.h"
@@ -15,48 +16,62 @@ alignas(kPageSize) const std::byte kZeros[Claim::kMaxPages * kPageSize] = {};
 
 }  // namespace
 
+FetchPath::FetchPath(const Context& context, ExtentPath& extents)
+    : c_(context), extents_(extents), max_spinning_(2 * std::max(1u, std::thread::hardware_concurrency())) {}
+
 // ---- Claims ----
 
 bool FetchPath::try_take_frame(ThreadSlot& t) { return c_.frames.try_take(t.spare_frames, c_.threads.count()); }
 
 void FetchPath::take_frame(ThreadSlot& t) {
-  constexpr unsigned kSpins = 500;
-  constexpr uint64_t kWaitNs = 1'000'000, kWarnAfterNs = 10'000'000'000;
   if (c_.frames.low()) c_.evictors.wake();
   if (try_take_frame(t)) return;
   if (!c_.evictors.available()) return c_.frames.force_take(1);
-  uint64_t start = ticks(), started_ns = now_ns();
+  uint64_t start = ticks();
   t.counters.add(Counter::kFrameWaits);
+  c_.frames.begin_wait();
+  wait_for_frame(t);
+  c_.frames.end_wait();
+  uint64_t waited = ticks() - start;
+  t.counters.add(Counter::kWaitFrameTicks, waited);
+  t.frame_waits.put(waited);
+}
+
+void FetchPath::wait_for_frame(ThreadSlot& t) {
+  constexpr unsigned kSpins = 500;
+  constexpr uint64_t kWaitNs = 1'000'000, kWarnAfterNs = 10'000'000'000;
+  uint64_t start = now_ns();
   bool warned = false;
-  for (unsigned spins = 0;; spins++) {
-    if (!c_.evictors.available()) {  // a fork has begun, or the threads end for a while
-      c_.frames.force_take(1);
-      break;
-    }
+  for (unsigned spins = 0; c_.evictors.available(); spins++) {
     c_.evictors.wake();
     uint32_t seen = c_.frames.released().value();
-    if (c_.frames.try_take(1)) break;
-    if (spins < kSpins) {
+    if (c_.frames.try_take(1)) return;
+    if (spins < kSpins && c_.frames.waiting() <= max_spinning_) {
       cpu_relax();
       continue;
     }
-    // Other threads may have spare frames. Their reads may hold claimed pages that no thread waits for; once these are
-    // published, they can be evicted.
-    c_.threads.for_each([&](ThreadSlot& other) {
-      c_.threads.reclaim_spare(other);
-      complete_arrived(t, other);
-    });
+    complete_others(t);
     c_.frames.released().wait(seen, kWaitNs);
-    if (!warned && now_ns() - started_ns > kWarnAfterNs) {
+    if (!warned && now_ns() - start > kWarnAfterNs) {
       warned = true;
       log(LogLevel::kWarning,
           "a thread has waited 10 s for near memory: a memory server does not respond, or system calls in progress "
           "hold all of it; in the second case raise --local");
     }
   }
-  uint64_t waited = ticks() - start;
-  t.counters.add(Counter::kWaitFrameTicks, waited);
-  t.frame_waits.put(waited);
+  c_.frames.force_take(1);  // a fork has begun, or the evictors end for a while
+}
+
+// Other threads may have spare frames. Their reads may hold claimed pages that no thread waits for; once these are
+// published, they can be evicted. One of many threads that wait does so for all.
+void FetchPath::complete_others(ThreadSlot& t) {
+  constexpr uint64_t kPauseNs = 50'000;
+  uint64_t now = now_ns(), last = completed_others_ns_.load(std::memory_order_relaxed);
+  if (now - last < kPauseNs || !completed_others_ns_.compare_exchange_strong(last, now)) return;
+  c_.threads.for_each([&](ThreadSlot& other) {
+    c_.threads.reclaim_spare(other);
+    complete_arrived(t, other);
+  });
 }
 
 bool FetchPath::claim(ThreadSlot& t, PageIndex page, PageWord word) {

@@ -34,7 +34,7 @@ struct SubpageRead {
 
 class FetchPath {
  public:
-  FetchPath(const Context& context, ExtentPath& extents) : c_(context), extents_(extents) {}
+  FetchPath(const Context& context, ExtentPath& extents);
 
   // ---- Claims ----
 
@@ -87,6 +87,8 @@ class FetchPath {
   void record_used(ThreadSlot& thread, PageIndex page);
   void start_read(ThreadSlot& thread, const Claim& claim, bool gather);
   void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
+  void wait_for_frame(ThreadSlot& thread);
+  void complete_others(ThreadSlot& thread);
   void finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
   void finish_first(ThreadSlot& self, Fetch& fetch);
   void finish_oldest(ThreadSlot& thread);
@@ -104,6 +106,9 @@ class FetchPath {
 
   Context c_;
   ExtentPath& extents_;
+  // With more threads that wait for a frame, none spins: the evictors and the server need the cores.
+  const unsigned max_spinning_;
+  std::atomic<uint64_t> completed_others_ns_{0};  // the time of the last complete_others()
 };
 
 }  // namespace farside::pager

@@ -110,6 +110,14 @@ std::string source_of(const sockaddr_storage& address) {
   return text_of_address(AF_INET6, &network);
 }
 
+bool is_same_machine(const sockaddr_storage& own, const sockaddr_storage& peer) {
+  const void *four = ipv4_of(own), *peer_four = ipv4_of(peer);
+  if (four || peer_four) return four && peer_four && memcmp(four, peer_four, sizeof(in_addr)) == 0;
+  if (peer.ss_family != AF_INET6) return true;  // a Unix socket
+  const auto &six = reinterpret_cast<const sockaddr_in6&>(own), &peer_six = reinterpret_cast<const sockaddr_in6&>(peer);
+  return memcmp(&six.sin6_addr, &peer_six.sin6_addr, sizeof(in6_addr)) == 0;
+}
+
 std::string peer_of(int fd, const sockaddr_storage& address) {
   if (const void* four = ipv4_of(address)) {
     auto port = reinterpret_cast<const sockaddr_in&>(address).sin_port;  // at the same place for IPv6

@@ -55,7 +55,9 @@ const char* text_of(Admission::Refusal refusal);
 
 // The host that a connection comes from: an IPv4 address, the network (/64) of an IPv6 address, or "unix".
 std::string source_of(const sockaddr_storage& address);
-// The same with the port, or with the user and process of a Unix socket, for messages.
+// Whether the two ends of a connection are on one machine: they have the same address.
+bool is_same_machine(const sockaddr_storage& own, const sockaddr_storage& peer);
+// The same as source_of() with the port, or with the user and process of a Unix socket, for messages.
 std::string peer_of(int fd, const sockaddr_storage& address);
 
 }  // namespace farside::server

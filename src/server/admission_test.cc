@@ -72,5 +72,15 @@ TEST(AdmissionTest, SourcesAreHostsOrNetworks) {
   EXPECT_EQ(peer_of(-1, address_of("2001:db8::5")), "[2001:db8::5]:7");
 }
 
+TEST(AdmissionTest, ConnectionsOfThisMachineHaveOneAddress) {
+  EXPECT_TRUE(is_same_machine(address_of("127.0.0.1"), address_of("127.0.0.1")));
+  EXPECT_TRUE(is_same_machine(address_of("::ffff:10.1.2.3"), address_of("10.1.2.3")));
+  EXPECT_FALSE(is_same_machine(address_of("10.1.2.3"), address_of("10.1.2.4")));
+  EXPECT_TRUE(is_same_machine(address_of("2001:db8::5"), address_of("2001:db8::5")));
+  EXPECT_FALSE(is_same_machine(address_of("2001:db8::5"), address_of("2001:db8::6")));
+  EXPECT_FALSE(is_same_machine(address_of("2001:db8::5"), address_of("10.1.2.3")));
+  EXPECT_TRUE(is_same_machine({}, {}));  // Unix sockets
+}
+
 }  // namespace
 }  // namespace farside::server

@@ -61,10 +61,12 @@ wire::StatsReply collect_stats(Shared* shared) {
 
 Session::Session(int fd, bool is_unix, const tls::Context* tls, uint64_t now, Shared* shared)
     : fd_(fd), is_unix_(is_unix), accepted_ns_(now), since_(now), shared_(shared) {
-  sockaddr_storage peer = {};
-  socklen_t length = sizeof peer;
+  sockaddr_storage peer = {}, own = {};
+  socklen_t length = sizeof peer, own_length = sizeof own;
   getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&own), &own_length);
   source_ = source_of(peer);
+  is_local_ = is_same_machine(own, peer);
   peer_ = peer_of(fd, peer);
   refusal_ = shared_->admission.enter(fd, source_);
   count(shared_->counters.clients);

@@ -41,6 +41,8 @@ class Session {
   bool is_open() const { return state_ == State::kOpen; }
   // Where the connection comes from, see source_of().
   const std::string& source() const { return source_; }
+  // Whether the client runs on this machine, and shares its cores.
+  bool is_local() const { return is_local_; }
   uint64_t age_ns(uint64_t now) const { return now - since_; }
   bool over() const { return state_ == State::kOver; }
   bool wants_input() const {
@@ -126,6 +128,7 @@ class Session {
   uint64_t since_;  // time of acceptance, or of the error reply
   Shared* const shared_;
   std::string source_, peer_;  // see source_of() and peer_of()
+  bool is_local_ = false;
   uint64_t requests_ = 0, received_ = 0, sent_ = 0;
   Admission::Refusal refusal_ = Admission::Refusal::kNone;  // the reply to the greeting
   wire::Greeting greeting_ = {};

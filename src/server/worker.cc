@@ -19,6 +19,7 @@ namespace {
 
 constexpr uint64_t kPollNs = 200'000;       // of polling after the last request
 constexpr size_t kMaxActive = 8;            // connections that are polled
+constexpr int kExpectingMs = 100;           // of sleep while requests are expected; then idle connections are trimmed
 constexpr int kRoundsPerWait = 8;           // of polling, then events of all other connections are read
 constexpr uint64_t kLongYieldUs = 1000;     // after a yield this long, the thread sleeps instead of polling
 constexpr uint64_t kSweepNs = 500'000'000;  // interval of the search for expired sessions and regions
@@ -34,6 +35,7 @@ Worker::Worker(std::vector<Listener> listeners, Shared* shared)
     : listeners_(std::move(listeners)),
       shared_(shared),
       max_pending_(shared->admission.max_pending()),
+      max_local_(std::max(2u, std::thread::hardware_concurrency() / 2)),
       core_(kLongYieldUs) {}
 
 Result<std::unique_ptr<Worker>> Worker::start(std::vector<Listener> listeners, Shared* shared) {
@@ -75,15 +77,23 @@ void Worker::stop() {
 void Worker::run() {
   for (int round = 0;; round++) {
     uint64_t now = now_ns();
-    bool polling = !active_.empty() && now - last_request_ < kPollNs && !core_.is_crowded();
-    if (!polling) deactivate_all();
+    bool expecting = !active_.empty() && now - last_request_ < kPollNs && !core_.is_crowded();
+    bool polling = expecting && !shares_cores();
+    if (!expecting) deactivate_all();
     if (polling && round % kRoundsPerWait != 0) {
       if (!poll_active()) core_.yield();  // the client may need this core for its next request
       continue;
     }
-    if (!wait(polling ? 0 : sleep_ms())) return;
+    if (!wait(polling ? 0 : expecting ? kExpectingMs : sleep_ms())) return;
     close_expired();
   }
+}
+
+// Whether threads of this machine's clients need the core of a polling worker: more of them are active than half of the
+// cores, of which each client has one for its evictor.
+bool Worker::shares_cores() const {
+  auto local = std::count_if(active_.begin(), active_.end(), [](const Session* s) { return s->is_local(); });
+  return static_cast<unsigned>(local) > max_local_;
 }
 
 bool Worker::poll_active() {

@@ -30,6 +30,7 @@ class Worker {
   Worker(std::vector<Listener> listeners, Shared* shared);
   Status prepare();
   void run();
+  bool shares_cores() const;
   bool poll_active();
   bool wait(int timeout_ms);
   int sleep_ms() const;
@@ -53,6 +54,7 @@ class Worker {
   std::vector<Listener> listeners_;
   Shared* const shared_;
   const size_t max_pending_;
+  const unsigned max_local_;  // active connections of this machine with which the worker still polls
   int epoll_ = -1, stop_event_ = -1;
   std::thread thread_;
 

@@ -117,8 +117,15 @@ class Frames {
 
   // Signalled when frames are released.
   Event& released() { return released_; }
+  // Threads that wait for a frame.
+  void begin_wait() { waiting_.fetch_add(1, std::memory_order_relaxed); }
+  void end_wait() { waiting_.fetch_sub(1, std::memory_order_relaxed); }
+  unsigned waiting() const { return waiting_.load(std::memory_order_relaxed); }
 
-  void reset_in_child() { released_.reset_in_child(); }
+  void reset_in_child() {
+    released_.reset_in_child();
+    waiting_.store(0, std::memory_order_relaxed);
+  }
 
  private:
   uint64_t usable() const {
@@ -157,6 +164,7 @@ class Frames {
   std::atomic<uint64_t> peak_{0};
   alignas(kCacheLine) std::atomic<uint64_t> evicted_{0};
   alignas(kCacheLine) Event released_;
+  std::atomic<unsigned> waiting_{0};
 };
 
 }  // namespace farside::pager
