@@ -25,8 +25,8 @@ class EvictorGroup {
   void set_background_work(bool (*work)(void*), void* context) {
     background_work_ = work, background_context_ = context;
   }
-  // Sets the observer of evicted pages that hold objects, or removes it: nullptr. At any time. When it has been removed,
-  // no evictor calls it any more.
+  // Sets the observer of evicted pages that hold objects, or removes it: nullptr. At any time. When it has been
+  // removed, no evictor calls it any more.
   void set_observer(PageObserver* observer) {
     observer_.store(observer, std::memory_order_release);
     if (observer) return;
