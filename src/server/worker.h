@@ -1,6 +1,7 @@
 // A thread that serves many connections. Waking a sleeping thread costs as much as several polled round trips, so while
 // requests arrive, the worker polls the most recently active connections, and sleeps only after a time without
-// requests. start() and stop() are called by the server's owner; everything else runs in the worker's thread.
+// requests; or where threads of its own machine need the core (docs/decisions/0035). start() and stop() are called by
+// the server's owner; everything else runs in the worker's thread.
 #pragma once
 #include <memory>
 #include <thread>
