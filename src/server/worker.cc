@@ -84,7 +84,7 @@ void Worker::run() {
       if (!poll_active()) core_.yield();  // the client may need this core for its next request
       continue;
     }
-    if (!wait(polling ? 0 : expecting ? kExpectingMs : sleep_ms())) return;
+    if (!wait(polling ? 0 : sleep_ms())) return;
     close_expired();
   }
 }
@@ -127,6 +127,7 @@ bool Worker::wait(int timeout_ms) {
 }
 
 int Worker::sleep_ms() const {
+  if (!active_.empty()) return kExpectingMs;
   if (accept_after_ns_ != 0) return kAcceptBackoffNs / 1'000'000;
   return needs_sweep() ? kSweepNs / 1'000'000 : -1;
 }
