@@ -71,7 +71,8 @@ class EvictorGroup {
     for (unsigned i = 0; i < wanted_ && c_.frames.is_below(i); i++) wake(i);
   }
 
-  // For a fork: waits until no batch is in flight; no evictor starts one until resume().
+  // For a fork, or a change that no evictor may see half: waits until no batch is in flight; none starts one until
+  // resume().
   void pause();
   void resume();
   void reset_in_child();

@@ -11,6 +11,7 @@
 //
 // Everything here is async-signal-safe.
 #pragma once
+#include <atomic>
 #include "pager/context.h"
 #include "pager/evictor_group.h"
 #include "pager/extent_path.h"
@@ -83,12 +84,12 @@ class FetchPath {
   void read_subpages(std::span<SubpageRead> reads, bool may_suspend);
 
  private:
+  void wait_for_frame(ThreadSlot& thread);
+  void complete_others(ThreadSlot& thread);
   bool finish_fetch_of(ThreadSlot& thread, PageIndex page, bool* marker, bool* write);
   void record_used(ThreadSlot& thread, PageIndex page);
   void start_read(ThreadSlot& thread, const Claim& claim, bool gather);
   void finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
-  void wait_for_frame(ThreadSlot& thread);
-  void complete_others(ThreadSlot& thread);
   void finish_arrived(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch);
   void finish_first(ThreadSlot& self, Fetch& fetch);
   void finish_oldest(ThreadSlot& thread);
