@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "transport/segments.h"
+#include "transport/waiting.h"
 #include "wire/protocol.h"
 
 namespace farside::transport {
@@ -120,13 +121,21 @@ int ShmChannel::wait(Token token, uint64_t timeout_ns) {
     if (r != -ETIMEDOUT) slot->token = 0;
     return r;
   }
-  // Only the simulated latency is left to wait for; polling makes it exact.
-  uint64_t start = now_ns();
+  // Only the simulated latency is left to wait for. The thread sleeps through most of a long one, as it would until a
+  // reply comes; polling the rest makes it exact.
+  const uint64_t start = now_ns(), latency = remaining_ns(*slot);
+  if (latency > 2 * kWakeUpNs) os::nanosleep_ns(std::min(latency - kWakeUpNs, timeout_ns));
   while (poll(token) == 0) {
     if (now_ns() - start >= timeout_ns) return -ETIMEDOUT;
     cpu_relax();
   }
   return 0;
+}
+
+uint64_t ShmChannel::remaining_ns(const Slot& slot) {
+  const uint64_t now = ticks();
+  if (slot.ready_tick <= now) return 0;
+  return static_cast<uint64_t>(static_cast<double>(slot.ready_tick - now) * 1000 / ticks_per_us());
 }
 
 int ShmChannel::check(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) const {

@@ -69,6 +69,7 @@ class ShmChannel final : public Channel {
   int write_from_pipe(std::span<const Segment> segments, int pipe, uint64_t bytes);
   int finish_submit(Slot* slot, uint64_t bytes, Token* token);
   int finish_submit_on_stream(Slot* slot, int submitted, Token stream_token, Token* token);
+  static uint64_t remaining_ns(const Slot& slot);  // of its simulated latency; 0: none
   bool stream_ready();
   Slot* free_slot();
   Slot* find(Token token);

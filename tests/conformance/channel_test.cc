@@ -149,7 +149,7 @@ class ChannelTest : public ::testing::TestWithParam<Kind> {
       ucx_relay_ = std::make_unique<UcxTestRelay>(ucx_settings(), unix_path());
       address.replace(0, 3, "ucx");
     }
-    if (GetParam() == Kind::kSlowShm) address += "?latency_us=20&gbps=40";
+    if (GetParam() == Kind::kSlowShm) address += "?latency_us=200&gbps=40";
     if (uses_file()) address = far_file(GetParam() == Kind::kEncryptedFile ? "&crypt=yes" : "");
     if (has_two_servers()) address += "," + second_server_.tcp();
     store_ = connect(
@@ -447,6 +447,26 @@ TEST_P(ChannelTest, StoppingTheServerFailsRequestsInFlight) {
   EXPECT_EQ(write(channel_.get(), 0, data), -ECONNRESET);
   EXPECT_EQ(write(channel_.get(), 0, data), -ECONNRESET);
 }
+
+// Waits for a write of a byte over shm with a simulated latency.
+int write_with_latency(uint64_t latency_us, uint64_t timeout_ns) {
+  TestServer server;
+  auto store = connect(server.address("shm") + "?latency_us=" + std::to_string(latency_us), server.config().token);
+  auto channel = open(store.get());
+  uint8_t data = 1;
+  Segment s = {0, 1, &data};
+  Token token;
+  if (int r = channel->submit_write({&s, 1}, -1, &token); r != 0) return r;
+  return channel->wait(token, timeout_ns);
+}
+
+TEST(ShmChannel, ASimulatedLatencyPassesBeforeAReply) {
+  const uint64_t start = now_ns();
+  EXPECT_EQ(write_with_latency(2'000, kTestTimeoutNs), 0);
+  EXPECT_GE(now_ns() - start, 1'900'000u);  // the rate of ticks is a measured one
+}
+
+TEST(ShmChannel, ALongSimulatedLatencyTimesOut) { EXPECT_EQ(write_with_latency(1'000'000, 1'000'000), -ETIMEDOUT); }
 
 TEST(FaultyChannel, FailsAndDiesOnSchedule) {
   TestServer server;
