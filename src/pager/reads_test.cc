@@ -186,7 +186,7 @@ TEST_P(ReadsTest, AWriteAfterAWriteHintDoesNotFault) {
 }
 
 TEST_P(ReadsTest, HintsMarkPagesHotAndSetPriorities) {
-  hint(5, 1, {.priority = 3});
+  hint(5, 1, {.priority = 3, .wait = true, .wait_for_frames = true});
   EXPECT_FALSE(word(5).has(PageWord::kHot));  // used for the first time
   EXPECT_EQ(word(5).priority(), 3u);
   hint(5, 1, {.priority = 1});

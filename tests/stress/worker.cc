@@ -327,9 +327,11 @@ void Worker::call_on(const Range& r, bool written) {
   std::vector<std::byte> content(r.bytes);
   SignalsBlocked blocked;
   if (int error = world_.pager.begin_call({&range, 1})) die("a call did not begin (error {})", error);
+  std::vector<bool> comparable(r.bytes / kPageSize);
+  for (size_t i = 0; i < comparable.size(); i++) comparable[i] = is_on_server(r.far() + i * kPageSize, written);
   transfer(r.far(), content.data(), r.bytes, false);
-  for (size_t at = 0; at < r.bytes; at += kPageSize) {
-    if (!is_on_server(r.far() + at, written)) continue;
+  for (size_t i = 0, at = 0; i < comparable.size(); i++, at += kPageSize) {
+    if (!comparable[i]) continue;
     world_.compare_on_server(content.data() + at, r.far() + at, r.shadow() + at, kPageSize);
   }
   if (written) {
@@ -340,6 +342,8 @@ void Worker::call_on(const Range& r, bool written) {
 }
 
 // A store without a server has anything for pages that are not stored. Those that are to be written count as stored.
+// To be asked before the copy is read: another thread's hint about a page that was never touched may fill it with zeros,
+// and an evictor may store these meanwhile.
 bool Worker::is_on_server(const std::byte* far, bool written) const {
   if (!world_.settings.is_local()) return true;
   auto page = static_cast<pager::PageIndex>((far - world_.pager.base()) / static_cast<ptrdiff_t>(kPageSize));
