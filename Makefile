@@ -8,6 +8,9 @@ PREFIX ?= /usr/local
 CLANG_FORMAT ?= clang-format-14
 CLANG_TIDY ?= clang-tidy-14
 LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
+# A source that is not in the cache costs no second run of the preprocessor, and precompiled headers are allowed.
+export CCACHE_DEPEND ?= 1
+export CCACHE_SLOPPINESS ?= pch_defines,time_macros
 BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 

@@ -478,6 +478,12 @@ void add_scaling(Command& parent) {
   command.add_option("--save-costs", &arguments->save_costs, "file for the measured costs").value("FILE");
   add_size_option(command, &arguments->data.size);
   add_repeat_option(command, &arguments->calibration.repetitions);
+  command
+      .add_option("--accesses", &arguments->calibration.accesses,
+                  "accesses of one measurement, at most a second of them")
+      .value("N")
+      .positive()
+      .show_default();
   command.add_option("--threads", &settings.threads, "numbers of threads, separated by commas")
       .value("LIST")
       .separator(',')

@@ -342,8 +342,8 @@ void Worker::call_on(const Range& r, bool written) {
 }
 
 // A store without a server has anything for pages that are not stored. Those that are to be written count as stored.
-// To be asked before the copy is read: another thread's hint about a page that was never touched may fill it with zeros,
-// and an evictor may store these meanwhile.
+// To be asked before the copy is read: another thread's hint about a page that was never touched may fill it with
+// zeros, and an evictor may store these meanwhile.
 bool Worker::is_on_server(const std::byte* far, bool written) const {
   if (!world_.settings.is_local()) return true;
   auto page = static_cast<pager::PageIndex>((far - world_.pager.base()) / static_cast<ptrdiff_t>(kPageSize));

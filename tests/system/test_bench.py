@@ -149,8 +149,8 @@ class BenchTest(SystemTest):
         costs, plots = self.folder / "costs.json", self.folder / "plots"
         plots.mkdir()
         options = ["--threads", "1,8", "--faults", 1000]
-        document = self.bench("scaling", "--size", "16M", "--repeat", 1, *options, "--save-costs", costs, "--plots", plots,
-                              svg=False)
+        document = self.bench("scaling", "--size", "16M", "--repeat", 1, "--accesses", 5000, *options, "--save-costs", costs,
+                              "--plots", plots, svg=False)
         self.check_scaling(document)
         self.assertTrue(list(plots.glob("*.svg")))
         again = self.bench("scaling", "--costs", costs, *options, svg=False)
