@@ -159,8 +159,8 @@ TEST_P(ReadsTest, AbandonedReadsReleaseTheirFrames) {
 TEST_P(ReadsTest, AHintFetchesItsPages) {
   for (size_t i = 0; i < 80; i++) expect_far(i);
   uint64_t faults = count(Counter::kFaults), fetches = count(Counter::kReads);
-  hint(0, 4, {.ahead = 32});
-  hint(70, 1, {.behind = 5});
+  hint(0, 4, {.ahead = 32, .wait_for_frames = true});
+  hint(70, 1, {.behind = 5, .wait_for_frames = true});
   EXPECT_EQ(count(Counter::kReads) - fetches, 2u);  // one request each
   for (size_t i = 0; i < 4; i++) EXPECT_TRUE(word(i).is(PageState::kNear)) << i;
   for (size_t i = 0; i < 36; i++) ASSERT_EQ(at(i), i);
@@ -173,10 +173,11 @@ TEST_P(ReadsTest, AHintFetchesItsPages) {
 
 TEST_P(ReadsTest, AWriteAfterAWriteHintDoesNotFault) {
   ASSERT_EQ(at(1), 1u);
-  hint(1, 1, {.write = true});  // near and clean
-  hint(2, 1, {.write = true});  // far
+  hint(1, 1, {.write = true});                           // near and clean
+  hint(2, 1, {.write = true, .wait_for_frames = true});  // far
   std::byte* fresh = pager_.allocate(kPageSize);
-  pager_->hint({.address = reinterpret_cast<uint64_t>(fresh), .bytes = 8, .write = true});  // never touched
+  uint64_t never_touched = reinterpret_cast<uint64_t>(fresh);
+  pager_->hint({.address = never_touched, .bytes = 8, .write = true, .wait_for_frames = true});
   uint64_t faults = count(Counter::kFaults);
   at(1) = 11;
   at(2) = 12;
@@ -186,7 +187,7 @@ TEST_P(ReadsTest, AWriteAfterAWriteHintDoesNotFault) {
 }
 
 TEST_P(ReadsTest, HintsMarkPagesHotAndSetPriorities) {
-  hint(5, 1, {.priority = 3, .wait = true, .wait_for_frames = true});
+  hint(5, 1, {.priority = 3, .wait_for_frames = true});
   EXPECT_FALSE(word(5).has(PageWord::kHot));  // used for the first time
   EXPECT_EQ(word(5).priority(), 3u);
   hint(5, 1, {.priority = 1});
