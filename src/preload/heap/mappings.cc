@@ -559,11 +559,21 @@ long advise_mappings(void* address, size_t bytes, int advice) {
   return error == 0 && hole ? -ENOMEM : error;
 }
 
-// Without the lock of the mappings: a part that is unmapped meanwhile is skipped.
-void fetch_ahead(void* address, size_t bytes, int advice) {
+// Without the lock of the mappings: a part that is unmapped meanwhile is skipped. So is what the kernel manages, which
+// has no page words.
+void fetch_ahead(std::byte* address, size_t bytes, int advice) {
   bool waits = advice == MADV_POPULATE_READ || advice == MADV_POPULATE_WRITE;
   if (!g_pager || (!waits && advice != MADV_WILLNEED)) return;
-  g_pager->fetch_range(static_cast<std::byte*>(address), bytes, advice == MADV_POPULATE_WRITE, waits);
+  uint64_t at = number(address), end = at + bytes;
+  while (at < end) {
+    bool known = g_pager->contains(at);
+    uint64_t next = at;
+    do next = align_up(next + 1, pager::PageTable::kWindowBytes);
+    while (next < end && g_pager->contains(next) == known);
+    next = std::min(next, end);
+    if (known) g_pager->fetch_range(pointer(at), next - at, advice == MADV_POPULATE_WRITE, waits);
+    at = next;
+  }
 }
 
 }  // namespace
@@ -575,7 +585,7 @@ long far_madvise(void* address, size_t bytes, int advice) {
   if (!is_aligned(number(address), kPageSize)) return -EINVAL;
   bytes = align_up(bytes, kPageSize);
   long r = advise_mappings(address, bytes, advice);
-  if (r == 0 || r == -ENOMEM) fetch_ahead(address, bytes, advice);
+  if (r == 0 || r == -ENOMEM) fetch_ahead(static_cast<std::byte*>(address), bytes, advice);
   return r;
 }
 
