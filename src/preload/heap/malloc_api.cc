@@ -1,11 +1,13 @@
-// The malloc family and operator new of the program. Each is a thread-local test (far_heap.h) and a call of jemalloc.
+// The malloc family of the program, with the results of glibc: sizes, alignments, errors and errno. Each function is a
+// thread-local test (far_heap.h) and a call of jemalloc.
+#include <gnu/libc-version.h>
 #include <malloc.h>
 
+#include <bit>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <new>
 
 #include "base/bits.h"
 #include "preload/heap/far_heap.h"
@@ -17,7 +19,16 @@ using namespace farside::preload;  // NOLINT: this file only forwards
 
 namespace {
 
-void* near_malloc(size_t bytes) { return far_je_mallocx(bytes ? bytes : 1, near_flags()); }
+// glibc's blocks are aligned to this. jemalloc's are, but for those of its smallest class.
+constexpr size_t kAlignment = 16;
+size_t block_size(size_t bytes) { return bytes < kAlignment ? kAlignment : bytes; }
+
+void* or_no_memory(void* memory) {
+  if (__builtin_expect(!memory, 0)) errno = ENOMEM;
+  return memory;
+}
+
+void* near_malloc(size_t bytes) { return or_no_memory(far_je_mallocx(bytes, near_flags())); }
 
 // Reports an allocation to the recorder of `farside trace`. Returns the memory.
 void* traced(void* memory, size_t bytes) {
@@ -25,85 +36,75 @@ void* traced(void* memory, size_t bytes) {
   return memory;
 }
 
+template <typename Allocate>
+__attribute__((noinline, cold)) void* allocate_again(size_t bytes, int saved_errno, Allocate allocate) {
+  void* memory = nullptr;
+  if (begin_last_try(bytes)) {
+    memory = allocate();
+    end_last_try();
+  }
+  errno = memory ? saved_errno : ENOMEM;
+  return memory;
+}
+
 // An allocation in far memory; allocate() returns nullptr on failure.
 template <typename Allocate>
 void* far_memory(size_t bytes, Allocate allocate) {
   if (__builtin_expect(bytes >= kLargeBytes, 0)) purge_at_once();
+  int saved_errno = errno;
   void* memory = allocate();
-  if (__builtin_expect(!memory, 0) && begin_last_try(bytes)) {
-    memory = allocate();
-    end_last_try();
-  }
+  if (__builtin_expect(!memory, 0)) memory = allocate_again(bytes, saved_errno, allocate);
   return traced(memory, bytes);
 }
 
 void* aligned(size_t alignment, size_t bytes) {
-  if (!allocate_far()) return far_je_mallocx(bytes ? bytes : 1, near_flags() | __builtin_ctzl(alignment));
+  if (alignment <= kAlignment) return malloc(bytes);
+  if (!allocate_far()) return or_no_memory(far_je_mallocx(block_size(bytes), near_flags() | __builtin_ctzl(alignment)));
   return far_memory(bytes, [&]() -> void* {
     void* memory = nullptr;
-    int error = far_je_posix_memalign(&memory, alignment < sizeof(void*) ? sizeof(void*) : alignment, bytes);
-    if (error) errno = error;
-    return error ? nullptr : memory;
+    return far_je_posix_memalign(&memory, alignment, bytes) == 0 ? memory : nullptr;
   });
 }
 
 bool is_power_of_two(size_t n) { return n != 0 && (n & (n - 1)) == 0; }
 
-void* new_or_throw(size_t bytes, size_t alignment) {
-  for (;;) {
-    void* memory = alignment ? aligned(alignment, bytes) : malloc(bytes);
-    if (memory) return memory;
-    std::new_handler handler = std::get_new_handler();
-    if (!handler) throw std::bad_alloc();
-    handler();
-  }
-}
-
-void* new_or_null(size_t bytes, size_t alignment) noexcept {
-  try {
-    return new_or_throw(bytes, alignment);
-  } catch (...) {
-    return nullptr;
-  }
+// Since 2.38 glibc's aligned_alloc refuses alignments that are no powers of two; before, it was memalign.
+bool libc_rounds_alignments() {
+  char* rest;
+  unsigned long major = strtoul(gnu_get_libc_version(), &rest, 10), minor = *rest ? strtoul(rest + 1, nullptr, 10) : 0;
+  return major == 2 && minor < 38;
 }
 
 }  // namespace
 
 EXPORT void* malloc(size_t bytes) {
-  return allocate_far() ? far_memory(bytes, [&] { return far_je_malloc(bytes); }) : near_malloc(bytes);
+  size_t size = block_size(bytes);
+  return allocate_far() ? far_memory(bytes, [&] { return far_je_malloc(size); }) : near_malloc(size);
 }
 
 EXPORT void* calloc(size_t count, size_t bytes) {
   size_t total;
-  if (__builtin_mul_overflow(count, bytes, &total)) {
-    errno = ENOMEM;
-    return nullptr;
-  }
-  if (allocate_far()) return far_memory(total, [&] { return far_je_calloc(count, bytes); });
-  void* memory = near_malloc(total);
-  return memory ? memset(memory, 0, total) : nullptr;
+  if (__builtin_mul_overflow(count, bytes, &total)) return or_no_memory(nullptr);
+  size_t size = block_size(total);
+  if (allocate_far()) return far_memory(total, [&] { return far_je_calloc(1, size); });
+  void* memory = near_malloc(size);
+  return memory ? memset(memory, 0, size) : nullptr;
 }
 
 EXPORT void* realloc(void* memory, size_t bytes) {
-  if (allocate_far()) {
-    if (memory && bytes == 0) return far_je_realloc(memory, bytes);  // which frees it
-    void* moved = far_memory(bytes, [&] { return far_je_realloc(memory, bytes); });
-    if (!moved) errno = ENOMEM;  // jemalloc does not set errno here
-    return moved;
-  }
-  if (!memory) return near_malloc(bytes);
+  if (!memory) return malloc(bytes);
   if (bytes == 0) {
-    far_je_free(memory);
+    free(memory);
     return nullptr;
   }
-  return far_je_rallocx(memory, bytes, near_flags());
+  size_t size = block_size(bytes);
+  if (!allocate_far()) return or_no_memory(far_je_rallocx(memory, size, near_flags()));
+  return far_memory(bytes, [&] { return far_je_realloc(memory, size); });
 }
 
 EXPORT void* reallocarray(void* memory, size_t count, size_t bytes) {
   size_t total;
-  if (!__builtin_mul_overflow(count, bytes, &total)) return realloc(memory, total);
-  errno = ENOMEM;
-  return nullptr;
+  return __builtin_mul_overflow(count, bytes, &total) ? or_no_memory(nullptr) : realloc(memory, total);
 }
 
 EXPORT void free(void* memory) {
@@ -116,34 +117,32 @@ EXPORT void cfree(void* memory) { free(memory); }
 
 EXPORT int posix_memalign(void** out, size_t alignment, size_t bytes) {
   if (!is_power_of_two(alignment) || alignment % sizeof(void*) != 0) return EINVAL;
-  int saved = errno;
   void* memory = aligned(alignment, bytes);
-  errno = saved;
   if (!memory) return ENOMEM;
   *out = memory;
   return 0;
 }
 
-EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
-  if (is_power_of_two(alignment)) return aligned(alignment, bytes);
+// Rounds the alignment up to a power of two.
+EXPORT void* memalign(size_t alignment, size_t bytes) {
+  constexpr size_t kMaxAlignment = SIZE_MAX / 2 + 1;
+  if (alignment <= kMaxAlignment) return aligned(std::bit_ceil(alignment), bytes);
   errno = EINVAL;
   return nullptr;
 }
 
-EXPORT void* memalign(size_t alignment, size_t bytes) {
-  size_t power = 16;
-  while (power < alignment && power != 0) power *= 2;  // glibc rounds up
-  return aligned_alloc(power, bytes);
+EXPORT void* aligned_alloc(size_t alignment, size_t bytes) {
+  if (is_power_of_two(alignment) || libc_rounds_alignments()) return memalign(alignment, bytes);
+  errno = EINVAL;
+  return nullptr;
 }
 
 EXPORT void* valloc(size_t bytes) { return aligned(farside::kPageSize, bytes); }
-EXPORT void* pvalloc(size_t bytes) { return aligned(farside::kPageSize, farside::align_up(bytes, farside::kPageSize)); }
-EXPORT size_t malloc_usable_size(void* memory) { return memory ? far_je_malloc_usable_size(memory) : 0; }
-
-EXPORT int malloc_trim(size_t) {
-  far_je_mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // 4096: MALLCTL_ARENAS_ALL
-  return 1;
+EXPORT void* pvalloc(size_t bytes) {
+  size_t rounded = farside::align_up(bytes, farside::kPageSize);
+  return rounded < bytes ? or_no_memory(nullptr) : aligned(farside::kPageSize, rounded);
 }
+EXPORT size_t malloc_usable_size(void* memory) { return memory ? far_je_malloc_usable_size(memory) : 0; }
 
 // jemalloc's public functions, for programs that were built with it.
 EXPORT void* mallocx(size_t bytes, int flags) {
@@ -171,27 +170,3 @@ EXPORT int mallctlbymib(const size_t* mib, size_t count, void* old, size_t* old_
 EXPORT void malloc_stats_print(void (*write)(void*, const char*), void* context, const char* options) {
   far_je_malloc_stats_print(write, context, options);
 }
-
-#define EXPORT_CXX __attribute__((visibility("default")))
-EXPORT_CXX void* operator new(size_t n) { return new_or_throw(n, 0); }
-EXPORT_CXX void* operator new[](size_t n) { return new_or_throw(n, 0); }
-EXPORT_CXX void* operator new(size_t n, const std::nothrow_t&) noexcept { return new_or_null(n, 0); }
-EXPORT_CXX void* operator new[](size_t n, const std::nothrow_t&) noexcept { return new_or_null(n, 0); }
-EXPORT_CXX void* operator new(size_t n, std::align_val_t a) { return new_or_throw(n, static_cast<size_t>(a)); }
-EXPORT_CXX void* operator new[](size_t n, std::align_val_t a) { return new_or_throw(n, static_cast<size_t>(a)); }
-EXPORT_CXX void* operator new(size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
-  return new_or_null(n, static_cast<size_t>(a));
-}
-EXPORT_CXX void* operator new[](size_t n, std::align_val_t a, const std::nothrow_t&) noexcept {
-  return new_or_null(n, static_cast<size_t>(a));
-}
-EXPORT_CXX void operator delete(void* p) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete[](void* p) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete(void* p, size_t) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete[](void* p, size_t) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete(void* p, std::align_val_t) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete[](void* p, std::align_val_t) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete(void* p, size_t, std::align_val_t) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete[](void* p, size_t, std::align_val_t) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete(void* p, const std::nothrow_t&) noexcept { far_je_free(p); }
-EXPORT_CXX void operator delete[](void* p, const std::nothrow_t&) noexcept { far_je_free(p); }

@@ -134,9 +134,73 @@ static void libc_users(void) {
   free(text), free(twice), free(line), free(folder), free(real);
 }
 
+// Blocks of every size are aligned to 16.
+static void small_blocks(void) {
+  for (size_t bytes = 0; bytes < 300; bytes++) {
+    char *p = malloc(bytes), *q = calloc(1, bytes), *r = realloc(NULL, bytes), *s = realloc(malloc(1000), bytes + 1);
+    CHECK(((uintptr_t)p | (uintptr_t)q | (uintptr_t)r | (uintptr_t)s) % 16 == 0);
+    free(p), free(q), free(r), free(s);
+  }
+}
+
+#define REFUSED(call, error) CHECK((errno = 0, (call) == NULL) && errno == (error))
+
+static void odd_arguments(void) {
+  volatile size_t most = SIZE_MAX, half = SIZE_MAX / 2;
+  REFUSED(pvalloc(most), ENOMEM);
+  REFUSED(pvalloc(most - 100), ENOMEM);
+  REFUSED(valloc(most - 5000), ENOMEM);
+  REFUSED(malloc(half + 1), ENOMEM);
+  REFUSED(calloc(half, 3), ENOMEM);
+  REFUSED(memalign(half + 2, 100), EINVAL);
+  REFUSED(memalign(half + 1, 100), ENOMEM);
+  REFUSED(memalign(64, most - 200), ENOMEM);
+  void* kept = &kept;
+  CHECK(posix_memalign(&kept, 0, 8) == EINVAL && posix_memalign(&kept, 24, 8) == EINVAL);
+  CHECK(posix_memalign(&kept, 64, most / 4) == ENOMEM && kept == &kept);
+  errno = 7;
+  void* odd[] = {memalign(0, 100), memalign(3, 100), memalign(48, 100), pvalloc(0), aligned_alloc(1, 100)};
+  for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+    CHECK(odd[i] && (uintptr_t)odd[i] % (i == 2 ? 64 : 16) == 0);
+    free(odd[i]);
+  }
+  CHECK(realloc(malloc(10), 0) == NULL && malloc_usable_size(NULL) == 0 && errno == 7);
+}
+
+static void statistics(void) {
+  struct mallinfo2 before = mallinfo2();
+  enum { kBlocks = 10000, kBytes = 1000 };
+  static char* blocks[kBlocks];
+  for (int i = 0; i < kBlocks; i++) blocks[i] = malloc(kBytes);
+  char* large = malloc(8 * MIB);
+  struct mallinfo2 with = mallinfo2();
+  CHECK(with.uordblks >= before.uordblks + kBlocks * kBytes && with.uordblks < before.uordblks + 2 * kBlocks * kBytes);
+  CHECK(with.hblks == before.hblks + 1 && with.hblkhd >= before.hblkhd + 8 * MIB);
+  CHECK(with.arena == with.uordblks + with.fordblks);
+  for (int i = 0; i < kBlocks; i++) free(blocks[i]);
+  free(large);
+  struct mallinfo2 after = mallinfo2();
+  CHECK(after.uordblks < with.uordblks - kBlocks * kBytes / 2 && after.hblks == before.hblks);
+  char* text;
+  size_t bytes;
+  FILE* file = open_memstream(&text, &bytes);
+  CHECK(malloc_info(1, file) == EINVAL && malloc_info(0, file) == 0 && fclose(file) == 0);
+  CHECK(!strncmp(text, "<malloc version=\"1\">", 20) && strstr(text, "<total type=\"mmap\"") &&
+        strstr(text, "</malloc>"));
+  free(text);
+  CHECK(mallopt(M_MMAP_THRESHOLD, 1 << 20) == 1);
+}
+
 int main(int argc, char** argv) {
-  static const struct test_case cases[] = {{"aligned", aligned}, {"zeroed", zeroed}, {"overflow", overflow},
-                                           {"resized", resized}, {"churn", churn},   {"libc_users", libc_users},
+  static const struct test_case cases[] = {{"aligned", aligned},
+                                           {"zeroed", zeroed},
+                                           {"overflow", overflow},
+                                           {"resized", resized},
+                                           {"churn", churn},
+                                           {"libc_users", libc_users},
+                                           {"small_blocks", small_blocks},
+                                           {"odd_arguments", odd_arguments},
+                                           {"statistics", statistics},
                                            {NULL, NULL}};
   return run_case(argc, argv, cases);
 }
