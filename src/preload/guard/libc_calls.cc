@@ -4,6 +4,7 @@
 // remain cancellation points.
 #include <dirent.h>
 #include <dlfcn.h>
+#include <linux/sched.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -252,7 +253,10 @@ long trapped_fork(Make make) {
   return child;
 }
 
-bool is_fork(long number, long flags) { return number == SYS_fork || (number == SYS_clone && !(flags & CLONE_VM)); }
+bool is_fork(long number, long argument) {
+  if (number == SYS_clone3) return !(reinterpret_cast<const clone_args*>(argument)->flags & CLONE_VM);
+  return number == SYS_fork || (number == SYS_clone && !(argument & CLONE_VM));
+}
 
 }  // namespace
 

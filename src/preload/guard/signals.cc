@@ -43,6 +43,18 @@ bool is_received(int signal, const KernelSigaction& a) {
   return has_handler(a) || (a.handler == reinterpret_cast<void*>(SIG_DFL) && is_core_dump_prepared(signal));
 }
 
+bool is_ours(int signal) { return (os::signal_bit(signal) & kOurSignals) != 0; }
+
+KernelSigaction kernel_action(int signal) {
+  KernelSigaction action = {};
+  os::call(SYS_rt_sigaction, signal, nullptr, &action, sizeof(os::SignalSet));
+  return action;
+}
+
+void set_kernel_action(int signal, const KernelSigaction& action) {
+  os::call(SYS_rt_sigaction, signal, &action, nullptr, sizeof(os::SignalSet));
+}
+
 bool is_write_fault(const ucontext_t* context) { return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; }
 
 // Synchronous errors of the interrupted code, which cannot be deferred.
@@ -121,8 +133,7 @@ class OutsideHandlers {
 // the handler runs, when the handler has returned: a core then has the registers of the program.
 void take_default_action(int signal) {
   prepare_core_dump(signal);
-  KernelSigaction action = {};
-  os::call(SYS_rt_sigaction, signal, &action, nullptr, sizeof(os::SignalSet));
+  set_kernel_action(signal, {});
   os::call(SYS_tgkill, os::getpid(), os::gettid(), signal);
 }
 
@@ -133,8 +144,7 @@ void install_fault_handler(bool all_handlers_are_ours) {
   if (!all_handlers_are_ours) return;
   for (int signal = 1; signal < kSignals; signal++) {  // handlers that libraries of the program have installed before
     KernelSigaction now = {};
-    bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
-    if (ours || os::call(SYS_rt_sigaction, signal, nullptr, &now, sizeof(os::SignalSet)) < 0) continue;
+    if (is_ours(signal) || os::call(SYS_rt_sigaction, signal, nullptr, &now, sizeof(os::SignalSet)) < 0) continue;
     if (is_received(signal, now)) guarded_sigaction(signal, &now, nullptr, sizeof(os::SignalSet));
   }
 }
@@ -208,15 +218,13 @@ KernelSigaction take_action(int signal) {
   KernelSigaction action = g_program_actions[signal];
   if (action.flags & SA_RESETHAND) {
     g_program_actions[signal] = {};
-    bool ours = (os::signal_bit(signal) & kOurSignals) != 0;
-    KernelSigaction next = is_received(signal, {}) ? wrapped_action({}) : KernelSigaction();
-    if (!ours) os::call(SYS_rt_sigaction, signal, &next, nullptr, sizeof(os::SignalSet));
+    if (!is_ours(signal)) set_kernel_action(signal, is_received(signal, {}) ? wrapped_action({}) : KernelSigaction());
   }
   return action;
 }
 
 long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction* previous) {
-  bool ours = signal > 0 && signal < kSignals && (os::signal_bit(signal) & kOurSignals) != 0;
+  bool ours = signal > 0 && signal < kSignals && is_ours(signal);
   bool handled = wanted && is_received(signal, *wanted);
   if (!ours) {
     KernelSigaction action = handled ? wrapped_action(*wanted) : (wanted ? *wanted : KernelSigaction());
@@ -260,6 +268,22 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
   }
   if (r == 0 && old) *old = previous;
   return r;
+}
+
+ActionsInFork::ActionsInFork() : bus_(kernel_action(SIGBUS)), sys_(kernel_action(SIGSYS)) { g_lock.lock(); }
+ActionsInFork::~ActionsInFork() { g_lock.unlock(); }
+
+// The kernel keeps what is ignored, without flags and mask.
+void ActionsInFork::reset_in_child() {
+  void* ignore = reinterpret_cast<void*>(SIG_IGN);
+  set_kernel_action(SIGBUS, bus_);
+  set_kernel_action(SIGSYS, sys_);
+  for (int signal = 1; signal < kSignals; signal++) {
+    KernelSigaction& action = g_program_actions[signal];
+    action = {action.handler == ignore ? ignore : nullptr, 0, nullptr, 0};
+    if (!is_ours(signal) && is_core_dump_prepared(signal) && is_received(signal, kernel_action(signal)))
+      set_kernel_action(signal, wrapped_action({}));
+  }
 }
 
 namespace {

@@ -45,6 +45,20 @@ SignalCost measure_signal_cost(pager::Pager& pager);
 // rt_sigaction of the program. 0 or -errno.
 long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old, size_t set_bytes);
 
+// For the system call of a fork. The child must not inherit the lock of the actions held by a thread that it lacks.
+class ActionsInFork {
+ public:
+  ActionsInFork();
+  ~ActionsInFork();
+  ActionsInFork(const ActionsInFork&) = delete;
+  ActionsInFork& operator=(const ActionsInFork&) = delete;
+  // In a child whose handlers the kernel has reset (CLONE_CLEAR_SIGHAND): installs Farside's again.
+  void reset_in_child();
+
+ private:
+  KernelSigaction bus_ = {}, sys_ = {};
+};
+
 // The set without SIGBUS and SIGSYS.
 inline os::SignalSet without_ours(os::SignalSet set) { return set & ~kOurSignals; }
 

@@ -223,6 +223,8 @@ long epoll_pwait_call(const Call& call) {
 
 // ---- The clone family ----
 
+constexpr uint64_t kClearHandlers = 0x1'0000'0000;  // CLONE_CLEAR_SIGHAND of Linux 5.5
+
 struct CloneRequest {
   uint64_t flags;
   uint64_t stack;       // stack pointer of the child; 0: as the parent's
@@ -280,9 +282,14 @@ long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request)
   // the child would get an empty one.
   Pins pins(call.stack_pointer);
   for (uint64_t number : request.numbers) pins.add(reinterpret_cast<void*>(number), sizeof(pid_t), true);
-  ForkScope scope;
   g_stack_lock.lock();  // the child must not inherit it held by a thread that it does not have
-  long r = issue_fork(call);
+  ForkScope scope;
+  long r;
+  {
+    ActionsInFork actions;
+    r = issue_fork(call);
+    if (r == 0 && (request.flags & kClearHandlers)) actions.reset_in_child();
+  }
   g_stack_lock.unlock();
   if (r != 0) {
     scope.in_parent(r > 0);

@@ -1,4 +1,5 @@
 // fork, vfork, posix_spawn, exec, system, popen, with far memory on both sides and far strings as arguments.
+#include <linux/sched.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -348,6 +349,67 @@ static void raw_clone(void) {
   CHECK(filled(block, MIB, 1));
 }
 
+// ---- clone3 with CLONE_CLEAR_SIGHAND, as posix_spawn, system and popen of glibc 2.38 and newer call it ----
+
+#ifndef CLONE_CLEAR_SIGHAND
+#define CLONE_CLEAR_SIGHAND 0x100000000ULL
+#endif
+
+static long clone3_of(uint64_t flags, void* stack, size_t bytes) {
+  struct clone_args arguments = {.flags = flags, .exit_signal = SIGCHLD, .stack = (uint64_t)stack, .stack_size = bytes};
+  return syscall(SYS_clone3, &arguments, sizeof arguments);
+}
+
+static void* handler_of(int signal) {
+  struct sigaction action;
+  CHECK(sigaction(signal, NULL, &action) == 0);
+  return (void*)action.sa_handler;
+}
+
+static void count_signal(int signal) { (void)signal, ends++; }
+
+static void cleared_handlers(void) {
+  static const int handled[] = {SIGUSR1, SIGBUS, SIGSYS, SIGSEGV};
+  char* block = far_buffer(BYTES / 2, 1);
+  for (int i = 0; i < 4; i++) signal(handled[i], count_signal);
+  signal(SIGUSR2, SIG_IGN);
+  for (int round = 0; round < 4; round++) {
+    pid_t child = (pid_t)clone3_of(CLONE_CLEAR_SIGHAND | (round & 1 ? CLONE_VFORK : 0), NULL, 0);
+    CHECK(child >= 0);
+    if (child == 0) {
+      for (int i = 0; i < 4; i++) CHECK(handler_of(handled[i]) == (void*)SIG_DFL);
+      CHECK(handler_of(SIGUSR2) == (void*)SIG_IGN);
+      CHECK(filled(block, BYTES / 2, 1));
+      signal(SIGUSR1, count_signal);  // handlers that are set again are called
+      ends = 0;
+      CHECK(raise(SIGUSR1) == 0 && raise(SIGUSR2) == 0 && ends == 1);
+      pid_t grandchild = fork();
+      CHECK(grandchild >= 0);
+      if (grandchild == 0) _exit(filled(block, BYTES / 2, 1) ? 11 : 12);
+      CHECK(status_of(grandchild) == 11);
+      _exit(13);
+    }
+    CHECK(status_of(child) == 13);
+    for (int i = 0; i < 4; i++) CHECK(handler_of(handled[i]) == (void*)count_signal);
+  }
+}
+
+// A child whose default action ends it ends by that signal.
+static void cleared_handlers_end(void) {
+  static const int fatal[] = {SIGUSR1, SIGBUS, SIGSYS, SIGSEGV};
+  for (int i = 0; i < 4; i++) {
+    signal(fatal[i], count_signal);
+    pid_t child = (pid_t)clone3_of(CLONE_CLEAR_SIGHAND, NULL, 0);
+    CHECK(child >= 0);
+    if (child == 0) {
+      raise(fatal[i]);
+      _exit(1);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == fatal[i]);
+  }
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"both_sides_write", both_sides_write},
                                            {"parent_overwrites_first", parent_overwrites_first},
@@ -364,6 +426,8 @@ int main(int argc, char** argv) {
                                            {"orphan", orphan},
                                            {"exit_in_thread", exit_in_thread},
                                            {"raw_clone", raw_clone},
+                                           {"cleared_handlers", cleared_handlers},
+                                           {"cleared_handlers_end", cleared_handlers_end},
                                            {NULL, NULL}};
   return run_case(argc, argv, cases);
 }
