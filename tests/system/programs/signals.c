@@ -403,6 +403,7 @@ static void queued_signals(void) {
 static __thread char *stack_low, *stack_high;
 static volatile int ready, done;
 static int channel[2];
+static volatile int in_last_wait;
 
 static void find_own_stack(void) {
   pthread_attr_t attributes;
@@ -442,6 +443,7 @@ static void* wait_in_calls(void* unused) {
   CHECK(sigsuspend(mask) == -1 && errno == EINTR);
   char* byte = far_buffer(1, 0);
   push_far(byte, 1);
+  in_last_wait = 1;
   CHECK(syscall(SYS_read, channel[0], byte, 1) == 1 && *byte == 'x');  // SA_RESTART
   done = 1;
   return unused;
@@ -451,12 +453,12 @@ static void stack_of_waiting_threads(void) {
   far_block = far_buffer(FAR_BYTES, 6);
   handle(SIGUSR1, check_stack, SA_RESTART);
   for (int round = 0; round < 2; round++) {
-    ready = done = 0;
+    ready = done = in_last_wait = 0;
     CHECK(pipe(channel) == 0);
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, wait_in_calls, NULL) == 0);
     while (!ready) usleep(1000);
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100 || !in_last_wait; i++) {
       usleep(5000);
       CHECK(pthread_kill(thread, SIGUSR1) == 0);
     }
