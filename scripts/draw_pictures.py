@@ -7,7 +7,7 @@ draw_pictures.py --check   writes nothing; exits 1 if a file is out of date or a
 The boxes of the four flow pictures name a file and a function. Both are read from the numbered steps below the picture
 in docs/architecture.md, lines of the form
 
-    3. `src/pager/fault_path.cc` `fault`: text
+    3. `src/pager/fault/fault_path.cc` `fault`: text
 
 so a renamed function is changed in the document alone, and this script is run again.
 """

@@ -111,7 +111,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F404", "cannot reserve {} bytes of addresses"},
     {"F404", "cannot reserve addresses"},
     {"F404", "cannot reserve a page table"},
-    {"F404", "cannot reserve a table of {} extents"},
+    {"F404", "cannot reserve a table of {} huge pages"},
     {"F404", "no page numbers are left"},
     {"F404", "cannot map {} bytes of far memory"},
     {"F404", "cannot map far memory"},

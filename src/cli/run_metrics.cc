@@ -12,7 +12,7 @@
 #include "cli/report_values.h"
 #include "cli/run_report.h"
 #include "launch/control_client.h"
-#include "pager/stats.h"
+#include "pager/shared/stats.h"
 #include "report/files.h"
 
 namespace farside::cli {

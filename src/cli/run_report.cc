@@ -13,7 +13,7 @@
 #include "base/bits.h"
 #include "base/size.h"
 #include "cli/report_values.h"
-#include "pager/stats.h"
+#include "pager/shared/stats.h"
 
 namespace farside::cli {
 namespace {
@@ -72,10 +72,10 @@ std::string traffic_lines(const json& totals) {
   lines += fmt::format("farside: {} evictions, {} dirty; {} fetched, {} written\n", evictions,
                        share(count(totals, "dirty_evictions"), evictions), bytes(totals, "bytes_fetched"),
                        bytes(totals, "bytes_written"));
-  if (uint64_t extents = count(totals, "extents_fetched") + count(totals, "extents_filled"); extents > 0) {
+  if (uint64_t huge = count(totals, "huge_pages_fetched") + count(totals, "huge_pages_filled"); huge > 0) {
     lines += fmt::format("farside: huge pages: {} fetched, {} fresh, {} evicted whole, {} divided\n",
-                         count(totals, "extents_fetched"), count(totals, "extents_filled"),
-                         count(totals, "extents_evicted"), count(totals, "extents_broken"));
+                         count(totals, "huge_pages_fetched"), count(totals, "huge_pages_filled"),
+                         count(totals, "huge_pages_evicted"), count(totals, "huge_pages_broken"));
   }
   return lines + fmt::format("farside: {:.2f} s in faults, {:.2f} s of them waiting for a free frame\n",
                              number(totals, "fault_us") / 1e6, number(totals, "wait_frame_us") / 1e6);

@@ -9,7 +9,7 @@
 #include "farside/object.h"
 #include "objects/move_gate.h"
 #include "objects/object_log.h"
-#include "pager/evictor.h"
+#include "pager/evict/evictor.h"
 
 namespace farside::objects {
 

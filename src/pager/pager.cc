@@ -54,17 +54,17 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       twins_(options.writeback, table_.pages(), frames_),
       threads_(store, frames_),
       budget_(frames_, options.local, sizeof(PageWord) + twins_.entry_bytes()),
-      context_{store,    *space_, table_,    policy_,       frames_,       budget_,  twins_,
-               threads_, gate_,   evictors_, extent_table_, extent_queue_, density_, pool_},
-      extent_table_(table_.pages()),
-      extent_queue_(extent_table_, frames_),
-      density_(extent_table_, frames_),
+      context_{store,    *space_, table_,    policy_,     frames_,     budget_,  twins_,
+               threads_, gate_,   evictors_, huge_table_, huge_queue_, density_, pool_},
+      huge_table_(table_.pages()),
+      huge_queue_(huge_table_, frames_),
+      density_(huge_table_, frames_),
       pool_(*space_, frames_),
       evictors_(context_, options.evictors),
-      extents_(context_, options.huge),
-      fetches_(context_, extents_),
-      faults_(context_, fetches_, extents_, options.prefetch),
-      hints_(context_, fetches_, faults_, extents_),
+      huge_(context_, options.huge),
+      fetches_(context_, huge_),
+      faults_(context_, fetches_, huge_, options.prefetch),
+      hints_(context_, fetches_, faults_, huge_),
       ranges_(context_, faults_),
       addresses_(reinterpret_cast<uint64_t>(space_->base()),
                  reinterpret_cast<uint64_t>(space_->base()) + space_->bytes()) {
@@ -77,13 +77,13 @@ Pager::~Pager() {
 }
 
 void Pager::start_threads() {
-  extents_.open();
+  huge_.open();
   evictors_.start();
 }
 
 void Pager::advise(std::byte* address, size_t bytes, int advice) {
   for_each_part(table_, address, bytes,
-                [&](std::byte*, PageIndex first, uint64_t count) { extents_.advise(first, count, advice); });
+                [&](std::byte*, PageIndex first, uint64_t count) { huge_.advise(first, count, advice); });
 }
 
 void Pager::fetch_range(std::byte* address, size_t bytes, bool write, bool wait) {
@@ -117,7 +117,7 @@ Status Pager::commit(std::byte* address, size_t bytes) {
     charged = charge(at, count * kPageSize);
     if (!charged.ok()) return false;
     make_accessible(at, count * kPageSize);  // commit() fills freed pages with zeros
-    extents_.forget_advice(first, count);
+    huge_.forget_advice(first, count);
     ranges_.commit(first, count);
     make_accessible(at, count * kPageSize);  // guard_page() may have run before a page was committed
     done = at + count * kPageSize;
@@ -567,7 +567,7 @@ void Pager::clear_pins() {
 
 void Pager::start_threads_in_child() {
   if (snapshot_failed_) return;
-  extents_.open();
+  huge_.open();
   evictors_.start();
 }
 
@@ -582,7 +582,7 @@ Stats Pager::stats() {
     spare += t.spare_frames.count();
   });
   evictors_.add_counters(s);
-  spare += pool_.free() * kExtentPages;
+  spare += pool_.free() * kHugePages;
   s.near_pages = frames_.used() - std::min(spare, frames_.used());
   s.near_peak_pages = frames_.peak();
   s.populated_pages = budget_.populated();

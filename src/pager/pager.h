@@ -16,16 +16,16 @@
 
 #include "abi/options.h"
 #include "base/near.h"
-#include "pager/evictor_group.h"
-#include "pager/fault_path.h"
-#include "pager/hint_path.h"
+#include "pager/evict/evictor_group.h"
+#include "pager/fault/fault_path.h"
+#include "pager/fault/hint_path.h"
 #include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
 #include "pager/policy/policy_set.h"
-#include "pager/range_ops.h"
+#include "pager/range/range_ops.h"
 #include "pager/space/far_space.h"
 #include "pager/space/space_allocator.h"
-#include "pager/thread_slot.h"
+#include "pager/thread/thread_slot.h"
 #include "remote/remote_store.h"
 
 namespace farside::pager {
@@ -156,13 +156,13 @@ class Pager : public NearObject {
   // Changes the limit of near memory while the program runs. Thread-safe.
   void set_local(SizeOrShare local);
   // Whether near memory may consist of huge pages. Known after start_threads().
-  bool uses_huge_pages() const { return extents_.is_open(); }
-  // Advice for huge pages and streams (ExtentPath::advise).
+  bool uses_huge_pages() const { return huge_.is_open(); }
+  // Advice for huge pages and streams (HugePath::advise).
   void advise(std::byte* address, size_t bytes, int advice);
   // Reads a range ahead (HintPath::fetch_range). What is not mapped, or not far memory, is skipped.
   void fetch_range(std::byte* address, size_t bytes, bool write, bool wait);
-  // As ExtentPath::assume_other_writers.
-  void assume_other_writers() { extents_.assume_other_writers(); }
+  // As HugePath::assume_other_writers.
+  void assume_other_writers() { huge_.assume_other_writers(); }
   uint64_t near_limit_bytes() const { return frames_.limit() * kPageSize; }
 
   // Whether near memory was full at some time.
@@ -233,12 +233,12 @@ class Pager : public NearObject {
   Gate gate_;
   Budget budget_;
   Context context_;
-  ExtentTable extent_table_;
-  ExtentQueue extent_queue_;
-  ExtentDensity density_;
+  HugeTable huge_table_;
+  HugeQueue huge_queue_;
+  HugeDensity density_;
   FramePool pool_;
   EvictorGroup evictors_;
-  ExtentPath extents_;
+  HugePath huge_;
   FetchPath fetches_;
   FaultPath faults_;
   HintPath hints_;

@@ -57,7 +57,7 @@ class HotSetTest : public testing::TestWithParam<uint64_t> {};
 
 INSTANTIATE_TEST_SUITE_P(NearMiB, HotSetTest, testing::Values(16, 64), testing::PrintToStringParamName());
 
-// What must come is the stream's pages, and each hot page once. With 16 MiB by pages, with 64 by extents.
+// What must come is the stream's pages, and each hot page once. With 16 MiB by pages, with 64 by huge pages.
 TEST_P(HotSetTest, StaysNearBesideAStream) {
   const uint64_t near = GetParam() * kMiB;
   const auto kHot = static_cast<PageIndex>(near / 4 * 3 / kPageSize),
@@ -71,8 +71,8 @@ TEST_P(HotSetTest, StaysNearBesideAStream) {
   memset(memory, 1, (kHot + kStream) * kPageSize);
   auto fetched = [&] {
     Stats stats = pager->stats();
-    uint64_t by_extents = stats.get(Counter::kExtentsFetched) * (kExtentPages - 1);
-    return stats.get(Counter::kMajorFaults) + stats.get(Counter::kPrefetched) + by_extents;
+    uint64_t by_huge = stats.get(Counter::kHugeFetched) * (kHugePages - 1);
+    return stats.get(Counter::kMajorFaults) + stats.get(Counter::kPrefetched) + by_huge;
   };
   auto use = [&](PageIndex page) { *reinterpret_cast<volatile std::byte*>(memory + page * kPageSize); };
   uint64_t before = fetched();
@@ -85,7 +85,7 @@ TEST_P(HotSetTest, StaysNearBesideAStream) {
   printf("fetched %.2f times what must come\n", static_cast<double>(came) / (kPasses * kStream + kHot));
   EXPECT_LT(came, 1.3 * (kPasses * kStream + kHot));
   Stats stats = pager->stats();
-  if (stats.get(Counter::kExtentsFetched) == 0) {
+  if (stats.get(Counter::kHugeFetched) == 0) {
     EXPECT_GT(stats.get(Counter::kPrefetchUsed), stats.get(Counter::kPrefetched) / 2);
   }
   EXPECT_LE(stats.get(Counter::kPrefetchUsed), stats.get(Counter::kPrefetched));

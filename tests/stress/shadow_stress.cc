@@ -51,8 +51,8 @@ void arm_faults() {
   inject::arm_failure("uffd_move", 7);
   inject::arm_failure("uffd_move:unreported", 11);
   for (const char* point : {"evict:selected", "evict:held", "evict:unmapped", "fault:claimed", "fault:upgrading",
-                            "fault:mapped", "drop:owned", "commit:owned", "extent:claimed", "extent:protected",
-                            "extent:moved", "extent:published", "extent:evicting", "extent:upgrading"}) {
+                            "fault:mapped", "drop:owned", "commit:owned", "huge:claimed", "huge:protected",
+                            "huge:moved", "huge:published", "huge:evicting", "huge:upgrading"}) {
     inject::arm_pause(point, dawdle, nullptr);
   }
 #endif
@@ -64,14 +64,14 @@ const char* find_untested(const World& world) {
   pager::Stats stats = world.pager.stats();
   if (stats.get(pager::Counter::kDirtyEvictions) == 0)
     return "nothing was evicted: this run tested nothing; lower --local";
-  bool whole = stats.get(pager::Counter::kExtentsFetched) > 0 && stats.get(pager::Counter::kExtentsEvicted) > 0;
+  bool whole = stats.get(pager::Counter::kHugeFetched) > 0 && stats.get(pager::Counter::kHugeEvicted) > 0;
   if (world.settings.huge == "always" && world.pager.uses_huge_pages() && !whole)
-    return "no extent was fetched and evicted as a whole: this run did not test them; raise --memory";
+    return "no huge page was fetched and evicted as a whole: this run did not test them; raise --memory";
   return nullptr;
 }
 
 // Starts a thread for every worker that has none, changes the limit, and watches for progress. Runs for --seconds, and
-// longer while something is untested: under a sanitizer on a slow machine few extents are whole in that time.
+// longer while something is untested: under a sanitizer on a slow machine few huge pages are whole in that time.
 class Driver {
  public:
   Driver(World& world, FarSide& far_side) : world_(world), far_side_(far_side), random_(world.settings.seed) {}
@@ -189,12 +189,12 @@ void print_summary(const Settings& s, uint64_t operations, const pager::Stats& s
   using pager::Counter;
   printf(
       "ok: seed %lu, %lu operations, %lu faults (%lu fetched, %lu first writes, %lu waits), %lu prefetched, %lu "
-      "evicted (%lu dirty); extents: %lu fetched, %lu filled, %lu evicted, %lu broken, %lu upgraded\n",
+      "evicted (%lu dirty); huge pages: %lu fetched, %lu filled, %lu evicted, %lu broken, %lu upgraded\n",
       static_cast<unsigned long>(s.seed), static_cast<unsigned long>(operations), stats.get(Counter::kFaults),
       stats.get(Counter::kMajorFaults), stats.get(Counter::kProtectionFaults), stats.get(Counter::kWaitFaults),
       stats.get(Counter::kPrefetched), stats.get(Counter::kEvictions), stats.get(Counter::kDirtyEvictions),
-      stats.get(Counter::kExtentsFetched), stats.get(Counter::kExtentsFilled), stats.get(Counter::kExtentsEvicted),
-      stats.get(Counter::kExtentsBroken), stats.get(Counter::kExtentsUpgraded));
+      stats.get(Counter::kHugeFetched), stats.get(Counter::kHugeFilled), stats.get(Counter::kHugeEvicted),
+      stats.get(Counter::kHugeBroken), stats.get(Counter::kHugeUpgraded));
 }
 
 void run(const Settings& s) {

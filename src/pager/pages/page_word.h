@@ -51,7 +51,7 @@ class PageWord {
   // of the policies there.
   static constexpr unsigned kOwnerShift = 48;
   static constexpr uint64_t kMain = uint64_t{1} << kOwnerShift;  // entered the main queue of 2q in its last stay
-  static constexpr uint64_t kExtent = kMain << 1;  // of a near page: an entry of the ExtentQueue names its extent
+  static constexpr uint64_t kHuge = kMain << 1;  // of a near page: an entry of the HugeQueue names its huge page
   static constexpr uint64_t kOwnerMask = uint64_t{0xffff} << kOwnerShift;
 
   constexpr PageWord() = default;

@@ -1,5 +1,5 @@
 // Decides whether a fault continues a stream, that is whether Farside would have prefetched the page. The rules are
-// those of pager/prefetch.h without windows, because here every page of a stream is reported.
+// those of pager/thread/prefetch.h without windows, because here every page of a stream is reported.
 #pragma once
 #include <array>
 #include <cstdint>

@@ -1,0 +1,214 @@
+#include "pager/evict/evictor_group.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "base/log.h"
+#include "base/os.h"
+#include "pager/pages/budget.h"
+#include "pager/thread/thread_slot.h"
+
+namespace farside::pager {
+namespace {
+
+constexpr uint64_t kIdleSleepNs = 100 * 1000 * 1000;
+constexpr uint64_t kLongYieldUs = 20;  // a yield of this length shows that another thread needed the core
+
+}  // namespace
+
+EvictorGroup::EvictorGroup(const Context& context, unsigned threads)
+    : c_(context),
+      wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)),
+      core_(kLongYieldUs) {}
+
+EvictorGroup::~EvictorGroup() { stop(); }
+
+void EvictorGroup::start() {
+  int error = start_all();
+  if (error) die("cannot start an evictor thread (error {}); raise 'ulimit -u'", -error);
+}
+
+void EvictorGroup::restart() {
+  int error = start_all();
+  if (!error) return;
+  log(LogLevel::kError,
+      "no more threads may be created after this change of user or namespace (error {}); with {} evictor threads near "
+      "memory may exceed --local",
+      -error, running_.load());
+}
+
+int EvictorGroup::start_all() {
+  if (started()) return 0;
+  int error = 0;
+  for (unsigned i = 0; i < wanted_ && !error; i++) error = start_one(i);
+  while (working_.load() < running_.load()) os::sched_yield();  // until they all run, frames are taken beyond the limit
+  return error;
+}
+
+int EvictorGroup::start_one(unsigned index) {
+  if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, freed_, preferred_);
+  Status status = evictors_[index]->open();
+  if (!status.ok()) die("{}", status.text());
+  running_.fetch_add(1);
+  slots_[index].group = this;
+  auto entry = [](void* argument) {
+    auto* slot = static_cast<EvictorSlot*>(argument);
+    slot->group->run(static_cast<unsigned>(slot - slot->group->slots_));
+  };
+  int error = threads_[index].start(entry, &slots_[index]);
+  if (error) running_.fetch_sub(1);
+  return error;
+}
+
+void EvictorGroup::stop() {
+  if (!started()) return;
+  stopping_.store(true);
+  wake_all();
+  for (unsigned i = 0; i < running_.load(); i++) threads_[i].join();
+  running_.store(0);
+  working_.store(0);
+  stopping_.store(false);
+}
+
+// The first evictor works until frames are plentiful, further ones only until the first one is sufficient.
+bool EvictorGroup::is_wanted(unsigned index, bool working) const {
+  if (!working) return c_.frames.is_below(index);
+  return index == 0 ? !c_.frames.plentiful() : c_.frames.low();
+}
+
+void EvictorGroup::request_background_work() {
+  if (!background_wanted_.load(std::memory_order_relaxed)) background_wanted_.store(true, std::memory_order_seq_cst);
+  wake(0);
+}
+
+void EvictorGroup::request_mapping(ThreadSlot& thread) {
+  thread.reads.wants_mapping.store(true, std::memory_order_release);
+  request_background_work();
+}
+
+void EvictorGroup::request_frame() {
+  if (c_.pool.wants_frame()) wake(0);
+}
+
+// Eviction has priority: a page that is not mapped ahead is mapped by the thread that faults on it.
+bool EvictorGroup::work_in_background() {
+  if (c_.frames.is_below(1)) return false;
+  if (!background_wanted_.load(std::memory_order_relaxed) || !background_wanted_.exchange(false)) return false;
+  if (background_work_(background_context_)) return true;
+  // A read that has not arrived yet: the thread that sends its data may need this core.
+  if (background_wanted_.load(std::memory_order_relaxed)) core_.yield();
+  return false;
+}
+
+void EvictorGroup::run(unsigned index) {
+  os::name_thread("farside-evict");
+  working_.fetch_add(1);
+  Evictor& evictor = *evictors_[index];
+  bool working = false;
+  unsigned idle = 0;
+  while (!stopping_.load(std::memory_order_relaxed)) {
+    if (pausing_.load(std::memory_order_acquire)) run_paused(index);
+    if (regular_work_ && index == 0) regular_work_();
+    working = is_wanted(index, working);
+    bool progress = evictor.step(working);
+    progress |= work_in_background();
+    if (progress) {
+      idle = 0;
+    } else if (++idle <= Evictor::kIdleSpins) {
+      cpu_relax();
+    } else if (evictor.busy()) {
+      os::nanosleep_ns(Evictor::kWriteSleepNs);  // writes in flight: others may need this core meanwhile
+    } else {
+      sleep(index);
+      idle = 0;
+    }
+  }
+  evictor.drain();
+  c_.threads.detach();
+}
+
+void EvictorGroup::run_paused(unsigned index) {
+  evictors_[index]->drain();
+  FARSIDE_CHECK(!evictors_[index]->busy());
+  paused_.fetch_add(1);
+  halted_.wake_all();
+  while (pausing_.load()) {
+    uint32_t seen = slots_[index].work.value();
+    if (pausing_.load()) slots_[index].work.wait(seen, kIdleSleepNs);
+  }
+  unsigned before = paused_.fetch_sub(1);
+  FARSIDE_CHECK(before > 0);
+}
+
+void EvictorGroup::sleep(unsigned index) {
+  c_.budget.update_metadata();
+  evictors_[index]->count_cpu_time();
+  EvictorSlot& slot = slots_[index];
+  uint32_t seen = slot.work.value();
+  slot.asleep.store(true, std::memory_order_seq_cst);
+  bool frame_wanted = index == 0 && c_.pool.wants_frame();
+  if (c_.frames.is_below(index) || frame_wanted) os::nanosleep_ns(50000);  // every page is pinned or in transition
+  else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) slot.work.wait(seen, kIdleSleepNs);
+  slot.asleep.store(false, std::memory_order_seq_cst);
+}
+
+void EvictorGroup::wake_all() {
+  for (EvictorSlot& slot : slots_) slot.work.wake_all();
+}
+
+void EvictorGroup::pause() {
+  lifecycle_.lock();
+  if (!started()) return;
+  FARSIDE_CHECK(!pausing_.load());
+  pausing_.store(true);
+  wake_all();
+  while (paused_.load() < running_.load()) {
+    uint32_t seen = halted_.value();
+    if (paused_.load() < running_.load()) halted_.wait(seen, 1000000);
+  }
+}
+
+void EvictorGroup::resume() {
+  if (started()) {
+    FARSIDE_CHECK(pausing_.load());
+    pausing_.store(false);
+    wake_all();
+    // A following pause() must not count an evictor that has not left this one yet.
+    while (paused_.load() > 0) os::sched_yield();
+  }
+  lifecycle_.unlock();
+}
+
+void EvictorGroup::reset_in_child() {
+  running_.store(0);
+  working_.store(0);
+  paused_.store(0);
+  pausing_.store(false);
+  background_wanted_.store(false);
+  kept_.store(false);
+  for (EvictorSlot& slot : slots_) {
+    slot.work.reset_in_child();
+    slot.asleep.store(false);
+  }
+  halted_.reset_in_child();
+  for (ServiceThread& thread : threads_) thread.reset_in_child();
+  lifecycle_.unlock();
+  for (const auto& e : evictors_) {
+    if (e) e->reset_in_child();
+  }
+}
+
+void EvictorGroup::add_counters(Stats& stats) const {
+  for (const auto& e : evictors_) {
+    for (size_t i = 0; e && i < kCounters; i++) stats.counters[i] += e->counters().get(static_cast<Counter>(i));
+  }
+}
+
+bool EvictorGroup::owns_fd(int fd) const {
+  for (const auto& e : evictors_) {
+    if (e && e->owns_fd(fd)) return true;
+  }
+  return false;
+}
+
+}  // namespace farside::pager

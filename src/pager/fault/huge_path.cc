@@ -1,0 +1,632 @@
+#include "pager/fault/huge_path.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+#include "base/inject.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/service_thread.h"
+
+namespace farside::pager {
+namespace {
+
+// "always [madvise] never": the setting in brackets.
+std::string_view thp_setting(std::span<char> buffer) {
+  int fd = os::open("/sys/kernel/mm/transparent_hugepage/enabled", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  ssize_t bytes = os::read(fd, buffer.data(), buffer.size());
+  os::close(fd);
+  std::string_view text(buffer.data(), bytes > 0 ? static_cast<size_t>(bytes) : 0);
+  size_t begin = text.find('['), end = text.find(']');
+  return begin < end && end != text.npos ? text.substr(begin + 1, end - begin - 1) : std::string_view();
+}
+
+}  // namespace
+
+void HugePath::open() {
+  if (use_ == HugePages::kNever || c_.twins.enabled()) return;
+  char buffer[64];
+  std::string_view setting = thp_setting(buffer);
+  if (setting != "always" && setting != "madvise") return;
+  bool disabled = os::call(SYS_prctl, PR_GET_THP_DISABLE, 0, 0, 0, 0) != 0;
+  thp_always_ = setting == "always" && !disabled;
+  thp_advised_ = !disabled;
+  ContentSums::init();
+  c_.pool.open();
+}
+
+// Calls visit(huge page) for each huge page of which the range has pages. None where there are no huge pages.
+template <typename Visit>
+void HugePath::for_each_huge(PageIndex first, uint64_t count, Visit visit) {
+  if (!is_open() || count == 0) return;
+  HugeIndex last = huge_of(static_cast<PageIndex>(first + count - 1));
+  for (HugeIndex e = huge_of(first); e <= last && e < c_.huge.count(); e++) visit(e);
+}
+
+void HugePath::forget_advice(PageIndex first, uint64_t count) {
+  for_each_huge(first, count, [&](HugeIndex e) { c_.huge.forget_advice(e); });
+}
+
+void HugePath::advise(PageIndex first, uint64_t count, int advice) {
+  for_each_huge(first, count, [&](HugeIndex e) {
+    if (advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE) {
+      c_.huge.clear(e, HugeTable::kAdviseHuge | HugeTable::kAdviseNone);
+      c_.huge.set(e, advice == MADV_HUGEPAGE ? HugeTable::kAdviseHuge : HugeTable::kAdviseNone);
+    } else if (advice == MADV_SEQUENTIAL) {
+      c_.huge.set(e, HugeTable::kSequential);
+    } else {
+      c_.huge.clear(e, HugeTable::kSequential);
+    }
+  });
+}
+
+// ---- Faults ----
+
+bool HugePath::fault_in(const Caller& caller, PageIndex page, PageWord word, bool write) {
+  HugeIndex huge = huge_of(page);
+  if (!is_enabled() || caller.may_suspend || huge >= c_.huge.count()) return false;
+  ThreadSlot& t = caller.thread;
+  bool untouched = word.is(PageState::kUntouched);
+  HugeStreams::Stream& stream = record_fault(t, page);
+  if (c_.huge.has(huge, HugeTable::kRefused)) return false;
+  if (untouched && wants_first_touch(huge) && fill_first_touch(t, huge)) {
+    HugeStreams::pass_huge(stream, huge);
+    return true;
+  }
+  if (c_.huge.has(huge, HugeTable::kSequential)) stream.passed = HugeStreams::kSure;
+  if (!stream.is_sure()) return !untouched && c_.density.expects_use(huge) && fetch(t, huge, write, HugeQueue::kMain);
+  if (stream.direction == 0) stream.direction = 1;
+  write |= stream.writes;
+  if (untouched ? !write || !fill_stream(t, huge) : !fetch(t, huge, write, HugeQueue::kRecent)) return false;
+  HugeStreams::pass_huge(stream, huge);
+  start_ahead(t, stream, write);
+  return true;
+}
+
+HugeStreams::Stream& HugePath::record_fault(ThreadSlot& t, PageIndex page) {
+  return t.huge_streams.on_fault(page, [this](int64_t begin, int64_t end) {
+    for (int64_t p = begin; p < end; p++) {
+      PageWord word = c_.table[static_cast<PageIndex>(p)].load();
+      if (word.is(PageState::kFar) || word.is(PageState::kUntouched)) return false;
+    }
+    return true;
+  });
+}
+
+bool HugePath::may_follow(const HugeStreams::Stream& stream, HugeIndex huge, HugeIndex* next) const {
+  if (stream.direction < 0 && huge == 0) return false;
+  *next = stream.direction > 0 ? huge + 1 : huge - 1;
+  return *next < c_.huge.count() && !c_.huge.has(*next, HugeTable::kRefused);
+}
+
+void HugePath::shorten(ThreadSlot& t, Window& window) {
+  HugeStreams::Stream& stream = t.huge_streams.current();
+  bool applies = is_enabled() && window.count > 0 && window.stride == stream.direction && stream.is_sure();
+  if (!applies || window.from < 0) return;
+  auto huge = huge_of(static_cast<PageIndex>(window.from));
+  int64_t last = window.stride > 0 ? int64_t{first_page(huge)} + kHugePages - 1 : int64_t{first_page(huge)};
+  auto room = static_cast<uint64_t>(window.stride > 0 ? last - window.from : window.from - last);
+  HugeIndex next;
+  if (window.count <= room || !may_follow(stream, huge, &next) || !comes_whole(next)) return;
+  window.count = static_cast<unsigned>(room);
+}
+
+bool HugePath::start_next(ThreadSlot& t, const Window& window, bool write) {
+  HugeStreams::Stream& stream = t.huge_streams.current();
+  bool applies = is_enabled() && window.stride == stream.direction && stream.is_sure() && window.from >= 0;
+  if (!applies || window.count > 0) return false;
+  auto from = static_cast<PageIndex>(window.from);
+  bool at_end = from % kHugePages == (stream.direction > 0 ? kHugePages - 1 : 0);
+  if (!at_end) return false;
+  HugeStreams::Stream ahead = stream;
+  HugeStreams::pass_huge(ahead, huge_of(from));
+  start_ahead(t, ahead, write);
+  return true;
+}
+
+// As the kernel would: by its setting, the program's advice, and only while memory is not short.
+bool HugePath::wants_first_touch(HugeIndex huge) const {
+  if (use_ == HugePages::kAlways) return true;
+  if (c_.huge.has(huge, HugeTable::kAdviseNone)) return false;
+  return thp_always_ || (thp_advised_ && c_.huge.has(huge, HugeTable::kAdviseHuge));
+}
+
+// New frames only while at least an eighth of near memory is free.
+bool HugePath::fill_first_touch(ThreadSlot& t, HugeIndex huge) {
+  constexpr uint64_t kSpareShare = 8;
+  uint64_t spare = c_.frames.limit() / kSpareShare;
+  if (c_.frames.used() + kHugePages + spare > c_.frames.limit()) return false;
+  if (!is_untouched(huge)) return false;
+  Slot slot = c_.pool.take();
+  bool is_zero = slot < 0;
+  if (is_zero) slot = c_.pool.grow(spare);
+  return slot >= 0 && fill(t, huge, slot, is_zero, HugeQueue::kMain);
+}
+
+// A stream of first writes.
+bool HugePath::fill_stream(ThreadSlot& t, HugeIndex huge) {
+  if (!is_untouched(huge)) return false;
+  Slot slot = take_frame(true);
+  return slot >= 0 && fill(t, huge, slot, false, c_.frames.evicted() == 0 ? HugeQueue::kMain : HugeQueue::kNew);
+}
+
+bool HugePath::fill(ThreadSlot& t, HugeIndex huge, Slot slot, bool is_zero, HugeQueue::Kind kind) {
+  HugeFetch fetch;
+  fetch.huge = huge;
+  fetch.slot = slot;
+  fetch.write = true;
+  fetch.hot = kind == HugeQueue::kMain;
+  claim(t, huge, &fetch.claimed, &fetch.empty);
+  if (!fetch.claimed.is_full() || !fetch.empty.is_full()) {
+    unclaim(huge, fetch.claimed, fetch.empty);
+    c_.pool.put(slot);
+    return false;
+  }
+  inject::pause("huge:claimed");
+  if (!is_zero) memset(c_.pool.address_of(slot), 0, kHugeBytes);
+  t.counters.add(Counter::kHugeFilled);
+  t.counters.add(Counter::kZeroFaults, kHugePages);
+  move_in(t, fetch);
+  return true;
+}
+
+// kind: the queue that it enters at least.
+bool HugePath::fetch(ThreadSlot& t, HugeIndex huge, bool write, HugeQueue::Kind kind) {
+  if (!c_.pool.is_hopeful() || !comes_whole(huge)) return false;
+  Slot slot = take_frame(true);  // before the lock: no other thread waits while this one waits for a frame
+  if (slot < 0) return false;
+  ReadQueueLock lock(t.reads);
+  HugeFetch* fetch = start(t, huge, write, slot);
+  if (!fetch) return false;
+  fetch->hot |= kind == HugeQueue::kMain;
+  t.counters.add(Counter::kMajorFaults);
+  finish(t, t, *fetch);
+  return true;
+}
+
+// Only if reading it can overlap with the program: the read takes time, or an evictor does it.
+void HugePath::start_ahead(ThreadSlot& t, const HugeStreams::Stream& stream, bool write) {
+  HugeIndex huge = huge_of(static_cast<PageIndex>(stream.next < 0 ? 0 : stream.next));
+  bool exists = stream.next >= 0 && huge < c_.huge.count() && !c_.huge.has(huge, HugeTable::kRefused);
+  if (!exists) return;
+  if (t.ahead_pause > 0) t.ahead_pause--;
+  bool delegates = t.ahead_pause == 0 && c_.evictors.has_spare_core();
+  {
+    ReadQueueLock lock(t.reads);
+    bool immediate = t.reads.channel(c_.store).mapping().immediate;
+    if ((immediate && !delegates) || !comes_whole(huge)) return;
+    Slot slot = take_frame(false);
+    if (slot < 0 || !start(t, huge, write, slot)) return;
+  }
+  if (delegates) c_.evictors.request_mapping(t);
+}
+
+bool HugePath::fetch_announced(ThreadSlot& t, HugeIndex huge, bool write, bool wait) {
+  if (!is_enabled() || huge >= c_.huge.count() || c_.huge.has(huge, HugeTable::kRefused)) return false;
+  if (is_untouched(huge)) return write && wants_first_touch(huge) && fill_first_touch(t, huge);
+  if (!comes_whole(huge)) return false;
+  Slot slot = take_frame(wait);
+  if (slot < 0) return false;
+  {
+    ReadQueueLock lock(t.reads);
+    bool immediate = t.reads.channel(c_.store).mapping().immediate;
+    if (!t.reads.free_huge(immediate ? 0 : HugeFetch::kMaxRequests)) drain(t, t);
+    if (!start(t, huge, write, slot)) return false;
+  }
+  if (c_.evictors.has_spare_core()) c_.evictors.request_mapping(t);
+  return true;
+}
+
+// ---- Claims ----
+
+bool HugePath::is_untouched(HugeIndex huge) {
+  for (PageIndex page = first_page(huge), end = page + kHugePages; page < end; page++) {
+    if (!c_.table[page].load().is(PageState::kUntouched) || is_excluded(c_.table[page].load())) return false;
+  }
+  return true;
+}
+
+bool HugePath::is_excluded(PageWord word) {
+  return (word.bits() & (PageWord::kSealed | PageWord::kObjects | PageWord::kObjectPath)) != 0;
+}
+
+// Most of its pages are far. Pages that are near are copied, which costs more than to read them.
+bool HugePath::comes_whole(HugeIndex huge) {
+  constexpr unsigned kMaxNear = kHugePages * 3 / 8, kMinFar = kHugePages / 2;
+  unsigned near = 0, far = 0;
+  for (PageIndex page = first_page(huge), end = page + kHugePages; page < end; page++) {
+    PageWord word = c_.table[page].load();
+    bool usable = word.is(PageState::kFar) || word.is(PageState::kUntouched) || word.is(PageState::kNear);
+    if (!usable || is_excluded(word)) return false;
+    near += word.is(PageState::kNear);
+    far += word.is(PageState::kFar);
+  }
+  return near <= kMaxNear && far >= kMinFar;
+}
+
+// Claims those pages that are kFar or kUntouched.
+void HugePath::claim(ThreadSlot& t, HugeIndex huge, HugeBits* claimed, HugeBits* empty) {
+  for (unsigned i = 0; i < kHugePages; i++) {
+    bool untouched;
+    if (!claim_page(t, first_page(huge) + i, &untouched)) continue;
+    claimed->set(i);
+    if (untouched) empty->set(i);
+  }
+}
+
+bool HugePath::claim_page(ThreadSlot& t, PageIndex page, bool* untouched) {
+  PageWord word = c_.table[page].load();
+  *untouched = word.is(PageState::kUntouched);
+  if ((!word.is(PageState::kFar) && !*untouched) || is_excluded(word)) return false;
+  PageWord claimed = word.with_state(PageState::kFetching).with_owner(t.index);
+  return c_.table[page].try_change(word, claimed.without(PageWord::kPrefetched | PageWord::kHot));
+}
+
+void HugePath::unclaim(HugeIndex huge, const HugeBits& claimed, const HugeBits& empty) {
+  for (unsigned i = 0; i < kHugePages; i++) {
+    if (!claimed.has(i)) continue;
+    PageState before = empty.has(i) ? PageState::kUntouched : PageState::kFar;
+    c_.table[first_page(huge) + i].update([&](PageWord w) { return w.with_state(before).with_owner(0); });
+  }
+}
+
+// ---- Reads. The read queue is locked, here and below. ----
+
+// A free frame; -1: none is ready. wait: for a while, since evictors make one ready; single pages would wait for them,
+// too.
+Slot HugePath::take_frame(bool wait) {
+  constexpr unsigned kSpins = 500, kSleeps = 10;
+  constexpr uint64_t kSleepNs = 100'000;
+  c_.pool.ask();
+  Slot slot = c_.pool.take();
+  c_.evictors.request_frame();
+  if (slot >= 0) return slot;
+  c_.pool.ask_more();
+  for (unsigned i = 0; wait && slot < 0 && i < kSpins + kSleeps && c_.evictors.available(); i++) {
+    uint32_t seen = c_.frames.released().value();
+    slot = c_.pool.take();
+    if (slot >= 0 || !c_.pool.wants_frame()) break;
+    if (i < kSpins) cpu_relax();
+    else c_.frames.released().wait(seen, kSleepNs);
+  }
+  return slot;
+}
+
+// Claims the huge page and starts to read it into the slot's frame. nullptr: too many reads are in flight, or another
+// thread has claimed all of it; the frame is free again.
+HugeFetch* HugePath::start(ThreadSlot& t, HugeIndex huge, bool write, Slot slot) {
+  bool immediate = t.reads.channel(c_.store).mapping().immediate;
+  unsigned requests = immediate ? 0 : HugeFetch::kMaxRequests;
+  HugeFetch* fetch = t.reads.free_huge(requests);
+  if (!fetch) {
+    c_.pool.put(slot);
+    return nullptr;
+  }
+  PageWord word = c_.table[first_page(huge)].load();
+  PageWord last = c_.table[first_page(huge) + kHugePages - 1].load();
+  uint64_t age = c_.frames.age_of(word.epoch());
+  *fetch = HugeFetch();
+  fetch->huge = huge;
+  claim(t, huge, &fetch->claimed, &fetch->empty);
+  if (fetch->claimed.count() == 0) {
+    c_.pool.put(slot);
+    return nullptr;
+  }
+  inject::pause("huge:claimed");
+  bool presumed = !write && c_.huge.has(huge, HugeTable::kWritten);
+  fetch->write = write || presumed;
+  fetch->hot = word.is(PageState::kFar) && c_.policy.is_hot(t.index, first_page(huge), word, age, c_.frames.limit());
+  fetch->sums = presumed || (!write && !is_only_writer()) ? HugeTable::make_sums() : nullptr;
+  bool left_whole = word.is(PageState::kFar) && word.epoch() == last.epoch() && last.is(PageState::kFar);
+  if (left_whole) c_.huge_queue.record_return(age);
+  t.reads.started(*fetch, slot, requests);
+  if (!immediate) submit(t, *fetch);
+  t.counters.add(Counter::kReads);
+  t.counters.add(Counter::kHugeFetched);
+  t.counters.add(Counter::kBytesFetched, kHugeBytes);
+  return fetch;
+}
+
+void HugePath::submit(ThreadSlot& t, HugeFetch& fetch) {
+  constexpr uint32_t kBytes = HugeFetch::kRequestPages * kPageSize;
+  transport::Channel& channel = t.reads.channel(c_.store);
+  uint64_t far = PageTable::far_of(first_page(fetch.huge));
+  std::byte* near = c_.pool.address_of(fetch.slot);
+  for (unsigned i = 0; i < HugeFetch::kMaxRequests; i++) {
+    transport::Segment segment = {far + i * kBytes, kBytes, near + i * kBytes};
+    if (int error = channel.submit_read({&segment, 1}, &fetch.tokens[i])) die_of_lost_memory(c_.store, error);
+  }
+}
+
+// Reads the next part of the huge page. False: it has not arrived; only without `wait`.
+bool HugePath::read_some(ThreadSlot& self, ThreadSlot& owner, HugeFetch& fetch, bool wait) {
+  constexpr unsigned kPagesAtOnce = 32;  // of what is copied here: the owner may wait for its queue meanwhile
+  transport::Channel& channel = owner.reads.channel(c_.store);
+  transport::Mapping far = channel.mapping();
+  unsigned begin = fetch.filled;
+  uint64_t start = ticks();
+  if (far.immediate) {
+    std::byte* to = c_.pool.address_of(fetch.slot) + begin * kPageSize;
+    const std::byte* from = far.base + PageTable::far_of(first_page(fetch.huge) + begin);
+    unsigned end = std::min(begin + kPagesAtOnce, kHugePages);
+    for (unsigned i = begin; i < end; i++) {  // sums are taken while the page is in the processor's cache
+      memcpy(to + (i - begin) * kPageSize, from + (i - begin) * kPageSize, kPageSize);
+      record_sums(fetch, i, i + 1);
+    }
+    fetch.filled = end;
+    self.counters.add(Counter::kMapTicks, ticks() - start);
+    return true;
+  }
+  transport::Token& token = fetch.tokens[begin / HugeFetch::kRequestPages];
+  int r = wait ? channel.wait(token, kTransportTimeoutNs) : channel.poll(token);
+  if (r < 0) die_of_lost_memory(c_.store, r);
+  if (!wait && r == 0) return false;
+  token = 0;
+  owner.reads.request_arrived();
+  self.counters.add(Counter::kFetchTicks, ticks() - start);
+  record_sums(fetch, begin, begin + HugeFetch::kRequestPages);
+  fetch.filled = begin + HugeFetch::kRequestPages;
+  return true;
+}
+
+void HugePath::record_sums(HugeFetch& fetch, unsigned begin, unsigned end) {
+  if (!fetch.sums) return;
+  const std::byte* content = c_.pool.address_of(fetch.slot);
+  for (unsigned i = begin; i < end; i++) fetch.sums[i] = ContentSums::of(content + i * kPageSize);
+}
+
+// ---- Completion ----
+
+bool HugePath::advance(ThreadSlot& self, ThreadSlot& owner, bool move) {
+  bool any = false;
+  for (HugeFetch& fetch : owner.reads.huge()) {
+    if (fetch.is_free()) continue;
+    if (!fetch.is_filled()) any |= read_some(self, owner, fetch, false);
+    if (!fetch.is_filled() || !move) continue;
+    finish(self, owner, fetch);
+    any = true;
+  }
+  return any;
+}
+
+void HugePath::drain(ThreadSlot& self, ThreadSlot& owner) {
+  for (HugeFetch& fetch : owner.reads.huge()) {
+    if (!fetch.is_free()) finish(self, owner, fetch);
+  }
+}
+
+bool HugePath::finish_own(ThreadSlot& t, PageIndex page) {
+  bool write;
+  HugeIndex huge = huge_of(page);
+  {
+    ReadQueueLock lock(t.reads);
+    HugeFetch* fetch = t.reads.find_huge(huge);
+    if (!fetch) return false;
+    write = fetch->write;
+    count_ahead(t, *fetch);
+    finish(t, t, *fetch);
+  }
+  HugeStreams::Stream& stream = record_fault(t, page);
+  if (!stream.is_sure()) return true;
+  HugeStreams::pass_huge(stream, huge);
+  start_ahead(t, stream, write || stream.writes);
+  return true;
+}
+
+// If evictors did not read several huge pages in time, no core is free for them.
+void HugePath::count_ahead(ThreadSlot& t, const HugeFetch& fetch) {
+  constexpr unsigned kMisses = 4, kPause = 16;  // huge pages
+  if (fetch.filled > 0) t.ahead_misses = 0;
+  else if (t.ahead_pause == 0 && ++t.ahead_misses >= kMisses) t.ahead_pause = kPause, t.ahead_misses = kMisses - 1;
+}
+
+void HugePath::finish(ThreadSlot& self, ThreadSlot& owner, HugeFetch& fetch) {
+  while (!fetch.is_filled()) read_some(self, owner, fetch, true);
+  uint64_t start = ticks();
+  std::byte* content = c_.pool.address_of(fetch.slot);
+  for (unsigned i = 0; i < kHugePages; i++) {
+    if (fetch.empty.has(i)) memset(content + i * kPageSize, 0, kPageSize);
+  }
+  if (fetch.claimed.is_full() || claim_near(fetch)) {
+    copy_near(fetch);
+    move_in(self, fetch);
+    if (unsigned frames = fetch.near.count()) c_.frames.give(frames);
+  } else {
+    self.counters.add(Counter::kHugeBroken);
+    copy_in(self, fetch, 0);
+  }
+  self.counters.add(Counter::kMapTicks, ticks() - start);
+  owner.reads.ended(fetch);
+}
+
+// Owns the pages that were near at the start of the read, to take their content into the frame. False: not all of them
+// are near and free.
+bool HugePath::claim_near(HugeFetch& fetch) {
+  PageIndex first = first_page(fetch.huge);
+  for (unsigned i = 0; i < kHugePages; i++) {
+    if (fetch.claimed.has(i)) continue;
+    PageWord word = c_.table[first + i].load();
+    bool claimed = false;
+    while (!claimed && word.is(PageState::kNear) && word.pins() == 0 && !word.has(PageWord::kUpgrading) &&
+           !word.is_free() && !is_excluded(word)) {
+      claimed = c_.table[first + i].try_change(word, word.with_state(PageState::kEvicting).with_owner(0));
+    }
+    if (claimed) {
+      fetch.near.set(i);
+      continue;
+    }
+    for (unsigned k = 0; k < i; k++) {
+      if (!fetch.near.has(k)) continue;
+      c_.table[first + k].update([](PageWord w) { return w.with_state(PageState::kNear); });
+      c_.policy.insert(0, first + k);  // an evictor may have taken it out of its queue meanwhile
+    }
+    fetch.near = HugeBits();
+    return false;
+  }
+  return true;
+}
+
+// Protected first, so that no store is lost. The pages are unmapped when the frame takes their place.
+void HugePath::copy_near(HugeFetch& fetch) {
+  if (fetch.near.count() == 0) return;
+  std::byte* address = c_.table.address_of(first_page(fetch.huge));
+  if (int error = c_.space.write_protect(address, kHugeBytes, true))
+    die("internal error: cannot protect page {} (error {})", first_page(fetch.huge), -error);
+  inject::pause("huge:protected");
+  std::byte* content = c_.pool.address_of(fetch.slot);
+  for (unsigned i = 0; i < kHugePages; i++) {
+    if (!fetch.near.has(i)) continue;
+    memcpy(content + i * kPageSize, address + i * kPageSize, kPageSize);
+    if (!fetch.sums) continue;
+    // The sum of a changed page must not be that of its content, which the server does not have.
+    bool changed = c_.table[first_page(fetch.huge) + i].load().has(PageWord::kDirty);
+    fetch.sums[i] = ContentSums::of(content + i * kPageSize) ^ (changed ? 1 : 0);
+  }
+}
+
+// No other thread of the program, nor another process with its memory, may write while this one does not.
+bool HugePath::is_only_writer() const {
+  if (other_writers_.load(std::memory_order_relaxed)) return false;
+  return os::thread_count() == static_cast<int>(ServiceThread::count()) + 1;
+}
+
+// ---- Mapping ----
+
+// All pages of the huge page are owned, and their content is in the frame. The page table of a huge page that was
+// mapped by pages must go before a huge page can take its place: the kernel frees it (6.14 and later) when all of its
+// range is dropped.
+void HugePath::move_in(ThreadSlot& self, HugeFetch& fetch) {
+  std::byte* address = c_.table.address_of(first_page(fetch.huge));
+  PageRun whole = {address, kHugeBytes};
+  if (int error = c_.space.unmap({&whole, 1})) die("internal error: cannot clear page tables (error {})", -error);
+  bool alone = !fetch.sums && is_only_writer();
+  long moved = c_.space.move(address, c_.pool.address_of(fetch.slot), kHugeBytes);
+  inject::pause("huge:moved");
+  if (moved > 0 && !fetch.write) {
+    if (int error = c_.space.write_protect(address, static_cast<size_t>(moved), true))
+      die("internal error: cannot protect page {} (error {})", first_page(fetch.huge), -error);
+  }
+  if (moved == static_cast<long>(kHugeBytes)) {
+    c_.pool.put_empty(fetch.slot);
+    return publish(fetch, alone);
+  }
+  self.counters.add(Counter::kHugeBroken);
+  if (moved == -EINVAL) c_.huge.set(fetch.huge, HugeTable::kRefused);  // the program divided its mapping
+  copy_in(self, fetch, moved > 0 ? static_cast<uint64_t>(moved) : 0);
+}
+
+// Maps what is owned of the huge page page by page; it did not come whole, or the kernel refused. The first `moved`
+// bytes are in place. For a moment up to 2 MiB more are near than the budget counts.
+void HugePath::copy_in(ThreadSlot& self, HugeFetch& fetch, uint64_t moved) {
+  PageIndex first = first_page(fetch.huge);
+  std::byte* to = c_.table.address_of(first);
+  const std::byte* content = c_.pool.address_of(fetch.slot);
+  uint64_t owned = 0;
+  for (unsigned i = 0; i < kHugePages; i++) {
+    PageWord word = c_.table[first + i].load();
+    if (!fetch.claimed.has(i) && !fetch.near.has(i)) continue;
+    bool is_moved = i * kPageSize < moved;
+    bool changed = word.has(PageWord::kDirty);
+    bool write = fetch.write || changed;
+    int error = is_moved ? 0 : c_.space.map(to + i * kPageSize, content + i * kPageSize, kPageSize, !write);
+    if (error == -ENOMEM) die("the machine is out of memory: the kernel has no page for near memory; lower --local");
+    if (error) die("internal error: cannot map page {} (error {})", first + i, -error);
+    // What was moved may have been written before it was protected.
+    uint64_t flags = write ? PageWord::kDirty : 0;
+    if (is_moved && !fetch.write) flags = PageWord::kDirty | PageWord::kCow;
+    c_.table[first + i].update(
+        [&](PageWord w) { return w.with_state(PageState::kNear).with_owner(0).without(PageWord::kCow).with(flags); });
+    c_.policy.insert(self.index, first + i);
+    owned++;
+  }
+  if (unsigned empty = fetch.empty.count()) c_.budget.populate(empty);
+  HugeTable::free_sums(fetch.sums);
+  c_.pool.drop_copied(fetch.slot);
+  c_.frames.give(kHugePages - owned);
+}
+
+// From now on other threads may use the pages. Their words have kHuge before the huge page is queued. Unless this
+// thread is the only writer, what was fetched for reads may have been written before it was protected.
+void HugePath::publish(const HugeFetch& fetch, bool alone) {
+  c_.huge.set_sums(fetch.huge, fetch.sums);
+  uint64_t flags = PageWord::kHuge | (fetch.write ? PageWord::kDirty : 0);
+  for (unsigned i = 0; i < kHugePages; i++) {
+    PageWord old = c_.table[first_page(fetch.huge) + i].update([&](PageWord w) {
+      PageWord near = w.with_state(PageState::kNear).with_owner(0).with(flags);
+      if (fetch.write) return near.without(PageWord::kCow);
+      bool clean = alone && !w.has(PageWord::kDirty);
+      return clean ? near.without(PageWord::kCow) : near.with(PageWord::kDirty | PageWord::kCow);
+    });
+    FARSIDE_CHECK(old.is(fetch.claimed.has(i) ? PageState::kFetching : PageState::kEvicting));
+  }
+  inject::pause("huge:published");
+  if (unsigned empty = fetch.empty.count()) c_.budget.populate(empty);
+  c_.huge_queue.push(fetch.huge, queue_of(fetch));
+}
+
+HugeQueue::Kind HugePath::queue_of(const HugeFetch& fetch) {
+  if (fetch.hot) return HugeQueue::kMain;
+  return fetch.empty.is_full() ? HugeQueue::kNew : HugeQueue::kRecent;
+}
+
+// ---- First writes ----
+
+// A program that writes the pages of a huge page in turn, from its beginning or its end. A single write makes a single
+// page writable, which splits the mapping of the huge page.
+bool HugePath::upgrades_whole(PageIndex page, PageWord word) {
+  if (!word.has(PageWord::kHuge)) return false;
+  unsigned at = page % kHugePages;
+  if (at == 0 || at == kHugePages - 1) return true;
+  return c_.table[page - 1].load().writable() || c_.table[page + 1].load().writable();
+}
+
+// Owns those pages that can be, as FaultPath::upgrade does with one, and makes each run of them writable by one call.
+void HugePath::upgrade(ThreadSlot& t, PageIndex page, bool* read_only) {
+  HugeIndex huge = huge_of(page);
+  PageIndex first = first_page(huge), end = first + kHugePages;
+  constexpr uint64_t kOwn = PageWord::kDirty | PageWord::kUpgrading;
+  auto own = [&](PageIndex p) {
+    for (PageWord w = c_.table[p].load(); w.is(PageState::kNear) && w.has(PageWord::kHuge);) {
+      if (w.has(PageWord::kUpgrading) || w.writable() || w.is_free()) return false;
+      if (c_.table[p].try_change(w, w.with(kOwn).without(PageWord::kCow | PageWord::kPrefetched))) return true;
+    }
+    return false;
+  };
+  *read_only = false;
+  for (PageIndex begin = first; begin < end;) {
+    PageIndex reached = begin;
+    while (reached < end && own(reached)) reached++;
+    size_t bytes = (reached - begin) * kPageSize;
+    if (bytes > 0) *read_only |= !lift_protection(begin, bytes);
+    begin = std::max(reached, begin + 1);
+  }
+  t.counters.add(Counter::kHugeUpgraded);
+  t.counters.add(Counter::kProtectionFaults);
+  c_.huge.set(huge, HugeTable::kWritten);
+  t.huge_streams.record_write(huge);
+}
+
+// Of pages that are being upgraded. False: the program has made them read-only; they are protected again.
+bool HugePath::lift_protection(PageIndex first, size_t bytes) {
+  inject::pause("huge:upgrading");
+  std::byte* address = c_.table.address_of(first);
+  int error = c_.space.write_protect(address, bytes, false);
+  bool writable = !error && c_.space.make_own(address, bytes) == 0;
+  if (!error && !writable) error = c_.space.write_protect(address, bytes, true);
+  if (error) die("internal error: cannot change the protection of page {} (error {})", first, -error);
+  uint64_t cow = writable ? 0 : PageWord::kCow;
+  for (PageIndex p = first, end = first + static_cast<PageIndex>(bytes / kPageSize); p < end; p++) {
+    PageWord old = c_.table[p].update([&](PageWord w) { return w.without(PageWord::kUpgrading).with(cow); });
+    FARSIDE_CHECK(old.is(PageState::kNear) && old.has(PageWord::kUpgrading));
+  }
+  return writable;
+}
+
+}  // namespace farside::pager
