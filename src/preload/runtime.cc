@@ -275,7 +275,7 @@ void note_fork_in_child() {
   g_runtime.reported.store(false);
   g_runtime.forks.store(0);
   g_runtime.started_ns = now_ns();
-  g_runtime.mode = FaultMode::kSignal;
+  if (std::exchange(g_runtime.mode, FaultMode::kSignal) == FaultMode::kHandler) install_fault_handler(true);
   g_runtime.mode_reason = "forked processes page by signal";
   g_runtime.handler = nullptr;
   note_begin(g_runtime);

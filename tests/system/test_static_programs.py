@@ -31,6 +31,10 @@ class Signals(small_program("signals_static", SIGNAL)):
     pass
 
 
+class SignalStacks(small_program("signal_stacks_static", SIGNAL)):
+    pass
+
+
 class Loader(SystemTest):
     def launch(self, *words):
         return run([FARSIDE, "run", "--local", "8M", *words], cwd=self.folder)

@@ -18,12 +18,13 @@ struct PinRecord {
   uint64_t bytes;
 };
 
-// Which of Farside's handlers the thread runs, and whether a signal of the program arrived meanwhile (interruptions.h).
+// Which of Farside's handlers the thread runs, and whether a signal of the program arrived in that of SIGSYS
+// (interruptions.h).
 // Blocking signals by the masks of these handlers would take the process's only signal lock twice at every fault
 // (docs/decisions/0008). Each pair is cleared by one instruction.
 struct HandlersRunning {
   volatile uint8_t sigsys, sigsys_deferred;
-  volatile uint8_t sigbus, sigbus_deferred;
+  volatile uint8_t sigbus, unused;
 };
 
 // A signal of a queued kind that was returned to the kernel's queue, and the data that is delivered next in its place.

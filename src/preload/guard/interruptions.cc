@@ -12,7 +12,7 @@
 namespace farside::preload {
 static_assert(offsetof(GuardThread, handlers) == 4 && offsetof(HandlersRunning, sigsys) == 0 &&
                   offsetof(HandlersRunning, sigsys_deferred) == 1 && offsetof(HandlersRunning, sigbus) == 2 &&
-                  offsetof(HandlersRunning, sigbus_deferred) == 3,
+                  sizeof(HandlersRunning) == 4,
               "the assembly below uses these offsets");
 }  // namespace farside::preload
 
@@ -93,20 +93,6 @@ asm(R"(
   .endm
 
   .section farside_syscalls,"ax",@progbits
-  .globl farside_enter_signal
-  .hidden farside_enter_signal
-  .type farside_enter_signal,@function
-farside_enter_signal:
-  .cfi_startproc
-  cmpb $0, farside_static_program(%rip)
-  je farside_on_signal
-  load_thread_pointer
-  call farside_on_signal
-  restore_thread_pointer
-  ret
-  .cfi_endproc
-  .size farside_enter_signal, .-farside_enter_signal
-
   .globl farside_handlers_begin
   .hidden farside_handlers_begin
 farside_handlers_begin:
@@ -237,7 +223,6 @@ bool deferred(int signal, siginfo_t* info, ucontext_t* interrupted) {
     return false;
   }
   set_mask(interrupted, kAllButOurs);
-  if (g.handlers.sigbus || entering(rip, farside_enter_sigbus, farside_entered_sigbus)) g.handlers.sigbus_deferred = 1;
   if (g.handlers.sigsys || entering(rip, farside_enter_sigsys, farside_entered_sigsys)) {
     g.handlers.sigsys_deferred = 1;
     g.last_deferred = signal;
@@ -245,17 +230,6 @@ bool deferred(int signal, siginfo_t* info, ucontext_t* interrupted) {
   if (between(rip, reinterpret_cast<uint64_t>(farside_interruptible_call), address_of(farside_call_instruction) + 1))
     interrupted->uc_mcontext.gregs[REG_RIP] = static_cast<greg_t>(address_of(farside_call_not_issued));
   return true;
-}
-
-void bring_stack_near(const ucontext_t* interrupted) {
-  constexpr uint64_t kFrame = 24 * kKiB;  // AVX-512 and AMX state, and the red zone
-  auto top = static_cast<uint64_t>(interrupted->uc_mcontext.gregs[REG_RSP]);
-  if (!is_far(reinterpret_cast<void*>(top - 1))) return;
-  uint64_t begin = align_down(top - 1, kPageSize);  // a stack may be smaller than that
-  while (begin > top - kFrame &&
-         guard_pager()->is_committed(reinterpret_cast<std::byte*>(begin - kPageSize), kPageSize))
-    begin -= kPageSize;
-  Pins(top).add(reinterpret_cast<void*>(begin), top - begin, true);
 }
 
 void end_wait(ucontext_t* interrupted) {

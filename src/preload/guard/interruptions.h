@@ -24,11 +24,10 @@ namespace farside::preload {
 // The result of a system call that was not issued, because a signal arrived. The program never sees it.
 inline constexpr long kNotIssued = -513;
 
-// The handlers that the kernel calls. Those of SIGBUS and SIGSYS note in t_guard.handlers that they run. They call
-// farside_on_sigbus, farside_on_sigsys and, for all signals that the program handles, farside_on_signal.
+// The handlers of SIGBUS and SIGSYS that the kernel calls. They note in t_guard.handlers that they run, and call
+// farside_on_sigbus and farside_on_sigsys. For other signals: signal_frames.h.
 extern "C" void farside_enter_sigbus(int signal, siginfo_t* info, void* context);
 extern "C" void farside_enter_sigsys(int signal, siginfo_t* info, void* context);
-extern "C" void farside_enter_signal(int signal, siginfo_t* info, void* context);
 
 // Issues a system call of the program. kNotIssued if a signal has arrived since the SIGSYS handler was entered.
 extern "C" long farside_interruptible_call(long number, const long* arguments);
@@ -41,10 +40,6 @@ extern "C" [[noreturn]] void farside_sigreturn_at(uint64_t stack_pointer);
 // True if the signal interrupted one of the two handlers. It is in the kernel's queue again then, and the caller only
 // has to return. False: the program's handler is to be called; *info is what it is to see.
 bool deferred(int signal, siginfo_t* info, ucontext_t* interrupted);
-
-// At the end of a handler in which a signal was deferred: makes the part of the program's stack near to which the
-// kernel will write, since it ends the program if it cannot.
-void bring_stack_near(const ucontext_t* interrupted);
 
 // A system call that waits with a signal mask of its own, t_guard.wait_mask, was interrupted: signals are delivered
 // that the program's mask blocks, and their handlers run with the mask of the wait. The first function is called at the

@@ -14,6 +14,7 @@
 #include "preload/guard/core_dump.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/interruptions.h"
+#include "preload/guard/signal_frames.h"
 #include "preload/guard/thread_pointer.h"
 #include "preload/guard/traps.h"
 #include "preload/trace/trace.h"
@@ -101,7 +102,6 @@ extern "C" void farside_on_sigbus(int signal, siginfo_t* info, void* context) {
   auto* interrupted = static_cast<ucontext_t*>(context);
   if (fibers::in_fiber(mask_of(context))) fault_in_fiber(*pager, address, interrupted);
   else fault(*pager, address, interrupted, false);
-  if (t_guard.handlers.sigbus_deferred) bring_stack_near(interrupted);
   if (timing) g_left.store(ticks(), std::memory_order_relaxed);
 }
 
@@ -206,7 +206,7 @@ class ActionsLock {
 KernelSigaction wrapped_action(const KernelSigaction& wanted) {
   KernelSigaction action = wanted;
   action.handler = reinterpret_cast<void*>(farside_enter_signal);
-  action.flags = (wanted.flags & ~static_cast<unsigned long>(SA_RESETHAND)) | SA_SIGINFO | kSaRestorer;
+  action.flags = (wanted.flags & ~static_cast<unsigned long>(SA_RESETHAND)) | SA_SIGINFO | SA_ONSTACK | kSaRestorer;
   action.restorer = reinterpret_cast<void*>(farside_restorer);
   action.mask = kAllButOurs;
   return action;
@@ -269,6 +269,8 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
   if (r == 0 && old) *old = previous;
   return r;
 }
+
+bool wants_alternate_stack(int signal) { return (g_program_actions[signal].flags & SA_ONSTACK) != 0; }
 
 ActionsInFork::ActionsInFork() : bus_(kernel_action(SIGBUS)), sys_(kernel_action(SIGSYS)) { g_lock.lock(); }
 ActionsInFork::~ActionsInFork() { g_lock.unlock(); }

@@ -2,7 +2,8 @@
 // see those that are Farside's; its handlers for these two signals are stored here and called for all others. Handlers
 // of other signals are stored here too and called by Farside's, with masks that leave SIGBUS and SIGSYS unblocked, and
 // never while a handler of Farside's runs (interruptions.h). In signal mode the alternate stack is always Farside's:
-// that of the program is only recorded, and its SA_ONSTACK handlers run on Farside's, which is larger.
+// that of the program is only recorded, and its SA_ONSTACK handlers run on Farside's, which is larger. All other
+// handlers run on the interrupted stack (signal_frames.h).
 //
 // Async-signal-safe, except the two install functions and measure_signal_cost, which ordinary code calls. Thread-safe.
 #pragma once
@@ -41,6 +42,9 @@ struct SignalCost {
   double delivery_us = 0, return_us = 0;
 };
 SignalCost measure_signal_cost(pager::Pager& pager);
+
+// Whether the program's handler of this signal is to run on an alternate stack.
+bool wants_alternate_stack(int signal);
 
 // rt_sigaction of the program. 0 or -errno.
 long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigaction* old, size_t set_bytes);

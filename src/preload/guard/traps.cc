@@ -18,6 +18,7 @@
 #include "preload/guard/guard.h"
 #include "preload/guard/interruptions.h"
 #include "preload/guard/process.h"
+#include "preload/guard/signal_frames.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/syscall_table.h"
 #include "preload/guard/thread_pointer.h"
@@ -455,7 +456,7 @@ long dispatch(ucontext_t* context, const Call& call) {
       return guarded_sigaltstack(reinterpret_cast<const stack_t*>(call.arg[0]), reinterpret_cast<stack_t*>(call.arg[1]),
                                  call.stack_pointer);
     case SYS_rt_sigreturn:
-      farside_sigreturn_at(call.stack_pointer);
+      farside_sigreturn_at(near_frame(call.stack_pointer));
     case SYS_rt_sigsuspend:
       return call_with_mask(call, 0);
     case SYS_ppoll:
@@ -524,7 +525,6 @@ extern "C" void farside_on_sigsys(int signal, siginfo_t* info, void* argument) {
   if (result == kNotIssued) repeat_call(context);
   else registers_of(context)[REG_RAX] = result;
   if (!t_guard.handlers.sigsys_deferred) return;
-  bring_stack_near(context);
   if (result == -EINTR && waits_with_mask(call)) end_wait(context);
 }
 
