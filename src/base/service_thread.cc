@@ -87,8 +87,8 @@ int ServiceThread::start(void (*entry)(void*), void* argument) {
   AllSignalsBlocked blocked;
   is_known_ = true;
   entry_ = {entry, argument};
-  auto run = [](void* argument) -> void* {
-    auto& self = *static_cast<ServiceThread*>(argument);
+  auto run = [](void* self_address) -> void* {
+    auto& self = *static_cast<ServiceThread*>(self_address);
     self.tid_ = os::gettid();
     self.entry_.function(self.entry_.argument);
     return nullptr;
