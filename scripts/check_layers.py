@@ -71,6 +71,7 @@ SUBFOLDERS = {
 
 PUBLIC = "farside"  # include/farside, what programs include
 OWNERS = {
+    "farside/version.h": {"abi"},
     "farside/farside.h": {"preload", "libfarside"},
     "farside/fiber.h": {"fiber"},
     "farside/fiber.hpp": {"fiber"},

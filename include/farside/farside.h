@@ -29,15 +29,9 @@
 #ifndef FARSIDE_FARSIDE_H
 #define FARSIDE_FARSIDE_H
 
+#include <farside/version.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define FARSIDE_VERSION_MAJOR 0
-#define FARSIDE_VERSION_MINOR 1
-#define FARSIDE_VERSION_PATCH 0
-/* For the preprocessor: #if FARSIDE_VERSION >= FARSIDE_MAKE_VERSION(0, 1, 0). */
-#define FARSIDE_MAKE_VERSION(major, minor, patch) ((major)*10000 + (minor)*100 + (patch))
-#define FARSIDE_VERSION FARSIDE_MAKE_VERSION(FARSIDE_VERSION_MAJOR, FARSIDE_VERSION_MINOR, FARSIDE_VERSION_PATCH)
 
 #ifdef __cplusplus
 extern "C" {
@@ -68,25 +62,20 @@ extern "C" {
 struct farside_view {
   uintptr_t begin; /* first address of far space */
   size_t bytes;
-  const uint64_t* words; /* the page word of each 4 KiB page: src/pager/page_word.h */
+  const uint64_t* words; /* the page word of each 4 KiB page */
 };
 extern struct farside_view farside_view;
 
-/* The slow path of a hint, without the inline check. C and C++ programs call the inline functions below; it is public
- * for other languages. Fetches at most 1024 pages of [address, address + bytes), and at most an eighth of the budget,
- * in requests of up to 65 pages; takes only free frames, and stops when there are none. Fetched pages of the range are
- * waited for, pages ahead and behind are not. */
+/* Does the slow path of a hint, without the inline check. C and C++ programs call the inline functions below; it is
+ * public for other languages. Fetches at most 1024 pages of [address, address + bytes), and at most an eighth of the
+ * budget, in requests of up to 65 pages; takes only free frames, and stops when there are none. Fetched pages of the
+ * range are waited for, pages ahead and behind are not. */
 void farside_hint_slow(const void* address, size_t bytes, unsigned options);
-
-/* Internal: bits of a page word. src/preload/program_api.cc asserts that they are those of src/pager/page_word.h. */
-#define FARSIDE_PAGE_MASK_ 0x67u /* state, hot, and write-protected by a fork (cow) */
-#define FARSIDE_PAGE_NEAR_ 0x24u /* near and hot */
-#define FARSIDE_PAGE_DIRTY_ 0x8u /* mapped writable */
 
 /* Announces that the next lines access [address, address + bytes). Absent pages are fetched now, together
  * and without page faults; in a fiber, other fibers run meanwhile. Any address is allowed. Returns after the inline
  * check if the page is near and hot, that is, used since it was fetched; the first hints after a fetch take the slow
- * path, which makes it hot. Cost: see above. */
+ * path, which makes it hot. Cost: see the first comment. */
 static inline void farside_hint(const void* address, size_t bytes, unsigned options) {
   uintptr_t offset = (uintptr_t)address - farside_view.begin;
   size_t in_page = offset & 4095u;
@@ -96,7 +85,7 @@ static inline void farside_hint(const void* address, size_t bytes, unsigned opti
     uint64_t word = __atomic_load_n(&farside_view.words[offset >> 12], __ATOMIC_RELAXED);
     unsigned wanted = FARSIDE_PAGE_NEAR_ | ((options & FARSIDE_WRITE) ? FARSIDE_PAGE_DIRTY_ : 0u);
     unsigned looked =
-        (options & FARSIDE_WRITE) ? FARSIDE_PAGE_MASK_ | FARSIDE_PAGE_DIRTY_ : FARSIDE_PAGE_MASK_ & ~0x40u;
+        (options & FARSIDE_WRITE) ? FARSIDE_PAGE_MASK_ | FARSIDE_PAGE_DIRTY_ : FARSIDE_PAGE_MASK_ & ~FARSIDE_PAGE_COW_;
     if ((word & looked) == wanted) return;
   }
   farside_hint_slow(address, bytes, options);
@@ -109,15 +98,15 @@ static inline void farside_hint_write(void* address, size_t bytes) { farside_hin
 /* A far region: a range of far addresses whose pages are evicted by a separate policy. */
 typedef struct farside_region farside_region;
 
-/* Reserves addresses for `capacity` bytes, rounded up to 4 KiB pages and to at least 64 KiB. The first `bytes`, rounded
- * up to pages, are usable and read as zero; the rest cannot be accessed and takes no memory. policy: "2q",
- * "fifo", "lru" or "priority"; NULL: the policy of the process. *region is set on success only.
- * Errors: -EINVAL (unknown policy, capacity 0, bytes > capacity), -ENOMEM (far memory or addresses are used up),
- * -ENOSPC (64 regions with a policy exist). Cost: a few system calls. */
+/* Creates a region: reserves addresses for `capacity` bytes, rounded up to 4 KiB pages and to at least 64 KiB. The
+ * first `bytes`, rounded up to pages, are usable and read as zero; the rest cannot be accessed and takes no memory.
+ * policy: "2q", "fifo", "lru" or "priority"; NULL: the policy of the process. *region is set on success only. Errors:
+ * -EINVAL (unknown policy, capacity 0, bytes > capacity), -ENOMEM (far memory or addresses are used up), -ENOSPC (64
+ * regions with a policy exist). Cost: a few system calls. */
 int farside_region_create(farside_region** region, size_t bytes, size_t capacity, const char* policy);
-/* The region's first byte. It does not change while the region exists. */
+/* Returns the region's first byte. It does not change while the region exists. */
 void* farside_region_data(const farside_region* region);
-/* Usable bytes, a multiple of 4096. */
+/* Returns the usable bytes of the region, a multiple of 4096. */
 size_t farside_region_size(const farside_region* region);
 /* Grows or shrinks the usable part to `bytes`, rounded up to pages. New bytes read as zero; the content of bytes that
  * are cut off is discarded. Errors: -EINVAL (more than the capacity), -ENOMEM; the region keeps its size then. */
@@ -138,11 +127,11 @@ struct farside_stats {
   /* Hints that found something to do; pages that they fetched; hints on far addresses that belong to no allocation. */
   uint64_t hints, hints_fetched, hints_wild;
 };
-/* Fills in *stats. -ENOSYS: the program does not run under Farside, and *stats is all zero. Cost: a sum over all
- * threads; not for hot paths. */
+/* Reads the statistics of the process into *stats. -ENOSYS: the program does not run under Farside, and *stats is all
+ * zero. Cost: a sum over all threads; not for hot paths. */
 int farside_get_stats(struct farside_stats* stats);
 
-/* The version of the library that is loaded, comparable with FARSIDE_VERSION, which is that of this header. */
+/* Returns the version of the library that is loaded, comparable with FARSIDE_VERSION, which is that of this header. */
 int farside_version(void);
 
 #ifdef __cplusplus

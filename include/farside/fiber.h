@@ -30,6 +30,7 @@
 #ifndef FARSIDE_FIBER_H
 #define FARSIDE_FIBER_H
 
+#include <farside/version.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -79,63 +80,82 @@ int farside_fiber_yield(void);
 /* Suspends the calling fiber for at least this time. [may block] */
 int farside_fiber_sleep(uint64_t nanoseconds);
 
-/* From _hold to _release, a page fault of the calling fiber stops its worker instead of suspending the fiber. Use them
- * around code that accesses far memory while it holds a lock of threads (stdio, a logger, std::mutex). Otherwise
- * another fiber of the worker that takes the lock blocks the only thread that can resume this fiber; a recursive lock
- * would even let it in. May be nested. -EINVAL: _release without _hold. */
+/* Keep a worker on its fiber: from _hold to _release, a page fault of the calling fiber stops its worker instead of
+ * suspending the fiber. Use them around code that accesses far memory while it holds a lock of threads (stdio, a
+ * logger, std::mutex). Otherwise another fiber of the worker that takes the lock blocks the only thread that can resume
+ * this fiber; a recursive lock would even let it in. May be nested. -EINVAL: _release without _hold. */
 int farside_fiber_hold(void);
 int farside_fiber_release(void);
 
-/* The calling fiber's handle; NULL outside of fibers. */
+/* Returns the calling fiber's handle; NULL outside of fibers. */
 farside_fiber* farside_fiber_self(void);
 
 /* ---- Mutex: not recursive; fibers get it in the order of their calls ---- */
 
+/* Creates an unlocked mutex of fibers. -ENOMEM. */
 int farside_fiber_mutex_create(farside_fiber_mutex** mutex);
-int farside_fiber_mutex_destroy(farside_fiber_mutex* mutex); /* -EBUSY: a fiber holds it */
-int farside_fiber_mutex_lock(farside_fiber_mutex* mutex);    /* [may block] -EDEADLK: the caller holds it */
-int farside_fiber_mutex_trylock(farside_fiber_mutex* mutex); /* -EBUSY: a fiber holds it */
-int farside_fiber_mutex_unlock(farside_fiber_mutex* mutex);  /* -EPERM: the caller does not hold it */
+/* Destroys a mutex of fibers. -EBUSY: a fiber holds it. */
+int farside_fiber_mutex_destroy(farside_fiber_mutex* mutex);
+/* Locks a mutex of fibers; waits while another fiber holds it. [may block] -EDEADLK: the caller holds it. */
+int farside_fiber_mutex_lock(farside_fiber_mutex* mutex);
+/* Locks a mutex of fibers if no fiber holds it. -EBUSY: a fiber holds it. */
+int farside_fiber_mutex_trylock(farside_fiber_mutex* mutex);
+/* Unlocks a mutex of fibers, or passes it to the fiber that has waited longest. -EPERM: the caller does not hold it. */
+int farside_fiber_mutex_unlock(farside_fiber_mutex* mutex);
 
 /* ---- Condition variable: wakes fibers in the order of their calls; no spurious wake-ups ---- */
 
+/* Creates a condition variable of fibers. -ENOMEM. */
 int farside_fiber_condition_create(farside_fiber_condition** condition);
-int farside_fiber_condition_destroy(farside_fiber_condition* condition); /* -EBUSY: fibers wait */
+/* Destroys a condition variable of fibers. -EBUSY: fibers wait. */
+int farside_fiber_condition_destroy(farside_fiber_condition* condition);
 /* Unlocks the mutex, waits, and locks it again. [may block] -EPERM: the caller does not hold the mutex. */
 int farside_fiber_condition_wait(farside_fiber_condition* condition, farside_fiber_mutex* mutex);
-int farside_fiber_condition_signal(farside_fiber_condition* condition); /* wakes one fiber, if any waits */
+/* Wakes the fiber that has waited longest, if any waits. */
+int farside_fiber_condition_signal(farside_fiber_condition* condition);
+/* Wakes all fibers that wait. */
 int farside_fiber_condition_broadcast(farside_fiber_condition* condition);
 
 /* ---- Wait group: a count that begins at zero, and fibers that wait until it is zero ---- */
 
+/* Creates a wait group of fibers, whose count is zero. -ENOMEM. */
 int farside_fiber_group_create(farside_fiber_group** group);
-int farside_fiber_group_destroy(farside_fiber_group* group);            /* -EBUSY: fibers wait */
-int farside_fiber_group_add(farside_fiber_group* group, int64_t count); /* -EINVAL: the sum is negative or overflows */
-int farside_fiber_group_wait(farside_fiber_group* group);               /* [may block] */
+/* Destroys a wait group. -EBUSY: fibers wait. */
+int farside_fiber_group_destroy(farside_fiber_group* group);
+/* Adds to the count, also a negative number; at zero the fibers that wait go on. -EINVAL: the sum is negative or
+ * overflows. */
+int farside_fiber_group_add(farside_fiber_group* group, int64_t count);
+/* Waits until the count is zero. [may block] */
+int farside_fiber_group_wait(farside_fiber_group* group);
 
 /* ---- Channel: a bounded first-in-first-out queue of pointers, for any number of senders and receivers ---- */
 
-/* capacity: items that can be in the channel, up to 2^24 (-EINVAL); 0: a sender waits until its item is received. */
+/* Creates a channel. capacity: items that can be in it, up to 2^24 (-EINVAL); 0: a sender waits until its item is
+ * received. -ENOMEM. */
 int farside_fiber_channel_create(farside_fiber_channel** channel, size_t capacity);
-/* Calls discard, if it is not NULL, for each item that is still in the channel. -EBUSY: fibers wait. */
+/* Destroys a channel. Calls discard, if it is not NULL, for each item that is still in it. -EBUSY: fibers wait. */
 int farside_fiber_channel_destroy(farside_fiber_channel* channel, void (*discard)(void* item));
-int farside_fiber_channel_send(farside_fiber_channel* channel, void* item);     /* [may block] -EPIPE: closed */
-int farside_fiber_channel_try_send(farside_fiber_channel* channel, void* item); /* -EAGAIN: full; -EPIPE */
-int farside_fiber_channel_receive(farside_fiber_channel* channel,
-                                  void** item); /* [may block] -EPIPE: closed and empty */
-int farside_fiber_channel_try_receive(farside_fiber_channel* channel, void** item); /* -EAGAIN: empty; -EPIPE */
-/* Later sends, and sends and receives that wait now, return -EPIPE. Items in the channel can still be received. */
+/* Sends an item; waits while the channel is full. [may block] -EPIPE: closed. */
+int farside_fiber_channel_send(farside_fiber_channel* channel, void* item);
+/* Sends an item if there is room. -EAGAIN: full. -EPIPE: closed. */
+int farside_fiber_channel_try_send(farside_fiber_channel* channel, void* item);
+/* Receives the oldest item; waits while the channel is empty. [may block] -EPIPE: closed and empty. */
+int farside_fiber_channel_receive(farside_fiber_channel* channel, void** item);
+/* Receives the oldest item, if there is one. -EAGAIN: empty. -EPIPE: closed and empty. */
+int farside_fiber_channel_try_receive(farside_fiber_channel* channel, void** item);
+/* Closes a channel: later sends, and sends and receives that wait now, return -EPIPE. Items in the channel can still be
+ * received. */
 int farside_fiber_channel_close(farside_fiber_channel* channel);
 
 /* ---- Sockets, and pipes for read and write ---- */
 
-/* As the system calls on a blocking descriptor, but only the calling fiber waits. The descriptor may be in either mode;
- * accept, connect, and read and write of a descriptor that is not a socket make it non-blocking. All [may block], and
- * return the system call's error as a negative value. Sockets do not raise SIGPIPE: -EPIPE. */
+/* As the system calls of these names on a blocking descriptor, but only the calling fiber waits. The descriptor may be
+ * in either mode; accept, connect, and read and write of a descriptor that is not a socket make it non-blocking. All
+ * [may block], and return the system call's error as a negative value. Sockets do not raise SIGPIPE: -EPIPE. write
+ * writes all bytes; it returns fewer only if an error occurred after some were written. */
 int farside_fiber_accept(int fd, struct sockaddr* address, socklen_t* length);
 int farside_fiber_connect(int fd, const struct sockaddr* address, socklen_t length);
 ssize_t farside_fiber_read(int fd, void* buffer, size_t bytes);
-/* Writes all bytes; returns fewer only if an error occurred after some were written. */
 ssize_t farside_fiber_write(int fd, const void* buffer, size_t bytes);
 ssize_t farside_fiber_recv(int fd, void* buffer, size_t bytes, int flags);
 ssize_t farside_fiber_send(int fd, const void* buffer, size_t bytes, int flags);

@@ -21,6 +21,7 @@
 #define FARSIDE_OBJECT_H
 
 #include <farside/scope_state.h>
+#include <farside/version.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -101,10 +102,11 @@ void* farside_object_deref_slow(uint64_t* owner, struct farside_object_type* typ
  * up to 64 of them, or 16 KiB, go into one request. Owners without an object are skipped. */
 void farside_object_prefetch(uint64_t* owners, size_t count, struct farside_object_type* type);
 
-/* Whether the object of an owner with this content may be used without a call: the access bit of its first line is set.
- * One bit is enough: an object of up to 64 bytes is in one line, and all bits of a longer one are set together. */
+/* Returns whether the object of an owner with this content may be used without a call: the access bit of its first line
+ * is set. One bit is enough: an object of up to 64 bytes is in one line, and all bits of a longer one are set together.
+ */
 static inline int farside_object_is_accessible(uint64_t word, unsigned options) {
-  uint64_t line = word >> 22;
+  uint64_t line = word >> FARSIDE_OWNER_LINE_SHIFT_;
   const uint64_t* bits = (const uint64_t*)(farside_object_view.access_bits + (line & farside_object_view.mask)) +
                          (options & FARSIDE_OBJECT_WRITE);
   return (int)((__atomic_load_n(bits, __ATOMIC_ACQUIRE) >> (line & 63)) & 1);
@@ -115,7 +117,8 @@ static inline int farside_object_is_accessible(uint64_t word, unsigned options) 
  * only if the object is being moved, because most of its page is unused. */
 static inline void* farside_object_deref(uint64_t* owner, struct farside_object_type* type, unsigned options) {
   uint64_t word = __atomic_load_n(owner, __ATOMIC_RELAXED);
-  if (__builtin_expect(farside_object_is_accessible(word, options), 1)) return (void*)(word >> 16);
+  if (__builtin_expect(farside_object_is_accessible(word, options), 1))
+    return (void*)(word >> FARSIDE_OWNER_ADDRESS_SHIFT_);
   return farside_object_deref_slow(owner, type, options);
 }
 
@@ -140,14 +143,14 @@ int farside_structure_create(const struct farside_structure_options* options);
  * memory server, up to 64 pages in one request. Always 0 without Farside. -EINVAL: no such structure. */
 ssize_t farside_structure_take_evicted(unsigned structure, uint64_t** owners, size_t max);
 
-/* Until farside_object_permit_moves() no object of these structures is moved: bit n stands for structure n, bit 0 for
- * objects of none. For calls of functions that follow owners (<farside/offload.h>), one after the other. The caller
- * uses objects of these structures where they are. Other threads that need one which would be moved wait, so meanwhile
- * the caller must not wait for them: it takes no lock that they may hold, stops all structures that it uses by one
- * call, and ends soon, since no memory of dead objects is made free. It has no scope open, here and when it permits
- * moves, which the same thread or fiber does. *stopped: those structures that were not stopped by the caller before, to
- * be permitted. Waits until moves in progress have ended. -EINVAL: no such structure. -EDEADLK: a scope is open. Cost:
- * 35 ns for each structure, both together. */
+/* Stops moves: until farside_object_permit_moves() no object of these structures is moved: bit n stands for structure
+ * n, bit 0 for objects of none. For calls of functions that follow owners (<farside/offload.h>), one after the other.
+ * The caller uses objects of these structures where they are. Other threads that need one which would be moved wait, so
+ * meanwhile the caller must not wait for them: it takes no lock that they may hold, stops all structures that it uses
+ * by one call, and ends soon, since no memory of dead objects is made free. It has no scope open, here and when it
+ * permits moves, which the same thread or fiber does. *stopped: those structures that were not stopped by the caller
+ * before, to be permitted. Waits until moves in progress have ended. -EINVAL: no such structure. -EDEADLK: a scope is
+ * open. Cost: 35 ns for each structure, both together. */
 int farside_object_stop_moves(uint64_t structures, uint64_t* stopped);
 void farside_object_permit_moves(uint64_t stopped);
 
@@ -161,7 +164,8 @@ struct farside_object_stats {
   /* So far: objects that were fetched one by one; objects that the evacuator moved; pages that it emptied. */
   uint64_t taken, moved, segments_freed;
 };
-/* Fills in *stats. -ENOSYS: the program does not run under Farside, and *stats is all zero. */
+/* Reads the statistics of far objects into *stats. -ENOSYS: the program does not run under Farside, and *stats is all
+ * zero. */
 int farside_get_object_stats(struct farside_object_stats* stats);
 
 #ifdef __cplusplus

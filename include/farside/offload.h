@@ -12,6 +12,7 @@
 #ifndef FARSIDE_OFFLOAD_H
 #define FARSIDE_OFFLOAD_H
 
+#include <farside/version.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -76,34 +77,32 @@ struct farside_offload_reply {
   char text[160];        /* after an error: what happened, without a newline */
 };
 
-/* Executes a call. [may block] Far memory that the ranges name must not be written by other threads meanwhile; written
- * ranges must not be accessed at all, and accesses to other bytes of their pages wait.
- * Errors, besides those that the function returns:
- *   -EOPNOTSUPP  mode SERVER, and no server offers calls, or the ranges are not all far memory of one server
- *   -EINVAL, -E2BIG  too many ranges or bytes; a range that wraps around; no such structure, or a written one
- *   -EBUSY       mode SERVER, and objects of the structures have been being moved for a second; try again
- *   -EPERM       the server does not allow calls to the holder of this token
- *   -ENOEXEC     the server cannot load the program or shared object, or the function is not in it
- *   -EFAULT      the function crashed, or accessed memory outside of the ranges
- *   -ETIME       the function exceeded its limit on processor or wall time
- *   -ENOMEM      the server has no memory for the written ranges
- *   -ECONNRESET  the connection to the server broke */
+/* Executes a call of a function on a memory server, or locally. [may block] Far memory that the ranges name must not be
+ * written by other threads meanwhile; written ranges must not be accessed at all, and accesses to other bytes of their
+ * pages wait. Errors, besides those that the function returns: -EOPNOTSUPP  mode SERVER, and no server offers calls, or
+ * the ranges are not all far memory of one server -EINVAL, -E2BIG  too many ranges or bytes; a range that wraps around;
+ * no such structure, or a written one -EBUSY       mode SERVER, and objects of the structures have been being moved for
+ * a second; try again -EPERM       the server does not allow calls to the holder of this token -ENOEXEC     the server
+ * cannot load the program or shared object, or the function is not in it -EFAULT      the function crashed, or accessed
+ * memory outside of the ranges -ETIME       the function exceeded its limit on processor or wall time -ENOMEM      the
+ * server has no memory for the written ranges -ECONNRESET  the connection to the server broke */
 int farside_offload_call(const struct farside_offload_request* request, struct farside_offload_reply* reply);
 
-/* Starts a call; farside_offload_finish() waits for its end, returns its result as farside_offload_call() does, and
- * frees the task. What the request points to, and the reply, stay valid until then. A call that is executed locally
- * runs in farside_offload_finish(). Errors: -ENOMEM. */
 struct farside_offload_task;
+
+/* Starts a call of a function on a memory server; farside_offload_finish() waits for its end [may block], returns its
+ * result as farside_offload_call() does, and frees the task. What the request points to, and the reply, stay valid
+ * until then. A call that is executed locally runs in farside_offload_finish(). Errors: -ENOMEM. */
 int farside_offload_start(const struct farside_offload_request* request, struct farside_offload_reply* reply,
                           struct farside_offload_task** task);
-int farside_offload_finish(struct farside_offload_task* task); /* [may block] */
+int farside_offload_finish(struct farside_offload_task* task);
 
-/* The number of servers of this process that offer calls; 0 without Farside. The first call may block for one round
- * trip to each server. */
+/* Returns the number of servers of this process that offer calls; 0 without Farside. The first call may block for one
+ * round trip to each server. */
 int farside_offload_servers(void);
 
-/* The server, counted from 0, that holds the byte at `address`; *same_bytes, at most `bytes`, is the number of bytes
- * from `address` on that it holds. -1: no server that offers calls. Cost: a table look-up for each 16 MiB. */
+/* Returns the server, counted from 0, that holds the byte at `address`; *same_bytes, at most `bytes`, is the number of
+ * bytes from `address` on that it holds. -1: no server that offers calls. Cost: a table look-up for each 16 MiB. */
 int farside_offload_place(const void* address, size_t bytes, size_t* same_bytes);
 
 #ifdef __cplusplus

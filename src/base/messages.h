@@ -150,6 +150,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F611", "faults cannot be traced in handler mode"},
     {"F611", "cannot write the trace"},
     {"F612", "moves of far objects are permitted"},
+    {"F613", "was compiled with headers of Farside"},
     // Memory servers
     {"F701", "cannot listen on"},
     {"F701", "is not an address to listen on"},

@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr unsigned kAddressShift = 16;
+constexpr unsigned kAddressShift = FARSIDE_OWNER_ADDRESS_SHIFT_;
 constexpr size_t kMaxAlignment = 64;
 alignas(64) const uint64_t kAllAccess[2] = {~uint64_t{0}, ~uint64_t{0}}, kNoAccess[2] = {};
 

@@ -17,7 +17,7 @@ namespace farside::scope_check {
 namespace {
 
 constexpr uint64_t kPage = 4096, kSpaceBytes = uint64_t{256} << 30;
-constexpr unsigned kAddressShift = 16;
+constexpr unsigned kAddressShift = FARSIDE_OWNER_ADDRESS_SHIFT_;
 
 // The state of a page. For an object of several pages, the record of its first page has everything except `back`.
 struct Page {

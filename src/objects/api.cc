@@ -15,6 +15,10 @@ using farside::objects::ScopeRecord;
 namespace farside::objects {
 namespace {
 
+// The inline dereference decodes an owner as PtrWord does; a line has 64 bytes.
+static_assert(FARSIDE_OWNER_ADDRESS_SHIFT_ == PtrWord::kAddressShift);
+static_assert(FARSIDE_OWNER_LINE_SHIFT_ == PtrWord::kAddressShift + 6);
+
 pager::Pager* g_pager = nullptr;
 Paths g_paths = Paths::kHybrid;
 Epochs g_epochs;  // scopes may begin before the first object is created

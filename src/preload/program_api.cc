@@ -15,6 +15,7 @@ using farside::pager::PageWord;
 // The constants of the inline check are those of the page word.
 static_assert(FARSIDE_PAGE_DIRTY_ == PageWord::kDirty);
 static_assert(FARSIDE_PAGE_NEAR_ == (static_cast<uint64_t>(PageState::kNear) | PageWord::kHot));
+static_assert(FARSIDE_PAGE_COW_ == PageWord::kCow);
 static_assert(FARSIDE_PAGE_MASK_ == (PageWord::kStateMask | PageWord::kHot | PageWord::kCow));
 
 extern "C" {

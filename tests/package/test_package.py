@@ -32,9 +32,10 @@ EXPECTED = """
 /usr/bin/farside
 /usr/include/farside/containers/vector.hpp
 /usr/include/farside/farside.h
-/usr/lib/cmake/farside/farsideConfig.cmake
+/usr/lib/cmake/farside/farside-config.cmake
 /usr/lib/farside/libfarside_preload.so
 /usr/lib/libfarside.so
+/usr/lib/libfarside.so.0.1
 /usr/lib/pkgconfig/farside.pc
 /usr/libexec/farside/apps/gups
 /usr/libexec/farside/farside-bench
@@ -43,8 +44,12 @@ EXPECTED = """
 /usr/share/doc/farside/copyright
 /usr/share/man/man1/farside-run.1.gz
 /usr/share/man/man1/farside.1.gz
+/usr/share/man/man3/farside_hint.3.gz
 /usr/share/zsh/vendor-completions/_farside
 """.split()
+# Called by inline functions of the headers only.
+INTERNAL = {"farside_check_layout_", "farside_object_deref_slow", "farside_region_set_policy_", "farside_scopes_attach",
+            "farside_scopes_release"}
 # What changes when any package is installed: the state of package manager, linker and man-db.
 NOT_OURS = re.compile(r"/(etc/(ld\.so\.cache|(passwd|group|shadow|gshadow|subuid|subgid)-?)|var/lib/dpkg/(?!info/)|"
                       r"var/lib/dpkg/info/format|var/lib/systemd|usr/share/man/.*index)")
@@ -261,6 +266,19 @@ class PackageTest(unittest.TestCase):
         run("cmake", "-S", project, "-B", project / "build")
         run("cmake", "--build", project / "build")
         run(project / "build/x")
+
+    def test_each_function_of_the_library_has_a_man_page(self):
+        symbols = run("nm", "--dynamic", "--defined-only", "/usr/lib/libfarside.so").split()
+        functions = {name.split("@")[0] for kind, name in zip(symbols[1:], symbols[2:]) if kind == "T"}
+        pages = {path.name.removesuffix(".3.gz") for path in Path("/usr/share/man/man3").glob("farside*")}
+        self.assertLess({"farside_hint_slow", "farside_fiber_run", "farside_offload_call"}, functions)
+        self.assertLessEqual(functions - INTERNAL, pages)
+        for page in pages:
+            formatted = subprocess.run(["man", "--warnings=all", "3", page], capture_output=True, text=True,
+                                       env=ENVIRONMENT, check=False)
+            self.assertEqual(formatted.stderr, "", page)
+            for heading in ("NAME", "SYNOPSIS", "DESCRIPTION", "SEE ALSO"):
+                self.assertIn(f"\n{heading}\n", "\n" + formatted.stdout, page)
 
     def test_man_pages(self):
         commands = re.findall(r"^  (\w+) +[A-Z]", run("/usr/bin/farside", "--help").split("ubcommands:")[1], re.MULTILINE)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from support import BUILD, ROOT, SHARES, SystemTest, environment, expand, main, run, variations
+from support import BUILD, FARSIDE, ROOT, SHARES, SystemTest, environment, expand, main, run, variations
 
 BOTH_MODES = SHARES[1:3]  # each share and each mode once
 OUTSIDE = Path(__file__).resolve().parent / "outside"
@@ -39,6 +39,31 @@ class ProgramApiTest(SystemTest):
         self.check("gcc", "-O1", "-o", self.folder / "by_pkg_config", OUTSIDE / "hinted.c", *flags.split(), f"-Wl,-rpath,{self.prefix}/lib")
         result = self.native([self.folder / "by_pkg_config", "right"])
         self.assertIn(b"far=0", result.errors)
+
+    def compiled_with_other_headers(self, pattern, replacement):
+        """A program whose headers differ from those of the library."""
+        headers = self.folder / "other_headers"
+        shutil.rmtree(headers, ignore_errors=True)
+        shutil.copytree(self.prefix / "include", headers)
+        version = headers / "farside/version.h"
+        text, changes = re.subn(pattern, replacement, version.read_text(encoding="utf-8"))
+        self.assertEqual(changes, 1, pattern)
+        version.write_text(text, encoding="utf-8")
+        program = self.folder / "by_other_headers"
+        self.check("gcc", "-O1", "-I", headers, "-o", program, OUTSIDE / "hinted.c", f"-L{self.prefix}/lib", "-lfarside",
+                   f"-Wl,-rpath,{self.prefix}/lib")
+        return program
+
+    def test_a_program_with_other_headers_is_refused(self):
+        for pattern, replacement in ((r"(VERSION_MINOR) \d+", r"\1 99"), (r"(PAGE_NEAR_) 0x\w+", r"\1 0x3u"),
+                                     (r"(OWNER_LINE_SHIFT_) \d+", r"\1 21")):
+            program = self.compiled_with_other_headers(pattern, replacement)
+            for command in ([program, "right"], [FARSIDE, "run", "--quiet", "--", program, "right"]):
+                result = run(list(map(str, command)), env=environment())
+                self.assertEqual(result.status, 134, command)
+                self.assertEqual(result.output, b"")
+                line, = result.errors.decode().splitlines()
+                self.assertRegex(line, r"error: .*/by_other_headers was compiled with headers of Farside .*compile it again.*F613")
 
     def test_a_plain_c_program_needs_no_cxx_runtime(self):
         needed = self.check("ldd", self.program("hinted"))

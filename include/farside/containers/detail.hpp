@@ -60,7 +60,8 @@ inline Object* reach(const unique_ptr<Object>& owner, Missed missed) {
   constexpr unsigned options = (write ? FARSIDE_OBJECT_WRITE : 0u) | (non_temporal ? FARSIDE_OBJECT_NON_TEMPORAL : 0u);
   uint64_t* where = access::word(owner);
   uint64_t word = __atomic_load_n(where, __ATOMIC_RELAXED);
-  if (__builtin_expect(farside_object_is_accessible(word, options), 1)) return reinterpret_cast<Object*>(word >> 16);
+  if (__builtin_expect(farside_object_is_accessible(word, options), 1))
+    return reinterpret_cast<Object*>(word >> FARSIDE_OWNER_ADDRESS_SHIFT_);
   missed();
   return static_cast<Object*>(farside_object_deref_slow(where, type_of<Object>(), options));
 }
