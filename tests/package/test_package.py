@@ -42,11 +42,14 @@ EXPECTED = """
 /usr/share/bash-completion/completions/farside
 /usr/share/doc/farside/README.md
 /usr/share/doc/farside/copyright
+/usr/share/doc/farside/examples/hints.c
 /usr/share/man/man1/farside-run.1.gz
 /usr/share/man/man1/farside.1.gz
 /usr/share/man/man3/farside_hint.3.gz
 /usr/share/zsh/vendor-completions/_farside
 """.split()
+EXAMPLES = Path("/usr/share/doc/farside/examples")
+EXAMPLE_SOURCES = sorted(path for path in (ROOT / "examples").iterdir() if path.suffix in (".c", ".cc"))
 # Called by inline functions of the headers only.
 INTERNAL = {"farside_check_layout_", "farside_object_deref_slow", "farside_region_set_policy_", "farside_scopes_attach",
             "farside_scopes_release"}
@@ -266,6 +269,28 @@ class PackageTest(unittest.TestCase):
         run("cmake", "-S", project, "-B", project / "build")
         run("cmake", "--build", project / "build")
         run(project / "build/x")
+
+    def check_example(self, program, name):
+        """It prints the same natively and far, and something."""
+        native = run(program)
+        self.assertTrue(native.strip(), name)
+        options = ["--offload"] if name == "offload" else []
+        self.assertEqual(run("/usr/bin/farside", "run", "--quiet", "--local", "25%", *options, "--", program), native, name)
+
+    def test_examples_are_built_by_cmake(self):
+        build = self.folder / "examples"
+        run("cmake", "-S", EXAMPLES, "-B", build)
+        run("cmake", "--build", build)
+        for source in EXAMPLE_SOURCES:
+            self.check_example(build / source.stem, source.stem)
+
+    def test_examples_are_built_by_pkg_config(self):
+        flags = run("pkg-config", "--cflags", "--libs", "farside").split()
+        for source in EXAMPLE_SOURCES:
+            compiler = ["cc"] if source.suffix == ".c" else ["c++", "-std=c++20", "-pthread"]
+            program = self.folder / f"by_pkg_config_{source.stem}"
+            run(*compiler, "-O2", "-Wall", "-Wextra", "-Werror", EXAMPLES / source.name, "-o", program, *flags)
+            self.check_example(program, source.stem)
 
     def test_each_function_of_the_library_has_a_man_page(self):
         symbols = run("nm", "--dynamic", "--defined-only", "/usr/lib/libfarside.so").split()
