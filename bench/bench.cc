@@ -520,12 +520,7 @@ int run_bench(int argc, const char* const* argv) {
   add_policies(bench);
   add_scaling(bench);
   add_all_command(bench);
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  if (asks_for_description(arguments)) {
-    fputs(to_json(bench.describe()).c_str(), stdout);
-    return 0;
-  }
-  return bench.run(std::move(arguments));
+  return run_tool(bench, {argv + 1, argv + argc});
 }
 
 }  // namespace farside::bench

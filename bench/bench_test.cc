@@ -10,10 +10,10 @@
 #include "bench/redis.h"
 #include "command/command.h"
 #include "launch/embedded_server.h"
-#include "report/chart.h"
+#include "measure/chart.h"
+#include "measure/statistics.h"
 #include "report/files.h"
 #include "report/format.h"
-#include "report/statistics.h"
 
 namespace farside::bench {
 namespace {

@@ -8,9 +8,9 @@
 #include "farside/fiber.hpp"
 #include "measure/far_memory.h"
 #include "measure/process.h"
+#include "measure/statistics.h"
 #include "report/format.h"
 #include "report/machine.h"
-#include "report/statistics.h"
 
 namespace farside::bench {
 namespace {

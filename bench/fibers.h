@@ -5,8 +5,8 @@
 #include <string>
 
 #include "launch/child.h"
+#include "measure/chart.h"
 #include "measure/far_memory.h"
-#include "report/chart.h"
 
 namespace farside::bench {
 

@@ -13,9 +13,9 @@
 #include "launch/installation.h"
 #include "launch/run_captured.h"
 #include "measure/random.h"
+#include "measure/statistics.h"
 #include "measure/swap.h"
 #include "report/format.h"
-#include "report/statistics.h"
 
 namespace farside::bench {
 namespace {

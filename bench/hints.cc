@@ -6,10 +6,10 @@
 #include "base/clock.h"
 #include "farside/farside.h"
 #include "measure/instructions.h"
+#include "measure/statistics.h"
 #include "pager/pages/page_word.h"
 #include "report/format.h"
 #include "report/machine.h"
-#include "report/statistics.h"
 
 // The variable that the guards read and the function behind them. In a program both belong to libfarside or the preload
 // library; here farside_view is set for each case.

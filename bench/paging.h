@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "measure/configurations.h"
-#include "report/statistics.h"
+#include "measure/statistics.h"
 
 namespace farside::bench {
 

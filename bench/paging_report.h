@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "report/chart.h"
+#include "measure/chart.h"
 
 namespace farside::bench {
 

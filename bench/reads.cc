@@ -15,10 +15,10 @@
 #include "bench/delaying_proxy.h"
 #include "measure/process.h"
 #include "measure/random.h"
+#include "measure/statistics.h"
 #include "remote/remote_store.h"
 #include "report/format.h"
 #include "report/machine.h"
-#include "report/statistics.h"
 
 namespace farside::bench {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/status.h"
-#include "report/statistics.h"
+#include "measure/statistics.h"
 
 namespace farside::bench {
 

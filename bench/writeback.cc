@@ -8,9 +8,9 @@
 #include "base/clock.h"
 #include "measure/far_memory.h"
 #include "measure/process.h"
+#include "measure/statistics.h"
 #include "report/format.h"
 #include "report/machine.h"
-#include "report/statistics.h"
 
 namespace farside::bench {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "launch/child.h"
-#include "report/chart.h"
+#include "measure/chart.h"
 
 namespace farside::bench {
 

@@ -1,4 +1,4 @@
-# Flags that every target shares, and the two functions that declare libraries and tests.
+# Flags that every target shares, and the functions that declare libraries, tools and tests.
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(GTest REQUIRED)
@@ -43,6 +43,18 @@ function(farside_library name)
   add_library(${name} STATIC ${arg_SOURCES} ${arg_COLD})
   set_source_files_properties(${arg_COLD} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:RelWithDebInfo>:-O1>)
   target_link_libraries(${name} PUBLIC farside_flags ${arg_DEPENDS})
+endfunction()
+
+# farside_tool(name library): the program farside-NAME of this folder's main.cc, which `farside NAME` executes. Files of
+# tools/ and bench/ are included by their path in the source tree.
+function(farside_tool name library)
+  target_include_directories(${library} PUBLIC ${PROJECT_SOURCE_DIR})
+  add_executable(farside_${name} main.cc)
+  target_link_libraries(farside_${name} PRIVATE ${library})
+  set_target_properties(farside_${name} PROPERTIES OUTPUT_NAME farside-${name}
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/libexec/farside)
+  install(TARGETS farside_${name} RUNTIME DESTINATION libexec/farside)
+  set_property(GLOBAL APPEND PROPERTY FARSIDE_TOOLS ${name})
 endfunction()
 
 include(GoogleTest)

@@ -66,7 +66,7 @@ HISTORY = ("CHANGELOG.md", "docs/decisions/")  # may name what was replaced
 FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*(.*?)\s*$")
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^()\s>]*(?:\([^()]*\)[^()\s>]*)*)>?(?:\s+\"[^\"]*\")?\s*\)")
 REFERENCE = re.compile(r"^\s{0,3}\[[^\]]+\]:\s+<?(\S+?)>?(?:\s|$)")
-STEP = re.compile(r"`((?:src|bench|include|tests)/[\w./-]+\.(?:h|hpp|c|cc|py))`\s+`([A-Za-z_]\w*(?:::\w+)*)(?:\(\))?`")
+STEP = re.compile(r"`((?:src|bench|tools|include|tests)/[\w./-]+\.(?:h|hpp|c|cc|py))`\s+`([A-Za-z_]\w*(?:::\w+)*)(?:\(\))?`")
 
 
 def tracked_files(root):

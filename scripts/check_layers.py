@@ -14,13 +14,16 @@ import sys
 from collections import defaultdict
 from pathlib import Path, PurePosixPath
 
-# Highest first. Folders in one row may not include each other. `bench` is at the root, `containers` and `frame`
-# stand for the folders of these names in include/farside, all others are in src/.
+AT_ROOT = ("bench", "tools")  # programs beside the product
+
+# Highest first. Folders in one row may not include each other. Those of AT_ROOT are at the root, `containers` and
+# `frame` stand for the folders of these names in include/farside, all others are in src/. `cli` and `measure` are in one
+# row: the program farside links nothing of what only analyses and benchmarks use.
 LAYERS = [
-    ["cli", "bench"],
-    ["measure"],
+    ["tools", "bench"],
+    ["cli", "measure"],
     ["launch"],
-    ["report", "command"],
+    ["report", "command", "process"],
     ["frame"],
     ["preload", "libfarside", "containers"],
     ["objects"],
@@ -42,11 +45,7 @@ SUBFOLDERS = {
     "bench/objects": set(),
     "bench/scaling": set(),
     "cli": set(),
-    "cli/doctor": {"cli", "cli/track"},
-    "cli/plan": {"cli", "cli/plan/reuse", "cli/track"},
-    "cli/plan/reuse": set(),
-    "cli/trace": {"cli"},
-    "cli/track": {"cli"},
+    "cli/doctor": {"cli"},
     "pager": {"pager/evict", "pager/fault", "pager/huge", "pager/pages", "pager/policy", "pager/range", "pager/shared",
               "pager/space", "pager/thread"},
     "pager/range": {"pager/evict", "pager/fault", "pager/huge", "pager/pages", "pager/policy", "pager/shared",
@@ -67,6 +66,10 @@ SUBFOLDERS = {
     "preload/guard": {"preload/heap", "preload/trace"},
     "preload/heap": {"preload/trace"},
     "preload/trace": set(),
+    "tools/plan": {"tools/plan/reuse"},
+    "tools/plan/reuse": set(),
+    "tools/trace": set(),
+    "tools/track": set(),
 }
 
 PUBLIC = "farside"  # include/farside, what programs include
@@ -100,13 +103,13 @@ def owners_of(header):
 
 
 def folder_of(path):
-    """The folder of a checked file as LAYERS and SUBFOLDERS name it ("cli/trace", "bench"), or None."""
+    """The folder of a checked file as LAYERS and SUBFOLDERS name it ("cli/doctor", "bench"), or None."""
     parts = path.parts[:-1]
     if parts[:1] == ("src",) and len(parts) > 1:
         return "/".join(parts[1:])
-    if parts[:1] == ("bench",) or parts[:2] == ("include", PUBLIC):
-        return "/".join(parts if parts[0] == "bench" else parts[1:])
-    return None
+    if parts[:1] and parts[0] in AT_ROOT:
+        return "/".join(parts)
+    return "/".join(parts[1:]) if parts[:2] == ("include", PUBLIC) else None
 
 
 def is_public(folder):
@@ -185,7 +188,7 @@ def check_file(root, path):
 
 
 def checked_files(root):
-    for top in ("src", "include", "bench"):
+    for top in ("src", "include", *AT_ROOT):
         for path in sorted((root / top).rglob("*")):
             if path.suffix in SOURCES and folder_of(path.relative_to(root)):
                 yield path
@@ -234,7 +237,7 @@ def check_cycles(root):
 
 
 def check_sizes(root):
-    for top in ("src", "include", "bench", "tests", "scripts"):
+    for top in ("src", "include", *AT_ROOT, "tests", "scripts"):
         for folder in sorted(path for path in (root / top).rglob("*") if path.is_dir() and path.name != "__pycache__"):
             count = sum(1 for path in folder.iterdir() if path.is_file())
             if count > MAX_FILES:

@@ -57,12 +57,12 @@ class CheckLayersTest(unittest.TestCase):
                 self.assertTrue("/" not in folder or folder in check_layers.SUBFOLDERS, folder)
 
     def test_subfolders_include_what_their_list_names(self):
-        self.assert_allowed("src/cli/plan/x.cc", "cli/plan/reuse/shards.h")
-        self.assert_allowed("src/cli/plan/x.cc", "cli/track/areas.h")
-        self.assert_forbidden("src/cli/plan/reuse/x.cc", "cli/plan/plan.h", "cli/plan/reuse may not include")
-        self.assert_forbidden("src/cli/trace/x.cc", "cli/track/areas.h")
-        self.assert_forbidden("src/cli/track/x.cc", "cli/trace/table.h")
-        self.assert_forbidden("src/cli/x.cc", "cli/track/areas.h")
+        self.assert_allowed("tools/plan/x.cc", "tools/plan/reuse/shards.h")
+        self.assert_forbidden("tools/plan/reuse/x.cc", "tools/plan/plan.h", "tools/plan/reuse may not include")
+        self.assert_forbidden("tools/trace/x.cc", "tools/track/tracker.h")
+        self.assert_forbidden("tools/track/x.cc", "tools/trace/outputs.h")
+        self.assert_allowed("src/cli/doctor/x.cc", "cli/commands.h")
+        self.assert_forbidden("src/cli/x.cc", "cli/doctor/checks.h")
         self.assert_allowed("src/preload/guard/x.cc", "preload/heap/far_heap.h")
         self.assert_forbidden("src/preload/heap/x.cc", "preload/guard/guard.h")
         self.assert_forbidden("src/preload/trace/x.cc", "preload/heap/far_heap.h")
@@ -74,6 +74,14 @@ class CheckLayersTest(unittest.TestCase):
         self.assert_forbidden("src/pager/policy/x.cc", "objects/segment.h", "pager may not include")
         self.assert_forbidden("src/pager/x.cc", "preload/heap/far_heap.h", "points up")
         self.assert_allowed("src/preload/heap/x.cc", "pager/policy/policy.h")
+
+    def test_the_product_includes_nothing_of_the_laboratory(self):
+        self.assert_forbidden("src/cli/x.cc", "measure/chart.h", "sideways")
+        self.assert_forbidden("src/cli/x.cc", "tools/plan/lackey.h", "points up")
+        self.assert_forbidden("tools/plan/x.cc", "bench/paging.h", "sideways")
+        self.assert_allowed("tools/track/x.cc", "measure/chart.h")
+        self.assert_allowed("tools/trace/x.cc", "cli/run.h")
+        self.assert_allowed("src/cli/doctor/x.cc", "process/pagemap.h")
 
     def test_public_headers_include_public_headers_only(self):
         self.assert_forbidden("include/farside/ptr.hpp", "base/bits.h", "a public header")
@@ -106,7 +114,7 @@ class CheckLayersTest(unittest.TestCase):
 
     def test_bench_is_a_top_layer_and_tests_are_free(self):
         self.assert_allowed("bench/paging.cc", "measure/swap.h")
-        self.assert_forbidden("bench/paging.cc", "cli/commands.h", "sideways")
+        self.assert_forbidden("src/cli/x.cc", "bench/paging.h", "points up")
         self.assert_allowed("tests/stress/x.cc", "cli/commands.h")
 
     def test_cycles_are_found(self):
@@ -117,8 +125,8 @@ class CheckLayersTest(unittest.TestCase):
         self.assertIn("src/pager/c.h:1", found)
 
     def test_cycles_through_subfolders_are_found(self):
-        files = {"src/cli/a.cc": '#include "cli/track/b.h"\n', "src/cli/track/b.h": '#include "cli/a.h"\n'}
-        self.assertIn("cycle of includes: cli -> cli/track -> cli", self.problems_of(files)[-1])
+        files = {"src/cli/a.cc": '#include "cli/doctor/b.h"\n', "src/cli/doctor/b.h": '#include "cli/a.h"\n'}
+        self.assertIn("cycle of includes: cli -> cli/doctor -> cli", self.problems_of(files)[-1])
 
     def test_large_folders_are_found(self):
         files = {f"src/base/f{number}.h": "" for number in range(check_layers.MAX_FILES)}

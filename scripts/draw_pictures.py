@@ -175,10 +175,10 @@ def draw_processes(_):
 
 
 ROWS = [
-    [("cli", "tools", "the program farside"), ("bench", "tools", "the program farside-bench")],
-    [("measure", "tools", "runs a workload, prices of faults")],
+    [("tools", "tools", "farside-plan, -trace, -track"), ("bench", "tools", "the program farside-bench")],
+    [("cli", "tools", "the program farside"), ("measure", "tools", "workloads, prices of faults, charts")],
     [("launch", "tools", "child processes, embedded server")],
-    [("report", "tools", "charts, tables, files"), ("command", "tools", "frame of a command line")],
+    [("report", "tools", "tables, files"), ("command", "tools", "command lines"), ("process", "tools", "another's memory")],
     [("preload", "preload", "guard, heap, trace: in the program"), ("libfarside", "preload", "what programs link")],
     [("objects", "objects", "far objects, evacuator")],
     [("pager", "pager", "faults, eviction, page states, policies")],
@@ -191,7 +191,7 @@ ROWS = [
 
 
 def draw_rooms(_):
-    """The folders of src/ and bench/, each row above those that it may include."""
+    """The folders of src/, tools/ and bench/, each row above those that it may include."""
     p = Picture("The folders and their order", 980, 780)
     p.text(20, 30, "A folder may include folders of lower rows, not its neighbours. Plain names are folders of src/.", size=13)
     pitch, height, top, width = 61, 46, 50, 700
@@ -201,13 +201,13 @@ def draw_rooms(_):
         for i, (name, group, purpose) in enumerate(folders):
             x = 20 + i * (each + 16)
             p.rectangle(x, y, each, height, group)
-            shown = "bench/" if name == "bench" else name
+            shown = f"{name}/" if name in ("bench", "tools") else name
             p.text(x + each / 2, y + 19, shown, size=14, bold=True, anchor="middle")
             p.text(x + each / 2, y + 36, purpose, colour=FAINT, anchor="middle", room=each - 10)
         if row + 1 < len(ROWS):
             p.arrow((20 + width / 2, y + height), (20 + width / 2, y + pitch - 2))
     brackets = [
-        (0, 3, "tools", ["farside and", "farside-bench:", "ordinary code; the", "command-line and", "JSON libraries are",
+        (0, 3, "tools", ["farside, its tools", "and benchmarks:", "ordinary code; the", "command-line and", "JSON libraries are",
                          "used here only"]),
         (4, 6, "pager", ["in the program's", "process; code that", "serves a fault is", "async-signal-safe and",
                          "uses near memory", "only"]),

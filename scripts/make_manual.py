@@ -3,7 +3,7 @@
 
 make_manual.py OUT DESCRIPTION...
 
-A DESCRIPTION is a JSON file that `farside --describe` or `farside-bench --describe` printed; the first one is the main
+A DESCRIPTION is a JSON file that `farside --describe` or a tool, as `farside-plan --describe`, printed; the first one is the main
 program's, and further ones replace its command of the same name. OUT receives man1/*.1.gz, bash/farside and zsh/_farside.
 The help, the man pages and the completions thus have one source: src/command/command.h.
 """
@@ -60,7 +60,7 @@ def command_from(data):
 
 
 def merge(main, other):
-    """Puts the description of a program that a command executes in that command's place: `farside bench`."""
+    """Puts the description of a program that a command executes in that command's place, as in `farside bench`."""
     name = other.name.split()[-1]
     other.name = name
     main.commands = [other if command.name == name else command for command in main.commands]

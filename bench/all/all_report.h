@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/all/results.h"
-#include "report/chart.h"
+#include "measure/chart.h"
 
 namespace farside::bench {
 

@@ -7,9 +7,9 @@
 
 #include "base/size.h"
 #include "bench/all/workloads.h"
+#include "measure/statistics.h"
 #include "report/files.h"
 #include "report/machine.h"
-#include "report/statistics.h"
 
 namespace farside::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "report/chart.h"
+#include "measure/chart.h"
 
 namespace farside::bench {
 

@@ -8,11 +8,11 @@
 
 #include "base/status.h"
 #include "bench/objects/objects.h"
+#include "measure/chart.h"
 #include "measure/far_memory.h"
 #include "measure/process.h"
+#include "measure/statistics.h"
 #include "measure/swap.h"
-#include "report/chart.h"
-#include "report/statistics.h"
 
 namespace farside::bench::objects_bench {
 

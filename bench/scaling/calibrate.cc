@@ -18,8 +18,8 @@
 #include "base/log.h"
 #include "measure/configurations.h"
 #include "measure/process.h"
+#include "measure/statistics.h"
 #include "report/format.h"
-#include "report/statistics.h"
 
 namespace farside::bench::scaling {
 namespace {

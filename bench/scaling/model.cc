@@ -8,8 +8,8 @@
 #include "bench/scaling/cores.h"
 #include "bench/scaling/events.h"
 #include "measure/random.h"
+#include "measure/statistics.h"
 #include "pager/policy/shares.h"
-#include "report/statistics.h"
 
 namespace farside::bench::scaling {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "bench/scaling/costs.h"
 #include "bench/scaling/model.h"
-#include "report/chart.h"
+#include "measure/chart.h"
 
 namespace farside::bench::scaling {
 

@@ -7,9 +7,9 @@
 #include <map>
 
 #include "bench/scaling/scaling.h"
+#include "measure/statistics.h"
 #include "report/format.h"
 #include "report/machine.h"
-#include "report/statistics.h"
 
 namespace farside::bench::scaling {
 namespace {

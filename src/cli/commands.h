@@ -7,19 +7,16 @@
 
 namespace farside::cli {
 
-// Each function adds one subcommand to `parent`. `program` is what follows "--" in `farside run`, `farside trace`,
-// `farside plan` and `farside track`; it is taken off the command line before the option parser runs. `arguments` is
-// what follows `farside bench`.
+// Each function adds one subcommand to `parent`. `program` is what follows "--" in `farside run`; it is taken off the
+// command line before the option parser runs.
 void add_run_command(Command& parent, std::vector<std::string> program);
-void add_trace_command(Command& parent, std::vector<std::string> program);
-void add_plan_command(Command& parent, std::vector<std::string> program);
-void add_track_command(Command& parent, std::vector<std::string> program);
 void add_ctl_command(Command& parent);
 void add_serve_command(Command& parent);
 void add_core_command(Command& parent);
 void add_pool_command(Command& parent);
 void add_doctor_command(Command& parent);
-void add_bench_command(Command& parent, std::vector<std::string> arguments);
+// Adds the commands that are programs of their own. `arguments` is what follows the name of such a command.
+void add_tool_commands(Command& parent, const std::vector<std::string>& arguments);
 void add_version_command(Command& parent);
 
 // Parses the command line and executes the given subcommand. Returns the exit status.

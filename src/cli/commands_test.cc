@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "abi/options.h"
+#include "cli/tools.h"
 
 namespace farside::cli {
 namespace {
@@ -35,9 +36,6 @@ bool is_one_error_line(const std::string& text) {
 TEST(CommandsTest, EveryHelpHasExamples) {
   for (std::vector<const char*> line : {std::vector<const char*>{"--help"},
                                         {"run", "--help"},
-                                        {"trace", "--help"},
-                                        {"plan", "--help"},
-                                        {"track", "--help"},
                                         {"ctl", "--help"},
                                         {"serve", "--help"},
                                         {"doctor", "--help"}}) {
@@ -68,15 +66,6 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
                                         {"run"},
                                         {"run", "--lokal", "1G", "--", "true"},
                                         {"run", "sort", "x"},
-                                        {"trace"},
-                                        {"plan"},
-                                        {"plan", "--shares", "0,10", "--", "true"},
-                                        {"plan", "--seconds", "5", "--", "true"},
-                                        {"plan", "--check", "--", "true"},
-                                        {"plan", "--slowdown", "1G", "--", "true"},
-                                        {"trace", "--fault=handler", "--", "true"},
-                                        {"track"},
-                                        {"track", "-p", "1", "--", "true"},
                                         {"run", "--local", "-3", "--", "true"},
                                         {"doctor", "x"},
                                         {"serve"}}) {
@@ -84,6 +73,21 @@ TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
     EXPECT_EQ(outcome.exit_status, kExitUsage);
     EXPECT_TRUE(is_one_error_line(outcome.err)) << outcome.err;
   }
+}
+
+TEST(CommandsTest, AToolThatIsMissingIsOneLineWithTheRemedy) {
+  testing::internal::CaptureStderr();
+  int exit_status = execute_tool({"/nowhere"}, "plan", {"--help"});
+  std::string error = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(exit_status, kExitFailure);
+  EXPECT_TRUE(is_one_error_line(error)) << error;
+  EXPECT_NE(error.find("/nowhere/libexec/farside/farside-plan"), std::string::npos) << error;
+  EXPECT_NE(error.find("install Farside again"), std::string::npos) << error;
+}
+
+TEST(CommandsTest, ToolsAreCommandsAndOthersAreNot) {
+  for (const char* name : {"trace", "plan", "track", "bench"}) EXPECT_TRUE(is_tool(name)) << name;
+  for (const char* name : {"run", "serve", "", "plan "}) EXPECT_FALSE(is_tool(name)) << name;
 }
 
 TEST(CommandsTest, ProgramsThatCannotRunReturnTheStatusOfAShell) {

@@ -38,6 +38,14 @@ int fail(const Status& status, int exit_status) {
   return exit_status;
 }
 
+std::vector<std::string> take_program(std::vector<std::string>* arguments) {
+  auto dashes = std::find(arguments->begin(), arguments->end(), "--");
+  if (dashes == arguments->end()) return {};
+  std::vector<std::string> program(dashes + 1, arguments->end());
+  arguments->erase(dashes, arguments->end());
+  return program;
+}
+
 Option& Option::value(const std::string& name) {
   option_->type_name(name);
   value_ = name;

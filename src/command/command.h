@@ -23,6 +23,10 @@ inline constexpr int kExitUsage = 2;
 // Prints "farside: error: <text>" and returns the exit status for it.
 int fail(const Status& status, int exit_status = kExitFailure);
 
+// Removes the program after "--" from the arguments and returns it: the option parser would split words such as
+// "[a,b]".
+std::vector<std::string> take_program(std::vector<std::string>* arguments);
+
 // Descriptions of a command and its options, for shell completions and man pages.
 struct OptionDescription {
   std::vector<std::string> names;    // "-p", "--pid"; for a positional argument its name without dashes

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
+
 namespace farside {
 namespace {
 
@@ -49,6 +51,12 @@ std::string to_json(const CommandDescription& program, const std::string& versio
                     const std::vector<VariableDescription>& variables) {
   return fmt::format("{{\"version\": {}, {}, \"environment\": {}}}\n", quote(version), command_members(program),
                      array(variables, variable_json));
+}
+
+int run_tool(Command& tool, std::vector<std::string> arguments) {
+  if (!asks_for_description(arguments)) return tool.run(std::move(arguments));
+  fputs(to_json(tool.describe()).c_str(), stdout);
+  return 0;
 }
 
 }  // namespace farside

@@ -21,4 +21,7 @@ inline bool asks_for_description(const std::vector<std::string>& arguments) {
   return arguments.size() == 1 && arguments[0] == "--describe";
 }
 
+// Runs a program that is one command of farside: `farside NAME`. Returns the exit status.
+int run_tool(Command& tool, std::vector<std::string> arguments);
+
 }  // namespace farside

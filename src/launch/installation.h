@@ -5,7 +5,7 @@
 //   PREFIX/lib/farside/static_loader            executes static programs
 //   PREFIX/lib/farside/offload_host             executes functions of clients on a server
 //   PREFIX/lib/farside/farside-ucx              uses UCX
-//   PREFIX/libexec/farside/farside-bench
+//   PREFIX/libexec/farside/farside-NAME         executed by `farside NAME`: bench, plan, trace, track
 //   PREFIX/libexec/farside/apps/     programs for benchmarks
 #pragma once
 #include <string>
@@ -21,7 +21,7 @@ struct Installation {
   std::string ucx_helper() const { return prefix + "/lib/farside/farside-ucx"; }
   std::string static_loader() const { return prefix + "/lib/farside/static_loader"; }
   std::string offload_host() const { return prefix + "/lib/farside/offload_host"; }
-  std::string bench() const { return prefix + "/libexec/farside/farside-bench"; }
+  std::string tool(const std::string& name) const { return prefix + "/libexec/farside/farside-" + name; }
   std::string applications() const { return prefix + "/libexec/farside/apps"; }
 };
 

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "report/statistics.h"
+#include "measure/statistics.h"
 
 namespace farside {
 namespace {

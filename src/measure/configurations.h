@@ -5,8 +5,8 @@
 
 #include "base/status.h"
 #include "measure/far_memory.h"
+#include "measure/statistics.h"
 #include "measure/swap.h"
-#include "report/statistics.h"
 
 namespace farside {
 

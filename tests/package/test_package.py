@@ -39,6 +39,9 @@ EXPECTED = """
 /usr/lib/pkgconfig/farside.pc
 /usr/libexec/farside/apps/gups
 /usr/libexec/farside/farside-bench
+/usr/libexec/farside/farside-plan
+/usr/libexec/farside/farside-trace
+/usr/libexec/farside/farside-track
 /usr/share/bash-completion/completions/farside
 /usr/share/doc/farside/README.md
 /usr/share/doc/farside/copyright
@@ -235,12 +238,17 @@ class PackageTest(unittest.TestCase):
 
     def test_programs_are_stripped(self):
         for path in ("/usr/bin/farside", "/usr/lib/farside/libfarside_preload.so", "/usr/lib/libfarside.so",
-                     "/usr/libexec/farside/farside-bench"):
+                     "/usr/libexec/farside/farside-bench", "/usr/libexec/farside/farside-track"):
             self.assertNotIn(".debug_info", run("readelf", "--section-headers", "--wide", path), path)
 
     def test_a_program_runs_far(self):
         out = run("/usr/bin/farside", "run", "--quiet", "--local", "25%", "--", "sort", "-n", self.data)
         self.assertEqual(out, self.sorted)
+
+    def test_tools_are_found(self):
+        out = self.folder / "track"
+        run("/usr/bin/farside", "track", "--quiet", "--out", out, "--", "sort", "-n", self.data)
+        self.assertTrue((out / "track.json").exists())
 
     def test_benchmarks_are_found(self):
         out = self.folder / "policies.json"

@@ -149,6 +149,17 @@ class LauncherTest(SystemTest):
             self.assertEqual(result.status, 0, words)
             self.assertTrue(result.output)
 
+    def test_tools_are_programs_of_their_own(self):
+        """What only analyses and measures is in no program that runs beside others."""
+        symbols = subprocess.run(["nm", "--demangle", FARSIDE], capture_output=True, text=True, check=True).stdout
+        self.assertIn("farside::cli::run_program", symbols)
+        for laboratory in ("farside::plan::", "farside::trace::", "farside::track::", "farside::to_svg", "farside::ZramSwap"):
+            self.assertNotIn(laboratory, symbols)
+        for tool in ("plan", "trace", "track"):
+            shown = run([FARSIDE, tool, "--help"], seconds=30, env=environment())
+            self.assertEqual(shown.status, 0)
+            self.assertIn(f"  farside {tool} ".encode(), shown.output)
+
     def test_statuses_in_the_help(self):
         for status in (b"134", b"137", b"139"):
             self.assertIn(status, self.launch("--help").output)

@@ -16,10 +16,11 @@
 #include "base/bits.h"
 #include "base/os.h"
 #include "base/size.h"
-#include "cli/track/write_tracker.h"
 #include "launch/installation.h"
 #include "launch/preload.h"
 #include "launch/probes.h"
+#include "process/pagemap.h"
+#include "process/write_protection.h"
 #include "report/machine.h"
 #include "ucx/helper.h"
 
@@ -148,13 +149,13 @@ Finding check_comparisons() {
 }
 
 Finding check_write_tracking() {
-  double fault_ns = track::write_fault_ns();
+  double fault_ns = process::write_fault_ns();
   if (fault_ns > 0) {
     return finding("write tracking", Health::kOk,
                    fmt::format("asynchronous write protection, {:.2f} us a first write", fault_ns / 1000), "");
   }
   return finding("write tracking", Health::kLimited,
-                 track::keeps_soft_dirty() ? "soft-dirty bits" : "none: farside track compares all present pages",
+                 process::keeps_soft_dirty() ? "soft-dirty bits" : "none: farside track compares all present pages",
                  "only farside track uses it, and works without it; Linux 6.7 has asynchronous write protection");
 }
 

@@ -1,0 +1,26 @@
+// The measurements of `farside plan`: a program native, and over far memory at each share of near memory.
+#pragma once
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/run_settings.h"
+
+namespace farside::plan {
+
+struct PlanSettings {
+  std::vector<unsigned> shares = {10, 20, 30, 40, 50, 60, 70, 80, 90, 100};  // percent of the heap that may be near
+  std::vector<double> latencies;                                             // of other links, in us
+  unsigned repetitions = 1;
+  double slowdown = 0.1;  // accepted slowdown compared with native; 0.1: 10 %
+};
+
+// Runs `path` with the arguments `program`. Returns
+//
+//   {"program", "settings", "machine", "transport", "round_trip_us", "native_s": summary,
+//    "points": [{"share", "fetches": of the busiest thread, "seconds": summary, "costs"}]}
+// with points from the smallest share to the largest. The caller has no threads.
+Result<nlohmann::json> measure_plan(const PlanSettings& settings, const cli::RunSettings& run, const std::string& path,
+                                    const std::vector<std::string>& program);
+
+}  // namespace farside::plan
