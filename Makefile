@@ -15,7 +15,7 @@ BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 space := $(subst ,, )
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo lint format layers docs messages tidy test-release test-short test-debian13 test-system test-fuzz test-programs test-docs test-package install package clean
+.PHONY: build test demo lint format layers docs messages calls tidy test-release test-short test-debian13 test-system test-fuzz test-programs test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
@@ -33,7 +33,7 @@ demo: bootstrap-build bootstrap-demo configure-release
 	scripts/demo.py $(DEMO_ARGS)
 
 # What can be checked without a build.
-lint: format layers docs messages
+lint: format layers docs messages calls
 
 format: bootstrap-lint
 	@command -v $(CLANG_FORMAT) >/dev/null || echo "formatting is not checked: this release has no $(CLANG_FORMAT)"
@@ -50,6 +50,9 @@ docs:
 
 messages:
 	scripts/check_messages.py
+
+calls:
+	scripts/check_calls.py
 
 # Without debug information; it stays in the files below build/release.
 install: build

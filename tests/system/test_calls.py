@@ -6,5 +6,9 @@ class Test(small_program("calls")):
     pass
 
 
+class WholeTest(small_program("whole_calls")):
+    pass
+
+
 if __name__ == "__main__":
     main()

@@ -1,5 +1,6 @@
 #include "preload/guard/guard.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include "base/log.h"
@@ -18,15 +19,27 @@ bool on_alternate_stack(uint64_t stack_pointer) {
   return stack_pointer >= t_guard.stack_low && stack_pointer < t_guard.stack_high;
 }
 
-// Unpins the records of stack frames below the program's stack pointer: they are of calls that a signal handler left by
-// longjmp.
+void release(const PinRecord& record) {
+  auto* address = reinterpret_cast<void*>(record.address);
+  if (record.bytes & PinRecord::kMapped) [[unlikely]]
+    os::unmap(address, record.bytes & ~PinRecord::kMapped);
+  else g_pager->unpin(address, record.bytes);
+}
+
+// Releases the records of stack frames below the program's stack pointer: they are of calls that a signal handler left
+// by longjmp.
 void drop_stale_pins(uint64_t stack_pointer) {
   GuardThread& g = t_guard;
   if (g.pin_count == 0 || on_alternate_stack(stack_pointer)) return;
-  while (g.pin_count > 0 && g.pins[g.pin_count - 1].stack_pointer < stack_pointer) {
-    const PinRecord& record = g.pins[--g.pin_count];
-    g_pager->unpin(reinterpret_cast<void*>(record.address), record.bytes);
-  }
+  while (g.pin_count > 0 && g.pins[g.pin_count - 1].stack_pointer < stack_pointer) release(g.pins[--g.pin_count]);
+}
+
+// The next address after `at` where far memory may begin or end.
+uint64_t next_window(uint64_t at) { return align_up(at + 1, pager::PageTable::kWindowBytes); }
+
+uint64_t next_far(uint64_t at, uint64_t end) {
+  while (at < end && !g_pager->contains(at)) at = next_window(at);
+  return at;
 }
 }  // namespace
 
@@ -42,6 +55,7 @@ uint64_t pin_limit() {
 void repin_in_child() {
   for (unsigned i = 0; i < t_guard.pin_count; i++) {
     const PinRecord& record = t_guard.pins[i];
+    if (record.bytes & PinRecord::kMapped) continue;  // the child has it as it is
     g_pager->pin(reinterpret_cast<void*>(record.address), record.bytes, true);
   }
 }
@@ -53,16 +67,32 @@ Pins::Pins(uint64_t stack_pointer) : stack_pointer_(stack_pointer), first_(t_gua
 
 Pins::~Pins() {
   GuardThread& g = t_guard;
-  while (g.pin_count > first_) {
-    const PinRecord& record = g.pins[--g.pin_count];
-    g_pager->unpin(reinterpret_cast<void*>(record.address), record.bytes);
-  }
+  while (g.pin_count > first_) release(g.pins[--g.pin_count]);
+}
+
+bool touches_far(const void* address, uint64_t bytes) {
+  constexpr uint64_t kMaxBytes = 2048 * kMiB;  // the kernel moves no more at a time
+  auto begin = reinterpret_cast<uint64_t>(address);
+  if (bytes == 0 || !g_pager) return false;
+  uint64_t last = begin + (bytes < kMaxBytes ? bytes : kMaxBytes) - 1;
+  if (g_pager->contains(begin) || g_pager->contains(last)) return true;
+  return next_far(next_window(begin), last) < last;
+}
+
+std::byte* Pins::map_near(uint64_t bytes) {
+  GuardThread& g = t_guard;
+  if (g.pin_count == GuardThread::kMaxPins) return nullptr;
+  long at = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (os::is_error(at)) return nullptr;
+  g.pins[g.pin_count++] = {stack_pointer_, static_cast<uint64_t>(at), bytes | PinRecord::kMapped};
+  return reinterpret_cast<std::byte*>(at);
 }
 
 bool Pins::add(const void* address, uint64_t bytes, bool write) {
   auto begin = reinterpret_cast<uint64_t>(address);
-  if (bytes == 0 || !g_pager || !g_pager->contains(begin)) return true;
+  if (!touches_far(address, bytes)) return true;
   uint64_t end = begin + bytes < begin ? ~uint64_t{0} : begin + bytes;
+  if (!g_pager->contains(begin)) begin = next_far(begin, end);
   for (uint64_t at = begin; at < end && g_pager->contains(at);) {
     if (g_pager->is_foreign(at)) {  // the kernel can access it as it is
       at = align_down(at, kPageSize) + kPageSize;
@@ -102,8 +132,8 @@ bool Pins::add_string(const char* text) {
 
 long guarded_call(const Call& call) {
   long result;
-  if (special_call(call, &result)) return result;
   if (transfer_call(call, &result)) return result;
+  if (special_call(call, &result)) return result;
   return table_call(call);
 }
 

@@ -37,6 +37,11 @@ class Pins {
   bool add(const void* address, uint64_t bytes, bool write);
   // Pins a string page by page up to its terminating zero.
   bool add_string(const char* text);
+  // How many ranges can still be pinned.
+  static unsigned room() { return GuardThread::kMaxPins - t_guard.pin_count; }
+  // Zeroed near memory while the object exists. nullptr: out of memory.
+  std::byte* map_near(uint64_t bytes);
+  uint64_t stack_pointer() const { return stack_pointer_; }
 
  private:
   uint64_t add_far(uint64_t address, uint64_t bytes, bool write);
@@ -57,10 +62,14 @@ inline bool is_far(const void* address) {
   return p && p->contains(reinterpret_cast<uint64_t>(address));
 }
 
+// Whether some of [address, address + bytes) has a page word.
+bool touches_far(const void* address, uint64_t bytes);
+
 // Called in the child of a fork, whose pager has no pins: pins the memory of this thread's calls in progress again.
 void repin_in_child();
 
-// Most bytes that one call pins at once, 64 KiB to 1 MiB depending on the budget; longer transfers are split.
+// Most bytes that one call pins at once, 64 KiB to 1 MiB depending on the budget. What is longer is copied through near
+// memory (near_pieces.h).
 uint64_t pin_limit();
 
 }  // namespace farside::preload

@@ -12,10 +12,12 @@ namespace farside::preload {
 inline constexpr char kSelectorAllow = 0;
 inline constexpr char kSelectorBlock = 1;
 
+// What a system call holds: pinned far memory, or near memory that was mapped for it.
 struct PinRecord {
+  static constexpr uint64_t kMapped = uint64_t{1} << 63;
   uint64_t stack_pointer;  // of the program at the time of the call
   uint64_t address;
-  uint64_t bytes;
+  uint64_t bytes;  // with kMapped: of near memory
 };
 
 // Which of Farside's handlers the thread runs, and whether a signal of the program arrived in that of SIGSYS

@@ -98,6 +98,24 @@ EXPORT ssize_t pwrite64(int fd, const void* buffer, size_t bytes, off64_t offset
 }
 EXPORT ssize_t readv(int fd, const iovec* pieces, int count) { BLOCKING(SYS_readv, fd, pieces, count); }
 EXPORT ssize_t writev(int fd, const iovec* pieces, int count) { BLOCKING(SYS_writev, fd, pieces, count); }
+EXPORT ssize_t preadv(int fd, const iovec* pieces, int count, off_t offset) {
+  BLOCKING(SYS_preadv, fd, pieces, count, offset);
+}
+EXPORT ssize_t preadv64(int fd, const iovec* pieces, int count, off64_t offset) {
+  BLOCKING(SYS_preadv, fd, pieces, count, offset);
+}
+EXPORT ssize_t pwritev(int fd, const iovec* pieces, int count, off_t offset) {
+  BLOCKING(SYS_pwritev, fd, pieces, count, offset);
+}
+EXPORT ssize_t pwritev64(int fd, const iovec* pieces, int count, off64_t offset) {
+  BLOCKING(SYS_pwritev, fd, pieces, count, offset);
+}
+EXPORT off_t lseek(int fd, off_t offset, int whence) {
+  return with_errno(guarded_call(make_call(STACK_POINTER, SYS_lseek, fd, offset, whence)));
+}
+EXPORT off64_t lseek64(int fd, off64_t offset, int whence) {
+  return with_errno(guarded_call(make_call(STACK_POINTER, SYS_lseek, fd, offset, whence)));
+}
 EXPORT ssize_t recv(int fd, void* buffer, size_t bytes, int flags) {
   BLOCKING(SYS_recvfrom, fd, buffer, bytes, flags, 0, 0);
 }

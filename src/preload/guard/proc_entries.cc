@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -82,6 +85,26 @@ long read_own_link(char* to, size_t room) {
   return static_cast<long>(length);
 }
 
+std::atomic<bool> g_seeks{false};
+
+// Skips "/NUMBER" before `end`, which must be a thread of this process.
+bool ends_with_own_thread(const char* begin, const char** end) {
+  int number = 0, unit = 1;
+  const char* at = *end;
+  for (; at > begin && at[-1] >= '0' && at[-1] <= '9' && unit <= 100'000'000; unit *= 10)
+    number += (*--at - '0') * unit;
+  if (at == *end || at == begin || at[-1] != '/') return false;
+  *end = at - 1;
+  return os::call(SYS_tgkill, os::getpid(), number, 0) == 0;
+}
+
+bool strip(const char* begin, const char** end, const char* suffix) {
+  size_t length = strlen(suffix);
+  if (static_cast<size_t>(*end - begin) < length || memcmp(*end - length, suffix, length) != 0) return false;
+  *end -= length;
+  return true;
+}
+
 }  // namespace
 
 // An empty result would mean the end of the directory.
@@ -152,5 +175,27 @@ bool own_executable_call(const Call& call, long* result) {
                        : table_call(changed);
   return true;
 }
+
+// The path ends with /PID/mem or /PID/task/TID/mem, wherever /proc is mounted.
+bool is_own_memory(int fd) {
+  struct statfs system;
+  if (os::call(SYS_fstatfs, fd, &system) != 0 || system.f_type != PROC_SUPER_MAGIC) return false;
+  char link[64], path[256];
+  *fmt::format_to_n(link, sizeof link - 1, "/proc/self/fd/{}", fd).out = 0;
+  long length = os::call(SYS_readlinkat, AT_FDCWD, link, path, sizeof path);
+  if (length <= 0) return false;
+  const char* end = path + length;
+  return strip(path, &end, "/mem") && ends_with_own_thread(path, &end);
+}
+
+bool seeks_own_memory() { return g_seeks.load(std::memory_order_relaxed); }
+
+long seek_call(const Call& call) {
+  long r = issue(call);
+  if (is_far(reinterpret_cast<void*>(r))) g_seeks = true;
+  return r;
+}
+
+long own_memory_position(int fd) { return os::call(SYS_lseek, fd, 0, SEEK_CUR); }
 
 }  // namespace farside::preload

@@ -2,17 +2,18 @@
 
 #include <fcntl.h>
 #include <linux/close_range.h>
-#include <linux/futex.h>
 #include <linux/sched.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
 #include <cerrno>
-#include <cstring>
+#include <climits>
 
 #include "base/log.h"
 #include "preload/guard/exec.h"
+#include "preload/guard/futexes.h"
+#include "preload/guard/ioctls.h"
+#include "preload/guard/near_pieces.h"
 #include "preload/guard/proc_entries.h"
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
@@ -22,48 +23,6 @@
 
 namespace farside::preload {
 namespace {
-
-constexpr int kFutexTries = 100;
-
-// Brings a futex word near; one in read-only memory can still be waited on.
-void touch_word(const Call& call, const std::byte* word) {
-  Pins pins(call.stack_pointer);
-  if (!pins.add(word, sizeof(uint32_t), true)) pins.add(word, sizeof(uint32_t), false);
-}
-
-bool is_gone(const std::byte* word) { return is_far(word) && !guard_pager()->is_committed(word, kPageSize); }
-
-// futex: the word must be present when the kernel reads it, but is not pinned while the thread sleeps.
-long futex_call(const Call& call) {
-  auto operation = static_cast<int>(call.arg[1]) & FUTEX_CMD_MASK;
-  bool has_second = operation == FUTEX_REQUEUE || operation == FUTEX_CMP_REQUEUE || operation == FUTEX_WAKE_OP ||
-                    operation == FUTEX_WAIT_REQUEUE_PI || operation == FUTEX_CMP_REQUEUE_PI;
-  bool has_timeout = operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET || operation == FUTEX_LOCK_PI ||
-                     operation == FUTEX_WAIT_REQUEUE_PI || operation == FUTEX_LOCK_PI2;
-  auto *word = reinterpret_cast<std::byte*>(call.arg[0]), *second = reinterpret_cast<std::byte*>(call.arg[4]);
-  for (int tries = 0;; tries++) {
-    touch_word(call, word);
-    if (has_second) touch_word(call, second);
-    Pins timeout(call.stack_pointer);
-    if (has_timeout) timeout.add(reinterpret_cast<void*>(call.arg[3]), sizeof(timespec), false);
-    long r = issue(call);
-    bool far = is_far(word) || (has_second && is_far(second));
-    if (r != -EFAULT || !far) return r;
-    // A page was evicted before the kernel read it: repeat. EFAULT is right if a page is no longer mapped, or if the
-    // call fails so often that the fault must have another cause (a timeout that cannot be read).
-    if (is_gone(word) || (has_second && is_gone(second)) || tries == kFutexTries) return r;
-  }
-}
-
-long ioctl_call(const Call& call) {
-  auto* argument = reinterpret_cast<void*>(call.arg[2]);
-  if (!is_far(argument)) return issue(call);
-  Pins pins(call.stack_pointer);
-  // Most requests encode the size of their structure; 256 bytes cover the older ones that do not (termios, winsize).
-  uint64_t bytes = _IOC_SIZE(static_cast<unsigned>(call.arg[1]));
-  pins.add(argument, bytes ? bytes : 256, true);
-  return issue(call);
-}
 
 void refuse(const char* what, std::atomic<bool>& warned) {
   if (warned.exchange(true)) return;
@@ -81,15 +40,24 @@ long asynchronous_io(const Call& call) {
   return -ENOSYS;
 }
 
+// The pages of a pipe stay what they were when they entered it, so far memory is copied first.
 long vmsplice_call(const Call& call) {
-  static std::atomic<bool> warned{false};
-  auto* pieces = reinterpret_cast<const iovec*>(call.arg[1]);
-  for (long i = 0; i < call.arg[2] && i < 1024; i++) {
-    if (!is_far(pieces[i].iov_base)) continue;
-    refuse("vmsplice of far memory", warned);
-    return -EINVAL;
-  }
-  return issue(call);
+  auto* program = reinterpret_cast<const iovec*>(call.arg[1]);
+  auto count = static_cast<size_t>(call.arg[2]);
+  if (count > IOV_MAX || !is_readable(program, count * sizeof(iovec), call.stack_pointer)) return issue(call);
+  Pins pins(call.stack_pointer);
+  PieceLists lists;
+  if (!lists.make(pins, count)) return -ENOMEM;
+  bool reads = (os::fcntl(static_cast<int>(call.arg[0]), F_GETFL, 0) & O_ACCMODE) == O_RDONLY;
+  size_t taken = has_invalid_piece(program, count) ? 0 : Cursor(program, count).next(lists.from, count, kMaxWhole);
+  if (!any_far(lists.from, taken) && !is_far(program)) return issue(call);
+  NearPieces near(pins, reads ? Use::kOut : Use::kIn);
+  if (long error = near.take(lists.from, lists.to, taken, kPageSize)) return error;
+  Call part = call;
+  part.arg[1] = reinterpret_cast<long>(lists.to);
+  part.arg[2] = static_cast<long>(taken);
+  long r = issue(part);
+  return r > 0 ? static_cast<long>(near.store(0, taken, static_cast<uint64_t>(r))) : r;
 }
 
 }  // namespace
@@ -275,13 +243,14 @@ bool descriptor_call(const Call& call, long* result) {
 
 bool special_call(const Call& call, long* result) {
   if (is_static_program() && own_executable_call(call, result)) return true;
-  if (mapping_call(call, result) || descriptor_call(call, result) || identity_call(call, result)) return true;
+  if (futex_call(call, result) || mapping_call(call, result)) return true;
+  if (descriptor_call(call, result) || identity_call(call, result)) return true;
   switch (call.number) {
-    case SYS_futex:
-      *result = futex_call(call);
-      return true;
     case SYS_ioctl:
       *result = ioctl_call(call);
+      return true;
+    case SYS_lseek:
+      *result = seek_call(call);
       return true;
     case SYS_execve:
     case SYS_execveat:

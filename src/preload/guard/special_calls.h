@@ -1,5 +1,5 @@
-// System calls that change the address space, descriptors or processes, and so concern Farside itself; also futex,
-// ioctl and calls that are refused. Separate from syscall_table.h, because each has its own code.
+// System calls that change the address space, descriptors or processes, and so concern Farside itself; also
+// calls that are refused. Separate from syscall_table.h, because each has its own code.
 // Async-signal-safe.
 #pragma once
 #include "preload/guard/guard.h"

@@ -1,18 +1,29 @@
 #include "preload/guard/transfers.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstring>
 
+#include "preload/guard/messages.h"
+#include "preload/guard/near_pieces.h"
+#include "preload/guard/proc_entries.h"
 #include "preload/guard/syscall_table.h"
 
 namespace farside::preload {
 namespace {
 
-constexpr long kNoOffset = -1;
+#ifndef RWF_APPEND
+#define RWF_APPEND 0x10
+#endif
+
+constexpr int kNoOffset = -1;
 
 // How a call lays out its arguments.
 struct Shape {
@@ -24,9 +35,11 @@ struct Shape {
 bool shape_of(long number, Shape* shape) {
   switch (number) {
     case SYS_read:
+    case SYS_recvfrom:
       *shape = {false, false, kNoOffset};
       return true;
     case SYS_write:
+    case SYS_sendto:
       *shape = {false, true, kNoOffset};
       return true;
     case SYS_pread64:
@@ -34,12 +47,6 @@ bool shape_of(long number, Shape* shape) {
       return true;
     case SYS_pwrite64:
       *shape = {false, true, 3};
-      return true;
-    case SYS_recvfrom:
-      *shape = {false, false, kNoOffset};
-      return true;
-    case SYS_sendto:
-      *shape = {false, true, kNoOffset};
       return true;
     case SYS_readv:
       *shape = {true, false, kNoOffset};
@@ -60,249 +67,191 @@ bool shape_of(long number, Shape* shape) {
   }
 }
 
+int file_of(const Call& call) { return static_cast<int>(call.arg[0]); }
+bool is_socket_call(const Call& call) { return call.number == SYS_recvfrom || call.number == SYS_sendto; }
+
+// preadv2 and pwritev2: -1 is the file's own position.
+bool is_positioned(const Call& call, const Shape& shape) {
+  return shape.offset_arg >= 0 && call.arg[shape.offset_arg] != -1;
+}
+
 bool is_regular_file(int fd) {
   struct stat s;
   return os::call(SYS_fstat, fd, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-// A list of pieces, and a position in it.
-class Cursor {
- public:
-  Cursor(const iovec* pieces, size_t count) : pieces_(pieces), count_(count) {}
-
-  // The next bytes, at most `limit`, as a list of at most `room` pieces. Does not advance.
-  size_t next(iovec* out, size_t room, uint64_t limit) const {
-    size_t n = 0;
-    uint64_t offset = offset_;
-    for (size_t i = index_; i < count_ && n < room && limit > 0; i++, offset = 0) {
-      uint64_t left = pieces_[i].iov_len - offset;
-      if (left == 0) continue;
-      uint64_t take = left < limit ? left : limit;
-      out[n++] = {static_cast<char*>(pieces_[i].iov_base) + offset, take};
-      limit -= take;
-    }
-    return n;
-  }
-  void advance(uint64_t bytes) {
-    while (index_ < count_ && bytes >= pieces_[index_].iov_len - offset_) {
-      bytes -= pieces_[index_++].iov_len - offset_;
-      offset_ = 0;
-    }
-    offset_ += bytes;
-  }
-
- private:
-  const iovec* pieces_;
-  size_t count_;
-  size_t index_ = 0;
-  uint64_t offset_ = 0;
-};
-
-uint64_t total_bytes(const iovec* pieces, size_t count) {
-  uint64_t total = 0;
-  for (size_t i = 0; i < count; i++) total += pieces[i].iov_len;
-  return total;
+bool appends(const Call& call) {
+  if (call.number == SYS_pwritev2 && (call.arg[5] & RWF_APPEND)) return true;
+  long flags = os::fcntl(file_of(call), F_GETFL, 0);
+  return flags >= 0 && (flags & O_APPEND) && is_regular_file(file_of(call));
 }
 
-bool any_far(const iovec* pieces, size_t count) {
-  for (size_t i = 0; i < count; i++) {
-    if (pieces[i].iov_len > 0 && is_far(pieces[i].iov_base)) return true;
-  }
-  return false;
+// The bytes of a call that are moved as a whole; 0: there are more, and the kernel would not divide them.
+uint64_t whole_bytes(const Call& call, const Shape& shape, uint64_t total) {
+  if (total <= kMaxWhole) return kMaxWhole;
+  if (is_message_socket(file_of(call))) return shape.write ? 0 : kMaxTransfer;  // as much memory as arrives
+  return shape.write && appends(call) ? 0 : kMaxWhole;
 }
 
-constexpr size_t kPieces = 32;  // of one part of a split transfer; each takes a pin record
+long refusal(const Call& call) {
+  if (is_message_socket(file_of(call))) return refuse_whole("a message", -EMSGSIZE);
+  return refuse_whole("a record of a file that is opened for appending", -ENOMEM);
+}
 
-long transfer_part(const Call& call, const Shape& shape, const iovec* pieces, size_t count, uint64_t done) {
-  Pins pins(call.stack_pointer);
-  for (size_t i = 0; i < count; i++) pins.add(pieces[i].iov_base, pieces[i].iov_len, !shape.write);
-  bool socket = call.number == SYS_recvfrom || call.number == SYS_sendto;
-  if (socket) {
-    // Every part has the address; a stream socket, the only kind with more than one part, ignores it.
-    pins.add(reinterpret_cast<void*>(call.arg[4]), sizeof(sockaddr_storage), !shape.write);
-    if (!shape.write) pins.add(reinterpret_cast<void*>(call.arg[5]), sizeof(socklen_t), true);
-  }
-  Call part = call;
-  if (shape.vector) {
-    part.arg[1] = reinterpret_cast<long>(pieces);
-    part.arg[2] = static_cast<long>(count);
-  } else {
-    part.arg[1] = reinterpret_cast<long>(pieces[0].iov_base);
-    part.arg[2] = static_cast<long>(pieces[0].iov_len);
-  }
-  bool positioned = shape.offset_arg >= 0 && call.arg[shape.offset_arg] != -1;  // preadv2: -1 is the file position
-  if (positioned) part.arg[shape.offset_arg] += static_cast<long>(done);
-  // No signal interrupts a transfer of a regular file that has begun.
-  if (done > 0 && is_regular_file(static_cast<int>(call.arg[0]))) return issue_uninterrupted(part);
-  return issue(part);
+// A limit of the file's size is reported by the call that begins there, which must be one of the program's.
+bool is_at_file_limit(const Call& call, const Shape& shape, uint64_t done) {
+  rlimit limit = {};
+  if (os::call(SYS_getrlimit, RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY) return false;
+  long position = is_positioned(call, shape) ? call.arg[shape.offset_arg] + static_cast<long>(done)
+                                             : os::call(SYS_lseek, call.arg[0], 0, SEEK_CUR);
+  return position >= 0 && static_cast<uint64_t>(position) >= limit.rlim_cur;
 }
 
 // True if a transfer continues after a part that was moved completely.
-bool should_continue(const Call& call, const Shape& shape) {
-  if (shape.write) return true;
-  if (call.number == SYS_recvfrom) return (call.arg[3] & MSG_WAITALL) != 0;
-  return is_regular_file(static_cast<int>(call.arg[0]));
+bool should_continue(const Call& call, const Shape& shape, uint64_t done) {
+  if (shape.write) return !is_at_file_limit(call, shape, done);
+  if (call.number == SYS_recvfrom) return (call.arg[3] & MSG_WAITALL) && !(call.arg[3] & MSG_PEEK);
+  return is_regular_file(file_of(call));
 }
 
-long split_transfer(const Call& call, const Shape& shape, const iovec* pieces, size_t count) {
+// The address of a socket call, which all parts have; a stream socket, the only kind with more than one, ignores it.
+void pin_address(Pins& pins, const Call& call, const Shape& shape) {
+  pins.add(reinterpret_cast<void*>(call.arg[4]), sizeof(sockaddr_storage), !shape.write);
+  if (!shape.write) pins.add(reinterpret_cast<void*>(call.arg[5]), sizeof(socklen_t), true);
+}
+
+// With MSG_TRUNC a stream's bytes are dropped, and the buffer keeps its content.
+Use use_of(const Call& call, const Shape& shape) {
+  if (shape.write) return Use::kIn;
+  return call.number == SYS_recvfrom && (call.arg[3] & MSG_TRUNC) ? Use::kInOut : Use::kOut;
+}
+
+Call part_of(const Call& call, const Shape& shape, const iovec* pieces, size_t count, uint64_t done) {
+  Call part = call;
+  part.arg[1] = shape.vector ? reinterpret_cast<long>(pieces) : reinterpret_cast<long>(pieces[0].iov_base);
+  part.arg[2] = static_cast<long>(shape.vector ? count : pieces[0].iov_len);
+  if (is_positioned(call, shape)) part.arg[shape.offset_arg] += static_cast<long>(done);
+  return part;
+}
+
+// What was read but cannot be stored is read again by the program's next call.
+long give_up_rest(const Call& call, const Shape& shape, long read, uint64_t stored) {
+  if (!is_positioned(call, shape)) os::call(SYS_lseek, call.arg[0], static_cast<long>(stored) - read, SEEK_CUR);
+  return stored > 0 ? static_cast<long>(stored) : -EFAULT;
+}
+
+long transfer_part(const Call& call, const Shape& shape, const PieceLists& lists, size_t count, uint64_t done) {
+  Pins pins(call.stack_pointer);
+  NearPieces near(pins, use_of(call, shape));
+  if (long error = near.take(lists.from, lists.to, count)) return error;
+  if (is_socket_call(call)) pin_address(pins, call, shape);
+  Call part = part_of(call, shape, lists.to, count, done);
+  // No signal interrupts a transfer of a regular file that has begun.
+  long r = done > 0 && is_regular_file(file_of(call)) ? issue_uninterrupted(part) : issue(part);
+  if (r <= 0 || shape.write) return r;
+  uint64_t read = std::min(static_cast<uint64_t>(r), total_bytes(lists.to, count));
+  uint64_t stored = near.store(0, count, read);
+  return stored < read ? give_up_rest(call, shape, r, stored) : r;
+}
+
+// The program's own memory as a file: before each part the pages that it accesses there are made near.
+long own_memory_transfer(const Call& call, const Shape& shape, const iovec* pieces, size_t count, uint64_t position) {
+  Pins pins(call.stack_pointer);
+  PieceLists lists;
+  if (!lists.make(pins, count + 1)) return -ENOMEM;
   Cursor cursor(pieces, count);
-  uint64_t total = total_bytes(pieces, count), done = 0;
-  for (;;) {
-    iovec part[kPieces];
-    size_t n = cursor.next(part, shape.vector ? kPieces : 1, pin_limit());
-    if (n == 0 && done > 0) return static_cast<long>(done);
-    // Nothing to move: the kernel still reads the list of pieces or the address, which may be far.
-    if (n == 0) part[n++] = {count > 0 ? pieces[0].iov_base : nullptr, 0};
-    uint64_t wanted = total_bytes(part, n);
-    long r = transfer_part(call, shape, part, n, done);
+  for (uint64_t done = 0;;) {
+    uint64_t at = position + done, limit = std::max(pin_limit() / 2, 2 * kPageSize) - at % kPageSize;
+    size_t n = cursor.next(lists.from, shape.vector ? count : 1, limit);
+    uint64_t wanted = total_bytes(lists.from, n);
+    if (wanted == 0) return done > 0 ? static_cast<long>(done) : issue(call);
+    Pins target(call.stack_pointer);
+    target.add(reinterpret_cast<void*>(at), wanted, shape.write);
+    long r = transfer_part(call, shape, lists, n, done);
     if (r < 0) return done > 0 ? static_cast<long>(done) : r;
     done += static_cast<uint64_t>(r);
     cursor.advance(static_cast<uint64_t>(r));
-    if (static_cast<uint64_t>(r) < wanted || done >= total || !should_continue(call, shape))
+    if (static_cast<uint64_t>(r) < wanted) return static_cast<long>(done);
+  }
+}
+
+// Executes a call whose pieces are in a list of Farside's, in parts if it has more bytes than may be moved as a whole.
+long transfer(const Call& call, const Shape& shape, const iovec* pieces, size_t count) {
+  if (!shape.vector && !shape.write && call.arg[2] < 0) return issue(call);
+  uint64_t total = std::min(total_bytes(pieces, count), kMaxTransfer), whole = whole_bytes(call, shape, total);
+  if (whole == 0) return refusal(call);
+  Pins pins(call.stack_pointer);
+  PieceLists lists;
+  if (!lists.make(pins, count + 1)) return -ENOMEM;
+  Cursor cursor(pieces, count);
+  for (uint64_t done = 0;;) {
+    size_t n = cursor.next(lists.from, count, std::min(whole, total - done));
+    uint64_t wanted = total_bytes(lists.from, n);
+    if (n == 0) lists.from[n++] = {count > 0 ? pieces[0].iov_base : nullptr, 0};
+    long r = transfer_part(call, shape, lists, n, done);
+    if (r < 0) return done > 0 ? static_cast<long>(done) : r;
+    done += static_cast<uint64_t>(r);
+    cursor.advance(static_cast<uint64_t>(r));
+    if (static_cast<uint64_t>(r) < wanted || done >= total || !should_continue(call, shape, done))
       return static_cast<long>(done);
   }
 }
 
-// ---- Messages ----
+long single_call(const Call& call, const Shape& shape) {
+  auto* buffer = reinterpret_cast<void*>(call.arg[1]);
+  auto bytes = static_cast<uint64_t>(call.arg[2]);
+  if (!touches_far(buffer, bytes)) {
+    return is_socket_call(call) && is_far(reinterpret_cast<void*>(call.arg[4])) ? table_call(call) : issue(call);
+  }
+  if (bytes > pin_limit()) {
+    iovec piece = {buffer, bytes};
+    return call.arg[2] < 0 ? issue(call) : transfer(call, shape, &piece, 1);
+  }
+  Pins pins(call.stack_pointer);
+  pins.add(buffer, bytes, !shape.write);
+  if (is_socket_call(call)) pin_address(pins, call, shape);
+  return issue(call);
+}
 
-// A copy of a message header, with as many pieces as may be pinned.
-struct Message {
-  msghdr header;
-  iovec pieces[kPieces];
-};
+long vector_call(const Call& call, const Shape& shape) {
+  auto* program = reinterpret_cast<const iovec*>(call.arg[1]);
+  auto count = static_cast<size_t>(call.arg[2]);
+  if (count == 0 || count > IOV_MAX || !is_readable(program, count * sizeof(iovec), call.stack_pointer))
+    return issue(call);
+  if (!is_far(program) && !any_far(program, count)) return issue(call);
+  Pins pins(call.stack_pointer);
+  PieceLists lists;
+  if (!lists.make(pins, count)) return -ENOMEM;
+  memcpy(lists.from, program, count * sizeof(iovec));
+  if (has_invalid_piece(lists.from, count)) return issue(part_of(call, shape, lists.from, count, 0));
+  return transfer(call, shape, lists.from, count);
+}
 
-bool pin_message(Pins& pins, const msghdr& from, Message* to, bool write) {
-  to->header = from;
-  if (from.msg_iovlen > IOV_MAX) return false;
-  Cursor cursor(from.msg_iov, from.msg_iovlen);
-  to->header.msg_iovlen = cursor.next(to->pieces, kPieces, pin_limit());
-  to->header.msg_iov = to->pieces;
-  for (size_t i = 0; i < to->header.msg_iovlen; i++) pins.add(to->pieces[i].iov_base, to->pieces[i].iov_len, !write);
-  pins.add(from.msg_name, from.msg_namelen, !write);
-  pins.add(from.msg_control, from.msg_controllen, !write);
+// A transfer that may access the program's own memory through a file: its position is a far address.
+bool own_memory_call(const Call& call, const Shape& shape, long* result) {
+  long position = is_positioned(call, shape) ? call.arg[shape.offset_arg] : own_memory_position(file_of(call));
+  if (!is_far(reinterpret_cast<void*>(position)) || !is_own_memory(file_of(call))) return false;
+  iovec one = {reinterpret_cast<void*>(call.arg[1]), static_cast<size_t>(call.arg[2])};
+  auto* pieces = shape.vector ? reinterpret_cast<const iovec*>(call.arg[1]) : &one;
+  size_t count = shape.vector ? static_cast<size_t>(call.arg[2]) : 1;
+  if (count > IOV_MAX || !is_readable(pieces, count * sizeof(iovec), call.stack_pointer)) return false;
+  *result = own_memory_transfer(call, shape, pieces, count, static_cast<uint64_t>(position));
   return true;
 }
 
-bool message_is_far(const msghdr* header) {
-  if (is_far(header) || is_far(header->msg_iov) || is_far(header->msg_name) || is_far(header->msg_control)) return true;
-  return header->msg_iovlen <= IOV_MAX && any_far(header->msg_iov, header->msg_iovlen);
-}
-
-long message_call(const Call& call, bool write) {
-  auto* header = reinterpret_cast<msghdr*>(call.arg[1]);
-  if (!header || !message_is_far(header)) return issue(call);
-  Pins pins(call.stack_pointer);
-  Message copy;
-  if (!pin_message(pins, *header, &copy, write)) return -EMSGSIZE;
-  Call near = call;
-  near.arg[1] = reinterpret_cast<long>(&copy.header);
-  long r = issue(near);
-  if (write || r < 0) return r;
-  header->msg_namelen = copy.header.msg_namelen;
-  header->msg_controllen = copy.header.msg_controllen;
-  header->msg_flags = copy.header.msg_flags;
-  return r;
-}
-
-// sendmmsg and recvmmsg: each message by the single form, as the kernel does.
-long messages_call(const Call& call, bool write) {
-  auto* list = reinterpret_cast<mmsghdr*>(call.arg[1]);
-  auto count = static_cast<unsigned>(call.arg[2]);
-  for (unsigned i = 0; i < count; i++) {
-    Call one = {write ? SYS_sendmsg : SYS_recvmsg,
-                {call.arg[0], reinterpret_cast<long>(&list[i].msg_hdr), call.arg[3]},
-                call.stack_pointer};
-    // Treated as MSG_WAITFORONE: after the first message, the others do not block.
-    if (!write && i > 0) one.arg[2] |= MSG_DONTWAIT;
-    if (!write) one.arg[2] &= ~static_cast<long>(MSG_WAITFORONE);
-    long r = message_call(one, write);
-    if (r < 0) return i > 0 ? static_cast<long>(i) : r;
-    list[i].msg_len = static_cast<unsigned>(r);
-  }
-  return count;
-}
-
-bool messages_are_far(const Call& call) {
-  auto* list = reinterpret_cast<mmsghdr*>(call.arg[1]);
-  if (is_far(list)) return true;
-  for (unsigned i = 0; list && i < static_cast<unsigned>(call.arg[2]); i++) {
-    if (message_is_far(&list[i].msg_hdr)) return true;
-  }
-  return false;
-}
-
-// A list of pieces in a call, replaced by as much of it as may be pinned.
-class PinnedPieces {
- public:
-  PinnedPieces(Pins& pins, Call& call, int list_arg, uint64_t limit, bool write) {
-    auto* pieces = reinterpret_cast<const iovec*>(call.arg[list_arg]);
-    auto count = static_cast<size_t>(call.arg[list_arg + 1]);
-    if (count > IOV_MAX || (!is_far(pieces) && !any_far(pieces, count))) return;
-    size_t taken = Cursor(pieces, count).next(part_, kPieces / 2, limit);
-    call.arg[list_arg] = reinterpret_cast<long>(part_);
-    call.arg[list_arg + 1] = static_cast<long>(taken);
-    for (size_t i = 0; i < taken; i++) pins.add(part_[i].iov_base, part_[i].iov_len, write);
-  }
-
- private:
-  iovec part_[kPieces / 2];
-};
-
-// process_vm_readv and process_vm_writev. The pieces of another process may be absent there: EFAULT, as for memory that
-// is not mapped.
-long process_memory_call(const Call& call, bool write_local) {
-  Pins pins(call.stack_pointer);
-  Call near = call;
-  bool own = call.arg[0] == os::getpid();
-  uint64_t limit = pin_limit() / 2;
-  PinnedPieces local(pins, near, 1, limit, write_local);
-  if (!own) return issue(near);
-  PinnedPieces remote(pins, near, 3, limit, !write_local);
-  return issue(near);
+bool may_be_own_memory(const Call& call, const Shape& shape) {
+  return shape.offset_arg >= 0 ? is_far(reinterpret_cast<void*>(call.arg[shape.offset_arg])) : seeks_own_memory();
 }
 
 }  // namespace
 
 bool transfer_call(const Call& call, long* result) {
-  switch (call.number) {
-    case SYS_sendmsg:
-      *result = message_call(call, true);
-      return true;
-    case SYS_recvmsg:
-      *result = message_call(call, false);
-      return true;
-    case SYS_sendmmsg:
-      *result = messages_are_far(call) ? messages_call(call, true) : issue(call);
-      return true;
-    case SYS_recvmmsg:
-      *result = messages_are_far(call) ? messages_call(call, false) : issue(call);
-      return true;
-    case SYS_process_vm_readv:
-      *result = process_memory_call(call, true);
-      return true;
-    case SYS_process_vm_writev:
-      *result = process_memory_call(call, false);
-      return true;
-    default:
-      break;
-  }
   Shape shape;
-  if (!shape_of(call.number, &shape)) return false;
-  auto* buffer = reinterpret_cast<void*>(call.arg[1]);
-  if (shape.vector) {
-    auto* pieces = static_cast<const iovec*>(buffer);
-    auto count = static_cast<size_t>(call.arg[2]);
-    bool far = count <= IOV_MAX && (is_far(pieces) || any_far(pieces, count));
-    *result = far ? split_transfer(call, shape, pieces, count) : issue(call);
-    return true;
-  }
-  if (!is_far(buffer)) {
-    bool socket = call.number == SYS_recvfrom || call.number == SYS_sendto;
-    *result = socket && is_far(reinterpret_cast<void*>(call.arg[4])) ? table_call(call) : issue(call);
-    return true;
-  }
-  iovec piece = {buffer, static_cast<size_t>(call.arg[2])};
-  *result = split_transfer(call, shape, &piece, 1);
+  if (!shape_of(call.number, &shape)) return message_call(call, result);
+  if (may_be_own_memory(call, shape) && own_memory_call(call, shape, result)) return true;
+  *result = shape.vector ? vector_call(call, shape) : single_call(call, shape);
+  // The file's position was a far address that no lseek has set.
+  if (*result == -EIO && is_own_memory(file_of(call))) own_memory_call(call, shape, result);
   return true;
 }
 
