@@ -10,5 +10,9 @@ class WholeTest(small_program("whole_calls")):
     pass
 
 
+class EveryTest(small_program("every_call")):
+    pass
+
+
 if __name__ == "__main__":
     main()

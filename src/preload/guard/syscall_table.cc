@@ -39,14 +39,6 @@ struct Arg {
   bool by_pointer = false;  // count_arg points to the count, 4 bytes
   bool by_result = false;   // the kernel writes as much as the call's result counts
   uint64_t pointed = 0;     // bytes that a pointer in the memory may refer to; 0: it has no pointers
-
-  constexpr Arg with_pointers() const { return pointing(kLargestBlock); }
-  constexpr Arg with_pages() const { return pointing(1); }
-  constexpr Arg pointing(uint64_t size) const {
-    Arg a = *this;
-    a.pointed = size;
-    return a;
-  }
 };
 
 constexpr Arg no() { return {}; }
@@ -82,8 +74,14 @@ constexpr Arg sized_by(int arg) {
   a.by_pointer = true;
   return a;
 }
-// A structure with pointers.
-constexpr Arg nested(size_t bytes) { return inout(bytes).with_pointers(); }
+constexpr Arg pointing(Arg a, uint64_t bytes) {
+  a.pointed = bytes;
+  return a;
+}
+// What has pointers to memory, or a list of pages.
+constexpr Arg pointers(Arg a) { return pointing(a, kLargestBlock); }
+constexpr Arg pages(Arg a) { return pointing(a, 1); }
+constexpr Arg nested(size_t bytes) { return pointers(inout(bytes)); }
 // Depends on other arguments: the largest plausible structure, with pointers.
 constexpr Arg any() { return {Arg::kAny}; }
 
