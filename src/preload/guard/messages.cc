@@ -289,8 +289,9 @@ long process_memory_call(const Call& call, bool reads) {
 }  // namespace
 
 long refuse_whole(const char* what, long error) {
-  static std::atomic<bool> warned{false};
-  if (!warned.exchange(true)) {
+  static std::atomic<unsigned> warned{0};
+  unsigned kind = error == -EMSGSIZE ? 1 : 2;
+  if ((warned.fetch_or(kind) & kind) == 0) {
     log(LogLevel::kError,
         "{} of more than {} MiB from far memory is refused, since it cannot be written as a whole; "
         "let the program write less at a time",

@@ -202,8 +202,8 @@ long pselect_call(const Call& call) {
     changed.arg[5] = reinterpret_cast<long>(&argument);
   }
   Pins pins(call.stack_pointer);
-  constexpr uint64_t kFdSet = 1024 / 8;
-  for (int i = 1; i <= 3; i++) pins.add(reinterpret_cast<void*>(call.arg[i]), kFdSet, true);
+  uint64_t set_bytes = call.arg[0] > 0 ? align_up(static_cast<uint64_t>(call.arg[0]), 64) / 8 : 0;
+  for (int i = 1; i <= 3; i++) pins.add(reinterpret_cast<void*>(call.arg[i]), set_bytes, true);
   pins.add(reinterpret_cast<void*>(call.arg[4]), sizeof(timespec), true);
   return issue(changed);
 }
