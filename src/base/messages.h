@@ -165,6 +165,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F704", "no such region"},
     {"F705", "this region was given up"},
     {"F706", "the controller {} {}; retrying"},
+    {"F707", "processes have forked one from the other"},
     // Functions on memory servers
     {"F801", "cannot call functions on memory server"},
     {"F801", "broke during a call"},

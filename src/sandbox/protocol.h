@@ -2,12 +2,10 @@
 // have written it.
 //
 //   control     a socket pair. First the host says whether the objects could be loaded (HostReply). Then each side
-//   gives
-//               the connection to the other by a Handover, with what it has received and not used of it.
+//               gives the connection to the other by a Handover, with what it has received and not used of it.
 //   connection  the client's connection itself: the host reads calls (wire::Op::kCall) and replies without the server.
-//   It
-//               gives back what is no valid call, or a call while the region has snapshots.
-//               With TLS a socket pair: each call is a Handover, and the reply is a frame that the server checks.
+//               It gives back what is no valid call, or a call while the region has snapshots. With TLS a socket pair:
+//               each call is a Handover, and the reply is a frame that the server checks.
 //   state       shared memory: what the host does, for limits, and for the reply if the process ends.
 #pragma once
 #include <atomic>

@@ -34,6 +34,7 @@ void serve(Session& session, const CallService& service) {
     }
     if (fd.revents & POLLOUT) session.send();
     bool progress = session.receive();
+    while (session.is_unfinished()) session.go_on();
     if (!progress && (fd.revents & (POLLHUP | POLLERR))) return;
     while (session.wants_host() && !session.wants_output() && !session.over()) session.give_to_host();
     last = now_ns();

@@ -17,7 +17,7 @@
 
 #include "sandbox/code.h"
 #include "sandbox/sandbox.h"
-#include "server/region.h"
+#include "server/regions/region.h"
 
 namespace farside::server {
 

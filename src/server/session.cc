@@ -97,6 +97,7 @@ Session::~Session() {
 
 bool Session::receive() {
   if (!wants_input() || !receive_some()) return false;
+  turn_visits_ = 0;
   do {
     answer_complete_frames();
     send();
@@ -161,32 +162,66 @@ void Session::answer_complete_frames() {
   while (wants_input() && input_.size() >= sizeof header) {
     memcpy(&header, input_.data(), sizeof header);
     request_ = header;
-    int r = wire::check_request_header(header);
-    if (r == -EPROTONOSUPPORT) return close_with_error(EPROTONOSUPPORT, "unsupported version of the protocol");
-    if (r < 0) return close_with_error(EBADMSG, "not a request of the Farside protocol");
-    if (!is_open() && sizeof header + header.payload_bytes > kGreetingBytes)
-      return close_with_error(EBADMSG, "the first requests must be HELLO and a proof");
-    if (input_.size() < sizeof header + header.payload_bytes) return;
     wire::Bytes payload(input_.data() + sizeof header, header.payload_bytes);
-    if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) != header.crc) {
-      return close_with_error(EBADMSG, "wrong checksum");
-    }
+    if (!in_pieces_ && !check_frame(header, payload)) return;
     if (needs_thread(static_cast<wire::Op>(header.op))) {
       wants_thread_ = true;
       return;
     }
-    uint64_t begin = now_ns();
+    if (!in_pieces_) begun_ns_ = now_ns();
+    in_pieces_ = false;
     try {
       handle(header, payload);
     } catch (const std::bad_alloc&) {
       refuse(ENOMEM);
     }
     if (wants_host_) return;
-    requests_++;
-    shared_->counters.durations[header.op].add(now_ns() - begin);
-    if (region_) count(region_->client.requests);
-    input_.consume(sizeof header + header.payload_bytes);
+    if (in_pieces_) is_unfinished_ = true;
+    else finish_request();
   }
+}
+
+// False: it is not complete, or the connection ends.
+bool Session::check_frame(const wire::FrameHeader& header, wire::Bytes payload) {
+  auto fails = [this](int code, const char* what) {
+    close_with_error(code, what);
+    return false;
+  };
+  int r = wire::check_request_header(header);
+  if (r == -EPROTONOSUPPORT) return fails(EPROTONOSUPPORT, "unsupported version of the protocol");
+  if (r < 0) return fails(EBADMSG, "not a request of the Farside protocol");
+  if (!is_open() && sizeof header + header.payload_bytes > kGreetingBytes)
+    return fails(EBADMSG, "the first requests must be HELLO and a proof");
+  if (input_.size() < sizeof header + header.payload_bytes) return false;
+  if (wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) == header.crc) return true;
+  return fails(EBADMSG, "wrong checksum");
+}
+
+void Session::finish_request() {
+  requests_++;
+  shared_->counters.durations[request_.op].add(now_ns() - begun_ns_);
+  if (region_) count(region_->client.requests);
+  input_.consume(sizeof request_ + request_.payload_bytes);
+  turn_visits_ += 1 + progress_.visits;
+  progress_ = {};
+  pieces_.clear();
+  pieces_.shrink_to_fit();
+  is_unfinished_ = turn_visits_ >= kTurnVisits;
+}
+
+void Session::go_on() {
+  is_unfinished_ = false;
+  turn_visits_ = 0;
+  answer_complete_frames();
+  send();
+}
+
+// The result of a piece: whether there are more.
+bool Session::continues(int result) { return in_pieces_ = result == kMore; }
+
+// Memory that was released is still being freed, so there may be enough.
+bool Session::waits_for_memory(const Status& status) {
+  return continues(status.code() == ENOMEM && !shared_->pool.is_tidy() ? kMore : 0);
 }
 
 void Session::handle(const wire::FrameHeader& header, wire::Bytes payload) {
@@ -269,6 +304,7 @@ void Session::prove(wire::Bytes payload) {
   wire::HelloReply answer = {};
   if (hello.mode != wire::HelloMode::kObserve) {
     auto region = region_for(hello, key);
+    if (!region.ok() && waits_for_memory(region.status())) return;
     if (!region.ok()) return close_with_error(region.status().code(), region.status().text());
     region_ = *region;
     tenant_ = region_->tenant();
@@ -345,8 +381,14 @@ void Session::read(wire::Bytes payload) {
   size_t frame_bytes = sizeof(wire::FrameHeader) + list.total_bytes;
   std::byte* frame = output_.reserve(frame_bytes);
   std::byte* data = frame + sizeof(wire::FrameHeader);
-  r = region_->read(list.extents, data);
+  std::byte* to = pieces_.empty() ? data : pieces_.data();
+  r = region_->read(list.extents, to, &progress_);
+  if (continues(r)) {
+    if (pieces_.empty()) pieces_.assign(data, data + list.total_bytes);
+    return;
+  }
   if (r < 0) return refuse(-r);
+  if (to != data) memcpy(data, to, list.total_bytes);
   auto header =
       wire::make_header(wire::Op::kRead, wire::kFlagReply, request_.request, static_cast<uint32_t>(list.total_bytes));
   header.crc = wire::crc32c(wire::header_crc(header), data, list.total_bytes);
@@ -396,7 +438,8 @@ bool Session::send_in_place(std::span<iovec> pieces, uint64_t bytes) {
 void Session::write(wire::Bytes payload) {
   wire::ListRequest list;
   int r = wire::decode_list(wire::Op::kWrite, payload, region_->bytes(), &list);
-  if (r == 0) r = region_->write(list.extents, list.data.data());
+  if (r == 0) r = region_->write(list.extents, list.data.data(), &progress_);
+  if (continues(r)) return;
   if (r < 0) return refuse(-r);
   count(shared_->counters.writes);
   reply({});
@@ -405,7 +448,8 @@ void Session::write(wire::Bytes payload) {
 void Session::discard(wire::Bytes payload) {
   wire::ListRequest list;
   int r = wire::decode_list(wire::Op::kDiscard, payload, region_->bytes(), &list);
-  if (r == 0) r = region_->discard(list.extents);
+  if (r == 0) r = region_->discard(list.extents, &progress_);
+  if (continues(r)) return;
   if (r < 0) return refuse(-r);
   count(shared_->counters.discards);
   reply({});
@@ -416,6 +460,7 @@ void Session::reserve(wire::Op op, wire::Bytes payload) {
   if (int r = wire::decode_reserve(payload, &request); r < 0) return refuse(-r);
   Result<uint64_t> reserved = op == wire::Op::kGrow ? shared_->pool.grow(region_, request.bytes, request.sequence)
                                                     : shared_->pool.shrink(region_, request.bytes, request.sequence);
+  if (!reserved.ok() && waits_for_memory(reserved.status())) return;
   if (!reserved.ok()) return refuse(reserved.status().code(), reserved.status().text());
   reply(wire::bytes_of(wire::ReserveReply{*reserved}));
 }

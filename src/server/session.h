@@ -1,7 +1,7 @@
 // One connection of a client: receives frames, executes the requests in order, and sends the replies. It never blocks.
 // All input is checked by the codec; a violation of the protocol ends the connection with an error reply. Memory is
 // bounded: the greeting, then one frame of input, and no request is read while kMaxOutput bytes of replies are not sent
-// yet.
+// yet. A request that takes several pieces (piece.h) stays in the input meanwhile, and the worker calls go_on().
 // States: greeting (the handshake of TLS, then only kHello is accepted) -> challenged (only kProve) -> open -> closing
 // (an error reply is being sent) -> over. Used by one worker thread.
 #pragma once
@@ -11,8 +11,9 @@
 #include "server/admission.h"
 #include "server/calls.h"
 #include "server/counters.h"
-#include "server/memory_pool.h"
+#include "server/regions/memory_pool.h"
 #include "server/registry.h"
+#include "server/tokens.h"
 #include "tls/stream.h"
 #include "wire/codec.h"
 
@@ -46,7 +47,7 @@ class Session {
   uint64_t age_ns(uint64_t now) const { return now - since_; }
   bool over() const { return state_ == State::kOver; }
   bool wants_input() const {
-    return state_ <= State::kOpen && output_.size() < kMaxOutput && !wants_thread_ && !wants_host_;
+    return state_ <= State::kOpen && output_.size() < kMaxOutput && !wants_thread_ && !wants_host_ && !is_unfinished_;
   }
   bool wants_output() const { return !output_.empty() || (tls_ && tls_->wants_write()); }
   // The time for the greeting and its proof, or for sending the error reply, has passed.
@@ -56,6 +57,9 @@ class Session {
   // received, or the connection is over.
   bool receive();
   void send();
+  // A request has further pieces, or this turn of the connection was long enough: others are served, then go_on().
+  bool is_unfinished() const { return is_unfinished_ && !over(); }
+  void go_on();
   void trim();
   // The client calls functions: the connection needs a thread of its own, which begins with begin_calls().
   bool wants_thread() const { return wants_thread_; }
@@ -75,9 +79,10 @@ class Session {
   enum class State { kGreeting, kChallenged, kOpen, kClosing, kOver };
   static constexpr size_t kMaxOutput = 2 * 1024 * 1024;
   static constexpr size_t kGreetingBytes = sizeof(wire::FrameHeader) + sizeof(wire::HelloRequest);
-  static constexpr size_t kReceiveBytes = 32 * 1024;  // smallest size of a receive
-  static constexpr size_t kInPlaceBytes = 16 * 1024;  // reads of as much are sent without a copy
-  static constexpr size_t kIdleBytes = 128 * 1024;    // capacity kept in each buffer of an idle connection
+  static constexpr size_t kReceiveBytes = 32 * 1024;       // smallest size of a receive
+  static constexpr size_t kInPlaceBytes = 16 * 1024;       // reads of as much are sent without a copy
+  static constexpr size_t kIdleBytes = 128 * 1024;         // capacity kept in each buffer of an idle connection
+  static constexpr uint64_t kTurnVisits = Visits{}.limit;  // of the requests of one turn, as of one piece
   static constexpr uint64_t kTimeoutNs = 5'000'000'000;
 
   ssize_t receive_bytes(std::byte* to, size_t bytes);
@@ -85,6 +90,10 @@ class Session {
   ssize_t send_bytes();
   bool receive_some();
   void answer_complete_frames();
+  bool check_frame(const wire::FrameHeader& header, wire::Bytes payload);
+  void finish_request();
+  bool continues(int result);
+  bool waits_for_memory(const Status& status);
   void handle(const wire::FrameHeader& header, wire::Bytes payload);
   void execute(wire::Op op, wire::Bytes payload);
   void greet(wire::Bytes payload);
@@ -145,6 +154,12 @@ class Session {
   int accepted_fd_ = -1;            // for take_connection
   bool pass_memory_ = false;        // the region's descriptor is passed with the reply in output_
   wire::FrameHeader request_ = {};  // the request that is being executed
+  uint64_t begun_ns_ = 0;           // it
+  bool in_pieces_ = false;          // it was begun, and has further pieces
+  Progress progress_;               // of it
+  std::vector<std::byte> pieces_;   // what was read for it
+  bool is_unfinished_ = false;
+  uint64_t turn_visits_ = 0;
   Buffer input_, output_;
 };
 

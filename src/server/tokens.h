@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "server/account.h"
+#include "server/regions/tenant.h"
 #include "wire/auth.h"
 
 namespace farside::server {
@@ -40,15 +40,6 @@ Result<std::vector<TokenEntry>> parse_tokens(std::string_view text, std::string_
 
 // One token for all clients. An empty one is known to everybody, who then may do everything.
 std::vector<TokenEntry> single_token(const std::string& secret);
-
-// The holders of one token, as it is now. Thread-safe.
-struct Tenant {
-  Tenant(const std::string& n, Account* server) : name(n), account(Account::kUnlimited, server) {}
-  bool may(unsigned one_of) const { return (operations.load() & one_of) != 0; }
-  const std::string name;
-  std::atomic<unsigned> operations{0};
-  Account account;  // its capacity is the quota of the token
-};
 
 // Thread-safe.
 class Tokens {

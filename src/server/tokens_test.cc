@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "server/memory_pool.h"
+#include "server/regions/memory_pool.h"
 
 namespace farside::server {
 namespace {

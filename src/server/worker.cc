@@ -69,6 +69,7 @@ void Worker::stop() {
   }
   sessions_.clear();
   active_.clear();
+  unfinished_.clear();
   if (epoll_ >= 0) os::close(epoll_);
   if (stop_event_ >= 0) os::close(stop_event_);
   epoll_ = stop_event_ = -1;
@@ -79,12 +80,13 @@ void Worker::run() {
     uint64_t now = now_ns();
     bool expecting = !active_.empty() && now - last_request_ < kPollNs && !core_.is_crowded();
     bool polling = expecting && !shares_cores();
+    bool has_pieces = do_piece();
     if (!expecting) deactivate_all();
     if (polling && round % kRoundsPerWait != 0) {
       if (!poll_active()) core_.yield();  // the client may need this core for its next request
       continue;
     }
-    if (!wait(polling ? 0 : sleep_ms())) return;
+    if (!wait(polling || has_pieces ? 0 : sleep_ms())) return;
     close_expired();
   }
 }
@@ -94,6 +96,18 @@ void Worker::run() {
 bool Worker::shares_cores() const {
   auto local = std::count_if(active_.begin(), active_.end(), [](const Session* s) { return s->is_local(); });
   return static_cast<unsigned>(local) > max_local_;
+}
+
+// One piece of a request, and one of what the pool has left to do. Whether there are more.
+bool Worker::do_piece() {
+  bool tidy = shared_->pool.is_tidy() || !shared_->pool.tidy();
+  if (unfinished_.empty()) return !tidy;
+  Session* session = unfinished_.front();
+  session->go_on();
+  last_request_ = now_ns();
+  unfinished_.pop_front();
+  update(session);  // adds it again at the end, if it is still unfinished
+  return !tidy || !unfinished_.empty();
 }
 
 bool Worker::poll_active() {
@@ -214,6 +228,8 @@ void Worker::update(Session* session) {
   if (int fd = session->take_connection(); fd >= 0) add_passed(fd);
   if (session->wants_thread()) return hand_over(session);
   if (session->over()) return close(session);
+  if (session->is_unfinished() && std::find(unfinished_.begin(), unfinished_.end(), session) == unfinished_.end())
+    unfinished_.push_back(session);
   uint32_t wanted = (session->wants_input() ? EPOLLIN : 0u) | (session->wants_output() ? EPOLLOUT : 0u);
   if (wanted == session->interest) return;
   epoll_event event = {wanted, {.fd = session->fd()}};
@@ -224,6 +240,7 @@ void Worker::update(Session* session) {
 // To a thread of its own, because it calls functions.
 void Worker::hand_over(Session* session) {
   std::erase(active_, session);
+  std::erase(unfinished_, session);
   auto found = sessions_.find(session->fd());
   std::unique_ptr<Session> owned = std::move(found->second);
   epoll_ctl(epoll_, EPOLL_CTL_DEL, owned->fd(), nullptr);
@@ -250,6 +267,7 @@ void Worker::deactivate_all() {
 
 void Worker::close(Session* session) {
   std::erase(active_, session);
+  std::erase(unfinished_, session);
   // Closing the descriptor is not enough: if a forked child has it too, the socket stays registered, with a number that
   // may soon belong to another session.
   epoll_ctl(epoll_, EPOLL_CTL_DEL, session->fd(), nullptr);

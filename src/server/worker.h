@@ -1,8 +1,10 @@
 // A thread that serves many connections. Waking a sleeping thread costs as much as several polled round trips, so while
 // requests arrive, the worker polls the most recently active connections, and sleeps only after a time without
-// requests; or where threads of its own machine need the core (docs/decisions/0035). start() and stop() are called by
-// the server's owner; everything else runs in the worker's thread.
+// requests; or where threads of its own machine need the core (docs/decisions/0035). Between two pieces of long
+// requests it serves the other connections once. start() and stop() are called by the server's owner; everything else
+// runs in the worker's thread.
 #pragma once
+#include <deque>
 #include <memory>
 #include <thread>
 #include <unordered_map>
@@ -33,6 +35,7 @@ class Worker {
   void run();
   bool shares_cores() const;
   bool poll_active();
+  bool do_piece();
   bool wait(int timeout_ms);
   int sleep_ms() const;
   void accept_from(const Listener& listener);
@@ -61,7 +64,8 @@ class Worker {
 
   // Used only by the thread.
   std::unordered_map<int, std::unique_ptr<Session>> sessions_;
-  std::vector<Session*> active_;  // at most kMaxActive, most recent first
+  std::vector<Session*> active_;     // at most kMaxActive, most recent first
+  std::deque<Session*> unfinished_;  // that have further pieces, in the order in which they go on
   size_t pending_ = 0;   // sessions that were not open when they were last counted, and new ones: they can expire
   unsigned closed_ = 0;  // connections, since memory was returned to the kernel
   uint64_t last_request_ = 0;

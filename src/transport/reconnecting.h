@@ -6,9 +6,8 @@
 //
 // Why no request is lost or executed out of order: reads, writes of the same bytes and discards may be executed twice,
 // provided that no newer write of the same bytes is executed in between.
-//   - A newer write of this channel is not: requests are sent again in their original order, and the server excludes
-//   the
-//     requests in the buffers of the old connection before it accepts the new one (server/fence.h).
+//   - A newer write of this channel is not: requests are sent again in their original order. Before it accepts the new
+//     connection, the server excludes the requests in the buffers of the old one (server/regions/fence.h).
 //   - A newer write of another channel is not: callers write the same bytes only after this write completed, and a
 //     completed write is not repeated.
 // Data from a pipe is kept in a staging buffer until the write is acknowledged.

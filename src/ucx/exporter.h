@@ -1,6 +1,6 @@
 // The server's side of one-sided access: a process that has nothing but the memory of one region, which clients read
-// and write by UCX (server/share.h starts it). The server asks it to share slabs of the region. What is not shared is
-// not mapped, so an access outside ends this process.
+// and write by UCX (server/regions/share.h starts it). The server asks it to share slabs of the region. What is not
+// shared is not mapped, so an access outside ends this process.
 #pragma once
 #include <cstdint>
 

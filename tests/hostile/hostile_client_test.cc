@@ -59,6 +59,10 @@ class RawClient {
     send(frame_of(wire::Op::kHello, 1, hello));
     if (receive(&greeting_.challenge)) send(frame_of(wire::Op::kProve, 1, wire::client_proof(key, greeting_)));
   }
+  bool has_reply() const {
+    pollfd fd = {fd_, POLLIN, 0};
+    return poll(&fd, 1, 0) > 0;
+  }
   const wire::Greeting& greeting() const { return greeting_; }
   int error_reply() {
     int error;
@@ -491,6 +495,35 @@ TEST_F(HostileClient, ServersSurviveMutatedFrames) {
     if (i % 2) client.end();
   }
   EXPECT_TRUE(server_.eventually([](auto s) { return s.clients == 2; }));
+}
+
+// A request that concerns many pages of many snapshots goes on in pieces, between which others are served.
+TEST_F(HostileClient, ALongRequestLetsOthersPass) {
+  constexpr int kSnapshots = 300, kRounds = 20, kPages = 256;
+  RawClient slow(server_.port()), other = greeted();
+  slow.greet(new_region(), key());
+  wire::HelloReply region;
+  ASSERT_TRUE(slow.receive(&region));
+  wire::mask_secret(key(), slow.greeting(), &region);  // it is its own inverse
+  int error;
+  slow.send(frame_of(wire::Op::kGrow, 2, wire::ReserveRequest{align_up(uint64_t{kRounds} << 20, wire::kSlabBytes), 1}));
+  ASSERT_EQ(slow.reply(&error), wire::Op::kGrow);
+  std::vector<RawClient> snapshots;
+  for (int i = 0; i < kSnapshots; i++) {
+    wire::HelloRequest hello = hello_of(wire::HelloMode::kSnapshot);
+    hello.region = region.region;
+    snapshots.emplace_back(server_.port()).greet(hello, wire::key_of_secret(region.secret));
+    ASSERT_EQ(snapshots.back().reply(&error), wire::Op::kProve);
+  }
+  int passed = 0;
+  for (uint64_t round = 0; round < kRounds && passed == 0; round++) {
+    slow.send(list_frame(wire::Op::kWrite, 3, {{round << 20, kPages * 4096}}, kPages * 4096));
+    other.send(frame(wire::Op::kPing, 2, {}));
+    ASSERT_EQ(other.reply(&error), wire::Op::kPing);
+    passed += !slow.has_reply();
+    ASSERT_EQ(slow.reply(&error), wire::Op::kWrite);
+  }
+  EXPECT_GT(passed, 0);
 }
 
 }  // namespace

@@ -141,9 +141,13 @@ void MemoryFile::note_written(uint64_t offset, uint64_t bytes) {
   for (uint64_t at = align_down(offset, wire::kSlabBytes); at < offset + bytes; at += wire::kSlabBytes) slabs_.add(at);
 }
 
-void MemoryFile::note_data() {
-  for (uint64_t at = next_data(0); at < bytes_; at = next_data(align_down(at, wire::kSlabBytes) + wire::kSlabBytes))
+uint64_t MemoryFile::note_data(uint64_t from, uint64_t slabs) {
+  uint64_t at = from;
+  for (; slabs > 0 && (at = next_data(at)) < bytes_; slabs--) {
     slabs_.add(at);
+    at = align_down(at, wire::kSlabBytes) + wire::kSlabBytes;
+  }
+  return at;
 }
 
 int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
@@ -157,6 +161,21 @@ int MemoryFile::punch(uint64_t offset, uint64_t bytes) {
     if (mapping_) release_tables(at);
   }
   return r;
+}
+
+bool MemoryFile::free_some(uint64_t bytes) {
+  uint64_t at = next_data(0);
+  if (at >= bytes_) return false;
+  int r = os::fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(at),
+                        static_cast<off_t>(std::min(bytes, bytes_ - at)));
+  return r == 0 && next_data(at) < bytes_;
+}
+
+MemoryFile MemoryFile::duplicate() const {
+  MemoryFile other;
+  other.fd_ = os::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  other.bytes_ = bytes_;
+  return other;
 }
 
 uint64_t MemoryFile::stored_bytes() const {
@@ -186,6 +205,11 @@ uint64_t MemoryFile::next_data(uint64_t from) const {
   if (from >= bytes_) return bytes_;
   off_t data = lseek(fd_, static_cast<off_t>(from), SEEK_DATA);
   return data < 0 ? bytes_ : std::min(static_cast<uint64_t>(data), bytes_);
+}
+
+uint64_t MemoryFile::next_used(uint64_t from) const {
+  if (from >= bytes_) return bytes_;
+  return std::min(next_data(from), std::max(from, slabs_.next(from)));
 }
 
 void MemoryFile::set_live_overlays(uint64_t count) {

@@ -37,6 +37,10 @@ class MemoryFile {
   int read(uint64_t offset, void* to, size_t bytes) const;
   int write(uint64_t offset, const void* from, size_t bytes);
   int punch(uint64_t offset, uint64_t bytes);
+  // Of a file that is not read any more: frees what is stored in the next `bytes` with data. Whether there is more.
+  bool free_some(uint64_t bytes);
+  // Another descriptor of the same memory, only for free_some(). Without a descriptor: an empty one, fd() < 0.
+  MemoryFile duplicate() const;
   // Where the range can be read in place until it is discarded; nullptr: it cannot, use read(). Access by guarded().
   const std::byte* view(uint64_t offset, uint64_t bytes) const {
     return is_mapped(offset, bytes) ? mapping_ + offset : nullptr;
@@ -53,14 +57,17 @@ class MemoryFile {
   uint64_t missing_bytes(uint64_t offset, uint64_t bytes) const;
   // The first offset from `from` on that is not in a hole; bytes() if there is none.
   uint64_t next_data(uint64_t from) const;
+  // The same, but stops at slabs that may hold data, too: punch() finds out.
+  uint64_t next_used(uint64_t from) const;
   uint64_t bytes() const { return bytes_; }
 
   void set_live_overlays(uint64_t count);
 
   // The range may hold data from now on.
   void note_written(uint64_t offset, uint64_t bytes);
-  // The same for all that holds data.
-  void note_data();
+  // The same for what holds data from an offset on, in the next `slabs` slabs with data. Returns where to go on;
+  // bytes() or more: at the end.
+  uint64_t note_data(uint64_t from, uint64_t slabs);
 
   // Slabs that may hold data. Those that clients wrote through a mapping of the file are not known.
   const SlabSet& slabs() const { return slabs_; }

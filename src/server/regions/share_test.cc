@@ -1,4 +1,4 @@
-#include "server/share.h"
+#include "server/regions/share.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

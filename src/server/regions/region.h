@@ -10,11 +10,12 @@
 //              client that does can damage only its own data)
 //   exclusive  all other writes; discards, since a read through the mapping of a page that is just being discarded
 //              would store a page of zeros; every change of the shape of the tree
-// The pool's mutex is taken before the family lock.
+// It is held for one piece of a request at a time (piece.h). The pool's mutex is taken after it.
 #pragma once
 #include <sys/uio.h>
 
 #include <atomic>
+#include <map>
 #include <memory>
 #include <shared_mutex>
 #include <span>
@@ -23,12 +24,15 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "server/account.h"
-#include "server/fence.h"
 #include "server/memory/memory_file.h"
 #include "server/memory/page_bitmap.h"
-#include "server/share.h"
-#include "server/tokens.h"
+#include "server/regions/account.h"
+#include "server/regions/disposal.h"
+#include "server/regions/fair_lock.h"
+#include "server/regions/fence.h"
+#include "server/regions/piece.h"
+#include "server/regions/share.h"
+#include "server/regions/tenant.h"
 #include "wire/codec.h"
 
 namespace farside::server {
@@ -37,9 +41,13 @@ class Region {
  public:
   // What a program and its forked children share.
   struct Family {
-    Family(uint64_t quota, Account* parent) : account(quota, parent) {}
-    std::shared_mutex lock;
+    Family(uint64_t quota, std::shared_ptr<Tenant> t, Account* server, Disposal* d)
+        : tenant(std::move(t)), account(quota, tenant ? &tenant->account : server), disposal(d) {}
+    FairLock lock;
+    Visits visits;                         // of pieces, while the lock is held
+    const std::shared_ptr<Tenant> tenant;  // may be null
     Account account;
+    Disposal* const disposal;
   };
   struct Name {
     uint64_t id;
@@ -55,9 +63,12 @@ class Region {
   // Memory that a region needs even if it is empty: its file, descriptor and this object.
   static constexpr uint64_t kOverheadBytes = 16 * 1024;
 
-  // An empty root. `parent` is the account of its tenant, or of the server.
-  Region(Name name, uint64_t bytes, MemoryFile memory, uint64_t quota, Account* parent);
-  Region(Name name, MemoryFile memory, Region* base);  // a snapshot of *base; the family lock is held
+  // Regions from a root to an overlay. A search for the owner of a page takes one piece, with room to do something.
+  static constexpr unsigned kMaxChain = 3072;
+
+  Region(Name name, uint64_t bytes, MemoryFile memory, std::shared_ptr<Family> family);  // an empty root
+  // A snapshot of *base. The family lock is held.
+  Region(Name name, MemoryFile memory, std::unique_ptr<PageBitmap> own, Region* base);
   ~Region();
 
   Client client;
@@ -66,14 +77,16 @@ class Region {
   uint64_t bytes() const { return bytes_; }
   bool is_overlay() const { return base_ != nullptr; }
   int memory_fd() const { return memory_.fd(); }
-  const std::shared_ptr<Tenant>& tenant() const { return tenant_; }
+  const std::shared_ptr<Tenant>& tenant() const { return family_->tenant; }
+  // Of its family; tests lower the limit and read the count.
+  Visits& visits() const { return family_->visits; }
 
-  // Access to the content, thread-safe. The extents are inside the region. 0 or -errno: -ENOSPC if the reservation
-  // would be exceeded, -ENOMEM if the server is full, -EIO if this snapshot was given up because the server had no
-  // memory to save its pages.
-  int read(const wire::ExtentList& extents, std::byte* to);
-  int write(const wire::ExtentList& extents, const std::byte* from);
-  int discard(const wire::ExtentList& extents);
+  // Access to the content, thread-safe: the next piece of a request. The extents are inside the region. 0, kMore, or
+  // -errno: -ENOSPC if the reservation would be exceeded, -ENOMEM if the server is full, -EIO if this snapshot was
+  // given up because the server had no memory to save its pages.
+  int read(const wire::ExtentList& extents, std::byte* to, Progress* progress);
+  int write(const wire::ExtentList& extents, const std::byte* from, Progress* progress);
+  int discard(const wire::ExtentList& extents, Progress* progress);
   // Calls use() with the memory of the extents, while nothing discards it, and returns its result. Access by guarded().
   // False: the memory cannot be read in place.
   template <typename Use>
@@ -103,49 +116,85 @@ class Region {
   friend class MemoryPool;
 
   bool is_plain() const { return !base_ && overlays_.empty(); }
+
+  // Accounts.
   template <typename Work>
   static void for_each_page_run(const wire::ExtentList& extents, Work work);
   int admit(const wire::ExtentList& extents);
-  int write_plain(const wire::ExtentList& extents, const std::byte* from);
-  int patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t end, const std::byte** from);
+  int admit_call_range(uint64_t offset, uint64_t bytes);
   bool charge_pages(uint64_t bytes);
   void charge_what_is_stored();
   void charge_overhead();
-  void unshare_empty_slabs(const wire::ExtentList& extents);
+  void provide_memory(Progress* progress);
+  int wait_for_memory(int result, Progress* progress);
   bool may_scatter(const wire::ExtentList& extents) const;
   bool has_room_to_save(uint64_t page, bool zero);
+
+  // Roots without overlays.
+  int write_plain(const wire::ExtentList& extents, const std::byte* from);
+  int patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t end, const std::byte** from);
+  void unshare_empty_slabs(uint64_t offset, uint64_t bytes);
+
+  // The tree (region_tree.cc). The family lock is held; results of type int are 0, kMore or -errno.
+  struct Owner {
+    const Region* region;
+    uint64_t pages;  // that it owns in a row
+  };
+  struct Content {  // of one page
+    std::byte bytes[wire::kPageBytes];
+    int error = 0;  // why there is none
+    bool is_loaded = false, is_zero = false;
+  };
+  struct NextData {
+    static constexpr uint64_t kUnknown = ~uint64_t{0};
+    uint64_t own = kUnknown, of_base = kUnknown;
+  };
   bool owns(uint64_t page) const { return !base_ || own_->test(page); }
-  const Region* owner_of(uint64_t page) const;
-  int read_run(uint64_t offset, uint64_t bytes, std::byte* to) const;
-  int read_page(uint64_t page, std::byte* to) const;
-  int write_run(uint64_t offset, uint64_t bytes, const std::byte* from);
-  int discard_run(uint64_t offset, uint64_t bytes);
-  uint64_t next_data(uint64_t offset) const;
-  int copy_up(uint64_t page);
-  int keep_page(uint64_t page, const std::byte* content);
-  void save_for_overlays(uint64_t page);
+  PageBitmap::Run owned_run(uint64_t page) const { return own_ ? own_->run(page) : PageBitmap::Run{true, bytes_}; }
+  unsigned chain_length() const;
+  int find_owner(uint64_t page, WorkPiece* piece, Owner* owner) const;
+  int load(uint64_t page, WorkPiece* piece, Content* content) const;
+  // How many bytes were done, fewer than all when the piece is over, or -errno.
+  int64_t read_some(const wire::Extent& range, std::byte* to, WorkPiece* piece) const;
+  int64_t write_some(const wire::Extent& range, const std::byte* from, Progress* progress, WorkPiece* piece);
+  int64_t discard_some(const wire::Extent& range, Progress* progress, WorkPiece* piece);
+  int write_part(const wire::Extent& part, const std::byte* from, Progress* progress, WorkPiece* piece);
+  bool find_data(uint64_t at, bool owned, const Progress& progress, WorkPiece* piece, NextData* next) const;
+  uint64_t next_data_of_chain(uint64_t offset, WorkPiece* piece) const;
+  int discard_run(const wire::Extent& range, bool owned);
+  int discard_part(const wire::Extent& part, Progress* progress, WorkPiece* piece);
+  int punch(const wire::Extent& range);
+  int keep_page(uint64_t page, const Content& content);
+  int save_for_overlays(uint64_t page, Content* content, Progress* progress, WorkPiece* piece);
+  bool save(uint64_t page, const Content& content);
   void give_up();
+  void free_given_up(std::atomic<uint64_t>* charged);
   void detach_from_base();
+  int merge_into_base(WorkPiece* piece);
+  int move_to_base(uint64_t page);
+  void punch_moved(uint64_t first);
   void replace_base();
 
   const Name name_;
   const uint64_t bytes_;
   const std::shared_ptr<Family> family_;
-  std::shared_ptr<Tenant> tenant_;  // of the family; may be null. Constant once the region is known
-  Account* const account_;          // of the family
+  Account* const account_;  // of the family
 
   // Guarded by the family lock.
   MemoryFile memory_;
-  std::unique_ptr<PageBitmap> own_;  // overlays only
-  bool given_up_ = false;
+  std::unique_ptr<PageBitmap> own_;     // overlays only
+  uint64_t merged_up_to_ = 0;           // pages before this one were moved to the base, unless they were written again
+  std::atomic<bool> given_up_ = false;  // also read without it
 
   // Changed while both the pool's mutex and the family lock are held, so either allows reading.
   Region* base_ = nullptr;
-  std::vector<Region*> overlays_;
+  std::map<uint64_t, Region*> overlays_;  // by identifier
+  bool is_merging_ = false;               // no connection can reach it any more; its only overlay takes its place
 
   // Guarded by the pool's mutex.
   unsigned connections_ = 0;
   uint64_t last_sequence_ = 0;                                 // of the last reservation granted
+  uint64_t last_stored_ = 0;                                   // when it was settled last
   std::unordered_map<uint64_t, std::weak_ptr<Fence>> fences_;  // by channel
 
   RegionShare share_;  // of memory_; of roots only

@@ -1,4 +1,4 @@
-#include "server/share.h"
+#include "server/regions/share.h"
 
 #include <cerrno>
 

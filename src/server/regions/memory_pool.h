@@ -1,15 +1,16 @@
 // All regions of a server: access to them by secret, their reservations, and when their memory is freed. A region
 // exists while it has a connection or an overlay, and for a grace time after its last connection broke, so that its
-// client can reconnect. Thread-safe.
+// client can reconnect. Its memory is freed, and regions take the places of their bases, in pieces (tidy). Thread-safe.
 #pragma once
 #include <array>
+#include <deque>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <string_view>
-#include <unordered_map>
 
 #include "base/status.h"
-#include "server/region.h"
+#include "server/regions/region.h"
 
 namespace farside::server {
 
@@ -38,6 +39,11 @@ class MemoryPool {
   // Releases the regions whose grace time has ended.
   void free_abandoned(uint64_t now);
   bool keeps_abandoned() const { return abandoned_count_.load() > 0; }
+
+  // Does one piece of what is left to do after regions were released. Whether there is more. Without it nothing is
+  // wrong, but freed memory stays charged and chains stay long.
+  bool tidy();
+  bool is_tidy() const { return disposal_.is_empty() && merging_count_.load() == 0; }
 
   // Change the reservation by `bytes`, a multiple of the slab size, and return the new reservation. A sequence that is
   // not larger than the last one granted is a repetition, which changes nothing.
@@ -78,21 +84,34 @@ class MemoryPool {
     uint64_t until;
   };
 
-  void release_locked(Region* region, Removed* removed);
+  void leave(Region* region);
   Region* find(uint64_t id, const uint8_t* secret);
+  std::shared_ptr<Region::Family> family_of(uint64_t id, const uint8_t* secret, uint64_t* bytes);
   Region* add(std::unique_ptr<Region> region);
   void reap(Region* region, Removed* removed);
-  void settle_all();
+  void extract(Region* region, Removed* removed);
+  void merge_some();
+  void end_merge(Region* base, bool merged, Removed* removed);
+  void settle_some();
+  void settle(Region* region);
   Status full(const Account* account, const Tenant* tenant) const;
   Region::Name new_name();
 
+  static constexpr unsigned kMaxSettled = 4096;  // regions, while others wait for the mutex
+
   Account account_;
+  Disposal disposal_;
   const uint64_t quota_;  // of a region and its snapshots
   const uint64_t grace_ns_;
 
-  std::mutex mutex_;  // guards what follows; taken before any family lock
+  std::mutex mutex_;  // guards what follows; taken after any family lock
   uint64_t last_id_ = 0;
-  std::unordered_map<uint64_t, std::unique_ptr<Region>> regions_;
+  std::map<uint64_t, std::unique_ptr<Region>> regions_;
+  uint64_t snapshots_ = 0;        // of regions_
+  uint64_t stored_ = 0;           // by regions_, as of when each was settled
+  uint64_t settled_up_to_ = 0;    // identifier
+  std::deque<uint64_t> merging_;  // bases; some may have ended
+  std::atomic<size_t> merging_count_{0};
   std::vector<Abandoned> abandoned_;  // each counts one connection, the broken one
   std::atomic<size_t> abandoned_count_{0};
 };

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/os.h"
-#include "server/share.h"
+#include "server/regions/share.h"
 #include "ucx/worker.h"
 
 #if defined(__SANITIZE_THREAD__)

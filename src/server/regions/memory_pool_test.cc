@@ -1,5 +1,3 @@
-#include "server/memory_pool.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,53 +8,10 @@
 
 #include "base/clock.h"
 #include "server/memory/guarded.h"
+#include "server/regions/test_support.h"
 
 namespace farside::server {
 namespace {
-
-constexpr uint64_t kSlab = wire::kSlabBytes;
-constexpr uint64_t kPage = wire::kPageBytes;
-
-// A sequence number that is larger than all before, so that no reservation is taken for a repetition.
-uint64_t next() {
-  static uint64_t sequence = 0;
-  return ++sequence;
-}
-
-class List {
- public:
-  explicit List(std::initializer_list<wire::Extent> extents) : extents_(extents) {}
-  operator wire::ExtentList() const {
-    return {reinterpret_cast<const std::byte*>(extents_.data()), static_cast<uint32_t>(extents_.size())};
-  }
-
- private:
-  std::vector<wire::Extent> extents_;
-};
-
-int write(Region* region, uint64_t offset, const std::vector<uint8_t>& data) {
-  return region->write(List{{offset, data.size()}}, reinterpret_cast<const std::byte*>(data.data()));
-}
-int write(Region* region, uint64_t offset, uint64_t bytes, uint8_t value) {
-  return write(region, offset, std::vector<uint8_t>(bytes, value));
-}
-int discard(Region* region, uint64_t offset, uint64_t bytes) { return region->discard(List{{offset, bytes}}); }
-std::vector<uint8_t> read(Region* region, uint64_t offset, uint64_t bytes) {
-  std::vector<uint8_t> out(bytes);
-  EXPECT_EQ(region->read(List{{offset, bytes}}, reinterpret_cast<std::byte*>(out.data())), 0);
-  return out;
-}
-
-Region* new_root(MemoryPool* pool, uint64_t bytes, uint64_t reserve) {
-  Region* region = *pool->create(bytes);
-  EXPECT_TRUE(pool->grow(region, reserve, next()).ok());
-  return region;
-}
-Region* fork_of(MemoryPool* pool, Region* base) {
-  auto child = pool->snapshot(base->name().id, base->name().secret);
-  EXPECT_TRUE(child.ok()) << child.status().text();
-  return *child;
-}
 
 TEST(MemoryPool, ARepeatedReservationCountsOnce) {
   MemoryPool pool(8 * kSlab, 0);
@@ -115,7 +70,7 @@ TEST(MemoryPool, ManyExtentsOfOnePageAreStoredExactly) {
       data = turned;
     }
     wire::ExtentList list(reinterpret_cast<const std::byte*>(extents.data()), static_cast<uint32_t>(extents.size()));
-    ASSERT_EQ(region->write(list, reinterpret_cast<const std::byte*>(data.data())), 0);
+    ASSERT_EQ(write_list(region, list, data.data()), 0);
     ASSERT_EQ(read(region, 0, expected.size()), expected) << round;
   }
   pool.release(region);
@@ -167,7 +122,8 @@ TEST(MemoryPool, SnapshotsCountAgainstTheQuota) {
   Region *first = fork_of(&pool, parent), *second = fork_of(&pool, parent);
   for (uint64_t at = 0; at < kSlab; at += 1 << 20) ASSERT_EQ(write(parent, at, 1 << 20, 2), 0);
   std::byte byte;
-  bool first_lives = first->read(List{{0, 1}}, &byte) == 0, second_lives = second->read(List{{0, 1}}, &byte) == 0;
+  bool first_lives = read_list(first, List{{0, 1}}, &byte) == 0,
+       second_lives = read_list(second, List{{0, 1}}, &byte) == 0;
   EXPECT_NE(first_lives, second_lives);  // there was room for the old content of one slab
   EXPECT_EQ(pool.usage().charged, 2 * kSlab);
   EXPECT_EQ(pool.grow(parent, kSlab, next()).status().code(), ENOMEM);
@@ -198,7 +154,7 @@ TEST(MemoryPool, WhatDescribesTheDataIsChargedAndBounded) {
   EXPECT_GT(written, 100u);
   for (Region* snapshot : snapshots) {
     std::byte byte{1};
-    int read_result = snapshot->read(List{{0, 1}}, &byte);
+    int read_result = read_list(snapshot, List{{0, 1}}, &byte);
     EXPECT_TRUE(read_result == -EIO || (read_result == 0 && byte == std::byte{0}));  // given up, or whole
   }
   EXPECT_LE(pool.usage().charged + pool.usage().overhead, kLimit + kSlab);
@@ -238,7 +194,7 @@ TEST(PageBitmap, TakesMemoryWhereBitsAreSet) {
   EXPECT_FALSE(bitmap.test(123'456'789));
   for (uint64_t page : {uint64_t{3}, uint64_t{123'456'789}, (uint64_t{1} << 34) - 1}) bitmap.set(page);
   std::vector<uint64_t> found;
-  bitmap.for_each([&](uint64_t page) { found.push_back(page); });
+  for (uint64_t page = bitmap.next(0); page != PageBitmap::kNone; page = bitmap.next(page + 1)) found.push_back(page);
   EXPECT_EQ(found, (std::vector<uint64_t>{3, 123'456'789, (uint64_t{1} << 34) - 1}));
   EXPECT_EQ(bitmap.memory_bytes(), empty + 3 * PageBitmap::kPartPages / 8);
   EXPECT_TRUE(bitmap.has_part_of(0));
@@ -334,112 +290,12 @@ TEST(Snapshots, AFullServerGivesUpTheSnapshotButNotTheParent) {
   EXPECT_EQ(write(child, 0, 1, 'c'), -ENOMEM);
   EXPECT_EQ(write(parent, 0, 1, 'p'), 0);
   std::byte byte;
-  EXPECT_EQ(child->read(List{{0, 1}}, &byte), -EIO);
-  EXPECT_EQ(grandchild->read(List{{0, 1}}, &byte), -EIO);
+  EXPECT_EQ(read_list(child, List{{0, 1}}, &byte), -EIO);
+  EXPECT_EQ(read_list(grandchild, List{{0, 1}}, &byte), -EIO);
   EXPECT_FALSE(pool.snapshot(child->name().id, child->name().secret).ok());
   EXPECT_EQ(read(parent, 0, 1), std::vector<uint8_t>{'p'});
   for (Region* r : {child, grandchild, parent}) pool.release(r);
   EXPECT_EQ(pool.usage().charged, 0u);
-}
-
-// Random operations on trees of forked regions, compared with plain copies of all bytes.
-class Forest {
- public:
-  explicit Forest(uint64_t seed) : random_(seed), pool_(64 * kSlab, 0) {
-    live_.push_back({new_root(&pool_, kPages * kPage, kSlab), std::vector<uint8_t>(kPages * kPage)});
-  }
-  ~Forest() {
-    while (!live_.empty()) end_one();
-    EXPECT_EQ(pool_.usage().charged, 0u);
-    EXPECT_EQ(pool_.usage().regions, 0u);
-  }
-
-  void step() {
-    switch (random_() % 16) {
-      case 0:
-        if (live_.size() < 8) fork_one();
-        break;
-      case 1:
-        if (live_.size() > 1) end_one();
-        break;
-      case 2:
-      case 3:
-        return discard_some();
-      case 4:
-      case 5:
-        return check_some();
-      default:
-        return write_some();
-    }
-  }
-  void check_all() {
-    for (auto& m : live_) ASSERT_EQ(read(m.region, 0, m.bytes.size()), m.bytes);
-  }
-
- private:
-  static constexpr uint64_t kPages = 24;
-  struct Member {
-    Region* region;
-    std::vector<uint8_t> bytes;
-  };
-  struct Range {
-    uint64_t offset, bytes;
-  };
-
-  Member& pick() { return live_[random_() % live_.size()]; }
-  Range range() {
-    uint64_t offset = random_() % (kPages * kPage), bytes = 1 + random_() % (4 * kPage);
-    if (random_() % 2) offset = offset / kPage * kPage, bytes = (bytes + kPage - 1) / kPage * kPage;
-    return {offset, std::min(bytes, kPages * kPage - offset)};
-  }
-  void fork_one() {
-    Member& parent = pick();
-    auto bytes = parent.bytes;
-    Region* child = fork_of(&pool_, parent.region);
-    live_.push_back({child, std::move(bytes)});
-  }
-  void end_one() {
-    size_t index = random_() % live_.size();
-    pool_.release(live_[index].region);
-    live_.erase(live_.begin() + static_cast<long>(index));
-  }
-  void write_some() {
-    Member& m = pick();
-    Range r = range();
-    std::vector<uint8_t> data(r.bytes);
-    for (auto& b : data) b = static_cast<uint8_t>(random_());
-    ASSERT_EQ(write(m.region, r.offset, data), 0);
-    std::copy(data.begin(), data.end(), m.bytes.begin() + static_cast<long>(r.offset));
-  }
-  void discard_some() {
-    Member& m = pick();
-    Range r = range();
-    ASSERT_EQ(discard(m.region, r.offset, r.bytes), 0);
-    std::fill_n(m.bytes.begin() + static_cast<long>(r.offset), r.bytes, 0);
-  }
-  void check_some() {
-    Member& m = pick();
-    Range r = range();
-    auto from = m.bytes.begin() + static_cast<long>(r.offset);
-    ASSERT_EQ(read(m.region, r.offset, r.bytes), std::vector<uint8_t>(from, from + static_cast<long>(r.bytes)));
-  }
-
-  std::mt19937_64 random_;
-  MemoryPool pool_;
-  std::vector<Member> live_;
-};
-
-TEST(Snapshots, RandomForestsMatchTheModel) {
-  for (uint64_t seed = 1; seed <= 20; seed++) {
-    SCOPED_TRACE(seed);
-    Forest forest(seed);
-    for (int i = 0; i < 400; i++) {
-      forest.step();
-      if (i % 50 == 0) forest.check_all();
-      if (HasFatalFailure()) return;
-    }
-    forest.check_all();
-  }
 }
 
 // A read that has found a page stored must not access it when it is discarded: that would store a page of zeros.
@@ -454,15 +310,15 @@ TEST(MemoryPool, DiscardsExcludeReads) {
   std::thread reader([&] {
     std::vector<std::byte> page(kPage);
     while (!over) {
-      EXPECT_EQ(region->read(list, page.data()), 0);
+      EXPECT_EQ(read_list(region, list, page.data()), 0);
       region->use_in_place(list, [&](std::span<iovec> pieces) {
         return guarded([&] { copy_shared(page.data(), pieces[0].iov_base, kPage); });
       });
     }
   });
   for (int i = 0; i < 2000 && !HasFailure(); i++) {
-    EXPECT_EQ(region->write(list, content.data()), 0);
-    EXPECT_EQ(region->discard(list), 0);
+    EXPECT_EQ(write_list(region, list, content.data()), 0);
+    EXPECT_EQ(discard_list(region, list), 0);
     EXPECT_EQ(region->stored_bytes(), 0u) << i;
   }
   over = true;

@@ -1,0 +1,35 @@
+// Memory of regions that ended or were given up: it is freed in pieces, since the kernel needs long for large files. It
+// stays charged until it is freed. Thread-safe.
+#pragma once
+#include <atomic>
+#include <list>
+#include <memory>
+#include <mutex>
+
+#include "server/memory/memory_file.h"
+#include "server/regions/account.h"
+
+namespace farside::server {
+
+class Disposal {
+ public:
+  // owner: keeps the account.
+  void add(MemoryFile memory, std::shared_ptr<const void> owner, Account* account, uint64_t charged);
+  // One piece. Whether there are more.
+  bool free_some();
+  bool is_empty() const { return count_.load() == 0; }
+
+ private:
+  struct Entry {
+    MemoryFile memory;
+    std::shared_ptr<const void> owner;
+    Account* account;
+    uint64_t charged;
+  };
+
+  std::mutex mutex_;  // guards entries_; no other lock is taken while it is held
+  std::list<Entry> entries_;
+  std::atomic<size_t> count_{0};  // of entries, those included that a thread is working on
+};
+
+}  // namespace farside::server
