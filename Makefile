@@ -26,7 +26,7 @@ build: bootstrap-build configure-release
 # What CI runs: each step with a heading and its time, and a summary at the end.
 test:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-programs bootstrap-package bootstrap-lint lint test-release \
-	  test-system test-fuzz test-programs test-docs test-package $(SANITIZERS:%=test-%)
+	  test-system test-fuzz test-programs test-docs test-package test-debian13 $(SANITIZERS:%=test-%)
 
 demo: bootstrap-build bootstrap-demo configure-release
 	$(BUILD_RELEASE) --target farside farside_preload
@@ -78,7 +78,7 @@ test-release: build-release
 	ctest --preset release --parallel $(JOBS) --label-exclude 'system|package'
 
 # A few minutes of tests that show differences between releases: compilers, libc, fmt, allocator, system calls.
-SHORT_UNITS = base_test abi_test wire_test transport_test fiber_test guard_test pager_test objects_test sandbox_test
+SHORT_UNITS = base_test abi_test fiber_test pager_test sandbox_test
 SHORT_SYSTEM = launcher allocator children identity
 test-short: bootstrap-build configure-release
 	$(BUILD_RELEASE) --target farside farside_preload farside_shared offload_host system_programs $(SHORT_UNITS)
