@@ -87,11 +87,18 @@ void allow_memory_and_time(Filter& filter) {
   filter.rule_if(SYS_madvise, 2, ~0u, MADV_DONTNEED, MADV_FREE);
 }
 
+// Anonymous: RLIMIT_DATA does not count it, and ranges make RLIMIT_AS large. Files that could hold memory cannot be
+// made.
+void refuse_shared_memory(Filter& filter) {
+  filter.refuse_if(SYS_mmap, 3, MAP_TYPE | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS);
+}
+
 }  // namespace
 
 // mmap may map anything that is open; RLIMIT_AS bounds how much. Both filters apply to calls of functions later.
 int install_loading_filter() {
   Filter filter;
+  refuse_shared_memory(filter);
   for (long number :
        {SYS_mmap, SYS_mprotect, SYS_openat, SYS_read, SYS_pread64, SYS_write, SYS_close, SYS_fstat, SYS_newfstatat,
         SYS_lseek, SYS_seccomp, SYS_access, SYS_readlink, SYS_recvfrom, SYS_sched_yield, SYS_mremap})
@@ -104,8 +111,7 @@ int install_call_filter() {
   Filter filter;
   for (long number : {SYS_read, SYS_recvfrom, SYS_write}) filter.rule_if(number, 0, ~0u, kControlFd, kConnectionFd);
   filter.rule(SYS_sched_yield, kAllow);  // the host, where the client may need its core
-  // Shared anonymous memory: RLIMIT_DATA does not count it, and ranges make RLIMIT_AS large.
-  filter.refuse_if(SYS_mmap, 3, MAP_TYPE | MAP_ANONYMOUS, MAP_SHARED | MAP_ANONYMOUS);
+  refuse_shared_memory(filter);
   filter.rule_if(SYS_mmap, 2, PROT_EXEC, 0, 0);
   filter.rule(SYS_mremap, kAllow);                             // the host moves ranges
   filter.rule_if(SYS_mprotect, 2, ~0u, PROT_NONE, PROT_READ);  // and opens them

@@ -182,7 +182,8 @@ Status Sandbox::load(const Setup& setup, const std::function<bool()>& is_abandon
   return set_limits(setup);
 }
 
-// What the loaded objects take is not counted.
+// What the process and its objects take is not counted, but no more than they could take while they were loaded:
+// constructors that allocate leave less to functions.
 Status Sandbox::set_limits(const Setup& setup) const {
   char text[256];
   std::string path = "/proc/" + std::to_string(pid_) + "/statm";
@@ -198,7 +199,10 @@ Status Sandbox::set_limits(const Setup& setup) const {
   struct stat region = {};
   fstat(setup.region_fd, &region);
   rlim_t addresses = all * 4096 + limits_.memory + kParkedAddresses + 2 * static_cast<rlim_t>(region.st_size);
-  rlimit data_limit = {data * 4096 + limits_.memory, data * 4096 + limits_.memory};
+  rlimit loading = {};
+  if (prlimit(pid_, RLIMIT_DATA, nullptr, &loading) != 0) return cannot_start();
+  rlim_t most = std::min<rlim_t>(loading.rlim_cur, data * 4096 + limits_.memory);
+  rlimit data_limit = {most, most};
   rlimit address_limit = {addresses, addresses};
   bool limited =
       prlimit(pid_, RLIMIT_DATA, &data_limit, nullptr) == 0 && prlimit(pid_, RLIMIT_AS, &address_limit, nullptr) == 0;

@@ -456,5 +456,18 @@ TEST_F(ConnectionTest, TheServerMayGiveUpAnIdleProcess) {
   EXPECT_EQ(wait(), Sandbox::Served::kLost);
 }
 
+// 32 MiB are for the process and its libraries (kOwnBytes in host.cc).
+TEST_F(SandboxTest, WhatConstructorsTakeIsBounded) {
+  close(setup_.objects[0]);
+  setup_.objects = {open(FARSIDE_TEST_HUNGRY, O_RDONLY)};
+  ASSERT_EQ(call_at(offset_of(FARSIDE_TEST_HUNGRY, "count_memory"), {}, {}), 0) << text_;
+  uint64_t got[2] = {};
+  ASSERT_EQ(text_.size(), sizeof got);
+  memcpy(got, text_.data(), sizeof got);
+  EXPECT_EQ(got[0], 0u);
+  EXPECT_GE(got[1], setup_.limits.memory / 2);
+  EXPECT_LE(got[1], setup_.limits.memory + 33 * kMiB);
+}
+
 }  // namespace
 }  // namespace farside::sandbox
