@@ -140,7 +140,6 @@ inline constexpr MessageId kMessageIds[] = {
     {"F602", "fork is refused"},
     {"F603", "the program closed descriptors of Farside"},
     {"F604", "Valgrind cannot run"},
-    {"F605", "is not supported on far memory"},
     {"F606", "the program locks its memory"},
     {"F607", "a far pointer refers to no object"},
     {"F608", "deadlock: all {} fibers"},

@@ -26,6 +26,7 @@ void ForkScope::in_child() {
   guard_pager()->fork_in_child();
   unlock_mappings();
   unlock_break();
+  change_mappings_in_child();
   objects::after_fork_in_child();
   repin_in_child();
   note_fork_in_child();

@@ -180,6 +180,15 @@ EXPORT int mlock(const void* address, size_t bytes) { QUICK(SYS_mlock, address, 
 EXPORT int mlock2(const void* address, size_t bytes, unsigned flags) { QUICK(SYS_mlock2, address, bytes, flags); }
 EXPORT int munlock(const void* address, size_t bytes) { QUICK(SYS_munlock, address, bytes); }
 EXPORT int mlockall(int flags) { QUICK(SYS_mlockall, flags); }
+EXPORT int munlockall() { QUICK(SYS_munlockall, 0); }
+EXPORT int mincore(void* address, size_t bytes, unsigned char* resident) {
+  QUICK(SYS_mincore, address, bytes, resident);
+}
+EXPORT int msync(void* address, size_t bytes, int flags) { BLOCKING(SYS_msync, address, bytes, flags); }
+EXPORT int mseal(void* address, size_t bytes, unsigned long flags) { QUICK(kMseal, address, bytes, flags); }
+EXPORT ssize_t process_madvise(int process, const iovec* pieces, size_t count, int advice, unsigned flags) {
+  return with_errno(guarded_call(make_call(STACK_POINTER, SYS_process_madvise, process, pieces, count, advice, flags)));
+}
 
 static long move_break(void* wanted) { return guard_pager() ? far_brk(wanted) : os::call(SYS_brk, wanted); }
 

@@ -1,9 +1,10 @@
 #include "preload/heap/program_break.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
-#include <algorithm>
+#include <cerrno>
 
 #include "base/bits.h"
 #include "base/os.h"
@@ -13,40 +14,39 @@
 namespace farside::preload {
 namespace {
 
-// The break grows by an eighth, so that a program which takes a page at a time does not make a mapping of each.
-constexpr uint64_t kMinStep = 64 * kKiB, kMaxStep = 64 * kMiB;
-
 struct ProgramBreak {
-  uint64_t begin = 0;   // the kernel's break; 0: not read yet
-  uint64_t end = 0;     // the program's
-  uint64_t mapped = 0;  // far memory from the first page behind `begin` to here, a multiple of the page size
+  uint64_t begin = 0;  // the kernel's break; 0: not read yet
+  uint64_t end = 0;    // the program's; the pages from the first one behind `begin` to it were mapped
 };
 Mutex g_break_mutex;  // guards g_break; held while the break moves
 ProgramBreak g_break;
 
 std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
-bool map_to(ProgramBreak& b, uint64_t end) {
-  long r = far_mmap(pointer(b.mapped), end - b.mapped, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
-  if (r != static_cast<long>(b.mapped)) return false;
-  b.mapped = end;
-  return true;
+bool is_within_limit(uint64_t bytes) {
+  rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+  os::call(SYS_prlimit64, 0, RLIMIT_DATA, nullptr, &limit);
+  return bytes <= limit.rlim_cur;
 }
 
-bool map_until(ProgramBreak& b, uint64_t wanted) {
-  if (wanted <= b.mapped) return true;
-  uint64_t step = std::clamp((b.mapped - b.begin) / 8, kMinStep, kMaxStep);
-  uint64_t least = align_up(std::max(wanted, b.mapped + kMinStep), kMinStep);
-  uint64_t ahead = std::max(least, align_up(b.mapped + step, kMinStep));
-  return map_to(b, ahead) || (ahead > least && map_to(b, least));
+bool is_mapped(uint64_t page) { return os::call(SYS_msync, page, kPageSize, MS_ASYNC) != -ENOMEM; }
+
+bool is_free(uint64_t begin, uint64_t end) {
+  constexpr int kFree = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+  long r = os::mmap(pointer(begin), end - begin, PROT_NONE, kFree, -1, 0);
+  if (!os::is_error(r)) os::munmap(reinterpret_cast<void*>(r), end - begin);
+  return r == static_cast<long>(begin);
 }
 
-// What the program gives back reads as zeros when it is taken again.
-void discard(uint64_t begin, uint64_t end) {
-  begin = align_up(begin, kPageSize);
-  end = align_up(end, kPageSize);
-  if (begin < end) far_madvise(pointer(begin), end - begin, MADV_DONTNEED);
+bool move_to(const ProgramBreak& b, uint64_t wanted) {
+  constexpr uint64_t kMaxAddress = uint64_t{1} << 47;
+  if (wanted < b.begin || wanted >= kMaxAddress) return false;
+  uint64_t from = align_up(b.end, kPageSize), to = align_up(wanted, kPageSize);
+  if (to < from) return !is_free(to, from) && far_munmap(pointer(to), from - to) == 0;  // the kernel needs something
+  if (to == from) return true;
+  // The kernel keeps a page free behind the break.
+  if (!is_within_limit(wanted - b.begin) || is_mapped(to)) return false;
+  return far_map_break(from, to) == static_cast<long>(from);
 }
 
 }  // namespace
@@ -56,14 +56,8 @@ long far_brk(void* wanted_address) {
   SignalsBlocked blocked;
   LockGuard guard(g_break_mutex);
   ProgramBreak& b = g_break;
-  if (b.begin == 0) {
-    b.begin = b.end = static_cast<uint64_t>(os::call(SYS_brk, 0));
-    b.mapped = align_up(b.begin, kPageSize);
-  }
-  constexpr uint64_t kMaxAddress = uint64_t{1} << 47;
-  if (wanted < b.begin || wanted >= kMaxAddress || !map_until(b, wanted)) return static_cast<long>(b.end);
-  discard(wanted, b.end);
-  b.end = wanted;
+  if (b.begin == 0) b.begin = b.end = static_cast<uint64_t>(os::call(SYS_brk, 0));
+  if (move_to(b, wanted)) b.end = wanted;
   return static_cast<long>(b.end);
 }
 

@@ -5,9 +5,7 @@
 
 namespace farside::preload {
 
-// As the system call brk: the break after the call, which is the old one if it cannot be moved to `wanted`. Between the
-// break and the end of the memory that was mapped ahead for it, accesses do not fault, which the kernel's brk grants up
-// to the page's end.
+// As the system call brk: the break after the call, which is the old one if it cannot be moved to `wanted`.
 long far_brk(void* wanted);
 
 // For fork: the break must not be locked by another thread when the process is copied. Locked before the mappings.
