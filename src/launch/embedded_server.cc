@@ -17,7 +17,7 @@ namespace farside {
 namespace {
 
 constexpr char kPrefix[] = "farside-run-";
-constexpr mode_t kMode = 0711;
+constexpr mode_t kMode = 0711, kClosed = 0700;  // closed: while a socket has a name that others know
 constexpr char kLock[] = "lock";
 
 // The file has its name only after it is locked, so a lock that can be taken belongs to a process that has ended.
@@ -35,7 +35,8 @@ bool is_abandoned(const char* path) {
   int directory = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (directory < 0) return false;
   struct stat info = {};
-  bool own = fstat(directory, &info) == 0 && info.st_uid == geteuid() && (info.st_mode & 0777) == kMode;
+  bool own = fstat(directory, &info) == 0 && info.st_uid == geteuid() &&
+             ((info.st_mode & 0777) == kMode || (info.st_mode & 0777) == kClosed);
   int lock = own ? openat(directory, kLock, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC) : -1;
   bool abandoned = lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) == 0;
   for (int fd : {lock, directory}) {
@@ -75,9 +76,14 @@ std::string PrivateDirectory::secret_file(const char* name) const {
   return fmt::format("{}/{}-{:016x}", path_, name, os::random_u64());
 }
 
+std::string PrivateDirectory::socket_file(const char* name) const {
+  chmod(path_.c_str(), kClosed);  // of this user: it cannot fail
+  return file(name);
+}
+
 Result<std::string> PrivateDirectory::hide_socket(const std::string& path) const {
   std::string secret = secret_file("socket");
-  if (rename(path.c_str(), secret.c_str()) == 0) return secret;
+  if (rename(path.c_str(), secret.c_str()) == 0 && chmod(path_.c_str(), kMode) == 0) return secret;
   return Status::error(errno, "cannot rename {}: {}", path, strerror(errno));
 }
 
@@ -87,7 +93,7 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirec
   embedded->token_ = fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64());
   server::ServerConfig config;
   config.memory = memory;
-  config.unix_path = directory.file("listening");
+  config.unix_path = directory.socket_file("listening");
   config.unix_for_all_users = true;
   config.token = embedded->token_;
   if (offload) {

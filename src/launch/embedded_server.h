@@ -18,9 +18,12 @@ class PrivateDirectory {
   PrivateDirectory(const PrivateDirectory&) = delete;
   PrivateDirectory& operator=(const PrivateDirectory&) = delete;
   std::string file(const char* name) const { return path_ + "/" + name; }
+  // Where a socket is bound. The directory is closed to others from now on, until hide_socket().
+  std::string socket_file(const char* name) const;
   // A file whose name nobody can guess.
   std::string secret_file(const char* name) const;
-  // Gives the socket a secret name and returns it: /proc/net/unix shows everybody that under which it was bound.
+  // Gives the socket a secret name and returns it: /proc/net/unix shows everybody that under which it was bound. Then
+  // others can reach files again.
   Result<std::string> hide_socket(const std::string& path) const;
 
  private:

@@ -8,7 +8,7 @@ Result<std::unique_ptr<PrivateRelay>> PrivateRelay::start(const PrivateDirectory
                                                           const TlsSettings& settings) {
   auto context = tls::Context::for_client(settings.files);
   if (!context.ok()) return context.status();
-  std::string path = directory.file("relaying");
+  std::string path = directory.socket_file("relaying");
   auto listener = server::listen_unix(path, true);
   if (!listener.ok()) return listener.status();
   std::unique_ptr<PrivateRelay> made(new PrivateRelay);

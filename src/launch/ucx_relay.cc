@@ -13,7 +13,7 @@ constexpr int kReplyMs = 1000;
 
 Result<std::unique_ptr<UcxRelay>> UcxRelay::start(const PrivateDirectory& directory, const ucx::Settings& settings) {
   std::unique_ptr<UcxRelay> relay(new UcxRelay);
-  std::string path = directory.file("exchanging");
+  std::string path = directory.socket_file("exchanging");
   auto listener = server::listen_unix(path, true);
   if (!listener.ok()) return listener.status();
   Status started = relay->helper_.start(settings, "relay", "-", *listener);
