@@ -1,13 +1,14 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <filesystem>
+#include <set>
+
 #include "abi/page_trace.h"
 #include "bench/bench.h"
-#include "bench/objects/objects.h"
-#include "bench/paging.h"
-#include "bench/paging_report.h"
-#include "bench/policies.h"
-#include "bench/redis.h"
+#include "bench/redis_server.h"
+#include "bench/runner/report.h"
+#include "bench/runner/runner.h"
 #include "command/command.h"
 #include "launch/embedded_server.h"
 #include "measure/chart.h"
@@ -40,7 +41,7 @@ TEST(StatisticsTest, AGoalIsMetOnOneSideOfItsLimit) {
   EXPECT_TRUE((Goal{"speed", 2.5, 2, true, "x"}).met());
   EXPECT_FALSE((Goal{"speed", 1.5, 2, true, "x"}).met());
   EXPECT_FALSE((Goal{"time", 2.5, 2, false, " us"}).met());
-  EXPECT_EQ((Goal{"time", 2.5, 2, false, " us"}).text(), "missed  time: 2.50 us (goal: at most 2 us)");
+  EXPECT_EQ((Goal{"time", 2.5, 2, false, " us"}).text(), "not reached time: 2.50 us (goal: at most 2 us)");
 }
 
 TEST(FormatTest, TablesAreAligned) { EXPECT_EQ(format_table({{"a", "bb"}, {"ccc", "d"}}), "a    bb\nccc   d\n"); }
@@ -85,25 +86,32 @@ TEST(ChartTest, PanelsOfOtherSeriesHaveAnotherLegend) {
   EXPECT_NE(svg.find("pauses</text>"), svg.npos);
 }
 
-TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
-  Result<json> measured =
-      measure_policies({.pages = 500, .accesses = 5000, .shares = {10, 60}, .traces = {}, .quiet = true});
-  ASSERT_TRUE(measured.ok());
-  const json& document = *measured;
-  ASSERT_EQ(document["traces"].size(), 6u);
-  for (const json& trace : document["traces"]) {
-    EXPECT_EQ(trace["curves"].size(), 16u);
-    for (const json& curve : trace["curves"]) {
-      ASSERT_EQ(curve["points"].size(), 2u);
-      for (const json& point : curve["points"]) {
-        EXPECT_GE(point["hits"], 0);
-        EXPECT_LE(point["hits"], 100);
-      }
-    }
+const Benchmark& benchmark_of(const char* name) {
+  return *std::ranges::find_if(benchmarks(), [&](const Benchmark& b) { return b.name == std::string(name); });
+}
+
+json rows_of_policy(const json& document, const char* policy) {
+  json rows = json::array();
+  for (const json& row : document["rows"]) {
+    if (row["policy"] == policy) rows.push_back(row);
   }
-  EXPECT_NE(policies_text(document).find("probation 30%"), std::string::npos);
-  EXPECT_EQ(policies_charts(document).size(), 6u);
-  EXPECT_EQ(policies_charts(document)[0].series.size(), 7u);
+  return rows;
+}
+
+TEST(PoliciesTest, EveryTraceHasEveryPolicyAtEveryShare) {
+  const Benchmark& benchmark = benchmark_of("policies");
+  Settings settings = benchmark.defaults;
+  settings.pages = 500, settings.accesses = 5000, settings.shares = {10, 60}, settings.quiet = true;
+  Result<json> document = run_benchmark(benchmark, settings);
+  ASSERT_TRUE(document.ok());
+  EXPECT_EQ((*document)["rows"].size(), 6u * 16 * 2);
+  for (const json& row : (*document)["rows"]) {
+    EXPECT_GE(row["hits"]["median"], 0);
+    EXPECT_LE(row["hits"]["median"], 100);
+  }
+  EXPECT_NE(text_of(benchmark, *document).find("probation 30%"), std::string::npos);
+  std::string svg = svg_of(benchmark, *document);
+  for (const char* shown : {"phases", "exact LRU", "priority, hints"}) EXPECT_NE(svg.find(shown), svg.npos) << shown;
 }
 
 TEST(PoliciesTest, RecordedTracesAreReadAndCountedInFetches) {
@@ -114,22 +122,116 @@ TEST(PoliciesTest, RecordedTracesAreReadAndCountedInFetches) {
     for (uint64_t page = 0; page < 1000; page++) writer.access(page);
   }
   ASSERT_TRUE(writer.close().ok());
-  PoliciesSettings settings;
-  settings.shares = {50, 100};
-  settings.traces = {path};
-  settings.quiet = true;
-  Result<json> measured = measure_policies(settings);
-  ASSERT_TRUE(measured.ok());
-  for (const json& curve : (*measured)["traces"][0]["curves"]) {
-    EXPECT_EQ(curve["points"][1]["fetches"], 0u) << curve["policy"];
-    EXPECT_GE(curve["points"][0]["fetches"], 1000u) << curve["policy"];  // half of each of the two later rounds
-    if (curve["policy"] == "exact LRU") {
-      EXPECT_EQ(curve["points"][0]["fetches"], 2000u);
-    }
+  const Benchmark& benchmark = benchmark_of("policies");
+  Settings settings = benchmark.defaults;
+  settings.shares = {50, 100}, settings.traces = {path}, settings.quiet = true;
+  Result<json> document = run_benchmark(benchmark, settings);
+  ASSERT_TRUE(document.ok());
+  for (const json& row : (*document)["rows"]) {
+    if (row["near"] == 100) EXPECT_EQ(row["fetches"]["median"], 0u) << row["policy"];
+    else EXPECT_GE(row["fetches"]["median"], 1000u) << row["policy"];  // half of each of the two later rounds
   }
-  EXPECT_NE(policies_text(*measured).find("multiples of the optimum"), std::string::npos);
+  EXPECT_EQ(rows_of_policy(*document, "exact LRU")[0]["fetches"]["median"], 2000u);
+  EXPECT_NE(text_of(benchmark, *document).find("multiples of the optimum"), std::string::npos);
   std::filesystem::remove(path);
-  EXPECT_FALSE(measure_policies(settings).ok());
+  EXPECT_FALSE(run_benchmark(benchmark, settings).ok());
+}
+
+// ---- The report, on rows that are written here ----
+
+json measured_row(const char* configuration, const char* workload, double us) {
+  return {{"suite", "s"},
+          {"configuration", configuration},
+          {"workload", workload},
+          {"us", summary({us})},
+          {"counters", {{"faults", 2 * us}}}};
+}
+
+json report_document() {
+  return {{"machine",
+           {{"processor", "P"},
+            {"cores", 2},
+            {"kernel", "6"},
+            {"memory_bytes", 1 << 30},
+            {"load_average", "0"},
+            {"commit", "c"},
+            {"date", "d"}}},
+          {"settings", {{"repetitions", 1}}},
+          {"skipped", {{"swap", "no root"}}},
+          {"rows", {measured_row("far", "read", 2), measured_row("far", "write", 4), measured_row("swap", "read", 5)}}};
+}
+
+Benchmark report_benchmark(Suite suite) {
+  return {
+      .name = "b", .help = "", .footer = "", .options = "", .defaults = {}, .needs = 0, .suites = {std::move(suite)}};
+}
+
+TEST(ReportTest, ATableHasAColumnForEachValueAndTheQuotient) {
+  Suite suite = {
+      .name = "s",
+      .measurements = nullptr,
+      .tables = {
+          {.head = "us", .rows = {"workload"}, .columns = {{"", "us"}}, .across = "configuration", .beside = "swap"}}};
+  std::string text = text_of(report_benchmark(suite), report_document());
+  EXPECT_NE(text.find("us     far  swap  swap / far\nread   2.0   5.0       2.50x\nwrite  4.0     -           -\n"),
+            text.npos)
+      << text;
+  EXPECT_NE(text.find("swap: not run: no root\n"), text.npos) << text;
+}
+
+TEST(ReportTest, AColumnMayBeAQuotientOfCountersAndLeavesOutOtherRows) {
+  Suite suite = {.name = "s",
+                 .measurements = nullptr,
+                 .tables = {{.head = "per us",
+                             .rows = {"configuration"},
+                             .columns = {{"faults", "counters/faults", 1, 1, "us"}},
+                             .only = {{"workload", {"read", "scan"}}}}}};
+  std::string text = text_of(report_benchmark(suite), report_document());
+  EXPECT_NE(text.find("per us  faults\nfar        2.0\nswap       2.0\n"), text.npos) << text;
+}
+
+TEST(ReportTest, AGoalIsForEachRowThatHasWhatItIsComparedWith) {
+  Suite suite = {.name = "s",
+                 .measurements = nullptr,
+                 .tables = {},
+                 .targets = {{.text = "{workload}: against swap",
+                              .at = {{"configuration", "swap"}},
+                              .figure = "us",
+                              .limit = 3,
+                              .at_least = true,
+                              .per = "us",
+                              .beside = {{{"configuration", "far"}}}},
+                             {.text = "worst of far",
+                              .at = {{"configuration", "far"}},
+                              .figure = "us",
+                              .limit = 3,
+                              .at_least = false,
+                              .worst = "workload"}}};
+  std::vector<Goal> goals = goals_of(report_benchmark(suite), report_document());
+  ASSERT_EQ(goals.size(), 2u);
+  EXPECT_EQ(goals[0].name, "read: against swap");
+  EXPECT_DOUBLE_EQ(goals[0].measured, 2.5);
+  EXPECT_DOUBLE_EQ(goals[1].measured, 4);
+  EXPECT_NE(goals_text(goals).find("is no error"), std::string::npos);
+  EXPECT_EQ(goals_text({}), "");
+}
+
+TEST(ReportTest, WordsMakeBarsAndNumbersLines) {
+  auto curves = [](const char* x) {
+    return Curves{.title = "t", .x_label = "x", .y_label = "y", .x = x, .figures = {"us"}, .series = {"configuration"}};
+  };
+  Suite suite = {.name = "s", .measurements = nullptr, .tables = {}, .charts = {curves("workload")}};
+  json document = report_document();
+  EXPECT_EQ(svg_of(report_benchmark(suite), document).find("<polyline"), std::string::npos);
+  for (size_t i = 0; i < document["rows"].size(); i++) document["rows"][i]["threads"] = i + 1;
+  suite.charts = {curves("threads")};
+  EXPECT_NE(svg_of(report_benchmark(suite), document).find("<polyline"), std::string::npos);
+}
+
+TEST(BenchmarksTest, EveryNameIsInTheListOnce) {
+  std::set<std::string> names;
+  for (const Benchmark& benchmark : benchmarks()) EXPECT_TRUE(names.insert(benchmark.name).second) << benchmark.name;
+  EXPECT_EQ(names.size(), 11u);
 }
 
 TEST(RedisCsvTest, ColumnsAreFoundByName) {
@@ -163,6 +265,21 @@ TEST(CommandsTest, HelpHasExamples) {
   }
 }
 
+TEST(CommandsTest, TheListHasEveryBenchmark) {
+  std::string out, errors;
+  EXPECT_EQ(run_quietly({"--list"}, &out, &errors), 0);
+  for (const Benchmark& benchmark : benchmarks()) EXPECT_NE(out.find(benchmark.help), out.npos) << out;
+  for (const char* name : {"scaling", "all"}) EXPECT_NE(out.find(std::string("\n") + name), out.npos) << out;
+}
+
+TEST(CommandsTest, SeveralBenchmarksTakeTheirCommonOptions) {
+  std::string out, errors;
+  EXPECT_EQ(run_quietly({"hints", "policies", "--pages", "500"}, &out, &errors), kExitUsage);  // hints has no pages
+  EXPECT_EQ(run_quietly({"hints", "fibers", "--help"}, &out, &errors), 0);
+  EXPECT_NE(out.find("--repeat"), out.npos);
+  EXPECT_EQ(out.find("--size"), out.npos);
+}
+
 TEST(CommandsTest, UsageErrorsAreOneLineAndStatus2) {
   std::string out, errors;
   for (std::vector<const char*> line : {std::vector<const char*>{},
@@ -174,184 +291,6 @@ TEST(CommandsTest, UsageErrorsAreOneLineAndStatus2) {
     EXPECT_EQ(run_quietly(line, &out, &errors), kExitUsage);
     EXPECT_TRUE(errors.starts_with("farside: error: ") && errors.find('\n') == errors.size() - 1) << errors;
   }
-}
-
-// The whole benchmark on little data. Checks that the document is complete and its values are possible, not the times.
-class PagingSmokeTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    auto directory = PrivateDirectory::create();
-    ASSERT_TRUE(directory.ok());
-    std::string json_file = (*directory)->file("paging.json"), svg_file = (*directory)->file("paging.svg");
-    const char* line[] = {
-        "farside bench", "paging", "--size",          "16M",   "--repeat",       "1",          "--quiet",
-        "--no-zram",     "--json", json_file.c_str(), "--svg", svg_file.c_str(), "--accesses", "2000",
-        "--seconds",     "2"};
-    testing::internal::CaptureStdout();
-    exit_status_ = run_bench(std::size(line), line);
-    text_ = testing::internal::GetCapturedStdout();
-    document_ = json::parse(read_file(json_file), nullptr, false);
-    svg_ = read_file(svg_file);
-  }
-
-  void SetUp() override {
-    ASSERT_EQ(exit_status_, 0);
-    ASSERT_FALSE(document_.is_discarded());
-  }
-
-  static inline int exit_status_ = -1;
-  static inline std::string text_, svg_;
-  static inline json document_;
-};
-
-TEST_F(PagingSmokeTest, EveryConfigurationHasEveryWorkload) {
-  std::map<std::string, int> cells;
-  for (const json& cell : document_["cells"]) {
-    cells[cell["configuration"]]++;
-    EXPECT_GT(cell["us"]["median"], 0) << cell;
-    EXPECT_GT(cell["counters"]["accesses"], 0) << cell;
-  }
-  std::map<std::string, int> expected;
-  for (const char* name : {"native", "shm", "tcp", "shm pages", "tcp pages", "ucx", "shm handler"}) expected[name] = 8;
-  EXPECT_EQ(cells, expected);
-  EXPECT_TRUE(document_["skipped"].contains("zram swap"));
-}
-
-TEST_F(PagingSmokeTest, FarMemoryFaultedAndEvicted) {
-  for (const json& cell : document_["cells"]) {
-    if (cell["configuration"] == "native" || cell["workload"] != "random read") continue;
-    const json& c = cell["counters"];
-    EXPECT_GT(c["major_faults"], 0) << cell;
-    // A thread that starts may be within a fault, counted already, when the counters are read first.
-    EXPECT_LE(c["major_faults"].get<double>(), c["faults"].get<double>() + cell["threads"].get<double>()) << cell;
-    EXPECT_GT(c["evictions"], 0) << cell;
-    EXPECT_LE(c["dirty_evictions"], c["evictions"]) << cell;
-    EXPECT_LE(c["map_us"].get<double>() + c["fetch_us"].get<double>(), c["fault_us"].get<double>()) << cell;
-  }
-}
-
-TEST_F(PagingSmokeTest, HasMissesRoundTripsAndTheMachine) {
-  for (const char* configuration : {"shm", "tcp", "ucx", "shm handler"}) {
-    const json& miss = document_["misses"][configuration];
-    EXPECT_GT(miss["share"], 0.3) << configuration;  // three quarters of the pages are far
-    EXPECT_GE(miss["p99_us"], miss["median_us"]) << configuration;
-    EXPECT_GE(miss["p999_us"], miss["p99_us"]) << configuration;
-  }
-  EXPECT_GT(document_["round_trip_us"]["tcp"]["median"], 0);
-  EXPECT_GT(document_["round_trip_us"]["shm"]["median"], 0);
-  EXPECT_GT(document_["round_trip_us"]["ucx"]["median"], 0);
-  EXPECT_GT(document_["all_near_ratio"]["median"], 0);
-  EXPECT_EQ(document_["goals"].size(), 9u);  // those that do not need zram
-  for (const char* field : {"processor", "kernel", "commit", "date", "load_average"}) {
-    EXPECT_FALSE(document_["machine"][field].get<std::string>().empty()) << field;
-  }
-  EXPECT_EQ(document_["settings"]["bytes"], 16 << 20);
-}
-
-TEST_F(PagingSmokeTest, TextAndChartShowTheResults) {
-  EXPECT_NE(text_.find("sequential write"), text_.npos);
-  EXPECT_NE(text_.find("zram swap: not run: left out by --no-zram"), text_.npos);
-  EXPECT_NE(svg_.find("shm handler"), svg_.npos);
-}
-
-// The suites of `bench objects` on little data, checked as above. Left out: "near", whose data has a fixed size, and
-// "paths", which runs until it is in a steady state.
-class ObjectsSmokeTest : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    ObjectsSettings settings;
-    settings.bytes = 16 << 20;
-    settings.local = 0.25;
-    settings.accesses = 2000;
-    settings.repetitions = 1;
-    settings.zram = false;
-    settings.quiet = true;
-    settings.suites = objects_suites();
-    std::erase(settings.suites, "near");
-    std::erase(settings.suites, "paths");
-    auto measured = measure_objects(settings);
-    if (measured.ok()) document_ = *measured;
-    else message_ = measured.status().text();
-  }
-  void SetUp() override { ASSERT_EQ(message_, ""); }
-
-  // The rows of a suite.
-  static std::vector<json> rows(const char* suite) {
-    std::vector<json> rows;
-    for (const json& row : document_["rows"]) {
-      if (row["suite"] == suite) rows.push_back(row);
-    }
-    return rows;
-  }
-  static double median_of(const json& row, const char* name) { return row[name]["median"]; }
-
-  static inline json document_;
-  static inline std::string message_;
-};
-
-TEST_F(ObjectsSmokeTest, EverySuiteHasItsRows) {
-  std::map<std::string, size_t> counts;
-  for (const json& row : document_["rows"]) counts[row["suite"]]++;
-  EXPECT_EQ(counts, (std::map<std::string, size_t>{{"misses", 2},
-                                                   {"fibers", 2 * 3 * 4},
-                                                   {"map", 8 + 2 * 3 * 2 * 8},
-                                                   {"free-memory", 2 * 2},
-                                                   {"pauses", 2},
-                                                   {"eviction", 2 * 4},
-                                                   {"near-apps", 3}}));
-  EXPECT_EQ(document_["skipped"]["kernel swap"], "left out by --no-zram");
-}
-
-TEST_F(ObjectsSmokeTest, RatesAndBytesAreNotZero) {
-  for (const json& row : rows("fibers")) {
-    EXPECT_GT(median_of(row, "reads_per_s"), 0) << row;
-    EXPECT_GT(median_of(row, "bytes_per_useful"), 0) << row;
-  }
-  for (const json& row : rows("map")) EXPECT_GT(median_of(row, "lookups_per_s"), 0) << row;
-  for (const json& row : rows("near-apps")) EXPECT_GT(median_of(row, "ratio"), 0) << row;
-}
-
-TEST_F(ObjectsSmokeTest, SkewedLookupsFetchLess) {
-  std::map<std::pair<std::string, double>, double> fetched;
-  for (const json& row : rows("map")) {
-    if (row["transport"] == "shm" && row["fibers"] == 1)
-      fetched[{row["configuration"], row["exponent"]}] = median_of(row, "bytes_per_lookup");
-  }
-  ASSERT_EQ(fetched.size(), 3u * 8u);
-  for (const auto& [key, bytes] : fetched) {
-    if (key.second == 0) {
-      EXPECT_LT((fetched[{key.first, 1.35}]), bytes) << key.first;
-    }
-  }
-}
-
-TEST_F(ObjectsSmokeTest, SharesAreSharesAndQuantilesGrow) {
-  for (const json& row : rows("free-memory")) {
-    for (const char* series : {"free", "garbage"}) {
-      for (double share : row[series]) EXPECT_TRUE(share >= 0 && share <= 1) << series << " " << share;
-    }
-    EXPECT_LE(median_of(row, "free_min"), median_of(row, "free_median"));
-  }
-  for (const json& row : rows("pauses")) {
-    EXPECT_GT(median_of(row, "p50_us"), 0);
-    EXPECT_LE(median_of(row, "p50_us"), median_of(row, "p99_us"));
-    EXPECT_LE(median_of(row, "p99_us"), median_of(row, "p999_us"));
-  }
-  for (const json& row : rows("eviction")) {
-    if (row["configuration"] != "plain pages") continue;
-    EXPECT_GT(median_of(row, "evictions_per_write"), 0) << row;
-    EXPECT_GT(median_of(row, "evictor_cycles_per_byte"), 0) << row;
-  }
-}
-
-TEST_F(ObjectsSmokeTest, TextAndChartsShowTheResults) {
-  std::string text = objects_text(document_), svg = to_svg(objects_charts(document_));
-  for (const char* shown :
-       {"farside::far_hash_map, 64 fibers, tcp", "pages, no hints, tcp", "evacuator with the program stopped",
-        "always in a scope, shm", "binary tree", "kernel swap: not run: left out by --no-zram"})
-    EXPECT_NE(text.find(shown), text.npos) << shown;
-  EXPECT_NE(svg.find("free, always in a scope"), svg.npos);
-  EXPECT_NE(svg.find("evacuator concurrent"), svg.npos);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-#include "bench/file.h"
-
+// `farside bench file`: far memory in a file or on a block device, beside kernel swap and a mapped file there. The
+// accesses of `bench paging`, by one thread, 16 threads and 16 fibers.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -8,20 +8,15 @@
 #include <algorithm>
 #include <cstring>
 
-#include "bench/fibers.h"
-#include "bench/file_programs.h"
-#include "measure/configurations.h"
-#include "measure/process.h"
-#include "report/format.h"
-#include "report/machine.h"
+#include "bench/suites.h"
 
 namespace farside::bench {
 namespace {
 
 using nlohmann::json;
 
-constexpr const char *kFile = "far file", *kEncrypted = "encrypted", *kSwap = "kernel swap", *kMapped = "mapped file";
-constexpr const char* kConfigurations[] = {kFile, kEncrypted, kSwap, kMapped};
+constexpr const char *kFile = "far file", *kFileSwap = "kernel swap", *kMapped = "mapped file";
+constexpr const char* kConfigurations[] = {kFile, "encrypted", kFileSwap, kMapped};
 
 constexpr unsigned kMany = 16;  // threads, or fibers
 
@@ -37,222 +32,120 @@ Result<std::byte*> map_file(const std::string& place, uint64_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-class FileRun {
- public:
-  FileRun(const FileSettings& settings, const SignalHold& hold)
-      : settings_(settings), hold_(hold), progress_(4 * settings.repetitions, settings.quiet) {}
-
-  Status repeat() {
-    for (const char* name : kConfigurations) {
-      if (!is_wanted(name)) continue;
-      progress_.step(name);
-      Result<json> made = measure(name);
-      if (made.ok()) runs_[name].push_back(std::move(*made));
-      else if (made.status().code() == EINTR || name == kFile) return made.status();
-      else failures_[name] = made.status().text();
-    }
-    return {};
-  }
-
-  Status run_programs() {
-    Result<json> made = measure_programs(settings_, hold_, &failures_);
-    if (made.ok()) programs_ = std::move(*made);
-    return made.status();
-  }
-
-  // The kernel may kill a process that swaps too slowly. Other repetitions count.
-  std::map<std::string, std::string> skipped() const {
-    std::map<std::string, std::string> all;
-    for (const auto& [name, reason] : failures_) {
-      if (!runs_.contains(name)) all[name] = reason;
-    }
-    return all;
-  }
-
-  json document() const {
-    json made = {{"benchmark", "file"}, {"machine", machine_json()}, {"skipped", skipped()}, {"cells", json::array()}};
-    made["programs"] = programs_;
-    made["settings"] = {{"bytes", settings_.bytes},
-                        {"local_share", settings_.local},
-                        {"accesses", settings_.accesses},
-                        {"repetitions", settings_.repetitions},
-                        {"place", settings_.place}};
-    for (size_t cell = 0; cell < runs_.at(kFile)[0]["cells"].size(); cell++) add_cell(cell, &made["cells"]);
-    for (const auto& [name, runs] : runs_) {
-      for (const char* value : {"median_us", "p99_us"}) {
-        made["miss"][name][value] = summary(values(runs, [&](const json& run) { return run["miss"][value]; }));
-      }
-    }
-    for (const char* kind : {"plain", "hinted"})
-      made["fibers"][kind] = summary(values(runs_.at(kFile), [&](const json& run) { return run["fibers"][kind]; }));
-    return made;
-  }
-
- private:
-  // The others are compared with the far file.
-  bool is_wanted(const std::string& name) const {
-    const auto& wanted = settings_.configurations;
-    return name == kFile || wanted.empty() || std::find(wanted.begin(), wanted.end(), name) != wanted.end();
-  }
-
-  Result<json> measure(std::string_view name) {
-    bool encrypted = name == kEncrypted;
-    if (name == kFile || encrypted) return run_in_child(hold_, [&] { return measure_far_file(encrypted); });
-    auto limit = MemoryLimit::create_for(settings_.bytes, settings_.local);
-    if (!limit.ok()) return limit.status();
-    (*limit)->keep_alive();
-    std::unique_ptr<FileSwap> swap;
-    if (name == kSwap) {
-      auto made = FileSwap::create(settings_.place, 2 * settings_.bytes);
-      if (!made.ok()) return made.status();
-      swap = std::move(*made);
-    }
-    Result<json> made = run_in_child(hold_, [&]() -> Result<json> {
-      if (Status entered = (*limit)->enter(); !entered.ok()) return entered;
-      auto memory = name == kSwap ? map_plain(settings_.bytes) : map_file(settings_.place, settings_.bytes);
-      return memory.ok() ? measure_memory(settings_, *memory) : memory.status();
-    });
-    if (name == kMapped && is_block_device(settings_.place)) clear_head(settings_.place);
-    if (!made.ok() && (*limit)->kills() > 0) return Status::error(ENOMEM, "killed by the kernel for lack of memory");
-    return made;
-  }
-
-  Result<json> measure_far_file(bool encrypted) const {
-    return measure_far(settings_, far_memory(encrypted), [&](FarMemory& far, json* out) {
-      Arena arena = far.arena();
-      for (bool hinted : {false, true}) {
-        time_fibers(far, arena, kMany, settings_.accesses, hinted);
-        double per_s = time_fibers(far, arena, kMany, settings_.accesses, hinted);
-        (*out)["fibers"][hinted ? "hinted" : "plain"] = kMany * 1e6 / per_s;
-      }
-    });
-  }
-
-  FarMemoryConfig far_memory(bool encrypted) const {
-    FarMemoryConfig far;
-    far.bytes = settings_.bytes;
-    far.address = fmt::format("file:{}?size={}&alloc=full{}", settings_.place, 2 * settings_.bytes + (256 << 20),
-                              encrypted ? "&crypt=yes" : "");
-    far.local = static_cast<uint64_t>(settings_.local * static_cast<double>(settings_.bytes));
-    far.evictors = settings_.evictors;
-    return far;
-  }
-
-  template <typename Get>
-  static std::vector<double> values(const std::vector<json>& runs, Get get) {
-    std::vector<double> all;
-    for (const json& run : runs) {
-      json value = get(run);
-      if (value.is_number()) all.push_back(value);
-    }
-    return all;
-  }
-
-  void add_cell(size_t cell, json* cells) const {
-    const json& first = runs_.at(kFile)[0]["cells"][cell];
-    json made = {{"workload", first["workload"]}, {"threads", first["threads"]}};
-    for (const auto& [name, runs] : runs_) {
-      made["us"][name] = summary(values(runs, [&](const json& run) { return run["cells"][cell]["us"]; }));
-    }
-    cells->push_back(made);
-  }
-
-  const FileSettings& settings_;
-  const SignalHold& hold_;
-  Progress progress_;
-  std::map<std::string, std::vector<json>> runs_;
-  std::map<std::string, std::string> failures_;  // with the reasons
-  json programs_ = json::array();
-};
-
-double median_of(const json& cell, const char* name) {
-  return cell["us"].contains(name) ? cell["us"][name]["median"].get<double>() : 0;
-}
-
-double fibers_of(const json& document, const char* kind) { return document["fibers"][kind]["median"]; }
-
-}  // namespace
-
-Result<json> measure_file(const FileSettings& given) {
-  FileSettings settings = given;
+AccessSettings settings_of(const Setup& setup) {
+  AccessSettings settings = access_settings(setup.settings());
   settings.threads = {1, kMany};
-  SignalHold hold;
-  FileRun run(settings, hold);
-  Status status;
-  for (unsigned i = 0; i < settings.repetitions && status.ok(); i++) status = run.repeat();
-  if (status.ok() && settings.programs) status = run.run_programs();
-  if (!status.ok()) return status;
-  json document = run.document();
-  document["goals"] = json::array();
-  for (const Goal& goal : file_goals(document)) document["goals"].push_back(goal.to_json());
-  return document;
+  return settings;
 }
 
-std::vector<std::string> file_configurations() { return {std::begin(kConfigurations), std::end(kConfigurations)}; }
+FarMemoryConfig far_file(const Settings& s, bool encrypted) {
+  return {.address = fmt::format("file:{}?size={}&alloc=full{}", s.place, 2 * s.bytes + 256 * kMiB,
+                                 encrypted ? "&crypt=yes" : ""),
+          .token = "",
+          .bytes = s.bytes,
+          .local = s.near_bytes(),
+          .evictors = s.evictors};
+}
 
-// Fibers hide the time of a read from each other, as threads do; the better of both counts.
-std::vector<Goal> file_goals(const json& document) {
-  std::vector<Goal> goals;
-  for (const json& cell : document["cells"]) {
-    double swap = median_of(cell, kSwap), file = median_of(cell, kFile);
-    bool many = cell["threads"] == kMany;
-    std::string workload = cell["workload"];
-    if (swap == 0 || workload.ends_with("write")) continue;
-    if (many && workload == "random read") file = std::min(file, fibers_of(document, "plain"));
-    else if (many) continue;
-    goals.push_back({fmt::format("{}, {}: kernel swap's time by the far file's", workload, many ? kMany : 1u),
-                     swap / file, workload == "random read" && !many ? 1.5 : 3.0, true, "x"});
+// Fibers hide the time of a read from each other, as threads do. The better of both counts in the goals.
+void add_fibers(json* rows, const json& us) {
+  const json threads = {{"workload", kRandomRead.name}, {"threads", kMany}};
+  for (json& row : *rows) {
+    if (row["key"] != threads) continue;
+    row["figures"]["best_us"] = std::min(row["figures"]["us"].get<double>(), us["plain"].get<double>());
+    row["figures"]["fibers_us"] = us["plain"];
+    row["figures"]["hinted_us"] = us["hinted"];
   }
-  const json& miss = document["miss"][kFile];
-  goals.push_back({"random reads that miss: p99 by median",
-                   miss["p99_us"]["median"].get<double>() / miss["median_us"]["median"].get<double>(), 5, false, "x"});
-  return goals;
 }
 
-namespace {
-
-std::string programs_text(const json& programs) {
-  if (programs.empty()) return "";
-  std::vector<std::vector<std::string>> rows = {{"programs", "", "native", kFile, kSwap, "better by"}};
-  for (const json& row : programs) {
-    std::vector<std::string> cells = {row["name"], row["unit"]};
-    for (const char* name : {"native", kFile, kSwap})
-      cells.push_back(row.contains(name) ? fmt::format("{:.2f}", row[name]["median"].get<double>()) : "-");
-    if (row.contains(kSwap)) {
-      double ratio = row[kSwap]["median"].get<double>() / row[kFile]["median"].get<double>();
-      cells.push_back(fmt::format("{:.2f}x", row["unit"] == "s" ? ratio : 1 / ratio));
+Result<json> measure_far_file(const Setup& setup, bool encrypted) {
+  const Settings& s = setup.settings();
+  json us;
+  auto measured = measure_far(settings_of(setup), far_file(s, encrypted), [&](FarMemory& far, json*) {
+    for (bool hinted : {false, true}) {
+      time_fibers(far, far.arena(), kMany, s.accesses, hinted);
+      double per_s = time_fibers(far, far.arena(), kMany, s.accesses, hinted);
+      us[hinted ? "hinted" : "plain"] = kMany * 1e6 / per_s;
     }
-    cells.resize(rows[0].size(), "-");
-    rows.push_back(cells);
+  });
+  if (!measured.ok()) return measured.status();
+  json rows = access_rows(*measured);
+  add_fibers(&rows, us);
+  return rows;
+}
+
+Result<json> measure_by_kernel(const Setup& setup, bool swapped) {
+  const Settings& s = setup.settings();
+  auto limit = MemoryLimit::create_for(s.bytes, s.share);
+  if (!limit.ok()) return limit.status();
+  (*limit)->keep_alive();
+  auto swap = swapped ? FileSwap::create(s.place, 2 * s.bytes) : Result<std::unique_ptr<FileSwap>>(nullptr);
+  if (!swap.ok()) return swap.status();
+  Result<json> made = run_in_child(setup.hold(), [&]() -> Result<json> {
+    if (Status entered = (*limit)->enter(); !entered.ok()) return entered;
+    auto memory = swapped ? map_plain(s.bytes) : map_file(s.place, s.bytes);
+    return memory.ok() ? measure_memory(settings_of(setup), *memory) : memory.status();
+  });
+  if (!swapped && is_block_device(s.place)) clear_head(s.place);
+  if (!made.ok() && (*limit)->kills() > 0) return Status::error(ENOMEM, "killed by the kernel for lack of memory");
+  return made.ok() ? access_rows(*made) : made;
+}
+
+Result<json> measure(const Setup& setup, const char* configuration) {
+  std::string_view name = configuration;
+  if (name == kFileSwap || name == kMapped) return measure_by_kernel(setup, name == kFileSwap);
+  return run_in_child(setup.hold(), [&] { return measure_far_file(setup, name != kFile); });
+}
+
+// The others are compared with the far file. The kernel may kill a process that swaps too slowly.
+std::vector<Measurement> measurements(const Setup& setup) {
+  auto all = measure_each(setup, measure, Axis{"configuration", kConfigurations});
+  std::erase_if(all, [&](const Measurement& m) {
+    return m.name != kFile && !Settings::wants(setup.settings().configurations, m.name);
+  });
+  for (Measurement& m : all) {
+    m.in_parent = true;
+    m.may_fail = m.name != kFile;
   }
-  return format_table(rows) + "\n";
+  return all;
+}
+
+Target beside_swap(const char* workload, unsigned threads, const char* per, double limit) {
+  return {.text = "{workload}, {threads}: kernel swap's time by the far file's",
+          .at = {{"configuration", kFileSwap}, {"workload", workload}, {"threads", threads}},
+          .figure = "us",
+          .limit = limit,
+          .at_least = true,
+          .per = per,
+          .beside = {{{"configuration", kFile}}}};
 }
 
 }  // namespace
 
-std::string file_text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {
-      {"us per access, medians", "threads", kFile, kEncrypted, kSwap, kMapped, "swap / file", "mapped / file"}};
-  auto ratio = [](double other, double file) { return other > 0 ? fmt::format("{:.2f}x", other / file) : "-"; };
-  for (const json& cell : document["cells"]) {
-    std::vector<std::string> row = {cell["workload"], fmt::format("{}", cell["threads"].get<unsigned>())};
-    for (const char* name : kConfigurations) row.push_back(fmt::format("{:.2f}", median_of(cell, name)));
-    for (const char* name : {kSwap, kMapped}) row.push_back(ratio(median_of(cell, name), median_of(cell, kFile)));
-    rows.push_back(std::move(row));
-  }
-  std::string text = machine_text(document["machine"]) + "\n\n" + format_table(rows);
-  text += fmt::format("random read, {} fibers, far file: {:.2f}, with hints {:.2f}\n\n", kMany,
-                      fibers_of(document, "plain"), fibers_of(document, "hinted"));
-  text += programs_text(document["programs"]) + "random reads that miss, us:";
-  for (const auto& [name, miss] : document["miss"].items()) {
-    text += fmt::format(" {}: median {:.0f}, p99 {:.0f};", name, miss["median_us"]["median"].get<double>(),
-                        miss["p99_us"]["median"].get<double>());
-  }
-  text.back() = '\n';
-  for (const auto& [name, reason] : document["skipped"].items())
-    text += fmt::format("{}: not run: {}\n", name, reason.get<std::string>());
-  for (const Goal& goal : file_goals(document)) text += goal.text() + "\n";
-  return text;
+Suite file_accesses_suite() {
+  return {.name = "accesses",
+          .measurements = measurements,
+          .tables = {{.head = "us per access, medians",
+                      .rows = {"workload", "threads"},
+                      .columns = {{"", "us", 2}},
+                      .across = "configuration",
+                      .beside = kFileSwap},
+                     {.head = "random read, us, 16 fibers",
+                      .rows = {"configuration"},
+                      .columns = {{"fibers", "fibers_us", 2}, {"with hints", "hinted_us", 2}}},
+                     {.head = "random reads that miss, us",
+                      .rows = {"configuration"},
+                      .columns = {{"median", "median_us", 0}, {"p99", "p99_us", 0}},
+                      .only = {{"workload", kMisses}}}},
+          .targets = {beside_swap("random read", 1, "us", 1.5),
+                      beside_swap("sequential read", 1, "us", 3),
+                      beside_swap("random read", kMany, "best_us", 3),
+                      {.text = "random reads that miss: p99 by median",
+                       .at = {{"configuration", kFile}, {"workload", kMisses}},
+                       .figure = "p99_us",
+                       .limit = 5,
+                       .at_least = false,
+                       .per = "median_us"}}};
 }
 
 }  // namespace farside::bench

@@ -1,21 +1,18 @@
-#include "bench/file_programs.h"
-
+// The programs of `farside bench file`, with a share of what they hold in RAM: over far memory in a file, and on kernel
+// swap there.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <fstream>
 #include <functional>
 
-#include "base/log.h"
 #include "base/size.h"
-#include "bench/redis.h"
 #include "bench/redis_server.h"
+#include "bench/suites.h"
 #include "launch/installation.h"
 #include "launch/run_captured.h"
 #include "measure/random.h"
-#include "measure/statistics.h"
 #include "measure/swap.h"
-#include "report/format.h"
 
 namespace farside::bench {
 namespace {
@@ -38,66 +35,44 @@ struct Measured {
 
 class Programs {
  public:
-  Programs(const FileSettings& settings, const SignalHold& hold, std::map<std::string, std::string>* skipped)
-      : settings_(settings), hold_(hold), skipped_(skipped), progress_(9 * settings.repetitions, settings.quiet) {}
+  explicit Programs(const Setup& setup) : settings_(setup.settings()), hold_(setup.hold()) {}
 
-  Result<json> run() {
+  using Measure = Result<Measured> (Programs::*)(const Words& launcher) const;
+
+  // The native run shows what the program holds.
+  Result<json> compare(Measure measure) {
     auto installation = find_installation();
     if (!installation.ok()) return installation.status();
     farside_ = installation->farside();
+    Result<Measured> native = (this->*measure)({});
+    if (!native.ok()) return native.status();
+    Result<Measured> far = (this->*measure)(far_launcher(native->bytes));
+    if (!far.ok()) return far.status();
+    json rows = {row("native", native->value), row("far file", far->value)};
+    Result<Measured> swapped = measure_swap(measure, native->bytes);
+    if (swapped.ok()) rows.push_back(row("kernel swap", swapped->value));
+    else if (swapped.status().code() == EINTR) return swapped.status();
+    else rows.push_back({{"key", {{"configuration", "kernel swap"}}}, {"skipped", swapped.status().text()}});
+    return rows;
+  }
+
+  Result<Measured> redis(const Words& launcher) const { return measure_redis_get(launcher); }
+  Result<Measured> sort(const Words& launcher) const {
     auto directory = PrivateDirectory::create();
     if (!directory.ok()) return directory.status();
-    directory_ = std::move(*directory);
-    json all = json::array();
-    for (const auto& [name, unit, measure] : programs()) {
-      Result<json> made = compare(name, unit, measure);
-      if (made.ok()) all.push_back(std::move(*made));
-      else if (made.status().code() == EINTR) return made.status();
-      else (*skipped_)[name] = made.status().text();
-    }
-    return all;
+    return measure_command(launcher, sort_command((*directory)->file("lines")));
   }
+  Result<Measured> sqlite(const Words& launcher) const { return measure_command(launcher, sqlite_command()); }
 
  private:
-  using Measure = std::function<Result<Measured>(const Words& launcher)>;
-  struct Program {
-    const char *name, *unit;
-    Measure measure;
-  };
-
-  std::vector<Program> programs() {
-    return {{"redis, GET", "thousand/s", [this](const Words& launcher) { return measure_redis_get(launcher); }},
-            {"sort", "s", [this](const Words& launcher) { return measure_command(launcher, sort()); }},
-            {"SQLite", "s", [this](const Words& launcher) { return measure_command(launcher, sqlite()); }}};
-  }
-
-  // The native run shows what the program holds.
-  Result<json> compare(const char* name, const char* unit, const Measure& measure) {
-    std::map<std::string, std::vector<double>> values;
-    for (unsigned i = 0; i < settings_.repetitions; i++) {
-      progress_.step(fmt::format("{}, native", name));
-      Result<Measured> native = measure({});
-      if (!native.ok()) return native.status();
-      values["native"].push_back(native->value);
-      progress_.step(fmt::format("{}, far file", name));
-      Result<Measured> far = measure(far_launcher(native->bytes));
-      if (!far.ok()) return far.status();
-      values["far file"].push_back(far->value);
-      progress_.step(fmt::format("{}, kernel swap", name));
-      Result<Measured> swapped = measure_swap(measure, native->bytes);
-      if (swapped.ok()) values["kernel swap"].push_back(swapped->value);
-      else if (swapped.status().code() == EINTR) return swapped.status();
-      else (*skipped_)[fmt::format("{}, kernel swap", name)] = swapped.status().text();
-    }
-    json row = {{"name", name}, {"unit", unit}};
-    for (const auto& [configuration, measured] : values) row[configuration] = summary(measured);
-    return row;
+  static json row(const char* configuration, double value) {
+    return make_row({{"configuration", configuration}}, {{"value", value}});
   }
 
   // At least what `farside run` demands.
   double near_share(uint64_t bytes) const {
     constexpr double kMinNear = 8 * kMiB;
-    return std::max(settings_.local, kMinNear / static_cast<double>(bytes));
+    return std::max(settings_.share, kMinNear / static_cast<double>(bytes));
   }
 
   Words far_launcher(uint64_t bytes) const {
@@ -111,18 +86,18 @@ class Programs {
             "--"};
   }
 
-  Result<Measured> measure_swap(const Measure& measure, uint64_t bytes) {
+  Result<Measured> measure_swap(Measure measure, uint64_t bytes) const {
     auto swap = FileSwap::create(settings_.place, 2 * bytes + kSwapAllowance);
     if (!swap.ok()) return swap.status();
     auto limit = MemoryLimit::create_for(bytes, near_share(bytes));
     if (!limit.ok()) return limit.status();
     (*limit)->keep_alive();
-    Result<Measured> made = measure((*limit)->launcher());
+    Result<Measured> made = (this->*measure)((*limit)->launcher());
     if (!made.ok() && (*limit)->kills() > 0) return Status::error(ENOMEM, "killed by the kernel for lack of memory");
     return made;
   }
 
-  Result<Measured> measure_redis_get(const Words& launcher) {
+  Result<Measured> measure_redis_get(const Words& launcher) const {
     uint64_t keys = settings_.bytes / kRedisBytesPerKey, requests = kRedisRequestsPerKey * keys;
     auto redis = RedisServer::start(hold_, launcher);
     if (!redis.ok()) return redis.status();
@@ -134,7 +109,7 @@ class Programs {
     return Measured{(*figures)["ops_per_s"].get<double>() / 1000, bytes};
   }
 
-  Result<Measured> measure_command(const Words& launcher, Words command) {
+  Result<Measured> measure_command(const Words& launcher, const Words& command) const {
     Result<std::string> program = find_in_path(command[0]);
     if (!program.ok()) return Status::error(ENOENT, "{} is not in PATH", command[0]);
     Words words = launcher;
@@ -147,18 +122,15 @@ class Programs {
   }
 
   // Random lines, in the memory of sort only.
-  Words sort() {
-    std::string input = directory_->file("lines");
-    if (!std::ifstream(input)) {
-      std::ofstream lines(input);
-      Random random(1);
-      for (uint64_t i = 0; i < settings_.bytes / kSortBytesPerLine; i++) lines << random.next() << '\n';
-    }
+  Words sort_command(const std::string& input) const {
+    std::ofstream lines(input);
+    Random random(1);
+    for (uint64_t i = 0; i < settings_.bytes / kSortBytesPerLine; i++) lines << random.next() << '\n';
     return {"sort", "--parallel=1", "--buffer-size=75%", input};
   }
 
   // A table in memory, filled, indexed, and read at random by its index.
-  Words sqlite() const {
+  Words sqlite_command() const {
     uint64_t rows = settings_.bytes / kSqliteBytesPerRow;
     auto numbers = [](uint64_t count) {
       return fmt::format("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {}) ", count);
@@ -171,19 +143,41 @@ class Programs {
     return {"sqlite3", ":memory:", text};
   }
 
-  const FileSettings& settings_;
+  const Settings& settings_;
   const SignalHold& hold_;
-  std::map<std::string, std::string>* const skipped_;
-  Progress progress_;
   std::string farside_;
-  std::unique_ptr<PrivateDirectory> directory_;
 };
+
+struct Program {
+  const char *name, *unit;
+  Programs::Measure measure;
+};
+constexpr Program kPrograms[] = {
+    {"redis, GET", "thousand/s", &Programs::redis}, {"sort", "s", &Programs::sort}, {"SQLite", "s", &Programs::sqlite}};
+
+std::vector<Measurement> measurements(const Setup& setup) {
+  std::vector<Measurement> all;
+  for (const Program& program : kPrograms) {
+    if (!setup.settings().programs) break;
+    all.push_back({.key = {{"program", program.name}, {"unit", program.unit}},
+                   .name = program.name,
+                   .run = [&setup, &program] { return Programs(setup).compare(program.measure); },
+                   .may_fail = true,
+                   .in_parent = true});
+  }
+  return all;
+}
 
 }  // namespace
 
-Result<json> measure_programs(const FileSettings& settings, const SignalHold& hold,
-                              std::map<std::string, std::string>* skipped) {
-  return Programs(settings, hold, skipped).run();
+Suite file_programs_suite() {
+  return {.name = "programs",
+          .measurements = measurements,
+          .tables = {{.head = "programs",
+                      .rows = {"program", "unit"},
+                      .columns = {{"", "value", 2}},
+                      .across = "configuration",
+                      .beside = "kernel swap"}}};
 }
 
 }  // namespace farside::bench

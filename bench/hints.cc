@@ -1,15 +1,13 @@
-#include "bench/hints.h"
-
-#include <fmt/format.h>
+// `farside bench hints`: the cost of the inline guard of a hint (include/farside/farside.h) on near pages, where the
+// guard is all that a hint executes. Time is taken from the time stamp counter; instructions are counted by
+// single-stepping a child process.
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "bench/suites.h"
 #include "farside/farside.h"
 #include "measure/instructions.h"
-#include "measure/statistics.h"
 #include "pager/pages/page_word.h"
-#include "report/format.h"
-#include "report/machine.h"
 
 // The variable that the guards read and the function behind them. In a program both belong to libfarside or the preload
 // library; here farside_view is set for each case.
@@ -73,41 +71,32 @@ json instructions_per_turn(Loop loop, const std::byte* memory) {
   return static_cast<double>(*with - *without) / kStepped;
 }
 
-json measure(const Case& c, const HintsSettings& s, const std::byte* memory, const uint64_t* words) {
-  farside_view = {reinterpret_cast<uintptr_t>(memory), c.is_far ? kPages * kPageSize : 0, words};
-  std::vector<double> cycles;
-  for (unsigned i = 0; i < s.repetitions; i++) {
-    double without = cycles_per_turn(loop_of<None>, memory);
-    cycles.push_back(cycles_per_turn(c.loop, memory) - without);
-  }
-  json made = {{"name", c.name}, {"cycles", summary(cycles)}, {"ns", median(cycles) * 1000 / ticks_per_us()}};
-  made["instructions"] = instructions_per_turn(c.loop, memory);
-  return made;
-}
-
-}  // namespace
-
-json measure_hints(const HintsSettings& s) {
+Result<json> measure(const Setup&, const Case& c) {
   std::vector<std::byte> memory(kPages * kPageSize);
   auto word =
       pager::PageWord().with_state(pager::PageState::kNear).with(pager::PageWord::kHot | pager::PageWord::kDirty);
   std::vector<uint64_t> words(kPages, word.bits());
-  json document = {{"machine", machine_json()}, {"cases", json::array()}};
-  for (const Case& c : kCases) document["cases"].push_back(measure(c, s, memory.data(), words.data()));
-  farside_view = {0, 0, nullptr};
-  return document;
+  farside_view = {reinterpret_cast<uintptr_t>(memory.data()), c.is_far ? kPages * kPageSize : 0, words.data()};
+  double cycles = -cycles_per_turn(loop_of<None>, memory.data());
+  cycles += cycles_per_turn(c.loop, memory.data());
+  return json{{"cycles", cycles},
+              {"ns", cycles * 1000 / ticks_per_us()},
+              {"instructions", instructions_per_turn(c.loop, memory.data())}};
 }
 
-std::string hints_text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"a hint on near memory", "instructions", "cycles", "ns"}};
-  for (const json& c : document["cases"]) {
-    const json& instructions = c["instructions"];
-    rows.push_back({c["name"], instructions.is_null() ? "-" : fmt::format("{:.1f}", instructions.get<double>()),
-                    fmt::format("{:.1f}", c["cycles"]["median"].get<double>()),
-                    fmt::format("{:.2f}", c["ns"].get<double>())});
-  }
-  return machine_text(document["machine"]) + "\n\n" + format_table(rows) +
-         "\nIn addition to the same loop without hints. Cycles are those of the time stamp counter.\n";
+}  // namespace
+
+Suite hints_suite() {
+  return {.name = "hints",
+          .measurements =
+              [](const Setup& s) {
+                return measure_each(s, measure, Axis{"case", kCases});
+              },
+          .tables = {{.head = "a hint on near memory",
+                      .rows = {"case"},
+                      .columns = {{"instructions", "instructions"}, {"cycles", "cycles"}, {"ns", "ns", 2}},
+                      .note = "In addition to the same loop without hints. Cycles are those of the time stamp counter; "
+                              "instructions need ptrace."}}};
 }
 
 }  // namespace farside::bench

@@ -1,293 +1,182 @@
-#include "bench/paging.h"
-
-#include <fmt/format.h>
-
+// `farside bench paging`: one word on each page, read and written, at random and in order, in every configuration.
 #include <algorithm>
-#include <map>
 
-#include "base/log.h"
-#include "base/size.h"
-#include "launch/installation.h"
-#include "launch/ucx_relay.h"
-#include "measure/configurations.h"
-#include "measure/process.h"
-#include "report/format.h"
-#include "report/machine.h"
+#include "bench/suites.h"
 
 namespace farside::bench {
 namespace {
 
 using nlohmann::json;
+using pager::Delivery;
 
-constexpr const char* kSwap = "zram swap";
-constexpr const char* kUcx = "ucx";
-constexpr const char* kUcxRoundTrip = "round trip ucx";
-
-class PagingRun {
- public:
-  PagingRun(const PagingSettings& settings, const SignalHold& hold)
-      : settings_(settings), hold_(hold), progress_(settings.repetitions * configurations().size(), settings.quiet) {}
-
-  Status prepare() {
-    ucx::Settings ucx = prepare_ucx();
-    auto server = ServerProcess::start(hold_, 2 * settings_.bytes + 32 * remote::kSlabBytes, "", ucx);
-    if (!server.ok()) return server.status();
-    server_ = std::move(*server);
-    prepare_swap();
-    return {};
-  }
-
-  // One repetition of every configuration. They alternate, so that drift of the machine affects all of them alike.
-  Status repeat() {
-    for (const auto& [name, work] : configurations()) {
-      if (skipped_.contains(name)) continue;
-      progress_.step(name);
-      Result<json> result = run_in_child(hold_, work);
-      if (!result.ok() && name == kSwap && result.status().code() != EINTR) {
-        // The kernel may kill the process in its memory limit if swapping makes too little progress. The other
-        // repetitions still count.
-        log(LogLevel::kWarning, "{}: a repetition is left out: {}", name, result.status().text());
-        continue;
-      }
-      if (!result.ok()) return Status::error(result.status().code(), "{}: {}", name, result.status().text());
-      collected_[name].push_back(std::move(*result));
-    }
-    return {};
-  }
-
-  json document() const {
-    json made = {{"benchmark", "paging"}, {"machine", machine_json()}, {"skipped", skipped_}};
-    made["settings"] = {
-        {"bytes", settings_.bytes},     {"local_share", settings_.local},       {"accesses", settings_.accesses},
-        {"seconds", settings_.seconds}, {"repetitions", settings_.repetitions}, {"evictors", settings_.evictors}};
-    if (swap_) made["settings"]["zram_algorithm"] = swap_->algorithm();
-    made["cells"] = json::array();
-    for (const auto& [name, runs] : collected_) add_configuration(name, runs, &made);
-    return made;
-  }
-
- private:
-  struct Configuration {
-    std::string name;
-    std::function<Result<json>()> work;
-  };
-
-  std::vector<Configuration> configurations() const {
-    using pager::Delivery;
-    auto far = [this](bool shm, Delivery delivery, HugePages huge = HugePages::kAuto) {
-      return [this, shm, delivery, huge] {
-        FarMemoryConfig config = far_config(shm, delivery);
-        config.huge = huge;
-        return measure_far(settings_, config);
-      };
-    };
-    auto ucx = [this] {
-      FarMemoryConfig config = far_config(false, Delivery::kSignal);
-      config.address = server_->ucx();
-      config.ucx_relay = ucx_relay_->socket();
-      return config;
-    };
-    std::vector<Configuration> all = {
-        {"native", [this] { return measure_plain(settings_, nullptr); }},
-        {"shm", far(true, Delivery::kSignal)},
-        {"tcp", far(false, Delivery::kSignal)},
-        {"shm pages", far(true, Delivery::kSignal, HugePages::kNever)},
-        {"tcp pages", far(false, Delivery::kSignal, HugePages::kNever)},
-        {kUcx, [this, ucx] { return measure_far(settings_, ucx()); }},
-        {"shm handler", far(true, Delivery::kMessages)},
-        {"zram swap", [this] { return measure_swap(); }},
-        {"round trip shm", [this] { return measure_round_trip(far_config(true, Delivery::kSignal)); }},
-        {"round trip tcp", [this] { return measure_round_trip(far_config(false, Delivery::kSignal)); }},
-        {kUcxRoundTrip, [ucx] { return measure_round_trip(ucx()); }},
-        {"all near", [this] { return measure_all_near(settings_, far_config(true, Delivery::kSignal)); }},
-    };
-    if (settings_.configurations.empty()) return all;
-    std::erase_if(all, [this](const Configuration& configuration) { return !wanted(configuration.name); });
-    return all;
-  }
-
-  bool wanted(const std::string& name) const {
-    return std::find(settings_.configurations.begin(), settings_.configurations.end(), name) !=
-           settings_.configurations.end();
-  }
-
-  FarMemoryConfig far_config(bool shm, pager::Delivery delivery) const {
-    return {shm ? server_->shm() : server_->tcp(),
-            server_->token(),
-            settings_.bytes,
-            near_bytes(),
-            delivery,
-            settings_.evictors};
-  }
-
-  uint64_t near_bytes() const { return static_cast<uint64_t>(settings_.local * static_cast<double>(settings_.bytes)); }
-
-  // The transports of a card where there is one that can serve memory, else TCP on loopback.
-  ucx::Settings prepare_ucx() {
-    auto installation = find_installation();
-    ucx::Settings settings = {installation.ok() ? installation->ucx_helper() : "", "all"};
-    auto found = installation.ok() ? ucx::survey(settings) : installation.status();
-    bool serves = found.ok() && found->has_card && found->pages_on_demand;
-    settings.transports = serves ? ucx::kDefaultTransports : "tcp";
-    Status ready = found.ok() ? start_relay(settings) : found.status();
-    if (ready.ok()) return settings;
-    for (const char* name : {kUcx, kUcxRoundTrip}) skipped_[name] = ready.text();
-    return {};
-  }
-
-  Status start_relay(const ucx::Settings& settings) {
-    auto directory = PrivateDirectory::create();
-    if (!directory.ok()) return directory.status();
-    directory_ = std::move(*directory);
-    auto relay = UcxRelay::start(*directory_, settings);
-    if (relay.ok()) ucx_relay_ = std::move(*relay);
-    return relay.status();
-  }
-
-  void prepare_swap() {
-    auto swap = settings_.zram ? KernelSwap::create(settings_.bytes, settings_.local)
-                               : Status::error(ECANCELED, "left out by --no-zram");
-    if (swap.ok()) swap_ = std::move(*swap);
-    else skipped_["zram swap"] = swap.status().text();
-  }
-
-  Result<json> measure_swap() const { return measure_plain(settings_, swap_.get()); }
-
-  static void add_configuration(const std::string& name, const std::vector<json>& runs, json* document);
-
-  PagingSettings settings_;
-  const SignalHold& hold_;
-  Progress progress_;
-  std::unique_ptr<PrivateDirectory> directory_;  // of the relay
-  std::unique_ptr<UcxRelay> ucx_relay_;
-  std::unique_ptr<ServerProcess> server_;
-  std::unique_ptr<KernelSwap> swap_;
-  std::map<std::string, std::string> skipped_;
-  std::map<std::string, std::vector<json>> collected_;
+struct Configuration {
+  const char* name;
+  const char* transport;  // nullptr: memory of the kernel
+  Delivery delivery = Delivery::kSignal;
+  HugePages huge = HugePages::kAuto;
+  bool round_trip = false;  // the transport alone is measured as well
 };
+constexpr Configuration kConfigurations[] = {{"native", nullptr},
+                                             {"shm", "shm", Delivery::kSignal, HugePages::kAuto, true},
+                                             {"tcp", "tcp", Delivery::kSignal, HugePages::kAuto, true},
+                                             {"shm pages", "shm", Delivery::kSignal, HugePages::kNever},
+                                             {"tcp pages", "tcp", Delivery::kSignal, HugePages::kNever},
+                                             {"ucx", "ucx", Delivery::kSignal, HugePages::kAuto, true},
+                                             {"shm handler", "shm", Delivery::kMessages},
+                                             {kSwap, nullptr},
+                                             {"all near", "shm"}};
 
-// `field` of every run, where it is a number.
-std::vector<double> numbers(const std::vector<json>& runs, const json::json_pointer& field) {
-  std::vector<double> values;
-  for (const json& run : runs) {
-    if (run.contains(field) && run[field].is_number()) values.push_back(run[field]);
+bool is(const Configuration& configuration, std::string_view name) { return configuration.name == name; }
+
+// "rest" is the time of a fault outside the handler, where no counter runs: exception entry, signal delivery, return.
+void add_rest(json* measured) {
+  for (json& cell : (*measured)["cells"]) {
+    json& counters = cell["counters"];
+    if (!counters.contains("fault_us")) continue;
+    double all = cell["us"].get<double>() * counters["accesses"].get<double>();
+    counters["rest_us"] = std::max(0.0, all - counters["fault_us"].get<double>());
   }
-  return values;
 }
 
-json medians(const std::vector<json>& runs, const json::json_pointer& object) {
-  json result = json::object();
-  if (!runs.front().contains(object)) return result;
-  for (const auto& [name, value] : runs.front()[object].items()) result[name] = median(numbers(runs, object / name));
-  return result;
+Result<json> measure_far_rows(const Setup& setup, const Configuration& configuration) {
+  FarMemoryConfig far = setup.far(configuration.transport);
+  far.delivery = configuration.delivery;
+  far.huge = configuration.huge;
+  json trip;
+  if (configuration.round_trip) {
+    auto measured = measure_round_trip(far);
+    if (!measured.ok()) return measured.status();
+    trip = (*measured)["us"];
+  }
+  auto measured = measure_far(access_settings(setup.settings()), far);
+  if (!measured.ok()) return measured.status();
+  add_rest(&*measured);
+  json& miss = (*measured)["miss"];
+  if (trip.is_number()) miss["round_trip_us"] = trip;
+  if (trip.is_number() && miss.contains("median_us"))
+    miss["beyond_us"] = miss["median_us"].get<double>() - trip.get<double>();
+  return access_rows(*measured);
 }
 
-void PagingRun::add_configuration(const std::string& name, const std::vector<json>& runs, json* document) {
-  if (name.starts_with("round trip ")) {
-    (*document)["round_trip_us"][name.substr(sizeof "round trip " - 1)] = summary(numbers(runs, "/us"_json_pointer));
-    return;
-  }
-  if (name == "all near") {
-    std::vector<double> ratios;
-    for (const json& run : runs) ratios.push_back(run["ratio"]);
-    (*document)["all_near_ratio"] = summary(ratios);
-    return;
-  }
-  for (size_t i = 0; i < runs.front()["cells"].size(); i++) {
-    json::json_pointer at = json::json_pointer("/cells") / i;
-    json cell = {{"configuration", name},
-                 {"workload", runs.front()[at / "workload"]},
-                 {"threads", runs.front()[at / "threads"]}};
-    cell["us"] = summary(numbers(runs, at / "us"));
-    cell["counters"] = medians(runs, at / "counters");
-    (*document)["cells"].push_back(cell);
-  }
+Result<json> measure(const Setup& setup, const Configuration& configuration) {
+  AccessSettings settings = access_settings(setup.settings());
+  if (is(configuration, "all near")) return measure_all_near(settings, setup.far(configuration.transport));
+  if (configuration.transport) return measure_far_rows(setup, configuration);
+  auto measured = measure_plain(settings, is(configuration, kSwap) ? setup.swap() : nullptr);
+  if (!measured.ok()) return measured.status();
   // Native memory has no misses: a slow access there was interrupted.
-  if (name != "native") (*document)["misses"][name] = medians(runs, "/miss"_json_pointer);
+  if (is(configuration, "native")) (*measured)["miss"] = nullptr;
+  return access_rows(*measured);
 }
 
-// The number at a JSON pointer; -1 if there is none.
-double number_at(const json& document, const char* place) {
-  json::json_pointer at(place);
-  return document.contains(at) ? document[at].get<double>() : -1;
+std::vector<Measurement> measurements(const Setup& setup) {
+  auto all = measure_each(setup, measure, Axis{"configuration", kConfigurations});
+  std::erase_if(all, [&](const Measurement& m) {
+    return setup.missing().contains(m.name) || !Settings::wants(setup.settings().configurations, m.name);
+  });
+  for (Measurement& m : all) m.may_fail = m.name == kSwap;
+  return all;
 }
 
-double cell_us(const json& document, const std::string& configuration, const std::string& workload, unsigned threads) {
-  for (const json& cell : document["cells"]) {
-    if (cell["configuration"] == configuration && cell["workload"] == workload && cell["threads"] == threads)
-      return cell["us"]["median"];
-  }
-  return -1;
+Target beside(const char* slower, const char* faster, const char* workload, double limit) {
+  return {.text = "{workload}: " + std::string(faster) + ", times as fast as {configuration}",
+          .at = {{"configuration", slower}, {"workload", workload}, {"threads", 1}},
+          .figure = "us",
+          .limit = limit,
+          .at_least = true,
+          .per = "us",
+          .beside = {{{"configuration", faster}}}};
 }
 
-// Streams with huge frames against pages of 4 KiB and kernel swap, and accesses that huge frames must not slow down.
-void add_huge_page_goals(const json& document, std::vector<Goal>& goals) {
-  struct Ratio {
-    const char *slower, *faster, *workload;
-    double least;
-  };
-  for (Ratio r : {Ratio{"shm pages", "shm", "sequential read", 3}, Ratio{"shm pages", "shm", "sequential write", 2},
-                  Ratio{"zram swap", "shm", "sequential read", 15}, Ratio{"zram swap", "shm", "sequential write", 12},
-                  Ratio{"shm pages", "shm", "random read", 0.97}, Ratio{"shm pages", "shm", "random write", 0.97}}) {
-    double slower = cell_us(document, r.slower, r.workload, 1), faster = cell_us(document, r.faster, r.workload, 1);
-    if (slower <= 0 || faster <= 0) continue;
-    goals.push_back({fmt::format("{}: {} with huge pages, times as fast as {}", r.workload, r.faster, r.slower),
-                     slower / faster, r.least, true, "x"});
-  }
-  for (auto [workload, most] : {std::pair{"sequential read", 1.3}, std::pair{"sequential write", 2.5}}) {
-    double tcp = cell_us(document, "tcp", workload, 1);
-    if (tcp > 0) goals.push_back({fmt::format("{}: tcp with huge pages", workload), tcp, most, false, " us"});
-  }
+Target below(const char* text, json at, const char* figure, double limit, const char* unit, const char* per = nullptr) {
+  return {
+      .text = text, .at = std::move(at), .figure = figure, .limit = limit, .at_least = false, .unit = unit, .per = per};
+}
+
+Column per_access(const char* head, const char* counter) { return {head, counter, 2, 1, "counters/accesses"}; }
+Column per_eviction(const char* head, const char* counter) { return {head, counter, 2, 1, "counters/evictions"}; }
+
+std::vector<Table> tables() {
+  return {{.head = "us per access",
+           .rows = {"workload", "threads"},
+           .columns = {{"", "us", 2}},
+           .across = "configuration",
+           .beside = kSwap},
+          {.head = "random read miss, us",
+           .rows = {"configuration"},
+           .columns = {{"median", "median_us", 2},
+                       {"p99", "p99_us", 2},
+                       {"p99.9", "p999_us", 2},
+                       {"p99 / median", "p99_us", 1, 1, "median_us"},
+                       {"polled round trip", "round_trip_us", 2},
+                       {"beyond it", "beyond_us", 2}},
+           .only = {{"workload", kMisses}}},
+          {.head = "per access",
+           .rows = {"workload", "configuration"},
+           .columns = {per_access("faults", "counters/faults"), per_access("prefetched", "counters/prefetched"),
+                       per_access("us in fault", "counters/fault_us"), per_access("fetch", "counters/fetch_us"),
+                       per_access("map", "counters/map_us"), per_access("frame wait", "counters/wait_frame_us"),
+                       per_access("page wait", "counters/wait_page_us"), per_access("rest", "counters/rest_us")},
+           .only = {{"threads", 1}}},
+          {.head = "us per evicted page",
+           .rows = {"workload", "configuration"},
+           .columns = {{"evictions", "counters/evictions", 0},
+                       {"dirty, %", "counters/dirty_evictions", 0, 0.01, "counters/evictions"},
+                       {"pages per batch", "counters/evictions", 0, 1, "counters/batches"},
+                       per_eviction("select", "counters/select_us"),
+                       per_eviction("hold", "counters/hold_us"),
+                       per_eviction("unmap", "counters/unmap_us"),
+                       per_eviction("write", "counters/write_us"),
+                       per_eviction("release", "counters/release_us")},
+           .only = {{"threads", 1}}},
+          {.head = "a compute loop over far memory, against plain memory",
+           .rows = {"configuration"},
+           .columns = {{"times as long", "ratio", 3}}}};
 }
 
 }  // namespace
 
-Result<json> measure_paging(const PagingSettings& settings) {
-  SignalHold hold;
-  PagingRun run(settings, hold);
-  Status done = run.prepare();
-  for (unsigned i = 0; done.ok() && i < settings.repetitions; i++) done = run.repeat();
-  if (!done.ok()) return done;
-  json document = run.document();
-  document["goals"] = json::array();
-  for (const Goal& goal : paging_goals(document)) document["goals"].push_back(goal.to_json());
-  return document;
+AccessSettings access_settings(const Settings& s) {
+  return {.bytes = s.bytes, .local = s.share, .accesses = s.accesses, .seconds = s.seconds};
 }
 
-std::vector<std::string> paging_configurations() {
-  return {"native",      "shm",         "tcp",       "shm pages",      "tcp pages",
-          kUcx,          "shm handler", "zram swap", "round trip shm", "round trip tcp",
-          kUcxRoundTrip, "all near"};
+json access_rows(const json& measured) {
+  json rows = json::array();
+  for (const json& cell : measured["cells"]) {
+    rows.push_back(make_row({{"workload", cell["workload"]}, {"threads", cell["threads"]}},
+                            {{"us", cell["us"]}, {"counters", cell["counters"]}}));
+  }
+  if (measured["miss"].is_object()) rows.push_back(make_row({{"workload", kMisses}}, measured["miss"]));
+  return rows;
 }
 
-// A goal is left out if the document lacks its values.
-std::vector<Goal> paging_goals(const json& document) {
-  std::vector<Goal> goals;
-  struct Speed {
-    const char* workload;
-    double factor;
-  };
-  for (Speed s : {Speed{"random read", 2}, {"random write", 2}, {"sequential read", 4}, {"sequential write", 2.5}}) {
-    double swap = cell_us(document, "zram swap", s.workload, 1), far = cell_us(document, "shm", s.workload, 1);
-    if (swap > 0 && far > 0) {
-      goals.push_back(
-          {fmt::format("{}: shm, times as fast as zram swap", s.workload), swap / far, s.factor, true, "x"});
-    }
-  }
-  add_huge_page_goals(document, goals);
-  double tcp = number_at(document, "/misses/tcp/median_us"), trip = number_at(document, "/round_trip_us/tcp/median");
-  if (tcp > 0 && trip > 0) {
-    double beyond = tcp - trip;
-    goals.push_back({"random read miss over tcp, beyond the transport's polled round trip", beyond, 4, false, " us"});
-  }
-  if (double shm = number_at(document, "/misses/shm/median_us"); shm > 0) {
-    double spread = number_at(document, "/misses/shm/p99_us") / shm;
-    goals.push_back({"random read miss over shm, p99 against its median", spread, 5, false, "x"});
-  }
-  double ratio = number_at(document, "/all_near_ratio/median");
-  if (ratio > 0)
-    goals.push_back({"compute loop over far memory that is all near, against plain memory", ratio, 1.02, false, "x"});
-  return goals;
+Suite paging_suite() {
+  return {
+      .name = "paging",
+      .measurements = measurements,
+      .tables = tables(),
+      .targets = {beside(kSwap, "shm", "random read", 2), beside(kSwap, "shm", "random write", 2),
+                  beside(kSwap, "shm", "sequential read", 15), beside(kSwap, "shm", "sequential write", 12),
+                  beside("shm pages", "shm", "sequential read", 3), beside("shm pages", "shm", "sequential write", 2),
+                  beside("shm pages", "shm", "random read", 0.97), beside("shm pages", "shm", "random write", 0.97),
+                  below("sequential read: tcp with huge pages",
+                        {{"configuration", "tcp"}, {"workload", "sequential read"}, {"threads", 1}}, "us", 1.3, " us"),
+                  below("sequential write: tcp with huge pages",
+                        {{"configuration", "tcp"}, {"workload", "sequential write"}, {"threads", 1}}, "us", 2.5, " us"),
+                  below("random read miss over tcp, beyond the transport's polled round trip",
+                        {{"configuration", "tcp"}, {"workload", kMisses}}, "beyond_us", 4, " us"),
+                  below("random read miss over shm, p99 against its median",
+                        {{"configuration", "shm"}, {"workload", kMisses}}, "p99_us", 5, "x", "median_us"),
+                  below("compute loop over far memory that is all near, against plain memory",
+                        {{"configuration", "all near"}}, "ratio", 1.02, "x")},
+      .charts = {{.title = "One access, one thread",
+                  .x_label = "",
+                  .y_label = "microseconds, less is better",
+                  .x = "workload",
+                  .figures = {"us"},
+                  .series = {"configuration"},
+                  .only = {{"threads", 1},
+                           {"configuration", {"shm", "tcp", "shm pages", "tcp pages", "ucx", "shm handler", kSwap}}}}}};
 }
 
 }  // namespace farside::bench

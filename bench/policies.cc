@@ -1,5 +1,5 @@
-#include "bench/policies.h"
-
+// `farside bench policies`: simulates, on synthetic or recorded traces, which pages each policy keeps near. Nothing is
+// timed or paged; the same seed gives the same results on every machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <functional>
 
 #include "abi/page_trace.h"
+#include "bench/runner/report.h"
+#include "bench/suites.h"
 #include "pager/policy/published.h"
 #include "pager/policy/simulator.h"
 #include "report/format.h"
@@ -68,25 +70,26 @@ const std::vector<Candidate>& candidates() {
   return all;
 }
 
-std::vector<Trace> make_traces(const PoliciesSettings& s) {
-  return {pager::zipf_trace(s.pages, 0.8, s.accesses, s.seed),
-          pager::zipf_trace(s.pages, 0.99, s.accesses, s.seed + 1),
-          pager::scan_zipf_trace(s.pages, 0.99, s.accesses, s.seed + 2),
-          pager::loop_trace(s.pages, s.accesses),
-          pager::phases_trace(s.pages, 7, s.accesses, s.seed + 3),
-          pager::hot_stream_trace(s.pages, s.pages / 5, 50, 10 * s.accesses, s.seed + 4)};
-}
+struct Synthetic {
+  const char* name;
+  Trace (*make)(const Settings& s);
+};
+constexpr Synthetic kSynthetic[] = {
+    {"zipf 0.80", [](const Settings& s) { return pager::zipf_trace(s.pages, 0.8, s.accesses, s.seed); }},
+    {"zipf 0.99", [](const Settings& s) { return pager::zipf_trace(s.pages, 0.99, s.accesses, s.seed + 1); }},
+    {"scan + zipf 0.99",
+     [](const Settings& s) { return pager::scan_zipf_trace(s.pages, 0.99, s.accesses, s.seed + 2); }},
+    {"loop", [](const Settings& s) { return pager::loop_trace(s.pages, s.accesses); }},
+    {"phases", [](const Settings& s) { return pager::phases_trace(s.pages, 7, s.accesses, s.seed + 3); }},
+    {"hot set beside a stream",
+     [](const Settings& s) { return pager::hot_stream_trace(s.pages, s.pages / 5, 50, 10 * s.accesses, s.seed + 4); }},
+};
 
-Result<std::vector<Trace>> read_traces(const std::vector<std::string>& files) {
-  std::vector<Trace> traces;
-  for (const std::string& file : files) {
-    Result<PageTrace> read = read_page_trace(file);
-    if (!read.ok()) return read.status();
-    auto pages = static_cast<PageIndex>(read->header.pages);
-    traces.push_back(
-        {std::filesystem::path(file).stem(), pages, pages, {read->accesses.begin(), read->accesses.end()}});
-  }
-  return traces;
+Result<Trace> read_trace(const std::string& file) {
+  Result<PageTrace> read = read_page_trace(file);
+  if (!read.ok()) return read.status();
+  auto pages = static_cast<PageIndex>(read->header.pages);
+  return Trace{std::filesystem::path(file).stem(), pages, pages, {read->accesses.begin(), read->accesses.end()}};
 }
 
 uint64_t distinct_pages(const Trace& trace) {
@@ -95,117 +98,103 @@ uint64_t distinct_pages(const Trace& trace) {
   return static_cast<uint64_t>(std::ranges::count(seen, true));
 }
 
-json point_of(uint64_t distinct, const Outcome& o, unsigned share) {
+json figures_of(uint64_t distinct, const Outcome& o) {
   auto accesses = static_cast<double>(o.hits + o.misses);
   double misses = static_cast<double>(o.misses) / accesses, soft = static_cast<double>(o.soft_faults) / accesses;
-  return {{"near", share},
-          {"hits", 100 * o.hit_rate()},
+  return {{"hits", 100 * o.hit_rate()},
+          {"miss_ratio", 100 - 100 * o.hit_rate()},
           {"soft_faults", 100 * soft},
           {"fetches", o.misses - distinct},
           {"shm_us", misses * kMissShmUs + soft * kSoftUs},
           {"tcp_us", misses * kMissTcpUs + soft * kSoftUs}};
 }
 
-// One table: a row per candidate, a column per share of near memory.
-std::string table_of(const json& trace, const std::string& head, const std::string& field, const char* format) {
-  std::vector<std::vector<std::string>> rows = {{head}};
-  for (const json& point : trace["curves"][0]["points"])
-    rows[0].push_back(fmt::format("{}% near", point["near"].get<unsigned>()));
-  for (const json& curve : trace["curves"]) {
-    rows.push_back({curve["policy"]});
-    for (const json& point : curve["points"]) {
-      rows.back().push_back(fmt::format(fmt::runtime(format), point[field].get<double>()));
+json simulate(const Trace& trace, const std::vector<unsigned>& shares) {
+  json rows = json::array();
+  uint64_t distinct = distinct_pages(trace);
+  for (const Candidate& c : candidates()) {
+    for (unsigned share : shares) {
+      uint64_t near = std::max<uint64_t>(uint64_t{trace.pages} * share / 100, 1);
+      rows.push_back(make_row({{"policy", c.name}, {"near", share}}, figures_of(distinct, c.simulate(trace, near))));
     }
   }
-  return format_table(rows) + "\n";
+  return rows;
 }
 
-// The fetches of a curve's point as a multiple of the optimum's. Both count one more: the optimum may need none.
-double relative_fetches(const json& trace, const json& curve, size_t point) {
-  auto optimum = std::ranges::find_if(trace["curves"], [](const json& c) { return c["policy"] == kOptimum; });
-  return (1 + curve["points"][point]["fetches"].get<double>()) /
-         (1 + (*optimum)["points"][point]["fetches"].get<double>());
+Result<json> simulate_synthetic(const Setup& setup, const Synthetic& trace) {
+  return simulate(trace.make(setup.settings()), setup.settings().shares);
 }
 
-// Geometric means over the traces.
-std::string means_of(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"all: fetches, in multiples of the optimum's"}};
-  const json& traces = document["traces"];
-  for (const json& point : traces[0]["curves"][0]["points"])
-    rows[0].push_back(fmt::format("{}% near", point["near"].get<unsigned>()));
-  for (size_t c = 0; c < traces[0]["curves"].size(); c++) {
-    rows.push_back({traces[0]["curves"][c]["policy"]});
-    for (size_t p = 0; p < traces[0]["curves"][c]["points"].size(); p++) {
-      double sum = 0;
-      for (const json& trace : traces) sum += std::log(relative_fetches(trace, trace["curves"][c], p));
-      rows.back().push_back(fmt::format("{:.2f}", std::exp(sum / static_cast<double>(traces.size()))));
-    }
+Result<json> simulate_recorded(const Setup& setup, const std::string& file) {
+  Result<Trace> trace = read_trace(file);
+  if (!trace.ok()) return trace.status();
+  json rows = simulate(*trace, setup.settings().shares);
+  for (json& row : rows) row["key"].update({{"trace", trace->name}, {"recorded", trace->pages}});
+  return rows;
+}
+
+std::vector<Measurement> measurements(const Setup& setup) {
+  const auto& files = setup.settings().traces;
+  if (files.empty()) return measure_each(setup, simulate_synthetic, Axis{"trace", kSynthetic});
+  std::vector<Measurement> all;
+  for (const std::string& file : files)
+    all.push_back({.key = {}, .name = file, .run = [&setup, file] { return simulate_recorded(setup, file); }});
+  return all;
+}
+
+// The fetches of recorded traces as multiples of the optimum's: geometric means over the traces. Both count one more,
+// because the optimum may need none.
+std::string means_text(const json& rows) {
+  std::map<std::string, std::map<unsigned, std::pair<double, unsigned>>> logs;  // by policy and share: sum and number
+  for (const json& row : rows) {
+    if (!row.contains("recorded")) continue;
+    json key = {{"trace", row["trace"]}, {"near", row["near"]}, {"policy", kOptimum}};
+    auto optimum = std::ranges::find_if(rows, [&](const json& other) { return has_members(other, key); });
+    auto& [sum, count] = logs[row["policy"]][row["near"]];
+    sum += std::log((1 + *figure_of(row, "fetches")) / (1 + *figure_of(*optimum, "fetches")));
+    count++;
   }
-  return format_table(rows) + "\n";
+  if (logs.empty()) return "";
+  std::vector<std::vector<std::string>> lines = {{"all: fetches, in multiples of the optimum's"}};
+  for (const auto& [share, unused] : logs.begin()->second) lines[0].push_back(fmt::format("{}% near", share));
+  for (const Candidate& c : candidates()) {
+    lines.push_back({c.name});
+    for (const auto& [share, log] : logs[c.name])
+      lines.back().push_back(fmt::format("{:.2f}", std::exp(log.first / log.second)));
+  }
+  return format_table(lines) + "\n";
 }
 
-std::string recorded_text(const json& document) {
-  std::string text;
-  for (const json& trace : document["traces"]) {
-    std::string head =
-        fmt::format("{}: fetches of {} pages", trace["name"].get<std::string>(), trace["pages"].get<uint64_t>());
-    text += table_of(trace, head, "fetches", "{:.0f}");
+std::vector<std::string> charted() {
+  std::vector<std::string> names;
+  for (const Candidate& c : candidates()) {
+    if (c.in_chart) names.emplace_back(c.name);
   }
-  return text + means_of(document);
+  return names;
+}
+
+Table by_share(const char* head, const char* figure, int digits) {
+  return {.head = head, .rows = {"trace", "policy"}, .columns = {{"% near", figure, digits}}, .across = "near"};
 }
 
 }  // namespace
 
-Result<json> measure_policies(const PoliciesSettings& s) {
-  json document = {
-      {"settings",
-       {{"pages", s.pages}, {"accesses", s.accesses}, {"seed", s.seed}, {"shares", s.shares}, {"traces", s.traces}}}};
-  Result<std::vector<Trace>> traces = s.traces.empty() ? make_traces(s) : read_traces(s.traces);
-  if (!traces.ok()) return traces.status();
-  Progress progress(traces->size(), s.quiet);
-  for (const Trace& trace : *traces) {
-    progress.step(trace.name);
-    json curves = json::array();
-    uint64_t distinct = distinct_pages(trace);
-    for (const Candidate& c : candidates()) {
-      json points = json::array();
-      for (unsigned share : s.shares) {
-        uint64_t near = std::max<uint64_t>(uint64_t{trace.pages} * share / 100, 1);
-        points.push_back(point_of(distinct, c.simulate(trace, near), share));
-      }
-      curves.push_back({{"policy", c.name}, {"points", points}});
-    }
-    document["traces"].push_back({{"name", trace.name}, {"pages", trace.pages}, {"curves", curves}});
-  }
-  return document;
-}
-
-std::string policies_text(const json& document) {
-  if (!document["settings"]["traces"].empty()) return recorded_text(document);
-  std::string text;
-  for (const json& trace : document["traces"]) {
-    std::string name = trace["name"];
-    text += table_of(trace, name + ": % hits", "hits", "{:.1f}");
-    text += table_of(trace, name + ": us per access over shm", "shm_us", "{:.2f}");
-    text += table_of(trace, name + ": us per access over tcp", "tcp_us", "{:.2f}");
-  }
-  return text;
-}
-
-std::vector<LineChart> policies_charts(const json& document) {
-  std::vector<LineChart> charts;
-  for (const json& trace : document["traces"]) {
-    LineChart chart{trace["name"].get<std::string>(), "% of the pages near", "% misses", 100, 100, {}};
-    for (size_t i = 0; i < candidates().size(); i++) {
-      if (!candidates()[i].in_chart) continue;
-      LineChart::Series series{candidates()[i].name, {}};
-      for (const json& p : trace["curves"][i]["points"])
-        series.points.emplace_back(p["near"].get<double>(), 100 - p["hits"].get<double>());
-      chart.series.push_back(series);
-    }
-    charts.push_back(chart);
-  }
-  return charts;
+Suite policies_suite() {
+  return {.name = "policies",
+          .measurements = measurements,
+          .tables = {by_share("% hits", "hits", 1), by_share("us per access over shm", "shm_us", 2),
+                     by_share("us per access over tcp", "tcp_us", 2), by_share("fetches", "fetches", 0)},
+          .charts = {{.title = "",
+                      .x_label = "% of the pages near",
+                      .y_label = "% misses",
+                      .x = "near",
+                      .figures = {"miss_ratio"},
+                      .series = {"policy"},
+                      .panels = "trace",
+                      .only = {{"policy", charted()}},
+                      .x_max = 100,
+                      .y_max = 100}},
+          .more_text = means_text};
 }
 
 }  // namespace farside::bench

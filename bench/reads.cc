@@ -1,5 +1,6 @@
-#include "bench/reads.h"
-
+// `farside bench reads`: what requests cost over tcp, without a pager: their time, and the processor time of client and
+// server together. By one thread with several requests in flight, by threads that wait for one request each, and in
+// pieces of 2 MiB; with latency added by a proxy.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -13,12 +14,9 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "bench/delaying_proxy.h"
-#include "measure/process.h"
+#include "bench/suites.h"
 #include "measure/random.h"
-#include "measure/statistics.h"
 #include "remote/remote_store.h"
-#include "report/format.h"
-#include "report/machine.h"
 
 namespace farside::bench {
 namespace {
@@ -66,7 +64,7 @@ uint64_t cpu_ns(clockid_t clock) {
 // One measurement, in a process of its own.
 class Load {
  public:
-  Load(const ReadsSettings& settings, const Kind& kind, unsigned in_flight)
+  Load(const Settings& settings, const Kind& kind, unsigned in_flight)
       : settings_(settings), kind_(kind), in_flight_(in_flight) {}
 
   Status open(const std::string& address, const std::string& token) {
@@ -207,7 +205,7 @@ class Load {
     return result >= 0;
   }
 
-  const ReadsSettings& settings_;
+  const Settings& settings_;
   const Kind& kind_;
   const unsigned in_flight_;
   std::unique_ptr<remote::RemoteStore> store_;
@@ -215,138 +213,72 @@ class Load {
   std::atomic<int> failed_{0};
 };
 
-struct Cell {
+struct Request {
   const Kind* kind;
   unsigned in_flight, latency_us;
-  std::vector<double> us, client_us, server_us, processor_us;
 };
 
-class ReadsRun {
- public:
-  ReadsRun(const ReadsSettings& settings, const SignalHold& hold)
-      : settings_(settings),
-        hold_(hold),
-        cells_(make_cells(settings)),
-        progress_(settings.repetitions * cells_.size(), settings.quiet) {}
+// The address of the servers, behind a proxy if there is latency to add.
+Result<std::string> address_of(const Setup& setup, const Request& request, std::unique_ptr<DelayingProxy>* proxy) {
+  if (request.kind->access == Access::kTwoServers) return setup.server().tcp() + "," + setup.second().tcp();
+  if (request.latency_us == 0) return setup.server().tcp();
+  auto started = DelayingProxy::start(setup.server().tcp(), request.latency_us);
+  if (!started.ok()) return started.status();
+  *proxy = std::move(*started);
+  return (*proxy)->address();
+}
 
-  Status prepare() {
-    uint64_t memory = 2 * settings_.bytes + 32 * remote::kSlabBytes;
-    auto first = ServerProcess::start(hold_, memory);
-    if (!first.ok()) return first.status();
-    auto second = ServerProcess::start(hold_, memory, (*first)->token());
-    if (!second.ok()) return second.status();
-    first_ = std::move(*first);
-    second_ = std::move(*second);
-    return {};
-  }
+uint64_t servers_cpu_ns(const Setup& setup) { return setup.server().cpu_ns() + setup.second().cpu_ns(); }
 
-  Status repeat() {
-    for (Cell& cell : cells_) {
-      progress_.step(fmt::format("{}, {} in flight, {} us", cell.kind->name, cell.in_flight, cell.latency_us));
-      if (Status s = measure(&cell); !s.ok()) return s;
+Result<json> measure(const Setup& setup, const Request& request) {
+  std::unique_ptr<DelayingProxy> proxy;
+  auto address = address_of(setup, request, &proxy);
+  if (!address.ok()) return address.status();
+  Load load(setup.settings(), *request.kind, request.in_flight);
+  if (Status s = load.open(*address, setup.server().token()); !s.ok()) return s;
+  auto warm = load.run(setup.settings().seconds / 4);
+  if (!warm.ok()) return warm.status();
+  uint64_t server = servers_cpu_ns(setup), client = cpu_ns(CLOCK_PROCESS_CPUTIME_ID), begin = now_ns();
+  auto made = load.run(setup.settings().seconds);
+  if (!made.ok()) return made.status();
+  double count = static_cast<double>(std::max<uint64_t>(1, *made)) * 1000;
+  double client_us = static_cast<double>(cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - client) / count;
+  double server_us = static_cast<double>(servers_cpu_ns(setup) - server) / count;
+  return json{{"us", static_cast<double>(now_ns() - begin) / count},
+              {"client_us", client_us},
+              {"server_us", server_us},
+              {"processor_us", client_us + server_us}};
+}
+
+void add(const Setup& setup, const Request& request, std::vector<Measurement>* all) {
+  const char* kind = request.kind->name;
+  all->push_back({.key = {{"kind", kind}, {"in_flight", request.in_flight}, {"latency_us", request.latency_us}},
+                  .name = fmt::format("{}, {} in flight, {} us", kind, request.in_flight, request.latency_us),
+                  .run = [&setup, request] { return measure(setup, request); }});
+}
+
+std::vector<Measurement> measurements(const Setup& setup) {
+  std::vector<Measurement> all;
+  for (unsigned latency : setup.settings().latencies_us) {
+    for (const Kind& kind : kinds()) {
+      if (!Settings::wants(setup.settings().kinds, kind.name) || (latency > 0 && !kind.with_latency)) continue;
+      for (unsigned in_flight : kind.in_flight) add(setup, {&kind, in_flight, latency}, &all);
     }
-    return {};
   }
-
-  json document() const {
-    json made = {{"benchmark", "reads"}, {"machine", machine_json()}, {"cells", json::array()}};
-    made["settings"] = {
-        {"bytes", settings_.bytes}, {"seconds", settings_.seconds}, {"repetitions", settings_.repetitions}};
-    for (const Cell& cell : cells_) {
-      made["cells"].push_back({{"kind", cell.kind->name},
-                               {"in_flight", cell.in_flight},
-                               {"latency_us", cell.latency_us},
-                               {"us", summary(cell.us)},
-                               {"client_us", summary(cell.client_us)},
-                               {"server_us", summary(cell.server_us)},
-                               {"processor_us", summary(cell.processor_us)}});
-    }
-    return made;
-  }
-
- private:
-  static std::vector<Cell> make_cells(const ReadsSettings& settings) {
-    std::vector<Cell> cells;
-    for (unsigned latency : settings.latencies_us) {
-      for (const Kind& kind : kinds()) {
-        bool wanted = settings.kinds.empty() || std::count(settings.kinds.begin(), settings.kinds.end(), kind.name);
-        if (!wanted || (latency > 0 && !kind.with_latency)) continue;
-        for (unsigned in_flight : kind.in_flight) cells.push_back({&kind, in_flight, latency, {}, {}, {}, {}});
-      }
-    }
-    return cells;
-  }
-
-  Status measure(Cell* cell) {
-    std::unique_ptr<DelayingProxy> proxy;
-    std::string address = first_->tcp();
-    if (cell->kind->access == Access::kTwoServers) address += "," + second_->tcp();
-    if (cell->latency_us > 0) {
-      auto started = DelayingProxy::start(first_->tcp(), cell->latency_us);
-      if (!started.ok()) return started.status();
-      proxy = std::move(*started);
-      address = proxy->address();
-    }
-    auto made = run_in_child(hold_, [&] { return measure_in_child(*cell, address); });
-    if (!made.ok()) return made.status();
-    cell->us.push_back((*made)["us"]);
-    cell->client_us.push_back((*made)["client_us"]);
-    cell->server_us.push_back((*made)["server_us"]);
-    cell->processor_us.push_back(cell->client_us.back() + cell->server_us.back());
-    return {};
-  }
-
-  Result<json> measure_in_child(const Cell& cell, const std::string& address) const {
-    Load load(settings_, *cell.kind, cell.in_flight);
-    Status s = load.open(address, first_->token());
-    if (!s.ok()) return s;
-    auto warm = load.run(settings_.seconds / 4);
-    if (!warm.ok()) return warm.status();
-    uint64_t server = server_cpu_ns(), client = cpu_ns(CLOCK_PROCESS_CPUTIME_ID), begin = now_ns();
-    auto made = load.run(settings_.seconds);
-    if (!made.ok()) return made.status();
-    double count = static_cast<double>(std::max<uint64_t>(1, *made)) * 1000;
-    return json{{"us", static_cast<double>(now_ns() - begin) / count},
-                {"client_us", static_cast<double>(cpu_ns(CLOCK_PROCESS_CPUTIME_ID) - client) / count},
-                {"server_us", static_cast<double>(server_cpu_ns() - server) / count}};
-  }
-
-  uint64_t server_cpu_ns() const { return first_->cpu_ns() + second_->cpu_ns(); }
-
-  const ReadsSettings& settings_;
-  const SignalHold& hold_;
-  std::vector<Cell> cells_;
-  Progress progress_;
-  std::unique_ptr<ServerProcess> first_, second_;
-};
+  return all;
+}
 
 }  // namespace
 
-std::vector<std::string> reads_kinds() {
-  std::vector<std::string> names;
-  for (const Kind& kind : kinds()) names.emplace_back(kind.name);
-  return names;
-}
-
-Result<json> measure_reads(const ReadsSettings& settings) {
-  SignalHold hold;
-  ReadsRun run(settings, hold);
-  Status status = run.prepare();
-  for (unsigned i = 0; i < settings.repetitions && status.ok(); i++) status = run.repeat();
-  if (!status.ok()) return status;
-  return run.document();
-}
-
-std::string reads_text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {
-      {"us, medians", "in flight", "added latency", "elapsed", "client", "server", "processor time"}};
-  auto us = [](const json& value) { return fmt::format("{:.2f}", value["median"].get<double>()); };
-  for (const json& cell : document["cells"]) {
-    rows.push_back({cell["kind"].get<std::string>(), fmt::format("{}", cell["in_flight"].get<unsigned>()),
-                    fmt::format("{}", cell["latency_us"].get<unsigned>()), us(cell["us"]), us(cell["client_us"]),
-                    us(cell["server_us"]), us(cell["processor_us"])});
-  }
-  return machine_text(document["machine"]) + "\n\n" + format_table(rows);
+Suite reads_suite() {
+  return {.name = "reads",
+          .measurements = measurements,
+          .tables = {{.head = "us, medians",
+                      .rows = {"kind", "in_flight", "latency_us"},
+                      .columns = {{"elapsed", "us", 2},
+                                  {"client", "client_us", 2},
+                                  {"server", "server_us", 2},
+                                  {"processor time", "processor_us", 2}}}}};
 }
 
 }  // namespace farside::bench

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <map>
+#include <sstream>
 
 #include "base/bits.h"
 #include "base/clock.h"
@@ -196,6 +198,24 @@ RedisServer::~RedisServer() {
   }
   if (pid_ > 0) waitpid(pid_, nullptr, 0);
   if (socket_ >= 0) close(socket_);
+}
+
+Result<nlohmann::json> parse_redis_csv(const std::string& text) {
+  std::istringstream lines(text);
+  std::string names, values;
+  std::getline(lines, names);
+  std::getline(lines, values);
+  std::istringstream name_cells(names), value_cells(values);
+  std::map<std::string, double> found;
+  for (std::string name, value; std::getline(name_cells, name, ',') && std::getline(value_cells, value, ',');) {
+    std::erase(name, '"');
+    std::erase(value, '"');
+    found[name] = strtod(value.c_str(), nullptr);
+  }
+  if (found["rps"] <= 0) return Status::error(EINVAL, "unexpected output of redis-benchmark: {}", text);
+  return nlohmann::json{{"ops_per_s", found["rps"]},
+                        {"p50_us", 1000 * found["p50_latency_ms"]},
+                        {"p99_us", 1000 * found["p99_latency_ms"]}};
 }
 
 }  // namespace farside::bench

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -46,5 +47,9 @@ class RedisServer {
   int socket_ = -1;
   std::string input_;
 };
+
+// Parses the output of redis-benchmark --csv for one test: {"ops_per_s", "p50_us", "p99_us"}. EINVAL for any other
+// text.
+Result<nlohmann::json> parse_redis_csv(const std::string& text);
 
 }  // namespace farside::bench

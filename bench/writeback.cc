@@ -1,16 +1,12 @@
-#include "bench/writeback.h"
-
+// `farside bench writeback`: evicts pages in which some lines were changed, as whole pages or by lines, over a link
+// with limited bandwidth and over tcp (Kona, figure 11). Goodput is the changed bytes written per second of eviction:
+// all data is made near and changed before the budget is lowered and the clock started.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/clock.h"
-#include "measure/far_memory.h"
-#include "measure/process.h"
-#include "measure/statistics.h"
-#include "report/format.h"
-#include "report/machine.h"
+#include "bench/suites.h"
 
 namespace farside::bench {
 namespace {
@@ -22,11 +18,10 @@ constexpr uint64_t kLineWords = kCacheLine / 8;
 constexpr unsigned kLines[] = {1, 2, 4, 8, 16, 32, 64};
 
 struct Link {
-  const char* name;
-  bool tcp;
-  const char* query;  // appended to the shm address
+  const char *name, *transport;
+  const char* query;  // appended to the address
 };
-constexpr Link kLinks[] = {{"shm, 10 Gbit/s", false, "?gbps=10"}, {"tcp", true, ""}};
+constexpr Link kLinks[] = {{"shm, 10 Gbit/s", "shm", "?gbps=10"}, {"tcp", "tcp", ""}};
 
 struct Mode {
   const char* name;
@@ -59,9 +54,9 @@ constexpr Phase kPhases[] = {{"select", Counter::kSelectTicks}, {"hold", Counter
                              {"unmap", Counter::kUnmapTicks},   {"compare", Counter::kCompareTicks},
                              {"send", Counter::kWriteTicks},    {"release", Counter::kReleaseTicks}};
 
-class Cell {
+class Round {
  public:
-  Cell(FarMemory& far, uint64_t bytes, Pattern pattern, uint64_t round)
+  Round(FarMemory& far, uint64_t bytes, Pattern pattern, uint64_t round)
       : far_(far), arena_(far.arena()), bytes_(bytes), pattern_(pattern), round_(round) {}
 
   json run() {
@@ -123,152 +118,74 @@ class Cell {
 constexpr unsigned kWarmRounds = 3;  // before a measurement, so that `auto` adapts to the pattern
 
 // All patterns over one link in one mode. The round before them stores every page once.
-Result<json> measure_mode(const WritebackSettings& s, const ServerProcess& server, const Link& link, const Mode& mode) {
-  std::string address = link.tcp ? server.tcp() : server.shm() + link.query;
-  auto far = FarMemory::create({.address = address,
-                                .token = server.token(),
-                                .bytes = s.bytes,
-                                .local = s.bytes,
-                                .evictors = s.evictors,
-                                .writeback = mode.mode});
+Result<json> measure(const Setup& setup, const Link& link, const Mode& mode) {
+  FarMemoryConfig config = setup.far(link.transport);
+  config.address += link.query;
+  config.local = config.bytes;
+  config.writeback = mode.mode;
+  auto far = FarMemory::create(config);
   if (!far.ok()) return far.status();
   uint64_t round = 0;
-  json cells = json::array();
-  Cell(**far, s.bytes, {false, 64}, ++round).run();
+  json rows = json::array();
+  Round(**far, config.bytes, {false, 64}, ++round).run();
   for (const Pattern& pattern : patterns()) {
     unsigned warm = mode.mode == WriteBack::kAuto ? kWarmRounds : 0;
-    for (unsigned i = 0; i < warm; i++) Cell(**far, s.bytes, pattern, ++round).run();
-    cells.push_back(Cell(**far, s.bytes, pattern, ++round).run());
+    for (unsigned i = 0; i < warm; i++) Round(**far, config.bytes, pattern, ++round).run();
+    rows.push_back(make_row({{"pattern", pattern.name()}, {"lines", pattern.lines}},
+                            Round(**far, config.bytes, pattern, ++round).run()));
   }
-  return cells;
+  return rows;
 }
 
-json summed(const std::vector<json>& runs, size_t cell) {
-  json sum;
-  for (const auto& [name, unused] : runs.front()[cell].items()) {
-    std::vector<double> values;
-    for (const json& run : runs) values.push_back(run[cell][name]);
-    sum[name] = summary(values);
-  }
-  return sum;
-}
-
-double figure(const json& document, const char* link, const char* mode, const Pattern& pattern, const char* name) {
-  for (const json& row : document["rows"]) {
-    if (row["link"] == link && row["mode"] == mode && row["pattern"] == pattern.name() && row["lines"] == pattern.lines)
-      return row[name]["median"];
-  }
-  return 0;
-}
-
-std::vector<Goal> goals_of(const json& document) {
-  std::vector<Goal> goals;
-  const char* link = kLinks[0].name;
-  for (const Pattern& p : patterns()) {
-    auto rate = [&](const char* mode) { return figure(document, link, mode, p, "goodput_mb_s"); };
-    double limit = p.alternate ? (p.lines <= 4 ? 3 : 0.95) : (p.lines <= 4 ? 5 : 0.95);
-    goals.push_back({fmt::format("{}: {} {} lines per page, auto against pages", link, p.lines, p.name()),
-                     rate("auto") / rate("page"), limit, true, "x"});
-  }
-  return goals;
-}
-
-std::string goodput_text(const json& document, const Link& link) {
-  std::vector<std::vector<std::string>> rows = {
-      {fmt::format("{}: goodput, MB/s", link.name), "page", "line", "auto", "auto/page", "sent/changed, page", "auto"}};
-  for (const Pattern& p : patterns()) {
-    std::vector<std::string> row = {fmt::format("{} {}", p.lines, p.name())};
-    auto get = [&](const char* mode, const char* name) { return figure(document, link.name, mode, p, name); };
-    for (const Mode& m : kModes) row.push_back(fmt::format("{:.0f}", get(m.name, "goodput_mb_s")));
-    row.push_back(fmt::format("{:.2f}x", get("auto", "goodput_mb_s") / get("page", "goodput_mb_s")));
-    row.push_back(fmt::format("{:.1f}", get("page", "sent_per_useful")));
-    row.push_back(fmt::format("{:.1f}", get("auto", "sent_per_useful")));
-    rows.push_back(row);
-  }
-  return format_table(rows) + "\n";
-}
-
-std::string breakdown_text(const json& document, const Link& link) {
-  std::vector<std::vector<std::string>> rows = {{fmt::format("{}: us per page", link.name), "change"}};
-  for (const Phase& phase : kPhases) rows[0].push_back(phase.name);
-  rows[0].push_back("wait");
-  for (const Mode& m : kModes) {
-    for (unsigned lines : {1u, 8u, 64u}) {
-      Pattern p = {false, lines};
-      std::vector<std::string> row = {fmt::format("{}, {} contiguous", m.name, lines)};
-      auto add = [&](const std::string& name) {
-        row.push_back(fmt::format("{:.2f}", figure(document, link.name, m.name, p, (name + "_us").c_str())));
-      };
-      add("change");
-      for (const Phase& phase : kPhases) add(phase.name);
-      add("wait");
-      rows.push_back(row);
-    }
-  }
-  return format_table(rows) + "\n";
+Target auto_beside_pages(const char* pattern, std::vector<unsigned> lines, double limit) {
+  return {.text = "{link}: {lines} {pattern} lines per page, auto against pages",
+          .at = {{"link", kLinks[0].name}, {"mode", "auto"}, {"pattern", pattern}, {"lines", lines}},
+          .figure = "goodput_mb_s",
+          .limit = limit,
+          .at_least = true,
+          .per = "goodput_mb_s",
+          .beside = {{{"mode", "page"}}}};
 }
 
 }  // namespace
 
-Result<json> measure_writeback(const WritebackSettings& s) {
-  SignalHold hold;
-  auto server = ServerProcess::start(hold, 4 * s.bytes + kGiB);
-  if (!server.ok()) return server.status();
-  Progress progress(std::size(kLinks) * std::size(kModes) * s.repetitions, s.quiet);
-  std::vector<json> runs[std::size(kLinks)][std::size(kModes)];
-  for (unsigned repetition = 0; repetition < s.repetitions; repetition++) {
-    for (size_t l = 0; l < std::size(kLinks); l++) {
-      for (size_t m = 0; m < std::size(kModes); m++) {
-        progress.step(fmt::format("{}, {}", kLinks[l].name, kModes[m].name));
-        auto made = run_in_child(hold, [&] { return measure_mode(s, **server, kLinks[l], kModes[m]); });
-        if (!made.ok()) return made.status();
-        runs[l][m].push_back(*made);
-      }
-    }
-  }
-  json document = {{"machine", machine_json()},
-                   {"settings", {{"bytes", s.bytes}, {"evictors", s.evictors}, {"repetitions", s.repetitions}}}};
-  for (size_t l = 0; l < std::size(kLinks); l++) {
-    for (size_t m = 0; m < std::size(kModes); m++) {
-      for (size_t p = 0; p < patterns().size(); p++) {
-        json row = summed(runs[l][m], p);
-        row.update({{"link", kLinks[l].name},
-                    {"mode", kModes[m].name},
-                    {"pattern", patterns()[p].name()},
-                    {"lines", patterns()[p].lines}});
-        document["rows"].push_back(row);
-      }
-    }
-  }
-  for (const Goal& goal : goals_of(document)) document["goals"].push_back(goal.to_json());
-  return document;
-}
-
-std::string writeback_text(const json& document) {
-  std::string text = machine_text(document["machine"]) + "\n\n";
-  for (const Link& link : kLinks) text += goodput_text(document, link) + breakdown_text(document, link);
-  for (const Goal& goal : goals_of(document)) text += goal.text() + "\n";
-  return text;
-}
-
-// Goodput by changed lines, one panel per link.
-std::vector<LineChart> writeback_charts(const json& document) {
-  std::vector<LineChart> charts;
-  for (const Link& link : kLinks) {
-    LineChart chart{
-        fmt::format("Changed bytes written back, {}", link.name), "changed lines of 64, contiguous", "MB/s", 64, 0, {}};
-    for (const Mode& m : kModes) {
-      LineChart::Series series{m.name, {}};
-      for (unsigned lines : kLines) {
-        double rate = figure(document, link.name, m.name, {false, lines}, "goodput_mb_s");
-        series.points.emplace_back(lines, rate);
-        chart.y_max = std::max(chart.y_max, 1.1 * rate);
-      }
-      chart.series.push_back(series);
-    }
-    charts.push_back(chart);
-  }
-  return charts;
+Suite writeback_suite() {
+  return {
+      .name = "writeback",
+      .measurements =
+          [](const Setup& s) {
+            return measure_each(s, measure, Axis{"link", kLinks}, Axis{"mode", kModes});
+          },
+      .tables = {{.head = "goodput, MB/s",
+                  .rows = {"link", "pattern", "lines"},
+                  .columns = {{"", "goodput_mb_s", 0}},
+                  .across = "mode",
+                  .beside = "auto"},
+                 {.head = "bytes sent per changed one",
+                  .rows = {"link", "pattern", "lines"},
+                  .columns = {{"", "sent_per_useful"}},
+                  .across = "mode"},
+                 {.head = "us per page",
+                  .rows = {"link", "mode", "lines"},
+                  .columns = {{"change", "change_us", 2},
+                              {"select", "select_us", 2},
+                              {"hold", "hold_us", 2},
+                              {"unmap", "unmap_us", 2},
+                              {"compare", "compare_us", 2},
+                              {"send", "send_us", 2},
+                              {"release", "release_us", 2},
+                              {"wait", "wait_us", 2}},
+                  .only = {{"pattern", "contiguous"}, {"lines", {1, 8, 64}}}}},
+      .targets = {auto_beside_pages("contiguous", {1, 2, 4}, 5), auto_beside_pages("contiguous", {8, 16, 32, 64}, 0.95),
+                  auto_beside_pages("alternate", {2, 4}, 3), auto_beside_pages("alternate", {8, 16, 32}, 0.95)},
+      .charts = {{.title = "Changed bytes written back",
+                  .x_label = "changed lines of 64, contiguous",
+                  .y_label = "MB/s",
+                  .x = "lines",
+                  .figures = {"goodput_mb_s"},
+                  .series = {"mode"},
+                  .panels = "link",
+                  .only = {{"pattern", "contiguous"}}}}};
 }
 
 }  // namespace farside::bench

@@ -39,11 +39,12 @@ HEIGHT = {folder: -row for row, folders in enumerate(LAYERS) for folder in folde
 
 # For each folder of a layer that has sub-folders: the other folders of the same layer that it may include.
 SUBFOLDERS = {
-    "bench": {"bench/all", "bench/objects", "bench/scaling"},
-    "bench/all": set(),
+    "bench": {"bench/all", "bench/objects", "bench/runner", "bench/scaling"},
+    "bench/all": {"bench/runner"},
     "bench/apps": set(),
-    "bench/objects": set(),
-    "bench/scaling": set(),
+    "bench/objects": {"bench/runner"},
+    "bench/runner": set(),
+    "bench/scaling": {"bench/runner"},
     "cli": set(),
     "cli/doctor": {"cli"},
     "pager": {"pager/evict", "pager/fault", "pager/huge", "pager/pages", "pager/policy", "pager/range", "pager/shared",

@@ -11,7 +11,7 @@
 #include "bench/objects/lines.h"
 #include "farside/fiber.hpp"
 #include "measure/random.h"
-#include "report/format.h"
+#include "measure/statistics.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -24,17 +24,12 @@ constexpr uint64_t kRead = 64, kReplaced = 8;  // lines of one batch
 constexpr uint64_t kRuns = 4;                  // times the settings' accesses
 constexpr size_t kShown = 100;                 // samples that the document keeps
 constexpr uint64_t kSampleNs = 1'000'000;
-constexpr double kGoalPercent = 1;  // of the reads
 
 struct Scopes {
   const char* name;
   bool always;
 };
 constexpr Scopes kScopes[] = {{"a scope for each batch", false}, {"always in a scope", true}};
-
-json key_of(const std::string& transport, const std::string& scopes) {
-  return {{"suite", "free-memory"}, {"transport", transport}, {"scopes", scopes}};
-}
 
 // Relative to the limit less the pager's own tables and buffers.
 double free_share(const pager::Stats& stats) {
@@ -94,17 +89,18 @@ double run_batches(Lines& lines, uint64_t batches, bool always_in_scope) {
   });
 }
 
+// [[percent of the run, share], ...]
 json thin_out(const std::vector<double>& samples) {
   json shown = json::array();
-  for (size_t i = 0; i < kShown; i++) shown.push_back(samples[i * samples.size() / kShown]);
+  for (size_t i = 0; i < kShown; i++) shown.push_back({i, samples[i * samples.size() / kShown]});
   return shown;
 }
 
-Result<json> measure(const Context& context, const std::string& transport, const Scopes& scopes) {
-  auto far = open_for_lines(context, transport, Configuration::kHybrid);
+Result<json> measure(const Setup& setup, const char* transport, const Scopes& scopes) {
+  auto far = open_for_lines(setup, transport, Configuration::kHybrid);
   if (!far.ok()) return far.status();
-  Lines lines(**far, Configuration::kHybrid, context.settings.bytes / sizeof(Line));
-  uint64_t batches = std::max<uint64_t>(1, kRuns * context.settings.accesses / kRead / kFibers);
+  Lines lines(**far, Configuration::kHybrid, setup.settings().bytes / sizeof(Line));
+  uint64_t batches = std::max<uint64_t>(1, kRuns * setup.settings().accesses / kRead / kFibers);
   pager::Stats before = (*far)->stats();
   Sampler sampler(**far);
   double seconds = run_batches(lines, batches, scopes.always);
@@ -119,67 +115,43 @@ Result<json> measure(const Context& context, const std::string& transport, const
                   {"garbage_max", *std::max_element(garbage.begin(), garbage.end())},
                   {"waits_per_read", waits / reads},
                   {"reads_per_s", reads / seconds}});
-  return json::array({make_row(key_of(transport, scopes.name), figures)});
-}
-
-std::vector<Measurement> measurements(const Context& context) {
-  std::vector<Measurement> all;
-  for (std::string transport : kTransports) {
-    for (const Scopes& scopes : kScopes) {
-      all.push_back({fmt::format("free memory, {}, {}", scopes.name, transport),
-                     [=, &scopes] { return measure(context, transport, scopes); }});
-    }
-  }
-  return all;
-}
-
-std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"free near memory, %", "minimum", "median",
-                                                 "reads that waited for memory, %", "most garbage, %",
-                                                 "thousand reads/s"}};
-  for (const char* transport : kTransports) {
-    for (const Scopes& scopes : kScopes) {
-      json key = key_of(transport, scopes.name);
-      auto percent = [&](const char* name) { return figure_text(document, key, name, 0.01); };
-      rows.push_back({fmt::format("{}, {}", scopes.name, transport), percent("free_min"), percent("free_median"),
-                      figure_text(document, key, "waits_per_read", 0.01, 3), percent("garbage_max"),
-                      figure_text(document, key, "reads_per_s", 1000)});
-    }
-  }
-  return format_table(rows);
-}
-
-// Even when scopes are open all the time, almost no read waits for memory.
-std::vector<Goal> goals(const json& document) {
-  std::vector<Goal> goals;
-  for (const char* transport : kTransports) {
-    double share = figure(document, key_of(transport, kScopes[1].name), "waits_per_read");
-    goals.push_back({fmt::format("reads over {} that waited for near memory, {}", transport, kScopes[1].name),
-                     100 * share, kGoalPercent, false, " %"});
-  }
-  return goals;
-}
-
-std::vector<LineChart> charts(const json& document) {
-  std::vector<LineChart> charts;
-  for (const char* transport : kTransports) {
-    LineChart chart{
-        fmt::format("Free near memory, garbage, over {}", transport), "% of the run", "share", kShown, 1, {}};
-    for (const char* figure : {"free", "garbage"}) {
-      for (const Scopes& scopes : kScopes) {
-        LineChart::Series series{fmt::format("{}, {}", figure, scopes.name), {}};
-        for (const json& share : (*find_row(document, key_of(transport, scopes.name)))[figure])
-          series.points.emplace_back(series.points.size(), share.get<double>());
-        chart.series.push_back(series);
-      }
-    }
-    charts.push_back(chart);
-  }
-  return charts;
+  return figures;
 }
 
 }  // namespace
 
-const Suite kFreeMemory = {"free-memory", measurements, text, goals, charts};
+// Even when scopes are open all the time, almost no read waits for memory.
+Suite free_memory_suite() {
+  return {.name = "free-memory",
+          .measurements =
+              [](const Setup& s) {
+                return measure_each(s, measure, Axis{"transport", kTransports}, Axis{"scopes", kScopes});
+              },
+          .tables = {{.head = "free near memory, %",
+                      .rows = {"scopes", "transport"},
+                      .columns = {{"minimum", "free_min", 1, 0.01},
+                                  {"median", "free_median", 1, 0.01},
+                                  {"reads that waited for memory, %", "waits_per_read", 3, 0.01},
+                                  {"most garbage, %", "garbage_max", 1, 0.01},
+                                  {"thousand reads/s", "reads_per_s", 1, 1000}}}},
+          .targets = {{.text = "reads over {transport} that waited for near memory, {scopes}",
+                       .at = {{"scopes", "always in a scope"}},
+                       .figure = "waits_per_read",
+                       .limit = 1,
+                       .at_least = false,
+                       .unit = " %",
+                       .scale = 100}},
+          .charts = {{"Free near memory, garbage",
+                      "% of the run",
+                      "share",
+                      nullptr,
+                      {"free", "garbage"},
+                      {"scopes"},
+                      "transport",
+                      1,
+                      {},
+                      kShown,
+                      1}}};
+}
 
 }  // namespace farside::bench::objects_bench

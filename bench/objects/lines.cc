@@ -24,11 +24,12 @@ Line make_line(uint64_t i) {
   return {{i, random.next(), random.next(), random.next(), random.next()}};
 }
 
-Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& transport,
+Result<std::unique_ptr<FarMemory>> open_for_lines(const Setup& setup, const char* transport,
                                                   Configuration configuration) {
-  FarMemoryConfig config = context.far_config(transport);
+  FarMemoryConfig config = setup.far(transport);
+  config.bytes = 0;
   (is_paged(configuration) ? config.bytes : config.more_bytes) =
-      (is_paged(configuration) ? 1 : 3) * context.settings.bytes;
+      (is_paged(configuration) ? 1 : 3) * setup.settings().bytes;
   return open_with_objects(config, paths_of(configuration));
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/objects/object_memory.h"
-#include "bench/objects/suite.h"
+#include "bench/objects/suites.h"
 #include "farside/ptr.hpp"
 
 namespace farside::bench::objects_bench {
@@ -31,7 +31,7 @@ struct NamedConfiguration {
   Configuration configuration;
 };
 
-Result<std::unique_ptr<FarMemory>> open_for_lines(const Context& context, const std::string& transport,
+Result<std::unique_ptr<FarMemory>> open_for_lines(const Setup& setup, const char* transport,
                                                   Configuration configuration);
 
 // Lines by number. The methods may be called by several threads or fibers, except for writes to the same line.

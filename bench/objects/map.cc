@@ -16,7 +16,6 @@
 #include "farside/containers/hash_map.hpp"
 #include "measure/random.h"
 #include "pager/policy/simulator.h"
-#include "report/format.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -24,7 +23,6 @@ namespace {
 using nlohmann::json;
 
 constexpr double kExponents[] = {0, 0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.35};
-constexpr double kMaxExponent = 1.4;  // of the chart
 constexpr unsigned kFibers[] = {1, 64};
 constexpr unsigned kThread = 0;  // in place of a number of fibers: a thread reads
 constexpr double kMinSeconds = 0.2;
@@ -52,15 +50,15 @@ Value value_of(uint64_t key) {
 }
 
 // Values by key, in one of several kinds of map.
-class Table {
+class KeyTable {
  public:
-  virtual ~Table() = default;
+  virtual ~KeyTable() = default;
   virtual void put(uint64_t key, const Value& value) = 0;
   virtual bool get(uint64_t key, Value* value) const = 0;  // a copy
 };
 
 template <typename Map>
-class FarTable : public Table {
+class FarTable : public KeyTable {
  public:
   void put(uint64_t key, const Value& value) override { map_.try_emplace(key, value); }
   bool get(uint64_t key, Value* value) const override {
@@ -75,7 +73,7 @@ class FarTable : public Table {
 };
 
 // Buckets and nodes are all in the given memory.
-class StdTable : public Table {
+class StdTable : public KeyTable {
  public:
   static uint64_t bytes_for(uint64_t count) { return count * (sizeof(Entry) + 32) + kMiB; }
   StdTable(std::byte* memory, uint64_t count)
@@ -97,15 +95,15 @@ class StdTable : public Table {
 using Traces = std::shared_ptr<std::vector<pager::Trace>>;
 
 struct Run {
-  Context context;
+  const Setup& setup;
   Traces traces;  // keys to look up, one trace per exponent
-  uint64_t count() const { return context.settings.bytes / sizeof(Entry); }
+  uint64_t count() const { return setup.settings().bytes / sizeof(Entry); }
 };
 
 // Looks up the keys of one trace, in slices.
 class Lookups {
  public:
-  Lookups(const Table& table, const pager::Trace& trace) : table_(table), keys_(trace.accesses) {}
+  Lookups(const KeyTable& table, const pager::Trace& trace) : table_(table), keys_(trace.accesses) {}
   // Looks up the next slice of the trace; wraps around at the end. Returns seconds.
   double time_slice(unsigned fibers) {
     end_ = next_ + slice();
@@ -126,18 +124,10 @@ class Lookups {
         die("key {} has a wrong value", key);
     }
   }
-  const Table& table_;
+  const KeyTable& table_;
   const std::vector<pager::PageIndex>& keys_;
   uint64_t next_ = 0, end_ = 0;
 };
-
-json key_of(const std::string& transport, const std::string& configuration, unsigned fibers, double exponent) {
-  return {{"suite", "map"},
-          {"transport", transport},
-          {"configuration", configuration},
-          {"fibers", fibers},
-          {"exponent", exponent}};
-}
 
 json measure_point(Lookups& lookups, unsigned fibers, FarMemory* far) {
   lookups.time_slice(fibers);
@@ -150,19 +140,18 @@ json measure_point(Lookups& lookups, unsigned fibers, FarMemory* far) {
   return figures;
 }
 
-void fill(Table& table, uint64_t count) {
+void fill(KeyTable& table, uint64_t count) {
   for (uint64_t key = 0; key < count; key++) table.put(key, value_of(key));
   settle();
 }
 
 // All exponents on one table, the least skewed first.
-json measure_table(const Run& run, const Table& table, const std::string& transport, const std::string& configuration,
-                   std::span<const unsigned> fibers, FarMemory* far) {
+json measure_table(const Run& run, const KeyTable& table, std::span<const unsigned> fibers, FarMemory* far) {
   json rows = json::array();
   for (size_t i = 0; i < std::size(kExponents); i++) {
     Lookups lookups(table, (*run.traces)[i]);
     for (unsigned n : fibers) {
-      rows.push_back(make_row(key_of(transport, configuration, n, kExponents[i]), measure_point(lookups, n, far)));
+      rows.push_back(make_row({{"fibers", n}, {"exponent", kExponents[i]}}, measure_point(lookups, n, far)));
     }
   }
   return rows;
@@ -176,9 +165,10 @@ uint64_t heap_bytes() {
 // The near memory that a map uses for its index is subtracted from the budget for its entries, so that all maps have
 // the same amount in total.
 template <typename Map>
-Result<json> measure_objects_map(const Run& run, const std::string& transport, const std::string& configuration) {
-  FarMemoryConfig config = run.context.far_config(transport);
-  config.more_bytes = 4 * run.context.settings.bytes;  // objects that are fetched one by one leave garbage there
+Result<json> measure_objects_map(const Run& run, const std::string& transport) {
+  FarMemoryConfig config = run.setup.far(transport);
+  config.bytes = 0;
+  config.more_bytes = 4 * run.setup.settings().bytes;  // objects that are fetched one by one leave garbage there
   auto far = open_with_objects(config);
   if (!far.ok()) return far.status();
   uint64_t before = heap_bytes();
@@ -186,27 +176,27 @@ Result<json> measure_objects_map(const Run& run, const std::string& transport, c
   fill(table, run.count());
   uint64_t index = std::min(heap_bytes() - before, config.local * 7 / 8);
   (*far)->pager().set_local({config.local - index, 0});
-  return measure_table(run, table, transport, configuration, kFibers, far->get());
+  return measure_table(run, table, kFibers, far->get());
 }
 
-Result<json> measure_paged_map(const Run& run, const std::string& transport, const std::string& configuration) {
-  FarMemoryConfig config = run.context.far_config(transport);
+Result<json> measure_paged_map(const Run& run, const std::string& transport) {
+  FarMemoryConfig config = run.setup.far(transport);
   config.bytes = StdTable::bytes_for(run.count());
   auto far = FarMemory::create(config);
   if (!far.ok()) return far.status();
   StdTable table((*far)->arena().base, run.count());
   fill(table, run.count());
-  return measure_table(run, table, transport, configuration, kFibers, far->get());
+  return measure_table(run, table, kFibers, far->get());
 }
 
 // By one thread, in memory of the kernel: native or on swap.
-Result<json> measure_plain_map(const Run& run, const std::string& transport, const std::string& configuration) {
+Result<json> measure_plain_map(const Run& run, const std::string& transport) {
   uint64_t bytes = StdTable::bytes_for(run.count());
-  Result<std::byte*> memory = transport == kSwap ? run.context.swap->enter_and_map(bytes) : map_plain(bytes);
+  Result<std::byte*> memory = transport == kSwap ? run.setup.swap()->enter_and_map(bytes) : map_plain(bytes);
   if (!memory.ok()) return memory.status();
   StdTable table(*memory, run.count());
   fill(table, run.count());
-  return measure_table(run, table, transport, configuration, std::span(&kThread, 1), nullptr);
+  return measure_table(run, table, std::span(&kThread, 1), nullptr);
 }
 
 using HashMap = hash_map<uint64_t, Value>;
@@ -214,7 +204,7 @@ using FarHashMap = far_hash_map<uint64_t, Value>;
 
 struct NamedMap {
   const char* name;
-  Result<json> (*measure)(const Run& run, const std::string& transport, const std::string& configuration);
+  Result<json> (*measure)(const Run& run, const std::string& transport);
 };
 constexpr const char* kPaged = "std::unordered_map, paged";
 constexpr NamedMap kMaps[] = {{"farside::hash_map", measure_objects_map<HashMap>},
@@ -222,104 +212,58 @@ constexpr NamedMap kMaps[] = {{"farside::hash_map", measure_objects_map<HashMap>
                               {kPaged, measure_paged_map}};
 constexpr NamedMap kPlainMap = {"std::unordered_map", measure_plain_map};
 
-std::vector<Measurement> measurements(const Context& context) {
-  Run run{context, std::make_shared<std::vector<pager::Trace>>()};
+std::vector<Measurement> measurements(const Setup& setup) {
+  Run run{setup, std::make_shared<std::vector<pager::Trace>>()};
   auto keys = static_cast<pager::PageIndex>(run.count());
   for (double exponent : kExponents)
-    run.traces->push_back(pager::zipf_trace(keys, exponent, 10 * context.settings.accesses, 1));
+    run.traces->push_back(pager::zipf_trace(keys, exponent, 10 * setup.settings().accesses, 1));
   std::vector<Measurement> all;
   auto add = [&](const NamedMap& map, const std::string& transport, bool may_fail) {
-    all.push_back({fmt::format("{}, {}", map.name, transport),
-                   [=, &map] { return map.measure(run, transport, map.name); }, may_fail});
+    all.push_back({.key = {{"transport", transport}, {"configuration", map.name}},
+                   .name = fmt::format("{}, {}", map.name, transport),
+                   .run = [=, &map] { return map.measure(run, transport); },
+                   .may_fail = may_fail});
   };
   add(kPlainMap, kNative, false);
   for (const char* transport : kTransports) {
     for (const NamedMap& map : kMaps) add(map, transport, false);
   }
-  if (context.swap) add(kPlainMap, kSwap, true);
+  if (setup.swap()) add(kPlainMap, kSwap, true);
   return all;
-}
-
-std::string fibers_text(unsigned n) { return fmt::format("{} fiber{}", n, n == 1 ? "" : "s"); }
-
-// Calls show(name, over, configuration, fibers) for each line of the table.
-template <typename Show>
-void for_each_line(const char* transport, Show show) {
-  for (const NamedMap& map : kMaps) {
-    for (unsigned n : kFibers) show(fmt::format("{}, {}", map.name, fibers_text(n)), transport, map.name, n);
-  }
-}
-
-std::vector<std::string> table_row(const json& document, const std::string& name, const std::string& transport,
-                                   const std::string& configuration, unsigned fibers) {
-  std::vector<std::string> row = {fmt::format("{}, {}", name, transport)};
-  for (double e : kExponents)
-    row.push_back(figure_text(document, key_of(transport, configuration, fibers, e), "lookups_per_s", 1000, 0));
-  return row;
-}
-
-std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"thousand look-ups a second, by Zipf's exponent"}};
-  for (double e : kExponents) rows[0].push_back(fmt::format("{:g}", e));
-  rows.push_back(table_row(document, kPlainMap.name, kNative, kPlainMap.name, kThread));
-  for (const char* transport : kTransports) {
-    for_each_line(transport, [&](auto&&... line) { rows.push_back(table_row(document, line...)); });
-  }
-  rows.push_back(table_row(document, kPlainMap.name, kSwap, kPlainMap.name, kThread));
-  return format_table(rows);
-}
-
-// Goal: objects are not slower than pages at any exponent.
-std::vector<Goal> goals(const json& document) {
-  std::vector<Goal> goals;
-  for (const char* transport : kTransports) {
-    for (unsigned n : kFibers) {
-      double worst = 0;
-      for (double e : kExponents) {
-        double ratio = figure(document, key_of(transport, kMaps[0].name, n, e), "lookups_per_s") /
-                       figure(document, key_of(transport, kPaged, n, e), "lookups_per_s");
-        worst = worst == 0 ? ratio : std::min(worst, ratio);
-      }
-      goals.push_back(
-          {fmt::format("hash_map against the paged map, {}, {}, at its worst exponent", transport, fibers_text(n)),
-           worst, 1, true, "x"});
-    }
-  }
-  return goals;
-}
-
-LineChart::Series series_of(const json& document, const std::string& name, const std::string& transport,
-                            const std::string& configuration, unsigned fibers) {
-  LineChart::Series series{name, {}};
-  for (double e : kExponents) {
-    json key = key_of(transport, configuration, fibers, e);
-    if (find_row(document, key)) series.points.emplace_back(e, figure(document, key, "lookups_per_s") / 1000);
-  }
-  return series;
-}
-
-// Without the native map: its rates are so high that the other curves would be flat.
-std::vector<LineChart> charts(const json& document) {
-  std::vector<LineChart> charts;
-  for (const char* transport : kTransports) {
-    LineChart chart{
-        fmt::format("Hash maps, {:.0f} % near, {}", document["settings"]["local"].get<double>() * 100, transport),
-        "Zipf's exponent",
-        "thousand look-ups/s",
-        kMaxExponent,
-        1,
-        {}};
-    for_each_line(transport, [&](auto&&... line) { chart.series.push_back(series_of(document, line...)); });
-    chart.series.push_back(
-        series_of(document, fmt::format("{}, {}", kPlainMap.name, kSwap), kSwap, kPlainMap.name, kThread));
-    chart.y_max = top_of(chart.series);
-    charts.push_back(chart);
-  }
-  return charts;
 }
 
 }  // namespace
 
-const Suite kMap = {"map", measurements, text, goals, charts};
+// Objects are not slower than pages at any exponent. The charts are without the native map: its rates are so high that
+// the other curves would be flat.
+Suite map_suite() {
+  auto chart = [](const char* title, const char* transport) {
+    return Curves{title,
+                  "Zipf's exponent",
+                  "thousand look-ups/s",
+                  "exponent",
+                  {"lookups_per_s"},
+                  {"configuration", "fibers"},
+                  nullptr,
+                  1000,
+                  {{"transport", transport}},
+                  1.4};
+  };
+  return {.name = "map",
+          .measurements = measurements,
+          .tables = {{.head = "thousand look-ups a second, by Zipf's exponent (0 fibers: a thread)",
+                      .rows = {"configuration", "transport", "fibers"},
+                      .columns = {{"", "lookups_per_s", 0, 1000}},
+                      .across = "exponent"}},
+          .targets = {{.text = "hash_map against the paged map, {transport}, {fibers} fibers, at its worst exponent",
+                       .at = {{"configuration", kMaps[0].name}},
+                       .figure = "lookups_per_s",
+                       .limit = 1,
+                       .at_least = true,
+                       .per = "lookups_per_s",
+                       .beside = {{{"configuration", kPaged}}},
+                       .worst = "exponent"}},
+          .charts = {chart("Hash maps, shm, by fibers", "shm"), chart("Hash maps, tcp, by fibers", "tcp")}};
+}
 
 }  // namespace farside::bench::objects_bench

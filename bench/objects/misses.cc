@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "bench/objects/lines.h"
 #include "measure/random.h"
-#include "report/format.h"
+#include "measure/statistics.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -15,7 +15,6 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kMax = 50000;  // accesses; enough for a median
-constexpr double kGoalUs = 1.2;   // more than the transport alone
 
 struct Page {
   uint64_t words[512];
@@ -69,47 +68,38 @@ double time_transport(FarMemory& far, uint32_t bytes, uint64_t reads) {
   return median_us(took);
 }
 
-Result<json> measure(const Context& context, const std::string& transport) {
-  auto far = open_for_lines(context, transport, Configuration::kOneByOne);
+Result<json> measure(const Setup& setup, const char* transport) {
+  auto far = open_for_lines(setup, transport, Configuration::kOneByOne);
   if (!far.ok()) return far.status();
-  uint64_t count = std::min(context.settings.accesses, kMax);
-  json figures = {{"line_us", time_misses<Line>(**far, context.settings.bytes, count)},
-                  {"page_us", time_misses<Page>(**far, context.settings.bytes, count)},
+  uint64_t count = std::min(setup.settings().accesses, kMax);
+  json figures = {{"line_us", time_misses<Line>(**far, setup.settings().bytes, count)},
+                  {"page_us", time_misses<Page>(**far, setup.settings().bytes, count)},
                   {"line_transport_us", time_transport(**far, sizeof(Line), count)},
                   {"page_transport_us", time_transport(**far, sizeof(Page), count)}};
-  return json::array({make_row({{"suite", "misses"}, {"transport", transport}}, figures)});
-}
-
-std::vector<Measurement> measurements(const Context& context) {
-  std::vector<Measurement> all;
-  for (std::string transport : kTransports)
-    all.push_back({"misses, " + transport, [=] { return measure(context, transport); }});
-  return all;
-}
-
-std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"us per miss", "64 B", "transport alone", "4 KiB", "transport alone"}};
-  for (const char* transport : kTransports) {
-    rows.push_back({transport});
-    for (const char* name : {"line_us", "line_transport_us", "page_us", "page_transport_us"})
-      rows.back().push_back(figure_text(document, {{"suite", "misses"}, {"transport", transport}}, name, 1, 2));
-  }
-  return format_table(rows);
-}
-
-std::vector<Goal> goals(const json& document) {
-  std::vector<Goal> goals;
-  for (const char* transport : kTransports) {
-    json key = {{"suite", "misses"}, {"transport", transport}};
-    double beyond = figure(document, key, "line_us") - figure(document, key, "line_transport_us");
-    goals.push_back(
-        {fmt::format("miss of 64 B over {}, beyond the transport", transport), beyond, kGoalUs, false, " us"});
-  }
-  return goals;
+  figures["beyond_us"] = figures["line_us"].get<double>() - figures["line_transport_us"].get<double>();
+  return figures;
 }
 
 }  // namespace
 
-const Suite kMisses = {"misses", measurements, text, goals, no_charts};
+Suite misses_suite() {
+  return {.name = "misses",
+          .measurements =
+              [](const Setup& s) {
+                return measure_each(s, measure, Axis{"transport", kTransports});
+              },
+          .tables = {{.head = "us per miss",
+                      .rows = {"transport"},
+                      .columns = {{"64 B", "line_us", 2},
+                                  {"transport alone", "line_transport_us", 2},
+                                  {"4 KiB", "page_us", 2},
+                                  {"transport alone", "page_transport_us", 2}}}},
+          .targets = {{.text = "miss of 64 B over {transport}, beyond the transport",
+                       .at = {},
+                       .figure = "beyond_us",
+                       .limit = 1.2,
+                       .at_least = false,
+                       .unit = " us"}}};
+}
 
 }  // namespace farside::bench::objects_bench

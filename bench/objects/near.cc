@@ -8,7 +8,7 @@
 #include "bench/objects/lines.h"
 #include "measure/instructions.h"
 #include "measure/random.h"
-#include "report/format.h"
+#include "measure/statistics.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -67,7 +67,7 @@ double ns_per_turn(const std::function<void()>& work, uint64_t turns) {
 json measure_case(const Case& c, Hot& hot) {
   std::vector<double> ns;
   for (unsigned i = 0; i < kRuns; i++) ns.push_back(ns_per_turn([&] { c.loop(hot, kTurns); }, kTurns));
-  json made = {{"name", c.name}, {"ns", summary(ns)}, {"instructions", nullptr}};
+  json made = {{"ns", median(ns)}, {"instructions", nullptr}};
   auto of = [&](auto loop)
       -> std::optional<uint64_t> {  // of kStepped more iterations: the instructions around the loop cancel
     auto once = count_instructions([&] { loop(hot, kStepped); });
@@ -117,63 +117,51 @@ json measure_chase() {
     far_ns.push_back(chase(far, kTurns, [&](const auto& p) { return p.deref(scope); }));
     ratio.push_back(far_ns.back() / raw_ns.back());
   }
-  return {{"raw_ns", summary(raw_ns)}, {"far_ns", summary(far_ns)}, {"ratio", summary(ratio)}};
+  return {{"raw_ns", median(raw_ns)}, {"far_ns", median(far_ns)}, {"ratio", median(ratio)}};
 }
 
-Result<json> measure_near(const Context& context) {
-  FarMemoryConfig config = context.far_config("shm");
+Result<json> measure(const Setup& setup) {
+  FarMemoryConfig config = setup.far("shm");
+  config.bytes = 0;
   config.local = config.more_bytes = 4 * kChased * sizeof(Line);
   auto far = open_with_objects(config);
   if (!far.ok()) return far.status();
-  json cases = json::array(), chased;
+  json rows = json::array();
   {
     Hot hot;
     for (unsigned i = 0; i < kHot; i++) {
       hot.far.push_back(make_unique<Line>());
       hot.raw.push_back(std::make_unique<Line>());
     }
-    for (const Case& c : kCases) cases.push_back(measure_case(c, hot));
-    chased = measure_chase();
+    for (const Case& c : kCases) rows.push_back(make_row({{"case", c.name}}, measure_case(c, hot)));
+    rows.push_back(make_row({{"case", "chase through 128 MB"}}, measure_chase()));
   }
-  return json::array({make_row({{"suite", "near"}}, {{"cases", cases}, {"chase", chased}})});
-}
-
-std::vector<Measurement> measurements(const Context& context) {
-  return {{"near", [context] { return measure_near(context); }}};
-}
-
-const json& row_of(const json& document) { return *find_row(document, {{"suite", "near"}}); }
-
-std::string text(const json& document) {
-  const json& near = row_of(document);
-  std::vector<std::vector<std::string>> rows = {{"near objects", "ns", "instructions"}};
-  for (const json& c : near["cases"]) {
-    rows.push_back({c["name"], fmt::format("{:.2f}", c["ns"]["median"].get<double>()),
-                    c["instructions"].is_number() ? fmt::format("{:.1f}", c["instructions"].get<double>()) : "-"});
-  }
-  const json& chased = near["chase"];
-  rows.push_back({"chase through 128 MB, raw", fmt::format("{:.1f}", chased["raw_ns"]["median"].get<double>()), ""});
-  rows.push_back({"chase through 128 MB, deref", fmt::format("{:.1f}", chased["far_ns"]["median"].get<double>()), ""});
-  return format_table(rows) + "Instructions in addition to the same loop without the dereference.\n";
-}
-
-std::vector<Goal> goals(const json& document) {
-  const json& near = row_of(document);
-  std::vector<Goal> goals;
-  for (const json& c : near["cases"]) {
-    std::string name = c["name"];
-    if (name == "std::unique_ptr") continue;
-    double limit = name == "scope and deref" ? 4.8 : 1.7;
-    goals.push_back({name + ": ns, 64 hot objects", c["ns"]["median"], limit, false, " ns"});
-    if (name != "scope and deref" && c["instructions"].is_number())
-      goals.push_back({name + ": instructions", c["instructions"], 10, false, ""});
-  }
-  goals.push_back({"chasing through 128 MB: deref against raw", near["chase"]["ratio"]["median"], 1.10, false, "x"});
-  return goals;
+  return rows;
 }
 
 }  // namespace
 
-const Suite kNear = {"near", measurements, text, goals, no_charts};
+Suite near_suite() {
+  auto below = [](const char* text, const char* name, const char* figure, double limit, const char* unit) {
+    return Target{
+        .text = text, .at = {{"case", name}}, .figure = figure, .limit = limit, .at_least = false, .unit = unit};
+  };
+  constexpr const char *kNs = "{case}: ns, 64 hot objects", *kInstructions = "{case}: instructions";
+  return {.name = "near",
+          .measurements = [](const Setup& s) { return measure_each(s, measure); },
+          .tables = {{.head = "near objects",
+                      .rows = {"case"},
+                      .columns = {{"ns", "ns", 2}, {"instructions", "instructions"}},
+                      .note = "Instructions in addition to the same loop without the dereference."},
+                     {.head = "ns per dereference",
+                      .rows = {"case"},
+                      .columns = {{"raw", "raw_ns"}, {"far", "far_ns"}, {"ratio", "ratio", 2}}}},
+          .targets = {below(kNs, "deref, scope hoisted", "ns", 1.7, " ns"),
+                      below(kInstructions, "deref, scope hoisted", "instructions", 10, ""),
+                      below(kNs, "deref_mut, scope hoisted", "ns", 1.7, " ns"),
+                      below(kInstructions, "deref_mut, scope hoisted", "instructions", 10, ""),
+                      below(kNs, "scope and deref", "ns", 4.8, " ns"),
+                      below("{case}: deref against raw", "chase through 128 MB", "ratio", 1.10, "x")}};
+}
 
 }  // namespace farside::bench::objects_bench

@@ -14,8 +14,8 @@
 #include "farside/containers/hash_map.hpp"
 #include "farside/containers/vector.hpp"
 #include "measure/random.h"
+#include "measure/statistics.h"
 #include "pager/policy/simulator.h"
-#include "report/format.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -23,7 +23,6 @@ namespace {
 using nlohmann::json;
 
 constexpr unsigned kRuns = 5;
-constexpr double kGoal = 1.08;
 
 // ---- The two kinds of types, under one set of names ----
 
@@ -118,8 +117,7 @@ struct FarKind {
 template <typename Kind>
 class FrontEnd {
  public:
-  static constexpr const char* kName = "web front end";
-  explicit FrontEnd(const ObjectsSettings& s)
+  explicit FrontEnd(const Settings& s)
       : keys_(s.bytes / 3 / sizeof(User)), elements_(s.bytes / 3 / sizeof(Element)), requests_(s.accesses / kKeys) {
     for (uint64_t i = 0; i < keys_; i++) users_.try_emplace(key_of(i), User{{i, i * i}});
     for (uint64_t i = 0; i < elements_.size(); i++) fill(i);
@@ -170,8 +168,7 @@ class FrontEnd {
 template <typename Kind>
 class DataFrame {
  public:
-  static constexpr const char* kName = "data frame";
-  explicit DataFrame(const ObjectsSettings& s) : rows_(s.bytes / 2 / sizeof(uint64_t)) {
+  explicit DataFrame(const Settings& s) : rows_(s.bytes / 2 / sizeof(uint64_t)) {
     Random random(1);
     for (uint64_t i = 0; i < rows_; i++) {
       passengers_.push_back(random.next() % kGroups);
@@ -224,8 +221,7 @@ namespace {
 template <typename Kind>
 class Tree {
  public:
-  static constexpr const char* kName = "binary tree";
-  explicit Tree(const ObjectsSettings& s) : nodes_(s.bytes / 2 / sizeof(Node)), lookups_(s.accesses) {
+  explicit Tree(const Settings& s) : nodes_(s.bytes / 2 / sizeof(Node)), lookups_(s.accesses) {
     for (uint64_t i = 0; i < nodes_; i++) insert(key_of(i), i);
   }
   uint64_t operations() const { return lookups_; }
@@ -263,8 +259,6 @@ class Tree {
 
 // ---- Both kinds, alternating ----
 
-json key_of(const char* app) { return {{"suite", "near-apps"}, {"app", app}}; }
-
 template <typename App>
 double time_run(const App& app, uint64_t* result) {
   uint64_t begin = ticks();
@@ -273,53 +267,49 @@ double time_run(const App& app, uint64_t* result) {
 }
 
 template <template <typename> typename App>
-Result<json> measure(const Context& context) {
-  FarMemoryConfig config = context.far_config("shm");
-  config.local = config.more_bytes = 4 * context.settings.bytes;
+Result<json> measure(const Setup& setup) {
+  FarMemoryConfig config = setup.far("shm");
+  config.bytes = 0;
+  config.local = config.more_bytes = 4 * setup.settings().bytes;
   auto far = open_with_objects(config);
   if (!far.ok()) return far.status();
-  App<StdKind> with_std(context.settings);
-  App<FarKind> with_far(context.settings);
+  App<StdKind> with_std(setup.settings());
+  App<FarKind> with_far(setup.settings());
   std::vector<double> std_ns, far_ns, ratios;
   for (unsigned i = 0; i < kRuns; i++) {
     uint64_t expected = 0, result = 0;
     std_ns.push_back(time_run(with_std, &expected));
     far_ns.push_back(time_run(with_far, &result));
-    if (result != expected) die("{}: far types compute {:#x}, std types {:#x}", App<FarKind>::kName, result, expected);
+    if (result != expected) die("far types compute {:#x}, std types {:#x}", result, expected);
     ratios.push_back(far_ns.back() / std_ns.back());
   }
-  return json::array({make_row(key_of(App<FarKind>::kName),
-                               {{"std_ns", median(std_ns)}, {"far_ns", median(far_ns)}, {"ratio", median(ratios)}})});
+  return json{{"std_ns", median(std_ns)}, {"far_ns", median(far_ns)}, {"ratio", median(ratios)}};
 }
 
-constexpr const char* kApps[] = {FrontEnd<FarKind>::kName, DataFrame<FarKind>::kName, Tree<FarKind>::kName};
-
-std::vector<Measurement> measurements(const Context& context) {
-  return {{kApps[0], [=] { return measure<FrontEnd>(context); }},
-          {kApps[1], [=] { return measure<DataFrame>(context); }},
-          {kApps[2], [=] { return measure<Tree>(context); }}};
-}
-
-std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"all near, ns per operation", "std types", "far types", "ratio"}};
-  for (const char* app : kApps) {
-    rows.push_back({app, figure_text(document, key_of(app), "std_ns"), figure_text(document, key_of(app), "far_ns"),
-                    figure_text(document, key_of(app), "ratio", 1, 2)});
-  }
-  return format_table(rows);
-}
-
-std::vector<Goal> goals(const json& document) {
-  std::vector<Goal> goals;
-  for (const char* app : kApps) {
-    goals.push_back({fmt::format("{}, all near: far types against std types", app),
-                     figure(document, key_of(app), "ratio"), kGoal, false, "x"});
-  }
-  return goals;
-}
+struct NamedApp {
+  const char* name;
+  Result<json> (*measure)(const Setup& setup);
+};
+constexpr NamedApp kApps[] = {
+    {"web front end", measure<FrontEnd>}, {"data frame", measure<DataFrame>}, {"binary tree", measure<Tree>}};
 
 }  // namespace
 
-const Suite kNearApps = {"near-apps", measurements, text, goals, no_charts};
+Suite near_apps_suite() {
+  return {.name = "near-apps",
+          .measurements =
+              [](const Setup& s) {
+                return measure_each(
+                    s, [](const Setup& setup, const NamedApp& app) { return app.measure(setup); }, Axis{"app", kApps});
+              },
+          .tables = {{.head = "all near, ns per operation",
+                      .rows = {"app"},
+                      .columns = {{"std types", "std_ns"}, {"far types", "far_ns"}, {"ratio", "ratio", 2}}}},
+          .targets = {{.text = "{app}, all near: far types against std types",
+                       .at = {},
+                       .figure = "ratio",
+                       .limit = 1.08,
+                       .at_least = false}}};
+}
 
 }  // namespace farside::bench::objects_bench

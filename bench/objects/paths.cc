@@ -6,7 +6,6 @@
 
 #include "bench/objects/lines.h"
 #include "measure/random.h"
-#include "report/format.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -19,10 +18,6 @@ constexpr NamedConfiguration kConfigurations[] = {{"plain array, paged", Configu
                                                   {"objects, hybrid", Configuration::kHybrid}};
 constexpr const char* kWorkloads[] = {"random", "sequential", "groups", "mixed"};
 constexpr unsigned kFibers = 8, kSlices = 20, kMeasured = 5;  // slices; the last ones are measured
-
-json key_of(const std::string& transport, const std::string& workload, const std::string& configuration) {
-  return {{"suite", "paths"}, {"transport", transport}, {"workload", workload}, {"configuration", configuration}};
-}
 
 // Chooses the line of the next access.
 class Workload {
@@ -102,88 +97,68 @@ double page_share() {
   return 1 - static_cast<double>(stats.segments_object_path) / all;
 }
 
-Result<json> measure(const Context& context, const std::string& transport, const NamedConfiguration& configuration,
-                     const std::string& workload) {
-  auto far = open_for_lines(context, transport, configuration.configuration);
+Result<json> measure(const Setup& setup, const char* transport, const char* workload,
+                     const NamedConfiguration& configuration) {
+  auto far = open_for_lines(setup, transport, configuration.configuration);
   if (!far.ok()) return far.status();
-  Lines lines(**far, configuration.configuration, context.settings.bytes / sizeof(Line));
+  Lines lines(**far, configuration.configuration, setup.settings().bytes / sizeof(Line));
   json shares = json::array();
   double seconds = 0, moved = 0;
-  uint64_t slice = std::max<uint64_t>(std::min(lines.count() / 8, context.settings.accesses), kFibers * 64);
+  uint64_t slice = std::max<uint64_t>(std::min(lines.count() / 8, setup.settings().accesses), kFibers * 64);
   for (unsigned i = 0; i < kSlices; i++) {
     double before = bytes_fetched(**far);
     double took = run_slice(lines, workload, slice, i + 1);
     if (i >= kSlices - kMeasured) seconds += took, moved += bytes_fetched(**far) - before;
-    shares.push_back(page_share());
+    shares.push_back({i + 1, page_share()});
   }
   double accesses = static_cast<double>(slice) * kMeasured;
-  return json::array(
-      {make_row(key_of(transport, workload, configuration.name), {{"accesses_per_s", accesses / seconds},
-                                                                  {"bytes_per_useful", moved / accesses / sizeof(Line)},
-                                                                  {"page_share", shares}})});
-}
-
-std::vector<Measurement> measurements(const Context& context) {
-  std::vector<Measurement> all;
-  for (std::string transport : kTransports) {
-    for (std::string workload : kWorkloads) {
-      for (const NamedConfiguration& configuration : kConfigurations) {
-        all.push_back({fmt::format("{}, {}, {}", workload, configuration.name, transport),
-                       [=, &configuration] { return measure(context, transport, configuration, workload); }});
-      }
-    }
-  }
-  return all;
-}
-
-std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"thousand accesses a second (bytes fetched for each useful one)"}};
-  for (const char* workload : kWorkloads) rows[0].push_back(workload);
-  for (const char* transport : kTransports) {
-    for (const NamedConfiguration& w : kConfigurations) {
-      rows.push_back({fmt::format("{}, {}", w.name, transport)});
-      for (const char* workload : kWorkloads) {
-        json key = key_of(transport, workload, w.name);
-        rows.back().push_back(fmt::format("{} ({})", figure_text(document, key, "accesses_per_s", 1000, 0),
-                                          figure_text(document, key, "bytes_per_useful")));
-      }
-    }
-  }
-  return format_table(rows);
-}
-
-// Goals: hybrid is within 5 % of the better path for every workload, and better than both for the mixed one.
-std::vector<Goal> goals(const json& document) {
-  std::vector<Goal> goals;
-  for (const char* transport : kTransports) {
-    for (std::string workload : kWorkloads) {
-      auto pace = [&](const char* configuration) {
-        return figure(document, key_of(transport, workload, configuration), "accesses_per_s");
-      };
-      double best = std::max(pace("objects, as pages only"), pace("objects, one by one only"));
-      add_ratio_goal(&goals, fmt::format("{} over {}: hybrid against the better path", workload, transport),
-                     pace("objects, hybrid"), best, workload == "mixed" ? 1.0 : 0.95, true);
-    }
-  }
-  return goals;
-}
-
-// As figure 7 of Atlas: the share of segments that are fetched as pages grows as objects that are used together are
-// moved to the same segments.
-std::vector<LineChart> charts(const json& document) {
-  LineChart chart{"Segments fetched as pages, hybrid, over tcp", "time", "share", kSlices, 1.05, {}};
-  for (const char* workload : kWorkloads) {
-    LineChart::Series series{workload, {}};
-    const json& row = *find_row(document, key_of("tcp", workload, "objects, hybrid"));
-    for (const json& share : row["page_share"])
-      series.points.emplace_back(series.points.size() + 1, share.get<double>());
-    chart.series.push_back(series);
-  }
-  return {chart};
+  return json{{"accesses_per_s", accesses / seconds},
+              {"bytes_per_useful", moved / accesses / sizeof(Line)},
+              {"page_share", shares}};
 }
 
 }  // namespace
 
-const Suite kPaths = {"paths", measurements, text, goals, charts};
+// Hybrid is within 5 % of the better path for every workload, and better than both for the mixed one. The chart is as
+// figure 7 of Atlas: the share of segments that are fetched as pages grows as objects that are used together are moved
+// to the same segments.
+Suite paths_suite() {
+  auto target = [](const char* workload, double limit) {
+    return Target{
+        .text = "{workload} over {transport}: hybrid against the better path",
+        .at = {{"workload", workload}, {"configuration", "objects, hybrid"}},
+        .figure = "accesses_per_s",
+        .limit = limit,
+        .at_least = true,
+        .per = "accesses_per_s",
+        .beside = {{{"configuration", "objects, as pages only"}}, {{"configuration", "objects, one by one only"}}}};
+  };
+  return {.name = "paths",
+          .measurements =
+              [](const Setup& s) {
+                return measure_each(s, measure, Axis{"transport", kTransports}, Axis{"workload", kWorkloads},
+                                    Axis{"configuration", kConfigurations});
+              },
+          .tables = {{.head = "thousand accesses a second",
+                      .rows = {"configuration", "transport"},
+                      .columns = {{"", "accesses_per_s", 0, 1000}},
+                      .across = "workload"},
+                     {.head = "bytes fetched for each useful one",
+                      .rows = {"configuration", "transport"},
+                      .columns = {{"", "bytes_per_useful"}},
+                      .across = "workload"}},
+          .targets = {target("random", 0.95), target("sequential", 0.95), target("groups", 0.95), target("mixed", 1)},
+          .charts = {{"Segments fetched as pages, hybrid, over tcp",
+                      "time",
+                      "share",
+                      nullptr,
+                      {"page_share"},
+                      {"workload"},
+                      nullptr,
+                      1,
+                      {{"transport", "tcp"}, {"configuration", "objects, hybrid"}},
+                      kSlices,
+                      1.05}}};
+}
 
 }  // namespace farside::bench::objects_bench

@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "bench/objects/lines.h"
 #include "measure/random.h"
+#include "measure/statistics.h"
 #include "objects/api.h"
-#include "report/format.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -39,8 +39,6 @@ struct Variant {
   bool stops;
 };
 constexpr Variant kVariants[] = {{"concurrent", false}, {"with the program stopped", true}};
-
-json key_of(const std::string& evacuator) { return {{"suite", "pauses"}, {"evacuator", evacuator}}; }
 
 farside_object_stats object_stats() {
   farside_object_stats stats;
@@ -138,10 +136,10 @@ void run_batches(Threads& all_threads, Lines& lines, uint64_t begin, uint64_t en
   }
 }
 
-// Quantiles of the batches: [[share, microseconds], ...].
+// Quantiles of the batches: [[nines of the batches, microseconds], ...]. The number of nines spreads out the tail.
 json curve_of(std::vector<double>& us) {
   json curve = json::array();
-  for (double share : kQuantiles) curve.push_back({share, quantile(us, share)});
+  for (double share : kQuantiles) curve.push_back({-std::log10(1 - share), quantile(us, share)});
   return curve;
 }
 
@@ -155,12 +153,12 @@ json figures_of(std::vector<double>& us, const std::vector<double>& pauses, uint
   return figures;
 }
 
-Result<json> measure(const Context& context, const Variant& variant) {
-  auto far = open_for_lines(context, "shm", Configuration::kHybrid);
+Result<json> measure(const Setup& setup, const Variant& variant) {
+  auto far = open_for_lines(setup, "shm", Configuration::kHybrid);
   if (!far.ok()) return far.status();
-  Lines lines(**far, Configuration::kHybrid, context.near_bytes() / kNearShare / sizeof(Line));
+  Lines lines(**far, Configuration::kHybrid, setup.settings().near_bytes() / kNearShare / sizeof(Line));
   unsigned count = thread_count();
-  uint64_t writes = kRuns * context.settings.accesses / count;
+  uint64_t writes = kRuns * setup.settings().accesses / count;
   uint64_t moved = object_stats().moved;
   Threads all_threads(count);
   std::vector<double> us[kMaxThreads], pauses;
@@ -173,57 +171,48 @@ Result<json> measure(const Context& context, const Variant& variant) {
       (*far)->arena().leave_thread();
     });
   }
-  auto due = static_cast<uint64_t>(kDueShare * static_cast<double>(context.near_bytes())) / kPageSize;
+  auto due = static_cast<uint64_t>(kDueShare * static_cast<double>(setup.settings().near_bytes())) / kPageSize;
   if (variant.stops) pauses = stop_when_due(all_threads, due);
   for (std::thread& thread : threads) thread.join();
   for (unsigned t = 1; t < count; t++) us[0].insert(us[0].end(), us[t].begin(), us[t].end());
-  return json::array({make_row(key_of(variant.name), figures_of(us[0], pauses, object_stats().moved - moved))});
-}
-
-std::vector<Measurement> measurements(const Context& context) {
-  std::vector<Measurement> all;
-  for (const Variant& variant : kVariants) {
-    all.push_back(
-        {fmt::format("pauses, evacuator {}", variant.name), [=, &variant] { return measure(context, variant); }});
-  }
-  return all;
-}
-
-std::string text(const json& document) {
-  std::vector<std::vector<std::string>> rows = {{"us per batch of writes and new objects", "p50", "p90", "p99", "p99.9",
-                                                 "pauses", "us per pause", "objects moved"}};
-  for (const Variant& variant : kVariants) {
-    rows.push_back({fmt::format("evacuator {}", variant.name)});
-    for (const char* name : {"p50_us", "p90_us", "p99_us", "p999_us", "pauses", "pause_us", "moved"})
-      rows.back().push_back(figure_text(document, key_of(variant.name), name, 1, 0));
-  }
-  return format_table(rows);
-}
-
-// Goal: the concurrent evacuator halves the 99.9th percentile of a batch.
-std::vector<Goal> goals(const json& document) {
-  std::vector<Goal> goals;
-  auto slowest = [&](const Variant& variant) { return figure(document, key_of(variant.name), "p999_us"); };
-  add_ratio_goal(&goals, "p99.9 of a batch: concurrent evacuator against a stopped program", slowest(kVariants[0]),
-                 slowest(kVariants[1]), 0.5, false);
-  return goals;
-}
-
-// By the number of nines of the quantile, which spreads out the tail.
-std::vector<LineChart> charts(const json& document) {
-  LineChart chart{"Batches of writes", "nines of the batches (2: 99 %)", "us", 3, 1, {}};
-  for (const Variant& variant : kVariants) {
-    LineChart::Series series{fmt::format("evacuator {}", variant.name), {}};
-    for (const json& point : (*find_row(document, key_of(variant.name)))["curve"])
-      series.points.emplace_back(-std::log10(1 - point[0].get<double>()), point[1].get<double>());
-    chart.series.push_back(series);
-  }
-  chart.y_max = top_of(chart.series);
-  return {chart};
+  return figures_of(us[0], pauses, object_stats().moved - moved);
 }
 
 }  // namespace
 
-const Suite kPauses = {"pauses", measurements, text, goals, charts};
+// The concurrent evacuator halves the 99.9th percentile of a batch.
+Suite pauses_suite() {
+  return {.name = "pauses",
+          .measurements =
+              [](const Setup& s) {
+                return measure_each(s, measure, Axis{"evacuator", kVariants});
+              },
+          .tables = {{.head = "us per batch of writes and new objects, by evacuator",
+                      .rows = {"evacuator"},
+                      .columns = {{"p50", "p50_us", 0},
+                                  {"p90", "p90_us", 0},
+                                  {"p99", "p99_us", 0},
+                                  {"p99.9", "p999_us", 0},
+                                  {"pauses", "pauses", 0},
+                                  {"us per pause", "pause_us", 0},
+                                  {"objects moved", "moved", 0}}}},
+          .targets = {{.text = "p99.9 of a batch: concurrent evacuator against a stopped program",
+                       .at = {{"evacuator", "concurrent"}},
+                       .figure = "p999_us",
+                       .limit = 0.5,
+                       .at_least = false,
+                       .per = "p999_us",
+                       .beside = {{{"evacuator", "with the program stopped"}}}}},
+          .charts = {{"Batches of writes, by evacuator",
+                      "nines of the batches (2: 99 %)",
+                      "us",
+                      nullptr,
+                      {"curve"},
+                      {"evacuator"},
+                      nullptr,
+                      1,
+                      {},
+                      3}}};
+}
 
 }  // namespace farside::bench::objects_bench

@@ -118,7 +118,8 @@ Result<json> run_in_child(const SignalHold& hold, const std::function<Result<jso
 }
 
 Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& hold, uint64_t memory,
-                                                            const std::string& token, const ucx::Settings& ucx) {
+                                                            const std::string& token, const ucx::Settings& ucx,
+                                                            const std::string& offload_host) {
   auto directory = PrivateDirectory::create();
   if (!directory.ok()) return directory.status();
   std::unique_ptr<ServerProcess> made(new ServerProcess);
@@ -130,6 +131,7 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& ho
   config.unix_path = made->directory_->file("server.sock");
   config.token = made->token_;
   config.ucx = ucx;
+  config.calls.host_program = offload_host;
   Result<Worker> worker = fork_worker([&](int output) { serve(config, hold, output); });
   if (!worker.ok()) return worker.status();
   made->pid_ = worker->pid;

@@ -22,9 +22,11 @@ Result<nlohmann::json> run_in_child(const SignalHold& hold, const std::function<
 // A memory server in a child process, reachable over both transports. It is stopped with the object.
 class ServerProcess {
  public:
-  // With an empty token it generates one. `memory` is its capacity in bytes.
+  // With an empty token it generates one. `memory` is its capacity in bytes. With the path of the program that executes
+  // functions of clients, the server executes them.
   static Result<std::unique_ptr<ServerProcess>> start(const SignalHold& hold, uint64_t memory,
-                                                      const std::string& token = "", const ucx::Settings& ucx = {});
+                                                      const std::string& token = "", const ucx::Settings& ucx = {},
+                                                      const std::string& offload_host = "");
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;

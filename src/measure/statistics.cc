@@ -25,7 +25,7 @@ nlohmann::json summary(const std::vector<double>& runs) {
 }
 
 std::string Goal::text() const {
-  return fmt::format("{:7} {}: {:.2f}{} (goal: at {} {:g}{})", met() ? "met" : "missed", name, measured, unit,
+  return fmt::format("{:11} {}: {:.2f}{} (goal: at {} {:g}{})", met() ? "reached" : "not reached", name, measured, unit,
                      at_least ? "least" : "most", limit, unit);
 }
 

@@ -25,7 +25,7 @@ struct Goal {
   bool at_least;  // measured >= limit, else measured <= limit
   std::string unit;
   bool met() const { return at_least ? measured >= limit : measured <= limit; }
-  std::string text() const;  // "met     random read, shm against zram swap: 2.4x (goal: at least 2.0x)"
+  std::string text() const;  // "reached     random read, shm against zram swap: 2.4x (goal: at least 2.0x)"
   nlohmann::json to_json() const;
 };
 

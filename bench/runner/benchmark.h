@@ -1,0 +1,147 @@
+// A benchmark as data: its options, the measurements of its suites (configuration x workload x share), and the tables,
+// goals and charts that are made from the rows of its results. runner.h executes it, report.h shows it.
+//
+// A measurement returns figures, or several rows of them. A row of the results has the members that identify it, such
+// as "transport" and "workload", and its figures: {"median", "min", "max", "runs"} of numbers over all repetitions; the
+// medians of objects of counters; the last repetition's value of anything else.
+#pragma once
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "bench/runner/setup.h"
+
+namespace farside::bench {
+
+struct Measurement {
+  nlohmann::json key;  // the members that its rows have in common
+  std::string name;    // shown while it runs
+  std::function<Result<nlohmann::json>()> run;
+  bool may_fail = false;   // a failed repetition is left out: the kernel may kill a process that swaps too slowly
+  bool in_parent = false;  // it starts processes itself; all others run in a child process
+};
+
+// A row, where a measurement returns several: an array of them. {"key", "skipped": reason} instead where a row could
+// not be measured.
+inline nlohmann::json make_row(nlohmann::json key, nlohmann::json figures) {
+  return {{"key", std::move(key)}, {"figures", std::move(figures)}};
+}
+
+// ---- Measurements from tables ----
+
+// A member of the rows' keys, and its values: words, numbers, or structures with a name. The values outlive the run.
+template <typename Values>
+struct Axis {
+  const char* member;
+  const Values& values;
+};
+template <typename Values>
+Axis(const char*, const Values&) -> Axis<Values>;
+
+inline std::string name_of(const char* word) { return word; }
+inline std::string name_of(unsigned number) { return std::to_string(number); }
+inline std::string name_of(const auto& value) { return value.name; }
+inline nlohmann::json value_of(unsigned number) { return number; }
+inline nlohmann::json value_of(const auto& value) { return name_of(value); }
+
+template <typename Run>
+void add_measurements(std::vector<Measurement>* all, const Measurement& so_far, Run run) {
+  all->push_back(so_far);
+  all->back().run = run;
+}
+
+template <typename Run, typename First, typename... Rest>
+void add_measurements(std::vector<Measurement>* all, const Measurement& so_far, Run run, Axis<First> first,
+                      Axis<Rest>... rest) {
+  for (const auto& value : first.values) {
+    Measurement next = so_far;
+    next.key[first.member] = value_of(value);
+    next.name += (next.name.empty() ? "" : ", ") + name_of(value);
+    add_measurements(all, next, std::bind_front(run, std::cref(value)), rest...);
+  }
+}
+
+// run(setup, value, ...) for each combination of the axes' values; the last axis changes fastest.
+template <typename Run, typename... Values>
+std::vector<Measurement> measure_each(const Setup& setup, Run run, Axis<Values>... axes) {
+  std::vector<Measurement> all;
+  add_measurements(&all, {}, std::bind_front(run, std::cref(setup)), axes...);
+  return all;
+}
+
+// ---- What is shown ----
+// A figure is a member of a row, or, as in "counters/faults", a member of one.
+
+struct Column {
+  const char* head;
+  const char* figure;
+  int digits = 1;
+  double unit = 1;            // the figure is divided by it
+  const char* per = nullptr;  // and by this figure of the same row
+};
+
+struct Table {
+  const char* head;
+  std::vector<const char*> rows;  // the members whose values make a row of the table
+  std::vector<Column> columns;
+  const char* across = nullptr;  // a member; the columns repeat for each of its values
+  const char* beside = nullptr;  // one of its values: adds the quotients of its first figure and the others'
+  nlohmann::json only = {};      // of the rows with these members; a list is any of its values
+  const char* note = "";         // a line below
+};
+
+// A limit that was set before the measurement, for each row with the members of `at`.
+struct Target {
+  std::string text;  // "{transport}" stands for the value of a member
+  nlohmann::json at;
+  const char* figure;
+  double limit;
+  bool at_least;
+  const char* unit = "x";
+  const char* per = nullptr;                // the figure is divided by this one,
+  std::vector<nlohmann::json> beside = {};  // of the row that differs in these members; the largest of several
+  const char* worst = nullptr;              // a member: one target for the worst of its values
+  double scale = 1;                         // the result is multiplied by it
+};
+
+// Lines of `figure` by the member `x`, in one panel for each value of `panels`; bars where the values of x are words.
+// Without x the figure is an array of points.
+struct Curves {
+  const char *title, *x_label, *y_label;
+  const char* x;
+  std::vector<const char*> figures;
+  std::vector<const char*> series;  // the members that name a line
+  const char* panels = nullptr;
+  double unit = 1;
+  nlohmann::json only = {};
+  double x_max = 0, y_max = 0;  // 0: fits the points
+};
+
+// ---- Benchmarks ----
+
+struct Suite {
+  const char* name;
+  std::vector<Measurement> (*measurements)(const Setup& setup);
+  std::vector<Table> tables;
+  std::vector<Target> targets = {};
+  std::vector<Curves> charts = {};
+  // Further text from the rows, which no table can show.
+  std::string (*more_text)(const nlohmann::json& rows) = [](const nlohmann::json&) { return std::string(); };
+};
+
+struct Benchmark {
+  const char *name, *help;
+  const char* footer;   // of the help: what is measured, and examples
+  const char* options;  // their names (options.cc), besides --json and --quiet
+  Settings defaults;
+  unsigned needs;                         // of Need
+  std::vector<std::string> choices = {};  // the values of --configurations, --suites or --kinds
+  std::vector<Suite> suites;
+};
+
+// All benchmarks, in the order of the list.
+const std::vector<Benchmark>& benchmarks();
+
+}  // namespace farside::bench

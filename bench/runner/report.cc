@@ -1,0 +1,350 @@
+#include "bench/runner/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "measure/chart.h"
+#include "report/format.h"
+#include "report/machine.h"
+
+namespace farside::bench {
+namespace {
+
+using nlohmann::json;
+using Cells = std::vector<std::string>;
+
+json rows_with(const json& rows, const json& members) {
+  json found = json::array();
+  for (const json& row : rows) {
+    if (has_members(row, members)) found.push_back(row);
+  }
+  return found;
+}
+
+std::string word(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// The different values of the members in the rows, in order of appearance.
+std::vector<json> keys_of(const json& rows, const std::vector<const char*>& members) {
+  std::vector<json> keys;
+  for (const json& row : rows) {
+    json key = json::object();
+    for (const char* member : members) {
+      if (row.contains(member)) key[member] = row[member];
+    }
+    if (key.size() == members.size() && !std::ranges::count(keys, key)) keys.push_back(key);
+  }
+  return keys;
+}
+
+std::string joined(const json& key, const std::vector<const char*>& members) {
+  std::string text;
+  for (const char* member : members) text += (text.empty() ? "" : ", ") + word(key[member]);
+  return text;
+}
+
+std::optional<double> figure_in(const json& rows, const json& key, const char* figure) {
+  for (const json& row : rows) {
+    if (!has_members(row, key)) continue;
+    if (auto found = figure_of(row, figure)) return found;
+  }
+  return std::nullopt;
+}
+
+std::vector<double> runs_in(const json& rows, const json& key, const char* figure) {
+  for (const json& row : rows) {
+    if (has_members(row, key) && row.contains(figure) && row[figure].is_object())
+      return row[figure]["runs"].get<std::vector<double>>();
+  }
+  return {};
+}
+
+std::optional<double> quotient(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b || *b == 0) return std::nullopt;
+  return *a / *b;
+}
+
+// ---- Tables ----
+
+std::string cell(const json& rows, const json& key, const Column& column) {
+  auto value = figure_in(rows, key, column.figure);
+  if (column.per) value = quotient(value, figure_in(rows, key, column.per));
+  return value ? fmt::format("{:.{}f}", *value / column.unit, column.digits) : "-";
+}
+
+class TableText {
+ public:
+  TableText(const Table& table, const json& rows) : table_(table), rows_(rows_with(rows, table.only)) {
+    if (table.across) across_ = keys_of(rows_with_figures(), {table.across});
+    else across_ = {json::object()};
+  }
+
+  std::string text() const {
+    std::vector<Cells> lines = {heads()};
+    for (const json& key : keys_of(rows_with_figures(), table_.rows)) lines.push_back(line(key));
+    if (lines.size() == 1) return "";
+    return format_table(lines) + table_.note + (*table_.note ? "\n" : "");
+  }
+
+ private:
+  json rows_with_figures() const {
+    json found = json::array();
+    for (const json& row : rows_) {
+      bool has = std::ranges::any_of(table_.columns, [&](const Column& c) { return !!figure_of(row, c.figure); });
+      if (has) found.push_back(row);
+    }
+    return found;
+  }
+
+  bool is_compared(const json& across) const { return table_.beside && across[table_.across] != table_.beside; }
+  bool has_beside() const { return table_.beside && std::ranges::count(across_, json{{table_.across, table_.beside}}); }
+
+  Cells heads() const {
+    Cells heads = {table_.head};
+    for (size_t i = 1; i < table_.rows.size(); i++) heads.emplace_back(table_.rows[i]);
+    for (const json& across : across_) {
+      for (const Column& column : table_.columns) heads.push_back(head(across, column));
+    }
+    for (const json& across : across_) {
+      if (has_beside() && is_compared(across))
+        heads.push_back(fmt::format("{} / {}", table_.beside, word(across[table_.across])));
+    }
+    return heads;
+  }
+
+  std::string head(const json& across, const Column& column) const {
+    if (!table_.across) return column.head;
+    return word(across[table_.across]) + (*column.head ? fmt::format(" {}", column.head) : "");
+  }
+
+  Cells line(const json& key) const {
+    Cells cells;
+    for (const char* member : table_.rows) cells.push_back(word(key[member]));
+    for (const json& across : across_) {
+      for (const Column& column : table_.columns) cells.push_back(cell(rows_, merged(key, across), column));
+    }
+    for (const json& across : across_) {
+      if (has_beside() && is_compared(across)) cells.push_back(ratio(key, across));
+    }
+    return cells;
+  }
+
+  // The median of the repetitions' own quotients, because configurations run in turn; of one column, also their range.
+  std::string ratio(const json& key, const json& across) const {
+    const char* figure = table_.columns[0].figure;
+    auto ours = runs_in(rows_, merged(key, {{table_.across, table_.beside}}), figure);
+    auto theirs = runs_in(rows_, merged(key, across), figure);
+    std::vector<double> ratios;
+    for (size_t i = 0; i < std::min(ours.size(), theirs.size()); i++) ratios.push_back(ours[i] / theirs[i]);
+    if (ratios.empty()) return "-";
+    std::string text = fmt::format("{:.2f}x", median(ratios));
+    if (across_.size() > 2 || ratios.size() == 1) return text;
+    return text + fmt::format(" ({:.2f} to {:.2f})", std::ranges::min(ratios), std::ranges::max(ratios));
+  }
+
+  const Table& table_;
+  const json rows_;
+  std::vector<json> across_;
+};
+
+// ---- Goals ----
+
+// The members that identify a row: its words and numbers. Its figures are objects and lists.
+json key_of(const json& row) {
+  json key = json::object();
+  for (const auto& [name, value] : row.items()) {
+    if (value.is_primitive() && !value.is_null()) key[name] = value;
+  }
+  return key;
+}
+
+std::string filled_in(std::string text, const json& row) {
+  for (size_t at = text.find('{'); at != text.npos; at = text.find('{', at)) {
+    size_t end = text.find('}', at);
+    std::string value = word(row[text.substr(at + 1, end - at - 1)]);
+    text.replace(at, end - at + 1, value);
+    at += value.size();
+  }
+  return text;
+}
+
+std::optional<double> measured(const Target& target, const json& rows, const json& row) {
+  auto value = figure_of(row, target.figure);
+  if (!target.per) return value ? std::optional(*value * target.scale) : value;
+  std::vector<json> others = target.beside.empty() ? std::vector<json>{json::object()} : target.beside;
+  std::optional<double> divisor;
+  for (const json& other : others) {
+    auto found = figure_in(rows, merged(key_of(row), other), target.per);
+    if (found) divisor = std::max(*found, divisor.value_or(*found));
+  }
+  value = quotient(value, divisor);
+  return value ? std::optional(*value * target.scale) : value;
+}
+
+// Whether the goal is for the same thing but for the member whose worst value counts.
+bool is_worse(const Goal& goal, const Goal& known) {
+  return goal.at_least ? goal.measured < known.measured : goal.measured > known.measured;
+}
+
+void add_goals(const Target& target, const json& rows, std::vector<Goal>* goals) {
+  std::vector<Goal> ours;
+  for (const json& row : rows_with(rows, target.at)) {
+    auto value = measured(target, rows, row);
+    if (!value) continue;
+    Goal goal = {filled_in(target.text, row), *value, target.limit, target.at_least, target.unit};
+    auto known = std::ranges::find(ours, goal.name, &Goal::name);
+    if (!target.worst || known == ours.end()) ours.push_back(goal);
+    else if (is_worse(goal, *known)) *known = goal;
+  }
+  goals->insert(goals->end(), ours.begin(), ours.end());
+}
+
+// ---- Charts ----
+
+using Points = decltype(LineChart::Series::points);
+
+Points points_of(const Curves& curves, const json& rows, const json& key, const char* figure) {
+  Points points;
+  for (const json& row : rows) {
+    if (!has_members(row, key)) continue;
+    if (!curves.x) {
+      for (const json& point : row.value(figure, json::array())) points.emplace_back(point[0], point[1]);
+    } else if (auto y = figure_of(row, figure)) {
+      points.emplace_back(row[curves.x].get<double>(), *y / curves.unit);
+    }
+  }
+  return points;
+}
+
+std::vector<LineChart::Series> series_of(const Curves& curves, const json& rows) {
+  std::vector<LineChart::Series> all;
+  for (const char* figure : curves.figures) {
+    for (const json& key : keys_of(rows, curves.series)) {
+      std::string name = joined(key, curves.series);
+      if (curves.figures.size() > 1) name = fmt::format("{}, {}", figure, name);
+      all.push_back({name, points_of(curves, rows, key, figure)});
+    }
+  }
+  return all;
+}
+
+LineChart line_chart(const Curves& curves, const json& rows, const std::string& title) {
+  LineChart chart{title, curves.x_label, curves.y_label, curves.x_max, curves.y_max, series_of(curves, rows)};
+  if (chart.y_max == 0) chart.y_max = top_of(chart.series);
+  for (const LineChart::Series& series : chart.series) {
+    for (const auto& [x, y] : series.points) {
+      if (curves.x_max == 0) chart.x_max = std::max(chart.x_max, x);
+    }
+  }
+  return chart;
+}
+
+void add_line_charts(const Curves& curves, const json& rows, std::vector<LineChart>* charts) {
+  if (!curves.panels) return charts->push_back(line_chart(curves, rows, curves.title));
+  for (const json& panel : keys_of(rows, {curves.panels})) {
+    std::string title = fmt::format("{}{}{}", curves.title, *curves.title ? ", " : "", word(panel[curves.panels]));
+    charts->push_back(line_chart(curves, rows_with(rows, panel), title));
+  }
+}
+
+Chart bar_chart(const Curves& curves, const json& rows) {
+  Chart chart{curves.title, curves.y_label, {}, {}};
+  std::vector<json> groups = keys_of(rows, {curves.x});
+  for (const json& group : groups) chart.groups.push_back(word(group[curves.x]));
+  for (const json& key : keys_of(rows, curves.series)) {
+    chart.series.push_back({joined(key, curves.series), {}});
+    for (const json& group : groups)
+      chart.series.back().values.push_back(figure_in(rows, merged(key, group), curves.figures[0]).value_or(-1));
+  }
+  return chart;
+}
+
+bool is_bars(const Curves& curves, const json& rows) {
+  return curves.x && !rows.empty() && rows[0].value(curves.x, json()).is_string();
+}
+
+// Calls show(suite, rows) for each suite that has rows.
+template <typename Show>
+void for_each_suite(const Benchmark& benchmark, const json& document, Show show) {
+  for (const Suite& suite : benchmark.suites) {
+    json rows = rows_with(document["rows"], {{"suite", suite.name}});
+    if (!rows.empty()) show(suite, rows);
+  }
+}
+
+std::string settings_text(const json& settings) {
+  std::string text;
+  for (const auto& [name, value] : settings.items()) {
+    bool shown = (value.is_number() || value.is_string()) && name != "bytes" && name != "local_share";
+    if (shown) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name, word(value));
+  }
+  return text;
+}
+
+}  // namespace
+
+// A list stands for any of its values.
+bool has_members(const json& row, const json& members) {
+  return std::ranges::all_of(members.items(), [&](const auto& member) {
+    auto found = row.find(member.key());
+    if (found == row.end()) return false;
+    return member.value().is_array() ? std::ranges::count(member.value(), *found) > 0 : *found == member.value();
+  });
+}
+
+json merged(json members, const json& others) {
+  members.update(others);
+  return members;
+}
+
+std::optional<double> figure_of(const json& row, const std::string& figure) {
+  json::json_pointer at("/" + figure);
+  if (!row.contains(at)) return std::nullopt;
+  const json& value = row[at];
+  if (value.is_object() && value.contains("median")) return value["median"].get<double>();
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+std::string text_of(const Benchmark& benchmark, const json& document) {
+  std::string text = fmt::format("{}\n{}\n\n", machine_text(document["machine"]), settings_text(document["settings"]));
+  for_each_suite(benchmark, document, [&](const Suite& suite, const json& rows) {
+    for (const Table& table : suite.tables) {
+      std::string shown = TableText(table, rows).text();
+      text += shown + (shown.empty() ? "" : "\n");
+    }
+    text += suite.more_text(rows);
+  });
+  for (const auto& [what, why] : document["skipped"].items())
+    text += fmt::format("{}: not run: {}\n", what, why.get<std::string>());
+  return text + goals_text(goals_of(benchmark, document));
+}
+
+std::vector<Goal> goals_of(const Benchmark& benchmark, const json& document) {
+  std::vector<Goal> goals;
+  for_each_suite(benchmark, document, [&](const Suite& suite, const json& rows) {
+    for (const Target& target : suite.targets) add_goals(target, rows, &goals);
+  });
+  return goals;
+}
+
+std::string goals_text(const std::vector<Goal>& goals) {
+  if (goals.empty()) return "";
+  std::string text = "Goals of the design. They depend on the machine: one that is not reached is no error.\n";
+  for (const Goal& goal : goals) text += goal.text() + "\n";
+  return text;
+}
+
+std::string svg_of(const Benchmark& benchmark, const json& document) {
+  std::vector<LineChart> lines;
+  std::string bars;
+  for_each_suite(benchmark, document, [&](const Suite& suite, const json& rows) {
+    for (const Curves& curves : suite.charts) {
+      json shown = rows_with(rows, curves.only);
+      if (is_bars(curves, shown)) bars = to_svg(bar_chart(curves, shown));
+      else add_line_charts(curves, shown, &lines);
+    }
+  });
+  return lines.empty() ? bars : to_svg(lines);
+}
+
+}  // namespace farside::bench

@@ -1,0 +1,143 @@
+#include "bench/runner/runner.h"
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "bench/runner/options.h"
+#include "bench/runner/report.h"
+#include "measure/statistics.h"
+#include "report/format.h"
+#include "report/machine.h"
+
+namespace farside::bench {
+namespace {
+
+using nlohmann::json;
+
+// The figures that the repetitions of one row gave.
+struct Row {
+  json key;
+  std::vector<json> figures;
+};
+
+std::vector<double> numbers(const std::vector<json>& runs, const json::json_pointer& at) {
+  std::vector<double> all;
+  for (const json& run : runs) {
+    if (run.contains(at) && run[at].is_number()) all.push_back(run[at]);
+  }
+  return all;
+}
+
+json medians(const std::vector<json>& runs, const json::json_pointer& object) {
+  json made = json::object();
+  for (const auto& [name, value] : runs.back()[object].items()) made[name] = median(numbers(runs, object / name));
+  return made;
+}
+
+json document_row(const Row& row) {
+  json made = row.key;
+  for (const auto& [name, value] : row.figures.back().items()) {
+    json::json_pointer at = json::json_pointer() / name;
+    if (value.is_number()) made[name] = summary(numbers(row.figures, at));
+    else if (value.is_object()) made[name] = medians(row.figures, at);
+    else made[name] = value;
+  }
+  return made;
+}
+
+class Run {
+ public:
+  Run(const Benchmark& benchmark, const Settings& settings, const Setup& setup)
+      : benchmark_(benchmark), settings_(settings), setup_(setup), skipped_(setup.missing()) {
+    for (const Suite& suite : benchmark.suites) add(suite);
+  }
+
+  Status measure() {
+    Progress progress(settings_.repetitions * measurements_.size(), settings_.quiet);
+    for (unsigned i = 0; i < settings_.repetitions; i++) {
+      for (const Measurement& m : measurements_) {
+        progress.step(m.name);
+        if (Status done = measure(m); !done.ok()) return done;
+      }
+    }
+    return {};
+  }
+
+  json document() const {
+    json rows = json::array();
+    for (const Row& row : rows_) rows.push_back(document_row(row));
+    return {{"benchmark", benchmark_.name},
+            {"machine", machine_json()},
+            {"settings", settings_json(benchmark_, settings_)},
+            {"skipped", skipped_},
+            {"rows", rows}};
+  }
+
+ private:
+  void add(const Suite& suite) {
+    if (!Settings::wants(settings_.suites, suite.name)) return;
+    for (Measurement& m : suite.measurements(setup_)) {
+      m.key["suite"] = suite.name;
+      if (benchmark_.suites.size() > 1) m.name = suite.name + (m.name.empty() ? "" : ": " + m.name);
+      measurements_.push_back(std::move(m));
+    }
+  }
+
+  Status measure(const Measurement& m) {
+    Result<json> made = m.in_parent ? m.run() : run_in_child(setup_.hold(), m.run);
+    if (made.ok()) return add_rows(m, *made);
+    if (!m.may_fail || made.status().code() == EINTR)
+      return Status::error(made.status().code(), "{}: {}", m.name, made.status().text());
+    if (!measured(m)) skipped_[m.name] = made.status().text();
+    else log(LogLevel::kWarning, "{}: a repetition is left out: {}", m.name, made.status().text());
+    return {};
+  }
+
+  bool measured(const Measurement& m) const {
+    return std::ranges::any_of(rows_, [&](const Row& row) { return has_members(row.key, m.key); });
+  }
+
+  Status add_rows(const Measurement& m, const json& made) {
+    skipped_.erase(m.name);
+    if (!made.is_array()) add_row(m.key, made);
+    else
+      for (const json& row : made) add_row(m, row);
+    return {};
+  }
+
+  // A row without figures has the reason instead.
+  void add_row(const Measurement& m, const json& row) {
+    if (row.contains("figures")) return add_row(merged(m.key, row["key"]), row["figures"]);
+    std::string what = m.name;
+    for (const auto& [member, value] : row["key"].items()) what += ", " + value.get<std::string>();
+    skipped_[what] = row["skipped"];
+  }
+
+  void add_row(const json& key, const json& figures) {
+    auto known = std::ranges::find(rows_, key, &Row::key);
+    if (known == rows_.end()) rows_.push_back({key, {figures}});
+    else known->figures.push_back(figures);
+  }
+
+  const Benchmark& benchmark_;
+  const Settings& settings_;
+  const Setup& setup_;
+  std::map<std::string, std::string> skipped_;
+  std::vector<Measurement> measurements_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace
+
+Result<json> run_benchmark(const Benchmark& benchmark, const Settings& settings) {
+  auto setup = Setup::create(settings, benchmark.needs);
+  if (!setup.ok()) return setup.status();
+  Run run(benchmark, settings, **setup);
+  if (Status done = run.measure(); !done.ok()) return done;
+  json document = run.document();
+  document["goals"] = json::array();
+  for (const Goal& goal : goals_of(benchmark, document)) document["goals"].push_back(goal.to_json());
+  return document;
+}
+
+}  // namespace farside::bench
