@@ -134,7 +134,8 @@ class Run {
     if (settings_.options.core == CoreContent::kNone) forbid_cores();
     Result<pid_t> child = start_child(*executable, program_, hold_);
     if (!child.ok()) return child.status();
-    int status = wait_for_child(*child, hold_);
+    child_ = *child;
+    int status = wait_for_child(child_, hold_);
     serve_remaining_processes();
     return status;
   }
@@ -144,7 +145,7 @@ class Run {
     RunReport report = RunReport::read(report_file_);
     report.forget_running_processes();
     if (!settings_.options.quiet) {
-      fputs((report.summary(wait_status) + core_line(wait_status, settings_.options.core)).c_str(), stderr);
+      fputs((report.summary(wait_status, child_) + core_line(wait_status, settings_.options.core)).c_str(), stderr);
     }
     if (settings_.stats_file.empty()) return;
     Status written = write_file(settings_.stats_file, report.to_json(program_, wait_status).dump(2) + "\n");
@@ -264,6 +265,7 @@ class Run {
   std::unique_ptr<UcxRelay> ucx_relay_;
   std::unique_ptr<remote::FarFile> far_file_;
   std::string report_file_;
+  pid_t child_ = 0;
   std::unique_ptr<RunMetrics> metrics_;
 };
 

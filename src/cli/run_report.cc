@@ -157,9 +157,16 @@ std::string RunReport::native_line() const {
   return fmt::format("farside: programs that ran natively, without far memory: {}\n", list);
 }
 
-std::string RunReport::lost_line(int wait_status) const {
-  size_t lost = begun_.size();
-  if (WIFSIGNALED(wait_status) && lost > 0) lost--;  // the program itself
+std::string RunReport::end_line(int wait_status, pid_t program) const {
+  if (!WIFSIGNALED(wait_status)) return "";
+  auto is_program = [&](const json& process) { return count(process, "pid") == static_cast<uint64_t>(program); };
+  int signal = WTERMSIG(wait_status);
+  return fmt::format("farside: the program was ended by signal {} ({}){}\n", signal, strsignal(signal),
+                     std::ranges::any_of(processes_, is_program) ? "" : "; its own counters are lost");
+}
+
+std::string RunReport::lost_line(pid_t program) const {
+  size_t lost = begun_.size() - begun_.count(static_cast<uint64_t>(program));
   if (lost == 0) return "";
   return fmt::format("farside: {} process{} ended without a report, as by a signal; {} counters are not in the sums\n",
                      lost, lost == 1 ? "" : "es", lost == 1 ? "its" : "their");
@@ -202,14 +209,8 @@ json RunReport::to_json(const std::vector<std::string>& program, int wait_status
   return result;
 }
 
-std::string RunReport::summary(int wait_status) const {
-  std::string lines;
-  if (WIFSIGNALED(wait_status)) {
-    int signal = WTERMSIG(wait_status);
-    lines = fmt::format("farside: the program was ended by signal {} ({}); its own counters are lost\n", signal,
-                        strsignal(signal));
-  }
-  lines += native_line() + lost_line(wait_status);
+std::string RunReport::summary(int wait_status, pid_t program) const {
+  std::string lines = end_line(wait_status, program) + native_line() + lost_line(program);
   if (processes_.empty()) {
     if (lines.empty()) lines = "farside: no process wrote a report: none ended by exit or from main\n";
     return lines;

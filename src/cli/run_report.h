@@ -30,13 +30,14 @@ class RunReport {
   // Machine-readable statistics: the program, its exit status, every process, totals.
   nlohmann::json to_json(const std::vector<std::string>& program, int wait_status) const;
 
-  // The same as text: a few lines, each prefixed with "farside: ".
-  std::string summary(int wait_status) const;
+  // The same as text: a few lines, each prefixed with "farside: ". `program` is the process that the run started.
+  std::string summary(int wait_status, pid_t program = 0) const;
 
  private:
   void add_event(const std::string& event, const nlohmann::json& line);
   std::string native_line() const;
-  std::string lost_line(int wait_status) const;
+  std::string end_line(int wait_status, pid_t program) const;
+  std::string lost_line(pid_t program) const;
 
   std::vector<nlohmann::json> processes_;
   std::map<uint64_t, std::string> begun_;                            // process id, program: no report yet

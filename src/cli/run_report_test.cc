@@ -87,7 +87,9 @@ TEST(ReportTest, CountsProcessesWithoutReport) {
   report.add_line(R"({"pid":10,"program":"redis"})");
   report.add_line(R"({"pid":11,"program":"sh"})");
   EXPECT_TRUE(has(report.summary(kExited), "2 processes ended without a report, as by a signal; their counters"));
-  EXPECT_TRUE(has(report.summary(SIGKILL), "1 process ended without a report, as by a signal; its counters"));
+  EXPECT_TRUE(has(report.summary(SIGKILL, 13), "1 process ended without a report, as by a signal; its counters"));
+  EXPECT_TRUE(has(report.summary(SIGKILL, 13), "ended by signal 9 (Killed); its own counters are lost"));
+  EXPECT_TRUE(has(report.summary(SIGTERM, 10), "ended by signal 15 (Terminated)\n"));
   EXPECT_EQ(report.to_json({"x"}, kExited)["ended_without_report"], 2);
   report.add_line(fmt::format(R"({{"event":"begin","pid":{},"program":"self"}})", getpid()));
   report.forget_running_processes();

@@ -23,7 +23,12 @@ SignalHold::SignalHold() {
   pthread_sigmask(SIG_BLOCK, &held_, &before_);
 }
 
-SignalHold::~SignalHold() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+// What is pending was for the child, which has ended: this process goes on, as to print a summary.
+SignalHold::~SignalHold() {
+  timespec at_once = {};
+  while (sigtimedwait(&held_, nullptr, &at_once) > 0) {}
+  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+}
 
 Result<pid_t> start_child(const std::string& path, const std::vector<std::string>& arguments, const SignalHold& hold) {
   std::vector<char*> argv;

@@ -15,6 +15,8 @@ int token_fd() { return -1; }
 void pass_token(bool) {}
 bool in_handler_mode() { return false; }
 void report_at_exit() {}
+bool reports_when_asked_to_end() { return false; }
+void report_before_end() {}
 void note_exec() {}
 void note_failed_exec() {}
 void note_native_program(const char*, const char*) {}

@@ -43,6 +43,9 @@ struct Runtime {
   pager::FaultHandler* handler = nullptr;
   uint64_t started_ns = 0;
   std::atomic<bool> reported{false};
+  enum class LastReport { kNone, kRequested, kBegun, kDone };
+  std::atomic<LastReport> last_report{LastReport::kNone};  // the one before a signal ends the process
+  int pid = 0;
   std::atomic<uint64_t> forks{0};
   bool began_in_handler_mode = false;
   bool forked = false;  // this process is the child of a fork
@@ -83,6 +86,30 @@ ReportContext report_context(const Runtime& r) {
   die("{}. The program ends, since pages of its memory are stored there", reason.text());
 }
 
+void write_report(Runtime& r, bool measure_signals) {
+  write_trace();
+  if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
+  measure_unmanaged(*r.pager);
+  ReportContext context = report_context(r);
+  bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) > 0;
+  if (measure_signals && by_signal)
+    context.signal = measure_signal_cost(*r.pager);  // the report's statistics are taken already
+  append_report(r.options.report, context);
+}
+
+// In an evictor thread: the thread that the signal has interrupted may hold locks that the report needs.
+void serve_last_report(Runtime& r) {
+  auto requested = Runtime::LastReport::kRequested;
+  if (!r.last_report.compare_exchange_strong(requested, Runtime::LastReport::kBegun)) return;
+  write_report(r, false);
+  r.last_report.store(Runtime::LastReport::kDone);
+}
+
+void wait_while(const Runtime& r, Runtime::LastReport state, uint64_t limit_ns) {
+  constexpr uint64_t kPollNs = 1'000'000;
+  for (uint64_t end = now_ns() + limit_ns; r.last_report.load() == state && now_ns() < end;) os::nanosleep_ns(kPollNs);
+}
+
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
   auto store = remote::RemoteStore::connect(
@@ -105,6 +132,7 @@ Status start_pager(Runtime& r) {
   open_unmanaged();
   r.pager->call_regularly([] {
     serve_control();
+    serve_last_report(g_runtime);
     watch_unmanaged(*g_runtime.pager);
   });
   r.pager->start_threads();
@@ -189,6 +217,7 @@ __attribute__((constructor(101))) void start() {
   if (std::exchange(begun, true)) return;
   Runtime& r = g_runtime;
   r.started_ns = now_ns();
+  r.pid = os::getpid();
   Status read = options_from_environment(environ, &r.options);
   if (!read.ok()) stop_with(read);
   if (r.options.far_address[0] == 0) return;  // preloaded without a launcher: the program runs natively
@@ -234,15 +263,21 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
   return libc_pthread_create()(thread, attributes, run, argument);
 }
 
-void report_at_exit() {
-  write_trace();
+void report_at_exit() { write_report(g_runtime, true); }
+
+bool reports_when_asked_to_end() {
+  const Runtime& r = g_runtime;
+  return r.pager && (r.options.report[0] != 0 || tracing());
+}
+
+void report_before_end() {
+  constexpr uint64_t kUntilBegunNs = 1'000'000'000, kUntilDoneNs = 30'000'000'000;
   Runtime& r = g_runtime;
-  if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
-  measure_unmanaged(*r.pager);
-  ReportContext context = report_context(r);
-  bool by_signal = r.mode == FaultMode::kSignal && context.stats.get(pager::Counter::kFaults) > 0;
-  if (by_signal) context.signal = measure_signal_cost(*r.pager);  // the report's statistics are taken already
-  append_report(r.options.report, context);
+  if (os::getpid() != r.pid) return;  // a child of vfork, in its parent's memory
+  auto none = Runtime::LastReport::kNone;
+  if (!r.last_report.compare_exchange_strong(none, Runtime::LastReport::kRequested)) return;
+  wait_while(r, Runtime::LastReport::kRequested, kUntilBegunNs);
+  wait_while(r, Runtime::LastReport::kBegun, kUntilDoneNs);
 }
 
 void note_exec() {
@@ -273,6 +308,8 @@ void forget_thread() {
 void note_fork_in_child() {
   g_runtime.forked = true;
   g_runtime.reported.store(false);
+  g_runtime.last_report.store(Runtime::LastReport::kNone);
+  g_runtime.pid = os::getpid();
   g_runtime.forks.store(0);
   g_runtime.started_ns = now_ns();
   if (std::exchange(g_runtime.mode, FaultMode::kSignal) == FaultMode::kHandler) install_fault_handler(true);

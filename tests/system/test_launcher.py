@@ -108,6 +108,25 @@ class LauncherTest(SystemTest):
         self.assertEqual(process.wait(30), 42)
         process.stdout.close()
 
+    def test_an_interrupted_run_prints_its_summary(self):
+        """Ctrl-C reaches the whole process group; SIGTERM and SIGHUP the launcher, which passes them on."""
+        for number, send in ((signal.SIGINT, os.killpg), (signal.SIGTERM, os.kill), (signal.SIGHUP, os.kill)):
+            process = subprocess.Popen(
+                [FARSIDE, "run", "--local", "8M", "--stats=json:stats.json", "--", PROGRAMS / "steady", "24", "1000000"],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=self.folder, start_new_session=True,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            self.addCleanup(end_group, process)
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+            send(process.pid, number)
+            errors = process.communicate(timeout=60)[1].decode()
+            self.assertEqual(process.returncode, -number, errors)
+            self.assertIn(f"farside: the program was ended by signal {int(number)} (", errors)
+            self.assertNotIn("lost", errors)
+            self.assertIn(" evictions, ", errors)
+            stats = json.loads((self.folder / "stats.json").read_text())
+            self.assertEqual((stats["signal"], len(stats["processes"]), stats["ended_without_report"]), (number, 1, 0))
+            self.assertGreater(stats["totals"]["evictions"], 0)
+
     def test_arguments_and_streams(self):
         words = ["", "a b", "--local", "é\n", "*", "--"]
         result = self.launch("--quiet", "--", STATUS, "echo", *words)
@@ -342,9 +361,9 @@ __attribute__((destructor)) static void end(void) { pthread_join(thread, NULL); 
         self.assertEqual((far.status, far.output), (0, native.output), far.errors)
 
     def test_processes_ended_by_a_signal(self):
-        script = f"{STATUS} signal 9; {STATUS} signal 15; {STATUS} status 0"
+        script = f"{STATUS} signal 9; {STATUS} signal 15; {STATUS} signal 9; {STATUS} status 0"
         result, statistics = self.statistics_of("--", "sh", "-c", script)
-        self.assertEqual(statistics["ended_without_report"], 2)
+        self.assertEqual(statistics["ended_without_report"], 2)  # those that SIGTERM ends report before
         self.assertIn("2 processes ended without a report", result.errors.decode())
 
     def test_memory_that_cannot_be_far(self):

@@ -53,20 +53,35 @@ class PlanTest(SystemTest):
             self.assertEqual(result.output, b"")
             self.assertIn(message, result.errors.decode())
 
-    def test_an_interruption_ends_the_program_too(self):
-        marker = self.folder / "pid"
-        script = f"import os, time; open({str(marker)!r}, 'w').write(str(os.getpid()) + '.'); time.sleep(100)"
-        process = subprocess.Popen([FARSIDE, "plan", "--quiet", "--shares", "50", "--", PYTHON, "-c", script],
-                                   stderr=subprocess.PIPE, env=environment(), start_new_session=True)
+    def interrupt(self, marker, script):
+        """Stops a plan once its program has written its PID and a full stop to the marker. Its status, output, errors."""
+        process = subprocess.Popen([FARSIDE, "plan", "--quiet", "--shares", "50,100", "--", PYTHON, "-c", script],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(),
+                                   start_new_session=True)
         self.addCleanup(end_group, process)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (marker.exists() and marker.read_text().endswith(".")):
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
-        self.assertEqual(process.wait(30), FAILURE)
-        self.assertIn(b"stopped by a signal", process.stderr.read())
-        process.stderr.close()
+        output, errors = process.communicate(timeout=30)
+        return process.returncode, output.decode(), errors.decode()
+
+    def test_an_interruption_delivers_what_was_measured(self):
+        marker, count = self.folder / "pid", self.folder / "count"
+        script = (f"import os, time; runs = open({str(count)!r}, 'a+'); runs.write('x'); runs.seek(0)\n"
+                  f"if len(runs.read()) == 3:\n open({str(marker)!r}, 'w').write(str(os.getpid()) + '.'); time.sleep(100)")
+        status, output, errors = self.interrupt(marker, script)
+        self.assertEqual(status, FAILURE, errors)
+        self.assertEqual([line.split()[0] for line in output.splitlines() if "%" in line.split(" ")[0]][0], "50%")
+        self.assertIn("Stopped by a signal", output.splitlines()[-1])
+
+    def test_an_interruption_ends_the_program_too(self):
+        marker = self.folder / "pid-of-a-sleeper"
+        script = f"import os, time; open({str(marker)!r}, 'w').write(str(os.getpid()) + '.'); time.sleep(100)"
+        status, _, errors = self.interrupt(marker, script)
+        self.assertEqual(status, FAILURE)
+        self.assertIn("stopped by a signal", errors)
         with self.assertRaises(ProcessLookupError):
             os.kill(int(marker.read_text().rstrip(".")), 0)
 

@@ -1,12 +1,14 @@
 """farside trace: the report must name exactly the known faulting lines of the programs."""
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import xml.dom.minidom
 from pathlib import Path
 
-from support import FARSIDE, PROGRAMS, SystemTest, environment, main, require, run
+from support import FARSIDE, PROGRAMS, SystemTest, end_group, environment, main, require, run
 
 SOURCES = Path(__file__).resolve().parent / "programs"
 MIN_SHARE = 0.01
@@ -60,6 +62,19 @@ class TraceTest(SystemTest):
         stacks = [stack["frames"] for stack in trace["stacks"] if stack["frames"][-1] == f"look_up (traced.c:{inlined['line']})"]
         self.assertTrue(stacks and all("read_anywhere" in frames[-2] and "main" in frames[-3] for frames in stacks), stacks)
         self.assertTrue(any("mem" in place["inner"] and "libc" in place["inner"] for place in places))
+
+    def test_an_interrupted_program_is_analysed(self):
+        out = self.folder / "interrupted"
+        process = subprocess.Popen(
+            [FARSIDE, "trace", "--quiet", "--local", "8M", "--out", out, "--", PROGRAMS / "steady", "24", "1000000"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment(), cwd=self.folder, start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+        self.addCleanup(end_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        os.killpg(process.pid, signal.SIGINT)
+        errors = process.communicate(timeout=60)[1].decode()
+        self.assertEqual(process.returncode, -signal.SIGINT, errors)
+        self.assertGreater(json.loads((out / "trace.json").read_text(encoding="utf8"))["faults"], 0)
 
     def test_lines_without_frame_pointers(self):
         self.check_lines("traced")

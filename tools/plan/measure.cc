@@ -55,8 +55,11 @@ class PlanRun {
     return done;
   }
 
-  json document() const {
-    json made = {{"command", "plan"},
+  bool has_points() const { return !far_.empty(); }
+
+  json document(bool complete) const {
+    json made = {{"complete", complete},
+                 {"command", "plan"},
                  {"program", program_},
                  {"machine", machine_json()},
                  {"round_trip_us", round_trip_us_},
@@ -155,8 +158,9 @@ Result<json> measure_plan(const PlanSettings& settings, const cli::RunSettings& 
   PlanRun plan(settings, run, std::move(words), hold);
   Status done = plan.prepare();
   for (unsigned i = 0; done.ok() && i < settings.repetitions; i++) done = plan.repeat();
-  if (!done.ok()) return done;
-  return plan.document();
+  bool stopped = done.code() == EINTR && plan.has_points();
+  if (!done.ok() && !stopped) return done;
+  return plan.document(done.ok());
 }
 
 }  // namespace farside::plan

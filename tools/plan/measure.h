@@ -18,8 +18,10 @@ struct PlanSettings {
 // Runs `path` with the arguments `program`. Returns
 //
 //   {"program", "settings", "machine", "transport", "round_trip_us", "native_s": summary,
-//    "points": [{"share", "fetches": of the busiest thread, "seconds": summary, "costs"}]}
-// with points from the smallest share to the largest. The caller has no threads.
+//    "points": [{"share", "fetches": of the busiest thread, "seconds": summary, "costs"}],
+//    "complete": false where a signal ended it early}
+// with points from the smallest share to the largest: those that were measured. An error if none was. The caller has no
+// threads.
 Result<nlohmann::json> measure_plan(const PlanSettings& settings, const cli::RunSettings& run, const std::string& path,
                                     const std::vector<std::string>& program);
 

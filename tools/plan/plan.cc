@@ -97,7 +97,8 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
     auto charts = a.predicted ? predict_charts(*document) : plan_chart(*document);
     written = write_file(a.svg, to_svg(charts));
   }
-  return written.ok() ? 0 : fail(written);
+  if (!written.ok()) return fail(written);
+  return document->value("complete", true) ? 0 : kExitFailure;
 }
 
 }  // namespace

@@ -109,7 +109,10 @@ std::string plan_text(const json& document) {
                   document["settings"]["repetitions"].get<unsigned>());
   text += throughput_table(document) + "\n" + gap_table(document) + "\n";
   std::string costs = costs_text("near", cost_rows(document));
-  return text + costs + (costs.empty() ? "" : "\n") + answer(document);
+  text += costs + (costs.empty() ? "" : "\n") + answer(document);
+  return document.value("complete", true)
+             ? text
+             : text + "Stopped by a signal: larger shares or repetitions were not measured.\n";
 }
 
 std::vector<LineChart> plan_chart(const json& document) {

@@ -129,6 +129,12 @@ TEST(PlanTest, TheAnswerIsOneLineAtTheEnd) {
       << plan_text(plan_document());
 }
 
+TEST(PlanTest, AnInterruptedPlanSaysSo) {
+  json document = plan_document();
+  document["complete"] = false;
+  EXPECT_TRUE(plan_text(document).ends_with("larger shares or repetitions were not measured.\n"));
+}
+
 TEST(PlanTest, TheChartHasACurveForEveryLink) {
   auto charts = plan_chart(plan_document());
   ASSERT_EQ(charts.size(), 1u);

@@ -17,6 +17,12 @@ void pass_token(bool pass);
 // Appends the statistics and the trace of this process to the launcher's files. Later calls do nothing.
 void report_at_exit();
 
+// Whether this process does so also when a request to end (SIGINT, SIGTERM, SIGHUP) ends it by its default action.
+bool reports_when_asked_to_end();
+// To be called before that action: a thread of Farside writes the report. Waits until it has, but only for a second if
+// it does not begin, and not at all for a second request. Async-signal-safe.
+void report_before_end();
+
 // The file of the static program that this process runs, or "".
 const char* static_program_path();
 

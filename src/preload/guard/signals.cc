@@ -14,6 +14,7 @@
 #include "preload/guard/core_dump.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/interruptions.h"
+#include "preload/guard/process.h"
 #include "preload/guard/signal_frames.h"
 #include "preload/guard/thread_pointer.h"
 #include "preload/guard/traps.h"
@@ -39,9 +40,46 @@ bool has_handler(const KernelSigaction& a) {
   return a.handler != reinterpret_cast<void*>(SIG_DFL) && a.handler != reinterpret_cast<void*>(SIG_IGN);
 }
 
+// The signals by which a user or a supervisor ends a program.
+bool is_request_to_end(int signal) {
+  constexpr os::SignalSet kRequests = os::signal_bit(SIGINT) | os::signal_bit(SIGTERM) | os::signal_bit(SIGHUP);
+  return (os::signal_bit(signal) & kRequests) != 0;
+}
+
+// Whether Farside has work to do before the default action of this signal.
+bool is_default_replaced(int signal) {
+  return is_core_dump_prepared(signal) || (is_request_to_end(signal) && reports_when_asked_to_end());
+}
+
 // Whether the kernel is given Farside's handler for this action of the program.
 bool is_received(int signal, const KernelSigaction& a) {
-  return has_handler(a) || (a.handler == reinterpret_cast<void*>(SIG_DFL) && is_core_dump_prepared(signal));
+  return has_handler(a) || (a.handler == reinterpret_cast<void*>(SIG_DFL) && is_default_replaced(signal));
+}
+
+// Holds g_lock with all signals blocked: a handler that interrupted the holder would wait for its own thread.
+class ActionsLock {
+ public:
+  ActionsLock() {
+    constexpr os::SignalSet kAll = ~os::SignalSet{0};
+    os::sigprocmask(SIG_SETMASK, &kAll, &before_);
+    g_lock.lock();
+  }
+  ~ActionsLock() {
+    g_lock.unlock();
+    os::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+  ActionsLock(const ActionsLock&) = delete;
+  ActionsLock& operator=(const ActionsLock&) = delete;
+
+ private:
+  os::SignalSet before_ = 0;
+};
+
+// A request to end that the program does not handle. It is not deferred: a fault may wait for a server that is lost.
+bool ends_program(int signal) {
+  if (!is_request_to_end(signal)) return false;
+  ActionsLock lock;
+  return !has_handler(g_program_actions[signal]);
 }
 
 bool is_ours(int signal) { return (os::signal_bit(signal) & kOurSignals) != 0; }
@@ -86,7 +124,8 @@ void fault_in_fiber(pager::Pager& pager, uint64_t address, ucontext_t* interrupt
 // Called in place of the program's handlers, with all signals blocked except SIGBUS and SIGSYS.
 extern "C" void farside_on_signal(int signal, siginfo_t* info, void* context) {
   os::SignalSet mask = mask_of(context);  // of a wait that it ended, until deferred() restores the program's
-  if (!is_own_error(signal, info) && deferred(signal, info, static_cast<ucontext_t*>(context))) return;
+  bool at_once = is_own_error(signal, info) || ends_program(signal);
+  if (!at_once && deferred(signal, info, static_cast<ucontext_t*>(context))) return;
   chain_signal(signal, info, context, mask);
 }
 
@@ -133,6 +172,7 @@ class OutsideHandlers {
 // the handler runs, when the handler has returned: a core then has the registers of the program.
 void take_default_action(int signal) {
   prepare_core_dump(signal);
+  if (is_request_to_end(signal)) report_before_end();
   set_kernel_action(signal, {});
   os::call(SYS_tgkill, os::getpid(), os::gettid(), signal);
 }
@@ -182,25 +222,6 @@ SignalCost measure_signal_cost(pager::Pager& pager) {
 }
 
 namespace {
-
-// Holds g_lock with all signals blocked: a handler that interrupted the holder would wait for its own thread.
-class ActionsLock {
- public:
-  ActionsLock() {
-    constexpr os::SignalSet kAll = ~os::SignalSet{0};
-    os::sigprocmask(SIG_SETMASK, &kAll, &before_);
-    g_lock.lock();
-  }
-  ~ActionsLock() {
-    g_lock.unlock();
-    os::sigprocmask(SIG_SETMASK, &before_, nullptr);
-  }
-  ActionsLock(const ActionsLock&) = delete;
-  ActionsLock& operator=(const ActionsLock&) = delete;
-
- private:
-  os::SignalSet before_ = 0;
-};
 
 // The action that is passed to the kernel in place of the program's.
 KernelSigaction wrapped_action(const KernelSigaction& wanted) {
