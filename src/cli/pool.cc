@@ -90,6 +90,7 @@ int show_status(const StatusArguments& arguments) {
 void add_pool_command(Command& parent) {
   Command& pool = parent.add_command("pool", "Show a pool of memory servers");
   pool.require_command();
+  pool.set_footer("Examples:\n  farside pool status --controller 10.0.0.1:7100 --token-file secret");
   Command& command = pool.add_command("status", "List the servers, the memory that they lend, and their state");
   auto arguments = std::make_shared<StatusArguments>();
   command

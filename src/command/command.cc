@@ -2,6 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
 
 #include "base/log.h"
 
@@ -28,6 +32,17 @@ int usage_error(const CLI::App& app, const CLI::ParseError& error) {
   std::replace(text.begin(), text.end(), '\n', ' ');
   log(LogLevel::kError, "{}; see {} --help", text, given_command(app));
   return kExitUsage;
+}
+
+int cannot_write(int error) {
+  return fail(Status::error(error, "cannot write standard output: {}; check free space", strerror(error)));
+}
+
+// The exit status of a command that has printed its result: a failure if that did not arrive.
+int with_output_written(int exit_status) {
+  if (fflush(stdout) == 0 && !ferror(stdout)) return exit_status;
+  int error = cannot_write(errno);
+  return exit_status == 0 ? error : exit_status;
 }
 
 }  // namespace
@@ -126,7 +141,9 @@ Command::Command(CLI::App* app) : app_(app) {}
 Command::~Command() = default;
 
 Command& Command::add_command(const std::string& name, const std::string& help) {
-  return *commands_.emplace_back(new Command(app_->add_subcommand(name, help)));
+  CLI::App* added = app_->add_subcommand(name, help);
+  added->footer("");  // not the examples of its parent
+  return *commands_.emplace_back(new Command(added));
 }
 
 void Command::require_command() { app_->require_subcommand(1); }
@@ -223,11 +240,13 @@ int Command::run(std::vector<std::string> arguments) {
   try {
     app_->parse(std::move(arguments));
   } catch (const CLI::RuntimeError& done) {
-    return done.get_exit_code();
+    return with_output_written(done.get_exit_code());
   } catch (const CLI::Success& help) {
-    return app_->exit(help);
+    return with_output_written(app_->exit(help));
   } catch (const CLI::ParseError& error) {
     return usage_error(*app_, error);
+  } catch (const std::system_error& error) {  // thrown by fmt::print
+    return cannot_write(error.code().value());
   }
   return 0;
 }

@@ -1,6 +1,8 @@
 #include "command/command.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "command/describe.h"
 
@@ -97,6 +99,23 @@ TEST_F(CommandTest, MistakesAreOneLineThatNamesTheCommand) {
   EXPECT_EQ(run({"status"}),
             (Outcome{kExitUsage, "farside: error: --pool is required; see test status --help [F001]\n"}));
   for (const char* pid : {"0", "-1", "x"}) EXPECT_EQ(run({"measure", pid}).first, kExitUsage);
+}
+
+TEST_F(CommandTest, OutputThatCannotBeWrittenIsAFailure) {
+  // In children, since standard output stays broken: what stdio buffers, and more than that.
+  for (size_t bytes : {size_t{100}, size_t{1} << 20}) {
+    Command& command = program_.add_command("print" + std::to_string(bytes), "Print");
+    command.set_action([bytes] {
+      fmt::print("{}", std::string(bytes, 'x'));
+      return 0;
+    });
+    auto print_to_full = [&] {
+      if (!freopen("/dev/full", "w", stdout)) _exit(99);
+      _exit(program_.run({"print" + std::to_string(bytes)}));
+    };
+    EXPECT_EXIT(print_to_full(), testing::ExitedWithCode(kExitFailure),
+                "^farside: error: cannot write standard output: No space left on device; check free space");
+  }
 }
 
 TEST_F(CommandTest, HelpShowsDefaultsAndTheFooter) {
