@@ -1,6 +1,8 @@
 // farside ctl: shows the state of processes under Farside, and changes their near memory while they run.
 #include <fmt/format.h>
 
+#include <set>
+
 #include "abi/options.h"
 #include "base/clock.h"
 #include "base/os.h"
@@ -79,18 +81,22 @@ int control(const CtlArguments& arguments) {
                               arguments.pid));
   }
   json reports = json::array();
+  std::set<uint64_t> shown;  // a child of vfork shares its parent's control page
   int status = 0;
   for (auto& process : processes) {
     auto report = changes ? resize(*process, local, arguments.seconds) : process->ask({});
+    bool has_ended = report.status().code() == ESRCH;
+    if (has_ended && process->pid() != arguments.pid) continue;  // as short-lived processes do while others answer
     if (!report.ok()) {
       status = fail(report.status());
       continue;
     }
+    if (!shown.insert(count(*report, "pid")).second) continue;
     if (!arguments.json) fmt::print("{}\n", changes ? describe_resized(*report) : describe(*report));
     reports.push_back(std::move(*report));
   }
   if (arguments.json) fmt::print("{}\n", reports.dump(2));
-  else if (processes.empty()) fmt::print("none of your processes runs under Farside\n");
+  else if (reports.empty() && status == 0) fmt::print("none of your processes runs under Farside\n");
   return status;
 }
 

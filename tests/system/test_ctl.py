@@ -48,6 +48,21 @@ class CtlTest(SystemTest):
         self.assertEqual(result.status, 0, result.errors.decode())
         return json.loads(result.output)
 
+    def test_short_lived_processes_are_no_failure(self):
+        script = "echo ready; while :; do /bin/true; /bin/true; done"
+        shell = subprocess.Popen([FARSIDE, "run", "--quiet", "--local", "8M", "--", "sh", "-c", script],
+                                 stdout=subprocess.PIPE, env=environment(), start_new_session=True)
+        self.addCleanup(end_group, shell)
+        self.assertEqual(shell.stdout.readline(), b"ready\n")
+        for _ in range(20):
+            result = self.ctl(shell.pid, "--json")
+            self.assertEqual((result.status, result.errors), (0, b""))
+            pids = [report["pid"] for report in json.loads(result.output)]
+            self.assertEqual(len(pids), len(set(pids)))
+        end_group(shell)
+        shell.wait(30)
+        shell.stdout.close()
+
     def test_memory_is_resized_while_the_program_computes(self):
         for fault in ("signal", "handler"):
             with self.subTest(fault=fault):
