@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 
 #include "base/log.h"
@@ -19,8 +18,6 @@ namespace farside::cli {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::chrono::seconds kInterval{5};
 
 // "bytes_fetched" -> "farside_run_fetched_bytes_total", "fault_us" -> "farside_run_fault_seconds_total".
 std::string metric_name(const pager::NamedCounter& counter) {
@@ -56,6 +53,11 @@ json totals_of(const std::vector<json>& processes) {
 }
 
 }  // namespace
+
+std::chrono::milliseconds time_before_look(unsigned number) {
+  constexpr std::chrono::milliseconds kFirst{250}, kLongest{5000};
+  return std::min(kFirst * (1 << std::min(number, 10u)), kLongest);
+}
 
 void append_run_metrics(const json& totals, const std::map<uint64_t, json>& running, const int* wait_status,
                         Exposition* out) {
@@ -112,7 +114,9 @@ void RunMetrics::stop() {
 }
 
 void RunMetrics::run() {
-  for (std::unique_lock hold(mutex_); !changed_.wait_for(hold, kInterval, [&] { return stopping_; });) {
+  unsigned looks = 0;
+  for (std::unique_lock hold(mutex_); !changed_.wait_for(hold, time_before_look(looks), [&] { return stopping_; });
+       looks++) {
     hold.unlock();
     ask_processes();
     read_reports();

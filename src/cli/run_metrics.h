@@ -2,6 +2,7 @@
 // that they write when they end. Served over HTTP, or written to a file for the node exporter's textfile collector. All
 // of it happens in the launcher.
 #pragma once
+#include <chrono>
 #include <condition_variable>
 #include <fstream>
 #include <functional>
@@ -64,6 +65,9 @@ class RunMetrics {
   std::unique_ptr<MetricsEndpoint> endpoint_;
   std::thread thread_;
 };
+
+// The time before a look at the processes; `number` is from 0. Short at first, so that a run has values at once.
+std::chrono::milliseconds time_before_look(unsigned number);
 
 // The metrics of a run: totals of its processes, ended ones included, and what those that run have now. With
 // wait_status, the program has ended.

@@ -55,5 +55,11 @@ TEST(RunMetricsTest, OutputsThatCannotBeUsedAreReported) {
   EXPECT_NE(std::string(wrong.status().text()).find("HOST:PORT"), std::string::npos);
 }
 
+TEST(RunMetricsTest, TheFirstLooksAreSoon) {
+  EXPECT_EQ(time_before_look(0).count(), 250);
+  EXPECT_EQ(time_before_look(2).count(), 1000);
+  for (unsigned number : {5u, 100u, ~0u}) EXPECT_EQ(time_before_look(number).count(), 5000);
+}
+
 }  // namespace
 }  // namespace farside::cli
