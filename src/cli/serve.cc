@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <mutex>
 
 #include "base/log.h"
@@ -236,7 +238,11 @@ Result<std::unique_ptr<server::Reporter>> join_pool(const ServeArguments& argume
 // Erases the status line of a terminal.
 constexpr char kErase[] = "\r\033[K";
 
-bool shows_status() { return isatty(STDERR_FILENO) != 0; }
+bool shows_status() {
+  const char* terminal = getenv("TERM");
+  bool erases = terminal && strcmp(terminal, "dumb") != 0;
+  return erases && isatty(STDERR_FILENO) != 0;
+}
 
 void set_up_log(const ServeArguments& arguments) {
   LogLevel level;
