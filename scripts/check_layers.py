@@ -7,7 +7,8 @@ check_layers.py [ROOT]   prints one line for each violation and exits 1 if there
 - Within a layer that has sub-folders, SUBFOLDERS lists what each of them may include.
 - A public header belongs to the layers that implement it (OWNERS). Files of those layers and above may include it.
 - Public headers include public headers only.
-- Folders include each other without a cycle. No folder has more than MAX_FILES files.
+- Folders include each other without a cycle, and so do files: x.h, x.cc and what is between them count as one file.
+- No folder has more than MAX_FILES files.
 """
 import re
 import sys
@@ -91,6 +92,26 @@ OWNERS = {
     "farside/containers/": {"containers"},
     "farside/frame/": {"frame"},
 }
+
+# Temporary: files that include each other in a cycle still, one line for each cycle ("*": all files of the folder). It is
+# to become empty, and nothing is to be added. A line whose cycle has been cut is harmless.
+CYCLES_TO_CUT = [
+    ("base", "log os"),
+    ("transport", "dial relay_protocol"),
+    ("remote", "file_store pool_channel pool_store remote_store server_store slab_table"),
+    ("fiber", "runtime sockets wait worker"),
+    ("pager/policy", "orders policy sharded_policy two_queue"),
+    ("objects", "object_space object_space_internal"),
+    ("ucx", "helper ready"),
+    ("ucx", "link remote_region"),
+    ("tls", "link relay relay_thread"),
+    ("server", "calls session"),
+    ("preload/guard", "*"),
+    ("preload/heap", "mapping_list mappings"),
+    ("bench", "file file_programs"),
+    ("bench/objects", "objects suite"),
+    ("farside/frame", "data_frame data_frame_operators"),
+]
 
 MAX_FILES = 40
 SOURCES = {".h", ".hpp", ".c", ".cc"}
@@ -208,6 +229,55 @@ def folder_graph(root):
     return graph
 
 
+def unit_of(path):
+    """A header and its source as one name: "pager/evict/evictor" for both files."""
+    return f"{folder_of(path)}/{path.stem}"
+
+
+def file_graph(root):
+    """unit -> {included unit: "file:line" of one such include}."""
+    graph = defaultdict(dict)
+    for path in checked_files(root):
+        unit = unit_of(path.relative_to(root))
+        for number, included in includes_of(path):
+            other = str(PurePosixPath(included).with_suffix(""))
+            if other != unit:
+                graph[unit].setdefault(other, f"{path.relative_to(root)}:{number}")
+    return graph
+
+
+def reachable(graph, start):
+    found, left = set(), [start]
+    while left:
+        for other in graph.get(left.pop(), ()):
+            if other not in found:
+                found.add(other)
+                left.append(other)
+    return found
+
+
+def groups_in_cycles(graph):
+    """Sets of names that all reach each other."""
+    reached = {name: reachable(graph, name) for name in graph}
+    return {frozenset(other for other in reached[name] if name in reached.get(other, ()))
+            for name in graph if name in reached[name]}
+
+
+def is_to_be_cut(group):
+    def covers(folder, names):
+        return all(str(PurePosixPath(unit).parent) == folder and (names == "*" or PurePosixPath(unit).name in names.split())
+                   for unit in group)
+    return any(covers(folder, names) for folder, names in CYCLES_TO_CUT)
+
+
+def check_file_cycles(root):
+    graph = file_graph(root)
+    for group in groups_in_cycles(graph):
+        if not is_to_be_cut(group):
+            places = sorted(graph[a][b] for a in group for b in group if b in graph[a])
+            yield f'cycle of includes between {", ".join(sorted(group))} ({", ".join(places)})'
+
+
 def find_cycle(graph):
     """Folders that include each other in a circle, the first one repeated at the end; [] if there are none."""
     finished, path = set(), []
@@ -249,6 +319,7 @@ def check_sizes(root):
 def check_tree(root):
     for path in checked_files(root):
         yield from check_file(root, path)
+    yield from check_file_cycles(root)
     yield from check_cycles(root)
     yield from check_sizes(root)
 

@@ -128,6 +128,26 @@ class CheckLayersTest(unittest.TestCase):
         files = {"src/cli/a.cc": '#include "cli/doctor/b.h"\n', "src/cli/doctor/b.h": '#include "cli/a.h"\n'}
         self.assertIn("cycle of includes: cli -> cli/doctor -> cli", self.problems_of(files)[-1])
 
+    def test_cycles_between_files_are_found(self):
+        files = {"src/pager/evict/a.cc": '#include "pager/evict/a.h"\n#include "pager/evict/b.h"\n',
+                 "src/pager/evict/a.h": "", "src/pager/evict/b.cc": '#include "pager/evict/a.h"\n',
+                 "src/pager/evict/b.h": ""}
+        found = self.problems_of(files)
+        self.assertEqual(found, ["cycle of includes between pager/evict/a, pager/evict/b "
+                                 "(src/pager/evict/a.cc:2, src/pager/evict/b.cc:1)"])
+
+    def test_a_header_and_its_sources_are_no_cycle(self):
+        files = {"src/base/a.h": '#include "base/b.h"\n', "src/base/b.h": "",
+                 "src/base/a.cc": '#include "base/a.h"\n#include "base/b.h"\n', "src/base/b.cc": '#include "base/b.h"\n',
+                 "src/base/a_test.cc": '#include "base/a.h"\n'}
+        self.assertEqual(self.problems_of(files), [])
+
+    def test_a_cycle_to_cut_excuses_no_other(self):
+        one = {"src/base/log.cc": '#include "base/os.h"\n', "src/base/os.cc": '#include "base/log.h"\n'}
+        self.assertEqual(self.problems_of(one), [])
+        through_a_third = one | {"src/base/os.h": '#include "base/near.h"\n', "src/base/near.cc": '#include "base/log.h"\n'}
+        self.assertIn("base/near", self.problems_of(through_a_third)[0])
+
     def test_large_folders_are_found(self):
         files = {f"src/base/f{number}.h": "" for number in range(check_layers.MAX_FILES)}
         self.assertEqual(self.problems_of(files), [])

@@ -15,8 +15,6 @@ void add_serve_command(Command& parent);
 void add_core_command(Command& parent);
 void add_pool_command(Command& parent);
 void add_doctor_command(Command& parent);
-// Adds the commands that are programs of their own. `arguments` is what follows the name of such a command.
-void add_tool_commands(Command& parent, const std::vector<std::string>& arguments);
 void add_version_command(Command& parent);
 
 // Parses the command line and executes the given subcommand. Returns the exit status.

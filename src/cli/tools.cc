@@ -8,8 +8,6 @@
 #include <cstring>
 #include <iterator>
 
-#include "cli/commands.h"
-
 namespace farside::cli {
 namespace {
 
