@@ -105,7 +105,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F303", "no far memory can be reserved"},
     {"F304", "memory servers accept new slabs"},
     // Limits of this machine
-    {"F401", "a thread has waited 10 s for near memory"},
+    {"F401", "threads have waited 10 s for near memory"},
     {"F402", "the machine is out of memory"},
     {"F403", "out of memory: "},
     {"F404", "cannot reserve {} bytes of addresses"},

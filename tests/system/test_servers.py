@@ -155,6 +155,16 @@ class ServerTest(Servers):
         self.refused(["token"], "--far", address, "--token-file", str(wrong))
         self.refused(["token"], "--far", address)
 
+    @variations(SMALL)
+    def test_pins_of_many_threads_exceed_near_memory(self, variation):
+        """Their calls wait for frames, and hold pages meanwhile; others hold theirs until the end."""
+        many = [("tcp", 16, "vector"), ("shm", 16, "plain")] if variation.fault == "signal" else []  # one handler: slower
+        for kind, threads, form in [("tcp", 8, "plain"), *many]:
+            server, address = self.serve(kind=kind)
+            result = run(self.client(variation, address, PROGRAMS / "pins", threads, form), seconds=120, cwd=self.folder)
+            self.assertEqual((result.status, result.output), (0, b"ok\n"), tail(result.errors))
+            self.end(server)
+
     def test_server_exits_on_sigterm(self):
         server, _ = self.serve()
         server.send_signal(signal.SIGTERM)

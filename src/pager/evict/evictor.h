@@ -135,6 +135,8 @@ class Evictor : public NearObject, private ChannelOwner {
   // Updates the counter of processor time. Called by the thread that runs this evictor.
   void count_cpu_time() { counters_.set(Counter::kEvictorCpuNs, os::thread_cpu_ns()); }
   const CounterBlock& counters() const { return counters_; }
+  // Admits frames beyond the limit for the threads that wait. Called by the thread that runs this evictor.
+  void relieve();
   bool owns_fd(int fd) const;
   // In the child of a fork: closes the pipes, which are shared with the parent. The channel was closed by the store
   // before.

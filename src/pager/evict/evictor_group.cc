@@ -105,7 +105,7 @@ void EvictorGroup::run(unsigned index) {
   working_.fetch_add(1);
   Evictor& evictor = *evictors_[index];
   bool working = false;
-  unsigned idle = 0;
+  unsigned idle = 0, fruitless = 0;
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (pausing_.load(std::memory_order_acquire)) run_paused(index);
     if (regular_work_ && index == 0) regular_work_();
@@ -113,7 +113,7 @@ void EvictorGroup::run(unsigned index) {
     bool progress = evictor.step(working);
     progress |= work_in_background();
     if (progress) {
-      idle = 0;
+      idle = fruitless = 0;
     } else if (++idle <= Evictor::kIdleSpins) {
       cpu_relax();
     } else if (evictor.busy()) {
@@ -121,10 +121,20 @@ void EvictorGroup::run(unsigned index) {
     } else {
       sleep(index);
       idle = 0;
+      if (index == 0) relieve_waiting(++fruitless);
     }
   }
   evictor.drain();
   c_.threads.detach();
+}
+
+// System calls in progress can have pinned all that is near: each may wait for more of it, or for something that never
+// comes. When the first evictor has found nothing to evict in so many rounds, each of them with a pause, threads that
+// wait for frames get them beyond the limit. What they take in all is bounded by what calls may pin (pin_limit in
+// preload/guard/guard.h).
+void EvictorGroup::relieve_waiting(unsigned rounds) {
+  constexpr unsigned kFruitlessRounds = 8;
+  if (rounds >= kFruitlessRounds && c_.frames.waiting() > 0) evictors_[0]->relieve();
 }
 
 void EvictorGroup::run_paused(unsigned index) {

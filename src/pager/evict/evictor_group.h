@@ -92,6 +92,7 @@ class EvictorGroup {
   bool is_wanted(unsigned index, bool working) const;
   bool work_in_background();
   void run_paused(unsigned index);
+  void relieve_waiting(unsigned rounds);
   void sleep(unsigned index);
   void wake(unsigned index) {
     EvictorSlot& slot = slots_[index];

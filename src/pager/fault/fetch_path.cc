@@ -39,9 +39,8 @@ void FetchPath::take_frame(ThreadSlot& t) {
 
 void FetchPath::wait_for_frame(ThreadSlot& t) {
   constexpr unsigned kSpins = 500;
-  constexpr uint64_t kWaitNs = 1'000'000, kWarnAfterNs = 10'000'000'000;
+  constexpr uint64_t kWaitNs = 1'000'000;
   uint64_t start = now_ns();
-  bool warned = false;
   for (unsigned spins = 0; c_.evictors.available(); spins++) {
     c_.evictors.wake();
     uint32_t seen = c_.frames.released().value();
@@ -52,14 +51,31 @@ void FetchPath::wait_for_frame(ThreadSlot& t) {
     }
     complete_others(t);
     c_.frames.released().wait(seen, kWaitNs);
-    if (!warned && now_ns() - start > kWarnAfterNs) {
-      warned = true;
-      log(LogLevel::kWarning,
-          "a thread has waited 10 s for near memory: a memory server does not respond, or system calls in progress "
-          "hold all of it; in the second case raise --local");
-    }
+    warn_of_wait(start);
   }
   c_.frames.force_take(1);  // a fork has begun, or the evictors end for a while
+}
+
+// One line for all threads that wait, with those that hold near memory. System calls cannot hold all of it for so long
+// (EvictorGroup::relieve_waiting), so the evictors wait for a server.
+void FetchPath::warn_of_wait(uint64_t start) {
+  constexpr uint64_t kWarnAfterNs = 10'000'000'000;
+  uint64_t now = now_ns(), last = warned_ns_.load(std::memory_order_relaxed);
+  if (now - std::max(start, last) < kWarnAfterNs || !warned_ns_.compare_exchange_strong(last, now)) return;
+  char held[512];
+  size_t used = 0;
+  c_.threads.for_each([&](ThreadSlot& other) {
+    int32_t pins = other.pinned.load(std::memory_order_relaxed);
+    uint32_t spare = other.spare_frames.count();
+    if (other.tid.load() == 0 || (pins <= 0 && spare == 0)) return;
+    auto end = fmt::format_to_n(held + used, sizeof held - used, "; thread {} holds {} pinned pages, {} free frames",
+                                other.tid.load(), pins, spare);
+    used = std::min(used + end.size, sizeof held);
+  });
+  log(LogLevel::kWarning,
+      "{} threads have waited 10 s for near memory: no page can be evicted, so a memory server does not respond; check "
+      "the server and the network{}",
+      c_.frames.waiting(), std::string_view(held, used));
 }
 
 // Other threads may have spare frames. Their reads may hold claimed pages that no thread waits for; once these are

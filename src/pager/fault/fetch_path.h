@@ -85,6 +85,7 @@ class FetchPath {
 
  private:
   void wait_for_frame(ThreadSlot& thread);
+  void warn_of_wait(uint64_t start);
   void complete_others(ThreadSlot& thread);
   bool finish_fetch_of(ThreadSlot& thread, PageIndex page, bool* marker, bool* write);
   void record_used(ThreadSlot& thread, PageIndex page);
@@ -109,6 +110,7 @@ class FetchPath {
   HugePath& huge_;
   // With more threads that wait for a frame, none spins: the evictors and the server need the cores.
   const unsigned max_spinning_;
+  std::atomic<uint64_t> warned_ns_{0};            // the time of the last warning
   std::atomic<uint64_t> completed_others_ns_{0};  // the time of the last complete_others()
 };
 

@@ -1,7 +1,7 @@
 // The frame budget: the number of pages that may be near. A page holds a frame from before it is fetched until its
 // content is stored on the server, so near pages, pages in flight and pages in the pipes of evictors all count.
-// Metadata is taken off the limit (set_reserved). The budget is never exceeded: a thread that finds no free frame waits
-// for the evictors. The exception is force_take().
+// Metadata is taken off the limit (set_reserved). A thread that finds no free frame waits for the evictors. The budget
+// is exceeded by force_take() and exceed() only.
 //
 // Lock-free; all functions are thread-safe and async-signal-safe. A fault writes no cache line that all threads share:
 // threads take frames in bulk and keep spare ones for their next faults (MAGE 4.2.3).
@@ -79,6 +79,13 @@ class Frames {
 
   // For faults while no evictor runs, during a fork and before start(): may exceed the limit.
   void force_take(uint64_t pages) { raise_peak(used_.fetch_add(pages) + pages); }
+
+  // Admits `pages` frames more than are in use, for threads that would wait for ever: nothing can be evicted. The limit
+  // falls again to the one that was set, as in set_limit().
+  void exceed(uint64_t pages) {
+    uint64_t wanted = used() + reserved_.load(std::memory_order_relaxed) + pages, now = limit();
+    while (now < wanted && !limit_.compare_exchange_weak(now, wanted)) {}
+  }
 
   void give(uint64_t pages) {
     FARSIDE_DCHECK(pages <= used());

@@ -418,10 +418,9 @@ void RangeOps::give_back(PageIndex first, uint64_t count) {
 uint64_t RangeOps::pin(PageIndex first, uint64_t count, bool write) {
   FARSIDE_DCHECK(first + count <= c_.table.pages());
   ThreadSlot& t = c_.threads.current();
-  for (uint64_t i = 0; i < count; i++) {
-    if (!pin_one(t, first + static_cast<PageIndex>(i), write)) return i;
-  }
-  return count;
+  uint64_t pinned = 0;
+  for (; pinned < count && pin_one(t, first + static_cast<PageIndex>(pinned), write); pinned++) t.count_pins(1);
+  return pinned;
 }
 
 // The fast path does not enter the gate and blocks no signal. A fork must see every pin: it shuts the gate before it
@@ -446,6 +445,7 @@ bool RangeOps::pin_one(ThreadSlot& t, PageIndex page, bool write) {
 
 void RangeOps::unpin(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) c_.table[first + i].unpin();
+  c_.threads.current().count_pins(-static_cast<int32_t>(count));
 }
 
 }  // namespace farside::pager

@@ -47,7 +47,8 @@ enum class Counter : unsigned {
   kWaitPageTicks,   // of these, waiting for a page's owner
   kAccountTicks,    // of these, publishing pages and adding them to the policy
   kFrameWaits,
-  kSelectTicks,  // evictors: the five phases
+  kFramesExceeded,  // frames admitted beyond the limit, since system calls had pinned what could be evicted
+  kSelectTicks,     // evictors: the five phases
   kHoldTicks,
   kUnmapTicks,
   kWriteTicks,
@@ -102,6 +103,7 @@ inline constexpr NamedCounter kNamedCounters[] = {
     {"wait_page_us", Counter::kWaitPageTicks, Unit::kTicks},
     {"account_us", Counter::kAccountTicks, Unit::kTicks},
     {"frame_waits", Counter::kFrameWaits, Unit::kEvents},
+    {"frames_exceeded", Counter::kFramesExceeded, Unit::kEvents},
     {"select_us", Counter::kSelectTicks, Unit::kTicks},
     {"hold_us", Counter::kHoldTicks, Unit::kTicks},
     {"unmap_us", Counter::kUnmapTicks, Unit::kTicks},

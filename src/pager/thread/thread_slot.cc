@@ -93,6 +93,7 @@ void ThreadRegistry::reset_in_child() {
     slot.counters.clear();
     slot.fault_times.clear();
     slot.frame_waits.clear();
+    slot.pinned.store(0);
     reclaim_spare(slot);
     if (&slot == self) {
       slot.tid.store(os::gettid());

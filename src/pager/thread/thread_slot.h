@@ -25,6 +25,7 @@ struct ThreadSlot : NearObject {
   Prefetcher prefetcher;
   HugeStreams huge_streams;
   SpareFrames spare_frames;
+  std::atomic<int32_t> pinned{0};  // pages that system calls of the thread use; only the thread itself writes it
   // Consecutive windows that no evictor mapped ahead; and for how many windows evictors are not requested to
   // (FetchPath::count_ahead).
   uint16_t ahead_misses = 0, ahead_pause = 0;
@@ -32,6 +33,10 @@ struct ThreadSlot : NearObject {
   Histogram fault_times, frame_waits;
   PageIndex last_page = 0;  // with repeats: detects a fault that is never resolved
   uint32_t repeats = 0;
+
+  void count_pins(int32_t more) {
+    pinned.store(pinned.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
 };
 
 class ThreadRegistry {
