@@ -1,4 +1,4 @@
-// farside core: which addresses of a core dump were far. Reads the list that preload/guard/core_dump.h wrote.
+// farside core: which addresses of a core dump were far. Reads the list that preload/heap/core_dump.h wrote.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gelf.h>

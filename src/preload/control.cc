@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "abi/control.h"
+#include "base/inherited_fds.h"
 #include "base/os.h"
 #include "pager/pager.h"
 
@@ -54,7 +55,7 @@ void open_control(pager::Pager* pager, WriteReport report) {
 void reopen_control_in_child() {
   if (!g_control.page) return;
   os::munmap(g_control.page, ControlPage::kBytes);
-  os::close(g_control.fd);
+  close_inherited(g_control.fd);
   g_control.page = nullptr;
   g_control.fd = -1;
   make_page();

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "base/inherited_fds.h"
 #include "base/os.h"
 
 namespace farside::preload {
@@ -172,7 +173,7 @@ void watch_unmanaged(pager::Pager& pager) {
 }
 
 void reset_unmanaged() {
-  if (g_smaps >= 0) os::close(g_smaps);
+  if (g_smaps >= 0) close_inherited(g_smaps);
   g_smaps = -1;
   g_measuring.store(false);
   for (auto* peak : {&g_shared, &g_private, &g_data}) peak->store(0);

@@ -39,7 +39,9 @@ class ServerStore final : public RemoteStore {
 
   // The parts of prepare_fork, forked_in_parent and adopt_in_child that concern one server.
   Result<Snapshot> snapshot();
-  void close_snapshot(const Snapshot& made) { fds_.close(made.fd); }
+  void close_snapshot(const Snapshot& made) {
+    if (!ReplacingFds::are_shared()) fds_.close(made.fd);  // else it would be closed in the child, too
+  }
   Status adopt(const Snapshot& made);
 
   // The memory that the server has left to reserve, for all clients. One round trip.

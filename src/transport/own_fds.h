@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "base/inherited_fds.h"
 #include "base/near.h"
 #include "base/os.h"
 
@@ -35,8 +36,9 @@ class OwnFds : public NearObject {
     return fd >= 0 && fd < kLimit && (bits_[fd / 64].load(std::memory_order_acquire) & bit(fd)) != 0;
   }
 
-  // keep: -1 for none.
+  // keep: -1 for none. In a child that shares them with its parent they stay open, and are protected here too.
   void close_all_but(int keep) {
+    if (ReplacingFds::are_shared()) return;
     for (int fd = 0; fd < kLimit; fd++) {
       if (fd % 64 == 0 && bits_[fd / 64].load(std::memory_order_acquire) == 0) fd += 63;
       else if (fd != keep) close(fd);

@@ -22,6 +22,11 @@ class Children(small_program("children_static", SIGNAL, {"spawn_of_nothing"})):
     pass
 
 
+# A child of a static program starts evictors at once, which do not end if it shares its descriptors.
+class Clones(small_program("clones_static", SIGNAL, {"shared_descriptors"})):
+    pass
+
+
 # These load libraries.
 class Mappings(small_program("mappings_static", SIGNAL, {"aligned_library", "forks_with_a_library"})):
     pass

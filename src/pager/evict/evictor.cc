@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/inherited_fds.h"
 #include "base/inject.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -56,8 +57,8 @@ Evictor::~Evictor() {
 
 void Evictor::close_pipes() {
   for (Batch& batch : batches_) {
-    if (batch.pipe_read >= 0) os::close(batch.pipe_read);
-    if (batch.pipe_write >= 0) os::close(batch.pipe_write);
+    if (batch.pipe_read >= 0) close_inherited(batch.pipe_read);
+    if (batch.pipe_write >= 0) close_inherited(batch.pipe_write);
     batch.pipe_read = batch.pipe_write = -1;
   }
 }

@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "base/bits.h"
+#include "base/inherited_fds.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -200,10 +201,10 @@ int FarSpace::make_own(std::byte* pages, size_t bytes) {
 int FarSpace::wake(std::byte* address, size_t bytes) { return os::uffd_wake(uffd_, address, bytes); }
 
 int FarSpace::open_in_child() {
-  os::close(uffd_);
+  close_inherited(uffd_);
   bool batches = pidfd_ >= 0;
-  if (batches) os::close(pidfd_);
-  if (pagemap_ >= 0) os::close(pagemap_);
+  if (batches) close_inherited(pidfd_);
+  if (pagemap_ >= 0) close_inherited(pagemap_);
   pidfd_ = pagemap_ = -1;
   if (int error = open(Delivery::kSignal)) return error;
   if (batches) {

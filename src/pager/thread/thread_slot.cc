@@ -1,5 +1,9 @@
 #include "pager/thread/thread_slot.h"
 
+#include <sys/syscall.h>
+
+#include <cerrno>
+
 #include "base/log.h"
 #include "base/os.h"
 
@@ -9,6 +13,9 @@ namespace {
 // the dynamic linker. One pager for each process; tests that create several use them one after the other.
 __attribute__((tls_model("initial-exec"))) thread_local ThreadSlot* t_slot = nullptr;
 __attribute__((tls_model("initial-exec"))) thread_local ThreadRegistry* t_registry = nullptr;
+
+// A process that shares this one's memory (CLONE_VM) has slots too.
+bool is_gone(int tid) { return os::call(SYS_tkill, tid, 0) == -ESRCH; }
 }  // namespace
 
 ThreadSlot& ThreadRegistry::current() {
@@ -28,11 +35,10 @@ ThreadSlot* ThreadRegistry::reuse() {
 
 // Searches for slots of threads that ended without detach(): raw clone, faults in late destructors.
 void ThreadRegistry::sweep() {
-  int process = os::getpid();
   for_each([&](ThreadSlot& slot) {
     int tid = slot.tid.load();
     // Pages of reads in flight may be awaited: a waiting thread completes the read, and a later sweep frees the slot.
-    if (tid != 0 && os::thread_is_gone(process, tid) && !slot.reads.is_reading()) vacate(slot);
+    if (tid != 0 && is_gone(tid) && !slot.reads.is_reading()) vacate(slot);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <linux/sched.h>
 #include <poll.h>
 #include <pthread.h>
+#include <pty.h>
 #include <sched.h>
 #include <signal.h>
 #include <spawn.h>
@@ -28,6 +29,7 @@
 #include "preload/guard/process.h"
 #include "preload/guard/signals.h"
 #include "preload/guard/special_calls.h"
+#include "preload/guard/thread_records.h"
 #include "preload/guard/traps.h"
 #include "preload/heap/far_heap.h"
 #include "preload/heap/mappings.h"
@@ -292,6 +294,55 @@ EXPORT pid_t fork() {
   static const auto real = reinterpret_cast<Fork>(dlsym(RTLD_NEXT, "fork"));
   if (!guard_pager() || !in_handler_mode()) return real();
   return static_cast<pid_t>(trapped_fork([] { return static_cast<long>(real()); }));
+}
+
+// The other functions of libc that fork.
+EXPORT pid_t _Fork() {
+  static const auto real = reinterpret_cast<pid_t (*)()>(dlsym(RTLD_NEXT, "_Fork"));
+  if (!guard_pager() || !in_handler_mode()) return real();
+  return static_cast<pid_t>(trapped_fork([] { return static_cast<long>(real()); }));
+}
+
+EXPORT int daemon(int keeps_directory, int keeps_streams) {
+  static const auto real = reinterpret_cast<int (*)(int, int)>(dlsym(RTLD_NEXT, "daemon"));
+  if (!guard_pager() || !in_handler_mode()) return real(keeps_directory, keeps_streams);
+  return static_cast<int>(trapped_fork([&] { return static_cast<long>(real(keeps_directory, keeps_streams)); }));
+}
+
+EXPORT int forkpty(int* leader, char* name, const termios* settings, const winsize* size) {
+  using Function = int (*)(int*, char*, const termios*, const winsize*);
+  static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "forkpty"));
+  if (!guard_pager() || !in_handler_mode()) return real(leader, name, settings, size);
+  return static_cast<int>(trapped_fork([&] { return static_cast<long>(real(leader, name, settings, size)); }));
+}
+
+namespace {
+
+// Shares memory with a child. When that ends, the kernel clears a word, and waits for no page.
+template <typename Make>
+long clone_sharing_memory(int flags, void* word, Make make) {
+  if (!(flags & CLONE_CHILD_CLEARTID) || !is_far(word)) return make();
+  ThreadRecord* record = take_record();
+  keep_near(record, Kept::kWord, reinterpret_cast<uint64_t>(word), sizeof(pid_t));
+  long child = make();
+  record->tid.store(child > 0 ? static_cast<int>(child) : 0);
+  return child;
+}
+
+}  // namespace
+
+EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argument, ...) {
+  using Clone = int (*)(int (*)(void*), void*, int, void*, ...);
+  static const auto real = reinterpret_cast<Clone>(dlsym(RTLD_NEXT, "clone"));
+  va_list rest;
+  va_start(rest, argument);
+  auto* parent_number = va_arg(rest, void*);
+  auto* storage = va_arg(rest, void*);
+  auto* word = va_arg(rest, void*);
+  va_end(rest);
+  auto make = [&] { return static_cast<long>(real(run, stack, flags, argument, parent_number, storage, word)); };
+  if (!guard_pager() || !in_handler_mode()) return static_cast<int>(make());
+  return static_cast<int>(flags & CLONE_VM ? clone_sharing_memory(flags, word, make) : trapped_fork(make));
 }
 
 EXPORT long syscall(long number, ...) {

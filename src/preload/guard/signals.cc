@@ -11,13 +11,13 @@
 #include "base/log.h"
 #include "base/sync.h"
 #include "fiber/wait.h"
-#include "preload/guard/core_dump.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/interruptions.h"
 #include "preload/guard/process.h"
 #include "preload/guard/signal_frames.h"
 #include "preload/guard/thread_pointer.h"
 #include "preload/guard/traps.h"
+#include "preload/heap/core_dump.h"
 #include "preload/trace/trace.h"
 
 namespace farside::preload {

@@ -7,13 +7,13 @@
 #include <sys/syscall.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
+#include "base/inherited_fds.h"
 #include "base/log.h"
 #include "base/sync.h"
-#include "base/thread_storage.h"
 #include "preload/guard/fork.h"
 #include "preload/guard/guard.h"
 #include "preload/guard/interruptions.h"
@@ -22,7 +22,7 @@
 #include "preload/guard/signals.h"
 #include "preload/guard/syscall_table.h"
 #include "preload/guard/thread_pointer.h"
-#include "preload/heap/far_heap.h"
+#include "preload/guard/thread_records.h"
 
 #ifndef PR_SET_SYSCALL_USER_DISPATCH
 #define PR_SET_SYSCALL_USER_DISPATCH 59
@@ -35,92 +35,6 @@
 
 namespace farside::preload {
 namespace {
-
-constexpr size_t kStackBytes = 256 * kKiB;  // addresses; memory only for pages that were used
-
-// ---- Alternate stacks ----
-
-// One for each thread. When the thread ends it may still run on the stack, which is therefore kept, and reused after
-// the thread has disappeared.
-struct StackRecord {
-  std::byte* memory;
-  std::atomic<int> tid;
-  void* storage;  // Farside's thread-local storage of a thread of a static program
-  void* pinned;   // the thread's thread-local storage, if that is far: see pin_thread_storage
-  uint64_t pinned_bytes;
-};
-constexpr size_t kMaxStacks = 16384;
-SpinLock g_stack_lock;  // guards g_stack_count and the assignment of stacks
-StackRecord* g_stacks = nullptr;
-size_t g_stack_count = 0;
-
-StackRecord* find_free_stack() {
-  int process = os::getpid();
-  for (size_t i = 0; i < g_stack_count; i++) {
-    int tid = g_stacks[i].tid.load();
-    if (tid == 0 || (tid > 0 && os::thread_is_gone(process, tid))) return &g_stacks[i];
-  }
-  return nullptr;
-}
-
-// libc's allocator is free: the program does not use it, and the caller holds g_stack_lock.
-void make_storage(StackRecord* record) {
-  NearScope near;
-  if (record->storage) free_thread_storage(record->storage);
-  record->storage = make_thread_storage();
-  if (!record->storage) die("out of memory: no thread-local storage for a new thread");
-}
-
-// A stack for a thread that is about to be created. Its record is marked as taken (-1) until the thread stores its id.
-StackRecord* take_stack() {
-  SignalsBlocked blocked;
-  LockGuard guard(g_stack_lock);
-  if (!g_stacks) g_stacks = static_cast<StackRecord*>(near_alloc(kMaxStacks * sizeof(StackRecord)));
-  StackRecord* record = find_free_stack();
-  if (!record) {
-    if (g_stack_count == kMaxStacks)
-      die("the program has more than {} threads, which Farside does not support", kMaxStacks);
-    record = &g_stacks[g_stack_count];
-    record->memory = static_cast<std::byte*>(os::map_near(kStackBytes));
-    if (!record->memory) die("out of memory: no signal stack for a new thread");
-    g_stack_count++;
-  }
-  record->tid.store(-1);
-  if (record->pinned) guard_pager()->unpin(std::exchange(record->pinned, nullptr), record->pinned_bytes);
-  if (is_static_program()) make_storage(record);
-  return record;
-}
-
-// A thread whose stack is far memory has its thread-local storage at the top of the stack. It contains the guard's
-// selector and the rseq area, which the kernel accesses at any time. It is pinned until the thread has disappeared.
-void pin_thread_storage(StackRecord* record, uint64_t stack_pointer, uint64_t thread_pointer) {
-  constexpr uint64_t kThreadDescriptor = 4096;  // libc's struct pthread begins at the thread pointer
-  constexpr uint64_t kMax = 1024 * 1024;
-  if (!is_far(reinterpret_cast<void*>(thread_pointer))) return;
-  uint64_t begin = align_down(stack_pointer - 1, kPageSize), end = thread_pointer + kThreadDescriptor;
-  if (begin > thread_pointer || end - begin > kMax) begin = align_down(thread_pointer - 16 * kPageSize, kPageSize);
-  record->pinned = reinterpret_cast<void*>(begin);
-  record->pinned_bytes = guard_pager()->pin(record->pinned, end - begin, true);
-}
-
-void use_stack(StackRecord* record) {
-  record->tid.store(os::gettid());
-  t_guard.stack_low = reinterpret_cast<uint64_t>(record->memory);
-  t_guard.stack_high = t_guard.stack_low + kStackBytes;
-  use_alternate_stack(true);
-}
-
-// In the child of a fork the calling thread has a new id, and the stacks of all other threads are free.
-void keep_stack_in_child() {
-  for (size_t i = 0; i < g_stack_count; i++) {
-    bool own = reinterpret_cast<uint64_t>(g_stacks[i].memory) == t_guard.stack_low;
-    g_stacks[i].tid.store(own ? os::gettid() : 0);
-    // The child's pager has no pins.
-    if (own && g_stacks[i].pinned)
-      g_stacks[i].pinned_bytes = guard_pager()->pin(g_stacks[i].pinned, g_stacks[i].pinned_bytes, true);
-    else g_stacks[i].pinned = nullptr;
-  }
-}
 
 int set_dispatch(bool on) {
   auto text = os::syscall_text();
@@ -226,11 +140,16 @@ long epoll_pwait_call(const Call& call) {
 
 constexpr uint64_t kClearHandlers = 0x1'0000'0000;  // CLONE_CLEAR_SIGHAND of Linux 5.5
 
+constexpr uint64_t kChildWord = CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
+
 struct CloneRequest {
   uint64_t flags;
   uint64_t stack;       // stack pointer of the child; 0: as the parent's
   uint64_t storage;     // its thread pointer, if the flags set one
   uint64_t numbers[3];  // where the kernel writes numbers of the child; 0: nowhere
+  uint64_t word;        // where it writes in the child, when that begins or ends; 0: nowhere
+  uint64_t set_tid;     // numbers that are chosen for the child
+  uint64_t set_tid_count;
 };
 
 CloneRequest request_of(const Call& call) {
@@ -238,23 +157,33 @@ CloneRequest request_of(const Call& call) {
   switch (call.number) {
     case SYS_clone: {
       uint64_t flags = arg(0), in_parent = flags & (CLONE_PARENT_SETTID | CLONE_PIDFD) ? arg(2) : 0;
-      return {flags, arg(1), arg(4), {in_parent, flags & CLONE_CHILD_SETTID ? arg(3) : 0, 0}};
+      return {flags,
+              arg(1),
+              arg(4),
+              {in_parent, flags & CLONE_CHILD_SETTID ? arg(3) : 0, 0},
+              flags & kChildWord ? arg(3) : 0,
+              0,
+              0};
     }
     case SYS_clone3: {
       auto* args = reinterpret_cast<const clone_args*>(call.arg[0]);
+      bool has_set_tid = static_cast<size_t>(call.arg[1]) >= offsetof(clone_args, cgroup);
       auto if_set = [&](uint64_t flag, uint64_t address) { return args->flags & flag ? address : 0; };
       return {args->flags,
               args->stack ? args->stack + args->stack_size : 0,
               args->tls,
               {if_set(CLONE_PIDFD, args->pidfd), if_set(CLONE_PARENT_SETTID, args->parent_tid),
-               if_set(CLONE_CHILD_SETTID, args->child_tid)}};
+               if_set(CLONE_CHILD_SETTID, args->child_tid)},
+              if_set(kChildWord, args->child_tid),
+              has_set_tid ? args->set_tid : 0,
+              has_set_tid ? args->set_tid_size : 0};
     }
 #ifdef SYS_vfork
     case SYS_vfork:
-      return {CLONE_VM | CLONE_VFORK, 0, 0, {}};
+      return {CLONE_VM | CLONE_VFORK, 0, 0, {}, 0, 0, 0};
 #endif
     default:
-      return {0, 0, 0, {}};  // SYS_fork
+      return {0, 0, 0, {}, 0, 0, 0};  // SYS_fork
   }
 }
 
@@ -275,6 +204,11 @@ long issue_fork(const Call& call) {
   return os::call(SYS_clone, call.arg[0] & ~static_cast<long>(dropped), 0, call.arg[2], call.arg[3], call.arg[4]);
 }
 
+void pin_numbers(Pins& pins, const CloneRequest& request) {
+  for (uint64_t number : request.numbers) pins.add(reinterpret_cast<void*>(number), sizeof(pid_t), true);
+  pins.add(reinterpret_cast<void*>(request.set_tid), request.set_tid_count * sizeof(pid_t), false);
+}
+
 // Forks. In the child, far memory works and system calls are guarded when this returns into the program.
 long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request) {
   SignalsBlocked blocked;
@@ -282,8 +216,8 @@ long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request)
   // The kernel writes the child's number in the child before its memory is watched there: if the page were not near,
   // the child would get an empty one.
   Pins pins(call.stack_pointer);
-  for (uint64_t number : request.numbers) pins.add(reinterpret_cast<void*>(number), sizeof(pid_t), true);
-  g_stack_lock.lock();  // the child must not inherit it held by a thread that it does not have
+  pin_numbers(pins, request);
+  lock_thread_records();
   ForkScope scope;
   long r;
   {
@@ -291,13 +225,14 @@ long fork_in(ucontext_t* context, const Call& call, const CloneRequest& request)
     r = issue_fork(call);
     if (r == 0 && (request.flags & kClearHandlers)) actions.reset_in_child();
   }
-  g_stack_lock.unlock();
-  if (r != 0) {
-    scope.in_parent(r > 0);
-    return r;
+  unlock_thread_records();
+  {
+    ReplacingFds replacing(r >= 0 && (request.flags & CLONE_FILES) != 0);
+    if (r == 0) scope.in_child();
+    else scope.in_parent(r > 0);
   }
-  scope.in_child();
-  keep_stack_in_child();
+  if (r != 0) return r;
+  keep_own_record_in_child();
   set_dispatch(true);
   if (request.stack) registers_of(context)[REG_RSP] = static_cast<greg_t>(request.stack);
   set_mask(context, without_ours(mask_of(context)));
@@ -316,7 +251,7 @@ struct ThreadStart {
   uint64_t rbx, rbp, r12, r13, r14, r15, rdi, rsi, rdx, r8, r9, r10, rsp, rip;
   uint64_t thread_pointer;  // of a thread of a static program
   os::SignalSet mask;       // of such a thread; all signals are blocked before
-  StackRecord* stack;
+  ThreadRecord* record;
 };
 static_assert(offsetof(ThreadStart, rip) == 13 * 8 && offsetof(ThreadStart, thread_pointer) == 14 * 8,
               "farside_clone_thread below loads by these offsets");
@@ -382,7 +317,7 @@ extern "C" void farside_thread_began(void* argument) {
   auto* start = static_cast<ThreadStart*>(argument);
   t_guard = GuardThread{};
   if (is_static_program()) begin_thread_of_static_program(start->thread_pointer);
-  use_stack(start->stack);
+  use_record(start->record);
   t_guard.selector = kSelectorBlock;
   t_guard.armed = true;
   if (int error = set_dispatch(true)) die("cannot guard a new thread (error {})", -error);
@@ -392,9 +327,12 @@ extern "C" void farside_thread_began(void* argument) {
 namespace {
 
 long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& request) {
-  StackRecord* stack = take_stack();
-  if (request.stack && (request.flags & CLONE_SETTLS)) pin_thread_storage(stack, request.stack, request.storage);
-  auto* start = reinterpret_cast<ThreadStart*>(stack->memory + kStackBytes - align_up(sizeof(ThreadStart), 64));
+  Pins pins(call.stack_pointer);
+  pin_numbers(pins, request);
+  ThreadRecord* record = take_record();
+  if (request.stack && (request.flags & CLONE_SETTLS)) keep_thread_storage(record, request.stack, request.storage);
+  keep_near(record, Kept::kWord, request.word, sizeof(pid_t));
+  auto* start = reinterpret_cast<ThreadStart*>(record->stack + kSignalStackBytes - align_up(sizeof(ThreadStart), 64));
   Registers r = registers_of(context);
   auto reg = [&](int name) { return static_cast<uint64_t>(r[name]); };
   *start = {reg(REG_RBX),
@@ -413,7 +351,7 @@ long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& req
             reg(REG_RIP),
             request.flags & CLONE_SETTLS ? request.storage : t_guard.program_thread_pointer,
             without_ours(mask_of(context)),
-            stack};
+            record};
   // The new thread inherits the mask of this one, which must be the program's at the time of the trap.
   os::SignalSet mask = is_static_program() ? kAllButOurs : start->mask, before;
   os::sigprocmask(SIG_SETMASK, &mask, &before);
@@ -422,27 +360,53 @@ long clone_thread(ucontext_t* context, const Call& call, const CloneRequest& req
     clone_args args = {};
     auto bytes = static_cast<size_t>(call.arg[1]) < sizeof args ? static_cast<size_t>(call.arg[1]) : sizeof args;
     memcpy(&args, reinterpret_cast<void*>(call.arg[0]), bytes);
-    if (stack->storage) {
+    if (record->storage) {
       args.flags |= CLONE_SETTLS;
-      args.tls = reinterpret_cast<uint64_t>(stack->storage);
+      args.tls = reinterpret_cast<uint64_t>(record->storage);
     }
     result = farside_clone_thread(SYS_clone3, reinterpret_cast<long>(&args), static_cast<long>(bytes), 0, 0, 0, start);
   } else {
-    long flags = call.arg[0] | (stack->storage ? CLONE_SETTLS : 0);
-    long storage = stack->storage ? reinterpret_cast<long>(stack->storage) : call.arg[4];
+    long flags = call.arg[0] | (record->storage ? CLONE_SETTLS : 0);
+    long storage = record->storage ? reinterpret_cast<long>(record->storage) : call.arg[4];
     result = farside_clone_thread(SYS_clone, flags, call.arg[1], call.arg[2], call.arg[3], storage, start);
   }
-  if (result < 0) stack->tid.store(0);
+  if (result < 0) record->tid.store(0);
   os::sigprocmask(SIG_SETMASK, &before, nullptr);
   return result;
 }
 
+// What the kernel says to arguments of a size that it does not know.
+int size_error(const Call& call) {
+  if (call.number != SYS_clone3) return 0;
+  auto bytes = static_cast<size_t>(call.arg[1]);
+  constexpr size_t kFirstVersion = 64;
+  if (bytes > kPageSize) return -E2BIG;
+  if (bytes < kFirstVersion) return -EINVAL;
+  auto* arguments = reinterpret_cast<const char*>(call.arg[0]);
+  bool newer =
+      std::any_of(arguments + std::min(bytes, sizeof(clone_args)), arguments + bytes, [](char c) { return c; });
+  return newer ? -E2BIG : 0;
+}
+
 long clone_in(ucontext_t* context, const Call& call) {
+  if (int error = size_error(call)) return error;
   CloneRequest request = request_of(call);
   bool shares_memory = (request.flags & CLONE_VM) != 0;
   if (!shares_memory || (request.flags & CLONE_VFORK)) return fork_in(context, call, request);
   if (!(request.flags & CLONE_THREAD)) guard_pager()->assume_other_writers();
   return clone_thread(context, call, request);
+}
+
+// The kernel accesses the area whenever it continues the thread, until that is unregistered.
+long rseq_call(const Call& call) {
+  constexpr long kUnregister = 1;
+  auto area = static_cast<uint64_t>(call.arg[0]), bytes = static_cast<uint64_t>(call.arg[1]);
+  if (!is_far(reinterpret_cast<void*>(area))) return guarded_call(call);
+  bool ends = call.arg[2] == kUnregister;
+  if (!ends) keep_near(own_record(), Kept::kSequence, area, bytes);
+  long r = issue(call);
+  if (ends == (r == 0)) keep_near(own_record(), Kept::kSequence, 0, 0);
+  return r;
 }
 
 long dispatch(ucontext_t* context, const Call& call) {
@@ -480,8 +444,12 @@ long dispatch(ucontext_t* context, const Call& call) {
       if (!is_static_program()) return guarded_call(call);
       return thread_pointer_call(static_cast<int>(call.arg[0]), static_cast<uint64_t>(call.arg[1]));
     case SYS_rseq:  // the kernel accesses its memory at any time; a program without it asks for its processor by getcpu
-      return is_static_program() ? -ENOSYS : guarded_call(call);
+      return is_static_program() ? -ENOSYS : rseq_call(call);
+    case SYS_set_tid_address:
+      keep_near(own_record(), Kept::kWord, static_cast<uint64_t>(call.arg[0]), sizeof(pid_t));
+      return issue(call);
     case SYS_exit:
+      keep_robust_list_near();
       forget_thread();
       return os::farside_raw_syscall(SYS_exit, call.arg[0], 0, 0, 0, 0, 0);
     default:
@@ -538,7 +506,7 @@ void prepare_thread() {
   bool none = (program.ss_flags & SS_DISABLE) != 0;
   t_guard.app_stack = none ? 0 : begin;
   t_guard.app_stack_bytes = none ? 0 : program.ss_size;
-  if (t_guard.stack_low == 0) use_stack(take_stack());
+  if (t_guard.stack_low == 0) use_record(take_record());
   else use_alternate_stack(true);
 }
 }  // namespace
@@ -552,7 +520,7 @@ int arm_thread(bool block) {
 }
 
 void use_alternate_stack(bool use) {
-  stack_t stack = {reinterpret_cast<void*>(t_guard.stack_low), use ? 0 : SS_DISABLE, kStackBytes};
+  stack_t stack = {reinterpret_cast<void*>(t_guard.stack_low), use ? 0 : SS_DISABLE, kSignalStackBytes};
   os::call(SYS_sigaltstack, &stack, nullptr);
 }
 

@@ -1,4 +1,4 @@
-#include "preload/guard/core_dump.h"
+#include "preload/heap/core_dump.h"
 
 #include <signal.h>
 #include <sys/mman.h>

@@ -1,0 +1,191 @@
+// Processes that share something with their parent, and the functions of libc that fork in their own ways; words that
+// the kernel writes by itself are in far memory.
+#include <linux/futex.h>
+#include <linux/sched.h>
+#include <pthread.h>
+#include <pty.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "far.h"
+
+#define BYTES (8 * MIB)
+#define STACK (256 * 1024)
+
+static int status_of(pid_t child) {
+  int status;
+  CHECK(child > 0 && waitpid(child, &status, __WALL) == child && WIFEXITED(status));
+  return WEXITSTATUS(status);
+}
+
+// ---- Shared memory, not a thread ----
+
+struct shared {
+  char* block;
+  int calls;
+};
+
+static int count_call(void* argument) {
+  struct shared* shared = argument;
+  push_far(shared->block, BYTES);
+  CHECK(filled(shared->block, BYTES, 1));
+  fill(shared->block, BYTES, 2);
+  shared->calls++;
+  return 3;
+}
+
+static void wait_until_cleared(int* word) {
+  struct timespec limit = {30, 0};
+  while (__atomic_load_n(word, __ATOMIC_SEQ_CST) != 0) {
+    long r = syscall(SYS_futex, word, FUTEX_WAIT, 1, &limit, 0, 0);
+    CHECK(r == 0 || errno != ETIMEDOUT);
+  }
+}
+
+// The stack, the argument and the word that is cleared at the end are far.
+static void shared_process(void) {
+  for (int round = 0; round < 5; round++) {
+    struct shared* shared = malloc(sizeof *shared);
+    *shared = (struct shared){far_buffer(BYTES, 1), 0};
+    char* stack = far_buffer(STACK, 1);
+    int* word = far_buffer(4 * PAGE, 1);
+    int *parent_number = word + PAGE / 2, *cleared = word + PAGE / 4;
+    *cleared = 1;
+    push_far(word, 4 * PAGE);
+    int flags = CLONE_VM | CLONE_FILES | CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD;
+    pid_t child = clone(count_call, stack + STACK, flags, shared, parent_number, NULL, cleared);
+    CHECK(child > 0 && *parent_number == child);
+    wait_until_cleared(cleared);
+    CHECK(status_of(child) == 3 && shared->calls == 1);
+    CHECK(filled(shared->block, BYTES, 2));
+  }
+}
+
+// ---- Shared descriptors, not memory ----
+
+static int open_in_child(void* block) {
+  CHECK(filled(block, BYTES, 1));
+  fill(block, BYTES, 2);
+  CHECK(filled(block, BYTES, 2) && dup2(0, 20) == 20);
+  return 7;
+}
+
+static void shared_descriptors(void) {
+  char* block = far_buffer(BYTES, 1);
+  char* stack = malloc(STACK);
+  for (int round = 0; round < 5; round++) {
+    CHECK(fcntl(20, F_GETFD) == -1);
+    CHECK(status_of(clone(open_in_child, stack + STACK, CLONE_FILES | SIGCHLD, block)) == 7);
+    CHECK(close(20) == 0);
+    push_far(block, BYTES);
+    CHECK(filled(block, BYTES, 1));
+  }
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) _exit(filled(block, BYTES, 1) ? 8 : 9);
+  CHECK(status_of(child) == 8);
+}
+
+// ---- clone3 ----
+
+static void clone3_numbers(void) {
+  for (int round = 0; round < 10; round++) {
+    char* block = far_buffer(4 * PAGE, 1);
+    int *pidfd = (int*)(block + 64), *in_parent = (int*)(block + PAGE + 64), *in_child = (int*)(block + 2 * PAGE + 64);
+    push_far(block, 4 * PAGE);
+    struct clone_args arguments = {.flags = CLONE_PIDFD | CLONE_PARENT_SETTID | CLONE_CHILD_SETTID,
+                                   .pidfd = (uint64_t)pidfd,
+                                   .parent_tid = (uint64_t)in_parent,
+                                   .child_tid = (uint64_t)in_child,
+                                   .exit_signal = SIGCHLD};
+    long child = syscall(SYS_clone3, &arguments, sizeof arguments);
+    CHECK(child >= 0);
+    if (child == 0) _exit(*in_child == (int)syscall(SYS_gettid) ? 7 : 8);
+    CHECK(*in_parent == child && status_of((pid_t)child) == 7 && close(*pidfd) == 0);
+  }
+}
+
+static void clone3_errors(void) {
+  struct clone_args arguments = {.flags = CLONE_SIGHAND, .exit_signal = SIGCHLD};
+  CHECK(syscall(SYS_clone3, &arguments, sizeof arguments) == -1 && errno == EINVAL);
+  CHECK(syscall(SYS_clone3, &arguments, 8) == -1 && errno == EINVAL);
+  CHECK(syscall(SYS_clone3, &arguments, PAGE + 1) == -1 && errno == E2BIG);
+}
+
+// ---- Functions of libc ----
+
+static void raw_fork(void) {
+  char* block = far_buffer(BYTES, 1);
+  pid_t child = _Fork();
+  CHECK(child >= 0);
+  if (child == 0) _exit(filled(block, BYTES, 1) ? 7 : 8);
+  CHECK(status_of(child) == 7 && filled(block, BYTES, 1));
+}
+
+static void terminal(void) {
+  char* block = far_buffer(BYTES, 1);
+  int leader = -1;
+  pid_t child = forkpty(&leader, NULL, NULL, NULL);
+  CHECK(child >= 0);
+  if (child == 0) _exit(isatty(0) && isatty(1) && filled(block, BYTES, 1) ? 7 : 8);
+  CHECK(status_of(child) == 7 && filled(block, BYTES, 1) && close(leader) == 0);
+}
+
+static void becomes_daemon(void) {
+  char* block = far_buffer(BYTES, 1);
+  int answer[2];
+  CHECK(pipe(answer) == 0);
+  pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    CHECK(daemon(1, 1) == 0 && filled(block, BYTES, 1));
+    fill(block, BYTES, 2);
+    push_far(block, BYTES);
+    CHECK(filled(block, BYTES, 2) && write(answer[1], "x", 1) == 1);
+    _exit(0);
+  }
+  char byte;
+  CHECK(status_of(child) == 0 && read(answer[0], &byte, 1) == 1 && byte == 'x');
+}
+
+// ---- What the kernel does when a thread ends ----
+
+static pthread_mutex_t* mutexes[4];
+
+static void* end_as_owner(void* unused) {
+  for (int i = 0; i < 4; i++) CHECK(pthread_mutex_lock(mutexes[i]) == 0);
+  for (int i = 0; i < 4; i++) push_far(mutexes[i], sizeof *mutexes[i]);
+  return unused;
+}
+
+static void robust_mutexes(void) {
+  pthread_mutexattr_t attributes;
+  CHECK(pthread_mutexattr_init(&attributes) == 0);
+  CHECK(pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST) == 0);
+  for (int i = 0; i < 4; i++) {
+    mutexes[i] = (pthread_mutex_t*)((char*)malloc(4 * PAGE) + 2 * PAGE);
+    CHECK(pthread_mutex_init(mutexes[i], &attributes) == 0);
+  }
+  pthread_t thread;
+  CHECK(pthread_create(&thread, NULL, end_as_owner, NULL) == 0 && pthread_join(thread, NULL) == 0);
+  struct timespec limit;
+  CHECK(clock_gettime(CLOCK_REALTIME, &limit) == 0);
+  limit.tv_sec += 10;
+  for (int i = 0; i < 4; i++) CHECK(pthread_mutex_timedlock(mutexes[i], &limit) == EOWNERDEAD);
+}
+
+int main(int argc, char** argv) {
+  static const struct test_case cases[] = {{"shared_process", shared_process},
+                                           {"shared_descriptors", shared_descriptors},
+                                           {"clone3_numbers", clone3_numbers},
+                                           {"clone3_errors", clone3_errors},
+                                           {"raw_fork", raw_fork},
+                                           {"terminal", terminal},
+                                           {"becomes_daemon", becomes_daemon},
+                                           {"robust_mutexes", robust_mutexes},
+                                           {NULL, NULL}};
+  return run_case(argc, argv, cases);
+}
