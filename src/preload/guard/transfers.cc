@@ -146,8 +146,10 @@ long transfer_part(const Call& call, const Shape& shape, const PieceLists& lists
   if (long error = near.take(lists.from, lists.to, count)) return error;
   if (is_socket_call(call)) pin_address(pins, call, shape);
   Call part = part_of(call, shape, lists.to, count, done);
-  // No signal interrupts a transfer of a regular file that has begun.
-  long r = done > 0 && is_regular_file(file_of(call)) ? issue_uninterrupted(part) : issue(part);
+  // No signal interrupts a transfer of a regular file that has begun. To copy is to begin: a timer that is faster than
+  // the copy would make the program repeat the call for ever.
+  bool begun = done > 0 || near.copied();
+  long r = begun && is_regular_file(file_of(call)) ? issue_uninterrupted(part) : issue(part);
   if (r <= 0 || shape.write) return r;
   uint64_t read = std::min(static_cast<uint64_t>(r), total_bytes(lists.to, count));
   uint64_t stored = near.store(0, count, read);
