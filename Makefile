@@ -53,6 +53,12 @@ layers:
 
 docs:
 	scripts/check_docs.py
+	scripts/option_tables.py --check
+
+# The tables of options in README.md and docs/, from src/abi/option_table.cc.
+.PHONY: option-tables
+option-tables:
+	scripts/option_tables.py
 
 messages:
 	scripts/check_messages.py

@@ -47,8 +47,8 @@ Result<Words> far_launcher(const Setup& setup, const Configuration& configuratio
                local,
                "--far",
                setup.far(configuration.transport).address,
-               "--writeback",
-               configuration.writeback,
+               "--tune",
+               std::string("writeback=") + configuration.writeback,
                "--"};
 }
 

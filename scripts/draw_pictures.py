@@ -134,8 +134,8 @@ def draw_processes(_):
 
     p.rectangle(16, 16, 236, 234, "tools", radius=10)
     p.text(30, 40, "farside run", size=14, bold=True)
-    for i, line in enumerate(["the launcher: checks program and", "server, sets FARSIDE_* variables",
-                              "and LD_PRELOAD, starts the", "program, waits, prints a summary"]):
+    for i, line in enumerate(["the launcher: checks program and", "server, hands over the options,",
+                              "sets LD_PRELOAD, starts the", "program, waits, prints a summary"]):
         p.text(30, 60 + 18 * i, line, colour=FAINT)
     p.box("embedded", 30, 150, 208, ["embedded memory server", "the same server; used where", "no --far is given"],
           "remote", dashed=True, h=84)

@@ -37,6 +37,7 @@ class Option:
     positional: bool = False
     required: bool = False
     list: bool = False
+    keys: list = field(default_factory=list)  # of an option that takes KEY=VALUE,...: key, value, help
 
 
 @dataclass
@@ -52,9 +53,12 @@ class Command:
         return next((command for command in self.commands if command.name == name), None)
 
 
-def command_from(data):
-    options = [Option(**option) for option in data.get("options", [])]
-    commands = [command_from(command) for command in data.get("commands", [])]
+def command_from(data, keys=()):
+    """A command of the description; `keys` are those of the options of all commands."""
+    keys = data.get("keys") or keys
+    options = [Option(**option, keys=[key for key in keys if key["option"] in option["names"]])
+               for option in data.get("options", [])]
+    commands = [command_from(command, keys) for command in data.get("commands", [])]
     return Command(data["name"], data.get("help", ""), data.get("footer", ""), options, commands,
                    data.get("environment", []))
 
@@ -166,7 +170,10 @@ def option_entry(option):
         text += " Required."
     if variable:
         text += f" [{variable.group(1)}]"
-    return f".TP\n{italic(option.value) if option.positional else names + value}\n{text}\n"
+    keys = "".join(f".TP\n{bold(key['key'])}{'=' + italic(key['value']) if key['value'] else ''}\n{roff(sentence(key['help']))}\n"
+                   for key in option.keys)
+    keys = f".RS\n{keys}.RE\n" if keys else ""
+    return f".TP\n{italic(option.value) if option.positional else names + value}\n{text}\n{keys}"
 
 
 def options_section(command, heading):
@@ -416,7 +423,7 @@ def main():
     documents = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     farside = command_from(documents[0])
     for document in documents[1:]:
-        merge(farside, command_from(document))
+        merge(farside, command_from(document, documents[0].get("keys")))
     for name, text in man_pages(farside, documents[0]["version"]).items():
         write(out / "man1" / f"{name}.1.gz", text)
     write(out / "bash/farside", bash_completion(farside))

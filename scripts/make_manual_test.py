@@ -14,6 +14,8 @@ FARSIDE = {
     "name": "farside", "version": "1.2.3", "help": "Runs programs.", "footer": "Examples:\n  farside ctl\n",
     "environment": [{"variable": "FARSIDE_LOCAL", "flag": "--local", "help": "near memory"},
                     {"variable": "FARSIDE_LOG", "flag": "--log", "help": "messages"}],
+    "keys": [{"option": "--tune", "key": "order", "value": "ORDER", "help": "what is first"},
+             {"option": "--tune", "key": "strict", "value": "", "help": "no exceptions"}],
     "options": [{"names": ["-h", "--help"], "help": "Print this help message and exit"}],
     "commands": [
         {"name": "run", "help": "Run a program: farside run [OPTIONS] -- PROGRAM ARGS...",
@@ -21,6 +23,7 @@ FARSIDE = {
                    "Examples:\n  farside run -- sort 'a b'\nAnd quietly:\n  farside run --quiet -- make",
          "options": [{"names": ["--local"], "value": "VALUE", "help": "near memory [256M]  [FARSIDE_LOCAL]"},
                      {"names": ["--policy"], "value": "VALUE", "help": "order", "choices": ["fifo", "lru", "second"]},
+                     {"names": ["--tune"], "value": "KEY=VALUE,...", "help": "settings"},
                      {"names": ["--stats"], "value": "FILE", "help": "it's a file"},
                      {"names": ["--out"], "value": "DIR", "help": "results"},
                      {"names": ["--quiet"], "help": "print nothing"}]},
@@ -87,6 +90,11 @@ class ManTest(unittest.TestCase):
         self.assertIn("Required.", self.pages["farside-pool"])
         self.assertIn("[\\fIPID\\fR]", self.pages["farside-ctl"])
 
+    def test_keys_are_listed_below_their_option(self):
+        self.assertIn("Settings.\n.RS\n.TP\n\\fBorder\\fR=\\fIORDER\\fR\nWhat is first.\n.TP\n\\fBstrict\\fR\nNo exceptions.\n.RE\n",
+                      self.pages["farside-run"])
+        self.assertNotIn("ORDER", self.pages["farside-ctl"])
+
     def test_help_becomes_sentences(self):
         self.assertEqual(make_manual.sentence("print nothing"), "Print nothing.")
         self.assertEqual(make_manual.sentence("json:FILE writes there"), "json:FILE writes there.")
@@ -151,7 +159,7 @@ class BashTest(unittest.TestCase):
 
     def test_options(self):
         self.assertEqual(self.complete("farside", "run", "--"),
-                         {"--", "--local", "--policy", "--stats", "--out", "--quiet"})
+                         {"--", "--local", "--policy", "--tune", "--stats", "--out", "--quiet"})
         self.assertEqual(self.complete("farside", "pool", "status", "--"), {"--controller"})
 
     def test_values(self):

@@ -33,9 +33,9 @@ constexpr double kMinLimit = 10, kLimitWithoutNative = 300;  // seconds
 // Environment variables that change how programs run over far memory. The token is not one of them.
 json far_variables() {
   json variables = json::object();
-  for (const OptionName& name : option_names()) {
-    const char* value = name.internal ? nullptr : getenv(std::string(name.variable).c_str());
-    if (value) variables[std::string(name.variable)] = value;
+  for (const OptionRow& row : option_rows()) {
+    const char* value = row.scope == Scope::kInternal ? nullptr : getenv(std::string(row.variable).c_str());
+    if (value) variables[std::string(row.variable)] = value;
   }
   return variables;
 }
@@ -198,8 +198,16 @@ class AllRun {
     std::string policy = hints ? find_application(task.app)->hinted_policy : kPlainPolicy;
     std::string file = directory_->file("stats.json");
     unlink(file.c_str());
-    Words words = {farside_,   "run",  "--quiet", "--local", fmt::format("{}%", task.share),
-                   "--policy", policy, "--far",   address(), "--stats=json:" + file};
+    Words words = {farside_,
+                   "run",
+                   "--quiet",
+                   "--local",
+                   fmt::format("{}%", task.share),
+                   "--tune",
+                   "policy=" + policy,
+                   "--far",
+                   address(),
+                   "--stats=json:" + file};
     if (task.configuration == kPages) words.insert(words.end(), {"--huge", "never"});
     words.push_back("--");
     Words app = program(task.app, hints);

@@ -1,15 +1,21 @@
-// The options of a run. `farside run` converts its command line to the FARSIDE_* variables listed here, and the preload
-// library reads the variables in the program. Both use the same table, so each option exists in both.
+// The options of a run. `option_table.cc` has one row for each: command line, environment, help texts, manual and the
+// tables of the documents are made from these rows. A value is parsed once, by the launcher; the processes of the run
+// get the struct below (abi/run_block.h).
 #pragma once
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/bits.h"
+#include "base/log.h"
 #include "base/size.h"
 #include "base/status.h"
 
 namespace farside {
 
+// The order of the enumerators is that of the words in the rows of the table.
 enum class FaultMode { kAuto, kSignal, kHandler };
 enum class PolicyKind { kFifo, kLru, kPriority, kTwoQueue };
 inline constexpr unsigned kPolicyKinds = 4;
@@ -30,50 +36,96 @@ enum class CoreContent { kNear, kAll, kNone };
 std::string_view policy_name(PolicyKind kind);
 bool policy_from_name(std::string_view name, PolicyKind* kind);
 
+inline constexpr size_t kPathBytes = 1024;
+using PathText = char[kPathBytes];
+
+// Plain data, without pointers: it is copied to the processes of a run as it is. Texts end with a zero byte.
 struct Options {
+  // What the program's processes read.
   SizeOrShare local{0, 0.5};              // near memory of the program's heap
   char far_address[1024] = "";            // of the memory servers; the launcher sets it for the embedded server, too
   unsigned replicas = 1;                  // servers that store each page
   uint64_t patience_ns = 25'000'000'000;  // how long to wait for memory servers that do not reply
-  int token_fd = -1;                      // has the token (abi/token_fd.h); -1: there is none
-  char token[128] = "";                   // not from the environment: the launcher and the program set it
-  char tls_relay[108] = "";               // socket of the launcher's TLS relay
-  char ucx_relay[108] = "";               // socket of its UCX relay
   bool require_tls = false;               // to servers and controllers that are not on this machine
   FaultMode fault = FaultMode::kAuto;
+  HugePages huge = HugePages::kAuto;
+  CoreContent core = CoreContent::kNear;
+  bool quiet = false;
+  LogLevel log = LogLevel::kWarning;
   PolicyKind policy = PolicyKind::kTwoQueue;
   unsigned evictors = 0;  // maximum, 1 .. kMaxEvictors; 0: one for every four processors
   bool prefetch = true;
   Paths paths = Paths::kHybrid;
   WriteBack writeback = WriteBack::kPage;
-  HugePages huge = HugePages::kAuto;
-  CoreContent core = CoreContent::kNear;
   uint64_t space = uint64_t{256} << 30;  // addresses reserved for far memory
-  char report[256] = "";                 // file to which each process appends its statistics as one line of JSON
-  char trace[256] = "";                  // file to which each process appends its recorded faults
-  bool quiet = false;
-  bool announce = false;  // print the fault mode and the reason; set by the launcher for its first process
+  PathText trace = "";                   // file to which each process appends its recorded faults
+
+  // What the launcher sets for them; not options.
+  char token[128] = "";      // the servers' secret, or the descriptors of a far file (abi/run_block.h)
+  char tls_relay[108] = "";  // socket of the launcher's TLS relay
+  char ucx_relay[108] = "";  // socket of its UCX relay
+  char report[256] = "";     // file to which each process appends its statistics as one line of JSON
+
+  // What only the launcher reads.
+  uint64_t far_memory = 0;          // bytes that an embedded server lends; 0: half of this machine's RAM
+  bool offload = false;             // an embedded server executes functions
+  bool tls_verify_clients = false;  // of farside serve
+  PathText token_file = "", tls_ca = "", tls_cert = "", tls_key = "";
+  char tls_name[256] = "";            // "": the host of each address
+  char ucx[256] = "ib";               // transports of UCX, as in UCX_TLS: by default network cards
+  PathText stats = "", metrics = "";  // with the form that they are given in: "json:FILE"
+
+  bool operator==(const Options&) const = default;
 };
 
-// One row per variable. Internal ones are passed from the launcher to the program and have no flag.
-struct OptionName {
-  std::string_view variable;  // "FARSIDE_LOCAL"
-  std::string_view flag;      // "--local"; "" where internal
+// Which processes read an option. kServer: farside serve alone. kInternal: a command of Farside sets its variable.
+enum class Scope { kLauncher, kProgram, kBoth, kServer, kInternal };
+
+struct OptionRow;
+// Sets the value of an option from its text, which is not empty. False: it is no such value, or out of the range.
+using OptionSetter = bool (*)(Options*, const OptionRow&, std::string_view text);
+
+// A row of the table. Options that are given as KEY=VALUE of another one have "--tune policy" as name and
+// "FARSIDE_TUNE policy" as variable.
+struct OptionRow {
+  std::string_view name;
+  std::string_view variable;
+  std::string_view value;          // what the help calls the value; "" for a flag
+  std::string_view default_value;  // in words where it is computed; "" where there is none
+  std::string_view range;          // the limits or the words that the setter accepts, as users read them
+  Scope scope;
+  OptionSetter set;
   std::string_view help;
-  bool internal;
-  std::string_view choices = {};  // "on,off": the values that are allowed, where there are so few
+
+  bool is_flag() const { return value.empty(); }
+  bool is_key() const { return name.find(' ') != name.npos; }
+  bool takes_commas() const { return value.find(',') != value.npos; }
+  std::string_view key() const { return name.substr(name.find(' ') + 1); }
 };
-std::span<const OptionName> option_names();
+std::span<const OptionRow> option_rows();
 
-// Sets one option from the text of its variable. EINVAL with a text for the user when the name or the value is invalid.
-// FARSIDE_LOG sets the level of base/log.h at once.
-Status set_option(Options* options, std::string_view variable, std::string_view value);
+// The row with this name or variable, or nullptr.
+const OptionRow* find_option(std::string_view name);
+// The rows that are given as KEY=VALUE of this one.
+std::vector<const OptionRow*> keys_of(const OptionRow& row);
+// "how page faults are served: auto, signal or handler (default auto)".
+std::string describe_option(const OptionRow& row);
 
-// Sets options->token. EINVAL if it is too long.
-Status set_token(Options* options, std::string_view token);
+// Sets one option by its name or variable, which the error uses. EINVAL for an unknown name, an empty value, or one out
+// of the range, which the error names.
+Status set_option(Options* options, std::string_view name, std::string_view value);
 
-// Reads all FARSIDE_* variables of an environment. The error of an unknown name suggests the most similar one.
-// Allocates no memory, so it may be called before the heap exists.
-Status options_from_environment(const char* const* environment, Options* options);
+// An option on a command line: its row and its text.
+struct GivenOption {
+  const OptionRow* row;
+  std::string text;
+};
+
+// Sets all options that are in the environment or were given; those that were given win. The error of an unknown
+// FARSIDE_* variable suggests the one that was meant.
+Status read_options(const char* const* environment, std::span<const GivenOption> given, Options* options);
+
+// Copies a text into a field. EINVAL if it is too long; `what` begins the error.
+Status copy_text(std::string_view text, std::span<char> field, std::string_view what);
 
 }  // namespace farside

@@ -17,6 +17,7 @@ struct SizeOrShare {
   uint64_t bytes = 0;
   double share = 0;  // 0 when absolute, else in (0, 1]
   bool is_share() const { return share > 0; }
+  bool operator==(const SizeOrShare&) const = default;
 };
 Result<SizeOrShare> parse_size_or_share(std::string_view text);
 

@@ -17,13 +17,19 @@ std::vector<std::string> take_arguments_of_tool(std::vector<std::string>* argume
   return rest;
 }
 
+// The variables, and the keys of options such as --tune, which no command line of the description lists.
 int print_description(const Command& farside) {
   std::vector<VariableDescription> variables;
-  for (const OptionName& name : option_names()) {
-    if (!name.internal)
-      variables.push_back({std::string(name.variable), std::string(name.flag), std::string(name.help)});
+  std::vector<KeyDescription> keys;
+  for (const OptionRow& row : option_rows()) {
+    std::string variable(row.variable), help = describe_option(row);
+    if (row.scope == Scope::kInternal) continue;
+    if (!row.is_key()) variables.push_back({variable, std::string(row.name), help});
+    else
+      keys.push_back(
+          {std::string(row.name.substr(0, row.name.find(' '))), std::string(row.key()), std::string(row.value), help});
   }
-  fputs(to_json(farside.describe(), FARSIDE_VERSION_TEXT, variables).c_str(), stdout);
+  fputs(to_json(farside.describe(), FARSIDE_VERSION_TEXT, variables, keys).c_str(), stdout);
   return 0;
 }
 

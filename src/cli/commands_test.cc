@@ -3,12 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "abi/options.h"
 #include "cli/tools.h"
 
 namespace farside::cli {
@@ -25,7 +22,6 @@ Outcome farside(std::vector<const char*> arguments) {
   testing::internal::CaptureStderr();
   int exit_status = run_farside(static_cast<int>(arguments.size()), arguments.data());
   fflush(stdout);
-  for (const OptionName& name : option_names()) unsetenv(std::string(name.variable).c_str());  // left by settle()
   return {exit_status, testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
 }
 
@@ -56,10 +52,13 @@ TEST(CommandsTest, TheDescriptionNamesCommandsOptionsAndChoices) {
   EXPECT_NE(document["commands"][0]["footer"].get<std::string>().find("Examples:\n  "), std::string::npos);
   std::map<std::string, nlohmann::json> options;
   for (const nlohmann::json& option : document["commands"][0]["options"]) options[option["names"].back()] = option;
-  EXPECT_EQ(options["--policy"]["choices"], nlohmann::json({"2q", "fifo", "lru", "priority"}));
-  EXPECT_EQ(options["--local"]["value"], "VALUE");
+  EXPECT_EQ(options["--fault"]["choices"], nlohmann::json({"auto", "signal", "handler"}));
+  EXPECT_EQ(options["--local"]["value"], "SIZE|SHARE");
+  EXPECT_TRUE(options["--local"]["choices"].empty());
+  EXPECT_TRUE(options["--stats"]["choices"].empty());
   EXPECT_EQ(options["--quiet"]["value"], "");
   for (const nlohmann::json& variable : document["environment"]) EXPECT_TRUE(options.contains(variable["flag"]));
+  for (const nlohmann::json& key : document["keys"]) EXPECT_TRUE(options.contains(key["option"]));
 }
 
 TEST(CommandsTest, MistakesAreOneLineAndStatus2) {
@@ -102,14 +101,61 @@ TEST(CommandsTest, VersionIsPrinted) {
   EXPECT_TRUE(farside({"--version"}).out.starts_with("farside "));
 }
 
-TEST(CommandsTest, TheReadmeListsEveryOption) {
-  std::stringstream text;
-  text << std::ifstream(FARSIDE_README).rdbuf();
-  for (const OptionName& name : option_names()) {
-    if (name.internal) continue;
-    std::string row = fmt::format("| `{}` | `{}` | {} |", name.flag, name.variable, name.help);
-    EXPECT_NE(text.str().find(row), std::string::npos) << "README.md lacks the row\n" << row;
+TEST(CommandsTest, MisspeltOptionsAndCommandsNameTheNearest) {
+  for (auto [line, expected] :
+       {std::pair{std::vector<const char*>{"rnu"}, "farside has no command rnu; did you mean run?"},
+        {{"rnu", "--", "true"}, "did you mean run?"},
+        {{"walk"}, "farside --help lists them"},
+        {{"pool", "statsu"}, "did you mean status?"},
+        {{"run", "--lokal", "1G", "--", "true"}, "--lokal is not an option of farside run; did you mean --local?"},
+        {{"run", "--polcy=lru", "--", "true"}, "did you mean --tune policy=VALUE?"},
+        {{"run", "--tls-ca", "x", "--", "true"}, "did you mean --tls ca=VALUE?"},
+        {{"run", "--require", "--", "true"}, "did you mean --tls required?"},
+        {{"run", "--verbose", "--", "true"}, "farside run --help lists them"},
+        {{"serve", "--memry", "4G"}, "did you mean --memory?"},
+        {{"pool", "status", "--controler", "x:1"}, "did you mean --controller?"},
+        {{"run", "--tune", "polcy=lru", "--", "true"}, "did you mean policy?"}}) {
+    Outcome outcome = farside(line);
+    EXPECT_EQ(outcome.exit_status, kExitUsage);
+    EXPECT_NE(outcome.err.find(expected), std::string::npos) << outcome.err;
   }
+}
+
+TEST(CommandsTest, MissingDashesAreNamed) {
+  for (auto [line, expected] :
+       {std::pair{std::vector<const char*>{"run", "sort", "x"}, "put -- before the program: farside run -- sort x"},
+        {{"run", "--local", "25%", "sort", "-n", "x"}, "farside run --local 25% -- sort -n x"}}) {
+    EXPECT_NE(farside(line).err.find(expected), std::string::npos) << farside(line).err;
+  }
+}
+
+TEST(CommandsTest, ValuesOutOfRangeNameTheRange) {
+  for (auto [line, expected] :
+       {std::pair{std::vector<const char*>{"serve", "--workers", "99"}, "'99' is not valid; use 1 to 64"},
+        {{"serve", "--workers", "x"}, "'x' is not valid; use 1 to 64"},
+        {{"serve", "--log", "loud"}, "'loud' is not valid; use error, warning, info or debug"},
+        {{"serve", "--memory", "0", "--listen", "127.0.0.1:0"}, "--memory=0 is not valid; use 16.0 MiB to "},
+        {{"serve", "--memory", "abc", "--listen", "127.0.0.1:0"}, "--memory=abc is not valid; use 16.0 MiB to "},
+        {{"serve", "--memory", "64M", "--listen", "7301"}, "--listen=7301 is not valid; use HOST:PORT"},
+        {{"serve", "--memory", "64M", "--listen", "127.0.0.1:0", "--quota", "x"}, "--quota=x is not valid; use a size"},
+        {{"serve", "--memory", ""}, "the value is empty"},
+        {{"serve", "--memory="}, "the value is empty"},
+        {{"ctl", "-5"}, "-5"},
+        {{"ctl", "0"}, "use a number above 0"},
+        {{"run", "--far", "", "--", "true"}, "--far has an empty value; give tcp://HOST:PORT"},
+        {{"run", "--tune", "evictors=99", "--", "true"}, "--tune evictors=99 is not valid; use 1 to 8"},
+        {{"run", "--patience", "100", "--", "true"}, "--patience=100 is not valid; use 0.1 to 29"}}) {
+    Outcome outcome = farside(line);
+    EXPECT_EQ(outcome.exit_status, kExitUsage);
+    EXPECT_TRUE(is_one_error_line(outcome.err)) << outcome.err;
+    EXPECT_NE(outcome.err.find(expected), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(CommandsTest, HelpOfTuneListsItsKeys) {
+  Outcome help = farside({"run", "--help-tune"});
+  EXPECT_EQ(help.exit_status, 0);
+  EXPECT_NE(help.out.find("policy=ORDER"), std::string::npos) << help.out;
 }
 
 }  // namespace

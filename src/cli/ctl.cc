@@ -3,7 +3,7 @@
 
 #include <set>
 
-#include "abi/options.h"
+#include "abi/option_values.h"
 #include "base/clock.h"
 #include "base/os.h"
 #include "cli/commands.h"
@@ -56,21 +56,24 @@ Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double
   return now;
 }
 
-std::string describe_resized(const json& report) {
-  return fmt::format("{}: near memory limited to {} instead of {}; done in {:.2f} s", name_of(report),
-                     format_size(count(report, "local_bytes")), format_size(count(report, "local_bytes_before")),
-                     number(report, "resize_seconds"));
+// A share of a small heap may be less than a program must have.
+bool is_floor(const SizeOrShare& local, uint64_t limit) {
+  return local.is_share() && limit == *parse_size(limits_of(find_option("--local")->range).min);
+}
+
+std::string describe_resized(const json& report, const SizeOrShare& local) {
+  uint64_t limit = count(report, "local_bytes");
+  return fmt::format("{}: near memory limited to {}{} instead of {}; done in {:.2f} s", name_of(report),
+                     format_size(limit), is_floor(local, limit) ? ", the minimum," : "",
+                     format_size(count(report, "local_bytes_before")), number(report, "resize_seconds"));
 }
 
 int control(const CtlArguments& arguments) {
-  SizeOrShare local;
-  if (!arguments.local.empty()) {
-    Options options;
-    Status read = set_option(&options, "FARSIDE_LOCAL", arguments.local);
-    if (!read.ok()) return fail(read, kExitUsage);
-    local = options.local;
-  }
-  bool changes = local.bytes > 0 || local.is_share();
+  Options options;
+  bool changes = !arguments.local.empty();
+  Status read = changes ? set_option(&options, "--local", arguments.local) : Status();
+  if (!read.ok()) return fail(read, kExitUsage);
+  const SizeOrShare& local = options.local;
   if (changes && arguments.pid == 0)
     return fail(Status::error(EINVAL, "--local needs a process: give the PID of the program or its launcher"),
                 kExitUsage);
@@ -92,7 +95,7 @@ int control(const CtlArguments& arguments) {
       continue;
     }
     if (!shown.insert(count(*report, "pid")).second) continue;
-    if (!arguments.json) fmt::print("{}\n", changes ? describe_resized(*report) : describe(*report));
+    if (!arguments.json) fmt::print("{}\n", changes ? describe_resized(*report, local) : describe(*report));
     reports.push_back(std::move(*report));
   }
   if (arguments.json) fmt::print("{}\n", reports.dump(2));

@@ -29,7 +29,7 @@ bool is_port(std::string_view text) {
 }
 
 Result<int> open_listener(const std::string& address) {
-  Result<HostPort> parts = parse_host_port(address);
+  Result<HostPort> parts = parse_host_port("--metrics", address);
   if (!parts.ok()) return parts.status();
   addrinfo wanted = {};
   wanted.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
@@ -80,13 +80,13 @@ bool HostPort::is_everywhere() const { return host.empty() || host == "0.0.0.0" 
 
 bool HostPort::is_loopback() const { return host.starts_with("127.") || host == "::1" || host == "localhost"; }
 
-Result<HostPort> parse_host_port(const std::string& address) {
+Result<HostPort> parse_host_port(const char* option, const std::string& address) {
   size_t colon = address.rfind(':');
   bool has_host = colon != address.npos && colon > 0;
   std::string port = has_host ? address.substr(colon + 1) : "";
   if (!is_port(port))
-    return Status::error(
-        EINVAL, "'{}' is not an address; write HOST:PORT, as in 127.0.0.1:9170, with a port up to 65535", address);
+    return Status::error(EINVAL, "{}={} is not valid; use HOST:PORT, as in 127.0.0.1:9170, with a port from 0 to 65535",
+                         option, address);
   std::string host = address.substr(0, colon);
   if (host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
   return HostPort{host, port};

@@ -61,6 +61,6 @@ struct HostPort {
   bool is_loopback() const;
   bool is_everywhere() const;  // any address of this machine
 };
-Result<HostPort> parse_host_port(const std::string& address);
+Result<HostPort> parse_host_port(const char* option, const std::string& address);
 
 }  // namespace farside::cli

@@ -100,13 +100,13 @@ TEST(MetricsTest, ALargeReplyIsSentToASlowReader) {
 }
 
 TEST(MetricsTest, AddressesAreSplitAndChecked) {
-  EXPECT_EQ(parse_host_port("[::1]:80")->host, "::1");
-  EXPECT_EQ(parse_host_port("10.0.0.1:80")->port, "80");
-  EXPECT_TRUE(parse_host_port("127.0.0.1:80")->is_loopback());
-  EXPECT_TRUE(parse_host_port("[::1]:80")->is_loopback());
-  EXPECT_FALSE(parse_host_port("0.0.0.0:80")->is_loopback());
+  EXPECT_EQ(parse_host_port("--x", "[::1]:80")->host, "::1");
+  EXPECT_EQ(parse_host_port("--x", "10.0.0.1:80")->port, "80");
+  EXPECT_TRUE(parse_host_port("--x", "127.0.0.1:80")->is_loopback());
+  EXPECT_TRUE(parse_host_port("--x", "[::1]:80")->is_loopback());
+  EXPECT_FALSE(parse_host_port("--x", "0.0.0.0:80")->is_loopback());
   for (const char* bad : {"", "80", ":80", "host:", "host:http", "host:99999", "host:-1"})
-    EXPECT_FALSE(parse_host_port(bad).ok()) << bad;
+    EXPECT_FALSE(parse_host_port("--x", bad).ok()) << bad;
   EXPECT_FALSE(MetricsEndpoint::start("127.0.0.1:port", kPages).ok());
 }
 

@@ -76,7 +76,10 @@ std::string to_text(std::span<const wire::ServerEntry> servers) {
   return format_table(rows);
 }
 
-int show_status(const StatusArguments& arguments) {
+int show_status(StatusArguments& arguments) {
+  if (Status read = arguments.tls.read(); !read.ok()) return fail(read, kExitUsage);
+  if (arguments.tls.verify_clients)
+    return fail(Status::error(EINVAL, "--tls verify-clients is for farside serve"), kExitUsage);
   auto reply = std::make_unique<wire::ServersReply>();
   Status asked = ask(arguments, reply.get());
   if (!asked.ok()) return fail(asked);
@@ -99,7 +102,7 @@ void add_pool_command(Command& parent) {
       .value("ADDRESS");
   command.add_option("--token-file", &arguments->token_file, "file whose first line is the pool's secret")
       .value("FILE");
-  add_tls_options(command, &arguments->tls);
+  add_tls_option(command, &arguments->tls);
   command.add_flag("--json", &arguments->json, "print JSON");
   command.set_footer(
       "Clients are regions: one for each process that uses the server, and one for each forked child of such a "

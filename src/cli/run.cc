@@ -12,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "abi/token_fd.h"
+#include "abi/run_block.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/run_metrics.h"
@@ -96,7 +96,7 @@ Result<std::string> executable_for(const std::string& path) {
   if (!is_static_program(path)) return path;
   auto installation = find_installation();
   if (!installation.ok()) return installation.status();
-  setenv("FARSIDE_STATIC_PROGRAM", path.c_str(), 1);
+  setenv(kStaticVariable, path.c_str(), 1);
   return installation->static_loader();
 }
 
@@ -109,7 +109,7 @@ class Run {
 
   // Sets up far memory and the program's environment.
   Status prepare(const std::string& library) {
-    Status writable = check_writable(settings_.stats_file);
+    Status writable = check_writable(settings_.stats_file());
     if (!writable.ok()) return writable;
     auto directory = PrivateDirectory::create();
     if (!directory.ok()) return directory.status();
@@ -147,8 +147,8 @@ class Run {
     if (!settings_.options.quiet) {
       fputs((report.summary(wait_status, child_) + core_line(wait_status, settings_.options.core)).c_str(), stderr);
     }
-    if (settings_.stats_file.empty()) return;
-    Status written = write_file(settings_.stats_file, report.to_json(program_, wait_status).dump(2) + "\n");
+    if (settings_.options.stats[0] == 0) return;
+    Status written = write_file(settings_.stats_file(), report.to_json(program_, wait_status).dump(2) + "\n");
     if (!written.ok()) log_failure(written, kCommandFailed);
   }
 
@@ -175,35 +175,35 @@ class Run {
     auto file = remote::FarFile::create(*address);
     if (!file.ok()) return file.status();
     far_file_ = std::move(*file);
-    return set_token(&settings_.options, far_file_->hand_over());
+    return copy_text(far_file_->hand_over(), settings_.options.token, "the token");
   }
 
   Status start_server() {
-    auto server = EmbeddedServer::start(*directory_, settings_.far_memory, settings_.offload);
+    auto server = EmbeddedServer::start(*directory_, settings_.far_memory(), settings_.options.offload);
     if (!server.ok()) return server.status();
     server_ = std::move(*server);
-    setenv("FARSIDE_FAR", server_->address().c_str(), 1);
-    return set_token(&settings_.options, server_->token());
+    Status copied = copy_text(server_->token(), settings_.options.token, "the token");
+    return copied.ok() ? set_option(&settings_.options, "--far", server_->address()) : copied;
   }
 
   Status start_relay() {
-    auto relay = PrivateRelay::start(*directory_, settings_.tls);
+    auto relay = PrivateRelay::start(*directory_, tls_settings(settings_.options));
     if (!relay.ok()) return relay.status();
     relay_ = std::move(*relay);
-    return set_option(&settings_.options, "FARSIDE_TLS_RELAY", relay_->socket());
+    return copy_text(relay_->socket(), settings_.options.tls_relay, "the path of the TLS relay");
   }
 
   Status start_ucx_relay() {
     auto installation = find_installation();
     if (!installation.ok()) return installation.status();
-    auto relay = UcxRelay::start(*directory_, {installation->ucx_helper(), settings_.ucx_transports});
+    auto relay = UcxRelay::start(*directory_, {installation->ucx_helper(), settings_.options.ucx});
     if (!relay.ok()) return relay.status();
     ucx_relay_ = std::move(*relay);
-    return set_option(&settings_.options, "FARSIDE_UCX_RELAY", ucx_relay_->socket());
+    return copy_text(ucx_relay_->socket(), settings_.options.ucx_relay, "the path of the UCX relay");
   }
 
   Status start_metrics() {
-    RunMetrics::Outputs outputs = {settings_.metrics_address, settings_.metrics_file};
+    RunMetrics::Outputs outputs = {settings_.metrics_address(), settings_.metrics_file()};
     if (!outputs.any()) return {};
     auto metrics = RunMetrics::start(outputs, std::filesystem::path(program_.front()).filename(), report_file_,
                                      [this](Exposition* out) {
@@ -217,15 +217,11 @@ class Run {
   Status fill_environment(const std::string& library) {
     Result<std::string> list = preload_list(getenv("LD_PRELOAD"), library);
     if (!list.ok()) return list.status();
-    Status handed_over = hand_over_token(settings_.options.token);
+    Status copied = copy_text(report_file_, settings_.options.report, "the path of the report");
+    Status handed_over = copied.ok() ? hand_over(settings_.options) : copied;
     if (!handed_over.ok()) return handed_over;
-    setenv("FARSIDE_TLS_RELAY", settings_.options.tls_relay, 1);
-    setenv("FARSIDE_UCX_RELAY", settings_.options.ucx_relay, 1);
-    setenv("FARSIDE_REPORT", report_file_.c_str(), 1);
-    setenv("FARSIDE_ANNOUNCE", "1", 1);
+    setenv(kAnnounceVariable, "1", 1);
     setenv("LD_PRELOAD", list->c_str(), 1);
-    // A run within this one has metrics of its own.
-    for (const char* name : {"FARSIDE_METRICS", "FARSIDE_METRICS_FILE"}) unsetenv(name);
     for (const auto& [name, value] : kWithoutDirectCopies) setenv(name, value, 0);
     return {};
   }
@@ -317,6 +313,7 @@ void add_run_command(Command& parent, std::vector<std::string> program) {
       parent.add_command("run", "Run a program with most of its memory far: farside run [OPTIONS] -- PROGRAM ARGS...");
   auto given = std::make_shared<GivenOptions>();
   add_table_options(command, given.get());
+  command.expect_program();
   command.set_footer(kHelp);
   command.set_action([given, program = std::move(program)] {
     int exit_status = 0;

@@ -4,130 +4,167 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
-#include "abi/token_fd.h"
-#include "base/log.h"
+#include "abi/option_values.h"
+#include "abi/run_block.h"
 #include "base/size.h"
 #include "report/machine.h"
 
 namespace farside::cli {
 namespace {
 
-// The options without a value.
-constexpr std::string_view kBareFlags[] = {"--quiet", "--require-tls", "--offload"};
+constexpr std::string_view kFile = "file:", kJson = "json:";
 
-std::string variable_text(const char* variable) {
-  const char* value = getenv(variable);
-  return value ? value : "";
+// A run that is started by another one, or by a benchmark, has its options, but for what it writes and its server.
+Status inherit(Options* options) {
+  int fd = run_fd_in(environ);
+  if (fd < 0) return {};
+  int r = read_run_fd(fd, options);
+  if (r < 0)
+    return Status::error(-r, "{}={}: this descriptor has no options of a run of this version; unset the variable",
+                         kRunVariable, fd);
+  options->stats[0] = options->metrics[0] = 0;
+  options->offload = false;
+  return {};
 }
 
-// Errors name variables. If the option was given as a flag, names the flag instead.
-Status in_terms_of_flags(const Status& status, const GivenOptions& given) {
-  std::string_view text = status.text();
-  for (const OptionName& name : option_names()) {
-    bool concerns =
-        text.starts_with(name.variable) && given.contains(std::string(name.variable)) &&
-        (text.substr(name.variable.size()).starts_with('=') || text.substr(name.variable.size()).starts_with(' '));
-    if (concerns) return Status::error(status.code(), "{}{}", name.flag, text.substr(name.variable.size()));
-  }
-  return status;
+// The token of the run in which this one is started names the descriptors of another far file.
+bool has_other_far_file(const Options& options, const Options& outer) {
+  std::string_view here = options.far_address, there = outer.far_address;
+  return here != there && (here.starts_with(kFile) || there.starts_with(kFile));
 }
 
-Result<uint64_t> far_memory_size() {
-  std::string value = variable_text("FARSIDE_FAR_MEMORY");
-  uint64_t machine = machine_memory().total;
-  if (value.empty()) return machine / 2;
-  Result<uint64_t> bytes = parse_size(value);
-  if (!bytes.ok() || *bytes <= machine) return bytes;
-  return Status::error(EINVAL, "--far-memory {} is more than this machine has ({})", value, format_size(machine));
-}
-
-Status settle_offload(RunSettings* settings) {
-  std::string value = variable_text("FARSIDE_OFFLOAD");
-  settings->offload = value == "on" || value == "1";
-  if (!settings->offload && !value.empty() && value != "off" && value != "0")
-    return Status::error(EINVAL, "FARSIDE_OFFLOAD={} is not known; use on or off", value);
-  if (!settings->offload || settings->embedded()) return {};
+Status check_offload(const RunSettings& settings) {
+  if (!settings.options.offload || settings.embedded()) return {};
   return Status::error(EINVAL, "--offload is for the server of this run; start others with farside serve --offload");
 }
 
-// A run that is started by another one, or by a benchmark, uses the same servers or the same far file.
-Status inherit_token(Options* options) {
-  if (options->token_fd < 0) return {};
-  int r = read_token_fd(options->token_fd, options->token, sizeof options->token);
-  if (r == 0) return {};
-  return Status::error(-r,
-                       "FARSIDE_TOKEN_FD={}: this descriptor has no token; unset the variable, or give --token-file",
-                       options->token_fd);
+Status check_far_memory(const RunSettings& settings) {
+  uint64_t machine = machine_memory().total;
+  if (settings.options.far_memory <= machine) return {};
+  return Status::error(EINVAL, "--far-memory {} is more than this machine has ({})",
+                       format_size(settings.options.far_memory), format_size(machine));
 }
 
-// The descriptors of the run in which this one is started belong to another far file.
-void forget_far_file() {
-  if (variable_text("FARSIDE_FAR").starts_with("file:")) unsetenv("FARSIDE_TOKEN_FD");
+Status check_replicas(const RunSettings& settings) {
+  if (!settings.embedded() || settings.options.replicas == 1) return {};
+  return Status::error(EINVAL, "--replicas {} needs as many servers; name them with --far", settings.options.replicas);
 }
 
-Status settle_token(Options* options) {
-  std::string file = variable_text("FARSIDE_TOKEN_FILE");
-  if (file.empty()) return inherit_token(options);
-  // A program of the run that calls farside itself may do so in another directory.
-  setenv("FARSIDE_TOKEN_FILE", std::filesystem::absolute(file).c_str(), 1);
-  Result<std::string> token = read_token_file(file);
-  return token.ok() ? set_token(options, *token) : token.status();
+Status check_is_client(const Options& options) {
+  if (!options.tls_verify_clients) return {};
+  return Status::error(EINVAL, "--tls verify-clients is for farside serve; a client verifies every server");
 }
 
-// The words of "a,b".
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> words;
-  while (!text.empty()) {
-    words.emplace_back(text.substr(0, text.find(',')));
-    text.remove_prefix(std::min(text.size(), words.back().size() + 1));
+Status read_token(Options* options) {
+  if (options->token_file[0] == 0) return {};
+  Result<std::string> token = read_token_file(options->token_file);
+  options->token_file[0] = 0;  // a run in this one has the token
+  return token.ok() ? copy_text(*token, options->token, "the token") : token.status();
+}
+
+// A program of the run that calls farside itself may do so in another directory.
+Status make_absolute(Options* options) {
+  for (PathText* path : {&options->tls_ca, &options->tls_cert, &options->tls_key}) {
+    if ((*path)[0] == 0) continue;
+    Status copied = copy_text(std::filesystem::absolute(*path).native(), *path, *path);
+    if (!copied.ok()) return copied;
   }
-  return words;
+  return {};
+}
+
+// "auto, signal or handler" has choices, "1 to 16" and "HOST:PORT or file:PATH" have none.
+std::vector<std::string> choices_of(const OptionRow& row) {
+  std::vector<std::string> choices;
+  for (std::string_view word : words_of(row.range)) {
+    bool is_choice = std::ranges::all_of(word, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); });
+    if (!is_choice) return {};
+    choices.emplace_back(word);
+  }
+  return choices;
+}
+
+// A key may be typed as an option: "did you mean --tune policy=VALUE?".
+void suggest_keys(Command& command, const OptionRow& row) {
+  for (const OptionRow* key : keys_of(row)) {
+    std::string use = fmt::format("{}{}", key->name, key->is_flag() ? "" : "=VALUE");
+    command.suggest(fmt::format("--{}", key->key()), use);
+    command.suggest(fmt::format("{}-{}", row.name, key->key()), use);
+  }
 }
 
 }  // namespace
 
-void add_table_options(Command& command, GivenOptions* given, const std::set<std::string_view>& without) {
-  for (const OptionName& name : option_names()) {
-    if (name.internal || without.contains(name.flag)) continue;
-    std::string variable(name.variable), flag(name.flag), help = fmt::format("{}  [{}]", name.help, name.variable);
-    auto keep = [given, variable](const std::string& value) { (*given)[variable] = value; };
-    if (std::find(std::begin(kBareFlags), std::end(kBareFlags), flag) != std::end(kBareFlags))
-      command.add_flag(
-          flag, [keep] { keep("on"); }, help);
-    else command.add_option(flag, keep, help).value("VALUE").choices(split(name.choices));
+uint64_t RunSettings::far_memory() const {
+  return options.far_memory > 0 ? options.far_memory : machine_memory().total / 2;
+}
+
+std::string RunSettings::stats_file() const {
+  std::string_view stats = options.stats;
+  return std::string(stats.empty() ? stats : stats.substr(kJson.size()));
+}
+
+std::string RunSettings::metrics_address() const {
+  std::string_view metrics = options.metrics;
+  return metrics.starts_with(kFile) ? "" : std::string(metrics);
+}
+
+std::string RunSettings::metrics_file() const {
+  std::string_view metrics = options.metrics;
+  return metrics.starts_with(kFile) ? std::string(metrics.substr(kFile.size())) : "";
+}
+
+void add_table_option(Command& command, GivenOptions* given, const OptionRow& row) {
+  std::string name(row.name), help = fmt::format("{}  [{}]", describe_option(row), row.variable);
+  auto take = [given, &row](const std::string& text) { given->push_back({&row, text}); };
+  if (row.is_flag()) {
+    command.add_flag(
+        name, [take] { take("on"); }, help);
+  } else if (row.set) {
+    command.add_option(name, take, help).value(std::string(row.value)).choices(choices_of(row));
+  } else {
+    command.add_repeated_option(name, take, help).value(std::string(row.value));
+    suggest_keys(command, row);
   }
 }
 
+void add_table_options(Command& command, GivenOptions* given, const std::set<std::string_view>& without) {
+  for (const OptionRow& row : option_rows()) {
+    bool is_option = !row.is_key() && row.scope != Scope::kInternal && !without.contains(row.name);
+    if (is_option) add_table_option(command, given, row);
+  }
+  command.add_help("--help-tune", "Print the keys of --tune and exit", tune_help());
+}
+
+TlsSettings tls_settings(const Options& options) {
+  return {{options.tls_cert, options.tls_key, options.tls_ca}, options.tls_name};
+}
+
+std::string tune_help() {
+  std::string text =
+      "Keys of --tune KEY=VALUE,... and of FARSIDE_TUNE. They are for experiments: the defaults suit most "
+      "programs.\n\n";
+  for (const OptionRow* key : keys_of(*find_option("--tune"))) {
+    text += fmt::format("  {:<22} {}\n", fmt::format("{}={}", key->key(), key->value), describe_option(*key));
+  }
+  return text + "\nExample:\n  farside run --tune policy=lru,evictors=2 -- sort big.txt\n";
+}
+
 Result<RunSettings> settle(const GivenOptions& given) {
-  for (const auto& [variable, value] : given) setenv(variable.c_str(), value.c_str(), 1);
   RunSettings settings;
-  if (given.contains("FARSIDE_FAR")) forget_far_file();
-  Status read = options_from_environment(environ, &settings.options);
-  if (!read.ok()) return in_terms_of_flags(read, given);
-  Status token = settle_token(&settings.options);
-  if (!token.ok()) return token;
-  if (settings.embedded() && settings.options.replicas > 1)
-    return Status::error(EINVAL, "--replicas {} needs as many servers; name them with --far",
-                         settings.options.replicas);
-  Result<uint64_t> far_memory = far_memory_size();
-  if (!far_memory.ok()) return far_memory.status();
-  settings.far_memory = *far_memory;
-  if (Status s = settle_offload(&settings); !s.ok()) return s;
-  Result<std::string> stats = parse_stats(variable_text("FARSIDE_STATS"));
-  if (!stats.ok()) return stats.status();
-  settings.stats_file = *stats;
-  settings.tls = {
-      {variable_text("FARSIDE_TLS_CERT"), variable_text("FARSIDE_TLS_KEY"), variable_text("FARSIDE_TLS_CA")},
-      variable_text("FARSIDE_TLS_NAME")};
-  settings.ucx_transports = variable_text("FARSIDE_UCX");
-  if (settings.ucx_transports.empty()) settings.ucx_transports = ucx::kDefaultTransports;
-  settings.metrics_address = variable_text("FARSIDE_METRICS");
-  settings.metrics_file = variable_text("FARSIDE_METRICS_FILE");
+  Options& options = settings.options;
+  if (Status inherited = inherit(&options); !inherited.ok()) return inherited;
+  Options outer = options;
+  if (Status read = read_options(environ, given, &options); !read.ok()) return read;
+  set_log_level(options.log);
+  if (has_other_far_file(options, outer)) options.token[0] = 0;
+  for (Status checked : {check_is_client(options), read_token(&options), make_absolute(&options),
+                         check_replicas(settings), check_far_memory(settings), check_offload(settings)}) {
+    if (!checked.ok()) return checked;
+  }
   return settings;
 }
 
@@ -146,13 +183,6 @@ Result<std::string> read_token_file(const std::string& path) {
   std::getline(file, token);
   if (!token.empty()) return token;
   return Status::error(EINVAL, "the token file {} has an empty first line; write the server's secret there", path);
-}
-
-Result<std::string> parse_stats(const std::string& value) {
-  if (value.empty()) return value;
-  constexpr std::string_view kForm = "json:";
-  if (value.starts_with(kForm) && value.size() > kForm.size()) return value.substr(kForm.size());
-  return Status::error(EINVAL, "--stats={} is not known; use json:FILE", value);
 }
 
 }  // namespace farside::cli

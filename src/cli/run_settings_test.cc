@@ -8,7 +8,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include "abi/run_variables.h"
 #include "base/bits.h"
+#include "launch/preload.h"
 
 namespace farside::cli {
 namespace {
@@ -18,14 +20,11 @@ class RunSettingsTest : public testing::Test {
   void SetUp() override { clear(); }
   void TearDown() override {
     clear();
-    setenv("FARSIDE_LOG", "warning", 1);
-    Options options;
-    EXPECT_TRUE(set_option(&options, "FARSIDE_LOG", "warning").ok());
-    unsetenv("FARSIDE_LOG");
+    set_log_level(LogLevel::kWarning);
   }
   static void clear() {
-    for (const OptionName& name : option_names()) unsetenv(std::string(name.variable).c_str());
-    unsetenv("FARSIDE_LOCL");
+    for (const OptionRow& row : option_rows()) unsetenv(std::string(row.variable).c_str());
+    for (const char* name : {"FARSIDE_LOCL", kRunVariable}) unsetenv(name);
   }
 
   static GivenOptions parse(std::vector<std::string> arguments) {
@@ -36,6 +35,12 @@ class RunSettingsTest : public testing::Test {
     return given;
   }
 
+  static Options options(std::vector<std::string> arguments) {
+    Result<RunSettings> settings = settle(parse(std::move(arguments)));
+    EXPECT_TRUE(settings.ok()) << settings.status().text();
+    return settings.ok() ? settings->options : Options();
+  }
+
   static std::string refusal(std::vector<std::string> arguments) {
     Result<RunSettings> settings = settle(parse(std::move(arguments)));
     EXPECT_FALSE(settings.ok());
@@ -43,38 +48,41 @@ class RunSettingsTest : public testing::Test {
   }
 };
 
-TEST_F(RunSettingsTest, EveryOptionOfTheTableIsAFlag) {
+TEST_F(RunSettingsTest, TheHelpHasSixteenOptionsAndTheOthersAreKeys) {
   Command command("test", "");
   GivenOptions given;
   add_table_options(command, &given);
-  std::string help = command.help();
-  for (const OptionName& name : option_names()) {
-    if (name.internal) continue;
-    EXPECT_NE(help.find(std::string(name.flag) + " "), std::string::npos) << name.flag;
-    EXPECT_NE(help.find("[" + std::string(name.variable) + "]"), std::string::npos) << name.variable;
+  std::string help = command.help(), keys = tune_help();
+  unsigned options = 0;
+  for (const OptionRow& row : option_rows()) {
+    if (row.scope == Scope::kInternal) continue;
+    bool is_listed = keys.find(fmt::format("  {}=", row.key())) != keys.npos;
+    EXPECT_EQ(is_listed, row.name.starts_with("--tune ")) << row.name;
+    if (row.is_key()) continue;
+    options++;
+    EXPECT_NE(help.find(fmt::format("  {} ", row.name)), std::string::npos) << row.name;
+    EXPECT_NE(help.find(fmt::format("[{}]", row.variable)), std::string::npos) << row.variable;
   }
+  EXPECT_LE(options, 16u);
 }
 
 TEST_F(RunSettingsTest, CommandLineWinsOverEnvironment) {
   setenv("FARSIDE_LOCAL", "nonsense", 1);
-  setenv("FARSIDE_EVICTORS", "3", 1);
-  Result<RunSettings> settings = settle(parse({"--local", "64M", "--quiet", "--prefetch=off"}));
-  ASSERT_TRUE(settings.ok()) << settings.status().text();
-  EXPECT_EQ(settings->options.local.bytes, 64 * kMiB);
-  EXPECT_EQ(settings->options.evictors, 3U);
-  EXPECT_TRUE(settings->options.quiet);
-  EXPECT_FALSE(settings->options.prefetch);
-  EXPECT_TRUE(settings->embedded());
-  EXPECT_STREQ(getenv("FARSIDE_LOCAL"), "64M");  // as the program reads it
+  setenv("FARSIDE_TUNE", "evictors=3", 1);
+  Options o = options({"--local", "64M", "--quiet", "--tune=prefetch=off", "--tune", "policy=lru"});
+  EXPECT_EQ(o.local.bytes, 64 * kMiB);
+  EXPECT_EQ(o.evictors, 3U);
+  EXPECT_TRUE(o.quiet);
+  EXPECT_FALSE(o.prefetch);
+  EXPECT_EQ(o.policy, PolicyKind::kLru);
 }
 
 TEST_F(RunSettingsTest, ErrorsNameTheFlagOrTheVariable) {
-  EXPECT_TRUE(refusal({"--fault", "magic"}).starts_with("--fault=magic is not known"));
-  clear();
-  EXPECT_NE(refusal({"--local", "lots"}).find("lots"), std::string::npos);
-  clear();
-  setenv("FARSIDE_POLICY", "lifo", 1);
-  EXPECT_TRUE(refusal({}).starts_with("FARSIDE_POLICY=lifo is not known"));
+  EXPECT_TRUE(refusal({"--fault", "magic"}).starts_with("--fault=magic is not valid; use auto, signal or handler"));
+  EXPECT_TRUE(refusal({"--far", ""}).starts_with("--far has an empty value"));
+  EXPECT_TRUE(refusal({"--far="}).starts_with("--far has an empty value"));
+  setenv("FARSIDE_TUNE", "policy=lifo", 1);
+  EXPECT_TRUE(refusal({}).starts_with("FARSIDE_TUNE policy=lifo is not valid; use fifo, lru, priority or 2q"));
 }
 
 TEST_F(RunSettingsTest, AnUnknownVariableNamesTheNearest) {
@@ -82,11 +90,30 @@ TEST_F(RunSettingsTest, AnUnknownVariableNamesTheNearest) {
   EXPECT_NE(refusal({}).find("did you mean FARSIDE_LOCAL?"), std::string::npos);
 }
 
+TEST_F(RunSettingsTest, ARunWithinARunHasItsOptions) {
+  Options outer = options({"--local", "64M", "--stats", "json:s", "--metrics", "h:1", "--tune", "policy=lru"});
+  ASSERT_TRUE(copy_text("secret", outer.token, "").ok());
+  setenv("FARSIDE_FAULT", "signal", 1);
+  ASSERT_TRUE(hand_over(outer).ok());
+  EXPECT_EQ(getenv("FARSIDE_FAULT"), nullptr);
+  setenv("FARSIDE_LOCAL", "32M", 1);
+  Options inner = options({"--tune", "evictors=2"});
+  EXPECT_EQ(inner.local.bytes, 32 * kMiB);
+  EXPECT_EQ(inner.policy, PolicyKind::kLru);
+  EXPECT_EQ(inner.evictors, 2U);
+  EXPECT_STREQ(inner.token, "secret");
+  EXPECT_STREQ(inner.stats, "");
+  EXPECT_STREQ(inner.metrics, "");
+  EXPECT_STREQ(options({"--far", "file:/other?size=1G"}).token, "");
+  setenv(kRunVariable, "0", 1);
+  EXPECT_NE(refusal({}).find("unset the variable"), std::string::npos);
+}
+
 TEST_F(RunSettingsTest, FarMemoryFitsTheMachine) {
   Result<RunSettings> half = settle({});
   ASSERT_TRUE(half.ok());
-  EXPECT_GT(half->far_memory, 0U);
-  EXPECT_EQ(settle(parse({"--far-memory", "128M"}))->far_memory, 128 * kMiB);
+  EXPECT_GT(half->far_memory(), 0U);
+  EXPECT_EQ(settle(parse({"--far-memory", "128M"}))->far_memory(), 128 * kMiB);
   EXPECT_NE(refusal({"--far-memory", "900T"}).find("more than this machine has"), std::string::npos);
 }
 
@@ -96,7 +123,7 @@ TEST_F(RunSettingsTest, TokenComesFromTheFilesFirstLine) {
   EXPECT_NE(refusal({"--token-file", path}).find("empty first line"), std::string::npos);
   std::ofstream(path) << "secret\nmore\n";
   ::testing::internal::CaptureStderr();
-  EXPECT_STREQ(settle(parse({"--token-file", path}))->options.token, "secret");
+  EXPECT_STREQ(options({"--token-file", path}).token, "secret");
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   chmod(path, 0644);
   ::testing::internal::CaptureStderr();
@@ -107,21 +134,23 @@ TEST_F(RunSettingsTest, TokenComesFromTheFilesFirstLine) {
 }
 
 // A program of the run may call farside in another directory.
-TEST_F(RunSettingsTest, ThePathOfTheTokenFileIsMadeAbsolute) {
-  std::string folder = std::filesystem::temp_directory_path(), name = "farside-token-" + std::to_string(getpid());
-  std::ofstream(folder + "/" + name) << "secret";
-  std::filesystem::path before = std::filesystem::current_path();
-  std::filesystem::current_path(folder);
-  EXPECT_TRUE(settle(parse({"--token-file", name.c_str()})).ok());
-  std::filesystem::current_path(before);
-  EXPECT_STREQ(getenv("FARSIDE_TOKEN_FILE"), (folder + "/" + name).c_str());
-  unlink((folder + "/" + name).c_str());
+TEST_F(RunSettingsTest, PathsOfCertificatesAreMadeAbsolute) {
+  Options o = options({"--tls", "ca=ca.pem,required"});
+  EXPECT_EQ(o.tls_ca, (std::filesystem::current_path() / "ca.pem").native());
+  EXPECT_STREQ(o.tls_cert, "");
+  EXPECT_TRUE(o.require_tls);
+  EXPECT_NE(refusal({"--tls", "verify-clients"}).find("farside serve"), std::string::npos);
 }
 
-TEST_F(RunSettingsTest, StatisticsHaveOneForm) {
-  EXPECT_EQ(settle(parse({"--stats=json:out.json"}))->stats_file, "out.json");
+TEST_F(RunSettingsTest, StatisticsAndMetricsHaveTheirForms) {
+  EXPECT_EQ(settle(parse({"--stats=json:out.json"}))->stats_file(), "out.json");
   EXPECT_NE(refusal({"--stats", "csv:x"}).find("json:FILE"), std::string::npos);
   EXPECT_NE(refusal({"--stats", "json:"}).find("json:FILE"), std::string::npos);
+  Result<RunSettings> file = settle(parse({"--metrics", "file:/m"})), http = settle(parse({"--metrics", "h:1"}));
+  EXPECT_EQ(file->metrics_file(), "/m");
+  EXPECT_EQ(file->metrics_address(), "");
+  EXPECT_EQ(http->metrics_file(), "");
+  EXPECT_EQ(http->metrics_address(), "h:1");
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ constexpr const char* kHelp =
     "  farside serve --memory 4G --listen 127.0.0.1:7170\n"
     "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --quota 8G --metrics 127.0.0.1:9170\n"
     "  farside serve --memory 4G --unix /run/farside.sock\n"
-    "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --tls-cert cert.pem --tls-key key.pem\n"
+    "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --tls cert=cert.pem,key=key.pem\n"
     "A pool (docs/guide/pool.md):\n"
     "  farside serve --controller --listen 10.0.0.1:7100 --tokens tokens\n"
     "  farside serve --memory 64G --listen 10.0.0.2:7170 --pool 10.0.0.1:7100 --tokens tokens";
@@ -56,7 +56,6 @@ struct ServeArguments {
   unsigned offload_processes = server::CallConfig().max_processes;
   double offload_seconds = kOffloadSeconds, offload_cpu = kOffloadCpuSeconds;
   TlsArguments tls;
-  bool tls_verify_clients = false;
   std::string ucx;
   // The scheme of its addresses, and that of a controller's.
   const char* scheme() const { return tls.files.certificate.empty() ? "tcp://" : "tls://"; }
@@ -65,11 +64,10 @@ struct ServeArguments {
 
 Result<uint64_t> memory_to_lend(const std::string& text) {
   Result<uint64_t> bytes = parse_size(text);
-  if (!bytes.ok()) return bytes;
   MachineMemory machine = machine_memory();
-  if (*bytes == 0 || *bytes > machine.total) {
-    return Status::error(EINVAL, "--memory {}: this machine has {}; lend less than that", text,
-                         format_size(machine.total));
+  if (!bytes.ok() || *bytes < wire::kSlabBytes || *bytes > machine.total) {
+    return Status::error(EINVAL, "--memory={} is not valid; use {} to {}, which this machine has", text,
+                         format_size(wire::kSlabBytes), format_size(machine.total));
   }
   if (*bytes > machine.available) {
     log(LogLevel::kWarning, "--memory {} is more than the {} that are free now", text, format_size(machine.available));
@@ -82,10 +80,10 @@ Status check_listen(const ServeArguments& arguments) {
     return Status::error(EINVAL, "no address to listen on; give --listen HOST:PORT or --unix PATH");
   }
   if (arguments.listen.empty()) return {};
-  Result<HostPort> address = parse_host_port(arguments.listen);
+  Result<HostPort> address = parse_host_port("--listen", arguments.listen);
   if (!address.ok()) return address.status();
   if (address->is_loopback()) return {};
-  if (!arguments.tokens.any() && !arguments.tls_verify_clients) {
+  if (!arguments.tokens.any() && !arguments.tls.verify_clients) {
     log(LogLevel::kWarning,
         "{} can be reached from other machines and neither --tokens nor --token-file is given: any client may reserve "
         "memory",
@@ -94,11 +92,11 @@ Status check_listen(const ServeArguments& arguments) {
   if (!arguments.tls.files.certificate.empty()) return {};
   if (arguments.tls.required)
     return Status::error(
-        EACCES, "{} would be served without encryption, which --require-tls forbids; give --tls-cert and --tls-key",
+        EACCES, "{} would be served without encryption, which --tls required forbids; give --tls cert=FILE,key=FILE",
         arguments.listen);
   log(LogLevel::kWarning,
       "{} can be reached from other machines and is not encrypted: who reads the network sees the data; "
-      "give --tls-cert and --tls-key",
+      "give --tls cert=FILE,key=FILE",
       arguments.listen);
   return {};
 }
@@ -106,11 +104,19 @@ Status check_listen(const ServeArguments& arguments) {
 // Over which TCP is served.
 Status set_tls(const ServeArguments& arguments, server::ServerConfig* config) {
   const tls::Files& files = arguments.tls.files;
-  if (files.certificate.empty() && files.key.empty() && !arguments.tls_verify_clients) return {};
-  if (arguments.listen.empty()) return Status::error(EINVAL, "--tls-cert is for TCP; give --listen, too");
-  auto context = tls::Context::for_server(files, arguments.tls_verify_clients);
+  if (files.certificate.empty() && files.key.empty() && !arguments.tls.verify_clients) return {};
+  if (arguments.listen.empty()) return Status::error(EINVAL, "--tls cert is for TCP; give --listen, too");
+  auto context = tls::Context::for_server(files, arguments.tls.verify_clients);
   if (!context.ok()) return context.status();
   config->tls = *context;
+  return {};
+}
+
+Status read_size(const char* option, const std::string& text, uint64_t* bytes) {
+  Result<uint64_t> size = parse_size(text);
+  if (!size.ok() || *size == 0)
+    return Status::error(EINVAL, "{}={} is not valid; use a size above 0, as in 4G", option, text);
+  *bytes = *size;
   return {};
 }
 
@@ -121,11 +127,11 @@ Status set_calls(const ServeArguments& arguments, server::CallConfig* calls) {
   if (!installation.ok()) return installation.status();
   calls->host_program = installation->offload_host();
   calls->max_processes = arguments.offload_processes;
-  Result<uint64_t> memory = parse_size(arguments.offload_memory), code = parse_size(arguments.offload_code);
-  if (!memory.ok()) return memory.status();
-  if (!code.ok()) return code.status();
+  uint64_t memory = 0, code = 0;
+  if (Status s = read_size("--offload-memory", arguments.offload_memory, &memory); !s.ok()) return s;
+  if (Status s = read_size("--offload-code", arguments.offload_code, &code); !s.ok()) return s;
   auto nanoseconds = [](double seconds) { return static_cast<uint64_t>(seconds * static_cast<double>(kSecondNs)); };
-  calls->limits = {*memory, nanoseconds(arguments.offload_cpu), nanoseconds(arguments.offload_seconds), *code};
+  calls->limits = {memory, nanoseconds(arguments.offload_cpu), nanoseconds(arguments.offload_seconds), code};
   return {};
 }
 
@@ -169,9 +175,7 @@ Result<server::ServerConfig> make_config(const ServeArguments& arguments) {
   config.unix_path = arguments.unix_path;
   config.workers = arguments.workers;
   if (!arguments.quota.empty()) {
-    Result<uint64_t> quota = parse_size(arguments.quota);
-    if (!quota.ok()) return quota.status();
-    config.quota = *quota;
+    if (Status s = read_size("--quota", arguments.quota, &config.quota); !s.ok()) return s;
   }
   auto tokens = read_tokens(arguments.tokens);
   if (!tokens.ok()) return tokens.status();
@@ -206,7 +210,7 @@ Result<std::string> address_in_pool(const ServeArguments& arguments, const serve
   std::string address = arguments.address;
   if (address.empty() && arguments.listen.empty()) address = "shm://" + arguments.unix_path;
   if (address.empty()) {
-    Result<HostPort> listen = parse_host_port(arguments.listen);
+    Result<HostPort> listen = parse_host_port("--listen", arguments.listen);
     if (!listen.ok()) return listen.status();
     if (listen->is_everywhere()) {
       return Status::error(EINVAL,
@@ -363,7 +367,7 @@ Result<std::unique_ptr<MetricsEndpoint>> serve_metrics(const std::string& addres
                                                    [&server, membership] { return readiness(server, *membership); }});
   if (!endpoint.ok()) return endpoint;
   std::string host = address.substr(0, address.rfind(':'));
-  if (parse_host_port(address)->is_everywhere()) {
+  if (parse_host_port("--metrics", address)->is_everywhere()) {
     log(LogLevel::kWarning,
         "--metrics {}: everyone who can reach this machine can read the metrics; bind it to one address", address);
   }
@@ -371,7 +375,8 @@ Result<std::unique_ptr<MetricsEndpoint>> serve_metrics(const std::string& addres
   return endpoint;
 }
 
-int serve(const ServeArguments& arguments) {
+int serve(ServeArguments& arguments) {
+  if (Status read = arguments.tls.read(); !read.ok()) return fail(read, kExitUsage);
   set_up_log(arguments);
   raise_descriptor_limit();
   Result<server::ServerConfig> config = make_config(arguments);
@@ -433,9 +438,7 @@ void add_serve_command(Command& parent) {
           "--tokens", &arguments->tokens.named,
           "file that names clients and servers with their secrets, quotas and operations; SIGHUP reads it again")
       .value("FILE");
-  add_tls_options(command, &arguments->tls);
-  command.add_flag("--tls-verify-clients", &arguments->tls_verify_clients,
-                   "require certificates of clients, of an authority in --tls-ca");
+  add_tls_option(command, &arguments->tls);
   command
       .add_option("--ucx", &arguments->ucx,
                   "transports of UCX by which clients read and write their memory, as in UCX_TLS; ib: network cards")

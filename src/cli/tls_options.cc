@@ -2,18 +2,18 @@
 
 namespace farside::cli {
 
-void add_tls_options(Command& command, TlsArguments* arguments) {
-  command
-      .add_option("--tls-ca", &arguments->files.authorities,
-                  "PEM file of the authorities that are trusted (default: the system's)")
-      .value("FILE");
-  command.add_option("--tls-cert", &arguments->files.certificate, "PEM file of this side's certificate").value("FILE");
-  command.add_option("--tls-key", &arguments->files.key, "PEM file of its private key").value("FILE");
-  command
-      .add_option("--tls-name", &arguments->name,
-                  "name in the controller's certificate (default: the host in its address)")
-      .value("NAME");
-  command.add_flag("--require-tls", &arguments->required, "refuse connections to other hosts that are not encrypted");
+void add_tls_option(Command& command, TlsArguments* arguments) {
+  add_table_option(command, &arguments->given, *find_option("--tls"));
+}
+
+Status TlsArguments::read() {
+  constexpr const char* kNoVariables[] = {nullptr};
+  Options options;
+  Status read = read_options(kNoVariables, given, &options);
+  static_cast<TlsSettings&>(*this) = tls_settings(options);
+  required = options.require_tls;
+  verify_clients = options.tls_verify_clients;
+  return read;
 }
 
 Status ControllerAddress::open(const std::string& text, const TlsArguments& arguments) {

@@ -1,8 +1,9 @@
-// The options of commands that connect to servers or controllers over TLS. `farside run` has the same in its table.
+// The option --tls of commands that connect to servers or controllers, and the address of a controller.
 #pragma once
 #include <memory>
 #include <string>
 
+#include "cli/run_settings.h"
 #include "command/command.h"
 #include "launch/private_relay.h"
 #include "remote/address.h"
@@ -10,11 +11,14 @@
 namespace farside::cli {
 
 struct TlsArguments : TlsSettings {
-  bool required = false;  // for connections to other hosts
+  GivenOptions given;           // as the command line has them
+  bool required = false;        // for connections to other hosts
+  bool verify_clients = false;  // of farside serve
+  Status read();                // sets the rest
 };
 
-// --tls-ca, --tls-cert, --tls-key, --tls-name, --require-tls.
-void add_tls_options(Command& command, TlsArguments* arguments);
+// --tls, as farside run has it.
+void add_tls_option(Command& command, TlsArguments* arguments);
 
 // A controller and, where it is reached over TLS, the relay to it, which is kept as long as the address is used.
 class ControllerAddress {

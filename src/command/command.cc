@@ -8,18 +8,35 @@
 #include <system_error>
 
 #include "base/log.h"
+#include "base/nearest_name.h"
 
 namespace farside {
 namespace {
 
-// "farside bench paging": the program and the commands that were given.
-std::string given_command(const CLI::App& app) {
-  std::string name = app.get_name();
-  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
-    at = at->get_subcommands().front();
-    name += " " + at->get_name();
-  }
-  return name;
+constexpr const char* kEmptyValue = "the value is empty; give one, or leave the option out";
+
+// Rejects what `accepts` does not, and names what it does.
+CLI::Validator validator(const std::string& accepted, std::function<bool(const std::string&)> accepts) {
+  return CLI::Validator(
+      [accepted, accepts = std::move(accepts)](const std::string& text) {
+        return accepts(text) ? "" : fmt::format("'{}' is not valid; use {}", text, accepted);
+      },
+      accepted);
+}
+
+template <typename Number>
+CLI::Validator in_range(Number min, Number max) {
+  return validator(fmt::format("{} to {}", min, max), [min, max](const std::string& text) {
+    Number number{};
+    return !text.starts_with(' ') && CLI::detail::lexical_cast(text, number) && number >= min && number <= max;
+  });
+}
+
+// "text, json or html".
+std::string either(const std::vector<std::string>& words) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); i++) text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  return text;
 }
 
 bool is_number_from(const std::string& text, bool zero_too) {
@@ -27,11 +44,15 @@ bool is_number_from(const std::string& text, bool zero_too) {
   return CLI::detail::lexical_cast(text, number) && (number > 0 || (zero_too && number == 0));
 }
 
-int usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  std::string text = error.what();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  log(LogLevel::kError, "{}; see {} --help", text, given_command(app));
-  return kExitUsage;
+// "--far=" has a value, the empty one, which CLI11 does not see.
+std::vector<std::string> with_empty_values(const std::vector<std::string>& line) {
+  std::vector<std::string> words;
+  for (const std::string& word : line) {
+    bool is_empty_value = word.starts_with("--") && word.find('=') == word.size() - 1;
+    words.push_back(is_empty_value ? word.substr(0, word.size() - 1) : word);
+    if (is_empty_value) words.emplace_back();
+  }
+  return words;
 }
 
 int cannot_write(int error) {
@@ -88,38 +109,34 @@ Option& Option::separator(char between_values) {
 }
 
 Option& Option::positive() {
-  option_->check(CLI::Validator(
-      [](const std::string& text) {
-        return is_number_from(text, false) ? "" : "'" + text + "' is not a number above 0";
-      },
-      "POSITIVE"));
+  option_->check(validator("a number above 0", [](const std::string& text) { return is_number_from(text, false); }));
   return *this;
 }
 
 Option& Option::non_negative() {
-  option_->check(CLI::Validator(
-      [](const std::string& text) { return is_number_from(text, true) ? "" : "'" + text + "' is not a number from 0"; },
-      "NONNEGATIVE"));
+  option_->check(validator("a number from 0", [](const std::string& text) { return is_number_from(text, true); }));
   return *this;
 }
 
 Option& Option::range(int min, int max) {
-  option_->check(CLI::Range(min, max));
+  option_->check(in_range(min, max));
   return *this;
 }
 
 Option& Option::range(unsigned min, unsigned max) {
-  option_->check(CLI::Range(min, max));
+  option_->check(in_range(min, max));
   return *this;
 }
 
 Option& Option::range(double min, double max) {
-  option_->check(CLI::Range(min, max));
+  option_->check(in_range(min, max));
   return *this;
 }
 
 Option& Option::one_of(const std::vector<std::string>& choices) {
-  option_->check(CLI::IsMember(choices));
+  option_->check(validator(either(choices), [choices](const std::string& text) {
+    return std::ranges::find(choices, text) != choices.end();
+  }));
   return this->choices(choices);
 }
 
@@ -133,10 +150,14 @@ Option& Option::existing_directory() {
   return *this;
 }
 
-Command::Command(const std::string& name, const std::string& help)
-    : program_(std::make_unique<CLI::App>(help, name)), app_(program_.get()) {}
+Command::Command(const std::string& name, const std::string& help) : Command(new CLI::App(help, name)) {
+  program_.reset(app_);
+}
 
-Command::Command(CLI::App* app) : app_(app) {}
+// Help flags are in no list of options: who reads it has found them. CLI11 lets no command inherit a hidden one.
+Command::Command(CLI::App* app) : app_(app) {
+  app_->set_help_flag("-h,--help", "Print this help message and exit")->group("");
+}
 
 Command::~Command() = default;
 
@@ -155,6 +176,11 @@ void Command::set_action(std::function<int()> action) {
 }
 
 Option& Command::keep(CLI::Option* option) {
+  option->check(CLI::Validator([](const std::string& text) { return text.empty() ? kEmptyValue : ""; }, ""));
+  return keep_unchecked(option);
+}
+
+Option& Command::keep_unchecked(CLI::Option* option) {
   return *options_.emplace(option, std::make_unique<Option>(option)).first->second;
 }
 
@@ -192,19 +218,36 @@ Option& Command::add_option(const std::string& names, std::vector<double>* targe
 
 Option& Command::add_option(const std::string& names, std::function<void(const std::string&)> take,
                             const std::string& help) {
-  return keep(app_->add_option_function<std::string>(names, take, help));
+  return keep_unchecked(app_->add_option_function<std::string>(names, take, help));
+}
+
+Option& Command::add_repeated_option(const std::string& names, std::function<void(const std::string&)> take,
+                                     const std::string& help) {
+  auto take_all = [take = std::move(take)](const std::vector<std::string>& values) {
+    for (const std::string& value : values) take(value);
+  };
+  return keep_unchecked(
+      app_->add_option_function<std::vector<std::string>>(names, take_all, help)->allow_extra_args(false));
 }
 
 Option& Command::add_flag(const std::string& names, bool* target, const std::string& help) {
-  return keep(app_->add_flag(names, *target, help));
+  return keep_unchecked(app_->add_flag(names, *target, help));
 }
 
 Option& Command::add_flag(const std::string& names, std::function<void()> take, const std::string& help) {
-  return keep(app_->add_flag_callback(names, std::move(take), help));
+  return keep_unchecked(app_->add_flag_callback(names, std::move(take), help));
 }
 
 void Command::add_version_flag(const std::string& names, const std::string& text) {
   app_->set_version_flag(names, text);
+}
+
+void Command::add_help(const std::string& name, const std::string& help, const std::string& text) {
+  auto print = [text] {
+    fputs(text.c_str(), stdout);
+    throw CLI::RuntimeError(0);
+  };
+  app_->add_flag_callback(name, print, help)->group("")->trigger_on_parse();
 }
 
 bool Command::given(const std::string& name) const { return app_->count(name) > 0; }
@@ -235,16 +278,81 @@ CommandDescription Command::describe() const {
   return d;
 }
 
+const Command& Command::given_command() const {
+  auto given = std::ranges::find_if(commands_, [](const auto& command) { return command->app_->parsed(); });
+  return given == commands_.end() ? *this : (*given)->given_command();
+}
+
+// "farside bench paging".
+std::string Command::path() const {
+  const CLI::App* parent = app_->get_parent();
+  std::string name = app_->get_name();
+  for (; parent; parent = parent->get_parent()) name = parent->get_name() + " " + name;
+  return name;
+}
+
+Status Command::unknown_option(const std::string& word) const {
+  std::string name = word.substr(0, word.find('='));
+  std::vector<std::string_view> known;
+  OptionDescription all;
+  for (const CLI::Option* option : std::as_const(*app_).get_options()) {
+    for (const std::string& long_name : option->get_lnames()) all.names.push_back("--" + long_name);
+  }
+  for (const auto& [suggested, use] : suggestions_) all.names.push_back(suggested);
+  known.assign(all.names.begin(), all.names.end());
+  std::string meant(nearest_name(name, known));
+  if (meant.empty())
+    return Status::error(EINVAL, "{} is not an option of {}; {} --help lists them", name, path(), path());
+  auto use = suggestions_.find(meant);
+  return Status::error(EINVAL, "{} is not an option of {}; did you mean {}?", name, path(),
+                       use == suggestions_.end() ? meant : use->second);
+}
+
+Status Command::unknown_command(const std::string& word) const {
+  std::vector<std::string> names;
+  for (const auto& command : commands_) names.push_back(command->app_->get_name());
+  std::string_view meant = nearest_name(word, std::vector<std::string_view>(names.begin(), names.end()));
+  if (!meant.empty()) return Status::error(EINVAL, "{} has no command {}; did you mean {}?", path(), word, meant);
+  return Status::error(EINVAL, "{} has no command {}; {} --help lists them", path(), word, path());
+}
+
+Status Command::missing_dashes(const std::vector<std::string>& line, const std::string& program) const {
+  std::string correct = app_->get_parent() ? app_->get_parent()->get_name() : app_->get_name();
+  bool is_before = true;
+  for (const std::string& word : line) {
+    if (is_before && word == program) correct += " --";
+    is_before = is_before && word != program;
+    correct += " " + word;
+  }
+  return Status::error(EINVAL, "put -- before the program: {}", correct);
+}
+
+Status Command::unexpected(const std::vector<std::string>& line, const std::vector<std::string>& words) const {
+  const std::string& word = words.front();
+  if (word.starts_with('-') && word.size() > 1) return unknown_option(word);
+  if (!commands_.empty()) return unknown_command(word);
+  if (expects_program_) return missing_dashes(line, word);
+  return Status::error(EINVAL, "{} takes no further word: '{}'; see {} --help", path(), word, path());
+}
+
 int Command::run(std::vector<std::string> arguments) {
-  std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back
+  std::vector<std::string> words = with_empty_values(arguments);
+  std::reverse(words.begin(), words.end());  // CLI11 takes them from the back
   try {
-    app_->parse(std::move(arguments));
+    app_->parse(std::move(words));
   } catch (const CLI::RuntimeError& done) {
     return with_output_written(done.get_exit_code());
   } catch (const CLI::Success& help) {
     return with_output_written(app_->exit(help));
   } catch (const CLI::ParseError& error) {
-    return usage_error(*app_, error);
+    const Command& given = given_command();
+    std::vector<std::string> left = app_->remaining(true);
+    // The value of a misspelt option may have been taken for another word, and be refused as that.
+    bool is_unexpected =
+        !left.empty() && (left.front().starts_with('-') || dynamic_cast<const CLI::ExtrasError*>(&error) ||
+                          dynamic_cast<const CLI::RequiredError*>(&error));
+    if (is_unexpected) return fail(given.unexpected(arguments, left), kExitUsage);
+    return fail(Status::error(EINVAL, "{}; see {} --help", error.what(), given.path()), kExitUsage);
   } catch (const std::system_error& error) {  // thrown by fmt::print
     return cannot_write(error.code().value());
   }

@@ -94,10 +94,20 @@ class Command {
   Option& add_option(const std::string& names, std::vector<unsigned>* target, const std::string& help);
   Option& add_option(const std::string& names, std::vector<double>* target, const std::string& help);
   Option& add_option(const std::string& names, std::function<void(const std::string&)> take, const std::string& help);
+  // One that may be given several times: `take` is called for each.
+  Option& add_repeated_option(const std::string& names, std::function<void(const std::string&)> take,
+                              const std::string& help);
   // A flag whose name begins with "!" sets its target to false.
   Option& add_flag(const std::string& names, bool* target, const std::string& help);
   Option& add_flag(const std::string& names, std::function<void()> take, const std::string& help);
   void add_version_flag(const std::string& names, const std::string& text);
+  // A flag that prints a text. The help does not list it: the help of another option names it.
+  void add_help(const std::string& name, const std::string& help, const std::string& text);
+
+  // The command executes the program that follows "--" on its command line.
+  void expect_program() { expects_program_ = true; }
+  // What the error of an unknown option recommends for `name`, besides the options that exist.
+  void suggest(const std::string& name, const std::string& use) { suggestions_[name] = use; }
 
   bool given(const std::string& name) const;  // whether the parsed command line has this option
   std::string help() const;
@@ -108,13 +118,22 @@ class Command {
 
  private:
   explicit Command(CLI::App* app);
-  Option& keep(CLI::Option* option);
+  Option& keep(CLI::Option* option);  // of which an empty value is refused
+  Option& keep_unchecked(CLI::Option* option);
   OptionDescription describe(const CLI::Option* option) const;
+  const Command& given_command() const;
+  std::string path() const;
+  Status unexpected(const std::vector<std::string>& line, const std::vector<std::string>& words) const;
+  Status unknown_option(const std::string& word) const;
+  Status unknown_command(const std::string& word) const;
+  Status missing_dashes(const std::vector<std::string>& line, const std::string& program) const;
 
   std::unique_ptr<CLI::App> program_;  // of a program, not of its commands
   CLI::App* app_;
   std::vector<std::unique_ptr<Command>> commands_;
   std::map<const CLI::Option*, std::unique_ptr<Option>> options_;
+  std::map<std::string, std::string> suggestions_;
+  bool expects_program_ = false;
 };
 
 }  // namespace farside

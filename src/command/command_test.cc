@@ -63,12 +63,13 @@ TEST(DescribeTest, TextIsEscaped) {
   program.options = {{{"-x", "--long"}, "N", "help", "3", {"1", "3"}, false, true, false}};
   program.commands = {{"nested", "", "", {}, {}}};
   EXPECT_EQ(
-      to_json(program, "1", {{"V", "--long", "h"}}),
+      to_json(program, "1", {{"V", "--long", "h"}}, {{"--long", "k", "K", "of k"}}),
       "{\"version\": \"1\", \"name\": \"a\\\"b\", \"help\": \"c\\\\d\\u000a\", \"footer\": \"\", \"options\": [\n"
       "{\"names\": [\"-x\", \"--long\"], \"value\": \"N\", \"help\": \"help\", \"default\": \"3\", "
       "\"choices\": [\"1\", \"3\"], \"positional\": false, \"required\": true, \"list\": false}], \"commands\": [\n"
       "{\"name\": \"nested\", \"help\": \"\", \"footer\": \"\", \"options\": [], \"commands\": []}], "
-      "\"environment\": [\n{\"variable\": \"V\", \"flag\": \"--long\", \"help\": \"h\"}]}\n");
+      "\"environment\": [\n{\"variable\": \"V\", \"flag\": \"--long\", \"help\": \"h\"}], \"keys\": [\n"
+      "{\"option\": \"--long\", \"key\": \"k\", \"value\": \"K\", \"help\": \"of k\"}]}\n");
 }
 
 using Outcome = std::pair<int, std::string>;
@@ -90,10 +91,11 @@ TEST_F(CommandTest, MistakesAreOneLineThatNamesTheCommand) {
   EXPECT_EQ(run({}), (Outcome{kExitUsage, "farside: error: A subcommand is required; see test --help [F001]\n"}));
   EXPECT_EQ(run({"measure", "--repeat", "10"}),
             (Outcome{kExitUsage,
-                     "farside: error: --repeat: Value 10 not in range 1 to 9; see test measure --help [F001]\n"}));
+                     "farside: error: --repeat: '10' is not valid; use 1 to 9; see test measure --help [F001]\n"}));
   EXPECT_EQ(
       run({"measure", "--name", "nowhere"}),
-      (Outcome{kExitUsage, "farside: error: --name: nowhere not in {near,far}; see test measure --help [F001]\n"}));
+      (Outcome{kExitUsage,
+               "farside: error: --name: 'nowhere' is not valid; use near or far; see test measure --help [F001]\n"}));
   EXPECT_EQ(run({"measure", "--seconds", "1"}),
             (Outcome{kExitUsage, "farside: error: --seconds requires --all; see test measure --help [F001]\n"}));
   EXPECT_EQ(run({"status"}),
@@ -118,10 +120,59 @@ TEST_F(CommandTest, OutputThatCannotBeWrittenIsAFailure) {
   }
 }
 
+TEST_F(CommandTest, WhatIsMisspeltNamesTheNearest) {
+  measure_.suggest("--old", "--name far");
+  for (auto [line, expected] :
+       {std::pair{std::vector<std::string>{"measrue"}, "did you mean measure?"},
+        {{"measure", "--nmae", "far"}, "--nmae is not an option of test measure; did you mean --name?"},
+        {{"measure", "--odl=3"}, "did you mean --name far?"},
+        {{"measure", "--unlike-all"}, "test measure --help lists them"},
+        {{"status", "--pol", "x"}, "did you mean --pool?"},
+        {{"status", "--pool", "x", "y"}, "takes no further word: 'y'"}}) {
+    auto [status, error] = run(line);
+    EXPECT_EQ(status, kExitUsage);
+    EXPECT_NE(error.find(expected), std::string::npos) << error;
+  }
+}
+
+TEST_F(CommandTest, TheProgramFollowsDashes) {
+  Command& start = program_.add_command("start", "Run a program");
+  start.add_flag("--json", &values_.json, "");
+  start.expect_program();
+  EXPECT_NE(run({"start", "--json", "sort", "-n", "x"})
+                .second.find("put -- before the program: test start --json -- sort -n x"),
+            std::string::npos);
+}
+
+TEST_F(CommandTest, EmptyValuesAreMistakes) {
+  for (std::vector<std::string> line :
+       {std::vector<std::string>{"status", "--pool", ""}, {"status", "--pool="}, {"measure", "--name=", "--json"}}) {
+    auto [status, error] = run(line);
+    EXPECT_EQ(status, kExitUsage);
+    EXPECT_NE(error.find("the value is empty"), std::string::npos) << error;
+  }
+}
+
+TEST_F(CommandTest, RepeatedOptionsAreTakenEachInTurn) {
+  std::vector<std::string> taken;
+  Command& tune = program_.add_command("tune", "");
+  tune.add_repeated_option(
+          "--set", [&](const std::string& text) { taken.push_back(text); }, "")
+      .value("KEY");
+  tune.add_help("--help-set", "Print the keys", "the keys\n");
+  tune.set_action([] { return 0; });
+  EXPECT_EQ(run({"tune", "--set", "a=1", "--set=b,c"}).first, 0);
+  EXPECT_EQ(taken, (std::vector<std::string>{"a=1", "b,c"}));
+  EXPECT_EQ(run({"tune", "--help-set"}).first, 0);
+  EXPECT_EQ(out_, "the keys\n");
+  EXPECT_EQ(run({"tune", "--help"}).first, 0);
+  EXPECT_EQ(out_.find("--help"), std::string::npos) << out_;
+}
+
 TEST_F(CommandTest, HelpShowsDefaultsAndTheFooter) {
   EXPECT_EQ(run({"measure", "--help"}).first, 0);
-  EXPECT_NE(out_.find("--repeat N:UINT in [1 - 9]=3"), std::string::npos) << out_;
-  EXPECT_NE(out_.find("--name NAME:{near,far}"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("--repeat N:1 to 9=3"), std::string::npos) << out_;
+  EXPECT_NE(out_.find("--name NAME:near or far"), std::string::npos) << out_;
   EXPECT_NE(out_.find("Example:\n  test measure"), std::string::npos) << out_;
   EXPECT_EQ(run({"--version"}).first, 0);
   EXPECT_EQ(out_, "test 1\n");

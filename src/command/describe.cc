@@ -45,12 +45,17 @@ std::string variable_json(const VariableDescription& variable) {
                      quote(variable.help));
 }
 
+std::string key_json(const KeyDescription& key) {
+  return fmt::format("\n{{\"option\": {}, \"key\": {}, \"value\": {}, \"help\": {}}}", quote(key.option),
+                     quote(key.key), quote(key.value), quote(key.help));
+}
+
 }  // namespace
 
 std::string to_json(const CommandDescription& program, const std::string& version,
-                    const std::vector<VariableDescription>& variables) {
-  return fmt::format("{{\"version\": {}, {}, \"environment\": {}}}\n", quote(version), command_members(program),
-                     array(variables, variable_json));
+                    const std::vector<VariableDescription>& variables, const std::vector<KeyDescription>& keys) {
+  return fmt::format("{{\"version\": {}, {}, \"environment\": {}, \"keys\": {}}}\n", quote(version),
+                     command_members(program), array(variables, variable_json), array(keys, key_json));
 }
 
 int run_tool(Command& tool, std::vector<std::string> arguments) {

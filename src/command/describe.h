@@ -13,8 +13,14 @@ struct VariableDescription {
   std::string name, flag, help;
 };
 
+// A key of an option that takes KEY=VALUE.
+struct KeyDescription {
+  std::string option, key, value, help;
+};
+
 std::string to_json(const CommandDescription& program, const std::string& version = "",
-                    const std::vector<VariableDescription>& variables = {});
+                    const std::vector<VariableDescription>& variables = {},
+                    const std::vector<KeyDescription>& keys = {});
 
 // True if the arguments request the description; the option is not shown in any help.
 inline bool asks_for_description(const std::vector<std::string>& arguments) {

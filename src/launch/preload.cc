@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "abi/token_fd.h"
+#include "abi/run_block.h"
 #include "launch/installation.h"
 
 namespace farside {
@@ -18,13 +18,26 @@ Result<std::string> find_preload_library() {
   return Status::error(ENOENT, "{} is missing; install Farside again", library);
 }
 
-Status hand_over_token(std::string_view token) {
-  unsetenv("FARSIDE_TOKEN_FD");
-  if (token.empty()) return {};
-  int fd = make_token_fd(token);
-  if (fd < 0) return Status::error(-fd, "no descriptor for the token (memfd_create: {})", strerror(-fd));
-  setenv("FARSIDE_TOKEN_FD", std::to_string(fd).c_str(), 1);
+namespace {
+
+Status name_in_environment(const Options& options) {
+  int fd = make_run_fd(options);
+  if (fd < 0) return Status::error(-fd, "no descriptor for the options of the run (memfd_create: {})", strerror(-fd));
+  setenv(kRunVariable, std::to_string(fd).c_str(), 1);
   return {};
+}
+
+}  // namespace
+
+Status hand_over(const Options& options) {
+  for (const OptionRow& row : option_rows()) unsetenv(std::string(row.variable).c_str());
+  return name_in_environment(options);
+}
+
+Status hand_over_token(std::string_view token) {
+  Options options;
+  Status copied = copy_text(token, options.token, "the token");
+  return copied.ok() ? name_in_environment(options) : copied;
 }
 
 Result<std::string> preload_list(const char* present, const std::string& library) {

@@ -1,8 +1,9 @@
-// The preload library: its path, the value of LD_PRELOAD that loads it, and the token that it needs.
+// The preload library: its path, the value of LD_PRELOAD that loads it, and the options of the run.
 #pragma once
 #include <string>
 #include <string_view>
 
+#include "abi/options.h"
 #include "base/status.h"
 
 namespace farside {
@@ -10,8 +11,11 @@ namespace farside {
 // The library of this installation (launch/installation.h). ENOENT if it is missing.
 Result<std::string> find_preload_library();
 
-// Names a descriptor of the token in the environment, for the programs that are started from now on; it stays open. No
-// descriptor for the empty token.
+// Names a descriptor of these options in the environment, for the programs that are started from now on; it stays open.
+// Removes the variables of options, which it replaces. A run that is started has these options, and changes them by its
+// own command line and by variables that are set from now on.
+Status hand_over(const Options& options);
+// The default options and this token, for runs that this program starts. Variables stay.
 Status hand_over_token(std::string_view token);
 
 // `present`, the current value of LD_PRELOAD or nullptr, with the library appended. EINVAL if the path contains a space

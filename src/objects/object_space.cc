@@ -31,7 +31,7 @@ ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
       table_(pager.base(), pager.space_bytes()),
       structures_(pager, table_),
       epochs_(epochs) {
-  if (!table_) die("cannot reserve addresses for the table of segments; lower --space");
+  if (!table_) die("cannot reserve addresses for the table of segments; lower --tune space");
   farside_object_view = {table_.access_bits(), ~uint64_t{63}};
 }
 

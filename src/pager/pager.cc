@@ -210,7 +210,7 @@ Status Pager::lend(uint64_t begin, uint64_t end) {
     uint64_t run = at;
     while (run < end && !table_.contains(run)) run += kBytes;
     if (run > at && !lend_run(at, run))
-      return Status::error(ENOSPC, "no page numbers are left for {} bytes at {:#x}; raise --space", run - at, at);
+      return Status::error(ENOSPC, "no page numbers are left for {} bytes at {:#x}; raise --tune space", run - at, at);
     at = run + kBytes;
   }
   return {};

@@ -11,8 +11,8 @@
 namespace farside::preload {
 
 bool owns_fd(int) { return false; }
-int token_fd() { return -1; }
-void pass_token(bool) {}
+int run_fd() { return -1; }
+void pass_run_fds(bool) {}
 bool in_handler_mode() { return false; }
 void report_at_exit() {}
 bool reports_when_asked_to_end() { return false; }

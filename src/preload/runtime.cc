@@ -11,7 +11,7 @@
 #include <cstring>
 #include <utility>
 
-#include "abi/options.h"
+#include "abi/run_block.h"
 #include "base/log.h"
 #include "fiber/wait.h"
 #include "objects/api.h"
@@ -28,7 +28,7 @@
 #include "preload/offload.h"
 #include "preload/program_api.h"
 #include "preload/report.h"
-#include "preload/token.h"
+#include "preload/run_options.h"
 #include "preload/trace/trace.h"
 #include "preload/unmanaged.h"
 
@@ -183,16 +183,15 @@ void set_up_guard(Runtime& r) {
 }
 
 void announce(const Runtime& r) {
-  if (r.options.quiet || !r.options.announce) return;
-  char local[64];
-  if (r.options.local.is_share())
-    fmt::format_to_n(local, sizeof local, "{:.0f} % of the heap near{}", r.options.local.share * 100, '\0');
-  else fmt::format_to_n(local, sizeof local, "{} MiB near{}", r.options.local.bytes / kMiB, '\0');
+  if (r.options.quiet || !getenv(kAnnounceVariable)) return;
+  const SizeOrShare& budget = r.options.local;
+  std::string local =
+      budget.is_share() ? fmt::format("{:.0f} % of the heap", budget.share * 100) : format_size(budget.bytes);
   bool signal = r.mode == FaultMode::kSignal;
   bool lacks_huge =
       !r.pager->uses_huge_pages() && r.options.huge != HugePages::kNever && r.options.writeback == WriteBack::kPage;
   char line[512];
-  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {}, far memory over {}{}{}\n",
+  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {} near, far memory over {}{}{}\n",
                               signal ? "signal" : "handler", r.mode_reason, local, r.pager->store()->transport_name(),
                               r.pager->unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)",
                               lacks_huge ? ", without huge pages (see farside doctor)" : "");
@@ -202,7 +201,7 @@ void announce(const Runtime& r) {
 // Only the first process of a run prints the announcement.
 void hide_announcement() {
   NearScope near;
-  unsetenv("FARSIDE_ANNOUNCE");
+  unsetenv(kAnnounceVariable);
 }
 
 // Valgrind does not know userfaultfd and Syscall User Dispatch, and places memory itself.
@@ -218,15 +217,15 @@ __attribute__((constructor(101))) void start() {
   Runtime& r = g_runtime;
   r.started_ns = now_ns();
   r.pid = os::getpid();
-  Status read = options_from_environment(environ, &r.options);
-  if (!read.ok()) stop_with(read);
-  if (r.options.far_address[0] == 0) return;  // preloaded without a launcher: the program runs natively
+  int fd = run_fd_in(environ);
+  if (fd < 0) return;  // preloaded without a launcher: the program runs natively
   NearScope near;
-  Status token = take_token(&r.options);
-  if (!token.ok()) {
-    log(LogLevel::kWarning, "{}: process {} runs natively", token.text(), os::getpid());
+  Status taken = take_options(fd, &r.options);
+  if (!taken.ok()) {
+    log(LogLevel::kWarning, "{}: process {} runs natively", taken.text(), os::getpid());
     return;
   }
+  set_log_level(r.options.log);
   refuse_valgrind();
   choose_mode(r);
   check_core(r);
@@ -296,7 +295,7 @@ void note_native_program(const char* path, const char* reason) {
 
 bool owns_fd(int fd) {
   const Runtime& r = g_runtime;
-  return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || owns_unmanaged_fd(fd) || owns_token_fd(fd) ||
+  return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || owns_unmanaged_fd(fd) || owns_run_fd(fd) ||
                      (r.handler && r.handler->owns_fd(fd)));
 }
 

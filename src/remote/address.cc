@@ -180,7 +180,7 @@ Status check_plain_text(const Address& address, PlainText plain_text) {
   bool is_safe = address.is_shm() || address.is_file() || address.is_tls() || is_loopback(address.endpoint.address);
   if (is_safe || plain_text == PlainText::kAllowed) return {};
   if (plain_text == PlainText::kRefused) {
-    return Status::error(EACCES, "{} would be reached without encryption, which --require-tls forbids; use {}",
+    return Status::error(EACCES, "{} would be reached without encryption, which --tls required forbids; use {}",
                          address.endpoint.name, address.is_pool ? "pool+tls://HOST:PORT" : "tls://HOST:PORT");
   }
   log(LogLevel::kWarning, "the connection to {} is not encrypted: who reads the network sees the data; use {}",

@@ -22,7 +22,7 @@ class FarFile {
   FarFile& operator=(const FarFile&) = delete;
 
   transport::FarSpace& space() { return *space_; }
-  // Makes both descriptors inheritable, and returns the token that names them (abi/token_fd.h).
+  // Makes both descriptors inheritable, and returns the token that names them (abi/run_block.h).
   std::string hand_over();
   // Processes that use it.
   unsigned users() { return space_->regions_in_use(); }

@@ -1,6 +1,6 @@
 #include "remote/file_store.h"
 
-#include "abi/token_fd.h"
+#include "abi/run_block.h"
 
 namespace farside::remote {
 

@@ -28,7 +28,7 @@ Context::~Context() { SSL_CTX_free(context_); }
 
 Result<std::shared_ptr<const Context>> Context::for_server(const Files& files, bool verify_clients) {
   if (files.certificate.empty())
-    return Status::error(EINVAL, "a server needs a certificate for TLS; give --tls-cert and --tls-key");
+    return Status::error(EINVAL, "a server needs a certificate for TLS; give --tls cert=FILE,key=FILE");
   std::shared_ptr<Context> context(new Context(SSL_CTX_new(TLS_server_method())));
   if (Status loaded = context->load(files); !loaded.ok()) return loaded;
   SSL_CTX_set_num_tickets(context->get(), 0);  // clients do not resume
@@ -57,15 +57,15 @@ Status Context::load(const Files& files) {
 
 Status Context::load_identity(const Files& files) {
   if (files.certificate.empty() != files.key.empty())
-    return Status::error(EINVAL, "--tls-cert and --tls-key belong together; give both or neither");
+    return Status::error(EINVAL, "--tls cert and --tls key belong together; give both or neither");
   if (files.certificate.empty()) return {};
-  if (Status s = check_readable("--tls-cert", files.certificate); !s.ok()) return s;
-  if (Status s = check_readable("--tls-key", files.key); !s.ok()) return s;
+  if (Status s = check_readable("--tls cert", files.certificate); !s.ok()) return s;
+  if (Status s = check_readable("--tls key", files.key); !s.ok()) return s;
   if (SSL_CTX_use_certificate_chain_file(context_, files.certificate.c_str()) != 1)
-    return Status::error(EINVAL, "--tls-cert {} has no usable certificate in PEM form: {}", files.certificate,
+    return Status::error(EINVAL, "--tls cert={} has no usable certificate in PEM form: {}", files.certificate,
                          last_reason());
   if (SSL_CTX_use_PrivateKey_file(context_, files.key.c_str(), SSL_FILETYPE_PEM) != 1)
-    return Status::error(EINVAL, "--tls-key {} has no private key of {} in PEM form: {}", files.key, files.certificate,
+    return Status::error(EINVAL, "--tls key={} has no private key of {} in PEM form: {}", files.key, files.certificate,
                          last_reason());
   return {};
 }
@@ -75,9 +75,9 @@ Status Context::load_authorities(const Files& files) {
     SSL_CTX_set_default_verify_paths(context_);
     return {};
   }
-  if (Status s = check_readable("--tls-ca", files.authorities); !s.ok()) return s;
+  if (Status s = check_readable("--tls ca", files.authorities); !s.ok()) return s;
   if (SSL_CTX_load_verify_file(context_, files.authorities.c_str()) == 1) return {};
-  return Status::error(EINVAL, "--tls-ca {} has no usable certificates in PEM form: {}", files.authorities,
+  return Status::error(EINVAL, "--tls ca={} has no usable certificates in PEM form: {}", files.authorities,
                        last_reason());
 }
 

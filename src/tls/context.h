@@ -12,7 +12,7 @@ struct ssl_ctx_st;
 
 namespace farside::tls {
 
-// PEM files, as the options --tls-cert, --tls-key and --tls-ca name them. "": none.
+// PEM files, as the keys of --tls name them. "": none.
 struct Files {
   std::string certificate;  // its chain may follow it
   std::string key;

@@ -250,7 +250,7 @@ TEST_F(Relays, AMissingClientCertificateIsReported) {
   EXPECT_NE(accept("server", true).handshake(), 0);
   RelayReply reply = reply_to(client);
   EXPECT_EQ(reply.error, EPROTO);
-  EXPECT_STREQ(reply.text, "a client certificate is required; give --tls-cert and --tls-key");
+  EXPECT_STREQ(reply.text, "a client certificate is required; give --tls cert=FILE,key=FILE");
   start(certificates->files("client"));
   Fd known = connect();
   EXPECT_EQ(accept("server", true).handshake(), 0);
@@ -269,7 +269,7 @@ TEST_F(Relays, AServerWithoutTlsIsReported) {
   Fd client = connect();
   Fd plain(::accept(listener_.get(), nullptr, nullptr));
   transport::send_bytes(plain.get(), transport::numbered(1000));
-  EXPECT_STREQ(reply_to(client).text, "it does not speak TLS; start it with --tls-cert");
+  EXPECT_STREQ(reply_to(client).text, "it does not speak TLS; start it with --tls cert=FILE,key=FILE");
 }
 
 TEST_F(Relays, ImpossibleRequestsAreRefused) {

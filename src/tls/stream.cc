@@ -116,14 +116,14 @@ Status Stream::reason() const {
   if (reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) return Status::error(ECONNRESET, "the connection was cut");
   if (reason == SSL_R_CERTIFICATE_VERIFY_FAILED) {
     return Status::error(EPROTO, "its certificate is not accepted ({}){}", X509_verify_cert_error_string(verified),
-                         SSL_is_server(ssl_) ? "" : "; check --tls-ca and --tls-name");
+                         SSL_is_server(ssl_) ? "" : "; check --tls ca and --tls name");
   }
   if (reason == SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED || reason == SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE)
-    return Status::error(EPROTO, "a client certificate is required; give --tls-cert and --tls-key");
+    return Status::error(EPROTO, "a client certificate is required; give --tls cert=FILE,key=FILE");
   if (is_refusal(reason)) return Status::error(EPROTO, "it does not accept the certificate of this side ({})", text);
   if (is_foreign(reason))
     return Status::error(EPROTONOSUPPORT, "it does not speak TLS{}",
-                         SSL_is_server(ssl_) ? "" : "; start it with --tls-cert");
+                         SSL_is_server(ssl_) ? "" : "; start it with --tls cert=FILE,key=FILE");
   return Status::error(EPROTO, "{}", text ? text : "TLS failed");
 }
 

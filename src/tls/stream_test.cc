@@ -127,7 +127,7 @@ TEST_F(Streams, GarbageIsNotAHandshake) {
   std::vector<char> other(4096, 'x');
   ASSERT_GT(send(server_fd_.get(), other.data(), other.size(), 0), 0);
   EXPECT_EQ(client_->handshake(), -EPROTONOSUPPORT);
-  EXPECT_STREQ(client_->failure(), "it does not speak TLS; start it with --tls-cert");
+  EXPECT_STREQ(client_->failure(), "it does not speak TLS; start it with --tls cert=FILE,key=FILE");
 }
 
 TEST_F(Streams, CertificatesOfServersAreVerified) {
@@ -142,7 +142,7 @@ TEST_F(Streams, CertificatesOfServersAreVerified) {
     open(certificates->files(c.server), false, certificates->files("", c.authority), c.host);
     EXPECT_EQ(shake_hands(), Both(-EPROTO, -EPROTO)) << c.message;
     EXPECT_EQ(client_->failure(),
-              "its certificate is not accepted (" + std::string(c.message) + "); check --tls-ca and --tls-name");
+              "its certificate is not accepted (" + std::string(c.message) + "); check --tls ca and --tls name");
   }
   open(certificates->files("elsewhere"), false, certificates->files(""), "elsewhere.example");
   EXPECT_EQ(shake_hands(), Both(0, 0));
@@ -156,7 +156,7 @@ TEST_F(Streams, CertificatesOfClientsAreVerifiedWhereWanted) {
   open(certificates->files("server"), true, certificates->files(""));
   EXPECT_EQ(shake_hands(), Both(0, -EPROTO));
   EXPECT_EQ(client_->receive(&byte, 1), -EPROTO);
-  EXPECT_STREQ(client_->failure(), "a client certificate is required; give --tls-cert and --tls-key");
+  EXPECT_STREQ(client_->failure(), "a client certificate is required; give --tls cert=FILE,key=FILE");
   Files stranger = certificates->files("stranger");
   open(certificates->files("server"), true, stranger);
   EXPECT_EQ(shake_hands(), Both(0, -EPROTO));
@@ -172,10 +172,10 @@ TEST_F(Streams, UnusableFilesAreNamed) {
     Files files;
     const char* message;
   };
-  for (const Case& c : {Case{{good.certificate, "", ""}, "--tls-cert and --tls-key belong together"},
-                        Case{{missing, good.key, ""}, "cannot read the file of --tls-cert"},
-                        Case{{good.certificate, missing, ""}, "cannot read the file of --tls-key"},
-                        Case{{good.certificate, good.key, missing}, "cannot read the file of --tls-ca"},
+  for (const Case& c : {Case{{good.certificate, "", ""}, "--tls cert and --tls key belong together"},
+                        Case{{missing, good.key, ""}, "cannot read the file of --tls cert"},
+                        Case{{good.certificate, missing, ""}, "cannot read the file of --tls key"},
+                        Case{{good.certificate, good.key, missing}, "cannot read the file of --tls ca"},
                         Case{{garbage, good.key, ""}, "has no usable certificate in PEM form"},
                         Case{{good.certificate, certificates->path("client.key"), ""}, "has no private key of"},
                         Case{{"", "", garbage}, "has no usable certificates in PEM form"}}) {

@@ -34,7 +34,7 @@ uint64_t bits_bytes(uint64_t bytes, uint64_t chunk_pages) {
 }
 
 Status memory_error(int error) {
-  return Status::error(error, "cannot map the table of the far file (error {}); choose a smaller --space", error);
+  return Status::error(error, "cannot map the table of the far file (error {}); choose a smaller --tune space", error);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ std::unique_ptr<ShmRegion> ShmRegion::map(int memory_fd, uint64_t region_bytes, 
   long r = os::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, memory_fd, 0);
   if (os::is_error(r)) {
     *status = Status::error(static_cast<int>(-r),
-                            "cannot map {} bytes of far memory; choose a smaller --space or raise "
+                            "cannot map {} bytes of far memory; choose a smaller --tune space or raise "
                             "the address space limit (ulimit -v)",
                             bytes);
     return nullptr;

@@ -140,7 +140,7 @@ Status wait_until_ready(Helper* helper, const Settings& settings, int timeout_ms
   if (message.error == 0) return {};
   if (message.error == ENOENT)
     return Status::error(ENOENT, "UCX cannot be loaded: {}; install it (Debian: libucx0), or use tcp://", message.text);
-  return Status::error(ENODEV, "UCX finds none of the transports '{}' here ({}); choose others with --ucx",
+  return Status::error(ENODEV, "UCX finds none of the transports '{}' here ({}); choose others with --tune ucx=LIST",
                        settings.transports, message.text);
 }
 

@@ -183,7 +183,7 @@ void RemoteRegion::take_answer(uint64_t offset, int code, const wire::ShareReply
   if (!endpoint_ && !connect(reply)) {
     not_before_ns_ = now + kLastPauseNs;
     log(LogLevel::kWarning,
-        "UCX finds no way to a memory server, so its pages go over TCP; choose transports with --ucx");
+        "UCX finds no way to a memory server, so its pages go over TCP; choose transports with --tune ucx=LIST");
     return;
   }
   if (ucp_.ucp_ep_rkey_unpack(endpoint_, reply.key, &slab.key) != UCS_OK) slab.key = nullptr;

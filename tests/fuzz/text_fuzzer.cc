@@ -19,19 +19,19 @@ void fuzz_http(std::string_view text) {
 }
 
 void fuzz_address(std::string_view text) {
-  auto parsed = farside::cli::parse_host_port(std::string(text));
+  auto parsed = farside::cli::parse_host_port("--listen", std::string(text));
   if (parsed.ok()) require(!parsed->port.empty() && text.ends_with(parsed->port));
 }
 
 void fuzz_option(std::string_view text) {
-  auto names = farside::option_names();
+  auto rows = farside::option_rows();
   if (text.empty()) return;
   farside::Options options;
-  const auto& name = names[static_cast<unsigned char>(text[0]) % names.size()];
-  farside::Status status = set_option(&options, name.variable, text.substr(1));
+  const auto& row = rows[static_cast<unsigned char>(text[0]) % rows.size()];
+  farside::Status status = set_option(&options, row.variable, text.substr(1));
   require(status.ok() || status.code() == EINVAL);
   require(options.local.share >= 0 && options.local.share <= 1);
-  require(options.far_address[sizeof options.far_address - 1] == 0 && options.report[sizeof options.report - 1] == 0);
+  require(options.far_address[sizeof options.far_address - 1] == 0 && options.trace[sizeof options.trace - 1] == 0);
 }
 
 }  // namespace

@@ -332,8 +332,8 @@ class PackageTest(unittest.TestCase):
 
     def test_completions(self):
         self.assertTrue({"run", "serve", "ctl", "bench", "pool"} <= set(self.complete("farside", "")))
-        self.assertEqual(self.complete("farside", "run", "--poli"), ["--policy"])
-        self.assertEqual(self.complete("farside", "run", "--policy", "prio"), ["priority"])
+        self.assertEqual(self.complete("farside", "run", "--repl"), ["--replicas"])
+        self.assertEqual(self.complete("farside", "run", "--fault", "hand"), ["handler"])
         self.assertIn("near", self.complete("farside", "bench", "objects", "--suites", ""))
         self.assertIn("sort", self.complete("farside", "run", "--", "sor"))
         if shutil.which("zsh"):

@@ -219,7 +219,7 @@ def build(soak):
     small = Server(soak, hosts[3], 7174, "--memory", "96M", "--quota", "64M")
     controller = Server(soak, hosts[4], 7175, "--controller")
     pooled = [Server(soak, host, 7176, "--memory", "1G", "--pool", controller.place) for host in hosts[:2]]
-    encrypted = Server(soak, hosts[1], 7177, "--memory", "1G", "--tls-cert", soak.certificate, "--tls-key", soak.key)
+    encrypted = Server(soak, hosts[1], 7177, "--memory", "1G", "--tls", f"cert={soak.certificate},key={soak.key}")
     proxy = CorruptingProxy((steady.host.ip, 7171), soak.seed)
     hostile = Hostile([(steady.host.ip, 7171), (encrypted.host.ip, 7177), (small.host.ip, 7174), (controller.host.ip, 7175)], (steady.host.ip, 8171),
                       soak.seed)
@@ -238,7 +238,7 @@ def build(soak):
 
     def server_over_tls():
         far = f"tls://{encrypted.place}"
-        soak.verify("TLS", far, *random.choice(kinds), options=("--tls-ca", soak.certificate))
+        soak.verify("TLS", far, *random.choice(kinds), options=("--tls", f"ca={soak.certificate}"))
 
     def pool_of_servers():
         soak.sort("pool", pool, options=("--replicas", "2"), may_refuse=True)

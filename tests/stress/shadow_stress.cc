@@ -29,8 +29,8 @@ Options options_of(const Settings& s) {
   o.local = {s.memory * (s.local ? s.local : 25) / 100, 0};
   policy_from_name(s.policy, &o.policy);
   o.evictors = s.evictors;
-  if (Status known = set_option(&o, "FARSIDE_WRITEBACK", s.writeback); !known.ok()) die("{}", known.text());
-  if (Status known = set_option(&o, "FARSIDE_HUGE", s.huge); !known.ok()) die("{}", known.text());
+  if (Status known = set_option(&o, "--tune writeback", s.writeback); !known.ok()) die("{}", known.text());
+  if (Status known = set_option(&o, "--huge", s.huge); !known.ok()) die("{}", known.text());
   o.prefetch = s.prefetch;
   o.space = align_up(s.memory * 4, remote::kSlabBytes);
   return o;

@@ -164,7 +164,7 @@ def small_program(name, kinds=SMALL, left_out=()):
     """Tests for a program of programs/: each of its cases natively, then in both modes with little near memory."""
     path = PROGRAMS / name
     # push_far (programs/far.h) makes a page far by using others; the default policy would keep it.
-    options = ("--policy", "fifo")
+    options = ("--tune", "policy=fifo")
 
     class SmallProgramTest(SystemTest):
         pass

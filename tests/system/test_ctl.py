@@ -85,6 +85,13 @@ class CtlTest(SystemTest):
         self.check(process)
         self.end(process)
 
+    def test_the_minimum_of_a_share_is_named(self):
+        process = self.start("--local", "64M")
+        text = self.ctl(process.pid, "--local", "1%").output.decode()
+        self.assertIn("near memory limited to 8.00 MiB, the minimum, instead of 64.0 MiB", text)
+        self.assertNotIn("minimum", self.ctl(process.pid, "--local", "8M").output.decode())
+        self.end(process)
+
     def test_text_output(self):
         process = self.start("--local", "32M")
         text = self.ctl(process.pid).output.decode()
@@ -151,10 +158,10 @@ class CtlTest(SystemTest):
         self.refused(1, "does not run under Farside", os.getpid())
         self.refused(1, "does not run under Farside", 2**22 + 5)
         self.refused(USAGE, "needs a process", "--local", "1G")
-        self.refused(USAGE, "too little", os.getpid(), "--local", "1M")
+        self.refused(USAGE, "use 8M or more", os.getpid(), "--local", "1M")
         self.refused(USAGE, "--local", os.getpid(), "--local", "much")
         self.refused(USAGE, "", "-5")
-        self.refused(USAGE, "pid: 'abc' is not a number above 0; see farside ctl --help", "abc")
+        self.refused(USAGE, "pid: 'abc' is not valid; use a number above 0; see farside ctl --help", "abc")
 
 
 if __name__ == "__main__":

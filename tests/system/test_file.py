@@ -42,7 +42,7 @@ class FileTest(SystemTest):
         for case in ("both_sides_write", "generations", "execs", "orphan", "exit_in_thread", "raw_clone"):
             with self.subTest(case):
                 self.same(variation, [path, case], self.native([path, case], seconds=60), evictions=False, seconds=90,
-                          options=("--policy", "fifo", "--far", self.address()))
+                          options=("--tune", "policy=fifo", "--far", self.address()))
 
     @variations(SMALL)
     def test_programs_that_are_started_have_far_memory(self, variation):
@@ -74,10 +74,11 @@ class FileTest(SystemTest):
 
     def test_what_cannot_be_used_is_refused(self):
         (self.folder / "valuable").write_text("data")
-        for address, identifier in ((f"file:{self.folder}/valuable?size=64M", b"[F113]"), ("file:relative", b"[F110]"),
-                                    (f"file:{self.folder}?size=64M&speed=high", b"[F110]")):
+        for address, status, identifier in ((f"file:{self.folder}/valuable?size=64M", 1, b"[F113]"),
+                                            ("file:relative", 2, b"[F001]"),
+                                            (f"file:{self.folder}?size=64M&speed=high", 1, b"[F110]")):
             result = run([FARSIDE, "run", "--far", address, "--", "/bin/true"])
-            self.assertEqual(result.status, 1, address)
+            self.assertEqual(result.status, status, address)
             self.assertIn(identifier, result.errors)
         self.assertEqual((self.folder / "valuable").read_text(), "data")
 

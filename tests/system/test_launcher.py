@@ -2,6 +2,7 @@
 import ctypes
 import json
 import os
+import re
 import shutil
 import signal
 import stat
@@ -184,14 +185,16 @@ class LauncherTest(SystemTest):
             self.assertIn(status, self.launch("--help").output)
 
     def test_errors(self):
-        self.refused(USAGE, ["--lokal"], "--lokal", "1G", "--", "true")
-        self.refused(USAGE, ["--local", "banana"], "--local", "banana", "--", "true")
-        self.refused(USAGE, ["--local"], "--local", "0", "--", "true")
-        self.refused(USAGE, ["--local"], "--local", "-5M", "--", "true")
-        self.refused(USAGE, ["--local"], "--local", "900%", "--", "true")
-        self.refused(USAGE, ["--fault", "maybe"], "--fault=maybe", "--", "true")
-        self.refused(USAGE, ["--evictors"], "--evictors=9", "--", "true")
-        self.refused(USAGE, ["--stats"], "--stats=xml:x", "--", "true")
+        self.refused(USAGE, ["--lokal is not an option", "did you mean --local?"], "--lokal", "1G", "--", "true")
+        self.refused(USAGE, ["did you mean --tune policy=VALUE?"], "--polcy", "lru", "--", "true")
+        for bad in ("banana", "0", "-5M", "900%", "1M"):
+            self.refused(USAGE, [f"--local={bad} is not valid; use 8M or more"], "--local", bad, "--", "true")
+        self.refused(USAGE, ["--fault=maybe is not valid; use auto, signal or handler"], "--fault=maybe", "--", "true")
+        self.refused(USAGE, ["--tune evictors=9 is not valid; use 1 to 8"], "--tune", "evictors=9", "--", "true")
+        self.refused(USAGE, ["--patience=100 is not valid; use 0.1 to 29"], "--patience", "100", "--", "true")
+        self.refused(USAGE, ["--tune has no key 'evictor'; did you mean evictors?"], "--tune", "evictor=2", "--", "true")
+        self.refused(USAGE, ["--stats=xml:x is not valid; use json:FILE"], "--stats=xml:x", "--", "true")
+        self.refused(USAGE, ["put -- before the program: farside run --local 1G -- sort x"], "--local", "1G", "sort", "x")
         self.refused(USAGE, ["program"], "--local", "1G", "--")
         self.refused(USAGE, ["no/such/token"], "--token-file", "no/such/token", "--", "true")
         self.refused(USAGE, ["nonsense"], "--far", "nonsense", "--", "true")
@@ -232,6 +235,55 @@ class LauncherTest(SystemTest):
         for words, identifier in ((["--lokal"], "F001"), (["--", "/no/such"], "F003"),
                                   (["--far", "tcp://127.0.0.1:1", "--", "true"], "F101")):
             self.assertTrue(self.launch(*words).errors.rstrip().endswith(f"[{identifier}]".encode()), words)
+
+    def test_an_empty_value_is_an_error_everywhere(self):
+        for option in ("--local", "--far", "--stats", "--tune", "--tls", "--token-file", "--metrics", "--log"):
+            variable = "FARSIDE_" + option[2:].upper().replace("-", "_")
+            for words in ((option, ""), (f"{option}=",)):
+                self.refused(USAGE, [f"{option} has an empty value"], *words, "--", "true")
+            self.refused(USAGE, [f"{variable} has an empty value"], "--", "true", env=environment(**{variable: ""}))
+        self.refused(USAGE, ["--tune policy has an empty value"], "--tune", "policy=", "--", "true")
+
+    def test_mistakes_of_tools(self):
+        for words, expected in ((("trace", "sort", "x"), "put -- before the program: farside trace -- sort x"),
+                                (("plan", "sort"), "put -- before the program: farside plan -- sort"),
+                                (("plan", "--slowdwn", "9%"), "did you mean --slowdown?"),
+                                (("plan", "--slowdown", "x", "--", "true"), "--slowdown=x is not valid; use a share"),
+                                (("plan", "--shares", "101", "--", "true"), "'101' is not valid; use 1 to 100"),
+                                (("bench", "pagnig"), "farside bench has no command pagnig; did you mean paging?")):
+            result = run([FARSIDE, *words], seconds=30)
+            self.assertEqual((result.status, result.output), (USAGE, b""), words)
+            self.assertIn(expected, result.errors.decode())
+
+    def test_misspelt_command(self):
+        result = run([FARSIDE, "rnu", "--", "true"], seconds=30)
+        self.assertEqual((result.status, result.output), (USAGE, b""))
+        self.assertIn(b"farside has no command rnu; did you mean run?", result.errors)
+
+    def test_help_of_tune(self):
+        self.assertLessEqual(len(re.findall(rb"^  --[a-z-]+", self.launch("--help").output, re.MULTILINE)), 16)
+        keys = self.launch("--help-tune").output.decode()
+        for key in ("policy", "evictors", "prefetch", "writeback", "paths", "space", "ucx"):
+            self.assertRegex(keys, rf"(?m)^  {key}=")
+
+    def test_sizes_are_printed_in_their_unit(self):
+        self.assertIn(b", 16.0 TiB near,", self.launch("--local", "16T", "--", "true").errors)
+
+    def test_a_run_in_a_run_has_its_options_and_changes_them(self):
+        """Options of the outer run hold in the inner one, where its command line and environment have no others."""
+        inner = f"FARSIDE_LOCAL=32M {FARSIDE} run --stats=json:inner.json -- {STATUS} status 0"
+        result = self.launch("--local", "64M", "--stats=json:outer.json", "--tune", "policy=lru", "--quiet", "--", "sh", "-c", inner,
+                             env=environment(FARSIDE_LOCAL="128M"))
+        self.assertEqual((result.status, result.errors), (0, b""))
+        processes = {name: json.loads((self.folder / f"{name}.json").read_text())["processes"] for name in ("inner", "outer")}
+        self.assertEqual([(p["local_bytes"], p["policy"]) for p in processes["inner"]], [(32 << 20, "lru")])
+        self.assertEqual({(p["local_bytes"], p["policy"]) for p in processes["outer"]}, {(64 << 20, "lru")})
+
+    def test_the_environment_of_the_program_has_no_options(self):
+        """They are in a descriptor. A variable that a program sets is for the runs that it starts."""
+        shown = self.launch("--quiet", "--local", "64M", "--", "env", env=environment(FARSIDE_TUNE="policy=lru")).output.decode()
+        names = {line.split("=")[0] for line in shown.splitlines() if line.startswith("FARSIDE_")}
+        self.assertEqual(names, {"FARSIDE_RUN_FD"})
 
     def test_unknown_variable(self):
         self.refused(USAGE, ["FARSIDE_LOCALL", "FARSIDE_LOCAL?"], "--", "true", env=environment(FARSIDE_LOCALL="1G"))

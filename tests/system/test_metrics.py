@@ -49,7 +49,7 @@ class MetricsTest(Servers):
                     "--metrics", f"127.0.0.1:{controller}"])
         server, address = self.serve("--metrics", f"127.0.0.1:{member}", "--pool", f"127.0.0.1:{pool}")
         file = self.folder / "run.prom"
-        program = self.start(self.client(SMALL[0], address, STEADY, 32, 1_000_000, options=("--metrics-file", str(file))))
+        program = self.start(self.client(SMALL[0], address, STEADY, 32, 1_000_000, options=("--metrics", f"file:{file}")))
         read_until(program.stdout, b"ready", 60)
         deadline = time.monotonic() + 30
         while not ("farside_run_processes{" in file.read_text() and re.search(r"farside_run_evictions_total\{.*\} [1-9]", file.read_text())):
@@ -136,10 +136,10 @@ class MetricsTest(Servers):
         self.assertIn("farside_server_capacity_bytes{", text)  # of the run's own server
         self.assertIn("process_resident_memory_bytes", text)
         for option, bad in (("--metrics", "127.0.0.1:99999"), ("--metrics", f"127.0.0.1:{port}"),
-                            ("--metrics-file", "/nowhere/run.prom")):
+                            ("--metrics", "file:/nowhere/run.prom")):
             result = run([FARSIDE, "run", option, bad, "--", "true"])
             self.assertEqual(result.status, 1)
-            self.assertIn(bad.encode(), result.errors)
+            self.assertIn(bad.removeprefix("file:").encode(), result.errors)
             self.assertEqual(len(result.errors.splitlines()), 1, result.errors)
 
     def test_bad_log_options(self):

@@ -96,7 +96,7 @@ class ProgramApiTest(SystemTest):
         self.assertIn(b"far=0", ported.errors)
         self.same(variation, [self.program("tutorial_before")], expected)
         for paths in ("page", "object", "hybrid") if variation.fault == "signal" else ("hybrid",):
-            result = self.same(variation, [self.program("tutorial")], expected, options=["--paths", paths])
+            result = self.same(variation, [self.program("tutorial")], expected, options=["--tune", f"paths={paths}"])
             counts = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", result.errors.decode())}
             self.assertEqual(counts["far"], 1)
             if paths != "page":

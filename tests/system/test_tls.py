@@ -29,10 +29,10 @@ class TlsTest(Servers):
                         f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem", *options],
                        check=True, capture_output=True, cwd=cls.folder)
 
-    IDENTITY = ("--tls-cert", "server.pem", "--tls-key", "server.key")
-    CLIENT = ("--tls-cert", "client.pem", "--tls-key", "client.key")
-    TRUST = ("--tls-ca", "ca.pem")
-    MUTUAL = (*TRUST, "--tls-verify-clients")
+    IDENTITY = ("--tls", "cert=server.pem,key=server.key")
+    CLIENT = ("--tls", "cert=client.pem,key=client.key")
+    TRUST = ("--tls", "ca=ca.pem")
+    MUTUAL = ("--tls", "ca=ca.pem,verify-clients")
 
     def serve_tls(self, *options, wait_for=b"lending"):
         place = f"127.0.0.1:{free_port()}"
@@ -83,9 +83,9 @@ class TlsTest(Servers):
         address = f"tls://{place}"
         result = self.run_far(address, *self.TRUST, *self.CLIENT)
         self.assertEqual((result.status, result.output), (0, b"ready\ndone\n"), tail(result.errors))
-        self.refused(["client certificate is required", "--tls-cert"], address, *self.TRUST)
+        self.refused(["client certificate is required", "--tls cert"], address, *self.TRUST)
         self.openssl("stranger", "-CA", "other.pem", "-CAkey", "other.key", "-days", "30")
-        stranger = ("--tls-cert", "stranger.pem", "--tls-key", "stranger.key")
+        stranger = ("--tls", "cert=stranger.pem,key=stranger.key")
         self.refused(["does not accept the certificate"], address, *self.TRUST, *stranger)
         server.terminate()
         _, errors = server.communicate(timeout=20)
@@ -94,18 +94,18 @@ class TlsTest(Servers):
     def test_certificates_that_are_not_accepted(self):
         _, place = self.serve_tls("--memory", "64M")
         address = f"tls://{place}"
-        self.refused([address, "certificate", "--tls-ca"], address)
-        self.refused([address, "certificate", "--tls-ca"], address, "--tls-ca", "other.pem")
-        self.refused([address, "hostname mismatch", "--tls-name"], address, *self.TRUST, "--tls-name", "elsewhere.example")
-        self.refused(["--tls-ca", "missing.pem"], address, "--tls-ca", "missing.pem")
-        self.refused(["--tls-cert and --tls-key"], address, *self.TRUST, "--tls-cert", "client.pem")
+        self.refused([address, "certificate", "--tls ca"], address)
+        self.refused([address, "certificate", "--tls ca"], address, "--tls", "ca=other.pem")
+        self.refused([address, "hostname mismatch", "--tls ca and --tls name"], address, *self.TRUST, "--tls", "name=elsewhere.example")
+        self.refused(["--tls ca", "missing.pem"], address, "--tls", "ca=missing.pem")
+        self.refused(["--tls cert and --tls key"], address, *self.TRUST, "--tls", "cert=client.pem")
 
     def test_only_one_side_uses_tls(self):
         _, place = self.serve_tls("--memory", "64M")
         self.refused([f"tcp://{place}", "tls://HOST:PORT"], f"tcp://{place}")
         _, plain = self.serve()
         address = plain.replace("tcp", "tls")
-        self.refused([address, "does not speak TLS", "--tls-cert"], address, *self.TRUST)
+        self.refused([address, "does not speak TLS", "--tls cert"], address, *self.TRUST)
         address = f"tls://127.0.0.1:{free_port()}"
         self.refused([address, "connection refused"], address, *self.TRUST)
 
@@ -139,30 +139,30 @@ class TlsTest(Servers):
             time.sleep(0.1)
         listed = {server["address"] for server in json.loads(status.output)["servers"]}
         self.assertEqual(listed, {f"tls://{place}" for place in places})
-        result = self.run_far(controller, "--replicas", "2", "--require-tls", *self.TRUST, *self.CLIENT)
+        result = self.run_far(controller, "--replicas", "2", "--tls", "required", *self.TRUST, *self.CLIENT)
         self.assertEqual((result.status, result.output), (0, b"ready\ndone\n"), tail(result.errors))
         anonymous = run([FARSIDE, "pool", "status", "--controller", controller, *self.TRUST], seconds=30, cwd=self.folder)
         self.assertEqual(anonymous.status, 1)
         self.assertIn(b"client certificate is required", anonymous.errors)
 
     def test_plain_text_to_other_hosts(self):
-        """It is refused with --require-tls, also where only a controller's list names such a server."""
-        self.refused([f"tcp://{ABROAD}", "--require-tls"], f"tcp://{ABROAD}", "--require-tls")
-        self.refused([f"pool://{ABROAD}", "pool+tls://"], f"pool://{ABROAD}", "--require-tls")
+        """It is refused with --tls required, also where only a controller's list names such a server."""
+        self.refused([f"tcp://{ABROAD}", "--tls required"], f"tcp://{ABROAD}", "--tls", "required")
+        self.refused([f"pool://{ABROAD}", "pool+tls://"], f"pool://{ABROAD}", "--tls", "required")
         for command in (["pool", "status", "--controller", ABROAD], ["serve", "--memory", "64M", "--listen", "0.0.0.0:0"]):
-            result = run([FARSIDE, *command, "--require-tls"], seconds=30, cwd=self.folder)
+            result = run([FARSIDE, *command, "--tls", "required"], seconds=30, cwd=self.folder)
             self.assertIn(result.status, (1, 2), tail(result.errors))
-            self.assertIn(b"--require-tls", result.errors)
+            self.assertIn(b"--tls required", result.errors)
         _, controller = self.serve_tls("--controller", wait_for=b"list")
         controller = f"pool+tls://{controller}"
         plain = self.start([FARSIDE, "serve", "--memory", "64M", "--listen", f"127.0.0.1:{free_port()}", "--address",
                             f"tcp://{ABROAD}", "--pool", controller, *self.TRUST])
         read_until(plain.stderr, b"lending", START_SECONDS)
         time.sleep(1.5)  # it reports every second
-        self.refused([f"tcp://{ABROAD}", "--require-tls"], controller, "--require-tls", *self.TRUST)
+        self.refused([f"tcp://{ABROAD}", "--tls required"], controller, "--tls", "required", *self.TRUST)
 
     def test_plain_text_to_other_hosts_is_reported(self):
-        """Once for a run, and not where --require-tls is absent."""
+        """Once for a run, and not where --tls required is absent."""
         result = run([FARSIDE, "run", "--patience", "0.1", "--far", f"tcp://{ABROAD}", "--", "true"], seconds=30)
         self.assertEqual(result.errors.count(b"is not encrypted"), 1, tail(result.errors))
         server = self.start([FARSIDE, "serve", "--memory", "64M", "--listen", "0.0.0.0:0", "--token-file", self.token_file])

@@ -43,7 +43,7 @@ class TokenTest(Servers):
     def test_it_is_in_no_environment(self, variation):
         shown, _ = self.far(variation, PYTHON, "-c", "import os; print(open('/proc/self/environ').read(), flush=True); "
                             "os.execv('/bin/cat', ['cat', '/proc/self/environ'])")
-        self.assertEqual(shown.count("FARSIDE_TOKEN_FD="), 2)
+        self.assertEqual(shown.count("FARSIDE_RUN_FD="), 2)
         self.assertNotIn(TOKEN, shown)
 
     @variations(SMALL)

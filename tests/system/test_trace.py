@@ -30,7 +30,7 @@ class TraceTest(SystemTest):
         """Traces a program, which must succeed. Returns the JSON document, the printed text and the output folder."""
         out = self.folder / f"{self.id()}-{program}"
         # The default policy keeps some pages near, so that accesses in order are not faults in order.
-        result = self.trace("--quiet", "--local", "8M", "--policy", "fifo", "--out", out, *options, "--", PROGRAMS / program)
+        result = self.trace("--quiet", "--local", "8M", "--tune", "policy=fifo", "--out", out, *options, "--", PROGRAMS / program)
         self.assertEqual(result.status, 0, result.errors.decode())
         return json.loads((out / "trace.json").read_text(encoding="utf8")), result.errors.decode(), out
 
@@ -47,7 +47,7 @@ class TraceTest(SystemTest):
             self.assertGreater(place["data"][0]["faults"], 0.9 * place["faults"], where)
 
     def check_lines(self, program):
-        trace, _, _ = self.traced(program, "--prefetch=off")
+        trace, _, _ = self.traced(program, "--tune", "prefetch=off")
         wanted = marks("traced.c", "FAULTS")
         places = [place for place in trace["places"] if place["faults"] > MIN_SHARE * trace["faults"]]
         found = [(place["line"], place["function"], place["faults"], place["kinds"]) for place in trace["places"]]

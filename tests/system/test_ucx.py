@@ -35,7 +35,7 @@ class UcxTest(Servers):
     def test_a_program(self, variation):
         """Its children too. No library of UCX is loaded into it, and the server's process ends with it."""
         server, address = self.serve_ucx()
-        options = ("--far", address, "--ucx", "tcp", "--token-file", str(self.token_file))
+        options = ("--far", address, "--tune", "ucx=tcp", "--token-file", str(self.token_file))
         script = "cat /proc/self/maps; seq 100000 | shuf | sort -n | sha256sum"
         native = self.native(["sh", "-c", script.partition("; ")[2]])
         far = self.far(variation, ["sh", "-c", script], options=options, evictions=False)
@@ -55,7 +55,7 @@ class UcxTest(Servers):
     def survives(self, transports, reason):
         """The client goes on over TCP and loses nothing. If it still runs after a while, it uses UCX again."""
         server, address = self.serve_ucx(transports=transports)
-        program = self.start(self.client(SMALL[0], address, STEADY, 48, 6, options=("--ucx", transports)))
+        program = self.start(self.client(SMALL[0], address, STEADY, 48, 6, options=("--tune", f"ucx={transports}")))
         before = self.exporters_become(server, 1)
         os.kill(before[0], reason)
         begin = time.monotonic()
@@ -68,20 +68,20 @@ class UcxTest(Servers):
 
     def test_access_ends_with_a_client_that_is_killed(self):
         server, address = self.serve_ucx("--grace", "60")
-        program = self.start(self.client(SMALL[0], address, STEADY, 48, 60, options=("--ucx", "tcp")))
+        program = self.start(self.client(SMALL[0], address, STEADY, 48, 60, options=("--tune", "ucx=tcp")))
         self.exporters_become(server, 1)
         os.killpg(program.pid, signal.SIGKILL)
         self.exporters_become(server, 0)
 
     def test_a_server_without_ucx(self):
         _, address = self.serve_ucx(transports=None)
-        result = run(self.client(SMALL[0], address, STEADY, 32, 1, options=("--ucx", "tcp")), cwd=self.folder)
+        result = run(self.client(SMALL[0], address, STEADY, 32, 1, options=("--tune", "ucx=tcp")), cwd=self.folder)
         self.assertEqual((result.status, result.output), (0, b"ready\ndone\n"), tail(result.errors))
         self.assertIn(b"[F112]", result.errors)
 
     def test_no_transport_and_no_library(self):
         """A message, and no program is started."""
-        command = self.client(SMALL[0], "ucx://127.0.0.1:9", "true", options=("--ucx", "nothing"))
+        command = self.client(SMALL[0], "ucx://127.0.0.1:9", "true", options=("--tune", "ucx=nothing"))
         result = run(command, cwd=self.folder)
         self.assertEqual((result.status, result.output), (1, b""), tail(result.errors))
         self.assertIn(b"none of the transports 'nothing'", result.errors)

@@ -6,6 +6,7 @@
 #include "cli/run.h"
 #include "cli/tools.h"
 #include "command/describe.h"
+#include "launch/preload.h"
 #include "report/files.h"
 #include "tools/plan/measure.h"
 #include "tools/plan/plan_report.h"
@@ -47,8 +48,9 @@ struct PlanArguments {
 
 Status settle_slowdown(PlanArguments* a) {
   Result<SizeOrShare> share = parse_size_or_share(a->slowdown);
-  if (!share.ok()) return share.status();
-  if (!share->is_share()) return Status::error(EINVAL, "--slowdown {}: give a share of native, as in 10%", a->slowdown);
+  if (!share.ok() || !share->is_share())
+    return Status::error(EINVAL, "--slowdown={} is not valid; use a share of native, above 0% and up to 100%",
+                         a->slowdown);
   a->settings.slowdown = a->predict.slowdown = share->share;
   a->predict.latencies = a->settings.latencies;
   std::ranges::sort(a->settings.shares);
@@ -83,6 +85,7 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
   for (const std::string& file : {a.json, a.svg, a.record}) {
     if (settled.ok()) settled = check_writable(file);
   }
+  if (settled.ok() && run.ok()) settled = hand_over(run->options);  // to the runs of this command
   if (!settled.ok() || !run.ok()) return fail(settled.ok() ? run.status() : settled, kExitUsage);
   int exit_status = 0;
   Result<std::string> path = cli::find_runnable("farside plan", program, &exit_status);
@@ -142,7 +145,8 @@ int run_plan(int argc, const char* const* argv) {
       .value("FILE");
   command.add_option("--json", &arguments->json, "file for all figures, the machine and the commit").value("FILE");
   command.add_option("--svg", &arguments->svg, "file for a line chart").value("FILE");
-  cli::add_table_options(command, &arguments->options, {"--local", "--stats", "--metrics", "--metrics-file"});
+  cli::add_table_options(command, &arguments->options, {"--local", "--stats", "--metrics"});
+  command.expect_program();
   command.set_footer(kHelp);
   command.set_action([arguments, program = std::move(program)] { return plan_program(*arguments, program); });
   return run_tool(command, std::move(words));

@@ -35,10 +35,9 @@ struct TraceArguments {
 };
 
 Status refuse_handler_mode(const cli::GivenOptions& given) {
-  const char* from_environment = getenv("FARSIDE_FAULT");
-  auto flag = given.find("FARSIDE_FAULT");
-  std::string mode = flag != given.end() ? flag->second : from_environment ? from_environment : "";
-  if (mode != "handler") return {};
+  Options options;
+  Status read = read_options(environ, given, &options);
+  if (!read.ok() || options.fault != FaultMode::kHandler) return read;
   return Status::error(
       EINVAL, "--fault=handler cannot be traced: a handler thread does not see the call stack; use --fault=signal");
 }
@@ -106,6 +105,7 @@ int run_trace(int argc, const char* const* argv) {
   Command command("farside trace", cli::tool_help("trace"));
   auto arguments = std::make_shared<TraceArguments>();
   cli::add_table_options(command, &arguments->options);
+  command.expect_program();
   command.add_option("--out", &arguments->out, "directory for the results (default: farside-trace)").value("DIR");
   command.add_option("--coverage", &arguments->coverage, "percent of the faults that the table explains (default: 95)")
       .value("PERCENT")

@@ -230,6 +230,7 @@ int run_track(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + 1, argv + argc);
   std::vector<std::string> program = take_program(&words);
   Command command("farside track", cli::tool_help("track"));
+  command.expect_program();
   auto arguments = std::make_shared<TrackArguments>();
   command.add_option("-p,--pid", &arguments->pid, "a process that runs already").value("PID");
   command.add_option("--window", &arguments->window_seconds, "seconds that a window lasts")

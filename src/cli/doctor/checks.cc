@@ -93,7 +93,7 @@ Finding check_space(uint64_t wanted) {
   std::string found = fmt::format("{} of {} reserved (vm.overcommit_memory={})", format_size(got), format_size(wanted),
                                   read_line("/proc/sys/vm/overcommit_memory"));
   Health health = got >= wanted ? Health::kOk : got > 0 ? Health::kLimited : Health::kMissing;
-  std::string advice = got > 0 ? fmt::format("pass --space {}G, or sysctl vm.overcommit_memory=0", got / kGiB)
+  std::string advice = got > 0 ? fmt::format("pass --tune space={}G, or sysctl vm.overcommit_memory=0", got / kGiB)
                                : "sysctl vm.overcommit_memory=0, and ulimit -v unlimited";
   return finding("address space", health, found, advice);
 }
@@ -205,7 +205,7 @@ Finding check_ucx() {
                  fmt::format("UCX {}, transports and devices: {}", found->version, by_transport(found->transports)),
                  found->has_card
                      ? "the network card cannot fault pages in on demand: it serves clients, but not servers"
-                     : "no network card with RDMA: ucx:// works over --ucx tcp, on trusted networks only");
+                     : "no network card with RDMA: ucx:// works over --tune ucx=tcp, on trusted networks only");
 }
 
 }  // namespace

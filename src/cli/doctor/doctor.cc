@@ -36,7 +36,7 @@ void print_table(const Diagnosis& diagnosis) {
 
 int diagnose_and_print(bool json) {
   Options options;
-  Status read = options_from_environment(environ, &options);
+  Status read = read_options(environ, {}, &options);
   if (!read.ok()) return fail(read, kExitUsage);
   Diagnosis diagnosis = diagnose(options);
   json ? print_json(diagnosis) : print_table(diagnosis);

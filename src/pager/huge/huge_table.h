@@ -54,7 +54,7 @@ class HugeTable {
         uses_(static_cast<std::atomic<uint32_t>*>(os::map_near(count_ * sizeof(uint32_t)))),
         sums_(static_cast<std::atomic<uint64_t*>*>(os::map_near(count_ * sizeof(uint64_t*)))) {
     if (!flags_ || !uses_ || !sums_)
-      die("cannot reserve a table of {} huge pages; lower --space or raise the limit on virtual memory", count_);
+      die("cannot reserve a table of {} huge pages; lower --tune space or raise the limit on virtual memory", count_);
   }
   ~HugeTable() {
     for (uint64_t e = 0; e < used_.load(); e++) drop_sums(static_cast<HugeIndex>(e));

@@ -34,7 +34,8 @@ class PageTable {
         windows_(static_cast<std::atomic<uint32_t>*>(os::map_near(kWindows * sizeof(uint32_t)))),
         places_(static_cast<std::atomic<uint64_t>*>(os::map_near(places_bytes()))) {
     if (!words_ || !settled_ || !windows_ || !places_)
-      die("cannot reserve a page table of {} bytes; lower --space or raise the limit on virtual memory", pages_ * 8);
+      die("cannot reserve a page table of {} bytes; lower --tune space or raise the limit on virtual memory",
+          pages_ * 8);
   }
   ~PageTable() {
     os::unmap(words_, pages_ * sizeof(AtomicPageWord));

@@ -27,7 +27,7 @@ Twins::Twins(WriteBack mode, uint64_t pages, const Frames& frames) : mode_(mode)
   if (!enabled()) return;
   slots_ = static_cast<std::atomic<uint32_t>*>(os::map_near(pages * sizeof *slots_));
   chunks_ = static_cast<Chunk*>(os::map_near(kMaxChunks * sizeof *chunks_));
-  if (!slots_ || !chunks_) die("cannot reserve addresses for --writeback; lower --space or use --writeback=page");
+  if (!slots_ || !chunks_) die("cannot reserve addresses for twins; lower --tune space, or give --tune writeback=page");
 }
 
 Twins::~Twins() {

@@ -38,7 +38,7 @@ Result<std::unique_ptr<FarSpace>> FarSpace::reserve(uint64_t bytes, Delivery del
   long base = os::map_aligned(bytes, kAlignment, PROT_READ | PROT_WRITE);
   if (os::is_error(base)) {
     return Status::error(static_cast<int>(-base),
-                         "cannot reserve {} bytes of addresses; lower --space or raise 'ulimit -v'", bytes);
+                         "cannot reserve {} bytes of addresses; lower --tune space or raise 'ulimit -v'", bytes);
   }
   std::unique_ptr<FarSpace> space(new FarSpace);
   space->base_ = reinterpret_cast<std::byte*>(base);

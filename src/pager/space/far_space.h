@@ -73,7 +73,7 @@ class FarSpace : public NearObject {
   int adopt(std::byte* address, size_t bytes, bool replace, bool inherit_in_fork);
 
   // The far space as far as `end` is part of core dumps; what was never committed is not. A core of all of it would
-  // have the size of --space, with zeros that a dump into a pipe writes out. Callers exclude each other.
+  // have the size of --tune space, with zeros that a dump into a pipe writes out. Callers exclude each other.
   void include_in_core(std::byte* end);
 
   // In the child of a fork: opens a userfaultfd of the child, in signal delivery. The kernel dropped the registration

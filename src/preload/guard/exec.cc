@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 
 #include "abi/program_kind.h"
+#include "abi/run_block.h"
 #include "base/log.h"
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
@@ -118,7 +118,7 @@ void NearStrings::append(const char* name, const char* value) {
   char** entry = list_;
   while (*entry) entry++;
   *entry = spare_;
-  spare_ = stpcpy(stpcpy(spare_, name), value) + 1;
+  spare_ = stpcpy(stpcpy(stpcpy(spare_, name), "="), value) + 1;
 }
 
 NearStrings::~NearStrings() {
@@ -126,8 +126,6 @@ NearStrings::~NearStrings() {
 }
 
 namespace {
-constexpr char kStaticProgram[] = "FARSIDE_STATIC_PROGRAM=";
-
 size_t room_for_preloads(const char* const* environment) {
   const char* libraries = preloads(environment);
   return libraries ? kVariableBytes + strlen(libraries) + 1 + strlen(g_library) + 1 : 0;
@@ -135,9 +133,9 @@ size_t room_for_preloads(const char* const* environment) {
 }  // namespace
 
 NearEnvironment::NearEnvironment(const char* const* list, bool with_library, const char* static_program)
-    : NearStrings(list,
-                  room_for_preloads(list) + (static_program ? sizeof kStaticProgram + strlen(static_program) : 0)) {
-  if (static_program) append(kStaticProgram, static_program);
+    : NearStrings(
+          list, room_for_preloads(list) + (static_program ? sizeof kStaticVariable + 1 + strlen(static_program) : 0)) {
+  if (static_program) append(kStaticVariable, static_program);
   if (with_library) add_library();
   else remove_library();
 }
@@ -198,18 +196,15 @@ const char* NearStart::path() const { return found_.by_loader ? g_static_loader 
 
 namespace {
 
-// The environment loads the library, and names the descriptor that has the token.
-bool asks_for_token(const char* const* environment) {
-  const char *libraries = preloads(environment), *descriptor = value_of(environment, "FARSIDE_TOKEN_FD=");
-  if (!libraries || !strstr(libraries, g_library) || !descriptor) return false;
-  int fd = -1;
-  std::from_chars(descriptor, descriptor + strlen(descriptor), fd);
-  return fd == token_fd();
+// The environment loads the library, and names the descriptor that has the options of this run.
+bool is_of_the_run(const char* const* environment) {
+  const char* libraries = preloads(environment);
+  return libraries && strstr(libraries, g_library) && run_fd_in(environment) >= 0 && run_fd_in(environment) == run_fd();
 }
 
 }  // namespace
 
-bool NearStart::gets_token() const { return !found_.privileged && asks_for_token(environment()); }
+bool NearStart::gets_run_fds() const { return !found_.privileged && is_of_the_run(environment()); }
 
 void NearStart::note() const {
   if (found_.native) note_native_program(path_.get(), found_.native);
@@ -224,11 +219,11 @@ bool names_file_by_path(const Call& execveat) {
 }
 
 // Returns if the call fails.
-long issue_exec(const Call& near, bool with_token) {
+long issue_exec(const Call& near, bool with_run_fds) {
   note_exec();
-  pass_token(with_token);
+  pass_run_fds(with_run_fds);
   long r = issue(near);
-  pass_token(true);
+  pass_run_fds(true);
   note_failed_exec();
   return r;
 }
@@ -242,7 +237,7 @@ long exec_at(const Call& call) {
   near.arg[1] = reinterpret_cast<long>(path.get());
   near.arg[2] = reinterpret_cast<long>(arguments.get());
   near.arg[3] = reinterpret_cast<long>(environment.get());
-  return issue_exec(near, asks_for_token(environment.get()));
+  return issue_exec(near, is_of_the_run(environment.get()));
 }
 
 }  // namespace
@@ -258,7 +253,7 @@ long guarded_exec(const Call& call) {
   near.arg[shift] = reinterpret_cast<long>(start.path());
   near.arg[shift + 1] = reinterpret_cast<long>(start.arguments());
   near.arg[shift + 2] = reinterpret_cast<long>(start.environment());
-  return issue_exec(near, start.gets_token());
+  return issue_exec(near, start.gets_run_fds());
 }
 
 }  // namespace farside::preload

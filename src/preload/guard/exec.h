@@ -77,8 +77,8 @@ class NearStart {
   char* const* environment() const { return environment_.get(); }
   // Notes for the report of the run that the program runs natively, if it does.
   void note() const;
-  // Whether the program gets the run's token: it is not privileged, and it or what it starts loads the library.
-  bool gets_token() const;
+  // Whether the program gets the run's descriptors: it is not privileged, and it or what it starts loads the library.
+  bool gets_run_fds() const;
 
  private:
   NearPath path_;

@@ -436,10 +436,10 @@ int spawn_near(Spawn real, pid_t* pid, const char* path, const posix_spawn_file_
   int error;
   {
     Unguarded pass;
-    pass_token(start.gets_token());
+    pass_run_fds(start.gets_run_fds());
     error = real(&child, start.path(), actions ? &near_actions : nullptr, attributes ? &near_attributes : nullptr,
                  start.arguments(), start.environment());
-    pass_token(true);
+    pass_run_fds(true);
   }
   if (error == 0) start.note();
   if (pid && error == 0) *pid = child;

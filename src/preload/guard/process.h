@@ -6,13 +6,12 @@ namespace farside::preload {
 // True if Farside uses the descriptor. The guard protects it from the program. Async-signal-safe.
 bool owns_fd(int fd);
 
-// The descriptor that has the run's token, or -1.
-int token_fd();
+// The descriptor that has the options of the run, or -1.
+int run_fd();
 
 // Whether programs that this process executes inherit that descriptor, and those of a far file. They do unless this is
-// called.
-// Async-signal-safe.
-void pass_token(bool pass);
+// called. Async-signal-safe.
+void pass_run_fds(bool pass);
 
 // Appends the statistics and the trace of this process to the launcher's files. Later calls do nothing.
 void report_at_exit();

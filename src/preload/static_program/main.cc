@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "abi/run_variables.h"
+
 int main(int, char** arguments) {
-  const char* path = getenv(farside::preload::kStaticProgramVariable);
+  const char* path = getenv(farside::kStaticVariable);
   if (!path) {
     fprintf(stderr, "static_loader: farside run starts this program; it is of no use by itself\n");
     return 2;

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "abi/run_variables.h"
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -172,7 +173,7 @@ using namespace farside::preload;
 
 void farside_start_static_program(const char* path, char** arguments, char** environment) {
   if (!guard_pager()) {  // preloaded without a launcher
-    remove_variable(environment, kStaticProgramVariable);
+    remove_variable(environment, kStaticVariable);
     long r = os::call(SYS_execve, path, arguments, environment);
     stop_with(Status::error(static_cast<int>(-r), "cannot run {}: {}", path, strerror(static_cast<int>(-r))));
   }
@@ -186,7 +187,7 @@ void farside_start_static_program(const char* path, char** arguments, char** env
   name_process(path);
   Elf64_auxv_t auxiliary[kMaxEntries];
   size_t entries = read_auxiliary_vector(auxiliary);
-  remove_variable(environment, kStaticProgramVariable);
+  remove_variable(environment, kStaticVariable);
   unregister_restartable_sequences();
   size_t count = length_of(arguments);
   size_t words = 1 + (count + 1) + (length_of(environment) + 1) + 2 * entries;

@@ -4,13 +4,6 @@
 // only. docs/decisions/0024.
 #pragma once
 
-namespace farside::preload {
-
-// The variable by which static_loader gets the path of the program.
-inline constexpr char kStaticProgramVariable[] = "FARSIDE_STATIC_PROGRAM";
-
-}  // namespace farside::preload
-
 extern "C" {
 // Replaces the calling program by the static executable at `path`. Does not return: in case of an error, prints it and
 // ends the process with status 126.

@@ -63,7 +63,7 @@ Status start_sites(uint64_t space_begin, uint64_t space_bytes) {
   g_chunks = static_cast<Mark*>(os::map_near((space_bytes / kChunk + 1) * sizeof(Mark)));
   if (g_sites && g_pages && g_chunks) return {};
   return Status::error(ENOMEM,
-                       "no memory for the tables of a trace; lower --space or raise the limit on virtual memory");
+                       "no memory for the tables of a trace; lower --tune space or raise the limit on virtual memory");
 }
 
 void note_site(uint64_t stack, uint64_t address, uint64_t bytes, uint64_t bytes_represented) {

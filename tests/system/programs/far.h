@@ -24,7 +24,7 @@
     }                                                                                                           \
   } while (0)
 
-static inline int under_farside(void) { return getenv("FARSIDE_LOCAL") != NULL; }
+static inline int under_farside(void) { return getenv("FARSIDE_RUN_FD") != NULL; }
 
 // True if a page of the range is not near, according to bit 63 (present) of /proc/self/pagemap.
 static inline int some_absent(const void* start, size_t bytes) {

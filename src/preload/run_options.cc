@@ -1,4 +1,4 @@
-#include "preload/token.h"
+#include "preload/run_options.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -6,24 +6,24 @@
 
 #include <cerrno>
 
-#include "abi/token_fd.h"
+#include "abi/run_block.h"
 #include "base/os.h"
 #include "preload/guard/process.h"
 
 namespace farside::preload {
 namespace {
 
-int g_token_fd = -1;
+int g_run_fd = -1;
 FarFileFds g_far_file;  // in runs with a far file
 
 // Descriptors are closed between a posix_spawn, or a fork in handler mode, and the exec, where nothing is trapped. The
-// parent has the token still, under the same number.
-int read_from_parent(int fd, char* token, size_t room) {
+// parent has the block still, under the same number.
+int read_from_parent(int fd, Options* options) {
   char path[64];
   *fmt::format_to_n(path, sizeof path - 1, "/proc/{}/fd/{}", os::call(SYS_getppid), fd).out = 0;
   int opened = os::open(path, O_RDONLY | O_CLOEXEC);
   if (opened < 0) return opened;
-  int r = read_token_fd(opened, token, room);
+  int r = read_run_fd(opened, options);
   bool is_free = os::fcntl(fd, F_GETFD, 0) == -EBADF;
   if (r == 0 && is_free) os::call(SYS_dup3, opened, fd, 0);
   os::close(opened);
@@ -50,23 +50,23 @@ bool take_far_file(const char* token) {
 
 }  // namespace
 
-Status take_token(Options* options) {
-  int fd = options->token_fd;
-  if (fd < 0) return {};
-  int r = read_token_fd(fd, options->token, sizeof options->token);
-  if (r < 0) r = read_from_parent(fd, options->token, sizeof options->token);
+Status take_options(int fd, Options* options) {
+  int r = read_run_fd(fd, options);
+  if (r == -EPROTO)
+    return Status::error(EPROTO, "this run was started by another version of Farside; start all of it with one");
+  if (r < 0) r = read_from_parent(fd, options);
   if (r < 0 || !take_far_file(options->token))
-    return Status::error(EBADF, "descriptor {}, which had the token of this run, was closed", fd);
-  g_token_fd = fd;
+    return Status::error(EBADF, "descriptor {}, which had the options of this run, was closed", fd);
+  g_run_fd = fd;
   return {};
 }
 
-bool owns_token_fd(int fd) { return fd >= 0 && fd == g_token_fd; }
+bool owns_run_fd(int fd) { return fd >= 0 && fd == g_run_fd; }
 
-int token_fd() { return g_token_fd; }
+int run_fd() { return g_run_fd; }
 
-void pass_token(bool pass) {
-  for (int fd : {g_token_fd, g_far_file.file, g_far_file.space}) {
+void pass_run_fds(bool pass) {
+  for (int fd : {g_run_fd, g_far_file.file, g_far_file.space}) {
     if (fd >= 0) os::fcntl(fd, F_SETFD, pass ? 0 : FD_CLOEXEC);
   }
 }
