@@ -6,6 +6,7 @@ check_docs.py [--root ROOT] --run BUILD    executes the documented commands with
 
 - Every relative link and every anchor in a Markdown file resolves.
 - `src/FOLDER/FILE` `FUNCTION` names a function that the file declares or defines.
+- docs/decisions/README.md links every page of its folder.
 - No retired name (RETIRED) and no reference to a document outside the repository occurs in the tree.
 - --run: every fenced block with the info string "sh run" in README.md and docs/guide succeeds. Each block runs under
   `bash -e` in an empty folder, with BUILD/bin first in PATH, for at most SECONDS.
@@ -51,6 +52,7 @@ RETIRED = [
     (r"\bbell_\b", "wakeup_"),
     (r"\bstructure_left\b", "structure_take_evicted"),
     (r"\bis_licensed\b", "is_accessible"),
+    (r"\bExtent(Path|Table|Queue|Index|Evictor|Density|Streams)\b", "Huge..."),
     (r"--ways\b|--parts\b", "--configurations, --suites"),
     (r"\bslow door\b", "slow path"),
     (r"\bby and by\b", "gradually"),
@@ -176,6 +178,16 @@ def check_steps(root):
                 yield f"{path.relative_to(root)}:{text.count(chr(10), 0, match.start()) + 1}: {problem}"
 
 
+# ---- The index of decisions ----
+
+def check_decisions(root):
+    index = root / "docs/decisions/README.md"
+    linked = {target for _, target in links_of(index)} if index.is_file() else set()
+    for page in sorted(index.parent.glob("[0-9]*.md")):
+        if page.name not in linked:
+            yield f"docs/decisions/README.md:1: {page.name} is not listed"
+
+
 # ---- Retired names ----
 
 def patterns_for(name):
@@ -266,7 +278,7 @@ def main():
     if arguments.run:
         problems = list(run_blocks(root, arguments.run.resolve(), arguments.seconds))
     else:
-        problems = [*check_links(root), *check_steps(root), *check_names(root)]
+        problems = [*check_links(root), *check_steps(root), *check_decisions(root), *check_names(root)]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

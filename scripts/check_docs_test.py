@@ -106,6 +106,20 @@ class StepsTest(CheckDocsTest):
         self.assertEqual(self.problems(check_docs.check_steps), [])
 
 
+class DecisionsTest(CheckDocsTest):
+    def test_a_page_that_the_index_lacks_is_found(self):
+        self.write("docs/decisions/README.md", "[one](0001-one.md)\n")
+        self.write("docs/decisions/0001-one.md", "# 1. One\n")
+        self.assertEqual(self.problems(check_docs.check_decisions), [])
+        self.write("docs/decisions/0002-two.md", "# 2. Two\n")
+        self.assertEqual(self.problems(check_docs.check_decisions),
+                         ["docs/decisions/README.md:1: 0002-two.md is not listed"])
+
+    def test_a_missing_index_lists_nothing(self):
+        self.write("docs/decisions/0001-one.md", "# 1. One\n")
+        self.assertEqual(len(self.problems(check_docs.check_decisions)), 1)
+
+
 class NamesTest(CheckDocsTest):
     def assert_retired(self, path, text):
         self.write(path, text)
