@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "abi/run_block.h"
+#include "abi/static_tls.h"
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/run_metrics.h"
@@ -222,6 +223,7 @@ class Run {
     if (!handed_over.ok()) return handed_over;
     setenv(kAnnounceVariable, "1", 1);
     setenv("LD_PRELOAD", list->c_str(), 1);
+    if (getenv(kAuditVariable)) setenv(kTunablesVariable, tunables_for_audit(getenv(kTunablesVariable)).c_str(), 1);
     for (const auto& [name, value] : kWithoutDirectCopies) setenv(name, value, 0);
     return {};
   }

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "abi/run_block.h"
+#include "abi/static_tls.h"
 #include "launch/installation.h"
 
 namespace farside {
@@ -47,6 +48,11 @@ Result<std::string> preload_list(const char* present, const std::string& library
   }
   if (!present || !*present) return library;
   return fmt::format("{}:{}", present, library);
+}
+
+std::string tunables_for_audit(const char* present) {
+  if (!present || !*present) return kStaticTlsTunable;
+  return strstr(present, kStaticTlsTunable) ? present : fmt::format("{}:{}", present, kStaticTlsTunable);
 }
 
 }  // namespace farside

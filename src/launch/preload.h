@@ -22,4 +22,7 @@ Status hand_over_token(std::string_view token);
 // or a colon.
 Result<std::string> preload_list(const char* present, const std::string& library);
 
+// `present`, the current value of GLIBC_TUNABLES or nullptr, with what programs with LD_AUDIT need (abi/static_tls.h).
+std::string tunables_for_audit(const char* present);
+
 }  // namespace farside

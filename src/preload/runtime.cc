@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "abi/run_block.h"
+#include "abi/static_tls.h"
 #include "base/log.h"
 #include "fiber/wait.h"
 #include "objects/api.h"
@@ -204,6 +205,20 @@ void hide_announcement() {
   unsetenv(kAnnounceVariable);
 }
 
+// What the launcher or the guard of exec has set for an audited program, and the program is not to see.
+void hide_static_tls() {
+  const char* tunables = getenv(kTunablesVariable);
+  const char* ours = getenv(kAuditVariable) && tunables ? strstr(tunables, kStaticTlsTunable) : nullptr;
+  if (!ours || ours[strlen(kStaticTlsTunable)] != 0) return;
+  NearScope near;
+  if (ours == tunables) {
+    unsetenv(kTunablesVariable);
+  } else if (char* others = strndup(tunables, static_cast<size_t>(ours - 1 - tunables))) {
+    setenv(kTunablesVariable, others, 1);
+    free(others);
+  }
+}
+
 // Valgrind does not know userfaultfd and Syscall User Dispatch, and places memory itself.
 void refuse_valgrind() {
   const char* libraries = getenv("LD_PRELOAD");
@@ -236,6 +251,7 @@ __attribute__((constructor(101))) void start() {
   if (!traced.ok()) stop_with(traced);
   announce(r);
   hide_announcement();
+  hide_static_tls();
   enable_far_mappings(r.pager);
   Status heap = enable_far_heap(r.pager);
   if (!heap.ok()) stop_with(heap);

@@ -156,6 +156,16 @@ class LauncherTest(SystemTest):
         for name in ("mode", "local_bytes", "heap_peak_bytes", "near_peak_bytes"):
             self.assertIn(name, stats["processes"][0])
 
+    def test_audited_programs(self):
+        """The tunable that they need is hidden, and the program's own are kept."""
+        audit = f"LD_AUDIT={PROGRAMS / 'audit.so'}"
+        script = ["sh", "-c", 'echo "[$GLIBC_TUNABLES]"']
+        for tunables, expected in (([], b"[]\n"), (["GLIBC_TUNABLES=glibc.malloc.perturb=1"], b"[glibc.malloc.perturb=1]\n")):
+            inner = run([FARSIDE, "run", "--quiet", "--local", "8M", "--", "env", audit, *tunables, *script])
+            self.assertEqual((inner.status, inner.output), (0, expected), inner.errors)
+            outer = run(["env", audit, *tunables, FARSIDE, "run", "--quiet", "--local", "8M", "--", *script])
+            self.assertEqual((outer.status, outer.output), (0, expected), outer.errors)
+
     def test_options_from_the_environment(self):
         result = self.launch("--", STATUS, "status", 0,
                              env=environment(FARSIDE_QUIET="1", FARSIDE_LOCAL="64M", FARSIDE_STATS="json:env.json"))

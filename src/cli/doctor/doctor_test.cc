@@ -56,6 +56,9 @@ TEST(PreloadTest, IsAppendedToTheExistingList) {
   EXPECT_EQ(*preload_list("", "/f.so"), "/f.so");
   EXPECT_EQ(*preload_list("/a.so", "/f.so"), "/a.so:/f.so");
   EXPECT_FALSE(preload_list("", "/my files/f.so").ok());
+  EXPECT_EQ(tunables_for_audit(nullptr), "glibc.rtld.optional_static_tls=16384");
+  EXPECT_EQ(tunables_for_audit("glibc.malloc.check=1"), "glibc.malloc.check=1:glibc.rtld.optional_static_tls=16384");
+  EXPECT_EQ(tunables_for_audit("glibc.rtld.optional_static_tls=16384"), "glibc.rtld.optional_static_tls=16384");
 }
 
 }  // namespace

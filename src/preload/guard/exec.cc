@@ -12,6 +12,7 @@
 
 #include "abi/program_kind.h"
 #include "abi/run_block.h"
+#include "abi/static_tls.h"
 #include "base/log.h"
 #include "preload/guard/process.h"
 #include "preload/guard/syscall_table.h"
@@ -100,7 +101,7 @@ NearStrings::NearStrings(const char* const* list, size_t spare) {
   if (!list) return;
   size_t count = 0, text = 0;
   for (; list[count]; count++) text += strlen(list[count]) + 1;
-  constexpr size_t kAppended = 1;
+  constexpr size_t kAppended = 2;
   bytes_ = (count + kAppended + 1) * sizeof(char*) + text + spare;
   list_ = static_cast<char**>(os::map_near(bytes_));
   if (!list_) die("out of memory: cannot copy {} bytes of program arguments", bytes_);
@@ -130,29 +131,51 @@ size_t room_for_preloads(const char* const* environment) {
   const char* libraries = preloads(environment);
   return libraries ? kVariableBytes + strlen(libraries) + 1 + strlen(g_library) + 1 : 0;
 }
+
+const char* tunables_of(const char* const* environment) { return value_of(environment, "GLIBC_TUNABLES="); }
+
+bool is_audited(const char* const* environment) {
+  const char* libraries = value_of(environment, "LD_AUDIT=");
+  return libraries && *libraries;
+}
+
+size_t room_for_tunables(const char* const* environment) {
+  if (!is_audited(environment)) return 0;
+  const char* tunables = tunables_of(environment);
+  return sizeof kTunablesVariable + sizeof kStaticTlsTunable + (tunables ? strlen(tunables) + 1 : 0);
+}
 }  // namespace
 
 NearEnvironment::NearEnvironment(const char* const* list, bool with_library, const char* static_program)
-    : NearStrings(
-          list, room_for_preloads(list) + (static_program ? sizeof kStaticVariable + 1 + strlen(static_program) : 0)) {
+    : NearStrings(list, room_for_preloads(list) + room_for_tunables(list) +
+                            (static_program ? sizeof kStaticVariable + 1 + strlen(static_program) : 0)) {
   if (static_program) append(kStaticVariable, static_program);
   if (with_library) add_library();
   else remove_library();
+  if (with_library && is_audited(list_)) set_static_tls();
 }
 
-// Replaces the value of LD_PRELOAD, which is there, and returns its end.
-char* NearEnvironment::set(const char* libraries) {
+// Replaces the value of a variable that is there; `name` ends with '='. Returns the end of the new value.
+char* NearEnvironment::set(const char* name, const char* value) {
   char** entry = list_;
-  while (strncmp(*entry, kVariable, kVariableBytes) != 0) entry++;
+  while (strncmp(*entry, name, strlen(name)) != 0) entry++;
   *entry = spare_;
-  return stpcpy(stpcpy(spare_, kVariable), libraries);
+  return stpcpy(stpcpy(spare_, name), value);
+}
+
+void NearEnvironment::set_static_tls() {
+  const char* tunables = tunables_of(list_);
+  if (!tunables) return append(kTunablesVariable, kStaticTlsTunable);
+  if (strstr(tunables, kStaticTlsTunable)) return;
+  char* end = stpcpy(set("GLIBC_TUNABLES=", tunables), *tunables ? ":" : "");
+  spare_ = stpcpy(end, kStaticTlsTunable) + 1;
 }
 
 void NearEnvironment::add_library() {
   const char* libraries = preloads(list_);
   if (!libraries || !*libraries || strstr(libraries, g_library)) return;
-  char* end = stpcpy(set(libraries), ":");
-  strcpy(end, g_library);
+  char* end = stpcpy(set(kVariable, libraries), ":");
+  spare_ = stpcpy(end, g_library) + 1;
 }
 
 void NearEnvironment::remove_library() {
@@ -160,7 +183,7 @@ void NearEnvironment::remove_library() {
   const char* ours = libraries && *g_library ? strstr(libraries, g_library) : nullptr;
   if (!ours) return;
   const char* rest = ours + strlen(g_library);
-  char* end = set("");
+  char* end = set(kVariable, "");
   end = static_cast<char*>(mempcpy(end, libraries, static_cast<size_t>(ours - libraries)));
   strcpy(end, *rest == ':' ? rest + 1 : rest);
 }

@@ -34,7 +34,7 @@ class NearStrings {
 // The environment of a program that is started. With the library: LD_PRELOAD gets it in addition if it names others
 // only, since the program that set it wanted those, and keeps its far memory. LD_PRELOAD that is removed or empty
 // stays so: the program is to run natively. Without the library: LD_PRELOAD loses it. A static program's path is
-// passed to static_loader; nullptr for others.
+// passed to static_loader; nullptr for others. An audited program gets the tunable of abi/static_tls.h.
 class NearEnvironment : public NearStrings {
  public:
   NearEnvironment(const char* const* list, bool with_library, const char* static_program);
@@ -42,7 +42,8 @@ class NearEnvironment : public NearStrings {
  private:
   void add_library();
   void remove_library();
-  char* set(const char* libraries);
+  void set_static_tls();
+  char* set(const char* name, const char* value);
 };
 
 // A near copy of one string (at most 4 KiB, as paths are).
