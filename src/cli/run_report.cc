@@ -9,6 +9,7 @@
 #include <cstring>
 #include <fstream>
 #include <initializer_list>
+#include <set>
 
 #include "base/bits.h"
 #include "base/size.h"
@@ -20,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 // Values in addition to the pager's counters: those summed over processes, and those of which the largest is kept.
-constexpr const char* kSums[] = {"signal_us", "return_us", "lookup_us", "forks"};
+constexpr const char* kSums[] = {"signal_us", "return_us", "lookup_us", "forks", "refused_reservations"};
 constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes",
                                   "heap_peak_bytes",        "seconds",
                                   "fault_p50_us",           "fault_p99_us",
@@ -61,6 +62,12 @@ std::string unmanaged_line(const json& process) {
       "farside: near besides, since it cannot be far: at most {} of shared memory, {} of stacks and mappings under "
       "64 KiB, {} of data of programs and libraries\n",
       format_size(shared), format_size(own), format_size(data));
+}
+
+std::string refused_line(const json& totals) {
+  uint64_t refused = count(totals, "refused_reservations");
+  return refused == 0 ? ""
+                      : fmt::format("farside: far memory was full: {} requests for memory were refused\n", refused);
 }
 
 std::string traffic_lines(const json& totals) {
@@ -139,7 +146,19 @@ void RunReport::add_line(std::string_view line) {
 void RunReport::add_event(const std::string& event, const json& line) {
   if (event == "begin") begun_[count(line, "pid")] = text(line, "program");
   if (event == "exec") begun_.erase(count(line, "pid"));
+  if (event == "failure")
+    failures_.push_back(
+        {{"pid", count(line, "pid")}, {"program", text(line, "program")}, {"reason", text(line, "reason")}});
   if (event == "native") natives_[{text(line, "program"), text(line, "reason")}]++;
+}
+
+// The last lines of a summary, each reason once: one server is often lost for all processes.
+std::string RunReport::failure_lines() const {
+  std::set<std::string> reasons;
+  for (const json& failure : failures_) reasons.insert(text(failure, "reason"));
+  std::string lines;
+  for (const std::string& reason : reasons) lines += fmt::format("farside: far memory was lost: {}\n", reason);
+  return lines;
 }
 
 void RunReport::forget_running_processes() {
@@ -203,6 +222,7 @@ json RunReport::to_json(const std::vector<std::string>& program, int wait_status
   result["processes"] = processes_;
   result["totals"] = totals();
   result["ended_without_report"] = begun_.size();
+  result["failures"] = failures_;
   result["native"] = json::array();
   for (const auto& [native, times] : natives_)
     result["native"].push_back({{"program", native.first}, {"reason", native.second}, {"times", times}});
@@ -213,14 +233,17 @@ std::string RunReport::summary(int wait_status, pid_t program) const {
   std::string lines = end_line(wait_status, program) + native_line() + lost_line(program);
   if (processes_.empty()) {
     if (lines.empty()) lines = "farside: no process wrote a report: none ended by exit or from main\n";
-    return lines;
+    return lines + failure_lines();
   }
   const json& process = main_process();
   json sums = totals();
-  lines += mode_line(process, sums, processes_.size()) + memory_line(process, sums) + unmanaged_line(process);
-  if (count(sums, "evictions") > 0) return lines + traffic_lines(sums) + breakdown_lines(sums);
-  return lines + fmt::format("farside: nothing was evicted: the managed heap never exceeded --local ({})\n",
-                             bytes(process, "local_bytes"));
+  lines += mode_line(process, sums, processes_.size()) + memory_line(process, sums) + refused_line(sums) +
+           unmanaged_line(process);
+  if (count(sums, "evictions") > 0) lines += traffic_lines(sums) + breakdown_lines(sums);
+  else if (begun_.empty())
+    lines += fmt::format("farside: nothing was evicted: the managed heap never exceeded --local ({})\n",
+                         bytes(process, "local_bytes"));
+  return lines + failure_lines();
 }
 
 }  // namespace farside::cli

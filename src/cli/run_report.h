@@ -36,11 +36,13 @@ class RunReport {
  private:
   void add_event(const std::string& event, const nlohmann::json& line);
   std::string native_line() const;
+  std::string failure_lines() const;
   std::string end_line(int wait_status, pid_t program) const;
   std::string lost_line(pid_t program) const;
 
   std::vector<nlohmann::json> processes_;
   std::map<uint64_t, std::string> begun_;                            // process id, program: no report yet
+  std::vector<nlohmann::json> failures_;                             // of processes that ended without their far memory
   std::map<std::pair<std::string, std::string>, unsigned> natives_;  // program, reason: how often
 };
 

@@ -52,6 +52,14 @@ TEST(ReportTest, ReportsThatNothingWasEvicted) {
   EXPECT_TRUE(has(report.summary(kExited), "nothing was evicted: the managed heap never exceeded --local (1.00 MiB)"));
 }
 
+TEST(ReportTest, CountsWhatAFullServerRefused) {
+  RunReport report = two_processes();
+  EXPECT_FALSE(has(report.summary(kExited), "refused"));
+  report.add_line(R"({"pid":12,"refused_reservations":5600})");
+  report.add_line(R"({"pid":13,"refused_reservations":100})");
+  EXPECT_TRUE(has(report.summary(kExited), "farside: far memory was full: 5700 requests for memory were refused\n"));
+}
+
 TEST(ReportTest, ExplainsMissingCounters) {
   EXPECT_TRUE(has(RunReport().summary(SIGKILL), "ended by signal 9"));
   EXPECT_TRUE(has(RunReport().summary(kExited), "no process wrote a report"));
@@ -94,6 +102,23 @@ TEST(ReportTest, CountsProcessesWithoutReport) {
   report.add_line(fmt::format(R"({{"event":"begin","pid":{},"program":"self"}})", getpid()));
   report.forget_running_processes();
   EXPECT_FALSE(has(report.summary(kExited), "3 processes"));
+}
+
+TEST(ReportTest, TheReasonOfALossIsTheLastLineAndInTheJson) {
+  RunReport report;
+  report.add_line(R"({"event":"begin","pid":10,"program":"job"})");
+  report.add_line(R"({"pid":9,"program":"sh","local_bytes":1048576})");
+  for (int pid : {10, 11})
+    report.add_line(fmt::format(
+        R"({{"event":"failure","pid":{},"program":"job","reason":"memory server x is lost [F202]"}})", pid));
+  std::string summary = report.summary(134 << 8, 10);
+  EXPECT_TRUE(summary.ends_with("farside: far memory was lost: memory server x is lost [F202]\n")) << summary;
+  EXPECT_EQ(summary.find("far memory was lost"), summary.rfind("far memory was lost"));
+  EXPECT_FALSE(has(summary, "nothing was evicted")) << summary;
+  auto json = report.to_json({"job"}, 134 << 8);
+  ASSERT_EQ(json["failures"].size(), 2U);
+  EXPECT_EQ(json["failures"][0]["pid"], 10);
+  EXPECT_EQ(json["failures"][0]["reason"], "memory server x is lost [F202]");
 }
 
 TEST(ReportTest, SkipsBrokenLinesAndWrongTypes) {

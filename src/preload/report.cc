@@ -8,6 +8,7 @@
 
 #include "base/os.h"
 #include "preload/guard/signals.h"
+#include "preload/heap/refusals.h"
 #include "preload/unmanaged.h"
 
 namespace farside::preload {
@@ -87,6 +88,7 @@ void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s)
   line.add("unmanaged_private_bytes", unmanaged.private_);
   line.add("unmanaged_data_bytes", unmanaged.data);
   line.add("forks", c.forks);
+  line.add("refused_reservations", refusals());
   line.add("seconds", c.seconds);
 }
 
@@ -153,6 +155,19 @@ void append_event(const char* path, const char* event) {
   line.add("event", event);
   line.add("pid", static_cast<uint64_t>(os::getpid()));
   line.add("program", static_cast<const char*>(name));
+  append_line(path, text, line.finish());
+}
+
+void append_failure(const char* path, const char* reason) {
+  char name[32], printable[256], text[512];
+  program_name(name, sizeof name);
+  *stpncpy(printable, reason, sizeof printable - 1) = 0;
+  make_printable(printable);
+  ReportLine line(text, sizeof text);
+  line.add("event", "failure");
+  line.add("pid", static_cast<uint64_t>(os::getpid()));
+  line.add("program", static_cast<const char*>(name));
+  line.add("reason", static_cast<const char*>(printable));
   append_line(path, text, line.finish());
 }
 

@@ -27,6 +27,8 @@ void append_report(const char* path, const ReportContext& context);
 // Lines of the same file about processes that may not write a report. event: "begin" when far memory works in this
 // process, "exec" when it becomes another program. Async-signal-safe.
 void append_event(const char* path, const char* event);
+// Why this process ends without its far memory. Async-signal-safe.
+void append_failure(const char* path, const char* reason);
 // A program that runs without Farside, and why.
 void append_native_program(const char* path, const char* program, const char* reason);
 

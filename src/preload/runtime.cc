@@ -14,6 +14,7 @@
 #include "abi/run_block.h"
 #include "abi/static_tls.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "fiber/wait.h"
 #include "objects/api.h"
 #include "pager/handler.h"
@@ -26,6 +27,7 @@
 #include "preload/heap/core_dump.h"
 #include "preload/heap/far_heap.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/refusals.h"
 #include "preload/offload.h"
 #include "preload/program_api.h"
 #include "preload/report.h"
@@ -84,6 +86,7 @@ ReportContext report_context(const Runtime& r) {
 
 // Async-signal-safe: channels call it under a page fault.
 [[noreturn]] void end_without_far_memory(const Status& reason) {
+  if (g_runtime.options.report[0] != 0) append_failure(g_runtime.options.report, reason.text());
   die("{}. The program ends, since pages of its memory are stored there", reason.text());
 }
 
@@ -332,6 +335,7 @@ void note_fork_in_child() {
   g_runtime.handler = nullptr;
   note_begin(g_runtime);
   reset_unmanaged();
+  forget_refusals();
   reset_offload_in_child();
   reopen_control_in_child();
   trace_in_child();

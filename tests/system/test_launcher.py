@@ -128,6 +128,20 @@ class LauncherTest(SystemTest):
             self.assertEqual((stats["signal"], len(stats["processes"]), stats["ended_without_report"]), (number, 1, 0))
             self.assertGreater(stats["totals"]["evictions"], 0)
 
+    def test_full_far_memory_is_one_line_and_a_count(self):
+        program = ("kept = []\ntry:\n    while True: kept.append(bytearray(1 << 20))\n"
+                   "except MemoryError: pass\nfor _ in range(500):\n    try: kept.append(bytearray(1 << 20))\n"
+                   "    except MemoryError: pass")
+        result = self.launch("--local", "8M", "--far-memory", "64M", "--stats=json:stats.json", "--", PYTHON, "-c", program)
+        errors = result.errors.decode()
+        self.assertEqual(result.status, 0, errors)
+        self.assertEqual(len(re.findall("far memory is full", errors)), 1, errors)
+        self.assertIn("(--far-memory)", errors)
+        refused = re.search(r"far memory was full: (\d+) requests for memory were refused", errors)
+        self.assertGreaterEqual(int(refused.group(1)), 500)
+        stats = json.loads((self.folder / "stats.json").read_text())
+        self.assertEqual(stats["totals"]["refused_reservations"], int(refused.group(1)))
+
     def test_arguments_and_streams(self):
         words = ["", "a b", "--local", "é\n", "*", "--"]
         result = self.launch("--quiet", "--", STATUS, "echo", *words)

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "base/log.h"
+#include "preload/heap/refusals.h"
 
 // Read by jemalloc at its first use. One automatic arena (0, near); the far arenas are created explicitly. Freed memory
 // is purged after one second, and at once when near memory has been full: see purge_at_once(). No separate arena for
@@ -51,28 +51,17 @@ pager::Pager* g_pager = nullptr;
 unsigned g_arenas[kMaxArenas];
 unsigned g_arena_count = 0;
 std::atomic<unsigned> g_next_arena{0};
-std::atomic<bool> g_full_reported{false};
 std::atomic<bool> g_purges_at_once{false};
 
 // ---- Extent hooks. jemalloc calls them with its own locks held; they lock only the pager's
 // (docs/internals/locking.md). ----
-
-void report_full(const Status& status, size_t bytes) {
-  if (g_full_reported.exchange(true)) return;
-  if (status.code() == ECONNRESET)
-    return log(LogLevel::kError, "no far memory can be reserved: {}. The program gets ENOMEM", status.text());
-  log(LogLevel::kError,
-      "far memory is full: {} more bytes cannot be reserved ({}); the program gets ENOMEM. Raise --memory of the "
-      "server",
-      bytes, status.text());
-}
 
 // The thread has reclaimed memory, and tries again.
 __attribute__((tls_model("initial-exec"))) thread_local bool t_last_try = false;
 
 bool commit_extent(std::byte* address, size_t bytes) {
   Status committed = g_pager->commit(address, bytes);
-  if (!committed.ok() && t_last_try) report_full(committed, bytes);
+  if (!committed.ok() && t_last_try) note_refusal(committed, bytes);
   return committed.ok();
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "preload/heap/mappings.h"
+#include "preload/heap/refusals.h"
 #include "preload/trace/trace.h"
 
 namespace farside::preload {
@@ -145,7 +146,7 @@ int commit(Mappings::iterator it) {
   }
   Status s = g_pager->commit(address, bytes);
   if (!s.ok()) {
-    log(LogLevel::kError, "far memory is full: a mapping of {} bytes is refused ({})", bytes, s.text());
+    note_refusal(s, bytes);
     if (outside) {
       g_pager->abandon(address, bytes);
       os::mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
