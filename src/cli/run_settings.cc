@@ -176,6 +176,8 @@ void warn_if_public(const std::string& path) {
 }
 
 Result<std::string> read_token_file(const std::string& path) {
+  if (std::filesystem::is_directory(path))
+    return Status::error(EISDIR, "the token file {} is a directory; name a file whose first line is the secret", path);
   std::ifstream file(path);
   std::string token;
   if (!file) return Status::error(ENOENT, "cannot read the token file {}: {}", path, strerror(errno));

@@ -11,8 +11,14 @@
 namespace farside {
 
 Status check_writable(const std::string& file) {
-  if (file.empty() || std::ofstream(file, std::ios::app)) return {};
-  return Status::error(EACCES, "cannot write {}", file);
+  if (file.empty()) return {};
+  std::error_code ignored;
+  bool existed = std::filesystem::exists(file, ignored);
+  bool writable = std::ofstream(file, std::ios::app).good();
+  int error = errno;
+  if (writable && !existed) unlink(file.c_str());  // what fails later leaves no empty file
+  if (writable) return {};
+  return Status::error(error, "cannot write {}: {}; give another file", file, strerror(error));
 }
 
 Status write_file(const std::string& file, const std::string& text) {

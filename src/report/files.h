@@ -8,7 +8,7 @@
 
 namespace farside {
 
-// Checks that the file can be written, before a long measurement. Creates it if it is missing. "" means no file.
+// Checks that the file can be written, before a long measurement. Leaves none that was missing. "" means no file.
 Status check_writable(const std::string& file);
 
 // Replaces the contents. "" means no file.

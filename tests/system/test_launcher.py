@@ -142,6 +142,11 @@ class LauncherTest(SystemTest):
         stats = json.loads((self.folder / "stats.json").read_text())
         self.assertEqual(stats["totals"]["refused_reservations"], int(refused.group(1)))
 
+    def test_a_failed_run_leaves_no_empty_files(self):
+        result = self.launch("--stats=json:failed.json", "--far", "tcp://127.0.0.1:1", "--", "true")
+        self.assertEqual(result.status, 1, result.errors.decode())
+        self.assertFalse((self.folder / "failed.json").exists())
+
     def test_arguments_and_streams(self):
         words = ["", "a b", "--local", "é\n", "*", "--"]
         result = self.launch("--quiet", "--", STATUS, "echo", *words)
