@@ -1,5 +1,6 @@
 #include "cli/run_settings.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,8 @@
 
 #include "abi/option_values.h"
 #include "abi/run_block.h"
+#include "base/bits.h"
+#include "base/log.h"
 #include "base/size.h"
 #include "report/machine.h"
 
@@ -74,6 +77,22 @@ Status make_absolute(Options* options) {
     if (!copied.ok()) return copied;
   }
   return {};
+}
+
+// Far space, its tables and the server's memory take addresses. Under a limit on them, which natively bounds what the
+// program may use, far space is a fourth of it.
+void fit_space(Options* options) {
+  constexpr uint64_t kShare = 4, kMinSpace = 64 * kMiB, kUnit = 16 * kMiB;
+  rlimit limit = {};
+  bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  uint64_t space = limited ? align_down(limit.rlim_cur / kShare, kUnit) : options->space;
+  if (options->space != Options().space || space >= options->space || space < kMinSpace) return;
+  options->space = space;
+  log(LogLevel::kWarning,
+      "the limit of {} on virtual memory (ulimit -v) leaves {} of addresses for far memory; raise it if the program "
+      "gets "
+      "ENOMEM",
+      format_size(limit.rlim_cur), format_size(space));
 }
 
 // "auto, signal or handler" has choices, "1 to 16" and "HOST:PORT or file:PATH" have none.
@@ -165,6 +184,7 @@ Result<RunSettings> settle(const GivenOptions& given) {
                          check_replicas(settings), check_far_memory(settings), check_offload(settings)}) {
     if (!checked.ok()) return checked;
   }
+  fit_space(&options);
   return settings;
 }
 

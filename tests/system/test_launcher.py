@@ -185,6 +185,21 @@ class LauncherTest(SystemTest):
             outer = run(["env", audit, *tunables, FARSIDE, "run", "--quiet", "--local", "8M", "--", *script])
             self.assertEqual((outer.status, outer.output), (0, expected), outer.errors)
 
+    def test_a_limit_on_addresses(self):
+        """Far space is as large as it permits; where it permits too little, the run does not start."""
+        text = self.folder / "lines"
+        text.write_text("".join(f"{i * 7919 % 100003}\n" for i in range(50000)))
+        expected = run(["sort", text]).output
+        for mode in ("signal", "handler"):
+            for kib in (4000000, 600000):
+                far = f"ulimit -v {kib}; exec {FARSIDE} run --quiet --local 8M --fault={mode} -- sort {text}"
+                result = run(["sh", "-c", far])
+                self.assertEqual((result.status, result.output), (0, expected), result.errors)
+                self.assertIn(b"ulimit -v", result.errors)
+        result = run(["sh", "-c", f"ulimit -v 200000; exec {FARSIDE} run --quiet --local 8M -- sort {text}"])
+        self.assertEqual((result.status, result.output), (1, b""), result.errors)
+        self.assertIn(b"ulimit -v", result.errors)
+
     def test_options_from_the_environment(self):
         result = self.launch("--", STATUS, "status", 0,
                              env=environment(FARSIDE_QUIET="1", FARSIDE_LOCAL="64M", FARSIDE_STATS="json:env.json"))

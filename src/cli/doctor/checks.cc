@@ -104,10 +104,13 @@ Finding check_limits() {
   rlimit space = {}, files = {};
   getrlimit(RLIMIT_AS, &space);
   getrlimit(RLIMIT_NOFILE, &files);
-  bool good = space.rlim_cur == RLIM_INFINITY && files.rlim_cur >= kUsefulDescriptors;
-  return finding("limits", health_of(good, Health::kLimited),
+  bool few_files = files.rlim_cur < kUsefulDescriptors, few_addresses = space.rlim_cur != RLIM_INFINITY;
+  std::string advice = few_files ? "ulimit -n 4096 (each thread has a connection)" : "";
+  if (few_addresses)
+    advice += fmt::format("{}ulimit -v unlimited (a fourth of it is for far memory)", few_files ? "; " : "");
+  return finding("limits", health_of(!few_files && !few_addresses, Health::kLimited),
                  fmt::format("addresses {}, descriptors {}", limit_text(space.rlim_cur), limit_text(files.rlim_cur)),
-                 "ulimit -v unlimited; ulimit -n 4096 (each thread has a connection)");
+                 advice);
 }
 
 Finding check_seccomp() {
