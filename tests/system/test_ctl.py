@@ -71,9 +71,12 @@ class CtlTest(SystemTest):
                     [report] = self.report(process.pid, "--local", f"{local}M")
                     self.assertEqual(report["local_bytes"], local * MIB)
                     self.assertLessEqual(report["near_bytes"], local * MIB)
-                    self.check(process)
-                    [report] = self.report(process.pid)
-                    self.assertLessEqual(report["near_bytes"], local * MIB)
+                    for _ in range(20):  # free huge frames count, until an evictor that is idle gives them back
+                        self.check(process)
+                        [report] = self.report(process.pid)
+                        self.assertLessEqual(report["near_bytes"], local * MIB)
+                        if report["near_bytes"] > local * MIB // 2:
+                            break
                     self.assertGreater(report["near_bytes"], local * MIB // 2)
                 self.end(process)
 

@@ -59,10 +59,11 @@ class UcxTest(Servers):
         before = self.exporters_become(server, 1)
         os.kill(before[0], reason)
         begin = time.monotonic()
-        while children(server.pid) in ([], before) and program.poll() is None and time.monotonic() - begin < WITHIN:
+        while ((now := children(server.pid)) in ([], before) and program.poll() is None
+               and time.monotonic() - begin < WITHIN):
             time.sleep(0.02)
-        self.assertNotEqual(children(server.pid), before)
-        self.assertTrue(children(server.pid) or program.poll() is not None)
+        self.assertNotEqual(now, before)
+        self.assertTrue(now or program.poll() is not None)
         output, errors = program.communicate(timeout=60)
         self.assertEqual((program.returncode, output), (0, b"ready\ndone\n"), tail(errors))
 
