@@ -75,7 +75,7 @@ class BenchAllTest(SystemTest):
 
     def test_differing_results_are_an_error(self):
         real = BUILD / "libexec/farside/apps/gups"
-        result = self.app("differs", f'[ -z "$FARSIDE_REPORT" ] && shift 4 && set -- --size 4M --seed 2 "$@"\nexec {real} "$@"\n')
+        result = self.app("differs", f'[ -z "$LD_PRELOAD" ] && shift 4 && set -- --size 4M --seed 2 "$@"\nexec {real} "$@"\n')
         self.assertEqual(result.status, FAILURE)
         self.assertIn("gups: results differ", result.output.decode())
         self.assertIn("psrs_sort: not run: not built", result.output.decode())
@@ -85,7 +85,7 @@ class BenchAllTest(SystemTest):
         self.assertEqual(failing.status, FAILURE)
         self.assertIn("problem: gups/native/100/0: status 3: out of luck", failing.output.decode())
         real = BUILD / "libexec/farside/apps/gups"
-        hanging = self.app("hangs", f'[ -n "$FARSIDE_REPORT" ] && sleep 100\nexec {real} "$@"\n')
+        hanging = self.app("hangs", f'[ -n "$LD_PRELOAD" ] && sleep 100\nexec {real} "$@"\n')
         self.assertEqual(hanging.status, 0, hanging.output.decode() + hanging.errors.decode())
         self.assertIn("note: gups/far/50/0: cut off after 10 s", hanging.output.decode())
 
