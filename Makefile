@@ -29,10 +29,10 @@ build: bootstrap-build configure-release
 test:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-lint lint test-quick
 
-# All that `make test` leaves out: sanitizers, programs, soak, fuzzing, package, documents, another Debian. CI runs both.
+# All that `make test` leaves out: sanitizers, programs, soak, fuzzing, package, documents. CI runs both.
 test-all:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-programs bootstrap-package test-rest test-fuzz \
-	  test-programs test-docs test-package $(SANITIZERS:%=test-%) test-debian13
+	  test-programs test-docs test-package $(SANITIZERS:%=test-%)
 
 demo: bootstrap-build bootstrap-demo configure-release
 	$(BUILD_RELEASE) --target farside farside_preload
