@@ -84,14 +84,13 @@ Status make_absolute(Options* options) {
 void fit_space(Options* options) {
   constexpr uint64_t kShare = 4, kMinSpace = 64 * kMiB, kUnit = 16 * kMiB;
   rlimit limit = {};
-  bool limited = getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  uint64_t space = limited ? align_down(limit.rlim_cur / kShare, kUnit) : options->space;
-  if (options->space != Options().space || space >= options->space || space < kMinSpace) return;
+  bool is_default = options->space == Options().space;
+  if (!is_default || getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  uint64_t space = align_down(limit.rlim_cur / kShare, kUnit);
+  if (space >= options->space || space < kMinSpace) return;
   options->space = space;
   log(LogLevel::kWarning,
-      "the limit of {} on virtual memory (ulimit -v) leaves {} of addresses for far memory; raise it if the program "
-      "gets "
-      "ENOMEM",
+      "the limit of {} on virtual memory (ulimit -v) leaves {} of addresses for far memory; raise it if more is needed",
       format_size(limit.rlim_cur), format_size(space));
 }
 

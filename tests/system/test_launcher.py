@@ -181,9 +181,9 @@ class LauncherTest(SystemTest):
         script = ["sh", "-c", 'echo "[$GLIBC_TUNABLES]"']
         for tunables, expected in (([], b"[]\n"), (["GLIBC_TUNABLES=glibc.malloc.perturb=1"], b"[glibc.malloc.perturb=1]\n")):
             inner = run([FARSIDE, "run", "--quiet", "--local", "8M", "--", "env", audit, *tunables, *script])
-            self.assertEqual((inner.status, inner.output), (0, expected), inner.errors)
+            self.assertEqual((inner.status, inner.output, inner.errors), (0, expected, b""))
             outer = run(["env", audit, *tunables, FARSIDE, "run", "--quiet", "--local", "8M", "--", *script])
-            self.assertEqual((outer.status, outer.output), (0, expected), outer.errors)
+            self.assertEqual((outer.status, outer.output, outer.errors), (0, expected, b""))
 
     def test_a_limit_on_addresses(self):
         """Far space is as large as it permits; where it permits too little, the run does not start."""
