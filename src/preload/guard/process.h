@@ -34,7 +34,7 @@ void note_exec();
 void note_failed_exec();
 void note_native_program(const char* path, const char* reason);
 
-// In the child of a fork whose memory allocator nobody holds: starts its evictors. libc's fork does so by itself.
+// In the child of a fork whose memory allocator no thread holds: starts its evictors. libc's fork does so by itself.
 void start_threads_in_child();
 
 // Called in the child of a fork: its counters, report and trace begin again.
