@@ -68,11 +68,14 @@ int run_fd_in(const char* const* environment) {
 }
 
 bool parse_far_file_fds(const char* token, FarFileFds* fds) {
+  FarFileFds found;
   const char* end = token + strlen(token);
-  auto file = std::from_chars(token, end, fds->file);
+  auto file = std::from_chars(token, end, found.file);
   if (file.ec != std::errc() || file.ptr == end || *file.ptr != ',') return false;
-  auto space = std::from_chars(file.ptr + 1, end, fds->space);
-  return space.ec == std::errc() && space.ptr == end && fds->file >= 0 && fds->space >= 0;
+  auto space = std::from_chars(file.ptr + 1, end, found.space);
+  if (space.ec != std::errc() || space.ptr != end || found.file < 0 || found.space < 0) return false;
+  *fds = found;
+  return true;
 }
 
 }  // namespace farside

@@ -36,7 +36,7 @@ int read_run_fd(int fd, Options* options);
 int run_fd_in(const char* const* environment);
 
 // The token of a run with a far file: "FILE,SPACE", the descriptors of the file and of its table, which the processes
-// of the run inherit as well. False: another token. Async-signal-safe.
+// of the run inherit as well. False: another token, and `fds` is as before. Async-signal-safe.
 struct FarFileFds {
   int file = -1;
   int space = -1;

@@ -80,5 +80,19 @@ TEST(RunBlock, TheEnvironmentNamesTheDescriptor) {
   EXPECT_EQ(run_fd_in(nullptr), -1);
 }
 
+// A random token may begin with the number of a descriptor.
+TEST(FarFileFds, AreThoseOfACompleteTokenOnly) {
+  for (const char* token : {"", "1", "1a2b", "2,", "3,4x", "5,-6", "-7,8", "9;10"}) {
+    FarFileFds fds;
+    EXPECT_FALSE(parse_far_file_fds(token, &fds)) << token;
+    EXPECT_EQ(fds.file, -1) << token;
+    EXPECT_EQ(fds.space, -1) << token;
+  }
+  FarFileFds fds;
+  EXPECT_TRUE(parse_far_file_fds("1019,1020", &fds));
+  EXPECT_EQ(fds.file, 1019);
+  EXPECT_EQ(fds.space, 1020);
+}
+
 }  // namespace
 }  // namespace farside
