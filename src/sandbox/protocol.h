@@ -1,5 +1,5 @@
-// What a server and the isolated process of a client (host.cc) share. The server trusts nothing of it: foreign code may
-// have written it.
+// What a server and the isolated process of a client (call_executor.h) share. The server trusts nothing of it: foreign
+// code may have written it.
 //
 //   control     a socket pair. First the host says whether the objects could be loaded (HostReply). Then each side
 //               gives the connection to the other by a Handover, with what it has received and not used of it.
