@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "server/tokens.h"
+#include "server/access/tokens.h"
 
 namespace farside::cli {
 

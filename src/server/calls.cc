@@ -1,45 +1,14 @@
 #include "server/calls.h"
 
-#include <poll.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <cstring>
-
-#include "base/clock.h"
-#include "base/core_sharing.h"
-#include "base/log.h"
-#include "server/session.h"
 
 namespace farside::server {
 namespace {
 
-constexpr int kStopCheckMs = 200;
-constexpr uint64_t kPollNs = 200'000;    // of polling after the last request, as workers do
-constexpr uint64_t kLongYieldUs = 1000;  // after a yield this long, the thread sleeps instead of polling
 // By which functions may exceed the reservation of their region until that is noticed.
 constexpr uint64_t kReservationSlack = wire::kSlabBytes;
 constexpr uint64_t kMaxCounted = 1'000'000'000;  // calls of a process, in statistics
-
-void serve(Session& session, const CallService& service) {
-  session.begin_calls();
-  CoreSharing core(kLongYieldUs);
-  for (uint64_t last = now_ns(); !session.over() && !service.is_stopping();) {
-    pollfd fd = {session.fd(),
-                 static_cast<short>((session.wants_input() ? POLLIN : 0) | (session.wants_output() ? POLLOUT : 0)), 0};
-    bool polling = now_ns() - last < kPollNs && !core.is_crowded();
-    if (poll(&fd, 1, polling ? 0 : kStopCheckMs) <= 0) {
-      if (polling) core.yield();  // the client may need this core for its next request
-      continue;
-    }
-    if (fd.revents & POLLOUT) session.send();
-    bool progress = session.receive();
-    while (session.is_unfinished()) session.go_on();
-    if (!progress && (fd.revents & (POLLHUP | POLLERR))) return;
-    while (session.wants_host() && !session.wants_output() && !session.over()) session.give_to_host();
-    last = now_ns();
-  }
-}
 
 }  // namespace
 
@@ -126,39 +95,6 @@ bool Calls::is_abandoned() { return ends_ || service_.is_stopping() || is_gone_(
 // client has committed.
 bool Calls::exceeds_reservation() const {
   return region_.stored_bytes() > region_.reserved_bytes() + kReservationSlack;
-}
-
-bool CallService::adopt(std::unique_ptr<Session>* session) {
-  std::lock_guard hold(mutex_);
-  join_ended();
-  if (stopping_ || threads_.size() >= config_.max_connections) return false;
-  Thread& thread = threads_.emplace_back();
-  std::shared_ptr<Session> owned = std::move(*session);
-  thread.thread = std::thread([this, &thread, owned]() mutable {
-    serve(*owned, *this);
-    owned.reset();
-    thread.ended = true;
-  });
-  return true;
-}
-
-// mutex_ is held.
-void CallService::join_ended() {
-  threads_.remove_if([](Thread& t) {
-    if (!t.ended) return false;
-    t.thread.join();
-    return true;
-  });
-}
-
-void CallService::stop() {
-  stopping_ = true;
-  std::list<Thread> all;
-  {
-    std::lock_guard hold(mutex_);
-    all.swap(threads_);
-  }
-  for (Thread& t : all) t.thread.join();
 }
 
 void CallService::enter(Process process, Calls* calls) {

@@ -1,18 +1,16 @@
-// Calls of functions: a connection for calls leaves its worker for a thread of its own, which starts the isolated
-// process of the client (sandbox/sandbox.h), gives it the connection, so that a call takes two messages, and then only
-// watches it. With TLS the thread has the connection and relays each call. A region has a process for each call at a
-// time, up to a limit. A new connection for one of them ends the older process before it is answered, so that the
-// client knows that nothing of an earlier call is written any more.
+// Calls of functions. The thread of a connection for calls (call_threads.h) starts the isolated process of the client
+// (sandbox/sandbox.h), gives it the connection, so that a call takes two messages, and then only watches it. With TLS
+// the thread has the connection and relays each call. A region has a process for each call at a time, up to a limit. A
+// new connection for one of them ends the older process before it is answered, so that the client knows that nothing of
+// an earlier call is written any more.
 #pragma once
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "sandbox/code.h"
@@ -20,8 +18,6 @@
 #include "server/regions/region.h"
 
 namespace farside::server {
-
-class Session;
 
 struct CallConfig {
   std::string host_program;  // path of offload_host; empty: the server executes no calls
@@ -71,39 +67,30 @@ class Calls {
   std::unique_ptr<sandbox::Sandbox> sandbox_;
 };
 
-// Thread-safe.
+// The processes of all clients. Thread-safe.
 class CallService {
  public:
   explicit CallService(const CallConfig& config) : config_(config) {}
-  ~CallService() { stop(); }
 
   const CallConfig& config() const { return config_; }
-  // Runs the session on a thread of its own. False: there are too many, and the session stays with the caller.
-  bool adopt(std::unique_ptr<Session>* session);
-  void stop();
+  // Ends all calls.
+  void stop() { stopping_ = true; }
+  bool is_stopping() const { return stopping_; }
 
   // A process of a region, by the region's identifier and its own number.
   using Process = std::pair<uint64_t, uint64_t>;
   // Makes `calls` the only one of the process; waits until the one before it has ended.
   void enter(Process process, Calls* calls);
   void leave(Process process, Calls* calls);
-  bool is_stopping() const { return stopping_; }
 
   sandbox::CodeCache codes;
 
  private:
-  struct Thread {
-    std::thread thread;
-    std::atomic<bool> ended{false};
-  };
-  void join_ended();
-
   const CallConfig config_;
   std::atomic<bool> stopping_{false};
   std::mutex mutex_;  // guards what follows
   std::condition_variable left_;
   std::map<Process, Calls*> current_;
-  std::list<Thread> threads_;
 };
 
 }  // namespace farside::server

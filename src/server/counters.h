@@ -1,4 +1,4 @@
-// The counters of a server. Changed by all workers, read by stats(). They are relaxed: a reader may see them at
+// The counters of a server. Changed by all threads, read by stats(). They are relaxed: a reader may see them at
 // slightly different times.
 #pragma once
 #include <atomic>

@@ -64,16 +64,16 @@ void append_regions(const std::vector<RegionUsage>& regions, Exposition* out) {
   for (const auto& [name, sum] : tenants) out->sample(sum.regions, {{"tenant", name}});
 }
 
-void append_refusals(const Shared& shared, Exposition* out) {
-  const Counters& c = shared.counters;
+void append_refusals(const ServerState& server, Exposition* out) {
+  const Counters& c = server.counters;
   out->begin("farside_server_refusals_total", "counter", "Connections and requests refused, by reason.");
   const std::pair<const char*, uint64_t> reasons[] = {
       {"token", c.refused_tokens},
       {"protocol", c.bad_frames},
       {"request", c.refused_requests},
-      {"connections", shared.admission.refused(Admission::Refusal::kTotal)},
-      {"source", shared.admission.refused(Admission::Refusal::kSource)},
-      {"descriptors", shared.admission.refused(Admission::Refusal::kDescriptors)},
+      {"connections", server.admission.refused(Admission::Refusal::kTotal)},
+      {"source", server.admission.refused(Admission::Refusal::kSource)},
+      {"descriptors", server.admission.refused(Admission::Refusal::kDescriptors)},
   };
   for (const auto& [reason, value] : reasons) out->sample(value, {{"reason", reason}});
 }
@@ -124,9 +124,9 @@ void append_pool(Registry* registry, Exposition* out) {
 
 }  // namespace
 
-void append_metrics(Shared* shared, Exposition* out) {
-  MemoryPool::Usage usage = shared->pool.usage();
-  const Counters& c = shared->counters;
+void append_metrics(ServerState* server, Exposition* out) {
+  MemoryPool::Usage usage = server->pool.usage();
+  const Counters& c = server->counters;
   out->gauge("farside_server_capacity_bytes", "Memory lent to all clients together.", usage.capacity);
   out->gauge("farside_server_reserved_bytes", "Memory reserved by clients.", usage.charged);
   out->gauge("farside_server_stored_bytes", "Memory that stores data of clients.", usage.stored);
@@ -134,13 +134,13 @@ void append_metrics(Shared* shared, Exposition* out) {
   out->gauge("farside_server_regions", "Regions, snapshots included.", usage.regions);
   out->gauge("farside_server_snapshots", "Snapshots that share pages with their parent.", usage.snapshots);
   out->gauge("farside_server_connections", "Open connections.", c.clients.load());
-  out->counter("farside_server_connections_total", "Connections accepted.", shared->admission.accepted());
+  out->counter("farside_server_connections_total", "Connections accepted.", server->admission.accepted());
   out->counter("farside_server_received_bytes_total", "Bytes received from clients.", c.bytes_in.load());
   out->counter("farside_server_sent_bytes_total", "Bytes sent to clients.", c.bytes_out.load());
-  append_refusals(*shared, out);
+  append_refusals(*server, out);
   append_durations(c, out);
-  append_regions(shared->pool.regions(), out);
-  if (shared->registry) append_pool(shared->registry.get(), out);
+  append_regions(server->pool.regions(), out);
+  if (server->registry) append_pool(server->registry.get(), out);
 }
 
 }  // namespace farside::server

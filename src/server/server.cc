@@ -7,28 +7,32 @@
 #include "base/os.h"
 #include "server/listen.h"
 #include "server/metrics.h"
-#include "server/worker.h"
+#include "server/server_handlers.h"
+#include "server/serving_thread.h"
 
 namespace farside::server {
 
 struct Server::Impl {
   explicit Impl(const ServerConfig& c)
       : config(c),
-        shared{MemoryPool(c.memory, c.quota, c.grace_ns),
-               Tokens(c.tokens.empty() ? single_token(c.token) : c.tokens, shared.pool.account()),
-               {},
-               {},
-               c.ucx,
-               {},
-               {}} {
-    if (!c.calls.host_program.empty()) shared.calls = std::make_unique<CallService>(c.calls);
-    if (c.controller) shared.registry = std::make_unique<MemoryRegistry>();
+        state{MemoryPool(c.memory, c.quota, c.grace_ns),
+              Tokens(c.tokens.empty() ? single_token(c.token) : c.tokens, state.pool.account()),
+              {},
+              {},
+              c.ucx,
+              {},
+              {}} {
+    if (c.controller) state.registry = std::make_unique<MemoryRegistry>();
+    if (c.calls.host_program.empty()) return;
+    state.calls = std::make_unique<CallService>(c.calls);
+    call_threads = std::make_unique<CallThreads>(state.calls.get());
   }
 
   ServerConfig config;
-  Shared shared;
+  ServerState state;
   std::vector<Listener> listeners;
-  std::vector<std::unique_ptr<Worker>> workers;
+  std::unique_ptr<CallThreads> call_threads;  // null: the server executes no functions
+  std::vector<std::unique_ptr<ServingThread>> threads;
   uint16_t port = 0;
 };
 
@@ -70,16 +74,16 @@ Result<std::unique_ptr<Server>> Server::start(const ServerConfig& config) {
     impl.listeners.push_back({*fd, true, nullptr});
   }
   for (unsigned i = 0; i < config.workers; i++) {
-    auto worker = Worker::start(impl.listeners, &impl.shared);
-    if (!worker.ok()) return worker.status();
-    impl.workers.push_back(std::move(*worker));
+    auto thread = ServingThread::start(impl.listeners, &impl.state, impl.call_threads.get());
+    if (!thread.ok()) return thread.status();
+    impl.threads.push_back(std::move(*thread));
   }
   return server;
 }
 
 void Server::stop() {
-  impl_->workers.clear();
-  if (impl_->shared.calls) impl_->shared.calls->stop();
+  impl_->threads.clear();
+  if (impl_->call_threads) impl_->call_threads->stop();
   for (const Listener& l : impl_->listeners) {
     os::close(l.fd);
     if (l.is_unix) unlink(impl_->config.unix_path.c_str());
@@ -87,24 +91,24 @@ void Server::stop() {
   impl_->listeners.clear();
 }
 
-void Server::set_tokens(const std::vector<TokenEntry>& tokens) { impl_->shared.tokens.replace(tokens); }
+void Server::set_tokens(const std::vector<TokenEntry>& tokens) { impl_->state.tokens.replace(tokens); }
 
 uint16_t Server::tcp_port() const { return impl_->port; }
 
 ServerStats Server::stats() const {
-  wire::StatsReply s = collect_stats(&impl_->shared);
+  wire::StatsReply s = collect_stats(&impl_->state.pool, impl_->state.counters);
   return {s.clients, s.regions,  s.snapshots, s.capacity_bytes, s.charged_bytes,  s.stored_bytes, s.reads,
           s.writes,  s.discards, s.bytes_in,  s.bytes_out,      s.refused_tokens, s.bad_frames,   s.refused_requests};
 }
 
 Status Server::ready() const {
-  if (!impl_->shared.admission.has_room_for_regions())
+  if (!impl_->state.admission.has_room_for_regions())
     return Status::error(EMFILE, "{}", text_of(Admission::Refusal::kDescriptors));
   ServerStats now = stats();
   if (impl_->config.memory == 0 || now.reserved_bytes + wire::kSlabBytes <= now.capacity_bytes) return {};
   return Status::error(ENOMEM, "all memory is reserved");
 }
 
-void Server::append_metrics(Exposition* out) const { server::append_metrics(&impl_->shared, out); }
+void Server::append_metrics(Exposition* out) const { server::append_metrics(&impl_->state, out); }
 
 }  // namespace farside::server

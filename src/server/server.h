@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/status.h"
+#include "server/access/tokens.h"
 #include "server/calls.h"
-#include "server/tokens.h"
 #include "tls/context.h"
 #include "ucx/helper.h"
 

@@ -2,9 +2,9 @@
 // broken, opens another one of the same channel with the next generation, and sends the requests without a reply again.
 // Requests in the buffers of the old connection must not be executed after that: they could overwrite newer writes.
 //
-// Every session of the channel executes its requests inside enter(), and replies to the HELLO of a new connection after
-// advance(). So when the client has received that reply, a request of the old connection was executed before, or never
-// will be. Thread-safe.
+// Every connection of the channel executes its requests inside enter(), and replies to the HELLO of a new connection
+// after advance(). So when the client has received that reply, a request of the old connection was executed before, or
+// never will be. Thread-safe.
 #pragma once
 #include <cstdint>
 #include <mutex>

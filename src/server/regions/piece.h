@@ -1,5 +1,5 @@
 // Work on the regions of a family is done in pieces, so that a request that concerns many pages, or pages with many
-// snapshots, does not keep others from the family lock, from a worker, or from the pool. During one piece the lock is
+// snapshots, does not keep others from the family lock, from a thread, or from the pool. During one piece the lock is
 // held; it ends when the budget of visits is spent, and the rest follows in further pieces. A visit is a page that is
 // changed, or a region that is asked for pages.
 //

@@ -13,8 +13,6 @@
 #include <string>
 #include <unordered_map>
 
-struct sockaddr_storage;
-
 namespace farside::server {
 
 class Admission {
@@ -34,7 +32,7 @@ class Admission {
   // Whether a connection that was counted may create a region.
   Refusal enter_region(int fd, const std::string& source);
   bool has_room_for_regions() const;
-  // Of connections without a greeting, for one worker.
+  // Of connections without a greeting, for one serving thread.
   unsigned max_pending() const;
 
   uint64_t refused(Refusal reason) const { return refused_[static_cast<unsigned>(reason)]; }
@@ -52,12 +50,5 @@ class Admission {
 
 // One line for the client that is refused.
 const char* text_of(Admission::Refusal refusal);
-
-// The host that a connection comes from: an IPv4 address, the network (/64) of an IPv6 address, or "unix".
-std::string source_of(const sockaddr_storage& address);
-// Whether the two ends of a connection are on one machine: they have the same address.
-bool is_same_machine(const sockaddr_storage& own, const sockaddr_storage& peer);
-// The same as source_of() with the port, or with the user and process of a Unix socket, for messages.
-std::string peer_of(int fd, const sockaddr_storage& address);
 
 }  // namespace farside::server

@@ -1,4 +1,4 @@
-#include "server/worker.h"
+#include "server/serving_thread.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -22,7 +22,7 @@ constexpr size_t kMaxActive = 8;            // connections that are polled
 constexpr int kExpectingMs = 100;           // of sleep while requests are expected; then idle connections are trimmed
 constexpr int kRoundsPerWait = 8;           // of polling, then events of all other connections are read
 constexpr uint64_t kLongYieldUs = 1000;     // after a yield this long, the thread sleeps instead of polling
-constexpr uint64_t kSweepNs = 500'000'000;  // interval of the search for expired sessions and regions
+constexpr uint64_t kSweepNs = 500'000'000;  // interval of the search for expired connections and regions
 constexpr uint64_t kAcceptBackoffNs = 100'000'000;
 constexpr uint64_t kGreetingNs = 100'000'000;  // that a connection has at least to send its greeting
 constexpr unsigned kClosedPerTrim = 256;       // connections after whose end unused memory is returned to the kernel
@@ -31,26 +31,28 @@ constexpr transport::KeepAlive kKeepAlive = {.idle_s = 10, .interval_s = 2, .pro
 
 }  // namespace
 
-Worker::Worker(std::vector<Listener> listeners, Shared* shared)
+ServingThread::ServingThread(std::vector<Listener> listeners, ServerState* server, CallThreads* calls)
     : listeners_(std::move(listeners)),
-      shared_(shared),
-      max_pending_(shared->admission.max_pending()),
+      server_(server),
+      calls_(calls),
+      max_pending_(server->admission.max_pending()),
       max_local_(std::max(2u, std::thread::hardware_concurrency() / 2)),
       core_(kLongYieldUs) {}
 
-Result<std::unique_ptr<Worker>> Worker::start(std::vector<Listener> listeners, Shared* shared) {
-  std::unique_ptr<Worker> worker(new Worker(std::move(listeners), shared));
-  if (Status s = worker->prepare(); !s.ok()) return s;
+Result<std::unique_ptr<ServingThread>> ServingThread::start(std::vector<Listener> listeners, ServerState* server,
+                                                            CallThreads* calls) {
+  std::unique_ptr<ServingThread> thread(new ServingThread(std::move(listeners), server, calls));
+  if (Status s = thread->prepare(); !s.ok()) return s;
   // Signals of the process are handled by the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  worker->thread_ = std::thread([w = worker.get()] { w->run(); });
+  thread->thread_ = std::thread([t = thread.get()] { t->run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return worker;
+  return thread;
 }
 
-Status Worker::prepare() {
+Status ServingThread::prepare() {
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
   stop_event_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (epoll_ < 0 || stop_event_ < 0)
@@ -61,13 +63,13 @@ Status Worker::prepare() {
   return {};
 }
 
-void Worker::stop() {
+void ServingThread::stop() {
   if (thread_.joinable()) {
     uint64_t one = 1;
     os::write(stop_event_, &one, sizeof one);
     thread_.join();
   }
-  sessions_.clear();
+  connections_.clear();
   active_.clear();
   unfinished_.clear();
   if (epoll_ >= 0) os::close(epoll_);
@@ -75,7 +77,7 @@ void Worker::stop() {
   epoll_ = stop_event_ = -1;
 }
 
-void Worker::run() {
+void ServingThread::run() {
   for (int round = 0;; round++) {
     uint64_t now = now_ns();
     bool expecting = !active_.empty() && now - last_request_ < kPollNs && !core_.is_crowded();
@@ -91,39 +93,39 @@ void Worker::run() {
   }
 }
 
-// Whether threads of this machine's clients need the core of a polling worker: more of them are active than half of the
+// Whether threads of this machine's clients need the core of a polling server: more of them are active than half of the
 // cores, of which each client has one for its evictor.
-bool Worker::shares_cores() const {
-  auto local = std::count_if(active_.begin(), active_.end(), [](const Session* s) { return s->is_local(); });
+bool ServingThread::shares_cores() const {
+  auto local = std::count_if(active_.begin(), active_.end(), [](const Connection* c) { return c->peer().is_local; });
   return static_cast<unsigned>(local) > max_local_;
 }
 
 // One piece of a request, and one of what the pool has left to do. Whether there are more.
-bool Worker::do_piece() {
-  bool tidy = shared_->pool.is_tidy() || !shared_->pool.tidy();
+bool ServingThread::do_piece() {
+  bool tidy = server_->pool.is_tidy() || !server_->pool.tidy();
   if (unfinished_.empty()) return !tidy;
-  Session* session = unfinished_.front();
-  session->go_on();
+  Connection* connection = unfinished_.front();
+  connection->go_on();
   last_request_ = now_ns();
   unfinished_.pop_front();
-  update(session);  // adds it again at the end, if it is still unfinished
+  update(connection);  // adds it again at the end, if it is still unfinished
   return !tidy || !unfinished_.empty();
 }
 
-bool Worker::poll_active() {
+bool ServingThread::poll_active() {
   bool any = false;
   for (size_t i = 0; i < active_.size(); i++) {
-    Session* session = active_[i];
-    if (!session->receive()) continue;
+    Connection* connection = active_[i];
+    if (!connection->receive()) continue;
     any = true;
-    update(session);  // may remove it from active_; the session that is skipped then is polled in the next round
+    update(connection);  // may remove it from active_; the connection that is skipped then is polled in the next round
   }
   if (any) last_request_ = now_ns();
   return any;
 }
 
 // Waits for events and serves them. False: stop() was called.
-bool Worker::wait(int timeout_ms) {
+bool ServingThread::wait(int timeout_ms) {
   epoll_event events[64];
   int count = epoll_wait(epoll_, events, 64, timeout_ms);
   for (int i = 0; i < count; i++) {
@@ -134,19 +136,19 @@ bool Worker::wait(int timeout_ms) {
       accept_from(*listener);
       continue;
     }
-    auto it = sessions_.find(fd);
-    if (it != sessions_.end()) serve(it->second.get(), events[i].events);
+    auto it = connections_.find(fd);
+    if (it != connections_.end()) serve(it->second.get(), events[i].events);
   }
   return true;
 }
 
-int Worker::sleep_ms() const {
+int ServingThread::sleep_ms() const {
   if (!active_.empty()) return kExpectingMs;
   if (accept_after_ns_ != 0) return kAcceptBackoffNs / 1'000'000;
   return needs_sweep() ? kSweepNs / 1'000'000 : -1;
 }
 
-void Worker::accept_from(const Listener& listener) {
+void ServingThread::accept_from(const Listener& listener) {
   constexpr int kBurst = 16;
   for (int i = 0; i < kBurst; i++) {
     if (!make_room_for_pending()) return pause_accepting();  // the others wait in the backlog
@@ -163,7 +165,7 @@ void Worker::accept_from(const Listener& listener) {
   }
 }
 
-bool Worker::make_room_for_pending() {
+bool ServingThread::make_room_for_pending() {
   if (pending_ < max_pending_) return true;
   pending_ = count_pending();
   return pending_ < max_pending_ || close_oldest_pending();
@@ -171,18 +173,18 @@ bool Worker::make_room_for_pending() {
 
 // Makes room by closing the oldest connection without a greeting, of the source that has the most of them. False: all
 // are new.
-bool Worker::close_oldest_pending() {
+bool ServingThread::close_oldest_pending() {
   std::unordered_map<std::string, unsigned> by_source;
-  Session* oldest = nullptr;
-  for (auto& [fd, session] : sessions_) {
-    if (!session->is_open()) by_source[session->source()]++;
+  Connection* oldest = nullptr;
+  for (auto& [fd, connection] : connections_) {
+    if (!connection->is_open()) by_source[connection->peer().source]++;
   }
   auto most = std::max_element(by_source.begin(), by_source.end(),
                                [](const auto& a, const auto& b) { return a.second < b.second; });
   uint64_t now = now_ns();
-  for (auto& [fd, session] : sessions_) {
-    if (session->is_open() || session->source() != most->first) continue;
-    if (!oldest || session->age_ns(now) > oldest->age_ns(now)) oldest = session.get();
+  for (auto& [fd, connection] : connections_) {
+    if (connection->is_open() || connection->peer().source != most->first) continue;
+    if (!oldest || connection->age_ns(now) > oldest->age_ns(now)) oldest = connection.get();
   }
   if (!oldest || oldest->age_ns(now) < kGreetingNs) return false;
   close(oldest);
@@ -190,92 +192,92 @@ bool Worker::close_oldest_pending() {
   return true;
 }
 
-void Worker::pause_accepting() {
+void ServingThread::pause_accepting() {
   accept_after_ns_ = now_ns() + kAcceptBackoffNs;
   listen_to(false);
 }
 
 // Of a client that was accepted. Its peer sees a closed connection if there are too many without a greeting.
-void Worker::add_passed(int fd) {
+void ServingThread::add_passed(int fd) {
   if (make_room_for_pending()) add(fd, {.is_unix = true});
   else os::close(fd);
 }
 
-void Worker::add(int fd, const Listener& listener) {
+void ServingThread::add(int fd, const Listener& listener) {
   if (!listener.is_unix) transport::set_tcp_options(fd, kKeepAlive);
-  auto session = std::make_unique<Session>(fd, listener.is_unix, listener.tls, now_ns(), shared_);
+  auto connection = std::make_unique<Connection>(fd, listener.is_unix, listener.tls, now_ns(), server_);
   epoll_event event = {EPOLLIN, {.fd = fd}};
-  session->interest = event.events;
+  connection->interest = event.events;
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) < 0) return;
-  Session* raw = session.get();
-  sessions_[fd] = std::move(session);
+  Connection* raw = connection.get();
+  connections_[fd] = std::move(connection);
   pending_++;
   serve(raw, EPOLLIN);
 }
 
-void Worker::serve(Session* session, uint32_t events) {
-  if (events & EPOLLOUT) session->send();
-  if (session->receive()) {
+void ServingThread::serve(Connection* connection, uint32_t events) {
+  if (events & EPOLLOUT) connection->send();
+  if (connection->receive()) {
     last_request_ = now_ns();
-    make_active(session);
+    make_active(connection);
   } else if (events & (EPOLLHUP | EPOLLERR)) {
-    return close(session);  // all data was received, and none can be sent
+    return close(connection);  // all data was received, and none can be sent
   }
-  update(session);
+  update(connection);
 }
 
-void Worker::update(Session* session) {
-  if (int fd = session->take_connection(); fd >= 0) add_passed(fd);
-  if (session->wants_thread()) return hand_over(session);
-  if (session->over()) return close(session);
-  if (session->is_unfinished() && std::find(unfinished_.begin(), unfinished_.end(), session) == unfinished_.end())
-    unfinished_.push_back(session);
-  uint32_t wanted = (session->wants_input() ? EPOLLIN : 0u) | (session->wants_output() ? EPOLLOUT : 0u);
-  if (wanted == session->interest) return;
-  epoll_event event = {wanted, {.fd = session->fd()}};
-  epoll_ctl(epoll_, EPOLL_CTL_MOD, session->fd(), &event);
-  session->interest = wanted;
+void ServingThread::update(Connection* connection) {
+  if (int fd = connection->take_accepted(); fd >= 0) add_passed(fd);
+  if (connection->wants_thread()) return hand_over(connection);
+  if (connection->is_over()) return close(connection);
+  if (connection->is_unfinished() && std::find(unfinished_.begin(), unfinished_.end(), connection) == unfinished_.end())
+    unfinished_.push_back(connection);
+  uint32_t wanted = (connection->wants_input() ? EPOLLIN : 0u) | (connection->wants_output() ? EPOLLOUT : 0u);
+  if (wanted == connection->interest) return;
+  epoll_event event = {wanted, {.fd = connection->fd()}};
+  epoll_ctl(epoll_, EPOLL_CTL_MOD, connection->fd(), &event);
+  connection->interest = wanted;
 }
 
 // To a thread of its own, because it calls functions.
-void Worker::hand_over(Session* session) {
-  std::erase(active_, session);
-  std::erase(unfinished_, session);
-  auto found = sessions_.find(session->fd());
-  std::unique_ptr<Session> owned = std::move(found->second);
+void ServingThread::hand_over(Connection* connection) {
+  std::erase(active_, connection);
+  std::erase(unfinished_, connection);
+  auto found = connections_.find(connection->fd());
+  std::unique_ptr<Connection> owned = std::move(found->second);
   epoll_ctl(epoll_, EPOLL_CTL_DEL, owned->fd(), nullptr);
-  sessions_.erase(found);
-  if (shared_->calls->adopt(&owned)) return;
+  connections_.erase(found);
+  if (calls_->adopt(&owned)) return;
   owned->refuse_calls();
   closed_++;
 }
 
-void Worker::make_active(Session* session) {
-  auto it = std::find(active_.begin(), active_.end(), session);
+void ServingThread::make_active(Connection* connection) {
+  auto it = std::find(active_.begin(), active_.end(), connection);
   if (it != active_.end()) return;
   if (active_.size() == kMaxActive) {
     active_.back()->trim();
     active_.pop_back();
   }
-  active_.insert(active_.begin(), session);
+  active_.insert(active_.begin(), connection);
 }
 
-void Worker::deactivate_all() {
-  for (Session* session : active_) session->trim();
+void ServingThread::deactivate_all() {
+  for (Connection* connection : active_) connection->trim();
   active_.clear();
 }
 
-void Worker::close(Session* session) {
-  std::erase(active_, session);
-  std::erase(unfinished_, session);
+void ServingThread::close(Connection* connection) {
+  std::erase(active_, connection);
+  std::erase(unfinished_, connection);
   // Closing the descriptor is not enough: if a forked child has it too, the socket stays registered, with a number that
-  // may soon belong to another session.
-  epoll_ctl(epoll_, EPOLL_CTL_DEL, session->fd(), nullptr);
-  sessions_.erase(session->fd());
+  // may soon belong to another connection.
+  epoll_ctl(epoll_, EPOLL_CTL_DEL, connection->fd(), nullptr);
+  connections_.erase(connection->fd());
   closed_++;
 }
 
-void Worker::close_expired() {
+void ServingThread::close_expired() {
   if (!needs_sweep() && accept_after_ns_ == 0) return;
   uint64_t now = now_ns();
   if (accept_after_ns_ != 0 && now >= accept_after_ns_) {
@@ -284,12 +286,12 @@ void Worker::close_expired() {
   }
   if (now - last_sweep_ < kSweepNs) return;
   last_sweep_ = now;
-  shared_->pool.free_abandoned(now);
-  std::vector<Session*> expired;
-  for (auto& [fd, session] : sessions_) {
-    if (session->is_expired(now)) expired.push_back(session.get());
+  server_->pool.free_abandoned(now);
+  std::vector<Connection*> expired;
+  for (auto& [fd, connection] : connections_) {
+    if (connection->is_expired(now)) expired.push_back(connection.get());
   }
-  for (Session* session : expired) close(session);
+  for (Connection* connection : expired) close(connection);
   pending_ = count_pending();
   if (closed_ < kClosedPerTrim) return;
   closed_ = 0;
@@ -297,16 +299,16 @@ void Worker::close_expired() {
 }
 
 // There may be expired connections or regions, or memory to return to the kernel.
-bool Worker::needs_sweep() const {
-  return pending_ > 0 || closed_ >= kClosedPerTrim || shared_->pool.keeps_abandoned();
+bool ServingThread::needs_sweep() const {
+  return pending_ > 0 || closed_ >= kClosedPerTrim || server_->pool.keeps_abandoned();
 }
 
-size_t Worker::count_pending() const {
+size_t ServingThread::count_pending() const {
   return static_cast<size_t>(
-      std::count_if(sessions_.begin(), sessions_.end(), [](const auto& s) { return !s.second->is_open(); }));
+      std::count_if(connections_.begin(), connections_.end(), [](const auto& c) { return !c.second->is_open(); }));
 }
 
-void Worker::listen_to(bool on) {
+void ServingThread::listen_to(bool on) {
   for (const Listener& l : listeners_) {
     epoll_event event = {EPOLLIN | EPOLLEXCLUSIVE, {.fd = l.fd}};
     epoll_ctl(epoll_, on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, l.fd, &event);

@@ -1,4 +1,4 @@
-#include "server/tokens.h"
+#include "server/access/tokens.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,8 @@
 // A thread that serves many connections. Waking a sleeping thread costs as much as several polled round trips, so while
-// requests arrive, the worker polls the most recently active connections, and sleeps only after a time without
+// requests arrive, this thread polls the most recently active connections, and sleeps only after a time without
 // requests; or where threads of its own machine need the core (docs/decisions/0035). Between two pieces of long
 // requests it serves the other connections once. start() and stop() are called by the server's owner; everything else
-// runs in the worker's thread.
+// runs in the thread.
 #pragma once
 #include <deque>
 #include <memory>
@@ -12,7 +12,7 @@
 
 #include "base/core_sharing.h"
 #include "base/status.h"
-#include "server/session.h"
+#include "server/call_threads.h"
 
 namespace farside::server {
 
@@ -22,15 +22,16 @@ struct Listener {
   const tls::Context* tls = nullptr;  // null: plain
 };
 
-class Worker {
+class ServingThread {
  public:
-  // The listeners are shared by all workers, and stay open until stop() has returned.
-  static Result<std::unique_ptr<Worker>> start(std::vector<Listener> listeners, Shared* shared);
-  ~Worker() { stop(); }
+  // The listeners are shared by all serving threads, and stay open until stop() has returned.
+  static Result<std::unique_ptr<ServingThread>> start(std::vector<Listener> listeners, ServerState* server,
+                                                      CallThreads* calls);
+  ~ServingThread() { stop(); }
   void stop();
 
  private:
-  Worker(std::vector<Listener> listeners, Shared* shared);
+  ServingThread(std::vector<Listener> listeners, ServerState* server, CallThreads* calls);
   Status prepare();
   void run();
   bool shares_cores() const;
@@ -46,27 +47,28 @@ class Worker {
   bool needs_sweep() const;
   void add_passed(int fd);
   void add(int fd, const Listener& listener);
-  void serve(Session* session, uint32_t events);
-  void update(Session* session);
-  void hand_over(Session* session);
-  void make_active(Session* session);
+  void serve(Connection* connection, uint32_t events);
+  void update(Connection* connection);
+  void hand_over(Connection* connection);
+  void make_active(Connection* connection);
   void deactivate_all();
-  void close(Session* session);
+  void close(Connection* connection);
   void close_expired();
   void listen_to(bool on);
 
   std::vector<Listener> listeners_;
-  Shared* const shared_;
+  ServerState* const server_;
+  CallThreads* const calls_;  // null: the server executes no functions
   const size_t max_pending_;
-  const unsigned max_local_;  // active connections of this machine with which the worker still polls
+  const unsigned max_local_;  // active connections of this machine with which the thread still polls
   int epoll_ = -1, stop_event_ = -1;
   std::thread thread_;
 
   // Used only by the thread.
-  std::unordered_map<int, std::unique_ptr<Session>> sessions_;
-  std::vector<Session*> active_;     // at most kMaxActive, most recent first
-  std::deque<Session*> unfinished_;  // that have further pieces, in the order in which they go on
-  size_t pending_ = 0;   // sessions that were not open when they were last counted, and new ones: they can expire
+  std::unordered_map<int, std::unique_ptr<Connection>> connections_;
+  std::vector<Connection*> active_;     // at most kMaxActive, most recent first
+  std::deque<Connection*> unfinished_;  // that have further pieces, in the order in which they go on
+  size_t pending_ = 0;   // connections that were not open when they were last counted, and new ones: they can expire
   unsigned closed_ = 0;  // connections, since memory was returned to the kernel
   uint64_t last_request_ = 0;
   CoreSharing core_;

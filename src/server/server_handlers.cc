@@ -1,0 +1,51 @@
+#include "server/server_handlers.h"
+
+#include <cerrno>
+
+#include "base/clock.h"
+#include "server/access/tokens.h"
+
+namespace farside::server {
+
+wire::StatsReply collect_stats(MemoryPool* pool, const Counters& c) {
+  MemoryPool::Usage u = pool->usage();
+  return {u.capacity, u.charged,  u.stored,   c.clients,   u.regions,        u.snapshots,  c.reads,
+          c.writes,   c.discards, c.bytes_in, c.bytes_out, c.refused_tokens, c.bad_frames, c.refused_requests};
+}
+
+// Clients need to know how much is free in order to place their data, but not what others do.
+Outcome ServerHandlers::stats(wire::Bytes) {
+  wire::StatsReply all = collect_stats(pool_, *counters_);
+  if (tenant_->may(kMaySeeCounts)) return replies_->reply(wire::bytes_of(all));
+  wire::StatsReply space = {};
+  space.capacity_bytes = all.capacity_bytes;
+  space.charged_bytes = all.charged_bytes;
+  return replies_->reply(wire::bytes_of(space));
+}
+
+Outcome ServerHandlers::ping(wire::Bytes payload) {
+  return payload.empty() ? replies_->reply({}) : replies_->refuse(EINVAL);
+}
+
+// No reply: the client expects its first reply on the new connection.
+Outcome ServerHandlers::connect(wire::Bytes payload) {
+  if (payload.empty() && socket_->accept_passed()) return Outcome::kDone;
+  return replies_->close(EBADMSG, "a request to connect without a socket");
+}
+
+Outcome ServerHandlers::take_report(wire::Bytes payload) {
+  if (!tenant_->may(kMayReport)) return replies_->refuse(EPERM, "only the token of a server may report one");
+  wire::ServerReport report;
+  if (int r = wire::decode_report(payload, &report); r < 0) return replies_->refuse(EINVAL);
+  int r = registry_->report(report, now_ns());
+  return r < 0 ? replies_->refuse(-r, "the list of the controller is full") : replies_->reply({});
+}
+
+Outcome ServerHandlers::list_servers(wire::Bytes) {
+  if (!tenant_->may(kClientOperations)) return replies_->refuse(EPERM, "only the token of a client may list servers");
+  auto answer = std::make_unique<wire::ServersReply>();
+  for (const wire::ServerEntry& server : registry_->servers(now_ns())) answer->servers[answer->count++] = server;
+  return replies_->reply(wire::bytes_of(*answer));
+}
+
+}  // namespace farside::server

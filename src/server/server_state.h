@@ -1,0 +1,25 @@
+// What all connections of a server share. The members are thread-safe or constant.
+#pragma once
+#include <memory>
+
+#include "server/access/admission.h"
+#include "server/access/tokens.h"
+#include "server/calls.h"
+#include "server/counters.h"
+#include "server/regions/memory_pool.h"
+#include "server/registry.h"
+#include "ucx/helper.h"
+
+namespace farside::server {
+
+struct ServerState {
+  MemoryPool pool;
+  Tokens tokens;
+  Counters counters;
+  std::unique_ptr<Registry> registry;  // of a controller; null elsewhere
+  ucx::Settings ucx;
+  Admission admission;
+  std::unique_ptr<CallService> calls;  // null: the server executes no functions
+};
+
+}  // namespace farside::server
