@@ -2,14 +2,13 @@
 #include "bench/bench.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <memory>
 
-#include "bench/all/all_command.h"
 #include "bench/runner/options.h"
 #include "bench/runner/report.h"
 #include "bench/runner/runner.h"
-#include "bench/scaling/scaling_command.h"
 #include "command/command.h"
 #include "command/describe.h"
 #include "report/files.h"
@@ -30,6 +29,8 @@ Result<json> run_each(const Chosen& chosen, const std::vector<Settings>& setting
   json documents = json::array();
   for (size_t i = 0; i < chosen.size(); i++) {
     Result<json> document = run_benchmark(*chosen[i], settings[i]);
+    if (document.status().code() == EINTR && !settings[i].json.empty())
+      return Status::error(EINTR, "stopped by a signal; the same command goes on from here");
     if (!document.ok()) return document;
     fmt::print("{}{}", i > 0 ? "\n" : "", text_of(*chosen[i], *document));
     documents.push_back(std::move(*document));
@@ -40,8 +41,14 @@ Result<json> run_each(const Chosen& chosen, const std::vector<Settings>& setting
 // The file has one result, or an array of several.
 int write_results(const Settings& s, const Chosen& chosen, const json& documents) {
   Status written = write_file(s.json, (documents.size() == 1 ? documents[0] : documents).dump(2) + "\n");
-  if (written.ok() && !s.svg.empty()) written = write_file(s.svg, svg_of(*chosen[0], documents[0]));
-  return written.ok() ? 0 : fail(written);
+  size_t problems = 0;
+  for (size_t i = 0; i < chosen.size(); i++) {
+    problems += documents[i]["problems"].size();
+    if (written.ok() && !s.plots.empty()) written = write_files(s.plots, plots_of(*chosen[i], documents[i]));
+  }
+  if (!written.ok()) return fail(written);
+  for (const Benchmark* benchmark : chosen) unlink(journal_path(*benchmark, s).c_str());
+  return problems == 0 ? 0 : fail(Status::error(EIO, "{} problems, listed above", problems));
 }
 
 int run(const Chosen& chosen, std::vector<Settings> settings) {
@@ -52,19 +59,16 @@ int run(const Chosen& chosen, std::vector<Settings> settings) {
   return documents.ok() ? write_results(settings[0], chosen, *documents) : fail(documents.status());
 }
 
-void add_benchmark(Command& parent, const Benchmark& benchmark) {
+void add_benchmark(Command& parent, const Benchmark& benchmark, bool quick) {
   Command& command = parent.add_command(benchmark.name, benchmark.help);
-  auto settings = std::make_shared<Settings>(benchmark.defaults);
+  auto settings = std::make_shared<Settings>(quick ? benchmark.quick : benchmark.defaults);
   add_options({&benchmark}, benchmark, command, settings.get());
   command.set_footer(benchmark.footer);
   command.set_action([&benchmark, settings] { return run({&benchmark}, {*settings}); });
 }
 
-void add_commands(Command& bench) {
-  for (const Benchmark& benchmark : benchmarks()) add_benchmark(bench, benchmark);
-  add_scaling_command(bench);
-  add_all_command(bench);
-}
+// Their defaults depend on it.
+bool is_quick(const std::vector<std::string>& arguments) { return std::ranges::count(arguments, "--quick") > 0; }
 
 // ---- Several benchmarks ----
 
@@ -84,7 +88,7 @@ int run_several(const Chosen& chosen, const std::vector<std::string>& arguments)
   std::vector<std::string> options(arguments.begin() + static_cast<std::ptrdiff_t>(chosen.size()), arguments.end());
   std::vector<Settings> settings;
   for (const Benchmark* benchmark : chosen) {
-    settings.push_back(benchmark->defaults);
+    settings.push_back(is_quick(options) ? benchmark->quick : benchmark->defaults);
     Command command("farside bench", "Several benchmarks, one after the other.");
     add_options(chosen, *benchmark, command, &settings.back());
     bool parsed = false;
@@ -116,9 +120,9 @@ int run_bench(int argc, const char* const* argv) {
   bench.add_flag("--list", &lists, "print the names of the benchmarks and what they measure");
   bench.set_footer(
       "NAME NAME ... runs several benchmarks, with the options that all of them take.\n\n"
-      "Examples:\n  farside bench --list\n  farside bench paging --json paging.json --svg paging.svg\n"
+      "Examples:\n  farside bench --list\n  farside bench paging --json paging.json --plots plots\n"
       "  farside bench hints fibers --repeat 1\n  farside bench all --quick");
-  add_commands(bench);
+  for (const Benchmark& benchmark : benchmarks()) add_benchmark(bench, benchmark, is_quick(arguments));
   if (!lists) return run_tool(bench, std::move(arguments));
   fputs(list(bench).c_str(), stdout);
   return 0;

@@ -1,11 +1,14 @@
 // The table of all benchmarks. bench/README.md shows how to add a workload or a benchmark.
 #include "bench/objects/suites.h"
+#include "bench/scaling/scaling.h"
 #include "bench/suites.h"
 
 namespace farside::bench {
 namespace {
 
 namespace far_objects = objects_bench;
+
+const std::vector<std::string> kUntraced = {"far", "pages", "hinted", kSwap};
 
 std::vector<Benchmark> make_benchmarks() {
   return {
@@ -18,20 +21,23 @@ std::vector<Benchmark> make_benchmarks() {
            "everything that is set up for it is undone. What the figures mean: docs/benchmarks.md.\n\n"
            "Examples:\n"
            "  farside bench paging\n"
-           "  farside bench paging --json paging.json --svg paging.svg\n"
+           "  farside bench paging --json paging.json --plots plots\n"
            "  farside bench paging --size 256M --local 10% --repeat 1 --no-zram\n"
            "  farside bench paging --configurations shm,'zram swap'",
-       .options = "--size --local --repeat --accesses --seconds --evictors --no-zram --configurations --svg",
+       .options = "--size --local --repeat --accesses --seconds --evictors --no-zram --configurations",
        .defaults = {.size = "1G"},
+       .quick = {.size = "128M", .accesses = 60000, .seconds = 0.5, .repetitions = 1},
        .needs = kServer | kKernelSwap | kUcx,
-       .choices = {"native", "shm", "tcp", "shm pages", "tcp pages", "ucx", "shm handler", kSwap, "all near"},
+       .choices = {{"--configurations",
+                    {"native", "shm", "tcp", "shm pages", "tcp pages", "ucx", "shm handler", kSwap, "all near"}}},
        .suites = {paging_suite()}},
       {.name = "fibers",
        .help = "Random reads over tcp by 1 to 64 fibers on one worker, and by threads",
-       .footer = "Example: farside bench fibers --json fibers.json --svg fibers.svg\n"
+       .footer = "Example: farside bench fibers --json fibers.json --plots plots\n"
                  "What is measured: docs/benchmarks.md.",
-       .options = "--size --local --repeat --accesses --svg",
+       .options = "--size --local --repeat --accesses",
        .defaults = {.size = "256M", .accesses = 60000},
+       .quick = {.size = "128M", .accesses = 30000, .repetitions = 1},
        .needs = kServer | kSecondServer,
        .suites = {fibers_suite()}},
       {.name = "hints",
@@ -39,25 +45,29 @@ std::vector<Benchmark> make_benchmarks() {
        .footer = "Example: farside bench hints\nWhat is measured: docs/guide/hints.md.",
        .options = "--repeat",
        .defaults = {.repetitions = 11},
+       .quick = {.repetitions = 3},
        .needs = 0,
        .suites = {hints_suite()}},
       {.name = "objects",
        .help = "Pointers to far objects beside ordinary pointers and paging",
-       .footer = "Examples:\n  farside bench objects --json objects.json --svg objects.svg\n"
+       .footer = "Examples:\n  farside bench objects --json objects.json --plots plots\n"
                  "  farside bench objects --suites map,pauses --repeat 1\nWhat is measured: docs/benchmarks.md.",
-       .options = "--size --local --repeat --accesses --no-zram --suites --svg",
+       .options = "--size --local --repeat --accesses --no-zram --suites",
        .defaults = {.size = "64M"},
+       .quick = {.size = "32M", .accesses = 20000, .repetitions = 1},
        .needs = kServer | kKernelSwap,
-       .choices = {"near", "misses", "fibers", "paths", "map", "free-memory", "pauses", "eviction", "near-apps"},
+       .choices = {{"--suites",
+                    {"near", "misses", "fibers", "paths", "map", "free-memory", "pauses", "eviction", "near-apps"}}},
        .suites = {far_objects::near_suite(), far_objects::misses_suite(), far_objects::fibers_suite(),
                   far_objects::paths_suite(), far_objects::map_suite(), far_objects::free_memory_suite(),
                   far_objects::pauses_suite(), far_objects::eviction_suite(), far_objects::near_apps_suite()}},
       {.name = "writeback",
        .help = "Pages of which some lines have changed leave, whole and by lines",
-       .footer = "Example: farside bench writeback --json writeback.json --svg writeback.svg\n"
+       .footer = "Example: farside bench writeback --json writeback.json --plots plots\n"
                  "What is measured: docs/benchmarks.md.",
-       .options = "--size --repeat --evictors --svg",
+       .options = "--size --repeat --evictors",
        .defaults = {.size = "64M"},
+       .quick = {.size = "32M", .repetitions = 1},
        .needs = kServer,
        .suites = {writeback_suite()}},
       {.name = "redis",
@@ -70,6 +80,7 @@ std::vector<Benchmark> make_benchmarks() {
                  "  farside bench redis --keys 200000 --repeat 1 --json redis.json",
        .options = "--local --repeat --no-zram --keys --requests",
        .defaults = {},
+       .quick = {.repetitions = 1, .keys = 150000, .requests = 100000},
        .needs = kServer,
        .suites = {redis_suite()}},
       {.name = "file",
@@ -77,14 +88,16 @@ std::vector<Benchmark> make_benchmarks() {
        .footer = "Example: farside bench file --on /mnt/nvme\nWhat is measured: docs/benchmarks.md.",
        .options = "--size --local --repeat --accesses --on --configurations --no-programs",
        .defaults = {.size = "1G"},
+       .quick = {.size = "128M", .accesses = 20000, .repetitions = 1},
        .needs = 0,
-       .choices = {"far file", "encrypted", "kernel swap", "mapped file"},
+       .choices = {{"--configurations", {"far file", "encrypted", "kernel swap", "mapped file"}}},
        .suites = {file_accesses_suite(), file_programs_suite()}},
       {.name = "offload",
        .help = "Queries natively, on far memory, and on the memory server",
        .footer = "Example: farside bench offload --json offload.json\nWhat is measured: docs/benchmarks.md.",
        .options = "--size --local --repeat",
        .defaults = {.size = "256M", .local = "10%"},
+       .quick = {.size = "128M", .local = "10%", .repetitions = 1},
        .needs = kServer | kOffload,
        .suites = {offload_suite()}},
       {.name = "replicas",
@@ -92,6 +105,7 @@ std::vector<Benchmark> make_benchmarks() {
        .footer = "Example: farside bench replicas --json replicas.json\nWhat is measured: docs/benchmarks.md.",
        .options = "--size --local --repeat --accesses",
        .defaults = {.size = "256M"},
+       .quick = {.size = "64M", .accesses = 20000, .repetitions = 1},
        .needs = kServer | kSecondServer,
        .suites = {replicas_suite()}},
       {.name = "reads",
@@ -99,9 +113,11 @@ std::vector<Benchmark> make_benchmarks() {
        .footer = "Example: farside bench reads --added-latency 0,50,500\nWhat is measured: docs/benchmarks.md.",
        .options = "--size --repeat --seconds --kinds --added-latency",
        .defaults = {.size = "256M", .seconds = 0.5},
+       .quick = {.size = "64M", .seconds = 0.1, .repetitions = 1},
        .needs = kServer | kSecondServer,
-       .choices = {"one thread", "one thread, gathered", "threads", "two servers, gathered", "64 bytes, gathered",
-                   "2 MiB pieces, read", "2 MiB pieces, write"},
+       .choices = {{"--kinds",
+                    {"one thread", "one thread, gathered", "threads", "two servers, gathered", "64 bytes, gathered",
+                     "2 MiB pieces, read", "2 MiB pieces, write"}}},
        .suites = {reads_suite()}},
       {.name = "policies",
        .help = "Hit rates of the policies on synthetic or recorded traces, simulated",
@@ -116,11 +132,51 @@ std::vector<Benchmark> make_benchmarks() {
            "Examples:\n"
            "  farside bench policies\n"
            "  farside bench policies --traces sort.pages,sqlite.pages\n"
-           "  farside bench policies --svg miss_ratios.svg --shares 5,10,20,30,40,50,60,70,80,90",
-       .options = "--pages --accesses --shares --seed --traces --svg",
+           "  farside bench policies --plots plots --shares 5,10,20,30,40,50,60,70,80,90",
+       .options = "--pages --accesses --shares --seed --traces",
        .defaults = {.accesses = 400000, .repetitions = 1},
+       .quick = {.accesses = 100000, .repetitions = 1, .pages = 4000},
        .needs = 0,
        .suites = {policies_suite()}},
+      {.name = "scaling",
+       .help = "Up to 128 threads and 8 evictors on a large machine, simulated",
+       .footer = "Simulates the pager's faults and evictions with up to 128 threads on a large machine. Measures this "
+                 "machine "
+                 "first\n"
+                 "and simulates it, too, to show how far the simulation can be trusted. What the figures mean: "
+                 "docs/internals/scaling.md.\n\n"
+                 "Examples:\n"
+                 "  farside bench scaling --json scaling.json --plots plots\n"
+                 "  farside bench scaling --costs scaling.json --threads 8,48,128",
+       .options = "--size --local --repeat --accesses --seconds --seed --threads --faults --costs",
+       .defaults = {.size = "256M", .accesses = 100000, .seconds = 1},
+       .quick =
+           {.size = "64M", .accesses = 30000, .seconds = 0.3, .repetitions = 1, .threads = {1, 8, 48}, .faults = 3000},
+       .needs = 0,
+       .suites = {scaling_suite()}},
+      {.name = "all",
+       .help = "All applications, at 10 to 100 % near, beside an ideal system",
+       .footer =
+           "Runs each application natively, over far memory (far: as it is; pages: without huge pages; hinted: with "
+           "the\n"
+           "hints of the application), and under a memory limit with swap on zram (root), in turn, and puts an ideal "
+           "system\n"
+           "beside them. traced: which share of the faults occurs at lines with hints. Ends with status 1 if a program "
+           "fails\n"
+           "or configurations compute different results. What the figures mean: docs/benchmarks.md.\n\n"
+           "Examples:\n"
+           "  farside bench all --quick\n"
+           "  farside bench all --json all.json --plots plots --size 512M\n"
+           "  farside bench all --apps gups,pagerank --shares 10,50,90 --configurations far,hinted,traced --latency "
+           "3.9",
+       .options =
+           "--apps --configurations --shares --size --seed --app-threads --repeat --transport --latency --cut-off "
+           "--no-zram --apps-dir",
+       .defaults = {.size = "96M", .configurations = kUntraced, .shares = {10, 30, 50, 70, 90, 100}},
+       .quick = {.size = "40M", .repetitions = 1, .configurations = kUntraced, .shares = {25, 50, 100}},
+       .needs = kServer,
+       .choices = {{"--apps", application_names()}, {"--configurations", {"far", "pages", "hinted", kSwap, "traced"}}},
+       .suites = {applications_suite()}},
   };
 }
 

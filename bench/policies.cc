@@ -190,7 +190,7 @@ Suite policies_suite() {
                       .x = "near",
                       .figures = {"miss_ratio"},
                       .series = {"policy"},
-                      .panels = "trace",
+                      .panels = {"trace"},
                       .only = {{"policy", charted()}},
                       .x_max = 100,
                       .y_max = 100}},

@@ -16,6 +16,9 @@ Suite replicas_suite();
 Suite reads_suite();
 Suite redis_suite();
 Suite policies_suite();
+Suite applications_suite();
+
+std::vector<std::string> application_names();
 
 AccessSettings access_settings(const Settings& settings);
 

@@ -184,7 +184,7 @@ Suite writeback_suite() {
                   .x = "lines",
                   .figures = {"goodput_mb_s"},
                   .series = {"mode"},
-                  .panels = "link",
+                  .panels = {"link"},
                   .only = {{"pattern", "contiguous"}}}}};
 }
 

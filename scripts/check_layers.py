@@ -108,8 +108,6 @@ CYCLES_TO_CUT = [
     ("tls", "link relay relay_thread"),
     ("preload/guard", "*"),
     ("preload/heap", "mapping_list mappings"),
-    ("bench", "file file_programs"),
-    ("bench/objects", "objects suite"),
     ("farside/frame", "data_frame data_frame_operators"),
 ]
 

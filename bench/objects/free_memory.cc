@@ -147,7 +147,7 @@ Suite free_memory_suite() {
                       nullptr,
                       {"free", "garbage"},
                       {"scopes"},
-                      "transport",
+                      {"transport"},
                       1,
                       {},
                       kShown,

@@ -244,7 +244,7 @@ Suite map_suite() {
                   "exponent",
                   {"lookups_per_s"},
                   {"configuration", "fibers"},
-                  nullptr,
+                  {},
                   1000,
                   {{"transport", transport}},
                   1.4};

@@ -154,7 +154,7 @@ Suite paths_suite() {
                       nullptr,
                       {"page_share"},
                       {"workload"},
-                      nullptr,
+                      {},
                       1,
                       {{"transport", "tcp"}, {"configuration", "objects, hybrid"}},
                       kSlices,

@@ -209,7 +209,7 @@ Suite pauses_suite() {
                       nullptr,
                       {"curve"},
                       {"evacuator"},
-                      nullptr,
+                      {},
                       1,
                       {},
                       3}}};

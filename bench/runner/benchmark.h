@@ -6,6 +6,7 @@
 // medians of objects of counters; the last repetition's value of anything else.
 #pragma once
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -21,6 +22,10 @@ struct Measurement {
   std::function<Result<nlohmann::json>()> run;
   bool may_fail = false;   // a failed repetition is left out: the kernel may kill a process that swaps too slowly
   bool in_parent = false;  // it starts processes itself; all others run in a child process
+  bool once = false;       // only in the last repetition: it computes, and gives the same each time
+  // Called in the parent with each result, also with one of an earlier run that is continued: for what later
+  // measurements depend on. An error is a problem of the benchmark (Run::problems), which goes on.
+  std::function<Status(const nlohmann::json& result)> use = nullptr;
 };
 
 // A row, where a measurement returns several: an array of them. {"key", "skipped": reason} instead where a row could
@@ -74,6 +79,7 @@ std::vector<Measurement> measure_each(const Setup& setup, Run run, Axis<Values>.
 // ---- What is shown ----
 // A figure is a member of a row, or, as in "counters/faults", a member of one.
 
+// A figure that is a word is shown as it is.
 struct Column {
   const char* head;
   const char* figure;
@@ -107,16 +113,17 @@ struct Target {
 };
 
 // Lines of `figure` by the member `x`, in one panel for each value of `panels`; bars where the values of x are words.
-// Without x the figure is an array of points.
+// Without x the figure is an array of points. Points beyond y_max are drawn there.
 struct Curves {
   const char *title, *x_label, *y_label;
   const char* x;
   std::vector<const char*> figures;
   std::vector<const char*> series;  // the members that name a line
-  const char* panels = nullptr;
+  std::vector<const char*> panels = {};
   double unit = 1;
   nlohmann::json only = {};
   double x_max = 0, y_max = 0;  // 0: fits the points
+  const char* file = "";        // "_NAME": in a file of its own, BENCHMARK_NAME.svg
 };
 
 // ---- Benchmarks ----
@@ -134,10 +141,11 @@ struct Suite {
 struct Benchmark {
   const char *name, *help;
   const char* footer;   // of the help: what is measured, and examples
-  const char* options;  // their names (options.cc), besides --json and --quiet
+  const char* options;  // their names (options.cc), besides those of all benchmarks
   Settings defaults;
-  unsigned needs;                         // of Need
-  std::vector<std::string> choices = {};  // the values of --configurations, --suites or --kinds
+  Settings quick;                                                // the defaults with --quick: some minutes in all
+  unsigned needs;                                                // of Need
+  std::map<std::string, std::vector<std::string>> choices = {};  // the values of options that list some
   std::vector<Suite> suites;
 };
 

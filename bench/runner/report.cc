@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "measure/chart.h"
 #include "report/format.h"
@@ -37,9 +38,12 @@ std::vector<json> keys_of(const json& rows, const std::vector<const char*>& memb
   return keys;
 }
 
+// A number is shown with its member: "4 evictors".
 std::string joined(const json& key, const std::vector<const char*>& members) {
   std::string text;
-  for (const char* member : members) text += (text.empty() ? "" : ", ") + word(key[member]);
+  for (const char* member : members)
+    text +=
+        (text.empty() ? "" : ", ") + word(key[member]) + (key[member].is_number() ? fmt::format(" {}", member) : "");
   return text;
 }
 
@@ -66,10 +70,17 @@ std::optional<double> quotient(std::optional<double> a, std::optional<double> b)
 
 // ---- Tables ----
 
+std::string word_in(const json& rows, const json& key, const char* figure) {
+  for (const json& row : rows) {
+    if (has_members(row, key) && row.value(figure, json()).is_string()) return row[figure];
+  }
+  return "-";
+}
+
 std::string cell(const json& rows, const json& key, const Column& column) {
   auto value = figure_in(rows, key, column.figure);
   if (column.per) value = quotient(value, figure_in(rows, key, column.per));
-  return value ? fmt::format("{:.{}f}", *value / column.unit, column.digits) : "-";
+  return value ? fmt::format("{:.{}f}", *value / column.unit, column.digits) : word_in(rows, key, column.figure);
 }
 
 class TableText {
@@ -231,19 +242,21 @@ std::vector<LineChart::Series> series_of(const Curves& curves, const json& rows)
 LineChart line_chart(const Curves& curves, const json& rows, const std::string& title) {
   LineChart chart{title, curves.x_label, curves.y_label, curves.x_max, curves.y_max, series_of(curves, rows)};
   if (chart.y_max == 0) chart.y_max = top_of(chart.series);
-  for (const LineChart::Series& series : chart.series) {
-    for (const auto& [x, y] : series.points) {
+  for (LineChart::Series& series : chart.series) {
+    for (auto& [x, y] : series.points) {
       if (curves.x_max == 0) chart.x_max = std::max(chart.x_max, x);
+      y = std::min(y, chart.y_max);
     }
   }
   return chart;
 }
 
 void add_line_charts(const Curves& curves, const json& rows, std::vector<LineChart>* charts) {
-  if (!curves.panels) return charts->push_back(line_chart(curves, rows, curves.title));
-  for (const json& panel : keys_of(rows, {curves.panels})) {
-    std::string title = fmt::format("{}{}{}", curves.title, *curves.title ? ", " : "", word(panel[curves.panels]));
-    charts->push_back(line_chart(curves, rows_with(rows, panel), title));
+  if (curves.panels.empty()) return charts->push_back(line_chart(curves, rows, curves.title));
+  for (const json& panel : keys_of(rows, curves.panels)) {
+    std::string title = fmt::format("{}{}{}", curves.title, *curves.title ? ", " : "", joined(panel, curves.panels));
+    LineChart chart = line_chart(curves, rows_with(rows, panel), title);
+    if (chart.x_max > 0) charts->push_back(std::move(chart));
   }
 }
 
@@ -316,6 +329,8 @@ std::string text_of(const Benchmark& benchmark, const json& document) {
   });
   for (const auto& [what, why] : document["skipped"].items())
     text += fmt::format("{}: not run: {}\n", what, why.get<std::string>());
+  for (const json& problem : document.value("problems", json::array()))
+    text += fmt::format("problem: {}\n", word(problem));
   return text + goals_text(goals_of(benchmark, document));
 }
 
@@ -334,17 +349,21 @@ std::string goals_text(const std::vector<Goal>& goals) {
   return text;
 }
 
-std::string svg_of(const Benchmark& benchmark, const json& document) {
-  std::vector<LineChart> lines;
-  std::string bars;
+NamedFiles plots_of(const Benchmark& benchmark, const json& document) {
+  std::map<std::string, std::vector<LineChart>> lines;
+  std::map<std::string, std::string> files;
   for_each_suite(benchmark, document, [&](const Suite& suite, const json& rows) {
     for (const Curves& curves : suite.charts) {
+      std::string file = fmt::format("{}{}.svg", benchmark.name, curves.file);
       json shown = rows_with(rows, curves.only);
-      if (is_bars(curves, shown)) bars = to_svg(bar_chart(curves, shown));
-      else add_line_charts(curves, shown, &lines);
+      if (is_bars(curves, shown)) files[file] = to_svg(bar_chart(curves, shown));
+      else add_line_charts(curves, shown, &lines[file]);
     }
   });
-  return lines.empty() ? bars : to_svg(lines);
+  for (const auto& [file, panels] : lines) {
+    if (!panels.empty()) files[file] = to_svg(panels);
+  }
+  return {files.begin(), files.end()};
 }
 
 }  // namespace farside::bench

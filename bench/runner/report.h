@@ -7,13 +7,14 @@
 
 #include "bench/runner/benchmark.h"
 #include "measure/statistics.h"
+#include "report/files.h"
 
 namespace farside::bench {
 
 // `document` is the result of run_benchmark().
 std::string text_of(const Benchmark& benchmark, const nlohmann::json& document);
 std::vector<Goal> goals_of(const Benchmark& benchmark, const nlohmann::json& document);
-std::string svg_of(const Benchmark& benchmark, const nlohmann::json& document);
+NamedFiles plots_of(const Benchmark& benchmark, const nlohmann::json& document);
 
 // The goals as lines below a line that says what they are; "" for none.
 std::string goals_text(const std::vector<Goal>& goals);

@@ -1,8 +1,13 @@
 #include "bench/runner/runner.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
+
+#include "abi/options.h"
 #include "base/log.h"
+#include "bench/runner/journal.h"
 #include "bench/runner/options.h"
 #include "bench/runner/report.h"
 #include "measure/statistics.h"
@@ -45,19 +50,35 @@ json document_row(const Row& row) {
   return made;
 }
 
+// Environment variables that change how programs run over far memory. The token is not one of them.
+json far_variables() {
+  json variables = json::object();
+  for (const OptionRow& row : option_rows()) {
+    const char* value = row.scope == Scope::kInternal ? nullptr : getenv(std::string(row.variable).c_str());
+    if (value) variables[std::string(row.variable)] = value;
+  }
+  return variables;
+}
+
 class Run {
  public:
-  Run(const Benchmark& benchmark, const Settings& settings, const Setup& setup)
-      : benchmark_(benchmark), settings_(settings), setup_(setup), skipped_(setup.missing()) {
+  Run(const Benchmark& benchmark, const Settings& settings, const Setup& setup, Journal journal)
+      : benchmark_(benchmark),
+        settings_(settings),
+        setup_(setup),
+        journal_(std::move(journal)),
+        skipped_(setup.missing()) {
     for (const Suite& suite : benchmark.suites) add(suite);
   }
 
   Status measure() {
-    Progress progress(settings_.repetitions * measurements_.size(), settings_.quiet);
+    auto once = std::ranges::count_if(measurements_, &Measurement::once);
+    Progress progress(settings_.repetitions * (measurements_.size() - once) + once, settings_.quiet);
     for (unsigned i = 0; i < settings_.repetitions; i++) {
       for (const Measurement& m : measurements_) {
+        if (m.once && i + 1 < settings_.repetitions) continue;
         progress.step(m.name);
-        if (Status done = measure(m); !done.ok()) return done;
+        if (Status done = measure(m, fmt::format("{} {}", m.name, i)); !done.ok()) return done;
       }
     }
     return {};
@@ -69,7 +90,9 @@ class Run {
     return {{"benchmark", benchmark_.name},
             {"machine", machine_json()},
             {"settings", settings_json(benchmark_, settings_)},
+            {"variables", far_variables()},
             {"skipped", skipped_},
+            {"problems", problems_},
             {"rows", rows}};
   }
 
@@ -83,9 +106,13 @@ class Run {
     }
   }
 
-  Status measure(const Measurement& m) {
-    Result<json> made = m.in_parent ? m.run() : run_in_child(setup_.hold(), m.run);
-    if (made.ok()) return add_rows(m, *made);
+  Status measure(const Measurement& m, const std::string& run) {
+    const json* known = journal_.find(run);
+    Result<json> made = known ? *known : m.in_parent ? m.run() : run_in_child(setup_.hold(), m.run);
+    if (made.ok() && !known) {
+      if (Status kept = journal_.add(run, *made); !kept.ok()) return kept;
+    }
+    if (made.ok()) return use(m, *made);
     if (!m.may_fail || made.status().code() == EINTR)
       return Status::error(made.status().code(), "{}: {}", m.name, made.status().text());
     if (!measured(m)) skipped_[m.name] = made.status().text();
@@ -97,7 +124,9 @@ class Run {
     return std::ranges::any_of(rows_, [&](const Row& row) { return has_members(row.key, m.key); });
   }
 
-  Status add_rows(const Measurement& m, const json& made) {
+  Status use(const Measurement& m, const json& made) {
+    Status used = m.use ? m.use(made) : Status();
+    if (!used.ok()) problems_.push_back(fmt::format("{}: {}", m.name, used.text()));
     skipped_.erase(m.name);
     if (!made.is_array()) add_row(m.key, made);
     else
@@ -122,17 +151,28 @@ class Run {
   const Benchmark& benchmark_;
   const Settings& settings_;
   const Setup& setup_;
+  Journal journal_;
   std::map<std::string, std::string> skipped_;
+  std::vector<std::string> problems_;
   std::vector<Measurement> measurements_;
   std::vector<Row> rows_;
 };
 
 }  // namespace
 
+std::string journal_path(const Benchmark& benchmark, const Settings& settings) {
+  return settings.json.empty() ? "" : fmt::format("{}.{}.part", settings.json, benchmark.name);
+}
+
 Result<json> run_benchmark(const Benchmark& benchmark, const Settings& settings) {
   auto setup = Setup::create(settings, benchmark.needs);
   if (!setup.ok()) return setup.status();
-  Run run(benchmark, settings, **setup);
+  auto journal = Journal::open(journal_path(benchmark, settings), {{"benchmark", benchmark.name},
+                                                                   {"commit", build_commit()},
+                                                                   {"settings", settings_json(benchmark, settings)},
+                                                                   {"variables", far_variables()}});
+  if (!journal.ok()) return journal.status();
+  Run run(benchmark, settings, **setup, std::move(*journal));
   if (Status done = run.measure(); !done.ok()) return done;
   json document = run.document();
   document["goals"] = json::array();

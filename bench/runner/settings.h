@@ -17,16 +17,23 @@ struct Settings {
   unsigned repetitions = 3;
   unsigned evictors = 1;
   bool zram = true;
-  std::vector<std::string> configurations = {}, suites = {}, kinds = {};  // to run; empty: all
-  std::vector<unsigned> latencies_us = {0};                               // added to each reply of a server
+  std::vector<std::string> configurations = {}, suites = {}, kinds = {}, apps = {};  // to run; empty: all
+  std::vector<unsigned> latencies_us = {0};                                          // added to each reply of a server
   std::string place = "/tmp";  // a folder on the disk that is measured, or a block device without data
   bool programs = true;
   uint64_t keys = 800000, requests = 500000;            // of redis
   unsigned pages = 8192, seed = 1;                      // of simulated traces
-  std::vector<unsigned> shares = {10, 25, 50, 75, 90};  // percent of the pages that may be near
+  std::vector<unsigned> shares = {10, 25, 50, 75, 90};  // percent of the memory that may be near
   std::vector<std::string> traces = {};                 // recorded ones: files
-  std::string json = "", svg = "";                      // files; "": none
-  bool quiet = false;
+  std::string transport = "shm", apps_dir = "";         // of the applications
+  double latency_us = 0;                                // added to each of their fetches over shm
+  double cut_off = 20;                                  // times its native time, after which an application is ended
+  unsigned app_threads = 2;
+  std::vector<unsigned> threads = {1, 8, 16, 24, 32, 48, 64, 96, 128};  // that are simulated
+  unsigned faults = 30000;                                              // in each simulation
+  std::string costs = "";                                               // a result of `scaling`, to take its costs
+  std::string json = "", plots = "";                                    // a file, a folder; "": none
+  bool quick = false, quiet = false;
 
   // Whether NAME is in the list, or the list is empty.
   static bool wants(const std::vector<std::string>& names, const std::string& name) {

@@ -332,48 +332,46 @@ class Runs {
   std::vector<json> runs_;
 };
 
-class Calibration {
+}  // namespace
+
+// A run of plain memory, of far memory on one core and on two, and of each tier.
+class Calibration::Implementation {
  public:
-  Calibration(const CalibrationSettings& s, const SignalHold& hold, unsigned cores)
-      : s_(s), hold_(hold), cores_(cores) {
-    paging_.bytes = s.bytes;
-    paging_.local = s.local;
-    paging_.accesses = s.accesses;
-    paging_.seconds = s.seconds;
+  Implementation(const AccessSettings& paging, const std::string& folder, const SignalHold& hold)
+      : paging_(paging), folder_(folder), hold_(hold), cores_(cores_here()) {}
+
+  Result<json> measure() {
+    auto server = ServerProcess::start(hold_, bytes_of_server());
+    if (!server.ok()) return server.status();
+    json run = {{"far", json::array()}, {"tiers", json::object()}};
+    Status done = cores_ > 1 ? collect(&run["machine"], measure_machine) : Status();
+    if (done.ok()) done = collect(&run["native"], [this] { return measure_plain(paging_, nullptr); });
+    FarMemoryConfig far = {(*server)->shm(), (*server)->token(), paging_.bytes, near(), pager::Delivery::kSignal, 1};
+    for (unsigned n = 1; done.ok() && n <= cores_; n++) {
+      done = collect(&run["far"].emplace_back(), [this, &far, n] {
+        run_on(0, n);
+        return measure_far(paging_, far);
+      });
+    }
+    if (done.ok()) done = measure_over((*server)->tcp(), far, server->get(), &run["tiers"]["tcp"]);
+    std::string file = fmt::format("file:{}?size={}&alloc=full", folder_, bytes_of_server());
+    if (done.ok()) done = measure_over(file, far, nullptr, &run["tiers"]["file"]);
+    return done.ok() ? Result<json>(run) : done;
   }
 
-  Status run() {
-    auto server = ServerProcess::start(hold_, 2 * s_.bytes + 32 * remote::kSlabBytes);
-    if (!server.ok()) return server.status();
-    auto near = static_cast<uint64_t>(s_.local * static_cast<double>(s_.bytes));
-    FarMemoryConfig far = {(*server)->shm(), (*server)->token(), s_.bytes, near, pager::Delivery::kSignal, 1};
-    FarMemoryConfig tcp = far, file = far;
-    tcp.address = (*server)->tcp();
-    file.address = fmt::format("file:{}?size={}&alloc=full", s_.folder, 2 * s_.bytes + 32 * remote::kSlabBytes);
-    Progress progress(size_t{s_.repetitions} * (cores_ + 2), s_.quiet);
-    Status done;
-    for (unsigned i = 0; done.ok() && i < s_.repetitions; i++) {
-      progress.step("plain memory");
-      if (cores_ > 1) done = collect(&machine_, measure_machine);
-      if (!done.ok()) break;
-      done = collect(&native_, [this] { return measure_plain(paging_, nullptr); });
-      for (unsigned n = cores_; done.ok() && n > 0; n--) {
-        progress.step(n == 1 ? "one core" : "two cores");
-        done = collect(&far_[n - 1], [this, &far, n] {
-          run_on(0, n);
-          return measure_far(paging_, far);
-        });
-      }
-      progress.step("tcp and a file");
-      if (done.ok()) done = measure_over("tcp", tcp, server->get());
-      if (done.ok()) done = measure_over("file", file, nullptr);
+  void add(const json& run) {
+    if (run.contains("machine")) machine_.add(run["machine"]);
+    native_.add(run["native"]);
+    for (size_t i = 0; i < run["far"].size(); i++) far_[i].add(run["far"][i]);
+    for (const auto& [name, tier] : run["tiers"].items()) {
+      tiers_[name].requests.add(tier["requests"]);
+      tiers_[name].paging.add(tier["paging"]);
     }
-    return done;
   }
 
   Costs costs() const {
     Costs c;
-    c.frames = static_cast<uint64_t>(s_.local * static_cast<double>(s_.bytes)) / kPageSize;
+    c.frames = near() / kPageSize;
     c.here.cores = c.here.cores_per_socket = cores_;
     if (cores_ > 1) {
       c.here.line_near = machine_.minimum("/line"_json_pointer);
@@ -397,24 +395,32 @@ class Calibration {
   }
 
  private:
-  Status collect(Runs* runs, const std::function<Result<json>()>& work) {
+  static unsigned cores_here() {
+    cpu_set_t allowed;
+    bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+    return known && CPU_ISSET(0, &allowed) && CPU_ISSET(1, &allowed) ? 2 : 1;
+  }
+
+  uint64_t near() const { return static_cast<uint64_t>(paging_.local * static_cast<double>(paging_.bytes)); }
+  uint64_t bytes_of_server() const { return 2 * paging_.bytes + 32 * remote::kSlabBytes; }
+
+  Status collect(json* run, const std::function<Result<json>()>& work) const {
     Result<json> result = run_in_child(hold_, work);
-    if (!result.ok()) return result.status();
-    runs->add(std::move(*result));
-    return {};
+    if (result.ok()) *run = std::move(*result);
+    return result.status();
   }
 
   struct TierRuns {
     Runs requests, paging;
   };
 
-  Status measure_over(const char* name, const FarMemoryConfig& far, const ServerProcess* server) {
-    TierRuns& tier = tiers_[name];
-    Status done = collect(&tier.requests, [&] { return measure_tier(far.address, server); });
+  Status measure_over(const std::string& address, FarMemoryConfig far, const ServerProcess* server, json* tier) const {
+    far.address = address;
+    Status done = collect(&(*tier)["requests"], [&] { return measure_tier(address, server); });
     AccessSettings paging = paging_;
     paging.threads = {1, 4};
     if (server) paging.threads.push_back(16);
-    return done.ok() ? collect(&tier.paging, [&] { return measure_far(paging, far); }) : done;
+    return done.ok() ? collect(&(*tier)["paging"], [&] { return measure_far(paging, far); }) : done;
   }
 
   // A disk's latency is what its reads take without the thread's work; a server's without its work, too.
@@ -454,15 +460,13 @@ class Calibration {
     costs->workloads[workload] = costs_of_cell(cell, native_.cell(i)["us"], cores > 1 ? costs->here.shootdown : 0);
   }
 
-  const CalibrationSettings& s_;
+  const AccessSettings paging_;
+  const std::string folder_;  // of the far file
   const SignalHold& hold_;
-  unsigned cores_;
-  AccessSettings paging_;
+  const unsigned cores_;
   Runs native_, machine_, far_[2];
   std::map<std::string, TierRuns> tiers_;
 };
-
-}  // namespace
 
 WorkloadCosts costs_of_cell(const json& cell, double access_us, double shootdown_us) {
   auto get = [&](const char* name) { return cell["counters"].value(name, 0.0); };
@@ -487,15 +491,11 @@ WorkloadCosts costs_of_cell(const json& cell, double access_us, double shootdown
   return w;
 }
 
-Result<Costs> measure_costs(const CalibrationSettings& settings) {
-  SignalHold hold;
-  cpu_set_t allowed;
-  unsigned cores =
-      sched_getaffinity(0, sizeof allowed, &allowed) == 0 && CPU_ISSET(0, &allowed) && CPU_ISSET(1, &allowed) ? 2 : 1;
-  Calibration calibration(settings, hold, cores);
-  Status done = calibration.run();
-  if (!done.ok()) return done;
-  return calibration.costs();
-}
+Calibration::Calibration(const AccessSettings& paging, const std::string& folder, const SignalHold& hold)
+    : implementation_(std::make_unique<Implementation>(paging, folder, hold)) {}
+Calibration::~Calibration() = default;
+Result<json> Calibration::measure() { return implementation_->measure(); }
+void Calibration::add(const json& run) { implementation_->add(run); }
+Costs Calibration::costs() const { return implementation_->costs(); }
 
 }  // namespace farside::bench::scaling

@@ -60,8 +60,7 @@ template <typename Owner, size_t kCount>
 Status read_fields(const Field<Owner> (&fields)[kCount], const json& object, Owner* owner) {
   for (const auto& f : fields) {
     if (!object.is_object() || !object.contains(f.name) || !object[f.name].is_number() || object[f.name] < 0) {
-      return Status::error(EINVAL, "costs: {} is missing or not a cost; create the file again with --save-costs",
-                           f.name);
+      return Status::error(EINVAL, "costs: {} is missing or not a cost; measure again", f.name);
     }
     owner->*f.value = object[f.name];
   }
@@ -90,7 +89,7 @@ Result<Costs> parse_costs(const json& document) {
   Costs costs;
   if (!document.is_object() || !document.contains("machine") || !document.contains("workloads") ||
       !document["workloads"].is_object()) {
-    return Status::error(EINVAL, "costs: no machine or no workloads; create the file again with --save-costs");
+    return Status::error(EINVAL, "costs: no machine or no workloads; measure again");
   }
   Status read = read_fields(kMachineFields, document["machine"], &costs.here);
   if (!read.ok()) return read;
@@ -101,7 +100,7 @@ Result<Costs> parse_costs(const json& document) {
     if (!read.ok()) return read;
     WorkloadCosts& w = costs.workloads[name];
     if (w.faults_per_access <= 0 || w.pages_per_fault <= 0) {
-      return Status::error(EINVAL, "costs: {} has no faults; create the file again with --save-costs", name);
+      return Status::error(EINVAL, "costs: {} has no faults; measure again", name);
     }
   }
   json tiers = document.value("tiers", json::object());

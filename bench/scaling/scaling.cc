@@ -1,9 +1,14 @@
+// `farside bench scaling`: simulates the pager on machines with more cores than this one. The simulation takes costs
+// measured on this machine, is validated against measurements on this machine, and is then run with published costs of
+// a large machine.
 #include "bench/scaling/scaling.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
-#include "report/format.h"
-#include "report/machine.h"
+#include "bench/scaling/calibrate.h"
+#include "report/files.h"
 
 namespace farside::bench::scaling {
 namespace {
@@ -58,40 +63,59 @@ struct NamedDesign {
   Design design;
 };
 
-json to_json(const Outcome& o) {
-  json phases, uses;
-  for (size_t i = 0; i < kPhases; i++) phases[phase_name(static_cast<Phase>(i))] = o.phases[i];
-  for (const Use& use : o.uses) uses.push_back({{"name", use.name}, {"busy", use.share}});
+std::vector<NamedDesign> designs() {
+  return {{"before", Design()}, {"as it is", current_design()}, {"hinted", hinted()}};
+}
+
+// The busiest shared resources, as "signal lock 100%, mapping 27%".
+std::string busiest(const Outcome& o) {
+  constexpr size_t kShown = 3;
+  constexpr double kMin = 0.1;
+  std::string text;
+  for (size_t i = 0; i < std::min(kShown, o.uses.size()) && o.uses[i].share >= kMin; i++)
+    text += fmt::format("{}{} {:.0f}%", i == 0 ? "" : ", ", o.uses[i].name, 100 * o.uses[i].share);
+  return text;
+}
+
+json figures_of(const Outcome& o) {
   return {{"pages_per_s", o.pages_per_s}, {"access_us", o.access_us}, {"mean_us", o.mean_us},
           {"p50_us", o.p50_us},           {"p99_us", o.p99_us},       {"evictors_busy", o.evictor_busy},
-          {"frame_waits", o.frame_waits}, {"phases", phases},         {"busy", uses}};
+          {"frame_waits", o.frame_waits}, {"busiest", busiest(o)}};
+}
+
+AccessSettings paging_of(const Settings& s) {
+  return {.bytes = s.bytes, .local = s.share, .accesses = s.accesses, .seconds = s.seconds};
+}
+
+// The costs in a result of this benchmark.
+Result<Costs> read_costs(const std::string& file) {
+  json document = json::parse(read_file(file), nullptr, false);
+  json rows = document.is_object() ? document.value("rows", json::array()) : json::array();
+  for (const json& row : rows) {
+    if (row.value("part", "") == "costs") return parse_costs(row["costs"][0]);
+  }
+  return Status::error(EINVAL, "--costs {}: no result of farside bench scaling", file);
 }
 
 class Prediction {
  public:
-  Prediction(const Costs& costs, const ScalingSettings& settings)
-      : costs_(costs), s_(settings), progress_(8, settings.quiet) {}
+  explicit Prediction(const Setup& setup) : s_(setup.settings()), calibration_(paging_of(s_), s_.place, setup.hold()) {}
 
-  json document() {
-    json d = {{"benchmark", "scaling"}, {"machine", machine_json()}, {"costs", scaling::to_json(costs_)}};
-    d["settings"] = {{"faults", s_.faults}, {"seed", s_.seed}, {"threads", s_.threads}};
-    d["validation"] = step("this machine", [this] { return validation(); });
-    d["threads"] = step("threads", [this] { return threads(); });
-    d["batches"] = step("batches", [this] { return batches(); });
-    d["breakdown"] = step("where the time goes", [this] { return breakdown(); });
-    d["changes"] = step("changes", [this] { return all_changes(); });
-    d["sensitivity"] = step("other costs", [this] { return sensitivity(); });
-    d["others"] = step("other designs", [this] { return others(); });
-    d["tiers"] = step("tiers", [this] { return tiers(); });
-    return d;
+  Result<json> measure_costs() {
+    auto run = calibration_.measure();
+    return run.ok() ? Result<json>(json{{"measured", {*run}}}) : run;
+  }
+  void use_costs(const json& result) {
+    calibration_.add(result["measured"][0]);
+    costs_ = calibration_.costs();
+  }
+  Status take_costs(const std::string& file) {
+    auto costs = read_costs(file);
+    if (costs.ok()) costs_ = *costs;
+    return costs.status();
   }
 
- private:
-  template <typename Work>
-  json step(const char* name, Work work) {
-    progress_.step(name);
-    return work();
-  }
+  json costs() const { return {{"costs", {to_json(costs_)}}}; }
 
   bool has(const char* workload) const { return costs_.workloads.contains(workload); }
 
@@ -132,27 +156,22 @@ class Prediction {
     json rows = json::array();
     for (const Measured& m : costs_.measured) {
       Outcome o = simulate(here(m));
-      json row = {{"workload", m.workload},
-                  {"tier", m.tier},
-                  {"cores", m.cores},
-                  {"threads", m.threads},
-                  {"measured_us", m.us}};
-      row["simulated_us"] = o.access_us;
-      row["error"] = o.access_us / m.us - 1;
-      row["simulated"] = to_json(o);
-      if (m.workload == kRandomRead && m.tier == "shm" && m.threads == 1 && m.cores == costs_.here.cores &&
-          costs_.miss_median > 0) {
-        row["miss"] = {{"measured_median_us", costs_.miss_median}, {"measured_p99_us", costs_.miss_p99}};
+      json figures = {{"measured_us", m.us}, {"simulated_us", o.access_us}, {"error", 100 * (o.access_us / m.us - 1)}};
+      if (m.workload == kRandomRead && m.tier == "shm" && m.threads == 1 && m.cores == costs_.here.cores) {
+        figures.update({{"miss_median_us", costs_.miss_median},
+                        {"miss_p99_us", costs_.miss_p99},
+                        {"simulated_median_us", o.p50_us},
+                        {"simulated_p99_us", o.p99_us}});
       }
-      rows.push_back(row);
+      rows.push_back(
+          make_row({{"workload", m.workload}, {"tier", m.tier}, {"cores", m.cores}, {"threads", m.threads}}, figures));
     }
     return rows;
   }
 
   json threads() const {
     json rows = json::array();
-    for (const NamedDesign& d :
-         {NamedDesign{"before", Design()}, {"as it is", current_design()}, {"hinted", hinted()}}) {
+    for (const NamedDesign& d : designs()) {
       for (const char* workload : {kRandomRead, kRandomWrite, kSequentialRead}) {
         if (has(workload)) add_threads(d, workload, &rows);
       }
@@ -162,15 +181,14 @@ class Prediction {
 
   // Random reads with each number of evictors; the other workloads with the number of the design.
   void add_threads(const NamedDesign& d, const char* workload, json* rows) const {
-    std::vector<unsigned> evictors = s_.evictors;
+    std::vector<unsigned> evictors = {1, 2, 4, 8};
     if (workload != kRandomRead) evictors = {d.design.evictors};
     for (unsigned e : evictors) {
       Design design = d.design;
       design.evictors = e;
       for (unsigned n : s_.threads) {
-        json row = to_json(simulate(large(workload, n, design)));
-        row.update({{"design", d.name}, {"workload", workload}, {"evictors", e}, {"threads", n}});
-        rows->push_back(row);
+        rows->push_back(make_row({{"design", d.name}, {"workload", workload}, {"evictors", e}, {"threads", n}},
+                                 figures_of(simulate(large(workload, n, design)))));
       }
     }
   }
@@ -181,14 +199,13 @@ class Prediction {
     for (const char* workload : {kRandomRead, kRandomWrite}) {
       if (!has(workload)) continue;
       for (unsigned in_flight : {4u, 1u}) {
-        for (unsigned batch : s_.batches) {
+        for (unsigned batch : {16u, 32u, 64u, 128u, 256u, 512u}) {
           Design design = hinted();
           design.evictors = 4;
           design.batch = batch;
           design.batches = in_flight;
-          json row = to_json(simulate(large(workload, kManyThreads, design)));
-          row.update({{"workload", workload}, {"in_flight", in_flight}, {"batch", batch}});
-          rows.push_back(row);
+          rows.push_back(make_row({{"workload", workload}, {"in flight", in_flight}, {"batch", batch}},
+                                  figures_of(simulate(large(workload, kManyThreads, design)))));
         }
       }
     }
@@ -199,84 +216,84 @@ class Prediction {
     json rows = json::array();
     if (!has(kRandomRead)) return rows;
     for (unsigned n : {8u, 24u, kManyThreads}) {
-      for (const NamedDesign& d :
-           {NamedDesign{"before", Design()}, {"as it is", current_design()}, {"hinted", hinted()}}) {
-        json row = to_json(simulate(large(kRandomRead, n, d.design)));
-        row.update({{"design", d.name}, {"threads", n}});
-        rows.push_back(row);
+      for (const NamedDesign& d : designs()) {
+        Outcome o = simulate(large(kRandomRead, n, d.design));
+        for (size_t i = 0; i < kPhases; i++) {
+          json key = {{"phase", phase_name(static_cast<Phase>(i))}, {"design", d.name}, {"threads", n}};
+          key["at"] = fmt::format("{} {}", n, d.name);
+          rows.push_back(make_row(key, {{"us", o.phases[i]}}));
+        }
       }
     }
     return rows;
   }
 
   json all_changes() const {
-    json all = json::array();
+    json rows = json::array();
     for (const char* workload : {kRandomRead, kRandomWrite, kSequentialRead}) {
-      if (has(workload)) all.push_back(changes_of(workload));
+      if (has(workload)) add_changes(workload, &rows);
     }
-    return all;
+    return rows;
   }
 
   // Each change alone; then cumulatively, always adding the change with the largest gain. The same for a program that
   // hints its accesses, where no signals limit the throughput.
-  json changes_of(const char* workload) const {
-    json alone = json::array();
+  void add_changes(const char* workload, json* rows) const {
+    auto add = [&](const std::string& name, const Outcome& o) {
+      rows->push_back(make_row({{"workload", workload}, {"change", name}}, figures_of(o)));
+    };
     Design hints;
     hints.signal_locks = 0;
-    for (const Change& c : changes()) {
-      Design design;
-      c.apply(design);
-      alone.push_back(named(c.name, simulate(large(workload, kManyThreads, design))));
-    }
-    return {{"workload", workload},
-            {"base", to_json(simulate(large(workload, kManyThreads, Design())))},
-            {"alone", alone},
-            {"sequence", sequence(workload, Design())},
-            {"hinted", to_json(simulate(large(workload, kManyThreads, hints)))},
-            {"hinted_sequence", sequence(workload, hints)}};
+    add("before", simulate(large(workload, kManyThreads, Design())));
+    for (const Change& c : changes()) add(fmt::format("alone: {}", c.name), simulate_with(workload, {c}, Design()));
+    add_sequence(workload, Design(), "then: ", add);
+    add("hinted, before", simulate(large(workload, kManyThreads, hints)));
+    add_sequence(workload, hints, "hinted, then: ", add);
   }
 
-  json sequence(const char* workload, Design design) const {
-    json steps = json::array();
+  Outcome simulate_with(const char* workload, const std::vector<Change>& made, Design design) const {
+    for (const Change& c : made) c.apply(design);
+    return simulate(large(workload, kManyThreads, design));
+  }
+
+  // One or two changes at once, and what they give.
+  struct Step {
+    std::vector<Change> changes;
+    Outcome outcome;
+    std::string name() const {
+      return changes[0].name + (changes.size() > 1 ? fmt::format(", {}", changes[1].name) : "");
+    }
+  };
+
+  template <typename Add>
+  void add_sequence(const char* workload, Design design, const std::string& prefix, Add add) const {
     double best = simulate(large(workload, kManyThreads, design)).pages_per_s;
     std::vector<Change> left = changes();
     for (;;) {
-      json step = best_step(workload, left, design, 1);
+      Step step = best_step(workload, left, design, 1);
       // Where two resources limit alike, only both changes together gain anything.
-      if (step.is_null() || step["pages_per_s"] < best * kMinGain) step = best_step(workload, left, design, 2);
-      if (step.is_null() || step["pages_per_s"] < best * kMinGain) return steps;
-      best = step["pages_per_s"];
-      for (const std::string& name : step["names"].get<std::vector<std::string>>()) {
-        auto made = std::find_if(left.begin(), left.end(), [&](const Change& c) { return c.name == name; });
-        made->apply(design);
-        left.erase(made);
+      if (step.outcome.pages_per_s < best * kMinGain) step = best_step(workload, left, design, 2);
+      if (step.outcome.pages_per_s < best * kMinGain) return;
+      best = step.outcome.pages_per_s;
+      for (const Change& made : step.changes) {
+        made.apply(design);
+        std::erase_if(left, [&](const Change& c) { return c.name == made.name; });
       }
-      steps.push_back(step);
+      add(prefix + step.name(), step.outcome);
     }
   }
 
   // The change with the largest gain; with at_a_time == 2 the pair of changes with the largest gain.
-  json best_step(const char* workload, const std::vector<Change>& left, const Design& from, unsigned at_a_time) const {
-    json step;
+  Step best_step(const char* workload, const std::vector<Change>& left, const Design& from, unsigned at_a_time) const {
+    Step best;
     for (size_t i = 0; i < left.size(); i++) {
       for (size_t k = at_a_time == 1 ? i : i + 1; k < (at_a_time == 1 ? i + 1 : left.size()); k++) {
-        Design design = from;
-        left[i].apply(design);
-        if (k != i) left[k].apply(design);
-        Outcome o = simulate(large(workload, kManyThreads, design));
-        if (!step.is_null() && o.pages_per_s <= step["pages_per_s"]) continue;
-        std::string name = left[i].name;
-        step = named(k == i ? name : name + ", " + left[k].name, o);
-        step["names"] = k == i ? json({left[i].name}) : json({left[i].name, left[k].name});
+        Step step = {k == i ? std::vector{left[i]} : std::vector{left[i], left[k]}, {}};
+        step.outcome = simulate_with(workload, step.changes, from);
+        if (step.outcome.pages_per_s > best.outcome.pages_per_s) best = step;
       }
     }
-    return step;
-  }
-
-  static json named(const std::string& name, const Outcome& o) {
-    json row = to_json(o);
-    row["name"] = name;
-    return row;
+    return best;
   }
 
   // How sensitive the prediction is to costs that were not measured on this machine.
@@ -298,14 +315,11 @@ class Prediction {
         {"LRU lock held half as long", [](MachineCosts& m) { m.lru_hold /= 2; }},
     };
     for (const Variant& v : kVariants) {
-      json row = {{"name", v.name}};
-      for (const NamedDesign& d :
-           {NamedDesign{"before", Design()}, {"as it is", current_design()}, {"hinted", hinted()}}) {
+      for (const NamedDesign& d : designs()) {
         Scenario s = large(kRandomRead, kManyThreads, d.design);
         v.apply(s.machine);
-        row[d.name] = to_json(simulate(s));
+        rows.push_back(make_row({{"costs", v.name}, {"design", d.name}}, figures_of(simulate(s))));
       }
-      rows.push_back(row);
     }
     return rows;
   }
@@ -369,15 +383,14 @@ class Prediction {
       s.work.pages_per_fault = pages;
       s.faults = faults_of(s.work) / 6;
     }
-    json row = to_json(simulate(s));
     constexpr const char* kWaits[] = {"polls", "sleeps", "adapts"};
-    row.update({{"tier", tier.name},
-                {"workload", workload},
-                {"cores", cores},
-                {"threads", threads},
-                {"wait", kWaits[static_cast<int>(wait)]},
-                {"frame_pages", pages}});
-    rows->push_back(row);
+    rows->push_back(make_row({{"tier", tier.name},
+                              {"workload", workload},
+                              {"cores", cores},
+                              {"threads", threads},
+                              {"wait", kWaits[static_cast<int>(wait)]},
+                              {"pages", pages > 1 ? "2 MiB" : "4 KiB"}},
+                             figures_of(simulate(s))));
   }
 
   json others() const {
@@ -394,18 +407,142 @@ class Prediction {
                                  {"4 evictors, then by faulting threads, batches of 32", faulters},
                                  {"the same with one queue and one mapping, with signals", other_systems()}}) {
       for (unsigned n : {8u, 24u, kManyThreads}) {
-        json row = to_json(simulate(large(kRandomRead, n, d.design)));
-        row.update({{"design", d.name}, {"threads", n}});
-        rows.push_back(row);
+        rows.push_back(
+            make_row({{"design", d.name}, {"threads", n}}, figures_of(simulate(large(kRandomRead, n, d.design)))));
       }
     }
     return rows;
   }
 
-  const Costs& costs_;
-  const ScalingSettings& s_;
-  Progress progress_;
+  const Settings& s_;
+  Calibration calibration_;
+  Costs costs_;
 };
+
+struct Part {
+  const char* name;
+  json (Prediction::*rows)() const;
+};
+constexpr Part kParts[] = {{"costs", &Prediction::costs},
+                           {"validation", &Prediction::validation},
+                           {"threads", &Prediction::threads},
+                           {"batches", &Prediction::batches},
+                           {"breakdown", &Prediction::breakdown},
+                           {"changes", &Prediction::all_changes},
+                           {"sensitivity", &Prediction::sensitivity},
+                           {"others", &Prediction::others},
+                           {"tiers", &Prediction::tiers}};
+
+std::vector<Measurement> measurements(const Setup& setup) {
+  auto prediction = std::make_shared<Prediction>(setup);
+  auto in_parent = [](Measurement m) {
+    m.in_parent = true;
+    return m;
+  };
+  std::vector<Measurement> all;
+  const std::string& file = setup.settings().costs;
+  Status taken = file.empty() ? Status() : prediction->take_costs(file);
+  if (!taken.ok()) return {in_parent({.key = json::object(), .name = "costs", .run = [taken] { return taken; }})};
+  if (file.empty()) {
+    all.push_back(in_parent({.key = {{"part", "this machine"}},
+                             .name = "this machine",
+                             .run = [prediction] { return prediction->measure_costs(); },
+                             .use =
+                                 [prediction](const json& result) {
+                                   prediction->use_costs(result);
+                                   return Status();
+                                 }}));
+  }
+  for (const Part& part : kParts) {
+    all.push_back({.key = {{"part", part.name}},
+                   .name = part.name,
+                   .run = [prediction, &part] { return Result<json>((*prediction.*part.rows)()); },
+                   .once = true});
+  }
+  return all;
+}
+
+Column millions() { return {"M pages/s", "pages_per_s", 2, 1e6}; }
+Column p99() { return {"p99 us", "p99_us", 2}; }
+Column busiest_column() { return {"busiest", "busiest"}; }
+
+std::vector<Table> tables() {
+  return {{.head = "this machine: us per access",
+           .rows = {"workload", "tier", "cores", "threads"},
+           .columns = {{"measured", "measured_us", 2}, {"simulated", "simulated_us", 2}, {"error, %", "error", 0}}},
+          {.head = "random read miss",
+           .rows = {"workload", "tier"},
+           .columns = {{"median", "miss_median_us", 2},
+                       {"simulated", "simulated_median_us", 2},
+                       {"p99", "miss_p99_us", 2},
+                       {"simulated", "simulated_p99_us", 2}}},
+          {.head = "evictors",
+           .rows = {"design", "workload", "threads"},
+           .columns = {millions(), p99()},
+           .across = "evictors",
+           .only = {{"part", "threads"}}},
+          {.head = "48 threads, 4 evictors, hinted",
+           .rows = {"workload", "in flight", "batch"},
+           .columns = {millions(), p99(), {"evictors busy, %", "evictors_busy", 0, 0.01}},
+           .only = {{"part", "batches"}}},
+          {.head = "random read: us per fault",
+           .rows = {"phase"},
+           .columns = {{"", "us", 2}},
+           .across = "at",
+           .only = {{"part", "breakdown"}}},
+          {.head = "48 threads",
+           .rows = {"workload", "change"},
+           .columns = {millions(), p99(), busiest_column()},
+           .only = {{"part", "changes"}}},
+          {.head = "random read, 48 threads, M pages/s",
+           .rows = {"costs"},
+           .columns = {{"", "pages_per_s", 2, 1e6}},
+           .across = "design",
+           .only = {{"part", "sensitivity"}}},
+          {.head = "random read",
+           .rows = {"design", "threads"},
+           .columns = {millions(), {"mean us", "mean_us", 2}, p99(), busiest_column()},
+           .only = {{"part", "others"}}},
+          {.head = "tiers",
+           .rows = {"tier", "workload", "cores", "threads", "wait", "pages"},
+           .columns = {millions(), {"Gbit/s", "pages_per_s", 0, 1e9 / 4096 / 8}, p99(), busiest_column()},
+           .only = {{"part", "tiers"}}}};
+}
+
+std::vector<Curves> charts() {
+  auto threads = [](const char* y_label, const char* figure, double unit) {
+    return Curves{.title = "random read",
+                  .x_label = "threads",
+                  .y_label = y_label,
+                  .x = "threads",
+                  .figures = {figure},
+                  .series = {"evictors"},
+                  .panels = {"design"},
+                  .unit = unit,
+                  .only = {{"part", "threads"}, {"workload", kRandomRead}},
+                  .file = "_threads"};
+  };
+  return {threads("million pages a second", "pages_per_s", 1e6),
+          threads("p99 of a fault, us", "p99_us", 1),
+          {.title = "48 threads, 4 evictors",
+           .x_label = "pages a batch",
+           .y_label = "million pages a second",
+           .x = "batch",
+           .figures = {"pages_per_s"},
+           .series = {"in flight"},
+           .panels = {"workload"},
+           .unit = 1e6,
+           .only = {{"part", "batches"}},
+           .file = "_batches"},
+          {.title = "Where the time of a random read fault goes, 48 threads",
+           .x_label = "",
+           .y_label = "us",
+           .x = "phase",
+           .figures = {"us"},
+           .series = {"design"},
+           .only = {{"part", "breakdown"}, {"threads", kManyThreads}},
+           .file = "_breakdown"}};
+}
 
 }  // namespace
 
@@ -430,6 +567,15 @@ const std::vector<Change>& changes() {
   return all;
 }
 
-json predict(const Costs& costs, const ScalingSettings& settings) { return Prediction(costs, settings).document(); }
-
 }  // namespace farside::bench::scaling
+
+namespace farside::bench {
+
+Suite scaling_suite() {
+  return {.name = "scaling",
+          .measurements = scaling::measurements,
+          .tables = scaling::tables(),
+          .charts = scaling::charts()};
+}
+
+}  // namespace farside::bench

@@ -1,14 +1,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <numeric>
 
+#include "bench/runner/report.h"
+#include "bench/runner/runner.h"
 #include "bench/scaling/calibrate.h"
 #include "bench/scaling/cores.h"
 #include "bench/scaling/costs.h"
 #include "bench/scaling/events.h"
 #include "bench/scaling/model.h"
 #include "bench/scaling/scaling.h"
+#include "report/test_folder.h"
 
 namespace farside::bench::scaling {
 namespace {
@@ -308,18 +312,27 @@ TEST(ScalingTest, PredictsForEveryNumberOfThreadsAndShowsIt) {
   costs.workloads["random read"] = {.faults_per_access = 0.75};
   costs.frames = 1 << 14;
   costs.measured.push_back({"random read", "shm", 2, 1, 3.0});
-  ScalingSettings settings;
-  settings.threads = {4, 8};
-  settings.evictors = {1, 4};
-  settings.batches = {128};
-  settings.faults = 1000;
-  settings.quiet = true;
-  json document = predict(costs, settings);
-  EXPECT_EQ(document["threads"].size(), 3u * 2 * 2);
-  EXPECT_EQ(document["validation"].size(), 1u);
-  EXPECT_EQ(document["tiers"].size(), 2u * 2 * 3 * 2);  // in place and RDMA; no streams were measured
-  EXPECT_NE(scaling_text(document).find("signal lock"), std::string::npos);
-  for (const auto& [name, svg] : scaling_plots(document)) EXPECT_TRUE(svg.ends_with("</svg>\n")) << name;
+  TestFolder folder;
+  json known = {{"rows", {{{"part", "costs"}, {"costs", {to_json(costs)}}}}}};
+  ASSERT_TRUE(write_file(folder.file("costs.json"), known.dump()).ok());
+  const Benchmark& benchmark = *std::ranges::find(benchmarks(), std::string("scaling"), &Benchmark::name);
+  Settings settings = benchmark.defaults;
+  settings.threads = {4, 8}, settings.faults = 1000, settings.repetitions = 1, settings.quiet = true;
+  settings.costs = folder.file("costs.json");
+  Result<json> document = run_benchmark(benchmark, settings);
+  ASSERT_TRUE(document.ok()) << document.status().text();
+  std::map<std::string, size_t> rows;
+  for (const json& row : (*document)["rows"]) rows[row["part"]]++;
+  EXPECT_EQ(rows["threads"], 3u * 4 * 2);
+  EXPECT_EQ(rows["validation"], 1u);
+  EXPECT_EQ(rows["tiers"], 2u * 2 * 3 * 2);  // in place and RDMA; no streams were measured
+  EXPECT_EQ(rows["breakdown"], 3u * 3 * kPhases);
+  EXPECT_NE(text_of(benchmark, *document).find("signal lock"), std::string::npos);
+  NamedFiles plots = plots_of(benchmark, *document);
+  EXPECT_EQ(plots.size(), 3u);
+  for (const auto& [name, svg] : plots) EXPECT_TRUE(svg.ends_with("</svg>\n")) << name;
+  settings.costs = folder.file("missing.json");
+  EXPECT_FALSE(run_benchmark(benchmark, settings).ok());
 }
 
 }  // namespace

@@ -16,18 +16,18 @@ def median(row, name):
 
 
 class BenchTest(SystemTest):
-    def bench(self, command, *options, seconds=120, svg=True):
+    def bench(self, command, *options, seconds=120, plots=True):
         """Runs a command once; the document, which --json wrote, and what was printed."""
-        document, picture = self.folder / f"{command}.json", self.folder / f"{command}.svg"
-        files = ["--json", document, *(["--svg", picture] if svg else [])]
-        words = [FARSIDE, "bench", command, "--quiet", *files, *options]
+        document, folder = self.folder / f"{command}.json", self.folder / "plots"
+        words = [FARSIDE, "bench", command, "--quiet", "--json", document, "--plots", folder, *options]
         result = run([str(word) for word in words], seconds=seconds, env=environment(), cwd=self.folder)
-        self.assertEqual(result.status, 0, result.errors.decode())
+        self.assertEqual(result.status, 0, result.output.decode() + result.errors.decode())
         self.assertEqual(result.errors, b"", "--quiet prints nothing but errors")
         self.assertGreater(len(result.output.splitlines()), 2)
         self.text = result.output.decode()
-        if svg:
-            self.picture = picture.read_text()
+        self.assertEqual([], list(self.folder.glob("*.part")))
+        if plots:
+            self.picture = "".join(path.read_text() for path in folder.glob(f"{command}*.svg"))
             self.assertTrue(self.picture.endswith("</svg>\n"))
         return self.checked(json.loads(document.read_text()))
 
@@ -114,7 +114,7 @@ class BenchTest(SystemTest):
             self.assertGreater(median(row, "reads_per_s"), 100, row["configuration"])
 
     def test_hints(self):
-        document = self.bench("hints", "--repeat", 3, svg=False)
+        document = self.bench("hints", "--repeat", 3, plots=False)
         self.assertEqual(len(document["rows"]), 4)
         for row in document["rows"]:
             self.assertGreater(median(row, "cycles"), 0)
@@ -135,7 +135,7 @@ class BenchTest(SystemTest):
                 self.assertLess(median(row, "sent_per_useful"), 64 / row["lines"])
 
     def test_replicas(self):
-        document = self.bench("replicas", "--size", "16M", "--accesses", 2000, "--repeat", 1, svg=False)
+        document = self.bench("replicas", "--size", "16M", "--accesses", 2000, "--repeat", 1, plots=False)
         cells = [row for row in document["rows"] if "threads" in row]
         self.check_keys(cells, "transport", "servers", "workload", "threads")
         self.assertEqual(Counter((cell["transport"], cell["servers"]) for cell in cells),
@@ -147,14 +147,14 @@ class BenchTest(SystemTest):
 
     def test_reads(self):
         document = self.bench("reads", "--size", "16M", "--seconds", "0.05", "--repeat", 1, "--kinds", "threads;2 MiB pieces, read",
-                              "--added-latency", "0,200", svg=False)
+                              "--added-latency", "0,200", plots=False)
         self.assertEqual(Counter(row["kind"] for row in document["rows"]), {"threads": 8, "2 MiB pieces, read": 1})
         for row in document["rows"]:
             self.assertGreaterEqual(median(row, "us") * row["in_flight"], row["latency_us"])
             self.assertAlmostEqual(median(row, "processor_us"), median(row, "client_us") + median(row, "server_us"))
 
     def test_file(self):
-        document = self.bench("file", "--size", "16M", "--accesses", 500, "--repeat", 1, "--no-programs", svg=False)
+        document = self.bench("file", "--size", "16M", "--accesses", 500, "--repeat", 1, "--no-programs", plots=False)
         cells = [row for row in document["rows"] if "threads" in row]
         self.assertEqual({cell["threads"] for cell in cells}, {1, 16})
         for configuration in ("far file", "encrypted"):
@@ -164,7 +164,7 @@ class BenchTest(SystemTest):
                 self.assertGreater(median(cell, "us"), 0)
 
     def test_offload(self):
-        document = self.bench("offload", "--size", "16M", "--repeat", 1, svg=False)
+        document = self.bench("offload", "--size", "16M", "--repeat", 1, plots=False)
         queries = ["aggregate", "filter, 1 %", "gather", "gather into", "chain of 8", "chain of 8 objects", "one word",
                    "map look-up", "far vector"]
         for transport in ("tcp", "shm"):
@@ -190,30 +190,30 @@ class BenchTest(SystemTest):
         self.assertEqual([document["benchmark"] for document in json.loads(file.read_text())], ["hints", "fibers"])
 
     def test_scaling(self):
-        costs, plots = self.folder / "costs.json", self.folder / "plots"
-        plots.mkdir()
         options = ["--threads", "1,8", "--faults", 1000]
-        document = self.bench("scaling", "--size", "16M", "--repeat", 1, "--accesses", 5000, *options, "--save-costs", costs,
-                              "--plots", plots, svg=False)
-        self.check_scaling(document)
-        self.assertTrue(list(plots.glob("*.svg")))
-        again = self.bench("scaling", "--costs", costs, *options, svg=False)
-        self.check_scaling(again)
-        self.assertEqual(again["threads"], document["threads"], "the same costs and seed give the same figures")
+        rows = self.parts_of_scaling("--size", "16M", "--repeat", 1, "--accesses", 5000, *options)
+        costs = self.folder / "costs.json"
+        (self.folder / "scaling.json").rename(costs)
+        again = self.parts_of_scaling("--costs", costs, "--repeat", 1, *options)
+        self.assertEqual(again["threads"], rows["threads"], "the same costs and seed give the same figures")
 
-    def check_scaling(self, document):
-        for part in ("costs", "validation", "threads", "batches", "breakdown", "changes", "sensitivity", "others"):
-            self.assertTrue(document[part], part)
-        self.assertEqual({row["threads"] for row in document["threads"]}, {1, 8})
-        for row in document["threads"]:
-            self.assertGreater(row["pages_per_s"], 0)
-            self.assertLessEqual(row["p50_us"], row["p99_us"])
+    def parts_of_scaling(self, *options):
+        document = self.bench("scaling", *options)
+        rows = {part: [row for row in document["rows"] if row["part"] == part]
+                for part in ("costs", "validation", "threads", "batches", "breakdown", "changes", "sensitivity", "others")}
+        for part, found in rows.items():
+            self.assertTrue(found, part)
+        self.assertEqual({row["threads"] for row in rows["threads"]}, {1, 8})
+        for row in rows["threads"]:
+            self.assertGreater(median(row, "pages_per_s"), 0)
+            self.assertLessEqual(median(row, "p50_us"), median(row, "p99_us"))
+        return rows
 
     def test_redis(self):
         for program in ("redis-server", "redis-benchmark"):
             if not shutil.which(program):
                 self.skipTest(f"{program} is not installed")
-        document = self.bench("redis", "--keys", 20000, "--requests", 5000, "--repeat", 1, "--no-zram", svg=False)
+        document = self.bench("redis", "--keys", 20000, "--requests", 5000, "--repeat", 1, "--no-zram", plots=False)
         self.assertEqual(Counter(row["configuration"] for row in document["rows"]),
                          dict.fromkeys(["native", "shm", "tcp", "tcp, lines", "shm, all near"], 2))
         self.check_keys(document["rows"], "configuration", "test")
@@ -228,15 +228,12 @@ class BenchTest(SystemTest):
         apps = sorted(path.name for path in (BUILD / "libexec/farside/apps").iterdir() if path.name not in others)
         if not shutil.which("memcached"):
             apps.remove("memcached_load")
-        out = self.folder / "all"
-        words = [FARSIDE, "bench", "all", "--quick", "--size", "8M", "--shares", "50", "--configurations", "far", "--apps",
-                 ",".join(apps), "--out", out, "--quiet"]
-        result = run([str(word) for word in words], seconds=240, env=environment(), cwd=self.folder)
-        self.assertEqual(result.status, 0, result.output.decode() + result.errors.decode())
-        runs = json.loads((out / "results.json").read_text())["runs"]
-        self.assertEqual({key.split("/")[0] for key in runs}, set(apps))
+        document = self.bench("all", "--quick", "--size", "16M", "--shares", "50", "--configurations", "far", "--apps",
+                              ",".join(apps), seconds=240)
+        rows = [row for row in document["rows"] if row.get("configuration") in ("native", "far")]
+        self.assertEqual(Counter(row["app"] for row in rows), dict.fromkeys(apps, 2))
         for app in apps:
-            self.assertEqual(len({run["checksum"] for key, run in runs.items() if key.startswith(app + "/")}), 1, app)
+            self.assertEqual(len({row["checksum"] for row in rows if row["app"] == app}), 1, app)
 
 
 class BenchObjectsTest(BenchTest):
