@@ -54,6 +54,12 @@ layers:
 docs:
 	scripts/check_docs.py
 	scripts/option_tables.py --check
+	scripts/draw_pictures.py --check
+
+# docs/pictures.
+.PHONY: pictures
+pictures:
+	scripts/draw_pictures.py
 
 # The tables of options in README.md and docs/, from src/abi/option_table.cc.
 .PHONY: option-tables

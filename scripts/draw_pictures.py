@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the pictures of docs/architecture.md into docs/pictures.
+"""Draws the pictures of README.md and docs/architecture.md into docs/pictures.
 
 draw_pictures.py           writes the SVG files
 draw_pictures.py --check   writes nothing; exits 1 if a file is out of date or a step names a function that is not there
@@ -9,12 +9,15 @@ in docs/architecture.md, lines of the form
 
     3. `src/pager/fault/fault_path.cc` `fault`: text
 
-so a renamed function is changed in the document alone, and this script is run again.
+so a renamed function is changed in the document alone, and this script is run again. The rows of the folders are the
+layers of check_layers.py.
 """
 import html
 import re
 import sys
 from pathlib import Path
+
+from check_layers import AT_ROOT, LAYERS
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = ROOT / "docs" / "architecture.md"
@@ -174,48 +177,88 @@ def draw_processes(_):
     return p
 
 
-ROWS = [
-    [("tools", "tools", "farside-plan, -trace, -track"), ("bench", "tools", "the program farside-bench")],
-    [("cli", "tools", "the program farside"), ("measure", "tools", "workloads, prices of faults, charts")],
-    [("launch", "tools", "child processes, embedded server")],
-    [("report", "tools", "tables, files"), ("command", "tools", "command lines"), ("process", "tools", "another's memory")],
-    [("preload", "preload", "guard, heap, trace: in the program"), ("libfarside", "preload", "what programs link")],
-    [("objects", "objects", "far objects, evacuator")],
-    [("pager", "pager", "faults, eviction, page states, policies")],
-    [("remote", "remote", "a client's region, pools"), ("server", "remote", "lends memory")],
-    [("transport", "remote", "channels: shm, tcp")],
-    [("wire", "remote", "frames of the protocol"), ("fiber", "fiber", "cooperative fibers")],
-    [("abi", "common", "options, control page, trace file")],
-    [("base", "common", "system calls, near memory, locks, errors")],
+def draw_how_it_works(_):
+    p = Picture("How Farside fetches and evicts pages", 980, 352)
+    p.rectangle(16, 16, 640, 320, "preload", radius=10, opacity=0.4)
+    p.text(32, 42, "the program's process", size=15, bold=True)
+    p.rectangle(764, 16, 200, 320, "remote", radius=10, opacity=0.5)
+    p.text(780, 42, "memory server", size=15, bold=True)
+    p.box("thread", 40, 60, 216, ["thread of the program", "accesses a page that is far"], "kernel")
+    p.box("handler", 376, 60, 256, ["fault handler", "in the same thread"], "preload")
+    p.box("evictors", 376, 266, 256, ["evictor threads", "select, hold, unmap, write, release"], "pager")
+    p.box("region", 788, 60, 152, ["region", "each page has a", "fixed offset"], "remote", h=258)
+
+    p.text(40, 160, "far space: pages that are near, or far (dashed)", colour=FAINT)
+    for i, near in enumerate("100110100101"):
+        p.rectangle(40 + 49 * i, 170, 45, 38, "preload" if near == "1" else "kernel", dashed=near == "0", radius=2)
+
+    p.join("thread", "handler", label="SIGBUS", at=(316, 78))
+    p.arrow((632, 86), (788, 86), both=True, label="fetch", at=(710, 78))
+    p.arrow((504, 112), (504, 166), label="map", at=(512, 142), anchor="start")
+    p.arrow((504, 212), (504, 266), label="batches of up to 256 pages", at=(496, 242), anchor="end")
+    p.arrow((632, 292), (788, 292), label="dirty pages", at=(710, 284))
+    return p
+
+
+# Each folder of LAYERS: colour and purpose.
+FOLDERS = {
+    "tools": ("tools", "plan, trace, track"),
+    "bench": ("tools", "the program farside-bench"),
+    "cli": ("tools", "the program farside"),
+    "measure": ("tools", "workloads, prices of faults, charts"),
+    "launch": ("tools", "child processes, embedded server"),
+    "report": ("tools", "tables, files"),
+    "command": ("tools", "command lines"),
+    "process": ("tools", "another's memory"),
+    "frame": ("objects", "headers: data frames"),
+    "preload": ("preload", "in the program"),
+    "libfarside": ("preload", "what programs link"),
+    "containers": ("objects", "headers: vector, maps"),
+    "objects": ("objects", "far objects, evacuator"),
+    "pager": ("pager", "faults, eviction, page states, policies"),
+    "remote": ("remote", "a client's region, pools"),
+    "server": ("remote", "lends memory"),
+    "tls": ("remote", "encryption, relay"),
+    "sandbox": ("remote", "runs functions"),
+    "ucx": ("remote", "one-sided access"),
+    "transport": ("remote", "channels: shm, tcp"),
+    "offload": ("remote", "calls of functions on servers"),
+    "wire": ("remote", "frames of the protocol"),
+    "fiber": ("fiber", "cooperative fibers"),
+    "abi": ("common", "options, control page, trace file"),
+    "base": ("common", "system calls, near memory, locks, errors"),
+}
+# First and last folder of a bracket, colour, text.
+BRACKETS = [
+    ("tools", "report", "tools", ["farside, its tools", "and benchmarks:", "ordinary code; the", "command-line and",
+                                  "JSON libraries are", "used here only"]),
+    ("frame", "pager", "pager", ["in the program's", "process; code that", "serves a fault is", "async-signal-safe and",
+                                 "uses near memory", "only"]),
+    ("remote", "wire", "remote", ["the way to far", "memory; transport is", "async-signal-safe;", "server is ordinary",
+                                  "code"]),
+    ("abi", "base", "common", ["what both sides of a", "process boundary", "share, and what all", "stand on"]),
 ]
 
 
 def draw_rooms(_):
     """The folders of src/, tools/ and bench/, each row above those that it may include."""
-    p = Picture("The folders and their order", 980, 780)
-    p.text(20, 30, "A folder may include folders of lower rows, not its neighbours. Plain names are folders of src/.", size=13)
     pitch, height, top, width = 61, 46, 50, 700
-    for row, folders in enumerate(ROWS):
+    p = Picture("The folders and their order", 980, top + pitch * len(LAYERS))
+    p.text(20, 30, "A folder may include folders of lower rows, not its neighbours. Plain names are folders of src/.", size=13)
+    for row, folders in enumerate(LAYERS):
         y = top + row * pitch
         each = (width - 16 * (len(folders) - 1)) / len(folders)
-        for i, (name, group, purpose) in enumerate(folders):
+        for i, name in enumerate(folders):
+            group, purpose = FOLDERS[name]
             x = 20 + i * (each + 16)
             p.rectangle(x, y, each, height, group)
-            shown = f"{name}/" if name in ("bench", "tools") else name
-            p.text(x + each / 2, y + 19, shown, size=14, bold=True, anchor="middle")
+            p.text(x + each / 2, y + 19, f"{name}/" if name in AT_ROOT else name, size=14, bold=True, anchor="middle")
             p.text(x + each / 2, y + 36, purpose, colour=FAINT, anchor="middle", room=each - 10)
-        if row + 1 < len(ROWS):
+        if row + 1 < len(LAYERS):
             p.arrow((20 + width / 2, y + height), (20 + width / 2, y + pitch - 2))
-    brackets = [
-        (0, 3, "tools", ["farside, its tools", "and benchmarks:", "ordinary code; the", "command-line and", "JSON libraries are",
-                         "used here only"]),
-        (4, 6, "pager", ["in the program's", "process; code that", "serves a fault is", "async-signal-safe and",
-                         "uses near memory", "only"]),
-        (7, 9, "remote", ["the way to far", "memory; transport is", "async-signal-safe;", "server is ordinary", "code"]),
-        (10, 11, "common", ["what both sides of a", "process boundary", "share, and what all", "stand on"]),
-    ]
-    for first, last, group, lines in brackets:
-        y, end = top + first * pitch, top + last * pitch + height
+    row_of = {name: row for row, folders in enumerate(LAYERS) for name in folders}
+    for first, last, group, lines in BRACKETS:
+        y, end = top + row_of[first] * pitch, top + row_of[last] * pitch + height
         p.shapes.append(f"<path d='M738 {y} L748 {y} L748 {end} L738 {end}' fill='none' "
                         f"stroke='{COLOURS[group][1]}' stroke-width='2'/>")
         middle = (y + end) / 2 - 8 * len(lines) + 12
@@ -378,8 +421,8 @@ def draw_fiber(steps):
     return p
 
 
-DRAW = {"processes": draw_processes, "rooms": draw_rooms, "fault": draw_fault, "eviction": draw_eviction,
-        "deref": draw_deref, "fiber": draw_fiber}
+DRAW = {"how_it_works": draw_how_it_works, "processes": draw_processes, "rooms": draw_rooms, "fault": draw_fault,
+        "eviction": draw_eviction, "deref": draw_deref, "fiber": draw_fiber}
 
 
 def missing_functions(steps):
@@ -398,7 +441,7 @@ def main():
             file.write_text(svg, encoding="utf-8")
         return 0
     problems = list(missing_functions(steps))
-    problems += [f"{file.relative_to(ROOT)} is out of date: run scripts/draw_pictures.py" for file, svg in pictures.items()
+    problems += [f"{file.relative_to(ROOT)} is out of date: run make pictures" for file, svg in pictures.items()
                  if not file.is_file() or file.read_text(encoding="utf-8") != svg]
     for problem in problems:
         print(problem, file=sys.stderr)
