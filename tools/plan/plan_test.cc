@@ -129,6 +129,16 @@ TEST(PlanTest, TheAnswerIsOneLineAtTheEnd) {
       << plan_text(plan_document());
 }
 
+TEST(PlanTest, WhereNoShareIsFastEnoughTheLargestIsNamed) {
+  json document = plan_document();
+  document["points"].back()["seconds"]["median"] = 1.25;
+  std::string text = plan_text(document), none = "with none of the shares measured (100% near is 25% slower)";
+  EXPECT_TRUE(has(text, "At most 10% slower than native: " + none + "; ")) << text;
+  EXPECT_TRUE(text.ends_with(" Each ran once; --repeat 3 evens out other work on the machine.\n")) << text;
+  document["settings"]["repetitions"] = 3;
+  EXPECT_TRUE(plan_text(document).ends_with("(50.0 MiB).\n")) << plan_text(document);
+}
+
 TEST(PlanTest, AnInterruptedPlanSaysSo) {
   json document = plan_document();
   document["complete"] = false;
