@@ -73,6 +73,13 @@ TEST(ChartTest, HasALineForEverySeriesOfEveryPanel) {
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
 }
 
+TEST(ChartTest, AxesEndAtRoundNumbersAndHaveALabelEach) {
+  LineChart panel{"a", "seconds", "us", 97, 7.3, {{"one", {{0, 0}, {97, 7.3}}}}};
+  std::string svg = to_svg(std::vector<LineChart>{panel});
+  for (const char* text : {">0<", ">25<", ">75<", ">100<", ">2<", ">6<", ">8<", ">seconds<", ">us<"})
+    EXPECT_NE(svg.find(text), svg.npos) << text << svg;
+}
+
 TEST(ChartTest, ASeriesWithoutPointsIsOmitted) {
   LineChart panel{"a", "x", "y", 100, 1, {{"one", {{0, 0}, {100, 1}}}, {"none", {}}, {"two", {{50, 0.5}}}}};
   std::string svg = to_svg(std::vector<LineChart>{panel});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 namespace farside {
@@ -101,25 +102,44 @@ std::string axis_text(double value) {
   return value < 1000 ? fmt::format("{:.3g}", value) : fmt::format("{:.0f}", value);
 }
 
+constexpr int kTicks = 4;  // of an axis, which begins at 0
+
+// Where an axis ends that has to show `largest`: a number whose quarters, the ticks, are short.
+double axis_end(double largest) {
+  constexpr double kEnds[] = {1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10};
+  double power = std::pow(10, std::floor(std::log10(largest)));
+  for (double end : kEnds) {
+    if (end * power >= largest * (1 - 1e-9)) return end * power;
+  }
+  return 10 * power;
+}
+
+// Reads upwards.
+std::string rotated_label(double x, double y, const std::string& text) {
+  return fmt::format(R"svg(<g transform="translate({:.1f},{:.1f}) rotate(270)">)svg", x, y) + "\n" +
+         label(0, 0, 11, "middle", text) + "</g>\n";
+}
+
 std::string panel(const LineChart& chart, double left, double top) {
-  constexpr double kInset = 46, kBelow = 44, kAbove = 28;
-  constexpr int kSteps = 4;
+  constexpr double kInset = 58, kBelow = 44, kAbove = 28;
+  double x_end = axis_end(chart.x_max), y_end = axis_end(chart.y_max);
   double x0 = left + kInset, y0 = top + kPanelHeight - kBelow;
   double width = kPanelWidth - kInset - 14, height = kPanelHeight - kBelow - kAbove;
   std::string svg = label(x0, top + 18, 14, "start", chart.title);
-  for (int i = 0; i <= kSteps; i++) {
-    double share = static_cast<double>(i) / kSteps;
+  for (int i = 0; i <= kTicks; i++) {
+    double share = static_cast<double>(i) / kTicks;
     svg += line(x0, y0 - share * height, x0 + width, y0 - share * height, i == 0 ? kText : "#e3e6e8");
-    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", axis_text(share * chart.y_max));
-    svg += label(x0 + share * width, y0 + 16, 11, "middle", axis_text(share * chart.x_max));
+    svg += label(x0 - 6, y0 - share * height + 4, 11, "end", axis_text(share * y_end));
+    svg += label(x0 + share * width, y0 + 16, 11, "middle", axis_text(share * x_end));
   }
-  svg += label(x0 + width / 2, y0 + 34, 11, "middle", chart.x_label + " / " + chart.y_label);
+  svg += label(x0 + width / 2, y0 + 34, 11, "middle", chart.x_label);
+  svg += rotated_label(left + 14, y0 - height / 2, chart.y_label);
   for (size_t s = 0; s < chart.series.size(); s++) {
     if (chart.series[s].points.empty()) continue;
     svg += R"(<polyline fill="none" stroke-width="2" stroke=")" + std::string(kColours[s % std::size(kColours)]) +
            R"(" points=")";
     for (auto [x, y] : chart.series[s].points) {
-      svg += fmt::format("{:.1f},{:.1f} ", x0 + x / chart.x_max * width, y0 - y / chart.y_max * height);
+      svg += fmt::format("{:.1f},{:.1f} ", x0 + x / x_end * width, y0 - y / y_end * height);
     }
     svg += "\"/>\n";
   }
@@ -178,7 +198,7 @@ double top_of(const std::vector<LineChart::Series>& series) {
   for (const auto& line : series) {
     for (auto [x, y] : line.points) largest = std::max(largest, y);
   }
-  return largest > 0 ? largest * 1.05 : 1;
+  return largest > 0 ? largest : 1;
 }
 
 std::string to_svg(const std::vector<LineChart>& panels) {

@@ -17,7 +17,7 @@ struct Chart {
 
 std::string to_svg(const Chart& chart);
 
-// One panel. Both axes begin at 0.
+// One panel. Both axes begin at 0 and end at a round number that is not below x_max and y_max.
 struct LineChart {
   std::string title, x_label, y_label;
   double x_max, y_max;
@@ -28,7 +28,7 @@ struct LineChart {
   std::vector<Series> series;
 };
 
-// A value for y_max: a little above the largest point.
+// A value for y_max: that of the largest point.
 double top_of(const std::vector<LineChart::Series>& series);
 
 // Two panels per row. Consecutive panels with the same series (or the first of those series) share one legend above

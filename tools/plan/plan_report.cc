@@ -139,6 +139,8 @@ std::vector<LineChart> plan_chart(const json& document) {
     add(fmt::format("ideal {:g} us", other.latency_us),
         [&](const json& point) { return other.throughput(fetches(point)); });
   }
+  double slowdown = document["settings"]["slowdown"], wanted = 100 / (1 + slowdown);
+  chart.series.push_back({fmt::format("at most {:.3g}% slower", 100 * slowdown), {{0, wanted}, {100, wanted}}});
   return {chart};
 }
 

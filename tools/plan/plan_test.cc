@@ -148,9 +148,10 @@ TEST(PlanTest, AnInterruptedPlanSaysSo) {
 TEST(PlanTest, TheChartHasACurveForEveryLink) {
   auto charts = plan_chart(plan_document());
   ASSERT_EQ(charts.size(), 1u);
-  ASSERT_EQ(charts[0].series.size(), 3u);
+  ASSERT_EQ(charts[0].series.size(), 4u);
   EXPECT_EQ(charts[0].series[0].points.size(), 3u);
   EXPECT_EQ(charts[0].series[2].name, "ideal 40 us");
+  EXPECT_EQ(charts[0].series[3].name, "at most 10% slower");
   EXPECT_DOUBLE_EQ(charts[0].series[1].points[0].second, 50);
 }
 
