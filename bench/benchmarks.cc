@@ -127,7 +127,7 @@ std::vector<Benchmark> make_benchmarks() {
            "soft\n"
            "fault, 6 for a miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they "
            "mean:\n"
-           "docs/guide/policies.md. With --traces the traces are those of real programs, and the figures are fetches,\n"
+           "docs/internals/policies.md. With --traces the traces are those of real programs, and the figures are fetches,\n"
            "also as multiples of the optimum's.\n\n"
            "Examples:\n"
            "  farside bench policies\n"

@@ -1,5 +1,5 @@
 // Measures how good the policies' choices are: hit rates on synthetic traces, beside exact LRU and Belady's optimum.
-// Prints the table of docs/guide/policies.md. One thread and hundreds of millions of accesses: not run by sanitized
+// Prints the table of docs/internals/policies.md. One thread and hundreds of millions of accesses: not run by sanitized
 // builds, which run policy_trace_test.
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 // A process cannot read the processor's access bits. A policy learns of a page's use by its hot bit, which is set by
 //   - hints, at the first use after the bit was cleared (the inline check lets no other hint pass);
 //   - a fetch soon after the page's eviction: is_hot().
-// docs/guide/policies.md shows what each policy makes of it.
+// docs/internals/policies.md shows what each policy makes of it.
 //
 //   policy         examinations of page words (one cache miss each) for each evicted page; suitable for
 //   2q             1, and one for each page that enters or stays in the main queue. The default: a hot set stays beside
