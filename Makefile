@@ -61,10 +61,11 @@ docs:
 pictures:
 	scripts/draw_pictures.py
 
-# The tables of options in README.md and docs/, from src/abi/option_table.cc.
+# The tables of options in README.md and docs/, from src/abi/option_table.cc and the built programs.
 .PHONY: option-tables
-option-tables:
-	scripts/option_tables.py
+option-tables: configure-release
+	$(BUILD_RELEASE) --target farside farside-track
+	scripts/option_tables.py --describe build/release/bin/farside build/release/libexec/farside/farside-track
 
 messages:
 	scripts/check_messages.py

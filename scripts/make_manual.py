@@ -34,6 +34,7 @@ class Option:
     help: str = ""
     default: str = ""
     choices: list = field(default_factory=list)
+    range: str = ""
     positional: bool = False
     required: bool = False
     list: bool = False
@@ -164,6 +165,8 @@ def option_entry(option):
     text = roff(sentence(VARIABLE.sub("", option.help)))
     if option.choices and not all(choice in option.help for choice in option.choices):
         text += " One of " + ", ".join(bold(choice) for choice in option.choices) + "."
+    if option.range and option.range not in option.help:
+        text += f" {option.range[0].upper()}{option.range[1:]}."
     if option.default:
         text += f" Default: {roff(option.default)}."
     if option.required:

@@ -29,7 +29,7 @@ FARSIDE = {
                      {"names": ["--quiet"], "help": "print nothing"}]},
         {"name": "ctl", "help": "Look at programs", "footer": "Example: farside ctl 4711",
          "options": [{"names": ["pid"], "value": "PID", "help": "a process", "positional": True},
-                     {"names": ["--wait"], "value": "S", "help": "seconds", "default": "60"}]},
+                     {"names": ["--wait"], "value": "S", "help": "seconds", "default": "60", "range": "a number from 0"}]},
         {"name": "pool", "help": "Look at a pool",
          "commands": [{"name": "status", "help": "The servers",
                        "options": [{"names": ["--controller"], "value": "HOST:PORT", "help": "c", "required": True}]}]},
@@ -86,7 +86,7 @@ class ManTest(unittest.TestCase):
 
     def test_choices_defaults_and_required_values_are_named(self):
         self.assertIn("One of \\fBfifo\\fR, \\fBlru\\fR, \\fBsecond\\fR.", self.pages["farside-run"])
-        self.assertIn("Seconds. Default: 60.", self.pages["farside-ctl"])
+        self.assertIn("Seconds. A number from 0. Default: 60.", self.pages["farside-ctl"])
         self.assertIn("Required.", self.pages["farside-pool"])
         self.assertIn("[\\fIPID\\fR]", self.pages["farside-ctl"])
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Tests of option_tables.py on a small table, and on the one of the repository."""
+import json
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,27 @@ class TablesTest(unittest.TestCase):
         self.assertEqual(self.readme.read_text(), before)
         self.run_script()
         self.assertEqual(self.run_script("--check").returncode, 0)
+
+    def test_the_options_of_a_command_come_from_the_program(self):
+        program, page = self.root / "program", self.root / "docs/guide/servers.md"
+        options = [{"names": ["-h", "--help"], "help": "help"},
+                   {"names": ["--workers"], "value": "N", "help": "threads", "default": "1", "range": "1 to 64"},
+                   {"names": ["-u", "--unix"], "value": "PATH", "help": "socket"},
+                   {"names": ["--method"], "help": "how", "choices": ["fast", "slow"]}]
+        options = [{"value": "", "default": "", "range": "", "choices": [], **option} for option in options]
+        description = {"name": "farside", "options": [], "commands": [{"name": "serve", "options": options}]}
+        program.write_text(f"#!/bin/sh\ncat <<'END'\n{json.dumps(description)}\nEND\n")
+        program.chmod(0o755)
+        page.write_text("<!-- table of farside serve -->\nold\n<!-- end of table -->\n")
+        self.run_script()
+        self.assertIn("old", page.read_text())  # without the program it stays
+        self.assertEqual(self.run_script("--describe", program, "--check").returncode, 1)
+        self.run_script("--describe", program)
+        self.assertEqual(page.read_text(), "<!-- table of farside serve -->\n\n"
+                         "| option | values | default | meaning |\n| --- | --- | --- | --- |\n"
+                         "| `--workers` | 1 to 64 | 1 | threads |\n| `-u`, `--unix` | `PATH` | | socket |\n"
+                         "| `--method` | fast, slow | | how |\n"
+                         "\n<!-- end of table -->\n")
 
     def test_a_new_row_appears(self):
         self.run_script()

@@ -135,8 +135,9 @@ std::string RunSettings::metrics_file() const {
   return metrics.starts_with(kFile) ? std::string(metrics.substr(kFile.size())) : "";
 }
 
-void add_table_option(Command& command, GivenOptions* given, const OptionRow& row) {
-  std::string name(row.name), help = fmt::format("{}  [{}]", describe_option(row), row.variable);
+void add_table_option(Command& command, GivenOptions* given, const OptionRow& row, bool has_variable) {
+  std::string name(row.name), help = describe_option(row);
+  if (has_variable) help += fmt::format("  [{}]", row.variable);
   auto take = [given, &row](const std::string& text) { given->push_back({&row, text}); };
   if (row.is_flag()) {
     command.add_flag(
@@ -152,7 +153,7 @@ void add_table_option(Command& command, GivenOptions* given, const OptionRow& ro
 void add_table_options(Command& command, GivenOptions* given, const std::set<std::string_view>& without) {
   for (const OptionRow& row : option_rows()) {
     bool is_option = !row.is_key() && row.scope != Scope::kInternal && !without.contains(row.name);
-    if (is_option) add_table_option(command, given, row);
+    if (is_option) add_table_option(command, given, row, true);
   }
   command.add_help("--help-tune", "Print the keys of --tune and exit", tune_help());
 }

@@ -31,8 +31,8 @@ struct RunSettings {
 // appends to `given`.
 void add_table_options(Command& command, GivenOptions* given, const std::set<std::string_view>& without = {});
 
-// Adds one of them.
-void add_table_option(Command& command, GivenOptions* given, const OptionRow& row);
+// Adds one of them; its help names the variable where the command reads it.
+void add_table_option(Command& command, GivenOptions* given, const OptionRow& row, bool has_variable);
 TlsSettings tls_settings(const Options& options);
 
 // The keys of --tune with their ranges and defaults.

@@ -426,12 +426,16 @@ int serve(ServeArguments& arguments) {
 void add_serve_command(Command& parent) {
   Command& command = parent.add_command("serve", "Lend this machine's memory to programs on other machines");
   auto arguments = std::make_shared<ServeArguments>();
-  command.add_option("--memory", &arguments->memory, "memory to lend, as in 4G").value("SIZE");
-  command.add_option("--listen", &arguments->listen, "TCP address to serve").value("HOST:PORT");
+  command
+      .add_option("--memory", &arguments->memory,
+                  "memory to lend; more than is free now gives a warning, more than the machine has is refused")
+      .value("SIZE");
+  command.add_option("--listen", &arguments->listen, "TCP address to serve; port 0: any, which is printed")
+      .value("HOST:PORT");
   command.add_option("--unix", &arguments->unix_path, "Unix socket to serve shared memory on").value("PATH");
   command
       .add_option("--token-file", &arguments->tokens.single,
-                  "file whose first line is the secret that all clients must know")
+                  "file whose first line is the secret that all clients must know, up to 128 bytes")
       .value("FILE");
   command
       .add_option(
@@ -443,8 +447,13 @@ void add_serve_command(Command& parent) {
       .add_option("--ucx", &arguments->ucx,
                   "transports of UCX by which clients read and write their memory, as in UCX_TLS; ib: network cards")
       .value("TRANSPORTS");
-  command.add_option("--quota", &arguments->quota, "limit on the memory of one client (default: all)").value("SIZE");
-  command.add_option("--metrics", &arguments->metrics, "HTTP address of the metrics, for Prometheus")
+  command
+      .add_option("--quota", &arguments->quota,
+                  "memory that one client may have, a process with its forked children (default: all)")
+      .value("SIZE");
+  command
+      .add_option("--metrics", &arguments->metrics,
+                  "HTTP address of the metrics, for Prometheus; port 0: any, which is printed")
       .value("HOST:PORT");
   command.add_option("--log", &arguments->log, "least severe messages to print: error, warning, info or debug")
       .value("LEVEL")
@@ -455,7 +464,10 @@ void add_serve_command(Command& parent) {
       .value("FORMAT")
       .one_of({"text", "json"})
       .show_default();
-  command.add_option("--workers", &arguments->workers, "server threads (default: 1)").value("N").range(1U, kMaxWorkers);
+  command.add_option("--workers", &arguments->workers, "threads that serve")
+      .value("N")
+      .range(1U, kMaxWorkers)
+      .show_default();
   command.add_option("--grace", &arguments->grace, "seconds for which a region is kept after its connections broke")
       .value("S")
       .non_negative()

@@ -3,7 +3,7 @@
 namespace farside::cli {
 
 void add_tls_option(Command& command, TlsArguments* arguments) {
-  add_table_option(command, &arguments->given, *find_option("--tls"));
+  add_table_option(command, &arguments->given, *find_option("--tls"), false);
 }
 
 Status TlsArguments::read() {

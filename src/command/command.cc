@@ -108,30 +108,25 @@ Option& Option::separator(char between_values) {
   return *this;
 }
 
-Option& Option::positive() {
-  option_->check(validator("a number above 0", [](const std::string& text) { return is_number_from(text, false); }));
+Option& Option::within(const CLI::Validator& range) {
+  option_->check(range);
+  range_ = range.get_description();
   return *this;
+}
+
+Option& Option::positive() {
+  return within(validator("a number above 0", [](const std::string& text) { return is_number_from(text, false); }));
 }
 
 Option& Option::non_negative() {
-  option_->check(validator("a number from 0", [](const std::string& text) { return is_number_from(text, true); }));
-  return *this;
+  return within(validator("a number from 0", [](const std::string& text) { return is_number_from(text, true); }));
 }
 
-Option& Option::range(int min, int max) {
-  option_->check(in_range(min, max));
-  return *this;
-}
+Option& Option::range(int min, int max) { return within(in_range(min, max)); }
 
-Option& Option::range(unsigned min, unsigned max) {
-  option_->check(in_range(min, max));
-  return *this;
-}
+Option& Option::range(unsigned min, unsigned max) { return within(in_range(min, max)); }
 
-Option& Option::range(double min, double max) {
-  option_->check(in_range(min, max));
-  return *this;
-}
+Option& Option::range(double min, double max) { return within(in_range(min, max)); }
 
 Option& Option::one_of(const std::vector<std::string>& choices) {
   option_->check(validator(either(choices), [choices](const std::string& text) {
@@ -268,6 +263,7 @@ OptionDescription Command::describe(const CLI::Option* option) const {
   if (ours == options_.end()) return d;
   d.value = ours->second->value_;
   d.choices = ours->second->choices_;
+  d.range = ours->second->range_;
   return d;
 }
 

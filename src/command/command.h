@@ -13,6 +13,7 @@
 namespace CLI {
 class App;
 class Option;
+class Validator;
 }  // namespace CLI
 
 namespace farside {
@@ -33,6 +34,7 @@ struct OptionDescription {
   std::string value;                 // the value's name in the help, as in "FILE"; "" for a flag
   std::string help, default_value;   // default_value: "" where the help shows none
   std::vector<std::string> choices;  // the allowed values; empty where any value is
+  std::string range;                 // of a number, as in "1 to 64"; "" where it has none
   bool positional = false, required = false, list = false;
 };
 
@@ -64,8 +66,10 @@ class Option {
 
  private:
   friend class Command;
+  Option& within(const CLI::Validator& range);
+
   CLI::Option* option_;
-  std::string value_;
+  std::string value_, range_;
   std::vector<std::string> choices_;
 };
 

@@ -60,16 +60,16 @@ class CommandTest : public testing::Test {
 
 TEST(DescribeTest, TextIsEscaped) {
   CommandDescription program = {"a\"b", "c\\d\n", "", {}, {}};
-  program.options = {{{"-x", "--long"}, "N", "help", "3", {"1", "3"}, false, true, false}};
+  program.options = {{{"-x", "--long"}, "N", "help", "3", {"1", "3"}, "1 to 3", false, true, false}};
   program.commands = {{"nested", "", "", {}, {}}};
-  EXPECT_EQ(
-      to_json(program, "1", {{"V", "--long", "h"}}, {{"--long", "k", "K", "of k"}}),
-      "{\"version\": \"1\", \"name\": \"a\\\"b\", \"help\": \"c\\\\d\\u000a\", \"footer\": \"\", \"options\": [\n"
-      "{\"names\": [\"-x\", \"--long\"], \"value\": \"N\", \"help\": \"help\", \"default\": \"3\", "
-      "\"choices\": [\"1\", \"3\"], \"positional\": false, \"required\": true, \"list\": false}], \"commands\": [\n"
-      "{\"name\": \"nested\", \"help\": \"\", \"footer\": \"\", \"options\": [], \"commands\": []}], "
-      "\"environment\": [\n{\"variable\": \"V\", \"flag\": \"--long\", \"help\": \"h\"}], \"keys\": [\n"
-      "{\"option\": \"--long\", \"key\": \"k\", \"value\": \"K\", \"help\": \"of k\"}]}\n");
+  EXPECT_EQ(to_json(program, "1", {{"V", "--long", "h"}}, {{"--long", "k", "K", "of k"}}),
+            "{\"version\": \"1\", \"name\": \"a\\\"b\", \"help\": \"c\\\\d\\u000a\", \"footer\": \"\", \"options\": [\n"
+            "{\"names\": [\"-x\", \"--long\"], \"value\": \"N\", \"help\": \"help\", \"default\": \"3\", "
+            "\"choices\": [\"1\", \"3\"], \"range\": \"1 to 3\", \"positional\": false, \"required\": true, "
+            "\"list\": false}], \"commands\": [\n"
+            "{\"name\": \"nested\", \"help\": \"\", \"footer\": \"\", \"options\": [], \"commands\": []}], "
+            "\"environment\": [\n{\"variable\": \"V\", \"flag\": \"--long\", \"help\": \"h\"}], \"keys\": [\n"
+            "{\"option\": \"--long\", \"key\": \"k\", \"value\": \"K\", \"help\": \"of k\"}]}\n");
 }
 
 using Outcome = std::pair<int, std::string>;
@@ -208,6 +208,7 @@ TEST_F(CommandTest, TheDescriptionHasEverythingInTheHelp) {
   EXPECT_FALSE(name.list || name.required || name.positional);
   EXPECT_TRUE(option(measure, "--shares").list);
   EXPECT_EQ(option(measure, "--repeat").default_value, "3");
+  EXPECT_EQ(option(measure, "--repeat").range, "1 to 9");
   EXPECT_EQ(option(measure, "--no-zram").value, "");
   EXPECT_TRUE(option(program.commands[1], "--pool").required);
 }

@@ -27,9 +27,10 @@ std::string array(const std::vector<T>& values, One one) {
 
 std::string option_json(const OptionDescription& option) {
   return fmt::format(R"({{"names": {}, "value": {}, "help": {}, "default": {}, "choices": {}, )"
-                     R"("positional": {}, "required": {}, "list": {}}})",
+                     R"("range": {}, "positional": {}, "required": {}, "list": {}}})",
                      array(option.names, quote), quote(option.value), quote(option.help), quote(option.default_value),
-                     array(option.choices, quote), option.positional, option.required, option.list);
+                     array(option.choices, quote), quote(option.range), option.positional, option.required,
+                     option.list);
 }
 
 std::string command_members(const CommandDescription& command) {

@@ -9,8 +9,7 @@
 //
 //   policy         examinations of page words (one cache miss each) for each evicted page; suitable for
 //   2q             1, and one for each page that enters or stays in the main queue. The default: a hot set stays beside
-//   streams, and a part
-//                  of a loop that does not fit.
+//                  streams, and a part of a loop that does not fit.
 //   fifo           1. A baseline; programs whose working set moves on all the time.
 //   lru            about 2, and more for each hot page. Better than exact LRU with hints.
 //   priority       2, and one for each hot page. With hints that state what is used once: streams, large objects beside
