@@ -3,7 +3,7 @@
 
 check_calls.py [--root ROOT] [--header FILE]    prints one line for each difference, and exits 1 on any
 
-src/preload/guard/system_calls.inc lists the calls of x86-64 by number and name. The header may be older than the list,
+src/preload/guard/calls/system_calls.inc lists the calls of x86-64 by number and name. The header may be older than the list,
 and then has fewer; it must not have others.
 """
 import argparse
@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-LIST = "src/preload/guard/system_calls.inc"
+LIST = "src/preload/guard/calls/system_calls.inc"
 HEADERS = ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h")
 ROW = re.compile(r"^CALL\((\d+), (\w+)", re.MULTILINE)
 NUMBER = re.compile(r"^#define __NR_(\w+)\s+(\d+)", re.MULTILINE)

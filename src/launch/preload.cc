@@ -51,8 +51,9 @@ Result<std::string> preload_list(const char* present, const std::string& library
 }
 
 std::string tunables_for_audit(const char* present) {
-  if (!present || !*present) return kStaticTlsTunable;
-  return strstr(present, kStaticTlsTunable) ? present : fmt::format("{}:{}", present, kStaticTlsTunable);
+  std::string text(room_for_tunables(present), 0);
+  text.resize(static_cast<size_t>(write_tunables(text.data(), present) - text.data()));
+  return text;
 }
 
 }  // namespace farside

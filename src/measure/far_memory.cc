@@ -38,8 +38,8 @@ void on_sigbus(int, siginfo_t* info, void* context) {
   errno = saved;
 }
 
-// As in preload/guard/signals.cc, SA_NODEFER leaves the mask alone, which saves two acquisitions of the process's
-// signal lock per fault. The handlers of this process touch no far memory, so a fault cannot nest.
+// As in preload/guard/signals/signals.cc, SA_NODEFER leaves the mask alone, which saves two acquisitions of the
+// process's signal lock per fault. The handlers of this process touch no far memory, so a fault cannot nest.
 struct sigaction catch_sigbus() {
   struct sigaction action = {}, old = {};
   action.sa_sigaction = on_sigbus;

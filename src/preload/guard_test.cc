@@ -1,9 +1,9 @@
 // System calls with far arguments through the guard. In signal mode a call returns EFAULT when the kernel accesses an
 // absent page, so memory that the guard does not pin gives a result other than that of the call with near arguments.
-#include "preload/guard/guard.h"
+#include "preload/guard/thread/pins.h"
 
 #include "preload/call_test_support.h"
-#include "preload/guard/process.h"
+#include "preload/guard/process/process.h"
 #include "preload/trace/trace.h"
 
 // ---- Stand-ins for functions of the preload library that the guard calls ----

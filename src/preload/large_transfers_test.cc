@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "preload/call_test_support.h"
-#include "preload/guard/near_pieces.h"
+#include "preload/guard/calls/near_pieces.h"
 
 namespace farside::preload {
 namespace {

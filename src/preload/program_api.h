@@ -1,6 +1,6 @@
 // Connects the program's interface to Farside (include/farside/farside.h) with the pager.
 #pragma once
-#include "preload/guard/guard.h"
+#include "preload/guard/thread/pins.h"
 
 namespace farside::preload {
 

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "base/os.h"
-#include "preload/guard/signals.h"
 #include "preload/heap/refusals.h"
 #include "preload/unmanaged.h"
 

@@ -5,7 +5,7 @@
 
 #include "abi/options.h"
 #include "pager/pager.h"
-#include "preload/guard/signals.h"
+#include "preload/guard/signals/faults.h"
 
 namespace farside::preload {
 

@@ -8,7 +8,7 @@
 
 #include "abi/run_block.h"
 #include "base/os.h"
-#include "preload/guard/process.h"
+#include "preload/guard/process/process.h"
 
 namespace farside::preload {
 namespace {

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "pager/test_support.h"
-#include "preload/guard/guard.h"
-#include "preload/guard/syscall_table.h"
+#include "preload/guard/calls/guarded_call.h"
+#include "preload/guard/calls/syscall_table.h"
+#include "preload/guard/thread/pins.h"
 #include "preload/heap/mappings.h"
 
 namespace farside::preload {

@@ -131,7 +131,7 @@ void EvictorGroup::run(unsigned index) {
 // System calls in progress can have pinned all that is near: each may wait for more of it, or for something that never
 // comes. When the first evictor has found nothing to evict in so many rounds, each of them with a pause, threads that
 // wait for frames get them beyond the limit. What they take in all is bounded by what calls may pin (pin_limit in
-// preload/guard/guard.h).
+// preload/guard/thread/pins.h).
 void EvictorGroup::relieve_waiting(unsigned rounds) {
   constexpr unsigned kFruitlessRounds = 8;
   if (rounds >= kFruitlessRounds && c_.frames.waiting() > 0) evictors_[0]->relieve();

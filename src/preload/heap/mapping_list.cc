@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "preload/heap/mappings.h"
 #include "preload/heap/refusals.h"
 #include "preload/trace/trace.h"
 
@@ -31,9 +30,9 @@ bool is_border(uint64_t address) {
 
 Locked::Locked() { g_mutex.lock(); }
 Locked::~Locked() { g_mutex.unlock(); }
-void lock_mappings() { g_mutex.lock(); }
-void unlock_mappings() { g_mutex.unlock(); }
-bool try_lock_mappings() { return g_any_outside.load() && g_mutex.try_lock(); }
+void lock_mapping_list() { g_mutex.lock(); }
+void unlock_mapping_list() { g_mutex.unlock(); }
+bool try_lock_mapping_list() { return g_any_outside.load() && g_mutex.try_lock(); }
 
 void create_mapping_list(pager::Pager* pager) {
   new (g_storage) Mappings;

@@ -67,7 +67,10 @@ class Locked {
  private:
   SignalsBlocked blocked_;
 };
-bool try_lock_mappings();
+// The lock by itself. Trying fails also if no mapping lies outside of the far space.
+void lock_mapping_list();
+void unlock_mapping_list();
+bool try_lock_mapping_list();
 
 void create_mapping_list(pager::Pager* pager);
 Mappings& mappings();

@@ -92,6 +92,8 @@ long map_anywhere(size_t bytes, int protection, int flags) {
 }  // namespace
 
 void enable_far_mappings(pager::Pager* pager) { create_mapping_list(pager); }
+void lock_mappings() { lock_mapping_list(); }
+void unlock_mappings() { unlock_mapping_list(); }
 
 void inherit_far_memory(bool inherit) {
   Locked locked;
@@ -99,14 +101,14 @@ void inherit_far_memory(bool inherit) {
 }
 
 void visit_far_mappings_outside(void (*visit)(void*, uint64_t, uint64_t), void* argument) {
-  if (!try_lock_mappings()) return;
+  if (!try_lock_mapping_list()) return;
   const pager::Pager& pager = *mapping_pager();
   for (const auto& [begin, mapping] : mappings()) {
     for (uint64_t at = begin; at < mapping.end && !pager.in_space(at); at += kPageSize) {
       if (pager.contains(at) && !mapping_pager()->is_foreign(at)) visit(argument, at, at + kPageSize);
     }
   }
-  unlock_mappings();
+  unlock_mapping_list();
 }
 
 namespace {

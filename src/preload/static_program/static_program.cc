@@ -18,9 +18,9 @@
 #include "base/bits.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "preload/guard/guard.h"
-#include "preload/guard/process.h"
-#include "preload/guard/thread_pointer.h"
+#include "preload/guard/process/process.h"
+#include "preload/guard/thread/pins.h"
+#include "preload/guard/thread/thread_pointer.h"
 #include "preload/static_program/elf_image.h"
 
 namespace farside::preload {

@@ -63,7 +63,7 @@ struct call {
 };
 static const struct call calls[] = {
 #define CALL(number, name, ...) {number, #name, {__VA_ARGS__}},
-#include "../../../src/preload/guard/system_calls.inc"
+#include "../../../src/preload/guard/calls/system_calls.inc"
 };
 #define CALLS (sizeof calls / sizeof *calls)
 

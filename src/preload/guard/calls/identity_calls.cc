@@ -1,0 +1,66 @@
+#include "preload/guard/calls/identity_calls.h"
+
+#include <linux/sched.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+
+#include "base/sync.h"
+#include "preload/guard/calls/syscall_table.h"
+#include "preload/guard/thread/pins.h"
+
+namespace farside::preload {
+namespace {
+
+// Nothing may be pinned meanwhile: a fork that waits for the same lock keeps pages from being fetched.
+long issue_without_threads(const Call& call) {
+  SignalsBlocked blocked;
+  return guard_pager()->call_without_threads([&] { return issue(call); });
+}
+
+// Most kinds are permitted to a process of several threads. After a change of the process or time namespace the kernel
+// refuses new threads, so those of Farside must stay.
+long unshare_call(const Call& call) {
+  constexpr long kNoMoreThreads = CLONE_NEWPID | CLONE_NEWTIME;
+  bool last_threads = (call.arg[0] & kNoMoreThreads) != 0;
+  long r = issue(call);
+  if (r == -EINVAL) {
+    Call part = call;
+    part.arg[0] &= ~kNoMoreThreads;
+    r = issue_without_threads(part);
+    part.arg[0] = call.arg[0] & kNoMoreThreads;
+    if (r == 0 && last_threads) r = issue_uninterrupted(part);  // what was done must not be repeated
+  }
+  if (r == 0 && last_threads) guard_pager()->keep_threads();
+  return r;
+}
+
+}  // namespace
+
+bool identity_call(const Call& call, long* result) {
+  switch (call.number) {
+    case SYS_unshare:
+      *result = unshare_call(call);
+      return true;
+    case SYS_setns:
+      *result = issue(call);
+      if (*result == -EINVAL) *result = issue_without_threads(call);
+      return true;
+    case SYS_setuid:
+    case SYS_setgid:
+    case SYS_setreuid:
+    case SYS_setregid:
+    case SYS_setresuid:
+    case SYS_setresgid:
+    case SYS_setfsuid:
+    case SYS_setfsgid:
+    case SYS_setgroups:
+    case SYS_capset:
+      *result = table_call(call, issue_without_threads);
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace farside::preload

@@ -1,0 +1,11 @@
+// Calls that the kernel permits only to a process of one thread (user namespaces), or that change what the calling
+// thread may do: Farside's threads end before, and new ones inherit the result. Async-signal-safe.
+#pragma once
+#include "preload/guard/calls/call.h"
+
+namespace farside::preload {
+
+// Executes the call if it is one of these and stores the kernel's result; false otherwise.
+bool identity_call(const Call& call, long* result);
+
+}  // namespace farside::preload

@@ -1,0 +1,132 @@
+// The SIGSYS handler, for system calls that Syscall User Dispatch traps. Most are passed to guarded_call(). Those that
+// need the interrupted context are executed here: signal masks (the kernel restores them from the signal frame),
+// rt_sigreturn, and the clone family, whose children start in the program's context. Async-signal-safe.
+#include <signal.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+
+#include <cerrno>
+
+#include "preload/guard/calls/guarded_call.h"
+#include "preload/guard/process/process.h"
+#include "preload/guard/signals/interruptions.h"
+#include "preload/guard/signals/signal_frames.h"
+#include "preload/guard/signals/signal_masks.h"
+#include "preload/guard/signals/signals.h"
+#include "preload/guard/thread/alternate_stack.h"
+#include "preload/guard/thread/pins.h"
+#include "preload/guard/thread/thread_pointer.h"
+#include "preload/guard/thread/thread_records.h"
+#include "preload/guard/traps/clones.h"
+#include "preload/guard/traps/context.h"
+#include "preload/guard/traps/masked_waits.h"
+#include "preload/guard/traps/user_dispatch.h"
+
+#ifndef SYS_USER_DISPATCH
+#define SYS_USER_DISPATCH 2
+#endif
+
+namespace farside::preload {
+namespace {
+
+// Changes the mask in the signal frame, which the kernel restores when the trap returns.
+long sigprocmask_in(ucontext_t* context, const Call& call) {
+  if (call.arg[3] != sizeof(os::SignalSet)) return -EINVAL;
+  auto* wanted = reinterpret_cast<const os::SignalSet*>(call.arg[1]);
+  auto* old = reinterpret_cast<os::SignalSet*>(call.arg[2]);
+  os::SignalSet before = mask_of(context), set = wanted ? *wanted : 0, after = before;
+  if (wanted) {
+    switch (call.arg[0]) {
+      case SIG_BLOCK:
+        after = before | set;
+        break;
+      case SIG_UNBLOCK:
+        after = before & ~set;
+        break;
+      case SIG_SETMASK:
+        after = set;
+        break;
+      default:
+        return -EINVAL;
+    }
+  }
+  if (old) *old = before;
+  constexpr os::SignalSet kNever = os::signal_bit(SIGKILL) | os::signal_bit(SIGSTOP);
+  set_mask(context, without_ours(after) & ~kNever);
+  return 0;
+}
+
+// The kernel accesses the area whenever it continues the thread, until that is unregistered.
+long rseq_call(const Call& call) {
+  constexpr long kUnregister = 1;
+  auto area = static_cast<uint64_t>(call.arg[0]), bytes = static_cast<uint64_t>(call.arg[1]);
+  if (!is_far(reinterpret_cast<void*>(area))) return guarded_call(call);
+  bool ends = call.arg[2] == kUnregister;
+  if (!ends) keep_near(own_record(), Kept::kSequence, area, bytes);
+  long r = issue(call);
+  if (ends == (r == 0)) keep_near(own_record(), Kept::kSequence, 0, 0);
+  return r;
+}
+
+long dispatch(ucontext_t* context, const Call& call) {
+  long result;
+  if (masked_wait_call(call, &result)) return result;
+  switch (call.number) {
+    case SYS_rt_sigprocmask:
+      return sigprocmask_in(context, call);
+    case SYS_rt_sigaction:
+      return guarded_sigaction(static_cast<int>(call.arg[0]), reinterpret_cast<const KernelSigaction*>(call.arg[1]),
+                               reinterpret_cast<KernelSigaction*>(call.arg[2]), static_cast<size_t>(call.arg[3]));
+    case SYS_sigaltstack:
+      return guarded_sigaltstack(reinterpret_cast<const stack_t*>(call.arg[0]), reinterpret_cast<stack_t*>(call.arg[1]),
+                                 call.stack_pointer);
+    case SYS_rt_sigreturn:
+      farside_sigreturn_at(near_frame(call.stack_pointer));
+    case SYS_clone:
+    case SYS_clone3:
+#ifdef SYS_fork
+    case SYS_fork:
+    case SYS_vfork:
+#endif
+      return clone_in(context, call);
+    case SYS_prctl:
+      if (call.arg[0] == PR_SET_SYSCALL_USER_DISPATCH) return -EINVAL;
+      return guarded_call(call);
+    case SYS_arch_prctl:
+      if (!is_static_program()) return guarded_call(call);
+      return thread_pointer_call(static_cast<int>(call.arg[0]), static_cast<uint64_t>(call.arg[1]));
+    case SYS_rseq:  // the kernel accesses its memory at any time; a program without it asks for its processor by getcpu
+      return is_static_program() ? -ENOSYS : rseq_call(call);
+    case SYS_set_tid_address:
+      keep_near(own_record(), Kept::kWord, static_cast<uint64_t>(call.arg[0]), sizeof(pid_t));
+      return issue(call);
+    case SYS_exit:
+      keep_robust_list_near();
+      forget_thread();
+      return os::farside_raw_syscall(SYS_exit, call.arg[0], 0, 0, 0, 0, 0);
+    default:
+      return guarded_call(call);
+  }
+}
+
+void repeat_call(ucontext_t* context) {
+  constexpr greg_t kInstruction = 2;  // bytes of SYSCALL; RAX still is the number
+  registers_of(context)[REG_RIP] -= kInstruction;
+}
+
+}  // namespace
+
+extern "C" void farside_on_sigsys(int signal, siginfo_t* info, void* argument) {
+  auto* context = static_cast<ucontext_t*>(argument);
+  if (info->si_code != SYS_USER_DISPATCH)
+    return chain_signal(signal, info, argument, mask_of(context));  // of a seccomp filter of the program
+  restore_mask_after_wait(context);
+  Call call = call_of(context);
+  long result = dispatch(context, call);
+  if (result == kNotIssued) repeat_call(context);
+  else registers_of(context)[REG_RAX] = result;
+  if (!t_guard.handlers.sigsys_deferred) return;
+  if (result == -EINTR && waits_with_mask(call)) end_wait(context);
+}
+
+}  // namespace farside::preload
