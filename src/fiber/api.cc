@@ -1,5 +1,5 @@
 // The C functions for runs, fibers and sockets; those for mutexes, conditions, groups and channels are in sync.cc. This
-// is the only file that connects the public interface with Runtime. Not async-signal-safe.
+// is the only file that connects the public interface with Run. Not async-signal-safe.
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -10,7 +10,8 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "farside/fiber.h"
-#include "fiber/runtime.h"
+#include "fiber/run.h"
+#include "fiber/wait.h"
 
 namespace farside::fibers {
 namespace {
@@ -70,7 +71,12 @@ int wait_for(int fd, uint32_t events) {
   self->fd = fd;
   self->events = events;
   park(
-      Waiting::kSocket, [](Fiber* f, void*) { this_worker()->runtime().sockets().add(f); }, nullptr);
+      Waiting::kSocket,
+      [](Fiber* f, void*) {
+        Runtime& runtime = this_worker()->runtime();
+        if (runtime.sockets().add(f)) runtime.event_added(false);
+      },
+      nullptr);
   return self->result;
 }
 
@@ -116,14 +122,14 @@ extern "C" {
 int farside_fiber_run(unsigned workers, void (*function)(void*), void* argument) {
   if (workers > Runtime::kMaxWorkers) return -EINVAL;
   if (g_running.exchange(true)) return -EBUSY;
-  Runtime* runtime = nullptr;
+  Run* run = nullptr;
   {
     SignalsBlocked blocked;  // as the near allocator requires
-    runtime = new Runtime(workers ? workers : processors(), g_stack_bytes * kSanitizerFactor, g_hooks);
+    run = new Run(workers ? workers : processors(), g_stack_bytes * kSanitizerFactor, g_hooks);
   }
-  int result = runtime->run(function, argument);
+  int result = run->run(function, argument);
   SignalsBlocked blocked;
-  delete runtime;
+  delete run;
   g_running = false;
   return result;
 }

@@ -5,37 +5,12 @@
 #include "base/log.h"
 
 namespace farside::fibers {
-namespace {
-
-// Runs in the loop, off the fiber's stack: recycles the fiber, or leaves it to its joiner.
-void after_end(Fiber* fiber, void*) {
-  Runtime& runtime = this_worker()->runtime();
-  finished(&fiber->context);
-  uintptr_t join_state = fiber->join_state.exchange(Fiber::kEnded);
-  if (join_state == Fiber::kDetached) runtime.recycle(fiber);
-  else if (join_state != 0) make_ready(reinterpret_cast<Fiber*>(join_state));
-  runtime.fiber_ended();
-}
-
-// noexcept: an exception that leaves the function ends the process with the usual message. A fiber begins and ends with
-// in_call set: until it has arrived on its stack, a fault in a signal handler must not switch away from it.
-void fiber_main() noexcept {
-  Fiber* self = this_worker()->current();
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  self->in_call = 0;
-  self->function(self->argument);
-  self->in_call = 1;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  this_worker()->end_fiber(after_end);
-}
-
-}  // namespace
 
 // The program's exceptions are in the C++ library that the program uses, not in the one that is linked into Farside.
-Runtime::Runtime(unsigned workers, size_t stack_bytes, const Hooks& hooks)
-    : count_(workers), stack_bytes_(stack_bytes), hooks_(hooks) {
+Runtime::Runtime(unsigned workers, size_t stack_bytes, const Hooks& hooks, const Loop& loop)
+    : count_(workers), stack_bytes_(stack_bytes), hooks_(hooks), loop_(loop), sockets_(loop.make_ready) {
   get_exceptions_ = reinterpret_cast<CaughtExceptions* (*)()>(dlsym(RTLD_DEFAULT, "__cxa_get_globals"));
-  for (unsigned i = 0; i < count_; i++) workers_[i] = std::make_unique<Worker>(this, i);
+  for (unsigned i = 0; i < count_; i++) peers_[i] = std::make_unique<Peer>();
 }
 
 Runtime::~Runtime() {
@@ -46,37 +21,6 @@ Runtime::~Runtime() {
     delete fiber;
   }
   sockets_.close();
-}
-
-int Runtime::run(void (*function)(void*), void* arg) {
-  if (int error = sockets_.open()) return error;
-  Fiber* first = make_fiber(function, arg);
-  if (!first) return -ENOMEM;
-  first->join_state = Fiber::kDetached;
-  int error = start_threads();
-  if (error == 0) {
-    workers_[0]->ready().push(first);
-    workers_[0]->work();
-  } else {
-    finished(&first->context);
-    done_ = true;
-    wake_all();
-  }
-  for (unsigned i = 1; i <= threads_started_; i++) pthread_join(threads_[i], nullptr);
-  return error;
-}
-
-int Runtime::start_threads() {
-  for (unsigned i = 1; i < count_; i++) {
-    if (int error = pthread_create(&threads_[i], nullptr, thread_main, workers_[i].get())) return -error;
-    threads_started_ = i;
-  }
-  return 0;
-}
-
-void* Runtime::thread_main(void* worker) {
-  static_cast<Worker*>(worker)->work();
-  return nullptr;
 }
 
 // ---- fibers ----
@@ -102,7 +46,7 @@ Fiber* Runtime::make_fiber(void (*function)(void*), void* arg) {
   fiber->in_call = 1;
   fiber->holds = 0;
   fiber->join_state = 0;
-  prepare(&fiber->context, fiber_main);
+  prepare(&fiber->context, loop_.fiber_main);
   live_.fetch_add(1);
   return fiber;
 }
@@ -113,16 +57,19 @@ void Runtime::recycle(Fiber* fiber) {
 }
 
 void Runtime::fiber_ended() {
-  if (live_.fetch_sub(1) != 1) return;
+  if (live_.fetch_sub(1) == 1) end();
+}
+
+void Runtime::end() {
   done_ = true;
-  wake_all();
+  for (unsigned i = 0; i < count_; i++) peers_[i]->sleeper.wake(sockets_);
 }
 
 // ---- sleeping and waking ----
 
 bool Runtime::any_ready() const {
   for (unsigned i = 0; i < count_; i++) {
-    if (workers_[i]->ready().size() > 0) return true;
+    if (peers_[i]->ready.size() > 0) return true;
   }
   return false;
 }
@@ -130,15 +77,11 @@ bool Runtime::any_ready() const {
 void Runtime::wake_one() {
   if (SleepWord::sleeping(sleep_word_.load()) == 0 || searching_.load()) return;
   for (unsigned i = 0; i < count_; i++) {
-    if (workers_[i]->sleeps_on_event() && workers_[i]->wake()) return;
+    if (peers_[i]->sleeper.is_on_event() && peers_[i]->sleeper.wake(sockets_)) return;
   }
   for (unsigned i = 0; i < count_; i++) {
-    if (workers_[i]->wake()) return;
+    if (peers_[i]->sleeper.wake(sockets_)) return;
   }
-}
-
-void Runtime::wake_all() {
-  for (unsigned i = 0; i < count_; i++) workers_[i]->wake();
 }
 
 void Runtime::end_watch() {
@@ -156,7 +99,7 @@ void Runtime::handle_events(const SocketEvents& events) {
   sockets_.handle(events);
   if (timers_.earliest() == Timers::kNever) return;
   uint64_t now = now_ns();
-  while (Fiber* fiber = timers_.take_due(now)) make_ready(fiber);
+  while (Fiber* fiber = timers_.take_due(now)) loop_.make_ready(fiber);
 }
 
 void Runtime::look_for_events() {
@@ -172,7 +115,7 @@ void Runtime::event_added(bool is_earliest_timer) {
   if (!watched_.load()) return wake_one();
   if (!is_earliest_timer) return;
   for (unsigned i = 0; i < count_; i++) {
-    if (workers_[i]->sleeps_on_sockets()) workers_[i]->wake();
+    if (peers_[i]->sleeper.is_on_sockets()) peers_[i]->sleeper.wake(sockets_);
   }
 }
 

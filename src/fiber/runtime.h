@@ -1,5 +1,5 @@
-// One run of fibers. Owns the workers, the fibers, timers and sockets, and decides which workers sleep and are woken.
-// Created and destroyed by farside_fiber_run. Thread-safe; called by workers and by fibers inside the library.
+// What the workers of one run share: the fibers, timers and sockets, and which workers sleep and are woken.
+// Thread-safe; called by workers and by fibers inside the library.
 //
 // No wake-up is lost, because these steps are sequentially consistent:
 //   making a fiber ready   adds it to a queue's size, then looks for a sleeper (and for a searching worker)
@@ -7,19 +7,17 @@
 // In the same way for timers and sockets: adding one looks for a worker that watches them; a worker that stops watching
 // looks whether there are any. tests/model/sleep_model checks these steps.
 #pragma once
-#include <pthread.h>
-#include <memory>
-
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 #include "base/near.h"
 #include "fiber/fiber.h"
 #include "fiber/fiber_lock.h"
+#include "fiber/hooks.h"
+#include "fiber/peer.h"
 #include "fiber/sockets.h"
 #include "fiber/timers.h"
-#include "fiber/wait.h"
-#include "fiber/worker.h"
 
 namespace farside::fibers {
 
@@ -46,11 +44,19 @@ class Runtime : public NearObject {
   static constexpr unsigned kMaxWorkers = 256;
   static_assert(kMaxWorkers < (1 << 16));  // SleepWord's field
 
-  Runtime(unsigned workers, size_t stack_bytes, const Hooks& hooks);
+  // Functions of the workers' loop (worker.h).
+  struct Loop {
+    void (*fiber_main)();        // the first function on a fiber's stack
+    void (*make_ready)(Fiber*);  // puts a fiber into the calling worker's queue
+  };
+
+  Runtime(unsigned workers, size_t stack_bytes, const Hooks& hooks, const Loop& loop);
   ~Runtime();
 
-  // Runs function(arg) as the first fiber and returns when all fibers have ended: 0 or -errno.
-  int run(void (*function)(void*), void* arg);
+  // Before the first fiber. 0 or -errno.
+  int open() { return sockets_.open(); }
+  // The workers end, whatever there is left to run.
+  void end();
 
   // A new fiber, which is not in any list; nullptr: no memory for its stack.
   Fiber* make_fiber(void (*function)(void*), void* arg);
@@ -62,7 +68,7 @@ class Runtime : public NearObject {
   bool any_ready() const;
   bool work_for_others() const { return any_ready() || (anything_to_watch() && !watched_.load()); }
   unsigned count() const { return count_; }
-  Worker& worker(unsigned index) { return *workers_[index]; }
+  Peer& peer(unsigned index) { return *peers_[index]; }
   Timers& timers() { return timers_; }
   Sockets& sockets() { return sockets_; }
   SleepWord& sleep_word() { return sleep_word_; }
@@ -90,9 +96,6 @@ class Runtime : public NearObject {
   void check_deadlock(uint64_t word);
 
  private:
-  static void* thread_main(void* worker);
-  int start_threads();
-  void wake_all();
   bool anything_to_watch() const { return timers_.earliest() != Timers::kNever || sockets_.waiters() > 0; }
   [[noreturn]] void report_deadlock();
 
@@ -100,9 +103,8 @@ class Runtime : public NearObject {
   size_t stack_bytes_;
   Hooks hooks_;
   CaughtExceptions* (*get_exceptions_)() = nullptr;
-  std::unique_ptr<Worker> workers_[kMaxWorkers];
-  pthread_t threads_[kMaxWorkers] = {};
-  unsigned threads_started_ = 0;
+  Loop loop_;
+  std::unique_ptr<Peer> peers_[kMaxWorkers];
 
   Timers timers_;
   Sockets sockets_;

@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "base/log.h"
-#include "fiber/runtime.h"
+#include "fiber/timers.h"
 
 namespace farside::fibers {
 namespace {
@@ -32,7 +32,7 @@ void Sockets::close() {
   if (wakeup_ >= 0) os::close(wakeup_);
 }
 
-void Sockets::add(Fiber* fiber) {
+bool Sockets::add(Fiber* fiber) {
   int fd = fiber->fd;
   Bucket& bucket = bucket_of(fd);
   FiberList refused;
@@ -44,7 +44,7 @@ void Sockets::add(Fiber* fiber) {
   if (error < 0) bucket.waiting.take_if([&](Fiber* f) { return f->fd == fd; }, [&](Fiber* f) { refused.push(f); });
   bucket.lock.unlock();
   if (error < 0) wake_all(&refused, error);
-  else this_worker()->runtime().event_added(false);
+  return error >= 0;
 }
 
 // Arms the descriptor for the events of all its waiters. The caller holds the bucket's lock.
@@ -112,7 +112,7 @@ void Sockets::wake_waiters(int fd, int result) {
 void Sockets::wake_all(FiberList* fibers, int result) {
   while (Fiber* fiber = fibers->pop()) {
     fiber->result = result;
-    make_ready(fiber);
+    make_ready_(fiber);
     waiters_.fetch_sub(1);
   }
 }

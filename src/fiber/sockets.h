@@ -20,16 +20,19 @@ struct SocketEvents {
 
 class Sockets {
  public:
+  // make_ready: called for each fiber whose wait has ended.
+  explicit Sockets(void (*make_ready)(Fiber*)) : make_ready_(make_ready) {}
+
   // 0 or -errno.
   int open();
   void close();
 
   // Adds a fiber that waits until its descriptor has one of its events. Its result becomes 0 or -errno. Called by the
-  // loop, off the fiber's stack.
-  void add(Fiber* fiber);
+  // loop, off the fiber's stack. False: the descriptor cannot be waited for, and the fiber is ready.
+  bool add(Fiber* fiber);
   // Makes all fibers ready that wait for the descriptor, with this result.
   void wake_waiters(int fd, int result);
-  // Waits for events, at most timeout_ns; one caller at a time. handle makes the fibers ready.
+  // Waits for events, at most timeout_ns; one caller at a time.
   void wait(SocketEvents* events, uint64_t timeout_ns);
   void handle(const SocketEvents& events);
   // Ends the current call of wait(), or the next one.
@@ -51,6 +54,7 @@ class Sockets {
   void dispatch(int fd, uint32_t events);
   void wake_all(FiberList* fibers, int result);
 
+  void (*const make_ready_)(Fiber*);
   int epoll_ = -1;
   int wakeup_ = -1;  // an eventfd, for interrupt()
   std::atomic<size_t> waiters_{0};

@@ -10,8 +10,7 @@
 // complete their fetches while it waits, because one of those fibers may own the page that it waits for.
 #pragma once
 #include "base/os.h"
-
-struct farside_scopes;
+#include "fiber/hooks.h"
 
 namespace farside::fibers {
 
@@ -31,17 +30,6 @@ void wait_until(bool (*ready)(void*), void* arg);
 // True if the calling fiber's worker will probably call its poll hook within some microseconds, judged by how long its
 // fibers ran recently. A fetch may then wait to be sent together with others. Requires in_fiber().
 bool polls_soon();
-
-// Functions of the pager that the workers call. Any may be null.
-struct Hooks {
-  void (*worker_starts)() = nullptr;  // in the thread, before its first fiber
-  void (*worker_ends)() = nullptr;    // in the thread, after its last
-  // Completes the fetches that the worker's fibers wait for. Called between fibers while at least one of them is in
-  // wait_until, with at least SignalsBlocked::kAllButFaults blocked. Must not wait or call this library.
-  void (*poll)() = nullptr;
-  // Releases the scopes of far objects of a fiber that will not be used again.
-  void (*drop_scopes)(farside_scopes*) = nullptr;
-};
 
 // To be called before farside_fiber_run; a run keeps the hooks that were set when it began.
 void set_hooks(const Hooks& hooks);

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "farside/scope_state.h"
-#include "fiber/runtime.h"
 
 // The scopes of the running thread of control: the thread's, or those of the fiber that it runs.
 extern "C" {
@@ -21,8 +20,6 @@ constexpr unsigned kFairRounds = 61;   // and prefers its queue to fibers back f
 constexpr double kPollUs = 20;         // between two polls while fibers run; a turn that takes longer is a long one
 constexpr unsigned kSpins = 400;       // about 10 us
 constexpr unsigned kSpinsBeforeYield = 1000;
-constexpr size_t kMaxStolen = 32;
-constexpr uint64_t kLongWaitNs = 3600ull * 1000 * 1000 * 1000;
 
 __attribute__((tls_model("initial-exec"))) thread_local Worker* t_worker = nullptr;
 
@@ -31,36 +28,6 @@ __attribute__((tls_model("initial-exec"))) thread_local Worker* t_worker = nullp
 __attribute__((noinline)) Worker* this_worker() {
   asm volatile("" ::: "memory");
   return t_worker;
-}
-
-// ---- queues ----
-
-void RunQueue::push(Fiber* fiber) {
-  LockGuard guard(lock_);
-  bool in_scope = fiber->scopes && fiber->scopes->depth > 0;
-  (in_scope ? in_scope_ : others_).push(fiber);
-  size_.store(size_.load(std::memory_order_relaxed) + 1);
-}
-
-Fiber* RunQueue::pop(bool in_turn) {
-  if (size_.load(std::memory_order_relaxed) == 0) return nullptr;
-  LockGuard guard(lock_);
-  Fiber* fiber = (in_turn ? others_ : in_scope_).pop();
-  if (!fiber) fiber = (in_turn ? in_scope_ : others_).pop();
-  if (fiber) size_.store(size_.load(std::memory_order_relaxed) - 1);
-  return fiber;
-}
-
-void RunQueue::give_half(FiberList* to) {
-  if (size() == 0 || !lock_.try_lock()) return;
-  size_t have = size_.load(std::memory_order_relaxed);
-  size_t give = (have + 1) / 2 < kMaxStolen ? (have + 1) / 2 : kMaxStolen;
-  for (size_t i = 0; i < give; i++) {
-    Fiber* fiber = others_.pop();
-    to->push(fiber ? fiber : in_scope_.pop());
-  }
-  size_.store(have - give);
-  lock_.unlock();
 }
 
 void FiberLock::lock_contended() {
@@ -83,11 +50,37 @@ void make_ready(Fiber* fiber) {
 
 // If the fiber that yields is the only one, it continues at once, and no other worker is woken.
 void Worker::requeue(Fiber* fiber) {
-  ready_.push(fiber);
-  if (ready_.size() > 1 || !returned_.empty() || !waiting_.empty()) runtime_->wake_one();
+  ready().push(fiber);
+  if (ready().size() > 1 || !returned_.empty() || !waiting_.empty()) runtime_.wake_one();
 }
 
 // ---- called by the running fiber ----
+
+namespace {
+
+// Runs in the loop, off the fiber's stack: recycles the fiber, or leaves it to its joiner.
+void after_end(Fiber* fiber, void*) {
+  Runtime& runtime = this_worker()->runtime();
+  finished(&fiber->context);
+  uintptr_t join_state = fiber->join_state.exchange(Fiber::kEnded);
+  if (join_state == Fiber::kDetached) runtime.recycle(fiber);
+  else if (join_state != 0) make_ready(reinterpret_cast<Fiber*>(join_state));
+  runtime.fiber_ended();
+}
+
+}  // namespace
+
+// noexcept: an exception that leaves the function ends the process with the usual message. A fiber begins and ends with
+// in_call set: until it has arrived on its stack, a fault in a signal handler must not switch away from it.
+void fiber_main() noexcept {
+  Fiber* self = this_worker()->current();
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  self->in_call = 0;
+  self->function(self->argument);
+  self->in_call = 1;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  this_worker()->end_fiber(after_end);
+}
 
 void Worker::suspend(After after, void* arg) {
   after_ = after;
@@ -137,13 +130,13 @@ void Worker::work() {
   adopt_thread(&context_);
   os::sigprocmask(SIG_BLOCK, nullptr, &normal_mask_);
   mask_ = normal_mask_;
-  exceptions_ = runtime_->exceptions_of_thread();
+  exceptions_ = runtime_.exceptions_of_thread();
   poll_interval_ = static_cast<uint64_t>(kPollUs * ticks_per_us());
-  if (runtime_->hooks().worker_starts) runtime_->hooks().worker_starts();
+  if (runtime_.hooks().worker_starts) runtime_.hooks().worker_starts();
   t_worker = this;
   unsigned idle_rounds = 0;
-  while (!runtime_->done()) {
-    if (++round_ % kEventRounds == 0) runtime_->look_for_events();
+  while (!runtime_.done()) {
+    if (++round_ % kEventRounds == 0) runtime_.look_for_events();
     if (time_to_poll()) poll_waiting();
     if (Fiber* fiber = next()) {
       idle_rounds = 0;
@@ -153,19 +146,19 @@ void Worker::work() {
     }
   }
   t_worker = nullptr;
-  if (runtime_->hooks().worker_ends) runtime_->hooks().worker_ends();
+  if (runtime_.hooks().worker_ends) runtime_.hooks().worker_ends();
 }
 
 // Each poll is a system call, so it is rare while there are fibers to run.
 bool Worker::time_to_poll() {
   if (waiting_.empty()) return false;
-  return (returned_.empty() && ready_.size() == 0) || ticks() - polled_ > poll_interval_;
+  return (returned_.empty() && ready().size() == 0) || ticks() - polled_ > poll_interval_;
 }
 
 void Worker::poll_waiting() {
   polled_ = ticks();
   block_signals();
-  if (runtime_->hooks().poll) runtime_->hooks().poll();
+  if (runtime_.hooks().poll) runtime_.hooks().poll();
   if (!returned_.empty()) return;
   waiting_.take_if([](Fiber* f) { return f->ready(f->ready_argument); }, [this](Fiber* f) { returned_.push(f); });
 }
@@ -174,25 +167,25 @@ Fiber* Worker::next() {
   Fiber* fiber = nullptr;
   bool in_turn = round_ % kFairRounds == 0;
   if (!in_turn) fiber = returned_.pop();
-  if (!fiber) fiber = ready_.pop(in_turn);
+  if (!fiber) fiber = ready().pop(in_turn);
   if (!fiber) fiber = returned_.pop();
   if (!fiber) fiber = steal();
   if (fiber && searched_) {
     searched_ = false;
-    if (runtime_->work_for_others()) runtime_->wake_one();
+    if (runtime_.work_for_others()) runtime_.wake_one();
   }
   return fiber;
 }
 
 Fiber* Worker::steal() {
   FiberList stolen;
-  for (unsigned i = 1; i < runtime_->count() && stolen.empty(); i++) {
-    runtime_->worker((index_ + i) % runtime_->count()).ready_.give_half(&stolen);
+  for (unsigned i = 1; i < runtime_.count() && stolen.empty(); i++) {
+    runtime_.peer((index_ + i) % runtime_.count()).ready.give_half(&stolen);
   }
   Fiber* first = stolen.pop();
   if (stolen.empty()) return first;
-  while (Fiber* fiber = stolen.pop()) ready_.push(fiber);
-  runtime_->wake_one();  // a worker that looked while they were in no queue may have gone to sleep
+  while (Fiber* fiber = stolen.pop()) ready().push(fiber);
+  runtime_.wake_one();  // a worker that looked while they were in no queue may have gone to sleep
   return first;
 }
 
@@ -234,9 +227,9 @@ void Worker::block_signals() {
 }
 
 void Worker::keep_fetching() {
-  if (waiting_.empty() || !runtime_->hooks().poll) return;
+  if (waiting_.empty() || !runtime_.hooks().poll) return;
   SignalsBlocked blocked;
-  runtime_->hooks().poll();
+  runtime_.hooks().poll();
 }
 
 // ---- idle ----
@@ -253,43 +246,33 @@ void Worker::idle(unsigned idle_rounds) {
 
 // Searches for work for about 10 us. True: there is some, or the run is over.
 bool Worker::spin() {
-  if (!runtime_->begin_search()) return false;
+  if (!runtime_.begin_search()) return false;
   bool found = false;
   for (unsigned i = 0; i < kSpins && !found; i++) {
     cpu_relax();
-    found = runtime_->any_ready() || runtime_->done();
+    found = runtime_.any_ready() || runtime_.done();
   }
   searched_ = true;
-  runtime_->end_search();
+  runtime_.end_search();
   return found;
 }
 
 void Worker::sleep() {
-  uint32_t seen = wakeup_.value();
-  bool watches = runtime_->begin_watch();
+  bool watches = runtime_.begin_watch();
   SocketEvents events;
-  sleep_.store(watches ? Sleep::kOnSockets : Sleep::kOnEvent);
-  uint64_t word = runtime_->sleep_word().add_sleeper();
-  if (!runtime_->any_ready() && !runtime_->done()) {
-    runtime_->check_deadlock(word);
-    if (watches) runtime_->wait_for_events(&events);
-    else wakeup_.wait(seen, kLongWaitNs);
+  peer_.sleeper.begin(watches);
+  uint64_t word = runtime_.sleep_word().add_sleeper();
+  if (!runtime_.any_ready() && !runtime_.done()) {
+    runtime_.check_deadlock(word);
+    if (watches) runtime_.wait_for_events(&events);
+    else peer_.sleeper.wait_for_event();
   }
   // Counted as awake before it makes anything ready: check_deadlock relies on sleepers doing nothing.
-  sleep_.store(Sleep::kAwake);
-  runtime_->sleep_word().remove_sleeper();
+  peer_.sleeper.end();
+  runtime_.sleep_word().remove_sleeper();
   if (!watches) return;
-  runtime_->handle_events(events);
-  runtime_->end_watch();
-}
-
-bool Worker::wake() {
-  if (sleep_.load() == Sleep::kAwake) return false;
-  Sleep before = sleep_.exchange(Sleep::kAwake);
-  if (before == Sleep::kAwake) return false;
-  if (before == Sleep::kOnSockets) runtime_->sockets().interrupt();
-  else wakeup_.wake_all();
-  return true;
+  runtime_.handle_events(events);
+  runtime_.end_watch();
 }
 
 }  // namespace farside::fibers

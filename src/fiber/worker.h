@@ -10,38 +10,20 @@
 #include "base/sync.h"
 #include "fiber/fiber.h"
 #include "fiber/fiber_lock.h"
+#include "fiber/runtime.h"
 
 namespace farside::fibers {
 
-class Runtime;
-
-// Ready fibers. Those inside a scope of far objects run first, since the evacuator waits for the end of their scopes
-// (AIFM 5.4). The worker pushes and pops; other workers steal. Thread-safe.
-class RunQueue {
- public:
-  void push(Fiber* fiber);
-  // in_turn: prefers the oldest fiber that is not in a scope.
-  Fiber* pop(bool in_turn = false);
-  // Moves the oldest fibers, up to half of them, to `to`; none while another thread holds the lock.
-  void give_half(FiberList* to);
-  size_t size() const { return size_.load(); }
-
- private:
-  FiberLock lock_;  // guards the lists; size_ is written under it
-  FiberList in_scope_, others_;
-  std::atomic<size_t> size_{0};  // sequentially consistent, so that no wake-up is lost (runtime.h)
-};
-
 class Worker : public NearObject {
  public:
-  explicit Worker(Runtime* runtime, unsigned index) : runtime_(runtime), index_(index) {}
+  Worker(Runtime& runtime, unsigned index) : runtime_(runtime), peer_(runtime.peer(index)), index_(index) {}
 
   // Runs fibers in the calling thread until the runtime is done.
   void work();
 
-  Runtime& runtime() { return *runtime_; }
+  Runtime& runtime() { return runtime_; }
   Fiber* current() const { return current_; }
-  RunQueue& ready() { return ready_; }
+  RunQueue& ready() { return peer_.ready; }
   os::SignalSet normal_mask() const { return normal_mask_; }
 
   // For the running fiber, called on its stack. suspend() switches to the loop, which calls after(fiber, arg): from
@@ -55,20 +37,12 @@ class Worker : public NearObject {
   // Puts a fiber that yielded back into the queue.
   void requeue(Fiber* fiber);
 
-  // Wakes the worker if it sleeps. True: it slept, and no other thread had woken it.
-  bool wake();
-
-  bool sleeps_on_event() const { return sleep_.load() == Sleep::kOnEvent; }
-  bool sleeps_on_sockets() const { return sleep_.load() == Sleep::kOnSockets; }
-
   // Completes the fetches of the worker's fibers. For a worker that waits for a FiberLock.
   void keep_fetching();
 
  private:
   // After this many short turns, the next one is expected to be short.
   static constexpr uint64_t kShortTurns = 4;
-
-  enum class Sleep : uint32_t { kAwake, kOnEvent, kOnSockets };
 
   Fiber* next();
   Fiber* steal();
@@ -81,16 +55,16 @@ class Worker : public NearObject {
   void set_mask(os::SignalSet mask);
   void block_signals();
 
-  Runtime* runtime_;
+  Runtime& runtime_;
+  Peer& peer_;
   unsigned index_;
   Fiber* volatile current_ = nullptr;
   Context context_;
   After after_ = nullptr;
   void* after_argument_ = nullptr;
 
-  RunQueue ready_;
   FiberList waiting_;   // in wait_until; accessed by this thread only
-  FiberList returned_;  // back from wait_until; run before those in ready_
+  FiberList returned_;  // back from wait_until; run before those in ready()
   unsigned round_ = 0;
   uint64_t turns_ = 0, last_long_turn_ = 0;  // a turn: one fiber ran once
   uint64_t polled_ = 0, poll_interval_ = 0;  // in ticks
@@ -99,14 +73,14 @@ class Worker : public NearObject {
   os::SignalSet normal_mask_ = 0;           // of the thread when the loop began
   os::SignalSet mask_ = 0;                  // of the thread now, while the loop runs
   CaughtExceptions* exceptions_ = nullptr;  // of the thread; null: the program has no C++ library
-
-  std::atomic<Sleep> sleep_{Sleep::kAwake};
-  Event wakeup_;
 };
 
 // The calling thread's worker, or nullptr. Not inlined, so that no caller keeps the address of a thread-local over a
 // switch to another thread.
 Worker* this_worker();
+
+// The first function on a fiber's stack.
+void fiber_main() noexcept;
 
 // Puts a suspended fiber into the queue of the calling worker. It runs there or is stolen.
 void make_ready(Fiber* fiber);

@@ -203,7 +203,7 @@ void SleepModel::run(State& s, Worker& w) const {
   }
 }
 
-// ---- Runtime::wake_one and wake_all, Worker::wake ----
+// ---- Runtime::wake_one and end, Sleeper::wake ----
 
 void SleepModel::wake_one(Worker& w, Pc back) const {
   w.back = back;
