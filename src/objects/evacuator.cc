@@ -175,7 +175,7 @@ void Evacuator::unlist(PageIndex page) {
 // others to another (Atlas 4.3). Segments that are empty now will be dead; the others are examined again.
 void Evacuator::evacuate() {
   List left;
-  ObjectSpace::Emptied batch[ObjectSpace::kMaxEmptied];
+  EmptiedSegment batch[ObjectSpace::kMaxEmptied];
   for (size_t first = 0; first < emptying_.size(); first += std::size(batch)) {
     size_t count = 0, end = std::min(emptying_.size(), first + std::size(batch));
     for (size_t i = first; i < end; i++) {

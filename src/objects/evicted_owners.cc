@@ -1,7 +1,7 @@
 // The part of ObjectSpace that reports which objects of a data structure have been evicted.
 #include <cerrno>
 
-#include "objects/object_space_internal.h"
+#include "objects/object_space.h"
 
 namespace farside::objects {
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/inject.h"
 #include "fiber/wait.h"
-#include "objects/object_space_internal.h"
+#include "objects/object_space.h"
 
 namespace farside::objects {
 

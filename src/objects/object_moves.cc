@@ -3,10 +3,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/inject.h"
 #include "fiber/wait.h"
-#include "objects/object_space_internal.h"
+#include "objects/object_space.h"
 
 namespace farside::objects {
 
@@ -14,7 +15,7 @@ namespace farside::objects {
 // it.
 void ObjectSpace::take(uint64_t* owner, PtrWord word, farside_object_type& type, bool non_temporal) {
   if (!begin_move(owner, word, true)) return;
-  Batch batch(non_temporal);
+  MovedBatch batch(non_temporal);
   batch.add({owner, word, Header::kind(number_of(type), type.alignment), nullptr, nullptr});
   take_marked(batch);
 }
@@ -40,7 +41,7 @@ void ObjectSpace::wait_to_begin(MoveGate& moves) {
 }
 
 // No thread writes the objects: there are no pointers into an emptying segment, and the marks prevent new ones.
-void ObjectSpace::take_marked(Batch& batch) {
+void ObjectSpace::take_marked(MovedBatch& batch) {
   if (batch.count == 0) return;
   inject::pause("objects:marked");
   read(batch);
@@ -60,8 +61,8 @@ void ObjectSpace::read(ReadBuffer& buffer) {
 }
 
 // Places and publishes one object. False: there is no room, and it stays where it is.
-bool ObjectSpace::place_moved(Batch& batch, size_t i) {
-  const Batch::Object& o = batch.objects[i];
+bool ObjectSpace::place_moved(MovedBatch& batch, size_t i) {
+  const MovedBatch::Object& o = batch.objects[i];
   FARSIDE_DCHECK(load_owner(o.owner).is_moving());
   unsigned structure = table_.of(o.word.address()).structure.load(std::memory_order_relaxed);
   size_t bytes = o.word.bytes(), alignment = Header::alignment(o.kind);
@@ -113,13 +114,13 @@ void ObjectSpace::adopt_fields(std::byte* object, unsigned type) {
 // Phase 5, by the evacuator. Headers of emptying segments do not change (change_header), so they are read once, from
 // near or far memory; only the overrides are read under the owner lock. Calls in quick succession let it in, since it
 // waits for them for a moment, once; not for each segment, since a call may take long.
-void ObjectSpace::evacuate(std::span<Emptied> segments) {
+void ObjectSpace::evacuate(std::span<EmptiedSegment> segments) {
   Scope scope;
   Busy busy(*this);
   ReadBuffer headers;
-  for (const Emptied& s : segments) add_headers(headers, s.page);
+  for (const EmptiedSegment& s : segments) add_headers(headers, s.page);
   read(headers);
-  Batch batch;
+  MovedBatch batch;
   uint64_t patience = 1'000'000;  // ns
   for (size_t i = 0; i < segments.size(); i++) {
     MoveGate& moves = structures_[table_[segments[i].page].structure].moves;
@@ -140,7 +141,7 @@ void ObjectSpace::add_headers(ReadBuffer& buffer, PageIndex page) {
 }
 
 // headers: in descending order of slots.
-void ObjectSpace::evacuate_one(Emptied& e, const uint64_t* headers, Batch& batch) {
+void ObjectSpace::evacuate_one(EmptiedSegment& e, const uint64_t* headers, MovedBatch& batch) {
   Segment& segment = table_[e.page];
   unsigned slots = segment.slots.load(std::memory_order_relaxed);
   for (unsigned slot = 0; slot < slots; slot++) {

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "fiber/wait.h"
-#include "objects/object_space_internal.h"
 
 namespace farside::objects {
 namespace {
@@ -134,7 +133,7 @@ void* ObjectSpace::deref(uint64_t* owner, farside_object_type* type, unsigned op
 void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& type) {
   Scope scope;
   Busy busy(*this);
-  Batch batch;
+  MovedBatch batch;
   unsigned kind = Header::kind(number_of(type), type.alignment);
   for (size_t i = 0; i < count; i++) {
     PtrWord word = load_owner(owners + i);

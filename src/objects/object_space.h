@@ -8,8 +8,11 @@
 #include <pthread.h>
 #include <memory>
 
+#include "base/log.h"
+#include "farside/fiber.h"
 #include "farside/object.h"
 #include "objects/epoch.h"
+#include "objects/object_batch.h"
 #include "objects/object_log.h"
 #include "objects/owners.h"
 #include "objects/path_selector.h"
@@ -18,6 +21,16 @@
 #include "pager/pager.h"
 
 namespace farside::objects {
+
+// While it lives, no fault suspends the fiber: another fiber of this worker would find the thread's log in the middle
+// of a change.
+class NoSwitch {
+ public:
+  NoSwitch() { farside_fiber_hold(); }
+  ~NoSwitch() { farside_fiber_release(); }
+  NoSwitch(const NoSwitch&) = delete;
+  NoSwitch& operator=(const NoSwitch&) = delete;
+};
 
 // A thread's logs for one data structure. Created objects and objects that were fetched one by one are placed in
 // different segments, so that each segment can be judged by its origin; objects that are used once (non-temporal) in a
@@ -88,17 +101,10 @@ class ObjectSpace : public NearObject {
 
   // ---- For the evacuator ----
 
-  // An emptying segment on which the evacuator works.
-  struct Emptied {
-    PageIndex page;
-    uint64_t hot_lines;     // objects on these lines are moved to `hot`, the others to `cold`
-    ObjectLog *hot, *cold;  // of its data structure
-    bool busy;              // some objects could not be moved now
-  };
   static constexpr size_t kMaxEmptied = pager::SubpageRead::kMaxPerRequest;
   // Phase 5 for all objects left in up to kMaxEmptied segments. Of far segments, only the headers and the objects are
   // read, many in one request.
-  void evacuate(std::span<Emptied> segments);
+  void evacuate(std::span<EmptiedSegment> segments);
   // Lists a segment for the evacuator.
   void put_in_list(PageIndex page);
   SegmentTable& table() { return table_; }
@@ -120,9 +126,26 @@ class ObjectSpace : public NearObject {
   void reset_in_child();
 
  private:
-  class Waiting;
-  struct ReadBuffer;
-  struct Batch;
+  // While it lives, the caller is not busy, so a fork may happen while it waits for the server: a fiber that forks
+  // cannot wait for another fiber of its thread.
+  class Waiting {
+   public:
+    explicit Waiting(ObjectSpace& space)
+        : space_(space), scopes_(Epochs::here()), was_busy_(scopes_.busy.load(std::memory_order_relaxed)) {
+      scopes_.busy.store(false, std::memory_order_release);
+    }
+    ~Waiting() {
+      if (was_busy_) Busy::enter(space_, scopes_);
+    }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    ObjectSpace& space_;
+    ScopeRecord& scopes_;
+    bool was_busy_;
+  };
+
   enum class Marked { kDone, kGone, kBusy };
   enum class LogKind { kMade, kTaken, kUsedOnce };  // of a LogSet
 
@@ -149,10 +172,10 @@ class ObjectSpace : public NearObject {
   void wait_to_begin(MoveGate& moves);
   // Of the object's structure.
   MoveGate& gate_of(PtrWord word) { return structures_[table_.of(word.address()).structure].moves; }
-  void take_marked(Batch& batch);
+  void take_marked(MovedBatch& batch);
   void read(ReadBuffer& buffer);
-  bool place_moved(Batch& batch, size_t i);
-  void evacuate_one(Emptied& segment, const uint64_t* headers, Batch& batch);
+  bool place_moved(MovedBatch& batch, size_t i);
+  void evacuate_one(EmptiedSegment& segment, const uint64_t* headers, MovedBatch& batch);
   void take_evicted_segments(unsigned structure, size_t room, PageIndex* pages, ReadBuffer* headers);
   void add_headers(ReadBuffer& buffer, PageIndex page);
   size_t owners_of(PageIndex page, const uint64_t* headers, uint64_t** owners);
@@ -187,5 +210,40 @@ class ObjectSpace : public NearObject {
   Mutex types_mutex_;  // guards the assignment of type numbers
   std::atomic<farside_object_type*> types_[kMaxTypes + 1] = {};
 };
+
+// Executes change(), which changes an object's owner or the record of it, while no thread moves the object. False: the
+// word has changed; try again.
+template <typename Change>
+bool ObjectSpace::change_owned(uint64_t* owner, PtrWord word, Change change) {
+  if (word.is_moving()) {
+    wait_while_moving(owner);
+    return false;
+  }
+  PageIndex page = table_.index_of(word.address());
+  Segment& segment = table_[page];
+  switch (segment.word().state()) {
+    case SegmentState::kClosed:
+      if (!hold(segment, page)) return false;
+      [[fallthrough]];
+    case SegmentState::kOpen:
+    case SegmentState::kClosing:
+      change();
+      return true;
+    case SegmentState::kEmptying: {
+      NoSwitch no_switch;
+      segment.lock_owners();
+      bool same = load_owner(owner) == word;
+      if (same) change();
+      segment.unlock_owners();
+      return same;
+    }
+    default:
+      if (load_owner(owner) == word)
+        die("a far pointer refers to no object (word {:#x}): the object was destroyed twice, or the pointer's bytes "
+            "were copied",
+            word.bits());
+      return false;
+  }
+}
 
 }  // namespace farside::objects
