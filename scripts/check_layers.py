@@ -107,13 +107,10 @@ CYCLES_TO_CUT = [
     ("base", "log os"),
     ("transport", "dial relay_protocol"),
     ("remote", "file_store pool_channel pool_store remote_store server_store slab_table"),
-    ("fiber", "runtime sockets wait worker"),
     ("pager/policy", "orders policy sharded_policy two_queue"),
-    ("objects", "object_space object_space_internal"),
     ("ucx", "helper ready"),
     ("ucx", "link remote_region"),
     ("tls", "link relay relay_thread"),
-    ("farside/frame", "data_frame data_frame_operators"),
 ]
 
 MAX_FILES = 40

@@ -2,7 +2,7 @@
 #ifndef FARSIDE_FRAME_DATA_FRAME_OPERATORS_HPP
 #define FARSIDE_FRAME_DATA_FRAME_OPERATORS_HPP
 
-#include <farside/frame/data_frame.hpp>
+#include <farside/frame/data_frame_class.hpp>
 
 namespace farside {
 
