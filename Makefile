@@ -95,7 +95,7 @@ build-%: configure-%
 # The release build runs every test in one of these two steps; sanitized builds run those that a sanitizer can watch.
 QUICK_LABELS = unit|source|simulation
 QUICK_STRESS = shm tcp ucx file replicas handler huge
-QUICK_SYSTEM = launcher token servers allocator mappings identity children redis
+QUICK_SYSTEM = launcher launched_programs token servers allocator mappings identity children redis
 QUICK = ^(shadow_stress_($(subst $(space),|,$(QUICK_STRESS)))|system_($(subst $(space),|,$(QUICK_SYSTEM))))$$
 test-quick: build-release
 	ctest --preset release --parallel $(JOBS) --label-regex '$(QUICK_LABELS)'
@@ -106,7 +106,7 @@ test-rest: build-release
 
 # A few minutes of tests that show differences between releases: compilers, libc, fmt, allocator, system calls.
 SHORT_UNITS = base_test abi_test fiber_test pager_test sandbox_test
-SHORT_SYSTEM = launcher allocator children identity
+SHORT_SYSTEM = launcher launched_programs allocator children identity
 test-short: bootstrap-build configure-release
 	$(BUILD_RELEASE) --target farside farside_preload farside_shared offload_host system_programs $(SHORT_UNITS)
 	ctest --preset release --parallel $(JOBS) -R '^($(subst $(space),|,$(SHORT_UNITS) headers_test symbols_test $(SHORT_SYSTEM:%=system_%)))(:|$$)'

@@ -242,6 +242,9 @@ class HugeModel {
   static PageWord word_of(const State& s, unsigned page) {
     return page < kPages ? PageWord(s.pages[page].word) : PageWord();
   }
+  static bool is_owned(PageWord w) {
+    return w.is(pager::PageState::kFetching) || w.is(pager::PageState::kEvicting) || w.has(PageWord::kUpgrading);
+  }
   static void change(State& s, unsigned page, PageWord next);
   static void insert(State& s, unsigned page);
   static unsigned references(const State& s, unsigned page, uint8_t frame);
@@ -256,12 +259,14 @@ class HugeModel {
   bool fetch_page_step(State& s, unsigned i) const;
   bool upgrade_step(State& s, unsigned i) const;
   bool upgrade_all_step(State& s, unsigned i) const;
+  bool is_covered(const State& s, unsigned page) const;
+
+  // huge_model_ranges.cc: RangeOps, forks
   bool pin_step(State& s, unsigned i, const char** wrong) const;
   bool range_step(State& s, unsigned i) const;
   bool free_step(State& s, unsigned i, const char** wrong) const;
   bool store_step(State& s, unsigned i) const;
   bool fork_step(State& s, unsigned i) const;
-  bool is_covered(const State& s, unsigned page) const;
 
   // huge_model_in.cc: HugePath
   bool start_step(State& s, unsigned i) const;

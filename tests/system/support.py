@@ -160,6 +160,31 @@ class SystemTest(unittest.TestCase):
         return result
 
 
+USAGE, NOT_RUNNABLE, NOT_FOUND = 2, 126, 127  # exit statuses of farside run
+
+
+class LaunchTest(SystemTest):
+    """Tests of `farside run` itself."""
+
+    def launch(self, *words, env=None, **options):
+        return run([FARSIDE, "run", *map(str, words)], seconds=30, env=env or environment(), cwd=self.folder, **options)
+
+    def refused(self, status, expected, *words, env=None):
+        """Expects one line on stderr that contains the words of `expected`."""
+        result = self.launch(*words, env=env)
+        errors = result.errors.decode()
+        self.assertEqual(result.status, status, errors)
+        self.assertEqual(result.output, b"")
+        self.assertEqual(len(errors.strip().splitlines()), 1, errors)
+        for word in expected:
+            self.assertIn(word, errors)
+
+    def statistics_of(self, *words):
+        result = self.launch("--stats=json:stats.json", *words)
+        self.assertEqual(result.status, 0, result.errors)
+        return result, json.loads((self.folder / "stats.json").read_text())
+
+
 def small_program(name, kinds=SMALL, left_out=()):
     """Tests for a program of programs/: each of its cases natively, then in both modes with little near memory."""
     path = PROGRAMS / name

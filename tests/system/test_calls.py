@@ -6,6 +6,10 @@ class Test(small_program("calls")):
     pass
 
 
+class BlockingTest(small_program("blocking_calls")):
+    pass
+
+
 class WholeTest(small_program("whole_calls")):
     pass
 

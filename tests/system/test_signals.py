@@ -6,5 +6,9 @@ class Test(small_program("signals")):
     pass
 
 
+class InCallsTest(small_program("signals_in_calls")):
+    pass
+
+
 if __name__ == "__main__":
     main()

@@ -17,6 +17,10 @@ class Calls(small_program("calls_static", SIGNAL)):
     pass
 
 
+class BlockingCalls(small_program("blocking_calls_static", SIGNAL)):
+    pass
+
+
 # libc's posix_spawn reports that the program is missing through memory that the child shares only natively.
 class Children(small_program("children_static", SIGNAL, {"spawn_of_nothing"})):
     pass
@@ -33,6 +37,10 @@ class Mappings(small_program("mappings_static", SIGNAL, {"aligned_library", "for
 
 
 class Signals(small_program("signals_static", SIGNAL)):
+    pass
+
+
+class SignalsInCalls(small_program("signals_in_calls_static", SIGNAL)):
     pass
 
 

@@ -1,5 +1,5 @@
-// The class farside::data_frame. Its operators are defined in <farside/frame/data_frame_operators.hpp>; programs include
-// <farside/frame/data_frame.hpp>, which has the semantics.
+// The class farside::data_frame. Its operators are defined in <farside/frame/data_frame_operators.hpp>; programs
+// include <farside/frame/data_frame.hpp>, which has the semantics.
 #ifndef FARSIDE_FRAME_DATA_FRAME_CLASS_HPP
 #define FARSIDE_FRAME_DATA_FRAME_CLASS_HPP
 

@@ -91,6 +91,14 @@ static inline char* far_string(const char* text) {
   return copy;
 }
 
+// A zeroed structure that is far.
+static inline void* far_zero(size_t bytes) {
+  void* p = far_buffer(bytes, 0);
+  memset(p, 0, bytes);
+  push_far(p, bytes);
+  return p;
+}
+
 struct test_case {
   const char* name;
   void (*run)(void);
