@@ -4,6 +4,7 @@
 // Not thread-safe: each pattern belongs to one thread.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 
 #include "base/bits.h"
 

@@ -22,10 +22,10 @@ struct FreeBlock {
 };
 
 // Constant-initialized, so usable before any constructor of the process.
-SpinLock g_lock;  // guards g_free, g_bump, g_bump_end
-FreeBlock* g_free[kClasses];
-std::byte* g_bump;
-std::byte* g_bump_end;
+SpinLock g_lock;
+FreeBlock* g_free[kClasses] GUARDED_BY(g_lock);
+std::byte* g_bump GUARDED_BY(g_lock);
+std::byte* g_bump_end GUARDED_BY(g_lock);
 std::atomic<size_t> g_bytes;
 
 size_t class_of(size_t bytes) {
@@ -40,8 +40,8 @@ void* map_or_die(size_t bytes) {
   return memory;
 }
 
-// A block of class_bytes from the current chunk, aligned to its size, at most to a page. g_lock is held.
-void* bump(size_t class_bytes) {
+// A block of class_bytes from the current chunk, aligned to its size, at most to a page.
+void* bump(size_t class_bytes) REQUIRES(g_lock) {
   size_t alignment = class_bytes < kPageSize ? class_bytes : kPageSize;
   auto address = align_up(reinterpret_cast<uintptr_t>(g_bump), alignment);
   if (!g_bump || address + class_bytes > reinterpret_cast<uintptr_t>(g_bump_end)) {
@@ -87,7 +87,9 @@ void near_free(void* memory, size_t bytes) {
 }
 
 size_t near_bytes() { return g_bytes.load(std::memory_order_relaxed); }
-void near_before_fork() { g_lock.lock(); }
-void near_after_fork() { g_lock.unlock(); }
+
+// Not analyzed: between the two is a fork.
+void near_before_fork() NO_THREAD_SAFETY_ANALYSIS { g_lock.lock(); }
+void near_after_fork() NO_THREAD_SAFETY_ANALYSIS { g_lock.unlock(); }
 
 }  // namespace farside

@@ -9,13 +9,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/thread_annotations.h"
 
 namespace farside {
 
 // For critical sections of a few dozen instructions. Not held across a system call or a fault.
-class SpinLock {
+class CAPABILITY("lock") SpinLock {
  public:
-  void lock() {
+  void lock() ACQUIRE() {
     while (locked_.exchange(true, std::memory_order_acquire)) {
       for (int spins = 0; locked_.load(std::memory_order_relaxed); spins++) {
         if (spins < 100) cpu_relax();
@@ -23,12 +24,13 @@ class SpinLock {
       }
     }
   }
-  bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
-  void unlock() {
+  bool try_lock() TRY_ACQUIRE(true) { return !locked_.exchange(true, std::memory_order_acquire); }
+  void unlock() RELEASE() {
     FARSIDE_DCHECK(is_locked());
     locked_.store(false, std::memory_order_release);
   }
   // Held by any thread. For assertions.
+  void assert_held() const ASSERT_CAPABILITY(this) { FARSIDE_DCHECK(is_locked()); }
   bool is_locked() const { return locked_.load(std::memory_order_relaxed); }
 
  private:
@@ -36,23 +38,24 @@ class SpinLock {
 };
 
 // A lock whose waiters sleep. Not recursive.
-class Mutex {
+class CAPABILITY("mutex") Mutex {
  public:
-  void lock() {
+  void lock() ACQUIRE() {
     uint32_t expected = 0;
     if (word_.compare_exchange_strong(expected, 1, std::memory_order_acquire)) return;
     while (word_.exchange(2, std::memory_order_acquire) != 0) os::futex_wait(raw(), 2, nullptr);
   }
-  bool try_lock() {
+  bool try_lock() TRY_ACQUIRE(true) {
     uint32_t expected = 0;
     return word_.compare_exchange_strong(expected, 1, std::memory_order_acquire);
   }
-  void unlock() {
+  void unlock() RELEASE() {
     uint32_t before = word_.exchange(0, std::memory_order_release);
     FARSIDE_CHECK(before != 0);
     if (before == 2) os::futex_wake(raw(), 1);
   }
   // Held by any thread. For assertions.
+  void assert_held() const ASSERT_CAPABILITY(this) { FARSIDE_DCHECK(is_locked()); }
   bool is_locked() const { return word_.load(std::memory_order_relaxed) != 0; }
 
  private:
@@ -105,10 +108,10 @@ class SignalsBlocked {
 };
 
 template <typename Lock>
-class LockGuard {
+class SCOPED_CAPABILITY LockGuard {
  public:
-  explicit LockGuard(Lock& lock) : lock_(lock) { lock_.lock(); }
-  ~LockGuard() { lock_.unlock(); }
+  explicit LockGuard(Lock& lock) ACQUIRE(lock) : lock_(lock) { lock_.lock(); }
+  ~LockGuard() RELEASE() { lock_.unlock(); }
   LockGuard(const LockGuard&) = delete;
   LockGuard& operator=(const LockGuard&) = delete;
 

@@ -106,7 +106,7 @@ RunMetrics::~RunMetrics() { stop(); }
 
 void RunMetrics::stop() {
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -114,16 +114,19 @@ void RunMetrics::stop() {
 }
 
 void RunMetrics::run() {
-  unsigned looks = 0;
-  for (std::unique_lock hold(mutex_); !changed_.wait_for(hold, time_before_look(looks), [&] { return stopping_; });
-       looks++) {
-    hold.unlock();
+  for (unsigned looks = 0; !is_stopped_within(time_before_look(looks)); looks++) {
     ask_processes();
     read_reports();
     Status published = publish(nullptr);
     if (!published.ok()) log(LogLevel::kWarning, "{}", published.text());
-    hold.lock();
   }
+}
+
+bool RunMetrics::is_stopped_within(std::chrono::milliseconds time) {
+  auto end = std::chrono::steady_clock::now() + time;
+  LockGuard hold(mutex_);
+  while (!stopping_ && changed_.wait_until(mutex_, end) == std::cv_status::no_timeout) {}
+  return stopping_;
 }
 
 void RunMetrics::finish(int wait_status) {
@@ -175,7 +178,7 @@ Status RunMetrics::publish(const int* wait_status) {
   append_(&out);
   std::string text = out.take();
   Status written = outputs_.file.empty() ? Status() : replace_file(outputs_.file, text);
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   text_ = std::move(text);
   return written;
 }
@@ -183,7 +186,7 @@ Status RunMetrics::publish(const int* wait_status) {
 std::string RunMetrics::text() {
   Exposition process;
   append_process_metrics(&process);
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   return text_ + process.take();
 }
 

@@ -8,13 +8,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/exposition.h"
+#include "base/sync.h"
 #include "cli/metrics_http.h"
 
 namespace farside::cli {
@@ -43,6 +43,7 @@ class RunMetrics {
   RunMetrics(Outputs outputs, std::string program, const std::string& report_file,
              std::function<void(Exposition*)> append);
   void run();
+  bool is_stopped_within(std::chrono::milliseconds time);
   void stop();
   Status publish(const int* wait_status);
   void ask_processes();
@@ -58,10 +59,10 @@ class RunMetrics {
   std::vector<nlohmann::json> gone_;            // last answers of processes that may have ended without a report
   nlohmann::json ended_;                        // the totals of processes that have ended
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  bool stopping_ = false;
-  std::string text_;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  bool stopping_ GUARDED_BY(mutex_) = false;
+  std::string text_ GUARDED_BY(mutex_);
   std::unique_ptr<MetricsEndpoint> endpoint_;
   std::thread thread_;
 };

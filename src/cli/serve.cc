@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 
 #include "base/log.h"
 #include "base/size.h"
+#include "base/sync.h"
 #include "cli/commands.h"
 #include "cli/metrics_http.h"
 #include "cli/process_metrics.h"
@@ -273,19 +273,26 @@ void raise_descriptor_limit() {
 class Membership {
  public:
   void join(std::unique_ptr<server::Reporter> reporter) {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     reporter_ = std::move(reporter);
   }
-  bool is_member() const { return reporter_ != nullptr; }
+  bool is_member() const {
+    LockGuard hold(mutex_);
+    return reporter_ != nullptr;
+  }
   void leave() {
+    LockGuard hold(mutex_);
     reporter_->leave();
     leaving_ = true;
   }
   bool is_leaving() const { return leaving_; }
-  void set_token(const std::string& token) { reporter_->set_token(token); }
+  void set_token(const std::string& token) {
+    LockGuard hold(mutex_);
+    reporter_->set_token(token);
+  }
 
   void append_metrics(Exposition* out) {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     if (!reporter_) return;
     out->begin("farside_server_pool_reports_total", "counter", "Reports to the pool's controller, by result.");
     out->sample(reporter_->accepted(), {{"result", "accepted"}});
@@ -294,8 +301,8 @@ class Membership {
   }
 
  private:
-  std::mutex mutex_;  // guards reporter_
-  std::unique_ptr<server::Reporter> reporter_;
+  mutable Mutex mutex_;
+  std::unique_ptr<server::Reporter> reporter_ GUARDED_BY(mutex_);
   std::atomic<bool> leaving_{false};
 };
 

@@ -8,16 +8,16 @@ namespace farside::fibers {
 
 // Lock order: one primitive's lock (a condition's before its mutex's), then a run queue's. In
 // docs/internals/locking.md.
-class FiberLock {
+class CAPABILITY("lock") FiberLock {
  public:
-  void lock() {
+  void lock() ACQUIRE() {
     if (!lock_.try_lock()) lock_contended();
   }
-  bool try_lock() { return lock_.try_lock(); }
-  void unlock() { lock_.unlock(); }
+  bool try_lock() TRY_ACQUIRE(true) { return lock_.try_lock(); }
+  void unlock() RELEASE() { lock_.unlock(); }
 
  private:
-  void lock_contended();  // in worker.cc
+  void lock_contended() ACQUIRE(lock_);  // in worker.cc
   SpinLock lock_;
 };
 

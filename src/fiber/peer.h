@@ -24,8 +24,8 @@ class RunQueue {
   size_t size() const { return size_.load(); }
 
  private:
-  FiberLock lock_;  // guards the lists; size_ is written under it
-  FiberList in_scope_, others_;
+  FiberLock lock_;  // size_ is written under it
+  FiberList in_scope_ GUARDED_BY(lock_), others_ GUARDED_BY(lock_);
   std::atomic<size_t> size_{0};  // sequentially consistent, so that no wake-up is lost (runtime.h)
 };
 

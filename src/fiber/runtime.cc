@@ -133,6 +133,7 @@ void Runtime::report_deadlock() {
   static constexpr const char* kNames[kWaitingKinds] = {"",         "join",   "mutexes", "conditions", "wait groups",
                                                         "channels", "timers", "sockets", "memory"};
   size_t counts[kWaitingKinds] = {};
+  LockGuard guard(fibers_lock_);
   for (Fiber* fiber = all_made_; fiber; fiber = fiber->next_made) counts[static_cast<int>(fiber->waiting)]++;
   char text[200];
   size_t used = 0;

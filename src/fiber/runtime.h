@@ -114,9 +114,9 @@ class Runtime : public NearObject {
   std::atomic<size_t> live_{0};
   std::atomic<bool> done_{false};
 
-  FiberLock fibers_lock_;      // guards the two below
-  FiberList free_;             // ended fibers, with their stacks
-  Fiber* all_made_ = nullptr;  // through Fiber::next_made
+  FiberLock fibers_lock_;
+  FiberList free_ GUARDED_BY(fibers_lock_);             // ended fibers, with their stacks
+  Fiber* all_made_ GUARDED_BY(fibers_lock_) = nullptr;  // through Fiber::next_made
 };
 
 }  // namespace farside::fibers

@@ -47,7 +47,7 @@ bool Sockets::add(Fiber* fiber) {
   return error >= 0;
 }
 
-// Arms the descriptor for the events of all its waiters. The caller holds the bucket's lock.
+// Arms the descriptor for the events of all its waiters.
 int Sockets::arm(Bucket& bucket, int fd) {
   epoll_event event = {EPOLLONESHOT, {.u64 = static_cast<uint64_t>(fd)}};
   bucket.waiting.for_each([&](Fiber* f) {

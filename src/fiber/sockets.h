@@ -45,12 +45,12 @@ class Sockets {
   // The waiters of the descriptors with one remainder. The lock is held during the epoll_ctl that arms a descriptor:
   // otherwise the older of two calls could be the last to take effect.
   struct Bucket {
-    FiberLock lock;  // guards waiting
-    FiberList waiting;
+    FiberLock lock;
+    FiberList waiting GUARDED_BY(lock);
   };
 
   Bucket& bucket_of(int fd) { return buckets_[static_cast<unsigned>(fd) % kBuckets]; }
-  int arm(Bucket& bucket, int fd);
+  int arm(Bucket& bucket, int fd) REQUIRES(bucket.lock);
   void dispatch(int fd, uint32_t events);
   void wake_all(FiberList* fibers, int result);
 

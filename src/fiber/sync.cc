@@ -17,20 +17,20 @@ using farside::fibers::park;
 using farside::fibers::Waiting;
 
 struct farside_fiber_mutex : farside::NearObject {
-  FiberLock lock;  // guards the rest
-  Fiber* owner = nullptr;
-  FiberList waiting;
+  FiberLock lock;
+  Fiber* owner GUARDED_BY(lock) = nullptr;
+  FiberList waiting GUARDED_BY(lock);
 };
 
 struct farside_fiber_condition : farside::NearObject {
-  FiberLock lock;  // guards the rest
-  FiberList waiting;
+  FiberLock lock;
+  FiberList waiting GUARDED_BY(lock);
 };
 
 struct farside_fiber_group : farside::NearObject {
-  FiberLock lock;  // guards the rest
-  int64_t count = 0;
-  FiberList waiting;
+  FiberLock lock;
+  int64_t count GUARDED_BY(lock) = 0;
+  FiberList waiting GUARDED_BY(lock);
 };
 
 // A bounded queue in a ring. Invariant: receivers wait only while the ring is empty, senders only while it is full.
@@ -39,12 +39,12 @@ struct farside_fiber_channel : farside::NearObject {
       : capacity(items), ring(items ? static_cast<void**>(farside::near_alloc(items * sizeof(void*))) : nullptr) {}
   ~farside_fiber_channel() { farside::near_free(ring, capacity * sizeof(void*)); }
 
-  FiberLock lock;  // guards the rest
-  size_t capacity;
-  void** ring;
-  size_t first = 0, count = 0;
-  bool closed = false;
-  FiberList senders, receivers;
+  FiberLock lock;
+  const size_t capacity;
+  void** const ring PT_GUARDED_BY(lock);
+  size_t first GUARDED_BY(lock) = 0, count GUARDED_BY(lock) = 0;
+  bool closed GUARDED_BY(lock) = false;
+  FiberList senders GUARDED_BY(lock), receivers GUARDED_BY(lock);
 };
 
 namespace {
@@ -96,8 +96,13 @@ int unlock_mutex(farside_fiber_mutex* m, Fiber* self) {
 
 // ---- channel ----
 
-// The caller holds the lock. False: the channel is full.
-bool put(farside_fiber_channel* c, void* item) {
+// For the last user of the channel, which needs no lock any more.
+void discard_rest(farside_fiber_channel* c, void (*discard)(void*)) NO_THREAD_SAFETY_ANALYSIS {
+  for (size_t i = 0; discard && i < c->count; i++) discard(c->ring[(c->first + i) % c->capacity]);
+}
+
+// False: the channel is full.
+bool put(farside_fiber_channel* c, void* item) REQUIRES(c->lock) {
   if (Fiber* receiver = c->receivers.pop()) {
     receiver->item = item;
     receiver->result = 0;
@@ -109,8 +114,8 @@ bool put(farside_fiber_channel* c, void* item) {
   return true;
 }
 
-// The caller holds the lock. False: the channel is empty.
-bool get(farside_fiber_channel* c, void** item) {
+// False: the channel is empty.
+bool get(farside_fiber_channel* c, void** item) REQUIRES(c->lock) {
   Fiber* sender = nullptr;
   if (c->count == 0) {
     sender = c->senders.pop();  // a sender waits here only if the capacity is 0
@@ -287,7 +292,7 @@ int farside_fiber_channel_destroy(farside_fiber_channel* c, void (*discard)(void
   bool busy = !c->senders.empty() || !c->receivers.empty();
   c->lock.unlock();
   if (busy) return -EBUSY;
-  for (size_t i = 0; discard && i < c->count; i++) discard(c->ring[(c->first + i) % c->capacity]);
+  discard_rest(c, discard);
   destroy(c);
   return 0;
 }

@@ -20,9 +20,9 @@ class Timers {
   uint64_t earliest() const { return earliest_.load(); }
 
  private:
-  FiberLock lock_;  // guards root_, turns_; earliest_ is written under it
-  Fiber* root_ = nullptr;
-  uint64_t turns_ = 0;
+  FiberLock lock_;  // earliest_ is written under it
+  Fiber* root_ GUARDED_BY(lock_) = nullptr;
+  uint64_t turns_ GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> earliest_{kNever};
 };
 

@@ -112,7 +112,7 @@ class Call {
 };
 
 // Suspends the calling fiber. The caller holds `lock`; the loop releases it when the fiber may be resumed.
-void park(Waiting why, FiberLock* lock);
+void park(Waiting why, FiberLock* lock) RELEASE(lock);
 // The same, with an action that the loop runs in place of the release.
 void park(Waiting why, Worker::After after, void* arg);
 

@@ -11,7 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+
+#include "base/sync.h"
 
 namespace farside::scope_check {
 namespace {
@@ -28,10 +29,10 @@ struct Page {
 };
 static_assert(sizeof(Page) == 16);
 
-std::mutex g_mutex;  // guards changes of the pages and g_used; the signal handler reads them without it
+Mutex g_mutex;  // guards changes of the pages, too; the signal handler reads everything without it
 std::byte* g_space = nullptr;
 Page* g_pages = nullptr;
-uint64_t g_used = 0;  // pages
+uint64_t g_used GUARDED_BY(g_mutex) = 0;  // pages
 struct sigaction g_before;
 
 [[noreturn]] __attribute__((format(printf, 1, 2))) void stop(const char* format, ...) {
@@ -61,7 +62,8 @@ void print_number(uint64_t number) {
   print(digits + at);
 }
 
-void on_access(int signal, siginfo_t* info, void*) {
+// Not analyzed: the thread that it interrupts may hold the lock.
+void on_access(int signal, siginfo_t* info, void*) NO_THREAD_SAFETY_ANALYSIS {
   auto address = reinterpret_cast<uint64_t>(info->si_addr);
   sigaction(signal, &g_before, nullptr);  // the access is repeated after the return, with the program's own action
   if (!g_pages || page_of(address) >= g_used) return;
@@ -105,7 +107,7 @@ bool start() {
 
 // ---- Making objects accessible, and inaccessible again ----
 
-void protect(uint64_t page) {
+void protect(uint64_t page) REQUIRES(g_mutex) {
   const Page& p = g_pages[page];
   int protection = p.writers > 0 ? PROT_READ | PROT_WRITE : (p.readers > 0 ? PROT_READ : PROT_NONE);
   if (p.destroyed) protection = PROT_NONE;
@@ -113,7 +115,7 @@ void protect(uint64_t page) {
   stop("FARSIDE_CHECK_SCOPES: too many objects are open at once (%s); raise vm.max_map_count", strerror(errno));
 }
 
-void open(uint64_t page, bool write) {
+void open(uint64_t page, bool write) REQUIRES(g_mutex) {
   auto* scopes = static_cast<CheckedScopes*>(farside_scopes_here);
   if (!scopes || scopes->depth == 0) stop("a far object was used without an open scope; make a deref_scope first");
   if (!scopes->opened.insert(page << 1 | (write ? 1 : 0)).second) return;
@@ -130,7 +132,7 @@ bool enabled() {
 
 // Places the object at the end of its last page, as far as its alignment permits, so that accesses past its end fault.
 void* make(uint64_t* owner, const farside_object_type& type) {
-  std::lock_guard guard(g_mutex);
+  LockGuard guard(g_mutex);
   uint64_t pages = pages_of(type.bytes), page = g_used;
   if (pages > UINT16_MAX) stop("FARSIDE_CHECK_SCOPES supports objects of up to 256 MiB");
   if ((g_used + pages) * kPage > kSpaceBytes)
@@ -147,7 +149,7 @@ void* make(uint64_t* owner, const farside_object_type& type) {
 }
 
 void destroy(uint64_t* owner) {
-  std::lock_guard guard(g_mutex);
+  LockGuard guard(g_mutex);
   uint64_t page = page_of(*owner >> kAddressShift);
   Page& p = g_pages[page];
   if (p.destroyed.exchange(true))
@@ -159,7 +161,7 @@ void destroy(uint64_t* owner) {
 
 void* deref(const uint64_t* owner, bool write) {
   if (*owner == 0) return nullptr;
-  std::lock_guard guard(g_mutex);
+  LockGuard guard(g_mutex);
   uint64_t address = *owner >> kAddressShift, page = page_of(address);
   if (g_pages[page].destroyed)
     stop("a pointer refers to an object of %u bytes that was destroyed; the pointer's bytes were copied",
@@ -169,7 +171,7 @@ void* deref(const uint64_t* owner, bool write) {
 }
 
 void release(CheckedScopes& scopes) {
-  std::lock_guard guard(g_mutex);
+  LockGuard guard(g_mutex);
   scopes.held = 0;
   for (uint64_t key : scopes.opened) {
     Page& p = g_pages[key >> 1];

@@ -18,6 +18,7 @@ class SegmentPool {
   // All segments are taken from this range of addresses, those for new objects from at most half of it: segments that
   // are being emptied occupy pages beside those to which their objects are moved.
   void use_only(std::byte* arena, size_t bytes) {
+    LockGuard guard(mutex_);
     arena_ = arena, arena_left_ = bytes, may_grow_ = false;
     max_for_new_ = bytes / kPageSize / 2;
   }
@@ -37,29 +38,30 @@ class SegmentPool {
   size_t list_runs(std::span<std::span<std::byte>> out);
 
   // For a fork: no thread is inside take or give.
-  void lock() { mutex_.lock(); }
-  void unlock() { mutex_.unlock(); }
+  void lock() ACQUIRE(mutex_) { mutex_.lock(); }
+  void unlock() RELEASE(mutex_) { mutex_.unlock(); }
 
  private:
   using Pages = std::vector<PageIndex, NearAllocator<PageIndex>>;
+  using Runs = std::vector<std::span<std::byte>, NearAllocator<std::span<std::byte>>>;
   static constexpr size_t kArenaBytes = 64 * kMiB;  // addresses reserved at a time
   static constexpr size_t kReadyPages = 16;         // made near at a time
 
-  bool refill();
-  bool commit_chunk();
+  bool refill() REQUIRES(mutex_);
+  bool commit_chunk() REQUIRES(mutex_);
   void make_near(PageIndex first, size_t count);
 
   pager::Pager& pager_;
   SegmentTable& table_;
-  Mutex mutex_;  // guards the fields below
-  Pages near_;   // pages that are probably near; their content is garbage
-  Pages fresh_;  // untouched, in order of addresses, the lowest last
-  std::byte* arena_ = nullptr;
-  size_t arena_left_ = 0;
-  bool may_grow_ = true;
-  uint64_t max_for_new_ = ~uint64_t{0};
-  Pages chunks_;                                                                 // the first page of each
-  std::vector<std::span<std::byte>, NearAllocator<std::span<std::byte>>> runs_;  // of adjacent chunks
+  Mutex mutex_;
+  Pages near_ GUARDED_BY(mutex_);   // pages that are probably near; their content is garbage
+  Pages fresh_ GUARDED_BY(mutex_);  // untouched, in order of addresses, the lowest last
+  std::byte* arena_ GUARDED_BY(mutex_) = nullptr;
+  size_t arena_left_ GUARDED_BY(mutex_) = 0;
+  bool may_grow_ GUARDED_BY(mutex_) = true;
+  uint64_t max_for_new_ GUARDED_BY(mutex_) = ~uint64_t{0};
+  Pages chunks_ GUARDED_BY(mutex_);  // the first page of each
+  Runs runs_ GUARDED_BY(mutex_);     // of adjacent chunks
   std::atomic<uint64_t> in_use_{0};
 };
 

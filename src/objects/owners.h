@@ -46,7 +46,7 @@ class OwnerOverrides : public NearObject {
                                  NearAllocator<std::pair<const uint64_t, uint64_t*>>>;
   struct alignas(kCacheLine) Shard {
     SpinLock lock;
-    Map owners;
+    Map owners GUARDED_BY(lock);
   };
   static uint64_t key(PageIndex page, unsigned slot) { return uint64_t{page} << 8 | slot; }
   Shard& shard_of(PageIndex page) { return shards_[page % kShards]; }

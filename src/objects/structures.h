@@ -37,8 +37,8 @@ class Structures {
   bool moves_are_stopped() const;  // of any of them
 
   // For a fork: no thread is inside a pool or create().
-  void lock();
-  void unlock();
+  void lock() NO_THREAD_SAFETY_ANALYSIS;  // locks of a number of pools that only the running program knows
+  void unlock() NO_THREAD_SAFETY_ANALYSIS;
   void reset_in_child(uint64_t stopped);  // by the forking thread
 
  private:

@@ -52,15 +52,15 @@ class Costs {
   static bool is_local_known(const Estimate& e) { return e.local_byte_ns.is_known() || e.fetch_byte_ns.is_known(); }
   static double near_byte_ns(const Estimate& estimate);
   static bool is_cold(const Estimate& estimate, bool on_server);
-  double local_ns(const Estimate& estimate, const Expected& call) const;
-  double server_ns(const Estimate& estimate, const Expected& call) const;
-  Estimate& estimate_of(const Expected& call);
-  bool is_time_for_trial(Estimate& estimate, const Expected& call, double loss) const;
+  double local_ns(const Estimate& estimate, const Expected& call) const REQUIRES(lock_);
+  double server_ns(const Estimate& estimate, const Expected& call) const REQUIRES(lock_);
+  Estimate& estimate_of(const Expected& call) REQUIRES(lock_);
+  bool is_time_for_trial(Estimate& estimate, const Expected& call, double loss) const REQUIRES(lock_);
 
   static constexpr unsigned kEstimates = 256;
-  Mutex lock_;  // guards what follows
-  double call_ns_ = 30'000, write_byte_ns_ = 1;
-  Estimate estimates_[kEstimates];
+  Mutex lock_;
+  double call_ns_ GUARDED_BY(lock_) = 30'000, write_byte_ns_ GUARDED_BY(lock_) = 1;
+  Estimate estimates_[kEstimates] GUARDED_BY(lock_);
 };
 
 }  // namespace farside::offload

@@ -133,8 +133,9 @@ class Pager : public NearObject {
   // Brings the ranges to the servers: near changes are written back, and of written ranges no page is near, nor becomes
   // near, before end_call. One call with written ranges at a time, and no fork meanwhile; other calls of this function
   // and forks wait. -EFAULT: a page belongs to no allocation, or the program may not access it.
-  int begin_call(std::span<const CallRange> ranges);
-  void end_call(std::span<const CallRange> ranges);
+  // Not analyzed: the lock is held between the two, and only if something is written.
+  int begin_call(std::span<const CallRange> ranges) NO_THREAD_SAFETY_ANALYSIS;
+  void end_call(std::span<const CallRange> ranges) NO_THREAD_SAFETY_ANALYSIS;
 
   // ---- Regions: reserved ranges with their own eviction policy. At most 64. ----
 
@@ -174,7 +175,7 @@ class Pager : public NearObject {
   // fork_in_parent (`forked`: false if the kernel's fork failed) or fork_in_child runs. The child must not touch far
   // memory before fork_in_child has returned. That leaves a pager in signal mode whose evictors do not run yet:
   // start_threads_in_child() starts them from ordinary code.
-  void prepare_fork();
+  void prepare_fork() NO_THREAD_SAFETY_ANALYSIS;  // the locks are held until after the fork
   void fork_in_parent(bool forked);
   void fork_in_child();
   void start_threads_in_child();
@@ -217,7 +218,7 @@ class Pager : public NearObject {
   template <typename Visit>
   void for_each_far_stretch(Visit visit);
   int watch_in_child();
-  void unlock_after_fork();
+  void unlock_after_fork() NO_THREAD_SAFETY_ANALYSIS;
   void protect_shared_frames();
   void clear_pins();
 

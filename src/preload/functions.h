@@ -30,15 +30,15 @@ class Functions {
     const void* address = nullptr;
     unsigned object = 0;
   };
-  void forget_unloaded();
-  Status add(uintptr_t base, const char* path, unsigned* object);
+  void forget_unloaded() REQUIRES(lock_);
+  Status add(uintptr_t base, const char* path, unsigned* object) REQUIRES(lock_);
 
   static constexpr unsigned kObjects = 8, kKnown = 64;
-  Mutex lock_;                      // guards what follows
-  unsigned long long unloads_ = 0;  // of this process, when objects_ and known_ were valid last
-  Object objects_[kObjects];
-  unsigned next_ = 0;    // the object that is replaced next
-  Known known_[kKnown];  // by address: a symbol search takes longer than a call
+  Mutex lock_;
+  unsigned long long unloads_ GUARDED_BY(lock_) = 0;  // of this process, when objects_ and known_ were valid last
+  Object objects_[kObjects] GUARDED_BY(lock_);
+  unsigned next_ GUARDED_BY(lock_) = 0;    // the object that is replaced next
+  Known known_[kKnown] GUARDED_BY(lock_);  // by address: a symbol search takes longer than a call
 };
 
 }  // namespace farside::preload

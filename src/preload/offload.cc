@@ -42,7 +42,7 @@ class Server {
   struct Channel {
     Channel(remote::ServerStore& store, uint64_t base, unsigned process) : calls(store, base, process) {}
     Mutex lock;  // held during a call
-    remote::CallChannel calls;
+    remote::CallChannel calls GUARDED_BY(lock);
   };
   Server(remote::ServerStore& store, uint64_t base)
       : channels_{{store, base, 0}, {store, base, 1}, {store, base, 2}, {store, base, 3}} {}
@@ -50,13 +50,13 @@ class Server {
   // Opens a connection at the first time.
   bool offers_calls();
   // A channel that is open and locked. A status: there is none.
-  Status acquire(Channel** channel);
+  Status acquire(Channel** channel) NO_THREAD_SAFETY_ANALYSIS;  // which lock is known when it runs
 
  private:
   static constexpr unsigned kChannels = 4;
   enum class Offer { kUnknown, kYes, kNo };
   // Locks a channel that is not in use, or waits for one in turn. Returns its number.
-  unsigned lock_any();
+  unsigned lock_any() NO_THREAD_SAFETY_ANALYSIS;  // which lock is known when it runs
 
   Channel channels_[kChannels];
   std::atomic<Offer> offer_{Offer::kUnknown};
@@ -397,6 +397,7 @@ Status ServerBackend::call_on(Server& server, const farside_offload_request& req
     Server::Channel* channel;
     if (status = server.acquire(&channel); !status.ok()) return status;
     std::unique_lock hold(channel->lock, std::adopt_lock);
+    channel->lock.assert_held();
     remote::CallChannel& calls = channel->calls;
     uint32_t objects[2] = {};
     status = prepare(calls, {places, count}, objects);

@@ -192,7 +192,7 @@ std::vector<Case> process_cases() {
        }},
       {"futex",
        [](Place& p, Outcome& o) {
-         auto* word = p.put<alignas(4) uint32_t>(5);
+         auto* word = p.put<uint32_t>(5);
          word = reinterpret_cast<uint32_t*>(align_up(reinterpret_cast<uint64_t>(word), 4));
          *word = 5;
          o.add(p.call(SYS_futex, word, FUTEX_WAKE, 1, 0, 0, 0));

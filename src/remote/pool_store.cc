@@ -40,6 +40,7 @@ Result<std::unique_ptr<RemoteStore>> PoolStore::connect(const StoreConfig& confi
   if (strlen(config.address) >= sizeof address_)
     return Status::error(EINVAL, "the list of memory servers is longer than {} bytes", sizeof address_ - 1);
   std::unique_ptr<PoolStore> store(new PoolStore(config));
+  LockGuard hold(store->lock_);
   Status added = strchr(config.address, ',') ? Status() : store->parse(config.address, &store->controller_);
   if (added.ok() && store->controller_.is_pool) added = check_plain_text(store->controller_, config.plain_text);
   if (added.ok())
@@ -155,6 +156,7 @@ void PoolStore::refresh_servers() {
 // Returns their reserved slabs, so that a server that leaves is empty as soon as its slabs in use are.
 void PoolStore::close_to_new_slabs(ServerSet servers) {
   for_each(servers & ~closed_ & usable(), [&](unsigned s) {
+    lock_.assert_held();
     if (spare_[s] > 0) servers_[s]->shrink(spare_[s] * kSlabBytes);
     spare_[s] = 0;
   });
@@ -264,6 +266,7 @@ Status PoolStore::claim(uint64_t far, uint64_t bytes) {
   uint64_t done = 0;
   Status status;
   for_each_slab(far, bytes, [&](uint64_t slab, uint64_t part) {
+    lock_.assert_held();
     if (status.ok() && table_.holders(slab) == 0) status = place(slab);
     if (!status.ok()) return;
     table_.use(slab, part);
@@ -283,6 +286,7 @@ void PoolStore::release(uint64_t far, uint64_t bytes) {
     table_.unuse(slab, part);
     if (table_.used(slab) > 0) return;
     for_each(table_.holders(slab) & usable(), [&](unsigned s) {
+      lock_.assert_held();
       if (closed_ & only(s)) servers_[s]->shrink(kSlabBytes);
       else spare_[s]++;
     });

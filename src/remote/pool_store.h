@@ -70,25 +70,24 @@ class PoolStore final : public RemoteStore {
 
   explicit PoolStore(const StoreConfig& config);
   Status add_listed(bool all_needed);
-  Status add_from_controller();
+  Status add_from_controller() REQUIRES(lock_);
   Status add_server(std::string_view address);
   Status parse(std::string_view address, Address* out) const;
   ServerSet find(const char* address) const;
   unsigned count() const { return count_.load(std::memory_order_acquire); }
   ServerSet usable() const { return ((ServerSet{1} << count()) - 1) & ~lost(); }
-  ServerSet open() const { return usable() & ~closed_; }
+  ServerSet open() const REQUIRES(lock_) { return usable() & ~closed_; }
   bool all_slabs_within(ServerSet servers) const;
 
-  // lock_ is held.
-  void refresh_servers();
-  void close_to_new_slabs(ServerSet servers);
-  Status reserve(uint64_t slabs);
-  void read_room(Slabs room);
-  ServerSet take_most(Slabs room) const;
-  Status grow_each(const Slabs taken, ServerSet* refusing);
-  Status place(uint64_t slab);
-  ServerSet place_on_reserve(uint64_t slab);
-  void release(uint64_t far, uint64_t bytes);
+  void refresh_servers() REQUIRES(lock_);
+  void close_to_new_slabs(ServerSet servers) REQUIRES(lock_);
+  Status reserve(uint64_t slabs) REQUIRES(lock_);
+  void read_room(Slabs room) REQUIRES(lock_);
+  ServerSet take_most(Slabs room) const REQUIRES(lock_);
+  Status grow_each(const Slabs taken, ServerSet* refusing) REQUIRES(lock_);
+  Status place(uint64_t slab) REQUIRES(lock_);
+  ServerSet place_on_reserve(uint64_t slab) REQUIRES(lock_);
+  void release(uint64_t far, uint64_t bytes) REQUIRES(lock_);
 
   char address_[1024];  // as configured
   char token_[wire::kMaxToken + 1];
@@ -106,11 +105,11 @@ class PoolStore final : public RemoteStore {
   std::atomic<unsigned> failed_{0};  // the last server that was lost or refused a request
   const transport::FailureReport::Handler on_failure_;
 
-  Mutex lock_;            // guards changes of table_, and what follows. Held during round trips
-  Slabs spare_ = {};      // slabs reserved on each server and not yet used
-  ServerSet closed_ = 0;  // servers that get no new slabs
-  bool warned_few_ = false;
-  uint64_t next_refresh_ns_ = 0;  // the controller did not reply: not before this time
+  Mutex lock_;                              // guards changes of table_, too. Held during round trips
+  Slabs spare_ GUARDED_BY(lock_) = {};      // slabs reserved on each server and not yet used
+  ServerSet closed_ GUARDED_BY(lock_) = 0;  // servers that get no new slabs
+  bool warned_few_ GUARDED_BY(lock_) = false;
+  uint64_t next_refresh_ns_ GUARDED_BY(lock_) = 0;  // the controller did not reply: not before this time
 };
 
 }  // namespace farside::remote

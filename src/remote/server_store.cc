@@ -40,6 +40,7 @@ Status ServerStore::create_region(const StoreConfig& config) {
   Status status;
   wire::HelloReply reply;
   int memory_fd = -1;
+  LockGuard hold(control_lock_);
   control_fd_ = create.open(&status, &reply, &memory_fd);
   if (control_fd_ < 0) return status;
   attach_to(reply.region, reply.secret);
@@ -167,6 +168,7 @@ Result<ForkTicket> ServerStore::prepare_fork() {
 // of near memory; their descriptors are closed.
 Status ServerStore::adopt(const Snapshot& made) {
   new (&control_lock_) Mutex;  // another thread may have held it at the fork
+  LockGuard hold(control_lock_);
   fds_.close_all_but(made.fd);
   shm_.reset();
   memory_fd_ = -1;

@@ -62,10 +62,10 @@ class ServerStore final : public RemoteStore {
       : address_(address), retry_(config.retry), failures_(config.on_failure) {}
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
-  void attach_to(uint64_t region, const uint8_t* secret);  // control_fd_ is set
+  void attach_to(uint64_t region, const uint8_t* secret) REQUIRES(control_lock_);  // control_fd_ is set
   void keep_region_alive();
   Status change_reservation(wire::Op op, uint64_t bytes);
-  Status call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply);
+  Status call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) REQUIRES(control_lock_);
 
   const Address address_;
   const transport::RetryPolicy retry_;
@@ -75,9 +75,9 @@ class ServerStore final : public RemoteStore {
   std::unique_ptr<transport::ShmRegion> shm_;
   int memory_fd_ = -1;
 
-  Mutex control_lock_;     // guards what follows, and the use of the control connection
-  int control_fd_ = -1;    // keeps the region alive; -1 when it was lost
-  uint64_t sequence_ = 0;  // of the last reservation
+  Mutex control_lock_;                               // held while the control connection is in use
+  int control_fd_ GUARDED_BY(control_lock_) = -1;    // keeps the region alive; -1 when it was lost
+  uint64_t sequence_ GUARDED_BY(control_lock_) = 0;  // of the last reservation
 };
 
 }  // namespace farside::remote

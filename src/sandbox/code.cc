@@ -42,13 +42,13 @@ int CodeUpload::add(const wire::CallCodeRequest& request) {
 std::shared_ptr<Code> CodeUpload::take() { return std::make_shared<Code>(std::exchange(fd_, -1)); }
 
 std::shared_ptr<Code> CodeCache::find(const wire::Digest& hash) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   auto found = codes_.find(hash);
   return found == codes_.end() ? nullptr : found->second.lock();
 }
 
 void CodeCache::add(const wire::Digest& hash, const std::shared_ptr<Code>& code) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   std::erase_if(codes_, [](const auto& entry) { return entry.second.expired(); });
   codes_[hash] = code;
 }

@@ -3,8 +3,8 @@
 #pragma once
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/sync.h"
 #include "wire/codec.h"
 #include "wire/sha256.h"
 
@@ -46,8 +46,8 @@ class CodeCache {
   void add(const wire::Digest& hash, const std::shared_ptr<Code>& code);
 
  private:
-  std::mutex mutex_;  // guards codes_
-  std::map<wire::Digest, std::weak_ptr<Code>> codes_;
+  Mutex mutex_;
+  std::map<wire::Digest, std::weak_ptr<Code>> codes_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farside::sandbox

@@ -38,7 +38,7 @@ void serve(Connection& connection, const CallService& service) {
 }  // namespace
 
 bool CallThreads::adopt(std::unique_ptr<Connection>* connection) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   join_ended();
   if (service_->is_stopping() || threads_.size() >= service_->config().max_connections) return false;
   ConnectionThread& own = threads_.emplace_back();
@@ -51,7 +51,6 @@ bool CallThreads::adopt(std::unique_ptr<Connection>* connection) {
   return true;
 }
 
-// mutex_ is held.
 void CallThreads::join_ended() {
   threads_.remove_if([](ConnectionThread& t) {
     if (!t.ended) return false;
@@ -64,7 +63,7 @@ void CallThreads::stop() {
   service_->stop();
   std::list<ConnectionThread> all;
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     all.swap(threads_);
   }
   for (ConnectionThread& t : all) t.thread.join();

@@ -4,9 +4,9 @@
 #include <atomic>
 #include <list>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "base/sync.h"
 #include "server/connection.h"
 
 namespace farside::server {
@@ -26,11 +26,11 @@ class CallThreads {
     std::thread thread;
     std::atomic<bool> ended{false};
   };
-  void join_ended();
+  void join_ended() REQUIRES(mutex_);
 
   CallService* const service_;
-  std::mutex mutex_;  // guards threads_
-  std::list<ConnectionThread> threads_;
+  Mutex mutex_;
+  std::list<ConnectionThread> threads_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farside::server

@@ -98,16 +98,16 @@ bool Calls::exceeds_reservation() const {
 }
 
 void CallService::enter(Process process, Calls* calls) {
-  std::unique_lock hold(mutex_);
+  LockGuard hold(mutex_);
   while (current_.contains(process)) {
     current_[process]->request_end();
-    left_.wait(hold);
+    left_.wait(mutex_);
   }
   current_[process] = calls;
 }
 
 void CallService::leave(Process process, Calls* calls) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   auto found = current_.find(process);
   if (found != current_.end() && found->second == calls) current_.erase(found);
   left_.notify_all();

@@ -9,10 +9,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 
+#include "base/sync.h"
 #include "sandbox/code.h"
 #include "sandbox/sandbox.h"
 #include "server/regions/region.h"
@@ -88,9 +88,9 @@ class CallService {
  private:
   const CallConfig config_;
   std::atomic<bool> stopping_{false};
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable left_;
-  std::map<Process, Calls*> current_;
+  Mutex mutex_;
+  std::condition_variable_any left_;
+  std::map<Process, Calls*> current_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farside::server

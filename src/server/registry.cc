@@ -15,7 +15,7 @@ wire::ServerState state_of(const wire::ServerReport& report, uint64_t silent_ns)
 }  // namespace
 
 int MemoryRegistry::report(const wire::ServerReport& report, uint64_t now) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   forget_silent(now);
   if (servers_.size() >= wire::kMaxPoolServers && !servers_.contains(report.address)) return -ENOSPC;
   servers_[report.address] = {report, now};
@@ -23,7 +23,7 @@ int MemoryRegistry::report(const wire::ServerReport& report, uint64_t now) {
 }
 
 std::vector<wire::ServerEntry> MemoryRegistry::servers(uint64_t now) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   forget_silent(now);
   std::vector<wire::ServerEntry> entries;
   for (const auto& [address, server] : servers_) {

@@ -2,10 +2,10 @@
 // several controllers could share a distributed store instead of the memory of one.
 #pragma once
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/sync.h"
 #include "wire/protocol.h"
 
 namespace farside::server {
@@ -39,10 +39,10 @@ class MemoryRegistry final : public Registry {
     wire::ServerReport report;
     uint64_t reported_ns;
   };
-  void forget_silent(uint64_t now);
+  void forget_silent(uint64_t now) REQUIRES(mutex_);
 
-  std::mutex mutex_;  // guards servers_; no other lock is taken while it is held
-  std::map<std::string, Entry> servers_;
+  Mutex mutex_;  // no other lock is taken while it is held
+  std::map<std::string, Entry> servers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farside::server

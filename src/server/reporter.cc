@@ -17,10 +17,7 @@ constexpr uint64_t kReplyTimeoutNs = 1'000'000'000;
 
 Reporter::Reporter(const transport::Endpoint& controller, const std::string& token, const std::string& address,
                    std::function<void(wire::ServerReport*)> read)
-    : address_(address), read_(std::move(read)) {
-  dialer_ = {controller, {}, &fds_};
-  dialer_.hello.mode = wire::HelloMode::kObserve;
-  dialer_.key = wire::key_of_token(token);
+    : controller_(controller), address_(address), read_(std::move(read)), key_(wire::key_of_token(token)) {
   // Signals of the process are handled by the program's own threads.
   sigset_t all, before;
   sigfillset(&all);
@@ -31,7 +28,7 @@ Reporter::Reporter(const transport::Endpoint& controller, const std::string& tok
 
 Reporter::~Reporter() {
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -40,13 +37,13 @@ Reporter::~Reporter() {
 }
 
 void Reporter::set_token(const std::string& token) {
-  std::lock_guard hold(mutex_);
-  dialer_.key = wire::key_of_token(token);
+  LockGuard hold(mutex_);
+  key_ = wire::key_of_token(token);
 }
 
 void Reporter::leave() {
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     leaving_ = true;
   }
   changed_.notify_all();
@@ -55,28 +52,41 @@ void Reporter::leave() {
 void Reporter::run() {
   bool failing = false, leaving = false;
   // Before it stops, it has reported that the server leaves.
-  for (std::unique_lock hold(mutex_); !stopping_ || leaving_ != leaving;) {
-    leaving = leaving_;
-    hold.unlock();
+  while (wants_report(&leaving)) {
     int r = report();
     (r < 0 ? failed_ : accepted_)++;
     if (r < 0 && !failing) {
       const char* what = fd_ >= 0       ? "rejected a report"  // a connection is closed without a reply
                          : r == -EACCES ? "rejected the secret of this server (--tokens)"
                                         : "cannot be reached";
-      log(LogLevel::kWarning, "the controller {} {}; retrying", dialer_.endpoint.name, what);
+      log(LogLevel::kWarning, "the controller {} {}; retrying", controller_.name, what);
     }
-    if (r == 0 && failing) log(LogLevel::kWarning, "the controller {} accepts reports again", dialer_.endpoint.name);
+    if (r == 0 && failing) log(LogLevel::kWarning, "the controller {} accepts reports again", controller_.name);
     failing = r < 0;
-    hold.lock();
-    changed_.wait_for(hold, std::chrono::nanoseconds(Registry::kReportEveryNs),
-                      [&] { return stopping_ || leaving_ != leaving; });
+    wait_for_next(leaving);
   }
 }
 
+// leaving: whether the last report said so; set for the next one.
+bool Reporter::wants_report(bool* leaving) {
+  LockGuard hold(mutex_);
+  if (stopping_ && leaving_ == *leaving) return false;
+  *leaving = leaving_;
+  return true;
+}
+
+void Reporter::wait_for_next(bool leaving) {
+  auto end = std::chrono::steady_clock::now() + std::chrono::nanoseconds(Registry::kReportEveryNs);
+  LockGuard hold(mutex_);
+  while (!stopping_ && leaving_ == leaving && changed_.wait_until(mutex_, end) == std::cv_status::no_timeout) {}
+}
+
 transport::Dialer Reporter::dialer() {
-  std::lock_guard hold(mutex_);
-  return dialer_;
+  LockGuard hold(mutex_);
+  transport::Dialer dialer = {controller_, {}, &fds_};
+  dialer.hello.mode = wire::HelloMode::kObserve;
+  dialer.key = key_;
+  return dialer;
 }
 
 int Reporter::report() {
@@ -87,7 +97,7 @@ int Reporter::report() {
   memcpy(report.address, address_.data(), std::min(address_.size(), sizeof report.address - 1));
   read_(&report);
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     report.leaving = leaving_;
   }
   wire::ErrorReply error;

@@ -5,10 +5,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "base/sync.h"
 #include "transport/dial.h"
 #include "wire/protocol.h"
 
@@ -33,19 +33,22 @@ class Reporter {
 
  private:
   void run();
+  bool wants_report(bool* leaving);
+  void wait_for_next(bool leaving);
   int report();
   transport::Dialer dialer();
 
+  const transport::Endpoint controller_;
   transport::OwnFds fds_;
   const std::string address_;
   const std::function<void(wire::ServerReport*)> read_;
   int fd_ = -1;
   std::atomic<uint64_t> accepted_{0}, failed_{0};
 
-  std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
-  transport::Dialer dialer_;  // only its key changes
-  bool leaving_ = false, stopping_ = false;
+  Mutex mutex_;
+  std::condition_variable_any changed_;
+  wire::Key key_ GUARDED_BY(mutex_);
+  bool leaving_ GUARDED_BY(mutex_) = false, stopping_ GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

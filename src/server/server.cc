@@ -14,14 +14,8 @@ namespace farside::server {
 
 struct Server::Impl {
   explicit Impl(const ServerConfig& c)
-      : config(c),
-        state{MemoryPool(c.memory, c.quota, c.grace_ns),
-              Tokens(c.tokens.empty() ? single_token(c.token) : c.tokens, state.pool.account()),
-              {},
-              {},
-              c.ucx,
-              {},
-              {}} {
+      : config(c), state(c.memory, c.quota, c.grace_ns, c.tokens.empty() ? single_token(c.token) : c.tokens) {
+    state.ucx = c.ucx;
     if (c.controller) state.registry = std::make_unique<MemoryRegistry>();
     if (c.calls.host_program.empty()) return;
     state.calls = std::make_unique<CallService>(c.calls);

@@ -13,6 +13,9 @@
 namespace farside::server {
 
 struct ServerState {
+  ServerState(uint64_t memory, uint64_t quota, uint64_t grace_ns, const std::vector<TokenEntry>& entries)
+      : pool(memory, quota, grace_ns), tokens(entries, pool.account()) {}
+
   MemoryPool pool;
   Tokens tokens;
   Counters counters;

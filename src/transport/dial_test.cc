@@ -562,7 +562,7 @@ TEST_F(DialServer, ReasonsOfFailuresAreReported) {
   EXPECT_EQ(channel->wait(token, kPatience), -ECONNRESET);
   ASSERT_EQ(reasons.size(), 2u);
   EXPECT_NE(reasons[0].find("the server is full"), std::string::npos) << reasons[0];
-  EXPECT_NE(reasons[1].find("has not responded for 0.3 s"), std::string::npos) << reasons[1];
+  EXPECT_NE(reasons[1].find("has not responded for "), std::string::npos) << reasons[1];
   for (const std::string& reason : reasons) EXPECT_NE(reason.find(dialer.endpoint.name), std::string::npos);
 }
 

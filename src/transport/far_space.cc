@@ -251,6 +251,7 @@ void FarSpace::end_hand_overs() {
 // The child has no lock of its parent's, and only the forking thread: the mutex may be held by a thread that is gone.
 std::unique_ptr<FarRegion> FarSpace::adopt_region(unsigned id, Status* status) {
   new (&regions_lock_) Mutex;
+  LockGuard hold(regions_lock_);
   handed_over_count_ = 0;
   owned_.reset();
   Header::Entry& entry = header_->entries[id];
@@ -265,6 +266,7 @@ std::unique_ptr<FarRegion> FarSpace::adopt_region(unsigned id, Status* status) {
 }
 
 unsigned FarSpace::regions_in_use() {
+  LockGuard hold(regions_lock_);
   unsigned count = 0;
   for (unsigned id = 0; id < header_->regions_end; id++) count += owned_[id] || is_locked(id);
   return count;

@@ -143,9 +143,9 @@ class FarSpace : public NearObject {
   bool lock(unsigned id, unsigned which, short type) const;
   bool is_locked(unsigned id) const;
   std::unique_ptr<FarRegion> map_region(unsigned id, uint64_t bytes, Status* status) const;
-  int claim_entry(uint64_t bytes);
-  void end_hand_overs();
-  unsigned release_abandoned();
+  int claim_entry(uint64_t bytes) REQUIRES(regions_lock_);
+  void end_hand_overs() REQUIRES(regions_lock_);
+  unsigned release_abandoned() REQUIRES(regions_lock_);
   bool reclaim();
   void empty(FarRegion& region);
   void free_entry(unsigned id);
@@ -161,15 +161,16 @@ class FarSpace : public NearObject {
   std::unique_ptr<XtsCipher> cipher_;
   std::atomic<Slot> next_{0};  // where the search for free slots continues
 
-  Mutex regions_lock_;  // changes of regions by this process, and what follows
+  Mutex regions_lock_;  // held also during changes of regions by this process
   struct HandedOver {
     unsigned id;
     uint64_t since_ns;
   };
-  std::bitset<kMaxRegions> owned_;  // that this process has locked
+  std::bitset<kMaxRegions> owned_ GUARDED_BY(regions_lock_);  // that this process has locked
   static constexpr unsigned kMaxHandedOver = 64;
-  HandedOver handed_over_[kMaxHandedOver];  // copies for children that may not have adopted them yet
-  unsigned handed_over_count_ = 0;
+  // Copies for children that may not have adopted them yet.
+  HandedOver handed_over_[kMaxHandedOver] GUARDED_BY(regions_lock_);
+  unsigned handed_over_count_ GUARDED_BY(regions_lock_) = 0;
 };
 
 }  // namespace farside::transport

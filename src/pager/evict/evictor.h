@@ -72,9 +72,9 @@ class PageFifo {
 
  private:
   static constexpr size_t kMax = 8192;
-  SpinLock lock_;  // guards the other members; count_ is also read without it
-  PageIndex pages_[kMax] = {};
-  size_t first_ = 0;
+  SpinLock lock_;  // count_ is also read without it
+  PageIndex pages_[kMax] GUARDED_BY(lock_) = {};
+  size_t first_ GUARDED_BY(lock_) = 0;
   std::atomic<size_t> count_{0};
 };
 
@@ -104,7 +104,7 @@ struct Batch : NearObject {
 
 // The work of one evictor thread. Except for construction, counters() and owns_fd(), all functions are called by that
 // thread, or while it does not run.
-class Evictor : public NearObject, private ChannelOwner {
+class Evictor final : public NearObject, private ChannelOwner {
  public:
   static constexpr unsigned kIdleSpins = 400;  // 10 to 20 us: shorter than it takes to wake the thread
   static constexpr uint64_t kWriteSleepNs = 20'000;

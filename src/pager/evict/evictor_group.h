@@ -72,10 +72,10 @@ class EvictorGroup {
   }
 
   // For a fork, or a change that no evictor may see half: waits until no batch is in flight; none starts one until
-  // resume().
-  void pause();
-  void resume();
-  void reset_in_child();
+  // resume(). Not analyzed: between the two is the fork.
+  void pause() NO_THREAD_SAFETY_ANALYSIS;
+  void resume() NO_THREAD_SAFETY_ANALYSIS;
+  void reset_in_child() NO_THREAD_SAFETY_ANALYSIS;
   bool started() const { return running_.load() > 0; }
   // False during a fork and while the threads are being started (libc may touch far memory in pthread_create): no
   // evictor would free a frame.

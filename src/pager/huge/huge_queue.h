@@ -90,9 +90,9 @@ class HugeQueue {
 
   HugeTable& table_;
   const Frames& frames_;
-  SpinLock lock_;  // guards queues_ and pushed_; sizes are also read without it
+  SpinLock lock_;  // guards queues_, too, whose sizes are also read without it
   PageQueue queues_[kKinds];
-  uint64_t pushed_ = 0;
+  uint64_t pushed_ GUARDED_BY(lock_) = 0;
   std::atomic<uint64_t> last_push_[kKinds] = {};  // in evicted pages
   std::atomic<unsigned> more_recent_{0};          // advice
 };

@@ -61,8 +61,8 @@ class Twins : public NearObject {
 
   // Free twins, linked through their first bytes. Twins are numbered from 1; 0: none.
   struct alignas(kCacheLine) Shard {
-    SpinLock lock;  // guards free
-    uint32_t free = 0;
+    SpinLock lock;
+    uint32_t free GUARDED_BY(lock) = 0;
   };
 
   enum Gain : unsigned { kNone, kSome, kMuch };
@@ -70,7 +70,7 @@ class Twins : public NearObject {
   bool should_make() const;
   uint64_t max_twins() const;
   uint32_t take(Shard& shard);
-  void add_chunk(Shard& shard);
+  void add_chunk(Shard& shard) REQUIRES(shard.lock);
   void give(uint32_t slot);
   std::byte* at(uint32_t slot) const { return chunks_[(slot - 1) / kChunk].twins + (slot - 1) % kChunk * kPageSize; }
   void decide();

@@ -90,23 +90,23 @@ struct HugeFetch {
   bool is_filled() const { return filled == kHugePages; }
 };
 
-class ReadQueue {
+class CAPABILITY("lock") ReadQueue {
  public:
   // Besides these and the sub-page reads, the channel has room for one more request: a discard or write that is waited
   // for.
   static constexpr unsigned kMaxReads = transport::kMaxInFlight - SubpageQueue::kMaxInFlight - 1;
   static constexpr unsigned kMaxHuge = 4;
 
-  bool try_lock() { return !locked_.exchange(true, std::memory_order_acquire); }
+  bool try_lock() TRY_ACQUIRE(true) { return !locked_.exchange(true, std::memory_order_acquire); }
   bool is_locked() const { return locked_.load(std::memory_order_relaxed); }
   // Held for a few system calls or one reply of the server; never while a frame or a page of another thread is awaited.
-  void lock() {
+  void lock() ACQUIRE() {
     for (unsigned spins = 0; !try_lock(); spins++) {
       if (spins < 1000) cpu_relax();
       else os::sched_yield();
     }
   }
-  void unlock() {
+  void unlock() RELEASE() {
     FARSIDE_DCHECK(is_locked());
     locked_.store(false, std::memory_order_release);
   }

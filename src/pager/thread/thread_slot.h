@@ -55,8 +55,9 @@ class ThreadRegistry {
   void reclaim_spare(ThreadSlot& slot);
   // For a fork: no thread attaches or detaches meanwhile. In the child only the calling thread exists: all other slots
   // are freed, and all channels are gone.
-  void before_fork() { lock_.lock(); }
-  void after_fork() { lock_.unlock(); }
+  // Not analyzed: between the two is a fork.
+  void before_fork() NO_THREAD_SAFETY_ANALYSIS { lock_.lock(); }
+  void after_fork() NO_THREAD_SAFETY_ANALYSIS { lock_.unlock(); }
   void reset_in_child();
 
   // Closes all channels and frees all slots. No other thread uses far memory any more.
@@ -73,13 +74,13 @@ class ThreadRegistry {
 
  private:
   ThreadSlot& attach();
-  ThreadSlot* reuse();
-  void sweep();
+  ThreadSlot* reuse() REQUIRES(lock_);
+  void sweep() REQUIRES(lock_);
   void vacate(ThreadSlot& slot);
 
   remote::RemoteStore* store_;
   Frames& frames_;
-  SpinLock lock_;  // guards slots_, count_ and the assignment of slots
+  SpinLock lock_;  // guards changes of slots_ and count_, and the assignment of slots
   ThreadSlot* slots_[kMaxThreads] = {};
   std::atomic<size_t> count_{0};
 };
@@ -120,8 +121,8 @@ class Gate {
   }
 
   // Shuts the gate and waits until no other thread is inside. The caller itself may still fault.
-  void shut(ThreadRegistry& threads, ThreadSlot& self);
-  void open();
+  void shut(ThreadRegistry& threads, ThreadSlot& self) NO_THREAD_SAFETY_ANALYSIS;  // between the two is a fork
+  void open() NO_THREAD_SAFETY_ANALYSIS;
   void reset_in_child() { opened_.reset_in_child(); }
 
  private:

@@ -28,11 +28,12 @@ bool is_border(uint64_t address) {
 
 }  // namespace
 
-Locked::Locked() { g_mutex.lock(); }
-Locked::~Locked() { g_mutex.unlock(); }
-void lock_mapping_list() { g_mutex.lock(); }
-void unlock_mapping_list() { g_mutex.unlock(); }
-bool try_lock_mapping_list() { return g_any_outside.load() && g_mutex.try_lock(); }
+// Not analyzed: the functions of the list are called with the lock held through callbacks, and around a fork.
+Locked::Locked() NO_THREAD_SAFETY_ANALYSIS { g_mutex.lock(); }
+Locked::~Locked() NO_THREAD_SAFETY_ANALYSIS { g_mutex.unlock(); }
+void lock_mapping_list() NO_THREAD_SAFETY_ANALYSIS { g_mutex.lock(); }
+void unlock_mapping_list() NO_THREAD_SAFETY_ANALYSIS { g_mutex.unlock(); }
+bool try_lock_mapping_list() NO_THREAD_SAFETY_ANALYSIS { return g_any_outside.load() && g_mutex.try_lock(); }
 
 void create_mapping_list(pager::Pager* pager) {
   new (g_storage) Mappings;

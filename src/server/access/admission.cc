@@ -32,7 +32,7 @@ Admission::Admission()
 
 Admission::Refusal Admission::enter(int fd, const std::string& source) {
   Refusal refusal = Refusal::kNone;
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   unsigned& of_source = by_source_[source];
   if (static_cast<unsigned>(fd) >= descriptors_ / 8 * 7) refusal = Refusal::kDescriptors;
   else if (connections_ >= max_connections_) refusal = Refusal::kTotal;
@@ -45,14 +45,14 @@ Admission::Refusal Admission::enter(int fd, const std::string& source) {
 }
 
 void Admission::leave(const std::string& source) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   connections_--;
   auto entry = by_source_.find(source);
   if (--entry->second == 0) by_source_.erase(entry);
 }
 
 Admission::Refusal Admission::enter_region(int fd, const std::string& source) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   Refusal refusal = Refusal::kNone;
   if (!leaves_room(fd)) refusal = Refusal::kDescriptors;
   else if (is_remote(source) && by_source_[source] > max_connections_ / 8 * 3) refusal = Refusal::kSource;

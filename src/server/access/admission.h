@@ -9,9 +9,10 @@
 #pragma once
 #include <atomic>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <unordered_map>
+
+#include "base/sync.h"
 
 namespace farside::server {
 
@@ -44,8 +45,8 @@ class Admission {
 
   const unsigned descriptors_, max_connections_;
   std::atomic<uint64_t> accepted_{0}, connections_{0}, refused_[kRefusals] = {};
-  std::mutex mutex_;  // guards by_source_; no other lock is taken while it is held
-  std::unordered_map<std::string, unsigned> by_source_;
+  Mutex mutex_;  // no other lock is taken while it is held
+  std::unordered_map<std::string, unsigned> by_source_ GUARDED_BY(mutex_);
 };
 
 // One line for the client that is refused.

@@ -108,7 +108,7 @@ std::vector<TokenEntry> single_token(const std::string& secret) {
 }
 
 void Tokens::replace(const std::vector<TokenEntry>& entries) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   std::vector<Known> before;
   before.swap(known_);
   for (const TokenEntry& entry : entries) {
@@ -124,7 +124,7 @@ void Tokens::replace(const std::vector<TokenEntry>& entries) {
 }
 
 std::shared_ptr<Tenant> Tokens::find(const wire::Greeting& greeting, const wire::Proof& proof, wire::Key* key) const {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   for (const Known& known : known_) {
     wire::Proof right = wire::client_proof(known.key, greeting);
     if (!wire::same_secret(&right, &proof, sizeof right)) continue;

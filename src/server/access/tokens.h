@@ -3,12 +3,12 @@
 #pragma once
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/status.h"
+#include "base/sync.h"
 #include "server/regions/tenant.h"
 #include "wire/auth.h"
 
@@ -59,8 +59,8 @@ class Tokens {
   };
 
   Account* const server_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::vector<Known> known_;
+  mutable Mutex mutex_;
+  std::vector<Known> known_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farside::server

@@ -11,14 +11,14 @@ void Disposal::add(MemoryFile memory, std::shared_ptr<const void> owner, Account
   uint64_t due = std::min(charged, memory.stored_bytes());
   account->correct(charged, due);
   count_++;
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   entries_.push_back({std::move(memory), std::move(owner), account, due});
 }
 
 bool Disposal::free_some() {
   std::list<Entry> taken;
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     if (entries_.empty()) return false;
     taken.splice(taken.begin(), entries_, entries_.begin());
   }
@@ -30,7 +30,7 @@ bool Disposal::free_some() {
     taken.clear();
     return --count_ > 0;
   }
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   entries_.splice(entries_.end(), taken);
   return true;
 }

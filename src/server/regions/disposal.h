@@ -4,8 +4,8 @@
 #include <atomic>
 #include <list>
 #include <memory>
-#include <mutex>
 
+#include "base/sync.h"
 #include "server/memory/memory_file.h"
 #include "server/regions/account.h"
 
@@ -27,8 +27,8 @@ class Disposal {
     uint64_t charged;
   };
 
-  std::mutex mutex_;  // guards entries_; no other lock is taken while it is held
-  std::list<Entry> entries_;
+  Mutex mutex_;  // no other lock is taken while it is held
+  std::list<Entry> entries_ GUARDED_BY(mutex_);
   std::atomic<size_t> count_{0};  // of entries, those included that a thread is working on
 };
 

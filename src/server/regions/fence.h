@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include "base/sync.h"
+
 namespace farside::server {
 
 class Fence {
@@ -16,22 +18,23 @@ class Fence {
   // Excludes all older generations, and waits for a request of theirs that is being executed. False: a newer generation
   // has advanced already.
   bool advance(uint64_t generation) {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     if (generation < generation_) return false;
     generation_ = generation;
     return true;
   }
 
-  // While the returned lock is held, advance() waits. It owns no lock if this generation is excluded.
-  std::unique_lock<std::mutex> enter(uint64_t generation) {
+  // While the returned lock is held, advance() waits. It owns no lock if this generation is excluded. Not analyzed,
+  // since the lock is returned.
+  std::unique_lock<Mutex> enter(uint64_t generation) NO_THREAD_SAFETY_ANALYSIS {
     std::unique_lock hold(mutex_);
     if (generation < generation_) hold.unlock();
     return hold;
   }
 
  private:
-  std::mutex mutex_;  // guards generation_; taken before the pool's mutex
-  uint64_t generation_ = 0;
+  Mutex mutex_;  // taken before the pool's mutex
+  uint64_t generation_ GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace farside::server

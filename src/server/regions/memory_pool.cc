@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <mutex>
 #include <utility>
 
 #include "base/bits.h"
@@ -26,12 +27,12 @@ Result<Region*> MemoryPool::create(uint64_t bytes, std::shared_ptr<Tenant> tenan
   auto family = std::make_shared<Region::Family>(quota_, std::move(tenant), &account_, &disposal_);
   MemoryFile memory;
   if (int r = memory.create(bytes); r < 0) return no_file(r);
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   return add(std::make_unique<Region>(new_name(), bytes, std::move(memory), std::move(family)));
 }
 
 Result<Region*> MemoryPool::attach(uint64_t id, const uint8_t* secret) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   Region* region = find(id, secret);
   if (!region) return Status::error(ENOENT, "no such region; its last connection was closed, or the server restarted");
   region->connections_++;
@@ -50,7 +51,7 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
   if (int r = memory.create(bytes); r < 0) return no_file(r);
   auto own = std::make_unique<PageBitmap>(bytes / kPageSize);
   std::unique_lock content(family->lock);
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   Region* base = find(id, secret);
   if (!base) return unknown;
   if (base->given_up_) return Status::error(EIO, "the snapshot of this region was given up for lack of memory");
@@ -61,7 +62,7 @@ Result<Region*> MemoryPool::snapshot(uint64_t id, const uint8_t* secret) {
 }
 
 std::shared_ptr<Region::Family> MemoryPool::family_of(uint64_t id, const uint8_t* secret, uint64_t* bytes) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   Region* region = find(id, secret);
   if (!region) return nullptr;
   *bytes = region->bytes();
@@ -69,7 +70,7 @@ std::shared_ptr<Region::Family> MemoryPool::family_of(uint64_t id, const uint8_t
 }
 
 std::optional<std::array<uint8_t, wire::kSecretBytes>> MemoryPool::secret_of(uint64_t id) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   auto it = regions_.find(id);
   if (it == regions_.end()) return {};
   return std::to_array(it->second->name().secret);
@@ -78,7 +79,7 @@ std::optional<std::array<uint8_t, wire::kSecretBytes>> MemoryPool::secret_of(uin
 void MemoryPool::release(Region* region, bool broken) {
   RegionShare::Remains share;
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     if (broken && region->connections_ == 1 && grace_ns_ != 0) {
       share = region->revoke_share();
       abandoned_.push_back({region, now_ns() + grace_ns_});
@@ -95,7 +96,7 @@ void MemoryPool::leave(Region* region) {
   Removed removed;
   auto family = region->family_;
   std::unique_lock content(family->lock);
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   if (--region->connections_ > 0) return;
   removed.shares.push_back(region->revoke_share());
   const Region::Client& c = region->client;
@@ -107,7 +108,7 @@ void MemoryPool::leave(Region* region) {
 void MemoryPool::free_abandoned(uint64_t now) {
   std::vector<Region*> due;
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     std::erase_if(abandoned_, [&](const Abandoned& a) {
       if (now >= a.until) due.push_back(a.region);
       return now >= a.until;
@@ -130,7 +131,7 @@ void MemoryPool::merge_some() {
   std::shared_ptr<Region::Family> family;
   uint64_t id;
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     if (merging_.empty()) return;
     id = merging_.front();
     merging_.pop_front();
@@ -140,7 +141,7 @@ void MemoryPool::merge_some() {
   std::unique_lock content(family->lock);
   Region* base;
   {
-    std::lock_guard hold(mutex_);
+    LockGuard hold(mutex_);
     auto found = regions_.find(id);
     if (found == regions_.end() || !found->second->is_merging_) return;  // it ended, or another thread was faster
     base = found->second.get();
@@ -152,7 +153,7 @@ void MemoryPool::merge_some() {
 
 // The family lock is held. After an error the base stays as it is, until its overlay ends.
 void MemoryPool::end_merge(Region* base, bool merged, Removed* removed) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   base->is_merging_ = false;
   std::erase(merging_, base->name().id);
   merging_count_ = merging_.size();
@@ -179,7 +180,7 @@ MemoryPool::Removed::~Removed() {
 }
 
 std::shared_ptr<Fence> MemoryPool::fence(Region* region, uint64_t channel) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   std::erase_if(region->fences_, [](const auto& entry) { return entry.second.expired(); });
   std::shared_ptr<Fence> fence = region->fences_[channel].lock();
   if (!fence) region->fences_[channel] = fence = std::make_shared<Fence>();
@@ -187,7 +188,7 @@ std::shared_ptr<Fence> MemoryPool::fence(Region* region, uint64_t channel) {
 }
 
 Result<uint64_t> MemoryPool::grow(Region* region, uint64_t bytes, uint64_t sequence) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   uint64_t reserved = region->reserved_;
   if (sequence <= region->last_sequence_) return reserved;
   if (reserved + bytes > align_up(region->bytes(), wire::kSlabBytes)) {
@@ -222,7 +223,7 @@ Status MemoryPool::full(const Account* account, const Tenant* tenant) const {
 
 uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
   Removed removed;
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   uint64_t reserved = region->reserved_;
   if (sequence <= region->last_sequence_) return reserved;
   region->last_sequence_ = sequence;
@@ -233,19 +234,19 @@ uint64_t MemoryPool::shrink(Region* region, uint64_t bytes, uint64_t sequence) {
 }
 
 MemoryPool::Usage MemoryPool::usage() {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   settle_some();
   return {account_.capacity(), account_.data(), account_.overhead(), stored_, regions_.size(), snapshots_};
 }
 
 void MemoryPool::set_client(Region* region, const std::string& peer, const std::string& source) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   region->client.peer = peer;
   region->client.source = source;
 }
 
 std::vector<MemoryPool::RegionUsage> MemoryPool::regions() {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   std::vector<RegionUsage> all;
   for (auto& [id, region] : regions_) {
     all.push_back(

@@ -5,11 +5,11 @@
 #include <array>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <string_view>
 
 #include "base/status.h"
+#include "base/sync.h"
 #include "server/regions/region.h"
 
 namespace farside::server {
@@ -85,17 +85,17 @@ class MemoryPool {
   };
 
   void leave(Region* region);
-  Region* find(uint64_t id, const uint8_t* secret);
+  Region* find(uint64_t id, const uint8_t* secret) REQUIRES(mutex_);
   std::shared_ptr<Region::Family> family_of(uint64_t id, const uint8_t* secret, uint64_t* bytes);
-  Region* add(std::unique_ptr<Region> region);
-  void reap(Region* region, Removed* removed);
-  void extract(Region* region, Removed* removed);
+  Region* add(std::unique_ptr<Region> region) REQUIRES(mutex_);
+  void reap(Region* region, Removed* removed) REQUIRES(mutex_);
+  void extract(Region* region, Removed* removed) REQUIRES(mutex_);
   void merge_some();
   void end_merge(Region* base, bool merged, Removed* removed);
-  void settle_some();
-  void settle(Region* region);
+  void settle_some() REQUIRES(mutex_);
+  void settle(Region* region) REQUIRES(mutex_);
   Status full(const Account* account, const Tenant* tenant) const;
-  Region::Name new_name();
+  Region::Name new_name() REQUIRES(mutex_);
 
   static constexpr unsigned kMaxSettled = 4096;  // regions, while others wait for the mutex
 
@@ -104,15 +104,15 @@ class MemoryPool {
   const uint64_t quota_;  // of a region and its snapshots
   const uint64_t grace_ns_;
 
-  std::mutex mutex_;  // guards what follows; taken after any family lock
-  uint64_t last_id_ = 0;
-  std::map<uint64_t, std::unique_ptr<Region>> regions_;
-  uint64_t snapshots_ = 0;        // of regions_
-  uint64_t stored_ = 0;           // by regions_, as of when each was settled
-  uint64_t settled_up_to_ = 0;    // identifier
-  std::deque<uint64_t> merging_;  // bases; some may have ended
+  Mutex mutex_;  // taken after any family lock
+  uint64_t last_id_ GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, std::unique_ptr<Region>> regions_ GUARDED_BY(mutex_);
+  uint64_t snapshots_ GUARDED_BY(mutex_) = 0;        // of regions_
+  uint64_t stored_ GUARDED_BY(mutex_) = 0;           // by regions_, as of when each was settled
+  uint64_t settled_up_to_ GUARDED_BY(mutex_) = 0;    // identifier
+  std::deque<uint64_t> merging_ GUARDED_BY(mutex_);  // bases; some may have ended
   std::atomic<size_t> merging_count_{0};
-  std::vector<Abandoned> abandoned_;  // each counts one connection, the broken one
+  std::vector<Abandoned> abandoned_ GUARDED_BY(mutex_);  // each counts one connection, the broken one
   std::atomic<size_t> abandoned_count_{0};
 };
 

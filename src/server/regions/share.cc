@@ -10,7 +10,7 @@ namespace farside::server {
 
 int RegionShare::share(const ucx::Settings& settings, int memory_fd, wire::Extent slab, uint64_t max_slabs,
                        wire::ShareReply* out) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   if (!helper_) {
     if (int r = start(settings, memory_fd); r < 0) return r;
   }
@@ -67,7 +67,7 @@ int RegionShare::fail() {
 }
 
 void RegionShare::unshare(uint64_t offset) {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   auto requested = requested_.find(offset);
   if (requested != requested_.end()) requested->second = false;
   else if (shared_.erase(offset) == 0) return;
@@ -76,7 +76,7 @@ void RegionShare::unshare(uint64_t offset) {
 }
 
 RegionShare::Remains RegionShare::revoke() {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   return end();
 }
 
@@ -91,7 +91,7 @@ RegionShare::Remains RegionShare::end() {
 }
 
 uint64_t RegionShare::slabs() const {
-  std::lock_guard hold(mutex_);
+  LockGuard hold(mutex_);
   return shared_.size() + requested_.size();
 }
 

@@ -5,9 +5,9 @@
 #pragma once
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <unordered_map>
 
+#include "base/sync.h"
 #include "ucx/helper.h"
 #include "wire/protocol.h"
 
@@ -31,20 +31,21 @@ class RegionShare {
   static constexpr uint64_t kBackoffNs = 5'000'000'000;  // after the process has failed
   static constexpr uint64_t kPauseNs = 100'000'000;      // between processes, however often a client revokes
 
-  int start(const ucx::Settings& settings, int memory_fd);
-  int request(wire::Extent slab);
-  int take_replies();
-  int fail();
-  Remains end();
+  int start(const ucx::Settings& settings, int memory_fd) REQUIRES(mutex_);
+  int request(wire::Extent slab) REQUIRES(mutex_);
+  int take_replies() REQUIRES(mutex_);
+  int fail() REQUIRES(mutex_);
+  Remains end() REQUIRES(mutex_);
 
-  mutable std::mutex mutex_;  // guards what follows; taken last
+  mutable Mutex mutex_;  // taken last
   std::atomic<bool> active_{false};
-  std::unique_ptr<ucx::Helper> helper_;
-  uint64_t epoch_ = 0;
-  uint64_t not_before_ns_ = 0;
-  int pause_reason_ = 0;                                                    // -errno, before then
-  std::unordered_map<uint64_t, std::unique_ptr<wire::ShareReply>> shared_;  // by offset
-  std::unordered_map<uint64_t, bool> requested_;  // offsets without a reply yet; false: it was unshared meanwhile
+  std::unique_ptr<ucx::Helper> helper_ GUARDED_BY(mutex_);
+  uint64_t epoch_ GUARDED_BY(mutex_) = 0;
+  uint64_t not_before_ns_ GUARDED_BY(mutex_) = 0;
+  int pause_reason_ GUARDED_BY(mutex_) = 0;                                                    // -errno, before then
+  std::unordered_map<uint64_t, std::unique_ptr<wire::ShareReply>> shared_ GUARDED_BY(mutex_);  // by offset
+  // Offsets without a reply yet; false: it was unshared meanwhile.
+  std::unordered_map<uint64_t, bool> requested_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farside::server

@@ -19,18 +19,18 @@ struct KernelSigaction {
 inline constexpr int kSignals = 65;  // 1 .. 64
 
 // The lock is held with all signals blocked, for a few instructions and at most one rt_sigaction.
-extern SpinLock g_actions_lock;  // guards g_program_actions, and keeps it consistent with the kernel's actions
-extern KernelSigaction g_program_actions[kSignals];
+extern SpinLock g_actions_lock;  // also keeps the actions consistent with those of the kernel
+extern KernelSigaction g_program_actions[kSignals] GUARDED_BY(g_actions_lock);
 
 // Holds g_actions_lock with all signals blocked: a handler that interrupted the holder would wait for its own thread.
-class ActionsLock {
+class SCOPED_CAPABILITY ActionsLock {
  public:
-  ActionsLock() {
+  ActionsLock() ACQUIRE(g_actions_lock) {
     constexpr os::SignalSet kAll = ~os::SignalSet{0};
     os::sigprocmask(SIG_SETMASK, &kAll, &before_);
     g_actions_lock.lock();
   }
-  ~ActionsLock() {
+  ~ActionsLock() RELEASE() {
     g_actions_lock.unlock();
     os::sigprocmask(SIG_SETMASK, &before_, nullptr);
   }
@@ -46,6 +46,9 @@ inline bool has_handler(const KernelSigaction& a) {
 }
 
 // Whether the program's handler of this signal is to run on an alternate stack.
-inline bool wants_alternate_stack(int signal) { return (g_program_actions[signal].flags & SA_ONSTACK) != 0; }
+// One word, read without the lock.
+inline bool wants_alternate_stack(int signal) NO_THREAD_SAFETY_ANALYSIS {
+  return (g_program_actions[signal].flags & SA_ONSTACK) != 0;
+}
 
 }  // namespace farside::preload

@@ -77,6 +77,7 @@ void install(int signal, void (*handler)(int, siginfo_t*, void*), os::SignalSet 
                             flags | SA_SIGINFO | SA_ONSTACK | SA_NODEFER | kSaRestorer,
                             reinterpret_cast<void*>(farside_restorer), mask};
   KernelSigaction old = {};
+  ActionsLock lock;
   os::call(SYS_rt_sigaction, signal, &action, &old, sizeof(os::SignalSet));
   if (old.handler != reinterpret_cast<void*>(handler)) g_program_actions[signal] = old;
 }
@@ -143,7 +144,7 @@ KernelSigaction take_action(int signal) {
   return action;
 }
 
-long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction* previous) {
+long exchange_action(int signal, const KernelSigaction* wanted, KernelSigaction* previous) REQUIRES(g_actions_lock) {
   bool ours = signal > 0 && signal < kSignals && is_ours(signal);
   bool handled = wanted && is_received(signal, *wanted);
   if (!ours) {
@@ -190,11 +191,14 @@ long guarded_sigaction(int signal, const KernelSigaction* action, KernelSigactio
   return r;
 }
 
-ActionsInFork::ActionsInFork() : bus_(kernel_action(SIGBUS)), sys_(kernel_action(SIGSYS)) { g_actions_lock.lock(); }
-ActionsInFork::~ActionsInFork() { g_actions_lock.unlock(); }
+// Not analyzed, here and below: between the two is a fork.
+ActionsInFork::ActionsInFork() NO_THREAD_SAFETY_ANALYSIS : bus_(kernel_action(SIGBUS)), sys_(kernel_action(SIGSYS)) {
+  g_actions_lock.lock();
+}
+ActionsInFork::~ActionsInFork() NO_THREAD_SAFETY_ANALYSIS { g_actions_lock.unlock(); }
 
 // The kernel keeps what is ignored, without flags and mask.
-void ActionsInFork::reset_in_child() {
+void ActionsInFork::reset_in_child() NO_THREAD_SAFETY_ANALYSIS {
   void* ignore = reinterpret_cast<void*>(SIG_IGN);
   set_kernel_action(SIGBUS, bus_);
   set_kernel_action(SIGSYS, sys_);

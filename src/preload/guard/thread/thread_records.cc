@@ -20,7 +20,7 @@ namespace farside::preload {
 namespace {
 
 constexpr size_t kMaxRecords = 16384;
-SpinLock g_record_lock;  // guards g_record_count and the assignment of records
+SpinLock g_record_lock;  // guards changes of g_records and g_record_count, and the assignment of records
 ThreadRecord* g_records = nullptr;
 size_t g_record_count = 0;
 
@@ -35,7 +35,7 @@ bool is_free(const ThreadRecord& record) {
 }
 
 // A free record. What threads kept that have disappeared becomes evictable.
-ThreadRecord* find_free_record() {
+ThreadRecord* find_free_record() REQUIRES(g_record_lock) {
   ThreadRecord* found = nullptr;
   for (size_t i = 0; i < g_record_count; i++) {
     ThreadRecord& record = g_records[i];
@@ -48,8 +48,8 @@ ThreadRecord* find_free_record() {
   return found;
 }
 
-// libc's allocator is free: the program does not use it, and the caller holds g_record_lock.
-void make_storage(ThreadRecord* record) {
+// libc's allocator is free: the program does not use it, and the caller holds the lock.
+void make_storage(ThreadRecord* record) REQUIRES(g_record_lock) {
   NearScope near;
   if (record->storage) free_thread_storage(record->storage);
   record->storage = make_thread_storage();
@@ -148,8 +148,9 @@ void keep_robust_list_near() {
   for (unsigned i = 0; i < kLimit && entry && entry != &head->list; i++) entry = add_entry(entry)->next;
 }
 
-void lock_thread_records() { g_record_lock.lock(); }
-void unlock_thread_records() { g_record_lock.unlock(); }
+// Not analyzed: between the two is a fork.
+void lock_thread_records() NO_THREAD_SAFETY_ANALYSIS { g_record_lock.lock(); }
+void unlock_thread_records() NO_THREAD_SAFETY_ANALYSIS { g_record_lock.unlock(); }
 
 // The child's pager has no pins.
 void keep_own_record_in_child() {
