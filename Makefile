@@ -29,10 +29,10 @@ build: bootstrap-build configure-release
 test:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-lint lint test-quick
 
-# All that `make test` leaves out: sanitizers, programs, soak, fuzzing, package, documents. CI runs both.
+# All that `make test` leaves out: sanitizers, programs, soak, fuzzing, package, documents, Debian 13. CI runs both.
 test-all:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-programs bootstrap-package test-rest test-fuzz \
-	  test-programs test-docs test-package $(SANITIZERS:%=test-%)
+	  test-programs test-docs test-package test-debian13 $(SANITIZERS:%=test-%)
 
 demo: bootstrap-build bootstrap-demo configure-release
 	$(BUILD_RELEASE) --target farside farside_preload
@@ -95,7 +95,7 @@ build-%: configure-%
 # The release build runs every test in one of these two steps; sanitized builds run those that a sanitizer can watch.
 QUICK_LABELS = unit|source|simulation
 QUICK_STRESS = shm tcp ucx file replicas handler huge
-QUICK_SYSTEM = launcher launched_programs token servers allocator mappings identity children redis
+QUICK_SYSTEM = launcher launched_programs tools token servers allocator mappings identity children redis
 QUICK = ^(shadow_stress_($(subst $(space),|,$(QUICK_STRESS)))|system_($(subst $(space),|,$(QUICK_SYSTEM))))$$
 test-quick: build-release
 	ctest --preset release --parallel $(JOBS) --label-regex '$(QUICK_LABELS)'

@@ -196,17 +196,6 @@ class LauncherTest(LaunchTest):
             self.assertEqual(result.status, 0, words)
             self.assertTrue(result.output)
 
-    def test_tools_are_programs_of_their_own(self):
-        """What only analyses and measures is in no program that runs beside others."""
-        symbols = subprocess.run(["nm", "--demangle", FARSIDE], capture_output=True, text=True, check=True).stdout
-        self.assertIn("farside::cli::run_program", symbols)
-        for laboratory in ("farside::plan::", "farside::trace::", "farside::track::", "farside::to_svg", "farside::ZramSwap"):
-            self.assertNotIn(laboratory, symbols)
-        for tool in ("plan", "trace", "track"):
-            shown = run([FARSIDE, tool, "--help"], seconds=30, env=environment())
-            self.assertEqual(shown.status, 0)
-            self.assertIn(f"  farside {tool} ".encode(), shown.output)
-
     def test_statuses_in_the_help(self):
         for status in (b"134", b"137", b"139"):
             self.assertIn(status, self.launch("--help").output)
@@ -270,17 +259,6 @@ class LauncherTest(LaunchTest):
                 self.refused(USAGE, [f"{option} has an empty value"], *words, "--", "true")
             self.refused(USAGE, [f"{variable} has an empty value"], "--", "true", env=environment(**{variable: ""}))
         self.refused(USAGE, ["--tune policy has an empty value"], "--tune", "policy=", "--", "true")
-
-    def test_mistakes_of_tools(self):
-        for words, expected in ((("trace", "sort", "x"), "put -- before the program: farside trace -- sort x"),
-                                (("plan", "sort"), "put -- before the program: farside plan -- sort"),
-                                (("plan", "--slowdwn", "9%"), "did you mean --slowdown?"),
-                                (("plan", "--slowdown", "x", "--", "true"), "--slowdown=x is not valid; use a share"),
-                                (("plan", "--shares", "101", "--", "true"), "'101' is not valid; use 1 to 100"),
-                                (("bench", "pagnig"), "farside bench has no command pagnig; did you mean paging?")):
-            result = run([FARSIDE, *words], seconds=30)
-            self.assertEqual((result.status, result.output), (USAGE, b""), words)
-            self.assertIn(expected, result.errors.decode())
 
     def test_misspelt_command(self):
         result = run([FARSIDE, "rnu", "--", "true"], seconds=30)
