@@ -15,7 +15,7 @@ BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 space := $(subst ,, )
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo lint format layers docs messages calls tidy test-all test-quick test-rest test-short test-debian13 test-fuzz test-programs test-docs test-package install package clean
+.PHONY: build test demo lint format layers sizes docs messages calls tidy test-all test-quick test-rest test-short test-debian13 test-fuzz test-programs test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
@@ -39,7 +39,7 @@ demo: bootstrap-build bootstrap-demo configure-release
 	scripts/demo.py $(DEMO_ARGS)
 
 # What can be checked without a build.
-lint: format layers docs messages calls
+lint: format layers sizes docs messages calls
 
 format: bootstrap-lint
 	@command -v $(CLANG_FORMAT) >/dev/null || echo "formatting is not checked: this release has no $(CLANG_FORMAT)"
@@ -50,6 +50,9 @@ tidy: bootstrap-lint build-release
 
 layers:
 	scripts/check_layers.py
+
+sizes:
+	scripts/check_sizes.py
 
 docs:
 	scripts/check_docs.py

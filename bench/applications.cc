@@ -12,7 +12,7 @@
 #include "launch/installation.h"
 #include "launch/preload.h"
 #include "launch/run_captured.h"
-#include "measure/costs.h"
+#include "measure/fault_costs.h"
 #include "measure/ideal.h"
 #include "report/files.h"
 

@@ -96,6 +96,7 @@ OWNERS = {
     "farside/structure.hpp": {"objects"},
     "farside/offload.h": {"offload"},
     "farside/offload.hpp": {"offload"},
+    "farside/offload_codec.hpp": {"offload"},
     "farside/offload_algorithms.hpp": {"offload"},
     "farside/containers/": {"containers"},
     "farside/frame/": {"frame"},

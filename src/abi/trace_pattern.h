@@ -15,7 +15,7 @@ struct TracePattern {
   static constexpr unsigned kStrides = 4;
 
   // One stream of the location. Code that merges or copies has several. `last` is 0 where unused.
-  struct Stream {
+  struct AccessStream {
     uint64_t last = 0;
     int64_t stride = 0;  // bytes; 0: unknown
     uint64_t used = 0;   // clock of the last fault
@@ -34,7 +34,7 @@ struct TracePattern {
   uint64_t last = 0;           // address of the last fault
   uint64_t clock = 0;
   StrideCount strides[kStrides];  // the most frequent ones of `strided` faults, by Misra and Gries
-  Stream streams[kStreams];
+  AccessStream streams[kStreams];
 };
 
 enum class TraceStep { kFirst, kSame, kSequential, kStrided, kRandom };
@@ -69,7 +69,7 @@ int64_t stride_fetched_ahead(int64_t from, int64_t to, int64_t known, IsNear is_
 
 // How a fault at `address` continues the stream; *stride is then the distance in bytes.
 template <typename IsNear>
-TraceStep step_of(const TracePattern::Stream& stream, uint64_t address, IsNear is_near, int64_t* stride) {
+TraceStep step_of(const TracePattern::AccessStream& stream, uint64_t address, IsNear is_near, int64_t* stride) {
   int64_t from = page_of(stream.last), to = page_of(address);
   auto bytes = static_cast<int64_t>(address - stream.last);
   *stride = bytes;
@@ -125,7 +125,7 @@ inline void count_step(TracePattern& pattern, TraceStep step, int64_t stride) {
 // Starts a stream with a fault that continues none, in place of the stream that was unused for longest. Its distance
 // from the last fault is its first guess at a stride.
 inline void begin_stream(TracePattern& pattern, uint64_t address) {
-  TracePattern::Stream* oldest = &pattern.streams[0];
+  TracePattern::AccessStream* oldest = &pattern.streams[0];
   for (auto& s : pattern.streams) {
     if (s.used < oldest->used) oldest = &s;
   }
@@ -140,7 +140,7 @@ TraceStep note_access(TracePattern& pattern, uint64_t address, IsNear is_near) {
   using namespace trace_pattern;  // NOLINT: the helpers above
   pattern.clock++;
   TraceStep best = pattern.last ? TraceStep::kRandom : TraceStep::kFirst;
-  TracePattern::Stream* continued = nullptr;
+  TracePattern::AccessStream* continued = nullptr;
   int64_t best_stride = 0;
   for (auto& stream : pattern.streams) {
     if (stream.last == 0 || best == TraceStep::kSame) continue;

@@ -13,8 +13,7 @@
 #include "cli/commands.h"
 #include "cli/metrics_http.h"
 #include "cli/process_metrics.h"
-#include "cli/server_tokens.h"
-#include "cli/tls_options.h"
+#include "cli/serve_options.h"
 #include "launch/child.h"
 #include "launch/installation.h"
 #include "report/machine.h"
@@ -25,42 +24,8 @@ namespace farside::cli {
 namespace {
 
 constexpr int kStatusEveryMs = 1000;
-constexpr unsigned kMaxWorkers = 64;
 
-constexpr const char* kHelp =
-    "Sizes: a number and K, M, G or T, powers of 1024, as in 4G.\n"
-    "Serves until SIGINT or SIGTERM, then prints its last state. Programs that still use its memory end with an "
-    "error message.\n\n"
-    "Examples:\n"
-    "  farside serve --memory 4G --listen 127.0.0.1:7170\n"
-    "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --quota 8G --metrics 127.0.0.1:9170\n"
-    "  farside serve --memory 4G --unix /run/farside.sock\n"
-    "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --tls cert=cert.pem,key=key.pem\n"
-    "A pool (docs/guide/pool.md):\n"
-    "  farside serve --controller --listen 10.0.0.1:7100 --tokens tokens\n"
-    "  farside serve --memory 64G --listen 10.0.0.2:7170 --pool 10.0.0.1:7100 --tokens tokens";
-
-constexpr double kGraceSeconds = 30;
-constexpr double kOffloadSeconds = 20, kOffloadCpuSeconds = 10;  // of one call
 constexpr uint64_t kSecondNs = 1'000'000'000;
-
-struct ServeArguments {
-  std::string memory, listen, unix_path, quota, metrics, pool, address;
-  TokenFiles tokens;
-  std::string log = "info", log_format = "text";
-  unsigned workers = 1;
-  double grace = kGraceSeconds;
-  bool controller = false;
-  bool offload = false;
-  std::string offload_memory = "256M", offload_code = "64M";
-  unsigned offload_processes = server::CallConfig().max_processes;
-  double offload_seconds = kOffloadSeconds, offload_cpu = kOffloadCpuSeconds;
-  TlsArguments tls;
-  std::string ucx;
-  // The scheme of its addresses, and that of a controller's.
-  const char* scheme() const { return tls.files.certificate.empty() ? "tcp://" : "tls://"; }
-  const char* pool_scheme() const { return tls.files.certificate.empty() ? "pool://" : "pool+tls://"; }
-};
 
 Result<uint64_t> memory_to_lend(const std::string& text) {
   Result<uint64_t> bytes = parse_size(text);
@@ -433,85 +398,7 @@ int serve(ServeArguments& arguments) {
 void add_serve_command(Command& parent) {
   Command& command = parent.add_command("serve", "Lend this machine's memory to programs on other machines");
   auto arguments = std::make_shared<ServeArguments>();
-  command
-      .add_option("--memory", &arguments->memory,
-                  "memory to lend; more than is free now gives a warning, more than the machine has is refused")
-      .value("SIZE");
-  command.add_option("--listen", &arguments->listen, "TCP address to serve; port 0: any, which is printed")
-      .value("HOST:PORT");
-  command.add_option("--unix", &arguments->unix_path, "Unix socket to serve shared memory on").value("PATH");
-  command
-      .add_option("--token-file", &arguments->tokens.single,
-                  "file whose first line is the secret that all clients must know, up to 128 bytes")
-      .value("FILE");
-  command
-      .add_option(
-          "--tokens", &arguments->tokens.named,
-          "file that names clients and servers with their secrets, quotas and operations; SIGHUP reads it again")
-      .value("FILE");
-  add_tls_option(command, &arguments->tls);
-  command
-      .add_option("--ucx", &arguments->ucx,
-                  "transports of UCX by which clients read and write their memory, as in UCX_TLS; ib: network cards")
-      .value("TRANSPORTS");
-  command
-      .add_option("--quota", &arguments->quota,
-                  "memory that one client may have, a process with its forked children (default: all)")
-      .value("SIZE");
-  command
-      .add_option("--metrics", &arguments->metrics,
-                  "HTTP address of the metrics, for Prometheus; port 0: any, which is printed")
-      .value("HOST:PORT");
-  command.add_option("--log", &arguments->log, "least severe messages to print: error, warning, info or debug")
-      .value("LEVEL")
-      .one_of({"error", "warning", "info", "debug"})
-      .show_default();
-  command
-      .add_option("--log-format", &arguments->log_format, "form of the messages: text, or json for one object a line")
-      .value("FORMAT")
-      .one_of({"text", "json"})
-      .show_default();
-  command.add_option("--workers", &arguments->workers, "threads that serve")
-      .value("N")
-      .range(1U, kMaxWorkers)
-      .show_default();
-  command.add_option("--grace", &arguments->grace, "seconds for which a region is kept after its connections broke")
-      .value("S")
-      .non_negative()
-      .show_default();
-  command.add_flag("--offload", &arguments->offload,
-                   "execute functions of clients next to their data, each client's in an isolated process");
-  command
-      .add_option("--offload-processes", &arguments->offload_processes, "calls of a client that are executed at a time")
-      .value("N")
-      .range(1U, wire::kMaxCallProcesses)
-      .show_default();
-  command
-      .add_option("--offload-memory", &arguments->offload_memory,
-                  "memory that functions may allocate in each process of a client")
-      .value("SIZE")
-      .show_default();
-  command.add_option("--offload-time", &arguments->offload_seconds, "seconds that a call may take")
-      .value("S")
-      .non_negative()
-      .show_default();
-  command.add_option("--offload-cpu", &arguments->offload_cpu, "seconds of processor time that a call may take")
-      .value("S")
-      .non_negative()
-      .show_default();
-  command
-      .add_option("--offload-code", &arguments->offload_code, "largest program or shared object that a client may send")
-      .value("SIZE")
-      .show_default();
-  command.add_flag("--controller", &arguments->controller,
-                   "run a pool's controller, which lists its servers; --memory is optional");
-  command.add_option("--pool", &arguments->pool, "controller of the pool to join: HOST:PORT, or pool+tls://HOST:PORT")
-      .value("ADDRESS");
-  command
-      .add_option("--address", &arguments->address,
-                  "address at which a pool's clients reach this server (default: as --listen)")
-      .value("ADDRESS");
-  command.set_footer(kHelp);
+  add_serve_options(command, arguments.get());
   command.set_action([arguments] { return serve(*arguments); });
 }
 

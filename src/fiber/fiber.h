@@ -7,7 +7,7 @@
 
 #include "base/near.h"
 #include "base/os.h"
-#include "fiber/context.h"
+#include "fiber/stack_context.h"
 
 struct farside_scopes;
 
@@ -28,7 +28,7 @@ struct CaughtExceptions {
 
 // The C interface's opaque type.
 struct farside_fiber : farside::NearObject {
-  farside::fibers::Context context;
+  farside::fibers::StackContext context;
   void (*function)(void*) = nullptr;
   void* argument = nullptr;
   farside::fibers::CaughtExceptions exceptions;

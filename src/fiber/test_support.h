@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "fiber/context.h"
+#include "fiber/stack_context.h"
 
 namespace farside::fibers {
 

@@ -59,7 +59,7 @@ class Worker : public NearObject {
   Peer& peer_;
   unsigned index_;
   Fiber* volatile current_ = nullptr;
-  Context context_;
+  StackContext context_;
   After after_ = nullptr;
   void* after_argument_ = nullptr;
 

@@ -22,7 +22,7 @@ constexpr int kSignalPollMs = 100;
 constexpr int kExitWithParent = 1;
 
 // A child process that writes one text to a pipe.
-struct Worker {
+struct ForkedChild {
   pid_t pid = -1;
   int output = -1;
 };
@@ -37,7 +37,7 @@ void write_all(int fd, const std::string& text) {
 
 // Runs `body` in a child with the write end of the pipe; the child exits when it returns. The kernel kills the child
 // when the parent ends.
-Result<Worker> fork_worker(const std::function<void(int)>& body) {
+Result<ForkedChild> fork_child(const std::function<void(int)>& body) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return Status::error(errno, "cannot create a pipe: {}", strerror(errno));
   fflush(nullptr);
@@ -51,7 +51,7 @@ Result<Worker> fork_worker(const std::function<void(int)>& body) {
     _exit(0);
   }
   close(ends[1]);
-  return Worker{pid, ends[0]};
+  return ForkedChild{pid, ends[0]};
 }
 
 // Reads all that the worker writes until it closes the pipe. False: a stop signal arrived.
@@ -100,7 +100,7 @@ void serve(const server::ServerConfig& config, const SignalHold& hold, int outpu
 }  // namespace
 
 Result<json> run_in_child(const SignalHold& hold, const std::function<Result<json>()>& work) {
-  Result<Worker> worker = fork_worker([&](int output) {
+  Result<ForkedChild> worker = fork_child([&](int output) {
     pthread_sigmask(SIG_SETMASK, &hold.before(), nullptr);
     Result<json> made = work();
     json reply =
@@ -132,7 +132,7 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& ho
   config.token = made->token_;
   config.ucx = ucx;
   config.calls.host_program = offload_host;
-  Result<Worker> worker = fork_worker([&](int output) { serve(config, hold, output); });
+  Result<ForkedChild> worker = fork_child([&](int output) { serve(config, hold, output); });
   if (!worker.ok()) return worker.status();
   made->pid_ = worker->pid;
   std::string answer;

@@ -286,6 +286,8 @@ class HugeModel {
   bool move_out_step(State& s, Out& e, Kernel kernel) const;
   bool return_step(State& s, Out& e) const;
   bool leave_step(State& s, Out& e, const char** wrong) const;
+  static void claim_page(State& s, PageOut& e, unsigned page);
+  static void release_page(State& s, PageOut& e, unsigned page);
   bool page_out_step(State& s, unsigned choice, const char** wrong) const;
 
   static uint8_t take_slot(State& s, bool empty);

@@ -186,6 +186,36 @@ bool HugeModel::leave_step(State& s, Out& e, const char** wrong) const {
 
 // ---- Single pages ----
 
+void HugeModel::claim_page(State& s, PageOut& e, unsigned p) {
+  PageWord w = word_of(s, p);
+  if (!w.is(PageState::kNear)) {
+    e = PageOut();
+  } else if (w.pins() > 0 || w.has(PageWord::kUpgrading)) {
+    insert(s, p);
+    e = PageOut();
+  } else {
+    e.dirty = w.has(PageWord::kDirty) && !w.has(PageWord::kFreed);
+    w = w.with_state(PageState::kEvicting);
+    change(s, p, w);
+    if (w.has(PageWord::kFreed)) change(s, p, w.without(PageWord::kDirty));
+    e.frames = 1;
+    e.pc = e.dirty ? PagePc::kHold : PagePc::kUnmap;
+  }
+}
+
+void HugeModel::release_page(State& s, PageOut& e, unsigned p) {
+  PageWord w = word_of(s, p);
+  Page& page = s.pages[p];
+  if (e.dirty) page.far = page.frames[e.pipe];
+  bool stored = e.dirty || w.has(PageWord::kStored);
+  PageWord gone = w.without(PageWord::kDirty | PageWord::kCow | PageWord::kHuge).with(stored ? PageWord::kStored : 0);
+  change(s, p,
+         w.has(PageWord::kFreed) ? w.without_content().with_state(PageState::kUnmapped)
+                                 : gone.with_state(stored ? PageState::kFar : PageState::kUntouched));
+  s.used--;
+  e = PageOut();
+}
+
 // choice: the page that is taken; kPages: the kernel refuses to hold it.
 bool HugeModel::page_out_step(State& s, unsigned choice, const char** wrong) const {
   PageOut& e = s.page_out;
@@ -208,19 +238,7 @@ bool HugeModel::page_out_step(State& s, unsigned choice, const char** wrong) con
       if (w.is(PageState::kNear) && w.has(PageWord::kHuge)) e = PageOut();
       return true;
     case PagePc::kClaim:
-      if (!w.is(PageState::kNear)) {
-        e = PageOut();
-      } else if (w.pins() > 0 || w.has(PageWord::kUpgrading)) {
-        insert(s, p);
-        e = PageOut();
-      } else {
-        e.dirty = w.has(PageWord::kDirty) && !w.has(PageWord::kFreed);
-        w = w.with_state(PageState::kEvicting);
-        change(s, p, w);
-        if (w.has(PageWord::kFreed)) change(s, p, w.without(PageWord::kDirty));
-        e.frames = 1;
-        e.pc = e.dirty ? PagePc::kHold : PagePc::kUnmap;
-      }
+      claim_page(s, e, p);
       return true;
     case PagePc::kHold:
       e.pipe = choice == kPages ? kNone : page.frame;
@@ -239,18 +257,9 @@ bool HugeModel::page_out_step(State& s, unsigned choice, const char** wrong) con
       page.write_protected = page.exclusive = 0;
       e.pc = PagePc::kRelease;
       return true;
-    default: {
-      if (e.dirty) page.far = page.frames[e.pipe];
-      bool stored = e.dirty || w.has(PageWord::kStored);
-      PageWord gone =
-          w.without(PageWord::kDirty | PageWord::kCow | PageWord::kHuge).with(stored ? PageWord::kStored : 0);
-      change(s, p,
-             w.has(PageWord::kFreed) ? w.without_content().with_state(PageState::kUnmapped)
-                                     : gone.with_state(stored ? PageState::kFar : PageState::kUntouched));
-      s.used--;
-      e = PageOut();
+    default:
+      release_page(s, e, p);
       return true;
-    }
   }
 }
 

@@ -18,6 +18,7 @@ import threading
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "system"))
 from support import FARSIDE, MIB, NOTHING_TESTED, PROGRAMS, environment, tail  # noqa: E402
@@ -212,7 +213,7 @@ class Soak:
 
 
 def build(soak):
-    """The servers, and the lanes of programs and faults."""
+    """The hosts, the servers, and the lanes of programs and faults."""
     hosts = [Host(soak.folder) for _ in range(5)]
     steady = Server(soak, hosts[0], 7171, "--memory", "2G")
     spare, mortal = (Server(soak, host, 7172, "--memory", "2G") for host in hosts[1:3])
@@ -223,12 +224,19 @@ def build(soak):
     proxy = CorruptingProxy((steady.host.ip, 7171), soak.seed)
     hostile = Hostile([(steady.host.ip, 7171), (encrypted.host.ip, 7177), (small.host.ip, 7174), (controller.host.ip, 7175)], (steady.host.ip, 8171),
                       soak.seed)
-    pool = f"pool://{controller.place}"
-    two = f"{spare.address},{mortal.address}"
+    servers = SimpleNamespace(steady=steady, spare=spare, mortal=mortal, small=small, controller=controller, encrypted=encrypted,
+                              pooled=pooled)
+    lanes = [*lanes_of_programs(soak, servers, proxy), *lanes_of_failures(soak, servers, hosts, hostile)]
+    return hosts, [steady, encrypted, spare, mortal, small, *pooled, controller], lanes, proxy
+
+
+def lanes_of_programs(soak, servers, proxy):
+    pool = f"pool://{servers.controller.place}"
+    two = f"{servers.spare.address},{servers.mortal.address}"
     kinds = [("fork", "threads"), ("threads",), ("fork",), ("fork", "user")]
 
     def one_server():
-        soak.verify("one server", steady.address, *random.choice(kinds))
+        soak.verify("one server", servers.steady.address, *random.choice(kinds))
 
     def corrupting_network():
         soak.verify("corrupting network", f"tcp://127.0.0.1:{proxy.port}", *random.choice(kinds[:3]))
@@ -237,7 +245,7 @@ def build(soak):
         soak.verify("two replicas", two, *random.choice(kinds[:3]), options=("--replicas", "2"), may_refuse=True)
 
     def server_over_tls():
-        far = f"tls://{encrypted.place}"
+        far = f"tls://{servers.encrypted.place}"
         soak.verify("TLS", far, *random.choice(kinds), options=("--tls", f"ca={soak.certificate}"))
 
     def pool_of_servers():
@@ -247,12 +255,16 @@ def build(soak):
         soak.verify("own server", None, *random.choice(kinds), resize=random.random() < 0.5)
 
     def full_server():
-        status, output = soak.run("full server", small.address, [PROGRAMS / "hog"])
+        status, output = soak.run("full server", servers.small.address, [PROGRAMS / "hog"])
         if status == 0 and output != b"out of memory, contents intact\n":
             soak.failures.add(f"full server: {output!r}")
 
+    return [one_server, server_over_tls, corrupting_network, two_replicas, pool_of_servers, own_server, full_server]
+
+
+def lanes_of_failures(soak, servers, hosts, hostile):
     def killed_clients():
-        soak.run("killed", steady.address, [VERIFIER, 60, 48, 1, "fork"], kill_after=random.uniform(0.5, 3))
+        soak.run("killed", servers.steady.address, [VERIFIER, 60, 48, 1, "fork"], kill_after=random.uniform(0.5, 3))
 
     def hostile_clients():
         hostile.attack(random.uniform(1, 3))
@@ -267,22 +279,20 @@ def build(soak):
         soak.sleep(random.uniform(3, 8))
         what = random.randrange(3)
         if what == 0:
-            mortal.kill()
+            servers.mortal.kill()
             soak.sleep(random.uniform(1, 4))
-            mortal.start()
+            servers.mortal.start()
             soak.count("deaths")
         elif what == 1:
-            random.choice([steady, spare, *pooled]).stall(random.uniform(0.5, 4))
+            random.choice([servers.steady, servers.spare, *servers.pooled]).stall(random.uniform(0.5, 4))
             soak.count("stalls")
         else:
-            controller.kill()
-            controller.start()
+            servers.controller.kill()
+            servers.controller.start()
             time.sleep(2)  # its list is complete
             soak.count("controller's deaths")
 
-    lanes = [one_server, server_over_tls, corrupting_network, two_replicas, pool_of_servers, own_server, full_server, killed_clients,
-             hostile_clients, failures_of_the_network, failures_of_servers]
-    return hosts, [steady, encrypted, spare, mortal, small, *pooled, controller], lanes, proxy
+    return [killed_clients, hostile_clients, failures_of_the_network, failures_of_servers]
 
 
 def stored(server):

@@ -10,7 +10,7 @@
 #include "base/size.h"
 #include "command/command.h"
 #include "far_side.h"
-#include "worker.h"
+#include "stress_worker.h"
 
 namespace farside::stress {
 namespace {
@@ -85,7 +85,7 @@ class Driver {
         far_side_.kill_one(world_.settings.seed);
         killed = true;
       }
-      for (Worker* w : world_.workers) {
+      for (StressWorker* w : world_.workers) {
         if (!w->running.exchange(true)) start(*w);
       }
     }
@@ -95,7 +95,7 @@ class Driver {
   }
   uint64_t operations() const {
     uint64_t sum = 0;
-    for (Worker* w : world_.workers) sum += w->operations.load(std::memory_order_relaxed);
+    for (StressWorker* w : world_.workers) sum += w->operations.load(std::memory_order_relaxed);
     return sum;
   }
 
@@ -105,7 +105,7 @@ class Driver {
     std::atomic<bool> started{false}, finished{false}, may_end{kForkLocksAllocator};
   };
 
-  void start(Worker& worker) {
+  void start(StressWorker& worker) {
     started_++;
     world_.starting.lock();
     WorkerThread& t = threads_.emplace_back();
@@ -121,7 +121,7 @@ class Driver {
   }
 
   bool any_running() const {
-    for (Worker* w : world_.workers) {
+    for (StressWorker* w : world_.workers) {
       if (w->running.load()) return true;
     }
     return false;
@@ -174,7 +174,7 @@ void allocate_shared_pages(World& world) {
 
 // Frees everything. Then no frame and no page may be counted.
 void check_nothing_left(World& world) {
-  for (Worker* w : world.workers) w->free_all();
+  for (StressWorker* w : world.workers) w->free_all();
   world.pager.decommit(world.shared_pages.far, world.shared_pages.pages * kPageSize);
   world.pager.release(world.shared_pages.far, world.shared_pages.pages * kPageSize);
   pager::Stats s = world.pager.stats();
@@ -205,16 +205,16 @@ void run(const Settings& s) {
                                 s.delivery == "signal" ? pager::Delivery::kSignal : pager::Delivery::kMessages);
     World world(s, *fixture);
     allocate_shared_pages(world);
-    std::vector<std::unique_ptr<Worker>> workers;
+    std::vector<std::unique_ptr<StressWorker>> workers;
     for (unsigned i = 0; i < s.threads; i++) {
-      workers.push_back(std::make_unique<Worker>(world, i));
+      workers.push_back(std::make_unique<StressWorker>(world, i));
       world.workers.push_back(workers.back().get());
     }
     if (s.faults) arm_faults();
     Driver driver(world, far_side);
     driver.run();
-    for (Worker* w : world.workers) w->wait_for_children();
-    for (Worker* w : world.workers) w->verify_all("at the end");
+    for (StressWorker* w : world.workers) w->wait_for_children();
+    for (StressWorker* w : world.workers) w->verify_all("at the end");
     pager::Stats stats = world.pager.stats();
     if (const char* untested = find_untested(world)) die("{}", untested);
     check_nothing_left(world);

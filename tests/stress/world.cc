@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "worker.h"
+#include "stress_worker.h"
 
 namespace farside::stress {
 namespace {
@@ -23,10 +23,10 @@ pager::PageTable& table_of(pager::Pager&);
 
 pager::PageWord word_at(pager::Pager& pager, pager::PageIndex page) { return table_of(pager)[page].load(); }
 
-bool World::begin_quiet(Worker& self) {
+bool World::begin_quiet(StressWorker& self) {
   bool expected = false;
   if (!quiet.compare_exchange_strong(expected, true)) return false;
-  for (Worker* w : workers) {
+  for (StressWorker* w : workers) {
     while (w != &self && w->busy.load()) os::nanosleep_ns(50000);
   }
   if (!kForkLocksAllocator) starting.lock();

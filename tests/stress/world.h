@@ -11,7 +11,7 @@
 
 namespace farside::stress {
 
-class Worker;
+class StressWorker;
 
 // A sanitizer's runtime does not lock its allocator over a fork, as libc does. If another thread holds that lock, a
 // child that allocates waits for ever. See docs/internals/testing.md.
@@ -41,13 +41,13 @@ class World {
   const Settings settings;
   pager::Pager& pager;
   SharedPages shared_pages;
-  std::vector<Worker*> workers;
+  std::vector<StressWorker*> workers;
   std::atomic<bool> stop{false};
   bool in_child = false;
 
   // Keeps all workers except `self` from starting an operation and waits until none is in one. Far memory then agrees
   // with all shadow copies. Holds `starting` if a child's allocator depends on it. False: another worker has done so.
-  bool begin_quiet(Worker& self);
+  bool begin_quiet(StressWorker& self);
   void end_quiet();
   std::atomic<bool> quiet{false};
   Mutex starting;  // held while a worker's thread starts or ends, which allocates memory

@@ -9,7 +9,7 @@
 #include "launch/installation.h"
 #include "launch/run_captured.h"
 #include "measure/configurations.h"
-#include "measure/costs.h"
+#include "measure/fault_costs.h"
 #include "measure/process.h"
 #include "measure/statistics.h"
 #include "report/format.h"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/size.h"
-#include "measure/costs.h"
+#include "measure/fault_costs.h"
 #include "measure/ideal.h"
 #include "measure/statistics.h"
 #include "report/format.h"

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "command/command.h"
-#include "measure/costs.h"
+#include "measure/fault_costs.h"
 #include "measure/ideal.h"
 #include "tools/plan/plan.h"
 #include "tools/plan/plan_report.h"

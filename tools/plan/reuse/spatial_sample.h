@@ -49,13 +49,13 @@ class SpatialSample {
     return key ^ key >> 32;
   }
 
-  struct Entry {
+  struct SampledKey {
     uint64_t value, key;
-    bool operator<(const Entry& other) const { return value < other.value; }
+    bool operator<(const SampledKey& other) const { return value < other.value; }
   };
   size_t max_keys_;
   uint64_t threshold_ = kEverything;
-  std::priority_queue<Entry> highest_;
+  std::priority_queue<SampledKey> highest_;
 };
 
 }  // namespace farside::plan

@@ -11,12 +11,12 @@ class Streams {
  public:
   bool continues(int64_t page) {
     clock_++;
-    Stream* oldest = &streams_[0];
-    for (Stream& s : streams_) {
+    AccessStream* oldest = &streams_[0];
+    for (AccessStream& s : streams_) {
       if (s.follows(page)) return s.go_on(page, clock_);
       if (s.used < oldest->used) oldest = &s;
     }
-    for (Stream& s : streams_) {
+    for (AccessStream& s : streams_) {
       if (!s.may_begin(page)) continue;
       s = {page, page - s.last, clock_};
       return false;
@@ -28,7 +28,7 @@ class Streams {
  private:
   static constexpr int64_t kMaxStride = 64, kSlack = 16;
 
-  struct Stream {
+  struct AccessStream {
     int64_t last = 0, stride = 0;
     uint64_t used = 0;  // time of its last fault; 0: unused
     bool follows(int64_t page) const {
@@ -44,7 +44,7 @@ class Streams {
     bool may_begin(int64_t page) const { return used > 0 && page != last && std::llabs(page - last) <= kMaxStride; }
   };
 
-  std::array<Stream, 12> streams_;
+  std::array<AccessStream, 12> streams_;
   uint64_t clock_ = 0;
 };
 

@@ -85,7 +85,7 @@ constexpr Arg nested(size_t bytes) { return pointers(inout(bytes)); }
 // Depends on other arguments: the largest plausible structure, with pointers.
 constexpr Arg any() { return {Arg::kAny}; }
 
-struct Entry {
+struct CallDescription {
   bool known = false;
   Arg arg[6];
 };
@@ -94,10 +94,10 @@ constexpr long kCalls = 512;
 constexpr size_t kSockaddr = sizeof(sockaddr_storage);
 
 struct Table {
-  Entry entry[kCalls] = {};
+  CallDescription description[kCalls] = {};
   constexpr void set(long number, Arg a = {}, Arg b = {}, Arg c = {}, Arg d = {}, Arg e = {}, Arg f = {}) {
-    if (entry[number].known) throw "described twice";  // does not compile
-    entry[number] = {true, {a, b, c, d, e, f}};
+    if (description[number].known) throw "described twice";  // does not compile
+    description[number] = {true, {a, b, c, d, e, f}};
   }
 };
 
@@ -147,11 +147,11 @@ class NearArguments {
   }
   const Call& near() const { return near_; }
   // After the call: stores what the kernel has written in copies.
-  long finish(const Entry& entry, long result) const {
+  long finish(const CallDescription& description, long result) const {
     for (int i = 0; i < 6 && result >= 0; i++) {
       if (!copies_[i]) continue;
-      uint64_t bytes = from_[i].iov_len, written = static_cast<uint64_t>(result) * entry.arg[i].bytes;
-      if (entry.arg[i].by_result && written < bytes) bytes = written;
+      uint64_t bytes = from_[i].iov_len, written = static_cast<uint64_t>(result) * description.arg[i].bytes;
+      if (description.arg[i].by_result && written < bytes) bytes = written;
       if (copies_[i]->store(0, 1, bytes) < bytes) return -EFAULT;
     }
     return result;
@@ -174,7 +174,7 @@ class NearArguments {
   std::optional<NearPieces> copies_[6];
 };
 
-constexpr Entry kUnknown = {true, {any(), any(), any(), any(), any(), any()}};
+constexpr CallDescription kUnknown = {true, {any(), any(), any(), any(), any(), any()}};
 
 bool has_far_argument(const Call& call) {
   for (long argument : call.arg) {
@@ -183,8 +183,8 @@ bool has_far_argument(const Call& call) {
   return false;
 }
 
-const Entry& entry_of(long number) {
-  return number >= 0 && number < kCalls && kTable.entry[number].known ? kTable.entry[number] : kUnknown;
+const CallDescription& description_of(long number) {
+  return number >= 0 && number < kCalls && kTable.description[number].known ? kTable.description[number] : kUnknown;
 }
 
 }  // namespace
@@ -210,12 +210,12 @@ void pin_block(Pins& pins, const void* address, uint64_t bytes) {
 
 long table_call(const Call& call, long (*issue_pinned)(const Call&)) {
   if (!has_far_argument(call)) return issue_pinned(call);
-  const Entry& entry = entry_of(call.number);
+  const CallDescription& description = description_of(call.number);
   NearArguments arguments(call);
   for (int i = 0; i < 6; i++) {
-    if (long error = arguments.bring(i, entry.arg[i])) return error;
+    if (long error = arguments.bring(i, description.arg[i])) return error;
   }
-  return arguments.finish(entry, issue_pinned(arguments.near()));
+  return arguments.finish(description, issue_pinned(arguments.near()));
 }
 
 }  // namespace farside::preload

@@ -22,7 +22,7 @@
 #include "preload/guard/thread/pins.h"
 #include "preload/guard/thread/thread_pointer.h"
 #include "preload/guard/thread/thread_records.h"
-#include "preload/guard/traps/context.h"
+#include "preload/guard/traps/trapped_call.h"
 #include "preload/guard/traps/user_dispatch.h"
 
 namespace farside::preload {

@@ -18,8 +18,8 @@
 #include "preload/guard/thread/thread_pointer.h"
 #include "preload/guard/thread/thread_records.h"
 #include "preload/guard/traps/clones.h"
-#include "preload/guard/traps/context.h"
 #include "preload/guard/traps/masked_waits.h"
+#include "preload/guard/traps/trapped_call.h"
 #include "preload/guard/traps/user_dispatch.h"
 
 #ifndef SYS_USER_DISPATCH

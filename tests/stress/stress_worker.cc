@@ -1,4 +1,4 @@
-#include "worker.h"
+#include "stress_worker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ constexpr uint64_t kTransferNs = 60'000'000'000;
 
 }  // namespace
 
-Worker::Worker(World& world, unsigned index)
+StressWorker::StressWorker(World& world, unsigned index)
     : world_(world),
       index_(index),
       random_(world.settings.seed * 1000003 + index),
@@ -42,15 +42,15 @@ Worker::Worker(World& world, unsigned index)
   for (Block& b : blocks_) allocate(b);
 }
 
-Worker::~Worker() {
+StressWorker::~StressWorker() {
   if (server_) world_.pager.store()->close_channel(server_);
 }
 
-void Worker::open_pipe() {
+void StressWorker::open_pipe() {
   if (pipe2(pipe_, O_CLOEXEC) != 0) die("cannot open a pipe");
 }
 
-void Worker::run_for_a_while() {
+void StressWorker::run_for_a_while() {
   for (uint64_t n = random_.between(500, 4000); n > 0 && !world_.stop.load(); n--) {
     begin_operation();
     operate();
@@ -64,7 +64,7 @@ void Worker::run_for_a_while() {
   busy.store(false);
 }
 
-void Worker::begin_operation() {
+void StressWorker::begin_operation() {
   busy.store(true);
   while (world_.quiet.load()) {
     busy.store(false);
@@ -73,7 +73,7 @@ void Worker::begin_operation() {
   }
 }
 
-void Worker::operate() {
+void StressWorker::operate() {
   uint64_t dice = random_.below(1000);
   if (dice < 250) return write_word();
   if (dice < 410) return read_word();
@@ -94,29 +94,29 @@ void Worker::operate() {
   if (dice == 999 && world_.settings.forks && !world_.in_child) return fork();
 }
 
-Worker::Range Worker::any_range(size_t limit) {
+StressWorker::Range StressWorker::any_range(size_t limit) {
   Block& b = blocks_[random_.below(blocks_.size())];
   size_t bytes = random_.between(1, std::min(limit, b.bytes()));
   return {&b, random_.below(b.bytes() - bytes + 1), bytes};
 }
 
-Worker::Range Worker::any_pages(size_t limit) {
+StressWorker::Range StressWorker::any_pages(size_t limit) {
   Block& b = blocks_[random_.below(blocks_.size())];
   size_t pages = random_.between(1, std::min(limit, b.pages()));
   return {&b, random_.below(b.pages() - pages + 1) * kPageSize, pages * kPageSize};
 }
 
-void Worker::fill(std::byte* to, size_t bytes) {
+void StressWorker::fill(std::byte* to, size_t bytes) {
   uint64_t value = random_.next();
   for (size_t i = 0; i < bytes; i++) to[i] = static_cast<std::byte>(value >> (i % 8 * 8) ^ i / 8);
 }
 
-void Worker::write_word() {
+void StressWorker::write_word() {
   Block& b = blocks_[random_.below(blocks_.size())];
   write_word({&b, 0, b.bytes()});
 }
 
-void Worker::write_word(const Range& r) {
+void StressWorker::write_word(const Range& r) {
   size_t offset = random_.below(r.bytes / 8) * 8;
   uint64_t value = random_.next();
   if (random_.one_in(4)) memcpy(&value, r.shadow() + offset, 8);  // a write that changes nothing
@@ -124,25 +124,25 @@ void Worker::write_word(const Range& r) {
   memcpy(r.shadow() + offset, &value, 8);
 }
 
-void Worker::read_word() {
+void StressWorker::read_word() {
   Block& b = blocks_[random_.below(blocks_.size())];
   size_t offset = random_.below(b.bytes() / 8) * 8;
   world_.compare(b.far + offset, b.shadow.data() + offset, 8, "a word");
 }
 
-void Worker::write_run() {
+void StressWorker::write_run() {
   Range r = any_range(kMaxRun);
   fill(r.shadow(), r.bytes);
   memcpy(r.far(), r.shadow(), r.bytes);
 }
 
-void Worker::read_run() {
+void StressWorker::read_run() {
   Range r = any_range(kMaxRun);
   world_.compare(r.far(), r.shadow(), r.bytes, "a run");
 }
 
 // From far memory to far memory: both pages of an access may be absent.
-void Worker::copy_run() {
+void StressWorker::copy_run() {
   Range from = any_range(kMaxRun), to = any_range(kMaxRun);
   size_t bytes = std::min(from.bytes, to.bytes);
   memmove(to.far(), from.far(), bytes);
@@ -150,7 +150,7 @@ void Worker::copy_run() {
 }
 
 // Correct hints, and hints about other blocks or addresses without memory. None may change what is read.
-void Worker::hint() {
+void StressWorker::hint() {
   Range r = any_range(kMaxRun);
   pager::Hint h = {.address = reinterpret_cast<uint64_t>(r.far()), .bytes = r.bytes, .write = random_.one_in(2)};
   if (random_.one_in(8)) {
@@ -165,7 +165,7 @@ void Worker::hint() {
 }
 
 // Accesses a whole block in order or backwards with a stride, so that the prefetcher is involved.
-void Worker::sweep() {
+void StressWorker::sweep() {
   Block& b = blocks_[random_.below(blocks_.size())];
   bool write = random_.one_in(2), backwards = random_.one_in(3);
   size_t stride = random_.between(1, 3);
@@ -180,13 +180,13 @@ void Worker::sweep() {
   }
 }
 
-void Worker::advise() {
+void StressWorker::advise() {
   constexpr int kAdvice[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_SEQUENTIAL, MADV_NORMAL};
   Range r = any_pages(4096);
   world_.pager.advise(r.far(), r.bytes, kAdvice[random_.below(std::size(kAdvice))]);
 }
 
-void Worker::access_shared_pages() {
+void StressWorker::access_shared_pages() {
   size_t page = random_.below(random_.one_in(2) ? world_.shared_pages.pages : SharedPages::kHot);
   size_t bytes = random_.between(1, SharedPages::kStripe), offset = random_.below(SharedPages::kStripe - bytes + 1);
   std::byte* far = world_.shared_pages.at(page, index_) + offset;
@@ -197,14 +197,14 @@ void Worker::access_shared_pages() {
   memcpy(far, shadow, bytes);
 }
 
-void Worker::discard() {
+void StressWorker::discard() {
   Range r = any_pages(64);
   world_.pager.discard(r.far(), r.bytes);
   memset(r.shadow(), 0, r.bytes);
   if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "discarded pages");
 }
 
-void Worker::recommit() {
+void StressWorker::recommit() {
   Range r = any_pages(64);
   random_.one_in(3) ? world_.pager.decommit(r.far(), r.bytes) : world_.pager.decommit_lazily(r.far(), r.bytes);
   if (world_.pager.is_committed(r.far(), kPageSize))
@@ -216,7 +216,7 @@ void Worker::recommit() {
   if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "pages that were committed again");
 }
 
-void Worker::allocate(Block& block) {
+void StressWorker::allocate(Block& block) {
   size_t share = world_.settings.memory / world_.settings.threads / kBlocks / kPageSize;
   size_t bytes = random_.between(share / 2 + 1, share + share / 2 + 1) * kPageSize;
   block.far = world_.pager.reserve(bytes, random_.one_in(2) ? kPageSize : 2 * kMiB);
@@ -228,19 +228,19 @@ void Worker::allocate(Block& block) {
   block.is_region = random_.one_in(3) && world_.pager.add_region(block.far, bytes, policy).ok();
 }
 
-void Worker::free(Block& block) {
+void StressWorker::free(Block& block) {
   if (block.is_region) world_.pager.remove_region(block.far);
   world_.pager.decommit(block.far, block.bytes());
   world_.pager.release(block.far, block.bytes());
 }
 
-void Worker::reallocate() {
+void StressWorker::reallocate() {
   Block& b = blocks_[random_.below(blocks_.size())];
   free(b);
   allocate(b);
 }
 
-void Worker::protect_none() {
+void StressWorker::protect_none() {
   Range r = any_pages(32);
   auto set = [&](int protection) {
     Status s = world_.pager.protect(r.far(), r.bytes, protection);
@@ -252,7 +252,7 @@ void Worker::protect_none() {
   world_.compare(r.far(), r.shadow(), r.bytes, "pages that were unreadable");
 }
 
-void Worker::protect_read() {
+void StressWorker::protect_read() {
   Range r = any_pages(32);
   Status s = world_.pager.protect(r.far(), r.bytes, PROT_READ);
   if (!s.ok()) die("{}", s.text());
@@ -263,7 +263,7 @@ void Worker::protect_read() {
 }
 
 // System calls on far buffers: pinned or, if a handler thread also serves the kernel's faults, unpinned.
-void Worker::call_kernel() {
+void StressWorker::call_kernel() {
   Range r = any_range(kMaxPinned);
   bool into_far = random_.one_in(2);
   bool pin = world_.settings.delivery == "signal" || random_.one_in(2);
@@ -282,14 +282,14 @@ void Worker::call_kernel() {
   if (pin) world_.pager.unpin(r.far(), r.bytes);
 }
 
-void Worker::pump(std::byte* buffer, size_t bytes, bool fresh) {
+void StressWorker::pump(std::byte* buffer, size_t bytes, bool fresh) {
   if (fresh) fill(buffer, bytes);
   if (write(pipe_[1], buffer, bytes) != static_cast<ssize_t>(bytes)) world_.fail("write to a pipe failed");
 }
 
 // A call of a function on the memory server, whose part this thread plays: while the call has the range, the server's
 // copy is read and changed over a channel. Far memory is not touched meanwhile.
-void Worker::call_function() {
+void StressWorker::call_function() {
   if (world_.in_child) return;
   if (!server_) {
     Status status;
@@ -300,7 +300,7 @@ void Worker::call_function() {
   !world_.settings.is_local() && random_.one_in(3) ? call_on_shared_pages() : call_on_blocks();
 }
 
-void Worker::transfer(std::byte* far, std::byte* near, size_t bytes, bool write) {
+void StressWorker::transfer(std::byte* far, std::byte* near, size_t bytes, bool write) {
   for (size_t at = 0; at < bytes; at += transport::kMaxRequestBytes) {
     auto part = static_cast<uint32_t>(std::min(bytes - at, transport::kMaxRequestBytes));
     transport::Segment segment = {static_cast<uint64_t>(far + at - world_.pager.base()), part, near + at};
@@ -313,7 +313,7 @@ void Worker::transfer(std::byte* far, std::byte* near, size_t bytes, bool write)
 
 // Often a whole block, which has whole windows of the page table: the second call finds them settled
 // (PageTable::is_settled) unless something has changed them.
-void Worker::call_on_blocks() {
+void StressWorker::call_on_blocks() {
   Range r = any_pages(32);
   if (random_.one_in(2)) r = {r.block, 0, r.block->bytes()};
   for (uint64_t calls = random_.between(1, 6); calls > 0; calls--) {
@@ -322,7 +322,7 @@ void Worker::call_on_blocks() {
   }
 }
 
-void Worker::call_on(const Range& r, bool written) {
+void StressWorker::call_on(const Range& r, bool written) {
   pager::Pager::CallRange range = {r.far(), r.bytes, written};
   std::vector<std::byte> content(r.bytes);
   SignalsBlocked blocked;
@@ -344,7 +344,7 @@ void Worker::call_on(const Range& r, bool written) {
 // A store without a server has anything for pages that are not stored. Those that are to be written count as stored.
 // To be asked before the copy is read: another thread's hint about a page that was never touched may fill it with
 // zeros, and an evictor may store these meanwhile.
-bool Worker::is_on_server(const std::byte* far, bool written) const {
+bool StressWorker::is_on_server(const std::byte* far, bool written) const {
   if (!world_.settings.is_local()) return true;
   auto page = static_cast<pager::PageIndex>((far - world_.pager.base()) / static_cast<ptrdiff_t>(kPageSize));
   return !written && word_at(world_.pager, page).has(pager::PageWord::kStored);
@@ -352,7 +352,7 @@ bool Worker::is_on_server(const std::byte* far, bool written) const {
 
 // One to four pages, some of them written. Others change other bytes of the pages, before and after, and meanwhile if
 // the page is only read.
-void Worker::call_on_shared_pages() {
+void StressWorker::call_on_shared_pages() {
   std::vector<pager::Pager::CallRange> ranges;
   for (size_t page = random_.below(SharedPages::kHot); page < SharedPages::kHot && ranges.size() < 4;
        page += random_.between(1, 8))
@@ -375,7 +375,7 @@ void Worker::call_on_shared_pages() {
 
 // In half of the forks all workers are stopped, and the child verifies everything. In the others they continue, and the
 // child verifies only the data of this worker, or ends at once where it could not allocate.
-void Worker::fork() {
+void StressWorker::fork() {
   if (children_.size() >= 2) return reap(true);
   bool all = random_.one_in(2) && world_.begin_quiet(*this);
   world_.pager.prepare_fork();
@@ -388,7 +388,7 @@ void Worker::fork() {
   for (int i = 0; i < 20; i++) write_run();  // the child must not see these writes
 }
 
-void Worker::run_child(bool all) {
+void StressWorker::run_child(bool all) {
   world_.pager.fork_in_child();
   alarm(kChildSeconds);
   world_.in_child = true;
@@ -397,7 +397,7 @@ void Worker::run_child(bool all) {
   open_pipe();
   if (random_.one_in(2)) world_.pager.start_threads_in_child();
   auto verify = [&] {
-    for (Worker* w : world_.workers) {
+    for (StressWorker* w : world_.workers) {
       if (all || w == this) w->verify_all("after a fork");
     }
   };
@@ -408,7 +408,7 @@ void Worker::run_child(bool all) {
   os::exit_group(0);
 }
 
-void Worker::reap(bool wait) {
+void StressWorker::reap(bool wait) {
   for (size_t i = 0; i < children_.size();) {
     int status = 0;
     pid_t r = waitpid(children_[i], &status, wait ? 0 : WNOHANG);
@@ -421,12 +421,12 @@ void Worker::reap(bool wait) {
   }
 }
 
-bool Worker::wait_for_children() {
+bool StressWorker::wait_for_children() {
   reap(true);
   return children_.empty();
 }
 
-void Worker::verify_all(const char* when) {
+void StressWorker::verify_all(const char* when) {
   for (Block& b : blocks_) world_.compare(b.far, b.shadow.data(), b.bytes(), when);
   for (size_t page = 0; page < world_.shared_pages.pages; page++) {
     world_.compare(world_.shared_pages.at(page, index_), stripe_shadow_.data() + page * SharedPages::kStripe,
@@ -434,7 +434,7 @@ void Worker::verify_all(const char* when) {
   }
 }
 
-void Worker::free_all() {
+void StressWorker::free_all() {
   for (Block& b : blocks_) free(b);
   blocks_.clear();
 }

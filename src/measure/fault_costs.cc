@@ -1,4 +1,4 @@
-#include "measure/costs.h"
+#include "measure/fault_costs.h"
 
 #include <fmt/format.h>
 

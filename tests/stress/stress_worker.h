@@ -19,12 +19,12 @@ struct Block {
   size_t pages() const { return shadow.size() / kPageSize; }
 };
 
-class Worker {
+class StressWorker {
  public:
-  Worker(World& world, unsigned index);
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  StressWorker(World& world, unsigned index);
+  ~StressWorker();
+  StressWorker(const StressWorker&) = delete;
+  StressWorker& operator=(const StressWorker&) = delete;
   // Performs 500 to 4000 operations; then the calling thread ends. One thread at a time.
   void run_for_a_while();
   // Compares everything with the shadow copies; a difference ends the process.

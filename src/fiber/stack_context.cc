@@ -1,4 +1,4 @@
-#include "fiber/context.h"
+#include "fiber/stack_context.h"
 
 #include <sys/mman.h>
 
@@ -25,8 +25,8 @@ constexpr int kAdviceGuardInstall = 102;  // MADV_GUARD_INSTALL, Linux 6.13
 
 // Passed by the context that is switched away from to the one that continues; on the stack of the former.
 struct Switch {
-  Context* from;
-  Context* to;
+  StackContext* from;
+  StackContext* to;
 };
 
 void arrived(transfer_t transfer) {
@@ -40,13 +40,13 @@ void arrived(transfer_t transfer) {
 }
 
 void begin(transfer_t transfer) {
-  Context* self = static_cast<Switch*>(transfer.data)->to;
+  StackContext* self = static_cast<Switch*>(transfer.data)->to;
   arrived(transfer);
   self->entry();
   __builtin_unreachable();
 }
 
-void announce_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] Context* to) {
+void announce_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] StackContext* to) {
 #ifdef FARSIDE_FIBER_ASAN
   __sanitizer_start_switch_fiber(fake_stack, to->stack_low, to->stack_bytes);
 #endif
@@ -57,7 +57,7 @@ void announce_switch([[maybe_unused]] void** fake_stack, [[maybe_unused]] Contex
 // A guard page by madvise does not split the mapping, so adjacent stacks share one entry in the kernel's table of
 // mappings (vm.max_map_count, 65530 by default). mprotect, the fallback before Linux 6.13, needs two entries for each
 // stack.
-bool make_stack(Context* context, size_t bytes) {
+bool make_stack(StackContext* context, size_t bytes) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
   long address = os::mmap(nullptr, bytes + kPageSize, PROT_READ | PROT_WRITE, kFlags, -1, 0);
   if (os::is_error(address)) return false;
@@ -73,12 +73,12 @@ bool make_stack(Context* context, size_t bytes) {
   return true;
 }
 
-void drop_stack(Context* context) {
+void drop_stack(StackContext* context) {
   os::munmap(context->stack_low - kPageSize, context->stack_bytes + kPageSize);
   context->stack_low = nullptr;
 }
 
-void prepare(Context* context, void (*entry)()) {
+void prepare(StackContext* context, void (*entry)()) {
   context->entry = entry;
   std::byte* top = context->stack_low + context->stack_bytes;
   context->saved = boost::context::detail::make_fcontext(top, context->stack_bytes, begin);
@@ -87,7 +87,7 @@ void prepare(Context* context, void (*entry)()) {
 #endif
 }
 
-void finished([[maybe_unused]] Context* context) {
+void finished([[maybe_unused]] StackContext* context) {
 #ifdef FARSIDE_FIBER_TSAN
   __tsan_destroy_fiber(context->sanitizer_fiber);
 #endif
@@ -97,13 +97,13 @@ void finished([[maybe_unused]] Context* context) {
 #endif
 }
 
-void adopt_thread([[maybe_unused]] Context* context) {
+void adopt_thread([[maybe_unused]] StackContext* context) {
 #ifdef FARSIDE_FIBER_TSAN
   context->sanitizer_fiber = __tsan_get_current_fiber();
 #endif
 }
 
-void switch_context(Context* from, Context* to) {
+void switch_context(StackContext* from, StackContext* to) {
   Switch both = {from, to};
   announce_switch(&from->fake_stack, to);
 #ifdef FARSIDE_FIBER_TSAN
@@ -112,7 +112,7 @@ void switch_context(Context* from, Context* to) {
   arrived(boost::context::detail::jump_fcontext(to->saved, &both));
 }
 
-void leave_context(Context* from, Context* to) {
+void leave_context(StackContext* from, StackContext* to) {
   Switch both = {from, to};
   announce_switch(nullptr, to);
 #ifdef FARSIDE_FIBER_TSAN
