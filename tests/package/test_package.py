@@ -287,7 +287,7 @@ class PackageTest(unittest.TestCase):
 
     def test_examples_are_built_by_cmake(self):
         build = self.folder / "examples"
-        run("cmake", "-S", EXAMPLES, "-B", build)
+        run("cmake", "-S", EXAMPLES, "-B", build, "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
         run("cmake", "--build", build)
         for source in EXAMPLE_SOURCES:
             self.check_example(build / source.stem, source.stem)

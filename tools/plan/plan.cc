@@ -53,9 +53,9 @@ Status settle_slowdown(PlanArguments* a) {
                          a->slowdown);
   a->settings.slowdown = a->predict.slowdown = share->share;
   a->predict.latencies = a->settings.latencies;
-  std::ranges::sort(a->settings.shares);
-  auto repeated = std::ranges::unique(a->settings.shares);
-  a->settings.shares.erase(repeated.begin(), repeated.end());
+  auto& shares = a->settings.shares;
+  std::ranges::sort(shares);
+  shares.erase(std::unique(shares.begin(), shares.end()), shares.end());
   return {};
 }
 
