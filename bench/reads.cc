@@ -16,7 +16,7 @@
 #include "bench/delaying_proxy.h"
 #include "bench/suites.h"
 #include "measure/random.h"
-#include "remote/remote_store.h"
+#include "remote/connect.h"
 
 namespace farside::bench {
 namespace {
@@ -69,7 +69,7 @@ class Load {
 
   Status open(const std::string& address, const std::string& token) {
     remote::StoreConfig config = {.address = address.c_str(), .token = token.c_str(), .region_bytes = settings_.bytes};
-    auto store = remote::RemoteStore::connect(config);
+    auto store = remote::connect_store(config);
     if (!store.ok()) return store.status();
     store_ = std::move(*store);
     Status s = store_->grow(align_up(settings_.bytes, remote::kSlabBytes));

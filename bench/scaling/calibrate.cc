@@ -19,6 +19,7 @@
 #include "measure/configurations.h"
 #include "measure/process.h"
 #include "measure/statistics.h"
+#include "remote/connect.h"
 #include "report/format.h"
 
 namespace farside::bench::scaling {
@@ -281,7 +282,7 @@ class Requests {
 };
 
 Result<json> measure_tier(const std::string& address, const ServerProcess* server) {
-  auto store = remote::RemoteStore::connect(
+  auto store = remote::connect_store(
       {.address = address.c_str(), .token = server ? server->token().c_str() : "", .region_bytes = remote::kSlabBytes});
   if (!store.ok()) return store.status();
   if (Status grown = (*store)->grow(remote::kSlabBytes); !grown.ok()) return grown;

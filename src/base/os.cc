@@ -17,7 +17,6 @@
 
 #include "base/bits.h"
 #include "base/inject.h"
-#include "base/log.h"
 
 // The only system call instruction. Its section is the range that the syscall guard allows, so nothing else may be in
 // it.
@@ -338,17 +337,6 @@ int nanosleep_ns(uint64_t ns) {
 }
 void exit_group(int status) {
   for (;;) call(SYS_exit_group, status);
-}
-void fill_random(void* to, size_t bytes) {
-  long r = -EINTR;
-  while (r == -EINTR) r = call(SYS_getrandom, to, bytes, 0);
-  if (r != static_cast<long>(bytes))
-    die("no random numbers for a secret (getrandom: error {}); permit this system call", -r);
-}
-uint64_t random_u64() {
-  uint64_t value;
-  fill_random(&value, sizeof value);
-  return value;
 }
 
 }  // namespace farside::os

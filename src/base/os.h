@@ -108,8 +108,5 @@ int futex_wake(const uint32_t* word, int count);
 int sched_yield();
 int nanosleep_ns(uint64_t ns);
 [[noreturn]] void exit_group(int status);
-// These end the process if the kernel grants none. At most 256 bytes.
-void fill_random(void* to, size_t bytes);
-uint64_t random_u64();
 
 }  // namespace farside::os

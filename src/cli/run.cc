@@ -27,8 +27,8 @@
 #include "launch/private_relay.h"
 #include "launch/program_check.h"
 #include "launch/ucx_relay.h"
+#include "remote/connect.h"
 #include "remote/far_file.h"
-#include "remote/remote_store.h"
 #include "report/files.h"
 
 namespace farside::cli {
@@ -61,7 +61,7 @@ constexpr const char* kHelp =
 
 // Connects to the named server once before the program starts, so that a wrong address or token is reported at once.
 Status check_server(const Options& options) {
-  return remote::RemoteStore::connect(
+  return remote::connect_store(
              {.address = options.far_address,
               .token = options.token,
               .region_bytes = remote::kSlabBytes,

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/os.h"
+#include "base/random.h"
 #include "launch/installation.h"
 
 namespace farside {
@@ -73,7 +73,7 @@ PrivateDirectory::~PrivateDirectory() {
 }
 
 std::string PrivateDirectory::secret_file(const char* name) const {
-  return fmt::format("{}/{}-{:016x}", path_, name, os::random_u64());
+  return fmt::format("{}/{}-{:016x}", path_, name, random_u64());
 }
 
 std::string PrivateDirectory::socket_file(const char* name) const {
@@ -90,7 +90,7 @@ Result<std::string> PrivateDirectory::hide_socket(const std::string& path) const
 Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirectory& directory, uint64_t memory,
                                                               bool offload) {
   std::unique_ptr<EmbeddedServer> embedded(new EmbeddedServer);
-  embedded->token_ = fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64());
+  embedded->token_ = fmt::format("{:016x}{:016x}", random_u64(), random_u64());
   server::ServerConfig config;
   config.memory = memory;
   config.unix_path = directory.socket_file("listening");

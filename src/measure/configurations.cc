@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "measure/statistics.h"
+#include "remote/connect.h"
 
 namespace farside {
 namespace {
@@ -130,10 +131,10 @@ Result<json> measure_plain(const AccessSettings& settings, const KernelSwap* swa
 }
 
 Result<json> measure_round_trip(const FarMemoryConfig& config) {
-  auto store = remote::RemoteStore::connect({.address = config.address.c_str(),
-                                             .token = config.token.c_str(),
-                                             .region_bytes = remote::kSlabBytes,
-                                             .relays = {.ucx = config.ucx_relay.c_str()}});
+  auto store = remote::connect_store({.address = config.address.c_str(),
+                                      .token = config.token.c_str(),
+                                      .region_bytes = remote::kSlabBytes,
+                                      .relays = {.ucx = config.ucx_relay.c_str()}});
   if (!store.ok()) return store.status();
   Status grown = (*store)->grow(remote::kSlabBytes);
   if (!grown.ok()) return grown;

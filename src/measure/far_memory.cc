@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "fiber/wait.h"
+#include "remote/connect.h"
 
 namespace farside {
 namespace {
@@ -66,11 +67,11 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   options.space = align_up(config.bytes, remote::kSlabBytes) + align_up(config.more_bytes, remote::kSlabBytes) +
                   8 * remote::kSlabBytes;
   old_ = catch_sigbus();
-  auto store = remote::RemoteStore::connect({.address = config.address.c_str(),
-                                             .token = config.token.c_str(),
-                                             .region_bytes = options.space,
-                                             .replicas = config.replicas,
-                                             .relays = {.ucx = config.ucx_relay.c_str()}});
+  auto store = remote::connect_store({.address = config.address.c_str(),
+                                      .token = config.token.c_str(),
+                                      .region_bytes = options.space,
+                                      .replicas = config.replicas,
+                                      .relays = {.ucx = config.ucx_relay.c_str()}});
   if (!store.ok()) return store.status();
   store_ = std::move(*store);
   auto created = pager::Pager::create(options, store_.get(), config.delivery);

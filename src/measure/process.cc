@@ -10,7 +10,7 @@
 
 #include <cstring>
 
-#include "base/os.h"
+#include "base/random.h"
 #include "server/server.h"
 
 namespace farside {
@@ -124,7 +124,7 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& ho
   if (!directory.ok()) return directory.status();
   std::unique_ptr<ServerProcess> made(new ServerProcess);
   made->directory_ = std::move(*directory);
-  made->token_ = token.empty() ? fmt::format("{:016x}{:016x}", os::random_u64(), os::random_u64()) : token;
+  made->token_ = token.empty() ? fmt::format("{:016x}{:016x}", random_u64(), random_u64()) : token;
   server::ServerConfig config;
   config.memory = memory;
   config.listen = "127.0.0.1:0";

@@ -36,6 +36,7 @@
 #include "preload/run_options.h"
 #include "preload/trace/trace.h"
 #include "preload/unmanaged.h"
+#include "remote/connect.h"
 
 namespace farside::preload {
 namespace {
@@ -118,7 +119,7 @@ void wait_while(const Runtime& r, Runtime::LastReport state, uint64_t limit_ns) 
 
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
-  auto store = remote::RemoteStore::connect(
+  auto store = remote::connect_store(
       {.address = r.options.far_address,
        .token = r.options.token,
        .region_bytes = r.options.space,

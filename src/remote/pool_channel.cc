@@ -60,7 +60,7 @@ int PoolChannel::submit_write(std::span<const Segment> segments, int pipe, Token
   Slot* slot;
   if (int r = begin(Kind::kWrite, segments, transport::kMaxRequestBytes, &slot); r < 0) return r;
   if (pipe < 0) return finish_submit(slot, send(slot), token);
-  ServerSet all = 0, lost = store_->lost();
+  ServerSet all = 0, lost = servers_.lost();
   if (int r = targets(*slot, lost, &all); r < 0) return r;
   if (std::popcount(all) == 1) {
     auto server = static_cast<unsigned>(std::countr_zero(all));
@@ -80,7 +80,7 @@ int PoolChannel::submit_discard(std::span<const Segment> segments, Token* token)
 
 // Checks a list and copies it to a free slot.
 int PoolChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot) {
-  uint64_t bytes, end = store_->region_bytes();
+  uint64_t bytes, end = servers_.region_bytes();
   if (int r = transport::check_segments(segments, max_bytes, &bytes); r < 0) return r;
   for (const Segment& s : segments) {
     if (s.bytes > end || s.far > end - s.bytes) return -ERANGE;
@@ -108,7 +108,7 @@ int PoolChannel::stage(Slot* slot, int pipe) {
 
 // Sends a request to all of its servers. 0; or -errno when a part of it has no server, and then nothing was sent.
 int PoolChannel::send(Slot* slot) {
-  ServerSet all = 0, lost = store_->lost();
+  ServerSet all = 0, lost = servers_.lost();
   if (int r = targets(*slot, lost, &all); r < 0) return r;
   slot->incomplete = false;
   for (ServerSet rest = all; rest != 0; rest &= rest - 1) {
@@ -121,20 +121,20 @@ int PoolChannel::send(Slot* slot) {
 // Determines the servers of a request. Slabs without holder read as zeros, which are stored in the buffers here.
 int PoolChannel::targets(const Slot& slot, ServerSet lost, ServerSet* all) {
   return for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment& piece) {
-    ServerSet holders = store_->holders(slab);
-    if (holders == 0 && slot.kind == Kind::kWrite) holders = store_->place_unclaimed(slab);
+    ServerSet holders = servers_.holders(slab);
+    if (holders == 0 && slot.kind == Kind::kWrite) holders = placement_.place_unclaimed(slab);
     if (holders == 0 && slot.kind == Kind::kWrite) return -ENOSPC;
     if (holders == 0 && slot.kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
     bool gone = holders != 0 && (holders & ~lost) == 0;
-    if (gone && slot.kind != Kind::kDiscard) return store_->fail_request(-ECONNRESET);
+    if (gone && slot.kind != Kind::kDiscard) return servers_.fail_request(-ECONNRESET);
     *all |= targets_of(slot.kind, slab, lost);
     return 0;
   });
 }
 
 ServerSet PoolChannel::targets_of(Kind kind, uint64_t slab, ServerSet lost) const {
-  ServerSet living = store_->holders(slab) & ~lost;
-  return living == 0 || kind != Kind::kRead ? living : only(store_->reader_of(slab, living));
+  ServerSet living = servers_.holders(slab) & ~lost;
+  return living == 0 || kind != Kind::kRead ? living : only(servers_.reader_of(slab, living));
 }
 
 int PoolChannel::send_to(Slot* slot, unsigned server, ServerSet lost, int pipe) {
@@ -228,7 +228,7 @@ int PoolChannel::progress(Slot* slot) {
 }
 
 void PoolChannel::ask(Slot* slot, unsigned server) {
-  if (store_->lost() & only(server)) return answered(slot, server, -ECONNRESET);
+  if (servers_.lost() & only(server)) return answered(slot, server, -ECONNRESET);
   int r = channels_[server]->poll(slot->asked[server]);
   if (r != 0) answered(slot, server, r > 0 ? 0 : r);
 }
@@ -241,42 +241,42 @@ void PoolChannel::answered(Slot* slot, unsigned server, int result) {
   slot->incomplete = true;
   slot->error = result;
   // Without replicas a refusal is the result of the request. With replicas, the server that refused has missed a write.
-  if (!is_loss(result) && store_->replicas() == 1) return store_->note_refusal(server);
+  if (!is_loss(result) && servers_.replicas() == 1) return servers_.note_refusal(server);
   const char* why = result == -EBADMSG ? "protocol violation" : is_loss(result) ? "connection lost" : "request refused";
-  store_->lose(server, why);
+  servers_.lose(server, why);
   close(server);
 }
 
 void PoolChannel::close(unsigned server) {
   Channel* channel = std::exchange(channels_[server], nullptr);
   if (!channel) return;
-  if (store_->lost() & only(server)) delete channel;  // the region there need not be kept alive any more
-  else store_->server(server).close_channel(channel);
+  if (servers_.lost() & only(server)) delete channel;  // the region there need not be kept alive any more
+  else servers_[server].close_channel(channel);
 }
 
 // All servers have replied. 1: complete; 0: sent again to other holders; else the error.
 int PoolChannel::conclude(Slot* slot) {
   if (!slot->incomplete) return 1;
-  if (!is_loss(slot->error) && store_->replicas() == 1) return store_->fail_request(slot->error);
-  if (slot->kind != Kind::kRead) return still_held(*slot) ? 1 : store_->fail_request(slot->error);
+  if (!is_loss(slot->error) && servers_.replicas() == 1) return servers_.fail_request(slot->error);
+  if (slot->kind != Kind::kRead) return still_held(*slot) ? 1 : servers_.fail_request(slot->error);
   return send(slot);
 }
 
 // True if every piece has a holder that is not lost. The request was sent to it, because it was not lost then either,
 // and it has acknowledged.
 bool PoolChannel::still_held(const Slot& slot) const {
-  ServerSet lost = store_->lost();
+  ServerSet lost = servers_.lost();
   return for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment&) {
-           ServerSet holders = store_->holders(slab);
+           ServerSet holders = servers_.holders(slab);
            return holders == 0 || (holders & ~lost) != 0 ? 0 : -ECONNRESET;
          }) == 0;
 }
 
 Channel* PoolChannel::to(unsigned server) {
-  if (store_->lost() & only(server)) return nullptr;
+  if (servers_.lost() & only(server)) return nullptr;
   Status status;
   if (channels_[server]) return channels_[server];
-  channels_[server] = store_->server(server).open_channel(&status);
+  channels_[server] = servers_[server].open_channel(&status);
   if (channels_[server]) channels_[server]->gather(gathers_);
   return channels_[server];
 }

@@ -1,19 +1,19 @@
-// One thread's channel to all servers of a PoolStore. Requests are split by the servers that hold their slabs. A write
+// One thread's channel to all servers of a pool. Requests are split by the servers that hold their slabs. A write
 // or discard is sent to every holder of a slab, and completes when all holders that are not lost have acknowledged it;
 // a read is sent to one holder. When a server is lost, reads in flight are sent again to other holders, and a write
 // succeeds if another holder has acknowledged it.
 //
 // The data of a write from a pipe for several servers is read into a buffer once, and kept until all have acknowledged.
 #pragma once
-#include "remote/pool_store.h"
+#include "remote/slab_placement.h"
 #include "transport/transport.h"
 
 namespace farside::remote {
 
 class PoolChannel final : public transport::Channel {
  public:
-  // The store outlives the channel. The channel to each server is opened when it is first needed.
-  explicit PoolChannel(PoolStore* store) : store_(store) {}
+  // Both outlive the channel. The channel to each server is opened when it is first needed.
+  PoolChannel(PoolServers* servers, SlabPlacement* placement) : servers_(*servers), placement_(*placement) {}
   ~PoolChannel() override;
 
   int submit_read(std::span<const transport::Segment> segments, transport::Token* token) override;
@@ -22,7 +22,7 @@ class PoolChannel final : public transport::Channel {
   int poll(transport::Token token) override;
   int wait(transport::Token token, uint64_t timeout_ns) override;
   void gather(bool on) override;
-  transport::Mapping mapping() const override { return store_->mapping(); }
+  transport::Mapping mapping() const override { return servers_.mapping(); }
 
  private:
   enum class Kind : uint8_t { kRead, kWrite, kDiscard };
@@ -61,7 +61,8 @@ class PoolChannel final : public transport::Channel {
   Slot* free_slot();
   void send_held();
 
-  PoolStore* store_;
+  PoolServers& servers_;
+  SlabPlacement& placement_;
   transport::Channel* channels_[kMaxServers] = {};
   bool gathers_ = false;
   ServerSet held_ = 0;  // servers whose channels may have gathered requests

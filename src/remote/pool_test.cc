@@ -50,7 +50,7 @@ class Pool : public testing::Test {
   }
   std::vector<ServerSet> holders(uint64_t slabs) const {
     std::vector<ServerSet> out;
-    for (uint64_t slab = 0; slab < slabs; slab++) out.push_back(store_->holders(slab));
+    for (uint64_t slab = 0; slab < slabs; slab++) out.push_back(store_->servers().holders(slab));
     return out;
   }
   int write(Channel& channel, uint64_t far, FrameBytes data) {
@@ -158,7 +158,7 @@ TEST_F(Pool, AServerThatRefusesItsPromiseIsSkipped) {
   ASSERT_TRUE(store_->grow(5 * kSlabBytes).ok());
   EXPECT_EQ(servers_[1]->reserved(), 0u);
   EXPECT_EQ(servers_[0]->reserved() + servers_[2]->reserved(), 5u);  // a failed round returns what it reserved
-  EXPECT_EQ(store_->lost(), 0u);                                     // it is only full
+  EXPECT_EQ(store_->servers().lost(), 0u);                           // it is only full
 }
 
 TEST_F(Pool, ARoundThatOneServerRefusesIsUndoneOnTheOthers) {
@@ -184,10 +184,10 @@ TEST_F(Pool, AServerThatEndedIsSkipped) {
   servers_[0]->stop();
   ASSERT_TRUE(store_->grow(6 * kSlabBytes).ok());
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{0, 3, 3}));
-  EXPECT_EQ(store_->lost(), only(0));
+  EXPECT_EQ(store_->servers().lost(), only(0));
   for (auto& server : servers_) server->stop();
   EXPECT_FALSE(store_->grow(kSlabBytes).ok());
-  EXPECT_EQ(store_->lost(), only(0) | only(1) | only(2));
+  EXPECT_EQ(store_->servers().lost(), only(0) | only(1) | only(2));
   Status status;
   std::unique_ptr<Channel> channel(store_->open_channel(&status));
   EXPECT_FALSE(channel);
@@ -213,18 +213,18 @@ TEST_F(Pool, ASlabIsPlacedWithItsFirstByteAndReleasedWithItsLast) {
   ASSERT_TRUE(store_->grow(4 * kSlabBytes).ok());
   EXPECT_EQ(holders(3), (std::vector<ServerSet>{0, 0, 0}));
   ASSERT_TRUE(store_->claim(kSlabBytes - 4096, 8192).ok());  // over a border
-  EXPECT_NE(store_->holders(0), 0u);
-  EXPECT_NE(store_->holders(1), 0u);
-  EXPECT_NE(store_->holders(0), store_->holders(1));  // by turns
-  EXPECT_EQ(store_->holders(2), 0u);
-  ServerSet first = store_->holders(0);
+  EXPECT_NE(store_->servers().holders(0), 0u);
+  EXPECT_NE(store_->servers().holders(1), 0u);
+  EXPECT_NE(store_->servers().holders(0), store_->servers().holders(1));  // by turns
+  EXPECT_EQ(store_->servers().holders(2), 0u);
+  ServerSet first = store_->servers().holders(0);
   ASSERT_TRUE(store_->claim(0, 4096).ok());
-  EXPECT_EQ(store_->holders(0), first);
+  EXPECT_EQ(store_->servers().holders(0), first);
   store_->unclaim(kSlabBytes - 4096, 8192);
-  EXPECT_EQ(store_->holders(0), first);
-  EXPECT_EQ(store_->holders(1), 0u);
+  EXPECT_EQ(store_->servers().holders(0), first);
+  EXPECT_EQ(store_->servers().holders(1), 0u);
   store_->unclaim(0, 4096);
-  EXPECT_EQ(store_->holders(0), 0u);
+  EXPECT_EQ(store_->servers().holders(0), 0u);
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{2, 2}));  // the reserve is kept
   ASSERT_TRUE(store_->claim(4 * kSlabBytes, 4 * kSlabBytes).ok());
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{2, 2}));  // and used again
@@ -250,12 +250,12 @@ TEST_F(Pool, AClaimThatFailsClaimsNothing) {
   connect();
   ASSERT_TRUE(store_->claim(kSlabBytes, 4096).ok());
   EXPECT_EQ(store_->claim(0, 3 * kSlabBytes).code(), ENOMEM);  // needs two more, and there is one
-  EXPECT_EQ(store_->holders(0), 0u);
-  EXPECT_NE(store_->holders(1), 0u);  // it was claimed before
-  EXPECT_EQ(store_->holders(2), 0u);
+  EXPECT_EQ(store_->servers().holders(0), 0u);
+  EXPECT_NE(store_->servers().holders(1), 0u);  // it was claimed before
+  EXPECT_EQ(store_->servers().holders(2), 0u);
   EXPECT_TRUE(store_->claim(2 * kSlabBytes, kSlabBytes).ok());  // the one is free
   store_->unclaim(kSlabBytes, 4096);
-  EXPECT_EQ(store_->holders(1), 0u);  // the failed claim was undone
+  EXPECT_EQ(store_->servers().holders(1), 0u);  // the failed claim was undone
 }
 
 TEST_F(Pool, CopiesAreOnDifferentServers) {
@@ -274,33 +274,33 @@ TEST_F(Pool, AfterALossThereAreFewerCopies) {
   serve({8, 8});
   connect(2);
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
-  store_->lose(1, "the test says so");
+  store_->servers().lose(1, "the test says so");
   ASSERT_TRUE(store_->claim(8 * kSlabBytes, kSlabBytes).ok());
-  EXPECT_EQ(store_->holders(0), only(0) | only(1));
-  EXPECT_EQ(store_->holders(8), only(0));
+  EXPECT_EQ(store_->servers().holders(0), only(0) | only(1));
+  EXPECT_EQ(store_->servers().holders(8), only(0));
 }
 
 TEST_F(Pool, UnclaimedSlabsArePlacedOnTheReserveOnly) {
   serve({8, 8});
   connect();
-  EXPECT_EQ(store_->place_unclaimed(3), 0u);
+  EXPECT_EQ(store_->placement().place_unclaimed(3), 0u);
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{0, 0}));
   ASSERT_TRUE(store_->grow(kSlabBytes).ok());
-  ServerSet placed = store_->place_unclaimed(3);
+  ServerSet placed = store_->placement().place_unclaimed(3);
   EXPECT_EQ(std::popcount(placed), 1);
-  EXPECT_EQ(store_->place_unclaimed(3), placed);  // and stays
-  EXPECT_EQ(store_->holders(3), placed);
-  EXPECT_EQ(store_->place_unclaimed(4), 0u);  // the reserve is used up
+  EXPECT_EQ(store_->placement().place_unclaimed(3), placed);  // and stays
+  EXPECT_EQ(store_->servers().holders(3), placed);
+  EXPECT_EQ(store_->placement().place_unclaimed(4), 0u);  // the reserve is used up
 }
 
 TEST_F(Pool, ReadersTakeTurnsAmongCopies) {
   serve({8, 8, 8}, true);
   connect(3);
   ServerSet all = only(0) | only(1) | only(2);
-  for (uint64_t slab = 0; slab < 6; slab++) EXPECT_EQ(store_->reader_of(slab, all), slab % 3) << slab;
-  EXPECT_EQ(store_->reader_of(0, only(1) | only(2)), 1u);
-  EXPECT_EQ(store_->reader_of(1, only(1) | only(2)), 2u);
-  for (uint64_t slab = 0; slab < 6; slab++) EXPECT_EQ(store_->reader_of(slab, only(2)), 2u);
+  for (uint64_t slab = 0; slab < 6; slab++) EXPECT_EQ(store_->servers().reader_of(slab, all), slab % 3) << slab;
+  EXPECT_EQ(store_->servers().reader_of(0, only(1) | only(2)), 1u);
+  EXPECT_EQ(store_->servers().reader_of(1, only(1) | only(2)), 2u);
+  for (uint64_t slab = 0; slab < 6; slab++) EXPECT_EQ(store_->servers().reader_of(slab, only(2)), 2u);
 }
 
 TEST_F(Pool, AMappedCopyIsReadFirst) {
@@ -309,21 +309,22 @@ TEST_F(Pool, AMappedCopyIsReadFirst) {
   list_.clear();
   for (auto& server : servers_) list_ += (list_.empty() ? "" : ",") + server->address();
   connect(3);
-  for (uint64_t slab = 0; slab < 6; slab++) EXPECT_EQ(store_->reader_of(slab, only(0) | only(1) | only(2)), 2u);
-  EXPECT_EQ(store_->reader_of(0, only(0) | only(1)), 0u);
+  for (uint64_t slab = 0; slab < 6; slab++)
+    EXPECT_EQ(store_->servers().reader_of(slab, only(0) | only(1) | only(2)), 2u);
+  EXPECT_EQ(store_->servers().reader_of(0, only(0) | only(1)), 0u);
 }
 
 TEST_F(Pool, AllOfItIsReadInPlaceWhereAMappedServerHasEverything) {
   serve({16, 16});
   connect(2);
   servers_[0]->memory()[7] = std::byte{42};
-  transport::Mapping mapping = store_->mapping();
+  transport::Mapping mapping = store_->servers().mapping();
   EXPECT_TRUE(mapping.immediate);
   ASSERT_NE(mapping.base, nullptr);
   EXPECT_EQ(mapping.base[7], std::byte{42});
   servers_[1]->memory()[7] = std::byte{43};
-  store_->lose(0, "the test says so");
-  mapping = store_->mapping();
+  store_->servers().lose(0, "the test says so");
+  mapping = store_->servers().mapping();
   ASSERT_NE(mapping.base, nullptr);
   EXPECT_EQ(mapping.base[7], std::byte{43});
 }
@@ -331,7 +332,7 @@ TEST_F(Pool, AllOfItIsReadInPlaceWhereAMappedServerHasEverything) {
 TEST_F(Pool, NotInPlaceWhereServersHaveDifferentSlabs) {
   serve({16, 16, 16});
   connect(2);
-  EXPECT_EQ(store_->mapping().base, nullptr);
+  EXPECT_EQ(store_->servers().mapping().base, nullptr);
 }
 
 TEST_F(Pool, DescriptorsOfAllServersAreOwnedAndClosed) {
@@ -372,7 +373,7 @@ TEST_F(Pool, AForkFailsWhereASlabWouldBeMissing) {
   servers_[1]->refuse_snapshots = ENOMEM;
   EXPECT_EQ(store_->prepare_fork().status().code(), ENOMEM);
   EXPECT_EQ(servers_[0]->snapshots, 1u);  // created and dropped
-  uint64_t slab = store_->holders(0) == only(1) ? 0 : 1;
+  uint64_t slab = store_->servers().holders(0) == only(1) ? 0 : 1;
   store_->unclaim(slab * kSlabBytes, kSlabBytes);
   auto ticket = store_->prepare_fork();  // the child needs nothing of it now
   ASSERT_TRUE(ticket.ok()) << ticket.status().text();
@@ -390,7 +391,7 @@ TEST_F(Pool, AForkSucceedsWithoutAReplica) {
   EXPECT_FALSE(ticket->of[0].valid());
   EXPECT_TRUE(ticket->of[1].valid());
   ASSERT_TRUE(store_->adopt_in_child(*ticket).ok());  // as the child would
-  EXPECT_EQ(store_->lost(), only(0));
+  EXPECT_EQ(store_->servers().lost(), only(0));
 }
 
 // ---- Controllers ----
@@ -404,7 +405,7 @@ TEST_F(Pool, AControllerNamesTheServers) {
   ASSERT_TRUE(s.ok()) << s.text();
   ASSERT_TRUE(store_->grow(6 * kSlabBytes).ok());
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{3, 0, 3}));
-  EXPECT_EQ(store_->mapping().base, nullptr);  // servers may join
+  EXPECT_EQ(store_->servers().mapping().base, nullptr);  // servers may join
 }
 
 TEST_F(Pool, AnUnreachableServerIsSkipped) {
@@ -434,8 +435,8 @@ TEST_F(Pool, JoiningServersAreUsedAndLeavingServersAreEmptied) {
   ASSERT_TRUE(store_->grow(2 * kSlabBytes).ok());
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{1, 2}));  // the unused reserve was returned
   ASSERT_TRUE(store_->claim(8 * kSlabBytes, kSlabBytes).ok());
-  EXPECT_EQ(store_->holders(8), only(1));
-  EXPECT_EQ(store_->holders(0), only(0));  // still there
+  EXPECT_EQ(store_->servers().holders(8), only(1));
+  EXPECT_EQ(store_->servers().holders(0), only(0));  // still there
   store_->unclaim(0, kSlabBytes);
   EXPECT_EQ(reserved(), (std::vector<uint64_t>{0, 2}));  // with its last slab it is empty
 
@@ -444,7 +445,7 @@ TEST_F(Pool, JoiningServersAreUsedAndLeavingServersAreEmptied) {
   EXPECT_GT(servers_[0]->reserved(), 0u);
   uint64_t placed[2] = {};
   for (uint64_t slab = 0; slab < 8 && store_->claim(slab * kSlabBytes, 4096).ok(); slab++) {
-    for (unsigned s = 0; s < 2; s++) placed[s] += (store_->holders(slab) & only(s)) != 0;
+    for (unsigned s = 0; s < 2; s++) placed[s] += (store_->servers().holders(slab) & only(s)) != 0;
   }
   EXPECT_LE(placed[0], servers_[0]->reserved());  // what it had given back counts no more
   EXPECT_LE(placed[1] + 1, servers_[1]->reserved());
@@ -472,11 +473,11 @@ TEST_F(Pool, RequestsAreSplitBetweenServers) {
   serve({8, 8});
   connect();
   ASSERT_TRUE(store_->claim(0, 2 * kSlabBytes).ok());
-  ASSERT_NE(store_->holders(0), store_->holders(1));
+  ASSERT_NE(store_->servers().holders(0), store_->servers().holders(1));
   auto channel = open();
   FrameBytes data = numbered(10'000), back(10'000);
   ASSERT_EQ(write(*channel, kBorder - 3000, data), 0);
-  size_t first = static_cast<size_t>(std::countr_zero(store_->holders(0)));
+  size_t first = static_cast<size_t>(std::countr_zero(store_->servers().holders(0)));
   EXPECT_TRUE(has(first, kBorder - 3000, FrameBytes(data.begin(), data.begin() + 3000)));
   EXPECT_TRUE(has(first, kBorder, FrameBytes(7000)));  // no bytes of the other server
   EXPECT_TRUE(has(1 - first, kBorder - 3000, FrameBytes(3000)));
@@ -494,7 +495,8 @@ TEST_F(Pool, EveryCopyIsWritten) {
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
   auto channel = open();
   ASSERT_EQ(write(*channel, 5000, numbered(100)), 0);
-  for (unsigned s = 0; s < 3; s++) EXPECT_EQ(has(s, 5000, numbered(100)), (store_->holders(0) & only(s)) != 0);
+  for (unsigned s = 0; s < 3; s++)
+    EXPECT_EQ(has(s, 5000, numbered(100)), (store_->servers().holders(0) & only(s)) != 0);
 }
 
 TEST_F(Pool, APipeIsReadOnceForAllCopies) {
@@ -573,7 +575,7 @@ TEST_F(Pool, ReadsUseTheRemainingCopy) {
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
   auto channel = open();
   ASSERT_EQ(write(*channel, 0, numbered(100)), 0);
-  store_->lose(store_->reader_of(0, store_->holders(0)), "the test says so");
+  store_->servers().lose(store_->servers().reader_of(0, store_->servers().holders(0)), "the test says so");
   FrameBytes back(100);
   ASSERT_EQ(read(*channel, 0, &back), 0);
   EXPECT_EQ(back, numbered(100));
@@ -606,8 +608,8 @@ TEST_F(Pool, ASlabWithoutAServerIsLost) {
   connect();
   ASSERT_TRUE(store_->claim(0, 2 * kSlabBytes).ok());
   auto channel = open();
-  auto gone = static_cast<unsigned>(std::countr_zero(store_->holders(0)));
-  store_->lose(gone, "the test says so");
+  auto gone = static_cast<unsigned>(std::countr_zero(store_->servers().holders(0)));
+  store_->servers().lose(gone, "the test says so");
   FrameBytes back(10);
   EXPECT_EQ(read(*channel, 0, &back), -ECONNRESET);
   EXPECT_EQ(write(*channel, 0, back), -ECONNRESET);
@@ -623,7 +625,7 @@ TEST_F(Pool, AReplicaThatRefusesAWriteIsLostAndTheOtherIsUsed) {
   auto channel = open();
   servers_[0]->refuse_writes = ENOSPC;
   EXPECT_EQ(write(*channel, 0, numbered(100)), 0);
-  EXPECT_EQ(store_->lost(), only(0));  // it has missed a write
+  EXPECT_EQ(store_->servers().lost(), only(0));  // it has missed a write
   FrameBytes back(100);
   ASSERT_EQ(read(*channel, 0, &back), 0);
   EXPECT_EQ(back, numbered(100));
@@ -638,7 +640,7 @@ TEST_F(Pool, WithoutCopiesARefusalIsReturned) {
   auto channel = open();
   for (auto& server : servers_) server->refuse_writes = ENOSPC;
   EXPECT_EQ(write(*channel, 0, numbered(100)), -ENOSPC);
-  EXPECT_EQ(store_->lost(), 0u);
+  EXPECT_EQ(store_->servers().lost(), 0u);
   for (auto& server : servers_) server->refuse_writes = 0;
   EXPECT_EQ(write(*channel, 0, numbered(100)), 0);
 }
@@ -649,12 +651,12 @@ TEST_F(Pool, AReadThatOneCopyRefusesUsesTheOther) {
   ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
   auto channel = open();
   ASSERT_EQ(write(*channel, 0, numbered(100)), 0);
-  unsigned reader = store_->reader_of(0, store_->holders(0));
+  unsigned reader = store_->servers().reader_of(0, store_->servers().holders(0));
   servers_[reader]->refuse_reads = EIO;
   FrameBytes back(100);
   ASSERT_EQ(read(*channel, 0, &back), 0);
   EXPECT_EQ(back, numbered(100));
-  EXPECT_EQ(store_->lost(), only(reader));
+  EXPECT_EQ(store_->servers().lost(), only(reader));
 }
 
 TEST_F(Pool, ServersThatEndAreLostOneByOne) {
@@ -665,7 +667,7 @@ TEST_F(Pool, ServersThatEndAreLostOneByOne) {
   ASSERT_EQ(write(*channel, 0, numbered(100)), 0);
   servers_[0]->stop();
   EXPECT_EQ(write(*channel, 0, numbered(100, 1)), 0);
-  EXPECT_EQ(store_->lost(), only(0));
+  EXPECT_EQ(store_->servers().lost(), only(0));
   FrameBytes back(100);
   ASSERT_EQ(read(*channel, 0, &back), 0);
   EXPECT_EQ(back, numbered(100, 1));

@@ -55,9 +55,6 @@ class ServerStore;
 
 class RemoteStore : public NearObject {
  public:
-  // Connects to each server, authenticates, and creates an empty region. Fails within 5 seconds for each server that
-  // does not reply; the text of the status names the server and what to do. Ordinary code.
-  static Result<std::unique_ptr<RemoteStore>> connect(const StoreConfig& config);
   virtual ~RemoteStore() = default;
 
   // A new channel for one thread, or nullptr with the reason in *status. Thread-safe. Uses only base/os.h and

@@ -12,7 +12,7 @@ namespace farside::remote {
 
 class ServerStore final : public RemoteStore {
  public:
-  // As RemoteStore::connect, for one parsed address. The region reads as zeros, and nothing is reserved for it.
+  // As connect_store(), for one parsed address. The region reads as zeros, and nothing is reserved for it.
   static Result<std::unique_ptr<ServerStore>> connect(const Address& address, const StoreConfig& config);
   ~ServerStore() override;
 

@@ -2,6 +2,7 @@
 // lock-free and may be called during a fault; all other functions are for one thread at a time.
 #pragma once
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "base/bits.h"
@@ -15,6 +16,11 @@ namespace farside::remote {
 using ServerSet = uint32_t;
 static_assert(kMaxServers <= 32);
 constexpr ServerSet only(unsigned server) { return ServerSet{1} << server; }
+// Calls visit(server) for each of the set.
+template <typename Visit>
+void for_each(ServerSet set, Visit visit) {
+  for (; set != 0; set &= set - 1) visit(static_cast<unsigned>(std::countr_zero(set)));
+}
 
 class SlabTable {
  public:
@@ -54,5 +60,14 @@ class SlabTable {
   const uint64_t slabs_;
   Row* const rows_;
 };
+
+// Calls visit(slab, bytes) for each slab of a range, with the number of its bytes that are in the range.
+template <typename Visit>
+void for_each_slab(uint64_t far, uint64_t bytes, Visit visit) {
+  for (uint64_t step; bytes > 0; far += step, bytes -= step) {
+    step = SlabTable::bytes_in_slab(far, bytes);
+    visit(SlabTable::slab_of(far), step);
+  }
+}
 
 }  // namespace farside::remote

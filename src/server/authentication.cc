@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/log.h"
-#include "base/os.h"
+#include "base/random.h"
 
 namespace farside::server {
 
@@ -17,7 +17,7 @@ Outcome Authentication::greet(wire::Bytes payload) {
   if (r < 0) return replies_->close(-r, "malformed HELLO");
   // Clients try again: connections may end meanwhile.
   if (refusal_ != Admission::Refusal::kNone) return replies_->close(EAGAIN, text_of(refusal_));
-  os::fill_random(greeting_.challenge.nonce, sizeof greeting_.challenge.nonce);
+  fill_random(greeting_.challenge.nonce, sizeof greeting_.challenge.nonce);
   return replies_->reply(wire::bytes_of(greeting_.challenge));
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/os.h"
+#include "transport/dial.h"
 
 namespace farside::tls {
 namespace {

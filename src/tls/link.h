@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "tls/relay.h"
+#include "tls/relay_settings.h"
 #include "tls/stream.h"
 #include "transport/relay_protocol.h"
 

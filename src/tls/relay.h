@@ -7,20 +7,14 @@
 #pragma once
 #include <atomic>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "tls/context.h"
+#include "base/status.h"
+#include "tls/relay_settings.h"
 
 namespace farside::tls {
 
 class RelayThread;
-
-// Constant while a relay runs.
-struct RelaySettings {
-  std::shared_ptr<const Context> context;
-  std::string name;  // expected in the certificates; "": the host of each server's address
-};
 
 class Relay {
  public:

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "tls/stream.h"
 #include "tls/test_support.h"
+#include "transport/dial.h"
 #include "transport/relay_protocol.h"
 #include "transport/test_support.h"
 

@@ -1,6 +1,7 @@
-// A thread of a relay: accepts connections at the relay's socket, and serves them until it is stopped. Like the workers
+// A thread of a relay: accepts connections at the relay's socket, and serves them until it is stopped. Like the threads
 // of a server, it polls for a while before it sleeps.
 #pragma once
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <unordered_map>

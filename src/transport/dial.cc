@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/inject.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "transport/relay_protocol.h"
 #include "transport/tcp_options.h"
 #include "wire/codec.h"
@@ -328,7 +329,7 @@ int prove(int fd, const wire::Key& key, const wire::Greeting& greeting, uint64_t
 
 int Dialer::greet(int fd, uint64_t deadline_ns, wire::HelloReply* reply, int* memory_fd, Status* status) const {
   wire::Greeting greeting = {hello, {}};
-  os::fill_random(greeting.hello.nonce, sizeof greeting.hello.nonce);
+  fill_random(greeting.hello.nonce, sizeof greeting.hello.nonce);
   wire::ErrorReply error = {};
   RelayReply relayed = {};
   int r = endpoint.is_relayed() ? send_relay_request(fd, endpoint, deadline_ns) : 0;

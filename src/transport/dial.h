@@ -9,6 +9,7 @@
 #include <span>
 
 #include "base/status.h"
+#include "transport/endpoint.h"
 #include "transport/failure.h"
 #include "transport/own_fds.h"
 #include "transport/waiting.h"
@@ -17,18 +18,6 @@
 namespace farside::transport {
 
 inline constexpr uint64_t kDialTimeoutNs = 4'500'000'000;
-
-struct Endpoint {
-  sockaddr_storage address = {};
-  socklen_t length = 0;
-  char name[192] = {};   // as given by the user, for messages
-  char relay[108] = {};  // path of the socket through which the address is reached over TLS; "": directly
-  bool is_unix() const { return address.ss_family == AF_UNIX; }
-  bool is_relayed() const { return relay[0] != 0; }
-};
-
-// Sets the address of a Unix socket. 0, or -ENAMETOOLONG when the path is empty or does not fit.
-int set_unix_path(Endpoint* endpoint, const char* path, size_t length);
 
 // A non-blocking, close-on-exec socket with the options of a client's connections; or -errno.
 int open_socket(int family);

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/os.h"
+#include "base/random.h"
 
 namespace farside::transport {
 namespace {
@@ -92,7 +93,7 @@ Result<std::unique_ptr<FarSpace>> FarSpace::create(int file_fd, const Settings& 
   auto number_of_slots = static_cast<Slot>(slots);
   os::call(SYS_pwrite64, space->space_fd_, &number_of_slots, sizeof number_of_slots, offsetof(Header, slots));
   uint8_t key[XtsCipher::kKeyBytes];
-  os::fill_random(key, sizeof key);
+  fill_random(key, sizeof key);
   os::call(SYS_pwrite64, space->space_fd_, key, sizeof key, offsetof(Header, key));
   uint32_t encrypts = settings.encrypts;
   os::call(SYS_pwrite64, space->space_fd_, &encrypts, sizeof encrypts, offsetof(Header, encrypts));

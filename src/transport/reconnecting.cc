@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "transport/segments.h"
 
 namespace farside::transport {
@@ -44,7 +45,7 @@ int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wir
 std::unique_ptr<ReconnectingChannel> ReconnectingChannel::open(const Dialer& dialer, RetryPolicy retry,
                                                                Status* status) {
   Dialer first = dialer;
-  first.hello.channel = os::random_u64() | 1;
+  first.hello.channel = random_u64() | 1;
   first.hello.generation = 1;
   int fd = dial_with_retry(first, retry, status);
   if (fd < 0) return nullptr;

@@ -3,7 +3,9 @@
 // sends a RelayReply when the first data of the server has arrived, or when the connection failed. Both are of the same
 // build, so there are no versions.
 #pragma once
-#include "transport/dial.h"
+#include <cstdint>
+
+#include "transport/endpoint.h"
 
 namespace farside::transport {
 

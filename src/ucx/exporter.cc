@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "base/log.h"
-#include "ucx/helper.h"
+#include "ucx/helper_protocol.h"
 #include "ucx/polling.h"
 #include "ucx/worker.h"
 

@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/os.h"
-#include "ucx/ready.h"
+#include "ucx/helper_protocol.h"
 #include "ucx/transports.h"
 
 namespace farside::ucx {

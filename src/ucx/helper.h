@@ -21,10 +21,6 @@ struct Settings {
 // The transports of network cards, which check the keys of their peers.
 inline constexpr const char* kDefaultTransports = "ib";
 
-// The descriptors of a helper process, besides the standard ones.
-inline constexpr int kControlFd = 3;  // one end of a pair of SOCK_SEQPACKET sockets; the helper ends when it is closed
-inline constexpr int kGivenFd = 4;    // of the caller
-
 // One process. Its owner ends it; it also ends itself when its owner has died. Used by one thread at a time.
 class Helper {
  public:

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/os.h"
+#include "transport/dial.h"
 #include "wire/crc32c.h"
 
 namespace farside::ucx {

@@ -25,17 +25,17 @@ class Regions {
   virtual void supersede(const RemoteRegion* region, uint64_t channel, uint64_t generation) = 0;
 };
 
-class Link : public std::enable_shared_from_this<Link> {
+class Link final : public RegionLink, public std::enable_shared_from_this<Link> {
  public:
   // Takes ownership of the local socket, which is not blocking.
   Link(int local, Regions* regions, uint64_t now) : local_(local), regions_(*regions), since_(now) {}
-  ~Link();
+  ~Link() override;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
   int local() const { return local_; }
   int remote() const { return remote_; }  // -1 before the local side has named the server
-  bool is_open() const { return state_ == State::kOpen; }
+  bool is_open() const override { return state_ == State::kOpen; }
   bool is_over() const { return state_ == State::kOver; }
   // The events to wait for; 0: the socket is not to be watched.
   uint32_t local_interest() const;
@@ -48,12 +48,11 @@ class Link : public std::enable_shared_from_this<Link> {
   void expire(uint64_t now);
   void supersede(const RemoteRegion* region, uint64_t channel, uint64_t generation);
 
-  // For the region.
-  void send_local(wire::Bytes frame);
-  void send_remote(wire::Bytes frame);
-  void repeat(wire::Bytes write);  // a write that was started one-sidedly
-  void ask_to_revoke();
-  void resume();  // changes may begin again
+  void send_local(wire::Bytes frame) override;
+  void send_remote(wire::Bytes frame) override;
+  void repeat(wire::Bytes write) override;
+  void ask_to_revoke() override;
+  void resume() override;
 
   uint32_t watched_local = 0, watched_remote = 0;  // for the relay: the events that are registered
 

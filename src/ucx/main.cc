@@ -6,7 +6,7 @@
 
 #include "ucx/exporter.h"
 #include "ucx/helper.h"
-#include "ucx/ready.h"
+#include "ucx/helper_protocol.h"
 #include "ucx/relay.h"
 #include "ucx/worker.h"
 

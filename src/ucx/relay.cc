@@ -13,9 +13,9 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "ucx/helper.h"
+#include "ucx/helper_protocol.h"
 #include "ucx/link.h"
 #include "ucx/polling.h"
-#include "ucx/ready.h"
 
 namespace farside::ucx {
 namespace {

@@ -7,14 +7,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "ucx/link.h"
 #include "wire/crc32c.h"
 
 namespace farside::ucx {
 
 RemoteRegion::~RemoteRegion() { disconnect(); }
 
-void RemoteRegion::remove(Link* link) { std::erase(links_, link); }
+void RemoteRegion::remove(RegionLink* link) { std::erase(links_, link); }
 
 // Calls visit(slab, page within the slab) until it returns false, and returns false then.
 template <typename Visit>
@@ -37,7 +36,7 @@ bool RemoteRegion::is_reachable(const wire::ExtentList& extents) {
   return true;
 }
 
-bool RemoteRegion::start(const std::shared_ptr<Link>& link, wire::Op op, const wire::ListRequest& list,
+bool RemoteRegion::start(const std::shared_ptr<RegionLink>& link, wire::Op op, const wire::ListRequest& list,
                          wire::Bytes frame) {
   bool is_write = op == wire::Op::kWrite;
   if (state_ != State::kTogether || endpoint_failed_ || (is_write && has_snapshots_)) return false;
@@ -294,7 +293,7 @@ void RemoteRegion::abandon(uint64_t now) {
 // Asks over another connection, now or when one opens.
 void RemoteRegion::revoke_was_lost() {
   revoke_sent_ = false;
-  for (Link* link : links_) {
+  for (RegionLink* link : links_) {
     if (is_to_be_revoked()) link->ask_to_revoke();
   }
 }
@@ -313,7 +312,7 @@ void RemoteRegion::revoked(uint64_t now) {
 // Those whose next write or discard had to wait.
 void RemoteRegion::resume_links() {
   if (!may_change()) return;
-  for (Link* link : std::vector<Link*>(links_)) link->resume();
+  for (RegionLink* link : std::vector<RegionLink*>(links_)) link->resume();
 }
 
 }  // namespace farside::ucx

@@ -19,7 +19,17 @@
 
 namespace farside::ucx {
 
-class Link;
+// A connection of the program to the region, as the region needs it.
+class RegionLink {
+ public:
+  virtual ~RegionLink() = default;
+  virtual bool is_open() const = 0;
+  virtual void send_local(wire::Bytes frame) = 0;
+  virtual void send_remote(wire::Bytes frame) = 0;
+  virtual void repeat(wire::Bytes write) = 0;  // a write that was started one-sidedly
+  virtual void ask_to_revoke() = 0;
+  virtual void resume() = 0;  // changes may begin again
+};
 
 class RemoteRegion {
  public:
@@ -33,13 +43,13 @@ class RemoteRegion {
   uint64_t bytes() const { return bytes_; }
 
   // Connections of the program that are open.
-  void add(Link* link) { links_.push_back(link); }
-  void remove(Link* link);
+  void add(RegionLink* link) { links_.push_back(link); }
+  void remove(RegionLink* link);
   bool has_links() const { return !links_.empty(); }
   bool has_requests() const { return !requests_.empty(); }
 
   // Starts a request of the link: a read or a write, a frame whose checksum is right. False: it is for the server.
-  bool start(const std::shared_ptr<Link>& link, wire::Op op, const wire::ListRequest& list, wire::Bytes frame);
+  bool start(const std::shared_ptr<RegionLink>& link, wire::Op op, const wire::ListRequest& list, wire::Bytes frame);
   // False: a write of a connection that has ended, or one that is to be repeated, may still take effect. No other one,
   // and no discard, is to begin.
   bool may_change() const;
@@ -83,7 +93,7 @@ class RemoteRegion {
   // Kept until UCX has finished with its buffers.
   struct Request {
     const Library* ucp;
-    std::weak_ptr<Link> link;
+    std::weak_ptr<RegionLink> link;
     bool is_write;
     bool abandoned = false;
     unsigned pending = 0;  // operations of UCX
@@ -94,7 +104,7 @@ class RemoteRegion {
     size_t reply_bytes;
   };
   struct Repetition {
-    std::weak_ptr<Link> link;
+    std::weak_ptr<RegionLink> link;
     std::vector<std::byte> frame;
   };
 
@@ -119,7 +129,7 @@ class RemoteRegion {
   const Library& ucp_;
   const uint64_t bytes_;
   State state_ = State::kApart;
-  std::vector<Link*> links_;
+  std::vector<RegionLink*> links_;
   std::unordered_map<uint64_t, Slab> slabs_;  // by number
   std::list<std::unique_ptr<Request>> requests_;
   std::vector<Repetition> repetitions_;  // writes, after the server has revoked all access

@@ -7,11 +7,13 @@
 #include <functional>
 
 #include "fixture.h"
+#include "remote/connect.h"
 #include "remote/far_file.h"
 
 namespace farside::testing {
 namespace {
 
+using remote::connect_store;
 using remote::FarFile;
 using remote::RemoteStore;
 
@@ -19,10 +21,10 @@ std::string g_failure;  // what the store reported
 
 std::unique_ptr<RemoteStore> connect_file(const std::string& address, const std::string& token = "") {
   g_failure.clear();
-  auto store = RemoteStore::connect({.address = address.c_str(),
-                                     .token = token.c_str(),
-                                     .region_bytes = kRegion,
-                                     .on_failure = [](const Status& reason) { g_failure = reason.text(); }});
+  auto store = connect_store({.address = address.c_str(),
+                              .token = token.c_str(),
+                              .region_bytes = kRegion,
+                              .on_failure = [](const Status& reason) { g_failure = reason.text(); }});
   if (!store.ok()) throw std::runtime_error(store.status().text());
   return std::move(*store);
 }
@@ -34,7 +36,7 @@ std::unique_ptr<RemoteStore> connect_and_grow(const std::string& address) {
 }
 
 std::string refusal_of(const std::string& address) {
-  auto store = RemoteStore::connect({.address = address.c_str(), .token = "", .region_bytes = kRegion});
+  auto store = connect_store({.address = address.c_str(), .token = "", .region_bytes = kRegion});
   return store.ok() ? "" : store.status().text();
 }
 

@@ -14,7 +14,7 @@
 
 #include "base/exposition.h"
 #include "base/os.h"
-#include "remote/remote_store.h"
+#include "remote/connect.h"
 #include "server/server.h"
 #include "transport/transport.h"
 
@@ -122,12 +122,12 @@ class ServerProcess {
 inline std::unique_ptr<remote::RemoteStore> connect(const std::string& address, const std::string& token,
                                                     uint64_t reserve = 2 * kSlab, unsigned replicas = 1,
                                                     transport::RetryPolicy retry = {}, remote::Relays relays = {}) {
-  auto store = remote::RemoteStore::connect({.address = address.c_str(),
-                                             .token = token.c_str(),
-                                             .region_bytes = kRegion,
-                                             .replicas = replicas,
-                                             .retry = retry,
-                                             .relays = relays});
+  auto store = remote::connect_store({.address = address.c_str(),
+                                      .token = token.c_str(),
+                                      .region_bytes = kRegion,
+                                      .replicas = replicas,
+                                      .retry = retry,
+                                      .relays = relays});
   if (!store.ok()) throw std::runtime_error(store.status().text());
   Status grown = reserve ? (*store)->grow(reserve) : Status();
   if (!grown.ok()) throw std::runtime_error(grown.text());

@@ -3,11 +3,13 @@
 #include <random>
 #include <thread>
 
+#include "remote/connect.h"
 #include "ucx_relay.h"
 
 namespace farside::testing {
 namespace {
 
+using remote::connect_store;
 using remote::RemoteStore;
 
 constexpr uint64_t kWide = 64 * kSlab;
@@ -24,11 +26,11 @@ class Pool {
       servers_.push_back(std::make_unique<TestServer>(config));
       address_ += (i ? "," : "") + servers_[i]->address(transport);
     }
-    auto store = RemoteStore::connect({.address = address_.c_str(),
-                                       .token = default_config().token.c_str(),
-                                       .region_bytes = kWide,
-                                       .replicas = replicas,
-                                       .relays = {.ucx = ucx_relay_ ? ucx_relay_->socket().c_str() : nullptr}});
+    auto store = connect_store({.address = address_.c_str(),
+                                .token = default_config().token.c_str(),
+                                .region_bytes = kWide,
+                                .replicas = replicas,
+                                .relays = {.ucx = ucx_relay_ ? ucx_relay_->socket().c_str() : nullptr}});
     if (!store.ok()) throw std::runtime_error(store.status().text());
     store_ = std::move(*store);
   }
@@ -122,12 +124,12 @@ TEST(Pool, ShrinkReleasesReservations) {
 TEST(Pool, ReplicasRequireAsManyServers) {
   auto config = default_config();
   TestServer server(config);
-  auto store = RemoteStore::connect({server.tcp().c_str(), config.token.c_str(), kWide, 2});
+  auto store = connect_store({server.tcp().c_str(), config.token.c_str(), kWide, 2});
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), EINVAL);
   EXPECT_TRUE(strstr(store.status().text(), "replicas")) << store.status().text();
   std::string two = server.tcp() + ",tcp://127.0.0.1:1";
-  auto missing = RemoteStore::connect({two.c_str(), config.token.c_str(), kWide, 2});
+  auto missing = connect_store({two.c_str(), config.token.c_str(), kWide, 2});
   ASSERT_FALSE(missing.ok());
   EXPECT_TRUE(strstr(missing.status().text(), "127.0.0.1:1")) << missing.status().text();
 }

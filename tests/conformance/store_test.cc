@@ -8,10 +8,12 @@
 
 #include "base/clock.h"
 #include "fixture.h"
+#include "remote/connect.h"
 
 namespace farside::testing {
 namespace {
 
+using remote::connect_store;
 using remote::RemoteStore;
 
 class StoreTest : public ::testing::TestWithParam<const char*> {
@@ -84,12 +86,12 @@ TEST_P(StoreTest, DescriptorsBelongToTheStoreAndAreAllClosed) {
 }
 
 TEST_P(StoreTest, AWrongTokenIsRejected) {
-  auto store = RemoteStore::connect({address().c_str(), "open barley", kRegion});
+  auto store = connect_store({address().c_str(), "open barley", kRegion});
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), EACCES);
   EXPECT_TRUE(strstr(store.status().text(), "token")) << store.status().text();
   EXPECT_EQ(server_->stats().refused_tokens, 1u);
-  EXPECT_FALSE(RemoteStore::connect({address().c_str(), nullptr, kRegion}).ok());
+  EXPECT_FALSE(connect_store({address().c_str(), nullptr, kRegion}).ok());
   connect_one();
 }
 
@@ -100,7 +102,7 @@ TEST_P(StoreTest, AStoppedServerIsReported) {
   EXPECT_EQ(store->grow(kSlab).code(), ECONNRESET);
   EXPECT_FALSE(store->prepare_fork().ok());
   store->shrink(kSlab);
-  auto again = RemoteStore::connect({address().c_str(), "", kRegion});
+  auto again = connect_store({address().c_str(), "", kRegion});
   ASSERT_FALSE(again.ok());
   EXPECT_TRUE(strstr(again.status().text(), "cannot reach memory server")) << again.status().text();
   EXPECT_TRUE(strstr(again.status().text(), "farside serve")) << again.status().text();
@@ -144,8 +146,8 @@ TEST(Store, EachTokenHasItsOperationsAndQuota) {
   auto config = default_config();
   config.tokens = two_tokens(server::kMayCreate);
   TestServer server(config);
-  EXPECT_EQ(RemoteStore::connect({server.tcp().c_str(), config.token.c_str(), kRegion}).status().code(), EACCES);
-  Status watching = RemoteStore::connect({server.tcp().c_str(), kWatcher, kRegion}).status();
+  EXPECT_EQ(connect_store({server.tcp().c_str(), config.token.c_str(), kRegion}).status().code(), EACCES);
+  Status watching = connect_store({server.tcp().c_str(), kWatcher, kRegion}).status();
   EXPECT_EQ(watching.code(), EPERM);
   EXPECT_TRUE(strstr(watching.text(), "watcher")) << watching.text();
   auto store = connect(server.tcp(), kBuilder), second = connect(server.tcp(), kBuilder, 0);
@@ -164,8 +166,8 @@ TEST(Store, NewTokensApplyAtOnce) {
   auto channel = open(store.get());
   store->forked_in_parent(*store->prepare_fork());
   server->set_tokens({{"watcher", "another secret of a watcher", server::kClientOperations, 0}});
-  EXPECT_EQ(RemoteStore::connect({server.tcp().c_str(), kBuilder, kRegion}).status().code(), EACCES);
-  EXPECT_EQ(RemoteStore::connect({server.tcp().c_str(), kWatcher, kRegion}).status().code(), EACCES);
+  EXPECT_EQ(connect_store({server.tcp().c_str(), kBuilder, kRegion}).status().code(), EACCES);
+  EXPECT_EQ(connect_store({server.tcp().c_str(), kWatcher, kRegion}).status().code(), EACCES);
   connect(server.tcp(), "another secret of a watcher");
   EXPECT_EQ(store->prepare_fork().status().code(), EPERM);
   auto more = open(store.get());  // programs that run keep their memory
@@ -211,12 +213,12 @@ TEST(Store, AddressesAreChecked) {
   for (const char* bad :
        {"", "tcp://", "tcp://host", "tcp://:7170", "tcp://host:", "tcp://host:0", "tcp://host:70000", "tcp://host:7x",
         "udp://h:1", "shm://", "shm:///x?latency=1", "shm:///x?gbps=fast", "shm:///x?latency_us=-1"}) {
-    auto store = RemoteStore::connect({bad, "", kRegion});
+    auto store = connect_store({bad, "", kRegion});
     ASSERT_FALSE(store.ok()) << bad;
     EXPECT_EQ(store.status().code(), EINVAL) << bad << ": " << store.status().text();
   }
   std::string path(200, 'x');
-  EXPECT_FALSE(RemoteStore::connect({("shm://" + path).c_str(), "", kRegion}).ok());
+  EXPECT_FALSE(connect_store({("shm://" + path).c_str(), "", kRegion}).ok());
 }
 
 TEST(Store, HostNamesAreResolved) {

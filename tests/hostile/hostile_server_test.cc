@@ -8,6 +8,7 @@
 
 #include "fixture.h"
 #include "frames.h"
+#include "remote/connect.h"
 
 namespace farside::testing {
 namespace {
@@ -92,7 +93,7 @@ TEST(HostileServer, GarbageInsteadOfAGreeting) {
     send_frame(fd, f);
   });
   for (int i = 0; i < 50; i++) {
-    auto store = remote::RemoteStore::connect({server.address().c_str(), "", kRegion});
+    auto store = remote::connect_store({server.address().c_str(), "", kRegion});
     ASSERT_FALSE(store.ok());
     EXPECT_STRNE(store.status().text(), "");
   }
@@ -107,7 +108,7 @@ TEST(HostileServer, OtherVersionsAreReported) {
     wire::FrameHeader ignored;
     receive(fd, &ignored);
   });
-  auto store = remote::RemoteStore::connect({server.address().c_str(), "", kRegion});
+  auto store = remote::connect_store({server.address().c_str(), "", kRegion});
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), EPROTONOSUPPORT) << store.status().text();
 }
@@ -117,7 +118,7 @@ TEST(HostileServer, SilenceTimesOut) {
     char byte;
     while (recv(fd, &byte, 1, 0) > 0) {}
   });
-  auto store = remote::RemoteStore::connect({server.address().c_str(), "", kRegion});
+  auto store = remote::connect_store({server.address().c_str(), "", kRegion});
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), ETIMEDOUT) << store.status().text();
 }

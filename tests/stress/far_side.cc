@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/os.h"
+#include "remote/connect.h"
 #include "server/listen.h"
 
 namespace farside::stress {
@@ -27,11 +28,11 @@ FarSide::FarSide(const std::string& transport, uint64_t region_bytes, uint64_t s
   unsigned replicas = processes_.empty() ? 1 : 2;
   if (transport == "ucx") start_ucx_relay();
   std::string relay = directory_ + "/relay";
-  auto store = remote::RemoteStore::connect({.address = address.c_str(),
-                                             .token = kToken,
-                                             .region_bytes = region_bytes,
-                                             .replicas = replicas,
-                                             .relays = {.ucx = relay.c_str()}});
+  auto store = remote::connect_store({.address = address.c_str(),
+                                      .token = kToken,
+                                      .region_bytes = region_bytes,
+                                      .replicas = replicas,
+                                      .relays = {.ucx = relay.c_str()}});
   if (!store.ok()) die("{}", store.status().text());
   store_ = store->release();
 }

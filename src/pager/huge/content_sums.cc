@@ -6,7 +6,7 @@
 #include <xxhash.h>
 
 #include "base/bits.h"
-#include "base/os.h"
+#include "base/random.h"
 
 namespace farside::pager {
 
@@ -30,7 +30,7 @@ SumFunction s_sum = nullptr;
 
 void ContentSums::init() {
   if (s_sum) return;
-  os::fill_random(s_secret, sizeof s_secret);
+  fill_random(s_secret, sizeof s_secret);
   s_sum = sum_of_page;
 #if defined(__x86_64__)
   __builtin_cpu_init();

@@ -8,7 +8,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/os.h"
+#include "base/random.h"
 #include "base/size.h"
 #include "wire/auth.h"
 
@@ -314,7 +314,7 @@ void MemoryPool::settle(Region* region) {
 
 Region::Name MemoryPool::new_name() {
   Region::Name name = {++last_id_, {}};
-  os::fill_random(name.secret, sizeof name.secret);
+  fill_random(name.secret, sizeof name.secret);
   return name;
 }
 

@@ -1,4 +1,4 @@
-// The first message of a helper to its owner, for wait_until_ready().
+// What a helper process and its owner (helper.h) share.
 #pragma once
 #include <sys/socket.h>
 
@@ -6,10 +6,14 @@
 #include <cstring>
 
 #include "base/status.h"
-#include "ucx/helper.h"
 
 namespace farside::ucx {
 
+// The descriptors of a helper process, besides the standard ones.
+inline constexpr int kControlFd = 3;  // one end of a pair of SOCK_SEQPACKET sockets; the helper ends when it is closed
+inline constexpr int kGivenFd = 4;    // of the caller
+
+// The first message of a helper, for wait_until_ready().
 struct Ready {
   int32_t error;  // 0; ENOENT: UCX cannot be loaded; others: it has none of the transports
   char text[1020];

@@ -1,5 +1,4 @@
-// Chooses the kind of store for a configuration.
-#include "remote/remote_store.h"
+#include "remote/connect.h"
 
 #include <cstring>
 
@@ -9,7 +8,7 @@
 
 namespace farside::remote {
 
-Result<std::unique_ptr<RemoteStore>> RemoteStore::connect(const StoreConfig& config) {
+Result<std::unique_ptr<RemoteStore>> connect_store(const StoreConfig& config) {
   if (strchr(config.address, ',') || config.replicas > 1) return PoolStore::connect(config);
   Result<Address> address = parse_address(config.address, config.relays);
   if (!address.ok()) return address.status();

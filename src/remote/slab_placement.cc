@@ -1,0 +1,159 @@
+#include "remote/slab_placement.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/log.h"
+#include "base/size.h"
+
+namespace farside::remote {
+namespace {
+
+constexpr uint64_t kSlabsAhead = 4;  // reserved together when a claim needs a slab and none is reserved
+
+}  // namespace
+
+// Returns their reserved slabs, so that a server that leaves is empty as soon as its slabs in use are.
+void SlabPlacement::close_to_new_slabs(ServerSet servers) {
+  for_each(servers & ~closed_ & servers_.usable(), [&](unsigned s) {
+    lock_.assert_held();
+    if (spare_[s] > 0) servers_[s].shrink(spare_[s] * kSlabBytes);
+    spare_[s] = 0;
+  });
+  closed_ = servers;
+  bool few = static_cast<unsigned>(std::popcount(open())) < servers_.replicas();
+  if (few && !warned_few_ && servers_.count() >= servers_.replicas()) {
+    log(LogLevel::kWarning,
+        "only {} memory servers accept new slabs: new data has fewer copies than --replicas {} requests",
+        std::popcount(open()), servers_.replicas());
+  }
+  warned_few_ = few;
+}
+
+// Each round starts from the free memory that the servers report. A round fails when a server refuses, because another
+// client was faster or a quota is exhausted, or is lost. The next round does without this server.
+Status SlabPlacement::reserve(uint64_t slabs) {
+  ServerSet refusing = 0;
+  Status refused =
+      Status::error(ENOMEM, "the memory servers are full: {} more require {} servers with free memory",
+                    format_size(slabs * kSlabBytes), std::min<unsigned>(servers_.replicas(), servers_.count()));
+  for (unsigned round = 0; round <= kMaxServers && open() != 0; round++) {
+    Slabs room, taken = {};
+    read_room(room);
+    for_each(refusing, [&](unsigned s) { room[s] = 0; });
+    bool planned = true;
+    for (uint64_t i = 0; i < slabs && planned; i++) {
+      ServerSet chosen = take_most(room);
+      planned = chosen != 0;
+      for_each(chosen, [&](unsigned s) { taken[s]++; });
+    }
+    if (!planned) return refused;
+    ServerSet refusing_now = 0;
+    Status grown = grow_each(taken, &refusing_now);
+    if (grown.ok()) return {};
+    if (refusing_now != 0) refused = grown;
+    refusing |= refusing_now;
+  }
+  return refused;
+}
+
+void SlabPlacement::read_room(Slabs room) {
+  std::fill_n(room, kMaxServers, 0);
+  for_each(open(), [&](unsigned s) {
+    Result<uint64_t> free = servers_[s].free_bytes();
+    if (free.ok()) room[s] = *free / kSlabBytes;
+    else servers_.lose(s, "no reply");
+  });
+}
+
+// Chooses the servers of one slab: those with the most room, as many as there are replicas, or all that are left. 0
+// when one of them has no room.
+ServerSet SlabPlacement::take_most(Slabs room) const {
+  ServerSet from = open(), chosen = 0;
+  auto copies = std::min<unsigned>(servers_.replicas(), static_cast<unsigned>(std::popcount(from)));
+  for (unsigned i = 0; i < copies; i++) {
+    unsigned best = kMaxServers;
+    for_each(from & ~chosen, [&](unsigned s) {
+      if (best == kMaxServers || room[s] > room[best]) best = s;
+    });
+    if (room[best] == 0) return 0;
+    chosen |= only(best);
+  }
+  for_each(chosen, [&](unsigned s) { room[s]--; });
+  return chosen;
+}
+
+// All or nothing.
+Status SlabPlacement::grow_each(const Slabs taken, ServerSet* refusing) {
+  for (unsigned s = 0; s < servers_.count(); s++) {
+    Status grown = taken[s] ? servers_[s].grow(taken[s] * kSlabBytes) : Status();
+    if (grown.ok()) continue;
+    if (grown.code() == ECONNRESET) servers_.lose(s, "no reply");
+    else *refusing |= only(s);
+    for (unsigned t = 0; t < s; t++) {
+      if (taken[t]) servers_[t].shrink(taken[t] * kSlabBytes);
+    }
+    return grown;
+  }
+  for (unsigned s = 0; s < servers_.count(); s++) spare_[s] += taken[s];
+  return {};
+}
+
+void SlabPlacement::shrink(uint64_t bytes) {
+  Slabs given = {};
+  for (uint64_t i = 0; i < bytes / kSlabBytes; i++) {
+    for_each(take_most(spare_), [&](unsigned s) { given[s]++; });
+  }
+  for_each(servers_.usable(), [&](unsigned s) {
+    if (given[s]) servers_[s].shrink(given[s] * kSlabBytes);
+  });
+}
+
+Status SlabPlacement::claim(uint64_t far, uint64_t bytes) {
+  uint64_t done = 0;
+  Status status;
+  for_each_slab(far, bytes, [&](uint64_t slab, uint64_t part) {
+    lock_.assert_held();
+    if (status.ok() && servers_.table().holders(slab) == 0) status = place(slab);
+    if (!status.ok()) return;
+    servers_.table().use(slab, part);
+    done += part;
+  });
+  if (!status.ok()) unclaim(far, done);
+  return status;
+}
+
+void SlabPlacement::unclaim(uint64_t far, uint64_t bytes) {
+  for_each_slab(far, bytes, [&](uint64_t slab, uint64_t part) {
+    servers_.table().unuse(slab, part);
+    if (servers_.table().used(slab) > 0) return;
+    for_each(servers_.table().holders(slab) & servers_.usable(), [&](unsigned s) {
+      lock_.assert_held();
+      if (closed_ & only(s)) servers_[s].shrink(kSlabBytes);
+      else spare_[s]++;
+    });
+    servers_.table().place(slab, 0);
+  });
+}
+
+Status SlabPlacement::place(uint64_t slab) {
+  if (place_on_reserve(slab) != 0) return {};
+  Status more = reserve(kSlabsAhead);
+  if (!more.ok()) more = reserve(1);
+  if (more.ok() && place_on_reserve(slab) == 0) more = Status::error(ENOMEM, "the memory servers are full");
+  return more;
+}
+
+ServerSet SlabPlacement::place_on_reserve(uint64_t slab) {
+  ServerSet chosen = take_most(spare_);
+  if (chosen != 0) servers_.table().place(slab, chosen);
+  return chosen;
+}
+
+ServerSet SlabPlacement::place_unclaimed(uint64_t slab) {
+  LockGuard hold(lock_);
+  ServerSet placed = servers_.table().holders(slab);
+  return placed != 0 ? placed : place_on_reserve(slab);
+}
+
+}  // namespace farside::remote
