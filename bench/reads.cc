@@ -22,9 +22,9 @@ namespace farside::bench {
 namespace {
 
 using nlohmann::json;
+using transport::ByteRange;
 using transport::Channel;
 using transport::kMaxInFlight;
-using transport::Segment;
 using transport::Token;
 
 constexpr uint32_t kPieceBytes = 2 * 1024 * 1024;  // of a stream
@@ -112,9 +112,9 @@ class Load {
     Random random(1);
     for (std::byte& b : data) b = static_cast<std::byte>(random.next());
     for (uint64_t at = 0; at < settings_.bytes && channel && failed_ == 0; at += data.size()) {
-      Segment segment = {at, static_cast<uint32_t>(std::min(data.size(), settings_.bytes - at)), data.data()};
+      ByteRange range = {at, static_cast<uint32_t>(std::min(data.size(), settings_.bytes - at)), data.data()};
       Token token;
-      int r = channel->submit_write({&segment, 1}, -1, &token);
+      int r = channel->submit_write({&range, 1}, -1, &token);
       if (r == 0) r = channel->wait(token, kTimeoutNs);
       if (r < 0) failed_ = r;
     }
@@ -131,9 +131,9 @@ class Load {
   }
 
   int submit(Flight* flight, uint64_t far) const {
-    Segment segment = {far, access_bytes(), flight->buffer};
-    if (kind_.access == Access::kStreamWrite) return flight->channel->submit_write({&segment, 1}, -1, &flight->token);
-    return flight->channel->submit_read({&segment, 1}, &flight->token);
+    ByteRange range = {far, access_bytes(), flight->buffer};
+    if (kind_.access == Access::kStreamWrite) return flight->channel->submit_write({&range, 1}, -1, &flight->token);
+    return flight->channel->submit_read({&range, 1}, &flight->token);
   }
 
   // One thread with in_flight_ requests, over as many channels as they need.

@@ -77,6 +77,8 @@ SUBFOLDERS = {
     "preload/guard/thread": {"preload/heap"},
     "preload/heap": {"preload/trace"},
     "preload/trace": set(),
+    "transport": set(),
+    "transport/file": {"transport"},
     "tools/plan": {"tools/plan/reuse"},
     "tools/plan/reuse": set(),
     "tools/trace": set(),

@@ -57,7 +57,7 @@ double time_transport(FarMemory& far, uint32_t bytes, uint64_t reads) {
     if (transport::Mapping in_place = channel->mapping(); in_place.immediate) {
       memcpy(buffer.data(), in_place.base + at, bytes);
     } else {
-      transport::Segment segment = {at, bytes, buffer.data()};
+      transport::ByteRange segment = {at, bytes, buffer.data()};
       transport::Token token = 0;
       if (channel->submit_read({&segment, 1}, &token) != 0 || channel->wait(token, 1'000'000'000) != 0)
         die("a read of {} bytes failed", bytes);

@@ -202,7 +202,7 @@ class Requests {
     memset(buffer_, 1, kMaxPages * kPageSize);
     for (unsigned at = 0; at < kSlots; at += kMaxPages) {
       transport::Token token;
-      transport::Segment s = {at * kPageSize, kMaxPages * kPageSize, buffer_};
+      transport::ByteRange s = {at * kPageSize, kMaxPages * kPageSize, buffer_};
       int error = channel_.submit_write({&s, 1}, -1, &token);
       if (error == 0) error = channel_.wait(token, kTimeoutNs);
       if (error) return Status::error(-error, "cannot write to far memory: {}", strerror(-error));
@@ -264,7 +264,7 @@ class Requests {
   static constexpr uint64_t kTimeoutNs = 5'000'000'000;
   double us_since(uint64_t start) const { return static_cast<double>(ticks() - start) / per_us_; }
   transport::Token submit(unsigned slot, unsigned pages) {
-    transport::Segment s = {slot * kPageSize, static_cast<uint32_t>(pages * kPageSize), buffer_};
+    transport::ByteRange s = {slot * kPageSize, static_cast<uint32_t>(pages * kPageSize), buffer_};
     transport::Token token = 0;
     if (channel_.submit_read({&s, 1}, &token) != 0) die("a read of far memory failed during calibration");
     return token;

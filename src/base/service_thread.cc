@@ -61,9 +61,9 @@ std::atomic<int> g_running[kMaxThreads];
 
 void replace_running(int old_tid, int new_tid) {
   if (old_tid == new_tid) return;
-  for (std::atomic<int>& entry : g_running) {
+  for (std::atomic<int>& task : g_running) {
     int expected = old_tid;
-    if (entry.compare_exchange_strong(expected, new_tid)) return;
+    if (task.compare_exchange_strong(expected, new_tid)) return;
   }
 }
 
@@ -80,31 +80,31 @@ struct AllSignalsBlocked {
 
 ServiceThread::~ServiceThread() { free_memory(); }
 
-int ServiceThread::start(void (*entry)(void*), void* argument) {
+int ServiceThread::start(void (*task)(void*), void* argument) {
 #ifdef FARSIDE_UNKNOWN_THREADS
-  if (can_make_thread_storage()) return start_unknown({entry, argument});
+  if (can_make_thread_storage()) return start_unknown({task, argument});
 #endif
   AllSignalsBlocked blocked;
   is_known_ = true;
-  entry_ = {entry, argument};
+  task_ = {task, argument};
   auto run = [](void* self_address) -> void* {
     auto& self = *static_cast<ServiceThread*>(self_address);
     self.tid_ = os::gettid();
-    self.entry_.function(self.entry_.argument);
+    self.task_.function(self.task_.argument);
     return nullptr;
   };
   return -pthread_create(&known_, nullptr, run, this);
 }
 
 #ifdef FARSIDE_UNKNOWN_THREADS
-int ServiceThread::start_unknown(Entry entry) {
+int ServiceThread::start_unknown(Task task) {
   constexpr uint64_t kFlags = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM |
                               CLONE_SETTLS | CLONE_CHILD_CLEARTID;
   // With signals as they are: libc reads its list of libraries, which may be far memory.
   if (!allocate()) return -ENOMEM;
   AllSignalsBlocked blocked;
-  auto* top = reinterpret_cast<Entry*>(stack_ + kStackBytes) - 1;
-  *top = entry;
+  auto* top = reinterpret_cast<Task*>(stack_ + kStackBytes) - 1;
+  *top = task;
   alive_.store(1);
   long r = farside_clone_service(kFlags, top, storage_, &alive_);
   tid_ = static_cast<int>(r);
@@ -151,13 +151,12 @@ void ServiceThread::join() {
 }
 
 bool ServiceThread::is_one(int tid) {
-  return tid > 0 &&
-         std::any_of(std::begin(g_running), std::end(g_running), [tid](auto& entry) { return entry == tid; });
+  return tid > 0 && std::any_of(std::begin(g_running), std::end(g_running), [tid](auto& task) { return task == tid; });
 }
 
 unsigned ServiceThread::count() {
   return static_cast<unsigned>(
-      std::count_if(std::begin(g_running), std::end(g_running), [](auto& entry) { return entry != 0; }));
+      std::count_if(std::begin(g_running), std::end(g_running), [](auto& task) { return task != 0; }));
 }
 
 void ServiceThread::reset_in_child() {

@@ -1,6 +1,6 @@
-// A thread of Farside's in somebody else's process. libc does not know it: a program whose last thread ends still ends,
-// no credential change is broadcast to it, and `__libc_single_threaded` stays true. It has a stack and thread-local
-// storage of its own, blocks all signals, and its system calls are not trapped.
+// A thread of Farside's in the process of another program. libc does not know it: a program whose last thread ends
+// still ends, no credential change is broadcast to it, and `__libc_single_threaded` stays true. It has a stack and
+// thread-local storage of its own, blocks all signals, and its system calls are not trapped.
 //
 // What runs on it must not use what libc and the C++ runtime keep for their threads: their locks and allocator, which
 // may believe that there is one thread only; function-local statics, whose guards believe the same; cancellation;
@@ -23,8 +23,8 @@ class ServiceThread {
   ServiceThread& operator=(const ServiceThread&) = delete;
   ~ServiceThread();
 
-  // Runs entry(argument). 0 or -errno. What libc allocates for it must be near. Its memory is kept for the next start.
-  int start(void (*entry)(void*), void* argument);
+  // Runs task(argument). 0 or -errno. What libc allocates for it must be near. Its memory is kept for the next start.
+  int start(void (*task)(void*), void* argument);
   // Waits until it has ended, and the kernel no longer counts it among the process's threads.
   void join();
   // In the child of a fork, which does not have the thread. Async-signal-safe.
@@ -35,12 +35,12 @@ class ServiceThread {
   static unsigned count();
 
  private:
-  struct Entry {
+  struct Task {
     void (*function)(void*);
     void* argument;
   };
 
-  int start_unknown(Entry entry);
+  int start_unknown(Task task);
   bool allocate();
   void free_memory();
 
@@ -51,7 +51,7 @@ class ServiceThread {
   pthread_t known_{};  // where it is an ordinary thread
   bool is_known_ = false;
   bool is_outdated_ = false;  // the storage has the values of a thread of the parent process
-  Entry entry_{};
+  Task task_{};
 };
 
 }  // namespace farside

@@ -6,7 +6,7 @@ namespace farside {
 
 Result<std::unique_ptr<PrivateRelay>> PrivateRelay::start(const PrivateDirectory& directory,
                                                           const TlsSettings& settings) {
-  auto context = tls::Context::for_client(settings.files);
+  auto context = tls::Credentials::for_client(settings.files);
   if (!context.ok()) return context.status();
   std::string path = directory.socket_file("relaying");
   auto listener = server::listen_unix(path, true);

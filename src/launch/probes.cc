@@ -20,7 +20,7 @@
 #include "base/bits.h"
 #include "base/clock.h"
 #include "base/os.h"
-#include "transport/file_queue.h"
+#include "transport/file/file_queue.h"
 
 namespace farside {
 namespace {

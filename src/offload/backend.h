@@ -2,7 +2,7 @@
 // in the program. The preload library sets one.
 #pragma once
 #include "farside/offload.h"
-#include "offload/costs.h"
+#include "offload/call_costs.h"
 
 namespace farside::offload {
 

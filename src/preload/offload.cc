@@ -130,7 +130,7 @@ class ServerBackend final : public offload::Backend, public NearObject {
   Pager& pager_;
   bool is_child_ = false;
   Functions functions_;
-  offload::Costs costs_;
+  offload::CallCosts costs_;
   Mutex lock_;  // guards the creation of servers_
   std::atomic<Server*> servers_[remote::kMaxServers] = {};
 };

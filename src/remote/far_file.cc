@@ -20,7 +20,7 @@
 namespace farside::remote {
 namespace {
 
-using transport::FarSpace;
+using transport::SlotFile;
 
 constexpr char kDeviceMark[] = "Farside far memory\n";  // at the begin of a device that Farside may overwrite
 constexpr uint64_t kWipeBytes = kMiB;
@@ -46,7 +46,7 @@ bool is_in_ram(int fd) {
 }  // namespace
 
 bool FarFile::is_unused(int fd) {
-  Aligned head(FarSpace::kHeaderBytes);
+  Aligned head(SlotFile::kHeaderBytes);
   if (pread(fd, head.data, head.bytes, 0) != static_cast<ssize_t>(head.bytes)) return false;
   if (memcmp(head.data, kDeviceMark, sizeof kDeviceMark) == 0) return true;
   return std::all_of(head.data, head.data + head.bytes, [](char c) { return c == 0; });
@@ -58,7 +58,7 @@ Result<std::unique_ptr<FarFile>> FarFile::create(const Address& address) {
     return Status::error(ENOTSUP, "crypt=yes needs the processor's AES instructions; use {} without it", file->name_);
   Status opened = file->open();
   if (!opened.ok()) return opened;
-  auto space = FarSpace::create(file->fd_, {.bytes = file->lent_,
+  auto space = SlotFile::create(file->fd_, {.bytes = file->lent_,
                                             .file_bytes = file->file_bytes_,
                                             .is_allocated = file->is_device_ || file->settings_.is_allocated,
                                             .encrypts = file->settings_.crypt});
@@ -100,10 +100,10 @@ Status FarFile::open_device() {
         EEXIST, "the device {} has data, which far memory would overwrite; if it is not needed, run wipefs -a", name_);
   uint64_t all = 0;
   if (ioctl(fd_, BLKGETSIZE64, &all) != 0) return error("measure", errno);
-  uint64_t least = kSmallest + FarSpace::spare_bytes(kSmallest) + FarSpace::kHeaderBytes;
+  uint64_t least = kSmallest + SlotFile::spare_bytes(kSmallest) + SlotFile::kHeaderBytes;
   if (all < least) return Status::error(ENOSPC, "the device {} has less than {}", name_, format_size(least));
   file_bytes_ = align_down(all, kPageSize);
-  lent_ = align_down(all - FarSpace::spare_bytes(all) - FarSpace::kHeaderBytes, wire::kSlabBytes);
+  lent_ = align_down(all - SlotFile::spare_bytes(all) - SlotFile::kHeaderBytes, wire::kSlabBytes);
   if (settings_.bytes > lent_)
     return Status::error(ENOSPC, "the device {} can lend {} at most; lower its size", name_, format_size(lent_));
   if (settings_.bytes > 0) lent_ = settings_.bytes;
@@ -141,7 +141,7 @@ void FarFile::warn_of_cache(bool direct) const {
 
 Status FarFile::size_file() {
   lent_ = align_up(settings_.bytes, wire::kSlabBytes);
-  file_bytes_ = lent_ + FarSpace::spare_bytes(lent_) + FarSpace::kHeaderBytes;
+  file_bytes_ = lent_ + SlotFile::spare_bytes(lent_) + SlotFile::kHeaderBytes;
   struct statfs system = {};
   uint64_t room = fstatfs(fd_, &system) == 0 ? system.f_bavail * static_cast<uint64_t>(system.f_bsize) : ~uint64_t{0};
   if (ftruncate(fd_, static_cast<off_t>(file_bytes_)) != 0) return error("size", errno);
@@ -163,7 +163,7 @@ std::string FarFile::hand_over() {
 
 void FarFile::wipe() {
   Aligned zeros(kWipeBytes);
-  for (uint64_t at = FarSpace::kHeaderBytes; at < space_->provided_bytes();) {
+  for (uint64_t at = SlotFile::kHeaderBytes; at < space_->provided_bytes();) {
     size_t step = std::min<uint64_t>(kWipeBytes, space_->provided_bytes() - at);
     ssize_t n = pwrite(fd_, zeros.data, step, static_cast<off_t>(at));
     if (n < 0 && errno == EINTR) continue;

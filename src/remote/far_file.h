@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "remote/address.h"
-#include "transport/far_space.h"
+#include "transport/file/slot_file.h"
 
 namespace farside::remote {
 
@@ -21,7 +21,7 @@ class FarFile {
   FarFile(const FarFile&) = delete;
   FarFile& operator=(const FarFile&) = delete;
 
-  transport::FarSpace& space() { return *space_; }
+  transport::SlotFile& space() { return *space_; }
   // Makes both descriptors inheritable, and returns the token that names them (abi/run_block.h).
   std::string hand_over();
   // Processes that use it.
@@ -43,7 +43,7 @@ class FarFile {
   int fd_ = -1;
   bool is_device_ = false;
   uint64_t lent_ = 0, file_bytes_ = 0;
-  std::unique_ptr<transport::FarSpace> space_;
+  std::unique_ptr<transport::SlotFile> space_;
 };
 
 }  // namespace farside::remote

@@ -16,7 +16,7 @@ Result<std::unique_ptr<FileStore>> FileStore::connect(const Address& address, co
 Status FileStore::find_space(const char* token) {
   FarFileFds fds;
   if (token && parse_far_file_fds(token, &fds)) {
-    auto space = transport::FarSpace::attach(fds.file, fds.space);
+    auto space = transport::SlotFile::attach(fds.file, fds.space);
     if (!space.ok()) return space.status();
     run_space_ = std::move(*space);
     space_ = run_space_.get();

@@ -3,7 +3,7 @@
 #pragma once
 #include "remote/far_file.h"
 #include "remote/remote_store.h"
-#include "transport/file_channel.h"
+#include "transport/file/file_channel.h"
 
 namespace farside::remote {
 
@@ -31,8 +31,8 @@ class FileStore final : public RemoteStore {
   const Address address_;
   transport::FailureReport failures_;
   std::unique_ptr<FarFile> own_file_;               // null where the file is that of the run
-  std::unique_ptr<transport::FarSpace> run_space_;  // null where it is not
-  transport::FarSpace* space_ = nullptr;
+  std::unique_ptr<transport::SlotFile> run_space_;  // null where it is not
+  transport::SlotFile* space_ = nullptr;
   std::unique_ptr<transport::FarRegion> region_;
 };
 

@@ -6,13 +6,13 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "transport/segments.h"
+#include "transport/ranges.h"
 
 namespace farside::remote {
 namespace {
 
+using transport::ByteRange;
 using transport::Channel;
-using transport::Segment;
 using transport::Token;
 
 // Limits of one wait for one server. The first, where several servers are awaited: then the others are polled. The
@@ -23,13 +23,13 @@ constexpr uint64_t kLookForLossNs = 50'000'000;
 // All other errors are replies of the server.
 bool is_loss(int error) { return error == -ECONNRESET || error == -EBADMSG; }
 
-// Calls visit(slab, piece) for each part of a segment that is in one slab. 0, or the first error of visit.
+// Calls visit(slab, piece) for each part of a range that is in one slab. 0, or the first error of visit.
 template <typename Visit>
-int for_each_piece(std::span<const Segment> segments, Visit visit) {
-  for (Segment rest : segments) {
+int for_each_piece(std::span<const ByteRange> ranges, Visit visit) {
+  for (ByteRange rest : ranges) {
     while (rest.bytes > 0) {
       auto bytes = static_cast<uint32_t>(SlabTable::bytes_in_slab(rest.far, rest.bytes));
-      if (int r = visit(SlabTable::slab_of(rest.far), Segment{rest.far, bytes, rest.near}); r < 0) return r;
+      if (int r = visit(SlabTable::slab_of(rest.far), ByteRange{rest.far, bytes, rest.near}); r < 0) return r;
       rest.far += bytes;
       rest.bytes -= bytes;
       if (rest.near) rest.near = static_cast<std::byte*>(rest.near) + bytes;
@@ -38,7 +38,7 @@ int for_each_piece(std::span<const Segment> segments, Visit visit) {
   return 0;
 }
 
-bool continues(const Segment& first, const Segment& next) {
+bool continues(const ByteRange& first, const ByteRange& next) {
   bool near = first.near ? static_cast<std::byte*>(first.near) + first.bytes == next.near : !next.near;
   return near && first.far + first.bytes == next.far;
 }
@@ -47,87 +47,87 @@ bool continues(const Segment& first, const Segment& next) {
 
 PoolChannel::~PoolChannel() {
   for (unsigned s = 0; s < kMaxServers; s++) close(s);
-  for (Slot& slot : slots_) near_free(slot.staging, slot.staging_bytes);
+  for (Request& request : requests_) near_free(request.staging, request.staging_bytes);
 }
 
-int PoolChannel::submit_read(std::span<const Segment> segments, Token* token) {
-  Slot* slot;
-  if (int r = begin(Kind::kRead, segments, transport::kMaxRequestBytes, &slot); r < 0) return r;
-  return finish_submit(slot, send(slot), token);
+int PoolChannel::submit_read(std::span<const ByteRange> ranges, Token* token) {
+  Request* request;
+  if (int r = begin(Kind::kRead, ranges, transport::kMaxRequestBytes, &request); r < 0) return r;
+  return finish_submit(request, send(request), token);
 }
 
-int PoolChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
-  Slot* slot;
-  if (int r = begin(Kind::kWrite, segments, transport::kMaxRequestBytes, &slot); r < 0) return r;
-  if (pipe < 0) return finish_submit(slot, send(slot), token);
+int PoolChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) {
+  Request* request;
+  if (int r = begin(Kind::kWrite, ranges, transport::kMaxRequestBytes, &request); r < 0) return r;
+  if (pipe < 0) return finish_submit(request, send(request), token);
   ServerSet all = 0, lost = servers_.lost();
-  if (int r = targets(*slot, lost, &all); r < 0) return r;
+  if (int r = targets(*request, lost, &all); r < 0) return r;
   if (std::popcount(all) == 1) {
     auto server = static_cast<unsigned>(std::countr_zero(all));
-    int sent = send_to(slot, server, lost, pipe);
-    if (is_loss(sent)) answered(slot, server, sent);
-    return finish_submit(slot, sent, token);
+    int sent = send_to(request, server, lost, pipe);
+    if (is_loss(sent)) answered(request, server, sent);
+    return finish_submit(request, sent, token);
   }
-  if (int r = stage(slot, pipe); r < 0) return r;
-  return finish_submit(slot, send(slot), token);
+  if (int r = stage(request, pipe); r < 0) return r;
+  return finish_submit(request, send(request), token);
 }
 
-int PoolChannel::submit_discard(std::span<const Segment> segments, Token* token) {
-  Slot* slot;
-  if (int r = begin(Kind::kDiscard, segments, transport::kNoByteLimit, &slot); r < 0) return r;
-  return finish_submit(slot, send(slot), token);
+int PoolChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) {
+  Request* request;
+  if (int r = begin(Kind::kDiscard, ranges, transport::kNoByteLimit, &request); r < 0) return r;
+  return finish_submit(request, send(request), token);
 }
 
-// Checks a list and copies it to a free slot.
-int PoolChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot) {
+// Checks a list and copies it to a free request.
+int PoolChannel::begin(Kind kind, std::span<const ByteRange> ranges, uint64_t max_bytes, Request** request) {
   uint64_t bytes, end = servers_.region_bytes();
-  if (int r = transport::check_segments(segments, max_bytes, &bytes); r < 0) return r;
-  for (const Segment& s : segments) {
+  if (int r = transport::check_ranges(ranges, max_bytes, &bytes); r < 0) return r;
+  for (const ByteRange& s : ranges) {
     if (s.bytes > end || s.far > end - s.bytes) return -ERANGE;
   }
-  *slot = free_slot();
-  if (!*slot) return -EAGAIN;
-  (*slot)->kind = kind;
-  (*slot)->awaited = 0;
-  (*slot)->incomplete = false;
-  (*slot)->count = segments.size();
-  memcpy((*slot)->segments, segments.data(), segments.size_bytes());
+  *request = free_request();
+  if (!*request) return -EAGAIN;
+  (*request)->kind = kind;
+  (*request)->awaited = 0;
+  (*request)->incomplete = false;
+  (*request)->count = ranges.size();
+  memcpy((*request)->ranges, ranges.data(), ranges.size_bytes());
   return 0;
 }
 
-int PoolChannel::finish_submit(Slot* slot, int sent, Token* token) {
+int PoolChannel::finish_submit(Request* request, int sent, Token* token) {
   if (sent < 0) return sent;
-  slot->token = *token = (++sequence_ * transport::kMaxInFlight) | static_cast<size_t>(slot - slots_);
+  request->token = *token = (++sequence_ * transport::kMaxInFlight) | static_cast<size_t>(request - requests_);
   return 0;
 }
 
-int PoolChannel::stage(Slot* slot, int pipe) {
-  std::span<Segment> segments(slot->segments, slot->count);
-  return transport::stage_pipe(pipe, segments, &slot->staging, &slot->staging_bytes);
+int PoolChannel::stage(Request* request, int pipe) {
+  std::span<ByteRange> ranges(request->ranges, request->count);
+  return transport::stage_pipe(pipe, ranges, &request->staging, &request->staging_bytes);
 }
 
 // Sends a request to all of its servers. 0; or -errno when a part of it has no server, and then nothing was sent.
-int PoolChannel::send(Slot* slot) {
+int PoolChannel::send(Request* request) {
   ServerSet all = 0, lost = servers_.lost();
-  if (int r = targets(*slot, lost, &all); r < 0) return r;
-  slot->incomplete = false;
+  if (int r = targets(*request, lost, &all); r < 0) return r;
+  request->incomplete = false;
   for (ServerSet rest = all; rest != 0; rest &= rest - 1) {
-    int r = send_to(slot, static_cast<unsigned>(std::countr_zero(rest)), lost, -1);
-    if (r < 0) answered(slot, static_cast<unsigned>(std::countr_zero(rest)), r);
+    int r = send_to(request, static_cast<unsigned>(std::countr_zero(rest)), lost, -1);
+    if (r < 0) answered(request, static_cast<unsigned>(std::countr_zero(rest)), r);
   }
   return 0;
 }
 
 // Determines the servers of a request. Slabs without holder read as zeros, which are stored in the buffers here.
-int PoolChannel::targets(const Slot& slot, ServerSet lost, ServerSet* all) {
-  return for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment& piece) {
+int PoolChannel::targets(const Request& request, ServerSet lost, ServerSet* all) {
+  return for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange& piece) {
     ServerSet holders = servers_.holders(slab);
-    if (holders == 0 && slot.kind == Kind::kWrite) holders = placement_.place_unclaimed(slab);
-    if (holders == 0 && slot.kind == Kind::kWrite) return -ENOSPC;
-    if (holders == 0 && slot.kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
+    if (holders == 0 && request.kind == Kind::kWrite) holders = placement_.place_unclaimed(slab);
+    if (holders == 0 && request.kind == Kind::kWrite) return -ENOSPC;
+    if (holders == 0 && request.kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
     bool gone = holders != 0 && (holders & ~lost) == 0;
-    if (gone && slot.kind != Kind::kDiscard) return servers_.fail_request(-ECONNRESET);
-    *all |= targets_of(slot.kind, slab, lost);
+    if (gone && request.kind != Kind::kDiscard) return servers_.fail_request(-ECONNRESET);
+    *all |= targets_of(request.kind, slab, lost);
     return 0;
   });
 }
@@ -137,33 +137,33 @@ ServerSet PoolChannel::targets_of(Kind kind, uint64_t slab, ServerSet lost) cons
   return living == 0 || kind != Kind::kRead ? living : only(servers_.reader_of(slab, living));
 }
 
-int PoolChannel::send_to(Slot* slot, unsigned server, ServerSet lost, int pipe) {
+int PoolChannel::send_to(Request* request, unsigned server, ServerSet lost, int pipe) {
   Channel* channel = to(server);
   if (!channel) return -ECONNRESET;
-  Token* token = &slot->asked[server];
+  Token* token = &request->asked[server];
   int r;
-  if (slot->kind == Kind::kDiscard) {
+  if (request->kind == Kind::kDiscard) {
     // The list includes slabs of other servers: discarding them has no effect on this one.
-    r = channel->submit_discard({slot->segments, slot->count}, token);
+    r = channel->submit_discard({request->ranges, request->count}, token);
   } else {
-    std::span<Segment> part = part_for(*slot, server, lost);
+    std::span<ByteRange> part = part_for(*request, server, lost);
     if (part.empty()) return 0;
-    r = slot->kind == Kind::kRead ? channel->submit_read(part, token) : channel->submit_write(part, pipe, token);
+    r = request->kind == Kind::kRead ? channel->submit_read(part, token) : channel->submit_write(part, pipe, token);
   }
   if (r != 0) return r;
-  slot->awaited |= only(server);
+  request->awaited |= only(server);
   if (gathers_) held_ |= only(server);
   return 0;
 }
 
-// The pieces of a read or write for one server. There are at most as many as the request has segments, because a
-// segment is in two slabs at most, and its two pieces are joined again if both are for the same server. A piece of a
+// The pieces of a read or write for one server. There are at most as many as the request has ranges, because a
+// range is in two slabs at most, and its two pieces are joined again if both are for the same server. A piece of a
 // read without a buffer is read in place and not sent.
-std::span<Segment> PoolChannel::part_for(const Slot& slot, unsigned server, ServerSet lost) {
+std::span<ByteRange> PoolChannel::part_for(const Request& request, unsigned server, ServerSet lost) {
   size_t count = 0;
-  bool reads = slot.kind == Kind::kRead;
-  for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment& piece) {
-    if ((targets_of(slot.kind, slab, lost) & only(server)) == 0 || (reads && !piece.near)) return 0;
+  bool reads = request.kind == Kind::kRead;
+  for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange& piece) {
+    if ((targets_of(request.kind, slab, lost) & only(server)) == 0 || (reads && !piece.near)) return 0;
     if (count > 0 && SlabTable::slab_of(piece.far) * kSlabBytes == piece.far && continues(part_[count - 1], piece))
       part_[count - 1].bytes += piece.bytes;
     else part_[count++] = piece;
@@ -182,22 +182,22 @@ void PoolChannel::gather(bool on) {
 // Sends the requests that the channels of the servers have gathered: polling one request of a channel sends all of
 // them.
 void PoolChannel::send_held() {
-  for (Slot& slot : slots_) {
+  for (Request& request : requests_) {
     if (held_ == 0) return;
-    if (slot.token == 0) continue;
-    ServerSet reached = slot.awaited & held_;
+    if (request.token == 0) continue;
+    ServerSet reached = request.awaited & held_;
     held_ &= ~reached;
-    for (; reached != 0; reached &= reached - 1) ask(&slot, static_cast<unsigned>(std::countr_zero(reached)));
+    for (; reached != 0; reached &= reached - 1) ask(&request, static_cast<unsigned>(std::countr_zero(reached)));
   }
   held_ = 0;
 }
 
 int PoolChannel::poll(Token token) {
-  Slot* slot = find(token);
-  if (!slot) return -EINVAL;
+  Request* request = find(token);
+  if (!request) return -EINVAL;
   if (held_ != 0) send_held();
-  int r = progress(slot);
-  if (r != 0) slot->token = 0;
+  int r = progress(request);
+  if (r != 0) request->token = 0;
   return r;
 }
 
@@ -208,38 +208,38 @@ int PoolChannel::wait(Token token, uint64_t timeout_ns) {
     if (r != 0) return r > 0 ? 0 : r;
     uint64_t passed = now_ns() - start;
     if (passed >= timeout_ns) return -ETIMEDOUT;
-    Slot* slot = find(token);
-    auto server = static_cast<unsigned>(std::countr_zero(slot->awaited));
-    uint64_t look = std::has_single_bit(slot->awaited) ? kLookForLossNs : kLookNs;
-    r = channels_[server]->wait(slot->asked[server], std::min(look, timeout_ns - passed));
-    if (r != -ETIMEDOUT) answered(slot, server, r);
+    Request* request = find(token);
+    auto server = static_cast<unsigned>(std::countr_zero(request->awaited));
+    uint64_t look = std::has_single_bit(request->awaited) ? kLookForLossNs : kLookNs;
+    r = channels_[server]->wait(request->asked[server], std::min(look, timeout_ns - passed));
+    if (r != -ETIMEDOUT) answered(request, server, r);
   }
 }
 
 // 1: complete; 0: in flight; else the error.
-int PoolChannel::progress(Slot* slot) {
+int PoolChannel::progress(Request* request) {
   for (;;) {
-    for (ServerSet rest = slot->awaited; rest != 0; rest &= rest - 1) {
-      ask(slot, static_cast<unsigned>(std::countr_zero(rest)));
+    for (ServerSet rest = request->awaited; rest != 0; rest &= rest - 1) {
+      ask(request, static_cast<unsigned>(std::countr_zero(rest)));
     }
-    if (slot->awaited != 0) return 0;
-    if (int r = conclude(slot); r != 0) return r;
+    if (request->awaited != 0) return 0;
+    if (int r = conclude(request); r != 0) return r;
   }
 }
 
-void PoolChannel::ask(Slot* slot, unsigned server) {
-  if (servers_.lost() & only(server)) return answered(slot, server, -ECONNRESET);
-  int r = channels_[server]->poll(slot->asked[server]);
-  if (r != 0) answered(slot, server, r > 0 ? 0 : r);
+void PoolChannel::ask(Request* request, unsigned server) {
+  if (servers_.lost() & only(server)) return answered(request, server, -ECONNRESET);
+  int r = channels_[server]->poll(request->asked[server]);
+  if (r != 0) answered(request, server, r > 0 ? 0 : r);
 }
 
 // Handles a server's result for its part of a request. The channel to a lost server is closed at once, so that it
 // writes into no buffer of a request that other servers complete.
-void PoolChannel::answered(Slot* slot, unsigned server, int result) {
-  slot->awaited &= ~only(server);
+void PoolChannel::answered(Request* request, unsigned server, int result) {
+  request->awaited &= ~only(server);
   if (result == 0) return;
-  slot->incomplete = true;
-  slot->error = result;
+  request->incomplete = true;
+  request->error = result;
   // Without replicas a refusal is the result of the request. With replicas, the server that refused has missed a write.
   if (!is_loss(result) && servers_.replicas() == 1) return servers_.note_refusal(server);
   const char* why = result == -EBADMSG ? "protocol violation" : is_loss(result) ? "connection lost" : "request refused";
@@ -255,18 +255,18 @@ void PoolChannel::close(unsigned server) {
 }
 
 // All servers have replied. 1: complete; 0: sent again to other holders; else the error.
-int PoolChannel::conclude(Slot* slot) {
-  if (!slot->incomplete) return 1;
-  if (!is_loss(slot->error) && servers_.replicas() == 1) return servers_.fail_request(slot->error);
-  if (slot->kind != Kind::kRead) return still_held(*slot) ? 1 : servers_.fail_request(slot->error);
-  return send(slot);
+int PoolChannel::conclude(Request* request) {
+  if (!request->incomplete) return 1;
+  if (!is_loss(request->error) && servers_.replicas() == 1) return servers_.fail_request(request->error);
+  if (request->kind != Kind::kRead) return still_held(*request) ? 1 : servers_.fail_request(request->error);
+  return send(request);
 }
 
 // True if every piece has a holder that is not lost. The request was sent to it, because it was not lost then either,
 // and it has acknowledged.
-bool PoolChannel::still_held(const Slot& slot) const {
+bool PoolChannel::still_held(const Request& request) const {
   ServerSet lost = servers_.lost();
-  return for_each_piece({slot.segments, slot.count}, [&](uint64_t slab, const Segment&) {
+  return for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange&) {
            ServerSet holders = servers_.holders(slab);
            return holders == 0 || (holders & ~lost) != 0 ? 0 : -ECONNRESET;
          }) == 0;
@@ -281,8 +281,8 @@ Channel* PoolChannel::to(unsigned server) {
   return channels_[server];
 }
 
-PoolChannel::Slot* PoolChannel::find(Token token) { return transport::find_slot(slots_, token); }
+PoolChannel::Request* PoolChannel::find(Token token) { return transport::find_request(requests_, token); }
 
-PoolChannel::Slot* PoolChannel::free_slot() { return transport::free_slot(slots_); }
+PoolChannel::Request* PoolChannel::free_request() { return transport::free_request(requests_); }
 
 }  // namespace farside::remote

@@ -16,9 +16,9 @@ class PoolChannel final : public transport::Channel {
   PoolChannel(PoolServers* servers, SlabPlacement* placement) : servers_(*servers), placement_(*placement) {}
   ~PoolChannel() override;
 
-  int submit_read(std::span<const transport::Segment> segments, transport::Token* token) override;
-  int submit_write(std::span<const transport::Segment> segments, int pipe, transport::Token* token) override;
-  int submit_discard(std::span<const transport::Segment> segments, transport::Token* token) override;
+  int submit_read(std::span<const transport::ByteRange> ranges, transport::Token* token) override;
+  int submit_write(std::span<const transport::ByteRange> ranges, int pipe, transport::Token* token) override;
+  int submit_discard(std::span<const transport::ByteRange> ranges, transport::Token* token) override;
   int poll(transport::Token token) override;
   int wait(transport::Token token, uint64_t timeout_ns) override;
   void gather(bool on) override;
@@ -27,38 +27,38 @@ class PoolChannel final : public transport::Channel {
  private:
   enum class Kind : uint8_t { kRead, kWrite, kDiscard };
 
-  // A request in flight. The low four bits of the token are the slot's index.
-  struct Slot {
+  // A request in flight. The low four bits of the token are its index in requests_.
+  struct Request {
     transport::Token token = 0;  // 0: free
     Kind kind;
     bool incomplete;    // a server of this request is lost or refused it
     int error;          // the result of that server
     ServerSet awaited;  // servers that have not replied
     transport::Token asked[kMaxServers];
-    size_t count;                  // of segments
-    std::byte* staging = nullptr;  // data from a pipe; grows to the slot's largest write
+    size_t count;                  // of ranges
+    std::byte* staging = nullptr;  // data from a pipe; kept for the requests that follow
     size_t staging_bytes = 0;
-    transport::Segment segments[transport::kMaxSegments];
+    transport::ByteRange ranges[transport::kMaxRanges];
   };
 
-  int begin(Kind kind, std::span<const transport::Segment> segments, uint64_t max_bytes, Slot** slot);
-  int finish_submit(Slot* slot, int sent, transport::Token* token);
-  int stage(Slot* slot, int pipe);
-  int write_to_one(Slot* slot, unsigned server, int pipe);
-  int send(Slot* slot);
-  int send_to(Slot* slot, unsigned server, ServerSet lost, int pipe);
-  std::span<transport::Segment> part_for(const Slot& slot, unsigned server, ServerSet lost);
-  int targets(const Slot& slot, ServerSet lost, ServerSet* all);
+  int begin(Kind kind, std::span<const transport::ByteRange> ranges, uint64_t max_bytes, Request** request);
+  int finish_submit(Request* request, int sent, transport::Token* token);
+  int stage(Request* request, int pipe);
+  int write_to_one(Request* request, unsigned server, int pipe);
+  int send(Request* request);
+  int send_to(Request* request, unsigned server, ServerSet lost, int pipe);
+  std::span<transport::ByteRange> part_for(const Request& request, unsigned server, ServerSet lost);
+  int targets(const Request& request, ServerSet lost, ServerSet* all);
   ServerSet targets_of(Kind kind, uint64_t slab, ServerSet lost) const;
-  int progress(Slot* slot);
-  void ask(Slot* slot, unsigned server);
-  void answered(Slot* slot, unsigned server, int result);
-  int conclude(Slot* slot);
-  bool still_held(const Slot& slot) const;
+  int progress(Request* request);
+  void ask(Request* request, unsigned server);
+  void answered(Request* request, unsigned server, int result);
+  int conclude(Request* request);
+  bool still_held(const Request& request) const;
   transport::Channel* to(unsigned server);
   void close(unsigned server);
-  Slot* find(transport::Token token);
-  Slot* free_slot();
+  Request* find(transport::Token token);
+  Request* free_request();
   void send_held();
 
   PoolServers& servers_;
@@ -67,8 +67,8 @@ class PoolChannel final : public transport::Channel {
   bool gathers_ = false;
   ServerSet held_ = 0;  // servers whose channels may have gathered requests
   uint64_t sequence_ = 0;
-  transport::Segment part_[transport::kMaxSegments];  // the segments for one server, while they are being sent
-  Slot slots_[transport::kMaxInFlight];
+  transport::ByteRange part_[transport::kMaxRanges];  // the ranges for one server, while they are being sent
+  Request requests_[transport::kMaxInFlight];
 };
 
 }  // namespace farside::remote

@@ -197,8 +197,8 @@ class FakeServer final : public FakeEndpoint {
     (read ? reads : write ? writes : discards)++;
     transport::FrameBytes out;
     const std::byte* from = list.data.data();
-    for (uint32_t i = 0; i < list.extents.size(); i++) {
-      wire::Extent e = list.extents[i];
+    for (uint32_t i = 0; i < list.ranges.size(); i++) {
+      wire::ByteRange e = list.ranges[i];
       if (read) out.insert(out.end(), memory_ + e.offset, memory_ + e.offset + e.bytes);
       else if (write) memcpy(memory_ + e.offset, from, e.bytes);
       else memset(memory_ + e.offset, 0, e.bytes);

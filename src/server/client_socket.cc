@@ -10,15 +10,15 @@
 
 #include "base/os.h"
 #include "server/memory/guarded.h"
-#include "transport/segments.h"
+#include "transport/ranges.h"
 #include "wire/crc32c.h"
 
 namespace farside::server {
 
-ClientSocket::ClientSocket(int fd, bool is_unix, const tls::Context* tls, Counters* counters)
+ClientSocket::ClientSocket(int fd, bool is_unix, const tls::Credentials* tls, Counters* counters)
     : fd_(fd), is_unix_(is_unix), counters_(counters) {
   if (!tls) return;
-  tls_ = tls::Stream::accept(*tls, fd);
+  tls_ = tls::TlsSocket::accept(*tls, fd);
   is_over_ = !tls_;  // no memory
 }
 
@@ -85,7 +85,7 @@ bool ClientSocket::send_in_place(wire::FrameHeader header, std::span<const iovec
   });
   if (!readable) return false;
   header.crc = crc;
-  iovec all[1 + wire::kMaxExtents] = {{&header, sizeof header}};
+  iovec all[1 + wire::kMaxRanges] = {{&header, sizeof header}};
   std::copy(pieces.begin(), pieces.end(), all + 1);
   msghdr message = {};
   message.msg_iov = all;

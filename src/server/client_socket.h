@@ -10,7 +10,7 @@
 #include "base/buffer.h"
 #include "server/counters.h"
 #include "server/regions/region.h"
-#include "tls/stream.h"
+#include "tls/tls_socket.h"
 #include "wire/codec.h"
 
 namespace farside::server {
@@ -18,7 +18,7 @@ namespace farside::server {
 class ClientSocket {
  public:
   // tls: null for a plain connection.
-  ClientSocket(int fd, bool is_unix, const tls::Context* tls, Counters* counters);
+  ClientSocket(int fd, bool is_unix, const tls::Credentials* tls, Counters* counters);
   ~ClientSocket() { close(); }
   ClientSocket(const ClientSocket&) = delete;
   ClientSocket& operator=(const ClientSocket&) = delete;
@@ -76,7 +76,7 @@ class ClientSocket {
 
   int fd_;
   const bool is_unix_;
-  std::unique_ptr<tls::Stream> tls_;  // null: plain
+  std::unique_ptr<tls::TlsSocket> tls_;  // null: plain
   Counters* const counters_;
   Region::Client* client_ = nullptr;
   uint64_t received_ = 0, sent_ = 0;

@@ -13,7 +13,7 @@
 
 namespace farside::server {
 
-Connection::Connection(int fd, bool is_unix, const tls::Context* tls, uint64_t now, ServerState* server)
+Connection::Connection(int fd, bool is_unix, const tls::Credentials* tls, uint64_t now, ServerState* server)
     : server_(server),
       peer_(peer_of(fd)),
       socket_(fd, is_unix, tls, &server->counters),

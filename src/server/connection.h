@@ -1,9 +1,11 @@
-// One connection of a client: receives frames, executes the requests in order, and sends the replies. It never blocks.
-// All input is checked by the codec; a violation of the protocol ends the connection with an error reply. Memory is
-// bounded: the greeting, then one frame of input, and no request is read while kMaxOutput bytes of replies are not sent
-// yet. A request that takes several pieces (regions/piece.h) stays in the input meanwhile, and its thread calls
-// go_on(). States: greeting (the handshake of TLS, then only kHello is accepted) -> challenged (only kProve) -> open ->
-// closing (an error reply is being sent); when the socket is over, so is the connection. Used by one thread at a time.
+// One connection of a client: receives frames, executes the requests in order, and sends the replies. It blocks only
+// where it calls functions, in a thread of its own. All input is checked by the codec; a violation of the protocol ends
+// the connection with an error reply. Memory is bounded: the greeting, then one frame of input, and no request is read
+// while kMaxOutput bytes of replies are not sent yet. A request that takes several pieces (regions/piece.h) stays in
+// the input meanwhile, and its thread calls go_on(). Used by one thread at a time.
+//
+// States: greeting (the handshake of TLS, then only kHello is accepted) -> challenged (only kProve) -> open -> closing
+// (an error reply is being sent). When the socket is over, so is the connection.
 #pragma once
 #include <optional>
 #include <string>
@@ -22,7 +24,7 @@ namespace farside::server {
 class Connection {
  public:
   // tls: null for a plain connection.
-  Connection(int fd, bool is_unix, const tls::Context* tls, uint64_t now, ServerState* server);
+  Connection(int fd, bool is_unix, const tls::Credentials* tls, uint64_t now, ServerState* server);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;

@@ -15,13 +15,13 @@ Outcome DataHandlers::read(wire::Bytes payload) {
   auto send_it = [&](std::span<iovec> pieces) {
     return socket_->send_in_place(replies_->header(list.total_bytes), pieces);
   };
-  if (!socket_->has_tls() && list.total_bytes >= kInPlaceBytes && region_->use_in_place(list.extents, send_it)) {
+  if (!socket_->has_tls() && list.total_bytes >= kInPlaceBytes && region_->use_in_place(list.ranges, send_it)) {
     count(counters_->reads);
     return Outcome::kDone;
   }
   std::byte* data = replies_->reserve(list.total_bytes);
   std::byte* to = pieces_.empty() ? data : pieces_.data();
-  r = region_->read(list.extents, to, &progress_);
+  r = region_->read(list.ranges, to, &progress_);
   if (r == kMore) {
     if (pieces_.empty()) pieces_.assign(data, data + list.total_bytes);
     return Outcome::kUnfinished;
@@ -35,14 +35,14 @@ Outcome DataHandlers::read(wire::Bytes payload) {
 Outcome DataHandlers::write(wire::Bytes payload) {
   return change(wire::Op::kWrite, payload, &counters_->writes,
                 [](Region* region, const wire::ListRequest& list, Progress* progress) {
-                  return region->write(list.extents, list.data.data(), progress);
+                  return region->write(list.ranges, list.data.data(), progress);
                 });
 }
 
 Outcome DataHandlers::discard(wire::Bytes payload) {
   return change(wire::Op::kDiscard, payload, &counters_->discards,
                 [](Region* region, const wire::ListRequest& list, Progress* progress) {
-                  return region->discard(list.extents, progress);
+                  return region->discard(list.ranges, progress);
                 });
 }
 

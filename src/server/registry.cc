@@ -35,7 +35,7 @@ std::vector<wire::ServerEntry> MemoryRegistry::servers(uint64_t now) {
 
 void MemoryRegistry::forget_silent(uint64_t now) {
   std::erase_if(servers_, [now](const auto& entry) {
-    const Entry& server = entry.second;
+    const Reported& server = entry.second;
     return silence(now, server.reported_ns) >= (server.report.leaving ? kLeftAfterNs : kForgetAfterNs);
   });
 }

@@ -35,14 +35,14 @@ class MemoryRegistry final : public Registry {
   std::vector<wire::ServerEntry> servers(uint64_t now) override;
 
  private:
-  struct Entry {
+  struct Reported {
     wire::ServerReport report;
     uint64_t reported_ns;
   };
   void forget_silent(uint64_t now) REQUIRES(mutex_);
 
   Mutex mutex_;  // no other lock is taken while it is held
-  std::map<std::string, Entry> servers_ GUARDED_BY(mutex_);
+  std::map<std::string, Reported> servers_ GUARDED_BY(mutex_);
 };
 
 }  // namespace farside::server

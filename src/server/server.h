@@ -9,7 +9,7 @@
 #include "base/status.h"
 #include "server/access/tokens.h"
 #include "server/calls.h"
-#include "tls/context.h"
+#include "tls/credentials.h"
 #include "ucx/helper.h"
 
 namespace farside {
@@ -19,19 +19,19 @@ class Exposition;
 namespace farside::server {
 
 struct ServerConfig {
-  uint64_t memory = 0;                      // bytes, for all clients together
-  std::string listen;                       // "host:port" for TCP, port 0 for any free one; empty: no TCP
-  std::shared_ptr<const tls::Context> tls;  // over which TCP is served; null: plain
-  std::string unix_path;                    // path of a Unix socket; empty: no such socket
-  bool unix_for_all_users = false;          // and not only for the user who starts the server; all need the token
-  std::string token;                        // secret that clients must know; empty: none
-  std::vector<TokenEntry> tokens;           // several of them, instead
-  uint64_t quota = 0;                       // bytes that one client may reserve; 0: no limit
-  unsigned workers = 1;                     // threads
-  uint64_t grace_ns = 0;                    // how long a region is kept after its last connection broke
-  CallConfig calls;                         // functions of clients
-  ucx::Settings ucx;                        // for one-sided access to regions; off by default
-  bool controller = false;                  // has the list of a pool's servers; then `memory` may be 0
+  uint64_t memory = 0;                          // bytes, for all clients together
+  std::string listen;                           // "host:port" for TCP, port 0 for any free one; empty: no TCP
+  std::shared_ptr<const tls::Credentials> tls;  // over which TCP is served; null: plain
+  std::string unix_path;                        // path of a Unix socket; empty: no such socket
+  bool unix_for_all_users = false;              // and not only for the user who starts the server; all need the token
+  std::string token;                            // secret that clients must know; empty: none
+  std::vector<TokenEntry> tokens;               // several of them, instead
+  uint64_t quota = 0;                           // bytes that one client may reserve; 0: no limit
+  unsigned workers = 1;                         // threads
+  uint64_t grace_ns = 0;                        // how long a region is kept after its last connection broke
+  CallConfig calls;                             // functions of clients
+  ucx::Settings ucx;                            // for one-sided access to regions; off by default
+  bool controller = false;                      // has the list of a pool's servers; then `memory` may be 0
 };
 
 struct ServerStats {

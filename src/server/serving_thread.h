@@ -19,7 +19,7 @@ namespace farside::server {
 struct Listener {
   int fd = -1;
   bool is_unix = false;
-  const tls::Context* tls = nullptr;  // null: plain
+  const tls::Credentials* tls = nullptr;  // null: plain
 };
 
 class ServingThread {

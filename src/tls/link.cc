@@ -81,8 +81,8 @@ void Link::receive_request() {
 void Link::finish_connecting() {
   if (int error = connection_error(remote_); error != 0) return fail(error, "");
   if (!is_connected(remote_)) return;
-  stream_ =
-      Stream::connect(*settings_.context, remote_, settings_.name.empty() ? host_of(request_.name) : settings_.name);
+  stream_ = TlsSocket::connect(*settings_.credentials, remote_,
+                               settings_.name.empty() ? host_of(request_.name) : settings_.name);
   if (!stream_) return fail(EINVAL, "its address has no host name that a certificate could have");
   state_ = State::kHandshake;
 }

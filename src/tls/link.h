@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "tls/relay_settings.h"
-#include "tls/stream.h"
+#include "tls/tls_socket.h"
 #include "transport/relay_protocol.h"
 
 namespace farside::tls {
@@ -70,7 +70,7 @@ class Link {
   bool answered_ = false;  // the RelayReply is in in_, or was sent
   transport::RelayRequest request_ = {};
   size_t request_bytes_ = 0;  // received
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<TlsSocket> stream_;
   Pipe out_, in_;  // from and to the local socket
 };
 

@@ -3,13 +3,13 @@
 #include <memory>
 #include <string>
 
-#include "tls/context.h"
+#include "tls/credentials.h"
 
 namespace farside::tls {
 
 // Constant while a relay runs.
 struct RelaySettings {
-  std::shared_ptr<const Context> context;
+  std::shared_ptr<const Credentials> credentials;
   std::string name;  // expected in the certificates; "": the host of each server's address
 };
 

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "tls/stream.h"
 #include "tls/test_support.h"
+#include "tls/tls_socket.h"
 #include "transport/dial.h"
 #include "transport/relay_protocol.h"
 #include "transport/test_support.h"
@@ -30,7 +30,8 @@ using transport::RelayRequest;
 // The server's end of a connection that a relay has made, used with blocking calls.
 class Peer {
  public:
-  Peer(Fd fd, const Context& context) : fd_(std::move(fd)), stream_(Stream::accept(context, fd_.get())) {}
+  Peer(Fd fd, const Credentials& credentials)
+      : fd_(std::move(fd)), stream_(TlsSocket::accept(credentials, fd_.get())) {}
   int handshake() { return stream_->handshake(); }
   bool receive(void* to, size_t bytes) {
     for (auto* at = static_cast<std::byte*>(to); bytes > 0;) {
@@ -54,7 +55,7 @@ class Peer {
 
  private:
   Fd fd_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<TlsSocket> stream_;
 };
 
 class Relays : public testing::Test {
@@ -102,8 +103,8 @@ class Relays : public testing::Test {
     return fd;
   }
   Peer accept(const std::string& certificate = "server", bool verify_clients = false) {
-    context_ = server_context(certificates->files(certificate), verify_clients);
-    return Peer(Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)), *context_);
+    credentials_ = server_context(certificates->files(certificate), verify_clients);
+    return Peer(Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)), *credentials_);
   }
   RelayReply reply_to(const Fd& client) {
     RelayReply reply = {-1, {}};
@@ -122,7 +123,7 @@ class Relays : public testing::Test {
   static TestCertificates* certificates;
   Fd listener_;
   Endpoint server_;
-  std::shared_ptr<const Context> context_;
+  std::shared_ptr<const Credentials> credentials_;
   std::unique_ptr<Relay> relay_;
 };
 TestCertificates* Relays::certificates = nullptr;
@@ -173,7 +174,7 @@ TEST_F(Relays, EachSideMayEndItsDataFirst) {
 }
 
 // Its data waits in the sockets' buffers; other connections are served meanwhile.
-TEST_F(Relays, AClientThatDoesNotReadDelaysNobody) {
+TEST_F(Relays, AClientThatDoesNotReadDelaysNoOther) {
   start();
   FrameBytes data = transport::numbered(20'000'000), got(data.size());
   Fd slow = connect();

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "tls/context.h"
+#include "tls/credentials.h"
 
 namespace farside::tls {
 
@@ -53,16 +53,16 @@ class TestCertificates {
   std::string folder_;
 };
 
-inline std::shared_ptr<const Context> server_context(const Files& files, bool verify_clients = false) {
-  auto context = Context::for_server(files, verify_clients);
-  EXPECT_TRUE(context.ok()) << context.status().text();
-  return *context;
+inline std::shared_ptr<const Credentials> server_context(const Files& files, bool verify_clients = false) {
+  auto credentials = Credentials::for_server(files, verify_clients);
+  EXPECT_TRUE(credentials.ok()) << credentials.status().text();
+  return *credentials;
 }
 
-inline std::shared_ptr<const Context> client_context(const Files& files) {
-  auto context = Context::for_client(files);
-  EXPECT_TRUE(context.ok()) << context.status().text();
-  return *context;
+inline std::shared_ptr<const Credentials> client_context(const Files& files) {
+  auto credentials = Credentials::for_client(files);
+  EXPECT_TRUE(credentials.ok()) << credentials.status().text();
+  return *credentials;
 }
 
 }  // namespace farside::tls

@@ -3,39 +3,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <functional>
-#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "transport/dial_fixture.h"
 #include "transport/reconnecting.h"
-#include "transport/test_support.h"
 
 namespace farside::transport {
 namespace {
-
-Endpoint endpoint_of(int fd, const char* name) {
-  Endpoint e;
-  e.length = sizeof e.address;
-  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&e.address), &e.length), 0);
-  strcpy(e.name, name);
-  return e;
-}
-
-// A socket on loopback. Connections to it are refused until listen() is called.
-Fd bound_socket() {
-  Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  return fd;
-}
 
 int open_fds() {
   int count = 0;
@@ -239,82 +218,6 @@ TEST_F(Exchange, NoDescriptorLeaks) {
 
 // ---- Dialling a server, with retries ----
 
-// Serves one connection at a time. Each is handled by the next script, and by the last one when there are no more.
-class Listener {
- public:
-  using Script = std::function<void(int fd)>;
-  explicit Listener(std::vector<Script> scripts) : socket_(bound_socket()), scripts_(std::move(scripts)) {
-    EXPECT_EQ(::listen(socket_.get(), 16), 0);
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~Listener() { stop(); }
-  // Once the last script has ended; what scripts wrote may be read then.
-  void stop() {
-    ::shutdown(socket_.get(), SHUT_RDWR);
-    if (thread_.joinable()) thread_.join();
-  }
-  Endpoint endpoint() const { return endpoint_of(socket_.get(), "tcp://test"); }
-  int accepted() const { return accepted_; }
-
- private:
-  void serve() {
-    for (;;) {
-      Fd fd(::accept(socket_.get(), nullptr, nullptr));
-      if (fd.get() < 0) return;
-      size_t number = static_cast<size_t>(accepted_++);
-      scripts_[std::min(number, scripts_.size() - 1)](fd.get());
-    }
-  }
-  Fd socket_;
-  std::vector<Script> scripts_;
-  std::atomic<int> accepted_{0};
-  std::thread thread_;
-};
-
-// The reply of a server that has the region.
-wire::HelloReply reply_to(const wire::Greeting& greeting) {
-  wire::HelloReply reply = {};
-  reply.region = greeting.hello.region;
-  reply.region_bytes = 1 << 20;
-  return proven(greeting, reply);
-}
-
-bool greet(int fd, wire::Greeting* greeting) {
-  if (!receive_greeting(fd, greeting)) return false;
-  send_bytes(fd, reply_frame(wire::Op::kProve, 1, bytes_of_value(reply_to(*greeting))));
-  return true;
-}
-void greet(int fd) {
-  wire::Greeting greeting;
-  greet(fd, &greeting);
-}
-
-// Sends no reply; as a script by itself, it closes the connection.
-void read_hello(int fd) {
-  Request r;
-  receive_request(fd, &r);
-}
-void read_proof(int fd) {
-  wire::Greeting greeting;
-  receive_greeting(fd, &greeting);
-}
-
-class DialServer : public testing::Test {
- protected:
-  Dialer dialer_to(const Endpoint& endpoint) {
-    Dialer dialer = {endpoint, {}, fds_.get()};
-    dialer.hello.mode = wire::HelloMode::kAttach;
-    dialer.hello.region = 42;
-    dialer.key = key_for(dialer.hello);
-    return dialer;
-  }
-  ~DialServer() override { fds_->close_all_but(-1); }
-  std::unique_ptr<OwnFds> fds_ = std::make_unique<OwnFds>();
-  Status status_;
-};
-
-constexpr RetryPolicy kShort = {400'000'000};  // less than the 25 s of real use
-
 TEST_F(DialServer, AGreetedConnectionIsRegistered) {
   Listener server({[](int fd) { greet(fd); }});
   wire::HelloReply reply;
@@ -325,7 +228,7 @@ TEST_F(DialServer, AGreetedConnectionIsRegistered) {
   EXPECT_EQ(std::count(reply.secret, std::end(reply.secret), 0), wire::kSecretBytes);  // decrypted
 }
 
-// Whoever took the address of a server learns no secret, and the client sends it nothing more.
+// A process that took the address of a server learns no secret, and the client sends it nothing more.
 TEST_F(DialServer, AServerThatDoesNotKnowTheKeyIsRefused) {
   bool ended[3] = {};
   auto answer = [&](int fd, const auto& change, bool* end) {
@@ -419,151 +322,6 @@ TEST(RetryPolicyTest, SeveralAttemptsFitInTheLimit) {
   EXPECT_LT(policy.limit_ns, 30'000'000'000u);
   EXPECT_GE(policy.limit_ns / policy.attempt_timeout_ns(), 4u);
   EXPECT_GT(policy.attempt_timeout_ns(), ReconnectingChannel::kFirstPauseNs);
-}
-
-// ---- A channel over several connections ----
-
-TEST_F(DialServer, RequestsWithoutAReplyAreResentInOrder) {
-  std::vector<wire::Greeting> greetings(2);
-  std::vector<Request> first(3), again;
-  Listener server({[&](int fd) {
-                     ASSERT_TRUE(greet(fd, &greetings[0]));
-                     for (Request& r : first) ASSERT_TRUE(receive_request(fd, &r));
-                     send_bytes(fd, reply_frame(wire::Op::kWrite, first[0].header.request));
-                   },
-                   [&](int fd) {
-                     ASSERT_TRUE(greet(fd, &greetings[1]));
-                     for (Request r; again.size() < 2 && receive_request(fd, &r);) again.push_back(std::move(r));
-                     for (const Request& r : again) {
-                       bool read = r.op() == wire::Op::kRead;
-                       send_bytes(fd, reply_frame(r.op(), r.header.request, read ? numbered(8) : FrameBytes()));
-                     }
-                     Request r;
-                     EXPECT_FALSE(receive_request(fd, &r));  // no more requests until the channel is closed
-                   }});
-  FailureReport failures(nullptr);
-  Dialer dialer = dialer_to(server.endpoint());
-  dialer.failures = &failures;
-  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &status_));
-  ASSERT_TRUE(channel) << status_.text();
-  FrameBytes data = numbered(8), back(8);
-  Segment write = {0, 8, data.data()}, discard = {4096, 4096, nullptr}, read = {8192, 8, back.data()};
-  Token tokens[3];
-  ASSERT_EQ(channel->submit_write({&write, 1}, -1, &tokens[0]), 0);
-  ASSERT_EQ(channel->submit_discard({&discard, 1}, &tokens[1]), 0);
-  ASSERT_EQ(channel->submit_read({&read, 1}, &tokens[2]), 0);
-  for (Token token : tokens) EXPECT_EQ(channel->wait(token, kPatience), 0);
-  EXPECT_EQ(back, numbered(8));
-  channel.reset();
-  server.stop();
-
-  ASSERT_EQ(again.size(), 2u);  // not the write, which was acknowledged
-  EXPECT_EQ(again[0].op(), wire::Op::kDiscard);
-  EXPECT_EQ(again[0].payload, first[1].payload);
-  EXPECT_EQ(again[1].op(), wire::Op::kRead);
-  EXPECT_EQ(again[1].payload, first[2].payload);
-  const wire::HelloRequest &before = greetings[0].hello, &after = greetings[1].hello;
-  EXPECT_NE(before.channel, 0u);
-  EXPECT_EQ(after.channel, before.channel);
-  EXPECT_GT(after.generation, before.generation);
-  EXPECT_NE(memcmp(before.nonce, after.nonce, sizeof before.nonce), 0);
-  EXPECT_TRUE(failures.reason().ok());
-}
-
-TEST_F(DialServer, ARefusedReconnectionFailsTheChannel) {
-  Listener server({[](int fd) {
-                     greet(fd);
-                     Request r;
-                     receive_request(fd, &r);
-                   },
-                   [](int fd) {
-                     read_proof(fd);
-                     send_bytes(fd, error_frame(1, ENOENT, "no such region"));
-                   }});
-  FailureReport failures(nullptr);
-  Dialer dialer = dialer_to(server.endpoint());
-  dialer.failures = &failures;
-  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &status_));
-  ASSERT_TRUE(channel) << status_.text();
-  std::byte b[8];
-  Segment read = {0, 8, b};
-  Token token;
-  ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
-  EXPECT_EQ(channel->wait(token, kPatience), -ECONNRESET);
-  EXPECT_NE(std::string(failures.reason().text()).find("no such region"), std::string::npos);
-  EXPECT_EQ(channel->submit_read({&read, 1}, &token), -ECONNRESET);
-  EXPECT_EQ(server.accepted(), 2);
-}
-
-// A connection that is replaced is reset, however it failed. Its end in good order would free the region.
-TEST_F(DialServer, AReplacedConnectionIsReset) {
-  std::atomic<ssize_t> after_damage{1}, at_end{1};
-  auto receive_last = [](int fd) {
-    std::byte byte;
-    ssize_t n;
-    do n = ::recv(fd, &byte, 1, 0);
-    while (n > 0);
-    return n < 0 ? -errno : n;
-  };
-  Listener server({[&](int fd) {
-                     greet(fd);
-                     Request r;
-                     receive_request(fd, &r);
-                     FrameBytes damaged = reply_frame(wire::Op::kRead, r.header.request, numbered(8));
-                     damaged.back() ^= std::byte{1};
-                     send_bytes(fd, damaged);
-                     after_damage = receive_last(fd);
-                   },
-                   [&](int fd) {
-                     greet(fd);
-                     Request r;
-                     receive_request(fd, &r);
-                     send_bytes(fd, reply_frame(wire::Op::kRead, r.header.request, numbered(8)));
-                     at_end = receive_last(fd);
-                   }});
-  Dialer dialer = dialer_to(server.endpoint());
-  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {}, &status_));
-  ASSERT_TRUE(channel) << status_.text();
-  FrameBytes back(8);
-  Segment read = {0, 8, back.data()};
-  Token token;
-  ASSERT_EQ(channel->submit_read({&read, 1}, &token), 0);
-  EXPECT_EQ(channel->wait(token, kPatience), 0);
-  EXPECT_EQ(back, numbered(8));
-  channel.reset();
-  server.stop();
-  EXPECT_EQ(after_damage, -ECONNRESET);
-  EXPECT_EQ(at_end, 0);  // the client's end
-}
-
-// A request that is refused, and silence: the reasons name the server, its words, and the time.
-TEST_F(DialServer, ReasonsOfFailuresAreReported) {
-  std::atomic<bool> refused{false};
-  Listener server({[&](int fd) {
-    greet(fd);
-    Request r;
-    while (receive_request(fd, &r)) {  // until the client gives up
-      if (!refused.exchange(true)) send_bytes(fd, error_frame(r.header.request, ENOMEM, "the server is full"));
-    }
-  }});
-  static std::vector<std::string> reasons;
-  reasons.clear();
-  FailureReport failures([](const Status& reason) { reasons.push_back(reason.text()); });
-  Dialer dialer = dialer_to(server.endpoint());
-  dialer.failures = &failures;
-  std::unique_ptr<Channel> channel(ReconnectingChannel::open(dialer, {.limit_ns = 300'000'000}, &status_));
-  ASSERT_TRUE(channel) << status_.text();
-  std::byte b[8] = {};
-  Segment segment = {0, 8, b};
-  Token token;
-  ASSERT_EQ(channel->submit_write({&segment, 1}, -1, &token), 0);
-  EXPECT_EQ(channel->wait(token, kPatience), -ENOMEM);
-  ASSERT_EQ(channel->submit_write({&segment, 1}, -1, &token), 0);
-  EXPECT_EQ(channel->wait(token, kPatience), -ECONNRESET);
-  ASSERT_EQ(reasons.size(), 2u);
-  EXPECT_NE(reasons[0].find("the server is full"), std::string::npos) << reasons[0];
-  EXPECT_NE(reasons[1].find("has not responded for "), std::string::npos) << reasons[1];
-  for (const std::string& reason : reasons) EXPECT_NE(reason.find(dialer.endpoint.name), std::string::npos);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Why the requests to a server fail for good. A channel reports the reason before it returns the error, because whoever
-// receives the error can only end the program. Thread-safe, async-signal-safe.
+// Why the requests to a server fail for good. A channel reports the reason before it returns the error, because a
+// caller that receives the error can only end the program. Thread-safe, async-signal-safe.
 #pragma once
 #include <atomic>
 

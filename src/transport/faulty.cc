@@ -4,25 +4,25 @@
 #include <cerrno>
 
 #include "base/clock.h"
-#include "transport/segments.h"
+#include "transport/ranges.h"
 
 namespace farside::transport {
 
-int FaultyChannel::submit_read(std::span<const Segment> segments, Token* token) {
+int FaultyChannel::submit_read(std::span<const ByteRange> ranges, Token* token) {
   if (int r = before_submit(); r < 0) return r;
-  int r = inner_->submit_read(segments, token);
+  int r = inner_->submit_read(ranges, token);
   return after_submit(r, *token);
 }
 
-int FaultyChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
+int FaultyChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) {
   if (int r = before_submit(); r < 0) return r;
-  int r = inner_->submit_write(segments, pipe, token);
+  int r = inner_->submit_write(ranges, pipe, token);
   return after_submit(r, *token);
 }
 
-int FaultyChannel::submit_discard(std::span<const Segment> segments, Token* token) {
+int FaultyChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) {
   if (int r = before_submit(); r < 0) return r;
-  int r = inner_->submit_discard(segments, token);
+  int r = inner_->submit_discard(ranges, token);
   return after_submit(r, *token);
 }
 
@@ -66,7 +66,7 @@ int FaultyChannel::after_submit(int submitted, Token token) {
   return submitted;
 }
 
-FaultyChannel::Held* FaultyChannel::find(Token token) { return find_slot(held_, token); }
+FaultyChannel::Held* FaultyChannel::find(Token token) { return find_request(held_, token); }
 
 // xorshift64*, whose state must not be 0.
 uint64_t FaultyChannel::next_random() {

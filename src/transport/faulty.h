@@ -19,9 +19,9 @@ class FaultyChannel final : public Channel {
   FaultyChannel(std::unique_ptr<Channel> inner, Plan plan)
       : inner_(std::move(inner)), plan_(plan), random_(plan.seed) {}
 
-  int submit_read(std::span<const Segment> segments, Token* token) override;
-  int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
-  int submit_discard(std::span<const Segment> segments, Token* token) override;
+  int submit_read(std::span<const ByteRange> ranges, Token* token) override;
+  int submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) override;
+  int submit_discard(std::span<const ByteRange> ranges, Token* token) override;
   void gather(bool on) override {
     if (inner_) inner_->gather(on);
   }

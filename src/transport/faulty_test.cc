@@ -21,16 +21,16 @@ class CountingChannel final : public Channel {
   };
   explicit CountingChannel(Log* log) : log_(log) {}
   ~CountingChannel() override { log_->destroyed = true; }
-  int submit_read(std::span<const Segment> segments, Token* token) override {
+  int submit_read(std::span<const ByteRange> ranges, Token* token) override {
     log_->reads++;
-    landing_ = segments[0];
+    landing_ = ranges[0];
     return submit(token);
   }
-  int submit_write(std::span<const Segment>, int, Token* token) override {
+  int submit_write(std::span<const ByteRange>, int, Token* token) override {
     log_->writes++;
     return submit(token);
   }
-  int submit_discard(std::span<const Segment>, Token* token) override {
+  int submit_discard(std::span<const ByteRange>, Token* token) override {
     log_->discards++;
     return submit(token);
   }
@@ -51,7 +51,7 @@ class CountingChannel final : public Channel {
     return 0;
   }
   Log* log_;
-  Segment landing_ = {};
+  ByteRange landing_ = {};
   Token sequence_ = 0;
 };
 
@@ -59,7 +59,7 @@ class Faulty : public testing::Test {
  protected:
   FaultyChannel make(FaultyChannel::Plan plan) { return {std::make_unique<CountingChannel>(&log_), plan}; }
   int submit(FaultyChannel& channel, Token* token) {
-    Segment s = {0, sizeof buffer_, buffer_};
+    ByteRange s = {0, sizeof buffer_, buffer_};
     return channel.submit_read({&s, 1}, token);
   }
   CountingChannel::Log log_;
@@ -68,7 +68,7 @@ class Faulty : public testing::Test {
 
 TEST_F(Faulty, WithoutAPlanNothingFails) {
   FaultyChannel channel = make({});
-  Segment s = {0, sizeof buffer_, buffer_};
+  ByteRange s = {0, sizeof buffer_, buffer_};
   Token token;
   for (int i = 0; i < 100; i++) {
     ASSERT_EQ(channel.submit_read({&s, 1}, &token), 0);
@@ -119,7 +119,7 @@ TEST_F(Faulty, ADeadPeerFailsAllRequestsAndWritesNoBuffer) {
 std::vector<int> delays(FaultyChannel& channel, int requests) {
   std::vector<int> out;
   std::byte buffer[8];
-  Segment s = {0, sizeof buffer, buffer};
+  ByteRange s = {0, sizeof buffer, buffer};
   for (int i = 0; i < requests; i++) {
     Token token;
     EXPECT_EQ(channel.submit_read({&s, 1}, &token), 0);

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "transport/segments.h"
+#include "transport/ranges.h"
 
 namespace farside::transport {
 namespace {
@@ -56,60 +56,60 @@ std::unique_ptr<ReconnectingChannel> ReconnectingChannel::open(const Dialer& dia
 }
 
 ReconnectingChannel::~ReconnectingChannel() {
-  for (Slot& slot : slots_) near_free(slot.staging, slot.staging_bytes);
+  for (Request& request : requests_) near_free(request.staging, request.staging_bytes);
 }
 
-int ReconnectingChannel::submit_read(std::span<const Segment> segments, Token* token) {
-  Slot* slot;
-  int r = begin(Kind::kRead, segments, kMaxRequestBytes, &slot);
-  return r < 0 ? r : submit(slot, token);
+int ReconnectingChannel::submit_read(std::span<const ByteRange> ranges, Token* token) {
+  Request* request;
+  int r = begin(Kind::kRead, ranges, kMaxRequestBytes, &request);
+  return r < 0 ? r : submit(request, token);
 }
 
-int ReconnectingChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
-  Slot* slot;
-  int r = begin(Kind::kWrite, segments, kMaxRequestBytes, &slot);
-  if (r == 0 && pipe >= 0) r = stage(slot, pipe);
-  return r < 0 ? r : submit(slot, token);
+int ReconnectingChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) {
+  Request* request;
+  int r = begin(Kind::kWrite, ranges, kMaxRequestBytes, &request);
+  if (r == 0 && pipe >= 0) r = stage(request, pipe);
+  return r < 0 ? r : submit(request, token);
 }
 
-int ReconnectingChannel::submit_discard(std::span<const Segment> segments, Token* token) {
-  Slot* slot;
-  int r = begin(Kind::kDiscard, segments, kNoByteLimit, &slot);
-  return r < 0 ? r : submit(slot, token);
+int ReconnectingChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) {
+  Request* request;
+  int r = begin(Kind::kDiscard, ranges, kNoByteLimit, &request);
+  return r < 0 ? r : submit(request, token);
 }
 
-int ReconnectingChannel::begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot) {
+int ReconnectingChannel::begin(Kind kind, std::span<const ByteRange> ranges, uint64_t max_bytes, Request** request) {
   uint64_t bytes;
   if (error_ != 0) return -ECONNRESET;
-  if (int r = check_segments(segments, max_bytes, &bytes); r < 0) return r;
-  *slot = free_slot();
-  if (!*slot) return -EAGAIN;
-  (*slot)->kind = kind;
-  (*slot)->count = segments.size();
-  memcpy((*slot)->segments, segments.data(), segments.size_bytes());
+  if (int r = check_ranges(ranges, max_bytes, &bytes); r < 0) return r;
+  *request = free_request();
+  if (!*request) return -EAGAIN;
+  (*request)->kind = kind;
+  (*request)->count = ranges.size();
+  memcpy((*request)->ranges, ranges.data(), ranges.size_bytes());
   return 0;
 }
 
-int ReconnectingChannel::stage(Slot* slot, int pipe) {
-  std::span<Segment> segments(slot->segments, slot->count);
-  return stage_pipe(pipe, segments, &slot->staging, &slot->staging_bytes);
+int ReconnectingChannel::stage(Request* request, int pipe) {
+  std::span<ByteRange> ranges(request->ranges, request->count);
+  return stage_pipe(pipe, ranges, &request->staging, &request->staging_bytes);
 }
 
-int ReconnectingChannel::submit(Slot* slot, Token* token) {
+int ReconnectingChannel::submit(Request* request, Token* token) {
   if (in_flight_++ == 0) completed_ns_ = transferred_ns_ = checked_ns_ = now_ns();
-  slot->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
-  slot->result = kInFlight;
-  slot->stream_token = 0;
-  if (send(slot) < 0) drop_connection();  // a failure from here on is the token's result
+  request->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(request - requests_);
+  request->result = kInFlight;
+  request->stream_token = 0;
+  if (send(request) < 0) drop_connection();  // a failure from here on is the token's result
   return 0;
 }
 
-int ReconnectingChannel::send(Slot* slot) {
+int ReconnectingChannel::send(Request* request) {
   if (!stream_) return 0;
-  std::span<const Segment> segments(slot->segments, slot->count);
-  if (slot->kind == Kind::kRead) return stream_->submit_read(segments, &slot->stream_token);
-  if (slot->kind == Kind::kWrite) return stream_->submit_write(segments, -1, &slot->stream_token);
-  return stream_->submit_discard(segments, &slot->stream_token);
+  std::span<const ByteRange> ranges(request->ranges, request->count);
+  if (request->kind == Kind::kRead) return stream_->submit_read(ranges, &request->stream_token);
+  if (request->kind == Kind::kWrite) return stream_->submit_write(ranges, -1, &request->stream_token);
+  return stream_->submit_discard(ranges, &request->stream_token);
 }
 
 void ReconnectingChannel::gather(bool on) {
@@ -118,26 +118,26 @@ void ReconnectingChannel::gather(bool on) {
 }
 
 int ReconnectingChannel::poll(Token token) {
-  Slot* slot = find(token);
-  if (!slot) return -EINVAL;
-  if (slot->result == kInFlight && !stream_) reconnect();
-  if (slot->result == kInFlight && stream_) handle_result(slot, stream_->poll(slot->stream_token));
-  if (slot->result == kInFlight) return 0;
-  slot->token = 0;
-  return slot->result == 0 ? 1 : slot->result;
+  Request* request = find(token);
+  if (!request) return -EINVAL;
+  if (request->result == kInFlight && !stream_) reconnect();
+  if (request->result == kInFlight && stream_) handle_result(request, stream_->poll(request->stream_token));
+  if (request->result == kInFlight) return 0;
+  request->token = 0;
+  return request->result == 0 ? 1 : request->result;
 }
 
 int ReconnectingChannel::wait(Token token, uint64_t timeout_ns) {
   uint64_t start = now_ns();
-  Slot* slot = find(token);
-  if (!slot) return -EINVAL;
+  Request* request = find(token);
+  if (!request) return -EINVAL;
   for (uint64_t passed = 0;; passed = now_ns() - start) {
     uint64_t left = timeout_ns - std::min(timeout_ns, passed);
-    if (slot->result == kInFlight && stream_) {
-      int r = stream_->wait(slot->stream_token, std::min(kCheckNs, left));
-      handle_result(slot, r == 0 ? 1 : r == -ETIMEDOUT ? 0 : r);
+    if (request->result == kInFlight && stream_) {
+      int r = stream_->wait(request->stream_token, std::min(kCheckNs, left));
+      handle_result(request, r == 0 ? 1 : r == -ETIMEDOUT ? 0 : r);
     }
-    if (slot->result != kInFlight || !stream_) {
+    if (request->result != kInFlight || !stream_) {
       int r = poll(token);
       if (r != 0) return r > 0 ? 0 : r;
     }
@@ -147,13 +147,13 @@ int ReconnectingChannel::wait(Token token, uint64_t timeout_ns) {
 }
 
 // Handles a result of stream_->poll(). -EINVAL: the request was not sent on this connection, because it broke before.
-void ReconnectingChannel::handle_result(Slot* slot, int result) {
+void ReconnectingChannel::handle_result(Request* request, int result) {
   if (result == 0) return check_timeouts();
   if (result == -ECONNRESET || result == -EINVAL) return drop_connection();
   if (result == -EBADMSG) return handle_damage();
   pause_ns_ = kFirstPauseNs;
   next_try_ns_ = 0;
-  complete(slot, result > 0 ? 0 : result);
+  complete(request, result > 0 ? 0 : result);
 }
 
 // A network damaged a request or a reply, or the server does not follow the protocol: only repetition shows which.
@@ -163,9 +163,9 @@ void ReconnectingChannel::handle_damage() {
   drop_connection();
 }
 
-void ReconnectingChannel::complete(Slot* slot, int result) {
+void ReconnectingChannel::complete(Request* request, int result) {
   if (std::exchange(warned_, false)) dialer_->silence_is_over();
-  slot->result = result;
+  request->result = result;
   if (result == 0) damaged_ = 0;
   completed_ns_ = now_ns();
   in_flight_--;
@@ -198,12 +198,12 @@ void ReconnectingChannel::warn_of_silence(uint64_t ns) {
 
 // Keeps the replies that have arrived. After it nothing writes into the buffers of the other requests.
 void ReconnectingChannel::drop_connection() {
-  for (Slot& slot : slots_) {
-    if (!stream_ || slot.token == 0 || slot.result != kInFlight) continue;
-    int r = stream_->poll(slot.stream_token);
-    slot.stream_token = 0;
-    if (r > 0) complete(&slot, 0);
-    else if (r < 0 && r != -ECONNRESET && r != -EINVAL && r != -EBADMSG) complete(&slot, r);
+  for (Request& request : requests_) {
+    if (!stream_ || request.token == 0 || request.result != kInFlight) continue;
+    int r = stream_->poll(request.stream_token);
+    request.stream_token = 0;
+    if (r > 0) complete(&request, 0);
+    else if (r < 0 && r != -ECONNRESET && r != -EINVAL && r != -EBADMSG) complete(&request, r);
   }
   if (stream_) stream_->abandon();
   stream_.reset();
@@ -230,12 +230,12 @@ void ReconnectingChannel::reconnect() {
   stream_->gather(gathers_);
   transferred_ns_ = checked_ns_;
   // In the order of submission: tokens increase.
-  Slot* pending[kMaxInFlight];
+  Request* pending[kMaxInFlight];
   size_t count = 0;
-  for (Slot& slot : slots_) {
-    if (slot.token != 0 && slot.result == kInFlight) pending[count++] = &slot;
+  for (Request& request : requests_) {
+    if (request.token != 0 && request.result == kInFlight) pending[count++] = &request;
   }
-  std::sort(pending, pending + count, [](Slot* a, Slot* b) { return a->token < b->token; });
+  std::sort(pending, pending + count, [](Request* a, Request* b) { return a->token < b->token; });
   for (size_t i = 0; i < count; i++) send(pending[i]);  // a failure is detected by the next poll
 }
 
@@ -255,13 +255,13 @@ void ReconnectingChannel::give_up(int reason, uint64_t silence_ns, const char* r
 void ReconnectingChannel::fail(int error) {
   error_ = error;
   stream_.reset();
-  for (Slot& slot : slots_) {
-    if (slot.token != 0 && slot.result == kInFlight) complete(&slot, error);
+  for (Request& request : requests_) {
+    if (request.token != 0 && request.result == kInFlight) complete(&request, error);
   }
 }
 
-ReconnectingChannel::Slot* ReconnectingChannel::find(Token token) { return find_slot(slots_, token); }
+ReconnectingChannel::Request* ReconnectingChannel::find(Token token) { return find_request(requests_, token); }
 
-ReconnectingChannel::Slot* ReconnectingChannel::free_slot() { return transport::free_slot(slots_); }
+ReconnectingChannel::Request* ReconnectingChannel::free_request() { return transport::free_request(requests_); }
 
 }  // namespace farside::transport

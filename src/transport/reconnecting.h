@@ -34,9 +34,9 @@ class ReconnectingChannel final : public Channel {
   static std::unique_ptr<ReconnectingChannel> open(const Dialer& dialer, RetryPolicy retry, Status* status);
   ~ReconnectingChannel() override;
 
-  int submit_read(std::span<const Segment> segments, Token* token) override;
-  int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
-  int submit_discard(std::span<const Segment> segments, Token* token) override;
+  int submit_read(std::span<const ByteRange> ranges, Token* token) override;
+  int submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) override;
+  int submit_discard(std::span<const ByteRange> ranges, Token* token) override;
   void gather(bool on) override;
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
@@ -45,37 +45,37 @@ class ReconnectingChannel final : public Channel {
   static constexpr int kInFlight = 1;
   enum class Kind : uint8_t { kRead, kWrite, kDiscard };
 
-  // A request in flight. The low four bits of the token are the slot's index.
-  struct Slot {
+  // A request in flight. The low four bits of the token are its index in requests_.
+  struct Request {
     Token token = 0;     // 0: free
     Token stream_token;  // of stream_; 0: to be sent again
     Kind kind;
     int result;  // kInFlight, 0 or -errno
     size_t count;
-    std::byte* staging = nullptr;  // data from a pipe; grows to the slot's largest write
+    std::byte* staging = nullptr;  // data from a pipe; kept for the requests that follow
     size_t staging_bytes = 0;
-    Segment segments[kMaxSegments];
+    ByteRange ranges[kMaxRanges];
   };
 
   ReconnectingChannel(const Dialer& dialer, RetryPolicy retry, uint64_t channel)
       : dialer_(&dialer), retry_(retry), channel_(channel) {}
   int connect(Status* status, uint64_t timeout_ns);
-  int begin(Kind kind, std::span<const Segment> segments, uint64_t max_bytes, Slot** slot);
-  int stage(Slot* slot, int pipe);
-  int submit(Slot* slot, Token* token);
-  int send(Slot* slot);
-  void handle_result(Slot* slot, int result);
+  int begin(Kind kind, std::span<const ByteRange> ranges, uint64_t max_bytes, Request** request);
+  int stage(Request* request, int pipe);
+  int submit(Request* request, Token* token);
+  int send(Request* request);
+  void handle_result(Request* request, int result);
   void handle_damage();
   uint64_t update_clock();
   void check_timeouts();
   void drop_connection();
   void reconnect();
-  void complete(Slot* slot, int result);
+  void complete(Request* request, int result);
   void warn_of_silence(uint64_t ns);
   void give_up(int reason, uint64_t silence_ns, const char* refusal = nullptr);
   void fail(int error);
-  Slot* find(Token token);
-  Slot* free_slot();
+  Request* find(Token token);
+  Request* free_request();
 
   const Dialer* dialer_;
   const RetryPolicy retry_;
@@ -96,7 +96,7 @@ class ReconnectingChannel final : public Channel {
   uint64_t checked_ns_ = 0;      // last poll
 
   uint64_t next_try_ns_ = 0, pause_ns_ = kFirstPauseNs;  // of connecting
-  Slot slots_[kMaxInFlight];
+  Request requests_[kMaxInFlight];
 };
 
 }  // namespace farside::transport

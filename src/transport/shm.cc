@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "transport/segments.h"
+#include "transport/ranges.h"
 #include "transport/waiting.h"
 #include "wire/protocol.h"
 
@@ -54,76 +54,76 @@ uint64_t ShmRegion::completion_tick(uint64_t transfer_bytes) {
   return end + latency_ticks_;
 }
 
-int ShmChannel::submit_read(std::span<const Segment> segments, Token* token) {
+int ShmChannel::submit_read(std::span<const ByteRange> ranges, Token* token) {
   uint64_t bytes;
-  if (int r = check(segments, kMaxRequestBytes, &bytes); r < 0) return r;
-  Slot* slot = free_slot();
-  if (!slot) return -EAGAIN;
-  for (const Segment& s : segments) {
+  if (int r = check(ranges, kMaxRequestBytes, &bytes); r < 0) return r;
+  Request* request = free_request();
+  if (!request) return -EAGAIN;
+  for (const ByteRange& s : ranges) {
     if (s.near) memcpy(s.near, region_->at(s.far), s.bytes);
   }
-  return finish_submit(slot, bytes, token);
+  return finish_submit(request, bytes, token);
 }
 
-int ShmChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
+int ShmChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) {
   uint64_t bytes;
-  if (int r = check(segments, kMaxRequestBytes, &bytes); r < 0) return r;
-  Slot* slot = free_slot();
-  if (!slot) return -EAGAIN;
+  if (int r = check(ranges, kMaxRequestBytes, &bytes); r < 0) return r;
+  Request* request = free_request();
+  if (!request) return -EAGAIN;
   if (region_->has_overlays()) {
     if (!stream_ready()) return -ECONNRESET;
     Token inner;
-    int r = stream_->submit_write(segments, pipe, &inner);
-    return finish_submit_on_stream(slot, r, inner, token);
+    int r = stream_->submit_write(ranges, pipe, &inner);
+    return finish_submit_on_stream(request, r, inner, token);
   }
   if (pipe >= 0) {
-    if (int r = write_from_pipe(segments, pipe, bytes); r < 0) return r;
+    if (int r = write_from_pipe(ranges, pipe, bytes); r < 0) return r;
   } else {
-    for (const Segment& s : segments) memcpy(region_->at(s.far), s.near, s.bytes);
+    for (const ByteRange& s : ranges) memcpy(region_->at(s.far), s.near, s.bytes);
   }
-  return finish_submit(slot, bytes, token);
+  return finish_submit(request, bytes, token);
 }
 
-int ShmChannel::submit_discard(std::span<const Segment> segments, Token* token) {
+int ShmChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) {
   uint64_t bytes;
-  if (int r = check(segments, kNoByteLimit, &bytes); r < 0) return r;
-  Slot* slot = free_slot();
-  if (!slot) return -EAGAIN;
+  if (int r = check(ranges, kNoByteLimit, &bytes); r < 0) return r;
+  Request* request = free_request();
+  if (!request) return -EAGAIN;
   if (region_->has_overlays()) {
     if (!stream_ready()) return -ECONNRESET;
     Token inner;
-    int r = stream_->submit_discard(segments, &inner);
-    return finish_submit_on_stream(slot, r, inner, token);
+    int r = stream_->submit_discard(ranges, &inner);
+    return finish_submit_on_stream(request, r, inner, token);
   }
-  for (const Segment& s : segments) {
+  for (const ByteRange& s : ranges) {
     int r =
         os::fallocate(region_->fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(s.far), s.bytes);
     if (r < 0) return r;
   }
-  return finish_submit(slot, 0, token);
+  return finish_submit(request, 0, token);
 }
 
 int ShmChannel::poll(Token token) {
-  Slot* slot = find(token);
-  if (!slot) return -EINVAL;
+  Request* request = find(token);
+  if (!request) return -EINVAL;
   int r;
-  if (slot->stream_token) r = stream_->poll(slot->stream_token);
-  else r = slot->ready_tick == 0 || ticks() >= slot->ready_tick;
-  if (r != 0) slot->token = 0;
+  if (request->stream_token) r = stream_->poll(request->stream_token);
+  else r = request->ready_tick == 0 || ticks() >= request->ready_tick;
+  if (r != 0) request->token = 0;
   return r;
 }
 
 int ShmChannel::wait(Token token, uint64_t timeout_ns) {
-  Slot* slot = find(token);
-  if (!slot) return -EINVAL;
-  if (slot->stream_token) {
-    int r = stream_->wait(slot->stream_token, timeout_ns);
-    if (r != -ETIMEDOUT) slot->token = 0;
+  Request* request = find(token);
+  if (!request) return -EINVAL;
+  if (request->stream_token) {
+    int r = stream_->wait(request->stream_token, timeout_ns);
+    if (r != -ETIMEDOUT) request->token = 0;
     return r;
   }
   // Only the simulated latency is left to wait for. The thread sleeps through most of a long one, as it would until a
   // reply comes; polling the rest makes it exact.
-  const uint64_t start = now_ns(), latency = remaining_ns(*slot);
+  const uint64_t start = now_ns(), latency = remaining_ns(*request);
   if (latency > 2 * kWakeUpNs) os::nanosleep_ns(std::min(latency - kWakeUpNs, timeout_ns));
   while (poll(token) == 0) {
     if (now_ns() - start >= timeout_ns) return -ETIMEDOUT;
@@ -132,36 +132,36 @@ int ShmChannel::wait(Token token, uint64_t timeout_ns) {
   return 0;
 }
 
-uint64_t ShmChannel::remaining_ns(const Slot& slot) {
+uint64_t ShmChannel::remaining_ns(const Request& request) {
   const uint64_t now = ticks();
-  if (slot.ready_tick <= now) return 0;
-  return static_cast<uint64_t>(static_cast<double>(slot.ready_tick - now) * 1000 / ticks_per_us());
+  if (request.ready_tick <= now) return 0;
+  return static_cast<uint64_t>(static_cast<double>(request.ready_tick - now) * 1000 / ticks_per_us());
 }
 
-int ShmChannel::check(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) const {
-  if (int r = check_segments(segments, max_bytes, total); r < 0) return r;
-  for (const Segment& s : segments) {
+int ShmChannel::check(std::span<const ByteRange> ranges, uint64_t max_bytes, uint64_t* total) const {
+  if (int r = check_ranges(ranges, max_bytes, total); r < 0) return r;
+  for (const ByteRange& s : ranges) {
     if (s.bytes > region_->bytes() || s.far > region_->bytes() - s.bytes) return -ERANGE;
   }
   return 0;
 }
 
-int ShmChannel::write_from_pipe(std::span<const Segment> segments, int pipe, uint64_t bytes) {
-  for (size_t i = 0; i < segments.size(); i++) pieces_[i] = {region_->at(segments[i].far), segments[i].bytes};
-  return read_pipe(pipe, pieces_, static_cast<int>(segments.size()), bytes);
+int ShmChannel::write_from_pipe(std::span<const ByteRange> ranges, int pipe, uint64_t bytes) {
+  for (size_t i = 0; i < ranges.size(); i++) pieces_[i] = {region_->at(ranges[i].far), ranges[i].bytes};
+  return read_pipe(pipe, pieces_, static_cast<int>(ranges.size()), bytes);
 }
 
-int ShmChannel::finish_submit(Slot* slot, uint64_t bytes, Token* token) {
-  slot->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
-  slot->stream_token = 0;
-  slot->ready_tick = region_->completion_tick(bytes);
+int ShmChannel::finish_submit(Request* request, uint64_t bytes, Token* token) {
+  request->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(request - requests_);
+  request->stream_token = 0;
+  request->ready_tick = region_->completion_tick(bytes);
   return 0;
 }
 
-int ShmChannel::finish_submit_on_stream(Slot* slot, int submitted, Token stream_token, Token* token) {
+int ShmChannel::finish_submit_on_stream(Request* request, int submitted, Token stream_token, Token* token) {
   if (submitted < 0) return submitted;
-  slot->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
-  slot->stream_token = stream_token;
+  request->token = *token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(request - requests_);
+  request->stream_token = stream_token;
   return 0;
 }
 
@@ -172,8 +172,8 @@ bool ShmChannel::stream_ready() {
   return stream_ != nullptr;
 }
 
-ShmChannel::Slot* ShmChannel::free_slot() { return transport::free_slot(slots_); }
+ShmChannel::Request* ShmChannel::free_request() { return transport::free_request(requests_); }
 
-ShmChannel::Slot* ShmChannel::find(Token token) { return find_slot(slots_, token); }
+ShmChannel::Request* ShmChannel::find(Token token) { return find_request(requests_, token); }
 
 }  // namespace farside::transport

@@ -51,35 +51,35 @@ class ShmChannel final : public Channel {
   // `dialer` opens the stream connection when the first snapshot requires it. Both outlive the channel.
   ShmChannel(ShmRegion* region, const Dialer* dialer) : region_(region), dialer_(dialer) {}
 
-  int submit_read(std::span<const Segment> segments, Token* token) override;
-  int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
-  int submit_discard(std::span<const Segment> segments, Token* token) override;
+  int submit_read(std::span<const ByteRange> ranges, Token* token) override;
+  int submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) override;
+  int submit_discard(std::span<const ByteRange> ranges, Token* token) override;
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
   Mapping mapping() const override { return {region_->at(0), !region_->is_delayed()}; }
 
  private:
-  struct Slot {
-    Token token = 0;         // 0: free. The low four bits are the slot's index
+  struct Request {
+    Token token = 0;         // 0: free. The low four bits are its index in requests_
     Token stream_token = 0;  // not 0: the request is in flight on stream_
     uint64_t ready_tick = 0;
   };
 
-  int check(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) const;
-  int write_from_pipe(std::span<const Segment> segments, int pipe, uint64_t bytes);
-  int finish_submit(Slot* slot, uint64_t bytes, Token* token);
-  int finish_submit_on_stream(Slot* slot, int submitted, Token stream_token, Token* token);
-  static uint64_t remaining_ns(const Slot& slot);  // of its simulated latency; 0: none
+  int check(std::span<const ByteRange> ranges, uint64_t max_bytes, uint64_t* total) const;
+  int write_from_pipe(std::span<const ByteRange> ranges, int pipe, uint64_t bytes);
+  int finish_submit(Request* request, uint64_t bytes, Token* token);
+  int finish_submit_on_stream(Request* request, int submitted, Token stream_token, Token* token);
+  static uint64_t remaining_ns(const Request& request);  // of its simulated latency; 0: none
   bool stream_ready();
-  Slot* free_slot();
-  Slot* find(Token token);
+  Request* free_request();
+  Request* find(Token token);
 
   ShmRegion* region_;
   const Dialer* dialer_;
   std::unique_ptr<StreamChannel> stream_;
   uint64_t sequence_ = 0;
-  Slot slots_[kMaxInFlight];
-  iovec pieces_[kMaxSegments];
+  Request requests_[kMaxInFlight];
+  iovec pieces_[kMaxRanges];
 };
 
 }  // namespace farside::transport

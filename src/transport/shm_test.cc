@@ -26,8 +26,8 @@ class Shm : public testing::Test {
     long at =
         os::mmap(nullptr, kBytes + sizeof(wire::RegionTrailer), PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
     server_ = reinterpret_cast<std::byte*>(at);
-    EXPECT_EQ(set_unix_path(&nobody_.endpoint, "/nonexistent/socket", 19), 0);
-    nobody_.fds = fds_.get();
+    EXPECT_EQ(set_unix_path(&unreachable_.endpoint, "/nonexistent/socket", 19), 0);
+    unreachable_.fds = fds_.get();
     map({});
   }
   ~Shm() override {
@@ -40,28 +40,28 @@ class Shm : public testing::Test {
     channel_.reset();
     region_ = std::unique_ptr<ShmRegion>(ShmRegion::map(file_.get(), kBytes, link, &status));
     ASSERT_TRUE(region_) << status.text();
-    channel_.reset(new ShmChannel(region_.get(), &nobody_));
+    channel_.reset(new ShmChannel(region_.get(), &unreachable_));
   }
   void set_overlays(uint64_t count) { reinterpret_cast<wire::RegionTrailer*>(server_ + kBytes)->live_overlays = count; }
 
   Fd file_;
   std::byte* server_ = nullptr;  // the file as the server sees it
   std::unique_ptr<OwnFds> fds_ = std::make_unique<OwnFds>();
-  Dialer nobody_;
+  Dialer unreachable_;
   std::unique_ptr<ShmRegion> region_;
   std::unique_ptr<ShmChannel> channel_;
 };
 
 TEST_F(Shm, MovesBytesWithoutTheServer) {
   FrameBytes data = numbered(5000), back(5000);
-  std::vector<Segment> write = {{kPageSize - 100, 3000, data.data()}, {kBytes - 2000, 2000, data.data() + 3000}};
+  std::vector<ByteRange> write = {{kPageSize - 100, 3000, data.data()}, {kBytes - 2000, 2000, data.data() + 3000}};
   Token token;
   ASSERT_EQ(channel_->submit_write(write, -1, &token), 0);
   EXPECT_EQ(channel_->poll(token), 1);
   EXPECT_EQ(channel_->poll(token), -EINVAL);
   EXPECT_EQ(memcmp(server_ + kPageSize - 100, data.data(), 3000), 0);
   EXPECT_EQ(memcmp(server_ + kBytes - 2000, data.data() + 3000, 2000), 0);
-  std::vector<Segment> read = {{kBytes - 2000, 2000, back.data() + 3000}, {kPageSize - 100, 3000, back.data()}};
+  std::vector<ByteRange> read = {{kBytes - 2000, 2000, back.data() + 3000}, {kPageSize - 100, 3000, back.data()}};
   ASSERT_EQ(channel_->submit_read(read, &token), 0);
   EXPECT_EQ(channel_->wait(token, kPatience), 0);
   EXPECT_EQ(back, data);
@@ -93,7 +93,7 @@ TEST_F(Shm, PipesAreReadStraightIntoPlace) {
   Fd out(fds[0]), in(fds[1]);
   FrameBytes data = numbered(300);
   ASSERT_EQ(os::write(in.get(), data.data(), 300), 300);
-  std::vector<Segment> write = {{100, 200, nullptr}, {kPageSize, 90, nullptr}};
+  std::vector<ByteRange> write = {{100, 200, nullptr}, {kPageSize, 90, nullptr}};
   Token token;
   ASSERT_EQ(channel_->submit_write(write, out.get(), &token), 0);
   EXPECT_EQ(memcmp(server_ + 100, data.data(), 200), 0);
@@ -104,7 +104,7 @@ TEST_F(Shm, PipesAreReadStraightIntoPlace) {
 
 TEST_F(Shm, DiscardedBytesAreZero) {
   memset(server_, 7, kBytes);
-  Segment discard = {kPageSize, 2 * kPageSize, nullptr};
+  ByteRange discard = {kPageSize, 2 * kPageSize, nullptr};
   Token token;
   ASSERT_EQ(channel_->submit_discard({&discard, 1}, &token), 0);
   EXPECT_EQ(channel_->wait(token, kPatience), 0);
@@ -116,22 +116,22 @@ TEST_F(Shm, DiscardedBytesAreZero) {
 TEST_F(Shm, NothingBeyondTheRegionIsAccessed) {
   FrameBytes data(2 * kPageSize);
   Token token;
-  std::vector<Segment> inside = {{kBytes - kPageSize, kPageSize, data.data()}};
+  std::vector<ByteRange> inside = {{kBytes - kPageSize, kPageSize, data.data()}};
   EXPECT_EQ(channel_->submit_read(inside, &token), 0);
-  for (Segment bad : {Segment{kBytes - kPageSize + 1, kPageSize, data.data()}, Segment{kBytes, 1, data.data()},
-                      Segment{~uint64_t{0}, 1, data.data()}, Segment{~uint64_t{0} - 10, 100, data.data()}}) {
-    std::vector<Segment> list = {{0, 1, data.data()}, bad};
+  for (ByteRange bad : {ByteRange{kBytes - kPageSize + 1, kPageSize, data.data()}, ByteRange{kBytes, 1, data.data()},
+                        ByteRange{~uint64_t{0}, 1, data.data()}, ByteRange{~uint64_t{0} - 10, 100, data.data()}}) {
+    std::vector<ByteRange> list = {{0, 1, data.data()}, bad};
     EXPECT_EQ(channel_->submit_read(list, &token), -ERANGE) << bad.far;
     EXPECT_EQ(channel_->submit_write(list, -1, &token), -ERANGE) << bad.far;
     EXPECT_EQ(channel_->submit_discard(list, &token), -ERANGE) << bad.far;
   }
-  Segment huge = {0, UINT32_MAX, nullptr};
+  ByteRange huge = {0, UINT32_MAX, nullptr};
   EXPECT_EQ(channel_->submit_discard({&huge, 1}, &token), -ERANGE);
 }
 
 TEST_F(Shm, OneRequestTooManyIsRefused) {
   std::byte b;
-  Segment s = {0, 1, &b};
+  ByteRange s = {0, 1, &b};
   Token tokens[kMaxInFlight], more;
   for (Token& token : tokens) ASSERT_EQ(channel_->submit_read({&s, 1}, &token), 0);
   EXPECT_EQ(channel_->submit_read({&s, 1}, &more), -EAGAIN);
@@ -148,7 +148,7 @@ TEST_F(Shm, IsReadInPlaceAtAnyTime) {
   EXPECT_EQ(mapping.base[5], std::byte{42});
   server_[kBytes - 1] = std::byte{43};
   EXPECT_EQ(mapping.base[kBytes - 1], std::byte{43});
-  Segment in_place = {5, 1, nullptr};  // needs no buffer
+  ByteRange in_place = {5, 1, nullptr};  // needs no buffer
   Token token;
   ASSERT_EQ(channel_->submit_read({&in_place, 1}, &token), 0);
   EXPECT_EQ(channel_->poll(token), 1);
@@ -160,7 +160,7 @@ TEST_F(Shm, AddedLatencyHoldsCompletionsBack) {
   EXPECT_FALSE(channel_->mapping().immediate);  // not without a read first
   EXPECT_NE(channel_->mapping().base, nullptr);
   std::byte b;
-  Segment s = {0, 1, &b};
+  ByteRange s = {0, 1, &b};
   Token token;
   ASSERT_EQ(channel_->submit_read({&s, 1}, &token), 0);
   EXPECT_EQ(channel_->poll(token), 0);
@@ -181,7 +181,7 @@ TEST_F(Shm, TransfersQueueForTheLink) {
 
 TEST_F(Shm, WritesNeedTheServerWhileSnapshotsExist) {
   FrameBytes data = numbered(8), back(8);
-  Segment write = {0, 8, data.data()}, read = {0, 8, back.data()};
+  ByteRange write = {0, 8, data.data()}, read = {0, 8, back.data()};
   Token token;
   set_overlays(1);
   EXPECT_EQ(channel_->submit_write({&write, 1}, -1, &token), -ECONNRESET);  // there is no server

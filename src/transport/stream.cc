@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "transport/segments.h"
+#include "transport/ranges.h"
 #include "transport/tcp_options.h"
 #include "wire/codec.h"
 #include "wire/crc32c.h"
@@ -17,8 +17,8 @@
 namespace farside::transport {
 namespace {
 
-static_assert(kMaxSegments == wire::kMaxExtents && kMaxRequestBytes == wire::kMaxDataBytes);
-static_assert(kMaxInFlight == 16, "a token's low four bits are its slot");
+static_assert(kMaxRanges == wire::kMaxRanges && kMaxRequestBytes == wire::kMaxDataBytes);
+static_assert(kMaxInFlight == 16, "a token's low four bits are its request");
 
 constexpr uint64_t kReceiveTimeoutNs = 20'000'000;  // of a receive that waits for data
 
@@ -40,100 +40,103 @@ std::unique_ptr<StreamChannel> StreamChannel::open(const Dialer& dialer, Status*
 
 StreamChannel::~StreamChannel() {
   fds_->close(fd_);
-  for (Slot& slot : slots_) near_free(slot.staging, slot.staging_bytes);
+  for (Request& request : requests_) near_free(request.staging, request.staging_bytes);
 }
 
-int StreamChannel::submit_read(std::span<const Segment> segments, Token* token) {
+int StreamChannel::submit_read(std::span<const ByteRange> ranges, Token* token) {
   uint64_t bytes;
   if (fd_ < 0) return -ECONNRESET;
-  if (int r = check_segments(segments, kMaxRequestBytes, &bytes); r < 0) return r;
-  Slot* slot = free_slot();
-  if (!slot) return -EAGAIN;
-  fill_head(slot, wire::Op::kRead, segments, 0);
-  for (size_t i = 0; i < segments.size(); i++) slot->pieces[1 + i] = {segments[i].near, segments[i].bytes};
-  slot->land_end = slot->pieces + 1 + segments.size();
-  slot->reply_bytes = static_cast<uint32_t>(bytes);
-  slot->header.crc = wire::crc32c(wire::header_crc(slot->header), &slot->list_head, slot->header.payload_bytes);
-  return start(slot, token);
+  if (int r = check_ranges(ranges, kMaxRequestBytes, &bytes); r < 0) return r;
+  Request* request = free_request();
+  if (!request) return -EAGAIN;
+  fill_head(request, wire::Op::kRead, ranges, 0);
+  for (size_t i = 0; i < ranges.size(); i++) request->pieces[1 + i] = {ranges[i].near, ranges[i].bytes};
+  request->land_end = request->pieces + 1 + ranges.size();
+  request->reply_bytes = static_cast<uint32_t>(bytes);
+  request->header.crc =
+      wire::crc32c(wire::header_crc(request->header), &request->list_head, request->header.payload_bytes);
+  return start(request, token);
 }
 
-int StreamChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
+int StreamChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) {
   uint64_t bytes;
   if (fd_ < 0) return -ECONNRESET;
-  if (int r = check_segments(segments, kMaxRequestBytes, &bytes); r < 0) return r;
-  Slot* slot = free_slot();
-  if (!slot) return -EAGAIN;
-  fill_head(slot, wire::Op::kWrite, segments, bytes);
+  if (int r = check_ranges(ranges, kMaxRequestBytes, &bytes); r < 0) return r;
+  Request* request = free_request();
+  if (!request) return -EAGAIN;
+  fill_head(request, wire::Op::kWrite, ranges, bytes);
   if (pipe >= 0) {
-    if (int r = stage_pipe(slot, pipe, bytes); r < 0) return r;
+    if (int r = stage_pipe(request, pipe, bytes); r < 0) return r;
   } else {
-    for (const Segment& s : segments) *slot->send_end++ = {s.near, s.bytes};
+    for (const ByteRange& s : ranges) *request->send_end++ = {s.near, s.bytes};
   }
-  uint32_t crc = wire::crc32c(wire::header_crc(slot->header), &slot->list_head, slot->header.payload_bytes - bytes);
-  for (iovec* p = slot->pieces + 1; p < slot->send_end; p++) crc = wire::crc32c(crc, p->iov_base, p->iov_len);
-  slot->header.crc = crc;
-  return start(slot, token);
+  uint32_t crc =
+      wire::crc32c(wire::header_crc(request->header), &request->list_head, request->header.payload_bytes - bytes);
+  for (iovec* p = request->pieces + 1; p < request->send_end; p++) crc = wire::crc32c(crc, p->iov_base, p->iov_len);
+  request->header.crc = crc;
+  return start(request, token);
 }
 
-int StreamChannel::submit_discard(std::span<const Segment> segments, Token* token) {
+int StreamChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) {
   uint64_t bytes;
   if (fd_ < 0) return -ECONNRESET;
-  if (int r = check_segments(segments, kNoByteLimit, &bytes); r < 0) return r;
-  Slot* slot = free_slot();
-  if (!slot) return -EAGAIN;
-  fill_head(slot, wire::Op::kDiscard, segments, 0);
-  slot->header.crc = wire::crc32c(wire::header_crc(slot->header), &slot->list_head, slot->header.payload_bytes);
-  return start(slot, token);
+  if (int r = check_ranges(ranges, kNoByteLimit, &bytes); r < 0) return r;
+  Request* request = free_request();
+  if (!request) return -EAGAIN;
+  fill_head(request, wire::Op::kDiscard, ranges, 0);
+  request->header.crc =
+      wire::crc32c(wire::header_crc(request->header), &request->list_head, request->header.payload_bytes);
+  return start(request, token);
 }
 
 int StreamChannel::poll(Token token) {
-  Slot* slot = find(token);
-  if (!slot) return -EINVAL;
-  if (slot->result == kInFlight) pump();
-  if (slot->result == kInFlight) return 0;
-  slot->token = 0;
-  return slot->result == 0 ? 1 : slot->result;
+  Request* request = find(token);
+  if (!request) return -EINVAL;
+  if (request->result == kInFlight) pump();
+  if (request->result == kInFlight) return 0;
+  request->token = 0;
+  return request->result == 0 ? 1 : request->result;
 }
 
 int StreamChannel::wait(Token token, uint64_t timeout_ns) {
-  Slot* slot = find(token);
-  if (!slot) return -EINVAL;
+  Request* request = find(token);
+  if (!request) return -EINVAL;
   bool completed = wait_until(
-      reply_times_, timeout_ns, [slot] { return slot->result != kInFlight; }, [this] { pump(); },
+      reply_times_, timeout_ns, [request] { return request->result != kInFlight; }, [this] { pump(); },
       [this](uint64_t ns) { sleep(ns); });
   if (!completed) return -ETIMEDOUT;
-  slot->token = 0;
-  return slot->result;
+  request->token = 0;
+  return request->result;
 }
 
-StreamChannel::Slot* StreamChannel::find(Token token) { return find_slot(slots_, token); }
+StreamChannel::Request* StreamChannel::find(Token token) { return find_request(requests_, token); }
 
-StreamChannel::Slot* StreamChannel::free_slot() { return transport::free_slot(slots_); }
+StreamChannel::Request* StreamChannel::free_request() { return transport::free_request(requests_); }
 
-void StreamChannel::fill_head(Slot* slot, wire::Op op, std::span<const Segment> segments, size_t data_bytes) {
-  size_t list_bytes = sizeof(wire::ListHeader) + segments.size() * sizeof(wire::Extent);
-  slot->op = op;
-  slot->reply_bytes = 0;
-  slot->list_head = {static_cast<uint32_t>(segments.size()), 0};
-  for (size_t i = 0; i < segments.size(); i++) slot->extents[i] = {segments[i].far, segments[i].bytes};
-  Token token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(slot - slots_);
-  slot->header = wire::make_header(op, 0, token, static_cast<uint32_t>(list_bytes + data_bytes));
-  slot->pieces[0] = {&slot->header, sizeof slot->header + list_bytes};
-  slot->send_next = slot->pieces;
-  slot->send_end = slot->land_end = slot->pieces + 1;
+void StreamChannel::fill_head(Request* request, wire::Op op, std::span<const ByteRange> ranges, size_t data_bytes) {
+  size_t list_bytes = sizeof(wire::ListHeader) + ranges.size() * sizeof(wire::ByteRange);
+  request->op = op;
+  request->reply_bytes = 0;
+  request->list_head = {static_cast<uint32_t>(ranges.size()), 0};
+  for (size_t i = 0; i < ranges.size(); i++) request->ranges[i] = {ranges[i].far, ranges[i].bytes};
+  Token token = (++sequence_ * kMaxInFlight) | static_cast<size_t>(request - requests_);
+  request->header = wire::make_header(op, 0, token, static_cast<uint32_t>(list_bytes + data_bytes));
+  request->pieces[0] = {&request->header, sizeof request->header + list_bytes};
+  request->send_next = request->pieces;
+  request->send_end = request->land_end = request->pieces + 1;
 }
 
-int StreamChannel::stage_pipe(Slot* slot, int pipe, size_t bytes) {
-  if (int r = fill_staging(pipe, bytes, &slot->staging, &slot->staging_bytes); r < 0) return r;
-  *slot->send_end++ = {slot->staging, bytes};
+int StreamChannel::stage_pipe(Request* request, int pipe, size_t bytes) {
+  if (int r = fill_staging(pipe, bytes, &request->staging, &request->staging_bytes); r < 0) return r;
+  *request->send_end++ = {request->staging, bytes};
   return 0;
 }
 
-int StreamChannel::start(Slot* slot, Token* token) {
-  slot->token = slot->header.request;
-  slot->result = kInFlight;
-  *token = slot->token;
-  send_queue_[(send_first_ + send_count_++) % kMaxInFlight] = static_cast<uint8_t>(slot - slots_);
+int StreamChannel::start(Request* request, Token* token) {
+  request->token = request->header.request;
+  request->result = kInFlight;
+  *token = request->token;
+  send_queue_[(send_first_ + send_count_++) % kMaxInFlight] = static_cast<uint8_t>(request - requests_);
   if (!gathers_ || send_count_ >= kGathered) pump_send();  // a failure becomes the result of the token
   return 0;
 }
@@ -145,8 +148,8 @@ void StreamChannel::fail(int error) {
   fds_->close(fd_);
   fd_ = -1;
   send_count_ = 0;
-  for (Slot& slot : slots_) {
-    if (slot.token != 0 && slot.result == kInFlight) slot.result = error;
+  for (Request& request : requests_) {
+    if (request.token != 0 && request.result == kInFlight) request.result = error;
   }
   if (reports_end_) dialer_->report_loss(error, 0);
 }
@@ -175,11 +178,11 @@ void StreamChannel::pump_send() {
 int StreamChannel::collect(iovec* pieces) {
   int count = 0;
   for (unsigned i = 0; i < send_count_; i++) {
-    const Slot& slot = slots_[send_queue_[(send_first_ + i) % kMaxInFlight]];
-    auto more = static_cast<int>(slot.send_end - slot.send_next);
+    const Request& request = requests_[send_queue_[(send_first_ + i) % kMaxInFlight]];
+    auto more = static_cast<int>(request.send_end - request.send_next);
     if (i > 0 && count + more > kMaxPieces) break;
     more = std::min(more, kMaxPieces);
-    std::copy_n(slot.send_next, more, pieces + count);
+    std::copy_n(request.send_next, more, pieces + count);
     count += more;
   }
   return count;
@@ -188,13 +191,13 @@ int StreamChannel::collect(iovec* pieces) {
 void StreamChannel::sent(size_t bytes) {
   transferred_ += bytes;
   while (bytes > 0) {
-    Slot& slot = slots_[send_queue_[send_first_]];
-    while (bytes > 0 && slot.send_next != slot.send_end) {
-      size_t step = std::min(bytes, slot.send_next->iov_len);
-      advance(&slot.send_next, step);
+    Request& request = requests_[send_queue_[send_first_]];
+    while (bytes > 0 && request.send_next != request.send_end) {
+      size_t step = std::min(bytes, request.send_next->iov_len);
+      advance(&request.send_next, step);
       bytes -= step;
     }
-    if (slot.send_next != slot.send_end) return;
+    if (request.send_next != request.send_end) return;
     send_first_ = (send_first_ + 1) % kMaxInFlight;
     send_count_--;
   }
@@ -215,8 +218,8 @@ void StreamChannel::pump_receive(int flags) {
 // One receive: into the rest of the reply's buffers, then into buffer_, which is empty at this point.
 ssize_t StreamChannel::receive_once(int flags, bool* drained) {
   iovec only_buffer;
-  iovec* first = reply_slot_ ? land_next_ : &only_buffer;
-  iovec* last = reply_slot_ ? land_end_ : &only_buffer;
+  iovec* first = replied_ ? land_next_ : &only_buffer;
+  iovec* last = replied_ ? land_end_ : &only_buffer;
   *last = {buffer_, kReceiveBytes};
   msghdr message = {};
   message.msg_iov = first;
@@ -235,14 +238,14 @@ ssize_t StreamChannel::receive_once(int flags, bool* drained) {
 // Processes all of buffer_, and completes the replies that were received as a whole.
 int StreamChannel::consume() {
   for (;;) {
-    if (reply_slot_ && reply_left_ == 0) {
+    if (replied_ && reply_left_ == 0) {
       if (int r = finish_reply(); r < 0) return r;
     }
     size_t available = buffered_ - consumed_;
     if (available == 0) return 0;
     const std::byte* from = buffer_ + consumed_;
     size_t step;
-    if (reply_slot_) {
+    if (replied_) {
       step = std::min({available, reply_left_, land_next_->iov_len});
       memcpy(land_next_->iov_base, from, step);
       landed(step);
@@ -252,7 +255,7 @@ int StreamChannel::consume() {
       reply_header_bytes_ += step;
     }
     consumed_ += step;
-    if (!reply_slot_ && reply_header_bytes_ == sizeof reply_) {
+    if (!replied_ && reply_header_bytes_ == sizeof reply_) {
       if (int r = begin_reply(); r < 0) return r;
     }
   }
@@ -261,20 +264,20 @@ int StreamChannel::consume() {
 // The header is complete. It must belong to a request in flight, with exactly the payload that this request expects.
 int StreamChannel::begin_reply() {
   if (int r = wire::check_reply_header(reply_); r < 0) return r;
-  Slot* slot = find(reply_.request);
-  if (!slot || slot->result != kInFlight) return -EBADMSG;
+  Request* request = find(reply_.request);
+  if (!request || request->result != kInFlight) return -EBADMSG;
   bool is_error = reply_.op == static_cast<uint8_t>(wire::Op::kError);
-  if (!is_error && reply_.op != static_cast<uint8_t>(slot->op)) return -EBADMSG;
-  if (reply_.payload_bytes != (is_error ? sizeof error_ : slot->reply_bytes)) return -EBADMSG;
+  if (!is_error && reply_.op != static_cast<uint8_t>(request->op)) return -EBADMSG;
+  if (reply_.payload_bytes != (is_error ? sizeof error_ : request->reply_bytes)) return -EBADMSG;
   // A correct server replies only to requests that it has received completely. Otherwise the rest of the request would
   // be sent from pieces that the reply has overwritten.
-  if (slot->send_next != slot->send_end) return -EBADMSG;
+  if (request->send_next != request->send_end) return -EBADMSG;
   if (is_error) error_pieces_[0] = {&error_, sizeof error_};
-  land_next_ = is_error ? error_pieces_ : slot->pieces + 1;
-  land_end_ = is_error ? error_pieces_ + 1 : slot->land_end;
+  land_next_ = is_error ? error_pieces_ : request->pieces + 1;
+  land_end_ = is_error ? error_pieces_ + 1 : request->land_end;
   reply_left_ = reply_.payload_bytes;
   reply_crc_ = wire::header_crc(reply_);
-  reply_slot_ = slot;
+  replied_ = request;
   return 0;
 }
 
@@ -284,9 +287,9 @@ int StreamChannel::finish_reply() {
   int result = is_error ? wire::decode_error(wire::bytes_of(error_), &error_) : 0;
   // The server could not read what it received, and closes the connection.
   if (result == -EBADMSG || result == -EPROTONOSUPPORT) return -EBADMSG;
-  reply_slot_->result = result;
+  replied_->result = result;
   if (is_error && dialer_) dialer_->report_refusal(-result, error_.text);
-  reply_slot_ = nullptr;
+  replied_ = nullptr;
   reply_header_bytes_ = 0;
   return 0;
 }

@@ -1,5 +1,5 @@
 // A channel over a stream socket, TCP or Unix, to a memory server. Each sendmsg sends one or several requests; replies
-// are matched by request id. Read data is received directly into the buffers of the segments, and its checksum is
+// are matched by request id. Read data is received directly into the buffers of the ranges, and its checksum is
 // verified before the token completes. After an error of the connection or a violation of the protocol the socket is
 // reset, and the channel has failed; reconnecting.h replaces such channels. A channel that is destroyed closes its
 // socket in good order, which tells the server that the client needs the connection no more.
@@ -24,9 +24,9 @@ class StreamChannel final : public Channel {
   StreamChannel(int fd, OwnFds* fds, const Dialer* dialer = nullptr);
   ~StreamChannel() override;
 
-  int submit_read(std::span<const Segment> segments, Token* token) override;
-  int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
-  int submit_discard(std::span<const Segment> segments, Token* token) override;
+  int submit_read(std::span<const ByteRange> ranges, Token* token) override;
+  int submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) override;
+  int submit_discard(std::span<const ByteRange> ranges, Token* token) override;
   void gather(bool on) override { gathers_ = on; }
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
@@ -40,10 +40,10 @@ class StreamChannel final : public Channel {
  private:
   static constexpr int kInFlight = 1;
 
-  // A request in flight. The low four bits of the token are the slot's index.
+  // A request in flight. The low four bits of the token are its index in requests_.
   //   pieces[0] is the head of the frame. pieces[1..] are the near buffers: the data of a write, or the destinations of
   //   a read. One more piece is reserved for the receive buffer.
-  struct Slot {
+  struct Request {
     Token token = 0;  // 0: free
     wire::Op op;
     int result;            // kInFlight, 0 or -errno
@@ -51,19 +51,19 @@ class StreamChannel final : public Channel {
     iovec* send_end;       // end of the pieces to be sent
     iovec* send_next;
     iovec* land_end;               // end of the pieces that receive the reply
-    std::byte* staging = nullptr;  // for writes from a pipe; grows to the slot's largest one
+    std::byte* staging = nullptr;  // for writes from a pipe; kept for the requests that follow
     size_t staging_bytes = 0;
-    iovec pieces[kMaxSegments + 2];
-    wire::FrameHeader header;  // header, list_head and extents are sent as one piece
+    iovec pieces[kMaxRanges + 2];
+    wire::FrameHeader header;  // header, list_head and ranges are sent as one piece
     wire::ListHeader list_head;
-    wire::Extent extents[kMaxSegments];
+    wire::ByteRange ranges[kMaxRanges];
   };
 
-  Slot* find(Token token);
-  Slot* free_slot();
-  void fill_head(Slot* slot, wire::Op op, std::span<const Segment> segments, size_t data_bytes);
-  int stage_pipe(Slot* slot, int pipe, size_t bytes);
-  int start(Slot* slot, Token* token);
+  Request* find(Token token);
+  Request* free_request();
+  void fill_head(Request* request, wire::Op op, std::span<const ByteRange> ranges, size_t data_bytes);
+  int stage_pipe(Request* request, int pipe, size_t bytes);
+  int start(Request* request, Token* token);
   void fail(int error);
   void pump();
   void pump_send();
@@ -84,7 +84,7 @@ class StreamChannel final : public Channel {
   int fd_;  // -1: the channel has failed
   OwnFds* fds_;
   const Dialer* const dialer_;
-  bool reports_end_ = false;  // nobody makes a new connection in place of this one
+  bool reports_end_ = false;  // no new connection is made in place of this one
   uint64_t sequence_ = 0;
   uint64_t transferred_ = 0;
   ReplyTimes reply_times_;
@@ -99,7 +99,7 @@ class StreamChannel final : public Channel {
   size_t reply_header_bytes_ = 0;  // received so far
   size_t reply_left_ = 0;          // payload bytes not yet received
   uint32_t reply_crc_ = 0;
-  Slot* reply_slot_ = nullptr;  // set while its payload is being received
+  Request* replied_ = nullptr;  // set while its payload is being received
   iovec* land_next_ = nullptr;
   iovec* land_end_ = nullptr;
   wire::ErrorReply error_;
@@ -107,7 +107,7 @@ class StreamChannel final : public Channel {
 
   size_t buffered_ = 0, consumed_ = 0;  // bytes of buffer_
   std::byte buffer_[kReceiveBytes];
-  Slot slots_[kMaxInFlight];
+  Request requests_[kMaxInFlight];
 };
 
 }  // namespace farside::transport

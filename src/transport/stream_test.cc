@@ -15,9 +15,9 @@ namespace {
 
 constexpr uint64_t kRegion = uint64_t{1} << 40;
 
-class Stream : public testing::Test {
+class StreamChannelTest : public testing::Test {
  protected:
-  Stream() { start(); }
+  StreamChannelTest() { start(); }
   void start() {
     channel_.reset();
     int pair[2];
@@ -27,12 +27,12 @@ class Stream : public testing::Test {
     fd_ = fds_->adopt(pair[0]);
     channel_.reset(new StreamChannel(fd_, fds_.get()));
   }
-  ~Stream() override {
+  ~StreamChannelTest() override {
     channel_.reset();
     EXPECT_FALSE(is_open(fd_));
   }
 
-  int read(std::vector<Segment> segments, Token* token) { return channel_->submit_read(segments, token); }
+  int read(std::vector<ByteRange> ranges, Token* token) { return channel_->submit_read(ranges, token); }
   // Reads that many bytes into buffer_, whose initial bytes differ from every reply.
   Token read_buffer(size_t bytes) {
     buffer_.assign(bytes, std::byte{0xee});
@@ -69,7 +69,7 @@ class Stream : public testing::Test {
   FrameBytes buffer_;
 };
 
-TEST_F(Stream, AReadIsOneFrameWithItsExtents) {
+TEST_F(StreamChannelTest, AReadIsOneFrameWithItsExtents) {
   std::byte a[100], b[1];
   Token token = 0;
   ASSERT_EQ(read({{4096, 100, a}, {uint64_t{1} << 39, 1, b}}, &token), 0);
@@ -79,19 +79,19 @@ TEST_F(Stream, AReadIsOneFrameWithItsExtents) {
   EXPECT_EQ(r.header.request, token);
   wire::ListRequest list;
   ASSERT_EQ(wire::decode_list(r.op(), r.payload, kRegion, &list), 0);
-  ASSERT_EQ(list.extents.size(), 2u);
-  EXPECT_EQ(list.extents[0].offset, 4096u);
-  EXPECT_EQ(list.extents[0].bytes, 100u);
-  EXPECT_EQ(list.extents[1].offset, uint64_t{1} << 39);
-  EXPECT_EQ(list.extents[1].bytes, 1u);
+  ASSERT_EQ(list.ranges.size(), 2u);
+  EXPECT_EQ(list.ranges[0].offset, 4096u);
+  EXPECT_EQ(list.ranges[0].bytes, 100u);
+  EXPECT_EQ(list.ranges[1].offset, uint64_t{1} << 39);
+  EXPECT_EQ(list.ranges[1].bytes, 1u);
   EXPECT_FALSE(has_bytes_for_peer());
 }
 
-TEST_F(Stream, AWriteCarriesItsBytesInOrder) {
+TEST_F(StreamChannelTest, AWriteCarriesItsBytesInOrder) {
   FrameBytes data = numbered(5000);
-  std::vector<Segment> segments = {{0, 4000, data.data() + 1000}, {8192, 1000, data.data()}};
+  std::vector<ByteRange> ranges = {{0, 4000, data.data() + 1000}, {8192, 1000, data.data()}};
   Token token = 0;
-  ASSERT_EQ(channel_->submit_write(segments, -1, &token), 0);
+  ASSERT_EQ(channel_->submit_write(ranges, -1, &token), 0);
   Request r = next_request();
   wire::ListRequest list;
   ASSERT_EQ(wire::decode_list(wire::Op::kWrite, r.payload, kRegion, &list), 0);
@@ -103,15 +103,15 @@ TEST_F(Stream, AWriteCarriesItsBytesInOrder) {
   EXPECT_EQ(channel_->poll(token), 1);
 }
 
-TEST_F(Stream, AWriteFromAPipeTakesItsBytesBeforeItReturns) {
+TEST_F(StreamChannelTest, AWriteFromAPipeTakesItsBytesBeforeItReturns) {
   int fds[2];
   ASSERT_EQ(os::pipe(fds, 0), 0);
   Fd out(fds[0]), in(fds[1]);
   FrameBytes data = numbered(300);
   ASSERT_EQ(os::write(in.get(), data.data(), data.size()), 300);
-  std::vector<Segment> segments = {{0, 100, nullptr}, {4096, 150, nullptr}};
+  std::vector<ByteRange> ranges = {{0, 100, nullptr}, {4096, 150, nullptr}};
   Token token = 0;
-  ASSERT_EQ(channel_->submit_write(segments, out.get(), &token), 0);
+  ASSERT_EQ(channel_->submit_write(ranges, out.get(), &token), 0);
   std::byte rest[100];
   EXPECT_EQ(os::read(out.get(), rest, sizeof rest), 50);
   Request r = next_request();
@@ -121,10 +121,10 @@ TEST_F(Stream, AWriteFromAPipeTakesItsBytesBeforeItReturns) {
   EXPECT_EQ(memcmp(list.data.data(), data.data(), 250), 0);
 }
 
-TEST_F(Stream, ADiscardMayBeOfAnySize) {
-  std::vector<Segment> segments = {{0, UINT32_MAX, nullptr}, {uint64_t{1} << 33, 4096, nullptr}};
+TEST_F(StreamChannelTest, ADiscardMayBeOfAnySize) {
+  std::vector<ByteRange> ranges = {{0, UINT32_MAX, nullptr}, {uint64_t{1} << 33, 4096, nullptr}};
   Token token = 0;
-  ASSERT_EQ(channel_->submit_discard(segments, &token), 0);
+  ASSERT_EQ(channel_->submit_discard(ranges, &token), 0);
   Request r = next_request();
   EXPECT_EQ(r.op(), wire::Op::kDiscard);
   wire::ListRequest list;
@@ -134,7 +134,7 @@ TEST_F(Stream, ADiscardMayBeOfAnySize) {
   EXPECT_EQ(channel_->poll(token), 1);
 }
 
-TEST_F(Stream, AReplyMayArriveByteByByte) {
+TEST_F(StreamChannelTest, AReplyMayArriveByteByByte) {
   FrameBytes data = numbered(64 + 1 + 300);
   FrameBytes a(64), b(1), c(300);
   Token token = 0;
@@ -152,7 +152,7 @@ TEST_F(Stream, AReplyMayArriveByteByByte) {
 }
 
 // Two replies in one stream, cut in two at every place: the cut may be in either header or payload.
-TEST_F(Stream, RepliesMayBeCutAnywhere) {
+TEST_F(StreamChannelTest, RepliesMayBeCutAnywhere) {
   constexpr size_t kBytes = 40;
   size_t frame_bytes = sizeof(wire::FrameHeader) + kBytes;
   for (size_t cut = 1; cut < 2 * frame_bytes; cut++) {
@@ -175,7 +175,7 @@ TEST_F(Stream, RepliesMayBeCutAnywhere) {
   }
 }
 
-TEST_F(Stream, RepliesFindTheirRequestsInAnyOrder) {
+TEST_F(StreamChannelTest, RepliesFindTheirRequestsInAnyOrder) {
   std::vector<FrameBytes> buffers(kMaxInFlight, FrameBytes(500));
   std::vector<Token> tokens(kMaxInFlight);
   for (size_t i = 0; i < kMaxInFlight; i++) {
@@ -200,11 +200,11 @@ TEST_F(Stream, RepliesFindTheirRequestsInAnyOrder) {
 }
 
 // The largest request there is, through a socket that takes far less at a time.
-TEST_F(Stream, LargeRequestsAndRepliesAreTransferredInPieces) {
+TEST_F(StreamChannelTest, LargeRequestsAndRepliesAreTransferredInPieces) {
   FrameBytes data = numbered(kMaxRequestBytes), back(kMaxRequestBytes);
-  std::vector<Segment> writes, reads;
-  constexpr size_t kPart = kMaxRequestBytes / kMaxSegments;
-  for (size_t i = 0; i < kMaxSegments; i++) {
+  std::vector<ByteRange> writes, reads;
+  constexpr size_t kPart = kMaxRequestBytes / kMaxRanges;
+  for (size_t i = 0; i < kMaxRanges; i++) {
     writes.push_back({i * 8192, kPart, data.data() + i * kPart});
     reads.push_back({i * 8192, kPart, back.data() + i * kPart});
   }
@@ -237,7 +237,7 @@ TEST_F(Stream, LargeRequestsAndRepliesAreTransferredInPieces) {
   EXPECT_EQ(back, data);
 }
 
-TEST_F(Stream, GatheredRequestsWaitForOthersOrForAPoll) {
+TEST_F(StreamChannelTest, GatheredRequestsWaitForOthersOrForAPoll) {
   channel_->gather(true);
   std::byte buffers[5][8];
   Token tokens[5];
@@ -256,11 +256,11 @@ TEST_F(Stream, GatheredRequestsWaitForOthersOrForAPoll) {
   EXPECT_TRUE(has_bytes_for_peer());
 }
 
-TEST_F(Stream, ListsOverTheLimitsAreRefusedAndSendNothing) {
+TEST_F(StreamChannelTest, ListsOverTheLimitsAreRefusedAndSendNothing) {
   Token token = 7;
   std::byte b[1];
-  std::vector<Segment> many(kMaxSegments + 1, Segment{0, 1, b});
-  std::vector<Segment> large = {{0, kMaxRequestBytes, b}, {0, 1, b}}, empty = {{0, 0, b}};
+  std::vector<ByteRange> many(kMaxRanges + 1, ByteRange{0, 1, b});
+  std::vector<ByteRange> large = {{0, kMaxRequestBytes, b}, {0, 1, b}}, empty = {{0, 0, b}};
   for (auto& list : {many, empty}) {
     EXPECT_EQ(channel_->submit_read(list, &token), -EINVAL);
     EXPECT_EQ(channel_->submit_write(list, -1, &token), -EINVAL);
@@ -271,7 +271,7 @@ TEST_F(Stream, ListsOverTheLimitsAreRefusedAndSendNothing) {
   EXPECT_FALSE(has_bytes_for_peer());
 }
 
-TEST_F(Stream, AnErrorReplyIsTheResultOfItsRequestOnly) {
+TEST_F(StreamChannelTest, AnErrorReplyIsTheResultOfItsRequestOnly) {
   Token bad = read_buffer(16);
   FrameBytes good(8);
   Token token = 0;
@@ -286,7 +286,7 @@ TEST_F(Stream, AnErrorReplyIsTheResultOfItsRequestOnly) {
   EXPECT_EQ(good, numbered(8));
 }
 
-TEST_F(Stream, AWrongChecksumEndsTheConnection) {
+TEST_F(StreamChannelTest, AWrongChecksumEndsTheConnection) {
   Token token = read_buffer(100);
   FrameBytes frame = reply_frame(wire::Op::kRead, token, numbered(100));
   frame[sizeof(wire::FrameHeader) + 50] ^= std::byte{1};
@@ -294,13 +294,13 @@ TEST_F(Stream, AWrongChecksumEndsTheConnection) {
   expect_dead(token, -EBADMSG);
 }
 
-TEST_F(Stream, AReplyWithoutARequestEndsTheConnection) {
+TEST_F(StreamChannelTest, AReplyWithoutARequestEndsTheConnection) {
   Token token = read_buffer(8);
   reply(wire::Op::kRead, token + kMaxInFlight, numbered(8));
   expect_dead(token, -EBADMSG);
 }
 
-TEST_F(Stream, ASecondReplyEndsTheConnection) {
+TEST_F(StreamChannelTest, ASecondReplyEndsTheConnection) {
   Token first = read_buffer(8);
   std::byte b[8];
   Token second;
@@ -314,16 +314,16 @@ TEST_F(Stream, ASecondReplyEndsTheConnection) {
   EXPECT_FALSE(fds_->contains(fd_));
 }
 
-TEST_F(Stream, AReplyOfAnotherKindEndsTheConnection) {
+TEST_F(StreamChannelTest, AReplyOfAnotherKindEndsTheConnection) {
   FrameBytes data(8);
-  std::vector<Segment> segments = {{0, 8, data.data()}};
+  std::vector<ByteRange> ranges = {{0, 8, data.data()}};
   Token token = 0;
-  ASSERT_EQ(channel_->submit_write(segments, -1, &token), 0);
+  ASSERT_EQ(channel_->submit_write(ranges, -1, &token), 0);
   reply(wire::Op::kDiscard, token);  // of the same length
   expect_dead(token, -EBADMSG);
 }
 
-TEST_F(Stream, AReplyOfAnotherLengthEndsTheConnection) {
+TEST_F(StreamChannelTest, AReplyOfAnotherLengthEndsTheConnection) {
   for (size_t bytes : {0u, 7u, 9u}) {
     start();
     Token token = read_buffer(8);
@@ -332,7 +332,7 @@ TEST_F(Stream, AReplyOfAnotherLengthEndsTheConnection) {
   }
 }
 
-TEST_F(Stream, ARequestInsteadOfAReplyEndsTheConnection) {
+TEST_F(StreamChannelTest, ARequestInsteadOfAReplyEndsTheConnection) {
   Token token = read_buffer(8);
   auto header = wire::make_header(wire::Op::kPing, 0, token, 0);
   header.crc = wire::header_crc(header);
@@ -340,16 +340,16 @@ TEST_F(Stream, ARequestInsteadOfAReplyEndsTheConnection) {
   expect_dead(token, -EBADMSG);
 }
 
-TEST_F(Stream, AReplyToWhatWasNotSentInFullEndsTheConnection) {
+TEST_F(StreamChannelTest, AReplyToWhatWasNotSentInFullEndsTheConnection) {
   FrameBytes data = numbered(kMaxRequestBytes);
-  std::vector<Segment> segments = {{0, kMaxRequestBytes, data.data()}};
+  std::vector<ByteRange> ranges = {{0, kMaxRequestBytes, data.data()}};
   Token token = 0;
-  ASSERT_EQ(channel_->submit_write(segments, -1, &token), 0);  // more than the socket takes
+  ASSERT_EQ(channel_->submit_write(ranges, -1, &token), 0);  // more than the socket takes
   reply(wire::Op::kWrite, token);
   expect_dead(token, -EBADMSG);
 }
 
-TEST_F(Stream, WhenThePeerClosesEverythingFails) {
+TEST_F(StreamChannelTest, WhenThePeerClosesEverythingFails) {
   std::byte b[3][8];
   Token tokens[3];
   for (int i = 0; i < 3; i++) ASSERT_EQ(read({{0, 8, b[i]}}, &tokens[i]), 0);
@@ -363,7 +363,7 @@ TEST_F(Stream, WhenThePeerClosesEverythingFails) {
   EXPECT_FALSE(fds_->contains(fd_));
 }
 
-TEST_F(Stream, AReplyThatIsCutOffFails) {
+TEST_F(StreamChannelTest, AReplyThatIsCutOffFails) {
   Token token = read_buffer(100);
   next_request();
   FrameBytes frame = reply_frame(wire::Op::kRead, token, numbered(100));
@@ -373,7 +373,7 @@ TEST_F(Stream, AReplyThatIsCutOffFails) {
   EXPECT_EQ(channel_->poll(token), -ECONNRESET);
 }
 
-TEST_F(Stream, AWaitThatTimesOutLeavesTheRequestInFlight) {
+TEST_F(StreamChannelTest, AWaitThatTimesOutLeavesTheRequestInFlight) {
   Token token = read_buffer(8);
   EXPECT_EQ(channel_->wait(token, 0), -ETIMEDOUT);
   EXPECT_EQ(channel_->wait(token, 1'000'000), -ETIMEDOUT);
@@ -383,7 +383,7 @@ TEST_F(Stream, AWaitThatTimesOutLeavesTheRequestInFlight) {
   EXPECT_EQ(channel_->wait(token, kPatience), -EINVAL);
 }
 
-TEST_F(Stream, BytesTransferredCountsBothDirections) {
+TEST_F(StreamChannelTest, BytesTransferredCountsBothDirections) {
   Token token = read_buffer(8);
   size_t sent = sizeof(wire::FrameHeader) + next_request().payload.size();
   EXPECT_EQ(channel_->bytes_transferred(), sent);

@@ -17,7 +17,7 @@
 namespace farside::transport {
 
 // A range of far memory, and the near buffer into which it is read or from which it is written.
-struct Segment {
+struct ByteRange {
   uint64_t far;    // byte offset in the client's region
   uint32_t bytes;  // 1 .. kMaxRequestBytes
   void* near;      // ignored for writes from a pipe and for discards
@@ -26,8 +26,8 @@ struct Segment {
 // Identifies a request from its submission until poll or wait has returned its result. Never 0.
 using Token = uint64_t;
 
-inline constexpr size_t kMaxSegments = 256;              // in one request
-inline constexpr size_t kMaxRequestBytes = 1024 * 1024;  // in one request, all segments together (not for discard)
+inline constexpr size_t kMaxRanges = 256;                // in one request
+inline constexpr size_t kMaxRequestBytes = 1024 * 1024;  // in one request, all ranges together (not for discard)
 inline constexpr size_t kMaxInFlight = 16;               // requests of one channel; a further one fails with -EAGAIN
 
 // Far memory that is mapped into this process.
@@ -41,18 +41,18 @@ class Channel : public NearObject {
  public:
   virtual ~Channel() = default;
 
-  // Starts to read the segments into their buffers. 0, or -errno, and then there is no token.
-  virtual int submit_read(std::span<const Segment> segments, Token* token) = 0;
+  // Starts to read the ranges into their buffers. 0, or -errno, and then there is no token.
+  virtual int submit_read(std::span<const ByteRange> ranges, Token* token) = 0;
 
-  // Starts to write the segments. No other write or discard in flight, on this or another channel of the region, may
+  // Starts to write the ranges. No other write or discard in flight, on this or another channel of the region, may
   // concern the same pages. With pipe >= 0 the data is read from that pipe, in order, exactly the total size of the
-  // segments, before the call returns (the pipe can then be used for the next batch); else from the buffers. -EAGAIN
+  // ranges, before the call returns (the pipe can then be used for the next batch); else from the buffers. -EAGAIN
   // and errors of the list leave the pipe unchanged; after other errors it may have lost part of its content.
-  virtual int submit_write(std::span<const Segment> segments, int pipe, Token* token) = 0;
+  virtual int submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) = 0;
 
-  // Starts to discard the segments: they read as zeros afterwards, and the server frees their memory. The size of a
-  // segment is not limited to kMaxRequestBytes.
-  virtual int submit_discard(std::span<const Segment> segments, Token* token) = 0;
+  // Starts to discard the ranges: they read as zeros afterwards, and the server frees their memory. The size of a
+  // range is not limited to kMaxRequestBytes.
+  virtual int submit_discard(std::span<const ByteRange> ranges, Token* token) = 0;
 
   // While on, requests may be delayed until there are several, or until poll or wait is called for any of them; one
   // system call then sends them all. For callers that poll within microseconds (the fibers of a worker).

@@ -10,14 +10,14 @@
 #include "base/log.h"
 #include "ucx/helper_protocol.h"
 #include "ucx/polling.h"
-#include "ucx/worker.h"
+#include "ucx/ucp_worker.h"
 
 namespace farside::ucx {
 namespace {
 
 class Exporter {
  public:
-  explicit Exporter(Worker* worker) : worker_(*worker), ucp_(worker->ucp()), address_(worker->address()) {}
+  explicit Exporter(UcpWorker* worker) : worker_(*worker), ucp_(worker->ucp()), address_(worker->address()) {}
 
   void run() {
     Polling polling(&worker_, kControlFd);
@@ -104,7 +104,7 @@ class Exporter {
     munmap(slab.at, slab.bytes);
   }
 
-  Worker& worker_;
+  UcpWorker& worker_;
   const Library& ucp_;
   const std::vector<std::byte> address_;
   std::unordered_map<uint64_t, Slab> slabs_;  // by offset in the region
@@ -114,7 +114,7 @@ class Exporter {
 }  // namespace
 
 int run_exporter(const char* transports) {
-  auto worker = Worker::start(transports, true);
+  auto worker = UcpWorker::start(transports, true);
   if (!worker.ok()) {
     log(LogLevel::kWarning, "UCX cannot share a client's memory: {}; its client uses TCP", worker.status().text());
     return 1;

@@ -35,10 +35,10 @@ bool is_intact(const wire::FrameHeader& header, wire::Bytes payload) {
   return wire::crc32c(wire::header_crc(header), payload.data(), payload.size()) == header.crc;
 }
 
-std::vector<wire::Extent> copy_of(const wire::ExtentList& list) {
-  std::vector<wire::Extent> extents(list.size());
-  for (uint32_t i = 0; i < list.size(); i++) extents[i] = list[i];
-  return extents;
+std::vector<wire::ByteRange> copy_of(const wire::RangeList& list) {
+  std::vector<wire::ByteRange> ranges(list.size());
+  for (uint32_t i = 0; i < list.size(); i++) ranges[i] = list[i];
+  return ranges;
 }
 
 // Removes and returns the element with this id.
@@ -196,16 +196,16 @@ bool Link::take_list(const wire::FrameHeader& header, wire::Op op, wire::Bytes f
     send_remote(frame);
     return true;
   }
-  if (op == wire::Op::kDiscard) region_->discarding(list.extents);
+  if (op == wire::Op::kDiscard) region_->discarding(list.ranges);
   else if (region_->start(shared_from_this(), op, list, frame)) return true;
   if (op == wire::Op::kWrite) forward_write(header, list, frame);
   else send_remote(frame);
-  if (op == wire::Op::kRead) ask_for(list.extents[0].offset);
+  if (op == wire::Op::kRead) ask_for(list.ranges[0].offset);
   return true;
 }
 
 void Link::forward_write(const wire::FrameHeader& header, const wire::ListRequest& list, wire::Bytes frame) {
-  writes_.push_back({header.request, copy_of(list.extents)});
+  writes_.push_back({header.request, copy_of(list.ranges)});
   send_remote(frame);
 }
 
@@ -245,8 +245,8 @@ void Link::note_reply(const wire::FrameHeader& header, wire::Bytes payload) {
   if (op == wire::Op::kProve && state_ == State::kGreeting) return opened(payload);
   Forwarded write;
   if (!region_ || !take(&writes_, header.request, &write) || op != wire::Op::kWrite) return;
-  region_->stored(write.extents);
-  if (state_ == State::kOpen) ask_for(write.extents[0].offset);
+  region_->stored(write.ranges);
+  if (state_ == State::kOpen) ask_for(write.ranges[0].offset);
 }
 
 // The program verifies the server's proof; what it does not trust, it closes.

@@ -66,7 +66,7 @@ class Link final : public RegionLink, public std::enable_shared_from_this<Link> 
   // A write that the server executes, or a request of the relay.
   struct Forwarded {
     uint64_t id;
-    std::vector<wire::Extent> extents;
+    std::vector<wire::ByteRange> ranges;
   };
   struct Question {
     uint64_t id;

@@ -8,7 +8,7 @@
 #include "ucx/helper.h"
 #include "ucx/helper_protocol.h"
 #include "ucx/relay.h"
-#include "ucx/worker.h"
+#include "ucx/ucp_worker.h"
 
 #if defined(__SANITIZE_THREAD__)
 // UCX synchronizes its threads by code that the sanitizer does not see.

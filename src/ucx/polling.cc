@@ -5,7 +5,7 @@
 
 namespace farside::ucx {
 
-Polling::Polling(Worker* worker, int control) : worker_(*worker), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+Polling::Polling(UcpWorker* worker, int control) : worker_(*worker), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   watch(EPOLL_CTL_ADD, worker_.event_fd(), EPOLLIN);
   watch(EPOLL_CTL_ADD, control, EPOLLIN);
 }

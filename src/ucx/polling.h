@@ -6,14 +6,14 @@
 #include <span>
 
 #include "base/core_sharing.h"
-#include "ucx/worker.h"
+#include "ucx/ucp_worker.h"
 
 namespace farside::ucx {
 
 class Polling {
  public:
   // control: a descriptor that is watched for input.
-  Polling(Worker* worker, int control);
+  Polling(UcpWorker* worker, int control);
   ~Polling();
   Polling(const Polling&) = delete;
   Polling& operator=(const Polling&) = delete;
@@ -35,7 +35,7 @@ class Polling {
   // Descriptors are asked less often than the worker, which costs no system call.
   static constexpr unsigned kRoundsPerWait = 8;
 
-  Worker& worker_;
+  UcpWorker& worker_;
   int epoll_;
   CoreSharing core_{kLongYieldUs};
   uint64_t last_event_ns_ = 0;

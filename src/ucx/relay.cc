@@ -25,7 +25,7 @@ constexpr uint64_t kAcceptBackoffNs = 100'000'000;
 
 class Relay final : public Regions {
  public:
-  explicit Relay(Worker* worker) : worker_(worker), polling_(worker, kControlFd) { listen_to(true); }
+  explicit Relay(UcpWorker* worker) : worker_(worker), polling_(worker, kControlFd) { listen_to(true); }
 
   void run() {
     while (!is_closed_ && polling_.next(needs_time())) {
@@ -137,7 +137,7 @@ class Relay final : public Regions {
            std::any_of(regions_.begin(), regions_.end(), has_requests);
   }
 
-  Worker* const worker_;
+  UcpWorker* const worker_;
   Polling polling_;
   std::unordered_map<std::string, std::shared_ptr<RemoteRegion>> regions_;  // by server and number
   std::vector<std::shared_ptr<RemoteRegion>> retired_;                      // until they are unused
@@ -152,7 +152,7 @@ class Relay final : public Regions {
 }  // namespace
 
 int run_relay(const char* transports) {
-  auto worker = Worker::start(transports, false);
+  auto worker = UcpWorker::start(transports, false);
   if (!report_ready(worker.status())) return 1;
   auto relay = std::make_unique<Relay>(worker->get());
   relay->run();

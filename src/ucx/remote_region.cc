@@ -17,17 +17,17 @@ void RemoteRegion::remove(RegionLink* link) { std::erase(links_, link); }
 
 // Calls visit(slab, page within the slab) until it returns false, and returns false then.
 template <typename Visit>
-bool RemoteRegion::for_each_page(wire::Extent extent, Visit visit) {
-  uint64_t first = extent.offset / wire::kPageBytes, last = (extent.offset + extent.bytes - 1) / wire::kPageBytes;
+bool RemoteRegion::for_each_page(wire::ByteRange range, Visit visit) {
+  uint64_t first = range.offset / wire::kPageBytes, last = (range.offset + range.bytes - 1) / wire::kPageBytes;
   for (uint64_t page = first; page <= last; page++) {
     if (!visit(page / kPages, page % kPages)) return false;
   }
   return true;
 }
 
-bool RemoteRegion::is_reachable(const wire::ExtentList& extents) {
-  for (uint32_t i = 0; i < extents.size(); i++) {
-    bool reachable = for_each_page(extents[i], [&](uint64_t slab, uint64_t page) {
+bool RemoteRegion::is_reachable(const wire::RangeList& ranges) {
+  for (uint32_t i = 0; i < ranges.size(); i++) {
+    bool reachable = for_each_page(ranges[i], [&](uint64_t slab, uint64_t page) {
       auto it = slabs_.find(slab);
       return it != slabs_.end() && it->second.key && (it->second.pages[page / 64] >> (page % 64) & 1);
     });
@@ -40,7 +40,7 @@ bool RemoteRegion::start(const std::shared_ptr<RegionLink>& link, wire::Op op, c
                          wire::Bytes frame) {
   bool is_write = op == wire::Op::kWrite;
   if (state_ != State::kTogether || endpoint_failed_ || (is_write && has_snapshots_)) return false;
-  if (!is_reachable(list.extents)) return false;
+  if (!is_reachable(list.ranges)) return false;
   auto request = std::make_unique<Request>();
   request->ucp = &ucp_;
   request->link = link;
@@ -56,13 +56,13 @@ bool RemoteRegion::start(const std::shared_ptr<RegionLink>& link, wire::Op op, c
   param.cb.send = completed;
   param.user_data = r;
   if (!is_write) {
-    transfer(r, list.extents, r->reply.get() + sizeof(wire::FrameHeader),
+    transfer(r, list.ranges, r->reply.get() + sizeof(wire::FrameHeader),
              [&](std::byte* data, uint64_t bytes, uint64_t address, ucp_rkey_h key) {
                return ucp_.ucp_get_nbx(endpoint_, data, bytes, address, key, &param);
              });
     return true;
   }
-  transfer(r, list.extents, r->frame.data() + (r->frame.size() - list.total_bytes),
+  transfer(r, list.ranges, r->frame.data() + (r->frame.size() - list.total_bytes),
            [&](std::byte* data, uint64_t bytes, uint64_t address, ucp_rkey_h key) {
              return ucp_.ucp_put_nbx(endpoint_, data, bytes, address, key, &param);
            });
@@ -71,12 +71,12 @@ bool RemoteRegion::start(const std::shared_ptr<RegionLink>& link, wire::Op op, c
   return true;
 }
 
-// One operation for each run of adjacent extents within a slab.
+// One operation for each run of adjacent ranges within a slab.
 template <typename Transfer>
-void RemoteRegion::transfer(Request* request, const wire::ExtentList& extents, std::byte* data, Transfer transfer) {
-  for (uint32_t i = 0; i < extents.size();) {
-    wire::Extent run = extents[i++];
-    while (i < extents.size() && extents[i].offset == run.offset + run.bytes) run.bytes += extents[i++].bytes;
+void RemoteRegion::transfer(Request* request, const wire::RangeList& ranges, std::byte* data, Transfer transfer) {
+  for (uint32_t i = 0; i < ranges.size();) {
+    wire::ByteRange run = ranges[i++];
+    while (i < ranges.size() && ranges[i].offset == run.offset + run.bytes) run.bytes += ranges[i++].bytes;
     while (run.bytes > 0) {
       uint64_t within = run.offset % wire::kSlabBytes, bytes = std::min(run.bytes, wire::kSlabBytes - within);
       const Slab& slab = slabs_.at(run.offset / wire::kSlabBytes);
@@ -112,9 +112,9 @@ bool RemoteRegion::may_change() const {
   });
 }
 
-void RemoteRegion::stored(const std::vector<wire::Extent>& extents) {
-  for (wire::Extent extent : extents) {
-    for_each_page(extent, [&](uint64_t number, uint64_t page) {
+void RemoteRegion::stored(const std::vector<wire::ByteRange>& ranges) {
+  for (wire::ByteRange range : ranges) {
+    for_each_page(range, [&](uint64_t number, uint64_t page) {
       Slab& slab = slabs_[number];
       uint64_t bit = uint64_t{1} << (page % 64);
       slab.stored += !(slab.pages[page / 64] & bit);
@@ -124,7 +124,7 @@ void RemoteRegion::stored(const std::vector<wire::Extent>& extents) {
   }
 }
 
-void RemoteRegion::forget_pages(uint64_t number, wire::Extent discarded, Slab* slab) {
+void RemoteRegion::forget_pages(uint64_t number, wire::ByteRange discarded, Slab* slab) {
   uint64_t begin = std::max(number * wire::kSlabBytes, discarded.offset);
   uint64_t end = std::min((number + 1) * wire::kSlabBytes, discarded.offset + discarded.bytes);
   if (begin >= end) return;
@@ -136,10 +136,10 @@ void RemoteRegion::forget_pages(uint64_t number, wire::Extent discarded, Slab* s
   });
 }
 
-// A slab without stored pages is not shared any more. Extents may be as large as the region.
-void RemoteRegion::discarding(const wire::ExtentList& extents) {
-  for (uint32_t i = 0; i < extents.size(); i++) {
-    wire::Extent e = extents[i];
+// A slab without stored pages is not shared any more. ByteRanges may be as large as the region.
+void RemoteRegion::discarding(const wire::RangeList& ranges) {
+  for (uint32_t i = 0; i < ranges.size(); i++) {
+    wire::ByteRange e = ranges[i];
     for (auto it = slabs_.begin(); it != slabs_.end();) {
       Slab& slab = it->second;
       forget_pages(it->first, e, &slab);

@@ -14,7 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ucx/worker.h"
+#include "ucx/ucp_worker.h"
 #include "wire/codec.h"
 
 namespace farside::ucx {
@@ -34,7 +34,7 @@ class RegionLink {
 class RemoteRegion {
  public:
   // is_new: the server has just made it, so it has no snapshots.
-  RemoteRegion(Worker* worker, uint64_t bytes, bool is_new)
+  RemoteRegion(UcpWorker* worker, uint64_t bytes, bool is_new)
       : worker_(*worker), ucp_(worker->ucp()), bytes_(bytes), has_snapshots_(!is_new) {}
   ~RemoteRegion();
   RemoteRegion(const RemoteRegion&) = delete;
@@ -54,8 +54,8 @@ class RemoteRegion {
   // and no discard, is to begin.
   bool may_change() const;
   // What the server did, and what it is about to do.
-  void stored(const std::vector<wire::Extent>& extents);
-  void discarding(const wire::ExtentList& extents);
+  void stored(const std::vector<wire::ByteRange>& ranges);
+  void discarding(const wire::RangeList& ranges);
   // From the request for a snapshot to its end. While there are snapshots, the server must see each write.
   void snapshot_begins() { snapshots_pending_++, snapshots_seen_++, has_snapshots_ = true; }
   void snapshot_made() { snapshots_pending_--, snapshots_seen_++; }
@@ -109,11 +109,11 @@ class RemoteRegion {
   };
 
   template <typename Visit>
-  bool for_each_page(wire::Extent extent, Visit visit);
-  void forget_pages(uint64_t number, wire::Extent discarded, Slab* slab);
-  bool is_reachable(const wire::ExtentList& extents);
+  bool for_each_page(wire::ByteRange range, Visit visit);
+  void forget_pages(uint64_t number, wire::ByteRange discarded, Slab* slab);
+  bool is_reachable(const wire::RangeList& ranges);
   template <typename Transfer>
-  void transfer(Request* request, const wire::ExtentList& extents, std::byte* data, Transfer transfer);
+  void transfer(Request* request, const wire::RangeList& ranges, std::byte* data, Transfer transfer);
   void track(Request* request, ucs_status_ptr_t result);
   static void completed(void* operation, ucs_status_t status, void* request);
   static void endpoint_failed(void* region, ucp_ep_h endpoint, ucs_status_t status);
@@ -125,7 +125,7 @@ class RemoteRegion {
   void resume_links();
   void note_no_snapshots(const wire::ShareReply& reply, uint64_t asked_after);
 
-  Worker& worker_;
+  UcpWorker& worker_;
   const Library& ucp_;
   const uint64_t bytes_;
   State state_ = State::kApart;

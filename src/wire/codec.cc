@@ -74,21 +74,21 @@ int decode_list(Op op, Bytes payload, uint64_t region_bytes, ListRequest* out) {
   ListHeader head;
   if (payload.size() < sizeof head) return -EBADMSG;
   memcpy(&head, payload.data(), sizeof head);
-  if (head.zero != 0 || head.count == 0 || head.count > kMaxExtents) return -EBADMSG;
-  size_t list_bytes = sizeof head + head.count * sizeof(Extent);
+  if (head.zero != 0 || head.count == 0 || head.count > kMaxRanges) return -EBADMSG;
+  size_t list_bytes = sizeof head + head.count * sizeof(ByteRange);
   if (payload.size() < list_bytes) return -EBADMSG;
 
-  ExtentList extents(payload.data() + sizeof head, head.count);
+  RangeList ranges(payload.data() + sizeof head, head.count);
   uint64_t total = 0;
   for (uint32_t i = 0; i < head.count; i++) {
-    Extent e = extents[i];
+    ByteRange e = ranges[i];
     if (e.bytes == 0) return -EINVAL;
     if (e.bytes > region_bytes || e.offset > region_bytes - e.bytes) return -ERANGE;
-    total += e.bytes;  // at most kMaxExtents * kMaxRegionBytes: cannot wrap
+    total += e.bytes;  // at most kMaxRanges * kMaxRegionBytes: cannot wrap
   }
   if (op != Op::kDiscard && total > kMaxDataBytes) return -E2BIG;
   if (payload.size() - list_bytes != (op == Op::kWrite ? total : 0)) return -EBADMSG;
-  *out = {extents, total, payload.subspan(list_bytes)};
+  *out = {ranges, total, payload.subspan(list_bytes)};
   return 0;
 }
 

@@ -31,15 +31,15 @@ uint32_t header_crc(const FrameHeader& header);
 int check_request_header(const FrameHeader& header);
 int check_reply_header(const FrameHeader& header);
 
-// The extents of a request, in a receive buffer that outlives the list. They may be unaligned, so each is copied when
+// The ranges of a request, in a receive buffer that outlives the list. They may be unaligned, so each is copied when
 // accessed.
-class ExtentList {
+class RangeList {
  public:
-  ExtentList() = default;
-  ExtentList(const std::byte* first, uint32_t count) : first_(first), count_(count) {}
+  RangeList() = default;
+  RangeList(const std::byte* first, uint32_t count) : first_(first), count_(count) {}
   uint32_t size() const { return count_; }
-  Extent operator[](uint32_t i) const {
-    Extent e;
+  ByteRange operator[](uint32_t i) const {
+    ByteRange e;
     memcpy(&e, first_ + i * sizeof e, sizeof e);
     return e;
   }
@@ -50,8 +50,8 @@ class ExtentList {
 };
 
 struct ListRequest {
-  ExtentList extents;
-  uint64_t total_bytes = 0;  // of all extents; for kDiscard too
+  RangeList ranges;
+  uint64_t total_bytes = 0;  // of all ranges; for kDiscard too
   Bytes data;                // kWrite: exactly total_bytes
 };
 

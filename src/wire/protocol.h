@@ -23,9 +23,9 @@ inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
   kHello = 1,      // HelloRequest -> Challenge; the first frame of every connection, and only the first
-  kRead = 2,       // list -> the bytes of its extents, in order
+  kRead = 2,       // list -> the bytes of its ranges, in order
   kWrite = 3,      // list, then the bytes -> empty
-  kDiscard = 4,    // list -> empty; the extents read as zero from now on
+  kDiscard = 4,    // list -> empty; the ranges read as zero from now on
   kGrow = 5,       // ReserveRequest -> ReserveReply
   kShrink = 6,     // ReserveRequest -> ReserveReply
   kStats = 7,      // empty -> StatsReply
@@ -56,7 +56,7 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 24 && offsetof(FrameHeader, crc) == 20);
 inline constexpr size_t kCheckedHeaderBytes = offsetof(FrameHeader, crc);
 
-// A list of extents: ListHeader, then `count` Extents, then (kWrite) the bytes of all extents in order.
+// A list of ranges: ListHeader, then `count` ByteRanges, then (kWrite) the bytes of all ranges in order.
 //    0        4        8                16               24
 //    +--------+--------+----------------+----------------+----
 //    | count  |  zero  |  offset        |  bytes         | ...
@@ -65,21 +65,21 @@ struct ListHeader {
   uint32_t count;
   uint32_t zero;
 };
-struct Extent {
+struct ByteRange {
   uint64_t offset;
   uint64_t bytes;
 };
-static_assert(sizeof(ListHeader) == 8 && sizeof(Extent) == 16);
+static_assert(sizeof(ListHeader) == 8 && sizeof(ByteRange) == 16);
 
-inline constexpr uint32_t kMaxExtents = 256;
+inline constexpr uint32_t kMaxRanges = 256;
 inline constexpr uint64_t kMaxDataBytes = 1024 * 1024;          // of one kRead or kWrite
 inline constexpr uint64_t kMaxRegionBytes = uint64_t{1} << 46;  // 64 TiB
 inline constexpr uint64_t kPageBytes = 4096;                    // unit of snapshots and of accounting
 inline constexpr uint64_t kSlabBytes = 16 * 1024 * 1024;        // unit of reservations
-inline constexpr size_t kListBytes = sizeof(ListHeader) + kMaxExtents * sizeof(Extent);
+inline constexpr size_t kListBytes = sizeof(ListHeader) + kMaxRanges * sizeof(ByteRange);
 
 // Calls of functions that the server executes next to the data. A server that executes none refuses kCallOpen with
-// ENOTSUP; one of before there were calls closes the connection with EBADMSG.
+// ENOTSUP.
 inline constexpr uint32_t kMaxCallRanges = 256;
 inline constexpr uint32_t kMaxCallBytes = 1024 * 1024;  // of the arguments, and of the result
 inline constexpr uint32_t kMaxCallObjects = 8;          // programs and shared objects of one connection

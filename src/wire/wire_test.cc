@@ -29,11 +29,11 @@ TEST(Crc32c, FastFormAgreesWithPortableForm) {
   }
 }
 
-std::vector<std::byte> list(std::vector<Extent> extents, size_t data_bytes = 0) {
-  ListHeader head = {static_cast<uint32_t>(extents.size()), 0};
-  std::vector<std::byte> out(sizeof head + extents.size() * sizeof(Extent) + data_bytes);
+std::vector<std::byte> list(std::vector<ByteRange> ranges, size_t data_bytes = 0) {
+  ListHeader head = {static_cast<uint32_t>(ranges.size()), 0};
+  std::vector<std::byte> out(sizeof head + ranges.size() * sizeof(ByteRange) + data_bytes);
   memcpy(out.data(), &head, sizeof head);
-  if (!extents.empty()) memcpy(out.data() + sizeof head, extents.data(), extents.size() * sizeof(Extent));
+  if (!ranges.empty()) memcpy(out.data() + sizeof head, ranges.data(), ranges.size() * sizeof(ByteRange));
   return out;
 }
 
@@ -42,7 +42,7 @@ TEST(Codec, AcceptsWellFormedLists) {
   auto two = list({{0, 4096}, {4096, 1}});
   EXPECT_EQ(decode_list(Op::kRead, two, 8192, &request), 0);
   EXPECT_EQ(request.total_bytes, 4097u);
-  EXPECT_EQ(request.extents[1].offset, 4096u);
+  EXPECT_EQ(request.ranges[1].offset, 4096u);
   EXPECT_EQ(decode_list(Op::kWrite, list({{10, 7}}, 7), 8192, &request), 0);
   EXPECT_EQ(request.data.size(), 7u);
   EXPECT_EQ(decode_list(Op::kDiscard, list({{0, kMaxRegionBytes}}), kMaxRegionBytes, &request), 0);
@@ -52,7 +52,7 @@ TEST(Codec, RejectsMalformedLists) {
   ListRequest request;
   EXPECT_EQ(decode_list(Op::kRead, {}, 8192, &request), -EBADMSG);
   EXPECT_EQ(decode_list(Op::kRead, list({}), 8192, &request), -EBADMSG);
-  EXPECT_EQ(decode_list(Op::kRead, list(std::vector<Extent>(kMaxExtents + 1, {0, 1})), 8192, &request), -EBADMSG);
+  EXPECT_EQ(decode_list(Op::kRead, list(std::vector<ByteRange>(kMaxRanges + 1, {0, 1})), 8192, &request), -EBADMSG);
   EXPECT_EQ(decode_list(Op::kRead, list({{0, 0}}), 8192, &request), -EINVAL);
   EXPECT_EQ(decode_list(Op::kRead, list({{8192, 1}}), 8192, &request), -ERANGE);
   EXPECT_EQ(decode_list(Op::kRead, list({{~0ull, 2}}), 8192, &request), -ERANGE);

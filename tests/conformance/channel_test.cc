@@ -20,8 +20,8 @@ namespace farside::testing {
 namespace {
 
 using transport::kMaxInFlight;
+using transport::kMaxRanges;
 using transport::kMaxRequestBytes;
-using transport::kMaxSegments;
 
 enum class Kind {
   kShm,
@@ -252,12 +252,12 @@ TEST_P(ChannelTest, UnwrittenRangesReadAsZero) {
 
 TEST_P(ChannelTest, FullListsOfScatteredPages) {
   std::vector<std::pair<uint64_t, uint32_t>> ranges;
-  for (uint64_t i = 0; i < kMaxSegments; i++) ranges.push_back({(i * 97 % 512) * 4096, 4096});
+  for (uint64_t i = 0; i < kMaxRanges; i++) ranges.push_back({(i * 97 % 512) * 4096, 4096});
   Bytes data = pattern(kMaxRequestBytes, 3), back(kMaxRequestBytes);
   Token token;
-  ASSERT_EQ(channel_->submit_write(segments(ranges, data.data()), -1, &token), 0);
+  ASSERT_EQ(channel_->submit_write(byte_ranges(ranges, data.data()), -1, &token), 0);
   ASSERT_EQ(channel_->wait(token, kTestTimeoutNs), 0);
-  ASSERT_EQ(channel_->submit_read(segments(ranges, back.data()), &token), 0);
+  ASSERT_EQ(channel_->submit_read(byte_ranges(ranges, back.data()), &token), 0);
   ASSERT_EQ(channel_->wait(token, kTestTimeoutNs), 0);
   EXPECT_EQ(back, data);
 }
@@ -267,19 +267,19 @@ TEST_P(ChannelTest, ManyInFlightAndOneTooMany) {
   for (bool reading : {false, true}) {
     Token tokens[kMaxInFlight], extra;
     for (size_t i = 0; i < kMaxInFlight; i++) {
-      Segment s = {i * 65536, 65536, (reading ? back : data).data() + i * 65536};
+      ByteRange s = {i * 65536, 65536, (reading ? back : data).data() + i * 65536};
       ASSERT_EQ(reading ? channel_->submit_read({&s, 1}, &tokens[i]) : channel_->submit_write({&s, 1}, -1, &tokens[i]),
                 0);
       EXPECT_NE(tokens[i], 0u);
     }
-    Segment s = {0, 1, back.data()};
+    ByteRange s = {0, 1, back.data()};
     EXPECT_EQ(channel_->submit_read({&s, 1}, &extra), -EAGAIN);
     for (size_t i = kMaxInFlight; i-- > 0;) EXPECT_EQ(channel_->wait(tokens[i], kTestTimeoutNs), 0);
   }
   EXPECT_EQ(back, data);
 }
 
-// Lists of one and of many segments, gathered and not, complete in the order of submission.
+// Lists of one and of many ranges, gathered and not, complete in the order of submission.
 TEST_P(ChannelTest, GatheredRequestsComplete) {
   constexpr uint32_t kBytes = 40 * 4096;
   Bytes data = pattern(kMaxInFlight * kBytes, 8), back(data.size());
@@ -289,7 +289,7 @@ TEST_P(ChannelTest, GatheredRequestsComplete) {
       std::vector<std::pair<uint64_t, uint32_t>> ranges;
       uint32_t piece = i % 3 == 0 ? kBytes : 4096;
       for (uint32_t done = 0; done < kBytes; done += piece) ranges.push_back({i * kBytes + done, piece});
-      auto list = segments(ranges, (reading ? back : data).data() + i * kBytes);
+      auto list = byte_ranges(ranges, (reading ? back : data).data() + i * kBytes);
       channel_->gather(i % 5 != 4);
       ASSERT_EQ(reading ? channel_->submit_read(list, &tokens[i]) : channel_->submit_write(list, -1, &tokens[i]), 0);
     }
@@ -303,7 +303,7 @@ TEST_P(ChannelTest, GatheredRequestsComplete) {
 
 TEST_P(ChannelTest, PollingCompletesRequests) {
   Bytes data = pattern(300000, 9), back(300000);
-  Segment out = {5, 300000, data.data()}, in = {5, 300000, back.data()};
+  ByteRange out = {5, 300000, data.data()}, in = {5, 300000, back.data()};
   Token token;
   ASSERT_EQ(channel_->submit_write({&out, 1}, -1, &token), 0);
   int r;
@@ -323,17 +323,17 @@ TEST_P(ChannelTest, WritesFromAPipe) {
   os::fcntl(fds[1], F_SETPIPE_SZ, 1 << 20);
   for (uint32_t piece : {4096u, 37u, 1u}) {
     std::vector<std::pair<uint64_t, uint32_t>> ranges;
-    for (uint64_t i = 0; i < kMaxSegments; i++) ranges.push_back({(i * 89 % 256) * 8192 + 11, piece});
-    Bytes data = pattern(piece * kMaxSegments, piece), back(data.size());
+    for (uint64_t i = 0; i < kMaxRanges; i++) ranges.push_back({(i * 89 % 256) * 8192 + 11, piece});
+    Bytes data = pattern(piece * kMaxRanges, piece), back(data.size());
     std::thread filler([&] {
       for (size_t done = 0; done < data.size();)
         done += static_cast<size_t>(os::write(fds[1], &data[done], data.size() - done));
     });
     Token token;
-    ASSERT_EQ(channel_->submit_write(segments(ranges, nullptr), fds[0], &token), 0);
+    ASSERT_EQ(channel_->submit_write(byte_ranges(ranges, nullptr), fds[0], &token), 0);
     filler.join();
     ASSERT_EQ(channel_->wait(token, kTestTimeoutNs), 0);
-    ASSERT_EQ(channel_->submit_read(segments(ranges, back.data()), &token), 0);
+    ASSERT_EQ(channel_->submit_read(byte_ranges(ranges, back.data()), &token), 0);
     ASSERT_EQ(channel_->wait(token, kTestTimeoutNs), 0);
     EXPECT_EQ(back, data);
   }
@@ -346,7 +346,7 @@ TEST_P(ChannelTest, APipeThatEndsTooEarlyIsAnError) {
   ASSERT_EQ(os::pipe(fds, O_CLOEXEC), 0);
   os::write(fds[1], "abc", 3);
   os::close(fds[1]);
-  Segment s = {0, 4, nullptr};
+  ByteRange s = {0, 4, nullptr};
   Token token;
   EXPECT_EQ(channel_->submit_write({&s, 1}, fds[0], &token), -EPIPE);
   os::close(fds[0]);
@@ -370,12 +370,12 @@ TEST_P(ChannelTest, DiscardedRangesReadAsZero) {
 TEST_P(ChannelTest, RequestsOverTheLimitsAreRejected) {
   Bytes buffer(kMaxRequestBytes + 1);
   Token token;
-  std::vector<Segment> none, many(kMaxSegments + 1, Segment{0, 1, buffer.data()});
+  std::vector<ByteRange> none, many(kMaxRanges + 1, ByteRange{0, 1, buffer.data()});
   EXPECT_EQ(channel_->submit_read(none, &token), -EINVAL);
   EXPECT_EQ(channel_->submit_read(many, &token), -EINVAL);
   EXPECT_EQ(channel_->submit_write(many, -1, &token), -EINVAL);
   EXPECT_EQ(channel_->submit_discard(many, &token), -EINVAL);
-  Segment empty = {0, 0, buffer.data()}, large = {0, kMaxRequestBytes + 1, buffer.data()};
+  ByteRange empty = {0, 0, buffer.data()}, large = {0, kMaxRequestBytes + 1, buffer.data()};
   EXPECT_EQ(channel_->submit_read({&empty, 1}, &token), -EINVAL);
   EXPECT_EQ(channel_->submit_read({&large, 1}, &token), -E2BIG);
   EXPECT_EQ(channel_->submit_write({&large, 1}, -1, &token), -E2BIG);
@@ -427,7 +427,7 @@ TEST_P(ChannelTest, StoppingTheServerFailsRequestsInFlight) {
   ASSERT_EQ(write(channel_.get(), 0, data), 0);
   Token tokens[kMaxInFlight];
   for (size_t i = 0; i < kMaxInFlight; i++) {
-    Segment s = {0, kMaxRequestBytes, back.data() + i * data.size()};
+    ByteRange s = {0, kMaxRequestBytes, back.data() + i * data.size()};
     ASSERT_EQ(channel_->submit_read({&s, 1}, &tokens[i]), 0);
   }
   server_->stop();
@@ -454,7 +454,7 @@ int write_with_latency(uint64_t latency_us, uint64_t timeout_ns) {
   auto store = connect(server.address("shm") + "?latency_us=" + std::to_string(latency_us), server.config().token);
   auto channel = open(store.get());
   uint8_t data = 1;
-  Segment s = {0, 1, &data};
+  ByteRange s = {0, 1, &data};
   Token token;
   if (int r = channel->submit_write({&s, 1}, -1, &token); r != 0) return r;
   return channel->wait(token, timeout_ns);
@@ -477,7 +477,7 @@ TEST(FaultyChannel, FailsAndDiesOnSchedule) {
   EXPECT_EQ(write(&channel, 0, data), 0);
   EXPECT_EQ(write(&channel, 0, data), -EIO);
   EXPECT_EQ(write(&channel, 0, data), 0);
-  Segment s = {0, 100, data.data()};
+  ByteRange s = {0, 100, data.data()};
   Token token;
   ASSERT_EQ(channel.submit_read({&s, 1}, &token), 0);
   EXPECT_EQ(write(&channel, 0, data), -ECONNRESET);

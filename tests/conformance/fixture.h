@@ -21,8 +21,8 @@
 namespace farside::testing {
 
 using Bytes = std::vector<uint8_t>;
+using transport::ByteRange;
 using transport::Channel;
-using transport::Segment;
 using transport::Token;
 
 inline constexpr uint64_t kSlab = remote::kSlabBytes;
@@ -142,8 +142,8 @@ inline std::unique_ptr<Channel> open(remote::RemoteStore* store) {
 }
 
 // Segments over one contiguous buffer.
-inline std::vector<Segment> segments(const std::vector<std::pair<uint64_t, uint32_t>>& ranges, void* buffer) {
-  std::vector<Segment> out;
+inline std::vector<ByteRange> byte_ranges(const std::vector<std::pair<uint64_t, uint32_t>>& ranges, void* buffer) {
+  std::vector<ByteRange> out;
   auto* at = static_cast<uint8_t*>(buffer);
   for (auto [far, bytes] : ranges) {
     out.push_back({far, bytes, at});
@@ -156,19 +156,19 @@ inline int finish(Channel* channel, int submitted, Token token) {
   return submitted < 0 ? submitted : channel->wait(token, kTestTimeoutNs);
 }
 inline int read(Channel* channel, uint64_t far, Bytes* out) {
-  Segment s = {far, static_cast<uint32_t>(out->size()), out->data()};
+  ByteRange s = {far, static_cast<uint32_t>(out->size()), out->data()};
   Token token = 0;
   int r = channel->submit_read({&s, 1}, &token);
   return finish(channel, r, token);
 }
 inline int write(Channel* channel, uint64_t far, const Bytes& data) {
-  Segment s = {far, static_cast<uint32_t>(data.size()), const_cast<uint8_t*>(data.data())};
+  ByteRange s = {far, static_cast<uint32_t>(data.size()), const_cast<uint8_t*>(data.data())};
   Token token = 0;
   int r = channel->submit_write({&s, 1}, -1, &token);
   return finish(channel, r, token);
 }
 inline int discard(Channel* channel, uint64_t far, uint32_t bytes) {
-  Segment s = {far, bytes, nullptr};
+  ByteRange s = {far, bytes, nullptr};
   Token token = 0;
   int r = channel->submit_discard({&s, 1}, &token);
   return finish(channel, r, token);

@@ -83,7 +83,7 @@ TEST_P(NetworkOver, BrokenConnectionsAreReplacedWithoutLoss) {
     for (size_t i = 0; i < 8; i++) {
       uint64_t at = i * (kBytes / 8) + random() % 1000;
       data[i] = pattern(1 + random() % (kBytes / 8 - 1000), random());
-      Segment s = {at, static_cast<uint32_t>(data[i].size()), data[i].data()};
+      ByteRange s = {at, static_cast<uint32_t>(data[i].size()), data[i].data()};
       ASSERT_EQ(channel->submit_write({&s, 1}, -1, &tokens[i]), 0);
       std::copy(data[i].begin(), data[i].end(), model.begin() + static_cast<long>(at));
       if (random() % 12 == 0) proxy_.cut();
@@ -130,7 +130,7 @@ TEST_P(NetworkOver, DataFromAPipeIsKeptUntilAcknowledged) {
   for (int i = 0; i < 20; i++) {
     Bytes data = pattern(60'000, static_cast<uint64_t>(i));
     ASSERT_EQ(os::write(fds[1], data.data(), data.size()), 60'000);
-    Segment s = {0, 60'000, nullptr};
+    ByteRange s = {0, 60'000, nullptr};
     Token token;
     ASSERT_EQ(channel->submit_write({&s, 1}, fds[0], &token), 0);
     proxy_.cut();
@@ -180,7 +180,7 @@ TEST_F(Network, TimeWithoutPollingDoesNotCount) {
   auto channel = open(store.get());
   Bytes data = pattern(100, 1), back(100);
   ASSERT_EQ(write(channel.get(), 0, data), 0);
-  Segment s = {0, 100, back.data()};
+  ByteRange s = {0, 100, back.data()};
   Token token;
   proxy_.stalled = true;
   ASSERT_EQ(channel->submit_read({&s, 1}, &token), 0);

@@ -81,15 +81,15 @@ TEST_P(PoolOver, RequestsThatSpanSlabsAreSplitAndJoined) {
   Bytes data = pattern(transport::kMaxRequestBytes, 1), back(data.size());
   for (uint64_t i = 1; i < 8; i++) ASSERT_EQ(write(channel.get(), i * kSlab - 400'000, data), 0);
   for (uint64_t i = 1; i < 8; i++) EXPECT_EQ(read(channel.get(), i * kSlab - 400'000, data.size()), data);
-  std::vector<std::pair<uint64_t, uint32_t>> ranges;  // segments on all servers, one in four across two slabs
+  std::vector<std::pair<uint64_t, uint32_t>> ranges;  // ranges on all servers, one in four across two slabs
   for (uint64_t i = 1; i < 64; i++) {
     for (uint64_t at : {i * kSlab - 2048, i * kSlab + 8192, i * kSlab - 16384, i * kSlab + 16384})
       ranges.push_back({at, 4096});
   }
   Token token;
-  ASSERT_EQ(channel->submit_write(segments(ranges, data.data()), -1, &token), 0);
+  ASSERT_EQ(channel->submit_write(byte_ranges(ranges, data.data()), -1, &token), 0);
   ASSERT_EQ(channel->wait(token, kTestTimeoutNs), 0);
-  ASSERT_EQ(channel->submit_read(segments(ranges, back.data()), &token), 0);
+  ASSERT_EQ(channel->submit_read(byte_ranges(ranges, back.data()), &token), 0);
   ASSERT_EQ(channel->wait(token, kTestTimeoutNs), 0);
   EXPECT_TRUE(std::equal(back.begin(), back.begin() + static_cast<long>(ranges.size() * 4096), data.begin()));
   ASSERT_EQ(discard(channel.get(), kSlab, 3 * kSlab), 0);
@@ -183,13 +183,13 @@ TEST_P(PoolOver, RequestsInFlightCompleteWhenAReplicaFails) {
     Bytes data = pattern(8 * transport::kMaxRequestBytes, 3), back(data.size());
     Token writes[8], reads[8];
     for (size_t i = 0; i < 8; i++) {
-      Segment s = {i * kSlab, transport::kMaxRequestBytes, &data[i * transport::kMaxRequestBytes]};
+      ByteRange s = {i * kSlab, transport::kMaxRequestBytes, &data[i * transport::kMaxRequestBytes]};
       ASSERT_EQ(channel->submit_write({&s, 1}, -1, &writes[i]), 0);
       if (i == 4) pool.server(static_cast<size_t>(round % 2)).stop();
     }
     for (Token t : writes) ASSERT_EQ(channel->wait(t, kTestTimeoutNs), 0);
     for (size_t i = 0; i < 8; i++) {
-      Segment s = {i * kSlab, transport::kMaxRequestBytes, &back[i * transport::kMaxRequestBytes]};
+      ByteRange s = {i * kSlab, transport::kMaxRequestBytes, &back[i * transport::kMaxRequestBytes]};
       ASSERT_EQ(channel->submit_read({&s, 1}, &reads[i]), 0);
     }
     for (Token t : reads) ASSERT_EQ(channel->wait(t, kTestTimeoutNs), 0);

@@ -320,7 +320,7 @@ TEST(SlowPeer, RequestsCompleteOverASlowConnection) {
   ASSERT_EQ(write(channel.get(), 4000, data), 0);
   Token tokens[4];
   for (size_t i = 0; i < 4; i++) {
-    Segment s = {4000 + i * 25000, 25000, &back[i * 25000]};
+    ByteRange s = {4000 + i * 25000, 25000, &back[i * 25000]};
     ASSERT_EQ(channel->submit_read({&s, 1}, &tokens[i]), 0);
   }
   EXPECT_EQ(channel->wait(tokens[3], 0), -ETIMEDOUT);  // still in flight
@@ -336,7 +336,7 @@ TEST(SlowPeer, DoesNotStallOtherClients) {
   auto greedy = open(greedy_store.get()), channel = open(store.get());
   Bytes sink(1 << 20);
   Token tokens[transport::kMaxInFlight];
-  Segment s = {0, 1 << 20, sink.data()};
+  ByteRange s = {0, 1 << 20, sink.data()};
   for (Token& t : tokens) ASSERT_EQ(greedy->submit_read({&s, 1}, &t), 0);  // not polled meanwhile
   Bytes data = pattern(100000, 2);
   for (int i = 0; i < 20; i++) {

@@ -66,9 +66,9 @@ inline int decode_one(wire::Bytes input) {
       if (wire::decode_list(op, input, region, &list) != 0) continue;
       accepted++;
       uint64_t total = 0;
-      require(list.extents.size() >= 1 && list.extents.size() <= wire::kMaxExtents);
-      for (uint32_t i = 0; i < list.extents.size(); i++) {
-        wire::Extent e = list.extents[i];
+      require(list.ranges.size() >= 1 && list.ranges.size() <= wire::kMaxRanges);
+      for (uint32_t i = 0; i < list.ranges.size(); i++) {
+        wire::ByteRange e = list.ranges[i];
         require(e.bytes > 0 && e.offset < region && e.bytes <= region - e.offset);
         total += e.bytes;
       }

@@ -35,11 +35,11 @@ Frame frame_of(wire::Op op, uint64_t request, const T& payload, uint16_t flags =
   return frame(op, request, wire::bytes_of(payload), flags);
 }
 
-inline Frame list_frame(wire::Op op, uint64_t request, std::vector<wire::Extent> extents, size_t data_bytes = 0) {
-  wire::ListHeader head = {static_cast<uint32_t>(extents.size()), 0};
-  Frame payload(sizeof head + extents.size() * sizeof(wire::Extent) + data_bytes);
+inline Frame list_frame(wire::Op op, uint64_t request, std::vector<wire::ByteRange> ranges, size_t data_bytes = 0) {
+  wire::ListHeader head = {static_cast<uint32_t>(ranges.size()), 0};
+  Frame payload(sizeof head + ranges.size() * sizeof(wire::ByteRange) + data_bytes);
   memcpy(payload.data(), &head, sizeof head);
-  memcpy(payload.data() + sizeof head, extents.data(), extents.size() * sizeof(wire::Extent));
+  memcpy(payload.data() + sizeof head, ranges.data(), ranges.size() * sizeof(wire::ByteRange));
   return frame(op, request, payload);
 }
 

@@ -223,7 +223,7 @@ TEST(HostileServer, MutatedReplies) {
     Bytes out(8000, 0xee);
     Token tokens[8] = {};
     for (size_t t = 0; t < 8; t++) {
-      Segment s = {0, 1000, &out[t * 1000]};
+      ByteRange s = {0, 1000, &out[t * 1000]};
       if (channel->submit_read({&s, 1}, &tokens[t]) < 0) tokens[t] = 0;
     }
     for (size_t t = 0; t < 8; t++) {

@@ -11,8 +11,8 @@
 #include "base/size.h"
 #include "fixture.h"
 #include "frames.h"
-#include "tls/stream.h"
 #include "tls/test_support.h"
+#include "tls/tls_socket.h"
 #include "transport/test_support.h"
 
 namespace farside::testing {
@@ -51,8 +51,8 @@ class HostileTls : public ::testing::Test {
     setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
     return fd;
   }
-  std::unique_ptr<tls::Stream> stream_over(const Fd& fd) {
-    return tls::Stream::connect(*client_, fd.get(), "127.0.0.1");
+  std::unique_ptr<tls::TlsSocket> stream_over(const Fd& fd) {
+    return tls::TlsSocket::connect(*client_, fd.get(), "127.0.0.1");
   }
   // What a client sends first.
   Frame client_hello() {
@@ -86,7 +86,7 @@ class HostileTls : public ::testing::Test {
   }
 
   static tls::TestCertificates* certificates;
-  std::shared_ptr<const tls::Context> client_ = tls::client_context(certificates->files(""));
+  std::shared_ptr<const tls::Credentials> client_ = tls::client_context(certificates->files(""));
   TestServer server_{config()};
 };
 tls::TestCertificates* HostileTls::certificates = nullptr;

@@ -49,14 +49,14 @@ void make_far(PagerFixture& pager) {
 class StrictChannel : public LocalChannel {
  public:
   using LocalChannel::LocalChannel;
-  int submit_write(std::span<const transport::Segment> s, int pipe, transport::Token* token) override {
+  int submit_write(std::span<const transport::ByteRange> s, int pipe, transport::Token* token) override {
     int r = LocalChannel::submit_write(s, pipe, token);
     return give(r, token);
   }
-  int submit_discard(std::span<const transport::Segment> s, transport::Token* token) override {
+  int submit_discard(std::span<const transport::ByteRange> s, transport::Token* token) override {
     return give(LocalChannel::submit_discard(s, token), token);
   }
-  int submit_read(std::span<const transport::Segment> s, transport::Token* token) override {
+  int submit_read(std::span<const transport::ByteRange> s, transport::Token* token) override {
     return give(LocalChannel::submit_read(s, token), token);
   }
   int poll(transport::Token token) override { return spend(token) ? 1 : -EINVAL; }

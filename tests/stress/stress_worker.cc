@@ -303,9 +303,9 @@ void StressWorker::call_function() {
 void StressWorker::transfer(std::byte* far, std::byte* near, size_t bytes, bool write) {
   for (size_t at = 0; at < bytes; at += transport::kMaxRequestBytes) {
     auto part = static_cast<uint32_t>(std::min(bytes - at, transport::kMaxRequestBytes));
-    transport::Segment segment = {static_cast<uint64_t>(far + at - world_.pager.base()), part, near + at};
+    transport::ByteRange range = {static_cast<uint64_t>(far + at - world_.pager.base()), part, near + at};
     transport::Token token = 0;
-    int error = write ? server_->submit_write({&segment, 1}, -1, &token) : server_->submit_read({&segment, 1}, &token);
+    int error = write ? server_->submit_write({&range, 1}, -1, &token) : server_->submit_read({&range, 1}, &token);
     if (!error) error = server_->wait(token, kTransferNs);
     if (error) die("a transfer of a call failed (error {})", error);
   }

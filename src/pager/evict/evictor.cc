@@ -318,7 +318,7 @@ void Evictor::write_pages(Batch& batch, size_t first, size_t end) {
   for (; first < end; first += kWritePages) {
     PageRun runs[kWritePages];
     size_t run_count = merge_runs(c_.table, {batch.dirty + first, std::min(kWritePages, end - first)}, runs);
-    transport::Segment segments[kWritePages];
+    transport::ByteRange segments[kWritePages];
     for (size_t i = 0; i < run_count; i++) {
       uint64_t far = PageTable::far_of(c_.table.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
       segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
@@ -333,7 +333,7 @@ void Evictor::write_lines(Batch& batch) {
   if (!batch.log) batch.log = static_cast<std::byte*>(near_alloc(kLogBytes));
   if (!held_) held_ = static_cast<std::byte*>(near_alloc(kCompared * kPageSize));
   uint64_t start = ticks();
-  transport::Segment segments[transport::kMaxSegments];
+  transport::ByteRange segments[transport::kMaxRanges];
   size_t used = 0, count = 0, at = batch.whole_count, sent = at;
   auto add = [&](uint64_t far, const std::byte* from, size_t bytes) {
     memcpy(batch.log + used, from, bytes);
@@ -380,9 +380,9 @@ void Evictor::read_held(Batch& batch, size_t pages) {
   }
 }
 
-void Evictor::submit(Batch& batch, std::span<const transport::Segment> segments, size_t pages, int pipe) {
+void Evictor::submit(Batch& batch, std::span<const transport::ByteRange> segments, size_t pages, int pipe) {
   uint64_t bytes = 0;
-  for (const transport::Segment& s : segments) bytes += s.bytes;
+  for (const transport::ByteRange& s : segments) bytes += s.bytes;
   FARSIDE_CHECK(batch.write_count < Batch::kMaxWrites);
   Batch::Write& write = batch.writes[batch.write_count];
   int error;

@@ -197,7 +197,7 @@ HugeBits HugeEvictor::find_changed(const Leaving& leaving) {
 
 void HugeEvictor::write(Leaving& leaving, const HugeBits& changed) {
   constexpr size_t kRequestPages = 64;  // of one request: reads of other threads do not wait long behind it
-  transport::Segment segments[kRequestPages];
+  transport::ByteRange segments[kRequestPages];
   size_t count = 0, pages = 0, written = 0;
   uint64_t far = PageTable::far_of(first_page(leaving.huge));
   std::byte* content = c_.pool.address_of(leaving.slot);
@@ -218,7 +218,7 @@ void HugeEvictor::write(Leaving& leaving, const HugeBits& changed) {
   if (leaving.acknowledged == leaving.writes) finish(leaving);
 }
 
-void HugeEvictor::submit(Leaving& leaving, std::span<const transport::Segment> segments) {
+void HugeEvictor::submit(Leaving& leaving, std::span<const transport::ByteRange> segments) {
   FARSIDE_CHECK(leaving.writes < Leaving::kMaxWrites);
   transport::Token& token = leaving.tokens[leaving.writes];
   int error;

@@ -176,7 +176,7 @@ void FetchPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
     fetch->make_room();
     fetch->content = {fetch->buffer, true};
   }
-  transport::Segment segments[Claim::kMaxPages];
+  transport::ByteRange segments[Claim::kMaxPages];
   for (unsigned i = 0; i < claim.count; i++) {
     std::byte* to = fetch->content.packed ? fetch->buffer + i * kPageSize : nullptr;
     segments[i] = {PageTable::far_of(claim.pages[i]), kPageSize, to};

@@ -340,7 +340,7 @@ void HugePath::submit(ThreadSlot& t, HugeFetch& fetch) {
   uint64_t far = PageTable::far_of(first_page(fetch.huge));
   std::byte* near = c_.pool.address_of(fetch.slot);
   for (unsigned i = 0; i < HugeFetch::kMaxRequests; i++) {
-    transport::Segment segment = {far + i * kBytes, kBytes, near + i * kBytes};
+    transport::ByteRange segment = {far + i * kBytes, kBytes, near + i * kBytes};
     if (int error = channel.submit_read({&segment, 1}, &fetch.tokens[i])) die_of_lost_memory(c_.store, error);
   }
 }

@@ -11,7 +11,7 @@ namespace farside::pager {
 void FetchPath::read_subpages(std::span<SubpageRead> reads, bool may_suspend) {
   ThreadSlot& t = c_.threads.current();
   FARSIDE_CHECK(reads.size() <= SubpageRead::kMaxPerRequest);
-  transport::Segment segments[SubpageRead::kMaxPerRequest];
+  transport::ByteRange segments[SubpageRead::kMaxPerRequest];
   SubpageReadGroup group;
   const std::byte* in_place;
   {
@@ -43,7 +43,7 @@ void FetchPath::read_subpages(std::span<SubpageRead> reads, bool may_suspend) {
 
 // Copies at once what can be read in place, and makes a list of the other reads. Returns the length of the list. The
 // read queue is locked, here and below.
-size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> reads, transport::Segment* segments) {
+size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> reads, transport::ByteRange* segments) {
   transport::Mapping mapping = t.reads.channel(c_.store).mapping();
   size_t count = 0;
   for (SubpageRead& r : reads) {

@@ -19,14 +19,14 @@ enum : uint16_t {
 };
 bool held_frame(PageWord owned) { return owned.owner() == kHeldFrame; }
 
-int discard_now(transport::Channel& channel, const transport::Segment& segment) {
+int discard_now(transport::Channel& channel, const transport::ByteRange& segment) {
   FARSIDE_DCHECK(segment.bytes > 0 && is_aligned(segment.bytes, kPageSize));
   transport::Token token = 0;
   int error = channel.submit_discard({&segment, 1}, &token);
   return error ? error : channel.wait(token, kTransportTimeoutNs);
 }
 
-int write_now(transport::Channel& channel, const transport::Segment& segment) {
+int write_now(transport::Channel& channel, const transport::ByteRange& segment) {
   transport::Token token = 0;
   int error = channel.submit_write({&segment, 1}, -1, &token);
   return error ? error : channel.wait(token, kTransportTimeoutNs);
@@ -184,7 +184,7 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
 
 // Waits for the server: this discard must not be executed after a write of the next use of the page.
 void RangeOps::discard_far(ThreadSlot& t, PageIndex first, unsigned count) {
-  transport::Segment segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
+  transport::ByteRange segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
   ReadQueueLock lock(t.reads);
   int error = discard_now(t.reads.channel(c_.store), segment);
   if (error) die_of_lost_memory(c_.store, error);
@@ -212,7 +212,7 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   if (dirty) {
     if (int error = c_.space.write_protect(address, kPageSize, true))
       die("internal error: cannot protect page {} (error {})", page, -error);
-    transport::Segment segment = {PageTable::far_of(page), kPageSize, address};
+    transport::ByteRange segment = {PageTable::far_of(page), kPageSize, address};
     ReadQueueLock lock(t.reads);
     int error = write_now(t.reads.channel(c_.store), segment);
     if (error) die_of_lost_memory(c_.store, error);
@@ -326,7 +326,7 @@ RangeOps::Sync RangeOps::own_dirty(ThreadSlot& t, PageIndex page, DirtyPages& di
 
 // Writes owned pages from their addresses, protected so that the program does not change them meanwhile.
 void RangeOps::store(ThreadSlot& t, DirtyPages& dirty) {
-  transport::Segment segments[DirtyPages::kMax];
+  transport::ByteRange segments[DirtyPages::kMax];
   size_t used = 0;
   for (size_t i = 0; i < dirty.count; i++) {
     PageIndex page = dirty.pages[i];
@@ -334,7 +334,7 @@ void RangeOps::store(ThreadSlot& t, DirtyPages& dirty) {
     if (int error = dirty.before[i].pins() > 0 ? 0 : c_.space.write_protect(address, kPageSize, true))
       die("internal error: cannot protect page {} (error {})", page, -error);
     c_.twins.drop(page);
-    transport::Segment* last = used > 0 ? &segments[used - 1] : nullptr;
+    transport::ByteRange* last = used > 0 ? &segments[used - 1] : nullptr;
     bool follows = last && last->far + last->bytes == PageTable::far_of(page) &&
                    static_cast<std::byte*>(last->near) + last->bytes == address;
     if (follows) last->bytes += kPageSize;

@@ -5,11 +5,11 @@ namespace farside::pager {
 
 int SubpageQueue::send(transport::Channel& channel) {
   FARSIDE_DCHECK(has_queued() && !is_full());
-  transport::Segment segments[kMaxSegments];
+  transport::ByteRange segments[kMaxSegments];
   size_t count = 0;
   SubpageReadGroup* last = nullptr;
   for (SubpageReadGroup* r = first_; r && count + r->segments.size() <= kMaxSegments; r = r->next) {
-    for (const transport::Segment& s : r->segments) segments[count++] = s;
+    for (const transport::ByteRange& s : r->segments) segments[count++] = s;
     last = r;
   }
   FARSIDE_CHECK(count > 0 && count <= queued_);

@@ -13,7 +13,7 @@ namespace farside::pager {
 // The reads of one call of FetchPath::read_subpages. It is on the stack of the waiting thread or fiber. `done` is set
 // under the lock of the read queue.
 struct SubpageReadGroup {
-  std::span<const transport::Segment> segments;
+  std::span<const transport::ByteRange> segments;
   std::atomic<bool> done{false};
   SubpageReadGroup* next = nullptr;
 };

@@ -38,7 +38,7 @@ struct TokenEntry {
 // or empty, or a comment that begins with #. `file` is for messages; none of them contains a secret.
 Result<std::vector<TokenEntry>> parse_tokens(std::string_view text, std::string_view file);
 
-// One token for all clients. An empty one is known to everybody, who then may do everything.
+// One token for all clients. An empty one is known to all, who then may do everything.
 std::vector<TokenEntry> single_token(const std::string& secret);
 
 // Thread-safe.

@@ -83,7 +83,7 @@ TEST_F(TokensTest, NewRightsApplyToTenantsThatAreConnected) {
   EXPECT_FALSE(rack->may(kMayReport));  // removed
 }
 
-TEST(SingleToken, WithoutASecretEverybodyMayDoEverything) {
+TEST(SingleToken, WithoutASecretAllClientsMayDoEverything) {
   EXPECT_EQ(single_token("")[0].operations, kClientOperations | kMayOffload | kMayReport);
   EXPECT_EQ(single_token("secret")[0].operations, kClientOperations | kMayOffload);
 }

@@ -12,26 +12,26 @@ void Disposal::add(MemoryFile memory, std::shared_ptr<const void> owner, Account
   account->correct(charged, due);
   count_++;
   LockGuard hold(mutex_);
-  entries_.push_back({std::move(memory), std::move(owner), account, due});
+  disposed_.push_back({std::move(memory), std::move(owner), account, due});
 }
 
 bool Disposal::free_some() {
-  std::list<Entry> taken;
+  std::list<Disposed> taken;
   {
     LockGuard hold(mutex_);
-    if (entries_.empty()) return false;
-    taken.splice(taken.begin(), entries_, entries_.begin());
+    if (disposed_.empty()) return false;
+    taken.splice(taken.begin(), disposed_, disposed_.begin());
   }
-  Entry& entry = taken.front();
-  bool more = entry.memory.free_some(Visits{}.limit * wire::kPageBytes);
-  uint64_t due = more ? std::min(entry.charged, entry.memory.stored_bytes()) : 0;
-  entry.account->correct(std::exchange(entry.charged, due), due);
+  Disposed& disposed = taken.front();
+  bool more = disposed.memory.free_some(Visits{}.limit * wire::kPageBytes);
+  uint64_t due = more ? std::min(disposed.charged, disposed.memory.stored_bytes()) : 0;
+  disposed.account->correct(std::exchange(disposed.charged, due), due);
   if (!more) {
     taken.clear();
     return --count_ > 0;
   }
   LockGuard hold(mutex_);
-  entries_.splice(entries_.end(), taken);
+  disposed_.splice(disposed_.end(), taken);
   return true;
 }
 

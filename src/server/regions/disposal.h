@@ -20,7 +20,7 @@ class Disposal {
   bool is_empty() const { return count_.load() == 0; }
 
  private:
-  struct Entry {
+  struct Disposed {
     MemoryFile memory;
     std::shared_ptr<const void> owner;
     Account* account;
@@ -28,8 +28,8 @@ class Disposal {
   };
 
   Mutex mutex_;  // no other lock is taken while it is held
-  std::list<Entry> entries_ GUARDED_BY(mutex_);
-  std::atomic<size_t> count_{0};  // of entries, those included that a thread is working on
+  std::list<Disposed> disposed_ GUARDED_BY(mutex_);
+  std::atomic<size_t> count_{0};  // of regions, those included that a thread is working on
 };
 
 }  // namespace farside::server

@@ -53,23 +53,23 @@ TEST(MemoryPool, ManyExtentsOfOnePageAreStoredExactly) {
   ASSERT_EQ(write(region, kPage, {expected.begin() + kPage, expected.begin() + 7 * kPage}), 0);
   std::mt19937 random(1);
   for (int round = 0; round < 500; round++) {
-    std::vector<wire::Extent> extents;
+    std::vector<wire::ByteRange> ranges;
     std::vector<uint8_t> data;
     for (uint64_t count = 1 + random() % 40, at = random() % kPage; count > 0 && at < expected.size(); count--) {
       uint64_t bytes = std::min(1 + random() % (random() % 8 == 0 ? 5000 : 200), expected.size() - at);
-      extents.push_back({at, bytes});
+      ranges.push_back({at, bytes});
       for (uint64_t i = 0; i < bytes; i++) data.push_back(expected[at + i] = static_cast<uint8_t>(random()));
       at += bytes + random() % 3 * (random() % 500);  // often adjacent to the next one
     }
     if (round % 2 == 1) {  // in descending order
       std::vector<uint8_t> turned;
-      for (size_t i = extents.size(), end = data.size(); i-- > 0; end -= extents[i].bytes)
-        turned.insert(turned.end(), data.begin() + static_cast<long>(end - extents[i].bytes),
+      for (size_t i = ranges.size(), end = data.size(); i-- > 0; end -= ranges[i].bytes)
+        turned.insert(turned.end(), data.begin() + static_cast<long>(end - ranges[i].bytes),
                       data.begin() + static_cast<long>(end));
-      std::reverse(extents.begin(), extents.end());
+      std::reverse(ranges.begin(), ranges.end());
       data = turned;
     }
-    wire::ExtentList list(reinterpret_cast<const std::byte*>(extents.data()), static_cast<uint32_t>(extents.size()));
+    wire::RangeList list(reinterpret_cast<const std::byte*>(ranges.data()), static_cast<uint32_t>(ranges.size()));
     ASSERT_EQ(write_list(region, list, data.data()), 0);
     ASSERT_EQ(read(region, 0, expected.size()), expected) << round;
   }
@@ -134,8 +134,8 @@ TEST(MemoryPool, SnapshotsCountAgainstTheQuota) {
   EXPECT_EQ(pool.usage().charged + pool.usage().overhead, 0u);
 }
 
-// A client cannot make the server use memory that nobody is charged for: by many empty regions, by pages far apart, or
-// by snapshots of them.
+// A client cannot make the server use memory that is charged to no account: by many empty regions, by pages far apart,
+// or by snapshots of them.
 TEST(MemoryPool, WhatDescribesTheDataIsChargedAndBounded) {
   constexpr uint64_t kTiB = uint64_t{1} << 40, kLimit = 4 * kSlab + 4 * kSlab / 16 + kSlab;
   MemoryPool pool(4 * kSlab, 0);
@@ -303,8 +303,8 @@ TEST(MemoryPool, DiscardsExcludeReads) {
   MemoryPool pool(8 * kSlab, 0);
   Region* region = *pool.create(kSlab);
   ASSERT_TRUE(pool.grow(region, kSlab, 1).ok());
-  wire::Extent extent = {0, kPage};
-  wire::ExtentList list(reinterpret_cast<const std::byte*>(&extent), 1);
+  wire::ByteRange range = {0, kPage};
+  wire::RangeList list(reinterpret_cast<const std::byte*>(&range), 1);
   const std::vector<std::byte> content(kPage, std::byte{1});
   std::atomic<bool> over{false};
   std::thread reader([&] {

@@ -52,14 +52,14 @@ class WorkPiece {
   uint64_t made_ = 0;
 };
 
-// How far a request for a list of extents has come.
+// How far a request for a list of ranges has come.
 class Progress {
  public:
   uint64_t moved() const { return moved_; }  // bytes, which is an offset in the request's data
-  // What is left of the next extent, with the adjacent ones that follow.
-  wire::Extent rest(const wire::ExtentList& extents) const;
-  bool is_over(const wire::ExtentList& extents) const { return extent_ == extents.size(); }
-  void pass(const wire::ExtentList& extents, uint64_t bytes);
+  // What is left of the next range, with the adjacent ones that follow.
+  wire::ByteRange rest(const wire::RangeList& ranges) const;
+  bool is_over(const wire::RangeList& ranges) const { return range_ == ranges.size(); }
+  void pass(const wire::RangeList& ranges, uint64_t bytes);
 
   // Overlays of the region up to this identifier have the old content of the page that is next.
   uint64_t saved_up_to = 0;
@@ -70,25 +70,25 @@ class Progress {
   uint64_t visits = 0;  // in all pieces
 
  private:
-  uint32_t extent_ = 0;  // the next one
+  uint32_t range_ = 0;   // the next one
   uint64_t inside_ = 0;  // bytes of it that are done
   uint64_t moved_ = 0;
 };
 
-inline wire::Extent Progress::rest(const wire::ExtentList& extents) const {
-  wire::Extent run = extents[extent_];
+inline wire::ByteRange Progress::rest(const wire::RangeList& ranges) const {
+  wire::ByteRange run = ranges[range_];
   run.offset += inside_;
   run.bytes -= inside_;
-  for (uint32_t i = extent_ + 1; i < extents.size() && extents[i].offset == run.offset + run.bytes; i++)
-    run.bytes += extents[i].bytes;
+  for (uint32_t i = range_ + 1; i < ranges.size() && ranges[i].offset == run.offset + run.bytes; i++)
+    run.bytes += ranges[i].bytes;
   return run;
 }
 
-inline void Progress::pass(const wire::ExtentList& extents, uint64_t bytes) {
+inline void Progress::pass(const wire::RangeList& ranges, uint64_t bytes) {
   if (bytes > 0) saved_up_to = 0;
   moved_ += bytes;
   inside_ += bytes;
-  while (extent_ < extents.size() && inside_ >= extents[extent_].bytes) inside_ -= extents[extent_++].bytes;
+  while (range_ < ranges.size() && inside_ >= ranges[range_].bytes) inside_ -= ranges[range_++].bytes;
 }
 
 }  // namespace farside::server

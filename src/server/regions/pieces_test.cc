@@ -88,7 +88,7 @@ class Forest {
     auto m = live_[random_() % live_.size()];
     return m->busy ? nullptr : m;
   }
-  wire::Extent range() {
+  wire::ByteRange range() {
     uint64_t offset = random_() % (kPages * kPage), bytes = 1 + random_() % (4 * kPage);
     if (random_() % 2) offset = offset / kPage * kPage, bytes = (bytes + kPage - 1) / kPage * kPage;
     return {offset, std::min(bytes, kPages * kPage - offset)};
@@ -119,7 +119,7 @@ class Forest {
   void write_some() {
     MemberPtr m = pick();
     if (!m) return;
-    wire::Extent r = range();
+    wire::ByteRange r = range();
     std::vector<uint8_t> data(r.bytes);
     for (auto& b : data) b = static_cast<uint8_t>(random_());
     auto* from = reinterpret_cast<const std::byte*>(data.data());
@@ -129,14 +129,14 @@ class Forest {
   void discard_some() {
     MemberPtr m = pick();
     if (!m) return;
-    wire::Extent r = range();
+    wire::ByteRange r = range();
     run(m, [&](Progress* p) { return m->region->discard(List{r}, p); });
     std::fill_n(m->bytes.begin() + static_cast<long>(r.offset), r.bytes, 0);
   }
   void check_some() {
     MemberPtr m = pick();
     if (!m) return;
-    wire::Extent r = range();
+    wire::ByteRange r = range();
     std::vector<uint8_t> out(r.bytes);
     run(m, [&](Progress* p) { return m->region->read(List{r}, reinterpret_cast<std::byte*>(out.data()), p); });
     auto from = m->bytes.begin() + static_cast<long>(r.offset);
@@ -235,8 +235,8 @@ TEST(PiecesOfARequest, AreBoundedHoweverLongTheChainIs) {
   }
   Region* last = chain.back();
   EXPECT_EQ(read(last, 0, model.size()), model);
-  std::vector<wire::Extent> extents(256, {10, 100 * kPage});
-  ASSERT_EQ(discard_list(last, {reinterpret_cast<const std::byte*>(extents.data()), 256}), 0);
+  std::vector<wire::ByteRange> ranges(256, {10, 100 * kPage});
+  ASSERT_EQ(discard_list(last, {reinterpret_cast<const std::byte*>(ranges.data()), 256}), 0);
   std::fill_n(model.begin() + 10, 100 * kPage, 0);
   for (unsigned i = 0; i + 1 < depth; i++) pool.release(chain[i]);  // each merges with the next one
   EXPECT_EQ(read(last, 0, model.size()), model);
@@ -256,9 +256,9 @@ TEST(PiecesOfARequest, RepeatedDiscardsAreCheap) {
   Region* region = new_root(&pool, kSlab, kSlab);
   for (uint64_t at = 0; at < kSlab; at += 1 << 20) ASSERT_EQ(write(region, at, 1 << 20, 1), 0);
   for (int i = 0; i < 20; i++) region = fork_of(&pool, region);
-  std::vector<wire::Extent> extents(256, {0, kSlab});
+  std::vector<wire::ByteRange> ranges(256, {0, kSlab});
   Progress progress;
-  while (region->discard({reinterpret_cast<const std::byte*>(extents.data()), 256}, &progress) == kMore) {}
+  while (region->discard({reinterpret_cast<const std::byte*>(ranges.data()), 256}, &progress) == kMore) {}
   EXPECT_LE(progress.visits, 4096 + 64 * 22 + 256 * 2 * 64);  // each page, each word through the chain, each word again
   EXPECT_EQ(read(region, 0, kSlab), std::vector<uint8_t>(kSlab));
 }

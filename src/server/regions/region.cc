@@ -11,35 +11,35 @@
 namespace farside::server {
 namespace {
 
-constexpr uint32_t kPatched = 3;  // extents in one page, from which on it is cheaper to read and write the whole page
+constexpr uint32_t kPatched = 3;  // ranges in one page, from which on it is cheaper to read and write the whole page
 
-// The run of adjacent extents that starts at index *next. Afterwards *next is the index after it.
-wire::Extent take_run(const wire::ExtentList& extents, uint32_t* next) {
-  wire::Extent run = extents[(*next)++];
-  for (; *next < extents.size() && extents[*next].offset == run.offset + run.bytes; ++*next)
-    run.bytes += extents[*next].bytes;
+// The run of adjacent ranges that starts at index *next. Afterwards *next is the index after it.
+wire::ByteRange take_run(const wire::RangeList& ranges, uint32_t* next) {
+  wire::ByteRange run = ranges[(*next)++];
+  for (; *next < ranges.size() && ranges[*next].offset == run.offset + run.bytes; ++*next)
+    run.bytes += ranges[*next].bytes;
   return run;
 }
 
 // Calls visit(range) for what is left of the list, which returns how many bytes of the range it has done, or -errno.
 template <typename Visit>
-int proceed(const wire::ExtentList& extents, Progress* progress, Visit visit) {
-  while (!progress->is_over(extents)) {
-    wire::Extent range = progress->rest(extents);
+int proceed(const wire::RangeList& ranges, Progress* progress, Visit visit) {
+  while (!progress->is_over(ranges)) {
+    wire::ByteRange range = progress->rest(ranges);
     int64_t done = visit(range);
     if (done < 0) return static_cast<int>(done);
-    progress->pass(extents, static_cast<uint64_t>(done));
+    progress->pass(ranges, static_cast<uint64_t>(done));
     if (static_cast<uint64_t>(done) < range.bytes) return kMore;
   }
   return 0;
 }
 
-// The index of the first extent, from `first` on, that is not within the same page as the ones before it.
-uint32_t end_of_page(const wire::ExtentList& extents, uint32_t first) {
-  uint64_t page = align_down(extents[first].offset, kPageSize);
+// The index of the first range, from `first` on, that is not within the same page as the ones before it.
+uint32_t end_of_page(const wire::RangeList& ranges, uint32_t first) {
+  uint64_t page = align_down(ranges[first].offset, kPageSize);
   uint32_t end = first;
-  auto within = [&](const wire::Extent& e) { return e.offset >= page && e.offset + e.bytes <= page + kPageSize; };
-  while (end < extents.size() && within(extents[end])) end++;
+  auto within = [&](const wire::ByteRange& e) { return e.offset >= page && e.offset + e.bytes <= page + kPageSize; };
+  while (end < ranges.size() && within(ranges[end])) end++;
   return end;
 }
 
@@ -71,11 +71,11 @@ Region::~Region() {
   else family_->disposal->add(std::move(memory_), family_, account_, charged_);
 }
 
-int Region::read(const wire::ExtentList& extents, std::byte* to, Progress* progress) {
+int Region::read(const wire::RangeList& ranges, std::byte* to, Progress* progress) {
   std::shared_lock hold(family_->lock);
   WorkPiece piece(&family_->visits, &progress->visits);
   if (given_up_) return -EIO;
-  return proceed(extents, progress, [&](const wire::Extent& range) -> int64_t {
+  return proceed(ranges, progress, [&](const wire::ByteRange& range) -> int64_t {
     std::byte* at = to + progress->moved();
     if (base_) return read_some(range, at, &piece);
     piece.take(1 + range.bytes / kPageSize);
@@ -85,15 +85,15 @@ int Region::read(const wire::ExtentList& extents, std::byte* to, Progress* progr
 }
 
 // A root without overlays writes all at once, which is bounded by what one request may carry.
-int Region::write(const wire::ExtentList& extents, const std::byte* from, Progress* progress) {
+int Region::write(const wire::RangeList& ranges, const std::byte* from, Progress* progress) {
   provide_memory(progress);
   if (progress->moved() == 0) {
     std::shared_lock hold(family_->lock);
     if (is_plain()) {
       WorkPiece piece(&family_->visits, &progress->visits);
-      piece.take(extents.size());
-      if (int r = admit(extents); r < 0) return wait_for_memory(r, progress);
-      int r = write_plain(extents, from);
+      piece.take(ranges.size());
+      if (int r = admit(ranges); r < 0) return wait_for_memory(r, progress);
+      int r = write_plain(ranges, from);
       charge_overhead();
       return r;
     }
@@ -101,20 +101,20 @@ int Region::write(const wire::ExtentList& extents, const std::byte* from, Progre
   std::unique_lock hold(family_->lock);
   WorkPiece piece(&family_->visits, &progress->visits);
   if (given_up_) return -EIO;
-  int result = proceed(extents, progress, [&](const wire::Extent& range) {
+  int result = proceed(ranges, progress, [&](const wire::ByteRange& range) {
     return write_some(range, from + progress->moved(), progress, &piece);
   });
   charge_overhead();
   return wait_for_memory(result, progress);
 }
 
-int Region::discard(const wire::ExtentList& extents, Progress* progress) {
+int Region::discard(const wire::RangeList& ranges, Progress* progress) {
   provide_memory(progress);
   std::unique_lock hold(family_->lock);
   WorkPiece piece(&family_->visits, &progress->visits);
   if (given_up_) return -EIO;
   int result =
-      proceed(extents, progress, [&](const wire::Extent& range) { return discard_some(range, progress, &piece); });
+      proceed(ranges, progress, [&](const wire::ByteRange& range) { return discard_some(range, progress, &piece); });
   if (base_) charge_what_is_stored();
   charge_overhead();
   return wait_for_memory(result, progress);
@@ -167,28 +167,28 @@ void Region::note_stored_by_calls() {
   }
 }
 
-int Region::write_plain(const wire::ExtentList& extents, const std::byte* from) {
-  for (uint32_t i = 0; i < extents.size();) {
-    uint32_t end = end_of_page(extents, i);
+int Region::write_plain(const wire::RangeList& ranges, const std::byte* from) {
+  for (uint32_t i = 0; i < ranges.size();) {
+    uint32_t end = end_of_page(ranges, i);
     if (end >= i + kPatched) {
-      if (int r = patch_page(extents, &i, end, &from); r < 0) return r;
+      if (int r = patch_page(ranges, &i, end, &from); r < 0) return r;
       continue;
     }
-    wire::Extent run = take_run(extents, &i);
+    wire::ByteRange run = take_run(ranges, &i);
     if (int r = memory_.write(run.offset, from, run.bytes); r < 0) return r;
     from += run.bytes;
   }
   return 0;
 }
 
-// Writes the extents *next to end, which are in one page, by rewriting the page. No other write to this page is in
+// Writes the ranges *next to end, which are in one page, by rewriting the page. No other write to this page is in
 // flight meanwhile (docs/internals/wire.md).
-int Region::patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t end, const std::byte** from) {
+int Region::patch_page(const wire::RangeList& ranges, uint32_t* next, uint32_t end, const std::byte** from) {
   std::byte content[kPageSize];
-  uint64_t page = align_down(extents[*next].offset, kPageSize);
+  uint64_t page = align_down(ranges[*next].offset, kPageSize);
   if (int r = memory_.read(page, content, kPageSize); r < 0) return r;
   for (; *next < end; ++*next) {
-    wire::Extent e = extents[*next];
+    wire::ByteRange e = ranges[*next];
     memcpy(content + (e.offset - page), *from, e.bytes);
     *from += e.bytes;
   }
@@ -200,7 +200,7 @@ int Region::share(const ucx::Settings& settings, uint64_t offset, wire::ShareRep
   std::shared_lock hold(family_->lock);
   if (base_) return -EBUSY;
   if (!memory_.slabs().contains(offset)) return -EAGAIN;
-  wire::Extent slab = {offset, std::min(wire::kSlabBytes, bytes_ - offset)};
+  wire::ByteRange slab = {offset, std::min(wire::kSlabBytes, bytes_ - offset)};
   int r = share_.share(settings, memory_.fd(), slab, reserved_ / wire::kSlabBytes, out);
   out->live_overlays = overlays_.size();
   return r;
@@ -236,22 +236,22 @@ void Region::charge_overhead() {
 
 // Whether a write may use slabs without data. Overhead is charged after it was caused, so a client without room for
 // more must keep to as many slabs as it has reserved.
-bool Region::may_scatter(const wire::ExtentList& extents) const {
+bool Region::may_scatter(const wire::RangeList& ranges) const {
   if (!account_->is_exhausted() || (!base_ && memory_.slabs().count() < reserved_ / wire::kSlabBytes)) return true;
-  for (uint32_t i = 0; i < extents.size(); i++) {
-    wire::Extent e = extents[i];
+  for (uint32_t i = 0; i < ranges.size(); i++) {
+    wire::ByteRange e = ranges[i];
     if (!memory_.slabs().contains(e.offset) || !memory_.slabs().contains(e.offset + e.bytes - 1)) return false;
   }
   return true;
 }
 
-// Calls work(offset, bytes) for the runs of pages of the extents. A page is counted once if the extents in it follow
+// Calls work(offset, bytes) for the runs of pages of the ranges. A page is counted once if the ranges in it follow
 // each other in the list.
 template <typename Work>
-void Region::for_each_page_run(const wire::ExtentList& extents, Work work) {
+void Region::for_each_page_run(const wire::RangeList& ranges, Work work) {
   uint64_t begin = 0, end = 0;
-  for (uint32_t i = 0; i < extents.size(); i++) {
-    wire::Extent e = extents[i];
+  for (uint32_t i = 0; i < ranges.size(); i++) {
+    wire::ByteRange e = ranges[i];
     uint64_t first = align_down(e.offset, kPageSize), last = align_up(e.offset + e.bytes, kPageSize);
     if (first >= begin && first < end) {
       end = std::max(end, last);
@@ -267,17 +267,17 @@ void Region::for_each_page_run(const wire::ExtentList& extents, Work work) {
 // Checks that there is memory for the pages of a write. A root was charged for its reservation and must stay within it:
 // the upper bound counts every written page as new that is not stored for certain, and is made exact before a write is
 // refused. An overlay is charged for each new page, so there the count is exact.
-int Region::admit(const wire::ExtentList& extents) {
-  if (!may_scatter(extents)) return -ENOMEM;
+int Region::admit(const wire::RangeList& ranges) {
+  if (!may_scatter(ranges)) return -ENOMEM;
   uint64_t bytes = 0;
-  for_each_page_run(extents, [&](uint64_t at, uint64_t run) { bytes += memory_.is_stored(at, run) ? 0 : run; });
+  for_each_page_run(ranges, [&](uint64_t at, uint64_t run) { bytes += memory_.is_stored(at, run) ? 0 : run; });
   if (!base_ && bytes == 0) return 0;
   if (!base_ && stored_bound_ + bytes <= reserved_) {
     stored_bound_ += bytes;
     return 0;
   }
   uint64_t missing = 0;
-  for_each_page_run(extents, [&](uint64_t at, uint64_t run) { missing += memory_.missing_bytes(at, run); });
+  for_each_page_run(ranges, [&](uint64_t at, uint64_t run) { missing += memory_.missing_bytes(at, run); });
   stored_bound_ = memory_.stored_bytes();
   if (stored_bound_ + missing > reserved_) return -ENOSPC;
   if (base_) return charge_pages(missing) ? 0 : -ENOMEM;

@@ -81,16 +81,16 @@ class Region {
   // Of its family; tests lower the limit and read the count.
   Visits& visits() const { return family_->visits; }
 
-  // Access to the content, thread-safe: the next piece of a request. The extents are inside the region. 0, kMore, or
+  // Access to the content, thread-safe: the next piece of a request. The ranges are inside the region. 0, kMore, or
   // -errno: -ENOSPC if the reservation would be exceeded, -ENOMEM if the server is full, -EIO if this snapshot was
   // given up because the server had no memory to save its pages.
-  int read(const wire::ExtentList& extents, std::byte* to, Progress* progress);
-  int write(const wire::ExtentList& extents, const std::byte* from, Progress* progress);
-  int discard(const wire::ExtentList& extents, Progress* progress);
-  // Calls use() with the memory of the extents, while nothing discards it, and returns its result. Access by guarded().
+  int read(const wire::RangeList& ranges, std::byte* to, Progress* progress);
+  int write(const wire::RangeList& ranges, const std::byte* from, Progress* progress);
+  int discard(const wire::RangeList& ranges, Progress* progress);
+  // Calls use() with the memory of the ranges, while nothing discards it, and returns its result. Access by guarded().
   // False: the memory cannot be read in place.
   template <typename Use>
-  bool use_in_place(const wire::ExtentList& extents, Use use) const;
+  bool use_in_place(const wire::RangeList& ranges, Use use) const;
 
   // The client maps the memory, too. Before anything is written.
   void note_shared() { memory_.note_shared(); }
@@ -119,20 +119,20 @@ class Region {
 
   // Accounts.
   template <typename Work>
-  static void for_each_page_run(const wire::ExtentList& extents, Work work);
-  int admit(const wire::ExtentList& extents);
+  static void for_each_page_run(const wire::RangeList& ranges, Work work);
+  int admit(const wire::RangeList& ranges);
   int admit_call_range(uint64_t offset, uint64_t bytes);
   bool charge_pages(uint64_t bytes);
   void charge_what_is_stored();
   void charge_overhead();
   void provide_memory(Progress* progress);
   int wait_for_memory(int result, Progress* progress);
-  bool may_scatter(const wire::ExtentList& extents) const;
+  bool may_scatter(const wire::RangeList& ranges) const;
   bool has_room_to_save(uint64_t page, bool zero);
 
   // Roots without overlays.
-  int write_plain(const wire::ExtentList& extents, const std::byte* from);
-  int patch_page(const wire::ExtentList& extents, uint32_t* next, uint32_t end, const std::byte** from);
+  int write_plain(const wire::RangeList& ranges, const std::byte* from);
+  int patch_page(const wire::RangeList& ranges, uint32_t* next, uint32_t end, const std::byte** from);
   void unshare_empty_slabs(uint64_t offset, uint64_t bytes);
 
   // The tree (region_tree.cc). The family lock is held; results of type int are 0, kMore or -errno.
@@ -155,15 +155,15 @@ class Region {
   int find_owner(uint64_t page, WorkPiece* piece, Owner* owner) const;
   int load(uint64_t page, WorkPiece* piece, Content* content) const;
   // How many bytes were done, fewer than all when the piece is over, or -errno.
-  int64_t read_some(const wire::Extent& range, std::byte* to, WorkPiece* piece) const;
-  int64_t write_some(const wire::Extent& range, const std::byte* from, Progress* progress, WorkPiece* piece);
-  int64_t discard_some(const wire::Extent& range, Progress* progress, WorkPiece* piece);
-  int write_part(const wire::Extent& part, const std::byte* from, Progress* progress, WorkPiece* piece);
+  int64_t read_some(const wire::ByteRange& range, std::byte* to, WorkPiece* piece) const;
+  int64_t write_some(const wire::ByteRange& range, const std::byte* from, Progress* progress, WorkPiece* piece);
+  int64_t discard_some(const wire::ByteRange& range, Progress* progress, WorkPiece* piece);
+  int write_part(const wire::ByteRange& part, const std::byte* from, Progress* progress, WorkPiece* piece);
   bool find_data(uint64_t at, bool owned, const Progress& progress, WorkPiece* piece, NextData* next) const;
   uint64_t next_data_of_chain(uint64_t offset, WorkPiece* piece) const;
-  int discard_run(const wire::Extent& range, bool owned);
-  int discard_part(const wire::Extent& part, Progress* progress, WorkPiece* piece);
-  int punch(const wire::Extent& range);
+  int discard_run(const wire::ByteRange& range, bool owned);
+  int discard_part(const wire::ByteRange& part, Progress* progress, WorkPiece* piece);
+  int punch(const wire::ByteRange& range);
   int keep_page(uint64_t page, const Content& content);
   int save_for_overlays(uint64_t page, Content* content, Progress* progress, WorkPiece* piece);
   bool save(uint64_t page, const Content& content);
@@ -207,17 +207,17 @@ class Region {
 };
 
 template <typename Use>
-bool Region::use_in_place(const wire::ExtentList& extents, Use use) const {
+bool Region::use_in_place(const wire::RangeList& ranges, Use use) const {
   std::shared_lock hold(family_->lock);
   if (base_ || given_up_) return false;
-  iovec pieces[wire::kMaxExtents];
-  for (uint32_t i = 0; i < extents.size(); i++) {
-    wire::Extent e = extents[i];
+  iovec pieces[wire::kMaxRanges];
+  for (uint32_t i = 0; i < ranges.size(); i++) {
+    wire::ByteRange e = ranges[i];
     const std::byte* memory = memory_.view(e.offset, e.bytes);
     if (!memory) return false;
     pieces[i] = {const_cast<std::byte*>(memory), e.bytes};
   }
-  return use(std::span<iovec>(pieces, extents.size()));
+  return use(std::span<iovec>(pieces, ranges.size()));
 }
 
 }  // namespace farside::server

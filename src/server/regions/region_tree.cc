@@ -31,7 +31,7 @@ unsigned Region::chain_length() const {
   return length;
 }
 
-int64_t Region::read_some(const wire::Extent& range, std::byte* to, WorkPiece* piece) const {
+int64_t Region::read_some(const wire::ByteRange& range, std::byte* to, WorkPiece* piece) const {
   uint64_t at = range.offset, end = at + range.bytes;
   while (at < end) {
     Owner owner;
@@ -57,11 +57,11 @@ int Region::load(uint64_t page, WorkPiece* piece, Content* content) const {
   return content->error = r;
 }
 
-int64_t Region::write_some(const wire::Extent& range, const std::byte* from, Progress* progress, WorkPiece* piece) {
+int64_t Region::write_some(const wire::ByteRange& range, const std::byte* from, Progress* progress, WorkPiece* piece) {
   uint64_t at = range.offset, end = at + range.bytes;
   while (at < end && piece->visit()) {
     uint64_t page_end = align_down(at, kPageSize) + kPageSize;
-    wire::Extent part = {at, std::min(page_end, end) - at};
+    wire::ByteRange part = {at, std::min(page_end, end) - at};
     int r = write_part(part, from, progress, piece);
     if (r == kMore) break;
     if (r < 0) return r;
@@ -73,7 +73,7 @@ int64_t Region::write_some(const wire::Extent& range, const std::byte* from, Pro
 }
 
 // Writes within one page.
-int Region::write_part(const wire::Extent& part, const std::byte* from, Progress* progress, WorkPiece* piece) {
+int Region::write_part(const wire::ByteRange& part, const std::byte* from, Progress* progress, WorkPiece* piece) {
   uint64_t page = part.offset / kPageSize;
   Content content;
   if (int r = save_for_overlays(page, &content, progress, piece); r != 0) return r;
@@ -90,7 +90,7 @@ int Region::write_part(const wire::Extent& part, const std::byte* from, Progress
 }
 
 // Discards what is not zero already: single pages where their content is needed, else runs of pages.
-int64_t Region::discard_some(const wire::Extent& range, Progress* progress, WorkPiece* piece) {
+int64_t Region::discard_some(const wire::ByteRange& range, Progress* progress, WorkPiece* piece) {
   uint64_t at = range.offset, end = at + range.bytes;
   NextData next;
   while (at < end && piece->visit()) {
@@ -138,14 +138,14 @@ uint64_t Region::next_data_of_chain(uint64_t offset, WorkPiece* piece) const {
 }
 
 // Pages of which nothing is needed: whole ones, of a region without overlays.
-int Region::discard_run(const wire::Extent& range, bool owned) {
+int Region::discard_run(const wire::ByteRange& range, bool owned) {
   for (uint64_t at = range.offset; !owned && at < range.offset + range.bytes; at += kPageSize)
     own_->set(at / kPageSize);
   return punch(range);
 }
 
 // Within one page.
-int Region::discard_part(const wire::Extent& part, Progress* progress, WorkPiece* piece) {
+int Region::discard_part(const wire::ByteRange& part, Progress* progress, WorkPiece* piece) {
   uint64_t page = part.offset / kPageSize;
   bool whole = part.bytes == kPageSize;
   Content content;
@@ -160,7 +160,7 @@ int Region::discard_part(const wire::Extent& part, Progress* progress, WorkPiece
   return keep_page(page, content);
 }
 
-int Region::punch(const wire::Extent& range) {
+int Region::punch(const wire::ByteRange& range) {
   int r = memory_.punch(range.offset, range.bytes);
   unshare_empty_slabs(range.offset, range.bytes);
   return r;

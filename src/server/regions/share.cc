@@ -8,7 +8,7 @@
 
 namespace farside::server {
 
-int RegionShare::share(const ucx::Settings& settings, int memory_fd, wire::Extent slab, uint64_t max_slabs,
+int RegionShare::share(const ucx::Settings& settings, int memory_fd, wire::ByteRange slab, uint64_t max_slabs,
                        wire::ShareReply* out) {
   LockGuard hold(mutex_);
   if (!helper_) {
@@ -37,7 +37,7 @@ int RegionShare::start(const ucx::Settings& settings, int memory_fd) {
   return 0;
 }
 
-int RegionShare::request(wire::Extent slab) {
+int RegionShare::request(wire::ByteRange slab) {
   ucx::ExportRequest request = {slab.offset, slab.bytes};
   int r = helper_->send(&request, sizeof request);
   if (r == -EAGAIN) return r;

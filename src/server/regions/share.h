@@ -19,7 +19,8 @@ class RegionShare {
   using Remains = std::unique_ptr<ucx::Helper>;
 
   // Access to a slab of the file. 0, or an error of wire::ShareRequest as -errno. max_slabs: that may be shared.
-  int share(const ucx::Settings& settings, int memory_fd, wire::Extent slab, uint64_t max_slabs, wire::ShareReply* out);
+  int share(const ucx::Settings& settings, int memory_fd, wire::ByteRange slab, uint64_t max_slabs,
+            wire::ShareReply* out);
   // The slab holds no data any more.
   void unshare(uint64_t offset);
   // Ends all access: nothing reaches the memory after the result was destroyed.
@@ -32,7 +33,7 @@ class RegionShare {
   static constexpr uint64_t kPauseNs = 100'000'000;      // between processes, however often a client revokes
 
   int start(const ucx::Settings& settings, int memory_fd) REQUIRES(mutex_);
-  int request(wire::Extent slab) REQUIRES(mutex_);
+  int request(wire::ByteRange slab) REQUIRES(mutex_);
   int take_replies() REQUIRES(mutex_);
   int fail() REQUIRES(mutex_);
   Remains end() REQUIRES(mutex_);

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/os.h"
 #include "server/regions/share.h"
-#include "ucx/worker.h"
+#include "ucx/ucp_worker.h"
 
 #if defined(__SANITIZE_THREAD__)
 // UCX synchronizes its threads by code that the sanitizer does not see.
@@ -25,7 +25,8 @@ constexpr char kSecret[] = "of the client";
 // Connections of a process to the worker of a shared slab.
 class Peer {
  public:
-  explicit Peer(const wire::ShareReply& share) : share_(share), worker_(std::move(*ucx::Worker::start("tcp", false))) {}
+  explicit Peer(const wire::ShareReply& share)
+      : share_(share), worker_(std::move(*ucx::UcpWorker::start("tcp", false))) {}
 
   bool connect() {
     ucp_ep_params_t params = {};
@@ -68,7 +69,7 @@ class Peer {
   }
 
   const wire::ShareReply share_;
-  std::unique_ptr<ucx::Worker> worker_;
+  std::unique_ptr<ucx::UcpWorker> worker_;
   ucp_ep_h endpoint_ = nullptr;
   ucp_rkey_h key_ = nullptr;
 };

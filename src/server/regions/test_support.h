@@ -20,13 +20,13 @@ inline uint64_t next() {
 
 class List {
  public:
-  explicit List(std::initializer_list<wire::Extent> extents) : extents_(extents) {}
-  operator wire::ExtentList() const {
+  explicit List(std::initializer_list<wire::ByteRange> ranges) : extents_(ranges) {}
+  operator wire::RangeList() const {
     return {reinterpret_cast<const std::byte*>(extents_.data()), static_cast<uint32_t>(extents_.size())};
   }
 
  private:
-  std::vector<wire::Extent> extents_;
+  std::vector<wire::ByteRange> extents_;
 };
 
 // Calls piece(&progress) until the request is finished.
@@ -37,13 +37,13 @@ int all_pieces(Next piece) {
   while ((r = piece(&progress)) == kMore) {}
   return r;
 }
-inline int write_list(Region* region, const wire::ExtentList& list, const void* data) {
+inline int write_list(Region* region, const wire::RangeList& list, const void* data) {
   return all_pieces([&](Progress* p) { return region->write(list, static_cast<const std::byte*>(data), p); });
 }
-inline int read_list(Region* region, const wire::ExtentList& list, void* out) {
+inline int read_list(Region* region, const wire::RangeList& list, void* out) {
   return all_pieces([&](Progress* p) { return region->read(list, static_cast<std::byte*>(out), p); });
 }
-inline int discard_list(Region* region, const wire::ExtentList& list) {
+inline int discard_list(Region* region, const wire::RangeList& list) {
   return all_pieces([&](Progress* p) { return region->discard(list, p); });
 }
 inline int write(Region* region, uint64_t offset, const std::vector<uint8_t>& data) {

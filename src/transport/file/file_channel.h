@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "transport/failure.h"
-#include "transport/far_space.h"
-#include "transport/file_queue.h"
+#include "transport/file/file_queue.h"
+#include "transport/file/slot_file.h"
 #include "transport/transport.h"
 #include "transport/waiting.h"
 
@@ -17,7 +17,7 @@ namespace farside::transport {
 
 // What the channels of a process share.
 struct FileTarget {
-  FarSpace* space;
+  SlotFile* space;
   FarRegion* region;
   FailureReport* failures;
   const char* name;  // the address, for messages
@@ -51,9 +51,9 @@ class FileChannel final : public Channel {
   explicit FileChannel(const FileTarget& file) : file_(file), queue_(new FileQueue) {}
   ~FileChannel() override;
 
-  int submit_read(std::span<const Segment> segments, Token* token) override;
-  int submit_write(std::span<const Segment> segments, int pipe, Token* token) override;
-  int submit_discard(std::span<const Segment> segments, Token* token) override;
+  int submit_read(std::span<const ByteRange> ranges, Token* token) override;
+  int submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) override;
+  int submit_discard(std::span<const ByteRange> ranges, Token* token) override;
   void gather(bool on) override { gathers_ = on; }
   int poll(Token token) override;
   int wait(Token token, uint64_t timeout_ns) override;
@@ -73,7 +73,7 @@ class FileChannel final : public Channel {
     uint64_t index, word;  // in the region; the word when the request began, then the one to be published
     std::byte* content;    // 4 KiB, aligned for direct I/O
     uint32_t first, last;  // parts
-    Slot slot;             // taken for a write
+    SlotNumber slot;       // taken for a write
     bool bounces;          // content is the channel's
     bool in_file;          // has to be read or written
   };
@@ -92,12 +92,12 @@ class FileChannel final : public Channel {
     NearArray<Page> page;
     NearArray<Run> run;
     NearArray<iovec> vector;
-    NearArray<Slot> slot;
+    NearArray<SlotNumber> slot;
     NearArray<std::byte> bounce, staging;
   };
 
-  static size_t max_parts(size_t segments, uint64_t bytes) { return bytes / kPageSize + 2 * segments; }
-  int check(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) const;
+  static size_t max_parts(size_t ranges, uint64_t bytes) { return bytes / kPageSize + 2 * ranges; }
+  int check(std::span<const ByteRange> ranges, uint64_t max_bytes, uint64_t* total) const;
   void begin(Request& r, size_t max_parts, bool writes);
   void add_segment(Request& r, uint64_t far, uint64_t bytes, std::byte* near);
   void add_part(Request& r, uint64_t index, uint32_t offset, uint32_t bytes, std::byte* near);
@@ -116,7 +116,7 @@ class FileChannel final : public Channel {
   bool has_arrived(Page& page);
   bool read_again(Page& page);
   void transfer(Request& r, bool write);
-  void add_run(Request& r, uint32_t first, uint32_t end, Slot slot, bool write);
+  void add_run(Request& r, uint32_t first, uint32_t end, SlotNumber slot, bool write);
   void submit_runs();
   bool is_alone(const Request& r) const;
   void execute(Request& r);

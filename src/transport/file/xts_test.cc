@@ -1,4 +1,4 @@
-#include "transport/xts.h"
+#include "transport/file/xts.h"
 
 #include <gtest/gtest.h>
 #include <openssl/evp.h>

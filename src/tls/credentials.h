@@ -1,5 +1,5 @@
 // The settings of TLS connections: certificate, key, and the authorities that are trusted. TLS 1.3 only. Ordinary code;
-// a context is immutable and thread-safe once it was made.
+// they are immutable and thread-safe once they were made.
 //
 // Nothing of this layer is linked into the preload library: OpenSSL is not loaded into the programs of a run.
 #pragma once
@@ -19,25 +19,25 @@ struct Files {
   std::string authorities;  // "": those that the system trusts
 };
 
-class Context {
+class Credentials {
  public:
   // With verify_clients, clients must present a certificate of one of the authorities.
-  static Result<std::shared_ptr<const Context>> for_server(const Files& files, bool verify_clients);
+  static Result<std::shared_ptr<const Credentials>> for_server(const Files& files, bool verify_clients);
   // The certificate and the key may be left out: the client then presents none.
-  static Result<std::shared_ptr<const Context>> for_client(const Files& files);
-  ~Context();
-  Context(const Context&) = delete;
-  Context& operator=(const Context&) = delete;
+  static Result<std::shared_ptr<const Credentials>> for_client(const Files& files);
+  ~Credentials();
+  Credentials(const Credentials&) = delete;
+  Credentials& operator=(const Credentials&) = delete;
 
-  ssl_ctx_st* get() const { return context_; }
+  ssl_ctx_st* get() const { return credentials_; }
 
  private:
-  explicit Context(ssl_ctx_st* context) : context_(context) {}
+  explicit Credentials(ssl_ctx_st* credentials) : credentials_(credentials) {}
   Status load(const Files& files);
   Status load_identity(const Files& files);
   Status load_authorities(const Files& files);
 
-  ssl_ctx_st* const context_;
+  ssl_ctx_st* const credentials_;
 };
 
 }  // namespace farside::tls

@@ -1,4 +1,4 @@
-#include "transport/file_channel.h"
+#include "transport/file/file_channel.h"
 
 #include <sys/syscall.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "transport/segments.h"
+#include "transport/ranges.h"
 #include "wire/crc32c.h"
 
 namespace farside::transport {
@@ -30,10 +30,10 @@ FileChannel::~FileChannel() {
   }
 }
 
-int FileChannel::check(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) const {
+int FileChannel::check(std::span<const ByteRange> ranges, uint64_t max_bytes, uint64_t* total) const {
   if (error_) return error_;
-  if (int r = check_segments(segments, max_bytes, total); r < 0) return r;
-  for (const Segment& s : segments) {
+  if (int r = check_ranges(ranges, max_bytes, total); r < 0) return r;
+  for (const ByteRange& s : ranges) {
     if (s.bytes > file_.region->bytes() || s.far > file_.region->bytes() - s.bytes) return -ERANGE;
   }
   return 0;
@@ -111,13 +111,13 @@ void FileChannel::place_contents(Request& r) {
 
 // ---- Submission ----
 
-int FileChannel::submit_read(std::span<const Segment> segments, Token* token) {
+int FileChannel::submit_read(std::span<const ByteRange> ranges, Token* token) {
   uint64_t bytes;
-  if (int e = check(segments, kMaxRequestBytes, &bytes); e < 0) return e;
-  Request* r = free_slot(requests_);
+  if (int e = check(ranges, kMaxRequestBytes, &bytes); e < 0) return e;
+  Request* r = free_request(requests_);
   if (!r) return -EAGAIN;
-  begin(*r, max_parts(segments.size(), bytes), false);
-  for (const Segment& s : segments) add_segment(*r, s.far, s.bytes, static_cast<std::byte*>(s.near));
+  begin(*r, max_parts(ranges.size(), bytes), false);
+  for (const ByteRange& s : ranges) add_segment(*r, s.far, s.bytes, static_cast<std::byte*>(s.near));
   place_contents(*r);
   for (uint32_t i = 0; i < r->pages; i++) {
     Page& page = r->page[i];
@@ -128,15 +128,15 @@ int FileChannel::submit_read(std::span<const Segment> segments, Token* token) {
   return submitted(*r, token);
 }
 
-int FileChannel::submit_write(std::span<const Segment> segments, int pipe, Token* token) {
+int FileChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token* token) {
   uint64_t bytes;
-  Request* r = free_slot(requests_);  // evictors try until there is one
+  Request* r = free_request(requests_);  // evictors try until there is one
   if (!r) return error_ ? error_ : -EAGAIN;
-  if (int e = check(segments, kMaxRequestBytes, &bytes); e < 0) return e;
-  begin(*r, max_parts(segments.size(), bytes), true);
+  if (int e = check(ranges, kMaxRequestBytes, &bytes); e < 0) return e;
+  begin(*r, max_parts(ranges.size(), bytes), true);
   if (pipe >= 0) r->staging.make_room(align_up(bytes, kPageSize));
   std::byte* at = pipe >= 0 ? r->staging.data() : nullptr;
-  for (const Segment& s : segments) {
+  for (const ByteRange& s : ranges) {
     add_segment(*r, s.far, s.bytes, at ? at : static_cast<std::byte*>(s.near));
     if (at) at += s.bytes;
   }
@@ -153,22 +153,22 @@ int FileChannel::submit_write(std::span<const Segment> segments, int pipe, Token
 }
 
 // Whole pages are discarded at once. What is left of the others is written again.
-int FileChannel::submit_discard(std::span<const Segment> segments, Token* token) {
+int FileChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) {
   uint64_t bytes;
-  if (int e = check(segments, kNoByteLimit, &bytes); e < 0) return e;
-  Request* r = free_slot(requests_);
+  if (int e = check(ranges, kNoByteLimit, &bytes); e < 0) return e;
+  Request* r = free_request(requests_);
   if (!r) return -EAGAIN;
-  begin(*r, 2 * segments.size(), true);
+  begin(*r, 2 * ranges.size(), true);
   auto add_edge = [&](uint64_t from, uint64_t to) {
     if (from < to && file_.region->word(from / kPageSize) != 0) add_segment(*r, from, to - from, nullptr);
   };
-  for (const Segment& s : segments) {
+  for (const ByteRange& s : ranges) {
     uint64_t end = s.far + s.bytes, first = align_up(s.far, kPageSize), last = align_down(end, kPageSize);
     add_edge(s.far, std::min(first, end));
     if (last >= first) add_edge(last, end);
   }
   if (int e = take_slots(*r); e < 0) return e;
-  for (const Segment& s : segments) {
+  for (const ByteRange& s : ranges) {
     file_.space->clear(*file_.region, align_up(s.far, kPageSize) / kPageSize, (s.far + s.bytes) / kPageSize);
   }
   for (uint32_t i = 0; i < r->pages; i++) r->page[i].word = file_.region->word(r->page[i].index);
@@ -191,7 +191,7 @@ int FileChannel::take_slots(Request& r) {
   constexpr uint64_t kPauseNs = 1'000'000;
   if (r.pages == 0) return 0;
   r.slot.make_room(r.pages);
-  std::span<Slot> slots(r.slot.data(), r.pages);
+  std::span<SlotNumber> slots(r.slot.data(), r.pages);
   for (int tries = 0; !file_.space->take_slots(*file_.region, slots); tries++) {
     if (has_writes()) return -EAGAIN;
     if (tries == kTries) {
@@ -334,7 +334,7 @@ void FileChannel::transfer(Request& r, bool write) {
   waiting_runs_ += r.runs;
 }
 
-void FileChannel::add_run(Request& r, uint32_t first, uint32_t end, Slot slot, bool write) {
+void FileChannel::add_run(Request& r, uint32_t first, uint32_t end, SlotNumber slot, bool write) {
   iovec *vector = &r.vector[first], *last = vector;
   *last = {r.page[first].content, kPageSize};
   for (uint32_t i = first + 1; i < end; i++) {
@@ -411,7 +411,7 @@ void FileChannel::finish_phase(Request& r) {
 // ---- Results ----
 
 int FileChannel::poll(Token token) {
-  Request* r = find_slot(requests_, token);
+  Request* r = find_request(requests_, token);
   if (!r) return -EINVAL;
   if (r->result == kInFlight) pump();
   if (r->result == kInFlight) return 0;
@@ -420,7 +420,7 @@ int FileChannel::poll(Token token) {
 }
 
 int FileChannel::wait(Token token, uint64_t timeout_ns) {
-  Request* r = find_slot(requests_, token);
+  Request* r = find_request(requests_, token);
   if (!r) return -EINVAL;
   bool completed = wait_until(
       reply_times_, timeout_ns, [r] { return r->result != kInFlight; }, [this] { pump(); },

@@ -24,7 +24,7 @@ struct Expected {
   uint64_t stopped = 0;  // data structures whose moves the caller itself has stopped
 };
 
-class Costs {
+class CallCosts {
  public:
   bool prefers_server(const Expected& call);
   void ran_locally(const Expected& call, uint64_t ns);

@@ -1,4 +1,4 @@
-#include "transport/xts.h"
+#include "transport/file/xts.h"
 
 #include <cstring>
 #if defined(__x86_64__)

@@ -1,4 +1,4 @@
-#include "ucx/worker.h"
+#include "ucx/ucp_worker.h"
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ void set_environment(const char* transports, bool for_remote_access) {
 }
 
 // Lines as "#      resource 1  :  md 1  dev 1  flags -- tcp/lo".
-std::vector<std::string> transports_of(const Worker& worker) {
+std::vector<std::string> transports_of(const UcpWorker& worker) {
   char* text = nullptr;
   size_t bytes = 0;
   FILE* stream = open_memstream(&text, &bytes);
@@ -54,17 +54,17 @@ bool any_card(const std::vector<std::string>& transports) {
 
 }  // namespace
 
-Result<std::unique_ptr<Worker>> Worker::start(const char* transports, bool for_remote_access) {
+Result<std::unique_ptr<UcpWorker>> UcpWorker::start(const char* transports, bool for_remote_access) {
   set_environment(transports, for_remote_access);
   auto loaded = library();
   if (!loaded.ok()) return loaded.status();
-  std::unique_ptr<Worker> worker(new Worker(**loaded));
+  std::unique_ptr<UcpWorker> worker(new UcpWorker(**loaded));
   ucs_status_t status = worker->open();
   if (status == UCS_OK) return worker;
   return Status::error(ENODEV, "{}", worker->text_of(status));
 }
 
-ucs_status_t Worker::open() {
+ucs_status_t UcpWorker::open() {
   ucp_config_t* config = nullptr;
   if (ucs_status_t s = ucp_.ucp_config_read(nullptr, nullptr, &config); s != UCS_OK) return s;
   ucp_params_t params = {};
@@ -80,12 +80,12 @@ ucs_status_t Worker::open() {
   return ucp_.ucp_worker_get_efd(worker_, &event_fd_);
 }
 
-Worker::~Worker() {
+UcpWorker::~UcpWorker() {
   if (worker_) ucp_.ucp_worker_destroy(worker_);
   if (context_) ucp_.ucp_cleanup(context_);
 }
 
-std::vector<std::byte> Worker::address() const {
+std::vector<std::byte> UcpWorker::address() const {
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
   if (ucp_.ucp_worker_get_address(worker_, &address, &bytes) != UCS_OK) return {};
@@ -96,9 +96,9 @@ std::vector<std::byte> Worker::address() const {
 }
 
 Result<std::string> describe(const char* transports) {
-  auto pinned = Worker::start(transports, false);
+  auto pinned = UcpWorker::start(transports, false);
   if (!pinned.ok()) return pinned.status();
-  auto on_demand = Worker::start(transports, true);
+  auto on_demand = UcpWorker::start(transports, true);
   std::vector<std::string> found = transports_of(**pinned);
   bool faults = on_demand.ok() && any_card(transports_of(**on_demand));
   std::string text = fmt::format("version {}\ncard {}\non-demand {}\n", (*pinned)->ucp().ucp_get_version_string(),

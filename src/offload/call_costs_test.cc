@@ -1,5 +1,5 @@
 // Simulated machines: the model finds the better way for functions of every kind, from its own measurements.
-#include "offload/costs.h"
+#include "offload/call_costs.h"
 
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ struct Machine {
 };
 
 // The share of calls from the 20th on for which the better way was chosen.
-double right_choices(Costs& costs, const Machine& machine, const Expected& call, int calls = 200) {
+double right_choices(CallCosts& costs, const Machine& machine, const Expected& call, int calls = 200) {
   int right = 0, counted = 0;
   for (int i = 0; i < calls; i++) {
     bool server = costs.prefers_server(call);
@@ -39,27 +39,27 @@ double right_choices(Costs& costs, const Machine& machine, const Expected& call,
 
 Expected far_range(uint64_t function, double bytes) { return {function, bytes, 0.9 * bytes, 0}; }
 
-TEST(Costs, ScansOfFarMemoryRunOnServers) {
-  Costs costs;
+TEST(CallCosts, ScansOfFarMemoryRunOnServers) {
+  CallCosts costs;
   EXPECT_EQ(right_choices(costs, {30e6, 65536, 1500}, far_range(1, 256 * kMiB)), 1);
 }
 
-TEST(Costs, ScansOfNearMemoryRunInTheProgram) {
-  Costs costs;
+TEST(CallCosts, ScansOfNearMemoryRunInTheProgram) {
+  CallCosts costs;
   EXPECT_GT(right_choices(costs, {30e6, 65536, 1500}, {1, 256 * kMiB, 0, 0}), 0.9);
   EXPECT_EQ(right_choices(costs, {30e6, 65536, 1500}, {2, 256 * kMiB, 0, 256 * kMiB}), 1) << "all is dirty";
 }
 
-TEST(Costs, ChainsRunOnServersAndSingleWordsInTheProgram) {
-  Costs costs;
+TEST(CallCosts, ChainsRunOnServersAndSingleWordsInTheProgram) {
+  CallCosts costs;
   EXPECT_GT(right_choices(costs, {1000, 8, 12'000}, far_range(1, 256 * kMiB)), 0.96);
   EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(2, 256 * kMiB)), 0.96);
   EXPECT_GT(right_choices(costs, {100, 1, 12'000}, far_range(3, kPage)), 0.96);
 }
 
-TEST(Costs, OneSlowMeasurementDoesNotDecide) {
+TEST(CallCosts, OneSlowMeasurementDoesNotDecide) {
   for (bool server_is_slow_once : {false, true}) {
-    Costs costs;
+    CallCosts costs;
     Expected call = far_range(1, 256 * kMiB);
     uint64_t local_ns = 70'000, server_ns = 100'000, choices = 0;
     bool slow = true;
@@ -77,9 +77,9 @@ TEST(Costs, OneSlowMeasurementDoesNotDecide) {
 }
 
 // As on two cores: what the other way needs has fallen asleep, and one call in 20 is interrupted.
-TEST(Costs, ColdAndInterruptedCallsDoNotDecide) {
+TEST(CallCosts, ColdAndInterruptedCallsDoNotDecide) {
   for (bool server_is_better : {false, true}) {
-    Costs costs;
+    CallCosts costs;
     Expected call = far_range(1, 256 * kMiB);
     uint64_t local_ns = server_is_better ? 80'000 : 25'000, server_ns = 50'000, choices = 0;
     bool last = true;
@@ -95,21 +95,21 @@ TEST(Costs, ColdAndInterruptedCallsDoNotDecide) {
   }
 }
 
-TEST(Costs, SlowServersAreAvoided) {
-  Costs costs;
+TEST(CallCosts, SlowServersAreAvoided) {
+  CallCosts costs;
   EXPECT_EQ(right_choices(costs, {100e6, 65536, 500, 30'000, 0.5, 10}, far_range(1, 256 * kMiB)), 1);
 }
 
-TEST(Costs, TheChoiceFollowsWhatIsFar) {
-  Costs costs;
+TEST(CallCosts, TheChoiceFollowsWhatIsFar) {
+  CallCosts costs;
   Machine machine = {10e6, 16384, 1500};
   EXPECT_EQ(right_choices(costs, machine, far_range(1, 64 * kMiB), 50), 1);
   EXPECT_GT(right_choices(costs, machine, {1, 64 * kMiB, 0, 0}, 50), 0.9);
   EXPECT_EQ(right_choices(costs, machine, far_range(1, 64 * kMiB), 50), 1) << "far again";
 }
 
-TEST(Costs, WhatFailsOnServersRunsInTheProgram) {
-  Costs costs;
+TEST(CallCosts, WhatFailsOnServersRunsInTheProgram) {
+  CallCosts costs;
   Expected call = far_range(1, 256 * kMiB);
   ASSERT_TRUE(costs.prefers_server(call));
   costs.failed_on_server(call);
@@ -120,8 +120,8 @@ TEST(Costs, WhatFailsOnServersRunsInTheProgram) {
   EXPECT_TRUE(costs.prefers_server(far_range(2, 256 * kMiB))) << "another function";
 }
 
-TEST(Costs, RangesOfAnySizeAreAccepted) {
-  Costs costs;
+TEST(CallCosts, RangesOfAnySizeAreAccepted) {
+  CallCosts costs;
   Expected none = {1, 0, 0, 0};
   for (int i = 0; i < 10; i++) {
     if (costs.prefers_server(none)) costs.ran_on_server(none, 20'000);

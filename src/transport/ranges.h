@@ -1,4 +1,5 @@
-// Helpers shared by the channels: checking lists of segments, slots of requests, data from pipes. Async-signal-safe.
+// Helpers shared by the channels: checking lists of ranges, the table of requests in flight, data from
+// pipes. Async-signal-safe.
 #pragma once
 #include <sys/uio.h>
 
@@ -11,10 +12,10 @@
 namespace farside::transport {
 
 // 0 and the total size; -EINVAL or -E2BIG for a list that violates the limits of transport.h.
-inline int check_segments(std::span<const Segment> segments, uint64_t max_bytes, uint64_t* total) {
-  if (segments.empty() || segments.size() > kMaxSegments) return -EINVAL;
+inline int check_ranges(std::span<const ByteRange> ranges, uint64_t max_bytes, uint64_t* total) {
+  if (ranges.empty() || ranges.size() > kMaxRanges) return -EINVAL;
   *total = 0;
-  for (const Segment& s : segments) {
+  for (const ByteRange& s : ranges) {
     if (s.bytes == 0) return -EINVAL;
     *total += s.bytes;
   }
@@ -50,18 +51,18 @@ inline int read_pipe(int pipe, iovec* pieces, int count, size_t bytes) {
   return 0;
 }
 
-// The slot of the request with this token; nullptr: none. A token modulo kMaxInFlight is the index of its slot.
-template <typename Slot>
-Slot* find_slot(Slot (&slots)[kMaxInFlight], Token token) {
-  Slot& slot = slots[token % kMaxInFlight];
-  return token != 0 && slot.token == token ? &slot : nullptr;
+// The request with this token; nullptr: none. A token modulo kMaxInFlight is its index in the table.
+template <typename Request>
+Request* find_request(Request (&requests)[kMaxInFlight], Token token) {
+  Request& request = requests[token % kMaxInFlight];
+  return token != 0 && request.token == token ? &request : nullptr;
 }
 
-// The free slot with the lowest index, so that few slots ever allocate a staging buffer; nullptr: none.
-template <typename Slot>
-Slot* free_slot(Slot (&slots)[kMaxInFlight]) {
-  for (Slot& slot : slots) {
-    if (slot.token == 0) return &slot;
+// The free place with the lowest index, so that few of them ever allocate a staging buffer; nullptr: none.
+template <typename Request>
+Request* free_request(Request (&requests)[kMaxInFlight]) {
+  for (Request& request : requests) {
+    if (request.token == 0) return &request;
   }
   return nullptr;
 }
@@ -77,13 +78,13 @@ inline int fill_staging(int pipe, size_t bytes, std::byte** staging, size_t* sta
   return read_pipe(pipe, &piece, 1, bytes);
 }
 
-// Reads the data of a write's segments from a pipe into a staging buffer, and points the segments to it.
-inline int stage_pipe(int pipe, std::span<Segment> segments, std::byte** staging, size_t* staging_bytes) {
+// Reads the data of a write's ranges from a pipe into a staging buffer, and points the ranges to it.
+inline int stage_pipe(int pipe, std::span<ByteRange> ranges, std::byte** staging, size_t* staging_bytes) {
   size_t bytes = 0;
-  for (const Segment& s : segments) bytes += s.bytes;
+  for (const ByteRange& s : ranges) bytes += s.bytes;
   if (int r = fill_staging(pipe, bytes, staging, staging_bytes); r < 0) return r;
   std::byte* at = *staging;
-  for (Segment& s : segments) {
+  for (ByteRange& s : ranges) {
     s.near = at;
     at += s.bytes;
   }

@@ -8,22 +8,22 @@
 #include <string>
 
 #include "base/status.h"
-#include "tls/context.h"
+#include "tls/credentials.h"
 
 struct ssl_st;
 
 namespace farside::tls {
 
-class Stream {
+class TlsSocket {
  public:
   // The server's end. nullptr: out of memory.
-  static std::unique_ptr<Stream> accept(const Context& context, int fd);
+  static std::unique_ptr<TlsSocket> accept(const Credentials& credentials, int fd);
   // The client's end: the server's certificate must be of `host`, a name or a numeric address. nullptr: out of
   // memory, or the host is neither.
-  static std::unique_ptr<Stream> connect(const Context& context, int fd, const std::string& host);
-  ~Stream();  // also ends the data, if the connection has not failed
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  static std::unique_ptr<TlsSocket> connect(const Credentials& credentials, int fd, const std::string& host);
+  ~TlsSocket();  // also ends the data, if the connection has not failed
+  TlsSocket(const TlsSocket&) = delete;
+  TlsSocket& operator=(const TlsSocket&) = delete;
 
   // 0 when the handshake is complete, -EAGAIN, or an error with the reason in failure(): -EPROTO; -EPROTONOSUPPORT
   // where the peer does not speak TLS; -ECONNRESET where the connection ended. receive() and send() continue the
@@ -43,8 +43,8 @@ class Stream {
   const char* failure() const { return failure_.text(); }
 
  private:
-  explicit Stream(ssl_st* ssl) : ssl_(ssl) {}
-  static std::unique_ptr<Stream> over(const Context& context, int fd);
+  explicit TlsSocket(ssl_st* ssl) : ssl_(ssl) {}
+  static std::unique_ptr<TlsSocket> over(const Credentials& credentials, int fd);
   int failed(int result);
   Status reason() const;
 

@@ -1,5 +1,5 @@
 // Tests of contexts and streams; both ends are in this process, over a pair of sockets.
-#include "tls/stream.h"
+#include "tls/tls_socket.h"
 
 #include <signal.h>
 #include <sys/socket.h>
@@ -35,8 +35,8 @@ class Streams : public testing::Test {
     ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
     client_fd_ = Fd(pair[0]);
     server_fd_ = Fd(pair[1]);
-    server_ = Stream::accept(*server_context(server, verify_clients), server_fd_.get());
-    client_ = Stream::connect(*client_context(client), client_fd_.get(), host);
+    server_ = TlsSocket::accept(*server_context(server, verify_clients), server_fd_.get());
+    client_ = TlsSocket::connect(*client_context(client), client_fd_.get(), host);
     ASSERT_TRUE(server_ && client_);
   }
   void open() { open(certificates->files("server"), false, certificates->files("")); }
@@ -53,7 +53,7 @@ class Streams : public testing::Test {
 
   static TestCertificates* certificates;
   Fd client_fd_, server_fd_;
-  std::unique_ptr<Stream> client_, server_;
+  std::unique_ptr<TlsSocket> client_, server_;
 };
 TestCertificates* Streams::certificates = nullptr;
 
@@ -179,11 +179,11 @@ TEST_F(Streams, UnusableFilesAreNamed) {
                         Case{{garbage, good.key, ""}, "has no usable certificate in PEM form"},
                         Case{{good.certificate, certificates->path("client.key"), ""}, "has no private key of"},
                         Case{{"", "", garbage}, "has no usable certificates in PEM form"}}) {
-    auto context = Context::for_client(c.files);
-    ASSERT_FALSE(context.ok()) << c.message;
-    EXPECT_NE(strstr(context.status().text(), c.message), nullptr) << context.status().text();
+    auto credentials = Credentials::for_client(c.files);
+    ASSERT_FALSE(credentials.ok()) << c.message;
+    EXPECT_NE(strstr(credentials.status().text(), c.message), nullptr) << credentials.status().text();
   }
-  EXPECT_FALSE(Context::for_server({}, false).ok());
+  EXPECT_FALSE(Credentials::for_server({}, false).ok());
 }
 
 }  // namespace

@@ -32,13 +32,13 @@
 #include "base/near.h"
 #include "base/status.h"
 #include "base/sync.h"
-#include "transport/xts.h"
+#include "transport/file/xts.h"
 
 namespace farside::transport {
 
-using Slot = uint32_t;
+using SlotNumber = uint32_t;
 
-class FarSpace;
+class SlotFile;
 
 // The map of one process, as it is mapped in this one.
 class FarRegion : public NearObject {
@@ -53,8 +53,8 @@ class FarRegion : public NearObject {
   uint64_t word(uint64_t page) const { return words_[page].load(std::memory_order_acquire); }
   uint64_t exchange(uint64_t page, uint64_t word);
 
-  static uint64_t make_word(Slot slot, uint32_t crc) { return uint64_t{slot} << 32 | crc; }
-  static Slot slot_of(uint64_t word) { return static_cast<Slot>(word >> 32); }
+  static uint64_t make_word(SlotNumber slot, uint32_t crc) { return uint64_t{slot} << 32 | crc; }
+  static SlotNumber slot_of(uint64_t word) { return static_cast<SlotNumber>(word >> 32); }
   static uint32_t crc_of(uint64_t word) { return static_cast<uint32_t>(word); }
 
   // The first page from `page` on that may have a word.
@@ -65,7 +65,7 @@ class FarRegion : public NearObject {
   uint64_t pages() const { return bytes_ / kPageSize; }
 
  private:
-  friend class FarSpace;
+  friend class SlotFile;
   static constexpr uint64_t kChunkPages = 512;  // for each bit of used_
 
   FarRegion(unsigned id, uint64_t bytes, std::byte* base, size_t mapped_bytes, const std::atomic<uint64_t>& generation);
@@ -80,11 +80,11 @@ class FarRegion : public NearObject {
   const size_t mapped_bytes_;
   std::atomic<uint64_t>* const used_;  // one bit for each chunk of words
   std::atomic<uint64_t>* const words_;
-  const std::atomic<uint64_t>& generation_;  // of the entry
+  const std::atomic<uint64_t>& generation_;  // of the record
   const uint64_t made_in_;
 };
 
-class FarSpace : public NearObject {
+class SlotFile : public NearObject {
  public:
   static constexpr unsigned kMaxRegions = 4096;
   static constexpr uint64_t kHeaderBytes = 256 * 1024;  // of the file: not used for pages
@@ -99,11 +99,11 @@ class FarSpace : public NearObject {
   static uint64_t spare_bytes(uint64_t lent);
 
   // A new space over an open file. Does not own the descriptor.
-  static Result<std::unique_ptr<FarSpace>> create(int file_fd, const Settings& settings);
+  static Result<std::unique_ptr<SlotFile>> create(int file_fd, const Settings& settings);
   // The space of the run, in a program that has inherited both descriptors. What an earlier program of this process
   // used is released.
-  static Result<std::unique_ptr<FarSpace>> attach(int file_fd, int space_fd);
-  ~FarSpace();
+  static Result<std::unique_ptr<SlotFile>> attach(int file_fd, int space_fd);
+  ~SlotFile();
 
   int file_fd() const { return file_fd_; }
   int space_fd() const { return space_fd_; }
@@ -128,38 +128,38 @@ class FarSpace : public NearObject {
   std::unique_ptr<FarRegion> adopt_region(unsigned id, Status* status);
 
   // Takes free slots for the region to write to, in few runs of neighbours. False: there are not so many.
-  bool take_slots(const FarRegion& region, std::span<Slot> slots);
+  bool take_slots(const FarRegion& region, std::span<SlotNumber> slots);
   // The page refers to a slot that was taken. The slot of its previous word is released.
   void publish(FarRegion& region, uint64_t page, uint64_t word);
-  void release(Slot slot);                       // taken, or referred to
+  void release(SlotNumber slot);                 // taken, or referred to
   void clear(FarRegion& region, uint64_t page);  // reads as zeros from now on
   void clear(FarRegion& region, uint64_t first, uint64_t end);
 
  private:
   struct Header;
 
-  FarSpace(int file_fd, int space_fd) : file_fd_(file_fd), space_fd_(space_fd) {}
+  SlotFile(int file_fd, int space_fd) : file_fd_(file_fd), space_fd_(space_fd) {}
   Status map();
   bool lock(unsigned id, unsigned which, short type) const;
   bool is_locked(unsigned id) const;
   std::unique_ptr<FarRegion> map_region(unsigned id, uint64_t bytes, Status* status) const;
-  int claim_entry(uint64_t bytes) REQUIRES(regions_lock_);
+  int claim_record(uint64_t bytes) REQUIRES(regions_lock_);
   void end_hand_overs() REQUIRES(regions_lock_);
   unsigned release_abandoned() REQUIRES(regions_lock_);
   bool reclaim();
   void empty(FarRegion& region);
-  void free_entry(unsigned id);
+  void free_record(unsigned id);
   uint64_t reserved_bytes() const;
   int provide(uint64_t bytes);
-  size_t find_slots(const FarRegion& region, std::span<Slot> slots, size_t run, size_t patience);
-  size_t take_run(const FarRegion& region, Slot first, std::span<Slot> slots);
+  size_t find_slots(const FarRegion& region, std::span<SlotNumber> slots, size_t run, size_t patience);
+  size_t take_run(const FarRegion& region, SlotNumber first, std::span<SlotNumber> slots);
 
   const int file_fd_, space_fd_;
   Header* header_ = nullptr;
   std::atomic<uint16_t>* references_ = nullptr;
   size_t mapped_bytes_ = 0;
   std::unique_ptr<XtsCipher> cipher_;
-  std::atomic<Slot> next_{0};  // where the search for free slots continues
+  std::atomic<SlotNumber> next_{0};  // where the search for free slots continues
 
   Mutex regions_lock_;  // held also during changes of regions by this process
   struct HandedOver {

@@ -1,4 +1,4 @@
-#include "offload/costs.h"
+#include "offload/call_costs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -21,13 +21,13 @@ constexpr double kMinWeight = 0.125;  // of a measurement
 }  // namespace
 
 // Ranges of similar sizes count as one, since a function need not use all of its ranges.
-uint64_t Costs::key_of(const Expected& call) {
+uint64_t CallCosts::key_of(const Expected& call) {
   auto size_class = static_cast<uint64_t>(std::ilogb(std::max(call.bytes, 1.0)));
   return (call.function * 64 + size_class + 1) * 0x9e3779b97f4a7c15;
 }
 
 // Two functions may have the same place: then each begins anew.
-Costs::Estimate& Costs::estimate_of(const Expected& call) {
+CallCosts::Estimate& CallCosts::estimate_of(const Expected& call) {
   uint64_t key = key_of(call);
   Estimate& e = estimates_[key >> 56];
   if (e.key == key) return e;
@@ -36,26 +36,26 @@ Costs::Estimate& Costs::estimate_of(const Expected& call) {
   return e;
 }
 
-void Costs::Term::learn(double measured) {
+void CallCosts::Term::learn(double measured) {
   count++;
   value += (measured - value) * std::max(kMinWeight, 1.0 / count);
 }
 
-double Costs::near_byte_ns(const Estimate& e) {
+double CallCosts::near_byte_ns(const Estimate& e) {
   if (e.local_byte_ns.is_known()) return e.local_byte_ns.value;
   if (e.fetch_byte_ns.is_known()) return 0;  // the computation is part of what was measured
   return std::min(e.server_byte_ns.value_or(kComputeByteNs), kComputeByteNs);
 }
 
-double Costs::local_ns(const Estimate& e, const Expected& call) const {
+double CallCosts::local_ns(const Estimate& e, const Expected& call) const {
   return call.bytes * near_byte_ns(e) + call.far * e.fetch_byte_ns.value_or(kFetchByteNs);
 }
 
-double Costs::server_ns(const Estimate& e, const Expected& call) const {
+double CallCosts::server_ns(const Estimate& e, const Expected& call) const {
   return call_ns_ + call.bytes * e.server_byte_ns.value_or(near_byte_ns(e)) + call.dirty * write_byte_ns_;
 }
 
-bool Costs::prefers_server(const Expected& call) {
+bool CallCosts::prefers_server(const Expected& call) {
   LockGuard hold(lock_);
   Estimate& e = estimate_of(call);
   double server = server_ns(e, call), local = local_ns(e, call);
@@ -71,7 +71,7 @@ bool Costs::prefers_server(const Expected& call) {
 }
 
 // loss: what the worse way takes more, as a share of the better way.
-bool Costs::is_time_for_trial(Estimate& e, const Expected& call, double loss) const {
+bool CallCosts::is_time_for_trial(Estimate& e, const Expected& call, double loss) const {
   bool is_measured = e.server_byte_ns.is_known() && is_local_known(e);
   bool is_short = e.server_byte_ns.is_known() && call.bytes * e.server_byte_ns.value < kShortCalls * call_ns_;
   bool is_close = is_measured && loss < kCloseLoss;
@@ -84,12 +84,12 @@ bool Costs::is_time_for_trial(Estimate& e, const Expected& call, double loss) co
 }
 
 // Whether the first call of a trial has ended, of a way whose costs are known.
-bool Costs::is_cold(const Estimate& e, bool on_server) {
+bool CallCosts::is_cold(const Estimate& e, bool on_server) {
   bool is_known = on_server ? e.server_byte_ns.is_known() : is_local_known(e);
   return is_known && e.trial_calls == kTrialCalls - 1 && e.tries_server == on_server;
 }
 
-void Costs::ran_locally(const Expected& call, uint64_t ns) {
+void CallCosts::ran_locally(const Expected& call, uint64_t ns) {
   LockGuard hold(lock_);
   Estimate& e = estimate_of(call);
   if (is_cold(e, false)) return;
@@ -100,7 +100,7 @@ void Costs::ran_locally(const Expected& call, uint64_t ns) {
   e.fetch_byte_ns.learn(std::max(0.0, time - bytes * std::min(near_byte_ns(e), time / bytes)) / call.far);
 }
 
-void Costs::ran_on_server(const Expected& call, uint64_t ns) {
+void CallCosts::ran_on_server(const Expected& call, uint64_t ns) {
   LockGuard hold(lock_);
   Estimate& e = estimate_of(call);
   if (is_cold(e, true)) return;
@@ -114,7 +114,7 @@ void Costs::ran_on_server(const Expected& call, uint64_t ns) {
   else e.server_byte_ns.learn(std::max(0.0, time - call_ns_ - call.dirty * write_byte_ns_) / bytes);
 }
 
-void Costs::failed_on_server(const Expected& call) {
+void CallCosts::failed_on_server(const Expected& call) {
   LockGuard hold(lock_);
   Estimate& e = estimate_of(call);
   e.server_byte_ns = {kNever, 1};

@@ -1,4 +1,4 @@
-#include "tls/stream.h"
+#include "tls/tls_socket.h"
 
 #include <arpa/inet.h>
 #include <openssl/err.h>
@@ -33,31 +33,31 @@ bool is_refusal(int reason) {
 
 }  // namespace
 
-std::unique_ptr<Stream> Stream::over(const Context& context, int fd) {
-  SSL* ssl = SSL_new(context.get());
-  std::unique_ptr<Stream> stream(ssl ? new Stream(ssl) : nullptr);
+std::unique_ptr<TlsSocket> TlsSocket::over(const Credentials& credentials, int fd) {
+  SSL* ssl = SSL_new(credentials.get());
+  std::unique_ptr<TlsSocket> stream(ssl ? new TlsSocket(ssl) : nullptr);
   return ssl && SSL_set_fd(ssl, fd) == 1 ? std::move(stream) : nullptr;
 }
 
-std::unique_ptr<Stream> Stream::accept(const Context& context, int fd) {
-  auto stream = over(context, fd);
+std::unique_ptr<TlsSocket> TlsSocket::accept(const Credentials& credentials, int fd) {
+  auto stream = over(credentials, fd);
   if (stream) SSL_set_accept_state(stream->ssl_);
   return stream;
 }
 
-std::unique_ptr<Stream> Stream::connect(const Context& context, int fd, const std::string& host) {
-  auto stream = over(context, fd);
+std::unique_ptr<TlsSocket> TlsSocket::connect(const Credentials& credentials, int fd, const std::string& host) {
+  auto stream = over(credentials, fd);
   if (!stream || !expect_host(stream->ssl_, host)) return nullptr;
   SSL_set_connect_state(stream->ssl_);
   return stream;
 }
 
-Stream::~Stream() {
+TlsSocket::~TlsSocket() {
   end();
   SSL_free(ssl_);
 }
 
-int Stream::handshake() {
+int TlsSocket::handshake() {
   ERR_clear_error();
   int r = SSL_do_handshake(ssl_);
   if (r == 1) return 0;
@@ -65,21 +65,21 @@ int Stream::handshake() {
   return r == 0 ? -ECONNRESET : r;
 }
 
-ssize_t Stream::receive(void* buffer, size_t bytes) {
+ssize_t TlsSocket::receive(void* buffer, size_t bytes) {
   ERR_clear_error();
   size_t received = 0;
   int r = SSL_read_ex(ssl_, buffer, bytes, &received);
   return r == 1 ? static_cast<ssize_t>(received) : failed(r);
 }
 
-ssize_t Stream::send(const void* data, size_t bytes) {
+ssize_t TlsSocket::send(const void* data, size_t bytes) {
   ERR_clear_error();
   size_t sent = 0;
   int r = SSL_write_ex(ssl_, data, bytes, &sent);
   return r == 1 ? static_cast<ssize_t>(sent) : failed(r);
 }
 
-int Stream::end() {
+int TlsSocket::end() {
   if (ended_ || has_failed_ || !SSL_is_init_finished(ssl_)) return 0;
   ERR_clear_error();
   int r = SSL_shutdown(ssl_);
@@ -87,10 +87,10 @@ int Stream::end() {
   return ended_ ? 0 : -EAGAIN;
 }
 
-bool Stream::has_received() const { return SSL_pending(ssl_) > 0; }
-bool Stream::wants_write() const { return SSL_want_write(ssl_); }
+bool TlsSocket::has_received() const { return SSL_pending(ssl_) > 0; }
+bool TlsSocket::wants_write() const { return SSL_want_write(ssl_); }
 
-int Stream::failed(int result) {
+int TlsSocket::failed(int result) {
   switch (SSL_get_error(ssl_, result)) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE:
@@ -108,7 +108,7 @@ int Stream::failed(int result) {
   }
 }
 
-Status Stream::reason() const {
+Status TlsSocket::reason() const {
   unsigned long error = ERR_peek_error();
   int reason = ERR_GET_REASON(error);
   const char* text = ERR_reason_error_string(error);

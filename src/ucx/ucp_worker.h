@@ -8,14 +8,14 @@
 
 namespace farside::ucx {
 
-class Worker {
+class UcpWorker {
  public:
   // for_remote_access: memory of this process will be shared. It is then not pinned: a page that is discarded must be
   // gone for the network card, too, so a card takes part only if it can fault pages in on demand.
-  static Result<std::unique_ptr<Worker>> start(const char* transports, bool for_remote_access);
-  ~Worker();
-  Worker(const Worker&) = delete;
-  Worker& operator=(const Worker&) = delete;
+  static Result<std::unique_ptr<UcpWorker>> start(const char* transports, bool for_remote_access);
+  ~UcpWorker();
+  UcpWorker(const UcpWorker&) = delete;
+  UcpWorker& operator=(const UcpWorker&) = delete;
 
   const Library& ucp() const { return ucp_; }
   ucp_context_h context() const { return context_; }
@@ -29,7 +29,7 @@ class Worker {
   const char* text_of(ucs_status_t status) const { return ucp_.ucs_status_string(status); }
 
  private:
-  explicit Worker(const Library& ucp) : ucp_(ucp) {}
+  explicit UcpWorker(const Library& ucp) : ucp_(ucp) {}
   ucs_status_t open();
 
   const Library& ucp_;

@@ -1,4 +1,4 @@
-#include "transport/file_queue.h"
+#include "transport/file/file_queue.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>

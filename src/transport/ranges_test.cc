@@ -1,4 +1,4 @@
-#include "transport/segments.h"
+#include "transport/ranges.h"
 
 #include <gtest/gtest.h>
 
@@ -14,24 +14,24 @@ namespace {
 
 TEST(Segments, ListsAreCheckedAgainstTheLimits) {
   uint64_t total = 0;
-  std::vector<Segment> list(kMaxSegments, Segment{0, 1, nullptr});
-  EXPECT_EQ(check_segments({}, 100, &total), -EINVAL);
-  EXPECT_EQ(check_segments(list, kMaxSegments, &total), 0);
-  EXPECT_EQ(total, kMaxSegments);
-  EXPECT_EQ(check_segments(list, kMaxSegments - 1, &total), -E2BIG);
+  std::vector<ByteRange> list(kMaxRanges, ByteRange{0, 1, nullptr});
+  EXPECT_EQ(check_ranges({}, 100, &total), -EINVAL);
+  EXPECT_EQ(check_ranges(list, kMaxRanges, &total), 0);
+  EXPECT_EQ(total, kMaxRanges);
+  EXPECT_EQ(check_ranges(list, kMaxRanges - 1, &total), -E2BIG);
   list.back().bytes = 0;
-  EXPECT_EQ(check_segments(list, 1000, &total), -EINVAL);
+  EXPECT_EQ(check_ranges(list, 1000, &total), -EINVAL);
   list.back().bytes = 1;
   list.push_back({0, 1, nullptr});
-  EXPECT_EQ(check_segments(list, 1000, &total), -EINVAL);
+  EXPECT_EQ(check_ranges(list, 1000, &total), -EINVAL);
 }
 
 TEST(Segments, SumsDoNotOverflow) {
   uint64_t total = 0;
-  std::vector<Segment> list(2, Segment{0, UINT32_MAX, nullptr});
-  EXPECT_EQ(check_segments(list, kNoByteLimit, &total), 0);
+  std::vector<ByteRange> list(2, ByteRange{0, UINT32_MAX, nullptr});
+  EXPECT_EQ(check_ranges(list, kNoByteLimit, &total), 0);
   EXPECT_EQ(total, 2 * uint64_t{UINT32_MAX});
-  EXPECT_EQ(check_segments(list, kMaxRequestBytes, &total), -E2BIG);
+  EXPECT_EQ(check_ranges(list, kMaxRequestBytes, &total), -E2BIG);
 }
 
 // Advancing by any number of bytes, in one step or in two, leaves the same rest as advancing byte by byte.
@@ -137,39 +137,39 @@ TEST_F(Pipe, IsStagedInABufferThatGrows) {
   for (size_t second : {50u, 4000u, 10u}) {
     FrameBytes data = numbered(100 + second, static_cast<unsigned>(second));
     fill(data);
-    Segment segments[] = {{0, 100, nullptr}, {8192, static_cast<uint32_t>(second), nullptr}};
-    ASSERT_EQ(stage_pipe(out_.get(), segments, &staging, &staging_bytes), 0);
+    ByteRange ranges[] = {{0, 100, nullptr}, {8192, static_cast<uint32_t>(second), nullptr}};
+    ASSERT_EQ(stage_pipe(out_.get(), ranges, &staging, &staging_bytes), 0);
     EXPECT_GE(staging_bytes, data.size());
-    EXPECT_EQ(memcmp(segments[0].near, data.data(), 100), 0);
-    EXPECT_EQ(memcmp(segments[1].near, data.data() + 100, second), 0);
+    EXPECT_EQ(memcmp(ranges[0].near, data.data(), 100), 0);
+    EXPECT_EQ(memcmp(ranges[1].near, data.data() + 100, second), 0);
   }
   EXPECT_EQ(staging_bytes, 4100u);  // the largest one
   in_.close();
-  Segment more = {0, 1, nullptr};
+  ByteRange more = {0, 1, nullptr};
   EXPECT_EQ(stage_pipe(out_.get(), {&more, 1}, &staging, &staging_bytes), -EPIPE);
   near_free(staging, staging_bytes);
 }
 
-struct Slot {
+struct Request {
   Token token = 0;
 };
 
 TEST(Slots, ATokenFindsItsOwnRequestOnly) {
-  Slot slots[kMaxInFlight];
+  Request requests[kMaxInFlight];
   for (size_t i = 0; i < kMaxInFlight; i++) {
-    EXPECT_EQ(free_slot(slots), &slots[i]);
-    slots[i].token = 5 * kMaxInFlight + i;
+    EXPECT_EQ(free_request(requests), &requests[i]);
+    requests[i].token = 5 * kMaxInFlight + i;
   }
-  EXPECT_EQ(free_slot(slots), nullptr);
+  EXPECT_EQ(free_request(requests), nullptr);
   for (size_t i = 0; i < kMaxInFlight; i++) {
-    EXPECT_EQ(find_slot(slots, 5 * kMaxInFlight + i), &slots[i]);
-    EXPECT_EQ(find_slot(slots, 4 * kMaxInFlight + i), nullptr);  // the request that was there before
+    EXPECT_EQ(find_request(requests, 5 * kMaxInFlight + i), &requests[i]);
+    EXPECT_EQ(find_request(requests, 4 * kMaxInFlight + i), nullptr);  // the request that was there before
   }
-  slots[3].token = 0;
-  EXPECT_EQ(free_slot(slots), &slots[3]);
-  EXPECT_EQ(find_slot(slots, 5 * kMaxInFlight + 3), nullptr);
-  slots[0].token = 0;
-  EXPECT_EQ(find_slot(slots, 0), nullptr);  // 0 names no request
+  requests[3].token = 0;
+  EXPECT_EQ(free_request(requests), &requests[3]);
+  EXPECT_EQ(find_request(requests, 5 * kMaxInFlight + 3), nullptr);
+  requests[0].token = 0;
+  EXPECT_EQ(find_request(requests, 0), nullptr);  // 0 names no request
 }
 
 }  // namespace
