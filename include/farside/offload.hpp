@@ -131,6 +131,15 @@ class [[nodiscard]] result {
 
 namespace detail {
 
+template <typename T>
+int encode_result(farside_offload_output* output, const T& value) {
+  output->bytes = codec<T>::bytes(value);
+  if (output->bytes > output->capacity) return output->bytes = 0, -E2BIG;
+  char* to = static_cast<char*>(output->data);
+  codec<T>::put(to, value);
+  return 0;
+}
+
 inline int encode_failure(farside_offload_output* output, int code, const char* text) {
   output->bytes = strnlen(text, output->capacity);
   memcpy(output->data, text, output->bytes);

@@ -75,14 +75,5 @@ std::vector<char> encode(const T& value) {
   return bytes;
 }
 
-template <typename T>
-int encode_result(farside_offload_output* output, const T& value) {
-  output->bytes = codec<T>::bytes(value);
-  if (output->bytes > output->capacity) return output->bytes = 0, -E2BIG;
-  char* to = static_cast<char*>(output->data);
-  codec<T>::put(to, value);
-  return 0;
-}
-
 }  // namespace farside::offload::detail
 #endif
