@@ -60,13 +60,13 @@ class Round {
       : far_(far), arena_(far.arena()), bytes_(bytes), pattern_(pattern), round_(round) {}
 
   json run() {
-    far_.pager().set_local({3 * bytes_ + 64 * kMiB, 0});
+    far_.pager().evictors().set_local({3 * bytes_ + 64 * kMiB, 0});
     for_each_page([this](uint64_t page) { check(page); });
     uint64_t start = now_ns();
     for_each_page([this](uint64_t page) { change(page); });
     uint64_t changed = now_ns();
     pager::Stats before = far_.stats();
-    far_.pager().set_local({1, 0});  // the pager raises it to its minimum
+    far_.pager().evictors().set_local({1, 0});  // the pager raises it to its minimum
     while (far_.stats().near_pages > far_.stats().limit_pages) os::nanosleep_ns(100'000);
     double us = static_cast<double>(now_ns() - changed) / 1000;
     json made = figures(before, far_.stats(), us);

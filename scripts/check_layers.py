@@ -104,12 +104,6 @@ OWNERS = {
     "farside/frame/": {"frame"},
 }
 
-# Temporary: files that include each other in a cycle still, one line for each cycle ("*": all files of the folder). It is
-# to become empty, and nothing is to be added. A line whose cycle has been cut is harmless.
-CYCLES_TO_CUT = [
-    ("pager/policy", "orders policy sharded_policy two_queue"),
-]
-
 MAX_FILES = 40
 SOURCES = {".h", ".hpp", ".c", ".cc"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<(farside/[^>]+)>)')
@@ -260,19 +254,11 @@ def groups_in_cycles(graph):
             for name in graph if name in reached[name]}
 
 
-def is_to_be_cut(group):
-    def covers(folder, names):
-        return all(str(PurePosixPath(unit).parent) == folder and (names == "*" or PurePosixPath(unit).name in names.split())
-                   for unit in group)
-    return any(covers(folder, names) for folder, names in CYCLES_TO_CUT)
-
-
 def check_file_cycles(root):
     graph = file_graph(root)
     for group in groups_in_cycles(graph):
-        if not is_to_be_cut(group):
-            places = sorted(graph[a][b] for a in group for b in group if b in graph[a])
-            yield f'cycle of includes between {", ".join(sorted(group))} ({", ".join(places)})'
+        places = sorted(graph[a][b] for a in group for b in group if b in graph[a])
+        yield f'cycle of includes between {", ".join(sorted(group))} ({", ".join(places)})'
 
 
 def find_cycle(graph):

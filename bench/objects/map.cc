@@ -175,7 +175,7 @@ Result<json> measure_objects_map(const Run& run, const std::string& transport) {
   FarTable<Map> table;
   fill(table, run.count());
   uint64_t index = std::min(heap_bytes() - before, config.local * 7 / 8);
-  (*far)->pager().set_local({config.local - index, 0});
+  (*far)->pager().evictors().set_local({config.local - index, 0});
   return measure_table(run, table, kFibers, far->get());
 }
 

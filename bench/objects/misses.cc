@@ -34,7 +34,7 @@ double time_misses(FarMemory& far, uint64_t bytes, uint64_t accesses) {
   for (uint64_t i = 0; i < accesses; i++) {
     uint64_t at = random.next() % objects.size();
     uint64_t place = *detail::access::word(objects[at]) >> 16;
-    bool is_far = far.pager().word(place).is(pager::PageState::kFar);
+    bool is_far = far.pager().table().word(place).is(pager::PageState::kFar);
     deref_scope scope;
     uint64_t start = ticks();
     uint64_t number = objects[at].deref(scope)->words[0];

@@ -15,9 +15,9 @@ void enable_objects(pager::Pager& pager, Paths paths) {
   fibers::set_hooks({nullptr,
                      [] {
                        objects::forget_thread();
-                       g_pager->detach_thread();
+                       g_pager->paging().detach_thread();
                      },
-                     [] { g_pager->poll_reads(); }, objects::drop_scopes});
+                     [] { g_pager->paging().poll_reads(); }, objects::drop_scopes});
 }
 
 }  // namespace

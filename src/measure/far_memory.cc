@@ -32,8 +32,8 @@ void on_sigbus(int, siginfo_t* info, void* context) {
   memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
   bool in_fiber = fibers::in_fiber(mask);
   if (in_fiber) os::sigprocmask(SIG_BLOCK, &SignalsBlocked::kAllButFaults, nullptr);
-  if (info->si_code <= 0 || !pager || !pager->contains(address) ||
-      pager->fault(address, is_write_fault(context), in_fiber) == pager::FaultOutcome::kNotMapped) {
+  if (info->si_code <= 0 || !pager || !pager->table().contains(address) ||
+      pager->paging().fault(address, is_write_fault(context), in_fiber) == pager::FaultOutcome::kNotMapped) {
     die("SIGBUS at {:#x}, where no far memory is mapped", address);
   }
   errno = saved;
@@ -78,7 +78,8 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   if (!created.ok()) return created.status();
   pager_ = std::move(*created);
   g_pager = pager_.get();
-  fibers::set_hooks({nullptr, [] { g_pager.load()->detach_thread(); }, [] { g_pager.load()->poll_reads(); }, nullptr});
+  fibers::set_hooks({nullptr, [] { g_pager.load()->paging().detach_thread(); },
+                     [] { g_pager.load()->paging().poll_reads(); }, nullptr});
   config.opened(*pager_);
   closing_ = config.closing;
   pager_->start_threads();
@@ -88,9 +89,9 @@ Status FarMemory::open(const FarMemoryConfig& config) {
   }
   bytes_ = align_up(config.bytes, kPageSize);
   if (bytes_ == 0) return {};
-  memory_ = pager_->reserve(bytes_, kPageSize);
+  memory_ = pager_->addresses().reserve(bytes_, kPageSize);
   if (!memory_) return Status::error(ENOMEM, "no addresses for {} bytes of far memory", bytes_);
-  return pager_->commit(memory_, bytes_);
+  return pager_->addresses().commit(memory_, bytes_);
 }
 
 Status FarMemory::start_handler() {
@@ -109,7 +110,7 @@ FarMemory::~FarMemory() {
 }
 
 Arena FarMemory::arena() const {
-  return {memory_, bytes_ / kPageSize, [pager = pager_.get()] { pager->detach_thread(); }};
+  return {memory_, bytes_ / kPageSize, [pager = pager_.get()] { pager->paging().detach_thread(); }};
 }
 
 }  // namespace farside

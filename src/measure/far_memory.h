@@ -43,7 +43,7 @@ class FarMemory {
   // The same as the inline guard of include/farside/farside.h and the hint behind it.
   void hint_read(const std::byte* address, uint64_t bytes) {
     auto at = reinterpret_cast<uint64_t>(address);
-    if (!pager_->word(at).is(pager::PageState::kNear)) pager_->hint({.address = at, .bytes = bytes});
+    if (!pager_->table().word(at).is(pager::PageState::kNear)) pager_->paging().hint({.address = at, .bytes = bytes});
   }
   pager::Stats stats() { return pager_->stats(); }
   pager::Pager& pager() { return *pager_; }

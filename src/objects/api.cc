@@ -32,7 +32,7 @@ ObjectSpace* start() {
   if (ObjectSpace* existing = g_space.load()) return existing;
   auto* space = new ObjectSpace(*g_pager, g_paths, g_epochs);
   g_evacuator = new Evacuator(*space);
-  g_pager->set_observer(g_evacuator);
+  g_pager->evictors().set_observer(g_evacuator);
   if (int error = g_evacuator->start()) die("cannot start the evacuator's thread (error {})", error);
   g_space.store(space, std::memory_order_release);
   return space;
@@ -51,7 +51,7 @@ void enable_objects(pager::Pager* pager, Paths paths) {
 }
 
 void disable_objects() {
-  if (g_pager) g_pager->set_observer(nullptr);
+  if (g_pager) g_pager->evictors().set_observer(nullptr);
   delete g_evacuator;
   g_evacuator = nullptr;
   delete g_space.exchange(nullptr);

@@ -120,7 +120,7 @@ bool Evacuator::empty(Pending& p) {
     return true;
   space_.count(Tally::kObjectPath, 1);
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
-  space_.pager().use_object_path(address);
+  space_.pager().paging().use_object_path(address);
   queue_if_garbage(p);
   return false;
 }
@@ -130,7 +130,7 @@ bool Evacuator::empty(Pending& p) {
 void Evacuator::queue_if_garbage(const Pending& p) {
   Segment& s = space_.table()[p.page];
   auto address = reinterpret_cast<uint64_t>(space_.table().address_of(p.page));
-  bool is_near = space_.pager().word(address).is(pager::PageState::kNear);
+  bool is_near = space_.pager().table().word(address).is(pager::PageState::kNear);
   if (s.is_mostly_garbage() && (is_near || space_.is_scarce())) emptying_.push_back(p);
   else unlist(p.page);
 }
@@ -223,7 +223,7 @@ void Evacuator::run() {
   { Scope first; }
   while (!stopping_.load()) os::nanosleep_ns(round() ? kRoundNs : kIdleNs);
   space_.detach_thread();
-  space_.pager().detach_thread();
+  space_.pager().paging().detach_thread();
 }
 
 }  // namespace farside::objects

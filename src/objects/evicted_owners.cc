@@ -33,7 +33,7 @@ void ObjectSpace::take_evicted_segments(unsigned structure, size_t room, PageInd
     const Segment& s = table_[page];
     SegmentState state = s.word().state();
     if (state == SegmentState::kNone || state == SegmentState::kDead || s.structure != structure) continue;
-    if (!pager_.word(reinterpret_cast<uint64_t>(table_.address_of(page))).is(pager::PageState::kFar)) continue;
+    if (!pager_.table().word(reinterpret_cast<uint64_t>(table_.address_of(page))).is(pager::PageState::kFar)) continue;
     if (s.slots > room) return fifo.push(page);
     room -= s.slots;
     pages[headers->count] = page;

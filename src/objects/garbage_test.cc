@@ -124,7 +124,7 @@ TEST(Objects, OfAStructureAreEvictedByItsPolicyAndListed) {
       auto* line = reinterpret_cast<unique_ptr<Line>*>(owner);
       ASSERT_TRUE(line >= &lines.front() && line <= &lines.back());
       listed++;
-      near += far.pager().word(*owner >> 16).is(pager::PageState::kNear);
+      near += far.pager().table().word(*owner >> 16).is(pager::PageState::kNear);
     });
   } while (taken > 0);
   EXPECT_GT(listed, 20000u);  // the last 1024 evicted pages; others were dropped

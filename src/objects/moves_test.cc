@@ -66,8 +66,8 @@ std::optional<bool> walk_in_store(ObjectFixture& far, uint64_t structures, const
   std::span<std::byte> memory[8];
   ssize_t runs = list_memory(structures, memory);
   EXPECT_EQ(runs, 1);
-  pager::Pager::CallRange range = {memory[0].data(), memory[0].size(), false};
-  EXPECT_EQ(far.pager().begin_call({&range, 1}), 0);
+  pager::CallRange range = {memory[0].data(), memory[0].size(), false};
+  EXPECT_EQ(far.pager().server_calls().begin({&range, 1}), 0);
   bool right = true;
   auto address = reinterpret_cast<uint64_t>(head);
   for (uint64_t at = 0; right && at <= length; at++) {
@@ -80,7 +80,7 @@ std::optional<bool> walk_in_store(ObjectFixture& far, uint64_t structures, const
     right = node[0] == first + at && !next.is_moving();
     address = next.address();
   }
-  far.pager().end_call({&range, 1});
+  far.pager().server_calls().end({&range, 1});
   permit_moves(structures);
   return right;
 }

@@ -115,12 +115,12 @@ void ObjectSpace::put_in_list(PageIndex page) {
 int ObjectSpace::make_huge(uint64_t* owner, const farside_object_type& type, void** object) {
   NoSwitch no_switch;
   size_t bytes = align_up(type.bytes, kPageSize);
-  std::byte* memory = pager_.reserve(bytes, kPageSize);
-  if (!memory || !pager_.commit(memory, bytes).ok()) {
-    if (memory) pager_.release(memory, bytes);
+  std::byte* memory = pager_.addresses().reserve(bytes, kPageSize);
+  if (!memory || !pager_.addresses().commit(memory, bytes).ok()) {
+    if (memory) pager_.addresses().release(memory, bytes);
     return -ENOMEM;
   }
-  pager_.mark_objects(memory, kPageSize);
+  pager_.paging().mark_objects(memory, kPageSize);
   Segment& segment = table_.of(reinterpret_cast<uint64_t>(memory));
   FARSIDE_CHECK(segment.word().state() == SegmentState::kNone);
   segment.live[0].store(bytes, std::memory_order_relaxed);
@@ -142,8 +142,8 @@ void ObjectSpace::destroy_huge(uint64_t* owner, PtrWord word) {
   segment.read_bits.store(0, std::memory_order_seq_cst);
   segment.write_bits.store(0, std::memory_order_seq_cst);
   NoSwitch no_switch;
-  pager_.decommit(memory, bytes);
-  pager_.release(memory, bytes);
+  pager_.addresses().decommit(memory, bytes);
+  pager_.addresses().release(memory, bytes);
 }
 
 }  // namespace farside::objects

@@ -11,19 +11,19 @@ PageIndex SegmentPool::take(bool for_new) {
   PageIndex page = near_.back();
   near_.pop_back();
   std::byte* address = table_.address_of(page);
-  if (pager_.word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kFar)) {
-    pager_.discard(address, kPageSize);  // so that the old content is not fetched
+  if (pager_.table().word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kFar)) {
+    pager_.addresses().discard(address, kPageSize);  // so that the old content is not fetched
     make_near(page, 1);
   }
-  pager_.mark_objects(address, kPageSize);
+  pager_.paging().mark_objects(address, kPageSize);
   in_use_.fetch_add(1, std::memory_order_relaxed);
   return page;
 }
 
 void SegmentPool::give(PageIndex page) {
   std::byte* address = table_.address_of(page);
-  bool is_near = pager_.word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kNear);
-  if (!is_near) pager_.discard(address, kPageSize);  // the server need not keep it
+  bool is_near = pager_.table().word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kNear);
+  if (!is_near) pager_.addresses().discard(address, kPageSize);  // the server need not keep it
   LockGuard guard(mutex_);
   (is_near ? near_ : fresh_).push_back(page);
   uint64_t before = in_use_.fetch_sub(1, std::memory_order_relaxed);
@@ -60,18 +60,18 @@ bool SegmentPool::refill() {
 // Best effort: where no frame is free, the first write waits for one.
 void SegmentPool::make_near(PageIndex first, size_t count) {
   auto address = reinterpret_cast<uint64_t>(table_.address_of(first));
-  pager_.hint({.address = address, .bytes = count * kPageSize, .write = true});
+  pager_.paging().hint({.address = address, .bytes = count * kPageSize, .write = true});
 }
 
 bool SegmentPool::commit_chunk() {
   if (arena_left_ < kChunkBytes) {
     if (!may_grow_) return false;
-    std::byte* arena = pager_.reserve(kArenaBytes, kArenaBytes);
+    std::byte* arena = pager_.addresses().reserve(kArenaBytes, kArenaBytes);
     if (!arena) return false;
     arena_ = arena;
     arena_left_ = kArenaBytes;
   }
-  if (!pager_.commit(arena_, kChunkBytes).ok()) return false;
+  if (!pager_.addresses().commit(arena_, kChunkBytes).ok()) return false;
   PageIndex first = table_.index_of(reinterpret_cast<uint64_t>(arena_));
   chunks_.push_back(first);
   if (!runs_.empty() && runs_.back().data() + runs_.back().size() == arena_)

@@ -57,7 +57,7 @@ void ObjectSpace::read(ReadBuffer& buffer) {
   buffer.make_room();
   std::optional<Waiting> waiting;
   if (fibers::in_fiber()) waiting.emplace(*this);
-  pager_.read_subpages({buffer.reads, buffer.count});
+  pager_.paging().read_subpages({buffer.reads, buffer.count});
 }
 
 // Places and publishes one object. False: there is no room, and it stays where it is.
@@ -262,7 +262,7 @@ void ObjectSpace::write_header(PtrWord word, uint64_t* owner, unsigned kind) {
 void ObjectSpace::change_header(PtrWord word, uint64_t* owner) {
   PageIndex page = table_.index_of(word.address());
   bool emptying = table_[page].word().state() == SegmentState::kEmptying;
-  if (emptying || !pager_.word(word.address()).writable())
+  if (emptying || !pager_.table().word(word.address()).writable())
     return owner_overrides_.put(page, word.slot(), owner, table_[page]);
   uint64_t* header = table_.header_of(page, word.slot());
   unsigned kind = Header::kind(__atomic_load_n(header, __ATOMIC_RELAXED));

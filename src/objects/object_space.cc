@@ -27,7 +27,7 @@ void ObjectSpace::Busy::enter(ObjectSpace& space, ScopeRecord& scopes) {
 ObjectSpace::ObjectSpace(pager::Pager& pager, Paths paths, Epochs& epochs)
     : pager_(pager),
       selector_(paths),
-      table_(pager.base(), pager.space_bytes()),
+      table_(pager.space().base(), pager.space().bytes()),
       structures_(pager, table_),
       epochs_(epochs) {
   if (!table_) die("cannot reserve addresses for the table of segments; lower --tune space");
@@ -139,7 +139,7 @@ void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& 
     PtrWord word = load_owner(owners + i);
     if (word.is_null() || word.is_moving() || !table_.contains(word.address())) continue;
     SegmentState state = table_.of(word.address()).word().state();
-    bool far = pager_.word(word.address()).is(pager::PageState::kFar);
+    bool far = pager_.table().word(word.address()).is(pager::PageState::kFar);
     if (!far) continue;
     if (state != SegmentState::kEmptying) read_ahead(word);
     else if (begin_move(owners + i, word, false)) batch.add({owners + i, word, kind, nullptr, nullptr});
@@ -150,7 +150,7 @@ void ObjectSpace::prefetch(uint64_t* owners, size_t count, farside_object_type& 
 
 void ObjectSpace::read_ahead(PtrWord word) {
   size_t huge = table_.of(word.address()).live[0].load(std::memory_order_relaxed);
-  pager_.hint({.address = word.address(), .bytes = word.units() == 0 ? huge : 1, .wait = false});
+  pager_.paging().hint({.address = word.address(), .bytes = word.units() == 0 ? huge : 1, .wait = false});
 }
 
 // ---- Access ----
@@ -176,7 +176,7 @@ void* ObjectSpace::use_huge(PtrWord word, Segment& segment, unsigned options) {
 void ObjectSpace::fault_in(PtrWord word, size_t bytes, unsigned options) {
   Waiting waiting(*this);
   if (options & FARSIDE_OBJECT_NON_TEMPORAL) use_once(word.address());
-  pager_.hint({.address = word.address(), .bytes = bytes, .write = (options & FARSIDE_OBJECT_WRITE) != 0});
+  pager_.paging().hint({.address = word.address(), .bytes = bytes, .write = (options & FARSIDE_OBJECT_WRITE) != 0});
 }
 
 // Of the pages that a thread accesses with the non-temporal option, the previous one is evicted next.
@@ -185,7 +185,7 @@ void ObjectSpace::use_once(uint64_t address) {
   PageIndex page = table_.index_of(address);
   if (mine.last_used_once == page) return;
   if (mine.last_used_once != SegmentStack::kNone)
-    pager_.evict_first(reinterpret_cast<uint64_t>(table_.address_of(mine.last_used_once)));
+    pager_.paging().evict_first(reinterpret_cast<uint64_t>(table_.address_of(mine.last_used_once)));
   mine.last_used_once = page;
 }
 

@@ -191,7 +191,7 @@ TEST(Objects, NonTemporalAccessesDisplaceLittle) {
   for (uint64_t i = 0; i < kCold; i++) cold[i] = make_unique<Line>(Line{{i}});
   for (uint64_t i = 0; i < kHot; i++) hot[i] = make_unique<Line>(Line{{i}});
   auto is_near = [&](const unique_ptr<Line>& line) {
-    return far.pager().word(*detail::access::word(line) >> 16).is(pager::PageState::kNear);
+    return far.pager().table().word(*detail::access::word(line) >> 16).is(pager::PageState::kNear);
   };
   auto scan = [&](bool non_temporal) {
     for (int i = 0; i < 3; i++) {

@@ -13,11 +13,11 @@ int Structures::create(const farside_structure_options& options) {
   LockGuard guard(mutex_);
   unsigned number = count();
   if (number == kMax) return -ENOSPC;
-  std::byte* arena = pager_.reserve(bytes, kPageSize);
+  std::byte* arena = pager_.addresses().reserve(bytes, kPageSize);
   if (!arena) return -ENOMEM;
-  Status ruled = options.policy ? pager_.add_region(arena, bytes, policy) : Status();
+  Status ruled = options.policy ? pager_.addresses().add_region(arena, bytes, policy) : Status();
   if (!ruled.ok()) {
-    pager_.release(arena, bytes);
+    pager_.addresses().release(arena, bytes);
     return -ruled.code();
   }
   auto made = std::make_unique<Structure>(pager_, table_);

@@ -12,7 +12,7 @@ class ObjectFixture {
       : store_(new pager::LocalStore(far_bytes, capacity, direct)),
         pager_(options(local_bytes, far_bytes), store_, pager::Delivery::kSignal) {
     enable_objects(&*pager_, Paths::kHybrid);
-    fibers::set_hooks({nullptr, [] { forget_thread(); }, [] { s_pager->poll_reads(); }, drop_scopes});
+    fibers::set_hooks({nullptr, [] { forget_thread(); }, [] { s_pager->paging().poll_reads(); }, drop_scopes});
     s_pager = &*pager_;
   }
   ~ObjectFixture() {
@@ -22,7 +22,7 @@ class ObjectFixture {
   pager::Pager& pager() { return *pager_; }
   // Where the store has the content of far memory at this address.
   const std::byte* in_store(uint64_t address) {
-    return store_->memory() + (address - reinterpret_cast<uint64_t>(pager_->base()));
+    return store_->memory() + (address - reinterpret_cast<uint64_t>(pager_->space().base()));
   }
 
   farside_object_stats stats() {

@@ -32,10 +32,10 @@ void FaultHandler::run() {
   os::name_thread("farside-fault");
   uffd_msg messages[kBurst];
   for (;;) {
-    pollfd fds[2] = {{pager_.uffd(), POLLIN, 0}, {stop_pipe_[0], POLLIN, 0}};
+    pollfd fds[2] = {{pager_.space().uffd(), POLLIN, 0}, {stop_pipe_[0], POLLIN, 0}};
     if (os::poll(fds, 2, -1) < 0) continue;
     if (fds[1].revents) return;
-    ssize_t bytes = os::read(pager_.uffd(), messages, sizeof messages);
+    ssize_t bytes = os::read(pager_.space().uffd(), messages, sizeof messages);
     if (bytes == -EBADF)
       die("the program closed descriptors of Farside by direct system calls, so its far memory is lost. Run it with "
           "--fault=signal");
@@ -47,9 +47,10 @@ void FaultHandler::serve(const uffd_msg& message) {
   if (message.event != UFFD_EVENT_PAGEFAULT) return;
   uint64_t address = message.arg.pagefault.address;
   bool write = (message.arg.pagefault.flags & (UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP)) != 0;
-  if (pager_.fault(address, write) == FaultOutcome::kNotMapped) pager_.guard_page(address);
+  if (pager_.paging().fault(address, write) == FaultOutcome::kNotMapped) pager_.addresses().guard_page(address);
   // Mapping a page wakes the threads that wait for it. This wakes those whose page was present already.
-  pager_.wake_waiters(address);
+  PageTable& table = pager_.table();
+  pager_.space().wake(table.address_of(table.index_of(address)), kPageSize);
 }
 
 }  // namespace farside::pager

@@ -30,7 +30,7 @@ class HugePagesTest : public testing::TestWithParam<bool> {
     memory_ = pager().allocate(bytes);
   }
   PagerFixture& pager() { return *pager_; }
-  bool has_huge_pages() { return pager()->uses_huge_pages(); }
+  bool has_huge_pages() { return pager()->paging().uses_huge_pages(); }
   uint64_t count(Counter c) { return pager()->stats().get(c); }
   volatile uint64_t& word(size_t page, size_t at = 0) {
     return *reinterpret_cast<volatile uint64_t*>(memory_ + page * kPageSize + at * 8);
@@ -66,7 +66,7 @@ TEST_P(HugePagesTest, StreamsComeAndLeaveWhole) {
   for (int pass = 0; pass < 3; pass++) EXPECT_EQ(differences(1), 0u);
   EXPECT_GT(count(Counter::kHugeFetched), 60u);
   EXPECT_GT(count(Counter::kHugeEvicted), 60u);
-  EXPECT_LE(pager()->stats().near_peak_pages, pager()->near_limit_bytes() / kPageSize);
+  EXPECT_LE(pager()->stats().near_peak_pages, pager()->frames().limit() * kPageSize / kPageSize);
   free_all();
 }
 
@@ -162,7 +162,7 @@ TEST_P(HugePagesTest, SingleWritesBesideAStreamLoseNothing) {
       size_t page = (random >> 8) % kPages;
       word(page, place_beside(page)) = ++written[page];
     }
-    pager()->detach_thread();
+    pager()->paging().detach_thread();
   });
   for (int pass = 0; pass < 3; pass++) EXPECT_EQ(differences(1), 0u);
   stop.store(true);
@@ -209,11 +209,11 @@ TEST_P(HugePagesTest, PartsMayBeDiscardedFreedAndProtected) {
   write_all(1);
   EXPECT_EQ(differences(1), 0u);
   std::byte* middle = memory_ + 64 * kMiB;
-  pager()->discard(middle + 3 * kPageSize, 700 * kPageSize);
-  pager()->decommit(middle + 4 * kMiB, kMiB);
-  ASSERT_TRUE(pager()->commit(middle + 4 * kMiB, kMiB).ok());
-  ASSERT_TRUE(pager()->protect(middle + 8 * kMiB, 5 * kPageSize, PROT_NONE).ok());
-  ASSERT_TRUE(pager()->protect(middle + 8 * kMiB, 5 * kPageSize, PROT_READ | PROT_WRITE).ok());
+  pager()->addresses().discard(middle + 3 * kPageSize, 700 * kPageSize);
+  pager()->addresses().decommit(middle + 4 * kMiB, kMiB);
+  ASSERT_TRUE(pager()->addresses().commit(middle + 4 * kMiB, kMiB).ok());
+  ASSERT_TRUE(pager()->addresses().protect(middle + 8 * kMiB, 5 * kPageSize, PROT_NONE).ok());
+  ASSERT_TRUE(pager()->addresses().protect(middle + 8 * kMiB, 5 * kPageSize, PROT_READ | PROT_WRITE).ok());
   for (int pass = 0; pass < 2; pass++) {
     size_t bad = 0, first = 64 * kMiB / kPageSize;
     for (size_t i = 0; i < kPages; i++) {
@@ -229,10 +229,10 @@ TEST_P(HugePagesTest, PinnedPagesStay) {
   if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
   write_all(1);
   EXPECT_EQ(differences(1), 0u);
-  ASSERT_EQ(pager()->pin(memory_ + 33 * kMiB, kPageSize, true), kPageSize);
+  ASSERT_EQ(pager()->paging().pin(memory_ + 33 * kMiB, kPageSize, true), kPageSize);
   EXPECT_EQ(differences(1), 0u);
-  EXPECT_TRUE(pager()->word(reinterpret_cast<uint64_t>(memory_ + 33 * kMiB)).writable());
-  pager()->unpin(memory_ + 33 * kMiB, kPageSize);
+  EXPECT_TRUE(pager()->table().word(reinterpret_cast<uint64_t>(memory_ + 33 * kMiB)).writable());
+  pager()->paging().unpin(memory_ + 33 * kMiB, kPageSize);
   EXPECT_EQ(differences(1), 0u);
   free_all();
 }
@@ -241,10 +241,10 @@ TEST_P(HugePagesTest, TheBudgetMayFall) {
   if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
   write_all(1);
   EXPECT_EQ(differences(1), 0u);
-  pager()->set_local({34 * kMiB, 0});
+  pager()->evictors().set_local({34 * kMiB, 0});
   EXPECT_EQ(differences(1), 0u);
   EXPECT_LE(pager()->stats().near_pages, 34 * kMiB / kPageSize);
-  pager()->set_local({12 * kMiB, 0});  // too small for huge pages: those that are near leave
+  pager()->evictors().set_local({12 * kMiB, 0});  // too small for huge pages: those that are near leave
   EXPECT_EQ(differences(1), 0u);
   EXPECT_LE(pager()->stats().near_pages, 12 * kMiB / kPageSize);
   free_all();
@@ -260,8 +260,8 @@ TEST_P(HugePagesTest, FirstTouchesFollowTheAdvice) {
   EXPECT_EQ(count(Counter::kHugeFilled), filled + 1);
   EXPECT_EQ(word(10 * kHugePages + 5), 0u);
   start({});
-  pager()->advise(memory_ + 8 * kMiB, 8 * kMiB, MADV_HUGEPAGE);
-  pager()->advise(memory_ + 12 * kMiB, 2 * kMiB, MADV_NOHUGEPAGE);
+  pager()->paging().advise(memory_ + 8 * kMiB, 8 * kMiB, MADV_HUGEPAGE);
+  pager()->paging().advise(memory_ + 12 * kMiB, 2 * kMiB, MADV_NOHUGEPAGE);
   filled = count(Counter::kHugeFilled);
   word(5 * kHugePages) = 1;
   EXPECT_EQ(count(Counter::kHugeFilled), filled + 1);
@@ -275,18 +275,19 @@ TEST_P(HugePagesTest, AnnouncedHugePagesComeWhole) {
   constexpr size_t kAnnounced = 8 * kHugePages;
   write_all(1);  // what was written first is far
   uint64_t fetched = count(Counter::kHugeFetched);
-  pager()->fetch_range(memory_, kAnnounced * kPageSize, false, true);
+  pager()->paging().fetch_range(memory_, kAnnounced * kPageSize, false, true);
   uint64_t faults = count(Counter::kMajorFaults);
   size_t bad = 0;
   for (size_t i = 0; i < kAnnounced; i++) bad += word(i, i % 512) != i * 0x9e3779b97f4a7c15 + 1;
   EXPECT_EQ(bad, 0u);
   EXPECT_LT(count(Counter::kMajorFaults) - faults, kAnnounced / 10);
   for (size_t begin = kAnnounced; begin < kPages; begin += kAnnounced) {  // without waiting, and for writes
-    pager()->fetch_range(memory_ + begin * kPageSize, kAnnounced * kPageSize, begin % (2 * kAnnounced) == 0, false);
+    pager()->paging().fetch_range(memory_ + begin * kPageSize, kAnnounced * kPageSize, begin % (2 * kAnnounced) == 0,
+                                  false);
   }
   EXPECT_GT(count(Counter::kHugeFetched), fetched);  // not all: a fresh huge page may take the kernel 10 ms
   EXPECT_EQ(differences(1), 0u);
-  EXPECT_LE(pager()->stats().near_peak_pages, pager()->near_limit_bytes() / kPageSize);
+  EXPECT_LE(pager()->stats().near_peak_pages, pager()->frames().limit() * kPageSize / kPageSize);
   free_all();
 }
 
@@ -306,7 +307,7 @@ TEST_P(HugePagesTest, NeverMeansNever) {
 TEST_P(HugePagesTest, WritesBetweenMoveAndProtectionAreFound) {
   if (!has_huge_pages()) GTEST_SKIP() << "no huge pages that can be moved";
   write_all(1);
-  pager()->assume_other_writers();
+  pager()->paging().assume_other_writers();
   static std::byte* s_memory;
   static Pager* s_pager;
   static uint64_t s_written[kBytes / kHugeBytes];
@@ -317,7 +318,7 @@ TEST_P(HugePagesTest, WritesBetweenMoveAndProtectionAreFound) {
     for (size_t e = 0; e < std::size(s_written); e++) {
       std::byte* page = s_memory + e * kHugeBytes + 77 * kPageSize;
       unsigned char present = 0;
-      bool owned = s_pager->word(reinterpret_cast<uint64_t>(page)).is(PageState::kFetching);
+      bool owned = s_pager->table().word(reinterpret_cast<uint64_t>(page)).is(PageState::kFetching);
       if (!owned || mincore(page, kPageSize, &present) != 0 || present == 0) continue;
       reinterpret_cast<volatile uint64_t*>(page)[511] = ++s_written[e];
     }

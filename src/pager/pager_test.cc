@@ -77,13 +77,13 @@ struct SlowObserver : PageObserver {
 TEST_P(PagerTest, ARemovedObserverIsNotInUse) {
   constexpr size_t kBytes = 64 * kMiB;
   auto* memory = reinterpret_cast<volatile std::byte*>(pager_.allocate(kBytes));
-  pager_->mark_objects(const_cast<std::byte*>(memory), kBytes);
+  pager_->paging().mark_objects(const_cast<std::byte*>(memory), kBytes);
   size_t at = 0;
   for (int round = 0; round < 20; round++) {
     SlowObserver observer;
-    pager_->set_observer(&observer);
+    pager_->evictors().set_observer(&observer);
     for (; observer.calls.load() == 0; at = (at + kPageSize) % kBytes) memory[at] = std::byte{1};
-    pager_->set_observer(nullptr);
+    pager_->evictors().set_observer(nullptr);
     EXPECT_EQ(observer.ended.load(), observer.calls.load());
   }
 }
@@ -154,7 +154,7 @@ TEST_P(PagerTest, DiscardedMemoryReadsAsZero) {
   constexpr size_t kBytes = 24 * kMiB;
   std::byte* memory = pager_.allocate(kBytes);
   memset(memory, 0x5a, kBytes);
-  pager_->discard(memory + kMiB, 20 * kMiB);
+  pager_->addresses().discard(memory + kMiB, 20 * kMiB);
   for (size_t i = 0; i < kBytes; i += 512) {
     bool kept = i < kMiB || i >= 21 * kMiB;
     ASSERT_EQ(memory[i], kept ? std::byte{0x5a} : std::byte{0}) << i;
@@ -179,10 +179,10 @@ TEST_P(PagerTest, LazilyDecommittedPagesStayNearAndAreZero) {
   constexpr size_t kBytes = 2 * kMiB;
   std::byte* memory = pager_.allocate(kBytes);
   memset(memory, 7, kBytes);
-  pager_->decommit_lazily(memory, kBytes);
-  EXPECT_FALSE(pager_->is_committed(memory, kPageSize));
+  pager_->addresses().decommit_lazily(memory, kBytes);
+  EXPECT_FALSE(pager_->addresses().is_committed(memory, kPageSize));
   EXPECT_GE(pager_->stats().near_pages, kBytes / kPageSize);
-  ASSERT_TRUE(pager_->commit(memory, kBytes).ok());
+  ASSERT_TRUE(pager_->addresses().commit(memory, kBytes).ok());
   uint64_t faults = pager_->stats().get(Counter::kFaults);
   for (size_t i = 0; i < kBytes; i += 512) ASSERT_EQ(memory[i], std::byte{0}) << i;
   memset(memory, 8, kBytes);
@@ -195,13 +195,13 @@ TEST_P(PagerTest, LazilyDecommittedPagesAreEvictedFirstAndNotWritten) {
   constexpr size_t kBytes = 4 * kMiB, kOther = 32 * kMiB;
   std::byte* memory = pager_.allocate(kBytes);
   memset(memory, 7, kBytes);
-  pager_->decommit_lazily(memory, kBytes);
+  pager_->addresses().decommit_lazily(memory, kBytes);
   std::byte* other = pager_.allocate(kOther);
   memset(other, 9, kOther);
   EXPECT_LT(pager_->stats().get(Counter::kDirtyEvictions), kOther / kPageSize);
   for (size_t i = 0; i < kBytes; i += kPageSize)
-    ASSERT_TRUE(pager_->word(reinterpret_cast<uint64_t>(memory + i)).is(PageState::kUnmapped)) << i;
-  ASSERT_TRUE(pager_->commit(memory, kBytes).ok());
+    ASSERT_TRUE(pager_->table().word(reinterpret_cast<uint64_t>(memory + i)).is(PageState::kUnmapped)) << i;
+  ASSERT_TRUE(pager_->addresses().commit(memory, kBytes).ok());
   for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(memory[i], std::byte{0}) << i;
   for (size_t i = 0; i < kOther; i += kPageSize) ASSERT_EQ(other[i], std::byte{9}) << i;
   pager_->check_valid();
@@ -213,8 +213,8 @@ TEST_P(PagerTest, LazilyDecommittedFarPagesAreDropped) {
   std::byte* memory = pager_.allocate(kBytes);
   for (int round = 1; round <= 3; round++) {
     memset(memory, round, kBytes);
-    pager_->decommit_lazily(memory, kBytes);
-    ASSERT_TRUE(pager_->commit(memory, kBytes).ok());
+    pager_->addresses().decommit_lazily(memory, kBytes);
+    ASSERT_TRUE(pager_->addresses().commit(memory, kBytes).ok());
     for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(memory[i], std::byte{0}) << i;
   }
   pager_.free(memory, kBytes);
@@ -226,17 +226,17 @@ TEST_P(PagerTest, UnsealedMemoryHasItsContent) {
   constexpr size_t kBytes = 4 * kMiB;
   std::byte* memory = pager_.allocate(kBytes);
   for (size_t i = 0; i < kBytes; i += kPageSize) memory[i] = std::byte(i / kPageSize % 251);
-  ASSERT_TRUE(pager_->protect(memory, kBytes, PROT_NONE).ok());
+  ASSERT_TRUE(pager_->addresses().protect(memory, kBytes, PROT_NONE).ok());
   pager_->check_valid();
-  ASSERT_TRUE(pager_->protect(memory, kBytes, PROT_READ | PROT_WRITE).ok());
+  ASSERT_TRUE(pager_->addresses().protect(memory, kBytes, PROT_READ | PROT_WRITE).ok());
   for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(memory[i], std::byte(i / kPageSize % 251));
 }
 
 TEST_P(PagerTest, ALowerLimitIsReachedWhileRunning) {
   std::byte* memory = pager_.allocate(64 * kMiB);
-  pager_->set_local({32 * kMiB, 0});
+  pager_->evictors().set_local({32 * kMiB, 0});
   memset(memory, 1, 64 * kMiB);
-  pager_->set_local({10 * kMiB, 0});
+  pager_->evictors().set_local({10 * kMiB, 0});
   for (int i = 0; i < 2000 && pager_->stats().near_pages > 10 * kMiB / kPageSize; i++) usleep(5000);
   EXPECT_LE(pager_->stats().near_pages, 10 * kMiB / kPageSize);
   for (size_t i = 0; i < 64 * kMiB; i += kPageSize) ASSERT_EQ(memory[i], std::byte{1});
@@ -246,13 +246,13 @@ TEST_P(PagerTest, PinnedPagesAreNotEvicted) {
   constexpr size_t kBytes = 64 * kMiB;
   std::byte* memory = pager_.allocate(kBytes);
   memset(memory, 1, kBytes);
-  ASSERT_EQ(pager_->pin(memory + 100, 3 * kPageSize, true), 3 * kPageSize);
+  ASSERT_EQ(pager_->paging().pin(memory + 100, 3 * kPageSize, true), 3 * kPageSize);
   memset(memory + kMiB, 2, kBytes - kMiB);
   int fds[2];
   ASSERT_EQ(pipe(fds), 0);
   ASSERT_EQ(os::write(fds[1], memory + 100, 3 * kPageSize), static_cast<ssize_t>(3 * kPageSize));
   ASSERT_EQ(os::read(fds[0], memory + 100, 3 * kPageSize), static_cast<ssize_t>(3 * kPageSize));
-  pager_->unpin(memory + 100, 3 * kPageSize);
+  pager_->paging().unpin(memory + 100, 3 * kPageSize);
   close(fds[0]);
   close(fds[1]);
   pager_->check_valid();
@@ -260,9 +260,9 @@ TEST_P(PagerTest, PinnedPagesAreNotEvicted) {
 
 TEST_P(PagerTest, PinStopsAtMemoryThatIsNotMapped) {
   std::byte* memory = pager_.allocate(2 * kPageSize);
-  EXPECT_EQ(pager_->pin(memory + 10, 5 * kPageSize, false), 2 * kPageSize - 10);
-  pager_->unpin(memory + 10, 2 * kPageSize - 10);
-  EXPECT_EQ(pager_->pin(memory + 2 * kPageSize, 1, false), 0u);
+  EXPECT_EQ(pager_->paging().pin(memory + 10, 5 * kPageSize, false), 2 * kPageSize - 10);
+  pager_->paging().unpin(memory + 10, 2 * kPageSize - 10);
+  EXPECT_EQ(pager_->paging().pin(memory + 2 * kPageSize, 1, false), 0u);
 }
 
 // Several threads write, read and discard in their own stripes of shared pages, and compare with a near copy.
@@ -285,7 +285,7 @@ TEST_P(PagerTest, ThreadsSeeTheirOwnWrites) {
       for (size_t page = 0; page < kPages; page++) {
         if (*reinterpret_cast<volatile uint64_t*>(memory + page * kPageSize + t * 64) != shadow[page]) wrong++;
       }
-      pager_->detach_thread();
+      pager_->paging().detach_thread();
     });
   }
   for (auto& t : threads) t.join();
@@ -299,15 +299,15 @@ TEST_P(PagerTest, RegionsAreAddedAndRemovedAroundNearPages) {
   std::byte* plain = pager_.allocate(kBytes);
   std::byte* regions[] = {pager_.allocate(kBytes), pager_.allocate(kBytes)};
   for (int round = 0; round < 3; round++) {
-    ASSERT_TRUE(pager_->add_region(regions[0], kBytes, PolicyKind::kLru).ok());
-    ASSERT_TRUE(pager_->add_region(regions[1], kBytes, PolicyKind::kPriority).ok());
-    EXPECT_EQ(pager_->add_region(regions[0], kBytes, PolicyKind::kFifo).code(), EINVAL);
+    ASSERT_TRUE(pager_->addresses().add_region(regions[0], kBytes, PolicyKind::kLru).ok());
+    ASSERT_TRUE(pager_->addresses().add_region(regions[1], kBytes, PolicyKind::kPriority).ok());
+    EXPECT_EQ(pager_->addresses().add_region(regions[0], kBytes, PolicyKind::kFifo).code(), EINVAL);
     for (std::byte* memory : {plain, regions[0], regions[1]}) memset(memory, round + 1, kBytes);
-    pager_->remove_region(regions[0]);
+    pager_->addresses().remove_region(regions[0]);
     for (std::byte* memory : {plain, regions[0], regions[1]}) {
       for (size_t i = 0; i < kBytes; i += kPageSize) ASSERT_EQ(memory[i], std::byte(round + 1));
     }
-    pager_->remove_region(regions[1]);
+    pager_->addresses().remove_region(regions[1]);
   }
   pager_->check_valid();
 }
@@ -422,12 +422,12 @@ TEST(PagerLimits, AShareOfAllEvictsNothing) {
 
 TEST(PagerLimits, AFullServerIsAnError) {
   PagerFixture pager(small_options(), new LocalStore(kSpace, 128 * kMiB, true), Delivery::kSignal);
-  std::byte* memory = pager->reserve(256 * kMiB, kPageSize);
-  EXPECT_EQ(pager->commit(memory, 256 * kMiB).code(), ENOMEM);
-  EXPECT_TRUE(pager->commit(memory, 128 * kMiB).ok());
+  std::byte* memory = pager->addresses().reserve(256 * kMiB, kPageSize);
+  EXPECT_EQ(pager->addresses().commit(memory, 256 * kMiB).code(), ENOMEM);
+  EXPECT_TRUE(pager->addresses().commit(memory, 128 * kMiB).ok());
   memset(memory, 1, 128 * kMiB);
-  pager->decommit(memory, 128 * kMiB);
-  pager->release(memory, 256 * kMiB);
+  pager->addresses().decommit(memory, 128 * kMiB);
+  pager->addresses().release(memory, 256 * kMiB);
 }
 
 TEST(Prefetcher, FollowsStreamsAndIgnoresNoise) {

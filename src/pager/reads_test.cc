@@ -36,14 +36,14 @@ class ReadsTest : public testing::TestWithParam<bool> {
   }
   volatile uint64_t& at(size_t page) { return *reinterpret_cast<volatile uint64_t*>(memory_ + page * kPageSize); }
   uint64_t count(Counter c) { return pager_->stats().get(c); }
-  PageWord word(size_t page) { return pager_->word(reinterpret_cast<uint64_t>(memory_ + page * kPageSize)); }
+  PageWord word(size_t page) { return pager_->table().word(reinterpret_cast<uint64_t>(memory_ + page * kPageSize)); }
   // Waits until the evictors have freed enough frames: windows and hints use free frames only.
   void wait_for_free_frames() {
     constexpr uint64_t kEnough = 60;  // below the low-water mark, so the evictors free as many
     for (;;) {
       Stats s = pager_->stats();
       if (s.near_pages + s.metadata_bytes / kPageSize + kEnough <= s.limit_pages) return;
-      pager_->set_local(options().local);  // makes the evictors recompute the metadata
+      pager_->evictors().set_local(options().local);  // makes the evictors recompute the metadata
       os::nanosleep_ns(1000000);
     }
   }
@@ -52,7 +52,7 @@ class ReadsTest : public testing::TestWithParam<bool> {
   void hint(size_t page, size_t pages, Hint h = {}) {
     h.address = reinterpret_cast<uint64_t>(memory_ + page * kPageSize);
     h.bytes = pages * kPageSize;
-    pager_->hint(h);
+    pager_->paging().hint(h);
   }
 
   PagerFixture pager_;
@@ -112,7 +112,7 @@ TEST_P(ReadsTest, OtherThreadsCompleteTheReadsOfABusyThread) {
     for (size_t i = 0; i < 40; i++) EXPECT_EQ(at(i), i);
     step = 1;
     while (step != 2) os::sched_yield();  // computes, and never completes its reads
-    pager_->detach_thread();
+    pager_->paging().detach_thread();
   });
   while (step != 1) os::sched_yield();
   for (size_t i = 0; i < 400; i++) ASSERT_EQ(at(i), i);
@@ -124,7 +124,7 @@ TEST_P(ReadsTest, AThreadMayEndWithReadsInFlight) {
   for (int round = 0; round < 50; round++) {
     std::thread([&] {
       for (size_t i = 0; i < 20; i++) EXPECT_EQ(at(round * 64 + i), round * 64 + i);
-      if (round % 2 == 0) pager_->detach_thread();  // other threads end without detach_thread()
+      if (round % 2 == 0) pager_->paging().detach_thread();  // other threads end without detach_thread()
     }).join();
   }
   for (size_t i = 0; i < kPages; i++) ASSERT_EQ(at(i), i);
@@ -132,7 +132,7 @@ TEST_P(ReadsTest, AThreadMayEndWithReadsInFlight) {
 
 TEST_P(ReadsTest, MemoryWithReadsInFlightCanBeDiscarded) {
   for (size_t i = 0; i < 40; i++) ASSERT_EQ(at(i), i);
-  pager_->discard(memory_, 512 * kPageSize);
+  pager_->addresses().discard(memory_, 512 * kPageSize);
   for (size_t i = 0; i < 600; i++) ASSERT_EQ(at(i), i < 512 ? 0 : i);
 }
 
@@ -177,7 +177,7 @@ TEST_P(ReadsTest, AWriteAfterAWriteHintDoesNotFault) {
   hint(2, 1, {.write = true, .wait_for_frames = true});  // far
   std::byte* fresh = pager_.allocate(kPageSize);
   uint64_t never_touched = reinterpret_cast<uint64_t>(fresh);
-  pager_->hint({.address = never_touched, .bytes = 8, .write = true, .wait_for_frames = true});
+  pager_->paging().hint({.address = never_touched, .bytes = 8, .write = true, .wait_for_frames = true});
   uint64_t faults = count(Counter::kFaults);
   at(1) = 11;
   at(2) = 12;
@@ -199,16 +199,17 @@ TEST_P(ReadsTest, WrongHintsAreHarmlessAndCounted) {
   std::byte* freed = pager_.allocate(kPageSize);
   pager_.free(freed, kPageSize);
   auto address = [](std::byte* p) { return reinterpret_cast<uint64_t>(p); };
-  pager_->hint({.address = address(freed), .bytes = 8});
-  pager_->hint({.address = address(pager_->base() + kSpace - 1), .bytes = ~uint64_t{0}, .write = true, .ahead = 255});
-  pager_->hint({.address = address(memory_), .bytes = 0});
+  pager_->paging().hint({.address = address(freed), .bytes = 8});
+  pager_->paging().hint(
+      {.address = address(pager_->space().base() + kSpace - 1), .bytes = ~uint64_t{0}, .write = true, .ahead = 255});
+  pager_->paging().hint({.address = address(memory_), .bytes = 0});
   EXPECT_EQ(count(Counter::kHintsWild), 3u);
-  pager_->hint({.address = address(memory_),
-                .bytes = ~uint64_t{0} - address(memory_),
-                .write = true,
-                .ahead = 255,
-                .behind = 255});
-  pager_->hint({.address = address(memory_ + 3), .bytes = kPages * kPageSize});
+  pager_->paging().hint({.address = address(memory_),
+                         .bytes = ~uint64_t{0} - address(memory_),
+                         .write = true,
+                         .ahead = 255,
+                         .behind = 255});
+  pager_->paging().hint({.address = address(memory_ + 3), .bytes = kPages * kPageSize});
   EXPECT_EQ(count(Counter::kHintsWild), 3u);
   Stats s = pager_->stats();
   EXPECT_LE(s.near_peak_pages, s.limit_pages);
@@ -226,10 +227,10 @@ TEST_P(ReadsTest, HintsRaceWithEverythingElse) {
         size_t page = (random >> 33) % kPages;
         hint(page, 1 + (random >> 20) % 8,
              {.write = (random & 64) != 0, .ahead = static_cast<unsigned>(random >> 40 & 31)});
-        if (t == 0 && (random >> 50) % 16 == 0) pager_->discard(memory_ + 4000 * kPageSize, 50 * kPageSize);
+        if (t == 0 && (random >> 50) % 16 == 0) pager_->addresses().discard(memory_ + 4000 * kPageSize, 50 * kPageSize);
         EXPECT_TRUE(at(page) == page || (page >= 4000 && at(page) == 0));
       }
-      pager_->detach_thread();
+      pager_->paging().detach_thread();
     });
   }
   for (int i = 0; i < 20000; i++) ASSERT_EQ(at(i * 2731 % 4000), i * 2731u % 4000);

@@ -88,7 +88,7 @@ class PagerFixture {
     sigfillset(&action.sa_mask);
     sigdelset(&action.sa_mask, SIGBUS);
     sigaction(SIGBUS, &action, &old_);
-    fibers::set_hooks({nullptr, [] { s_pager->detach_thread(); }, [] { s_pager->poll_reads(); }});
+    fibers::set_hooks({nullptr, [] { s_pager->paging().detach_thread(); }, [] { s_pager->paging().poll_reads(); }});
     pager_->start_threads();
     if (delivery == Delivery::kSignal) return;
     handler_ = std::make_unique<FaultHandler>(*pager_);
@@ -105,14 +105,14 @@ class PagerFixture {
   Pager* operator->() { return pager_.get(); }
 
   std::byte* allocate(size_t bytes) {
-    std::byte* memory = pager_->reserve(bytes, kPageSize);
-    Status s = pager_->commit(memory, bytes);
+    std::byte* memory = pager_->addresses().reserve(bytes, kPageSize);
+    Status s = pager_->addresses().commit(memory, bytes);
     if (!s.ok()) die("{}", s.text());
     return memory;
   }
   void free(std::byte* memory, size_t bytes) {
-    pager_->decommit(memory, bytes);
-    pager_->release(memory, bytes);
+    pager_->addresses().decommit(memory, bytes);
+    pager_->addresses().release(memory, bytes);
   }
 
  private:
@@ -123,10 +123,10 @@ class PagerFixture {
 #else
     bool write = true;
 #endif
-    if (!s_pager->contains(address)) die("SIGBUS at {:#x}, outside far space", address);
+    if (!s_pager->table().contains(address)) die("SIGBUS at {:#x}, outside far space", address);
     os::SignalSet mask;
     memcpy(&mask, &static_cast<ucontext_t*>(context)->uc_sigmask, sizeof mask);
-    if (s_pager->fault(address, write, fibers::in_fiber(mask)) == FaultOutcome::kNotMapped)
+    if (s_pager->paging().fault(address, write, fibers::in_fiber(mask)) == FaultOutcome::kNotMapped)
       die("access to {:#x}, which is not mapped", address);
   }
   static inline Pager* s_pager = nullptr;

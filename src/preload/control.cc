@@ -67,7 +67,7 @@ void serve_control() {
   uint32_t asked = page->asked.load(std::memory_order_acquire);
   if (asked == page->answered.load(std::memory_order_relaxed)) return;
   SizeOrShare local = {page->local_bytes, page->local_share};
-  if (is_sensible(local)) g_control.pager->set_local(local);
+  if (is_sensible(local)) g_control.pager->evictors().set_local(local);
   char line[sizeof page->report];
   size_t bytes = g_control.report(line, sizeof line - 1);
   line[bytes] = 0;

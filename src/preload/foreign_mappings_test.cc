@@ -33,7 +33,7 @@ class ForeignTest : public MappingsTest {
   char* map_file(char* place, size_t pages, int flags = MAP_PRIVATE | MAP_FIXED) {
     return pointer(far_mmap(place, pages * kPageSize, kReadWrite, flags, fd_, 0));
   }
-  bool is_foreign(const char* at) { return pager_->is_foreign(reinterpret_cast<uint64_t>(at)); }
+  bool is_foreign(const char* at) { return pager_->table().is_foreign(reinterpret_cast<uint64_t>(at)); }
   int fd_ = -1;
   char* at_ = nullptr;
 };
@@ -130,8 +130,10 @@ class OutsideTest : public MappingsTest {
     os::munmap(pointer(r), bytes + 2 * kMiB);
     return pointer(static_cast<long>(align_up(static_cast<uint64_t>(r), 2 * kMiB)));
   }
-  bool in_space(const char* at) { return pager_->in_space(reinterpret_cast<uint64_t>(at)); }
-  bool is_far_memory(const char* at) { return is_far(at) && !pager_->is_foreign(reinterpret_cast<uint64_t>(at)); }
+  bool in_space(const char* at) { return pager_->table().in_space(reinterpret_cast<uint64_t>(at)); }
+  bool is_far_memory(const char* at) {
+    return is_far(at) && !pager_->table().is_foreign(reinterpret_cast<uint64_t>(at));
+  }
   // Writes a pattern, evicts all of it, and compares.
   void use(char* at, size_t bytes, int seed) {
     for (size_t i = 0; i < bytes; i += kPageSize)

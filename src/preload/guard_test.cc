@@ -95,7 +95,7 @@ TEST_F(PinsTest, UnmappedMemoryIsReported) {
 
 TEST_F(PinsTest, AnAddressAtTheEndOfFarSpaceIsCutThere) {
   Pins pins(stack_pointer());
-  auto* end = reinterpret_cast<char*>(pager_->base()) + pager_->space_bytes();
+  auto* end = reinterpret_cast<char*>(pager_->space().base()) + pager_->space().bytes();
   EXPECT_FALSE(pins.add(end - 1, ~uint64_t{0}, true));  // it belongs to no mapping; and the sum does not overflow
   EXPECT_TRUE(pins.add(end, 1, true));                  // beyond: not far
 }

@@ -12,7 +12,7 @@ namespace farside::preload {
 namespace {
 
 TEST_F(LargeTransferTest, OneCallNeverPinsMuch) {
-  EXPECT_EQ(pin_limit(), pager_->near_limit_bytes() / 32);
+  EXPECT_EQ(pin_limit(), pager_->frames().limit() * kPageSize / 32);
   EXPECT_LT(pin_limit(), kBytes);  // otherwise nothing is split here
   EXPECT_EQ(pin_limit() % kPageSize, 0u);
 }
@@ -80,7 +80,7 @@ TEST_F(LargeTransferTest, VectorsAreWrittenAtTheirOffset) {
 }
 
 TEST_F(LargeTransferTest, MoreThanMayBeNearIsMoved) {
-  size_t bytes = 2 * pager_->near_limit_bytes();
+  size_t bytes = 2 * pager_->frames().limit() * kPageSize;
   char* large =
       reinterpret_cast<char*>(far_mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   for (size_t i = 0; i < bytes; i += kPageSize) large[i] = static_cast<char>(1 + i / kPageSize % 100);

@@ -21,7 +21,7 @@ class MappingsTest : public testing::Test {
     return pointer(r);
   }
   bool committed(const char* at, size_t bytes) {
-    return pager_->is_committed(reinterpret_cast<const std::byte*>(at), bytes);
+    return pager_->addresses().is_committed(reinterpret_cast<const std::byte*>(at), bytes);
   }
   GuardedPager& pager_ = GuardedPager::get();
 };

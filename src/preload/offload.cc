@@ -20,19 +20,18 @@ namespace {
 using offload::Expected;
 using offload::fail;
 using pager::Pager;
-using CallRange = Pager::CallRange;
 
 // The pages of a call, in order and disjoint.
 struct Pages {
-  CallRange ranges[wire::kMaxCallRanges];
+  pager::CallRange ranges[wire::kMaxCallRanges];
   size_t count = 0;
   bool written = false;
-  std::span<const CallRange> all() const { return {ranges, count}; }
+  std::span<const pager::CallRange> all() const { return {ranges, count}; }
 };
 
 // The ranges of a call in whole pages, in the order of their addresses; they may overlap.
 struct SortedRanges {
-  CallRange ranges[wire::kMaxCallRanges];
+  pager::CallRange ranges[wire::kMaxCallRanges];
   size_t count = 0;
 };
 
@@ -155,7 +154,7 @@ class CallFrame {
   std::span<std::byte> finish(const Pages& pages, const std::byte* base) {
     memcpy(data_ + sizeof(wire::FrameHeader), &head_, sizeof head_);
     std::byte* at = data_ + kArguments;
-    for (const CallRange& r : pages.all()) {
+    for (const pager::CallRange& r : pages.all()) {
       wire::CallRange range = {static_cast<uint64_t>(r.address - base), r.bytes, r.written ? 1u : 0u};
       memcpy(at, &range, sizeof range);
       at += sizeof range;
@@ -175,7 +174,7 @@ class CallFrame {
 int append(Pages* pages, uint64_t begin, uint64_t end, bool written) {
   if (begin >= end) return 0;
   auto* at = reinterpret_cast<std::byte*>(begin);
-  CallRange* last = pages->count > 0 ? &pages->ranges[pages->count - 1] : nullptr;
+  pager::CallRange* last = pages->count > 0 ? &pages->ranges[pages->count - 1] : nullptr;
   if (last && last->written == written && last->address + last->bytes == at) {
     last->bytes += end - begin;
     return 0;
@@ -198,7 +197,7 @@ int ServerBackend::sort_ranges(const farside_offload_request& request, SortedRan
     if (r.bytes == 0 || r.structures != 0) continue;
     auto begin = align_down(reinterpret_cast<uint64_t>(r.data), kPageSize);
     auto end = align_up(reinterpret_cast<uint64_t>(r.data) + r.bytes, kPageSize);
-    if (!pager_.in_space(begin) || !pager_.in_space(end - 1)) return -EOPNOTSUPP;
+    if (!pager_.table().in_space(begin) || !pager_.table().in_space(end - 1)) return -EOPNOTSUPP;
     sorted->ranges[sorted->count++] = {reinterpret_cast<std::byte*>(begin), end - begin, r.written != 0};
   }
   if (uint64_t structures = structures_of(request)) {
@@ -210,7 +209,7 @@ int ServerBackend::sort_ranges(const farside_offload_request& request, SortedRan
     for (ssize_t i = 0; i < count; i++) sorted->ranges[sorted->count++] = {memory[i].data(), memory[i].size(), false};
   }
   std::sort(sorted->ranges, sorted->ranges + sorted->count,
-            [](const CallRange& a, const CallRange& b) { return a.address < b.address; });
+            [](const pager::CallRange& a, const pager::CallRange& b) { return a.address < b.address; });
   return 0;
 }
 
@@ -221,7 +220,7 @@ int ServerBackend::find_pages(const farside_offload_request& request, Pages* pag
   // What is not covered by written ranges is read. `read_until`, `written_until`: ends of what came before.
   uint64_t at = 0, read_until = 0, written_until = 0;
   for (size_t i = 0; i <= sorted.count; i++) {
-    const CallRange* range = i < sorted.count ? &sorted.ranges[i] : nullptr;
+    const pager::CallRange* range = i < sorted.count ? &sorted.ranges[i] : nullptr;
     uint64_t next = range ? reinterpret_cast<uint64_t>(range->address) : ~uint64_t{0};
     while (at < next && at < std::max(read_until, written_until)) {
       bool written = at < written_until;
@@ -240,8 +239,8 @@ int ServerBackend::find_pages(const farside_offload_request& request, Pages* pag
 
 uint32_t ServerBackend::holders_of(const Pages& pages) {
   uint32_t all = ~0u;
-  for (const CallRange& r : pages.all())
-    all &= pager_.store()->call_holders(static_cast<uint64_t>(r.address - pager_.base()), r.bytes, r.written);
+  for (const pager::CallRange& r : pages.all())
+    all &= pager_.store()->call_holders(static_cast<uint64_t>(r.address - pager_.space().base()), r.bytes, r.written);
   return all;
 }
 
@@ -252,7 +251,7 @@ Server* ServerBackend::server(unsigned i) {
   if (Server* made = servers_[i].load()) return made;
   remote::ServerStore* store = pager_.store()->call_server(i);
   if (!store) return nullptr;
-  auto* made = new (near_alloc(sizeof(Server))) Server(*store, reinterpret_cast<uint64_t>(pager_.base()));
+  auto* made = new (near_alloc(sizeof(Server))) Server(*store, reinterpret_cast<uint64_t>(pager_.space().base()));
   servers_[i].store(made, std::memory_order_release);
   return made;
 }
@@ -273,8 +272,9 @@ uint32_t ServerBackend::offering(uint32_t holders) {
 int ServerBackend::servers() { return is_child_ ? 0 : std::popcount(offering(~0u)); }
 
 int ServerBackend::place(uint64_t address, size_t bytes, size_t* same_bytes) {
-  if (bytes == 0 || is_child_ || !pager_.in_space(address) || !pager_.in_space(address + bytes - 1)) return -1;
-  uint64_t far = address - reinterpret_cast<uint64_t>(pager_.base());
+  if (bytes == 0 || is_child_ || !pager_.table().in_space(address) || !pager_.table().in_space(address + bytes - 1))
+    return -1;
+  uint64_t far = address - reinterpret_cast<uint64_t>(pager_.space().base());
   uint32_t holders = offering(pager_.store()->call_holders(far, 1, false));
   if (holders == 0) return -1;
   uint64_t same = std::min(bytes, align_up(far + 1, remote::kSlabBytes) - far);
@@ -290,7 +290,7 @@ int ServerBackend::place(uint64_t address, size_t bytes, size_t* same_bytes) {
 }
 
 void ServerBackend::expect(const farside_offload_request& request, const Pages& pages, Expected* expected) {
-  Pager::CallShare share = pager_.share_of(pages.all());
+  pager::CallShare share = pager_.server_calls().share_of(pages.all());
   auto bytes_of = [](uint64_t count) { return static_cast<double>(count * kPageSize); };
   auto entry = reinterpret_cast<uint64_t>(request.entry), function = reinterpret_cast<uint64_t>(request.function);
   expected->function = std::rotl(entry, 20) ^ function;
@@ -404,16 +404,16 @@ Status ServerBackend::call_on(Server& server, const farside_offload_request& req
     if (!status.ok()) return status;
     frame.set_entry(objects[0], places[0].offset);
     if (request.function) frame.set_function(objects[1], places[1].offset);
-    std::span<std::byte> bytes = frame.finish(pages, pager_.base());
+    std::span<std::byte> bytes = frame.finish(pages, pager_.space().base());
     SignalsBlocked blocked;
-    if (int error = pager_.begin_call(pages.all()))
+    if (int error = pager_.server_calls().begin(pages.all()))
       return Status::error(-error, "a range of the call is not memory that the program may access");
     *may_repeat = false;
     status = calls.call(bytes, &answer);
     bool unknown = status.code() == ECONNRESET;
     // Answered when nothing of the call is left on the server. Without a connection, its memory is lost anyway.
     if (unknown && pages.written) (void)calls.open();
-    pager_.end_call(pages.all());
+    pager_.server_calls().end(pages.all());
     if (!status.ok()) {
       *may_repeat = !unknown || !pages.written;
       return status;

@@ -25,26 +25,26 @@ FARSIDE_PUBLIC struct farside_view farside_view = {0, 0, nullptr};
 FARSIDE_PUBLIC void farside_hint_slow(const void* address, size_t bytes, unsigned options) {
   farside::pager::Pager* pager = farside::preload::guard_pager();
   auto at = reinterpret_cast<uint64_t>(address);
-  if (!pager || !pager->contains(at)) return;
-  unsigned fetched = pager->hint({.address = at,
-                                  .bytes = bytes,
-                                  .write = (options & FARSIDE_WRITE) != 0,
-                                  .priority = options >> 2 & 3,
-                                  .ahead = options >> 8 & 255,
-                                  .behind = options >> 16 & 255});
+  if (!pager || !pager->table().contains(at)) return;
+  unsigned fetched = pager->paging().hint({.address = at,
+                                           .bytes = bytes,
+                                           .write = (options & FARSIDE_WRITE) != 0,
+                                           .priority = options >> 2 & 3,
+                                           .ahead = options >> 8 & 255,
+                                           .behind = options >> 16 & 255});
   if (farside::preload::tracing()) farside::preload::trace_hint(at, fetched > 0, __builtin_return_address(0));
 }
 
 FARSIDE_PUBLIC int farside_region_set_policy_(const void* address, size_t bytes, const char* policy) {
   farside::pager::Pager* pager = farside::preload::guard_pager();
   auto* begin = static_cast<std::byte*>(const_cast<void*>(address));
-  if (!pager || !pager->contains(reinterpret_cast<uint64_t>(address))) return 0;  // near memory has no policy
+  if (!pager || !pager->table().contains(reinterpret_cast<uint64_t>(address))) return 0;  // near memory has no policy
   if (!policy) {
-    pager->remove_region(begin);
+    pager->addresses().remove_region(begin);
     return 0;
   }
   farside::PolicyKind kind;
-  return farside::policy_from_name(policy, &kind) ? -pager->add_region(begin, bytes, kind).code() : -EINVAL;
+  return farside::policy_from_name(policy, &kind) ? -pager->addresses().add_region(begin, bytes, kind).code() : -EINVAL;
 }
 
 FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
@@ -63,7 +63,8 @@ FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
 namespace farside::preload {
 
 void show_far_memory_to_hints(pager::Pager* pager) {
-  farside_view = {reinterpret_cast<uintptr_t>(pager->base()), pager->space_bytes(), pager->page_words()};
+  farside_view = {reinterpret_cast<uintptr_t>(pager->space().base()), pager->space().bytes(),
+                  reinterpret_cast<const uint64_t*>(pager->table().word_at(0))};
 }
 
 }  // namespace farside::preload

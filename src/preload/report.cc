@@ -134,7 +134,7 @@ size_t format_report(const ReportContext& c, char* text, size_t room) {
   line.add("mode", c.mode == FaultMode::kSignal ? "signal" : "handler");
   line.add("mode_reason", c.mode_reason);
   line.add("transport", c.pager.store()->transport_name());
-  line.add("policy", c.pager.policy_name());
+  line.add("policy", c.pager.policy().name());
   line.add("forked", c.forked);
   add_gauges(line, c, s);
   add_counters(line, s);

@@ -137,7 +137,7 @@ Status start_pager(Runtime& r) {
   r.pager = pager->release();
   open_control(r.pager, [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
   open_unmanaged();
-  r.pager->call_regularly([] {
+  r.pager->evictors().call_regularly([] {
     serve_control();
     serve_last_report(g_runtime);
     watch_unmanaged(*g_runtime.pager);
@@ -178,12 +178,12 @@ void set_up_guard(Runtime& r) {
   install_fault_handler(r.mode == FaultMode::kSignal);
   install_trap_handler();
   fibers::set_hooks({[] { use_alternate_stack(false); }, [] { use_alternate_stack(true); },
-                     [] { guard_pager()->poll_reads(); }, objects::drop_scopes});
+                     [] { guard_pager()->paging().poll_reads(); }, objects::drop_scopes});
   pthread_atfork(nullptr, nullptr, start_threads_in_child);  // libc can create threads again only then
   if (r.mode == FaultMode::kHandler) {
     // Forks that do not pass our fork() are not trapped. Their children have no far memory, so that they stop with a
     // message and do not read zeros.
-    return r.pager->inherit_in_fork(false);
+    return r.pager->addresses().inherit_in_fork(false);
   }
   if (int error = arm_thread(true))
     stop_with(Status::error(-error, "cannot arm Syscall User Dispatch (error {}); use --fault=handler", -error));
@@ -195,13 +195,14 @@ void announce(const Runtime& r) {
   std::string local =
       budget.is_share() ? fmt::format("{:.0f} % of the heap", budget.share * 100) : format_size(budget.bytes);
   bool signal = r.mode == FaultMode::kSignal;
-  bool lacks_huge =
-      !r.pager->uses_huge_pages() && r.options.huge != HugePages::kNever && r.options.writeback == WriteBack::kPage;
+  bool lacks_huge = !r.pager->paging().uses_huge_pages() && r.options.huge != HugePages::kNever &&
+                    r.options.writeback == WriteBack::kPage;
   char line[512];
-  auto end = fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {} near, far memory over {}{}{}\n",
-                              signal ? "signal" : "handler", r.mode_reason, local, r.pager->store()->transport_name(),
-                              r.pager->unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)",
-                              lacks_huge ? ", without huge pages (see farside doctor)" : "");
+  auto end =
+      fmt::format_to_n(line, sizeof line, "farside: {} mode ({}), {} near, far memory over {}{}{}\n",
+                       signal ? "signal" : "handler", r.mode_reason, local, r.pager->store()->transport_name(),
+                       r.pager->space().unmaps_in_batches() ? "" : ", unmapping page by page (kernel before 6.16)",
+                       lacks_huge ? ", without huge pages (see farside doctor)" : "");
   os::write(2, line, end.size < sizeof line ? end.size : sizeof line);
 }
 
@@ -323,7 +324,7 @@ bool owns_fd(int fd) {
 
 void forget_thread() {
   objects::forget_thread();
-  if (g_runtime.pager) g_runtime.pager->detach_thread();
+  if (g_runtime.pager) g_runtime.pager->paging().detach_thread();
 }
 
 void note_fork_in_child() {
@@ -346,7 +347,7 @@ void note_fork_in_child() {
 
 void start_threads_in_child() {
   NearScope near;  // what libc allocates for a thread must be near
-  g_runtime.pager->start_threads_in_child();
+  g_runtime.pager->forks().start_threads_in_child();
   objects::start_threads_in_child();
 }
 

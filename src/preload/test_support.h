@@ -31,7 +31,7 @@ class GuardedPager {
   pager::Pager* operator->() { return &**fixture_; }
 
   bool is_near(const void* address) {
-    return (*this)->word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kNear);
+    return (*this)->table().word(reinterpret_cast<uint64_t>(address)).is(pager::PageState::kNear);
   }
   // Evicts all pages of the range. Fails if one of them is pinned.
   void evict(const void* address, size_t bytes) {
@@ -42,7 +42,7 @@ class GuardedPager {
       for (auto* at = begin; at < end; at += kPageSize) {
         if (!is_near(at)) continue;
         near = true;
-        (*this)->evict_first(reinterpret_cast<uint64_t>(at));
+        (*this)->paging().evict_first(reinterpret_cast<uint64_t>(at));
       }
       if (!near) return;
       touch_filler(kFillerPages / 16);

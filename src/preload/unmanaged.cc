@@ -93,7 +93,8 @@ bool parse_value(const char* line, const char* name, uint64_t* bytes) {
 }
 
 void count(const MappingInfo& m, pager::Pager& pager, UnmanagedMemory* sums) {
-  bool is_far = pager.in_space(m.begin) || pager.is_committed(reinterpret_cast<std::byte*>(m.begin), kPageSize);
+  bool is_far = pager.table().in_space(m.begin) ||
+                pager.addresses().is_committed(reinterpret_cast<std::byte*>(m.begin), kPageSize);
   if (m.begin == 0 || m.is_farsides) return;
   if (m.is_shared) {
     if (!m.has_file) sums->shared += m.proportional;

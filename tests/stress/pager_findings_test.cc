@@ -96,9 +96,9 @@ TEST(PagerFindings, DiscardAndSealWaitForTheirOwnRequest) {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
               std::byte* memory = pager.allocate(kMiB);
               memset(memory, 1, kMiB);
-              REQUIRE(pager->protect(memory, kMiB, PROT_NONE).ok());
-              REQUIRE(pager->protect(memory, kMiB, PROT_READ | PROT_WRITE).ok());
-              pager->discard(memory, kMiB);
+              REQUIRE(pager->addresses().protect(memory, kMiB, PROT_NONE).ok());
+              REQUIRE(pager->addresses().protect(memory, kMiB, PROT_READ | PROT_WRITE).ok());
+              pager->addresses().discard(memory, kMiB);
               REQUIRE(memory[0] == std::byte{0});
             }));
 }
@@ -110,7 +110,7 @@ TEST(PagerFindings, StreamsCrossProtections) {
               constexpr size_t kBytes = 4 * kMiB;
               std::byte* memory = pager.allocate(kBytes);
               memset(memory, 1, kBytes);
-              REQUIRE(pager->protect(memory + kBytes / 2, kBytes / 2, PROT_READ).ok());
+              REQUIRE(pager->addresses().protect(memory + kBytes / 2, kBytes / 2, PROT_READ).ok());
               make_far(pager);
               for (size_t i = 0; i < kBytes; i += kPageSize) REQUIRE(memory[i] == std::byte{1});
             }));
@@ -124,8 +124,9 @@ TEST(PagerFindings, PinningReadOnlyMemoryForWritingDoesNotEndTheProcess) {
               memory[0] = std::byte{1};
               make_far(pager);
               REQUIRE(memory[0] == std::byte{1});  // near and clean
-              REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
-              if (pager->pin(memory, 1, true) == 1) pager->unpin(memory, 1);  // the system call would fail
+              REQUIRE(pager->addresses().protect(memory, kPageSize, PROT_READ).ok());
+              if (pager->paging().pin(memory, 1, true) == 1)
+                pager->paging().unpin(memory, 1);  // the system call would fail
             }));
 }
 
@@ -138,9 +139,9 @@ TEST(PagerFindings, AnOutdatedWriteFaultOnReadOnlyMemoryIsHarmless) {
               memory[0] = std::byte{1};
               make_far(pager);
               REQUIRE(memory[0] == std::byte{1});  // near and clean
-              REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
-              pager->fault(reinterpret_cast<uint64_t>(memory), true);
-              REQUIRE(pager->protect(memory, kPageSize, PROT_READ | PROT_WRITE).ok());
+              REQUIRE(pager->addresses().protect(memory, kPageSize, PROT_READ).ok());
+              pager->paging().fault(reinterpret_cast<uint64_t>(memory), true);
+              REQUIRE(pager->addresses().protect(memory, kPageSize, PROT_READ | PROT_WRITE).ok());
               *reinterpret_cast<volatile std::byte*>(memory) = std::byte{2};
               make_far(pager);
               REQUIRE(memory[0] == std::byte{2});
@@ -153,13 +154,13 @@ TEST(PagerFindings, ForkWithAPinnedReadOnlyPage) {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
               std::byte* memory = pager.allocate(kPageSize);
               memory[0] = std::byte{1};
-              REQUIRE(pager->protect(memory, kPageSize, PROT_READ).ok());
-              REQUIRE(pager->pin(memory, 1, false) == 1);
-              pager->prepare_fork();
+              REQUIRE(pager->addresses().protect(memory, kPageSize, PROT_READ).ok());
+              REQUIRE(pager->paging().pin(memory, 1, false) == 1);
+              pager->forks().prepare();
               pid_t pid = ::fork();
               if (pid == 0) os::exit_group(0);
-              pager->fork_in_parent(true);
-              pager->unpin(memory, 1);
+              pager->forks().in_parent(true);
+              pager->paging().unpin(memory, 1);
               waitpid(pid, nullptr, 0);
             }));
 }
@@ -172,10 +173,10 @@ TEST(PagerFindings, ANearPageFoundOftenIsNoEndlessFault) {
               memory[0] = std::byte{1};
               auto hot = reinterpret_cast<uint64_t>(memory);
               for (int i = 0; i < 100001; i++) {
-                pager->fault(hot, false);  // another thread fetched it first
+                pager->paging().fault(hot, false);  // another thread fetched it first
                 if (i % 100 != 0) continue;
                 memory[kPageSize] = std::byte{1};  // faults of this thread in between
-                pager->discard(memory + kPageSize, kPageSize);
+                pager->addresses().discard(memory + kPageSize, kPageSize);
               }
             }));
 }
@@ -185,7 +186,7 @@ TEST(PagerFindings, WriteOnlyMemoryCanBeWritten) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
               std::byte* memory = pager.allocate(kPageSize);
-              REQUIRE(pager->protect(memory, kPageSize, PROT_WRITE).ok());
+              REQUIRE(pager->addresses().protect(memory, kPageSize, PROT_WRITE).ok());
               *reinterpret_cast<volatile char*>(memory) = 1;
             }));
 }
@@ -194,22 +195,25 @@ TEST(PagerFindings, WriteOnlyMemoryCanBeWritten) {
 TEST(PagerFindings, GuardedAddressesCanBeUsedLater) {
   EXPECT_EQ(0, in_child([] {
               PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-              std::byte* memory = pager->reserve(kPageSize, kPageSize);
-              pager->guard_page(reinterpret_cast<uint64_t>(memory));  // the result of a fault outside all allocations
-              REQUIRE(pager->commit(memory, kPageSize).ok());
+              std::byte* memory = pager->addresses().reserve(kPageSize, kPageSize);
+              pager->addresses().guard_page(
+                  reinterpret_cast<uint64_t>(memory));  // the result of a fault outside all allocations
+              REQUIRE(pager->addresses().commit(memory, kPageSize).ok());
               *reinterpret_cast<volatile char*>(memory) = 1;
             }));
 }
 
 // If mprotect fails, the range is as it was before.
 TEST(PagerFindings, AFailedProtectChangesNothing) {
-  EXPECT_EQ(0, in_child([] {
-              PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
-              std::byte* memory = pager.allocate(kPageSize);
-              memory[0] = std::byte{1};
-              REQUIRE(!pager->protect(memory, kPageSize, 1 << 20).ok());  // EINVAL from the kernel, and not readable
-              REQUIRE(memory[0] == std::byte{1});
-            }));
+  EXPECT_EQ(
+      0, in_child([] {
+        PagerFixture pager(options(), new StrictStore, Delivery::kSignal);
+        std::byte* memory = pager.allocate(kPageSize);
+        memory[0] = std::byte{1};
+        REQUIRE(
+            !pager->addresses().protect(memory, kPageSize, 1 << 20).ok());  // EINVAL from the kernel, and not readable
+        REQUIRE(memory[0] == std::byte{1});
+      }));
 }
 
 }  // namespace

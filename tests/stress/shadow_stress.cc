@@ -65,7 +65,7 @@ const char* find_untested(const World& world) {
   if (stats.get(pager::Counter::kDirtyEvictions) == 0)
     return "nothing was evicted: this run tested nothing; lower --local";
   bool whole = stats.get(pager::Counter::kHugeFetched) > 0 && stats.get(pager::Counter::kHugeEvicted) > 0;
-  if (world.settings.huge == "always" && world.pager.uses_huge_pages() && !whole)
+  if (world.settings.huge == "always" && world.pager.paging().uses_huge_pages() && !whole)
     return "no huge page was fetched and evicted as a whole: this run did not test them; raise --memory";
   return nullptr;
 }
@@ -142,7 +142,7 @@ class Driver {
     os::nanosleep_ns(3000000);
     join_finished(false);
     if (world_.settings.local == 0 && random_.one_in(5)) {
-      world_.pager.set_local({world_.settings.memory * random_.between(5, 50) / 100, 0});
+      world_.pager.evictors().set_local({world_.settings.memory * random_.between(5, 50) / 100, 0});
     }
     uint64_t done = operations(), now = now_ns();
     if (done != last_done_) {
@@ -167,16 +167,16 @@ class Driver {
 void allocate_shared_pages(World& world) {
   world.shared_pages.pages = world.settings.memory / 8 / kPageSize;
   size_t bytes = world.shared_pages.pages * kPageSize;
-  world.shared_pages.far = world.pager.reserve(bytes, kPageSize);
-  Status s = world.pager.commit(world.shared_pages.far, bytes);
+  world.shared_pages.far = world.pager.addresses().reserve(bytes, kPageSize);
+  Status s = world.pager.addresses().commit(world.shared_pages.far, bytes);
   if (!world.shared_pages.far || !s.ok()) die("cannot allocate: {}", s.text());
 }
 
 // Frees everything. Then no frame and no page may be counted.
 void check_nothing_left(World& world) {
   for (StressWorker* w : world.workers) w->free_all();
-  world.pager.decommit(world.shared_pages.far, world.shared_pages.pages * kPageSize);
-  world.pager.release(world.shared_pages.far, world.shared_pages.pages * kPageSize);
+  world.pager.addresses().decommit(world.shared_pages.far, world.shared_pages.pages * kPageSize);
+  world.pager.addresses().release(world.shared_pages.far, world.shared_pages.pages * kPageSize);
   pager::Stats s = world.pager.stats();
   if (s.near_pages != 0)
     die("{} frames are still counted after everything was freed; seed {}", s.near_pages, world.settings.seed);

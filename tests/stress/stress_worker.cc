@@ -60,7 +60,7 @@ void StressWorker::run_for_a_while() {
   }
   begin_operation();
   // Some threads end without detach_thread, as raw threads do.
-  if (!random_.one_in(8)) world_.pager.detach_thread();
+  if (!random_.one_in(8)) world_.pager.paging().detach_thread();
   busy.store(false);
 }
 
@@ -154,13 +154,14 @@ void StressWorker::hint() {
   Range r = any_range(kMaxRun);
   pager::Hint h = {.address = reinterpret_cast<uint64_t>(r.far()), .bytes = r.bytes, .write = random_.one_in(2)};
   if (random_.one_in(8)) {
-    h.address = reinterpret_cast<uint64_t>(world_.pager.base()) + random_.below(2 * world_.pager.space_bytes());
+    h.address =
+        reinterpret_cast<uint64_t>(world_.pager.space().base()) + random_.below(2 * world_.pager.space().bytes());
     h.bytes = random_.one_in(2) ? random_.below(kMaxRun) : random_.next();
   }
   h.priority = static_cast<unsigned>(random_.below(4));
   if (random_.one_in(3)) h.ahead = static_cast<unsigned>(random_.below(80));
   if (random_.one_in(3)) h.behind = static_cast<unsigned>(random_.below(80));
-  world_.pager.hint(h);
+  world_.pager.paging().hint(h);
   if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "hinted pages");
 }
 
@@ -183,7 +184,7 @@ void StressWorker::sweep() {
 void StressWorker::advise() {
   constexpr int kAdvice[] = {MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_SEQUENTIAL, MADV_NORMAL};
   Range r = any_pages(4096);
-  world_.pager.advise(r.far(), r.bytes, kAdvice[random_.below(std::size(kAdvice))]);
+  world_.pager.paging().advise(r.far(), r.bytes, kAdvice[random_.below(std::size(kAdvice))]);
 }
 
 void StressWorker::access_shared_pages() {
@@ -199,18 +200,19 @@ void StressWorker::access_shared_pages() {
 
 void StressWorker::discard() {
   Range r = any_pages(64);
-  world_.pager.discard(r.far(), r.bytes);
+  world_.pager.addresses().discard(r.far(), r.bytes);
   memset(r.shadow(), 0, r.bytes);
   if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "discarded pages");
 }
 
 void StressWorker::recommit() {
   Range r = any_pages(64);
-  random_.one_in(3) ? world_.pager.decommit(r.far(), r.bytes) : world_.pager.decommit_lazily(r.far(), r.bytes);
-  if (world_.pager.is_committed(r.far(), kPageSize))
+  random_.one_in(3) ? world_.pager.addresses().decommit(r.far(), r.bytes)
+                    : world_.pager.addresses().decommit_lazily(r.far(), r.bytes);
+  if (world_.pager.addresses().is_committed(r.far(), kPageSize))
     world_.fail("a page is committed after decommit", r.far(), r.shadow());
   if (random_.one_in(4)) os::nanosleep_ns(random_.below(200'000));  // evictors take some of the frames
-  Status s = world_.pager.commit(r.far(), r.bytes);
+  Status s = world_.pager.addresses().commit(r.far(), r.bytes);
   if (!s.ok()) die("{}", s.text());
   memset(r.shadow(), 0, r.bytes);
   if (random_.one_in(2)) world_.compare(r.far(), r.shadow(), r.bytes, "pages that were committed again");
@@ -219,19 +221,19 @@ void StressWorker::recommit() {
 void StressWorker::allocate(Block& block) {
   size_t share = world_.settings.memory / world_.settings.threads / kBlocks / kPageSize;
   size_t bytes = random_.between(share / 2 + 1, share + share / 2 + 1) * kPageSize;
-  block.far = world_.pager.reserve(bytes, random_.one_in(2) ? kPageSize : 2 * kMiB);
+  block.far = world_.pager.addresses().reserve(bytes, random_.one_in(2) ? kPageSize : 2 * kMiB);
   if (!block.far) die("no addresses left");
-  Status s = world_.pager.commit(block.far, bytes);
+  Status s = world_.pager.addresses().commit(block.far, bytes);
   if (!s.ok()) die("{}", s.text());
   block.shadow.assign(bytes, std::byte{0});
   auto policy = static_cast<PolicyKind>(random_.below(kPolicyKinds));
-  block.is_region = random_.one_in(3) && world_.pager.add_region(block.far, bytes, policy).ok();
+  block.is_region = random_.one_in(3) && world_.pager.addresses().add_region(block.far, bytes, policy).ok();
 }
 
 void StressWorker::free(Block& block) {
-  if (block.is_region) world_.pager.remove_region(block.far);
-  world_.pager.decommit(block.far, block.bytes());
-  world_.pager.release(block.far, block.bytes());
+  if (block.is_region) world_.pager.addresses().remove_region(block.far);
+  world_.pager.addresses().decommit(block.far, block.bytes());
+  world_.pager.addresses().release(block.far, block.bytes());
 }
 
 void StressWorker::reallocate() {
@@ -243,7 +245,7 @@ void StressWorker::reallocate() {
 void StressWorker::protect_none() {
   Range r = any_pages(32);
   auto set = [&](int protection) {
-    Status s = world_.pager.protect(r.far(), r.bytes, protection);
+    Status s = world_.pager.addresses().protect(r.far(), r.bytes, protection);
     if (!s.ok()) die("{}", s.text());
   };
   set(PROT_NONE);
@@ -254,11 +256,11 @@ void StressWorker::protect_none() {
 
 void StressWorker::protect_read() {
   Range r = any_pages(32);
-  Status s = world_.pager.protect(r.far(), r.bytes, PROT_READ);
+  Status s = world_.pager.addresses().protect(r.far(), r.bytes, PROT_READ);
   if (!s.ok()) die("{}", s.text());
   world_.compare(r.far(), r.shadow(), r.bytes, "read-only pages");
   for (int i = 0; i < 3; i++) read_run();  // streams cross the boundary of the protection
-  s = world_.pager.protect(r.far(), r.bytes, PROT_READ | PROT_WRITE);
+  s = world_.pager.addresses().protect(r.far(), r.bytes, PROT_READ | PROT_WRITE);
   if (!s.ok()) die("{}", s.text());
 }
 
@@ -267,7 +269,7 @@ void StressWorker::call_kernel() {
   Range r = any_range(kMaxPinned);
   bool into_far = random_.one_in(2);
   bool pin = world_.settings.delivery == "signal" || random_.one_in(2);
-  if (pin && world_.pager.pin(r.far(), r.bytes, into_far) != r.bytes)
+  if (pin && world_.pager.paging().pin(r.far(), r.bytes, into_far) != r.bytes)
     world_.fail("pages could not be pinned", r.far(), r.shadow());
   pump(into_far ? r.shadow() : r.far(), r.bytes, into_far);
   if (into_far) {
@@ -279,7 +281,7 @@ void StressWorker::call_kernel() {
     if (memcmp(copy, r.shadow(), r.bytes) != 0)
       world_.fail("write() from far memory wrote other bytes", r.far(), r.shadow());
   }
-  if (pin) world_.pager.unpin(r.far(), r.bytes);
+  if (pin) world_.pager.paging().unpin(r.far(), r.bytes);
 }
 
 void StressWorker::pump(std::byte* buffer, size_t bytes, bool fresh) {
@@ -303,7 +305,7 @@ void StressWorker::call_function() {
 void StressWorker::transfer(std::byte* far, std::byte* near, size_t bytes, bool write) {
   for (size_t at = 0; at < bytes; at += transport::kMaxRequestBytes) {
     auto part = static_cast<uint32_t>(std::min(bytes - at, transport::kMaxRequestBytes));
-    transport::ByteRange range = {static_cast<uint64_t>(far + at - world_.pager.base()), part, near + at};
+    transport::ByteRange range = {static_cast<uint64_t>(far + at - world_.pager.space().base()), part, near + at};
     transport::Token token = 0;
     int error = write ? server_->submit_write({&range, 1}, -1, &token) : server_->submit_read({&range, 1}, &token);
     if (!error) error = server_->wait(token, kTransferNs);
@@ -323,10 +325,10 @@ void StressWorker::call_on_blocks() {
 }
 
 void StressWorker::call_on(const Range& r, bool written) {
-  pager::Pager::CallRange range = {r.far(), r.bytes, written};
+  pager::CallRange range = {r.far(), r.bytes, written};
   std::vector<std::byte> content(r.bytes);
   SignalsBlocked blocked;
-  if (int error = world_.pager.begin_call({&range, 1})) die("a call did not begin (error {})", error);
+  if (int error = world_.pager.server_calls().begin({&range, 1})) die("a call did not begin (error {})", error);
   std::vector<bool> comparable(r.bytes / kPageSize);
   for (size_t i = 0; i < comparable.size(); i++) comparable[i] = is_on_server(r.far() + i * kPageSize, written);
   transfer(r.far(), content.data(), r.bytes, false);
@@ -338,7 +340,7 @@ void StressWorker::call_on(const Range& r, bool written) {
     fill(r.shadow(), r.bytes);
     transfer(r.far(), r.shadow(), r.bytes, true);
   }
-  world_.pager.end_call({&range, 1});
+  world_.pager.server_calls().end({&range, 1});
 }
 
 // A store without a server has anything for pages that are not stored. Those that are to be written count as stored.
@@ -346,20 +348,20 @@ void StressWorker::call_on(const Range& r, bool written) {
 // zeros, and an evictor may store these meanwhile.
 bool StressWorker::is_on_server(const std::byte* far, bool written) const {
   if (!world_.settings.is_local()) return true;
-  auto page = static_cast<pager::PageIndex>((far - world_.pager.base()) / static_cast<ptrdiff_t>(kPageSize));
+  auto page = static_cast<pager::PageIndex>((far - world_.pager.space().base()) / static_cast<ptrdiff_t>(kPageSize));
   return !written && word_at(world_.pager, page).has(pager::PageWord::kStored);
 }
 
 // One to four pages, some of them written. Others change other bytes of the pages, before and after, and meanwhile if
 // the page is only read.
 void StressWorker::call_on_shared_pages() {
-  std::vector<pager::Pager::CallRange> ranges;
+  std::vector<pager::CallRange> ranges;
   for (size_t page = random_.below(SharedPages::kHot); page < SharedPages::kHot && ranges.size() < 4;
        page += random_.between(1, 8))
     ranges.push_back({world_.shared_pages.far + page * kPageSize, kPageSize, random_.one_in(3)});
   SignalsBlocked blocked;
-  if (int error = world_.pager.begin_call(ranges)) die("a call did not begin (error {})", error);
-  for (const pager::Pager::CallRange& range : ranges) {
+  if (int error = world_.pager.server_calls().begin(ranges)) die("a call did not begin (error {})", error);
+  for (const pager::CallRange& range : ranges) {
     size_t page = static_cast<size_t>(range.address - world_.shared_pages.far) / kPageSize;
     std::byte* stripe = world_.shared_pages.at(page, index_);
     std::byte* shadow = stripe_shadow_.data() + page * SharedPages::kStripe;
@@ -370,7 +372,7 @@ void StressWorker::call_on_shared_pages() {
     fill(shadow, sizeof content);
     transfer(stripe, shadow, sizeof content, true);
   }
-  world_.pager.end_call(ranges);
+  world_.pager.server_calls().end(ranges);
 }
 
 // In half of the forks all workers are stopped, and the child verifies everything. In the others they continue, and the
@@ -378,31 +380,31 @@ void StressWorker::call_on_shared_pages() {
 void StressWorker::fork() {
   if (children_.size() >= 2) return reap(true);
   bool all = random_.one_in(2) && world_.begin_quiet(*this);
-  world_.pager.prepare_fork();
+  world_.pager.forks().prepare();
   pid_t pid = ::fork();
   if (pid == 0 && !all && !kForkLocksAllocator) os::exit_group(0);
   if (pid == 0) run_child(all);
-  world_.pager.fork_in_parent(pid > 0);
+  world_.pager.forks().in_parent(pid > 0);
   if (all) world_.end_quiet();
   if (pid > 0) children_.push_back(pid);
   for (int i = 0; i < 20; i++) write_run();  // the child must not see these writes
 }
 
 void StressWorker::run_child(bool all) {
-  world_.pager.fork_in_child();
+  world_.pager.forks().in_child();
   alarm(kChildSeconds);
   world_.in_child = true;
   children_.clear();
   for (int fd : pipe_) close(fd);  // the parent's pipe would mix the data of both
   open_pipe();
-  if (random_.one_in(2)) world_.pager.start_threads_in_child();
+  if (random_.one_in(2)) world_.pager.forks().start_threads_in_child();
   auto verify = [&] {
     for (StressWorker* w : world_.workers) {
       if (all || w == this) w->verify_all("after a fork");
     }
   };
   verify();
-  world_.pager.start_threads_in_child();
+  world_.pager.forks().start_threads_in_child();
   for (int i = 0; i < kChildOperations; i++) operate();
   verify();
   os::exit_group(0);

@@ -58,7 +58,7 @@ void World::fail(const char* what, const std::byte* far, const std::byte* shadow
   if (!far) {
     log(LogLevel::kError, "FAILED in the {}: {}; seed {}", side, what, settings.seed);
   } else {
-    auto offset = static_cast<uint64_t>(far - pager.base());
+    auto offset = static_cast<uint64_t>(far - pager.space().base());
     auto page = static_cast<pager::PageIndex>(offset / kPageSize);
     uint64_t word = word_at(pager, page).bits();
     log(LogLevel::kError,
@@ -72,7 +72,7 @@ void World::abort_stuck() {
   pager::Stats s = pager.stats();
   log(LogLevel::kError, "STUCK: no progress for 30 s; seed {}; near {} of {} pages, metadata {} bytes", settings.seed,
       s.near_pages, s.limit_pages, s.metadata_bytes);
-  for (uint64_t i = 0; i < pager.space_bytes() / kPageSize; i++) {
+  for (uint64_t i = 0; i < pager.space().bytes() / kPageSize; i++) {
     pager::PageWord w = word_at(pager, static_cast<pager::PageIndex>(i));
     bool moving =
         w.is(pager::PageState::kFetching) || w.is(pager::PageState::kEvicting) || w.has(pager::PageWord::kUpgrading);

@@ -40,8 +40,8 @@ Status Evictor::open() {
   }
   may_enlarge_ = true;
   Status status;
-  if (!channel_) channel_ = c_.store->open_channel(&status);
-  if (channel_) c_.twins.set_remote(!channel_->mapping().immediate);
+  if (!channel_) channel_ = store_->open_channel(&status);
+  if (channel_) twins_.set_remote(!channel_->mapping().immediate);
   huge_.set_channel(channel_);
   return status;
 }
@@ -52,7 +52,7 @@ Evictor::~Evictor() {
     if (batch.log) near_free(batch.log, kLogBytes);
   }
   if (held_) near_free(held_, kCompared * kPageSize);
-  if (channel_) c_.store->close_channel(channel_);
+  if (channel_) store_->close_channel(channel_);
 }
 
 void Evictor::close_pipes() {
@@ -79,19 +79,19 @@ bool Evictor::owns_fd(int fd) const {
 
 bool Evictor::step(bool frames_wanted) {
   bool progress = poll();
-  bool huge_wanted = index_ == 0 && c_.pool.wants_frame();
+  bool huge_wanted = index_ == 0 && pool_.wants_frame();
   if (huge_wanted && huge_.provide_frame()) return true;
-  if (huge_wanted && !c_.pool.wants_pages()) {
-    if (!busy()) c_.pool.give_up();
+  if (huge_wanted && !pool_.wants_pages()) {
+    if (!busy()) pool_.give_up();
     huge_wanted = false;
   }
   if (!frames_wanted && !huge_wanted) return progress;
-  if (frames_wanted && huge_.free_frames(std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages)))
+  if (frames_wanted && huge_.free_frames(std::clamp<size_t>(frames_.missing(), kMinBatchPages, kBatchPages)))
     return true;
   for (Batch& batch : batches_) {
     if (batch.unwritten > 0) continue;
     if (start(batch) || huge_.free_any()) return true;
-    if (huge_wanted && !busy()) c_.pool.give_up();
+    if (huge_wanted && !busy()) pool_.give_up();
     return progress;
   }
   return progress;  // all batches are in flight: the transport is the bottleneck
@@ -114,10 +114,10 @@ void Evictor::wait_for_write() {
 
 void Evictor::relieve() {
   constexpr uint64_t kFramesOfAThread = 16;
-  uint64_t frames = kFramesOfAThread * c_.frames.waiting();
-  c_.frames.exceed(frames);
+  uint64_t frames = kFramesOfAThread * frames_.waiting();
+  frames_.exceed(frames);
   counters_.add(Counter::kFramesExceeded, frames);
-  c_.frames.released().wake_all();
+  frames_.released().wake_all();
 }
 
 void Evictor::drain() {
@@ -129,30 +129,30 @@ size_t Evictor::select(Batch& batch) {
   FARSIDE_CHECK(batch.unwritten == 0);
   batch.count = batch.dirty_count = 0;
   PageIndex candidates[kBatchPages];
-  bool for_huge = index_ == 0 && c_.pool.wants_pages();
-  size_t wanted = for_huge ? kBatchPages : std::clamp<size_t>(c_.frames.missing(), kMinBatchPages, kBatchPages);
+  bool for_huge = index_ == 0 && pool_.wants_pages();
+  size_t wanted = for_huge ? kBatchPages : std::clamp<size_t>(frames_.missing(), kMinBatchPages, kBatchPages);
   wanted = std::min(wanted, batch.room);
   size_t found = take_freed({candidates, wanted});
   if (found < wanted) found += preferred_.take({candidates + found, wanted - found});
-  if (found < wanted) found += c_.policy.select(index_, {candidates + found, wanted - found});
+  if (found < wanted) found += policy_.select(index_, {candidates + found, wanted - found});
   for (size_t i = 0; i < found; i++) {
-    PageWord word = c_.table[candidates[i]].load();
+    PageWord word = table_[candidates[i]].load();
     if (word.is(PageState::kNear) && word.has(PageWord::kHuge)) continue;  // it leaves with its huge page
     if (claim(candidates[i], &word)) batch.pages[batch.count++] = candidates[i];
-    else if (word.is(PageState::kNear)) c_.policy.insert(index_, candidates[i]);
+    else if (word.is(PageState::kNear)) policy_.insert(index_, candidates[i]);
   }
   std::sort(batch.pages, batch.pages + batch.count);
   auto add_dirty = [&](bool twins) {
     for (size_t i = 0; i < batch.count; i++) {
       PageIndex page = batch.pages[i];
-      if (c_.table[page].load().has(PageWord::kDirty) && c_.twins.has(page) == twins)
+      if (table_[page].load().has(PageWord::kDirty) && twins_.has(page) == twins)
         batch.dirty[batch.dirty_count++] = page;
     }
   };
   FARSIDE_CHECK(batch.count <= kBatchPages);
   add_dirty(false);
   batch.whole_count = batch.dirty_count;
-  if (c_.twins.enabled()) add_dirty(true);
+  if (twins_.enabled()) add_dirty(true);
   FARSIDE_CHECK(batch.whole_count <= batch.dirty_count && batch.dirty_count <= batch.count);
   notify_observer(batch);
   return batch.count;
@@ -164,7 +164,7 @@ void Evictor::notify_observer(const Batch& batch) {
   PageIndex objects[kBatchPages];
   size_t count = 0;
   for (size_t i = 0; i < batch.count; i++) {
-    if (c_.table[batch.pages[i]].load().has(PageWord::kObjects)) objects[count++] = batch.pages[i];
+    if (table_[batch.pages[i]].load().has(PageWord::kObjects)) objects[count++] = batch.pages[i];
   }
   if (count > 0) observer->on_evict({objects, count});
 }
@@ -174,7 +174,7 @@ size_t Evictor::take_freed(std::span<PageIndex> out) {
   for (size_t taken = 1; found == 0 && taken > 0;) {
     taken = freed_.take(out);
     for (size_t i = 0; i < taken; i++) {
-      PageWord word = c_.table[out[i]].load();
+      PageWord word = table_[out[i]].load();
       if (word.is(PageState::kNear) && word.has(PageWord::kFreed)) out[found++] = out[i];
     }
   }
@@ -183,10 +183,10 @@ size_t Evictor::take_freed(std::span<PageIndex> out) {
 
 // The content of a freed page is not written.
 bool Evictor::claim(PageIndex page, PageWord* word) {
-  *word = c_.table[page].load();
+  *word = table_[page].load();
   while (word->is(PageState::kNear) && word->pins() == 0 && !word->has(PageWord::kUpgrading)) {
-    if (!c_.table[page].try_change(*word, word->with_state(PageState::kEvicting))) continue;
-    if (word->has(PageWord::kFreed)) c_.table[page].clear(PageWord::kDirty);
+    if (!table_[page].try_change(*word, word->with_state(PageState::kEvicting))) continue;
+    if (word->has(PageWord::kFreed)) table_[page].clear(PageWord::kDirty);
     return true;
   }
   return false;
@@ -230,7 +230,7 @@ bool Evictor::start(Batch& batch) {
 void Evictor::hold(Batch& batch) {
   if (batch.dirty_count == 0) return;
   PageRun runs[kBatchPages];
-  size_t run_count = merge_runs(c_.table, {batch.dirty, batch.dirty_count}, runs);
+  size_t run_count = merge_runs(table_, {batch.dirty, batch.dirty_count}, runs);
   size_t held = 0;
   size_t first = 0;
   while (first < run_count) {
@@ -259,9 +259,9 @@ void Evictor::skip_unheld(Batch& batch, size_t held) {
     batch.count = static_cast<size_t>(std::remove(batch.pages, batch.pages + batch.count, page) - batch.pages);
     // Without kHuge: its huge page may have been taken out of its queue meanwhile, without this page.
     PageWord old =
-        c_.table[page].update([](PageWord w) { return w.with_state(PageState::kNear).without(PageWord::kHuge); });
+        table_[page].update([](PageWord w) { return w.with_state(PageState::kNear).without(PageWord::kHuge); });
     FARSIDE_CHECK(old.is(PageState::kEvicting));
-    c_.policy.insert(index_, page);
+    policy_.insert(index_, page);
   }
   batch.dirty_count = held;
   batch.whole_count = std::min(batch.whole_count, held);
@@ -270,19 +270,19 @@ void Evictor::skip_unheld(Batch& batch, size_t held) {
 // Phase 3.
 void Evictor::unmap(Batch& batch) {
   PageRun runs[kBatchPages];
-  size_t run_count = merge_runs(c_.table, {batch.pages, batch.count}, runs);
+  size_t run_count = merge_runs(table_, {batch.pages, batch.count}, runs);
   if (run_count == 0) return;
-  if (int error = c_.space.unmap({runs, run_count})) die("internal error: cannot unmap pages (error {})", -error);
+  if (int error = space_.unmap({runs, run_count})) die("internal error: cannot unmap pages (error {})", -error);
 }
 
 void Evictor::release_clean(Batch& batch) {
   counters_.add(Counter::kEvictions, batch.count);
-  c_.frames.count_evicted(batch.count);
-  uint16_t epoch = c_.frames.epoch();
+  frames_.count_evicted(batch.count);
+  uint16_t epoch = frames_.epoch();
   size_t clean = 0, emptied = 0;
   for (size_t i = 0; i < batch.count; i++) {
-    if (c_.table[batch.pages[i]].load().has(PageWord::kDirty)) continue;
-    PageWord old = c_.table[batch.pages[i]].update([&](PageWord w) {
+    if (table_[batch.pages[i]].load().has(PageWord::kDirty)) continue;
+    PageWord old = table_[batch.pages[i]].update([&](PageWord w) {
       if (w.has(PageWord::kFreed)) return w.without_content().with_state(PageState::kUnmapped);
       PageState to = w.has(PageWord::kStored) ? PageState::kFar : PageState::kUntouched;
       return w.with_state(to).without(PageWord::kHot | PageWord::kCow | PageWord::kHuge).with_epoch(epoch);
@@ -291,8 +291,8 @@ void Evictor::release_clean(Batch& batch) {
     if (!old.has(PageWord::kStored)) emptied++;
     clean++;
   }
-  if (emptied > 0) c_.budget.depopulate(emptied);
-  if (clean > 0) c_.frames.give(clean);
+  if (emptied > 0) budget_.depopulate(emptied);
+  if (clean > 0) frames_.give(clean);
 }
 
 // Phase 4.
@@ -310,17 +310,17 @@ void Evictor::write(Batch& batch) {
 void Evictor::write_whole(Batch& batch) {
   uint64_t start = ticks();
   write_pages(batch, 0, batch.whole_count);
-  if (c_.twins.enabled()) c_.twins.record_evictor_time(Twins::kWhole, batch.whole_count, ticks() - start);
+  if (twins_.enabled()) twins_.record_evictor_time(Twins::kWhole, batch.whole_count, ticks() - start);
 }
 
 // Whole pages, spliced from the pipe.
 void Evictor::write_pages(Batch& batch, size_t first, size_t end) {
   for (; first < end; first += kWritePages) {
     PageRun runs[kWritePages];
-    size_t run_count = merge_runs(c_.table, {batch.dirty + first, std::min(kWritePages, end - first)}, runs);
+    size_t run_count = merge_runs(table_, {batch.dirty + first, std::min(kWritePages, end - first)}, runs);
     transport::ByteRange segments[kWritePages];
     for (size_t i = 0; i < run_count; i++) {
-      uint64_t far = PageTable::far_of(c_.table.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
+      uint64_t far = PageTable::far_of(table_.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
       segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
     }
     submit(batch, {segments, run_count}, std::min(kWritePages, end - first), batch.pipe_read);
@@ -347,7 +347,7 @@ void Evictor::write_lines(Batch& batch) {
       PageIndex page = batch.dirty[at + i];
       const std::byte* content = held_ + i * kPageSize;
       PageIndex next = batch.dirty[std::min(at + i + 1, batch.dirty_count - 1)];
-      uint64_t lines = c_.twins.changes(page, content, next), far = PageTable::far_of(page);
+      uint64_t lines = twins_.changes(page, content, next), far = PageTable::far_of(page);
       bool whole = static_cast<unsigned>(std::popcount(lines)) > kPageLines / 2 || runs_in(lines) > kMaxRuns;
       if (whole) lines = ~uint64_t{0};
       else counters_.add(Counter::kLinePages);
@@ -364,9 +364,9 @@ void Evictor::write_lines(Batch& batch) {
   }
   uint64_t took = ticks() - start;
   counters_.add(Counter::kCompareTicks, took);
-  c_.twins.record_evictor_time(Twins::kByLines, at - batch.whole_count, took);
+  twins_.record_evictor_time(Twins::kByLines, at - batch.whole_count, took);
   if (count > 0) submit(batch, {segments, count}, at - sent, -1);
-  for (size_t i = at; i < batch.dirty_count; i++) c_.twins.drop(batch.dirty[i]);
+  for (size_t i = at; i < batch.dirty_count; i++) twins_.drop(batch.dirty[i]);
   write_pages(batch, at, batch.dirty_count);
 }
 
@@ -387,7 +387,7 @@ void Evictor::submit(Batch& batch, std::span<const transport::ByteRange> segment
   Batch::Write& write = batch.writes[batch.write_count];
   int error;
   while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) wait_for_write();
-  if (error) die_of_lost_memory(c_.store, error);
+  if (error) die_of_lost_memory(store_, error);
   write.pages = pages;
   write.method = pipe < 0 ? Twins::kByLines : Twins::kWhole;
   write.sent = ticks();
@@ -411,10 +411,10 @@ bool Evictor::poll_writes_of(Batch& batch) {
     if (write.token == 0) continue;
     int r = channel_->poll(write.token);
     if (r == 0) break;  // they complete in order
-    if (r < 0) die_of_lost_memory(c_.store, r);
+    if (r < 0) die_of_lost_memory(store_, r);
     write.token = 0;
     FARSIDE_CHECK(batch.unwritten > 0);
-    if (c_.twins.enabled()) record_acknowledged(write);
+    if (twins_.enabled()) record_acknowledged(write);
     if (--batch.unwritten == 0) finish(batch);
   }
   return batch.unwritten < before;
@@ -422,16 +422,16 @@ bool Evictor::poll_writes_of(Batch& batch) {
 
 void Evictor::record_acknowledged(const Batch::Write& write) {
   uint64_t now = ticks();
-  c_.twins.record_link_time(write.method, write.pages, now - std::max(write.sent, last_acknowledged_));
+  twins_.record_link_time(write.method, write.pages, now - std::max(write.sent, last_acknowledged_));
   last_acknowledged_ = now;
 }
 
 // Phase 5.
 void Evictor::finish(Batch& batch) {
   uint64_t start = ticks();
-  uint16_t epoch = c_.frames.epoch();
+  uint16_t epoch = frames_.epoch();
   for (size_t i = 0; i < batch.dirty_count; i++) {
-    PageWord old = c_.table[batch.dirty[i]].update([&](PageWord w) {
+    PageWord old = table_[batch.dirty[i]].update([&](PageWord w) {
       constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kCow | PageWord::kHuge;
       return w.with_state(PageState::kFar).without(kGone).with(PageWord::kStored).with_epoch(epoch);
     });
@@ -439,7 +439,7 @@ void Evictor::finish(Batch& batch) {
   }
   FARSIDE_CHECK(in_flight_ > 0 && batch.unwritten == 0);
   in_flight_--;
-  c_.frames.give(batch.dirty_count);
+  frames_.give(batch.dirty_count);
   counters_.add(Counter::kReleaseTicks, ticks() - start);
 }
 

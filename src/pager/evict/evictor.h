@@ -30,7 +30,8 @@
 #include "pager/pages/page_table.h"
 #include "pager/pages/twins.h"
 #include "pager/policy/policy.h"
-#include "pager/shared/context.h"
+#include "pager/shared/far_access.h"
+#include "pager/shared/page_memory.h"
 #include "pager/shared/stats.h"
 #include "pager/space/far_space.h"
 #include "remote/remote_store.h"
@@ -111,14 +112,21 @@ class Evictor final : public NearObject, private ChannelOwner {
 
   // freed, preferred: pages that are evicted before those that the policy selects. Of `freed` only those that are free
   // still.
-  Evictor(const Context& context, unsigned index, const std::atomic<PageObserver*>& observer, PageFifo& freed,
-          PageFifo& preferred)
-      : c_(context),
+  Evictor(const PageMemory& pages, const HugePageMemory& huge, remote::RemoteStore* store, unsigned index,
+          const std::atomic<PageObserver*>& observer, PageFifo& freed, PageFifo& preferred)
+      : space_(pages.space),
+        table_(pages.table),
+        policy_(pages.policy),
+        frames_(pages.frames),
+        budget_(pages.budget),
+        twins_(pages.twins),
+        pool_(huge.pool),
+        store_(store),
         index_(index),
         observer_(observer),
         freed_(freed),
         preferred_(preferred),
-        huge_(context, index, counters_, *this) {}
+        huge_(pages, huge, store, index, counters_, *this) {}
   ~Evictor();
 
   Status open();  // opens the pipes and the channel
@@ -169,7 +177,14 @@ class Evictor final : public NearObject, private ChannelOwner {
   void record_acknowledged(const Batch::Write& write);
   void close_pipes();
 
-  Context c_;
+  FarSpace& space_;
+  PageTable& table_;
+  Policy& policy_;
+  Frames& frames_;
+  Budget& budget_;
+  Twins& twins_;
+  FramePool& pool_;
+  remote::RemoteStore* store_;
   unsigned index_;
   const std::atomic<PageObserver*>& observer_;
   PageFifo& freed_;

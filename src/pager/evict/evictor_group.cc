@@ -16,8 +16,15 @@ constexpr uint64_t kLongYieldUs = 20;  // a yield of this length shows that anot
 
 }  // namespace
 
-EvictorGroup::EvictorGroup(const Context& context, unsigned threads)
-    : c_(context),
+EvictorGroup::EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, ThreadRegistry& registry,
+                           remote::RemoteStore* store, unsigned threads)
+    : pages_(pages),
+      huge_(huge),
+      store_(store),
+      frames_(pages.frames),
+      budget_(pages.budget),
+      pool_(huge.pool),
+      registry_(registry),
       wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)),
       core_(kLongYieldUs) {}
 
@@ -46,7 +53,8 @@ int EvictorGroup::start_all() {
 }
 
 int EvictorGroup::start_one(unsigned index) {
-  if (!evictors_[index]) evictors_[index] = std::make_unique<Evictor>(c_, index, observer_, freed_, preferred_);
+  if (!evictors_[index])
+    evictors_[index] = std::make_unique<Evictor>(pages_, huge_, store_, index, observer_, freed_, preferred_);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
   running_.fetch_add(1);
@@ -72,8 +80,8 @@ void EvictorGroup::stop() {
 
 // The first evictor works until frames are plentiful, further ones only until the first one is sufficient.
 bool EvictorGroup::is_wanted(unsigned index, bool working) const {
-  if (!working) return c_.frames.is_below(index);
-  return index == 0 ? !c_.frames.plentiful() : c_.frames.low();
+  if (!working) return frames_.is_below(index);
+  return index == 0 ? !frames_.plentiful() : frames_.low();
 }
 
 void EvictorGroup::request_background_work() {
@@ -87,14 +95,14 @@ void EvictorGroup::request_mapping(ThreadSlot& thread) {
 }
 
 void EvictorGroup::request_frame() {
-  if (c_.pool.wants_frame()) wake(0);
+  if (pool_.wants_frame()) wake(0);
 }
 
 // Eviction has priority: a page that is not mapped ahead is mapped by the thread that faults on it.
 bool EvictorGroup::work_in_background() {
-  if (c_.frames.is_below(1)) return false;
+  if (frames_.is_below(1)) return false;
   if (!background_wanted_.load(std::memory_order_relaxed) || !background_wanted_.exchange(false)) return false;
-  if (background_work_(background_context_)) return true;
+  if (background_work_(background_argument_)) return true;
   // A read that has not arrived yet: the thread that sends its data may need this core.
   if (background_wanted_.load(std::memory_order_relaxed)) core_.yield();
   return false;
@@ -125,7 +133,7 @@ void EvictorGroup::run(unsigned index) {
     }
   }
   evictor.drain();
-  c_.threads.detach();
+  registry_.detach();
 }
 
 // System calls in progress can have pinned all that is near: each may wait for more of it, or for something that never
@@ -134,7 +142,7 @@ void EvictorGroup::run(unsigned index) {
 // preload/guard/thread/pins.h).
 void EvictorGroup::relieve_waiting(unsigned rounds) {
   constexpr unsigned kFruitlessRounds = 8;
-  if (rounds >= kFruitlessRounds && c_.frames.waiting() > 0) evictors_[0]->relieve();
+  if (rounds >= kFruitlessRounds && frames_.waiting() > 0) evictors_[0]->relieve();
 }
 
 void EvictorGroup::run_paused(unsigned index) {
@@ -151,13 +159,13 @@ void EvictorGroup::run_paused(unsigned index) {
 }
 
 void EvictorGroup::sleep(unsigned index) {
-  c_.budget.update_metadata();
+  budget_.update_metadata();
   evictors_[index]->count_cpu_time();
   EvictorSlot& slot = slots_[index];
   uint32_t seen = slot.work.value();
   slot.asleep.store(true, std::memory_order_seq_cst);
-  bool frame_wanted = index == 0 && c_.pool.wants_frame();
-  if (c_.frames.is_below(index) || frame_wanted) os::nanosleep_ns(50000);  // every page is pinned or in transition
+  bool frame_wanted = index == 0 && pool_.wants_frame();
+  if (frames_.is_below(index) || frame_wanted) os::nanosleep_ns(50000);  // every page is pinned or in transition
   else if (!background_wanted_.load() && !pausing_.load() && !stopping_.load()) slot.work.wait(seen, kIdleSleepNs);
   slot.asleep.store(false, std::memory_order_seq_cst);
 }

@@ -8,13 +8,17 @@
 #include "base/core_sharing.h"
 #include "base/service_thread.h"
 #include "pager/evict/evictor.h"
+#include "pager/pages/budget.h"
 
 namespace farside::pager {
+
+struct ThreadSlot;
 
 class EvictorGroup {
  public:
   // threads: the number of evictor threads; 0: one for every four processors, 1 to kMaxEvictors.
-  EvictorGroup(const Context& context, unsigned threads);
+  EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, ThreadRegistry& registry,
+               remote::RemoteStore* store, unsigned threads);
   ~EvictorGroup();
 
   // The first evictor thread calls `work` at least ten times a second. Call before start(). `work` must not wait or
@@ -22,8 +26,8 @@ class EvictorGroup {
   void call_regularly(void (*work)()) { regular_work_ = work; }
   // What request_background_work() requests. `work` does a part of it at each call, without waiting; it returns false
   // if there was nothing to do. Call before start().
-  void set_background_work(bool (*work)(void*), void* context) {
-    background_work_ = work, background_context_ = context;
+  void set_background_work(bool (*work)(void*), void* argument) {
+    background_work_ = work, background_argument_ = argument;
   }
   // Sets the observer of evicted pages that hold objects, or removes it: nullptr. At any time. When it has been
   // removed, no evictor calls it any more.
@@ -66,9 +70,14 @@ class EvictorGroup {
   // The first evictor makes a huge frame ready if one is wanted. Async-signal-safe.
   void request_frame();
 
+  // Changes the limit of near memory while the program runs. Thread-safe.
+  void set_local(SizeOrShare local) {
+    budget_.set(local);
+    wake();
+  }
   // Wakes the evictors whose level the free frames have reached. Async-signal-safe; cheap while the evictors are awake.
   void wake() {
-    for (unsigned i = 0; i < wanted_ && c_.frames.is_below(i); i++) wake(i);
+    for (unsigned i = 0; i < wanted_ && frames_.is_below(i); i++) wake(i);
   }
 
   // For a fork, or a change that no evictor may see half: waits until no batch is in flight; none starts one until
@@ -106,14 +115,20 @@ class EvictorGroup {
     EvictorGroup* group = nullptr;
   };
 
-  Context c_;
+  PageMemory pages_;  // with the next two: what each evictor gets
+  HugePageMemory huge_;
+  remote::RemoteStore* store_;
+  Frames& frames_;
+  Budget& budget_;
+  FramePool& pool_;
+  ThreadRegistry& registry_;
   unsigned wanted_;
   std::unique_ptr<Evictor> evictors_[kMaxEvictors];
   ServiceThread threads_[kMaxEvictors];
   EvictorSlot slots_[kMaxEvictors];
   void (*regular_work_)() = nullptr;
   bool (*background_work_)(void*) = nullptr;
-  void* background_context_ = nullptr;
+  void* background_argument_ = nullptr;
   std::atomic<PageObserver*> observer_{nullptr};
   PageFifo freed_, preferred_;
   std::atomic<bool> background_wanted_{false};

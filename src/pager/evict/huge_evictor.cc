@@ -13,40 +13,40 @@
 
 namespace farside::pager {
 
-bool HugeEvictor::is_ready() const { return channel_ && c_.pool.is_open() && in_flight_ < kMaxInFlight; }
+bool HugeEvictor::is_ready() const { return channel_ && pool_.is_open() && in_flight_ < kMaxInFlight; }
 
 // ---- Which huge page ----
 
 bool HugeEvictor::provide_frame() {
   constexpr uint64_t kSpareShare = 8;
-  if (!c_.pool.wants_frame() || !is_ready()) return false;
-  if (grow(c_.frames.limit() / kSpareShare)) return true;  // near memory is not short
+  if (!pool_.wants_frame() || !is_ready()) return false;
+  if (grow(frames_.limit() / kSpareShare)) return true;  // near memory is not short
   HugeIndex huge;
   HugeQueue::Kind kind;
-  if (c_.huge_queue.pop_surplus(&huge, &kind)) return evict(huge, kind);
+  if (huge_queue_.pop_surplus(&huge, &kind)) return evict(huge, kind);
   if (pop_main(kHugePages, &huge)) return evict(huge, HugeQueue::kMain);
-  return grow(c_.frames.low_water());
+  return grow(frames_.low_water());
 }
 
 bool HugeEvictor::grow(uint64_t spare) {
-  Slot slot = c_.pool.grow(spare);
+  Slot slot = pool_.grow(spare);
   if (slot < 0) return false;
-  c_.pool.put(slot);
-  c_.frames.released().wake_all();
+  pool_.put(slot);
+  frames_.released().wake_all();
   return true;
 }
 
 bool HugeEvictor::free_frames(size_t pages) {
-  if (!c_.pool.is_open() && break_up_any()) return true;
+  if (!pool_.is_open() && break_up_any()) return true;
   if (!is_ready()) return false;
-  if (c_.pool.free() > c_.pool.target()) {
-    Slot slot = c_.pool.take();
-    if (slot >= 0) c_.pool.drop(slot);
+  if (pool_.free() > pool_.target()) {
+    Slot slot = pool_.take();
+    if (slot >= 0) pool_.drop(slot);
     return slot >= 0;
   }
   HugeIndex huge;
   HugeQueue::Kind kind;
-  if (c_.huge_queue.pop_surplus(&huge, &kind)) return evict(huge, kind);
+  if (huge_queue_.pop_surplus(&huge, &kind)) return evict(huge, kind);
   return pop_main(pages, &huge) && evict(huge, HugeQueue::kMain);
 }
 
@@ -54,26 +54,26 @@ bool HugeEvictor::free_any() {
   if (!is_ready()) return false;
   HugeIndex huge;
   HugeQueue::Kind kind;
-  return c_.huge_queue.pop_any(&huge, &kind) && evict(huge, kind);
+  return huge_queue_.pop_any(&huge, &kind) && evict(huge, kind);
 }
 
 // There are no frames in this process, but near huge pages: a forked child has them of its parent.
 bool HugeEvictor::break_up_any() {
   HugeIndex huge;
   HugeQueue::Kind kind;
-  if (!c_.huge_queue.pop_any(&huge, &kind)) return false;
+  if (!huge_queue_.pop_any(&huge, &kind)) return false;
   break_up(huge);
   return true;
 }
 
 // Pages of the policy's queues and huge pages of the main queue leave in proportion to how many there are.
 bool HugeEvictor::pop_main(size_t pages, HugeIndex* huge) {
-  uint64_t in_huge = c_.huge_queue.size(HugeQueue::kMain) * uint64_t{kHugePages};
+  uint64_t in_huge = huge_queue_.size(HugeQueue::kMain) * uint64_t{kHugePages};
   if (in_huge == 0) return false;
-  credit_ += pages * in_huge / (in_huge + c_.policy.queued());
+  credit_ += pages * in_huge / (in_huge + policy_.queued());
   if (credit_ < kHugePages) return false;
   credit_ = std::min<uint64_t>(credit_ - kHugePages, kHugePages);
-  return c_.huge_queue.pop(HugeQueue::kMain, huge);
+  return huge_queue_.pop(HugeQueue::kMain, huge);
 }
 
 // ---- Eviction ----
@@ -91,7 +91,7 @@ bool HugeEvictor::evict(HugeIndex huge, HugeQueue::Kind kind) {
   counters_.add(Counter::kUnmapTicks, moved - start);
   if (slot < 0) {
     unclaim(huge, claimed);
-    if (count < kHugePages && may_retry) c_.huge_queue.push(huge, kind);
+    if (count < kHugePages && may_retry) huge_queue_.push(huge, kind);
     else break_up(huge);
     return count == kHugePages || !may_retry;
   }
@@ -103,7 +103,7 @@ bool HugeEvictor::evict(HugeIndex huge, HugeQueue::Kind kind) {
   in_flight_++;
   counters_.add(Counter::kHugeEvicted);
   counters_.add(Counter::kEvictions, kHugePages);
-  c_.frames.count_evicted(kHugePages);
+  frames_.count_evicted(kHugePages);
   write(leaving, find_changed(leaving));
   counters_.add(Counter::kWriteTicks, ticks() - moved);
   return true;
@@ -113,7 +113,7 @@ bool HugeEvictor::evict(HugeIndex huge, HugeQueue::Kind kind) {
 unsigned HugeEvictor::claim(HugeIndex huge, HugeBits* claimed, bool* may_retry) {
   unsigned count = 0;
   for (unsigned i = 0; i < kHugePages; i++) {
-    PageTable::Entry page = c_.table[first_page(huge) + i];
+    PageTable::Entry page = table_[first_page(huge) + i];
     PageWord word = page.load();
     bool done = false;
     while (!done && word.is(PageState::kNear) && word.pins() == 0 && !word.has(PageWord::kUpgrading) &&
@@ -128,27 +128,27 @@ unsigned HugeEvictor::claim(HugeIndex huge, HugeBits* claimed, bool* may_retry) 
 
 // All pages are claimed. Returns the slot with the frame, or -1.
 Slot HugeEvictor::move_out(HugeIndex huge) {
-  std::byte* address = c_.table.address_of(first_page(huge));
-  if (!c_.space.is_huge(address, kHugeBytes)) return -1;
-  Slot slot = c_.pool.take_empty();
+  std::byte* address = table_.address_of(first_page(huge));
+  if (!space_.is_huge(address, kHugeBytes)) return -1;
+  Slot slot = pool_.take_empty();
   if (slot < 0) return -1;
-  std::byte* to = c_.pool.address_of(slot);
-  long moved = c_.space.move(to, address, kHugeBytes);
+  std::byte* to = pool_.address_of(slot);
+  long moved = space_.move(to, address, kHugeBytes);
   if (moved == static_cast<long>(kHugeBytes)) return slot;
   if (moved <= 0) {
-    c_.pool.put_empty(slot);
+    pool_.put_empty(slot);
     return -1;
   }
   // The kernel split the huge page meanwhile, and stopped in the middle. What it moves back is mapped writable.
   auto bytes = static_cast<size_t>(moved);
   for (unsigned i = 0; i < bytes / kPageSize; i++) {
-    c_.table[first_page(huge) + i].update([](PageWord w) { return w.without(PageWord::kCow).with(PageWord::kDirty); });
+    table_[first_page(huge) + i].update([](PageWord w) { return w.without(PageWord::kCow).with(PageWord::kDirty); });
   }
-  long back = c_.space.move(address, to, bytes);
+  long back = space_.move(address, to, bytes);
   size_t done = back > 0 ? static_cast<size_t>(back) : 0;
-  if (int error = done < bytes ? c_.space.map(address + done, to + done, bytes - done, false) : 0)
+  if (int error = done < bytes ? space_.map(address + done, to + done, bytes - done, false) : 0)
     die("internal error: cannot map page {} (error {})", first_page(huge), -error);
-  c_.pool.drop_copied(slot);
+  pool_.drop_copied(slot);
   return -1;
 }
 
@@ -157,9 +157,9 @@ void HugeEvictor::unclaim(HugeIndex huge, const HugeBits& claimed) {
   for (unsigned i = 0; i < kHugePages; i++) {
     if (!claimed.has(i)) continue;
     PageIndex page = first_page(huge) + i;
-    PageWord old = c_.table[page].update([](PageWord w) { return w.with_state(PageState::kNear); });
+    PageWord old = table_[page].update([](PageWord w) { return w.with_state(PageState::kNear); });
     FARSIDE_CHECK(old.is(PageState::kEvicting));
-    if (!old.has(PageWord::kHuge)) c_.policy.insert(index_, page);
+    if (!old.has(PageWord::kHuge)) policy_.insert(index_, page);
   }
 }
 
@@ -167,9 +167,9 @@ void HugeEvictor::unclaim(HugeIndex huge, const HugeBits& claimed) {
 void HugeEvictor::break_up(HugeIndex huge) {
   counters_.add(Counter::kHugeBroken);
   for (PageIndex page = first_page(huge), end = page + kHugePages; page < end; page++) {
-    PageWord old = c_.table[page].update(
+    PageWord old = table_[page].update(
         [](PageWord w) { return w.is(PageState::kNear) && w.has(PageWord::kHuge) ? w.without(PageWord::kHuge) : w; });
-    if (old.is(PageState::kNear) && old.has(PageWord::kHuge)) c_.policy.insert(index_, page);
+    if (old.is(PageState::kNear) && old.has(PageWord::kHuge)) policy_.insert(index_, page);
   }
 }
 
@@ -179,18 +179,18 @@ void HugeEvictor::break_up(HugeIndex huge) {
 HugeBits HugeEvictor::find_changed(const Leaving& leaving) {
   uint64_t start = ticks();
   HugeBits changed;
-  const std::byte* content = c_.pool.address_of(leaving.slot);
-  const uint64_t* sums = c_.huge.sums(leaving.huge);
+  const std::byte* content = pool_.address_of(leaving.slot);
+  const uint64_t* sums = huge_table_.sums(leaving.huge);
   bool any = false;
   for (unsigned i = 0; i < kHugePages; i++) {
-    PageWord word = c_.table[first_page(leaving.huge) + i].load();
+    PageWord word = table_[first_page(leaving.huge) + i].load();
     if (!word.has(PageWord::kDirty) || word.has(PageWord::kFreed)) continue;
     const std::byte* page = content + i * kPageSize;
     bool same = word.has(PageWord::kStored) ? sums && word.has(PageWord::kHuge) && sums[i] == ContentSums::of(page)
                                             : is_zero_page(page);
     if (!same) changed.set(i), any = true;
   }
-  if (!any) c_.huge.clear(leaving.huge, HugeTable::kWritten);
+  if (!any) huge_table_.clear(leaving.huge, HugeTable::kWritten);
   counters_.add(Counter::kCompareTicks, ticks() - start);
   return changed;
 }
@@ -200,7 +200,7 @@ void HugeEvictor::write(Leaving& leaving, const HugeBits& changed) {
   transport::ByteRange segments[kRequestPages];
   size_t count = 0, pages = 0, written = 0;
   uint64_t far = PageTable::far_of(first_page(leaving.huge));
-  std::byte* content = c_.pool.address_of(leaving.slot);
+  std::byte* content = pool_.address_of(leaving.slot);
   for (unsigned i = 0; i < kHugePages; i++) {
     if (!changed.has(i)) continue;
     bool follows = count > 0 && segments[count - 1].far + segments[count - 1].bytes == far + i * kPageSize;
@@ -223,7 +223,7 @@ void HugeEvictor::submit(Leaving& leaving, std::span<const transport::ByteRange>
   transport::Token& token = leaving.tokens[leaving.writes];
   int error;
   while ((error = channel_->submit_write(segments, -1, &token)) == -EAGAIN) owner_.wait_for_write();
-  if (error) die_of_lost_memory(c_.store, error);
+  if (error) die_of_lost_memory(store_, error);
   leaving.writes++;
 }
 
@@ -233,7 +233,7 @@ bool HugeEvictor::poll() {
     if (l.is_free()) continue;
     for (; l.acknowledged < l.writes; l.acknowledged++) {  // they complete in order
       int r = channel_->poll(l.tokens[l.acknowledged]);
-      if (r < 0) die_of_lost_memory(c_.store, r);
+      if (r < 0) die_of_lost_memory(store_, r);
       if (r == 0) break;
       progress = true;
     }
@@ -246,12 +246,12 @@ bool HugeEvictor::poll() {
 
 void HugeEvictor::finish(Leaving& leaving) {
   uint64_t start = ticks();
-  uint16_t epoch = c_.frames.epoch();
-  const std::byte* content = c_.pool.address_of(leaving.slot);
+  uint16_t epoch = frames_.epoch();
+  const std::byte* content = pool_.address_of(leaving.slot);
   uint64_t emptied = 0;
-  c_.huge.drop_sums(leaving.huge);
+  huge_table_.drop_sums(leaving.huge);
   for (unsigned i = 0; i < kHugePages; i++) {
-    PageTable::Entry page = c_.table[first_page(leaving.huge) + i];
+    PageTable::Entry page = table_[first_page(leaving.huge) + i];
     PageWord word = page.load();
     bool freed = word.has(PageWord::kFreed);
     bool stored = word.has(PageWord::kStored) || (word.has(PageWord::kDirty) && !is_zero_page(content + i * kPageSize));
@@ -264,10 +264,10 @@ void HugeEvictor::finish(Leaving& leaving) {
     FARSIDE_CHECK(old.is(PageState::kEvicting));
     if (freed || !stored) emptied++;
   }
-  if (emptied > 0) c_.budget.depopulate(emptied);
-  if (c_.pool.free() < c_.pool.target()) c_.pool.put(leaving.slot);
-  else c_.pool.drop(leaving.slot);
-  c_.frames.released().wake_all();
+  if (emptied > 0) budget_.depopulate(emptied);
+  if (pool_.free() < pool_.target()) pool_.put(leaving.slot);
+  else pool_.drop(leaving.slot);
+  frames_.released().wake_all();
   leaving.slot = -1;
   FARSIDE_CHECK(in_flight_ > 0);
   in_flight_--;

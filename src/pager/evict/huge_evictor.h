@@ -16,7 +16,8 @@
 #include "pager/huge/frame_pool.h"
 #include "pager/huge/huge_queue.h"
 #include "pager/pages/page_table.h"
-#include "pager/shared/context.h"
+#include "pager/shared/far_access.h"
+#include "pager/shared/page_memory.h"
 #include "pager/shared/stats.h"
 
 namespace farside::pager {
@@ -33,8 +34,20 @@ class ChannelOwner {
 
 class HugeEvictor {
  public:
-  HugeEvictor(const Context& context, unsigned index, CounterBlock& counters, ChannelOwner& owner)
-      : c_(context), index_(index), counters_(counters), owner_(owner) {}
+  HugeEvictor(const PageMemory& pages, const HugePageMemory& huge, remote::RemoteStore* store, unsigned index,
+              CounterBlock& counters, ChannelOwner& owner)
+      : space_(pages.space),
+        table_(pages.table),
+        policy_(pages.policy),
+        frames_(pages.frames),
+        budget_(pages.budget),
+        huge_table_(huge.table),
+        huge_queue_(huge.queue),
+        pool_(huge.pool),
+        store_(store),
+        index_(index),
+        counters_(counters),
+        owner_(owner) {}
 
   void set_channel(transport::Channel* channel) { channel_ = channel; }
   // Whether a huge page can be evicted now: few are in flight.
@@ -75,7 +88,15 @@ class HugeEvictor {
   bool grow(uint64_t spare);
   bool pop_main(size_t pages, HugeIndex* huge);
 
-  Context c_;
+  FarSpace& space_;
+  PageTable& table_;
+  Policy& policy_;
+  Frames& frames_;
+  Budget& budget_;
+  HugeTable& huge_table_;
+  HugeQueue& huge_queue_;
+  FramePool& pool_;
+  remote::RemoteStore* store_;
   unsigned index_;
   CounterBlock& counters_;
   ChannelOwner& owner_;

@@ -9,12 +9,12 @@
 namespace farside::pager {
 
 FaultOutcome FaultPath::fault(uint64_t address, bool write, bool may_suspend) {
-  ThreadSlot& t = c_.threads.current();
+  ThreadSlot& t = threads_.current();
   uint64_t start = ticks();
-  c_.gate.enter(t);
+  gate_.enter(t);
   t.counters.add(Counter::kFaults);
-  FaultOutcome outcome = resolve({t, may_suspend}, c_.table.index_of(address), write);
-  c_.gate.leave(t);
+  FaultOutcome outcome = resolve({t, may_suspend}, table_.index_of(address), write);
+  gate_.leave(t);
   uint64_t took = ticks() - start;
   t.counters.add(Counter::kFaultTicks, took);
   t.fault_times.put(took);
@@ -23,9 +23,9 @@ FaultOutcome FaultPath::fault(uint64_t address, bool write, bool may_suspend) {
 
 FaultOutcome FaultPath::resolve(const Caller& caller, PageIndex page, bool write) {
   ThreadSlot& t = caller.thread;
-  FARSIDE_DCHECK(page < c_.table.pages() && t.depth.load(std::memory_order_relaxed) > 0);
+  FARSIDE_DCHECK(page < table_.pages() && t.depth.load(std::memory_order_relaxed) > 0);
   for (;;) {
-    PageWord word = c_.table[page].load();
+    PageWord word = table_[page].load();
     switch (word.state()) {
       case PageState::kUnmapped:
         return FaultOutcome::kNotMapped;
@@ -76,7 +76,7 @@ void FaultPath::count_repeat(ThreadSlot& t, PageIndex page) {
     return;
   }
   if (++t.repeats < kMaxRepeats) return;
-  die("internal error: page {} keeps faulting although it is near (word {:#x})", page, c_.table[page].load().bits());
+  die("internal error: page {} keeps faulting although it is near (word {:#x})", page, table_[page].load().bits());
 }
 
 void FaultPath::wait_for_owner(ThreadSlot& t, PageIndex page) {
@@ -84,13 +84,13 @@ void FaultPath::wait_for_owner(ThreadSlot& t, PageIndex page) {
   constexpr uint64_t kWaitNs = 200'000;
   uint64_t start = ticks();
   auto owned = [&] {
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     return w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading);
   };
   for (unsigned spins = 0; owned(); spins++) {
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     if (w.is(PageState::kFetching) && spins % kSpinsBetweenHelps == kSpinsBetweenHelps - 1) {
-      ThreadSlot* owner = c_.threads.at(w.owner());
+      ThreadSlot* owner = threads_.at(w.owner());
       if (owner && fetches_.complete_arrived(t, *owner)) continue;
     }
     if (spins < kSpins) {
@@ -98,8 +98,8 @@ void FaultPath::wait_for_owner(ThreadSlot& t, PageIndex page) {
     } else if (spins < kSpins + kYields) {
       os::sched_yield();
     } else {
-      uint32_t seen = c_.frames.released().value();
-      if (owned()) c_.frames.released().wait(seen, kWaitNs);
+      uint32_t seen = frames_.released().value();
+      if (owned()) frames_.released().wait(seen, kWaitNs);
     }
   }
   t.counters.add(Counter::kWaitPageTicks, ticks() - start);
@@ -113,9 +113,9 @@ void FaultPath::suspend_fiber(ThreadSlot& t, PageIndex page) {
     return !w.is(PageState::kFetching) && !w.is(PageState::kEvicting);
   };
   FARSIDE_DCHECK(t.depth.load(std::memory_order_relaxed) == 1);
-  c_.gate.leave(t);
-  fibers::wait_until(settled, c_.table.word_at(page));
-  c_.gate.enter(t);
+  gate_.leave(t);
+  fibers::wait_until(settled, table_.word_at(page));
+  gate_.enter(t);
 }
 
 // First write to a page that was fetched for reading. The upgrading bit keeps evictors and range operations off until
@@ -125,22 +125,22 @@ bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutco
   FARSIDE_DCHECK(word.is(PageState::kNear) && !word.has(PageWord::kUpgrading));
   PageWord changed = word.with(PageWord::kDirty | PageWord::kUpgrading | PageWord::kWriteFollows)
                          .without(PageWord::kCow | PageWord::kPrefetched);
-  if (!c_.table[page].try_change(word, changed)) return false;
+  if (!table_[page].try_change(word, changed)) return false;
   inject::pause("fault:upgrading");
   uint64_t start = ticks();
-  std::byte* address = c_.table.address_of(page);
-  if (word.has(PageWord::kStored) && !word.has(PageWord::kDirty)) c_.twins.make(page, address, t.index);
-  if (int error = c_.space.write_protect(address, kPageSize, false)) {
+  std::byte* address = table_.address_of(page);
+  if (word.has(PageWord::kStored) && !word.has(PageWord::kDirty)) twins_.make(page, address, t.index);
+  if (int error = space_.write_protect(address, kPageSize, false)) {
     die("internal error: cannot lift the write protection of page {} (error {})", page, -error);
   }
   // After a fork the frame may be shared: make the kernel copy it now, while no evictor can hold the old frame.
-  bool shared = word.has(PageWord::kCow) || c_.space.shares_unprotected_frames();
+  bool shared = word.has(PageWord::kCow) || space_.shares_unprotected_frames();
   if (shared && protect_again(page, address)) {
     *outcome = FaultOutcome::kReadOnly;
     return true;
   }
   *outcome = FaultOutcome::kResolved;
-  PageWord upgraded = c_.table[page].clear(PageWord::kUpgrading);
+  PageWord upgraded = table_[page].clear(PageWord::kUpgrading);
   FARSIDE_CHECK(upgraded.is(PageState::kNear) && upgraded.has(PageWord::kUpgrading));
   t.counters.add(Counter::kMapTicks, ticks() - start);
   t.counters.add(Counter::kProtectionFaults);
@@ -152,11 +152,11 @@ bool FaultPath::upgrade(ThreadSlot& t, PageIndex page, PageWord word, FaultOutco
 // outdated message in handler mode, or a system call that will return EFAULT): then the page is protected again.
 // Returns whether it was.
 bool FaultPath::protect_again(PageIndex page, std::byte* address) {
-  if (c_.space.make_own(address) == 0) return false;
-  if (int error = c_.space.write_protect(address, kPageSize, true))
+  if (space_.make_own(address) == 0) return false;
+  if (int error = space_.write_protect(address, kPageSize, true))
     die("internal error: cannot protect page {} (error {})", page, -error);
   // It stays dirty: the program may have allowed writes again and written while the protection was lifted.
-  c_.table[page].update([](PageWord w) { return w.without(PageWord::kUpgrading).with(PageWord::kCow); });
+  table_[page].update([](PageWord w) { return w.without(PageWord::kUpgrading).with(PageWord::kCow); });
   return true;
 }
 
@@ -185,7 +185,7 @@ bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bo
     fetches_.fetch(caller, claim);
     fetches_.start_next_window(t, next, write);
   }
-  return c_.table[page].load().is(PageState::kNear);
+  return table_[page].load().is(PageState::kNear);
 }
 
 // Adds the window of the stream that this fault continues, and returns the window after it.
@@ -211,7 +211,7 @@ bool FaultPath::presume_write(ThreadSlot& t, PageIndex page, PageWord word) {
   if (!word.has(PageWord::kWriteFollows)) return false;
   uint32_t hash = (page + word.epoch() * 0x9e3779b1u) * 0x85ebca6bu;
   if (hash >> 30 == 0) {
-    c_.table[page].clear(PageWord::kWriteFollows);
+    table_[page].clear(PageWord::kWriteFollows);
     return false;
   }
   t.counters.add(Counter::kPresumedDirty);

@@ -21,8 +21,16 @@ enum class FaultOutcome {
 
 class FaultPath {
  public:
-  FaultPath(const Context& context, FetchPath& fetches, HugePath& huge, bool prefetch)
-      : c_(context), fetches_(fetches), huge_(huge), prefetch_(prefetch) {}
+  FaultPath(const PageMemory& pages, const ThreadsAndGate& inside, FetchPath& fetches, HugePath& huge, bool prefetch)
+      : space_(pages.space),
+        table_(pages.table),
+        frames_(pages.frames),
+        twins_(pages.twins),
+        threads_(inside.threads),
+        gate_(inside.gate),
+        fetches_(fetches),
+        huge_(huge),
+        prefetch_(prefetch) {}
 
   // may_suspend: as Caller::may_suspend.
   FaultOutcome fault(uint64_t address, bool write, bool may_suspend = false);
@@ -43,7 +51,12 @@ class FaultPath {
   bool protect_again(PageIndex page, std::byte* address);
   void count_repeat(ThreadSlot& thread, PageIndex page);
 
-  Context c_;
+  FarSpace& space_;
+  PageTable& table_;
+  Frames& frames_;
+  Twins& twins_;
+  ThreadRegistry& threads_;
+  Gate& gate_;
   FetchPath& fetches_;
   HugePath& huge_;
   bool prefetch_;

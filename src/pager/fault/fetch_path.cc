@@ -16,22 +16,34 @@ alignas(kPageSize) const std::byte kZeros[Claim::kMaxPages * kPageSize] = {};
 
 }  // namespace
 
-FetchPath::FetchPath(const Context& context, HugePath& huge)
-    : c_(context), huge_(huge), max_spinning_(2 * std::max(1u, std::thread::hardware_concurrency())) {}
+FetchPath::FetchPath(const PageMemory& pages, const ThreadsAndGate& inside, remote::RemoteStore* store,
+                     EvictorGroup& evictors, HugePath& huge)
+    : space_(pages.space),
+      table_(pages.table),
+      policy_(pages.policy),
+      frames_(pages.frames),
+      budget_(pages.budget),
+      twins_(pages.twins),
+      threads_(inside.threads),
+      gate_(inside.gate),
+      store_(store),
+      evictors_(evictors),
+      huge_(huge),
+      max_spinning_(2 * std::max(1u, std::thread::hardware_concurrency())) {}
 
 // ---- Claims ----
 
-bool FetchPath::try_take_frame(ThreadSlot& t) { return c_.frames.try_take(t.spare_frames, c_.threads.count()); }
+bool FetchPath::try_take_frame(ThreadSlot& t) { return frames_.try_take(t.spare_frames, threads_.count()); }
 
 void FetchPath::take_frame(ThreadSlot& t) {
-  if (c_.frames.low()) c_.evictors.wake();
+  if (frames_.low()) evictors_.wake();
   if (try_take_frame(t)) return;
-  if (!c_.evictors.available()) return c_.frames.force_take(1);
+  if (!evictors_.available()) return frames_.force_take(1);
   uint64_t start = ticks();
   t.counters.add(Counter::kFrameWaits);
-  c_.frames.begin_wait();
+  frames_.begin_wait();
   wait_for_frame(t);
-  c_.frames.end_wait();
+  frames_.end_wait();
   uint64_t waited = ticks() - start;
   t.counters.add(Counter::kWaitFrameTicks, waited);
   t.frame_waits.put(waited);
@@ -41,19 +53,19 @@ void FetchPath::wait_for_frame(ThreadSlot& t) {
   constexpr unsigned kSpins = 500;
   constexpr uint64_t kWaitNs = 1'000'000;
   uint64_t start = now_ns();
-  for (unsigned spins = 0; c_.evictors.available(); spins++) {
-    c_.evictors.wake();
-    uint32_t seen = c_.frames.released().value();
-    if (c_.frames.try_take(1)) return;
-    if (spins < kSpins && c_.frames.waiting() <= max_spinning_) {
+  for (unsigned spins = 0; evictors_.available(); spins++) {
+    evictors_.wake();
+    uint32_t seen = frames_.released().value();
+    if (frames_.try_take(1)) return;
+    if (spins < kSpins && frames_.waiting() <= max_spinning_) {
       cpu_relax();
       continue;
     }
     complete_others(t);
-    c_.frames.released().wait(seen, kWaitNs);
+    frames_.released().wait(seen, kWaitNs);
     warn_of_wait(start);
   }
-  c_.frames.force_take(1);  // a fork has begun, or the evictors end for a while
+  frames_.force_take(1);  // a fork has begun, or the evictors end for a while
 }
 
 // One line for all threads that wait, with those that hold near memory. System calls cannot hold all of it for so long
@@ -64,7 +76,7 @@ void FetchPath::warn_of_wait(uint64_t start) {
   if (now - std::max(start, last) < kWarnAfterNs || !warned_ns_.compare_exchange_strong(last, now)) return;
   char held[512];
   size_t used = 0;
-  c_.threads.for_each([&](ThreadSlot& other) {
+  threads_.for_each([&](ThreadSlot& other) {
     int32_t pins = other.pinned.load(std::memory_order_relaxed);
     uint32_t spare = other.spare_frames.count();
     if (other.tid.load() == 0 || (pins <= 0 && spare == 0)) return;
@@ -75,7 +87,7 @@ void FetchPath::warn_of_wait(uint64_t start) {
   log(LogLevel::kWarning,
       "{} threads have waited 10 s for near memory: no page can be evicted, so a memory server does not respond; check "
       "the server and the network{}",
-      c_.frames.waiting(), std::string_view(held, used));
+      frames_.waiting(), std::string_view(held, used));
 }
 
 // Other threads may have spare frames. Their reads may hold claimed pages that no thread waits for; once these are
@@ -84,8 +96,8 @@ void FetchPath::complete_others(ThreadSlot& t) {
   constexpr uint64_t kPauseNs = 50'000;
   uint64_t now = now_ns(), last = completed_others_ns_.load(std::memory_order_relaxed);
   if (now - last < kPauseNs || !completed_others_ns_.compare_exchange_strong(last, now)) return;
-  c_.threads.for_each([&](ThreadSlot& other) {
-    c_.threads.reclaim_spare(other);
+  threads_.for_each([&](ThreadSlot& other) {
+    threads_.reclaim_spare(other);
     complete_arrived(t, other);
   });
 }
@@ -93,10 +105,10 @@ void FetchPath::complete_others(ThreadSlot& t) {
 bool FetchPath::claim(ThreadSlot& t, PageIndex page, PageWord word) {
   FARSIDE_DCHECK(word.is(PageState::kFar) || word.is(PageState::kUntouched));
   bool hot = word.is(PageState::kFar) && !word.has(PageWord::kPrefetched) &&
-             c_.policy.is_hot(t.index, page, word, c_.frames.age_of(word.epoch()), c_.frames.limit());
+             policy_.is_hot(t.index, page, word, frames_.age_of(word.epoch()), frames_.limit());
   PageWord claimed = word.with_state(PageState::kFetching).with_owner(t.index).without(PageWord::kPrefetched);
   if (hot) claimed = claimed.with(PageWord::kHot);
-  if (!c_.table[page].try_change(word, claimed)) {
+  if (!table_[page].try_change(word, claimed)) {
     t.spare_frames.put(1);
     return false;
   }
@@ -105,17 +117,17 @@ bool FetchPath::claim(ThreadSlot& t, PageIndex page, PageWord word) {
 
 unsigned FetchPath::claim_window(ThreadSlot& t, Claim& claimed, const Window& window, PageState state) {
   constexpr uint64_t kMaxShare = 64;  // of the budget, for one window
-  auto wanted = static_cast<unsigned>(std::min<uint64_t>(window.count, c_.frames.limit() / kMaxShare));
+  auto wanted = static_cast<unsigned>(std::min<uint64_t>(window.count, frames_.limit() / kMaxShare));
   int64_t page = window.from;
   unsigned reached = 0;
   for (; reached < wanted && !claimed.is_full(); reached++) {
     page += window.stride;
-    if (page < 0 || page >= static_cast<int64_t>(c_.table.pages())) break;
+    if (page < 0 || page >= static_cast<int64_t>(table_.pages())) break;
     auto index = static_cast<PageIndex>(page);
-    PageWord word = c_.table[index].load();
+    PageWord word = table_[index].load();
     if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) break;
     if (!word.is(state) || word.has(PageWord::kObjectPath)) continue;
-    if (c_.frames.scarce() || !try_take_frame(t)) break;
+    if (frames_.scarce() || !try_take_frame(t)) break;
     if (claim(t, index, word)) claimed.pages[claimed.count++] = index;
   }
   return reached;
@@ -125,7 +137,7 @@ unsigned FetchPath::claim_window(ThreadSlot& t, Claim& claimed, const Window& wi
 
 void FetchPath::fill_with_zeros(ThreadSlot& t, const Claim& claim) {
   t.counters.add(Counter::kZeroFaults, claim.count);
-  c_.budget.populate(claim.count);
+  budget_.populate(claim.count);
   map_and_publish(t, claim, 0, claim.count, {kZeros, true}, false);
 }
 
@@ -136,7 +148,7 @@ void FetchPath::fetch(const Caller& caller, const Claim& claim) {
   t.counters.add(Counter::kPrefetched, claim.count - (claim.ahead ? 0 : 1));
   t.counters.add(Counter::kBytesFetched, claim.count * kPageSize);
   ReadQueueLock lock(t.reads);
-  transport::Mapping far = t.reads.channel(c_.store).mapping();
+  transport::Mapping far = t.reads.channel(store_).mapping();
   if (far.immediate && !claim.ahead) return map_and_publish(t, claim, 0, claim.count, {far.base, false}, true);
   bool waits_at_once = !claim.ahead && claim.count == 1 && !caller.may_suspend;
   start_read(t, claim, waits_at_once || (caller.may_suspend && fibers::polls_soon()));
@@ -148,9 +160,9 @@ void FetchPath::start_next_window(ThreadSlot& t, const Window& window, bool writ
   constexpr uint64_t kMaxMetadataShare = 6;
   if (huge_.start_next(t, window, write) || window.count == 0) return;
   if (t.ahead_pause > 0) t.ahead_pause--;
-  bool delegates = t.ahead_pause == 0 && c_.evictors.has_spare_core();
-  if (c_.budget.metadata_bytes() > c_.frames.limit() * kPageSize / kMaxMetadataShare) return;
-  if (!delegates && t.reads.is_immediate(c_.store)) return;
+  bool delegates = t.ahead_pause == 0 && evictors_.has_spare_core();
+  if (budget_.metadata_bytes() > frames_.limit() * kPageSize / kMaxMetadataShare) return;
+  if (!delegates && t.reads.is_immediate(store_)) return;
   Claim claimed;
   claimed.write = write;
   claimed.ahead = true;
@@ -159,7 +171,7 @@ void FetchPath::start_next_window(ThreadSlot& t, const Window& window, bool writ
   if (claimed.count == 0) return;
   fetch({t}, claimed);
   if (claimed.count == 1 || !delegates) return;
-  c_.evictors.request_mapping(t);
+  evictors_.request_mapping(t);
 }
 
 // The lock of the read queue is held, here and in finish_oldest.
@@ -168,7 +180,7 @@ void FetchPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
   Fetch* fetch = t.reads.free_fetch();
   for (; !fetch; fetch = t.reads.free_fetch()) finish_oldest(t);
   static_cast<Claim&>(*fetch) = claim;
-  transport::Channel& channel = t.reads.channel(c_.store);
+  transport::Channel& channel = t.reads.channel(store_);
   transport::Mapping far = channel.mapping();
   fetch->content = {far.base, false};
   if (far.immediate) return t.reads.started(*fetch, Fetch::Progress::kArrived);
@@ -183,7 +195,7 @@ void FetchPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
   }
   channel.gather(gather);
   int error = channel.submit_read({segments, claim.count}, &fetch->token);
-  if (error) die_of_lost_memory(c_.store, error);
+  if (error) die_of_lost_memory(store_, error);
   t.reads.started(*fetch, Fetch::Progress::kInFlight);
 }
 
@@ -227,8 +239,8 @@ void FetchPath::record_used_window(ThreadSlot& t) {
 }
 
 void FetchPath::record_used(ThreadSlot& t, PageIndex page) {
-  if (!c_.table[page].load().has(PageWord::kPrefetched)) return;
-  if (c_.table[page].clear(PageWord::kPrefetched).has(PageWord::kPrefetched)) t.counters.add(Counter::kPrefetchUsed);
+  if (!table_[page].load().has(PageWord::kPrefetched)) return;
+  if (table_[page].clear(PageWord::kPrefetched).has(PageWord::kPrefetched)) t.counters.add(Counter::kPrefetchUsed);
 }
 
 // Waits for a read and maps its pages. The owner's queue is locked, here and down to has_arrived.
@@ -236,8 +248,8 @@ void FetchPath::finish(ThreadSlot& self, ThreadSlot& owner, Fetch& fetch) {
   FARSIDE_DCHECK(owner.reads.is_locked() && !fetch.is_free());
   if (fetch.progress == Fetch::Progress::kInFlight) {
     uint64_t start = ticks();
-    int error = owner.reads.channel(c_.store).wait(fetch.token, kTransportTimeoutNs);
-    if (error) die_of_lost_memory(c_.store, error);
+    int error = owner.reads.channel(store_).wait(fetch.token, kTransportTimeoutNs);
+    if (error) die_of_lost_memory(store_, error);
     self.counters.add(Counter::kFetchTicks, ticks() - start);
   }
   finish_arrived(self, owner, fetch);
@@ -262,8 +274,8 @@ void FetchPath::finish_oldest(ThreadSlot& t) { finish(t, t, *t.reads.oldest()); 
 // Never waits.
 bool FetchPath::has_arrived(ThreadSlot& owner, Fetch& fetch) {
   if (fetch.progress == Fetch::Progress::kArrived) return true;
-  int r = owner.reads.channel(c_.store).poll(fetch.token);
-  if (r < 0) die_of_lost_memory(c_.store, r);
+  int r = owner.reads.channel(store_).poll(fetch.token);
+  if (r < 0) die_of_lost_memory(store_, r);
   if (r > 0) fetch.progress = Fetch::Progress::kArrived;
   return r > 0;
 }
@@ -281,9 +293,9 @@ bool FetchPath::complete_arrived(ThreadSlot& self, ThreadSlot& owner) {
 }
 
 void FetchPath::poll_reads() {
-  ThreadSlot& t = c_.threads.current();
+  ThreadSlot& t = threads_.current();
   if (!t.reads.is_reading()) return;
-  InGate inside(c_.gate, t);
+  InGate inside(gate_, t);
   complete_arrived(t, t);
 }
 
@@ -299,16 +311,16 @@ void FetchPath::drain(ThreadSlot& self, ThreadSlot& owner) {
 }
 
 bool FetchPath::map_ahead() {
-  ThreadSlot& self = c_.threads.current();
-  if (!c_.gate.try_enter(self)) return false;
+  ThreadSlot& self = threads_.current();
+  if (!gate_.try_enter(self)) return false;
   bool any = false, more = false;
-  c_.threads.for_each([&](ThreadSlot& owner) {
+  threads_.for_each([&](ThreadSlot& owner) {
     if (!owner.reads.wants_mapping.load(std::memory_order_acquire)) return;
     any |= map_ahead_of(self, owner);
     more |= owner.reads.wants_mapping.load(std::memory_order_relaxed);
   });
-  c_.gate.leave(self);
-  if (more) c_.evictors.request_background_work();
+  gate_.leave(self);
+  if (more) evictors_.request_background_work();
   return any;
 }
 
@@ -352,7 +364,7 @@ void FetchPath::map_and_publish(ThreadSlot& t, const Claim& claim, unsigned begi
                                 bool stored) {
   uint64_t start = ticks();
   for (unsigned i = begin; stored && claim.write && i < end; i++) {
-    c_.twins.make(claim.pages[i], content.of(claim, i), t.index);
+    twins_.make(claim.pages[i], content.of(claim, i), t.index);
   }
   map_runs(claim, begin, end, content);
   uint64_t mapped = ticks();
@@ -367,7 +379,7 @@ void FetchPath::map_runs(const Claim& claim, unsigned begin, unsigned end, const
   for (unsigned i = begin; i < end;) {
     unsigned run = 1;
     auto adjoins = [&](unsigned next) {
-      return claim.pages[next] == claim.pages[next - 1] + 1 && c_.table.is_followed(claim.pages[next - 1]);
+      return claim.pages[next] == claim.pages[next - 1] + 1 && table_.is_followed(claim.pages[next - 1]);
     };
     while (i + run < end && adjoins(i + run)) run++;
     map_run(claim.pages[i], run, content.of(claim, i), claim.write);
@@ -376,7 +388,7 @@ void FetchPath::map_runs(const Claim& claim, unsigned begin, unsigned end, const
 }
 
 void FetchPath::map_run(PageIndex first, unsigned count, const std::byte* content, bool write) {
-  int error = c_.space.map(c_.table.address_of(first), content, count * kPageSize, !write);
+  int error = space_.map(table_.address_of(first), content, count * kPageSize, !write);
   if (error == 0) return;
   if (error == -ENOENT && count > 1) {  // mprotect split the space here: the kernel maps no run across the border
     for (unsigned i = 0; i < count; i++) map_run(first + i, 1, content + i * kPageSize, write);
@@ -394,10 +406,10 @@ void FetchPath::publish(ThreadSlot& t, const Claim& claim, unsigned begin, unsig
   if (claim.write) t.counters.add(Counter::kPresumedDirty, end - std::min(end, std::max(begin, asked)));
   for (unsigned i = begin; i < end; i++) {
     uint64_t extra = i >= asked ? (stored ? PageWord::kPrefetched : 0) : 0;
-    PageWord old = c_.table[claim.pages[i]].update(
+    PageWord old = table_[claim.pages[i]].update(
         [&](PageWord w) { return w.with_state(PageState::kNear).with_owner(0).with(flags | extra); });
     FARSIDE_CHECK(old.is(PageState::kFetching));
-    c_.policy.insert(t.index, claim.pages[i]);
+    policy_.insert(t.index, claim.pages[i]);
   }
 }
 

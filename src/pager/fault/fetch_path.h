@@ -18,7 +18,8 @@
 #include "pager/pages/frames.h"
 #include "pager/pages/page_table.h"
 #include "pager/policy/policy.h"
-#include "pager/shared/context.h"
+#include "pager/shared/far_access.h"
+#include "pager/shared/page_memory.h"
 #include "pager/space/far_space.h"
 #include "pager/thread/thread_slot.h"
 
@@ -35,7 +36,8 @@ struct SubpageRead {
 
 class FetchPath {
  public:
-  FetchPath(const Context& context, HugePath& huge);
+  FetchPath(const PageMemory& pages, const ThreadsAndGate& inside, remote::RemoteStore* store, EvictorGroup& evictors,
+            HugePath& huge);
 
   // ---- Claims ----
 
@@ -106,7 +108,16 @@ class FetchPath {
   void send_subpage_reads(ThreadSlot& thread);
   bool finish_subpage_reads(ThreadSlot& owner, bool wait);
 
-  Context c_;
+  FarSpace& space_;
+  PageTable& table_;
+  Policy& policy_;
+  Frames& frames_;
+  Budget& budget_;
+  Twins& twins_;
+  ThreadRegistry& threads_;
+  Gate& gate_;
+  remote::RemoteStore* store_;
+  EvictorGroup& evictors_;
   HugePath& huge_;
   // With more threads that wait for a frame, none spins: the evictors and the server need the cores.
   const unsigned max_spinning_;

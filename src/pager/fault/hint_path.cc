@@ -9,12 +9,12 @@ bool HintPath::is_satisfied(const Hint& hint) {
   constexpr uint64_t kMaxLooks = 64;  // pages
   if (hint.bytes == 0 || hint.bytes > kMaxLooks * kPageSize || hint.behind > 0) return false;
   uint64_t end = hint.address + hint.bytes - 1;
-  if (!c_.table.contains(hint.address) || !c_.table.contains(end)) return false;
-  uint64_t first = c_.table.index_of(hint.address), last = c_.table.index_of(end);
+  if (!table_.contains(hint.address) || !table_.contains(end)) return false;
+  uint64_t first = table_.index_of(hint.address), last = table_.index_of(end);
   if (last - first > kMaxLooks) return false;  // windows outside of the far space
-  uint64_t ahead = std::min<uint64_t>(last + (hint.ahead + 1) / 2, c_.table.pages() - 1);
+  uint64_t ahead = std::min<uint64_t>(last + (hint.ahead + 1) / 2, table_.pages() - 1);
   for (uint64_t page = first; page <= ahead; page++) {
-    PageWord word = c_.table[static_cast<PageIndex>(page)].load();
+    PageWord word = table_[static_cast<PageIndex>(page)].load();
     if (page > last && word.is(PageState::kFetching)) continue;
     if (!word.is(PageState::kNear) || word.has(PageWord::kUpgrading) || word.priority() != hint.priority) return false;
     if (page <= last && hint.write && !word.writable()) return false;
@@ -26,25 +26,25 @@ bool HintPath::is_satisfied(const Hint& hint) {
 // A page becomes hot at its second use: the first use of a prefetched page clears `prefetched`, so that it is treated
 // like a page that was fetched by its first use. Best effort: the page may be evicted meanwhile.
 void HintPath::record_use(PageIndex page) {
-  PageTable::Entry word = c_.table[page];
+  PageTable::Entry word = table_[page];
   PageWord now = word.load();
   if (now.has(PageWord::kPrefetched)) word.clear(PageWord::kPrefetched);
   else if (!now.has(PageWord::kHot)) word.set(PageWord::kHot);
 }
 
 unsigned HintPath::hint(const Hint& hint, bool may_suspend) {
-  ThreadSlot& t = c_.threads.current();
-  InGate inside(c_.gate, t);
+  ThreadSlot& t = threads_.current();
+  InGate inside(gate_, t);
   Caller caller{t, may_suspend};
   t.counters.add(Counter::kHints);
-  bool known = hint.bytes > 0 && c_.table.contains(hint.address);
-  PageIndex first = known ? c_.table.index_of(hint.address) : 0;
-  if (!known || c_.table[first].load().is(PageState::kUnmapped)) {
+  bool known = hint.bytes > 0 && table_.contains(hint.address);
+  PageIndex first = known ? table_.index_of(hint.address) : 0;
+  if (!known || table_[first].load().is(PageState::kUnmapped)) {
     t.counters.add(Counter::kHintsWild);
     return 0;
   }
   uint64_t end = hint.address + hint.bytes - 1;
-  PageIndex last = c_.table.contains(end) ? c_.table.index_of(end) : first;
+  PageIndex last = table_.contains(end) ? table_.index_of(end) : first;
   if (last < first) last = first;  // the hint's pages have no successive numbers
   if (last - first >= most_at_once()) last = first + static_cast<PageIndex>(most_at_once()) - 1;
   Claims claims;
@@ -58,19 +58,19 @@ unsigned HintPath::hint(const Hint& hint, bool may_suspend) {
 }
 
 // A hint must not displace all other pages, whatever its size.
-uint64_t HintPath::most_at_once() const { return std::min<uint64_t>(kMaxPages, c_.frames.limit() / 8); }
+uint64_t HintPath::most_at_once() const { return std::min<uint64_t>(kMaxPages, frames_.limit() / 8); }
 
 void HintPath::fetch_range(PageIndex first, uint64_t count, bool write, bool wait) {
-  uint64_t end = first + std::min<uint64_t>(count, c_.frames.limit() / 2);
+  uint64_t end = first + std::min<uint64_t>(count, frames_.limit() / 2);
   for (uint64_t page = first; page < end;) {
-    PageWord word = c_.table[static_cast<PageIndex>(page)].load();
+    PageWord word = table_[static_cast<PageIndex>(page)].load();
     if (word.is(PageState::kUnmapped)) {
       page++;
       continue;
     }
     uint64_t next = std::min({end, align_down(page, kHugePages) + kHugePages, page + most_at_once()});
     Hint part;
-    part.address = reinterpret_cast<uint64_t>(c_.table.address_of(static_cast<PageIndex>(page)));
+    part.address = reinterpret_cast<uint64_t>(table_.address_of(static_cast<PageIndex>(page)));
     part.bytes = (next - page) * kPageSize;
     part.write = write;
     part.priority = word.priority();
@@ -86,7 +86,7 @@ void HintPath::claim_all(const Caller& caller, Claims& claims, PageIndex first, 
     if (fetch_huge(caller, claims, page, last, hint)) page += kHugePages - 1;
     else claim_page(caller, claims, page, hint, true);
   }
-  for (uint64_t i = 1; i <= hint.ahead && last + i < c_.table.pages(); i++) {
+  for (uint64_t i = 1; i <= hint.ahead && last + i < table_.pages(); i++) {
     if (!claim_page(caller, claims, static_cast<PageIndex>(last + i), hint, false)) break;
   }
   for (uint64_t i = 1; i <= hint.behind && i <= first; i++) {
@@ -107,12 +107,12 @@ bool HintPath::fetch_huge(const Caller& caller, Claims& claims, PageIndex page, 
 // asked: the page holds bytes of the hint. False: no further page can be claimed in this direction.
 bool HintPath::claim_page(const Caller& caller, Claims& claims, PageIndex page, const Hint& hint, bool asked) {
   ThreadSlot& t = caller.thread;
-  PageWord word = c_.table[page].load();
+  PageWord word = table_[page].load();
   if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) return false;
   if (word.priority() != hint.priority) set_priority(page, hint.priority);
   if (asked && word.is(PageState::kNear)) record_use(page);
   if (asked && hint.write && word.is(PageState::kNear) && !word.writable() && !word.has(PageWord::kUpgrading)) {
-    PageWord now = c_.table[page].load();
+    PageWord now = table_[page].load();
     FaultOutcome outcome;
     if (now.is(PageState::kNear) && !now.has(PageWord::kUpgrading)) faults_.upgrade(t, page, now, &outcome);
     return true;
@@ -121,13 +121,13 @@ bool HintPath::claim_page(const Caller& caller, Claims& claims, PageIndex page, 
   if (!far && !(hint.write && word.is(PageState::kUntouched))) return true;
   Claim& claim = far ? claims.far : claims.untouched;
   if (claim.is_full()) flush(caller, claims);
-  if (c_.frames.low()) c_.evictors.wake();
+  if (frames_.low()) evictors_.wake();
   if (!fetches_.try_take_frame(t)) {
     if (!hint.wait_for_frames) return false;  // the access itself will wait for a frame
     flush(caller, claims);                    // no thread waits for a page whose read this thread has not begun
     fetches_.take_frame(t);
   }
-  word = c_.table[page].load();
+  word = table_[page].load();
   bool same = word.is(far ? PageState::kFar : PageState::kUntouched) && !word.has(PageWord::kSealed);
   if (!same) t.spare_frames.put(1);
   else if (fetches_.claim(t, page, word)) claim.pages[claim.count++] = page;
@@ -136,7 +136,7 @@ bool HintPath::claim_page(const Caller& caller, Claims& claims, PageIndex page, 
 
 void HintPath::set_priority(PageIndex page, unsigned priority) {
   constexpr uint64_t kPriority = uint64_t{3} << PageWord::kPriorityShift;
-  c_.table[page].update(
+  table_[page].update(
       [&](PageWord w) { return w.without(kPriority).with(uint64_t{priority} << PageWord::kPriorityShift); });
 }
 
@@ -154,7 +154,7 @@ void HintPath::flush(const Caller& caller, Claims& claims) {
 bool HintPath::wait_for(const Caller& caller, PageIndex first, PageIndex last) {
   bool suspended = false;
   for (PageIndex page = first; page <= last; page++) {
-    PageWord word = c_.table[page].load();
+    PageWord word = table_[page].load();
     if (!word.is(PageState::kFetching) || word.owner() != caller.thread.index) continue;
     if (caller.may_suspend) faults_.suspend_fiber(caller.thread, page);
     else fetches_.finish_own(caller.thread, page);

@@ -21,8 +21,16 @@ class HintPath {
  public:
   static constexpr unsigned kMaxPages = 1024;  // of one hint
 
-  HintPath(const Context& context, FetchPath& fetches, FaultPath& faults, HugePath& huge)
-      : c_(context), fetches_(fetches), faults_(faults), huge_(huge) {}
+  HintPath(const PageMemory& pages, const ThreadsAndGate& inside, EvictorGroup& evictors, FetchPath& fetches,
+           FaultPath& faults, HugePath& huge)
+      : table_(pages.table),
+        frames_(pages.frames),
+        threads_(inside.threads),
+        gate_(inside.gate),
+        evictors_(evictors),
+        fetches_(fetches),
+        faults_(faults),
+        huge_(huge) {}
 
   // Fetches the absent pages of the hint, and waits for those that hold its bytes. Returns the number of pages fetched.
   unsigned hint(const Hint& hint, bool may_suspend);
@@ -50,7 +58,11 @@ class HintPath {
   void set_priority(PageIndex page, unsigned priority);
   void record_use(PageIndex page);
 
-  Context c_;
+  PageTable& table_;
+  Frames& frames_;
+  ThreadRegistry& threads_;
+  Gate& gate_;
+  EvictorGroup& evictors_;
   FetchPath& fetches_;
   FaultPath& faults_;
   HugePath& huge_;

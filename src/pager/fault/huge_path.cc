@@ -31,7 +31,7 @@ std::string_view thp_setting(std::span<char> buffer) {
 }  // namespace
 
 void HugePath::open() {
-  if (use_ == HugePages::kNever || c_.twins.enabled()) return;
+  if (use_ == HugePages::kNever || twins_.enabled()) return;
   char buffer[64];
   std::string_view setting = thp_setting(buffer);
   if (setting != "always" && setting != "madvise") return;
@@ -39,7 +39,7 @@ void HugePath::open() {
   thp_always_ = setting == "always" && !disabled;
   thp_advised_ = !disabled;
   ContentSums::init();
-  c_.pool.open();
+  pool_.open();
 }
 
 // Calls visit(huge page) for each huge page of which the range has pages. None where there are no huge pages.
@@ -47,22 +47,22 @@ template <typename Visit>
 void HugePath::for_each_huge(PageIndex first, uint64_t count, Visit visit) {
   if (!is_open() || count == 0) return;
   HugeIndex last = huge_of(static_cast<PageIndex>(first + count - 1));
-  for (HugeIndex e = huge_of(first); e <= last && e < c_.huge.count(); e++) visit(e);
+  for (HugeIndex e = huge_of(first); e <= last && e < huge_table_.count(); e++) visit(e);
 }
 
 void HugePath::forget_advice(PageIndex first, uint64_t count) {
-  for_each_huge(first, count, [&](HugeIndex e) { c_.huge.forget_advice(e); });
+  for_each_huge(first, count, [&](HugeIndex e) { huge_table_.forget_advice(e); });
 }
 
 void HugePath::advise(PageIndex first, uint64_t count, int advice) {
   for_each_huge(first, count, [&](HugeIndex e) {
     if (advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE) {
-      c_.huge.clear(e, HugeTable::kAdviseHuge | HugeTable::kAdviseNone);
-      c_.huge.set(e, advice == MADV_HUGEPAGE ? HugeTable::kAdviseHuge : HugeTable::kAdviseNone);
+      huge_table_.clear(e, HugeTable::kAdviseHuge | HugeTable::kAdviseNone);
+      huge_table_.set(e, advice == MADV_HUGEPAGE ? HugeTable::kAdviseHuge : HugeTable::kAdviseNone);
     } else if (advice == MADV_SEQUENTIAL) {
-      c_.huge.set(e, HugeTable::kSequential);
+      huge_table_.set(e, HugeTable::kSequential);
     } else {
-      c_.huge.clear(e, HugeTable::kSequential);
+      huge_table_.clear(e, HugeTable::kSequential);
     }
   });
 }
@@ -71,17 +71,17 @@ void HugePath::advise(PageIndex first, uint64_t count, int advice) {
 
 bool HugePath::fault_in(const Caller& caller, PageIndex page, PageWord word, bool write) {
   HugeIndex huge = huge_of(page);
-  if (!is_enabled() || caller.may_suspend || huge >= c_.huge.count()) return false;
+  if (!is_enabled() || caller.may_suspend || huge >= huge_table_.count()) return false;
   ThreadSlot& t = caller.thread;
   bool untouched = word.is(PageState::kUntouched);
   HugeStreams::Stream& stream = record_fault(t, page);
-  if (c_.huge.has(huge, HugeTable::kRefused)) return false;
+  if (huge_table_.has(huge, HugeTable::kRefused)) return false;
   if (untouched && wants_first_touch(huge) && fill_first_touch(t, huge)) {
     HugeStreams::pass_huge(stream, huge);
     return true;
   }
-  if (c_.huge.has(huge, HugeTable::kSequential)) stream.passed = HugeStreams::kSure;
-  if (!stream.is_sure()) return !untouched && c_.density.expects_use(huge) && fetch(t, huge, write, HugeQueue::kMain);
+  if (huge_table_.has(huge, HugeTable::kSequential)) stream.passed = HugeStreams::kSure;
+  if (!stream.is_sure()) return !untouched && density_.expects_use(huge) && fetch(t, huge, write, HugeQueue::kMain);
   if (stream.direction == 0) stream.direction = 1;
   write |= stream.writes;
   if (untouched ? !write || !fill_stream(t, huge) : !fetch(t, huge, write, HugeQueue::kRecent)) return false;
@@ -93,7 +93,7 @@ bool HugePath::fault_in(const Caller& caller, PageIndex page, PageWord word, boo
 HugeStreams::Stream& HugePath::record_fault(ThreadSlot& t, PageIndex page) {
   return t.huge_streams.on_fault(page, [this](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; p++) {
-      PageWord word = c_.table[static_cast<PageIndex>(p)].load();
+      PageWord word = table_[static_cast<PageIndex>(p)].load();
       if (word.is(PageState::kFar) || word.is(PageState::kUntouched)) return false;
     }
     return true;
@@ -103,7 +103,7 @@ HugeStreams::Stream& HugePath::record_fault(ThreadSlot& t, PageIndex page) {
 bool HugePath::may_follow(const HugeStreams::Stream& stream, HugeIndex huge, HugeIndex* next) const {
   if (stream.direction < 0 && huge == 0) return false;
   *next = stream.direction > 0 ? huge + 1 : huge - 1;
-  return *next < c_.huge.count() && !c_.huge.has(*next, HugeTable::kRefused);
+  return *next < huge_table_.count() && !huge_table_.has(*next, HugeTable::kRefused);
 }
 
 void HugePath::shorten(ThreadSlot& t, Window& window) {
@@ -134,19 +134,19 @@ bool HugePath::start_next(ThreadSlot& t, const Window& window, bool write) {
 // As the kernel would: by its setting, the program's advice, and only while memory is not short.
 bool HugePath::wants_first_touch(HugeIndex huge) const {
   if (use_ == HugePages::kAlways) return true;
-  if (c_.huge.has(huge, HugeTable::kAdviseNone)) return false;
-  return thp_always_ || (thp_advised_ && c_.huge.has(huge, HugeTable::kAdviseHuge));
+  if (huge_table_.has(huge, HugeTable::kAdviseNone)) return false;
+  return thp_always_ || (thp_advised_ && huge_table_.has(huge, HugeTable::kAdviseHuge));
 }
 
 // New frames only while at least an eighth of near memory is free.
 bool HugePath::fill_first_touch(ThreadSlot& t, HugeIndex huge) {
   constexpr uint64_t kSpareShare = 8;
-  uint64_t spare = c_.frames.limit() / kSpareShare;
-  if (c_.frames.used() + kHugePages + spare > c_.frames.limit()) return false;
+  uint64_t spare = frames_.limit() / kSpareShare;
+  if (frames_.used() + kHugePages + spare > frames_.limit()) return false;
   if (!is_untouched(huge)) return false;
-  Slot slot = c_.pool.take();
+  Slot slot = pool_.take();
   bool is_zero = slot < 0;
-  if (is_zero) slot = c_.pool.grow(spare);
+  if (is_zero) slot = pool_.grow(spare);
   return slot >= 0 && fill(t, huge, slot, is_zero, HugeQueue::kMain);
 }
 
@@ -154,7 +154,7 @@ bool HugePath::fill_first_touch(ThreadSlot& t, HugeIndex huge) {
 bool HugePath::fill_stream(ThreadSlot& t, HugeIndex huge) {
   if (!is_untouched(huge)) return false;
   Slot slot = take_frame(true);
-  return slot >= 0 && fill(t, huge, slot, false, c_.frames.evicted() == 0 ? HugeQueue::kMain : HugeQueue::kNew);
+  return slot >= 0 && fill(t, huge, slot, false, frames_.evicted() == 0 ? HugeQueue::kMain : HugeQueue::kNew);
 }
 
 bool HugePath::fill(ThreadSlot& t, HugeIndex huge, Slot slot, bool is_zero, HugeQueue::Kind kind) {
@@ -166,11 +166,11 @@ bool HugePath::fill(ThreadSlot& t, HugeIndex huge, Slot slot, bool is_zero, Huge
   claim(t, huge, &fetch.claimed, &fetch.empty);
   if (!fetch.claimed.is_full() || !fetch.empty.is_full()) {
     unclaim(huge, fetch.claimed, fetch.empty);
-    c_.pool.put(slot);
+    pool_.put(slot);
     return false;
   }
   inject::pause("huge:claimed");
-  if (!is_zero) memset(c_.pool.address_of(slot), 0, kHugeBytes);
+  if (!is_zero) memset(pool_.address_of(slot), 0, kHugeBytes);
   t.counters.add(Counter::kHugeFilled);
   t.counters.add(Counter::kZeroFaults, kHugePages);
   move_in(t, fetch);
@@ -179,7 +179,7 @@ bool HugePath::fill(ThreadSlot& t, HugeIndex huge, Slot slot, bool is_zero, Huge
 
 // kind: the queue that it enters at least.
 bool HugePath::fetch(ThreadSlot& t, HugeIndex huge, bool write, HugeQueue::Kind kind) {
-  if (!c_.pool.is_hopeful() || !comes_whole(huge)) return false;
+  if (!pool_.is_hopeful() || !comes_whole(huge)) return false;
   Slot slot = take_frame(true);  // before the lock: no other thread waits while this one waits for a frame
   if (slot < 0) return false;
   ReadQueueLock lock(t.reads);
@@ -194,33 +194,33 @@ bool HugePath::fetch(ThreadSlot& t, HugeIndex huge, bool write, HugeQueue::Kind 
 // Only if reading it can overlap with the program: the read takes time, or an evictor does it.
 void HugePath::start_ahead(ThreadSlot& t, const HugeStreams::Stream& stream, bool write) {
   HugeIndex huge = huge_of(static_cast<PageIndex>(stream.next < 0 ? 0 : stream.next));
-  bool exists = stream.next >= 0 && huge < c_.huge.count() && !c_.huge.has(huge, HugeTable::kRefused);
+  bool exists = stream.next >= 0 && huge < huge_table_.count() && !huge_table_.has(huge, HugeTable::kRefused);
   if (!exists) return;
   if (t.ahead_pause > 0) t.ahead_pause--;
-  bool delegates = t.ahead_pause == 0 && c_.evictors.has_spare_core();
+  bool delegates = t.ahead_pause == 0 && evictors_.has_spare_core();
   {
     ReadQueueLock lock(t.reads);
-    bool immediate = t.reads.channel(c_.store).mapping().immediate;
+    bool immediate = t.reads.channel(store_).mapping().immediate;
     if ((immediate && !delegates) || !comes_whole(huge)) return;
     Slot slot = take_frame(false);
     if (slot < 0 || !start(t, huge, write, slot)) return;
   }
-  if (delegates) c_.evictors.request_mapping(t);
+  if (delegates) evictors_.request_mapping(t);
 }
 
 bool HugePath::fetch_announced(ThreadSlot& t, HugeIndex huge, bool write, bool wait) {
-  if (!is_enabled() || huge >= c_.huge.count() || c_.huge.has(huge, HugeTable::kRefused)) return false;
+  if (!is_enabled() || huge >= huge_table_.count() || huge_table_.has(huge, HugeTable::kRefused)) return false;
   if (is_untouched(huge)) return write && wants_first_touch(huge) && fill_first_touch(t, huge);
   if (!comes_whole(huge)) return false;
   Slot slot = take_frame(wait);
   if (slot < 0) return false;
   {
     ReadQueueLock lock(t.reads);
-    bool immediate = t.reads.channel(c_.store).mapping().immediate;
+    bool immediate = t.reads.channel(store_).mapping().immediate;
     if (!t.reads.free_huge(immediate ? 0 : HugeFetch::kMaxRequests)) drain(t, t);
     if (!start(t, huge, write, slot)) return false;
   }
-  if (c_.evictors.has_spare_core()) c_.evictors.request_mapping(t);
+  if (evictors_.has_spare_core()) evictors_.request_mapping(t);
   return true;
 }
 
@@ -228,7 +228,7 @@ bool HugePath::fetch_announced(ThreadSlot& t, HugeIndex huge, bool write, bool w
 
 bool HugePath::is_untouched(HugeIndex huge) {
   for (PageIndex page = first_page(huge), end = page + kHugePages; page < end; page++) {
-    if (!c_.table[page].load().is(PageState::kUntouched) || is_excluded(c_.table[page].load())) return false;
+    if (!table_[page].load().is(PageState::kUntouched) || is_excluded(table_[page].load())) return false;
   }
   return true;
 }
@@ -242,7 +242,7 @@ bool HugePath::comes_whole(HugeIndex huge) {
   constexpr unsigned kMaxNear = kHugePages * 3 / 8, kMinFar = kHugePages / 2;
   unsigned near = 0, far = 0;
   for (PageIndex page = first_page(huge), end = page + kHugePages; page < end; page++) {
-    PageWord word = c_.table[page].load();
+    PageWord word = table_[page].load();
     bool usable = word.is(PageState::kFar) || word.is(PageState::kUntouched) || word.is(PageState::kNear);
     if (!usable || is_excluded(word)) return false;
     near += word.is(PageState::kNear);
@@ -262,18 +262,18 @@ void HugePath::claim(ThreadSlot& t, HugeIndex huge, HugeBits* claimed, HugeBits*
 }
 
 bool HugePath::claim_page(ThreadSlot& t, PageIndex page, bool* untouched) {
-  PageWord word = c_.table[page].load();
+  PageWord word = table_[page].load();
   *untouched = word.is(PageState::kUntouched);
   if ((!word.is(PageState::kFar) && !*untouched) || is_excluded(word)) return false;
   PageWord claimed = word.with_state(PageState::kFetching).with_owner(t.index);
-  return c_.table[page].try_change(word, claimed.without(PageWord::kPrefetched | PageWord::kHot));
+  return table_[page].try_change(word, claimed.without(PageWord::kPrefetched | PageWord::kHot));
 }
 
 void HugePath::unclaim(HugeIndex huge, const HugeBits& claimed, const HugeBits& empty) {
   for (unsigned i = 0; i < kHugePages; i++) {
     if (!claimed.has(i)) continue;
     PageState before = empty.has(i) ? PageState::kUntouched : PageState::kFar;
-    c_.table[first_page(huge) + i].update([&](PageWord w) { return w.with_state(before).with_owner(0); });
+    table_[first_page(huge) + i].update([&](PageWord w) { return w.with_state(before).with_owner(0); });
   }
 }
 
@@ -284,17 +284,17 @@ void HugePath::unclaim(HugeIndex huge, const HugeBits& claimed, const HugeBits& 
 Slot HugePath::take_frame(bool wait) {
   constexpr unsigned kSpins = 500, kSleeps = 10;
   constexpr uint64_t kSleepNs = 100'000;
-  c_.pool.ask();
-  Slot slot = c_.pool.take();
-  c_.evictors.request_frame();
+  pool_.ask();
+  Slot slot = pool_.take();
+  evictors_.request_frame();
   if (slot >= 0) return slot;
-  c_.pool.ask_more();
-  for (unsigned i = 0; wait && slot < 0 && i < kSpins + kSleeps && c_.evictors.available(); i++) {
-    uint32_t seen = c_.frames.released().value();
-    slot = c_.pool.take();
-    if (slot >= 0 || !c_.pool.wants_frame()) break;
+  pool_.ask_more();
+  for (unsigned i = 0; wait && slot < 0 && i < kSpins + kSleeps && evictors_.available(); i++) {
+    uint32_t seen = frames_.released().value();
+    slot = pool_.take();
+    if (slot >= 0 || !pool_.wants_frame()) break;
     if (i < kSpins) cpu_relax();
-    else c_.frames.released().wait(seen, kSleepNs);
+    else frames_.released().wait(seen, kSleepNs);
   }
   return slot;
 }
@@ -302,30 +302,30 @@ Slot HugePath::take_frame(bool wait) {
 // Claims the huge page and starts to read it into the slot's frame. nullptr: too many reads are in flight, or another
 // thread has claimed all of it; the frame is free again.
 HugeFetch* HugePath::start(ThreadSlot& t, HugeIndex huge, bool write, Slot slot) {
-  bool immediate = t.reads.channel(c_.store).mapping().immediate;
+  bool immediate = t.reads.channel(store_).mapping().immediate;
   unsigned requests = immediate ? 0 : HugeFetch::kMaxRequests;
   HugeFetch* fetch = t.reads.free_huge(requests);
   if (!fetch) {
-    c_.pool.put(slot);
+    pool_.put(slot);
     return nullptr;
   }
-  PageWord word = c_.table[first_page(huge)].load();
-  PageWord last = c_.table[first_page(huge) + kHugePages - 1].load();
-  uint64_t age = c_.frames.age_of(word.epoch());
+  PageWord word = table_[first_page(huge)].load();
+  PageWord last = table_[first_page(huge) + kHugePages - 1].load();
+  uint64_t age = frames_.age_of(word.epoch());
   *fetch = HugeFetch();
   fetch->huge = huge;
   claim(t, huge, &fetch->claimed, &fetch->empty);
   if (fetch->claimed.count() == 0) {
-    c_.pool.put(slot);
+    pool_.put(slot);
     return nullptr;
   }
   inject::pause("huge:claimed");
-  bool presumed = !write && c_.huge.has(huge, HugeTable::kWritten);
+  bool presumed = !write && huge_table_.has(huge, HugeTable::kWritten);
   fetch->write = write || presumed;
-  fetch->hot = word.is(PageState::kFar) && c_.policy.is_hot(t.index, first_page(huge), word, age, c_.frames.limit());
+  fetch->hot = word.is(PageState::kFar) && policy_.is_hot(t.index, first_page(huge), word, age, frames_.limit());
   fetch->sums = presumed || (!write && !is_only_writer()) ? HugeTable::make_sums() : nullptr;
   bool left_whole = word.is(PageState::kFar) && word.epoch() == last.epoch() && last.is(PageState::kFar);
-  if (left_whole) c_.huge_queue.record_return(age);
+  if (left_whole) huge_queue_.record_return(age);
   t.reads.started(*fetch, slot, requests);
   if (!immediate) submit(t, *fetch);
   t.counters.add(Counter::kReads);
@@ -336,24 +336,24 @@ HugeFetch* HugePath::start(ThreadSlot& t, HugeIndex huge, bool write, Slot slot)
 
 void HugePath::submit(ThreadSlot& t, HugeFetch& fetch) {
   constexpr uint32_t kBytes = HugeFetch::kRequestPages * kPageSize;
-  transport::Channel& channel = t.reads.channel(c_.store);
+  transport::Channel& channel = t.reads.channel(store_);
   uint64_t far = PageTable::far_of(first_page(fetch.huge));
-  std::byte* near = c_.pool.address_of(fetch.slot);
+  std::byte* near = pool_.address_of(fetch.slot);
   for (unsigned i = 0; i < HugeFetch::kMaxRequests; i++) {
     transport::ByteRange segment = {far + i * kBytes, kBytes, near + i * kBytes};
-    if (int error = channel.submit_read({&segment, 1}, &fetch.tokens[i])) die_of_lost_memory(c_.store, error);
+    if (int error = channel.submit_read({&segment, 1}, &fetch.tokens[i])) die_of_lost_memory(store_, error);
   }
 }
 
 // Reads the next part of the huge page. False: it has not arrived; only without `wait`.
 bool HugePath::read_some(ThreadSlot& self, ThreadSlot& owner, HugeFetch& fetch, bool wait) {
   constexpr unsigned kPagesAtOnce = 32;  // of what is copied here: the owner may wait for its queue meanwhile
-  transport::Channel& channel = owner.reads.channel(c_.store);
+  transport::Channel& channel = owner.reads.channel(store_);
   transport::Mapping far = channel.mapping();
   unsigned begin = fetch.filled;
   uint64_t start = ticks();
   if (far.immediate) {
-    std::byte* to = c_.pool.address_of(fetch.slot) + begin * kPageSize;
+    std::byte* to = pool_.address_of(fetch.slot) + begin * kPageSize;
     const std::byte* from = far.base + PageTable::far_of(first_page(fetch.huge) + begin);
     unsigned end = std::min(begin + kPagesAtOnce, kHugePages);
     for (unsigned i = begin; i < end; i++) {  // sums are taken while the page is in the processor's cache
@@ -366,7 +366,7 @@ bool HugePath::read_some(ThreadSlot& self, ThreadSlot& owner, HugeFetch& fetch, 
   }
   transport::Token& token = fetch.tokens[begin / HugeFetch::kRequestPages];
   int r = wait ? channel.wait(token, kTransportTimeoutNs) : channel.poll(token);
-  if (r < 0) die_of_lost_memory(c_.store, r);
+  if (r < 0) die_of_lost_memory(store_, r);
   if (!wait && r == 0) return false;
   token = 0;
   owner.reads.request_arrived();
@@ -378,202 +378,8 @@ bool HugePath::read_some(ThreadSlot& self, ThreadSlot& owner, HugeFetch& fetch, 
 
 void HugePath::record_sums(HugeFetch& fetch, unsigned begin, unsigned end) {
   if (!fetch.sums) return;
-  const std::byte* content = c_.pool.address_of(fetch.slot);
+  const std::byte* content = pool_.address_of(fetch.slot);
   for (unsigned i = begin; i < end; i++) fetch.sums[i] = ContentSums::of(content + i * kPageSize);
-}
-
-// ---- Completion ----
-
-bool HugePath::advance(ThreadSlot& self, ThreadSlot& owner, bool move) {
-  bool any = false;
-  for (HugeFetch& fetch : owner.reads.huge()) {
-    if (fetch.is_free()) continue;
-    if (!fetch.is_filled()) any |= read_some(self, owner, fetch, false);
-    if (!fetch.is_filled() || !move) continue;
-    finish(self, owner, fetch);
-    any = true;
-  }
-  return any;
-}
-
-void HugePath::drain(ThreadSlot& self, ThreadSlot& owner) {
-  for (HugeFetch& fetch : owner.reads.huge()) {
-    if (!fetch.is_free()) finish(self, owner, fetch);
-  }
-}
-
-bool HugePath::finish_own(ThreadSlot& t, PageIndex page) {
-  bool write;
-  HugeIndex huge = huge_of(page);
-  {
-    ReadQueueLock lock(t.reads);
-    HugeFetch* fetch = t.reads.find_huge(huge);
-    if (!fetch) return false;
-    write = fetch->write;
-    count_ahead(t, *fetch);
-    finish(t, t, *fetch);
-  }
-  HugeStreams::Stream& stream = record_fault(t, page);
-  if (!stream.is_sure()) return true;
-  HugeStreams::pass_huge(stream, huge);
-  start_ahead(t, stream, write || stream.writes);
-  return true;
-}
-
-// If evictors did not read several huge pages in time, no core is free for them.
-void HugePath::count_ahead(ThreadSlot& t, const HugeFetch& fetch) {
-  constexpr unsigned kMisses = 4, kPause = 16;  // huge pages
-  if (fetch.filled > 0) t.ahead_misses = 0;
-  else if (t.ahead_pause == 0 && ++t.ahead_misses >= kMisses) t.ahead_pause = kPause, t.ahead_misses = kMisses - 1;
-}
-
-void HugePath::finish(ThreadSlot& self, ThreadSlot& owner, HugeFetch& fetch) {
-  while (!fetch.is_filled()) read_some(self, owner, fetch, true);
-  uint64_t start = ticks();
-  std::byte* content = c_.pool.address_of(fetch.slot);
-  for (unsigned i = 0; i < kHugePages; i++) {
-    if (fetch.empty.has(i)) memset(content + i * kPageSize, 0, kPageSize);
-  }
-  if (fetch.claimed.is_full() || claim_near(fetch)) {
-    copy_near(fetch);
-    move_in(self, fetch);
-    if (unsigned frames = fetch.near.count()) c_.frames.give(frames);
-  } else {
-    self.counters.add(Counter::kHugeBroken);
-    copy_in(self, fetch, 0);
-  }
-  self.counters.add(Counter::kMapTicks, ticks() - start);
-  owner.reads.ended(fetch);
-}
-
-// Owns the pages that were near at the start of the read, to take their content into the frame. False: not all of them
-// are near and free.
-bool HugePath::claim_near(HugeFetch& fetch) {
-  PageIndex first = first_page(fetch.huge);
-  for (unsigned i = 0; i < kHugePages; i++) {
-    if (fetch.claimed.has(i)) continue;
-    PageWord word = c_.table[first + i].load();
-    bool claimed = false;
-    while (!claimed && word.is(PageState::kNear) && word.pins() == 0 && !word.has(PageWord::kUpgrading) &&
-           !word.is_free() && !is_excluded(word)) {
-      claimed = c_.table[first + i].try_change(word, word.with_state(PageState::kEvicting).with_owner(0));
-    }
-    if (claimed) {
-      fetch.near.set(i);
-      continue;
-    }
-    for (unsigned k = 0; k < i; k++) {
-      if (!fetch.near.has(k)) continue;
-      c_.table[first + k].update([](PageWord w) { return w.with_state(PageState::kNear); });
-      c_.policy.insert(0, first + k);  // an evictor may have taken it out of its queue meanwhile
-    }
-    fetch.near = HugeBits();
-    return false;
-  }
-  return true;
-}
-
-// Protected first, so that no store is lost. The pages are unmapped when the frame takes their place.
-void HugePath::copy_near(HugeFetch& fetch) {
-  if (fetch.near.count() == 0) return;
-  std::byte* address = c_.table.address_of(first_page(fetch.huge));
-  if (int error = c_.space.write_protect(address, kHugeBytes, true))
-    die("internal error: cannot protect page {} (error {})", first_page(fetch.huge), -error);
-  inject::pause("huge:protected");
-  std::byte* content = c_.pool.address_of(fetch.slot);
-  for (unsigned i = 0; i < kHugePages; i++) {
-    if (!fetch.near.has(i)) continue;
-    memcpy(content + i * kPageSize, address + i * kPageSize, kPageSize);
-    if (!fetch.sums) continue;
-    // The sum of a changed page must not be that of its content, which the server does not have.
-    bool changed = c_.table[first_page(fetch.huge) + i].load().has(PageWord::kDirty);
-    fetch.sums[i] = ContentSums::of(content + i * kPageSize) ^ (changed ? 1 : 0);
-  }
-}
-
-// No other thread of the program, nor another process with its memory, may write while this one does not.
-bool HugePath::is_only_writer() const {
-  if (other_writers_.load(std::memory_order_relaxed)) return false;
-  return os::thread_count() == static_cast<int>(ServiceThread::count()) + 1;
-}
-
-// ---- Mapping ----
-
-// All pages of the huge page are owned, and their content is in the frame. The page table of a huge page that was
-// mapped by pages must go before a huge page can take its place: the kernel frees it (6.14 and later) when all of its
-// range is dropped.
-void HugePath::move_in(ThreadSlot& self, HugeFetch& fetch) {
-  std::byte* address = c_.table.address_of(first_page(fetch.huge));
-  PageRun whole = {address, kHugeBytes};
-  if (int error = c_.space.unmap({&whole, 1})) die("internal error: cannot clear page tables (error {})", -error);
-  bool alone = !fetch.sums && is_only_writer();
-  long moved = c_.space.move(address, c_.pool.address_of(fetch.slot), kHugeBytes);
-  inject::pause("huge:moved");
-  if (moved > 0 && !fetch.write) {
-    if (int error = c_.space.write_protect(address, static_cast<size_t>(moved), true))
-      die("internal error: cannot protect page {} (error {})", first_page(fetch.huge), -error);
-  }
-  if (moved == static_cast<long>(kHugeBytes)) {
-    c_.pool.put_empty(fetch.slot);
-    return publish(fetch, alone);
-  }
-  self.counters.add(Counter::kHugeBroken);
-  if (moved == -EINVAL) c_.huge.set(fetch.huge, HugeTable::kRefused);  // the program divided its mapping
-  copy_in(self, fetch, moved > 0 ? static_cast<uint64_t>(moved) : 0);
-}
-
-// Maps what is owned of the huge page page by page; it did not come whole, or the kernel refused. The first `moved`
-// bytes are in place. For a moment up to 2 MiB more are near than the budget counts.
-void HugePath::copy_in(ThreadSlot& self, HugeFetch& fetch, uint64_t moved) {
-  PageIndex first = first_page(fetch.huge);
-  std::byte* to = c_.table.address_of(first);
-  const std::byte* content = c_.pool.address_of(fetch.slot);
-  uint64_t owned = 0;
-  for (unsigned i = 0; i < kHugePages; i++) {
-    PageWord word = c_.table[first + i].load();
-    if (!fetch.claimed.has(i) && !fetch.near.has(i)) continue;
-    bool is_moved = i * kPageSize < moved;
-    bool changed = word.has(PageWord::kDirty);
-    bool write = fetch.write || changed;
-    int error = is_moved ? 0 : c_.space.map(to + i * kPageSize, content + i * kPageSize, kPageSize, !write);
-    if (error == -ENOMEM) die("the machine is out of memory: the kernel has no page for near memory; lower --local");
-    if (error) die("internal error: cannot map page {} (error {})", first + i, -error);
-    // What was moved may have been written before it was protected.
-    uint64_t flags = write ? PageWord::kDirty : 0;
-    if (is_moved && !fetch.write) flags = PageWord::kDirty | PageWord::kCow;
-    c_.table[first + i].update(
-        [&](PageWord w) { return w.with_state(PageState::kNear).with_owner(0).without(PageWord::kCow).with(flags); });
-    c_.policy.insert(self.index, first + i);
-    owned++;
-  }
-  if (unsigned empty = fetch.empty.count()) c_.budget.populate(empty);
-  HugeTable::free_sums(fetch.sums);
-  c_.pool.drop_copied(fetch.slot);
-  c_.frames.give(kHugePages - owned);
-}
-
-// From now on other threads may use the pages. Their words have kHuge before the huge page is queued. Unless this
-// thread is the only writer, what was fetched for reads may have been written before it was protected.
-void HugePath::publish(const HugeFetch& fetch, bool alone) {
-  c_.huge.set_sums(fetch.huge, fetch.sums);
-  uint64_t flags = PageWord::kHuge | (fetch.write ? PageWord::kDirty : 0);
-  for (unsigned i = 0; i < kHugePages; i++) {
-    PageWord old = c_.table[first_page(fetch.huge) + i].update([&](PageWord w) {
-      PageWord near = w.with_state(PageState::kNear).with_owner(0).with(flags);
-      if (fetch.write) return near.without(PageWord::kCow);
-      bool clean = alone && !w.has(PageWord::kDirty);
-      return clean ? near.without(PageWord::kCow) : near.with(PageWord::kDirty | PageWord::kCow);
-    });
-    FARSIDE_CHECK(old.is(fetch.claimed.has(i) ? PageState::kFetching : PageState::kEvicting));
-  }
-  inject::pause("huge:published");
-  if (unsigned empty = fetch.empty.count()) c_.budget.populate(empty);
-  c_.huge_queue.push(fetch.huge, queue_of(fetch));
-}
-
-HugeQueue::Kind HugePath::queue_of(const HugeFetch& fetch) {
-  if (fetch.hot) return HugeQueue::kMain;
-  return fetch.empty.is_full() ? HugeQueue::kNew : HugeQueue::kRecent;
 }
 
 // ---- First writes ----
@@ -584,7 +390,7 @@ bool HugePath::upgrades_whole(PageIndex page, PageWord word) {
   if (!word.has(PageWord::kHuge)) return false;
   unsigned at = page % kHugePages;
   if (at == 0 || at == kHugePages - 1) return true;
-  return c_.table[page - 1].load().writable() || c_.table[page + 1].load().writable();
+  return table_[page - 1].load().writable() || table_[page + 1].load().writable();
 }
 
 // Owns those pages that can be, as FaultPath::upgrade does with one, and makes each run of them writable by one call.
@@ -593,9 +399,9 @@ void HugePath::upgrade(ThreadSlot& t, PageIndex page, bool* read_only) {
   PageIndex first = first_page(huge), end = first + kHugePages;
   constexpr uint64_t kOwn = PageWord::kDirty | PageWord::kUpgrading;
   auto own = [&](PageIndex p) {
-    for (PageWord w = c_.table[p].load(); w.is(PageState::kNear) && w.has(PageWord::kHuge);) {
+    for (PageWord w = table_[p].load(); w.is(PageState::kNear) && w.has(PageWord::kHuge);) {
       if (w.has(PageWord::kUpgrading) || w.writable() || w.is_free()) return false;
-      if (c_.table[p].try_change(w, w.with(kOwn).without(PageWord::kCow | PageWord::kPrefetched))) return true;
+      if (table_[p].try_change(w, w.with(kOwn).without(PageWord::kCow | PageWord::kPrefetched))) return true;
     }
     return false;
   };
@@ -609,21 +415,21 @@ void HugePath::upgrade(ThreadSlot& t, PageIndex page, bool* read_only) {
   }
   t.counters.add(Counter::kHugeUpgraded);
   t.counters.add(Counter::kProtectionFaults);
-  c_.huge.set(huge, HugeTable::kWritten);
+  huge_table_.set(huge, HugeTable::kWritten);
   t.huge_streams.record_write(huge);
 }
 
 // Of pages that are being upgraded. False: the program has made them read-only; they are protected again.
 bool HugePath::lift_protection(PageIndex first, size_t bytes) {
   inject::pause("huge:upgrading");
-  std::byte* address = c_.table.address_of(first);
-  int error = c_.space.write_protect(address, bytes, false);
-  bool writable = !error && c_.space.make_own(address, bytes) == 0;
-  if (!error && !writable) error = c_.space.write_protect(address, bytes, true);
+  std::byte* address = table_.address_of(first);
+  int error = space_.write_protect(address, bytes, false);
+  bool writable = !error && space_.make_own(address, bytes) == 0;
+  if (!error && !writable) error = space_.write_protect(address, bytes, true);
   if (error) die("internal error: cannot change the protection of page {} (error {})", first, -error);
   uint64_t cow = writable ? 0 : PageWord::kCow;
   for (PageIndex p = first, end = first + static_cast<PageIndex>(bytes / kPageSize); p < end; p++) {
-    PageWord old = c_.table[p].update([&](PageWord w) { return w.without(PageWord::kUpgrading).with(cow); });
+    PageWord old = table_[p].update([&](PageWord w) { return w.without(PageWord::kUpgrading).with(cow); });
     FARSIDE_CHECK(old.is(PageState::kNear) && old.has(PageWord::kUpgrading));
   }
   return writable;

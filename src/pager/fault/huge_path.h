@@ -25,7 +25,8 @@
 #include "pager/huge/huge_queue.h"
 #include "pager/pages/budget.h"
 #include "pager/pages/page_table.h"
-#include "pager/shared/context.h"
+#include "pager/shared/far_access.h"
+#include "pager/shared/page_memory.h"
 #include "pager/space/far_space.h"
 #include "pager/thread/prefetch.h"
 #include "pager/thread/thread_slot.h"
@@ -34,11 +35,25 @@ namespace farside::pager {
 
 class HugePath {
  public:
-  HugePath(const Context& context, HugePages use) : c_(context), use_(use) {}
+  HugePath(const PageMemory& pages, const HugePageMemory& huge, remote::RemoteStore* store, EvictorGroup& evictors,
+           HugePages use)
+      : space_(pages.space),
+        table_(pages.table),
+        policy_(pages.policy),
+        frames_(pages.frames),
+        budget_(pages.budget),
+        twins_(pages.twins),
+        huge_table_(huge.table),
+        huge_queue_(huge.queue),
+        density_(huge.density),
+        pool_(huge.pool),
+        store_(store),
+        evictors_(evictors),
+        use_(use) {}
 
   // Ordinary code. Without it, or where it finds that the kernel lacks what is needed, no huge page is fetched whole.
   void open();
-  bool is_open() const { return c_.pool.is_open(); }
+  bool is_open() const { return pool_.is_open(); }
   // For programs with processes that share its memory but are not its threads.
   void assume_other_writers() { other_writers_.store(true, std::memory_order_relaxed); }
   // The program's advice (MADV_HUGEPAGE, MADV_NOHUGEPAGE, MADV_SEQUENTIAL, MADV_NORMAL) for a range of pages.
@@ -52,7 +67,7 @@ class HugePath {
   bool fault_in(const Caller& caller, PageIndex page, PageWord word, bool write);
   // A fault on a far page has fetched this one and the next ones.
   void record_fetch(PageIndex page, unsigned pages) {
-    if (is_enabled() && huge_of(page) < c_.huge.count()) c_.density.record_fetch(huge_of(page), pages);
+    if (is_enabled() && huge_of(page) < huge_table_.count()) density_.record_fetch(huge_of(page), pages);
   }
   // Another fault of the thread, which completed a window that was fetched ahead.
   HugeStreams::Stream& record_fault(ThreadSlot& thread, PageIndex page);
@@ -84,7 +99,7 @@ class HugePath {
   // Where near memory is smaller, a few frames would be too large a part of it.
   static constexpr uint64_t kMinLimitPages = 16 * uint64_t{kHugePages};
 
-  bool is_enabled() const { return is_open() && c_.frames.limit() >= kMinLimitPages; }
+  bool is_enabled() const { return is_open() && frames_.limit() >= kMinLimitPages; }
   template <typename Visit>
   void for_each_huge(PageIndex first, uint64_t count, Visit visit);
   bool wants_first_touch(HugeIndex huge) const;
@@ -116,7 +131,18 @@ class HugePath {
   bool is_only_writer() const;
   void count_ahead(ThreadSlot& thread, const HugeFetch& fetch);
 
-  Context c_;
+  FarSpace& space_;
+  PageTable& table_;
+  Policy& policy_;
+  Frames& frames_;
+  Budget& budget_;
+  Twins& twins_;
+  HugeTable& huge_table_;
+  HugeQueue& huge_queue_;
+  HugeDensity& density_;
+  FramePool& pool_;
+  remote::RemoteStore* store_;
+  EvictorGroup& evictors_;
   HugePages use_;
   bool thp_always_ = false, thp_advised_ = false;  // what the kernel would do
   std::atomic<bool> other_writers_{false};

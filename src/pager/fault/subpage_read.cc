@@ -9,15 +9,15 @@
 namespace farside::pager {
 
 void FetchPath::read_subpages(std::span<SubpageRead> reads, bool may_suspend) {
-  ThreadSlot& t = c_.threads.current();
+  ThreadSlot& t = threads_.current();
   FARSIDE_CHECK(reads.size() <= SubpageRead::kMaxPerRequest);
   transport::ByteRange segments[SubpageRead::kMaxPerRequest];
   SubpageReadGroup group;
   const std::byte* in_place;
   {
-    InGate inside(c_.gate, t);
+    InGate inside(gate_, t);
     ReadQueueLock lock(t.reads);
-    in_place = t.reads.channel(c_.store).mapping().base;
+    in_place = t.reads.channel(store_).mapping().base;
     size_t count = start_subpage_reads(t, reads, segments);
     if (count == 0) return;
     group.segments = {segments, count};
@@ -37,18 +37,18 @@ void FetchPath::read_subpages(std::span<SubpageRead> reads, bool may_suspend) {
   }
   if (!in_place) return;
   for (SubpageRead& r : reads) {
-    if (r.read) memcpy(r.to, in_place + (r.address - reinterpret_cast<uint64_t>(c_.space.base())), r.bytes);
+    if (r.read) memcpy(r.to, in_place + (r.address - reinterpret_cast<uint64_t>(space_.base())), r.bytes);
   }
 }
 
 // Copies at once what can be read in place, and makes a list of the other reads. Returns the length of the list. The
 // read queue is locked, here and below.
 size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> reads, transport::ByteRange* segments) {
-  transport::Mapping mapping = t.reads.channel(c_.store).mapping();
+  transport::Mapping mapping = t.reads.channel(store_).mapping();
   size_t count = 0;
   for (SubpageRead& r : reads) {
-    PageIndex page = c_.table.index_of(r.address);
-    r.read = c_.table[page].load().is(PageState::kFar);
+    PageIndex page = table_.index_of(r.address);
+    r.read = table_[page].load().is(PageState::kFar);
     if (!r.read) continue;
     uint64_t far = PageTable::far_of(page) + r.address % kPageSize;
     t.counters.add(Counter::kSubpageReads);
@@ -63,11 +63,11 @@ size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> read
 void FetchPath::send_subpage_reads(ThreadSlot& t) {
   FARSIDE_DCHECK(t.reads.is_locked());
   SubpageQueue& queue = t.reads.subpage_reads();
-  transport::Channel& channel = t.reads.channel(c_.store);
+  transport::Channel& channel = t.reads.channel(store_);
   while (queue.has_queued()) {
     int error = queue.is_full() ? -EAGAIN : queue.send(channel);
     if (error == 0) continue;
-    if (error != -EAGAIN) die_of_lost_memory(c_.store, error);
+    if (error != -EAGAIN) die_of_lost_memory(store_, error);
     if (!finish_subpage_reads(t, true)) finish_oldest(t);  // too many requests in flight
   }
 }
@@ -77,12 +77,12 @@ bool FetchPath::finish_subpage_reads(ThreadSlot& owner, bool wait) {
   FARSIDE_DCHECK(owner.reads.is_locked());
   SubpageQueue& queue = owner.reads.subpage_reads();
   if (queue.empty()) return false;
-  transport::Channel& channel = owner.reads.channel(c_.store);
+  transport::Channel& channel = owner.reads.channel(store_);
   bool any = false;
   for (;;) {
     size_t done = 0;
     int r = queue.finish_oldest(channel, wait && !any, kTransportTimeoutNs, &done);
-    if (r < 0) die_of_lost_memory(c_.store, r);
+    if (r < 0) die_of_lost_memory(store_, r);
     if (r == 0) break;
     owner.reads.subpage_reads_done(done);
     any = true;
@@ -90,7 +90,7 @@ bool FetchPath::finish_subpage_reads(ThreadSlot& owner, bool wait) {
   while (queue.should_send()) {
     int error = queue.send(channel);
     if (error == -EAGAIN) break;
-    if (error) die_of_lost_memory(c_.store, error);
+    if (error) die_of_lost_memory(store_, error);
   }
   return any;
 }

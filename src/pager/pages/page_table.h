@@ -12,7 +12,9 @@
 //   address / 2 MiB -> windows_ -> number of the lent window + 1, or 0
 //   page / 512      -> places_  -> address of the window, or 0: at its place in the far space
 #pragma once
+#include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "base/bits.h"
 #include "base/log.h"
@@ -124,6 +126,34 @@ class PageTable {
   bool is_followed(PageIndex page) const {
     if (!any_lent() || (page + 1) % kWindowPages != 0) return true;
     return page + 1 < pages_ && address_of(page + 1) == address_of(page) + kPageSize;
+  }
+  // The word of the page at a contained address.
+  PageWord word(uint64_t address) { return word_at(index_of(address))->load(); }
+  bool is_foreign(uint64_t address) { return word(address).is_foreign(); }
+  // How many bytes from a contained address on have page words.
+  uint64_t contained_bytes(uint64_t address, uint64_t bytes) const {
+    if (in_space(address)) return std::min(bytes, reinterpret_cast<uint64_t>(space_) + pages_ * kPageSize - address);
+    uint64_t reached = align_up(address + 1, kWindowBytes) - address;
+    while (reached < bytes && contains(address + reached)) reached += kWindowBytes;
+    return std::min(bytes, reached);
+  }
+  // Calls visit(address, first, count) for each part of a contained range, aligned to pages, whose pages have
+  // successive numbers. In the far space that is all of it. A visit may return whether to continue; false: one did not.
+  template <typename Visit>
+  bool for_each_part(const std::byte* address, size_t bytes, Visit visit) const {
+    auto at = reinterpret_cast<uint64_t>(address);
+    for (uint64_t end = at + bytes; at < end;) {
+      PageIndex first = index_of(at);
+      uint64_t part = std::min(end, in_space(at) ? end : align_up(at + 1, kWindowBytes));
+      while (part < end && contains(part) && index_of(part) == first + (part - at) / kPageSize)
+        part = std::min(end, part + kWindowBytes);
+      uint64_t count = (part - at) / kPageSize;
+      auto* begin = reinterpret_cast<std::byte*>(at);
+      if constexpr (std::is_void_v<decltype(visit(begin, first, count))>) visit(begin, first, count);
+      else if (!visit(begin, first, count)) return false;
+      at = part;
+    }
+    return true;
   }
   static uint64_t far_of(PageIndex page) { return static_cast<uint64_t>(page) * kPageSize; }  // direct mapping
 

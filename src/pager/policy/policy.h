@@ -42,7 +42,4 @@ class Policy : public NearObject {
   virtual bool is_hot(unsigned shard, PageIndex page, PageWord word, uint64_t age, uint64_t limit) = 0;
 };
 
-// Creates a policy of this kind. The orders of the policies are in policy/orders.h.
-Policy* new_policy(PolicyKind kind, PageTable& table);
-
 }  // namespace farside::pager

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "pager/policy/new_policy.h"
 #include "pager/policy/shares.h"
 
 namespace farside::pager {

@@ -1,6 +1,6 @@
 // Tests of the policies: no page is lost or duplicated, and the right pages are first. The words of a table are changed
 // as the fault path and evictors would; no memory is paged. hit_rates_test.cc measures how good the choices are.
-#include "pager/policy/policy.h"
+#include "pager/policy/new_policy.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <queue>
 #include <random>
 
-#include "pager/policy/policy.h"
+#include "pager/policy/new_policy.h"
 
 namespace farside::pager {
 namespace {

@@ -34,16 +34,16 @@ int write_now(transport::Channel& channel, const transport::ByteRange& segment) 
 }  // namespace
 
 void RangeOps::commit(PageIndex first, uint64_t count) {
-  ThreadSlot& t = c_.threads.current();
+  ThreadSlot& t = threads_.current();
   for (uint64_t i = 0; i < count; i++) commit_one(t, first + static_cast<PageIndex>(i));
 }
 
 void RangeOps::commit_one(ThreadSlot& t, PageIndex page) {
   for (;;) {
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     FARSIDE_CHECK(!w.is_foreign());
     if (w.is(PageState::kUnmapped)) {
-      if (c_.table[page].try_change(w, w.with_state(PageState::kUntouched))) return;
+      if (table_[page].try_change(w, w.with_state(PageState::kUntouched))) return;
     } else if (w.has(PageWord::kFreed) && (w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading))) {
       faults_.wait_for_owner(t, page);
     } else if (!w.is_free() || take_back(t, page, w)) {
@@ -54,24 +54,23 @@ void RangeOps::commit_one(ThreadSlot& t, PageIndex page) {
 
 // A freed page is near. False: its word has changed, or it was dropped. After a fork its frame may be shared.
 bool RangeOps::take_back(ThreadSlot& t, PageIndex page, PageWord word) {
-  InGate inside(c_.gate, t);
+  InGate inside(gate_, t);
   if (!word.writable()) {
     drop_piece(t, page, 1, {PageState::kUnmapped});
     return false;
   }
-  if (!c_.table[page].try_change(word, word.with_state(PageState::kEvicting).with_owner(kKeptFrame))) return false;
+  if (!table_[page].try_change(word, word.with_state(PageState::kEvicting).with_owner(kKeptFrame))) return false;
   inject::pause("commit:owned");
-  memset(c_.table.address_of(page), 0, kPageSize);
-  c_.table[page].update(
+  memset(table_.address_of(page), 0, kPageSize);
+  table_[page].update(
       [](PageWord w) { return w.without_content().with(PageWord::kDirty).with_state(PageState::kNear); });
-  c_.policy.insert(t.index, page);  // an evictor may have taken it out of its queue meanwhile
+  policy_.insert(t.index, page);  // an evictor may have taken it out of its queue meanwhile
   return true;
 }
 
 void RangeOps::set_foreign(PageIndex first, uint64_t count, bool foreign) {
   for (uint64_t i = 0; i < count; i++) {
-    PageWord old =
-        foreign ? c_.table[first + i].set(PageWord::kForeign) : c_.table[first + i].clear(PageWord::kForeign);
+    PageWord old = foreign ? table_[first + i].set(PageWord::kForeign) : table_[first + i].clear(PageWord::kForeign);
     FARSIDE_CHECK(old.is(PageState::kUnmapped));
   }
 }
@@ -79,10 +78,10 @@ void RangeOps::set_foreign(PageIndex first, uint64_t count, bool foreign) {
 bool RangeOps::all_mapped(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
     PageIndex page = first + static_cast<PageIndex>(i);
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     bool in_doubt = w.is(PageState::kEvicting) && w.has(PageWord::kFreed);  // of a freed page, or of a sealed one
-    if (in_doubt) faults_.wait_for_owner(c_.threads.current(), page);
-    if (c_.table[page].load().is_free()) return false;
+    if (in_doubt) faults_.wait_for_owner(threads_.current(), page);
+    if (table_[page].load().is_free()) return false;
   }
   return true;
 }
@@ -91,10 +90,10 @@ void RangeOps::drop(PageIndex first, uint64_t count, PageState to) { drop_pieces
 void RangeOps::free(PageIndex first, uint64_t count) { drop_pieces(first, count, {PageState::kUnmapped, true}); }
 
 void RangeOps::drop_pieces(PageIndex first, uint64_t count, Drop drop) {
-  ThreadSlot& t = c_.threads.current();
+  ThreadSlot& t = threads_.current();
   while (count > 0) {
     unsigned piece = count < kPiece ? static_cast<unsigned>(count) : kPiece;
-    InGate inside(c_.gate, t);
+    InGate inside(gate_, t);
     drop_piece(t, first, piece, drop);
     first += piece;
     count -= piece;
@@ -107,7 +106,7 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, Drop d
   bool any_near = false, any_stored = false;
   for (PageIndex page = first; page < first + count; page++) {
     own(t, page, drop.keeps_frames);
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     if (w.is(PageState::kUnmapped)) continue;
     any_near |= held_frame(w);
     any_stored |= w.has(PageWord::kStored);
@@ -117,10 +116,10 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, Drop d
   if (any_stored) discard_far(t, first, count);
   uint64_t freed = 0, emptied = 0;
   for (PageIndex page = first; page < first + count; page++) {
-    PageWord old = c_.table[page].load();
+    PageWord old = table_[page].load();
     if (old.is(PageState::kUnmapped)) continue;
     FARSIDE_CHECK(old.is(PageState::kEvicting) && old.owner() <= kKeptFrame);
-    c_.twins.drop(page);
+    twins_.drop(page);
     if (old.owner() == kKeptFrame) {
       keep(t, page);
       continue;
@@ -129,29 +128,29 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, Drop d
     emptied += held_frame(old) || old.has(PageWord::kStored);
     bool was_free = held_frame(old) && old.has(PageWord::kFreed);
     PageState to = was_free ? PageState::kUnmapped : drop.to;
-    c_.table[page].update([&](PageWord w) {
+    table_[page].update([&](PageWord w) {
       uint64_t sealed = to == PageState::kUnmapped ? 0 : w.bits() & PageWord::kSealed;
       return w.without_content().with(sealed).with_state(to);
     });
   }
-  if (emptied > 0) c_.budget.depopulate(emptied);
-  c_.frames.give(freed);
+  if (emptied > 0) budget_.depopulate(emptied);
+  frames_.give(freed);
 }
 
 // Releases a freed page with its frame.
 void RangeOps::keep(ThreadSlot& t, PageIndex page) {
-  c_.table[page].update([](PageWord w) {
+  table_[page].update([](PageWord w) {
     return w.without_content().with(PageWord::kDirty | PageWord::kFreed).with_state(PageState::kNear);
   });
-  c_.policy.insert(t.index, page);
-  c_.evictors.add_freed(page);
+  policy_.insert(t.index, page);
+  evictors_.add_freed(page);
 }
 
 // Makes the caller the owner of a mapped page (kEvicting). The owner field has no other meaning in this state; it
 // records what becomes of the page's frame. Only one that is mapped writable is of use to commit().
 void RangeOps::own(ThreadSlot& t, PageIndex page, bool keeps_frame) {
   for (;;) {
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     if (w.is(PageState::kUnmapped)) return;
     if (w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading)) {
       faults_.wait_for_owner(t, page);
@@ -159,7 +158,7 @@ void RangeOps::own(ThreadSlot& t, PageIndex page, bool keeps_frame) {
     }
     bool keeps = keeps_frame && w.writable() && w.pins() == 0 && !w.has(PageWord::kObjects);
     uint16_t frame = !w.is(PageState::kNear) ? kNoFrame : keeps ? kKeptFrame : kHeldFrame;
-    if (c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(frame))) return;
+    if (table_[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(frame))) return;
   }
 }
 
@@ -169,15 +168,14 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
   PageRun runs[kRuns];
   size_t used = 0;
   auto flush = [&] {
-    if (int error = used ? c_.space.unmap({runs, used}) : 0)
-      die("internal error: cannot drop pages (error {})", -error);
+    if (int error = used ? space_.unmap({runs, used}) : 0) die("internal error: cannot drop pages (error {})", -error);
     used = 0;
   };
   for (PageIndex page = first; page < first + count; page++) {
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     if (!w.is(PageState::kEvicting) || !held_frame(w)) continue;
     if (used == kRuns) flush();
-    used = append_page(runs, used, c_.table.address_of(page));
+    used = append_page(runs, used, table_.address_of(page));
   }
   flush();
 }
@@ -186,54 +184,54 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
 void RangeOps::discard_far(ThreadSlot& t, PageIndex first, unsigned count) {
   transport::ByteRange segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
   ReadQueueLock lock(t.reads);
-  int error = discard_now(t.reads.channel(c_.store), segment);
-  if (error) die_of_lost_memory(c_.store, error);
+  int error = discard_now(t.reads.channel(store_), segment);
+  if (error) die_of_lost_memory(store_, error);
   t.counters.add(Counter::kBytesDiscarded, segment.bytes);
 }
 
 void RangeOps::seal(PageIndex first, uint64_t count) {
-  ThreadSlot& t = c_.threads.current();
+  ThreadSlot& t = threads_.current();
   for (uint64_t i = 0; i < count; i++) {
-    InGate inside(c_.gate, t);
+    InGate inside(gate_, t);
     PageIndex page = first + static_cast<PageIndex>(i);
-    if (c_.table[page].load().is_free()) continue;
+    if (table_[page].load().is_free()) continue;
     own(t, page);
-    if (!c_.table[page].load().is(PageState::kUnmapped)) push_out(t, page);
+    if (!table_[page].load().is(PageState::kUnmapped)) push_out(t, page);
   }
 }
 
 // Evicts one owned page synchronously: protects it, writes it from its own address if it is dirty, and unmaps it.
 void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
-  std::byte* address = c_.table.address_of(page);
-  PageWord w = c_.table[page].load();
+  std::byte* address = table_.address_of(page);
+  PageWord w = table_[page].load();
   FARSIDE_CHECK(w.is(PageState::kEvicting) && w.owner() <= kHeldFrame);
   bool near = held_frame(w);
   bool dirty = near && w.has(PageWord::kDirty);
   if (dirty) {
-    if (int error = c_.space.write_protect(address, kPageSize, true))
+    if (int error = space_.write_protect(address, kPageSize, true))
       die("internal error: cannot protect page {} (error {})", page, -error);
     transport::ByteRange segment = {PageTable::far_of(page), kPageSize, address};
     ReadQueueLock lock(t.reads);
-    int error = write_now(t.reads.channel(c_.store), segment);
-    if (error) die_of_lost_memory(c_.store, error);
+    int error = write_now(t.reads.channel(store_), segment);
+    if (error) die_of_lost_memory(store_, error);
     t.counters.add(Counter::kBytesWritten, kPageSize);
   }
   if (near) unmap_owned(page, 1);
-  c_.twins.drop(page);
+  twins_.drop(page);
   bool stored = dirty || w.has(PageWord::kStored);
-  if (near && !stored) c_.budget.depopulate(1);
-  c_.table[page].update([&](PageWord now) {
+  if (near && !stored) budget_.depopulate(1);
+  table_[page].update([&](PageWord now) {
     PageWord kept = now.without_content();
     kept = kept.with(PageWord::kSealed | (stored ? PageWord::kStored : 0));
-    kept = kept.with_epoch(c_.frames.epoch());
+    kept = kept.with_epoch(frames_.epoch());
     return kept.with_state(stored ? PageState::kFar : PageState::kUntouched);
   });
-  c_.frames.give(near ? 1 : 0);
+  frames_.give(near ? 1 : 0);
 }
 
 void RangeOps::unseal(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
-    c_.table[first + i].update([](PageWord w) { return w.is_free() ? w : w.without(PageWord::kSealed); });
+    table_[first + i].update([](PageWord w) { return w.is_free() ? w : w.without(PageWord::kSealed); });
   }
 }
 
@@ -274,9 +272,9 @@ class RangeOps::WindowScan {
 
 bool RangeOps::WriteBack::add(PageIndex first, uint64_t count) {
   PageIndex end = first + static_cast<PageIndex>(count);
-  WindowScan scan(ranges_.c_.table, end);
+  WindowScan scan(ranges_.table_, end);
   for (PageIndex page = scan.next(first); page < end; page = scan.next(page + 1)) {
-    if (!inside_) inside_.emplace(ranges_.c_.gate, thread_);
+    if (!inside_) inside_.emplace(ranges_.gate_, thread_);
     Sync found = ranges_.own_dirty(thread_, page, dirty_);
     if (found == Sync::kFree) return false;
     if (found == Sync::kOwned) scan.found_dirty();
@@ -297,27 +295,27 @@ void RangeOps::store_and_release(ThreadSlot& t, DirtyPages& dirty) {
   for (size_t i = 0; i < dirty.count; i++) {
     // A system call in progress may still write to a pinned page, which was not protected.
     bool stays_dirty = dirty.before[i].pins() > 0;
-    c_.table[dirty.pages[i]].update([&](PageWord w) {
+    table_[dirty.pages[i]].update([&](PageWord w) {
       // Without kHuge: the sum of the page is not that of what is stored now.
       uint16_t owner = dirty.before[i].without(PageWord::kHuge).owner();
       PageWord near = w.with(PageWord::kStored).with_owner(owner).with_state(PageState::kNear);
       return stays_dirty ? near : near.without(PageWord::kDirty);
     });
-    c_.policy.insert(t.index, dirty.pages[i]);  // an evictor may have taken it out of its queue meanwhile
+    policy_.insert(t.index, dirty.pages[i]);  // an evictor may have taken it out of its queue meanwhile
   }
 }
 
 // Owns the page if it is near and dirty, and adds it. kClean: the server has its content.
 RangeOps::Sync RangeOps::own_dirty(ThreadSlot& t, PageIndex page, DirtyPages& dirty) {
   for (;;) {
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     if (w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading)) {
       faults_.wait_for_owner(t, page);
       continue;
     }
     if (w.is_free()) return Sync::kFree;
     if (!w.has(PageWord::kDirty)) return Sync::kClean;
-    if (!c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(kKeptFrame))) continue;
+    if (!table_[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(kKeptFrame))) continue;
     dirty.pages[dirty.count] = page;
     dirty.before[dirty.count++] = w;
     return Sync::kOwned;
@@ -330,10 +328,10 @@ void RangeOps::store(ThreadSlot& t, DirtyPages& dirty) {
   size_t used = 0;
   for (size_t i = 0; i < dirty.count; i++) {
     PageIndex page = dirty.pages[i];
-    std::byte* address = c_.table.address_of(page);
-    if (int error = dirty.before[i].pins() > 0 ? 0 : c_.space.write_protect(address, kPageSize, true))
+    std::byte* address = table_.address_of(page);
+    if (int error = dirty.before[i].pins() > 0 ? 0 : space_.write_protect(address, kPageSize, true))
       die("internal error: cannot protect page {} (error {})", page, -error);
-    c_.twins.drop(page);
+    twins_.drop(page);
     transport::ByteRange* last = used > 0 ? &segments[used - 1] : nullptr;
     bool follows = last && last->far + last->bytes == PageTable::far_of(page) &&
                    static_cast<std::byte*>(last->near) + last->bytes == address;
@@ -343,18 +341,18 @@ void RangeOps::store(ThreadSlot& t, DirtyPages& dirty) {
   inject::pause("store:protected");
   transport::Token token = 0;
   ReadQueueLock lock(t.reads);
-  transport::Channel& channel = t.reads.channel(c_.store);
+  transport::Channel& channel = t.reads.channel(store_);
   int error = channel.submit_write({segments, used}, -1, &token);
   if (!error) error = channel.wait(token, kTransportTimeoutNs);
-  if (error) die_of_lost_memory(c_.store, error);
+  if (error) die_of_lost_memory(store_, error);
   t.counters.add(Counter::kBytesWritten, dirty.count * kPageSize);
 }
 
 uint64_t RangeOps::take(PageIndex first, uint64_t count) {
-  ThreadSlot& t = c_.threads.current();
+  ThreadSlot& t = threads_.current();
   uint64_t taken = 0;
   while (taken < count) {
-    InGate inside(c_.gate, t);
+    InGate inside(gate_, t);
     DirtyPages dirty;
     auto begin = first + static_cast<PageIndex>(taken);
     uint64_t near = 0, untouched = 0;
@@ -363,7 +361,7 @@ uint64_t RangeOps::take(PageIndex first, uint64_t count) {
       PageIndex page = first + static_cast<PageIndex>(taken);
       refused = !own_unpinned(t, page);
       if (refused) break;
-      PageWord w = c_.table[page].load();
+      PageWord w = table_[page].load();
       near += held_frame(w);
       untouched += !held_frame(w) && !w.has(PageWord::kStored);
       if (w.has(PageWord::kDirty)) {
@@ -376,13 +374,13 @@ uint64_t RangeOps::take(PageIndex first, uint64_t count) {
     if (dirty.count > 0) store(t, dirty);
     if (near > 0) unmap_owned(begin, piece);
     for (PageIndex page = begin; page < begin + piece; page++) {
-      c_.table[page].update([](PageWord w) {
+      table_[page].update([](PageWord w) {
         constexpr uint64_t kGone = PageWord::kDirty | PageWord::kHot | PageWord::kCow | PageWord::kPrefetched;
         return w.without(kGone).with(PageWord::kStored).with_owner(kNoFrame);
       });
     }
-    if (untouched > 0) c_.budget.populate(untouched);
-    c_.frames.give(near);
+    if (untouched > 0) budget_.populate(untouched);
+    frames_.give(near);
     if (refused) break;
   }
   return taken;
@@ -391,7 +389,7 @@ uint64_t RangeOps::take(PageIndex first, uint64_t count) {
 // As own, for a page that is the program's to read and write. A system call that uses the page is waited for.
 bool RangeOps::own_unpinned(ThreadSlot& t, PageIndex page) {
   for (;;) {
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     if (w.is_free() || w.has(PageWord::kSealed) || w.has(PageWord::kObjects)) return false;
     if (w.is(PageState::kFetching) || w.is(PageState::kEvicting) || w.has(PageWord::kUpgrading)) {
       faults_.wait_for_owner(t, page);
@@ -399,25 +397,25 @@ bool RangeOps::own_unpinned(ThreadSlot& t, PageIndex page) {
       os::sched_yield();
     } else {
       uint16_t frame = w.is(PageState::kNear) ? kHeldFrame : kNoFrame;
-      if (c_.table[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(frame))) return true;
+      if (table_[page].try_change(w, w.with_state(PageState::kEvicting).with_owner(frame))) return true;
     }
   }
 }
 
 void RangeOps::give_back(PageIndex first, uint64_t count) {
-  ThreadSlot& t = c_.threads.current();
-  InGate inside(c_.gate, t);
-  uint16_t epoch = c_.frames.epoch();
+  ThreadSlot& t = threads_.current();
+  InGate inside(gate_, t);
+  uint16_t epoch = frames_.epoch();
   for (PageIndex page = first; page < first + count; page++) {
     [[maybe_unused]] PageWord old =
-        c_.table[page].update([&](PageWord w) { return w.with_state(PageState::kFar).with_epoch(epoch); });
+        table_[page].update([&](PageWord w) { return w.with_state(PageState::kFar).with_epoch(epoch); });
     FARSIDE_DCHECK(old.is(PageState::kEvicting) && old.has(PageWord::kStored));
   }
 }
 
 uint64_t RangeOps::pin(PageIndex first, uint64_t count, bool write) {
-  FARSIDE_DCHECK(first + count <= c_.table.pages());
-  ThreadSlot& t = c_.threads.current();
+  FARSIDE_DCHECK(first + count <= table_.pages());
+  ThreadSlot& t = threads_.current();
   uint64_t pinned = 0;
   for (; pinned < count && pin_one(t, first + static_cast<PageIndex>(pinned), write); pinned++) t.count_pins(1);
   return pinned;
@@ -427,25 +425,25 @@ uint64_t RangeOps::pin(PageIndex first, uint64_t count, bool write) {
 // looks, and this function checks the gate after it has pinned, so at least one of the two sees the other.
 bool RangeOps::pin_one(ThreadSlot& t, PageIndex page, bool write) {
   for (;;) {
-    PageWord w = c_.table[page].load();
+    PageWord w = table_[page].load();
     bool ready = w.is(PageState::kNear) && !w.has(PageWord::kUpgrading) && (!write || w.writable());
     if (ready && w.pins() == 0xffff) {
       os::sched_yield();
       continue;
     }
-    if (ready && c_.table[page].try_change(w, PageWord(w.bits() + PageWord::kPinOne))) {
-      if (!c_.gate.is_shut(t)) return true;
-      c_.table[page].unpin();
+    if (ready && table_[page].try_change(w, PageWord(w.bits() + PageWord::kPinOne))) {
+      if (!gate_.is_shut(t)) return true;
+      table_[page].unpin();
     }
     SignalsBlocked blocked;
-    InGate inside(c_.gate, t);
+    InGate inside(gate_, t);
     if (faults_.resolve({t}, page, write) != FaultOutcome::kResolved) return false;
   }
 }
 
 void RangeOps::unpin(PageIndex first, uint64_t count) {
-  for (uint64_t i = 0; i < count; i++) c_.table[first + i].unpin();
-  c_.threads.current().count_pins(-static_cast<int32_t>(count));
+  for (uint64_t i = 0; i < count; i++) table_[first + i].unpin();
+  threads_.current().count_pins(-static_cast<int32_t>(count));
 }
 
 }  // namespace farside::pager

@@ -11,7 +11,19 @@ namespace farside::pager {
 
 class RangeOps {
  public:
-  RangeOps(const Context& context, FaultPath& faults) : c_(context), faults_(faults) {}
+  RangeOps(const PageMemory& pages, const ThreadsAndGate& inside, remote::RemoteStore* store, EvictorGroup& evictors,
+           FaultPath& faults)
+      : space_(pages.space),
+        table_(pages.table),
+        policy_(pages.policy),
+        frames_(pages.frames),
+        budget_(pages.budget),
+        twins_(pages.twins),
+        threads_(inside.threads),
+        gate_(inside.gate),
+        store_(store),
+        evictors_(evictors),
+        faults_(faults) {}
 
   // The pages are part of an allocation from now on, and read as zero: kUnmapped -> kUntouched. A freed page that is
   // near still is filled with zeros.
@@ -71,7 +83,16 @@ class RangeOps {
   bool own_unpinned(ThreadSlot& thread, PageIndex page);
   bool pin_one(ThreadSlot& thread, PageIndex page, bool write);
 
-  Context c_;
+  FarSpace& space_;
+  PageTable& table_;
+  Policy& policy_;
+  Frames& frames_;
+  Budget& budget_;
+  Twins& twins_;
+  ThreadRegistry& threads_;
+  Gate& gate_;
+  remote::RemoteStore* store_;
+  EvictorGroup& evictors_;
   FaultPath& faults_;
 };
 
@@ -79,7 +100,7 @@ class RangeOps {
 // ranges share a request. They are owned, and threads that write to them wait, until finish().
 class RangeOps::WriteBack {
  public:
-  explicit WriteBack(RangeOps& ranges) : ranges_(ranges), thread_(ranges.c_.threads.current()) {}
+  explicit WriteBack(RangeOps& ranges) : ranges_(ranges), thread_(ranges.threads_.current()) {}
   ~WriteBack() { finish(); }
   WriteBack(const WriteBack&) = delete;
   WriteBack& operator=(const WriteBack&) = delete;

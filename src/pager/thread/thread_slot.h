@@ -39,6 +39,12 @@ struct ThreadSlot : NearObject {
   }
 };
 
+// The thread that makes a request, and whether it may be suspended while pages are fetched for it.
+struct Caller {
+  ThreadSlot& thread;
+  bool may_suspend = false;  // the caller is a fiber, whose worker may run others meanwhile (fiber/wait.h)
+};
+
 class ThreadRegistry {
  public:
   static constexpr size_t kMaxThreads = 16384;

@@ -93,8 +93,8 @@ int refusal(const Mapping& m, int advice) {
 }
 
 int guard(std::byte* address, size_t bytes) {
-  Status protected_ = mapping_pager()->protect(address, bytes, PROT_NONE);
-  mapping_pager()->discard(address, bytes);
+  Status protected_ = mapping_pager()->addresses().protect(address, bytes, PROT_NONE);
+  mapping_pager()->addresses().discard(address, bytes);
   return -protected_.code();
 }
 
@@ -110,20 +110,22 @@ int advise_far(std::byte* address, size_t bytes, const Mapping& m, int advice) {
     case MADV_DONTNEED:
     case MADV_FREE:
     case kDontNeedLocked:
-      pager.discard(address, bytes);
+      pager.addresses().discard(address, bytes);
       return 0;
     case MADV_NORMAL:
     case MADV_RANDOM:
     case MADV_SEQUENTIAL:
     case MADV_HUGEPAGE:
     case MADV_NOHUGEPAGE:
-      pager.advise(address, bytes, advice);
+      pager.paging().advise(address, bytes, advice);
       return 0;
     case kGuardInstall:
       return m.has(Mapping::kGuarded) ? 0 : guard(address, bytes);
     case kGuardRemove:
       return m.has(Mapping::kGuarded)
-                 ? -pager.protect(address, bytes, Mapping{.protection = m.protection}.page_protection()).code()
+                 ? -pager.addresses()
+                        .protect(address, bytes, Mapping{.protection = m.protection}.page_protection())
+                        .code()
                  : 0;
     case kCollapse:
       return collapse(address, bytes);
@@ -178,19 +180,19 @@ void fetch_ahead(uint64_t begin, uint64_t end, int advice) {
   bool waits = advice == MADV_POPULATE_READ || advice == MADV_POPULATE_WRITE;
   if (!waits && advice != MADV_WILLNEED) return;
   for (uint64_t at = begin; at < end;) {
-    bool known = mapping_pager()->contains(at);
+    bool known = mapping_pager()->table().contains(at);
     uint64_t next = at;
     do next = align_up(next + 1, pager::PageTable::kWindowBytes);
-    while (next < end && mapping_pager()->contains(next) == known);
+    while (next < end && mapping_pager()->table().contains(next) == known);
     next = std::min(next, end);
-    if (known) mapping_pager()->fetch_range(pointer(at), next - at, advice == MADV_POPULATE_WRITE, waits);
+    if (known) mapping_pager()->paging().fetch_range(pointer(at), next - at, advice == MADV_POPULATE_WRITE, waits);
     at = next;
   }
 }
 
 // Old advice is known to all kernels; of the rest the kernel says whether it knows it.
 int unknown_advice(int advice) {
-  return advice >= 0 && advice <= MADV_WILLNEED + 1 ? 0 : os::madvise(mapping_pager()->base(), 0, advice);
+  return advice >= 0 && advice <= MADV_WILLNEED + 1 ? 0 : os::madvise(mapping_pager()->space().base(), 0, advice);
 }
 
 }  // namespace
@@ -213,7 +215,7 @@ namespace {
 void look_at_pages(uint64_t begin, uint64_t end, unsigned char* resident) {
   using pager::PageState;
   for (uint64_t at = begin; at < end; at += kPageSize) {
-    pager::PageWord word = mapping_pager()->word(at);
+    pager::PageWord word = mapping_pager()->table().word(at);
     *resident++ = !word.is(PageState::kUntouched) && !word.is(PageState::kUnmapped);
   }
 }

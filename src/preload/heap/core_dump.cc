@@ -47,15 +47,15 @@ class PopulatedPages {
  public:
   explicit PopulatedPages(Visit visit) : visit_(visit), left_(g_pager->stats().populated_pages) {}
   void visit_all() {
-    auto base = reinterpret_cast<uint64_t>(g_pager->base());
-    visit_range(base, base + g_pager->space_bytes());
+    auto base = reinterpret_cast<uint64_t>(g_pager->space().base());
+    visit_range(base, base + g_pager->space().bytes());
     visit_far_mappings_outside([&](uint64_t begin, uint64_t end) { visit_range(begin, end); });
   }
 
  private:
   void visit_range(uint64_t begin, uint64_t end) {
     for (uint64_t at = begin; at < end && left_ > 0; at += kPageSize) {
-      pager::PageWord word = g_pager->word(at);
+      pager::PageWord word = g_pager->table().word(at);
       if (word.is(pager::PageState::kUnmapped) || word.is(pager::PageState::kUntouched)) continue;
       left_--;
       visit_(at, word.is(pager::PageState::kNear));
@@ -73,7 +73,7 @@ uint64_t fetch_all(uint64_t room) {
   PopulatedPages([&](uint64_t address, bool near) {
     bool fits = room > 0;
     if (fits) room--;
-    if (!near && fits) g_pager->fault(address, false);
+    if (!near && fits) g_pager->paging().fault(address, false);
     if (!near && !fits) left_out++;
   }).visit_all();
   return left_out;
@@ -122,8 +122,8 @@ void list_far_pages() {
 }
 
 void fetch_far_pages() {
-  uint64_t room = std::min(g_pager->near_limit_bytes() + spare_memory(), core_limit()) / kPageSize;
-  g_pager->set_local({0, 1.0});
+  uint64_t room = std::min(g_pager->frames().limit() * kPageSize + spare_memory(), core_limit()) / kPageSize;
+  g_pager->evictors().set_local({0, 1.0});
   fetch_all(room);  // evictions that had begun may take pages meanwhile
   uint64_t left_out = fetch_all(room);
   if (left_out == 0) return;

@@ -60,18 +60,18 @@ std::atomic<bool> g_purges_at_once{false};
 __attribute__((tls_model("initial-exec"))) thread_local bool t_last_try = false;
 
 bool commit_extent(std::byte* address, size_t bytes) {
-  Status committed = g_pager->commit(address, bytes);
+  Status committed = g_pager->addresses().commit(address, bytes);
   if (!committed.ok() && t_last_try) note_refusal(committed, bytes);
   return committed.ok();
 }
 
 void* hook_alloc(extent_hooks_t*, void* wanted, size_t bytes, size_t alignment, bool* zero, bool* commit, unsigned) {
   auto* address = static_cast<std::byte*>(wanted);
-  if (address && !g_pager->reserve_at(address, bytes)) return nullptr;
-  if (!address) address = g_pager->reserve(bytes, alignment);
+  if (address && !g_pager->addresses().reserve_at(address, bytes)) return nullptr;
+  if (!address) address = g_pager->addresses().reserve(bytes, alignment);
   if (!address) return nullptr;
   if (*commit && !commit_extent(address, bytes)) {
-    g_pager->release(address, bytes);
+    g_pager->addresses().release(address, bytes);
     return nullptr;
   }
   *zero = true;
@@ -86,12 +86,12 @@ bool hook_commit(extent_hooks_t*, void* address, size_t, size_t offset, size_t b
 }
 
 bool hook_decommit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
-  g_pager->decommit_lazily(static_cast<std::byte*>(address) + offset, bytes);
+  g_pager->addresses().decommit_lazily(static_cast<std::byte*>(address) + offset, bytes);
   return false;
 }
 
 bool hook_purge(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
-  g_pager->discard(static_cast<std::byte*>(address) + offset, bytes);
+  g_pager->addresses().discard(static_cast<std::byte*>(address) + offset, bytes);
   return false;
 }
 
@@ -140,7 +140,7 @@ bool bind_thread() {
 
 void purge_at_once() {
   bool is_far = g_arena_count > 0;  // the program's libraries allocate before
-  if (!is_far || g_purges_at_once.load(std::memory_order_relaxed) || !g_pager->has_evicted()) return;
+  if (!is_far || g_purges_at_once.load(std::memory_order_relaxed) || !g_pager->frames().evicted() > 0) return;
   if (g_purges_at_once.exchange(true)) return;
   for (unsigned i = 0; i < g_arena_count; i++) {
     char name[48];
@@ -151,7 +151,7 @@ void purge_at_once() {
 }
 
 bool begin_last_try(size_t bytes) {
-  if (bytes > g_pager->space_bytes()) return false;
+  if (bytes > g_pager->space().bytes()) return false;
   far_je_mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
   far_je_mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // 4096: MALLCTL_ARENAS_ALL
   t_last_try = true;

@@ -22,8 +22,8 @@ std::atomic<bool> g_any_outside{false};
 bool g_locks_future = false;  // mlockall(MCL_FUTURE)
 
 bool is_border(uint64_t address) {
-  uint64_t low = number(g_pager->base());
-  return address == low || address == low + g_pager->space_bytes();
+  uint64_t low = number(g_pager->space().base());
+  return address == low || address == low + g_pager->space().bytes();
 }
 
 }  // namespace
@@ -42,13 +42,13 @@ void create_mapping_list(pager::Pager* pager) {
 
 Mappings& mappings() { return *reinterpret_cast<Mappings*>(g_storage); }
 pager::Pager* mapping_pager() { return g_pager; }
-bool in_far_space(const void* address) { return g_pager && g_pager->in_space(number(address)); }
+bool in_far_space(const void* address) { return g_pager && g_pager->table().in_space(number(address)); }
 bool may_be_listed(const void* address) { return g_pager && (in_far_space(address) || g_any_outside.load()); }
 
 size_t until_border(const void* address, size_t bytes) {
   if (!g_pager) return 0;
   uint64_t begin = number(address), end = begin + align_up(bytes, kPageSize);
-  uint64_t low = number(g_pager->base()), high = low + g_pager->space_bytes();
+  uint64_t low = number(g_pager->space().base()), high = low + g_pager->space().bytes();
   if (begin < low && end > low) return low - begin;
   return begin >= low && begin < high && end > high ? high - begin : 0;
 }
@@ -79,7 +79,7 @@ bool any_sealed(uint64_t begin, uint64_t end) {
   return false;
 }
 
-bool is_heap(uint64_t address) { return g_pager->is_committed(pointer(address), kPageSize); }
+bool is_heap(uint64_t address) { return g_pager->addresses().is_committed(pointer(address), kPageSize); }
 
 int find_hole(uint64_t begin, uint64_t end) {
   auto none = [](auto...) { return 0; };
@@ -141,14 +141,14 @@ int commit(Mappings::iterator it) {
   bool outside = !in_far_space(address);
   if (outside) {
     auto [begin, end] = surroundings(it);
-    Status adopted = g_pager->adopt(address, bytes, pointer(begin), pointer(end));
+    Status adopted = g_pager->addresses().adopt(address, bytes, pointer(begin), pointer(end));
     if (!adopted.ok()) return -adopted.code();
   }
-  Status s = g_pager->commit(address, bytes);
+  Status s = g_pager->addresses().commit(address, bytes);
   if (!s.ok()) {
     note_refusal(s, bytes);
     if (outside) {
-      g_pager->abandon(address, bytes);
+      g_pager->addresses().abandon(address, bytes);
       os::mmap(address, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     }
     return -ENOMEM;
@@ -165,8 +165,9 @@ Mappings::iterator list(std::byte* address, size_t bytes, const Mapping& attribu
 }
 
 void restore(std::byte* address, size_t bytes, bool moved_away) {
-  Status adopted = moved_away ? g_pager->adopt_unmapped(address, bytes) : g_pager->adopt(address, bytes);
-  if (adopted.ok()) return g_pager->release(address, bytes);
+  Status adopted =
+      moved_away ? g_pager->addresses().adopt_unmapped(address, bytes) : g_pager->addresses().adopt(address, bytes);
+  if (adopted.ok()) return g_pager->addresses().release(address, bytes);
   list(address, bytes, {.kind = Kind::kForeign});
 }
 
@@ -177,10 +178,10 @@ void drop(Mappings::iterator it, bool moved_away = false) {
   size_t bytes = it->second.end - it->first;
   Kind kind = it->second.kind;
   mappings().erase(it);
-  if (kind == Kind::kFar) g_pager->decommit(address, bytes);
+  if (kind == Kind::kFar) g_pager->addresses().decommit(address, bytes);
   if (kind == Kind::kForeign) return restore(address, bytes, moved_away);
-  if (in_far_space(address)) g_pager->release(address, bytes);
-  else if (kind == Kind::kFar) g_pager->abandon(address, bytes);
+  if (in_far_space(address)) g_pager->addresses().release(address, bytes);
+  else if (kind == Kind::kFar) g_pager->addresses().abandon(address, bytes);
 }
 
 }  // namespace
@@ -198,7 +199,8 @@ long enter(std::byte* address, size_t bytes, const Mapping& attributes) {
   it->second.kind = Kind::kReserved;
   if (attributes.protection != PROT_NONE) {
     int error = commit(it), protection = attributes.page_protection();
-    if (!error && protection != (PROT_READ | PROT_WRITE)) error = -g_pager->protect(address, bytes, protection).code();
+    if (!error && protection != (PROT_READ | PROT_WRITE))
+      error = -g_pager->addresses().protect(address, bytes, protection).code();
     if (error) {
       drop(it);
       return error;
@@ -211,7 +213,7 @@ long enter(std::byte* address, size_t bytes, const Mapping& attributes) {
 
 bool take_place(std::byte* address, size_t bytes) {
   remove(number(address), number(address) + bytes);
-  return g_pager->reserve_at(address, bytes);
+  return g_pager->addresses().reserve_at(address, bytes);
 }
 
 Mapping new_mapping(int protection) {

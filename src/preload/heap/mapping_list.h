@@ -162,7 +162,7 @@ void restore(std::byte* address, size_t bytes, bool moved_away = false);
 // Places something that is not far memory at reserved addresses of the far space: place() makes the system call.
 template <typename Place>
 long enter_foreign(std::byte* address, size_t bytes, Place place) {
-  mapping_pager()->abandon(address, bytes);
+  mapping_pager()->addresses().abandon(address, bytes);
   long r = place();
   if (os::is_error(r)) restore(address, bytes);
   else list(address, bytes, {.kind = Kind::kForeign});

@@ -46,7 +46,7 @@ long map_in_space(std::byte* address, size_t bytes, int protection, int flags, i
   uint64_t begin = number(address);
   Locked locked;
   if (is_noreplace(flags)) {
-    if (!mapping_pager()->reserve_at(address, bytes)) return -EEXIST;
+    if (!mapping_pager()->addresses().reserve_at(address, bytes)) return -EEXIST;
   } else {
     int error = far ? 0 : refusal(protection, flags, fd, offset);
     if (!error && any_sealed(begin, begin + bytes)) error = -EPERM;
@@ -82,7 +82,7 @@ bool wants_far(size_t bytes, int flags) { return bytes >= kMinBytes && is_far_ki
 
 // At no place in particular. Larger than the far space, it is far where it is committed later.
 long map_anywhere(size_t bytes, int protection, int flags) {
-  std::byte* place = mapping_pager()->reserve(bytes, bytes >= 2 * kMiB ? 2 * kMiB : kPageSize);
+  std::byte* place = mapping_pager()->addresses().reserve(bytes, bytes >= 2 * kMiB ? 2 * kMiB : kPageSize);
   if (!place && protection == PROT_NONE) return map_outside(nullptr, bytes, flags, new_mapping(protection));
   long r = place ? enter(place, bytes, new_mapping(protection)) : -ENOMEM;
   // What the program does not expect to be backed by memory.
@@ -97,15 +97,15 @@ void unlock_mappings() { unlock_mapping_list(); }
 
 void inherit_far_memory(bool inherit) {
   Locked locked;
-  mapping_pager()->inherit_in_fork(inherit);
+  mapping_pager()->addresses().inherit_in_fork(inherit);
 }
 
 void visit_far_mappings_outside(void (*visit)(void*, uint64_t, uint64_t), void* argument) {
   if (!try_lock_mapping_list()) return;
-  const pager::Pager& pager = *mapping_pager();
+  pager::PageTable& table = mapping_pager()->table();
   for (const auto& [begin, mapping] : mappings()) {
-    for (uint64_t at = begin; at < mapping.end && !pager.in_space(at); at += kPageSize) {
-      if (pager.contains(at) && !mapping_pager()->is_foreign(at)) visit(argument, at, at + kPageSize);
+    for (uint64_t at = begin; at < mapping.end && !table.in_space(at); at += kPageSize) {
+      if (table.contains(at) && !table.is_foreign(at)) visit(argument, at, at + kPageSize);
     }
   }
   unlock_mapping_list();
@@ -117,10 +117,10 @@ namespace {
 void wipe(uint64_t begin, Mapping& m) {
   if (m.kind != Kind::kFar) return;
   size_t bytes = m.end - begin;
-  mapping_pager()->discard(pointer(begin), bytes);
+  mapping_pager()->addresses().discard(pointer(begin), bytes);
   if (!m.has(Mapping::kGuarded)) return;
   m.flags &= static_cast<uint16_t>(~Mapping::kGuarded);
-  Status opened = mapping_pager()->protect(pointer(begin), bytes, m.page_protection());
+  Status opened = mapping_pager()->addresses().protect(pointer(begin), bytes, m.page_protection());
   if (!opened.ok()) log(LogLevel::kError, "internal error: a guard stays in a forked child (error {})", opened.code());
 }
 
@@ -201,7 +201,7 @@ long far_munmap(void* address, size_t bytes) {
 namespace {
 
 int protect_heap(uint64_t begin, uint64_t end, int protection) {
-  return -mapping_pager()->protect(pointer(begin), end - begin, protection).code();
+  return -mapping_pager()->addresses().protect(pointer(begin), end - begin, protection).code();
 }
 
 // A reservation becomes far memory when it may be accessed for the first time. It is near if no page numbers are left.
@@ -217,7 +217,7 @@ int protect_reserved(Mappings::iterator it, int protection) {
   if (error) return error;
   it->second.protection = static_cast<uint8_t>(protection);
   int wanted = it->second.page_protection();
-  return wanted == (PROT_READ | PROT_WRITE) ? 0 : -mapping_pager()->protect(address, bytes, wanted).code();
+  return wanted == (PROT_READ | PROT_WRITE) ? 0 : -mapping_pager()->addresses().protect(address, bytes, wanted).code();
 }
 
 int protect(Mappings::iterator it, int protection) {
@@ -228,7 +228,7 @@ int protect(Mappings::iterator it, int protection) {
   if (it->second.kind == Kind::kReserved) return protect_reserved(it, protection);
   it->second.protection = static_cast<uint8_t>(protection);
   if (it->second.has(Mapping::kGuarded)) return 0;
-  return -mapping_pager()->protect(address, bytes, it->second.page_protection()).code();
+  return -mapping_pager()->addresses().protect(address, bytes, it->second.page_protection()).code();
 }
 
 // Whether the kernel would refuse the protection of any memory.

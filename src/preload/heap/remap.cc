@@ -74,12 +74,12 @@ long issue(const Request& r) { return os::call(SYS_mremap, r.begin, r.old_bytes,
 // ---- Moving far memory ----
 
 void set_protection(uint64_t begin, uint64_t bytes, int protection) {
-  Status set = mapping_pager()->protect(pointer(begin), bytes, protection);
+  Status set = mapping_pager()->addresses().protect(pointer(begin), bytes, protection);
   if (!set.ok()) die("internal error: cannot protect moved memory (error {})", set.code());
 }
 
 // Whether the page has more than zeros. Pages that are not mapped yet are not touched.
-bool has_content(uint64_t page) { return !mapping_pager()->word(page).is(pager::PageState::kUntouched); }
+bool has_content(uint64_t page) { return !mapping_pager()->table().word(page).is(pager::PageState::kUntouched); }
 
 void copy_content(uint64_t to, uint64_t from, uint64_t bytes) {
   for (uint64_t at = 0; at < bytes; at += kPageSize) {
@@ -124,7 +124,7 @@ long copy_part(uint64_t from, uint64_t bytes, uint64_t to, const Mapping& source
 long give_up(uint64_t to, uint64_t done, uint64_t rest, uint64_t end, long error) {
   remove(to, done);
   if (!in_far_space(pointer(to))) os::munmap(pointer(to), end - to);
-  else if (rest < end) mapping_pager()->release(pointer(rest), end - rest);
+  else if (rest < end) mapping_pager()->addresses().release(pointer(rest), end - rest);
   return error;
 }
 
@@ -166,8 +166,9 @@ long claim_place(const Request& r) {
     remove(r.place, r.place + r.new_bytes);
     return os::mmap(place, r.new_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   }
-  bool hinted = r.has(kDontUnmap) && in_far_space(place) && mapping_pager()->reserve_at(place, r.new_bytes);
-  if (!hinted) place = mapping_pager()->reserve(r.new_bytes, r.new_bytes >= 2 * kMiB ? 2 * kMiB : kPageSize);
+  bool hinted = r.has(kDontUnmap) && in_far_space(place) && mapping_pager()->addresses().reserve_at(place, r.new_bytes);
+  if (!hinted)
+    place = mapping_pager()->addresses().reserve(r.new_bytes, r.new_bytes >= 2 * kMiB ? 2 * kMiB : kPageSize);
   if (place) return reinterpret_cast<long>(place);
   return os::mmap(nullptr, r.new_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
@@ -178,12 +179,12 @@ void empty(uint64_t begin, uint64_t end) {
     bool guarded = it->second.has(Mapping::kGuarded);  // which has moved, too
     it->second.flags &= static_cast<uint16_t>(~(Mapping::kLocked | Mapping::kGuarded));
     if (it->second.kind != Kind::kFar) return 0;
-    mapping_pager()->discard(pointer(it->first), it->second.end - it->first);
+    mapping_pager()->addresses().discard(pointer(it->first), it->second.end - it->first);
     if (guarded) set_protection(it->first, it->second.end - it->first, it->second.page_protection());
     return 0;
   };
   auto heap = [](uint64_t from, uint64_t to) {
-    mapping_pager()->discard(pointer(from), to - from);
+    mapping_pager()->addresses().discard(pointer(from), to - from);
     return 0;
   };
   for_each_mapping(begin, end, visit, heap);
@@ -206,7 +207,7 @@ bool grow_in_place(const Request& r, const Mapping& area) {
   Mapping fresh = area;
   fresh.flags &= static_cast<uint16_t>(~Mapping::kGuarded);
   if (!in_far_space(pointer(r.begin))) return !os::is_error(map_far_at(more, bytes, 0, fresh));
-  if (!in_far_space(more + bytes - 1) || !mapping_pager()->reserve_at(more, bytes)) return false;
+  if (!in_far_space(more + bytes - 1) || !mapping_pager()->addresses().reserve_at(more, bytes)) return false;
   return !os::is_error(enter(more, bytes, fresh));
 }
 
@@ -243,7 +244,7 @@ long move_into_space(const Request& r) {
 bool grow_foreign_in_place(const Request& r) {
   std::byte* more = pointer(r.end());
   size_t bytes = r.new_bytes - r.old_bytes;
-  if (!in_far_space(more + bytes - 1) || !mapping_pager()->reserve_at(more, bytes)) return false;
+  if (!in_far_space(more + bytes - 1) || !mapping_pager()->addresses().reserve_at(more, bytes)) return false;
   auto grow = [&] {
     os::munmap(more, bytes);
     return os::call(SYS_mremap, r.begin, r.old_bytes, r.new_bytes, 0, 0);

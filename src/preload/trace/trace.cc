@@ -131,7 +131,7 @@ void note_fault(TraceEntry& entry, uint64_t address) {
   uint64_t before = pattern.last;
   TraceStep step = note_access(pattern, address, [](int64_t page) {
     uint64_t at = static_cast<uint64_t>(page) * kPageSize;
-    return g_recorder.pager->contains(at) && g_recorder.pager->word(at).is(pager::PageState::kNear);
+    return g_recorder.pager->table().contains(at) && g_recorder.pager->table().word(at).is(pager::PageState::kNear);
   });
   // Code that writes may have written the pointer itself, so only reads are examined.
   bool reads = entry.kind == TraceKind::kRead;
@@ -242,7 +242,7 @@ void write_block(int fd) {
   header.maps_bytes = maps ? read_all("/proc/self/maps", maps, kMaxMaps) : 0;
   header.program_bytes = program_bytes > 0 ? static_cast<uint64_t>(program_bytes) : 0;
   header.dropped = g_recorder.dropped.load();
-  header.near_limit_bytes = g_recorder.pager->near_limit_bytes();
+  header.near_limit_bytes = g_recorder.pager->frames().limit() * kPageSize;
   Writer writer(fd);
   writer.put(&header, sizeof header);
   put_used(writer, g_recorder.entries, kMaxEntries, header.entries, entry_used);
@@ -267,17 +267,17 @@ Status start_trace(const char* file, pager::Pager* pager) {
   if (!r.entries || !r.hints) {
     return Status::error(ENOMEM, "no memory for the tables of a trace; raise the limit on virtual memory");
   }
-  auto far_begin = reinterpret_cast<uint64_t>(pager->base());
-  Status stacks = start_stacks(far_begin, pager->space_bytes());
+  auto far_begin = reinterpret_cast<uint64_t>(pager->space().base());
+  Status stacks = start_stacks(far_begin, pager->space().bytes());
   if (!stacks.ok()) return stacks;
-  Status sites = start_sites(far_begin, pager->space_bytes());
+  Status sites = start_sites(far_begin, pager->space().bytes());
   if (!sites.ok()) return sites;
   g_tracing = true;
   return {};
 }
 
 void trace_fault(uint64_t address, bool write, const ucontext_t* context) {
-  pager::PageWord word = g_recorder.pager->word(address);
+  pager::PageWord word = g_recorder.pager->table().word(address);
   if (word.is(pager::PageState::kUnmapped)) return;  // an error of the program
   uint64_t stack = note_stack(registers_of(context));
   bool crowded = g_recorder.entry_count.load(std::memory_order_relaxed) >= kEntriesWhenCrowded;
@@ -288,7 +288,7 @@ void trace_fault(uint64_t address, bool write, const ucontext_t* context) {
 
 void trace_allocation(const void* memory, size_t bytes) {
   auto address = reinterpret_cast<uint64_t>(memory);
-  if (!memory || !g_recorder.pager->in_space(address)) return;  // the table of sites covers the far space only
+  if (!memory || !g_recorder.pager->table().in_space(address)) return;  // the table of sites covers the far space only
   uint64_t represented = bytes;
   if (bytes < kLargeAllocation && !is_sampled(bytes, &represented)) return;
   uint64_t stack = note_stack(registers_here());

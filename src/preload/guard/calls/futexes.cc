@@ -34,7 +34,9 @@ void touch_word(const Call& call, const std::byte* word) {
   if (!pins.add(word, sizeof(uint32_t), true)) pins.add(word, sizeof(uint32_t), false);
 }
 
-bool is_gone(const std::byte* word) { return is_far(word) && !guard_pager()->is_committed(word, kPageSize); }
+bool is_gone(const std::byte* word) {
+  return is_far(word) && !guard_pager()->addresses().is_committed(word, kPageSize);
+}
 
 // A word was evicted before the kernel read it. EFAULT is right if one is no longer mapped.
 bool may_repeat(const Words& words) {

@@ -15,7 +15,7 @@ namespace {
 // Nothing may be pinned meanwhile: a fork that waits for the same lock keeps pages from being fetched.
 long issue_without_threads(const Call& call) {
   SignalsBlocked blocked;
-  return guard_pager()->call_without_threads([&] { return issue(call); });
+  return guard_pager()->evictors().call_without_threads([&] { return issue(call); });
 }
 
 // Most kinds are permitted to a process of several threads. After a change of the process or time namespace the kernel
@@ -31,7 +31,7 @@ long unshare_call(const Call& call) {
     part.arg[0] = call.arg[0] & kNoMoreThreads;
     if (r == 0 && last_threads) r = issue_uninterrupted(part);  // what was done must not be repeated
   }
-  if (r == 0 && last_threads) guard_pager()->keep_threads();
+  if (r == 0 && last_threads) guard_pager()->evictors().keep_threads();
   return r;
 }
 

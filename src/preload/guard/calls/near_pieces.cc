@@ -31,7 +31,8 @@ uint64_t read_present(void* to, const void* from, uint64_t bytes) {
 
 bool is_accessible(uint64_t at) {
   pager::Pager* pager = guard_pager();
-  pager::PageWord word = pager->contains(at) ? pager->word(at) : pager::PageWord(pager::PageWord::kForeign);
+  pager::PageWord word =
+      pager->table().contains(at) ? pager->table().word(at) : pager::PageWord(pager::PageWord::kForeign);
   char byte;
   if (word.is_foreign()) return read_present(&byte, reinterpret_cast<void*>(at), 1) == 1;
   return !word.is_free() && !word.has(pager::PageWord::kSealed);

@@ -12,18 +12,18 @@ ForkScope::ForkScope() {
   objects::before_fork();
   lock_break();
   lock_mappings();
-  guard_pager()->prepare_fork();
+  guard_pager()->forks().prepare();
 }
 
 void ForkScope::in_parent(bool forked) {
-  guard_pager()->fork_in_parent(forked);
+  guard_pager()->forks().in_parent(forked);
   unlock_mappings();
   unlock_break();
   objects::after_fork_in_parent();
 }
 
 void ForkScope::in_child() {
-  guard_pager()->fork_in_child();
+  guard_pager()->forks().in_child();
   unlock_mappings();
   unlock_break();
   change_mappings_in_child();

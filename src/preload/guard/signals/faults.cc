@@ -25,8 +25,8 @@ bool is_write_fault(const ucontext_t* context) { return (context->uc_mcontext.gr
 void fault(pager::Pager& pager, uint64_t address, ucontext_t* interrupted, bool in_fiber) {
   bool write = is_write_fault(interrupted);
   if (tracing()) trace_fault(address, write, interrupted);
-  if (pager.fault(address, write, in_fiber) == pager::FaultOutcome::kNotMapped) {
-    pager.guard_page(address);  // the access is repeated and fails as it would natively, with SIGSEGV
+  if (pager.paging().fault(address, write, in_fiber) == pager::FaultOutcome::kNotMapped) {
+    pager.addresses().guard_page(address);  // the access is repeated and fails as it would natively, with SIGSEGV
   }
 }
 
@@ -47,7 +47,7 @@ extern "C" void farside_on_sigbus(int signal, siginfo_t* info, void* context) {
   pager::Pager* pager = guard_pager();
   // si_code distinguishes an absent page (BUS_ADRERR) from a signal that was sent. A foreign page may be of a file that
   // has become shorter.
-  bool far = pager && info->si_code > 0 && pager->contains(address) && !pager->is_foreign(address);
+  bool far = pager && info->si_code > 0 && pager->table().contains(address) && !pager->table().is_foreign(address);
   if (!far) return chain_signal(signal, info, context, mask_of(context));
   auto* interrupted = static_cast<ucontext_t*>(context);
   if (fibers::in_fiber(mask_of(context))) fault_in_fiber(*pager, address, interrupted);
@@ -58,10 +58,10 @@ extern "C" void farside_on_sigbus(int signal, siginfo_t* info, void* context) {
 SignalCost measure_signal_cost(pager::Pager& pager) {
   constexpr size_t kSamples = 32;
   uint64_t delivery[kSamples], back[kSamples];
-  std::byte* pages = pager.reserve(kSamples * kPageSize, kPageSize);
+  std::byte* pages = pager.addresses().reserve(kSamples * kPageSize, kPageSize);
   if (!pages) return {};
   size_t seen = 0;
-  if (pager.commit(pages, kSamples * kPageSize).ok()) {
+  if (pager.addresses().commit(pages, kSamples * kPageSize).ok()) {
     g_timing.store(true);
     for (size_t i = 0; i < kSamples; i++) {
       uint64_t start = ticks();
@@ -72,9 +72,9 @@ SignalCost measure_signal_cost(pager::Pager& pager) {
       back[seen++] = end - left;
     }
     g_timing.store(false);
-    pager.decommit(pages, kSamples * kPageSize);
+    pager.addresses().decommit(pages, kSamples * kPageSize);
   }
-  pager.release(pages, kSamples * kPageSize);
+  pager.addresses().release(pages, kSamples * kPageSize);
   if (seen == 0) return {};
   std::nth_element(delivery, delivery + seen / 2, delivery + seen);
   std::nth_element(back, back + seen / 2, back + seen);

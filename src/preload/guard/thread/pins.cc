@@ -16,7 +16,7 @@ void release(const PinRecord& record) {
   auto* address = reinterpret_cast<void*>(record.address);
   if (record.bytes & PinRecord::kMapped) [[unlikely]]
     os::unmap(address, record.bytes & ~PinRecord::kMapped);
-  else g_pager->unpin(address, record.bytes);
+  else g_pager->paging().unpin(address, record.bytes);
 }
 
 // Releases the records of stack frames below the program's stack pointer: they are of calls that a signal handler left
@@ -31,7 +31,7 @@ void drop_stale_pins(uint64_t stack_pointer) {
 uint64_t next_window(uint64_t at) { return align_up(at + 1, pager::PageTable::kWindowBytes); }
 
 uint64_t next_far(uint64_t at, uint64_t end) {
-  while (at < end && !g_pager->contains(at)) at = next_window(at);
+  while (at < end && !g_pager->table().contains(at)) at = next_window(at);
   return at;
 }
 }  // namespace
@@ -40,7 +40,7 @@ void set_guard_pager(pager::Pager* pager) { g_pager = pager; }
 pager::Pager* guard_pager() { return g_pager; }
 
 uint64_t pin_limit() {
-  uint64_t share = g_pager->near_limit_bytes() / 32;
+  uint64_t share = g_pager->frames().limit() * kPageSize / 32;
   uint64_t max_bytes = 1024 * 1024;
   return align_down(share < max_bytes ? (share < 16 * kPageSize ? 16 * kPageSize : share) : max_bytes, kPageSize);
 }
@@ -49,7 +49,7 @@ void repin_in_child() {
   for (unsigned i = 0; i < t_guard.pin_count; i++) {
     const PinRecord& record = t_guard.pins[i];
     if (record.bytes & PinRecord::kMapped) continue;  // the child has it as it is
-    g_pager->pin(reinterpret_cast<void*>(record.address), record.bytes, true);
+    g_pager->paging().pin(reinterpret_cast<void*>(record.address), record.bytes, true);
   }
 }
 
@@ -68,7 +68,7 @@ bool touches_far(const void* address, uint64_t bytes) {
   auto begin = reinterpret_cast<uint64_t>(address);
   if (bytes == 0 || !g_pager) return false;
   uint64_t last = begin + (bytes < kMaxBytes ? bytes : kMaxBytes) - 1;
-  if (g_pager->contains(begin) || g_pager->contains(last)) return true;
+  if (g_pager->table().contains(begin) || g_pager->table().contains(last)) return true;
   return next_far(next_window(begin), last) < last;
 }
 
@@ -85,9 +85,9 @@ bool Pins::add(const void* address, uint64_t bytes, bool write) {
   auto begin = reinterpret_cast<uint64_t>(address);
   if (!touches_far(address, bytes)) return true;
   uint64_t end = begin + bytes < begin ? ~uint64_t{0} : begin + bytes;
-  if (!g_pager->contains(begin)) begin = next_far(begin, end);
-  for (uint64_t at = begin; at < end && g_pager->contains(at);) {
-    if (g_pager->is_foreign(at)) {  // the kernel can access it as it is
+  if (!g_pager->table().contains(begin)) begin = next_far(begin, end);
+  for (uint64_t at = begin; at < end && g_pager->table().contains(at);) {
+    if (g_pager->table().is_foreign(at)) {  // the kernel can access it as it is
       at = align_down(at, kPageSize) + kPageSize;
       continue;
     }
@@ -105,8 +105,8 @@ uint64_t Pins::add_far(uint64_t address, uint64_t bytes, bool write) {
   // Without room for a record the pages are only fetched. They are the most recently used ones, so they stay near for
   // some time; if they are evicted before the call uses them, it returns EFAULT.
   bool recorded = g.pin_count < GuardThread::kMaxPins;
-  uint64_t pinned = g_pager->pin(at, bytes, write);
-  if (!recorded) g_pager->unpin(at, pinned);
+  uint64_t pinned = g_pager->paging().pin(at, bytes, write);
+  if (!recorded) g_pager->paging().unpin(at, pinned);
   else if (pinned > 0) g.pins[g.pin_count++] = {stack_pointer_, address, pinned};
   return pinned;
 }

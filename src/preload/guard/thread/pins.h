@@ -46,7 +46,7 @@ pager::Pager* guard_pager();
 
 inline bool is_far(const void* address) {
   pager::Pager* p = guard_pager();
-  return p && p->contains(reinterpret_cast<uint64_t>(address));
+  return p && p->table().contains(reinterpret_cast<uint64_t>(address));
 }
 
 // Whether some of [address, address + bytes) has a page word.

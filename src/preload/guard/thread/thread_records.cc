@@ -25,7 +25,7 @@ ThreadRecord* g_records = nullptr;
 size_t g_record_count = 0;
 
 void release(ThreadRecord::Range& range) {
-  if (range.address) guard_pager()->unpin(std::exchange(range.address, nullptr), range.bytes);
+  if (range.address) guard_pager()->paging().unpin(std::exchange(range.address, nullptr), range.bytes);
 }
 
 // Also a process that shares this one's memory has a record.
@@ -96,7 +96,7 @@ void keep_near(ThreadRecord* record, Kept purpose, uint64_t address, uint64_t by
   release(range);
   auto* begin = reinterpret_cast<void*>(address);
   if (!is_far(begin)) return;
-  range.bytes = guard_pager()->pin(begin, bytes, true);
+  range.bytes = guard_pager()->paging().pin(begin, bytes, true);
   if (range.bytes > 0) range.address = begin;
 }
 
@@ -161,7 +161,7 @@ void keep_own_record_in_child() {
     for (ThreadRecord::Range& range : record.kept) {
       void* address = std::exchange(range.address, nullptr);
       if (!own || !address) continue;
-      range.bytes = guard_pager()->pin(address, range.bytes, true);
+      range.bytes = guard_pager()->paging().pin(address, range.bytes, true);
       range.address = range.bytes > 0 ? address : nullptr;
     }
   }

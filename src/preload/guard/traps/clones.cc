@@ -299,7 +299,7 @@ long clone_in(ucontext_t* context, const Call& call) {
   CloneRequest request = request_of(call);
   bool shares_memory = (request.flags & CLONE_VM) != 0;
   if (!shares_memory || (request.flags & CLONE_VFORK)) return fork_in(context, call, request);
-  if (!(request.flags & CLONE_THREAD)) guard_pager()->assume_other_writers();
+  if (!(request.flags & CLONE_THREAD)) guard_pager()->paging().assume_other_writers();
   return clone_thread(context, call, request);
 }
 

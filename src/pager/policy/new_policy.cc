@@ -1,4 +1,4 @@
-#include "pager/policy/policy.h"
+#include "pager/policy/new_policy.h"
 
 #include "pager/policy/orders.h"
 #include "pager/policy/sharded_policy.h"

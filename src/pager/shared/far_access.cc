@@ -1,4 +1,4 @@
-#include "pager/shared/context.h"
+#include "pager/shared/far_access.h"
 
 #include "base/log.h"
 

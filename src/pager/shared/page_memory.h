@@ -1,0 +1,44 @@
+// The members of the Pager that belong together, so that a constructor names the groups it needs. Each class keeps
+// references to those members that it uses, and to no others. The Pager outlives all of them.
+#pragma once
+
+namespace farside::pager {
+
+class Budget;
+class FarSpace;
+class FramePool;
+class Frames;
+class Gate;
+class HugeDensity;
+class HugeQueue;
+class HugeTable;
+class PageTable;
+class Policy;
+class ThreadRegistry;
+class Twins;
+
+// Where pages are, their words, which of them leave first, and how many may be near.
+struct PageMemory {
+  FarSpace& space;
+  PageTable& table;
+  Policy& policy;
+  Frames& frames;
+  Budget& budget;
+  Twins& twins;
+};
+
+// The same of huge pages.
+struct HugePageMemory {
+  HugeTable& table;
+  HugeQueue& queue;
+  HugeDensity& density;
+  FramePool& pool;
+};
+
+// The threads that access far memory, and the gate by which a fork keeps them out.
+struct ThreadsAndGate {
+  ThreadRegistry& threads;
+  Gate& gate;
+};
+
+}  // namespace farside::pager
