@@ -140,7 +140,7 @@ bool bind_thread() {
 
 void purge_at_once() {
   bool is_far = g_arena_count > 0;  // the program's libraries allocate before
-  if (!is_far || g_purges_at_once.load(std::memory_order_relaxed) || !g_pager->frames().evicted() > 0) return;
+  if (!is_far || g_purges_at_once.load(std::memory_order_relaxed) || g_pager->frames().evicted() == 0) return;
   if (g_purges_at_once.exchange(true)) return;
   for (unsigned i = 0; i < g_arena_count; i++) {
     char name[48];
