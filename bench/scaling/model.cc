@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <memory>
 
-#include "bench/scaling/cores.h"
-#include "bench/scaling/events.h"
-#include "measure/random.h"
+#include "bench/scaling/machine.h"
 #include "measure/statistics.h"
 #include "pager/policy/shares.h"
 
@@ -15,17 +12,9 @@ namespace farside::bench::scaling {
 namespace {
 
 constexpr unsigned kIdleTurns = 15;      // polls of one microsecond before an evictor sleeps, as in EvictorGroup::run
-constexpr unsigned kZonePages = 63;      // pages that the kernel moves at once between a core's list and the zone
-constexpr unsigned kLruPages = 31;       // pages that the kernel adds to or removes from its LRU lists at once
 constexpr uint64_t kMaxLowWater = 4096;  // Frames::low_water
 
 double exponential(Random& random, double mean) { return -mean * std::log(1 - random.uniform()); }
-
-struct Thread : Worker {
-  double phases[kPhases] = {};
-  uint64_t cached = 0;  // frames taken in advance and not used yet
-  unsigned index = 0, zone_pages = 0, lru_pages = 0;
-};
 
 struct WriteUnderWay {
   uint64_t pages = 0;  // 0: the batch is free
@@ -38,15 +27,10 @@ struct EvictorState : Thread {
   Time busy = 0;
 };
 
-class Model {
+class Model : private Machine {
  public:
-  explicit Model(const Scenario& s)
-      : s_(s), w_(s.work), m_(s.machine), d_(s.design), random_(s.seed), cores_(simulation_, m_.cores, m_.slice) {
-    shards_.resize(d_.shards);
-    servers_.resize(std::max(1u, m_.servers));
+  explicit Model(const Scenario& s) : Machine(s) {
     queues_.assign(d_.shards, 0);
-    for (auto* lines : {&vma_, &file_, &map_lock_}) lines->resize(d_.stripes);
-    for (auto* locks : {&zones_, &lrus_}) locks->resize((m_.cores + m_.cores_per_socket - 1) / m_.cores_per_socket);
     fill();
   }
 
@@ -82,43 +66,6 @@ class Model {
     e.core = (s_.threads + index) % m_.cores;
     e.batches.resize(d_.batches);
     simulation_.start(evictor(e));
-  }
-
-  // ---- Time ----
-
-  Time now() const { return simulation_.now(); }
-  double spread(double us) { return us * (0.75 + 0.5 * random_.uniform()); }
-  void count(Thread& t, Phase phase, Time us) { t.phases[static_cast<size_t>(phase)] += us; }
-
-  // Work of the thread. The time of interrupts is added. At the end of the slice the thread may lose its core.
-  Task spend(Thread& t, Time us, Phase phase) {
-    Time stolen = std::exchange(t.stolen, 0);
-    count(t, phase, us);
-    count(t, Phase::kInterrupt, stolen);
-    t.used += us + stolen;
-    co_await simulation_.delay(us + stolen);
-    if (!cores_.should_yield(t)) co_return;
-    Time start = now();
-    cores_.leave(t);
-    co_await cores_.enter(t);
-    count(t, Phase::kCore, now() - start);
-  }
-
-  Time line_cost(const Serial& line, unsigned core) const {
-    if (line.last_core == core || line.last_core == Serial::kNoCore) return 0;
-    return line.last_core / m_.cores_per_socket == core / m_.cores_per_socket ? m_.line_near : m_.line_far;
-  }
-
-  // A read-modify-write of a shared line. With `hold` it is a spin lock; if it is contended, two lines move: to acquire
-  // it and to release it.
-  Task touch(Thread& t, Serial& line, Phase phase, Time hold = 0) {
-    Time start = now();
-    Time move = line_cost(line, t.core) * (hold > 0 && line.free_at() > start ? 2 : 1);
-    line.last_core = t.core;
-    Time end = line.use(start, move + hold);
-    t.used += end - start;
-    count(t, phase, end - start);
-    co_await simulation_.until(end);
   }
 
   // ---- Frames: frames.h ----
@@ -265,101 +212,6 @@ class Model {
     out_fetching_ += *pages;
   }
 
-  // Several pages arrive one after the other.
-  Task fetch(Thread& t, uint64_t pages) {
-    auto n = static_cast<Time>(pages);
-    if (m_.link.in_place()) {
-      Time arrived = now() + n * w_.fetch;
-      hold_core(t, arrived - now());
-      co_await simulation_.until(arrived);
-      co_return;
-    }
-    if (m_.link.submit > 0) co_await spend(t, spread(m_.link.submit), Phase::kFetch);
-    if (m_.server_is_here) co_await ask_server_here(t, pages);
-    else co_await await_reply(t, reply_time(t, n));
-    Time taking = m_.link.complete + n * m_.link.complete_page;
-    if (taking > 0) co_await spend(t, spread(taking), Phase::kFetch);
-  }
-
-  // The time at which the pages are here. A server's thread answers its connections one after the other.
-  Time reply_time(const Thread& t, Time pages) {
-    Time asked = now() + m_.link.latency / 2, work = m_.link.serve + pages * m_.link.serve_page;
-    if (work > 0) asked = servers_[t.index % servers_.size()].use(asked, work);
-    return link_in_.use(asked, pages * m_.link.page) + m_.link.latency / 2;
-  }
-
-  void hold_core(Thread& t, Time us) {
-    t.used += us;
-    count(t, Phase::kFetch, us);
-  }
-
-  bool sleeps() const {
-    return d_.wait == Wait::kSleep || (d_.wait == Wait::kAdaptive && waiting_ > std::max(1u, m_.cores / 2));
-  }
-
-  Task await_reply(Thread& t, Time arrived) {
-    waiting_++;
-    bool asleep = sleeps();
-    if (asleep) {
-      cores_.leave(t);
-      count(t, Phase::kFetch, arrived - now());
-    } else {
-      hold_core(t, arrived - now());
-    }
-    co_await simulation_.until(arrived);
-    waiting_--;
-    if (asleep) co_await wake_up(t);
-  }
-
-  // The kernel's part of the wake-up takes the core's time, too.
-  Task wake_up(Thread& t) {
-    Time arrived = now();
-    co_await simulation_.delay(m_.wake_latency);
-    co_await cores_.enter(t);
-    t.used += m_.wake;
-    co_await simulation_.delay(m_.wake);
-    count(t, Phase::kWake, now() - arrived);
-  }
-
-  // ---- A memory server on the same cores ----
-
-  struct Request {
-    uint64_t pages;
-    Sleepers answered;
-  };
-
-  Task ask_server_here(Thread& t, uint64_t pages) {
-    Request request{pages, {}};
-    Time start = now();
-    inbox_.push_back(&request);
-    if (server_idle_.count() > 0) server_idle_.wake(simulation_, 1, now() + m_.link.latency / 2, 0);
-    waiting_++;
-    bool asleep = sleeps();
-    if (asleep) cores_.leave(t);
-    co_await request.answered.sleep();
-    waiting_--;
-    if (!asleep) hold_core(t, now() - start);
-    else count(t, Phase::kFetch, now() - start);
-    if (asleep) co_await wake_up(t);
-  }
-
-  Task server(Thread& t) {
-    co_await cores_.enter(t);
-    while (!done_) {
-      if (inbox_.empty()) {
-        cores_.leave(t);
-        co_await server_idle_.sleep();
-        co_await cores_.enter(t);
-        continue;
-      }
-      Request& request = *inbox_.front();
-      inbox_.pop_front();
-      co_await spend(t, spread(m_.link.serve + static_cast<Time>(request.pages) * m_.link.serve_page), Phase::kHandle);
-      request.answered.wake(simulation_, 1, now() + m_.link.latency / 2, 0);
-    }
-    cores_.leave(t);
-  }
-
   // UFFDIO_COPY. It takes and returns a reference to each of: the userfaultfd's file, the process's memory descriptor,
   // the lock against changes of mappings, and the mapping.
   Task map(Thread& t, uint64_t pages, unsigned stripe) {
@@ -380,20 +232,6 @@ class Model {
 
   bool by_frames() const { return d_.frame_pages > 1; }
   Time frames_of(uint64_t pages) const { return static_cast<Time>(pages) / d_.frame_pages; }
-
-  // Takes pages from, or returns them to, the kernel's free pages of the socket.
-  Task zone(Thread& t, uint64_t pages) {
-    t.zone_pages += static_cast<unsigned>(pages);
-    for (; t.zone_pages >= kZonePages; t.zone_pages -= kZonePages)
-      co_await touch(t, zones_[t.core / m_.cores_per_socket], Phase::kKernel, kZonePages * m_.zone_hold);
-  }
-
-  // Adds pages to, or removes them from, the kernel's LRU lists of the socket, `at_once` at a time.
-  Task lru(Thread& t, uint64_t pages, unsigned at_once) {
-    t.lru_pages += static_cast<unsigned>(pages);
-    for (; t.lru_pages >= at_once; t.lru_pages -= at_once)
-      co_await touch(t, lrus_[t.core / m_.cores_per_socket], Phase::kKernel, at_once * m_.lru_hold);
-  }
 
   Task insert(Thread& t, uint64_t pages) {
     unsigned shard = t.index % d_.shards;
@@ -513,21 +351,6 @@ class Model {
     co_await spend(t, spread(entries * (std::max(0.0, w_.select - m_.shard_hold) + word)), Phase::kHandle);
   }
 
-  // The cores that run the program are interrupted one after the other; then all must have acknowledged.
-  Task shoot_down(Thread& t) {
-    unsigned others = 0;
-    for (const auto& other : threads_) {
-      if (other->core == t.core || !other->running) continue;
-      others++;
-      other->stolen += m_.interrupt;
-    }
-    if (others == 0) co_return;
-    Time whole = m_.shootdown + m_.shootdown_per_core * (others - 1);
-    Time sending = std::min(whole, m_.shootdown_serial * others);
-    co_await touch(t, interrupts_, Phase::kHandle, sending);
-    co_await spend(t, whole - sending, Phase::kHandle);
-  }
-
   Task finish(Thread& t, WriteUnderWay& batch) {
     uint64_t pages = batch.pages;
     co_await spend(t, static_cast<Time>(pages) * w_.release / std::max(w_.dirty, 0.01), Phase::kHandle);
@@ -547,37 +370,6 @@ class Model {
   }
 
   // ---- Figures ----
-
-  struct Named {
-    const char* name;
-    std::vector<Serial*> resources;
-  };
-  std::vector<Named> named() {
-    auto all = [](std::vector<Serial>& v) {
-      std::vector<Serial*> p;
-      for (Serial& s : v) p.push_back(&s);
-      return p;
-    };
-    return {{"signal lock", {&siglock_}},
-            {"mapping", all(vma_)},
-            {"userfaultfd file", all(file_)},
-            {"userfaultfd lock", all(map_lock_)},
-            {"process memory", {&mm_}},
-            {"frame counter", {&used_line_}},
-            {"released event", {&released_line_}},
-            {"policy shards", all(shards_)},
-            {"free pages", all(zones_)},
-            {"LRU lists", all(lrus_)},
-            {"server threads", all(servers_)},
-            {"link in", {&link_in_}},
-            {"link out", {&link_out_}},
-            {"interrupts", {&interrupts_}}};
-  }
-  double busy_of(const Named& n) {
-    double sum = 0;
-    for (Serial* s : n.resources) sum += s->busy();
-    return sum / static_cast<double>(n.resources.size());
-  }
 
   void begin_to_measure() {
     measured_from_ = now();
@@ -613,22 +405,8 @@ class Model {
     return o;
   }
 
-  const Scenario s_;
-  const WorkloadCosts& w_;
-  const MachineCosts& m_;
-  const Design& d_;
-  Random random_;
-  Simulation simulation_;
-  Cores cores_;
-  std::vector<std::unique_ptr<Thread>> threads_;
   std::vector<std::unique_ptr<EvictorState>> evictors_;
 
-  Serial siglock_, mm_, used_line_, released_line_, link_in_, link_out_, interrupts_;
-  std::vector<Serial> vma_, file_, map_lock_, shards_, zones_, lrus_, servers_;
-  Thread server_thread_;
-  std::deque<Request*> inbox_;
-  Sleepers server_idle_;
-  unsigned waiting_ = 0;          // threads, for a page that comes over the link
   std::vector<uint64_t> queues_;  // entries per shard
   uint64_t used_ = 0;             // the shared counter, including additions that will be subtracted again
   uint64_t held_ = 0;             // frames that are held
@@ -636,7 +414,6 @@ class Model {
   uint64_t out_fetching_ = 0, out_writing_ = 0;
   Sleepers waiters_, work_;
 
-  bool done_ = false;
   Time measured_from_ = -1;
   uint64_t pages_before_ = 0;
   std::vector<double> busy_before_, latencies_;
@@ -644,12 +421,6 @@ class Model {
 };
 
 }  // namespace
-
-const char* phase_name(Phase phase) {
-  constexpr const char* kNames[kPhases] = {"signal",  "signal lock", "own work",     "frames", "no frame",   "fetch",
-                                           "wake-up", "map",         "kernel lines", "policy", "interrupts", "core"};
-  return kNames[static_cast<size_t>(phase)];
-}
 
 Outcome simulate(const Scenario& scenario) { return Model(scenario).run(); }
 

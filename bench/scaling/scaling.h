@@ -14,6 +14,9 @@ struct Change {
 };
 const std::vector<Change>& changes();
 
+std::vector<Table> tables();
+std::vector<Curves> charts();
+
 }  // namespace farside::bench::scaling
 
 namespace farside::bench {
