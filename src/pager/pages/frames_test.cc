@@ -1,4 +1,4 @@
-// Tests of frames, the spare frames of a thread, and the budget that sets their limit.
+// Tests of frames and of the spare frames of a thread.
 #include "pager/pages/frames.h"
 
 #include <gtest/gtest.h>
@@ -7,20 +7,13 @@
 #include <thread>
 #include <vector>
 
-#include "pager/pages/budget.h"
+#include "pager/pages/test_support.h"
 
 namespace farside::pager {
 namespace {
 
 constexpr uint64_t kMinUsable = 128;              // frames that stay usable however large the metadata
 constexpr uint64_t kForever = 3'600'000'000'000;  // a lost wake-up exceeds the test's time limit
-
-// How many frames can be taken now, one by one.
-uint64_t take_all(Frames& frames) {
-  uint64_t taken = 0;
-  while (frames.try_take(1)) taken++;
-  return taken;
-}
 
 TEST(FramesTest, TakesUpToTheLimitAndNoMore) {
   Frames frames;
@@ -401,119 +394,6 @@ TEST(FramesTest, EvictedPagesAreCounted) {
   frames.count_evicted(5);
   frames.count_evicted(7);
   EXPECT_EQ(frames.evicted(), 12u);
-}
-
-// ---- Budget ----
-
-TEST(BudgetTest, ASizeIsTheLimit) {
-  Frames frames;
-  Budget budget(frames, {64 * kMiB, 0}, 0);
-  EXPECT_EQ(frames.limit(), 64 * kMiB / kPageSize);
-  budget.populate(1'000'000);
-  EXPECT_EQ(frames.limit(), 64 * kMiB / kPageSize);  // whatever the heap's size
-  budget.set({32 * kMiB + kPageSize - 1, 0});
-  EXPECT_EQ(frames.limit(), 32 * kMiB / kPageSize);
-}
-
-TEST(BudgetTest, AShareFollowsThePeakOfPopulatedPages) {
-  Frames frames;
-  Budget budget(frames, {0, 0.25}, 0);
-  EXPECT_EQ(frames.limit(), Budget::kMinPages);
-  budget.populate(Budget::kMinPages);
-  EXPECT_EQ(frames.limit(), Budget::kMinPages);  // a quarter is less than the minimum
-  budget.populate(100'000 - Budget::kMinPages);
-  EXPECT_EQ(frames.limit(), 25'000u);
-  budget.depopulate(60'000);
-  EXPECT_EQ(budget.populated(), 40'000u);
-  EXPECT_EQ(budget.populated_peak(), 100'000u);
-  EXPECT_EQ(frames.limit(), 25'000u);  // the peak counts
-  budget.populate(59'999);
-  EXPECT_EQ(frames.limit(), 25'000u);
-  budget.populate(4001);
-  EXPECT_EQ(budget.populated_peak(), 104'000u);
-  EXPECT_EQ(frames.limit(), 26'000u);
-}
-
-TEST(BudgetTest, TheMinimumEndsWhereTheShareIsMore) {
-  Frames frames;
-  Budget budget(frames, {0, 0.5}, 0);
-  budget.populate(2 * Budget::kMinPages);
-  EXPECT_EQ(frames.limit(), Budget::kMinPages);
-  budget.populate(2);
-  EXPECT_EQ(frames.limit(), Budget::kMinPages + 1);
-}
-
-TEST(BudgetTest, AShareOfAllIsNoLimit) {
-  Frames frames;
-  Budget budget(frames, {0, 1.0}, 0);
-  for (uint64_t pages : {1u, 100u, 10'000u, 1'000'000u}) {
-    budget.populate(pages);
-    ASSERT_TRUE(frames.try_take(pages));
-    EXPECT_TRUE(frames.plentiful()) << pages;  // so nothing is evicted
-  }
-}
-
-TEST(BudgetTest, SharesAndSizesReplaceEachOther) {
-  Frames frames;
-  Budget budget(frames, {64 * kMiB, 0}, 0);
-  budget.populate(100'000);
-  budget.set({0, 0.5});
-  EXPECT_EQ(frames.limit(), 50'000u);
-  budget.set({128 * kMiB, 0});
-  budget.populate(900'000);
-  EXPECT_EQ(frames.limit(), 128 * kMiB / kPageSize);  // it does not grow any more
-}
-
-TEST(BudgetTest, TablesOfThePeakAreTakenOff) {
-  constexpr uint64_t kPages = 10'000, kEntry = 24;
-  Frames frames;
-  Budget budget(frames, {256 * kMiB, 0}, kEntry);
-  uint64_t empty = budget.metadata_bytes();
-  EXPECT_EQ(empty, near_bytes());
-  budget.populate(kPages);
-  EXPECT_EQ(budget.metadata_bytes(), empty + align_up(kPages * kEntry, kPageSize));
-  budget.depopulate(kPages);
-  EXPECT_EQ(budget.metadata_bytes(), empty + align_up(kPages * kEntry, kPageSize));  // touched pages of tables stay
-  budget.update_metadata();
-  EXPECT_EQ(take_all(frames), 256 * kMiB / kPageSize - budget.metadata_bytes() / kPageSize);
-}
-
-TEST(BudgetTest, WhatTheNearAllocatorHoldsIsTakenOff) {
-  constexpr uint64_t kBytes = 8 * kMiB;
-  Frames frames;
-  Budget budget(frames, {64 * kMiB, 0}, 0);
-  uint64_t before = take_all(frames);
-  frames.give(before);
-  void* memory = near_alloc(kBytes);
-  budget.update_metadata();
-  EXPECT_EQ(take_all(frames), before - kBytes / kPageSize);
-  near_free(memory, kBytes);
-  budget.update_metadata();
-  EXPECT_EQ(take_all(frames), kBytes / kPageSize);
-}
-
-TEST(BudgetTest, NoPopulatedPageIsLostAmongThreads) {
-  constexpr unsigned kThreads = 3, kRounds = 200'000;
-  Frames frames;
-  Budget budget(frames, {64 * kMiB, 0}, 0);
-  std::atomic<unsigned> fell{0};
-  auto work = [&] {
-    uint64_t seen = 0;
-    for (unsigned i = 0; i < kRounds; i++) {
-      budget.populate(3);
-      uint64_t peak = budget.populated_peak();
-      fell += peak < seen;
-      seen = peak;
-      budget.depopulate(1);
-    }
-  };
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < kThreads; t++) threads.emplace_back(work);
-  for (auto& t : threads) t.join();
-  EXPECT_EQ(budget.populated(), 2u * kThreads * kRounds);
-  EXPECT_EQ(fell, 0u);  // a peak never falls
-  EXPECT_GT(budget.populated_peak(), budget.populated());
-  EXPECT_LE(budget.populated_peak(), budget.populated() + kThreads);
 }
 
 }  // namespace
