@@ -217,6 +217,8 @@ Status MemoryPool::full(const Account* account, const Tenant* tenant) const {
     return Status::error(ENOMEM, "this client's quota of {} is exhausted; it includes forked processes",
                          format_size(account->capacity()));
   }
+  if (account_.capacity() == 0)
+    return Status::error(ENOMEM, "the server is full: it is a pool's controller and lends no memory; use pool://");
   return Status::error(ENOMEM, "the server is full: {} of {} reserved, {} to describe it", format_size(account->data()),
                        format_size(account->capacity()), format_size(account->overhead()));
 }

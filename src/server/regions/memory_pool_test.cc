@@ -23,6 +23,14 @@ TEST(MemoryPool, ARepeatedReservationCountsOnce) {
   pool.release(region);
 }
 
+TEST(MemoryPool, AControllerNamesThePoolToWhoAsksItForMemory) {
+  MemoryPool pool(0, 0);
+  auto region = pool.create(8 * kSlab);
+  std::string text = region.ok() ? pool.grow(*region, kSlab, next()).status().text() : region.status().text();
+  EXPECT_NE(text.find("a pool's controller and lends no memory; use pool://"), text.npos) << text;
+  if (region.ok()) pool.release(*region);
+}
+
 TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForTheGraceTime) {
   constexpr uint64_t kLong = 3'600'000'000'000;
   MemoryPool pool(8 * kSlab, 0, kLong);
