@@ -27,8 +27,7 @@ using transport::Channel;
 using transport::kMaxInFlight;
 using transport::Token;
 
-constexpr uint32_t kPieceBytes = 2 * 1024 * 1024;  // of a stream
-constexpr uint32_t kStreamRequest = 256 * 1024;    // several of them carry a piece
+constexpr uint32_t kStreamRequest = 256 * 1024;  // several of them carry a piece
 constexpr uint64_t kTimeoutNs = 30'000'000'000;
 
 enum class Access { kConnection, kGathered, kThreads, kTwoServers, kLine, kStreamRead, kStreamWrite };

@@ -243,7 +243,8 @@ class Client {
   // done(request) for each response.
   template <typename RequestOf, typename Done>
   void run_closed(uint64_t begin, uint64_t end, unsigned window, RequestOf request_of, Done done) {
-    for (uint64_t next = begin, responses = begin; responses < end;) {
+    uint64_t next = begin, responses = begin;
+    while (responses < end) {
       for (auto& c : connections_) {
         while (next < end && c->in_flight() < window) c->enqueue(request_of(next++), 0);
       }
@@ -260,7 +261,8 @@ class Client {
     prctl(PR_SET_TIMERSLACK, 1);
     Stopwatch watch;
     double due = workload_.gap(begin, rate);
-    for (uint64_t next = begin, responses = begin; responses < end;) {
+    uint64_t next = begin, responses = begin;
+    while (responses < end) {
       for (double now = watch.seconds(); next < end && due <= now; due += workload_.gap(next, rate)) {
         connections_[next % connections_.size()]->enqueue(workload_.draw(next), due);
         next++;
