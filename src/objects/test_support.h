@@ -32,13 +32,15 @@ class ObjectFixture {
   }
 
  private:
-  static Options options(size_t local_bytes, uint64_t far_bytes) {
+  Options options(size_t local_bytes, uint64_t far_bytes) const {
     Options o;
-    o.local = {local_bytes, 0};
+    o.local = {local_bytes + left_, 0};
     o.space = far_bytes;
     return o;
   }
   static inline pager::Pager* s_pager = nullptr;
+  // What earlier tests of this process left with the near allocator. It is taken off the limit, and may be most of it.
+  const size_t left_ = near_bytes();
   pager::LocalStore* store_;  // owned by pager_
   pager::PagerFixture pager_;
 };
