@@ -118,7 +118,7 @@ test-rest: build-release
 
 # A few minutes of tests that show differences between releases: compilers, libc, fmt, allocator, system calls.
 SHORT_UNITS = base_test abi_test fiber_test pager_test sandbox_test
-SHORT_SYSTEM = launcher launched_programs allocator children identity
+SHORT_SYSTEM = launcher allocator children identity
 test-short: bootstrap-build configure-release
 	$(BUILD_RELEASE) --target farside farside_preload farside_shared offload_host system_programs $(SHORT_UNITS)
 	ctest --preset release --parallel $(JOBS) -R '^($(subst $(space),|,$(SHORT_UNITS) headers_test symbols_test $(SHORT_SYSTEM:%=system_%)))(:|$$)'
