@@ -58,17 +58,8 @@ class Peer {
   std::unique_ptr<TlsSocket> stream_;
 };
 
-class Relays : public testing::Test {
+class Relays : public WithCertificates {
  protected:
-  static void SetUpTestSuite() {
-    signal(SIGPIPE, SIG_IGN);
-    certificates = new TestCertificates;
-  }
-  static void TearDownTestSuite() {
-    delete certificates;
-    certificates = nullptr;
-  }
-
   Relays() : listener_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}, {}};
     EXPECT_EQ(::bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
@@ -120,13 +111,11 @@ class Relays : public testing::Test {
     EXPECT_EQ(relay_->connections(), count);
   }
 
-  static TestCertificates* certificates;
   Fd listener_;
   Endpoint server_;
   std::shared_ptr<const Credentials> credentials_;
   std::unique_ptr<Relay> relay_;
 };
-TestCertificates* Relays::certificates = nullptr;
 
 TEST_F(Relays, LargeStreamsArriveIntactInBothDirections) {
   start();

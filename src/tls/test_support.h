@@ -1,6 +1,7 @@
 // Certificates for tests, made by the openssl command line.
 #pragma once
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -51,6 +52,21 @@ class TestCertificates {
   }
 
   std::string folder_;
+};
+
+// Tests whose connections may break, with certificates that are made once for all of them.
+class WithCertificates : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    signal(SIGPIPE, SIG_IGN);
+    certificates = new TestCertificates;
+  }
+  static void TearDownTestSuite() {
+    delete certificates;
+    certificates = nullptr;
+  }
+
+  static inline TestCertificates* certificates = nullptr;
 };
 
 inline std::shared_ptr<const Credentials> server_context(const Files& files, bool verify_clients = false) {

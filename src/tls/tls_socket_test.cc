@@ -17,17 +17,8 @@ namespace {
 
 using transport::Fd;
 
-class Streams : public testing::Test {
+class Streams : public WithCertificates {
  protected:
-  static void SetUpTestSuite() {
-    signal(SIGPIPE, SIG_IGN);
-    certificates = new TestCertificates;
-  }
-  static void TearDownTestSuite() {
-    delete certificates;
-    certificates = nullptr;
-  }
-
   void open(const Files& server, bool verify_clients, const Files& client, const std::string& host = "127.0.0.1") {
     server_.reset();
     client_.reset();
@@ -51,11 +42,9 @@ class Streams : public testing::Test {
     return {client, server};
   }
 
-  static TestCertificates* certificates;
   Fd client_fd_, server_fd_;
   std::unique_ptr<TlsSocket> client_, server_;
 };
-TestCertificates* Streams::certificates = nullptr;
 
 using Both = std::pair<int, int>;
 

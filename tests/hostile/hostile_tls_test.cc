@@ -27,16 +27,8 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-class HostileTls : public ::testing::Test {
+class HostileTls : public tls::WithCertificates {
  protected:
-  static void SetUpTestSuite() {
-    signal(SIGPIPE, SIG_IGN);
-    certificates = new tls::TestCertificates;
-  }
-  static void TearDownTestSuite() {
-    delete certificates;
-    certificates = nullptr;
-  }
   static server::ServerConfig config() {
     server::ServerConfig config = default_config();
     config.tls = tls::server_context(certificates->files("server"));
@@ -85,11 +77,9 @@ class HostileTls : public ::testing::Test {
     EXPECT_EQ(static_cast<wire::Op>(header.op), wire::Op::kHello);
   }
 
-  static tls::TestCertificates* certificates;
   std::shared_ptr<const tls::Credentials> client_ = tls::client_context(certificates->files(""));
   TestServer server_{config()};
 };
-tls::TestCertificates* HostileTls::certificates = nullptr;
 
 // Memory of this process, which the server shares.
 uint64_t private_bytes() {
