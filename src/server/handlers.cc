@@ -1,5 +1,6 @@
 #include "server/handlers.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -41,6 +42,8 @@ const Handlers::Row& Handlers::row_of(wire::Op op) {
     for (const Row& row : kRows) table[static_cast<size_t>(row.op)] = row;
     return table;
   }();
+  static_assert(std::ranges::count(kTable, nullptr, &Row::execute) == 1 + 3,
+                "0, HELLO, PROVE and ERROR have no handler");
   return kTable[static_cast<size_t>(op)];
 }
 
