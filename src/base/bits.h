@@ -1,4 +1,4 @@
-// Sizes and alignment arithmetic. Pure functions; `unit` is a power of two.
+// Sizes, addresses and alignment arithmetic. Pure functions; `unit` is a power of two.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,5 +15,9 @@ inline constexpr size_t kCacheLine = 64;
 constexpr uint64_t align_down(uint64_t value, uint64_t unit) { return value & ~(unit - 1); }
 constexpr uint64_t align_up(uint64_t value, uint64_t unit) { return (value + unit - 1) & ~(unit - 1); }
 constexpr bool is_aligned(uint64_t value, uint64_t unit) { return (value & (unit - 1)) == 0; }
+
+// An address as a number, and back.
+inline uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
+inline std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
 
 }  // namespace farside

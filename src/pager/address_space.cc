@@ -11,7 +11,6 @@ namespace farside::pager {
 namespace {
 
 bool cannot_fit(uint64_t bytes, uint64_t space) { return bytes == 0 || bytes > space; }
-uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
 
 }  // namespace
 
@@ -31,12 +30,12 @@ std::byte* AddressSpace::reserve(size_t bytes, size_t alignment) {
   LockGuard guard(address_mutex_);
   uint64_t taken = addresses_.take(align_up(bytes, kPageSize), alignment < kPageSize ? kPageSize : alignment);
   FARSIDE_DCHECK(addresses_.is_valid());
-  return reinterpret_cast<std::byte*>(taken);
+  return pointer(taken);
 }
 
 bool AddressSpace::reserve_at(std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
-  auto begin = reinterpret_cast<uint64_t>(address);
+  auto begin = number(address);
   if (!table_.contains(begin) || !is_aligned(begin, kPageSize) || cannot_fit(bytes, space_.bytes())) return false;
   LockGuard guard(address_mutex_);
   return addresses_.take_exactly(begin, begin + align_up(bytes, kPageSize));
@@ -69,7 +68,7 @@ void AddressSpace::make_accessible(std::byte* address, size_t bytes) {
 // Protection first: once the pages are unmapped, another thread may commit them again.
 template <typename Drop>
 void AddressSpace::decommit_range(std::byte* address, size_t bytes, Drop drop) {
-  FARSIDE_DCHECK(is_aligned(reinterpret_cast<uint64_t>(address), kPageSize) && is_aligned(bytes, kPageSize));
+  FARSIDE_DCHECK(is_aligned(number(address), kPageSize) && is_aligned(bytes, kPageSize));
   SignalsBlocked blocked;
   if (protections_changed_.load()) os::mprotect(address, bytes, PROT_READ | PROT_WRITE);
   table_.for_each_part(address, bytes, [&](std::byte*, PageIndex first, uint64_t count) {
@@ -89,7 +88,7 @@ void AddressSpace::decommit_lazily(std::byte* address, size_t bytes) {
 
 void AddressSpace::release(std::byte* address, size_t bytes) {
   SignalsBlocked blocked;
-  auto begin = reinterpret_cast<uint64_t>(address);
+  auto begin = number(address);
   LockGuard guard(address_mutex_);
   addresses_.give(begin, begin + align_up(bytes, kPageSize));
   FARSIDE_DCHECK(addresses_.is_valid());
@@ -203,7 +202,7 @@ Status AddressSpace::add_region(std::byte* address, size_t bytes, PolicyKind pol
 void AddressSpace::remove_region(std::byte* address) {
   SignalsBlocked blocked;
   LockGuard guard(address_mutex_);
-  policies_.remove(table_.index_of(reinterpret_cast<uint64_t>(address)));
+  policies_.remove(table_.index_of(number(address)));
 }
 
 // ---- fork ----

@@ -91,7 +91,7 @@ class AddressSpace {
   Status adopt_range(std::byte* address, size_t bytes, std::byte* around, std::byte* around_end, bool replace);
   Status lend(uint64_t begin, uint64_t end) REQUIRES(address_mutex_);
   bool lend_run(uint64_t begin, uint64_t end) REQUIRES(address_mutex_);
-  uint64_t begin() const { return reinterpret_cast<uint64_t>(space_.base()); }
+  uint64_t begin() const { return number(space_.base()); }
 
   FarSpace& space_;
   PageTable& table_;

@@ -5,12 +5,6 @@
 #include "fiber/wait.h"
 
 namespace farside::pager {
-namespace {
-
-uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
-std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
-
-}  // namespace
 
 size_t Paging::pin(const void* address, size_t bytes, bool write) {
   if (bytes == 0) return 0;
@@ -46,7 +40,7 @@ void Paging::read_subpages(std::span<SubpageRead> reads) {
 }
 
 void Paging::mark_objects(std::byte* address, size_t bytes) {
-  PageIndex first = table_.index_of(reinterpret_cast<uint64_t>(address));
+  PageIndex first = table_.index_of(number(address));
   for (uint64_t i = 0; i < bytes / kPageSize; i++) {
     table_[static_cast<PageIndex>(first + i)].update(
         [](PageWord w) { return w.with(PageWord::kObjects).without(PageWord::kObjectPath); });

@@ -6,8 +6,6 @@
 namespace farside::pager {
 namespace {
 
-uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
-
 bool is_written(std::span<const CallRange> ranges) {
   return std::any_of(ranges.begin(), ranges.end(), [](const CallRange& range) { return range.written; });
 }

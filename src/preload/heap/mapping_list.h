@@ -77,9 +77,6 @@ Mappings& mappings();
 // Without the lock; nullptr before far memory is in use.
 pager::Pager* mapping_pager();
 
-inline std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
-inline uint64_t number(const void* address) { return reinterpret_cast<uint64_t>(address); }
-
 // ---- Without the lock ----
 
 bool in_far_space(const void* address);

@@ -21,8 +21,6 @@ struct ProgramBreak {
 Mutex g_break_mutex;  // held while the break moves
 ProgramBreak g_break GUARDED_BY(g_break_mutex);
 
-std::byte* pointer(uint64_t address) { return reinterpret_cast<std::byte*>(address); }
-
 bool is_within_limit(uint64_t bytes) {
   rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
   os::call(SYS_prlimit64, 0, RLIMIT_DATA, nullptr, &limit);

@@ -15,7 +15,6 @@ namespace {
 constexpr size_t kMaxPinned = 32;  // pieces of a call; each takes a record
 constexpr size_t kGroup = 32;      // pieces that are stored by one system call
 
-uint64_t number(const void* p) { return reinterpret_cast<uint64_t>(p); }
 std::byte* bytes_at(const void* p, uint64_t offset) { return static_cast<std::byte*>(const_cast<void*>(p)) + offset; }
 
 // Reads memory of which no page is far and absent. The kernel does it, so that memory that is not mapped is an error.
