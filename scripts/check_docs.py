@@ -7,6 +7,7 @@ check_docs.py [--root ROOT] --run BUILD    executes the documented commands with
 - Every relative link and every anchor in a Markdown file resolves.
 - `src/FOLDER/FILE` `FUNCTION` names a function that the file declares or defines.
 - docs/decisions/README.md links every page of its folder.
+- docs/benchmarks.md has at most BENCHMARK_LINES lines, and each of its sections with a table or a plot names the benchmark that makes it.
 - No retired name (RETIRED) and no reference to a document outside the repository occurs in the tree.
 - --run: every fenced block with the info string "sh run" in README.md and docs/guide succeeds. Each block runs under
   `bash -e` in an empty folder, with BUILD/bin first in PATH, for at most SECONDS.
@@ -23,6 +24,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 SECONDS = 60
+BENCHMARK_LINES = 200
 
 # Names that were replaced, as regular expressions, each with what replaced it and, where the word has other meanings
 # elsewhere, the folders that it is retired in. Words that have other meanings everywhere (end, help, bring, part, line,
@@ -63,7 +65,7 @@ RETIRED = [
 TEXT_SUFFIXES = {".md", ".h", ".hpp", ".c", ".cc", ".py", ".txt", ".cmake", ".in", ".json", ".supp", ".service", ".conf",
                  ""}
 EXEMPT = ("scripts/check_docs.py", "scripts/check_docs_test.py")  # the list itself
-HISTORY = ("CHANGELOG.md", "docs/decisions/")  # may name what was replaced
+HISTORY = ("CHANGELOG.md", "docs/decisions/", "docs/history/")  # may name what was replaced
 
 FENCE = re.compile(r"^(\s*)(`{3,}|~{3,})\s*(.*?)\s*$")
 LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\]]*\])*\]\(\s*<?([^()\s>]*(?:\([^()]*\)[^()\s>]*)*)>?(?:\s+\"[^\"]*\")?\s*\)")
@@ -188,6 +190,36 @@ def check_decisions(root):
             yield f"docs/decisions/README.md:1: {page.name} is not listed"
 
 
+# ---- Benchmarks ----
+
+def names_of_benchmarks(root):
+    """As `farside bench --list` prints them."""
+    table = root / "bench/benchmarks.cc"
+    return set(re.findall(r'\{\.name = "([\w-]+)"', table.read_text(encoding="utf-8"))) if table.is_file() else set()
+
+
+def section_problem(text, known):
+    if "\n|" not in text and "plots/" not in text:
+        return None
+    named = re.findall(r"^    farside bench ([\w-]+)", text, re.MULTILINE)
+    if not named:
+        return "no command makes what is shown"
+    unknown = [name for name in named if name not in known]
+    return f"no benchmark has the name {unknown[0]}" if unknown else None
+
+
+def check_benchmarks(root):
+    path = root / "docs/benchmarks.md"
+    if not path.is_file():
+        return
+    text, known = path.read_text(encoding="utf-8"), names_of_benchmarks(root)
+    if (lines := text.count("\n")) > BENCHMARK_LINES:
+        yield f"docs/benchmarks.md:{lines}: more than {BENCHMARK_LINES} lines"
+    for part in re.split(r"^(?=## )", text, flags=re.MULTILINE)[1:]:
+        if problem := section_problem(part, known):
+            yield f"docs/benchmarks.md:{text[:text.index(part)].count(chr(10)) + 1}: {problem}"
+
+
 # ---- Retired names ----
 
 def patterns_for(name):
@@ -278,7 +310,7 @@ def main():
     if arguments.run:
         problems = list(run_blocks(root, arguments.run.resolve(), arguments.seconds))
     else:
-        problems = [*check_links(root), *check_steps(root), *check_decisions(root), *check_names(root)]
+        problems = [*check_links(root), *check_steps(root), *check_decisions(root), *check_benchmarks(root), *check_names(root)]
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

@@ -106,6 +106,22 @@ class StepsTest(CheckDocsTest):
         self.assertEqual(self.problems(check_docs.check_steps), [])
 
 
+class BenchmarksTest(CheckDocsTest):
+    def test_what_is_shown_names_a_benchmark_that_exists(self):
+        self.write("bench/benchmarks.cc", '{.name = "paging",\n')
+        page = "# Benchmarks\n\n## {}\n\n{}\n\n| a |\n|---|\n"
+        self.write("docs/benchmarks.md", page.format("One", "    farside bench paging --quick"))
+        self.assertEqual(self.problems(check_docs.check_benchmarks), [])
+        self.write("docs/benchmarks.md", page.format("One", "    farside bench swap"))
+        self.assertEqual(self.problems(check_docs.check_benchmarks), ["docs/benchmarks.md:3: no benchmark has the name swap"])
+        self.write("docs/benchmarks.md", page.format("One", "Text"))
+        self.assertEqual(self.problems(check_docs.check_benchmarks), ["docs/benchmarks.md:3: no command makes what is shown"])
+
+    def test_the_page_is_short(self):
+        self.write("docs/benchmarks.md", "a\n" * 201)
+        self.assertEqual(self.problems(check_docs.check_benchmarks), ["docs/benchmarks.md:201: more than 200 lines"])
+
+
 class DecisionsTest(CheckDocsTest):
     def test_a_page_that_the_index_lacks_is_found(self):
         self.write("docs/decisions/README.md", "[one](0001-one.md)\n")
