@@ -15,7 +15,7 @@ BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 space := $(subst ,, )
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo lint format layers sizes docs messages calls tidy test-all test-quick test-rest test-short test-debian13 test-fuzz test-programs test-docs test-package install package clean
+.PHONY: build test demo benchmarks lint format layers sizes docs messages calls tidy test-all test-quick test-rest test-short test-debian13 test-fuzz test-programs test-docs test-package install package clean
 .NOTPARALLEL:
 .SECONDARY:
 
@@ -37,6 +37,10 @@ test-all:
 demo: bootstrap-build bootstrap-demo configure-release
 	$(BUILD_RELEASE) --target farside farside_preload
 	scripts/demo.py $(DEMO_ARGS)
+
+# docs/benchmarks.md and its plots, on a quiet machine and as root. A run that was stopped goes on.
+benchmarks: bootstrap-bench build
+	scripts/make_benchmarks.py build/release
 
 # What can be checked without a build.
 lint: format layers sizes docs messages calls

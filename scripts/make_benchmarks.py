@@ -19,7 +19,7 @@ HEAD = """# Benchmarks
 
 Best and worst cases side by side, with kernel swap beside them. This page and its plots are made by one command, as root:
 
-    scripts/make_benchmarks.py build/release
+    make benchmarks
 
 {conditions} What one table needs is above it. Configurations take turns in each repetition, so trust ratios within a table more
 than times. The default sizes, without `--quick`, take hours. A dash is what could not be measured, or does not exist; kernel swap
