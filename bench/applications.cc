@@ -296,7 +296,7 @@ class Measurements {
     for (const Application& app : kApplications) {
       if (!Settings::wants(s_.apps, app.name)) continue;
       if (access(fmt::format("{}/{}", s_.apps_dir, app.name).c_str(), X_OK) == 0) add(app);
-      else all_.push_back(unavailable(app.name, Status::error(ENOENT, "not built in {}", s_.apps_dir)));
+      else all_.push_back(unavailable(app.name, Status::error(ENOENT, "not built")));
     }
     return std::move(all_);
   }

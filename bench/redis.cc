@@ -75,13 +75,12 @@ Result<json> run_test(const Settings& s, RedisServer& redis, const char* test) {
   return figures;
 }
 
-Result<json> measure_with(const Setup& setup, const Words& launcher, Shared* shared) {
+Result<json> measure_with(const Setup& setup, const Words& launcher) {
   const Settings& s = setup.settings();
   auto redis = RedisServer::start(setup.hold(), launcher);
   if (!redis.ok()) return redis.status();
   if (Status filled = (*redis)->fill(s.keys, kValueBytes); !filled.ok()) return filled;
   uint64_t bytes = (*redis)->resident_bytes();
-  if (launcher.empty()) shared->native_bytes = bytes;
   json rows = json::array();
   for (const char* test : kTests) {
     auto figures = run_test(s, **redis, test);
@@ -93,10 +92,10 @@ Result<json> measure_with(const Setup& setup, const Words& launcher, Shared* sha
 }
 
 Result<json> measure(const Setup& setup, const Configuration& configuration, Shared* shared) {
-  if (configuration.name == kNative) return measure_with(setup, {}, shared);
+  if (configuration.name == kNative) return measure_with(setup, {});
   if (Status s = hand_over_token(setup.server().token()); !s.ok()) return s;
   auto launcher = configuration.transport ? far_launcher(setup, configuration) : swap_launcher(setup, shared);
-  return launcher.ok() ? measure_with(setup, *launcher, shared) : launcher.status();
+  return launcher.ok() ? measure_with(setup, *launcher) : launcher.status();
 }
 
 // The kernel may kill the server in its memory limit.
@@ -109,7 +108,13 @@ std::vector<Measurement> measurements(const Setup& setup) {
                    .name = configuration.name,
                    .run = [&setup, &configuration, shared] { return measure(setup, configuration, shared.get()); },
                    .may_fail = swaps,
-                   .in_parent = true});
+                   .in_parent = true,
+                   .use =
+                       [shared](const json& rows) {
+                         const json& figures = rows[0]["figures"];
+                         if (figures.contains("resident_bytes")) shared->native_bytes = figures["resident_bytes"];
+                         return Status();
+                       }});
   }
   return all;
 }

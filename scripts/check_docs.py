@@ -201,7 +201,7 @@ def names_of_benchmarks(root):
 def section_problem(text, known):
     if "\n|" not in text and "plots/" not in text:
         return None
-    named = re.findall(r"^    farside bench ([\w-]+)", text, re.MULTILINE)
+    named = re.findall(r"`farside bench ([\w-]+)", text)
     if not named:
         return "no command makes what is shown"
     unknown = [name for name in named if name not in known]

@@ -110,9 +110,9 @@ class BenchmarksTest(CheckDocsTest):
     def test_what_is_shown_names_a_benchmark_that_exists(self):
         self.write("bench/benchmarks.cc", '{.name = "paging",\n')
         page = "# Benchmarks\n\n## {}\n\n{}\n\n| a |\n|---|\n"
-        self.write("docs/benchmarks.md", page.format("One", "    farside bench paging --quick"))
+        self.write("docs/benchmarks.md", page.format("One", "`farside bench paging --quick`"))
         self.assertEqual(self.problems(check_docs.check_benchmarks), [])
-        self.write("docs/benchmarks.md", page.format("One", "    farside bench swap"))
+        self.write("docs/benchmarks.md", page.format("One", "`farside bench swap`"))
         self.assertEqual(self.problems(check_docs.check_benchmarks), ["docs/benchmarks.md:3: no benchmark has the name swap"])
         self.write("docs/benchmarks.md", page.format("One", "Text"))
         self.assertEqual(self.problems(check_docs.check_benchmarks), ["docs/benchmarks.md:3: no command makes what is shown"])

@@ -8,12 +8,16 @@ one is shown without measuring. A benchmark is data here: its name, what is meas
 """
 import argparse
 import json
+import re
 import subprocess
 import sys
+import textwrap
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SWAP = "zram swap"
+WIDTH = 120
 
 HEAD = """# Benchmarks
 
@@ -21,14 +25,15 @@ Best and worst cases side by side, with kernel swap beside them. This page and i
 
     make benchmarks
 
-{conditions} What one table needs is above it. Configurations take turns in each repetition, so trust ratios within a table more
-than times. The default sizes, without `--quick`, take hours. A dash is what could not be measured, or does not exist; kernel swap
-is compressed RAM (zram) under a memory limit, where the kernel may kill what swaps too slowly. `--json` has all figures, counters and goals.
+{conditions}
 
-[Is it for me?](guide/is_it_for_me.md) says what the figures mean for a program. What was tried and did not help is in
-[decision 61](decisions/0061-what-did-not-help.md), earlier measurements with their methods in
-[history](history/benchmarks.md), data frames there in [a table of their own](history/benchmarks.md#data-frames), and 128 threads
-in [scaling](internals/scaling.md). `farside bench --list` names all benchmarks; [bench](../bench/README.md) describes the format of results.
+The command above a table makes it; without `--quick` it takes more data and repetitions. Trust ratios within a table more
+than times. A dash is what could not be measured, or does not exist. Kernel swap is compressed RAM (zram) under a memory
+limit, where the kernel may kill what swaps too slowly. `--json` has all figures, counters and goals.
+
+[Is it for me?](guide/is_it_for_me.md) says what the figures mean for a program; [decision 61](decisions/0061-what-did-not-help.md)
+has what did not help, and [history](history/benchmarks.md) earlier measurements, also of data frames. On other pages:
+[hints](guide/hints.md), [scaling](internals/scaling.md) to 128 threads (simulated). `farside bench --list` names all benchmarks.
 """
 
 
@@ -59,8 +64,8 @@ def markdown(head, lines):
 class Table:
     """A line for each value of the members `rows`, columns of figures: (head, figure, digits, unit)."""
 
-    def __init__(self, title, rows, columns, only=None, sort=None):
-        self.title, self.rows, self.columns, self.only, self.sort = title, rows, columns, only or {}, sort
+    def __init__(self, title, rows, columns, only=None):
+        self.title, self.rows, self.columns, self.only = title, rows, columns, only or {}
 
     def text(self, rows):
         found = [row for row in rows if has(row, self.only) and any(figure(row, c[1]) is not None for c in self.columns)]
@@ -109,16 +114,14 @@ SECTIONS = [
      "One word on each page, a quarter of the data near, one thread; us per access. [Plot](plots/paging.svg).",
      [Pivot("us per access", ["workload"], "configuration", "us", {"threads": 1}, columns=PAGING, ratios=[("zram / shm", SWAP, "shm")]),
       Table("random read that misses, us", ["configuration"],
-            [("median", "median_us", 2, 1), ("p99", "p99_us", 2, 1), ("p99.9", "p999_us", 2, 1), ("of these, the transport", "round_trip_us", 2, 1)],
-            {"workload": "random read that misses"}),
-      Table("all near", ["configuration"], [("times as long as plain memory", "ratio", 3, 1)], {"configuration": "all near"})]),
+            [("median", "median_us", 2, 1), ("p99", "p99_us", 2, 1), ("p99.9", "p999_us", 2, 1), ("the transport's part", "round_trip_us", 2, 1)],
+            {"workload": "random read that misses", "configuration": ["shm", "tcp", SWAP]})]),
     ("redis", "redis-server",
      "SET and GET of 512 bytes, 16 in flight, a quarter of the heap near.",
-     [Pivot("thousand operations/s", ["test"], "configuration", "ops_per_s", None, 1, 1000, [("shm / zram", "shm", SWAP)]),
-      Pivot("p99, us", ["test"], "configuration", "p99_us", None, 0)]),
+     [Pivot("thousand operations/s", ["test"], "configuration", "ops_per_s", None, 1, 1000, [("shm / zram", "shm", SWAP)])]),
     ("file", "Far memory in a file",
      "The accesses of *Paging* in a file (`file:`), encrypted, on kernel swap there, and in a mapped file; then programs.",
-     [Pivot("us per access", ["workload", "threads"], "configuration", "us", None, 2, 1, [("swap / file", "kernel swap", "far file")]),
+     [Pivot("us per access", ["workload"], "configuration", "us", {"threads": 1}, 2, 1, [("swap / file", "kernel swap", "far file")]),
       Pivot("programs", ["program", "unit"], "configuration", "value")]),
     ("fibers", "Fibers",
      "Random reads of far pages by so many fibers on one worker, or threads. [Plot](plots/fibers.svg).",
@@ -127,20 +130,19 @@ SECTIONS = [
      "Lines of 64 bytes as far objects, as paged arrays, and on kernel swap, 64 fibers. [Plots](plots/objects.svg).",
      [Table("near", ["case"], [("ns", "ns", 2, 1), ("instructions", "instructions", 0, 1)], {"suite": "near"}),
       Pivot("thousand random reads/s", ["configuration"], "transport", "reads_per_s", {"suite": "fibers", "fibers": 64}, 1, 1000),
-      Pivot("thousand accesses/s, tcp", ["configuration"], "workload", "accesses_per_s", {"suite": "paths", "transport": "tcp"}, 0, 1000),
-      Pivot("all near", ["app"], "suite", "ratio", {"suite": "near-apps"}, columns=["near-apps"])]),
+      Pivot("thousand accesses/s, tcp", ["configuration"], "workload", "accesses_per_s", {"suite": "paths", "transport": "tcp"}, 0, 1000)]),
     ("writeback", "Write-back by lines",
      "Goodput of changed bytes, MB/s, when pages leave of which some neighbouring lines were changed. [Plot](plots/writeback.svg).",
-     [Pivot("link, changed lines", ["link", "lines"], "mode", "goodput_mb_s", {"pattern": "contiguous", "lines": [1, 8, 64]}, 0,
+     [Pivot("link, changed lines", ["link", "lines"], "mode", "goodput_mb_s", {"pattern": "contiguous", "lines": [1, 8, 64], "link": "shm, 10 Gbit/s"}, 0,
             ratios=[("line / page", "line", "page")])]),
     ("replicas", "Replicas",
      "A second copy of every page.",
-     [Pivot("us per access", ["transport", "workload"], "servers", "us", {"threads": 1}, 2, 1,
+     [Pivot("us per access", ["transport", "workload"], "servers", "us", {"threads": 1, "workload": ["random read", "random write"]}, 2, 1,
             [("times", "two replicas", "one server")])]),
     ("reads", "Requests over tcp",
      "Without a pager: us for each access, and the processor time of both ends.",
      [Table("kind, in flight", ["kind", "in_flight"],
-            [("elapsed", "us", 2, 1), ("client", "client_us", 2, 1), ("server", "server_us", 2, 1)], {"in_flight": [1, 8, 16]})]),
+            [("elapsed", "us", 2, 1), ("client", "client_us", 2, 1), ("server", "server_us", 2, 1)], {"in_flight": [1, 16]})]),
     ("offload", "Functions on the memory server",
      "ms of queries over tcp, a tenth near: natively, on far memory, on the server, and where it is expected to be faster.",
      [Table("query", ["query"], [("native", "native", 2, 1), ("far", "local", 2, 1), ("server", "server", 2, 1),
@@ -148,19 +150,14 @@ SECTIONS = [
     ("policies", "Policies",
      "Simulated hit rates, %, half of the pages near. [Curves](plots/policies.svg).",
      [Pivot("trace", ["trace"], "policy", "hits", {"near": 50}, 1, columns=["2q", "lru", "fifo", "exact LRU", "optimum"])]),
-    ("hints", "Hints",
-     "What a hint on near memory costs.",
-     [Table("case", ["case"], [("instructions", "instructions", 0, 1), ("cycles", "cycles", 1, 1), ("ns", "ns", 2, 1)])]),
-    ("scaling", "Many threads",
-     "Million random reads a second on a large machine, simulated: as the pager is, and with hints. "
-     "[Plots and what limits](internals/scaling.md).",
-     [Pivot("threads", ["threads"], "design", "pages_per_s",
-            {"part": "threads", "workload": "random read", "evictors": 8, "threads": [1, 8, 48, 128]}, 2, 1e6)]),
 ]
 
 
+ELSEWHERE = ["hints", "scaling"]  # benchmarks that other pages show; their plots are made, too
+
+
 def measure(build, file):
-    names = [section[0] for section in SECTIONS]
+    names = [section[0] for section in SECTIONS] + ELSEWHERE
     plots = ROOT / "docs/plots"
     command = [build / "bin/farside", "bench", *names, "--quick", "--json", file, "--plots", plots]
     subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
@@ -170,28 +167,34 @@ def conditions(documents):
     first, last = documents[0]["machine"], documents[-1]["machine"]
     load = float(first["load_average"].split()[0])
     repetitions = distinct(document["settings"].get("repetitions", 1) for document in documents)
-    busy = f" **The machine was also busy with other work** (load {load:.1f} at the start)." if load > 0.5 else " Nothing else ran."
+    count = " or ".join(map(str, sorted(repetitions)))
+    busy = " **The machine was also busy with other work: times and ratios are not those of a quiet one.**" if load > 0.5 else ""
     return (f"Last run: {last['date'][:10]}, commit {last['commit']}, {first['processor']}, {first['cores']} cores, "
-            f"{first['memory_bytes'] / 2**30:.1f} GiB, Linux {first['kernel']}; {min(repetitions)} to {max(repetitions)} repetitions.{busy}")
+            f"{first['memory_bytes'] / 2**30:.1f} GiB, Linux {first['kernel']}, load {load:.1f} at the start; {count} repetitions.{busy}")
 
 
-def settings(document):
+def settings_of(document):
     shown = {name: value for name, value in document["settings"].items() if name in ("size", "local", "repetitions", "accesses")}
     return ", ".join(f"{name} {value}" for name, value in shown.items())
 
 
+def wrapped(text):
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
 def section(documents, name, title, text, tables):
     document = documents[name]
-    lines = [f"## {title}", "", f"    farside bench {name} --quick    # {settings(document)}", "", text, ""]
+    lines = [f"## {title}", "", wrapped(f"`farside bench {name} --quick` ({settings_of(document)}). {text}"), ""]
     for table in tables:
         lines += [table.text(document["rows"]), ""]
-    skipped = [f"{what} ({why.splitlines()[0].split(': install')[0]})" for what, why in document["skipped"].items()]
-    return "\n".join(lines + (["Not run: " + "; ".join(skipped[:4]) + ".", ""] if skipped else []))
+    reasons = Counter(re.sub(r" in /\S+", "", why) for why in document["skipped"].values())
+    skipped = "; ".join(f"{count} measurement{'s' * (count > 1)}: {why}" for why, count in reasons.most_common(2))
+    return "\n".join(lines + ([wrapped(f"Not run: {skipped}."), ""] if skipped else []))
 
 
 def page(documents):
     by_name = {document["benchmark"]: document for document in documents}
-    text = HEAD.format(conditions=conditions(documents)) + "\n"
+    text = HEAD.format(conditions=wrapped(conditions(documents))) + "\n"
     return text + "\n".join(section(by_name, *row) for row in SECTIONS if row[0] in by_name).rstrip() + "\n"
 
 
