@@ -168,7 +168,7 @@ def conditions(documents):
     load = float(first["load_average"].split()[0])
     repetitions = distinct(document["settings"].get("repetitions", 1) for document in documents)
     count = " or ".join(map(str, sorted(repetitions)))
-    busy = " **The machine was also busy with other work: times and ratios are not those of a quiet one.**" if load > 0.5 else ""
+    busy = " **The machine was also busy with other work: times and ratios are not those of a quiet one.**" if load > 1 else ""
     return (f"Last run: {last['date'][:10]}, commit {last['commit']}, {first['processor']}, {first['cores']} cores, "
             f"{first['memory_bytes'] / 2**30:.1f} GiB, Linux {first['kernel']}, load {load:.1f} at the start; {count} repetitions.{busy}")
 
