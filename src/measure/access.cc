@@ -17,13 +17,15 @@ constexpr uint64_t kWordInPage = 64;      // not the first line of a page, which
 constexpr unsigned kUpdatesPerWord = 8;   // words of the array per update
 
 // Threads may access the same page. Relaxed atomics make that defined and cost nothing.
-inline uint64_t touch(const Arena& arena, uint64_t page, bool write, uint64_t value) {
-  auto* word = reinterpret_cast<uint64_t*>(arena.base + page * kPageSize + kWordInPage);
+inline uint64_t touch(std::byte* address, bool write, uint64_t value) {
+  auto* word = reinterpret_cast<uint64_t*>(address);
   std::atomic_ref<uint64_t> shared(*word);
   if (!write) return shared.load(std::memory_order_relaxed);
   shared.store(value, std::memory_order_relaxed);
   return 0;
 }
+
+inline std::byte* word_of(const Arena& arena, uint64_t page) { return arena.base + page * kPageSize + kWordInPage; }
 
 // Keeps the compiler from removing the reads.
 void keep(uint64_t value) { asm volatile("" : : "r"(value)); }
@@ -42,20 +44,27 @@ struct Walk {
   uint64_t first, pages, next;
   Random random;
 
-  template <bool kRandom, bool kWrite>
+  template <bool kRandom, bool kWrite, bool kHint>
   uint64_t go(uint64_t count) {
     uint64_t sum = 0;
     for (uint64_t i = 0; i < count; i++) {
       uint64_t page = kRandom ? random.next() % pages : next;
       if (!kRandom && ++next == pages) next = 0;
-      sum += touch(arena, first + page, kWrite, i);
+      std::byte* word = word_of(arena, first + page);
+      if constexpr (kHint) arena.hint(word);
+      sum += touch(word, kWrite, i);
     }
     return sum;
   }
 
+  template <bool kHint>
   uint64_t go(const Workload& workload, uint64_t count) {
-    if (workload.random) return workload.write ? go<true, true>(count) : go<true, false>(count);
-    return workload.write ? go<false, true>(count) : go<false, false>(count);
+    if (workload.random) return workload.write ? go<true, true, kHint>(count) : go<true, false, kHint>(count);
+    return workload.write ? go<false, true, kHint>(count) : go<false, false, kHint>(count);
+  }
+
+  uint64_t go(const Workload& workload, uint64_t count) {
+    return arena.hint ? go<true>(workload, count) : go<false>(workload, count);
   }
 };
 
@@ -69,7 +78,8 @@ Pace walk_timed(Walk& walk, const Workload& workload, Extent extent) {
     spent = now_ns() - begin;
   }
   keep(sum);
-  return {static_cast<double>(spent) / 1000 / static_cast<double>(std::max<uint64_t>(done, 1)), done};
+  auto count = static_cast<double>(std::max<uint64_t>(done, 1)), us = static_cast<double>(spent) / 1000;
+  return {us / count, done, count * 1e6 / us};
 }
 
 // Random accesses of each thread go to the whole memory; sequential ones to one part per thread.
@@ -107,8 +117,9 @@ Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads
   }
   for (std::thread& thread : running) thread.join();
   *start = ends[0];
-  Pace all = {0, 0};
-  for (const Pace& pace : paces) all = {all.us + pace.us / threads, all.accesses + pace.accesses};
+  Pace all = {0, 0, 0};
+  for (const Pace& pace : paces)
+    all = {all.us + pace.us / threads, all.accesses + pace.accesses, all.per_s + pace.per_s};
   return all;
 }
 
@@ -121,7 +132,7 @@ std::vector<uint32_t> time_random_reads(const Arena& arena, Extent extent) {
   while (done < extent.accesses) {
     uint64_t page = random.next() % arena.pages;
     uint64_t start = ticks();
-    sum += touch(arena, page, false, 0);
+    sum += touch(word_of(arena, page), false, 0);
     order_loads();  // the second read of the counter must not overtake the load
     times[done++] = static_cast<uint32_t>(std::min<uint64_t>(ticks() - start, UINT32_MAX));
     if (done % kClockInterval == 0 && now_ns() - begin > limit) break;

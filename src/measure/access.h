@@ -25,7 +25,8 @@ inline constexpr Workload kWorkloads[] = {kRandomRead, kSequentialRead, kRandomW
 struct Arena {
   std::byte* base = nullptr;
   uint64_t pages = 0;
-  std::function<void()> leave_thread = [] {};  // called at its end by every thread that used the memory
+  std::function<void()> leave_thread = [] {};            // called at its end by every thread that used the memory
+  std::function<void(const std::byte*)> hint = nullptr;  // called before each access, unless it is empty
 };
 
 // The length of a measurement: each thread makes that many accesses, but stops after that many seconds.
@@ -40,6 +41,7 @@ void populate(const Arena& arena);
 struct Pace {
   double us;          // per access of one thread
   uint64_t accesses;  // of all threads
+  double per_s;       // their accesses a second
 };
 
 // Starts the threads and returns when all have ended. Sequential accesses begin at page `start` of each thread's part

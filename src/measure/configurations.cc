@@ -36,7 +36,7 @@ json measure_cell(const AccessSettings& settings, const Arena& arena, const Work
   run_accesses(arena, workload, threads, {2 * near_pages / threads, settings.seconds}, &start);
   pager::Stats before = stats ? stats() : pager::Stats();
   Pace pace = run_accesses(arena, workload, threads, {settings.accesses, settings.seconds}, &start);
-  json cell = {{"workload", workload.name}, {"threads", threads}, {"us", pace.us}};
+  json cell = {{"workload", workload.name}, {"threads", threads}, {"us", pace.us}, {"per_s", pace.per_s}};
   cell["counters"] = stats ? difference(before, stats()) : json::object();
   cell["counters"]["accesses"] = pace.accesses;
   return cell;
@@ -57,11 +57,11 @@ json measure_misses(const AccessSettings& settings, const Arena& arena) {
 json measure_all(const AccessSettings& settings, const Arena& arena, const ReadStats& stats) {
   populate(arena);
   json cells = json::array(), miss;
-  for (const Workload& workload : kWorkloads) {
+  for (const Workload& workload : settings.workloads) {
     for (unsigned threads : settings.threads) {
       cells.push_back(measure_cell(settings, arena, workload, threads, stats));
       // At this point memory is in the steady state of random reads.
-      if (cells.size() == 1) miss = measure_misses(settings, arena);
+      if (cells.size() == 1 && workload.random && !workload.write) miss = measure_misses(settings, arena);
     }
   }
   return {{"cells", cells}, {"miss", miss}};
@@ -111,7 +111,9 @@ Result<json> time_round_trips(transport::Channel& channel) {
 Result<json> measure_far(const AccessSettings& settings, const FarMemoryConfig& config, const MeasureMore& more) {
   auto far = FarMemory::create(config);
   if (!far.ok()) return far.status();
-  json measured = measure_all(settings, (*far)->arena(), [&] { return (*far)->stats(); });
+  Arena arena = (*far)->arena();
+  if (settings.hinted) arena.hint = [&](const std::byte* word) { (*far)->hint_read(word, sizeof(uint64_t)); };
+  json measured = measure_all(settings, arena, [&] { return (*far)->stats(); });
   more(**far, &measured);
   return measured;
 }

@@ -16,10 +16,13 @@ struct AccessSettings {
   uint64_t accesses = 200000;  // per thread, in one measurement
   double seconds = 3;          // after which a measurement ends in any case
   std::vector<unsigned> threads = {1, 2};
+  std::vector<Workload> workloads = {std::begin(kWorkloads), std::end(kWorkloads)};
+  bool hinted = false;  // each access to far memory
 };
 
-// {"cells": [{"workload", "threads", "us", "counters"}], "miss": {"share", "median_us", "p99_us", "p999_us"}}: all
-// workloads with each number of threads, and the latency of random reads that miss. "miss" is null if there were none.
+// {"cells": [{"workload", "threads", "us", "per_s", "counters"}], "miss": {"share", "median_us", "p99_us", "p999_us"}}:
+// all workloads with each number of threads, and the latency of random reads that miss. "miss" is null if there were
+// none, or if random reads are not the first workload.
 Result<nlohmann::json> measure_far(const AccessSettings& settings, const FarMemoryConfig& far);
 // The same, and then what else `more` measures there and adds.
 using MeasureMore = std::function<void(FarMemory&, nlohmann::json*)>;

@@ -119,7 +119,7 @@ Result<json> run_in_child(const SignalHold& hold, const std::function<Result<jso
 
 Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& hold, uint64_t memory,
                                                             const std::string& token, const ucx::Settings& ucx,
-                                                            const std::string& offload_host) {
+                                                            const std::string& offload_host, unsigned threads) {
   auto directory = PrivateDirectory::create();
   if (!directory.ok()) return directory.status();
   std::unique_ptr<ServerProcess> made(new ServerProcess);
@@ -127,6 +127,7 @@ Result<std::unique_ptr<ServerProcess>> ServerProcess::start(const SignalHold& ho
   made->token_ = token.empty() ? fmt::format("{:016x}{:016x}", random_u64(), random_u64()) : token;
   server::ServerConfig config;
   config.memory = memory;
+  config.workers = threads;
   config.listen = "127.0.0.1:0";
   config.unix_path = made->directory_->file("server.sock");
   config.token = made->token_;

@@ -26,7 +26,7 @@ class ServerProcess {
   // functions of clients, the server executes them.
   static Result<std::unique_ptr<ServerProcess>> start(const SignalHold& hold, uint64_t memory,
                                                       const std::string& token = "", const ucx::Settings& ucx = {},
-                                                      const std::string& offload_host = "");
+                                                      const std::string& offload_host = "", unsigned threads = 1);
   ~ServerProcess();
   ServerProcess(const ServerProcess&) = delete;
   ServerProcess& operator=(const ServerProcess&) = delete;
