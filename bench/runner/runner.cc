@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "abi/options.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "bench/runner/journal.h"
 #include "bench/runner/options.h"
@@ -60,6 +61,23 @@ json far_variables() {
   return variables;
 }
 
+// The time for all measurements. None starts that, if it takes as long as the longest one before, ends too late.
+class Budget {
+ public:
+  explicit Budget(double seconds) : limit_ns_(static_cast<uint64_t>(seconds * 1e9)) {}  // 0: no limit
+  bool has_time() const { return limit_ns_ == 0 || last_ns_ - start_ns_ + longest_ns_ <= limit_ns_; }
+  // A measurement has ended.
+  void count() {
+    uint64_t now = now_ns();
+    longest_ns_ = std::max(longest_ns_, now - last_ns_);
+    last_ns_ = now;
+  }
+
+ private:
+  const uint64_t limit_ns_, start_ns_ = now_ns();
+  uint64_t last_ns_ = start_ns_, longest_ns_ = 0;
+};
+
 class Run {
  public:
   Run(const Benchmark& benchmark, const Settings& settings, const Setup& setup, Journal journal)
@@ -77,8 +95,13 @@ class Run {
     for (unsigned i = 0; i < settings_.repetitions; i++) {
       for (const Measurement& m : measurements_) {
         if (m.once && i + 1 < settings_.repetitions) continue;
+        if (!budget_.has_time()) {
+          leave_out(m);
+          continue;
+        }
         progress.step(m.name);
         if (Status done = measure(m, fmt::format("{} {}", m.name, i)); !done.ok()) return done;
+        budget_.count();
       }
     }
     return {};
@@ -104,6 +127,10 @@ class Run {
       if (benchmark_.suites.size() > 1) m.name = suite.name + (m.name.empty() ? "" : ": " + m.name);
       measurements_.push_back(std::move(m));
     }
+  }
+
+  void leave_out(const Measurement& m) {
+    if (!measured(m)) skipped_.try_emplace(m.name, "the time of --budget was used up");
   }
 
   Status measure(const Measurement& m, const std::string& run) {
@@ -152,6 +179,7 @@ class Run {
   const Settings& settings_;
   const Setup& setup_;
   Journal journal_;
+  Budget budget_{settings_.budget};
   std::map<std::string, std::string> skipped_;
   std::vector<std::string> problems_;
   std::vector<Measurement> measurements_;

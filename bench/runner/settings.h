@@ -15,7 +15,7 @@ struct Settings {
   uint64_t accesses = 200000;
   double seconds = 3;
   unsigned repetitions = 3;
-  unsigned evictors = 1;
+  unsigned evictors = 1, server_threads = 1;
   bool zram = true;
   std::vector<std::string> configurations = {}, suites = {}, kinds = {}, apps = {};  // to run; empty: all
   std::vector<unsigned> latencies_us = {0};                                          // added to each reply of a server
@@ -29,9 +29,10 @@ struct Settings {
   double latency_us = 0;                                // added to each of their fetches over shm
   double cut_off = 20;                                  // times its native time, after which an application is ended
   unsigned app_threads = 2;
-  std::vector<unsigned> threads = {1, 8, 16, 24, 32, 48, 64, 96, 128};  // that are simulated
+  std::vector<unsigned> threads = {1, 8, 16, 24, 32, 48, 64, 96, 128};  // simulated or real ones
   unsigned faults = 30000;                                              // in each simulation
   std::string costs = "";                                               // a result of `scaling`, to take its costs
+  double budget = 0;                                                    // seconds for all measurements; 0: no limit
   std::string json = "", plots = "";                                    // a file, a folder; "": none
   bool quick = false, quiet = false;
 

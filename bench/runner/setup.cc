@@ -2,10 +2,12 @@
 
 #include "base/bits.h"
 #include "launch/installation.h"
+#include "launch/machine_check.h"
 
 namespace farside::bench {
 
 Result<std::unique_ptr<Setup>> Setup::create(const Settings& settings, unsigned needs) {
+  if (Status able = needs & kSelfPaging ? check_paging() : Status(); !able.ok()) return able;
   std::unique_ptr<Setup> setup(new Setup(settings));
   Status started = setup->start_servers(needs);
   if (!started.ok()) return started;
@@ -21,7 +23,8 @@ Status Setup::start_servers(unsigned needs) {
   uint64_t capacity = 8 * settings_.bytes + 2 * kGiB;
   ucx::Settings ucx = needs & kUcx ? prepare_ucx() : ucx::Settings();
   auto first =
-      ServerProcess::start(hold_, capacity, "", ucx, needs & kOffload ? installation->offload_host() : std::string());
+      ServerProcess::start(hold_, capacity, "", ucx, needs & kOffload ? installation->offload_host() : std::string(),
+                           settings_.server_threads);
   if (!first.ok()) return first.status();
   first_ = std::move(*first);
   if (!(needs & kSecondServer)) return {};

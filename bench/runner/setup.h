@@ -17,7 +17,7 @@ inline constexpr const char* kTransports[] = {"shm", "tcp"};
 inline constexpr const char* kSwap = "zram swap";
 
 // What a benchmark needs, as bits.
-enum Need : unsigned { kServer = 1, kSecondServer = 2, kKernelSwap = 4, kUcx = 8, kOffload = 16 };
+enum Need : unsigned { kServer = 1, kSecondServer = 2, kKernelSwap = 4, kUcx = 8, kOffload = 16, kSelfPaging = 32 };
 
 class Setup {
  public:

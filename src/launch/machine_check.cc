@@ -89,6 +89,20 @@ Finding check_fault_mode(FaultMode fault) {
   return lacking;
 }
 
+Status refuse_missing(std::initializer_list<Finding> findings) {
+  for (const Finding& f : findings) {
+    if (f.health == Health::kMissing)
+      return Status::error(ENOTSUP, "this machine lacks what the run needs: {}: {}; {}", f.name, f.found, f.advice);
+  }
+  return {};
+}
+
+// What doctor calls a limit, because it cannot know whether it is needed.
+Finding needed(Finding found) {
+  if (found.health != Health::kOk) found.health = Health::kMissing;
+  return found;
+}
+
 }  // namespace
 
 ModeChoice choose_mode(const FaultAbilities& abilities) {
@@ -102,14 +116,14 @@ ModeChoice choose_mode(const FaultAbilities& abilities) {
 }
 
 Status check_machine(const Options& options, bool shares_memory) {
-  Finding findings[] = {check_fault_mode(options.fault), check_pipe(),
-                        shares_memory ? check_memory_files() : finding("memory files", Health::kOk, "not needed", "")};
-  if (findings[2].health != Health::kOk) findings[2].health = Health::kMissing;  // doctor cannot know that it is needed
-  for (const Finding& f : findings) {
-    if (f.health == Health::kMissing)
-      return Status::error(ENOTSUP, "this machine lacks what the run needs: {}: {}; {}", f.name, f.found, f.advice);
-  }
-  return {};
+  Finding files = shares_memory ? check_memory_files() : finding("memory files", Health::kOk, "not needed", "");
+  return refuse_missing({check_fault_mode(options.fault), check_pipe(), needed(files)});
+}
+
+Status check_paging() {
+  bool all_faults = userfaultfd_by_syscall() || userfaultfd_by_device();
+  return refuse_missing({check_userfaultfd(all_faults, false, userfaultfd_user_mode_only()),
+                         needed(check_self_paging(pages_for_itself())), check_pipe(), needed(check_memory_files())});
 }
 
 }  // namespace farside

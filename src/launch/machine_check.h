@@ -45,5 +45,7 @@ Finding check_file_requests();
 // Refuses what cannot work on this machine with these options, in the words of the findings. Takes about a millisecond;
 // to be called before threads exist.
 Status check_machine(const Options& options, bool shares_memory);
+// The same for a process that serves its own faults and traps no system calls, as benchmarks do.
+Status check_paging();
 
 }  // namespace farside
