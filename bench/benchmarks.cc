@@ -1,5 +1,6 @@
 // The table of all benchmarks. bench/README.md shows how to add a workload or a benchmark.
 #include "bench/objects/suites.h"
+#include "bench/scale/scale.h"
 #include "bench/scaling/scaling.h"
 #include "bench/suites.h"
 
@@ -139,6 +140,36 @@ std::vector<Benchmark> make_benchmarks() {
        .quick = {.accesses = 100000, .repetitions = 1, .pages = 4000},
        .needs = 0,
        .suites = {policies_suite()}},
+      {.name = "threads",
+       .help = "Faults and evictions by 1 to 14 threads, and what the kernel alone permits",
+       .footer =
+           "Measures with 1, 2, 4, 8, 12 and 14 threads, as far as there are processors. Far memory over shm and tcp "
+           "and in "
+           "handler\nmode, kernel swap where it can be set up, and the kernel's parts of a fault without Farside. "
+           "bench/scale/run packs it\nfor a machine without anything installed. What is measured: "
+           "bench/scale/README.md.\n\n"
+           "Examples:\n"
+           "  farside bench threads --json threads.json --budget 400\n"
+           "  farside bench scaling --costs threads.json",
+       .options =
+           "--size --local --repeat --accesses --seconds --evictors --server-threads --threads --budget --no-zram",
+       .defaults = {.size = "512M",
+                    .accesses = 1000000,
+                    .seconds = 0.7,
+                    .evictors = 4,
+                    .server_threads = 4,
+                    .threads = with_processors({1, 2, 4, 8, 12, 14}),
+                    .budget = 420},
+       .quick = {.size = "64M",
+                 .accesses = 100000,
+                 .seconds = 0.1,
+                 .repetitions = 1,
+                 .evictors = 4,
+                 .server_threads = 4,
+                 .threads = with_processors({1, 2, 4, 8, 12, 14}),
+                 .budget = 420},
+       .needs = kServer | kKernelSwap | kSelfPaging,
+       .suites = {threads_suite()}},
       {.name = "scaling",
        .help = "Up to 128 threads and 8 evictors on a large machine, simulated",
        .footer = "Simulates the pager's faults and evictions with up to 128 threads on a large machine. Measures this "
