@@ -170,7 +170,6 @@ inline constexpr MessageId kMessageIds[] = {
     {"F801", "cannot call functions on memory server"},
     {"F801", "broke during a call"},
     {"F801", "to a call was damaged"},
-    {"F802", "knows no functions"},
     {"F802", "refused a call"},
     {"F803", "is in no loaded program or shared object"},
     {"F803", "has changed since it was loaded"},

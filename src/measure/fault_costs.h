@@ -1,5 +1,5 @@
 // The costs of faults and evictions, from the statistics of a run (--stats=json:). Pure functions. Counters that are
-// missing, as in the statistics of an older version, count as 0.
+// missing count as 0.
 #pragma once
 #include <cstdint>
 #include <nlohmann/json.hpp>

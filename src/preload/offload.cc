@@ -93,9 +93,8 @@ Status Server::acquire(Channel** channel) {
       return {};
     }
     channels_[i].lock.unlock();
-    // EINVAL: a server of before there were several.
-    bool is_refused = opened.code() == EAGAIN || opened.code() == EINVAL;
-    if (i == 0 || !is_refused) return opened;
+    bool is_limit = opened.code() == EAGAIN;  // of the server: it permits no further process
+    if (i == 0 || !is_limit) return opened;
     usable_ = std::min<unsigned>(usable_, i);
   }
 }

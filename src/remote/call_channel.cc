@@ -41,17 +41,10 @@ Status CallChannel::open() {
     wire::FrameHeader header;
     wire::CallOpen open;
   } request = {{}, {base_, process_}};
-  auto frame = std::as_writable_bytes(std::span(&request, 1));
-  // Servers of before there were several processes do not know the number.
-  if (process_ == 0) frame = frame.first(frame.size() - sizeof request.open.process);
   size_t bytes;
-  status =
-      exchange(wire::Op::kCallOpen, frame, std::as_writable_bytes(std::span(&limits_, 1)), &bytes, kReplyTimeoutNs);
+  status = exchange(wire::Op::kCallOpen, std::as_writable_bytes(std::span(&request, 1)),
+                    std::as_writable_bytes(std::span(&limits_, 1)), &bytes, kReplyTimeoutNs);
   if (!status.ok()) close();
-  // A server of before there were calls.
-  if (status.code() == EBADMSG)
-    return Status::error(EOPNOTSUPP, "memory server {} knows no functions; install the same version of farside there",
-                         store_.address());
   return status;
 }
 

@@ -168,10 +168,8 @@ int decode_servers(Bytes payload, ServersReply* out) {
 }
 
 int decode_call_open(Bytes payload, CallOpen* out) {
-  CallOpen open = {};
-  bool valid = payload.size() == sizeof open || payload.size() == sizeof open.base;
-  if (!valid) return -EBADMSG;
-  memcpy(&open, payload.data(), payload.size());
+  CallOpen open;
+  if (!load_exact(payload, &open)) return -EBADMSG;
   if (open.base % kPageBytes != 0 || open.process >= kMaxCallProcesses) return -EBADMSG;
   *out = open;
   return 0;

@@ -86,7 +86,7 @@ inline constexpr uint32_t kMaxCallObjects = 8;          // programs and shared o
 
 struct CallOpen {
   uint64_t base;     // the client's address of the region's byte 0
-  uint64_t process;  // the number of the client's process that executes calls of this connection; 0 if it is missing
+  uint64_t process;  // the number of the client's process that executes calls of this connection
 };
 struct CallLimits {
   uint64_t max_code_bytes;  // of one object

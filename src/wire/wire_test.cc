@@ -151,9 +151,7 @@ TEST(Codec, ChecksOpeningsOfCalls) {
   ASSERT_EQ(decode_call_open(bytes, &open), 0);
   EXPECT_EQ(open.base, kPageBytes);
   EXPECT_EQ(open.process, 3u);
-  ASSERT_EQ(decode_call_open(bytes.first(8), &open), 0);  // of a client of before there were several processes
-  EXPECT_EQ(open.process, 0u);
-  EXPECT_EQ(decode_call_open(bytes.first(12), &open), -EBADMSG);
+  for (size_t size : {0, 8, 12}) EXPECT_EQ(decode_call_open(bytes.first(size), &open), -EBADMSG);
   request.process = kMaxCallProcesses;
   EXPECT_EQ(decode_call_open(bytes, &open), -EBADMSG);
   request = {kPageBytes + 1, 0};
