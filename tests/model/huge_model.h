@@ -278,7 +278,7 @@ class HugeModel {
   bool publish_step(State& s, Fetch& f) const;
   bool copy_in_step(State& s, Fetch& f) const;
   static bool comes_whole(const State& s);
-  static bool is_excluded(PageWord w) { return w.has(PageWord::kSealed); }
+  static bool is_excluded(PageWord w) { return (w.bits() & (PageWord::kSealed | PageWord::kFreed)) != 0; }
 
   // huge_model_out.cc: HugeEvictor, Evictor
   bool out_step(State& s, Out& e, Kernel kernel, const char** wrong) const;

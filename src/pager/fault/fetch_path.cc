@@ -125,7 +125,7 @@ unsigned FetchPath::claim_window(ThreadSlot& t, Claim& claimed, const Window& wi
     if (page < 0 || page >= static_cast<int64_t>(table_.pages())) break;
     auto index = static_cast<PageIndex>(page);
     PageWord word = table_[index].load();
-    if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) break;
+    if (word.is_free() || word.has(PageWord::kSealed)) break;
     if (!word.is(state) || word.has(PageWord::kObjectPath)) continue;
     if (frames_.scarce() || !try_take_frame(t)) break;
     if (claim(t, index, word)) claimed.pages[claimed.count++] = index;
@@ -188,13 +188,13 @@ void FetchPath::start_read(ThreadSlot& t, const Claim& claim, bool gather) {
     fetch->make_room();
     fetch->content = {fetch->buffer, true};
   }
-  transport::ByteRange segments[Claim::kMaxPages];
+  transport::ByteRange ranges[Claim::kMaxPages];
   for (unsigned i = 0; i < claim.count; i++) {
     std::byte* to = fetch->content.packed ? fetch->buffer + i * kPageSize : nullptr;
-    segments[i] = {PageTable::far_of(claim.pages[i]), kPageSize, to};
+    ranges[i] = {PageTable::far_of(claim.pages[i]), kPageSize, to};
   }
   channel.gather(gather);
-  int error = channel.submit_read({segments, claim.count}, &fetch->token);
+  int error = channel.submit_read({ranges, claim.count}, &fetch->token);
   if (error) die_of_lost_memory(store_, error);
   t.reads.started(*fetch, Fetch::Progress::kInFlight);
 }

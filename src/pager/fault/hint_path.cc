@@ -108,7 +108,7 @@ bool HintPath::fetch_huge(const Caller& caller, Claims& claims, PageIndex page, 
 bool HintPath::claim_page(const Caller& caller, Claims& claims, PageIndex page, const Hint& hint, bool asked) {
   ThreadSlot& t = caller.thread;
   PageWord word = table_[page].load();
-  if (word.is(PageState::kUnmapped) || word.has(PageWord::kSealed)) return false;
+  if (word.is_free() || word.has(PageWord::kSealed)) return false;
   if (word.priority() != hint.priority) set_priority(page, hint.priority);
   if (asked && word.is(PageState::kNear)) record_use(page);
   if (asked && hint.write && word.is(PageState::kNear) && !word.writable() && !word.has(PageWord::kUpgrading)) {

@@ -234,7 +234,7 @@ bool HugePath::is_untouched(HugeIndex huge) {
 }
 
 bool HugePath::is_excluded(PageWord word) {
-  return (word.bits() & (PageWord::kSealed | PageWord::kObjects | PageWord::kObjectPath)) != 0;
+  return (word.bits() & (PageWord::kSealed | PageWord::kFreed | PageWord::kObjects | PageWord::kObjectPath)) != 0;
 }
 
 // Most of its pages are far. Pages that are near are copied, which costs more than to read them.
@@ -340,8 +340,8 @@ void HugePath::submit(ThreadSlot& t, HugeFetch& fetch) {
   uint64_t far = PageTable::far_of(first_page(fetch.huge));
   std::byte* near = pool_.address_of(fetch.slot);
   for (unsigned i = 0; i < HugeFetch::kMaxRequests; i++) {
-    transport::ByteRange segment = {far + i * kBytes, kBytes, near + i * kBytes};
-    if (int error = channel.submit_read({&segment, 1}, &fetch.tokens[i])) die_of_lost_memory(store_, error);
+    transport::ByteRange range = {far + i * kBytes, kBytes, near + i * kBytes};
+    if (int error = channel.submit_read({&range, 1}, &fetch.tokens[i])) die_of_lost_memory(store_, error);
   }
 }
 

@@ -2,10 +2,10 @@
 // kFetching or kEvicting, or sets the upgrading bit, owns the page until its next transition; other threads wait or
 // retry. The legal transitions, and what each owner may do, are in docs/internals/page_states.md; may_become() checks
 // them in debug builds.
-//   63            48 47            32 31            16 15  14  13 12 11 10   9   8    7    6   5   4   3  2   0
-//  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
-//  | owner slot     | epoch          | pins           |opa|obj|upg| prio|wf |sld|que |pref|cow|hot|sto|dir|state|
-//  +----------------+----------------+----------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
+//   63  62  61      48 47          32 31          16 15  14  13 12 11 10   9   8    7    6   5   4   3  2   0
+//  +---+---+----------+--------------+--------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
+//  |frn|fre| owner    | epoch        | pins         |opa|obj|upg| prio|wf |sld|que |pref|cow|hot|sto|dir|state|
+//  +---+---+----------+--------------+--------------+---+---+---+-----+---+---+----+----+---+---+---+---+-----+
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -32,11 +32,9 @@ class PageWord {
   static constexpr uint64_t kStored = 1u << 4;  // the server has a copy, which is out of date while the page is dirty
   static constexpr uint64_t kHot = 1u << 5;     // used again since it was fetched: the reference bit of the policies
   static constexpr uint64_t kCow = 1u << 6;     // write-protected by a fork although it may be dirty
-  static constexpr uint64_t kPrefetched = 1u << 7;  // fetched ahead in its last stay, no use seen
-  static constexpr uint64_t kQueued = 1u << 8;      // has an entry in a queue of a policy
-  static constexpr uint64_t kSealed = 1u << 9;      // the program removed read permission: must not be near
-  static constexpr uint64_t kForeign = kSealed;     // of a kUnmapped page: a file or near memory may be at its address
-  static constexpr uint64_t kFreed = kSealed;       // of a page with a frame: freed by the program, its content is lost
+  static constexpr uint64_t kPrefetched = 1u << 7;     // fetched ahead in its last stay, no use seen
+  static constexpr uint64_t kQueued = 1u << 8;         // has an entry in a queue of a policy
+  static constexpr uint64_t kSealed = 1u << 9;         // the program removed read permission: must not be near
   static constexpr uint64_t kWriteFollows = 1u << 10;  // was fetched for a read and then written, in its last stay
   static constexpr unsigned kPriorityShift = 11;       // 2 bits, set by hints
   static constexpr uint64_t kUpgrading = 1u << 13;     // a thread lifts the write protection, and owns the page
@@ -47,12 +45,15 @@ class PageWord {
   static constexpr uint64_t kPinMask = uint64_t{0xffff} << kPinShift;
   static constexpr unsigned kEpochShift = 32;  // 16 bits: Frames::epoch() when the page was evicted
   static constexpr uint64_t kEpochMask = uint64_t{0xffff} << kEpochShift;
-  // 16 bits: in kFetching the thread slot of the fetcher; in kEvicting see RangeOps::own; near and far pages have flags
+  // 14 bits: in kFetching the thread slot of the fetcher; in kEvicting see RangeOps::own; near and far pages have flags
   // of the policies there.
   static constexpr unsigned kOwnerShift = 48;
   static constexpr uint64_t kMain = uint64_t{1} << kOwnerShift;  // entered the main queue of 2q in its last stay
   static constexpr uint64_t kHuge = kMain << 1;  // of a near page: an entry of the HugeQueue names its huge page
-  static constexpr uint64_t kOwnerMask = uint64_t{0xffff} << kOwnerShift;
+  static constexpr uint64_t kOwners = uint64_t{1} << 14;
+  static constexpr uint64_t kOwnerMask = (kOwners - 1) << kOwnerShift;
+  static constexpr uint64_t kFreed = uint64_t{1} << 62;  // near or evicting: freed by the program, its content is lost
+  static constexpr uint64_t kForeign = uint64_t{1} << 63;  // unmapped: a file or near memory may be at its address
 
   constexpr PageWord() = default;
   constexpr explicit PageWord(uint64_t bits) : bits_(bits) {}
@@ -61,13 +62,13 @@ class PageWord {
   constexpr PageState state() const { return static_cast<PageState>(bits_ & kStateMask); }
   constexpr bool is(PageState s) const { return state() == s; }
   constexpr bool has(uint64_t flags) const { return (bits_ & flags) == flags; }
-  constexpr bool is_foreign() const { return is(PageState::kUnmapped) && has(kForeign); }
+  constexpr bool is_foreign() const { return has(kForeign); }
   // Belongs to no allocation, although it may be mapped still.
   constexpr bool is_free() const { return is(PageState::kUnmapped) || (is(PageState::kNear) && has(kFreed)); }
   constexpr uint64_t pins() const { return (bits_ & kPinMask) >> kPinShift; }
   constexpr uint16_t epoch() const { return static_cast<uint16_t>(bits_ >> kEpochShift); }
   constexpr unsigned priority() const { return (bits_ >> kPriorityShift) & 3; }
-  constexpr uint16_t owner() const { return static_cast<uint16_t>(bits_ >> kOwnerShift); }
+  constexpr uint16_t owner() const { return static_cast<uint16_t>((bits_ & kOwnerMask) >> kOwnerShift); }
 
   // Mapped, and a write succeeds without a fault unless the page is being upgraded.
   constexpr bool writable() const {
@@ -92,6 +93,9 @@ class PageWord {
   constexpr bool is_valid() const {
     PageState s = state();
     if (s > PageState::kEvicting) return false;
+    if (has(kForeign) && s != PageState::kUnmapped) return false;
+    if (has(kFreed) && s != PageState::kNear && s != PageState::kEvicting) return false;
+    if (has(kSealed) && (s == PageState::kUnmapped || s == PageState::kFetching || s == PageState::kNear)) return false;
     if (s == PageState::kFar) return has(kStored) && (bits_ & (kDirty | kCow | kUpgrading)) == 0;
     if (s == PageState::kUntouched || s == PageState::kUnmapped)
       return (bits_ & (kDirty | kStored | kCow | kUpgrading)) == 0;
@@ -128,6 +132,7 @@ class PageWord {
 
 static_assert(sizeof(PageWord) == 8);
 static_assert((PageWord::kPinMask & PageWord::kEpochMask) == 0 && (PageWord::kEpochMask & PageWord::kOwnerMask) == 0);
+static_assert(PageWord::kOwnerMask < PageWord::kFreed && PageWord::kFreed < PageWord::kForeign);
 static_assert(static_cast<uint64_t>(PageState::kEvicting) <= PageWord::kStateMask);
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 

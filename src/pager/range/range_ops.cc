@@ -19,16 +19,16 @@ enum : uint16_t {
 };
 bool held_frame(PageWord owned) { return owned.owner() == kHeldFrame; }
 
-int discard_now(transport::Channel& channel, const transport::ByteRange& segment) {
-  FARSIDE_DCHECK(segment.bytes > 0 && is_aligned(segment.bytes, kPageSize));
+int discard_now(transport::Channel& channel, const transport::ByteRange& range) {
+  FARSIDE_DCHECK(range.bytes > 0 && is_aligned(range.bytes, kPageSize));
   transport::Token token = 0;
-  int error = channel.submit_discard({&segment, 1}, &token);
+  int error = channel.submit_discard({&range, 1}, &token);
   return error ? error : channel.wait(token, kTransportTimeoutNs);
 }
 
-int write_now(transport::Channel& channel, const transport::ByteRange& segment) {
+int write_now(transport::Channel& channel, const transport::ByteRange& range) {
   transport::Token token = 0;
-  int error = channel.submit_write({&segment, 1}, -1, &token);
+  int error = channel.submit_write({&range, 1}, -1, &token);
   return error ? error : channel.wait(token, kTransportTimeoutNs);
 }
 }  // namespace
@@ -79,7 +79,7 @@ bool RangeOps::all_mapped(PageIndex first, uint64_t count) {
   for (uint64_t i = 0; i < count; i++) {
     PageIndex page = first + static_cast<PageIndex>(i);
     PageWord w = table_[page].load();
-    bool in_doubt = w.is(PageState::kEvicting) && w.has(PageWord::kFreed);  // of a freed page, or of a sealed one
+    bool in_doubt = w.is(PageState::kEvicting) && w.has(PageWord::kFreed);  // by an evictor, or for commit()
     if (in_doubt) faults_.wait_for_owner(threads_.current(), page);
     if (table_[page].load().is_free()) return false;
   }
@@ -126,8 +126,7 @@ void RangeOps::drop_piece(ThreadSlot& t, PageIndex first, unsigned count, Drop d
     }
     freed += held_frame(old);
     emptied += held_frame(old) || old.has(PageWord::kStored);
-    bool was_free = held_frame(old) && old.has(PageWord::kFreed);
-    PageState to = was_free ? PageState::kUnmapped : drop.to;
+    PageState to = old.has(PageWord::kFreed) ? PageState::kUnmapped : drop.to;
     table_[page].update([&](PageWord w) {
       uint64_t sealed = to == PageState::kUnmapped ? 0 : w.bits() & PageWord::kSealed;
       return w.without_content().with(sealed).with_state(to);
@@ -182,11 +181,11 @@ void RangeOps::unmap_owned(PageIndex first, unsigned count) {
 
 // Waits for the server: this discard must not be executed after a write of the next use of the page.
 void RangeOps::discard_far(ThreadSlot& t, PageIndex first, unsigned count) {
-  transport::ByteRange segment = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
+  transport::ByteRange range = {PageTable::far_of(first), static_cast<uint32_t>(count * kPageSize), nullptr};
   ReadQueueLock lock(t.reads);
-  int error = discard_now(t.reads.channel(store_), segment);
+  int error = discard_now(t.reads.channel(store_), range);
   if (error) die_of_lost_memory(store_, error);
-  t.counters.add(Counter::kBytesDiscarded, segment.bytes);
+  t.counters.add(Counter::kBytesDiscarded, range.bytes);
 }
 
 void RangeOps::seal(PageIndex first, uint64_t count) {
@@ -210,9 +209,9 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
   if (dirty) {
     if (int error = space_.write_protect(address, kPageSize, true))
       die("internal error: cannot protect page {} (error {})", page, -error);
-    transport::ByteRange segment = {PageTable::far_of(page), kPageSize, address};
+    transport::ByteRange range = {PageTable::far_of(page), kPageSize, address};
     ReadQueueLock lock(t.reads);
-    int error = write_now(t.reads.channel(store_), segment);
+    int error = write_now(t.reads.channel(store_), range);
     if (error) die_of_lost_memory(store_, error);
     t.counters.add(Counter::kBytesWritten, kPageSize);
   }
@@ -230,9 +229,7 @@ void RangeOps::push_out(ThreadSlot& t, PageIndex page) {
 }
 
 void RangeOps::unseal(PageIndex first, uint64_t count) {
-  for (uint64_t i = 0; i < count; i++) {
-    table_[first + i].update([](PageWord w) { return w.is_free() ? w : w.without(PageWord::kSealed); });
-  }
+  for (uint64_t i = 0; i < count; i++) table_[first + i].clear(PageWord::kSealed);
 }
 
 // What a pass over a range sees of each window. One that was seen as a whole, and in which nothing had to be written,
@@ -324,7 +321,7 @@ RangeOps::Sync RangeOps::own_dirty(ThreadSlot& t, PageIndex page, DirtyPages& di
 
 // Writes owned pages from their addresses, protected so that the program does not change them meanwhile.
 void RangeOps::store(ThreadSlot& t, DirtyPages& dirty) {
-  transport::ByteRange segments[DirtyPages::kMax];
+  transport::ByteRange ranges[DirtyPages::kMax];
   size_t used = 0;
   for (size_t i = 0; i < dirty.count; i++) {
     PageIndex page = dirty.pages[i];
@@ -332,17 +329,17 @@ void RangeOps::store(ThreadSlot& t, DirtyPages& dirty) {
     if (int error = dirty.before[i].pins() > 0 ? 0 : space_.write_protect(address, kPageSize, true))
       die("internal error: cannot protect page {} (error {})", page, -error);
     twins_.drop(page);
-    transport::ByteRange* last = used > 0 ? &segments[used - 1] : nullptr;
+    transport::ByteRange* last = used > 0 ? &ranges[used - 1] : nullptr;
     bool follows = last && last->far + last->bytes == PageTable::far_of(page) &&
                    static_cast<std::byte*>(last->near) + last->bytes == address;
     if (follows) last->bytes += kPageSize;
-    else segments[used++] = {PageTable::far_of(page), kPageSize, address};
+    else ranges[used++] = {PageTable::far_of(page), kPageSize, address};
   }
   inject::pause("store:protected");
   transport::Token token = 0;
   ReadQueueLock lock(t.reads);
   transport::Channel& channel = t.reads.channel(store_);
-  int error = channel.submit_write({segments, used}, -1, &token);
+  int error = channel.submit_write({ranges, used}, -1, &token);
   if (!error) error = channel.wait(token, kTransportTimeoutNs);
   if (error) die_of_lost_memory(store_, error);
   t.counters.add(Counter::kBytesWritten, dirty.count * kPageSize);

@@ -10,6 +10,7 @@
 #include "base/sync.h"
 #include "pager/huge/streams.h"
 #include "pager/pages/frames.h"
+#include "pager/pages/page_word.h"
 #include "pager/shared/stats.h"
 #include "pager/thread/prefetch.h"
 #include "pager/thread/read_queue.h"
@@ -47,7 +48,7 @@ struct Caller {
 
 class ThreadRegistry {
  public:
-  static constexpr size_t kMaxThreads = 16384;
+  static constexpr size_t kMaxThreads = PageWord::kOwners;
 
   ThreadRegistry(remote::RemoteStore* store, Frames& frames) : store_(store), frames_(frames) {}
 

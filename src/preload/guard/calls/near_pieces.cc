@@ -34,7 +34,8 @@ bool is_accessible(uint64_t at) {
       pager->table().contains(at) ? pager->table().word(at) : pager::PageWord(pager::PageWord::kForeign);
   char byte;
   if (word.is_foreign()) return read_present(&byte, reinterpret_cast<void*>(at), 1) == 1;
-  return !word.is_free() && !word.has(pager::PageWord::kSealed);
+  uint64_t kept_out = word.bits() & (pager::PageWord::kFreed | pager::PageWord::kSealed);
+  return !word.is(pager::PageState::kUnmapped) && kept_out == 0;
 }
 
 // How far the program may access the range.
