@@ -57,9 +57,9 @@ double time_transport(FarMemory& far, uint32_t bytes, uint64_t reads) {
     if (transport::Mapping in_place = channel->mapping(); in_place.immediate) {
       memcpy(buffer.data(), in_place.base + at, bytes);
     } else {
-      transport::ByteRange segment = {at, bytes, buffer.data()};
+      transport::ByteRange range = {at, bytes, buffer.data()};
       transport::Token token = 0;
-      if (channel->submit_read({&segment, 1}, &token) != 0 || channel->wait(token, 1'000'000'000) != 0)
+      if (channel->submit_read({&range, 1}, &token) != 0 || channel->wait(token, 1'000'000'000) != 0)
         die("a read of {} bytes failed", bytes);
     }
     took.push_back(static_cast<uint32_t>(ticks() - start));

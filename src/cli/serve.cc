@@ -71,9 +71,9 @@ Status set_tls(const ServeArguments& arguments, server::ServerConfig* config) {
   const tls::Files& files = arguments.tls.files;
   if (files.certificate.empty() && files.key.empty() && !arguments.tls.verify_clients) return {};
   if (arguments.listen.empty()) return Status::error(EINVAL, "--tls cert is for TCP; give --listen, too");
-  auto context = tls::Credentials::for_server(files, arguments.tls.verify_clients);
-  if (!context.ok()) return context.status();
-  config->tls = *context;
+  auto credentials = tls::Credentials::for_server(files, arguments.tls.verify_clients);
+  if (!credentials.ok()) return credentials.status();
+  config->tls = *credentials;
   return {};
 }
 

@@ -68,11 +68,11 @@ struct Walk {
   }
 };
 
-Pace walk_timed(Walk& walk, const Workload& workload, Extent extent) {
-  auto limit = static_cast<uint64_t>(extent.seconds * 1e9);
+Pace walk_timed(Walk& walk, const Workload& workload, AccessLimits limits) {
+  auto limit = static_cast<uint64_t>(limits.seconds * 1e9);
   uint64_t begin = now_ns(), spent = 0, done = 0, sum = 0;
-  while (done < extent.accesses && spent < limit) {
-    uint64_t count = std::min(kClockInterval, extent.accesses - done);
+  while (done < limits.accesses && spent < limit) {
+    uint64_t count = std::min(kClockInterval, limits.accesses - done);
     sum += walk.go(workload, count);
     done += count;
     spent = now_ns() - begin;
@@ -101,7 +101,8 @@ void populate(const Arena& arena) {
   }
 }
 
-Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads, Extent extent, uint64_t* start) {
+Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads, AccessLimits limits,
+                  uint64_t* start) {
   std::vector<Pace> paces(threads);
   std::vector<uint64_t> ends(threads);
   std::barrier together(threads);
@@ -110,7 +111,7 @@ Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads
     running.emplace_back([&, t] {
       Walk walk = walk_of(arena, workload, t, threads, *start);
       together.arrive_and_wait();
-      paces[t] = walk_timed(walk, workload, extent);
+      paces[t] = walk_timed(walk, workload, limits);
       ends[t] = walk.next;
       arena.leave_thread();
     });
@@ -123,13 +124,13 @@ Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads
   return all;
 }
 
-std::vector<uint32_t> time_random_reads(const Arena& arena, Extent extent) {
+std::vector<uint32_t> time_random_reads(const Arena& arena, AccessLimits limits) {
   std::vector<uint32_t> times;
-  times.resize(extent.accesses);  // touches its pages now, not between the accesses
+  times.resize(limits.accesses);  // touches its pages now, not between the accesses
   Random random(now_ns());
-  auto limit = static_cast<uint64_t>(extent.seconds * 1e9);
+  auto limit = static_cast<uint64_t>(limits.seconds * 1e9);
   uint64_t begin = now_ns(), sum = 0, done = 0;
-  while (done < extent.accesses) {
+  while (done < limits.accesses) {
     uint64_t page = random.next() % arena.pages;
     uint64_t start = ticks();
     sum += touch(word_of(arena, page), false, 0);

@@ -29,8 +29,8 @@ struct Arena {
   std::function<void(const std::byte*)> hint = nullptr;  // called before each access, unless it is empty
 };
 
-// The length of a measurement: each thread makes that many accesses, but stops after that many seconds.
-struct Extent {
+// How long a measurement takes: each thread makes that many accesses, but stops after that many seconds.
+struct AccessLimits {
   uint64_t accesses;
   double seconds;
 };
@@ -46,10 +46,10 @@ struct Pace {
 
 // Starts the threads and returns when all have ended. Sequential accesses begin at page `start` of each thread's part
 // of the memory, and *start is set to where they ended.
-Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads, Extent extent, uint64_t* start);
+Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads, AccessLimits limits, uint64_t* start);
 
 // Reads at random by the calling thread, each access timed separately. In ticks (base/clock.h).
-std::vector<uint32_t> time_random_reads(const Arena& arena, Extent extent);
+std::vector<uint32_t> time_random_reads(const Arena& arena, AccessLimits limits);
 
 // Computes over an array that needs no paging: a sum in order, and updates at random places. Returns microseconds.
 double compute(std::span<uint64_t> array, uint64_t seed);

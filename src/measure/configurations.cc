@@ -71,9 +71,9 @@ json measure_all(const AccessSettings& settings, const Arena& arena, const ReadS
 Status store_pages(transport::Channel& channel, std::byte* buffer, unsigned pages) {
   for (unsigned i = 0; i < pages; i++) {
     memset(buffer, static_cast<int>(i % 255 + 1), kPageSize);
-    transport::ByteRange segment = {i * kPageSize, kPageSize, buffer};
+    transport::ByteRange range = {i * kPageSize, kPageSize, buffer};
     transport::Token token = 0;
-    int error = channel.submit_write({&segment, 1}, -1, &token);
+    int error = channel.submit_write({&range, 1}, -1, &token);
     if (error == 0) error = channel.wait(token, kRoundTripTimeoutNs);
     if (error) return Status::error(-error, "cannot write to far memory: {}", strerror(-error));
   }
@@ -81,9 +81,9 @@ Status store_pages(transport::Channel& channel, std::byte* buffer, unsigned page
 }
 
 int read_polled(transport::Channel& channel, uint64_t far, std::byte* buffer) {
-  transport::ByteRange segment = {far, kPageSize, buffer};
+  transport::ByteRange range = {far, kPageSize, buffer};
   transport::Token token = 0;
-  int state = channel.submit_read({&segment, 1}, &token);
+  int state = channel.submit_read({&range, 1}, &token);
   if (state < 0) return state;
   do state = channel.poll(token);
   while (state == 0);

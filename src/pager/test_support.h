@@ -17,21 +17,21 @@ namespace farside::pager {
 class LocalChannel : public transport::Channel {
  public:
   LocalChannel(std::byte* far, bool direct) : far_(far), direct_(direct) {}
-  int submit_read(std::span<const transport::ByteRange> segments, transport::Token* token) override {
-    for (const auto& s : segments) memcpy(s.near, far_ + s.far, s.bytes);
+  int submit_read(std::span<const transport::ByteRange> ranges, transport::Token* token) override {
+    for (const auto& s : ranges) memcpy(s.near, far_ + s.far, s.bytes);
     *token = 1;
     return 0;
   }
-  int submit_write(std::span<const transport::ByteRange> segments, int pipe, transport::Token* token) override {
-    for (const auto& s : segments) {
+  int submit_write(std::span<const transport::ByteRange> ranges, int pipe, transport::Token* token) override {
+    for (const auto& s : ranges) {
       if (pipe < 0) memcpy(far_ + s.far, s.near, s.bytes);
       else if (os::read(pipe, far_ + s.far, s.bytes) != static_cast<ssize_t>(s.bytes)) return -EIO;
     }
     *token = 1;
     return 0;
   }
-  int submit_discard(std::span<const transport::ByteRange> segments, transport::Token* token) override {
-    for (const auto& s : segments) memset(far_ + s.far, 0xdd, s.bytes);  // a discarded page must never be read again
+  int submit_discard(std::span<const transport::ByteRange> ranges, transport::Token* token) override {
+    for (const auto& s : ranges) memset(far_ + s.far, 0xdd, s.bytes);  // a discarded page must never be read again
     *token = 1;
     return 0;
   }

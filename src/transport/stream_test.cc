@@ -69,7 +69,7 @@ class StreamChannelTest : public testing::Test {
   FrameBytes buffer_;
 };
 
-TEST_F(StreamChannelTest, AReadIsOneFrameWithItsExtents) {
+TEST_F(StreamChannelTest, AReadIsOneFrameWithItsRanges) {
   std::byte a[100], b[1];
   Token token = 0;
   ASSERT_EQ(read({{4096, 100, a}, {uint64_t{1} << 39, 1, b}}, &token), 0);

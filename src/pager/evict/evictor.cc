@@ -318,12 +318,12 @@ void Evictor::write_pages(Batch& batch, size_t first, size_t end) {
   for (; first < end; first += kWritePages) {
     PageRun runs[kWritePages];
     size_t run_count = merge_runs(table_, {batch.dirty + first, std::min(kWritePages, end - first)}, runs);
-    transport::ByteRange segments[kWritePages];
+    transport::ByteRange ranges[kWritePages];
     for (size_t i = 0; i < run_count; i++) {
       uint64_t far = PageTable::far_of(table_.index_of(reinterpret_cast<uint64_t>(runs[i].address)));
-      segments[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
+      ranges[i] = {far, static_cast<uint32_t>(runs[i].bytes), nullptr};
     }
-    submit(batch, {segments, run_count}, std::min(kWritePages, end - first), batch.pipe_read);
+    submit(batch, {ranges, run_count}, std::min(kWritePages, end - first), batch.pipe_read);
   }
 }
 
@@ -333,11 +333,11 @@ void Evictor::write_lines(Batch& batch) {
   if (!batch.log) batch.log = static_cast<std::byte*>(near_alloc(kLogBytes));
   if (!held_) held_ = static_cast<std::byte*>(near_alloc(kCompared * kPageSize));
   uint64_t start = ticks();
-  transport::ByteRange segments[transport::kMaxRanges];
+  transport::ByteRange ranges[transport::kMaxRanges];
   size_t used = 0, count = 0, at = batch.whole_count, sent = at;
   auto add = [&](uint64_t far, const std::byte* from, size_t bytes) {
     memcpy(batch.log + used, from, bytes);
-    segments[count++] = {far, static_cast<uint32_t>(bytes), batch.log + used};
+    ranges[count++] = {far, static_cast<uint32_t>(bytes), batch.log + used};
     used += bytes;
   };
   while (at < batch.dirty_count && used + kCompared * kPageSize <= kLogBytes) {
@@ -351,8 +351,8 @@ void Evictor::write_lines(Batch& batch) {
       bool whole = static_cast<unsigned>(std::popcount(lines)) > kPageLines / 2 || runs_in(lines) > kMaxRuns;
       if (whole) lines = ~uint64_t{0};
       else counters_.add(Counter::kLinePages);
-      if (count + kMaxRuns > std::size(segments)) {
-        submit(batch, {segments, std::exchange(count, 0)}, at + i - sent, -1);
+      if (count + kMaxRuns > std::size(ranges)) {
+        submit(batch, {ranges, std::exchange(count, 0)}, at + i - sent, -1);
         sent = at + i;
       }
       for_each_run(lines, [&](unsigned first, unsigned n) {
@@ -365,7 +365,7 @@ void Evictor::write_lines(Batch& batch) {
   uint64_t took = ticks() - start;
   counters_.add(Counter::kCompareTicks, took);
   twins_.record_evictor_time(Twins::kByLines, at - batch.whole_count, took);
-  if (count > 0) submit(batch, {segments, count}, at - sent, -1);
+  if (count > 0) submit(batch, {ranges, count}, at - sent, -1);
   for (size_t i = at; i < batch.dirty_count; i++) twins_.drop(batch.dirty[i]);
   write_pages(batch, at, batch.dirty_count);
 }
@@ -380,13 +380,13 @@ void Evictor::read_held(Batch& batch, size_t pages) {
   }
 }
 
-void Evictor::submit(Batch& batch, std::span<const transport::ByteRange> segments, size_t pages, int pipe) {
+void Evictor::submit(Batch& batch, std::span<const transport::ByteRange> ranges, size_t pages, int pipe) {
   uint64_t bytes = 0;
-  for (const transport::ByteRange& s : segments) bytes += s.bytes;
+  for (const transport::ByteRange& s : ranges) bytes += s.bytes;
   FARSIDE_CHECK(batch.write_count < Batch::kMaxWrites);
   Batch::Write& write = batch.writes[batch.write_count];
   int error;
-  while ((error = channel_->submit_write(segments, pipe, &write.token)) == -EAGAIN) wait_for_write();
+  while ((error = channel_->submit_write(ranges, pipe, &write.token)) == -EAGAIN) wait_for_write();
   if (error) die_of_lost_memory(store_, error);
   write.pages = pages;
   write.method = pipe < 0 ? Twins::kByLines : Twins::kWhole;

@@ -170,7 +170,7 @@ class Evictor final : public NearObject, private ChannelOwner {
   void write_pages(Batch& batch, size_t first, size_t end);
   void write_lines(Batch& batch);
   void read_held(Batch& batch, size_t pages);
-  void submit(Batch& batch, std::span<const transport::ByteRange> segments, size_t pages, int pipe);
+  void submit(Batch& batch, std::span<const transport::ByteRange> ranges, size_t pages, int pipe);
   void finish(Batch& batch);
   bool poll_writes();
   bool poll_writes_of(Batch& batch);

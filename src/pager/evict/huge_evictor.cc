@@ -197,32 +197,32 @@ HugeBits HugeEvictor::find_changed(const Leaving& leaving) {
 
 void HugeEvictor::write(Leaving& leaving, const HugeBits& changed) {
   constexpr size_t kRequestPages = 64;  // of one request: reads of other threads do not wait long behind it
-  transport::ByteRange segments[kRequestPages];
+  transport::ByteRange ranges[kRequestPages];
   size_t count = 0, pages = 0, written = 0;
   uint64_t far = PageTable::far_of(first_page(leaving.huge));
   std::byte* content = pool_.address_of(leaving.slot);
   for (unsigned i = 0; i < kHugePages; i++) {
     if (!changed.has(i)) continue;
-    bool follows = count > 0 && segments[count - 1].far + segments[count - 1].bytes == far + i * kPageSize;
-    if (follows) segments[count - 1].bytes += kPageSize;
-    else segments[count++] = {far + i * kPageSize, kPageSize, content + i * kPageSize};
+    bool follows = count > 0 && ranges[count - 1].far + ranges[count - 1].bytes == far + i * kPageSize;
+    if (follows) ranges[count - 1].bytes += kPageSize;
+    else ranges[count++] = {far + i * kPageSize, kPageSize, content + i * kPageSize};
     written++;
     if (++pages < kRequestPages) continue;
-    submit(leaving, {segments, count});
+    submit(leaving, {ranges, count});
     count = pages = 0;
   }
-  if (count > 0) submit(leaving, {segments, count});
+  if (count > 0) submit(leaving, {ranges, count});
   counters_.add(Counter::kDirtyEvictions, written);
   counters_.add(Counter::kBytesWritten, written * kPageSize);
   leaving.submitted = true;
   if (leaving.acknowledged == leaving.writes) finish(leaving);
 }
 
-void HugeEvictor::submit(Leaving& leaving, std::span<const transport::ByteRange> segments) {
+void HugeEvictor::submit(Leaving& leaving, std::span<const transport::ByteRange> ranges) {
   FARSIDE_CHECK(leaving.writes < Leaving::kMaxWrites);
   transport::Token& token = leaving.tokens[leaving.writes];
   int error;
-  while ((error = channel_->submit_write(segments, -1, &token)) == -EAGAIN) owner_.wait_for_write();
+  while ((error = channel_->submit_write(ranges, -1, &token)) == -EAGAIN) owner_.wait_for_write();
   if (error) die_of_lost_memory(store_, error);
   leaving.writes++;
 }

@@ -82,7 +82,7 @@ class HugeEvictor {
   void break_up(HugeIndex huge);
   HugeBits find_changed(const Leaving& leaving);
   void write(Leaving& leaving, const HugeBits& changed);
-  void submit(Leaving& leaving, std::span<const transport::ByteRange> segments);
+  void submit(Leaving& leaving, std::span<const transport::ByteRange> ranges);
   void finish(Leaving& leaving);
   bool break_up_any();
   bool grow(uint64_t spare);

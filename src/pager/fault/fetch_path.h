@@ -104,7 +104,7 @@ class FetchPath {
   void map_runs(const Claim& claim, unsigned begin, unsigned end, const Content& content);
   void map_run(PageIndex first, unsigned count, const std::byte* content, bool write);
   void publish(ThreadSlot& thread, const Claim& claim, unsigned begin, unsigned end, bool stored);
-  size_t start_subpage_reads(ThreadSlot& thread, std::span<SubpageRead> reads, transport::ByteRange* segments);
+  size_t start_subpage_reads(ThreadSlot& thread, std::span<SubpageRead> reads, transport::ByteRange* ranges);
   void send_subpage_reads(ThreadSlot& thread);
   bool finish_subpage_reads(ThreadSlot& owner, bool wait);
 

@@ -11,16 +11,16 @@ namespace farside::pager {
 void FetchPath::read_subpages(std::span<SubpageRead> reads, bool may_suspend) {
   ThreadSlot& t = threads_.current();
   FARSIDE_CHECK(reads.size() <= SubpageRead::kMaxPerRequest);
-  transport::ByteRange segments[SubpageRead::kMaxPerRequest];
+  transport::ByteRange ranges[SubpageRead::kMaxPerRequest];
   SubpageReadGroup group;
   const std::byte* in_place;
   {
     InGate inside(gate_, t);
     ReadQueueLock lock(t.reads);
     in_place = t.reads.channel(store_).mapping().base;
-    size_t count = start_subpage_reads(t, reads, segments);
+    size_t count = start_subpage_reads(t, reads, ranges);
     if (count == 0) return;
-    group.segments = {segments, count};
+    group.ranges = {ranges, count};
     t.reads.queued(group);
     // The read of a fiber is sent when its worker polls, together with those of other fibers.
     bool gathers = may_suspend && fibers::polls_soon();
@@ -43,7 +43,7 @@ void FetchPath::read_subpages(std::span<SubpageRead> reads, bool may_suspend) {
 
 // Copies at once what can be read in place, and makes a list of the other reads. Returns the length of the list. The
 // read queue is locked, here and below.
-size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> reads, transport::ByteRange* segments) {
+size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> reads, transport::ByteRange* ranges) {
   transport::Mapping mapping = t.reads.channel(store_).mapping();
   size_t count = 0;
   for (SubpageRead& r : reads) {
@@ -54,7 +54,7 @@ size_t FetchPath::start_subpage_reads(ThreadSlot& t, std::span<SubpageRead> read
     t.counters.add(Counter::kSubpageReads);
     t.counters.add(Counter::kBytesFetched, r.bytes);
     if (mapping.immediate) memcpy(r.to, mapping.base + far, r.bytes);
-    else segments[count++] = {far, r.bytes, mapping.base ? nullptr : r.to};
+    else ranges[count++] = {far, r.bytes, mapping.base ? nullptr : r.to};
   }
   return count;
 }

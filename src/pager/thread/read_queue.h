@@ -153,7 +153,7 @@ class CAPABILITY("lock") ReadQueue {
   // Reads of parts of pages, guarded by the same lock.
   SubpageQueue& subpage_reads() { return subpage_reads_; }
   void queued(SubpageReadGroup& read) {
-    FARSIDE_DCHECK(is_locked() && !read.segments.empty());
+    FARSIDE_DCHECK(is_locked() && !read.ranges.empty());
     subpage_reads_.push(read);
     reading_.fetch_add(1, std::memory_order_acq_rel);
   }

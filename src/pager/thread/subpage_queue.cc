@@ -5,16 +5,16 @@ namespace farside::pager {
 
 int SubpageQueue::send(transport::Channel& channel) {
   FARSIDE_DCHECK(has_queued() && !is_full());
-  transport::ByteRange segments[kMaxSegments];
+  transport::ByteRange ranges[kMaxRanges];
   size_t count = 0;
   SubpageReadGroup* last = nullptr;
-  for (SubpageReadGroup* r = first_; r && count + r->segments.size() <= kMaxSegments; r = r->next) {
-    for (const transport::ByteRange& s : r->segments) segments[count++] = s;
+  for (SubpageReadGroup* r = first_; r && count + r->ranges.size() <= kMaxRanges; r = r->next) {
+    for (const transport::ByteRange& s : r->ranges) ranges[count++] = s;
     last = r;
   }
   FARSIDE_CHECK(count > 0 && count <= queued_);
   Request& request = requests_[in_flight_];
-  if (int error = channel.submit_read({segments, count}, &request.token)) return error;
+  if (int error = channel.submit_read({ranges, count}, &request.token)) return error;
   request.first = first_;
   request.last = last;
   first_ = last->next;

@@ -13,7 +13,7 @@ namespace farside::pager {
 // The reads of one call of FetchPath::read_subpages. It is on the stack of the waiting thread or fiber. `done` is set
 // under the lock of the read queue.
 struct SubpageReadGroup {
-  std::span<const transport::ByteRange> segments;
+  std::span<const transport::ByteRange> ranges;
   std::atomic<bool> done{false};
   SubpageReadGroup* next = nullptr;
 };
@@ -21,9 +21,9 @@ struct SubpageReadGroup {
 // Groups that are queued, and requests in flight, each with several groups.
 class SubpageQueue {
  public:
-  static constexpr size_t kMaxSegments = 64;  // of one request
-  static constexpr size_t kMaxInFlight = 4;   // requests
-  static constexpr size_t kMinToSend = 16;    // segments for which a third or fourth request is sent
+  static constexpr size_t kMaxRanges = 64;   // of one request
+  static constexpr size_t kMaxInFlight = 4;  // requests
+  static constexpr size_t kMinToSend = 16;   // ranges for which a third or fourth request is sent
 
   bool empty() const { return !first_ && in_flight_ == 0; }
   bool has_queued() const { return first_; }
@@ -32,7 +32,7 @@ class SubpageQueue {
     read.next = nullptr;
     (first_ ? last_->next : first_) = &read;
     last_ = &read;
-    queued_ += read.segments.size();
+    queued_ += read.ranges.size();
   }
   bool should_send() const {
     if (!first_ || in_flight_ == kMaxInFlight) return false;

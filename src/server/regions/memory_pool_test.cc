@@ -53,7 +53,7 @@ TEST(MemoryPool, ARegionWhoseConnectionBrokeIsKeptForTheGraceTime) {
   EXPECT_EQ(pool.usage().regions, 0u);
 }
 
-TEST(MemoryPool, ManyExtentsOfOnePageAreStoredExactly) {
+TEST(MemoryPool, ManyRangesOfOnePageAreStoredExactly) {
   MemoryPool pool(8 * kSlab, 0);
   Region* region = new_root(&pool, 8 * kSlab, kSlab);
   std::vector<uint8_t> expected(8 * kPage);

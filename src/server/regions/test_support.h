@@ -20,13 +20,13 @@ inline uint64_t next() {
 
 class List {
  public:
-  explicit List(std::initializer_list<wire::ByteRange> ranges) : extents_(ranges) {}
+  explicit List(std::initializer_list<wire::ByteRange> ranges) : ranges_(ranges) {}
   operator wire::RangeList() const {
-    return {reinterpret_cast<const std::byte*>(extents_.data()), static_cast<uint32_t>(extents_.size())};
+    return {reinterpret_cast<const std::byte*>(ranges_.data()), static_cast<uint32_t>(ranges_.size())};
   }
 
  private:
-  std::vector<wire::ByteRange> extents_;
+  std::vector<wire::ByteRange> ranges_;
 };
 
 // Calls piece(&progress) until the request is finished.
