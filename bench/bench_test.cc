@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <set>
@@ -11,6 +12,7 @@
 #include "bench/runner/runner.h"
 #include "command/command.h"
 #include "launch/embedded_server.h"
+#include "measure/access.h"
 #include "measure/chart.h"
 #include "measure/statistics.h"
 #include "report/files.h"
@@ -21,6 +23,22 @@ namespace farside::bench {
 namespace {
 
 using nlohmann::json;
+
+// A thread whose memory is near is done at once; that must not count as a rate of all threads.
+TEST(AccessTest, TheRateIsThatOfAllThreadsUntilTheLastHasEnded) {
+  constexpr uint64_t kPages = 64, kAccesses = 20, kSlowUs = 1000;
+  std::vector<std::byte> memory(kPages * kPageSize);
+  const std::byte* second_part = memory.data() + kPages / 2 * kPageSize;
+  Arena arena = {memory.data(), kPages, [] {},
+                 [&](const std::byte* word) {
+                   if (word >= second_part) usleep(kSlowUs);
+                 }};
+  uint64_t start = 0;
+  Pace pace = run_accesses(arena, kSequentialRead, 2, {kAccesses, 100}, &start);
+  EXPECT_EQ(pace.accesses, 2 * kAccesses);
+  EXPECT_LE(pace.per_s, 2e6 / kSlowUs);
+  EXPECT_EQ(start, kAccesses);
+}
 
 TEST(StatisticsTest, SummaryHasMedianAndExtremes) {
   json s = summary({3, 1, 2});

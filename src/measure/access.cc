@@ -68,7 +68,15 @@ struct Walk {
   }
 };
 
-Pace walk_timed(Walk& walk, const Workload& workload, AccessLimits limits) {
+// What one thread did, and when.
+struct Timed {
+  uint64_t begin, end, accesses;
+  double us() const {
+    return static_cast<double>(end - begin) / 1000 / static_cast<double>(std::max<uint64_t>(accesses, 1));
+  }
+};
+
+Timed walk_timed(Walk& walk, const Workload& workload, AccessLimits limits) {
   auto limit = static_cast<uint64_t>(limits.seconds * 1e9);
   uint64_t begin = now_ns(), spent = 0, done = 0, sum = 0;
   while (done < limits.accesses && spent < limit) {
@@ -78,8 +86,19 @@ Pace walk_timed(Walk& walk, const Workload& workload, AccessLimits limits) {
     spent = now_ns() - begin;
   }
   keep(sum);
-  auto count = static_cast<double>(std::max<uint64_t>(done, 1)), us = static_cast<double>(spent) / 1000;
-  return {us / count, done, count * 1e6 / us};
+  return {begin, begin + spent, done};
+}
+
+// The rate is that of the time in which any thread ran. The sum of the threads' own rates is another figure: a thread
+// whose part of the memory stays near has made its accesses before the others have fetched a page.
+Pace pace_of(const std::vector<Timed>& threads) {
+  Timed all = {UINT64_MAX, 0, 0};
+  double us = 0;
+  for (const Timed& t : threads) {
+    all = {std::min(all.begin, t.begin), std::max(all.end, t.end), all.accesses + t.accesses};
+    us += t.us() / static_cast<double>(threads.size());
+  }
+  return {us, all.accesses, 1e6 / all.us()};
 }
 
 // Random accesses of each thread go to the whole memory; sequential ones to one part per thread.
@@ -103,7 +122,7 @@ void populate(const Arena& arena) {
 
 Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads, AccessLimits limits,
                   uint64_t* start) {
-  std::vector<Pace> paces(threads);
+  std::vector<Timed> timed(threads);
   std::vector<uint64_t> ends(threads);
   std::barrier together(threads);
   std::vector<std::thread> running;
@@ -111,17 +130,14 @@ Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads
     running.emplace_back([&, t] {
       Walk walk = walk_of(arena, workload, t, threads, *start);
       together.arrive_and_wait();
-      paces[t] = walk_timed(walk, workload, limits);
+      timed[t] = walk_timed(walk, workload, limits);
       ends[t] = walk.next;
       arena.leave_thread();
     });
   }
   for (std::thread& thread : running) thread.join();
   *start = ends[0];
-  Pace all = {0, 0, 0};
-  for (const Pace& pace : paces)
-    all = {all.us + pace.us / threads, all.accesses + pace.accesses, all.per_s + pace.per_s};
-  return all;
+  return pace_of(timed);
 }
 
 std::vector<uint32_t> time_random_reads(const Arena& arena, AccessLimits limits) {

@@ -39,9 +39,9 @@ struct AccessLimits {
 void populate(const Arena& arena);
 
 struct Pace {
-  double us;          // per access of one thread
+  double us;          // per access of one thread; the mean of the threads
   uint64_t accesses;  // of all threads
-  double per_s;       // their accesses a second
+  double per_s;       // of all threads, from the first one's begin to the last one's end
 };
 
 // Starts the threads and returns when all have ended. Sequential accesses begin at page `start` of each thread's part
