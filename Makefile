@@ -27,7 +27,7 @@ build: bootstrap-build configure-release
 # unit and model tests, conformance and stress on every transport, short system tests. Each step has a heading and its
 # time, and there is a summary at the end.
 test:
-	scripts/run_steps bootstrap-build bootstrap-test bootstrap-lint lint clang test-quick
+	scripts/run_steps bootstrap-build bootstrap-test bootstrap-lint lint test-quick
 
 # All that `make test` leaves out: sanitizers, programs, soak, fuzzing, package, documents, Debian 13. CI runs both.
 test-all:
@@ -42,8 +42,8 @@ demo: bootstrap-build bootstrap-demo configure-release
 benchmarks: bootstrap-bench build
 	scripts/make_benchmarks.py build/release
 
-# What can be checked without a build.
-lint: format layers sizes docs messages calls
+# What can be checked without a build; by clang only what differs from main.
+lint: format layers sizes docs messages calls clang
 
 format: bootstrap-lint
 	@command -v $(CLANG_FORMAT) >/dev/null || echo "formatting is not checked: this release has no $(CLANG_FORMAT)"

@@ -98,6 +98,15 @@ TEST(ChartTest, AxesEndAtRoundNumbersAndHaveALabelEach) {
     EXPECT_NE(svg.find(text), svg.npos) << text << svg;
 }
 
+TEST(ChartTest, AHeadingIsShortenedToTheWidth) {
+  LineChart panel{"a", "x", "y", 100, 1, {{"one", {{0, 0}}}}};
+  EXPECT_NE(to_svg({panel}, "sort <in").find(">sort &lt;in<"), std::string::npos);
+  std::string svg = to_svg({panel}, "ö" + std::string(30, 'a') + std::string(300, 'b'));
+  EXPECT_NE(svg.find("ab"), svg.npos);
+  EXPECT_NE(svg.find("b...<"), svg.npos);
+  EXPECT_EQ(svg.find(std::string(50, 'b')), svg.npos);
+}
+
 TEST(ChartTest, ASeriesWithoutPointsIsOmitted) {
   LineChart panel{"a", "x", "y", 100, 1, {{"one", {{0, 0}, {100, 1}}}, {"none", {}}, {"two", {{50, 0.5}}}}};
   std::string svg = to_svg(std::vector<LineChart>{panel});

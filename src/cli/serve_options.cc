@@ -14,7 +14,7 @@ constexpr const char* kHelp =
     "Examples:\n"
     "  farside serve --memory 4G --listen 127.0.0.1:7170\n"
     "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --quota 8G --metrics 127.0.0.1:9170\n"
-    "  farside serve --memory 4G --unix /run/farside.sock\n"
+    "  farside serve --memory 4G --unix $PWD/farside.sock\n"
     "  farside serve --memory 64G --listen 0.0.0.0:7170 --token-file secret --tls cert=cert.pem,key=key.pem\n"
     "A pool (docs/guide/pool.md):\n"
     "  farside serve --controller --listen 10.0.0.1:7100 --tokens tokens\n"

@@ -13,7 +13,7 @@ constexpr double kWidth = 860, kHeight = 400;
 constexpr double kLeft = 40, kRight = 20, kTop = 84, kBottom = 36;
 constexpr const char* kColours[] = {"#0b6e99", "#4fa3c7", "#a9c9da", "#d1495b",
                                     "#8d99a6", "#3a7d44", "#e09f3e", "#24292f"};
-constexpr double kPanelWidth = 430, kPanelHeight = 330, kPanelsTop = 76;
+constexpr double kPanelWidth = 430, kPanelHeight = 330, kPanelsTop = 76, kHeadingHeight = 24;
 constexpr const char* kText = "#24292f";
 
 std::string escape(const std::string& text) {
@@ -64,9 +64,20 @@ std::string legend(double y, double right, const std::vector<std::string>& names
   return svg;
 }
 
+// Text of a heading that fits into `width`. Does not cut within a UTF-8 character.
+std::string shorten(const std::string& text, double width) {
+  constexpr double kLetter = 8;
+  auto room = static_cast<size_t>(width / kLetter);
+  if (text.size() <= room) return text;
+  size_t end = room - 3;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) end--;
+  return text.substr(0, end) + "...";
+}
+
 template <typename Series>
 std::vector<std::string> names_of(const std::vector<Series>& series) {
   std::vector<std::string> names;
+  names.reserve(series.size());
   for (const auto& s : series) names.push_back(s.name);
   return names;
 }
@@ -160,8 +171,9 @@ size_t same_series(Panels panels) {
 std::string panel_group(Panels panels, size_t columns, double top) {
   std::string svg = legend(top + 16, kPanelWidth * static_cast<double>(columns), names_shown(panels));
   for (size_t i = 0; i < panels.size(); i++) {
+    size_t row = i / columns;
     svg += panel(panels[i], static_cast<double>(i % columns) * kPanelWidth,
-                 top + kPanelsTop + static_cast<double>(i / columns) * kPanelHeight);
+                 top + kPanelsTop + static_cast<double>(row) * kPanelHeight);
   }
   return svg;
 }
@@ -201,14 +213,15 @@ double top_of(const std::vector<LineChart::Series>& series) {
   return largest > 0 ? largest : 1;
 }
 
-std::string to_svg(const std::vector<LineChart>& panels) {
+std::string to_svg(const std::vector<LineChart>& panels, const std::string& heading) {
   size_t columns = panels.size() == 1 ? 1 : 2;
-  double width = kPanelWidth * static_cast<double>(columns), height = 0;
-  std::string svg;
+  double width = kPanelWidth * static_cast<double>(columns), height = heading.empty() ? 0 : kHeadingHeight;
+  std::string svg = heading.empty() ? "" : label(kLeft, 24, 14, "start", shorten(heading, width - kLeft));
   for (Panels left = panels; !left.empty();) {
     Panels group = left.first(same_series(left));
     svg += panel_group(group, columns, height);
-    height += kPanelsTop + kPanelHeight * static_cast<double>((group.size() + columns - 1) / columns);
+    size_t rows = (group.size() + columns - 1) / columns;
+    height += kPanelsTop + kPanelHeight * static_cast<double>(rows);
     left = left.subspan(group.size());
   }
   return head(width, height) + svg + "</svg>\n";

@@ -32,7 +32,7 @@ struct LineChart {
 double top_of(const std::vector<LineChart::Series>& series);
 
 // Two panels per row. Consecutive panels with the same series (or the first of those series) share one legend above
-// them. A series without points is omitted; the others keep their colours.
-std::string to_svg(const std::vector<LineChart>& panels);
+// them. A series without points is omitted; the others keep their colours. The heading is shortened to fit.
+std::string to_svg(const std::vector<LineChart>& panels, const std::string& heading = "");
 
 }  // namespace farside

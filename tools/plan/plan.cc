@@ -1,6 +1,8 @@
 // farside plan: how much near memory a program needs, measured at several shares and compared with an ideal system.
 #include "tools/plan/plan.h"
 
+#include <fmt/ranges.h>
+
 #include <memory>
 
 #include "cli/run.h"
@@ -98,7 +100,7 @@ int plan_program(PlanArguments a, const std::vector<std::string>& program) {
   Status written = write_file(a.json, document->dump(2) + "\n");
   if (written.ok() && !a.svg.empty()) {
     auto charts = a.predicted ? predict_charts(*document) : plan_chart(*document);
-    written = write_file(a.svg, to_svg(charts));
+    written = write_file(a.svg, to_svg(charts, fmt::format("{}", fmt::join(program, " "))));
   }
   if (!written.ok()) return fail(written);
   return document->value("complete", true) ? 0 : kExitFailure;

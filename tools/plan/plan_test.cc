@@ -148,11 +148,20 @@ TEST(PlanTest, AnInterruptedPlanSaysSo) {
 TEST(PlanTest, TheChartHasACurveForEveryLink) {
   auto charts = plan_chart(plan_document());
   ASSERT_EQ(charts.size(), 1u);
-  ASSERT_EQ(charts[0].series.size(), 4u);
+  ASSERT_EQ(charts[0].series.size(), 5u);
   EXPECT_EQ(charts[0].series[0].points.size(), 3u);
   EXPECT_EQ(charts[0].series[2].name, "ideal 40 us");
   EXPECT_EQ(charts[0].series[3].name, "at most 10% slower");
   EXPECT_DOUBLE_EQ(charts[0].series[1].points[0].second, 50);
+}
+
+TEST(PlanTest, TheChartMarksTheAnswerIfThereIsOne) {
+  json document = plan_document();
+  LineChart::Series answer = plan_chart(document)[0].series.back();
+  EXPECT_EQ(answer.name, "answer: 100% near");
+  EXPECT_EQ(answer.points.front(), (std::pair{100.0, 0.0}));
+  document["points"].back()["seconds"]["median"] = 1.25;
+  EXPECT_EQ(plan_chart(document)[0].series.back().name, "at most 10% slower");
 }
 
 TEST(PlanCommandTest, HelpHasExamplesAndMistakesAreOneLine) {

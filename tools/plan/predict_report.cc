@@ -118,10 +118,23 @@ std::string answer(const json& document) {
                      keep["low"].get<double>(), high, format_size(static_cast<uint64_t>(share / 100 * bytes)), name);
 }
 
-LineChart::Series series_of(const std::string& name, const json& points, auto value) {
-  LineChart::Series series{name, {}};
+using Series = LineChart::Series;
+
+Series series_of(const std::string& name, const json& points, auto value) {
+  Series series{name, {}};
   for (const json& point : points) series.points.emplace_back(point["share"].get<double>(), value(point));
   return series;
+}
+
+// The slowdown that is accepted, and the share that the answer names, if there is one.
+std::vector<Series> answer_lines(const json& document) {
+  double slowdown = document["settings"]["slowdown"], wanted = 100 / (1 + slowdown);
+  std::vector<Series> lines = {{fmt::format("at most {:.3g}% slower", 100 * slowdown), {{0, wanted}, {100, wanted}}}};
+  const json& keep = document["systems"][0]["keep"];
+  if (keep["share"].is_null()) return lines;
+  double share = keep["share"];
+  lines.push_back({fmt::format("answer: {:.0f}% near", share), {{share, 0}, {share, wanted}}});
+  return lines;
 }
 
 }  // namespace
@@ -155,6 +168,10 @@ std::vector<LineChart> predict_charts(const json& document) {
     speed.series.push_back(
         series_of(name, system["points"], [](const json& point) { return 100 / point["slowdown"].get<double>(); }));
     misses.series.push_back({name, {}});
+  }
+  for (const Series& series : answer_lines(document)) {
+    misses.series.push_back({series.name, {}});
+    speed.series.push_back(series);
   }
   if (document.contains("checked")) {
     speed.series.push_back(series_of("measured", document["checked"],

@@ -159,7 +159,8 @@ document.getElementById('reset').addEventListener('click', function () { zoom(le
 
 }  // namespace
 
-std::string to_flame_graph(const Analysis& analysis) {
+std::string to_flame_graph(const Analysis& analysis, const std::string& command) {
+  constexpr double kCommandWidth = 600;
   Drawing drawing(make_tree(analysis));
   std::string text = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1:.0f}\" width=\"{0}\" height=\"{1:.0f}\">\n"
@@ -167,8 +168,8 @@ std::string to_flame_graph(const Analysis& analysis) {
       "opacity: 0.8 }} "
       "#reset {{ cursor: pointer; pointer-events: auto; text-decoration: underline }}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
-      "<text x=\"{2}\" y=\"20\" style=\"font-size: 14px\">Faults by call stack ({3} in all)</text>\n",
-      kWidth, drawing.height(), kMargin, analysis.faults);
+      "<text x=\"{2}\" y=\"20\" style=\"font-size: 14px\">Faults of {4} by call stack ({3} in all)</text>\n",
+      kWidth, drawing.height(), kMargin, analysis.faults, escape(shorten(command, kCommandWidth)));
   return text + legend() + drawing.text() + "<script><![CDATA[" + kScript + "]]></script>\n</svg>\n";
 }
 

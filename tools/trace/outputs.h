@@ -15,8 +15,8 @@ std::string to_table(const Analysis& analysis, double coverage, const std::strin
 std::string to_folded(const Analysis& analysis);
 
 // A flame graph as SVG with a script: width is the share of faults, colour is the kind; a click zooms, a tooltip shows
-// the figures.
-std::string to_flame_graph(const Analysis& analysis);
+// the figures. `command`: the program and its arguments, for the heading.
+std::string to_flame_graph(const Analysis& analysis, const std::string& command);
 
 nlohmann::json to_json(const Analysis& analysis, const std::vector<std::string>& program, double coverage);
 

@@ -1,6 +1,7 @@
 // farside trace: runs a program like farside run, with the recorder on, and reports where its faults occur.
 #include "tools/trace/trace.h"
 
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -61,9 +62,10 @@ Status write_results(const Analysis& analysis, const TraceArguments& arguments,
                      const std::vector<std::string>& program) {
   std::string json =
       to_json(analysis, program, arguments.coverage).dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  return write_files(
-      arguments.out,
-      {{"trace.json", json + "\n"}, {"folded.txt", to_folded(analysis)}, {"flame.svg", to_flame_graph(analysis)}});
+  return write_files(arguments.out,
+                     {{"trace.json", json + "\n"},
+                      {"folded.txt", to_folded(analysis)},
+                      {"flame.svg", to_flame_graph(analysis, fmt::format("{}", fmt::join(program, " ")))}});
 }
 
 Status report(const RawFile& raw, const TraceArguments& arguments, const std::vector<std::string>& program) {

@@ -307,7 +307,8 @@ TEST(TraceOutputTest, FoldedStacksHaveALineForEachKind) {
 }
 
 TEST(TraceOutputTest, TheFlameGraphIsDrawnToScale) {
-  std::string svg = to_flame_graph(example());
+  std::string svg = to_flame_graph(example(), "sort <in");
+  EXPECT_NE(svg.find("Faults of sort &lt;in by call stack ("), std::string::npos);
   EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\"")) << svg.substr(0, 100);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   // 600 of 950 faults in stacks, of 1180 pixels.
@@ -318,7 +319,7 @@ TEST(TraceOutputTest, TheFlameGraphIsDrawnToScale) {
   EXPECT_NE(svg.find("fill&lt;..&gt; (job.cc:20)"), std::string::npos);
   EXPECT_EQ(svg.find("fill<..>"), std::string::npos);  // would end the element
   EXPECT_NE(svg.find("<script><![CDATA["), std::string::npos);
-  EXPECT_FALSE(to_flame_graph({}).empty());
+  EXPECT_FALSE(to_flame_graph({}, "sort").empty());
 }
 
 TEST(TraceOutputTest, JsonHasAllPlaces) {
