@@ -6,6 +6,8 @@
 #include <cmath>
 #include <span>
 
+#include "report/svg.h"
+
 namespace farside {
 namespace {
 
@@ -16,20 +18,9 @@ constexpr const char* kColours[] = {"#0b6e99", "#4fa3c7", "#a9c9da", "#d1495b",
 constexpr double kPanelWidth = 430, kPanelHeight = 330, kPanelsTop = 76, kHeadingHeight = 24;
 constexpr const char* kText = "#24292f";
 
-std::string escape(const std::string& text) {
-  std::string safe;
-  for (char c : text) {
-    if (c == '<') safe += "&lt;";
-    else if (c == '>') safe += "&gt;";
-    else if (c == '&') safe += "&amp;";
-    else safe += c;
-  }
-  return safe;
-}
-
 std::string label(double x, double y, int size, const char* anchor, const std::string& text) {
   return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" font-size="{}" text-anchor="{}" fill="{}">{}</text>)", x, y, size,
-                     anchor, kText, escape(text)) +
+                     anchor, kText, escape_svg(text)) +
          "\n";
 }
 
@@ -64,14 +55,9 @@ std::string legend(double y, double right, const std::vector<std::string>& names
   return svg;
 }
 
-// Text of a heading that fits into `width`. Does not cut within a UTF-8 character.
-std::string shorten(const std::string& text, double width) {
+std::string heading_of(const std::string& text, double width) {
   constexpr double kLetter = 8;
-  auto room = static_cast<size_t>(width / kLetter);
-  if (text.size() <= room) return text;
-  size_t end = room - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) end--;
-  return text.substr(0, end) + "...";
+  return label(kLeft, 24, 14, "start", shorten(text, static_cast<size_t>(width / kLetter), "..."));
 }
 
 template <typename Series>
@@ -216,7 +202,7 @@ double top_of(const std::vector<LineChart::Series>& series) {
 std::string to_svg(const std::vector<LineChart>& panels, const std::string& heading) {
   size_t columns = panels.size() == 1 ? 1 : 2;
   double width = kPanelWidth * static_cast<double>(columns), height = heading.empty() ? 0 : kHeadingHeight;
-  std::string svg = heading.empty() ? "" : label(kLeft, 24, 14, "start", shorten(heading, width - kLeft));
+  std::string svg = heading.empty() ? "" : heading_of(heading, width - kLeft);
   for (Panels left = panels; !left.empty();) {
     Panels group = left.first(same_series(left));
     svg += panel_group(group, columns, height);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 
+#include "report/svg.h"
 #include "tools/trace/outputs.h"
 
 namespace farside::trace {
@@ -38,27 +39,9 @@ size_t depth_of(const Node& node) {
   return deepest + 1;
 }
 
-std::string escape(const std::string& text) {
-  std::string result;
-  for (char c : text) {
-    if (c == '&') result += "&amp;";
-    else if (c == '<') result += "&lt;";
-    else if (c == '>') result += "&gt;";
-    else if (c == '"') result += "&quot;";
-    else if (static_cast<unsigned char>(c) < ' ' && c != '\n') result += '?';
-    else result += c;
-  }
-  return result;
-}
-
-// Does not cut within a UTF-8 character.
-std::string shorten(const std::string& text, double width) {
+std::string fit(const std::string& text, double width) {
   auto room = static_cast<size_t>(std::max(0.0, (width - 6) / kLetter));
-  if (text.size() <= room) return text;
-  if (room < 4) return "";
-  size_t end = room - 2;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) end--;
-  return text.substr(0, end) + "..";
+  return room < 4 && text.size() > room ? "" : shorten(text, room, "..");
 }
 
 class Drawing {
@@ -89,7 +72,7 @@ class Drawing {
     if (width < kMinWidth) return;
     double y = height_ - kMargin - static_cast<double>(level + 1) * kRow;
     text_ += fmt::format("<g class=\"f\" data-x=\"{:.3f}\" data-w=\"{:.3f}\" data-l=\"{}\"><title>{}</title>", x, width,
-                         level, escape(title(name, node)));
+                         level, escape_svg(title(name, node)));
     double at = x;
     for (unsigned kind = 0; kind < kTraceKinds; kind++) {
       double part = scale(node.faults[kind]);
@@ -99,8 +82,8 @@ class Drawing {
       }
       at += part;
     }
-    text_ += fmt::format("<text x=\"{:.3f}\" y=\"{:.1f}\" data-t=\"{}\">{}</text></g>\n", x + 3, y + 12, escape(name),
-                         escape(shorten(name, width)));
+    text_ += fmt::format("<text x=\"{:.3f}\" y=\"{:.1f}\" data-t=\"{}\">{}</text></g>\n", x + 3, y + 12,
+                         escape_svg(name), escape_svg(fit(name, width)));
     for (auto& [child_name, child] : node.children) {
       draw(child_name, child, x, level + 1);
       x += scale(total_of(child.faults));
@@ -169,7 +152,7 @@ std::string to_flame_graph(const Analysis& analysis, const std::string& command)
       "#reset {{ cursor: pointer; pointer-events: auto; text-decoration: underline }}</style>\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
       "<text x=\"{2}\" y=\"20\" style=\"font-size: 14px\">Faults of {4} by call stack ({3} in all)</text>\n",
-      kWidth, drawing.height(), kMargin, analysis.faults, escape(shorten(command, kCommandWidth)));
+      kWidth, drawing.height(), kMargin, analysis.faults, escape_svg(fit(command, kCommandWidth)));
   return text + legend() + drawing.text() + "<script><![CDATA[" + kScript + "]]></script>\n</svg>\n";
 }
 
