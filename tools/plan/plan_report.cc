@@ -130,6 +130,14 @@ std::string plan_text(const json& document) {
              : text + "Stopped by a signal: larger shares or repetitions were not measured.\n";
 }
 
+std::vector<LineChart::Series> answer_lines(const json& document, std::optional<double> share) {
+  double slowdown = document["settings"]["slowdown"], wanted = 100 / (1 + slowdown);
+  std::vector<LineChart::Series> lines = {
+      {fmt::format("at most {:.3g}% slower", 100 * slowdown), {{0, wanted}, {100, wanted}}}};
+  if (share) lines.push_back({fmt::format("answer: {:.0f}% near", *share), {{*share, 0}, {*share, wanted}}});
+  return lines;
+}
+
 std::vector<LineChart> plan_chart(const json& document) {
   using Series = LineChart::Series;
   LineChart chart{"Throughput by share of near memory", "% of the heap near", "% of native", 100, 100, {}};
@@ -147,10 +155,8 @@ std::vector<LineChart> plan_chart(const json& document) {
     add(fmt::format("ideal {:g} us", other.latency_us),
         [&](const json& point) { return other.throughput(fetches(point)); });
   }
-  double slowdown = document["settings"]["slowdown"], wanted = 100 / (1 + slowdown);
-  chart.series.push_back({fmt::format("at most {:.3g}% slower", 100 * slowdown), {{0, wanted}, {100, wanted}}});
-  if (std::optional<unsigned> share = smallest_within(measured_points(document), slowest_s(document)))
-    chart.series.push_back({fmt::format("answer: {}% near", *share), {{*share, 0}, {*share, wanted}}});
+  std::vector<Series> lines = answer_lines(document, smallest_within(measured_points(document), slowest_s(document)));
+  chart.series.insert(chart.series.end(), lines.begin(), lines.end());
   return {chart};
 }
 

@@ -17,6 +17,9 @@ struct Timed {
 // The smallest share from which on all points stay within `limit` seconds. `points` are in order of shares.
 std::optional<unsigned> smallest_within(const std::vector<Timed>& points, double limit);
 
+// For a chart of throughput: the slowdown that was accepted, and the share that the answer names, if there is one.
+std::vector<LineChart::Series> answer_lines(const nlohmann::json& document, std::optional<double> share);
+
 std::string plan_text(const nlohmann::json& document);
 std::vector<LineChart> plan_chart(const nlohmann::json& document);
 

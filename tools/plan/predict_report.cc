@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "report/format.h"
 #include "report/machine.h"
+#include "tools/plan/plan_report.h"
 
 namespace farside::plan {
 namespace {
@@ -126,15 +127,9 @@ Series series_of(const std::string& name, const json& points, auto value) {
   return series;
 }
 
-// The slowdown that is accepted, and the share that the answer names, if there is one.
-std::vector<Series> answer_lines(const json& document) {
-  double slowdown = document["settings"]["slowdown"], wanted = 100 / (1 + slowdown);
-  std::vector<Series> lines = {{fmt::format("at most {:.3g}% slower", 100 * slowdown), {{0, wanted}, {100, wanted}}}};
-  const json& keep = document["systems"][0]["keep"];
-  if (keep["share"].is_null()) return lines;
-  double share = keep["share"];
-  lines.push_back({fmt::format("answer: {:.0f}% near", share), {{share, 0}, {share, wanted}}});
-  return lines;
+std::optional<double> answered_share(const json& document) {
+  const json& share = document["systems"][0]["keep"]["share"];
+  return share.is_null() ? std::nullopt : std::optional<double>(share);
 }
 
 }  // namespace
@@ -169,7 +164,7 @@ std::vector<LineChart> predict_charts(const json& document) {
         series_of(name, system["points"], [](const json& point) { return 100 / point["slowdown"].get<double>(); }));
     misses.series.push_back({name, {}});
   }
-  for (const Series& series : answer_lines(document)) {
+  for (const Series& series : answer_lines(document, answered_share(document))) {
     misses.series.push_back({series.name, {}});
     speed.series.push_back(series);
   }
