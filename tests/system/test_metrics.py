@@ -55,6 +55,9 @@ class MetricsTest(Servers):
         while not ("farside_run_processes{" in file.read_text() and re.search(r"farside_run_evictions_total\{.*\} [1-9]", file.read_text())):
             self.assertLess(time.monotonic(), deadline, file.read_text())
             time.sleep(0.1)
+        while value(self.get(controller), 'farside_controller_servers{state="up"}') == 0:  # until the server's first report
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
         texts = self.get(controller), self.get(member), file.read_text()
         self.assertEqual(self.get(member, "/healthz"), "ok\n")
         program.send_signal(signal.SIGTERM)
