@@ -69,8 +69,6 @@ void ObjectSpace::mark_live(PtrWord word) {
   segment.live[word.slot() / 64].fetch_or(uint64_t{1} << word.slot() % 64, std::memory_order_acq_rel);
   segment.read_bits.fetch_or(lines, std::memory_order_acq_rel);
   segment.write_bits.fetch_or(lines, std::memory_order_acq_rel);
-  count(Tally::kObjects, 1);
-  count(Tally::kBytes, word.bytes());
 }
 
 void ObjectSpace::mark_dead(PtrWord word) {
@@ -80,8 +78,6 @@ void ObjectSpace::mark_dead(PtrWord word) {
   uint64_t bit = uint64_t{1} << word.slot() % 64;
   uint64_t live = segment.live[word.slot() / 64].fetch_and(~bit, std::memory_order_acq_rel);
   FARSIDE_CHECK((live & bit) != 0);
-  count(Tally::kObjects, -uint64_t{1});
-  count(Tally::kBytes, -word.bytes());
   remove_live_units(segment, page, word.units());
 }
 

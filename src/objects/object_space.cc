@@ -52,6 +52,8 @@ int ObjectSpace::make(uint64_t* owner, farside_object_type* type, unsigned optio
   if (!place_or_wait({kind, structure, type->bytes, type->alignment, true, restarts}, &word)) return -ENOMEM;
   write_header(word, owner, Header::kind(number, type->alignment));
   mark_live(word);
+  count(Tally::kObjects, 1);
+  count(Tally::kBytes, word.bytes());
   store_owner(owner, word);
   *object = reinterpret_cast<void*>(word.address());
   return 0;
@@ -67,6 +69,8 @@ void ObjectSpace::destroy(uint64_t* owner) {
     bool done = change_owned(owner, word, [&] {
       store_owner(owner, PtrWord());
       mark_dead(word);
+      count(Tally::kObjects, -uint64_t{1});
+      count(Tally::kBytes, -word.bytes());
     });
     if (done) return;
   }
