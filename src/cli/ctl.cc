@@ -5,6 +5,7 @@
 
 #include "abi/option_values.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "cli/commands.h"
 #include "cli/report_values.h"
@@ -68,39 +69,66 @@ std::string describe_resized(const json& report, const SizeOrShare& local) {
                      format_size(count(report, "local_bytes_before")), number(report, "resize_seconds"));
 }
 
+using Processes = std::vector<std::unique_ptr<ControlledProcess>>;
+
+std::vector<Result<json>> resize_all(const Processes& processes, const SizeOrShare& local, double seconds) {
+  std::vector<Result<json>> reports;
+  reports.reserve(processes.size());
+  for (const auto& process : processes) reports.push_back(resize(*process, local, seconds));
+  return reports;
+}
+
+struct Answers {
+  json reports = json::array();
+  std::vector<Status> silent;  // why the others did not reply
+};
+
+// Short-lived processes end while others answer: only the end of the one that was named is an error. A child of vfork
+// shares its parent's page.
+Answers answers_of(const Processes& processes, std::vector<Result<json>> replies, pid_t named) {
+  Answers answers;
+  std::set<uint64_t> seen;
+  for (size_t i = 0; i < processes.size(); i++) {
+    Result<json>& reply = replies[i];
+    if (reply.ok() && seen.insert(count(*reply, "pid")).second) answers.reports.push_back(std::move(*reply));
+    bool is_missed = reply.status().code() != ESRCH || processes[i]->pid() == named;
+    if (!reply.ok() && is_missed) answers.silent.push_back(reply.status());
+  }
+  return answers;
+}
+
+void print(const Answers& answers, const CtlArguments& arguments, const SizeOrShare& local) {
+  if (arguments.json) return fmt::print("{}\n", answers.reports.dump(2));
+  for (const json& report : answers.reports)
+    fmt::print("{}\n", local == SizeOrShare{} ? describe(report) : describe_resized(report, local));
+  if (answers.reports.empty() && answers.silent.empty()) fmt::print("none of your processes runs under Farside\n");
+}
+
+// A list of all processes is complete without those that do not reply, as a stopped one; they are named.
+int report_silent(const std::vector<Status>& silent, bool lists_all) {
+  for (const Status& why : silent) log(lists_all ? LogLevel::kWarning : LogLevel::kError, "{}", why.text());
+  return silent.empty() || lists_all ? 0 : kExitFailure;
+}
+
 int control(const CtlArguments& arguments) {
   Options options;
   bool changes = !arguments.local.empty();
   Status read = changes ? set_option(&options, "--local", arguments.local) : Status();
   if (!read.ok()) return fail(read, kExitUsage);
-  const SizeOrShare& local = options.local;
+  SizeOrShare local = changes ? options.local : SizeOrShare{};
   if (changes && arguments.pid == 0)
     return fail(Status::error(EINVAL, "--local needs a process: give the PID of the program or its launcher"),
                 kExitUsage);
-  auto processes = ControlledProcess::find_all(arguments.pid);
+  Processes processes = ControlledProcess::find_all(arguments.pid);
   if (processes.empty() && arguments.pid != 0) {
     return fail(Status::error(ESRCH,
                               "process {} does not run under Farside, or is not yours; farside ctl lists those that do",
                               arguments.pid));
   }
-  json reports = json::array();
-  std::set<uint64_t> shown;  // a child of vfork shares its parent's control page
-  int status = 0;
-  for (auto& process : processes) {
-    auto report = changes ? resize(*process, local, arguments.seconds) : process->ask({});
-    bool has_ended = report.status().code() == ESRCH;
-    if (has_ended && process->pid() != arguments.pid) continue;  // as short-lived processes do while others answer
-    if (!report.ok()) {
-      status = fail(report.status());
-      continue;
-    }
-    if (!shown.insert(count(*report, "pid")).second) continue;
-    if (!arguments.json) fmt::print("{}\n", changes ? describe_resized(*report, local) : describe(*report));
-    reports.push_back(std::move(*report));
-  }
-  if (arguments.json) fmt::print("{}\n", reports.dump(2));
-  else if (reports.empty() && status == 0) fmt::print("none of your processes runs under Farside\n");
-  return status;
+  auto replies = changes ? resize_all(processes, local, arguments.seconds) : ControlledProcess::ask_all(processes);
+  Answers answers = answers_of(processes, std::move(replies), arguments.pid);
+  print(answers, arguments, local);
+  return report_silent(answers.silent, arguments.pid == 0);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/os.h"
@@ -22,7 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uint64_t kReplyTimeoutNs = 5'000'000'000;
 constexpr uint64_t kPollNs = 1'000'000;
 
 // Opens the control page of the process through /proc/PID/fd; -1: it has none, or this user may not access it.
@@ -49,16 +48,25 @@ ControlPage* map_control(int fd) {
   return nullptr;
 }
 
-bool has_ended(pid_t pid) { return kill(pid, 0) != 0 && errno == ESRCH; }
-
-pid_t parent_of(pid_t pid) {
+// "S 4711 ...": state and parent of a process. "" if there is none.
+std::string state_of(pid_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;
   std::getline(file, line);
   size_t name_end = line.rfind(')');  // the name may contain any character
-  if (name_end == line.npos || name_end + 4 >= line.size()) return 0;
+  return name_end == line.npos || name_end + 4 >= line.size() ? "" : line.substr(name_end + 2);
+}
+
+// Also one whose parent has not waited for it.
+bool has_ended(pid_t pid) {
+  std::string state = state_of(pid);
+  return state.empty() || state[0] == 'Z' || state[0] == 'X';
+}
+
+pid_t parent_of(pid_t pid) {
+  std::string state = state_of(pid);
   pid_t parent = 0;
-  std::from_chars(line.data() + name_end + 4, line.data() + line.size(), parent);
+  if (!state.empty()) std::from_chars(state.data() + 2, state.data() + state.size(), parent);
   return parent;
 }
 
@@ -128,29 +136,62 @@ ControlledProcess::~ControlledProcess() {
   close(fd_);
 }
 
-Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
-  uint64_t begin = now_ns();
-  // Locked until the reply is read; the kernel unlocks it if this process dies. Another process may keep it locked.
-  while (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    if (now_ns() - begin > kReplyTimeoutNs)
-      return Status::error(ETIMEDOUT, "the control page of process {} is in use by another process; try again", pid_);
-    os::nanosleep_ns(kPollNs);
-  }
+// The kernel unlocks it if this process dies.
+bool ControlledProcess::lock() { return flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+
+void ControlledProcess::unlock() { flock(fd_, LOCK_UN); }
+
+bool ControlledProcess::has_answered(uint32_t asked) const {
+  return page_->answered.load(std::memory_order_acquire) == asked;
+}
+
+uint32_t ControlledProcess::send(const SizeOrShare& local) {
   page_->local_bytes = local.bytes;
   page_->local_share = local.share;
-  uint32_t asked = page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;
-  bool answered = false;
-  while (!answered && now_ns() - begin < kReplyTimeoutNs && !has_ended(pid_)) {
-    os::nanosleep_ns(kPollNs);
-    answered = page_->answered.load(std::memory_order_acquire) == asked;
-  }
-  std::string report = answered ? std::string(page_->report, strnlen(page_->report, sizeof page_->report)) : "";
-  flock(fd_, LOCK_UN);
-  if (!answered && has_ended(pid_)) return Status::error(ESRCH, "process {} has ended", pid_);
-  if (!answered) return Status::error(ETIMEDOUT, "process {} does not reply; it may be stopped or exiting", pid_);
+  return page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;
+}
+
+Result<nlohmann::json> ControlledProcess::parse_report() const {
+  std::string report(page_->report, strnlen(page_->report, sizeof page_->report));
   auto parsed = nlohmann::json::parse(report, nullptr, false);
   if (parsed.is_object() && is_plausible(parsed)) return parsed;
   return Status::error(EPROTO, "process {} replied in a format that this version of farside does not support", pid_);
+}
+
+Result<nlohmann::json> ControlledProcess::wait_for_answer(uint32_t asked, uint64_t deadline_ns) {
+  while (!has_answered(asked) && now_ns() < deadline_ns && !has_ended(pid_)) os::nanosleep_ns(kPollNs);
+  if (has_answered(asked)) return parse_report();
+  if (has_ended(pid_)) return Status::error(ESRCH, "process {} has ended", pid_);
+  return Status::error(ETIMEDOUT, "process {} does not reply; it may be stopped or exiting", pid_);
+}
+
+Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
+  uint64_t deadline = now_ns() + kReplyTimeoutNs;
+  while (!lock()) {
+    if (now_ns() > deadline)
+      return Status::error(ETIMEDOUT, "the control page of process {} is in use by another process; try again", pid_);
+    os::nanosleep_ns(kPollNs);
+  }
+  auto report = wait_for_answer(send(local), deadline);
+  unlock();
+  return report;
+}
+
+std::vector<Result<nlohmann::json>> ControlledProcess::ask_all(
+    const std::vector<std::unique_ptr<ControlledProcess>>& processes) {
+  std::vector<std::optional<uint32_t>> asked;  // none: locked by another process
+  asked.reserve(processes.size());
+  for (const auto& process : processes)
+    asked.push_back(process->lock() ? std::optional(process->send({})) : std::nullopt);
+  uint64_t deadline = now_ns() + kReplyTimeoutNs;
+  std::vector<Result<nlohmann::json>> reports;
+  reports.reserve(processes.size());
+  for (size_t i = 0; i < processes.size(); i++) {
+    ControlledProcess& process = *processes[i];
+    reports.push_back(asked[i] ? process.wait_for_answer(*asked[i], deadline) : process.ask({}));
+    if (asked[i]) process.unlock();
+  }
+  return reports;
 }
 
 }  // namespace farside

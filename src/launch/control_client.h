@@ -29,7 +29,18 @@ class ControlledProcess {
   // within about a tenth of a second. ETIMEDOUT after five seconds, as when it is stopped.
   Result<nlohmann::json> ask(const SizeOrShare& local);
 
+  // Reports of all of them. Waits as long as for one.
+  static std::vector<Result<nlohmann::json>> ask_all(const std::vector<std::unique_ptr<ControlledProcess>>& processes);
+
  private:
+  static constexpr uint64_t kReplyTimeoutNs = 5'000'000'000;
+
+  bool lock();  // false: another process has it
+  void unlock();
+  uint32_t send(const SizeOrShare& local);
+  bool has_answered(uint32_t asked) const;
+  Result<nlohmann::json> wait_for_answer(uint32_t asked, uint64_t deadline_ns);
+  Result<nlohmann::json> parse_report() const;
   ControlledProcess(pid_t pid, int fd, ControlPage* page) : pid_(pid), fd_(fd), page_(page) {}
   pid_t pid_;
   int fd_;

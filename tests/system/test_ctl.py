@@ -1,6 +1,7 @@
 """farside ctl: reports on running programs and changes their budget while they compute; errors are one line."""
 import json
 import os
+import signal
 import subprocess
 
 from support import FARSIDE, PYTHON, SystemTest, end_group, environment, main, run
@@ -62,6 +63,21 @@ class CtlTest(SystemTest):
         end_group(shell)
         shell.wait(30)
         shell.stdout.close()
+
+    def test_a_list_names_those_that_do_not_reply(self):
+        """A stopped process: the others are listed, and it is no failure, unless the process was asked for."""
+        stopped, running = self.start("--local", "16M"), self.start("--local", "32M")
+        [report] = self.report(stopped.pid)
+        os.kill(report["pid"], signal.SIGSTOP)
+        for words in ((), ("--json",)):
+            result = self.ctl(*words)
+            self.assertEqual(result.status, 0, result.errors)
+            self.assertIn(f"process {report['pid']} does not reply", result.errors.decode())
+            self.assertIn(str(self.report(running.pid)[0]["pid"]), result.output.decode())
+        self.refused(1, f"process {report['pid']} does not reply", stopped.pid)
+        os.kill(report["pid"], signal.SIGCONT)
+        for process in (stopped, running):
+            self.end(process)
 
     def test_memory_is_resized_while_the_program_computes(self):
         for fault in ("signal", "handler"):
