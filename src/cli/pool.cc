@@ -1,4 +1,4 @@
-// farside pool status: lists the memory servers of a pool's controller.
+// farside pool: lists the memory servers of a pool's controller, and closes one to new slabs.
 #include <fmt/format.h>
 
 #include <memory>
@@ -10,37 +10,33 @@
 #include "cli/tls_options.h"
 #include "remote/controller.h"
 #include "report/format.h"
+#include "wire/codec.h"
 
 namespace farside::cli {
 namespace {
 
 using nlohmann::json;
 
-struct StatusArguments {
+struct PoolArguments {
   std::string controller, token_file;
   TlsArguments tls;
-  bool json = false;
+  bool json = false;   // of status
+  std::string server;  // of cordon and uncordon
 };
 
-std::string name_of(wire::ServerState state) {
-  switch (state) {
-    case wire::ServerState::kUp:
-      return "up";
-    case wire::ServerState::kLeaving:
-      return "leaving";
-    case wire::ServerState::kSilent:
-      return "silent";
-  }
-  return "?";
-}
-
-Status ask(const StatusArguments& arguments, wire::ServersReply* servers) {
+// Calls request(endpoint, token) with the controller. Returns the exit status.
+template <typename Request>
+int ask(PoolArguments& arguments, Request request) {
+  if (Status read = arguments.tls.read(); !read.ok()) return fail(read, kExitUsage);
+  if (arguments.tls.verify_clients)
+    return fail(Status::error(EINVAL, "--tls verify-clients is for farside serve"), kExitUsage);
   ControllerAddress controller;
-  if (Status opened = controller.open(arguments.controller, arguments.tls); !opened.ok()) return opened;
+  if (Status opened = controller.open(arguments.controller, arguments.tls); !opened.ok()) return fail(opened);
   Result<std::string> token = std::string();
   if (!arguments.token_file.empty()) token = read_token_file(arguments.token_file);
-  if (!token.ok()) return token.status();
-  return remote::list_servers(controller.endpoint(), token->c_str(), servers);
+  if (!token.ok()) return fail(token.status());
+  Status asked = request(controller.endpoint(), token->c_str());
+  return asked.ok() ? 0 : fail(asked);
 }
 
 json to_json(std::span<const wire::ServerEntry> servers) {
@@ -48,7 +44,7 @@ json to_json(std::span<const wire::ServerEntry> servers) {
   for (const wire::ServerEntry& server : servers) {
     const wire::ServerReport& r = server.report;
     rows.push_back({{"address", r.address},
-                    {"state", name_of(server.state)},
+                    {"state", wire::name_of(server.state)},
                     {"lent_bytes", r.lent},
                     {"reserved_bytes", r.reserved},
                     {"stored_bytes", r.stored},
@@ -64,7 +60,7 @@ std::string to_text(std::span<const wire::ServerEntry> servers) {
   wire::ServerReport all = {};
   for (const wire::ServerEntry& server : servers) {
     const wire::ServerReport& r = server.report;
-    rows.push_back({r.address, name_of(server.state), format_size(r.lent), format_size(r.reserved),
+    rows.push_back({r.address, wire::name_of(server.state), format_size(r.lent), format_size(r.reserved),
                     format_size(r.stored), std::to_string(r.clients)});
     all.lent += r.lent;
     all.reserved += r.reserved;
@@ -76,26 +72,24 @@ std::string to_text(std::span<const wire::ServerEntry> servers) {
   return format_table(rows);
 }
 
-int show_status(StatusArguments& arguments) {
-  if (Status read = arguments.tls.read(); !read.ok()) return fail(read, kExitUsage);
-  if (arguments.tls.verify_clients)
-    return fail(Status::error(EINVAL, "--tls verify-clients is for farside serve"), kExitUsage);
+int show_status(PoolArguments& arguments) {
   auto reply = std::make_unique<wire::ServersReply>();
-  Status asked = ask(arguments, reply.get());
-  if (!asked.ok()) return fail(asked);
+  int status = ask(arguments, [&](const transport::Endpoint& controller, const char* token) {
+    return remote::list_servers(controller, token, reply.get());
+  });
+  if (status != 0) return status;
   std::span<const wire::ServerEntry> servers(reply->servers, reply->count);
   fputs(arguments.json ? (to_json(servers).dump(2) + "\n").c_str() : to_text(servers).c_str(), stdout);
   return 0;
 }
 
-}  // namespace
+int set_cordon(PoolArguments& arguments, bool cordoned) {
+  return ask(arguments, [&](const transport::Endpoint& controller, const char* token) {
+    return remote::cordon_server(controller, token, arguments.server, cordoned);
+  });
+}
 
-void add_pool_command(Command& parent) {
-  Command& pool = parent.add_command("pool", "Show a pool of memory servers");
-  pool.require_command();
-  pool.set_footer("Examples:\n  farside pool status --controller 10.0.0.1:7100 --token-file secret");
-  Command& command = pool.add_command("status", "List the servers, the memory that they lend, and their state");
-  auto arguments = std::make_shared<StatusArguments>();
+void add_controller_options(Command& command, PoolArguments* arguments) {
   command
       .add_option("--controller", &arguments->controller, "the pool's controller: HOST:PORT, or pool+tls://HOST:PORT")
       .required()
@@ -103,11 +97,40 @@ void add_pool_command(Command& parent) {
   command.add_option("--token-file", &arguments->token_file, "file whose first line is the pool's secret")
       .value("FILE");
   add_tls_option(command, &arguments->tls);
+}
+
+void add_status_command(Command& pool) {
+  Command& command = pool.add_command("status", "List the servers, the memory that they lend, and their state");
+  auto arguments = std::make_shared<PoolArguments>();
+  add_controller_options(command, arguments.get());
   command.add_flag("--json", &arguments->json, "print JSON");
   command.set_footer(
       "Clients are regions: one for each process that uses the server, and one for each forked child of such a "
       "process.\n\nExample:\n  farside pool status --controller 10.0.0.1:7100 --token-file secret");
   command.set_action([arguments] { return show_status(*arguments); });
+}
+
+void add_cordon_command(Command& pool, const std::string& name, const std::string& help, bool cordoned) {
+  Command& command = pool.add_command(name, help);
+  auto arguments = std::make_shared<PoolArguments>();
+  command.add_option("server", &arguments->server, "the server's address, as farside pool status shows it").required();
+  add_controller_options(command, arguments.get());
+  command.set_footer(
+      "The token needs the right to operate: allow=operate in its line of the controller's --tokens.\n\nExample:\n"
+      "  farside pool " +
+      name + " tcp://10.0.0.2:7170 --controller 10.0.0.1:7100 --token-file operator.secret");
+  command.set_action([arguments, cordoned] { return set_cordon(*arguments, cordoned); });
+}
+
+}  // namespace
+
+void add_pool_command(Command& parent) {
+  Command& pool = parent.add_command("pool", "Show a pool of memory servers, and close servers to new data");
+  pool.require_command();
+  pool.set_footer("Examples:\n  farside pool status --controller 10.0.0.1:7100 --token-file secret");
+  add_status_command(pool);
+  add_cordon_command(pool, "cordon", "Place no new slabs on a server; programs keep those that are there", true);
+  add_cordon_command(pool, "uncordon", "Place new slabs on a server again", false);
 }
 
 }  // namespace farside::cli

@@ -263,6 +263,8 @@ class Membership {
     out->sample(reporter_->accepted(), {{"result", "accepted"}});
     out->sample(reporter_->failed(), {{"result", "failed"}});
     out->gauge("farside_server_leaving", "1 if the server leaves its pool.", leaving_ ? 1 : 0);
+    out->gauge("farside_server_cordoned", "1 if an operator closed the server to new slabs.",
+               reporter_->is_cordoned() ? 1 : 0);
   }
 
  private:

@@ -6,8 +6,11 @@
 #include "wire/codec.h"
 
 namespace farside::remote {
+namespace {
 
-Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers) {
+// Sends one request over a connection of its own.
+Status ask(const transport::Endpoint& controller, const char* token, wire::Op op, std::span<const std::byte> request,
+           std::span<std::byte> reply) {
   size_t token_bytes = token ? strlen(token) : 0;
   if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
   transport::OwnFds fds;
@@ -18,15 +21,31 @@ Status list_servers(const transport::Endpoint& controller, const char* token, wi
   int fd = dialer.open(&status);
   if (fd < 0) return status;
   wire::ErrorReply error;
-  auto bytes = std::as_writable_bytes(std::span(servers, 1));
-  int r = transport::exchange(fd, wire::Op::kServers, {}, bytes, now_ns() + transport::kDialTimeoutNs, &error);
+  int r = transport::exchange(fd, op, request, reply, now_ns() + transport::kDialTimeoutNs, &error);
   fds.close(fd);
-  if (r == 0) r = wire::decode_servers(bytes, servers);
   if (r == 0) return {};
-  if (error.code != 0)
-    return Status::error(-r, "controller {} rejected the request for its servers: {}", controller.name, error.text);
+  if (error.code != 0) return Status::error(-r, "controller {} rejected the request: {}", controller.name, error.text);
   return Status::error(-r, "controller {} did not reply; check that it runs as 'farside serve --controller'",
                        controller.name);
+}
+
+}  // namespace
+
+Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers) {
+  auto bytes = std::as_writable_bytes(std::span(servers, 1));
+  Status asked = ask(controller, token, wire::Op::kServers, {}, bytes);
+  if (!asked.ok() || wire::decode_servers(bytes, servers) == 0) return asked;
+  return Status::error(EBADMSG, "controller {} sent a damaged list of its servers", controller.name);
+}
+
+Status cordon_server(const transport::Endpoint& controller, const char* token, const std::string& address,
+                     bool cordoned) {
+  wire::CordonRequest request = {};
+  if (address.empty() || address.size() >= sizeof request.address)
+    return Status::error(EINVAL, "'{}' is not the address of a server in the list of {}", address, controller.name);
+  address.copy(request.address, address.size());
+  request.cordoned = cordoned;
+  return ask(controller, token, wire::Op::kCordon, wire::bytes_of(request), {});
 }
 
 }  // namespace farside::remote

@@ -1,5 +1,7 @@
 // Requests to the controller of a pool. Ordinary code: not for use during a fault.
 #pragma once
+#include <string>
+
 #include "base/status.h"
 #include "transport/dial.h"
 #include "wire/protocol.h"
@@ -8,5 +10,9 @@ namespace farside::remote {
 
 // The controller's list of servers. One connection and two round trips, for at most 9 seconds. token: may be null.
 Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers);
+
+// Closes the server with this address to new slabs, or opens it again. The token needs the right to operate.
+Status cordon_server(const transport::Endpoint& controller, const char* token, const std::string& address,
+                     bool cordoned);
 
 }  // namespace farside::remote

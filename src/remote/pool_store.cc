@@ -74,6 +74,9 @@ Status PoolStore::add_from_controller() {
   placement_.close_to_new_slabs(servers_.all() & ~up);
   if (servers_.count() > 0) return {};
   if (!added.ok()) return added;
+  if (known->count > 0)
+    return Status::error(ENOENT, "controller {} lists no memory server that takes new data; see 'farside pool status'",
+                         controller_.endpoint.name);
   return Status::error(ENOENT, "controller {} lists no memory server; start one with 'farside serve --pool'",
                        controller_.endpoint.name);
 }

@@ -8,7 +8,7 @@
 // with -ECONNRESET.
 //
 // The servers are those of a list, or those in the list of a controller. The controller's list is read again whenever
-// more memory is reserved: new servers are used at once, and servers that leave or are silent get no new slabs.
+// more memory is reserved: new servers are used at once; servers that leave, are silent or cordoned get no new slabs.
 #pragma once
 #include <string_view>
 

@@ -36,6 +36,7 @@ const Handlers::Row& Handlers::row_of(wire::Op op) {
       {Op::kConnect, Needs::kNothing, false, [](Handlers& h, Bytes p) { return h.server_.connect(p); }},
       {Op::kRegister, Needs::kController, false, [](Handlers& h, Bytes p) { return h.server_.take_report(p); }},
       {Op::kServers, Needs::kController, false, [](Handlers& h, Bytes p) { return h.server_.list_servers(p); }},
+      {Op::kCordon, Needs::kController, false, [](Handlers& h, Bytes p) { return h.server_.cordon(p); }},
   };
   static constexpr auto kTable = [] {
     std::array<Row, wire::kOps> table = {};

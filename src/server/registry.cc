@@ -9,16 +9,31 @@ uint64_t silence(uint64_t now, uint64_t reported_ns) { return now > reported_ns 
 
 wire::ServerState state_of(const wire::ServerReport& report, uint64_t silent_ns) {
   if (silent_ns >= Registry::kSilentAfterNs) return wire::ServerState::kSilent;
-  return report.leaving ? wire::ServerState::kLeaving : wire::ServerState::kUp;
+  if (report.leaving) return wire::ServerState::kLeaving;
+  return report.cordoned ? wire::ServerState::kCordoned : wire::ServerState::kUp;
 }
 
 }  // namespace
 
-int MemoryRegistry::report(const wire::ServerReport& report, uint64_t now) {
+int MemoryRegistry::report(const wire::ServerReport& report, uint64_t now, wire::RegisterReply* reply) {
   LockGuard hold(mutex_);
   forget_silent(now);
-  if (servers_.size() >= wire::kMaxPoolServers && !servers_.contains(report.address)) return -ENOSPC;
-  servers_[report.address] = {report, now};
+  auto known = servers_.find(report.address);
+  bool is_new = known == servers_.end();
+  if (is_new && servers_.size() >= wire::kMaxPoolServers) return -ENOSPC;
+  reply->cordoned = is_new ? report.cordoned : known->second.report.cordoned;
+  Reported& entry = servers_[report.address];
+  entry = {report, now};
+  entry.report.cordoned = reply->cordoned;
+  return 0;
+}
+
+int MemoryRegistry::cordon(const std::string& address, bool cordoned, uint64_t now) {
+  LockGuard hold(mutex_);
+  forget_silent(now);
+  auto known = servers_.find(address);
+  if (known == servers_.end()) return -ENOENT;
+  known->second.report.cordoned = cordoned;
   return 0;
 }
 

@@ -1,5 +1,8 @@
-// A controller's list of memory servers: how much each lends, and when it last reported. Behind an interface, so that
-// several controllers could share a distributed store instead of the memory of one.
+// A controller's list of memory servers: how much each lends, when it last reported, and whether an operator cordoned
+// it. Behind an interface, so that several controllers could share a distributed store instead of the memory of one.
+//
+// A cordon is known to the controller and to the server, which repeats it in its reports. So a restart of one of them
+// does not end it: a controller believes a server that is new in its list, and itself about the others.
 #pragma once
 #include <map>
 #include <string>
@@ -20,9 +23,12 @@ class Registry {
 
   virtual ~Registry() = default;
 
-  // Adds a server, or replaces its last report; servers are identified by their address. 0, or -ENOSPC if the list is
-  // full.
-  virtual int report(const wire::ServerReport& report, uint64_t now) = 0;
+  // Adds a server, or replaces its last report; servers are identified by their address. *reply: what it is to report
+  // from now on. 0, or -ENOSPC if the list is full.
+  virtual int report(const wire::ServerReport& report, uint64_t now, wire::RegisterReply* reply) = 0;
+
+  // Closes a server to new slabs, or opens it again. 0, or -ENOENT if it is not in the list.
+  virtual int cordon(const std::string& address, bool cordoned, uint64_t now) = 0;
 
   // All servers in the list, sorted by address.
   virtual std::vector<wire::ServerEntry> servers(uint64_t now) = 0;
@@ -31,12 +37,13 @@ class Registry {
 // A list in the memory of this process. After a restart it is complete when every server has reported once.
 class MemoryRegistry final : public Registry {
  public:
-  int report(const wire::ServerReport& report, uint64_t now) override;
+  int report(const wire::ServerReport& report, uint64_t now, wire::RegisterReply* reply) override;
+  int cordon(const std::string& address, bool cordoned, uint64_t now) override;
   std::vector<wire::ServerEntry> servers(uint64_t now) override;
 
  private:
   struct Reported {
-    wire::ServerReport report;
+    wire::ServerReport report;  // `cordoned` is the controller's
     uint64_t reported_ns;
   };
   void forget_silent(uint64_t now) REQUIRES(mutex_);

@@ -19,12 +19,17 @@ wire::ServerReport report_of(const std::string& address, uint64_t stored = 0, bo
   return report;
 }
 
+int take(MemoryRegistry& registry, const wire::ServerReport& report, uint64_t now) {
+  wire::RegisterReply reply;
+  return registry.report(report, now, &reply);
+}
+
 TEST(Registry, KeepsTheLastReportOfEachServer) {
   MemoryRegistry registry;
   EXPECT_TRUE(registry.servers(0).empty());
-  EXPECT_EQ(registry.report(report_of("tcp://b:1", 5), 1 * kSecond), 0);
-  EXPECT_EQ(registry.report(report_of("tcp://a:1", 6), 2 * kSecond), 0);
-  EXPECT_EQ(registry.report(report_of("tcp://b:1", 7), 3 * kSecond), 0);
+  EXPECT_EQ(take(registry, report_of("tcp://b:1", 5), 1 * kSecond), 0);
+  EXPECT_EQ(take(registry, report_of("tcp://a:1", 6), 2 * kSecond), 0);
+  EXPECT_EQ(take(registry, report_of("tcp://b:1", 7), 3 * kSecond), 0);
   auto servers = registry.servers(3 * kSecond);
   ASSERT_EQ(servers.size(), 2u);
   EXPECT_STREQ(servers[0].report.address, "tcp://a:1");
@@ -35,29 +40,76 @@ TEST(Registry, KeepsTheLastReportOfEachServer) {
 
 TEST(Registry, SilentServersAreMarkedAndThenForgotten) {
   MemoryRegistry registry;
-  registry.report(report_of("tcp://a:1"), kSecond);
+  take(registry, report_of("tcp://a:1"), kSecond);
   EXPECT_EQ(registry.servers(kSecond + Registry::kSilentAfterNs - 1)[0].state, wire::ServerState::kUp);
   EXPECT_EQ(registry.servers(kSecond + Registry::kSilentAfterNs)[0].state, wire::ServerState::kSilent);
-  registry.report(report_of("tcp://a:1"), 10 * kSecond);  // it reports again
+  take(registry, report_of("tcp://a:1"), 10 * kSecond);  // it reports again
   EXPECT_EQ(registry.servers(10 * kSecond)[0].state, wire::ServerState::kUp);
   EXPECT_TRUE(registry.servers(10 * kSecond + Registry::kForgetAfterNs).empty());
 }
 
 TEST(Registry, LeavingServersAreForgottenSooner) {
   MemoryRegistry registry;
-  registry.report(report_of("tcp://a:1", 0, true), kSecond);
+  take(registry, report_of("tcp://a:1", 0, true), kSecond);
   EXPECT_EQ(registry.servers(kSecond)[0].state, wire::ServerState::kLeaving);
   EXPECT_TRUE(registry.servers(kSecond + Registry::kLeftAfterNs).empty());
+}
+
+class Cordons : public testing::Test {
+ protected:
+  // A report of a server that has the given state. Returns what the reply says.
+  bool report(MemoryRegistry& registry, bool cordoned, bool leaving = false) {
+    wire::ServerReport report = report_of("tcp://a:1", 0, leaving);
+    report.cordoned = cordoned;
+    wire::RegisterReply reply = {};
+    EXPECT_EQ(registry.report(report, kSecond, &reply), 0);
+    return reply.cordoned != 0;
+  }
+  wire::ServerState state(MemoryRegistry& registry, uint64_t now = kSecond) { return registry.servers(now)[0].state; }
+
+  MemoryRegistry registry_;
+};
+
+TEST_F(Cordons, AreForServersInTheList) {
+  EXPECT_EQ(registry_.cordon("tcp://a:1", true, kSecond), -ENOENT);
+  EXPECT_FALSE(report(registry_, false));
+  EXPECT_EQ(registry_.cordon("tcp://b:1", true, kSecond), -ENOENT);
+  EXPECT_EQ(state(registry_), wire::ServerState::kUp);
+}
+
+TEST_F(Cordons, ApplyAtOnceAndAreReplied) {
+  report(registry_, false);
+  EXPECT_EQ(registry_.cordon("tcp://a:1", true, kSecond), 0);
+  EXPECT_EQ(state(registry_), wire::ServerState::kCordoned);
+  EXPECT_TRUE(report(registry_, false));  // the server does not know it yet, or was restarted
+  EXPECT_EQ(state(registry_), wire::ServerState::kCordoned);
+  EXPECT_TRUE(report(registry_, true));
+  EXPECT_EQ(registry_.cordon("tcp://a:1", false, kSecond), 0);
+  EXPECT_EQ(state(registry_), wire::ServerState::kUp);
+  EXPECT_FALSE(report(registry_, true));  // its report was sent before
+  EXPECT_EQ(state(registry_), wire::ServerState::kUp);
+}
+
+TEST_F(Cordons, SurviveARestartOfTheController) {
+  EXPECT_TRUE(report(registry_, true));
+  EXPECT_EQ(state(registry_), wire::ServerState::kCordoned);
+}
+
+TEST_F(Cordons, DoNotHideThatAServerLeavesOrIsSilent) {
+  report(registry_, true, true);
+  EXPECT_EQ(state(registry_), wire::ServerState::kLeaving);
+  report(registry_, true);
+  EXPECT_EQ(state(registry_, kSecond + Registry::kSilentAfterNs), wire::ServerState::kSilent);
 }
 
 TEST(Registry, IsBounded) {
   MemoryRegistry registry;
   for (uint32_t i = 0; i < wire::kMaxPoolServers; i++) {
-    EXPECT_EQ(registry.report(report_of("tcp://a:" + std::to_string(i)), kSecond), 0);
+    EXPECT_EQ(take(registry, report_of("tcp://a:" + std::to_string(i)), kSecond), 0);
   }
-  EXPECT_EQ(registry.report(report_of("tcp://one:1"), kSecond), -ENOSPC);
-  EXPECT_EQ(registry.report(report_of("tcp://a:0"), kSecond), 0);
-  EXPECT_EQ(registry.report(report_of("tcp://one:1"), kSecond + Registry::kForgetAfterNs), 0);  // there is space again
+  EXPECT_EQ(take(registry, report_of("tcp://one:1"), kSecond), -ENOSPC);
+  EXPECT_EQ(take(registry, report_of("tcp://a:0"), kSecond), 0);
+  EXPECT_EQ(take(registry, report_of("tcp://one:1"), kSecond + Registry::kForgetAfterNs), 0);  // there is space again
 }
 
 }  // namespace

@@ -100,13 +100,27 @@ int Reporter::report() {
     LockGuard hold(mutex_);
     report.leaving = leaving_;
   }
+  report.cordoned = cordoned_;
   wire::ErrorReply error;
-  int r = transport::exchange(fd_, wire::Op::kRegister, wire::bytes_of(report), {}, now_ns() + kReplyTimeoutNs, &error);
+  wire::RegisterReply reply;
+  auto bytes = std::as_writable_bytes(std::span(&reply, 1));
+  int r =
+      transport::exchange(fd_, wire::Op::kRegister, wire::bytes_of(report), bytes, now_ns() + kReplyTimeoutNs, &error);
+  if (r == 0) r = wire::decode_register_reply(bytes, &reply);
+  if (r == 0) take(reply);
   if (r < 0 && error.code == 0) {  // the connection failed; an error reply would leave it usable
     fds_.close(fd_);
     fd_ = -1;
   }
   return r;
+}
+
+void Reporter::take(const wire::RegisterReply& reply) {
+  bool cordoned = reply.cordoned != 0;
+  if (cordoned_.exchange(cordoned) == cordoned) return;
+  log(LogLevel::kInfo, "{}",
+      cordoned ? "the pool places no new slabs here: an operator cordoned this server"
+               : "the pool places new slabs here again");
 }
 
 }  // namespace farside::server

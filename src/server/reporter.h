@@ -1,5 +1,6 @@
 // Reports the state of this server to a controller about once a second, from a separate thread. If the controller
 // cannot be reached, the reporter retries for as long as the server runs; clients that use the server are not affected.
+// The controller's replies say whether an operator cordoned the server; the next report repeats that.
 // Thread-safe.
 #pragma once
 #include <atomic>
@@ -25,6 +26,7 @@ class Reporter {
   // Reports that the controller accepted, and attempts that failed.
   uint64_t accepted() const { return accepted_; }
   uint64_t failed() const { return failed_; }
+  bool is_cordoned() const { return cordoned_; }
 
   // Connections from now on authenticate by this one.
   void set_token(const std::string& token);
@@ -36,6 +38,7 @@ class Reporter {
   bool wants_report(bool* leaving);
   void wait_for_next(bool leaving);
   int report();
+  void take(const wire::RegisterReply& reply);
   transport::Dialer dialer();
 
   const transport::Endpoint controller_;
@@ -44,6 +47,7 @@ class Reporter {
   const std::function<void(wire::ServerReport*)> read_;
   int fd_ = -1;
   std::atomic<uint64_t> accepted_{0}, failed_{0};
+  std::atomic<bool> cordoned_{false};
 
   Mutex mutex_;
   std::condition_variable_any changed_;

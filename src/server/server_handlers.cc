@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "server/access/tokens.h"
 
 namespace farside::server {
@@ -37,12 +38,26 @@ Outcome ServerHandlers::take_report(wire::Bytes payload) {
   if (!tenant_->may(kMayReport)) return replies_->refuse(EPERM, "only the token of a server may report one");
   wire::ServerReport report;
   if (int r = wire::decode_report(payload, &report); r < 0) return replies_->refuse(EINVAL);
-  int r = registry_->report(report, now_ns());
-  return r < 0 ? replies_->refuse(-r, "the list of the controller is full") : replies_->reply({});
+  wire::RegisterReply reply = {};
+  int r = registry_->report(report, now_ns(), &reply);
+  return r < 0 ? replies_->refuse(-r, "the list of the controller is full") : replies_->reply(wire::bytes_of(reply));
+}
+
+Outcome ServerHandlers::cordon(wire::Bytes payload) {
+  if (!tenant_->may(kMayOperate))
+    return replies_->refuse(EPERM, "the token may not cordon servers; add allow=operate to its line in --tokens");
+  wire::CordonRequest request;
+  if (int r = wire::decode_cordon(payload, &request); r < 0) return replies_->refuse(EINVAL);
+  if (registry_->cordon(request.address, request.cordoned, now_ns()) < 0)
+    return replies_->refuse(ENOENT, "the server is not in its list; use an address that farside pool status shows");
+  log(LogLevel::kInfo, "{} {} {}", tenant_->name.empty() ? "a client" : tenant_->name,
+      request.cordoned ? "cordoned" : "uncordoned", request.address);
+  return replies_->reply({});
 }
 
 Outcome ServerHandlers::list_servers(wire::Bytes) {
-  if (!tenant_->may(kClientOperations)) return replies_->refuse(EPERM, "only the token of a client may list servers");
+  if (!tenant_->may(kClientOperations | kMayOperate))
+    return replies_->refuse(EPERM, "only the token of a client may list servers");
   auto answer = std::make_unique<wire::ServersReply>();
   for (const wire::ServerEntry& server : registry_->servers(now_ns())) answer->servers[answer->count++] = server;
   return replies_->reply(wire::bytes_of(*answer));

@@ -12,7 +12,7 @@ namespace farside::server {
 
 class ServerHandlers {
  public:
-  // registry: of a controller; null elsewhere, where take_report() and list_servers() are not called.
+  // registry: of a controller; null elsewhere, where only stats(), ping() and connect() are called.
   ServerHandlers(std::shared_ptr<Tenant> tenant, MemoryPool* pool, Counters* counters, Registry* registry,
                  ClientSocket* socket, Replies* replies)
       : tenant_(std::move(tenant)),
@@ -28,6 +28,7 @@ class ServerHandlers {
   Outcome connect(wire::Bytes payload);
   Outcome take_report(wire::Bytes payload);
   Outcome list_servers(wire::Bytes payload);
+  Outcome cordon(wire::Bytes payload);
 
  private:
   const std::shared_ptr<Tenant> tenant_;

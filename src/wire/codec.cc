@@ -32,22 +32,30 @@ bool all_zero(const uint8_t* bytes, size_t count) {
 }
 
 // The address must be printable, not empty, and padded with zeros, so that it can be printed and compared as text.
+bool check_address(const char (&address)[kAddressBytes]) {
+  size_t length = strnlen(address, sizeof address);
+  if (length == 0 || length == sizeof address) return false;
+  bool printable = std::all_of(address, address + length, [](char c) { return c > 0x20 && c < 0x7f; });
+  return printable && all_zero(reinterpret_cast<const uint8_t*>(address) + length, sizeof address - length);
+}
+
 bool check_report(const ServerReport& report) {
-  size_t length = strnlen(report.address, sizeof report.address);
-  if (length == 0 || length == sizeof report.address || report.leaving > 1 || report.zero != 0) return false;
-  bool printable = std::all_of(report.address, report.address + length, [](char c) { return c > 0x20 && c < 0x7f; });
-  return printable &&
-         all_zero(reinterpret_cast<const uint8_t*>(report.address) + length, sizeof report.address - length);
+  return report.leaving <= 1 && report.cordoned <= 1 && check_address(report.address);
 }
 
 }  // namespace
 
 const char* name_of(Op op) {
   static constexpr const char* kNames[] = {
-      "unknown",  "hello",   "read",    "write", "discard",   "grow",      "shrink", "stats", "ping",  "error",
-      "register", "servers", "connect", "prove", "call_open", "call_code", "call",   "share", "revoke"};
+      "unknown",  "hello",   "read",    "write", "discard",   "grow",      "shrink", "stats", "ping",   "error",
+      "register", "servers", "connect", "prove", "call_open", "call_code", "call",   "share", "revoke", "cordon"};
   static_assert(std::size(kNames) == kOps);
   return kNames[op <= kLastOp ? static_cast<size_t>(op) : 0];
+}
+
+const char* name_of(ServerState state) {
+  static constexpr const char* kNames[] = {"unknown", "up", "leaving", "silent", "cordoned"};
+  return kNames[state <= ServerState::kCordoned ? static_cast<size_t>(state) : 0];
 }
 
 FrameHeader make_header(Op op, uint16_t flags, uint64_t request, uint32_t payload_bytes) {
@@ -152,6 +160,21 @@ int decode_report(Bytes payload, ServerReport* out) {
   return 0;
 }
 
+int decode_register_reply(Bytes payload, RegisterReply* out) {
+  RegisterReply reply;
+  if (!load_exact(payload, &reply) || reply.cordoned > 1 || reply.zero != 0) return -EBADMSG;
+  *out = reply;
+  return 0;
+}
+
+int decode_cordon(Bytes payload, CordonRequest* out) {
+  CordonRequest request;
+  if (!load_exact(payload, &request) || request.cordoned > 1 || request.zero != 0) return -EBADMSG;
+  if (!check_address(request.address)) return -EBADMSG;
+  *out = request;
+  return 0;
+}
+
 // The reply is large and callers may have a small stack, so it is checked in place. *out may be the payload itself.
 int decode_servers(Bytes payload, ServersReply* out) {
   uint32_t head[2];
@@ -161,7 +184,7 @@ int decode_servers(Bytes payload, ServersReply* out) {
   for (uint32_t i = 0; i < head[0]; i++) {
     ServerEntry e;
     memcpy(&e, payload.data() + offsetof(ServersReply, servers) + i * sizeof e, sizeof e);
-    if (!check_report(e.report) || e.state < ServerState::kUp || e.state > ServerState::kSilent) return -EBADMSG;
+    if (!check_report(e.report) || e.state < ServerState::kUp || e.state > ServerState::kCordoned) return -EBADMSG;
   }
   memmove(out, payload.data(), sizeof *out);
   return 0;

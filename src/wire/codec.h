@@ -12,6 +12,8 @@ namespace farside::wire {
 
 // "read", for logs and metrics.
 const char* name_of(Op op);
+// "up". The last state is kCordoned.
+const char* name_of(ServerState state);
 
 using Bytes = std::span<const std::byte>;
 
@@ -65,6 +67,8 @@ int decode_reserve(Bytes payload, ReserveRequest* out);
 int decode_share(Bytes payload, uint64_t region_bytes, ShareRequest* out);
 int decode_share_reply(Bytes payload, ShareReply* out);
 int decode_report(Bytes payload, ServerReport* out);
+int decode_register_reply(Bytes payload, RegisterReply* out);
+int decode_cordon(Bytes payload, CordonRequest* out);
 int decode_servers(Bytes payload, ServersReply* out);
 
 struct CallCodeRequest {

@@ -18,7 +18,7 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 4;
+inline constexpr uint8_t kVersion = 5;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
@@ -31,7 +31,7 @@ enum class Op : uint8_t {
   kStats = 7,      // empty -> StatsReply
   kPing = 8,       // empty -> empty
   kError = 9,      // only as a reply: ErrorReply
-  kRegister = 10,  // to a controller: ServerReport -> empty; sent by servers about once a second
+  kRegister = 10,  // to a controller: ServerReport -> RegisterReply; sent by servers about once a second
   kServers = 11,   // to a controller: empty -> ServersReply
   kConnect = 12,   // empty, no reply: the socket passed with it is a new connection (Unix sockets only)
   kProve = 13,     // Proof -> HelloReply; the second frame of every connection, and only the second
@@ -40,8 +40,9 @@ enum class Op : uint8_t {
   kCall = 16,      // CallRequest, its ranges, the arguments -> CallReply, then the result
   kShare = 17,     // ShareRequest -> ShareReply: one-sided access to a slab of the region
   kRevoke = 18,    // empty -> empty; ends all one-sided access to the region, before the reply
+  kCordon = 19,    // to a controller: CordonRequest -> empty; by an operator
 };
-inline constexpr Op kLastOp = Op::kRevoke;
+inline constexpr Op kLastOp = Op::kCordon;
 inline constexpr size_t kOps = static_cast<size_t>(kLastOp) + 1;
 
 struct FrameHeader {
@@ -142,7 +143,7 @@ enum class HelloMode : uint32_t {
   kAttach = 2,  // by the region's secret; region, channel, generation: one more connection to a region
   kSnapshot =
       3,  // by the region's secret; region: a new copy-on-write child of that region; this is its first connection
-  kObserve = 4,  // by a token: no region, for kStats, kPing, kRegister and kServers
+  kObserve = 4,  // by a token: no region, for kStats, kPing, kRegister, kServers and kCordon
 };
 
 inline constexpr size_t kSecretBytes = 16;
@@ -234,24 +235,39 @@ struct StatsReply {
 static_assert(sizeof(StatsReply) == 14 * 8);
 
 // A memory server's report about itself to a controller.
-//    0             104    112        120      128       136       140    144
-//    +-------------+------+----------+--------+---------+---------+------+
-//    | address     | lent | reserved | stored | clients | leaving | zero |
-//    +-------------+------+----------+--------+---------+---------+------+
+//    0             104    112        120      128       136       140        144
+//    +-------------+------+----------+--------+---------+---------+----------+
+//    | address     | lent | reserved | stored | clients | leaving | cordoned |
+//    +-------------+------+----------+--------+---------+---------+----------+
 inline constexpr size_t kAddressBytes = 104;
 struct ServerReport {
   char address[kAddressBytes];      // for clients, "tcp://host:port"; printable, padded with at least one zero
   uint64_t lent, reserved, stored;  // bytes
   uint64_t clients;                 // regions
   uint32_t leaving;                 // 1: it accepts no new slabs, and stops when its clients have ended
-  uint32_t zero;
+  uint32_t cordoned;                // 1: an operator closed it to new slabs; as the last reply to a report said
 };
 static_assert(sizeof(ServerReport) == 144);
+
+// What the server is to report from now on.
+struct RegisterReply {
+  uint32_t cordoned;
+  uint32_t zero;
+};
+static_assert(sizeof(RegisterReply) == 8);
+
+struct CordonRequest {
+  char address[kAddressBytes];  // of a server in the list
+  uint32_t cordoned;            // 1: it gets no new slabs; 0: it does
+  uint32_t zero;
+};
+static_assert(sizeof(CordonRequest) == 112);
 
 enum class ServerState : uint32_t {
   kUp = 1,
   kLeaving = 2,
-  kSilent = 3,  // its reports are missing: it failed or is unreachable
+  kSilent = 3,    // its reports are missing: it failed or is unreachable
+  kCordoned = 4,  // it gets no new slabs until an operator ends that
 };
 
 inline constexpr uint32_t kMaxPoolServers = 64;

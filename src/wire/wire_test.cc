@@ -122,11 +122,34 @@ TEST(Codec, ChecksReportsOfServers) {
   report.leaving = 2;
   EXPECT_EQ(decode(), -EBADMSG);
   report.leaving = 1;
-  report.zero = 1;
+  report.cordoned = 2;
   EXPECT_EQ(decode(), -EBADMSG);
+  report.cordoned = 1;
+  EXPECT_EQ(decode(), 0);
   memset(report.address, 'x', sizeof report.address);  // not terminated
-  report.zero = 0;
   EXPECT_EQ(decode(), -EBADMSG);
+}
+
+TEST(Codec, ChecksCordons) {
+  CordonRequest request = {}, out;
+  auto decode = [&] { return decode_cordon(bytes_of(request), &out); };
+  EXPECT_EQ(decode(), -EBADMSG);  // no address
+  strcpy(request.address, "tcp://10.0.0.1:7170");
+  EXPECT_EQ(decode(), 0);
+  request.cordoned = 2;
+  EXPECT_EQ(decode(), -EBADMSG);
+  request.cordoned = 1;
+  request.zero = 1;
+  EXPECT_EQ(decode(), -EBADMSG);
+  request.zero = 0;
+  EXPECT_EQ(decode_cordon(bytes_of(request).first(sizeof request - 1), &out), -EBADMSG);
+  RegisterReply reply = {2, 0}, taken;
+  EXPECT_EQ(decode_register_reply(bytes_of(reply), &taken), -EBADMSG);
+  reply = {1, 1};
+  EXPECT_EQ(decode_register_reply(bytes_of(reply), &taken), -EBADMSG);
+  reply = {1, 0};
+  EXPECT_EQ(decode_register_reply(bytes_of(reply), &taken), 0);
+  EXPECT_EQ(taken.cordoned, 1u);
 }
 
 TEST(Codec, ChecksListsOfServers) {

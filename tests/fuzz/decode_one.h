@@ -45,6 +45,30 @@ int decode_calls(wire::Bytes input, Require require) {
   return accepted;
 }
 
+// Of a controller and its servers.
+template <typename Require>
+int decode_pool(wire::Bytes input, Require require) {
+  int accepted = 0;
+  wire::ServerReport report;
+  if (wire::decode_report(input, &report) == 0) {
+    accepted++;
+    require(strnlen(report.address, sizeof report.address) < sizeof report.address);
+  }
+  wire::CordonRequest cordon;
+  if (wire::decode_cordon(input, &cordon) == 0) {
+    accepted++;
+    require(strnlen(cordon.address, sizeof cordon.address) < sizeof cordon.address);
+  }
+  wire::RegisterReply registered;
+  accepted += wire::decode_register_reply(input, &registered) == 0;
+  static wire::ServersReply servers;  // large
+  if (wire::decode_servers(input, &servers) == 0) {
+    accepted++;
+    require(servers.count <= wire::kMaxPoolServers);
+  }
+  return accepted;
+}
+
 // Aborts when accepted input violates a guarantee of the codec. Returns the number of functions that accepted the
 // input.
 inline int decode_one(wire::Bytes input) {
@@ -82,25 +106,15 @@ inline int decode_one(wire::Bytes input) {
   wire::HelloReply reply;
   wire::Proof proof;
   wire::ReserveRequest reserve;
-  wire::ServerReport report;
   wire::ErrorReply error;
   accepted += wire::decode_hello(input, &hello) == 0;
   accepted += wire::decode_hello_reply(input, &reply) == 0;
   accepted += wire::decode_proof(input, &proof) == 0;
   accepted += wire::decode_reserve(input, &reserve) == 0;
-  if (wire::decode_report(input, &report) == 0) {
-    accepted++;
-    require(strnlen(report.address, sizeof report.address) < sizeof report.address);
-  }
-  static wire::ServersReply servers;  // large
-  if (wire::decode_servers(input, &servers) == 0) {
-    accepted++;
-    require(servers.count <= wire::kMaxPoolServers);
-  }
   int code = wire::decode_error(input, &error);
   require(code < 0 && code > -4096);
   if (input.size() == sizeof error && code != -EBADMSG) require(strlen(error.text) == error.text_bytes);
-  return accepted + decode_calls(input, require);
+  return accepted + decode_pool(input, require) + decode_calls(input, require);
 }
 
 }  // namespace farside::testing

@@ -24,6 +24,8 @@ TEST(FuzzSmoke, MutatedFrames) {
   wire::ServersReply servers = {};
   servers.count = 1;
   servers.servers[0] = {report, wire::ServerState::kUp, 10};
+  wire::CordonRequest cordon = {};
+  strcpy(cordon.address, report.address);
   const Frame seeds[] = {hello_frame(1 << 20),
                          frame_of(wire::Op::kProve, 1, wire::Proof{}),
                          frame_of(wire::Op::kProve, 1, wire::HelloReply{}, wire::kFlagReply),
@@ -32,6 +34,8 @@ TEST(FuzzSmoke, MutatedFrames) {
                          list_frame(wire::Op::kDiscard, 4, {{0, 1 << 29}}),
                          frame_of(wire::Op::kGrow, 5, wire::ReserveRequest{wire::kSlabBytes, 1}),
                          frame_of(wire::Op::kRegister, 7, report),
+                         frame_of(wire::Op::kRegister, 7, wire::RegisterReply{1, 0}, wire::kFlagReply),
+                         frame_of(wire::Op::kCordon, 13, cordon),
                          frame_of(wire::Op::kServers, 8, servers, wire::kFlagReply),
                          frame_of(wire::Op::kCallOpen, 9, wire::CallOpen{uint64_t{1} << 40, 0}),
                          frame_of(wire::Op::kCallCode, 10, wire::CallCode{{}, 100, 0}),

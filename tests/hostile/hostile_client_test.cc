@@ -98,6 +98,8 @@ TEST_F(HostileClient, OnlyAControllerAcceptsReports) {
   EXPECT_EQ(client.error_reply(), ENOTSUP);
   client.send(frame(wire::Op::kServers, 3, {}));
   EXPECT_EQ(client.error_reply(), ENOTSUP);
+  client.send(frame(wire::Op::kCordon, 4, {}));
+  EXPECT_EQ(client.error_reply(), ENOTSUP);
 }
 
 TEST_F(HostileClient, ControllersSurviveMutatedReports) {
@@ -133,16 +135,21 @@ TEST_F(HostileClient, ControllersSurviveMutatedReports) {
   EXPECT_EQ(client.reply(&error), wire::Op::kServers);
 }
 
-// A client of a pool cannot add a server to it, nor mark one as leaving.
-TEST_F(HostileClient, OnlyAServersTokenReports) {
+// A client of a pool cannot add a server to it, nor mark one as leaving; and only an operator cordons one.
+TEST_F(HostileClient, OnlyTokensWithTheRightReportAndCordon) {
   auto config = default_config();
   config.controller = true;
-  config.tokens = {{"rack", kServerSecret, server::kMayReport}, {"client", token()}};
+  config.tokens = {{"rack", kServerSecret, server::kMayReport},
+                   {"client", token()},
+                   {"operator", kOperatorSecret, server::kMayOperate}};
   TestServer controller(config);
   wire::ServerReport report = {};
+  wire::CordonRequest cordon = {};
   strcpy(report.address, "tcp://rogue:1");
+  strcpy(cordon.address, "tcp://rogue:1");
   int error;
-  RawClient client(controller.port()), server(controller.port()), maker(controller.port());
+  RawClient client(controller.port()), server(controller.port()), maker(controller.port()),
+      operator_(controller.port());
   client.greet(hello_of(wire::HelloMode::kObserve), key());
   EXPECT_EQ(client.reply(&error), wire::Op::kProve);
   client.send(frame_of(wire::Op::kRegister, 2, report));
@@ -153,6 +160,19 @@ TEST_F(HostileClient, OnlyAServersTokenReports) {
   EXPECT_EQ(server.reply(&error), wire::Op::kRegister);
   server.send(frame(wire::Op::kServers, 3, {}));
   EXPECT_EQ(server.error_reply(), EPERM);
+  client.send(frame_of(wire::Op::kCordon, 3, cordon));
+  EXPECT_EQ(client.error_reply(), EPERM);
+  server.send(frame_of(wire::Op::kCordon, 4, cordon));
+  EXPECT_EQ(server.error_reply(), EPERM);
+  operator_.greet(hello_of(wire::HelloMode::kObserve), wire::key_of_token(kOperatorSecret));
+  EXPECT_EQ(operator_.reply(&error), wire::Op::kProve);
+  operator_.send(frame(wire::Op::kCordon, 2, {}));
+  EXPECT_EQ(operator_.error_reply(), EINVAL);
+  operator_.send(frame_of(wire::Op::kCordon, 3, cordon));
+  EXPECT_EQ(operator_.reply(&error), wire::Op::kCordon);
+  strcpy(cordon.address, "tcp://other:1");
+  operator_.send(frame_of(wire::Op::kCordon, 4, cordon));
+  EXPECT_EQ(operator_.error_reply(), ENOENT);
   maker.greet(new_region(), wire::key_of_token(kServerSecret));
   EXPECT_EQ(maker.error_reply(), EPERM);
 }

@@ -88,6 +88,7 @@ class RawClient {
 };
 
 inline constexpr char kServerSecret[] = "of the servers of this pool";
+inline constexpr char kOperatorSecret[] = "of the operators of this pool";
 
 class HostileClient : public ::testing::Test {
  protected:

@@ -8,6 +8,7 @@ import time
 from support import FARSIDE, PROGRAMS, SMALL, expand, main, require, run, tail, variations
 from test_servers import ENDS_WITHIN, SERVER_SECRET, START_SECONDS, STEADY, TOKEN, Servers, free_port, read_until
 
+OPERATOR_SECRET = "the-secret-of-operators"
 LIST_SECONDS = 20  # time in which the controller's list must show a change
 
 
@@ -15,7 +16,8 @@ LIST_SECONDS = 20  # time in which the controller's list must show a change
 class PoolTest(Servers):
     def setUp(self):
         super().setUp()
-        self.secrets = self.tokens(f"client all {TOKEN}", f"server rack {SERVER_SECRET}")
+        self.secrets = self.tokens(f"client all {TOKEN}", f"server rack {SERVER_SECRET}",
+                                   f"client operator {OPERATOR_SECRET} allow=operate")
 
     def place(self, server_address):
         return server_address.partition("//")[2]
@@ -28,9 +30,20 @@ class PoolTest(Servers):
 
     def controller(self):
         place = f"127.0.0.1:{free_port()}"
+        self.start_controller(place)
+        return place
+
+    def start_controller(self, place):
         process = self.start([FARSIDE, "serve", "--controller", "--listen", place, *self.secrets])
         read_until(process.stderr, b"list", START_SECONDS)
-        return place
+        return process
+
+    def cordon(self, controller, address, word="cordon", secret=OPERATOR_SECRET):
+        secret_file = self.folder / "operator.secret"
+        secret_file.write_text(secret + "\n")
+        secret_file.chmod(0o600)
+        return run([FARSIDE, "pool", word, address, "--controller", controller, "--token-file", str(secret_file)],
+                   seconds=30)
 
     def status(self, controller):
         result = run([FARSIDE, "pool", "status", "--json", "--controller", controller, "--token-file",
@@ -141,6 +154,62 @@ class PoolTest(Servers):
         output, errors = program.communicate(timeout=120)
         self.assertEqual((program.returncode, output), (0, b"out of memory, contents intact\n"), tail(errors))
         self.assertIn(second, self.status(controller))
+
+    def test_a_cordoned_server(self):
+        """It gets no new data and keeps what it has; so it is after the controller or the server was restarted."""
+        place = f"127.0.0.1:{free_port()}"
+        controller = self.start_controller(place)
+        (first, address), (_, other) = self.serve("--pool", place), self.serve("--pool", place)
+        self.eventually(place, lambda s: set(s) == {address, other})
+        program = self.steady(SMALL[0], f"pool://{place}", 96)
+        used = self.eventually(place, lambda s: all(x["stored_bytes"] > 0 for x in s.values()))
+
+        self.assertEqual(self.cordon(place, address).status, 0)
+        self.assertEqual(self.status(place)[address]["state"], "cordoned")
+        more = self.steady(SMALL[0], f"pool://{place}", 96, 2)
+        self.assertEqual(self.status(place)[address]["clients"], 1)  # no new client
+        self.assertLessEqual(self.status(place)[address]["reserved_bytes"], used[address]["reserved_bytes"])
+        self.assertEqual(more.communicate(timeout=60)[0], b"done\n")
+        self.assertIsNone(program.poll())
+
+        controller.kill()
+        self.end(controller)
+        controller = self.start_controller(place)
+        self.eventually(place, lambda s: s.get(address, {}).get("state") == "cordoned")
+        program.kill()
+        self.end(program)
+        first.kill()
+        self.end(first)
+        again = self.start([FARSIDE, "serve", "--memory", "512M", "--listen", self.place(address), "--pool", place,
+                            *self.secrets])
+        read_until(again.stderr, b"cordoned this server", START_SECONDS)
+        self.assertEqual(self.status(place)[address]["state"], "cordoned")
+        self.assertEqual(self.cordon(place, address, "uncordon").status, 0)
+        self.assertEqual(self.status(place)[address]["state"], "up")
+        read_until(again.stderr, b"here again", START_SECONDS)
+
+    def test_a_pool_whose_servers_are_all_cordoned(self):
+        controller = self.controller()
+        _, address = self.serve("--pool", controller)
+        self.eventually(controller, lambda s: address in s)
+        self.assertEqual(self.cordon(controller, address).status, 0)
+        result = run(self.client(SMALL[0], f"pool://{controller}", STEADY, 16, 1), seconds=30)
+        self.assertEqual(result.status, 1)
+        self.assertIn("that takes new data", result.errors.decode())
+
+    def test_cordons_that_are_refused(self):
+        controller = self.controller()
+        _, address = self.serve("--pool", controller)
+        self.eventually(controller, lambda s: address in s)
+        for secret, server, words in ((TOKEN, address, "allow=operate"), (SERVER_SECRET, address, "allow=operate"),
+                                      (OPERATOR_SECRET, "tcp://10.0.0.9:7170", "not in its list"),
+                                      (OPERATOR_SECRET, "x" * 104, "is not the address of a server"),
+                                      ("a-secret-that-is-not-there", address, "token")):
+            refused = self.cordon(controller, server, secret=secret)
+            self.assertEqual(refused.status, 1)
+            self.assertIn(words, refused.errors.decode())
+            self.assertEqual(len(refused.errors.splitlines()), 1, refused.errors)
+        self.assertEqual(self.status(controller)[address]["state"], "up")
 
     def test_a_server_needs_a_secret_that_clients_do_not_know(self):
         controller = self.controller()

@@ -32,6 +32,7 @@ unsigned operation_of(std::string_view name) {
   if (name == "fork") return kMayFork;
   if (name == "statistics") return kMaySeeCounts;
   if (name == "offload") return kMayOffload;
+  if (name == "operate") return kMayOperate;
   return 0;
 }
 
@@ -40,7 +41,8 @@ Status set_operations(std::string_view list, TokenEntry* entry) {
   while (!list.empty()) {
     std::string_view name = take(&list, ",");
     unsigned operation = operation_of(name);
-    if (!operation) return Status::error(EINVAL, "{} is no operation; use create, fork, statistics or offload", name);
+    if (!operation)
+      return Status::error(EINVAL, "{} is no operation; use create, fork, statistics, offload or operate", name);
     entry->operations |= operation;
   }
   return {};
@@ -104,7 +106,7 @@ Result<std::vector<TokenEntry>> parse_tokens(std::string_view text, std::string_
 }
 
 std::vector<TokenEntry> single_token(const std::string& secret) {
-  return {{"", secret, kClientOperations | kMayOffload | (secret.empty() ? kMayReport : 0u), 0}};
+  return {{"", secret, kClientOperations | kMayOffload | (secret.empty() ? kMayReport | kMayOperate : 0u), 0}};
 }
 
 void Tokens::replace(const std::vector<TokenEntry>& entries) {

@@ -21,6 +21,7 @@ enum Operation : unsigned {
   kMaySeeCounts = 4,  // of all clients
   kMayReport = 8,     // to a controller, as one of its servers
   kMayOffload = 16,   // have the server execute functions of its own, where the server does so
+  kMayOperate = 32,   // cordon servers of a controller's list
   kClientOperations = kMayCreate | kMayFork | kMaySeeCounts,
 };
 
@@ -33,7 +34,7 @@ struct TokenEntry {
 };
 
 // The entries of a token file. Each line is
-//   client NAME SECRET [quota=SIZE] [allow=create,fork,statistics,offload]
+//   client NAME SECRET [quota=SIZE] [allow=create,fork,statistics,offload,operate]
 //   server NAME SECRET
 // or empty, or a comment that begins with #. `file` is for messages; none of them contains a secret.
 Result<std::vector<TokenEntry>> parse_tokens(std::string_view text, std::string_view file);

@@ -84,7 +84,7 @@ TEST_F(TokensTest, NewRightsApplyToTenantsThatAreConnected) {
 }
 
 TEST(SingleToken, WithoutASecretAllClientsMayDoEverything) {
-  EXPECT_EQ(single_token("")[0].operations, kClientOperations | kMayOffload | kMayReport);
+  EXPECT_EQ(single_token("")[0].operations, kClientOperations | kMayOffload | kMayReport | kMayOperate);
   EXPECT_EQ(single_token("secret")[0].operations, kClientOperations | kMayOffload);
 }
 
