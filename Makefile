@@ -11,11 +11,14 @@ LAUNCHER := $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache
 # A source that is not in the cache costs no second run of the preprocessor, and precompiled headers are allowed.
 export CCACHE_DEPEND ?= 1
 export CCACHE_SLOPPINESS ?= pch_defines,time_macros
+# Another build folder below this tree, as that of the wheel, uses the same entries.
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= 1
 BUILD_RELEASE = cmake --build --preset release --parallel $(JOBS)
 space := $(subst ,, )
 FORMATTED = $(shell git ls-files '*.h' '*.hpp' '*.c' '*.cc')
 
-.PHONY: build test demo benchmarks lint format layers sizes docs messages calls tidy test-all test-quick test-rest test-short test-debian13 test-fuzz test-programs test-docs test-package install package clean
+.PHONY: build test demo benchmarks lint format layers sizes docs messages calls tidy test-all test-quick test-rest test-short test-debian13 test-fuzz test-programs test-docs test-package test-wheel install package wheel clean
 .NOTPARALLEL:
 .SECONDARY:
 
@@ -32,7 +35,7 @@ test:
 # All that `make test` leaves out: sanitizers, programs, soak, fuzzing, package, documents, Debian 13. CI runs both.
 test-all:
 	scripts/run_steps bootstrap-build bootstrap-test bootstrap-programs bootstrap-package test-rest test-fuzz \
-	  test-programs test-docs test-package test-debian13 $(SANITIZERS:%=test-%)
+	  test-programs test-docs test-package test-wheel test-debian13 $(SANITIZERS:%=test-%)
 
 demo: bootstrap-build bootstrap-demo configure-release
 	$(BUILD_RELEASE) --target farside farside_preload
@@ -96,6 +99,10 @@ install: build
 package: bootstrap-package build
 	cd build/release && cpack
 
+# The sdist and the Python wheel, in build/wheel/dist. Needs PyPI.
+wheel: bootstrap-build bootstrap-wheel
+	CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) scripts/make_wheel build/wheel
+
 clean:
 	rm -rf build
 
@@ -146,6 +153,10 @@ test-docs: build-release
 # Installs the package on this machine, uses it and purges it. Skipped where that is not possible, as without root.
 test-package: bootstrap-package build-release
 	ctest --preset release --label-regex package --verbose
+
+# The wheel in a fresh virtual environment.
+test-wheel: wheel
+	python3 -B python/tests/test_wheel.py build/wheel/dist
 
 test-%: build-%
 	ctest --preset $* --parallel $(JOBS) --label-regex 'unit|stress'
