@@ -52,6 +52,8 @@ constexpr OptionRow kRows[] = {
      "exporter"},
     {"--quiet", "FARSIDE_QUIET", "", "off", "on or off", Scope::kBoth, set_switch<&Options::quiet>,
      "print nothing but errors"},
+    {"--verbose", "FARSIDE_VERBOSE", "", "off", "on or off", Scope::kLauncher, set_switch<&Options::verbose>,
+     "print all that the counters say when the program has ended, in place of four lines"},
     {"--log", "FARSIDE_LOG", "LEVEL", "warning", "error, warning, info or debug", Scope::kBoth, set_word<&Options::log>,
      "least severe messages to print"},
     {"--tune", "FARSIDE_TUNE", "KEY=VALUE,...", "", "", Scope::kBoth, nullptr,

@@ -48,6 +48,7 @@ const std::map<std::string_view, Values> kValues = {
     {"--stats", {"json:s", {"s", "json:", "xml:s"}}},
     {"--metrics", {"file:/m", {"m", "file:", ":1", "h:"}}},
     {"--quiet", {"on", {"very"}}},
+    {"--verbose", {"on", {"very"}}},
     {"--log", {"debug", {"loud"}}},
     {"--tune policy", {"lru", {"random"}}},
     {"--tune evictors", {"8", {"0", "9", "99", "x"}}},

@@ -111,7 +111,7 @@ TEST(CommandsTest, MisspeltOptionsAndCommandsNameTheNearest) {
         {{"run", "--polcy=lru", "--", "true"}, "did you mean --tune policy=VALUE?"},
         {{"run", "--tls-ca", "x", "--", "true"}, "did you mean --tls ca=VALUE?"},
         {{"run", "--require", "--", "true"}, "did you mean --tls required?"},
-        {{"run", "--verbose", "--", "true"}, "farside run --help lists them"},
+        {{"run", "--talkative", "--", "true"}, "farside run --help lists them"},
         {{"serve", "--memry", "4G"}, "did you mean --memory?"},
         {{"pool", "status", "--controler", "x:1"}, "did you mean --controller?"},
         {{"run", "--tune", "polcy=lru", "--", "true"}, "did you mean policy?"}}) {

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "cli/commands.h"
-#include "cli/report_values.h"
+#include "cli/statistics/report_values.h"
 #include "launch/control_client.h"
 
 namespace farside::cli {

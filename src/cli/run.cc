@@ -17,8 +17,10 @@
 #include "base/log.h"
 #include "cli/commands.h"
 #include "cli/run_metrics.h"
-#include "cli/run_report.h"
 #include "cli/run_settings.h"
+#include "cli/statistics/run_report.h"
+#include "cli/statistics/run_summary.h"
+#include "cli/statistics/run_watch.h"
 #include "launch/child.h"
 #include "launch/embedded_server.h"
 #include "launch/installation.h"
@@ -85,13 +87,6 @@ void forbid_cores() {
   setrlimit(RLIMIT_CORE, &one);
 }
 
-// What a core that the program left has of far memory.
-std::string core_line(int wait_status, CoreContent core) {
-  if (!WIFSIGNALED(wait_status) || !WCOREDUMP(wait_status) || core == CoreContent::kAll) return "";
-  return "farside: the core has the pages that were near; far pages read as zeros in it (farside core shows which, "
-         "--core=all fetches them)\n";
-}
-
 // What the kernel is to execute: the program, or the loader of static programs.
 Result<std::string> executable_for(const std::string& path) {
   if (!is_static_program(path)) return path;
@@ -105,8 +100,8 @@ Result<std::string> executable_for(const std::string& path) {
 // after its end.
 class Run {
  public:
-  Run(RunSettings settings, std::vector<std::string> program)
-      : settings_(std::move(settings)), program_(std::move(program)) {}
+  Run(const RunSettings& settings, std::vector<std::string> program)
+      : settings_(settings), program_(std::move(program)) {}
 
   // Sets up far memory and the program's environment.
   Status prepare(const std::string& library) {
@@ -120,8 +115,10 @@ class Run {
     Status relayed = may_use_tls(settings_.options.far_address) ? start_relay() : Status();
     if (relayed.ok() && may_use_ucx(settings_.options.far_address)) relayed = start_ucx_relay();
     if (!relayed.ok()) return relayed;
+    place_ = far_place(settings_.options);
     Status reached = prepare_far_memory();
     if (!reached.ok()) return reached;
+    watch_ = std::make_unique<RunWatch>(report_file_);
     Status measured = start_metrics();
     if (!measured.ok()) return measured;
     return fill_environment(library);
@@ -136,19 +133,26 @@ class Run {
     Result<pid_t> child = start_child(*executable, program_, hold_);
     if (!child.ok()) return child.status();
     child_ = *child;
+    watch_->start([this] {
+      if (metrics_) metrics_->refresh_file();
+    });
     int status = wait_for_child(child_, hold_);
     serve_remaining_processes();
     return status;
   }
 
   void publish_report(int wait_status) const {
+    watch_->stop();
     if (metrics_) metrics_->finish(wait_status);
     RunReport report = RunReport::read(report_file_);
     report.forget_running_processes();
-    if (!settings_.options.quiet) {
-      fputs((report.summary(wait_status, child_) + core_line(wait_status, settings_.options.core)).c_str(), stderr);
+    for (nlohmann::json& process : watch_->gone()) report.add_last_seen(std::move(process));
+    const Options& options = settings_.options;
+    if (!options.quiet) {
+      RunEnd end = {wait_status, child_, place_, options.huge, options.core, options.verbose};
+      fputs(summary(report, end).c_str(), stderr);
     }
-    if (settings_.options.stats[0] == 0) return;
+    if (options.stats[0] == 0) return;
     Status written = write_file(settings_.stats_file(), report.to_json(program_, wait_status).dump(2) + "\n");
     if (!written.ok()) log_failure(written, kCommandFailed);
   }
@@ -206,7 +210,7 @@ class Run {
   Status start_metrics() {
     RunMetrics::Outputs outputs = {settings_.metrics_address(), settings_.metrics_file()};
     if (!outputs.any()) return {};
-    auto metrics = RunMetrics::start(outputs, std::filesystem::path(program_.front()).filename(), report_file_,
+    auto metrics = RunMetrics::start(outputs, std::filesystem::path(program_.front()).filename(), *watch_,
                                      [this](Exposition* out) {
                                        if (server_) server_->append_metrics(out);
                                      });
@@ -264,12 +268,14 @@ class Run {
   std::unique_ptr<remote::FarFile> far_file_;
   std::string report_file_;
   pid_t child_ = 0;
+  FarPlace place_ = FarPlace::kThisMachine;
+  std::unique_ptr<RunWatch> watch_;
   std::unique_ptr<RunMetrics> metrics_;
 };
 
-Result<int> run_to_the_end(RunSettings settings, const std::vector<std::string>& program, const std::string& path,
-                           const std::string& library) {
-  Run run(std::move(settings), program);
+Result<int> run_to_the_end(const RunSettings& settings, const std::vector<std::string>& program,
+                           const std::string& path, const std::string& library) {
+  Run run(settings, program);
   Status prepared = run.prepare(library);
   if (!prepared.ok()) return prepared;
   Result<int> wait_status = run.start_and_wait(path);
@@ -307,7 +313,7 @@ Result<int> run_program(const char* command, const GivenOptions& given, const st
   if (!possible.ok()) return possible;
   Result<std::string> library = find_preload_library();
   if (!library.ok()) return library.status();
-  return run_to_the_end(std::move(*settings), program, *path, *library);
+  return run_to_the_end(*settings, program, *path, *library);
 }
 
 void add_run_command(Command& parent, std::vector<std::string> program) {

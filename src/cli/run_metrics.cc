@@ -8,8 +8,8 @@
 
 #include "base/log.h"
 #include "cli/process_metrics.h"
-#include "cli/report_values.h"
-#include "cli/run_report.h"
+#include "cli/statistics/report_values.h"
+#include "cli/statistics/run_report.h"
 #include "launch/control_client.h"
 #include "pager/shared/stats.h"
 #include "report/files.h"
@@ -54,7 +54,7 @@ json totals_of(const std::vector<json>& processes) {
 
 }  // namespace
 
-std::chrono::milliseconds time_before_look(unsigned number) {
+std::chrono::milliseconds time_before_write(unsigned number) {
   constexpr std::chrono::milliseconds kFirst{250}, kLongest{5000};
   return std::min(kFirst * (1 << std::min(number, 10u)), kLongest);
 }
@@ -83,111 +83,49 @@ void append_run_metrics(const json& totals, const std::map<uint64_t, json>& runn
 }
 
 Result<std::unique_ptr<RunMetrics>> RunMetrics::start(const Outputs& outputs, const std::string& program,
-                                                      const std::string& report_file,
-                                                      std::function<void(Exposition*)> append) {
-  std::unique_ptr<RunMetrics> metrics(new RunMetrics(outputs, program, report_file, std::move(append)));
-  Status published = metrics->publish(nullptr);
-  if (!published.ok()) return published;
-  if (!outputs.address.empty()) {
-    auto endpoint =
-        MetricsEndpoint::start(outputs.address, {[m = metrics.get()] { return m->text(); }, [] { return Status(); }});
-    if (!endpoint.ok()) return endpoint.status();
-    metrics->endpoint_ = std::move(*endpoint);
-  }
-  metrics->thread_ = std::thread([m = metrics.get()] { m->run(); });
+                                                      const RunWatch& watch, std::function<void(Exposition*)> append) {
+  std::unique_ptr<RunMetrics> metrics(new RunMetrics(outputs, program, watch, std::move(append)));
+  Status written = metrics->write_file(nullptr);
+  if (!written.ok()) return written;
+  if (outputs.address.empty()) return metrics;
+  auto append_process = [m = metrics.get()] {
+    Exposition process;
+    append_process_metrics(&process);
+    return m->text(nullptr) + process.take();
+  };
+  auto endpoint = MetricsEndpoint::start(outputs.address, {append_process, [] { return Status(); }});
+  if (!endpoint.ok()) return endpoint.status();
+  metrics->endpoint_ = std::move(*endpoint);
   return metrics;
 }
 
-RunMetrics::RunMetrics(Outputs outputs, std::string program, const std::string& report_file,
-                       std::function<void(Exposition*)> append)
-    : outputs_(std::move(outputs)), program_(std::move(program)), append_(std::move(append)), reports_(report_file) {}
-
-RunMetrics::~RunMetrics() { stop(); }
-
-void RunMetrics::stop() {
-  {
-    LockGuard hold(mutex_);
-    stopping_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-}
-
-void RunMetrics::run() {
-  for (unsigned looks = 0; !is_stopped_within(time_before_look(looks)); looks++) {
-    ask_processes();
-    read_reports();
-    Status published = publish(nullptr);
-    if (!published.ok()) log(LogLevel::kWarning, "{}", published.text());
-  }
-}
-
-bool RunMetrics::is_stopped_within(std::chrono::milliseconds time) {
-  auto end = std::chrono::steady_clock::now() + time;
-  LockGuard hold(mutex_);
-  while (!stopping_ && changed_.wait_until(mutex_, end) == std::cv_status::no_timeout) {}
-  return stopping_;
+void RunMetrics::refresh_file() {
+  if (std::chrono::steady_clock::now() - written_ < time_before_write(writes_)) return;
+  Status written = write_file(nullptr);
+  if (!written.ok()) log(LogLevel::kWarning, "{}", written.text());
 }
 
 void RunMetrics::finish(int wait_status) {
-  stop();
-  for (auto& [pid, process] : running_) gone_.push_back(std::move(process));
-  running_.clear();
-  read_reports();
-  Status published = publish(&wait_status);
-  if (!published.ok()) log(LogLevel::kError, "{}", published.text());
+  Status written = write_file(&wait_status);
+  if (!written.ok()) log(LogLevel::kError, "{}", written.text());
 }
 
-// Asks all processes below this one that have far memory. One that does not answer keeps its last answer.
-void RunMetrics::ask_processes() {
-  std::map<uint64_t, json> before = std::move(running_);
-  running_.clear();
-  for (const auto& process : ControlledProcess::find_all(getpid())) {
-    auto pid = static_cast<uint64_t>(process->pid());
-    auto answer = process->ask({});
-    if (answer.ok()) running_[pid] = std::move(*answer);
-    else if (before.contains(pid)) running_[pid] = before[pid];
-    before.erase(pid);
-  }
-  for (auto& [pid, process] : before) gone_.push_back(std::move(process));
+Status RunMetrics::write_file(const int* wait_status) {
+  if (written_ != std::chrono::steady_clock::time_point()) writes_++;
+  written_ = std::chrono::steady_clock::now();
+  return outputs_.file.empty() ? Status() : replace_file(outputs_.file, text(wait_status));
 }
 
-// Adds what processes have reported at their end. One that was there and has not reported was ended by a signal: its
-// last answer counts.
-void RunMetrics::read_reports() {
-  std::vector<json> ended;
-  if (!ended_.is_null()) ended.push_back(ended_);
-  reports_.clear();
-  for (std::string line; std::getline(reports_, line);) {
-    json process = json::parse(line, nullptr, false);
-    if (!process.is_object() || process.contains("event")) continue;
-    std::erase_if(gone_, [&](const json& gone) { return count(gone, "pid") == count(process, "pid"); });
-    ended.push_back(std::move(process));
-  }
-  std::move(gone_.begin(), gone_.end(), std::back_inserter(ended));
-  gone_.clear();
-  ended_ = totals_of(ended);
-}
-
-Status RunMetrics::publish(const int* wait_status) {
-  std::vector<json> all = {ended_.is_null() ? json::object() : ended_};
-  for (const auto& [pid, process] : running_) all.push_back(process);
+std::string RunMetrics::text(const int* wait_status) const {
+  RunWatch::Reports running = watch_.running();
+  std::vector<json> all = watch_.ended(), gone = watch_.gone();
+  std::move(gone.begin(), gone.end(), std::back_inserter(all));
+  for (const auto& [pid, process] : running) all.push_back(process);
   Exposition out({{"program", program_}, {"launcher", std::to_string(getpid())}});
   append_build_info(&out);
-  append_run_metrics(totals_of(all), running_, wait_status, &out);
+  append_run_metrics(totals_of(all), running, wait_status, &out);
   append_(&out);
-  std::string text = out.take();
-  Status written = outputs_.file.empty() ? Status() : replace_file(outputs_.file, text);
-  LockGuard hold(mutex_);
-  text_ = std::move(text);
-  return written;
-}
-
-std::string RunMetrics::text() {
-  Exposition process;
-  append_process_metrics(&process);
-  LockGuard hold(mutex_);
-  return text_ + process.take();
+  return out.take();
 }
 
 }  // namespace farside::cli

@@ -1,21 +1,17 @@
-// Metrics of the programs of a run for Prometheus: read from their control pages every few seconds, and from the report
-// that they write when they end. Served over HTTP, or written to a file for the node exporter's textfile collector. All
-// of it happens in the launcher.
+// Metrics of the programs of a run for Prometheus, from what the launcher's watch sees of them. Served over HTTP, as of
+// the request, or written to a file for the node exporter's textfile collector every few seconds.
 #pragma once
 #include <chrono>
-#include <condition_variable>
-#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/exposition.h"
-#include "base/sync.h"
 #include "cli/metrics_http.h"
+#include "cli/statistics/run_watch.h"
 
 namespace farside::cli {
 
@@ -30,45 +26,30 @@ class RunMetrics {
   // `append` adds the metrics of the run's server. Writes the file once, so that one that cannot be written is reported
   // before the program starts.
   static Result<std::unique_ptr<RunMetrics>> start(const Outputs& outputs, const std::string& program,
-                                                   const std::string& report_file,
-                                                   std::function<void(Exposition*)> append);
-  ~RunMetrics();
-  RunMetrics(const RunMetrics&) = delete;
-  RunMetrics& operator=(const RunMetrics&) = delete;
+                                                   const RunWatch& watch, std::function<void(Exposition*)> append);
 
+  // Replaces the file if its last values are some seconds old.
+  void refresh_file();
   // The program has ended: writes the last values.
   void finish(int wait_status);
 
  private:
-  RunMetrics(Outputs outputs, std::string program, const std::string& report_file,
-             std::function<void(Exposition*)> append);
-  void run();
-  bool is_stopped_within(std::chrono::milliseconds time);
-  void stop();
-  Status publish(const int* wait_status);
-  void ask_processes();
-  void read_reports();
-  nlohmann::json totals() const;
-  std::string text();
+  RunMetrics(Outputs outputs, std::string program, const RunWatch& watch, std::function<void(Exposition*)> append)
+      : outputs_(std::move(outputs)), program_(std::move(program)), watch_(watch), append_(std::move(append)) {}
+  Status write_file(const int* wait_status);
+  std::string text(const int* wait_status) const;
 
   const Outputs outputs_;
   const std::string program_;
+  const RunWatch& watch_;
   const std::function<void(Exposition*)> append_;
-  std::ifstream reports_;
-  std::map<uint64_t, nlohmann::json> running_;  // by process ID: the last answer
-  std::vector<nlohmann::json> gone_;            // last answers of processes that may have ended without a report
-  nlohmann::json ended_;                        // the totals of processes that have ended
-
-  Mutex mutex_;
-  std::condition_variable_any changed_;
-  bool stopping_ GUARDED_BY(mutex_) = false;
-  std::string text_ GUARDED_BY(mutex_);
+  unsigned writes_ = 0;
+  std::chrono::steady_clock::time_point written_;
   std::unique_ptr<MetricsEndpoint> endpoint_;
-  std::thread thread_;
 };
 
-// The time before a look at the processes; `number` is from 0. Short at first, so that a run has values at once.
-std::chrono::milliseconds time_before_look(unsigned number);
+// The time before the file is written again; `number` is from 0. Short at first, so that a run has values at once.
+std::chrono::milliseconds time_before_write(unsigned number);
 
 // The metrics of a run: totals of its processes, ended ones included, and what those that run have now. With
 // wait_status, the program has ended.

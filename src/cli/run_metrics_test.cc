@@ -31,13 +31,16 @@ TEST(RunMetricsTest, TheFileHasTheSumOfTheReports) {
   std::filesystem::create_directory(folder);
   std::string file = folder + "/run.prom", reports = folder + "/reports";
   ASSERT_TRUE(write_file(reports, "").ok());
-  auto metrics = RunMetrics::start({"", file}, "a \"b\"", reports, [](Exposition* out) { out->gauge("x", "X.", 1); });
+  RunWatch watch(reports);
+  auto metrics = RunMetrics::start({"", file}, "a \"b\"", watch, [](Exposition* out) { out->gauge("x", "X.", 1); });
   ASSERT_TRUE(metrics.ok()) << metrics.status().text();
   std::string labels = "{program=\"a \\\"b\\\"\",launcher=\"" + std::to_string(getpid()) + "\"";
   EXPECT_NE(read_file(file).find("farside_run_faults_total" + labels + "} 0\n"), std::string::npos) << read_file(file);
   ASSERT_TRUE(
       write_file(reports, "{\"pid\":5,\"faults\":3}\n{\"event\":\"begin\",\"pid\":6}\n{\"pid\":6,\"faults\":4}\n")
           .ok());
+  watch.start([] {});
+  watch.stop();
   (*metrics)->finish(1 << 8);
   std::string text = read_file(file);
   for (const char* line : {"farside_run_faults_total", "farside_run_exit_status", "farside_run_ended", "x"})
@@ -48,17 +51,18 @@ TEST(RunMetricsTest, TheFileHasTheSumOfTheReports) {
 }
 
 TEST(RunMetricsTest, OutputsThatCannotBeUsedAreReported) {
-  EXPECT_NE(std::string(RunMetrics::start({"", "/nowhere/run.prom"}, "p", "", [](Exposition*) {}).status().text())
+  RunWatch watch("");
+  EXPECT_NE(std::string(RunMetrics::start({"", "/nowhere/run.prom"}, "p", watch, [](Exposition*) {}).status().text())
                 .find("/nowhere"),
             std::string::npos);
-  auto wrong = RunMetrics::start({"127.0.0.1:99999", ""}, "p", "", [](Exposition*) {});
+  auto wrong = RunMetrics::start({"127.0.0.1:99999", ""}, "p", watch, [](Exposition*) {});
   EXPECT_NE(std::string(wrong.status().text()).find("HOST:PORT"), std::string::npos);
 }
 
 TEST(RunMetricsTest, TheFirstLooksAreSoon) {
-  EXPECT_EQ(time_before_look(0).count(), 250);
-  EXPECT_EQ(time_before_look(2).count(), 1000);
-  for (unsigned number : {5u, 100u, ~0u}) EXPECT_EQ(time_before_look(number).count(), 5000);
+  EXPECT_EQ(time_before_write(0).count(), 250);
+  EXPECT_EQ(time_before_write(2).count(), 1000);
+  for (unsigned number : {5u, 100u, ~0u}) EXPECT_EQ(time_before_write(number).count(), 5000);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ std::string state_of(pid_t pid) {
 }
 
 // Also one whose parent has not waited for it.
-bool has_ended(pid_t pid) {
+bool is_ended(pid_t pid) {
   std::string state = state_of(pid);
   return state.empty() || state[0] == 'Z' || state[0] == 'X';
 }
@@ -136,6 +136,8 @@ ControlledProcess::~ControlledProcess() {
   close(fd_);
 }
 
+bool ControlledProcess::has_ended() const { return is_ended(pid_); }
+
 // The kernel unlocks it if this process dies.
 bool ControlledProcess::lock() { return flock(fd_, LOCK_EX | LOCK_NB) == 0; }
 
@@ -159,9 +161,9 @@ Result<nlohmann::json> ControlledProcess::parse_report() const {
 }
 
 Result<nlohmann::json> ControlledProcess::wait_for_answer(uint32_t asked, uint64_t deadline_ns) {
-  while (!has_answered(asked) && now_ns() < deadline_ns && !has_ended(pid_)) os::nanosleep_ns(kPollNs);
+  while (!has_answered(asked) && now_ns() < deadline_ns && !has_ended()) os::nanosleep_ns(kPollNs);
   if (has_answered(asked)) return parse_report();
-  if (has_ended(pid_)) return Status::error(ESRCH, "process {} has ended", pid_);
+  if (has_ended()) return Status::error(ESRCH, "process {} has ended", pid_);
   return Status::error(ETIMEDOUT, "process {} does not reply; it may be stopped or exiting", pid_);
 }
 
@@ -175,6 +177,19 @@ Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
   auto report = wait_for_answer(send(local), deadline);
   unlock();
   return report;
+}
+
+void ControlledProcess::request() {
+  if (!lock()) return;  // the other one requests a report
+  send({});
+  unlock();
+}
+
+std::optional<nlohmann::json> ControlledProcess::latest() const {
+  bool may_be_writing = !has_answered(page_->asked.load(std::memory_order_relaxed)) && !has_ended();
+  if (may_be_writing) return std::nullopt;
+  auto report = parse_report();
+  return report.ok() ? std::optional(std::move(*report)) : std::nullopt;
 }
 
 std::vector<Result<nlohmann::json>> ControlledProcess::ask_all(

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "abi/control.h"
@@ -25,9 +26,15 @@ class ControlledProcess {
   ControlledProcess& operator=(const ControlledProcess&) = delete;
 
   pid_t pid() const { return pid_; }
+  bool has_ended() const;
   // Requests a report from the process and, unless both members of `local` are 0, sets its budget. The process replies
   // within about a tenth of a second. ETIMEDOUT after five seconds, as when it is stopped.
   Result<nlohmann::json> ask(const SizeOrShare& local);
+
+  // Without waiting: requests a report; the report that the process wrote last, none while it may be writing one. The
+  // page outlives the process.
+  void request();
+  std::optional<nlohmann::json> latest() const;
 
   // Reports of all of them. Waits as long as for one.
   static std::vector<Result<nlohmann::json>> ask_all(const std::vector<std::unique_ptr<ControlledProcess>>& processes);

@@ -105,11 +105,30 @@ class LauncherTest(LaunchTest):
             errors = process.communicate(timeout=60)[1].decode()
             self.assertEqual(process.returncode, -number, errors)
             self.assertIn(f"farside: the program was ended by signal {int(number)} (", errors)
-            self.assertNotIn("lost", errors)
-            self.assertIn(" evictions, ", errors)
+            self.assertNotIn("counters are lost", errors)
+            self.assertIn("lost in faults", errors)
             stats = json.loads((self.folder / "stats.json").read_text())
             self.assertEqual((stats["signal"], len(stats["processes"]), stats["ended_without_report"]), (number, 1, 0))
             self.assertGreater(stats["totals"]["evictions"], 0)
+
+    def test_a_program_that_cannot_report_leaves_figures_and_the_reason(self):
+        """Its own report is missing; what it had when the launcher looked last is there."""
+        work = "import os, sys, time; b = [bytes([i % 251]) * 65536 for i in range(500)]; time.sleep(1); os.kill(os.getpid(), int(sys.argv[1]))"
+        for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
+            for mode in ("signal", "handler"):
+                result = self.launch("--local", "8M", "--core=none", f"--fault={mode}", "--stats=json:stats.json", "--", PYTHON, "-c",
+                                     work, int(number))
+                self.assertEqual(result.status, -number)
+                lines = result.errors.decode().splitlines()
+                self.assertLessEqual(len(lines), 5, lines)  # the first is printed at the start
+                self.assertRegex(lines[1], "python3.*: .* of a heap of .* near at most")
+                self.assertIn("lost in faults", lines[2])
+                self.assertRegex(lines[-1], rf"^farside: the program was ended by signal {int(number)} \([A-Z][a-z ]+\)$")
+                stats = json.loads((self.folder / "stats.json").read_text())
+                self.assertEqual((stats["signal"], stats["reason"]), (number, lines[-1].removeprefix("farside: ")))
+                self.assertTrue(stats["processes"][0]["ended_without_report"])
+                self.assertGreater(stats["totals"]["evictions"], 0)
+                self.assertGreater(stats["totals"]["heap_peak_bytes"], 20 << 20)
 
     def test_full_far_memory_is_one_line_and_a_count(self):
         program = ("kept = []\ntry:\n    while True: kept.append(bytearray(1 << 20))\n"
@@ -155,6 +174,8 @@ class LauncherTest(LaunchTest):
         stats = json.loads((self.folder / "stats.json").read_text())
         self.assertEqual(stats["exit_status"], 5)
         self.assertEqual(len(stats["processes"]), 1)
+        self.assertIsNone(stats["reason"])
+        self.assertLess(len(lines), len(self.launch("--verbose", "--", STATUS, "status", 0).errors.splitlines()))
         for name in ("mode", "local_bytes", "heap_peak_bytes", "near_peak_bytes"):
             self.assertIn(name, stats["processes"][0])
 
@@ -266,7 +287,7 @@ class LauncherTest(LaunchTest):
         self.assertIn(b"farside has no command rnu; did you mean run?", result.errors)
 
     def test_help_of_tune(self):
-        self.assertLessEqual(len(re.findall(rb"^  --[a-z-]+", self.launch("--help").output, re.MULTILINE)), 16)
+        self.assertLessEqual(len(re.findall(rb"^  --[a-z-]+", self.launch("--help").output, re.MULTILINE)), 17)
         keys = self.launch("--help-tune").output.decode()
         for key in ("policy", "evictors", "prefetch", "writeback", "paths", "space", "ucx"):
             self.assertRegex(keys, rf"(?m)^  {key}=")

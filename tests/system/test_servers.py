@@ -1,5 +1,6 @@
 """Memory servers: reachable, unreachable, full, killed while programs use them."""
 import http.client
+import json
 import os
 import re
 import select
@@ -198,6 +199,23 @@ class ServerTest(Servers):
         _, errors = program.communicate(timeout=ENDS_WITHIN)
         self.assertNotIn(program.returncode, (0, 99), tail(errors))
         self.assertIn(address.partition("//")[2], errors.decode())
+
+    @variations(SMALL)
+    def test_a_lost_server_is_the_reason_beside_the_figures(self, variation):
+        server, address = self.serve()
+        stats = self.folder / "lost.json"
+        words = self.client(variation, address, STEADY, 64, 1_000_000, options=("--patience", "0.5", f"--stats=json:{stats}"))
+        program = self.start([word for word in words if word != "--quiet"])
+        read_until(program.stdout, b"ready", 60)
+        time.sleep(1)  # the launcher has looked
+        server.kill()
+        _, errors = program.communicate(timeout=ENDS_WITHIN)
+        lines = errors.decode().splitlines()
+        self.assertRegex(lines[-1], f"^farside: far memory was lost: .*{address} is lost")
+        self.assertTrue(any("lost in faults" in line for line in lines), lines)
+        report = json.loads(stats.read_text())
+        self.assertEqual("farside: " + report["reason"], lines[-1])
+        self.assertGreater(report["totals"]["evictions"], 0)
 
     @variations(SMALL)
     def test_server_of_shared_memory_is_killed(self, variation):
