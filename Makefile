@@ -156,7 +156,7 @@ test-package: bootstrap-package build-release
 
 # The wheel in a fresh virtual environment.
 test-wheel: wheel
-	python3 -B python/tests/test_wheel.py build/wheel/dist
+	python3 -B python/tests/run build/wheel/dist
 
 test-%: build-%
 	ctest --preset $* --parallel $(JOBS) --label-regex 'unit|stress'

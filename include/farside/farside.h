@@ -131,6 +131,11 @@ struct farside_stats {
  * zero. Cost: a sum over all threads; not for hot paths. */
 int farside_get_stats(struct farside_stats* stats);
 
+/* Sets the limit of near memory, 8 MiB or more, as `farside ctl --local` does from outside. Returns at once: a lower
+ * limit has effect as pages are evicted. It replaces a share of the heap. Errors: -EINVAL (less than 8 MiB), -ENOSYS
+ * (the program does not run under Farside). */
+int farside_set_limit(uint64_t bytes);
+
 /* Returns the version of the library that is loaded, comparable with FARSIDE_VERSION, which is that of this header. */
 int farside_version(void);
 

@@ -1,7 +1,19 @@
-"""Farside for Python: runs programs with most of their memory on another machine.
+"""Farside for Python: programs with most of their memory on another machine.
+
+`farside run -- python job.py` runs a program far without any change. This module is for programs that want to know and
+steer more; without Farside, its arrays are ordinary memory and its hints go to the kernel.
+
+    import farside
+    a = farside.zeros((100_000, 1_000))     # a NumPy array in a far region of its own
+    farside.prefetch(a, slice(0, 1_000))    # fetches the rows in the background
+    print(farside.stats())                  # near and far memory, faults
 
 `farside.prefix` is the folder of the installation that the wheel holds, as `make install` makes it: bin, include, lib
-with pkgconfig and cmake."""
-from ._installation import prefix
+with pkgconfig and cmake.
 
-__all__ = ["prefix"]
+All functions are thread-safe and release the GIL while they wait. A forked child has its own copies, as of all memory."""
+from ._arrays import empty, from_numpy, full, hint, prefetch, zeros
+from ._installation import prefix
+from ._process import Stats, is_active, limit, stats
+
+__all__ = ["Stats", "empty", "from_numpy", "full", "hint", "is_active", "limit", "prefetch", "prefix", "stats", "zeros"]

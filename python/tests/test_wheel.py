@@ -1,15 +1,13 @@
-#!/usr/bin/env python3
-"""Installs the wheel in a fresh virtual environment and uses it as a user would: test_wheel.py FOLDER_OF_THE_WHEEL
-
-No program of the machine is in PATH, so none of it needs a compiler."""
+"""The wheel's programs, libraries and headers, used as a user would."""
 import json
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
+
+from environment import Environment
 
 MAX_BYTES = 15 << 20
 JOB = """
@@ -17,31 +15,6 @@ import sys
 values = [bytes([i % 251]) * 4096 for i in range(10_000)]
 print(sum(value[0] for value in values), *sys.argv[1:])
 """
-
-
-class Environment:
-    """The virtual environment of all tests."""
-    folder = wheel = None
-
-    @classmethod
-    def create(cls, folder, wheel):
-        cls.folder, cls.wheel = folder / "venv", wheel
-        subprocess.run([sys.executable, "-m", "venv", cls.folder], check=True)
-        subprocess.run([cls.folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", wheel], check=True)
-
-    @classmethod
-    def run(cls, *command, status=0, **options):
-        """What the command prints, where it has to exit with `status`."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("FARSIDE_", "PYTHON"))}
-        done = subprocess.run([cls.folder / "bin" / command[0], *command[1:]], capture_output=True, text=True, check=False,
-                              timeout=120, env=clean | {"PATH": str(cls.folder / "bin")}, **options)
-        if done.returncode != status:
-            raise AssertionError(f"{command} exited with {done.returncode}:\n{done.stdout}{done.stderr}")
-        return done.stdout if status == 0 else done.stderr
-
-    @classmethod
-    def prefix(cls):
-        return Path(cls.run("python", "-c", "import farside; print(farside.prefix)").strip())
 
 
 def elf_files(folder):
@@ -126,14 +99,3 @@ class WheelTest(unittest.TestCase):
         subprocess.run(["cc", program.with_suffix(".c"), "-o", program, *flags, f"-Wl,-rpath,{prefix}/lib"], check=True)
         subprocess.run([program], check=True)
         Environment.run("farside", "run", "--quiet", "--", program)
-
-
-def main():
-    [wheel] = Path(sys.argv[1]).resolve().glob("*.whl")
-    with tempfile.TemporaryDirectory() as folder:
-        Environment.create(Path(folder), wheel)
-        return 0 if unittest.main(argv=[sys.argv[0], "-v"], exit=False).result.wasSuccessful() else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())

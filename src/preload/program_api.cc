@@ -58,6 +58,14 @@ FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
             s.get(Counter::kHints), s.get(Counter::kHintsFetched), s.get(Counter::kHintsWild)};
   return 0;
 }
+
+FARSIDE_PUBLIC int farside_set_limit(uint64_t bytes) {
+  farside::pager::Pager* pager = farside::preload::guard_pager();
+  if (!pager) return -ENOSYS;
+  if (bytes < farside::pager::Budget::kMinPages * farside::kPageSize) return -EINVAL;
+  pager->evictors().set_local({bytes, 0});
+  return 0;
+}
 }
 
 namespace farside::preload {

@@ -74,6 +74,9 @@ int main(int count, char** arguments) {
   if (farside_version() != FARSIDE_VERSION) printf("header and library differ\n");
   struct farside_stats stats;
   int far = farside_get_stats(&stats) == 0;
+  if (farside_set_limit(1) != (far ? -EINVAL : -ENOSYS)) printf("a wrong limit is accepted\n");
+  if (far && (farside_set_limit(9 << 20) != 0 || farside_get_stats(&stats) != 0 || stats.near_limit_bytes != 9 << 20))
+    printf("the limit is %llu\n", (unsigned long long)stats.near_limit_bytes);
   fprintf(stderr, "far=%d hints=%llu fetched=%llu wild=%llu faults=%llu\n", far, (unsigned long long)stats.hints,
           (unsigned long long)stats.hints_fetched, (unsigned long long)stats.hints_wild,
           (unsigned long long)stats.faults);

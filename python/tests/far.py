@@ -1,0 +1,76 @@
+"""The module in a process with 48 MiB of near memory."""
+import gc
+import time
+import unittest
+
+import farside
+import numpy as np
+
+MIB = 1 << 20
+LIMIT = 48 * MIB
+
+
+class FarTest(unittest.TestCase):
+    def setUp(self):
+        farside.limit(LIMIT)
+
+    def shrink(self, size):
+        """Lowers the limit and waits until the process complies."""
+        farside.limit(size)
+        for _ in range(6000):
+            if farside.stats().near_bytes <= size:
+                return
+            time.sleep(0.01)
+        self.fail(f"{farside.stats()} a minute after the limit was lowered")
+
+    def evict_all_but(self, size):
+        self.shrink(size)
+        farside.limit(LIMIT)
+
+    def faults_of_reading(self, array):
+        before = farside.stats().faults
+        for begin in np.random.default_rng(1).permutation(array.size // 512) * 512:
+            array[begin]
+        return farside.stats().faults - before
+
+    def test_statistics(self):
+        self.assertTrue(farside.is_active())
+        before = farside.stats()
+        array = farside.full(96 * MIB // 8, 1.0)
+        after = farside.stats()
+        self.assertGreater(after.heap_bytes - before.heap_bytes, array.nbytes - MIB)
+        self.assertLessEqual(after.near_bytes, after.near_limit_bytes)
+        self.assertGreater(after.far_bytes, 32 * MIB)
+        self.assertEqual(after.far_bytes, after.heap_bytes - after.near_bytes)
+        self.assertGreater(after.faults, before.faults)
+        self.assertEqual(array.sum(), array.size)
+        del array
+        gc.collect()
+        self.assertLess(farside.stats().heap_bytes, after.heap_bytes - 95 * MIB)
+
+    def test_the_limit_is_set(self):
+        self.assertEqual(farside.limit(), LIMIT)
+        for given, bytes_ in ((32 * MIB, 32 * MIB), ("64M", 64 * MIB), ("0.5g", 512 * MIB), (" 24MiB ", 24 * MIB)):
+            self.assertEqual(farside.limit(given), bytes_)
+            self.assertEqual(farside.stats().near_limit_bytes, bytes_)
+
+    def test_a_lower_limit_evicts(self):
+        array = farside.full(2 * LIMIT // 8, 1.0)
+        self.shrink(16 * MIB)
+        self.assertEqual(array.sum(), array.size)
+
+    def test_prefetching_saves_faults(self):
+        array = farside.from_numpy(np.random.default_rng(1).permutation(20 * MIB // 8))
+        self.evict_all_but(8 * MIB)
+        expected = self.faults_of_reading(array)
+        self.assertGreater(expected, 100)
+        self.evict_all_but(8 * MIB)
+        fetched = farside.stats().hints_fetched
+        farside.prefetch(array, slice(0, array.size // 2), wait=True)
+        farside.prefetch(array, slice(array.size // 2, None), wait=True)
+        self.assertGreater(farside.stats().hints_fetched - fetched, 1000)
+        self.assertLess(self.faults_of_reading(array), expected / 4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,30 @@
+"""The module `farside`: the programs of this folder that test it, natively and under Farside, and its types."""
+import unittest
+from pathlib import Path
+
+from environment import Environment
+
+HERE = Path(__file__).resolve().parent
+
+
+class ModuleTest(unittest.TestCase):
+    def run_tests(self, program, *launcher):
+        Environment.run(*launcher, "python", "-B", HERE / program)
+
+    def test_without_farside(self):
+        self.run_tests("arrays.py")
+        self.run_tests("native.py")
+
+    def test_in_signal_mode(self):
+        self.run_far("signal")
+
+    def test_in_handler_mode(self):
+        self.run_far("handler")
+
+    def run_far(self, mode):
+        for program in ("arrays.py", "far.py"):
+            self.run_tests(program, "farside", "run", "--quiet", "--local", "48M", f"--fault={mode}", "--")
+
+    def test_types(self):
+        Environment.run("python", "-m", "mypy", "--strict", "--no-incremental", "-p", "farside")
+        Environment.run("python", "-m", "mypy", "--strict", "--no-incremental", HERE / "typed.py")

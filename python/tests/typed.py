@@ -1,0 +1,16 @@
+"""What mypy is to accept of the module's types. Not executed."""
+from pathlib import Path
+
+import farside
+import numpy as np
+
+stats: farside.Stats = farside.stats()
+total: int = stats.near_bytes + stats.far_bytes + farside.limit() + farside.limit("1G")
+prefix: Path = farside.prefix
+a = farside.zeros((2, 3), np.int32, policy="lru")
+b: float = float(farside.from_numpy(a, policy="priority").sum() + farside.full(3, 1.5).max())
+farside.hint(a, "sequential")
+farside.prefetch(a, slice(0, 1), wait=True)
+farside.prefetch(bytearray(10))
+farside.hint(a, "soon")  # type: ignore[arg-type]
+farside.empty(3, policy="best")  # type: ignore[arg-type]
