@@ -301,7 +301,7 @@ TEST_F(DialServer, RetriesEndAtTheLimit) {
   EXPECT_EQ(dial_with_retry(dialer_to(server.endpoint()), kShort, &status_), -ECONNRESET);
   EXPECT_EQ(status_.code(), ECONNRESET);
   EXPECT_GE(server.accepted(), 2);
-  EXPECT_LE(server.accepted(), 40);  // the first pause is 10 ms, and each one doubles
+  EXPECT_LE(server.accepted(), 40);  // the first pause is 5 to 10 ms, and the limit of each doubles
   for (int i = 0; i < 1000 && open_fds() > before; i++) os::nanosleep_ns(1'000'000);  // the server closes its end
   EXPECT_EQ(open_fds(), before);
 }
@@ -315,6 +315,20 @@ TEST(RetryPolicyTest, OnlyNetworkErrorsAreTransient) {
     EXPECT_FALSE(is_transient(-error)) << error;
   }
   EXPECT_FALSE(is_transient(0));
+}
+
+TEST(RetryPolicyTest, PausesAreSpread) {
+  constexpr uint64_t kPause = 1'000'000;
+  unsigned early = 0, late = 0;
+  for (int i = 0; i < 1000; i++) {
+    uint64_t pause = spread_pause(kPause);
+    EXPECT_GE(pause, kPause / 2);
+    EXPECT_LE(pause, kPause);
+    (pause < kPause * 3 / 4 ? early : late)++;
+  }
+  EXPECT_GT(early, 300u);  // of two equal halves
+  EXPECT_GT(late, 300u);
+  EXPECT_EQ(spread_pause(0), 0u);
 }
 
 TEST(RetryPolicyTest, SeveralAttemptsFitInTheLimit) {

@@ -24,6 +24,8 @@ bool is_transient(int error) {
          error == -ECONNRESET || error == -EPIPE || error == -EAGAIN;
 }
 
+uint64_t spread_pause(uint64_t pause_ns) { return pause_ns - random_u64() % (pause_ns / 2 + 1); }
+
 int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wire::HelloReply* reply) {
   uint64_t start = now_ns(), pause = ReconnectingChannel::kFirstPauseNs;
   for (;;) {
@@ -37,7 +39,7 @@ int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wir
       return fd;
     }
     if (waited >= kWarnOfSilenceNs) dialer.warn_of_silence(waited, retry.limit_ns);
-    os::nanosleep_ns(pause);
+    os::nanosleep_ns(spread_pause(pause));
     pause = std::min(2 * pause, retry.attempt_timeout_ns());
   }
 }
@@ -223,7 +225,7 @@ void ReconnectingChannel::reconnect() {
   if (fd < 0 && !is_transient(fd) && !damaged)
     return give_up(fd, silence, fd == -ECONNREFUSED ? nullptr : status.text());
   // The pause grows also when the connection succeeds, for servers that accept it and then close it.
-  next_try_ns_ = checked_ns_ + pause_ns_;
+  next_try_ns_ = checked_ns_ + spread_pause(pause_ns_);
   pause_ns_ = std::min(2 * pause_ns_, retry_.attempt_timeout_ns());
   if (fd < 0) return;
   stream_ = std::make_unique<StreamChannel>(fd, dialer_->fds, dialer_);

@@ -22,6 +22,10 @@ namespace farside::transport {
 // True for errors of connecting that may be temporary: the network is slow, interrupted, or loses many packets.
 bool is_transient(int error);
 
+// At random between the half and all of a pause: clients that lost a server at the same time do not all try at the same
+// times.
+uint64_t spread_pause(uint64_t pause_ns);
+
 // As Dialer::open, repeated while errors are transient, for at most retry.limit_ns.
 int dial_with_retry(const Dialer& dialer, RetryPolicy retry, Status* status, wire::HelloReply* reply = nullptr);
 
