@@ -116,7 +116,7 @@ build-%: configure-%
 	cmake --build --preset $* --parallel $(JOBS)
 
 # The release build runs every test in one of these two steps; sanitized builds run those that a sanitizer can watch.
-QUICK_LABELS = unit|source|simulation
+QUICK_LABELS = unit|source|simulation|counts
 QUICK_STRESS = shm tcp ucx file replicas handler huge
 QUICK_SYSTEM = launcher launched_programs token servers allocator mappings identity children redis
 QUICK = ^(shadow_stress_($(subst $(space),|,$(QUICK_STRESS)))|system_($(subst $(space),|,$(QUICK_SYSTEM))))$$

@@ -27,6 +27,7 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       huge_queue_(huge_table_, frames_),
       density_(huge_table_, frames_),
       pool_(*space_, frames_),
+      account_(frames_, huge_queue_, pool_),
       evictors_(near(), huge_memory(), threads_, store, options.evictors),
       huge_(near(), huge_memory(), store, evictors_, options.huge),
       fetches_(near(), inside(), store, evictors_, huge_),

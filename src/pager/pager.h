@@ -59,7 +59,7 @@ class Pager : public NearObject {
  private:
   Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr<FarSpace> space);
   PageMemory near() { return {*space_, table_, policy_, frames_, budget_, twins_}; }
-  HugePageMemory huge_memory() { return {huge_table_, huge_queue_, density_, pool_}; }
+  HugePageMemory huge_memory() { return {huge_table_, huge_queue_, density_, pool_, account_}; }
   ThreadsAndGate inside() { return {threads_, gate_}; }
 
   remote::RemoteStore* store_;
@@ -75,6 +75,7 @@ class Pager : public NearObject {
   HugeQueue huge_queue_;
   HugeDensity density_;
   FramePool pool_;
+  HugeAccount account_;
   EvictorGroup evictors_;
   HugePath huge_;
   FetchPath fetches_;

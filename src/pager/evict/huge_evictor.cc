@@ -66,11 +66,13 @@ bool HugeEvictor::break_up_any() {
   return true;
 }
 
-// Pages of the policy's queues and huge pages of the main queue leave in proportion to how many there are.
+// The policy's surplus leaves first. Its other pages and the huge pages of the main queue leave in proportion to how
+// many there are.
 bool HugeEvictor::pop_main(size_t pages, HugeIndex* huge) {
   uint64_t in_huge = huge_queue_.size(HugeQueue::kMain) * uint64_t{kHugePages};
-  if (in_huge == 0) return false;
-  credit_ += pages * in_huge / (in_huge + policy_.queued());
+  uint64_t surplus = policy_.surplus(), queued = policy_.queued();
+  if (in_huge == 0 || surplus >= pages) return false;
+  credit_ += (pages - surplus) * in_huge / (in_huge + queued - std::min(queued, surplus));
   if (credit_ < kHugePages) return false;
   credit_ = std::min<uint64_t>(credit_ - kHugePages, kHugePages);
   return huge_queue_.pop(HugeQueue::kMain, huge);

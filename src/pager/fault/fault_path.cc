@@ -181,7 +181,7 @@ bool FaultPath::fault_in(const Caller& caller, PageIndex page, PageWord word, bo
     fetches_.fill_with_zeros(t, claim);
   } else {
     t.counters.add(Counter::kMajorFaults);
-    huge_.record_fetch(page, claim.count);
+    huge_.record_fetch(t, {claim.pages, claim.count}, word);
     fetches_.fetch(caller, claim);
     fetches_.start_next_window(t, next, write);
   }

@@ -81,7 +81,8 @@ bool HugePath::fault_in(const Caller& caller, PageIndex page, PageWord word, boo
     return true;
   }
   if (huge_table_.has(huge, HugeTable::kSequential)) stream.passed = HugeStreams::kSure;
-  if (!stream.is_sure()) return !untouched && density_.expects_use(huge) && fetch(t, huge, write, HugeQueue::kMain);
+  if (!stream.is_sure()) return !untouched && fetch_dense(t, huge, write);
+  if (!account_.pays()) return false;
   if (stream.direction == 0) stream.direction = 1;
   write |= stream.writes;
   if (untouched ? !write || !fill_stream(t, huge) : !fetch(t, huge, write, HugeQueue::kRecent)) return false;
@@ -100,6 +101,23 @@ HugeStreams::Stream& HugePath::record_fault(ThreadSlot& t, PageIndex page) {
   });
 }
 
+void HugePath::record_fetch(const ThreadSlot& t, std::span<const PageIndex> pages, PageWord word) {
+  HugeIndex huge = huge_of(pages[0]);
+  if (!is_enabled() || huge >= huge_table_.count()) return;
+  density_.record_fetch(huge, pages, [&] { return count_far(huge); });
+  account_.record_refault(t.index, frames_.age_of(word.epoch()));
+}
+
+// Those that are being fetched included.
+unsigned HugePath::count_far(HugeIndex huge) const {
+  unsigned far = 0;
+  for (PageIndex page = first_page(huge), end = page + kHugePages; page < end; page++) {
+    PageWord word = table_[page].load();
+    far += word.is(PageState::kFar) || word.is(PageState::kFetching);
+  }
+  return far;
+}
+
 bool HugePath::may_follow(const HugeStreams::Stream& stream, HugeIndex huge, HugeIndex* next) const {
   if (stream.direction < 0 && huge == 0) return false;
   *next = stream.direction > 0 ? huge + 1 : huge - 1;
@@ -114,7 +132,7 @@ void HugePath::shorten(ThreadSlot& t, Window& window) {
   int64_t last = window.stride > 0 ? int64_t{first_page(huge)} + kHugePages - 1 : int64_t{first_page(huge)};
   auto room = static_cast<uint64_t>(window.stride > 0 ? last - window.from : window.from - last);
   HugeIndex next;
-  if (window.count <= room || !may_follow(stream, huge, &next) || !comes_whole(next)) return;
+  if (window.count <= room || !account_.pays() || !may_follow(stream, huge, &next) || !comes_whole(next)) return;
   window.count = static_cast<unsigned>(room);
 }
 
@@ -124,7 +142,7 @@ bool HugePath::start_next(ThreadSlot& t, const Window& window, bool write) {
   if (!applies || window.count > 0) return false;
   auto from = static_cast<PageIndex>(window.from);
   bool at_end = from % kHugePages == (stream.direction > 0 ? kHugePages - 1 : 0);
-  if (!at_end) return false;
+  if (!at_end || !account_.pays()) return false;
   HugeStreams::Stream ahead = stream;
   HugeStreams::pass_huge(ahead, huge_of(from));
   start_ahead(t, ahead, write);
@@ -171,9 +189,17 @@ bool HugePath::fill(ThreadSlot& t, HugeIndex huge, Slot slot, bool is_zero, Huge
   }
   inject::pause("huge:claimed");
   if (!is_zero) memset(pool_.address_of(slot), 0, kHugeBytes);
+  if (kind != HugeQueue::kMain) account_.record_stream();
   t.counters.add(Counter::kHugeFilled);
   t.counters.add(Counter::kZeroFaults, kHugePages);
   move_in(t, fetch);
+  return true;
+}
+
+bool HugePath::fetch_dense(ThreadSlot& t, HugeIndex huge, bool write) {
+  if (!density_.expects_use(huge) || !account_.pays() || !fetch(t, huge, write, HugeQueue::kMain)) return false;
+  density_.record_whole(huge);
+  account_.record_dense();
   return true;
 }
 
@@ -185,6 +211,7 @@ bool HugePath::fetch(ThreadSlot& t, HugeIndex huge, bool write, HugeQueue::Kind 
   ReadQueueLock lock(t.reads);
   HugeFetch* fetch = start(t, huge, write, slot);
   if (!fetch) return false;
+  if (kind == HugeQueue::kRecent) account_.record_stream();
   fetch->hot |= kind == HugeQueue::kMain;
   t.counters.add(Counter::kMajorFaults);
   finish(t, t, *fetch);
@@ -204,6 +231,7 @@ void HugePath::start_ahead(ThreadSlot& t, const HugeStreams::Stream& stream, boo
     if ((immediate && !delegates) || !comes_whole(huge)) return;
     Slot slot = take_frame(false);
     if (slot < 0 || !start(t, huge, write, slot)) return;
+    account_.record_stream();
   }
   if (delegates) evictors_.request_mapping(t);
 }

@@ -17,10 +17,13 @@
 //
 // Everything here but open() and advise() is async-signal-safe.
 #pragma once
+#include <span>
+
 #include "abi/options.h"
 #include "pager/evict/evictor_group.h"
 #include "pager/huge/content_sums.h"
 #include "pager/huge/frame_pool.h"
+#include "pager/huge/huge_account.h"
 #include "pager/huge/huge_density.h"
 #include "pager/huge/huge_queue.h"
 #include "pager/pages/budget.h"
@@ -47,6 +50,7 @@ class HugePath {
         huge_queue_(huge.queue),
         density_(huge.density),
         pool_(huge.pool),
+        account_(huge.account),
         store_(store),
         evictors_(evictors),
         use_(use) {}
@@ -65,10 +69,8 @@ class HugePath {
   // A fault on a page that is kFar or kUntouched: makes its huge page near if it should come whole. False: it should
   // not, or cannot.
   bool fault_in(const Caller& caller, PageIndex page, PageWord word, bool write);
-  // A fault on a far page has fetched this one and the next ones.
-  void record_fetch(PageIndex page, unsigned pages) {
-    if (is_enabled() && huge_of(page) < huge_table_.count()) density_.record_fetch(huge_of(page), pages);
-  }
+  // A fault on the first of these far pages, which had this word, has claimed them.
+  void record_fetch(const ThreadSlot& thread, std::span<const PageIndex> pages, PageWord word);
   // Another fault of the thread, which completed a window that was fetched ahead.
   HugeStreams::Stream& record_fault(ThreadSlot& thread, PageIndex page);
   // Shortens a window that would cross into a huge page which the stream of the last fault will fetch whole.
@@ -106,6 +108,7 @@ class HugePath {
   bool fill(ThreadSlot& thread, HugeIndex huge, Slot slot, bool is_zero, HugeQueue::Kind kind);
   bool fill_first_touch(ThreadSlot& thread, HugeIndex huge);
   bool fill_stream(ThreadSlot& thread, HugeIndex huge);
+  bool fetch_dense(ThreadSlot& thread, HugeIndex huge, bool write);
   bool fetch(ThreadSlot& thread, HugeIndex huge, bool write, HugeQueue::Kind kind);
   void start_ahead(ThreadSlot& thread, const HugeStreams::Stream& stream, bool write);
   Slot take_frame(bool wait);
@@ -113,6 +116,7 @@ class HugePath {
   void submit(ThreadSlot& thread, HugeFetch& fetch);
   static bool is_excluded(PageWord word);
   bool is_untouched(HugeIndex huge);
+  unsigned count_far(HugeIndex huge) const;
   bool comes_whole(HugeIndex huge);
   void claim(ThreadSlot& thread, HugeIndex huge, HugeBits* claimed, HugeBits* empty);
   bool claim_page(ThreadSlot& thread, PageIndex page, bool* untouched);
@@ -141,6 +145,7 @@ class HugePath {
   HugeQueue& huge_queue_;
   HugeDensity& density_;
   FramePool& pool_;
+  HugeAccount& account_;
   remote::RemoteStore* store_;
   EvictorGroup& evictors_;
   HugePages use_;

@@ -56,6 +56,7 @@ class FramePool : public NearObject {
     unsigned now = target_.load(std::memory_order_relaxed);
     if (now < kMaxReady && now < most) target_.store(now + 1, std::memory_order_relaxed);
   }
+  void end_demand() { asked_.store(0, std::memory_order_relaxed); }
   size_t target() const { return is_in_demand() ? target_.load(std::memory_order_relaxed) : 0; }
   bool wants_frame() const { return is_open() && !has_given_up() && free() < target(); }
   // Whether frames of single pages that become free would help to make the frame that is wanted.

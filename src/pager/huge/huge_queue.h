@@ -70,6 +70,9 @@ class HugeQueue {
     if (age <= 2 * kept(kRecent) * kHugePages && more_recent_ < kMaxMore) more_recent_++;
   }
 
+  // Streams fetch no huge pages for a while: the recent queue keeps none.
+  void end_streams() { last_push_[kRecent].store(frames_.evicted() - frames_.limit(), std::memory_order_relaxed); }
+
   size_t size(Kind kind) const { return queues_[kind].size(); }
   // How many huge pages the recent or the new queue keeps: none if no huge page has come for long.
   size_t kept(Kind kind) const {

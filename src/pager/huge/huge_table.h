@@ -1,10 +1,11 @@
 // What is kept for each huge page: 512 pages of far space that may share one huge frame. The page words have the states
 // of its pages; this table has what concerns all of them.
 //
-// Thread-safe and async-signal-safe. Populated by the kernel when touched: 16 bytes for 2 MiB.
+// Thread-safe and async-signal-safe. Populated by the kernel when touched: 80 bytes for 2 MiB.
 #pragma once
 #include <atomic>
 #include <bit>
+#include <span>
 #include <utility>
 
 #include "base/bits.h"
@@ -52,14 +53,16 @@ class HugeTable {
       : count_(pages / kHugePages),
         flags_(static_cast<std::atomic<uint32_t>*>(os::map_near(count_ * sizeof(uint32_t)))),
         uses_(static_cast<std::atomic<uint32_t>*>(os::map_near(count_ * sizeof(uint32_t)))),
+        fetched_(static_cast<Pages*>(os::map_near(count_ * sizeof(Pages)))),
         sums_(static_cast<std::atomic<uint64_t*>*>(os::map_near(count_ * sizeof(uint64_t*)))) {
-    if (!flags_ || !uses_ || !sums_)
+    if (!flags_ || !uses_ || !fetched_ || !sums_)
       die("cannot reserve a table of {} huge pages; lower --tune space or raise the limit on virtual memory", count_);
   }
   ~HugeTable() {
     for (uint64_t e = 0; e < used_.load(); e++) drop_sums(static_cast<HugeIndex>(e));
     os::unmap(flags_, count_ * sizeof(uint32_t));
     os::unmap(uses_, count_ * sizeof(uint32_t));
+    os::unmap(fetched_, count_ * sizeof(Pages));
     os::unmap(sums_, count_ * sizeof(uint64_t*));
   }
   HugeTable(const HugeTable&) = delete;
@@ -78,6 +81,22 @@ class HugeTable {
   // For HugeDensity, which gives it its meaning.
   uint32_t use(HugeIndex huge) const { return uses_[huge].load(std::memory_order_relaxed); }
   void set_use(HugeIndex huge, uint32_t use) { uses_[huge].store(use, std::memory_order_relaxed); }
+
+  // Adds those of the pages that belong to the huge page to the set of those that came. Returns how many are in it.
+  unsigned add_fetched(HugeIndex huge, std::span<const PageIndex> pages) {
+    Pages& set = fetched_[huge];
+    for (PageIndex page : pages) {
+      if (huge_of(page) != huge) continue;
+      std::atomic<uint64_t>& word = set.words[page % kHugePages / 64];
+      word.store(word.load(std::memory_order_relaxed) | uint64_t{1} << page % 64, std::memory_order_relaxed);
+    }
+    unsigned sum = 0;
+    for (auto& word : set.words) sum += static_cast<unsigned>(std::popcount(word.load(std::memory_order_relaxed)));
+    return sum;
+  }
+  void clear_fetched(HugeIndex huge) {
+    for (auto& word : fetched_[huge].words) word.store(0, std::memory_order_relaxed);
+  }
 
   // What the program advised, how it used it, and what the kernel refused: for memory that is mapped anew.
   void forget_advice(HugeIndex huge) {
@@ -98,9 +117,14 @@ class HugeTable {
   static void free_sums(uint64_t* sums) { near_free(sums, kHugePages * sizeof(uint64_t)); }
 
  private:
+  struct Pages {
+    std::atomic<uint64_t> words[kHugePages / 64];
+  };
+
   uint64_t count_;
   std::atomic<uint32_t>* flags_;
   std::atomic<uint32_t>* uses_;
+  Pages* fetched_;
   std::atomic<uint64_t*>* sums_;
   std::atomic<uint64_t> used_{0};  // huge pages from here on never had sums
 };

@@ -147,11 +147,28 @@ TEST_F(HugeQueueTest, KeepsAQuarterForNewHugePages) {
 class HugeDensityTest : public testing::Test {
  protected:
   HugeDensityTest() { frames_.set_limit(64 * kHugePages); }
-  void use(HugeIndex huge, unsigned pages) {
-    for (unsigned i = 0; i < pages; i++) density_.record_fetch(huge, 1);
+  // A stay in which so many pages come, of so many that were far, each so often.
+  void stay(HugeIndex huge, unsigned pages, unsigned far = kHugePages, unsigned times = 1) {
+    pass_time();
+    for (unsigned i = 0; i < pages * times; i++) {
+      PageIndex page = first_page(huge) + i % pages;
+      density_.record_fetch(huge, {&page, 1}, [&] { return far; });
+    }
   }
-  void use_two() {
-    for (HugeIndex e : {0u, 1u}) use(e, HugeDensity::kDensePages);
+  void pass_time() { frames_.count_evicted(33 * kHugePages); }
+  void stay_densely(HugeIndex huge, unsigned stays) {
+    for (unsigned i = 0; i < stays; i++) stay(huge, kHugePages);
+  }
+  // How often it comes whole until the next trial.
+  unsigned whole_stays(HugeIndex huge) {
+    unsigned stays = 0;
+    while (whole_stay(huge)) stays++;
+    return stays;
+  }
+  bool whole_stay(HugeIndex huge) {
+    if (!density_.expects_use(huge)) return false;
+    density_.record_whole(huge);
+    return true;
   }
 
   HugeTable table_{1000 * kHugePages};
@@ -159,48 +176,66 @@ class HugeDensityTest : public testing::Test {
   HugeDensity density_{table_, frames_};
 };
 
-TEST_F(HugeDensityTest, HugePagesWhoseUseIsSeenComeWhole) {
-  use(0, HugeDensity::kDensePages);
-  EXPECT_FALSE(density_.expects_use(0)) << "one may be chance";
-  use_two();
-  EXPECT_FALSE(density_.expects_use(2));
-  density_.expects_use(0);  // may be a trial
-  EXPECT_TRUE(density_.expects_use(1));
+TEST_F(HugeDensityTest, ComesWholeAfterTwoDenseStays) {
+  stay_densely(0, 1);
+  EXPECT_EQ(whole_stays(0), 0u) << "one may be chance";
+  stay_densely(0, 1);
+  EXPECT_EQ(whole_stays(0), 1u);
+  EXPECT_EQ(whole_stays(1), 0u);
+}
+
+TEST_F(HugeDensityTest, TrialsThatAreDenseEarnMore) {
+  stay_densely(0, 2);
+  for (unsigned expected : {1u, 2u, 4u, 8u, 8u}) {
+    EXPECT_EQ(whole_stays(0), expected);
+    stay_densely(0, 1);
+  }
+}
+
+TEST_F(HugeDensityTest, ATrialThatIsNotDenseEndsIt) {
+  stay_densely(0, 4);
+  EXPECT_EQ(whole_stays(0), 4u);
+  stay(0, kHugePages / 2);
+  stay_densely(0, 1);
+  EXPECT_EQ(whole_stays(0), 0u);
+}
+
+TEST_F(HugeDensityTest, PagesThatReturnAgainAndAgainCountOnce) {
+  for (int i = 0; i < 4; i++) stay(0, kHugePages / 2, kHugePages, 4);
+  EXPECT_EQ(whole_stays(0), 0u);
+}
+
+TEST_F(HugeDensityTest, PagesThatStayedNearAreNotMissed) {
+  for (int i = 0; i < 2; i++) stay(0, kHugePages * 5 / 8, kHugePages * 5 / 8);
+  EXPECT_EQ(whole_stays(0), 1u);
+  for (int i = 0; i < 4; i++) stay(1, kHugePages / 4, kHugePages / 4);
+  EXPECT_EQ(whole_stays(1), 0u) << "most of it is near: coming whole would save nothing";
 }
 
 TEST_F(HugeDensityTest, UseThatTakesLongIsSparse) {
-  for (HugeIndex e : {0u, 1u, 2u}) {
-    use(e, HugeDensity::kDensePages - 1);
-    frames_.count_evicted(33 * kHugePages);
-    use(e, 1);
-    EXPECT_FALSE(table_.has(e, HugeTable::kDense));
+  for (int i = 0; i < 4; i++) {
+    stay(0, kHugePages / 2);
+    PageIndex page = kHugePages - 1;
+    for (int later = 0; later < 2; later++) {
+      pass_time();
+      density_.record_fetch(0, {&page, 1}, [] { return kHugePages; });
+    }
   }
+  EXPECT_EQ(whole_stays(0), 0u);
 }
 
-TEST_F(HugeDensityTest, TrialsThatFailEndIt) {
-  for (HugeIndex e = 0; e < 100; e++) use(e, HugeDensity::kDensePages);
+// Where the whole program changes, the first trials end all whole stays.
+TEST_F(HugeDensityTest, TrialsThatFailLowerTheConfidence) {
+  for (HugeIndex e = 0; e < 100; e++) stay_densely(e, 5);
   unsigned whole = 0;
-  for (HugeIndex e = 0; e < 100; e++) {
-    if (!density_.expects_use(e)) continue;
-    frames_.count_evicted(kHugePages);
-    whole++;
-  }
-  EXPECT_GT(whole, 32u);
-  EXPECT_LE(whole, 3 * 33u) << "two trials, of half of near memory each, and what is between them";
-  EXPECT_FALSE(density_.expects_use(99));
-}
-
-TEST_F(HugeDensityTest, TrialsThatSucceedKeepIt) {
-  unsigned whole = 0;
-  for (int round = 0; round < 10; round++) {
+  for (int round = 0; round < 20; round++) {
     for (HugeIndex e = 0; e < 100; e++) {
-      bool is_whole = round > 0 && density_.expects_use(e);
-      whole += is_whole;
-      if (!is_whole) use(e, HugeDensity::kDensePages);
+      whole += whole_stay(e);
       frames_.count_evicted(kHugePages);
     }
   }
-  EXPECT_GT(whole, 900u * 9 / 10);
+  EXPECT_LE(whole, 900u) << "eight stays of each, and what comes during two trials";
+  EXPECT_FALSE(density_.expects_use(99));
 }
 
 TEST(HugeTable, AdviceIsForgottenAndSumsAreDropped) {

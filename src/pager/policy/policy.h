@@ -36,6 +36,8 @@ class Policy : public NearObject {
   virtual size_t select(unsigned evictor, std::span<PageIndex> out) = 0;
   // The number of pages in the queues: the near ones, and some that are not near any more.
   virtual uint64_t queued() const = 0;
+  // How many of them leave before any page that was used repeatedly; 0: the policy makes no such difference.
+  virtual uint64_t surplus() const = 0;
   virtual const char* name() const = 0;
   // Whether a far page is hot when it is fetched again, `age` evictions after its own. limit: the number of pages that
   // may be near.

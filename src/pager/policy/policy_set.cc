@@ -116,9 +116,11 @@ size_t PolicySet::select_by_share(unsigned evictor, std::span<PageIndex> out) {
   return count;
 }
 
-uint64_t PolicySet::queued() const {
+uint64_t PolicySet::sum(uint64_t (Policy::*pages)() const) const {
   uint64_t sum = 0;
-  for (const auto& p : policies_) sum += p.load() ? p.load()->queued() : 0;
+  for (const auto& p : policies_) {
+    if (Policy* policy = p.load()) sum += (policy->*pages)();
+  }
   return sum;
 }
 

@@ -67,7 +67,8 @@ class PolicySet final : public Policy {
 
   void insert(unsigned shard, PageIndex page) override;
   size_t select(unsigned evictor, std::span<PageIndex> out) override;
-  uint64_t queued() const override;
+  uint64_t queued() const override { return sum(&Policy::queued); }
+  uint64_t surplus() const override { return sum(&Policy::surplus); }
   const char* name() const override { return policy(ranges_.others())->name(); }
   bool is_hot(unsigned shard, PageIndex page, PageWord word, uint64_t age, uint64_t limit) override {
     return policy(ranges_.find(page))->is_hot(shard, page, word, age, limit);
@@ -75,6 +76,7 @@ class PolicySet final : public Policy {
 
  private:
   Policy* policy(PolicyKind kind) const { return policies_[static_cast<size_t>(kind)].load(std::memory_order_acquire); }
+  uint64_t sum(uint64_t (Policy::*pages)() const) const;
   size_t select_by_share(unsigned evictor, std::span<PageIndex> out);
 
   PageTable& table_;

@@ -71,6 +71,14 @@ class ShardedPolicy final : public Policy {
     return sum;
   }
 
+  uint64_t surplus() const override {
+    uint64_t sum = 0;
+    if constexpr (kAdapts) {
+      for (const Shard& s : shards_) sum += s.order.surplus();
+    }
+    return sum;
+  }
+
   const char* name() const override { return name_; }
 
   bool is_hot(unsigned shard, PageIndex, PageWord word, uint64_t age, uint64_t limit) override {

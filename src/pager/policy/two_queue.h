@@ -30,6 +30,7 @@ class TwoQueueOrder {
   // What the shards have in common. Written by evictors, for each batch.
   struct Shared {
     std::atomic<bool> was_full{false};
+    std::atomic<uint64_t> limit{0};  // pages that may be near, those of huge pages included, which have other queues
     std::atomic<uint64_t> soon{~uint64_t{0}};
     std::atomic<uint64_t> keep_recent{0};
     std::atomic<uint64_t> keep_new{~uint64_t{0}};
@@ -54,6 +55,9 @@ class TwoQueueOrder {
     return sum;
   }
 
+  // As prepare() has divided it for the last batch.
+  uint64_t surplus() const { return available(kRecent) + available(kNew); }
+
   uint64_t available(unsigned pass) const {
     if (pass == kQueues) return queued();
     return queues_[pass].size() - std::min(kept_[pass].load(std::memory_order_relaxed), queues_[pass].size());
@@ -68,7 +72,8 @@ class TwoQueueOrder {
   }
 
   // Whether a page that returns after `age` evictions is hot. Called by faults, without the lock.
-  bool is_hot(const Shared& shared, PageWord word, uint64_t age, uint64_t limit) {
+  bool is_hot(Shared& shared, PageWord word, uint64_t age, uint64_t limit) {
+    if (shared.limit.load(std::memory_order_relaxed) != limit) shared.limit.store(limit, std::memory_order_relaxed);
     bool hot = age <= soon(shared, limit), was_main = word.has(PageWord::kMain);
     if (was_main && hot) counts_.soon.fetch_add(1, std::memory_order_relaxed);
     if (was_main && age <= limit) counts_.main.fetch_add(1, std::memory_order_relaxed);
@@ -161,13 +166,14 @@ class TwoQueueOrder {
   static void adapt(Shared& shared, const Sums& returned, uint64_t all) {
     uint64_t pushed_out = shared.pushed_out.exchange(0, std::memory_order_relaxed);
     uint64_t evicted = shared.evicted.exchange(0, std::memory_order_relaxed);
-    uint64_t now = soon(shared, all), recent = shared.keep_recent.load(std::memory_order_relaxed);
+    uint64_t limit = std::max(all, shared.limit.load(std::memory_order_relaxed));
+    uint64_t now = soon(shared, limit), recent = shared.keep_recent.load(std::memory_order_relaxed);
     if (2 * returned.soon > pushed_out) now -= now / 4;
-    else if (4 * returned.soon <= pushed_out) now += all / 64;
+    else if (4 * returned.soon <= pushed_out) now += limit / 64;
     if (4 * returned.main > 3 * pushed_out) recent -= recent / 2;
     else if (2 * returned.main <= pushed_out && 8 * returned.recent > evicted) recent += all / 16;
     else recent -= recent / 16;
-    shared.soon.store(std::max(now, all / 64 + 1), std::memory_order_relaxed);
+    shared.soon.store(std::max(now, limit / 64 + 1), std::memory_order_relaxed);
     shared.keep_recent.store(recent, std::memory_order_relaxed);
     bool allocates = 8 * returned.added_new > evicted;
     uint64_t keep_new = std::min(shared.keep_new.load(std::memory_order_relaxed), all / kNewShare);

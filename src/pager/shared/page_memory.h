@@ -9,6 +9,7 @@ class FarSpace;
 class FramePool;
 class Frames;
 class Gate;
+class HugeAccount;
 class HugeDensity;
 class HugeQueue;
 class HugeTable;
@@ -33,6 +34,7 @@ struct HugePageMemory {
   HugeQueue& queue;
   HugeDensity& density;
   FramePool& pool;
+  HugeAccount& account;
 };
 
 // The threads that access far memory, and the gate by which a fork keeps them out.

@@ -1,0 +1,58 @@
+"""Bounds on what patterns of accesses fetch and write, so that a later change cannot lose unnoticed what an earlier one has
+reached. Counts hardly depend on the machine. A bound is at most a tenth above the highest count of several runs, some of
+them beside other programs; lower it when a change has lowered the counts."""
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "system"))
+from support import BUILD, FARSIDE, SystemTest, main, run, tail  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Bound:
+    pattern: str
+    local: str
+    fetched: int  # pages
+    written: int
+    faults: int
+    reason: str
+
+
+BOUNDS = (
+    Bound("hot_set_that_fits", "100M", 450_000, 110_000, 270_000,
+          "three passes of a stream are 230,000; its huge pages displace no hot page (decision 63): 2,000,000 before"),
+    Bound("hot_set_beyond", "120M", 640_000, 115_000, 520_000,
+          "as above, where the hot set leaves less room: 1,500,000 before"),
+    Bound("zones", "100M", 290_000, 280_000, 320_000,
+          "huge pages that were dense once do not come whole for single reads (decision 46): 2,200,000 before"),
+    Bound("blocks", "100M", 135_000, 145_000, 166_000, "128 MiB eight times, of which two-queue replacement keeps half"),
+    Bound("loop", "100M", 120_000, 34_000, 115_000, "120 MiB ten times: lru fetches 160,000"),
+    Bound("random", "100M", 119_000, 56_000, 130_000, "a page for each access to one that is far, and no more"),
+    Bound("stream", "100M", 106_000, 44_000, 7_500, "huge pages: one fault for 512 pages"),
+)
+
+
+class CountsTest(SystemTest):
+    def test_bounds(self):
+        for bound in BOUNDS:
+            with self.subTest(bound.pattern):
+                self.check(bound)
+
+    def check(self, bound):
+        stats = self.folder / "stats.json"
+        program = [BUILD / "tests/counts/patterns", bound.pattern]
+        native = run(program)
+        far = run([FARSIDE, "run", "--quiet", "--local", bound.local, f"--stats=json:{stats}", "--", *program])
+        self.assertEqual((far.status, far.output), (0, native.output), tail(far.errors))
+        totals = json.loads(stats.read_text())["totals"]
+        counts = {"fetched": totals["bytes_fetched"] // 4096, "written": totals["bytes_written"] // 4096,
+                  "faults": totals["faults"]}
+        self.assertGreater(counts["fetched"], 0)
+        for name, count in counts.items():
+            self.assertLessEqual(count, getattr(bound, name), f"{name} of {bound.pattern}: {bound.reason}; {counts}")
+
+
+if __name__ == "__main__":
+    main()
