@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ["mypy~=2.0"]
+PACKAGES = ["numpy", "mypy~=2.0"]
 
 
 class Environment:
@@ -16,7 +16,8 @@ class Environment:
         cls.folder, cls.wheel = folder / "venv", wheel
         subprocess.run([sys.executable, "-m", "venv", cls.folder], check=True)
         pip = [cls.folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, f"{wheel}[numpy]", *PACKAGES], check=True)
+        subprocess.run([*pip, "--no-index", wheel], check=True)
+        subprocess.run([*pip, *PACKAGES], check=True)
 
     @classmethod
     def run(cls, *command, status=0, **options):
