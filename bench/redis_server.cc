@@ -183,7 +183,7 @@ uint64_t RedisServer::resident_bytes() {
 uint64_t RedisServer::bytes_written() {
   uint64_t sum = 0;
   for (const auto& process : ControlledProcess::find_all(pid_)) {
-    Result<nlohmann::json> report = process->ask({});
+    Result<nlohmann::json> report = process->ask();
     if (report.ok()) sum += report->value("bytes_written", uint64_t{0});
   }
   return sum;

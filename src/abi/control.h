@@ -2,7 +2,8 @@
 // below. Every process that may open /proc/PID/fd of the process (of the same user, or root) can map it, so no path,
 // socket or thread is needed.
 //
-//   ctl:      locks the file, writes local_*, increments `asked`, waits until answered == asked, reads the report
+//   ctl:      increments `asked`, waits until `answered` is that or later, reads the report. To set the budget, it
+//             locks the file, writes local_* before and 0 after it
 //   process:  an evictor reads `asked` about ten times a second; executes the request, writes the report, and sets
 //             `answered` to `asked`
 #pragma once

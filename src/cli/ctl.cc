@@ -38,10 +38,10 @@ std::string describe(const json& report) {
 // Changes the limit and waits until the process complies. A higher limit takes effect at once; a lower one only after
 // the pages beyond it are evicted.
 Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double seconds) {
-  auto before = process.ask({});
+  auto before = process.ask();
   if (!before.ok()) return before;
   uint64_t start = now_ns();
-  auto now = process.ask(local);
+  auto now = process.set_local(local);
   while (now.ok() && count(*now, "near_bytes") > count(*now, "local_bytes")) {
     if (static_cast<double>(now_ns() - start) > seconds * 1e9) {
       return Status::error(ETIMEDOUT, "{}: {} are still near after {} s, {} are allowed; eviction continues",
@@ -49,7 +49,7 @@ Result<json> resize(ControlledProcess& process, const SizeOrShare& local, double
                            format_size(count(*now, "local_bytes")));
     }
     os::nanosleep_ns(kPollNs);
-    now = process.ask({});
+    now = process.ask();
   }
   if (!now.ok()) return now;
   (*now)["local_bytes_before"] = (*before)["local_bytes"];

@@ -113,9 +113,8 @@ std::unique_ptr<ControlledProcess> ControlledProcess::find(pid_t pid) {
   int fd = open_control(pid);
   if (fd < 0) return nullptr;
   ControlPage* page = map_control(fd);
-  if (page) return std::unique_ptr<ControlledProcess>(new ControlledProcess(pid, fd, page));
   close(fd);
-  return nullptr;
+  return page ? std::unique_ptr<ControlledProcess>(new ControlledProcess(pid, page)) : nullptr;
 }
 
 std::vector<std::unique_ptr<ControlledProcess>> ControlledProcess::find_all(pid_t pid) {
@@ -133,78 +132,109 @@ std::vector<std::unique_ptr<ControlledProcess>> ControlledProcess::find_all(pid_
 
 ControlledProcess::~ControlledProcess() {
   munmap(page_, ControlPage::kBytes);
-  close(fd_);
+  if (fd_ >= 0) close(fd_);
 }
 
 bool ControlledProcess::has_ended() const { return is_ended(pid_); }
 
-// The kernel unlocks it if this process dies.
-bool ControlledProcess::lock() { return flock(fd_, LOCK_EX | LOCK_NB) == 0; }
+// The descriptor is open no longer than the lock is held: a process that has it would itself be found as one that runs
+// under Farside. The kernel unlocks it if this process dies.
+bool ControlledProcess::lock() {
+  fd_ = open_control(pid_);
+  if (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) == 0) return fd_ >= 0;
+  unlock();
+  return false;
+}
 
-void ControlledProcess::unlock() { flock(fd_, LOCK_UN); }
+void ControlledProcess::unlock() {
+  close(fd_);
+  fd_ = -1;
+}
 
 bool ControlledProcess::has_answered(uint32_t asked) const {
-  return page_->answered.load(std::memory_order_acquire) == asked;
+  return static_cast<int32_t>(page_->answered.load(std::memory_order_acquire) - asked) >= 0;
 }
 
-uint32_t ControlledProcess::send(const SizeOrShare& local) {
-  page_->local_bytes = local.bytes;
-  page_->local_share = local.share;
-  return page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1;
-}
-
-Result<nlohmann::json> ControlledProcess::parse_report() const {
+// none: a request is pending, so that the process may be writing.
+std::optional<std::string> ControlledProcess::read_report() const {
+  uint32_t asked = page_->asked.load(std::memory_order_acquire);
+  if (page_->answered.load(std::memory_order_acquire) != asked && !has_ended()) return std::nullopt;
   std::string report(page_->report, strnlen(page_->report, sizeof page_->report));
+  bool is_whole = page_->asked.load(std::memory_order_acquire) == asked || has_ended();
+  return is_whole ? std::optional(std::move(report)) : std::nullopt;
+}
+
+Result<nlohmann::json> ControlledProcess::parse(const std::string& report) const {
   auto parsed = nlohmann::json::parse(report, nullptr, false);
   if (parsed.is_object() && is_plausible(parsed)) return parsed;
   return Status::error(EPROTO, "process {} replied in a format that this version of farside does not support", pid_);
 }
 
-Result<nlohmann::json> ControlledProcess::wait_for_answer(uint32_t asked, uint64_t deadline_ns) {
-  while (!has_answered(asked) && now_ns() < deadline_ns && !has_ended()) os::nanosleep_ns(kPollNs);
-  if (has_answered(asked)) return parse_report();
+std::optional<Result<nlohmann::json>> ControlledProcess::answer_to(uint32_t asked) const {
+  auto report = has_answered(asked) ? read_report() : std::nullopt;
+  if (report) return parse(*report);
   if (has_ended()) return Status::error(ESRCH, "process {} has ended", pid_);
+  return std::nullopt;
+}
+
+Result<nlohmann::json> ControlledProcess::wait_for_answer(uint32_t asked) const {
+  for (uint64_t deadline = now_ns() + kReplyTimeoutNs; now_ns() < deadline; os::nanosleep_ns(kPollNs)) {
+    if (auto answer = answer_to(asked)) return *answer;
+  }
+  return no_answer();
+}
+
+Status ControlledProcess::no_answer() const {
   return Status::error(ETIMEDOUT, "process {} does not reply; it may be stopped or exiting", pid_);
 }
 
-Result<nlohmann::json> ControlledProcess::ask(const SizeOrShare& local) {
+Result<nlohmann::json> ControlledProcess::ask() { return wait_for_answer(request()); }
+
+Result<nlohmann::json> ControlledProcess::set_local(const SizeOrShare& local) {
   uint64_t deadline = now_ns() + kReplyTimeoutNs;
   while (!lock()) {
+    if (has_ended()) return Status::error(ESRCH, "process {} has ended", pid_);
     if (now_ns() > deadline)
       return Status::error(ETIMEDOUT, "the control page of process {} is in use by another process; try again", pid_);
     os::nanosleep_ns(kPollNs);
   }
-  auto report = wait_for_answer(send(local), deadline);
+  page_->local_bytes = local.bytes;
+  page_->local_share = local.share;
+  auto report = ask();
+  page_->local_bytes = 0;  // for requests of others
+  page_->local_share = 0;
   unlock();
   return report;
 }
 
-void ControlledProcess::request() {
-  if (!lock()) return;  // the other one requests a report
-  send({});
-  unlock();
-}
+uint32_t ControlledProcess::request() { return page_->asked.fetch_add(1, std::memory_order_acq_rel) + 1; }
 
 std::optional<nlohmann::json> ControlledProcess::latest() const {
-  bool may_be_writing = !has_answered(page_->asked.load(std::memory_order_relaxed)) && !has_ended();
-  if (may_be_writing) return std::nullopt;
-  auto report = parse_report();
+  auto text = read_report();
+  if (!text) return std::nullopt;
+  auto report = parse(*text);
   return report.ok() ? std::optional(std::move(*report)) : std::nullopt;
 }
 
 std::vector<Result<nlohmann::json>> ControlledProcess::ask_all(
     const std::vector<std::unique_ptr<ControlledProcess>>& processes) {
-  std::vector<std::optional<uint32_t>> asked;  // none: locked by another process
-  asked.reserve(processes.size());
-  for (const auto& process : processes)
-    asked.push_back(process->lock() ? std::optional(process->send({})) : std::nullopt);
-  uint64_t deadline = now_ns() + kReplyTimeoutNs;
+  std::vector<uint32_t> asked;
   std::vector<Result<nlohmann::json>> reports;
+  asked.reserve(processes.size());
   reports.reserve(processes.size());
-  for (size_t i = 0; i < processes.size(); i++) {
-    ControlledProcess& process = *processes[i];
-    reports.push_back(asked[i] ? process.wait_for_answer(*asked[i], deadline) : process.ask({}));
-    if (asked[i]) process.unlock();
+  for (const auto& process : processes) {
+    asked.push_back(process->request());
+    reports.emplace_back(process->no_answer());
+  }
+  size_t missing = processes.size();
+  for (uint64_t deadline = now_ns() + kReplyTimeoutNs; missing > 0 && now_ns() < deadline; os::nanosleep_ns(kPollNs)) {
+    for (size_t i = 0; i < processes.size(); i++) {
+      if (reports[i].status().code() != ETIMEDOUT) continue;
+      auto answer = processes[i]->answer_to(asked[i]);
+      if (!answer) continue;
+      reports[i] = std::move(*answer);
+      missing--;
+    }
   }
   return reports;
 }

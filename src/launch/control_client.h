@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "abi/control.h"
@@ -27,13 +28,14 @@ class ControlledProcess {
 
   pid_t pid() const { return pid_; }
   bool has_ended() const;
-  // Requests a report from the process and, unless both members of `local` are 0, sets its budget. The process replies
-  // within about a tenth of a second. ETIMEDOUT after five seconds, as when it is stopped.
-  Result<nlohmann::json> ask(const SizeOrShare& local);
+  // A report, within about a tenth of a second. ETIMEDOUT after five seconds, as when the process is stopped.
+  Result<nlohmann::json> ask();
+  // Sets its budget; the report after it.
+  Result<nlohmann::json> set_local(const SizeOrShare& local);
 
-  // Without waiting: requests a report; the report that the process wrote last, none while it may be writing one. The
-  // page outlives the process.
-  void request();
+  // Without waiting: requests a report and returns the request's number; the report that the process wrote last, none
+  // while it may be writing one. The page outlives the process.
+  uint32_t request();
   std::optional<nlohmann::json> latest() const;
 
   // Reports of all of them. Waits as long as for one.
@@ -42,15 +44,17 @@ class ControlledProcess {
  private:
   static constexpr uint64_t kReplyTimeoutNs = 5'000'000'000;
 
-  bool lock();  // false: another process has it
+  bool lock();  // false: another process has it, or this one has ended
   void unlock();
-  uint32_t send(const SizeOrShare& local);
   bool has_answered(uint32_t asked) const;
-  Result<nlohmann::json> wait_for_answer(uint32_t asked, uint64_t deadline_ns);
-  Result<nlohmann::json> parse_report() const;
-  ControlledProcess(pid_t pid, int fd, ControlPage* page) : pid_(pid), fd_(fd), page_(page) {}
+  std::optional<Result<nlohmann::json>> answer_to(uint32_t asked) const;  // none so far
+  Result<nlohmann::json> wait_for_answer(uint32_t asked) const;
+  Status no_answer() const;
+  std::optional<std::string> read_report() const;
+  Result<nlohmann::json> parse(const std::string& report) const;
+  ControlledProcess(pid_t pid, ControlPage* page) : pid_(pid), page_(page) {}
   pid_t pid_;
-  int fd_;
+  int fd_ = -1;  // locked; -1: not
   ControlPage* page_;
 };
 

@@ -171,7 +171,7 @@ class CtlTest(SystemTest):
         self.assertEqual(self.ctl(wrong).status, 0)
         for report in ('{"program":"\\u001b[2J"}', '{"near_bytes":-5}', '{"a":{"b":1}}', "x" * 4000, ""):
             self.refused(1, "does not support", self.start_imitation(report))
-        self.refused(1, "in use by another process", self.start_imitation("{}", locked=True))
+        self.refused(1, "in use by another process", self.start_imitation("{}", locked=True), "--local", "1G")
 
     def test_errors(self):
         self.refused(1, "does not run under Farside", os.getpid())
