@@ -47,7 +47,7 @@ TEST(CommandsTest, TheDescriptionNamesCommandsOptionsAndChoices) {
   Outcome outcome = farside({"--describe"});
   EXPECT_EQ(outcome.exit_status, 0);
   auto document = nlohmann::json::parse(outcome.out);
-  EXPECT_EQ(document["commands"].size(), 11u);
+  EXPECT_EQ(document["commands"].size(), 12u);
   EXPECT_EQ(document["commands"][0]["name"], "run");
   EXPECT_NE(document["commands"][0]["footer"].get<std::string>().find("Examples:\n  "), std::string::npos);
   std::map<std::string, nlohmann::json> options;

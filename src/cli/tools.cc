@@ -1,4 +1,4 @@
-// farside trace, plan, track and bench.
+// farside trace, plan, track, top and bench.
 #include "cli/tools.h"
 
 #include <unistd.h>
@@ -19,6 +19,7 @@ constexpr Tool kTools[] = {
     {"trace", "Run a program and tell which lines fault: farside trace [OPTIONS] -- PROGRAM ARGS..."},
     {"plan", "Measure how much near memory a program needs: farside plan [OPTIONS] -- PROGRAM ARGS..."},
     {"track", "Tell which memory a program changes: farside track [OPTIONS] -p PID, or -- PROGRAM ARGS..."},
+    {"top", "Show the programs that run under Farside in a live table"},
     {"bench", "Compare far memory with the kernel's swap on this machine"}};
 
 const Tool* find_tool(std::string_view name) { return std::ranges::find(kTools, name, &Tool::name); }

@@ -40,6 +40,7 @@ EXPECTED = """
 /usr/libexec/farside/apps/gups
 /usr/libexec/farside/farside-bench
 /usr/libexec/farside/farside-plan
+/usr/libexec/farside/farside-top
 /usr/libexec/farside/farside-trace
 /usr/libexec/farside/farside-track
 /usr/share/bash-completion/completions/farside
@@ -224,7 +225,7 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(self.package.name, f"farside_{version}_{architecture}.deb")
         self.assertLess(int(self.field("Installed-Size")), MAX_INSTALLED_KIB)
         depends = self.field("Depends")
-        for library in ("libc6 (>= ", "libdw1 (>= ", "libstdc++6 (>= ", "passwd"):
+        for library in ("libc6 (>= ", "libdw1 (>= ", "libncurses6 (>= ", "libstdc++6 (>= ", "passwd"):
             self.assertIn(library, depends)
 
     def test_every_file_is_where_it_belongs(self):

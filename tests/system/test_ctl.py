@@ -1,10 +1,13 @@
-"""farside ctl: reports on running programs and changes their budget while they compute; errors are one line."""
+"""farside ctl and top: report on running programs, and change their budget while they compute; errors are one line."""
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
+import time
 
-from support import FARSIDE, PYTHON, SystemTest, end_group, environment, main, run
+from support import FARSIDE, PROGRAMS, PYTHON, SystemTest, end_group, environment, main, run
 
 MIB = 1 << 20
 USAGE = 2
@@ -181,6 +184,93 @@ class CtlTest(SystemTest):
         self.refused(USAGE, "--local", os.getpid(), "--local", "much")
         self.refused(USAGE, "", "-5")
         self.refused(USAGE, "pid: 'abc' is not valid; use a number above 0; see farside ctl --help", "abc")
+
+
+STEADY = PROGRAMS / "steady"
+
+
+class TopTest(SystemTest):
+    def start(self, local="8M"):
+        process = subprocess.Popen([FARSIDE, "run", "--quiet", "--local", local, "--", STEADY, "32", "1000000"],
+                                   stdout=subprocess.PIPE, env=environment(), start_new_session=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(end_group, process)
+        self.assertEqual(process.stdout.readline(), b"ready\n")
+        return process
+
+    def top(self, *words):
+        return run([FARSIDE, "top", *map(str, words)], seconds=60, env=environment(TERM="xterm"))
+
+    def row(self, launcher, *words):
+        result = self.top("--once", "--json", "--interval", "0.5", *words)
+        self.assertEqual(result.status, 0, result.errors)
+        rows = [json.loads(line) for line in result.output.splitlines()]
+        [row] = [row for row in rows if row["run"] == launcher.pid]
+        return row
+
+    def test_json(self):
+        launcher = self.start()
+        row = self.row(launcher)
+        self.assertEqual((row["program"], row["local_bytes"], row["replies"]), ("steady", 8 << 20, True))
+        self.assertLessEqual(row["near_bytes"], 8 << 20)
+        self.assertGreater(row["far_bytes"], 20 << 20)
+        self.assertGreater(row["faults_per_second"], 0)
+        self.assertTrue(0 < row["pressure"] <= 1, row)
+
+    def test_text(self):
+        launcher = self.start()
+        pid = self.row(launcher)["pid"]
+        lines = self.top("--once", "--filter", pid).output.decode().splitlines()
+        self.assertEqual(lines[0].split(";")[0], "farside top: 1 run, 1 process")
+        self.assertTrue(lines[1].startswith("PROGRAM"), lines)
+        self.assertEqual(lines[2].split()[:3], ["steady", str(pid), str(launcher.pid)])
+
+    def test_a_stopped_process_is_named(self):
+        launcher = self.start()
+        pid = self.row(launcher)["pid"]
+        process = subprocess.Popen([FARSIDE, "top", "--json", "--interval", "0.1"], stdout=subprocess.PIPE, env=environment(),
+                                   start_new_session=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(end_group, process)
+        self.addCleanup(os.kill, pid, signal.SIGCONT)
+        stopped = False
+        while True:
+            row = json.loads(process.stdout.readline())
+            if row["pid"] != pid:
+                continue
+            if not stopped:
+                os.kill(pid, signal.SIGSTOP)
+                stopped = True
+            elif not row["replies"]:
+                break
+
+    def test_live_view(self):
+        self.start()
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execve(FARSIDE, [str(FARSIDE), "top", "--interval", "0.2"], environment(TERM="xterm", COLUMNS="120", LINES="20"))
+        seen = b""
+        deadline = time.monotonic() + 30
+        for key, words in ((b"", b"steady"), (b"r", b"reversed"), (b"/nothing\n", b"none of your")):
+            os.write(terminal, key)
+            while words not in seen:
+                ready, _, _ = select.select([terminal], [], [], max(0, deadline - time.monotonic()))
+                self.assertTrue(ready, (words, seen))
+                seen += os.read(terminal, 4096)
+        os.write(terminal, b"q")
+        try:
+            while os.read(terminal, 4096):
+                pass
+        except OSError:
+            pass  # the terminal is closed
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
+
+    def test_errors(self):
+        for words, status, message in (((), 1, "needs a terminal; use --once or --json"), (("--sort", "size"), 2, "--sort"),
+                                       (("--interval", "0"), 2, "--interval")):
+            result = self.top(*words)
+            self.assertEqual(result.status, status)
+            self.assertIn(message, result.errors.decode())
 
 
 if __name__ == "__main__":
