@@ -1,8 +1,6 @@
 // Analytics that scan arrays of generated taxi rides: columns, selections, group by. An operation is one row that a
 // query reads. Sums are of integers, so results do not depend on the order of threads. One hinted line: every query
 // reads its columns through Column::hinted_block.
-#include <array>
-#include <functional>
 #include <mutex>
 
 #include "app.h"
@@ -34,7 +32,7 @@ struct Rides {
       : rows(n), pickup_s(n), from(n), to(n), passengers(n), payment(n), metres(n), fare_cents(n), tip_cents(n) {}
 
   void fill(uint64_t seed, uint64_t row) {
-    uint64_t r = mix(seed * 0x10000000000 + row), more = mix(r);
+    uint64_t r = number_of(seed, row), more = mix(r);
     pickup_s[row] = static_cast<uint32_t>(row * 3 + r % 3600);                                 // about in order of time
     from[row] = static_cast<uint16_t>(std::min(r >> 16 & 511, r >> 25 & 511) * kZones / 512);  // some zones are busier
     to[row] = static_cast<uint16_t>((r >> 34 & 0xffff) % kZones);
@@ -54,34 +52,64 @@ struct Rides {
 
 using Groups = std::vector<uint64_t>;
 
-class Analysis {
+class Analysis : public App {
  public:
-  Analysis(const Arguments& a) : threads_(a.threads), rides_(a.size / Rides::kRowBytes) {
+  explicit Analysis(const Arguments& a) : threads_(a.threads), rides_(a.size / Rides::kRowBytes) {
     in_parallel(threads_, rides_.rows, [&](unsigned, uint64_t begin, uint64_t end) {
       for (uint64_t row = begin; row < end; row++) rides_.fill(a.seed, row);
     });
   }
 
-  void run() {
-    rides_by_passengers();
-    tips_by_hour();
-    income_by_zone_and_hour();
-    pairs_of_zones();
+  uint64_t run() {
+    const Rides& r = rides_;
+    // select passengers, count(*), sum(fare) group by passengers
+    group_by(
+        16,
+        [](Groups& g, uint8_t passengers, uint32_t fare) {
+          g[passengers]++;
+          g[8 + passengers] += fare;
+        },
+        r.passengers, r.fare_cents);
+    // select hour, sum(tip), sum(fare) where payment is by card and distance > 2 km group by hour
+    group_by(
+        2 * kHours,
+        [](Groups& g, uint32_t time, uint8_t payment, uint32_t metres, uint32_t fare, uint32_t tip) {
+          if (payment != 0 || metres <= 2000) return;
+          g[time / 3600 % kHours] += tip;
+          g[kHours + time / 3600 % kHours] += fare;
+        },
+        r.pickup_s, r.payment, r.metres, r.fare_cents, r.tip_cents);
+    // select zone, hour, sum(fare + tip) group by zone, hour
+    group_by(
+        kZones * kHours,
+        [](Groups& g, uint32_t time, uint16_t from, uint32_t fare, uint32_t tip) {
+          g[from * kHours + time / 3600 % kHours] += fare + tip;
+        },
+        r.pickup_s, r.from, r.fare_cents, r.tip_cents);
+    // select from, to, count(*) group by from, to
+    group_by(
+        kZones * kZones, [](Groups& g, uint16_t from, uint16_t to) { g[from * kZones + to]++; }, r.from, r.to);
     longest_rides();
+    return rows_read_;
   }
 
   uint64_t checksum() const { return checksum_; }
-  uint64_t rows_read() const { return rows_read_; }
 
  private:
-  // Sums up block(begin, end, groups) over all blocks; each thread has separate groups until the end.
-  template <typename Block>
-  Groups group_by(size_t groups, Block block) {
+  // Calls add(groups, value, ...) with the values of each row in the columns; each thread has separate groups until the
+  // end.
+  template <typename Add, typename... T>
+  Groups group_by(size_t groups, Add add, const Column<T>&... columns) {
     Groups total(groups);
     std::mutex mutex;
     in_parallel(threads_, rides_.rows / kBlock + 1, [&](unsigned, uint64_t first, uint64_t last) {
       Groups mine(groups);
-      for (uint64_t b = first; b < last; b++) block(b * kBlock, std::min((b + 1) * kBlock, rides_.rows), mine);
+      for (uint64_t b = first; b < last; b++) {
+        uint64_t begin = b * kBlock, end = std::min(begin + kBlock, rides_.rows);
+        [&](const T*... values) {
+          for (uint64_t i = 0; i < end - begin; i++) add(mine, values[i]...);
+        }(columns.hinted_block(begin, end)...);
+      }
       std::lock_guard lock(mutex);
       for (size_t i = 0; i < groups; i++) total[i] += mine[i];
     });
@@ -90,76 +118,24 @@ class Analysis {
     return total;
   }
 
-  // select passengers, count(*), sum(fare) group by passengers
-  void rides_by_passengers() {
-    group_by(16, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint8_t* passengers = rides_.passengers.hinted_block(begin, end);
-      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) {
-        g[passengers[i]]++;
-        g[8 + passengers[i]] += fare[i];
-      }
-    });
-  }
-
-  // select hour, sum(tip), sum(fare) where payment is by card and distance > 2 km group by hour
-  void tips_by_hour() {
-    group_by(2 * kHours, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint32_t* time = rides_.pickup_s.hinted_block(begin, end);
-      const uint8_t* payment = rides_.payment.hinted_block(begin, end);
-      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
-      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
-      const uint32_t* tip = rides_.tip_cents.hinted_block(begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) {
-        if (payment[i] != 0 || metres[i] <= 2000) continue;
-        uint32_t hour = time[i] / 3600 % kHours;
-        g[hour] += tip[i];
-        g[kHours + hour] += fare[i];
-      }
-    });
-  }
-
-  // select zone, hour, sum(fare + tip) group by zone, hour
-  void income_by_zone_and_hour() {
-    group_by(kZones * kHours, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint32_t* time = rides_.pickup_s.hinted_block(begin, end);
-      const uint16_t* from = rides_.from.hinted_block(begin, end);
-      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
-      const uint32_t* tip = rides_.tip_cents.hinted_block(begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) g[from[i] * kHours + time[i] / 3600 % kHours] += fare[i] + tip[i];
-    });
-  }
-
-  // select from, to, count(*) group by from, to
-  void pairs_of_zones() {
-    group_by(kZones * kZones, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint16_t* from = rides_.from.hinted_block(begin, end);
-      const uint16_t* to = rides_.to.hinted_block(begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) g[from[i] * kZones + to[i]]++;
-    });
-  }
-
   // select sum(fare), sum(metres) where distance is among the longest hundredth: a histogram, then a selection by it
   void longest_rides() {
     constexpr unsigned kBuckets = 512, kMetres = 128;
-    Groups lengths = group_by(kBuckets, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) g[std::min(metres[i] / kMetres, kBuckets - 1)]++;
-    });
+    Groups lengths = group_by(
+        kBuckets, [](Groups& g, uint32_t metres) { g[std::min(metres / kMetres, kBuckets - 1)]++; }, rides_.metres);
     uint64_t least = kBuckets, found = 0;
     while (least > 0 && found < rides_.rows / 100) found += lengths[--least];
-    group_by(2, [&](uint64_t begin, uint64_t end, Groups& g) {
-      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
-      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) {
-        if (metres[i] / kMetres < least) continue;
-        g[0] += fare[i];
-        g[1] += metres[i];
-      }
-    });
+    group_by(
+        2,
+        [least](Groups& g, uint32_t metres, uint32_t fare) {
+          if (metres / kMetres < least) return;
+          g[0] += fare;
+          g[1] += metres;
+        },
+        rides_.metres, rides_.fare_cents);
   }
 
-  unsigned threads_;
+  const unsigned threads_;
   Rides rides_;
   uint64_t checksum_ = 0, rows_read_ = 0;
 };
@@ -169,12 +145,5 @@ class Analysis {
 
 int main(int argc, char** argv) {
   using namespace farside::apps;
-  Arguments a = parse(argc, argv);
-  g_hints = a.hints;
-  Stopwatch filling;
-  Analysis analysis(a);
-  double fill_s = filling.seconds();
-  Stopwatch running;
-  analysis.run();
-  report("analytics", a, fill_s, running.seconds(), analysis.rows_read(), analysis.checksum());
+  return run_app<Analysis>("analytics", parse(argc, argv));
 }

@@ -5,6 +5,7 @@
 #include <farside/farside.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -25,7 +26,7 @@ struct Arguments {
   uint64_t seed = 1;
   unsigned threads = 2;
   uint64_t operations = 0;  // 0: the application's default for the size
-  bool hints = false;
+  bool verify = false;      // check the result at more cost
 };
 
 // An option. The type of the variable determines which values it takes.
@@ -63,15 +64,19 @@ inline bool parse_value(const char* text, const Option& option) {
   return true;
 }
 
+// Hints are enabled at run time, so that the same program is compared with and without them.
+inline bool g_hints = false;
+inline void hint(const void* address, size_t bytes, unsigned options) {
+  if (g_hints) farside_hint(address, bytes, options);
+}
+
 // `more`: options of this application alone.
 inline Arguments parse(int argc, char** argv, const std::vector<Option>& more = {}) {
   Arguments a;
   uint64_t threads = a.threads;
-  std::vector<Option> options = {{"--size", &a.size},
-                                 {"--seed", &a.seed},
-                                 {"--threads", &threads},
-                                 {"--operations", &a.operations},
-                                 {"--hints", &a.hints}};
+  std::vector<Option> options = {{"--size", &a.size},     {"--seed", &a.seed},
+                                 {"--threads", &threads}, {"--operations", &a.operations},
+                                 {"--hints", &g_hints},   {"--verify", &a.verify}};
   options.insert(options.end(), more.begin(), more.end());
   for (int i = 1; i < argc; i += 2) {
     auto option = std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == argv[i]; });
@@ -85,12 +90,6 @@ inline Arguments parse(int argc, char** argv, const std::vector<Option>& more = 
   return a;
 }
 
-// Hints are enabled at run time, so that the same program is compared with and without them.
-inline bool g_hints = false;
-inline void hint(const void* address, size_t bytes, unsigned options) {
-  if (g_hints) farside_hint(address, bytes, options);
-}
-
 // splitmix64: the n-th number of a seed can be computed without the others, so threads can fill arrays in any order.
 inline uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15;
@@ -98,7 +97,15 @@ inline uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
+inline uint64_t number_of(uint64_t seed, uint64_t n) { return mix(seed * 0x10000000000 + n); }
 inline double unit(uint64_t random) { return static_cast<double>(random >> 11) * 0x1p-53; }
+
+// FNV-1a.
+inline uint64_t hash_of(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  return mix(hash);
+}
 
 // Ranks 0 .. n - 1 by Zipf's law with a skew below 1 (Gray et al., "Quickly generating billion-record databases").
 class Zipf {
@@ -154,6 +161,14 @@ void in_parallel(unsigned threads, uint64_t count, Work work) {
   for (auto& r : running) r.join();
 }
 
+// The sum of what work(begin, end) returns for each part.
+template <typename Work>
+uint64_t sum_in_parallel(unsigned threads, uint64_t count, Work work) {
+  std::atomic<uint64_t> sum{0};
+  in_parallel(threads, count, [&](unsigned, uint64_t begin, uint64_t end) { sum += work(begin, end); });
+  return sum;
+}
+
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -166,6 +181,7 @@ class Stopwatch {
 class Latencies {
  public:
   explicit Latencies(uint64_t operations) : us_(operations) {}
+  uint64_t count() const { return us_.size(); }
   void put(uint64_t operation, double seconds) { us_[operation] = static_cast<float>(seconds * 1e6); }
   // The quantiles, as members for report().
   std::string text() {
@@ -222,8 +238,29 @@ inline void report(const char* app, const Arguments& a, double fill_s, double ru
   printf(
       "{\"app\":\"%s\",\"size\":%lu,\"seed\":%lu,\"threads\":%u,\"hints\":%s,\"fill_s\":%.3f,\"run_s\":%.3f,"
       "\"operations\":%lu,\"ops_per_s\":%.1f,\"checksum\":\"%016lx\"%s}\n",
-      app, a.size, a.seed, a.threads, a.hints ? "true" : "false", fill_s, run_s, operations,
+      app, a.size, a.seed, a.threads, g_hints ? "true" : "false", fill_s, run_s, operations,
       static_cast<double>(operations) / run_s, checksum, more.c_str());
+}
+
+// An application. Its constructor fills its data; run() returns the number of operations, checksum() that of the
+// result.
+struct App {
+  const char* wrong() const { return nullptr; }               // what is wrong with the result
+  std::string members(double /*run_s*/) const { return ""; }  // further ones for report()
+};
+
+// Fills, runs and checks an AppOfKind(a, more...), and reports. The status of the program.
+template <typename AppOfKind, typename... More>
+int run_app(const char* name, const Arguments& a, More... more) {
+  Stopwatch filling;
+  AppOfKind app(a, more...);
+  double fill_s = filling.seconds();
+  Stopwatch running;
+  uint64_t operations = app.run();
+  double run_s = running.seconds();
+  if (const char* wrong = app.wrong()) return fprintf(stderr, "%s: %s\n", name, wrong), 1;
+  report(name, a, fill_s, run_s, operations, app.checksum(), app.members(run_s));
+  return 0;
 }
 
 }  // namespace farside::apps

@@ -1,8 +1,6 @@
 // A sequential scan with a checksum over all data, one part for each thread, as programs on data frames read their
 // columns (MAGE 6.2). For each page a thread also computes for about --work-ns, so that the scan needs a known number
 // of pages per second. An operation is one page. One hinted line.
-#include <numeric>
-
 #include "app.h"
 
 namespace farside::apps {
@@ -15,45 +13,48 @@ struct Page {
   uint64_t words[kWords];
 };
 
-class Scan {
+class Scan : public App {
  public:
-  Scan(const Arguments& a, uint64_t steps)
-      : threads_(a.threads), steps_(steps), count_(a.size / kPageBytes), pages_(make_array<Page>(count_)) {
-    in_parallel(threads_, count_, [&](unsigned, uint64_t begin, uint64_t end) {
-      for (uint64_t p = begin; p < end; p++) {
-        for (uint64_t i = 0; i < kWords; i++) pages_[p].words[i] = word(a.seed, p, i);
-      }
+  Scan(const Arguments& a, uint64_t passes, uint64_t steps)
+      : a_(a), passes_(passes), steps_(steps), count_(a.size / kPageBytes), pages_(make_array<Page>(count_)) {
+    in_parallel(a.threads, count_, [&](unsigned, uint64_t begin, uint64_t end) {
+      for (uint64_t p = begin; p < end; p++) fill(pages_[p], p);
     });
   }
 
-  void pass() {
-    std::vector<uint64_t> sums(threads_);
-    in_parallel(threads_, count_, [&](unsigned t, uint64_t begin, uint64_t end) {
-      uint64_t sum = 0;
-      for (uint64_t p = begin; p < end; p++) sum += work(checksum_of(hinted_page(p)) ^ p);
-      sums[t] = sum;
-    });
-    checksum_ = mix(checksum_ ^ std::accumulate(sums.begin(), sums.end(), uint64_t{0}));
-  }
-
-  // Compares with the result that is computed from the seed alone.
-  bool is_right(uint64_t seed, uint64_t passes) const {
-    uint64_t sum = 0, expected = 0;
-    Page page;
-    for (uint64_t p = 0; p < count_; p++) {
-      for (uint64_t i = 0; i < kWords; i++) page.words[i] = word(seed, p, i);
-      sum += work(checksum_of(page) ^ p);
+  uint64_t run() {
+    for (uint64_t i = 0; i < passes_; i++) {
+      uint64_t sum = sum_in_parallel(a_.threads, count_, [&](uint64_t begin, uint64_t end) {
+        uint64_t mine = 0;
+        for (uint64_t p = begin; p < end; p++) mine += work(checksum_of(hinted_page(p)) ^ p);
+        return mine;
+      });
+      checksum_ = mix(checksum_ ^ sum);
     }
-    for (uint64_t i = 0; i < passes; i++) expected = mix(expected ^ sum);
-    return expected == checksum_;
+    return passes_ * count_;
   }
 
-  uint64_t pages() const { return count_; }
+  const char* wrong() const { return a_.verify && expected() != checksum_ ? "the sum is wrong" : nullptr; }
   uint64_t checksum() const { return checksum_; }
+  std::string members(double run_s) const {
+    return member("bytes_per_s", static_cast<double>(passes_ * count_ * kPageBytes) / run_s);
+  }
 
  private:
-  static uint64_t word(uint64_t seed, uint64_t page, uint64_t i) {
-    return mix(seed * 0x10000000000 + page * kWords + i);
+  // The result, computed from the seed alone.
+  uint64_t expected() const {
+    uint64_t sum = 0, result = 0;
+    Page page;
+    for (uint64_t p = 0; p < count_; p++) {
+      fill(page, p);
+      sum += work(checksum_of(page) ^ p);
+    }
+    for (uint64_t i = 0; i < passes_; i++) result = mix(result ^ sum);
+    return result;
+  }
+
+  void fill(Page& page, uint64_t number) const {
+    for (uint64_t i = 0; i < kWords; i++) page.words[i] = number_of(a_.seed, number * kWords + i);
   }
 
   const Page& hinted_page(uint64_t p) const {
@@ -73,8 +74,8 @@ class Scan {
     return value;
   }
 
-  unsigned threads_;
-  uint64_t steps_, count_;
+  const Arguments a_;
+  const uint64_t passes_, steps_, count_;
   Array<Page> pages_;
   uint64_t checksum_ = 0;
 };
@@ -85,17 +86,6 @@ class Scan {
 int main(int argc, char** argv) {
   using namespace farside::apps;
   uint64_t passes = 3, work_ns = 1500;
-  bool verify = false;
-  Arguments a = parse(argc, argv, {{"--passes", &passes}, {"--work-ns", &work_ns}, {"--verify", &verify}});
-  g_hints = a.hints;
-  Stopwatch filling;
-  Scan scan(a, work_ns / kNsOfMix);
-  double fill_s = filling.seconds();
-  uint64_t operations = passes * scan.pages();
-  Stopwatch running;
-  for (uint64_t i = 0; i < passes; i++) scan.pass();
-  double run_s = running.seconds();
-  if (verify && !scan.is_right(a.seed, passes)) return fprintf(stderr, "checksum_scan: the sum is wrong\n"), 1;
-  report("checksum_scan", a, fill_s, run_s, operations, scan.checksum(),
-         member("bytes_per_s", static_cast<double>(operations * 4096) / run_s));
+  Arguments a = parse(argc, argv, {{"--passes", &passes}, {"--work-ns", &work_ns}});
+  return run_app<Scan>("checksum_scan", a, passes, work_ns / kNsOfMix);
 }

@@ -36,7 +36,7 @@ struct Sums {
   }
 };
 
-class Simulation {
+class Simulation : public App {
  public:
   explicit Simulation(const Arguments& a)
       : a_(a),
@@ -53,25 +53,26 @@ class Simulation {
     for (unsigned m = 0; m < kMaterials; m++) fill_material(m);
   }
 
-  // The sum of the digests of all lookups; 0: a lookup that was checked is wrong.
-  uint64_t run(uint64_t lookups, uint64_t check_every) {
-    std::vector<uint64_t> sums(a_.threads);
-    std::vector<char> wrong(a_.threads);
-    in_parallel(a_.threads, lookups, [&](unsigned t, uint64_t begin, uint64_t end) {
+  uint64_t run() {
+    uint64_t lookups = a_.operations ? a_.operations : a_.size / 512, check_every = a_.verify ? 1 : kCheckEvery;
+    checksum_ = sum_in_parallel(a_.threads, lookups, [&](uint64_t begin, uint64_t end) {
+      uint64_t sum = 0;
       for (uint64_t i = begin; i < end; i++) {
-        uint64_t random = mix(mix(a_.seed) + i), material = material_of(mix(random));
-        double energy = unit(random);
+        uint64_t drawn = mix(mix(a_.seed) + i), material = material_of(mix(drawn));
+        double energy = unit(drawn);
         uint64_t digest = look_up(energy, material).digest();
-        if (i % check_every == 0 && digest != search(energy, material).digest()) wrong[t] = 1;
-        sums[t] += mix(digest ^ i);
+        if (i % check_every == 0 && digest != search(energy, material).digest()) wrong_ = true;
+        sum += mix(digest ^ i);
       }
+      return sum;
     });
-    if (std::count(wrong.begin(), wrong.end(), 1) > 0) return 0;
-    return std::accumulate(sums.begin(), sums.end(), uint64_t{0});
+    return lookups;
   }
+  const char* wrong() const { return wrong_ ? "a lookup differs from a direct search" : nullptr; }
+  uint64_t checksum() const { return checksum_; }
 
  private:
-  uint64_t random(uint64_t number) const { return mix(a_.seed * 0x10000000000 + number); }
+  uint64_t random(uint64_t number) const { return number_of(a_.seed, number); }
 
   void fill_grid(uint64_t nuclide) {
     Point* grid = &grids_[nuclide * points_];
@@ -155,6 +156,8 @@ class Simulation {
   Array<double> energies_;  // of all grids, in order
   Array<Row> index_;        // a row for each energy
   std::vector<Share> materials_[kMaterials];
+  std::atomic<bool> wrong_{false};
+  uint64_t checksum_ = 0;  // the sum of the digests of all lookups
 };
 
 }  // namespace
@@ -162,16 +165,5 @@ class Simulation {
 
 int main(int argc, char** argv) {
   using namespace farside::apps;
-  bool verify = false;
-  Arguments a = parse(argc, argv, {{"--verify", &verify}});
-  g_hints = a.hints;
-  Stopwatch filling;
-  Simulation simulation(a);
-  double fill_s = filling.seconds();
-  uint64_t lookups = a.operations ? a.operations : a.size / 512;
-  Stopwatch running;
-  uint64_t checksum = simulation.run(lookups, verify ? 1 : kCheckEvery);
-  double run_s = running.seconds();
-  if (checksum == 0) return fprintf(stderr, "cross_sections: a lookup differs from a direct search\n"), 1;
-  report("cross_sections", a, fill_s, run_s, lookups, checksum);
+  return run_app<Simulation>("cross_sections", parse(argc, argv));
 }

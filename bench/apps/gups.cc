@@ -2,7 +2,7 @@
 // part of the data for the first half of the operations and in the other part for the second (MAGE 6.2). An operation
 // is one update, an exclusive or of one word, so the result does not depend on the order of threads. One hinted line.
 #include <atomic>
-#include <numeric>
+#include <utility>
 
 #include "app.h"
 
@@ -19,11 +19,12 @@ struct Part {
   Zipf zipf;
 };
 
-class Table {
+class Table : public App {
  public:
   explicit Table(const Arguments& a)
       : a_(a),
         pages_(a.size / 4096),
+        operations_(a.operations ? a.operations : a.size / 32),
         first_(0, static_cast<uint64_t>(static_cast<double>(pages_) * kFirstShare)),
         second_(first_.pages, pages_ - first_.pages),
         words_(make_array<uint64_t>(pages_ * kWordsInPage)) {
@@ -32,41 +33,54 @@ class Table {
     });
   }
 
-  // Returns the time in seconds at which the working set shifted.
-  double run(uint64_t operations, TimeLine& line) {
-    update(first_, 0, operations / 2, line);
-    double shift_s = line.seconds();
-    update(second_, operations / 2, operations, line);
-    return shift_s;
+  uint64_t run() {
+    TimeLine line(a_.threads);
+    update(first_, 0, operations_ / 2, line);
+    members_ = member("shift_s", line.seconds());
+    update(second_, operations_ / 2, operations_, line);
+    members_ += line.text();
+    return operations_;
   }
+
+  // The same updates twice undo each other.
+  const char* wrong() {
+    checksum_ = sum();
+    if (checksum_ == 0) return "an update is missing";
+    std::string first = std::exchange(members_, "");
+    if (a_.verify) run();
+    members_ = first;
+    return a_.verify && !is_initial() ? "the second run does not undo the first" : nullptr;
+  }
+  uint64_t checksum() const { return checksum_; }
+  std::string members(double) const { return members_; }
+
+ private:
+  uint64_t initial(uint64_t i) const { return number_of(a_.seed, i); }
+  uint64_t random_of(uint64_t operation) const { return mix(mix(a_.seed) + operation); }
 
   // The checksum of all words; 0: an update was lost or executed twice.
-  uint64_t checksum(uint64_t operations) const {
-    std::vector<uint64_t> sums(a_.threads), changes(a_.threads);
-    in_parallel(a_.threads, pages_ * kWordsInPage, [&](unsigned t, uint64_t begin, uint64_t end) {
-      for (uint64_t i = begin; i < end; i++) {
-        sums[t] += mix(words_[i] ^ i);
-        changes[t] ^= words_[i] ^ initial(i);
-      }
+  uint64_t sum() const {
+    std::atomic<uint64_t> change{0};
+    uint64_t sum = sum_in_parallel(a_.threads, pages_ * kWordsInPage, [&](uint64_t begin, uint64_t end) {
+      uint64_t mine = 0, changes = 0;
+      for (uint64_t i = begin; i < end; i++) mine += mix(words_[i] ^ i), changes ^= words_[i] ^ initial(i);
+      change ^= changes;
+      return mine;
     });
-    in_parallel(a_.threads, operations, [&](unsigned t, uint64_t begin, uint64_t end) {
-      for (uint64_t o = begin; o < end; o++) changes[t] ^= mix(random_of(o));
+    in_parallel(a_.threads, operations_, [&](unsigned, uint64_t begin, uint64_t end) {
+      uint64_t changes = 0;
+      for (uint64_t o = begin; o < end; o++) changes ^= mix(random_of(o));
+      change ^= changes;
     });
-    uint64_t change = std::accumulate(changes.begin(), changes.end(), uint64_t{0}, std::bit_xor<>());
-    return change ? 0 : std::accumulate(sums.begin(), sums.end(), uint64_t{0});
+    return change ? 0 : sum;
   }
 
-  // True if the words have their initial values, as after the same updates twice.
   bool is_initial() const {
     for (uint64_t i = 0; i < pages_ * kWordsInPage; i++) {
       if (words_[i] != initial(i)) return false;
     }
     return true;
   }
-
- private:
-  uint64_t initial(uint64_t i) const { return mix(a_.seed * 0x10000000000 + i); }
-  uint64_t random_of(uint64_t operation) const { return mix(mix(a_.seed) + operation); }
 
   void update(const Part& part, uint64_t first, uint64_t last, TimeLine& line) {
     in_parallel(a_.threads, last - first, [&](unsigned t, uint64_t begin, uint64_t end) {
@@ -86,10 +100,12 @@ class Table {
     std::atomic_ref(word).fetch_xor(mix(random), std::memory_order_relaxed);
   }
 
-  Arguments a_;
-  uint64_t pages_;
+  const Arguments a_;
+  const uint64_t pages_, operations_;
   Part first_, second_;
   Array<uint64_t> words_;
+  uint64_t checksum_ = 0;
+  std::string members_;
 };
 
 }  // namespace
@@ -97,22 +113,5 @@ class Table {
 
 int main(int argc, char** argv) {
   using namespace farside::apps;
-  bool verify = false;
-  Arguments a = parse(argc, argv, {{"--verify", &verify}});
-  g_hints = a.hints;
-  Stopwatch filling;
-  Table table(a);
-  double fill_s = filling.seconds();
-  uint64_t operations = a.operations ? a.operations : a.size / 32;
-  TimeLine line(a.threads);
-  double shift_s = table.run(operations, line);
-  double run_s = line.seconds();
-  uint64_t checksum = table.checksum(operations);
-  if (checksum == 0) return fprintf(stderr, "gups: an update is missing\n"), 1;
-  if (verify) {
-    TimeLine again(a.threads);
-    table.run(operations, again);
-    if (!table.is_initial()) return fprintf(stderr, "gups: the second run does not undo the first\n"), 1;
-  }
-  report("gups", a, fill_s, run_s, operations, checksum, member("shift_s", shift_s) + line.text());
+  return run_app<Table>("gups", parse(argc, argv));
 }

@@ -1,7 +1,7 @@
 // A server like memcached, on fibers: `get` and `set` of memcached's text protocol over a Unix socket, a fiber for each
-// connection. It starts kv_load, which fills it, sends requests, checks every response and prints the line of JSON;
-// when kv_load ends, the server ends with its status. An operation is one GET or SET. Three hinted lines, in
-// kv_store.h.
+// connection. It starts memcached_load, which fills it, sends requests of 32 clients, every twentieth a SET, checks
+// every response and prints the line of JSON; when that ends, the server ends with its status. An operation is one GET
+// or SET. Three hinted lines, in kv_store.h.
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <filesystem>
 
 #include "kv_store.h"
 
@@ -112,22 +113,20 @@ int listen_at(const std::string& path) {
   return fd;
 }
 
-// Starts kv_load with the arguments of this program, but not under Farside: the statistics must be those of the server.
-pid_t start_load(int argc, char** argv, const std::string& path) {
-  char self[4096];
-  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-  if (n < 0) fail("/proc/self/exe");
-  std::string load = std::string(self, static_cast<size_t>(n));
-  load = load.substr(0, load.rfind('/')) + "/kv_load";
-  std::vector<char*> arguments = {load.data(), const_cast<char*>(path.c_str())}, environment;
-  for (int i = 1; i < argc; i++) arguments.push_back(argv[i]);
+// Starts memcached_load with the arguments of this program, but not under Farside: the statistics must be those of the
+// server.
+pid_t start_load(const std::vector<std::string>& options, const std::string& path, uint64_t keys) {
+  std::string load = std::filesystem::read_symlink("/proc/self/exe").replace_filename("memcached_load");
+  std::vector<std::string> words = {load};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"--name", "kv_server", "--closed", "on", "--set-every", "20", "--connect", path, "--keys",
+                             std::to_string(keys), "--value", std::to_string(Store::kMaxValue)});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  for (char** variable = environ; *variable; variable++) {
-    if (strncmp(*variable, "LD_PRELOAD=", 11) != 0) environment.push_back(*variable);
-  }
-  environment.push_back(nullptr);
+  unsetenv("LD_PRELOAD");
   pid_t pid;
-  errno = posix_spawn(&pid, load.c_str(), nullptr, nullptr, arguments.data(), environment.data());
+  errno = posix_spawn(&pid, load.c_str(), nullptr, nullptr, arguments.data(), environ);
   if (errno) fail(load.c_str());
   return pid;
 }
@@ -147,13 +146,12 @@ int serve(int listener, Store& store, pid_t load) {
 
 int run(int argc, char** argv) {
   Arguments a = parse(argc, argv);
-  g_hints = a.hints;
   char folder[] = "/tmp/farside-kv-XXXXXX";
   if (!mkdtemp(folder)) fail(folder);
   std::string path = std::string(folder) + "/socket";
   int listener = listen_at(path);
   Store store(a.size);
-  pid_t load = start_load(argc, argv, path);
+  pid_t load = start_load({argv + 1, argv + argc}, path, Store::capacity_for(a.size));
   int status = 1;
   run_fibers(a.threads, [&] { status = serve(listener, store, load); });
   unlink(path.c_str());

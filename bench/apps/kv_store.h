@@ -57,11 +57,6 @@ class Store {
   };
   static constexpr unsigned kStripes = 1024;
 
-  static uint64_t hash_of(std::string_view key) {
-    uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-    for (char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-    return mix(hash);
-  }
   uint64_t bucket_of(uint64_t hash) const { return hash % capacity_; }
   mutex& lock_of(uint64_t hash) { return locks_[bucket_of(hash) % kStripes]; }
 

@@ -1,12 +1,15 @@
-// An open-loop load for memcached with the mix of MAGE 6.3: mostly GET, keys by Zipf's law, requests at the times of a
-// Poisson process. It starts the server, stores every key, measures the capacity in a closed loop, and then sends
-// requests at each of the given rates. A latency is measured from the time at which the request was due, even if it was
-// sent later, so that a stall of the server counts for all requests that it delays. Every value contains a version and
-// is checked completely. An operation is one request of the open loop. No hints: memcached is Debian's.
+// A load for servers that speak memcached's text protocol. It starts the server, stores every key, measures the
+// capacity in a closed loop, and then, with the mix of MAGE 6.3 (mostly GET, keys by Zipf's law), sends requests at the
+// times of a Poisson process, at each of the given rates. A latency is measured from the time at which the request was
+// due, even if it was sent later, so that a stall of the server counts for all requests that it delays. Every value
+// contains a version and is checked completely. An operation is one request of the open loop. No hints: memcached is
+// Debian's.
 //
 //   memcached_load --size 1G --rates 20000,40000        # starts `memcached`; under `farside run` its memory is far
 //   memcached_load --server "farside run --local 25% -- memcached" --sweep on
 //   memcached_load --connect 10.0.0.2:11211             # or a Unix socket's path: a server that runs already
+//
+// kv_server starts it for a closed loop alone (--closed on), whose requests are then the operations.
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -21,7 +24,6 @@
 #include <csignal>
 #include <deque>
 #include <filesystem>
-#include <numeric>
 #include <sstream>
 
 #include "app.h"
@@ -38,13 +40,17 @@ constexpr uint64_t kMaxOperations = 100'000;
 struct Settings {
   Arguments common;
   uint64_t value_bytes = 512, set_every = 500, connections = 32, clients = 1;
-  std::string server = "memcached", connect;
+  uint64_t key_count = 0;  // 0: as many as the size holds
+  std::string server = "memcached", connect, name = "memcached_load";
   std::vector<double> rates;  // empty if the capacity is swept
-  bool sweep = false;
+  bool sweep = false, closed = false;
   uint64_t own_server = 0;  // its process, set by start_server()
 
-  uint64_t keys() const { return common.size / (value_bytes + kItemOverhead); }
-  uint64_t operations() const { return common.operations ? common.operations : std::min(2 * keys(), kMaxOperations); }
+  uint64_t keys() const { return key_count ? key_count : common.size / (value_bytes + kItemOverhead); }
+  uint64_t operations() const {
+    if (common.operations) return common.operations;
+    return closed ? 2 * keys() : std::min(2 * keys(), kMaxOperations);
+  }
 };
 
 [[noreturn]] void fail(const std::string& what) {
@@ -240,54 +246,55 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   // Closed loop: `window` requests in flight on each connection. Sends request_of(n) for n in [begin, end), and calls
-  // done(request) for each response.
+  // done(request, latency in seconds) for each response.
   template <typename RequestOf, typename Done>
   void run_closed(uint64_t begin, uint64_t end, unsigned window, RequestOf request_of, Done done) {
-    uint64_t next = begin, responses = begin;
-    while (responses < end) {
+    Stopwatch watch;
+    for (uint64_t next = begin, responses = begin; responses < end;) {
+      double now = watch.seconds();
       for (auto& c : connections_) {
-        while (next < end && c->in_flight() < window) c->enqueue(request_of(next++), 0);
+        while (next < end && c->in_flight() < window) c->enqueue(request_of(next++), now);
       }
-      wait(1, [&](const Request& r, double) {
-        done(r);
-        responses++;
-      });
+      responses += wait(1, watch, done);
     }
   }
 
-  // Open loop at `rate`. done(request, latency in seconds).
+  // Open loop at `rate`.
   template <typename Done>
   void run_open(uint64_t begin, uint64_t end, double rate, Done done) {
     prctl(PR_SET_TIMERSLACK, 1);
     Stopwatch watch;
     double due = workload_.gap(begin, rate);
-    uint64_t next = begin, responses = begin;
-    while (responses < end) {
+    for (uint64_t next = begin, responses = begin; responses < end;) {
       for (double now = watch.seconds(); next < end && due <= now; due += workload_.gap(next, rate)) {
         connections_[next % connections_.size()]->enqueue(workload_.draw(next), due);
         next++;
       }
-      double now = 0;  // for all responses that arrive together
-      wait(next < end ? due - watch.seconds() : 1, [&](const Request& r, double was_due) {
-        if (now == 0) now = watch.seconds();
-        done(r, now - was_due);
-        responses++;
-      });
+      responses += wait(next < end ? due - watch.seconds() : 1, watch, done);
     }
   }
 
  private:
-  // Sends pending requests, and waits for responses for at most this many seconds.
+  // Sends pending requests, waits for responses for at most this many seconds, and calls done(request, latency) for
+  // each. Returns their number.
   template <typename Done>
-  void wait(double seconds, Done done) {
+  uint64_t wait(double seconds, const Stopwatch& watch, Done done) {
     for (auto& c : connections_) {
       if (!c->flush()) seconds = std::min(seconds, 1e-3);
     }
     auto ns = static_cast<long>(std::clamp(seconds, 0.0, 0.999) * 1e9);
     timespec most = {0, ns};
     epoll_event events[64];
+    uint64_t responses = 0;
     int n = epoll_pwait2(epoll_, events, std::size(events), &most, nullptr);
-    for (int i = 0; i < n; i++) static_cast<Connection*>(events[i].data.ptr)->receive(done);
+    for (int i = 0; i < n; i++) {
+      double now = watch.seconds();  // for all responses that arrive together
+      static_cast<Connection*>(events[i].data.ptr)->receive([&](const Request& r, double due) {
+        done(r, now - due);
+        responses++;
+      });
+    }
+    return responses;
   }
 
   const Workload& workload_;
@@ -308,55 +315,56 @@ class Load {
 
   void run() {
     Stopwatch filling;
-    on_each(s_.keys(), [&](Client& client, unsigned, uint64_t begin, uint64_t end) {
-      client.run_closed(begin, end, kFillWindow, Workload::store, [](const Request&) {});
+    on_each(s_.keys(), [&](Client& client, uint64_t begin, uint64_t end) {
+      client.run_closed(begin, end, kFillWindow, Workload::store, [](const Request&, double) {});
     });
-    double fill_s = filling.seconds(), capacity = measure_capacity();
-    for (double rate : s_.rates) measure(rate);
+    double fill_s = filling.seconds();
+    // As a side effect, popular items become near.
+    measure([&](Client& client, uint64_t begin, uint64_t end, auto done) {
+      client.run_closed(
+          begin, end, 1, [&](uint64_t number) { return workload_.draw(number); }, done);
+    });
+    double closed_s = seconds_, capacity = static_cast<double>(requests_) / closed_s;
+    if (s_.closed) return report(s_.name.c_str(), s_.common, fill_s, closed_s, requests_, checksum_, latencies_);
+    for (double rate : s_.rates) measure_at(rate);
     for (double share : kSweep) {
-      if (s_.sweep) measure(share * capacity);
+      if (s_.sweep) measure_at(share * capacity);
     }
-    report("memcached_load", s_.common, fill_s, run_s_, points_ * requests_, checksum_,
+    report(s_.name.c_str(), s_.common, fill_s, run_s_, (points_ - 1) * requests_, checksum_,
            member("capacity_per_s", capacity) + last_ + ",\"curve\":[" + curve_ + "]");
   }
 
  private:
-  // work(client, its number, begin, end)
+  // work(client, begin, end)
   template <typename Work>
   void on_each(uint64_t count, Work work) {
     in_parallel(static_cast<unsigned>(clients_.size()), count,
-                [&](unsigned c, uint64_t begin, uint64_t end) { work(*clients_[c], c, begin, end); });
+                [&](unsigned c, uint64_t begin, uint64_t end) { work(*clients_[c], begin, end); });
   }
 
-  // Requests per second with one in flight on each connection. As a side effect, popular items become near.
-  double measure_capacity() {
-    std::vector<uint64_t> sums(clients_.size());
-    Stopwatch running;
-    on_each(requests_, [&](Client& client, unsigned c, uint64_t begin, uint64_t end) {
-      client.run_closed(
-          1 + begin, 1 + end, 1, [&](uint64_t number) { return workload_.draw(number); },
-          [&](const Request& r) { sums[c] += mix(r.key + r.version); });
-    });
-    checksum_ += std::accumulate(sums.begin(), sums.end(), uint64_t{0});
-    return static_cast<double>(requests_) / running.seconds();
-  }
-
-  void measure(double rate) {
-    uint64_t first = 1 + ++points_ * requests_;
+  // Sends the next requests: send(client, first, last, done).
+  template <typename Send>
+  void measure(Send send) {
+    uint64_t first = 1 + points_++ * requests_;
     Latencies latencies(requests_);
-    std::vector<uint64_t> sums(clients_.size());
     Stopwatch running;
-    on_each(requests_, [&](Client& client, unsigned c, uint64_t begin, uint64_t end) {
-      client.run_open(first + begin, first + end, rate / static_cast<double>(clients_.size()),
-                      [&](const Request& r, double seconds) {
-                        latencies.put(r.version - first, seconds);
-                        sums[c] += mix(r.key + r.version);
-                      });
+    on_each(requests_, [&](Client& client, uint64_t begin, uint64_t end) {
+      send(client, first + begin, first + end, [&](const Request& r, double seconds) {
+        latencies.put(r.version - first, seconds);
+        checksum_ += mix(r.key + r.version);
+      });
     });
-    double seconds = running.seconds();
-    run_s_ += seconds;
-    checksum_ += std::accumulate(sums.begin(), sums.end(), uint64_t{0});
-    last_ = member("rate", rate) + member("achieved", static_cast<double>(requests_) / seconds) + latencies.text();
+    seconds_ = running.seconds();
+    latencies_ = latencies.text();
+  }
+
+  void measure_at(double rate) {
+    double rate_of_client = rate / static_cast<double>(clients_.size());
+    measure([&](Client& client, uint64_t begin, uint64_t end, auto done) {
+      client.run_open(begin, end, rate_of_client, done);
+    });
+    run_s_ += seconds_;
+    last_ = member("rate", rate) + member("achieved", static_cast<double>(requests_) / seconds_) + latencies_;
     curve_ += (curve_.empty() ? "{" : ",{") + last_.substr(1) + "}";
   }
 
@@ -364,8 +372,11 @@ class Load {
   Workload workload_;
   uint64_t requests_;  // of the closed loop, and at each rate
   std::vector<std::unique_ptr<Client>> clients_;
-  uint64_t points_ = 0, checksum_ = 0;  // rates so far; sum over all requests with a correct response
-  double run_s_ = 0;
+  uint64_t points_ = 0;                // measurements so far
+  std::atomic<uint64_t> checksum_{0};  // of all requests with a correct response
+  double seconds_ = 0;                 // of the last measurement
+  std::string latencies_;              // the same
+  double run_s_ = 0;                   // of all at given rates
   std::string last_, curve_;
 };
 
@@ -422,10 +433,7 @@ void remove_socket(const std::string& path) {
 void wait_for_server(const Settings& s) {
   for (Stopwatch watch; watch.seconds() < 60;) {
     int fd = connect_to(s.connect);
-    if (fd >= 0) {
-      close(fd);
-      return;
-    }
+    if (fd >= 0) return static_cast<void>(close(fd));
     if (waitpid(static_cast<pid_t>(s.own_server), nullptr, WNOHANG) != 0) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
@@ -463,6 +471,9 @@ Settings parse_settings(int argc, char** argv) {
                     {"--server", &s.server},
                     {"--connect", &s.connect},
                     {"--rates", &rates},
+                    {"--keys", &s.key_count},
+                    {"--closed", &s.closed},
+                    {"--name", &s.name},
                     {"--sweep", &s.sweep},
                     {"--own-server", &s.own_server}});
   if (s.value_bytes < 8 || s.value_bytes > 8000) fail("--value: from 8 to 8000 bytes");

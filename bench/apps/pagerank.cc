@@ -99,7 +99,7 @@ struct Graph {
   // d), nearly 1/4 * 53/64; and 53/64 is 0.110101 in binary: from its last digit on, or for a 1, and for a 0.
   uint64_t draw_source(uint64_t target, uint64_t edge) const {
     uint64_t random[4];
-    for (uint64_t i = 0; i < 4; i++) random[i] = mix(mix(seed * 0x10000000000 + edge) + i);
+    for (uint64_t i = 0; i < 4; i++) random[i] = mix(number_of(seed, edge) + i);
     uint64_t low = random[0] & random[0] >> 32, keep = random[1];
     keep = ((keep & random[1] >> 32) | random[2]) & random[2] >> 32;
     keep |= random[3] | random[3] >> 32;
@@ -180,12 +180,36 @@ class Ranks {
   Array<uint64_t> rank_, share_;  // share: what a vertex contributes to each vertex that it has an edge to
 };
 
-// Repeats all iterations serially.
-bool is_right(const Graph& graph, uint64_t iterations, uint64_t checksum) {
-  Ranks ranks(graph);
-  for (uint64_t i = 0; i < iterations; i++) ranks.iterate_simply();
-  return ranks.checksum() == checksum;
-}
+class PageRank : public App {
+ public:
+  PageRank(const Arguments& a, uint64_t iterations)
+      : verify_(a.verify), iterations_(iterations), graph_(a), ranks_(graph_) {}
+  uint64_t run() {
+    for (uint64_t i = 0; i < iterations_; i++) ranks_.iterate();
+    return iterations_ * graph_.edges();
+  }
+  const char* wrong() const {
+    if (!ranks_.add_up(iterations_)) return "the ranks do not add up to 1";
+    return verify_ && expected() != checksum() ? "wrong ranks" : nullptr;
+  }
+  uint64_t checksum() const { return ranks_.checksum(); }
+  std::string members(double) const {
+    return ",\"vertices\":" + std::to_string(graph_.vertices) + ",\"edges\":" + std::to_string(graph_.edges());
+  }
+
+ private:
+  // Repeats all iterations serially.
+  uint64_t expected() const {
+    Ranks ranks(graph_);
+    for (uint64_t i = 0; i < iterations_; i++) ranks.iterate_simply();
+    return ranks.checksum();
+  }
+
+  const bool verify_;
+  const uint64_t iterations_;
+  const Graph graph_;
+  Ranks ranks_;
+};
 
 }  // namespace
 }  // namespace farside::apps
@@ -193,20 +217,7 @@ bool is_right(const Graph& graph, uint64_t iterations, uint64_t checksum) {
 int main(int argc, char** argv) {
   using namespace farside::apps;
   uint64_t iterations = 6;
-  bool verify = false;
-  Arguments a = parse(argc, argv, {{"--iterations", &iterations}, {"--verify", &verify}});
-  g_hints = a.hints;
+  Arguments a = parse(argc, argv, {{"--iterations", &iterations}});
   omp_set_num_threads(static_cast<int>(a.threads));
-  Stopwatch filling;
-  Graph graph(a);
-  Ranks ranks(graph);
-  double fill_s = filling.seconds();
-  Stopwatch running;
-  for (uint64_t i = 0; i < iterations; i++) ranks.iterate();
-  double run_s = running.seconds();
-  uint64_t checksum = ranks.checksum();
-  if (!ranks.add_up(iterations)) return fprintf(stderr, "pagerank: the ranks do not add up to 1\n"), 1;
-  if (verify && !is_right(graph, iterations, checksum)) return fprintf(stderr, "pagerank: wrong ranks\n"), 1;
-  report("pagerank", a, fill_s, run_s, iterations * graph.edges(), checksum,
-         ",\"vertices\":" + std::to_string(graph.vertices) + ",\"edges\":" + std::to_string(graph.edges()));
+  return run_app<PageRank>("pagerank", a, iterations);
 }

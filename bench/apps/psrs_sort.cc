@@ -1,8 +1,5 @@
 // Parallel sort by regular sampling (PSRS): each thread sorts a part, samples of all parts give pivots, and each thread
 // merges the runs of all parts between two pivots. An operation is one key. Five hinted lines.
-#include <algorithm>
-#include <numeric>
-
 #include "app.h"
 
 namespace farside::apps {
@@ -60,7 +57,7 @@ void merge(std::vector<Run> runs, Key* out) {
   }
 }
 
-class Sort {
+class Sort : public App {
  public:
   Sort(const Arguments& a)
       : threads_(a.threads),
@@ -68,11 +65,11 @@ class Sort {
         keys_(make_array<Key>(count_)),
         sorted_(make_array<Key>(count_)) {
     in_parallel(threads_, count_, [&](unsigned, uint64_t begin, uint64_t end) {
-      for (uint64_t i = begin; i < end; i++) keys_[i] = mix(a.seed * 0x10000000000 + i);
+      for (uint64_t i = begin; i < end; i++) keys_[i] = number_of(a.seed, i);
     });
   }
 
-  void run() {
+  uint64_t run() {
     in_parallel(threads_, count_,
                 [&](unsigned, uint64_t begin, uint64_t end) { sort_part(&keys_[begin], &keys_[end]); });
     std::vector<Key> pivots = choose_pivots();
@@ -84,23 +81,23 @@ class Sort {
       for (const Run& p : runs[t]) starts[t + 1] += static_cast<uint64_t>(p.end - p.next);
     }
     in_parallel(threads_, threads_, [&](unsigned t, uint64_t, uint64_t) { merge(runs[t], &sorted_[starts[t]]); });
+    return count_;
   }
 
-  // The checksum of all keys in order; 0: the order is wrong.
+  // Of all keys in order; 0: the order is wrong.
   uint64_t checksum() const {
-    std::vector<uint64_t> sums(threads_);
-    std::vector<char> wrong(threads_);
-    in_parallel(threads_, count_, [&](unsigned t, uint64_t begin, uint64_t end) {
+    std::atomic<bool> wrong{false};
+    uint64_t sum = sum_in_parallel(threads_, count_, [&](uint64_t begin, uint64_t end) {
+      uint64_t mine = 0;
       for (uint64_t i = begin; i < end; i++) {
-        sums[t] += mix(sorted_[i] ^ i);
-        if (i > 0 && sorted_[i - 1] > sorted_[i]) wrong[t] = 1;
+        mine += mix(sorted_[i] ^ i);
+        if (i > 0 && sorted_[i - 1] > sorted_[i]) wrong = true;
       }
+      return mine;
     });
-    if (std::count(wrong.begin(), wrong.end(), 1) > 0) return 0;
-    return std::accumulate(sums.begin(), sums.end(), uint64_t{0});
+    return wrong ? 0 : sum;
   }
-
-  uint64_t count() const { return count_; }
+  const char* wrong() const { return checksum() == 0 ? "the result is not sorted" : nullptr; }
 
  private:
   const Key* part(unsigned t) const { return &keys_[count_ * t / threads_]; }
@@ -136,15 +133,5 @@ class Sort {
 
 int main(int argc, char** argv) {
   using namespace farside::apps;
-  Arguments a = parse(argc, argv);
-  g_hints = a.hints;
-  Stopwatch filling;
-  Sort sort(a);
-  double fill_s = filling.seconds();
-  Stopwatch running;
-  sort.run();
-  double run_s = running.seconds();
-  uint64_t checksum = sort.checksum();
-  if (checksum == 0) return fprintf(stderr, "psrs_sort: the result is not sorted\n"), 1;
-  report("psrs_sort", a, fill_s, run_s, sort.count(), checksum);
+  return run_app<Sort>("psrs_sort", parse(argc, argv));
 }

@@ -62,6 +62,20 @@ std::vector<int64_t> picked_rows(uint64_t rows, uint64_t seed) {
 
 // ---- Plain loops ----
 
+// Sums and counts by group, and the groups in order of appearance.
+template <typename Value, size_t kGroups>
+struct Groups {
+  void add(int64_t group, Value value) {
+    auto at = static_cast<uint64_t>(group);
+    if (counts[at]++ == 0) order.push_back(at);
+    sums[at] += value;
+  }
+  double mean(uint64_t group) const { return static_cast<double>(sums[group]) / static_cast<double>(counts[group]); }
+  uint64_t counts[kGroups] = {};
+  Value sums[kGroups] = {};
+  std::vector<uint64_t> order;
+};
+
 class PlainQueries {
  public:
   PlainQueries(uint64_t rows, uint64_t seed) : c_(rows), picks_(picked_rows(rows, seed)) {
@@ -70,109 +84,65 @@ class PlainQueries {
 
   void aggregate(Digest& d) {
     double sum = 0, least = 1e300, most = 0;
-    blocks([&](uint64_t begin, uint64_t end) {
-      const double* fare = hinted(c_.fare, begin, end);
-      for (uint64_t i = 0; i < end - begin; i++)
-        sum += fare[i], least = std::min(least, fare[i]), most = std::max(most, fare[i]);
-    });
+    auto add = [&](uint64_t, double fare) { sum += fare, least = std::min(least, fare), most = std::max(most, fare); };
+    each(add, c_.fare);
     d.add_real(sum / static_cast<double>(c_.rows)), d.add_real(least), d.add_real(most);
   }
   void filter_one_percent(Digest& d) {
-    filter(d, [this](uint64_t begin, uint64_t end, std::vector<uint64_t>& found) {
-      const double* fare = hinted(c_.fare, begin, end);
-      for (uint64_t i = begin; i < end; i++) {
-        if (fare[i - begin] > kDearFare) found.push_back(i);
-      }
-    });
+    filter(
+        d, [](double fare) { return fare > kDearFare; }, c_.fare);
   }
   void filter_clean(Digest& d) {
-    filter(d, [this](uint64_t begin, uint64_t end, std::vector<uint64_t>& found) {
-      const int64_t *from = hinted(c_.pickup_s, begin, end), *to = hinted(c_.dropoff_s, begin, end);
-      const int8_t* passengers = hinted(c_.passengers, begin, end);
-      for (uint64_t i = begin; i < end; i++) {
-        if (passengers[i - begin] > 0 && to[i - begin] - from[i - begin] < 79200) found.push_back(i);
-      }
-    });
+    auto is_clean = [](int64_t from, int64_t to, int8_t passengers) { return passengers > 0 && to - from < 79200; };
+    filter(d, is_clean, c_.pickup_s, c_.dropoff_s, c_.passengers);
   }
   void passengers(Digest& d) {
-    uint64_t counts[128] = {};
-    double miles[128] = {};
-    std::vector<int8_t> order;
-    blocks([&](uint64_t begin, uint64_t end) {
-      const int8_t* p = hinted(c_.passengers, begin, end);
-      const double* m = hinted(c_.miles, begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) {
-        if (counts[p[i]]++ == 0) order.push_back(p[i]);
-        miles[p[i]] += m[i];
-      }
-    });
-    for (int8_t p : order) d.add(counts[p]), d.add_real(miles[p] / static_cast<double>(counts[p]));
+    Groups<double, 128> groups;
+    each([&](uint64_t, int8_t p, double miles) { groups.add(p, miles); }, c_.passengers, c_.miles);
+    for (uint64_t p : groups.order) d.add(groups.counts[p]), d.add_real(groups.mean(p));
   }
   void hours(Digest& d) {
-    uint64_t counts[24] = {};
-    int64_t seconds[24] = {};
-    std::vector<int64_t> order;
-    blocks([&](uint64_t begin, uint64_t end) {
-      const int64_t *from = hinted(c_.pickup_s, begin, end), *to = hinted(c_.dropoff_s, begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) {
-        int64_t hour = from[i] / 3600 % 24;
-        if (counts[hour]++ == 0) order.push_back(hour);
-        seconds[hour] += to[i] - from[i];
-      }
-    });
-    for (int64_t h : order) d.add_real(static_cast<double>(seconds[h]) / static_cast<double>(counts[h]));
+    Groups<int64_t, 24> groups;
+    each([&](uint64_t, int64_t from, int64_t to) { groups.add(from / 3600 % 24, to - from); }, c_.pickup_s,
+         c_.dropoff_s);
+    for (uint64_t h : groups.order) d.add_real(groups.mean(h));
   }
   void distances(Digest& d) {
-    double sums[2] = {};
-    uint64_t counts[2] = {};
-    std::vector<int> order;
-    blocks([&](uint64_t begin, uint64_t end) {
-      const int8_t* vendor = hinted(c_.vendor, begin, end);
-      const double *x1 = hinted(c_.from_lon, begin, end), *y1 = hinted(c_.from_lat, begin, end);
-      const double *x2 = hinted(c_.to_lon, begin, end), *y2 = hinted(c_.to_lat, begin, end);
-      for (uint64_t i = 0; i < end - begin; i++) {
-        double a = std::sin((y2[i] - y1[i]) * (kRadians / 2)), b = std::sin((x2[i] - x1[i]) * (kRadians / 2));
-        double h = a * a + std::cos(y1[i] * kRadians) * std::cos(y2[i] * kRadians) * (b * b);
-        if (counts[vendor[i] - 1]++ == 0) order.push_back(vendor[i] - 1);
-        sums[vendor[i] - 1] += 2 * kEarthKm * std::asin(std::sqrt(h));
-      }
-    });
-    for (int v : order) d.add_real(sums[v] / static_cast<double>(counts[v]));
+    Groups<double, 2> groups;
+    auto add = [&](uint64_t, int8_t vendor, double x1, double y1, double x2, double y2) {
+      double a = std::sin((y2 - y1) * (kRadians / 2)), b = std::sin((x2 - x1) * (kRadians / 2));
+      double h = a * a + std::cos(y1 * kRadians) * std::cos(y2 * kRadians) * (b * b);
+      groups.add(vendor - 1, 2 * kEarthKm * std::asin(std::sqrt(h)));
+    };
+    each(add, c_.vendor, c_.from_lon, c_.from_lat, c_.to_lon, c_.to_lat);
+    for (uint64_t v : groups.order) d.add_real(groups.mean(v));
   }
   void join(Digest& d) {
     double sum = 0;
     uint64_t pairs = 0;
-    filter(d, [&](uint64_t begin, uint64_t end, std::vector<uint64_t>& found) {
-      const int8_t* p = hinted(c_.passengers, begin, end);
-      for (uint64_t i = begin; i < end; i++) {
-        int8_t n = p[i - begin];
-        if (n != 0 && n != 6) continue;
-        found.push_back(i);
-        sum += n == 0 ? 0.5 : 2.5;
-        pairs++;
-      }
-    });
+    auto has_fee = [&](int8_t passengers) {
+      if (passengers != 0 && passengers != 6) return false;
+      sum += passengers == 0 ? 0.5 : 2.5;
+      pairs++;
+      return true;
+    };
+    filter(d, has_fee, c_.passengers);
     d.add(pairs), d.add_real(sum);
   }
   void top(Digest& d) {
     std::vector<std::pair<double, int64_t>> best;  // a heap; the row is negative, so that earlier rows win
-    blocks([&](uint64_t begin, uint64_t end) {
-      const double* miles = hinted(c_.miles, begin, end);
-      for (uint64_t i = begin; i < end; i++) {
-        std::pair<double, int64_t> at(miles[i - begin], -static_cast<int64_t>(i));
-        if (best.size() == kTop && at < best.front()) continue;
-        if (best.size() == kTop) std::pop_heap(best.begin(), best.end(), std::greater<>()), best.pop_back();
-        best.push_back(at);
-        std::push_heap(best.begin(), best.end(), std::greater<>());
-      }
-    });
+    auto offer = [&](uint64_t row, double miles) {
+      std::pair<double, int64_t> at(miles, -static_cast<int64_t>(row));
+      if (best.size() == kTop && at < best.front()) return;
+      if (best.size() == kTop) std::pop_heap(best.begin(), best.end(), std::greater<>()), best.pop_back();
+      best.push_back(at);
+      std::push_heap(best.begin(), best.end(), std::greater<>());
+    };
+    each(offer, c_.miles);
     std::sort(best.rbegin(), best.rend());
     for (const auto& [miles, row] : best) d.add_real(miles), d.add_real(c_.fare[static_cast<uint64_t>(-row)]);
   }
-  void gather(Digest& d) {
-    std::vector<uint64_t> rows(picks_.begin(), picks_.end());
-    copy(d, rows);
-  }
+  void gather(Digest& d) { copy(d, {picks_.begin(), picks_.end()}); }
 
   static constexpr double kDearFare = 35.75;
   static constexpr size_t kTop = 1000;
@@ -183,18 +153,27 @@ class PlainQueries {
     hint(&values[begin], (end - begin) * sizeof(T), FARSIDE_READ | FARSIDE_AHEAD(32));
     return &values[begin];
   }
-  template <typename F>
-  void blocks(F f) {
-    for (uint64_t begin = 0; begin < c_.rows; begin += kBlock) f(begin, std::min(begin + kBlock, c_.rows));
+  // Calls f(row, value, ...) with the values of each row in the columns.
+  template <typename F, typename... T>
+  void each(F f, const Array<T>&... columns) const {
+    for (uint64_t begin = 0; begin < c_.rows; begin += kBlock) {
+      uint64_t end = std::min(begin + kBlock, c_.rows);
+      [&](const T*... values) {
+        for (uint64_t i = 0; i < end - begin; i++) f(begin + i, values[i]...);
+      }(hinted(columns, begin, end)...);
+    }
   }
-  // Copies the rows that find(begin, end, found) selects.
-  template <typename Find>
-  void filter(Digest& d, Find find) {
+  // Copies the rows with whose values in the columns is_wanted(value, ...).
+  template <typename IsWanted, typename... T>
+  void filter(Digest& d, IsWanted is_wanted, const Array<T>&... columns) const {
     std::vector<uint64_t> found;
-    blocks([&](uint64_t begin, uint64_t end) { find(begin, end, found); });
+    auto look = [&](uint64_t row, T... values) {
+      if (is_wanted(values...)) found.push_back(row);
+    };
+    each(look, columns...);
     copy(d, found);
   }
-  void copy(Digest& d, const std::vector<uint64_t>& rows) {
+  void copy(Digest& d, const std::vector<uint64_t>& rows) const {
     Columns to(rows.size());
     auto copy_array = [&](auto& from, auto& into) {
       for (size_t i = 0; i < rows.size(); i++) into[i] = from[rows[i]];
@@ -350,7 +329,6 @@ int main(int argc, char** argv) {
   std::string way = "near", only;
   uint64_t repeat = 3;
   Arguments a = parse(argc, argv, {{"--way", &way}, {"--repeat", &repeat}, {"--query", &only}});
-  g_hints = a.hints;
   Result r;
   using farside::frame::placement;
   if (way == "plain") r = measure<PlainQueries>(a, repeat, only);

@@ -93,42 +93,44 @@ class Worker {
   std::vector<char> compressed_;
 };
 
-class FrontEnd {
+class FrontEnd : public App {
  public:
-  FrontEnd(const Arguments& a)
+  explicit FrontEnd(const Arguments& a)
       : a_(a),
         table_(static_cast<uint64_t>(static_cast<double>(a.size) * kTableShare)),
         object_count_(static_cast<uint64_t>(static_cast<double>(a.size) * (1 - kTableShare)) / Object::kBytes),
         objects_(make_array<Object>(object_count_)),
         key_zipf_(table_.keys(), kSkew),
-        object_zipf_(object_count_, kSkew) {
+        object_zipf_(object_count_, kSkew),
+        latencies_(a.operations ? a.operations : 2 * object_count_) {
     for (uint64_t i = 0; i < table_.keys(); i++) table_.insert(HashTable::key_of(i), mix(a.seed ^ i));
     in_parallel(a.threads, object_count_, [&](unsigned, uint64_t begin, uint64_t end) {
       for (uint64_t i = begin; i < end; i++) fill(objects_[i], i);
     });
   }
 
-  void run(uint64_t requests, Latencies& latencies) {
-    std::vector<uint64_t> sums(a_.threads);
-    in_parallel(a_.threads, requests, [&](unsigned t, uint64_t begin, uint64_t end) {
+  uint64_t run() {
+    checksum_ = sum_in_parallel(a_.threads, latencies_.count(), [&](uint64_t begin, uint64_t end) {
       Worker worker;
+      uint64_t sum = 0;
       for (uint64_t r = begin; r < end; r++) {
         Stopwatch watch;
-        sums[t] += serve(worker, r);
-        latencies.put(r, watch.seconds());
+        sum += serve(worker, r);
+        latencies_.put(r, watch.seconds());
       }
+      return sum;
     });
-    for (uint64_t sum : sums) checksum_ += sum;
+    return latencies_.count();
   }
 
-  uint64_t objects() const { return object_count_; }
   uint64_t checksum() const { return checksum_; }
+  std::string members(double) { return latencies_.text(); }
 
  private:
   // Half of an object repeats, as markup does.
   void fill(Object& o, uint64_t number) {
     for (uint64_t i = 0; i < Object::kBytes; i += 8) {
-      uint64_t value = i % 16 ? 0x2074736c3c3e6c69 : mix(a_.seed * 0x10000000000 + number * 1024 + i / 8);
+      uint64_t value = i % 16 ? 0x2074736c3c3e6c69 : number_of(a_.seed, number * 1024 + i / 8);
       memcpy(o.bytes + i, &value, 8);
     }
   }
@@ -149,6 +151,7 @@ class FrontEnd {
   uint64_t object_count_;
   Array<Object> objects_;
   Zipf key_zipf_, object_zipf_;
+  Latencies latencies_;
   uint64_t checksum_ = 0;
 };
 
@@ -157,15 +160,5 @@ class FrontEnd {
 
 int main(int argc, char** argv) {
   using namespace farside::apps;
-  Arguments a = parse(argc, argv);
-  g_hints = a.hints;
-  Stopwatch filling;
-  FrontEnd front(a);
-  double fill_s = filling.seconds();
-  uint64_t requests = a.operations ? a.operations : 2 * front.objects();
-  Latencies latencies(requests);
-  Stopwatch running;
-  front.run(requests, latencies);
-  double run_s = running.seconds();
-  report("web_frontend", a, fill_s, run_s, requests, front.checksum(), latencies.text());
+  return run_app<FrontEnd>("web_frontend", parse(argc, argv));
 }

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <numeric>
 
 #include "app.h"
 
@@ -107,12 +106,6 @@ class Text {
 
 // --- Records ---
 
-uint64_t hash_of(std::string_view word) {
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (char c : word) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  return mix(hash);
-}
-
 // A word with its count. The letters follow in memory.
 struct Record {
   uint64_t hash;
@@ -213,27 +206,51 @@ class Counts {
 // Depends on the word and on its count.
 uint64_t digest_of(const Record& record) { return mix(record.hash ^ mix(record.count)); }
 
-class WordCount {
+class WordCount : public App {
  public:
   explicit WordCount(const Arguments& a)
-      : threads_(a.threads),
+      : a_(a),
+        threads_(a.threads),
         text_(static_cast<uint64_t>(static_cast<double>(a.size) * kTextShare), a.seed),
         partitions_(a.threads * kPartitions) {}
 
+  uint64_t run() {
+    TimeLine line(threads_);
+    words_ = map(line);
+    double map_s = line.seconds();
+    reduce(line);
+    members_ = member("map_s", map_s) + member("reduce_s", line.seconds() - map_s) + member("shift_s", map_s) +
+               ",\"words\":" + std::to_string(words_) + ",\"records\":" + std::to_string(total_.records) +
+               ",\"distinct\":" + std::to_string(total_.distinct) + line.text();
+    return words_ + total_.records;
+  }
+
+  const char* wrong() const {
+    if (total_.words != words_) return "words are missing";
+    return a_.verify && !is_right() ? "wrong counts" : nullptr;
+  }
+  uint64_t checksum() const { return total_.checksum; }
+  std::string members(double) const { return members_; }
+
+ private:
+  struct Result {
+    uint64_t records = 0, words = 0, distinct = 0, checksum = 0;
+  };
+
   uint64_t map(TimeLine& line) {
-    std::vector<uint64_t> mapped(threads_);
+    std::atomic<uint64_t> mapped{0};
     in_parallel(threads_, text_.splits(), [&](unsigned t, uint64_t begin, uint64_t end) {
       Counts counts;
       for (uint64_t split = begin; split < end; split++) {
         uint64_t words = map_split(split, counts, &partitions_[t * kPartitions]);
         line.put(t, words);
-        mapped[t] += words;
+        mapped += words;
       }
     });
-    return words_ = std::accumulate(mapped.begin(), mapped.end(), uint64_t{0});
+    return mapped;
   }
 
-  uint64_t reduce(TimeLine& line) {
+  void reduce(TimeLine& line) {
     std::vector<Result> results(threads_);
     in_parallel(threads_, kPartitions, [&](unsigned t, uint64_t begin, uint64_t end) {
       for (uint64_t p = begin; p < end; p++) reduce_partition(p, t, line, results[t]);
@@ -244,12 +261,7 @@ class WordCount {
       total_.distinct += r.distinct;
       total_.checksum += r.checksum;
     }
-    return total_.records;
   }
-
-  bool is_complete() const { return total_.words == words_; }
-  uint64_t distinct() const { return total_.distinct; }
-  uint64_t checksum() const { return total_.checksum; }
 
   // Counts all words again, in one std::map.
   bool is_right() const {
@@ -261,11 +273,6 @@ class WordCount {
       sum += digest_of({hash_of(word), count, static_cast<uint16_t>(word.size())});
     return sum == total_.checksum && counts.size() == total_.distinct;
   }
-
- private:
-  struct Result {
-    uint64_t records = 0, words = 0, distinct = 0, checksum = 0;
-  };
 
   uint64_t map_split(uint64_t split, Counts& counts, Records* partitions) const {
     uint64_t words = 0;
@@ -295,11 +302,13 @@ class WordCount {
     });
   }
 
-  unsigned threads_;
+  const Arguments a_;
+  const unsigned threads_;
   Text text_;
   std::vector<Records> partitions_;  // kPartitions of the first thread, then of the second, ...
   uint64_t words_ = 0;
   Result total_;
+  std::string members_;
 };
 
 }  // namespace
@@ -307,21 +316,5 @@ class WordCount {
 
 int main(int argc, char** argv) {
   using namespace farside::apps;
-  bool verify = false;
-  Arguments a = parse(argc, argv, {{"--verify", &verify}});
-  g_hints = a.hints;
-  Stopwatch filling;
-  WordCount count(a);
-  double fill_s = filling.seconds();
-  TimeLine line(a.threads);
-  uint64_t words = count.map(line);
-  double map_s = line.seconds();
-  uint64_t records = count.reduce(line);
-  double run_s = line.seconds();
-  if (!count.is_complete()) return fprintf(stderr, "word_count: words are missing\n"), 1;
-  if (verify && !count.is_right()) return fprintf(stderr, "word_count: wrong counts\n"), 1;
-  report("word_count", a, fill_s, run_s, words + records, count.checksum(),
-         member("map_s", map_s) + member("reduce_s", run_s - map_s) + member("shift_s", map_s) +
-             ",\"words\":" + std::to_string(words) + ",\"records\":" + std::to_string(records) +
-             ",\"distinct\":" + std::to_string(count.distinct()) + line.text());
+  return run_app<WordCount>("word_count", parse(argc, argv));
 }
