@@ -115,7 +115,7 @@ class Applications {
     far.address = address();
     return measure_round_trip(far);
   }
-  void use_round_trip(double us) { round_trip_us_ = us; }
+  Status use_round_trip(double us) { return round_trip_us_ = us, Status(); }
 
   Status use(const Application& app, const std::string& run, bool is_native, const json& result) {
     if (result.is_array() && result[0].contains("skipped")) return left_out_.insert(run), Status();
@@ -127,6 +127,8 @@ class Applications {
     std::string first = natives_.contains(app.name) ? natives_[app.name]["checksum"].get<std::string>() : checksum;
     return checksum == first ? Status() : Status::error(EIO, "results differ: {}, natively {}", checksum, first);
   }
+
+  std::string path(const Application& app) const { return fmt::format("{}/{}", settings_.apps_dir, app.name); }
 
   // What was ended once is not run again.
   bool is_left_out(const std::string& run) const { return left_out_.contains(run); }
@@ -191,7 +193,7 @@ class Applications {
   }
 
   Words program(const Application& app, bool hints) const {
-    Words words = {fmt::format("{}/{}", settings_.apps_dir, app.name),
+    Words words = {path(app),
                    "--size",
                    std::to_string(settings_.bytes),
                    "--seed",
@@ -281,158 +283,101 @@ Measurement unavailable(const std::string& what, const Status& why) {
       .key = {{"unavailable", what}}, .name = what, .run = [why] { return why; }, .may_fail = true, .in_parent = true};
 }
 
-// Adds the measurements, in which the configurations take turns. The native run of an application is its first: the
-// limits of the others depend on it.
-class Measurements {
- public:
-  explicit Measurements(const Setup& setup) : s_(setup.settings()), apps_(std::make_shared<Applications>(setup)) {}
-
-  std::vector<Measurement> all() {
-    if (Status prepared = apps_->prepare(); !prepared.ok()) return {unavailable("all", prepared)};
-    Status swap = wants(kSwap) ? apps_->prepare_swap() : Status();
-    if (!swap.ok()) all_.push_back(unavailable(kSwap, swap));
-    has_swap_ = swap.ok();
-    add_round_trip();
-    for (const Application& app : kApplications) {
-      if (!Settings::wants(s_.apps, app.name)) continue;
-      if (access(fmt::format("{}/{}", s_.apps_dir, app.name).c_str(), X_OK) == 0) add(app);
-      else all_.push_back(unavailable(app.name, Status::error(ENOENT, "not built")));
-    }
-    return std::move(all_);
-  }
-
- private:
-  bool wants(const char* configuration) const { return Settings::wants(s_.configurations, configuration); }
-
-  void add_round_trip() {
-    all_.push_back({.key = {{"link", s_.transport}},
-                    .name = "round trip",
-                    .run = [apps = apps_] { return apps->round_trip(); },
-                    .use =
-                        [apps = apps_](const json& result) {
-                          apps->use_round_trip(result["us"]);
-                          return Status();
-                        }});
-  }
-
-  void add(const Application& app) {
-    add(app, kNative, kAllNear, [apps = apps_, &app] { return apps->run_native(app); });
-    for (unsigned share : s_.shares) {
-      for (const Configuration& c : kConfigurations) {
-        if (!wants(c.name) || (c.hints && !app.hinted_policy) || (c.swap && !has_swap_)) continue;
-        Run run = c.trace ? &Applications::trace : c.swap ? &Applications::run_on_swap : &Applications::run_far;
-        add(app, c.name, share, [apps = apps_, &app, &c, share, run] { return (*apps.*run)(app, c, share); });
-      }
-    }
-  }
-
-  void add(const Application& app, const char* configuration, unsigned share,
-           const std::function<Result<json>()>& run) {
-    std::string name = fmt::format("{}, {}, {}%", app.name, configuration, share);
-    all_.push_back(
-        {.key = {{"app", app.name}, {"configuration", configuration}, {"near", share}},
-         .name = name,
-         .run = [apps = apps_, name,
-                 run] { return apps->is_left_out(name) ? skipped("an earlier repetition was ended") : run(); },
-         .in_parent = true,
-         .use = [apps = apps_, &app, name, is_native = configuration == kNative](
-                    const json& made) { return apps->use(app, name, is_native, made); }});
-  }
-
-  const Settings& s_;
-  std::shared_ptr<Applications> apps_;
-  std::vector<Measurement> all_;
-  bool has_swap_ = false;
-};
-
-Column us(const char* head, const char* figure) { return {head, figure, 2}; }
-
-std::vector<Table> tables() {
-  const json only = {{"configuration", {"far", "pages", "hinted", "ideal", kSwap}}};
-  return {
-      {.head = "native",
-       .rows = {"app"},
-       .columns = {{"thousand operations/s", "operations_per_s", 1, 1000},
-                   {"fill s", "fill_s", 2},
-                   {"run s", "run_s", 2},
-                   {"p99 us", "p99_us"},
-                   {"peak MiB", "peak_bytes", 0, kMiB}},
-       .only = {{"configuration", kNative}}},
-      {.head = "% of native",
-       .rows = {"app", "near"},
-       .columns = {{"", "of_native", 0}},
-       .across = "configuration",
-       .only = only,
-       .note = "ideal: if a fetch cost the link's latency and nothing else"},
-      {.head = "p99 us", .rows = {"app", "near"}, .columns = {{"", "p99_us"}}, .across = "configuration", .only = only},
-      {.head = "us per fault",
-       .rows = {"app", "near"},
-       .columns = {{"faults", "costs/faults", 0},
-                   {"fetching", "costs/fetches", 0},
-                   {"busiest thread", "fetches", 0},
-                   us("signal", "costs/fault signal"),
-                   us("lookup", "costs/fault lookup"),
-                   us("frame wait", "costs/fault frame wait"),
-                   us("page wait", "costs/fault page wait"),
-                   us("fetch", "costs/fault fetch"),
-                   us("map", "costs/fault map"),
-                   us("policy", "costs/fault policy"),
-                   us("other", "costs/fault other"),
-                   us("return", "costs/fault return")},
-       .only = {{"configuration", "far"}}},
-      {.head = "us per evicted page",
-       .rows = {"app", "near"},
-       .columns = {{"evictions", "costs/evictions", 0},
-                   {"dirty, %", "costs/dirty_evictions", 0, 0.01, "costs/evictions"},
-                   {"frame wait p99", "costs/frame_wait_p99_us"},
-                   us("select", "costs/evict select"),
-                   us("hold", "costs/evict hold"),
-                   us("unmap", "costs/evict unmap"),
-                   us("write", "costs/evict write"),
-                   us("release", "costs/evict release"),
-                   us("evictors' cpu", "costs/evict evictors' cpu")},
-       .only = {{"configuration", "far"}}},
-      {.head = "faults at lines with hints",
-       .rows = {"app", "near"},
-       .columns = {{"hints", "hints", 0}, {"% of the faults", "coverage", 0, 0.01}}},
-      {.head = "link", .rows = {"link"}, .columns = {{"us per page", "us", 2}}}};
+// Adds a measurement of an application, whose results the others depend on.
+void add(std::shared_ptr<Applications> apps, const Application& app, const char* configuration, unsigned share,
+         const std::function<Result<json>()>& run, std::vector<Measurement>* all) {
+  std::string name = fmt::format("{}, {}, {}%", app.name, configuration, share);
+  all->push_back({.key = {{"app", app.name}, {"configuration", configuration}, {"near", share}},
+                  .name = name,
+                  .run = [=] { return apps->is_left_out(name) ? skipped("an earlier repetition was ended") : run(); },
+                  .in_parent = true,
+                  .use = [=, &app](const json& made) { return apps->use(app, name, configuration == kNative, made); }});
 }
 
-// A chart has the configurations in a fixed order, so that each has the same colour in all of them.
-std::vector<Curves> charts() {
-  return {{.title = "",
-           .x_label = "% of its memory near",
-           .y_label = "% of native",
-           .x = "near",
-           .figures = {"of_native"},
-           .series = {"configuration"},
-           .panels = {"app"}},
-          {.title = "",
-           .x_label = "seconds",
-           .y_label = "operations/s",
-           .x = nullptr,
-           .figures = {"timeline"},
-           .series = {"configuration"},
-           .panels = {"app", "near"},
-           .file = "_timelines"},
-          {.title = "",
-           .x_label = "operations/s",
-           .y_label = "p99 us",
-           .x = nullptr,
-           .figures = {"load"},
-           .series = {"configuration"},
-           .panels = {"app", "near"},
-           .y_max = 5000,
-           .file = "_latency"}};
+// The configurations take turns. The native run of an application is its first: the limits of the others depend on it.
+void add(std::shared_ptr<Applications> apps, const Application& app, const Settings& s, bool has_swap,
+         std::vector<Measurement>* all) {
+  add(
+      apps, app, kNative, kAllNear, [apps, &app] { return apps->run_native(app); }, all);
+  for (unsigned share : s.shares) {
+    for (const Configuration& c : kConfigurations) {
+      bool wanted = Settings::wants(s.configurations, c.name) && !(c.hints && !app.hinted_policy);
+      if (!wanted || (c.swap && !has_swap)) continue;
+      Run run = c.trace ? &Applications::trace : c.swap ? &Applications::run_on_swap : &Applications::run_far;
+      add(
+          apps, app, c.name, share, [apps, &app, &c, share, run] { return (*apps.*run)(app, c, share); }, all);
+    }
+  }
+}
+
+std::vector<Measurement> measurements(const Setup& setup) {
+  const Settings& s = setup.settings();
+  auto apps = std::make_shared<Applications>(setup);
+  if (Status prepared = apps->prepare(); !prepared.ok()) return {unavailable("all", prepared)};
+  Status swap = Settings::wants(s.configurations, kSwap) ? apps->prepare_swap() : Status();
+  std::vector<Measurement> all;
+  if (!swap.ok()) all.push_back(unavailable(kSwap, swap));
+  all.push_back({.key = {{"link", s.transport}},
+                 .name = "round trip",
+                 .run = [apps] { return apps->round_trip(); },
+                 .use = [apps](const json& result) { return apps->use_round_trip(result["us"]); }});
+  for (const Application& app : kApplications) {
+    if (!Settings::wants(s.apps, app.name)) continue;
+    if (access(apps->path(app).c_str(), X_OK) == 0) add(apps, app, s, swap.ok(), &all);
+    else all.push_back(unavailable(app.name, Status::error(ENOENT, "not built")));
+  }
+  return all;
+}
+
+Column cost(const char* head, const char* figure) { return col(head, figure, 2); }
+
+std::vector<Table> tables() {
+  const json only = {{"configuration", {"far", "pages", "hinted", "ideal", kSwap}}}, far = {{"configuration", "far"}};
+  return {
+      table("native", {"app"},
+            {col("thousand operations/s", "operations_per_s", 1, 1000), col("fill s", "fill_s", 2),
+             col("run s", "run_s", 2), col("p99 us", "p99_us"), col("peak MiB", "peak_bytes", 0, kMiB)})
+          .of({{"configuration", kNative}}),
+      table("% of native", {"app", "near"}, {col("", "of_native", 0)})
+          .by("configuration")
+          .of(only)
+          .with("ideal: if a fetch cost the link's latency and nothing else"),
+      table("p99 us", {"app", "near"}, {col("", "p99_us")}).by("configuration").of(only),
+      table("us per fault", {"app", "near"},
+            {col("faults", "costs/faults", 0), col("fetching", "costs/fetches", 0), col("busiest thread", "fetches", 0),
+             cost("signal", "costs/fault signal"), cost("lookup", "costs/fault lookup"),
+             cost("frame wait", "costs/fault frame wait"), cost("page wait", "costs/fault page wait"),
+             cost("fetch", "costs/fault fetch"), cost("map", "costs/fault map"), cost("policy", "costs/fault policy"),
+             cost("other", "costs/fault other"), cost("return", "costs/fault return")})
+          .of(far),
+      table(
+          "us per evicted page", {"app", "near"},
+          {col("evictions", "costs/evictions", 0), col("dirty, %", "costs/dirty_evictions", 0, 0.01, "costs/evictions"),
+           col("frame wait p99", "costs/frame_wait_p99_us"), cost("select", "costs/evict select"),
+           cost("hold", "costs/evict hold"), cost("unmap", "costs/evict unmap"), cost("write", "costs/evict write"),
+           cost("release", "costs/evict release"), cost("evictors' cpu", "costs/evict evictors' cpu")})
+          .of(far),
+      table("faults at lines with hints", {"app", "near"},
+            {col("hints", "hints", 0), col("% of the faults", "coverage", 0, 0.01)}),
+      table("link", {"link"}, {col("us per page", "us", 2)})};
 }
 
 }  // namespace
 
+// A chart has the configurations in a fixed order, so that each has the same colour in all of them.
 Suite applications_suite() {
-  return {.name = "applications",
-          .measurements = [](const Setup& setup) { return Measurements(setup).all(); },
-          .tables = tables(),
-          .charts = charts()};
+  return {
+      .name = "applications",
+      .measurements = measurements,
+      .tables = tables(),
+      .charts = {chart("", "% of its memory near", "% of native", "near", {"of_native"}, {"configuration"}).by({"app"}),
+                 chart("", "seconds", "operations/s", nullptr, {"timeline"}, {"configuration"})
+                     .by({"app", "near"})
+                     .to("_timelines"),
+                 chart("", "operations/s", "p99 us", nullptr, {"load"}, {"configuration"})
+                     .by({"app", "near"})
+                     .up_to(0, 5000)
+                     .to("_latency")}};
 }
 
 std::vector<std::string> application_names() {

@@ -59,11 +59,18 @@ int run(const Chosen& chosen, std::vector<Settings> settings) {
   return documents.ok() ? write_results(settings[0], chosen, *documents) : fail(documents.status());
 }
 
+std::string footer(const Benchmark& benchmark) {
+  std::string text = fmt::format("{}{}Examples:\n", benchmark.about, *benchmark.about ? "\n\n" : "");
+  for (const char* options : benchmark.examples)
+    text += fmt::format("  farside bench {}{}{}\n", benchmark.name, *options ? " " : "", options);
+  return text + fmt::format("What the figures mean: {}", benchmark.page);
+}
+
 void add_benchmark(Command& parent, const Benchmark& benchmark, bool quick) {
   Command& command = parent.add_command(benchmark.name, benchmark.help);
   auto settings = std::make_shared<Settings>(quick ? benchmark.quick : benchmark.defaults);
   add_options({&benchmark}, benchmark, command, settings.get());
-  command.set_footer(benchmark.footer);
+  command.set_footer(footer(benchmark));
   command.set_action([&benchmark, settings] { return run({&benchmark}, {*settings}); });
 }
 

@@ -198,22 +198,15 @@ json report_document() {
 }
 
 Benchmark report_benchmark(Suite suite) {
-  return {.name = "b",
-          .help = "",
-          .footer = "",
-          .options = "",
-          .defaults = {},
-          .quick = {},
-          .needs = 0,
-          .suites = {std::move(suite)}};
+  return {.name = "b", .help = "", .options = "", .suites = {std::move(suite)}};
+}
+
+Suite suite_with(std::vector<Table> tables) {
+  return {.name = "s", .measurements = nullptr, .tables = std::move(tables)};
 }
 
 TEST(ReportTest, ATableHasAColumnForEachValueAndTheQuotient) {
-  Suite suite = {
-      .name = "s",
-      .measurements = nullptr,
-      .tables = {
-          {.head = "us", .rows = {"workload"}, .columns = {{"", "us"}}, .across = "configuration", .beside = "swap"}}};
+  Suite suite = suite_with({table("us", {"workload"}, {col("", "us")}).by("configuration", "swap")});
   std::string text = text_of(report_benchmark(suite), report_document());
   EXPECT_NE(text.find("us     far  swap  swap / far\nread   2.0   5.0       2.50x\nwrite  4.0     -           -\n"),
             text.npos)
@@ -222,33 +215,17 @@ TEST(ReportTest, ATableHasAColumnForEachValueAndTheQuotient) {
 }
 
 TEST(ReportTest, AColumnMayBeAQuotientOfCountersAndLeavesOutOtherRows) {
-  Suite suite = {.name = "s",
-                 .measurements = nullptr,
-                 .tables = {{.head = "per us",
-                             .rows = {"configuration"},
-                             .columns = {{"faults", "counters/faults", 1, 1, "us"}},
-                             .only = {{"workload", {"read", "scan"}}}}}};
+  Suite suite = suite_with({table("per us", {"configuration"}, {col("faults", "counters/faults", 1, 1, "us")})
+                                .of({{"workload", {"read", "scan"}}})});
   std::string text = text_of(report_benchmark(suite), report_document());
   EXPECT_NE(text.find("per us  faults\nfar        2.0\nswap       2.0\n"), text.npos) << text;
 }
 
 TEST(ReportTest, AGoalIsForEachRowThatHasWhatItIsComparedWith) {
-  Suite suite = {.name = "s",
-                 .measurements = nullptr,
-                 .tables = {},
-                 .targets = {{.text = "{workload}: against swap",
-                              .at = {{"configuration", "swap"}},
-                              .figure = "us",
-                              .limit = 3,
-                              .at_least = true,
-                              .per = "us",
-                              .beside = {{{"configuration", "far"}}}},
-                             {.text = "worst of far",
-                              .at = {{"configuration", "far"}},
-                              .figure = "us",
-                              .limit = 3,
-                              .at_least = false,
-                              .worst = "workload"}}};
+  Suite suite = suite_with({});
+  suite.targets = {goal("{workload}: against swap", "us", at_least(3), {{"configuration", "swap"}})
+                       .over("us", {{"configuration", "far"}}),
+                   goal("worst of far", "us", at_most(3), {{"configuration", "far"}}).at_worst("workload")};
   std::vector<Goal> goals = goals_of(report_benchmark(suite), report_document());
   ASSERT_EQ(goals.size(), 2u);
   EXPECT_EQ(goals[0].name, "read: against swap");
@@ -259,10 +236,9 @@ TEST(ReportTest, AGoalIsForEachRowThatHasWhatItIsComparedWith) {
 }
 
 TEST(ReportTest, WordsMakeBarsAndNumbersLines) {
-  auto curves = [](const char* x) {
-    return Curves{.title = "t", .x_label = "x", .y_label = "y", .x = x, .figures = {"us"}, .series = {"configuration"}};
-  };
-  Suite suite = {.name = "s", .measurements = nullptr, .tables = {}, .charts = {curves("workload")}};
+  auto curves = [](const char* x) { return chart("t", "x", "y", x, {"us"}, {"configuration"}); };
+  Suite suite = suite_with({});
+  suite.charts = {curves("workload")};
   json document = report_document();
   EXPECT_EQ(plots_of(report_benchmark(suite), document).at(0).second.find("<polyline"), std::string::npos);
   for (size_t i = 0; i < document["rows"].size(); i++) document["rows"][i]["threads"] = i + 1;

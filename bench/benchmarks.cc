@@ -11,20 +11,23 @@ namespace far_objects = objects_bench;
 
 const std::vector<std::string> kUntraced = {"far", "pages", "hinted", kSwap};
 
+Settings of_threads(Settings settings) {
+  settings.evictors = settings.server_threads = 4;
+  settings.threads = with_processors({1, 2, 4, 8, 12, 14});
+  settings.budget = 420;
+  return settings;
+}
+
 std::vector<Benchmark> make_benchmarks() {
   return {
       {.name = "paging",
        .help = "One word on each page: random and in order, reads and writes",
-       .footer =
-           "Touches one word on one page after another, at random and in order, reading and writing, with one thread "
-           "and\n"
-           "with two. The configurations run in turn, each in a process of its own. Kernel swap on zram needs root;\n"
-           "everything that is set up for it is undone. What the figures mean: docs/benchmarks.md.\n\n"
-           "Examples:\n"
-           "  farside bench paging\n"
-           "  farside bench paging --json paging.json --plots plots\n"
-           "  farside bench paging --size 256M --local 10% --repeat 1 --no-zram\n"
-           "  farside bench paging --configurations shm,'zram swap'",
+       .about =
+           R"(Touches one word on one page after another, at random and in order, reading and writing, with one
+thread and with two. The configurations run in turn, each in a process of its own. Kernel swap on zram needs
+root; everything that is set up for it is undone.)",
+       .examples = {"", "--json paging.json --plots plots", "--size 256M --local 10% --repeat 1 --no-zram",
+                    "--configurations shm,'zram swap'"},
        .options = "--size --local --repeat --accesses --seconds --evictors --no-zram --configurations",
        .defaults = {.size = "1G"},
        .quick = {.size = "128M", .accesses = 40000, .seconds = 0.3, .repetitions = 1},
@@ -34,8 +37,7 @@ std::vector<Benchmark> make_benchmarks() {
        .suites = {paging_suite()}},
       {.name = "fibers",
        .help = "Random reads over tcp by 1 to 64 fibers on one worker, and by threads",
-       .footer = "Example: farside bench fibers --json fibers.json --plots plots\n"
-                 "What is measured: docs/benchmarks.md.",
+       .examples = {"--json fibers.json --plots plots"},
        .options = "--size --local --repeat --accesses",
        .defaults = {.size = "256M", .accesses = 60000},
        .quick = {.size = "128M", .accesses = 30000, .repetitions = 1},
@@ -43,16 +45,15 @@ std::vector<Benchmark> make_benchmarks() {
        .suites = {fibers_suite()}},
       {.name = "hints",
        .help = "What a hint on near memory costs: instructions and cycles",
-       .footer = "Example: farside bench hints\nWhat is measured: docs/guide/hints.md.",
+       .examples = {""},
+       .page = "docs/guide/hints.md",
        .options = "--repeat",
        .defaults = {.repetitions = 11},
        .quick = {.repetitions = 3},
-       .needs = 0,
        .suites = {hints_suite()}},
       {.name = "objects",
        .help = "Pointers to far objects beside ordinary pointers and paging",
-       .footer = "Examples:\n  farside bench objects --json objects.json --plots plots\n"
-                 "  farside bench objects --suites map,pauses --repeat 1\nWhat is measured: docs/benchmarks.md.",
+       .examples = {"--json objects.json --plots plots", "--suites map,pauses --repeat 1"},
        .options = "--size --local --repeat --accesses --no-zram --suites",
        .defaults = {.size = "64M"},
        .quick = {.size = "16M", .accesses = 8000, .repetitions = 1},
@@ -64,8 +65,7 @@ std::vector<Benchmark> make_benchmarks() {
                   far_objects::pauses_suite(), far_objects::eviction_suite(), far_objects::near_apps_suite()}},
       {.name = "writeback",
        .help = "Pages of which some lines have changed leave, whole and by lines",
-       .footer = "Example: farside bench writeback --json writeback.json --plots plots\n"
-                 "What is measured: docs/benchmarks.md.",
+       .examples = {"--json writeback.json --plots plots"},
        .options = "--size --repeat --evictors",
        .defaults = {.size = "64M"},
        .quick = {.size = "32M", .repetitions = 1},
@@ -73,29 +73,25 @@ std::vector<Benchmark> make_benchmarks() {
        .suites = {writeback_suite()}},
       {.name = "redis",
        .help = "redis-server with SET and GET of 512-byte values",
-       .footer = "Runs redis-server natively, over far memory and on kernel swap, in turn, and redis-benchmark against "
-                 "it with\n"
-                 "16 requests in flight. Needs redis-server and redis-benchmark in PATH.\n\n"
-                 "Examples:\n"
-                 "  farside bench redis\n"
-                 "  farside bench redis --keys 200000 --repeat 1 --json redis.json",
+       .about =
+           R"(Runs redis-server natively, over far memory and on kernel swap, in turn, and redis-benchmark against
+it with 16 requests in flight. Needs redis-server and redis-benchmark in PATH.)",
+       .examples = {"", "--keys 200000 --repeat 1 --json redis.json"},
        .options = "--local --repeat --no-zram --keys --requests",
-       .defaults = {},
        .quick = {.repetitions = 1, .keys = 60000, .requests = 50000},
        .needs = kServer,
        .suites = {redis_suite()}},
       {.name = "file",
        .help = "Far memory in a file, kernel swap to a file, and a mapped file",
-       .footer = "Example: farside bench file --on /mnt/nvme\nWhat is measured: docs/benchmarks.md.",
+       .examples = {"--on /mnt/nvme"},
        .options = "--size --local --repeat --accesses --on --configurations --no-programs",
        .defaults = {.size = "1G"},
        .quick = {.size = "64M", .accesses = 5000, .seconds = 0.5, .repetitions = 1},
-       .needs = 0,
        .choices = {{"--configurations", {"far file", "encrypted", "kernel swap", "mapped file"}}},
        .suites = {file_accesses_suite(), file_programs_suite()}},
       {.name = "offload",
        .help = "Queries natively, on far memory, and on the memory server",
-       .footer = "Example: farside bench offload --json offload.json\nWhat is measured: docs/benchmarks.md.",
+       .examples = {"--json offload.json"},
        .options = "--size --local --repeat",
        .defaults = {.size = "256M", .local = "10%"},
        .quick = {.size = "128M", .local = "10%", .repetitions = 1},
@@ -103,7 +99,7 @@ std::vector<Benchmark> make_benchmarks() {
        .suites = {offload_suite()}},
       {.name = "replicas",
        .help = "What the second copy of every page costs, over shm and tcp",
-       .footer = "Example: farside bench replicas --json replicas.json\nWhat is measured: docs/benchmarks.md.",
+       .examples = {"--json replicas.json"},
        .options = "--size --local --repeat --accesses",
        .defaults = {.size = "256M"},
        .quick = {.size = "64M", .accesses = 20000, .seconds = 0.5, .repetitions = 1},
@@ -111,7 +107,7 @@ std::vector<Benchmark> make_benchmarks() {
        .suites = {replicas_suite()}},
       {.name = "reads",
        .help = "What requests cost both ends over tcp, one and many in flight",
-       .footer = "Example: farside bench reads --added-latency 0,50,500\nWhat is measured: docs/benchmarks.md.",
+       .examples = {"--added-latency 0,50,500"},
        .options = "--size --repeat --seconds --kinds --added-latency",
        .defaults = {.size = "256M", .seconds = 0.5},
        .quick = {.size = "64M", .seconds = 0.1, .repetitions = 1},
@@ -122,87 +118,53 @@ std::vector<Benchmark> make_benchmarks() {
        .suites = {reads_suite()}},
       {.name = "policies",
        .help = "Hit rates of the policies on synthetic or recorded traces, simulated",
-       .footer =
-           "Simulates which pages would be near: Zipf's law, a scan beside it, and a loop, for each policy with and\n"
-           "without hints, for exact LRU and for the optimum that knows the future. Costs are assumed: 3 us for a "
-           "soft\n"
-           "fault, 6 for a miss over shm, 15 over tcp. The same seed gives the same figures everywhere. What they "
-           "mean:\n"
-           "docs/internals/policies.md. With --traces the traces are those of real programs, and the figures are "
-           "fetches,\n"
-           "also as multiples of the optimum's.\n\n"
-           "Examples:\n"
-           "  farside bench policies\n"
-           "  farside bench policies --traces sort.pages,sqlite.pages\n"
-           "  farside bench policies --plots plots --shares 5,10,20,30,40,50,60,70,80,90",
+       .about =
+           R"(Simulates which pages would be near: Zipf's law, a scan beside it, and a loop, for each policy with and
+without hints, for exact LRU and for the optimum that knows the future. Costs are assumed: 3 us for a soft
+fault, 6 for a miss over shm, 15 over tcp. The same seed gives the same figures everywhere. With --traces
+the traces are those of real programs, and the figures are fetches, also as multiples of the optimum's.)",
+       .examples = {"", "--traces sort.pages,sqlite.pages", "--plots plots --shares 5,10,20,30,40,50,60,70,80,90"},
+       .page = "docs/internals/policies.md",
        .options = "--pages --accesses --shares --seed --traces",
        .defaults = {.accesses = 400000, .repetitions = 1},
        .quick = {.accesses = 100000, .repetitions = 1, .pages = 4000},
-       .needs = 0,
        .suites = {policies_suite()}},
       {.name = "threads",
        .help = "Faults and evictions by 1 to 14 threads, and what the kernel alone permits",
-       .footer =
-           "Measures with 1, 2, 4, 8, 12 and 14 threads, as far as there are processors. Far memory over shm and tcp "
-           "and in "
-           "handler\nmode, kernel swap where it can be set up, and the kernel's parts of a fault without Farside. "
-           "bench/scale/run packs it\nfor a machine without anything installed. What is measured: "
-           "bench/scale/README.md.\n\n"
-           "Examples:\n"
-           "  farside bench threads --json threads.json --budget 400\n"
-           "  farside bench scaling --costs threads.json",
+       .about =
+           R"(Measures with 1, 2, 4, 8, 12 and 14 threads, as far as there are processors. Far memory over shm and
+tcp and in handler mode, kernel swap where it can be set up, and the kernel's parts of a fault without Farside.
+bench/scale/run packs it for a machine without anything installed.)",
+       .examples = {"--json threads.json --budget 400"},
+       .page = "bench/scale/README.md",
        .options =
            "--size --local --repeat --accesses --seconds --evictors --server-threads --threads --budget --no-zram",
-       .defaults = {.size = "512M",
-                    .accesses = 1000000,
-                    .seconds = 0.7,
-                    .evictors = 4,
-                    .server_threads = 4,
-                    .threads = with_processors({1, 2, 4, 8, 12, 14}),
-                    .budget = 420},
-       .quick = {.size = "64M",
-                 .accesses = 100000,
-                 .seconds = 0.1,
-                 .repetitions = 1,
-                 .evictors = 4,
-                 .server_threads = 4,
-                 .threads = with_processors({1, 2, 4, 8, 12, 14}),
-                 .budget = 420},
+       .defaults = of_threads({.size = "512M", .accesses = 1000000, .seconds = 0.7}),
+       .quick = of_threads({.size = "64M", .accesses = 100000, .seconds = 0.1, .repetitions = 1}),
        .needs = kServer | kKernelSwap | kSelfPaging,
        .suites = {threads_suite()}},
       {.name = "scaling",
        .help = "Up to 128 threads and 8 evictors on a large machine, simulated",
-       .footer = "Simulates the pager's faults and evictions with up to 128 threads on a large machine. Measures this "
-                 "machine "
-                 "first\n"
-                 "and simulates it, too, to show how far the simulation can be trusted. What the figures mean: "
-                 "docs/internals/scaling.md.\n\n"
-                 "Examples:\n"
-                 "  farside bench scaling --json scaling.json --plots plots\n"
-                 "  farside bench scaling --costs scaling.json --threads 8,48,128",
+       .about =
+           R"(Simulates the pager's faults and evictions with up to 128 threads on a large machine. Measures this
+machine first and simulates it, too, to show how far the simulation can be trusted.)",
+       .examples = {"--json scaling.json --plots plots", "--costs scaling.json --threads 8,48,128"},
+       .page = "docs/internals/scaling.md",
        .options = "--size --local --repeat --accesses --seconds --seed --threads --faults --costs",
        .defaults = {.size = "256M", .accesses = 100000, .seconds = 1},
        .quick = {.size = "64M", .accesses = 30000, .seconds = 0.3, .repetitions = 1, .faults = 3000},
-       .needs = 0,
        .suites = {scaling_suite()}},
       {.name = "all",
        .help = "All applications, at 10 to 100 % near, beside an ideal system",
-       .footer =
-           "Runs each application natively, over far memory (far: as it is; pages: without huge pages; hinted: with "
-           "the\n"
-           "hints of the application), and under a memory limit with swap on zram (root), in turn, and puts an ideal "
-           "system\n"
-           "beside them. traced: which share of the faults occurs at lines with hints. Ends with status 1 if a program "
-           "fails\n"
-           "or configurations compute different results. What the figures mean: docs/benchmarks.md.\n\n"
-           "Examples:\n"
-           "  farside bench all --quick\n"
-           "  farside bench all --json all.json --plots plots --size 512M\n"
-           "  farside bench all --apps gups,pagerank --shares 10,50,90 --configurations far,hinted,traced --latency "
-           "3.9",
-       .options =
-           "--apps --configurations --shares --size --seed --app-threads --repeat --transport --latency --cut-off "
-           "--no-zram --apps-dir",
+       .about =
+           R"(Runs each application natively, over far memory (far: as it is; pages: without huge pages; hinted: with
+the hints of the application), and under a memory limit with swap on zram (root), in turn, and puts an ideal system
+beside them. traced: which share of the faults occurs at lines with hints. Ends with status 1 if a program fails
+or configurations compute different results.)",
+       .examples = {"--quick", "--json all.json --plots plots --size 512M",
+                    "--apps gups,pagerank --shares 10,50,90 --configurations far,hinted,traced --latency 3.9"},
+       .options = "--apps --configurations --shares --size --seed --app-threads --repeat --transport --latency "
+                  "--cut-off --no-zram --apps-dir",
        .defaults = {.size = "96M", .configurations = kUntraced, .shares = {10, 30, 50, 70, 90, 100}},
        .quick = {.size = "40M", .repetitions = 1, .configurations = kUntraced, .shares = {25, 50, 100}},
        .needs = kServer,

@@ -85,28 +85,16 @@ double time_fibers(FarMemory& far, const Arena& arena, unsigned count, uint64_t 
 
 Suite fibers_suite() {
   return {.name = "fibers",
-          .measurements =
-              [](const Setup& s) {
-                return measure_each(s, measure, Axis{"configuration", kConfigurations});
-              },
-          .tables = {{.head = "random reads of far pages, thousands a second",
-                      .rows = {"configuration"},
-                      .columns = {{"", "reads_per_s", 1, 1000}},
-                      .across = "count"}},
-          .targets = {{.text = "{configuration}: reads a second of 16 against one",
-                       .at = {{"configuration", {"fibers, tcp", "hinted fibers, tcp"}}, {"count", 16}},
-                       .figure = "reads_per_s",
-                       .limit = 2.5,
-                       .at_least = true,
-                       .per = "reads_per_s",
-                       .beside = {{{"count", 1}}}}},
-          .charts = {{.title = "Random reads of far pages",
-                      .x_label = "fibers or threads",
-                      .y_label = "thousand reads/s",
-                      .x = "count",
-                      .figures = {"reads_per_s"},
-                      .series = {"configuration"},
-                      .unit = 1000}}};
+          .measurements = each(measure, Axis{"configuration", kConfigurations}),
+          .tables = {table("random reads of far pages, thousands a second", {"configuration"},
+                           {col("", "reads_per_s", 1, 1000)})
+                         .by("count")},
+          .targets = {goal("{configuration}: reads a second of 16 against one", "reads_per_s", at_least(2.5),
+                           {{"configuration", {"fibers, tcp", "hinted fibers, tcp"}}, {"count", 16}})
+                          .over("reads_per_s", {{"count", 1}})},
+          .charts = {chart("Random reads of far pages", "fibers or threads", "thousand reads/s", "count",
+                           {"reads_per_s"}, {"configuration"})
+                         .in(1000)}};
 }
 
 }  // namespace farside::bench

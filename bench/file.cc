@@ -111,13 +111,9 @@ std::vector<Measurement> measurements(const Setup& setup) {
 }
 
 Target beside_swap(const char* workload, unsigned threads, const char* per, double limit) {
-  return {.text = "{workload}, {threads}: kernel swap's time by the far file's",
-          .at = {{"configuration", kFileSwap}, {"workload", workload}, {"threads", threads}},
-          .figure = "us",
-          .limit = limit,
-          .at_least = true,
-          .per = per,
-          .beside = {{{"configuration", kFile}}}};
+  return goal("{workload}, {threads}: kernel swap's time by the far file's", "us", at_least(limit),
+              {{"configuration", kFileSwap}, {"workload", workload}, {"threads", threads}})
+      .over(per, {{"configuration", kFile}});
 }
 
 }  // namespace
@@ -125,27 +121,18 @@ Target beside_swap(const char* workload, unsigned threads, const char* per, doub
 Suite file_accesses_suite() {
   return {.name = "accesses",
           .measurements = measurements,
-          .tables = {{.head = "us per access, medians",
-                      .rows = {"workload", "threads"},
-                      .columns = {{"", "us", 2}},
-                      .across = "configuration",
-                      .beside = kFileSwap},
-                     {.head = "random read, us, 16 fibers",
-                      .rows = {"configuration"},
-                      .columns = {{"fibers", "fibers_us", 2}, {"with hints", "hinted_us", 2}}},
-                     {.head = "random reads that miss, us",
-                      .rows = {"configuration"},
-                      .columns = {{"median", "median_us", 0}, {"p99", "p99_us", 0}},
-                      .only = {{"workload", kMisses}}}},
-          .targets = {beside_swap("random read", 1, "us", 1.5),
-                      beside_swap("sequential read", 1, "us", 3),
+          .tables = {table("us per access, medians", {"workload", "threads"}, {col("", "us", 2)})
+                         .by("configuration", kFileSwap),
+                     table("random read, us, 16 fibers", {"configuration"},
+                           {col("fibers", "fibers_us", 2), col("with hints", "hinted_us", 2)}),
+                     table("random reads that miss, us", {"configuration"},
+                           {col("median", "median_us", 0), col("p99", "p99_us", 0)})
+                         .of({{"workload", kMisses}})},
+          .targets = {beside_swap("random read", 1, "us", 1.5), beside_swap("sequential read", 1, "us", 3),
                       beside_swap("random read", kMany, "best_us", 3),
-                      {.text = "random reads that miss: p99 by median",
-                       .at = {{"configuration", kFile}, {"workload", kMisses}},
-                       .figure = "p99_us",
-                       .limit = 5,
-                       .at_least = false,
-                       .per = "median_us"}}};
+                      goal("random reads that miss: p99 by median", "p99_us", at_most(5),
+                           {{"configuration", kFile}, {"workload", kMisses}})
+                          .over("median_us")}};
 }
 
 }  // namespace farside::bench

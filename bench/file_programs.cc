@@ -173,11 +173,7 @@ std::vector<Measurement> measurements(const Setup& setup) {
 Suite file_programs_suite() {
   return {.name = "programs",
           .measurements = measurements,
-          .tables = {{.head = "programs",
-                      .rows = {"program", "unit"},
-                      .columns = {{"", "value", 2}},
-                      .across = "configuration",
-                      .beside = "kernel swap"}}};
+          .tables = {table("programs", {"program", "unit"}, {col("", "value", 2)}).by("configuration", "kernel swap")}};
 }
 
 }  // namespace farside::bench

@@ -87,16 +87,13 @@ Result<json> measure(const Setup&, const Case& c) {
 }  // namespace
 
 Suite hints_suite() {
-  return {.name = "hints",
-          .measurements =
-              [](const Setup& s) {
-                return measure_each(s, measure, Axis{"case", kCases});
-              },
-          .tables = {{.head = "a hint on near memory",
-                      .rows = {"case"},
-                      .columns = {{"instructions", "instructions"}, {"cycles", "cycles"}, {"ns", "ns", 2}},
-                      .note = "In addition to the same loop without hints. Cycles are those of the time stamp counter; "
-                              "instructions need ptrace."}}};
+  return {
+      .name = "hints",
+      .measurements = each(measure, Axis{"case", kCases}),
+      .tables = {table("a hint on near memory", {"case"},
+                       {col("instructions", "instructions"), col("cycles", "cycles"), col("ns", "ns", 2)})
+                     .with("In addition to the same loop without hints. Cycles are those of the time stamp counter; "
+                           "instructions need ptrace.")}};
 }
 
 }  // namespace farside::bench

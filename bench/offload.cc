@@ -102,42 +102,33 @@ std::vector<Measurement> measurements(const Setup& setup) {
 }
 
 // The goals are for tcp.
-Target target(const char* what, const Words& queries, const char* figure, const char* per, bool at_least, double limit,
-              std::vector<json> beside = {}) {
-  return {.text = std::string("{query}: ") + what,
-          .at = {{"transport", "tcp"}, {"query", queries}},
-          .figure = figure,
-          .limit = limit,
-          .at_least = at_least,
-          .per = per,
-          .beside = std::move(beside)};
+Target target(const char* what, const Words& queries, const char* figure, Limit limit, const char* per,
+              json beside = {}) {
+  json at = {{"transport", "tcp"}, {"query", queries}};
+  return goal(std::string("{query}: ") + what, figure, limit, at).over(per, std::move(beside));
 }
 
 }  // namespace
 
+// "one word" makes 500 reads of a far page.
 Suite offload_suite() {
   const Words scans = {"aggregate", "filter, 1 %", "gather", "gather into", "far vector"},
               chains = {"chain of 8", "chain of 8 objects"}, calls = {"one word", "map look-up"};
   Words all = scans;
   all.insert(all.end(), chains.begin(), chains.end());
   all.insert(all.end(), calls.begin(), calls.end());
-  // "one word" makes 500 reads of a far page.
   return {.name = "offload",
           .measurements = measurements,
-          .tables = {{.head = "ms, medians",
-                      .rows = {"query", "transport"},
-                      .columns = {{"native", "native", 2},
-                                  {"far", "local", 2},
-                                  {"offloaded", "server", 2},
-                                  {"automatic", "automatic", 2},
-                                  {"far / offloaded", "local", 1, 1, "server"},
-                                  {"native / offloaded", "native", 2, 1, "server"}}}},
-          .targets = {target("times as fast offloaded as far", scans, "local", "server", true, 5),
-                      target("share of native speed", scans, "native", "server", true, 0.8),
-                      target("times as fast offloaded as far", chains, "local", "server", true, 4),
-                      target("time of a call in those of a read of a page", calls, "server", "local", false, 1.3,
-                             {{{"query", "one word"}}}),
-                      target("automatic, time in those of the better way", all, "automatic", "better", false, 1.05)}};
+          .tables = {table("ms, medians", {"query", "transport"},
+                           {col("native", "native", 2), col("far", "local", 2), col("offloaded", "server", 2),
+                            col("automatic", "automatic", 2), col("far / offloaded", "local", 1, 1, "server"),
+                            col("native / offloaded", "native", 2, 1, "server")})},
+          .targets = {target("times as fast offloaded as far", scans, "local", at_least(5), "server"),
+                      target("share of native speed", scans, "native", at_least(0.8), "server"),
+                      target("times as fast offloaded as far", chains, "local", at_least(4), "server"),
+                      target("time of a call in those of a read of a page", calls, "server", at_most(1.3), "local",
+                             {{"query", "one word"}}),
+                      target("automatic, time in those of the better way", all, "automatic", at_most(1.05), "better")}};
 }
 
 }  // namespace farside::bench

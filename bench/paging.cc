@@ -79,59 +79,60 @@ std::vector<Measurement> measurements(const Setup& setup) {
 }
 
 Target beside(const char* slower, const char* faster, const char* workload, double limit) {
-  return {.text = "{workload}: " + std::string(faster) + ", times as fast as {configuration}",
-          .at = {{"configuration", slower}, {"workload", workload}, {"threads", 1}},
-          .figure = "us",
-          .limit = limit,
-          .at_least = true,
-          .per = "us",
-          .beside = {{{"configuration", faster}}}};
+  return goal("{workload}: " + std::string(faster) + ", times as fast as {configuration}", "us", at_least(limit),
+              {{"configuration", slower}, {"workload", workload}, {"threads", 1}})
+      .over("us", {{"configuration", faster}});
 }
 
-Target below(const char* text, json at, const char* figure, double limit, const char* unit, const char* per = nullptr) {
-  return {
-      .text = text, .at = std::move(at), .figure = figure, .limit = limit, .at_least = false, .unit = unit, .per = per};
-}
-
-Column per_access(const char* head, const char* counter) { return {head, counter, 2, 1, "counters/accesses"}; }
-Column per_eviction(const char* head, const char* counter) { return {head, counter, 2, 1, "counters/evictions"}; }
+Column per_access(const char* head, const char* counter) { return col(head, counter, 2, 1, "counters/accesses"); }
+Column per_eviction(const char* head, const char* counter) { return col(head, counter, 2, 1, "counters/evictions"); }
 
 std::vector<Table> tables() {
-  return {{.head = "us per access",
-           .rows = {"workload", "threads"},
-           .columns = {{"", "us", 2}},
-           .across = "configuration",
-           .beside = kSwap},
-          {.head = "random read miss, us",
-           .rows = {"configuration"},
-           .columns = {{"median", "median_us", 2},
-                       {"p99", "p99_us", 2},
-                       {"p99.9", "p999_us", 2},
-                       {"p99 / median", "p99_us", 1, 1, "median_us"},
-                       {"polled round trip", "round_trip_us", 2},
-                       {"beyond it", "beyond_us", 2}},
-           .only = {{"workload", kMisses}}},
-          {.head = "per access",
-           .rows = {"workload", "configuration"},
-           .columns = {per_access("faults", "counters/faults"), per_access("prefetched", "counters/prefetched"),
-                       per_access("us in fault", "counters/fault_us"), per_access("fetch", "counters/fetch_us"),
-                       per_access("map", "counters/map_us"), per_access("frame wait", "counters/wait_frame_us"),
-                       per_access("page wait", "counters/wait_page_us"), per_access("rest", "counters/rest_us")},
-           .only = {{"threads", 1}}},
-          {.head = "us per evicted page",
-           .rows = {"workload", "configuration"},
-           .columns = {{"evictions", "counters/evictions", 0},
-                       {"dirty, %", "counters/dirty_evictions", 0, 0.01, "counters/evictions"},
-                       {"pages per batch", "counters/evictions", 0, 1, "counters/batches"},
-                       per_eviction("select", "counters/select_us"),
-                       per_eviction("hold", "counters/hold_us"),
-                       per_eviction("unmap", "counters/unmap_us"),
-                       per_eviction("write", "counters/write_us"),
-                       per_eviction("release", "counters/release_us")},
-           .only = {{"threads", 1}}},
-          {.head = "a compute loop over far memory, against plain memory",
-           .rows = {"configuration"},
-           .columns = {{"times as long", "ratio", 3}}}};
+  return {table("us per access", {"workload", "threads"}, {col("", "us", 2)}).by("configuration", kSwap),
+          table("random read miss, us", {"configuration"},
+                {col("median", "median_us", 2), col("p99", "p99_us", 2), col("p99.9", "p999_us", 2),
+                 col("p99 / median", "p99_us", 1, 1, "median_us"), col("polled round trip", "round_trip_us", 2),
+                 col("beyond it", "beyond_us", 2)})
+              .of({{"workload", kMisses}}),
+          table("per access", {"workload", "configuration"},
+                {per_access("faults", "counters/faults"), per_access("prefetched", "counters/prefetched"),
+                 per_access("us in fault", "counters/fault_us"), per_access("fetch", "counters/fetch_us"),
+                 per_access("map", "counters/map_us"), per_access("frame wait", "counters/wait_frame_us"),
+                 per_access("page wait", "counters/wait_page_us"), per_access("rest", "counters/rest_us")})
+              .of({{"threads", 1}}),
+          table("us per evicted page", {"workload", "configuration"},
+                {col("evictions", "counters/evictions", 0),
+                 col("dirty, %", "counters/dirty_evictions", 0, 0.01, "counters/evictions"),
+                 col("pages per batch", "counters/evictions", 0, 1, "counters/batches"),
+                 per_eviction("select", "counters/select_us"), per_eviction("hold", "counters/hold_us"),
+                 per_eviction("unmap", "counters/unmap_us"), per_eviction("write", "counters/write_us"),
+                 per_eviction("release", "counters/release_us")})
+              .of({{"threads", 1}}),
+          table("a compute loop over far memory, against plain memory", {"configuration"},
+                {col("times as long", "ratio", 3)})};
+}
+
+std::vector<Target> targets() {
+  auto tcp = [](const char* workload) -> json {
+    return {{"configuration", "tcp"}, {"workload", workload}, {"threads", 1}};
+  };
+  return {beside(kSwap, "shm", "random read", 2),
+          beside(kSwap, "shm", "random write", 2),
+          beside(kSwap, "shm", "sequential read", 15),
+          beside(kSwap, "shm", "sequential write", 12),
+          beside("shm pages", "shm", "sequential read", 3),
+          beside("shm pages", "shm", "sequential write", 2),
+          beside("shm pages", "shm", "random read", 0.97),
+          beside("shm pages", "shm", "random write", 0.97),
+          goal("sequential read: tcp with huge pages", "us", at_most(1.3, " us"), tcp("sequential read")),
+          goal("sequential write: tcp with huge pages", "us", at_most(2.5, " us"), tcp("sequential write")),
+          goal("random read miss over tcp, beyond the transport's polled round trip", "beyond_us", at_most(4, " us"),
+               {{"configuration", "tcp"}, {"workload", kMisses}}),
+          goal("random read miss over shm, p99 against its median", "p99_us", at_most(5),
+               {{"configuration", "shm"}, {"workload", kMisses}})
+              .over("median_us"),
+          goal("compute loop over far memory that is all near, against plain memory", "ratio", at_most(1.02),
+               {{"configuration", "all near"}})};
 }
 
 }  // namespace
@@ -151,32 +152,15 @@ json access_rows(const json& measured) {
 }
 
 Suite paging_suite() {
-  return {
-      .name = "paging",
-      .measurements = measurements,
-      .tables = tables(),
-      .targets = {beside(kSwap, "shm", "random read", 2), beside(kSwap, "shm", "random write", 2),
-                  beside(kSwap, "shm", "sequential read", 15), beside(kSwap, "shm", "sequential write", 12),
-                  beside("shm pages", "shm", "sequential read", 3), beside("shm pages", "shm", "sequential write", 2),
-                  beside("shm pages", "shm", "random read", 0.97), beside("shm pages", "shm", "random write", 0.97),
-                  below("sequential read: tcp with huge pages",
-                        {{"configuration", "tcp"}, {"workload", "sequential read"}, {"threads", 1}}, "us", 1.3, " us"),
-                  below("sequential write: tcp with huge pages",
-                        {{"configuration", "tcp"}, {"workload", "sequential write"}, {"threads", 1}}, "us", 2.5, " us"),
-                  below("random read miss over tcp, beyond the transport's polled round trip",
-                        {{"configuration", "tcp"}, {"workload", kMisses}}, "beyond_us", 4, " us"),
-                  below("random read miss over shm, p99 against its median",
-                        {{"configuration", "shm"}, {"workload", kMisses}}, "p99_us", 5, "x", "median_us"),
-                  below("compute loop over far memory that is all near, against plain memory",
-                        {{"configuration", "all near"}}, "ratio", 1.02, "x")},
-      .charts = {{.title = "One access, one thread",
-                  .x_label = "",
-                  .y_label = "microseconds, less is better",
-                  .x = "workload",
-                  .figures = {"us"},
-                  .series = {"configuration"},
-                  .only = {{"threads", 1},
-                           {"configuration", {"shm", "tcp", "shm pages", "tcp pages", "ucx", "shm handler", kSwap}}}}}};
+  json shown = {{"threads", 1},
+                {"configuration", {"shm", "tcp", "shm pages", "tcp pages", "ucx", "shm handler", kSwap}}};
+  return {.name = "paging",
+          .measurements = measurements,
+          .tables = tables(),
+          .targets = targets(),
+          .charts = {
+              chart("One access, one thread", "", "microseconds, less is better", "workload", {"us"}, {"configuration"})
+                  .of(shown)}};
 }
 
 }  // namespace farside::bench

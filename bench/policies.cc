@@ -174,7 +174,7 @@ std::vector<std::string> charted() {
 }
 
 Table by_share(const char* head, const char* figure, int digits) {
-  return {.head = head, .rows = {"trace", "policy"}, .columns = {{"% near", figure, digits}}, .across = "near"};
+  return table(head, {"trace", "policy"}, {col("% near", figure, digits)}).by("near");
 }
 
 }  // namespace
@@ -184,16 +184,10 @@ Suite policies_suite() {
           .measurements = measurements,
           .tables = {by_share("% hits", "hits", 1), by_share("us per access over shm", "shm_us", 2),
                      by_share("us per access over tcp", "tcp_us", 2), by_share("fetches", "fetches", 0)},
-          .charts = {{.title = "",
-                      .x_label = "% of the pages near",
-                      .y_label = "% misses",
-                      .x = "near",
-                      .figures = {"miss_ratio"},
-                      .series = {"policy"},
-                      .panels = {"trace"},
-                      .only = {{"policy", charted()}},
-                      .x_max = 100,
-                      .y_max = 100}},
+          .charts = {chart("", "% of the pages near", "% misses", "near", {"miss_ratio"}, {"policy"})
+                         .by({"trace"})
+                         .of({{"policy", charted()}})
+                         .up_to(100, 100)},
           .more_text = means_text};
 }
 

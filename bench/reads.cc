@@ -272,12 +272,9 @@ std::vector<Measurement> measurements(const Setup& setup) {
 Suite reads_suite() {
   return {.name = "reads",
           .measurements = measurements,
-          .tables = {{.head = "us, medians",
-                      .rows = {"kind", "in_flight", "latency_us"},
-                      .columns = {{"elapsed", "us", 2},
-                                  {"client", "client_us", 2},
-                                  {"server", "server_us", 2},
-                                  {"processor time", "processor_us", 2}}}}};
+          .tables = {table("us, medians", {"kind", "in_flight", "latency_us"},
+                           {col("elapsed", "us", 2), col("client", "client_us", 2), col("server", "server_us", 2),
+                            col("processor time", "processor_us", 2)})}};
 }
 
 }  // namespace farside::bench

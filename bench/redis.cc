@@ -119,38 +119,22 @@ std::vector<Measurement> measurements(const Setup& setup) {
   return all;
 }
 
-std::vector<Target> targets() {
-  return {{.text = "{test}: shm, times the operations of zram swap",
-           .at = {{"configuration", "shm"}},
-           .figure = "ops_per_s",
-           .limit = 2,
-           .at_least = true,
-           .per = "ops_per_s",
-           .beside = {{{"configuration", kSwap}}}},
-          {.text = "{test}: all near, against native",
-           .at = {{"configuration", "shm, all near"}},
-           .figure = "ops_per_s",
-           .limit = 97,
-           .at_least = true,
-           .unit = "%",
-           .per = "ops_per_s",
-           .beside = {{{"configuration", kNative}}},
-           .scale = 100}};
-}
-
 }  // namespace
 
 Suite redis_suite() {
-  return {.name = "redis",
-          .measurements = measurements,
-          .tables = {{.head = "512 B values, 16 in flight",
-                      .rows = {"configuration"},
-                      .columns = {{"ops/s", "ops_per_s", 0},
-                                  {"p50 us", "p50_us", 0},
-                                  {"p99 us", "p99_us", 0},
-                                  {"B written back", "written_per_op", 0}},
-                      .across = "test"}},
-          .targets = targets()};
+  return {
+      .name = "redis",
+      .measurements = measurements,
+      .tables = {table("512 B values, 16 in flight", {"configuration"},
+                       {col("ops/s", "ops_per_s", 0), col("p50 us", "p50_us", 0), col("p99 us", "p99_us", 0),
+                        col("B written back", "written_per_op", 0)})
+                     .by("test")},
+      .targets = {
+          goal("{test}: shm, times the operations of zram swap", "ops_per_s", at_least(2), {{"configuration", "shm"}})
+              .over("ops_per_s", {{"configuration", kSwap}}),
+          goal("{test}: all near, against native", "ops_per_s", at_least(97, "%"), {{"configuration", "shm, all near"}})
+              .over("ops_per_s", {{"configuration", kNative}})
+              .times(100)}};
 }
 
 }  // namespace farside::bench

@@ -18,7 +18,7 @@
 #include "base/os.h"
 #include "launch/control_client.h"
 #include "launch/program_check.h"
-#include "report/files.h"
+#include "launch/run_captured.h"
 
 namespace farside::bench {
 namespace {
@@ -80,8 +80,7 @@ bool RedisServer::ended() {
 }
 
 Status RedisServer::connect_within(uint64_t seconds) {
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
+  sockaddr_un address = {AF_UNIX, {}};
   if (socket_path_.size() >= sizeof address.sun_path)
     return Status::error(ENAMETOOLONG, "{} is too long", socket_path_);
   memcpy(address.sun_path, socket_path_.c_str(), socket_path_.size());
@@ -144,33 +143,13 @@ Result<std::string> RedisServer::benchmark(const char* test, uint64_t requests, 
                                            unsigned in_flight) {
   Result<std::string> path = find_in_path("redis-benchmark");
   if (!path.ok()) return path.status();
-  std::string output = directory_->file("csv");
-  // The shell only redirects the output into a file. All words are passed as arguments, so nothing needs quoting.
-  std::vector<std::string> words = {"/bin/sh",
-                                    "-c",
-                                    "exec \"$@\" >\"$0\"",
-                                    output,
-                                    *path,
-                                    "-s",
-                                    socket_path_,
-                                    "-t",
-                                    test,
-                                    "-n",
-                                    std::to_string(requests),
-                                    "-r",
-                                    std::to_string(keys),
-                                    "-d",
-                                    std::to_string(value_bytes),
-                                    "-c",
-                                    "1",
-                                    "-P",
-                                    std::to_string(in_flight),
-                                    "--csv"};
-  Result<pid_t> child = start_child(words[0], words, hold_);
-  if (!child.ok()) return child.status();
-  int status = wait_for_child(*child, hold_);
-  if (WIFSIGNALED(status)) return Status::error(EINTR, "redis-benchmark was killed by signal {}", WTERMSIG(status));
-  return read_file(output);
+  auto text = [](uint64_t number) { return std::to_string(number); };
+  auto run = run_captured({*path, "-s", socket_path_, "-t", test, "-n", text(requests), "-r", text(keys), "-d",
+                           text(value_bytes), "-c", "1", "-P", text(in_flight), "--csv"},
+                          hold_);
+  if (!run.ok()) return run.status();
+  return run->succeeded() ? Result<std::string>(run->output)
+                          : Status::error(EIO, "redis-benchmark: {}", run->outcome());
 }
 
 uint64_t RedisServer::resident_bytes() {

@@ -26,15 +26,9 @@ Result<json> measure(const Setup& setup, const char* transport, const Servers& s
 
 Suite replicas_suite() {
   return {.name = "replicas",
-          .measurements =
-              [](const Setup& s) {
-                return measure_each(s, measure, Axis{"transport", kTransports}, Axis{"servers", kServers});
-              },
-          .tables = {{.head = "us per access, medians",
-                      .rows = {"transport", "workload", "threads"},
-                      .columns = {{"", "us", 2}},
-                      .across = "servers",
-                      .beside = "two replicas"}}};
+          .measurements = each(measure, Axis{"transport", kTransports}, Axis{"servers", kServers}),
+          .tables = {table("us per access, medians", {"transport", "workload", "threads"}, {col("", "us", 2)})
+                         .by("servers", kServers[1].name)}};
 }
 
 }  // namespace farside::bench

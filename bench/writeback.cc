@@ -138,13 +138,9 @@ Result<json> measure(const Setup& setup, const Link& link, const Mode& mode) {
 }
 
 Target auto_beside_pages(const char* pattern, std::vector<unsigned> lines, double limit) {
-  return {.text = "{link}: {lines} {pattern} lines per page, auto against pages",
-          .at = {{"link", kLinks[0].name}, {"mode", "auto"}, {"pattern", pattern}, {"lines", lines}},
-          .figure = "goodput_mb_s",
-          .limit = limit,
-          .at_least = true,
-          .per = "goodput_mb_s",
-          .beside = {{{"mode", "page"}}}};
+  return goal("{link}: {lines} {pattern} lines per page, auto against pages", "goodput_mb_s", at_least(limit),
+              {{"link", kLinks[0].name}, {"mode", "auto"}, {"pattern", pattern}, {"lines", lines}})
+      .over("goodput_mb_s", {{"mode", "page"}});
 }
 
 }  // namespace
@@ -152,40 +148,21 @@ Target auto_beside_pages(const char* pattern, std::vector<unsigned> lines, doubl
 Suite writeback_suite() {
   return {
       .name = "writeback",
-      .measurements =
-          [](const Setup& s) {
-            return measure_each(s, measure, Axis{"link", kLinks}, Axis{"mode", kModes});
-          },
-      .tables = {{.head = "goodput, MB/s",
-                  .rows = {"link", "pattern", "lines"},
-                  .columns = {{"", "goodput_mb_s", 0}},
-                  .across = "mode",
-                  .beside = "auto"},
-                 {.head = "bytes sent per changed one",
-                  .rows = {"link", "pattern", "lines"},
-                  .columns = {{"", "sent_per_useful"}},
-                  .across = "mode"},
-                 {.head = "us per page",
-                  .rows = {"link", "mode", "lines"},
-                  .columns = {{"change", "change_us", 2},
-                              {"select", "select_us", 2},
-                              {"hold", "hold_us", 2},
-                              {"unmap", "unmap_us", 2},
-                              {"compare", "compare_us", 2},
-                              {"send", "send_us", 2},
-                              {"release", "release_us", 2},
-                              {"wait", "wait_us", 2}},
-                  .only = {{"pattern", "contiguous"}, {"lines", {1, 8, 64}}}}},
+      .measurements = each(measure, Axis{"link", kLinks}, Axis{"mode", kModes}),
+      .tables =
+          {table("goodput, MB/s", {"link", "pattern", "lines"}, {col("", "goodput_mb_s", 0)}).by("mode", "auto"),
+           table("bytes sent per changed one", {"link", "pattern", "lines"}, {col("", "sent_per_useful")}).by("mode"),
+           table("us per page", {"link", "mode", "lines"},
+                 {col("change", "change_us", 2), col("select", "select_us", 2), col("hold", "hold_us", 2),
+                  col("unmap", "unmap_us", 2), col("compare", "compare_us", 2), col("send", "send_us", 2),
+                  col("release", "release_us", 2), col("wait", "wait_us", 2)})
+               .of({{"pattern", "contiguous"}, {"lines", {1, 8, 64}}})},
       .targets = {auto_beside_pages("contiguous", {1, 2, 4}, 5), auto_beside_pages("contiguous", {8, 16, 32, 64}, 0.95),
                   auto_beside_pages("alternate", {2, 4}, 3), auto_beside_pages("alternate", {8, 16, 32}, 0.95)},
-      .charts = {{.title = "Changed bytes written back",
-                  .x_label = "changed lines of 64, contiguous",
-                  .y_label = "MB/s",
-                  .x = "lines",
-                  .figures = {"goodput_mb_s"},
-                  .series = {"mode"},
-                  .panels = {"link"},
-                  .only = {{"pattern", "contiguous"}}}}};
+      .charts = {chart("Changed bytes written back", "changed lines of 64, contiguous", "MB/s", "lines",
+                       {"goodput_mb_s"}, {"mode"})
+                     .by({"link"})
+                     .of({{"pattern", "contiguous"}})}};
 }
 
 }  // namespace farside::bench

@@ -78,21 +78,15 @@ std::vector<Measurement> measurements(const Setup& setup) {
 Suite fibers_suite() {
   return {.name = "fibers",
           .measurements = measurements,
-          .tables = {{.head = "random reads of 64 B, thousands a second, by fibers",
-                      .rows = {"configuration", "transport"},
-                      .columns = {{"", "reads_per_s", 1, 1000}},
-                      .across = "fibers"},
-                     {.head = "bytes fetched for each useful one, by 64 fibers",
-                      .rows = {"configuration", "transport"},
-                      .columns = {{"bytes", "bytes_per_useful"}},
-                      .only = {{"fibers", kMaxCount}}}},
-          .targets = {{.text = "random 64 B reads over tcp, 64 fibers: objects against pages",
-                       .at = {{"transport", "tcp"}, {"configuration", "objects"}, {"fibers", kMaxCount}},
-                       .figure = "reads_per_s",
-                       .limit = 7,
-                       .at_least = true,
-                       .per = "reads_per_s",
-                       .beside = {{{"configuration", "pages, no hints"}}}}}};
+          .tables = {table("random reads of 64 B, thousands a second, by fibers", {"configuration", "transport"},
+                           {col("", "reads_per_s", 1, 1000)})
+                         .by("fibers"),
+                     table("bytes fetched for each useful one, by 64 fibers", {"configuration", "transport"},
+                           {col("bytes", "bytes_per_useful")})
+                         .of({{"fibers", kMaxCount}})},
+          .targets = {goal("random 64 B reads over tcp, 64 fibers: objects against pages", "reads_per_s", at_least(7),
+                           {{"transport", "tcp"}, {"configuration", "objects"}, {"fibers", kMaxCount}})
+                          .over("reads_per_s", {{"configuration", "pages, no hints"}})}};
 }
 
 }  // namespace farside::bench::objects_bench

@@ -122,36 +122,20 @@ Result<json> measure(const Setup& setup, const char* transport, const Scopes& sc
 
 // Even when scopes are open all the time, almost no read waits for memory.
 Suite free_memory_suite() {
-  return {.name = "free-memory",
-          .measurements =
-              [](const Setup& s) {
-                return measure_each(s, measure, Axis{"transport", kTransports}, Axis{"scopes", kScopes});
-              },
-          .tables = {{.head = "free near memory, %",
-                      .rows = {"scopes", "transport"},
-                      .columns = {{"minimum", "free_min", 1, 0.01},
-                                  {"median", "free_median", 1, 0.01},
-                                  {"reads that waited for memory, %", "waits_per_read", 3, 0.01},
-                                  {"most garbage, %", "garbage_max", 1, 0.01},
-                                  {"thousand reads/s", "reads_per_s", 1, 1000}}}},
-          .targets = {{.text = "reads over {transport} that waited for near memory, {scopes}",
-                       .at = {{"scopes", "always in a scope"}},
-                       .figure = "waits_per_read",
-                       .limit = 1,
-                       .at_least = false,
-                       .unit = " %",
-                       .scale = 100}},
-          .charts = {{"Free near memory, garbage",
-                      "% of the run",
-                      "share",
-                      nullptr,
-                      {"free", "garbage"},
-                      {"scopes"},
-                      {"transport"},
-                      1,
-                      {},
-                      kShown,
-                      1}}};
+  return {
+      .name = "free-memory",
+      .measurements = each(measure, Axis{"transport", kTransports}, Axis{"scopes", kScopes}),
+      .tables = {table(
+          "free near memory, %", {"scopes", "transport"},
+          {col("minimum", "free_min", 1, 0.01), col("median", "free_median", 1, 0.01),
+           col("reads that waited for memory, %", "waits_per_read", 3, 0.01),
+           col("most garbage, %", "garbage_max", 1, 0.01), col("thousand reads/s", "reads_per_s", 1, 1000)})},
+      .targets = {goal("reads over {transport} that waited for near memory, {scopes}", "waits_per_read",
+                       at_most(1, " %"), {{"scopes", kScopes[1].name}})
+                      .times(100)},
+      .charts = {chart("Free near memory, garbage", "% of the run", "share", nullptr, {"free", "garbage"}, {"scopes"})
+                     .by({"transport"})
+                     .up_to(kShown, 1)}};
 }
 
 }  // namespace farside::bench::objects_bench

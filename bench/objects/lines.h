@@ -30,6 +30,8 @@ struct NamedConfiguration {
   const char* name;
   Configuration configuration;
 };
+inline constexpr const char *kAsPages = "objects, as pages only", *kOneByOne = "objects, one by one only",
+                            *kHybrid = "objects, hybrid";
 
 Result<std::unique_ptr<FarMemory>> open_for_lines(const Setup& setup, const char* transport,
                                                   Configuration configuration);

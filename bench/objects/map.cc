@@ -237,33 +237,23 @@ std::vector<Measurement> measurements(const Setup& setup) {
 // Objects are not slower than pages at any exponent. The charts are without the native map: its rates are so high that
 // the other curves would be flat.
 Suite map_suite() {
-  auto chart = [](const char* title, const char* transport) {
-    return Curves{title,
-                  "Zipf's exponent",
-                  "thousand look-ups/s",
-                  "exponent",
-                  {"lookups_per_s"},
-                  {"configuration", "fibers"},
-                  {},
-                  1000,
-                  {{"transport", transport}},
-                  1.4};
+  auto rates = [](const char* title, const char* transport) {
+    return chart(title, "Zipf's exponent", "thousand look-ups/s", "exponent", {"lookups_per_s"},
+                 {"configuration", "fibers"})
+        .in(1000)
+        .of({{"transport", transport}})
+        .up_to(1.4);
   };
   return {.name = "map",
           .measurements = measurements,
-          .tables = {{.head = "thousand look-ups a second, by Zipf's exponent (0 fibers: a thread)",
-                      .rows = {"configuration", "transport", "fibers"},
-                      .columns = {{"", "lookups_per_s", 0, 1000}},
-                      .across = "exponent"}},
-          .targets = {{.text = "hash_map against the paged map, {transport}, {fibers} fibers, at its worst exponent",
-                       .at = {{"configuration", kMaps[0].name}},
-                       .figure = "lookups_per_s",
-                       .limit = 1,
-                       .at_least = true,
-                       .per = "lookups_per_s",
-                       .beside = {{{"configuration", kPaged}}},
-                       .worst = "exponent"}},
-          .charts = {chart("Hash maps, shm, by fibers", "shm"), chart("Hash maps, tcp, by fibers", "tcp")}};
+          .tables = {table("thousand look-ups a second, by Zipf's exponent (0 fibers: a thread)",
+                           {"configuration", "transport", "fibers"}, {col("", "lookups_per_s", 0, 1000)})
+                         .by("exponent")},
+          .targets = {goal("hash_map against the paged map, {transport}, {fibers} fibers, at its worst exponent",
+                           "lookups_per_s", at_least(1), {{"configuration", kMaps[0].name}})
+                          .over("lookups_per_s", {{"configuration", kPaged}})
+                          .at_worst("exponent")},
+          .charts = {rates("Hash maps, shm, by fibers", "shm"), rates("Hash maps, tcp, by fibers", "tcp")}};
 }
 
 }  // namespace farside::bench::objects_bench

@@ -84,22 +84,11 @@ Result<json> measure(const Setup& setup, const char* transport) {
 
 Suite misses_suite() {
   return {.name = "misses",
-          .measurements =
-              [](const Setup& s) {
-                return measure_each(s, measure, Axis{"transport", kTransports});
-              },
-          .tables = {{.head = "us per miss",
-                      .rows = {"transport"},
-                      .columns = {{"64 B", "line_us", 2},
-                                  {"transport alone", "line_transport_us", 2},
-                                  {"4 KiB", "page_us", 2},
-                                  {"transport alone", "page_transport_us", 2}}}},
-          .targets = {{.text = "miss of 64 B over {transport}, beyond the transport",
-                       .at = {},
-                       .figure = "beyond_us",
-                       .limit = 1.2,
-                       .at_least = false,
-                       .unit = " us"}}};
+          .measurements = each(measure, Axis{"transport", kTransports}),
+          .tables = {table("us per miss", {"transport"},
+                           {col("64 B", "line_us", 2), col("transport alone", "line_transport_us", 2),
+                            col("4 KiB", "page_us", 2), col("transport alone", "page_transport_us", 2)})},
+          .targets = {goal("miss of 64 B over {transport}, beyond the transport", "beyond_us", at_most(1.2, " us"))}};
 }
 
 }  // namespace farside::bench::objects_bench

@@ -143,19 +143,15 @@ Result<json> measure(const Setup& setup) {
 
 Suite near_suite() {
   auto below = [](const char* text, const char* name, const char* figure, double limit, const char* unit) {
-    return Target{
-        .text = text, .at = {{"case", name}}, .figure = figure, .limit = limit, .at_least = false, .unit = unit};
+    return goal(text, figure, at_most(limit, unit), {{"case", name}});
   };
   constexpr const char *kNs = "{case}: ns, 64 hot objects", *kInstructions = "{case}: instructions";
   return {.name = "near",
-          .measurements = [](const Setup& s) { return measure_each(s, measure); },
-          .tables = {{.head = "near objects",
-                      .rows = {"case"},
-                      .columns = {{"ns", "ns", 2}, {"instructions", "instructions"}},
-                      .note = "Instructions in addition to the same loop without the dereference."},
-                     {.head = "ns per dereference",
-                      .rows = {"case"},
-                      .columns = {{"raw", "raw_ns"}, {"far", "far_ns"}, {"ratio", "ratio", 2}}}},
+          .measurements = each(measure),
+          .tables = {table("near objects", {"case"}, {col("ns", "ns", 2), col("instructions", "instructions")})
+                         .with("Instructions in addition to the same loop without the dereference."),
+                     table("ns per dereference", {"case"},
+                           {col("raw", "raw_ns"), col("far", "far_ns"), col("ratio", "ratio", 2)})},
           .targets = {below(kNs, "deref, scope hoisted", "ns", 1.7, " ns"),
                       below(kInstructions, "deref, scope hoisted", "instructions", 10, ""),
                       below(kNs, "deref_mut, scope hoisted", "ns", 1.7, " ns"),

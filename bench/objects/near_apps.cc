@@ -24,49 +24,49 @@ using nlohmann::json;
 
 constexpr unsigned kRuns = 5;
 
-// ---- The two kinds of types, under one set of names ----
+// ---- The two kinds of types: those of the standard library get the interface of the far ones ----
+
+struct NoScope {
+  NoScope() {}  // user-provided, so that an unused scope causes no warning
+};
+
+template <typename T>
+struct StdPointer : std::unique_ptr<T> {
+  using std::unique_ptr<T>::unique_ptr;
+  const T* deref(const NoScope&) const { return this->get(); }
+  T* deref_mut(const NoScope&) { return this->get(); }
+};
+template <typename K, typename V>
+struct StdMap : std::unordered_map<K, V> {
+  const V* get(const K& key, const NoScope&) const {
+    auto found = this->find(key);
+    return found == this->end() ? nullptr : &found->second;
+  }
+};
+template <typename T>
+struct StdVector : std::vector<T> {
+  using std::vector<T>::vector;
+  const T& get(size_t i, const NoScope&) const { return (*this)[i]; }
+  T& get_mut(size_t i, const NoScope&) { return (*this)[i]; }
+  template <typename F>
+  void for_each_chunk(size_t begin, size_t end, F f) const {
+    f(std::span<const T>(*this).subspan(begin, end - begin));
+  }
+};
 
 struct StdKind {
-  struct Scope {
-    Scope() {}  // user-provided, so that an unused scope causes no warning
-  };
+  using Scope = NoScope;
   template <typename T>
-  using Pointer = std::unique_ptr<T>;
+  using Pointer = StdPointer<T>;
   template <typename K, typename V>
-  using Map = std::unordered_map<K, V>;
+  using Map = StdMap<K, V>;
   template <typename T>
-  using Column = std::vector<T>;
+  using Column = StdVector<T>;
   template <typename T>
-  using Elements = std::vector<T>;
-
+  using Elements = StdVector<T>;
   template <typename T>
-  static Pointer<T> make(T&& value) {
-    return std::make_unique<T>(std::move(value));
-  }
-  template <typename T>
-  static const T* at(const Pointer<T>& pointer, const Scope&) {
-    return pointer.get();
-  }
-  template <typename T>
-  static T* at_mut(Pointer<T>& pointer, const Scope&) {
-    return pointer.get();
-  }
-  template <typename K, typename V>
-  static const V* find(const Map<K, V>& map, const K& key, const Scope&) {
-    auto found = map.find(key);
-    return found == map.end() ? nullptr : &found->second;
-  }
-  template <typename T>
-  static const T& element(const Elements<T>& elements, size_t i, const Scope&) {
-    return elements[i];
-  }
-  template <typename T>
-  static T& element_mut(Elements<T>& elements, size_t i, const Scope&) {
-    return elements[i];
-  }
-  template <typename T, typename F>
-  static void for_each_run(const Column<T>& column, size_t begin, size_t end, F f) {
-    f(std::span(column).subspan(begin, end - begin));
+  static StdPointer<T> make(T&& value) {
+    return StdPointer<T>(new T(std::move(value)));
   }
 };
 
@@ -80,34 +80,9 @@ struct FarKind {
   using Column = vector<T>;
   template <typename T>
   using Elements = array<T, dynamic_size, 1>;
-
   template <typename T>
-  static Pointer<T> make(T&& value) {
+  static unique_ptr<T> make(T&& value) {
     return make_unique<T>(std::move(value));
-  }
-  template <typename T>
-  static const T* at(const Pointer<T>& pointer, const Scope& scope) {
-    return pointer.deref(scope);
-  }
-  template <typename T>
-  static T* at_mut(Pointer<T>& pointer, const Scope& scope) {
-    return pointer.deref_mut(scope);
-  }
-  template <typename K, typename V>
-  static const V* find(const Map<K, V>& map, const K& key, const Scope& scope) {
-    return map.get(key, scope);
-  }
-  template <typename T>
-  static const T& element(const Elements<T>& elements, size_t i, const Scope& scope) {
-    return elements.get(i, scope);
-  }
-  template <typename T>
-  static T& element_mut(Elements<T>& elements, size_t i, const Scope& scope) {
-    return elements.get_mut(i, scope);
-  }
-  template <typename T, typename F>
-  static void for_each_run(const Column<T>& column, size_t begin, size_t end, F f) {
-    column.for_each_chunk(begin, end, f);
   }
 };
 
@@ -143,15 +118,14 @@ class FrontEnd {
   void fill(uint64_t i) {
     Random random(i);
     typename Kind::Scope scope;
-    for (unsigned char& byte : Kind::element_mut(elements_, i, scope).bytes)
-      byte = static_cast<unsigned char>(random.next());
+    for (unsigned char& byte : elements_.get_mut(i, scope).bytes) byte = static_cast<unsigned char>(random.next());
   }
   uint64_t serve(const pager::PageIndex* keys) const {
     typename Kind::Scope scope;
     uint64_t found = 0;
-    for (unsigned k = 0; k < kKeys; k++) found += Kind::find(users_, key_of(keys[k]), scope)->words[1];
+    for (unsigned k = 0; k < kKeys; k++) found += users_.get(key_of(keys[k]), scope)->words[1];
     uint64_t digest = 0xcbf29ce484222325;
-    for (unsigned char byte : Kind::element(elements_, found % elements_.size(), scope).bytes)
+    for (unsigned char byte : elements_.get(found % elements_.size(), scope).bytes)
       digest = (digest ^ byte) * 0x100000001b3;  // FNV-1a
     return digest;
   }
@@ -178,14 +152,14 @@ class DataFrame {
   uint64_t operations() const { return rows_; }
   uint64_t run() const {
     uint64_t sums[kGroups] = {}, longest = 0, row = 0;
-    Kind::for_each_run(passengers_, 0, rows_, [&](std::span<const uint64_t> passengers) {
+    passengers_.for_each_chunk(0, rows_, [&](std::span<const uint64_t> passengers) {
       const uint64_t* group = passengers.data();
-      Kind::for_each_run(metres_, row, row + passengers.size(), [&](std::span<const uint64_t> metres) {
+      metres_.for_each_chunk(row, row + passengers.size(), [&](std::span<const uint64_t> metres) {
         for (uint64_t m : metres) sums[*group++] += m;
       });
       row += passengers.size();
     });
-    Kind::for_each_run(metres_, 0, rows_, [&](std::span<const uint64_t> metres) {
+    metres_.for_each_chunk(0, rows_, [&](std::span<const uint64_t> metres) {
       for (uint64_t m : metres) longest += m > 30000;
     });
     uint64_t digest = longest;
@@ -241,15 +215,15 @@ class Tree {
     typename Kind::Scope scope;
     Pointer* at = &root_;
     while (*at) {
-      Node* node = Kind::at_mut(*at, scope);
+      Node* node = at->deref_mut(scope);
       at = key < node->key ? &node->left : &node->right;
     }
-    *at = Kind::make(Node{key, value, nullptr, nullptr, {}});
+    *at = Kind::make(Node{key, value, {}, {}, {}});
   }
   uint64_t find(uint64_t key) const {
     typename Kind::Scope scope;
-    const Node* node = Kind::at(root_, scope);
-    while (node->key != key) node = Kind::at(key < node->key ? node->left : node->right, scope);
+    const Node* node = root_.deref(scope);
+    while (node->key != key) node = (key < node->key ? node->left : node->right).deref(scope);
     return node->value;
   }
 
@@ -296,20 +270,12 @@ constexpr NamedApp kApps[] = {
 }  // namespace
 
 Suite near_apps_suite() {
+  auto measure_app = [](const Setup& setup, const NamedApp& app) { return app.measure(setup); };
   return {.name = "near-apps",
-          .measurements =
-              [](const Setup& s) {
-                return measure_each(
-                    s, [](const Setup& setup, const NamedApp& app) { return app.measure(setup); }, Axis{"app", kApps});
-              },
-          .tables = {{.head = "all near, ns per operation",
-                      .rows = {"app"},
-                      .columns = {{"std types", "std_ns"}, {"far types", "far_ns"}, {"ratio", "ratio", 2}}}},
-          .targets = {{.text = "{app}, all near: far types against std types",
-                       .at = {},
-                       .figure = "ratio",
-                       .limit = 1.08,
-                       .at_least = false}}};
+          .measurements = each(measure_app, Axis{"app", kApps}),
+          .tables = {table("all near, ns per operation", {"app"},
+                           {col("std types", "std_ns"), col("far types", "far_ns"), col("ratio", "ratio", 2)})},
+          .targets = {goal("{app}, all near: far types against std types", "ratio", at_most(1.08))}};
 }
 
 }  // namespace farside::bench::objects_bench

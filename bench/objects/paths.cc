@@ -13,72 +13,41 @@ namespace {
 using nlohmann::json;
 
 constexpr NamedConfiguration kConfigurations[] = {{"plain array, paged", Configuration::kHintedPages},
-                                                  {"objects, as pages only", Configuration::kAsPages},
-                                                  {"objects, one by one only", Configuration::kOneByOne},
-                                                  {"objects, hybrid", Configuration::kHybrid}};
+                                                  {kAsPages, Configuration::kAsPages},
+                                                  {kOneByOne, Configuration::kOneByOne},
+                                                  {kHybrid, Configuration::kHybrid}};
 constexpr const char* kWorkloads[] = {"random", "sequential", "groups", "mixed"};
 constexpr unsigned kFibers = 8, kSlices = 20, kMeasured = 5;  // slices; the last ones are measured
 
 // Chooses the line of the next access.
-class Workload {
- public:
-  virtual ~Workload() = default;
-  virtual uint64_t next(Random& random) = 0;
-};
+using Choose = std::function<uint64_t(Random& random)>;
 
-class Uniform : public Workload {
- public:
-  explicit Uniform(uint64_t count) : count_(count) {}
-  uint64_t next(Random& random) override { return random.next() % count_; }
-
- private:
-  uint64_t count_;
-};
-
-class Sequential : public Workload {
- public:
-  Sequential(uint64_t count, uint64_t start) : count_(count), at_(start % count) {}
-  uint64_t next(Random&) override { return at_ = at_ + 1 < count_ ? at_ + 1 : 0; }
-
- private:
-  uint64_t count_, at_;
-};
+Choose sequential(uint64_t count, uint64_t start) {
+  return [count, at = start % count](Random&) mutable { return at = at + 1 < count ? at + 1 : 0; };
+}
 
 // Groups of lines that are far apart in memory at first and are always used together, one after the other.
-class Groups : public Workload {
- public:
-  static constexpr uint64_t kSize = 64;
-  explicit Groups(uint64_t count) : groups_(count / kSize) {}
-  uint64_t next(Random& random) override {
-    if (member_ == 0) group_ = random.next() % groups_;
-    uint64_t at = group_ + member_ * groups_;
-    member_ = (member_ + 1) % kSize;
+Choose groups(uint64_t count) {
+  constexpr uint64_t kSize = 64;
+  return [all = count / kSize, group = uint64_t{0}, member = uint64_t{0}](Random& random) mutable {
+    if (member == 0) group = random.next() % all;
+    uint64_t at = group + member * all;
+    member = (member + 1) % kSize;
     return at;
-  }
-
- private:
-  uint64_t groups_, group_ = 0, member_ = 0;
-};
+  };
+}
 
 // Alternates between 64 lines of a scan over the first half and 64 random reads of the second half.
-class Mixed : public Workload {
- public:
-  Mixed(uint64_t count, uint64_t start) : half_(count / 2), scan_(half_, start) {}
-  uint64_t next(Random& random) override {
-    if (turn_++ % 128 < 64) return scan_.next(random);
-    return half_ + random.next() % half_;
-  }
+Choose mixed(uint64_t count, uint64_t start) {
+  return [half = count / 2, scan = sequential(count / 2, start), turn = 0u](Random& random) mutable {
+    return turn++ % 128 < 64 ? scan(random) : half + random.next() % half;
+  };
+}
 
- private:
-  uint64_t half_, turn_ = 0;
-  Sequential scan_;
-};
-
-std::unique_ptr<Workload> make_workload(const std::string& name, uint64_t count, uint64_t start) {
-  if (name == "random") return std::make_unique<Uniform>(count);
-  if (name == "sequential") return std::make_unique<Sequential>(count, start);
-  if (name == "groups") return std::make_unique<Groups>(count);
-  return std::make_unique<Mixed>(count, start);
+Choose make_workload(const std::string& name, uint64_t count, uint64_t start) {
+  if (name == "random") return [count](Random& random) { return random.next() % count; };
+  if (name == "sequential") return sequential(count, start);
+  return name == "groups" ? groups(count) : mixed(count, start);
 }
 
 // One slice of the workload, by fibers with different starting points. Returns seconds.
@@ -86,7 +55,7 @@ double run_slice(Lines& lines, const std::string& workload, uint64_t accesses, u
   return time_fibers(kFibers, [&](unsigned f) {
     Random random(seed + f);
     auto choose = make_workload(workload, lines.count(), f * lines.count() / kFibers + seed * 10007);
-    for (uint64_t i = 0; i < accesses / kFibers; i++) lines.read(choose->next(random));
+    for (uint64_t i = 0; i < accesses / kFibers; i++) lines.read(choose(random));
   });
 }
 
@@ -123,42 +92,24 @@ Result<json> measure(const Setup& setup, const char* transport, const char* work
 // figure 7 of Atlas: the share of segments that are fetched as pages grows as objects that are used together are moved
 // to the same segments.
 Suite paths_suite() {
-  auto target = [](const char* workload, double limit) {
-    return Target{
-        .text = "{workload} over {transport}: hybrid against the better path",
-        .at = {{"workload", workload}, {"configuration", "objects, hybrid"}},
-        .figure = "accesses_per_s",
-        .limit = limit,
-        .at_least = true,
-        .per = "accesses_per_s",
-        .beside = {{{"configuration", "objects, as pages only"}}, {{"configuration", "objects, one by one only"}}}};
+  auto against_better = [](std::vector<const char*> workloads, double limit) {
+    return goal("{workload} over {transport}: hybrid against the better path", "accesses_per_s", at_least(limit),
+                {{"workload", workloads}, {"configuration", kHybrid}})
+        .over("accesses_per_s", {{"configuration", {kAsPages, kOneByOne}}});
+  };
+  auto by_workload = [](const char* head, Column column) {
+    return table(head, {"configuration", "transport"}, {column}).by("workload");
   };
   return {.name = "paths",
-          .measurements =
-              [](const Setup& s) {
-                return measure_each(s, measure, Axis{"transport", kTransports}, Axis{"workload", kWorkloads},
-                                    Axis{"configuration", kConfigurations});
-              },
-          .tables = {{.head = "thousand accesses a second",
-                      .rows = {"configuration", "transport"},
-                      .columns = {{"", "accesses_per_s", 0, 1000}},
-                      .across = "workload"},
-                     {.head = "bytes fetched for each useful one",
-                      .rows = {"configuration", "transport"},
-                      .columns = {{"", "bytes_per_useful"}},
-                      .across = "workload"}},
-          .targets = {target("random", 0.95), target("sequential", 0.95), target("groups", 0.95), target("mixed", 1)},
-          .charts = {{"Segments fetched as pages, hybrid, over tcp",
-                      "time",
-                      "share",
-                      nullptr,
-                      {"page_share"},
-                      {"workload"},
-                      {},
-                      1,
-                      {{"transport", "tcp"}, {"configuration", "objects, hybrid"}},
-                      kSlices,
-                      1.05}}};
+          .measurements = each(measure, Axis{"transport", kTransports}, Axis{"workload", kWorkloads},
+                               Axis{"configuration", kConfigurations}),
+          .tables = {by_workload("thousand accesses a second", col("", "accesses_per_s", 0, 1000)),
+                     by_workload("bytes fetched for each useful one", col("", "bytes_per_useful"))},
+          .targets = {against_better({"random", "sequential", "groups"}, 0.95), against_better({"mixed"}, 1)},
+          .charts = {chart("Segments fetched as pages, hybrid, over tcp", "time", "share", nullptr, {"page_share"},
+                           {"workload"})
+                         .of({{"transport", "tcp"}, {"configuration", kHybrid}})
+                         .up_to(kSlices, 1.05)}};
 }
 
 }  // namespace farside::bench::objects_bench

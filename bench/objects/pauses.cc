@@ -183,36 +183,17 @@ Result<json> measure(const Setup& setup, const Variant& variant) {
 // The concurrent evacuator halves the 99.9th percentile of a batch.
 Suite pauses_suite() {
   return {.name = "pauses",
-          .measurements =
-              [](const Setup& s) {
-                return measure_each(s, measure, Axis{"evacuator", kVariants});
-              },
-          .tables = {{.head = "us per batch of writes and new objects, by evacuator",
-                      .rows = {"evacuator"},
-                      .columns = {{"p50", "p50_us", 0},
-                                  {"p90", "p90_us", 0},
-                                  {"p99", "p99_us", 0},
-                                  {"p99.9", "p999_us", 0},
-                                  {"pauses", "pauses", 0},
-                                  {"us per pause", "pause_us", 0},
-                                  {"objects moved", "moved", 0}}}},
-          .targets = {{.text = "p99.9 of a batch: concurrent evacuator against a stopped program",
-                       .at = {{"evacuator", "concurrent"}},
-                       .figure = "p999_us",
-                       .limit = 0.5,
-                       .at_least = false,
-                       .per = "p999_us",
-                       .beside = {{{"evacuator", "with the program stopped"}}}}},
-          .charts = {{"Batches of writes, by evacuator",
-                      "nines of the batches (2: 99 %)",
-                      "us",
-                      nullptr,
-                      {"curve"},
-                      {"evacuator"},
-                      {},
-                      1,
-                      {},
-                      3}}};
+          .measurements = each(measure, Axis{"evacuator", kVariants}),
+          .tables = {table(
+              "us per batch of writes and new objects, by evacuator", {"evacuator"},
+              {col("p50", "p50_us", 0), col("p90", "p90_us", 0), col("p99", "p99_us", 0), col("p99.9", "p999_us", 0),
+               col("pauses", "pauses", 0), col("us per pause", "pause_us", 0), col("objects moved", "moved", 0)})},
+          .targets = {goal("p99.9 of a batch: concurrent evacuator against a stopped program", "p999_us", at_most(0.5),
+                           {{"evacuator", kVariants[0].name}})
+                          .over("p999_us", {{"evacuator", kVariants[1].name}})},
+          .charts = {chart("Batches of writes, by evacuator", "nines of the batches (2: 99 %)", "us", nullptr,
+                           {"curve"}, {"evacuator"})
+                         .up_to(3)}};
 }
 
 }  // namespace farside::bench::objects_bench

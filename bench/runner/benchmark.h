@@ -76,17 +76,27 @@ std::vector<Measurement> measure_each(const Setup& setup, Run run, Axis<Values>.
   return all;
 }
 
+// The measurements of a suite that has no others.
+using Measure = std::function<std::vector<Measurement>(const Setup& setup)>;
+template <typename Run, typename... Values>
+Measure each(Run run, Axis<Values>... axes) {
+  return [=](const Setup& setup) { return measure_each(setup, run, axes...); };
+}
+
 // ---- What is shown ----
-// A figure is a member of a row, or, as in "counters/faults", a member of one.
+// A figure is a member of a row, or, as in "counters/faults", a member of one. `only` are rows with these members; a
+// list is any of its values.
 
 // A figure that is a word is shown as it is.
 struct Column {
-  const char* head;
-  const char* figure;
-  int digits = 1;
-  double unit = 1;            // the figure is divided by it
-  const char* per = nullptr;  // and by this figure of the same row
+  const char *head, *figure;
+  int digits;
+  double unit;      // the figure is divided by it
+  const char* per;  // and by this figure of the same row
 };
+inline Column col(const char* head, const char* figure, int digits = 1, double unit = 1, const char* per = nullptr) {
+  return {head, figure, digits, unit, per};
+}
 
 struct Table {
   const char* head;
@@ -94,23 +104,45 @@ struct Table {
   std::vector<Column> columns;
   const char* across = nullptr;  // a member; the columns repeat for each of its values
   const char* beside = nullptr;  // one of its values: adds the quotients of its first figure and the others'
-  nlohmann::json only = {};      // of the rows with these members; a list is any of its values
-  const char* note = "";         // a line below
-};
+  nlohmann::json only = {};
+  const char* note = "";  // a line below
 
-// A limit that was set before the measurement, for each row with the members of `at`.
-struct Target {
-  std::string text;  // "{transport}" stands for the value of a member
-  nlohmann::json at;
-  const char* figure;
+  Table& by(const char* member, const char* compared = nullptr) { return across = member, beside = compared, *this; }
+  Table& of(nlohmann::json rows_only) { return only = std::move(rows_only), *this; }
+  Table& with(const char* line) { return note = line, *this; }
+};
+inline Table table(const char* head, std::vector<const char*> rows, std::vector<Column> columns) {
+  return {.head = head, .rows = std::move(rows), .columns = std::move(columns)};
+}
+
+struct Limit {
   double limit;
   bool at_least;
-  const char* unit = "x";
-  const char* per = nullptr;                // the figure is divided by this one,
-  std::vector<nlohmann::json> beside = {};  // of the row that differs in these members; the largest of several
-  const char* worst = nullptr;              // a member: one target for the worst of its values
-  double scale = 1;                         // the result is multiplied by it
+  const char* unit;
 };
+inline Limit at_least(double limit, const char* unit = "x") { return {limit, true, unit}; }
+inline Limit at_most(double limit, const char* unit = "x") { return {limit, false, unit}; }
+
+// A limit that was set before the measurement, for each of some rows.
+struct Target {
+  std::string text;  // "{transport}" stands for the value of a member
+  const char* figure;
+  Limit limit;
+  nlohmann::json only;
+  const char* per = nullptr;    // the figure is divided by this one,
+  nlohmann::json beside = {};   // of the row that differs in these members; the largest of several
+  const char* worst = nullptr;  // a member: one target for the worst of its values
+  double scale = 1;             // the result is multiplied by it
+
+  Target& over(const char* divisor, nlohmann::json other = {}) {
+    return per = divisor, beside = std::move(other), *this;
+  }
+  Target& at_worst(const char* member) { return worst = member, *this; }
+  Target& times(double factor) { return scale = factor, *this; }
+};
+inline Target goal(std::string text, const char* figure, Limit limit, nlohmann::json only = {}) {
+  return {.text = std::move(text), .figure = figure, .limit = limit, .only = std::move(only)};
+}
 
 // Lines of `figure` by the member `x`, in one panel for each value of `panels`; bars where the values of x are words.
 // Without x the figure is an array of points. Points beyond y_max are drawn there.
@@ -124,13 +156,23 @@ struct Curves {
   nlohmann::json only = {};
   double x_max = 0, y_max = 0;  // 0: fits the points
   const char* file = "";        // "_NAME": in a file of its own, BENCHMARK_NAME.svg
+
+  Curves& by(std::vector<const char*> members) { return panels = std::move(members), *this; }
+  Curves& in(double divisor) { return unit = divisor, *this; }
+  Curves& of(nlohmann::json rows_only) { return only = std::move(rows_only), *this; }
+  Curves& up_to(double most_x, double most_y = 0) { return x_max = most_x, y_max = most_y, *this; }
+  Curves& to(const char* name) { return file = name, *this; }
 };
+inline Curves chart(const char* title, const char* x_label, const char* y_label, const char* x,
+                    std::vector<const char*> figures, std::vector<const char*> series) {
+  return {title, x_label, y_label, x, std::move(figures), std::move(series)};
+}
 
 // ---- Benchmarks ----
 
 struct Suite {
   const char* name;
-  std::vector<Measurement> (*measurements)(const Setup& setup);
+  Measure measurements;
   std::vector<Table> tables;
   std::vector<Target> targets = {};
   std::vector<Curves> charts = {};
@@ -140,11 +182,13 @@ struct Suite {
 
 struct Benchmark {
   const char *name, *help;
-  const char* footer;   // of the help: what is measured, and examples
-  const char* options;  // their names (options.cc), besides those of all benchmarks
-  Settings defaults;
-  Settings quick;                                                // the defaults with --quick: some minutes in all
-  unsigned needs;                                                // of Need
+  const char* about = "";                   // of the help: what is measured
+  std::vector<const char*> examples = {};   // of options
+  const char* page = "docs/benchmarks.md";  // what its figures mean
+  const char* options;                      // their names (options.cc), besides those of all benchmarks
+  Settings defaults = {};
+  Settings quick = {};                                           // the defaults with --quick: some minutes in all
+  unsigned needs = 0;                                            // of Need
   std::map<std::string, std::vector<std::string>> choices = {};  // the values of options that list some
   std::vector<Suite> suites;
 };

@@ -17,9 +17,7 @@ using Cells = std::vector<std::string>;
 
 json rows_with(const json& rows, const json& members) {
   json found = json::array();
-  for (const json& row : rows) {
-    if (has_members(row, members)) found.push_back(row);
-  }
+  std::ranges::copy_if(rows, std::back_inserter(found), [&](const json& row) { return has_members(row, members); });
   return found;
 }
 
@@ -40,27 +38,29 @@ std::vector<json> keys_of(const json& rows, const std::vector<const char*>& memb
 
 // A number is shown with its member: "4 evictors".
 std::string joined(const json& key, const std::vector<const char*>& members) {
-  std::string text;
+  std::vector<std::string> words;
   for (const char* member : members)
-    text +=
-        (text.empty() ? "" : ", ") + word(key[member]) + (key[member].is_number() ? fmt::format(" {}", member) : "");
-  return text;
+    words.push_back(word(key[member]) + (key[member].is_number() ? fmt::format(" {}", member) : ""));
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
-std::optional<double> figure_in(const json& rows, const json& key, const char* figure) {
-  for (const json& row : rows) {
-    if (!has_members(row, key)) continue;
-    if (auto found = figure_of(row, figure)) return found;
-  }
-  return std::nullopt;
+// A figure as the row has it; null if it lacks it.
+json value_of(const json& row, const std::string& figure) {
+  json::json_pointer at("/" + figure);
+  return row.contains(at) ? row[at] : json();
 }
 
-std::vector<double> runs_in(const json& rows, const json& key, const char* figure) {
+// That of the first row with the members of `key` that has it.
+json value_in(const json& rows, const json& key, const char* figure) {
   for (const json& row : rows) {
-    if (has_members(row, key) && row.contains(figure) && row[figure].is_object())
-      return row[figure]["runs"].get<std::vector<double>>();
+    if (json found = value_of(row, figure); !found.is_null() && has_members(row, key)) return found;
   }
-  return {};
+  return nullptr;
+}
+
+std::optional<double> number_of(const json& value) {
+  if (value.is_object() && value.contains("median")) return value["median"].get<double>();
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
 std::optional<double> quotient(std::optional<double> a, std::optional<double> b) {
@@ -70,81 +70,73 @@ std::optional<double> quotient(std::optional<double> a, std::optional<double> b)
 
 // ---- Tables ----
 
-std::string word_in(const json& rows, const json& key, const char* figure) {
-  for (const json& row : rows) {
-    if (has_members(row, key) && row.value(figure, json()).is_string()) return row[figure];
-  }
-  return "-";
-}
-
 std::string cell(const json& rows, const json& key, const Column& column) {
-  auto value = figure_in(rows, key, column.figure);
-  if (column.per) value = quotient(value, figure_in(rows, key, column.per));
-  return value ? fmt::format("{:.{}f}", *value / column.unit, column.digits) : word_in(rows, key, column.figure);
+  json value = value_in(rows, key, column.figure);
+  auto number = number_of(value);
+  if (column.per) number = quotient(number, number_of(value_in(rows, key, column.per)));
+  if (number) return fmt::format("{:.{}f}", *number / column.unit, column.digits);
+  return value.is_string() ? value : "-";
 }
 
 class TableText {
  public:
   TableText(const Table& table, const json& rows) : table_(table), rows_(rows_with(rows, table.only)) {
-    if (table.across) across_ = keys_of(rows_with_figures(), {table.across});
-    else across_ = {json::object()};
+    for (const json& row : rows_) {
+      bool has = std::ranges::any_of(table.columns, [&](const Column& c) { return !!figure_of(row, c.figure); });
+      if (has) shown_.push_back(row);
+    }
+    across_ = table.across ? keys_of(shown_, {table.across}) : std::vector<json>{json::object()};
+    has_beside_ = table.beside && std::ranges::count(across_, json{{table.across, table.beside}});
   }
 
   std::string text() const {
     std::vector<Cells> lines = {heads()};
-    for (const json& key : keys_of(rows_with_figures(), table_.rows)) lines.push_back(line(key));
+    for (const json& key : keys_of(shown_, table_.rows)) lines.push_back(line(key));
     if (lines.size() == 1) return "";
     return format_table(lines) + table_.note + (*table_.note ? "\n" : "");
   }
 
  private:
-  json rows_with_figures() const {
-    json found = json::array();
-    for (const json& row : rows_) {
-      bool has = std::ranges::any_of(table_.columns, [&](const Column& c) { return !!figure_of(row, c.figure); });
-      if (has) found.push_back(row);
+  // Adds to the first cells of a line those of all columns, and then those of the quotients.
+  template <typename Cell, typename Ratio>
+  Cells with(Cells cells, Cell cell_of, Ratio ratio_of) const {
+    for (const json& across : across_) {
+      for (const Column& column : table_.columns) cells.push_back(cell_of(across, column));
     }
-    return found;
+    for (const json& across : across_) {
+      if (has_beside_ && across[table_.across] != table_.beside) cells.push_back(ratio_of(across));
+    }
+    return cells;
   }
-
-  bool is_compared(const json& across) const { return table_.beside && across[table_.across] != table_.beside; }
-  bool has_beside() const { return table_.beside && std::ranges::count(across_, json{{table_.across, table_.beside}}); }
 
   Cells heads() const {
-    Cells heads = {table_.head};
-    for (size_t i = 1; i < table_.rows.size(); i++) heads.emplace_back(table_.rows[i]);
-    for (const json& across : across_) {
-      for (const Column& column : table_.columns) heads.push_back(head(across, column));
-    }
-    for (const json& across : across_) {
-      if (has_beside() && is_compared(across))
-        heads.push_back(fmt::format("{} / {}", table_.beside, word(across[table_.across])));
-    }
-    return heads;
-  }
-
-  std::string head(const json& across, const Column& column) const {
-    if (!table_.across) return column.head;
-    return word(across[table_.across]) + (*column.head ? fmt::format(" {}", column.head) : "");
+    Cells cells(table_.rows.begin(), table_.rows.end());
+    cells[0] = table_.head;
+    auto head = [this](const json& across, const Column& column) {
+      if (!table_.across) return std::string(column.head);
+      return word(across[table_.across]) + (*column.head ? fmt::format(" {}", column.head) : "");
+    };
+    return with(cells, head, [this](const json& across) {
+      return fmt::format("{} / {}", table_.beside, word(across[table_.across]));
+    });
   }
 
   Cells line(const json& key) const {
     Cells cells;
     for (const char* member : table_.rows) cells.push_back(word(key[member]));
-    for (const json& across : across_) {
-      for (const Column& column : table_.columns) cells.push_back(cell(rows_, merged(key, across), column));
-    }
-    for (const json& across : across_) {
-      if (has_beside() && is_compared(across)) cells.push_back(ratio(key, across));
-    }
-    return cells;
+    return with(
+        cells, [&](const json& across, const Column& column) { return cell(rows_, merged(key, across), column); },
+        [&](const json& across) { return ratio(key, across); });
+  }
+
+  std::vector<double> runs(const json& key, const json& across) const {
+    json value = value_in(rows_, merged(key, across), table_.columns[0].figure);
+    return value.is_object() ? value["runs"].get<std::vector<double>>() : std::vector<double>();
   }
 
   // The median of the repetitions' own quotients, because configurations run in turn; of one column, also their range.
   std::string ratio(const json& key, const json& across) const {
-    const char* figure = table_.columns[0].figure;
-    auto ours = runs_in(rows_, merged(key, {{table_.across, table_.beside}}), figure);
-    auto theirs = runs_in(rows_, merged(key, across), figure);
+    auto ours = runs(key, {{table_.across, table_.beside}}), theirs = runs(key, across);
     std::vector<double> ratios;
     for (size_t i = 0; i < std::min(ours.size(), theirs.size()); i++) ratios.push_back(ours[i] / theirs[i]);
     if (ratios.empty()) return "-";
@@ -155,7 +147,9 @@ class TableText {
 
   const Table& table_;
   const json rows_;
+  json shown_ = json::array();  // those with a figure of the table
   std::vector<json> across_;
+  bool has_beside_;
 };
 
 // ---- Goals ----
@@ -181,14 +175,14 @@ std::string filled_in(std::string text, const json& row) {
 
 std::optional<double> measured(const Target& target, const json& rows, const json& row) {
   auto value = figure_of(row, target.figure);
-  if (!target.per) return value ? std::optional(*value * target.scale) : value;
-  std::vector<json> others = target.beside.empty() ? std::vector<json>{json::object()} : target.beside;
-  std::optional<double> divisor;
-  for (const json& other : others) {
-    auto found = figure_in(rows, merged(key_of(row), other), target.per);
-    if (found) divisor = std::max(*found, divisor.value_or(*found));
+  if (target.per) {
+    std::optional<double> divisor;
+    for (const json& other : rows_with(rows, merged(key_of(row), target.beside))) {
+      auto found = figure_of(other, target.per);
+      if (found) divisor = std::max(*found, divisor.value_or(*found));
+    }
+    value = quotient(value, divisor);
   }
-  value = quotient(value, divisor);
   return value ? std::optional(*value * target.scale) : value;
 }
 
@@ -199,10 +193,11 @@ bool is_worse(const Goal& goal, const Goal& known) {
 
 void add_goals(const Target& target, const json& rows, std::vector<Goal>* goals) {
   std::vector<Goal> ours;
-  for (const json& row : rows_with(rows, target.at)) {
+  const auto& [limit, at_least, unit] = target.limit;
+  for (const json& row : rows_with(rows, target.only)) {
     auto value = measured(target, rows, row);
     if (!value) continue;
-    Goal goal = {filled_in(target.text, row), *value, target.limit, target.at_least, target.unit};
+    Goal goal = {filled_in(target.text, row), *value, limit, at_least, unit};
     auto known = std::ranges::find(ours, goal.name, &Goal::name);
     if (!target.worst || known == ours.end()) ours.push_back(goal);
     else if (is_worse(goal, *known)) *known = goal;
@@ -267,7 +262,8 @@ Chart bar_chart(const Curves& curves, const json& rows) {
   for (const json& key : keys_of(rows, curves.series)) {
     chart.series.push_back({joined(key, curves.series), {}});
     for (const json& group : groups)
-      chart.series.back().values.push_back(figure_in(rows, merged(key, group), curves.figures[0]).value_or(-1));
+      chart.series.back().values.push_back(
+          number_of(value_in(rows, merged(key, group), curves.figures[0])).value_or(-1));
   }
   return chart;
 }
@@ -306,17 +302,11 @@ bool has_members(const json& row, const json& members) {
 }
 
 json merged(json members, const json& others) {
-  members.update(others);
+  if (!others.is_null()) members.update(others);
   return members;
 }
 
-std::optional<double> figure_of(const json& row, const std::string& figure) {
-  json::json_pointer at("/" + figure);
-  if (!row.contains(at)) return std::nullopt;
-  const json& value = row[at];
-  if (value.is_object() && value.contains("median")) return value["median"].get<double>();
-  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
-}
+std::optional<double> figure_of(const json& row, const std::string& figure) { return number_of(value_of(row, figure)); }
 
 std::string text_of(const Benchmark& benchmark, const json& document) {
   std::string text = fmt::format("{}\n{}\n\n", machine_text(document["machine"]), settings_text(document["settings"]));

@@ -144,7 +144,7 @@ std::vector<Measurement> measurements(const Setup& setup) {
 }
 
 Table rates(const char* head, const char* figure, double unit) {
-  return {.head = head, .rows = {"configuration", "workload"}, .columns = {{"", figure, 3, unit}}, .across = "threads"};
+  return table(head, {"configuration", "workload"}, {col("", figure, 3, unit)}).by("threads");
 }
 
 }  // namespace
@@ -165,14 +165,10 @@ Suite threads_suite() {
                      scale::rates("million faults a second", "faults_per_s", 1e6),
                      scale::rates("million evictions a second", "evictions_per_s", 1e6),
                      scale::rates("us of one thread", "us", 1)},
-          .charts = {{.title = "Random reads and what the kernel alone permits",
-                      .x_label = "threads",
-                      .y_label = "million a second",
-                      .x = "threads",
-                      .figures = {"per_s"},
-                      .series = {"configuration", "workload"},
-                      .unit = 1e6,
-                      .only = {{"workload", {"random read", "signal", "fault and copy"}}}}}};
+          .charts = {chart("Random reads and what the kernel alone permits", "threads", "million a second", "threads",
+                           {"per_s"}, {"configuration", "workload"})
+                         .in(1e6)
+                         .of({{"workload", {"random read", "signal", "fault and copy"}}})}};
 }
 
 }  // namespace farside::bench

@@ -147,166 +147,136 @@ Result<json> measure_tier(const std::string& address, const ServerProcess* serve
   return measured;
 }
 
-// Several runs of the same cells.
-class Runs {
- public:
-  void add(json run) { runs_.push_back(std::move(run)); }
-  double minimum(const json::json_pointer& at) const { return best(at)[at]; }
-  double median_of(const json::json_pointer& at) const {
-    std::vector<double> all;
-    for (const json& run : runs_) all.push_back(run[at]);
-    return median(all);
-  }
-  // The cell of the run in which it was fastest.
-  json cell(size_t i) const {
-    json::json_pointer at = json::json_pointer("/cells") / i;
-    return best(at / "us")[at];
-  }
-  size_t cells() const { return runs_.front()["cells"].size(); }
+unsigned cores_here() {
+  cpu_set_t allowed;
+  bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
+  return known && CPU_ISSET(0, &allowed) && CPU_ISSET(1, &allowed) ? 2 : 1;
+}
 
- private:
-  const json& best(const json::json_pointer& at) const {
-    return *std::min_element(runs_.begin(), runs_.end(),
-                             [&](const json& a, const json& b) { return a[at].get<double>() < b[at].get<double>(); });
-  }
-  std::vector<json> runs_;
-};
+json::json_pointer at(const std::string& text) { return json::json_pointer(text); }
+
+// The repetition in which this value was the smallest.
+const json& best(const std::vector<json>& runs, const std::string& value) {
+  return *std::ranges::min_element(runs, {}, [&](const json& run) { return run[at(value)].get<double>(); });
+}
+double minimum(const std::vector<json>& runs, const std::string& value) { return best(runs, value)[at(value)]; }
+double median_of(const std::vector<json>& runs, const std::string& value) {
+  std::vector<double> all;
+  for (const json& run : runs) all.push_back(run[at(value)]);
+  return median(all);
+}
+// The cell of the run in which it was fastest.
+json cell_of(const std::vector<json>& runs, const std::string& paging, size_t i) {
+  std::string cell = fmt::format("{}/cells/{}", paging, i);
+  return best(runs, cell + "/us")[at(cell)];
+}
 
 }  // namespace
 
+Calibration::Calibration(const AccessSettings& paging, const std::string& folder, const SignalHold& hold)
+    : paging_(paging), folder_(folder), hold_(hold), cores_(cores_here()) {}
+
+uint64_t Calibration::bytes_of_server() const { return 2 * paging_.bytes + 32 * remote::kSlabBytes; }
+
 // A run of plain memory, of far memory on one core and on two, and of each tier.
-class Calibration::Implementation {
- public:
-  Implementation(const AccessSettings& paging, const std::string& folder, const SignalHold& hold)
-      : paging_(paging), folder_(folder), hold_(hold), cores_(cores_here()) {}
-
-  Result<json> measure() {
-    auto server = ServerProcess::start(hold_, bytes_of_server());
-    if (!server.ok()) return server.status();
-    json run = {{"far", json::array()}, {"tiers", json::object()}};
-    Status done = cores_ > 1 ? collect(&run["machine"], measure_machine) : Status();
-    if (done.ok()) done = collect(&run["native"], [this] { return measure_plain(paging_, nullptr); });
-    FarMemoryConfig far = {(*server)->shm(), (*server)->token(), paging_.bytes, near(), pager::Delivery::kSignal, 1};
-    for (unsigned n = 1; done.ok() && n <= cores_; n++) {
-      done = collect(&run["far"].emplace_back(), [this, &far, n] {
-        run_on(0, n);
-        return measure_far(paging_, far);
-      });
-    }
-    if (done.ok()) done = measure_over((*server)->tcp(), far, server->get(), &run["tiers"]["tcp"]);
-    std::string file = fmt::format("file:{}?size={}&alloc=full", folder_, bytes_of_server());
-    if (done.ok()) done = measure_over(file, far, nullptr, &run["tiers"]["file"]);
-    return done.ok() ? Result<json>(run) : done;
+Result<json> Calibration::measure() {
+  auto server = ServerProcess::start(hold_, bytes_of_server());
+  if (!server.ok()) return server.status();
+  json run = {{"far", json::array()}, {"tiers", json::object()}};
+  Status done = cores_ > 1 ? collect(&run["machine"], measure_machine) : Status();
+  if (done.ok()) done = collect(&run["native"], [this] { return measure_plain(paging_, nullptr); });
+  FarMemoryConfig far = {(*server)->shm(), (*server)->token(), paging_.bytes, near(), pager::Delivery::kSignal, 1};
+  for (unsigned n = 1; done.ok() && n <= cores_; n++) {
+    done = collect(&run["far"].emplace_back(), [this, &far, n] {
+      run_on(0, n);
+      return measure_far(paging_, far);
+    });
   }
+  if (done.ok()) done = measure_over((*server)->tcp(), far, server->get(), &run["tiers"]["tcp"]);
+  std::string file = fmt::format("file:{}?size={}&alloc=full", folder_, bytes_of_server());
+  if (done.ok()) done = measure_over(file, far, nullptr, &run["tiers"]["file"]);
+  return done.ok() ? Result<json>(run) : done;
+}
 
-  void add(const json& run) {
-    if (run.contains("machine")) machine_.add(run["machine"]);
-    native_.add(run["native"]);
-    for (size_t i = 0; i < run["far"].size(); i++) far_[i].add(run["far"][i]);
-    for (const auto& [name, tier] : run["tiers"].items()) {
-      tiers_[name].requests.add(tier["requests"]);
-      tiers_[name].paging.add(tier["paging"]);
-    }
+Status Calibration::collect(json* run, const std::function<Result<json>()>& work) const {
+  Result<json> result = run_in_child(hold_, work);
+  if (result.ok()) *run = std::move(*result);
+  return result.status();
+}
+
+Status Calibration::measure_over(const std::string& address, FarMemoryConfig far, const ServerProcess* server,
+                                 json* tier) const {
+  far.address = address;
+  Status done = collect(&(*tier)["requests"], [&] { return measure_tier(address, server); });
+  AccessSettings paging = paging_;
+  paging.threads = {1, 4};
+  if (server) paging.threads.push_back(16);
+  return done.ok() ? collect(&(*tier)["paging"], [&] { return measure_far(paging, far); }) : done;
+}
+
+Costs Calibration::costs() const {
+  Costs c;
+  c.frames = near() / kPageSize;
+  c.here.cores = c.here.cores_per_socket = cores_;
+  if (cores_ > 1) {
+    c.here.line = minimum(runs_, "/machine/line");
+    // Not the minimum: in that run the other core ran something else.
+    c.here.shootdown = median_of(runs_, "/machine/shootdown");
+    c.here.wake = median_of(runs_, "/machine/wake");
+    c.here.wake_latency = median_of(runs_, "/machine/wake_latency");
+    c.here.copy = minimum(runs_, "/machine/copy");
+    if (double move = minimum(runs_, "/machine/move"); move > 0) c.here.move = move;
   }
-
-  Costs costs() const {
-    Costs c;
-    c.frames = near() / kPageSize;
-    c.here.cores = c.here.cores_per_socket = cores_;
-    if (cores_ > 1) {
-      c.here.line_near = machine_.minimum("/line"_json_pointer);
-      // Not the minimum: in that run the other core ran something else.
-      c.here.shootdown = machine_.median_of("/shootdown"_json_pointer);
-    }
-    c.here.line_far = c.here.line_near;
-    c.miss_median = far_[cores_ - 1].minimum("/miss/median_us"_json_pointer);
-    c.miss_p99 = far_[cores_ - 1].minimum("/miss/p99_us"_json_pointer);
-    for (unsigned n = 1; n <= cores_; n++) {
-      for (size_t i = 0; i < far_[n - 1].cells(); i++) add_cell(i, n, &c);
-    }
-    if (cores_ > 1) {
-      c.here.wake = machine_.median_of("/wake"_json_pointer);
-      c.here.wake_latency = machine_.median_of("/wake_latency"_json_pointer);
-      c.here.copy = machine_.minimum("/copy"_json_pointer);
-      if (double move = machine_.minimum("/move"_json_pointer); move > 0) c.here.move = move;
-    }
-    for (const auto& [name, tier] : tiers_) add_tier(name, tier, &c);
-    return c;
+  c.here.line_far = c.here.line;
+  std::string all_cores = fmt::format("/far/{}", cores_ - 1);
+  c.miss_median = minimum(runs_, all_cores + "/miss/median_us");
+  c.miss_p99 = minimum(runs_, all_cores + "/miss/p99_us");
+  for (unsigned n = 1; n <= cores_; n++) {
+    for (size_t i = 0; i < runs_[0]["far"][n - 1]["cells"].size(); i++) add_cell(i, n, &c);
   }
+  for (const auto& [name, tier] : runs_[0]["tiers"].items()) add_tier(name, &c);
+  return c;
+}
 
- private:
-  static unsigned cores_here() {
-    cpu_set_t allowed;
-    bool known = sched_getaffinity(0, sizeof allowed, &allowed) == 0;
-    return known && CPU_ISSET(0, &allowed) && CPU_ISSET(1, &allowed) ? 2 : 1;
-  }
+// A disk's latency is what its reads take without the thread's work; a server's without its work, too.
+void Calibration::add_tier(const std::string& name, Costs* costs) const {
+  std::string tier = "/tiers/" + name;
+  auto get = [&](const char* value) { return minimum(runs_, tier + "/requests/" + value); };
+  constexpr double kMore = Requests::kMaxPages - 1;
+  LinkCosts link;
+  link.submit = get("submit");
+  link.complete_page = std::max(0.0, get("complete_many") - get("complete")) / kMore;
+  link.complete = std::max(0.0, get("complete") - link.complete_page);
+  link.serve_page = std::max(0.0, get("serve_many") - get("serve")) / kMore;
+  link.serve = std::max(0.0, get("serve") - link.serve_page);
+  double work = get("submit") + get("complete") + get("serve");
+  link.latency = std::max(0.1, get("round_trip") - work);
+  if (link.serve == 0) link.page = get("parallel");
+  costs->tiers[name] = link;
+  size_t cells = runs_[0][at(tier + "/paging/cells")].size();
+  for (size_t i = 0; i < cells; i++) add_tier_cell(name, link, cell_of(runs_, tier + "/paging", i), costs);
+}
 
-  uint64_t near() const { return static_cast<uint64_t>(paging_.local * static_cast<double>(paging_.bytes)); }
-  uint64_t bytes_of_server() const { return 2 * paging_.bytes + 32 * remote::kSlabBytes; }
+void Calibration::add_tier_cell(const std::string& name, const LinkCosts& link, const json& cell, Costs* costs) const {
+  std::string workload = cell["workload"];
+  if (workload.ends_with("write")) return;  // the model's evictors do not share a server with reads
+  costs->measured.push_back({workload, name, cores_, cell["threads"], cell["us"]});
+  if (cell["threads"] != 1) return;
+  WorkloadCosts w = costs_of_cell(cell, costs->workloads.at(workload).access, cores_ > 1 ? costs->here.shootdown : 0);
+  w.fetch = 0;  // the link's costs
+  w.handle = std::max(0.0, w.handle - link.submit);
+  costs->workloads[workload + ", " + name] = w;
+}
 
-  Status collect(json* run, const std::function<Result<json>()>& work) const {
-    Result<json> result = run_in_child(hold_, work);
-    if (result.ok()) *run = std::move(*result);
-    return result.status();
-  }
-
-  struct TierRuns {
-    Runs requests, paging;
-  };
-
-  Status measure_over(const std::string& address, FarMemoryConfig far, const ServerProcess* server, json* tier) const {
-    far.address = address;
-    Status done = collect(&(*tier)["requests"], [&] { return measure_tier(address, server); });
-    AccessSettings paging = paging_;
-    paging.threads = {1, 4};
-    if (server) paging.threads.push_back(16);
-    return done.ok() ? collect(&(*tier)["paging"], [&] { return measure_far(paging, far); }) : done;
-  }
-
-  // A disk's latency is what its reads take without the thread's work; a server's without its work, too.
-  void add_tier(const std::string& name, const TierRuns& tier, Costs* costs) const {
-    auto get = [&](const char* value) { return tier.requests.minimum(json::json_pointer() / value); };
-    constexpr double kMore = Requests::kMaxPages - 1;
-    LinkCosts link;
-    link.submit = get("submit");
-    link.complete_page = std::max(0.0, get("complete_many") - get("complete")) / kMore;
-    link.complete = std::max(0.0, get("complete") - link.complete_page);
-    link.serve_page = std::max(0.0, get("serve_many") - get("serve")) / kMore;
-    link.serve = std::max(0.0, get("serve") - link.serve_page);
-    double work = get("submit") + get("complete") + get("serve");
-    link.latency = std::max(0.1, get("round_trip") - work);
-    if (link.serve == 0) link.page = get("parallel");
-    costs->tiers[name] = link;
-    for (size_t i = 0; i < tier.paging.cells(); i++) add_tier_cell(name, link, tier.paging.cell(i), costs);
-  }
-
-  void add_tier_cell(const std::string& name, const LinkCosts& link, const json& cell, Costs* costs) const {
-    std::string workload = cell["workload"];
-    if (workload.ends_with("write")) return;  // the model's evictors do not share a server with reads
-    costs->measured.push_back({workload, name, cores_, cell["threads"], cell["us"]});
-    if (cell["threads"] != 1) return;
-    WorkloadCosts w = costs_of_cell(cell, costs->workloads.at(workload).access, cores_ > 1 ? costs->here.shootdown : 0);
-    w.fetch = 0;  // the link's costs
-    w.handle = std::max(0.0, w.handle - link.submit);
-    costs->workloads[workload + ", " + name] = w;
-  }
-
-  // The costs are taken from one thread on all available cores.
-  void add_cell(size_t i, unsigned cores, Costs* costs) const {
-    json cell = far_[cores - 1].cell(i);
-    std::string workload = cell["workload"];
-    costs->measured.push_back({workload, "shm", cores, cell["threads"], cell["us"]});
-    if (cores != cores_ || cell["threads"] != 1) return;
-    costs->workloads[workload] = costs_of_cell(cell, native_.cell(i)["us"], cores > 1 ? costs->here.shootdown : 0);
-  }
-
-  const AccessSettings paging_;
-  const std::string folder_;  // of the far file
-  const SignalHold& hold_;
-  const unsigned cores_;
-  Runs native_, machine_, far_[2];
-  std::map<std::string, TierRuns> tiers_;
-};
+// The costs are taken from one thread on all available cores.
+void Calibration::add_cell(size_t i, unsigned cores, Costs* costs) const {
+  json cell = cell_of(runs_, fmt::format("/far/{}", cores - 1), i);
+  std::string workload = cell["workload"];
+  costs->measured.push_back({workload, "shm", cores, cell["threads"], cell["us"]});
+  if (cores != cores_ || cell["threads"] != 1) return;
+  double access_us = cell_of(runs_, "/native", i)["us"];
+  costs->workloads[workload] = costs_of_cell(cell, access_us, cores > 1 ? costs->here.shootdown : 0);
+}
 
 WorkloadCosts costs_of_cell(const json& cell, double access_us, double shootdown_us) {
   auto get = [&](const char* name) { return cell["counters"].value(name, 0.0); };
@@ -330,12 +300,5 @@ WorkloadCosts costs_of_cell(const json& cell, double access_us, double shootdown
   w.release = get("release_us") / evicted;
   return w;
 }
-
-Calibration::Calibration(const AccessSettings& paging, const std::string& folder, const SignalHold& hold)
-    : implementation_(std::make_unique<Implementation>(paging, folder, hold)) {}
-Calibration::~Calibration() = default;
-Result<json> Calibration::measure() { return implementation_->measure(); }
-void Calibration::add(const json& run) { implementation_->add(run); }
-Costs Calibration::costs() const { return implementation_->costs(); }
 
 }  // namespace farside::bench::scaling

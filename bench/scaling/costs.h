@@ -39,12 +39,12 @@ struct LinkCosts {
 
 struct MachineCosts {
   unsigned cores = 2, cores_per_socket = 2;
-  double line_near = 0.05, line_far = 0.13;  // to move a cache line to another core of the socket; of another socket
-  double siglock_hold = 0.32;                // per fault, in four acquisitions: the process's signal lock
-  double zone_hold = 0.03;                   // per page: the lock of the kernel's free pages, taken once for many
-  double lru_hold = 0.06;                    // per page: the lock of the LRU lists, taken once for many
-  double shard_hold = 0.02;                  // per page: the lock of a policy's shard
-  double pause = 0.05;                       // an iteration of a spin loop
+  double line = 0.05, line_far = 0.13;  // to move a cache line to another core of the socket; of another socket
+  double siglock_hold = 0.32;           // per fault, in four acquisitions: the process's signal lock
+  double zone_hold = 0.03;              // per page: the lock of the kernel's free pages, taken once for many
+  double lru_hold = 0.06;               // per page: the lock of the LRU lists, taken once for many
+  double shard_hold = 0.02;             // per page: the lock of a policy's shard
+  double pause = 0.05;                  // an iteration of a spin loop
   double shootdown = 2.6, shootdown_per_core = 0;  // first other core that runs the program; each further one
   double shootdown_serial = 0.05;                  // of these, per core: the part in which senders exclude each other
   double interrupt = 1.0;                          // time that a core loses to a shootdown by another core

@@ -56,7 +56,7 @@ class Machine {
 
   Time line_cost(const Serial& line, unsigned core) const {
     if (line.last_core == core || line.last_core == Serial::kNoCore) return 0;
-    return line.last_core / m_.cores_per_socket == core / m_.cores_per_socket ? m_.line_near : m_.line_far;
+    return line.last_core / m_.cores_per_socket == core / m_.cores_per_socket ? m_.line : m_.line_far;
   }
 
   // A read-modify-write of a shared line. With `hold` it is a spin lock; if it is contended, two lines move: to acquire

@@ -1,11 +1,8 @@
 #include "bench/scaling/machine_costs.h"
 
-#include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,21 +13,13 @@
 
 #include "base/bits.h"
 #include "base/clock.h"
+#include "base/os.h"
 #include "measure/statistics.h"
 
 namespace farside::bench::scaling {
 namespace {
 
 using nlohmann::json;
-
-// Of Linux 6.8, which older headers lack.
-struct FrameMove {
-  uint64_t to, from, bytes, mode;
-  int64_t moved;
-};
-constexpr uint64_t kFeatureMove = uint64_t{1} << 16;
-constexpr unsigned long kIoctlMove = _IOWR(UFFDIO, 0x05, FrameMove);
-constexpr int kUserModeOnly = 1;
 
 // The time to move a cache line from one core to another: two threads write to it alternately. The best of many short
 // rounds, in which neither thread was preempted.
@@ -127,28 +116,24 @@ json measure_wake_ups() {
 // The time to move a frame of 2 MiB to another address and back, by half; 0 where the kernel has no UFFDIO_MOVE, or no
 // huge page for it.
 double measure_move() {
-  constexpr uint64_t kFrame = 2 * kMiB;
+  constexpr long kFrame = 2 * kMiB;
   constexpr unsigned kMoves = 200;
-  void* raw = mmap(nullptr, 3 * kFrame, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (raw == MAP_FAILED) return 0;
-  uint64_t at[] = {align_up(reinterpret_cast<uint64_t>(raw), kFrame), 0};
-  at[1] = at[0] + kFrame;
-  madvise(reinterpret_cast<void*>(at[0]), 2 * kFrame, MADV_HUGEPAGE);
-  auto* frame = reinterpret_cast<volatile char*>(at[0]);
-  for (uint64_t i = 0; i < kFrame; i += kPageSize) frame[i] = 1;
-  int fd = static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | kUserModeOnly));
-  uffdio_api api = {UFFD_API, kFeatureMove, 0};
-  uffdio_register range = {{at[0], 2 * kFrame}, UFFDIO_REGISTER_MODE_MISSING, 0};
+  long memory = os::map_aligned(2 * kFrame, kFrame, PROT_READ | PROT_WRITE);
+  if (memory < 0) return 0;
+  auto* base = reinterpret_cast<char*>(memory);
+  os::madvise(base, 2 * kFrame, MADV_HUGEPAGE);
+  for (long i = 0; i < kFrame; i += kPageSize) *static_cast<volatile char*>(base + i) = 1;
+  uint64_t features = 0;
+  int fd = os::open_userfaultfd(os::kUffdFeatureMove, &features);
+  bool works = fd >= 0 && os::uffd_register(fd, base, 2 * kFrame, UFFDIO_REGISTER_MODE_MISSING) == 0;
   std::vector<double> times;
-  bool works = fd >= 0 && ioctl(fd, UFFDIO_API, &api) == 0 && ioctl(fd, UFFDIO_REGISTER, &range) == 0;
   for (unsigned i = 0; works && i < kMoves; i++) {
-    FrameMove move = {at[1 - i % 2], at[i % 2], kFrame, 0, 0};
     uint64_t start = now_ns();
-    works = ioctl(fd, kIoctlMove, &move) == 0;
+    works = os::uffd_move(fd, base + (1 - i % 2) * kFrame, base + i % 2 * kFrame, kFrame) == kFrame;
     times.push_back(static_cast<double>(now_ns() - start) / 1000);
   }
-  if (fd >= 0) close(fd);
-  munmap(raw, 3 * kFrame);
+  if (fd >= 0) os::close(fd);
+  os::munmap(base, 2 * kFrame);
   return works ? median(times) : 0;
 }
 

@@ -30,33 +30,14 @@ constexpr const char* kSequentialRead = "sequential read";
 
 // Design() is the code as it was when it was first simulated. This is the code with the changes that followed
 // (docs/internals/scaling.md).
-Design current_design() {
-  Design d;
-  d.signal_locks = 2;
-  d.frame_cache = 16;
-  d.batch = 256;
-  return d;
-}
+Design current_design() { return {.batch = 256, .frame_cache = 16, .signal_locks = 2}; }
 
 // A program that hints each access, with the changes that would pay off then.
-Design hinted() {
-  Design d = current_design();
-  d.signal_locks = 0;
-  d.stripes = 64;
-  d.evictors = 8;
-  return d;
-}
+Design hinted() { return {.evictors = 8, .batch = 256, .stripes = 64, .frame_cache = 16, .signal_locks = 0}; }
 
 // Eviction in the systems that MAGE compares with: one queue, small batches, one batch at a time, and synchronous
 // eviction by faulting threads.
-Design other_systems() {
-  Design d;
-  d.shards = 1;
-  d.batch = 32;
-  d.batches = 1;
-  d.synchronous = true;
-  return d;
-}
+Design other_systems() { return {.batch = 32, .batches = 1, .shards = 1, .synchronous = true}; }
 
 struct NamedDesign {
   const char* name;
@@ -117,17 +98,20 @@ class Prediction {
 
   json costs() const { return {{"costs", {to_json(costs_)}}}; }
 
-  bool has(const char* workload) const { return costs_.workloads.contains(workload); }
-
   Scenario large(const char* workload, unsigned threads, const Design& design) const {
-    Scenario s;
-    s.work = over_link(costs_.workloads.at(workload));
-    s.machine = large_machine(threads + kSpareCores);
-    s.design = design;
-    s.threads = threads;
-    s.faults = faults_of(s.work);
-    s.seed = s_.seed;
-    return s;
+    WorkloadCosts work = over_link(costs_.workloads.at(workload));
+    return {.work = work,
+            .machine = large_machine(threads + kSpareCores),
+            .design = design,
+            .threads = threads,
+            .faults = faults_of(work),
+            .seed = s_.seed};
+  }
+
+  // Those that were measured.
+  std::vector<const char*> measured(std::vector<const char*> workloads) const {
+    std::erase_if(workloads, [&](const char* name) { return !costs_.workloads.contains(name); });
+    return workloads;
   }
 
   // Fewer faults where a fault fetches many pages.
@@ -135,20 +119,24 @@ class Prediction {
     return static_cast<uint64_t>(static_cast<double>(s_.faults) / std::min(6.0, work.pages_per_fault));
   }
 
+  // Adds the outcome of a simulation.
+  static void add(json key, const Scenario& scenario, json* rows) {
+    rows->push_back(make_row(std::move(key), figures_of(simulate(scenario))));
+  }
+
   Scenario here(const Measured& m) const {
-    Scenario s;
-    s.work = costs_over(costs_, m.workload, m.tier);
-    s.machine = costs_.here;
+    Scenario s = {.work = costs_over(costs_, m.workload, m.tier),
+                  .machine = costs_.here,
+                  .design = current_design(),
+                  .threads = m.threads,
+                  .frames = costs_.frames,
+                  .seed = s_.seed};
     s.machine.cores = s.machine.cores_per_socket = m.cores;
     if (costs_.tiers.contains(m.tier)) s.machine.link = costs_.tiers.at(m.tier);
     s.machine.server_is_here = m.tier == "tcp";
-    s.design = current_design();
     s.design.wait = Wait::kAdaptive;
     s.design.evictors = 1;
-    s.threads = m.threads;
-    s.frames = costs_.frames;
     s.faults = faults_of(s.work);
-    s.seed = s_.seed;
     return s;
   }
 
@@ -169,43 +157,36 @@ class Prediction {
     return rows;
   }
 
+  // Random reads with each number of evictors; the other workloads with the number of the design.
   json threads() const {
     json rows = json::array();
     for (const NamedDesign& d : designs()) {
-      for (const char* workload : {kRandomRead, kRandomWrite, kSequentialRead}) {
-        if (has(workload)) add_threads(d, workload, &rows);
+      for (const char* workload : measured({kRandomRead, kRandomWrite, kSequentialRead})) {
+        bool with_each = workload == kRandomRead;
+        for (unsigned e : with_each ? std::vector<unsigned>{1, 2, 4, 8} : std::vector{d.design.evictors}) {
+          Design design = d.design;
+          design.evictors = e;
+          for (unsigned n : s_.threads)
+            add({{"design", d.name}, {"workload", workload}, {"evictors", e}, {"threads", n}},
+                large(workload, n, design), &rows);
+        }
       }
     }
     return rows;
   }
 
-  // Random reads with each number of evictors; the other workloads with the number of the design.
-  void add_threads(const NamedDesign& d, const char* workload, json* rows) const {
-    std::vector<unsigned> evictors = {1, 2, 4, 8};
-    if (workload != kRandomRead) evictors = {d.design.evictors};
-    for (unsigned e : evictors) {
-      Design design = d.design;
-      design.evictors = e;
-      for (unsigned n : s_.threads) {
-        rows->push_back(make_row({{"design", d.name}, {"workload", workload}, {"evictors", e}, {"threads", n}},
-                                 figures_of(simulate(large(workload, n, design)))));
-      }
-    }
-  }
-
   // With hints, because then eviction is the limit.
   json batches() const {
     json rows = json::array();
-    for (const char* workload : {kRandomRead, kRandomWrite}) {
-      if (!has(workload)) continue;
+    for (const char* workload : measured({kRandomRead, kRandomWrite})) {
       for (unsigned in_flight : {4u, 1u}) {
         for (unsigned batch : {16u, 32u, 64u, 128u, 256u, 512u}) {
           Design design = hinted();
           design.evictors = 4;
           design.batch = batch;
           design.batches = in_flight;
-          rows.push_back(make_row({{"workload", workload}, {"in flight", in_flight}, {"batch", batch}},
-                                  figures_of(simulate(large(workload, kManyThreads, design)))));
+          add({{"workload", workload}, {"in flight", in_flight}, {"batch", batch}},
+              large(workload, kManyThreads, design), &rows);
         }
       }
     }
@@ -214,7 +195,7 @@ class Prediction {
 
   json breakdown() const {
     json rows = json::array();
-    if (!has(kRandomRead)) return rows;
+    if (measured({kRandomRead}).empty()) return rows;
     for (unsigned n : {8u, 24u, kManyThreads}) {
       for (const NamedDesign& d : designs()) {
         Outcome o = simulate(large(kRandomRead, n, d.design));
@@ -230,25 +211,23 @@ class Prediction {
 
   json all_changes() const {
     json rows = json::array();
-    for (const char* workload : {kRandomRead, kRandomWrite, kSequentialRead}) {
-      if (has(workload)) add_changes(workload, &rows);
-    }
+    for (const char* workload : measured({kRandomRead, kRandomWrite, kSequentialRead})) add_changes(workload, &rows);
     return rows;
   }
 
   // Each change alone; then cumulatively, always adding the change with the largest gain. The same for a program that
   // hints its accesses, where no signals limit the throughput.
   void add_changes(const char* workload, json* rows) const {
-    auto add = [&](const std::string& name, const Outcome& o) {
+    auto add_change = [&](const std::string& name, const Outcome& o) {
       rows->push_back(make_row({{"workload", workload}, {"change", name}}, figures_of(o)));
     };
-    Design hints;
-    hints.signal_locks = 0;
-    add("before", simulate(large(workload, kManyThreads, Design())));
-    for (const Change& c : changes()) add(fmt::format("alone: {}", c.name), simulate_with(workload, {c}, Design()));
-    add_sequence(workload, Design(), "then: ", add);
-    add("hinted, before", simulate(large(workload, kManyThreads, hints)));
-    add_sequence(workload, hints, "hinted, then: ", add);
+    Design hints = {.signal_locks = 0};
+    add_change("before", simulate_with(workload, {}, Design()));
+    for (const Change& c : changes())
+      add_change(fmt::format("alone: {}", c.name), simulate_with(workload, {c}, Design()));
+    add_sequence(workload, Design(), "then: ", add_change);
+    add_change("hinted, before", simulate_with(workload, {}, hints));
+    add_sequence(workload, hints, "hinted, then: ", add_change);
   }
 
   Outcome simulate_with(const char* workload, const std::vector<Change>& made, Design design) const {
@@ -266,8 +245,8 @@ class Prediction {
   };
 
   template <typename Add>
-  void add_sequence(const char* workload, Design design, const std::string& prefix, Add add) const {
-    double best = simulate(large(workload, kManyThreads, design)).pages_per_s;
+  void add_sequence(const char* workload, Design design, const std::string& prefix, Add add_change) const {
+    double best = simulate_with(workload, {}, design).pages_per_s;
     std::vector<Change> left = changes();
     for (;;) {
       Step step = best_step(workload, left, design, 1);
@@ -279,7 +258,7 @@ class Prediction {
         made.apply(design);
         std::erase_if(left, [&](const Change& c) { return c.name == made.name; });
       }
-      add(prefix + step.name(), step.outcome);
+      add_change(prefix + step.name(), step.outcome);
     }
   }
 
@@ -299,26 +278,27 @@ class Prediction {
   // How sensitive the prediction is to costs that were not measured on this machine.
   json sensitivity() const {
     json rows = json::array();
-    if (!has(kRandomRead)) return rows;
     struct Variant {
       const char* name;
       void (*apply)(MachineCosts&);
     };
     constexpr Variant kVariants[] = {
         {"as assumed", [](MachineCosts&) {}},
-        {"cache lines at half the cost", [](MachineCosts& m) { m.line_near /= 2, m.line_far /= 2; }},
-        {"cache lines at twice the cost", [](MachineCosts& m) { m.line_near *= 2, m.line_far *= 2; }},
+        {"cache lines at half the cost", [](MachineCosts& m) { m.line /= 2, m.line_far /= 2; }},
+        {"cache lines at twice the cost", [](MachineCosts& m) { m.line *= 2, m.line_far *= 2; }},
         {"signal lock held half as long", [](MachineCosts& m) { m.siglock_hold /= 2; }},
-        {"one socket", [](MachineCosts& m) { m.cores_per_socket = 64, m.line_far = m.line_near; }},
+        {"one socket", [](MachineCosts& m) { m.cores_per_socket = 64, m.line_far = m.line; }},
         {"shootdowns at a third of the cost", [](MachineCosts& m) { m.shootdown_per_core /= 3; }},
         {"shootdowns at twice the cost", [](MachineCosts& m) { m.shootdown_per_core *= 2, m.shootdown_serial *= 2; }},
         {"LRU lock held half as long", [](MachineCosts& m) { m.lru_hold /= 2; }},
     };
     for (const Variant& v : kVariants) {
       for (const NamedDesign& d : designs()) {
-        Scenario s = large(kRandomRead, kManyThreads, d.design);
-        v.apply(s.machine);
-        rows.push_back(make_row({{"costs", v.name}, {"design", d.name}}, figures_of(simulate(s))));
+        for (const char* workload : measured({kRandomRead})) {
+          Scenario s = large(workload, kManyThreads, d.design);
+          v.apply(s.machine);
+          add({{"costs", v.name}, {"design", d.name}}, s, &rows);
+        }
       }
     }
     return rows;
@@ -330,11 +310,11 @@ class Prediction {
     for (const Tier& tier : tiers_here_and_elsewhere()) {
       for (unsigned cores : {16u, kTierThreads + kSpareCores}) {
         for (unsigned n : {1u, 16u, kTierThreads}) {
-          for (Wait wait : {Wait::kPoll, Wait::kSleep}) {
-            if (has(kRandomRead)) add_tier(tier, kRandomRead, cores, n, wait, 1, &rows);
+          for (const char* workload : measured({kRandomRead})) {
+            for (Wait wait : {Wait::kPoll, Wait::kSleep}) add_tier(tier, workload, cores, n, wait, 1, &rows);
           }
-          for (unsigned pages : {1u, kFramePages}) {
-            if (has(kSequentialRead)) add_tier(tier, kSequentialRead, cores, n, Wait::kAdaptive, pages, &rows);
+          for (const char* workload : measured({kSequentialRead})) {
+            for (unsigned pages : {1u, kFramePages}) add_tier(tier, workload, cores, n, Wait::kAdaptive, pages, &rows);
           }
         }
       }
@@ -384,31 +364,26 @@ class Prediction {
       s.faults = faults_of(s.work) / 6;
     }
     constexpr const char* kWaits[] = {"polls", "sleeps", "adapts"};
-    rows->push_back(make_row({{"tier", tier.name},
-                              {"workload", workload},
-                              {"cores", cores},
-                              {"threads", threads},
-                              {"wait", kWaits[static_cast<int>(wait)]},
-                              {"pages", pages > 1 ? "2 MiB" : "4 KiB"}},
-                             figures_of(simulate(s))));
+    const char *how = kWaits[static_cast<int>(wait)], *unit = pages > 1 ? "2 MiB" : "4 KiB";
+    json key = {{"tier", tier.name}, {"workload", workload}, {"cores", cores}, {"threads", threads}};
+    key.update({{"wait", how}, {"pages", unit}});
+    add(key, s, rows);
   }
 
   json others() const {
     json rows = json::array();
-    if (!has(kRandomRead)) return rows;
-    Design faulters = hinted();
-    faulters.synchronous = true;
-    faulters.evictors = 4;
-    faulters.batch = 32;
-    faulters.batches = 1;
     Design background = hinted();
     background.evictors = 4;
+    Design faulters = background;
+    faulters.synchronous = true;
+    faulters.batch = 32;
+    faulters.batches = 1;
     for (const NamedDesign& d : {NamedDesign{"evictors only, pipelined", background},
                                  {"4 evictors, then by faulting threads, batches of 32", faulters},
                                  {"the same with one queue and one mapping, with signals", other_systems()}}) {
       for (unsigned n : {8u, 24u, kManyThreads}) {
-        rows.push_back(
-            make_row({{"design", d.name}, {"threads", n}}, figures_of(simulate(large(kRandomRead, n, d.design)))));
+        for (const char* workload : measured({kRandomRead}))
+          add({{"design", d.name}, {"threads", n}}, large(workload, n, d.design), &rows);
       }
     }
     return rows;
@@ -435,23 +410,17 @@ constexpr Part kParts[] = {{"costs", &Prediction::costs},
 
 std::vector<Measurement> measurements(const Setup& setup) {
   auto prediction = std::make_shared<Prediction>(setup);
-  auto in_parent = [](Measurement m) {
-    m.in_parent = true;
-    return m;
-  };
   std::vector<Measurement> all;
   const std::string& file = setup.settings().costs;
   Status taken = file.empty() ? Status() : prediction->take_costs(file);
-  if (!taken.ok()) return {in_parent({.key = json::object(), .name = "costs", .run = [taken] { return taken; }})};
+  if (!taken.ok())
+    return {{.key = json::object(), .name = "costs", .run = [taken] { return taken; }, .in_parent = true}};
   if (file.empty()) {
-    all.push_back(in_parent({.key = {{"part", "this machine"}},
-                             .name = "this machine",
-                             .run = [prediction] { return prediction->measure_costs(); },
-                             .use =
-                                 [prediction](const json& result) {
-                                   prediction->use_costs(result);
-                                   return Status();
-                                 }}));
+    all.push_back({.key = {{"part", "this machine"}},
+                   .name = "this machine",
+                   .run = [prediction] { return prediction->measure_costs(); },
+                   .in_parent = true,
+                   .use = [prediction](const json& result) { return prediction->use_costs(result), Status(); }});
   }
   for (const Part& part : kParts) {
     all.push_back({.key = {{"part", part.name}},
@@ -472,10 +441,7 @@ const std::vector<Change>& changes() {
       {"16 frames at a time for a thread", [](Design& d) { d.frame_cache = 16; }},
       {"look before taking a frame", [](Design& d) { d.look_before_take = true; }},
       {"look, and spin for as long as a batch takes",
-       [](Design& d) {
-         d.look_before_take = true;
-         d.frame_spins = kLongSpin;
-       }},
+       [](Design& d) { d.look_before_take = true, d.frame_spins = kLongSpin; }},
       {"a window's frames at once", [](Design& d) { d.take_window_at_once = true; }},
       {"a window's pages into the queue at once", [](Design& d) { d.insert_window_at_once = true; }},
       {"64 shards", [](Design& d) { d.shards = 64; }},

@@ -102,7 +102,7 @@ TEST(CoresTest, WorkersShareACoreAndNoneWaitsWhileOneIsFree) {
 Scenario free_scenario(unsigned threads) {
   Scenario s;
   s.machine = large_machine(threads + 8);
-  s.machine.line_near = s.machine.line_far = s.machine.siglock_hold = s.machine.zone_hold = s.machine.lru_hold = 0;
+  s.machine.line = s.machine.line_far = s.machine.siglock_hold = s.machine.zone_hold = s.machine.lru_hold = 0;
   s.machine.shard_hold = s.machine.shootdown = s.machine.shootdown_per_core = s.machine.shootdown_serial = 0;
   s.machine.interrupt = s.machine.wake = 0;
   s.work = {.access = 0, .signal = 0, .handle = 0, .map = 0, .select = 0, .unmap = 0};
