@@ -61,34 +61,10 @@ class Analysis : public App {
   }
 
   uint64_t run() {
-    const Rides& r = rides_;
-    // select passengers, count(*), sum(fare) group by passengers
-    group_by(
-        16,
-        [](Groups& g, uint8_t passengers, uint32_t fare) {
-          g[passengers]++;
-          g[8 + passengers] += fare;
-        },
-        r.passengers, r.fare_cents);
-    // select hour, sum(tip), sum(fare) where payment is by card and distance > 2 km group by hour
-    group_by(
-        2 * kHours,
-        [](Groups& g, uint32_t time, uint8_t payment, uint32_t metres, uint32_t fare, uint32_t tip) {
-          if (payment != 0 || metres <= 2000) return;
-          g[time / 3600 % kHours] += tip;
-          g[kHours + time / 3600 % kHours] += fare;
-        },
-        r.pickup_s, r.payment, r.metres, r.fare_cents, r.tip_cents);
-    // select zone, hour, sum(fare + tip) group by zone, hour
-    group_by(
-        kZones * kHours,
-        [](Groups& g, uint32_t time, uint16_t from, uint32_t fare, uint32_t tip) {
-          g[from * kHours + time / 3600 % kHours] += fare + tip;
-        },
-        r.pickup_s, r.from, r.fare_cents, r.tip_cents);
-    // select from, to, count(*) group by from, to
-    group_by(
-        kZones * kZones, [](Groups& g, uint16_t from, uint16_t to) { g[from * kZones + to]++; }, r.from, r.to);
+    rides_by_passengers();
+    tips_by_hour();
+    income_by_zone_and_hour();
+    pairs_of_zones();
     longest_rides();
     return rows_read_;
   }
@@ -96,20 +72,14 @@ class Analysis : public App {
   uint64_t checksum() const { return checksum_; }
 
  private:
-  // Calls add(groups, value, ...) with the values of each row in the columns; each thread has separate groups until the
-  // end.
-  template <typename Add, typename... T>
-  Groups group_by(size_t groups, Add add, const Column<T>&... columns) {
+  // Sums up block(begin, end, groups) over all blocks; each thread has separate groups until the end.
+  template <typename Block>
+  Groups group_by(size_t groups, Block block) {
     Groups total(groups);
     std::mutex mutex;
     in_parallel(threads_, rides_.rows / kBlock + 1, [&](unsigned, uint64_t first, uint64_t last) {
       Groups mine(groups);
-      for (uint64_t b = first; b < last; b++) {
-        uint64_t begin = b * kBlock, end = std::min(begin + kBlock, rides_.rows);
-        [&](const T*... values) {
-          for (uint64_t i = 0; i < end - begin; i++) add(mine, values[i]...);
-        }(columns.hinted_block(begin, end)...);
-      }
+      for (uint64_t b = first; b < last; b++) block(b * kBlock, std::min((b + 1) * kBlock, rides_.rows), mine);
       std::lock_guard lock(mutex);
       for (size_t i = 0; i < groups; i++) total[i] += mine[i];
     });
@@ -118,24 +88,76 @@ class Analysis : public App {
     return total;
   }
 
+  // select passengers, count(*), sum(fare) group by passengers
+  void rides_by_passengers() {
+    group_by(16, [&](uint64_t begin, uint64_t end, Groups& g) {
+      const uint8_t* passengers = rides_.passengers.hinted_block(begin, end);
+      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
+      for (uint64_t i = 0; i < end - begin; i++) {
+        g[passengers[i]]++;
+        g[8 + passengers[i]] += fare[i];
+      }
+    });
+  }
+
+  // select hour, sum(tip), sum(fare) where payment is by card and distance > 2 km group by hour
+  void tips_by_hour() {
+    group_by(2 * kHours, [&](uint64_t begin, uint64_t end, Groups& g) {
+      const uint32_t* time = rides_.pickup_s.hinted_block(begin, end);
+      const uint8_t* payment = rides_.payment.hinted_block(begin, end);
+      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
+      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
+      const uint32_t* tip = rides_.tip_cents.hinted_block(begin, end);
+      for (uint64_t i = 0; i < end - begin; i++) {
+        if (payment[i] != 0 || metres[i] <= 2000) continue;
+        uint32_t hour = time[i] / 3600 % kHours;
+        g[hour] += tip[i];
+        g[kHours + hour] += fare[i];
+      }
+    });
+  }
+
+  // select zone, hour, sum(fare + tip) group by zone, hour
+  void income_by_zone_and_hour() {
+    group_by(kZones * kHours, [&](uint64_t begin, uint64_t end, Groups& g) {
+      const uint32_t* time = rides_.pickup_s.hinted_block(begin, end);
+      const uint16_t* from = rides_.from.hinted_block(begin, end);
+      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
+      const uint32_t* tip = rides_.tip_cents.hinted_block(begin, end);
+      for (uint64_t i = 0; i < end - begin; i++) g[from[i] * kHours + time[i] / 3600 % kHours] += fare[i] + tip[i];
+    });
+  }
+
+  // select from, to, count(*) group by from, to
+  void pairs_of_zones() {
+    group_by(kZones * kZones, [&](uint64_t begin, uint64_t end, Groups& g) {
+      const uint16_t* from = rides_.from.hinted_block(begin, end);
+      const uint16_t* to = rides_.to.hinted_block(begin, end);
+      for (uint64_t i = 0; i < end - begin; i++) g[from[i] * kZones + to[i]]++;
+    });
+  }
+
   // select sum(fare), sum(metres) where distance is among the longest hundredth: a histogram, then a selection by it
   void longest_rides() {
     constexpr unsigned kBuckets = 512, kMetres = 128;
-    Groups lengths = group_by(
-        kBuckets, [](Groups& g, uint32_t metres) { g[std::min(metres / kMetres, kBuckets - 1)]++; }, rides_.metres);
+    Groups lengths = group_by(kBuckets, [&](uint64_t begin, uint64_t end, Groups& g) {
+      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
+      for (uint64_t i = 0; i < end - begin; i++) g[std::min(metres[i] / kMetres, kBuckets - 1)]++;
+    });
     uint64_t least = kBuckets, found = 0;
     while (least > 0 && found < rides_.rows / 100) found += lengths[--least];
-    group_by(
-        2,
-        [least](Groups& g, uint32_t metres, uint32_t fare) {
-          if (metres / kMetres < least) return;
-          g[0] += fare;
-          g[1] += metres;
-        },
-        rides_.metres, rides_.fare_cents);
+    group_by(2, [&](uint64_t begin, uint64_t end, Groups& g) {
+      const uint32_t* metres = rides_.metres.hinted_block(begin, end);
+      const uint32_t* fare = rides_.fare_cents.hinted_block(begin, end);
+      for (uint64_t i = 0; i < end - begin; i++) {
+        if (metres[i] / kMetres < least) continue;
+        g[0] += fare[i];
+        g[1] += metres[i];
+      }
+    });
   }
 
-  const unsigned threads_;
+  unsigned threads_;
   Rides rides_;
   uint64_t checksum_ = 0, rows_read_ = 0;
 };

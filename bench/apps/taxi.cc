@@ -148,19 +148,15 @@ class PlainQueries {
   static constexpr size_t kTop = 1000;
 
  private:
-  template <typename T>
-  static const T* hinted(const Array<T>& values, uint64_t begin, uint64_t end) {
-    hint(&values[begin], (end - begin) * sizeof(T), FARSIDE_READ | FARSIDE_AHEAD(32));
-    return &values[begin];
-  }
   // Calls f(row, value, ...) with the values of each row in the columns.
   template <typename F, typename... T>
   void each(F f, const Array<T>&... columns) const {
     for (uint64_t begin = 0; begin < c_.rows; begin += kBlock) {
       uint64_t end = std::min(begin + kBlock, c_.rows);
       [&](const T*... values) {
+        (hint(values, (end - begin) * sizeof(T), FARSIDE_READ | FARSIDE_AHEAD(32)), ...);
         for (uint64_t i = 0; i < end - begin; i++) f(begin + i, values[i]...);
-      }(hinted(columns, begin, end)...);
+      }(&columns[begin]...);
     }
   }
   // Copies the rows with whose values in the columns is_wanted(value, ...).
