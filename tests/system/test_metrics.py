@@ -134,8 +134,11 @@ class MetricsTest(Servers):
         program = self.start([FARSIDE, "run", "--quiet", "--local", "8M", "--metrics", f"127.0.0.1:{port}", "--", STEADY,
                               "32", "1000000"])
         read_until(program.stdout, b"ready", 60)
+        time.sleep(0.7)  # the launcher looks several times a second
         text = self.get(port)
         self.check_metrics(text)
+        for counter in ("faults_total", "evictions_total", "near_bytes", "heap_bytes"):
+            self.assertRegex(text, rf"farside_run_{counter}{{.*}} [1-9]")
         self.assertIn("farside_server_capacity_bytes{", text)  # of the run's own server
         self.assertIn("process_resident_memory_bytes", text)
         for option, bad in (("--metrics", "127.0.0.1:99999"), ("--metrics", f"127.0.0.1:{port}"),
