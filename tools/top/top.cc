@@ -5,6 +5,7 @@
 
 #include "base/os.h"
 #include "command/command.h"
+#include "command/describe.h"
 #include "tools/top/screen.h"
 
 namespace farside::top {
@@ -69,7 +70,7 @@ int run_top(int argc, const char* const* argv) {
       "Pressure is the part of the last 10 s that was lost in faults.\n\n"
       "Examples:\n  farside top\n  farside top --once --sort far\n  farside top --json --filter redis");
   command.set_action([&] { return run(arguments); });
-  return command.run({argv + 1, argv + argc});
+  return run_tool(command, {argv + 1, argv + argc});
 }
 
 }  // namespace farside::top
