@@ -83,6 +83,7 @@ SUBFOLDERS = {
     "transport/file": {"transport"},
     "tools/plan": {"tools/plan/reuse"},
     "tools/plan/reuse": set(),
+    "tools/top": set(),
     "tools/trace": set(),
     "tools/track": set(),
 }
