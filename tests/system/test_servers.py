@@ -388,7 +388,7 @@ class ServerTest(Servers):
         refused("exclude each other", *good, "--token-file", self.token_file)
         refused("nowhere", "--tokens", self.folder / "nowhere")
         refused("client or server", *self.tokens(f"user all {TOKEN}", name="bad"))
-        refused("create, fork, statistics or offload", *self.tokens(f"client all {TOKEN} allow=everything", name="bad"))
+        refused("create, fork, statistics, offload or operate", *self.tokens(f"client all {TOKEN} allow=everything", name="bad"))
         refused("server NAME SECRET", "--controller", *good)
         refused("server NAME SECRET", "--pool", "127.0.0.1:1", *good)
 
