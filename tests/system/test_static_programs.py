@@ -60,7 +60,7 @@ class Loader(SystemTest):
     def test_exit_status_and_name(self):
         for status in (0, 7):
             self.assertEqual(self.launch("--quiet", "--", STATUS, "status", str(status)).status, status)
-        result = self.launch("--", STATUS, "status", "0")
+        result = self.launch("--verbose", "--", STATUS, "status", "0")
         self.assertIn("status_static: signal mode", result.errors.decode())
 
     def test_below_a_run(self):
