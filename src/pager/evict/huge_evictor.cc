@@ -69,9 +69,12 @@ bool HugeEvictor::break_up_any() {
 // The policy's surplus leaves first. Its other pages and the huge pages of the main queue leave in proportion to how
 // many there are.
 bool HugeEvictor::pop_main(size_t pages, HugeIndex* huge) {
+  policy_.set_elsewhere(huge_queue_.size() * uint64_t{kHugePages});
   uint64_t in_huge = huge_queue_.size(HugeQueue::kMain) * uint64_t{kHugePages};
-  uint64_t surplus = policy_.surplus(), queued = policy_.queued();
-  if (in_huge == 0 || surplus >= pages) return false;
+  if (in_huge == 0) return false;
+  uint64_t surplus = policy_.surplus();
+  if (surplus >= pages) return false;
+  uint64_t queued = policy_.queued();
   credit_ += (pages - surplus) * in_huge / (in_huge + queued - std::min(queued, surplus));
   if (credit_ < kHugePages) return false;
   credit_ = std::min<uint64_t>(credit_ - kHugePages, kHugePages);

@@ -74,6 +74,7 @@ class HugeQueue {
   void end_streams() { last_push_[kRecent].store(frames_.evicted() - frames_.limit(), std::memory_order_relaxed); }
 
   size_t size(Kind kind) const { return queues_[kind].size(); }
+  size_t size() const { return size(kRecent) + size(kNew) + size(kMain); }
   // How many huge pages the recent or the new queue keeps: none if no huge page has come for long.
   size_t kept(Kind kind) const {
     uint64_t idle = frames_.evicted() - last_push_[kind].load(std::memory_order_relaxed);

@@ -38,6 +38,8 @@ class Policy : public NearObject {
   virtual uint64_t queued() const = 0;
   // How many of them leave before any page that was used repeatedly; 0: the policy makes no such difference.
   virtual uint64_t surplus() const = 0;
+  // How many near pages are in no queue of a policy: those of huge pages. Called by evictors.
+  virtual void set_elsewhere(uint64_t pages) = 0;
   virtual const char* name() const = 0;
   // Whether a far page is hot when it is fetched again, `age` evictions after its own. limit: the number of pages that
   // may be near.

@@ -116,6 +116,12 @@ size_t PolicySet::select_by_share(unsigned evictor, std::span<PageIndex> out) {
   return count;
 }
 
+void PolicySet::set_elsewhere(uint64_t pages) {
+  for (const auto& p : policies_) {
+    if (Policy* policy = p.load()) policy->set_elsewhere(pages);
+  }
+}
+
 uint64_t PolicySet::sum(uint64_t (Policy::*pages)() const) const {
   uint64_t sum = 0;
   for (const auto& p : policies_) {

@@ -69,6 +69,7 @@ class PolicySet final : public Policy {
   size_t select(unsigned evictor, std::span<PageIndex> out) override;
   uint64_t queued() const override { return sum(&Policy::queued); }
   uint64_t surplus() const override { return sum(&Policy::surplus); }
+  void set_elsewhere(uint64_t pages) override;
   const char* name() const override { return policy(ranges_.others())->name(); }
   bool is_hot(unsigned shard, PageIndex page, PageWord word, uint64_t age, uint64_t limit) override {
     return policy(ranges_.find(page))->is_hot(shard, page, word, age, limit);

@@ -79,6 +79,10 @@ class ShardedPolicy final : public Policy {
     return sum;
   }
 
+  void set_elsewhere(uint64_t pages) override {
+    if constexpr (kAdapts) shared_.elsewhere.store(pages, std::memory_order_relaxed);
+  }
+
   const char* name() const override { return name_; }
 
   bool is_hot(unsigned shard, PageIndex, PageWord word, uint64_t age, uint64_t limit) override {

@@ -30,7 +30,7 @@ class TwoQueueOrder {
   // What the shards have in common. Written by evictors, for each batch.
   struct Shared {
     std::atomic<bool> was_full{false};
-    std::atomic<uint64_t> limit{0};  // pages that may be near, those of huge pages included, which have other queues
+    std::atomic<uint64_t> elsewhere{0};  // near pages that are in no queue of a policy
     std::atomic<uint64_t> soon{~uint64_t{0}};
     std::atomic<uint64_t> keep_recent{0};
     std::atomic<uint64_t> keep_new{~uint64_t{0}};
@@ -72,8 +72,7 @@ class TwoQueueOrder {
   }
 
   // Whether a page that returns after `age` evictions is hot. Called by faults, without the lock.
-  bool is_hot(Shared& shared, PageWord word, uint64_t age, uint64_t limit) {
-    if (shared.limit.load(std::memory_order_relaxed) != limit) shared.limit.store(limit, std::memory_order_relaxed);
+  bool is_hot(const Shared& shared, PageWord word, uint64_t age, uint64_t limit) {
     bool hot = age <= soon(shared, limit), was_main = word.has(PageWord::kMain);
     if (was_main && hot) counts_.soon.fetch_add(1, std::memory_order_relaxed);
     if (was_main && age <= limit) counts_.main.fetch_add(1, std::memory_order_relaxed);
@@ -166,7 +165,7 @@ class TwoQueueOrder {
   static void adapt(Shared& shared, const Sums& returned, uint64_t all) {
     uint64_t pushed_out = shared.pushed_out.exchange(0, std::memory_order_relaxed);
     uint64_t evicted = shared.evicted.exchange(0, std::memory_order_relaxed);
-    uint64_t limit = std::max(all, shared.limit.load(std::memory_order_relaxed));
+    uint64_t limit = all + shared.elsewhere.load(std::memory_order_relaxed);
     uint64_t now = soon(shared, limit), recent = shared.keep_recent.load(std::memory_order_relaxed);
     if (2 * returned.soon > pushed_out) now -= now / 4;
     else if (4 * returned.soon <= pushed_out) now += limit / 64;
