@@ -37,7 +37,8 @@ class HugeAccount {
   // Whether huge pages may come whole. Called by faults for which one would.
   bool pays() {
     uint64_t end = end_.load(std::memory_order_relaxed), now = frames_.evicted();
-    if (now >= end && end_.compare_exchange_strong(end, now + period(), std::memory_order_relaxed)) end_period(now);
+    if (now >= end && end_.compare_exchange_strong(end, now + period(), std::memory_order_relaxed))
+      end_period(end, now);
     return pays_.load(std::memory_order_relaxed);
   }
 
@@ -55,11 +56,13 @@ class HugeAccount {
 
   uint64_t period() const { return std::max<uint64_t>(frames_.limit() / kPeriodShare, kHugePages); }
 
-  void end_period(uint64_t now) {
+  void end_period(uint64_t ended, uint64_t now) {
     uint64_t refaults = 0, saved = saved_.exchange(0, std::memory_order_relaxed);
     for (Count& c : refaults_) refaults += c.count.exchange(0, std::memory_order_relaxed);
     bool was_paused = !pays_.load(std::memory_order_relaxed);
-    bool loses = !was_paused && refaults > std::max(saved, kSavedByStream);
+    // If no huge page was asked for in a turnover of near memory, most refaults are not theirs.
+    bool is_late = now - ended > frames_.limit();
+    bool loses = !was_paused && !is_late && refaults > std::max(saved, kSavedByStream);
     uint64_t pause = pause_.load(std::memory_order_relaxed);
     if (loses) {
       pause = std::clamp(2 * pause, kMinPause, kMaxPause);
