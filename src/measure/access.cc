@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <chrono>
+#include <system_error>
 #include <thread>
 
 #include "base/bits.h"
@@ -109,6 +111,20 @@ Walk walk_of(const Arena& arena, const Workload& workload, unsigned thread, unsi
   return {arena, thread * part, part, start % part, random};
 }
 
+// Under a limit of memory, the kernel refuses a thread until swap has been written.
+template <typename Work>
+std::thread start_thread(const Work& work) {
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  for (unsigned tries = 10'000;; tries--) {
+    try {
+      return std::thread(work);
+    } catch (const std::system_error&) {
+      if (tries == 0) throw;
+    }
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 }  // namespace
 
 void populate(const Arena& arena) {
@@ -127,13 +143,13 @@ Pace run_accesses(const Arena& arena, const Workload& workload, unsigned threads
   std::barrier together(threads);
   std::vector<std::thread> running;
   for (unsigned t = 0; t < threads; t++) {
-    running.emplace_back([&, t] {
+    running.push_back(start_thread([&, t] {
       Walk walk = walk_of(arena, workload, t, threads, *start);
       together.arrive_and_wait();
       timed[t] = walk_timed(walk, workload, limits);
       ends[t] = walk.next;
       arena.leave_thread();
-    });
+    }));
   }
   for (std::thread& thread : running) thread.join();
   *start = ends[0];
