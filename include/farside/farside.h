@@ -114,6 +114,16 @@ int farside_region_resize(farside_region* region, size_t bytes);
 /* Frees the region and its content. NULL is allowed. */
 void farside_region_destroy(farside_region* region);
 
+/* malloc, calloc, realloc and free for libraries that take an allocator by such functions, as NumPy does. A block of
+ * 64 KiB or more is a region of its own with the policy (NULL: that of the process), a smaller one comes from malloc.
+ * Where 64 regions with a policy exist, and for an unknown one, the block has the policy of the process. Blocks are
+ * aligned to 64 bytes; the size given to farside_block_free is not used. NULL: far memory is used up. Any thread may
+ * free a block. */
+void* farside_block_malloc(const char* policy, size_t bytes);
+void* farside_block_calloc(const char* policy, size_t count, size_t bytes);
+void* farside_block_realloc(const char* policy, void* block, size_t bytes);
+void farside_block_free(const char* policy, void* block, size_t bytes);
+
 /* Internal, for farside_region_create: sets the policy of a range of pages; NULL removes it. */
 int farside_region_set_policy_(const void* address, size_t bytes, const char* policy);
 
@@ -130,6 +140,19 @@ struct farside_stats {
 /* Reads the statistics of the process into *stats. -ENOSYS: the program does not run under Farside, and *stats is all
  * zero. Cost: a sum over all threads; not for hot paths. */
 int farside_get_stats(struct farside_stats* stats);
+
+/* What far memory has cost the process since it began, in all threads together. */
+struct farside_costs {
+  /* Nanoseconds in page faults, without the kernel's delivery of the fault, and without waiting in hints. */
+  uint64_t fault_ns;
+  /* Faults that fetched their page, and those of the thread that has most of them. */
+  uint64_t fetches, busiest_thread_fetches;
+  /* Read from memory servers and written to them; fetches ahead and hints included. */
+  uint64_t bytes_fetched, bytes_written;
+};
+/* Reads the costs of the process into *costs; a forked child begins with zeros. -ENOSYS: the program does not run under
+ * Farside, and *costs is all zero. Cost: as farside_get_stats. */
+int farside_get_costs(struct farside_costs* costs);
 
 /* Sets the limit of near memory, 8 MiB or more, as `farside ctl --local` does from outside. Returns at once: a lower
  * limit has effect as pages are evicted. It replaces a share of the heap. Errors: -EINVAL (less than 8 MiB), -ENOSYS

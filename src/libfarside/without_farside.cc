@@ -18,6 +18,11 @@ FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
   return -ENOSYS;
 }
 
+FARSIDE_PUBLIC int farside_get_costs(struct farside_costs* costs) {
+  memset(costs, 0, sizeof *costs);
+  return -ENOSYS;
+}
+
 FARSIDE_PUBLIC int farside_set_limit(uint64_t) { return -ENOSYS; }
 
 FARSIDE_PUBLIC int farside_region_set_policy_(const void*, size_t, const char*) { return 0; }

@@ -59,6 +59,18 @@ FARSIDE_PUBLIC int farside_get_stats(struct farside_stats* stats) {
   return 0;
 }
 
+FARSIDE_PUBLIC int farside_get_costs(struct farside_costs* costs) {
+  using farside::pager::Counter;
+  memset(costs, 0, sizeof *costs);
+  farside::pager::Pager* pager = farside::preload::guard_pager();
+  if (!pager) return -ENOSYS;
+  farside::pager::Stats s = pager->stats();
+  double fault_us = farside::pager::in_unit(farside::pager::Unit::kTicks, s.get(Counter::kFaultTicks));
+  *costs = {static_cast<uint64_t>(fault_us * 1000), s.get(Counter::kMajorFaults), s.busiest_thread_fetches,
+            s.get(Counter::kBytesFetched), s.get(Counter::kBytesWritten)};
+  return 0;
+}
+
 FARSIDE_PUBLIC int farside_set_limit(uint64_t bytes) {
   farside::pager::Pager* pager = farside::preload::guard_pager();
   if (!pager) return -ENOSYS;

@@ -38,6 +38,36 @@ static int check_regions(void) {
   return 0;
 }
 
+/* Blocks keep their content when they grow from malloc's into regions and shrink again; more than there may be regions
+ * with a policy. */
+static int check_blocks(void) {
+  enum { kBlocks = 80, kSmall = 1000, kLarge = 100000 };
+  unsigned char* blocks[kBlocks];
+  for (int i = 0; i < kBlocks; i++) {
+    blocks[i] = farside_block_calloc("lru", kSmall, i % 2 ? 1 : kLarge / kSmall);
+    if (!blocks[i] || (uintptr_t)blocks[i] % 64 != 0 || blocks[i][kSmall - 1] != 0) return 1;
+    memset(blocks[i], i, kSmall);
+    blocks[i] = farside_block_realloc("lru", blocks[i], i % 3 ? kLarge : kSmall);
+    if (!blocks[i]) return 2;
+  }
+  for (int i = 0; i < kBlocks; i++) {
+    if (blocks[i][0] != i || blocks[i][kSmall - 1] != i) return 3;
+    farside_block_free("lru", blocks[i], 0);
+  }
+  farside_block_free(NULL, NULL, 0);
+  if (farside_block_malloc(NULL, SIZE_MAX) || farside_block_malloc("lru", (size_t)1 << 55)) return 4;
+  if (farside_block_calloc(NULL, SIZE_MAX / 2, 3)) return 5;
+  return 0;
+}
+
+static int check_costs(int far) {
+  struct farside_costs costs;
+  if (farside_get_costs(&costs) != (far ? 0 : -ENOSYS)) return 1;
+  if (!far) return costs.fault_ns != 0 || costs.bytes_fetched != 0;
+  if (costs.fetches == 0 || costs.fault_ns < costs.fetches || costs.busiest_thread_fetches > costs.fetches) return 2;
+  return costs.bytes_fetched < costs.fetches * 4096 || costs.bytes_written == 0;
+}
+
 int main(int count, char** arguments) {
   const char* hints = count > 1 ? arguments[1] : "none";
   int right = strcmp(hints, "right") == 0, wrong = strcmp(hints, "wrong") == 0;
@@ -71,9 +101,13 @@ int main(int count, char** arguments) {
   printf("%016llx\n", (unsigned long long)sum);
   int problem = check_regions();
   if (problem) printf("regions are wrong: %d\n", problem);
+  problem = check_blocks();
+  if (problem) printf("blocks are wrong: %d\n", problem);
   if (farside_version() != FARSIDE_VERSION) printf("header and library differ\n");
   struct farside_stats stats;
   int far = farside_get_stats(&stats) == 0;
+  problem = check_costs(far);
+  if (problem) printf("costs are wrong: %d\n", problem);
   if (farside_set_limit(1) != (far ? -EINVAL : -ENOSYS)) printf("a wrong limit is accepted\n");
   if (far && (farside_set_limit(9 << 20) != 0 || farside_get_stats(&stats) != 0 || stats.near_limit_bytes != 9 << 20))
     printf("the limit is %llu\n", (unsigned long long)stats.near_limit_bytes);
