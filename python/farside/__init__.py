@@ -14,6 +14,6 @@ with pkgconfig and cmake.
 All functions are thread-safe and release the GIL while they wait. A forked child has its own copies, as of all memory."""
 from ._arrays import empty, from_numpy, full, hint, prefetch, zeros
 from ._installation import prefix
-from ._process import Stats, is_active, limit, stats
+from ._process import Stats, is_active, limit, pressure, stats
 
-__all__ = ["Stats", "empty", "from_numpy", "full", "hint", "is_active", "limit", "prefetch", "prefix", "stats", "zeros"]
+__all__ = ["Stats", "empty", "from_numpy", "full", "hint", "is_active", "limit", "prefetch", "prefix", "pressure", "stats", "zeros"]

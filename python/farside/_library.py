@@ -12,8 +12,14 @@ from ._installation import prefix
 
 class CStats(ctypes.Structure):
     """struct farside_stats."""
-    _fields_ = [(name, c_uint64) for name in ("near_bytes", "near_limit_bytes", "heap_bytes", "faults", "hints",
-                                              "hints_fetched", "hints_wild")]
+    names = ("near_bytes", "near_limit_bytes", "heap_bytes", "faults", "hints", "hints_fetched", "hints_wild")
+    _fields_ = [(name, c_uint64) for name in names]
+
+
+class CCosts(ctypes.Structure):
+    """struct farside_costs."""
+    names = ("fault_ns", "fetches", "busiest_thread_fetches", "bytes_fetched", "bytes_written")
+    _fields_ = [(name, c_uint64) for name in names]
 
 
 ctypes.CDLL(os.fspath(prefix / "lib/libfarside.so"), mode=ctypes.RTLD_GLOBAL)
@@ -27,13 +33,14 @@ def _function(name: str, result: Any, *arguments: Any) -> Any:
 
 
 get_stats = _function("farside_get_stats", c_int, POINTER(CStats))
+get_costs = _function("farside_get_costs", c_int, POINTER(CCosts))
 set_limit = _function("farside_set_limit", c_int, c_uint64)
 region_create = _function("farside_region_create", c_int, POINTER(c_void_p), c_size_t, c_size_t, c_char_p)
 region_data = _function("farside_region_data", c_void_p, c_void_p)
 region_destroy = _function("farside_region_destroy", None, c_void_p)
 _madvise = _function("madvise", c_int, c_void_p, c_size_t, c_int)
 
-__all__ = ["CStats", "byref", "c_void_p", "check", "get_stats", "madvise", "region_create", "region_data", "region_destroy",
+__all__ = ["CCosts", "CStats", "byref", "c_void_p", "check", "get_costs", "get_stats", "madvise", "region_create", "region_data", "region_destroy",
            "set_limit"]
 
 

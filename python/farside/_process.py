@@ -1,5 +1,7 @@
-"""The process: its memory and its limit."""
+"""The process: its memory, its limit, and what far memory costs it."""
+import os
 import re
+import time
 from typing import NamedTuple
 
 from . import _library as library
@@ -24,6 +26,18 @@ class Stats(NamedTuple):
     """Pages of 4 KiB that hints fetched."""
     hints_wild: int
     """Hints on far addresses that belong to no allocation."""
+    fault_ns: int
+    """Nanoseconds in page faults, of all threads together; without the kernel's delivery of a fault and without hints."""
+    fetches: int
+    """Faults that fetched their page."""
+    busiest_thread_fetches: int
+    """Of these, those of the thread that has most of them."""
+    bytes_fetched: int
+    """Read from memory servers, in bytes; fetches ahead and hints included."""
+    bytes_written: int
+    """Written to memory servers, in bytes."""
+    time_ns: int
+    """When these statistics were read, on the clock of time.monotonic_ns."""
 
     @property
     def far_bytes(self) -> int:
@@ -31,9 +45,12 @@ class Stats(NamedTuple):
         return max(self.heap_bytes - self.near_bytes, 0)
 
 
-def _read() -> tuple[bool, library.CStats]:
-    stats = library.CStats()
-    return library.get_stats(library.byref(stats)) == 0, stats
+def _read() -> Stats | None:
+    stats, costs = library.CStats(), library.CCosts()
+    if library.get_stats(library.byref(stats)) != 0 or library.get_costs(library.byref(costs)) != 0:
+        return None
+    values: dict[str, int] = {name: getattr(part, name) for part in (stats, costs) for name in part.names}
+    return Stats(**values, time_ns=time.monotonic_ns())
 
 
 def _not_active() -> RuntimeError:
@@ -42,7 +59,7 @@ def _not_active() -> RuntimeError:
 
 def is_active() -> bool:
     """Whether this process runs under `farside run`. Thread-safe."""
-    return _read()[0]
+    return _read() is not None
 
 
 def stats() -> Stats:
@@ -50,10 +67,46 @@ def stats() -> Stats:
 
     Raises RuntimeError where the process does not run under Farside. Thread-safe. Sums over all threads: not for inner
     loops."""
-    active, values = _read()
-    if not active:
+    values = _read()
+    if values is None:
         raise _not_active()
-    return Stats(*(getattr(values, name) for name in Stats._fields))
+    return values
+
+
+_begin = _read()
+
+
+def _begin_in_child() -> None:
+    global _begin
+    _begin = _read()
+
+
+os.register_at_fork(after_in_child=_begin_in_child)
+
+
+def share_lost(before: Stats, after: Stats) -> float:
+    """The pressure between two statistics of one process."""
+    faults, fetches, busiest, passed = (
+        max(getattr(after, name) - getattr(before, name), 0)
+        for name in ("fault_ns", "fetches", "busiest_thread_fetches", "time_ns"))
+    part = min(busiest / fetches, 1) if busiest > 0 else 1
+    return min(faults * part / passed, 1.0) if passed > 0 else 0.0
+
+
+def pressure(since: Stats | None = None) -> float:
+    """The share of time that the process lost to far memory, from 0 to 1. From about 0.05 on it is worth to do something.
+
+    since: earlier `stats()` of this process, at which the interval begins; None: the import of this module, or the fork
+    that made this process.
+
+    It is the time that the thread with most fetches spent in page faults, divided by the time that passed. The time in
+    faults is measured of all threads together; the thread's part of it is that of its fetches (all of it, where no thread
+    with more fetches than before is known). It counts waiting for pages and for room, and first touches; not the kernel's
+    delivery of faults, nor waiting in `prefetch` and `hint`. `farside top` shows the same of the last 10 s.
+
+    Raises RuntimeError where the process does not run under Farside. Thread-safe. Costs as `stats`."""
+    now = stats()
+    return share_lost(since or _begin or now, now)
 
 
 def parse_size(size: int | str) -> int:

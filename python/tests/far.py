@@ -1,10 +1,12 @@
 """The module in a process with 48 MiB of near memory."""
 import gc
+import os
 import time
 import unittest
 
 import farside
 import numpy as np
+from farside._process import share_lost
 
 MIB = 1 << 20
 LIMIT = 48 * MIB
@@ -47,6 +49,37 @@ class FarTest(unittest.TestCase):
         del array
         gc.collect()
         self.assertLess(farside.stats().heap_bytes, after.heap_bytes - 95 * MIB)
+
+    def test_pressure_is_the_time_in_faults_of_an_interval(self):
+        array = farside.from_numpy(np.arange(2 * LIMIT // 8))
+        before = farside.stats()
+        self.assertGreater(self.faults_of_reading(array), 1000)
+        after = farside.stats()
+        lost, passed = after.fault_ns - before.fault_ns, after.time_ns - before.time_ns
+        self.assertGreater(after.fetches - before.fetches, 1000)
+        self.assertGreater(after.bytes_fetched - before.bytes_fetched, 1000 * 4096)
+        self.assertGreater(lost, 0)
+        self.assertLessEqual(lost, passed)  # one thread
+        self.assertTrue(0 < farside.pressure(before) <= 1)
+        self.assertTrue(0 < farside.pressure() <= 1)
+
+    def test_pressure_is_that_of_the_thread_that_fetches_most(self):
+        begin = farside.stats()
+        for fault_ns, fetches, busiest, share in ((0, 0, 0, 0), (500, 10, 10, 0.5), (500, 10, 5, 0.25), (500, 10, 0, 0.5),
+                                                  (500, 0, 0, 0.5), (4000, 10, 10, 1), (4000, 10, 1, 0.4)):
+            end = begin._replace(fault_ns=begin.fault_ns + fault_ns, fetches=begin.fetches + fetches, time_ns=begin.time_ns + 1000,
+                                 busiest_thread_fetches=begin.busiest_thread_fetches + busiest)
+            self.assertAlmostEqual(share_lost(begin, end), share)
+        self.assertEqual(share_lost(begin, begin), 0)
+
+    def test_a_child_begins_with_no_costs(self):
+        array = farside.from_numpy(np.arange(2 * LIMIT // 8))
+        self.assertGreater(self.faults_of_reading(array), 1000)
+        fetches = farside.stats().fetches
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if farside.stats().fetches < fetches and 0 <= farside.pressure() <= 1 else 1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     def test_the_limit_is_set(self):
         self.assertEqual(farside.limit(), LIMIT)

@@ -7,7 +7,7 @@ import farside
 class NativeTest(unittest.TestCase):
     def test_there_are_no_statistics_and_there_is_no_limit(self):
         self.assertFalse(farside.is_active())
-        for call in (farside.stats, farside.limit, lambda: farside.limit("1G")):
+        for call in (farside.stats, farside.pressure, farside.limit, lambda: farside.limit("1G")):
             with self.assertRaisesRegex(RuntimeError, "start it by: farside run"):
                 call()
 

@@ -6,6 +6,7 @@ import numpy as np
 
 stats: farside.Stats = farside.stats()
 total: int = stats.near_bytes + stats.far_bytes + farside.limit() + farside.limit("1G")
+share: float = farside.pressure(stats) + farside.pressure()
 prefix: Path = farside.prefix
 a = farside.zeros((2, 3), np.int32, policy="lru")
 b: float = float(farside.from_numpy(a, policy="priority").sum() + farside.full(3, 1.5).max())
