@@ -12,8 +12,9 @@ steer more; without Farside, its arrays are ordinary memory and its hints go to 
 with pkgconfig and cmake.
 
 All functions are thread-safe and release the GIL while they wait. A forked child has its own copies, as of all memory."""
+from ._allocator import allocator
 from ._arrays import empty, from_numpy, full, hint, prefetch, zeros
 from ._installation import prefix
 from ._process import Stats, is_active, limit, pressure, stats
 
-__all__ = ["Stats", "empty", "from_numpy", "full", "hint", "is_active", "limit", "prefetch", "prefix", "pressure", "stats", "zeros"]
+__all__ = ["Stats", "allocator", "empty", "from_numpy", "full", "hint", "is_active", "limit", "prefetch", "prefix", "pressure", "stats", "zeros"]

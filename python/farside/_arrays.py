@@ -19,12 +19,16 @@ _POLICIES = ("2q", "fifo", "lru", "priority")
 _MADV_POPULATE_READ = 22  # waits, other than MADV_WILLNEED
 
 
+def check_policy(policy: Policy | None) -> None:
+    if policy is not None and policy not in _POLICIES:
+        raise ValueError(f"{policy!r} is no policy; use {', '.join(_POLICIES)}")
+
+
 class Region:
     """A far region, which is freed with the last array that uses it. NumPy takes it as the owner of an array's memory."""
 
     def __init__(self, size: int, policy: Policy | None) -> None:
-        if policy is not None and policy not in _POLICIES:
-            raise ValueError(f"{policy!r} is no policy; use {', '.join(_POLICIES)}")
+        check_policy(policy)
         region = library.c_void_p()
         size = max(size, 1)
         result = library.region_create(library.byref(region), size, size, policy.encode() if policy else None)

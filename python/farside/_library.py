@@ -38,9 +38,12 @@ set_limit = _function("farside_set_limit", c_int, c_uint64)
 region_create = _function("farside_region_create", c_int, POINTER(c_void_p), c_size_t, c_size_t, c_char_p)
 region_data = _function("farside_region_data", c_void_p, c_void_p)
 region_destroy = _function("farside_region_destroy", None, c_void_p)
+# Addresses of the functions that NumPy calls, in the order of its PyDataMemAllocator.
+BLOCK_FUNCTIONS = {name: ctypes.cast(getattr(_global, f"farside_block_{name}"), c_void_p).value
+                   for name in ("malloc", "calloc", "realloc", "free")}
 _madvise = _function("madvise", c_int, c_void_p, c_size_t, c_int)
 
-__all__ = ["CCosts", "CStats", "byref", "c_void_p", "check", "get_costs", "get_stats", "madvise", "region_create", "region_data", "region_destroy",
+__all__ = ["BLOCK_FUNCTIONS", "CCosts", "CStats", "byref", "c_void_p", "check", "get_costs", "get_stats", "madvise", "region_create", "region_data", "region_destroy",
            "set_limit"]
 
 

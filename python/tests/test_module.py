@@ -5,6 +5,7 @@ from pathlib import Path
 from environment import Environment
 
 HERE = Path(__file__).resolve().parent
+EVERYWHERE = ("arrays.py", "allocator.py")  # natively and under Farside
 
 
 class ModuleTest(unittest.TestCase):
@@ -12,8 +13,8 @@ class ModuleTest(unittest.TestCase):
         Environment.run(*launcher, "python", "-B", HERE / program)
 
     def test_without_farside(self):
-        self.run_tests("arrays.py")
-        self.run_tests("native.py")
+        for program in (*EVERYWHERE, "native.py"):
+            self.run_tests(program)
 
     def test_in_signal_mode(self):
         self.run_far("signal")
@@ -22,7 +23,7 @@ class ModuleTest(unittest.TestCase):
         self.run_far("handler")
 
     def run_far(self, mode):
-        for program in ("arrays.py", "far.py"):
+        for program in (*EVERYWHERE, "far.py"):
             self.run_tests(program, "farside", "run", "--quiet", "--local", "48M", f"--fault={mode}", "--")
 
     def test_types(self):

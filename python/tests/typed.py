@@ -13,5 +13,7 @@ b: float = float(farside.from_numpy(a, policy="priority").sum() + farside.full(3
 farside.hint(a, "sequential")
 farside.prefetch(a, slice(0, 1), wait=True)
 farside.prefetch(bytearray(10))
+with farside.allocator("2q"):
+    c = np.zeros(3)
 farside.hint(a, "soon")  # type: ignore[arg-type]
 farside.empty(3, policy="best")  # type: ignore[arg-type]
