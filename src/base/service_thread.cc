@@ -159,6 +159,13 @@ unsigned ServiceThread::count() {
       std::count_if(std::begin(g_running), std::end(g_running), [](auto& task) { return task != 0; }));
 }
 
+unsigned ServiceThread::count_alive() {
+  return static_cast<unsigned>(std::count_if(std::begin(g_running), std::end(g_running), [](auto& task) {
+    int tid = task.load();
+    return tid != 0 && !os::thread_is_gone(os::getpid(), tid);
+  }));
+}
+
 void ServiceThread::reset_in_child() {
   is_known_ = false;
   replace_running(tid_, 0);

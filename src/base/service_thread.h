@@ -33,6 +33,7 @@ class ServiceThread {
   // Which threads of this process are service threads. Async-signal-safe.
   static bool is_one(int tid);
   static unsigned count();
+  static unsigned count_alive();  // without those that have ended and that join() has not seen yet
 
  private:
   struct Task {

@@ -19,6 +19,7 @@
 #include "objects/api.h"
 #include "pager/handler.h"
 #include "preload/control.h"
+#include "preload/guard/process/last_thread.h"
 #include "preload/guard/process/process.h"
 #include "preload/guard/process/program_start.h"
 #include "preload/guard/signals/faults.h"
@@ -117,6 +118,14 @@ void wait_while(const Runtime& r, Runtime::LastReport state, uint64_t limit_ns) 
   for (uint64_t end = now_ns() + limit_ns; r.last_report.load() == state && now_ns() < end;) os::nanosleep_ns(kPollNs);
 }
 
+// In an evictor thread.
+void end_with_program(Runtime& r) {
+  int status;
+  if (!program_has_ended(&status)) return;
+  write_report(r, false);
+  os::exit_group(status);
+}
+
 Status start_pager(Runtime& r) {
   auto delivery = r.mode == FaultMode::kSignal ? pager::Delivery::kSignal : pager::Delivery::kMessages;
   auto store = remote::connect_store(
@@ -133,7 +142,7 @@ Status start_pager(Runtime& r) {
   auto pager = pager::Pager::create(r.options, store->get(), delivery);
   if (!pager.ok()) return pager.status();
   // Both serve faults until the process ends, those of exit handlers included.
-  store->release();
+  (void)store->release();
   r.pager = pager->release();
   open_control(r.pager, [](char* line, size_t room) { return format_report(report_context(g_runtime), line, room); });
   open_unmanaged();
@@ -141,6 +150,7 @@ Status start_pager(Runtime& r) {
     serve_control();
     serve_last_report(g_runtime);
     watch_unmanaged(*g_runtime.pager);
+    end_with_program(g_runtime);
   });
   r.pager->start_threads();
   if (r.mode != FaultMode::kHandler) return {};
@@ -287,6 +297,15 @@ extern "C" __attribute__((visibility("default"))) int pthread_create(pthread_t* 
 
 void report_at_exit() { write_report(g_runtime, true); }
 
+// A process that shares this one's memory, such as a child of vfork, is another one.
+static bool in_own_process() { return os::getpid() == g_runtime.pid; }
+
+void end_thread(int status) {
+  if (in_own_process()) note_thread_end(status);
+  objects::forget_thread();
+  if (g_runtime.pager) g_runtime.pager->paging().detach_thread();
+}
+
 bool reports_when_asked_to_end() {
   const Runtime& r = g_runtime;
   return r.pager && (r.options.report[0] != 0 || tracing());
@@ -295,7 +314,7 @@ bool reports_when_asked_to_end() {
 void report_before_end() {
   constexpr uint64_t kUntilBegunNs = 1'000'000'000, kUntilDoneNs = 30'000'000'000;
   Runtime& r = g_runtime;
-  if (os::getpid() != r.pid) return;  // a child of vfork, in its parent's memory
+  if (!in_own_process()) return;
   auto none = Runtime::LastReport::kNone;
   if (!r.last_report.compare_exchange_strong(none, Runtime::LastReport::kRequested)) return;
   wait_while(r, Runtime::LastReport::kRequested, kUntilBegunNs);
@@ -320,11 +339,6 @@ bool owns_fd(int fd) {
   const Runtime& r = g_runtime;
   return r.pager && (r.pager->owns_fd(fd) || owns_control_fd(fd) || owns_unmanaged_fd(fd) || owns_run_fd(fd) ||
                      (r.handler && r.handler->owns_fd(fd)));
-}
-
-void forget_thread() {
-  objects::forget_thread();
-  if (g_runtime.pager) g_runtime.pager->paging().detach_thread();
 }
 
 void note_fork_in_child() {

@@ -26,8 +26,7 @@ class Children(small_program("children_static", SIGNAL, {"spawn_of_nothing"})):
     pass
 
 
-# A child of a static program starts evictors at once, which do not end if it shares its descriptors.
-class Clones(small_program("clones_static", SIGNAL, {"shared_descriptors"})):
+class Clones(small_program("clones_static", SIGNAL)):
     pass
 
 

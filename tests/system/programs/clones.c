@@ -177,6 +177,48 @@ static void robust_mutexes(void) {
   for (int i = 0; i < 4; i++) CHECK(pthread_mutex_timedlock(mutexes[i], &limit) == EOWNERDEAD);
 }
 
+// Threads that end by the system call alone, which libc does not know. The process ends with the last one.
+
+static void end_thread(int status) { syscall(SYS_exit, status); }
+
+static int first_thread_runs(void) {
+  char line[256] = "";
+  int fd = open("/proc/self/stat", O_RDONLY);
+  CHECK(fd >= 0 && read(fd, line, sizeof line - 1) > 0 && close(fd) == 0);
+  return strstr(line, ") Z ") == NULL;
+}
+
+static void* end_last(void* block) {
+  while (first_thread_runs()) usleep(1000);
+  end_thread(filled(block, BYTES, 1) ? 5 : 6);
+  return NULL;
+}
+
+static void end_one_by_one(int threads) {
+  char* block = far_buffer(BYTES, 1);
+  pthread_t thread;
+  if (threads > 1) CHECK(pthread_create(&thread, NULL, end_last, block) == 0);
+  end_thread(3);
+}
+
+static void last_thread_of_child(void) {
+  for (int threads = 1; threads <= 2; threads++) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) end_one_by_one(threads);
+    CHECK(status_of(child) == (threads == 1 ? 3 : 5));
+  }
+}
+
+static void last_thread_of_program(void) {
+  for (int threads = 1; threads <= 2; threads++) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) execl("/proc/self/exe", "clones", threads == 1 ? "1" : "2", NULL);
+    CHECK(status_of(child) == (threads == 1 ? 3 : 5));
+  }
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"shared_process", shared_process},
                                            {"shared_descriptors", shared_descriptors},
@@ -186,6 +228,9 @@ int main(int argc, char** argv) {
                                            {"terminal", terminal},
                                            {"becomes_daemon", becomes_daemon},
                                            {"robust_mutexes", robust_mutexes},
+                                           {"last_thread_of_child", last_thread_of_child},
+                                           {"last_thread_of_program", last_thread_of_program},
                                            {NULL, NULL}};
+  if (argc == 2 && atoi(argv[1]) > 0) end_one_by_one(atoi(argv[1]));
   return run_case(argc, argv, cases);
 }

@@ -61,6 +61,9 @@ bool special_call(const Call& call, long* result) {
     case SYS_vmsplice:
       *result = vmsplice_call(call);
       return true;
+    case SYS_exit:
+      end_thread(static_cast<int>(call.arg[0]));
+      return false;
     case SYS_exit_group:
       report_at_exit();
       os::exit_group(static_cast<int>(call.arg[0]));

@@ -25,8 +25,8 @@ void report_before_end();
 // The file of the static program that this process runs, or "".
 const char* static_program_path();
 
-// Releases what Farside keeps for the calling thread, which is about to end.
-void forget_thread();
+// Releases what Farside keeps for the calling thread, which is about to end with this status.
+void end_thread(int status);
 
 // Notes for the launcher: this process becomes another program, or did not; a program that it starts runs without
 // Farside.

@@ -102,7 +102,7 @@ long dispatch(ucontext_t* context, const Call& call) {
       return issue(call);
     case SYS_exit:
       keep_robust_list_near();
-      forget_thread();
+      end_thread(static_cast<int>(call.arg[0]));
       return os::farside_raw_syscall(SYS_exit, call.arg[0], 0, 0, 0, 0, 0);
     default:
       return guarded_call(call);
