@@ -55,8 +55,8 @@ def allocator(policy: Policy | None = None) -> Iterator[None]:
     policy: as of `empty`. At most 64 regions with a policy exist at a time; further arrays have that of the process.
 
     Arrays may be used, resized and freed after the context. It applies to this thread, and to asyncio tasks that begin in
-    it; other threads have contexts of their own. Contexts nest. An array costs 15 microseconds more than from malloc,
-    so that code with many temporary arrays is better left outside.
+    it; other threads have contexts of their own. Contexts nest. A large array costs 10 to 20 microseconds more than from
+    malloc, and a fault at the first touch of each page, so code with many temporary arrays is better left outside.
 
     Where the process does not run under Farside, the arrays are ordinary memory. Raises ValueError for an unknown policy,
     ImportError without NumPy; NumPy raises MemoryError where far memory is used up. Thread-safe."""

@@ -15,5 +15,7 @@ farside.prefetch(a, slice(0, 1), wait=True)
 farside.prefetch(bytearray(10))
 with farside.allocator("2q"):
     c = np.zeros(3)
+d = farside.mmap_file(prefix / "bin/farside", np.uint8, (2, 3), offset=1)
+farside.write_file(d, "copy")
 farside.hint(a, "soon")  # type: ignore[arg-type]
 farside.empty(3, policy="best")  # type: ignore[arg-type]
