@@ -14,9 +14,10 @@ with pkgconfig and cmake.
 All functions are thread-safe and release the GIL while they wait. A forked child has its own copies, as of all memory."""
 from ._allocator import allocator
 from ._arrays import empty, from_numpy, full, hint, prefetch, zeros
+from ._arrow import from_arrow
 from ._files import mmap_file, write_file
 from ._installation import prefix
 from ._process import Stats, is_active, limit, pressure, stats
 
-__all__ = ["Stats", "allocator", "empty", "from_numpy", "full", "hint", "is_active", "limit", "mmap_file", "prefetch",
+__all__ = ["Stats", "allocator", "empty", "from_arrow", "from_numpy", "full", "hint", "is_active", "limit", "mmap_file", "prefetch",
            "prefix", "pressure", "stats", "write_file", "zeros"]

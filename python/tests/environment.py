@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ["numpy", "mypy~=2.0"]
+PACKAGES = ["numpy", "mypy~=2.0", "pyarrow"]
 
 
 class Environment:

@@ -5,7 +5,7 @@ from pathlib import Path
 from environment import Environment
 
 HERE = Path(__file__).resolve().parent
-EVERYWHERE = ("arrays.py", "allocator.py", "files.py")  # natively and under Farside
+EVERYWHERE = ("arrays.py", "allocator.py", "files.py", "arrow.py")  # natively and under Farside
 
 
 class ModuleTest(unittest.TestCase):
