@@ -16,8 +16,9 @@ from ._allocator import allocator
 from ._arrays import empty, from_numpy, full, hint, prefetch, zeros
 from ._arrow import from_arrow
 from ._files import mmap_file, write_file
+from ._init import init
 from ._installation import prefix
 from ._process import Stats, is_active, limit, pressure, stats
 
-__all__ = ["Stats", "allocator", "empty", "from_arrow", "from_numpy", "full", "hint", "is_active", "limit", "mmap_file", "prefetch",
+__all__ = ["Stats", "allocator", "empty", "from_arrow", "from_numpy", "full", "hint", "init", "is_active", "limit", "mmap_file", "prefetch",
            "prefix", "pressure", "stats", "write_file", "zeros"]

@@ -87,6 +87,15 @@ class FarTest(unittest.TestCase):
             self.assertEqual(farside.limit(given), bytes_)
             self.assertEqual(farside.stats().near_limit_bytes, bytes_)
 
+    def test_init_sets_the_limit(self):
+        farside.init()
+        self.assertEqual(farside.limit(), LIMIT)
+        farside.init("64M", far="tcp://other:7000")
+        self.assertEqual(farside.limit(), 64 * MIB)
+        for given in (1, "much"):
+            with self.assertRaises(ValueError):
+                farside.init(given)
+
     def test_a_lower_limit_evicts(self):
         array = farside.full(2 * LIMIT // 8, 1.0)
         self.shrink(16 * MIB)

@@ -1,4 +1,6 @@
 """The module `farside`: the programs of this folder that test it, natively and under Farside, and its types."""
+import shlex
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -25,6 +27,14 @@ class ModuleTest(unittest.TestCase):
     def run_far(self, mode):
         for program in (*EVERYWHERE, "far.py"):
             self.run_tests(program, "farside", "run", "--quiet", "--local", "48M", f"--fault={mode}", "--")
+
+    def test_the_command_that_init_names_starts_the_program(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = Path(folder, "a job.py")
+            job.write_text("import farside, sys\nfarside.init('64M')\nprint(farside.limit(), *sys.argv[1:])\n", encoding="utf-8")
+            error = Environment.run("python", job, "a b", status=1)
+            command = shlex.split(error.splitlines()[-1].split("start it by: ")[1])
+            self.assertEqual(Environment.run(*command), "67108864 a b\n")
 
     def test_types(self):
         Environment.run("python", "-m", "mypy", "--strict", "--no-incremental", "-p", "farside")

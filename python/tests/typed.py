@@ -17,5 +17,6 @@ with farside.allocator("2q"):
     c = np.zeros(3)
 d = farside.mmap_file(prefix / "bin/farside", np.uint8, (2, 3), offset=1)
 farside.write_file(d, "copy")
+farside.init("2G", far="tcp://host:7000", token_file=prefix)
 farside.hint(a, "soon")  # type: ignore[arg-type]
 farside.empty(3, policy="best")  # type: ignore[arg-type]
