@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PACKAGES = ["numpy", "mypy~=2.0", "pyarrow"]
+PACKAGES = ["numpy", "mypy~=2.0", "pyarrow", "ipython", "ipykernel", "jupyter_client"]
 
 
 class Environment:
@@ -24,7 +24,7 @@ class Environment:
         """What the command prints, where it has to exit with `status`."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("FARSIDE_", "PYTHON"))}
         done = subprocess.run([cls.folder / "bin" / command[0], *command[1:]], capture_output=True, text=True, check=False,
-                              timeout=120, env=clean | {"PATH": str(cls.folder / "bin")}, **options)
+                              timeout=120, env=clean | {"PATH": str(cls.folder / "bin"), "HOME": str(cls.folder)}, **options)
         if done.returncode != status:
             raise AssertionError(f"{command} exited with {done.returncode}:\n{done.stdout}{done.stderr}")
         return done.stdout if status == 0 else done.stderr

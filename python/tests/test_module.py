@@ -7,7 +7,7 @@ from pathlib import Path
 from environment import Environment
 
 HERE = Path(__file__).resolve().parent
-EVERYWHERE = ("arrays.py", "allocator.py", "files.py", "arrow.py")  # natively and under Farside
+EVERYWHERE = ("arrays.py", "allocator.py", "files.py", "arrow.py", "notebook.py")  # natively and under Farside
 
 
 class ModuleTest(unittest.TestCase):
@@ -27,6 +27,9 @@ class ModuleTest(unittest.TestCase):
     def run_far(self, mode):
         for program in (*EVERYWHERE, "far.py"):
             self.run_tests(program, "farside", "run", "--quiet", "--local", "48M", f"--fault={mode}", "--")
+
+    def test_the_kernel_of_notebooks(self):
+        self.run_tests("jupyter.py")
 
     def test_the_command_that_init_names_starts_the_program(self):
         with tempfile.TemporaryDirectory() as folder:
