@@ -48,7 +48,7 @@ def from_arrow(data: Data, *, policy: Policy | None = None) -> Data:
     schema and values. Slices are copied without the rest of their buffers; columns of a table get the same chunks.
 
     policy: as of `empty`. The region is freed with the last object that uses one of its buffers. Libraries that take Arrow
-    data without a copy, as Polars and DuckDB, use the far buffers in place.
+    data without a copy use the far buffers in place: DuckDB, and Polars for numbers.
 
     What pyarrow computes from it gets memory from pyarrow's own pool: pools other than those that it has can only be
     written in C++. Under `farside run` these are far, too. `pyarrow.array(far_array)` uses a NumPy array of this module

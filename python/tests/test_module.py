@@ -1,4 +1,5 @@
 """The module `farside`: the programs of this folder that test it, natively and under Farside, and its types."""
+import re
 import shlex
 import tempfile
 import unittest
@@ -38,6 +39,15 @@ class ModuleTest(unittest.TestCase):
             error = Environment.run("python", job, "a b", status=1)
             command = shlex.split(error.splitlines()[-1].split("start it by: ")[1])
             self.assertEqual(Environment.run(*command), "67108864 a b\n")
+
+    def test_the_program_of_the_guide_prints_the_same_far(self):
+        guide = (HERE.parents[1] / "docs/guide/python.md").read_text(encoding="utf-8")
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder, "ten.py")
+            program.write_text(re.search("```python\n(.*?)```", guide, re.DOTALL)[1], encoding="utf-8")
+            native = Environment.run("python", program)
+            self.assertEqual(native, f"{200_000 * 199_999 // 2}\n")
+            self.assertEqual(Environment.run("python", "-m", "farside", "run", "--quiet", "--local", "32M", program), native)
 
     def test_types(self):
         Environment.run("python", "-m", "mypy", "--strict", "--no-incremental", "-p", "farside")
