@@ -15,7 +15,7 @@ namespace farside {
 inline constexpr char kControlName[] = "farside-control";
 
 struct ControlPage {
-  static constexpr uint64_t kMagic = 0x31'6c7463'64736672;  // changes with the layout
+  static constexpr uint64_t kMagic = 0x32'6c7463'64736672;  // changes with the layout
   static constexpr uint32_t kBytes = 4096;
 
   uint64_t magic;
@@ -23,7 +23,8 @@ struct ControlPage {
   std::atomic<uint32_t> answered;
   uint64_t local_bytes;  // the new limit of near memory, as SizeOrShare; both 0: unchanged
   double local_share;
-  char report[kBytes - 32];  // a line of JSON, as --stats writes it for each process
+  uint64_t local_least;
+  char report[kBytes - 40];  // a line of JSON, as --stats writes it for each process
 };
 static_assert(sizeof(ControlPage) == ControlPage::kBytes && std::atomic<uint32_t>::is_always_lock_free);
 

@@ -7,8 +7,11 @@ namespace farside {
 namespace {
 
 constexpr OptionRow kRows[] = {
-    {"--local", "FARSIDE_LOCAL", "SIZE|SHARE", "50%", "8M or more, or a share of its largest size so far, up to 100%",
+    {"--local", "FARSIDE_LOCAL", "SIZE|SHARE|auto", "50%",
+     "8M or more, a share of its largest size so far, up to 100%, or auto or auto:MIN-MAX: what --slowdown needs",
      Scope::kProgram, set_size_or_share<&Options::local>, "near memory of the program's heap"},
+    {"--slowdown", "FARSIDE_SLOWDOWN", "PERCENT", "10%", "1 to 1000 percent", Scope::kProgram,
+     set_percent<&Options::slowdown>, "with --local auto, how much longer the program may take than with all near"},
     {"--far", "FARSIDE_FAR", "ADDRESS,...", "a server is started for this run",
      "tcp://HOST:PORT, tls://HOST:PORT, ucx://HOST:PORT, shm://SOCKET, pool://HOST:PORT, pool+tls://HOST:PORT or "
      "file:/PATH?size=64G",

@@ -56,6 +56,16 @@ bool set_seconds(Options* options, const OptionRow& row, std::string_view text) 
   return true;
 }
 
+// Stores a part of 1.
+template <auto kField>
+bool set_percent(Options* options, const OptionRow& row, std::string_view text) {
+  if (text.ends_with('%')) text.remove_suffix(1);
+  double percent = 0;
+  if (!parse_number(text, row.range, &percent)) return false;
+  options->*kField = percent / 100;
+  return true;
+}
+
 // Rounds up to a multiple of kUnit.
 template <auto kField, uint64_t kUnit = 1>
 bool set_size(Options* options, const OptionRow& row, std::string_view text) {
@@ -68,8 +78,10 @@ bool set_size(Options* options, const OptionRow& row, std::string_view text) {
 template <auto kField>
 bool set_size_or_share(Options* options, const OptionRow& row, std::string_view text) {
   Result<SizeOrShare> value = parse_size_or_share(text);
-  uint64_t bytes = 0;
-  if (!value.ok() || (!value->is_share() && !parse_size_in(text, row.range, &bytes))) return false;
+  if (!value.ok()) return false;
+  uint64_t smallest = value->is_automatic() ? value->least : value->bytes, min = *parse_size(limits_of(row.range).min);
+  bool is_bare = value->is_share() || *value == SizeOrShare{0, SizeOrShare::kAutomatic};
+  if (!is_bare && smallest < min) return false;
   options->*kField = *value;
   return true;
 }

@@ -43,6 +43,7 @@ using PathText = char[kPathBytes];
 struct Options {
   // What the program's processes read.
   SizeOrShare local{0, 0.5};              // near memory of the program's heap
+  double slowdown = 0.1;                  // local is automatic: the time that may be lost, as a part of the rest
   char far_address[1024] = "";            // of the memory servers; the launcher sets it for the embedded server, too
   unsigned replicas = 1;                  // servers that store each page
   uint64_t patience_ns = 25'000'000'000;  // how long to wait for memory servers that do not reply

@@ -29,7 +29,10 @@ struct Values {
   std::vector<std::string> bad;
 };
 const std::map<std::string_view, Values> kValues = {
-    {"--local", {"64M", {"7M", "0", "-5M", "0%", "101%", "lots", "5"}}},
+    {"--local",
+     {"64M",
+      {"7M", "0", "-5M", "0%", "101%", "lots", "5", "auto:", "auto:64M", "auto:7M-64M", "auto:64M-32M", "autos"}}},
+    {"--slowdown", {"20%", {"0", "0.5", "1001", "-1", "much", "10%%"}}},
     {"--far", {"tcp://h:1", {"nonsense", "tcp://", "tcp:h:1", "file:near"}}},
     {"--replicas", {"2", {"0", "17", "1.5", "-1", "two", "2 "}}},
     {"--far-memory", {"128M", {"15M", "0", "-1", "much"}}},

@@ -28,6 +28,8 @@ TEST(Size, ParsesSizesAndShares) {
   EXPECT_EQ(*parse_size("8GiB"), 8 * kGiB);
   EXPECT_EQ(parse_size_or_share("25%")->share, 0.25);
   EXPECT_EQ(parse_size_or_share("1M")->bytes, kMiB);
+  EXPECT_TRUE(parse_size_or_share("auto")->is_automatic());
+  EXPECT_EQ(*parse_size_or_share("auto:1M-2M"), (SizeOrShare{2 * kMiB, SizeOrShare::kAutomatic, kMiB}));
 }
 
 TEST(Size, RejectsInvalidTextWithAMessage) {
@@ -36,7 +38,8 @@ TEST(Size, RejectsInvalidTextWithAMessage) {
     EXPECT_FALSE(r.ok()) << bad;
     EXPECT_STRNE(r.status().text(), "");
   }
-  for (const char* bad : {"0%", "101%", "%", "x%", "5%%"}) EXPECT_FALSE(parse_size_or_share(bad).ok()) << bad;
+  for (const char* bad : {"0%", "101%", "%", "x%", "5%%", "auto:1M", "auto:-", "auto:2M-1M"})
+    EXPECT_FALSE(parse_size_or_share(bad).ok()) << bad;
 }
 
 TEST(Size, FormatsSizes) {

@@ -304,11 +304,13 @@ int move_fd_high(int fd) {
 int sigprocmask(int how, const SignalSet* set, SignalSet* old) {
   return call(SYS_rt_sigprocmask, how, set, old, sizeof(SignalSet));
 }
-uint64_t thread_cpu_ns() {
+static uint64_t cpu_ns(int clock) {
   timespec t = {};
-  call(SYS_clock_gettime, CLOCK_THREAD_CPUTIME_ID, &t);
+  call(SYS_clock_gettime, clock, &t);
   return static_cast<uint64_t>(t.tv_sec) * 1000000000 + static_cast<uint64_t>(t.tv_nsec);
 }
+uint64_t thread_cpu_ns() { return cpu_ns(CLOCK_THREAD_CPUTIME_ID); }
+uint64_t process_cpu_ns() { return cpu_ns(CLOCK_PROCESS_CPUTIME_ID); }
 int gettid() { return call(SYS_gettid); }
 int getpid() { return call(SYS_getpid); }
 bool thread_is_gone(int process, int tid) { return call(SYS_tgkill, process, tid, 0) == -ESRCH; }

@@ -94,6 +94,7 @@ int sigprocmask(int how, const SignalSet* set, SignalSet* old);
 // Threads and processes.
 int gettid();
 uint64_t thread_cpu_ns();            // processor time of the calling thread
+uint64_t process_cpu_ns();           // of all threads of the process
 void name_thread(const char* name);  // the calling thread, as shown by ps and top
 int getpid();
 bool thread_is_gone(int process, int tid);  // no such thread in this process

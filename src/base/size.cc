@@ -50,7 +50,25 @@ Result<uint64_t> parse_size(std::string_view text) {
   return static_cast<uint64_t>(number * factor);
 }
 
+namespace {
+
+Result<SizeOrShare> parse_automatic(std::string_view limits) {
+  size_t dash = limits.find('-');
+  if (dash == limits.npos)
+    return Status::error(EINVAL, "'auto:{}' lacks a limit; write auto or auto:MIN-MAX, as in auto:64M-1G", limits);
+  Result<uint64_t> least = parse_size(limits.substr(0, dash)), most = parse_size(limits.substr(dash + 1));
+  if (!least.ok()) return least.status();
+  if (!most.ok()) return most.status();
+  if (*least > *most) return Status::error(EINVAL, "'auto:{}' has a minimum above the maximum; swap them", limits);
+  return SizeOrShare{*most, SizeOrShare::kAutomatic, *least};
+}
+
+}  // namespace
+
 Result<SizeOrShare> parse_size_or_share(std::string_view text) {
+  constexpr std::string_view kAuto = "auto";
+  if (text == kAuto) return SizeOrShare{0, SizeOrShare::kAutomatic};
+  if (text.starts_with("auto:")) return parse_automatic(text.substr(kAuto.size() + 1));
   if (!text.empty() && text.back() == '%') {
     double percent = 0;
     size_t used = read_number(text, &percent);
@@ -60,7 +78,7 @@ Result<SizeOrShare> parse_size_or_share(std::string_view text) {
     return SizeOrShare{0, percent / 100};
   }
   Result<uint64_t> bytes = parse_size(text);
-  if (!bytes.ok()) return Status::error(EINVAL, "'{}' is neither a size nor a share; write 256M or 25%", text);
+  if (!bytes.ok()) return Status::error(EINVAL, "'{}' is neither a size nor a share; write 256M, 25% or auto", text);
   return SizeOrShare{*bytes, 0};
 }
 

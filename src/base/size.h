@@ -12,11 +12,16 @@ namespace farside {
 // same). EINVAL or ERANGE (9e18 and more), with a text for the user.
 Result<uint64_t> parse_size(std::string_view text);
 
-// Either a number of bytes, or a share in (0, 100] percent of a size that is determined later.
+// A number of bytes, a share in (0, 100] percent of a size that is determined later, or "auto", "auto:MIN-MAX": a size
+// that follows the program's needs between two limits.
 struct SizeOrShare {
-  uint64_t bytes = 0;
-  double share = 0;  // 0 when absolute, else in (0, 1]
+  static constexpr double kAutomatic = -1;
+
+  uint64_t bytes = 0;  // automatic: the largest size; 0: no limit
+  double share = 0;    // 0 when absolute, in (0, 1], or kAutomatic
+  uint64_t least = 0;  // automatic: the smallest size; 0: the usual one
   bool is_share() const { return share > 0; }
+  bool is_automatic() const { return share == kAutomatic; }
   bool operator==(const SizeOrShare&) const = default;
 };
 Result<SizeOrShare> parse_size_or_share(std::string_view text);

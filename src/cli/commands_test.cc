@@ -53,7 +53,7 @@ TEST(CommandsTest, TheDescriptionNamesCommandsOptionsAndChoices) {
   std::map<std::string, nlohmann::json> options;
   for (const nlohmann::json& option : document["commands"][0]["options"]) options[option["names"].back()] = option;
   EXPECT_EQ(options["--fault"]["choices"], nlohmann::json({"auto", "signal", "handler"}));
-  EXPECT_EQ(options["--local"]["value"], "SIZE|SHARE");
+  EXPECT_EQ(options["--local"]["value"], "SIZE|SHARE|auto");
   EXPECT_TRUE(options["--local"]["choices"].empty());
   EXPECT_TRUE(options["--stats"]["choices"].empty());
   EXPECT_EQ(options["--quiet"]["value"], "");

@@ -64,6 +64,9 @@ bool is_floor(const SizeOrShare& local, uint64_t limit) {
 
 std::string describe_resized(const json& report, const SizeOrShare& local) {
   uint64_t limit = count(report, "local_bytes");
+  if (local.is_automatic())
+    return fmt::format("{}: near memory sizes itself from now on; {} near now", name_of(report),
+                       format_size(count(report, "near_bytes")));
   return fmt::format("{}: near memory limited to {}{} instead of {}; done in {:.2f} s", name_of(report),
                      format_size(limit), is_floor(local, limit) ? ", the minimum," : "",
                      format_size(count(report, "local_bytes_before")), number(report, "resize_seconds"));

@@ -63,7 +63,7 @@ TEST_F(RunSettingsTest, TheHelpHasFewOptionsAndTheOthersAreKeys) {
     EXPECT_NE(help.find(fmt::format("  {} ", row.name)), std::string::npos) << row.name;
     EXPECT_NE(help.find(fmt::format("[{}]", row.variable)), std::string::npos) << row.variable;
   }
-  EXPECT_LE(options, 17u);
+  EXPECT_LE(options, 18u);
 }
 
 TEST_F(RunSettingsTest, CommandLineWinsOverEnvironment) {

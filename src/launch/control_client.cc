@@ -200,6 +200,7 @@ Result<nlohmann::json> ControlledProcess::set_local(const SizeOrShare& local) {
   }
   page_->local_bytes = local.bytes;
   page_->local_share = local.share;
+  page_->local_least = local.least;
   auto report = ask();
   page_->local_bytes = 0;  // for requests of others
   page_->local_share = 0;

@@ -23,12 +23,13 @@ Pager::Pager(const Options& options, remote::RemoteStore* store, std::unique_ptr
       twins_(options.writeback, table_.pages(), frames_),
       threads_(store, frames_),
       budget_(frames_, options.local, sizeof(PageWord) + twins_.entry_bytes()),
+      sizing_(budget_, frames_, threads_, options.slowdown),
       huge_table_(table_.pages()),
       huge_queue_(huge_table_, frames_),
       density_(huge_table_, frames_),
       pool_(*space_, frames_),
       account_(frames_, huge_queue_, pool_),
-      evictors_(near(), huge_memory(), threads_, store, options.evictors),
+      evictors_(near(), huge_memory(), sizing_, threads_, store, options.evictors),
       huge_(near(), huge_memory(), store, evictors_, options.huge),
       fetches_(near(), inside(), store, evictors_, huge_),
       faults_(near(), inside(), fetches_, huge_, options.prefetch),
@@ -65,6 +66,8 @@ Stats Pager::stats() {
   spare += pool_.free() * kHugePages;
   s.near_pages = frames_.used() - std::min(spare, frames_.used());
   s.near_peak_pages = frames_.peak();
+  s.slowdown = budget_.is_automatic() ? sizing_.slowdown() : 0;
+  s.near_mean_pages = budget_.is_automatic() ? std::min(sizing_.mean_pages(), frames_.peak()) : frames_.peak();
   s.populated_pages = budget_.populated();
   s.populated_peak_pages = budget_.populated_peak();
   s.limit_pages = frames_.target();

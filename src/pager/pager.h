@@ -23,6 +23,7 @@
 #include "pager/paging.h"
 #include "pager/policy/policy_set.h"
 #include "pager/server_calls.h"
+#include "pager/size/sizing.h"
 #include "pager/space/far_space.h"
 #include "pager/thread/thread_slot.h"
 #include "remote/remote_store.h"
@@ -31,9 +32,9 @@ namespace farside::pager {
 
 class Pager : public NearObject {
  public:
-  // Uses the options local, policy, evictors, prefetch, writeback and space. The store's region must be as large as the
-  // space. Evictor threads do not run before start_threads(), because a preload library is set up before it may start
-  // threads.
+  // Uses the options local, slowdown, policy, evictors, prefetch, writeback and space. The store's region must be as
+  // large as the space. Evictor threads do not run before start_threads(), because a preload library is set up before
+  // it may start threads.
   static Result<std::unique_ptr<Pager>> create(const Options& options, remote::RemoteStore* store, Delivery delivery);
   ~Pager();
 
@@ -71,6 +72,7 @@ class Pager : public NearObject {
   ThreadRegistry threads_;
   Gate gate_;
   Budget budget_;
+  Sizing sizing_;
   HugeTable huge_table_;
   HugeQueue huge_queue_;
   HugeDensity density_;

@@ -40,8 +40,10 @@ void make_page() {
 
 // `farside ctl` writes the page from another process: its values are checked.
 bool is_sensible(const SizeOrShare& local) {
+  constexpr uint64_t kMin = pager::Budget::kMinPages * kPageSize;
+  if (local.is_automatic()) return local.bytes == 0 || (local.least >= kMin && local.bytes >= local.least);
   if (local.share != 0) return local.bytes == 0 && local.share > 0 && local.share <= 1;
-  return local.bytes >= pager::Budget::kMinPages * kPageSize;
+  return local.bytes >= kMin;
 }
 
 }  // namespace
@@ -66,7 +68,7 @@ void serve_control() {
   if (!page) return;
   uint32_t asked = page->asked.load(std::memory_order_acquire);
   if (asked == page->answered.load(std::memory_order_relaxed)) return;
-  SizeOrShare local = {page->local_bytes, page->local_share};
+  SizeOrShare local = {page->local_bytes, page->local_share, page->local_least};
   if (is_sensible(local)) g_control.pager->evictors().set_local(local);
   char line[sizeof page->report];
   size_t bytes = g_control.report(line, sizeof line - 1);

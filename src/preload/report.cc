@@ -77,6 +77,8 @@ void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s)
   line.add("local_bytes", s.limit_pages * kPageSize);
   line.add("near_bytes", s.near_pages * kPageSize);
   line.add("near_peak_bytes", s.near_peak_pages * kPageSize);
+  line.add("near_mean_bytes", s.near_mean_pages * kPageSize);
+  line.add("slowdown_percent", static_cast<uint64_t>(100 * s.slowdown));
   line.add("heap_bytes", s.populated_pages * kPageSize);
   line.add("far_peak_bytes",
            s.populated_peak_pages > s.limit_pages ? (s.populated_peak_pages - s.limit_pages) * kPageSize : 0);

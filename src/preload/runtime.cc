@@ -202,8 +202,9 @@ void set_up_guard(Runtime& r) {
 void announce(const Runtime& r) {
   if (r.options.quiet || !getenv(kAnnounceVariable)) return;
   const SizeOrShare& budget = r.options.local;
-  std::string local =
-      budget.is_share() ? fmt::format("{:.0f} % of the heap", budget.share * 100) : format_size(budget.bytes);
+  std::string local = budget.is_automatic() ? fmt::format("what a slowdown of {:.0f} % needs", r.options.slowdown * 100)
+                      : budget.is_share()   ? fmt::format("{:.0f} % of the heap", budget.share * 100)
+                                            : format_size(budget.bytes);
   bool signal = r.mode == FaultMode::kSignal;
   bool lacks_huge = !r.pager->paging().uses_huge_pages() && r.options.huge != HugePages::kNever &&
                     r.options.writeback == WriteBack::kPage;

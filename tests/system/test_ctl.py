@@ -107,6 +107,30 @@ class CtlTest(SystemTest):
         self.check(process)
         self.end(process)
 
+    def compute_until(self, process, reached):
+        """The program uses all of its memory again and again. Its report, once reached() is true of it."""
+        deadline = time.monotonic() + 60
+        while not reached(report := self.report(process.pid)[0]):
+            self.assertLess(time.monotonic(), deadline, report)
+            self.check(process)
+        return report
+
+    def test_a_size_that_follows_the_loss(self):
+        process = self.start("--local", "auto", "--slowdown", "1000%")
+        self.assertEqual(self.report(process.pid)[0]["slowdown_percent"], 1000)
+        report = self.compute_until(process, lambda report: report["near_bytes"] < 70 * MIB)
+        self.assertGreater(report["heap_bytes"], 96 * MIB)
+        self.assertLess(report["near_mean_bytes"], report["heap_bytes"])
+        fixed = self.report(process.pid, "--local", "100%")[0]
+        self.assertEqual(fixed["slowdown_percent"], 0)
+        self.check(process)
+        self.compute_until(process, lambda report: report["near_bytes"] > 96 * MIB)
+        result = self.ctl(process.pid, "--local", "auto:16M-64M")
+        self.assertIn(b"near memory sizes itself from now on", result.output)
+        report = self.compute_until(process, lambda report: report["near_bytes"] < 64 * MIB)
+        self.assertLessEqual(report["local_bytes"], 64 * MIB)
+        self.end(process)
+
     def test_the_minimum_of_a_share_is_named(self):
         process = self.start("--local", "64M")
         text = self.ctl(process.pid, "--local", "1%").output.decode()

@@ -287,7 +287,7 @@ class LauncherTest(LaunchTest):
         self.assertIn(b"farside has no command rnu; did you mean run?", result.errors)
 
     def test_help_of_tune(self):
-        self.assertLessEqual(len(re.findall(rb"^  --[a-z-]+", self.launch("--help").output, re.MULTILINE)), 17)
+        self.assertLessEqual(len(re.findall(rb"^  --[a-z-]+", self.launch("--help").output, re.MULTILINE)), 18)
         keys = self.launch("--help-tune").output.decode()
         for key in ("policy", "evictors", "prefetch", "writeback", "paths", "space", "ucx"):
             self.assertRegex(keys, rf"(?m)^  {key}=")

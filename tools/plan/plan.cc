@@ -147,7 +147,7 @@ int run_plan(int argc, const char* const* argv) {
       .value("FILE");
   command.add_option("--json", &arguments->json, "file for all figures, the machine and the commit").value("FILE");
   command.add_option("--svg", &arguments->svg, "file for a line chart").value("FILE");
-  cli::add_table_options(command, &arguments->options, {"--local", "--stats", "--metrics"});
+  cli::add_table_options(command, &arguments->options, {"--local", "--slowdown", "--stats", "--metrics"});
   command.expect_program();
   command.set_footer(kHelp);
   command.set_action([arguments, program = std::move(program)] { return plan_program(*arguments, program); });

@@ -38,21 +38,28 @@ std::string real_memory(FarPlace place) {
   return "";
 }
 
+bool is_automatic(const json& process) { return count(process, "slowdown_percent") > 0; }
+
 std::string near_limit(const json& process) {
   uint64_t limit = count(process, "local_bytes");
-  return limit > count(process, "heap_peak_bytes") && count(process, "evictions") > 0
+  return (limit > count(process, "heap_peak_bytes") && count(process, "evictions") > 0) || is_automatic(process)
              ? ""
              : fmt::format(" of {} allowed", format_size(limit));
 }
 
 std::string memory_line(const json& process, size_t processes, FarPlace place) {
   uint64_t heap = count(process, "heap_peak_bytes"), saved = saved_bytes(process);
+  if (count(process, "evictions") == 0 && is_automatic(process)) {
+    return fmt::format("{}: nothing was evicted: --local auto found nothing to save in a heap of {}",
+                       name_of(process, processes), format_size(heap));
+  }
   if (count(process, "evictions") == 0) {
     return fmt::format("{}: nothing was evicted: the managed heap of {} never exceeded --local ({})",
                        name_of(process, processes), format_size(heap), format_size(count(process, "local_bytes")));
   }
-  std::string near = fmt::format("{}: {} of a heap of {} near at most{}", name_of(process, processes),
-                                 format_size(heap - saved), format_size(heap), near_limit(process));
+  std::string near =
+      fmt::format("{}: {} of a heap of {} near {}{}", name_of(process, processes), format_size(heap - saved),
+                  format_size(heap), is_automatic(process) ? "on average" : "at most", near_limit(process));
   if (saved == 0) return near + ": no near memory saved";
   return fmt::format("{}: {} ({:.0f}%) of near memory saved{}", near, format_size(saved),
                      100 * static_cast<double>(saved) / static_cast<double>(heap), real_memory(place));
@@ -65,8 +72,9 @@ const json& process_that_lost_most(const RunReport& report) {
 
 std::string loss_line(const json& process, const json& totals, bool is_main) {
   Loss loss = loss_of(process);
-  return fmt::format("{:.2f} s of {:.2f} s ({:.0f}%) lost in faults{}; {} fetched, {} written{}", loss.seconds,
+  return fmt::format("{:.2f} s of {:.2f} s ({:.0f}%) lost in faults{}{}; {} fetched, {} written{}", loss.seconds,
                      loss.run_seconds, 100 * loss.share(),
+                     is_automatic(process) ? fmt::format(", --slowdown {}%", count(process, "slowdown_percent")) : "",
                      count(process, "busiest_thread_fetches") < count(process, "major_faults")
                          ? " of the thread that fetched most"
                          : "",

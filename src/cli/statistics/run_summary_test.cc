@@ -25,6 +25,7 @@ json paging() {
           {"seconds", 5.0},
           {"local_bytes", 64 * kMib},
           {"near_peak_bytes", 60 * kMib},
+          {"near_mean_bytes", 60 * kMib},
           {"heap_peak_bytes", 200 * kMib},
           {"metadata_bytes", 2 * kMib},
           {"faults", 100},
@@ -83,7 +84,8 @@ TEST(SummaryTest, SaysThatNoRealMemoryIsSavedOnThisMachine) {
 }
 
 TEST(SummaryTest, NearMemoryIsAtMostTheHeap) {
-  json process = changed(paging(), {{"near_peak_bytes", 287 * kMib}, {"local_bytes", 447 * kMib}});
+  json process = changed(
+      paging(), {{"near_peak_bytes", 287 * kMib}, {"near_mean_bytes", 287 * kMib}, {"local_bytes", 447 * kMib}});
   std::string text = summary(report_of({process}), {});
   EXPECT_TRUE(has(text, "200.0 MiB of a heap of 200.0 MiB near at most: no near memory saved")) << text;
 }

@@ -16,14 +16,15 @@ constexpr uint64_t kLongYieldUs = 20;  // a yield of this length shows that anot
 
 }  // namespace
 
-EvictorGroup::EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, ThreadRegistry& registry,
-                           remote::RemoteStore* store, unsigned threads)
+EvictorGroup::EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, Sizing& sizing,
+                           ThreadRegistry& registry, remote::RemoteStore* store, unsigned threads)
     : pages_(pages),
       huge_(huge),
       store_(store),
       frames_(pages.frames),
       budget_(pages.budget),
       pool_(huge.pool),
+      sizing_(sizing),
       registry_(registry),
       wanted_(threads > 0 ? threads : std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxEvictors)),
       core_(kLongYieldUs) {}
@@ -117,6 +118,7 @@ void EvictorGroup::run(unsigned index) {
   while (!stopping_.load(std::memory_order_relaxed)) {
     if (pausing_.load(std::memory_order_acquire)) run_paused(index);
     if (regular_work_ && index == 0) regular_work_();
+    if (index == 0 && sizing_.is_due()) size();
     working = is_wanted(index, working);
     bool progress = evictor.step(working);
     progress |= work_in_background();
@@ -134,6 +136,13 @@ void EvictorGroup::run(unsigned index) {
   }
   evictor.drain();
   registry_.detach();
+}
+
+void EvictorGroup::size() {
+  evictors_[0]->count_cpu_time();
+  uint64_t evictor_ns = 0;
+  for (const auto& e : evictors_) evictor_ns += e ? e->counters().get(Counter::kEvictorCpuNs) : 0;
+  if (sizing_.step(evictor_ns)) wake();
 }
 
 // System calls in progress can have pinned all that is near: each may wait for more of it, or for something that never
@@ -211,6 +220,7 @@ void EvictorGroup::reset_in_child() {
   halted_.reset_in_child();
   for (ServiceThread& thread : threads_) thread.reset_in_child();
   lifecycle_.unlock();
+  sizing_.reset_in_child();
   for (const auto& e : evictors_) {
     if (e) e->reset_in_child();
   }

@@ -1,7 +1,7 @@
 // The evictor threads, and how they are woken, paused and stopped. The first thread works when free frames fall below
 // the low-water mark; each further one when they fall to half of the level of the one before. So as many work as the
 // rate of faults requires (docs/decisions/0011). Evictors also map windows that were fetched ahead, and the first one
-// calls the regular work of the preload library.
+// sizes near memory and calls the regular work of the preload library.
 #pragma once
 #include <memory>
 
@@ -9,6 +9,7 @@
 #include "base/service_thread.h"
 #include "pager/evict/evictor.h"
 #include "pager/pages/budget.h"
+#include "pager/size/sizing.h"
 
 namespace farside::pager {
 
@@ -17,7 +18,7 @@ struct ThreadSlot;
 class EvictorGroup {
  public:
   // threads: the number of evictor threads; 0: one for every four processors, 1 to kMaxEvictors.
-  EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, ThreadRegistry& registry,
+  EvictorGroup(const PageMemory& pages, const HugePageMemory& huge, Sizing& sizing, ThreadRegistry& registry,
                remote::RemoteStore* store, unsigned threads);
   ~EvictorGroup();
 
@@ -101,6 +102,7 @@ class EvictorGroup {
   bool is_wanted(unsigned index, bool working) const;
   bool work_in_background();
   void run_paused(unsigned index);
+  void size();
   void relieve_waiting(unsigned rounds);
   void sleep(unsigned index);
   void wake(unsigned index) {
@@ -121,6 +123,7 @@ class EvictorGroup {
   Frames& frames_;
   Budget& budget_;
   FramePool& pool_;
+  Sizing& sizing_;
   ThreadRegistry& registry_;
   unsigned wanted_;
   std::unique_ptr<Evictor> evictors_[kMaxEvictors];

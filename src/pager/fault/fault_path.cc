@@ -1,5 +1,6 @@
 #include "pager/fault/fault_path.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "base/inject.h"
@@ -11,6 +12,7 @@ namespace farside::pager {
 FaultOutcome FaultPath::fault(uint64_t address, bool write, bool may_suspend) {
   ThreadSlot& t = threads_.current();
   uint64_t start = ticks();
+  Before before = {t.counters.get(Counter::kZeroFaults), t.counters.get(Counter::kWaitFrameTicks)};
   gate_.enter(t);
   t.counters.add(Counter::kFaults);
   FaultOutcome outcome = resolve({t, may_suspend}, table_.index_of(address), write);
@@ -18,7 +20,15 @@ FaultOutcome FaultPath::fault(uint64_t address, bool write, bool may_suspend) {
   uint64_t took = ticks() - start;
   t.counters.add(Counter::kFaultTicks, took);
   t.fault_times.put(took);
+  if (t.counters.get(Counter::kZeroFaults) != before.touched) count_touch(t, before, took);
   return outcome;
+}
+
+// Memory is touched for the first time without far memory, too: no time is lost, but for waiting.
+void FaultPath::count_touch(ThreadSlot& t, const Before& before, uint64_t took) {
+  uint64_t waited = t.counters.get(Counter::kWaitFrameTicks) - before.waited;
+  t.counters.add(Counter::kTouchFaults);
+  t.counters.add(Counter::kTouchTicks, took - std::min(took, waited));
 }
 
 FaultOutcome FaultPath::resolve(const Caller& caller, PageIndex page, bool write) {

@@ -45,6 +45,12 @@ class FaultPath {
   bool upgrade(ThreadSlot& thread, PageIndex page, PageWord word, FaultOutcome* outcome);
 
  private:
+  // Counters before a fault.
+  struct Before {
+    uint64_t touched, waited;
+  };
+
+  void count_touch(ThreadSlot& thread, const Before& before, uint64_t took);
   bool fault_in(const Caller& caller, PageIndex page, PageWord word, bool write);
   Window claim_stream(ThreadSlot& thread, Claim& claim, PageState state);
   bool presume_write(ThreadSlot& thread, PageIndex page, PageWord word);

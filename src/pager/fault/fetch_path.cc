@@ -104,14 +104,16 @@ void FetchPath::complete_others(ThreadSlot& t) {
 
 bool FetchPath::claim(ThreadSlot& t, PageIndex page, PageWord word) {
   FARSIDE_DCHECK(word.is(PageState::kFar) || word.is(PageState::kUntouched));
+  uint64_t age = frames_.age_of(word.epoch());
   bool hot = word.is(PageState::kFar) && !word.has(PageWord::kPrefetched) &&
-             policy_.is_hot(t.index, page, word, frames_.age_of(word.epoch()), frames_.limit());
+             policy_.is_hot(t.index, page, word, age, frames_.limit());
   PageWord claimed = word.with_state(PageState::kFetching).with_owner(t.index).without(PageWord::kPrefetched);
   if (hot) claimed = claimed.with(PageWord::kHot);
   if (!table_[page].try_change(word, claimed)) {
     t.spare_frames.put(1);
     return false;
   }
+  if (word.is(PageState::kFar)) t.refault_ages.put(age);
   return true;
 }
 

@@ -354,6 +354,7 @@ HugeFetch* HugePath::start(ThreadSlot& t, HugeIndex huge, bool write, Slot slot)
   fetch->sums = presumed || (!write && !is_only_writer()) ? HugeTable::make_sums() : nullptr;
   bool left_whole = word.is(PageState::kFar) && word.epoch() == last.epoch() && last.is(PageState::kFar);
   if (left_whole) huge_queue_.record_return(age);
+  if (word.is(PageState::kFar)) t.refault_ages.put(age, fetch->claimed.count());
   t.reads.started(*fetch, slot, requests);
   if (!immediate) submit(t, *fetch);
   t.counters.add(Counter::kReads);

@@ -21,6 +21,40 @@ TEST(BudgetTest, ASizeIsTheLimit) {
   EXPECT_EQ(frames.limit(), 32 * kMiB / kPageSize);
 }
 
+// The limit for so many near pages: some frames more are for those that evictors keep free, and for growth.
+void expect_limit(const Frames& frames, uint64_t near) {
+  EXPECT_GE(frames.target(), near + 2 * Frames::low_water_of(near));
+  EXPECT_LE(frames.target(), near + near / 16 + 1024);
+}
+
+TEST(BudgetTest, AnAutomaticSizeIsWhatIsNotFar) {
+  constexpr SizeOrShare kAuto = {0, SizeOrShare::kAutomatic};
+  Frames frames;
+  Budget budget(frames, kAuto, 0);
+  EXPECT_TRUE(budget.is_automatic());
+  budget.populate(100'000);
+  EXPECT_GE(frames.limit(), 200'000u);  // nothing is evicted yet
+  budget.set_far(40'000);
+  expect_limit(frames, 60'000);
+  for (int i = 0; i < 50'000; i++) budget.populate(1);  // first touches never wait for an eviction
+  expect_limit(frames, 110'000);
+  budget.set_far(149'000);
+  expect_limit(frames, budget.least());
+  budget.set({0, 0.5});
+  EXPECT_EQ(frames.target(), 75'000u);
+  budget.set_far(10);  // too late
+  EXPECT_EQ(frames.target(), 75'000u);
+}
+
+TEST(BudgetTest, AnAutomaticSizeHasLimits) {
+  Frames frames;
+  Budget budget(frames, {64 * kMiB, SizeOrShare::kAutomatic, 32 * kMiB}, 0);
+  budget.populate(100'000);
+  EXPECT_EQ(frames.limit(), 64 * kMiB / kPageSize);
+  budget.set_far(99'000);
+  expect_limit(frames, 32 * kMiB / kPageSize);
+}
+
 TEST(BudgetTest, AShareFollowsThePeakOfPopulatedPages) {
   Frames frames;
   Budget budget(frames, {0, 0.25}, 0);

@@ -49,6 +49,7 @@ class Frames {
         !limit_.compare_exchange_weak(now, pages >= now || pages >= in_use ? pages : (now < in_use ? now : in_use))) {}
   }
   void set_reserved(uint64_t pages) { reserved_.store(pages); }
+  uint64_t reserved() const { return reserved_.load(std::memory_order_relaxed); }
   uint64_t limit() const { return limit_.load(std::memory_order_relaxed); }
   // The limit that was set last, to which limit() falls.
   uint64_t target() const { return target_.load(std::memory_order_relaxed); }
@@ -95,9 +96,10 @@ class Frames {
   }
 
   // Number of free frames below which the first evictor works. It stops when twice as many are free.
-  uint64_t low_water() const {
-    uint64_t share = usable() / 64;
-    return share < 64 ? (usable() / 4 < 64 ? usable() / 4 : 64) : (share > 4096 ? 4096 : share);
+  uint64_t low_water() const { return low_water_of(usable()); }
+  static uint64_t low_water_of(uint64_t usable) {
+    uint64_t share = usable / 64;
+    return share < 64 ? (usable / 4 < 64 ? usable / 4 : 64) : (share > 4096 ? 4096 : share);
   }
   bool low() const { return is_below(0); }
   // Whether fewer frames are free than the low-water mark (level 0), than half of it (level 1), a quarter (level 2) and

@@ -41,6 +41,8 @@ enum class Counter : unsigned {
   kLinePages,       // dirty pages of which only changed lines were written
   kCompareTicks,    // evictors in phase 4: reading and comparing pages with a twin
   kFaultTicks,      // total time in the fault path
+  kTouchTicks,      // of these, first touches, without their waiting for a frame
+  kTouchFaults,     // faults that were only that
   kFetchTicks,      // of these, waiting for the transport
   kMapTicks,        // of these, UFFDIO_COPY and WRITEPROTECT
   kWaitFrameTicks,  // of these, waiting for a free frame
@@ -97,6 +99,8 @@ inline constexpr NamedCounter kNamedCounters[] = {
     {"line_pages", Counter::kLinePages, Unit::kEvents},
     {"compare_us", Counter::kCompareTicks, Unit::kTicks},
     {"fault_us", Counter::kFaultTicks, Unit::kTicks},
+    {"first_touch_us", Counter::kTouchTicks, Unit::kTicks},
+    {"first_touches", Counter::kTouchFaults, Unit::kEvents},
     {"fetch_us", Counter::kFetchTicks, Unit::kTicks},
     {"map_us", Counter::kMapTicks, Unit::kTicks},
     {"wait_frame_us", Counter::kWaitFrameTicks, Unit::kTicks},
@@ -136,7 +140,8 @@ inline double in_unit(Unit unit, uint64_t amount) {
   return unit == Unit::kEvents ? value : value / (unit == Unit::kTicks ? ticks_per_us() : 1000);
 }
 
-// A histogram of durations, in ticks: four buckets for each power of two, so a quantile is at most a quarter too high.
+// A histogram, mostly of durations in ticks: four buckets for each power of two, so a quantile is at most a quarter too
+// high.
 // One thread writes, others may read.
 class Histogram {
  public:
@@ -147,9 +152,17 @@ class Histogram {
     add(other);
     return *this;
   }
-  void put(uint64_t ticks) {
-    auto& bucket = buckets_[bucket_of(ticks)];
-    bucket.store(bucket.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  void put(uint64_t value, uint64_t events = 1) {
+    auto& bucket = buckets_[bucket_of(value)];
+    bucket.store(bucket.load(std::memory_order_relaxed) + events, std::memory_order_relaxed);
+  }
+  // Takes away what an earlier copy has.
+  void subtract(const Histogram& earlier) {
+    for (unsigned i = 0; i < kBuckets; i++) {
+      uint64_t now = buckets_[i].load(std::memory_order_relaxed);
+      buckets_[i].store(now - std::min(now, earlier.buckets_[i].load(std::memory_order_relaxed)),
+                        std::memory_order_relaxed);
+    }
   }
   void add(const Histogram& other) {
     for (unsigned i = 0; i < kBuckets; i++) {
@@ -165,7 +178,7 @@ class Histogram {
     for (const auto& b : buckets_) sum += b.load(std::memory_order_relaxed);
     return sum;
   }
-  // A bound of the durations that at most `above` of the events exceeded.
+  // A bound of the values that at most `above` of the events exceeded.
   uint64_t exceeded_by(uint64_t above) const {
     uint64_t sum = 0;
     for (unsigned i = kBuckets; i-- > 0;) {
@@ -195,6 +208,8 @@ struct Stats {
   uint64_t busiest_thread_fetches = 0;  // the most major faults of one thread
   Histogram fault_times, frame_waits;   // of all faults; of those that waited for a frame
   uint64_t near_pages = 0, near_peak_pages = 0;
+  uint64_t near_mean_pages = 0;  // over time, of an automatic size; else the peak
+  double slowdown = 0;           // the accepted loss of an automatic size; else 0
   uint64_t populated_pages = 0, populated_peak_pages = 0;
   uint64_t limit_pages = 0;
   uint64_t metadata_bytes = 0;

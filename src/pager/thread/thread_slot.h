@@ -32,6 +32,7 @@ struct ThreadSlot : NearObject {
   uint16_t ahead_misses = 0, ahead_pause = 0;
   CounterBlock counters;
   Histogram fault_times, frame_waits;
+  Histogram refault_ages;   // of pages fetched again: the evictions since their own
   PageIndex last_page = 0;  // with repeats: detects a fault that is never resolved
   uint32_t repeats = 0;
 

@@ -1,0 +1,51 @@
+// Sizes near memory while the program runs (--local auto): collects the times that its threads lose and the refault
+// distances, every 2 ms while evictors work and ten times
+// a second else, and sets how many pages are far as Sizer says. The first evictor calls step().
+#pragma once
+#include <atomic>
+#include <optional>
+
+#include "pager/pages/budget.h"
+#include "pager/pages/frames.h"
+#include "pager/size/sizer.h"
+#include "pager/thread/thread_slot.h"
+
+namespace farside::pager {
+
+class Sizing {
+ public:
+  Sizing(Budget& budget, Frames& frames, ThreadRegistry& threads, double slowdown)
+      : budget_(budget), frames_(frames), threads_(threads), slowdown_(slowdown) {}
+
+  // Whether a step is due. Cheap.
+  bool is_due() const { return budget_.is_automatic() && ticks() >= due_; }
+  // evictor_ns: processor time of the evictors since they were started. Returns whether the limit has fallen.
+  bool step(uint64_t evictor_ns);
+  double slowdown() const { return slowdown_; }
+  // Near pages, the mean over time. By any thread.
+  uint64_t mean_pages() const;
+  // In the child of a fork, whose threads and counters are new.
+  void reset_in_child();
+
+ private:
+  struct Totals {
+    uint64_t time = 0, cpu = 0, evictor = 0, lost = 0, evicted = 0;  // ns; lost: ticks; evicted: pages
+    uint64_t faults = 0;                                             // that cost time
+    Histogram ages;
+  };
+
+  void add_to_mean(uint64_t us);
+  Totals totals(uint64_t evictor_ns) const;
+  SizeSample sample(const Totals& before, const Totals& now) const;
+
+  Budget& budget_;
+  Frames& frames_;
+  ThreadRegistry& threads_;
+  const double slowdown_;
+  uint64_t due_ = 0;  // ticks
+  std::optional<Sizer> sizer_;
+  Totals before_;
+  std::atomic<uint64_t> page_us_{0}, us_{0};  // near pages by the time that they were near; the time
+};
+
+}  // namespace farside::pager
