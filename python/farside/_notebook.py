@@ -1,13 +1,16 @@
 """The magics %far and %%far of notebooks: `%load_ext farside`."""
+import contextlib
 from collections import deque
 from typing import Any, NamedTuple
 
 from IPython.core.error import UsageError
 
+from ._lines import LineLoss, LineTracer
 from ._process import Stats, is_active, share_lost, stats
 
 _KEPT_CELLS = 20
 _BAR = 24  # characters
+_SHOWN_LINES = 5
 
 _NOT_ACTIVE = ("this notebook does not run under Farside; make a kernel that does by: python -m farside.kernel install, and choose "
                "it for the notebook")
@@ -55,6 +58,12 @@ def loss_text(before: Stats, after: Stats) -> str:
             f" {fetched} fetched, {written} written; {memory_text(after)}")
 
 
+def line_text(loss: LineLoss, lines: list[str]) -> str:
+    """loss.number counts the lines of the cell from 1, without that of %%far."""
+    text = lines[loss.number - 1].strip() if loss.number <= len(lines) else ""
+    return f"  {loss.fault_ns / 1e9:.3f} s, {loss.bytes_fetched // 4096} pages fetched by line {loss.number}: {text}"
+
+
 class Notebook:
     """The statistics of a notebook's cells. Used by the thread that executes cells only."""
 
@@ -85,13 +94,19 @@ class Notebook:
         self.shown = now
 
     def measure(self, line: str, cell: str) -> None:
-        """%%far: executes the cell, and prints the time in faults and the pages that were fetched and written."""
-        if line.strip():
-            raise UsageError("%%far takes no arguments")
+        """%%far: executes the cell, and prints the time in faults and the pages that were fetched and written.
+
+        %%far lines: also the five lines of the cell that lost most. Each execution of a line takes some microseconds longer."""
+        if line.strip() not in ("", "lines"):
+            raise UsageError(f"%%far takes no argument or 'lines', not {line.strip()!r}")
         require_far()
+        tracer = LineTracer(self.shell.user_ns)
         before = stats()
-        self.shell.run_cell(cell)
+        with tracer if line.strip() else contextlib.nullcontext():
+            self.shell.run_cell(cell)
         print(loss_text(before, stats()))
+        for loss in tracer.worst(_SHOWN_LINES):
+            print(line_text(loss, cell.splitlines()))
 
 
 def require_far() -> None:

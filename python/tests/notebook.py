@@ -1,5 +1,6 @@
 """The magics of notebooks, in IPython with and without Farside."""
 import re
+import sys
 import unittest
 
 import farside
@@ -40,7 +41,7 @@ class NotebookTest(unittest.TestCase):
 
     def test_mistakes_are_refused(self):
         self.assertIn("UsageError: %far takes no arguments", self.run_cell("%far x"))
-        self.assertIn("UsageError: %%far takes no arguments", self.run_cell("%%far x\n1"))
+        self.assertIn("UsageError: %%far takes no argument or 'lines', not 'x'", self.run_cell("%%far x\n1"))
 
     def test_a_line_shows_memory_and_a_chart_of_the_cells(self):
         self.in_far_memory()
@@ -77,6 +78,28 @@ class NotebookTest(unittest.TestCase):
         size = 96 * MIB // 8
         self.assertEqual(self.shell.user_ns["total"], size * (size - 1) // 2)
         self.assertEqual([int(number) for number, *_ in CELL.findall(self.run_cell("%far"))], [2])  # once
+
+    def lines_of(self, cell):
+        """Line number, pages and text of the lines that a measured cell names."""
+        printed = self.run_cell("%%far lines\n" + cell)
+        found = re.findall(r"^  [\d.]+ s, (\d+) pages fetched by line (\d+): (.*)$", printed, re.MULTILINE)
+        self.assertTrue(0 < len(found) <= 5, printed)
+        return [(int(number), int(pages), text) for pages, number, text in found]
+
+    def test_the_lines_of_a_cell_are_measured(self):
+        self.in_far_memory()
+        self.run_cell("import numpy as np\ndef total_of(a): return int(a.sum())")
+        cell = ["a = 1", "def double(x):", "    return 2 * x.sum()", "for i in range(2):", "    b = total_of(array)",
+                "c = [double(array)", "     for _ in range(2)]", "d = a + 1"]
+        pages = {number: count for number, count, _ in self.lines_of("\n".join(cell))}
+        self.assertGreater(pages[3] + pages[5], 0.9 * sum(pages.values()))
+        self.assertGreater(min(pages[3], pages[5]), 2 * 40 * MIB // 4096)
+        self.assertIsNone(sys.gettrace())
+
+    def test_an_error_ends_the_measurement_of_lines(self):
+        self.in_far_memory()
+        self.assertEqual(self.lines_of("array.sum()\n1 / 0")[0][0::2], (1, "array.sum()"))
+        self.assertIsNone(sys.gettrace())
 
     def test_an_error_in_a_measured_cell_is_shown(self):
         self.in_far_memory()
