@@ -5,6 +5,7 @@
 #include <spawn.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 #include "far.h"
@@ -410,6 +411,32 @@ static void cleared_handlers_end(void) {
   }
 }
 
+static volatile int alarms;
+
+static void count_alarm(int number) {
+  alarms += syscall(SYS_getppid) > 0;
+  (void)number;
+}
+
+// Handlers that block all signals run at any point of a fork, in the parent and in the child.
+static void forks_under_a_timer(void) {
+  struct sigaction action = {.sa_handler = count_alarm, .sa_flags = SA_RESTART};
+  sigfillset(&action.sa_mask);
+  struct itimerval often = {{0, 500}, {0, 500}};
+  CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
+  for (int round = 0; round < 100; round++) {
+    sigset_t mask;
+    pid_t child = fork();
+    CHECK(child >= 0 && sigprocmask(SIG_BLOCK, NULL, &mask) == 0 && !sigismember(&mask, SIGALRM));
+    if (child == 0) {
+      raise(SIGALRM);
+      _exit(7);
+    }
+    CHECK(status_of(child) == 7);
+  }
+  CHECK(alarms > 0);
+}
+
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"both_sides_write", both_sides_write},
                                            {"parent_overwrites_first", parent_overwrites_first},
@@ -428,6 +455,7 @@ int main(int argc, char** argv) {
                                            {"raw_clone", raw_clone},
                                            {"cleared_handlers", cleared_handlers},
                                            {"cleared_handlers_end", cleared_handlers_end},
+                                           {"forks_under_a_timer", forks_under_a_timer},
                                            {NULL, NULL}};
   return run_case(argc, argv, cases);
 }

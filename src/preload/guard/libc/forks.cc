@@ -34,8 +34,13 @@ long trapped_fork(Make make) {
   stack_t stack = {};
   os::call(SYS_sigaltstack, nullptr, &stack);
   if (stack.ss_flags & SS_ONSTACK) pins.add(stack.ss_sp, stack.ss_size, true);
+  // A trap whose signal is blocked ends the process: Ruby forks with all signals blocked, and a handler that blocks all
+  // would make trapped calls.
+  os::SignalSet all = kAllButOurs, before = 0;
+  os::sigprocmask(SIG_SETMASK, &all, &before);
   int error = arm_thread(true);
   if (error) {
+    os::sigprocmask(SIG_SETMASK, &before, nullptr);
     log(LogLevel::kError,
         "fork is refused: this kernel or container cannot trap it (error {}), and the child would lose far memory",
         -error);
@@ -43,15 +48,16 @@ long trapped_fork(Make make) {
     return -1;
   }
   inherit_far_memory(true);
-  // A trap whose signal is blocked ends the process, and the child needs SIGBUS. Ruby forks with all signals blocked.
-  os::SignalSet before = 0;
-  os::sigprocmask(SIG_UNBLOCK, &kOurSignals, &before);
   long child = make();
-  if (child == 0) return child;
-  os::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (child == 0) {
+    before = without_ours(before);
+    os::sigprocmask(SIG_SETMASK, &before, nullptr);
+    return child;
+  }
   inherit_far_memory(false);
   t_guard.selector = kSelectorAllow;
   leave_alternate_stack();
+  os::sigprocmask(SIG_SETMASK, &before, nullptr);
   return child;
 }
 
