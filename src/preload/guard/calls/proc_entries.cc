@@ -9,9 +9,10 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <charconv>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 
 #include "base/os.h"
 #include "base/service_thread.h"
@@ -79,30 +80,19 @@ bool is_thread_directory(dev_t device, ino_t inode) {
 }
 
 long read_own_link(char* to, size_t room) {
-  const char* path = static_program_path();
-  size_t length = std::min(strlen(path), room);
-  memcpy(to, path, length);
-  return static_cast<long>(length);
+  std::string_view path = static_program_path();
+  return static_cast<long>(path.copy(to, room));
 }
 
 std::atomic<bool> g_seeks{false};
 
-// Skips "/NUMBER" before `end`, which must be a thread of this process.
-bool ends_with_own_thread(const char* begin, const char** end) {
-  int number = 0, unit = 1;
-  const char* at = *end;
-  for (; at > begin && at[-1] >= '0' && at[-1] <= '9' && unit <= 100'000'000; unit *= 10)
-    number += (*--at - '0') * unit;
-  if (at == *end || at == begin || at[-1] != '/') return false;
-  *end = at - 1;
-  return os::call(SYS_tgkill, os::getpid(), number, 0) == 0;
-}
-
-bool strip(const char* begin, const char** end, const char* suffix) {
-  size_t length = strlen(suffix);
-  if (static_cast<size_t>(*end - begin) < length || memcmp(*end - length, suffix, length) != 0) return false;
-  *end -= length;
-  return true;
+bool ends_with_own_thread(std::string_view path) {
+  size_t slash = path.rfind('/');
+  if (slash == path.npos) return false;
+  const char *begin = path.data() + slash + 1, *end = path.data() + path.size();
+  int number = 0;
+  auto parsed = std::from_chars(begin, end, number);
+  return parsed.ec == std::errc() && parsed.ptr == end && os::call(SYS_tgkill, os::getpid(), number, 0) == 0;
 }
 
 }  // namespace
@@ -176,17 +166,19 @@ bool own_executable_call(const Call& call, long* result) {
   return true;
 }
 
-// The path ends with /PID/mem or /PID/task/TID/mem, wherever /proc is mounted.
-bool is_own_memory(int fd) {
+// The path ends with /PID/NAME or /PID/task/TID/NAME, wherever /proc is mounted.
+bool is_own_file(int fd, std::string_view name) {
   struct statfs system;
   if (os::call(SYS_fstatfs, fd, &system) != 0 || system.f_type != PROC_SUPER_MAGIC) return false;
-  char link[64], path[256];
+  char link[64], target[256];
   *fmt::format_to_n(link, sizeof link - 1, "/proc/self/fd/{}", fd).out = 0;
-  long length = os::call(SYS_readlinkat, AT_FDCWD, link, path, sizeof path);
-  if (length <= 0) return false;
-  const char* end = path + length;
-  return strip(path, &end, "/mem") && ends_with_own_thread(path, &end);
+  long length = os::call(SYS_readlinkat, AT_FDCWD, link, target, sizeof target);
+  std::string_view path(target, length > 0 ? static_cast<size_t>(length) : 0);
+  if (path.size() < name.size() || path.substr(path.size() - name.size()) != name) return false;
+  return ends_with_own_thread(path.substr(0, path.size() - name.size()));
 }
+
+bool is_own_memory(int fd) { return is_own_file(fd, "/mem"); }
 
 bool seeks_own_memory() { return g_seeks.load(std::memory_order_relaxed); }
 

@@ -1,6 +1,8 @@
 // What a program sees of itself in /proc, as if Farside were not there: its descriptors, its threads, its memory, and,
 // in a static program, its executable. Async-signal-safe.
 #pragma once
+#include <string_view>
+
 #include "preload/guard/calls/call.h"
 
 namespace farside::preload {
@@ -14,6 +16,10 @@ long statx_call(const Call& call);
 
 // readlink, open and stat of /proc/self/exe in a static program. False: another call, or another path.
 bool own_executable_call(const Call& call, long* result);
+
+// Whether the descriptor is a file of this process or of a thread of it in /proc. name: such as "/stat". Two system
+// calls.
+bool is_own_file(int fd, std::string_view name);
 
 // ---- /proc/PID/mem of this process. The kernel reads and writes memory through it without waiting for a page, so far
 // pages of a transfer must be near before. Such files are found by what a transfer does, not by how they were opened:

@@ -14,6 +14,7 @@
 #include "preload/guard/calls/messages.h"
 #include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/calls/proc_entries.h"
+#include "preload/guard/calls/proc_status.h"
 #include "preload/guard/calls/syscall_table.h"
 
 namespace farside::preload {
@@ -229,16 +230,35 @@ long vector_call(const Call& call, const Shape& shape) {
   return transfer(call, shape, lists.from, count);
 }
 
+// The buffers of a call as a list. They are in this process's memory if they could be used.
+struct ProgramPieces {
+  ProgramPieces(const Call& call, const Shape& shape)
+      : one{reinterpret_cast<void*>(call.arg[1]), static_cast<size_t>(call.arg[2])},
+        list(shape.vector ? reinterpret_cast<const iovec*>(call.arg[1]) : &one),
+        count(shape.vector ? static_cast<size_t>(call.arg[2]) : 1) {}
+  ProgramPieces(const ProgramPieces&) = delete;
+  ProgramPieces& operator=(const ProgramPieces&) = delete;
+
+  iovec one;
+  const iovec* list;
+  size_t count;
+};
+
 // A transfer that may access the program's own memory through a file: its position is a far address.
 bool own_memory_call(const Call& call, const Shape& shape, long* result) {
   long position = is_positioned(call, shape) ? call.arg[shape.offset_arg] : own_memory_position(file_of(call));
   if (!is_far(reinterpret_cast<void*>(position)) || !is_own_memory(file_of(call))) return false;
-  iovec one = {reinterpret_cast<void*>(call.arg[1]), static_cast<size_t>(call.arg[2])};
-  auto* pieces = shape.vector ? reinterpret_cast<const iovec*>(call.arg[1]) : &one;
-  size_t count = shape.vector ? static_cast<size_t>(call.arg[2]) : 1;
-  if (count > IOV_MAX || !is_readable(pieces, count * sizeof(iovec), call.stack_pointer)) return false;
-  *result = own_memory_transfer(call, shape, pieces, count, static_cast<uint64_t>(position));
+  ProgramPieces pieces(call, shape);
+  if (pieces.count > IOV_MAX || !is_readable(pieces.list, pieces.count * sizeof(iovec), call.stack_pointer))
+    return false;
+  *result = own_memory_transfer(call, shape, pieces.list, pieces.count, static_cast<uint64_t>(position));
   return true;
+}
+
+long as_the_program_sees(const Call& call, const Shape& shape, long read) {
+  ProgramPieces pieces(call, shape);
+  long position = is_positioned(call, shape) ? call.arg[shape.offset_arg] : -1;
+  return read_of_own_status(file_of(call), position, pieces.list, pieces.count, read);
 }
 
 bool may_be_own_memory(const Call& call, const Shape& shape) {
@@ -252,6 +272,7 @@ bool transfer_call(const Call& call, long* result) {
   if (!shape_of(call.number, &shape)) return message_call(call, result);
   if (may_be_own_memory(call, shape) && own_memory_call(call, shape, result)) return true;
   *result = shape.vector ? vector_call(call, shape) : single_call(call, shape);
+  if (*result > 0 && !shape.write && !is_socket_call(call)) *result = as_the_program_sees(call, shape, *result);
   // The file's position was a far address that no lseek has set.
   if (*result == -EIO && is_own_memory(file_of(call))) own_memory_call(call, shape, result);
   return true;
