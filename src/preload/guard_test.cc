@@ -16,6 +16,7 @@ void pass_run_fds(bool) {}
 bool in_handler_mode() { return false; }
 void report_at_exit() {}
 void end_thread(int) {}
+void purge_always() {}
 bool reports_when_asked_to_end() { return false; }
 void report_before_end() {}
 void note_exec() {}

@@ -29,6 +29,7 @@
 #include "preload/guard/traps/user_dispatch.h"
 #include "preload/heap/core_dump.h"
 #include "preload/heap/far_heap.h"
+#include "preload/heap/limits.h"
 #include "preload/heap/mappings.h"
 #include "preload/heap/refusals.h"
 #include "preload/offload.h"
@@ -263,6 +264,7 @@ __attribute__((constructor(101))) void start() {
   choose_mode(r);
   check_core(r);
   r.began_in_handler_mode = r.mode == FaultMode::kHandler;
+  begin_own_memory();
   Status started = start_pager(r);
   if (!started.ok()) stop_with(started);
   Status traced = start_tracing(r);
@@ -274,6 +276,7 @@ __attribute__((constructor(101))) void start() {
   Status heap = enable_far_heap(r.pager);
   if (!heap.ok()) stop_with(heap);
   set_up_guard(r);
+  if (end_own_memory(r.options.space)) purge_always();
   note_begin(r);
 }
 

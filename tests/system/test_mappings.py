@@ -1,8 +1,12 @@
-"""mmap, munmap, mremap, mprotect, madvise and mlock on far memory."""
+"""mmap, munmap, mremap, mprotect, madvise and mlock on far memory; limits of addresses and data."""
 from support import main, small_program
 
 
 class Test(small_program("mappings")):
+    pass
+
+
+class Limits(small_program("limits")):
     pass
 
 

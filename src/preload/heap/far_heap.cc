@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "preload/heap/limits.h"
 #include "preload/heap/refusals.h"
 
 // Read by jemalloc at its first use. One automatic arena (0, near); the far arenas are created explicitly. Freed memory
@@ -60,8 +61,10 @@ std::atomic<bool> g_purges_at_once{false};
 __attribute__((tls_model("initial-exec"))) thread_local bool t_last_try = false;
 
 bool commit_extent(std::byte* address, size_t bytes) {
+  if (!is_within_limits(bytes, Growth::kData)) return false;
   Status committed = g_pager->addresses().commit(address, bytes);
   if (!committed.ok() && t_last_try) note_refusal(committed, bytes);
+  if (committed.ok()) add_heap_bytes(static_cast<int64_t>(bytes));
   return committed.ok();
 }
 
@@ -87,6 +90,7 @@ bool hook_commit(extent_hooks_t*, void* address, size_t, size_t offset, size_t b
 
 bool hook_decommit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
   g_pager->addresses().decommit_lazily(static_cast<std::byte*>(address) + offset, bytes);
+  add_heap_bytes(-static_cast<int64_t>(bytes));
   return false;
 }
 
@@ -110,7 +114,7 @@ Status make_arena(unsigned* index) {
   char name[48];
   snprintf(name, sizeof name, "arena.%u.extent_hooks", *index);
   extent_hooks_t* hooks = &g_hooks;
-  if (int error = far_je_mallctl(name, nullptr, nullptr, &hooks, sizeof hooks))
+  if (int error = far_je_mallctl(name, nullptr, nullptr, &hooks, sizeof(void*)))
     return Status::error(error, "jemalloc refuses extent hooks");
   return {};
 }
@@ -140,7 +144,10 @@ bool bind_thread() {
 
 void purge_at_once() {
   bool is_far = g_arena_count > 0;  // the program's libraries allocate before
-  if (!is_far || g_purges_at_once.load(std::memory_order_relaxed) || g_pager->frames().evicted() == 0) return;
+  if (is_far && !g_purges_at_once.load(std::memory_order_relaxed) && g_pager->frames().evicted() > 0) purge_always();
+}
+
+void purge_always() {
   if (g_purges_at_once.exchange(true)) return;
   for (unsigned i = 0; i < g_arena_count; i++) {
     char name[48];

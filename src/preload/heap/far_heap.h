@@ -58,6 +58,8 @@ inline bool allocate_far() { return __builtin_expect(t_heap == kBound, 1) || bin
 // makes jemalloc purge at once from then on: otherwise freed memory is evicted and fetched again, although its
 // content is not needed. Purged pages keep their frames while these are not needed (Pager::decommit_lazily).
 void purge_at_once();
+// Freed memory is purged at once from now on.
+void purge_always();
 inline constexpr size_t kLargeBytes = 16 * 1024;
 
 // For an allocation that failed, as on a full server: returns memory that the program has freed, and that jemalloc

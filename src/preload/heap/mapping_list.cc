@@ -33,7 +33,7 @@ Locked::Locked() NO_THREAD_SAFETY_ANALYSIS { g_mutex.lock(); }
 Locked::~Locked() NO_THREAD_SAFETY_ANALYSIS { g_mutex.unlock(); }
 void lock_mapping_list() NO_THREAD_SAFETY_ANALYSIS { g_mutex.lock(); }
 void unlock_mapping_list() NO_THREAD_SAFETY_ANALYSIS { g_mutex.unlock(); }
-bool try_lock_mapping_list() NO_THREAD_SAFETY_ANALYSIS { return g_any_outside.load() && g_mutex.try_lock(); }
+bool try_lock_mapping_list() NO_THREAD_SAFETY_ANALYSIS { return g_mutex.try_lock(); }
 
 void create_mapping_list(pager::Pager* pager) {
   new (g_storage) Mappings;

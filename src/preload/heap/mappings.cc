@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/log.h"
+#include "preload/heap/limits.h"
 #include "preload/heap/mapping_list.h"
 #include "preload/trace/trace.h"
 
@@ -17,6 +18,11 @@ constexpr int kStayNear = MAP_SHARED | MAP_STACK | MAP_GROWSDOWN | MAP_HUGETLB |
 
 // The program's mapping is of a kind that is far memory.
 bool is_far_kind(int flags) { return (flags & MAP_PRIVATE) && (flags & MAP_ANONYMOUS) && !(flags & kStayNear); }
+
+Growth growth_of(int protection, int flags) {
+  bool data = (protection & PROT_WRITE) && (flags & MAP_PRIVATE) && !(flags & MAP_GROWSDOWN);
+  return data ? Growth::kData : Growth::kAddresses;
+}
 
 bool is_noreplace(int flags) { return (flags & MAP_FIXED_NOREPLACE) == MAP_FIXED_NOREPLACE; }
 
@@ -166,6 +172,8 @@ long map_far(std::byte* hint, size_t bytes, int protection, int flags) {
 
 long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) {
   if (!mapping_pager()) return near_mmap(address, bytes, protection, flags, fd, offset);
+  bool adds = is_possible(bytes, offset) && ((flags & MAP_FIXED) == 0 || is_noreplace(flags));
+  if (adds && !is_within_limits(bytes, growth_of(protection, flags))) return -ENOMEM;
   if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
     if (in_far_space(address))
       return map_at_place(static_cast<std::byte*>(address), bytes, protection, flags, fd, offset);

@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/os.h"
 #include "base/sync.h"
+#include "preload/heap/limits.h"
 #include "preload/heap/mappings.h"
 
 namespace farside::preload {
@@ -21,10 +22,11 @@ struct ProgramBreak {
 Mutex g_break_mutex;  // held while the break moves
 ProgramBreak g_break GUARDED_BY(g_break_mutex);
 
-bool is_within_limit(uint64_t bytes) {
+bool is_within_limit(uint64_t bytes, uint64_t more) {
   rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
   os::call(SYS_prlimit64, 0, RLIMIT_DATA, nullptr, &limit);
-  return bytes <= limit.rlim_cur;
+  if (is_program_limit(RLIMIT_DATA)) limit = limit_of_program(limit);
+  return bytes <= limit.rlim_cur && is_within_limits(more, Growth::kData);
 }
 
 bool is_mapped(uint64_t page) { return os::call(SYS_msync, page, kPageSize, MS_ASYNC) != -ENOMEM; }
@@ -43,7 +45,7 @@ bool move_to(const ProgramBreak& b, uint64_t wanted) {
   if (to < from) return !is_free(to, from) && far_munmap(pointer(to), from - to) == 0;  // the kernel needs something
   if (to == from) return true;
   // The kernel keeps a page free behind the break.
-  if (!is_within_limit(wanted - b.begin) || is_mapped(to)) return false;
+  if (!is_within_limit(wanted - b.begin, to - from) || is_mapped(to)) return false;
   return far_map_break(from, to) == static_cast<long>(from);
 }
 

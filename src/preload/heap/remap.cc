@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "preload/heap/limits.h"
 #include "preload/heap/mapping_list.h"
 #include "preload/heap/mappings.h"
 
@@ -345,6 +346,7 @@ long far_mremap(void* address, size_t old_bytes, size_t new_bytes, int flags, vo
   Request r = {number(address), align_up(old_bytes, kPageSize), align_up(new_bytes, kPageSize), flags,
                number(new_address)};
   if (is_wrong(r)) return -EINVAL;
+  if (r.new_bytes > r.old_bytes && !is_within_limits(r.new_bytes - r.old_bytes, Growth::kData)) return -ENOMEM;
   Locked locked;
   bool several = fixed && r.old_bytes == r.new_bytes && kernel_moves_several();
   return several ? move_several(r) : remap(r);

@@ -11,6 +11,7 @@
 #include "preload/guard/calls/futexes.h"
 #include "preload/guard/calls/identity_calls.h"
 #include "preload/guard/calls/ioctls.h"
+#include "preload/guard/calls/limit_calls.h"
 #include "preload/guard/calls/mapping_calls.h"
 #include "preload/guard/calls/proc_entries.h"
 #include "preload/guard/calls/vmsplice.h"
@@ -41,7 +42,7 @@ long asynchronous_io(const Call& call) {
 bool special_call(const Call& call, long* result) {
   if (is_static_program() && own_executable_call(call, result)) return true;
   if (futex_call(call, result) || mapping_call(call, result)) return true;
-  if (descriptor_call(call, result) || identity_call(call, result)) return true;
+  if (descriptor_call(call, result) || identity_call(call, result) || limit_call(call, result)) return true;
   switch (call.number) {
     case SYS_ioctl:
       *result = ioctl_call(call);

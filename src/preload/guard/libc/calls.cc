@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -171,6 +172,19 @@ EXPORT int msync(void* address, size_t bytes, int flags) { BLOCKING(SYS_msync, a
 EXPORT int mseal(void* address, size_t bytes, unsigned long flags) { QUICK(kMseal, address, bytes, flags); }
 EXPORT ssize_t process_madvise(int process, const iovec* pieces, size_t count, int advice, unsigned flags) {
   return with_errno(guarded_call(make_call(STACK_POINTER, SYS_process_madvise, process, pieces, count, advice, flags)));
+}
+
+EXPORT int getrlimit(__rlimit_resource_t resource, rlimit* limit) { QUICK(SYS_prlimit64, 0, resource, 0, limit); }
+EXPORT int getrlimit64(__rlimit_resource_t resource, rlimit64* limit) { QUICK(SYS_prlimit64, 0, resource, 0, limit); }
+EXPORT int setrlimit(__rlimit_resource_t resource, const rlimit* limit) { QUICK(SYS_prlimit64, 0, resource, limit, 0); }
+EXPORT int setrlimit64(__rlimit_resource_t resource, const rlimit64* limit) {
+  QUICK(SYS_prlimit64, 0, resource, limit, 0);
+}
+EXPORT int prlimit(pid_t process, __rlimit_resource resource, const rlimit* limit, rlimit* old) {
+  QUICK(SYS_prlimit64, process, resource, limit, old);
+}
+EXPORT int prlimit64(pid_t process, __rlimit_resource resource, const rlimit64* limit, rlimit64* old) {
+  QUICK(SYS_prlimit64, process, resource, limit, old);
 }
 
 static long move_break(void* wanted) { return guard_pager() ? far_brk(wanted) : os::call(SYS_brk, wanted); }

@@ -1,0 +1,124 @@
+#include "preload/heap/limits.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <atomic>
+#include <charconv>
+#include <iterator>
+
+#include "base/bits.h"
+#include "base/os.h"
+#include "base/sync.h"
+#include "preload/heap/mapping_list.h"
+
+namespace farside::preload {
+namespace {
+
+struct Usage {
+  uint64_t addresses = 0, data = 0;
+};
+
+uint64_t g_distance = 0;  // 0: far memory is not in use
+Usage g_own;              // of Farside
+std::atomic<bool> g_limited{false};
+std::atomic<int64_t> g_heap_bytes{0};
+std::atomic<uint64_t> g_mapped_addresses{0}, g_mapped_data{0};  // in the far space, when the list was last free
+
+bool is_finite(rlim_t limit) { return limit != RLIM_INFINITY; }
+
+rlimit kernel_limit(int resource) {
+  rlimit limit = {RLIM_INFINITY, RLIM_INFINITY};
+  os::call(SYS_prlimit64, 0, resource, nullptr, &limit);
+  return limit;
+}
+
+// What the kernel counts: numbers of pages, the first of which is of all, the sixth of data and stacks.
+Usage kernel_usage() {
+  char text[256];
+  int fd = os::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  long bytes = os::call(SYS_read, fd, text, sizeof text);
+  os::close(fd);
+  uint64_t pages[6] = {};
+  const char *at = text, *end = text + (bytes > 0 ? bytes : 0);
+  for (uint64_t& number : pages) {
+    at = std::from_chars(at, end, number).ptr;
+    if (at < end) at++;
+  }
+  return {pages[0] * kPageSize, pages[5] * kPageSize};
+}
+
+void count_mappings() {
+  SignalsBlocked blocked;
+  if (!mapping_pager() || !try_lock_mapping_list()) return;
+  Usage sum;
+  for (const auto& [begin, mapping] : mappings()) {
+    if (!in_far_space(pointer(begin)) || mapping.kind == Kind::kForeign) continue;
+    sum.addresses += mapping.end - begin;
+    if (mapping.protection & PROT_WRITE) sum.data += mapping.end - begin;
+  }
+  unlock_mapping_list();
+  g_mapped_addresses.store(sum.addresses);
+  g_mapped_data.store(sum.data);
+}
+
+uint64_t less(uint64_t all, uint64_t part) { return all > part ? all - part : 0; }
+
+bool is_within(int resource, uint64_t bytes) {
+  rlim_t limit = kernel_limit(resource).rlim_cur;
+  return !is_finite(limit) || !is_program_limit(resource) || bytes <= limit - g_distance;
+}
+
+}  // namespace
+
+void begin_own_memory() { g_own = kernel_usage(); }
+
+// The far space, its tables and what the server stores take less than three times its size.
+bool end_own_memory(uint64_t space) {
+  constexpr uint64_t kTimes = 5;  // more than of a limit that the run began with: run_settings.cc
+  Usage now = kernel_usage();
+  g_own = {less(now.addresses, g_own.addresses), less(now.data, g_own.data)};
+  g_distance = kTimes * space + kGiB;
+  return note_limit();
+}
+
+bool is_program_limit(int resource) {
+  if (g_distance == 0 || (resource != RLIMIT_AS && resource != RLIMIT_DATA)) return false;
+  rlimit kernel = kernel_limit(resource);
+  return kernel.rlim_cur >= g_distance && kernel.rlim_max >= g_distance;
+}
+
+rlimit limit_of_program(const rlimit& kernel) {
+  auto part = [](rlim_t limit) { return is_finite(limit) ? limit - g_distance : limit; };
+  return {part(kernel.rlim_cur), part(kernel.rlim_max)};
+}
+
+rlimit limit_of_kernel(const rlimit& program) {
+  auto whole = [](rlim_t limit) { return limit < RLIM_INFINITY - g_distance ? limit + g_distance : RLIM_INFINITY; };
+  return {whole(program.rlim_cur), whole(program.rlim_max)};
+}
+
+bool note_limit() {
+  bool limited = false;
+  for (int resource : {RLIMIT_AS, RLIMIT_DATA})
+    limited |= is_program_limit(resource) && is_finite(kernel_limit(resource).rlim_cur);
+  g_limited.store(limited);
+  return limited;
+}
+
+bool is_within_limits(uint64_t bytes, Growth growth) {
+  if (!g_limited.load(std::memory_order_relaxed)) return true;
+  count_mappings();
+  Usage used = kernel_usage();
+  auto heap = static_cast<uint64_t>(g_heap_bytes.load());
+  uint64_t addresses = less(used.addresses, g_own.addresses) + heap + g_mapped_addresses.load();
+  uint64_t data = less(used.data, g_own.data) + heap + g_mapped_data.load();
+  if (!is_within(RLIMIT_AS, addresses + bytes)) return false;
+  return growth == Growth::kAddresses || is_within(RLIMIT_DATA, data + bytes);
+}
+
+void add_heap_bytes(int64_t bytes) { g_heap_bytes.fetch_add(bytes, std::memory_order_relaxed); }
+
+}  // namespace farside::preload

@@ -1,0 +1,35 @@
+// Limits of addresses (RLIMIT_AS) and data (RLIMIT_DATA) that the program sets. Farside takes many addresses, and far
+// memory is part of them from the beginning, so the kernel cannot enforce such a limit. Its limit is the program's plus
+// a distance that is the same for all processes of a run: what a process executes finds its limit. Whether the program
+// may have more memory is decided here, by what it has.
+//
+// A limit that the run itself began with is less than the distance, and stays the kernel's. Async-signal-safe.
+#pragma once
+#include <sys/resource.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace farside::preload {
+
+// Around the start of Farside in a process: what it takes by itself is not the program's. space: bytes of the far
+// space.
+// The second one returns whether the program has a limit: then freed memory of the heap is to be purged at once.
+void begin_own_memory();
+bool end_own_memory(uint64_t space);
+
+// Whether limits of this kind are the program's.
+bool is_program_limit(int resource);
+rlimit limit_of_program(const rlimit& kernel);
+rlimit limit_of_kernel(const rlimit& program);
+// To be called when a limit was set. The same result.
+bool note_limit();
+
+enum class Growth { kAddresses, kData };
+// Whether the program may have so many more bytes: of addresses only, or of memory that it may write.
+bool is_within_limits(uint64_t bytes, Growth growth);
+
+// Bytes of the heap that are in use.
+void add_heap_bytes(int64_t bytes);
+
+}  // namespace farside::preload
