@@ -100,6 +100,9 @@ inline constexpr MessageId kMessageIds[] = {
     {"F208", "the far file {} cannot be "},
     {"F209", "of far memory is damaged in the far file"},
     {"F210", "the far file {} is full"},
+    {"F211", "lost copies of 16 MiB were made anew"},
+    {"F211", "is used again, from empty"},
+    {"F211", "lost replicas will not be repaired"},
     // Far memory that cannot be had
     {"F301", "far memory is full"},
     {"F301", "the memory servers are full"},

@@ -10,7 +10,7 @@ namespace {
 
 // Sends one request over a connection of its own.
 Status ask(const transport::Endpoint& controller, const char* token, wire::Op op, std::span<const std::byte> request,
-           std::span<std::byte> reply) {
+           std::span<std::byte> reply, uint64_t timeout_ns = transport::kDialTimeoutNs) {
   size_t token_bytes = token ? strlen(token) : 0;
   if (token_bytes > wire::kMaxToken) return Status::error(EINVAL, "the token is longer than {} bytes", wire::kMaxToken);
   transport::OwnFds fds;
@@ -18,10 +18,10 @@ Status ask(const transport::Endpoint& controller, const char* token, wire::Op op
   dialer.hello.mode = wire::HelloMode::kObserve;
   dialer.key = wire::key_of_token({token, token_bytes});
   Status status;
-  int fd = dialer.open(&status);
+  int fd = dialer.open(&status, nullptr, nullptr, timeout_ns);
   if (fd < 0) return status;
   wire::ErrorReply error;
-  int r = transport::exchange(fd, op, request, reply, now_ns() + transport::kDialTimeoutNs, &error);
+  int r = transport::exchange(fd, op, request, reply, now_ns() + timeout_ns, &error);
   fds.close(fd);
   if (r == 0) return {};
   if (error.code != 0) return Status::error(-r, "controller {} rejected the request: {}", controller.name, error.text);
@@ -31,9 +31,10 @@ Status ask(const transport::Endpoint& controller, const char* token, wire::Op op
 
 }  // namespace
 
-Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers) {
+Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers,
+                    uint64_t timeout_ns) {
   auto bytes = std::as_writable_bytes(std::span(servers, 1));
-  Status asked = ask(controller, token, wire::Op::kServers, {}, bytes);
+  Status asked = ask(controller, token, wire::Op::kServers, {}, bytes, timeout_ns);
   if (!asked.ok() || wire::decode_servers(bytes, servers) == 0) return asked;
   return Status::error(EBADMSG, "controller {} sent a damaged list of its servers", controller.name);
 }

@@ -8,8 +8,10 @@
 
 namespace farside::remote {
 
-// The controller's list of servers. One connection and two round trips, for at most 9 seconds. token: may be null.
-Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers);
+// The controller's list of servers. One connection and two round trips, each of which may take as long as the timeout.
+// token: may be null.
+Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers,
+                    uint64_t timeout_ns = transport::kDialTimeoutNs);
 
 // Closes the server with this address to new slabs, or opens it again. The token needs the right to operate.
 Status cordon_server(const transport::Endpoint& controller, const char* token, const std::string& address,

@@ -60,16 +60,16 @@ int PoolChannel::submit_write(std::span<const ByteRange> ranges, int pipe, Token
   Request* request;
   if (int r = begin(Kind::kWrite, ranges, transport::kMaxRequestBytes, &request); r < 0) return r;
   if (pipe < 0) return finish_submit(request, send(request), token);
-  ServerSet all = 0, lost = servers_.lost();
-  if (int r = targets(*request, lost, &all); r < 0) return r;
+  ServerSet all = 0;
+  if (int r = targets(*request, &all); r < 0) return finish_submit(request, r, token);
   if (std::popcount(all) == 1) {
     auto server = static_cast<unsigned>(std::countr_zero(all));
-    int sent = send_to(request, server, lost, pipe);
+    int sent = send_to(request, server, pipe);
     if (is_loss(sent)) answered(request, server, sent);
     return finish_submit(request, sent, token);
   }
-  if (int r = stage(request, pipe); r < 0) return r;
-  return finish_submit(request, send(request), token);
+  int staged = stage(request, pipe);
+  return finish_submit(request, staged < 0 ? staged : send(request), token);
 }
 
 int PoolChannel::submit_discard(std::span<const ByteRange> ranges, Token* token) {
@@ -78,7 +78,7 @@ int PoolChannel::submit_discard(std::span<const ByteRange> ranges, Token* token)
   return finish_submit(request, send(request), token);
 }
 
-// Checks a list and copies it to a free request.
+// Checks a list and copies it to a free request. A write counts as begun from now on, until end().
 int PoolChannel::begin(Kind kind, std::span<const ByteRange> ranges, uint64_t max_bytes, Request** request) {
   uint64_t bytes, end = servers_.region_bytes();
   if (int r = transport::check_ranges(ranges, max_bytes, &bytes); r < 0) return r;
@@ -92,13 +92,26 @@ int PoolChannel::begin(Kind kind, std::span<const ByteRange> ranges, uint64_t ma
   (*request)->incomplete = false;
   (*request)->count = ranges.size();
   memcpy((*request)->ranges, ranges.data(), ranges.size_bytes());
+  if (kind == Kind::kRead || !servers_.repairs()) return 0;
+  for (const ByteRange& range : ranges) servers_.writes().begin(range.far, range.bytes);
   return 0;
 }
 
 int PoolChannel::finish_submit(Request* request, int sent, Token* token) {
-  if (sent < 0) return sent;
+  if (sent < 0) {
+    end(request);
+    return sent;
+  }
   request->token = *token = (++sequence_ * transport::kMaxInFlight) | static_cast<size_t>(request - requests_);
   return 0;
+}
+
+// The request is complete, or was not sent.
+void PoolChannel::end(Request* request) {
+  request->token = 0;
+  if (request->kind == Kind::kRead || !servers_.repairs()) return;
+  for (const ByteRange& range : std::span(request->ranges, request->count))
+    servers_.writes().end(range.far, range.bytes);
 }
 
 int PoolChannel::stage(Request* request, int pipe) {
@@ -108,36 +121,41 @@ int PoolChannel::stage(Request* request, int pipe) {
 
 // Sends a request to all of its servers. 0; or -errno when a part of it has no server, and then nothing was sent.
 int PoolChannel::send(Request* request) {
-  ServerSet all = 0, lost = servers_.lost();
-  if (int r = targets(*request, lost, &all); r < 0) return r;
+  ServerSet all = 0;
+  if (int r = targets(*request, &all); r < 0) return r;
   request->incomplete = false;
-  for (ServerSet rest = all; rest != 0; rest &= rest - 1) {
-    int r = send_to(request, static_cast<unsigned>(std::countr_zero(rest)), lost, -1);
-    if (r < 0) answered(request, static_cast<unsigned>(std::countr_zero(rest)), r);
-  }
+  for_each(all, [&](unsigned server) {
+    if (int r = send_to(request, server, -1); r < 0) answered(request, server, r);
+  });
   return 0;
 }
 
-// Determines the servers of a request. Slabs without holder read as zeros, which are stored in the buffers here.
-int PoolChannel::targets(const Request& request, ServerSet lost, ServerSet* all) {
+// Determines the servers of a request, once: the holders of a slab may change at any time. Slabs without holder read as
+// zeros, which are stored in the buffers here. Discards are sent as a whole, and need no servers of each piece.
+int PoolChannel::targets(const Request& request, ServerSet* all) {
+  ServerSet lost = servers_.lost();
+  size_t count = 0;
   return for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange& piece) {
-    ServerSet holders = servers_.holders(slab);
-    if (holders == 0 && request.kind == Kind::kWrite) holders = placement_.place_unclaimed(slab);
-    if (holders == 0 && request.kind == Kind::kWrite) return -ENOSPC;
-    if (holders == 0 && request.kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
-    bool gone = holders != 0 && (holders & ~lost) == 0;
-    if (gone && request.kind != Kind::kDiscard) return servers_.fail_request(-ECONNRESET);
-    *all |= targets_of(request.kind, slab, lost);
+    ServerSet servers = 0;
+    if (int r = targets_of(request.kind, slab, lost, &servers); r < 0) return r;
+    if (servers == 0 && request.kind == Kind::kRead && piece.near) memset(piece.near, 0, piece.bytes);
+    if (request.kind != Kind::kDiscard) targets_[count++] = servers;
+    *all |= servers;
     return 0;
   });
 }
 
-ServerSet PoolChannel::targets_of(Kind kind, uint64_t slab, ServerSet lost) const {
-  ServerSet living = servers_.holders(slab) & ~lost;
-  return living == 0 || kind != Kind::kRead ? living : only(servers_.reader_of(slab, living));
+int PoolChannel::targets_of(Kind kind, uint64_t slab, ServerSet lost, ServerSet* servers) {
+  if (kind == Kind::kWrite && servers_.holders(slab) == 0 && placement_.place_unclaimed(slab) == 0) return -ENOSPC;
+  SlabServers now = servers_.servers_of(slab);
+  if (now.holders == 0) return 0;
+  ServerSet holders = now.holders & ~lost;
+  if (holders == 0 && kind != Kind::kDiscard) return servers_.fail_request(-ECONNRESET);
+  *servers = kind == Kind::kRead ? only(servers_.reader_of(slab, holders)) : now.all() & ~lost;
+  return 0;
 }
 
-int PoolChannel::send_to(Request* request, unsigned server, ServerSet lost, int pipe) {
+int PoolChannel::send_to(Request* request, unsigned server, int pipe) {
   Channel* channel = to(server);
   if (!channel) return -ECONNRESET;
   Token* token = &request->asked[server];
@@ -146,7 +164,7 @@ int PoolChannel::send_to(Request* request, unsigned server, ServerSet lost, int 
     // The list includes slabs of other servers: discarding them has no effect on this one.
     r = channel->submit_discard({request->ranges, request->count}, token);
   } else {
-    std::span<ByteRange> part = part_for(*request, server, lost);
+    std::span<ByteRange> part = part_for(*request, server);
     if (part.empty()) return 0;
     r = request->kind == Kind::kRead ? channel->submit_read(part, token) : channel->submit_write(part, pipe, token);
   }
@@ -159,12 +177,12 @@ int PoolChannel::send_to(Request* request, unsigned server, ServerSet lost, int 
 // The pieces of a read or write for one server. There are at most as many as the request has ranges, because a
 // range is in two slabs at most, and its two pieces are joined again if both are for the same server. A piece of a
 // read without a buffer is read in place and not sent.
-std::span<ByteRange> PoolChannel::part_for(const Request& request, unsigned server, ServerSet lost) {
-  size_t count = 0;
+std::span<ByteRange> PoolChannel::part_for(const Request& request, unsigned server) {
+  size_t count = 0, pieces = 0;
   bool reads = request.kind == Kind::kRead;
   for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange& piece) {
-    if ((targets_of(request.kind, slab, lost) & only(server)) == 0 || (reads && !piece.near)) return 0;
-    if (count > 0 && SlabTable::slab_of(piece.far) * kSlabBytes == piece.far && continues(part_[count - 1], piece))
+    if ((targets_[pieces++] & only(server)) == 0 || (reads && !piece.near)) return 0;
+    if (count > 0 && slab * kSlabBytes == piece.far && continues(part_[count - 1], piece))
       part_[count - 1].bytes += piece.bytes;
     else part_[count++] = piece;
     return 0;
@@ -197,7 +215,7 @@ int PoolChannel::poll(Token token) {
   if (!request) return -EINVAL;
   if (held_ != 0) send_held();
   int r = progress(request);
-  if (r != 0) request->token = 0;
+  if (r != 0) end(request);
   return r;
 }
 
@@ -249,9 +267,7 @@ void PoolChannel::answered(Request* request, unsigned server, int result) {
 
 void PoolChannel::close(unsigned server) {
   Channel* channel = std::exchange(channels_[server], nullptr);
-  if (!channel) return;
-  if (servers_.lost() & only(server)) delete channel;  // the region there need not be kept alive any more
-  else servers_[server].close_channel(channel);
+  if (channel) servers_.close_channel(server, channel);
 }
 
 // All servers have replied. 1: complete; 0: sent again to other holders; else the error.
@@ -262,8 +278,9 @@ int PoolChannel::conclude(Request* request) {
   return send(request);
 }
 
-// True if every piece has a holder that is not lost. The request was sent to it, because it was not lost then either,
-// and it has acknowledged.
+// True if every piece has a holder that is not lost. The request was sent to it, and it has acknowledged: it was not
+// lost then either, and a server that became a holder since then was joining, since a repair waits for writes that
+// began before.
 bool PoolChannel::still_held(const Request& request) const {
   ServerSet lost = servers_.lost();
   return for_each_piece({request.ranges, request.count}, [&](uint64_t slab, const ByteRange&) {

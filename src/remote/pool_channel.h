@@ -1,6 +1,7 @@
 // One thread's channel to all servers of a pool. Requests are split by the servers that hold their slabs. A write
 // or discard is sent to every holder of a slab, and completes when all holders that are not lost have acknowledged it;
-// a read is sent to one holder. When a server is lost, reads in flight are sent again to other holders, and a write
+// a read is sent to one holder. While a repair copies a slab to a further server, writes are sent there, too
+// (docs/internals/replicas.md). When a server is lost, reads in flight are sent again to other holders, and a write
 // succeeds if another holder has acknowledged it.
 //
 // The data of a write from a pipe for several servers is read into a buffer once, and kept until all have acknowledged.
@@ -46,10 +47,11 @@ class PoolChannel final : public transport::Channel {
   int stage(Request* request, int pipe);
   int write_to_one(Request* request, unsigned server, int pipe);
   int send(Request* request);
-  int send_to(Request* request, unsigned server, ServerSet lost, int pipe);
-  std::span<transport::ByteRange> part_for(const Request& request, unsigned server, ServerSet lost);
-  int targets(const Request& request, ServerSet lost, ServerSet* all);
-  ServerSet targets_of(Kind kind, uint64_t slab, ServerSet lost) const;
+  int send_to(Request* request, unsigned server, int pipe);
+  std::span<transport::ByteRange> part_for(const Request& request, unsigned server);
+  int targets(const Request& request, ServerSet* all);
+  int targets_of(Kind kind, uint64_t slab, ServerSet lost, ServerSet* servers);
+  void end(Request* request);
   int progress(Request* request);
   void ask(Request* request, unsigned server);
   void answered(Request* request, unsigned server, int result);
@@ -67,7 +69,9 @@ class PoolChannel final : public transport::Channel {
   bool gathers_ = false;
   ServerSet held_ = 0;  // servers whose channels may have gathered requests
   uint64_t sequence_ = 0;
-  transport::ByteRange part_[transport::kMaxRanges];  // the ranges for one server, while they are being sent
+  // While a request is being sent: the servers of each of its pieces, and the ranges for one server.
+  ServerSet targets_[2 * transport::kMaxRanges];
+  transport::ByteRange part_[transport::kMaxRanges];
   Request requests_[transport::kMaxInFlight];
 };
 

@@ -69,9 +69,7 @@ class Pool : public testing::Test {
     int r = channel.submit_discard({&s, 1}, &token);
     return r < 0 ? r : channel.wait(token, kPatience);
   }
-  bool has(size_t server, uint64_t far, const FrameBytes& data) {
-    return memcmp(servers_[server]->memory() + far, data.data(), data.size()) == 0;
-  }
+  bool has(size_t server, uint64_t far, const FrameBytes& data) { return servers_[server]->has(far, data); }
 
   std::vector<std::unique_ptr<FakeServer>> servers_;
   std::string list_;

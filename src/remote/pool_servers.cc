@@ -3,9 +3,15 @@
 #include <bit>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace farside::remote {
+namespace {
+
+constexpr uint64_t kReturnAfterNs = 5'000'000'000;
+
+}  // namespace
 
 void PoolServers::add(std::unique_ptr<ServerStore> server) {
   servers_[count()] = std::move(server);
@@ -14,9 +20,43 @@ void PoolServers::add(std::unique_ptr<ServerStore> server) {
 
 ServerSet PoolServers::find(const char* address) const {
   for (unsigned s = 0; s < count(); s++) {
-    if (strcmp(servers_[s]->address(), address) == 0) return only(s);
+    bool is_lost = (lost() & only(s)) != 0;
+    if (!is_lost && strcmp(servers_[s]->address(), address) == 0) return only(s);
   }
   return 0;
+}
+
+bool PoolServers::was_lost(const char* address) const {
+  bool found = false;
+  for_each(lost(), [&](unsigned s) { found |= strcmp(servers_[s]->address(), address) == 0; });
+  return found;
+}
+
+bool PoolServers::may_return(unsigned server, uint64_t now) const {
+  const char* address = servers_[server]->address();
+  uint64_t wait = kReturnAfterNs;
+  for (unsigned s = 0; s < count(); s++) {
+    if (strcmp(servers_[s]->address(), address) != 0) continue;
+    if (s > server || !(lost() & only(s))) return false;  // it was added again
+    if (s < server) wait *= 2;
+  }
+  return count() < kMaxServers && now > lost_ns_[server].load(std::memory_order_relaxed) + wait;
+}
+
+bool PoolServers::is_degraded(uint64_t slab) const {
+  ServerSet holders = table_.holders(slab);
+  return holders != 0 && static_cast<unsigned>(std::popcount(holders & usable())) < replicas_;
+}
+
+uint64_t PoolServers::degraded() const {
+  uint64_t slabs = 0;
+  for (uint64_t slab = 0; slab < table_.slabs(); slab++) slabs += is_degraded(slab);
+  return slabs;
+}
+
+void PoolServers::close_channel(unsigned server, transport::Channel* channel) {
+  if (lost() & only(server)) delete channel;
+  else servers_[server]->close_channel(channel);
 }
 
 // Slabs without holder read as zeros on every server.
@@ -24,7 +64,7 @@ ServerSet PoolServers::call_holders(uint64_t far, uint64_t bytes, bool written) 
   ServerSet all = usable();
   for_each_slab(far, bytes, [&](uint64_t slab, uint64_t) {
     ServerSet holders = table_.holders(slab);
-    if (written && std::popcount(holders) != 1) all = 0;
+    if (written && (repairs() || std::popcount(holders) != 1)) all = 0;
     if (holders != 0) all &= holders;
   });
   return all;
@@ -43,6 +83,7 @@ unsigned PoolServers::reader_of(uint64_t slab, ServerSet holders) const {
 
 void PoolServers::lose(unsigned server, const char* reason) {
   if (lost_.fetch_or(only(server), std::memory_order_acq_rel) & only(server)) return;
+  lost_ns_[server].store(now_ns(), std::memory_order_relaxed);
   failed_.store(server, std::memory_order_relaxed);
   servers_[server]->keep_failure(reason);
   int left = std::popcount(usable());
@@ -58,11 +99,13 @@ int PoolServers::fail_request(int error) const {
   return error;
 }
 
-// A mapping exists only if each page is on all servers: then each of them holds every slab.
+// A mapping exists only if each page is on all servers: then each of them holds every slab. The number of servers is
+// read once, since one that is added meanwhile holds nothing.
 transport::Mapping PoolServers::mapping() const {
   transport::Mapping mapping;
-  if (may_grow_ || replicas_ < count()) return mapping;
-  for_each(usable(), [&](unsigned s) {
+  unsigned servers = count();
+  if (may_grow_ || replicas_ < servers) return mapping;
+  for_each((only(servers) - 1) & ~lost(), [&](unsigned s) {
     const transport::ShmRegion* region = servers_[s]->mapped();
     if (!mapping.base && region && !region->is_delayed()) mapping = {region->at(0), true};
   });

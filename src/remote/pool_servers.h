@@ -6,6 +6,7 @@
 
 #include "remote/server_store.h"
 #include "remote/slab_table.h"
+#include "remote/write_counts.h"
 
 namespace farside::remote {
 
@@ -28,11 +29,25 @@ class PoolServers {
   ServerSet all() const { return (ServerSet{1} << count()) - 1; }
   ServerSet lost() const { return lost_.load(std::memory_order_acquire); }
   ServerSet usable() const { return all() & ~lost(); }
+  // The server with this address that is not lost; empty: none.
   ServerSet find(const char* address) const;
+  // Whether a server that was lost may be added again, under the same address: after 5 s, and after twice the time
+  // with each further loss, so that a server that fails again and again does not use up the places.
+  bool may_return(unsigned lost, uint64_t now) const;
+  // It did not: the time begins again.
+  void delay_return(unsigned lost, uint64_t now) { lost_ns_[lost].store(now, std::memory_order_relaxed); }
+  bool was_lost(const char* address) const;
   bool owns_fd(int fd) const;
 
   SlabTable& table() { return table_; }
   ServerSet holders(uint64_t slab) const { return table_.holders(slab); }
+  SlabServers servers_of(uint64_t slab) const { return table_.servers(slab); }
+  WriteCounts& writes() { return writes_; }
+  // Whether lost copies are made anew: then writes are counted.
+  bool repairs() const { return replicas_ > 1; }
+  // Slabs with fewer copies than there should be, those without any included.
+  uint64_t degraded() const;
+  bool is_degraded(uint64_t slab) const;
   // See RemoteStore::call_holders().
   ServerSet call_holders(uint64_t far, uint64_t bytes, bool written) const;
   // The holder to which reads of the slab are sent. `holders` is not empty.
@@ -40,6 +55,9 @@ class PoolServers {
   bool all_slabs_within(ServerSet servers) const;
   // The mapping of far memory, if one mapped server holds every slab; else none.
   transport::Mapping mapping() const;
+
+  // Closes a channel to a server. Where the server is lost, the region there need not be kept alive any more.
+  void close_channel(unsigned server, transport::Channel* channel);
 
   // Marks a server as lost. Logs it once with the reason, unless it was the last one.
   void lose(unsigned server, const char* reason);
@@ -55,9 +73,11 @@ class PoolServers {
   const unsigned replicas_;
   const transport::FailureReport::Handler on_failure_;
   SlabTable table_;
+  WriteCounts writes_;
   std::unique_ptr<ServerStore> servers_[kMaxServers];  // the first count_ are set
   std::atomic<unsigned> count_{0};
   std::atomic<ServerSet> lost_{0};
+  std::atomic<uint64_t> lost_ns_[kMaxServers] = {};
   std::atomic<unsigned> failed_{0};  // the last server that was lost or refused a request
   bool may_grow_ = false;
 };

@@ -1,5 +1,7 @@
 #include "remote/pool_store.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -14,6 +16,16 @@ namespace farside::remote {
 namespace {
 
 constexpr uint64_t kRefreshRetryNs = 30'000'000'000;
+// For each round trip to a controller or server while a lost server is looked for: a fork waits for as long.
+constexpr uint64_t kLookTimeoutNs = 400'000'000;
+
+struct ServerList : NearObject, wire::ServersReply {  // too large for small stacks
+  bool has_up(const char* address) const {
+    return std::any_of(servers, servers + count, [&](const wire::ServerEntry& entry) {
+      return entry.state == wire::ServerState::kUp && strcmp(entry.report.address, address) == 0;
+    });
+  }
+};
 
 }  // namespace
 
@@ -57,8 +69,7 @@ Status PoolStore::add_listed(bool all_needed) {
 
 // Servers that cannot be reached are left out: the controller's list may be out of date by some seconds.
 Status PoolStore::add_from_controller() {
-  struct Known : NearObject, wire::ServersReply {};  // too large for small stacks
-  std::unique_ptr<Known> known(new Known);
+  std::unique_ptr<ServerList> known(new ServerList);
   Status listed = list_servers(controller_.endpoint, token_, known.get());
   if (!listed.ok()) return listed;
   Status added;
@@ -66,7 +77,8 @@ Status PoolStore::add_from_controller() {
   for (const wire::ServerEntry& entry : std::span(known->servers, known->count)) {
     if (entry.state != wire::ServerState::kUp) continue;
     const char* address = entry.report.address;
-    if (servers_.find(address) == 0 && servers_.count() < kMaxServers) {
+    bool is_new = servers_.find(address) == 0 && !servers_.was_lost(address);
+    if (is_new && servers_.count() < kMaxServers) {
       if (Status s = add_server(address); !s.ok()) added = s;
     }
     up |= servers_.find(address);
@@ -82,7 +94,12 @@ Status PoolStore::add_from_controller() {
 }
 
 PoolStore::PoolStore(const StoreConfig& config)
-    : retry_(config.retry), plain_text_(config.plain_text), servers_(config), placement_(&servers_) {
+    : retry_(config.retry),
+      plain_text_(config.plain_text),
+      servers_(config),
+      placement_(&servers_),
+      repair_(
+          &servers_, &placement_, [](void* store) { static_cast<PoolStore*>(store)->look_for_servers(); }, this) {
   strcpy(address_, config.address);
   strcpy(token_, config.token ? config.token : "");
   if (config.relays.tls) strncpy(tls_relay_, config.relays.tls, sizeof tls_relay_ - 1);
@@ -103,14 +120,51 @@ Status PoolStore::add_server(std::string_view address) {
     return Status::error(EINVAL, "{} is a controller; it cannot be combined with other servers", parsed.endpoint.name);
   if (servers_.find(parsed.endpoint.name) != 0)
     return Status::error(EINVAL, "--far names {} twice", parsed.endpoint.name);
-  auto server = ServerStore::connect(parsed, {.address = parsed.endpoint.name,
-                                              .token = token_,
-                                              .region_bytes = servers_.region_bytes(),
-                                              .retry = retry_,
-                                              .plain_text = plain_text_});
+  auto server = connect_server(parsed, transport::kDialTimeoutNs);
   if (!server.ok()) return server.status();
   servers_.add(std::move(*server));
   return {};
+}
+
+Result<std::unique_ptr<ServerStore>> PoolStore::connect_server(const Address& address, uint64_t timeout_ns) {
+  return ServerStore::connect(address, {.address = address.endpoint.name,
+                                        .token = token_,
+                                        .region_bytes = servers_.region_bytes(),
+                                        .retry = retry_,
+                                        .plain_text = plain_text_,
+                                        .dial_timeout_ns = timeout_ns});
+}
+
+// One server at a time: the others have their turn at the next call. Called by the thread of the repair, so no host
+// name is resolved.
+void PoolStore::look_for_servers() {
+  uint64_t now = now_ns();
+  ServerSet may_return = 0;
+  for_each(servers_.lost(), [&](unsigned s) { may_return |= servers_.may_return(s, now) ? only(s) : 0; });
+  if (may_return == 0) return;
+  auto server = static_cast<unsigned>(std::countr_zero(may_return));
+  if (!is_up(servers_[server].address()) || !add_again(server)) servers_.delay_return(server, now_ns());
+}
+
+// Whether it is worth trying: in a pool, where the controller lists it as up.
+bool PoolStore::is_up(const char* address) const {
+  if (!controller_.is_pool) return true;
+  std::unique_ptr<ServerList> list(new ServerList);
+  return list_servers(controller_.endpoint, token_, list.get(), kLookTimeoutNs).ok() && list->has_up(address);
+}
+
+bool PoolStore::add_again(unsigned lost) {
+  auto server = connect_server(servers_[lost].parsed_address(), kLookTimeoutNs);
+  if (!server.ok()) return false;
+  LockGuard hold(placement_.lock());
+  if (servers_.count() == kMaxServers) return false;
+  servers_.add(std::move(*server));
+  log(LogLevel::kWarning, "memory server {} is used again, from empty", servers_[lost].address());
+  return true;
+}
+
+void PoolStore::start_threads() {
+  if (servers_.repairs()) repair_.start();
 }
 
 Status PoolStore::parse(std::string_view address, Address* out) const {
@@ -160,6 +214,7 @@ void PoolStore::unclaim(uint64_t far, uint64_t bytes) {
 
 // The child works without the servers that fail to make a snapshot, if the others hold all slabs.
 Result<ForkTicket> PoolStore::prepare_fork() {
+  repair_.pause();
   ForkTicket ticket;
   ServerSet got = 0;
   Status failed = Status::error(ECONNRESET, "all memory servers of {} are lost", address_);
@@ -179,10 +234,12 @@ Result<ForkTicket> PoolStore::prepare_fork() {
 
 void PoolStore::forked_in_parent(ForkTicket ticket) {
   for (unsigned s = 0; s < servers_.count(); s++) servers_[s].close_snapshot(ticket.of[s]);
+  repair_.resume();
 }
 
 Status PoolStore::adopt_in_child(ForkTicket ticket) {
   new (&placement_.lock()) Mutex;  // another thread may have held it at the fork
+  repair_.reset_in_child();
   Status adopted = Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
   for (unsigned s = 0; s < servers_.count(); s++) {
     Status one = servers_[s].adopt(ticket.of[s]);

@@ -3,9 +3,10 @@
 // to one.
 //
 // Lost servers. A server is lost for this process when one of its connections fails, or, with replicas, when it refuses
-// a request. It may have missed writes since then, so it is never used again, even if it can be reached again. The
-// slabs that it held remain on their other holders. A slab whose holders are all lost is lost, and requests for it fail
-// with -ECONNRESET.
+// a request. It may have missed writes since then, so its region is never used again. The slabs that it held remain on
+// their other holders, and with replicas a repair makes the lost copies anew on other servers. A server that can be
+// reached again is added as a further one, with a new region. A slab whose holders are all lost is lost, and requests
+// for it fail with -ECONNRESET.
 //
 // The servers are those of a list, or those in the list of a controller. The controller's list is read again whenever
 // more memory is reserved: new servers are used at once; servers that leave, are silent or cordoned get no new slabs.
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "remote/pool_servers.h"
+#include "remote/repair.h"
 #include "remote/slab_placement.h"
 
 namespace farside::remote {
@@ -34,6 +36,8 @@ class PoolStore final : public RemoteStore {
   uint32_t call_holders(uint64_t far, uint64_t bytes, bool written) override {
     return servers_.call_holders(far, bytes, written);
   }
+  void start_threads() override;
+  void stop_threads() override { repair_.stop(); }
   Result<ForkTicket> prepare_fork() override;
   void forked_in_parent(ForkTicket ticket) override;
   Status adopt_in_child(ForkTicket ticket) override;
@@ -43,6 +47,9 @@ class PoolStore final : public RemoteStore {
 
   PoolServers& servers() { return servers_; }
   SlabPlacement& placement() { return placement_; }
+  Repair& repair() { return repair_; }
+  // Adds a server that was lost and can be reached again.
+  void look_for_servers();
 
  private:
   explicit PoolStore(const StoreConfig& config);
@@ -50,6 +57,9 @@ class PoolStore final : public RemoteStore {
   Status add_from_controller() REQUIRES(placement_.lock());
   Status add_server(std::string_view address);
   Status parse(std::string_view address, Address* out) const;
+  Result<std::unique_ptr<ServerStore>> connect_server(const Address& address, uint64_t timeout_ns);
+  bool is_up(const char* address) const;
+  bool add_again(unsigned lost);
   void refresh_servers() REQUIRES(placement_.lock());
 
   char address_[1024];  // as configured
@@ -61,6 +71,7 @@ class PoolStore final : public RemoteStore {
   Address controller_;  // where is_pool is true
   PoolServers servers_;
   SlabPlacement placement_;
+  Repair repair_;
   // The controller did not reply: not before this time.
   uint64_t next_refresh_ns_ GUARDED_BY(placement_.lock()) = 0;
 };

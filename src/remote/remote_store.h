@@ -11,6 +11,7 @@
 #include "base/near.h"
 #include "base/status.h"
 #include "remote/address.h"
+#include "transport/dial.h"
 #include "transport/failure.h"
 #include "transport/retry_policy.h"
 #include "transport/transport.h"
@@ -32,6 +33,7 @@ struct StoreConfig {
   bool all_needed = true;  // false: with replicas, servers that cannot be reached are left out
   Relays relays = {};      // through which servers over TLS and UCX are reached
   PlainText plain_text = PlainText::kAllowed;
+  uint64_t dial_timeout_ns = transport::kDialTimeoutNs;  // for the first connection to each server
 };
 
 // One server's snapshot of its region, made before a fork for the child.
@@ -87,6 +89,10 @@ class RemoteStore : public NearObject {
     (void)far, (void)bytes, (void)written;
     return 0;
   }
+
+  // The threads of the store itself, if it has any, which make lost copies anew. No other use of the store needs them.
+  virtual void start_threads() {}
+  virtual void stop_threads() {}
 
   // fork. The caller ensures that no write is in flight. prepare_fork makes a snapshot of the region for one child on
   // each server: one connection and round trip. After the fork the parent calls forked_in_parent, and the child

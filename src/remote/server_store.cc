@@ -41,7 +41,7 @@ Status ServerStore::create_region(const StoreConfig& config) {
   wire::HelloReply reply;
   int memory_fd = -1;
   LockGuard hold(control_lock_);
-  control_fd_ = create.open(&status, &reply, &memory_fd);
+  control_fd_ = create.open(&status, &reply, &memory_fd, config.dial_timeout_ns);
   if (control_fd_ < 0) return status;
   attach_to(reply.region, reply.secret);
   return address_.is_shm() ? map_memory(memory_fd, config.region_bytes) : Status();

@@ -23,6 +23,7 @@ class ServerStore final : public RemoteStore {
   Result<ForkTicket> prepare_fork() override;
   void forked_in_parent(ForkTicket ticket) override { close_snapshot(ticket.of[0]); }
   Status adopt_in_child(ForkTicket ticket) override { return adopt(ticket.of[0]); }
+  const Address& parsed_address() const { return address_; }
   const char* address() const override { return address_.endpoint.name; }
   const char* transport_name() const override {
     return address_.is_shm() ? "shm" : address_.is_tls() ? "tls" : address_.is_ucx ? "ucx" : "tcp";

@@ -126,14 +126,83 @@ Status SlabPlacement::claim(uint64_t far, uint64_t bytes) {
 void SlabPlacement::unclaim(uint64_t far, uint64_t bytes) {
   for_each_slab(far, bytes, [&](uint64_t slab, uint64_t part) {
     servers_.table().unuse(slab, part);
-    if (servers_.table().used(slab) > 0) return;
-    for_each(servers_.table().holders(slab) & servers_.usable(), [&](unsigned s) {
-      lock_.assert_held();
-      if (closed_ & only(s)) servers_[s].shrink(kSlabBytes);
-      else spare_[s]++;
-    });
-    servers_.table().place(slab, 0);
+    lock_.assert_held();
+    if (servers_.table().used(slab) == 0 && slab != repaired_slab_) release(slab);
   });
+}
+
+// The slab was discarded, and no byte of it is in use.
+void SlabPlacement::release(uint64_t slab) {
+  give_back(servers_.table().holders(slab));
+  servers_.table().place(slab, 0);
+}
+
+void SlabPlacement::give_back(ServerSet servers) {
+  for_each(servers & servers_.usable(), [&](unsigned s) {
+    lock_.assert_held();
+    if (closed_ & only(s)) servers_[s].shrink(kSlabBytes);
+    else spare_[s]++;
+  });
+}
+
+bool SlabPlacement::begin_repair(uint64_t* next, SlabRepair* repair) {
+  uint64_t slabs = servers_.table().slabs(), slab = 0, checked = 0;
+  Slabs room;
+  bool knows_room = false;
+  repair->server = kMaxServers;
+  for (; checked < slabs && repair->server == kMaxServers; checked++) {
+    slab = (*next + checked) % slabs;
+    if (!servers_.is_degraded(slab)) continue;
+    if (!knows_room) read_room(room);
+    knows_room = true;
+    repair->server = server_for_copy(slab, room);
+  }
+  if (repair->server == kMaxServers || !take_one(repair->server)) return false;
+  *next = slab + 1;
+  repair->slab = repaired_slab_ = slab;
+  servers_.table().place(slab, servers_.table().holders(slab), only(repair->server));
+  return true;
+}
+
+// The one with the most room that is no holder. kMaxServers: there is none, or no holder is left to copy from.
+unsigned SlabPlacement::server_for_copy(uint64_t slab, const Slabs room) const {
+  ServerSet holders = servers_.table().holders(slab);
+  unsigned best = kMaxServers;
+  if ((holders & servers_.usable()) == 0) return best;
+  for_each(open() & ~holders, [&](unsigned s) {
+    lock_.assert_held();
+    uint64_t free = room[s] + spare_[s];
+    if (free > 0 && (best == kMaxServers || free > room[best] + spare_[best])) best = s;
+  });
+  return best;
+}
+
+// Takes one slab of a server, reserved or not.
+bool SlabPlacement::take_one(unsigned server) {
+  if (spare_[server] > 0) {
+    spare_[server]--;
+    return true;
+  }
+  Status grown = servers_[server].grow(kSlabBytes);
+  if (grown.code() == ECONNRESET) servers_.lose(server, "no reply");
+  return grown.ok();
+}
+
+void SlabPlacement::leave_repair(const SlabRepair& repair) {
+  servers_.table().place(repair.slab, servers_.table().holders(repair.slab));
+}
+
+// Holders that are lost are left out from now on: they are never used again.
+void SlabPlacement::end_repair(const SlabRepair& repair, bool complete) {
+  ServerSet holders = servers_.table().holders(repair.slab);
+  if (complete && (servers_.usable() & only(repair.server)) != 0)
+    servers_.table().place(repair.slab, (holders & servers_.usable()) | only(repair.server));
+  else {
+    servers_.table().place(repair.slab, holders);
+    give_back(only(repair.server));
+  }
+  repaired_slab_ = kNone;
+  if (servers_.table().used(repair.slab) == 0) release(repair.slab);
 }
 
 Status SlabPlacement::place(uint64_t slab) {

@@ -1,5 +1,5 @@
-// Which servers hold which slab of far memory, and how much of each slab is in use. In near memory. holders() is
-// lock-free and may be called during a fault; all other functions are for one thread at a time.
+// Which servers hold which slab of far memory, and how much of each slab is in use. In near memory. servers() and
+// holders() are lock-free and may be called during a fault; all other functions are for one thread at a time.
 #pragma once
 #include <atomic>
 #include <bit>
@@ -22,6 +22,19 @@ void for_each(ServerSet set, Visit visit) {
   for (; set != 0; set &= set - 1) visit(static_cast<unsigned>(std::countr_zero(set)));
 }
 
+// Of one slab.
+//    63        32 31         0
+//    +-----------+------------+
+//    |  joining  |  holders   |
+//    +-----------+------------+
+struct alignas(8) SlabServers {
+  ServerSet holders;  // have all of it; empty: none, and the slab reads as zeros
+  ServerSet joining;  // get its writes, while a repair copies what was there before
+  ServerSet all() const { return holders | joining; }
+  bool operator==(const SlabServers&) const = default;
+};
+static_assert(sizeof(SlabServers) == 8 && std::atomic<SlabServers>::is_always_lock_free);
+
 class SlabTable {
  public:
   explicit SlabTable(uint64_t region_bytes)
@@ -38,10 +51,13 @@ class SlabTable {
   }
   uint64_t slabs() const { return slabs_; }
 
-  // 0: none, and the slab reads as zeros.
-  ServerSet holders(uint64_t slab) const { return rows_[slab].holders.load(std::memory_order_acquire); }
-  // The servers' entries in the store were published before, so that readers of holders() can use them.
-  void place(uint64_t slab, ServerSet holders) { rows_[slab].holders.store(holders, std::memory_order_release); }
+  // Sequentially consistent with WriteCounts: see docs/internals/replicas.md.
+  SlabServers servers(uint64_t slab) const { return rows_[slab].servers.load(std::memory_order_seq_cst); }
+  ServerSet holders(uint64_t slab) const { return servers(slab).holders; }
+  // The servers' entries in the store were published before, so that readers of servers() can use them.
+  void place(uint64_t slab, ServerSet holders, ServerSet joining = 0) {
+    rows_[slab].servers.store({holders, joining}, std::memory_order_seq_cst);
+  }
 
   uint32_t used(uint64_t slab) const { return rows_[slab].used; }
   void use(uint64_t slab, uint64_t bytes) { rows_[slab].used += static_cast<uint32_t>(bytes); }
@@ -52,10 +68,11 @@ class SlabTable {
 
  private:
   struct Row {  // initially zero, as near memory is
-    std::atomic<ServerSet> holders;
+    std::atomic<SlabServers> servers;
     uint32_t used;
+    uint32_t zero;
   };
-  static_assert(sizeof(Row) == 8);
+  static_assert(sizeof(Row) == 16);
 
   const uint64_t slabs_;
   Row* const rows_;

@@ -135,12 +135,17 @@ class FakeServer final : public FakeEndpoint {
   }
   std::string address() const { return (tcp_ ? "tcp://" : "shm://") + place(); }
   std::byte* memory() const { return memory_; }
+  bool has(uint64_t at, const transport::FrameBytes& data) {
+    std::lock_guard hold(memory_lock_);
+    return memcmp(memory_ + at, data.data(), data.size()) == 0;
+  }
 
   // In slabs.
   uint64_t reserved() const { return reserved_; }
   std::atomic<uint64_t> promised{0};  // reported in addition to what can be reserved
   std::atomic<int> refuse_writes{0};  // with this error
   std::atomic<int> refuse_reads{0};
+  std::atomic<uint64_t> delay_of_writes_ns{0};
   std::atomic<int> refuse_snapshots{0};
   std::atomic<unsigned> reads{0}, writes{0}, discards{0}, snapshots{0};
 
@@ -195,8 +200,10 @@ class FakeServer final : public FakeEndpoint {
     if (read && refuse_reads) return refuse(fd, request, refuse_reads);
     if (write && refuse_writes) return refuse(fd, request, refuse_writes);
     (read ? reads : write ? writes : discards)++;
+    if (write && delay_of_writes_ns > 0) os::nanosleep_ns(delay_of_writes_ns);
     transport::FrameBytes out;
     const std::byte* from = list.data.data();
+    std::unique_lock hold(memory_lock_);
     for (uint32_t i = 0; i < list.ranges.size(); i++) {
       wire::ByteRange e = list.ranges[i];
       if (read) out.insert(out.end(), memory_ + e.offset, memory_ + e.offset + e.bytes);
@@ -204,12 +211,14 @@ class FakeServer final : public FakeEndpoint {
       else memset(memory_ + e.offset, 0, e.bytes);
       from += write ? e.bytes : 0;
     }
+    hold.unlock();
     reply(fd, request, out);
   }
 
   const uint64_t capacity_;
   std::atomic<uint64_t> reserved_{0};
   transport::Fd file_;
+  std::mutex memory_lock_;  // of requests over several connections
   std::byte* memory_ = nullptr;
 };
 

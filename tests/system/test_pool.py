@@ -74,6 +74,38 @@ class PoolTest(Servers):
             self.assertIn(servers[1][1], messages[0])
 
     @variations(SMALL)
+    def test_lost_copies_are_made_anew(self, variation):
+        """Two of three servers are killed, the second one when the copies of the first are complete. The program compares every byte in
+        each round: with what it has just written, and with what it wrote before the first loss."""
+        for words in (("write",), ()):
+            servers = [self.serve() for _ in range(3)]
+            addresses = ",".join(address for _, address in servers)
+            program = self.steady(variation, addresses, 96, 24, *words, options=("--replicas", "2"))
+            servers[0][0].kill()
+            read_until(program.stderr, b"were made anew on other servers; 0 are missing", 60)
+            servers[1][0].kill()
+            output, errors = program.communicate(timeout=120)
+            self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
+            self.assertIn("1 of 3 servers left", errors.decode())
+
+    def test_a_server_that_returns_gets_copies(self):
+        servers = [self.serve() for _ in range(2)]
+        addresses = ",".join(address for _, address in servers)
+        program = self.steady(SMALL[0], addresses, 64, 60, "write", options=("--replicas", "2"))
+        for dies in (0, 1):
+            server, address = servers[dies]
+            server.kill()
+            server.wait()
+            read_until(program.stderr, b"is lost", 30)
+            again = self.start([FARSIDE, "serve", "--memory", "512M", "--listen", self.place(address), "--token-file",
+                                self.token_file])
+            servers[dies] = (again, address)
+            read_until(program.stderr, b"from empty", 60)
+            read_until(program.stderr, b"were made anew on other servers; 0 are missing", 60)
+        output, errors = program.communicate(timeout=120)
+        self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
+
+    @variations(SMALL)
     def test_the_last_replica_is_killed(self, variation):
         servers = [self.serve() for _ in range(2)]
         program = self.steady(variation, ",".join(address for _, address in servers), options=("--replicas", "2"))

@@ -50,6 +50,7 @@ int EvictorGroup::start_all() {
   int error = 0;
   for (unsigned i = 0; i < wanted_ && !error; i++) error = start_one(i);
   while (working_.load() < running_.load()) os::sched_yield();  // until they all run, frames are taken beyond the limit
+  if (!error) store_->start_threads();
   return error;
 }
 
@@ -71,6 +72,7 @@ int EvictorGroup::start_one(unsigned index) {
 
 void EvictorGroup::stop() {
   if (!started()) return;
+  store_->stop_threads();
   stopping_.store(true);
   wake_all();
   for (unsigned i = 0; i < running_.load(); i++) threads_[i].join();

@@ -1,0 +1,251 @@
+#include "remote/repair.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/os.h"
+
+namespace farside::remote {
+namespace {
+
+using transport::ByteRange;
+using transport::Token;
+
+constexpr uint64_t kLookEveryNs = 100'000'000;   // for lost servers
+constexpr uint64_t kRetryEveryNs = 500'000'000;  // while no server has room for a copy
+constexpr uint64_t kPatienceNs = 50'000'000;     // of one wait; then a loss that another thread has detected is checked
+constexpr uint64_t kFailurePauseNs = 100'000'000;
+constexpr uint64_t kWrittenPauseNs = 1'000'000;  // before a place that was written meanwhile is copied again
+constexpr unsigned kAttempts = 1000;             // to copy a place
+constexpr uint64_t kQuietNs = 60'000'000'000;    // for writes that are in flight
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kPages = WriteCounts::kPlaceBytes / kPageBytes;
+static_assert(kPages <= transport::kMaxRanges && WriteCounts::kPlaceBytes <= transport::kMaxRequestBytes);
+static_assert(kSlabBytes % WriteCounts::kPlaceBytes == 0);
+
+bool is_zero(const std::byte* page) { return page[0] == std::byte{} && memcmp(page, page + 1, kPageBytes - 1) == 0; }
+
+}  // namespace
+
+Repair::Repair(PoolServers* servers, SlabPlacement* placement, void (*look)(void*), void* argument)
+    : servers_(*servers),
+      placement_(*placement),
+      look_for_servers_(look),
+      argument_(argument),
+      buffer_(servers->repairs() ? static_cast<std::byte*>(near_alloc(WriteCounts::kPlaceBytes)) : nullptr) {}
+
+Repair::~Repair() {
+  stop();
+  near_free(buffer_, WriteCounts::kPlaceBytes);
+}
+
+void Repair::start() {
+  auto entry = [](void* repair) { static_cast<Repair*>(repair)->run(); };
+  stopping_.store(false);
+  int error = thread_.start(entry, this);
+  if (error) log(LogLevel::kError, "lost replicas will not be repaired: no thread can be started (error {})", -error);
+}
+
+void Repair::stop() {
+  stopping_.store(true);
+  changed_.wake_all();
+  thread_.join();
+  close_channels();
+}
+
+void Repair::pause() {
+  pausing_.store(true);
+  working_.lock();
+}
+
+// Also where no pause() was, as after a fork that failed.
+void Repair::resume() {
+  if (!pausing_.exchange(false)) return;
+  working_.unlock();
+}
+
+// The channels' descriptors were closed by the stores.
+void Repair::reset_in_child() {
+  new (&working_) Mutex;
+  pausing_.store(false);
+  changed_.reset_in_child();
+  thread_.reset_in_child();
+  for (transport::Channel*& channel : channels_) channel = nullptr;
+}
+
+void Repair::run() {
+  os::name_thread("farside-repair");
+  while (!stopping_.load()) {
+    uint32_t seen = changed_.value();
+    bool has_losses = servers_.lost() != 0;
+    if (has_losses && !pausing_.load() && step()) continue;
+    if (repaired_ > 0 && !wants_to_stop()) report();
+    if (has_losses && !wants_to_stop()) look_for_servers();
+    if (!stopping_.load()) changed_.wait(seen, has_losses ? kRetryEveryNs : kLookEveryNs);
+  }
+}
+
+void Repair::report() {
+  uint64_t left = servers_.degraded();
+  log(LogLevel::kWarning, "{} lost copies of 16 MiB were made anew on other servers; {} are missing", repaired_, left);
+  repaired_ = 0;
+}
+
+// A fork waits for this as for a repair.
+void Repair::look_for_servers() {
+  LockGuard working(working_);
+  look_for_servers_(argument_);
+}
+
+bool Repair::step() {
+  LockGuard working(working_);
+  SlabRepair repair;
+  if (!begin(&repair)) {
+    close_channels();
+    return false;
+  }
+  bool complete = copy(repair);
+  if (!complete) remove(repair);
+  {
+    LockGuard hold(placement_.lock());
+    placement_.end_repair(repair, complete);
+  }
+  repaired_ += complete;
+  if (!complete && !wants_to_stop()) os::nanosleep_ns(kFailurePauseNs);
+  return true;
+}
+
+bool Repair::begin(SlabRepair* repair) {
+  LockGuard hold(placement_.lock());
+  return placement_.begin_repair(&next_slab_, repair);
+}
+
+// After each place the thread sleeps for as long as the copy took.
+bool Repair::copy(const SlabRepair& repair) {
+  uint64_t end = (repair.slab + 1) * kSlabBytes;
+  for (uint64_t far = repair.slab * kSlabBytes; far < end; far += WriteCounts::kPlaceBytes) {
+    uint64_t start = now_ns();
+    Copied copied = Copied::kWritten;
+    for (unsigned i = 0; i < kAttempts && copied == Copied::kWritten; i++) {
+      if (wants_to_stop()) return false;
+      if (i > 0) os::nanosleep_ns(kWrittenPauseNs);
+      copied = copy_place(repair, far);
+    }
+    if (copied != Copied::kDone) return false;
+    os::nanosleep_ns(std::min(now_ns() - start, kLookEveryNs));
+  }
+  return true;
+}
+
+Repair::Copied Repair::copy_place(const SlabRepair& repair, uint64_t far) {
+  uint32_t begun;
+  if (!servers_.writes().is_quiet(far, &begun)) return Copied::kWritten;
+  ServerSet holders = servers_.holders(repair.slab) & servers_.usable();
+  if (holders == 0) return Copied::kFailed;
+  unsigned source = servers_.reader_of(repair.slab, holders);
+  int read = read_place(source, far);
+  if (read == -EMFILE) return Copied::kFailed;  // that says nothing about the holder, which may be the last one
+  if (read < 0) {
+    lose(source, read);
+    return Copied::kWritten;  // another holder may have it
+  }
+  if (int r = write_place(repair.server, far); r < 0) {
+    lose(repair.server, r);
+    return Copied::kFailed;
+  }
+  return servers_.writes().begun(far) == begun ? Copied::kDone : Copied::kWritten;
+}
+
+int Repair::read_place(unsigned server, uint64_t far) {
+  ByteRange range = {far, WriteCounts::kPlaceBytes, buffer_};
+  Token token;
+  int r = open(server);
+  if (r == 0) r = channels_[server]->submit_read({&range, 1}, &token);
+  return r < 0 ? r : wait(server, token);
+}
+
+// Pages of zeros are discarded, so that they take no memory there.
+int Repair::write_place(unsigned server, uint64_t far) {
+  ByteRange written[kPages], discarded[kPages];
+  size_t writes = 0, discards = 0;
+  for (uint64_t page = 0; page < kPages; page++) {
+    std::byte* data = buffer_ + page * kPageBytes;
+    ByteRange range = {far + page * kPageBytes, kPageBytes, data};
+    if (is_zero(data)) discarded[discards++] = {range.far, range.bytes, nullptr};
+    else written[writes++] = range;
+  }
+  if (int r = open(server); r < 0) return r;
+  Token token;
+  int r = discards > 0 ? channels_[server]->submit_discard({discarded, discards}, &token) : 0;
+  if (r == 0 && discards > 0) r = wait(server, token);
+  if (r < 0 || writes == 0) return r;
+  r = channels_[server]->submit_write({written, writes}, -1, &token);
+  return r < 0 ? r : wait(server, token);
+}
+
+// Removes a copy that is not complete. The slab may be placed on that server later, and must then be empty; so this
+// waits until no write can arrive there any more.
+void Repair::remove(const SlabRepair& repair) {
+  {
+    LockGuard hold(placement_.lock());
+    placement_.leave_repair(repair);
+  }
+  uint64_t far = repair.slab * kSlabBytes;
+  ByteRange slab = {far, static_cast<uint32_t>(kSlabBytes), nullptr};
+  Token token;
+  int r = wait_until_quiet(far, repair.server);
+  if (r == 0) r = open(repair.server);
+  if (r == 0) r = channels_[repair.server]->submit_discard({&slab, 1}, &token);
+  if (r == 0) r = wait(repair.server, token);
+  if (r < 0) lose(repair.server, r);
+}
+
+int Repair::wait_until_quiet(uint64_t far, unsigned server) {
+  uint64_t deadline = now_ns() + kQuietNs;
+  for (uint64_t end = far + kSlabBytes; far < end; far += WriteCounts::kPlaceBytes) {
+    uint32_t begun;
+    while (!servers_.writes().is_quiet(far, &begun)) {
+      if (servers_.lost() & only(server)) return -ECONNRESET;
+      if (now_ns() > deadline) return -ETIMEDOUT;
+      os::nanosleep_ns(kWrittenPauseNs);
+    }
+  }
+  return 0;
+}
+
+int Repair::wait(unsigned server, Token token) {
+  for (;;) {
+    int r = channels_[server]->wait(token, kPatienceNs);
+    if (r != -ETIMEDOUT) return r;
+    if (servers_.lost() & only(server)) return -ECONNRESET;
+  }
+}
+
+// The channel is closed at once: it may have a request in flight.
+void Repair::lose(unsigned server, int error) {
+  servers_.lose(server, error == -ECONNRESET ? "connection lost" : "a copy could not be made");
+  close(server);
+}
+
+// 0, -EMFILE where this process has no descriptor for a channel, or -ECONNRESET.
+int Repair::open(unsigned server) {
+  if (servers_.lost() & only(server)) return -ECONNRESET;
+  Status status;
+  if (!channels_[server]) channels_[server] = servers_[server].open_channel(&status);
+  if (channels_[server]) return 0;
+  return status.code() == EMFILE ? -EMFILE : -ECONNRESET;
+}
+
+void Repair::close(unsigned server) {
+  transport::Channel* channel = std::exchange(channels_[server], nullptr);
+  if (channel) servers_.close_channel(server, channel);
+}
+
+void Repair::close_channels() {
+  for (unsigned s = 0; s < kMaxServers; s++) close(s);
+}
+
+}  // namespace farside::remote

@@ -1,0 +1,67 @@
+// Makes lost copies of slabs anew on other servers, in the background, while the program runs. The protocol, and why no
+// write is lost, is in docs/internals/replicas.md; tests/model/repair_model.h is its model.
+//
+// At most half of the time is spent on copying, so that a repair takes at most half of what a connection carries.
+#pragma once
+#include <atomic>
+
+#include "base/service_thread.h"
+#include "base/sync.h"
+#include "remote/pool_servers.h"
+#include "remote/slab_placement.h"
+#include "transport/transport.h"
+
+namespace farside::remote {
+
+class Repair {
+ public:
+  // `look` may add servers that can be reached again; it is called by the thread of the repair.
+  Repair(PoolServers* servers, SlabPlacement* placement, void (*look)(void*), void* argument);
+  ~Repair();
+
+  // The thread. Starting it is an error that is logged: the program works without repairs.
+  void start();
+  void stop();
+  // Around a fork: no slab is being repaired between the two. Not analyzed: between them is the fork.
+  void pause() NO_THREAD_SAFETY_ANALYSIS;
+  void resume() NO_THREAD_SAFETY_ANALYSIS;
+  void reset_in_child() NO_THREAD_SAFETY_ANALYSIS;
+
+  // Repairs one slab. False: there was none, or no server for its copy. Without a thread, for tests.
+  bool step();
+
+ private:
+  enum class Copied { kDone, kWritten, kFailed };
+
+  void run();
+  void look_for_servers();
+  void report();
+  bool wants_to_stop() const { return stopping_.load(std::memory_order_relaxed) || pausing_.load(); }
+  bool begin(SlabRepair* repair);
+  bool copy(const SlabRepair& repair);
+  Copied copy_place(const SlabRepair& repair, uint64_t far);
+  int read_place(unsigned server, uint64_t far);
+  int write_place(unsigned server, uint64_t far);
+  void remove(const SlabRepair& repair);
+  int wait_until_quiet(uint64_t far, unsigned server);
+  int wait(unsigned server, transport::Token token);
+  void lose(unsigned server, int error);
+  int open(unsigned server);
+  void close(unsigned server);
+  void close_channels();
+
+  PoolServers& servers_;
+  SlabPlacement& placement_;
+  void (*const look_for_servers_)(void*);
+  void* const argument_;
+  std::byte* const buffer_;  // one place; null where there are no repairs
+  uint64_t next_slab_ = 0;
+  uint64_t repaired_ = 0;  // slabs since the last report
+  transport::Channel* channels_[kMaxServers] = {};
+  ServiceThread thread_;
+  std::atomic<bool> stopping_{false}, pausing_{false};
+  Mutex working_;  // held while a slab is repaired, and between pause() and resume()
+  Event changed_;
+};
+
+}  // namespace farside::remote
