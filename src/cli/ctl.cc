@@ -1,6 +1,7 @@
 // farside ctl: shows the state of processes under Farside, and changes their near memory while they run.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <set>
 
 #include "abi/option_values.h"
@@ -27,12 +28,21 @@ struct CtlArguments {
 
 std::string name_of(const json& report) { return fmt::format("{} {}", count(report, "pid"), text(report, "program")); }
 
+std::string describe_copies(const json& report) {
+  uint64_t degraded = count(report, "degraded_slabs");
+  if (degraded == 0) return "";
+  std::string end = report.contains("repair_seconds_left")
+                        ? fmt::format("complete in about {:.0f} s", std::ceil(number(report, "repair_seconds_left")))
+                        : "no copy is being made, which needs another server with free memory";
+  return fmt::format("; {} slabs of 16 MiB have fewer copies than --replicas, {}", degraded, end);
+}
+
 std::string describe(const json& report) {
   uint64_t heap = count(report, "heap_bytes"), near = count(report, "near_bytes");
-  return fmt::format("{}: near {} of {} allowed, far {}; {} faults, {} evictions; {} mode, {}", name_of(report),
+  return fmt::format("{}: near {} of {} allowed, far {}; {} faults, {} evictions; {} mode, {}{}", name_of(report),
                      format_size(near), format_size(count(report, "local_bytes")),
                      format_size(heap > near ? heap - near : 0), count(report, "faults"), count(report, "evictions"),
-                     text(report, "mode"), text(report, "transport"));
+                     text(report, "mode"), text(report, "transport"), describe_copies(report));
 }
 
 // Changes the limit and waits until the process complies. A higher limit takes effect at once; a lower one only after

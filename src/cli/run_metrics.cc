@@ -37,6 +37,20 @@ void append_counters(const json& totals, Exposition* out) {
   }
 }
 
+void append_copies(const json& totals, const std::map<uint64_t, json>& running, Exposition* out) {
+  uint64_t degraded = 0;
+  double left = 0;
+  for (const auto& [pid, process] : running) {
+    degraded += count(process, "degraded_slabs");
+    left = std::max(left, number(process, "repair_seconds_left"));
+  }
+  out->gauge("farside_run_degraded_slabs", "Slabs of 16 MiB with fewer copies than --replicas.", degraded);
+  out->gauge("farside_run_repair_left_seconds", "Expected time until their copies are complete; 0: not known, or none.",
+             left);
+  out->counter("farside_run_repaired_slabs_total", "Copies of slabs that were made anew.",
+               count(totals, "repaired_slabs"));
+}
+
 void append_fault_durations(const json& totals, Exposition* out) {
   auto seconds = [&](const char* name) { return number(totals, name) / 1e6; };
   out->summary(
@@ -74,6 +88,7 @@ void append_run_metrics(const json& totals, const std::map<uint64_t, json>& runn
   out->gauge("farside_run_local_bytes", "Near memory that is allowed.", allowed);
   for (const char* peak : {"near_peak_bytes", "far_peak_bytes", "heap_peak_bytes"})
     out->gauge(fmt::format("farside_run_{}", peak), "Largest value of a process so far.", count(totals, peak));
+  append_copies(totals, running, out);
   append_counters(totals, out);
   append_fault_durations(totals, out);
   out->gauge("farside_run_ended", "1 if the program has ended.", wait_status ? 1 : 0);

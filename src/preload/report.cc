@@ -93,6 +93,13 @@ void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s)
   line.add("seconds", c.seconds);
 }
 
+// Without repair_seconds_left, the end is not known.
+void add_copies(ReportLine& line, const remote::RepairStatus& repair) {
+  line.add("degraded_slabs", repair.degraded);
+  line.add("repaired_slabs", repair.repaired);
+  if (repair.seconds_left >= 0) line.add("repair_seconds_left", repair.seconds_left);
+}
+
 // The time of faults without waiting, fetching, mapping and accounting: gate, page word, claims, stride detection.
 uint64_t lookup_us(const pager::Stats& s) {
   using pager::Counter;
@@ -139,6 +146,7 @@ size_t format_report(const ReportContext& c, char* text, size_t room) {
   line.add("policy", c.pager.policy().name());
   line.add("forked", c.forked);
   add_gauges(line, c, s);
+  add_copies(line, c.pager.store()->repair_status());
   add_counters(line, s);
   add_signal_time(line, c, s);
   return line.finish();

@@ -50,7 +50,7 @@ bool PoolServers::is_degraded(uint64_t slab) const {
 
 uint64_t PoolServers::degraded() const {
   uint64_t slabs = 0;
-  for (uint64_t slab = 0; slab < table_.slabs(); slab++) slabs += is_degraded(slab);
+  for (uint64_t slab = 0; slab < table_.end(); slab++) slabs += is_degraded(slab);
   return slabs;
 }
 
@@ -120,7 +120,7 @@ bool PoolServers::owns_fd(int fd) const {
 }
 
 bool PoolServers::all_slabs_within(ServerSet servers) const {
-  for (uint64_t slab = 0; slab < table_.slabs(); slab++) {
+  for (uint64_t slab = 0; slab < table_.end(); slab++) {
     ServerSet holders = table_.holders(slab);
     if (holders != 0 && (holders & servers) == 0) return false;
   }

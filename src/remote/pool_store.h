@@ -38,6 +38,7 @@ class PoolStore final : public RemoteStore {
   }
   void start_threads() override;
   void stop_threads() override { repair_.stop(); }
+  RepairStatus repair_status() const override { return repair_.status(); }
   Result<ForkTicket> prepare_fork() override;
   void forked_in_parent(ForkTicket ticket) override;
   Status adopt_in_child(ForkTicket ticket) override;

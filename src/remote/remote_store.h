@@ -53,6 +53,13 @@ struct ForkTicket {
   }
 };
 
+// Copies that were lost with their server, and are made anew.
+struct RepairStatus {
+  uint64_t degraded = 0;    // slabs with fewer copies than configured
+  uint64_t repaired = 0;    // copies made anew by this process so far
+  double seconds_left = 0;  // until no slab is degraded, at the rate so far; negative: no copy is being made
+};
+
 class ServerStore;
 
 class RemoteStore : public NearObject {
@@ -93,6 +100,7 @@ class RemoteStore : public NearObject {
   // The threads of the store itself, if it has any, which make lost copies anew. No other use of the store needs them.
   virtual void start_threads() {}
   virtual void stop_threads() {}
+  virtual RepairStatus repair_status() const { return {}; }
 
   // fork. The caller ensures that no write is in flight. prepare_fork makes a snapshot of the region for one child on
   // each server: one connection and round trip. After the fork the parent calls forked_in_parent, and the child

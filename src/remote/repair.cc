@@ -1,5 +1,6 @@
 #include "remote/repair.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -14,7 +15,7 @@ namespace {
 using transport::ByteRange;
 using transport::Token;
 
-constexpr uint64_t kLookEveryNs = 100'000'000;   // for lost servers
+constexpr uint64_t kLookEveryNs = 100'000'000;   // for slabs with fewer copies
 constexpr uint64_t kRetryEveryNs = 500'000'000;  // while no server has room for a copy
 constexpr uint64_t kPatienceNs = 50'000'000;     // of one wait; then a loss that another thread has detected is checked
 constexpr uint64_t kFailurePauseNs = 100'000'000;
@@ -71,6 +72,8 @@ void Repair::resume() {
 void Repair::reset_in_child() {
   new (&working_) Mutex;
   pausing_.store(false);
+  for (auto* progress : {&repaired_, &began_ns_, &copied_of_slab_}) progress->store(0);
+  reported_ = 0;
   changed_.reset_in_child();
   thread_.reset_in_child();
   for (transport::Channel*& channel : channels_) channel = nullptr;
@@ -80,18 +83,30 @@ void Repair::run() {
   os::name_thread("farside-repair");
   while (!stopping_.load()) {
     uint32_t seen = changed_.value();
+    if (!pausing_.load() && step()) continue;
+    if (repaired_.load() > reported_ && !wants_to_stop()) report();
     bool has_losses = servers_.lost() != 0;
-    if (has_losses && !pausing_.load() && step()) continue;
-    if (repaired_ > 0 && !wants_to_stop()) report();
     if (has_losses && !wants_to_stop()) look_for_servers();
     if (!stopping_.load()) changed_.wait(seen, has_losses ? kRetryEveryNs : kLookEveryNs);
   }
 }
 
 void Repair::report() {
-  uint64_t left = servers_.degraded();
-  log(LogLevel::kWarning, "{} lost copies of 16 MiB were made anew on other servers; {} are missing", repaired_, left);
-  repaired_ = 0;
+  uint64_t repaired = repaired_.load(), left = servers_.degraded();
+  log(LogLevel::kWarning, "{} lost copies of 16 MiB were made anew on other servers; {} are missing",
+      repaired - reported_, left);
+  reported_ = repaired;
+}
+
+RepairStatus Repair::status() const {
+  constexpr uint64_t kPlaces = kSlabBytes / WriteCounts::kPlaceBytes;
+  RepairStatus status = {.degraded = servers_.degraded(), .repaired = repaired_.load()};
+  uint64_t began = began_ns_.load(), copied = copied_places_.load(), missing = status.degraded * kPlaces;
+  if (missing == 0) return status;
+  double left = static_cast<double>(missing - std::min(missing, copied_of_slab_.load()));
+  if (began == 0 || copied == 0) status.seconds_left = -1;
+  else status.seconds_left = left / static_cast<double>(copied) * static_cast<double>(now_ns() - began) / 1e9;
+  return status;
 }
 
 // A fork waits for this as for a repair.
@@ -104,16 +119,19 @@ bool Repair::step() {
   LockGuard working(working_);
   SlabRepair repair;
   if (!begin(&repair)) {
+    began_ns_.store(0);
     close_channels();
     return false;
   }
+  note_begin();
   bool complete = copy(repair);
   if (!complete) remove(repair);
   {
     LockGuard hold(placement_.lock());
     placement_.end_repair(repair, complete);
   }
-  repaired_ += complete;
+  copied_of_slab_.store(0);
+  if (complete) repaired_.fetch_add(1);
   if (!complete && !wants_to_stop()) os::nanosleep_ns(kFailurePauseNs);
   return true;
 }
@@ -121,6 +139,12 @@ bool Repair::step() {
 bool Repair::begin(SlabRepair* repair) {
   LockGuard hold(placement_.lock());
   return placement_.begin_repair(&next_slab_, repair);
+}
+
+void Repair::note_begin() {
+  if (began_ns_.load() != 0) return;
+  copied_places_.store(0);
+  began_ns_.store(now_ns());
 }
 
 // After each place the thread sleeps for as long as the copy took.
@@ -135,6 +159,8 @@ bool Repair::copy(const SlabRepair& repair) {
       copied = copy_place(repair, far);
     }
     if (copied != Copied::kDone) return false;
+    copied_places_.fetch_add(1);
+    copied_of_slab_.fetch_add(1);
     os::nanosleep_ns(std::min(now_ns() - start, kLookEveryNs));
   }
   return true;

@@ -30,6 +30,9 @@ class Repair {
   // Repairs one slab. False: there was none, or no server for its copy. Without a thread, for tests.
   bool step();
 
+  // Thread-safe.
+  RepairStatus status() const;
+
  private:
   enum class Copied { kDone, kWritten, kFailed };
 
@@ -38,6 +41,7 @@ class Repair {
   void report();
   bool wants_to_stop() const { return stopping_.load(std::memory_order_relaxed) || pausing_.load(); }
   bool begin(SlabRepair* repair);
+  void note_begin();
   bool copy(const SlabRepair& repair);
   Copied copy_place(const SlabRepair& repair, uint64_t far);
   int read_place(unsigned server, uint64_t far);
@@ -56,7 +60,9 @@ class Repair {
   void* const argument_;
   std::byte* const buffer_;  // one place; null where there are no repairs
   uint64_t next_slab_ = 0;
-  uint64_t repaired_ = 0;  // slabs since the last report
+  uint64_t reported_ = 0;  // of repaired_
+  // Progress. The places are those since the repair began, as the first one of several; 0 ns: there is none.
+  std::atomic<uint64_t> repaired_{0}, began_ns_{0}, copied_places_{0}, copied_of_slab_{0};
   transport::Channel* channels_[kMaxServers] = {};
   ServiceThread thread_;
   std::atomic<bool> stopping_{false}, pausing_{false};

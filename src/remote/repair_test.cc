@@ -38,8 +38,14 @@ TEST_F(Repairs, MakeACopyOnAnotherServer) {
   end_server(0, 3);
   uint64_t degraded = store_->servers().degraded();
   EXPECT_GT(degraded, 0u);
+  EXPECT_EQ(store_->repair_status().degraded, degraded);
+  EXPECT_LT(store_->repair_status().seconds_left, 0);
   repair_all();
   EXPECT_EQ(store_->servers().degraded(), 0u);
+  RepairStatus done = store_->repair_status();
+  EXPECT_EQ(done.degraded, 0u);
+  EXPECT_EQ(done.repaired, degraded);
+  EXPECT_EQ(done.seconds_left, 0);
   for (uint64_t slab = 0; slab < 3; slab++) {
     EXPECT_EQ(living(slab), only(1) | only(2));
     for (unsigned s : {1u, 2u}) EXPECT_TRUE(has(s, slab * kSlabBytes + 5 * kPage, data));
@@ -50,6 +56,38 @@ TEST_F(Repairs, MakeACopyOnAnotherServer) {
     ASSERT_EQ(read(*channel, slab * kSlabBytes + 5 * kPage, &back), 0);
     EXPECT_EQ(back, data);
   }
+}
+
+TEST_F(Repairs, HaveAnExpectedEnd) {
+  serve({8, 8, 8}, true);
+  connect(2);
+  ASSERT_TRUE(store_->claim(0, 4 * kSlabBytes).ok());
+  end_server(0, 4);
+  uint64_t degraded = store_->servers().degraded();
+  ASSERT_GT(degraded, 1u);
+  EXPECT_TRUE(store_->repair().step());
+  RepairStatus status = store_->repair_status();
+  EXPECT_EQ(status.repaired, 1u);
+  EXPECT_EQ(status.degraded, degraded - 1);
+  EXPECT_GT(status.seconds_left, 0);
+}
+
+TEST_F(Repairs, SlabsThatWerePlacedWithFewerCopiesGetThemLater) {
+  serve({8, 8}, true);
+  connect(2);
+  {
+    LockGuard hold(store_->placement().lock());
+    store_->placement().close_to_new_slabs(only(1));
+  }
+  ASSERT_TRUE(store_->claim(0, kSlabBytes).ok());
+  EXPECT_EQ(store_->servers().holders(0), only(0));
+  EXPECT_FALSE(store_->repair().step());
+  {
+    LockGuard hold(store_->placement().lock());
+    store_->placement().close_to_new_slabs(0);
+  }
+  repair_all();
+  EXPECT_EQ(store_->servers().holders(0), only(0) | only(1));
 }
 
 TEST_F(Repairs, TakeMemoryAndGiveItBack) {

@@ -146,7 +146,7 @@ void SlabPlacement::give_back(ServerSet servers) {
 }
 
 bool SlabPlacement::begin_repair(uint64_t* next, SlabRepair* repair) {
-  uint64_t slabs = servers_.table().slabs(), slab = 0, checked = 0;
+  uint64_t slabs = servers_.table().end(), slab = 0, checked = 0;
   Slabs room;
   bool knows_room = false;
   repair->server = kMaxServers;

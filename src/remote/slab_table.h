@@ -50,12 +50,15 @@ class SlabTable {
     return std::min(bytes, (slab_of(far) + 1) * kSlabBytes - far);
   }
   uint64_t slabs() const { return slabs_; }
+  // No slab from here on was ever placed.
+  uint64_t end() const { return end_.load(std::memory_order_acquire); }
 
   // Sequentially consistent with WriteCounts: see docs/internals/replicas.md.
   SlabServers servers(uint64_t slab) const { return rows_[slab].servers.load(std::memory_order_seq_cst); }
   ServerSet holders(uint64_t slab) const { return servers(slab).holders; }
   // The servers' entries in the store were published before, so that readers of servers() can use them.
   void place(uint64_t slab, ServerSet holders, ServerSet joining = 0) {
+    if (slab >= end()) end_.store(slab + 1, std::memory_order_release);
     rows_[slab].servers.store({holders, joining}, std::memory_order_seq_cst);
   }
 
@@ -75,6 +78,7 @@ class SlabTable {
   static_assert(sizeof(Row) == 16);
 
   const uint64_t slabs_;
+  std::atomic<uint64_t> end_{0};
   Row* const rows_;
 };
 

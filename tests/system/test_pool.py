@@ -80,13 +80,18 @@ class PoolTest(Servers):
         for words in (("write",), ()):
             servers = [self.serve() for _ in range(3)]
             addresses = ",".join(address for _, address in servers)
-            program = self.steady(variation, addresses, 96, 24, *words, options=("--replicas", "2"))
+            stats = self.folder / "stats.json"
+            program = self.steady(variation, addresses, 96, 24, *words,
+                                  options=("--replicas", "2", f"--stats=json:{stats}"))
             servers[0][0].kill()
             read_until(program.stderr, b"were made anew on other servers; 0 are missing", 60)
             servers[1][0].kill()
             output, errors = program.communicate(timeout=120)
             self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
             self.assertIn("1 of 3 servers left", errors.decode())
+            totals = json.loads(stats.read_text())["totals"]
+            self.assertGreater(totals["repaired_slabs"], 0)
+            self.assertGreaterEqual(totals["degraded_slabs"], 96 // 16)  # one copy of each is left
 
     def test_a_server_that_returns_gets_copies(self):
         servers = [self.serve() for _ in range(2)]

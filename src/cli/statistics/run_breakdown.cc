@@ -57,6 +57,14 @@ Lines traffic_lines(const json& totals) {
   return lines;
 }
 
+// Of servers that were lost.
+std::string copies_line(const json& totals) {
+  uint64_t repaired = count(totals, "repaired_slabs"), degraded = count(totals, "degraded_slabs");
+  if (repaired + degraded == 0) return "";
+  return fmt::format("replicas: {} lost copies of 16 MiB were made anew, {} slabs had fewer copies in the end",
+                     repaired, degraded);
+}
+
 std::string per(const json& totals, uint64_t events, std::initializer_list<std::pair<const char*, const char*>> parts) {
   std::string text;
   for (const auto& [name, member] : parts) {
@@ -100,6 +108,7 @@ Lines breakdown(const RunReport& report) {
   const json& process = report.main_process();
   json sums = report.totals();
   Lines lines = {mode_line(process, sums, report.process_count()), memory_line(process, sums)};
+  if (std::string copies = copies_line(sums); !copies.empty()) lines.push_back(std::move(copies));
   if (count(sums, "evictions") == 0) return lines;
   for (const Lines& more : {traffic_lines(sums), time_lines(sums)}) lines.insert(lines.end(), more.begin(), more.end());
   return lines;

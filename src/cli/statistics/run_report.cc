@@ -18,7 +18,8 @@ namespace {
 using nlohmann::json;
 
 // Values in addition to the pager's counters: those summed over processes, and those of which the largest is kept.
-constexpr const char* kSums[] = {"signal_us", "return_us", "lookup_us", "forks", "refused_reservations"};
+constexpr const char* kSums[] = {"signal_us",      "return_us",     "lookup_us", "forks", "refused_reservations",
+                                 "degraded_slabs", "repaired_slabs"};
 constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes",
                                   "heap_peak_bytes",        "seconds",
                                   "fault_p50_us",           "fault_p99_us",
