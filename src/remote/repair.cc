@@ -85,6 +85,7 @@ void Repair::run() {
     uint32_t seen = changed_.value();
     if (!pausing_.load() && step()) continue;
     if (repaired_.load() > reported_ && !wants_to_stop()) report();
+    if (!wants_to_stop()) look_for_losses();
     bool has_losses = servers_.lost() != 0;
     if (has_losses && !wants_to_stop()) look_for_servers();
     if (!stopping_.load()) changed_.wait(seen, has_losses ? kRetryEveryNs : kLookEveryNs);
@@ -107,6 +108,14 @@ RepairStatus Repair::status() const {
   if (began == 0 || copied == 0) status.seconds_left = -1;
   else status.seconds_left = left / static_cast<double>(copied) * static_cast<double>(now_ns() - began) / 1e9;
   return status;
+}
+
+// A program that is idle sends no request that would find a loss. Unless its copies are made, the next loss ends it.
+void Repair::look_for_losses() {
+  LockGuard working(working_);
+  for_each(servers_.usable(), [&](unsigned s) {
+    if (!servers_[s].check_connection().ok()) servers_.lose(s, "connection lost");
+  });
 }
 
 // A fork waits for this as for a repair.

@@ -37,6 +37,7 @@ class Repair {
   enum class Copied { kDone, kWritten, kFailed };
 
   void run();
+  void look_for_losses();
   void look_for_servers();
   void report();
   bool wants_to_stop() const { return stopping_.load(std::memory_order_relaxed) || pausing_.load(); }

@@ -151,6 +151,20 @@ TEST_F(Repairs, AServerReturnsFromEmpty) {
   EXPECT_TRUE(store_->servers().may_return(0, now_ns() + 6'000'000'000));
 }
 
+TEST_F(Repairs, BeginWithoutARequestOfTheProgram) {
+  serve({8, 8, 8}, true);
+  connect(2);
+  ASSERT_TRUE(store_->claim(0, 2 * kSlabBytes).ok());
+  store_->start_threads();
+  unsigned lost = static_cast<unsigned>(std::countr_zero(living(0)));
+  servers_[lost]->stop();
+  for (int i = 0; i < 6000 && (store_->servers().lost() == 0 || store_->servers().degraded() > 0); i++)
+    os::nanosleep_ns(10'000'000);
+  store_->stop_threads();
+  EXPECT_EQ(store_->servers().lost(), only(lost));
+  EXPECT_EQ(store_->servers().degraded(), 0u);
+}
+
 // Writers with a shadow copy, while servers end one after the other and copies are made anew.
 class RepairStress : public Repairs {
  protected:

@@ -90,12 +90,24 @@ void ServerStore::close_channel(transport::Channel* channel) {
 void ServerStore::keep_region_alive() {
   if (address_.is_shm()) return;
   LockGuard hold(control_lock_);
-  std::byte byte;
-  bool whole = control_fd_ < 0 || os::recv(control_fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == -EAGAIN;
-  if (whole) return;
+  if (control_fd_ < 0 || !is_broken()) return;
   fds_.close(control_fd_);
   Status status;
   control_fd_ = transport::dial_with_retry(attach_, retry_, &status);
+}
+
+bool ServerStore::is_broken() {
+  std::byte byte;
+  return os::recv(control_fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != -EAGAIN;
+}
+
+Status ServerStore::check_connection() {
+  if (address_.is_shm()) return {};
+  {
+    LockGuard hold(control_lock_);
+    if (!is_broken()) return {};
+  }
+  return free_bytes().status();
 }
 
 void ServerStore::shrink(uint64_t bytes) {

@@ -45,6 +45,10 @@ class ServerStore final : public RemoteStore {
   }
   Status adopt(const Snapshot& made);
 
+  // Whether the server can still be reached. Costs a round trip only where the idle control connection has broken. A
+  // server over shared memory is not looked at: its memory stays mapped without it.
+  Status check_connection();
+
   // The memory that the server has left to reserve, for all clients. One round trip.
   Result<uint64_t> free_bytes();
 
@@ -64,6 +68,7 @@ class ServerStore final : public RemoteStore {
   Status create_region(const StoreConfig& config);
   Status map_memory(int memory_fd, uint64_t bytes);
   void attach_to(uint64_t region, const uint8_t* secret) REQUIRES(control_lock_);  // control_fd_ is set
+  bool is_broken() REQUIRES(control_lock_);
   void keep_region_alive();
   Status change_reservation(wire::Op op, uint64_t bytes);
   Status call(wire::Op op, std::span<const std::byte> request, std::span<std::byte> reply) REQUIRES(control_lock_);

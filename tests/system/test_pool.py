@@ -5,11 +5,29 @@ import signal
 import subprocess
 import time
 
-from support import FARSIDE, PROGRAMS, SMALL, expand, main, require, run, tail, variations
+from support import FARSIDE, PROGRAMS, PYTHON, SMALL, expand, main, require, run, tail, variations
 from test_servers import ENDS_WITHIN, SERVER_SECRET, START_SECONDS, STEADY, TOKEN, Servers, free_port, read_until
 
 OPERATOR_SECRET = "the-secret-of-operators"
 LIST_SECONDS = 20  # time in which the controller's list must show a change
+
+# Parent and child of a fork have different values in the same pages, wait for a file, and compare all of them.
+FORKED = """
+import os, sys, time
+block = bytearray(64 << 20)
+def fill(value):
+    for at in range(0, len(block), 4096): block[at:at + 8] = (at + value).to_bytes(8, "little")
+fill(1)
+child = os.fork()
+mine = 1 if child else 2
+fill(mine)
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.05)
+for at in range(0, len(block), 4096):
+    if int.from_bytes(block[at:at + 8], "little") != at + mine: os._exit(99)
+if child == 0: os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
 
 
 @expand
@@ -109,6 +127,23 @@ class PoolTest(Servers):
             read_until(program.stderr, b"were made anew on other servers; 0 are missing", 60)
         output, errors = program.communicate(timeout=120)
         self.assertEqual((program.returncode, output), (0, b"done\n"), tail(errors))
+
+    @variations(SMALL)
+    def test_children_make_copies_too(self, variation):
+        """Parent and child of a fork each have their own data on the servers, and copies of it that were lost."""
+        go = self.folder / f"go-{variation.fault}"
+        servers = [self.serve() for _ in range(3)]
+        addresses = ",".join(address for _, address in servers)
+        program = self.start(self.client(variation, addresses, PYTHON, "-c", FORKED, go, options=("--replicas", "2")))
+        for _ in range(2):
+            read_until(program.stdout, b"ready", 60)
+        servers[0][0].kill()
+        for _ in range(2):
+            read_until(program.stderr, b"were made anew on other servers; 0 are missing", 60)
+        servers[1][0].kill()
+        go.touch()
+        _, errors = program.communicate(timeout=60)
+        self.assertEqual(program.returncode, 0, tail(errors))
 
     @variations(SMALL)
     def test_the_last_replica_is_killed(self, variation):
