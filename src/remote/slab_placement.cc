@@ -35,7 +35,7 @@ void SlabPlacement::close_to_new_slabs(ServerSet servers) {
 Status SlabPlacement::reserve(uint64_t slabs) {
   ServerSet refusing = 0;
   Status refused =
-      Status::error(ENOMEM, "the memory servers are full: {} more require {} servers with free memory",
+      Status::error(ENOMEM, "the memory servers are full: {} more, in slabs of 16 MiB, require {} servers with free memory",
                     format_size(slabs * kSlabBytes), std::min<unsigned>(servers_.replicas(), servers_.count()));
   for (unsigned round = 0; round <= kMaxServers && open() != 0; round++) {
     Slabs room, taken = {};
