@@ -39,6 +39,24 @@ int ask(PoolArguments& arguments, Request request) {
   return asked.ok() ? 0 : fail(asked);
 }
 
+// What the programs of the pool have lost and not made anew yet.
+json to_json(const wire::PoolCopies& copies) {
+  bool is_known = copies.left_ms != wire::kUnknownEnd;
+  return {{"clients", copies.clients},
+          {"degraded_slabs", copies.degraded},
+          {"repaired_slabs", copies.repaired},
+          {"seconds_left", is_known ? json(static_cast<double>(copies.left_ms) / 1e3) : json()}};
+}
+
+std::string to_text(const wire::PoolCopies& copies) {
+  if (copies.clients == 0) return "";
+  std::string end = copies.left_ms == wire::kUnknownEnd
+                        ? "some of them need a server with free memory"
+                        : fmt::format("complete in about {} s", copies.left_ms / 1000 + 1);
+  return fmt::format("{} slabs of {} clients have fewer copies than --replicas, {} copies were made anew; {}\n",
+                     copies.degraded, copies.clients, copies.repaired, end);
+}
+
 json to_json(std::span<const wire::ServerEntry> servers) {
   json rows = json::array();
   for (const wire::ServerEntry& server : servers) {
@@ -51,7 +69,7 @@ json to_json(std::span<const wire::ServerEntry> servers) {
                     {"clients", r.clients},
                     {"silent_ms", server.silent_ms}});
   }
-  return {{"servers", rows}};
+  return rows;
 }
 
 std::string to_text(std::span<const wire::ServerEntry> servers) {
@@ -79,7 +97,8 @@ int show_status(PoolArguments& arguments) {
   });
   if (status != 0) return status;
   std::span<const wire::ServerEntry> servers(reply->servers, reply->count);
-  fputs(arguments.json ? (to_json(servers).dump(2) + "\n").c_str() : to_text(servers).c_str(), stdout);
+  json all = {{"servers", to_json(servers)}, {"copies", to_json(reply->copies)}};
+  fputs((arguments.json ? all.dump(2) + "\n" : to_text(servers) + to_text(reply->copies)).c_str(), stdout);
   return 0;
 }
 

@@ -39,6 +39,11 @@ Status list_servers(const transport::Endpoint& controller, const char* token, wi
   return Status::error(EBADMSG, "controller {} sent a damaged list of its servers", controller.name);
 }
 
+Status report_copies(const transport::Endpoint& controller, const char* token, const wire::CopiesReport& report,
+                     uint64_t timeout_ns) {
+  return ask(controller, token, wire::Op::kCopies, wire::bytes_of(report), {}, timeout_ns);
+}
+
 Status cordon_server(const transport::Endpoint& controller, const char* token, const std::string& address,
                      bool cordoned) {
   wire::CordonRequest request = {};

@@ -13,6 +13,10 @@ namespace farside::remote {
 Status list_servers(const transport::Endpoint& controller, const char* token, wire::ServersReply* servers,
                     uint64_t timeout_ns = transport::kDialTimeoutNs);
 
+// Reports the copies that this process lacks, to be shown by `farside pool status`.
+Status report_copies(const transport::Endpoint& controller, const char* token, const wire::CopiesReport& report,
+                     uint64_t timeout_ns);
+
 // Closes the server with this address to new slabs, or opens it again. The token needs the right to operate.
 Status cordon_server(const transport::Endpoint& controller, const char* token, const std::string& address,
                      bool cordoned);

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "remote/controller.h"
 #include "remote/pool_channel.h"
 
@@ -16,6 +17,7 @@ namespace farside::remote {
 namespace {
 
 constexpr uint64_t kRefreshRetryNs = 30'000'000'000;
+constexpr uint64_t kReportEveryNs = 1'000'000'000;
 // For each round trip to a controller or server while a lost server is looked for: a fork waits for as long.
 constexpr uint64_t kLookTimeoutNs = 400'000'000;
 
@@ -99,7 +101,8 @@ PoolStore::PoolStore(const StoreConfig& config)
       servers_(config),
       placement_(&servers_),
       repair_(
-          &servers_, &placement_, [](void* store) { static_cast<PoolStore*>(store)->look_for_servers(); }, this) {
+          &servers_, &placement_, [](void* store) { static_cast<PoolStore*>(store)->tend(); }, this),
+      client_number_(random_u64() | 1) {
   strcpy(address_, config.address);
   strcpy(token_, config.token ? config.token : "");
   if (config.relays.tls) strncpy(tls_relay_, config.relays.tls, sizeof tls_relay_ - 1);
@@ -133,6 +136,23 @@ Result<std::unique_ptr<ServerStore>> PoolStore::connect_server(const Address& ad
                                         .retry = retry_,
                                         .plain_text = plain_text_,
                                         .dial_timeout_ns = timeout_ns});
+}
+
+void PoolStore::tend() {
+  if (servers_.lost() != 0) look_for_servers();
+  if (controller_.is_pool && now_ns() >= next_report_ns_) report_copies();
+}
+
+// As long as copies are missing, and once when none is any more.
+void PoolStore::report_copies() {
+  RepairStatus status = repair_.status();
+  next_report_ns_ = now_ns() + kReportEveryNs;
+  if (status.degraded == 0 && !lacks_copies_) return;
+  uint64_t left_ms = status.seconds_left < 0 ? wire::kUnknownEnd : static_cast<uint64_t>(status.seconds_left * 1e3);
+  wire::CopiesReport report = {client_number_, status.degraded, status.repaired, left_ms};
+  if (remote::report_copies(controller_.endpoint, token_, report, kLookTimeoutNs).ok())
+    lacks_copies_ = status.degraded > 0;
+  else next_report_ns_ = now_ns() + kRefreshRetryNs;
 }
 
 // One server at a time: the others have their turn at the next call. Called by the thread of the repair, so no host
@@ -240,6 +260,8 @@ void PoolStore::forked_in_parent(ForkTicket ticket) {
 Status PoolStore::adopt_in_child(ForkTicket ticket) {
   new (&placement_.lock()) Mutex;  // another thread may have held it at the fork
   repair_.reset_in_child();
+  client_number_ = random_u64() | 1;
+  lacks_copies_ = false;
   Status adopted = Status::error(ECONNRESET, "this forked process has no snapshot of its parent's far memory");
   for (unsigned s = 0; s < servers_.count(); s++) {
     Status one = servers_[s].adopt(ticket.of[s]);

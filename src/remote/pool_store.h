@@ -49,6 +49,8 @@ class PoolStore final : public RemoteStore {
   PoolServers& servers() { return servers_; }
   SlabPlacement& placement() { return placement_; }
   Repair& repair() { return repair_; }
+  // What the thread of the repair does between the copies of slabs.
+  void tend();
   // Adds a server that was lost and can be reached again.
   void look_for_servers();
 
@@ -59,6 +61,7 @@ class PoolStore final : public RemoteStore {
   Status add_server(std::string_view address);
   Status parse(std::string_view address, Address* out) const;
   Result<std::unique_ptr<ServerStore>> connect_server(const Address& address, uint64_t timeout_ns);
+  void report_copies();
   bool is_up(const char* address) const;
   bool add_again(unsigned lost);
   void refresh_servers() REQUIRES(placement_.lock());
@@ -73,6 +76,10 @@ class PoolStore final : public RemoteStore {
   PoolServers servers_;
   SlabPlacement placement_;
   Repair repair_;
+  // What the controller knows of this process's copies. Used by the thread of the repair.
+  uint64_t client_number_;
+  uint64_t next_report_ns_ = 0;
+  bool lacks_copies_ = false;
   // The controller did not reply: not before this time.
   uint64_t next_refresh_ns_ GUARDED_BY(placement_.lock()) = 0;
 };

@@ -31,10 +31,10 @@ bool is_zero(const std::byte* page) { return page[0] == std::byte{} && memcmp(pa
 
 }  // namespace
 
-Repair::Repair(PoolServers* servers, SlabPlacement* placement, void (*look)(void*), void* argument)
+Repair::Repair(PoolServers* servers, SlabPlacement* placement, void (*callback)(void*), void* argument)
     : servers_(*servers),
       placement_(*placement),
-      look_for_servers_(look),
+      callback_(callback),
       argument_(argument),
       buffer_(servers->repairs() ? static_cast<std::byte*>(near_alloc(WriteCounts::kPlaceBytes)) : nullptr) {}
 
@@ -83,11 +83,10 @@ void Repair::run() {
   os::name_thread("farside-repair");
   while (!stopping_.load()) {
     uint32_t seen = changed_.value();
-    if (!pausing_.load() && step()) continue;
+    if (!wants_to_stop()) tend();
+    if (!wants_to_stop() && step()) continue;
     if (repaired_.load() > reported_ && !wants_to_stop()) report();
-    if (!wants_to_stop()) look_for_losses();
     bool has_losses = servers_.lost() != 0;
-    if (has_losses && !wants_to_stop()) look_for_servers();
     if (!stopping_.load()) changed_.wait(seen, has_losses ? kRetryEveryNs : kLookEveryNs);
   }
 }
@@ -110,18 +109,18 @@ RepairStatus Repair::status() const {
   return status;
 }
 
+// A fork waits for this as for a repair.
+void Repair::tend() {
+  LockGuard working(working_);
+  look_for_losses();
+  callback_(argument_);
+}
+
 // A program that is idle sends no request that would find a loss. Unless its copies are made, the next loss ends it.
 void Repair::look_for_losses() {
-  LockGuard working(working_);
   for_each(servers_.usable(), [&](unsigned s) {
     if (!servers_[s].check_connection().ok()) servers_.lose(s, "connection lost");
   });
-}
-
-// A fork waits for this as for a repair.
-void Repair::look_for_servers() {
-  LockGuard working(working_);
-  look_for_servers_(argument_);
 }
 
 bool Repair::step() {

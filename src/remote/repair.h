@@ -15,8 +15,8 @@ namespace farside::remote {
 
 class Repair {
  public:
-  // `look` may add servers that can be reached again; it is called by the thread of the repair.
-  Repair(PoolServers* servers, SlabPlacement* placement, void (*look)(void*), void* argument);
+  // The callback is called by the thread of the repair between the copies of slabs. It may add servers.
+  Repair(PoolServers* servers, SlabPlacement* placement, void (*callback)(void*), void* argument);
   ~Repair();
 
   // The thread. Starting it is an error that is logged: the program works without repairs.
@@ -37,8 +37,8 @@ class Repair {
   enum class Copied { kDone, kWritten, kFailed };
 
   void run();
-  void look_for_losses();
-  void look_for_servers();
+  void tend();
+  void look_for_losses() REQUIRES(working_);
   void report();
   bool wants_to_stop() const { return stopping_.load(std::memory_order_relaxed) || pausing_.load(); }
   bool begin(SlabRepair* repair);
@@ -57,7 +57,7 @@ class Repair {
 
   PoolServers& servers_;
   SlabPlacement& placement_;
-  void (*const look_for_servers_)(void*);
+  void (*const callback_)(void*);
   void* const argument_;
   std::byte* const buffer_;  // one place; null where there are no repairs
   uint64_t next_slab_ = 0;

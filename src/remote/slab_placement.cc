@@ -34,9 +34,9 @@ void SlabPlacement::close_to_new_slabs(ServerSet servers) {
 // client was faster or a quota is exhausted, or is lost. The next round does without this server.
 Status SlabPlacement::reserve(uint64_t slabs) {
   ServerSet refusing = 0;
-  Status refused =
-      Status::error(ENOMEM, "the memory servers are full: {} more, in slabs of 16 MiB, require {} servers with free memory",
-                    format_size(slabs * kSlabBytes), std::min<unsigned>(servers_.replicas(), servers_.count()));
+  Status refused = Status::error(
+      ENOMEM, "the memory servers are full: {} more, in slabs of 16 MiB, require {} servers with free memory",
+      format_size(slabs * kSlabBytes), std::min<unsigned>(servers_.replicas(), servers_.count()));
   for (unsigned round = 0; round <= kMaxServers && open() != 0; round++) {
     Slabs room, taken = {};
     read_room(room);

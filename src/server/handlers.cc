@@ -37,6 +37,7 @@ const Handlers::Row& Handlers::row_of(wire::Op op) {
       {Op::kRegister, Needs::kController, false, [](Handlers& h, Bytes p) { return h.server_.take_report(p); }},
       {Op::kServers, Needs::kController, false, [](Handlers& h, Bytes p) { return h.server_.list_servers(p); }},
       {Op::kCordon, Needs::kController, false, [](Handlers& h, Bytes p) { return h.server_.cordon(p); }},
+      {Op::kCopies, Needs::kController, false, [](Handlers& h, Bytes p) { return h.server_.take_copies(p); }},
   };
   static constexpr auto kTable = [] {
     std::array<Row, wire::kOps> table = {};

@@ -94,6 +94,10 @@ void append_pool(Registry* registry, Exposition* out) {
   for (const wire::ServerEntry& s : servers) by_state[wire::name_of(s.state)]++;
   out->begin("farside_controller_servers", "gauge", "Servers of the pool, by state.");
   for (const auto& [state, count] : by_state) out->sample(count, {{"state", state}});
+  wire::PoolCopies copies = registry->copies(now_ns());
+  out->gauge("farside_controller_degraded_clients", "Clients that lack copies of slabs.", copies.clients);
+  out->gauge("farside_controller_degraded_slabs", "Slabs of clients with fewer copies than they want.",
+             copies.degraded);
   const struct {
     std::string_view name, help;
     uint64_t wire::ServerReport::*value;

@@ -1,5 +1,6 @@
 #include "server/registry.h"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace farside::server {
@@ -46,6 +47,36 @@ std::vector<wire::ServerEntry> MemoryRegistry::servers(uint64_t now) {
     entries.push_back({server.report, state_of(server.report, silent), static_cast<uint32_t>(silent / 1'000'000)});
   }
   return entries;
+}
+
+int MemoryRegistry::report_copies(const wire::CopiesReport& report, uint64_t now) {
+  LockGuard hold(mutex_);
+  forget_silent_clients(now);
+  if (report.degraded == 0) {
+    clients_.erase(report.client);
+    return 0;
+  }
+  if (!clients_.contains(report.client) && clients_.size() >= kMaxClients) return -ENOSPC;
+  clients_[report.client] = {report, now};
+  return 0;
+}
+
+wire::PoolCopies MemoryRegistry::copies(uint64_t now) {
+  LockGuard hold(mutex_);
+  forget_silent_clients(now);
+  wire::PoolCopies all = {};
+  for (const auto& [client, reported] : clients_) {
+    all.clients++;
+    all.degraded += reported.report.degraded;
+    all.repaired += reported.report.repaired;
+    all.left_ms = std::max(all.left_ms, reported.report.left_ms);
+  }
+  return all;
+}
+
+void MemoryRegistry::forget_silent_clients(uint64_t now) {
+  std::erase_if(clients_,
+                [now](const auto& entry) { return silence(now, entry.second.reported_ns) >= kSilentAfterNs; });
 }
 
 void MemoryRegistry::forget_silent(uint64_t now) {

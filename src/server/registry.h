@@ -30,6 +30,12 @@ class Registry {
   // Closes a server to new slabs, or opens it again. 0, or -ENOENT if it is not in the list.
   virtual int cordon(const std::string& address, bool cordoned, uint64_t now) = 0;
 
+  // Adds the copies that a client lacks, or replaces its last report. 0, or -ENOSPC if there are too many clients.
+  virtual int report_copies(const wire::CopiesReport& report, uint64_t now) = 0;
+
+  // Of the clients that have reported in the last 3.5 s.
+  virtual wire::PoolCopies copies(uint64_t now) = 0;
+
   // All servers in the list, sorted by address.
   virtual std::vector<wire::ServerEntry> servers(uint64_t now) = 0;
 };
@@ -39,17 +45,27 @@ class MemoryRegistry final : public Registry {
  public:
   int report(const wire::ServerReport& report, uint64_t now, wire::RegisterReply* reply) override;
   int cordon(const std::string& address, bool cordoned, uint64_t now) override;
+  int report_copies(const wire::CopiesReport& report, uint64_t now) override;
+  wire::PoolCopies copies(uint64_t now) override;
   std::vector<wire::ServerEntry> servers(uint64_t now) override;
+
+  static constexpr size_t kMaxClients = 4096;  // that lack copies at the same time
 
  private:
   struct Reported {
     wire::ServerReport report;  // `cordoned` is the controller's
     uint64_t reported_ns;
   };
+  struct ReportedCopies {
+    wire::CopiesReport report;
+    uint64_t reported_ns;
+  };
   void forget_silent(uint64_t now) REQUIRES(mutex_);
+  void forget_silent_clients(uint64_t now) REQUIRES(mutex_);
 
   Mutex mutex_;  // no other lock is taken while it is held
   std::map<std::string, Reported> servers_ GUARDED_BY(mutex_);
+  std::map<uint64_t, ReportedCopies> clients_ GUARDED_BY(mutex_);  // that lack copies, by their numbers
 };
 
 }  // namespace farside::server

@@ -55,6 +55,31 @@ TEST(Registry, LeavingServersAreForgottenSooner) {
   EXPECT_TRUE(registry.servers(kSecond + Registry::kLeftAfterNs).empty());
 }
 
+TEST(Registry, CopiesAreThoseOfTheClientsThatReport) {
+  MemoryRegistry registry;
+  EXPECT_EQ(registry.report_copies({1, 5, 2, 300}, kSecond), 0);
+  EXPECT_EQ(registry.report_copies({1, 4, 3, 200}, 2 * kSecond), 0);
+  EXPECT_EQ(registry.report_copies({2, 10, 0, wire::kUnknownEnd}, 2 * kSecond), 0);
+  wire::PoolCopies all = registry.copies(2 * kSecond);
+  EXPECT_EQ(all.clients, 2u);
+  EXPECT_EQ(all.degraded, 14u);
+  EXPECT_EQ(all.repaired, 3u);
+  EXPECT_EQ(all.left_ms, wire::kUnknownEnd);
+  EXPECT_EQ(registry.report_copies({2, 0, 10, 0}, 3 * kSecond), 0);  // complete
+  all = registry.copies(3 * kSecond);
+  EXPECT_EQ(all.clients, 1u);
+  EXPECT_EQ(all.left_ms, 200u);
+  EXPECT_EQ(registry.copies(2 * kSecond + Registry::kSilentAfterNs).clients, 0u);
+}
+
+TEST(Registry, RefusesMoreClientsThanItHasRoomFor) {
+  MemoryRegistry registry;
+  for (uint64_t client = 1; client <= MemoryRegistry::kMaxClients; client++)
+    EXPECT_EQ(registry.report_copies({client, 1, 0, 0}, kSecond), 0);
+  EXPECT_EQ(registry.report_copies({MemoryRegistry::kMaxClients + 1, 1, 0, 0}, kSecond), -ENOSPC);
+  EXPECT_EQ(registry.report_copies({1, 2, 0, 0}, kSecond), 0);
+}
+
 class Cordons : public testing::Test {
  protected:
   // A report of a server that has the given state. Returns what the reply says.

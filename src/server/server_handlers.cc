@@ -55,10 +55,20 @@ Outcome ServerHandlers::cordon(wire::Bytes payload) {
   return replies_->reply({});
 }
 
+Outcome ServerHandlers::take_copies(wire::Bytes payload) {
+  if (!tenant_->may(kClientOperations))
+    return replies_->refuse(EPERM, "only the token of a client may report its copies");
+  wire::CopiesReport report;
+  if (int r = wire::decode_copies(payload, &report); r < 0) return replies_->refuse(EINVAL);
+  int r = registry_->report_copies(report, now_ns());
+  return r < 0 ? replies_->refuse(-r, "too many clients report to the controller") : replies_->reply({});
+}
+
 Outcome ServerHandlers::list_servers(wire::Bytes) {
   if (!tenant_->may(kClientOperations | kMayOperate))
     return replies_->refuse(EPERM, "only the token of a client may list servers");
   auto answer = std::make_unique<wire::ServersReply>();
+  answer->copies = registry_->copies(now_ns());
   for (const wire::ServerEntry& server : registry_->servers(now_ns())) answer->servers[answer->count++] = server;
   return replies_->reply(wire::bytes_of(*answer));
 }

@@ -29,6 +29,7 @@ class ServerHandlers {
   Outcome take_report(wire::Bytes payload);
   Outcome list_servers(wire::Bytes payload);
   Outcome cordon(wire::Bytes payload);
+  Outcome take_copies(wire::Bytes payload);
 
  private:
   const std::shared_ptr<Tenant> tenant_;

@@ -46,9 +46,10 @@ bool check_report(const ServerReport& report) {
 }  // namespace
 
 const char* name_of(Op op) {
-  static constexpr const char* kNames[] = {
-      "unknown",  "hello",   "read",    "write", "discard",   "grow",      "shrink", "stats", "ping",   "error",
-      "register", "servers", "connect", "prove", "call_open", "call_code", "call",   "share", "revoke", "cordon"};
+  static constexpr const char* kNames[] = {"unknown", "hello",  "read",      "write",     "discard",  "grow",
+                                           "shrink",  "stats",  "ping",      "error",     "register", "servers",
+                                           "connect", "prove",  "call_open", "call_code", "call",     "share",
+                                           "revoke",  "cordon", "copies"};
   static_assert(std::size(kNames) == kOps);
   return kNames[op <= kLastOp ? static_cast<size_t>(op) : 0];
 }
@@ -172,6 +173,13 @@ int decode_cordon(Bytes payload, CordonRequest* out) {
   if (!load_exact(payload, &request) || request.cordoned > 1 || request.zero != 0) return -EBADMSG;
   if (!check_address(request.address)) return -EBADMSG;
   *out = request;
+  return 0;
+}
+
+int decode_copies(Bytes payload, CopiesReport* out) {
+  CopiesReport report;
+  if (!load_exact(payload, &report) || report.client == 0) return -EBADMSG;
+  *out = report;
   return 0;
 }
 

@@ -69,6 +69,7 @@ int decode_share_reply(Bytes payload, ShareReply* out);
 int decode_report(Bytes payload, ServerReport* out);
 int decode_register_reply(Bytes payload, RegisterReply* out);
 int decode_cordon(Bytes payload, CordonRequest* out);
+int decode_copies(Bytes payload, CopiesReport* out);
 int decode_servers(Bytes payload, ServersReply* out);
 
 struct CallCodeRequest {

@@ -18,7 +18,7 @@ namespace farside::wire {
 static_assert(std::endian::native == std::endian::little, "the wire structs are used in place");
 
 inline constexpr uint32_t kMagic = 0x46535246;  // "FRSF" as bytes
-inline constexpr uint8_t kVersion = 5;
+inline constexpr uint8_t kVersion = 6;
 inline constexpr uint16_t kFlagReply = 1;
 
 enum class Op : uint8_t {
@@ -41,8 +41,9 @@ enum class Op : uint8_t {
   kShare = 17,     // ShareRequest -> ShareReply: one-sided access to a slab of the region
   kRevoke = 18,    // empty -> empty; ends all one-sided access to the region, before the reply
   kCordon = 19,    // to a controller: CordonRequest -> empty; by an operator
+  kCopies = 20,  // to a controller: CopiesReport -> empty; sent by clients about once a second while copies are missing
 };
-inline constexpr Op kLastOp = Op::kCordon;
+inline constexpr Op kLastOp = Op::kCopies;
 inline constexpr size_t kOps = static_cast<size_t>(kLastOp) + 1;
 
 struct FrameHeader {
@@ -256,6 +257,22 @@ struct RegisterReply {
 };
 static_assert(sizeof(RegisterReply) == 8);
 
+// Copies of a client's slabs that were lost with a server and are made anew.
+inline constexpr uint64_t kUnknownEnd = ~uint64_t{0};
+struct CopiesReport {
+  uint64_t client;    // a random number of the process, not 0
+  uint64_t degraded;  // slabs with fewer copies than the client wants
+  uint64_t repaired;  // copies made anew so far
+  uint64_t left_ms;   // until no slab is degraded; kUnknownEnd: no copy is being made
+};
+static_assert(sizeof(CopiesReport) == 32);
+
+// Those of all clients with degraded slabs.
+struct PoolCopies {
+  uint64_t clients, degraded, repaired;
+  uint64_t left_ms;  // the longest
+};
+
 struct CordonRequest {
   char address[kAddressBytes];  // of a server in the list
   uint32_t cordoned;            // 1: it gets no new slabs; 0: it does
@@ -279,9 +296,10 @@ struct ServerEntry {
 struct ServersReply {
   uint32_t count;
   uint32_t zero;
+  PoolCopies copies;
   ServerEntry servers[kMaxPoolServers];  // the first `count`, then zeros
 };
-static_assert(sizeof(ServerEntry) == 152 && sizeof(ServersReply) == 8 + 64 * 152);
+static_assert(sizeof(ServerEntry) == 152 && sizeof(ServersReply) == 40 + 64 * 152);
 
 //    0      4            8                      128
 //    +------+------------+----------------------+

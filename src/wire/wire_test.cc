@@ -130,6 +130,15 @@ TEST(Codec, ChecksReportsOfServers) {
   EXPECT_EQ(decode(), -EBADMSG);
 }
 
+TEST(Codec, ChecksReportsOfCopies) {
+  CopiesReport report = {1, 2, 3, kUnknownEnd}, out;
+  EXPECT_EQ(decode_copies(bytes_of(report), &out), 0);
+  EXPECT_EQ(out.left_ms, kUnknownEnd);
+  EXPECT_EQ(decode_copies(bytes_of(report).first(sizeof report - 1), &out), -EBADMSG);
+  report.client = 0;
+  EXPECT_EQ(decode_copies(bytes_of(report), &out), -EBADMSG);
+}
+
 TEST(Codec, ChecksCordons) {
   CordonRequest request = {}, out;
   auto decode = [&] { return decode_cordon(bytes_of(request), &out); };

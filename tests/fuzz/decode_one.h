@@ -59,6 +59,11 @@ int decode_pool(wire::Bytes input, Require require) {
     accepted++;
     require(strnlen(cordon.address, sizeof cordon.address) < sizeof cordon.address);
   }
+  wire::CopiesReport copies;
+  if (wire::decode_copies(input, &copies) == 0) {
+    accepted++;
+    require(copies.client != 0);
+  }
   wire::RegisterReply registered;
   accepted += wire::decode_register_reply(input, &registered) == 0;
   static wire::ServersReply servers;  // large

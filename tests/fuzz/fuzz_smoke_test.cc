@@ -36,6 +36,7 @@ TEST(FuzzSmoke, MutatedFrames) {
                          frame_of(wire::Op::kRegister, 7, report),
                          frame_of(wire::Op::kRegister, 7, wire::RegisterReply{1, 0}, wire::kFlagReply),
                          frame_of(wire::Op::kCordon, 13, cordon),
+                         frame_of(wire::Op::kCopies, 14, wire::CopiesReport{1, 2, 3, 4}),
                          frame_of(wire::Op::kServers, 8, servers, wire::kFlagReply),
                          frame_of(wire::Op::kCallOpen, 9, wire::CallOpen{uint64_t{1} << 40, 0}),
                          frame_of(wire::Op::kCallCode, 10, wire::CallCode{{}, 100, 0}),

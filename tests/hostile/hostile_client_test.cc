@@ -164,6 +164,12 @@ TEST_F(HostileClient, OnlyTokensWithTheRightReportAndCordon) {
   EXPECT_EQ(client.error_reply(), EPERM);
   server.send(frame_of(wire::Op::kCordon, 4, cordon));
   EXPECT_EQ(server.error_reply(), EPERM);
+  server.send(frame_of(wire::Op::kCopies, 5, wire::CopiesReport{1, 1, 0, 0}));
+  EXPECT_EQ(server.error_reply(), EPERM);
+  client.send(frame_of(wire::Op::kCopies, 4, wire::CopiesReport{0, 1, 0, 0}));
+  EXPECT_EQ(client.error_reply(), EINVAL);
+  client.send(frame_of(wire::Op::kCopies, 5, wire::CopiesReport{1, 1, 0, 0}));
+  EXPECT_EQ(client.reply(&error), wire::Op::kCopies);
   operator_.greet(hello_of(wire::HelloMode::kObserve), wire::key_of_token(kOperatorSecret));
   EXPECT_EQ(operator_.reply(&error), wire::Op::kProve);
   operator_.send(frame(wire::Op::kCordon, 2, {}));

@@ -238,6 +238,7 @@ class PoolTest(Servers):
 
         self.assertEqual(self.cordon(place, address).status, 0)
         self.assertEqual(self.status(place)[address]["state"], "cordoned")
+        read_until(first.stderr, b"cordoned this server", START_SECONDS)  # it learns it with its next report
         more = self.steady(SMALL[0], f"pool://{place}", 96, 2)
         self.assertEqual(self.status(place)[address]["clients"], 1)  # no new client
         self.assertLessEqual(self.status(place)[address]["reserved_bytes"], used[address]["reserved_bytes"])
@@ -310,6 +311,30 @@ class PoolTest(Servers):
         refused = run([*command[:4], self.place(no_controller), *command[5:]], seconds=30)
         self.assertEqual(refused.status, 1)
         self.assertIn("not a controller", refused.errors.decode())
+
+    def test_status_shows_lost_copies(self):
+        """While one server of two is missing no copy can be made; when it returns, the pool is complete again."""
+        controller = self.controller()
+        command = [FARSIDE, "pool", "status", "--controller", controller, "--token-file", str(self.token_file)]
+        servers = [self.serve("--pool", controller) for _ in range(2)]
+        self.eventually(controller, lambda s: len(s) == 2)
+        program = self.steady(SMALL[0], f"pool://{controller}", 64, options=("--replicas", "2"))
+        copies = lambda: json.loads(run([*command, "--json"], seconds=30).output)["copies"]
+        self.assertEqual(copies(), {"clients": 0, "degraded_slabs": 0, "repaired_slabs": 0, "seconds_left": 0})
+        servers[0][0].kill()
+        servers[0][0].wait()
+        self.eventually(controller, lambda _: copies()["clients"] == 1)
+        shown = copies()
+        self.assertGreaterEqual(shown["degraded_slabs"], 64 // 16)
+        self.assertIsNone(shown["seconds_left"])
+        self.assertIn("slabs of 1 clients have fewer copies than --replicas", run(command, seconds=30).output.decode())
+        self.start([FARSIDE, "serve", "--memory", "512M", "--listen", self.place(servers[0][1]), "--pool", controller,
+                    *self.secrets])
+        read_until(program.stderr, b"were made anew on other servers; 0 are missing", 60)
+        self.eventually(controller, lambda _: copies()["clients"] == 0)
+        servers[1][0].kill()
+        time.sleep(0.5)
+        self.assertIsNone(program.poll())
 
     def test_a_pool_without_servers(self):
         controller = self.controller()
