@@ -1,5 +1,8 @@
 #include "remote/repair.h"
 
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -15,6 +18,7 @@ namespace {
 using transport::ByteRange;
 using transport::Token;
 
+constexpr int kNice = 10;                        // where cores are scarce, the program's threads have them
 constexpr uint64_t kLookEveryNs = 100'000'000;   // for slabs with fewer copies
 constexpr uint64_t kRetryEveryNs = 500'000'000;  // while no server has room for a copy
 constexpr uint64_t kPatienceNs = 50'000'000;     // of one wait; then a loss that another thread has detected is checked
@@ -81,6 +85,7 @@ void Repair::reset_in_child() {
 
 void Repair::run() {
   os::name_thread("farside-repair");
+  os::call(SYS_setpriority, PRIO_PROCESS, 0, kNice);
   while (!stopping_.load()) {
     uint32_t seen = changed_.value();
     if (!wants_to_stop()) tend();
