@@ -45,7 +45,6 @@ class PoolChannel final : public transport::Channel {
   int begin(Kind kind, std::span<const transport::ByteRange> ranges, uint64_t max_bytes, Request** request);
   int finish_submit(Request* request, int sent, transport::Token* token);
   int stage(Request* request, int pipe);
-  int write_to_one(Request* request, unsigned server, int pipe);
   int send(Request* request);
   int send_to(Request* request, unsigned server, int pipe);
   std::span<transport::ByteRange> part_for(const Request& request, unsigned server);
