@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/os.h"
+#include "preload/heap/limits.h"
 #include "preload/heap/refusals.h"
 #include "preload/unmanaged.h"
 
@@ -41,6 +42,7 @@ double fault_quantile_us(const pager::Stats& s, uint64_t one_in) {
 }
 
 void append_line(const char* path, const char* line, size_t bytes) {
+  LimitsLifted lifted;
   int fd = os::open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
   if (fd < 0) return;  // the launcher has ended and removed the folder
   os::write(fd, line, bytes);

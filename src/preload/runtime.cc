@@ -96,6 +96,7 @@ ReportContext report_context(const Runtime& r) {
 }
 
 void write_report(Runtime& r, bool measure_signals) {
+  LimitsLifted lifted;
   write_trace();
   if (!r.pager || r.options.report[0] == 0 || r.reported.exchange(true)) return;
   measure_unmanaged(*r.pager);
@@ -254,6 +255,7 @@ __attribute__((constructor(101))) void start() {
   int fd = run_fd_in(environ);
   if (fd < 0) return;  // preloaded without a launcher: the program runs natively
   NearScope near;
+  LimitsLifted lifted;
   Status taken = take_options(fd, &r.options);
   if (!taken.ok()) {
     log(LogLevel::kWarning, "{}: process {} runs natively", taken.text(), os::getpid());
@@ -365,6 +367,7 @@ void note_fork_in_child() {
 
 void start_threads_in_child() {
   NearScope near;  // what libc allocates for a thread must be near
+  LimitsLifted lifted;
   g_runtime.pager->forks().start_threads_in_child();
   objects::start_threads_in_child();
 }

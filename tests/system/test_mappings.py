@@ -1,4 +1,4 @@
-"""mmap, munmap, mremap, mprotect, madvise and mlock on far memory; limits of addresses and data."""
+"""mmap, munmap, mremap, mprotect, madvise and mlock on far memory; limits that programs set."""
 from support import main, small_program
 
 

@@ -119,6 +119,35 @@ bool is_within_limits(uint64_t bytes, Growth growth) {
   return growth == Growth::kAddresses || is_within(RLIMIT_DATA, data + bytes);
 }
 
+namespace {
+
+std::atomic<rlim_t> g_hard_files{RLIM_INFINITY}, g_hard_file_size{RLIM_INFINITY};
+std::atomic<rlim_t>& hard_limit(int resource) { return resource == RLIMIT_NOFILE ? g_hard_files : g_hard_file_size; }
+
+}  // namespace
+
+bool keeps_hard_limit(int resource) {
+  return g_distance > 0 && (resource == RLIMIT_NOFILE || resource == RLIMIT_FSIZE);
+}
+rlim_t hard_limit_of_program(int resource) { return hard_limit(resource).load(); }
+void keep_hard_limit(int resource, rlim_t limit) { hard_limit(resource).store(limit); }
+
+LimitsLifted::LimitsLifted() {
+  for (size_t i = 0; i < std::size(kResources); i++) {
+    before_[i] = kernel_limit(kResources[i]);
+    rlimit lifted = {before_[i].rlim_max, before_[i].rlim_max};
+    if (before_[i].rlim_cur < lifted.rlim_cur) os::call(SYS_prlimit64, 0, kResources[i], &lifted, nullptr);
+  }
+}
+
+LimitsLifted::~LimitsLifted() {
+  for (size_t i = 0; i < std::size(kResources); i++) {
+    rlimit before = before_[i], now = kernel_limit(kResources[i]);  // the program may have changed it meanwhile
+    bool is_lifted = now.rlim_cur == before.rlim_max && now.rlim_max == before.rlim_max;
+    if (before.rlim_cur < before.rlim_max && is_lifted) os::call(SYS_prlimit64, 0, kResources[i], &before, nullptr);
+  }
+}
+
 void add_heap_bytes(int64_t bytes) { g_heap_bytes.fetch_add(bytes, std::memory_order_relaxed); }
 
 }  // namespace farside::preload

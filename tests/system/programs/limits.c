@@ -1,5 +1,6 @@
-// Limits of addresses and data that a program sets for itself: within them all works, beyond them it gets ENOMEM.
+// Limits that a program sets for itself. Of addresses and data: within them all works, beyond them it gets ENOMEM.
 #include <pthread.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -126,8 +127,66 @@ static void of_programs(void) {
                "bs=5G count=1 2>&1 | grep -c memory") == 0);
 }
 
+// ---- Descriptors and sizes of files: the program's hard limits bind it, and not what Farside opens and writes. ----
+
+static void set_both(int resource, rlim_t value) {
+  struct rlimit limit = {value, value}, now, higher = {value, value + 100};
+  CHECK(setrlimit(resource, &limit) == 0 && getrlimit(resource, &now) == 0);
+  CHECK(now.rlim_cur == value && now.rlim_max == value);
+  if (geteuid() != 0) CHECK(setrlimit(resource, &higher) == -1 && errno == EPERM);
+  limit.rlim_max--;
+  CHECK(setrlimit(resource, &limit) == -1 && errno == EINVAL);
+}
+
+static void check_descriptors(void) {
+  int fds[32], opened = 0;
+  while (opened < 32 && (fds[opened] = open("/dev/null", O_RDONLY)) >= 0) opened++;
+  CHECK(opened > 0 && opened < 32 && errno == EMFILE && fds[opened - 1] == 9);
+  while (opened > 0) CHECK(close(fds[--opened]) == 0);
+}
+
+static void check_file_size(void) {
+  char name[] = "/tmp/farside-limits-XXXXXX";
+  int fd = mkstemp(name);
+  char* block = far_buffer(100000, 1);
+  CHECK(fd >= 0 && unlink(name) == 0);
+  CHECK(write(fd, block, 100000) == 8192 && write(fd, block, 1) == -1 && errno == EFBIG);
+  CHECK(ftruncate(fd, 8193) == -1 && errno == EFBIG && close(fd) == 0);
+  free(block);
+}
+
+static void with_children(int resource, rlim_t limit, void (*check)(void)) {
+  set_both(resource, limit);
+  check();
+  for (int round = 0; round < 3; round++) {
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+      check();
+      works_within();
+      _exit(7);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
+  }
+  fflush(stdout);
+  CHECK(system("ulimit -n; ulimit -f; seq 1 100000 | sort -R | sort -n | tail -1") == 0);
+}
+
+static void descriptors(void) { with_children(RLIMIT_NOFILE, 10, check_descriptors); }
+
+static void file_size(void) {
+  CHECK(signal(SIGXFSZ, SIG_IGN) == SIG_DFL);
+  with_children(RLIMIT_FSIZE, 8192, check_file_size);
+}
+
 int main(int argc, char** argv) {
-  static const struct test_case cases[] = {
-      {"addresses", addresses}, {"data", data}, {"by_prlimit", by_prlimit}, {"of_programs", of_programs}, {NULL, NULL}};
+  static const struct test_case cases[] = {{"addresses", addresses},
+                                           {"data", data},
+                                           {"by_prlimit", by_prlimit},
+                                           {"of_programs", of_programs},
+                                           {"descriptors", descriptors},
+                                           {"file_size", file_size},
+                                           {NULL, NULL}};
   return run_case(argc, argv, cases);
 }

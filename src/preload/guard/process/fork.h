@@ -1,6 +1,7 @@
 // What a fork needs before and after its system call (made in guard/traps.cc): far memory is quiesced before, and
 // usable in both processes after. The child sees the memory as it was at the fork.
 #pragma once
+#include "preload/heap/limits.h"
 
 namespace farside::preload {
 
@@ -12,6 +13,9 @@ class ForkScope {
   ForkScope();
   void in_parent(bool forked);
   void in_child();
+
+ private:
+  LimitsLifted lifted_;
 };
 
 }  // namespace farside::preload
