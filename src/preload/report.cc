@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "base/os.h"
@@ -75,6 +76,17 @@ class ReportLine {
   size_t used_ = 0;
 };
 
+// What was far at most, as far as it is known: near memory may be less than is allowed, and more may be allowed by now.
+std::atomic<uint64_t> g_far_peak_pages{0};
+
+uint64_t far_peak_pages(const pager::Stats& s) {
+  auto less = [](uint64_t all, uint64_t part) { return all > part ? all - part : 0; };
+  uint64_t known = std::max(less(s.populated_pages, s.near_pages), less(s.populated_peak_pages, s.limit_pages));
+  uint64_t before = g_far_peak_pages.load();
+  while (before < known && !g_far_peak_pages.compare_exchange_weak(before, known)) {}
+  return std::max(before, known);
+}
+
 void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s) {
   line.add("local_bytes", s.limit_pages * kPageSize);
   line.add("near_bytes", s.near_pages * kPageSize);
@@ -82,8 +94,7 @@ void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s)
   line.add("near_mean_bytes", s.near_mean_pages * kPageSize);
   line.add("slowdown_percent", static_cast<uint64_t>(100 * s.slowdown));
   line.add("heap_bytes", s.populated_pages * kPageSize);
-  line.add("far_peak_bytes",
-           s.populated_peak_pages > s.limit_pages ? (s.populated_peak_pages - s.limit_pages) * kPageSize : 0);
+  line.add("far_peak_bytes", far_peak_pages(s) * kPageSize);
   line.add("heap_peak_bytes", s.populated_peak_pages * kPageSize);
   line.add("metadata_bytes", s.metadata_bytes);
   UnmanagedMemory unmanaged = unmanaged_peaks();
@@ -134,6 +145,8 @@ void add_signal_time(ReportLine& line, const ReportContext& c, const pager::Stat
 }
 
 }  // namespace
+
+void forget_far_peak() { g_far_peak_pages.store(0); }
 
 size_t format_report(const ReportContext& c, char* text, size_t room) {
   char name[32];

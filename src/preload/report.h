@@ -24,6 +24,9 @@ struct ReportContext {
 size_t format_report(const ReportContext& context, char* line, size_t room);
 void append_report(const char* path, const ReportContext& context);
 
+// In the child of a fork.
+void forget_far_peak();
+
 // Lines of the same file about processes that may not write a report. event: "begin" when far memory works in this
 // process, "exec" when it becomes another program. Async-signal-safe.
 void append_event(const char* path, const char* event);

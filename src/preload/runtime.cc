@@ -360,6 +360,7 @@ void note_fork_in_child() {
   note_begin(g_runtime);
   reset_unmanaged();
   forget_refusals();
+  forget_far_peak();
   reset_offload_in_child();
   reopen_control_in_child();
   trace_in_child();

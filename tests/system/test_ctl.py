@@ -99,6 +99,18 @@ class CtlTest(SystemTest):
                     self.assertGreater(report["near_bytes"], local * MIB // 2)
                 self.end(process)
 
+    def test_what_was_far_is_no_less_than_what_is(self):
+        stats = self.folder / "far.json"
+        process = self.start("--local", "16M", f"--stats=json:{stats}")
+        [now] = self.report(process.pid)
+        far = now["heap_bytes"] - now["near_bytes"]
+        self.assertGreater(far, 48 * MIB)
+        self.assertGreaterEqual(now["far_peak_bytes"], far)
+        self.report(process.pid, "--local", "256M")
+        self.check(process)
+        self.end(process)
+        self.assertGreaterEqual(json.loads(stats.read_text())["totals"]["far_peak_bytes"], far)
+
     def test_a_share_of_the_heap(self):
         process = self.start("--local", "64M")
         [report] = self.report(process.pid, "--local", "25%")
