@@ -74,6 +74,15 @@ Status check_server(const Options& options) {
       .status();
 }
 
+// A limit of files' sizes binds what processes of the run write to the far file and its tables, which are sparse and
+// large.
+Status check_file_limit(const char* path) {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return {};
+  return Status::error(EFBIG, "cannot {} the far file {}: files may have {} at most; use 'ulimit -f unlimited'",
+                       "create", path, format_size(limit.rlim_cur));
+}
+
 // The servers in a controller's list may use TLS, even if the controller does not.
 bool may_use_tls(std::string_view address) {
   return address.find("tls://") != address.npos || address.starts_with("pool");
@@ -177,6 +186,7 @@ class Run {
     if (parse_far_file_fds(settings_.options.token, &inherited)) return {};
     auto address = remote::parse_address(settings_.options.far_address);
     if (!address.ok()) return address.status();
+    if (Status possible = check_file_limit(address->file.path); !possible.ok()) return possible;
     auto file = remote::FarFile::create(*address);
     if (!file.ok()) return file.status();
     far_file_ = std::move(*file);

@@ -82,6 +82,14 @@ class FileTest(SystemTest):
             self.assertIn(identifier, result.errors)
         self.assertEqual((self.folder / "valuable").read_text(), "data")
 
+    def test_a_limit_of_files_sizes_is_refused(self):
+        """As it binds what the run writes by itself. The server without --far has its memory in files, too."""
+        for far, wanted in ([["--far", f"file:{self.folder}?size=64M"], rb"ulimit -f unlimited.*\[F113\]"],
+                            [[], rb"sizes of files \(ulimit -f\) \[F702\]"]):
+            result = run(["bash", "-c", 'ulimit -f 300000; exec "$@"', "bash", FARSIDE, "run", *far, "--", "/bin/true"])
+            self.assertEqual(result.status, 1, result.errors)
+            self.assertRegex(result.errors, wanted)
+
 
 if __name__ == "__main__":
     main()

@@ -16,7 +16,8 @@ namespace farside::server {
 namespace {
 
 Status no_file(int code) {
-  return Status::error(-code, "the server cannot create a memory file; raise its limit on open files (ulimit -n)");
+  return Status::error(-code, "the server cannot create a memory file; raise its limit on {}",
+                       code == -EFBIG ? "sizes of files (ulimit -f)" : "open files (ulimit -n)");
 }
 
 }  // namespace
