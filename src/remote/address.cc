@@ -135,7 +135,7 @@ Status look_up(const char* host, uint16_t port, transport::Endpoint* endpoint) {
   return {};
 }
 
-Status parse_tcp(string_view rest, Address* out) {
+Status parse_tcp(string_view rest, HostNames names, Address* out) {
   size_t colon = rest.rfind(':');
   uint16_t port = 0;
   if (colon == string_view::npos || !parse_number(rest.substr(colon + 1), &port) || port == 0) {
@@ -147,7 +147,9 @@ Status parse_tcp(string_view rest, Address* out) {
   char name[sizeof out->endpoint.name] = {};
   if (host.empty()) return Status::error(EINVAL, "'{}' has no host; write host:port", out->endpoint.name);
   host.copy(name, sizeof name - 1);
-  return set_numeric(name, port, &out->endpoint) ? Status() : look_up(name, port, &out->endpoint);
+  if (set_numeric(name, port, &out->endpoint)) return {};
+  if (names == HostNames::kResolved) return look_up(name, port, &out->endpoint);
+  return Status::error(EHOSTUNREACH, "'{}' has no numeric address", out->endpoint.name);
 }
 
 Status set_relay(const char* protocol, const char* path, transport::Endpoint* endpoint) {
@@ -188,7 +190,7 @@ Status check_plain_text(const Address& address, PlainText plain_text) {
   return {};
 }
 
-Result<Address> parse_address(const char* text, Relays relays) {
+Result<Address> parse_address(const char* text, Relays relays, HostNames names) {
   Address out;
   string_view all(text);
   if (all.size() >= sizeof out.endpoint.name) {
@@ -203,7 +205,7 @@ Result<Address> parse_address(const char* text, Relays relays) {
     status = parse_file(all.substr(kFile.size()), &out.file);
   } else if (const Scheme* scheme = scheme_of(all)) {
     out.is_pool = scheme->is_pool;
-    status = parse_tcp(all.substr(scheme->prefix.size()), &out);
+    status = parse_tcp(all.substr(scheme->prefix.size()), names, &out);
     out.is_ucx = scheme->relay == Scheme::kUcx;
     if (status.ok() && scheme->relay == Scheme::kTls) status = set_relay("TLS", relays.tls, &out.endpoint);
     if (status.ok() && out.is_ucx) status = set_relay("UCX", relays.ucx, &out.endpoint);

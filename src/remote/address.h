@@ -38,9 +38,12 @@ struct Relays {
   const char* ucx = nullptr;
 };
 
+// Names are resolved by libc, with its allocator and locks; a service thread refuses them.
+enum class HostNames { kResolved, kRefused };
+
 // "tcp://host:port", "shm://path[?latency_us=4&gbps=10]", "file:path?size=64G[&alloc=full][&keep=wipe][&crypt=yes]",
 // "ucx://host:port" or "pool://host:port"; over TLS "tls://host:port" and "pool+tls://host:port". A host name is
 // resolved once, here; numeric addresses need no resolution, and parsing them allocates no memory.
-Result<Address> parse_address(const char* text, Relays relays = {});
+Result<Address> parse_address(const char* text, Relays relays = {}, HostNames names = HostNames::kResolved);
 
 }  // namespace farside::remote

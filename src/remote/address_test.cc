@@ -172,5 +172,11 @@ TEST(Address, ShmTakesSettingsOfTheLink) {
   }
 }
 
+TEST(Address, HostNamesMayBeRefused) {
+  EXPECT_EQ(parse_address("tcp://localhost:7170", {}, HostNames::kRefused).status().code(), EHOSTUNREACH);
+  EXPECT_TRUE(parse_address("tcp://127.0.0.1:7170", {}, HostNames::kRefused).ok());
+  EXPECT_TRUE(parse_address("tcp://[::1]:7170", {}, HostNames::kRefused).ok());
+}
+
 }  // namespace
 }  // namespace farside::remote

@@ -140,12 +140,14 @@ Result<std::unique_ptr<ServerStore>> PoolStore::connect_server(const Address& ad
 
 void PoolStore::tend() {
   if (servers_.lost() != 0) look_for_servers();
-  if (controller_.is_pool && now_ns() >= next_report_ns_) report_copies();
+  if (!controller_.is_pool || now_ns() < next_report_ns_) return;
+  RepairStatus status = repair_.status();
+  report_copies(status);
+  if (status.degraded > 0 && status.seconds_left < 0) look_for_new_server();
 }
 
 // As long as copies are missing, and once when none is any more.
-void PoolStore::report_copies() {
-  RepairStatus status = repair_.status();
+void PoolStore::report_copies(const RepairStatus& status) {
   next_report_ns_ = now_ns() + kReportEveryNs;
   if (status.degraded == 0 && !lacks_copies_) return;
   uint64_t left_ms = status.seconds_left < 0 ? wire::kUnknownEnd : static_cast<uint64_t>(status.seconds_left * 1e3);
@@ -174,25 +176,47 @@ bool PoolStore::is_up(const char* address) const {
 }
 
 bool PoolStore::add_again(unsigned lost) {
-  auto server = connect_server(servers_[lost].parsed_address(), kLookTimeoutNs);
-  if (!server.ok()) return false;
-  LockGuard hold(placement_.lock());
-  if (servers_.count() == kMaxServers) return false;
-  servers_.add(std::move(*server));
+  if (!add_connected(connect_server(servers_[lost].parsed_address(), kLookTimeoutNs))) return false;
   log(LogLevel::kWarning, "memory server {} is used again, from empty", servers_[lost].address());
   return true;
+}
+
+// Another thread that reserves memory may have added it meanwhile.
+bool PoolStore::add_connected(Result<std::unique_ptr<ServerStore>> server) {
+  if (!server.ok()) return false;
+  LockGuard hold(placement_.lock());
+  if (servers_.count() == kMaxServers || servers_.find((*server)->address()) != 0) return false;
+  servers_.add(std::move(*server));
+  return true;
+}
+
+// No copy is being made: tries one server that has joined the pool since the program last reserved memory. The next
+// call tries the next one.
+void PoolStore::look_for_new_server() {
+  std::unique_ptr<ServerList> list(new ServerList);
+  if (!list_servers(controller_.endpoint, token_, list.get(), kLookTimeoutNs).ok()) return;
+  for (uint32_t i = 0; i < list->count; i++) {
+    const wire::ServerEntry& entry = list->servers[next_candidate_++ % list->count];
+    const char* address = entry.report.address;
+    bool is_known = servers_.find(address) != 0 || servers_.was_lost(address);
+    Address parsed;
+    if (entry.state != wire::ServerState::kUp || is_known || !parse(address, &parsed, HostNames::kRefused).ok())
+      continue;
+    add_connected(connect_server(parsed, kLookTimeoutNs));
+    return;
+  }
 }
 
 void PoolStore::start_threads() {
   if (servers_.repairs()) repair_.start();
 }
 
-Status PoolStore::parse(std::string_view address, Address* out) const {
+Status PoolStore::parse(std::string_view address, Address* out, HostNames names) const {
   char text[sizeof(transport::Endpoint::name)] = {};
   if (address.size() >= sizeof text)
     return Status::error(EINVAL, "an address in --far is longer than {} bytes", sizeof text - 1);
   memcpy(text, address.data(), address.size());
-  Result<Address> parsed = parse_address(text, {tls_relay_, ucx_relay_});
+  Result<Address> parsed = parse_address(text, {tls_relay_, ucx_relay_}, names);
   if (parsed.ok()) *out = *parsed;
   return parsed.status();
 }

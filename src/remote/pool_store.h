@@ -59,11 +59,13 @@ class PoolStore final : public RemoteStore {
   Status add_listed(bool all_needed);
   Status add_from_controller() REQUIRES(placement_.lock());
   Status add_server(std::string_view address);
-  Status parse(std::string_view address, Address* out) const;
+  Status parse(std::string_view address, Address* out, HostNames names = HostNames::kResolved) const;
   Result<std::unique_ptr<ServerStore>> connect_server(const Address& address, uint64_t timeout_ns);
-  void report_copies();
+  void report_copies(const RepairStatus& status);
+  void look_for_new_server();
   bool is_up(const char* address) const;
   bool add_again(unsigned lost);
+  bool add_connected(Result<std::unique_ptr<ServerStore>> server);
   void refresh_servers() REQUIRES(placement_.lock());
 
   char address_[1024];  // as configured
@@ -80,6 +82,7 @@ class PoolStore final : public RemoteStore {
   uint64_t client_number_;
   uint64_t next_report_ns_ = 0;
   bool lacks_copies_ = false;
+  uint32_t next_candidate_ = 0;  // in the controller's list
   // The controller did not reply: not before this time.
   uint64_t next_refresh_ns_ GUARDED_BY(placement_.lock()) = 0;
 };

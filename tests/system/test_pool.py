@@ -312,6 +312,21 @@ class PoolTest(Servers):
         self.assertEqual(refused.status, 1)
         self.assertIn("not a controller", refused.errors.decode())
 
+    def test_a_server_that_joins_gets_lost_copies(self):
+        """Also of a program that reserves no more memory."""
+        controller = self.controller()
+        servers = [self.serve("--pool", controller) for _ in range(2)]
+        self.eventually(controller, lambda s: len(s) == 2)
+        program = self.steady(SMALL[0], f"pool://{controller}", 64, options=("--replicas", "2"))
+        servers[0][0].kill()
+        read_until(program.stderr, b"is lost", 30)
+        self.serve("--pool", controller)
+        read_until(program.stderr, b"were made anew on other servers; 0 are missing", 60)
+        servers[1][0].kill()
+        read_until(program.stderr, b"1 of 3 servers left", 30)
+        time.sleep(0.5)
+        self.assertIsNone(program.poll())
+
     def test_status_shows_lost_copies(self):
         """While one server of two is missing no copy can be made; when it returns, the pool is complete again."""
         controller = self.controller()
