@@ -40,6 +40,11 @@ class Budget {
     far_.store(pages);
     apply();
   }
+  // Automatic: the limit is at most this, since the machine has no more memory.
+  void set_room(uint64_t pages) {
+    room_.store(std::max(pages, least()));
+    apply();
+  }
   uint64_t far() const { return far_.load(std::memory_order_relaxed); }
   uint64_t least() const { return least_.load(std::memory_order_relaxed); }
 
@@ -67,6 +72,7 @@ class Budget {
 
  private:
   static constexpr uint64_t kLeast = 2 * kMinPages;  // of an automatic size
+  static constexpr uint64_t kNoLimit = ~uint64_t{0};
 
   static uint64_t pages_of(uint64_t bytes) { return bytes / kPageSize; }
   // Sets the limit, again if another thread sets the budget meanwhile.
@@ -94,8 +100,8 @@ class Budget {
     uint64_t near = std::max(populated - far, least()), growth = near / kGrowthShare + kMinGrowth;
     uint64_t limit = near + growth + 2 * Frames::low_water_of(near) + metadata_bytes() / kPageSize;
     raise_at_.store(populated + growth / 2, std::memory_order_relaxed);
-    uint64_t size = size_.load();
-    return std::min(far == 0 ? all_pages() : limit, size > 0 ? size : ~uint64_t{0});
+    uint64_t size = size_.load(), most = std::min(room_.load(), size > 0 ? size : kNoLimit);
+    return std::min(far == 0 ? all_pages() : limit, most);
   }
 
   Frames& frames_;
@@ -104,7 +110,8 @@ class Budget {
   std::atomic<uint64_t> size_{0};   // the limit, or the largest one if it is automatic
   std::atomic<uint64_t> least_{0};  // automatic
   std::atomic<uint64_t> far_{0};
-  std::atomic<uint64_t> raise_at_{0};  // automatic: when so many pages are populated, the limit is raised
+  std::atomic<uint64_t> room_{kNoLimit};  // automatic
+  std::atomic<uint64_t> raise_at_{0};     // automatic: when so many pages are populated, the limit is raised
   std::atomic<uint64_t> populated_{0};
   std::atomic<uint64_t> peak_{0};
 };

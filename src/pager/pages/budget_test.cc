@@ -46,6 +46,20 @@ TEST(BudgetTest, AnAutomaticSizeIsWhatIsNotFar) {
   EXPECT_EQ(frames.target(), 75'000u);
 }
 
+TEST(BudgetTest, AnAutomaticSizeIsBoundedByTheMachine) {
+  Frames frames;
+  Budget budget(frames, {0, SizeOrShare::kAutomatic}, 0);
+  budget.populate(100'000);
+  budget.set_room(60'000);
+  EXPECT_EQ(frames.target(), 60'000u);
+  budget.set_far(10'000);
+  EXPECT_EQ(frames.target(), 60'000u);
+  budget.set_room(0);
+  EXPECT_EQ(frames.target(), budget.least());
+  budget.set({0, 1});
+  EXPECT_GE(frames.target(), 200'000u);
+}
+
 TEST(BudgetTest, AnAutomaticSizeHasLimits) {
   Frames frames;
   Budget budget(frames, {64 * kMiB, SizeOrShare::kAutomatic, 32 * kMiB}, 0);

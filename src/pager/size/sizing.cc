@@ -24,11 +24,20 @@ bool Sizing::step(uint64_t evictor_ns) {
     before_ = now;
     return false;
   }
+  if (now.time >= machine_due_) look_at_machine();
   add_to_mean((now.time - before_.time) / 1000);
   uint64_t far = budget_.far(), next = sizer_->next(sample(before_, now), far, budget_.least());
   before_ = now;
   if (next > 0 || far > 0) budget_.set_far(next);  // for what was freed meanwhile, too
   return next > far;
+}
+
+// Before the machine or the cgroup runs out of memory, pages leave, whatever that costs the program.
+void Sizing::look_at_machine() {
+  constexpr uint64_t kPeriodNs = 100'000'000;
+  machine_due_ = now_ns() + kPeriodNs;
+  int64_t room = machine_.left() / static_cast<int64_t>(kPageSize) + static_cast<int64_t>(frames_.used());
+  budget_.set_room(static_cast<uint64_t>(std::max<int64_t>(room, 0)));
 }
 
 void Sizing::add_to_mean(uint64_t us) {

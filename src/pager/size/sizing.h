@@ -5,6 +5,7 @@
 #include <atomic>
 #include <optional>
 
+#include "base/available_memory.h"
 #include "pager/pages/budget.h"
 #include "pager/pages/frames.h"
 #include "pager/size/sizer.h"
@@ -15,7 +16,9 @@ namespace farside::pager {
 class Sizing {
  public:
   Sizing(Budget& budget, Frames& frames, ThreadRegistry& threads, double slowdown)
-      : budget_(budget), frames_(frames), threads_(threads), slowdown_(slowdown) {}
+      : budget_(budget), frames_(frames), threads_(threads), slowdown_(slowdown) {
+    if (budget_.is_automatic()) look_at_machine();  // a heap may grow by gigabytes before the first step
+  }
 
   // Whether a step is due. Cheap.
   bool is_due() const { return budget_.is_automatic() && ticks() >= due_; }
@@ -35,6 +38,7 @@ class Sizing {
   };
 
   void add_to_mean(uint64_t us);
+  void look_at_machine();
   Totals totals(uint64_t evictor_ns) const;
   SizeSample sample(const Totals& before, const Totals& now) const;
 
@@ -42,7 +46,9 @@ class Sizing {
   Frames& frames_;
   ThreadRegistry& threads_;
   const double slowdown_;
-  uint64_t due_ = 0;  // ticks
+  uint64_t due_ = 0;          // ticks
+  uint64_t machine_due_ = 0;  // ns
+  const AvailableMemory machine_;
   std::optional<Sizer> sizer_;
   Totals before_;
   std::atomic<uint64_t> page_us_{0}, us_{0};  // near pages by the time that they were near; the time
