@@ -5,9 +5,9 @@
 #include <atomic>
 #include <optional>
 
-#include "base/available_memory.h"
 #include "pager/pages/budget.h"
 #include "pager/pages/frames.h"
+#include "pager/size/available_memory.h"
 #include "pager/size/sizer.h"
 #include "pager/thread/thread_slot.h"
 

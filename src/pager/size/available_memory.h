@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace farside {
+namespace farside::pager {
 
 class AvailableMemory {
  public:
@@ -30,4 +30,4 @@ class AvailableMemory {
   bool version1_ = false;
 };
 
-}  // namespace farside
+}  // namespace farside::pager

@@ -1,4 +1,4 @@
-#include "base/available_memory.h"
+#include "pager/size/available_memory.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 
 #include "base/os.h"
 
-namespace farside {
+namespace farside::pager {
 namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
@@ -94,4 +94,4 @@ int64_t AvailableMemory::left() const {
   return left;
 }
 
-}  // namespace farside
+}  // namespace farside::pager

@@ -1,4 +1,4 @@
-#include "base/available_memory.h"
+#include "pager/size/available_memory.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/bits.h"
 
-namespace farside {
+namespace farside::pager {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,4 +55,4 @@ TEST_F(AvailableMemoryTest, Version1) {
 TEST_F(AvailableMemoryTest, ThisMachineHasSome) { EXPECT_NE(AvailableMemory().left(), 0); }
 
 }  // namespace
-}  // namespace farside
+}  // namespace farside::pager
