@@ -148,6 +148,7 @@ class Histogram {
   Histogram() = default;
   Histogram(const Histogram& other) { add(other); }
   Histogram& operator=(const Histogram& other) {
+    if (this == &other) return *this;
     clear();
     add(other);
     return *this;
