@@ -27,6 +27,7 @@ constexpr bool kCanInject = false;
 Options options_of(const Settings& s) {
   Options o;
   o.local = {s.memory * (s.local ? s.local : 25) / 100, 0};
+  o.slowdown = 10;
   policy_from_name(s.policy, &o.policy);
   o.evictors = s.evictors;
   if (Status known = set_option(&o, "--tune writeback", s.writeback); !known.ok()) die("{}", known.text());
@@ -138,12 +139,17 @@ class Driver {
     world_.starting.unlock();
   }
 
+  // Every third one is automatic, and shrinks as fast as it may.
+  void change_limit() {
+    uint64_t bytes = world_.settings.memory * random_.between(5, 50) / 100;
+    SizeOrShare automatic = {bytes, SizeOrShare::kAutomatic, bytes / 4};
+    world_.pager.evictors().set_local(random_.one_in(3) ? automatic : SizeOrShare{bytes, 0});
+  }
+
   void tick() {
     os::nanosleep_ns(3000000);
     join_finished(false);
-    if (world_.settings.local == 0 && random_.one_in(5)) {
-      world_.pager.evictors().set_local({world_.settings.memory * random_.between(5, 50) / 100, 0});
-    }
+    if (world_.settings.local == 0 && random_.one_in(5)) change_limit();
     uint64_t done = operations(), now = now_ns();
     if (done != last_done_) {
       last_done_ = done;
