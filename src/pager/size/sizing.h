@@ -1,6 +1,6 @@
 // Sizes near memory while the program runs (--local auto): collects the times that its threads lose and the refault
-// distances, every 2 ms while evictors work and ten times a second else, and sets how many pages are far as Sizer says. The
-// first evictor calls step().
+// distances, every 2 ms while evictors work and ten times a second else, and sets how many pages are far as Sizer says.
+// The first evictor calls step().
 #pragma once
 #include <atomic>
 #include <optional>
