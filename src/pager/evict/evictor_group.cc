@@ -47,6 +47,7 @@ void EvictorGroup::restart() {
 
 int EvictorGroup::start_all() {
   if (started()) return 0;
+  for (unsigned i = 0; i < wanted_; i++) open(i);  // all of them before the first thread, which reads their counters
   int error = 0;
   for (unsigned i = 0; i < wanted_ && !error; i++) error = start_one(i);
   while (working_.load() < running_.load()) os::sched_yield();  // until they all run, frames are taken beyond the limit
@@ -54,11 +55,14 @@ int EvictorGroup::start_all() {
   return error;
 }
 
-int EvictorGroup::start_one(unsigned index) {
+void EvictorGroup::open(unsigned index) {
   if (!evictors_[index])
     evictors_[index] = std::make_unique<Evictor>(pages_, huge_, store_, index, observer_, freed_, preferred_);
   Status status = evictors_[index]->open();
   if (!status.ok()) die("{}", status.text());
+}
+
+int EvictorGroup::start_one(unsigned index) {
   running_.fetch_add(1);
   slots_[index].group = this;
   auto entry = [](void* argument) {

@@ -96,6 +96,7 @@ class EvictorGroup {
 
  private:
   int start_all();
+  void open(unsigned index);
   int start_one(unsigned index);
   void restart();
   void run(unsigned index);
