@@ -58,9 +58,11 @@ void remove_own_threads(Text* text, bool is_stat) {
   text->length -= static_cast<size_t>(behind - to);
 }
 
+// Called for each read, so it makes a system call only where a number begins.
 bool begins_as_status(const iovec& piece, size_t bytes) {
   auto* data = static_cast<const char*>(piece.iov_base);
   bytes = std::min(piece.iov_len, bytes);
+  if (bytes > 0 && data[0] != 'N' && (data[0] < '1' || data[0] > '9')) return false;
   char own[16];
   auto length = static_cast<size_t>(fmt::format_to_n(own, sizeof own, "{} (", os::getpid()).out - own);
   return memcmp(data, "Name:", std::min<size_t>(bytes, 5)) == 0 || memcmp(data, own, std::min(bytes, length)) == 0;
