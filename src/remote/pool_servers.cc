@@ -26,9 +26,9 @@ ServerSet PoolServers::find(const char* address) const {
   return 0;
 }
 
-bool PoolServers::was_lost(const char* address) const {
+bool PoolServers::knows(const char* address) const {
   bool found = false;
-  for_each(lost(), [&](unsigned s) { found |= strcmp(servers_[s]->address(), address) == 0; });
+  for_each(all(), [&](unsigned s) { found |= strcmp(servers_[s]->address(), address) == 0; });
   return found;
 }
 

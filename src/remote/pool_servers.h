@@ -36,7 +36,8 @@ class PoolServers {
   bool may_return(unsigned lost, uint64_t now) const;
   // It did not: the time begins again.
   void delay_return(unsigned lost, uint64_t now) { lost_ns_[lost].store(now, std::memory_order_relaxed); }
-  bool was_lost(const char* address) const;
+  // Whether there is or was a server with this address.
+  bool knows(const char* address) const;
   bool owns_fd(int fd) const;
 
   SlabTable& table() { return table_; }

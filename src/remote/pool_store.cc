@@ -79,8 +79,7 @@ Status PoolStore::add_from_controller() {
   for (const wire::ServerEntry& entry : std::span(known->servers, known->count)) {
     if (entry.state != wire::ServerState::kUp) continue;
     const char* address = entry.report.address;
-    bool is_new = servers_.find(address) == 0 && !servers_.was_lost(address);
-    if (is_new && servers_.count() < kMaxServers) {
+    if (!servers_.knows(address) && servers_.count() < kMaxServers) {
       if (Status s = add_server(address); !s.ok()) added = s;
     }
     up |= servers_.find(address);
@@ -198,10 +197,9 @@ void PoolStore::look_for_new_server() {
   for (uint32_t i = 0; i < list->count; i++) {
     const wire::ServerEntry& entry = list->servers[next_candidate_++ % list->count];
     const char* address = entry.report.address;
-    bool is_known = servers_.find(address) != 0 || servers_.was_lost(address);
+    if (entry.state != wire::ServerState::kUp || servers_.knows(address)) continue;
     Address parsed;
-    if (entry.state != wire::ServerState::kUp || is_known || !parse(address, &parsed, HostNames::kRefused).ok())
-      continue;
+    if (!parse(address, &parsed, HostNames::kRefused).ok()) continue;
     add_connected(connect_server(parsed, kLookTimeoutNs));
     return;
   }

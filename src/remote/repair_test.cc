@@ -200,6 +200,17 @@ class RepairStress : public Repairs {
       done_++;
     }
   }
+  void start() {
+    for (unsigned w = 0; w < kWriters; w++) writers_.emplace_back([this, w] { write_pages(w); });
+    store_->start_threads();
+  }
+  void stop() {
+    stop_ = true;
+    for (auto& writer : writers_) writer.join();
+    store_->stop_threads();
+    EXPECT_EQ(errors_, 0u);
+    EXPECT_EQ(wrong_, 0u);
+  }
   void wait_for_repair() {
     for (int i = 0; i < 6000 && (store_->servers().degraded() > 0 || store_->servers().lost() == 0); i++)
       os::nanosleep_ns(10'000'000);
@@ -214,6 +225,7 @@ class RepairStress : public Repairs {
   }
 
   uint64_t versions_[kSlabs * kPagesUsed] = {};
+  std::vector<std::thread> writers_;
   std::atomic<bool> stop_{false};
   std::atomic<unsigned> errors_{0}, wrong_{0}, done_{0};
 };
@@ -223,9 +235,7 @@ TEST_F(RepairStress, NoWriteIsLost) {
   for (unsigned s : {1u, 3u, 5u}) servers_[s]->delay_of_writes_ns = 1'000'000;  // their copies differ for some time
   connect(2);
   ASSERT_TRUE(store_->claim(0, kSlabs * kSlabBytes).ok());
-  std::vector<std::thread> threads;
-  for (unsigned w = 0; w < kWriters; w++) threads.emplace_back([this, w] { write_pages(w); });
-  store_->start_threads();
+  start();
   for (unsigned server = 0; server < 4; server++) {
     os::nanosleep_ns(20'000'000);
     servers_[server]->stop();
@@ -235,11 +245,7 @@ TEST_F(RepairStress, NoWriteIsLost) {
     }
     wait_for_repair();
   }
-  stop_ = true;
-  for (auto& t : threads) t.join();
-  store_->stop_threads();
-  EXPECT_EQ(errors_, 0u);
-  EXPECT_EQ(wrong_, 0u);
+  stop();
   EXPECT_GT(done_, 1000u);
   check_copies();
 }
@@ -249,20 +255,14 @@ TEST_F(RepairStress, LossesDuringARepairEndNothing) {
   serve({8, 8, 8, 8, 8}, true);
   connect(3);
   ASSERT_TRUE(store_->claim(0, kSlabs * kSlabBytes).ok());
-  std::vector<std::thread> threads;
-  for (unsigned w = 0; w < kWriters; w++) threads.emplace_back([this, w] { write_pages(w); });
-  store_->start_threads();
+  start();
   os::nanosleep_ns(20'000'000);
   for (unsigned server : {0u, 1u}) {
     servers_[server]->stop();
     os::nanosleep_ns(130'000'000);  // the repair has begun
   }
   wait_for_repair();
-  stop_ = true;
-  for (auto& t : threads) t.join();
-  store_->stop_threads();
-  EXPECT_EQ(errors_, 0u);
-  EXPECT_EQ(wrong_, 0u);
+  stop();
   for (uint64_t slab = 0; slab < kSlabs; slab++) EXPECT_EQ(std::popcount(living(slab)), 3) << slab;
   check_copies();
 }
