@@ -14,6 +14,8 @@ inline constexpr size_t kCacheLine = 64;
 
 constexpr uint64_t align_down(uint64_t value, uint64_t unit) { return value & ~(unit - 1); }
 constexpr uint64_t align_up(uint64_t value, uint64_t unit) { return (value + unit - 1) & ~(unit - 1); }
+// 0 where the part is more.
+constexpr uint64_t saturating_sub(uint64_t all, uint64_t part) { return all > part ? all - part : 0; }
 constexpr bool is_aligned(uint64_t value, uint64_t unit) { return (value & (unit - 1)) == 0; }
 
 // An address as a number, and back.

@@ -80,8 +80,8 @@ class ReportLine {
 std::atomic<uint64_t> g_far_peak_pages{0};
 
 uint64_t far_peak_pages(const pager::Stats& s) {
-  auto less = [](uint64_t all, uint64_t part) { return all > part ? all - part : 0; };
-  uint64_t known = std::max(less(s.populated_pages, s.near_pages), less(s.populated_peak_pages, s.limit_pages));
+  uint64_t known =
+      std::max(saturating_sub(s.populated_pages, s.near_pages), saturating_sub(s.populated_peak_pages, s.limit_pages));
   uint64_t before = g_far_peak_pages.load();
   while (before < known && !g_far_peak_pages.compare_exchange_weak(before, known)) {}
   return std::max(before, known);

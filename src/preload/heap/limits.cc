@@ -34,6 +34,10 @@ rlimit kernel_limit(int resource) {
   return limit;
 }
 
+bool is_at_distance(const rlimit& kernel) {
+  return g_distance > 0 && kernel.rlim_cur >= g_distance && kernel.rlim_max >= g_distance;
+}
+
 // What the kernel counts: numbers of pages, the first of which is of all, the sixth of data and stacks.
 Usage kernel_usage() {
   char text[256];
@@ -64,11 +68,10 @@ void count_mappings() {
   g_mapped_data.store(sum.data);
 }
 
-uint64_t less(uint64_t all, uint64_t part) { return all > part ? all - part : 0; }
-
-bool is_within(int resource, uint64_t bytes) {
-  rlim_t limit = kernel_limit(resource).rlim_cur;
-  return !is_finite(limit) || !is_program_limit(resource) || bytes <= limit - g_distance;
+// Of addresses or data: the limit that the program has set, if it has.
+rlim_t soft_limit_of_program(int resource) {
+  rlimit kernel = kernel_limit(resource);
+  return is_at_distance(kernel) ? limit_of_program(kernel).rlim_cur : RLIM_INFINITY;
 }
 
 }  // namespace
@@ -79,15 +82,14 @@ void begin_own_memory() { g_own = kernel_usage(); }
 bool end_own_memory(uint64_t space) {
   constexpr uint64_t kTimes = 5;  // more than of a limit that the run began with: run_settings.cc
   Usage now = kernel_usage();
-  g_own = {less(now.addresses, g_own.addresses), less(now.data, g_own.data)};
+  g_own = {saturating_sub(now.addresses, g_own.addresses), saturating_sub(now.data, g_own.data)};
   g_distance = kTimes * space + kGiB;
   return note_limit();
 }
 
 bool is_program_limit(int resource) {
-  if (g_distance == 0 || (resource != RLIMIT_AS && resource != RLIMIT_DATA)) return false;
-  rlimit kernel = kernel_limit(resource);
-  return kernel.rlim_cur >= g_distance && kernel.rlim_max >= g_distance;
+  bool is_of_memory = resource == RLIMIT_AS || resource == RLIMIT_DATA;
+  return is_of_memory && is_at_distance(kernel_limit(resource));
 }
 
 rlimit limit_of_program(const rlimit& kernel) {
@@ -102,8 +104,7 @@ rlimit limit_of_kernel(const rlimit& program) {
 
 bool note_limit() {
   bool limited = false;
-  for (int resource : {RLIMIT_AS, RLIMIT_DATA})
-    limited |= is_program_limit(resource) && is_finite(kernel_limit(resource).rlim_cur);
+  for (int resource : {RLIMIT_AS, RLIMIT_DATA}) limited |= is_finite(soft_limit_of_program(resource));
   g_limited.store(limited);
   return limited;
 }
@@ -113,10 +114,10 @@ bool is_within_limits(uint64_t bytes, Growth growth) {
   count_mappings();
   Usage used = kernel_usage();
   auto heap = static_cast<uint64_t>(g_heap_bytes.load());
-  uint64_t addresses = less(used.addresses, g_own.addresses) + heap + g_mapped_addresses.load();
-  uint64_t data = less(used.data, g_own.data) + heap + g_mapped_data.load();
-  if (!is_within(RLIMIT_AS, addresses + bytes)) return false;
-  return growth == Growth::kAddresses || is_within(RLIMIT_DATA, data + bytes);
+  uint64_t addresses = saturating_sub(used.addresses, g_own.addresses) + heap + g_mapped_addresses.load();
+  uint64_t data = saturating_sub(used.data, g_own.data) + heap + g_mapped_data.load();
+  if (addresses + bytes > soft_limit_of_program(RLIMIT_AS)) return false;
+  return growth == Growth::kAddresses || data + bytes <= soft_limit_of_program(RLIMIT_DATA);
 }
 
 namespace {

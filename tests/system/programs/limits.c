@@ -65,12 +65,12 @@ static void counts_all(void) {
   }
 }
 
-static void in_child(void) {
+static void in_child(void (*first)(void), void (*second)(void)) {
   pid_t child = fork();
   CHECK(child >= 0);
   if (child == 0) {
-    works_within();
-    fails_beyond();
+    first();
+    second();
     _exit(7);
   }
   int status;
@@ -81,7 +81,7 @@ static void all(int resource) {
   works_within();
   fails_beyond();
   counts_all();
-  in_child();
+  in_child(works_within, fails_beyond);
   set_limit(resource, RLIM_INFINITY);
   void* large = map(3 * GIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
   CHECK(large != MAP_FAILED && munmap(large, 3 * GIB) == 0);
@@ -158,17 +158,7 @@ static void check_file_size(void) {
 static void with_children(int resource, rlim_t limit, void (*check)(void)) {
   set_both(resource, limit);
   check();
-  for (int round = 0; round < 3; round++) {
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-      check();
-      works_within();
-      _exit(7);
-    }
-    int status;
-    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
-  }
+  for (int round = 0; round < 3; round++) in_child(check, works_within);
   fflush(stdout);
   CHECK(system("ulimit -n; ulimit -f; seq 1 100000 | sort -R | sort -n | tail -1") == 0);
 }
