@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/bits.h"
+
 namespace farside::pager {
 namespace {
 
@@ -29,44 +31,37 @@ void Sizer::Times::add(const Times& t, double ns) {
   lost = lost * kept + t.lost;
 }
 
-uint64_t Sizer::next(const SizeSample& sample, uint64_t far, uint64_t least) {
-  add(sample);
-  bool is_long = window_.run + window_.lost >= kWindowNs, is_costly = window_.lost >= target_ * kWindowNs;
-  if (!is_long && !is_costly) return elapsed_ < kIdleNs ? far : idle(sample, far, least);
-  learn();
-  // Pages that the program has freed may have been far.
-  if (!sample.shrinking) far = std::min(far, sample.far + sample.near / kSlackShare + kMinSlack);
-  uint64_t next = far;
-  if (window_.loss() > target_) next = grow(sample, far);
-  else if (!sample.shrinking) next = shrink(sample, far, least);
-  window_ = {};
-  ages_.clear();
-  evicted_ = elapsed_ = 0;
-  return next;
-}
-
-void Sizer::add(const SizeSample& sample) {
+bool Sizer::add(const SizeSample& sample) {
   Times times = {static_cast<double>(sample.run_ns), static_cast<double>(sample.lost_ns)};
   window_.add(times);
   recent_.add(times, kRecentNs);
   long_.add(times, kLongNs);
-  ages_.add(sample.ages);
   evicted_ += sample.evicted;
   elapsed_ += sample.elapsed_ns;
+  return window_.run + window_.lost >= kWindowNs || window_.lost >= target_ * kWindowNs;
 }
 
-void Sizer::learn() {
-  uint64_t returned = ages_.count();
+uint64_t Sizer::next(const SizeSample& sample, const Histogram& ages, uint64_t far, uint64_t least) {
+  learn(ages.count());
+  // Pages that the program has freed may have been far.
+  if (!sample.shrinking) far = std::min(far, sample.far + sample.near / kSlackShare + kMinSlack);
+  uint64_t next = far;
+  if (window_.loss() > target_) next = grow(sample, ages, far);
+  else if (!sample.shrinking) next = shrink(sample, far, least);
+  window_ = {};
+  evicted_ = elapsed_ = 0;
+  return next;
+}
+
+void Sizer::learn(uint64_t returned) {
   if (returned >= kEnoughPages) page_cost_ = mean(page_cost_, window_.lost / static_cast<double>(returned));
   if (evicted_ >= kEnoughPages)
     returns_ = mean(returns_, std::min(1.0, static_cast<double>(returned) / static_cast<double>(evicted_)));
 }
 
-uint64_t Sizer::grow(const SizeSample& sample, uint64_t far) const {
+uint64_t Sizer::grow(const SizeSample& sample, const Histogram& ages, uint64_t far) const {
   auto accepted = static_cast<uint64_t>(kAim * target_ * window_.useful() / page_cost_);
-  uint64_t distance = ages_.exceeded_by(accepted);
-  uint64_t more = distance > sample.free ? distance - sample.free : 0;
-  return far - std::min(far, more);
+  return saturating_sub(far, saturating_sub(ages.exceeded_by(accepted), sample.free));
 }
 
 uint64_t Sizer::shrink(const SizeSample& sample, uint64_t far, uint64_t least) const {
@@ -78,6 +73,7 @@ uint64_t Sizer::shrink(const SizeSample& sample, uint64_t far, uint64_t least) c
 }
 
 uint64_t Sizer::idle(const SizeSample& sample, uint64_t far, uint64_t least) {
+  if (elapsed_ < kIdleNs) return far;
   elapsed_ = 0;
   if (sample.shrinking || sample.near <= least) return far;
   return std::max(far, sample.far) + std::min(sample.near / kIdleShare, sample.near - least);

@@ -24,7 +24,6 @@ struct SizeSample {
   uint64_t run_ns = 0;   // processor time of the program's threads, in faults too
   uint64_t lost_ns = 0;  // time of threads that far memory took
   uint64_t evicted = 0;  // pages
-  Histogram ages;        // of pages fetched again: evictions since their own
   // Now, in pages.
   uint64_t near = 0;
   uint64_t far = 0;        // populated pages that are not near
@@ -34,14 +33,16 @@ struct SizeSample {
 
 class Sizer {
  public:
-  // slowdown: the accepted loss, as a part of the time without far memory. least: pages that stay near.
+  // slowdown: the accepted loss, as a part of the time without far memory.
   explicit Sizer(double slowdown) : target_(slowdown) {}
 
-  // How many populated pages are to be far from now on, if `far` were to until now.
-  uint64_t next(const SizeSample& sample, uint64_t far, uint64_t least);
-
-  // Of the last second of running.
-  double recent_loss() const { return recent_.loss(); }
+  // Adds a sample to the window. Returns whether the window has ended: then next() has to follow, else idle().
+  bool add(const SizeSample& sample);
+  // How many populated pages are to be far from now on, if `far` were to until now. sample: the last one. ages: of the
+  // pages fetched again in the window, the evictions since their own. least: pages that stay near.
+  uint64_t next(const SizeSample& sample, const Histogram& ages, uint64_t far, uint64_t least);
+  // The same, where the program has not run for long enough to end a window: it gives back a little each second.
+  uint64_t idle(const SizeSample& sample, uint64_t far, uint64_t least);
 
  private:
   struct Times {
@@ -53,16 +54,13 @@ class Sizer {
     double loss() const { return run + lost > 0 ? lost / useful() : 0; }
   };
 
-  void add(const SizeSample& sample);
-  void learn();
-  uint64_t grow(const SizeSample& sample, uint64_t far) const;
+  void learn(uint64_t returned);
+  uint64_t grow(const SizeSample& sample, const Histogram& ages, uint64_t far) const;
   uint64_t shrink(const SizeSample& sample, uint64_t far, uint64_t least) const;
-  uint64_t idle(const SizeSample& sample, uint64_t far, uint64_t least);
 
   const double target_;
   Times window_, recent_, long_;
   uint64_t elapsed_ = 0;       // of the window
-  Histogram ages_;             // of the window
   uint64_t evicted_ = 0;       // in the window
   double page_cost_ = 10'000;  // ns that a page lost that was fetched again
   double returns_ = 0.5;       // the part of evicted pages that return

@@ -29,7 +29,7 @@ class Program {
     while (useful < ns) {
       SizeSample sample;
       while (sample.run_ns < kStepNs) {
-        uint64_t cost = use(first + random_() % count, &sample);
+        uint64_t cost = use(first + random_() % count);
         sample.run_ns += kUseNs + cost;
         sample.lost_ns += cost;
       }
@@ -47,9 +47,9 @@ class Program {
   uint64_t near() const { return near_.size(); }
 
  private:
-  uint64_t use(uint64_t page, SizeSample* sample) {
+  uint64_t use(uint64_t page) {
     if (evicted_at_[page] == 0) return 0;
-    sample->ages.put(evicted_ - evicted_at_[page]);
+    ages_.put(evicted_ - evicted_at_[page]);
     evicted_at_[page] = 0;
     near_.push_back(page);
     evict();
@@ -67,7 +67,9 @@ class Program {
     sample.far = evicted_at_.size() - near();
     sample.free = limit() - near();
     evicted_before_ = evicted_;
-    far_ = sizer_.next(sample, far_, kLeast);
+    bool ended = sizer_.add(sample);
+    far_ = ended ? sizer_.next(sample, ages_, far_, kLeast) : sizer_.idle(sample, far_, kLeast);
+    if (ended) ages_.clear();
     evict();
   }
 
@@ -76,6 +78,7 @@ class Program {
   std::vector<uint64_t> evicted_at_;  // by page; 0: near
   std::deque<uint64_t> near_;
   uint64_t evicted_ = 0, evicted_before_ = 0, far_ = 0;
+  Histogram ages_;  // of the window
   std::minstd_rand random_;
   Sizer sizer_;
 };

@@ -12,8 +12,6 @@ constexpr uint64_t kDeliveryNs = 2500;  // the kernel's delivery of a fault and 
 
 uint64_t ns_of(uint64_t ticks) { return static_cast<uint64_t>(static_cast<double>(ticks) * 1000 / ticks_per_us()); }
 
-uint64_t since(uint64_t before, uint64_t now) { return now - std::min(now, before); }
-
 }  // namespace
 
 bool Sizing::step(uint64_t evictor_ns) {
@@ -22,14 +20,25 @@ bool Sizing::step(uint64_t evictor_ns) {
   if (!sizer_) {
     sizer_.emplace(slowdown_);
     before_ = now;
+    before_ages_ = ages();
     return false;
   }
   if (now.time >= machine_due_) look_at_machine();
   add_to_mean((now.time - before_.time) / 1000);
-  uint64_t far = budget_.far(), next = sizer_->next(sample(before_, now), far, budget_.least());
+  SizeSample sample = sample_since(before_, now);
   before_ = now;
+  uint64_t far = budget_.far(), least = budget_.least();
+  uint64_t next = sizer_->add(sample) ? end_window(sample, far, least) : sizer_->idle(sample, far, least);
   if (next > 0 || far > 0) budget_.set_far(next);  // for what was freed meanwhile, too
   return next > far;
+}
+
+// Threads have many buckets, so ages are summed once a window.
+uint64_t Sizing::end_window(const SizeSample& sample, uint64_t far, uint64_t least) {
+  Histogram now = ages(), window = now;
+  window.subtract(before_ages_);
+  before_ages_ = now;
+  return sizer_->next(sample, window, far, least);
 }
 
 // Before the machine or the cgroup runs out of memory, pages leave, whatever that costs the program.
@@ -57,31 +66,32 @@ void Sizing::reset_in_child() {
 }
 
 Sizing::Totals Sizing::totals(uint64_t evictor_ns) const {
-  Totals sum = {
-      .time = now_ns(), .cpu = os::process_cpu_ns(), .evictor = evictor_ns, .evicted = frames_.evicted(), .ages = {}};
+  Totals sum = {.time = now_ns(), .cpu = os::process_cpu_ns(), .evictor = evictor_ns, .evicted = frames_.evicted()};
   threads_.for_each([&](ThreadSlot& t) {
-    sum.lost += since(t.counters.get(Counter::kTouchTicks), t.counters.get(Counter::kFaultTicks));
-    sum.faults += since(t.counters.get(Counter::kTouchFaults), t.counters.get(Counter::kFaults));
-    sum.ages.add(t.refault_ages);
+    sum.lost += saturating_sub(t.counters.get(Counter::kFaultTicks), t.counters.get(Counter::kTouchTicks));
+    sum.faults += saturating_sub(t.counters.get(Counter::kFaults), t.counters.get(Counter::kTouchFaults));
   });
   return sum;
 }
 
-SizeSample Sizing::sample(const Totals& before, const Totals& now) const {
+Histogram Sizing::ages() const {
+  Histogram sum;
+  threads_.for_each([&](ThreadSlot& t) { sum.add(t.refault_ages); });
+  return sum;
+}
+
+SizeSample Sizing::sample_since(const Totals& before, const Totals& now) const {
+  auto since = [&](uint64_t Totals::*total) { return saturating_sub(now.*total, before.*total); };
   uint64_t limit = frames_.limit(), used = frames_.used();
   uint64_t taken = used + frames_.reserved() + 2 * frames_.low_water();
-  uint64_t lost = ns_of(since(before.lost, now.lost)) + kDeliveryNs * since(before.faults, now.faults);
-  SizeSample sample = {.elapsed_ns = since(before.time, now.time),
-                       .run_ns = since(since(before.evictor, now.evictor), since(before.cpu, now.cpu)),
-                       .lost_ns = lost,
-                       .evicted = since(before.evicted, now.evicted),
-                       .ages = now.ages,
-                       .near = used,
-                       .far = since(used, budget_.populated()),
-                       .free = since(taken, limit),
-                       .shrinking = limit > frames_.target()};
-  sample.ages.subtract(before.ages);
-  return sample;
+  return {.elapsed_ns = since(&Totals::time),
+          .run_ns = saturating_sub(since(&Totals::cpu), since(&Totals::evictor)),
+          .lost_ns = ns_of(since(&Totals::lost)) + kDeliveryNs * since(&Totals::faults),
+          .evicted = since(&Totals::evicted),
+          .near = used,
+          .far = saturating_sub(budget_.populated(), used),
+          .free = saturating_sub(limit, taken),
+          .shrinking = limit > frames_.target()};
 }
 
 }  // namespace farside::pager

@@ -34,13 +34,14 @@ class Sizing {
   struct Totals {
     uint64_t time = 0, cpu = 0, evictor = 0, lost = 0, evicted = 0;  // ns; lost: ticks; evicted: pages
     uint64_t faults = 0;                                             // that cost time
-    Histogram ages;
   };
 
   void add_to_mean(uint64_t us);
   void look_at_machine();
   Totals totals(uint64_t evictor_ns) const;
-  SizeSample sample(const Totals& before, const Totals& now) const;
+  Histogram ages() const;
+  SizeSample sample_since(const Totals& before, const Totals& now) const;
+  uint64_t end_window(const SizeSample& sample, uint64_t far, uint64_t least);
 
   Budget& budget_;
   Frames& frames_;
@@ -50,7 +51,8 @@ class Sizing {
   uint64_t machine_due_ = 0;  // ns
   const AvailableMemory machine_;
   std::optional<Sizer> sizer_;
-  Totals before_;
+  Totals before_;                             // at the last step
+  Histogram before_ages_;                     // at the end of the last window
   std::atomic<uint64_t> page_us_{0}, us_{0};  // near pages by the time that they were near; the time
 };
 
