@@ -47,8 +47,7 @@ std::string option_size(uint64_t bytes) { return fmt::format("{}M", (bytes + kMi
 
 void add_more_near(const json& report, const FaultTime& time, std::vector<Advice>* list) {
   uint64_t all = count(report, "heap_peak_bytes") + count(report, "metadata_bytes");
-  bool is_automatic = count(report, "slowdown_percent") > 0;
-  if (count(report, "major_faults") == 0 || is_automatic || count(report, "local_bytes") >= all) return;
+  if (count(report, "major_faults") == 0 || is_automatic(report) || count(report, "local_bytes") >= all) return;
   list->push_back({fmt::format("--local {} keeps all of the heap near; farside plan finds how much of it is enough",
                                option_size(all)),
                    time.fetches});
@@ -108,6 +107,8 @@ Loss loss_of(const json& report) {
   double seconds = number(report, "seconds");
   return {std::min(us * busiest_part(report) / 1e6, seconds), seconds};
 }
+
+bool is_automatic(const json& report) { return count(report, "slowdown_percent") > 0; }
 
 uint64_t saved_bytes(const json& report) {
   uint64_t near = count(report, "near_mean_bytes") + count(report, "metadata_bytes"),

@@ -17,7 +17,11 @@ struct Loss {
 };
 Loss loss_of(const nlohmann::json& report);
 
-// The part of managed memory that is not near, in bytes, Farside's tables subtracted: peaks of a run.
+// Whether near memory sized itself (--local auto).
+bool is_automatic(const nlohmann::json& report);
+
+// The part of managed memory that is not near, in bytes, Farside's tables subtracted: of peaks, or with an automatic
+// size of near memory's mean.
 uint64_t saved_bytes(const nlohmann::json& report);
 
 // The part of a run's time from which on it is worth to do something.

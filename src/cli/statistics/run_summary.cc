@@ -38,8 +38,6 @@ std::string real_memory(FarPlace place) {
   return "";
 }
 
-bool is_automatic(const json& process) { return count(process, "slowdown_percent") > 0; }
-
 std::string near_limit(const json& process) {
   uint64_t limit = count(process, "local_bytes");
   return (limit > count(process, "heap_peak_bytes") && count(process, "evictions") > 0) || is_automatic(process)
@@ -49,13 +47,12 @@ std::string near_limit(const json& process) {
 
 std::string memory_line(const json& process, size_t processes, FarPlace place) {
   uint64_t heap = count(process, "heap_peak_bytes"), saved = saved_bytes(process);
-  if (count(process, "evictions") == 0 && is_automatic(process)) {
-    return fmt::format("{}: nothing was evicted: --local auto found nothing to save in a heap of {}",
-                       name_of(process, processes), format_size(heap));
-  }
   if (count(process, "evictions") == 0) {
-    return fmt::format("{}: nothing was evicted: the managed heap of {} never exceeded --local ({})",
-                       name_of(process, processes), format_size(heap), format_size(count(process, "local_bytes")));
+    std::string why = is_automatic(process)
+                          ? fmt::format("--local auto found nothing to save in a heap of {}", format_size(heap))
+                          : fmt::format("the managed heap of {} never exceeded --local ({})", format_size(heap),
+                                        format_size(count(process, "local_bytes")));
+    return fmt::format("{}: nothing was evicted: {}", name_of(process, processes), why);
   }
   std::string near =
       fmt::format("{}: {} of a heap of {} near {}{}", name_of(process, processes), format_size(heap - saved),
