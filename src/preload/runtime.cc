@@ -225,8 +225,10 @@ void hide_announcement() {
   unsetenv(kAnnounceVariable);
 }
 
-// What the launcher or the guard of exec has set for an audited program, and the program is not to see.
+// What the launcher or the guard of exec has set for an audited program, and the program is not to see. In handler mode
+// it stays, since system() and popen() pass it on without a call that could be changed.
 void hide_static_tls() {
+  if (in_handler_mode()) return;
   const char* tunables = getenv(kTunablesVariable);
   const char* ours = getenv(kAuditVariable) && tunables ? strstr(tunables, kStaticTlsTunable) : nullptr;
   if (!ours || ours[strlen(kStaticTlsTunable)] != 0) return;

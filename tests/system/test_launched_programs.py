@@ -43,10 +43,11 @@ class LaunchedProgramsTest(LaunchTest):
         source.write_text('#include <unistd.h>\n__attribute__((constructor)) void f(void) { (void)!write(1, "other\\n", 6); }\n')
         self.assertEqual(run(["cc", "-shared", "-fPIC", "-o", library, source], seconds=60, cwd=self.folder).status, 0)
         for start in (f"LD_PRELOAD={library} {STATUS} status 0; true", f"env LD_PRELOAD={library} {STATUS} status 0; true"):
-            result, statistics = self.statistics_of("--", "sh", "-c", start)
-            self.assertIn(b"other\n", result.output)
-            self.assertEqual(statistics["native"], [])
-            self.assertIn("status", [p["program"] for p in statistics["processes"]])
+            for mode in ("signal", "handler"):
+                result, statistics = self.statistics_of(f"--fault={mode}", "--", "sh", "-c", start)
+                self.assertIn(b"other\n", result.output)
+                self.assertEqual(statistics["native"], [])
+                self.assertIn("status", [p["program"] for p in statistics["processes"]])
 
     def test_message_passing_libraries(self):
         """They do not read the memory of other processes, unless the user chooses so."""

@@ -189,6 +189,18 @@ class LauncherTest(LaunchTest):
             outer = run(["env", audit, *tunables, FARSIDE, "run", "--quiet", "--local", "8M", "--", *script])
             self.assertEqual((outer.status, outer.output, outer.errors), (0, expected, b""))
 
+    def test_audited_children(self):
+        """By every function that executes programs, in handler mode also; the library is loaded, so memory is far."""
+        audit = f"LD_AUDIT={PROGRAMS / 'audit.so'}"
+        for mode in ("signal", "handler"):
+            for way in ("execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve", "execveat",
+                        "posix_spawn", "posix_spawnp", "vfork", "system", "popen"):
+                for outside in ([], [audit]):
+                    result = run([FARSIDE, "run", "--quiet", "--local", "8M", f"--fault={mode}", "--", "env", *outside,
+                                  PROGRAMS / "executions", way, audit if not outside else "NONE=1"])
+                    self.assertEqual((result.status, result.output, result.errors), (0, b"true far\n", b""),
+                                     (mode, way, outside))
+
     def test_a_limit_on_addresses(self):
         """Far space is as large as it permits; where it permits too little, the run does not start."""
         text = self.folder / "lines"

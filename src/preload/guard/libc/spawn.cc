@@ -2,9 +2,11 @@
 // it reads is near: path, arguments and environment are copied, and file actions are allocated near when they are
 // created.
 #include <spawn.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 
@@ -20,22 +22,31 @@ using namespace farside::preload;  // NOLINT
 
 namespace {
 
-// Searches PATH for the program, as the child would; nullptr: not found.
-const char* find_in_path(const char* file, char* found, size_t room) {
-  if (strchr(file, '/')) return file;
+// 0, or why the kernel would not execute the file.
+int execution_error(const char* path) {
+  struct stat info;
+  if (eaccess(path, X_OK) != 0) return errno;
+  return stat(path, &info) == 0 && S_ISREG(info.st_mode) ? 0 : EACCES;
+}
+
+// Searches PATH for the program, as the child would. `found` is of PATH_MAX bytes. The error: ENOENT or EACCES.
+int find_in_path(const char* file, char* found) {
+  int error = ENOENT;
   const char* path = getenv("PATH");
   if (!path) path = "/bin:/usr/bin";
-  while (*path) {
+  for (bool more = *file != 0; more;) {
     size_t length = strcspn(path, ":");
-    if (length + strlen(file) + 2 < room) {
-      memcpy(found, path, length);
-      found[length] = '/';
-      strcpy(found + length + (length > 0), file);
-      if (access(found, X_OK) == 0) return found;
+    if (length + strlen(file) + 2 < PATH_MAX) {
+      auto* end = static_cast<char*>(mempcpy(found, path, length));
+      strcpy(length > 0 ? stpcpy(end, "/") : end, file);
+      int refused = execution_error(found);
+      if (refused == 0) return 0;
+      if (refused == EACCES) error = EACCES;
     }
-    path += length + (path[length] == ':');
+    more = path[length] == ':';
+    path += length + 1;
   }
-  return nullptr;
+  return error;
 }
 
 int spawn_near(decltype(posix_spawn)* real, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
@@ -64,17 +75,18 @@ int spawn_near(decltype(posix_spawn)* real, pid_t* pid, const char* path, const 
 EXPORT int posix_spawn(pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions,
                        const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
   static const auto real = libc_function<decltype(posix_spawn)>("posix_spawn");
-  if (!guard_pager() || in_handler_mode()) return real(pid, path, actions, attributes, arguments, environment);
+  if (!guard_pager()) return real(pid, path, actions, attributes, arguments, environment);
   return spawn_near(real, pid, path, actions, attributes, arguments, environment);
 }
 
 EXPORT int posix_spawnp(pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions,
                         const posix_spawnattr_t* attributes, char* const arguments[], char* const environment[]) {
   static const auto real = libc_function<decltype(posix_spawnp)>("posix_spawnp");
-  if (!guard_pager() || in_handler_mode()) return real(pid, file, actions, attributes, arguments, environment);
-  char found[4096];
-  const char* path = find_in_path(file, found, sizeof found);
-  return path ? spawn_near(real, pid, path, actions, attributes, arguments, environment) : ENOENT;
+  if (!guard_pager()) return real(pid, file, actions, attributes, arguments, environment);
+  char found[PATH_MAX];
+  bool is_path = strchr(file, '/') != nullptr;
+  int error = is_path ? 0 : find_in_path(file, found);
+  return error ? error : spawn_near(real, pid, is_path ? file : found, actions, attributes, arguments, environment);
 }
 
 #define NEAR_FILE_ACTION(name, parameters, arguments)              \

@@ -106,7 +106,7 @@ NearStrings::NearStrings(const char* const* list, size_t spare) {
   if (!list) return;
   size_t count = 0, text = 0;
   for (; list[count]; count++) text += strlen(list[count]) + 1;
-  constexpr size_t kAppended = 2;  // NearEnvironment::set: the static program, and the tunables
+  constexpr size_t kAppended = EnvironmentChanges::kAppended;
   bytes_ = (count + kAppended + 1) * sizeof(char*) + text + spare;
   list_ = static_cast<char**>(os::map_near(bytes_));
   if (!list_) die("out of memory: cannot copy {} bytes of program arguments", bytes_);
@@ -133,8 +133,9 @@ bool is_audited(const char* const* environment) {
   return libraries && *libraries;
 }
 
-// What the functions below write at most.
-size_t room_for_changes(const char* const* environment, const char* static_program) {
+}  // namespace
+
+size_t EnvironmentChanges::room(const char* const* environment, const char* static_program) {
   const char* libraries = preloads(environment);
   size_t room = libraries ? room_for(kPreloadVariable, strlen(libraries) + 1 + strlen(g_library)) : 0;
   if (is_audited(environment))
@@ -142,36 +143,38 @@ size_t room_for_changes(const char* const* environment, const char* static_progr
   return static_program ? room + room_for(kStaticVariable, strlen(static_program)) : room;
 }
 
-}  // namespace
-
-NearEnvironment::NearEnvironment(const char* const* list, bool with_library, const char* static_program)
-    : NearStrings(list, room_for_changes(list, static_program)) {
+void EnvironmentChanges::make(bool with_library, const char* static_program) {
   if (static_program) spare_ = stpcpy(set(kStaticVariable), static_program) + 1;
   if (with_library) add_library();
   else remove_library();
   if (with_library && is_audited(list_)) set_static_tls();
 }
 
+NearEnvironment::NearEnvironment(const char* const* list, bool with_library, const char* static_program)
+    : NearStrings(list, EnvironmentChanges::room(list, static_program)) {
+  if (list) EnvironmentChanges(list_, spare_).make(with_library, static_program);
+}
+
 // Sets a variable, or adds it. Returns the place for its value in the spare memory; the old value stays where it is.
-char* NearEnvironment::set(const char* name) {
+char* EnvironmentChanges::set(const char* name) {
   char** entry = list_;
   while (*entry && !sets(*entry, name)) entry++;
   *entry = spare_;
   return stpcpy(stpcpy(spare_, name), "=");
 }
 
-void NearEnvironment::set_static_tls() {
+void EnvironmentChanges::set_static_tls() {
   const char* tunables = value_of(list_, kTunablesVariable);
   spare_ = write_tunables(set(kTunablesVariable), tunables) + 1;
 }
 
-void NearEnvironment::add_library() {
+void EnvironmentChanges::add_library() {
   const char* libraries = preloads(list_);
   if (!libraries || !*libraries || strstr(libraries, g_library)) return;
   spare_ = stpcpy(stpcpy(stpcpy(set(kPreloadVariable), libraries), ":"), g_library) + 1;
 }
 
-void NearEnvironment::remove_library() {
+void EnvironmentChanges::remove_library() {
   const char* libraries = preloads(list_);
   const char* ours = libraries && *g_library ? strstr(libraries, g_library) : nullptr;
   if (!ours) return;

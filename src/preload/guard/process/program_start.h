@@ -18,7 +18,7 @@ class NearStrings {
   char* const* get() const { return list_; }  // nullptr for nullptr
 
  protected:
-  // With room for two more strings of `spare` bytes together.
+  // With room for EnvironmentChanges of `spare` bytes.
   NearStrings(const char* const* list, size_t spare);
   char** list_ = nullptr;
   char* spare_ = nullptr;
@@ -27,19 +27,33 @@ class NearStrings {
   size_t bytes_ = 0;
 };
 
-// The environment of a program that is started. With the library: LD_PRELOAD gets it in addition if it names others
-// only, since the program that set it wanted those, and keeps its far memory. LD_PRELOAD that is removed or empty
-// stays so: the program is to run natively. Without the library: LD_PRELOAD loses it. A static program's path is
-// passed to static_loader; nullptr for others. An audited program gets the tunable of abi/static_tls.h.
-class NearEnvironment : public NearStrings {
+// Changes of an environment that a program is started with. With the library: LD_PRELOAD gets it in addition if it
+// names others only, since the program that set it wanted those, and keeps its far memory. LD_PRELOAD that is removed
+// or empty stays so: the program is to run natively. Without the library: LD_PRELOAD loses it. A static program's path
+// is passed to static_loader; nullptr for others. An audited program gets the tunable of abi/static_tls.h.
+class EnvironmentChanges {
  public:
-  NearEnvironment(const char* const* list, bool with_library, const char* static_program);
+  static constexpr size_t kAppended = 2;  // strings at most: the static program, and the tunables
+  // What the changes write at most.
+  static size_t room(const char* const* environment, const char* static_program);
+  // The list has room for kAppended more, and `spare` has that of room().
+  EnvironmentChanges(char** list, char* spare) : list_(list), spare_(spare) {}
+  void make(bool with_library, const char* static_program);
 
  private:
   void add_library();
   void remove_library();
   void set_static_tls();
   char* set(const char* name);
+
+  char** list_;
+  char* spare_;
+};
+
+// A near copy of an environment, with the changes.
+class NearEnvironment : public NearStrings {
+ public:
+  NearEnvironment(const char* const* list, bool with_library, const char* static_program);
 };
 
 // Whether the environment loads the library, and names the descriptor that has the options of this run.
