@@ -1,4 +1,4 @@
-"""mmap, munmap, mremap, mprotect, madvise and mlock on far memory; limits that programs set."""
+"""mmap, munmap, mremap, mprotect, madvise and mlock on far memory; limits that programs set; their own userfaultfd."""
 from support import main, small_program
 
 
@@ -7,6 +7,10 @@ class Test(small_program("mappings")):
 
 
 class Limits(small_program("limits")):
+    pass
+
+
+class OwnUserfaultfd(small_program("own_userfaultfd")):
     pass
 
 

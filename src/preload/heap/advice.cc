@@ -15,7 +15,6 @@ namespace {
 
 // Numbers that older headers lack.
 constexpr int kDontNeedLocked = 24, kCollapse = 25, kHwPoison = 100, kSoftOffline = 101;
-constexpr int kGuardInstall = 102, kGuardRemove = 103;
 
 bool is_writable(const Mapping& m) { return (m.protection & PROT_WRITE) != 0; }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "preload/heap/kernel_memory.h"
 #include "preload/heap/limits.h"
 #include "preload/heap/refusals.h"
 
@@ -89,12 +90,14 @@ bool hook_commit(extent_hooks_t*, void* address, size_t, size_t offset, size_t b
 }
 
 bool hook_decommit(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
+  take_back_from_kernel(static_cast<std::byte*>(address) + offset, bytes);
   g_pager->addresses().decommit_lazily(static_cast<std::byte*>(address) + offset, bytes);
   add_heap_bytes(-static_cast<int64_t>(bytes));
   return false;
 }
 
 bool hook_purge(extent_hooks_t*, void* address, size_t, size_t offset, size_t bytes, unsigned) {
+  take_back_from_kernel(static_cast<std::byte*>(address) + offset, bytes);
   g_pager->addresses().discard(static_cast<std::byte*>(address) + offset, bytes);
   return false;
 }

@@ -265,6 +265,22 @@ long map_far_at(std::byte* place, size_t bytes, int flags, const Mapping& attrib
   return -ENOSPC;
 }
 
+void set_protection(uint64_t begin, uint64_t bytes, int protection) {
+  Status set = g_pager->addresses().protect(pointer(begin), bytes, protection);
+  if (!set.ok()) die("internal error: cannot protect moved memory (error {})", set.code());
+}
+
+bool has_content(uint64_t page) { return !g_pager->table().word(page).is(pager::PageState::kUntouched); }
+
+void copy_far(uint64_t to, uint64_t from, uint64_t bytes, const Mapping& source) {
+  if (source.kind == Kind::kReserved || source.has(Mapping::kGuarded)) return;
+  if (source.protection == PROT_NONE) set_protection(from, bytes, PROT_READ);
+  for (uint64_t at = 0; at < bytes; at += kPageSize) {
+    if (has_content(from + at)) memcpy(pointer(to + at), pointer(from + at), kPageSize);
+  }
+  if (source.protection == PROT_NONE) set_protection(from, bytes, PROT_NONE);
+}
+
 long copy_to_program(void* to, const void* from, size_t bytes) {
   iovec source = {const_cast<void*>(from), bytes}, target = {to, bytes};
   long copied = os::call(SYS_process_vm_writev, os::getpid(), &source, 1, &target, 1, 0);

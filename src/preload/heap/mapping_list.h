@@ -178,6 +178,12 @@ long map_outside(std::byte* wanted, size_t bytes, int flags, const Mapping& attr
 // As map_outside at exactly these addresses, which must be free. An error: no far memory can be had there.
 long map_far_at(std::byte* place, size_t bytes, int flags, const Mapping& attributes);
 
+void set_protection(uint64_t begin, uint64_t bytes, int protection);
+// Whether a far page has more than zeros. Pages that are not mapped yet are not touched.
+bool has_content(uint64_t page);
+// Copies the content of a part of a far mapping to memory that can be written.
+void copy_far(uint64_t to, uint64_t from, uint64_t bytes, const Mapping& source);
+
 // Copies to memory of the program; -EFAULT: it cannot be written there. Far memory must be near, as by pins.
 long copy_to_program(void* to, const void* from, size_t bytes);
 

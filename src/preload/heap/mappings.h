@@ -11,7 +11,8 @@
 
 namespace farside::preload {
 
-inline constexpr long kMseal = 462;  // Linux 6.10; older headers lack it
+inline constexpr long kMseal = 462;                            // Linux 6.10; older headers lack it
+inline constexpr int kGuardInstall = 102, kGuardRemove = 103;  // Linux 6.13
 
 // Before this, all mappings are near. Called once, before main().
 void enable_far_mappings(pager::Pager* pager);

@@ -74,20 +74,6 @@ long issue(const Request& r) { return os::call(SYS_mremap, r.begin, r.old_bytes,
 
 // ---- Moving far memory ----
 
-void set_protection(uint64_t begin, uint64_t bytes, int protection) {
-  Status set = mapping_pager()->addresses().protect(pointer(begin), bytes, protection);
-  if (!set.ok()) die("internal error: cannot protect moved memory (error {})", set.code());
-}
-
-// Whether the page has more than zeros. Pages that are not mapped yet are not touched.
-bool has_content(uint64_t page) { return !mapping_pager()->table().word(page).is(pager::PageState::kUntouched); }
-
-void copy_content(uint64_t to, uint64_t from, uint64_t bytes) {
-  for (uint64_t at = 0; at < bytes; at += kPageSize) {
-    if (has_content(from + at)) memcpy(pointer(to + at), pointer(from + at), kPageSize);
-  }
-}
-
 // Gives far memory that is listed already its attributes.
 void set_attributes(uint64_t begin, uint64_t bytes, const Mapping& attributes) {
   auto set = [&](Mappings::iterator it) {
@@ -111,10 +97,7 @@ long copy_part(uint64_t from, uint64_t bytes, uint64_t to, const Mapping& source
   bool near = entered == -ENOSPC;  // outside of the far space, and no page numbers are left for it
   if (near) entered = os::mmap(pointer(to), bytes, open.protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (os::is_error(entered)) return entered;
-  bool opens = !source.has(Mapping::kGuarded) && source.protection == PROT_NONE;
-  if (opens) set_protection(from, bytes, PROT_READ);
-  if (!source.has(Mapping::kGuarded)) copy_content(to, from, bytes);
-  if (opens) set_protection(from, bytes, PROT_NONE);
+  copy_far(to, from, bytes, source);
   if (near) os::mprotect(pointer(to), bytes, source.page_protection());
   else set_attributes(to, bytes, source);
   return entered;

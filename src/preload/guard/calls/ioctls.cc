@@ -5,10 +5,12 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/calls/syscall_table.h"
+#include "preload/heap/kernel_memory.h"
 
 namespace farside::preload {
 namespace {
@@ -61,6 +63,19 @@ void pin_buffers(Pins& pins, unsigned long request, const void* structure, uint6
   pin_pointed(pins, structure, bytes, kLargestPointed);
 }
 
+// What the program watches by a userfaultfd of its own, or moves by that, is the kernel's alone from now on. False:
+// there is nothing; the kernel would find the far space.
+constexpr unsigned long kUffdioMove = _IOWR(UFFDIO, 5, uint64_t[5]);  // Linux 6.8
+bool give_watched(unsigned long request, const void* structure, uint64_t stack_pointer) {
+  uint64_t words[3] = {};  // uffdio_register: start, bytes, mode; uffdio_move: target, source, bytes
+  bool is_move = request == kUffdioMove;
+  if (request != UFFDIO_REGISTER && !is_move) return true;
+  if (read_program(words, structure, sizeof words, stack_pointer) < sizeof words) return true;
+  bool maps = !is_move && words[2] != UFFDIO_REGISTER_MODE_MISSING;
+  return give_to_kernel(reinterpret_cast<void*>(words[is_move]), words[1 + is_move],
+                        maps ? ZeroPages::kMapped : ZeroPages::kUnmapped);
+}
+
 }  // namespace
 
 // The structure may be near and refer to far memory.
@@ -69,10 +84,12 @@ long ioctl_call(const Call& call) {
   auto* structure = reinterpret_cast<void*>(call.arg[2]);
   constexpr long kLowest = 65536;  // below it the argument is a number
   if (call.arg[2] >= 0 && call.arg[2] < kLowest) return issue(call);
+  bool is_there = give_watched(request, structure, call.stack_pointer);
   Pins pins(call.stack_pointer);
   if (is_far(structure)) pin_block(pins, structure, std::max<uint64_t>(_IOC_SIZE(request), kLargest));
   pin_buffers(pins, request, structure, bytes_with_pointers(request), call.stack_pointer);
-  return issue(call);
+  long result = issue(call);
+  return result == -EBUSY && !is_there ? -EINVAL : result;
 }
 
 }  // namespace farside::preload

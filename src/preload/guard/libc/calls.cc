@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/single_threaded.h>
@@ -125,6 +126,13 @@ EXPORT int epoll_ctl(int fd, int operation, int target, epoll_event* event) {
   QUICK(SYS_epoll_ctl, fd, operation, target, event);
 }
 EXPORT int poll(pollfd* fds, nfds_t count, int timeout) { BLOCKING(SYS_poll, fds, count, timeout); }
+EXPORT int ioctl(int fd, unsigned long request, ...) {
+  va_list rest;
+  va_start(rest, request);
+  auto* argument = va_arg(rest, void*);
+  va_end(rest);
+  QUICK(SYS_ioctl, fd, request, argument);
+}
 EXPORT int sched_yield() { QUICK(SYS_sched_yield, 0); }
 
 EXPORT int close(int fd) { BLOCKING(SYS_close, fd); }
