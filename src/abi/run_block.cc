@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/os.h"
 
 namespace farside {
@@ -36,6 +37,7 @@ int make_run_fd(const Options& options) {
   fd = os::move_fd_high(fd);
   RunBlock block;
   block.options = options;
+  block.ticks_per_us = ticks_per_us();
   int r = seal_block(fd, block);
   if (r == 0) return fd;
   os::close(fd);
@@ -46,11 +48,13 @@ int read_run_fd(int fd, Options* options) {
   struct {
     uint64_t magic;
     uint32_t version, bytes;
+    double ticks_per_us;
   } head;
   static_assert(sizeof head == offsetof(RunBlock, options));
   // The guard hides the descriptor from fcntl in a program of the run, which may be farside itself.
   if (!read_at(fd, 0, &head, sizeof head) || head.magic != RunBlock::kMagic) return -EBADF;
   if (head.version != RunBlock::kVersion || head.bytes != sizeof(RunBlock)) return -EPROTO;
+  set_ticks_per_us(head.ticks_per_us);
   return read_at(fd, sizeof head, options, sizeof *options) ? 0 : -EPROTO;
 }
 

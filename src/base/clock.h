@@ -18,8 +18,11 @@ inline uint64_t ticks() {
 
 uint64_t now_ns();
 
-// Ticks per microsecond. Measured for 2 ms at the first call, which must not happen during a fault. Thread-safe.
+// Ticks per microsecond. Measured for 2 ms at the first call, which must not happen during a fault, unless it was set
+// before. Thread-safe.
 double ticks_per_us();
+// What another process of this machine has measured; 0: nothing. Async-signal-safe.
+void set_ticks_per_us(double rate);
 
 inline void cpu_relax() {
 #if defined(__x86_64__)

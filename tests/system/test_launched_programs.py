@@ -49,6 +49,14 @@ class LaunchedProgramsTest(LaunchTest):
                 self.assertEqual(statistics["native"], [])
                 self.assertIn("status", [p["program"] for p in statistics["processes"]])
 
+    def test_rate_of_the_clock(self):
+        """Measured once in a run, which takes 2 ms, and not by each of its processes."""
+        for mode in ("signal", "handler"):
+            _, statistics = self.statistics_of(f"--fault={mode}", "--", "sh", "-c", f"{STATUS} status 0; ({STATUS} status 0); true")
+            rates = [process["cycles_per_us"] for process in statistics["processes"]]
+            self.assertGreaterEqual(len(rates), 3)
+            self.assertEqual(len(set(rates)), 1, rates)
+
     def test_message_passing_libraries(self):
         """They do not read the memory of other processes, unless the user chooses so."""
         script = "echo $OMPI_MCA_smsc $UCX_TLS"
