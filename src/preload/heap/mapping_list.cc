@@ -123,7 +123,7 @@ namespace {
 // committed later.
 std::pair<uint64_t, uint64_t> surroundings(Mappings::iterator it) {
   uint64_t begin = it->first, end = it->second.end;
-  uint64_t low = align_down(begin, kGiB), high = align_up(end, kGiB);
+  uint64_t low = std::max(align_down(begin, kGiB), pager::PageTable::kWindowBytes), high = align_up(end, kGiB);
   for (auto at = it; at != mappings().begin() && begin > low;) {
     --at;
     if (at->second.end != begin) break;
@@ -139,6 +139,7 @@ int commit(Mappings::iterator it) {
   std::byte* address = pointer(it->first);
   size_t bytes = it->second.end - it->first;
   bool outside = !in_far_space(address);
+  if (is_lowest(address)) return -ENOSPC;
   if (outside) {
     auto [begin, end] = surroundings(it);
     Status adopted = g_pager->addresses().adopt(address, bytes, pointer(begin), pointer(end));

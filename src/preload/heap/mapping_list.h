@@ -140,6 +140,9 @@ int for_each_stretch(uint64_t begin, uint64_t end, Heap heap, Hole hole) {
   return 0;
 }
 
+// The lowest addresses are never far: page numbers are lent by windows, and a window at address 0 is none.
+inline bool is_lowest(const void* address) { return number(address) < pager::PageTable::kWindowBytes; }
+
 // ---- Changing ----
 
 Mappings::iterator list(std::byte* address, size_t bytes, const Mapping& attributes);

@@ -185,8 +185,8 @@ long far_mmap(void* address, size_t bytes, int protection, int flags, int fd, of
     long r = map_at_place(hint, bytes, protection, flags | MAP_FIXED_NOREPLACE, fd, offset);
     if (!os::is_error(r)) return r;
   }
-  if (!wants_far(bytes, flags) || !is_possible(bytes, offset))
-    return near_mmap(address, bytes, protection, flags, fd, offset);
+  bool near = !wants_far(bytes, flags) || (hint && is_lowest(hint));
+  if (near || !is_possible(bytes, offset)) return near_mmap(address, bytes, protection, flags, fd, offset);
   return map_far(hint, align_up(bytes, kPageSize), protection, flags);
 }
 

@@ -410,6 +410,19 @@ static void outside(void) {
   close(fd);
 }
 
+// The lowest addresses that a program may map.
+static void lowest(void) {
+  for (uintptr_t place = 0x10000; place < 4 * MIB; place *= 2) {
+    char* at = (char*)place;
+    for (int fixed = 0; fixed < 2; fixed++) {
+      int flags = MAP_PRIVATE | MAP_ANONYMOUS | (fixed ? MAP_FIXED : 0);
+      CHECK(mmap(at, 4 * MIB, PROT_NONE, flags, -1, 0) == at && mprotect(at, 4 * MIB, PROT_READ | PROT_WRITE) == 0);
+      fill(at, 4 * MIB, 3);
+      CHECK(filled(at, 4 * MIB, 3) && munmap(at, 4 * MIB) == 0);
+    }
+  }
+}
+
 // In a forked child libc reads its list of libraries with thread-local storage, which is far, when Farside's threads
 // start.
 static void forks_with_a_library(void) {
@@ -475,6 +488,7 @@ int main(int argc, char** argv) {
                                            {"sigbus_of_a_file", sigbus_of_a_file},
                                            {"aligned_library", aligned_library},
                                            {"outside", outside},
+                                           {"lowest", lowest},
                                            {"program_break", program_break},
                                            {"forks_with_a_library", forks_with_a_library},
                                            {NULL, NULL}};
