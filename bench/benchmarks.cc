@@ -170,6 +170,26 @@ or configurations compute different results.)",
        .needs = kServer,
        .choices = {{"--apps", application_names()}, {"--configurations", {"far", "pages", "hinted", kSwap, "traced"}}},
        .suites = {applications_suite()}},
+      {.name = "apps",
+       .help = "Applications over std types, with hints, and over far types, same near memory",
+       .about =
+           R"(Runs each application that is a template over its types in these forms: paged (std types as they are),
+hinted (std types with hints), objects (far types, fetched one by one), hybrid (far types; Farside chooses pages or
+objects), and std types under a memory limit with swap on zram (root). All have the same near memory: a share of what
+the std types use natively; at 100 all of the program's own heap. They have the same fibers and compute the same
+results: the benchmark ends with status 1 if they do not.)",
+       .examples = {"--quick", "--json apps.json --plots plots",
+                    "--apps web_frontend --shares 25 --configurations paged,hybrid"},
+       .options =
+           "--apps --configurations --shares --size --seed --app-threads --repeat --transports --cut-off --no-zram "
+           "--apps-dir",
+       .defaults = {.size = "128M", .shares = {10, 25, 50, 75, 100}, .cut_off = 200},
+       .quick = {.size = "32M", .repetitions = 1, .shares = {50, 100}, .cut_off = 200},
+       .needs = kServer,
+       .choices = {{"--apps", far_type_names()},
+                   {"--configurations", {"paged", "hinted", "objects", "hybrid", kSwap}},
+                   {"--transports", {"shm", "tcp"}}},
+       .suites = {far_types_suite()}},
   };
 }
 

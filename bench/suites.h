@@ -17,8 +17,10 @@ Suite reads_suite();
 Suite redis_suite();
 Suite policies_suite();
 Suite applications_suite();
+Suite far_types_suite();
 
 std::vector<std::string> application_names();
+std::vector<std::string> far_type_names();  // of the applications of far_types_suite()
 
 AccessSettings access_settings(const Settings& settings);
 

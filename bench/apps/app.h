@@ -3,6 +3,7 @@
 // must be the same with and without hints, near and far, with any number of threads.
 #pragma once
 #include <farside/farside.h>
+#include <farside/object.h>
 
 #include <algorithm>
 #include <atomic>
@@ -25,6 +26,7 @@ struct Arguments {
   uint64_t size = uint64_t{256} << 20;  // bytes of data, all arrays together
   uint64_t seed = 1;
   unsigned threads = 2;
+  unsigned fibers = 16;     // of all threads together, in applications on fibers
   uint64_t operations = 0;  // 0: the application's default for the size
   bool verify = false;      // check the result at more cost
 };
@@ -73,10 +75,14 @@ inline void hint(const void* address, size_t bytes, unsigned options) {
 // `more`: options of this application alone.
 inline Arguments parse(int argc, char** argv, const std::vector<Option>& more = {}) {
   Arguments a;
-  uint64_t threads = a.threads;
-  std::vector<Option> options = {{"--size", &a.size},     {"--seed", &a.seed},
-                                 {"--threads", &threads}, {"--operations", &a.operations},
-                                 {"--hints", &g_hints},   {"--verify", &a.verify}};
+  uint64_t threads = a.threads, fibers = a.fibers;
+  std::vector<Option> options = {{"--size", &a.size},
+                                 {"--seed", &a.seed},
+                                 {"--threads", &threads},
+                                 {"--fibers", &fibers},
+                                 {"--operations", &a.operations},
+                                 {"--hints", &g_hints},
+                                 {"--verify", &a.verify}};
   options.insert(options.end(), more.begin(), more.end());
   for (int i = 1; i < argc; i += 2) {
     auto option = std::find_if(options.begin(), options.end(), [&](const Option& o) { return o.name == argv[i]; });
@@ -86,7 +92,9 @@ inline Arguments parse(int argc, char** argv, const std::vector<Option>& more = 
   }
   if (a.size < (1u << 20) || threads == 0 || threads > 64)
     usage(argv[0], "at least 1M of data, and 1 to 64 threads", options);
+  if (fibers == 0 || fibers > 4096) usage(argv[0], "1 to 4096 fibers", options);
   a.threads = static_cast<unsigned>(threads);
+  a.fibers = static_cast<unsigned>(fibers);
   return a;
 }
 
@@ -232,6 +240,33 @@ inline std::string member(const char* name, double value) {
   return text;
 }
 
+// What was fetched from far memory since this was created; all zero where nothing is far. A miss is a page or an object
+// that was waited for.
+class Fetched {
+ public:
+  std::string text() const {
+    Now now;
+    return count("misses", now.misses() - begin_.misses()) +
+           count("objects_taken", now.objects.taken - begin_.objects.taken) +
+           count("fetched_bytes", now.costs.bytes_fetched - begin_.costs.bytes_fetched);
+  }
+
+ private:
+  struct Now {
+    Now() {
+      farside_get_costs(&costs);
+      farside_get_stats(&stats);
+      farside_get_object_stats(&objects);
+    }
+    uint64_t misses() const { return costs.fetches + stats.hints_fetched + objects.taken; }
+    farside_costs costs;
+    farside_stats stats;
+    farside_object_stats objects;
+  };
+  static std::string count(const char* name, uint64_t n) { return ",\"" + (name + ("\":" + std::to_string(n))); }
+  Now begin_;
+};
+
 // `more`: further members, as in ",\"p99_us\":12".
 inline void report(const char* app, const Arguments& a, double fill_s, double run_s, uint64_t operations,
                    uint64_t checksum, const std::string& more = "") {
@@ -255,11 +290,13 @@ int run_app(const char* name, const Arguments& a, More... more) {
   Stopwatch filling;
   AppOfKind app(a, more...);
   double fill_s = filling.seconds();
+  Fetched fetched;
   Stopwatch running;
   uint64_t operations = app.run();
   double run_s = running.seconds();
+  std::string fetched_text = fetched.text();
   if (const char* wrong = app.wrong()) return fprintf(stderr, "%s: %s\n", name, wrong), 1;
-  report(name, a, fill_s, run_s, operations, app.checksum(), app.members(run_s));
+  report(name, a, fill_s, run_s, operations, app.checksum(), app.members(run_s) + fetched_text);
   return 0;
 }
 

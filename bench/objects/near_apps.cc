@@ -1,21 +1,17 @@
-// The cost of far types in whole programs while everything is near. Each program is a template that runs with the
+// The cost of far types in programs while everything is near. Each program is a template that runs with the
 // containers and pointers of the standard library and with those of Farside, alternating. Both must compute the same
 // result.
 #include <fmt/format.h>
 
 #include <memory>
 #include <span>
-#include <unordered_map>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "bench/objects/lines.h"
-#include "farside/containers/array.hpp"
-#include "farside/containers/hash_map.hpp"
 #include "farside/containers/vector.hpp"
 #include "measure/random.h"
 #include "measure/statistics.h"
-#include "pager/policy/simulator.h"
 
 namespace farside::bench::objects_bench {
 namespace {
@@ -36,18 +32,9 @@ struct StdPointer : std::unique_ptr<T> {
   const T* deref(const NoScope&) const { return this->get(); }
   T* deref_mut(const NoScope&) { return this->get(); }
 };
-template <typename K, typename V>
-struct StdMap : std::unordered_map<K, V> {
-  const V* get(const K& key, const NoScope&) const {
-    auto found = this->find(key);
-    return found == this->end() ? nullptr : &found->second;
-  }
-};
 template <typename T>
 struct StdVector : std::vector<T> {
   using std::vector<T>::vector;
-  const T& get(size_t i, const NoScope&) const { return (*this)[i]; }
-  T& get_mut(size_t i, const NoScope&) { return (*this)[i]; }
   template <typename F>
   void for_each_chunk(size_t begin, size_t end, F f) const {
     f(std::span<const T>(*this).subspan(begin, end - begin));
@@ -58,12 +45,8 @@ struct StdKind {
   using Scope = NoScope;
   template <typename T>
   using Pointer = StdPointer<T>;
-  template <typename K, typename V>
-  using Map = StdMap<K, V>;
   template <typename T>
   using Column = StdVector<T>;
-  template <typename T>
-  using Elements = StdVector<T>;
   template <typename T>
   static StdPointer<T> make(T&& value) {
     return StdPointer<T>(new T(std::move(value)));
@@ -74,67 +57,12 @@ struct FarKind {
   using Scope = deref_scope;
   template <typename T>
   using Pointer = unique_ptr<T>;
-  template <typename K, typename V>
-  using Map = hash_map<K, V>;
   template <typename T>
   using Column = vector<T>;
-  template <typename T>
-  using Elements = array<T, dynamic_size, 1>;
   template <typename T>
   static unique_ptr<T> make(T&& value) {
     return make_unique<T>(std::move(value));
   }
-};
-
-// ---- A web front end (AIFM 8.1): 32 keys are looked up. The values select one element of 8 KiB, which is processed
-// ---- byte by byte. That takes about as long as AES and Snappy in bench/apps/web_frontend.
-
-template <typename Kind>
-class FrontEnd {
- public:
-  explicit FrontEnd(const Settings& s)
-      : keys_(s.bytes / 3 / sizeof(User)), elements_(s.bytes / 3 / sizeof(Element)), requests_(s.accesses / kKeys) {
-    for (uint64_t i = 0; i < keys_; i++) users_.try_emplace(key_of(i), User{{i, i * i}});
-    for (uint64_t i = 0; i < elements_.size(); i++) fill(i);
-    chosen_ = pager::zipf_trace(static_cast<pager::PageIndex>(keys_), 0.8, requests_ * kKeys, 1);
-  }
-  uint64_t operations() const { return requests_; }
-  uint64_t run() const {
-    uint64_t sum = 0;
-    for (uint64_t r = 0; r < requests_; r++) sum += serve(&chosen_.accesses[r * kKeys]);
-    return sum;
-  }
-
- private:
-  static constexpr unsigned kKeys = 32;
-  struct User {
-    uint64_t words[4];
-  };
-  struct Element {
-    unsigned char bytes[8192];
-  };
-  static uint64_t key_of(uint64_t i) { return i * 0x9E3779B97F4A7C15u; }
-
-  void fill(uint64_t i) {
-    Random random(i);
-    typename Kind::Scope scope;
-    for (unsigned char& byte : elements_.get_mut(i, scope).bytes) byte = static_cast<unsigned char>(random.next());
-  }
-  uint64_t serve(const pager::PageIndex* keys) const {
-    typename Kind::Scope scope;
-    uint64_t found = 0;
-    for (unsigned k = 0; k < kKeys; k++) found += users_.get(key_of(keys[k]), scope)->words[1];
-    uint64_t digest = 0xcbf29ce484222325;
-    for (unsigned char byte : elements_.get(found % elements_.size(), scope).bytes)
-      digest = (digest ^ byte) * 0x100000001b3;  // FNV-1a
-    return digest;
-  }
-
-  uint64_t keys_;
-  typename Kind::template Map<uint64_t, User> users_;
-  typename Kind::template Elements<Element> elements_;
-  uint64_t requests_;
-  pager::Trace chosen_;
 };
 
 // ---- A data frame (AIFM 8.1): rides grouped by passengers, and the long ones counted ----
@@ -264,8 +192,7 @@ struct NamedApp {
   const char* name;
   Result<json> (*measure)(const Setup& setup);
 };
-constexpr NamedApp kApps[] = {
-    {"web front end", measure<FrontEnd>}, {"data frame", measure<DataFrame>}, {"binary tree", measure<Tree>}};
+constexpr NamedApp kApps[] = {{"data frame", measure<DataFrame>}, {"binary tree", measure<Tree>}};
 
 }  // namespace
 

@@ -57,6 +57,7 @@ constexpr SettingRow kOptions[] = {
     {"--traces", &Settings::traces, "FILES", "traces that farside plan --record has written, instead"},
     {"--apps", &Settings::apps, "NAMES", "applications to run"},
     {"--transport", &Settings::transport, "NAME", "shm or tcp, to a server on this machine"},
+    {"--transports", &Settings::transports, "LIST", "to a server on this machine"},
     {"--latency", &Settings::latency_us, "US", "microseconds added to each fetch over shm, for a slower link", -1, 1e6},
     {"--app-threads", &Settings::app_threads, "N", "threads of each application", 1, 64},
     {"--cut-off", &Settings::cut_off, "N", "times its native time, after which a program is ended"},

@@ -26,8 +26,9 @@ struct Settings {
   std::vector<unsigned> shares = {10, 25, 50, 75, 90};  // percent of the memory that may be near
   std::vector<std::string> traces = {};                 // recorded ones: files
   std::string transport = "shm", apps_dir = "";         // of the applications
-  double latency_us = 0;                                // added to each of their fetches over shm
-  double cut_off = 20;                                  // times its native time, after which an application is ended
+  std::vector<std::string> transports = {"shm", "tcp"};
+  double latency_us = 0;  // added to each of their fetches over shm
+  double cut_off = 20;    // times its native time, after which an application is ended
   unsigned app_threads = 2;
   std::vector<unsigned> threads = {1, 8, 16, 24, 32, 48, 64, 96, 128};  // simulated or real ones
   unsigned faults = 30000;                                              // in each simulation

@@ -1,16 +1,20 @@
-"""farside bench all: results are complete and equal in all configurations, and a stopped benchmark continues."""
+"""farside bench all and apps: results are complete and equal in all configurations, and a stopped benchmark continues."""
 import json
 import os
 import signal
 import stat
 import subprocess
 import time
+import unittest
 
 from support import BUILD, FARSIDE, SystemTest, end_group, environment, main, run
 
 FAILURE = 1
 APPS = ["psrs_sort", "analytics", "gups"]
 OPTIONS = ["--apps", ",".join(APPS), "--configurations", "far,hinted", "--shares", "25,100", "--size", "32M", "--repeat", "1"]
+
+FORMS = ["paged", "hinted", "objects", "hybrid"]
+OVER_TYPES = [app for app in ("web_frontend",) if os.access(BUILD / "libexec/farside/apps" / app, os.X_OK)]
 
 
 class BenchAllTest(SystemTest):
@@ -88,6 +92,33 @@ class BenchAllTest(SystemTest):
         self.assertEqual(hanging.status, 0, hanging.output.decode() + hanging.errors.decode())
         self.assertIn("gups, far, 50%: not run: an earlier repetition was ended", hanging.output.decode())
         self.assertEqual((self.folder / "ran").read_text(), "\n", "what was ended once is not run again")
+
+
+@unittest.skipUnless(OVER_TYPES, "their libraries are not installed")
+class BenchAppsTest(SystemTest):
+    def test_all_forms_compute_the_same(self):
+        document = self.folder / "apps.json"
+        words = [FARSIDE, "bench", "apps", "--quiet", "--no-zram", "--size", "16M", "--shares", "40", "--repeat", "1",
+                 "--apps", ",".join(OVER_TYPES), "--json", document, "--plots", self.folder / "plots"]
+        result = run([str(word) for word in words], seconds=150, env=environment(), cwd=self.folder)
+        self.assertEqual(result.status, 0, result.output.decode() + result.errors.decode())
+        self.assertIn("misses an operation", result.output.decode())
+        rows = json.loads(document.read_text())["rows"]
+        for app in OVER_TYPES:
+            self.check([row for row in rows if row.get("app") == app])
+        self.assertTrue((self.folder / "plots/apps.svg").read_text().endswith("</svg>\n"))
+
+    def check(self, rows):
+        self.assertEqual(len({row["checksum"] for row in rows}), 1)
+        far = {(row["configuration"], row["transport"]): row for row in rows if row["configuration"] != "native"}
+        self.assertEqual(set(far), {(form, transport) for form in FORMS for transport in ("shm", "tcp")})
+        for (form, _), row in far.items():
+            self.assertGreater(row["operations_per_s"]["median"], 0)
+            self.assertGreater(row["misses"]["median"], 0)
+            self.assertGreater(row["fetched_bytes"]["median"], 0)
+            if form in ("paged", "hinted"):
+                self.assertEqual(row["objects_taken"]["median"], 0)
+        self.assertGreater(far["objects", "tcp"]["objects_taken"]["median"], 0)
 
 
 if __name__ == "__main__":
