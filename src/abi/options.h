@@ -42,8 +42,8 @@ using PathText = char[kPathBytes];
 // Plain data, without pointers: it is copied to the processes of a run as it is. Texts end with a zero byte.
 struct Options {
   // What the program's processes read.
-  SizeOrShare local{0, 0.5};              // near memory of the program's heap
-  double slowdown = 0.1;                  // local is automatic: the time that may be lost, as a part of the rest
+  SizeOrShare local{0, SizeOrShare::kAutomatic};  // near memory of the program's heap
+  double slowdown = 0.1;                          // local is automatic: the accepted loss, as a part of the other time
   char far_address[1024] = "";            // of the memory servers; the launcher sets it for the embedded server, too
   unsigned replicas = 1;                  // servers that store each page
   uint64_t patience_ns = 25'000'000'000;  // how long to wait for memory servers that do not reply

@@ -47,12 +47,12 @@ const std::map<std::string_view, Values> kValues = {
     {"--tls verify-clients", {"on", {"yes"}}},
     {"--fault", {"handler", {"magic", "Signal"}}},
     {"--huge", {"never", {"sometimes"}}},
-    {"--core", {"none", {"some"}}},
     {"--stats", {"json:s", {"s", "json:", "xml:s"}}},
     {"--metrics", {"file:/m", {"m", "file:", ":1", "h:"}}},
     {"--quiet", {"on", {"very"}}},
     {"--verbose", {"on", {"very"}}},
-    {"--log", {"debug", {"loud"}}},
+    {"--tune log", {"debug", {"loud"}}},
+    {"--tune core", {"none", {"some"}}},
     {"--tune policy", {"lru", {"random"}}},
     {"--tune evictors", {"8", {"0", "9", "99", "x"}}},
     {"--tune prefetch", {"off", {"maybe"}}},
@@ -151,9 +151,9 @@ TEST(OptionTable, WordsAreInTheOrderOfTheirEnumerators) {
   Options o;
   EXPECT_TRUE(set_option(&o, "--fault", "signal").ok() && o.fault == FaultMode::kSignal);
   EXPECT_TRUE(set_option(&o, "--huge", "always").ok() && o.huge == HugePages::kAlways);
-  EXPECT_TRUE(set_option(&o, "--core", "all").ok() && o.core == CoreContent::kAll);
-  EXPECT_TRUE(set_option(&o, "--log", "error").ok() && o.log == LogLevel::kError);
-  EXPECT_TRUE(set_option(&o, "--log", "info").ok() && o.log == LogLevel::kInfo);
+  EXPECT_TRUE(set_option(&o, "--tune core", "all").ok() && o.core == CoreContent::kAll);
+  EXPECT_TRUE(set_option(&o, "--tune log", "error").ok() && o.log == LogLevel::kError);
+  EXPECT_TRUE(set_option(&o, "--tune log", "info").ok() && o.log == LogLevel::kInfo);
   EXPECT_TRUE(set_option(&o, "--tune writeback", "auto").ok() && o.writeback == WriteBack::kAuto);
   EXPECT_TRUE(set_option(&o, "--tune paths", "page").ok() && o.paths == Paths::kPageOnly);
   for (std::string_view name : words_of(find_option("--tune policy")->range)) {

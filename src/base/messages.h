@@ -137,7 +137,7 @@ inline constexpr MessageId kMessageIds[] = {
     {"F502", "cannot guard a new thread"},
     {"F503", "vmsplice is refused"},
     {"F504", "this machine lacks what the run needs"},
-    {"F505", "--core=all needs signal mode"},
+    {"F505", "--tune core=all needs signal mode"},
     {"F506", "cannot register its far memory with userfaultfd"},
     {"F507", "no random numbers"},
     // What programs do

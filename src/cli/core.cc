@@ -136,7 +136,8 @@ void add_core_command(Command& parent) {
   command.add_option("address", &arguments->address, "show only whether this one was far").value("ADDRESS");
   command.add_flag("--json", &arguments->json, "print JSON");
   command.set_footer(
-      "Far memory is missing from a core, unless farside run --core=all fetched it.\n\nExamples:\n  farside core core\n"
+      "Far memory is missing from a core, unless farside run --tune core=all fetched it.\n\nExamples:\n  farside core "
+      "core\n"
       "  farside core core 0x7f12a4000010");
   command.set_action([arguments] { return show_core(*arguments); });
 }

@@ -154,7 +154,7 @@ void add_ctl_command(Command& parent) {
       .positive();
   command
       .add_option("--local", &arguments->local,
-                  "near memory from now on: a size (2G) or a share of its heap's largest size (25%)")
+                  "near memory from now on: auto, a size (2G), or a share of its heap's largest size (25%)")
       .value("VALUE");
   command.add_option("--wait", &arguments->seconds, "seconds to wait until the pages beyond it are evicted")
       .value("S")

@@ -163,9 +163,7 @@ TlsSettings tls_settings(const Options& options) {
 }
 
 std::string tune_help() {
-  std::string text =
-      "Keys of --tune KEY=VALUE,... and of FARSIDE_TUNE. They are for experiments: the defaults suit most "
-      "programs.\n\n";
+  std::string text = "Keys of --tune KEY=VALUE,... and of FARSIDE_TUNE. The defaults suit most programs.\n\n";
   for (const OptionRow* key : keys_of(*find_option("--tune"))) {
     text += fmt::format("  {:<22} {}\n", fmt::format("{}={}", key->key(), key->value), describe_option(*key));
   }

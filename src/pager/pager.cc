@@ -67,7 +67,10 @@ Stats Pager::stats() {
   s.near_pages = frames_.used() - std::min(spare, frames_.used());
   s.near_peak_pages = frames_.peak();
   s.slowdown = budget_.is_automatic() ? sizing_.slowdown() : 0;
-  s.near_mean_pages = budget_.is_automatic() ? std::min(sizing_.mean_pages(), frames_.peak()) : frames_.peak();
+  Sizing::Means means =
+      budget_.is_automatic() ? sizing_.means() : Sizing::Means{frames_.peak(), budget_.populated_peak()};
+  s.near_mean_pages = std::min(means.near, frames_.peak());
+  s.populated_mean_pages = means.populated;
   s.populated_pages = budget_.populated();
   s.populated_peak_pages = budget_.populated_peak();
   s.limit_pages = frames_.target();

@@ -92,6 +92,7 @@ void add_gauges(ReportLine& line, const ReportContext& c, const pager::Stats& s)
   line.add("near_bytes", s.near_pages * kPageSize);
   line.add("near_peak_bytes", s.near_peak_pages * kPageSize);
   line.add("near_mean_bytes", s.near_mean_pages * kPageSize);
+  line.add("heap_mean_bytes", s.populated_mean_pages * kPageSize);
   line.add("slowdown_percent", static_cast<uint64_t>(100 * s.slowdown));
   line.add("heap_bytes", s.populated_pages * kPageSize);
   line.add("far_peak_bytes", far_peak_pages(s) * kPageSize);

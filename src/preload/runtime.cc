@@ -162,7 +162,7 @@ Status start_pager(Runtime& r) {
 
 void check_core(const Runtime& r) {
   if (r.options.core != CoreContent::kAll || r.mode == FaultMode::kSignal) return;
-  stop_with(Status::error(ENOTSUP, "--core=all needs signal mode ({}); use --core=near", r.mode_reason));
+  stop_with(Status::error(ENOTSUP, "--tune core=all needs signal mode ({}); use --tune core=near", r.mode_reason));
 }
 
 Status start_tracing(const Runtime& r) {

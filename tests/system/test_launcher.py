@@ -61,26 +61,26 @@ class LauncherTest(LaunchTest):
         return ranges
 
     def test_content_of_cores(self):
-        """--core: what was near, all of far memory, or no core."""
+        """--tune core: what was near, all of far memory, or no core."""
         near, errors = self.core_of()
         if near is None:
             self.skipTest("this machine writes cores elsewhere")
         pages = [b"%015d\n" % i * 200 for i in range(0, 12288, 256)]
         self.assertLess(sum(page in near for page in pages), len(pages) // 2)
-        self.assertIn("--core=all", errors)
+        self.assertIn("--tune core=all", errors)
         far_bytes = sum(r["end"] - r["begin"] for r in self.far_ranges)
         self.assertTrue(30 << 20 < far_bytes < 80 << 20, far_bytes)
-        everything, errors = self.core_of("--core=all")
+        everything, errors = self.core_of("--tune=core=all")
         self.assertEqual(sum(page in everything for page in pages), len(pages), errors)
         self.assertEqual(self.far_ranges, [])
-        self.assertNotIn("--core=all", errors)
-        self.assertIsNone(self.core_of("--core=none")[0])
+        self.assertNotIn("--tune core=all", errors)
+        self.assertIsNone(self.core_of("--tune=core=none")[0])
         for file, words in ((FARSIDE, "is not a core dump"), (self.folder / "nothing", "cannot open")):
             result = run([FARSIDE, "core", file], seconds=30)
             self.assertEqual(result.status, 1)
             self.assertIn(words, result.errors.decode())
-        self.refused(USAGE, ["--core", "some"], "--core=some", "--", "true")
-        self.refused(1, ["--core=all", "signal mode"], "--quiet", "--core=all", "--fault=handler", "--",
+        self.refused(USAGE, ["--tune core=some is not valid"], "--tune=core=some", "--", "true")
+        self.refused(1, ["--tune core=all", "signal mode"], "--quiet", "--tune=core=all", "--fault=handler", "--",
                      "true")
 
     def test_signals_reach_the_program(self):
@@ -116,7 +116,7 @@ class LauncherTest(LaunchTest):
         work = "import os, sys, time; b = [bytes([i % 251]) * 65536 for i in range(500)]; time.sleep(1); os.kill(os.getpid(), int(sys.argv[1]))"
         for number in (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT):
             for mode in ("signal", "handler"):
-                result = self.launch("--local", "8M", "--core=none", f"--fault={mode}", "--stats=json:stats.json", "--", PYTHON, "-c",
+                result = self.launch("--local", "8M", "--tune=core=none", f"--fault={mode}", "--stats=json:stats.json", "--", PYTHON, "-c",
                                      work, int(number))
                 self.assertEqual(result.status, -number)
                 lines = result.errors.decode().splitlines()
@@ -236,6 +236,7 @@ class LauncherTest(LaunchTest):
     def test_errors(self):
         self.refused(USAGE, ["--lokal is not an option", "did you mean --local?"], "--lokal", "1G", "--", "true")
         self.refused(USAGE, ["did you mean --tune policy=VALUE?"], "--polcy", "lru", "--", "true")
+        self.refused(USAGE, ["did you mean --tune log=VALUE?"], "--log", "info", "--", "true")
         for bad in ("banana", "0", "-5M", "900%", "1M"):
             self.refused(USAGE, [f"--local={bad} is not valid; use 8M or more"], "--local", bad, "--", "true")
         self.refused(USAGE, ["--fault=maybe is not valid; use auto, signal or handler"], "--fault=maybe", "--", "true")
@@ -286,7 +287,7 @@ class LauncherTest(LaunchTest):
             self.assertTrue(self.launch(*words).errors.rstrip().endswith(f"[{identifier}]".encode()), words)
 
     def test_an_empty_value_is_an_error_everywhere(self):
-        for option in ("--local", "--far", "--stats", "--tune", "--tls", "--token-file", "--metrics", "--log"):
+        for option in ("--local", "--far", "--stats", "--tune", "--tls", "--token-file", "--metrics"):
             variable = "FARSIDE_" + option[2:].upper().replace("-", "_")
             for words in ((option, ""), (f"{option}=",)):
                 self.refused(USAGE, [f"{option} has an empty value"], *words, "--", "true")
@@ -299,9 +300,9 @@ class LauncherTest(LaunchTest):
         self.assertIn(b"farside has no command rnu; did you mean run?", result.errors)
 
     def test_help_of_tune(self):
-        self.assertLessEqual(len(re.findall(rb"^  --[a-z-]+", self.launch("--help").output, re.MULTILINE)), 18)
+        self.assertLessEqual(len(re.findall(rb"^  --[a-z-]+", self.launch("--help").output, re.MULTILINE)), 16)
         keys = self.launch("--help-tune").output.decode()
-        for key in ("policy", "evictors", "prefetch", "writeback", "paths", "space", "ucx"):
+        for key in ("log", "core", "policy", "evictors", "prefetch", "writeback", "paths", "space", "ucx"):
             self.assertRegex(keys, rf"(?m)^  {key}=")
 
     def test_sizes_are_printed_in_their_unit(self):

@@ -100,6 +100,14 @@ class TraceTest(SystemTest):
         self.assertEqual(trace["faults"] + trace["dropped"], faults)
         self.assertEqual(sum(place["faults"] for place in trace["places"]), trace["faults"])
 
+    def test_half_of_the_heap_is_near_by_default(self):
+        """An automatic size would avoid the faults that are to be seen."""
+        for given, is_half in (((), True), (("--local", "auto"), False)):
+            result = self.trace("--quiet", *given, "--stats=json:stats.json", "--out", self.folder / "half", "--", PROGRAMS / "steady", "32", "1")
+            self.assertEqual(result.status, 0, result.errors.decode())
+            totals = json.loads((self.folder / "stats.json").read_text())["totals"]
+            self.assertEqual(totals["near_peak_bytes"] < 0.7 * totals["heap_peak_bytes"], is_half, totals)
+
     def test_outputs(self):
         trace, errors, out = self.traced("traced")
         self.assertEqual(sorted(path.name for path in out.iterdir()), ["flame.svg", "folded.txt", "trace.json"])

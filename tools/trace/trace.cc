@@ -21,19 +21,28 @@ namespace farside::trace {
 namespace {
 
 constexpr const char* kHelp =
-    "The options are those of farside run. Build the program with -g, so that lines can be named; it may be "
-    "optimized.\n"
+    "The options are those of farside run, but half of the heap is near if --local is not given. Build the program "
+    "with -g,\nso that lines can be named; it may be optimized.\n"
     "Writes trace.json, folded.txt and flame.svg (for a browser) into --out, and a table to standard error.\n"
     "docs/guide/trace.md explains them.\n\n"
     "Examples:\n"
     "  farside trace --local 10% -- ./job data.csv\n"
     "  farside trace --local 256M --out sort-trace --coverage 99 -- sort big.txt";
 
+// An automatic size would avoid the faults that are to be seen.
+constexpr const char* kLocal = "50%";
+
 struct TraceArguments {
   cli::GivenOptions options;
   std::string out = "farside-trace";
   double coverage = 95;
 };
+
+// The options as they were given, with a size if neither they nor the environment have one.
+cli::GivenOptions with_size(cli::GivenOptions given) {
+  if (!getenv("FARSIDE_LOCAL")) given.insert(given.begin(), {find_option("--local"), kLocal});
+  return given;
+}
 
 Status refuse_handler_mode(const cli::GivenOptions& given) {
   Options options;
@@ -91,7 +100,7 @@ int trace_program(const TraceArguments& arguments, const std::vector<std::string
   RawFile raw(arguments.out);
   setenv("FARSIDE_TRACE", raw.path().c_str(), 1);
   int exit_status = 0;
-  Result<int> wait_status = cli::run_program("farside trace", arguments.options, program, &exit_status);
+  Result<int> wait_status = cli::run_program("farside trace", with_size(arguments.options), program, &exit_status);
   if (!wait_status.ok()) return fail(wait_status.status(), exit_status);
   Status reported = report(raw, arguments, program);
   if (!reported.ok()) return fail(reported);

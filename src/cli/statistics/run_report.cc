@@ -26,7 +26,8 @@ constexpr const char* kPeaks[] = {"near_peak_bytes",        "far_peak_bytes",
                                   "fault_p999_us",          "frame_wait_p99_us",
                                   "unmanaged_shared_bytes", "unmanaged_private_bytes",
                                   "unmanaged_data_bytes",   "busiest_thread_fetches",
-                                  "cycles_per_us",          "near_mean_bytes"};
+                                  "cycles_per_us",          "near_mean_bytes",
+                                  "heap_mean_bytes"};
 
 }  // namespace
 

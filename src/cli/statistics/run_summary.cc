@@ -105,7 +105,8 @@ std::string refused_line(const json& totals) {
 // What a core that the program left has of far memory.
 std::string core_line(const RunEnd& end) {
   if (!WIFSIGNALED(end.wait_status) || !WCOREDUMP(end.wait_status) || end.core == CoreContent::kAll) return "";
-  return "the core has the pages that were near; far pages read as zeros in it (farside core shows which, --core=all "
+  return "the core has the pages that were near; far pages read as zeros in it (farside core shows which, --tune "
+         "core=all "
          "fetches them)";
 }
 

@@ -209,8 +209,8 @@ struct Stats {
   uint64_t busiest_thread_fetches = 0;  // the most major faults of one thread
   Histogram fault_times, frame_waits;   // of all faults; of those that waited for a frame
   uint64_t near_pages = 0, near_peak_pages = 0;
-  uint64_t near_mean_pages = 0;  // over time, of an automatic size; else the peak
-  double slowdown = 0;           // the accepted loss of an automatic size; else 0
+  uint64_t near_mean_pages = 0, populated_mean_pages = 0;  // over time, of an automatic size; else the peaks
+  double slowdown = 0;                                     // the accepted loss of an automatic size; else 0
   uint64_t populated_pages = 0, populated_peak_pages = 0;
   uint64_t limit_pages = 0;
   uint64_t metadata_bytes = 0;

@@ -24,7 +24,7 @@ bool Sizing::step(uint64_t evictor_ns) {
     return false;
   }
   if (now.time >= machine_due_) look_at_machine();
-  add_to_mean((now.time - before_.time) / 1000);
+  add_to_means((now.time - before_.time) / 1000);
   SizeSample sample = sample_since(before_, now);
   before_ = now;
   uint64_t far = budget_.far(), least = budget_.least();
@@ -49,20 +49,25 @@ void Sizing::look_at_machine() {
   budget_.set_room(static_cast<uint64_t>(std::max<int64_t>(room, 0)));
 }
 
-void Sizing::add_to_mean(uint64_t us) {
-  page_us_.store(page_us_.load(std::memory_order_relaxed) + us * frames_.used(), std::memory_order_relaxed);
-  us_.store(us_.load(std::memory_order_relaxed) + us, std::memory_order_release);
+// By one thread.
+void Sizing::add_to_means(uint64_t us) {
+  auto add = [](std::atomic<uint64_t>& sum, uint64_t more) {
+    sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_release);
+  };
+  add(near_page_us_, us * frames_.used());
+  add(populated_page_us_, us * budget_.populated());
+  add(us_, us);
 }
 
-uint64_t Sizing::mean_pages() const {
+Sizing::Means Sizing::means() const {
   uint64_t us = us_.load(std::memory_order_acquire);
-  return us == 0 ? frames_.used() : page_us_.load(std::memory_order_relaxed) / us;
+  if (us == 0) return {frames_.used(), budget_.populated()};
+  return {near_page_us_.load(std::memory_order_relaxed) / us, populated_page_us_.load(std::memory_order_relaxed) / us};
 }
 
 void Sizing::reset_in_child() {
   sizer_.reset();
-  page_us_.store(0);
-  us_.store(0);
+  for (std::atomic<uint64_t>* sum : {&near_page_us_, &populated_page_us_, &us_}) sum->store(0);
 }
 
 Sizing::Totals Sizing::totals(uint64_t evictor_ns) const {

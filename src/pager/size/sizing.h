@@ -25,8 +25,11 @@ class Sizing {
   // evictor_ns: processor time of the evictors since they were started. Returns whether the limit has fallen.
   bool step(uint64_t evictor_ns);
   double slowdown() const { return slowdown_; }
-  // Near pages, the mean over time. By any thread.
-  uint64_t mean_pages() const;
+  // Means over time, in pages. By any thread.
+  struct Means {
+    uint64_t near, populated;
+  };
+  Means means() const;
   // In the child of a fork, whose threads and counters are new.
   void reset_in_child();
 
@@ -36,7 +39,7 @@ class Sizing {
     uint64_t faults = 0;                                             // that cost time
   };
 
-  void add_to_mean(uint64_t us);
+  void add_to_means(uint64_t us);
   void look_at_machine();
   Totals totals(uint64_t evictor_ns) const;
   Histogram ages() const;
@@ -51,9 +54,10 @@ class Sizing {
   uint64_t machine_due_ = 0;  // ns
   const AvailableMemory machine_;
   std::optional<Sizer> sizer_;
-  Totals before_;                             // at the last step
-  Histogram before_ages_;                     // at the end of the last window
-  std::atomic<uint64_t> page_us_{0}, us_{0};  // near pages by the time that they were near; the time
+  Totals before_;          // at the last step
+  Histogram before_ages_;  // at the end of the last window
+  // Pages by the time that they were near, or populated; the time.
+  std::atomic<uint64_t> near_page_us_{0}, populated_page_us_{0}, us_{0};
 };
 
 }  // namespace farside::pager

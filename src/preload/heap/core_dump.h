@@ -1,6 +1,6 @@
 // Before a signal ends the process with a core dump, its far pages are fetched, so that the core has them
-// (`farside run --core=all`), and those that are left are listed in the core, for `farside core`. Signals of that kind
-// are received by Farside also where the program has no handler for them (signals.h).
+// (`farside run --tune core=all`), and those that are left are listed in the core, for `farside core`. Signals of that
+// kind are received by Farside also where the program has no handler for them (signals.h).
 #pragma once
 #include "pager/pager.h"
 
