@@ -144,6 +144,7 @@ class Run {
     child_ = *child;
     watch_->start([this] {
       if (metrics_) metrics_->refresh_file();
+      warn_if_nearly_full();
     });
     int status = wait_for_child(child_, hold_);
     serve_remaining_processes();
@@ -256,6 +257,18 @@ class Run {
     return true;
   }
 
+  // Once, before requests for memory are refused. By the watch's thread.
+  void warn_if_nearly_full() {
+    constexpr double kNearlyFull = 0.9;
+    if (warned_ || settings_.options.quiet || !server_ || server_->filled() < kNearlyFull) return;
+    warned_ = true;
+    log(LogLevel::kWarning,
+        "{:.0f}% of far memory ({}) is reserved, and soon the server is full; raise --far-memory, or name a server "
+        "with "
+        "--far",
+        100 * server_->filled(), format_size(settings_.far_memory()));
+  }
+
   // The far pages of a daemon are stored in the embedded server, or reached through the relay.
   void serve_remaining_processes() {
     if (clients_disconnect_within(kDisconnectMs)) return;
@@ -281,6 +294,7 @@ class Run {
   FarPlace place_ = FarPlace::kThisMachine;
   std::unique_ptr<RunWatch> watch_;
   std::unique_ptr<RunMetrics> metrics_;
+  bool warned_ = false;
 };
 
 Result<int> run_to_the_end(const RunSettings& settings, const std::vector<std::string>& program,

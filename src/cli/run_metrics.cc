@@ -75,17 +75,23 @@ std::chrono::milliseconds time_before_write(unsigned number) {
 
 void append_run_metrics(const json& totals, const std::map<uint64_t, json>& running, const int* wait_status,
                         Exposition* out) {
-  uint64_t heap = 0, near = 0, allowed = 0;
+  uint64_t heap = 0, near = 0, allowed = 0, budget = 0, saved = 0;
   for (const auto& [pid, process] : running) {
-    heap += count(process, "heap_bytes");
-    near += count(process, "near_bytes");
-    allowed += count(process, "local_bytes");
+    uint64_t own = count(process, "heap_bytes"), used = count(process, "near_bytes"),
+             tables = count(process, "metadata_bytes"), limit = count(process, "local_bytes");
+    heap += own;
+    near += used;
+    allowed += limit;
+    budget += std::min(limit, own + tables);
+    saved += own > used + tables && count(process, "evictions") > 0 ? own - used - tables : 0;
   }
   out->gauge("farside_run_processes", "Processes that run with far memory.", running.size());
   out->gauge("farside_run_heap_bytes", "Memory that Farside manages, of all processes.", heap);
   out->gauge("farside_run_near_bytes", "Managed memory in local RAM.", near);
   out->gauge("farside_run_far_bytes", "Managed memory that is far.", heap > near ? heap - near : 0);
   out->gauge("farside_run_local_bytes", "Near memory that is allowed.", allowed);
+  out->gauge("farside_run_budget_bytes", "The same, of each process at most what it can use: heap and tables.", budget);
+  out->gauge("farside_run_saved_bytes", "Near memory that is saved now: far memory, less Farside's tables.", saved);
   for (const char* peak : {"near_peak_bytes", "far_peak_bytes", "heap_peak_bytes"})
     out->gauge(fmt::format("farside_run_{}", peak), "Largest value of a process so far.", count(totals, peak));
   append_copies(totals, running, out);
@@ -95,6 +101,15 @@ void append_run_metrics(const json& totals, const std::map<uint64_t, json>& runn
   if (!wait_status) return;
   int status = WIFSIGNALED(*wait_status) ? 128 + WTERMSIG(*wait_status) : WEXITSTATUS(*wait_status);
   out->gauge("farside_run_exit_status", "Exit status of the program; 128 + n if signal n ended it.", status);
+}
+
+void append_pressure(const Pressure& pressure, Exposition* out) {
+  for (double seconds : Pressure::kWindows) {
+    out->gauge(
+        fmt::format("farside_run_pressure_{:.0f}s", seconds),
+        fmt::format("Part of the last {:.0f} s that was lost to far memory, of the process that lost most.", seconds),
+        pressure.over(seconds));
+  }
 }
 
 Result<std::unique_ptr<RunMetrics>> RunMetrics::start(const Outputs& outputs, const std::string& program,
@@ -115,6 +130,10 @@ Result<std::unique_ptr<RunMetrics>> RunMetrics::start(const Outputs& outputs, co
 }
 
 void RunMetrics::refresh_file() {
+  {
+    LockGuard hold(mutex_);
+    pressure_.add(watch_.running());
+  }
   if (std::chrono::steady_clock::now() - written_ < time_before_write(writes_)) return;
   Status written = write_file(nullptr);
   if (!written.ok()) log(LogLevel::kWarning, "{}", written.text());
@@ -139,6 +158,11 @@ std::string RunMetrics::text(const int* wait_status) const {
   Exposition out({{"program", program_}, {"launcher", std::to_string(getpid())}});
   append_build_info(&out);
   append_run_metrics(totals_of(all), running, wait_status, &out);
+  {
+    LockGuard hold(mutex_);
+    pressure_.add(running);
+    append_pressure(pressure_, &out);
+  }
   append_(&out);
   return out.take();
 }

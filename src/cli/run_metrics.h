@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "base/exposition.h"
+#include "base/sync.h"
 #include "cli/metrics_http.h"
+#include "cli/statistics/pressure.h"
 #include "cli/statistics/run_watch.h"
 
 namespace farside::cli {
@@ -28,7 +30,7 @@ class RunMetrics {
   static Result<std::unique_ptr<RunMetrics>> start(const Outputs& outputs, const std::string& program,
                                                    const RunWatch& watch, std::function<void(Exposition*)> append);
 
-  // Replaces the file if its last values are some seconds old.
+  // Called after each look at the processes: replaces the file if its last values are some seconds old.
   void refresh_file();
   // The program has ended: writes the last values.
   void finish(int wait_status);
@@ -43,6 +45,8 @@ class RunMetrics {
   const std::string program_;
   const RunWatch& watch_;
   const std::function<void(Exposition*)> append_;
+  mutable Mutex mutex_;
+  mutable Pressure pressure_ GUARDED_BY(mutex_);
   unsigned writes_ = 0;
   std::chrono::steady_clock::time_point written_;
   std::unique_ptr<MetricsEndpoint> endpoint_;
@@ -55,5 +59,6 @@ std::chrono::milliseconds time_before_write(unsigned number);
 // wait_status, the program has ended.
 void append_run_metrics(const nlohmann::json& totals, const std::map<uint64_t, nlohmann::json>& running,
                         const int* wait_status, Exposition* out);
+void append_pressure(const Pressure& pressure, Exposition* out);
 
 }  // namespace farside::cli

@@ -17,14 +17,22 @@ TEST(RunMetricsTest, CountersAndSizesHaveBaseUnits) {
       {"faults", 7}, {"bytes_fetched", 4096}, {"fault_us", 1'500'000}, {"fault_p99_us", 250}, {"repaired_slabs", 5}};
   json repairing = {{"heap_bytes", 10}, {"degraded_slabs", 3}, {"repair_seconds_left", 1.5}};
   Exposition out;
-  append_run_metrics(totals, {{1, {{"heap_bytes", 100}, {"near_bytes", 30}}}, {2, repairing}}, nullptr, &out);
+  append_run_metrics(
+      totals,
+      {{1, {{"heap_bytes", 100}, {"near_bytes", 30}, {"metadata_bytes", 5}, {"local_bytes", 400}, {"evictions", 1}}},
+       {2, repairing}},
+      nullptr, &out);
+  Pressure pressure;
+  pressure.add({{1, {{"seconds", 2.0}, {"fault_us", 500'000}}}});
+  append_pressure(pressure, &out);
   std::string text = out.take();
   for (const char* line :
-       {"\nfarside_run_faults_total 7\n", "\nfarside_run_fetched_bytes_total 4096\n",
-        "\nfarside_run_fault_seconds_total 1.5\n", "\nfarside_run_heap_bytes 110\n", "\nfarside_run_far_bytes 80\n",
-        "\nfarside_run_processes 2\n", "\nfarside_run_ended 0\n", "\nfarside_run_degraded_slabs 3\n",
-        "\nfarside_run_repair_left_seconds 1.5\n", "\nfarside_run_repaired_slabs_total 5\n",
-        "\nfarside_run_fault_duration_seconds{quantile=\"0.99\"} 0.00025\n"})
+       {"\nfarside_run_budget_bytes 105\n", "\nfarside_run_saved_bytes 65\n", "\nfarside_run_pressure_1s 0.25\n",
+        "\nfarside_run_pressure_10s 0.25\n", "\nfarside_run_pressure_60s 0.25\n", "\nfarside_run_faults_total 7\n",
+        "\nfarside_run_fetched_bytes_total 4096\n", "\nfarside_run_fault_seconds_total 1.5\n",
+        "\nfarside_run_heap_bytes 110\n", "\nfarside_run_far_bytes 80\n", "\nfarside_run_processes 2\n",
+        "\nfarside_run_ended 0\n", "\nfarside_run_degraded_slabs 3\n", "\nfarside_run_repair_left_seconds 1.5\n",
+        "\nfarside_run_repaired_slabs_total 5\n", "\nfarside_run_fault_duration_seconds{quantile=\"0.99\"} 0.00025\n"})
     EXPECT_NE(text.find(line), std::string::npos) << line << text;
 }
 

@@ -112,4 +112,11 @@ Result<std::unique_ptr<EmbeddedServer>> EmbeddedServer::start(const PrivateDirec
 
 uint64_t EmbeddedServer::clients() const { return server_->stats().clients; }
 
+double EmbeddedServer::filled() const {
+  auto stats = server_->stats();
+  return stats.capacity_bytes == 0
+             ? 0
+             : static_cast<double>(stats.reserved_bytes) / static_cast<double>(stats.capacity_bytes);
+}
+
 }  // namespace farside

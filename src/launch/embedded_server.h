@@ -40,6 +40,8 @@ class EmbeddedServer {
   std::string address() const { return "shm://" + socket_; }
   const std::string& token() const { return token_; }
   uint64_t clients() const;
+  // The part of its memory that is reserved.
+  double filled() const;
   void append_metrics(Exposition* out) const { server_->append_metrics(out); }
 
  private:

@@ -131,7 +131,7 @@ class LauncherTest(LaunchTest):
                 self.assertGreater(stats["totals"]["heap_peak_bytes"], 20 << 20)
 
     def test_full_far_memory_is_one_line_and_a_count(self):
-        program = ("kept = []\ntry:\n    while True: kept.append(bytearray(1 << 20))\n"
+        program = ("import time\nkept = []\ntry:\n    while True: kept.append(bytearray(1 << 20)); time.sleep(0.02)\n"
                    "except MemoryError: pass\nfor _ in range(500):\n    try: kept.append(bytearray(1 << 20))\n"
                    "    except MemoryError: pass")
         result = self.launch("--local", "8M", "--far-memory", "64M", "--stats=json:stats.json", "--", PYTHON, "-c", program)
@@ -139,6 +139,7 @@ class LauncherTest(LaunchTest):
         self.assertEqual(result.status, 0, errors)
         self.assertEqual(len(re.findall("far memory is full", errors)), 1, errors)
         self.assertIn("(--far-memory)", errors)
+        self.assertEqual(len(re.findall("% of far memory .* is reserved, and soon the server is full; raise --far-memory", errors)), 1, errors)
         refused = re.search(r"far memory was full: (\d+) requests for memory were refused", errors)
         self.assertGreaterEqual(int(refused.group(1)), 500)
         stats = json.loads((self.folder / "stats.json").read_text())

@@ -137,8 +137,10 @@ class MetricsTest(Servers):
         time.sleep(0.7)  # the launcher looks several times a second
         text = self.get(port)
         self.check_metrics(text)
-        for counter in ("faults_total", "evictions_total", "near_bytes", "heap_bytes"):
+        for counter in ("faults_total", "evictions_total", "near_bytes", "heap_bytes", "budget_bytes", "saved_bytes"):
             self.assertRegex(text, rf"farside_run_{counter}{{.*}} [1-9]")
+        for window in (1, 10, 60):
+            self.assertGreater(float(re.search(rf"farside_run_pressure_{window}s{{.*}} (\S+)", text)[1]), 0)
         self.assertIn("farside_server_capacity_bytes{", text)  # of the run's own server
         self.assertIn("process_resident_memory_bytes", text)
         for option, bad in (("--metrics", "127.0.0.1:99999"), ("--metrics", f"127.0.0.1:{port}"),

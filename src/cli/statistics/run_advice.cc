@@ -53,6 +53,18 @@ void add_more_near(const json& report, const FaultTime& time, std::vector<Advice
                    time.fetches});
 }
 
+// Near memory follows what the program uses, but not faster than the program uses something else.
+void add_target(const json& report, std::vector<Advice>* list) {
+  if (!is_automatic(report)) return;
+  double accepted = number(report, "slowdown_percent") / 100;
+  Loss loss = refault_loss_of(report);
+  double useful = loss.run_seconds - loss.seconds;
+  if (loss.seconds <= accepted * useful) return;
+  list->push_back(
+      {"--local 100% keeps all of it near: what the program uses changes faster than near memory can follow",
+       loss.seconds});
+}
+
 void add_huge_pages(const json& report, HugePages huge, const FaultTime& time, std::vector<Advice>* list) {
   bool has_huge = count(report, "huge_pages_filled") + count(report, "huge_pages_fetched") > 0;
   if (has_huge || count(report, "heap_peak_bytes") < kHugeFrom) return;
@@ -110,9 +122,18 @@ Loss loss_of(const json& report) {
 
 bool is_automatic(const json& report) { return count(report, "slowdown_percent") > 0; }
 
+Loss refault_loss_of(const json& report) {
+  Loss loss = loss_of(report);
+  double touched = number(report, "first_touch_us") / 1e6 * busiest_part(report);
+  return {std::max(0.0, loss.seconds - touched), loss.run_seconds};
+}
+
+uint64_t heap_bytes(const json& report) {
+  return count(report, is_automatic(report) ? "heap_mean_bytes" : "heap_peak_bytes");
+}
+
 uint64_t saved_bytes(const json& report) {
-  uint64_t near = count(report, "near_mean_bytes") + count(report, "metadata_bytes"),
-           heap = count(report, "heap_peak_bytes");
+  uint64_t near = count(report, "near_mean_bytes") + count(report, "metadata_bytes"), heap = heap_bytes(report);
   return count(report, "evictions") > 0 && heap > near ? heap - near : 0;
 }
 
@@ -120,6 +141,7 @@ std::vector<Advice> advise(const json& report, HugePages huge) {
   FaultTime time = fault_time(report);
   std::vector<Advice> list;
   add_more_near(report, time, &list);
+  add_target(report, &list);
   add_huge_pages(report, huge, time, &list);
   add_frames(time, &list);
   add_hints(report, time, &list);

@@ -16,13 +16,17 @@ struct Loss {
   double share() const { return run_seconds > 0 ? seconds / run_seconds : 0; }
 };
 Loss loss_of(const nlohmann::json& report);
+// The loss that --slowdown bounds: without first touches, which cost natively too.
+Loss refault_loss_of(const nlohmann::json& report);
 
 // Whether near memory sized itself (--local auto).
 bool is_automatic(const nlohmann::json& report);
 
-// The part of managed memory that is not near, in bytes, Farside's tables subtracted: of peaks, or with an automatic
-// size of near memory's mean.
+// The part of managed memory that is not near, in bytes, Farside's tables subtracted: of the peaks, or with an
+// automatic size of the means over time.
 uint64_t saved_bytes(const nlohmann::json& report);
+// The heap that this is a part of: its peak, or its mean.
+uint64_t heap_bytes(const nlohmann::json& report);
 
 // The part of a run's time from which on it is worth to do something.
 inline constexpr double kWorthwhile = 0.05;

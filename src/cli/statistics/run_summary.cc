@@ -46,10 +46,11 @@ std::string near_limit(const json& process) {
 }
 
 std::string memory_line(const json& process, size_t processes, FarPlace place) {
-  uint64_t heap = count(process, "heap_peak_bytes"), saved = saved_bytes(process);
+  uint64_t heap = heap_bytes(process), saved = saved_bytes(process);
   if (count(process, "evictions") == 0) {
     std::string why = is_automatic(process)
-                          ? fmt::format("--local auto found nothing to save in a heap of {}", format_size(heap))
+                          ? fmt::format("--local auto found nothing to save in a heap of {}",
+                                        format_size(count(process, "heap_peak_bytes")))
                           : fmt::format("the managed heap of {} never exceeded --local ({})", format_size(heap),
                                         format_size(count(process, "local_bytes")));
     return fmt::format("{}: nothing was evicted: {}", name_of(process, processes), why);
@@ -67,11 +68,21 @@ const json& process_that_lost_most(const RunReport& report) {
                                    [](const json& process) { return loss_of(process).seconds; });
 }
 
+// With an automatic size beside what may be lost: a part of the other time, as --slowdown is.
+std::string loss_text(const json& process) {
+  if (!is_automatic(process)) {
+    Loss loss = loss_of(process);
+    return fmt::format("{:.2f} s of {:.2f} s ({:.0f}%) lost in faults", loss.seconds, loss.run_seconds,
+                       100 * loss.share());
+  }
+  Loss loss = refault_loss_of(process);
+  double accepted = number(process, "slowdown_percent") / 100;
+  return fmt::format("{:.2f} s of {:.2f} s lost in faults, of at most {:.2f} s (--slowdown {:.0f}%)", loss.seconds,
+                     loss.run_seconds, accepted * (loss.run_seconds - loss.seconds), 100 * accepted);
+}
+
 std::string loss_line(const json& process, const json& totals, bool is_main) {
-  Loss loss = loss_of(process);
-  return fmt::format("{:.2f} s of {:.2f} s ({:.0f}%) lost in faults{}{}; {} fetched, {} written{}", loss.seconds,
-                     loss.run_seconds, 100 * loss.share(),
-                     is_automatic(process) ? fmt::format(", --slowdown {}%", count(process, "slowdown_percent")) : "",
+  return fmt::format("{}{}; {} fetched, {} written{}", loss_text(process),
                      count(process, "busiest_thread_fetches") < count(process, "major_faults")
                          ? " of the thread that fetched most"
                          : "",
@@ -89,11 +100,14 @@ std::string describe(const Advice& advice, double run_seconds) {
 Lines advice_lines(const RunReport& report, HugePages huge) {
   if (count(report.totals(), "evictions") == 0) return {};
   const json& process = process_that_lost_most(report);
-  Loss loss = loss_of(process);
+  bool automatic = is_automatic(process);
+  Loss loss = automatic ? refault_loss_of(process) : loss_of(process);
   Lines lines;
   for (const Advice& advice : advise(process, huge)) lines.push_back(describe(advice, loss.run_seconds));
-  if (lines.empty() && loss.share() < kWorthwhile)
-    lines.emplace_back("to do: nothing; farside plan finds whether less near memory would do");
+  double accepted = automatic ? number(process, "slowdown_percent") / 100 : kWorthwhile;
+  if (!lines.empty() || loss.share() >= accepted) return lines;
+  lines.emplace_back(automatic ? "to do: nothing; a higher --slowdown saves more near memory"
+                               : "to do: nothing; farside plan finds whether less near memory would do");
   return lines;
 }
 

@@ -99,6 +99,26 @@ TEST(SummaryTest, TimesOfSeveralThreadsAreThoseOfTheBusiestOne) {
   EXPECT_DOUBLE_EQ(loss_of({}).share(), 0);
 }
 
+// Of means over time, and the loss beside what may be lost. First touches are no loss.
+TEST(SummaryTest, AutomaticSizes) {
+  json process = changed(paging(), {{"slowdown_percent", 10},
+                                    {"heap_mean_bytes", 150 * kMib},
+                                    {"near_mean_bytes", 98 * kMib},
+                                    {"huge_pages_filled", 3},
+                                    {"first_touch_us", 1800000}});
+  std::string text = summary(report_of({process}), {.place = FarPlace::kElsewhere});
+  for (const char* part :
+       {"redis: 100.0 MiB of a heap of 150.0 MiB near on average: 50.0 MiB (33%) of near memory saved",
+        "0.20 s of 5.00 s lost in faults, of at most 0.48 s (--slowdown 10%); 3.00 MiB fetched",
+        "to do: nothing; a higher --slowdown saves more near memory"})
+    EXPECT_TRUE(has(text, part)) << part << "\n" << text;
+  text = summary(report_of({changed(process, {{"first_touch_us", 0}})}), {});
+  EXPECT_TRUE(has(text, "2.00 s of 5.00 s lost in faults, of at most 0.30 s")) << text;
+  EXPECT_TRUE(has(text, "to do: --local 100% keeps all of it near")) << text;
+  text = summary(report_of({changed(process, {{"evictions", 0}})}), {});
+  EXPECT_TRUE(has(text, "--local auto found nothing to save in a heap of 200.0 MiB")) << text;
+}
+
 TEST(SummaryTest, ReportsThatNothingWasEvicted) {
   std::string text = summary(report_of({idle(1)}), {});
   EXPECT_EQ(text, "farside: sh: nothing was evicted: the managed heap of 5 B never exceeded --local (8.00 MiB)\n");
