@@ -1,6 +1,6 @@
 """A kernel for Jupyter that runs under `farside run`.
 
-`python -m farside.kernel install [--local 50%] [--far ADDRESS] [--token-file FILE]` installs its specification, which runs
+`python -m farside.kernel install [--local 4G] [--far ADDRESS] [--token-file FILE]` installs its specification, which runs
 this interpreter. Needs ipykernel and jupyter_client."""
 import argparse
 import importlib

@@ -49,13 +49,14 @@ void Sizing::look_at_machine() {
   budget_.set_room(static_cast<uint64_t>(std::max<int64_t>(room, 0)));
 }
 
-// By one thread.
+// By one thread. Frames that are kept ready hold no page.
 void Sizing::add_to_means(uint64_t us) {
+  uint64_t populated = budget_.populated();
   auto add = [](std::atomic<uint64_t>& sum, uint64_t more) {
     sum.store(sum.load(std::memory_order_relaxed) + more, std::memory_order_release);
   };
-  add(near_page_us_, us * frames_.used());
-  add(populated_page_us_, us * budget_.populated());
+  add(near_page_us_, us * std::min(frames_.used(), populated));
+  add(populated_page_us_, us * populated);
   add(us_, us);
 }
 
