@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -62,6 +63,39 @@ static void shared_process(void) {
     CHECK(status_of(child) == 3 && shared->calls == 1);
     CHECK(filled(shared->block, BYTES, 2));
   }
+}
+
+// The memory of a process that shares it, by the number of that process.
+static void check_memory_of(pid_t process, char* block, uint32_t seed) {
+  char* copy = far_buffer(BYTES, 9);
+  push_far(block, BYTES);
+  struct iovec here = {copy, BYTES}, there = {block, BYTES};
+  CHECK(process_vm_readv(process, &here, 1, &there, 1, 0) == (ssize_t)BYTES && filled(copy, BYTES, seed));
+  fill(copy, BYTES, seed + 1);
+  push_far(copy, BYTES);
+  CHECK(process_vm_writev(process, &here, 1, &there, 1, 0) == (ssize_t)BYTES);
+  CHECK(filled(block, BYTES, seed + 1));
+}
+
+static int wait_for_end(void* unused) {
+  (void)unused;
+  for (;;) pause();
+  return 0;
+}
+
+static void memory_of_shared_process(void) {
+  char* block = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(block != MAP_FAILED);
+  fill(block, BYTES, 1);
+  check_memory_of(getpid(), block, 1);
+  static char stack[STACK];
+  pid_t child = clone(wait_for_end, stack + STACK, CLONE_VM | SIGCHLD, NULL);
+  CHECK(child > 0);
+  check_memory_of(child, block, 2);
+  struct iovec whole = {block, BYTES};
+  int fd = (int)syscall(SYS_pidfd_open, child, 0);
+  CHECK(fd >= 0 && syscall(SYS_process_madvise, fd, &whole, 1, MADV_COLD, 0) == (long)BYTES);
+  CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, __WALL) == child);
 }
 
 // ---- Shared descriptors, not memory ----
@@ -221,6 +255,7 @@ static void last_thread_of_program(void) {
 
 int main(int argc, char** argv) {
   static const struct test_case cases[] = {{"shared_process", shared_process},
+                                           {"memory_of_shared_process", memory_of_shared_process},
                                            {"shared_descriptors", shared_descriptors},
                                            {"clone3_numbers", clone3_numbers},
                                            {"clone3_errors", clone3_errors},

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "preload/guard/calls/near_pieces.h"
 #include "preload/guard/thread/pins.h"
 #include "preload/guard/thread/thread_pointer.h"
 #include "preload/heap/mappings.h"
@@ -53,7 +54,7 @@ bool is_self(int pidfd) {
   self[own] = 0;
   text[read > 0 ? read : 0] = 0;
   const char* line = strstr(text, "\nPid:");
-  return line && atoi(line + 5) == atoi(self);
+  return line && (atoi(line + 5) == atoi(self) || (atoi(line + 5) > 0 && shares_memory(atoi(line + 5))));
 }
 
 bool any_begins_far(const iovec* pieces, size_t count) {

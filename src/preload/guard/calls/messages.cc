@@ -251,14 +251,12 @@ struct MemoryList {
   }
 };
 
-bool is_own_thread(long number) { return number == os::getpid() || os::call(SYS_tgkill, os::getpid(), number, 0) == 0; }
-
 // The pieces of another process may be absent there: EFAULT, as for memory that is not mapped.
 long move_memory(const Call& call, bool reads, uint64_t done, uint64_t* wanted) {
   Pins pins(call.stack_pointer);
   MemoryList local(call, 1), remote(call, 3);
   NearPieces near_local(pins, reads ? Use::kOut : Use::kIn), near_remote(pins, reads ? Use::kIn : Use::kOut);
-  bool own = is_own_thread(call.arg[0]);
+  bool own = shares_memory(call.arg[0]);
   Call near = call;
   if (!local.lists.make(pins, local.count) || !remote.lists.make(pins, remote.count)) return -ENOMEM;
   if (long error = local.take(near_local, near, 1, done)) return error;
@@ -275,7 +273,7 @@ long move_memory(const Call& call, bool reads, uint64_t done, uint64_t* wanted) 
 long process_memory_call(const Call& call, bool reads) {
   MemoryList local(call, 1), remote(call, 3);
   if (!local.is_valid(call.stack_pointer) || !remote.is_valid(call.stack_pointer)) return issue(call);
-  bool own = is_own_thread(call.arg[0]);
+  bool own = shares_memory(call.arg[0]);
   uint64_t total = std::min(total_bytes(local.program, local.count), total_bytes(remote.program, remote.count));
   for (uint64_t done = 0;;) {
     uint64_t wanted = 0;

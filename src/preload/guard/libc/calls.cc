@@ -13,6 +13,7 @@
 #include <sys/single_threaded.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -94,6 +95,29 @@ EXPORT ssize_t pwritev(int fd, const iovec* pieces, int count, off_t offset) {
 }
 EXPORT ssize_t pwritev64(int fd, const iovec* pieces, int count, off64_t offset) {
   BLOCKING(SYS_pwritev, fd, pieces, count, offset);
+}
+EXPORT ssize_t preadv2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
+  BLOCKING(SYS_preadv2, fd, pieces, count, offset, 0, flags);
+}
+EXPORT ssize_t preadv64v2(int fd, const iovec* pieces, int count, off64_t offset, int flags) {
+  BLOCKING(SYS_preadv2, fd, pieces, count, offset, 0, flags);
+}
+EXPORT ssize_t pwritev2(int fd, const iovec* pieces, int count, off_t offset, int flags) {
+  BLOCKING(SYS_pwritev2, fd, pieces, count, offset, 0, flags);
+}
+EXPORT ssize_t pwritev64v2(int fd, const iovec* pieces, int count, off64_t offset, int flags) {
+  BLOCKING(SYS_pwritev2, fd, pieces, count, offset, 0, flags);
+}
+// In handler mode the kernel would write to frames that are evicted meanwhile.
+EXPORT ssize_t process_vm_readv(pid_t process, const iovec* to, unsigned long to_count, const iovec* from,
+                                unsigned long from_count, unsigned long flags) {
+  return with_errno(
+      guarded_call(make_call(STACK_POINTER, SYS_process_vm_readv, process, to, to_count, from, from_count, flags)));
+}
+EXPORT ssize_t process_vm_writev(pid_t process, const iovec* from, unsigned long from_count, const iovec* to,
+                                 unsigned long to_count, unsigned long flags) {
+  return with_errno(
+      guarded_call(make_call(STACK_POINTER, SYS_process_vm_writev, process, from, from_count, to, to_count, flags)));
 }
 EXPORT off_t lseek(int fd, off_t offset, int whence) {
   return with_errno(guarded_call(make_call(STACK_POINTER, SYS_lseek, fd, offset, whence)));

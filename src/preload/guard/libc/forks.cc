@@ -118,6 +118,7 @@ EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argument, ...)
   va_end(rest);
   auto make = [&] { return static_cast<long>(real(run, stack, flags, argument, parent_number, storage, word)); };
   if (!guard_pager() || !in_handler_mode()) return static_cast<int>(make());
+  if ((flags & CLONE_VM) && !(flags & CLONE_THREAD)) guard_pager()->paging().assume_other_writers();
   return static_cast<int>(flags & CLONE_VM ? clone_sharing_memory(flags, word, make) : trapped_fork(make));
 }
 
