@@ -18,8 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kProcessAllowance = 8 * kMiB;             // code, stacks and page tables count in a limit, too
-constexpr uint64_t kMinLocal = 8 * kMiB;                     // that farside run accepts
+constexpr uint64_t kProcessAllowance = 8 * kMiB;  // code, stacks, page tables, and Farside's own data count, too
 constexpr double kMinLimit = 10, kLimitWithoutNative = 300;  // seconds
 constexpr double kMoreThanItsShare = 1.25;
 constexpr unsigned kAllNear = 100;
@@ -124,7 +123,7 @@ Result<json> ApplicationRuns::run_far(const ApplicationRun& run) const {
 
 // The limit is a share of the memory that the application used natively.
 Result<json> ApplicationRuns::run_on_swap(const ApplicationRun& run) const {
-  auto limited = MemoryLimit::create(share_of_native(run) + kProcessAllowance);
+  auto limited = MemoryLimit::create(share_of_native(run));
   if (!limited.ok()) return limited.status();
   Result<json> figures = measured(run.app, with_program((*limited)->launcher(), run));
   // The kernel kills programs whose swapping makes too little progress. That is a result.
@@ -157,12 +156,12 @@ std::string ApplicationRuns::address(const std::string& transport) const {
 
 uint64_t ApplicationRuns::share_of_native(const ApplicationRun& run) const {
   double whole = native(run.app, "peak_bytes").value_or(static_cast<double>(settings_.bytes));
-  return static_cast<uint64_t>(whole * run.share / 100);
+  return static_cast<uint64_t>(whole * run.share / 100) + kProcessAllowance;
 }
 
 std::string ApplicationRuns::local(const ApplicationRun& run) const {
   if (near_ == NearOf::kHeap || run.share == kAllNear) return fmt::format("{}%", run.share);
-  return std::to_string(std::max(share_of_native(run), kMinLocal));
+  return std::to_string(share_of_native(run));
 }
 
 Words ApplicationRuns::launcher(const char* command, const ApplicationRun& run) const {

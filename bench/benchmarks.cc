@@ -176,7 +176,7 @@ or configurations compute different results.)",
            R"(Runs each application that is a template over its types in these forms: paged (std types as they are),
 hinted (std types with hints), objects (far types, fetched one by one), hybrid (far types; Farside chooses pages or
 objects), and std types under a memory limit with swap on zram (root). All have the same near memory: a share of what
-the std types use natively; at 100 all of the program's own heap. They have the same fibers and compute the same
+the std types use natively, and 8 MiB; at 100 all of the program's own heap. They have the same fibers and compute the same
 results: the benchmark ends with status 1 if they do not.)",
        .examples = {"--quick", "--json apps.json --plots plots",
                     "--apps web_frontend --shares 25 --configurations paged,hybrid"},

@@ -17,7 +17,8 @@ struct Goal {
   Application app;
   double over_paged;
 };
-const Goal kGoals[] = {{{.name = "web_frontend", .hinted_policy = "priority"}, 3}};
+const Goal kGoals[] = {{{.name = "web_frontend", .hinted_policy = "priority"}, 3},
+                       {{.name = "cache", .hinted_policy = "2q"}, 2}};
 
 std::vector<Application> applications() {
   std::vector<Application> all;

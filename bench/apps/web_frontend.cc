@@ -102,7 +102,7 @@ class FrontEnd : public App {
   }
 
   uint64_t run() {
-    checksum_ = sum_on_fibers(a_.threads, a_.fibers, latencies_.count(), [&](uint64_t begin, uint64_t end) {
+    checksum_ = sum_on_fibers(a_.threads, a_.fibers, latencies_.count(), [&](uint64_t, uint64_t begin, uint64_t end) {
       Response response;
       uint64_t sum = 0;
       for (uint64_t r = begin; r < end; r++) {

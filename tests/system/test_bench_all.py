@@ -14,7 +14,7 @@ APPS = ["psrs_sort", "analytics", "gups"]
 OPTIONS = ["--apps", ",".join(APPS), "--configurations", "far,hinted", "--shares", "25,100", "--size", "32M", "--repeat", "1"]
 
 FORMS = ["paged", "hinted", "objects", "hybrid"]
-OVER_TYPES = [app for app in ("web_frontend",) if os.access(BUILD / "libexec/farside/apps" / app, os.X_OK)]
+OVER_TYPES = [app for app in ("web_frontend", "cache") if os.access(BUILD / "libexec/farside/apps" / app, os.X_OK)]
 
 
 class BenchAllTest(SystemTest):
@@ -98,7 +98,7 @@ class BenchAllTest(SystemTest):
 class BenchAppsTest(SystemTest):
     def test_all_forms_compute_the_same(self):
         document = self.folder / "apps.json"
-        words = [FARSIDE, "bench", "apps", "--quiet", "--no-zram", "--size", "16M", "--shares", "40", "--repeat", "1",
+        words = [FARSIDE, "bench", "apps", "--quiet", "--no-zram", "--size", "16M", "--shares", "30", "--repeat", "1",
                  "--apps", ",".join(OVER_TYPES), "--json", document, "--plots", self.folder / "plots"]
         result = run([str(word) for word in words], seconds=150, env=environment(), cwd=self.folder)
         self.assertEqual(result.status, 0, result.output.decode() + result.errors.decode())
@@ -114,8 +114,7 @@ class BenchAppsTest(SystemTest):
         self.assertEqual(set(far), {(form, transport) for form in FORMS for transport in ("shm", "tcp")})
         for (form, _), row in far.items():
             self.assertGreater(row["operations_per_s"]["median"], 0)
-            self.assertGreater(row["misses"]["median"], 0)
-            self.assertGreater(row["fetched_bytes"]["median"], 0)
+            self.assertEqual(row["misses"]["median"] > 0, row["fetched_bytes"]["median"] > 0)
             if form in ("paged", "hinted"):
                 self.assertEqual(row["objects_taken"]["median"], 0)
         self.assertGreater(far["objects", "tcp"]["objects_taken"]["median"], 0)
