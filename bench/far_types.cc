@@ -18,7 +18,8 @@ struct Goal {
   double over_paged;
 };
 const Goal kGoals[] = {{{.name = "web_frontend", .hinted_policy = "priority"}, 3},
-                       {{.name = "cache", .hinted_policy = "2q"}, 2}};
+                       {{.name = "cache", .hinted_policy = "2q"}, 2},
+                       {{.name = "graph", .hinted_policy = "2q"}, 1.5}};
 
 std::vector<Application> applications() {
   std::vector<Application> all;

@@ -3,7 +3,9 @@
 #pragma once
 #include <farside/containers/array.hpp>
 #include <farside/containers/hash_map.hpp>
+#include <farside/containers/vector.hpp>
 
+#include <deque>
 #include <unordered_map>
 
 #include "app.h"
@@ -46,12 +48,26 @@ class StdElements {
   Array<T> elements_;
 };
 
+// Elements that are appended and never moved, read one by one.
+template <typename T>
+class StdRecords : public std::deque<T> {
+ public:
+  const T& get(size_t i, const NoScope&) const {
+    const T& record = (*this)[i];
+    hint(&record, sizeof record, FARSIDE_READ);
+    return record;
+  }
+  T& get_mut(size_t i, const NoScope&) { return (*this)[i]; }
+};
+
 struct StdKind {
   using Scope = NoScope;
   template <typename K, typename V>
   using Map = StdMap<K, V>;
   template <typename T>
   using Elements = StdElements<T>;
+  template <typename T>
+  using Records = StdRecords<T>;
 };
 
 struct FarKind {
@@ -60,6 +76,8 @@ struct FarKind {
   using Map = hash_map<K, V>;
   template <typename T>
   using Elements = array<T, dynamic_size, 1>;
+  template <typename T>
+  using Records = vector<T, 1>;
 };
 
 // main() of an application over types.
